@@ -1,0 +1,128 @@
+"""What every method promises and says."""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import numpy as np
+
+from stodyn.noise.increment import Increment, Recipe
+
+
+class Report(NamedTuple):
+    """How a step went: ok is False where its equations were not solved; an explicit step says EXPLICIT."""
+
+    ok: Any
+    iterations: Any
+
+
+EXPLICIT = Report(ok=True, iterations=0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Claim:
+    """One property of a method and the conditions it holds under; tests/claims measures each.
+
+    kind   "strong", "weak", "deterministic" (orders), or the name of a property ("A-stable", "symplectic", ...)
+    order  the order, where kind is one
+    when   the noise structures it holds for, from problems.sde.STRUCTURES; () means every one the method takes
+    """
+
+    kind: str
+    order: Fraction | float | None = None
+    when: tuple[str, ...] = ()
+    source: str = ""
+
+
+class Catalogued(ABC):
+    """What steps and solvers share: a name, what they take, what they promise, where they are from.
+
+    A method is a frozen value. Calling it with options gives a changed copy: Midpoint(tol=1e-8).
+    """
+
+    accepts: ClassVar[type]
+    calculus: ClassVar[str | None]
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The public name, unique in the catalogue."""
+
+    @property
+    @abstractmethod
+    def claims(self) -> tuple[Claim, ...]:
+        """What the method promises."""
+
+    @property
+    @abstractmethod
+    def citation(self) -> str:
+        """Where the method is from: authors, title, journal, year."""
+
+    @property
+    def structures(self) -> tuple[str, ...]:
+        """The noise structures (problems.sde.STRUCTURES) the method may be used for; () means all."""
+        return ()
+
+    def refusal(self, problem) -> str | None:
+        """Why the method cannot take this problem of its own class, in words for the user; None if it can."""
+        if self.structures and not any(problem.noise_structure.implies(s) for s in self.structures):
+            return (
+                f"{self.name} is made for {' or '.join(self.structures)} noise, and this problem's noise is "
+                f"{problem.noise_structure}"
+            )
+        return None
+
+    def __call__(self, *values, **options):
+        """A copy with other options."""
+        names = [field.name for field in dataclasses.fields(self) if field.init]  # type: ignore[arg-type]
+        if len(values) > len(names):
+            raise TypeError(f"{self.name} takes at most {len(names)} options ({', '.join(names)}), got {len(values)}")
+        options = dict(zip(names, values, strict=False)) | options
+        unknown = [name for name in options if name not in names]
+        if unknown:
+            raise TypeError(
+                f"{self.name} has no option {unknown[0]!r}; it has {', '.join(names) if names else 'no options'}"
+            )
+        return dataclasses.replace(self, **options)  # type: ignore[type-var]
+
+
+class Method(Catalogued):
+    """One step, written for ONE path in plain JAX on small vectors; concrete classes are final frozen dataclasses.
+
+    It draws nothing and loops over no paths: the engine batches it, and a test may call it with made-up noise.
+    """
+
+    starter: tuple[Method, int] | None = None
+
+    @property
+    @abstractmethod
+    def needs(self) -> Recipe:
+        """The noise a step asks for."""
+
+    def start(self, problem, t, x, params) -> Any:
+        """The method's state at the initial value x (a pytree of arrays); most methods carry x alone."""
+        return x
+
+    @abstractmethod
+    def step(self, problem, t, state, noise: Increment, params) -> tuple[Any, Report]:
+        """The state at t + noise.h and how it went."""
+
+    def read(self, state) -> jax.Array:
+        """What a user sees of the state: the vector of the problem's components."""
+        return state
+
+
+class Solver(Catalogued):
+    """A method that is not a step: host code that takes a block of members over the whole grid at once."""
+
+    @abstractmethod
+    def solve(self, problem, grid: np.ndarray, start: np.ndarray, params, streams: Mapping[str, Any]) -> np.ndarray:
+        """States (len(grid), members, n) from start (members, n).
+
+        params holds the problem's parameters with a leading axis of members; streams[name] is a NumPy Generator.
+        """

@@ -1,0 +1,16 @@
+"""Which random numbers belong to a block of paths: a function of (seed, block, stream) alone."""
+
+import numpy as np
+
+# A stream's number is part of every result: append, never renumber.
+STREAMS = {"W": 0, "Z": 1, "area": 2, "aux": 3, "start": 4, "params": 5, "coloured": 6}
+
+
+def bit_generator(seed: int, block: int, stream: str) -> np.random.SFC64:
+    """The SFC64 generator of one stream of one block."""
+    return np.random.SFC64(np.random.SeedSequence(seed, spawn_key=(block, STREAMS[stream])))
+
+
+def generator(seed: int, block: int, stream: str) -> np.random.Generator:
+    """The same numbers as a NumPy Generator, for draws that are not normals."""
+    return np.random.Generator(bit_generator(seed, block, stream))

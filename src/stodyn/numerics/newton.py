@@ -1,0 +1,57 @@
+"""The one implicit solve: Newton's method for one path, ready to be batched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+from jax.typing import ArrayLike
+
+from stodyn.numerics.elimination import solve as eliminate
+
+
+class Root(NamedTuple):
+    """x with residual(x) = 0; ok is False where the iteration did not converge."""
+
+    x: Array
+    ok: Array
+    iterations: Array
+
+
+def newton(
+    residual: Callable[[Array], Array],
+    x: Array,
+    *,
+    tol: ArrayLike = 1e-10,
+    limit: int = 20,
+    solve: Callable[[Callable[[Array], Array], Array, Array], Array] | None = None,
+) -> Root:
+    """Solve residual(x) = 0 from the start value x: x <- x - J⁻¹ residual(x) until max|δ| <= tol (1 + max|x|).
+
+    The loop is a while_loop of one path. Batched by the engine it runs while any path is active, behind a mask for
+    each; a path that has converged keeps its value. The test is `delta <= tol`, so NaN never counts as converged,
+    and a path whose δ is not finite stops at once: a path that failed in an earlier step (its state is NaN) costs
+    the others nothing. `solve(residual, x, r)` replaces the dense J⁻¹ r for a structured Jacobian.
+    """
+    if solve is None:
+
+        def solve(residual, x, r):
+            return eliminate(jax.jacfwd(residual)(x), r)
+
+    def unfinished(carry: Any) -> Array:
+        _, ok, iterations, failed = carry
+        return ~ok & ~failed & (iterations < limit)
+
+    def iterate(carry: Any) -> Any:
+        x, _, iterations, _ = carry
+        delta = solve(residual, x, residual(x))
+        size = jnp.max(jnp.abs(delta))
+        ok = size <= tol * (1.0 + jnp.max(jnp.abs(x)))
+        return x - delta, ok, iterations + 1, ~jnp.isfinite(size)
+
+    false = jnp.asarray(False)
+    x, ok, iterations, _ = lax.while_loop(unfinished, iterate, (x, false, jnp.asarray(0, jnp.int32), false))
+    return Root(x, ok, iterations)
