@@ -1,0 +1,241 @@
+"""Elimination against NumPy's LU, where it must answer and where it must refuse."""
+
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from stodyn.numerics.elimination import row_order, solve
+
+EPS = np.finfo(float).eps
+BATCH = 60
+SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 12, 13, 16)  # both sides of every regime
+compiled = jax.jit(jax.vmap(solve))  # one compilation a size: every batch below has BATCH systems
+
+
+@pytest.fixture(autouse=True)
+def float64():
+    with jax.enable_x64(True):
+        yield
+
+
+def solve_all(a, b):
+    return np.asarray(compiled(a, b))
+
+
+def ordered(a, b):
+    """The same systems with the rows of each in the order row_order chooses."""
+    orders = [list(row_order(matrix)) for matrix in a]
+    return np.stack([m[o] for m, o in zip(a, orders, strict=True)]), np.stack(
+        [v[o] for v, o in zip(b, orders, strict=True)]
+    )
+
+
+def times(a, x):
+    return np.einsum("sij,sj->si", a, x)
+
+
+def backward_error(a, x, b):
+    """Row-wise, of each system: max |a x - b|_i / (Σ_j |a_ij| max|x| + |b_i|)."""
+    size = np.abs(x).max(axis=1, keepdims=True)
+    return np.max(np.abs(times(a, x) - b) / (np.abs(a).sum(axis=2) * size + np.abs(b)), axis=1)
+
+
+def random_systems(n, seed=0):
+    rng = np.random.default_rng((n, seed))
+    return rng.normal(size=(BATCH, n, n)), rng.normal(size=(BATCH, n))
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_solves_random_systems_to_rounding(n):
+    a, b = random_systems(n)
+    if n > 3:
+        a, b = ordered(a, b)
+    x = solve_all(a, b)
+    exact = np.linalg.solve(a, b[..., None])[..., 0]
+    assert (backward_error(a, x, b) < 4 * n * EPS).all()
+    assert (np.abs(x - exact).max(axis=1) <= 10 * n * EPS * np.linalg.cond(a) * np.abs(exact).max(axis=1)).all()
+
+
+@pytest.mark.parametrize("n", [n for n in SIZES if 3 < n <= 12])
+def test_natural_order_solves_dominant_systems(n):
+    a, b = random_systems(n)
+    a += np.abs(a).sum(axis=2, keepdims=True) * np.eye(n)
+    np.testing.assert_allclose(solve_all(a, b), np.linalg.solve(a, b[..., None])[..., 0], rtol=1e-12, atol=1e-15)
+
+
+@pytest.mark.parametrize("pivot", [0.0, 1e-20, -1e-12])
+@pytest.mark.parametrize("n", [2, 3])
+def test_small_systems_exchange_rows(n, pivot):
+    a, b = random_systems(n)
+    a[:, 0, 0] = pivot
+    x = solve_all(a, b)
+    assert (backward_error(a, x, b) < 4 * n * EPS).all()
+
+
+def test_small_systems_exchange_rows_at_the_second_pivot():
+    a = np.array([[1.0, 2.0, 3.0], [2.0, 4.0, 1.0], [1.0, 1.0, 1.0]])
+    np.testing.assert_allclose(solve(a, a @ [1.0, 2.0, 3.0]), [1.0, 2.0, 3.0], rtol=1e-15)
+    np.testing.assert_array_equal(solve(np.eye(3)[::-1], np.arange(3.0)), [2.0, 1.0, 0.0])
+
+
+@pytest.mark.parametrize("n", [4, 5, 6])
+def test_given_order_serves_matrices_with_zero_diagonal(n):
+    (a, *_), (b, *_) = random_systems(n)
+    a = a + 4 * n * np.eye(n)[::-1]
+    np.fill_diagonal(a, np.where(np.arange(n) == n // 2, a.diagonal(), 0.0) if n % 2 else 0.0)
+    order = row_order(a)
+    assert order == tuple(reversed(range(n)))
+    np.testing.assert_allclose(solve(a, b, order), np.linalg.solve(a, b), rtol=1e-12)
+    assert np.isnan(solve(a, b)).all()
+
+
+@pytest.mark.parametrize("n", [n for n in SIZES if 3 < n <= 12])
+def test_growth_in_a_fixed_order_is_reported(n):
+    """A first pivot of size e costs log10(1/e) digits of 16: never a wrong number, and no alarm while few are lost."""
+    (good, *_), (right, *_) = ordered(*random_systems(n))
+    a, b = np.repeat(good[None], BATCH, axis=0), np.repeat(right[None], BATCH, axis=0)
+    pivots = np.append(np.geomspace(1e-25, 1e-2, BATCH - 1), 0.0)
+    a[:, 0, 0] = pivots
+    x = solve_all(a, b)
+    refused = np.isnan(x).all(axis=1)
+    assert np.isfinite(x[~refused]).all()
+    assert refused[pivots <= 1e-12].all()
+    assert not refused[pivots >= 1e-5].any()
+    assert (backward_error(a, x, b)[~refused] <= np.sqrt(EPS)).all()
+
+
+def test_growth_away_from_the_diagonal_is_reported():
+    """[[e, 0, 1, 1], [1, ...], ...]: the second pivot shows nothing of the 1/e beside it."""
+    a = np.array([[1e-14, 0, 1, 1], [1, 1, 0, 2], [1, 0, 0, 1], [0, 0, 3, 1]])
+    b = a @ np.array([1.0, -2.0, 3.0, 0.7])
+    assert np.isnan(solve(a, b)).all()
+    np.testing.assert_allclose(solve(a, b, row_order(a)), [1.0, -2.0, 3.0, 0.7], rtol=1e-14)
+
+
+def test_zero_components_are_no_alarm():
+    """x_0 = x_1 = 0 up to rounding: the first row's residual is as large as its terms, and yet the answer is good."""
+    a = np.array([[2.0, -1.0, 0.0, 0.0], [0.3, 0.7, 0.1, 0.3], [0.1, 0.9, 3.0, -0.7], [0.2, 0.1, 0.3, 2.0]])
+    b = a @ np.array([0.0, 0.0, 1.1, -0.3])
+    np.testing.assert_allclose(solve(a, b), [0.0, 0.0, 1.1, -0.3], atol=1e-15)
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_singular_systems_are_never_finite(n):
+    """Also where b lies in the range of a, so that 0/0 in the last pivot would give an ordinary-looking x."""
+    a, b = random_systems(n, 3)
+    a[:, :, -1] = times(a[:, :, :-1], b[:, 1:])
+    for right in (b, times(a, b), np.zeros_like(b)):
+        assert not np.isfinite(solve_all(a, right)).any()
+    a[:, 0] = a[:, -1] if n > 1 else 0.0
+    assert not np.isfinite(solve_all(a, b)).any()
+    assert not np.isfinite(solve_all(np.zeros_like(a), b)).any()
+    if n >= 3:
+        a[:] = np.arange(1.0, n * n + 1).reshape(n, n)
+        assert not np.isfinite(solve_all(a, times(a, np.ones_like(b)))).any()
+
+
+@pytest.mark.parametrize("n", SIZES[1:])
+def test_ill_conditioned_systems_are_solved_while_digits_are_left(n):
+    rng = np.random.default_rng(n)
+    left, right = (np.linalg.qr(rng.normal(size=(BATCH, n, n)))[0] for _ in range(2))
+    condition = np.geomspace(1e2, 1e11, BATCH)
+    singular_values = condition[:, None] ** -np.linspace(0.0, 1.0, n)
+    a = (left * singular_values[:, None, :]) @ right
+    b = a.sum(axis=2)
+    if n > 3:
+        a, b = ordered(a, b)
+    assert (np.abs(solve_all(a, b) - 1.0).max(axis=1) < 20 * n * EPS * condition).all()
+
+
+@pytest.mark.parametrize("n", [2, 3, 4, 12, 13])
+def test_units_of_the_rows_do_not_matter(n):
+    a, b = ordered(*random_systems(n))
+    scale = 2.0 ** np.random.default_rng(n).integers(-200, 200, (BATCH, n))
+    assert row_order(scale[0][:, None] * a[0]) == row_order(a[0])
+    x = solve_all(scale[..., None] * a, scale * b)
+    if 3 < n <= 12:
+        np.testing.assert_array_equal(x, solve_all(a, b))
+    else:
+        np.testing.assert_allclose(x, np.linalg.solve(a, b[..., None])[..., 0], rtol=1e-8)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 5, 12, 13])
+def test_nan_and_infinity_do_not_hide(n):
+    a, b = random_systems(n)
+    a[:, n // 2, n // 2] = np.nan
+    assert not np.isfinite(solve_all(a, b)).any()
+    a, b = random_systems(n)
+    b[:, -1] = np.inf
+    assert not np.isfinite(solve_all(a, b)).all(axis=1).any()
+
+
+@pytest.mark.parametrize("n", [1, 3, 5, 12])
+def test_is_scalar_operations_up_to_twelve_unknowns(n):
+    """What the lane interpreter asks: element-wise operations on scalars between slicing and stacking."""
+
+    def leaves(jaxpr):
+        for eqn in jaxpr.eqns:
+            inner = [p.jaxpr for p in eqn.params.values() if hasattr(p, "jaxpr")]
+            for sub in inner:
+                yield from leaves(sub)
+            if not inner:
+                yield eqn
+
+    equations = list(leaves(jax.make_jaxpr(solve)(np.eye(n), np.ones(n)).jaxpr))
+    shape = {"slice", "squeeze", "stack", "concatenate", "broadcast_in_dim", "reshape"}
+    elementwise = {
+        "convert_element_type",
+        "abs",
+        "add",
+        "and",
+        "div",
+        "ge",
+        "gt",
+        "le",
+        "max",
+        "mul",
+        "neg",
+        "sub",
+        "select_n",
+    }
+    assert {eqn.primitive.name for eqn in equations} <= shape | elementwise
+    vectors = [e for e in equations if e.primitive.name in elementwise and e.outvars[0].aval.shape != ()]
+    assert [eqn.primitive.name for eqn in vectors] == ["select_n"]  # the NaN at the end
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 13])
+def test_differentiates(n):
+    (a, *_), (b, *_) = random_systems(n)
+    a = a + 3 * n * np.eye(n)
+    inverse = np.linalg.inv(a)
+    tangent = jax.jvp(lambda s: solve(a + s * jnp.eye(n), b), (0.0,), (1.0,))[1]
+    np.testing.assert_allclose(tangent, -inverse @ inverse @ b, rtol=1e-11)
+
+
+@pytest.mark.parametrize("n", [1, 3, 6, 13])
+def test_keeps_float32(n):
+    a, b = random_systems(n)
+    a += 3 * n * np.eye(n)
+    x = compiled(jnp.asarray(a, jnp.float32), jnp.asarray(b, jnp.float32))
+    assert x.dtype == jnp.float32
+    np.testing.assert_allclose(x, np.linalg.solve(a, b[..., None])[..., 0], rtol=1e-4)
+    singular = jnp.ones((n, n), jnp.float32) if n > 1 else jnp.zeros((1, 1), jnp.float32)
+    assert not np.isfinite(solve(singular, jnp.ones(n, jnp.float32))).any()
+
+
+def test_bad_input_is_named():
+    with pytest.raises(ValueError, match=re.escape("found (2, 3) and (2,)")):
+        solve(np.ones((2, 3)), np.ones(2))
+    with pytest.raises(ValueError, match=re.escape("found (2, 2) and (2, 1)")):
+        solve(np.ones((2, 2)), np.ones((2, 1)))
+    with pytest.raises(ValueError, match="order must be a permutation"):
+        solve(np.eye(4), np.ones(4), (0, 1, 2, 2))
+    with pytest.raises(ValueError, match="column 2 to depend on those before it"):
+        row_order(np.arange(9.0).reshape(3, 3) + 1.0)
+    with pytest.raises(ValueError, match="row 1 to be zero"):
+        row_order(np.array([[1.0, 1.0], [0.0, 0.0]]))
+    with pytest.raises(ValueError, match="finite square matrix"):
+        row_order(np.ones((2, 3)))
