@@ -34,24 +34,37 @@ def newton(
     The loop is a while_loop of one path. Batched by the engine it runs while any path is active, behind a mask for
     each; a path that has converged keeps its value. The test is `delta <= tol`, so NaN never counts as converged,
     and a path whose δ is not finite stops at once: a path that failed in an earlier step (its state is NaN) costs
-    the others nothing. `solve(residual, x, r)` replaces the dense J⁻¹ r for a structured Jacobian.
+    the others nothing. `solve(residual, x, r)` replaces the dense J⁻¹ r for a structured Jacobian. A tolerance below
+    16 ε of the precision of x is taken as 16 ε. One evaluation of the residual and its Jacobian an iteration.
+
+    Derivatives with respect to what the residual closes over are those of the root, J dx = -∂residual, in forward and
+    reverse mode.
     """
     if solve is None:
 
         def solve(residual, x, r):
             return eliminate(jax.jacfwd(residual)(x), r)
 
+    tol = jnp.maximum(tol, 16 * float(jnp.finfo(x.dtype).eps))
+
     def unfinished(carry: Any) -> Array:
         _, ok, iterations, failed = carry
         return ~ok & ~failed & (iterations < limit)
 
-    def iterate(carry: Any) -> Any:
-        x, _, iterations, _ = carry
-        delta = solve(residual, x, residual(x))
-        size = jnp.max(jnp.abs(delta))
-        ok = size <= tol * (1.0 + jnp.max(jnp.abs(x)))
-        return x - delta, ok, iterations + 1, ~jnp.isfinite(size)
+    def search(residual: Callable[[Array], Array], x: Array) -> tuple[Array, tuple[Array, Array]]:
+        def iterate(carry: Any) -> Any:
+            x, _, iterations, _ = carry
+            delta = solve(residual, x, residual(x))
+            size = jnp.max(jnp.abs(delta))
+            finite = size < jnp.inf
+            return x - delta, finite & (size <= tol * (1.0 + jnp.max(jnp.abs(x)))), iterations + 1, ~finite
 
-    false = jnp.asarray(False)
-    x, ok, iterations, _ = lax.while_loop(unfinished, iterate, (x, false, jnp.asarray(0, jnp.int32), false))
-    return Root(x, ok, iterations)
+        false = jnp.asarray(False)
+        x, ok, iterations, _ = lax.while_loop(unfinished, iterate, (x, false, jnp.asarray(0, jnp.int32), false))
+        return x, (ok.astype(x.dtype), iterations.astype(x.dtype))  # custom_root wants what it returns to be real
+
+    def tangent(linear: Callable[[Array], Array], r: Array) -> Array:
+        return jnp.linalg.solve(jax.jacfwd(linear)(r), r)
+
+    x, (ok, iterations) = lax.custom_root(residual, x, search, tangent, has_aux=True)
+    return Root(x, ok > 0, iterations.astype(jnp.int32))

@@ -1,0 +1,204 @@
+"""Newton's method: how fast it converges, when it says so, and what a batch of it does."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from stodyn.numerics import lanes
+from stodyn.numerics.elimination import row_order, solve
+from stodyn.numerics.newton import newton
+
+
+@pytest.fixture(autouse=True)
+def float64():
+    with jax.enable_x64(True):
+        yield
+
+
+def circle(c):
+    """x² + y² = 1 and x y = c."""
+    return lambda x: jnp.stack([x[0] ** 2 + x[1] ** 2 - 1.0, x[0] * x[1] - c])
+
+
+def circle_root(c):
+    total, difference = np.sqrt(1 + 2 * c), np.sqrt(1 - 2 * c)
+    return np.stack([total + difference, total - difference], axis=-1) / 2
+
+
+def test_finds_the_root_to_rounding():
+    root = newton(circle(0.3), jnp.array([1.0, 0.5]))
+    assert root.ok
+    np.testing.assert_allclose(root.x, circle_root(0.3), rtol=1e-15)
+
+
+def test_converges_quadratically():
+    """Newton on x² = 2: e' = e²/(2x), so the errors of successive iterates have the ratio e'/e² = 1/(2x)."""
+    exact = np.sqrt(2.0)
+    iterates = [newton(lambda x: x * x - 2.0, jnp.array([2.0]), limit=k, tol=0.0).x[0] for k in range(1, 5)]
+    errors = np.array([2.0, *iterates]) - exact
+    for before, after, x in zip(errors[:-2], errors[1:-1], [2.0, *iterates], strict=False):
+        assert abs(after / before**2 - 1 / (2 * x)) < 1e-2 / (2 * x)
+    assert abs(errors[-1]) < 1e-11
+
+
+def test_linear_equation_takes_one_iteration_and_one_to_see_it():
+    a = np.array([[3.0, 1.0], [1.0, 2.0]])
+    root = newton(lambda x: a @ x - jnp.array([1.0, 2.0]), jnp.zeros(2))
+    assert root.ok and root.iterations == 2
+    assert newton(lambda x: a @ x, jnp.zeros(2)).iterations == 1
+
+
+@pytest.mark.parametrize("start", [np.nan, np.inf])
+def test_a_start_that_is_not_finite_stops_at_once(start):
+    root = newton(circle(0.3), jnp.array([start, 0.5]))
+    assert not root.ok
+    assert root.iterations == 1
+    assert not np.isfinite(root.x).all()
+
+
+def test_singular_jacobian_stops_without_a_number():
+    root = newton(circle(0.3), jnp.array([1.0, 1.0]))
+    assert not root.ok and root.iterations == 1
+    assert not np.isfinite(root.x).all()
+
+
+def test_infinity_does_not_count_as_converged():
+    """δ = ∞ is not <= tol (1 + ∞)."""
+    root = newton(lambda x: x, jnp.array([np.inf]), solve=lambda residual, x, r: jnp.full(1, np.inf))
+    assert not root.ok
+
+
+@pytest.mark.parametrize("limit", [1, 2, 7])
+def test_limit_reached_is_not_ok(limit):
+    """x² + 1 has no root: the iteration wanders until it is stopped."""
+    root = newton(lambda x: x * x + 1.0, jnp.array([0.3]), limit=limit)
+    assert not root.ok
+    assert root.iterations == limit
+
+
+@pytest.mark.parametrize("tol", [1e-2, 1e-5, 1e-10])
+def test_stops_at_the_first_correction_within_the_tolerance(tol):
+    """Halley's table for x³ = 1e6: corrections from the iterates themselves, x = 100 making the tolerance relative."""
+    x, iterations = 150.0, 0
+    while True:
+        delta = (x**3 - 1e6) / (3 * x * x)
+        iterations += 1
+        done = abs(delta) <= tol * (1 + x)
+        x -= delta
+        if done:
+            break
+    root = newton(lambda x: x**3 - 1e6, jnp.array([150.0]), tol=tol)
+    assert root.ok and root.iterations == iterations
+    np.testing.assert_allclose(root.x[0], x, rtol=1e-15)
+
+
+def test_tolerance_below_rounding_is_taken_as_rounding():
+    assert newton(circle(0.3), jnp.array([1.0, 0.5]), tol=0.0).ok
+    root = newton(circle(jnp.float32(0.3)), jnp.array([1.0, 0.5], jnp.float32))
+    assert root.ok and root.x.dtype == jnp.float32
+    np.testing.assert_allclose(root.x, circle_root(0.3), rtol=1e-5)
+
+
+def batch():
+    """Easy, hard, hopeless (no real root), NaN and already solved paths side by side."""
+    c = np.array([0.3, 0.1, 0.4999, 0.9, np.nan, 0.2])
+    starts = np.tile([1.0, 0.5], (6, 1))
+    starts[3] = [2.0, 0.1]
+    starts[5] = circle_root(0.2)
+    return jnp.asarray(starts), jnp.asarray(c)
+
+
+def one_path(x, c, limit=12):
+    return newton(circle(c), x, limit=limit)
+
+
+by_vmap = jax.jit(jax.vmap(one_path, (0, 0, None)))
+
+
+@jax.jit
+def by_lanes(starts, c, limit):
+    trace = jax.make_jaxpr(one_path)(starts[0], c[0], limit)
+    outputs = lanes.evaluate(trace, [lanes.unstack(starts.T, 1), lanes.unstack(c, 0), lanes.unstack(limit, 0)], len(c))
+    x, ok, iterations = (lanes.stack(x, a.dtype, len(c)) for x, a in zip(outputs, trace.out_avals, strict=True))
+    return x.T, ok, iterations
+
+
+@pytest.mark.parametrize("batched", [by_vmap, by_lanes])
+def test_paths_of_a_batch_do_not_disturb_each_other(batched):
+    starts, c = batch()
+    x, ok, iterations = map(np.asarray, batched(starts, c, 12))
+    alone = [one_path(s, k) for s, k in zip(starts, c, strict=True)]
+    np.testing.assert_array_equal(ok, [True, True, True, False, False, True])
+    np.testing.assert_array_equal(ok, [root.ok for root in alone])
+    np.testing.assert_array_equal(iterations, [root.iterations for root in alone])
+    assert iterations[3] == 12 and iterations[4] == 1 and iterations[5] == 1
+    np.testing.assert_allclose(x[ok], circle_root(np.asarray(c)[ok]), rtol=1e-9)
+
+
+@pytest.mark.parametrize("batched", [by_vmap, by_lanes])
+def test_a_converged_path_keeps_its_bits_while_others_go_on(batched):
+    """The values of a path after the iteration it converges in are those after every later one."""
+    starts, c = batch()
+    _, _, iterations = batched(starts, c, 12)
+    final = np.asarray(batched(starts, c, 12)[0])
+    for limit in range(1, 12):
+        stopped = np.asarray(batched(starts, c, limit)[0])
+        done = np.asarray(iterations) <= limit
+        np.testing.assert_array_equal(stopped[done], final[done])
+        assert limit >= 9 or not np.array_equal(stopped[~done], final[~done])
+
+
+def test_structured_solve_replaces_the_dense_one():
+    """A chain of springs: tridiagonal, solved by the banded elimination the problem supplies."""
+    n = 15
+
+    def residual(x):
+        inner = jnp.concatenate([jnp.zeros(1), x, jnp.zeros(1)])
+        return 2.5 * x + 0.1 * x**3 - inner[:-2] - inner[2:] - jnp.arange(1.0, n + 1)
+
+    calls = []
+
+    def banded(residual, x, r):
+        calls.append(x.shape)
+        diagonal = 2.5 + 0.3 * x**2
+        pivots, right = [diagonal[0]], [r[0]]
+        for i in range(1, n):
+            factor = -1.0 / pivots[-1]
+            pivots.append(diagonal[i] + factor)
+            right.append(r[i] - factor * right[-1])
+        x = [right[-1] / pivots[-1]]
+        for i in reversed(range(n - 1)):
+            x.insert(0, (right[i] + x[0]) / pivots[i])
+        return jnp.stack(x)
+
+    structured, dense = newton(residual, jnp.ones(n), solve=banded), newton(residual, jnp.ones(n))
+    assert calls and structured.ok and dense.ok
+    np.testing.assert_allclose(structured.x, dense.x, rtol=1e-13)
+    np.testing.assert_allclose(residual(structured.x), 0.0, atol=1e-12)
+
+
+def test_fixed_row_order_enters_through_the_solve():
+    """Five unknowns in a ring, x_(i+1)³ + x_(i+1) = i: the natural order has zero pivots, the chosen one has none."""
+
+    def residual(x):
+        y = jnp.roll(x, -1)
+        return y**3 + y - jnp.arange(5.0)
+
+    order = row_order(np.asarray(jax.jacfwd(residual)(jnp.ones(5))))
+    ordered = newton(residual, jnp.ones(5), solve=lambda f, x, r: solve(jax.jacfwd(f)(x), r, order))
+    assert ordered.ok
+    np.testing.assert_allclose(residual(ordered.x), 0.0, atol=1e-14)
+    assert not newton(residual, jnp.ones(5)).ok
+
+
+@pytest.mark.parametrize("derivative", [jax.jacfwd, jax.jacrev])
+def test_derivatives_are_those_of_the_root(derivative):
+    def root(c):
+        return newton(circle(c), jnp.array([1.0, 0.5])).x
+
+    c = 0.3
+    total, difference = np.sqrt(1 + 2 * c), np.sqrt(1 - 2 * c)
+    exact = np.array([1 / total - 1 / difference, 1 / total + 1 / difference]) / 2
+    np.testing.assert_allclose(derivative(root)(c), exact, rtol=1e-14)
+    np.testing.assert_allclose(jax.vmap(derivative(root))(jnp.array([c, c])), [exact, exact], rtol=1e-14)
