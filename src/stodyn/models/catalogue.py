@@ -1,0 +1,84 @@
+"""What a model is, and every one found in this folder."""
+
+import dataclasses
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from stodyn import listing, models
+
+
+@dataclasses.dataclass(frozen=True)
+class Model:
+    """A system with parameters and what is known exactly about it.
+
+    build    the function that makes the problem; each of its parameters has a default
+    answers  quantity -> function. Each takes its variables, then as keywords the parameters it needs, by the names
+             `build` gives them and without defaults, so that the defaults stand in one place:
+                 mean(t), variance(t)     times of any shape (...) -> (..., n)
+                 solution(t, W)           W(t) of shape (..., m) -> the state (..., n) of the same path
+                 stationary_density(x)    numbers of any shape -> the same shape
+             and whatever else the system has. They refer to a fixed start.
+    given    parameters that differ from the defaults: Model(...)(rate=2.0) is the same system at another rate
+    """
+
+    build: Callable[..., Any]
+    answers: Mapping[str, Callable[..., Any]] = dataclasses.field(default_factory=dict)
+    given: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self):
+        signature = inspect.signature(self.build).parameters
+        for name in self.given:
+            if name not in signature:
+                raise TypeError(f"{self.name} has no parameter {name!r}; it has {', '.join(signature)}")
+        for quantity, function in self.answers.items():
+            for name in _keywords(function):
+                if name not in signature:
+                    raise TypeError(f"{quantity} takes {name!r}, which is no parameter of {self.name}")
+
+    @property
+    def name(self) -> str:
+        return self.build.__name__
+
+    @property
+    def summary(self) -> str:
+        """The first line of what `build` says of itself."""
+        return (inspect.getdoc(self.build) or "").partition("\n")[0]
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Name -> value, the defaults overridden by what was given."""
+        return {name: p.default for name, p in inspect.signature(self.build).parameters.items()} | dict(self.given)
+
+    @functools.cached_property
+    def problem(self) -> Any:
+        """The problem with these parameters."""
+        return self.build(**self.parameters)
+
+    @functools.cached_property
+    def exact(self) -> dict[str, Callable[..., Any]]:
+        """Quantity -> function of its variables alone, with these parameters."""
+        return {
+            quantity: functools.partial(function, **{name: self.parameters[name] for name in _keywords(function)})
+            for quantity, function in self.answers.items()
+        }
+
+    def __call__(self, **parameters: Any) -> "Model":
+        """The same system with other parameters."""
+        return dataclasses.replace(self, given=dict(self.given) | parameters)
+
+
+def _keywords(function: Callable[..., Any]) -> list[str]:
+    parameters = inspect.signature(function).parameters.values()
+    return [p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY]
+
+
+def catalogue() -> dict[str, Model]:
+    """Name -> model, for every Model in this folder."""
+    return listing.values(models, Model)
+
+
+def find(name: str) -> Model:
+    """The model called `name`, or an error with the names near it."""
+    return listing.find(name, catalogue(), "model")
