@@ -1,0 +1,328 @@
+"""Pictures of results: every function draws a Dataset on matplotlib Axes and returns them; none opens a window."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse
+import xarray
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+# The colour-blind safe palette of M. Okabe & K. Ito, Color universal design (2008).
+BLUE, ORANGE, GREEN, SKY, PURPLE, GREY = "#0072B2", "#D55E00", "#009E73", "#56B4E9", "#CC79A7", "#7F7F7F"
+PALETTE = (BLUE, ORANGE, GREEN, PURPLE, SKY)
+
+
+def band(run: xarray.Dataset, component: str | None = None, *, ax: Axes | None = None) -> Axes:
+    """The mean of a component and the ±2σ band its paths fill, over the paths that were kept, if any.
+
+    Needs statistics.Moments; draws the paths of statistics.Paths. The error of the mean, ±2 standard errors, is the
+    dark band around it: with many paths it is thinner than the line.
+    """
+    mean, stderr, variance = (_pick(run, name, component) for name in ("mean", "mean_stderr", "variance"))
+    ax = _axes(ax)
+    t, center, spread = _time(mean), mean.values, 2.0 * np.sqrt(variance.values)
+    if "path" in run.variables:
+        _draw_paths(ax, run, component)
+    ax.fill_between(t, center - spread, center + spread, color=SKY, alpha=0.3, lw=0, label="mean ± 2σ")
+    _draw_mean(ax, t, center, stderr.values)
+    return _finish(ax, run, "time", mean, legend=True)
+
+
+def paths(run: xarray.Dataset, component: str | None = None, *, ax: Axes | None = None) -> Axes:
+    """The paths of a component that statistics.Paths kept."""
+    kept = _pick(run, "path", component)
+    ax = _axes(ax)
+    _draw_paths(ax, run, component, PALETTE if len(_rows(kept)) <= len(PALETTE) else (GREY,), alpha=0.9)
+    return _finish(ax, run, "time", kept)
+
+
+def observable(
+    run: xarray.Dataset,
+    name: str,
+    *,
+    exact: Callable[[np.ndarray], np.ndarray] | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """The mean of a statistics.Observable with ±2 standard errors, beside exact(t) where it is given."""
+    mean, stderr = _variable(run, name), _variable(run, f"{name}_stderr")
+    if mean.ndim != 1:
+        raise ValueError(
+            f"name: {name!r} has the dimensions {mean.dims}; choose one entry first: run.isel({mean.dims[-1]}=0)"
+        )
+    ax = _axes(ax)
+    t = _time(mean)
+    _draw_mean(ax, t, mean.values, stderr.values)
+    if exact is not None:
+        ax.plot(t, exact(t), color=ORANGE, lw=1.5, ls="--", label="exact")
+    return _finish(ax, run, "time", mean, legend=True)
+
+
+def histogram(
+    run: xarray.Dataset,
+    component: str | None = None,
+    *,
+    time: float | None = None,
+    exact: Callable[[np.ndarray], np.ndarray] | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """The density of a component at a time (the last one kept unless given) with ±2 standard errors a bin.
+
+    Needs statistics.Histogram. exact(x) is drawn over it.
+    """
+    density, stderr = (_at(_pick(run, name, component), time) for name in ("density", "density_stderr"))
+    left, right = run["bin_left"].values, run["bin_right"].values
+    ax = _axes(ax)
+    ax.stairs(density.values, [*left, right[-1]], fill=True, color=SKY, alpha=0.5, label="paths")
+    ax.errorbar(0.5 * (left + right), density.values, 2.0 * stderr.values, fmt="none", ecolor=BLUE, lw=1, zorder=3)
+    if exact is not None:
+        x = np.linspace(left[0], right[-1], 501)
+        ax.plot(x, exact(x), color=ORANGE, lw=1.5, label="exact")
+    ax.set_ylim(bottom=0.0)
+    when = float(_time(density))
+    ax.set_title(f"t = {when:g} {_unit(run, 'time')}".rstrip(), fontsize="medium")
+    return _finish(ax, run, density, "density", legend=exact is not None)
+
+
+def phase(run: xarray.Dataset, a: str, b: str, *, ax: Axes | None = None) -> Axes:
+    """Component b against component a: the kept paths, and the mean where statistics.Moments kept it."""
+    names = [name for name in ("path", "mean") if name in run.variables]
+    if not names:
+        raise ValueError(_missing(run, "path"))
+    ax = _axes(ax)
+    for name in names:
+        across, along = _pick(run, name, a), _pick(run, name, b)
+        if name == "path":
+            for x, y in zip(_rows(across), _rows(along), strict=True):
+                ax.plot(x, y, color=GREY, lw=0.7, alpha=0.6)
+        else:
+            ax.plot(across, along, color=BLUE, lw=1.8, label="mean")
+            ax.plot(across.values[0], along.values[0], "o", color=BLUE, ms=5)
+    return _finish(ax, run, across, along, legend="mean" in names)
+
+
+def spectrum(
+    run: xarray.Dataset,
+    component: str | None = None,
+    *,
+    exact: Callable[[np.ndarray], np.ndarray] | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """The power spectral density of a component with its confidence band, both axes logarithmic.
+
+    Needs statistics.Spectrum. exact(frequency) is drawn over it.
+    """
+    power, low, high = (_pick(run, name, component) for name in ("spectrum", "spectrum_low", "spectrum_high"))
+    frequency = power["frequency"].values
+    seen = frequency > 0.0
+    frequency = frequency[seen]
+    ax = _axes(ax)
+    ax.fill_between(frequency, low.values[seen], high.values[seen], color=SKY, alpha=0.4, lw=0, label="confidence band")
+    ax.loglog(frequency, power.values[seen], color=BLUE, lw=1.2, label="spectrum")
+    if exact is not None:
+        ax.plot(frequency, exact(frequency), color=ORANGE, lw=1.5, ls="--", label="exact")
+    unit, per = _unit(run, power), _unit(run, "time")
+    across = f"frequency [1/{per}]" if per else "frequency"
+    square = f"{unit}²" if unit.isalpha() else f"({unit})²"
+    along = f"power spectral density [{square} {per}]" if unit and per else "power spectral density"
+    return _finish(ax, run, across, along, legend=True)
+
+
+def order(study: xarray.Dataset, *, ax: Axes | None = None) -> Axes:
+    """Error against step size with ±2 standard errors and the fitted line, both axes logarithmic.
+
+    study  variables error, error_stderr and used (whether the fit used the point) over the dimension step; attributes
+           order and order_stderr (the slope), and kind, method, model where they are known
+    """
+    for name in ("error", "error_stderr", "used"):
+        if name not in study.variables:
+            raise ValueError(f"study: has no {name!r}; expected the Dataset of analysis.order")
+    step, error, stderr = study["step"].values, study["error"].values, study["error_stderr"].values
+    used = study["used"].values.astype(bool)
+    ax = _axes(ax)
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    bars = np.minimum(2.0 * stderr, 0.999 * error), 2.0 * stderr
+    name = str(study.attrs.get("method", "error"))
+    for points, face, label in ((used, BLUE, name), (~used, "white", "left out")):
+        if points.any():
+            sides = [side[points] for side in bars]
+            ax.errorbar(step[points], error[points], sides, fmt="o", color=BLUE, mfc=face, ms=5, lw=1, label=label)
+    slope = float(study.attrs["order"])
+    middle = np.mean(np.log(error[used]) - slope * np.log(step[used]))
+    label = f"order {slope:.2f} ± {2.0 * float(study.attrs['order_stderr']):.2f}"
+    ax.plot(step[used], np.exp(middle) * step[used] ** slope, color=ORANGE, lw=1.5, zorder=1, label=label)
+    if "model" in study.attrs:
+        ax.set_title(str(study.attrs["model"]), fontsize="medium")
+    return _finish(ax, study, "step size h", f"{study.attrs.get('kind', '')} error".strip(), legend=True)
+
+
+def region(
+    x: np.ndarray,
+    y: np.ndarray,
+    inside: np.ndarray,
+    *,
+    limit: float = 1.0,
+    labels: Sequence[str] = ("Re hλ", "Im hλ"),
+    label: str | None = None,
+    color: str = BLUE,
+    ax: Axes | None = None,
+) -> Axes:
+    """A region of the plane, shaded, with its boundary.
+
+    inside  (len(y), len(x)): booleans, or a level (a spectral radius) that is at most `limit` inside the region; a
+            level gives a smooth boundary. Several regions on the same Axes differ by `color` and `label`.
+    """
+    x, y, inside = np.asarray(x, float), np.asarray(y, float), np.asarray(inside)
+    if inside.shape != (len(y), len(x)):
+        raise ValueError(f"inside: expected shape (len(y), len(x)) = ({len(y)}, {len(x)}), got {inside.shape}")
+    level = np.where(inside, 0.0, 1.0) if inside.dtype == bool else np.nan_to_num(inside, nan=np.inf, posinf=np.inf)
+    edge = 0.5 if inside.dtype == bool else limit
+    level = np.minimum(level, 1e3 * (abs(edge) + 1.0))  # a contour cannot be interpolated towards infinity
+    ax = _axes(ax)
+    if level.min() <= edge:
+        ax.contourf(x, y, level, levels=[min(level.min(), edge) - 1.0, edge], colors=[color], alpha=0.25)
+    if level.min() <= edge < level.max():
+        ax.contour(x, y, level, levels=[edge], colors=[color], linewidths=1.5)
+    ax.axhline(0.0, color=GREY, lw=0.6, zorder=0)
+    ax.axvline(0.0, color=GREY, lw=0.6, zorder=0)
+    ax.set_xlim(x[0], x[-1])
+    ax.set_ylim(y[0], y[-1])
+    if label is not None:
+        ax.fill([], [], color=color, alpha=0.25, label=label)
+    return _finish(ax, None, labels[0], labels[1], legend=label is not None)
+
+
+def spy(matrix: Any, *, ax: Axes | None = None) -> Axes:
+    """Where a matrix, dense or scipy.sparse, is not zero."""
+    entries = scipy.sparse.coo_array(matrix)
+    entries.eliminate_zeros()
+    rows, columns = entries.shape
+    ax = _axes(ax)
+    ax.plot(entries.coords[1], entries.coords[0], "s", color=BLUE, ms=max(0.5, 200.0 / max(rows, columns)), mew=0)
+    ax.set(xlim=(-0.5, columns - 0.5), ylim=(rows - 0.5, -0.5), aspect="equal")
+    _finish(ax, None, f"{entries.nnz} of {rows} x {columns} entries", "")
+    ax.grid(False)
+    return ax
+
+
+# --- what the pictures share ----------------------------------------------------------------------------------------
+
+COLLECT = {
+    "mean": "Moments()",
+    "mean_stderr": "Moments()",
+    "variance": "Moments()",
+    "path": "Paths(5)",
+    "density": "Histogram(edges)",
+    "density_stderr": "Histogram(edges)",
+    "spectrum": "Spectrum()",
+    "spectrum_low": "Spectrum()",
+    "spectrum_high": "Spectrum()",
+}
+
+
+def _missing(run: xarray.Dataset, name: str) -> str:
+    how = f"statistics.{COLLECT[name]}" if name in COLLECT else f"statistics.Observable(function, name={name!r})"
+    have = ", ".join(map(str, run.data_vars)) or "nothing"
+    return f"run: has no {name!r} (it has {have}). Collect it: simulate(..., collect=[{how}])"
+
+
+def _variable(run: xarray.Dataset, name: str) -> xarray.DataArray:
+    if name not in run.variables:
+        raise ValueError(_missing(run, name))
+    return run[name]
+
+
+def _pick(run: xarray.Dataset, name: str, component: str | None) -> xarray.DataArray:
+    """A variable of the run for one component."""
+    variable = _variable(run, name)
+    known = [str(c) for c in run["component"].values]
+    if component is None and len(known) > 1:
+        raise ValueError(f"component: choose one of {', '.join(known)}")
+    if component is not None and component not in known:
+        raise ValueError(f"component: there is no {component!r}; there are {', '.join(known)}")
+    return variable.isel(component=0 if component is None else known.index(component))
+
+
+def _time_name(variable: xarray.DataArray) -> str:
+    """`time`, or `time_path` and the like where a statistic has times of its own."""
+    return next(str(name) for name in (*variable.dims, *variable.coords) if str(name).startswith("time"))
+
+
+def _time(variable: xarray.DataArray) -> np.ndarray:
+    return variable[_time_name(variable)].values
+
+
+def _at(variable: xarray.DataArray, time: float | None) -> xarray.DataArray:
+    times = _time(variable)
+    nearest = -1 if time is None else int(np.argmin(np.abs(times - time)))
+    if time is not None and abs(times[nearest] - time) > 1e-9 * max(1.0, abs(time)):
+        raise ValueError(f"time: nothing was kept at {time:g}; the nearest time kept is {times[nearest]:g}")
+    return variable.isel({_time_name(variable): nearest})
+
+
+def _rows(kept: xarray.DataArray) -> np.ndarray:
+    """(paths, times)."""
+    return kept.transpose(..., _time_name(kept)).values
+
+
+def _unit(run: xarray.Dataset | None, what: xarray.DataArray | str) -> str:
+    if run is None:
+        return ""
+    if isinstance(what, str):
+        name, attrs = what, run[what].attrs if what in run.variables else {}
+    else:
+        name, attrs = str(what["component"].item()) if "component" in what.coords else str(what.name), what.attrs
+    units = run.attrs.get("units", {})
+    units = json.loads(units) if isinstance(units, str) else units
+    found = units.get(name) if isinstance(units, Mapping) else None
+    return str(found or attrs.get("units") or "")
+
+
+def _bracket(run: xarray.Dataset | None, what: xarray.DataArray | str) -> str:
+    unit = _unit(run, what)
+    return f" [{unit}]" if unit else ""
+
+
+def _label(run: xarray.Dataset | None, what: xarray.DataArray | str) -> str:
+    if isinstance(what, str):
+        return what + _bracket(run, what)
+    name = str(what["component"].item()) if "component" in what.coords else str(what.name)
+    return name + _bracket(run, what)
+
+
+def _draw_paths(
+    ax: Axes, run: xarray.Dataset, component: str | None, colors: Sequence[str] = (GREY,), alpha: float = 0.5
+) -> None:
+    kept = _pick(run, "path", component)
+    for i, row in enumerate(_rows(kept)):
+        color = colors[i % len(colors)]
+        ax.plot(_time(kept), row, color=color, lw=0.7, alpha=alpha, label="paths" if i == 0 else None)
+
+
+def _draw_mean(ax: Axes, t: np.ndarray, mean: np.ndarray, stderr: np.ndarray) -> None:
+    ax.fill_between(t, mean - 2.0 * stderr, mean + 2.0 * stderr, color=BLUE, alpha=0.4, lw=0)
+    ax.plot(t, mean, color=BLUE, lw=1.8, label="mean")
+
+
+def _axes(ax: Axes | None) -> Axes:
+    if ax is None:
+        from matplotlib import pyplot  # takes half a second, and no display is needed before a window is shown
+
+        ax = pyplot.subplots(figsize=(6.4, 4.0), layout="constrained")[1]
+    return ax
+
+
+def _finish(ax: Axes, run: xarray.Dataset | None, across: Any, along: Any, legend: bool = False) -> Axes:
+    ax.set(xlabel=_label(run, across), ylabel=_label(run, along))
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.grid(True, color="0.9", lw=0.6)
+    ax.set_axisbelow(True)
+    if legend:
+        ax.legend(frameon=False, fontsize="small")
+    return ax

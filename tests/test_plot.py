@@ -1,0 +1,272 @@
+"""Every picture shows the numbers it was given, with their names, units and errors."""
+
+import matplotlib
+
+matplotlib.use("Agg")
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+import scipy.sparse
+import xarray
+from matplotlib.collections import PolyCollection
+from matplotlib.container import ErrorbarContainer
+
+from stodyn import plot
+
+
+@pytest.fixture(autouse=True)
+def close_figures():
+    yield
+    plt.close("all")
+
+
+@pytest.fixture
+def run():
+    """What simulate makes of a decaying oscillation, its paths kept at times of their own."""
+    rng = np.random.default_rng(5)
+    t, t_path, edges = np.linspace(0.0, 8.0, 41), np.linspace(0.0, 8.0, 161), np.linspace(-3.0, 3.0, 25)
+    mean = 2.0 * np.exp(-0.1 * t)[:, None] * np.stack([np.cos(t), -np.sin(t)], axis=-1)
+    variance = 0.3 * (1.0 - np.exp(-0.4 * t))[:, None] * np.ones(2)
+    path_mean = 2.0 * np.exp(-0.1 * t_path)[:, None] * np.stack([np.cos(t_path), -np.sin(t_path)], axis=-1)
+    noise = rng.standard_normal((4, len(t_path), 2)).cumsum(axis=1) * 0.05
+    center = 0.5 * (edges[1:] + edges[:-1])
+    density = np.broadcast_to(np.exp(-0.5 * center**2) / np.sqrt(2 * np.pi), (2, 2, len(center))).copy()
+    frequency = np.linspace(0.0, 4.0, 81)
+    power = 1.0 / (1.0 + (2 * np.pi * frequency[:, None]) ** 2) * np.ones(2)
+    by_component = ("time", "component")
+    return xarray.Dataset(
+        {
+            "mean": (by_component, mean),
+            "mean_stderr": (by_component, np.full_like(mean, 0.02)),
+            "variance": (by_component, variance),
+            "variance_stderr": (by_component, np.full_like(mean, 0.01)),
+            "path": (("number", "time_path", "component"), path_mean + noise),
+            "density": (("time_density", "component", "bin"), density),
+            "density_stderr": (("time_density", "component", "bin"), np.full_like(density, 0.02)),
+            "energy": ("time", 2.0 * np.exp(-0.2 * t), {"units": "J"}),
+            "energy_stderr": ("time", np.full_like(t, 0.05)),
+            "spectrum": (("frequency", "component"), power),
+            "spectrum_low": (("frequency", "component"), 0.7 * power),
+            "spectrum_high": (("frequency", "component"), 1.5 * power),
+        },
+        coords={
+            "time": t,
+            "time_path": t_path,
+            "time_density": [2.0, 8.0],
+            "component": ["q", "p"],
+            "bin": center,
+            "bin_left": ("bin", edges[:-1]),
+            "bin_right": ("bin", edges[1:]),
+            "frequency": frequency,
+        },
+        attrs={"units": {"q": "m", "p": "m/s", "time": "s"}},
+    )
+
+
+@pytest.fixture
+def study():
+    step = 2.0 ** -np.arange(2.0, 9.0)
+    error = 0.3 * step**1.5
+    error[-1] *= 3.0
+    return xarray.Dataset(
+        {"error": ("step", error), "error_stderr": ("step", 0.1 * error), "used": ("step", step > 2.0**-8)},
+        coords={"step": step},
+        attrs={"order": 1.5, "order_stderr": 0.02, "kind": "strong", "method": "SRA1", "model": "double_well"},
+    )
+
+
+def line(ax, label):
+    return next(line for line in ax.lines if line.get_label() == label)
+
+
+def shaded(ax, label=None):
+    """(lower, upper) of the filled band: the smallest and largest y at each x."""
+    for collection in ax.collections:
+        if isinstance(collection, PolyCollection) and (label is None or collection.get_label() == label):
+            x, y = collection.get_paths()[0].vertices.T
+            at = np.unique(x)
+            return at, np.array([y[x == v].min() for v in at]), np.array([y[x == v].max() for v in at])
+    raise AssertionError(f"nothing shaded is called {label}")
+
+
+def legend(ax):
+    return [text.get_text() for text in ax.get_legend().get_texts()]
+
+
+def test_band_shows_mean_spread_and_paths(run):
+    ax = plot.band(run, "q")
+    np.testing.assert_array_equal(line(ax, "mean").get_ydata(), run["mean"].sel(component="q"))
+    t, low, high = shaded(ax, "mean ± 2σ")
+    q, sigma = run["mean"].sel(component="q").values, np.sqrt(run["variance"].sel(component="q").values)
+    np.testing.assert_allclose(t, run["time"])
+    np.testing.assert_allclose([low, high], [q - 2 * sigma, q + 2 * sigma], atol=1e-14)
+    np.testing.assert_array_equal(line(ax, "paths").get_xdata(), run["time_path"])
+    assert len(ax.lines) == 4 + 1
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("time [s]", "q [m]")
+    assert legend(ax) == ["paths", "mean ± 2σ", "mean"]
+
+
+def test_band_shows_the_error_of_the_mean(run):
+    ax = plot.band(run.drop_vars("path"), "p")
+    (x, y) = ax.collections[-1].get_paths()[0].vertices.T
+    p = run["mean"].sel(component="p").values
+    np.testing.assert_allclose(y[x == 8.0].max() - y[x == 8.0].min(), 4 * 0.02)
+    np.testing.assert_allclose(y[x == 8.0].mean(), p[-1], atol=0.02)
+    assert len(ax.lines) == 1
+
+
+def test_given_axes_are_drawn_on(run):
+    _, (left, right) = plt.subplots(1, 2)
+    assert plot.paths(run, "q", ax=left) is left
+    assert not right.lines
+    assert len(plt.get_fignums()) == 1
+    np.testing.assert_array_equal(
+        [drawn.get_ydata() for drawn in left.lines], run["path"].sel(component="q").transpose("number", "time_path")
+    )
+
+
+def test_histogram_shows_bins_errors_and_the_exact_density(run):
+    ax = plot.histogram(run, "p", exact=lambda x: np.exp(-(x**2)))
+    (stairs,) = [patch for patch in ax.patches if hasattr(patch, "get_data")]
+    np.testing.assert_array_equal(stairs.get_data().values, run["density"].isel(time_density=-1, component=1))
+    np.testing.assert_array_equal(stairs.get_data().edges, np.linspace(-3.0, 3.0, 25))
+    (bars,) = [container for container in ax.containers if isinstance(container, ErrorbarContainer)]
+    ends = np.array([segment[:, 1] for segment in bars[2][0].get_segments()])
+    np.testing.assert_allclose(ends[:, 1] - ends[:, 0], 4 * 0.02)
+    exact = line(ax, "exact")
+    np.testing.assert_array_equal(exact.get_ydata(), np.exp(-(exact.get_xdata() ** 2)))
+    assert (ax.get_xlabel(), ax.get_ylabel(), ax.get_title()) == ("p [m/s]", "density", "t = 8 s")
+    assert plot.histogram(run, "p", time=2.0).get_title() == "t = 2 s"
+    with pytest.raises(ValueError, match="time: nothing was kept at 3; the nearest time kept is 2"):
+        plot.histogram(run, "p", time=3.0)
+
+
+def test_observable_shows_mean_error_and_exact(run):
+    ax = plot.observable(run, "energy", exact=lambda t: 2.0 * np.exp(-0.2 * t))
+    np.testing.assert_array_equal(line(ax, "mean").get_ydata(), run["energy"])
+    _, low, high = shaded(ax)
+    np.testing.assert_allclose(high - low, 4 * 0.05)
+    np.testing.assert_allclose(line(ax, "exact").get_ydata(), run["energy"])
+    assert ax.get_ylabel() == "energy [J]"
+    with pytest.raises(ValueError, match=r"name: 'mean' has the dimensions .*run.isel\(component=0\)"):
+        plot.observable(run, "mean")
+
+
+def test_phase_shows_paths_and_mean(run):
+    ax = plot.phase(run, "q", "p")
+    x, y = line(ax, "mean").get_data()
+    np.testing.assert_array_equal(x, run["mean"].sel(component="q"))
+    np.testing.assert_array_equal(y, run["mean"].sel(component="p"))
+    np.testing.assert_array_equal(ax.lines[0].get_xdata(), run["path"].sel(component="q").isel(number=0))
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("q [m]", "p [m/s]")
+    with pytest.raises(ValueError, match=r"has no 'path' .* collect=\[statistics.Paths\(5\)\]"):
+        plot.phase(run.drop_vars(["path", "mean"]), "q", "p")
+
+
+def test_spectrum_shows_power_and_confidence(run):
+    ax = plot.spectrum(run, "q", exact=lambda f: 1.0 / (1.0 + (2 * np.pi * f) ** 2))
+    assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
+    drawn = line(ax, "spectrum")
+    np.testing.assert_array_equal(drawn.get_xdata(), run["frequency"][1:])
+    np.testing.assert_array_equal(drawn.get_ydata(), run["spectrum"].sel(component="q")[1:])
+    _, low, high = shaded(ax, "confidence band")
+    np.testing.assert_allclose(high / low, 1.5 / 0.7)
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("frequency [1/s]", "power spectral density [m² s]")
+
+
+def test_order_shows_points_errors_and_slope(study):
+    ax = plot.order(study)
+    assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
+    fit = line(ax, "order 1.50 ± 0.04")
+    np.testing.assert_allclose(fit.get_ydata(), 0.3 * fit.get_xdata() ** 1.5, rtol=1e-12)
+    used, left_out = (c for c in ax.containers if isinstance(c, ErrorbarContainer))
+    np.testing.assert_array_equal(used[0].get_xdata(), study["step"][:-1])
+    np.testing.assert_array_equal(left_out[0].get_xdata(), study["step"][-1:])
+    ends = np.array([segment[:, 1] for segment in used[2][0].get_segments()])
+    np.testing.assert_allclose(ends[:, 1] - ends[:, 0], 4 * study["error_stderr"][:-1], rtol=1e-12)
+    assert (ax.get_xlabel(), ax.get_ylabel(), ax.get_title()) == ("step size h", "strong error", "double_well")
+    with pytest.raises(ValueError, match="study: has no 'used'"):
+        plot.order(study.drop_vars("used"))
+
+
+def test_region_has_the_boundary_of_its_level():
+    x, y = np.linspace(-3.0, 1.0, 201), np.linspace(-2.0, 2.0, 201)
+    level = np.abs(1.0 + x + 1j * y[:, None])
+    ax = plot.region(x, y, level, label="Euler")
+    boundary = next(c for c in ax.collections if c.get_linewidth()[0] == 1.5).get_paths()[0].vertices
+    np.testing.assert_allclose(np.hypot(boundary[:, 0] + 1.0, boundary[:, 1]), 1.0, atol=1e-3)
+    assert legend(ax) == ["Euler"]
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("Re hλ", "Im hλ")
+    ax = plot.region(x, y, level <= 1.0)
+    boundary = next(c for c in ax.collections if c.get_linewidth()[0] == 1.5).get_paths()[0].vertices
+    np.testing.assert_allclose(np.hypot(boundary[:, 0] + 1.0, boundary[:, 1]), 1.0, atol=0.02)
+    level[0] = np.nan
+    level[1] = np.inf
+    plot.region(x, y, level)
+    plot.region(x, y, np.ones((201, 201), bool))
+    plot.region(x, y, np.zeros((201, 201), bool))
+    with pytest.raises(ValueError, match=r"inside: expected shape \(len\(y\), len\(x\)\) = \(201, 100\)"):
+        plot.region(x[:100], y, level)
+
+
+def test_spy_shows_the_entries():
+    matrix = scipy.sparse.diags_array([np.ones(4), np.ones(5)], offsets=[1, 0]).tolil()
+    matrix[3, 0] = 2.0
+    for given in (matrix, matrix.toarray()):
+        ax = plot.spy(given)
+        columns, rows = ax.lines[0].get_data()
+        assert set(zip(rows.tolist(), columns.tolist(), strict=True)) == set(
+            zip(*np.nonzero(matrix.toarray()), strict=True)
+        )
+        assert ax.get_xlabel() == "10 of 5 x 5 entries"
+        assert ax.yaxis_inverted()
+
+
+def test_errors_say_what_there_is_and_what_to_collect(run):
+    with pytest.raises(ValueError, match="component: there is no 'v'; there are q, p"):
+        plot.band(run, "v")
+    with pytest.raises(ValueError, match="component: choose one of q, p"):
+        plot.band(run)
+    with pytest.raises(ValueError, match=r"run: has no 'variance' .* collect=\[statistics.Moments\(\)\]"):
+        plot.band(run.drop_vars("variance"), "q")
+    with pytest.raises(ValueError, match=r"has no 'density' .* collect=\[statistics.Histogram\(edges\)\]"):
+        plot.histogram(run.drop_vars("density"), "q")
+    with pytest.raises(ValueError, match=r"has no 'spectrum' .* collect=\[statistics.Spectrum\(\)\]"):
+        plot.spectrum(run.drop_vars("spectrum"), "q")
+    with pytest.raises(ValueError, match=r"has no 'work' .*statistics.Observable\(function, name='work'\)"):
+        plot.observable(run, "work")
+
+
+def test_the_only_component_needs_no_name_and_units_may_be_missing(run):
+    one = run.isel(component=[0])
+    one.attrs.clear()
+    ax = plot.band(one)
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("time", "q")
+    one.attrs["units"] = '{"q": "V"}'
+    assert plot.paths(one).get_ylabel() == "q [V]"
+
+
+def test_nothing_opens_a_window(run, study, monkeypatch, tmp_path):
+    def refuse(*arguments, **options):
+        raise AssertionError("a picture tried to show itself")
+
+    monkeypatch.setattr(plt, "show", refuse)
+    pictures = {
+        "band": plot.band(run, "q"),
+        "paths": plot.paths(run, "q"),
+        "observable": plot.observable(run, "energy", exact=lambda t: 1.9 * np.exp(-0.2 * t)),
+        "histogram": plot.histogram(run, "q", exact=lambda x: np.exp(-0.5 * x**2) / np.sqrt(2 * np.pi)),
+        "phase": plot.phase(run, "q", "p"),
+        "spectrum": plot.spectrum(run, "q", exact=lambda f: 1.0 / (1.0 + (2 * np.pi * f) ** 2)),
+        "order": plot.order(study),
+        "region": plot.region(
+            np.linspace(-3, 1, 81),
+            np.linspace(-2, 2, 81),
+            np.abs(1 + np.linspace(-3, 1, 81) + 1j * np.linspace(-2, 2, 81)[:, None]),
+        ),
+        "spy": plot.spy(np.tri(12) - np.tri(12, k=-3)),
+    }
+    for name, ax in pictures.items():
+        ax.figure.savefig(tmp_path / f"{name}.png", dpi=60)
+        assert (tmp_path / f"{name}.png").stat().st_size > 2000
