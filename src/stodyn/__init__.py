@@ -1,0 +1,12 @@
+"""stodyn: simulate physical systems with noise in them."""
+
+from stodyn import statistics
+from stodyn.engine.failure import PathsFailed
+from stodyn.engine.simulate import replay, simulate
+from stodyn.noise.distribution import PerPath
+from stodyn.problems.sde import SDE
+from stodyn.results import load, provenance, quantile, save
+
+__version__ = "0.1.0"
+
+__all__ = ["SDE", "PathsFailed", "PerPath", "load", "provenance", "quantile", "replay", "save", "simulate", "statistics"]

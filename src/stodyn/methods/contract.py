@@ -77,6 +77,12 @@ class Catalogued(ABC):
             )
         return None
 
+    @property
+    def spelling(self) -> str:
+        """The name with every option, as one would write it."""
+        options = [f"{f.name}={getattr(self, f.name)!r}" for f in dataclasses.fields(self) if f.init]  # type: ignore[arg-type]
+        return f"{self.name}({', '.join(options)})" if options else self.name
+
     def __call__(self, *values, **options):
         """A copy with other options."""
         names = [field.name for field in dataclasses.fields(self) if field.init]  # type: ignore[arg-type]
@@ -96,8 +102,6 @@ class Method(Catalogued):
 
     It draws nothing and loops over no paths: the engine batches it, and a test may call it with made-up noise.
     """
-
-    starter: tuple[Method, int] | None = None
 
     @property
     @abstractmethod

@@ -57,7 +57,7 @@ def unstack(x: Any, ndim: int) -> np.ndarray:
 def stack(x: np.ndarray, dtype: Any, paths: int | None) -> jax.Array:
     """The inverse of unstack: known and common entries are spread over the lane."""
     shape = () if paths is None else (paths,)
-    filled = [_spread(entry, shape, dtype) for entry in x.ravel()]
+    filled = [spread(entry, shape, dtype) for entry in x.ravel()]
     if x.ndim == 0:
         return filled[0]
     return jnp.stack(filled).reshape(x.shape + shape) if filled else jnp.zeros(x.shape + shape, dtype)
@@ -67,7 +67,8 @@ def is_known(entry: Any) -> bool:
     return isinstance(entry, np.generic)
 
 
-def _spread(entry: Any, shape: tuple[int, ...], dtype: Any) -> jax.Array:
+def spread(entry: Any, shape: tuple[int, ...], dtype: Any) -> jax.Array:
+    """An entry as an array of the given shape: known numbers and common scalars are repeated along the lane."""
     if is_known(entry):
         return lax.full(shape, entry, dtype)
     return entry if entry.shape == shape else lax.broadcast(entry, shape)
@@ -137,8 +138,8 @@ class _Evaluation:
         shape = max((x.shape for x in operands), key=len)
         if all(is_known(x) for x in operands):
             return _fold_scalar(equation, operands)
-        spread = [_spread(x, shape, dtype) for x, dtype in zip(operands, dtypes, strict=True)]
-        return equation.primitive.bind(*spread, **equation.params)
+        aligned = [spread(x, shape, dtype) for x, dtype in zip(operands, dtypes, strict=True)]
+        return equation.primitive.bind(*aligned, **equation.params)
 
     def elementwise(self, equation: core.JaxprEqn, inputs: list[np.ndarray]) -> np.ndarray:
         simplified = SIMPLIFIED.get(equation.primitive.name)
@@ -159,7 +160,7 @@ class _Evaluation:
             with jax.ensure_compile_time_eval():
                 return np.asarray(operation(jnp.asarray(a), jnp.asarray(b)))[()]
         shape = max(a.shape, b.shape, key=len)
-        return operation(_spread(a, shape, dtype), _spread(b, shape, dtype))
+        return operation(spread(a, shape, dtype), spread(b, shape, dtype))
 
     def add(self, a: Any, b: Any, dtype: Any) -> Any:
         return b if _is(a, 0) else a if _is(b, 0) else self.binary(lax.add, a, b, dtype)
@@ -175,8 +176,8 @@ class _Evaluation:
         if yes is no or (is_known(yes) and is_known(no) and yes == no):
             return yes
         shape = max(predicate.shape, yes.shape, no.shape, key=len)
-        predicate = _spread(predicate, shape, np.bool_)
-        return lax.select(predicate, _spread(yes, shape, dtype), _spread(no, shape, dtype))
+        predicate = spread(predicate, shape, np.bool_)
+        return lax.select(predicate, spread(yes, shape, dtype), spread(no, shape, dtype))
 
     # --- data movement --------------------------------------------------------------------------------------------
 
@@ -285,7 +286,7 @@ class _Carry:
     def moving(self, flat: Sequence[Any]) -> tuple[jax.Array, ...]:
         """Those that move, from all the entries."""
         return tuple(
-            _spread(entry, shape, dtype)
+            spread(entry, shape, dtype)
             for entry, shape, dtype in zip(flat, self.shapes, self.dtypes, strict=True)
             if shape is not None
         )
@@ -310,10 +311,10 @@ def unflatten(flat: Sequence[Any], shapes: Sequence[tuple[int, ...]]) -> list[np
 
 def _each(scalar: Callable, *inputs: np.ndarray) -> np.ndarray:
     shape = np.broadcast_shapes(*(x.shape for x in inputs))
-    spread = [np.broadcast_to(x, shape) for x in inputs]
+    inputs = tuple(np.broadcast_to(x, shape) for x in inputs)
     result = np.empty(shape, object)
     for index in np.ndindex(shape):
-        result[index] = scalar(*(x[index] for x in spread))
+        result[index] = scalar(*(x[index] for x in inputs))
     return result
 
 
@@ -540,7 +541,7 @@ def _while(self: _Evaluation, equation, inputs):
 
     def still_active(flat, shape):
         active = goes_on(flat)
-        return _spread(active, max(shape, active.shape, key=len), np.bool_)
+        return spread(active, max(shape, active.shape, key=len), np.bool_)
 
     def advance(state):
         active, moving = state
@@ -591,7 +592,7 @@ def _scan(self: _Evaluation, equation, inputs):
     def turn(moving, x_flat):
         new, outputs = one(kept.complete(moving), x_flat)
         y = tuple(
-            _spread(entry, lane, variable.aval.dtype)
+            spread(entry, lane, variable.aval.dtype)
             for output, variable in zip(outputs, ys_of, strict=True)
             for entry in output.ravel()
         )
@@ -612,21 +613,32 @@ def _scan(self: _Evaluation, equation, inputs):
 
 def _series(values: list[Any], dtype: Any) -> jax.Array:
     shape = max((value.shape for value in values), key=len)
-    return jnp.stack([_spread(value, shape, dtype) for value in values])
+    return jnp.stack([spread(value, shape, dtype) for value in values])
+
+
+def inner_traces(jaxpr: core.Jaxpr) -> list[core.ClosedJaxpr]:
+    """The functions, branches and loop bodies inside a trace's equations."""
+    found = []
+    for equation in jaxpr.eqns:
+        found += _traces_of(equation)
+    return found
+
+
+def _traces_of(equation: core.JaxprEqn) -> list[core.ClosedJaxpr]:
+    return [
+        value if isinstance(value, core.ClosedJaxpr) else core.ClosedJaxpr(value, ())
+        for parameter in equation.params.values()
+        for value in (parameter if isinstance(parameter, (tuple, list)) else (parameter,))
+        if isinstance(value, (core.ClosedJaxpr, core.Jaxpr))
+    ]
 
 
 def count_equations(jaxpr: core.Jaxpr) -> int:
     """The equations of a trace, those of its inner functions and loop bodies included (a loop body once)."""
-    total = 0
-    for equation in jaxpr.eqns:
-        inner = [
-            closed.jaxpr if isinstance(closed, core.ClosedJaxpr) else closed
-            for value in equation.params.values()
-            for closed in (value if isinstance(value, (tuple, list)) else (value,))
-            if isinstance(closed, (core.ClosedJaxpr, core.Jaxpr))
-        ]
-        total += sum(map(count_equations, inner)) if inner else 1
-    return total
+    return sum(
+        sum(count_equations(inner.jaxpr) for inner in inside) if (inside := _traces_of(equation)) else 1
+        for equation in jaxpr.eqns
+    )
 
 
 # --- the lists -----------------------------------------------------------------------------------------------------

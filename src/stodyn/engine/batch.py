@@ -1,0 +1,248 @@
+"""A step for one path -> the same step on a block of paths, in lanes or by jax.vmap."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.extend import core
+
+from stodyn.methods.contract import Method
+from stodyn.numerics import lanes
+
+LANE_OPERATIONS = 1500  # beyond this many scalar operations a step compiles slowly and runs faster under vmap
+
+
+@dataclasses.dataclass(frozen=True)
+class Traced:
+    """A step, a start and a reading of one path, as JAX traces over flat lists of arrays.
+
+    step   (t, h, *state, *normals, *params) -> (*state, ok, iterations); a state whose step failed is NaN
+    start  (t, x, *params) -> state
+    read   state -> x
+    """
+
+    step: core.ClosedJaxpr
+    start: core.ClosedJaxpr
+    read: core.ClosedJaxpr
+    streams: tuple[tuple[str, int], ...]
+    state_shapes: tuple[tuple[int, ...], ...]
+    state_dtypes: tuple[Any, ...]
+    params_tree: Any
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """A digest of the step."""
+        return fingerprint(self.step)
+
+
+def trace(problem, method: Method, dtype=np.float64) -> Traced:
+    """Trace the three functions of a method on a problem."""
+    params = jax.tree.map(lambda leaf: jnp.asarray(leaf, number_type(leaf, dtype)), problem.example_params())
+    leaves, tree = jax.tree.flatten(params)
+    x, t = jnp.zeros(problem.n, dtype), jnp.zeros((), dtype)
+    counts = method.needs.normals(problem.m)
+    streams = tuple((name, count) for name, count in counts.items() if count)
+    start_shape = jax.eval_shape(lambda t, x, *p: method.start(problem, t, x, tree.unflatten(p)), t, x, *leaves)
+    state_leaves, state_tree = jax.tree.flatten(start_shape)
+
+    def start(t, x, *flat_params):
+        return jax.tree.leaves(method.start(problem, t, x, tree.unflatten(flat_params)))
+
+    def step(t, h, *rest):
+        state = state_tree.unflatten(rest[: len(state_leaves)])
+        rest = rest[len(state_leaves) :]
+        normals = {name: jnp.zeros(count, dtype) for name, count in counts.items() if not count}
+        normals |= dict(zip((name for name, _ in streams), rest, strict=False))
+        noise = method.needs.increment(h, normals, problem.m)
+        after, report = method.step(problem, t, state, noise, tree.unflatten(rest[len(streams) :]))
+        if report.ok is not True:
+            after = jax.tree.map(lambda s: jnp.where(report.ok, s, jnp.nan) if _is_real(s) else s, after)
+        flat = [jnp.asarray(a, s.dtype) for a, s in zip(jax.tree.leaves(after), state_leaves, strict=True)]
+        return *flat, jnp.asarray(report.ok), jnp.asarray(report.iterations, np.int32)
+
+    def read(*state):
+        return jnp.asarray(method.read(state_tree.unflatten(state)), dtype)
+
+    normals = [jnp.zeros(count, dtype) for _, count in streams]
+    return Traced(
+        jax.make_jaxpr(step)(t, t, *state_leaves, *normals, *leaves),
+        jax.make_jaxpr(start)(t, x, *leaves),
+        jax.make_jaxpr(read)(*state_leaves),
+        streams,
+        tuple(leaf.shape for leaf in state_leaves),
+        tuple(leaf.dtype for leaf in state_leaves),
+        tree,
+    )
+
+
+def number_type(leaf: Any, dtype: Any) -> Any:
+    """The dtype a parameter has in a run: the run's own for real numbers, its own for integers."""
+    found = np.result_type(leaf) if not hasattr(leaf, "dtype") else leaf.dtype
+    return dtype if np.issubdtype(found, np.floating) else found
+
+
+def _is_real(x: Any) -> bool:
+    return jnp.issubdtype(jnp.asarray(x).dtype, jnp.inexact)
+
+
+@dataclasses.dataclass(frozen=True)
+class Lanes:
+    """One array over the paths for each scalar: a block's carry is the flat tuple of its state's scalars."""
+
+    traced: Traced
+    paths: int
+    name = "lanes"
+
+    def pack(self, leaves: Sequence[Array]) -> tuple[Array, ...]:
+        """State leaves with a last axis of paths -> carry."""
+        return tuple(entry for x in leaves for entry in lanes.unstack(x, x.ndim - 1).ravel())
+
+    def step(self, carry, t, h, normals, params, varies):
+        """(carry, ok, iterations) after a step; the last two may be numbers known while tracing."""
+        state = lanes.unflatten(carry, self.traced.state_shapes)
+        arguments = [lanes.unstack(t, 0), lanes.unstack(h, 0), *state, *(lanes.unstack(z, 1) for z in normals)]
+        arguments += [lanes.unstack(p, p.ndim - v) for p, v in zip(params, varies, strict=True)]
+        *after, ok, iterations = lanes.evaluate(self.traced.step, arguments, self.paths)
+        full = tuple(
+            lanes.spread(entry, (self.paths,), dtype)
+            for x, dtype in zip(after, self.traced.state_dtypes, strict=True)
+            for entry in x.ravel()
+        )
+        return full, ok[()], iterations[()]
+
+    def read(self, carry) -> Array:
+        """The components (n, paths)."""
+        (x,) = lanes.evaluate(self.traced.read, lanes.unflatten(carry, self.traced.state_shapes), self.paths)
+        return lanes.stack(x, self.traced.read.out_avals[0].dtype, self.paths)
+
+
+@dataclasses.dataclass(frozen=True)
+class Vmap:
+    """jax.vmap over the last axis: a block's carry is the tuple of its state's leaves."""
+
+    traced: Traced
+    paths: int
+    name = "vmap"
+
+    def pack(self, leaves: Sequence[Array]) -> tuple[Array, ...]:
+        return tuple(leaves)
+
+    def step(self, carry, t, h, normals, params, varies):
+        axes = (None, None, *(-1 for _ in carry), *(-1 for _ in normals), *(-1 if v else None for v in varies))
+        function = jax.vmap(core.jaxpr_as_fun(self.traced.step), in_axes=axes, out_axes=-1, axis_size=self.paths)
+        *after, ok, iterations = function(t, h, *carry, *normals, *params)
+        return tuple(after), ok, iterations
+
+    def read(self, carry) -> Array:
+        return jax.vmap(core.jaxpr_as_fun(self.traced.read), in_axes=-1, out_axes=-1, axis_size=self.paths)(*carry)[0]
+
+
+def executor(traced: Traced, paths: int, wanted: str = "auto") -> tuple[Lanes | Vmap, str]:
+    """The way to run a block and the reason for it; `wanted` is "auto", "lanes" or "vmap"."""
+    if wanted == "vmap":
+        return Vmap(traced, paths), "asked for"
+    try:
+        operations = lane_operations(traced)
+    except lanes.Unlaned as reason:
+        if wanted == "lanes":
+            raise ValueError(f'executor="lanes" is not possible for this problem and method: {reason}') from reason
+        return Vmap(traced, paths), str(reason)
+    if wanted == "lanes":
+        return Lanes(traced, paths), "asked for"
+    if operations > LANE_OPERATIONS:
+        return Vmap(traced, paths), f"{operations} scalar operations a step, more than {LANE_OPERATIONS}"
+    return Lanes(traced, paths), f"{operations} scalar operations a step"
+
+
+_operations: dict[str, int] = {}
+
+
+def lane_operations(traced: Traced) -> int:
+    """How many scalar operations a step takes in lanes."""
+    key = traced.fingerprint
+    if key not in _operations:
+        _operations[key] = _count_lane_operations(traced)
+    return _operations[key]
+
+
+def _count_lane_operations(traced: Traced) -> int:
+
+    def scalars(*flat):
+        inputs = lanes.unflatten(flat, [v.aval.shape for v in traced.step.jaxpr.invars])
+        outputs = lanes.evaluate(traced.step, inputs, 1)
+        return [entry for x in outputs for entry in x.ravel() if not lanes.is_known(entry)]
+
+    common = 2  # t and h are scalars common to all paths
+    examples = [
+        jax.ShapeDtypeStruct(() if k < common else (1,), variable.aval.dtype)
+        for k, variable in enumerate(traced.step.jaxpr.invars)
+        for _ in range(int(np.prod(variable.aval.shape)))
+    ]
+    return lanes.count_equations(jax.make_jaxpr(scalars)(*examples).jaxpr)
+
+
+def fingerprint(closed: core.ClosedJaxpr) -> str:
+    """A digest of a trace and of every constant in it: equal for two functions that say the same."""
+    digest = hashlib.sha256()
+
+    def take(*words: Any) -> None:
+        digest.update(repr(words).encode())
+
+    def take_array(array: np.ndarray) -> None:
+        take(str(array.dtype), array.shape)
+        digest.update(array.tobytes())
+
+    def walk(jaxpr: core.Jaxpr, consts: Sequence[Any]) -> None:
+        numbers: dict[Any, int] = {}
+        for const in consts:
+            take_array(np.asarray(const))
+        for variable in (*jaxpr.constvars, *jaxpr.invars):
+            take(numbers.setdefault(variable, len(numbers)), str(variable.aval))
+
+        def operand(variable: Any) -> None:
+            if isinstance(variable, core.Literal):
+                take_array(np.asarray(variable.val, variable.aval.dtype))
+            else:
+                take(numbers[variable])
+
+        for equation in jaxpr.eqns:
+            take(equation.primitive.name)
+            for variable in equation.invars:
+                operand(variable)
+            for name, value in sorted(equation.params.items()):
+                parameter(name, value)
+            for variable in equation.outvars:
+                take(numbers.setdefault(variable, len(numbers)), str(variable.aval))
+        for variable in jaxpr.outvars:
+            operand(variable)
+
+    def parameter(name: str, value: Any) -> None:
+        take(name)
+        if isinstance(value, core.ClosedJaxpr):
+            walk(value.jaxpr, value.consts)
+        elif isinstance(value, core.Jaxpr):
+            walk(value, ())
+        elif isinstance(value, (tuple, list)):
+            for entry in value:
+                parameter("", entry)
+        elif not callable(value) or isinstance(value, type):
+            take(value)  # callables (derivative rules) are not run; what is run is in the traces
+
+    walk(closed.jaxpr, closed.consts)
+    return digest.hexdigest()
+
+
+def single_precision_constants(closed: core.ClosedJaxpr) -> list[str]:
+    """Descriptions of the float32 arrays a trace has captured."""
+    found = [str(c) for c in closed.consts if getattr(c, "dtype", None) == np.float32]
+    for inner in lanes.inner_traces(closed.jaxpr):
+        found += single_precision_constants(inner)
+    return found

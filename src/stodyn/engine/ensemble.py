@@ -1,0 +1,277 @@
+"""A run: its blocks, their members, the map over them and the ordered merge."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+import threading
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from stodyn.engine import batch, grid
+from stodyn.engine.block import BlockRunner, Members, Plan, Program
+from stodyn.engine.failure import FailureLog, Stopped
+from stodyn.engine.feed import slab_steps
+from stodyn.engine.place import Threads
+from stodyn.engine.progress import Progress
+from stodyn.methods.contract import Catalogued, Method, Solver
+from stodyn.noise import normals, stream
+from stodyn.noise.distribution import PerPath, draw, is_random
+from stodyn.statistics.contract import Block, Labelled, Run, Snapshot, Statistic
+
+WIDEST_BLOCK = 4096
+NARROWEST_SHARED_BLOCK = 1024
+BLOCK_BYTES = 2_000_000
+MEMORY_SHARE = 0.5  # of the machine's memory that a result may take
+
+
+class SinglePrecisionConstant(UserWarning):
+    """A float64 run uses numbers that were rounded to float32 before it began."""
+
+
+def block_width(paths: int, scalars: int) -> int:
+    """Lanes in a block: a function of the problem and the number of paths, never of the machine.
+
+    4096, halved down to 1024 while there would be fewer than four blocks; further while half of it would hold all
+    the paths; and for states so large that a block would leave a core's cache.
+    """
+    width = WIDEST_BLOCK
+    while (
+        (width > NARROWEST_SHARED_BLOCK and paths < 4 * width)
+        or paths <= width // 2
+        or (width > 64 and 8 * scalars * width > BLOCK_BYTES)
+    ):
+        width //= 2
+    return width
+
+
+@dataclasses.dataclass
+class Ensemble:
+    """Everything a run needs, made ready once; blocks are numbered, and block b holds paths b·width, ..."""
+
+    problem: Any
+    method: Catalogued
+    times: np.ndarray
+    lengths: np.ndarray
+    paths: int
+    seed: int
+    statistics: tuple[Statistic, ...]
+    dtype: np.dtype
+    executor: str
+    block: int | None
+
+    def __post_init__(self):
+        if self.executor not in ("auto", "lanes", "vmap"):
+            raise ValueError(f'executor: expected "auto", "lanes" or "vmap", got {self.executor!r}')
+        if self.block is not None and (not isinstance(self.block, (int, np.integer)) or self.block < 1):
+            raise ValueError(f"block: expected a whole number of lanes >= 1, got {self.block!r}")
+        explicit = [s for s in self.statistics if s.every is not None or s.at is not None]
+        fallback = grid.save_steps(explicit[0], self.times, None) if explicit else None
+        self.save_grids = [grid.save_steps(s, self.times, fallback) for s in self.statistics]
+        self._check_memory()
+
+    @property
+    def steps(self) -> int:
+        return len(self.lengths)
+
+    @functools.cached_property
+    def width(self) -> int:
+        if self.block is not None:
+            return int(self.block)
+        counts = sum(self.method.needs.normals(self.problem.m).values()) if isinstance(self.method, Method) else 0
+        return block_width(self.paths, self.problem.n + counts)
+
+    @property
+    def blocks(self) -> int:
+        return -(-self.paths // self.width)
+
+    def first_path(self, block: int) -> int:
+        return block * self.width
+
+    def paths_in(self, block: int) -> int:
+        return min(self.width, self.paths - self.first_path(block))
+
+    def _check_memory(self) -> None:
+        for statistic, saves in zip(self.statistics, self.save_grids, strict=True):
+            needed = statistic.memory(len(saves), self.paths, self.problem.n)
+            if not hasattr(os, "sysconf"):
+                continue
+            there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+            if needed > MEMORY_SHARE * there:
+                raise MemoryError(
+                    f"{type(statistic).__name__}: would keep {needed / 1e9:.1f} GB, and this machine has "
+                    f"{there / 1e9:.1f} GB. Keep fewer paths, or fewer times with every= or at=."
+                )
+
+    # --- members --------------------------------------------------------------------------------------------------
+
+    @functools.cached_property
+    def _param_leaves(self) -> list[Any]:
+        return jax.tree.leaves(
+            self.problem.params, is_leaf=lambda leaf: isinstance(leaf, PerPath) or hasattr(leaf, "rvs")
+        )
+
+    @functools.cached_property
+    def varies(self) -> tuple[int, ...]:
+        """For each leaf of the parameters 1 where every path has its own."""
+        return tuple(int(is_random(leaf)) for leaf in self._param_leaves)
+
+    def members(self, block: int) -> Members:
+        """The starts and parameters of a block; lanes beyond the last path repeat its first and are no members."""
+        count, first = self.paths_in(block), self.first_path(block)
+        numbers = range(first, first + count)
+        fill = np.arange(self.width) % count if count < self.width else slice(None)
+        rng = stream.generator(self.seed, block, "start")
+        if is_random(self.problem.start):
+            start = draw(self.problem.start, rng, numbers, "start").reshape(count, self.problem.n)[fill].T
+        else:
+            start = np.repeat(np.asarray(self.problem.start, float).reshape(-1, 1), self.width, axis=1)
+        rng = stream.generator(self.seed, block, "params")
+        params = []
+        for leaf, example, varies in zip(
+            self._param_leaves, jax.tree.leaves(self.problem.example_params()), self.varies, strict=True
+        ):
+            kind = batch.number_type(example, self.dtype)
+            if varies:
+                values = draw(leaf, rng, numbers, "params")[fill]
+                params.append(np.ascontiguousarray(np.moveaxis(values, 0, -1), kind))
+            else:
+                params.append(np.asarray(leaf, kind))
+        member = np.arange(self.width) < count
+        return Members(member, np.ones(self.width, self.dtype), np.ascontiguousarray(start, self.dtype), params)
+
+    # --- blocks of a stepping method ------------------------------------------------------------------------------
+
+    @functools.cached_property
+    def traced(self) -> batch.Traced:
+        with jax.enable_x64(True):
+            traced = batch.trace(self.problem, self.method, self.dtype)
+        rounded = batch.single_precision_constants(traced.step)
+        if self.dtype == np.float64 and rounded:
+            warnings.warn(
+                f"this float64 run uses constants that are float32: {'; '.join(rounded[:4])}. They were made by "
+                "jax.numpy outside a 64-bit context; make them with numpy, or inside the function.",
+                SinglePrecisionConstant,
+                stacklevel=4,
+            )
+        return traced
+
+    @functools.cached_property
+    def plan(self) -> Plan:
+        saves = functools.reduce(np.union1d, self.save_grids)
+        looks = tuple(np.isin(saves, g) for g in self.save_grids)
+        every = np.diff(saves)
+        regular = int(every[0]) if len(every) and np.ptp(every) == 0 else None
+        counts = sum(count for _, count in self.traced.streams)
+        return Plan(self.times, self.lengths, saves, looks, min(slab_steps(counts, self.width, regular), self.steps))
+
+    @functools.cached_property
+    def chosen(self) -> tuple[batch.Lanes | batch.Vmap, str]:
+        with jax.enable_x64(True):
+            return batch.executor(self.traced, self.width, self.executor)
+
+    @functools.cached_property
+    def runner(self) -> BlockRunner:
+        always = tuple(bool(np.all(look)) for look in self.plan.looks)
+        program = Program(self.chosen[0], self.statistics, self.plan.saves_a_slab, self.varies, always)
+        return BlockRunner(program, self.plan, self.members(0))
+
+    def observe_block(self, block: int) -> list[Any]:
+        """What each statistic saw of one block."""
+        return self.runner.run(self.seed, block, self.members(block), lambda steps, failures: None)[0]
+
+    # --- the run --------------------------------------------------------------------------------------------------
+
+    def run(self, place: Threads, bar: Progress, on_failure: str) -> tuple[list[Any], FailureLog]:
+        """The merged result of every statistic, and the failures."""
+        log, ending = FailureLog(self.times), threading.Event()
+        one = self._solver_block if isinstance(self.method, Solver) else self._stepped_block
+        if isinstance(self.method, Method):
+            _ = self.runner  # compile before the workers start
+        merged: list[Any] | None = None
+        for block, (parts, step, unsolved) in enumerate(
+            place.map(lambda block: one(block, bar, ending, on_failure), self.blocks, ending.set)
+        ):
+            log.add(self.first_path(block), step, unsolved)
+            if log.found and on_failure == "raise":
+                ending.set()
+                raise log.error(self.first_path(block) + self.paths_in(block))
+            merged = (
+                parts
+                if merged is None
+                else [s.merge(a, b) for s, a, b in zip(self.statistics, merged, parts, strict=True)]
+            )
+        assert merged is not None
+        return merged, log
+
+    def _stepped_block(self, block: int, bar: Progress, ending: threading.Event, on_failure: str):
+        count = self.paths_in(block)
+
+        def on_slab(steps, failures):
+            bar.advance(steps * count)
+            if ending.is_set():
+                raise Stopped
+
+        observed, failures = self.runner.run(self.seed, block, self.members(block), on_slab)
+        return self._fold(observed, block), failures.step, failures.unsolved
+
+    def _fold(self, observed: Sequence[Any], block: int) -> list[Any]:
+        where = Block(self.first_path(block), self.paths_in(block))
+        return [s.fold(o, where) for s, o in zip(self.statistics, observed, strict=True)]
+
+    def _solver_block(self, block: int, bar: Progress, ending: threading.Event, on_failure: str):
+        """A Solver takes its block over the whole grid at once; the statistics then look at what it gives back."""
+        if ending.is_set():
+            raise Stopped
+        members = self.members(block)
+        leaves = [np.moveaxis(p, -1, 0) if v else p for p, v in zip(members.params, self.varies, strict=True)]
+        tree = jax.tree.structure(self.problem.example_params())
+        streams = {name: stream.generator(self.seed, block, name) for name in stream.STREAMS}
+        states = self.method.solve(self.problem, self.times, members.start.T, tree.unflatten(leaves), streams)
+        axes = tree.unflatten([-1 if v else None for v in self.varies])
+        finite = np.isfinite(states).all(axis=2)
+        observed = []
+        for statistic, saves in zip(self.statistics, self.save_grids, strict=True):
+            seen = [
+                statistic.observe(Snapshot(self.times[k], states[k].T, members.member & finite[k], members.weight,
+                                           tree.unflatten(members.params), axes, np.zeros(self.width, np.int32), None))
+                for k in saves
+            ]  # fmt: skip
+            observed.append(jax.tree.map(lambda *xs: np.stack([np.asarray(x) for x in xs]), *seen))
+        bad = ~finite & members.member
+        bar.advance(self.steps * self.paths_in(block))
+        step = np.where(bad.any(axis=0), bad.argmax(axis=0), -1)
+        return self._fold(observed, block), step, np.zeros(self.width, bool)
+
+    def label(self, merged: Sequence[Any]) -> list[tuple[Statistic, Labelled, Run]]:
+        labelled = []
+        for statistic, result, steps in zip(self.statistics, merged, self.save_grids, strict=True):
+            run = Run(self.times[steps], tuple(self.problem.names), self.problem.units or {}, steps)
+            labelled.append((statistic, statistic.label(result, run), run))
+        return labelled
+
+    def record(self) -> dict[str, Any]:
+        """How the run was made."""
+        equal = np.ptp(self.lengths) == 0
+        record = {
+            "t": [float(self.times[0]), float(self.times[-1])],
+            "dt": float(self.lengths[0]) if equal else self.lengths.tolist(),
+            "steps": self.steps,
+            "paths": self.paths,
+            "seed": self.seed,
+            "dtype": str(self.dtype),
+            "block": self.width,
+        }
+        if isinstance(self.method, Method):
+            record |= {
+                "executor": self.chosen[0].name,
+                "executor_reason": self.chosen[1],
+                "normals": normals.IMPLEMENTATION,
+                "fingerprint": self.traced.fingerprint,
+            }
+        return record

@@ -1,0 +1,73 @@
+"""Paths that failed: which, when and why; never averaged away."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+SHOWN = 8
+
+
+class PathsFailed(RuntimeError):
+    """Paths whose state left the floating-point numbers or whose equations could not be solved.
+
+    paths, times  their numbers and the times of failure, of the blocks that had run when the run was stopped
+    """
+
+    def __init__(self, message: str, paths: np.ndarray, times: np.ndarray):
+        super().__init__(message)
+        self.paths, self.times = paths, times
+
+
+class Stopped(Exception):
+    """The run was ended from outside; a block in progress leaves at its next slab."""
+
+
+@dataclasses.dataclass
+class FailureLog:
+    """The failures of a run, block by block."""
+
+    times: np.ndarray
+    found: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = dataclasses.field(default_factory=list)
+
+    def add(self, first: int, step: np.ndarray, unsolved: np.ndarray) -> None:
+        """Take in a block whose first path is number `first`."""
+        lanes = np.flatnonzero(step >= 0)
+        if lanes.size:
+            self.found.append((first + lanes, self.times[step[lanes]], unsolved[lanes]))
+
+    def all(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        if not self.found:
+            return np.empty(0, int), np.empty(0), np.empty(0, bool)
+        paths, times, unsolved = (np.concatenate(parts) for parts in zip(*self.found, strict=True))
+        return paths, times, unsolved
+
+    def variables(self) -> dict[str, Any]:
+        paths, times, unsolved = self.all()
+        causes = np.where(unsolved, "its equations were not solved", "its state left the floating-point numbers")
+        return {
+            "failed_path": (("failure",), paths),
+            "failure_time": (("failure",), times),
+            "failure_cause": (("failure",), causes.astype(str)),
+        }
+
+    def error(self, looked_at: int) -> PathsFailed:
+        paths, times, unsolved = self.all()
+        order = np.argsort(times, kind="stable")
+        paths, times, unsolved = paths[order], times[order], unsolved[order]
+        shown = ", ".join(f"path {p} at t = {t:.6g}" for p, t in zip(paths[:SHOWN], times[:SHOWN], strict=True))
+        more = f" and {len(paths) - SHOWN} more" if len(paths) > SHOWN else ""
+        why = []
+        if np.any(unsolved):
+            why.append(f"{np.count_nonzero(unsolved)} whose implicit equations Newton did not solve")
+        if not np.all(unsolved):
+            why.append(f"{np.count_nonzero(~unsolved)} whose state became infinite or NaN")
+        return PathsFailed(
+            f"{len(paths)} of the {looked_at} paths run so far failed ({'; '.join(why)}). First: {shown}{more}. "
+            "Try a smaller dt, an implicit method or a larger Newton limit, look at one with stodyn.replay, or pass "
+            'on_failure="record" to go on without them and get their numbers and times in the result.',
+            paths,
+            times,
+        )

@@ -1,0 +1,72 @@
+"""Times: the steps of a run and where its statistics look."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from stodyn.statistics.contract import Statistic
+
+TOLERANCE = 1e-9  # relative to the interval: how closely dt must divide it and times must lie on the grid
+DEFAULT_SAVES = 100
+
+
+def step_times(t: Sequence[float], dt: float | Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
+    """(times (steps + 1,), lengths (steps,)) of the interval t = (start, end) cut by dt, a number or given lengths."""
+    try:
+        start, end = (float(value) for value in t)
+    except (TypeError, ValueError):
+        raise ValueError(f"t: expected (start, end), got {t!r}") from None
+    if not (np.isfinite(start) and np.isfinite(end) and end > start):
+        raise ValueError(f"t: expected a finite interval (start, end) with start < end, got {t!r}")
+    lengths = np.asarray(dt, float)
+    if lengths.ndim > 1 or not np.all(np.isfinite(lengths)) or np.any(lengths <= 0):
+        raise ValueError(f"dt: expected a positive step length (or a list of them), got {dt!r}")
+    span = end - start
+    if lengths.ndim == 1:
+        if abs(lengths.sum() - span) > TOLERANCE * span:
+            raise ValueError(f"dt: the given steps add up to {lengths.sum()}, and the interval is {span} long")
+        return np.concatenate([[start], start + np.cumsum(lengths)]), lengths
+    steps = max(round(span / float(lengths)), 1)
+    if abs(steps * float(lengths) - span) > TOLERANCE * span:
+        fewer = max(int(span / float(lengths)), 1)
+        raise ValueError(
+            f"dt: {float(lengths)} does not divide the interval ({start}, {end}); the nearest that do are "
+            f"{span / (fewer + 1):.12g} ({fewer + 1} steps) and {span / fewer:.12g} ({fewer} steps)"
+        )
+    h = span / steps
+    return start + h * np.arange(steps + 1), np.full(steps, h)
+
+
+def save_steps(statistic: Statistic, times: np.ndarray, fallback: np.ndarray | None) -> np.ndarray:
+    """The steps after which a statistic looks; `fallback` serves one that names none."""
+    steps, span, kind = len(times) - 1, times[-1] - times[0], type(statistic).__name__
+    if statistic.at is not None:
+        wanted = np.asarray(statistic.at)
+        if wanted.size == 0:
+            raise ValueError(f"{kind}: at= is empty; give at least one time")
+        nearest = np.searchsorted(times, wanted).clip(1, steps)
+        nearest = np.where(np.abs(times[nearest - 1] - wanted) <= np.abs(times[nearest] - wanted), nearest - 1, nearest)
+        off = np.abs(times[nearest] - wanted) > TOLERANCE * span
+        if np.any(off):
+            time = wanted[off][0]
+            after = int(np.searchsorted(times, time).clip(1, steps))
+            raise ValueError(
+                f"{kind}: at={time:.12g} is not a time of the grid; the two nearest are "
+                f"{times[after - 1]:.12g} and {times[after]:.12g}. Nothing is interpolated."
+            )
+        if np.any(np.diff(nearest) <= 0):
+            raise ValueError(f"{kind}: at= must be increasing times, got {statistic.at}")
+        return nearest
+    if statistic.every is not None:
+        if statistic.every > steps:
+            raise ValueError(f"{kind}: every={statistic.every} steps, and the run has only {steps}")
+        return _regular(steps, statistic.every)
+    return fallback if fallback is not None else _regular(steps, max(steps // DEFAULT_SAVES, 1))
+
+
+def _regular(steps: int, every: int) -> np.ndarray:
+    """0, every, 2 every, ... and the end."""
+    saves = np.arange(0, steps + 1, every)
+    return saves if saves[-1] == steps else np.append(saves, steps)

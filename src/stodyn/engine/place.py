@@ -1,0 +1,70 @@
+"""Where blocks run: ways to map a function over the blocks of a run, results in the order of the blocks."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import math
+import os
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+
+
+def available_cores() -> int:
+    """Cores this process may use: its affinity, and the cgroup's quota where there is one."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+        if quota != "max":
+            cores = min(cores, math.ceil(int(quota) / int(period)))
+    except (OSError, ValueError):
+        pass  # no cgroup v2 here: the affinity alone counts
+    return max(cores, 1)
+
+
+class Threads:
+    """One worker thread a core; each enters float64 for itself, since JAX's setting belongs to a thread."""
+
+    def __init__(self, count: int | None = None):
+        if count is not None and (not isinstance(count, int) or count < 1):
+            raise ValueError(f"threads: expected a whole number >= 1, got {count!r}")
+        self.count = count or available_cores()
+
+    def map(self, function: Callable[[int], Any], blocks: int, stop: Callable[[], None]) -> Iterator[Any]:
+        """function(0), function(1), ... in order; `stop` is called when the caller leaves before the end."""
+
+        def one(block: int) -> Any:
+            with jax.enable_x64(True):
+                return function(block)
+
+        pool = concurrent.futures.ThreadPoolExecutor(self.count, thread_name_prefix="stodyn")
+        try:
+            pending: deque = deque()
+            upcoming = iter(range(blocks))
+            for block in upcoming:
+                pending.append(pool.submit(one, block))
+                if len(pending) >= 2 * self.count:
+                    break
+            while pending:
+                yield _wait(pending.popleft())
+                for block in upcoming:
+                    pending.append(pool.submit(one, block))
+                    break
+        except BaseException:
+            stop()
+            raise
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _wait(future: concurrent.futures.Future) -> Any:
+    """A future's result, waking often enough for Ctrl-C to be heard on every platform."""
+    while True:
+        try:
+            return future.result(timeout=0.2)
+        except concurrent.futures.TimeoutError:
+            if future.done():
+                return future.result()

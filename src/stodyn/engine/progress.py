@@ -1,0 +1,34 @@
+"""A bar for long runs: on a terminal, or where it is asked for."""
+
+from __future__ import annotations
+
+import sys
+
+from rich.console import Console
+from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+
+
+class Progress:
+    """Counts path-steps; `advance` may be called from any thread."""
+
+    def __init__(self, total: int, show: bool | None, label: str = "simulating"):
+        self.total, self.label = total, label
+        self.bar = None
+        if show if show is not None else sys.stderr.isatty():
+            columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+            self.bar = Bar(*columns, console=Console(stderr=True), transient=True)
+
+    def __enter__(self) -> Progress:
+        if self.bar is not None:
+            self.bar.start()
+            self.task = self.bar.add_task(self.label, total=self.total)
+        return self
+
+    def advance(self, path_steps: int) -> None:
+        if self.bar is not None:
+            self.bar.advance(self.task, path_steps)
+
+    def __exit__(self, *_) -> None:
+        if self.bar is not None:
+            self.bar.stop()

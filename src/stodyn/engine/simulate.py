@@ -1,0 +1,159 @@
+"""The front door: match problem and method, run the blocks, merge and label what was collected."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Sequence
+from importlib import metadata
+from typing import Any
+
+import jax
+import numpy as np
+import xarray as xr
+
+from stodyn import results
+from stodyn.engine import grid
+from stodyn.engine.ensemble import Ensemble
+from stodyn.engine.place import Threads
+from stodyn.engine.progress import Progress
+from stodyn.methods.catalogue import find, fitting
+from stodyn.methods.contract import Catalogued
+from stodyn.methods.recommend import recommend
+from stodyn.problems import lowering
+from stodyn.statistics.contract import Statistic
+from stodyn.statistics.moments import Moments
+
+
+def simulate(
+    problem,
+    method: Catalogued | str | None = None,
+    *,
+    t: Sequence[float],
+    dt: float | Sequence[float],
+    paths: int,
+    seed: int,
+    collect: Statistic | Sequence[Statistic] | None = None,
+    on_failure: str = "raise",
+    dtype: str = "float64",
+    executor: str = "auto",
+    block: int | None = None,
+    threads: int | None = None,
+    progress: bool | None = None,
+) -> xr.Dataset:
+    """Run `paths` paths of a problem and return their statistics, each with its standard error.
+
+    problem     problems.SDE
+    method      a method, its name, or None for the recommended one (the result says which)
+    t, dt       the interval (start, end) and the step that divides it, or the lengths of all steps
+    seed        a whole number; the same seed gives the same Brownian paths to every method, and the same result on
+                any number of threads
+    collect     statistics (stodyn.statistics): Moments, Histogram, Paths, Observable, ...; default Moments()
+    on_failure  "raise": stop with PathsFailed; "record": go on without the failed paths and return failed_path,
+                failure_time, failure_cause along the dimension `failure`; `sound` counts the paths that are left
+    executor    "auto", "lanes" or "vmap"; block: lanes in a block; threads: workers, default one a core
+    progress    show a bar: None means on a terminal
+
+    Returns an xarray.Dataset; stodyn.provenance(run) tells how it was made.
+    """
+    began = time.perf_counter()
+    _check_options(paths, seed, on_failure, dtype)
+    method = recommend(problem) if method is None else find(method) if isinstance(method, str) else method
+    stepped, changes = matched(problem, method)
+    ensemble = Ensemble(stepped, method, *grid.step_times(t, dt), int(paths), int(seed), _statistics(collect),
+                        np.dtype(dtype), executor, block)  # fmt: skip
+    with jax.enable_x64(True), Progress(paths * ensemble.steps, progress) as bar:
+        merged, failures = ensemble.run(Threads(threads), bar, on_failure)
+    record = {
+        "problem": type(problem).__name__,
+        "method": method.spelling,
+        "lowering": changes,
+        "noise": str(problem.noise_structure),
+        **ensemble.record(),
+        "versions": {"stodyn": metadata.version("stodyn"), "jax": jax.__version__, "numpy": np.__version__},
+        "seconds": round(time.perf_counter() - began, 3),
+    }
+    extra = failures.variables() if on_failure == "record" else {}
+    return results.dataset(ensemble.label(merged), extra, record)
+
+
+def replay(problem, method: Catalogued | str | None, run: xr.Dataset, path: int) -> xr.Dataset:
+    """Path number `path` of an earlier run, at every step: its block is run again and one lane kept.
+
+    Variable: path (time, component), the same bits that the run saw.
+    """
+    record = results.provenance(run)
+    if not 0 <= path < record["paths"]:
+        raise ValueError(f"path: expected a number from 0 to {record['paths'] - 1}, got {path}")
+    method = recommend(problem) if method is None else find(method) if isinstance(method, str) else method
+    if method.spelling != record["method"]:
+        raise ValueError(f"method: the run was made with {record['method']}, got {method.spelling}")
+    times, lengths = grid.step_times(record["t"], record["dt"])
+    ensemble = Ensemble(matched(problem, method)[0], method, times, lengths, record["paths"], record["seed"],
+                        (_Lane(every=1, lane=path % record["block"]),), np.dtype(record["dtype"]),
+                        record["executor"], record["block"])  # fmt: skip
+    if ensemble.traced.fingerprint != record["fingerprint"]:
+        raise ValueError("problem: not the one the run was made with (its equations or constants differ)")
+    with jax.enable_x64(True):
+        values = ensemble.observe_block(path // record["block"])[0]
+    coords = {"time": times, "component": list(problem.names)}
+    attrs = {"path": path, "provenance": run.attrs["provenance"]}
+    return xr.Dataset({"path": (("time", "component"), values)}, coords, attrs)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Lane(Statistic):
+    """One lane of one block, for replay."""
+
+    lane: int
+
+    def observe(self, snapshot):
+        return snapshot.x[:, self.lane]
+
+    def merge(self, a, b):
+        raise AssertionError("a lane belongs to one block")
+
+    label = merge
+
+
+def matched(problem, method: Catalogued) -> tuple[Any, list[str]]:
+    """The problem as the method takes it, and the exact conversions made for it; refuses what does not fit."""
+    if not isinstance(method, Catalogued):
+        raise TypeError(f"method: expected a method such as stodyn.methods.explicit.Heun, got {method!r}")
+    if not isinstance(problem, method.accepts):
+        raise TypeError(
+            f"method: {method.name} takes {method.accepts.__name__} problems, and this is a {type(problem).__name__}. "
+            f"Those that take it: {', '.join(fitting(problem)) or 'none'}."
+        )
+    reason = method.refusal(problem)
+    if reason is not None:
+        raise ValueError(f"method: {reason}. Those that take it: {', '.join(fitting(problem)) or 'none'}.")
+    if method.calculus in (None, problem.calculus):
+        return problem, []
+    if problem.noise_structure.implies("additive"):
+        said = f"{problem.calculus} = {method.calculus} for additive noise"
+    else:
+        said = f"{problem.calculus} -> {method.calculus} (drift corrected by half of sum (dg_k/dx) g_k)"
+    convert = lowering.to_ito if method.calculus == "ito" else lowering.to_stratonovich
+    return convert(problem), [said]
+
+
+def _check_options(paths, seed, on_failure, dtype) -> None:
+    if isinstance(paths, bool) or not isinstance(paths, (int, np.integer)) or paths < 1:
+        raise ValueError(f"paths: expected a whole number >= 1, got {paths!r}")
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
+        raise ValueError(f"seed: expected a whole number >= 0, got {seed!r}")
+    if on_failure not in ("raise", "record"):
+        raise ValueError(f'on_failure: expected "raise" or "record", got {on_failure!r}')
+    if dtype not in ("float64", "float32"):
+        raise ValueError(f'dtype: expected "float64" or "float32", got {dtype!r}')
+
+
+def _statistics(collect: Statistic | Sequence[Statistic] | None) -> tuple[Statistic, ...]:
+    statistics = (Moments(),) if collect is None else (collect,) if isinstance(collect, Statistic) else tuple(collect)
+    for statistic in statistics:
+        if not isinstance(statistic, Statistic):
+            raise TypeError(f"collect: expected statistics such as statistics.Moments(every=10), got {statistic!r}")
+    if not statistics:
+        raise ValueError("collect: nothing to collect; leave it out for Moments()")
+    return statistics

@@ -1,0 +1,105 @@
+"""Statistics -> an xarray.Dataset with names, units and provenance; saved and loaded without loss."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from stodyn.statistics.contract import Labelled, Run, Statistic
+
+
+def dataset(
+    labelled: Sequence[tuple[Statistic, Labelled, Run]], extra: Mapping[str, Any], provenance: Mapping[str, Any]
+) -> xr.Dataset:
+    """One Dataset of all that was collected.
+
+    The first grid of times is the dimension `time`; a statistic with another grid has its own, `time_` and its name
+    in small letters.
+    """
+    variables: dict[str, Any] = dict(extra)
+    coords: dict[str, Any] = {}
+    grids: list[tuple[str, np.ndarray]] = []
+    for statistic, result, run in labelled:
+        time = _time_dimension(statistic, run, grids)
+        coords[time] = ((time,), run.times)
+        rename = {"time": time}
+        for name, coordinate in result.coords.items():
+            values = ((*coordinate.dims,), coordinate.values)
+            if name in coords and not np.array_equal(coords[name][1], coordinate.values):
+                raise ValueError(f"collect: two statistics disagree on {name!r}; run them apart")
+            coords[name] = values
+        for name, variable in result.variables.items():
+            if name in variables:
+                raise ValueError(f"collect: {name!r} is collected twice; leave one out, or give name= to an Observable")
+            dims = tuple(rename.get(dim, dim) for dim in variable.dims)
+            attrs = dict(variable.attrs)
+            if "component" in dims and run.units:
+                attrs["units"] = json.dumps(dict(run.units))
+            variables[name] = (dims, variable.values, attrs)
+            if "component" in dims:
+                coords["component"] = (("component",), np.array(run.names))
+    return xr.Dataset(variables, coords, {"provenance": json.dumps(provenance)})
+
+
+def _time_dimension(statistic: Statistic, run: Run, grids: list[tuple[str, np.ndarray]]) -> str:
+    for name, times in grids:
+        if np.array_equal(times, run.times):
+            return name
+    name = "time" if not grids else f"time_{type(statistic).__name__.lower()}"
+    while name in (known for known, _ in grids):
+        name += "_"
+    grids.append((name, run.times))
+    return name
+
+
+def provenance(run: xr.Dataset) -> dict[str, Any]:
+    """How a run was made: seed, paths, steps, method, executor, versions, what was lowered and why."""
+    try:
+        return json.loads(run.attrs["provenance"])
+    except KeyError:
+        raise ValueError("run: this Dataset has no provenance; it was not made by simulate") from None
+
+
+def save(run: xr.Dataset, file: str | Path) -> None:
+    """Write a run to a NetCDF file; `load` gives it back equal."""
+    run.to_netcdf(file, engine="netcdf4")
+
+
+def load(file: str | Path) -> xr.Dataset:
+    """A run from a NetCDF file."""
+    with xr.open_dataset(file, engine="netcdf4") as opened:
+        return opened.load()
+
+
+def quantile(run: xr.Dataset, q: float) -> xr.Dataset:
+    """The q-quantile of every component from a run with a Histogram, its standard error and its resolution.
+
+    Variables: quantile, quantile_stderr (sampling: √(q(1-q)/N) over the density there) and quantile_resolution (the
+    width of the bin it lies in: within it the distribution is taken as uniform). NaN where it is outside the edges.
+    """
+    if not 0 < q < 1:
+        raise ValueError(f"q: expected a number between 0 and 1, got {q}")
+    if "cumulative" not in run:
+        raise ValueError("run: no histogram was collected; add statistics.Histogram(edges) to collect=")
+    edges, cumulative = run["edge"].values, run["cumulative"]
+    count = run["sound_in_histogram"].values
+
+    def at(values, number):
+        k = np.searchsorted(values, q, side="right") - 1
+        if values[0] > q or k >= len(edges) - 1:
+            return np.full(3, np.nan)
+        width, share = edges[k + 1] - edges[k], values[k + 1] - values[k]
+        return np.array(
+            [edges[k] + width * (q - values[k]) / share, np.sqrt(q * (1 - q) / number) * width / share, width]
+        )
+
+    found = np.array([[at(v, c) for v in row] for row, c in zip(cumulative.values, count, strict=True)])
+    dims = cumulative.dims[:2]
+    names = ("quantile", "quantile_stderr", "quantile_resolution")
+    coords = {dim: run[dim] for dim in dims}
+    return xr.Dataset({name: (dims, found[..., k]) for k, name in enumerate(names)}, coords, {"q": q})

@@ -1,0 +1,124 @@
+"""What is kept of a run: looked at in every block, folded, merged in order, labelled."""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+
+class Snapshot(NamedTuple):
+    """A block of paths at one time, as arrays over its lanes (the last axis)."""
+
+    t: Array
+    x: Array  # (n, lanes): the components
+    sound: Array  # (lanes,): the lane is a path of the run and its state is finite
+    weight: Array  # (lanes,)
+    params: Any  # leaves common to all paths as they are, others with a last axis of lanes
+    axes: Any  # for each leaf of params: None where it is common to all paths, -1 where it has an axis of lanes
+    iterations: Array | int  # (lanes,): Newton iterations since the start
+    track: Any  # what this statistic's `track` has gathered, if it has one
+
+    def map(self, function: Callable) -> Array:
+        """function(t, x[, params]), written for one path, of every lane: (..., lanes)."""
+        extra, axes = ((), ()) if self.params is None else ((self.params,), (self.axes,))
+        return jax.vmap(lambda x, *p: jnp.asarray(function(self.t, x, *p)), in_axes=(-1, *axes), out_axes=-1)(
+            self.x, *extra
+        )
+
+
+class Move(NamedTuple):
+    """One step of a block of paths, for statistics that must look at every step."""
+
+    t: Array
+    h: Array
+    before: Array  # (n, lanes)
+    after: Array
+    params: Any
+    axes: Any
+
+
+class Block(NamedTuple):
+    """Which paths a block holds."""
+
+    first: int
+    paths: int
+
+
+class Run(NamedTuple):
+    """What a statistic may know when it labels its result."""
+
+    times: np.ndarray
+    names: tuple[str, ...]
+    units: Mapping[str, str]
+    steps: np.ndarray  # the step number of each time
+
+
+class Variable(NamedTuple):
+    """A labelled array: dims name its axes; `time` and `component` are filled in by the run."""
+
+    dims: tuple[str, ...]
+    values: np.ndarray
+    attrs: Mapping[str, Any] = {}
+
+
+class Labelled(NamedTuple):
+    """The variables of a statistic and the coordinates only it knows."""
+
+    variables: Mapping[str, Variable]
+    coords: Mapping[str, Variable] = {}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Statistic(ABC):
+    """A frozen record of what to keep; `every` counts steps, `at` gives times, neither takes the run's own grid.
+
+    observe  in the compiled block, at each of the statistic's times: a pytree of arrays
+    fold     on the host: the observations of one block over all times (a leading axis) -> a partial result
+    merge    two partial results of adjacent sets of blocks -> one; called in the order of the blocks
+    label    the final partial result -> named arrays
+    """
+
+    every: int | None = None
+    at: Sequence[float] | None = None
+
+    counts_iterations = False  # whether the run must count Newton iterations for it
+
+    def __post_init__(self):
+        kind = type(self).__name__
+        if self.every is not None and self.at is not None:
+            raise ValueError(f"{kind}: give either every= (steps) or at= (times), not both")
+        if self.every is not None and (not isinstance(self.every, (int, np.integer)) or self.every < 1):
+            raise ValueError(f"{kind}: every counts steps and must be a whole number >= 1, got {self.every!r}")
+        if self.at is not None:
+            object.__setattr__(self, "at", tuple(np.atleast_1d(np.asarray(self.at, float)).tolist()))
+
+    def track_start(self, t: Array, x: Array, params: Any) -> Any:
+        """The start of what is gathered at every step, or None for statistics that look at their times alone."""
+        return None
+
+    def track(self, gathered: Any, move: Move) -> Any:
+        """What is gathered after one more step."""
+        return gathered
+
+    @abstractmethod
+    def observe(self, snapshot: Snapshot) -> Any: ...
+
+    def fold(self, observed: Any, block: Block) -> Any:
+        return observed
+
+    @abstractmethod
+    def merge(self, a: Any, b: Any) -> Any: ...
+
+    @abstractmethod
+    def label(self, result: Any, run: Run) -> Labelled: ...
+
+    def memory(self, times: int, paths: int, n: int) -> int:
+        """Bytes the whole result takes, so that too large a request is refused before anything runs."""
+        return 0

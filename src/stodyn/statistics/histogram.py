@@ -1,0 +1,65 @@
+"""The distribution of every component on fixed bins."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from stodyn.statistics.contract import Labelled, Statistic, Variable
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Histogram(Statistic):
+    """The density of every component on bins with the given edges.
+
+    Variables: density, density_stderr (time, component, bin), cumulative (time, component, edge): the fraction of
+    the paths below each edge, and sound_in_histogram (time): how many paths. What lies outside the edges is not
+    lost: it is cumulative at the first edge and one minus it at the last. `results.quantile` reads quantiles off it.
+    Cost: one comparison an edge, component and path at each of its times.
+    """
+
+    edges: Any = dataclasses.field(kw_only=False)
+
+    def __post_init__(self):
+        super().__post_init__()
+        edges = np.asarray(self.edges, float)
+        if edges.ndim != 1 or edges.size < 2 or not np.all(np.isfinite(edges)) or np.any(np.diff(edges) <= 0):
+            raise ValueError(
+                f"Histogram: edges must be at least two increasing finite numbers, got {self.edges!r}. "
+                "For example np.linspace(-3, 3, 61)."
+            )
+        object.__setattr__(self, "edges", tuple(edges.tolist()))
+
+    def observe(self, snapshot):
+        below = [jnp.sum(snapshot.sound & (snapshot.x < edge), axis=-1) for edge in self.edges]
+        return jnp.stack(below, axis=-1), jnp.sum(snapshot.sound)
+
+    def merge(self, a, b):
+        return a[0] + b[0], a[1] + b[1]
+
+    def label(self, result, run):
+        below, count = result[0], np.asarray(result[1], float)[:, None, None]
+        edges = np.array(self.edges)
+        width = np.diff(edges)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            cumulative = below / count
+            share = np.diff(cumulative, axis=-1)
+            stderr = np.sqrt(share * (1 - share) / count)
+        by_bin = ("time", "component", "bin")
+        return Labelled(
+            {
+                "density": Variable(by_bin, share / width),
+                "density_stderr": Variable(by_bin, stderr / width),
+                "cumulative": Variable(("time", "component", "edge"), cumulative),
+                "sound_in_histogram": Variable(("time",), np.asarray(result[1])),
+            },
+            {
+                "bin": Variable(("bin",), 0.5 * (edges[1:] + edges[:-1])),
+                "bin_left": Variable(("bin",), edges[:-1]),
+                "bin_right": Variable(("bin",), edges[1:]),
+                "edge": Variable(("edge",), edges),
+            },
+        )

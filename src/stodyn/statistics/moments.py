@@ -1,0 +1,110 @@
+"""Mean, variance and covariance with standard errors."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from stodyn.statistics.contract import Labelled, Statistic, Variable
+
+
+class Sums(NamedTuple):
+    """Weight, mean and central sums Σ w (x - mean)^k; the first axis is time."""
+
+    weight: np.ndarray  # ()
+    mean: np.ndarray  # (n,)
+    second: np.ndarray  # (n, n)
+    third: np.ndarray  # (n,)
+    fourth: np.ndarray  # (n,)
+
+
+def central_sums(x, sound, weight) -> Sums:
+    """Of the sound lanes of x (n, lanes)."""
+    w = jnp.where(sound, weight, 0.0)
+    total = jnp.sum(w)
+    mean = jnp.sum(w * jnp.where(sound, x, 0.0), axis=-1) / jnp.maximum(total, 1e-300)
+    d = jnp.where(sound, x - mean[:, None], 0.0)
+    n = x.shape[0]
+    products = {(i, j): jnp.sum(w * d[i] * d[j]) for i in range(n) for j in range(i, n)} if n <= 8 else None
+    if products is not None:
+        second = jnp.stack([products[min(i, j), max(i, j)] for i in range(n) for j in range(n)]).reshape(n, n)
+    else:
+        second = (w * d) @ d.T
+    return Sums(total, mean, second, jnp.sum(w * d**3, axis=-1), jnp.sum(w * d**4, axis=-1))
+
+
+def merge_sums(a: Sums, b: Sums) -> Sums:
+    """Pébay's pairwise update of central sums (Sandia report SAND2008-6212), each time by itself."""
+    wa, wb = a.weight[:, None], b.weight[:, None]
+    w = np.maximum(wa + wb, 1e-300)
+    d = b.mean - a.mean
+    va = np.diagonal(a.second, axis1=1, axis2=2)
+    vb = np.diagonal(b.second, axis1=1, axis2=2)
+    fraction = wa * wb / w
+    return Sums(
+        a.weight + b.weight,
+        np.where(wb > 0, a.mean + d * wb / w, a.mean),
+        a.second + b.second + fraction[:, :, None] * d[:, :, None] * d[:, None, :],
+        a.third + b.third + fraction * (wa - wb) / w * d**3 + 3 * d * (wa * vb - wb * va) / w,
+        a.fourth
+        + b.fourth
+        + fraction * (wa * wa - wa * wb + wb * wb) / w**2 * d**4
+        + 6 * d * d * (wa * wa * vb + wb * wb * va) / w**2
+        + 4 * d * (wa * b.third - wb * a.third) / w,
+    )
+
+
+class Summary(NamedTuple):
+    """Mean and variance with their standard errors, and the covariance; the first axis is time."""
+
+    mean: np.ndarray
+    mean_stderr: np.ndarray
+    variance: np.ndarray
+    variance_stderr: np.ndarray
+    covariance: np.ndarray
+
+
+def summarise(sums: Sums) -> Summary:
+    """Unbiased variance; its standard error from the fourth moment: Var s² = (μ4 - (N-3)/(N-1) σ⁴)/N."""
+    count = sums.weight[:, None]
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        covariance = np.where(count[:, :, None] > 1, sums.second / (count[:, :, None] - 1), np.nan)
+        variance = np.diagonal(covariance, axis1=1, axis2=2)
+        spread = sums.fourth / count - (count - 3) / (count - 1) * variance**2
+        mean = np.where(count > 0, sums.mean, np.nan)
+        stderr = np.sqrt(variance / count)
+        variance_stderr = np.sqrt(np.maximum(spread, 0.0) / count)
+    return Summary(mean, stderr, variance, np.where(np.isnan(variance), np.nan, variance_stderr), covariance)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Moments(Statistic):
+    """Mean, variance and covariance of every component, with standard errors of mean and variance.
+
+    Variables: mean, mean_stderr, variance, variance_stderr (time, component), covariance (time, component, other)
+    and sound (time): how many paths they are taken over.
+    """
+
+    def observe(self, snapshot):
+        return central_sums(snapshot.x, snapshot.sound, snapshot.weight)
+
+    def merge(self, a, b):
+        return merge_sums(a, b)
+
+    def label(self, result, run):
+        s = summarise(result)
+        by_component = ("time", "component")
+        return Labelled(
+            {
+                "mean": Variable(by_component, s.mean),
+                "mean_stderr": Variable(by_component, s.mean_stderr),
+                "variance": Variable(by_component, s.variance),
+                "variance_stderr": Variable(by_component, s.variance_stderr),
+                "covariance": Variable(("time", "component", "other"), s.covariance),
+                "sound": Variable(("time",), np.rint(result.weight).astype(int)),
+            },
+            {"other": Variable(("other",), np.array(run.names))},
+        )

@@ -1,0 +1,56 @@
+"""The mean of any function of the state."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import jax.numpy as jnp
+
+from stodyn.statistics.contract import Labelled, Statistic, Variable
+from stodyn.statistics.moments import central_sums, merge_sums, summarise
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Observable(Statistic):
+    """Mean and variance over the paths of function(t, x[, params]), a number or a vector, written for one path.
+
+    Variables: NAME, NAME_stderr, NAME_variance, NAME_variance_stderr (time[, NAME_entry]). The function takes params
+    only if the problem has them; x is a vector (n,), also where the problem is scalar.
+    """
+
+    function: Callable = dataclasses.field(kw_only=False)
+    name: str | None = None
+    units: str | None = None
+
+    def __post_init__(self):
+        super().__post_init__()
+        if not callable(self.function):
+            raise TypeError(f"Observable: expected a function of (t, x[, params]), got {self.function!r}")
+        if self.name is None:
+            name = getattr(self.function, "__name__", "observable")
+            object.__setattr__(self, "name", "observable" if name == "<lambda>" else name)
+
+    def observe(self, snapshot):
+        values = snapshot.map(self.function)
+        if values.ndim > 2:
+            raise ValueError(
+                f"Observable {self.name}: the function returns shape {values.shape[:-1]}, expected a number or a vector"
+            )
+        return central_sums(jnp.atleast_2d(values), snapshot.sound, snapshot.weight)
+
+    def merge(self, a, b):
+        return merge_sums(a, b)
+
+    def label(self, result, run):
+        s = summarise(result)
+        one = s.mean.shape[1] == 1
+        dims = ("time",) if one else ("time", f"{self.name}_entry")
+        attrs = {"units": self.units} if self.units else {}
+        values = {
+            f"{self.name}": s.mean,
+            f"{self.name}_stderr": s.mean_stderr,
+            f"{self.name}_variance": s.variance,
+            f"{self.name}_variance_stderr": s.variance_stderr,
+        }
+        return Labelled({name: Variable(dims, v[:, 0] if one else v, attrs) for name, v in values.items()})

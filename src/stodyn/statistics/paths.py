@@ -1,0 +1,40 @@
+"""The first few paths themselves."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from stodyn.statistics.contract import Labelled, Statistic, Variable
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Paths(Statistic):
+    """The components of paths 0 .. count-1 at the statistic's times.
+
+    Variable: path (path, time, component). Its size is checked against the machine's memory before anything runs.
+    """
+
+    count: int = dataclasses.field(kw_only=False, default=1)
+
+    def __post_init__(self):
+        super().__post_init__()
+        if not isinstance(self.count, (int, np.integer)) or self.count < 1:
+            raise ValueError(f"Paths: count must be a whole number >= 1, got {self.count!r}")
+
+    def observe(self, snapshot):
+        return snapshot.x[:, : self.count]
+
+    def fold(self, observed, block):
+        wanted = int(np.clip(self.count - block.first, 0, block.paths))
+        return observed[:, :, :wanted].transpose(2, 0, 1).copy()
+
+    def merge(self, a, b):
+        return np.concatenate([a, b]) if len(b) else a
+
+    def label(self, result, run):
+        return Labelled({"path": Variable(("path", "time", "component"), result)})
+
+    def memory(self, times, paths, n):
+        return 8 * times * min(self.count, paths) * n
