@@ -243,8 +243,17 @@ def test_the_only_component_needs_no_name_and_units_may_be_missing(run):
     one.attrs.clear()
     ax = plot.band(one)
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("time", "q")
-    one.attrs["units"] = '{"q": "V"}'
-    assert plot.paths(one).get_ylabel() == "q [V]"
+    one["mean"].attrs["units"] = '{"q": "V"}'
+    assert plot.band(one).get_ylabel() == "q [V]"
+
+
+def test_paths_may_be_counted_by_a_dimension_called_path(run):
+    """xarray makes a coordinate of a variable that shares its name with a dimension."""
+    same = run.drop_vars("path").assign_coords(path=(("path", "time_path", "component"), run["path"].values))
+    drawn = [line.get_ydata() for line in plot.paths(same, "p").lines]
+    np.testing.assert_array_equal(drawn, run["path"].sel(component="p"))
+    assert "paths" in legend(plot.band(same, "q"))
+    assert len(plot.phase(same, "q", "p").lines) == 4 + 2
 
 
 def test_nothing_opens_a_window(run, study, monkeypatch, tmp_path):

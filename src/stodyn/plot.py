@@ -272,28 +272,29 @@ def _rows(kept: xarray.DataArray) -> np.ndarray:
 
 
 def _unit(run: xarray.Dataset | None, what: xarray.DataArray | str) -> str:
+    """From the attribute `units` of the run or of the variable: a unit, or component -> unit, in JSON where saved."""
     if run is None:
         return ""
+    variable = (run[what] if what in run.variables else None) if isinstance(what, str) else what
+    for owner in (run, variable):
+        units = {} if owner is None else owner.attrs.get("units", {})
+        if isinstance(units, str) and units.startswith("{"):
+            units = json.loads(units)
+        found = units.get(_name(what), "") if isinstance(units, Mapping) else units
+        if found:
+            return str(found)
+    return ""
+
+
+def _name(what: xarray.DataArray | str) -> str:
     if isinstance(what, str):
-        name, attrs = what, run[what].attrs if what in run.variables else {}
-    else:
-        name, attrs = str(what["component"].item()) if "component" in what.coords else str(what.name), what.attrs
-    units = run.attrs.get("units", {})
-    units = json.loads(units) if isinstance(units, str) else units
-    found = units.get(name) if isinstance(units, Mapping) else None
-    return str(found or attrs.get("units") or "")
-
-
-def _bracket(run: xarray.Dataset | None, what: xarray.DataArray | str) -> str:
-    unit = _unit(run, what)
-    return f" [{unit}]" if unit else ""
+        return what
+    return str(what["component"].item() if "component" in what.coords else what.name)
 
 
 def _label(run: xarray.Dataset | None, what: xarray.DataArray | str) -> str:
-    if isinstance(what, str):
-        return what + _bracket(run, what)
-    name = str(what["component"].item()) if "component" in what.coords else str(what.name)
-    return name + _bracket(run, what)
+    unit = _unit(run, what)
+    return f"{_name(what)} [{unit}]" if unit else _name(what)
 
 
 def _draw_paths(
