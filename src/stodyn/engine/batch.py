@@ -46,11 +46,14 @@ class Traced:
 def trace(problem, method: Method, dtype=np.float64) -> Traced:
     """Trace the three functions of a method on a problem."""
     params = jax.tree.map(lambda leaf: jnp.asarray(leaf, number_type(leaf, dtype)), problem.example_params())
+    leaves: list[Any]
+    tree: Any
     leaves, tree = jax.tree.flatten(params)
     x, t = jnp.zeros(problem.n, dtype), jnp.zeros((), dtype)
     counts = method.needs.normals(problem.m)
     streams = tuple((name, count) for name, count in counts.items() if count)
     start_shape = jax.eval_shape(lambda t, x, *p: method.start(problem, t, x, tree.unflatten(p)), t, x, *leaves)
+    state_tree: Any
     state_leaves, state_tree = jax.tree.flatten(start_shape)
 
     def start(t, x, *flat_params):
@@ -200,7 +203,7 @@ def fingerprint(closed: core.ClosedJaxpr) -> str:
         take(str(array.dtype), array.shape)
         digest.update(array.tobytes())
 
-    def walk(jaxpr: core.Jaxpr, consts: Sequence[Any]) -> None:
+    def walk(jaxpr: Any, consts: Sequence[Any]) -> None:
         numbers: dict[Any, int] = {}
         for const in consts:
             take_array(np.asarray(const))

@@ -19,7 +19,7 @@ from stodyn.engine.failure import FailureLog, Stopped
 from stodyn.engine.feed import slab_steps
 from stodyn.engine.place import Threads
 from stodyn.engine.progress import Progress
-from stodyn.methods.contract import Catalogued, Method, Solver
+from stodyn.methods.contract import Method, Solver
 from stodyn.noise import normals, stream
 from stodyn.noise.distribution import PerPath, draw, is_random
 from stodyn.statistics.contract import Block, Labelled, Run, Snapshot, Statistic
@@ -55,7 +55,7 @@ class Ensemble:
     """Everything a run needs, made ready once; blocks are numbered, and block b holds paths b·width, ..."""
 
     problem: Any
-    method: Catalogued
+    method: Any  # a Method or a Solver
     times: np.ndarray
     lengths: np.ndarray
     paths: int
@@ -230,7 +230,7 @@ class Ensemble:
             raise Stopped
         members = self.members(block)
         leaves = [np.moveaxis(p, -1, 0) if v else p for p, v in zip(members.params, self.varies, strict=True)]
-        tree = jax.tree.structure(self.problem.example_params())
+        tree: Any = jax.tree.structure(self.problem.example_params())
         streams = {name: stream.generator(self.seed, block, name) for name in stream.STREAMS}
         states = self.method.solve(self.problem, self.times, members.start.T, tree.unflatten(leaves), streams)
         axes = tree.unflatten([-1 if v else None for v in self.varies])

@@ -116,7 +116,7 @@ class _Lane(Statistic):
     label = merge
 
 
-def matched(problem, method: Catalogued) -> tuple[Any, list[str]]:
+def matched(problem: Any, method: Any) -> tuple[Any, list[str]]:
     """The problem as the method takes it, and the exact conversions made for it; refuses what does not fit."""
     if not isinstance(method, Catalogued):
         raise TypeError(f"method: expected a method such as stodyn.methods.explicit.Heun, got {method!r}")

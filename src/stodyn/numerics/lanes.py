@@ -21,6 +21,8 @@ import numpy as np
 from jax import lax
 from jax.extend import core
 
+Equation = Any  # jax.extend.core.JaxprEqn, whose variables' shapes and dtypes JAX does not declare to type checkers
+
 UNROLLED_EQUATIONS = 256  # a scan of at most this many equations in all is written out
 SELECTED_POSITIONS = 64  # an index that differs between paths is resolved by at most this many selections
 
@@ -86,7 +88,7 @@ class _Evaluation:
     def __init__(self, paths: int | None):
         self.paths = paths
 
-    def run(self, jaxpr: core.Jaxpr, consts: Sequence[Any], arguments: Sequence[np.ndarray]) -> list[np.ndarray]:
+    def run(self, jaxpr: Any, consts: Sequence[Any], arguments: Sequence[np.ndarray]) -> list[np.ndarray]:
         values: dict[Any, np.ndarray] = {}
 
         def read(variable: Any) -> np.ndarray:
@@ -110,7 +112,7 @@ class _Evaluation:
             return self.run(closed.jaxpr, closed.consts, arguments)
         return self.run(closed, (), arguments)
 
-    def apply(self, equation: core.JaxprEqn, inputs: list[np.ndarray]) -> list[np.ndarray]:
+    def apply(self, equation: Equation, inputs: list[np.ndarray]) -> list[np.ndarray]:
         name = equation.primitive.name
         if name in INLINED:
             return self.run_closed(_inner(equation.params), inputs)
@@ -132,7 +134,7 @@ class _Evaluation:
 
     # --- element-wise ---------------------------------------------------------------------------------------------
 
-    def bind(self, equation: core.JaxprEqn, *operands: Any) -> Any:
+    def bind(self, equation: Equation, *operands: Any) -> Any:
         """One scalar of an element-wise equation."""
         dtypes = [variable.aval.dtype for variable in equation.invars]
         shape = max((x.shape for x in operands), key=len)
@@ -141,7 +143,7 @@ class _Evaluation:
         aligned = [spread(x, shape, dtype) for x, dtype in zip(operands, dtypes, strict=True)]
         return equation.primitive.bind(*aligned, **equation.params)
 
-    def elementwise(self, equation: core.JaxprEqn, inputs: list[np.ndarray]) -> np.ndarray:
+    def elementwise(self, equation: Equation, inputs: list[np.ndarray]) -> np.ndarray:
         simplified = SIMPLIFIED.get(equation.primitive.name)
         dtype = equation.outvars[0].aval.dtype
 
@@ -181,7 +183,7 @@ class _Evaluation:
 
     # --- data movement --------------------------------------------------------------------------------------------
 
-    def move(self, equation: core.JaxprEqn, inputs: list[np.ndarray]) -> list[np.ndarray]:
+    def move(self, equation: Equation, inputs: list[np.ndarray]) -> list[np.ndarray]:
         """Where every output entry comes from is found by moving the entries' numbers instead of the entries."""
         data, indices = MOVED[equation.primitive.name](inputs)
         if not all(_all_known(inputs[k]) for k in indices):
@@ -216,7 +218,7 @@ class _Evaluation:
                 raise Unlaned("an out-of-range index into integers")
         return result
 
-    def move_by_selection(self, equation: core.JaxprEqn, inputs: list[np.ndarray]) -> np.ndarray:
+    def move_by_selection(self, equation: Equation, inputs: list[np.ndarray]) -> np.ndarray:
         """dynamic_slice and dynamic_update_slice with an index that is not known: select among the positions."""
         name = equation.primitive.name
         if name not in ("dynamic_slice", "dynamic_update_slice"):
@@ -328,7 +330,7 @@ def _inner(params: dict[str, Any]) -> Any:
     return next(params[key] for key in ("jaxpr", "call_jaxpr", "fun_jaxpr") if key in params)
 
 
-def _fold(equation: core.JaxprEqn, inputs: list[np.ndarray]) -> list[np.ndarray]:
+def _fold(equation: Equation, inputs: list[np.ndarray]) -> list[np.ndarray]:
     """Everything is known while tracing: let JAX compute it now."""
     with jax.ensure_compile_time_eval():
         known = [jnp.asarray(_known(x, v.aval.dtype)) for x, v in zip(inputs, equation.invars, strict=True)]
@@ -337,7 +339,7 @@ def _fold(equation: core.JaxprEqn, inputs: list[np.ndarray]) -> list[np.ndarray]
         return [entries(np.asarray(r)) for r in results]
 
 
-def _fold_scalar(equation: core.JaxprEqn, operands: Sequence[Any]) -> Any:
+def _fold_scalar(equation: Equation, operands: Sequence[Any]) -> Any:
     with jax.ensure_compile_time_eval():
         known = [jnp.asarray(x, v.aval.dtype) for x, v in zip(operands, equation.invars, strict=True)]
         return np.asarray(equation.primitive.bind(*known, **equation.params))[()]
@@ -624,7 +626,7 @@ def inner_traces(jaxpr: core.Jaxpr) -> list[core.ClosedJaxpr]:
     return found
 
 
-def _traces_of(equation: core.JaxprEqn) -> list[core.ClosedJaxpr]:
+def _traces_of(equation: Equation) -> list[core.ClosedJaxpr]:
     return [
         value if isinstance(value, core.ClosedJaxpr) else core.ClosedJaxpr(value, ())
         for parameter in equation.params.values()

@@ -16,13 +16,13 @@ from jax import Array
 class Snapshot(NamedTuple):
     """A block of paths at one time, as arrays over its lanes (the last axis)."""
 
-    t: Array
-    x: Array  # (n, lanes): the components
-    sound: Array  # (lanes,): the lane is a path of the run and its state is finite
-    weight: Array  # (lanes,)
+    t: Any
+    x: Any  # (n, lanes): the components
+    sound: Any  # (lanes,): the lane is a path of the run and its state is finite
+    weight: Any  # (lanes,)
     params: Any  # leaves common to all paths as they are, others with a last axis of lanes
     axes: Any  # for each leaf of params: None where it is common to all paths, -1 where it has an axis of lanes
-    iterations: Array | int  # (lanes,): Newton iterations since the start
+    iterations: Any  # (lanes,): Newton iterations since the start, where a statistic counts them
     track: Any  # what this statistic's `track` has gathered, if it has one
 
     def map(self, function: Callable) -> Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -14,11 +14,11 @@ from stodyn.statistics.contract import Labelled, Statistic, Variable
 class Sums(NamedTuple):
     """Weight, mean and central sums Σ w (x - mean)^k; the first axis is time."""
 
-    weight: np.ndarray  # ()
-    mean: np.ndarray  # (n,)
-    second: np.ndarray  # (n, n)
-    third: np.ndarray  # (n,)
-    fourth: np.ndarray  # (n,)
+    weight: Any  # ()
+    mean: Any  # (n,)
+    second: Any  # (n, n)
+    third: Any  # (n,)
+    fourth: Any  # (n,)
 
 
 def central_sums(x, sound, weight) -> Sums:
