@@ -35,10 +35,14 @@ def values(package: ModuleType, kind: type[T]) -> dict[str, T]:
 
 
 def find(name: str, found: Mapping[str, T], kind: str) -> T:
-    """The value called `name`, or an error with the names near it."""
-    if name in found:
-        return found[name]
-    folded = {known.lower().replace("-", "_"): known for known in found}
-    near = difflib.get_close_matches(name.lower().replace("-", "_"), folded, n=3, cutoff=0.5)
-    hint = f"Near it: {', '.join(folded[match] for match in near)}." if near else f"There are: {', '.join(found)}."
+    """The value called `name`, capitals and hyphens aside, or an error with the names near it."""
+    folded = {_folded(known): known for known in found}
+    if _folded(name) in folded:
+        return found[folded[_folded(name)]]
+    near = [folded[match] for match in difflib.get_close_matches(_folded(name), folded, n=3, cutoff=0.5)]
+    hint = f"Near it: {', '.join(near)}." if near else f"There are: {', '.join(found)}."
     raise ValueError(f"{kind}: there is no {name!r}. {hint if found else 'There are none.'}")
+
+
+def _folded(name: str) -> str:
+    return name.lower().replace("-", "_")

@@ -1,0 +1,37 @@
+"""The command `stodyn`: every file of this folder is a sub-command, its function `command`."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import typer
+
+from stodyn import listing
+
+T = TypeVar("T")
+
+
+def application() -> typer.Typer:
+    """The application with every command found in this folder."""
+    from stodyn import cli
+
+    app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+
+    @app.callback()
+    def stodyn() -> None:
+        """Simulate physical systems with noise in them."""
+
+    for module in listing.modules(cli):
+        app.command(module.__name__.rpartition(".")[2].replace("_", "-"))(module.command)
+    return app
+
+
+def main() -> None:
+    application()()
+
+
+def looked_up(find: Callable[[str], T], name: str) -> T:
+    """find(name), its error told as a mistake in the command line."""
+    try:
+        return find(name)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error

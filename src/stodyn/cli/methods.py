@@ -1,0 +1,55 @@
+"""stodyn methods: what is in the catalogue."""
+
+import json
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from stodyn.methods.catalogue import catalogue
+from stodyn.methods.contract import Catalogued, Claim, Solver
+
+
+def command(
+    as_json: Annotated[bool, typer.Option("--json", help="Print the catalogue as JSON instead of a table.")] = False,
+) -> None:
+    """List every method: what it takes, in which calculus, and what it promises."""
+    methods = catalogue().values()
+    if as_json:
+        typer.echo(json.dumps([described(method) for method in methods], indent=2, allow_nan=False))
+        return
+    table = Table("method", "takes", "calculus", "claims", box=None, header_style="bold", padding=(0, 2, 0, 0))
+    table.columns[0].no_wrap = True
+    for method in methods:
+        claims = "; ".join(in_words(claim) for claim in method.claims)
+        table.add_row(method.name, method.accepts.__name__, method.calculus or "either", Text(claims))
+    Console().print(table)
+
+
+def in_words(claim: Claim) -> str:
+    """A claim in a few words: strong 1.5 (additive)."""
+    order = "" if claim.order is None else f" {float(claim.order):g}"
+    when = f" ({', '.join(claim.when)})" if claim.when else ""
+    return f"{claim.kind}{order}{when}"
+
+
+def described(method: Catalogued) -> dict[str, Any]:
+    return {
+        "name": method.name,
+        "kind": "solver" if isinstance(method, Solver) else "step",
+        "takes": method.accepts.__name__,
+        "calculus": method.calculus,
+        "structures": list(method.structures),
+        "claims": [
+            {
+                "kind": claim.kind,
+                "order": None if claim.order is None else float(claim.order),
+                "when": list(claim.when),
+                "source": claim.source,
+            }
+            for claim in method.claims
+        ],
+        "citation": method.citation,
+    }

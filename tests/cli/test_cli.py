@@ -1,0 +1,220 @@
+"""The commands find what the folders hold, and say it in words, tables and strict JSON."""
+
+import json
+import sys
+import textwrap
+from fractions import Fraction
+
+import pytest
+from typer.testing import CliRunner
+
+from stodyn import listing, studies
+from stodyn.cli import application
+from stodyn.cli.methods import in_words
+from stodyn.cli.reproduce import duration, printed
+from stodyn.methods.catalogue import catalogue
+from stodyn.methods.contract import Claim
+from stodyn.studies.contract import Study
+
+
+@pytest.fixture
+def invoke(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    return lambda *arguments: CliRunner().invoke(application(), list(map(str, arguments)))
+
+
+def words(text):
+    """Its words with single spaces between them."""
+    return " ".join(text.split())
+
+
+@pytest.fixture
+def toy(tmp_path, monkeypatch):
+    """A study in a folder of its own, joined to the package's."""
+    folder = tmp_path / "more_studies"
+    folder.mkdir()
+    (folder / "toy_study.py").write_text(
+        textwrap.dedent(
+            """
+            import math
+
+            from matplotlib.figure import Figure
+
+            from stodyn.studies.contract import Row, Study, StudyResult
+
+
+            def run(full, out, progress):
+                progress("drawing a line")
+                (out / "kept.txt").write_text("full" if full else "small")
+                figure = Figure()
+                figure.subplots().plot([0, 1])
+                rows = [
+                    Row("length [m]", 1.25, 1.2512345, 0.0012, "within one standard error"),
+                    Row("[bold] energy", None, 2.0),
+                    Row("growth", "diverges", math.nan, math.inf, "left the floats"),
+                ]
+                return StudyResult(rows, {"line": figure})
+
+
+            STUDY = Study("toy", "A. Author, A line (1900): [Fig. 1]", run, lambda: 4000.0)
+            """
+        )
+    )
+    monkeypatch.setattr(studies, "__path__", [*studies.__path__, str(folder)])
+    monkeypatch.chdir(tmp_path)
+    yield tmp_path
+    sys.modules.pop("stodyn.studies.toy_study", None)
+
+
+def test_every_file_of_the_folder_is_a_command(invoke):
+    result = invoke("--help")
+    assert result.exit_code == 0
+    for name in ("methods", "reproduce", "cite"):
+        assert name in result.output
+
+
+def test_methods_prints_the_catalogue(invoke):
+    result = invoke("methods")
+    assert result.exit_code == 0
+    for name, method in catalogue().items():
+        (row,) = [line for line in result.output.splitlines() if line.split()[:1] == [name]]
+        assert method.accepts.__name__ in row
+        assert all(in_words(claim) in row for claim in method.claims)
+    assert in_words(Claim("strong", Fraction(3, 2), when=("additive", "scalar"))) == "strong 1.5 (additive, scalar)"
+    assert in_words(Claim("A-stable")) == "A-stable"
+
+
+def test_methods_in_json(invoke):
+    listed = {entry["name"]: entry for entry in json.loads(invoke("methods", "--json").output)}
+    assert set(listed) == set(catalogue())
+    euler = listed["EulerMaruyama"]
+    assert (euler["kind"], euler["takes"], euler["calculus"]) == ("step", "SDE", "ito")
+    assert {"kind": "weak", "order": 1.0, "when": [], "source": euler["claims"][2]["source"]} in euler["claims"]
+    assert euler["citation"] == catalogue()["EulerMaruyama"].citation
+
+
+def test_cite(invoke):
+    result = invoke("cite", "Heun")
+    assert result.exit_code == 0
+    assert result.output.startswith(f"Heun: {catalogue()['Heun'].citation}\n")
+    assert "strong 1 (commutative): Rümelin (1982)" in result.output
+
+
+def test_unknown_names_bring_those_near(invoke, toy):
+    result = invoke("cite", "EulerMaruyam")
+    assert result.exit_code == 2
+    assert "EulerMaruyama" in result.output
+    result = invoke("reproduce", "toi")
+    assert result.exit_code == 2
+    assert "study: there is no 'toi'. Near it: toy." in result.output
+
+
+def test_reproduce_lists_studies(invoke, toy):
+    result = invoke("reproduce", "--list")
+    assert result.exit_code == 0
+    assert "toy A. Author, A line (1900): [Fig. 1]" in map(words, result.output.splitlines())
+
+
+def test_reproduce_prints_rows_and_writes_what_it_found(invoke, toy):
+    result = invoke("reproduce", "toy", "--json", toy / "toy.json")
+    assert result.exit_code == 0, result.output
+    lines = result.output.splitlines()
+    assert "A. Author, A line (1900): [Fig. 1]" in lines
+    rows = [words(line) for line in lines]
+    assert "length [m] 1.25 1.2512 0.0012 within one standard error" in rows
+    assert "[bold] energy 2" in rows
+    assert "growth diverges nan left the floats" in rows
+    assert "takes about" not in result.output
+    picture = toy / "reproduced" / "toy" / "line.png"
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert (picture.parent / "kept.txt").read_text() == "small"
+
+    def refuse(word):
+        raise AssertionError(f"{word} is not JSON")
+
+    assert json.loads((toy / "toy.json").read_text(), parse_constant=refuse) == {
+        "study": "toy",
+        "rows": [
+            {
+                "quantity": "length [m]",
+                "paper": 1.25,
+                "ours": 1.2512345,
+                "stderr": 0.0012,
+                "remark": "within one standard error",
+            },
+            {"quantity": "[bold] energy", "paper": None, "ours": 2.0, "stderr": None, "remark": ""},
+            {"quantity": "growth", "paper": "diverges", "ours": None, "stderr": None, "remark": "left the floats"},
+        ],
+        "figures": ["reproduced/toy/line.png"],
+    }
+
+
+def test_reproduce_full_says_how_long_before_it_runs(invoke, toy):
+    result = invoke("reproduce", "toy", "--full", "--out", toy / "elsewhere")
+    assert result.exit_code == 0, result.output
+    assert result.output.index("The full size takes about 67 min") < result.output.index("quantity")
+    assert (toy / "elsewhere" / "kept.txt").read_text() == "full"
+    assert (toy / "elsewhere" / "line.png").exists()
+
+
+def test_reproduce_refuses_before_it_runs(invoke, toy):
+    for arguments, message in (
+        ((), "give the NAME of a study, or --list"),
+        (("toy", "--json", "nowhere/toy.json"), "--json: the folder nowhere does not exist; make it first"),
+        (("toy", "--out", toy / "more_studies" / "toy_study.py"), "is not a folder; name another"),
+    ):
+        result = invoke("reproduce", *arguments)
+        assert result.exit_code == 2
+        assert message in words(result.output.replace("│", " "))
+    assert not (toy / "reproduced").exists()
+
+
+@pytest.mark.parametrize(
+    ("value", "stderr", "text"),
+    [
+        (1.2512345, 0.0012, "1.2512"),
+        (1.25, 0.0012, "1.2500"),
+        (123456.0, 1200.0, "1.235e+05"),
+        (1234.5, 12.0, "1234"),
+        (-0.00123456, 0.00001, "-0.001235"),
+        (0.1, 3.0, "0.1"),
+        (2.0, None, "2"),
+        (2.0 / 3.0, None, "0.66666667"),
+        (0.0, 0.1, "0"),
+        (float("inf"), 0.1, "inf"),
+        (None, None, ""),
+        ("diverges", None, "diverges"),
+    ],
+)
+def test_values_are_printed_to_their_error(value, stderr, text):
+    assert printed(value, stderr) == text
+
+
+def test_durations():
+    assert [duration(s) for s in (0.04, 61.0, 150.0, 7100.0, 7500.0)] == [
+        "0.0 s",
+        "61.0 s",
+        "2 min",
+        "118 min",
+        "2 h 5 min",
+    ]
+
+
+def test_two_values_under_one_name_are_refused(toy):
+    source = (toy / "more_studies" / "toy_study.py").read_text()
+    (toy / "more_studies" / "toy_twin.py").write_text(source)
+    try:
+        with pytest.raises(ValueError, match=r"toy: stodyn.studies.toy_study and stodyn.studies.toy_twin both hold"):
+            listing.values(studies, Study)
+    finally:
+        sys.modules.pop("stodyn.studies.toy_twin", None)
+
+
+def test_names_are_found_whatever_their_capitals_and_hyphens():
+    found = {"EulerMaruyama": 1, "double_well": 2}
+    assert listing.find("eulermaruyama", found, "thing") == 1
+    assert listing.find("Double-Well", found, "thing") == 2
+    with pytest.raises(ValueError, match=r"thing: there is no 'xyz'\. There are: EulerMaruyama, double_well\."):
+        listing.find("xyz", found, "thing")
+    with pytest.raises(ValueError, match=r"thing: there is no 'xyz'\. There are none\."):
+        listing.find("xyz", {}, "thing")
