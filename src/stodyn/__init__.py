@@ -2,6 +2,7 @@
 
 from stodyn import statistics
 from stodyn.engine.failure import PathsFailed
+from stodyn.engine.path import draw_increments, increments, path
 from stodyn.engine.simulate import replay, simulate
 from stodyn.noise.distribution import PerPath
 from stodyn.problems.sde import SDE
@@ -9,4 +10,18 @@ from stodyn.results import load, provenance, quantile, save
 
 __version__ = "0.1.0"
 
-__all__ = ["SDE", "PathsFailed", "PerPath", "load", "provenance", "quantile", "replay", "save", "simulate", "statistics"]
+__all__ = [
+    "SDE",
+    "PathsFailed",
+    "PerPath",
+    "draw_increments",
+    "increments",
+    "load",
+    "path",
+    "provenance",
+    "quantile",
+    "replay",
+    "save",
+    "simulate",
+    "statistics",
+]

@@ -120,9 +120,10 @@ def matched(problem: Any, method: Any) -> tuple[Any, list[str]]:
     """The problem as the method takes it, and the exact conversions made for it; refuses what does not fit."""
     if not isinstance(method, Catalogued):
         raise TypeError(f"method: expected a method such as stodyn.methods.explicit.Heun, got {method!r}")
-    if not isinstance(problem, method.accepts):
+    accepts: Any = method.accepts
+    if not isinstance(problem, accepts):
         raise TypeError(
-            f"method: {method.name} takes {method.accepts.__name__} problems, and this is a {type(problem).__name__}. "
+            f"method: {method.name} takes {accepts.__name__} problems, and this is a {type(problem).__name__}. "
             f"Those that take it: {', '.join(fitting(problem)) or 'none'}."
         )
     reason = method.refusal(problem)

@@ -397,6 +397,7 @@ SIMPLIFIED: dict[str, Callable] = {
     "select_n": _select,
     "integer_pow": _integer_pow,
     "copy": lambda equation, dtype, a: a,
+    "stop_gradient": lambda equation, dtype, a: a,
 }
 
 # --- reductions and products ------------------------------------------------------------------------------------------
@@ -475,7 +476,7 @@ def _dot_general(self: _Evaluation, equation, inputs):
         for k in range(length):
             total = self.add(total, self.mul(a[s, i, k], b[s, j, k], dtype), dtype)
         result[s, i, j] = total
-    return result.reshape(*batch, *rows, *columns)
+    return result.reshape((*batch, *rows, *columns))
 
 
 def _scatter_combine(operation: Callable):
@@ -487,12 +488,14 @@ def _scatter_combine(operation: Callable):
             raise Unlaned(f"{equation.primitive.name} with an index that differs between paths")
         dtype = equation.outvars[0].aval.dtype
         result = x.copy()
-        params = {**equation.params, "update_jaxpr": None, "update_consts": ()}
+        params = equation.params
         with jax.ensure_compile_time_eval():
             where = jnp.asarray(_known(indices, equation.invars[1].aval.dtype))
             for k, entry in enumerate(updates.ravel()):
                 one = jnp.zeros(updates.size, np.int32).at[k].set(1).reshape(updates.shape)
-                landed = lax.scatter_p.bind(jnp.zeros(x.shape, np.int32), where, one, **params)
+                landed = lax.scatter_add(
+                    jnp.zeros(x.shape, np.int32), where, one, params["dimension_numbers"], mode=params["mode"]
+                )
                 for index in zip(*np.nonzero(np.asarray(landed)), strict=True):
                     result[index] = operation(self, result[index], entry, dtype)
         return result
@@ -657,7 +660,7 @@ ELEMENTWISE = {
     "bessel_i0e", "bessel_i1e", "floor", "ceil", "round", "is_finite", "nextafter", "clamp", "select_n", "eq", "ne",
     "lt", "le", "gt", "ge", "lt_to", "le_to", "eq_to", "and", "or", "not", "xor", "shift_left",
     "shift_right_logical", "shift_right_arithmetic", "population_count", "clz", "convert_element_type",
-    "reduce_precision", "copy", "copy_p", "real", "imag", "complex", "conj",
+    "reduce_precision", "copy", "copy_p", "stop_gradient", "real", "imag", "complex", "conj",
 }  # fmt: skip
 
 MOVED: dict[str, Callable[[list[np.ndarray]], tuple[range | list[int], range | list[int]]]] = {
@@ -688,10 +691,9 @@ SPECIAL: dict[str, Callable] = {
     "cummin": _cumulative(_lax(lax.min)),
     "dot_general": _dot_general,
     "scatter-add": _scatter_combine(lambda self, a, b, dtype: self.add(a, b, dtype)),
-    "scatter_add": _scatter_combine(lambda self, a, b, dtype: self.add(a, b, dtype)),
-    "scatter_mul": _scatter_combine(lambda self, a, b, dtype: self.mul(a, b, dtype)),
-    "scatter_min": _scatter_combine(_lax(lax.min)),
-    "scatter_max": _scatter_combine(_lax(lax.max)),
+    "scatter-mul": _scatter_combine(lambda self, a, b, dtype: self.mul(a, b, dtype)),
+    "scatter-min": _scatter_combine(_lax(lax.min)),
+    "scatter-max": _scatter_combine(_lax(lax.max)),
 }
 
 CONTROL: dict[str, Callable] = {"cond": _cond, "while": _while, "scan": _scan}

@@ -1,0 +1,51 @@
+"""One path, pure JAX: jit, vmap and grad go through it. It follows the caller's precision."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+
+from stodyn.methods.contract import Method
+from stodyn.noise.increment import Increment, Recipe
+
+
+def draw_increments(key: Array, recipe: Recipe, channels: int, lengths: Array) -> Increment:
+    """The increments of one path over steps of the given lengths, from a jax.random key: a leading axis of steps."""
+    normals = {
+        name: jax.random.normal(jax.random.fold_in(key, number), (len(lengths), count))
+        for number, (name, count) in enumerate(sorted(recipe.normals(channels).items()))
+    }
+    return increments(recipe, channels, lengths, normals)
+
+
+def increments(recipe: Recipe, channels: int, lengths: Array, normals: Mapping[str, Array]) -> Increment:
+    """The increments that a recipe makes of given normals, each (steps, count): a leading axis of steps."""
+    return jax.vmap(lambda h, z: recipe.increment(h, z, channels))(jnp.asarray(lengths), dict(normals))
+
+
+def path(
+    problem: Any, method: Method, t: float, noise: Increment, *, start: Any = None, params: Any = None
+) -> tuple[Array, Array]:
+    """One path from time t through the given increments (a leading axis of steps, see `increments`).
+
+    Returns the components (steps + 1, n) and for each step whether it succeeded (steps,). Differentiable in start,
+    params and noise, and through any function of them that made the problem; start and params default to the
+    problem's own.
+    """
+    x = jnp.reshape(jnp.asarray(problem.start if start is None else start, float), (problem.n,))
+    params = problem.params if params is None else params
+    lengths = jnp.asarray(noise.h)
+    begins = t + jnp.concatenate([jnp.zeros(1, lengths.dtype), jnp.cumsum(lengths)[:-1]])
+    first = method.start(problem, begins[0], x, params)
+
+    def step(state, given):
+        time, increment = given
+        after, report = method.step(problem, time, state, increment, params)
+        return after, (method.read(after), jnp.asarray(report.ok))
+
+    _, (states, ok) = lax.scan(step, first, (begins, noise))
+    return jnp.concatenate([method.read(first)[None], states]), ok
