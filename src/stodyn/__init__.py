@@ -1,6 +1,6 @@
 """stodyn: simulate physical systems with noise in them."""
 
-from stodyn import statistics
+from stodyn import plot, statistics
 from stodyn.engine.failure import PathsFailed
 from stodyn.engine.path import draw_increments, increments, path
 from stodyn.engine.simulate import replay, simulate
@@ -18,6 +18,7 @@ __all__ = [
     "increments",
     "load",
     "path",
+    "plot",
     "provenance",
     "quantile",
     "replay",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +17,13 @@ if TYPE_CHECKING:
 # The colour-blind safe palette of M. Okabe & K. Ito, Color universal design (2008).
 BLUE, ORANGE, GREEN, SKY, PURPLE, GREY = "#0072B2", "#D55E00", "#009E73", "#56B4E9", "#CC79A7", "#7F7F7F"
 PALETTE = (BLUE, ORANGE, GREEN, PURPLE, SKY)
+
+
+def save(ax: Axes, file: str | Path) -> None:
+    """Write the picture that `ax` belongs to; the ending of the name (.png, .pdf, .svg) says how."""
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    figure.savefig(file, dpi=150, bbox_inches="tight")
 
 
 def band(run: xarray.Dataset, component: str | None = None, *, ax: Axes | None = None) -> Axes:

@@ -1,0 +1,1 @@
+"""Questions about methods and problems."""

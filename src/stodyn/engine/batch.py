@@ -212,7 +212,7 @@ def fingerprint(closed: core.ClosedJaxpr) -> str:
 
         def operand(variable: Any) -> None:
             if isinstance(variable, core.Literal):
-                take_array(np.asarray(variable.val, variable.aval.dtype))
+                take_array(lanes.literal_value(variable))
             else:
                 take(numbers[variable])
 

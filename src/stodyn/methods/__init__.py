@@ -1,0 +1,1 @@
+"""One step of it: every method is one value in one file."""

@@ -1,0 +1,1 @@
+"""Randomness, which knows nothing of problems."""

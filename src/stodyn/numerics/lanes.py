@@ -39,6 +39,11 @@ def evaluate(closed: core.ClosedJaxpr, arguments: Sequence[np.ndarray], paths: i
     return _Evaluation(paths).run(closed.jaxpr, closed.consts, list(arguments))
 
 
+def literal_value(literal: Any) -> np.ndarray:
+    """The number that stands in a trace in place of a variable, in its own dtype."""
+    return np.asarray(literal.val, literal.aval.dtype)
+
+
 def entries(x: Any) -> np.ndarray:
     """An array of known numbers as an object array."""
     x = np.asarray(x)
@@ -93,7 +98,7 @@ class _Evaluation:
 
         def read(variable: Any) -> np.ndarray:
             if isinstance(variable, core.Literal):
-                return entries(np.asarray(variable.val, variable.aval.dtype))
+                return entries(literal_value(variable))
             return values[variable]
 
         for variable, const in zip(jaxpr.constvars, consts, strict=True):

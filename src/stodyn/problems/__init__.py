@@ -1,0 +1,1 @@
+"""What is solved: frozen records of functions and numbers."""

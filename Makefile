@@ -1,0 +1,45 @@
+# make install: build .venv; make tour: a first look; make test: everything CI checks.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: install tour test lint types layers tests wheel docs
+
+install: .venv/installed
+
+.venv/installed: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "stodyn needs Python 3.11 or newer; set PYTHON=")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,docs]'
+	touch $@
+
+tour: install
+	$(BIN)/stodyn tour
+
+test: lint types layers tests docs wheel
+
+lint: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: install
+	$(BIN)/mypy
+
+layers: install
+	$(BIN)/lint-imports
+
+tests: install
+	$(BIN)/python -m pytest -n 2
+
+docs: install
+	$(BIN)/python docs/generate.py
+	$(BIN)/mkdocs build --strict --quiet
+
+# The wheel is built, installed alone into a scratch environment, and asked to simulate from outside the source tree.
+wheel: install
+	rm -rf build/wheel
+	$(BIN)/python -m build --wheel --no-isolation --outdir build/wheel . > /dev/null
+	$(PYTHON) -m venv build/wheel/venv
+	build/wheel/venv/bin/python -m pip install --quiet --constraint constraints.txt build/wheel/*.whl
+	cd build/wheel && venv/bin/stodyn tour --paths 1000 --out tour > /dev/null && venv/bin/stodyn methods > /dev/null
+	rm -rf build/wheel/venv
