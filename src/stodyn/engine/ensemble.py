@@ -126,11 +126,7 @@ class Ensemble:
         count, first = self.paths_in(block), self.first_path(block)
         numbers = range(first, first + count)
         fill = np.arange(self.width) % count if count < self.width else slice(None)
-        rng = stream.generator(self.seed, block, "start")
-        if is_random(self.problem.start):
-            start = draw(self.problem.start, rng, numbers, "start").reshape(count, self.problem.n)[fill].T
-        else:
-            start = np.repeat(np.asarray(self.problem.start, float).reshape(-1, 1), self.width, axis=1)
+        start = self.problem.draw_start(stream.generator(self.seed, block, "start"), numbers)[fill].T
         rng = stream.generator(self.seed, block, "params")
         params = []
         for leaf, example, varies in zip(

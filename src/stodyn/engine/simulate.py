@@ -21,6 +21,7 @@ from stodyn.methods.catalogue import find, fitting
 from stodyn.methods.contract import Catalogued
 from stodyn.methods.recommend import recommend
 from stodyn.problems import lowering
+from stodyn.problems.contract import Problem
 from stodyn.statistics.contract import Statistic
 from stodyn.statistics.moments import Moments
 
@@ -118,25 +119,35 @@ class _Lane(Statistic):
 
 def matched(problem: Any, method: Any) -> tuple[Any, list[str]]:
     """The problem as the method takes it, and the exact conversions made for it; refuses what does not fit."""
+    if not isinstance(problem, Problem):
+        raise TypeError(f"problem: expected a problem such as stodyn.SDE, got {problem!r}")
     if not isinstance(method, Catalogued):
         raise TypeError(f"method: expected a method such as stodyn.methods.explicit.Heun, got {method!r}")
     accepts: Any = method.accepts
+    asked, changes = problem, []
+
+    def others() -> str:
+        return f"Those that take it: {', '.join(fitting(asked)) or 'none'}."
+
     if not isinstance(problem, accepts):
-        raise TypeError(
-            f"method: {method.name} takes {accepts.__name__} problems, and this is a {type(problem).__name__}. "
-            f"Those that take it: {', '.join(fitting(problem)) or 'none'}."
-        )
+        lowered = problem.lower(accepts)
+        if lowered is None:
+            kind = type(problem).__name__
+            raise TypeError(
+                f"method: {method.name} takes {accepts.__name__} problems, and this is a {kind}. {others()}"
+            )
+        problem, said = lowered
+        changes.append(said)
     reason = method.refusal(problem)
     if reason is not None:
-        raise ValueError(f"method: {reason}. Those that take it: {', '.join(fitting(problem)) or 'none'}.")
-    if method.calculus in (None, problem.calculus):
-        return problem, []
-    if problem.noise_structure.implies("additive"):
-        said = f"{problem.calculus} = {method.calculus} for additive noise"
-    else:
-        said = f"{problem.calculus} -> {method.calculus} (drift corrected by half of sum (dg_k/dx) g_k)"
-    convert = lowering.to_ito if method.calculus == "ito" else lowering.to_stratonovich
-    return convert(problem), [said]
+        raise ValueError(f"method: {reason}. {others()}")
+    if method.calculus not in (None, problem.calculus):
+        if problem.noise_structure.implies("additive"):
+            changes.append(f"{problem.calculus} = {method.calculus} for additive noise")
+        else:
+            changes.append(f"{problem.calculus} -> {method.calculus} (drift corrected by half of sum (dg_k/dx) g_k)")
+        problem = lowering.to_ito(problem) if method.calculus == "ito" else lowering.to_stratonovich(problem)
+    return problem, changes
 
 
 def _check_options(paths, seed, on_failure, dtype) -> None:

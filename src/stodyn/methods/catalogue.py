@@ -21,8 +21,9 @@ def find(name: str) -> Catalogued:
 
 def fitting(problem) -> list[str]:
     """The names of the methods that take a problem as it is or after an exact conversion."""
-    return [
-        name
-        for name, method in catalogue().items()
-        if isinstance(problem, method.accepts) and method.refusal(problem) is None
-    ]
+    names = []
+    for name, method in catalogue().items():
+        lowered = (problem, "") if isinstance(problem, method.accepts) else problem.lower(method.accepts)
+        if lowered is not None and method.refusal(lowered[0]) is None:
+            names.append(name)
+    return names
