@@ -15,12 +15,6 @@ SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 12, 13, 16)  # both sides of every regime
 compiled = jax.jit(jax.vmap(solve))  # one compilation a size: every batch below has BATCH systems
 
 
-@pytest.fixture(autouse=True)
-def float64():
-    with jax.enable_x64(True):
-        yield
-
-
 def solve_all(a, b):
     return np.asarray(compiled(a, b))
 

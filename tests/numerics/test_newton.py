@@ -10,12 +10,6 @@ from stodyn.numerics.elimination import row_order, solve
 from stodyn.numerics.newton import newton
 
 
-@pytest.fixture(autouse=True)
-def float64():
-    with jax.enable_x64(True):
-        yield
-
-
 def circle(c):
     """x² + y² = 1 and x y = c."""
     return lambda x: jnp.stack([x[0] ** 2 + x[1] ** 2 - 1.0, x[0] * x[1] - c])

@@ -1,0 +1,383 @@
+"""The step of any method on a linear problem as a matrix polynomial in its noise: exact moments without sampling."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.linalg
+from jax import Array
+from jax.flatten_util import ravel_pytree
+from numpy.typing import ArrayLike
+
+from stodyn.engine.simulate import matched
+from stodyn.methods.contract import Method
+from stodyn.noise.distribution import is_random
+from stodyn.noise.increment import Recipe
+from stodyn.numerics import gauss
+from stodyn.problems import lowering
+
+NODES = 12  # a normal: exact for polynomials of degree 23 in it
+MOST_NODES = 2_000_000
+CHUNKS = (64, 4096)  # nodes evaluated at a time: two sizes, so that a step is compiled at most twice
+AFFINE = 1e-8  # relative defect that Newton's tolerance may leave
+
+
+class Moments(NamedTuple):
+    """Mean (..., n) and covariance (..., n, n) of the problem's components."""
+
+    mean: np.ndarray
+    covariance: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class StepMap:
+    """One step s' = M(ξ) s + c(ξ) of a method on a linear problem, by the moments of M and c over its noise ξ.
+
+    first       (N, N+1)            E[M | c], N the size of the method's state s
+    second      (N, N+1, N, N+1)    the covariance of the entries of [M | c]
+    start, read (N, n+1), (n, N+1)  s = start (x, 1) and x = read (s, 1), where the state is more than x
+    error       the largest change of an entry of first or second (against their largest) by one more node a normal:
+                rounding for steps that are polynomials in ξ, the quadrature error for implicit ones
+    autonomous  whether the same map holds at other times
+    """
+
+    name: str
+    first: np.ndarray
+    second: np.ndarray
+    start: np.ndarray
+    read: np.ndarray
+    error: float
+    autonomous: bool
+
+    @property
+    def M(self) -> np.ndarray:
+        """E[M], the mean matrix."""
+        return self.first[:, :-1]
+
+    @property
+    def c(self) -> np.ndarray:
+        """E[c]."""
+        return self.first[:, -1]
+
+    @property
+    def MM(self) -> np.ndarray:
+        """E[M ⊗ M] (N², N²), the mean-square matrix: it takes vec E[s s'] to the next where c = 0."""
+        N = len(self.first)
+        covariance = self.second[:, :-1, :, :-1].transpose(0, 2, 1, 3).reshape(N * N, N * N)
+        return np.kron(self.M, self.M) + covariance
+
+    @property
+    def Mc(self) -> np.ndarray:
+        """E[M ⊗ c] (N², N)."""
+        N = len(self.first)
+        return np.kron(self.M, self.c[:, None]) + self.second[:, :-1, :, -1].transpose(0, 2, 1).reshape(N * N, N)
+
+    @property
+    def cc(self) -> np.ndarray:
+        """E[c c'] (N, N)."""
+        return np.outer(self.c, self.c) + self.second[:, -1, :, -1]
+
+    def advance(self, m: np.ndarray, P: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Mean (N,) and covariance (N, N) of the method's state after a step.
+
+        m' = E[M] m + E[c] and P' = E[M] P E[M]' + Cov[M|c] applied to E[(s,1)(s,1)']: nothing is the difference of two
+        second moments, so a small covariance keeps its digits beside a large mean.
+        """
+        return self.M @ m + self.c, self.M @ P @ self.M.T + self._spread(m, P)
+
+    def covariance(self, P0: ArrayLike, mean0: ArrayLike, steps: int) -> Moments:
+        """Mean (steps+1, n) and covariance (steps+1, n, n) of x after 0, 1, ..., steps steps from mean0 and P0.
+
+        Exact but for `error`; O(N⁴) a step.
+        """
+        self._require_autonomous("covariance")
+        S, R = self.start, self.read
+        x, P = _vector("mean0", mean0, len(R)), _matrix("P0", P0, len(R))
+        m, P = S[:, :-1] @ x + S[:, -1], S[:, :-1] @ P @ S[:, :-1].T
+        means, covariances = np.empty((steps + 1, len(m))), np.empty((steps + 1, *P.shape))
+        for k in range(steps + 1):
+            means[k], covariances[k] = m, P
+            m, P = self.advance(m, P)
+        return self._seen(means, covariances)
+
+    def stationary(self) -> Moments:
+        """The mean and covariance that a step leaves as they are."""
+        self._require_autonomous("stationary")
+        N = len(self.first)
+        if not self.is_mean_square_stable:
+            raise ValueError(
+                f"stationary: the mean-square radius of {self.name} is {self.mean_square_radius():.9g}, expected less "
+                "than 1. Take a smaller step, add damping, or ask for finite times (covariance)."
+            )
+        m = np.linalg.solve(np.eye(N) - self.M, self.c)
+        fresh = self._spread(m, np.zeros((N, N)))
+        P = np.linalg.solve(np.eye(N * N) - self.MM, fresh.ravel()).reshape(N, N)
+        return self._seen(m, 0.5 * (P + P.T))
+
+    def spectral_radius(self) -> float:
+        """The largest modulus of an eigenvalue of E[M]: the mean dies out where it is below 1."""
+        return float(np.abs(np.linalg.eigvals(self.M)).max())
+
+    def mean_square_radius(self) -> float:
+        """The largest modulus of an eigenvalue of E[M ⊗ M]: second moments die out where it is below 1."""
+        return float(np.abs(np.linalg.eigvals(self.MM)).max())
+
+    @property
+    def is_mean_square_stable(self) -> bool:
+        """Whether the mean-square radius is below 1, by more than rounding."""
+        return self.mean_square_radius() < 1.0 - 10 * len(self.first) ** 2 * float(np.finfo(float).eps)
+
+    def _spread(self, m: np.ndarray, P: np.ndarray) -> np.ndarray:
+        """The covariance of M s + c that comes from M and c, where s has the mean m and the covariance P."""
+        s = np.append(m, 1.0)
+        square = s[:, None] * s
+        square[:-1, :-1] += P
+        return (self._pairs @ square.ravel()).reshape(P.shape)
+
+    @functools.cached_property
+    def _pairs(self) -> np.ndarray:
+        """`second` as a matrix from the pairs of columns (j, l) to the pairs of rows (i, k) of [M | c]."""
+        N = len(self.first)
+        return self.second.transpose(0, 2, 1, 3).reshape(N * N, (N + 1) ** 2)
+
+    def _seen(self, m: np.ndarray, P: np.ndarray) -> Moments:
+        R = self.read[:, :-1]
+        return Moments(m @ R.T + self.read[:, -1], R @ P @ R.T)
+
+    def _require_autonomous(self, what: str) -> None:
+        if not self.autonomous:
+            raise ValueError(
+                f"{what}: the equations depend on time, so {self.name} is another map in every step. "
+                "Take step_map(..., t=...) at each time and `advance` from one to the next."
+            )
+
+
+def step_map(
+    method: Method,
+    problem: Any,
+    h: float,
+    t: float = 0.0,
+    *,
+    params: Any = None,
+    nodes: int | Mapping[str, int] = NODES,
+) -> StepMap:
+    """The shipped step of a method on a linear problem dx = (A x + a) dt + Σ_k (B_k x + b_k) dW_k, with its moments.
+
+    The step from time t is read off by unit vectors, M(ξ) e_i = step(e_i) - step(0) and c(ξ) = step(0), at the nodes of
+    a Gauss-Hermite rule over its normals ξ; a step that is not affine in the state is refused. A problem in the other
+    calculus is converted as in `simulate`. Where the recipe of the method has exact nodes (discrete draws) those are
+    taken. `params` stands in for the problem's own.
+
+    nodes  how many a normal, for all streams or {stream: how many}. n nodes are exact where the step has degree n - 1
+           or less in that normal; the cost is their product over all normals.
+    """
+    if not (math.isfinite(h) and h > 0):
+        raise ValueError(f"h: expected a step > 0, got {h!r}")
+    params = problem.params if params is None else params
+    if any(is_random(leaf) for leaf in jax.tree.leaves(params, is_leaf=is_random)):
+        raise ValueError(
+            "params: expected the numbers of one path, got random ones; give them as step_map(..., params=...)"
+        )
+    name = f"{method.name} with h = {h:g}"
+    recipe, m = method.needs, problem.m
+    with jax.enable_x64(True):
+        step, start, read = _read_off(method, problem)
+
+        def at(t: float, xi: np.ndarray) -> np.ndarray:
+            size = next(size for size in CHUNKS if len(xi) <= size)
+            filled = np.zeros((size, xi.shape[1]))
+            filled[: len(xi)] = xi
+            maps, defects = map(np.asarray, step(jnp.asarray(t, float), jnp.asarray(h, float), params, filled))
+            _require_affine(name, maps, defects, filled)
+            return maps[: len(xi)]
+
+        first, second = _integrate(functools.partial(at, t), _axes(recipe, m, nodes))
+        scale = np.abs(first).max() + np.sqrt(np.abs(second).max())
+        error = 0.0
+        if not hasattr(recipe, "nodes"):
+            finer = _integrate(functools.partial(at, t), _axes(recipe, m, nodes, extra=1))
+            error = max(float(np.abs(finer[k] - (first, second)[k]).max()) / scale ** (k + 1) for k in (0, 1))
+        some = np.random.default_rng(0).standard_normal((8, sum(recipe.normals(m).values())))
+        autonomous = np.array_equal(at(t + math.sqrt(2.0) * h, some), at(t, some))  # time unused: the same bits
+        into, out = (np.asarray(_checked(f"the {what} of {name}", function(jnp.asarray(t, float), params)))
+                     for what, function in (("start", start), ("reading", read)))  # fmt: skip
+    return StepMap(name, first, second, into, out, error, autonomous)
+
+
+class Coefficients(NamedTuple):
+    """dx = (A x + a) dt + Σ_k (B_k x + b_k) dW_k: A (n, n), a (n,), B (m, n, n), b (m, n)."""
+
+    A: np.ndarray
+    a: np.ndarray
+    B: np.ndarray
+    b: np.ndarray
+
+
+def coefficients(problem: Any, t: float = 0.0) -> Coefficients:
+    """The coefficients of a linear SDE in its own calculus at time t; a problem that is not linear is refused."""
+    n = problem.n
+    with jax.enable_x64(True):
+        f = np.asarray(_checked("drift", _affine(lambda x: problem.f(t, x, problem.params), n)))
+        g = np.asarray(_checked("diffusion", _affine(lambda x: problem.g(t, x, problem.params).T.ravel(), n)))
+    g = g.reshape(problem.m, n, n + 1)
+    return Coefficients(f[:, :-1], f[:, -1], g[..., :-1], g[..., -1])
+
+
+def exact_moments(problem: Any, t: ArrayLike, mean0: ArrayLike, cov0: ArrayLike) -> Moments:
+    """The exact mean and covariance of a linear SDE at the times t (a number or an array) after mean0 and cov0.
+
+    For the Ito form, m' = A m + a and P' = A P + P A' + Σ_k [B_k P B_k' + (B_k m + b_k)(B_k m + b_k)']. With the outer
+    product U = m m' this is one linear system for (1, m, U, P), solved by its matrix exponential of size 1 + n + 2n²;
+    P is never the difference of two second moments. A Stratonovich problem is converted first.
+    """
+    n = problem.n
+    A, a, B, b = coefficients(lowering.to_ito(problem))
+    for before, after in zip(coefficients(problem), coefficients(problem, math.sqrt(2.0)), strict=True):
+        if not np.array_equal(before, after):
+            raise ValueError("exact_moments: the coefficients depend on time, expected constant ones")
+    m0, P0 = _vector("mean0", mean0, n), _matrix("cov0", cov0, n)
+
+    def outer(u: np.ndarray, V: np.ndarray) -> np.ndarray:
+        """The matrix of m -> vec(u (V m)' + (V m) u')."""
+        return np.kron(u[:, None], V) + np.kron(V, u[:, None])
+
+    one, eye = np.eye(1), np.eye(n)
+    drift = np.kron(A, eye) + np.kron(eye, A)
+    noise = sum(np.kron(Bk, Bk) for Bk in B)
+    mixed = sum(outer(bk, Bk) for bk, Bk in zip(b, B, strict=True))
+    system = np.block([
+        [0 * one, np.zeros((1, n + 2 * n * n))],
+        [a[:, None], A, np.zeros((n, 2 * n * n))],
+        [np.zeros((n * n, 1)), outer(a, eye), drift, np.zeros((n * n, n * n))],
+        [(b.T @ b).reshape(-1, 1), mixed, noise, drift + noise],
+    ])  # fmt: skip
+    initial = np.concatenate([[1.0], m0, np.outer(m0, m0).ravel(), P0.ravel()])
+    times = np.asarray(t, dtype=float)
+    mean, covariance = np.empty((*times.shape, n)), np.empty((*times.shape, n, n))
+    for index, time in np.ndenumerate(times):
+        final = scipy.linalg.expm(time * system) @ initial
+        mean[index], covariance[index] = final[1 : n + 1], final[-n * n :].reshape(n, n)
+    return Moments(mean, covariance)
+
+
+def _affine(function: Callable[[Array], Array], size: int) -> tuple[Array, Array]:
+    """[M | c] of function(s) = M s + c from unit vectors, and how far it is from that at two other states."""
+    random = np.random.default_rng(1).standard_normal((2, size))
+    others = np.stack([2.0 * random[0], random[0] + random[1]])
+    values = jax.vmap(function)(jnp.concatenate([jnp.zeros((1, size)), jnp.eye(size), others]))
+    c, M = values[0], (values[1 : size + 1] - values[0]).T
+    defect = jnp.max(jnp.abs(values[size + 1 :] - (others @ M.T + c))) / jnp.maximum(jnp.max(jnp.abs(values)), 1e-300)
+    return jnp.concatenate([M, c[:, None]], axis=1), defect
+
+
+@functools.lru_cache(maxsize=32)
+def _read_off(method: Method, problem: Any) -> tuple[Callable, Callable, Callable]:
+    """(t, h, params, xi (nodes, K)) -> maps and defects of the step, compiled; (t, params) -> those of start, read."""
+    stepped, _ = matched(problem, method)
+    counts, m, n = method.needs.normals(problem.m), problem.m, problem.n
+    ends = np.cumsum(list(counts.values()))[:-1]
+
+    def flat_start(t, x, params):
+        return ravel_pytree(method.start(stepped, t, x, params))
+
+    @jax.jit
+    def step(t, h, params, xi):
+        zero, state = flat_start(t, jnp.zeros(n), params)
+
+        def one(xi):
+            noise = method.needs.increment(h, dict(zip(counts, jnp.split(xi, ends), strict=True)), m)
+
+            def after(s):
+                s, report = method.step(stepped, t, state(s), noise, params)
+                return jnp.where(report.ok, ravel_pytree(s)[0], jnp.nan)
+
+            return _affine(after, zero.size)
+
+        return jax.vmap(one)(xi)
+
+    def start(t, params):
+        return _affine(lambda x: flat_start(t, x, params)[0], n)
+
+    def read(t, params):
+        zero, state = flat_start(t, jnp.zeros(n), params)
+        return _affine(lambda s: method.read(state(s)), zero.size)
+
+    return step, start, read
+
+
+def _axes(recipe: Recipe, m: int, nodes: int | Mapping[str, int], extra: int = 0) -> list[gauss.Rule]:
+    """(values, weights) for each normal of a step."""
+    if hasattr(recipe, "nodes"):
+        return [gauss.Rule(np.array(values, float), np.array(weights, float)) for values, weights in recipe.nodes(m)]
+    counts = recipe.normals(m)
+    each = dict.fromkeys(counts, nodes) if not isinstance(nodes, Mapping) else {**dict.fromkeys(counts, NODES), **nodes}
+    if set(each) != set(counts) or not all(isinstance(k, int | np.integer) and k >= 1 for k in each.values()):
+        raise ValueError(f"nodes: expected a number >= 1 for all or some of the streams {list(counts)}, got {nodes!r}")
+    total = math.prod((each[stream] + extra) ** count for stream, count in counts.items())
+    if total > MOST_NODES:
+        normals, most = sum(counts.values()), max(counts, key=lambda stream: counts[stream])
+        raise ValueError(
+            f"nodes: {total:.3g} nodes for the normals {dict(counts)} of a step, expected at most {MOST_NODES:.3g}. "
+            f"Take nodes={int(MOST_NODES ** (1 / normals)) - 1} or less, or less in one stream: nodes={{{most!r}: 2}}."
+        )
+    return [gauss.hermite(each[stream] + extra) for stream, count in counts.items() for _ in range(count)]
+
+
+def _integrate(at: Callable, axes: list[gauss.Rule]) -> tuple[np.ndarray, np.ndarray]:
+    """The mean of [M | c] over the product of the axes, and the covariance of its entries."""
+    shape = tuple(len(values) for values, _ in axes)
+    total = math.prod(shape)
+    centre = at(np.zeros((1, len(axes))))[0]  # moments about the quiet step: small noise keeps its digits
+    mean, square = np.zeros(centre.size), np.zeros((centre.size, centre.size))
+    for begin in range(0, total, CHUNKS[-1]):
+        index = np.unravel_index(np.arange(begin, min(begin + CHUNKS[-1], total)), shape)
+        xi = np.stack([values[i] for (values, _), i in zip(axes, index, strict=True)], axis=1)
+        weight = np.prod([weights[i] for (_, weights), i in zip(axes, index, strict=True)], axis=0)
+        away = (at(xi) - centre).reshape(len(xi), -1)
+        mean += weight @ away
+        square += (away * weight[:, None]).T @ away
+    return centre + mean.reshape(centre.shape), (square - np.outer(mean, mean)).reshape(*centre.shape, *centre.shape)
+
+
+def _require_affine(name: str, maps: np.ndarray, defects: np.ndarray, xi: np.ndarray) -> None:
+    bad = ~(defects <= AFFINE)
+    if not bad.any():
+        return
+    first = int(np.argmax(bad))
+    where = f"at the noise ξ = {np.array2string(xi[first], precision=3)}"
+    if not np.isfinite(maps[first]).all():
+        raise ValueError(f"step_map: {name} did not give a finite step {where}: its equations were not solved there")
+    raise ValueError(
+        f"step_map: {name} is not affine in the state {where} (off by {defects[first]:.3g} of its values): the "
+        "problem must be linear, dx = (A x + a(t)) dt + Σ (B_k x + b_k) dW_k, and the method keep it so."
+    )
+
+
+def _checked(what: str, read_off: tuple[Array, Array]) -> Array:
+    affine, defect = read_off
+    if not defect <= AFFINE:
+        raise ValueError(
+            f"{what}: expected to be linear in the state, found it off by {float(defect):.3g} of its values"
+        )
+    return affine
+
+
+def _vector(name: str, value: ArrayLike, n: int) -> np.ndarray:
+    vector = np.asarray(value, dtype=float)
+    if vector.shape != (n,) and not (n == 1 and vector.shape == ()):
+        raise ValueError(f"{name}: expected a vector of {n} components, got shape {vector.shape}")
+    return vector.reshape(n)
+
+
+def _matrix(name: str, value: ArrayLike, n: int) -> np.ndarray:
+    matrix = np.asarray(value, dtype=float)
+    if matrix.shape != (n, n) and not (n == 1 and matrix.shape == ()):
+        raise ValueError(f"{name}: expected a covariance matrix of shape ({n}, {n}), got shape {matrix.shape}")
+    return matrix.reshape(n, n)
