@@ -73,6 +73,9 @@ class Ensemble:
         explicit = [s for s in self.statistics if s.every is not None or s.at is not None]
         fallback = grid.save_steps(explicit[0], self.times, None) if explicit else None
         self.save_grids = [grid.save_steps(s, self.times, fallback) for s in self.statistics]
+        self.statistics = tuple(
+            s.prepared(self.problem, self.times[g]) for s, g in zip(self.statistics, self.save_grids, strict=True)
+        )
         self._check_memory()
 
     @property

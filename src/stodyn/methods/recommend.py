@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from stodyn.methods import explicit
+from stodyn.methods import explicit, srk
 from stodyn.methods.contract import Catalogued
 from stodyn.problems.sde import SDE
 
 
 def recommend(problem) -> Catalogued:
-    """Stratonovich problems: Heun. Ito problems: Euler-Maruyama."""
+    """Additive noise: SRA1. Else for Stratonovich problems Heun; for Ito problems SRIW1 where the noise is scalar or
+    diagonal, Euler-Maruyama where it is neither."""
     if not isinstance(problem, SDE):
         raise TypeError(f"problem: no method is recommended for {type(problem).__name__}; name one")
-    return explicit.Heun if problem.calculus == "stratonovich" else explicit.EulerMaruyama
+    if problem.noise_structure.implies("additive"):
+        return srk.SRA1
+    if problem.calculus == "stratonovich":
+        return explicit.Heun
+    if any(problem.noise_structure.implies(kind) for kind in srk.SRIW1.structures):
+        return srk.SRIW1
+    return explicit.EulerMaruyama

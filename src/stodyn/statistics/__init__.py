@@ -4,6 +4,8 @@ from stodyn.statistics.histogram import Histogram
 from stodyn.statistics.iterations import Iterations
 from stodyn.statistics.moments import Moments
 from stodyn.statistics.observable import Observable
+from stodyn.statistics.passage import Passage
 from stodyn.statistics.paths import Paths
+from stodyn.statistics.series import Autocorrelation, Spectrum
 
-__all__ = ["Histogram", "Iterations", "Moments", "Observable", "Paths"]
+__all__ = ["Autocorrelation", "Histogram", "Iterations", "Moments", "Observable", "Passage", "Paths", "Spectrum"]

@@ -79,6 +79,7 @@ class Labelled(NamedTuple):
 class Statistic(ABC):
     """A frozen record of what to keep; `every` counts steps, `at` gives times, neither takes the run's own grid.
 
+    prepared before the run: names resolved, times checked
     observe  in the compiled block, at each of the statistic's times: a pytree of arrays
     fold     on the host: the observations of one block over all times (a leading axis) -> a partial result
     merge    two partial results of adjacent sets of blocks -> one; called in the order of the blocks
@@ -98,6 +99,10 @@ class Statistic(ABC):
             raise ValueError(f"{kind}: every counts steps and must be a whole number >= 1, got {self.every!r}")
         if self.at is not None:
             object.__setattr__(self, "at", tuple(np.atleast_1d(np.asarray(self.at, float)).tolist()))
+
+    def prepared(self, problem: Any, times: np.ndarray) -> Statistic:
+        """The statistic made ready for a problem and for the times it will look at; errors in the user's terms."""
+        return self
 
     def track_start(self, t: Array, x: Array, params: Any) -> Any:
         """The start of what is gathered at every step, or None for statistics that look at their times alone."""

@@ -1,0 +1,91 @@
+"""First passage of Brownian motion and of the Ornstein-Uhlenbeck process against closed forms."""
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.special import erfcx
+from scipy.stats import norm
+
+import stodyn as sd
+from stodyn import statistics as st
+
+PATHS = 40_000
+
+
+def brownian(drift=0.3, sigma=0.8):
+    return sd.SDE(lambda t, x: drift + 0.0 * x, lambda t, x: sigma, 0.0), drift, sigma
+
+
+def survival(t, level, drift, sigma):
+    """P(τ > t) of Brownian motion with drift: the reflection principle."""
+    s = sigma * np.sqrt(t)
+    return norm.cdf((level - drift * t) / s) - np.exp(2 * drift * level / sigma**2) * norm.cdf((-level - drift * t) / s)
+
+
+@pytest.mark.parametrize("direction", ["up", "down"])
+def test_brownian_motion_with_the_bridge_at_any_step(direction):
+    """The bridge is exact for Brownian motion: a step of half the horizon will do. 4 standard errors at two times and
+    for the mean: false alarm 2e-4; the seed is fixed, so the verdict is."""
+    problem, drift, sigma = brownian()
+    sign = 1 if direction == "up" else -1
+    collect = st.Passage(sign * 1.0, "x", direction=direction, every=1)
+    run = sd.simulate(problem, "EulerMaruyama", t=(0, 2), dt=1.0, paths=PATHS, seed=5, collect=collect)
+    exact = survival(run["time"].values[1:], 1.0, sign * drift, sigma)
+    z = (run["passage_survival"].values[1:] - exact) / run["passage_survival_stderr"].values[1:]
+    assert np.max(np.abs(z)) < 4
+
+
+def test_mean_passage_time_of_brownian_motion():
+    problem, drift, sigma = brownian()
+    run = sd.simulate(
+        problem, "EulerMaruyama", t=(0, 4), dt=0.02, paths=PATHS, seed=6, collect=st.Passage(1.0, at=[4.0])
+    )
+    exact = quad(lambda t: survival(t, 1.0, drift, sigma), 1e-12, 4.0)[0]
+    assert abs(run["passage_time"].item() - exact) < 4 * run["passage_time_stderr"].item()
+
+
+def test_without_the_bridge_passage_is_late_by_the_square_root_of_the_step():
+    """The well-known shift: the grid sees the level as if it lay 0.5826 σ √h further (Broadie, Glasserman & Kou)."""
+    problem, drift, sigma = brownian()
+    dt = 0.05
+    collect = st.Passage(1.0, bridge=False, at=[2.0])
+    run = sd.simulate(problem, "EulerMaruyama", t=(0, 2), dt=dt, paths=PATHS, seed=7, collect=collect)
+    found, stderr = run["passage_survival"].item(), run["passage_survival_stderr"].item()
+    assert found - survival(2.0, 1.0, drift, sigma) > 10 * stderr
+    assert abs(found - survival(2.0, 1.0 + 0.5826 * sigma * np.sqrt(dt), drift, sigma)) < 5 * stderr
+
+
+def test_mean_passage_time_of_the_ornstein_uhlenbeck_process():
+    """E τ = (√π/rate) ∫ from 0 to a of exp(u²)(1 + erf u) du, a = level √rate/σ, started at 0 (Siegert 1951)."""
+    rate, sigma, level = 1.0, 1.0, 1.0
+    a = level * np.sqrt(rate) / sigma
+    exact = np.sqrt(np.pi) / rate * quad(lambda u: erfcx(-u), 0, a)[0]
+    problem = sd.SDE(lambda t, x: -rate * x, lambda t, x: sigma, 0.0)
+    horizon = 40.0  # P(τ > 40) is below 1e-6
+    run = sd.simulate(
+        problem, "SRA1", t=(0, horizon), dt=0.02, paths=20_000, seed=8, collect=st.Passage(level, at=[horizon])
+    )
+    assert run["passage_survival"].item() < 1e-4
+    assert abs(run["passage_time"].item() - exact) < 4 * run["passage_time_stderr"].item()
+    late = sd.simulate(
+        problem, "SRA1", t=(0, horizon), dt=0.02, paths=20_000, seed=8,
+        collect=st.Passage(level, at=[horizon], bridge=False),
+    )  # fmt: skip
+    assert late["passage_time"].item() - exact > 4 * late["passage_time_stderr"].item()
+
+
+def test_a_start_beyond_the_level_has_passed():
+    problem, _, _ = brownian()
+    run = sd.simulate(problem, "Heun", t=(0, 1), dt=0.5, paths=8, seed=0, collect=st.Passage(-1.0, every=1))
+    np.testing.assert_array_equal(run["passage_survival"], 0.0)
+    np.testing.assert_array_equal(run["passage_time"], 0.0)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [({"component": "y"}, "no component 'y'"), ({"component": 3}, "expected 0 to 0"), ({"direction": "left"}, "up")],
+)
+def test_bad_requests(options, words):
+    problem, _, _ = brownian()
+    with pytest.raises(ValueError, match=words):
+        sd.simulate(problem, "Heun", t=(0, 1), dt=0.5, paths=8, seed=0, collect=st.Passage(1.0, **options))
