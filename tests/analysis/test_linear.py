@@ -16,6 +16,7 @@ from stodyn.methods.explicit import EulerMaruyama, Heun
 from stodyn.methods.implicit import ImplicitMidpoint, ThetaEuler
 from stodyn.noise import discrete, wiener
 from stodyn.numerics import gauss, van_loan
+from stodyn.problems.contract import Problem
 from stodyn.problems.sde import SDE
 
 rng = np.random.default_rng(3)
@@ -376,6 +377,27 @@ def test_coefficients_are_read_off():
     found = coefficients(GENERAL["ito"])
     for value, expected in zip(found, (A, a, B, b), strict=True):
         np.testing.assert_allclose(value, expected, atol=1e-15)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Mass(Problem):
+    """x'' = -k x: a problem of another kind, which may or may not have an SDE of the same law."""
+
+    sde: SDE | None
+    n, m, names, units, params, calculus, noise_structure = 2, 1, ("x", "v"), None, None, "ito", None
+
+    def draw_start(self, rng, paths):
+        return np.zeros((len(paths), 2))
+
+    def lower(self, kind):
+        return None if self.sde is None else (self.sde, "written as an SDE")
+
+
+def test_problems_of_another_kind_are_lowered():
+    lowered = exact_moments(_Mass(LANGEVIN), 1.0, [1.0, 0.0], np.zeros((2, 2)))
+    np.testing.assert_array_equal(lowered.covariance, exact_moments(LANGEVIN, 1.0, [1.0, 0.0], np.zeros((2, 2)))[1])
+    with pytest.raises(TypeError, match="expected one that can be written as an SDE, got a _Mass"):
+        exact_moments(_Mass(None), 1.0, [1.0, 0.0], np.zeros((2, 2)))
 
 
 # --- refusals ---------------------------------------------------------------------------------------------------------

@@ -22,6 +22,8 @@ from stodyn.noise.distribution import is_random
 from stodyn.noise.increment import Recipe
 from stodyn.numerics import gauss
 from stodyn.problems import lowering
+from stodyn.problems.contract import Problem
+from stodyn.problems.sde import SDE
 
 NODES = 12  # a normal: exact for polynomials of degree 23 in it
 MOST_NODES = 2_000_000
@@ -161,7 +163,7 @@ class StepMap:
 
 def step_map(
     method: Method,
-    problem: Any,
+    problem: Problem,
     h: float,
     t: float = 0.0,
     *,
@@ -220,28 +222,27 @@ class Coefficients(NamedTuple):
     b: np.ndarray
 
 
-def coefficients(problem: Any, t: float = 0.0) -> Coefficients:
+def coefficients(problem: Problem, t: float = 0.0) -> Coefficients:
     """The coefficients of a linear SDE in its own calculus at time t; a problem that is not linear is refused."""
-    n = problem.n
+    sde, n = _as_sde(problem), problem.n
     with jax.enable_x64(True):
-        f = np.asarray(_checked("drift", _affine(lambda x: problem.f(t, x, problem.params), n)))
-        g = np.asarray(_checked("diffusion", _affine(lambda x: problem.g(t, x, problem.params).T.ravel(), n)))
-    g = g.reshape(problem.m, n, n + 1)
+        f = np.asarray(_checked("drift", _affine(lambda x: sde.f(t, x, sde.params), n)))
+        g = np.asarray(_checked("diffusion", _affine(lambda x: sde.g(t, x, sde.params).T.ravel(), n)))
+    g = g.reshape(sde.m, n, n + 1)
     return Coefficients(f[:, :-1], f[:, -1], g[..., :-1], g[..., -1])
 
 
-def exact_moments(problem: Any, t: ArrayLike, mean0: ArrayLike, cov0: ArrayLike) -> Moments:
+def exact_moments(problem: Problem, t: ArrayLike, mean0: ArrayLike, cov0: ArrayLike) -> Moments:
     """The exact mean and covariance of a linear SDE at the times t (a number or an array) after mean0 and cov0.
 
     For the Ito form, m' = A m + a and P' = A P + P A' + Σ_k [B_k P B_k' + (B_k m + b_k)(B_k m + b_k)']. With the outer
     product U = m m' this is one linear system for (1, m, U, P), solved by its matrix exponential of size 1 + n + 2n²;
     P is never the difference of two second moments. A Stratonovich problem is converted first.
     """
-    n = problem.n
-    A, a, B, b = coefficients(lowering.to_ito(problem))
-    for before, after in zip(coefficients(problem), coefficients(problem, math.sqrt(2.0)), strict=True):
-        if not np.array_equal(before, after):
-            raise ValueError("exact_moments: the coefficients depend on time, expected constant ones")
+    ito, n = lowering.to_ito(_as_sde(problem)), problem.n
+    A, a, B, b = coefficients(ito)
+    if not all(map(np.array_equal, (A, a, B, b), coefficients(ito, math.sqrt(2.0)))):
+        raise ValueError("exact_moments: the coefficients depend on time, expected constant ones")
     m0, P0 = _vector("mean0", mean0, n), _matrix("cov0", cov0, n)
 
     def outer(u: np.ndarray, V: np.ndarray) -> np.ndarray:
@@ -267,6 +268,13 @@ def exact_moments(problem: Any, t: ArrayLike, mean0: ArrayLike, cov0: ArrayLike)
     return Moments(mean, covariance)
 
 
+def _as_sde(problem: Problem) -> SDE:
+    lowered = problem if isinstance(problem, SDE) else (problem.lower(SDE) or (None,))[0]
+    if not isinstance(lowered, SDE):
+        raise TypeError(f"problem: expected one that can be written as an SDE, got a {type(problem).__name__}")
+    return lowered
+
+
 def _affine(function: Callable[[Array], Array], size: int) -> tuple[Array, Array]:
     """[M | c] of function(s) = M s + c from unit vectors, and how far it is from that at two other states."""
     random = np.random.default_rng(1).standard_normal((2, size))
@@ -278,10 +286,10 @@ def _affine(function: Callable[[Array], Array], size: int) -> tuple[Array, Array
 
 
 @functools.lru_cache(maxsize=32)
-def _read_off(method: Method, problem: Any) -> tuple[Callable, Callable, Callable]:
+def _read_off(method: Method, problem: Problem) -> tuple[Callable, Callable, Callable]:
     """(t, h, params, xi (nodes, K)) -> maps and defects of the step, compiled; (t, params) -> those of start, read."""
     stepped, _ = matched(problem, method)
-    counts, m, n = method.needs.normals(problem.m), problem.m, problem.n
+    counts, m, n = method.needs.normals(stepped.m), stepped.m, stepped.n
     ends = np.cumsum(list(counts.values()))[:-1]
 
     def flat_start(t, x, params):
