@@ -1,0 +1,312 @@
+"""I_(j,k), I_(j,k,0) and every further word up to weight 4, with a stated mean-square error.
+
+All recipes take W and Z from the same normals as wiener.WZ, so one seed gives every method the same W and Z; the
+further normals (stream "area") fill in the path between, conditioned on both.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import operator
+import warnings
+from abc import abstractmethod
+from functools import reduce
+from typing import Self
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from scipy.special import zeta
+
+from stodyn.noise.increment import Increment, Recipe
+from stodyn.noise.wiener import WZ
+from stodyn.noise.words import Word, up_to_weight
+
+
+class Approximation(Recipe):
+    """A recipe with W and Z exact in law and the other integrals to a mean-square error that its one number sets."""
+
+    def __post_init__(self):
+        ((name, size),) = dataclasses.asdict(self).items()  # type: ignore[call-overload]
+        if not isinstance(size, int | np.integer) or size < 1:
+            raise ValueError(f"{type(self).__name__}: {name} must be a positive integer, got {size!r}")
+
+    @abstractmethod
+    def error(self, h: float, m: int = 2) -> float:
+        """The rms error of the least exact integral over a step h with m channels."""
+
+    @classmethod
+    def for_order(cls, order: float, h: float, m: int = 2) -> Self:
+        """The cheapest of these recipes that a method of strong order `order` may use at step h.
+
+        A local error of mean zero and size h^(order + 1/2) keeps the order (Milstein's theorem), so that is what
+        `error` must stay below, h counted in the problem's unit of time.
+        """
+        size, step = 1, 1
+        while cls(step).error(h, m) > h ** (order + 0.5):  # type: ignore[call-arg]
+            size, step = step + 1, 2 * step
+        while size < step:
+            middle = (size + step) // 2
+            fine = cls(middle).error(h, m) <= h ** (order + 0.5)  # type: ignore[call-arg]
+            size, step = (size, middle) if fine else (middle + 1, step)
+        return cls(size)  # type: ignore[call-arg]
+
+
+class ResolutionWarning(UserWarning):
+    """The iterated integrals are too coarse for the order of the method that uses them."""
+
+
+def check_resolution(recipe: Recipe, h: float, order: float, m: int = 2) -> None:
+    """Warn where a recipe's error at step h costs a method its strong order; exact recipes pass."""
+    if isinstance(recipe, Approximation) and recipe.error(h, m) > (1 + 1e-9) * h ** (order + 0.5):
+        warnings.warn(
+            f"{recipe} has an rms error of {recipe.error(h, m):.2g} at h = {h:g} with {m} channel(s); strong order "
+            f"{order:g} needs at most h^{order + 0.5:g} = {h ** (order + 0.5):.2g}. "
+            f"Take {recipe.for_order(order, h, m)}, or a longer step.",
+            ResolutionWarning,
+            stacklevel=2,
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Substeps(Approximation):
+    """W, Z, I_(j,k) and I_(j,k,0) by conditional means over K substeps, joined by Chen's relation.
+
+    Over a substep d = h/K with W and H = Z/d - W/2, which are exact in law,
+        E[I_(j,k)   | W, H] = W_j W_k/2 + H_j W_k - W_j H_k - δ_jk d/2,
+        E[I_(j,k,0) | W, H] = d (W_j W_k/6 + H_j W_k/2 + 3 H_j H_k/5 + δ_jk (d/30 - d/4)).
+    Rms errors: h/√(12K) in I_(j,k), about h²/(6√K) in I_(j,k,0), h² √(7/3600) K^(-3/2) in I_(j,j,0).
+    2mK normals. J. Foster, T. Lyons & H. Oberhauser, An optimal polynomial approximation of Brownian motion, SIAM J.
+    Numer. Anal. 58 (2020), for the means.
+    """
+
+    K: int
+
+    def normals(self, m):
+        return {"W": m, "Z": m, "area": m * (2 * self.K - 2)}
+
+    def increment(self, h, normals, m):
+        d = h / self.K
+        W, H = _substeps(h, normals, self.K)
+        Z = d * (W / 2 + H)
+        I, jk = jnp.eye(m, dtype=W.dtype), "ij,ik->ijk"
+        WW, HW, HH = (jnp.einsum(jk, *pair) for pair in ((W, W), (H, W), (H, H)))
+        II = WW / 2 + HW - HW.swapaxes(1, 2) - d / 2 * I
+        II0 = d * (WW / 6 + HW / 2 + 0.6 * HH - (13 / 60) * d * I)
+        before = jnp.cumsum(W, axis=0) - W
+        joined = II + jnp.einsum(jk, before, W)
+        II_before = jnp.cumsum(joined, axis=0) - joined
+        II0 = jnp.sum(II0 + jnp.einsum(jk, before, Z) + d * II_before, axis=0)
+        words = {(j + 1, k + 1, 0): II0[j, k] for j in range(m) for k in range(m)}
+        return dataclasses.replace(WZ.increment(h, normals, m), II=jnp.sum(joined, axis=0), words=words)
+
+    def error(self, h, m=2):
+        return h / math.sqrt(12 * self.K) if m > 1 else h**2 * math.sqrt(7 / 3600) * self.K**-1.5
+
+
+@dataclasses.dataclass(frozen=True)
+class Fourier(Approximation):
+    """W, Z and I_(j,k) by p terms of the Fourier series of the Brownian bridge.
+
+        I_(j,k) = (W_j W_k - δ_jk h)/2 + H_j W_k - W_j H_k + (h/2π) sum_r (ξ_jr η_kr - η_jr ξ_kr)/r,   H = Z/h - W/2.
+    The terms beyond p that are linear in the path are a Gaussian tail and make Z exact, the bilinear ones are left out:
+    rms error (h/π) √(½ sum_{r>p} r⁻²) ~ h/(π √(2p)). m(2p + 2) normals.
+    P. Kloeden, E. Platen & I. Wright, The approximation of multiple stochastic integrals, Stoch. Anal. Appl. 10 (1992).
+    """
+
+    p: int
+
+    def normals(self, m):
+        return {"W": m, "Z": m, "area": 2 * m * self.p}
+
+    def increment(self, h, normals, m):
+        return _bridge_series(h, normals, m, self.p, tail=jnp.zeros((m, m), normals["W"].dtype))
+
+    def error(self, h, m=2):
+        return h / math.pi * math.sqrt(zeta(2, self.p + 1) / 2) if m > 1 else 0.0
+
+
+@dataclasses.dataclass(frozen=True)
+class MrongowiusRoessler(Approximation):
+    """W, Z and I_(j,k) as by Fourier(p), with the bilinear tail replaced by a normal of the same variance a pair.
+
+    Given the ξ_jr the tail is Gaussian with variances (h/2π)² sum_{r>p} (ξ_jr² + ξ_kr²)/r²; the mean of its covariance
+    is put for that. Rms error, against the exact tail with the same normals, to leading order
+    (h/4π) √(m sum_{r>p} r⁻⁴ / sum_{r>p} r⁻²) ~ h √m/(π p √48); the paper proves the bound h √m/(π p √12). The second
+    moments of all (W, Z, I_(j,k)) are exact for every p. m(2p + 2) + m(m - 1)/2 normals.
+    J. Mrongowius & A. Rößler, On the approximation and simulation of iterated stochastic integrals and the
+    corresponding Lévy areas in terms of a multidimensional Brownian motion, Stoch. Anal. Appl. 40 (2022).
+    """
+
+    p: int
+
+    def normals(self, m):
+        return {"W": m, "Z": m, "area": 2 * m * self.p + m * (m - 1) // 2}
+
+    def increment(self, h, normals, m):
+        G = normals["area"][2 * m * self.p :]
+        upper = jnp.zeros((m, m), G.dtype).at[np.triu_indices(m, 1)].set(G)
+        tail = math.sqrt(zeta(2, self.p + 1) / 2) / math.pi * (upper - upper.T)
+        return _bridge_series(h, normals, m, self.p, tail)
+
+    def error(self, h, m=2):
+        return h / (4 * math.pi) * math.sqrt(m * zeta(4, self.p + 1) / zeta(2, self.p + 1)) if m > 1 else 0.0
+
+
+@dataclasses.dataclass(frozen=True)
+class SineSeries(Approximation):
+    """W, Z and I_(j,j,0) by p terms of the sine series of the Brownian bridge, each channel for itself.
+
+        ∫ W² ds = h W²/3 + 2W (O - E) + (h²/π²) sum_k ζ_k²/k²,   I_(j,j,0) = (∫ W² ds - h²/2)/2,
+    with O and E the sums of √(2h) h ζ_k/(πk)² over odd and even k. The tails of O and E are Gaussian and exact (so is
+    Z = hW/2 + 2O); the tail of the squares is replaced by its mean: rms error (h²/π²) √(½ sum_{k>p} k⁻⁴)
+    ~ 0.0413 h² p^(-3/2). m(p + 3) normals. P. Kloeden & E. Platen (1992), section 5.8, for the expansion.
+    """
+
+    p: int = 8
+
+    def normals(self, m):
+        return {"W": m, "Z": m, "area": m * (self.p + 1)}
+
+    def increment(self, h, normals, m):
+        step = WZ.increment(h, normals, m)
+        W, Z = step.W, step.Z
+        odd, even = 1.0 / np.arange(1, self.p + 1, 2), 1.0 / np.arange(2, self.p + 1, 2)
+        at_even, others = jnp.split(normals["area"].reshape(m, -1), [len(even) + 1], axis=1)
+        at_odd = _conditioned(normals["Z"], others, [*odd**2, math.sqrt(zeta(4, len(odd) + 0.5)) / 4])
+        O = (Z - h * W / 2) / 2
+        E = h * jnp.sqrt(2 * h) / math.pi**2 * _sum(at_even, [*even**2, math.sqrt(zeta(4, len(even) + 1)) / 4])
+        squares = _sum(at_odd[:, :-1] ** 2, odd**2) + _sum(at_even[:, :-1] ** 2, even**2) + float(zeta(2, self.p + 1))
+        integral = h * W**2 / 3 + 2 * W * (O - E) + (h / math.pi) ** 2 * squares
+        words = {(j + 1, j + 1, 0): (integral[j] - h**2 / 2) / 2 for j in range(m)}
+        return dataclasses.replace(step, words=words)
+
+    def error(self, h, m=1):
+        return (h / math.pi) ** 2 * math.sqrt(zeta(4, self.p + 1) / 2)
+
+
+@dataclasses.dataclass(frozen=True)
+class Signature(Approximation):
+    """Every word up to weight 4 (time weighs 2, a channel 1) from the Ito signature of K substeps.
+
+    A substep d has the signature exp(L) with, summed over j and k,
+        L = d e_0 + W_j e_j + (H_j W_k - W_j H_k) e_j e_k + d H_j [e_j, e_0] + C_jk [e_j, [e_k, e_0]],
+    C_jk = d (3 H_j H_k/5 + δ_jk d/30), H = Z/d - W/2, and e_0 - ½ sum e_k e_k put for e_0 (Ito); substeps are joined by
+    Chen's relation. W, Z, I_(j,k) and I_(j,k,0) are those of Substeps(K), errors included, and all identities between
+    words hold. In one channel I_(1,1,0) is all that is not exact; with more, words of weight 4 have a mean of O(h²/K).
+    2mK normals and, a substep, some 150 products of tensors of up to m⁴ entries.
+    """
+
+    K: int
+
+    def normals(self, m):
+        return Substeps(self.K).normals(m)
+
+    def increment(self, h, normals, m):
+        d = h / self.K
+        W, H = _substeps(h, normals, self.K)
+        S: Series = {w: jnp.full((m,) * sum(w), 0.0 if w else 1.0, W.dtype) for w in up_to_weight(4, 1)}
+        S, _ = lax.scan(lambda S, WH: (_times(S, _exp(_log_signature(d, *WH))), None), S, (W, H))
+        words = {}
+        for word in up_to_weight(4, m):
+            pattern, index = tuple(min(letter, 1) for letter in word), tuple(letter - 1 for letter in word if letter)
+            if index and pattern not in [(1,), (1, 0), (1, 1)]:
+                words[word] = S[pattern][index]
+        return dataclasses.replace(WZ.increment(h, normals, m), II=S[1, 1], words=words)
+
+    def error(self, h, m=2):
+        return Substeps(self.K).error(h, m)
+
+
+# A truncated series in the letters e_0, ..., e_m, one tensor a pattern: (1, 0) holds the coefficients of e_j e_0, (m,).
+Series = dict[Word, Array]
+
+
+def _log_signature(d, W: Array, H: Array) -> Series:
+    I = jnp.eye(len(W), dtype=W.dtype)
+    A = jnp.outer(H, W) - jnp.outer(W, H)
+    C = d * (0.6 * jnp.outer(H, H) + d / 30 * I)
+    return {
+        (0,): jnp.asarray(d, W.dtype),
+        (1,): W,
+        (1, 1): A - d / 2 * I,
+        (1, 0): d * H,
+        (0, 1): -d * H,
+        (1, 1, 1): d / 2 * (_outer(I, H) - _outer(H, I)),
+        (1, 1, 0): C,
+        (1, 0, 1): -2 * C,
+        (0, 1, 1): C,
+        (1, 1, 1, 1): jnp.einsum("il,jk->ijkl", C, I) - (_outer(C, I) + _outer(I, C)) / 2,
+    }
+
+
+def _exp(L: Series) -> Series:
+    one: Series = {(): jnp.ones((), L[1,].dtype)}
+    E = one
+    for n in (4, 3, 2, 1):
+        E = one | {w: c / n for w, c in _times(L, E).items()}
+    return E
+
+
+def _times(a: Series, b: Series) -> Series:
+    """Chen's relation up to weight 4; a pattern that is missing is zero."""
+    result = {}
+    for w in up_to_weight(4, 1):
+        terms = [_outer(a[w[:i]], b[w[i:]]) for i in range(len(w) + 1) if w[:i] in a and w[i:] in b]
+        if terms:
+            result[w] = reduce(operator.add, terms)
+    return result
+
+
+def _outer(a: Array, b: Array) -> Array:
+    return a.reshape(a.shape + (1,) * b.ndim) * b
+
+
+def _substeps(h, normals, K: int) -> tuple[Array, Array]:
+    """W and H = Z/d - W/2 of K substeps d of the step, (K, m) each, given the W and Z of the whole step."""
+    m = len(normals["W"])
+    x = jnp.concatenate([normals["W"][:, None], normals["Z"][:, None], normals["area"].reshape(m, 2 * K - 2)], axis=1)
+    # The normals of W and Z of the step, as unit vectors in the 2K normals of the substeps' W and H.
+    u = np.repeat([K**-0.5, 0.0], K)
+    v = np.concatenate([math.sqrt(3) * (K - 1 - 2.0 * np.arange(K)), np.ones(K)]) / K**1.5
+    W, H = jnp.split(_orthogonal(x, u, v).T, 2)
+    d = h / K
+    return jnp.sqrt(d) * W, jnp.sqrt(d / 12) * H
+
+
+def _bridge_series(h, normals, m: int, p: int, tail: Array) -> Increment:
+    step = WZ.increment(h, normals, m)
+    W, H = step.W, step.Z / h - step.W / 2
+    r = np.arange(1, p + 1)
+    others, eta = normals["area"][: 2 * m * p].reshape(2, m, p)
+    xi = _conditioned(normals["Z"], others, [*-1.0 / r, -math.sqrt(zeta(2, p + 1))])[:, :p]
+    B = (xi / jnp.asarray(r, xi.dtype)) @ eta.T
+    A = jnp.outer(H, W) - jnp.outer(W, H) + h * ((B - B.T) / (2 * math.pi) + tail)
+    return dataclasses.replace(step, II=(jnp.outer(W, W) - h * jnp.eye(m, dtype=W.dtype)) / 2 + A)
+
+
+def _conditioned(known: Array, others: Array, c) -> Array:
+    """Independent normals x (m, n) with known = x·c/|c|, (m,), made from it and n - 1 other normals."""
+    c = np.asarray(c) / np.linalg.norm(c)
+    return _orthogonal(jnp.concatenate([known[:, None], others], axis=1), c)
+
+
+def _orthogonal(x: Array, *columns: np.ndarray) -> Array:
+    """x (m, n) under an orthogonal map of R^n with the given first columns, by Householder reflections: O(n)."""
+    reflectors: list[np.ndarray] = []
+    for i, c in enumerate(columns):
+        for v in reflectors:
+            c = c - 2 * v * (v @ c)
+        v = -c
+        v[i] += 1.0
+        size = np.linalg.norm(v)
+        if size > 1e-12:
+            reflectors.append(v / size)
+    for v in reversed(reflectors):
+        x = x - 2 * jnp.outer(_sum(x, v), jnp.asarray(v, x.dtype))
+    return x
+
+
+def _sum(x: Array, weights) -> Array:
+    return x @ jnp.asarray(weights, x.dtype)
