@@ -43,6 +43,11 @@ def dataset(
             variables[name] = (dims, variable.values, attrs)
             if "component" in dims:
                 coords["component"] = (("component",), np.array(run.names))
+    taken = set(variables) & (set(coords) | {dim for dims, *_ in variables.values() for dim in dims} - {"path"})
+    if taken:
+        raise ValueError(
+            f"collect: {sorted(taken)[0]!r} is a dimension of the result; give the Observable another name="
+        )
     return xr.Dataset(variables, coords, {"provenance": json.dumps(provenance)})
 
 
@@ -91,7 +96,7 @@ def quantile(run: xr.Dataset, q: float) -> xr.Dataset:
 
     def at(values, number):
         k = np.searchsorted(values, q, side="right") - 1
-        if values[0] > q or k >= len(edges) - 1:
+        if not 0 <= k < len(edges) - 1:
             return np.full(3, np.nan)
         width, share = edges[k + 1] - edges[k], values[k + 1] - values[k]
         return np.array(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
+import itertools
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -192,6 +194,10 @@ def _count_lane_operations(traced: Traced) -> int:
     return lanes.count_equations(jax.make_jaxpr(scalars)(*examples).jaxpr)
 
 
+_host_functions: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+_numbers = itertools.count()
+
+
 def fingerprint(closed: core.ClosedJaxpr) -> str:
     """A digest of a trace and of every constant in it: equal for two functions that say the same."""
     digest = hashlib.sha256()
@@ -236,16 +242,27 @@ def fingerprint(closed: core.ClosedJaxpr) -> str:
         elif isinstance(value, (tuple, list)):
             for entry in value:
                 parameter("", entry)
+        elif name == "callback":  # what a host function does is not in the trace: two are told apart by themselves
+            take(_host_functions.setdefault(getattr(value, "callback_func", value), next(_numbers)))
         elif not callable(value) or isinstance(value, type):
-            take(value)  # callables (derivative rules) are not run; what is run is in the traces
+            take(value)  # other callables (derivative rules) are not run; what is run is in the traces
 
     walk(closed.jaxpr, closed.consts)
     return digest.hexdigest()
 
 
 def single_precision_constants(closed: core.ClosedJaxpr) -> list[str]:
-    """Descriptions of the float32 arrays a trace has captured."""
-    found = [str(c) for c in closed.consts if getattr(c, "dtype", None) == np.float32]
+    """Descriptions of the float32 arrays a trace has captured that may have lost digits."""
+    found = [str(c) for c in closed.consts if was_rounded(c)]
     for inner in lanes.inner_traces(closed.jaxpr):
         found += single_precision_constants(inner)
     return found
+
+
+def was_rounded(x: Any) -> bool:
+    """Whether x is float32 and holds more than short numbers such as 1 or 0.5, which are exact in any precision."""
+    if getattr(x, "dtype", None) != np.float32:
+        return False
+    x = np.asarray(x)
+    with np.errstate(over="ignore"):
+        return not np.array_equal(x, x.astype(np.float16))

@@ -156,6 +156,7 @@ class Program:
         return lax.fori_loop(0, slab.bounds[-1], one, start)[1:]
 
     def step(self, state: State, t, h, normals, members: Members):
+        normals = [z.astype(self.dtype) for z in normals]
         after, ok, iterations = self.run.step(state.method, t, h, normals, members.params, self.varies)
         count = None if state.iterations is None else state.iterations + jnp.asarray(iterations, np.int32)
         tracks = state.tracks

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import hashlib
 import os
 import threading
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,7 +22,8 @@ from stodyn.engine.progress import Progress
 from stodyn.methods.contract import Method, Solver
 from stodyn.noise import normals, stream
 from stodyn.noise.distribution import PerPath, draw, is_random
-from stodyn.statistics.contract import Block, Labelled, Run, Snapshot, Statistic
+from stodyn.problems.contract import is_drawn
+from stodyn.statistics.contract import Block, Labelled, Move, Run, Snapshot, Statistic, is_count
 
 WIDEST_BLOCK = 4096
 NARROWEST_SHARED_BLOCK = 1024
@@ -68,7 +69,7 @@ class Ensemble:
     def __post_init__(self):
         if self.executor not in ("auto", "lanes", "vmap"):
             raise ValueError(f'executor: expected "auto", "lanes" or "vmap", got {self.executor!r}')
-        if self.block is not None and (not isinstance(self.block, (int, np.integer)) or self.block < 1):
+        if self.block is not None and not is_count(self.block):
             raise ValueError(f"block: expected a whole number of lanes >= 1, got {self.block!r}")
         explicit = [s for s in self.statistics if s.every is not None or s.at is not None]
         fallback = grid.save_steps(explicit[0], self.times, None) if explicit else None
@@ -77,6 +78,11 @@ class Ensemble:
             s.prepared(self.problem, self.times[g]) for s, g in zip(self.statistics, self.save_grids, strict=True)
         )
         self._check_memory()
+        last, rng = range(self.paths - 1, self.paths), np.random.default_rng(0)
+        self.problem.draw_start(rng, last)  # values given path by path must reach to the last one
+        for leaf, varies in zip(self._param_leaves, self.varies, strict=True):
+            if varies:
+                draw(leaf, rng, last, "params")
 
     @property
     def steps(self) -> int:
@@ -115,9 +121,7 @@ class Ensemble:
 
     @functools.cached_property
     def _param_leaves(self) -> list[Any]:
-        return jax.tree.leaves(
-            self.problem.params, is_leaf=lambda leaf: isinstance(leaf, PerPath) or hasattr(leaf, "rvs")
-        )
+        return jax.tree.leaves(self.problem.params, is_leaf=is_drawn)
 
     @functools.cached_property
     def varies(self) -> tuple[int, ...]:
@@ -142,23 +146,36 @@ class Ensemble:
             else:
                 params.append(np.asarray(leaf, kind))
         member = np.arange(self.width) < count
-        return Members(member, np.ones(self.width, self.dtype), np.ascontiguousarray(start, self.dtype), params)
+        with np.errstate(over="ignore"):  # a start beyond float32 is a failure at the first time
+            start = np.ascontiguousarray(start, self.dtype)
+        return Members(member, np.ones(self.width, self.dtype), start, params)
+
+    @functools.cached_property
+    def given(self) -> str:
+        """A digest of the starts and parameters: those of the first block, and all that is given path by path."""
+        first, digest = self.members(0), hashlib.sha256()
+        leaves = jax.tree.leaves((getattr(self.problem, "start", None), self.problem.params), is_leaf=is_drawn)
+        for array in (first.start, *first.params, *(leaf.values for leaf in leaves if isinstance(leaf, PerPath))):
+            digest.update(repr(array.shape).encode() + array.tobytes())
+        return digest.hexdigest()
+
+    def rounded_numbers(self) -> list[str]:
+        """The numbers of a float64 run that were rounded to float32 before it began, in words."""
+        if self.dtype != np.float64:
+            return []
+        found = batch.single_precision_constants(self.traced.step) if isinstance(self.method, Method) else []
+        named = {"start": getattr(self.problem, "start", None), "params": self.problem.params}
+        for name, tree in named.items():
+            for place, leaf in jax.tree_util.tree_flatten_with_path(tree, is_leaf=is_drawn)[0]:
+                found += [f"{name}{jax.tree_util.keystr(place)} = {leaf}"] if batch.was_rounded(leaf) else []
+        return found
 
     # --- blocks of a stepping method ------------------------------------------------------------------------------
 
     @functools.cached_property
     def traced(self) -> batch.Traced:
         with jax.enable_x64(True):
-            traced = batch.trace(self.problem, self.method, self.dtype)
-        rounded = batch.single_precision_constants(traced.step)
-        if self.dtype == np.float64 and rounded:
-            warnings.warn(
-                f"this float64 run uses constants that are float32: {'; '.join(rounded[:4])}. They were made by "
-                "jax.numpy outside a 64-bit context; make them with numpy, or inside the function.",
-                SinglePrecisionConstant,
-                stacklevel=4,
-            )
-        return traced
+            return batch.trace(self.problem, self.method, self.dtype)
 
     @functools.cached_property
     def plan(self) -> Plan:
@@ -182,6 +199,8 @@ class Ensemble:
 
     def observe_block(self, block: int) -> list[Any]:
         """What each statistic saw of one block."""
+        if isinstance(self.method, Solver):
+            return self._solve(block)[0]
         return self.runner.run(self.seed, block, self.members(block), lambda steps, failures: None)[0]
 
     # --- the run --------------------------------------------------------------------------------------------------
@@ -194,7 +213,7 @@ class Ensemble:
             _ = self.runner  # compile before the workers start
         merged: list[Any] | None = None
         for block, (parts, step, unsolved) in enumerate(
-            place.map(lambda block: one(block, bar, ending, on_failure), self.blocks, ending.set)
+            place.map(lambda block: one(block, bar, ending), self.blocks, ending.set)
         ):
             log.add(self.first_path(block), step, unsolved)
             if log.found and on_failure == "raise":
@@ -208,7 +227,7 @@ class Ensemble:
         assert merged is not None
         return merged, log
 
-    def _stepped_block(self, block: int, bar: Progress, ending: threading.Event, on_failure: str):
+    def _stepped_block(self, block: int, bar: Progress, ending: threading.Event):
         count = self.paths_in(block)
 
         def on_slab(steps, failures):
@@ -223,29 +242,45 @@ class Ensemble:
         where = Block(self.first_path(block), self.paths_in(block))
         return [s.fold(o, where) for s, o in zip(self.statistics, observed, strict=True)]
 
-    def _solver_block(self, block: int, bar: Progress, ending: threading.Event, on_failure: str):
-        """A Solver takes its block over the whole grid at once; the statistics then look at what it gives back."""
+    def _solver_block(self, block: int, bar: Progress, ending: threading.Event):
         if ending.is_set():
             raise Stopped
+        observed, step = self._solve(block)
+        bar.advance(self.steps * self.paths_in(block))
+        return self._fold(observed, block), step, np.zeros(self.width, bool)
+
+    def _solve(self, block: int) -> tuple[list[Any], np.ndarray]:
+        """A Solver takes its block over the whole grid at once; the statistics then look at what it gives back."""
         members = self.members(block)
-        leaves = [np.moveaxis(p, -1, 0) if v else p for p, v in zip(members.params, self.varies, strict=True)]
+        leaves = [
+            np.moveaxis(p, -1, 0) if v else np.broadcast_to(p, (self.width, *p.shape))
+            for p, v in zip(members.params, self.varies, strict=True)
+        ]
         tree: Any = jax.tree.structure(self.problem.example_params())
         streams = {name: stream.generator(self.seed, block, name) for name in stream.STREAMS}
-        states = self.method.solve(self.problem, self.times, members.start.T, tree.unflatten(leaves), streams)
-        axes = tree.unflatten([-1 if v else None for v in self.varies])
+        found = self.method.solve(self.problem, self.times, members.start.T, tree.unflatten(leaves), streams)
+        states, expected = np.asarray(found, self.dtype), (len(self.times), self.width, self.problem.n)
+        if states.shape != expected:
+            raise ValueError(f"method: {self.method.name}.solve gave shape {states.shape}, expected {expected}")
         finite = np.isfinite(states).all(axis=2)
-        observed = []
-        for statistic, saves in zip(self.statistics, self.save_grids, strict=True):
-            seen = [
-                statistic.observe(Snapshot(self.times[k], states[k].T, members.member & finite[k], members.weight,
-                                           tree.unflatten(members.params), axes, np.zeros(self.width, np.int32), None))
-                for k in saves
-            ]  # fmt: skip
-            observed.append(jax.tree.map(lambda *xs: np.stack([np.asarray(x) for x in xs]), *seen))
+        params, axes = tree.unflatten(members.params), tree.unflatten([-1 if v else None for v in self.varies])
+
+        def look(statistic: Statistic, saves: np.ndarray) -> Any:
+            seen, wanted = [], set(saves.tolist())
+            track = statistic.track_start(self.times[0], states[0].T, params)
+            for k, t in enumerate(self.times):
+                if k and track is not None:
+                    move = Move(self.times[k - 1], self.lengths[k - 1], states[k - 1].T, states[k].T, params, axes)
+                    track = statistic.track(track, move)
+                if k in wanted:
+                    sound, idle = members.member & finite[k], np.zeros(self.width, np.int32)
+                    snapshot = Snapshot(t, states[k].T, sound, members.weight, params, axes, idle, track)
+                    seen.append(jax.tree.map(np.asarray, statistic.observe(snapshot)))
+            return jax.tree.map(lambda *xs: np.stack(xs), *seen)
+
         bad = ~finite & members.member
-        bar.advance(self.steps * self.paths_in(block))
-        step = np.where(bad.any(axis=0), bad.argmax(axis=0), -1)
-        return self._fold(observed, block), step, np.zeros(self.width, bool)
+        observed = [look(s, saves) for s, saves in zip(self.statistics, self.save_grids, strict=True)]
+        return observed, np.where(bad.any(axis=0), bad.argmax(axis=0), -1)
 
     def label(self, merged: Sequence[Any]) -> list[tuple[Statistic, Labelled, Run]]:
         labelled = []
@@ -265,6 +300,7 @@ class Ensemble:
             "seed": self.seed,
             "dtype": str(self.dtype),
             "block": self.width,
+            "given": self.given,
         }
         if isinstance(self.method, Method):
             record |= {

@@ -17,8 +17,11 @@ class PathsFailed(RuntimeError):
     """
 
     def __init__(self, message: str, paths: np.ndarray, times: np.ndarray):
-        super().__init__(message)
+        super().__init__(message, paths, times)  # all of them, so that the error survives pickling
         self.paths, self.times = paths, times
+
+    def __str__(self) -> str:
+        return self.args[0]
 
 
 class Stopped(Exception):

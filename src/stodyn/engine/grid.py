@@ -20,7 +20,10 @@ def step_times(t: Sequence[float], dt: float | Sequence[float]) -> tuple[np.ndar
         raise ValueError(f"t: expected (start, end), got {t!r}") from None
     if not (np.isfinite(start) and np.isfinite(end) and end > start):
         raise ValueError(f"t: expected a finite interval (start, end) with start < end, got {t!r}")
-    lengths = np.asarray(dt, float)
+    try:
+        lengths = np.asarray(dt, float)
+    except (TypeError, ValueError):
+        raise ValueError(f"dt: expected a positive step length (or a list of them), got {dt!r}") from None
     if lengths.ndim > 1 or not np.all(np.isfinite(lengths)) or np.any(lengths <= 0):
         raise ValueError(f"dt: expected a positive step length (or a list of them), got {dt!r}")
     span = end - start
@@ -35,8 +38,7 @@ def step_times(t: Sequence[float], dt: float | Sequence[float]) -> tuple[np.ndar
             f"dt: {float(lengths)} does not divide the interval ({start}, {end}); the nearest that do are "
             f"{span / (fewer + 1):.12g} ({fewer + 1} steps) and {span / fewer:.12g} ({fewer} steps)"
         )
-    h = span / steps
-    return start + h * np.arange(steps + 1), np.full(steps, h)
+    return np.linspace(start, end, steps + 1), np.full(steps, span / steps)
 
 
 def save_steps(statistic: Statistic, times: np.ndarray, fallback: np.ndarray | None) -> np.ndarray:
@@ -48,7 +50,7 @@ def save_steps(statistic: Statistic, times: np.ndarray, fallback: np.ndarray | N
             raise ValueError(f"{kind}: at= is empty; give at least one time")
         nearest = np.searchsorted(times, wanted).clip(1, steps)
         nearest = np.where(np.abs(times[nearest - 1] - wanted) <= np.abs(times[nearest] - wanted), nearest - 1, nearest)
-        off = np.abs(times[nearest] - wanted) > TOLERANCE * span
+        off = ~(np.abs(times[nearest] - wanted) <= TOLERANCE * span)  # NaN is off every grid
         if np.any(off):
             time = wanted[off][0]
             after = int(np.searchsorted(times, time).clip(1, steps))

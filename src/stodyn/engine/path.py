@@ -10,7 +10,9 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from stodyn.methods.contract import Method
+from stodyn.noise.distribution import is_random
 from stodyn.noise.increment import Increment, Recipe
+from stodyn.problems.contract import is_drawn
 
 
 def draw_increments(key: Array, recipe: Recipe, channels: int, lengths: Array) -> Increment:
@@ -36,8 +38,16 @@ def path(
     params and noise, and through any function of them that made the problem; start and params default to the
     problem's own.
     """
-    x = jnp.reshape(jnp.asarray(problem.start if start is None else start, float), (problem.n,))
-    params = problem.params if params is None else params
+    if method.calculus not in (None, problem.calculus):
+        raise ValueError(
+            f"method: {method.name} takes {method.calculus} problems, and this one is {problem.calculus}. Convert it "
+            f"exactly with stodyn.problems.lowering.to_{method.calculus}(problem)."
+        )
+    start, params = problem.start if start is None else start, problem.params if params is None else params
+    for name, given in (("start", start), ("params", params)):
+        if any(is_random(leaf) for leaf in jax.tree.leaves(given, is_leaf=is_drawn)):
+            raise ValueError(f"{name}: differs from path to path in this problem; give path(..., {name}=) those of one")
+    x = jnp.reshape(jnp.asarray(start, float), (problem.n,))
     lengths = jnp.asarray(noise.h)
     begins = t + jnp.concatenate([jnp.zeros(1, lengths.dtype), jnp.cumsum(lengths)[:-1]])
     first = method.start(problem, begins[0], x, params)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 
 
 def available_cores() -> int:
@@ -29,9 +30,9 @@ class Threads:
     """One worker thread a core; each enters float64 for itself, since JAX's setting belongs to a thread."""
 
     def __init__(self, count: int | None = None):
-        if count is not None and (not isinstance(count, int) or count < 1):
+        if count is not None and (isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 1):
             raise ValueError(f"threads: expected a whole number >= 1, got {count!r}")
-        self.count = count or available_cores()
+        self.count = available_cores() if count is None else int(count)
 
     def map(self, function: Callable[[int], Any], blocks: int, stop: Callable[[], None]) -> Iterator[Any]:
         """function(0), function(1), ... in order; `stop` is called when the caller leaves before the end."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+import warnings
 from collections.abc import Sequence
 from importlib import metadata
 from typing import Any
@@ -14,7 +15,7 @@ import xarray as xr
 
 from stodyn import results
 from stodyn.engine import grid
-from stodyn.engine.ensemble import Ensemble
+from stodyn.engine.ensemble import Ensemble, SinglePrecisionConstant
 from stodyn.engine.place import Threads
 from stodyn.engine.progress import Progress
 from stodyn.methods.catalogue import find, fitting
@@ -63,6 +64,14 @@ def simulate(
     stepped, changes = matched(problem, method)
     ensemble = Ensemble(stepped, method, *grid.step_times(t, dt), int(paths), int(seed), _statistics(collect),
                         np.dtype(dtype), executor, block)  # fmt: skip
+    rounded = ensemble.rounded_numbers()
+    if rounded:
+        warnings.warn(
+            f"this float64 run uses numbers that are float32: {'; '.join(rounded[:4])}. They were made by jax.numpy "
+            "outside a 64-bit context; make them with numpy, or inside the function.",
+            SinglePrecisionConstant,
+            stacklevel=2,
+        )
     with jax.enable_x64(True), Progress(paths * ensemble.steps, progress) as bar:
         merged, failures = ensemble.run(Threads(threads), bar, on_failure)
     record = {
@@ -84,21 +93,23 @@ def replay(problem, method: Catalogued | str | None, run: xr.Dataset, path: int)
     Variable: path (time, component), the same bits that the run saw.
     """
     record = results.provenance(run)
-    if not 0 <= path < record["paths"]:
-        raise ValueError(f"path: expected a number from 0 to {record['paths'] - 1}, got {path}")
+    if isinstance(path, bool) or not isinstance(path, (int, np.integer)) or not 0 <= path < record["paths"]:
+        raise ValueError(f"path: expected a whole number from 0 to {record['paths'] - 1}, got {path!r}")
     method = recommend(problem) if method is None else find(method) if isinstance(method, str) else method
     if method.spelling != record["method"]:
         raise ValueError(f"method: the run was made with {record['method']}, got {method.spelling}")
     times, lengths = grid.step_times(record["t"], record["dt"])
     ensemble = Ensemble(matched(problem, method)[0], method, times, lengths, record["paths"], record["seed"],
                         (_Lane(every=1, lane=path % record["block"]),), np.dtype(record["dtype"]),
-                        record["executor"], record["block"])  # fmt: skip
-    if ensemble.traced.fingerprint != record["fingerprint"]:
+                        record.get("executor", "auto"), record["block"])  # fmt: skip
+    if "fingerprint" in record and ensemble.traced.fingerprint != record["fingerprint"]:
         raise ValueError("problem: not the one the run was made with (its equations or constants differ)")
+    if ensemble.given != record["given"]:
+        raise ValueError("problem: not the one the run was made with (its start or params differ)")
     with jax.enable_x64(True):
         values = ensemble.observe_block(path // record["block"])[0]
     coords = {"time": times, "component": list(problem.names)}
-    attrs = {"path": path, "provenance": run.attrs["provenance"]}
+    attrs = {"path": int(path), "provenance": run.attrs["provenance"]}
     return xr.Dataset({"path": (("time", "component"), values)}, coords, attrs)
 
 
@@ -162,7 +173,9 @@ def _check_options(paths, seed, on_failure, dtype) -> None:
 
 
 def _statistics(collect: Statistic | Sequence[Statistic] | None) -> tuple[Statistic, ...]:
-    statistics = (Moments(),) if collect is None else (collect,) if isinstance(collect, Statistic) else tuple(collect)
+    statistics: tuple = (Moments(),)
+    if collect is not None:
+        statistics = tuple(collect) if isinstance(collect, (list, tuple)) else (collect,)
     for statistic in statistics:
         if not isinstance(statistic, Statistic):
             raise TypeError(f"collect: expected statistics such as statistics.Moments(every=10), got {statistic!r}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -81,12 +81,65 @@ class Problem(ABC):
         return jax.tree.map(
             lambda leaf: draw(leaf, np.random.default_rng(0), range(1), "params")[0] if is_random(leaf) else leaf,
             self.params,
-            is_leaf=lambda leaf: isinstance(leaf, PerPath) or hasattr(leaf, "rvs"),
+            is_leaf=is_drawn,
         )
+
+    def sample_params(self, count: int) -> tuple[Any, Any]:
+        """Parameters of `count` paths, and jax.vmap's axes: 0 for leaves that differ from path to path, None else."""
+        rng = np.random.default_rng(0)
+
+        def sample(leaf):
+            if isinstance(leaf, PerPath):
+                return leaf.values[np.linspace(0, len(leaf.values) - 1, count).astype(int)]
+            return draw(leaf, rng, range(count), "params") if is_random(leaf) else leaf
+
+        def axis(leaf):
+            return 0 if is_random(leaf) else None
+
+        return tuple(jax.tree.map(f, self.params, is_leaf=is_drawn) for f in (sample, axis))
 
     def extra(self, params: Any) -> tuple:
         """The last argument of the user's functions: (params,), or () where the problem has none."""
         return () if self.params is None else (params,)
+
+
+def is_drawn(leaf: Any) -> bool:
+    """Whether a node of a pytree of parameters stands for values that differ from path to path."""
+    return isinstance(leaf, PerPath) or hasattr(leaf, "rvs")
+
+
+def check_params(params: Any) -> None:
+    """Refuse parameters that are no numbers, and NaN among them (infinity may be meant: a wall, a switch)."""
+    for place, leaf in jax.tree_util.tree_flatten_with_path(params, is_leaf=is_drawn)[0]:
+        name = f"params{jax.tree_util.keystr(place)}"
+        if isinstance(leaf, jax.core.Tracer):
+            continue
+        if is_random(leaf) and not isinstance(leaf, PerPath):
+            drawn_example(leaf, name)
+            continue
+        values = leaf.values if isinstance(leaf, PerPath) else np.asarray(leaf)
+        if values.dtype.kind not in "biufc":
+            raise TypeError(
+                f"{name}: expected numbers, PerPath values or a frozen scipy.stats distribution, got {leaf!r}. "
+                "What is no number is best captured by the functions."
+            )
+        if values.dtype.kind in "fc" and np.any(np.isnan(values)):
+            raise ValueError(f"{name}: is NaN{_which(values) if isinstance(leaf, PerPath) else ''}. Give numbers.")
+
+
+def _which(values: np.ndarray) -> str:
+    bad = np.flatnonzero(~np.isfinite(values.reshape(len(values), -1)).all(axis=1))
+    return f" for {len(bad)} of {len(values)} paths, first for path {bad[0]}"
+
+
+def drawn_example(source: Any, name: str) -> np.ndarray:
+    """The first draw of what differs from path to path; PerPath values are all looked at."""
+    if isinstance(source, PerPath) and not np.all(np.isfinite(source.values)):
+        raise ValueError(f"{name}: not finite{_which(source.values)}. Give finite values.")
+    try:
+        return draw(source, np.random.default_rng(0), range(1), name)[0]
+    except TypeError as error:
+        raise TypeError(f"{name}: expected a function {name}(rng, size) -> (size, ...); {error}") from error
 
 
 def returned_shape(
@@ -111,7 +164,7 @@ def returned_shape(
         result = jax.eval_shape(function, *examples)
     except Exception as error:
         raise TypeError(
-            f"{name}: {wanted} could not be traced by JAX ({type(error).__name__}: {str(error).splitlines()[0]}). "
+            f"{name}: {wanted} could not be traced by JAX ({first_line(error)}). "
             "Write it with jax.numpy on arrays: jnp.sin for math.sin, jnp.where or lax.cond for `if` on x."
         ) from error
     if not isinstance(result, jax.ShapeDtypeStruct):
@@ -123,9 +176,18 @@ def returned_shape(
     return result
 
 
+def first_line(error: Exception) -> str:
+    """The kind of an error and the first line of what it says."""
+    return ": ".join([type(error).__name__, *str(error).splitlines()[:1]])
+
+
+def _listed(words: Any) -> tuple:
+    return tuple(words) if isinstance(words, Iterable) and not isinstance(words, str) else (words,)
+
+
 def component_names(names: Any, default: Sequence[str]) -> tuple[str, ...]:
     """The given names, or the default ones, checked."""
-    found = tuple(default) if names is None else (names,) if isinstance(names, str) else tuple(names)
+    found = tuple(default) if names is None else _listed(names)
     if len(found) != len(default) or len(set(found)) != len(found) or not all(isinstance(n, str) for n in found):
         raise ValueError(f"names: expected {len(default)} different names, one a component, got {found}")
     return found
@@ -136,21 +198,26 @@ def component_units(units: Any, names: Sequence[str]) -> dict[str, str] | None:
     if units is None:
         return None
     if not isinstance(units, Mapping):
-        units = (units,) if isinstance(units, str) else tuple(units)
+        units = _listed(units)
         if len(units) != len(names):
-            raise ValueError(f"units: expected {len(names)} entries, one a component, got {len(units)}")
+            raise ValueError(f"units: expected {len(names)} entries, one a component, got {units!r}")
         units = dict(zip(names, units, strict=True))
     if set(units) - set(names):
         raise ValueError(f"units: {sorted(set(units) - set(names))} are no components; there are {tuple(names)}")
+    if not all(isinstance(unit, str) for unit in units.values()):
+        raise ValueError(f"units: expected words such as 'm/s', got {dict(units)}")
     return dict(units)
 
 
 def fixed_value(name: str, value: Any) -> np.ndarray:
     """A number or a vector of finite numbers."""
     try:
-        x = np.asarray(value, float)
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"{name}: expected a number, a vector, or {name}(rng, size), got {value!r}") from error
+        given = np.asarray(value)
+        x = given.astype(float) if given.dtype.kind in "biufO" else None
+    except (TypeError, ValueError):
+        x = None
+    if x is None:
+        raise TypeError(f"{name}: expected a number, a vector, or {name}(rng, size), got {value!r}")
     if x.ndim > 1:
         raise ValueError(f"{name}: expected a number or a vector, got shape {x.shape}")
     if not np.all(np.isfinite(x)):

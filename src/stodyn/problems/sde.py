@@ -18,12 +18,14 @@ from stodyn.problems.contract import (
     STRUCTURES,
     NoiseStructure,
     Problem,
+    check_params,
     component_names,
     component_units,
+    drawn_example,
     fixed_value,
     returned_shape,
 )
-from stodyn.problems.structure import find_structure
+from stodyn.problems.structure import CHECKED_STATES, find_structure
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -60,16 +62,16 @@ class SDE(Problem):
             raise ValueError(f"calculus: expected one of {CALCULI}, got {self.calculus!r}")
         if self.structure is not None and self.structure not in STRUCTURES:
             raise ValueError(f"structure: expected one of {STRUCTURES}, got {self.structure!r}")
-        if is_random(self.start):
-            example = draw(self.start, np.random.default_rng(0), range(1), "start")[0]
-        else:
-            example = fixed_value("start", self.start)
+        check_params(self.params)
+        example = drawn_example(self.start, "start") if is_random(self.start) else fixed_value("start", self.start)
         if example.ndim > 1 or example.size == 0:
             raise ValueError(f"start: expected a number or a vector a path, got shape {example.shape}")
         fill = object.__setattr__
         fill(self, "scalar", example.ndim == 0)
         fill(self, "n", example.size)
         fill(self, "m", self._channels(example))
+        if (self.structure == "scalar" and self.m > 1) or (self.structure == "diagonal" and self.n != self.m):
+            raise ValueError(f"structure: {self.structure!r} cannot be: diffusion returns shape {(self.n, self.m)}")
         names = component_names(self.names, ("x",) if self.scalar else [f"x{i}" for i in range(self.n)])
         fill(self, "names", names)
         fill(self, "units", component_units(self.units, names))
@@ -117,7 +119,8 @@ class SDE(Problem):
             kinds = () if self.structure == "general" else tuple(dict.fromkeys((self.structure, "commutative")))
             return NoiseStructure(kinds, "stated by the user")
         with jax.enable_x64(True):
-            return find_structure(self.g, jnp.asarray(self.example_start()), self.example_params())
+            start, sampled = jnp.asarray(self.example_start()), self.sample_params(CHECKED_STATES)
+            return find_structure(self.g, start, self.example_params(), sampled)
 
     def draw_start(self, rng: np.random.Generator, paths: range) -> np.ndarray:
         if is_random(self.start):

@@ -15,14 +15,16 @@ from stodyn.numerics.lanes import Unlaned
 from stodyn.problems.contract import NoiseStructure
 
 CHECKED_STATES = 64
+CHECKED = f"checked at {CHECKED_STATES} random states"
 Diffusion = Callable[[Any, Array, Any], Array]
 
 
-def find_structure(g: Diffusion, x: Array, params: Any) -> NoiseStructure:
+def find_structure(g: Diffusion, x: Array, params: Any, sampled: tuple[Any, Any] | None = None) -> NoiseStructure:
     """The structure of the noise of dx = ... + g(t, x, params) dW around the state x.
 
     Additive, diagonal and scalar are proved from the trace of g; where it cannot be taken apart, and for
-    commutativity, g is looked at in random states around x.
+    commutativity, g is looked at in random states around x, each at a time of its own, and with the parameters of
+    another path where these differ: `sampled` is what Problem.sample_params(CHECKED_STATES) gives.
     """
     n, m = jax.eval_shape(g, jnp.zeros(()), x, params).shape
     kinds, known = [], "proved from the trace"
@@ -40,36 +42,39 @@ def find_structure(g: Diffusion, x: Array, params: Any) -> NoiseStructure:
         ):
             kinds.append("diagonal")
     except Unlaned:
-        known = f"checked at {CHECKED_STATES} random states"
-        kinds += _checked_kinds(g, x, params)
+        kinds += _checked_kinds(*_look(g, x, sampled or (params, None)))
+        known = CHECKED if kinds else known
     if m == 1:
         kinds.append("scalar")
     if kinds:
         return NoiseStructure((*kinds, "commutative"), known)
-    if _commutes(g, x, params):
-        return NoiseStructure(("commutative",), f"checked at {CHECKED_STATES} random states")
-    return NoiseStructure((), f"checked at {CHECKED_STATES} random states")
+    return NoiseStructure(("commutative",) if _commutes(*_look(g, x, sampled or (params, None))) else (), CHECKED)
 
 
-def _random_states(x: Array) -> Array:
-    """States around the start, for the checks that a trace cannot settle."""
-    z = np.random.default_rng(2024).standard_normal((CHECKED_STATES, x.size))
-    return x + z * (1.0 + jnp.abs(x))
+def _look(g: Diffusion, x: Array, sampled: tuple[Any, Any]) -> tuple[np.ndarray, np.ndarray]:
+    """g (states, n, m) and ∂g/∂x (states, n, m, n) in random states near and far from x, where both are finite."""
+    rng = np.random.default_rng(2024)
+    reach = 10.0 ** rng.uniform(-2, 0, (CHECKED_STATES, 1)) * (1.0 + np.abs(x))
+    states = x + reach * rng.standard_normal((CHECKED_STATES, x.size))
+    times = 10.0 ** rng.uniform(-2, 2, CHECKED_STATES)
+    params, axes = sampled
+
+    def both(t, x, p):
+        return g(t, x, p), jax.jacfwd(lambda x: g(t, x, p))(x)
+
+    values, slopes = map(np.asarray, jax.vmap(both, in_axes=(0, 0, axes))(times, states, params))
+    finite = np.isfinite(values).all((1, 2)) & np.isfinite(slopes).all((1, 2, 3))
+    return values[finite], slopes[finite]
 
 
-def _checked_kinds(g: Diffusion, x: Array, params: Any) -> list[str]:
-    states = _random_states(x)
-    jacobians = np.asarray(jax.vmap(jax.jacfwd(lambda x: g(0.0, x, params)))(states))
-    values = np.asarray(jax.vmap(lambda x: g(0.0, x, params))(states))
-    finite = np.isfinite(jacobians).all((1, 2, 3)) & np.isfinite(values).all((1, 2))
-    jacobians, values = jacobians[finite], values[finite]
+def _checked_kinds(values: np.ndarray, slopes: np.ndarray) -> list[str]:
     if len(values) < CHECKED_STATES // 8:
         return []
     n, m = values.shape[1:]
-    kinds = ["additive"] if not jacobians.any() else []
+    kinds = ["additive"] if not slopes.any() else []
     off = ~np.eye(n, m, dtype=bool)
     if n == m and not values[:, off].any():
-        foreign = jacobians.copy()
+        foreign = slopes.copy()
         for i in range(n):
             foreign[:, i, i, i] = 0
         if not foreign.any():
@@ -77,13 +82,10 @@ def _checked_kinds(g: Diffusion, x: Array, params: Any) -> list[str]:
     return kinds
 
 
-def _commutes(g: Diffusion, x: Array, params: Any) -> bool:
-    def directional(x):  # [i, k, j] = sum over l of (∂g_ik/∂x_l) g_lj
-        return jnp.einsum("ikl,lj->ikj", jax.jacfwd(lambda x: g(0.0, x, params))(x), g(0.0, x, params))
-
-    products = np.asarray(jax.vmap(directional)(_random_states(x)))
-    products = products[np.isfinite(products).all((1, 2, 3))]
-    if len(products) < CHECKED_STATES // 8:
+def _commutes(values: np.ndarray, slopes: np.ndarray) -> bool:
+    """Whether Σ_l (∂g_ik/∂x_l) g_lj is symmetric in k and j, to the rounding of its terms."""
+    if len(values) < CHECKED_STATES // 8:
         return False
-    scale = np.abs(products).max() + 1e-300
-    return bool(np.abs(products - products.transpose(0, 1, 3, 2)).max() <= 1e-9 * scale)
+    products = np.einsum("sikl,slj->sikj", slopes, values)
+    rounding = 1e-9 * np.einsum("sikl,slj->sikj", np.abs(slopes), np.abs(values)).max((1, 2, 3), keepdims=True)
+    return bool(np.all(np.abs(products - products.transpose(0, 1, 3, 2)) <= rounding))

@@ -75,6 +75,11 @@ class Labelled(NamedTuple):
     coords: Mapping[str, Variable] = {}
 
 
+def is_count(value: Any) -> bool:
+    """Whether a value is a whole number >= 1."""
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and bool(value >= 1)
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Statistic(ABC):
     """A frozen record of what to keep; `every` counts steps, `at` gives times, neither takes the run's own grid.
@@ -95,10 +100,16 @@ class Statistic(ABC):
         kind = type(self).__name__
         if self.every is not None and self.at is not None:
             raise ValueError(f"{kind}: give either every= (steps) or at= (times), not both")
-        if self.every is not None and (not isinstance(self.every, (int, np.integer)) or self.every < 1):
+        if self.every is not None and not is_count(self.every):
             raise ValueError(f"{kind}: every counts steps and must be a whole number >= 1, got {self.every!r}")
         if self.at is not None:
-            object.__setattr__(self, "at", tuple(np.atleast_1d(np.asarray(self.at, float)).tolist()))
+            try:
+                times = np.atleast_1d(np.asarray(self.at, float))
+            except (TypeError, ValueError):
+                times = np.array([np.nan])
+            if times.ndim != 1 or not np.all(np.isfinite(times)):
+                raise ValueError(f"{kind}: at must be a list of finite times, got {self.at!r}")
+            object.__setattr__(self, "at", tuple(times.tolist()))
 
     def prepared(self, problem: Any, times: np.ndarray) -> Statistic:
         """The statistic made ready for a problem and for the times it will look at; errors in the user's terms."""

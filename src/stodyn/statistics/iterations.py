@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from stodyn.statistics.contract import Labelled, Statistic, Variable
-from stodyn.statistics.moments import central_sums, merge_sums, summarise
+from stodyn.statistics.moments import Sums, merge_sums, summarise
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -21,21 +21,22 @@ class Iterations(Statistic):
     counts_iterations = True
 
     def observe(self, snapshot):
-        count = jnp.asarray(snapshot.iterations, snapshot.x.dtype)
-        return central_sums(count[None, :], snapshot.sound, snapshot.weight)
+        return jnp.asarray(snapshot.iterations), jnp.where(snapshot.sound, snapshot.weight, 0.0)
+
+    def fold(self, observed, block):
+        since_start, w = (np.asarray(part, float) for part in observed)  # (times, lanes)
+        count = np.diff(since_start, axis=0, prepend=0)
+        total = w.sum(axis=1, keepdims=True)
+        mean = (w * count).sum(axis=1, keepdims=True) / np.maximum(total, 1)
+        second, third, fourth = ((w * (count - mean) ** k).sum(axis=1, keepdims=True) for k in (2, 3, 4))
+        return Sums(total[:, 0], mean, second[:, :, None], third, fourth)
 
     def merge(self, a, b):
         return merge_sums(a, b)
 
     def label(self, result, run):
         s = summarise(result)
-        steps = np.diff(run.steps, prepend=np.nan)
-        mean = np.diff(s.mean[:, 0], prepend=np.nan) / steps
-        # Counts of different intervals of a path are nearly independent, so their variances add.
-        between = np.diff(s.mean_stderr[:, 0] ** 2, prepend=np.nan)
-        return Labelled(
-            {
-                "iterations": Variable(("time",), mean),
-                "iterations_stderr": Variable(("time",), np.sqrt(np.maximum(between, 0)) / steps),
-            }
-        )
+        steps = np.diff(run.steps, prepend=0)
+        with np.errstate(invalid="ignore"):
+            mean, stderr = s.mean[:, 0] / steps, s.mean_stderr[:, 0] / steps
+        return Labelled({"iterations": Variable(("time",), mean), "iterations_stderr": Variable(("time",), stderr)})

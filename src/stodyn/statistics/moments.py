@@ -36,7 +36,13 @@ def central_sums(x, sound, weight) -> Sums:
 
 
 def merge_sums(a: Sums, b: Sums) -> Sums:
-    """Pébay's pairwise update of central sums (Sandia report SAND2008-6212), each time by itself."""
+    """Pébay's pairwise update of central sums (Sandia report SAND2008-6212), each time by itself, in float64."""
+    a, b = (Sums(*(np.asarray(part, float) for part in sums)) for sums in (a, b))
+    with np.errstate(over="ignore", invalid="ignore"):  # fourth powers of states beyond 1e77
+        return _merge_sums(a, b)
+
+
+def _merge_sums(a: Sums, b: Sums) -> Sums:
     wa, wb = a.weight[:, None], b.weight[:, None]
     w = np.maximum(wa + wb, 1e-300)
     d = b.mean - a.mean
@@ -68,6 +74,7 @@ class Summary(NamedTuple):
 
 def summarise(sums: Sums) -> Summary:
     """Unbiased variance; its standard error from the fourth moment: Var s² = (μ4 - (N-3)/(N-1) σ⁴)/N."""
+    sums = Sums(*(np.asarray(part, float) for part in sums))
     count = sums.weight[:, None]
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         covariance = np.where(count[:, :, None] > 1, sums.second / (count[:, :, None] - 1), np.nan)

@@ -30,12 +30,22 @@ class Observable(Statistic):
         if self.name is None:
             name = getattr(self.function, "__name__", "observable")
             object.__setattr__(self, "name", "observable" if name == "<lambda>" else name)
+        if not isinstance(self.name, str):
+            raise TypeError(f"Observable: name must be a word, the variable's name in the result, got {self.name!r}")
 
     def observe(self, snapshot):
-        values = snapshot.map(self.function)
-        if values.ndim > 2:
+        try:
+            values = snapshot.map(self.function)
+        except Exception as error:
+            wanted = "(t, x)" if snapshot.params is None else "(t, x, params)"
+            raise TypeError(
+                f"Observable {self.name}: function{wanted} could not be traced by JAX ({type(error).__name__}: "
+                f"{str(error).partition(chr(10))[0]}). Write it for one path with jax.numpy: a number or a vector of x."
+            ) from error
+        if values.ndim > 2 or values.size == 0 or jnp.iscomplexobj(values):
             raise ValueError(
-                f"Observable {self.name}: the function returns shape {values.shape[:-1]}, expected a number or a vector"
+                f"Observable {self.name}: the function returns {values.dtype} of shape {values.shape[:-1]}, expected "
+                "real numbers: one, or a vector of them"
             )
         return central_sums(jnp.atleast_2d(values), snapshot.sound, snapshot.weight)
 

@@ -6,7 +6,7 @@ import dataclasses
 
 import numpy as np
 
-from stodyn.statistics.contract import Labelled, Statistic, Variable
+from stodyn.statistics.contract import Labelled, Statistic, Variable, is_count
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -20,7 +20,7 @@ class Paths(Statistic):
 
     def __post_init__(self):
         super().__post_init__()
-        if not isinstance(self.count, (int, np.integer)) or self.count < 1:
+        if not is_count(self.count):
             raise ValueError(f"Paths: count must be a whole number >= 1, got {self.count!r}")
 
     def observe(self, snapshot):
@@ -28,13 +28,13 @@ class Paths(Statistic):
 
     def fold(self, observed, block):
         wanted = int(np.clip(self.count - block.first, 0, block.paths))
-        return observed[:, :, :wanted].transpose(2, 0, 1).copy()
+        return [observed[:, :, :wanted].transpose(2, 0, 1).copy()]
 
     def merge(self, a, b):
-        return np.concatenate([a, b]) if len(b) else a
+        return a + b
 
     def label(self, result, run):
-        return Labelled({"path": Variable(("path", "time", "component"), result)})
+        return Labelled({"path": Variable(("path", "time", "component"), np.concatenate(result))})
 
     def memory(self, times, paths, n):
         return 8 * times * min(self.count, paths) * n
