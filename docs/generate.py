@@ -24,21 +24,21 @@ IMPLIED = {s: {"commutative"} if s in ("additive", "diagonal", "scalar") else se
 
 
 def which_method() -> str:
-    methods = list(catalogue().values())
+    methods = catalogue()
     lines = ["# Which method for which problem", "", "Computed from what every method claims; tests/claims measures"]
     lines += ["each claim. `problem.noise_structure` says which row is yours.", ""]
     for kind, title in WORTH.items():
         lines += [f"## {title}", "", "| noise | best order | methods |", "|---|---|---|"]
         for structure in STRUCTURES:
-            orders = {m.name: order(m, kind, structure) for m in methods}
+            orders = {name: order(m, kind, structure) for name, m in methods.items()}
             best = max(orders.values())
             names = ", ".join(f"`{name}`" for name, value in orders.items() if value == best)
             lines.append(f"| {structure} | {best:g} | {names} |")
         lines.append("")
     lines += ["## All methods", "", "| method | takes | calculus | claims | from |", "|---|---|---|---|---|"]
-    for m in methods:
+    for name, m in methods.items():
         claims = "; ".join(in_words(c) for c in m.claims)
-        lines.append(f"| `{m.name}` | {m.accepts.__name__} | {m.calculus or 'either'} | {claims} | {m.citation} |")
+        lines.append(f"| `{name}` | {m.accepts.__name__} | {m.calculus or 'either'} | {claims} | {m.citation} |")
     return "\n".join(lines) + "\n"
 
 

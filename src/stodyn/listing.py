@@ -17,21 +17,26 @@ def modules(package: ModuleType) -> Iterator[ModuleType]:
 
 
 def values(package: ModuleType, kind: type[T]) -> dict[str, T]:
-    """name -> value, for every value of type `kind` in the package's modules; two under one name are refused."""
-    found: dict[str, T] = {}
-    homes: dict[str, str] = {}
+    """name -> value, for every value of type `kind` in the package's modules.
+
+    Where two modules hold different values of one name, both are listed as module.name.
+    """
+    found: dict[str, dict[str, T]] = {}
     for module in modules(package):
         for value in vars(module).values():
-            if not isinstance(value, kind):
-                continue
-            name = value.name  # type: ignore[attr-defined]
-            if name in found and found[name] is not value and found[name] != value:
-                raise ValueError(
-                    f"{name}: {homes[name]} and {module.__name__} both hold a {kind.__name__} of this name; rename one"
-                )
-            found.setdefault(name, value)
-            homes.setdefault(name, module.__name__)
-    return dict(sorted(found.items(), key=lambda item: item[0].lower()))
+            if isinstance(value, kind):
+                homes = found.setdefault(value.name, {})  # type: ignore[attr-defined]
+                if not any(value is known or value == known for known in homes.values()):
+                    home = module.__name__.rpartition(".")[2]
+                    if home in homes:
+                        raise ValueError(f"{value.name}: {module.__name__} holds two of this name; rename one")  # type: ignore[attr-defined]
+                    homes[home] = value
+    named = {
+        name if len(homes) == 1 else f"{home}.{name}": value
+        for name, homes in found.items()
+        for home, value in homes.items()
+    }
+    return dict(sorted(named.items(), key=lambda item: item[0].lower()))
 
 
 def find(name: str, found: Mapping[str, T], kind: str) -> T:
@@ -39,6 +44,9 @@ def find(name: str, found: Mapping[str, T], kind: str) -> T:
     folded = {_folded(known): known for known in found}
     if _folded(name) in folded:
         return found[folded[_folded(name)]]
+    qualified = [known for known in found if _folded(known).rpartition(".")[2] == _folded(name)]
+    if qualified:
+        raise ValueError(f"{kind}: there are several called {name!r}: {', '.join(qualified)}. Say which.")
     near = [folded[match] for match in difflib.get_close_matches(_folded(name), folded, n=3, cutoff=0.5)]
     hint = f"Near it: {', '.join(near)}." if near else f"There are: {', '.join(found)}."
     raise ValueError(f"{kind}: there is no {name!r}. {hint if found else 'There are none.'}")

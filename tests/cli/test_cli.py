@@ -200,12 +200,14 @@ def test_durations():
     ]
 
 
-def test_two_values_under_one_name_are_refused(toy):
+def test_two_values_under_one_name_are_told_apart_by_their_modules(toy):
     source = (toy / "more_studies" / "toy_study.py").read_text()
     (toy / "more_studies" / "toy_twin.py").write_text(source)
     try:
-        with pytest.raises(ValueError, match=r"toy: stodyn.studies.toy_study and stodyn.studies.toy_twin both hold"):
-            listing.values(studies, Study)
+        found = listing.values(studies, Study)
+        assert {"toy_study.toy", "toy_twin.toy"} <= set(found)
+        with pytest.raises(ValueError, match=r"several called 'toy': toy_study.toy, toy_twin.toy"):
+            listing.find("toy", found, "study")
     finally:
         sys.modules.pop("stodyn.studies.toy_twin", None)
 

@@ -16,15 +16,15 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="Print the catalogue as JSON instead of a table.")] = False,
 ) -> None:
     """List every method: what it takes, in which calculus, and what it promises."""
-    methods = catalogue().values()
+    methods = catalogue()
     if as_json:
-        typer.echo(json.dumps([described(method) for method in methods], indent=2, allow_nan=False))
+        typer.echo(json.dumps([described(*item) for item in methods.items()], indent=2, allow_nan=False))
         return
     table = Table("method", "takes", "calculus", "claims", box=None, header_style="bold", padding=(0, 2, 0, 0))
     table.columns[0].no_wrap = True
-    for method in methods:
+    for name, method in methods.items():
         claims = "; ".join(in_words(claim) for claim in method.claims)
-        table.add_row(method.name, method.accepts.__name__, method.calculus or "either", Text(claims))
+        table.add_row(name, method.accepts.__name__, method.calculus or "either", Text(claims))
     Console().print(table)
 
 
@@ -35,9 +35,9 @@ def in_words(claim: Claim) -> str:
     return f"{claim.kind}{order}{when}"
 
 
-def described(method: Catalogued) -> dict[str, Any]:
+def described(name: str, method: Catalogued) -> dict[str, Any]:
     return {
-        "name": method.name,
+        "name": name,
         "kind": "solver" if isinstance(method, Solver) else "step",
         "takes": method.accepts.__name__,
         "calculus": method.calculus,

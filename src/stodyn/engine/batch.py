@@ -26,14 +26,17 @@ LANE_OPERATIONS = 1500  # beyond this many scalar operations a step compiles slo
 class Traced:
     """A step, a start and a reading of one path, as JAX traces over flat lists of arrays.
 
-    step   (t, h, *state, *normals, *params) -> (*state, ok, iterations); a state whose step failed is NaN
-    start  (t, x, *params) -> state
-    read   state -> x
+    step      (t, h, *state, *normals, *params) -> (*state, ok, iterations); a state whose step failed is NaN
+    start     (t, x, *params) -> state
+    read      state -> x
+    starting  (k, t, h, ...) -> the same as step, for the first `starting_steps` steps k; None where there are none
     """
 
     step: core.ClosedJaxpr
     start: core.ClosedJaxpr
     read: core.ClosedJaxpr
+    starting: core.ClosedJaxpr | None
+    starting_steps: int
     streams: tuple[tuple[str, int], ...]
     state_shapes: tuple[tuple[int, ...], ...]
     state_dtypes: tuple[Any, ...]
@@ -42,7 +45,7 @@ class Traced:
     @functools.cached_property
     def fingerprint(self) -> str:
         """A digest of the step."""
-        return fingerprint(self.step)
+        return fingerprint(self.step) + ("" if self.starting is None else fingerprint(self.starting))
 
 
 def trace(problem, method: Method, dtype=np.float64) -> Traced:
@@ -62,12 +65,18 @@ def trace(problem, method: Method, dtype=np.float64) -> Traced:
         return jax.tree.leaves(method.start(problem, t, x, tree.unflatten(flat_params)))
 
     def step(t, h, *rest):
+        return stepped(method.step, t, h, rest)
+
+    def starting(k, t, h, *rest):
+        return stepped(functools.partial(method.starting_step, k), t, h, rest)
+
+    def stepped(step, t, h, rest):
         state = state_tree.unflatten(rest[: len(state_leaves)])
         rest = rest[len(state_leaves) :]
         normals = {name: jnp.zeros(count, dtype) for name, count in counts.items() if not count}
         normals |= dict(zip((name for name, _ in streams), rest, strict=False))
         noise = method.needs.increment(h, normals, problem.m)
-        after, report = method.step(problem, t, state, noise, tree.unflatten(rest[len(streams) :]))
+        after, report = step(problem, t, state, noise, tree.unflatten(rest[len(streams) :]))
         if report.ok is not True:
             after = jax.tree.map(lambda s: jnp.where(report.ok, s, jnp.nan) if _is_real(s) else s, after)
         flat = [jnp.asarray(a, s.dtype) for a, s in zip(jax.tree.leaves(after), state_leaves, strict=True)]
@@ -77,10 +86,13 @@ def trace(problem, method: Method, dtype=np.float64) -> Traced:
         return jnp.asarray(method.read(state_tree.unflatten(state)), dtype)
 
     normals = [jnp.zeros(count, dtype) for _, count in streams]
+    inputs = (t, t, *state_leaves, *normals, *leaves)
     return Traced(
-        jax.make_jaxpr(step)(t, t, *state_leaves, *normals, *leaves),
+        jax.make_jaxpr(step)(*inputs),
         jax.make_jaxpr(start)(t, x, *leaves),
         jax.make_jaxpr(read)(*state_leaves),
+        jax.make_jaxpr(starting)(jnp.zeros((), np.int32), *inputs) if method.starting_steps else None,
+        method.starting_steps,
         streams,
         tuple(leaf.shape for leaf in state_leaves),
         tuple(leaf.dtype for leaf in state_leaves),
@@ -110,12 +122,14 @@ class Lanes:
         """State leaves with a last axis of paths -> carry."""
         return tuple(entry for x in leaves for entry in lanes.unstack(x, x.ndim - 1).ravel())
 
-    def step(self, carry, t, h, normals, params, varies):
-        """(carry, ok, iterations) after a step; the last two may be numbers known while tracing."""
+    def step(self, carry, t, h, normals, params, varies, k=None):
+        """(carry, ok, iterations) after a step, or after starting step k; the last two may be known while tracing."""
         state = lanes.unflatten(carry, self.traced.state_shapes)
-        arguments = [lanes.unstack(t, 0), lanes.unstack(h, 0), *state, *(lanes.unstack(z, 1) for z in normals)]
+        common = (t, h) if k is None else (k, t, h)
+        arguments = [*(lanes.unstack(c, 0) for c in common), *state, *(lanes.unstack(z, 1) for z in normals)]
         arguments += [lanes.unstack(p, p.ndim - v) for p, v in zip(params, varies, strict=True)]
-        *after, ok, iterations = lanes.evaluate(self.traced.step, arguments, self.paths)
+        traced = self.traced.step if k is None else self.traced.starting
+        *after, ok, iterations = lanes.evaluate(traced, arguments, self.paths)
         full = tuple(
             lanes.spread(entry, (self.paths,), dtype)
             for x, dtype in zip(after, self.traced.state_dtypes, strict=True)
@@ -140,10 +154,11 @@ class Vmap:
     def pack(self, leaves: Sequence[Array]) -> tuple[Array, ...]:
         return tuple(leaves)
 
-    def step(self, carry, t, h, normals, params, varies):
-        axes = (None, None, *(-1 for _ in carry), *(-1 for _ in normals), *(-1 if v else None for v in varies))
-        function = jax.vmap(core.jaxpr_as_fun(self.traced.step), in_axes=axes, out_axes=-1, axis_size=self.paths)
-        *after, ok, iterations = function(t, h, *carry, *normals, *params)
+    def step(self, carry, t, h, normals, params, varies, k=None):
+        common, traced = ((t, h), self.traced.step) if k is None else ((k, t, h), self.traced.starting)
+        axes = (*(None for _ in common), *(-1 for _ in (*carry, *normals)), *(-1 if v else None for v in varies))
+        function = jax.vmap(core.jaxpr_as_fun(traced), in_axes=axes, out_axes=-1, axis_size=self.paths)
+        *after, ok, iterations = function(*common, *carry, *normals, *params)
         return tuple(after), ok, iterations
 
     def read(self, carry) -> Array:
@@ -179,19 +194,28 @@ def lane_operations(traced: Traced) -> int:
 
 
 def _count_lane_operations(traced: Traced) -> int:
+    written_out = lanes.count_equations(traced.step.jaxpr, moving=False)
+    if written_out > LANE_OPERATIONS:  # as many scalar operations at the least: no need to take it apart
+        return written_out
+    if traced.starting is not None:
+        _laned(traced.starting, common=3)  # raises Unlaned where it must
+    return lanes.count_equations(_laned(traced.step, common=2))
+
+
+def _laned(trace: core.ClosedJaxpr, common: int) -> Any:
+    """The scalar operations of a step; its first inputs (t and h) are scalars common to all paths."""
 
     def scalars(*flat):
-        inputs = lanes.unflatten(flat, [v.aval.shape for v in traced.step.jaxpr.invars])
-        outputs = lanes.evaluate(traced.step, inputs, 1)
+        inputs = lanes.unflatten(flat, [v.aval.shape for v in trace.jaxpr.invars])
+        outputs = lanes.evaluate(trace, inputs, 1)
         return [entry for x in outputs for entry in x.ravel() if not lanes.is_known(entry)]
 
-    common = 2  # t and h are scalars common to all paths
     examples = [
         jax.ShapeDtypeStruct(() if k < common else (1,), variable.aval.dtype)
-        for k, variable in enumerate(traced.step.jaxpr.invars)
+        for k, variable in enumerate(trace.jaxpr.invars)
         for _ in range(int(np.prod(variable.aval.shape)))
     ]
-    return lanes.count_equations(jax.make_jaxpr(scalars)(*examples).jaxpr)
+    return jax.make_jaxpr(scalars)(*examples).jaxpr
 
 
 _host_functions: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()

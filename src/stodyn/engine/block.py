@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -39,12 +40,16 @@ class Members(NamedTuple):
 
 
 class Slab(NamedTuple):
-    """The times and lengths of a slab's steps, the bounds of its intervals, and which statistics look at each end."""
+    """The times and lengths of a slab's steps, the bounds of its intervals, and which statistics look at each end.
+
+    first is the number of its first step, counted from the start of the run.
+    """
 
     t: np.ndarray
     h: np.ndarray
     bounds: np.ndarray
     looks: np.ndarray
+    first: np.ndarray
 
 
 class Failures(NamedTuple):
@@ -72,23 +77,28 @@ class Plan:
         return np.flatnonzero((self.saves > first) & (self.saves <= last))
 
     @property
-    def saves_a_slab(self) -> int:
-        return max((len(self.saves_in(a, b)) for a, b in self.windows()), default=0)
+    def ends_on_saves(self) -> bool:
+        """Whether every slab ends where the statistics look, so that no interval of it goes unlooked at."""
+        return all(b in self.saves for _, b in self.windows())
 
-    def slab_of(self, first: int, last: int, saves: int, dtype: Any) -> Slab:
-        """The slab's arrays, padded to one size: intervals beyond the last save are empty, then comes the rest."""
+    @property
+    def intervals(self) -> int:
+        """Into how many intervals a slab is cut at the most: one a save, and one to its end where no save lies."""
+        most = max((len(self.saves_in(a, b)) for a, b in self.windows()), default=0)
+        return most if self.ends_on_saves else most + 1
+
+    def slab_of(self, first: int, last: int, intervals: int, dtype: Any) -> Slab:
+        """The slab's arrays, padded to one size: after the last save come the rest of the slab and empty intervals."""
         t, h = np.zeros(self.slab + 1, dtype), np.zeros(self.slab, dtype)
         t[: last - first + 1], h[: last - first] = self.t[first : last + 1], self.h[first:last]
         inside = self.saves_in(first, last)
-        ends = self.saves[inside] - first
-        bounds = np.zeros(saves + 2, np.int32)
-        bounds[1:-1] = ends[-1] if len(ends) else 0
-        bounds[1 : 1 + len(ends)] = ends
-        bounds[-1] = last - first
-        looks = np.zeros((saves, len(self.looks)), bool)
+        bounds = np.full(intervals + 1, last - first, np.int32)
+        bounds[0] = 0
+        bounds[1 : 1 + len(inside)] = self.saves[inside] - first
+        looks = np.zeros((intervals, len(self.looks)), bool)
         for s, look in enumerate(self.looks):
             looks[: len(inside), s] = look[inside]
-        return Slab(t, h, bounds, looks)
+        return Slab(t, h, bounds, looks, np.asarray(first, np.int32))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,12 +106,12 @@ class Program:
     """What is computed, as JAX functions of a whole block: `begin`, `advance` over a slab, `diagnose` a bad slab.
 
     varies  for each leaf of the parameters 1 where every path has its own, 0 where it is common to all
-    always  for each statistic whether it looks at every save of the run
+    always  for each statistic whether it looks at the end of every interval
     """
 
     run: Lanes | Vmap
     statistics: tuple[Statistic, ...]
-    saves: int
+    intervals: int
     varies: tuple[int, ...]
     always: tuple[bool, ...]
 
@@ -128,6 +138,14 @@ class Program:
             def one(i, state):
                 return self.step(state, slab.t[i], slab.h[i], [z[i] for z in normals], members)[0]
 
+            def starting(i, state):
+                k = slab.first + i
+                return self.step(state, slab.t[i], slab.h[i], [z[i] for z in normals], members, k)[0]
+
+            if self.run.traced.starting_steps:
+                begun = jnp.clip(self.run.traced.starting_steps - slab.first, first, last)
+                state = lax.fori_loop(first, begun, starting, state)
+                first = begun
             return lax.fori_loop(first, last, one, state)
 
         def interval(state, window):
@@ -135,10 +153,7 @@ class Program:
             state = steps(first, last, state)
             return state, self.observe(state, slab.t[last], looks, members)
 
-        seen: Any = ()
-        if self.saves:
-            state, seen = lax.scan(interval, state, (slab.bounds[:-2], slab.bounds[1:-1], slab.looks))
-        state = steps(slab.bounds[-2], slab.bounds[-1], state)
+        state, seen = lax.scan(interval, state, (slab.bounds[:-1], slab.bounds[1:], slab.looks))
         return state, seen, self.bad(state, members)
 
     def diagnose(self, state: State, normals, slab: Slab, members: Members):
@@ -146,7 +161,12 @@ class Program:
 
         def one(i, carry):
             state, step, unsolved = carry
-            after, ok = self.step(state, slab.t[i], slab.h[i], [z[i] for z in normals], members)
+            now = functools.partial(self.step, state, slab.t[i], slab.h[i], [z[i] for z in normals], members)
+            if self.run.traced.starting_steps:
+                k = slab.first + i
+                after, ok = lax.cond(k < self.run.traced.starting_steps, lambda: now(k), now)
+            else:
+                after, ok = now()
             fresh = self.bad(after, members) & (step < 0)
             ok = lanes.spread(ok, (self.run.paths,), np.bool_)
             return after, jnp.where(fresh, i, step), jnp.where(fresh, ~ok, unsolved)
@@ -155,9 +175,9 @@ class Program:
         start = (state, nowhere, jnp.zeros(self.run.paths, bool))
         return lax.fori_loop(0, slab.bounds[-1], one, start)[1:]
 
-    def step(self, state: State, t, h, normals, members: Members):
+    def step(self, state: State, t, h, normals, members: Members, k: Any = None):
         normals = [z.astype(self.dtype) for z in normals]
-        after, ok, iterations = self.run.step(state.method, t, h, normals, members.params, self.varies)
+        after, ok, iterations = self.run.step(state.method, t, h, normals, members.params, self.varies, k)
         count = None if state.iterations is None else state.iterations + jnp.asarray(iterations, np.int32)
         tracks = state.tracks
         if jax.tree.leaves(tracks):
@@ -213,7 +233,7 @@ class Program:
         traced = self.run.traced
         parts = [traced.fingerprint, *(fingerprint(trace) for trace in (traced.start, traced.read, watched))]
         parts += [type(s).__name__ for s in self.statistics]
-        return repr((self.run.name, self.run.paths, slab, self.saves, self.varies, self.always, *parts))
+        return repr((self.run.name, self.run.paths, slab, self.intervals, self.varies, self.always, *parts))
 
     def params(self, members: Members) -> Any:
         return self.run.traced.params_tree.unflatten(members.params)
@@ -249,7 +269,7 @@ class BlockRunner:
         self.begin = compiled(self.key, program.begin, t, members)
         state = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), self.begin(t, members)[0])
         normals = [jax.ShapeDtypeStruct((plan.slab, k, width), np.float64) for _, k in program.run.traced.streams]
-        self.shapes = (state, normals, plan.slab_of(0, 0, program.saves, program.dtype), members)
+        self.shapes = (state, normals, plan.slab_of(0, 0, program.intervals, program.dtype), members)
         self.advance = compiled(self.key, program.advance, *self.shapes)
 
     def run(self, seed: int, block: int, members: Members, on_slab: Callable[[int, Failures], None]):
@@ -267,7 +287,7 @@ class BlockRunner:
         on_slab(0, failures)
         feed = Feed(seed, block, program.run.traced.streams, width, plan.slab)
         for first, last in plan.windows():
-            slab = plan.slab_of(first, last, program.saves, program.dtype)
+            slab = plan.slab_of(first, last, program.intervals, program.dtype)
             normals = feed.slab(last - first)
             after, observed, bad = jax.block_until_ready(self.advance(state, normals, slab, members))
             inside = plan.saves_in(first, last)

@@ -22,6 +22,7 @@ from stodyn.engine.progress import Progress
 from stodyn.methods.contract import Method, Solver
 from stodyn.noise import normals, stream
 from stodyn.noise.distribution import PerPath, draw, is_random
+from stodyn.numerics import elimination
 from stodyn.problems.contract import is_drawn
 from stodyn.statistics.contract import Block, Labelled, Move, Run, Snapshot, Statistic, is_count
 
@@ -71,6 +72,11 @@ class Ensemble:
             raise ValueError(f'executor: expected "auto", "lanes" or "vmap", got {self.executor!r}')
         if self.block is not None and not is_count(self.block):
             raise ValueError(f"block: expected a whole number of lanes >= 1, got {self.block!r}")
+        if getattr(self.method, "starting_steps", 0) and np.ptp(self.lengths) > grid.TOLERANCE * self.lengths[0]:
+            raise ValueError(
+                f"dt: {self.method.name} takes its history at equal steps, and the steps given differ. Give one number, "
+                "or a one-step method such as RK4."
+            )
         explicit = [s for s in self.statistics if s.every is not None or s.at is not None]
         fallback = grid.save_steps(explicit[0], self.times, None) if explicit else None
         self.save_grids = [grid.save_steps(s, self.times, fallback) for s in self.statistics]
@@ -189,12 +195,16 @@ class Ensemble:
     @functools.cached_property
     def chosen(self) -> tuple[batch.Lanes | batch.Vmap, str]:
         with jax.enable_x64(True):
-            return batch.executor(self.traced, self.width, self.executor)
+            run, reason = batch.executor(self.traced, self.width, self.executor)
+            if isinstance(run, batch.Vmap):
+                with elimination.written_out(elimination.PIVOTED):
+                    run = batch.Vmap(batch.trace(self.problem, self.method, self.dtype), self.width)
+            return run, reason
 
     @functools.cached_property
     def runner(self) -> BlockRunner:
-        always = tuple(bool(np.all(look)) for look in self.plan.looks)
-        program = Program(self.chosen[0], self.statistics, self.plan.saves_a_slab, self.varies, always)
+        always = tuple(self.plan.ends_on_saves and bool(np.all(look)) for look in self.plan.looks)
+        program = Program(self.chosen[0], self.statistics, self.plan.intervals, self.varies, always)
         return BlockRunner(program, self.plan, self.members(0))
 
     def observe_block(self, block: int) -> list[Any]:

@@ -53,9 +53,9 @@ def path(
     first = method.start(problem, begins[0], x, params)
 
     def step(state, given):
-        time, increment = given
-        after, report = method.step(problem, time, state, increment, params)
+        k, time, increment = given
+        after, report = method.numbered_step(k, problem, time, state, increment, params)
         return after, (method.read(after), jnp.asarray(report.ok))
 
-    _, (states, ok) = lax.scan(step, first, (begins, noise))
+    _, (states, ok) = lax.scan(step, first, (jnp.arange(len(lengths)), begins, noise))
     return jnp.concatenate([method.read(first)[None], states]), ok

@@ -20,9 +20,11 @@ from stodyn.engine.place import Threads
 from stodyn.engine.progress import Progress
 from stodyn.methods.catalogue import find, fitting
 from stodyn.methods.contract import Catalogued
+from stodyn.methods.measured import measuring
 from stodyn.methods.recommend import recommend
 from stodyn.problems import lowering
 from stodyn.problems.contract import Problem
+from stodyn.problems.measured import Measured
 from stodyn.statistics.contract import Statistic
 from stodyn.statistics.moments import Moments
 
@@ -62,7 +64,7 @@ def simulate(
     _check_options(paths, seed, on_failure, dtype)
     method = recommend(problem) if method is None else find(method) if isinstance(method, str) else method
     stepped, changes = matched(problem, method)
-    ensemble = Ensemble(stepped, method, *grid.step_times(t, dt), int(paths), int(seed), _statistics(collect),
+    ensemble = Ensemble(stepped, measuring(method, stepped), *grid.step_times(t, dt), int(paths), int(seed), _statistics(collect),
                         np.dtype(dtype), executor, block)  # fmt: skip
     rounded = ensemble.rounded_numbers()
     if rounded:
@@ -99,7 +101,8 @@ def replay(problem, method: Catalogued | str | None, run: xr.Dataset, path: int)
     if method.spelling != record["method"]:
         raise ValueError(f"method: the run was made with {record['method']}, got {method.spelling}")
     times, lengths = grid.step_times(record["t"], record["dt"])
-    ensemble = Ensemble(matched(problem, method)[0], method, times, lengths, record["paths"], record["seed"],
+    stepped, _ = matched(problem, method)
+    ensemble = Ensemble(stepped, measuring(method, stepped), times, lengths, record["paths"], record["seed"],
                         (_Lane(every=1, lane=path % record["block"]),), np.dtype(record["dtype"]),
                         record.get("executor", "auto"), record["block"])  # fmt: skip
     if "fingerprint" in record and ensemble.traced.fingerprint != record["fingerprint"]:
@@ -134,6 +137,9 @@ def matched(problem: Any, method: Any) -> tuple[Any, list[str]]:
         raise TypeError(f"problem: expected a problem such as stodyn.SDE, got {problem!r}")
     if not isinstance(method, Catalogued):
         raise TypeError(f"method: expected a method such as stodyn.methods.explicit.Heun, got {method!r}")
+    if isinstance(problem, Measured):
+        inner, changes = matched(problem.problem, method)
+        return dataclasses.replace(problem, problem=inner), changes
     accepts: Any = method.accepts
     asked, changes = problem, []
 

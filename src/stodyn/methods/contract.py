@@ -46,7 +46,11 @@ class Catalogued(ABC):
     """
 
     accepts: ClassVar[type]
-    calculus: ClassVar[str | None]
+
+    @property
+    @abstractmethod
+    def calculus(self) -> str | None:
+        """The calculus of the problems it solves; None where it makes no difference to the method."""
 
     @property
     @abstractmethod
@@ -79,8 +83,8 @@ class Catalogued(ABC):
 
     @property
     def spelling(self) -> str:
-        """The name with every option, as one would write it."""
-        options = [f"{f.name}={getattr(self, f.name)!r}" for f in dataclasses.fields(self) if f.init]  # type: ignore[arg-type]
+        """The name with every option, as one would write it; fields without a repr belong to the name."""
+        options = [f"{f.name}={getattr(self, f.name)!r}" for f in dataclasses.fields(self) if f.init and f.repr]  # type: ignore[arg-type]
         return f"{self.name}({', '.join(options)})" if options else self.name
 
     def __call__(self, *values, **options):
@@ -115,6 +119,25 @@ class Method(Catalogued):
     @abstractmethod
     def step(self, problem, t, state, noise: Increment, params) -> tuple[Any, Report]:
         """The state at t + noise.h and how it went."""
+
+    @property
+    def starting_steps(self) -> int:
+        """How many steps at the beginning of a path `starting_step` makes, until a multistep method has its history."""
+        return 0
+
+    def starting_step(self, k, problem, t, state, noise: Increment, params) -> tuple[Any, Report]:
+        """Step number k (from 0, traced) of the first `starting_steps` ones; the state is that of `step`."""
+        raise NotImplementedError(f"{self.name} has no starting steps")
+
+    def numbered_step(self, k, problem, t, state, noise: Increment, params) -> tuple[Any, Report]:
+        """Step number k of a path: a starting step where the method has them, then `step`. For plain loops in JAX."""
+        if not self.starting_steps:
+            return self.step(problem, t, state, noise, params)
+        return jax.lax.cond(
+            k < self.starting_steps,
+            lambda: self.starting_step(k, problem, t, state, noise, params),
+            lambda: self.step(problem, t, state, noise, params),
+        )
 
     def read(self, state) -> jax.Array:
         """What a user sees of the state: the vector of the problem's components."""

@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import jax.numpy as jnp
-import jax.scipy.linalg
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
 PIVOTED = 3  # up to this size rows are exchanged per path, by selection
 WRITTEN_OUT = 12  # up to this size elimination is written out in a fixed row order; beyond it is LAPACK's LU
-NOISE = (
-    200  # a pivot of a singular matrix is rounding noise: in 1e5 random ones it stayed below 200 of its error bounds
-)
+NOISE = 200  # a pivot below this many ε of its row's size tells a singular matrix
+
+_written_out: contextvars.ContextVar[int] = contextvars.ContextVar("written_out", default=WRITTEN_OUT)
+
+
+@contextlib.contextmanager
+def written_out(size: int) -> Iterator[None]:
+    """Within it, systems of more than `size` unknowns go to the library: where a step is not taken apart into scalars,
+    writing them out compiles slowly and gains nothing."""
+    token = _written_out.set(size)
+    try:
+        yield
+    finally:
+        _written_out.reset(token)
 
 
 def solve(a: ArrayLike, b: ArrayLike, order: Sequence[int] | None = None) -> Array:
-    """Solve a x = b for one path, a (n, n) and b (n,), by Gaussian elimination; NaN where the answer has no meaning.
+    """Solve a x = b for one path, a (n, n) and b (n,), by Gaussian elimination.
 
     n <= 3    partial pivoting by selection
     n <= 12   rows in the fixed order `order` (default 0, ..., n-1; `row_order` picks one), so that a pivot may be small
@@ -28,10 +40,9 @@ def solve(a: ArrayLike, b: ArrayLike, order: Sequence[int] | None = None) -> Arr
               unless growth has cost less than half of the digits
     beyond    LU with partial pivoting
 
-    In each, a pivot below 200 times the rounding error it carries is noise: the matrix is singular to working precision
-    (in float64 from a condition number of 1e12 on) and x is NaN. Neither test depends on the units of a row. Costs n³/3
-    multiplications and 3 n² for the tests; up to 12 unknowns all are scalar operations, and zeros known when tracing
-    cost nothing.
+    A zero pivot gives a result that is not finite; a singular system that has solutions may give one of them. Costs
+    n³/3 multiplications, and 2 n² for the test; up to 12 unknowns all are scalar operations, and zeros known when
+    tracing cost nothing.
     """
     a, b = jnp.asarray(a), jnp.asarray(b)
     n = b.shape[0] if b.ndim == 1 else -1
@@ -39,52 +50,42 @@ def solve(a: ArrayLike, b: ArrayLike, order: Sequence[int] | None = None) -> Arr
         raise ValueError(f"solve: a and b must have the shapes (n, n) and (n,), found {a.shape} and {b.shape}")
     if order is not None and sorted(order) != list(range(n)):
         raise ValueError(f"solve: order must be a permutation of 0, ..., {n - 1}, found {tuple(order)}")
-    eps = float(jnp.finfo(jnp.result_type(a, b)).eps)
-
-    if n > WRITTEN_OUT:
-        lu, exchanges = jax.scipy.linalg.lu_factor(a)
-        error = eps * jnp.max(jnp.tril(jnp.abs(lu), -1) * jnp.abs(lu).T, axis=1)
-        regular = jnp.all(jnp.abs(jnp.diagonal(lu)) > NOISE * error)
-        return jnp.where(regular, jax.scipy.linalg.lu_solve((lu, exchanges), b), jnp.nan)
-
+    if n > _written_out.get():
+        return jnp.linalg.solve(a, b)
     rows = [([a[i, j] for j in range(n)], b[i]) for i in (range(n) if order is None else order)]
-    x, regular = _eliminate([[*row, right] for row, right in rows], eps, pivoting=n <= PIVOTED)
-    if n > PIVOTED:
-        size = functools.reduce(jnp.maximum, map(jnp.abs, x))
-        for row, right in rows:
-            residual = sum((aj * xj for aj, xj in zip(row, x, strict=True)), -right)
-            scale = sum(map(jnp.abs, row[1:]), jnp.abs(row[0])) * size + jnp.abs(right)
-            regular &= jnp.abs(residual) <= math.sqrt(eps) * scale
-    return jnp.where(regular, jnp.stack(x), jnp.nan)
+    x = _eliminate([[*row, right] for row, right in rows], pivoting=n <= PIVOTED)
+    if n <= PIVOTED:
+        return jnp.stack(x)
+    tolerance = math.sqrt(float(jnp.finfo(jnp.result_type(a, b)).eps))
+    size = functools.reduce(jnp.maximum, map(jnp.abs, x))
+    sound = jnp.asarray(True)
+    for row, right in rows:
+        residual = sum((aj * xj for aj, xj in zip(row, x, strict=True)), -right)
+        scale = sum(map(jnp.abs, row[1:]), jnp.abs(row[0])) * size + jnp.abs(right)
+        sound &= jnp.abs(residual) <= tolerance * scale
+    return jnp.where(sound, jnp.stack(x), jnp.nan)
 
 
-def _eliminate(rows: list[list[Array]], eps: float, pivoting: bool) -> tuple[list[Array], Array]:
-    """x from the rows (a_i0, ..., a_i,n-1, b_i), which are overwritten by L and U; and whether every pivot is sound."""
+def _eliminate(rows: list[list[Array]], pivoting: bool) -> list[Array]:
+    """x from the rows (a_i0, ..., a_i,n-1, b_i), which are overwritten by U."""
     n = len(rows)
     inverse: list[Array] = []
-    uncertainty: list[Array] = []  # relative, of row k of U: that of its pivot, but at least ε
-    regular = jnp.asarray(True)
     for k in range(n):
         if pivoting:
             for i in range(k + 1, n):
                 exchange = jnp.abs(rows[i][k]) > jnp.abs(rows[k][k])
-                pairs = list(zip(rows[k], rows[i], strict=True))
-                rows[k] = [jnp.where(exchange, lower, upper) for upper, lower in pairs]
-                rows[i] = [jnp.where(exchange, upper, lower) for upper, lower in pairs]
-        pivot = rows[k][k]
-        errors = [jnp.abs(rows[k][j] * rows[j][k]) * uncertainty[j] for j in range(k)]
-        error = functools.reduce(jnp.maximum, errors, jnp.zeros_like(pivot))
-        regular &= jnp.abs(pivot) > NOISE * error
-        inverse.append(1.0 / pivot)
-        uncertainty.append(jnp.maximum(eps, error * jnp.abs(inverse[k])))
+                pairs = list(zip(rows[k][k:], rows[i][k:], strict=True))
+                rows[k][k:] = [jnp.where(exchange, lower, upper) for upper, lower in pairs]
+                rows[i][k:] = [jnp.where(exchange, upper, lower) for upper, lower in pairs]
+        inverse.append(1.0 / rows[k][k])
         for i in range(k + 1, n):
-            rows[i][k] = rows[i][k] * inverse[k]
+            factor = rows[i][k] * inverse[k]
             for j in range(k + 1, n + 1):
-                rows[i][j] = rows[i][j] - rows[i][k] * rows[k][j]
+                rows[i][j] = rows[i][j] - factor * rows[k][j]
     x: list[Array] = []
     for k in reversed(range(n)):
         x.insert(0, sum((-rows[k][j] * x[j - k - 1] for j in range(k + 1, n)), rows[k][n]) * inverse[k])
-    return x, regular
+    return x
 
 
 def row_order(a: np.ndarray) -> tuple[int, ...]:

@@ -189,7 +189,11 @@ class _Evaluation:
     # --- data movement --------------------------------------------------------------------------------------------
 
     def move(self, equation: Equation, inputs: list[np.ndarray]) -> list[np.ndarray]:
-        """Where every output entry comes from is found by moving the entries' numbers instead of the entries."""
+        """Object arrays move like any other. What NumPy has no word for is found by moving the entries' numbers."""
+        if equation.primitive.name in NUMPY_MOVES:
+            moved = NUMPY_MOVES[equation.primitive.name](*inputs, **equation.params)
+            if moved is not None:
+                return moved if isinstance(moved, list) else [moved]
         data, indices = MOVED[equation.primitive.name](inputs)
         if not all(_all_known(inputs[k]) for k in indices):
             return [self.move_by_selection(equation, inputs)]
@@ -336,7 +340,14 @@ def _inner(params: dict[str, Any]) -> Any:
 
 
 def _fold(equation: Equation, inputs: list[np.ndarray]) -> list[np.ndarray]:
-    """Everything is known while tracing: let JAX compute it now."""
+    """Everything is known while tracing: compute it now, plain arithmetic in NumPy, the rest by JAX."""
+    name = equation.primitive.name
+    if name in NUMPY_FOLDS and all(v.aval.dtype in NUMPY_TYPES for v in (*equation.invars, *equation.outvars)):
+        known = [_known(x, v.aval.dtype) for x, v in zip(inputs, equation.invars, strict=True)]
+        with np.errstate(all="ignore"):
+            folded = NUMPY_FOLDS[name](*known)
+        (variable,) = equation.outvars
+        return [entries(np.broadcast_to(np.asarray(folded, variable.aval.dtype), variable.aval.shape))]
     with jax.ensure_compile_time_eval():
         known = [jnp.asarray(_known(x, v.aval.dtype)) for x, v in zip(inputs, equation.invars, strict=True)]
         result = equation.primitive.bind(*known, **equation.params)
@@ -345,6 +356,9 @@ def _fold(equation: Equation, inputs: list[np.ndarray]) -> list[np.ndarray]:
 
 
 def _fold_scalar(equation: Equation, operands: Sequence[Any]) -> Any:
+    if equation.primitive.name in NUMPY_FOLDS and equation.outvars[0].aval.dtype in NUMPY_TYPES:
+        with np.errstate(all="ignore"):
+            return np.asarray(NUMPY_FOLDS[equation.primitive.name](*operands), equation.outvars[0].aval.dtype)[()]
     with jax.ensure_compile_time_eval():
         known = [jnp.asarray(x, v.aval.dtype) for x, v in zip(operands, equation.invars, strict=True)]
         return np.asarray(equation.primitive.bind(*known, **equation.params))[()]
@@ -643,13 +657,78 @@ def _traces_of(equation: Equation) -> list[core.ClosedJaxpr]:
     ]
 
 
-def count_equations(jaxpr: core.Jaxpr) -> int:
-    """The equations of a trace, those of its inner functions and loop bodies included (a loop body once)."""
+def count_equations(jaxpr: core.Jaxpr, moving: bool = True) -> int:
+    """The equations of a trace, those of its inner functions and loop bodies included (a loop body once); without
+    those that only move data where `moving` is False."""
     return sum(
-        sum(count_equations(inner.jaxpr) for inner in inside) if (inside := _traces_of(equation)) else 1
+        sum(count_equations(inner.jaxpr, moving) for inner in inside)
+        if (inside := _traces_of(equation))
+        else int(moving or equation.primitive.name not in MOVED)
         for equation in jaxpr.eqns
     )
 
+
+# --- what NumPy does without JAX, whose every first call of a kind compiles a program --------------------------------
+
+
+def _slice(x, *, start_indices, limit_indices, strides, **_):
+    return x[tuple(map(slice, start_indices, limit_indices, strides or (1,) * x.ndim))]
+
+
+def _broadcast_in_dim(x, *_dynamic, shape, broadcast_dimensions, **_):
+    kept = [1] * len(shape)
+    for axis, dimension in enumerate(broadcast_dimensions):
+        kept[dimension] = x.shape[axis]
+    return np.broadcast_to(x.reshape(kept), shape)
+
+
+def _pad(x, value, *, padding_config, **_):
+    if any(low < 0 or high < 0 for low, high, _ in padding_config):
+        return None
+    shape = [
+        low + high + max(0, (n - 1) * (gap + 1) + 1)
+        for n, (low, high, gap) in zip(x.shape, padding_config, strict=True)
+    ]
+    result = np.empty(shape, object)
+    result.fill(value[()])
+    result[
+        tuple(
+            slice(low, low + max(0, (n - 1) * (gap + 1) + 1), gap + 1)
+            for n, (low, _, gap) in zip(x.shape, padding_config, strict=True)
+        )
+    ] = x
+    return result
+
+
+def _dynamic_slice(x, *starts, slice_sizes, **_):
+    if not all(is_known(start[()]) for start in starts):
+        return None
+    first = [int(np.clip(s[()], 0, n - size)) for s, n, size in zip(starts, x.shape, slice_sizes, strict=True)]
+    return x[tuple(slice(a, a + size) for a, size in zip(first, slice_sizes, strict=True))]
+
+
+NUMPY_MOVES: dict[str, Callable] = {
+    "reshape": lambda x, *_, new_sizes, dimensions=None, **__: x.reshape(new_sizes) if dimensions is None else None,
+    "squeeze": lambda x, *, dimensions, **_: np.squeeze(x, tuple(dimensions)),
+    "expand_dims": lambda x, *, dimensions, **_: np.expand_dims(x, tuple(dimensions)),
+    "transpose": lambda x, *, permutation, **_: x.transpose(permutation),
+    "rev": lambda x, *, dimensions, **_: np.flip(x, tuple(dimensions)),
+    "concatenate": lambda *xs, dimension, **_: np.concatenate(xs, dimension),
+    "split": lambda x, *, sizes, axis, **_: np.split(x, np.cumsum(sizes)[:-1], axis),
+    "slice": _slice,
+    "broadcast_in_dim": _broadcast_in_dim,
+    "pad": _pad,
+    "dynamic_slice": _dynamic_slice,
+}
+
+NUMPY_TYPES = (np.float64, np.float32, np.int32, np.int64, np.bool_)
+NUMPY_FOLDS: dict[str, Callable] = {
+    "add": np.add, "add_any": np.add, "sub": np.subtract, "mul": np.multiply, "neg": np.negative, "abs": np.abs,
+    "max": np.maximum, "min": np.minimum, "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal,
+    "gt": np.greater, "ge": np.greater_equal, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
+    "not": np.invert, "square": np.square, "sqrt": np.sqrt, "is_finite": np.isfinite, "copy": np.array,
+    "select_n": lambda which, *cases: np.choose(np.asarray(which, np.intp), cases),
+}  # fmt: skip
 
 # --- the lists -----------------------------------------------------------------------------------------------------
 
