@@ -128,7 +128,7 @@ class Lanes:
         common = (t, h) if k is None else (k, t, h)
         arguments = [*(lanes.unstack(c, 0) for c in common), *state, *(lanes.unstack(z, 1) for z in normals)]
         arguments += [lanes.unstack(p, p.ndim - v) for p, v in zip(params, varies, strict=True)]
-        traced = self.traced.step if k is None else self.traced.starting
+        traced: Any = self.traced.step if k is None else self.traced.starting
         *after, ok, iterations = lanes.evaluate(traced, arguments, self.paths)
         full = tuple(
             lanes.spread(entry, (self.paths,), dtype)

@@ -1,0 +1,481 @@
+"""White noise through an integrator: the covariance it delivers for x' = A x + B w, and the noise it needs."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.integrate
+import scipy.linalg
+from jax.flatten_util import ravel_pytree
+from numpy.typing import ArrayLike
+
+from stodyn.analysis.integrator import BlackBox, Integrator, LinearStep, linear_step, square, system_step, unscaled
+from stodyn.analysis.linear import Moments, coefficients, exact_moments
+from stodyn.engine.simulate import matched
+from stodyn.methods import classical, multistep
+from stodyn.methods.contract import Method
+from stodyn.noise.distribution import is_random
+from stodyn.numerics import van_loan
+from stodyn.problems.linear import GaussianStart, intensity
+from stodyn.problems.sde import SDE
+
+REACH = (1e-3, 1e3)  # steps looked at for the stability limit, times the largest |eigenvalue| of A
+POINTS = np.linspace(-0.6, 0.6, 13)  # a second derivative from them is exact for polynomials of degree 12
+
+
+# --- scalar questions: x' = A x + w, z = hA -------------------------------------------------------------------------
+
+
+def gamma(integrator: Integrator) -> float:
+    """Γ: samples of covariance ΓQ/h give the covariance of the continuous process as h -> 0.
+
+    1 / Σ (total weight of a sample, over all later steps that reuse it)², from the step on x' = w.
+    """
+    total = system_step(unscaled(integrator), 0.0, 1.0, 1.0).total
+    return 1.0 / float(np.sum(total**2))
+
+
+def kappa(integrator: Integrator) -> float:
+    """κ of the equation dx = (f + κ Σ (∂g_k/∂x) g_k) dt + g dW that the integrator solves: 0 Ito, 1/2 Stratonovich.
+
+    From the step on x' = x w with h = 1 and x = 1: half the second derivative of the final x by each sample of one
+    step, summed, times the variance of a sample.
+    """
+    scale = math.sqrt(gamma(integrator)) if isinstance(integrator, BlackBox) else 1.0
+    with jax.enable_x64(True):
+        after, normals = _multiplicative(integrator)
+        curvature = 0.0
+        for i in range(normals):
+            values = [after(np.eye(normals)[i] * scale * point) for point in POINTS]
+            curvature += 2.0 * np.polynomial.polynomial.polyfit(POINTS, values, len(POINTS) - 1)[2]
+    return 0.5 * float(curvature)
+
+
+def _multiplicative(integrator: Integrator) -> tuple[Callable[[np.ndarray], float], int]:
+    """ξ -> x after some quiet steps that follow one with the normals ξ, for x' = x w, h = 1, x = 1."""
+    if isinstance(integrator, Method):
+        problem = SDE(lambda t, x: 0.0 * x, lambda t, x: x[:, None], [1.0], structure="general")
+        counts = integrator.needs.normals(1)
+        ends = np.cumsum(list(counts.values()))[:-1]
+        method, steps = integrator, 2 + integrator.starting_steps
+
+        @jax.jit
+        def run(xi):
+            state = method.start(problem, jnp.zeros(()), jnp.ones(1), None)
+            for k in range(steps):
+                z = jnp.where(k == 0, xi, 0.0)
+                noise = method.needs.increment(jnp.ones(()), dict(zip(counts, jnp.split(z, ends), strict=True)), 1)
+                state, _ = method.step(problem, jnp.asarray(float(k)), state, noise, None)
+            return method.read(state)[0]
+
+        return lambda xi: float(run(jnp.asarray(xi))), sum(counts.values())
+
+    def derivative(x, t, w):
+        return x * np.reshape(w, 1)
+
+    derivative.m = 1  # type: ignore[attr-defined]
+    start = np.zeros(integrator.memory + 1)
+    start[0] = 1.0
+    _, drawn = integrator.once(derivative, start, 1.0, None)
+
+    def after(xi):
+        s = start
+        for k in range(2 + integrator.memory):
+            s, _ = integrator.once(derivative, s, 1.0, np.reshape(xi if k == 0 else 0.0 * xi, (drawn, 1)))
+        return float(s[0])
+
+    return after, drawn
+
+
+def local_factor(integrator: Integrator, z: float) -> float:
+    """f(z): a step of a one-step method adds the variance h Q f(hA); (exp(2z) - 1)/(2z) is exact."""
+    step = system_step(integrator, z, 1.0, 1.0)
+    if step.M.shape != (1, 1):
+        raise ValueError("f(z): asked of a multistep method, whose steps share samples; ask for steady_ratio")
+    return float(np.sum(step.G**2))
+
+
+def error_function(integrator: Integrator, z: float) -> float:
+    """V(z) = 2 z f(z) - exp(2z) + 1, Riggs' (88): an absolute number; over exp(2z) - 1 it is the error of one step."""
+    return 2.0 * z * local_factor(integrator, z) - math.expm1(2.0 * z)
+
+
+def steady_ratio(integrator: Integrator, z: float) -> float:
+    """P_D/P: the variance delivered in the steady state of x' = A x + w, hA = z < 0, over that of the process."""
+    return float(-2.0 * z * steady(integrator, z, 1.0, 1.0)[0, 0])
+
+
+# --- systems --------------------------------------------------------------------------------------------------------
+
+
+def delivered(
+    method: Method,
+    problem: Any,
+    h: float,
+    steps: int,
+    mean: ArrayLike | None = None,
+    covariance: ArrayLike | None = None,
+    t: float = 0.0,
+) -> Moments:
+    """Mean (steps+1, n) and covariance (steps+1, n, n) of the discrete state from time t, starting steps included.
+
+    For linear problems with additive noise whose coefficients may depend on time; mean and covariance at the start are
+    those of the problem unless given.
+    """
+    n = problem.n
+    m0, P0 = _initial(problem, mean, covariance)
+    with jax.enable_x64(True):
+        stepped, _ = matched(problem, method)
+        params = problem.example_params()
+        begin = [np.asarray(ravel_pytree(method.start(stepped, jnp.asarray(t), jnp.asarray(x), params))[0])
+                 for x in np.concatenate([np.zeros((1, n)), np.eye(n)])]  # fmt: skip
+    S = np.stack(begin[1:], axis=1) - begin[0][:, None]
+    m, P = S @ m0 + begin[0], S @ P0 @ S.T
+    autonomous = _is_autonomous(problem, t, t + h * steps)
+    maps: list[LinearStep] = []
+    means, covariances = np.empty((steps + 1, n)), np.empty((steps + 1, n, n))
+    for k in range(steps + 1):
+        if k <= method.starting_steps or not autonomous:
+            first = k if k < method.starting_steps else None
+            maps = [linear_step(method, problem, h, t + k * h, starting=first)]
+        means[k], covariances[k] = maps[0].R @ m, maps[0].R @ P @ maps[0].R.T
+        m, P = maps[0].advance(m, P)
+    return Moments(means, covariances)
+
+
+def exact(
+    problem: Any, t: ArrayLike, mean: ArrayLike | None = None, covariance: ArrayLike | None = None, start: float = 0.0
+) -> Moments:
+    """The mean and covariance of the continuous process at the times t, Riggs' (13)-(16).
+
+    By the matrix exponential where the coefficients are constant; otherwise m' = A m + a, P' = A P + P A' + B Q B' is
+    integrated to 12 digits.
+    """
+    n = problem.n
+    m0, P0 = _initial(problem, mean, covariance)
+    times = np.asarray(t, float)
+    if _is_autonomous(problem, start, float(np.max(times, initial=start + 1.0))):
+        return exact_moments(problem, times - start, m0, P0)
+
+    def slope(time, y):
+        A, a, _, b = coefficients(problem, time)
+        P = y[n:].reshape(n, n)
+        return np.concatenate([A @ y[:n] + a, (A @ P + P @ A.T + b.T @ b).ravel()])
+
+    order = np.argsort(times.ravel())
+    flat = np.empty((times.size, n + n * n))
+    y, now = np.concatenate([m0, P0.ravel()]), start
+    for index in order:
+        then = float(times.ravel()[index])
+        if then > now:
+            y = scipy.integrate.solve_ivp(slope, (now, then), y, "DOP853", rtol=1e-12, atol=1e-14).y[:, -1]
+            now = then
+        flat[index] = y
+    return Moments(flat[:, :n].reshape(*times.shape, n), flat[:, n:].reshape(*times.shape, n, n))
+
+
+def steady(integrator: Integrator, A: ArrayLike, B: ArrayLike, h: float, Q: ArrayLike | None = None) -> np.ndarray:
+    """The covariance (n, n) that an integrator delivers in the steady state of x' = A x + B w."""
+    A, B = square(A), _driven(B, Q)
+    step = system_step(integrator, A, B, h)
+    _require_stable(integrator, A, B, h, step)
+    P = van_loan.discrete_lyapunov(step.M, step.G @ step.G.T)
+    return step.R @ P @ step.R.T
+
+
+def spectrum(
+    integrator: Integrator, A: ArrayLike, B: ArrayLike, h: float, frequency: ArrayLike, Q: ArrayLike | None = None
+) -> np.ndarray:
+    """The two-sided spectral density (..., n, n) of the discrete state at frequencies in cycles a unit of time.
+
+    h Σ_k Cov(x_j, x_(j+k)) exp(-2πi f k h) = h T T*, T = R (exp(2πi f h) - M)^-1 G. exact_spectrum: of the process.
+    """
+    A, B = square(A), _driven(B, Q)
+    step = system_step(integrator, A, B, h)
+    _require_stable(integrator, A, B, h, step)
+    frequencies = np.asarray(frequency, float)
+    result = np.empty((*frequencies.shape, len(A), len(A)), complex)
+    for index, f in np.ndenumerate(frequencies):
+        turn = np.exp(2j * np.pi * f * h) * np.eye(len(step.M))
+        T = step.R @ np.linalg.solve(turn - step.M, step.G)
+        result[index] = h * T @ T.conj().T
+    return result
+
+
+def exact_spectrum(A: ArrayLike, B: ArrayLike, frequency: ArrayLike, Q: ArrayLike | None = None) -> np.ndarray:
+    """The two-sided spectral density (..., n, n) of x' = A x + B w at frequencies in cycles a unit of time."""
+    A, B = square(A), _driven(B, Q)
+    frequencies = np.asarray(frequency, float)
+    result = np.empty((*frequencies.shape, len(A), len(A)), complex)
+    for index, f in np.ndenumerate(frequencies):
+        T = np.linalg.solve(2j * np.pi * f * np.eye(len(A)) - A, B)
+        result[index] = T @ T.conj().T
+    return result
+
+
+def stability_limit(integrator: Integrator, A: ArrayLike = -1.0) -> float:
+    """The step up to which the integrator is stable on x' = A x: |z| for the default; inf where it always is."""
+    A = square(A)
+    eigenvalues = np.linalg.eigvals(A)
+    if eigenvalues.real.max() >= 0:
+        raise ValueError(f"A: not stable itself, an eigenvalue has the real part {eigenvalues.real.max():.6g}")
+    size = np.abs(eigenvalues).max()
+    B = np.eye(len(A))
+
+    def unstable(h: float) -> bool:
+        return not system_step(integrator, A, B, h).radius < 1.0
+
+    low = 0.0
+    for h in np.geomspace(REACH[0] / size, REACH[1] / size, 300):
+        if unstable(h):
+            break
+        low = h
+    else:
+        return math.inf
+    high = float(h)
+    while high - low > 1e-13 * high:
+        middle = 0.5 * (low + high)
+        low, high = (low, middle) if unstable(middle) else (middle, high)
+    return float(high)
+
+
+# --- the noise an integrator needs ----------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class NoiseNeeded:
+    """The samples with which an integrator delivers the covariance of x' = A x + B w.
+
+    samples      (n, n): the covariance that a sample added to the derivative must have; exact where it is one
+    eigenvalues  of it: a negative one means that no such samples exist
+    channels     (m, m): the same as a covariance of w, where the noise can stay in the channels of B; else None
+    scale        the best factor on ΓQ/h if the noise must stay what it is: n / tr(P^-1 P_D), which brings N(0, P_D)
+                 nearest to N(0, P)
+    residual     (n, n): what is then left, scale · P_D - P
+    """
+
+    samples: np.ndarray
+    eigenvalues: np.ndarray
+    channels: np.ndarray | None
+    scale: float
+    residual: np.ndarray
+
+    @property
+    def exists(self) -> bool:
+        """Whether there are such samples at all: their covariance has no negative eigenvalue."""
+        return bool(self.eigenvalues[0] >= -1e-9 * np.abs(self.eigenvalues).max())
+
+    def __str__(self) -> str:
+        if self.exists and self.channels is not None:
+            return f"exact with samples of covariance {self.channels.tolist()}"
+        reason = (
+            "the noise would have to leave the channels of B"
+            if self.exists
+            else f"the covariance asked for is indefinite (lowest eigenvalue {self.eigenvalues[0]:.4g})"
+        )
+        return (
+            f"no exact samples in these channels: {reason}. Best factor on ΓQ/h: {self.scale:.6g}, which leaves "
+            f"{self.residual.tolist()} of the covariance. The exact discretisation (VanLoan) needs none of this."
+        )
+
+
+def noise_needed(
+    integrator: Integrator, A: ArrayLike, B: ArrayLike, h: float, Q: ArrayLike | None = None, match: str = "steady"
+) -> NoiseNeeded:
+    """Which samples give exactly the covariance of the continuous process: in the steady state, or in every step.
+
+    match  "steady", or "local" (one-step methods): what a step adds is ∫ exp(As) BQB' exp(A's) ds
+    """
+    if match not in ("steady", "local"):
+        raise ValueError(f'match: expected "steady" or "local", got {match!r}')
+    A, driven = square(A), _driven(B, Q)
+    n = len(A)
+    own = system_step(integrator, A, driven, h)
+    _require_stable(integrator, A, driven, h, own)
+    step = system_step(unscaled(integrator), A, np.eye(n), h)
+    pieces = np.moveaxis(step.G.reshape(len(step.G), -1, n), 1, 0)  # one piece for each sample: (N, n)
+    if match == "steady":
+        target = van_loan.lyapunov(A, driven @ driven.T)
+        mine = van_loan.discrete_lyapunov(own.M, own.G @ own.G.T)
+    else:
+        if len(step.M) != n:
+            raise ValueError("match: a step of a multistep method shares its samples with others; take match='steady'")
+        target = van_loan.discretise(A, driven, np.eye(driven.shape[1]), h)[1]
+        mine = own.G @ own.G.T
+    mine = own.R @ mine @ own.R.T
+
+    def delivered_by(W: np.ndarray) -> np.ndarray:
+        added = sum(piece @ W @ piece.T for piece in pieces)
+        if match == "steady":
+            added = scipy.linalg.solve_discrete_lyapunov(step.M, added)
+        return step.R @ added @ step.R.T
+
+    rows, columns = np.tril_indices(n)
+    basis = []
+    for i, j in zip(rows, columns, strict=True):
+        E = np.zeros((n, n))
+        E[i, j] = E[j, i] = 1.0
+        basis.append(E)
+    system = np.stack([delivered_by(E)[rows, columns] for E in basis], axis=1)
+    W = sum(w * E for w, E in zip(np.linalg.solve(system, target[rows, columns]), basis, strict=True)) / h
+    left = np.linalg.pinv(np.atleast_2d(np.asarray(B, float)))
+    channels = left @ W @ left.T
+    back = np.atleast_2d(np.asarray(B, float)) @ channels @ np.atleast_2d(np.asarray(B, float)).T
+    stays = np.allclose(back, W, rtol=0, atol=1e-10 * np.abs(W).max())
+    scale = n / np.trace(np.linalg.solve(target, mine))
+    return NoiseNeeded(W, np.linalg.eigvalsh(W), channels if stays else None, scale, scale * mine - target)
+
+
+@dataclasses.dataclass(frozen=True)
+class Probe:
+    """What was found about an integrator of the user's own; see `probe`."""
+
+    gamma: float
+    kappa: float
+    stability_limit: float
+    noise: NoiseNeeded
+    error: np.ndarray  # of the delivered variances, in percent, with samples of covariance ΓQ/h
+
+    @property
+    def calculus(self) -> str:
+        """The stochastic calculus it solves for noise that depends on the state."""
+        kappa = self.kappa
+        return (
+            "ito" if abs(kappa) < 1e-6 else "stratonovich" if abs(kappa - 0.5) < 1e-6 else f"neither (κ = {kappa:.6g})"
+        )
+
+
+def probe(
+    step: Callable, A: ArrayLike = -1.0, B: ArrayLike = 1.0, Q: ArrayLike | None = None, h: float = 0.1, memory: int = 0
+) -> Probe:
+    """Γ, κ, the noise needed and the stability limit of an integrator of the user's own, as a black box.
+
+    step(f, x, t, h, noise) -> x, in Python or NumPy, with f(x, t, w) the derivative and noise() a sample; see BlackBox.
+    The system x' = A x + B w and the step h say for what the noise is asked.
+    """
+    box = BlackBox(step, memory)
+    A, factor, driven = square(A), gamma(box), _driven(B, Q)
+    own = factor * steady(box, A, driven, h)
+    target = van_loan.lyapunov(A, driven @ driven.T)
+    needed = noise_needed(box, A, B, h, Q)
+    scale, residual = needed.scale / factor, needed.residual
+    needed = dataclasses.replace(needed, scale=scale, residual=residual)
+    error = 100.0 * (np.diagonal(own) / np.diagonal(target) - 1.0)
+    return Probe(factor, kappa(box), stability_limit(box, A), needed, error)
+
+
+# --- advice ---------------------------------------------------------------------------------------------------------
+
+
+class Advice(NamedTuple):
+    """One line of `advise`: an integrator, the percent by which each variance is wrong, and what there is to say."""
+
+    name: str
+    method: Any
+    error: np.ndarray | None  # (n,), None where the step is unstable
+    remark: str
+
+    @property
+    def worst(self) -> float:
+        return math.inf if self.error is None else float(np.abs(self.error).max())
+
+
+def advise(A: ArrayLike, B: ArrayLike, Q: ArrayLike | None = None, h: float = 0.1) -> list[Advice]:
+    """How far every method's steady-state variances are off for x' = A x + B w with the step h, the best first.
+
+    The exact discretisation has no error and leads. Methods that are unstable with this step come last, with the step
+    up to which they are not.
+    """
+    A, driven = square(A), _driven(B, Q)
+    target = np.diagonal(van_loan.lyapunov(A, driven @ driven.T))
+    Phi = scipy.linalg.expm(h * A)
+    held = np.linalg.solve(A, Phi - np.eye(len(A))) @ driven / math.sqrt(h)
+    rows = [Advice("exact ODE solver, held noise Q/h", None,
+                   100.0 * (np.diagonal(van_loan.discrete_lyapunov(Phi, held @ held.T)) / target - 1.0),
+                   "any solver of another library, one sample a step")]  # fmt: skip
+    for name, method, remark in candidates():
+        step = system_step(method, A, driven, h)
+        if step.radius < 1.0 - 1e-12:
+            P = step.R @ van_loan.discrete_lyapunov(step.M, step.G @ step.G.T) @ step.R.T
+            rows.append(Advice(name, method, 100.0 * (np.diagonal(P) / target - 1.0), remark))
+        else:
+            limit = stability_limit(method, A)
+            rows.append(Advice(name, method, None, f"unstable: take a step below {limit:.4g}"))
+    rows.sort(key=lambda row: row.worst)
+    exact_row = Advice("VanLoan", None, np.zeros(len(A)), "exact at any step, for linear time-invariant systems")
+    return [exact_row, *rows]
+
+
+def candidates() -> Iterator[tuple[str, Method, str]]:
+    """The integrators that `advise` compares: name, method, remark."""
+    tables = sorted((value for value in vars(classical).values() if isinstance(value, classical.ExplicitRungeKutta)),
+                    key=lambda table: table.name)  # fmt: skip
+    for table in tables:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", classical.CovarianceError)
+            fresh = table(noise="fresh")
+        kept = "linear systems only" if table.variances else ""
+        if len(table.b) > 1:
+            yield f"{table.name} fresh, {_factor(fresh.Gamma)}Q/h", fresh, kept
+        if not table.variances:
+            yield f"{table.name} held, Q/h", table(noise="held"), ""
+    for adams in (multistep.AB2, multistep.AB3, multistep.AB4):
+        yield f"{adams.name}, increment outside the history", adams, ""
+        yield f"{adams.name}, noise in the history, Q/h", adams(placement="history", starter="adams"), ""
+    for pair in (multistep.AM2, multistep.AM3, multistep.AM4, multistep.AM5):
+        yield f"{pair.name} PECE fresh, {_factor(pair.Gamma)}Q/h", pair, ""
+        yield f"{pair.name} PECE held, Q/h", pair(noise="held"), "additive noise"
+
+
+def _factor(gamma: Any) -> str:
+    text = f"{float(gamma):.4g}"
+    return "" if text == "1" else f"{text} "
+
+
+# --- arguments ------------------------------------------------------------------------------------------------------
+
+
+def _driven(B: ArrayLike, Q: ArrayLike | None) -> np.ndarray:
+    """B times a root of Q."""
+    matrix = np.asarray(B, float)
+    matrix = matrix.reshape(1, 1) if matrix.ndim == 0 else matrix
+    if matrix.ndim != 2 or not np.isfinite(matrix).all():
+        raise ValueError(f"B: expected a finite matrix (n, channels), got shape {matrix.shape}:\n{matrix}")
+    return matrix if Q is None else matrix @ np.linalg.cholesky(intensity(Q, matrix.shape[1]))
+
+
+def _require_stable(integrator: Integrator, A: np.ndarray, B: np.ndarray, h: float, step: LinearStep) -> None:
+    if step.radius >= 1.0 - 1e-12:
+        limit = stability_limit(integrator, A)
+        raise ValueError(
+            f"h: {integrator.name} is unstable on this system with h = {h:g} (spectral radius {step.radius:.6g}), and "
+            f"stable below h = {limit:.6g}. Take a smaller step, or the exact discretisation (VanLoan)."
+        )
+
+
+def _initial(problem: Any, mean: ArrayLike | None, covariance: ArrayLike | None) -> tuple[np.ndarray, np.ndarray]:
+    """The mean and covariance at the start: as given, else the problem's own."""
+    n, start = problem.n, problem.start
+    if isinstance(start, GaussianStart):
+        known = start.mean, start.covariance
+    elif not is_random(start):
+        known = start, np.zeros((n, n))
+    elif mean is None or covariance is None:
+        raise ValueError("mean, covariance: the start of this problem is random; give both, or start it by linear(...)")
+    mean = known[0] if mean is None else mean
+    covariance = known[1] if covariance is None else covariance
+    return np.asarray(mean, float).reshape(n), np.asarray(covariance, float).reshape(n, n)
+
+
+def _is_autonomous(problem: Any, first: float, last: float) -> bool:
+    """Whether the coefficients are the same at some times between."""
+    times = first + (last - first) * np.array([0.0, 0.1234, 0.38196, 0.7071])
+    found = [coefficients(problem, float(t)) for t in times]
+    return all(np.array_equal(a, b) for other in found[1:] for a, b in zip(found[0], other, strict=True))

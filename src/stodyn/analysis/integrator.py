@@ -1,0 +1,200 @@
+"""One step of an integrator, shipped or the user's own, on a linear system: s' = M s + c + G ξ with standard normals ξ.
+
+s holds x and, for multistep methods, the history. M, c and G are read off by feeding the step itself with unit vectors.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from numpy.typing import ArrayLike
+
+from stodyn.analysis.linear import AFFINE
+from stodyn.engine.simulate import matched
+from stodyn.methods.contract import Method
+from stodyn.problems.sde import SDE
+
+# Most steps are read off once: compiling them fast counts, running them fast does not.
+COMPILE_FAST = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+
+
+class LinearStep(NamedTuple):
+    """s' = M s + c + G ξ and x = R s: M (N, N), c (N,), G (N, normals), R (n, N)."""
+
+    M: np.ndarray
+    c: np.ndarray
+    G: np.ndarray
+    R: np.ndarray
+
+    def advance(self, m: np.ndarray, P: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The mean and covariance of s after the step."""
+        return self.M @ m + self.c, self.M @ P @ self.M.T + self.G @ self.G.T
+
+    @property
+    def radius(self) -> float:
+        """The largest modulus of an eigenvalue of M."""
+        return float(np.abs(np.linalg.eigvals(self.M)).max())
+
+    @property
+    def total(self) -> np.ndarray:
+        """The weight of every normal in x after all steps that reuse it, for A = 0: (n, normals)."""
+        return self.R @ np.linalg.matrix_power(self.M, 2 * len(self.M)) @ self.G
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class BlackBox:
+    """An integrator of the user's own in Python or NumPy: step(f, x, t, h, noise) -> the new x.
+
+    f(x, t, w) is the derivative A x + B w; noise() draws a sample w, a new one at every call, of covariance Q/h unless
+    stated otherwise: call it once and reuse the value to hold it, or at every evaluation. x is a vector (n,). An
+    integrator with memory takes and returns the vector (x, ...) of `memory` + 1 pieces of n numbers, zeros at first.
+    """
+
+    step: Callable
+    memory: int = 0
+    name: str = "the step"
+
+    def once(self, derivative: Callable, s: np.ndarray, h: float, samples: np.ndarray | None) -> tuple[np.ndarray, int]:
+        """The step from s at time 0 with the given samples (k, m), and how many it drew; None: zeros of any number."""
+        drawn = 0
+
+        def noise() -> np.ndarray:
+            nonlocal drawn
+            drawn += 1
+            if samples is None:
+                return np.zeros(derivative.m)  # type: ignore[attr-defined]
+            if drawn > len(samples):
+                raise ValueError(f"{self.name}: draws {len(samples)} samples in one step and more in another")
+            return samples[drawn - 1].copy()
+
+        after = np.asarray(self.step(derivative, s.copy(), 0.0, h, noise), float)
+        if after.shape != s.shape:
+            raise ValueError(f"{self.name}: returned shape {after.shape} for a state of shape {s.shape}")
+        return after, drawn
+
+
+Integrator = Method | BlackBox
+
+
+# --- reading a step off ---------------------------------------------------------------------------------------------
+
+
+def linear_step(
+    method: Method, problem: Any, h: float, t: float = 0.0, *, starting: int | None = None, params: Any = None
+) -> LinearStep:
+    """The shipped step of a method on a linear problem with additive noise, from time t.
+
+    starting  the number of a starting step of a multistep method, instead of its step
+    params    stands in for the problem's own
+    """
+    params = problem.params if params is None else params
+    with jax.enable_x64(True):
+        many, size, normals, read = _shipped(method, problem, starting is not None)
+
+        def evaluate(s: np.ndarray, xi: np.ndarray) -> np.ndarray:
+            return np.asarray(many(jnp.asarray(starting or 0), jnp.asarray(t, float), jnp.asarray(h, float),
+                                   params, jnp.asarray(s), jnp.asarray(xi)))  # fmt: skip
+
+        name = f"{method.name} with h = {h:g}"
+        return LinearStep(*_read_off(evaluate, size, normals, name), np.asarray(read))
+
+
+def _read_off(evaluate: Callable, size: int, normals: int, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """M, c and G of evaluate(s, ξ) = M s + c + G ξ, given for many points at once, from unit vectors."""
+    random = np.random.default_rng(1).standard_normal((3, size + normals))
+    points = np.concatenate([np.zeros((1, size + normals)), np.eye(size + normals), random])
+    values = evaluate(points[:, :size], points[:, size:])
+    if not np.isfinite(values).all():
+        raise ValueError(f"{name}: a step from numbers of size 1 did not give finite numbers")
+    c = values[0]
+    slopes = (values[1 : size + normals + 1] - c).T
+    defect = np.abs(values[-3:] - (random @ slopes.T + c)).max() / max(np.abs(values).max(), 1e-300)
+    if defect > AFFINE:
+        alone = np.abs(
+            evaluate(np.zeros((1, size)), random[:1, size:]) - (c + slopes[:, size:] @ random[0, size:])
+        ).max()
+        where = "its noise" if alone > AFFINE * np.abs(values).max() else "state and noise together"
+        raise ValueError(
+            f"{name}: the step is not linear in {where} (off by {defect:.3g} of its values). The system must be "
+            "x' = A x + a(t) + B(t) w, and the integrator must use its samples linearly, each drawn by noise()."
+        )
+    return slopes[:, :size], c, slopes[:, size:]
+
+
+@functools.lru_cache(maxsize=256)
+def _shipped(method: Method, problem: Any, starting: bool) -> tuple[Callable, int, int, np.ndarray]:
+    """The step for many (s, ξ) at once, the size of s, the number of normals, and the matrix that reads x from s."""
+    stepped, _ = matched(problem, method)
+    m, n = problem.m, problem.n
+    counts = method.needs.normals(m)
+    ends = np.cumsum(list(counts.values()))[:-1]
+    flat, state = ravel_pytree(method.start(stepped, jnp.zeros(()), jnp.zeros(n), problem.example_params()))
+
+    def one(k, t, h, params, s, xi):
+        noise = method.needs.increment(h, dict(zip(counts, jnp.split(xi, ends), strict=True)), m)
+        step = functools.partial(method.starting_step, k) if starting else method.step
+        after, report = step(stepped, t, state(s), noise, params)
+        return jnp.where(report.ok, ravel_pytree(after)[0], jnp.nan)
+
+    read = jax.vmap(lambda s: method.read(state(s)))(jnp.eye(flat.size)).T
+    many = jax.jit(jax.vmap(one, in_axes=(None, None, None, None, 0, 0)), compiler_options=COMPILE_FAST)
+    return many, flat.size, sum(counts.values()), np.asarray(read)
+
+
+@functools.cache
+def _system(n: int, m: int) -> SDE:
+    """dx = A x dt + B dW with the matrices as parameters: one trace serves all systems of a size."""
+    return SDE(lambda t, x, p: p["A"] @ x, lambda t, x, p: p["B"] + jnp.zeros((n, m)), np.zeros(n),
+               params={"A": np.zeros((n, n)), "B": np.ones((n, m))}, structure="additive")  # fmt: skip
+
+
+def system_step(integrator: Integrator, A: ArrayLike, B: ArrayLike, h: float) -> LinearStep:
+    """The step of an integrator on x' = A x + B w, w of intensity 1 a channel; h > 0."""
+    A, B = square(A), np.atleast_2d(np.asarray(B, float))
+    if not (math.isfinite(h) and h > 0):
+        raise ValueError(f"h: expected a step > 0, got {h!r}")
+    n, m = B.shape
+    if isinstance(integrator, Method):
+        return linear_step(integrator, _system(n, m), h, params={"A": A, "B": B})
+
+    def derivative(x, t, w):
+        return A @ x + B @ np.reshape(w, m)
+
+    derivative.m = m  # type: ignore[attr-defined]
+    size = n * (integrator.memory + 1)
+    _, drawn = integrator.once(derivative, np.zeros(size), h, None)
+
+    def evaluate(s, xi):
+        return np.stack([integrator.once(derivative, a, h, b.reshape(drawn, m) / math.sqrt(h))[0]
+                         for a, b in zip(s, xi, strict=True)])  # fmt: skip
+
+    again = np.random.default_rng(2).standard_normal((1, size + drawn * m))
+    if not np.array_equal(*(evaluate(again[:, :size], again[:, size:]) for _ in range(2))):
+        raise ValueError(f"{integrator.name}: two calls with the same samples differ; draw all noise by noise()")
+    M, c, G = _read_off(evaluate, size, drawn * m, integrator.name)
+    return LinearStep(M, c, G, np.eye(n, size))
+
+
+def unscaled(integrator: Integrator) -> Integrator:
+    """The same integrator with samples of covariance Q/h, whatever its Γ."""
+    if isinstance(integrator, BlackBox) or not hasattr(integrator, "gamma"):
+        return integrator
+    if getattr(integrator, "placement", "") == "increment":
+        return integrator
+    return integrator(gamma=1.0)
+
+
+def square(A: ArrayLike) -> np.ndarray:
+    matrix = np.asarray(A, float)
+    matrix = matrix.reshape(1, 1) if matrix.ndim == 0 else matrix
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not np.isfinite(matrix).all():
+        raise ValueError(f"A: expected a finite square matrix, got shape {matrix.shape}:\n{matrix}")
+    return matrix

@@ -1,0 +1,125 @@
+"""The exact discretisation of linear systems with additive noise: no error at any step."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.linalg
+
+from stodyn.methods.contract import Claim, Solver
+from stodyn.numerics import gauss, van_loan
+from stodyn.problems.contract import is_drawn
+from stodyn.problems.sde import SDE
+
+INPUT_NODES = 12  # of the Gauss rule over a step for inputs that change with time
+LINEAR = 1e-9  # relative: how far from linear rounding may put the drift
+
+
+@dataclasses.dataclass(frozen=True)
+class _VanLoan(Solver):
+    """The exact solution of dx = (A x + a(t)) dt + B dW with constant A and B, from grid point to grid point:
+
+    x(t + h) = exp(Ah) x(t) + ∫ exp(A(h-s)) a(t+s) ds + w,   w ~ N(0, ∫ exp(As) BB' exp(A's) ds).
+
+    Mean, covariance and every joint distribution of the grid's states are exact for any step (with an input a(t) that
+    changes, to 12-point Gauss quadrature over a step). Two matrix exponentials a step length and n² operations a path
+    and step. Draws its own normals: its paths are not those that other methods make of the same seed.
+    """
+
+    accepts = SDE
+    calculus = None
+    name = "VanLoan"
+    citation = (
+        "C. Van Loan, Computing integrals involving the matrix exponential, IEEE Trans. Automat. Control 23 (1978)"
+    )
+    claims = (Claim("exact in law", when=("additive",), source="Van Loan (1978)"),)
+    structures = ("additive",)
+
+    def refusal(self, problem) -> str | None:
+        reason = super().refusal(problem)
+        if reason is not None:
+            return reason
+        if any(is_drawn(leaf) for leaf in jax.tree.leaves(problem.params, is_leaf=is_drawn)):
+            return f"{self.name} takes one linear system for all paths, and this problem's params differ between paths"
+        return _find_coefficients(problem).reason
+
+    def solve(self, problem, grid, start, params, streams):
+        A, B, constant, _ = _find_coefficients(problem)
+        n, rng = problem.n, streams["W"]
+        states = np.empty((len(grid), len(start), n))
+        states[0] = start
+        lengths = np.diff(grid)
+        made: dict[float, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
+        rule = gauss.legendre(INPUT_NODES)
+        places = 0.5 * (1.0 + rule.nodes)
+        for k, h in enumerate(lengths):
+            near = next((known for known in made if abs(known - h) <= 1e-12 * h), float(h))
+            if near not in made:
+                Phi, Qd = van_loan.discretise(A, B, np.eye(B.shape[1]), near)
+                pairs = zip(places, rule.weights, strict=True)
+                spread = [w * near * scipy.linalg.expm(A * near * (1.0 - c)) for c, w in pairs]
+                made[near] = Phi, _root(Qd), np.stack(spread)
+            Phi, root, weights = made[near]
+            if constant is not None:
+                inputs = np.tile(constant, (len(places), 1))
+            else:
+                inputs = _inputs(problem, grid[k] + h * places)
+            force = np.einsum("kij,kj->i", weights, inputs)
+            states[k + 1] = states[k] @ Phi.T + force + rng.standard_normal((len(start), root.shape[1])) @ root.T
+        return states
+
+
+class _Coefficients(NamedTuple):
+    """dx = (A x + a) dt + B dW; a is None where it changes with time, and reason says why it is not such a system."""
+
+    A: np.ndarray
+    B: np.ndarray
+    a: np.ndarray | None
+    reason: str | None
+
+
+def _find_coefficients(problem: Any) -> _Coefficients:
+    n = problem.n
+    random = np.random.default_rng(3).standard_normal((2, n))
+    points = np.concatenate([np.zeros((1, n)), np.eye(n), random])
+
+    with jax.enable_x64(True):
+        seen = [
+            (
+                np.asarray(jax.vmap(lambda x, t=t: problem.f(t, x, problem.params))(jnp.asarray(points))),
+                np.asarray(problem.g(t, jnp.zeros(n), problem.params)),
+            )
+            for t in (0.0, 0.7548, np.sqrt(2.0))
+        ]
+    a, A, B = seen[0][0][0], (seen[0][0][1 : n + 1] - seen[0][0][0]).T, seen[0][1]
+    reason = None
+    for values, noise in seen:
+        size = max(np.abs(values).max(), 1e-300)
+        if np.abs(values[n + 1 :] - (random @ A.T + values[0])).max() > LINEAR * size:
+            reason = "VanLoan is made for linear systems with constant coefficients, and this drift is not of that kind"
+        elif not np.array_equal(noise, B):
+            reason = "VanLoan is made for constant noise, and this problem's noise depends on time"
+    fixed = all(np.array_equal(values[0], a) for values, _ in seen)
+    return _Coefficients(A, B, a if fixed else None, reason)
+
+
+def _inputs(problem: Any, times: np.ndarray) -> np.ndarray:
+    """a(t) at the given times."""
+    zero = jnp.zeros(problem.n)
+    with jax.enable_x64(True):
+        return np.asarray(jax.vmap(lambda t: problem.f(t, zero, problem.params))(jnp.asarray(times)))
+
+
+def _root(Qd: np.ndarray) -> np.ndarray:
+    """F with F F' = Qd; components of very different size keep their digits."""
+    scale = np.sqrt(np.diagonal(Qd))
+    scale = np.where(scale > 0, scale, 1.0)
+    values, vectors = np.linalg.eigh(Qd / np.outer(scale, scale))
+    return scale[:, None] * vectors * np.sqrt(np.maximum(values, 0.0))
+
+
+VanLoan = _VanLoan()

@@ -1,0 +1,100 @@
+"""Linear systems driven by white noise, x' = A x + B_u u(t) + B w with E w(t) w(s)' = Q δ(t - s), as SDE problems."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import ArrayLike
+
+from stodyn.problems.sde import SDE
+
+
+def linear(
+    A: ArrayLike | Callable,
+    B: ArrayLike,
+    Q: ArrayLike | Callable | None = None,
+    *,
+    Bu: ArrayLike | None = None,
+    u: Callable | ArrayLike | None = None,
+    mean: ArrayLike | None = None,
+    covariance: ArrayLike | None = None,
+    names: Sequence[str] | None = None,
+    units: Any = None,
+) -> SDE:
+    """The SDE dx = (A x + B_u u(t)) dt + B √Q dW from a start of the given mean and covariance (0 unless given).
+
+    A, Q   matrices, or functions of t; Q is the intensity of the white noise, the identity unless given; numbers serve
+           for systems of one component
+    B      (n, channels)
+    Bu, u  the input matrix (the identity unless given) and the input, a vector or a function of t
+    """
+    B = _matrix("B", B)
+    n, m = B.shape
+    A0 = _matrix("A", A(0.0) if callable(A) else A)
+    if A0.shape != (n, n):
+        raise ValueError(f"A: expected shape ({n}, {n}) for a B of shape {B.shape}, got {A0.shape}")
+    Q0 = np.eye(m) if Q is None else intensity(Q(0.0) if callable(Q) else Q, m)
+    root = np.linalg.cholesky(Q0)
+    m0 = np.zeros(n) if mean is None else np.asarray(mean, float).reshape(n)
+    forced = None if u is None else (np.eye(n) if Bu is None else _matrix("Bu", Bu))
+
+    def drift(t, x):
+        matrix = jnp.reshape(jnp.asarray(A(t)), (n, n)) if callable(A) else A0
+        force = 0.0 if forced is None else forced @ jnp.atleast_1d(jnp.asarray(u(t) if callable(u) else u))
+        return matrix @ x + force
+
+    def diffusion(t, x):
+        if not callable(Q):
+            return B @ root + jnp.zeros((n, m))
+        now = jnp.reshape(jnp.asarray(Q(t)), (m, m))
+        return B @ (jnp.sqrt(now) if m == 1 else jnp.linalg.cholesky(now))
+
+    start = m0 if covariance is None else GaussianStart(m0, _matrix("covariance", covariance))
+    return SDE(drift, diffusion, start, names=names, units=units)
+
+
+def intensity(Q: ArrayLike, m: int) -> np.ndarray:
+    """Q as a matrix (m, m), refused unless it is symmetric and positive definite."""
+    matrix = _matrix("Q", Q)
+    if matrix.shape != (m, m) or not np.allclose(matrix, matrix.T, rtol=1e-12, atol=0):
+        raise ValueError(f"Q: expected a symmetric matrix of shape ({m}, {m}), one row a channel of B, got\n{matrix}")
+    eigenvalues = np.linalg.eigvalsh(matrix)
+    if eigenvalues[0] <= m * np.finfo(float).eps * max(eigenvalues[-1], 0.0):
+        kind = "indefinite" if eigenvalues[0] < -1e-12 * abs(eigenvalues).max() else "singular"
+        raise ValueError(
+            f"Q: {kind}, its eigenvalues are {np.array2string(eigenvalues, precision=4)}; expected all above 0. "
+            + (
+                "An intensity is a covariance: check its signs."
+                if kind == "indefinite"
+                else "Leave the channels out that carry no noise of their own: columns of B times a root of Q."
+            )
+        )
+    return matrix
+
+
+class GaussianStart:
+    """start(rng, size) of a normal distribution; a singular covariance is welcome."""
+
+    def __init__(self, mean: np.ndarray, covariance: np.ndarray):
+        values, vectors = np.linalg.eigh(covariance)
+        if covariance.shape != (len(mean), len(mean)) or values[0] < -1e-12 * max(values[-1], 1e-300):
+            raise ValueError(
+                f"covariance: expected a matrix of shape ({len(mean)}, {len(mean)}) without negative eigenvalues, got\n"
+                f"{covariance}"
+            )
+        self.mean, self.covariance = mean, covariance
+        self.root = vectors * np.sqrt(np.maximum(values, 0.0))
+
+    def __call__(self, rng: np.random.Generator, size: int) -> np.ndarray:
+        return self.mean + rng.standard_normal((size, len(self.mean))) @ self.root.T
+
+
+def _matrix(name: str, value: Any) -> np.ndarray:
+    matrix = np.asarray(value, float)
+    matrix = matrix.reshape(1, 1) if matrix.ndim == 0 else matrix
+    if matrix.ndim != 2 or not np.isfinite(matrix).all():
+        raise ValueError(f"{name}: expected a finite matrix, got shape {matrix.shape}:\n{matrix}")
+    return matrix

@@ -1,0 +1,78 @@
+"""Measurements of a system with white noise on them: z = H x + v."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from stodyn.problems.contract import NoiseStructure, Problem, component_names
+from stodyn.problems.linear import intensity
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Measured(Problem):
+    """A problem whose state is followed by the measurements z = H x + v; made by `with_measurement`."""
+
+    problem: Any
+    H: np.ndarray  # (p, n)
+    R: np.ndarray  # (p, p)
+    names: Any
+    units: Any
+
+    @property
+    def n(self) -> int:  # type: ignore[override]
+        return self.problem.n + len(self.H)
+
+    @property
+    def m(self) -> int:  # type: ignore[override]
+        return self.problem.m
+
+    @property
+    def params(self) -> Any:
+        return self.problem.params
+
+    @property
+    def calculus(self) -> str:  # type: ignore[override]
+        return self.problem.calculus
+
+    @property
+    def start(self) -> Any:
+        return self.problem.start
+
+    @property
+    def noise_structure(self) -> NoiseStructure:
+        return self.problem.noise_structure
+
+    def draw_start(self, rng: np.random.Generator, paths: range) -> np.ndarray:
+        x = self.problem.draw_start(rng, paths)
+        return np.concatenate([x, x @ self.H.T], axis=1)
+
+    def covariance(self, P: ArrayLike, dt: float) -> np.ndarray:
+        """The exact covariance (..., p, p) of z where that of x is P (..., n, n): H P H' + R/dt."""
+        return self.H @ np.asarray(P, float) @ self.H.T + self.R / dt
+
+
+def with_measurement(problem: Any, H: ArrayLike, R: ArrayLike, names: Sequence[str] | None = None) -> Measured:
+    """The problem with the components z = H x + v beside its own, v sampled anew in every step.
+
+    H (p, n) is the measurement matrix and R (p, p) the intensity of continuous white measurement noise, E v(t) v(s)' =
+    R δ(t - s): a sample over a step dt has the covariance R/dt. At the start, where no step has been made, z = H x.
+    Any method of the problem serves; `covariance` gives the exact covariance of z.
+    """
+    if not isinstance(problem, Problem):
+        raise TypeError(f"problem: expected a problem such as stodyn.SDE, got {problem!r}")
+    matrix = np.atleast_2d(np.asarray(H, float))
+    if matrix.ndim != 2 or matrix.shape[1] != problem.n or not np.isfinite(matrix).all():
+        raise ValueError(f"H: expected a finite matrix with {problem.n} columns, one a component, got {matrix.shape}")
+    try:
+        noise = intensity(R, len(matrix))
+    except ValueError as error:
+        raise ValueError(str(error).replace("Q:", "R:", 1)) from error
+    default = ("z",) if len(matrix) == 1 else tuple(f"z{i}" for i in range(len(matrix)))
+    measured = component_names(names, default)
+    every = component_names((*problem.names, *measured), (*problem.names, *default))
+    return Measured(problem, matrix, noise, every, problem.units)
