@@ -48,9 +48,9 @@ class ThreePoint(Recipe):
 class WeakPairs(Recipe):
     """Three-point W and, independent of it, aux["two"]_j = ±√h with probability 1/2 each.
 
-    From both a weak second-order Runge-Kutta method makes what stands for its mixed integrals, e.g. W_j two_k for
-    j > k and -W_k two_j for j < k (Stratonovich), or (W_j W_k - √h two_j)/2 for j < k and (W_j W_k + √h two_k)/2 for
-    j > k in place of I_(j,k) (Ito). Does not compose.
+    From both a weak second-order Runge-Kutta method makes what stands for its mixed integrals: W_j two_k for j > k and
+    -W_k two_j for j < k (Stratonovich); half of W_j W_k plus these in place of I_(j,k) (Ito, see tableau.DRITable for
+    why not the pairs with √h that are also found). Does not compose.
     A. Rößler, Second order Runge-Kutta methods for Stratonovich SDEs, BIT 47 (2007); K. Debrabant & A. Rößler, Families
     of efficient second order Runge-Kutta methods for the weak approximation of Ito SDEs, Appl. Numer. Math. 59 (2009).
     """
