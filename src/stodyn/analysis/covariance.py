@@ -164,21 +164,33 @@ def exact(
     if _is_autonomous(problem, start, float(np.max(times, initial=start + 1.0))):
         return exact_moments(problem, times - start, m0, P0)
 
-    def slope(time, y):
-        A, a, _, b = coefficients(problem, time)
-        P = y[n:].reshape(n, n)
-        return np.concatenate([A @ y[:n] + a, (A @ P + P @ A.T + b.T @ b).ravel()])
+    with jax.enable_x64(True):
+        zero = jnp.zeros(n)
 
-    order = np.argsort(times.ravel())
-    flat = np.empty((times.size, n + n * n))
-    y, now = np.concatenate([m0, P0.ravel()]), start
-    for index in order:
-        then = float(times.ravel()[index])
-        if then > now:
-            y = scipy.integrate.solve_ivp(slope, (now, then), y, "DOP853", rtol=1e-12, atol=1e-14).y[:, -1]
-            now = then
-        flat[index] = y
+        @jax.jit
+        def at(time):
+            A = jax.jacfwd(lambda x: problem.f(time, x, problem.params))(zero)
+            b = problem.g(time, zero, problem.params)
+            return A, problem.f(time, zero, problem.params), b @ b.T
+
+        def slope(time, y):
+            A, a, S = map(np.asarray, at(time))
+            P = y[n:].reshape(n, n)
+            return np.concatenate([A @ y[:n] + a, (A @ P + P @ A.T + S).ravel()])
+
+        flat = _integrated(slope, np.concatenate([m0, P0.ravel()]), start, times.ravel())
     return Moments(flat[:, :n].reshape(*times.shape, n), flat[:, n:].reshape(*times.shape, n, n))
+
+
+def _integrated(slope: Callable, y: np.ndarray, now: float, times: np.ndarray) -> np.ndarray:
+    """The solution of y' = slope(t, y) at the given times, in any order."""
+    found = np.empty((len(times), len(y)))
+    for index in np.argsort(times):
+        if times[index] > now:
+            y = scipy.integrate.solve_ivp(slope, (now, times[index]), y, "DOP853", rtol=1e-12, atol=1e-14).y[:, -1]
+            now = times[index]
+        found[index] = y
+    return found
 
 
 def steady(integrator: Integrator, A: ArrayLike, B: ArrayLike, h: float, Q: ArrayLike | None = None) -> np.ndarray:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -161,14 +160,15 @@ class Program:
 
         def one(i, carry):
             state, step, unsolved = carry
-            now = functools.partial(self.step, state, slab.t[i], slab.h[i], [z[i] for z in normals], members)
-            if self.run.traced.starting_steps:
-                k = slab.first + i
-                after, ok = lax.cond(k < self.run.traced.starting_steps, lambda: now(k), now)
-            else:
-                after, ok = now()
+
+            def now(k=None):
+                after, ok = self.step(state, slab.t[i], slab.h[i], [z[i] for z in normals], members, k)
+                return after, lanes.spread(ok, (self.run.paths,), np.bool_)
+
+            number = slab.first + i
+            starting = self.run.traced.starting_steps
+            after, ok = lax.cond(number < starting, lambda: now(number), now) if starting else now()
             fresh = self.bad(after, members) & (step < 0)
-            ok = lanes.spread(ok, (self.run.paths,), np.bool_)
             return after, jnp.where(fresh, i, step), jnp.where(fresh, ~ok, unsolved)
 
         nowhere = jnp.full(self.run.paths, -1, np.int32)

@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import Any, ClassVar, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from stodyn.noise.increment import Increment, Recipe
@@ -133,10 +134,14 @@ class Method(Catalogued):
         """Step number k of a path: a starting step where the method has them, then `step`. For plain loops in JAX."""
         if not self.starting_steps:
             return self.step(problem, t, state, noise, params)
+
+        def told(after: Any, report: Report) -> tuple[Any, Report]:
+            return after, Report(jnp.asarray(report.ok, bool), jnp.asarray(report.iterations, jnp.int32))
+
         return jax.lax.cond(
             k < self.starting_steps,
-            lambda: self.starting_step(k, problem, t, state, noise, params),
-            lambda: self.step(problem, t, state, noise, params),
+            lambda: told(*self.starting_step(k, problem, t, state, noise, params)),
+            lambda: told(*self.step(problem, t, state, noise, params)),
         )
 
     def read(self, state) -> jax.Array:

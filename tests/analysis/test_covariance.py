@@ -1,0 +1,430 @@
+"""The covariance integrators deliver and the noise they need, against exact functions, tables and other routes."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.integrate
+from numpy.polynomial import polynomial
+
+from stodyn import SDE
+from stodyn.analysis import covariance as cv
+from stodyn.analysis.integrator import BlackBox, linear_step
+from stodyn.analysis.linear import step_map
+from stodyn.methods import classical as c
+from stodyn.methods import explicit, implicit, srk
+from stodyn.methods.multistep import AB2, AB3, AB4, AM4
+from stodyn.numerics import van_loan
+from stodyn.problems.linear import linear
+
+RK2F, RK3F, RK4F, GILLF, BUTCHERF = (t(noise="fresh") for t in (c.RK2, c.RK3, c.RK4, c.Gill, c.RK56Butcher))
+AB2H, AB3H, AB4H = (t(placement="history", starter="adams") for t in (AB2, AB3, AB4))
+OSCILLATOR = np.array([[0.0, 1.0], [-1.0, -0.4]])
+FORCED = np.array([[0.0], [1.0]])
+
+
+# --- one component --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("method", "values"),
+    [
+        (c.Euler, (-4.837418e-3, -1.873075e-2, -7.032005e-2)),
+        (RK2F, (3.758196e-5, 2.692469e-4, 1.679954e-3)),
+        (RK3F, (6.671391e-5, 5.125803e-4, 3.777732e-3)),
+        (RK4F, (1.564524e-5, 1.172957e-4, 8.189940e-4)),
+        (GILLF, (6.439248e-5, 4.954964e-4, 3.662459e-3)),
+        (BUTCHERF, (2.660150e-5, 2.101696e-4, 1.637718e-3)),
+    ],
+)
+def test_error_functions(method, values):
+    found = [cv.error_function(method, z) for z in (-0.05, -0.1, -0.2)]
+    assert found == pytest.approx(values, rel=1e-6)
+
+
+Z = (-0.002, -0.01, -0.05, -0.1, -0.2)
+
+
+@pytest.mark.parametrize(
+    ("method", "values"),
+    [
+        (AB4H, (1.01478383, 1.07605296, 1.44344558, 2.11359240, 5.46556311)),
+        (AM4(gamma=1.0), (0.53153805, 0.53265267, 0.53734163, 0.54127351, 0.54451709)),
+        (AM4(gamma=1.0, corrections=4), (0.53189197, 0.53446930, 0.54758675, 0.56454257, 0.60046481)),
+        (AM4(noise="held"), (0.99967820, 0.99834421, 0.99058155, 0.97851808, 0.94858247)),
+        (AM4(gamma=1.0, predictor="rk4"), (0.53247865, 0.53741762, 0.56270660, 0.59575440, 0.66698248)),
+    ],
+    ids=lambda x: getattr(x, "spelling", ""),
+)
+def test_steady_variance_of_multistep_methods(method, values):
+    assert [cv.steady_ratio(method, z) for z in Z] == pytest.approx(values, abs=6e-9)
+
+
+def test_factor_that_corrects_adams_bashforth():
+    found = [float(cv.noise_needed(AB4H, z, 1.0, 1.0).samples[0, 0]) for z in Z]
+    assert found == pytest.approx([0.98543155, 0.92932229, 0.69278677, 0.47312812, 0.18296376], abs=6e-9)
+
+
+@pytest.mark.parametrize(
+    ("method", "U", "V"),
+    [
+        (AB2H, [1, -1], [0, -2, -1, 1]),
+        (AB3H, [1, -19 / 9, 55 / 24], [0, -2, -11 / 6, 19 / 9, -55 / 24]),
+        (AB4H, [1, -817 / 144, 115 / 12, -25 / 4], [0, -2, -10 / 3, 1105 / 144, -115 / 12, 25 / 4]),
+    ],
+    ids=["AB2", "AB3", "AB4"],
+)
+def test_rational_functions_of_adams_bashforth(method, U, V):
+    for z in (-0.01, -0.1, -0.25):
+        exact = -2 * z * polynomial.polyval(z, U) / polynomial.polyval(z, V)
+        assert cv.steady_ratio(method, z) == pytest.approx(exact, rel=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("method", "values"),
+    [
+        (AM4, (1.00264, 1.01147, 1.01887, 1.02497)),
+        (AM4(corrections=2), (1.0061, 1.0311, 1.0644, 1.1395)),
+        (AM4(corrections=4), (1.00606, 1.03075, 1.06267, 1.13029)),
+        (AM4(predictor="rk4"), (1.0116, 1.0592, 1.1214, 1.2555)),
+        (AM4(noise="held", corrections=4), (0.99841, 0.99230, 0.98514, 0.97238)),
+        (AM4(mode="PEC"), (0.99838, 0.99196, 0.98870)),
+        (AM4(mode="PEC", predictor="rk4"), (1.01854, 1.09537, 1.19756, 1.42289)),
+    ],
+    ids=lambda x: getattr(x, "spelling", ""),
+)
+def test_predictor_correctors_with_their_own_factor(method, values):
+    found = [cv.steady_ratio(method, z) for z in (-0.01, -0.05, -0.1, -0.2)[: len(values)]]
+    assert found == pytest.approx(values, abs=6e-5)
+
+
+TABLE = {  # percent, at |z| = .05, .1, .2, .3, .4, .5
+    "Kasdin4": (c.Kasdin4, (-0.00001, -0.00009, -0.00151, -0.00771, -0.0244, -0.0595)),
+    "RK2 fresh": (RK2F, (0.0016, 0.0138, 0.122, 0.455, 1.190, 2.564)),
+    "RK2 held": (c.RK2, (-0.0641, -0.262, -1.099, -2.579, -4.762, -7.692)),
+    "RK3 fresh": (RK3F, (-0.0706, -0.287, -1.177, -2.699, -4.849, -7.587)),
+    "RK3 held": (c.RK3, (-0.0203, -0.0788, -0.293, -0.603, -0.958, -1.299)),
+    "RK4 fresh": (RK4F, (-0.0164, -0.0646, -0.247, -0.523, -0.854, -1.189)),
+    "RK4 held": (c.RK4, (-0.0208, -0.0833, -0.334, -0.752, -1.341, -2.107)),
+    "Gill fresh": (GILLF, (-0.0677, -0.273, -1.110, -2.519, -4.490, -6.982)),
+    "Butcher fresh": (BUTCHERF, (-0.0280, -0.116, -0.497, -1.190, -2.236, -3.661)),
+    "Euler": (c.Euler, (2.564, 5.263, 11.11, 17.65, 25.0, 33.3)),
+    "AB2": (AB2H, (7.8, 16, 36, 61, 94, 140)),
+    "AB3": (AB3H, (16.8, 38, 98, 207, 465, 1854)),
+    "PECE fresh": (AM4, (1.15, 1.89, 2.50, 3.00, 5.24, 11.6)),
+    "PECE held": (AM4(noise="held"), (-0.94, -2.15, -5.14, -8.37, -11.0, -12.2)),
+}
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_practical_table(name):
+    method, values = TABLE[name]
+    for size, value in zip((0.05, 0.1, 0.2, 0.3, 0.4, 0.5), values, strict=True):
+        digits = len(f"{value}".partition(".")[2])
+        tolerance = 0.6 * 10.0**-digits if isinstance(value, float) else 0.6
+        assert 100 * (cv.steady_ratio(method, -size) - 1) == pytest.approx(value, abs=tolerance)
+
+
+def test_increment_outside_the_history():
+    assert [100 * (cv.steady_ratio(AB4, z) - 1) for z in (-0.05, -0.1, -0.2)] == pytest.approx(
+        (0.0513, 0.385, 5.0), rel=2e-3
+    )
+
+
+@pytest.mark.parametrize(
+    ("method", "limit", "tolerance"),
+    [(AB2H, 1.0, 1e-10), (AB3H, 6 / 11, 1e-10), (AB4H, 0.3, 1e-10), (AB4, 0.3, 1e-10), (AM4, 1.285, 1e-3),
+     (AM4(corrections=2), 1.054, 1e-3), (AM4(corrections=4), 1.431, 1e-3), (AM4(mode="PEC"), 3 / 19, 1e-10),
+     (c.Euler, 2.0, 1e-10)],
+)  # fmt: skip
+def test_stability_limits(method, limit, tolerance):
+    assert cv.stability_limit(method) == pytest.approx(limit, abs=tolerance)
+
+
+def test_implicit_methods_have_no_limit():
+    assert cv.stability_limit(implicit.ThetaEuler) == np.inf
+
+
+def jury(m, l):
+    """E x² of x = M(ζ)/L(ζ) w with unit noise by Jury's determinants, Riggs' (61) and (62); m_0, l_0 belong to ζ^n."""
+    n = len(l) - 1
+    Ω = np.array([[(l[j - i] if j >= i else 0.0) + (l[i + j] if 0 < i <= n - j else 0.0) for j in range(n + 1)]
+                  for i in range(n + 1)])  # fmt: skip
+    Ω1 = Ω.copy()
+    Ω1[:, 0] = [sum(m[k] * m[k + i] for k in range(n + 1 - i)) * (2 if i else 1) for i in range(n + 1)]
+    return np.linalg.det(Ω1) / (l[0] * np.linalg.det(Ω))
+
+
+@pytest.mark.parametrize("z", [-0.01, -0.1, -0.25])
+def test_jurys_determinants_agree_for_adams_bashforth(z):
+    b = np.array([55, -59, 37, -9]) / 24
+    value = jury([0.0, *b], [1.0, -1.0 - b[0] * z, *(-b[1:] * z)])
+    assert cv.steady_ratio(AB4H, z) == pytest.approx(-2 * z * value, rel=1e-9)
+
+
+# --- systems --------------------------------------------------------------------------------------------------------
+
+
+def test_reading_agrees_with_the_moments_of_the_step_map():
+    problem = linear(OSCILLATOR, FORCED)
+    for method in (RK4F, c.RK4, srk.SRA1, explicit.Heun, implicit.ImplicitMidpoint):
+        step = linear_step(method, problem, 0.2)
+        other = step_map(method, problem, 0.2, nodes=3)
+        np.testing.assert_allclose(step.M, other.M, atol=1e-9)
+        np.testing.assert_allclose(step.G @ step.G.T, other.second[:, -1, :, -1], atol=1e-9)
+
+
+def test_example_of_riggs_over_time():
+    problem, times = linear(-2.0, 1.0, 0.01), [0.1, 0.5, 1.0, 2.0]
+    exact = cv.exact(problem, times).covariance[:, 0, 0]
+    assert exact == pytest.approx([8.2419988e-4, 2.16166179e-3, 2.45421090e-3, 2.49916134e-3], rel=1e-8)
+    found = cv.delivered(RK4F, problem, 0.1, 20).covariance[[1, 5, 10, 20], 0, 0]
+    assert found == pytest.approx([8.2215240e-4, 2.15630877e-3, 2.44814263e-3, 2.49298475e-3], rel=1e-8)
+
+
+def test_mean_with_an_input_and_a_random_start():
+    problem = linear(OSCILLATOR, FORCED, 0.5, Bu=FORCED, u=lambda t: np.array([1.5]) + 0.0 * t, mean=[1.0, -1.0],
+                     covariance=[[0.2, 0.1], [0.1, 0.3]])  # fmt: skip
+    Phi, Qd = van_loan.discretise(OSCILLATOR, FORCED, [[0.5]], 1.2)
+    steady = np.linalg.solve(OSCILLATOR, -FORCED[:, 0] * 1.5)
+    found = cv.exact(problem, 1.2)
+    np.testing.assert_allclose(found.mean, steady + Phi @ ([1.0, -1.0] - steady), atol=1e-12)
+    np.testing.assert_allclose(found.covariance, Phi @ [[0.2, 0.1], [0.1, 0.3]] @ Phi.T + Qd, atol=1e-12)
+    discrete = cv.delivered(c.RK4, problem, 0.01, 120)
+    np.testing.assert_allclose(discrete.mean[-1], found.mean, atol=1e-8)
+    np.testing.assert_allclose(discrete.covariance[-1], found.covariance, atol=2e-5)
+
+
+def test_coefficients_that_change_with_time():
+    problem = linear(lambda t: -1.0 - t, 1.0, lambda t: 1.0 + jnp.sin(t) ** 2, mean=[2.0])
+    # m = 2 exp(-t - t²/2) and P' = -2 (1 + t) P + 1 + sin² t, by quadrature
+    end = 1.5
+    s = np.linspace(0, end, 20001)
+    weight = np.exp(-2 * ((end + end**2 / 2) - (s + s**2 / 2))) * (1 + np.sin(s) ** 2)
+    P = scipy.integrate.simpson(weight, x=s)
+    found = cv.exact(problem, end)
+    assert float(found.mean[0]) == pytest.approx(2 * np.exp(-end - end**2 / 2), rel=1e-10)
+    assert float(found.covariance[0, 0]) == pytest.approx(P, rel=1e-10)
+    errors = [float(cv.delivered(c.RK4, problem, end / k, k).covariance[-1, 0, 0]) / P - 1 for k in (30, 60)]
+    assert abs(errors[1]) < 1e-3 and errors[0] / errors[1] == pytest.approx(4, abs=0.2)
+
+
+@pytest.mark.parametrize(
+    ("method", "x", "v", "tolerance"),
+    [
+        (RK4F, 1e-5, -4.8e-4, 5e-6),
+        (c.RK4, -3.3e-3, -3.8e-3, 5e-5),
+        (RK2F, 5.6e-3, 5.2e-3, 5e-5),
+        (c.Euler, 1.02, 1.06, 5e-3),
+        (AB4H, 0.25, 0.75, 5e-3),
+        (AM4, 0.004, 0.019, 5e-4),
+    ],
+)
+def test_oscillator_driven_in_one_channel(method, x, v, tolerance):
+    P = cv.steady(method, OSCILLATOR, FORCED, 0.2)
+    assert np.diagonal(P) / 1.25 - 1 == pytest.approx([x, v], abs=tolerance)
+
+
+def test_kasdin_on_the_oscillator():
+    P = cv.steady(c.Kasdin4, OSCILLATOR, FORCED, 0.2)
+    assert np.abs(np.diagonal(P) / 1.25 - 1).max() == pytest.approx(3e-5, abs=5e-6)
+
+
+@pytest.mark.parametrize(
+    ("method", "scale"), [(c.Euler, 0.242), (RK2F, 0.98212), (RK4F, 1.000496), (AB4H, 0.4065)], ids=lambda x: str(x)[:6]
+)
+def test_best_factor_where_there_is_no_exact_noise(method, scale):
+    needed = cv.noise_needed(method, OSCILLATOR, FORCED, 0.3)
+    assert needed.scale == pytest.approx(scale, rel=2e-3 if scale < 0.3 else 2e-5 if scale > 0.9 else 2e-4)
+    assert needed.channels is None and "no exact samples" in str(needed)
+    P = cv.steady(method, OSCILLATOR, FORCED, 0.3)
+    np.testing.assert_allclose(needed.residual, needed.scale * P - 1.25 * np.eye(2), atol=1e-10)
+
+
+def test_uncorrected_adams_bashforth_on_the_oscillator():
+    P = cv.steady(AB4H, OSCILLATOR, FORCED, 0.3)
+    assert np.diagonal(P) / 1.25 - 1 == pytest.approx([1.18, 1.74], abs=5e-3)
+    residual = np.abs(cv.noise_needed(AB4H, OSCILLATOR, FORCED, 0.3).residual)
+    assert residual.min() == pytest.approx(0.14, abs=5e-3) and residual.max() == pytest.approx(0.27, abs=5e-3)
+
+
+def test_indefinite_noise_is_told():
+    h = 0.1
+    lowest = {
+        (RK2F, "local"): -0.0035,
+        (RK2F, "steady"): -7.3e-4,
+        (c.Euler, "steady"): -0.128,
+        (AB4H, "steady"): -0.0051,
+    }
+    for (method, match), value in lowest.items():
+        needed = cv.noise_needed(method, OSCILLATOR, FORCED, h, match=match)
+        assert needed.eigenvalues[0] * h == pytest.approx(value, rel=0.02) and not needed.exists
+        assert "indefinite" in str(needed)
+    for method, match in ((RK4F, "local"), (RK4F, "steady"), (c.Euler, "local"), (c.RK4, "local")):
+        assert cv.noise_needed(method, OSCILLATOR, FORCED, h, match=match).exists
+
+
+@pytest.mark.parametrize("match", ["steady", "local"])
+@pytest.mark.parametrize("method", [RK4F, c.RK4], ids=["fresh", "held"])
+def test_samples_that_are_needed_deliver_the_covariance(method, match):
+    h, needed = 0.1, cv.noise_needed(method, OSCILLATOR, FORCED, 0.1, match=match)
+    root = np.linalg.cholesky(needed.samples * h)
+    step = cv.system_step(cv.unscaled(method), OSCILLATOR, root, h)
+    if match == "local":
+        np.testing.assert_allclose(
+            step.G @ step.G.T, van_loan.discretise(OSCILLATOR, FORCED, [[1.0]], h)[1], atol=1e-13
+        )
+    else:
+        P = van_loan.discrete_lyapunov(step.M, step.G @ step.G.T)
+        np.testing.assert_allclose(P, 1.25 * np.eye(2), atol=1e-10)
+
+
+def test_small_step_series_of_the_samples_needed_by_rk4():
+    h, A, L = 0.01, OSCILLATOR, FORCED @ FORCED.T
+    series = L + h**2 * ((A @ A @ L + L @ (A @ A).T) / 60 + A @ L @ A.T / 30)
+    needed = cv.noise_needed(RK4F, A, FORCED, h, match="local")
+    np.testing.assert_allclose(needed.samples * h / 3.6, series, atol=1e-6)
+
+
+def test_scalar_noise_that_makes_the_whole_transient_right():
+    z = -0.3
+    needed = cv.noise_needed(RK4F, z, 1.0, 1.0)
+    R, f = (sum(float(a) * z**k for k, a in enumerate(p)) for p in (RK4F.R, RK4F.f))
+    assert needed.samples[0, 0] == pytest.approx(3.6 * (1 - R**2) / (-2 * z * f), rel=1e-12)
+    assert needed.channels is not None and needed.exists
+    local = cv.noise_needed(RK4F, z, 1.0, 1.0, match="local")
+    assert local.samples[0, 0] == pytest.approx(3.6 * np.expm1(2 * z) / (2 * z * f), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("method", "ratio"),
+    [(RK2F, 1.002770), (RK3F, 0.997917), (RK4F, 1.000187), (GILLF, 0.998099), (BUTCHERF, 0.999673), (c.RK4, 1),
+     (AB4H, 1)],
+)  # fmt: skip
+def test_spectrum_at_zero_frequency(method, ratio):
+    found = cv.spectrum(method, -0.1, 1.0, 1.0, 0.0) / cv.exact_spectrum(-0.1, 1.0, 0.0)
+    assert float(found.real[0, 0]) == pytest.approx(ratio, abs=6e-7)
+
+
+def test_spectrum_integrates_to_the_covariance():
+    h = 0.2
+    f = np.arange(4096) / 4096 / h
+    for method in (RK4F, AM4, AB4H):
+        total = cv.spectrum(method, OSCILLATOR, FORCED, h, f).mean(axis=0) / h
+        np.testing.assert_allclose(total.real, cv.steady(method, OSCILLATOR, FORCED, h), atol=1e-10)
+
+
+# --- integrators of the user's own ----------------------------------------------------------------------------------
+
+
+def rk4_step(f, x, t, h, noise):
+    k1 = f(x, t, noise())
+    k2 = f(x + h / 2 * k1, t + h / 2, noise())
+    k3 = f(x + h / 2 * k2, t + h / 2, noise())
+    k4 = f(x + h * k3, t + h, noise())
+    return x + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4)
+
+
+def held_heun(f, x, t, h, noise):
+    w = noise()
+    k1 = f(x, t, w)
+    return x + h / 2 * (k1 + f(x + h * k1, t + h, w))
+
+
+def ab2(f, s, t, h, noise):
+    x, before = np.split(s, 2)
+    now = f(x, t, noise())
+    return np.concatenate([x + h / 2 * (3 * now - before), now])
+
+
+def test_probe_of_a_step_written_in_numpy():
+    found = cv.probe(rk4_step, OSCILLATOR, FORCED, h=0.2)
+    assert found.gamma == pytest.approx(3.6, abs=1e-12) and found.kappa == pytest.approx(0, abs=1e-10)
+    assert found.calculus == "ito"
+    assert found.error == pytest.approx(
+        100 * (np.diagonal(cv.steady(RK4F, OSCILLATOR, FORCED, 0.2)) / 1.25 - 1), abs=1e-9
+    )
+    shipped = cv.noise_needed(RK4F, OSCILLATOR, FORCED, 0.2)
+    np.testing.assert_allclose(found.noise.samples, shipped.samples, atol=1e-8)
+    assert found.noise.scale == pytest.approx(shipped.scale, rel=1e-10)
+    assert found.stability_limit == pytest.approx(cv.stability_limit(c.RK4, OSCILLATOR), rel=1e-9)
+
+
+def test_probe_of_held_noise_and_of_a_step_with_memory():
+    held = cv.probe(held_heun)
+    assert held.gamma == pytest.approx(1.0, abs=1e-12) and held.calculus == "stratonovich"
+    multistep = cv.probe(ab2, memory=1)
+    assert multistep.gamma == pytest.approx(1.0, abs=1e-12) and multistep.kappa == pytest.approx(0, abs=1e-10)
+    assert multistep.stability_limit == pytest.approx(1.0, abs=1e-9)
+    assert multistep.error[0] == pytest.approx(100 * (cv.steady_ratio(AB2H, -0.1) - 1), abs=1e-8)
+
+
+def test_bad_black_boxes():
+    with pytest.raises(ValueError, match="not linear in its noise"):
+        cv.probe(lambda f, x, t, h, noise: x + h * f(x, t, noise() ** 2))
+    with pytest.raises(ValueError, match="two calls with the same samples differ"):
+        rng = np.random.default_rng(0)
+        cv.probe(lambda f, x, t, h, noise: x + h * f(x, t, rng.standard_normal(1)))
+    with pytest.raises(ValueError, match=r"returned shape \(2,\)"):
+        cv.probe(lambda f, x, t, h, noise: np.zeros(2))
+    with pytest.raises(ValueError, match="draws 1 samples in one step and more in another"):
+        cv.probe(lambda f, x, t, h, noise: x + h * f(x, t, noise() + (noise() if x[0] else 0.0)))
+
+
+def test_black_box_of_a_shipped_step_is_the_shipped_step():
+    box = BlackBox(rk4_step)
+    for z in (-0.1, -0.5):
+        assert 3.6 * cv.steady_ratio(box, z) == pytest.approx(cv.steady_ratio(RK4F, z), rel=1e-12)
+
+
+# --- advice ---------------------------------------------------------------------------------------------------------
+
+
+def test_advice_is_sorted_with_the_exact_discretisation_first():
+    rows = cv.advise(-2.0, 1.0, 0.01, 0.2)
+    assert rows[0].name == "VanLoan" and rows[0].worst == 0.0
+    assert [row.worst for row in rows] == sorted(row.worst for row in rows)
+    by_name = {row.name: row for row in rows}
+    assert by_name["RK4 fresh, 3.6 Q/h"].error[0] == pytest.approx(-0.854, abs=6e-4)
+    assert by_name["exact ODE solver, held noise Q/h"].error[0] == pytest.approx(-1.312, abs=6e-4)
+    unstable = by_name["AB4, noise in the history, Q/h"]
+    assert unstable.error is None and "below 0.15" in unstable.remark
+
+
+# --- bad input ------------------------------------------------------------------------------------------------------
+
+
+def test_unstable_steps_name_the_limit():
+    with pytest.raises(ValueError, match=r"h: AB4 is unstable .* stable below h = 0\.15"):
+        cv.steady(AB4H, -2.0, 1.0, 0.2)
+    with pytest.raises(ValueError, match="A: not stable itself"):
+        cv.stability_limit(c.RK4, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("Q", "message"),
+    [([[1, 1], [1, 1]], "Q: singular"), ([[1, 2], [2, 1]], "Q: indefinite"), ([[1.0]], "Q: expected a symmetric"),
+     ([[1, 0.5], [0, 1]], "Q: expected a symmetric matrix")],
+)  # fmt: skip
+def test_bad_intensities(Q, message):
+    for ask in (lambda: linear(-np.eye(2), np.eye(2), Q), lambda: cv.steady(c.RK4, -np.eye(2), np.eye(2), 0.1, Q)):
+        with pytest.raises(ValueError, match=message):
+            ask()
+
+
+def test_noise_that_depends_on_the_state_is_refused():
+    problem = SDE(lambda t, x: -x, lambda t, x: x, 1.0)
+    with pytest.raises(ValueError, match="not linear in state and noise together"):
+        linear_step(c.Euler, problem, 0.1)
+
+
+def test_other_bad_arguments():
+    with pytest.raises(ValueError, match="match: expected"):
+        cv.noise_needed(c.RK4, -1.0, 1.0, 0.1, match="global")
+    with pytest.raises(ValueError, match="take match='steady'"):
+        cv.noise_needed(AB4H, -1.0, 1.0, 0.1, match="local")
+    with pytest.raises(ValueError, match="asked of a multistep method"):
+        cv.local_factor(AB4, -0.1)
+    with pytest.raises(ValueError, match="h: expected a step > 0"):
+        cv.steady(c.RK4, -1.0, 1.0, 0.0)
+    with pytest.raises(ValueError, match="give both"):
+        cv.exact(SDE(lambda t, x: -x, lambda t, x: 1.0 + 0.0 * t, lambda rng, size: rng.random(size)), 1.0)
