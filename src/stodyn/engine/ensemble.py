@@ -13,6 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from stodyn import results
 from stodyn.engine import batch, grid
 from stodyn.engine.block import BlockRunner, Members, Plan, Program
 from stodyn.engine.failure import FailureLog, Stopped
@@ -229,11 +230,11 @@ class Ensemble:
             if log.found and on_failure == "raise":
                 ending.set()
                 raise log.error(self.first_path(block) + self.paths_in(block))
-            merged = (
-                parts
-                if merged is None
-                else [s.merge(a, b) for s, a, b in zip(self.statistics, merged, parts, strict=True)]
-            )
+            if merged is None:
+                merged = parts
+                results.dataset(self.label(parts), {}, {})  # what cannot stand together is refused here, not at the end
+            else:
+                merged = [s.merge(a, b) for s, a, b in zip(self.statistics, merged, parts, strict=True)]
         assert merged is not None
         return merged, log
 

@@ -17,7 +17,7 @@ class Progress:
         self.bar = None
         if show if show is not None else sys.stderr.isatty():
             columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-            self.bar = Bar(*columns, console=Console(stderr=True), transient=True)
+            self.bar = Bar(*columns, console=Console(stderr=True, force_terminal=show), transient=True)
 
     def __enter__(self) -> Progress:
         if self.bar is not None:

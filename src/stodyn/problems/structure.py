@@ -62,7 +62,8 @@ def _look(g: Diffusion, x: Array, sampled: tuple[Any, Any]) -> tuple[np.ndarray,
     def both(t, x, p):
         return g(t, x, p), jax.jacfwd(lambda x: g(t, x, p))(x)
 
-    values, slopes = map(np.asarray, jax.vmap(both, in_axes=(0, 0, axes))(times, states, params))
+    looked = jax.jit(jax.vmap(both, in_axes=(0, 0, axes)))(times, states, params)
+    values, slopes = map(np.asarray, looked)
     finite = np.isfinite(values).all((1, 2)) & np.isfinite(slopes).all((1, 2, 3))
     return values[finite], slopes[finite]
 

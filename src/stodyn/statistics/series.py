@@ -72,6 +72,14 @@ class _Series(Statistic):
             return b if a is None else a
         return Sums(a.paths + b.paths, a.first + b.first, a.products + b.products)
 
+    @staticmethod
+    def unless_nobody(result: Sums | None, run, one: tuple[int, ...], product: tuple[int, ...] | None = None) -> Sums:
+        """The result, NaN where every path failed; the shapes are those of a component's estimates and products."""
+        if result is not None:
+            return result
+        n = len(run.names)
+        return Sums(1, np.full((n, *one), np.nan), np.full((n, *(product or one)), np.nan))
+
     def memory(self, times, paths, n):
         return 16 * times * min(self.paths, paths) * n
 
@@ -108,6 +116,7 @@ class Spectrum(_Series):
     def label(self, result, run):
         frequency = np.fft.rfftfreq(self.segment, self.spacing)
         times = len(run.times) - self.first
+        result = self.unless_nobody(result, run, (len(frequency),))
         mean = result.first / result.paths
         if result.paths > 1:
             of_mean = (result.products / result.paths - mean**2) / (result.paths - 1)
@@ -159,7 +168,9 @@ class Autocorrelation(_Series):
         return one, one[..., :, None] * one[..., None, :]
 
     def label(self, result, run):
-        count, last = result.paths, self.lags + 1
+        last = self.lags + 1
+        result = self.unless_nobody(result, run, (last + 1,), (last + 1, last + 1))
+        count = result.paths
         mean = result.first / count
         scatter = (result.products / count - mean[..., :, None] * mean[..., None, :]) / max(count - 1, 1)
         level = mean[:, last]
