@@ -118,7 +118,7 @@ def test_zero_components_are_no_alarm():
 
 @pytest.mark.parametrize("n", SIZES[1:])
 def test_singular_systems_give_a_solution_or_nothing(n):
-    """To rounding a singular matrix is a neighbour of a regular one: what is finite must solve the system, row by row."""
+    """To rounding a singular matrix neighbours a regular one: what is finite must solve the system, row by row."""
     a, b = random_systems(n, 3)
     a[:, :, -1] = times(a[:, :, :-1], b[:, 1:])
     for right in (b, times(a, b)):

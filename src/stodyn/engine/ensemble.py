@@ -75,8 +75,8 @@ class Ensemble:
             raise ValueError(f"block: expected a whole number of lanes >= 1, got {self.block!r}")
         if getattr(self.method, "starting_steps", 0) and np.ptp(self.lengths) > grid.TOLERANCE * self.lengths[0]:
             raise ValueError(
-                f"dt: {self.method.name} takes its history at equal steps, and the steps given differ. Give one number, "
-                "or a one-step method such as RK4."
+                f"dt: {self.method.name} takes its history at equal steps, and the steps given differ. "
+                "Give one number, or a one-step method such as RK4."
             )
         explicit = [s for s in self.statistics if s.every is not None or s.at is not None]
         fallback = grid.save_steps(explicit[0], self.times, None) if explicit else None

@@ -19,9 +19,10 @@ from stodyn.engine.ensemble import Ensemble, SinglePrecisionConstant
 from stodyn.engine.place import Threads
 from stodyn.engine.progress import Progress
 from stodyn.methods.catalogue import find, fitting
-from stodyn.methods.contract import Catalogued
+from stodyn.methods.contract import Catalogued, Method
 from stodyn.methods.measured import measuring
 from stodyn.methods.recommend import recommend
+from stodyn.noise.iterated import check_resolution
 from stodyn.problems import lowering
 from stodyn.problems.contract import Problem
 from stodyn.problems.measured import Measured
@@ -64,8 +65,12 @@ def simulate(
     _check_options(paths, seed, on_failure, dtype)
     method = recommend(problem) if method is None else find(method) if isinstance(method, str) else method
     stepped, changes = matched(problem, method)
-    ensemble = Ensemble(stepped, measuring(method, stepped), *grid.step_times(t, dt), int(paths), int(seed), _statistics(collect),
-                        np.dtype(dtype), executor, block)  # fmt: skip
+    times, lengths = grid.step_times(t, dt)
+    ensemble = Ensemble(stepped, measuring(method, stepped), times, lengths, int(paths), int(seed),
+                        _statistics(collect), np.dtype(dtype), executor, block)  # fmt: skip
+    if isinstance(method, Method):
+        strong = max((float(c.order or 0) for c in method.claims if c.kind == "strong" and not c.when), default=0.0)
+        check_resolution(method.needs, float(ensemble.lengths.min()), strong, stepped.m)
     rounded = ensemble.rounded_numbers()
     if rounded:
         warnings.warn(

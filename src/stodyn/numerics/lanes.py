@@ -349,8 +349,8 @@ def _fold(equation: Equation, inputs: list[np.ndarray]) -> list[np.ndarray]:
         (variable,) = equation.outvars
         return [entries(np.broadcast_to(np.asarray(folded, variable.aval.dtype), variable.aval.shape))]
     with jax.ensure_compile_time_eval():
-        known = [jnp.asarray(_known(x, v.aval.dtype)) for x, v in zip(inputs, equation.invars, strict=True)]
-        result = equation.primitive.bind(*known, **equation.params)
+        arrays = [jnp.asarray(_known(x, v.aval.dtype)) for x, v in zip(inputs, equation.invars, strict=True)]
+        result = equation.primitive.bind(*arrays, **equation.params)
         results = result if equation.primitive.multiple_results else [result]
         return [entries(np.asarray(r)) for r in results]
 
