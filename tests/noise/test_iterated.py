@@ -223,39 +223,64 @@ def test_error_of_substeps_on_a_common_path(K):
         assert cov[i, i] == pytest.approx(square, rel=1e-10)
 
 
-@pytest.mark.parametrize("K", [1, 5])
+@pytest.mark.parametrize("K", [5])
 def test_substeps_are_the_composition_of_their_pieces(K):
     x = draw(Substeps(K), 2, seed=2)
     whole = step(Substeps(K), 0.3, x, 2)
     W, H = iterated._substeps(0.3, {"W": x[:2], "Z": x[2:4], "area": x[4:]}, K)
     d = 0.3 / K
     normals = jnp.concatenate([W, math.sqrt(12) * H], axis=1) / math.sqrt(d)
-    joined = compose_all(jax.vmap(lambda x: step(Substeps(1), d, x, 2))(normals))
+    joined = jax.jit(lambda x: compose_all(jax.vmap(lambda y: step(Substeps(1), d, y, 2))(x)))(normals)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-11, atol=1e-14), joined, whole)
+
+
+def fewer_terms(x, p, finer):
+    """The normals of MrongowiusRoessler(p) on the path that x makes by MrongowiusRoessler(finer), m = 2.
+
+    The coefficients are the same, and the one normal of the tail is what makes the finer tail of it: given the ξ that
+    is Gaussian, and it is divided by its standard deviation.
+    """
+    r, rest = np.arange(1, finer + 1), zeta(2, finer + 1)
+    c = -np.append(1 / r, math.sqrt(rest))
+    V, (others, eta), G = x[2:4], x[4:-1].reshape(2, 2, finer), x[-1]
+    xi = iterated._conditioned(V, others, c)
+    linear_tail = -xi[:, p:] @ (c[p:] / np.linalg.norm(c[p:]))
+    # The reflection that conditions on Z is its own inverse.
+    kept = jnp.concatenate([xi[:, 1:p], linear_tail[:, None]], axis=1)
+    others = iterated._conditioned(xi[:, 0], kept, np.append(c[:p], -np.linalg.norm(c[p:])))[:, 1:]
+    a, b = xi[:, p:-1] / r[p:], eta[:, p:] / (2 * math.pi)
+    tail = a[0] @ b[1] - a[1] @ b[0] + math.sqrt(rest / 2) / math.pi * G
+    deviation = jnp.sqrt(jnp.sum(a**2) / (4 * math.pi**2) + rest / (2 * math.pi**2))
+    return jnp.concatenate([x[:4], others.ravel(), eta[:, :p].ravel(), (tail / deviation)[None]])
 
 
 @pytest.mark.parametrize(("p", "finer"), [(1, 3), (4, 12)])
 def test_error_of_the_fourier_series_on_a_common_path(p, finer):
     """Exact mean square of the difference between p and `finer` terms with the same coefficients."""
-    h, m = 0.5, 2
-    c = -np.append(1 / np.arange(1, finer + 1), math.sqrt(zeta(2, finer + 1)))
 
     def difference(x):
-        fine = step(Fourier(finer), h, x, m)
-        V, (others, eta) = x[m : 2 * m], x[2 * m :].reshape(2, m, finer)
-        xi = iterated._conditioned(V, others, c)
-        tail = -xi[:, p:] @ (c[p:] / np.linalg.norm(c[p:]))
-        # The reflection that conditions is its own inverse.
-        kept = jnp.concatenate([xi[:, 1:p], tail[:, None]], axis=1)
-        back = iterated._conditioned(xi[:, 0], kept, np.append(c[:p], -np.linalg.norm(c[p:])))
-        y = jnp.concatenate([x[: 2 * m], back[:, 1:].ravel(), eta[:, :p].ravel()])
-        coarse = step(Fourier(p), h, y, m)
-        return jnp.stack([fine.II[0, 1] - coarse.II[0, 1], back[0, 0] - V[0]])
+        coarse = step(Fourier(p), 0.5, fewer_terms(jnp.append(x, 0.0), p, finer)[:-1], 2)
+        return (step(Fourier(finer), 0.5, x, 2).II - coarse.II)[0, 1][None]
 
-    mean, cov = covariance(difference, total(Fourier(finer), m))
+    mean, cov = covariance(difference, total(Fourier(finer), 2))
     np.testing.assert_allclose(mean, 0, atol=1e-14)
-    assert cov[0, 0] == pytest.approx(Fourier(p).error(h) ** 2 - Fourier(finer).error(h) ** 2, rel=1e-10)
-    assert cov[1, 1] == pytest.approx(0, abs=1e-20)
+    assert cov[0, 0] == pytest.approx(Fourier(p).error(0.5) ** 2 - Fourier(finer).error(0.5) ** 2, rel=1e-10)
+
+
+def test_error_of_the_matched_tail_on_a_common_path():
+    """4000 paths with 4 terms against 128: 5 standard errors, and 8 % for the leading order of what is stated."""
+    p, finer, h = 4, 128, 0.5
+
+    @jax.jit
+    @jax.vmap
+    def both(x):
+        y = fewer_terms(x, p, finer)
+        return y[-1], step(MrongowiusRoessler(p), h, y, 2).II[0, 1] - step(MrongowiusRoessler(finer), h, x, 2).II[0, 1]
+
+    normal, error = both(np.random.default_rng(8).standard_normal((4000, total(MrongowiusRoessler(finer), 2))))
+    squares, stated = np.asarray(error) ** 2, MrongowiusRoessler(p).error(h) ** 2
+    assert abs(squares.mean() - stated) < 5 * squares.std() / math.sqrt(4000) + 0.08 * stated
+    assert abs(np.mean(np.asarray(normal) ** 2) - 1) < 5 * math.sqrt(2 / 4000)
 
 
 def matched_tail_error(p):
@@ -346,8 +371,7 @@ def quadrature(recipe, m, words, h, nodes):
     x, w = np.polynomial.hermite_e.hermegauss(nodes)
     grid = np.stack(np.meshgrid(*[x] * n, indexing="ij"), axis=-1).reshape(-1, n)
     weights = np.prod(np.stack(np.meshgrid(*[w / w.sum()] * n, indexing="ij"), axis=-1).reshape(-1, n), axis=1)
-    made = jax.jit(jax.vmap(lambda x: step(recipe, h, x, m)))(grid)
-    values = np.stack([made.word(w) for w in words], axis=1)
+    values = np.asarray(jax.jit(jax.vmap(lambda x: jnp.stack([step(recipe, h, x, m).word(w) for w in words])))(grid))
     return weights @ values, (values * weights[:, None]).T @ values
 
 
@@ -375,7 +399,7 @@ def test_moments_of_words_in_two_channels_converge_like_one_over_K():
     assert 0.45 < np.linalg.norm(off_2) / np.linalg.norm(off_1) < 0.55
 
 
-@pytest.mark.parametrize("m", [1, 2])
+@pytest.mark.parametrize("m", [2])
 def test_the_signature_obeys_every_product_rule_and_agrees_with_substeps(m):
     K, h = 3, 0.6
     x = draw(Signature(K), m, seed=4)
@@ -383,15 +407,21 @@ def test_the_signature_obeys_every_product_rule_and_agrees_with_substeps(m):
     np.testing.assert_allclose(full.II, plain.II, rtol=1e-12, atol=1e-14)
     for w, value in plain.words.items():
         np.testing.assert_allclose(full.words[w], value, rtol=1e-12, atol=1e-14)
-    both = compose(full, step(Signature(K), h, draw(Signature(K), m, seed=5), m))
-    for u, v in itertools.product(up_to_weight(4, m), repeat=2):
-        if u and v and weight(u + v) <= 4:
-            rule = sum(c * both.word(w) for w, c in product(u, v).items())
-            assert float(both.word(u) * both.word(v)) == pytest.approx(float(rule), abs=1e-13)
+
+    @jax.jit
+    def composed(x, y):
+        both = compose(step(Signature(K), h, x, m), step(Signature(K), h, y, m))
+        return {w: both.word(w) for w in up_to_weight(4, m)}
+
+    I = {w: float(value) for w, value in composed(x, draw(Signature(K), m, seed=5)).items()}
+    for u, v in itertools.product(I, repeat=2):
+        if weight(u + v) <= 4:
+            assert I[u] * I[v] == pytest.approx(sum(c * I[w] for w, c in product(u, v).items()), abs=1e-13)
 
 
 def test_the_signature_holds_every_word_up_to_weight_four():
-    made = step(Signature(1), 0.1, draw(Signature(1), 2, seed=6), 2)
+    x = draw(Signature(2), 2, seed=6)
+    made = jax.eval_shape(lambda x: step(Signature(2), 0.1, x, 2), x)
     fields = {(1,), (2,), (1, 0), (2, 0), (1, 1), (1, 2), (2, 1), (2, 2)}
     assert set(made.words) == {w for w in up_to_weight(4, 2) if any(w)} - fields
 

@@ -90,14 +90,14 @@ class Substeps(Approximation):
         d = h / self.K
         W, H = _substeps(h, normals, self.K)
         Z = d * (W / 2 + H)
-        I, jk = jnp.eye(m, dtype=W.dtype), "ij,ik->ijk"
-        WW, HW, HH = (jnp.einsum(jk, *pair) for pair in ((W, W), (H, W), (H, H)))
+        I = jnp.eye(m, dtype=W.dtype)
+        WW, HW, HH = _pairs(W, W), _pairs(H, W), _pairs(H, H)
         II = WW / 2 + HW - HW.swapaxes(1, 2) - d / 2 * I
         II0 = d * (WW / 6 + HW / 2 + 0.6 * HH - (13 / 60) * d * I)
         before = jnp.cumsum(W, axis=0) - W
-        joined = II + jnp.einsum(jk, before, W)
+        joined = II + _pairs(before, W)
         II_before = jnp.cumsum(joined, axis=0) - joined
-        II0 = jnp.sum(II0 + jnp.einsum(jk, before, Z) + d * II_before, axis=0)
+        II0 = jnp.sum(II0 + _pairs(before, Z) + d * II_before, axis=0)
         words = {(j + 1, k + 1, 0): II0[j, k] for j in range(m) for k in range(m)}
         return dataclasses.replace(WZ.increment(h, normals, m), II=jnp.sum(joined, axis=0), words=words)
 
@@ -195,7 +195,7 @@ class Signature(Approximation):
     C_jk = d (3 H_j H_k/5 + δ_jk d/30), H = Z/d - W/2, and e_0 - ½ sum e_k e_k put for e_0 (Ito); substeps are joined by
     Chen's relation. W, Z, I_(j,k) and I_(j,k,0) are those of Substeps(K), errors included, and all identities between
     words hold. In one channel I_(1,1,0) is all that is not exact; with more, words of weight 4 have a mean of O(h²/K).
-    2mK normals and, a substep, some 150 products of tensors of up to m⁴ entries.
+    2mK normals and, a substep, some 80 products of tensors of up to m⁴ entries.
     """
 
     K: int
@@ -225,8 +225,8 @@ Series = dict[Word, Array]
 
 def _log_signature(d, W: Array, H: Array) -> Series:
     I = jnp.eye(len(W), dtype=W.dtype)
-    A = jnp.outer(H, W) - jnp.outer(W, H)
-    C = d * (0.6 * jnp.outer(H, H) + d / 30 * I)
+    A = _pairs(H, W) - _pairs(W, H)
+    C = d * (0.6 * _pairs(H, H) + d / 30 * I)
     return {
         (0,): jnp.asarray(d, W.dtype),
         (1,): W,
@@ -237,22 +237,23 @@ def _log_signature(d, W: Array, H: Array) -> Series:
         (1, 1, 0): C,
         (1, 0, 1): -2 * C,
         (0, 1, 1): C,
-        (1, 1, 1, 1): jnp.einsum("il,jk->ijkl", C, I) - (_outer(C, I) + _outer(I, C)) / 2,
+        (1, 1, 1, 1): C[:, None, None, :] * I[None, :, :, None] - (_outer(C, I) + _outer(I, C)) / 2,
     }
 
 
 def _exp(L: Series) -> Series:
+    """1 + L (1 + L/2 (1 + L/3 (1 + L/4))); what stands in n brackets is needed up to weight 4 - n."""
     one: Series = {(): jnp.ones((), L[1,].dtype)}
     E = one
     for n in (4, 3, 2, 1):
-        E = one | {w: c / n for w, c in _times(L, E).items()}
+        E = one | {w: c / n for w, c in _times(L, E, 5 - n).items()}
     return E
 
 
-def _times(a: Series, b: Series) -> Series:
-    """Chen's relation up to weight 4; a pattern that is missing is zero."""
+def _times(a: Series, b: Series, limit: int = 4) -> Series:
+    """Chen's relation up to a weight; a pattern that is missing is zero."""
     result = {}
-    for w in up_to_weight(4, 1):
+    for w in up_to_weight(limit, 1):
         terms = [_outer(a[w[:i]], b[w[i:]]) for i in range(len(w) + 1) if w[:i] in a and w[i:] in b]
         if terms:
             result[w] = reduce(operator.add, terms)
@@ -282,8 +283,8 @@ def _bridge_series(h, normals, m: int, p: int, tail: Array) -> Increment:
     others, eta = normals["area"][: 2 * m * p].reshape(2, m, p)
     xi = _conditioned(normals["Z"], others, [*-1.0 / r, -math.sqrt(zeta(2, p + 1))])[:, :p]
     B = (xi / jnp.asarray(r, xi.dtype)) @ eta.T
-    A = jnp.outer(H, W) - jnp.outer(W, H) + h * ((B - B.T) / (2 * math.pi) + tail)
-    return dataclasses.replace(step, II=(jnp.outer(W, W) - h * jnp.eye(m, dtype=W.dtype)) / 2 + A)
+    A = _pairs(H, W) - _pairs(W, H) + h * ((B - B.T) / (2 * math.pi) + tail)
+    return dataclasses.replace(step, II=(_pairs(W, W) - h * jnp.eye(m, dtype=W.dtype)) / 2 + A)
 
 
 def _conditioned(known: Array, others: Array, c) -> Array:
@@ -304,9 +305,13 @@ def _orthogonal(x: Array, *columns: np.ndarray) -> Array:
         if size > 1e-12:
             reflectors.append(v / size)
     for v in reversed(reflectors):
-        x = x - 2 * jnp.outer(_sum(x, v), jnp.asarray(v, x.dtype))
+        x = x - 2 * _pairs(_sum(x, v), jnp.asarray(v, x.dtype))
     return x
 
 
 def _sum(x: Array, weights) -> Array:
     return x @ jnp.asarray(weights, x.dtype)
+
+
+def _pairs(a: Array, b: Array) -> Array:
+    return a[..., :, None] * b[..., None, :]
