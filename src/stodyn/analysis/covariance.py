@@ -405,6 +405,8 @@ def advise(A: ArrayLike, B: ArrayLike, Q: ArrayLike | None = None, h: float = 0.
     The exact discretisation has no error and leads. Methods that are unstable with this step come last, with the step
     up to which they are not.
     """
+    if not (math.isfinite(h) and h > 0):
+        raise ValueError(f"h: expected a step > 0, got {h!r}")
     A, driven = square(A), _driven(B, Q)
     target = np.diagonal(van_loan.lyapunov(A, driven @ driven.T))
     Phi = scipy.linalg.expm(h * A)
