@@ -5,6 +5,8 @@ from stodyn.engine.failure import PathsFailed
 from stodyn.engine.path import draw_increments, increments, path
 from stodyn.engine.simulate import replay, simulate
 from stodyn.noise.distribution import PerPath
+from stodyn.problems.linear import linear
+from stodyn.problems.measured import with_measurement
 from stodyn.problems.sde import SDE
 from stodyn.results import load, provenance, quantile, save
 
@@ -16,6 +18,7 @@ __all__ = [
     "PerPath",
     "draw_increments",
     "increments",
+    "linear",
     "load",
     "path",
     "plot",
@@ -25,4 +28,5 @@ __all__ = [
     "save",
     "simulate",
     "statistics",
+    "with_measurement",
 ]
