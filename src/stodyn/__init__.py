@@ -5,6 +5,7 @@ from stodyn.engine.failure import PathsFailed
 from stodyn.engine.path import draw_increments, increments, path
 from stodyn.engine.simulate import replay, simulate
 from stodyn.noise.distribution import PerPath
+from stodyn.problems.hamiltonian import Hamiltonian
 from stodyn.problems.linear import linear
 from stodyn.problems.measured import with_measurement
 from stodyn.problems.sde import SDE
@@ -14,6 +15,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "SDE",
+    "Hamiltonian",
     "PathsFailed",
     "PerPath",
     "draw_increments",

@@ -5,7 +5,7 @@ import pytest
 
 from stodyn.models.catalogue import Model, catalogue, find
 from stodyn.models.ornstein_uhlenbeck import ORNSTEIN_UHLENBECK, mean, ornstein_uhlenbeck
-from stodyn.problems.sde import SDE
+from stodyn.problems.contract import Problem
 
 
 def test_the_classics_are_there():
@@ -15,12 +15,12 @@ def test_the_classics_are_there():
 
 @pytest.mark.parametrize("model", catalogue().values(), ids=lambda model: model.name)
 def test_every_model_builds_and_says_what_it_is(model):
-    assert isinstance(model.problem, SDE)
+    assert isinstance(model.problem, Problem)
     assert model.summary.startswith("d")
     for quantity in {"mean", "variance"} & set(model.exact):
         assert model.exact[quantity](np.zeros((2, 3))).shape == (2, 3, model.problem.n)
         assert model.exact[quantity](0.0).shape == (model.problem.n,)
-    start = np.reshape(model.parameters["start"], model.problem.n)
+    start = model.problem.example_start()
     if "solution" in model.exact:
         np.testing.assert_array_equal(model.exact["solution"](0.0, np.zeros(model.problem.m)), start)
         assert model.exact["solution"](0.5, np.zeros((4, model.problem.m))).shape == (4, model.problem.n)

@@ -66,6 +66,9 @@ def simulate(
     method = recommend(problem) if method is None else find(method) if isinstance(method, str) else method
     stepped, changes = matched(problem, method)
     times, lengths = grid.step_times(t, dt)
+    reason = method.step_refusal(float(lengths.max()))
+    if reason is not None:
+        raise ValueError(f"dt: {reason}")
     ensemble = Ensemble(stepped, measuring(method, stepped), times, lengths, int(paths), int(seed),
                         _statistics(collect), np.dtype(dtype), executor, block)  # fmt: skip
     if isinstance(method, Method):

@@ -82,6 +82,10 @@ class Catalogued(ABC):
             )
         return None
 
+    def step_refusal(self, h: float) -> str | None:
+        """Why the method cannot take a step of length h, in words for the user; None if it can."""
+        return None
+
     @property
     def spelling(self) -> str:
         """The name with every option, as one would write it; fields without a repr belong to the name."""

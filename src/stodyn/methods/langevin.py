@@ -1,0 +1,220 @@
+"""Steps for Hamiltonian systems with additive noise or linear friction that do better than the general ones."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from fractions import Fraction as Q
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from stodyn.methods.contract import EXPLICIT, Claim, Method, Report
+from stodyn.methods.partitioned import Solution, Stages, Sums
+from stodyn.methods.signature import integral
+from stodyn.methods.tableau import Matrix, Row, Table
+from stodyn.methods.trees import Scheme
+from stodyn.methods.variational import DIRK, PAPER, Midpoint, StoermerVerlet
+from stodyn.noise import wiener
+from stodyn.numerics.surd import sqrt
+from stodyn.problems.hamiltonian import PARTS, Hamiltonian
+
+
+@dataclasses.dataclass(frozen=True)
+class Shifted(Method):
+    """Any step of this library between two shifts of the momenta: p + Σ σ_r H_r, the step with W, p - Σ σ_r H_r.
+
+    H_r = Z_r/h - W_r/2, σ_r the constant noise vector of channel r. Mean-square order 2 for Langevin-type systems
+    (additive noise on the momenta, drift affine in p), where the step alone has order 1. The shifts are translations:
+    symplecticity and the conformal factor are those of the step. Costs two additions a channel and one more normal.
+    """
+
+    base: Any = dataclasses.field(repr=False)
+    label: str = dataclasses.field(repr=False)
+
+    accepts = Hamiltonian
+    calculus = "stratonovich"
+    needs = wiener.WZ
+    structures = ("additive",)
+    citation = f"J. Foster, T. Lyons & H. Oberhauser, The shifted ODE method for underdamped Langevin MCMC, \
+arXiv 2101.03446 (2021); the step: {PAPER}"
+    claims = (
+        Claim("strong", 2.0, when=("additive",), source="Foster, Lyons & Oberhauser (2021)"),
+        Claim("weak", 2.0, when=("additive",), source="Foster, Lyons & Oberhauser (2021)"),
+        Claim("deterministic", 2.0),
+        Claim("symplectic", source="the shifts are translations"),
+    )
+
+    @property
+    def name(self):
+        return self.label
+
+    def refusal(self, problem):
+        reason = super().refusal(problem) or self.base.refusal(problem)
+        if reason:
+            return reason
+        if any(not problem.depends(r, "velocity").zero for r in range(1, problem.m + 1)):
+            return f"{self.name} takes noise on the momenta alone, h_r = -σ_r · q, and here some h_r depends on p"
+        if not all(problem.depends(0, part).affine_p for part in PARTS):
+            return (
+                f"{self.name} has its order where the drift is affine in p, and here it is not; AdditiveDIRK has mean-"
+                "square order 1.5 for any drift with additive noise"
+            )
+        return None
+
+    def step(self, problem, t, x, noise, params):
+        N = problem.n // 2
+        H = noise.Z / noise.h - 0.5 * noise.W
+        shift = jnp.concatenate([jnp.zeros(N, x.dtype), (problem.g(t, x, params) @ H)[N:]])
+        after, report = self.base.step(problem, t, x + shift, noise, params)
+        return after - shift, report
+
+
+ShiftedVerlet = Shifted(StoermerVerlet, "ShiftedVerlet")
+ShiftedMidpoint = Shifted(Midpoint, "ShiftedMidpoint")
+ShiftedDIRK = Shifted(DIRK, "ShiftedDIRK")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AdditiveTable(Table):
+    """With constant noise vectors σ_r:
+
+    X_i = x + h Σ A_ij f(X_j) + Σ_r (c1_i W_r + c2_i Z_r/h) σ_r,    x' = x + h Σ α_i f(X_i) + Σ_r W_r σ_r
+    """
+
+    A: Matrix
+    α: Row
+    c1: Row
+    c2: Row
+    calculus = "stratonovich"
+
+    def scheme(self, m: int) -> Scheme:
+        channels, stages = range(1, m + 1), range(len(self.α))
+        rows: dict[Any, Mapping] = {"x": {}}
+        for i in stages:
+            drift = {(0, j): w for j, w in enumerate(self.A[i]) if w}
+            rows[i] = drift | {(r, "x"): self.c1[i] * integral(r) + self.c2[i] * integral(r, 0) for r in channels}
+        last: dict[Any, Any] = {(0, i): self.α[i] for i in stages} | {(r, "x"): integral(r) for r in channels}
+        return Scheme(self.calculus, tuple(range(m + 1)), rows, last)
+
+
+@dataclasses.dataclass(frozen=True)
+class _AdditiveDIRK(Method):
+    """Two midpoint half-steps with the noise loads ±W/√6 + Z/h: mean-square order 1.5 for any drift, additive noise.
+
+    Symplectic where there are no forces, since constants in the stages leave the variational equation alone. The noise
+    may not depend on time. Two solves of 2N unknowns (N for separable Hamiltonians).
+    """
+
+    tol: float = 1e-10
+    limit: int = 30
+
+    accepts = Hamiltonian
+    calculus = "stratonovich"
+    name = "AdditiveDIRK"
+    needs = wiener.WZ
+    structures = ("additive",)
+    citation = f"stodyn, from the order conditions; the drift: {PAPER}, (3.40)"
+    claims = (
+        Claim("strong", 1.5, when=("additive",), source="order conditions"),
+        Claim("weak", 2.0, when=("additive",), source="order conditions"),
+        Claim("deterministic", 2.0),
+        Claim("symplectic", source="constants in the stages leave the variational equation alone"),
+    )
+
+    @property
+    def table(self) -> AdditiveTable:
+        """The coefficients, checked in exact arithmetic against the claimed orders."""
+        load = sqrt(6) / 6
+        return AdditiveTable(
+            name=self.name, claims=self.claims, source=self.citation,
+            A=((Q(1, 4), 0), (Q(1, 2), Q(1, 4))), α=(Q(1, 2), Q(1, 2)), c1=(load, -load), c2=(Q(1), Q(1)),
+        )  # fmt: skip
+
+    def step(self, problem, t, x, noise, params):
+        g = problem.g(t, x, params)
+        W, Z = g @ noise.W, g @ (noise.Z / noise.h)
+        spread = W / np.sqrt(6.0)
+        quarter, report = Sums(*({(0, "X"): Q(1, 4)} for _ in PARTS)), EXPLICIT
+
+        def half_step(start, clock):
+            stages = Stages({"X": quarter}, quarter, {"X": clock})
+            solved = Solution(stages, problem, t, start, noise, params, tol=self.tol, limit=self.limit, unread=True)
+            return 2.0 * (jnp.concatenate(solved.stage("X")) - start), solved.report  # h/2 times the drift
+
+        first, one = half_step(x + Z + spread, Q(1, 4))
+        second, two = half_step(x + first + Z - spread, Q(3, 4))
+        report = Report(one.ok & two.ok, one.iterations + two.iterations)
+        return problem.wrap(x + first + second + W), report
+
+
+@dataclasses.dataclass(frozen=True)
+class _ConformalVerlet(Method):
+    """Störmer-Verlet with the friction solved exactly: P = e^(-γ/2) (p + ½ kick(q)), p' = e^(-γ/2) P + ½ kick(q').
+
+    For separable Hamiltonians and the forces F = -Γ_0 p, f_r = -Γ_r p with constant matrices; γ = h Γ_0 + Σ W_r Γ_r.
+    Phase-space volume shrinks by exp(-tr γ) exactly, as that of the system does; where every Γ is a number times the
+    identity the step is conformally symplectic with the exact factor. Explicit; no draw is singular. Orders as those of
+    StoermerVerlet.
+    """
+
+    accepts = Hamiltonian
+    calculus = "stratonovich"
+    name = "ConformalVerlet"
+    needs = wiener.W
+    citation = f"stodyn; the step without friction: {PAPER}, (3.38)"
+    claims = (
+        Claim("strong", 0.5, source="as (3.38)"),
+        Claim("strong", 1.0, when=("commutative",), source="as (3.38)"),
+        Claim("weak", 1.0, source="as (3.38)"),
+        Claim("deterministic", 2.0),
+        Claim("symplectic", source="shears and scalings"),
+    )
+
+    def refusal(self, problem):
+        if not problem.separable:
+            return f"{self.name} takes separable Hamiltonians, T(p) + U(q), and these are not"
+        q, p = problem.split(jnp.asarray(problem.example_start()))
+        for k in range(problem.m + 1):
+            push = problem.depends(k, "push")
+            at_rest = problem.push(k, 0.0, q, 0.0 * p, problem.example_params())
+            if push.on_q or not push.affine_p or np.any(np.asarray(at_rest)):
+                return (
+                    f"{self.name} takes forces -Γ p with constant matrices Γ, and the force of channel {k} is another"
+                )
+        return None
+
+    def step(self, problem, t, x, noise, params):
+        h, drivers = noise.h, [noise.h, *(noise.W[r] for r in range(problem.m))]
+        q, p = problem.split(x)
+
+        def total(part, time, q, p):
+            live = [k for k in range(problem.m + 1) if not problem.depends(k, part).zero]
+            return sum((drivers[k] * getattr(problem, part)(k, time, q, p, params) for k in live), jnp.zeros_like(q))
+
+        γ = -jax.jacfwd(lambda p: total("push", t, q, p))(p)
+        decay = _exponential(-0.5 * γ)
+        P = decay @ (p + 0.5 * total("pull", t, q, p))
+        q_next = q + total("velocity", t + 0.5 * h, q, P)
+        p_next = decay @ P + 0.5 * total("pull", t + h, q_next, P)
+        return problem.wrap(jnp.concatenate([q_next, p_next])), EXPLICIT
+
+
+def _exponential(A):
+    """exp(A) of a small matrix, |A| up to 16, by 12 terms of its series for A/32 and five squarings."""
+    if A.shape == (1, 1):
+        return jnp.exp(A)
+    term = total = jnp.eye(len(A), dtype=A.dtype)
+    for n in range(1, 13):
+        term = term @ A / (32.0 * n)
+        total = total + term
+    for _ in range(5):
+        total = total @ total
+    return total
+
+
+AdditiveDIRK = _AdditiveDIRK()
+ConformalVerlet = _ConformalVerlet()
+ShiftedConformalVerlet = Shifted(ConformalVerlet, "ShiftedConformalVerlet")

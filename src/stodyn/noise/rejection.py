@@ -1,0 +1,57 @@
+"""Draws from a density by rejection."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Rejection:
+    """Draws of a vector from a density on a box: uniform points of it, kept with probability density/bound.
+
+    density  density(x) -> (k,) for points x (k, d), in NumPy; it need not be normalised
+    lower    the corners of the box, (d,) each: it must hold all but a negligible part of the density
+    upper
+    bound    at least the largest value of the density; a point above it stops the draw with an error
+
+    Called as draw(rng, size) -> (size, d), which is what `start` of a problem takes. Costs bound · volume / ∫ density
+    evaluations a draw.
+    """
+
+    density: Callable[[np.ndarray], np.ndarray]
+    lower: Sequence[float]
+    upper: Sequence[float]
+    bound: float
+
+    def __post_init__(self):
+        lower, upper = (np.atleast_1d(np.asarray(side, float)) for side in (self.lower, self.upper))
+        if (
+            lower.shape != upper.shape
+            or lower.ndim != 1
+            or not (np.isfinite(lower + upper).all() and (lower < upper).all())
+        ):
+            raise ValueError(
+                f"lower, upper: expected the corners of a finite box, got {self.lower!r} and {self.upper!r}"
+            )
+        if not (np.isfinite(self.bound) and self.bound > 0):
+            raise ValueError(f"bound: expected a positive number above the density, got {self.bound!r}")
+
+    def __call__(self, rng: np.random.Generator, size: int) -> np.ndarray:
+        lower, upper = np.atleast_1d(self.lower), np.atleast_1d(self.upper)
+        kept, missing, drawn = [np.empty((0, len(lower)))], size, 0
+        while missing > 0:
+            x = lower + (upper - lower) * rng.random((max(4 * missing, 64), len(lower)))
+            height = np.asarray(self.density(x), float)
+            if height.shape != (len(x),):
+                raise ValueError(f"density: returned shape {height.shape} for points {x.shape}, expected ({len(x)},)")
+            if not np.all((height >= 0) & (height <= self.bound)):
+                bad = height[~((height >= 0) & (height <= self.bound))][0]
+                raise ValueError(f"density: found {bad:.6g}, expected values from 0 to bound = {self.bound:.6g}")
+            kept.append(x[rng.random(len(x)) * self.bound < height][:missing])
+            missing, drawn = missing - len(kept[-1]), drawn + len(x)
+            if drawn > 10_000_000 and missing == size:
+                raise ValueError(f"density: none of {drawn} points was kept; the box or the bound is far too large")
+        return np.concatenate(kept)

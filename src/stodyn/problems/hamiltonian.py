@@ -1,0 +1,319 @@
+"""Forced stochastic Hamiltonian systems (Stratonovich), from their Hamiltonians and forces alone."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from stodyn.noise.distribution import PerPath, draw, is_random
+from stodyn.numerics.dependence import dependence
+from stodyn.numerics.lanes import Unlaned
+from stodyn.problems import lowering
+from stodyn.problems.contract import (
+    CALCULI,
+    NoiseStructure,
+    Problem,
+    component_names,
+    component_units,
+    fixed_value,
+    returned_shape,
+)
+from stodyn.problems.sde import SDE
+from stodyn.problems.structure import find_structure
+
+PARTS = ("velocity", "pull", "push")
+
+
+class Dependence(NamedTuple):
+    """What a vector of the equations needs: whether it is zero, depends on q or p, and is affine in them."""
+
+    zero: bool
+    on_q: bool
+    on_p: bool
+    affine_q: bool
+    affine_p: bool
+    affine: bool  # in q and p together
+
+    def is_affine(self, in_q: bool, in_p: bool) -> bool:
+        """Whether it is affine in those of q and p that vary, the other held fixed."""
+        return self.affine if in_q and in_p else self.affine_q if in_q else self.affine_p if in_p else True
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Hamiltonian(Problem):
+    """dq = H_p dt + Σ_r h_r,p ∘ dW_r,   dp = (-H_q + F) dt + Σ_r (-h_r,q + f_r) ∘ dW_r, subscripts being derivatives.
+
+    H            H(t, q, p[, params]) -> number
+    h            the noise Hamiltonians h_r, one function a channel; None or () where there is only a force
+    force        F(t, q, p[, params]), of the shape of q
+    noise_force  f_r, one function a channel, None where a channel has none
+    start        (q0, p0): two numbers make q and p numbers, two vectors make them vectors; either may be random (a
+                 frozen scipy.stats distribution, PerPath, draw(rng, size)). Or one sampler of whole states, such as
+                 noise.rejection.Rejection, start(rng, size) -> (size, 2N): q first; q and p are numbers where N = 1
+    params       any pytree, given to all functions as their last argument if it is not None
+    names        of the 2N components, q first; units likewise
+    periodic     the period of each coordinate q_i, None for one that has none: q is wrapped to [0, period) after every
+                 step. All functions must have these periods
+
+    The derivatives are taken by jax.grad. What each depends on, and how, is proved from the trace and used by
+    methods.variational: separable Hamiltonians and linear friction make steps explicit or linear.
+    """
+
+    H: Callable
+    h: Sequence[Callable | None] | Callable | None = ()
+    force: Callable | None = None
+    noise_force: Sequence[Callable | None] | Callable | None = None
+    start: Any = None
+    params: Any = None
+    names: Sequence[str] | None = None
+    periodic: Sequence[float | None] | float | None = None
+    units: Sequence[str] | Mapping[str, str] | None = None
+
+    scalar: bool = dataclasses.field(init=False)
+    n: int = dataclasses.field(init=False)
+    m: int = dataclasses.field(init=False)
+    calculus = "stratonovich"
+
+    def __post_init__(self):
+        fill = object.__setattr__
+        q, p = self._example()
+        if q.shape != p.shape or q.ndim > 1 or q.size == 0:
+            raise ValueError(
+                f"start: q0 has the shape {q.shape} and p0 {p.shape}; expected two numbers or two vectors of one length"
+            )
+        fill(self, "scalar", q.ndim == 0)
+        fill(self, "n", 2 * q.size)
+        h, forces = _channels("h", self.h), _channels("noise_force", self.noise_force)
+        if h and forces and len(h) != len(forces):
+            raise ValueError(
+                f"noise_force: {len(forces)} given, and h has {len(h)}: one a noise channel is expected in both. "
+                "Write None for a channel that has no force, or no Hamiltonian."
+            )
+        fill(self, "m", max(len(h), len(forces)))
+        fill(self, "h", h or (None,) * self.m)
+        fill(self, "noise_force", forces or (None,) * self.m)
+        if self.H is None:
+            raise TypeError("H: expected a function H(t, q, p[, params]) -> number, got None")
+        with jax.enable_x64(True):
+            arguments = (("t", 0.0), ("q", q), ("p", p))
+            for name, function in (("H", self.H), *((f"h[{r}]", f) for r, f in enumerate(self._hamiltonians[1:]))):
+                if function is not None:
+                    found = returned_shape(self, name, function, *arguments).shape
+                    if found != ():
+                        raise ValueError(
+                            f"{name}: returned shape {found}, expected one number: a Hamiltonian is scalar. "
+                            "Sum over the components, e.g. 0.5 * jnp.sum(p**2)."
+                        )
+            pushes = ((f"noise_force[{r}]", f) for r, f in enumerate(self._forces[1:]))
+            for name, function in (("force", self.force), *pushes):
+                if function is not None:
+                    found = returned_shape(self, name, function, *arguments).shape
+                    if found != q.shape:
+                        raise ValueError(f"{name}: returned shape {found}, expected {q.shape}, the shape of q")
+        N = self.n // 2
+        default = ("q", "p") if self.scalar else [f"{word}{i}" for word in "qp" for i in range(N)]
+        names = component_names(self.names, default)
+        fill(self, "names", names)
+        fill(self, "units", component_units(self.units, names))
+        fill(self, "periodic", _periods(self.periodic, N))
+
+    def _example(self) -> tuple[np.ndarray, np.ndarray]:
+        """q and p of one path, in the shapes the user's functions see."""
+        if self.start is None:
+            raise ValueError("start: missing; give (q0, p0), two numbers or two vectors")
+        if is_random(self.start):
+            z = draw(self.start, np.random.default_rng(0), range(1), "start")[0]
+            if z.ndim != 1 or z.size % 2:
+                raise ValueError(f"start: a draw has the shape {z.shape}, expected (2N,): q first, then p")
+            q, p = np.split(z, 2)
+            return (q[0], p[0]) if q.size == 1 else (q, p)
+        if len(self.start) != 2:
+            raise ValueError(
+                f"start: expected (q0, p0), got {len(self.start)} entries; N coordinates are one vector q0"
+            )
+        rng = np.random.default_rng(0)
+        q, p = (
+            draw(part, rng, range(1), name)[0] if is_random(part) else fixed_value(name, part)
+            for name, part in zip(("start q0", "start p0"), self.start, strict=True)
+        )
+        return q, p
+
+    # --- the vectors of the equations: channel 0 is time, r = 1, ..., m the noise -------------------------------------
+
+    def energy(self, k: int, t, q: Array, p: Array, params) -> Array:
+        """H (k = 0) or h_k of q and p (N,), a number."""
+        function = self._hamiltonians[k]
+        if function is None:
+            return jnp.zeros((), q.dtype)
+        return jnp.asarray(function(t, *self._seen(q, p), *self.extra(params)))
+
+    def velocity(self, k: int, t, q: Array, p: Array, params) -> Array:
+        """∂H/∂p or ∂h_k/∂p, (N,)."""
+        if self._hamiltonians[k] is None:
+            return jnp.zeros_like(p)
+        return jax.grad(lambda p: self.energy(k, t, q, p, params))(p)
+
+    def pull(self, k: int, t, q: Array, p: Array, params) -> Array:
+        """-∂H/∂q or -∂h_k/∂q, (N,)."""
+        if self._hamiltonians[k] is None:
+            return jnp.zeros_like(q)
+        return -jax.grad(lambda q: self.energy(k, t, q, p, params))(q)
+
+    def push(self, k: int, t, q: Array, p: Array, params) -> Array:
+        """F or f_k, (N,)."""
+        function = self._forces[k]
+        if function is None:
+            return jnp.zeros_like(p)
+        return jnp.reshape(jnp.asarray(function(t, *self._seen(q, p), *self.extra(params)), p.dtype), p.shape)
+
+    @property
+    def _hamiltonians(self) -> tuple[Callable | None, ...]:
+        return (self.H, *self.h)  # type: ignore[misc]
+
+    @property
+    def _forces(self) -> tuple[Callable | None, ...]:
+        return (self.force, *self.noise_force)  # type: ignore[misc]
+
+    def _seen(self, q: Array, p: Array) -> tuple[Array, Array]:
+        return (q[0], p[0]) if self.scalar else (q, p)
+
+    def split(self, x: Array) -> tuple[Array, Array]:
+        """q and p of a state (2N,)."""
+        return x[: self.n // 2], x[self.n // 2 :]
+
+    def wrap(self, x: Array) -> Array:
+        """The state with its periodic coordinates in [0, period)."""
+        if self.periodic is None:
+            return x
+        entries = [
+            x[i] - period * jnp.floor(x[i] / period) if period else x[i]
+            for i, period in enumerate((*self.periodic, *(None,) * (self.n // 2)))  # type: ignore[misc]
+        ]
+        return jnp.stack(entries)
+
+    def vector(self, k: int, t, x: Array, params) -> Array:
+        """The whole vector field of channel k, (2N,)."""
+        z = *self.split(x), params
+        return jnp.concatenate([self.velocity(k, t, *z), self.pull(k, t, *z) + self.push(k, t, *z)])
+
+    def f(self, t, x: Array, params) -> Array:
+        """The Stratonovich drift, (2N,)."""
+        return self.vector(0, t, x, params)
+
+    def g(self, t, x: Array, params) -> Array:
+        """The diffusion, (2N, m)."""
+        if self.m == 0:
+            return jnp.zeros((self.n, 0), x.dtype)
+        return jnp.stack([self.vector(r, t, x, params) for r in range(1, self.m + 1)], axis=1)
+
+    # --- what is known about them --------------------------------------------------------------------------------
+
+    @functools.cached_property
+    def noise_structure(self) -> NoiseStructure:
+        """Commutative where Γ_ij = Γ_ji and Λ_ij = Λ_ji, the brackets of the channels' vector fields."""
+        with jax.enable_x64(True):
+            if self.m == 0:
+                return NoiseStructure(("additive", "commutative"), "there is none")
+            return find_structure(self.g, jnp.asarray(self.example_start()), self.example_params())
+
+    def depends(self, k: int, part: str) -> Dependence:
+        """How the velocity, pull or push of channel k depends on q and p, proved from the trace."""
+        return self._dependences[k, part]
+
+    @functools.cached_property
+    def _dependences(self) -> dict[tuple[int, str], Dependence]:
+        with jax.enable_x64(True):
+            return {(k, part): self._dependence(k, part) for k in range(self.m + 1) for part in PARTS}
+
+    def _dependence(self, k: int, part: str) -> Dependence:
+        given = self._forces if part == "push" else self._hamiltonians
+        if given[k] is None:
+            return Dependence(True, False, False, True, True, True)
+        function = functools.partial(getattr(self, part), k)
+        q, p = self.split(jnp.asarray(self.example_start(), float))
+        arguments = jnp.zeros(()), q, p, self.example_params()
+
+        def reached(function) -> tuple[set[int], bool]:
+            """Which of q (1) and p (2) the result depends on, and whether it is known to be zero."""
+            (entries,) = dependence(function, *arguments)
+            labels = {a for e in entries.ravel() if isinstance(e, frozenset) for a, _ in e}
+            return labels & {1, 2}, all(not isinstance(e, frozenset) and e == 0 for e in entries.ravel())
+
+        try:
+            on, zero = reached(function)
+            by_q, by_p = (reached(jax.jacfwd(function, argnums=i))[0] for i in (1, 2))
+        except Unlaned:
+            return Dependence(False, True, True, False, False, False)
+        return Dependence(zero, 1 in on, 2 in on, 1 not in by_q, 2 not in by_p, not by_q | by_p)
+
+    @property
+    def separable(self) -> bool:
+        """Whether every Hamiltonian is T(p) + U(q)."""
+        return not any(self.depends(k, "velocity").on_q or self.depends(k, "pull").on_p for k in range(self.m + 1))
+
+    # --- as an SDE -----------------------------------------------------------------------------------------------
+
+    def to_sde(self, calculus: str = "stratonovich") -> SDE:
+        """The same system as a plain SDE of x = (q, p), Stratonovich or Ito.
+
+        The Ito drift of p is -H_q + F + ½ Σ_r [(h_r,qp - f_r,p)(h_r,q - f_r) - (h_r,qq - f_r,q) h_r,p].
+        An SDE knows no periods: its q is not wrapped. A system without noise gets a channel of zeros.
+        """
+        if calculus not in CALCULI:
+            raise ValueError(f"calculus: expected one of {CALCULI}, got {calculus!r}")
+
+        def drift(t, x, *params):
+            return self.f(t, x, *(params or (None,)))
+
+        def diffusion(t, x, *params):
+            return self.g(t, x, *(params or (None,))) if self.m else jnp.zeros((self.n, 1), x.dtype)
+
+        sde = SDE(drift, diffusion, self._whole_start(), self.params, "stratonovich", self.names, self.units)
+        return lowering.to_ito(sde) if calculus == "ito" else sde
+
+    def lower(self, kind: type) -> tuple[Problem, str] | None:
+        return (self.to_sde(), "Hamiltonian -> Stratonovich SDE of (q, p)") if kind is SDE else None
+
+    def _whole_start(self) -> Any:
+        """The start as one source of (2N,) vectors."""
+        if is_random(self.start):
+            return self.start
+        if not any(map(is_random, self.start)):
+            return self.example_start()
+        if any(isinstance(part, PerPath) for part in self.start):
+            paths = range(min(len(part.values) for part in self.start if isinstance(part, PerPath)))
+            return PerPath(self.draw_start(np.random.default_rng(0), paths))
+        return lambda rng, size: self.draw_start(rng, range(size))
+
+    def draw_start(self, rng: np.random.Generator, paths: range) -> np.ndarray:
+        if is_random(self.start):
+            return draw(self.start, rng, paths, "start").reshape(len(paths), self.n)
+        columns = []
+        for name, part in zip(("start q0", "start p0"), self.start, strict=True):
+            values = draw(part, rng, paths, name) if is_random(part) else fixed_value(name, part)[None]
+            columns.append(np.broadcast_to(values.reshape(len(values), self.n // 2), (len(paths), self.n // 2)))
+        return np.concatenate(columns, axis=1)
+
+
+def _channels(name: str, given: Any) -> tuple[Callable | None, ...]:
+    functions = () if given is None else (given,) if callable(given) else tuple(given)
+    for r, function in enumerate(functions):
+        if function is not None and not callable(function):
+            raise TypeError(f"{name}[{r}]: expected a function of (t, q, p[, params]) or None, got {function!r}")
+    return functions
+
+
+def _periods(periodic: Any, N: int) -> tuple[float | None, ...] | None:
+    if periodic is None:
+        return None
+    periods = (periodic,) * N if np.ndim(periodic) == 0 else tuple(periodic)
+    if len(periods) != N or not all(p is None or (np.isfinite(p) and p > 0) for p in periods):
+        raise ValueError(f"periodic: expected {N} periods > 0 (None for a coordinate that has none), got {periodic!r}")
+    return tuple(None if p is None else float(p) for p in periods)

@@ -1,0 +1,455 @@
+"""Lagrange-d'Alembert integrators: reference steps, tables in exact arithmetic, structure, discrete mechanics."""
+
+import dataclasses
+import functools
+from fractions import Fraction as Q
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import stodyn as sd
+from stodyn.analysis.linear import step_map
+from stodyn.engine import batch
+from stodyn.methods import burrage, explicit, langevin, srk, variational
+from stodyn.methods.partitioned import Stages, Sums
+from stodyn.methods.variational import DIRK, Midpoint, SRKw1, SRKw2, SRKw2Coupled, StoermerVerlet
+from stodyn.models.damped_kubo import DAMPED_KUBO
+from stodyn.models.harmonic_langevin import HARMONIC_LANGEVIN
+from stodyn.models.van_der_pol import VAN_DER_POL
+from stodyn.noise.increment import Increment
+from stodyn.problems.hamiltonian import Hamiltonian
+
+SQUARE = (Midpoint, StoermerVerlet, DIRK)
+WEAK = (SRKw1, SRKw2, SRKw2Coupled)
+named = functools.partial(pytest.mark.parametrize, ids=lambda value: getattr(value, "name", None))
+
+
+def pendulum():
+    return Hamiltonian(
+        lambda t, q, p: 0.5 * p**2 - jnp.cos(q),
+        lambda t, q, p: 0.3 * jnp.sin(q) * p,
+        lambda t, q, p: -0.2 * p,
+        lambda t, q, p: -0.1 * p,
+        start=(1.0, 0.5),
+    )
+
+
+def two_channels():
+    return Hamiltonian(
+        lambda t, q, p: 0.5 * (p**2 + q**2),
+        (lambda t, q, p: 0.25 * q**2, lambda t, q, p: 0.25 * p**2),
+        lambda t, q, p: -0.1 * p,
+        start=(1.0, 0.2),
+    )
+
+
+def entangled(m=2, forced=True):
+    """N = 2, nothing separable: Newton in all unknowns."""
+    h = (
+        lambda t, q, p: 0.2 * jnp.sin(q[0]) * p[1] + 0.1 * q[1] * p[0] ** 2,
+        lambda t, q, p: 0.15 * jnp.cos(q[1]) * p[0] + 0.1 * q[0] * q[1],
+    )[:m]
+    f = (lambda t, q, p: -0.05 * (q @ p) * q, lambda t, q, p: -0.1 * jnp.sin(p))[:m]
+    return Hamiltonian(
+        lambda t, q, p: 0.5 * p @ p + 0.25 * (q @ q) ** 2 + 0.1 * p[0] * q[1] ** 2,
+        h,
+        (lambda t, q, p: -0.3 * p * (1.0 + q**2)) if forced else None,
+        f if forced else None,
+        start=([0.5, -0.3], [0.2, 0.6]),
+    )
+
+
+def crossed():
+    """One coordinate, two channels that do not commute, nothing separable, all forces nonlinear."""
+    return Hamiltonian(
+        lambda t, q, p: 0.5 * p**2 - jnp.cos(q) + 0.1 * q * p**2,
+        (lambda t, q, p: 0.3 * jnp.sin(q) * p, lambda t, q, p: 0.2 * jnp.cos(p) * q),
+        lambda t, q, p: -0.2 * p * q**2,
+        (lambda t, q, p: -0.1 * p, lambda t, q, p: 0.1 * jnp.sin(q + p)),
+        start=(1.0, 0.5),
+    )
+
+
+def noise(method, m=1, h=0.1, seed=3):
+    z = np.random.default_rng(seed).standard_normal(m)
+    if method in WEAK or method.name in ("RS1", "RS2"):
+        signs = np.where(z < 0, -1.0, 1.0)
+        return Increment(h, jnp.asarray(np.sqrt(3 * h) * signs), aux={"two": jnp.asarray(np.sqrt(h) * signs)})
+    return Increment(h, jnp.asarray(np.sqrt(h) * z), Z=jnp.asarray(0.5 * h**1.5 * (z + 0.3)))
+
+
+# --- reference steps ------------------------------------------------------------------------------------------------
+
+STEPS = {
+    "Midpoint": (1.09611161320459, 0.38248720912015),
+    "StoermerVerlet": (1.09611982487264, 0.38255477861095),
+    "DIRK": (1.09607765195592, 0.38248934424157),
+    "Heun": (1.09596918294892, 0.38249641067913),
+    "R2": (1.09601311473473, 0.38251763533046),
+    "E1": (1.09585240675443, 0.38153716514621),
+    "SRKw1": (1.19312418633144, 0.35734683912330),
+    "SRKw2": (1.18835748846165, 0.34769600777640),
+    "RS1": (1.18821015032497, 0.34779160239814),
+}
+
+
+@named("method", [*SQUARE, explicit.Heun, burrage.R2, burrage.E1, SRKw1, SRKw2, srk.RS1])
+def test_one_step_of_the_pendulum(method):
+    problem = pendulum()
+    problem = problem if isinstance(problem, method.accepts) else problem.to_sde()
+    given = Increment(0.1, jnp.array([0.2]), Z=jnp.array([0.012]))
+    if method.name in ("SRKw1", "SRKw2", "RS1"):
+        given = Increment(0.1, jnp.sqrt(jnp.array([0.3])), aux={"two": jnp.sqrt(jnp.array([0.1]))})
+    x, report = method.step(problem, 0.0, jnp.array([1.0, 0.5]), given, None)
+    np.testing.assert_allclose(x, STEPS[method.name], rtol=0, atol=2e-14)
+    assert bool(report.ok)
+
+
+@named(
+    ("method", "expected"),
+    [
+        (Midpoint, (1.00496277915633, -0.00148883374690)),
+        (StoermerVerlet, (1.00497512437811, -0.00149253731343)),
+        (DIRK, (1.00495647363671, -0.00161295018488)),
+        (explicit.Heun, (1.00495, -0.00199)),
+        (burrage.R2, (1.00495, -0.00199)),
+        (SRKw1, (1.02638773685802, -0.18174648862147)),
+    ],
+)
+def test_one_step_with_two_channels(method, expected):
+    problem = two_channels()
+    problem = problem if isinstance(problem, method.accepts) else problem.to_sde()
+    W = [0.2, -0.1] if method is not SRKw1 else [0.3**0.5, -(0.3**0.5)]
+    x, _ = method.step(problem, 0.0, jnp.array([1.0, 0.2]), Increment(0.1, jnp.array(W)), None)
+    np.testing.assert_allclose(x, expected, rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("lam", [0.5, 0.3, Q(5, 4)])
+def test_dirk_is_two_midpoint_steps(lam):
+    problem, x, W = crossed(), jnp.array([1.0, 0.5]), jnp.array([0.2, -0.35])
+    once, _ = jax.jit(lambda x: DIRK(lam).step(problem, 0.0, x, Increment(0.1, W), None))(x)
+    half = jax.jit(lambda x, part: Midpoint.step(problem, 0.0, x, Increment(part * 0.1, part * W), None)[0])
+    for part in (float(lam), 1.0 - float(lam)):
+        x = half(x, part)
+    np.testing.assert_allclose(once, x, rtol=0, atol=1e-14)
+
+
+def test_weak_midpoint_is_the_midpoint_with_weak_draws():
+    problem, x, given = crossed(), jnp.array([1.0, 0.5]), Increment(0.1, jnp.array([0.3**0.5, 0.0]))
+    weak, strong = (jax.jit(lambda x: m.step(problem, 0.0, x, given, None)[0])(x) for m in (SRKw1(Q(1, 2)), Midpoint))
+    np.testing.assert_allclose(weak, strong, rtol=0, atol=1e-15)
+
+
+def test_time_is_kept_by_the_stages():
+    """H = p²/2 - q a(t) has q'' = a(t): Verlet takes a at both ends, the midpoint rule in the middle."""
+    problem = Hamiltonian(lambda t, q, p: 0.5 * p**2 - q * jnp.cos(t), (lambda t, q, p: 0.0 * q,), start=(0.0, 0.0))
+    given = Increment(0.2, jnp.zeros(1))
+    ends, _ = StoermerVerlet.step(problem, 1.0, jnp.zeros(2), given, None)
+    middle, _ = Midpoint.step(problem, 1.0, jnp.zeros(2), given, None)
+    assert ends[1] == pytest.approx(0.1 * (np.cos(1.0) + np.cos(1.2)), abs=1e-15)
+    assert middle[1] == pytest.approx(0.2 * np.cos(1.1), abs=1e-15)
+
+
+# --- structure that is used -----------------------------------------------------------------------------------------
+
+
+def iterations(method, problem):
+    report = []
+
+    def step(x):
+        x, found = method.step(problem, 0.0, x, noise(method, problem.m), problem.params)
+        report.append(found)
+        return x, jnp.asarray(found.iterations)
+
+    count = jax.jit(step)(jnp.asarray(problem.example_start()))[1]
+    return report[0].iterations if isinstance(report[0].iterations, int) else int(count)
+
+
+def test_explicit_and_linear_steps():
+    free = Hamiltonian(lambda t, q, p: 0.5 * p**2 + q**4, (lambda t, q, p: jnp.sin(q),), start=(1.0, 0.5))
+    assert isinstance(iterations(StoermerVerlet, free), int) and iterations(StoermerVerlet, free) == 0  # explicit
+    assert iterations(StoermerVerlet, VAN_DER_POL.problem) == 1  # linear friction: one linear solve
+    assert iterations(Midpoint, DAMPED_KUBO.problem) == 1
+    assert iterations(DIRK, DAMPED_KUBO.problem) == 2
+    assert iterations(SRKw2, DAMPED_KUBO.problem) == 1
+    assert iterations(Midpoint, pendulum()) > 1
+
+
+def test_separable_systems_are_solved_for_the_momenta_alone():
+    """Half of the unknowns: the traced solve has N x N matrices in place of 2N x 2N ones."""
+    problem = Hamiltonian(lambda t, q, p: 0.5 * p @ p + jnp.sum(jnp.cos(q)), (lambda t, q, p: jnp.sum(jnp.sin(q)),),
+                          start=([1.0, 0.5], [0.2, 0.1]))  # fmt: skip
+    stages = Midpoint.table.stages(1)
+    solved = Midpoint.solve(stages, problem, 0.0, jnp.array([1.0, 0.5, 0.2, 0.1]), noise(Midpoint), None)
+    assert len(solved.values) == 2
+    trace = str(jax.make_jaxpr(lambda x: Midpoint.step(problem, 0.0, x, noise(Midpoint), None)[0])(jnp.zeros(4)))
+    assert "f64[4,4]" not in trace and "f64[2,2]" in trace
+
+
+def test_dead_stages_of_srkw2_are_not_computed():
+    assert set(SRKw2.table.stages(1).rows) == {(0, 0), (0, 1), (0, 2), (0, 3), (1, 0), (1, 1)}
+
+
+@named("method", [*SQUARE, SRKw1, *(m for m in vars(langevin).values() if isinstance(m, variational.Method))])
+def test_steps_run_in_lanes(method):
+    problem = HARMONIC_LANGEVIN.problem
+    assert batch.executor(batch.trace(problem, method), 8)[0].name == "lanes"
+
+
+# --- tables ---------------------------------------------------------------------------------------------------------
+
+
+@named("method", [*SQUARE, DIRK(0.3), SRKw1(0.7), *WEAK])
+def test_tables_meet_their_conditions_exactly(method):
+    assert method.table.symplecticity(m=1) == ()
+    if method in SQUARE:
+        assert method.table.order_conditions() == ()
+    assert method.table.missed(channels=(1, 2)) == ()
+
+
+def test_srkw2_is_symplectic_for_one_channel_only():
+    assert all(words.startswith("(3.43d)") for words in SRKw2.table.symplecticity(2)) and SRKw2.table.symplecticity(2)
+    assert SRKw2Coupled.table.symplecticity(2) == ()
+
+
+@named(
+    ("method", "structure", "m", "order"),
+    [
+        (SRKw1, "scalar", 1, 1), (SRKw1(Q(1, 2)), "general", 2, 1), (SRKw1(Q(1)), "additive", 2, 1),
+        (SRKw2, "scalar", 1, 2), (SRKw2, "general", 2, 1), (SRKw2, "additive", 2, 2),
+        (SRKw2Coupled, "scalar", 1, 2), (SRKw2Coupled, "general", 2, 1), (SRKw2Coupled, "commutative", 2, 2),
+        (SRKw2Coupled, "additive", 2, 2), (srk.RS1, "general", 2, 2), (srk.RS2, "general", 2, 2),
+    ],
+)  # fmt: skip
+def test_weak_orders_by_coloured_trees(method, structure, m, order):
+    """SRKw2 with B3 = B1 having order 2 for commuting noise is proved here."""
+    assert method.table.order("weak", structure, m, limit=2).order == order
+
+
+@named("method", SQUARE)
+def test_strong_orders_by_coloured_trees(method):
+    assert method.table.order("strong", "general", 2, limit=1).order == Q(1, 2)
+    assert method.table.order("strong", "commutative", 2, limit=1).order == 1
+    assert method.table.order("strong", "scalar", 1, limit=1.5).order == 1
+
+
+def test_orders_of_comparison_methods():
+    assert burrage.R2.table.order("strong", "general", 2, limit=1.5).order == Q(1, 2)
+    found = burrage.E1.table.order("strong", "scalar", 1, limit=1.5)
+    assert found.order == 1 and all(c.kind == "mean" and c.order == 2 for c in found.violated)
+    means = {c.differential: (c.exact, c.scheme) for c in found.violated}
+    assert means["f''(g1, g1)"] == (Q(1, 2), Q(1, 3)) and means["g1'(g1'(f))"] == (Q(1, 4), Q(23, 48))
+    assert langevin.AdditiveDIRK.table.order("strong", "additive", 2, limit=2).order == Q(3, 2)
+
+
+def test_a_table_of_the_users_own():
+    """Each block with its own weight also meets all conditions: more than the family (3.40)."""
+
+    def block(w):
+        return ((w / 2, Q(0)), (w, (1 - w) / 2))
+
+    α, α_hat, β = Q(1, 3), Q(2, 5), Q(3, 4)
+    both = DIRK.table
+    table = dataclasses.replace(
+        both, name="Mine", claims=both.claims[:3],
+        a=block(α), a_bar=block(α), a_hat=block(α_hat), b=block(β), b_bar=block(β), b_hat=block(β),
+        α=(α, 1 - α), α_hat=(α_hat, 1 - α_hat), β=(β, 1 - β), β_hat=(β, 1 - β),
+    )  # fmt: skip
+    assert table.symplecticity() == () and table.order_conditions() == ()
+    mine, problem = variational.FromTable(table), crossed()
+    x, given = jnp.array([1.0, 0.5]), noise(mine, 2)
+    after = jax.jit(lambda x: mine.step(problem, 0.0, x, given, None)[0])(x)
+    d = variational.discrete(mine, problem)
+    q_next, p = jax.jit(lambda q, p: d.map(0.0, q, p, given, None))(x[:1], after[1:])
+    np.testing.assert_allclose(jnp.concatenate([q_next, p]), jnp.stack([after[0], x[1]]), atol=1e-11)
+    with pytest.raises(ValueError, match=r"Bad claims strong order 0\.5 for general noise and has order 0"):
+        dataclasses.replace(both, name="Bad", b=((Q(0), Q(0)), (Q(0), Q(0))))
+
+
+# --- structure that is kept -----------------------------------------------------------------------------------------
+
+Ω = np.block([[np.zeros((2, 2)), np.eye(2)], [-np.eye(2), np.zeros((2, 2))]])
+
+
+@named(("method", "problem"), [*((m, crossed()) for m in (*SQUARE, SRKw1)), (SRKw2, pendulum())])
+def test_discrete_mechanics_generates_the_step(method, problem):
+    """(3.1) by autodiff of H_d, to 1e-11, forced, nonseparable."""
+    given, x, N = noise(method, problem.m), jnp.asarray(problem.example_start()), problem.n // 2
+    after, _ = jax.jit(lambda x: method.step(problem, 0.0, x, given, None))(x)
+    d = variational.discrete(method, problem)
+    q_next, p = jax.jit(lambda q, p: d.map(0.0, q, p, given, None))(x[:N], after[N:])
+    np.testing.assert_allclose(q_next, after[:N], rtol=0, atol=1e-11)
+    np.testing.assert_allclose(p, x[N:], rtol=0, atol=1e-11)
+
+
+@named("method", [Midpoint, StoermerVerlet, SRKw1])
+def test_discrete_lagrange_dalembert_principle(method):
+    """(3.5): δB_d = Σ F⁻ δq_k + F⁺ δp_(k+1) on a path of 3 steps, for every variation with δq_0 = δp_K = 0."""
+    problem, K = crossed(), 3
+    given = [noise(method, 2, seed=k) for k in range(K)]
+    d = variational.discrete(method, problem)
+    x = [jnp.array([1.0, 0.5])]
+    step = jax.jit(lambda x, given: method.step(problem, 0.0, x, given, None)[0])
+    for k in range(K):
+        x.append(step(x[-1], given[k]))
+    q, p = (jnp.stack([state[part] for state in x]) for part in (slice(0, 1), slice(1, 2)))
+    generating, F_minus, F_plus = jax.jit(jax.grad(d.H, argnums=(1, 2))), jax.jit(d.F_minus), jax.jit(d.F_plus)
+
+    slopes_q, slopes_p = np.zeros((K + 1, 1)), np.zeros((K + 1, 1))  # of B_d = p_K q_K - Σ (p_(k+1) q_(k+1) - H_d)
+    slopes_q[K], slopes_p[K] = p[K], q[K]
+    for k in range(K):
+        D1, D2 = generating(0.0, q[k], p[k + 1], given[k], None)
+        slopes_q[k] += D1
+        slopes_p[k + 1] += D2 - q[k + 1]
+        slopes_q[k + 1] -= p[k + 1]
+    minus, plus = (np.array([F(0.0, q[k], p[k + 1], given[k], None) for k in range(K)]) for F in (F_minus, F_plus))
+    np.testing.assert_allclose(slopes_q[1:K], minus[1:], atol=1e-11)  # δq_1 ... δq_(K-1); δq_K drops out of B_d
+    np.testing.assert_allclose(slopes_q[K], 0.0, atol=1e-11)
+    np.testing.assert_allclose(slopes_p[1:K], plus[: K - 1], atol=1e-11)
+
+
+@named("method", [Midpoint, StoermerVerlet])
+def test_from_discrete_gives_the_method_back(method):
+    problem, given, x = pendulum(), noise(method), jnp.array([1.0, 0.5])
+    d = variational.discrete(method, problem)
+    again = variational.from_discrete(d.H, d.F_plus, d.F_minus)
+    found, report = jax.jit(lambda x: again.step(problem, 0.0, x, given, None))(x)
+    np.testing.assert_allclose(found, method.step(problem, 0.0, x, given, None)[0], atol=1e-13)
+    assert bool(report.ok)
+
+
+def test_a_discrete_hamiltonian_of_the_users_own_is_symplectic():
+    """Symplectic Euler with noise: H_d = p·q + h H(q, p) + W h(q, p)."""
+    problem = entangled(1, forced=False)
+
+    def H_d(t, q, p, noise, params):
+        return p @ q + noise.h * problem.energy(0, t, q, p, params) + noise.W[0] * problem.energy(1, t, q, p, params)
+
+    method, given = variational.from_discrete(H_d), noise(Midpoint)
+    J = jax.jacfwd(lambda x: method.step(problem, 0.0, x, given, None)[0])(jnp.array([0.5, -0.3, 0.2, 0.6]))
+    assert np.abs(J.T @ Ω @ J - Ω).max() < 1e-13
+    with pytest.raises(TypeError, match=r"H_d: expected a function"):
+        variational.from_discrete(None)
+    with pytest.raises(TypeError, match=r"method: expected one of methods\.variational"):
+        variational.discrete(explicit.Heun, problem)
+
+
+# --- refusals and truncation ----------------------------------------------------------------------------------------
+
+
+def test_srkw2_is_refused_for_several_multiplicative_channels():
+    with pytest.raises(ValueError, match=r"SRKw2 is made for scalar or additive noise.*SRKw2Coupled"):
+        sd.simulate(two_channels(), SRKw2, t=(0, 1), dt=0.1, paths=4, seed=0)
+
+
+def test_truncation():
+    """W is cut at √(2 k |ln h| h); in the middle nothing changes; h >= 1 is refused."""
+    h, k = 0.25, 2.0
+    bound = np.sqrt(2 * k * abs(np.log(h)) * h)
+    problem, x, cut = pendulum(), jnp.array([1.0, 0.5]), Midpoint(truncation=k)
+    beyond, at = (cut.step(problem, 0.0, x, Increment(h, jnp.array([W])), None)[0] for W in (5 * bound, bound))
+    np.testing.assert_array_equal(beyond, at)
+    inside = Increment(h, jnp.array([0.9 * bound]))
+    np.testing.assert_array_equal(
+        cut.step(problem, 0.0, x, inside, None)[0], Midpoint.step(problem, 0.0, x, inside, None)[0]
+    )
+    with pytest.raises(ValueError, match=r"truncation=2 cuts W at .* which is 0 at h = 1"):
+        sd.simulate(problem, cut, t=(0, 2), dt=1.0, paths=4, seed=0)
+
+
+def test_paths_that_newton_cannot_solve_are_flagged_and_counted():
+    """At dt = 1 with h = sin(q) p some midpoint equations have no solution near z_k."""
+    problem = Hamiltonian(lambda t, q, p: 0.5 * p**2 - jnp.cos(q), lambda t, q, p: jnp.sin(q) * p, start=(1.0, 0.5))
+    run = sd.simulate(problem, Midpoint, t=(0, 8), dt=1.0, paths=4096, seed=1, on_failure="record")
+    failed = run.sizes["failure"]
+    assert 0 < failed < 2048 and int(run["sound"][-1]) == 4096 - failed
+    assert set(run["failure_cause"].values) == {"its equations were not solved"}
+    with pytest.raises(sd.PathsFailed, match="whose implicit equations Newton did not solve"):
+        sd.simulate(problem, Midpoint, t=(0, 8), dt=1.0, paths=4096, seed=1)
+
+
+def test_refusals_of_the_special_steps():
+    cubic = Hamiltonian(lambda t, q, p: 0.5 * p**2, lambda t, q, p: -q, lambda t, q, p: -(p**3), start=(1.0, 0.5))
+    assert "AdditiveDIRK" in langevin.ShiftedVerlet.refusal(cubic)
+    assert langevin.AdditiveDIRK.refusal(cubic) is None
+    assert "some h_r depends on p" in langevin.ShiftedVerlet.refusal(
+        Hamiltonian(lambda t, q, p: 0.5 * p**2, lambda t, q, p: p - q, start=(1.0, 0.5))
+    )
+    assert "separable" in langevin.ConformalVerlet.refusal(pendulum())
+    assert "constant matrices" in langevin.ConformalVerlet.refusal(VAN_DER_POL.problem)
+    assert "additive" in langevin.ShiftedVerlet.refusal(two_channels())
+    with pytest.raises(ValueError, match="lam: expected a number"):
+        DIRK(float("nan"))
+
+
+# --- moments without sampling ---------------------------------------------------------------------------------------
+
+KUBO = {  # dt -> E(H)(1000), E(H)(5000)
+    "Midpoint": {0.5: (0.83557173, 0.025456475), 0.25: (0.77892611, 0.017920944), 0.1: (0.75111418, 0.014942022)},
+    "StoermerVerlet": {0.5: (5884.4457, None), 0.25: (1.8205345, 1.4160148), 0.1: (0.78050261, 0.018887201)},
+    "DIRK": {0.5: (0.76346771, 0.016211864), 0.25: (0.74714827, 0.014551694), 0.1: (0.73973527, 0.013843988)},
+    "SRKw1": {0.5: (0.78041881, 0.018093318), 0.25: (0.74725118, 0.014561718), 0.1: (0.73768501, 0.013653197)},
+    "SRKw2": {0.5: (0.72934635, 0.012898781), 0.25: (0.73492253, 0.013399463), 0.1: (0.73577137, 0.013477024)},
+    "Heun": {0.05: (19.799685, None), 0.02: (2.1707709, 3.012656), 0.01: (1.2164979, 0.16650853)},
+    "R2": {0.02: (2.1707709, 3.012656)},
+    "E1": {0.05: (0.21478508, 2.857e-5), 0.02: (0.60503328, 0.0050672916), 0.01: (0.70144855, 0.010613501)},
+    "RS1": {0.05: (1.0363086, 0.074700755), 0.02: (0.77459404, 0.017428112), 0.01: (0.74513562, 0.014356753)},
+    "RS2": {0.05: (0.99552294, 0.061113329), 0.02: (0.77269078, 0.017215048), 0.01: (0.74492483, 0.014336457)},
+}
+ALL = {m.name: m for m in (*SQUARE, SRKw1, SRKw2, explicit.Heun, burrage.R2, burrage.E1, srk.RS1, srk.RS2)}
+
+
+def second_moment(step, x0, steps):
+    """E x x' after many steps of a linear map without offset, by squaring E[M ⊗ M]."""
+    return (np.linalg.matrix_power(step.MM, steps) @ np.outer(x0, x0).ravel()).reshape(2, 2)
+
+
+@pytest.mark.parametrize("name", KUBO)
+def test_kubo_energy_without_sampling(name):
+    problem = DAMPED_KUBO.problem
+    for h, values in KUBO[name].items():
+        nodes = 40 if name in ("Midpoint", "StoermerVerlet", "DIRK") else 8
+        step = step_map(ALL[name], problem, h, nodes=nodes)
+        for T, expected in zip((1000, 5000), values, strict=True):
+            if expected is not None:
+                energy = 0.5 * np.trace(second_moment(step, (2.0, 0.0), round(T / h)))
+                digits = 5e-4 if expected == 2.857e-5 else 2e-7
+                assert energy == pytest.approx(expected, rel=digits), (h, T)
+
+
+LANGEVIN = {
+    "Midpoint": (1.25, 1.25, 1.25),
+    "StoermerVerlet": (1.210937, 1.240234, 1.247559),
+    "DIRK": (1.230672, 1.245112, 1.248774),
+    "SRKw1": (1.359766, 1.285254, 1.262720),
+    "Heun": (1.647618, 1.279930, 1.251216),
+    "R2": (1.647618, 1.279930, 1.251216),
+    "RS1": (1.647618, 1.279930, 1.251216),
+    "E1": (1.135748, 1.233921, 1.247965),
+    "RS2": (1.207034, 1.253307, 1.252841),
+}
+
+
+@pytest.mark.parametrize("name", LANGEVIN)
+def test_stationary_energy_of_the_oscillator(name):
+    for h, expected in zip((0.5, 0.25, 0.125), LANGEVIN[name], strict=True):
+        covariance = step_map(ALL[name], HARMONIC_LANGEVIN.problem, h, nodes=6).stationary().covariance
+        assert 0.5 * np.trace(covariance) == pytest.approx(expected, abs=1e-6)
+        if name == "Midpoint":
+            np.testing.assert_allclose(covariance, 1.25 * np.eye(2), atol=1e-10)
+        if name == "StoermerVerlet":
+            assert covariance[0, 0] == pytest.approx(1.25, abs=1e-10)
+
+
+def test_verlet_on_kubo_is_mean_square_unstable_at_large_steps():
+    """Why its sampled energy at dt >= .25 is not compared: the second moment grows, carried by ever rarer paths."""
+    radius = {h: step_map(StoermerVerlet, DAMPED_KUBO.problem, h, nodes=40).mean_square_radius() for h in (0.1, 0.5)}
+    assert radius[0.5] > 1 > radius[0.1]
+
+
+def test_stages_backward_reproduce_the_step():
+    one = Sums({(0, 0): Q(1, 2)}, {(0, 0): Q(1, 2)}, {})
+    last = Sums({(0, 0): Q(1)}, {(0, 0): Q(1)}, {})
+    assert Stages({0: one}, last, {0: Q(1, 2)}).backward().rows[0].pull == {(0, 0): Q(-1, 2)}
