@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.extend import core
+from jax.interpreters import partial_eval
 
 from stodyn.methods.contract import Method
 from stodyn.numerics import lanes
@@ -88,7 +89,7 @@ def trace(problem, method: Method, dtype=np.float64) -> Traced:
     normals = [jnp.zeros(count, dtype) for _, count in streams]
     inputs = (t, t, *state_leaves, *normals, *leaves)
     return Traced(
-        jax.make_jaxpr(step)(*inputs),
+        _without_dead_code(jax.make_jaxpr(step)(*inputs)),
         jax.make_jaxpr(start)(t, x, *leaves),
         jax.make_jaxpr(read)(*state_leaves),
         jax.make_jaxpr(starting)(jnp.zeros((), np.int32), *inputs) if method.starting_steps else None,
@@ -98,6 +99,13 @@ def trace(problem, method: Method, dtype=np.float64) -> Traced:
         tuple(leaf.dtype for leaf in state_leaves),
         tree,
     )
+
+
+def _without_dead_code(closed: core.ClosedJaxpr) -> core.ClosedJaxpr:
+    """The trace without what no output needs: integrals a recipe offers and the method does not use."""
+    jaxpr: Any = closed.jaxpr
+    needed, _ = partial_eval.dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars), instantiate=True)
+    return core.ClosedJaxpr(needed, closed.consts)
 
 
 def number_type(leaf: Any, dtype: Any) -> Any:
