@@ -17,7 +17,9 @@ class Progress:
         self.bar = None
         if show if show is not None else sys.stderr.isatty():
             columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-            self.bar = Bar(*columns, console=Console(stderr=True, force_terminal=show), transient=True)
+            console = Console(stderr=True, force_terminal=show)
+            # What the caller prints meanwhile is the caller's own: it is not redirected.
+            self.bar = Bar(*columns, console=console, transient=True, redirect_stdout=False, redirect_stderr=False)
 
     def __enter__(self) -> Progress:
         if self.bar is not None:
