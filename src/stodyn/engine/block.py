@@ -15,6 +15,7 @@ from jax.extend.core import jaxpr_as_fun
 
 from stodyn.engine.batch import Lanes, Vmap, fingerprint
 from stodyn.engine.feed import Feed
+from stodyn.engine.place import available_cores
 from stodyn.numerics import lanes
 from stodyn.statistics.contract import Move, Snapshot, Statistic
 
@@ -245,6 +246,7 @@ class Program:
 
 _compiled: dict[tuple[str, str], Callable] = {}
 _compiling = threading.Lock()
+_in_library = threading.Semaphore(max(available_cores() - 1, 1))
 
 
 def compiled(key: str, function: Callable, *arguments: Any) -> Callable:
@@ -254,8 +256,24 @@ def compiled(key: str, function: Callable, *arguments: Any) -> Callable:
         if name not in _compiled:
             while len(_compiled) >= COMPILED_LIMIT:
                 del _compiled[next(iter(_compiled))]
-            _compiled[name] = jax.jit(function).lower(*arguments).compile()
+            lowered = jax.jit(function).lower(*arguments)
+            run = lowered.compile()
+            _compiled[name] = _leaving_a_thread(run) if "lapack" in lowered.as_text() else run
         return _compiled[name]
+
+
+def _leaving_a_thread(run: Callable) -> Callable:
+    """`run`, which calls LAPACK, such that one thread of XLA's pool stays free.
+
+    A LAPACK call on a batch occupies a thread of the pool and waits for others to work on parts of the batch: once
+    every thread waits so, none is left to do the work, and the computations never end (seen with jaxlib 0.10.2).
+    """
+
+    def one(*arguments):
+        with _in_library:
+            return jax.block_until_ready(run(*arguments))
+
+    return one
 
 
 class BlockRunner:
@@ -271,6 +289,7 @@ class BlockRunner:
         normals = [jax.ShapeDtypeStruct((plan.slab, k, width), np.float64) for _, k in program.run.traced.streams]
         self.shapes = (state, normals, plan.slab_of(0, 0, program.intervals, program.dtype), members)
         self.advance = compiled(self.key, program.advance, *self.shapes)
+        self.worker = threading.local()
 
     def run(self, seed: int, block: int, members: Members, on_slab: Callable[[int, Failures], None]):
         """What each statistic saw over its times (a leading axis), and the block's failures.
@@ -285,7 +304,7 @@ class BlockRunner:
             at_start = [jax.tree.map(lambda x: np.asarray(x)[None], o) for o in observed]
             _keep(seen, at_start, [look[:1] for look in plan.looks])
         on_slab(0, failures)
-        feed = Feed(seed, block, program.run.traced.streams, width, plan.slab)
+        feed = self.feed(seed, block)
         for first, last in plan.windows():
             slab = plan.slab_of(first, last, program.intervals, program.dtype)
             normals = feed.slab(last - first)
@@ -301,6 +320,15 @@ class BlockRunner:
             state = after
             on_slab(last - first, failures)
         return [jax.tree.map(lambda *xs: np.concatenate(xs), *parts) for parts in seen], failures
+
+    def feed(self, seed: int, block: int) -> Feed:
+        """The block's normals, in memory that the thread keeps from block to block: fresh pages cost time."""
+        if hasattr(self.worker, "feed"):
+            self.worker.feed.begin(seed, block)
+        else:
+            streams = self.program.run.traced.streams
+            self.worker.feed = Feed(seed, block, streams, self.program.run.paths, self.plan.slab)
+        return self.worker.feed
 
     def diagnose(self, *arguments):
         return compiled(self.key, self.program.diagnose, *self.shapes)(*arguments)

@@ -25,8 +25,13 @@ class Feed:
     """
 
     def __init__(self, seed: int, block: int, streams: tuple[tuple[str, int], ...], lanes: int, steps: int):
-        self.sources = [Normals(stream.bit_generator(seed, block, name)) for name, _ in streams]
+        self.streams = streams
         self.buffers = [_aligned((steps, count, lanes)) for _, count in streams]
+        self.begin(seed, block)
+
+    def begin(self, seed: int, block: int) -> None:
+        """Go on with another block, from its first step."""
+        self.sources = [Normals(stream.bit_generator(seed, block, name)) for name, _ in self.streams]
 
     def slab(self, steps: int) -> list[np.ndarray]:
         for source, buffer in zip(self.sources, self.buffers, strict=True):
