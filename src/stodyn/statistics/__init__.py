@@ -1,5 +1,6 @@
 """What to keep of a run."""
 
+from stodyn.statistics.change import Change
 from stodyn.statistics.histogram import Histogram
 from stodyn.statistics.iterations import Iterations
 from stodyn.statistics.moments import Moments
@@ -8,4 +9,14 @@ from stodyn.statistics.passage import Passage
 from stodyn.statistics.paths import Paths
 from stodyn.statistics.series import Autocorrelation, Spectrum
 
-__all__ = ["Autocorrelation", "Histogram", "Iterations", "Moments", "Observable", "Passage", "Paths", "Spectrum"]
+__all__ = [
+    "Autocorrelation",
+    "Change",
+    "Histogram",
+    "Iterations",
+    "Moments",
+    "Observable",
+    "Passage",
+    "Paths",
+    "Spectrum",
+]

@@ -1,0 +1,287 @@
+"""What a step keeps: symplectic form, phase-space volume, momentum maps, energy; measured on the shipped step."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import xarray as xr
+from jax import Array
+
+from stodyn.engine.path import increments
+from stodyn.engine.simulate import matched, simulate
+from stodyn.methods import variational
+from stodyn.methods.catalogue import catalogue
+from stodyn.methods.contract import Method
+from stodyn.noise.increment import Increment
+from stodyn.problems.hamiltonian import Hamiltonian
+from stodyn.statistics.change import Change
+from stodyn.statistics.observable import Observable
+
+TOLERANCE = 1e-12  # a defect of a 64-bit step below it is rounding
+
+
+def draw_increment(method: Method, m: int, h: float, seed: int = 0) -> Increment:
+    """One increment of the noise a method asks for, over a step h."""
+    rng = np.random.default_rng(seed)
+    normals = {name: jnp.asarray(rng.standard_normal((1, count))) for name, count in method.needs.normals(m).items()}
+    return jax.tree.map(lambda a: a[0], increments(method.needs, m, jnp.asarray([h]), normals))
+
+
+def jacobian(method: Method, problem: Any, x: Any, noise: Increment, t: float = 0.0) -> np.ndarray:
+    """∂(q', p')/∂(q, p) of one step by autodiff through the step itself, (2N, 2N); a problem is lowered as in a run."""
+    with jax.enable_x64(True):
+        return np.asarray(_jacobian(method, problem)(jnp.asarray(t, float), jnp.asarray(x, float), noise))
+
+
+@functools.lru_cache(maxsize=32)
+def _jacobian(method: Method, problem: Any) -> Callable[..., Array]:
+    stepped, _ = matched(problem, method)
+    params = problem.example_params()
+
+    def step(t, x, noise):
+        return method.read(method.step(stepped, t, method.start(stepped, t, x, params), noise, params)[0])
+
+    return jax.jit(jax.jacfwd(step, argnums=1))
+
+
+def symplectic_form(N: int) -> np.ndarray:
+    """Ω of (q, p), (2N, 2N)."""
+    return np.kron([[0.0, 1.0], [-1.0, 0.0]], np.eye(N))
+
+
+def symplecticity_defect(method: Method, problem: Any, x: Any, noise: Increment, t: float = 0.0) -> float:
+    """max |Jᵀ Ω J - Ω| of one step: rounding for a symplectic one."""
+    J, Ω = jacobian(method, problem, x, noise, t), symplectic_form(problem.n // 2)
+    return float(np.abs(J.T @ Ω @ J - Ω).max())
+
+
+class Conformal(NamedTuple):
+    """c with Jᵀ Ω J ≈ c Ω, the largest entry of the difference, and the factor of the exact flow."""
+
+    factor: float
+    defect: float
+    exact: float
+
+
+def conformal_factor(method: Method, problem: Hamiltonian, x: Any, noise: Increment, t: float = 0.0) -> Conformal:
+    """The conformal factor of one step against exp(-ν_0 h - Σ ν_r W_r) of the flow, forces -ν_k p.
+
+    Theorem 2.4 of Kraus & Tyranowski (2021).
+    """
+    friction = frictions(problem)
+    N = problem.n // 2
+    if any(np.abs(Γ - Γ[0, 0] * np.eye(N)).max() > 0 for Γ in friction):
+        raise ValueError("problem: a conformal flow has friction -ν p, ν a number, and here some Γ is another matrix")
+    J, Ω = jacobian(method, problem, x, noise, t), symplectic_form(N)
+    pulled = J.T @ Ω @ J
+    c = float(np.sum(pulled * Ω) / np.sum(Ω * Ω))
+    exact = np.exp(-sum(δ * Γ[0, 0] for δ, Γ in zip(_drivers(noise), friction, strict=True)))
+    return Conformal(c, float(np.abs(pulled - c * Ω).max()), float(exact))
+
+
+class Volume(NamedTuple):
+    """det J of a step; that of the exact flow, exp(-tr γ); that of Störmer-Verlet, det(I - γ/2)/det(I + γ/2)."""
+
+    step: float
+    exact: float
+    verlet: float
+
+
+def volume_factor(method: Method, problem: Hamiltonian, x: Any, noise: Increment, t: float = 0.0) -> Volume:
+    """By what a step changes phase-space volume where the forces are -Γ_k p: γ = h Γ_0 + Σ W_r Γ_r.
+
+    (2.43) of Kraus & Tyranowski (2021), and their (3.54) with the sign of γ corrected.
+    """
+    friction = frictions(problem)
+    γ = np.tensordot(_drivers(noise), friction, axes=1)
+    one = np.eye(len(γ))
+    verlet = np.linalg.det(one - γ / 2) / np.linalg.det(one + γ / 2)
+    ours = np.linalg.det(jacobian(method, problem, x, noise, t))
+    return Volume(float(ours), float(np.exp(-np.trace(γ))), float(verlet))
+
+
+def frictions(problem: Hamiltonian) -> list[np.ndarray]:
+    """The matrices Γ_k of forces -Γ_k p, channel 0 being time; a problem with other forces is refused."""
+    if not isinstance(problem, Hamiltonian):
+        raise TypeError(f"problem: expected a Hamiltonian, got {type(problem).__name__}")
+    found = []
+    with jax.enable_x64(True):
+        q, p = problem.split(jnp.asarray(problem.example_start(), float))
+        params = problem.example_params()
+        for k in range(problem.m + 1):
+            depends = problem.depends(k, "push")
+            if depends.on_q or not depends.affine_p or np.any(np.asarray(problem.push(k, 0.0, q, 0.0 * p, params))):
+                raise ValueError(f"problem: expected forces -Γ p, Γ a constant matrix; that of channel {k} is another")
+            found.append(-np.asarray(jax.jacfwd(lambda p: problem.push(k, 0.0, q, p, params))(p)))
+    return found
+
+
+def _drivers(noise: Increment) -> list[float]:
+    return [float(np.asarray(noise.h)), *np.asarray(noise.W).tolist()]
+
+
+# --- quasi-symplecticity ---------------------------------------------------------------------------------------------
+
+
+class Verdict(NamedTuple):
+    """What one method keeps, each with the number it was judged by; None where the method does not take the problem.
+
+    symplectic  max |Jᵀ Ω J - Ω| without forces (nonseparable where the method takes it)
+    qs1         the same on the Langevin system without friction
+    qs2         the spread of det J over states, with friction
+    """
+
+    symplectic: float | None
+    qs1: float | None
+    qs2: float | None
+
+    @property
+    def quasi_symplectic(self) -> bool | None:
+        """QS1 and QS2 of G. N. Milstein & M. V. Tretyakov, IMA J. Numer. Anal. 23 (2003)."""
+        if self.qs1 is None or self.qs2 is None:
+            return None
+        return self.qs1 < TOLERANCE and self.qs2 < TOLERANCE
+
+
+@functools.cache
+def langevin_system(friction: float) -> Hamiltonian:
+    """(3.50) with two coordinates, a quartic potential and friction -Γ p, Γ = friction [[1, .3], [-.2, .8]]."""
+    Γ = friction * np.array([[1.0, 0.3], [-0.2, 0.8]])
+    return Hamiltonian(
+        lambda t, q, p: 0.5 * p @ p + 0.25 * jnp.sum(q**4) + 0.3 * q[0] * q[1],
+        lambda t, q, p: -0.4 * q[0] - 0.2 * q[1],
+        (lambda t, q, p: -(jnp.asarray(Γ) @ p)) if friction else None,
+        start=([0.5, -0.3], [0.2, 0.6]),
+    )
+
+
+@functools.cache
+def entangled_system() -> Hamiltonian:
+    """A system of two coordinates without forces in which nothing is separable."""
+    return Hamiltonian(
+        lambda t, q, p: 0.5 * p @ p + 0.25 * (q @ q) ** 2 + 0.1 * p[0] * q[1] ** 2,
+        lambda t, q, p: 0.2 * jnp.sin(q[0]) * p[1] + 0.1 * q[1] * p[0] ** 2,
+        start=([0.5, -0.3], [0.2, 0.6]),
+    )
+
+
+def verdict(method: Method, h: float = 0.1) -> Verdict:
+    """What a method of the catalogue keeps, measured at one draw of its noise and, for QS2, at four states."""
+
+    def measure(problem: Hamiltonian, ask: Callable[[Hamiltonian], float]) -> float | None:
+        lowered = (problem, "") if isinstance(problem, method.accepts) else problem.lower(method.accepts)
+        return None if lowered is None or method.refusal(lowered[0]) is not None else ask(problem)
+
+    noise = draw_increment(method, 1, h, seed=5)
+
+    def defect(problem: Hamiltonian) -> float:
+        return symplecticity_defect(method, problem, problem.example_start(), noise)
+
+    def spread(problem: Hamiltonian) -> float:
+        states = np.random.default_rng(0).standard_normal((4, problem.n))
+        values = [np.linalg.det(jacobian(method, problem, x, noise)) for x in states]
+        return float(np.ptp(values))
+
+    free = langevin_system(0.0)
+    return Verdict(measure(entangled_system(), defect), measure(free, defect), measure(langevin_system(0.7), spread))
+
+
+def verdicts(h: float = 0.1, names: Sequence[str] | None = None) -> dict[str, Verdict]:
+    """Method name -> verdict, for every stepping method of the catalogue (or the named ones) that takes the system."""
+    found = {}
+    for name, method in catalogue().items():
+        if isinstance(method, Method) and (names is None or name in names):
+            result = verdict(method, h)
+            if any(value is not None for value in result):
+                found[name] = result
+    return found
+
+
+# --- momentum maps ---------------------------------------------------------------------------------------------------
+
+
+class MomentumBalance(NamedTuple):
+    """J_ξ after every step (steps + 1,), and what the discrete forces gave to it in each (steps,), where known."""
+
+    momentum: np.ndarray
+    given: np.ndarray | None
+
+    @property
+    def drift(self) -> float:
+        """max |J_k - J_0|."""
+        return float(np.abs(self.momentum - self.momentum[0]).max())
+
+    @property
+    def defect(self) -> float:
+        """max |J_(k+1) - J_k - what the forces gave|: the discrete Noether balance (3.14)."""
+        if self.given is None:
+            raise ValueError("given: the method has no discrete forces; only those of methods.variational do")
+        return float(np.abs(np.diff(self.momentum) - self.given).max())
+
+
+def momentum_balance(
+    method: Method, problem: Hamiltonian, generator: Callable[[Array], Array], *, h: float, steps: int, seed: int = 0
+) -> MomentumBalance:
+    """The momentum map J_ξ = p · ξ(q) of a symmetry along a path, beside F⁻ · ξ(q_k) + F⁺ · ξ^p(q_(k+1), p_(k+1)).
+
+    generator  ξ(q) -> (N,): how an infinitesimal transformation of the symmetry moves q, e.g. (-q_y, q_x) for rotations
+    """
+    N = problem.n // 2
+    with jax.enable_x64(True):
+        shape = jax.eval_shape(lambda q: jnp.asarray(generator(q)), jax.ShapeDtypeStruct((N,), np.float64)).shape
+        if shape != (N,):
+            raise ValueError(f"generator: returned shape {shape} for q of shape ({N},), expected ({N},)")
+        stepped, _ = matched(problem, method)
+        params = problem.example_params()
+        rng = np.random.default_rng(seed)
+        normals = {k: jnp.asarray(rng.standard_normal((steps, c))) for k, c in method.needs.normals(problem.m).items()}
+        noise = increments(method.needs, problem.m, jnp.full(steps, float(h)), normals)
+        pieces = variational.discrete(method, problem) if isinstance(method, variational.LagrangeDAlembert) else None
+
+        def J(x):
+            q, p = problem.split(x)
+            return p @ generator(q)
+
+        def given(t, x, after, noise):
+            if pieces is None:
+                return jnp.zeros(())
+            q, (q_next, p_next) = problem.split(x)[0], problem.split(after)
+            at = t, q, p_next, noise, params
+            lifted = -jax.grad(lambda q: p_next @ generator(q))(q_next)
+            return pieces.F_minus(*at) @ generator(q) + pieces.F_plus(*at) @ lifted
+
+        def one(carry, piece):
+            t, state = carry
+            after, _ = method.step(stepped, t, state, piece, params)
+            x, x_next = method.read(state), method.read(after)
+            return (t + piece.h, after), (J(x_next), given(t, x, x_next, piece))
+
+        start = method.start(stepped, 0.0, jnp.asarray(problem.example_start(), float), params)
+        first = J(method.read(start))
+        _, (momenta, gains) = jax.jit(lambda s: jax.lax.scan(one, (jnp.zeros(()), s), noise))(start)
+    return MomentumBalance(np.append(first, momenta), None if pieces is None else np.asarray(gains))
+
+
+# --- energy ----------------------------------------------------------------------------------------------------------
+
+
+def energy_drift(
+    problem: Hamiltonian, method: Method | str, *, t: Sequence[float], dt: float, paths: int, seed: int, saves: int = 50
+) -> xr.Dataset:
+    """How far the energy has moved over a long run: the mean of H(t) and of H(t) - H(0) path by path, with errors.
+
+    Variables over time: energy, energy_stderr, drift, drift_stderr, drift_rms (of H(t) - H(0)) and drift_rms_stderr.
+    """
+
+    def energy(t, x, *params):
+        return problem.energy(0, t, *problem.split(x), *(params or (None,)))
+
+    steps = round((float(t[1]) - float(t[0])) / dt)
+    every = max(steps // saves, 1)
+    kept = [Observable(energy, name="energy", every=every), Change(energy, name="drift", every=every)]
+    return simulate(problem, method, t=t, dt=dt, paths=paths, seed=seed, collect=kept)

@@ -1,0 +1,234 @@
+"""Long-run averages with honest errors, Gibbs measures, and stationary densities by Galerkin's method to check them."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import xarray as xr
+from numpy.typing import ArrayLike
+
+from stodyn.engine.simulate import simulate
+from stodyn.numerics import gauss
+from stodyn.problems import lowering
+from stodyn.problems.sde import SDE
+from stodyn.statistics.paths import Paths
+
+
+class Average(NamedTuple):
+    """A mean with its standard error, and the integrated autocorrelation time it was found with, in samples."""
+
+    mean: float
+    stderr: float
+    correlation_time: float
+
+
+def time_average(series: ArrayLike) -> Average:
+    """The mean of a stationary series and its standard error √(τ var/n), τ = 1 + 2 Σ ρ_k the autocorrelation time.
+
+    series  (n,), or (paths, n): independent series of one length, whose autocorrelations are averaged
+
+    The sum over k ends where k >= 5 τ(k) (A. Sokal, Monte Carlo methods in statistical mechanics, 1989). A series
+    shorter than 50 τ is refused: its error could not be told.
+    """
+    x = np.atleast_2d(np.asarray(series, float))
+    if x.ndim != 2 or x.shape[1] < 2 or not np.isfinite(x).all():
+        raise ValueError(f"series: expected finite numbers (n,) or (paths, n) with n >= 2, got shape {x.shape}")
+    paths, n = x.shape
+    mean = x.mean()
+    d = x - mean
+    size = 2 ** int(np.ceil(np.log2(2 * n)))
+    power = np.abs(np.fft.rfft(d, size, axis=1)) ** 2
+    covariance = np.fft.irfft(power.mean(axis=0), size)[:n] / n
+    if covariance[0] <= 0:
+        return Average(float(mean), 0.0, 1.0)
+    τ = 2.0 * np.cumsum(covariance / covariance[0]) - 1.0
+    window = np.flatnonzero(np.arange(n) >= 5.0 * τ)
+    if len(window) == 0 or n * paths < 50 * τ[window[0]]:
+        raise ValueError(
+            f"series: {n} samples of {paths} series are too few for their autocorrelation time of about "
+            f"{τ[min(n - 1, window[0] if len(window) else n - 1)]:.3g} samples; run longer or take more paths"
+        )
+    time = max(float(τ[window[0]]), 1.0 / (n * paths))
+    return Average(float(mean), float(np.sqrt(covariance[0] * time / (n * paths))), time)
+
+
+def ensemble_average(values: ArrayLike) -> Average:
+    """The mean over paths of each path's own mean, values (paths, times): paths are independent, times need not be."""
+    x = np.asarray(values, float)
+    if x.ndim != 2 or len(x) < 2 or not np.isfinite(x).all():
+        raise ValueError(f"values: expected finite numbers (paths, times) of at least two paths, got shape {x.shape}")
+    means = x.mean(axis=1)
+    stderr = means.std(ddof=1) / np.sqrt(len(means))
+    alone = x.std(ddof=1) / np.sqrt(x.size)
+    return Average(float(means.mean()), float(stderr), float((stderr / alone) ** 2) if alone > 0 else 1.0)
+
+
+def long_run(
+    problem: Any,
+    method: Any,
+    function: Callable,
+    *,
+    t: Sequence[float],
+    dt: float,
+    seed: int,
+    paths: int = 1,
+    skip: float = 0.1,
+    every: int = 1,
+) -> Average:
+    """The long-run average of function(t, x[, params]) from a run, the first part `skip` of which is left out.
+
+    Over few paths the error is that of the series in time (time_average), over 32 or more that of the paths'
+    own means (ensemble_average).
+    """
+    if not 0 <= skip < 1:
+        raise ValueError(f"skip: expected a fraction 0 <= skip < 1, got {skip!r}")
+    run: xr.Dataset = simulate(problem, method, t=t, dt=dt, paths=paths, seed=seed, collect=Paths(paths, every=every))
+    states, times = run["path"].values, run["time"].values
+    kept = times >= t[0] + skip * (t[1] - t[0])
+    extra = () if problem.params is None else (problem.params,)
+    with jax.enable_x64(True):
+        each = jax.vmap(lambda t, x: jnp.asarray(function(t, x, *extra)))
+        values = np.asarray(jax.jit(jax.vmap(each, in_axes=(None, 0)))(times[kept], states[:, kept]))
+    return ensemble_average(values) if paths >= 32 else time_average(values)
+
+
+def gibbs_average(
+    energy: Callable[[np.ndarray], np.ndarray],
+    function: Callable[[np.ndarray], np.ndarray],
+    beta: float,
+    lower: Sequence[float],
+    upper: Sequence[float],
+    nodes: int = 64,
+) -> float:
+    """∫ function exp(-beta energy) / ∫ exp(-beta energy) over a box by Gauss-Legendre; both take points (k, d) -> (k,).
+
+    Costs nodes^d evaluations; twice as many nodes must not change what you rely on.
+    """
+    a, b = np.asarray(lower, float), np.asarray(upper, float)
+    if a.shape != b.shape or a.ndim != 1 or not (a < b).all():
+        raise ValueError(f"lower, upper: expected the corners of a box, got {a} and {b}")
+    x, w = gauss.legendre(nodes)
+    axes = [low + (high - low) * 0.5 * (x + 1.0) for low, high in zip(a, b, strict=True)]
+    points = np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, len(a))
+    weights = np.prod(np.stack(np.meshgrid(*[w] * len(a), indexing="ij"), -1), axis=-1).ravel()
+    exponent = -beta * np.asarray(energy(points), float)
+    weights = weights * np.exp(exponent - exponent.max())
+    return float(np.sum(weights * np.asarray(function(points), float)) / np.sum(weights))
+
+
+# --- stationary densities in two dimensions --------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Hermite:
+    """Polynomials up to a degree, orthonormal for the normal distribution of the given mean and scale: a whole axis."""
+
+    degree: int
+    scale: float = 1.0
+    mean: float = 0.0
+
+    def sample(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Nodes (k,), weights (k,), and values, slopes and curvatures (3, k, functions)."""
+        n = self.degree + 1
+        u, w = gauss.hermite(n + 8)
+        φ = np.zeros((n + 1, len(u)))
+        φ[0] = 1.0
+        φ[1] = u
+        for k in range(1, n):
+            φ[k + 1] = (u * φ[k] - np.sqrt(k) * φ[k - 1]) / np.sqrt(k + 1)
+        φ, roots = φ[:n], np.sqrt(np.arange(n))[:, None]
+        slope = roots * np.roll(φ, 1, axis=0)
+        curvature = roots * np.roll(slope, 1, axis=0)
+        return (
+            self.mean + self.scale * u,
+            w,
+            np.stack([φ, slope / self.scale, curvature / self.scale**2]).swapaxes(1, 2),
+        )
+
+    def keeps(self, index: int) -> float:
+        """How much of the degree a function takes: those of a product may take all of it together."""
+        return index / max(self.degree, 1)
+
+
+@dataclasses.dataclass(frozen=True)
+class Fourier:
+    """1, √2 cos, √2 sin of 2πkx/period up to k = modes: a periodic axis."""
+
+    modes: int
+    period: float = 1.0
+
+    def sample(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        size = 4 * self.modes + 9
+        x = self.period * np.arange(size) / size
+        columns = [np.stack([np.ones(size), np.zeros(size), np.zeros(size)])]
+        for k in range(1, self.modes + 1):
+            ω = 2 * np.pi * k / self.period
+            cos, sin = np.sqrt(2) * np.cos(ω * x), np.sqrt(2) * np.sin(ω * x)
+            columns += [np.stack([cos, -ω * sin, -(ω**2) * cos]), np.stack([sin, ω * cos, -(ω**2) * sin])]
+        return x, np.full(size, 1.0 / size), np.stack(columns, axis=2)
+
+    def keeps(self, index: int) -> float:
+        return 0.0
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Stationary:
+    """A stationary density as a sum c_j ψ_j μ over products of the axes' functions and measures."""
+
+    points: np.ndarray
+    weights: np.ndarray  # of the density itself: Σ weights f(points) = E f
+
+    def average(self, function: Callable[[np.ndarray], np.ndarray]) -> float:
+        """E function in the stationary state; function takes points (k, 2) -> (k,)."""
+        return float(self.weights @ np.asarray(function(self.points), float))
+
+
+def stationary(problem: Any, first: Hermite | Fourier, second: Hermite | Fourier, t: float = 0.0) -> Stationary:
+    """The stationary density of a problem of two components by Galerkin's method: ∫ (Lφ) ρ = 0 for all functions φ.
+
+    L = f·∇ + ½ Σ (g gᵀ)_ij ∂_i∂_j is the generator of the Ito form. Two Hermite axes share a total degree. Errors fall
+    faster than any power of the degree where the density is smooth and Gaussian or thinner in the tails; compare two
+    degrees. Costs (functions)³: 1000 functions take seconds.
+    """
+    sde = problem if isinstance(problem, SDE) else (problem.lower(SDE) or (None,))[0]
+    if sde is None or sde.n != 2:
+        raise ValueError("problem: expected one of two components that lowers to an SDE")
+    sde = lowering.to_ito(sde)
+    (x, wx, X), (y, wy, Y) = first.sample(), second.sample()
+    points = np.stack(np.meshgrid(x, y, indexing="ij"), -1).reshape(-1, 2)
+    weights = np.multiply.outer(wx, wy).ravel()
+    with jax.enable_x64(True):
+        f = np.asarray(jax.vmap(lambda z: sde.f(t, z, sde.params))(jnp.asarray(points)))
+        g = np.asarray(jax.vmap(lambda z: sde.g(t, z, sde.params))(jnp.asarray(points)))
+    D = 0.5 * np.einsum("kir,kjr->kij", g, g)
+    index = [
+        (i, j)
+        for i, j in itertools.product(range(X.shape[2]), range(Y.shape[2]))
+        if first.keeps(i) + second.keeps(j) <= 1.0 + 1e-9
+    ]
+    rows, columns = map(np.array, zip(*index, strict=True))
+
+    def products(a: int, b: int) -> np.ndarray:
+        """∂_x^a ∂_y^b of every basis function at every point, (points, functions)."""
+        return (X[a][:, None, rows] * Y[b][None, :, columns]).reshape(len(points), -1)
+
+    ψ = products(0, 0)
+    generator = f[:, :1] * products(1, 0) + f[:, 1:] * products(0, 1)
+    for (i, j), order in {(0, 0): (2, 0), (1, 1): (0, 2)}.items():
+        if np.any(D[:, i, j]):
+            generator += D[:, i, j, None] * products(*order)
+    if np.any(D[:, 0, 1]):
+        generator += 2 * D[:, :1, 1] * products(1, 1)
+    M = generator.T @ (weights[:, None] * ψ)
+    constant = int(np.flatnonzero((rows == 0) & (columns == 0))[0])
+    others = np.arange(len(index)) != constant
+    coefficients = np.zeros(len(index))
+    coefficients[constant] = 1.0
+    coefficients[others] = np.linalg.solve(M[np.ix_(others, others)], -M[others, constant])
+    return Stationary(points, weights * (ψ @ coefficients))

@@ -1,0 +1,49 @@
+"""How far a function of the state has moved since the start, path by path."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import jax.numpy as jnp
+import numpy as np
+
+from stodyn.statistics.contract import Labelled, Statistic, Variable
+from stodyn.statistics.moments import central_sums, merge_sums, summarise
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Change(Statistic):
+    """Mean and rms over the paths of function(t, x[, params]) less its value at the start of the same path, a number.
+
+    Variables: NAME, NAME_stderr, NAME_rms, NAME_rms_stderr (time). Costs the memory of one more state a path.
+    """
+
+    function: Callable = dataclasses.field(kw_only=False)
+    name: str = "change"
+
+    def __post_init__(self):
+        super().__post_init__()
+        if not callable(self.function):
+            raise TypeError(f"Change: expected a function of (t, x[, params]), got {self.function!r}")
+
+    def track_start(self, t, x, params):
+        return jnp.asarray(t, x.dtype), x
+
+    def observe(self, snapshot):
+        t, x = snapshot.track
+        change = snapshot.map(self.function) - snapshot._replace(t=t, x=x).map(self.function)
+        if change.ndim != 1:
+            raise ValueError(f"Change {self.name}: the function returns shape {change.shape[:-1]}, expected a number")
+        return central_sums(jnp.stack([change, change**2]), snapshot.sound, snapshot.weight)
+
+    def merge(self, a, b):
+        return merge_sums(a, b)
+
+    def label(self, result, run):
+        s = summarise(result)
+        rms = np.sqrt(s.mean[:, 1])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            rms_stderr = np.where(rms > 0, 0.5 * s.mean_stderr[:, 1] / rms, 0.0)
+        values = {"": s.mean[:, 0], "_stderr": s.mean_stderr[:, 0], "_rms": rms, "_rms_stderr": rms_stderr}
+        return Labelled({f"{self.name}{ending}": Variable(("time",), value) for ending, value in values.items()})

@@ -1,0 +1,182 @@
+"""Structure, measured on the shipped steps: symplectic form, conformal and volume factors, momenta, energy."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from stodyn.analysis import conservation
+from stodyn.methods import burrage, explicit, implicit, langevin, srk
+from stodyn.methods.variational import DIRK, Midpoint, SRKw1, SRKw2, SRKw2Coupled, StoermerVerlet
+from stodyn.models.lorentz_collisions import LORENTZ_COLLISIONS
+from stodyn.noise.increment import Increment
+from stodyn.problems.hamiltonian import Hamiltonian
+
+VARIATIONAL = (Midpoint, StoermerVerlet, DIRK, SRKw1, SRKw2)
+OTHERS = (explicit.Heun, burrage.R2, burrage.E1, srk.RS1, srk.RS2)
+X = np.array([0.5, -0.3, 0.2, 0.6])
+
+
+def ids(method):
+    return getattr(method, "name", None)
+
+
+def two_channels():
+    return Hamiltonian(
+        lambda t, q, p: 0.5 * p**2 + 0.25 * q**4 + 0.1 * p * q**2,
+        (lambda t, q, p: 0.6 * jnp.sin(q) * p + 0.3 * q * p**2, lambda t, q, p: 0.5 * jnp.cos(q) * p + 0.4 * q**3),
+        start=(0.5, 0.2),
+    )
+
+
+@pytest.mark.parametrize("method", VARIATIONAL, ids=ids)
+def test_variational_steps_are_symplectic(method):
+    problem = conservation.entangled_system()
+    noise = conservation.draw_increment(method, 1, 0.1, seed=3)
+    assert conservation.symplecticity_defect(method, problem, X, noise) < 1e-12
+
+
+@pytest.mark.parametrize("method", OTHERS, ids=ids)
+def test_the_others_are_visibly_not(method):
+    noise = conservation.draw_increment(method, 1, 0.1, seed=3)
+    assert conservation.symplecticity_defect(method, conservation.entangled_system(), X, noise) > 1e-5
+
+
+def test_srkw2_loses_the_form_with_two_channels_and_its_coupled_form_keeps_it():
+    problem, noise, x = two_channels(), Increment(0.1, jnp.array([0.3**0.5, -(0.3**0.5)]), aux={}), X[::2]
+    assert conservation.symplecticity_defect(SRKw1, problem, x, noise) < 1e-12
+    assert conservation.symplecticity_defect(SRKw2Coupled, problem, x, noise) < 1e-12
+    with pytest.raises(ValueError, match="SRKw2 is made for"):
+        conservation.symplecticity_defect(SRKw2, problem, x, noise)
+    J = np.asarray(jax.jit(jax.jacfwd(lambda x: SRKw2.step(problem, 0.0, x, noise, None)[0]))(jnp.asarray(x)))
+    assert abs(np.linalg.det(J) - 1.0) > 1e-2
+
+
+def damped(first=0.7, second=0.3):
+    """Separable, two channels, friction by numbers."""
+    return Hamiltonian(
+        lambda t, q, p: 0.5 * p @ p + 0.25 * jnp.sum(q**4) + 0.3 * q[0] * q[1],
+        (lambda t, q, p: 0.4 * jnp.sin(q[0]), lambda t, q, p: 0.3 * jnp.cos(q[1]) + 0.1 * p[0] ** 2),
+        lambda t, q, p: -first * p,
+        (lambda t, q, p: -second * p, None),
+        start=(X[:2], X[2:]),
+    )
+
+
+def test_verlet_is_conformal_and_others_are_not():
+    problem, noise = damped(), Increment(0.2, jnp.array([0.3, -0.2]))
+    g = 0.7 * 0.2 + 0.3 * 0.3
+    exact = np.exp(-g)
+    verlet = conservation.conformal_factor(StoermerVerlet, problem, X, noise)
+    assert verlet.factor == pytest.approx((1 - g / 2) / (1 + g / 2), abs=1e-14) and verlet.defect < 1e-13
+    assert verlet.exact == pytest.approx(exact, abs=1e-15)
+    better = conservation.conformal_factor(langevin.ConformalVerlet, problem, X, noise)
+    assert better.factor == pytest.approx(exact, abs=1e-14) and better.defect < 1e-13
+    for method in (Midpoint, DIRK):
+        assert conservation.conformal_factor(method, problem, X, noise).defect > 1e-5
+
+
+def test_volume_against_the_corrected_formula():
+    """N = 2, m = 2, friction by matrices: det J = det(I - γ/2)/det(I + γ/2), not (3.54) as printed."""
+    Γ = [np.array([[0.6, 0.2], [-0.1, 0.5]]), np.array([[0.3, -0.2], [0.1, 0.2]]), np.array([[0.1, 0.0], [0.3, 0.4]])]
+
+    def friction(k):
+        return lambda t, q, p: -(jnp.asarray(Γ[k]) @ p)
+
+    problem = Hamiltonian(
+        lambda t, q, p: 0.5 * p @ p + 0.25 * jnp.sum(q**4) + 0.3 * q[0] * q[1],
+        (lambda t, q, p: 0.4 * jnp.sin(q[0]), lambda t, q, p: 0.3 * jnp.cos(q[1])),
+        friction(0),
+        (friction(1), friction(2)),
+        start=(X[:2], X[2:]),
+    )
+    noise = Increment(0.2, jnp.array([0.3, -0.2]))
+    γ = 0.2 * Γ[0] + 0.3 * Γ[1] - 0.2 * Γ[2]
+    found = conservation.volume_factor(StoermerVerlet, problem, X, noise)
+    assert found.step == pytest.approx(found.verlet, abs=1e-14)
+    assert found.verlet == pytest.approx(np.linalg.det(np.eye(2) - γ @ np.linalg.inv(np.eye(2) + γ / 2)), abs=1e-14)
+    assert abs(found.step - np.linalg.det(np.eye(2) + γ @ np.linalg.inv(np.eye(2) - γ / 2))) > 0.1  # as printed
+    conformal = conservation.volume_factor(langevin.ConformalVerlet, problem, X, noise)
+    assert conformal.step == pytest.approx(np.exp(-np.trace(γ)), abs=1e-14) == pytest.approx(conformal.exact, abs=1e-14)
+    with pytest.raises(ValueError, match="some Γ is another matrix"):
+        conservation.conformal_factor(StoermerVerlet, problem, X, noise)
+    with pytest.raises(ValueError, match="expected forces -Γ p"):
+        conservation.frictions(two_channels_forced())
+
+
+def two_channels_forced():
+    return Hamiltonian(lambda t, q, p: 0.5 * p @ p, force=lambda t, q, p: -q * p, start=(X[:2], X[2:]))
+
+
+def test_quasi_symplectic_verdicts():
+    """Verlet and its kin are quasi-symplectic; midpoint and DIRK keep QS1 alone; explicit methods keep neither."""
+    names = ["StoermerVerlet", "ConformalVerlet", "ShiftedVerlet", "Midpoint", "Heun"]
+    found = conservation.verdicts(names=names)
+    assert {name for name, v in found.items() if v.quasi_symplectic} == {
+        "StoermerVerlet", "ConformalVerlet", "ShiftedVerlet",
+    }  # fmt: skip
+    assert found["Midpoint"].qs1 < 1e-12 < found["Midpoint"].qs2
+    assert found["Heun"].qs1 > 1e-6
+    assert found["ShiftedVerlet"].symplectic is None and found["Midpoint"].symplectic < 1e-12
+
+
+def rotating(forced=True, orthogonal=True):
+    """Invariant under rotations; forces along q are orthogonal to them."""
+
+    def force(c):
+        return (lambda t, q, p: -c * (q @ p) * q) if orthogonal else (lambda t, q, p: -c * p)
+
+    return Hamiltonian(
+        lambda t, q, p: 0.5 * p @ p + 0.25 * (q @ q) ** 2,
+        lambda t, q, p: 0.15 * (0.5 * q @ q + 0.2 * (p @ p) * (q @ q)),
+        force(0.3) if forced else None,
+        force(0.05) if forced else None,
+        start=([1.0, 0.2], [-0.3, 0.8]),
+    )
+
+
+def rotation(q):
+    return jnp.stack([-q[1], q[0]])
+
+
+@pytest.mark.parametrize("method", [Midpoint, StoermerVerlet], ids=ids)
+def test_angular_momentum_is_kept_where_forces_are_orthogonal(method):
+    found = conservation.momentum_balance(method, rotating(), rotation, h=0.05, steps=200)
+    assert found.drift < 1e-13
+    assert found.defect < 1e-11
+
+
+@pytest.mark.parametrize("method", [explicit.Heun, srk.RS2], ids=ids)
+def test_angular_momentum_drifts_without_structure(method):
+    found = conservation.momentum_balance(method, rotating(), rotation, h=0.05, steps=200)
+    assert found.drift > 1e-5
+    with pytest.raises(ValueError, match="no discrete forces"):
+        _ = found.defect
+
+
+@pytest.mark.parametrize("method", [Midpoint, StoermerVerlet], ids=ids)
+def test_discrete_noether_balance_with_friction(method):
+    """(3.14): what angular momentum loses is what the discrete forces take."""
+    found = conservation.momentum_balance(method, rotating(orthogonal=False), rotation, h=0.05, steps=50)
+    assert found.drift > 1e-2 and found.defect < 1e-11
+
+
+def test_a_generator_of_the_wrong_shape():
+    with pytest.raises(ValueError, match=r"generator: returned shape \(\) for q of shape \(2,\), expected \(2,\)"):
+        conservation.momentum_balance(Midpoint, rotating(), lambda q: q[0], h=0.1, steps=2)
+
+
+def test_energy_drift_of_lorentz_paths():
+    """No path of the system changes H: DIRK keeps it to a few thousandths, Heun lets it grow (5 standard errors)."""
+    given = dict(t=(0.0, 20.0), paths=400, seed=9)
+    dirk = conservation.energy_drift(LORENTZ_COLLISIONS.problem, DIRK, dt=0.05, **given)
+    heun = conservation.energy_drift(LORENTZ_COLLISIONS.problem, "Heun", dt=0.02, **given)
+    last = dict(time=-1)
+    assert abs(float(dirk["drift"][last])) < 5 * float(dirk["drift_stderr"][last])
+    assert float(dirk["drift_rms"][last]) < 6e-3
+    assert float(heun["drift"][last]) > 5 * float(heun["drift_stderr"][last]) > 0
+
+
+def test_the_implicit_midpoint_rule_for_sdes_is_the_same_step():
+    problem, noise = two_channels(), Increment(0.1, jnp.array([0.2, -0.1]))
+    assert conservation.symplecticity_defect(implicit.ImplicitMidpoint, problem, X[::2], noise) < 1e-12
