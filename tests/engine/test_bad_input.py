@@ -1,0 +1,143 @@
+"""What simulate refuses: each error names the argument, what was found, what is expected, and what to do."""
+
+import dataclasses
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from stodyn import SDE, PerPath, simulate
+from stodyn import statistics as st
+from stodyn.methods.explicit import EulerMaruyama, Heun
+from stodyn.methods.implicit import ImplicitMidpoint, ThetaEuler
+from stodyn.methods.srk import SRA1, SRIW1
+from stodyn.models.kubo import kubo
+from stodyn.models.ornstein_uhlenbeck import ornstein_uhlenbeck
+
+RUN = dict(method=EulerMaruyama, t=(0.0, 1.0), dt=0.1, paths=4, seed=1)
+
+REFUSED = {
+    "paths zero": (dict(paths=0), ValueError, "paths: expected a whole number >= 1, got 0"),
+    "paths negative": (dict(paths=-1), ValueError, "paths: expected a whole number >= 1, got -1"),
+    "paths half": (dict(paths=1.5), ValueError, "paths: expected a whole number >= 1, got 1.5"),
+    "paths whole but a float": (dict(paths=1e6), ValueError, "paths: expected a whole number >= 1, got 1000000.0"),
+    "paths true": (dict(paths=True), ValueError, "paths: expected a whole number >= 1, got True"),
+    "seed negative": (dict(seed=-1), ValueError, "seed: expected a whole number >= 0, got -1"),
+    "seed float": (dict(seed=1.0), ValueError, "seed: expected a whole number >= 0, got 1.0"),
+    "seed none": (dict(seed=None), ValueError, "seed: expected a whole number >= 0, got None"),
+    "on_failure": (dict(on_failure="ignore"), ValueError, 'on_failure: expected "raise" or "record", got \'ignore\''),
+    "dtype": (dict(dtype="float16"), ValueError, 'dtype: expected "float64" or "float32", got \'float16\''),
+    "dtype a class": (dict(dtype=float), ValueError, 'dtype: expected "float64" or "float32", got <class'),
+    "executor": (dict(executor="gpu"), ValueError, 'executor: expected "auto", "lanes" or "vmap", got \'gpu\''),
+    "block zero": (dict(block=0), ValueError, "block: expected a whole number of lanes >= 1, got 0"),
+    "block float": (dict(block=8.0), ValueError, "block: expected a whole number of lanes >= 1, got 8.0"),
+    "block true": (dict(block=True), ValueError, "block: expected a whole number of lanes >= 1, got True"),
+    "threads zero": (dict(threads=0), ValueError, "threads: expected a whole number >= 1, got 0"),
+    "threads float": (dict(threads=2.0), ValueError, "threads: expected a whole number >= 1, got 2.0"),
+    "threads true": (dict(threads=True), ValueError, "threads: expected a whole number >= 1, got True"),
+    "nothing to collect": (dict(collect=[]), ValueError, "collect: nothing to collect; leave it out for Moments"),
+    "a class to collect": (
+        dict(collect=st.Moments),
+        TypeError,
+        r"collect: expected statistics such as .*Moments\(every",
+    ),
+    "a word to collect": (dict(collect="mean"), TypeError, "collect: expected statistics .* got 'mean'"),
+    "a number among them": (dict(collect=[st.Moments(), 3]), TypeError, "collect: expected statistics .* got 3"),
+    "unknown option": (dict(bogus=1), TypeError, "unexpected keyword argument 'bogus'"),
+    "method unknown": (
+        dict(method="eulr-maruyama"),
+        ValueError,
+        "method: there is no 'eulr-maruyama'. .*EulerMaruyama",
+    ),
+    "method a class": (dict(method=type(Heun)), TypeError, "method: expected a method such as .*Heun, got <class"),
+    "method a number": (dict(method=3), TypeError, "method: expected a method such as .*Heun, got 3"),
+    "no problem": (dict(problem=3), TypeError, "problem: expected a problem such as stodyn.SDE, got 3"),
+    "no problem, no method": (dict(problem="ou", method=None), TypeError, "problem: "),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused(name):
+    options, kind, words = REFUSED[name]
+    with pytest.raises(kind, match=words):
+        simulate(**(dict(problem=ornstein_uhlenbeck()) | RUN | options))
+
+
+@pytest.mark.parametrize(
+    "options", [dict(paths=np.int64(3)), dict(seed=2**80), dict(threads=np.int32(1)), dict(block=np.int64(2))]
+)
+def test_numpys_whole_numbers_and_large_seeds_are_taken(options):
+    simulate(ornstein_uhlenbeck(), **RUN | options)
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "words"),
+    [
+        (ThetaEuler, dict(thta=0.5), "ThetaEuler has no option 'thta'; it has theta, tol, limit"),
+        (Heun, dict(tol=1e-3), "Heun has no option 'tol'; it has no options"),
+        (ImplicitMidpoint, dict(theta=1.0), "ImplicitMidpoint has no option 'theta'; it has tol, limit"),
+    ],
+)
+def test_unknown_options_of_a_method_are_refused(method, options, words):
+    with pytest.raises(TypeError, match=words):
+        method(**options)
+    with pytest.raises(TypeError, match=f"{method.name} takes at most . options"):
+        method(1, 2, 3, 4)
+
+
+def test_a_method_that_does_not_fit_is_refused_with_those_that_do():
+    gate = SDE(lambda t, x: -x, lambda t, x: jnp.array([[1.0, 0.0], [0.0, x[0]]]), [1.0, 1.0])
+    with pytest.raises(ValueError, match="SRA1 is made for additive noise, and this problem's noise is general") as no:
+        simulate(gate, **RUN | dict(method=SRA1))
+    named = str(no.value).partition("Those that take it: ")[2]
+    assert "EulerMaruyama" in named
+    assert "ThetaEuler" in named
+    assert "SRA1" not in named
+    with pytest.raises(ValueError, match=r"SRIW1 is made for .*scalar.* noise, and this problem's noise is general"):
+        simulate(gate, **RUN | dict(method=SRIW1))
+
+
+def test_a_method_of_another_kind_of_problem_is_refused():
+    class Elsewhere:
+        """A kind of problem that no SDE can be turned into."""
+
+    @dataclasses.dataclass(frozen=True)
+    class Other(type(EulerMaruyama)):
+        accepts = Elsewhere
+        name = "Other"
+
+    with pytest.raises(
+        TypeError, match=r"method: Other takes Elsewhere problems, and this is a SDE. Those that take it: "
+    ):
+        simulate(ornstein_uhlenbeck(), **RUN | dict(method=Other()))
+
+
+def test_the_recommended_method_is_said():
+    from stodyn import provenance
+
+    run = simulate(kubo(), t=(0, 1), dt=0.1, paths=4, seed=1)
+    assert provenance(run)["method"] == "Heun"
+
+
+@pytest.mark.parametrize("block", [1, 4, None])
+@pytest.mark.parametrize(
+    "problem",
+    [ornstein_uhlenbeck(start=PerPath(np.ones(9))), ornstein_uhlenbeck(rate=PerPath(np.ones(9)))],
+    ids=["start", "params"],
+)
+def test_values_for_too_few_paths_are_refused_before_the_run(problem, block, monkeypatch):
+    monkeypatch.setattr("stodyn.engine.block.compiled", lambda *arguments: pytest.fail("something was compiled"))
+    words = r"(start|params): PerPath holds values for 9 paths, and the run has more\. Give one value a path"
+    with pytest.raises(ValueError, match=words):
+        simulate(problem, **RUN | dict(paths=10), block=block)
+
+
+def test_one_value_for_all_paths_is_not_perpath():
+    with pytest.raises(ValueError, match="PerPath: values is a single number; give one value a path"):
+        PerPath(3.0)
+
+
+def test_lanes_that_cannot_be_are_refused_with_the_reason():
+    problem = SDE(lambda t, x: -jnp.linalg.solve(jnp.eye(2) + jnp.outer(x, x), x), lambda t, x: jnp.eye(2), [1.0, 2.0])
+    with pytest.raises(ValueError, match='executor="lanes" is not possible for this problem and method: primitive'):
+        simulate(problem, **RUN | dict(executor="lanes"))

@@ -1,0 +1,104 @@
+"""What is compiled is found again: by what a function says, not by which function it is."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from stodyn import SDE, PerPath, simulate
+from stodyn import statistics as st
+from stodyn.engine import block
+from stodyn.methods.explicit import EulerMaruyama, Heun
+from stodyn.models.ornstein_uhlenbeck import ornstein_uhlenbeck
+
+RUN = dict(t=(0.0, 1.0), dt=0.1, paths=4, seed=1)
+
+
+def compiled_by(*arguments, **options):
+    """How many programs a run adds to those there are."""
+    before = set(block._compiled)
+    simulate(*arguments, **RUN | options)
+    return len(set(block._compiled) - before)
+
+
+def pulled(constant, power=2):
+    table = np.array([constant, 1.0])
+    return SDE(lambda t, x: -table[0] * x**power + table[1], lambda t, x: 0.25, 1.0)
+
+
+def test_the_same_words_are_compiled_once():
+    assert compiled_by(pulled(0.375), EulerMaruyama) == 2  # the start and the steps
+    assert compiled_by(pulled(0.375), EulerMaruyama) == 0  # written again
+    assert compiled_by(pulled(0.375), EulerMaruyama, seed=9, dt=0.05, t=(2.0, 2.5)) == 0  # dt and times are inputs
+    assert compiled_by(pulled(0.5), EulerMaruyama) == 2  # a captured constant is part of the program
+    assert compiled_by(pulled(0.375, 3), EulerMaruyama) == 2
+    assert compiled_by(pulled(0.375), Heun) == 2
+
+
+def test_parameters_are_inputs():
+    def ou(rate):
+        return ornstein_uhlenbeck(rate=rate, sigma=0.375)
+
+    compiled_by(ou(1.0), EulerMaruyama)
+    assert compiled_by(ou(2.0), EulerMaruyama) == 0
+    assert compiled_by(ornstein_uhlenbeck(3.0, 0.1, 7.0), EulerMaruyama) == 0
+    assert compiled_by(ou(PerPath(np.ones(4))), EulerMaruyama) == 2
+    assert compiled_by(ou(PerPath(np.arange(4.0))), EulerMaruyama) == 0
+
+
+def test_statistics_are_told_apart_by_what_they_do():
+    def watched(factor):
+        return st.Observable(lambda t, x, p: factor * x[0], name="watched")
+
+    values = []
+    for factor in (1.0, 3.0, 1.0):
+        run = simulate(ornstein_uhlenbeck(), EulerMaruyama, collect=watched(factor), **RUN)
+        values.append(run["watched"].values)
+    np.testing.assert_allclose(values[1], 3.0 * values[0], rtol=1e-14)
+    np.testing.assert_array_equal(values[2], values[0])
+    assert compiled_by(ornstein_uhlenbeck(), EulerMaruyama, collect=watched(3.0)) == 0
+    assert compiled_by(ornstein_uhlenbeck(), EulerMaruyama, collect=st.Histogram([0.0, 1.0])) == 2
+    assert compiled_by(ornstein_uhlenbeck(), EulerMaruyama, collect=st.Histogram([0.0, 2.0])) == 2
+
+
+def test_host_functions_are_told_apart():
+    """What a callback does is not in the trace; two of them must not share a program."""
+
+    def called(function):
+        def drift(t, x):
+            return jax.pure_callback(function, jax.ShapeDtypeStruct((), x.dtype), x, vmap_method="broadcast_all")
+
+        return SDE(drift, lambda t, x: 0.0, 1.0)
+
+    def halve(x):
+        return -0.5 * np.asarray(x)
+
+    def double(x):
+        return 2.0 * np.asarray(x)
+
+    for function, factor in ((halve, 0.95), (double, 1.2), (halve, 0.95)):
+        run = simulate(called(function), EulerMaruyama, collect=st.Moments(at=[1.0]), **RUN)
+        np.testing.assert_allclose(run["mean"], factor**10, rtol=1e-12)
+    assert compiled_by(called(halve), EulerMaruyama, collect=st.Moments(at=[1.0])) == 0
+
+
+def test_old_programs_make_room(monkeypatch):
+    monkeypatch.setattr(block, "COMPILED_LIMIT", 2)
+    monkeypatch.setattr(block, "_compiled", {})
+
+    def double(x):
+        return 2 * x
+
+    first = block.compiled("a", double, 1.0)
+    for key in "bc":
+        block.compiled(key, double, 1.0)
+    assert [key for key, _ in block._compiled] == ["b", "c"]
+    assert block.compiled("a", double, 1.0) is not first
+    assert first(3.0) == 6.0
+
+
+def test_jax_arrays_and_numpy_arrays_say_the_same():
+    constant = [0.125, 0.5]
+    for array in (np.array(constant), jnp.array(constant)):
+        problem = SDE(lambda t, x: x * array, lambda t, x: jnp.eye(2), [1.0, 1.0])
+        count = compiled_by(problem, EulerMaruyama)
+    assert count == 0

@@ -1,0 +1,159 @@
+"""One path in pure JAX: the engine's lane from the same normals, differentiable, jitted, vmapped."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.stats
+
+import stodyn as sd
+from stodyn import SDE, PerPath, simulate
+from stodyn import statistics as st
+from stodyn.methods.explicit import EulerMaruyama, Heun
+from stodyn.methods.implicit import ImplicitMidpoint, ThetaEuler
+from stodyn.methods.srk import SRA1
+from stodyn.models.geometric_brownian_motion import geometric_brownian_motion
+from stodyn.models.kubo import kubo
+from stodyn.models.lorenz import lorenz
+from stodyn.models.ornstein_uhlenbeck import ornstein_uhlenbeck
+from stodyn.noise import stream, wiener
+from stodyn.noise.normals import Normals
+from stodyn.problems.lowering import to_stratonovich
+
+STEPS, H, WIDTH = 12, 0.05, 8
+
+
+def engine_normals(recipe, m, seed, lane):
+    """The normals the engine feeds to one lane of block 0."""
+    drawn = {}
+    for name, count in recipe.normals(m).items():
+        z = np.empty((STEPS, count, WIDTH))
+        Normals(stream.bit_generator(seed, 0, name)).fill(z)
+        drawn[name] = z[:, :, lane]
+    return drawn
+
+
+@pytest.mark.parametrize(
+    ("problem", "method"),
+    [
+        (lorenz(), EulerMaruyama),
+        (kubo(), Heun),
+        (to_stratonovich(lorenz()), Heun),
+        (kubo(), ImplicitMidpoint),
+        (lorenz(), ThetaEuler(theta=0.5)),
+        (lorenz(noise="additive"), SRA1),
+    ],
+    ids=["Euler", "Heun", "lowered", "midpoint", "theta", "with Z"],
+)
+def test_it_is_the_engines_lane(problem, method):
+    run = simulate(
+        problem, method, t=(0.5, 0.5 + STEPS * H), dt=H, paths=WIDTH, seed=4, block=WIDTH,
+        collect=st.Paths(WIDTH, every=1),
+    )  # fmt: skip
+    along = jax.jit(lambda noise: sd.path(problem, method, 0.5, noise))
+    for lane in (0, 5):
+        noise = sd.increments(
+            method.needs, problem.m, jnp.full(STEPS, H), engine_normals(method.needs, problem.m, 4, lane)
+        )
+        states, ok = along(noise)
+        assert states.shape == (STEPS + 1, problem.n)
+        assert np.all(ok)
+        np.testing.assert_allclose(states, run["path"][lane], rtol=1e-12, atol=1e-12)
+
+
+@pytest.fixture
+def noise():
+    """One channel over STEPS steps."""
+    return sd.increments(wiener.W, 1, jnp.full(STEPS, H), {"W": np.random.default_rng(1).standard_normal((STEPS, 1))})
+
+
+def test_derivatives_in_closed_form(noise):
+    """Euler on dx = μ x dt + σ x dW: x_N = x_0 Π (1 + μh + σW_k), so every derivative is a sum over the factors."""
+    problem = geometric_brownian_motion(0.5, 0.4, 1.5)
+
+    def end(params, start, noise):
+        return sd.path(problem, EulerMaruyama, 0.0, noise, start=start, params=params)[0][-1, 0]
+
+    by_params, by_start, by_noise = jax.jit(jax.grad(end, argnums=(0, 1, 2)))(problem.params, 1.5, noise)
+    W = np.asarray(noise.W)[:, 0]
+    factors = 1 + 0.5 * H + 0.4 * W
+    x = 1.5 * factors.prod()
+    np.testing.assert_allclose(by_params["growth"], x * (H / factors).sum(), rtol=1e-12)
+    np.testing.assert_allclose(by_params["volatility"], x * (W / factors).sum(), rtol=1e-12)
+    np.testing.assert_allclose(by_start, x / 1.5, rtol=1e-12)
+    np.testing.assert_allclose(by_noise.W[:, 0], x * 0.4 / factors, rtol=1e-12)
+    np.testing.assert_allclose(by_noise.h, x * 0.5 / factors, rtol=1e-12)
+
+
+@pytest.mark.parametrize(("problem", "method"), [(kubo(), ImplicitMidpoint), (lorenz(), ThetaEuler)])
+def test_derivatives_through_newton(problem, method):
+    """Against central differences of order 2: error 1e-6² + 1e-10/1e-6 of Newton's tolerance."""
+    noise = sd.increments(
+        wiener.W, problem.m, jnp.full(STEPS, H), {"W": np.random.default_rng(2).standard_normal((STEPS, problem.m))}
+    )
+
+    @jax.jit
+    def end(params):
+        return jnp.sum(sd.path(problem, method(tol=1e-14), 0.0, noise, params=params)[0][-1])
+
+    gradient = jax.jit(jax.grad(end))(problem.params)
+    for name, value in problem.params.items():
+        step = 1e-5 * (1 + abs(value))
+        ahead, behind = (end(problem.params | {name: value + s}) for s in (step, -step))
+        np.testing.assert_allclose(gradient[name], (ahead - behind) / (2 * step), rtol=1e-5, atol=1e-7)
+
+
+def test_derivatives_through_the_making_of_the_problem(noise):
+    def end(rate):
+        problem = SDE(lambda t, x: -rate * x, lambda t, x: 0.0, 2.0)
+        return sd.path(problem, EulerMaruyama, 0.0, noise)[0][-1, 0]
+
+    np.testing.assert_allclose(jax.grad(end)(0.7), -STEPS * H * 2.0 * (1 - 0.7 * H) ** (STEPS - 1), rtol=1e-12)
+
+
+def test_a_vmapped_ensemble():
+    """x(1) of Ornstein-Uhlenbeck from jax.random keys: mean and variance of Euler's own recursion, to 6 errors."""
+    problem, paths = ornstein_uhlenbeck(1.0, 0.5, 1.0), 4000
+
+    @jax.jit
+    @jax.vmap
+    def ends(key):
+        return sd.path(problem, EulerMaruyama, 0.0, sd.draw_increments(key, wiener.W, 1, jnp.full(20, H)))[0][-1, 0]
+
+    x = np.asarray(ends(jax.random.split(jax.random.key(3), paths)))
+    a = 1 - H
+    variance = 0.25 * H * (1 - a**40) / (1 - a * a)
+    assert abs(x.mean() - a**20) < 6 * np.sqrt(variance / paths)
+    assert abs(x.var(ddof=1) - variance) < 6 * np.sqrt(2 / paths) * variance
+
+
+def test_it_follows_the_callers_precision():
+    problem = ornstein_uhlenbeck()
+    for wide, dtype in ((True, np.float64), (False, np.float32)):
+        with jax.enable_x64(wide):
+            noise = sd.draw_increments(jax.random.key(0), wiener.W, 1, jnp.full(3, H))
+            assert sd.path(problem, EulerMaruyama, 0.0, noise)[0].dtype == dtype
+
+
+def test_a_step_that_is_not_solved_is_told(noise):
+    problem = SDE(lambda t, x: x**2 + 1.0, lambda t, x: 0.0, 10.0)
+    _, ok = sd.path(problem, ThetaEuler, 0.0, noise)
+    assert not ok[0]
+
+
+def test_the_wrong_calculus_is_refused(noise):
+    words = r"method: Heun takes stratonovich problems, and this one is ito\. .*lowering\.to_stratonovich\(problem\)"
+    with pytest.raises(ValueError, match=words):
+        sd.path(geometric_brownian_motion(), Heun, 0.0, noise)
+
+
+def test_problems_that_differ_from_path_to_path_need_values(noise):
+    drawn = ornstein_uhlenbeck(rate=scipy.stats.norm(1, 1), start=PerPath([1.0, 2.0]))
+    with pytest.raises(
+        ValueError, match=r"start: differs from path to path in this problem; give path\(\.\.\., start=\)"
+    ):
+        sd.path(drawn, EulerMaruyama, 0.0, noise)
+    with pytest.raises(ValueError, match="params: differs from path to path"):
+        sd.path(drawn, EulerMaruyama, 0.0, noise, start=1.0)
+    states, _ = sd.path(drawn, EulerMaruyama, 0.0, noise, start=1.0, params={"rate": 0.0, "sigma": 1.0})
+    np.testing.assert_allclose(states[-1, 0], 1.0 + np.sum(noise.W), rtol=1e-12)

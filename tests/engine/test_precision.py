@@ -1,0 +1,114 @@
+"""float64 whatever the session's precision is, float32 on request, and constants that were rounded are named."""
+
+import subprocess
+import sys
+import textwrap
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from stodyn import SDE, simulate
+from stodyn import statistics as st
+from stodyn.engine.ensemble import SinglePrecisionConstant
+from stodyn.methods.explicit import EulerMaruyama, Heun
+from stodyn.methods.implicit import ThetaEuler
+from stodyn.models.kubo import kubo
+from stodyn.models.ornstein_uhlenbeck import ornstein_uhlenbeck
+
+RUN = dict(t=(0.0, 1.0), dt=0.05, paths=8, seed=2)
+
+CHILD = """
+    import jax, jax.numpy as jnp, numpy as np
+    import stodyn as sd
+    from stodyn.methods.implicit import ThetaEuler
+    from stodyn.models.ornstein_uhlenbeck import ornstein_uhlenbeck
+
+    assert not jax.config.jax_enable_x64
+    problem, collect = ornstein_uhlenbeck(0.3, 0.0, 0.1), [sd.statistics.Paths(2, at=[1.0]), sd.statistics.Moments()]
+    run = sd.simulate(problem, ThetaEuler, t=(0, 1), dt=0.01, paths=2, seed=1, collect=collect)
+    assert run["path"].dtype == run["mean"].dtype == np.float64
+    np.testing.assert_allclose(run["path"].values.ravel(), 0.1 / 1.003**100, rtol=1e-13)
+    assert not jax.config.jax_enable_x64
+    assert jnp.zeros(1).dtype == np.float32
+    print("done")
+"""
+
+
+def test_a_plain_session_gets_float64_and_keeps_its_own_precision():
+    """JAX's default is 32 bits; relative 1e-13 after 100 steps cannot come from it."""
+    child = subprocess.run([sys.executable, "-c", textwrap.dedent(CHILD)], capture_output=True, text=True)
+    assert child.stdout == "done\n", child.stderr
+
+
+@pytest.mark.parametrize("wide", [True, False])
+def test_the_callers_setting_is_left_alone(wide):
+    with jax.enable_x64(wide):
+        simulate(ornstein_uhlenbeck(), EulerMaruyama, **RUN)
+        assert jax.config.jax_enable_x64 == wide
+        with pytest.raises(ValueError, match="dt"):
+            simulate(ornstein_uhlenbeck(), EulerMaruyama, **RUN | dict(dt=0.3))
+        assert jnp.zeros(1).dtype == (np.float64 if wide else np.float32)
+
+
+@pytest.mark.parametrize(("method", "executor"), [(Heun, "lanes"), (EulerMaruyama, "vmap"), (ThetaEuler, "lanes")])
+def test_float32_runs(method, executor):
+    """The same paths to single precision, in single precision; what is averaged over them is float64."""
+    collect = [st.Paths(8, every=5), st.Moments()]
+    wide, narrow = (
+        simulate(kubo(), method, collect=collect, executor=executor, dtype=dtype, **RUN)
+        for dtype in ("float64", "float32")
+    )
+    assert (narrow["path"].dtype, wide["path"].dtype) == (np.float32, np.float64)
+    assert narrow["mean"].dtype == np.float64
+    np.testing.assert_allclose(narrow["path"], wide["path"], rtol=1e-4, atol=1e-5)
+    assert np.abs(narrow["path"] - wide["path"]).max() > 1e-9
+    np.testing.assert_allclose(narrow["mean"], wide["mean"], rtol=1e-4, atol=1e-5)
+
+
+def rounded(values):
+    with jax.enable_x64(False):
+        return jnp.asarray(values)
+
+
+SHARED = rounded([0.6, 0.1])
+
+
+def pulled(constant):
+    return SDE(lambda t, x: -constant * x, lambda t, x: jnp.eye(2), [1.0, 2.0])
+
+
+@pytest.mark.parametrize(
+    ("problem", "named"),
+    [
+        (pulled(rounded([0.1, 0.25])), r"\[0\.1 +0\.25\]"),
+        (pulled(rounded(0.3)), r"0\.3"),
+        (pulled(np.float32([0.7, 0.5])), r"\[-0\.7 -0\.5\]"),
+        (
+            SDE(jax.jit(lambda t, x: -SHARED * x), lambda t, x: jnp.eye(2), [1.0, 2.0]),
+            r"\[0\.6 +0\.1\]",
+        ),
+        (ornstein_uhlenbeck(rate=rounded(0.1)), r"params\['rate'\] = 0\.1\d*"),
+        (SDE(lambda t, x: -x, lambda t, x: jnp.eye(2), rounded([0.1, 0.2])), r"start = \[0\.1 0\.2\]"),
+    ],
+    ids=["array", "number", "numpy", "inside jit", "parameter", "start"],
+)
+def test_constants_rounded_to_float32_are_named(problem, named):
+    words = (
+        rf"float64 run uses numbers that are float32: {named}\. They were made by jax\.numpy .* make them with numpy"
+    )
+    with pytest.raises(SinglePrecisionConstant, match=words):  # warnings are errors here: nothing is compiled for it
+        simulate(problem, EulerMaruyama, **RUN)
+
+
+def test_the_warning_points_at_the_call():
+    with pytest.warns(SinglePrecisionConstant) as told:
+        simulate(ornstein_uhlenbeck(rate=rounded(0.1)), EulerMaruyama, **RUN)
+    assert [w.filename for w in told] == [__file__]
+
+
+def test_constants_that_lost_nothing_are_not_named():
+    """0, 1, 0.5, -1024 are exact in any precision; in a float32 run nothing is lost that was not given up."""
+    simulate(pulled(rounded([0.5, -1.0])), EulerMaruyama, **RUN)
+    simulate(pulled(rounded([0.1, 0.2])), EulerMaruyama, dtype="float32", **RUN)

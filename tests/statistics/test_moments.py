@@ -1,0 +1,149 @@
+"""Moments are NumPy's moments of all the paths at once, however the paths are cut into blocks."""
+
+import warnings
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.stats
+
+from stodyn import SDE, PerPath, simulate
+from stodyn import statistics as st
+from stodyn.methods.explicit import EulerMaruyama, Heun
+from stodyn.models.kubo import kubo
+from stodyn.statistics.moments import Sums, central_sums, merge_sums, summarise
+
+RUN = dict(t=(0.0, 1.0), dt=0.05, seed=11)
+
+
+def sums_of(x):
+    """Central sums of x (times, n, paths), all sound, by NumPy."""
+    mean = x.mean(axis=-1)
+    d = x - mean[..., None]
+    second = np.einsum("tip,tjp->tij", d, d)
+    return Sums(np.full(len(x), float(x.shape[-1])), mean, second, (d**3).sum(axis=-1), (d**4).sum(axis=-1))
+
+
+def test_run_gives_numpys_moments():
+    """300 paths in blocks of 64, the last one partial: 44 paths and 20 lanes that are none."""
+    run = simulate(kubo(), Heun, paths=300, block=64, collect=[st.Moments(every=5), st.Paths(300)], **RUN)
+    x = run["path"].values  # (path, time, component)
+    assert x.shape == (300, 5, 2)
+    close = dict(rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(run["mean"], x.mean(axis=0), **close)
+    np.testing.assert_allclose(run["variance"], x.var(axis=0, ddof=1), **close)
+    np.testing.assert_allclose(run["mean_stderr"], x.std(axis=0, ddof=1) / np.sqrt(300), **close)
+    for k in range(5):
+        np.testing.assert_allclose(run["covariance"][k], np.cov(x[:, k].T), **close)
+    s2, fourth = x.var(axis=0, ddof=1), ((x - x.mean(axis=0)) ** 4).mean(axis=0)
+    np.testing.assert_allclose(run["variance_stderr"], np.sqrt((fourth - 297 / 299 * s2**2) / 300), **close)
+    np.testing.assert_array_equal(run["sound"], 300)
+    assert run["covariance"].dims == ("time", "component", "other")
+    assert run["mean"].sel(component="p").dims == ("time",)
+
+
+STARTS = np.random.default_rng(4).standard_normal((300, 2)) * [1.0, 1e-3] + [1e3, 0.0]
+
+
+@pytest.mark.parametrize("block", [7, 64, 512])
+def test_blocks_do_not_matter(block):
+    """Without noise the paths are the same in every partition, and so must the moments be, to 1e-12."""
+    still = SDE(lambda t, x: -0.1 * x, lambda t, x: jnp.zeros((2, 1)), PerPath(STARTS))
+    run = simulate(still, EulerMaruyama, paths=300, block=block, collect=st.Moments(at=[1.0]), **RUN)
+    x = STARTS * (1 - 0.005) ** 20
+    np.testing.assert_allclose(run["mean"][0], x.mean(axis=0), rtol=1e-13)
+    np.testing.assert_allclose(run["covariance"][0], np.cov(x.T), rtol=1e-11)
+    scale = np.sqrt(scipy.stats.moment(x, 4, axis=0) - 297 / 299 * x.var(axis=0, ddof=1) ** 2) / np.sqrt(300)
+    np.testing.assert_allclose(run["variance_stderr"][0], scale, rtol=1e-10)
+
+
+def test_merging_keeps_what_cancellation_would_lose():
+    """Values around 1e8 with a spread of 1: 16 digits would leave none to sums of raw fourth powers."""
+    rng = np.random.default_rng(1)
+    x = 1e8 + rng.standard_normal((3, 2, 1000))
+    whole = summarise(sums_of(x))
+    for cuts in ([500], [1, 2, 3, 999], [37, 74, 500, 501]):
+        merged, *rest = [sums_of(part) for part in np.split(x, cuts, axis=-1)]
+        for part in rest:
+            merged = merge_sums(merged, part)
+        for one, other in zip(summarise(merged), whole, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-7, atol=1e-8)
+    d = x - 1e8  # exact: both are multiples of 2^-26
+    np.testing.assert_allclose(whole.variance, d.var(axis=-1, ddof=1), rtol=1e-7)
+    np.testing.assert_allclose(whole.mean - 1e8, d.mean(axis=-1), atol=2e-7)
+
+
+def test_merging_with_nothing_changes_nothing():
+    x = np.random.default_rng(2).standard_normal((2, 3, 20))
+    some = sums_of(x)
+    nobody = Sums(*(np.zeros_like(part) for part in some))
+    for merged in (merge_sums(some, nobody), merge_sums(nobody, some)):
+        for one, other in zip(merged, some, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-14, atol=1e-14)
+    assert np.all(np.isnan(summarise(merge_sums(nobody, nobody)).mean))
+
+
+def test_lanes_that_are_not_sound_leave_no_trace():
+    x = jnp.array([[1.0, jnp.nan, 3.0, jnp.inf, 8.0]])
+    found = central_sums(x, jnp.array([True, False, True, False, True]), jnp.ones(5))
+    assert [float(np.squeeze(part)) for part in found] == [3.0, 4.0, 26.0, 36.0, 338.0]
+
+
+def test_standard_error_of_the_variance_of_normal_numbers():
+    """sqrt(2/(N-1)) σ² for normal x; the N quantiles of the normal law have its moments to 2 %."""
+    N = 4001
+    x = 3.0 * scipy.stats.norm.ppf((np.arange(N) + 0.5) / N)
+    s = summarise(sums_of(x[None, None]))
+    np.testing.assert_allclose(s.variance_stderr[0, 0], np.sqrt(2 / (N - 1)) * 9.0, rtol=0.02)
+    np.testing.assert_allclose(s.mean_stderr[0, 0], 3.0 / np.sqrt(N), rtol=0.01)
+
+
+def test_standard_errors_tell_the_scatter_of_the_estimates():
+    """Skewed numbers (exponential): over 2000 samples of 200 the scatter of mean and variance is what one sample says.
+
+    The scatter of 2000 estimates is known to 1/sqrt(4000) = 1.6 % (the variance's, heavy-tailed, to about 5 %), so
+    bounds of 8 % and 25 % are beyond five standard errors.
+    """
+    s = summarise(sums_of(np.random.default_rng(3).exponential(size=(2000, 1, 200))))
+    np.testing.assert_allclose(np.sqrt((s.mean_stderr**2).mean()), s.mean.std(), rtol=0.08)
+    np.testing.assert_allclose(np.sqrt((s.variance_stderr**2).mean()), s.variance.std(), rtol=0.25)
+
+
+def test_one_path_has_a_mean_and_no_variance():
+    run = simulate(kubo(), Heun, paths=1, collect=st.Moments(at=[1.0]), **RUN)
+    assert np.all(np.isfinite(run["mean"]))
+    for name in ("mean_stderr", "variance", "variance_stderr", "covariance"):
+        assert np.all(np.isnan(run[name]))
+
+
+def test_states_whose_fourth_powers_overflow():
+    """1e90 is a number: its mean and variance are given, the error of the variance is not known, nothing is warned."""
+    far = SDE(lambda t, x: 0.0 * x, lambda t, x: 0.0, PerPath([1e90, 2e90, 3e90, 4e90]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run = simulate(far, EulerMaruyama, paths=4, block=2, collect=st.Moments(at=[1.0]), **RUN)
+    np.testing.assert_allclose(run["mean"], 2.5e90, rtol=1e-14)
+    np.testing.assert_allclose(run["variance"], 5 / 3 * 1e180, rtol=1e-14)
+    assert not np.any(np.isfinite(run["variance_stderr"]))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (dict(every=0), "Moments: every counts steps and must be a whole number >= 1, got 0"),
+        (dict(every=2.0), "Moments: every counts steps and must be a whole number >= 1, got 2.0"),
+        (dict(every=True), "every counts steps and must be a whole number >= 1, got True"),
+        (dict(every=2, at=[1.0]), "Moments: give either every= .* or at= .*, not both"),
+        (dict(at=[0.1, np.nan]), r"Moments: at must be a list of finite times, got \[0.1, nan\]"),
+        (dict(at=[[0.1, 0.2]]), "Moments: at must be a list of finite times"),
+        (dict(at="end"), "Moments: at must be a list of finite times, got 'end'"),
+    ],
+)
+def test_refused(options, words):
+    with pytest.raises(ValueError, match=words):
+        st.Moments(**options)
+
+
+def test_unknown_options_are_refused():
+    with pytest.raises(TypeError, match="unexpected keyword argument 'evry'"):
+        st.Moments(evry=2)

@@ -1,0 +1,91 @@
+"""The paths themselves, and how many Newton iterations their steps took."""
+
+import os
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from stodyn import SDE, PerPath, simulate
+from stodyn import statistics as st
+from stodyn.methods.explicit import EulerMaruyama
+from stodyn.methods.implicit import ThetaEuler
+from stodyn.models.ornstein_uhlenbeck import ornstein_uhlenbeck
+
+RUN = dict(t=(0.0, 1.0), dt=0.1, seed=6)
+
+
+def still(starts):
+    return SDE(lambda t, x: 0.0, lambda t, x: 0.0, PerPath(starts))
+
+
+@pytest.mark.parametrize("count", [1, 3, 4, 5, 10])
+def test_paths_are_the_first_ones_in_order(count):
+    """10 paths in blocks of 4: a count that ends inside, at the end of, or beyond a block."""
+    starts = np.arange(10.0)
+    run = simulate(still(starts), EulerMaruyama, paths=10, block=4, collect=st.Paths(count, at=[0.0, 1.0]), **RUN)
+    np.testing.assert_array_equal(run["path"][..., 0], np.stack([starts[:count]] * 2, axis=1))
+    assert run["path"].dims == ("path", "time", "component")
+
+
+def test_paths_ask_for_memory_before_anything_runs(monkeypatch):
+    """A thousandth of the machine would hold it, a hundred times the machine does not; nothing is computed."""
+    there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    paths = 100 * there // (8 * 11)
+    monkeypatch.setattr("stodyn.engine.block.compiled", lambda *arguments: pytest.fail("something was compiled"))
+    problem = SDE(lambda t, x: 0.0, lambda t, x: 0.0, 1.0)
+    with pytest.raises(MemoryError, match=r"Paths: would keep .* GB, and this machine has .* GB\. Keep fewer paths"):
+        simulate(problem, EulerMaruyama, paths=paths, collect=st.Paths(paths, every=1), **RUN)
+
+
+@pytest.mark.parametrize("count", [0, -1, 1.5, True, "all"])
+def test_counts_that_are_refused(count):
+    with pytest.raises(ValueError, match="Paths: count must be a whole number >= 1"):
+        st.Paths(count)
+
+
+# --- iterations ----------------------------------------------------------------------------------------------------
+
+
+def test_a_linear_problem_takes_two_iterations():
+    """One Newton step solves it, a second sees that nothing is left to do; explicit methods take none."""
+    problem = ornstein_uhlenbeck()
+    run = simulate(problem, ThetaEuler, paths=20, block=8, collect=st.Iterations(every=5), **RUN)
+    np.testing.assert_array_equal(run["iterations"], [np.nan, 2.0, 2.0])
+    np.testing.assert_array_equal(run["iterations_stderr"], [np.nan, 0.0, 0.0])
+    run = simulate(problem, EulerMaruyama, paths=20, collect=st.Iterations(at=[0.3, 1.0]), **RUN)
+    np.testing.assert_array_equal(run["iterations"], [0.0, 0.0])
+
+
+def count_by_hand(x, h, steps, tol=1e-10):
+    """Newton on y - x + h y³ = 0 from y = x, (states, iterations) of every step."""
+    counts = []
+    for _ in range(steps):
+        y, count, done = x, 0, False
+        while not done:
+            delta = (y - x + h * y**3) / (1 + 3 * h * y**2)
+            done = abs(delta) <= tol * (1 + abs(y))
+            y, count = y - delta, count + 1
+        counts.append(count)
+        x = y
+    return np.array(counts)
+
+
+def test_iterations_are_averaged_over_paths_and_steps():
+    """x' = -x³ without noise, each path from a start of its own: Newton's counts by hand, and their standard error."""
+    starts = np.linspace(0.1, 6.0, 30)
+    problem = SDE(lambda t, x: -(x**3), lambda t, x: 0.0, PerPath(starts))
+    run = simulate(problem, ThetaEuler, paths=30, block=8, collect=st.Iterations(at=[0.2, 0.5, 1.0]), **RUN)
+    counts = np.array([count_by_hand(x, 0.1, 10) for x in starts])
+    assert len(np.unique(counts)) > 2
+    of_path = np.stack([counts[:, a:b].mean(axis=1) for a, b in ((0, 2), (2, 5), (5, 10))])
+    np.testing.assert_allclose(run["iterations"], of_path.mean(axis=1), rtol=1e-12)
+    np.testing.assert_allclose(run["iterations_stderr"], of_path.std(axis=1, ddof=1) / np.sqrt(30), rtol=1e-10)
+
+
+def test_failed_paths_are_not_counted():
+    """x' = x² + 1 from 2 has no root at h = 0.1 after a step or two; the path at rest near -1 goes on."""
+    problem = SDE(lambda t, x: jnp.where(x > 0, x**2 + 1.0, 0.0), lambda t, x: 0.0, PerPath([-1.0, 2.0]))
+    run = simulate(problem, ThetaEuler, paths=2, collect=st.Iterations(at=[0.5, 1.0]), on_failure="record", **RUN)
+    np.testing.assert_array_equal(run["failed_path"], [1])
+    np.testing.assert_array_equal(run["iterations"], [1.0, 1.0])

@@ -1,0 +1,148 @@
+"""The Dataset of a run: its names, units, grids and provenance; saved and loaded without loss."""
+
+import dataclasses
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import xarray as xr
+
+import stodyn as sd
+from stodyn import SDE, simulate
+from stodyn import statistics as st
+from stodyn.methods.contract import Solver
+from stodyn.methods.explicit import EulerMaruyama
+from stodyn.methods.implicit import ThetaEuler
+from stodyn.models.kubo import kubo
+
+RUN = dict(t=(0.0, 1.0), dt=0.1, paths=40, seed=3)
+
+
+def energy(t, x, p):
+    return 0.5 * (x @ x)
+
+
+@pytest.fixture(scope="module")
+def run():
+    oscillator = SDE(
+        lambda t, x, k: jnp.array([x[1], -k * x[0]]),
+        lambda t, x, k: jnp.array([[0.0], [0.3]]),
+        [1.0, 0.0],
+        params=2.0,
+        names=("q", "v"),
+        units={"q": "m"},
+    )
+    collect = [
+        st.Moments(every=5),
+        st.Paths(3, at=[0.0, 0.3]),
+        st.Histogram([-1.0, 0.0, 1.0], every=4),
+        st.Observable(energy, units="J"),
+        st.Observable(lambda t, x, p: x, name="again", at=[0.3]),
+    ]
+    return simulate(oscillator, EulerMaruyama, collect=collect, **RUN)
+
+
+def test_each_grid_has_its_own_time(run):
+    """The first grid is `time`; one that named none takes the first that was named."""
+    np.testing.assert_allclose(run["time"], [0.0, 0.5, 1.0])
+    np.testing.assert_allclose(run["time_paths"], [0.0, 0.3])
+    np.testing.assert_allclose(run["time_histogram"], [0.0, 0.4, 0.8, 1.0])
+    np.testing.assert_allclose(run["time_observable"], [0.3])
+    assert run["mean"].dims == ("time", "component")
+    assert run["path"].dims == ("path", "time_paths", "component")
+    assert run["density"].dims == ("time_histogram", "component", "bin")
+    assert run["energy"].dims == ("time",)
+    assert run["again"].dims == ("time_observable", "again_entry")
+
+
+def test_what_is_seen_at_one_time_is_the_same_on_every_grid(run):
+    np.testing.assert_array_equal(run["mean"][0], run["path"][0, 0])
+    np.testing.assert_allclose(
+        run["cumulative"].sel(time_histogram=1.0, edge=0.0), run["cumulative"][-1, :, 1], rtol=0, atol=0
+    )
+    assert list(run["component"].values) == ["q", "v"]
+    assert list(run["other"].values) == ["q", "v"]
+
+
+def test_units_are_attributes(run):
+    for name in ("mean", "variance", "path", "density"):
+        assert json.loads(run[name].attrs["units"]) == {"q": "m"}
+    assert run["energy"].attrs["units"] == "J"
+    assert "units" not in run["sound"].attrs
+
+
+def test_provenance(run):
+    record = sd.provenance(run)
+    assert record["problem"] == "SDE"
+    assert record["method"] == "EulerMaruyama"
+    assert (record["t"], record["dt"], record["steps"]) == ([0.0, 1.0], 0.1, 10)
+    assert (record["paths"], record["seed"], record["dtype"], record["block"]) == (40, 3, "float64", 64)
+    assert record["noise"] == "additive (proved from the trace)"
+    assert record["executor"] == "lanes"
+    assert "scalar operations a step" in record["executor_reason"]
+    assert record["versions"]["jax"] == jax.__version__
+    assert record["seconds"] >= 0
+    with pytest.raises(ValueError, match="run: this Dataset has no provenance; it was not made by simulate"):
+        sd.provenance(xr.Dataset())
+
+
+def test_options_of_a_method_are_in_its_provenance():
+    run = simulate(kubo(), ThetaEuler(theta=0.5, tol=1e-8), collect=st.Moments(at=[1.0]), **RUN)
+    assert sd.provenance(run)["method"] == "ThetaEuler(theta=0.5, tol=1e-08, limit=20)"
+
+
+def test_saved_and_loaded_without_loss(run, tmp_path):
+    sd.save(run, tmp_path / "run.nc")
+    back = sd.load(tmp_path / "run.nc")
+    xr.testing.assert_identical(back, run)
+    assert sd.provenance(back) == sd.provenance(run)
+    for name in run.variables:
+        assert back[name].dtype.kind == run[name].dtype.kind
+
+
+@pytest.mark.parametrize(("start", "failures"), [(0.1, 0), (50.0, 1)])
+def test_failures_are_saved_and_loaded(start, failures, tmp_path):
+    cubic = SDE(lambda t, x: x**3, lambda t, x: jnp.zeros((2, 1)), sd.PerPath([[0.0, 0.1], [0.0, start]]))
+    options = RUN | dict(paths=2)
+    run = simulate(cubic, EulerMaruyama, on_failure="record", collect=st.Moments(at=[0.3]), **options)
+    sd.save(run, tmp_path / "run.nc")
+    back = sd.load(tmp_path / "run.nc")
+    assert run.sizes["failure"] == failures
+    for name in run.variables:
+        np.testing.assert_array_equal(back[name].values, run[name].values)
+
+
+OWN = st.Observable(energy, name="mean")
+REFUSED = {
+    "two moments": ([st.Moments(), st.Moments(every=5)], "collect: 'mean' is collected twice; leave one out"),
+    "a name that is taken": ([st.Moments(), OWN], r"collect: 'mean' is collected twice; .* name= to an Observable"),
+    "two without names": (
+        [st.Observable(lambda t, x, p: x[0]), st.Observable(lambda t, x, p: x[1])],
+        "collect: 'observable' is collected twice",
+    ),
+    "two histograms": (
+        [st.Histogram([0.0, 1.0]), st.Histogram([0.0, 2.0])],
+        "collect: two statistics disagree on 'bin'; run them apart",
+    ),
+    "a dimension": (st.Observable(energy, name="time"), "collect: 'time' is a dimension of the result; give the Obs"),
+    "another dimension": ([st.Moments(), st.Observable(energy, name="other")], "collect: 'other' is a dimension"),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Still(Solver):
+    """Every path stays where it is; nothing has to be compiled for it."""
+
+    accepts, calculus, name, claims, citation = SDE, None, "Still", (), ""
+
+    def solve(self, problem, grid, start, params, streams):
+        return np.broadcast_to(start, (len(grid), *start.shape))
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_stand_together_is_refused_after_the_first_block(name):
+    collect, words = REFUSED[name]
+    with pytest.raises(ValueError, match=words):
+        simulate(kubo(), Still(), collect=collect, **RUN | dict(paths=10**9), block=8)  # and not in years
