@@ -18,10 +18,23 @@ def test_the_grid_ends_where_it_was_asked_to(start, steps):
         times, lengths = step_times((start, end), span / steps)
         assert (len(times), len(lengths)) == (steps + 1, steps)
         assert (times[0], times[-1]) == (start, end)
-        np.testing.assert_allclose(np.diff(times), lengths, rtol=1e-9)
+        np.testing.assert_allclose(np.diff(times), lengths, rtol=1e-13, atol=5 * np.spacing(abs(start) + span))
         again, same = step_times((float(times[0]), float(times[-1])), float(lengths[0]))
         np.testing.assert_array_equal(again, times)  # a replay walks the same grid to the last bit
         np.testing.assert_array_equal(same, lengths)
+
+
+def test_times_are_the_decimals_one_would_type():
+    times, _ = step_times((0, 1), 0.1)
+    np.testing.assert_array_equal(times, [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0])
+    times, _ = step_times((1e6, 1e6 + 1), 0.1)
+    assert times[3] == 1000000.3
+    times, _ = step_times((0, 1e-15), 1e-16)
+    np.testing.assert_allclose(times, 1e-16 * np.arange(11), rtol=1e-12)
+    times, lengths = step_times((1e6, 1e6 + 1), 1 / 700)  # no decimals: nothing is moved
+    np.testing.assert_allclose(np.diff(times), lengths, atol=5 * np.spacing(1e6))
+    times, _ = step_times((0, 1 / 3), 1 / 30)
+    assert times[-1] == 1 / 3
 
 
 def test_dt_within_a_billionth():

@@ -38,7 +38,12 @@ def step_times(t: Sequence[float], dt: float | Sequence[float]) -> tuple[np.ndar
             f"dt: {float(lengths)} does not divide the interval ({start}, {end}); the nearest that do are "
             f"{span / (fewer + 1):.12g} ({fewer + 1} steps) and {span / fewer:.12g} ({fewer} steps)"
         )
-    return np.linspace(start, end, steps + 1), np.full(steps, span / steps)
+    times, size = np.linspace(start, end, steps + 1), max(abs(start), abs(end))
+    # A decimal within the rounding is taken, so that 0.3 is not stored as 0.30000000000000004: run.sel(time=0.3) finds
+    # it. The ends stay as given, so that a replay of the run finds the same steps to the last bit.
+    short = np.round(times[1:-1], 13 - int(np.ceil(np.log10(size))))
+    times[1:-1] = np.where(np.abs(short - times[1:-1]) <= 2 * np.spacing(size), short, times[1:-1])
+    return times, np.full(steps, span / steps)
 
 
 def save_steps(statistic: Statistic, times: np.ndarray, fallback: np.ndarray | None) -> np.ndarray:
