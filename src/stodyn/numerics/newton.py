@@ -47,20 +47,25 @@ def newton(
 
     tol = jnp.maximum(tol, 16 * float(jnp.finfo(x.dtype).eps))
 
+    # The loop carries x and the x before it, and judges by their difference: of all it carries only x then depends on
+    # the residual, and the compiler has no reason to evaluate that more than once.
+    def converged(x: Array, before: Array) -> tuple[Array, Array]:
+        size = jnp.max(jnp.abs(x - before))
+        finite = size < jnp.inf
+        return finite & (size <= tol * (1.0 + jnp.max(jnp.abs(before)))), finite
+
     def unfinished(carry: Any) -> Array:
-        _, ok, iterations, failed = carry
-        return ~ok & ~failed & (iterations < limit)
+        x, before, iterations = carry
+        ok, finite = converged(x, before)
+        return (iterations == 0) | (~ok & finite & (iterations < limit))
 
     def search(residual: Callable[[Array], Array], x: Array) -> tuple[Array, tuple[Array, Array]]:
         def iterate(carry: Any) -> Any:
-            x, _, iterations, _ = carry
-            delta = solve(residual, x, residual(x))
-            size = jnp.max(jnp.abs(delta))
-            finite = size < jnp.inf
-            return x - delta, finite & (size <= tol * (1.0 + jnp.max(jnp.abs(x)))), iterations + 1, ~finite
+            x, _, iterations = carry
+            return x - solve(residual, x, residual(x)), x, iterations + 1
 
-        false = jnp.asarray(False)
-        x, ok, iterations, _ = lax.while_loop(unfinished, iterate, (x, false, jnp.asarray(0, jnp.int32), false))
+        x, before, iterations = lax.while_loop(unfinished, iterate, (x, x, jnp.asarray(0, jnp.int32)))
+        ok, _ = converged(x, before)
         return x, (ok.astype(x.dtype), iterations.astype(x.dtype))  # custom_root wants what it returns to be real
 
     def tangent(linear: Callable[[Array], Array], r: Array) -> Array:
