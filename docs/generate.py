@@ -37,7 +37,7 @@ def which_method() -> str:
         lines.append("")
     lines += ["## All methods", "", "| method | takes | calculus | claims | from |", "|---|---|---|---|---|"]
     for name, m in methods.items():
-        claims = "; ".join(in_words(c) for c in m.claims)
+        claims = "; ".join(in_words(c, m) for c in m.claims)
         lines.append(f"| `{name}` | {m.accepts.__name__} | {m.calculus or 'either'} | {claims} | {m.citation} |")
     return "\n".join(lines) + "\n"
 
@@ -50,6 +50,8 @@ def main() -> None:
         .read_text()
         .replace("docs/images/", "images/")
         .replace("docs/design.md", "design.md")
+        .replace("docs/reference.md", "reference.md")
+        .replace("[Examples](examples) · ", "")
     )
     (DOCS / "index.md").write_text(readme.replace("(CONTRIBUTING.md)", "(design.md)"))
 

@@ -51,7 +51,7 @@ def test_each_grid_has_its_own_time(run):
     np.testing.assert_allclose(run["time_histogram"], [0.0, 0.4, 0.8, 1.0])
     np.testing.assert_allclose(run["time_observable"], [0.3])
     assert run["mean"].dims == ("time", "component")
-    assert run["path"].dims == ("path", "time_paths", "component")
+    assert run["path"].dims == ("number", "time_paths", "component")
     assert run["density"].dims == ("time_histogram", "component", "bin")
     assert run["energy"].dims == ("time",)
     assert run["again"].dims == ("time_observable", "again_entry")

@@ -4,6 +4,7 @@ from stodyn import plot, statistics
 from stodyn.engine.failure import PathsFailed
 from stodyn.engine.path import draw_increments, increments, path
 from stodyn.engine.simulate import replay, simulate
+from stodyn.methods.catalogue import find as method
 from stodyn.noise.distribution import PerPath
 from stodyn.problems.hamiltonian import Hamiltonian
 from stodyn.problems.linear import linear
@@ -22,6 +23,7 @@ __all__ = [
     "increments",
     "linear",
     "load",
+    "method",
     "path",
     "plot",
     "provenance",

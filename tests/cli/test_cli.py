@@ -12,7 +12,7 @@ from stodyn import listing, studies
 from stodyn.cli import application
 from stodyn.cli.methods import in_words
 from stodyn.cli.reproduce import duration, printed
-from stodyn.methods.catalogue import catalogue
+from stodyn.methods.catalogue import catalogue, find
 from stodyn.methods.contract import Claim
 from stodyn.studies.contract import Study
 
@@ -79,9 +79,12 @@ def test_methods_prints_the_catalogue(invoke):
     for name, method in catalogue().items():
         (row,) = [line for line in result.output.splitlines() if line.split()[:1] == [name]]
         assert method.accepts.__name__ in row
-        assert all(in_words(claim) in row for claim in method.claims)
-    assert in_words(Claim("strong", Fraction(3, 2), when=("additive", "scalar"))) == "strong 1.5 (additive, scalar)"
-    assert in_words(Claim("A-stable")) == "A-stable"
+        assert all(in_words(claim, method) in row for claim in method.claims)
+    heun, milstein = find("Heun"), find("Milstein")
+    both = Claim("strong", Fraction(3, 2), when=("additive", "scalar"))
+    assert in_words(both, heun) == "strong 1.5 (additive, scalar)"
+    assert in_words(Claim("A-stable"), heun) == "A-stable"
+    assert in_words(Claim("strong", 1.0), milstein) == "strong 1 (commutative)"  # what it refuses it does not promise
 
 
 def test_methods_in_json(invoke):

@@ -25,7 +25,7 @@ def test_paths_are_the_first_ones_in_order(count):
     starts = np.arange(10.0)
     run = simulate(still(starts), EulerMaruyama, paths=10, block=4, collect=st.Paths(count, at=[0.0, 1.0]), **RUN)
     np.testing.assert_array_equal(run["path"][..., 0], np.stack([starts[:count]] * 2, axis=1))
-    assert run["path"].dims == ("path", "time", "component")
+    assert run["path"].dims == ("number", "time", "component")
 
 
 def test_paths_ask_for_memory_before_anything_runs(monkeypatch):

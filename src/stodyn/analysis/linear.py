@@ -17,6 +17,7 @@ from jax.flatten_util import ravel_pytree
 from numpy.typing import ArrayLike
 
 from stodyn.engine.simulate import matched
+from stodyn.methods.catalogue import find
 from stodyn.methods.contract import Method
 from stodyn.noise.distribution import is_random
 from stodyn.noise.increment import Recipe
@@ -162,7 +163,7 @@ class StepMap:
 
 
 def step_map(
-    method: Method,
+    method: Method | str,
     problem: Problem,
     h: float,
     t: float = 0.0,
@@ -187,6 +188,8 @@ def step_map(
         raise ValueError(
             "params: expected the numbers of one path, got random ones; give them as step_map(..., params=...)"
         )
+    if isinstance(method, str):
+        return step_map(find(method), problem, h, t, params=params, nodes=nodes)  # type: ignore[arg-type]
     name = f"{method.name} with h = {h:g}"
     recipe, m = method.needs, problem.m
     with jax.enable_x64(True):

@@ -15,4 +15,4 @@ def command(name: Annotated[str, typer.Argument(metavar="METHOD", help="A method
     typer.echo(f"{method.name}: {method.citation}")
     for claim in method.claims:
         if claim.source:
-            typer.echo(f"  {in_words(claim)}: {claim.source}")
+            typer.echo(f"  {in_words(claim, method)}: {claim.source}")

@@ -23,15 +23,16 @@ def command(
     table = Table("method", "takes", "calculus", "claims", box=None, header_style="bold", padding=(0, 2, 0, 0))
     table.columns[0].no_wrap = True
     for name, method in methods.items():
-        claims = "; ".join(in_words(claim) for claim in method.claims)
+        claims = "; ".join(in_words(claim, method) for claim in method.claims)
         table.add_row(name, method.accepts.__name__, method.calculus or "either", Text(claims))
     Console().print(table)
 
 
-def in_words(claim: Claim) -> str:
-    """A claim in a few words: strong 1.5 (additive)."""
+def in_words(claim: Claim, method: Catalogued) -> str:
+    """A claim in a few words, with the noise it holds for: strong 1.5 (additive)."""
     order = "" if claim.order is None else f" {float(claim.order):g}"
-    when = f" ({', '.join(claim.when)})" if claim.when else ""
+    noise = claim.when or (() if claim.kind == "deterministic" else method.structures)
+    when = f" ({', '.join(noise)})" if noise else ""
     return f"{claim.kind}{order}{when}"
 
 

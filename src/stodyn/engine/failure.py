@@ -69,8 +69,10 @@ class FailureLog:
             why.append(f"{np.count_nonzero(~unsolved)} whose state became infinite or NaN")
         return PathsFailed(
             f"{len(paths)} of the {looked_at} paths run so far failed ({'; '.join(why)}). First: {shown}{more}. "
-            "Try a smaller dt, an implicit method or a larger Newton limit, look at one with stodyn.replay, or pass "
-            'on_failure="record" to go on without them and get their numbers and times in the result.',
+            f"Try a smaller dt{', a larger Newton limit' if np.any(unsolved) else ''}, or where the system is stiff "
+            "an implicit method (ThetaEuler, ImplicitMidpoint). To look at such paths pass "
+            'on_failure="record": the run goes on without them, their numbers and times are in its result, and '
+            "stodyn.replay gives each of them step by step.",
             paths,
             times,
         )

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
+from stodyn.methods.catalogue import find
 from stodyn.methods.contract import Method
 from stodyn.noise.distribution import is_random
 from stodyn.noise.increment import Increment, Recipe
@@ -30,15 +31,23 @@ def increments(recipe: Recipe, channels: int, lengths: Array, normals: Mapping[s
 
 
 def path(
-    problem: Any, method: Method, t: float, noise: Increment, *, start: Any = None, params: Any = None
+    problem: Any, method: Method | str, t: float, noise: Increment, *, start: Any = None, params: Any = None
 ) -> tuple[Array, Array]:
-    """One path from time t through the given increments (a leading axis of steps, see `increments`).
+    """One path from time t through the given increments (a leading axis of steps), made for example by
+
+        draw_increments(jax.random.key(1), method.needs, problem.m, jnp.full(100, 0.01))
+
+    with method = stodyn.method("Heun"), or the method itself. In JAX's default precision, float32, unless the caller
+    works under jax.enable_x64(True).
 
     Returns the components (steps + 1, n) and for each step whether it succeeded (steps,). Differentiable in start,
     params and noise, and through any function of them that made the problem; start and params default to the
     problem's own.
     """
-    if method.calculus not in (None, problem.calculus):
+    method = find(method) if isinstance(method, str) else method  # type: ignore[assignment]
+    if not isinstance(method, Method):
+        raise TypeError(f"method: expected a stepping method or its name, got {method!r}")
+    if method.calculus not in (None, problem.calculus) and not problem.noise_structure.implies("additive"):
         raise ValueError(
             f"method: {method.name} takes {method.calculus} problems, and this one is {problem.calculus}. Convert it "
             f"exactly with stodyn.problems.lowering.to_{method.calculus}(problem)."

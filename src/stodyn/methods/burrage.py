@@ -52,7 +52,7 @@ class BurrageTable(Table):
 class Burrage(Tabulated):
     """An explicit step of tableau BurrageTable: one evaluation of f and g a stage; Z is drawn only where it is used."""
 
-    table: BurrageTable
+    table: BurrageTable = dataclasses.field(repr=False)
     accepts = SDE
     calculus = "stratonovich"
 

@@ -25,7 +25,7 @@ class SRA(Tabulated):
     Asks for W and Z = I_(k,0). One evaluation of f a stage, one of g for each different time c1.
     """
 
-    table: SRATable
+    table: SRATable = dataclasses.field(repr=False)
     accepts = SDE
     calculus = "ito"
     structures = ("additive",)
@@ -52,7 +52,7 @@ class SRI(Tabulated):
     Asks for W and Z = I_(k,0); I_(k,k) and I_(k,k,k) are polynomials in W. Diagonal noise costs what its n entries do.
     """
 
-    table: SRITable
+    table: SRITable = dataclasses.field(repr=False)
     accepts = SDE
     calculus = "ito"
     structures = ("scalar", "diagonal")
@@ -89,7 +89,7 @@ class DRI(Tabulated):
     Asks for three-point W and two-point draws. The evaluations of g grow linearly with the number of channels.
     """
 
-    table: DRITable
+    table: DRITable = dataclasses.field(repr=False)
     accepts = SDE
     calculus = "ito"
     needs = discrete.WeakPairs()
@@ -136,7 +136,7 @@ class RS(Tabulated):
     Asks for three-point W and two-point draws. The evaluations of g grow linearly with the number of channels.
     """
 
-    table: RSTable
+    table: RSTable = dataclasses.field(repr=False)
     accepts = SDE
     calculus = "stratonovich"
     needs = discrete.WeakPairs()

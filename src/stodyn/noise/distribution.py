@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any
 
 import numpy as np
+import scipy.stats
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -32,12 +33,21 @@ def draw(source: Any, rng: np.random.Generator, paths: range, name: str) -> np.n
     if isinstance(source, PerPath):
         if paths.stop > len(source.values):
             raise ValueError(
-                f"{name}: PerPath holds values for {len(source.values)} paths, and the run has more. "
-                "Give one value a path."
+                f"{name}: PerPath holds values for {len(source.values)} paths, and path {paths.stop - 1} of the run "
+                "needs one too. Give one value a path."
             )
         return source.values[paths.start : paths.stop]
     if hasattr(source, "rvs"):
-        values = np.asarray(source.rvs(size=size, random_state=rng), float)
+        if isinstance(source, (scipy.stats.rv_continuous, scipy.stats.rv_discrete)):
+            raise TypeError(
+                f"{name}: {source.name} is a family of distributions; "
+                f"give its parameters: scipy.stats.{source.name}(...)"
+            )
+        given = (*source.args, *source.kwds.values()) if hasattr(source, "args") else ()
+        own = np.broadcast_shapes(*map(np.shape, given))
+        values = np.asarray(source.rvs(size=(size, *own) if own else size, random_state=rng), float)
+        if size == 1 and values.shape[:1] != (1,):
+            values = values[None]  # scipy drops the axis of a single draw of a vector
     else:
         values = np.asarray(source(rng, size), float)
     if values.shape[:1] != (size,):

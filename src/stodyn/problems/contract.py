@@ -164,8 +164,7 @@ def returned_shape(
         result = jax.eval_shape(function, *examples)
     except Exception as error:
         raise TypeError(
-            f"{name}: {wanted} could not be traced by JAX ({first_line(error)}). "
-            "Write it with jax.numpy on arrays: jnp.sin for math.sin, jnp.where or lax.cond for `if` on x."
+            f"{name}: {wanted} could not be traced by JAX ({first_line(error)}). {_advice(error, arguments)}"
         ) from error
     if not isinstance(result, jax.ShapeDtypeStruct):
         raise TypeError(
@@ -183,6 +182,15 @@ def first_line(error: Exception) -> str:
 
 def _listed(words: Any) -> tuple:
     return tuple(words) if isinstance(words, Iterable) and not isinstance(words, str) else (words,)
+
+
+def _advice(error: Exception, arguments: tuple[tuple[str, Any], ...]) -> str:
+    if isinstance(error, KeyError):
+        return "It asks params for an entry that is not there."
+    if isinstance(error, (IndexError, ValueError)) and not isinstance(error, jax.errors.JAXTypeError):
+        shapes = ", ".join(f"{word} has shape {np.shape(example)}" for word, example in arguments if word != "t")
+        return f"It was called with what it will be called with: {shapes}; a start that is a number makes x one."
+    return "Write it with jax.numpy on arrays: jnp.sin for math.sin, jnp.where or lax.cond for `if` on x."
 
 
 def component_names(names: Any, default: Sequence[str]) -> tuple[str, ...]:

@@ -13,7 +13,8 @@ from stodyn.statistics.contract import Labelled, Statistic, Variable, is_count
 class Paths(Statistic):
     """The components of paths 0 .. count-1 at the statistic's times.
 
-    Variable: path (path, time, component). Its size is checked against the machine's memory before anything runs.
+    Variable: path (number, time, component), number being that of the path. Its size is checked against the machine's
+    memory before anything runs.
     """
 
     count: int = dataclasses.field(kw_only=False, default=1)
@@ -34,7 +35,11 @@ class Paths(Statistic):
         return a + b
 
     def label(self, result, run):
-        return Labelled({"path": Variable(("path", "time", "component"), np.concatenate(result))})
+        paths = np.concatenate(result)
+        return Labelled(
+            {"path": Variable(("number", "time", "component"), paths)},
+            {"number": Variable(("number",), np.arange(len(paths)))},
+        )
 
     def memory(self, times, paths, n):
         return 8 * times * min(self.count, paths) * n
