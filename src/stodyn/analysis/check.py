@@ -1,0 +1,348 @@
+"""One suite that every method must pass, whoever wrote it: what the engine and the claims rely on."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend import core
+
+from stodyn.analysis.expectation import quadrature_nodes
+from stodyn.analysis.linear import coefficients, step_map
+from stodyn.analysis.order import deterministic_order
+from stodyn.engine import batch
+from stodyn.engine.simulate import matched
+from stodyn.methods.contract import Method
+from stodyn.models.catalogue import catalogue
+from stodyn.numerics.lanes import Unlaned
+from stodyn.problems import lowering
+from stodyn.problems.contract import STRUCTURES
+from stodyn.problems.sde import SDE
+
+ORDERS = ("strong", "weak", "deterministic")
+PATHS = 4
+STEP = 1.0 / 64.0
+AGREE = 1e-12  # between lanes, vmap and the plain path, relative
+SINGLE = 1e-4  # between float32 and float64 after a few steps, relative
+LARGEST = 4  # components of the models that are tried
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """One question, whether the method passed, and what was seen."""
+
+    question: str
+    ok: bool
+    seen: str
+
+
+class CheckFailed(AssertionError):
+    """A method that failed some of the suite; `results` holds all of it."""
+
+    def __init__(self, name: str, results: Sequence[Result]):
+        failed = [result for result in results if not result.ok]
+        lines = "\n".join(f"  {result.question}: {result.seen}" for result in failed)
+        super().__init__(f"{name} fails {len(failed)} of {len(results)} checks:\n{lines}")
+        self.results = list(results)
+
+
+def check_method(method: Method, problems: Sequence[Any] | None = None) -> list[Result]:
+    """Put a method to the suite; returns what each question found, raises CheckFailed if any failed.
+
+    record      it is a frozen, hashable value with lawful claims
+    executors   lanes, vmap and the plain path agree to 1e-12 after a step, on a problem of every noise it takes
+    float32     single precision stays single, is finite and agrees with double
+    quiet       without noise it has the deterministic order it claims, on a nonlinear equation with time in it
+    driftless   without drift constant noise is integrated exactly
+    consistent  as h -> 0 a step has the mean h f and the covariance h g g' of the equation it claims to solve
+    refusal     noise of another structure and what is no problem of its kind is refused in words
+    table       where it has a table, the table meets its order conditions
+    report      where it solves equations, it says how many rounds it took, and when it failed
+
+    problems  what it is tried on; default: of the models of the kind it accepts, one of each structure of noise.
+              `quiet`, `driftless` and `consistent` use equations of their own and are asked of methods for SDEs
+    """
+    with jax.enable_x64(True):
+        tried = list(problems) if problems is not None else examples(method)
+        results = [_ask(question, check, method, tried) for question, check in SUITE.items()]
+    if not all(result.ok for result in results):
+        raise CheckFailed(method.name, results)
+    return results
+
+
+def examples(method: Method) -> list[Any]:
+    """Of the models of the kind a method accepts and takes, the one with most channels of each structure of noise."""
+    largest: dict[str, Any] = {}
+    for problem in _small_problems(method):
+        kind = problem.noise_structure.kind
+        if method.refusal(problem) is None and (kind not in largest or problem.m > largest[kind].m):
+            largest[kind] = problem
+    return list(largest.values())
+
+
+def _small_problems(method: Method) -> Iterator[Any]:
+    kind: Any = method.accepts
+    for model in catalogue().values():
+        if isinstance(model.problem, kind) and model.problem.n <= LARGEST:
+            yield model.problem
+
+
+def _ask(question: str, check: Callable, method: Method, problems: list[Any]) -> Result:
+    try:
+        return Result(question, True, check(method, problems))
+    except AssertionError as found:
+        return Result(question, False, str(found))
+    except Exception as error:  # whatever a method under test may raise is an answer
+        return Result(question, False, f"{type(error).__name__}: {error}")
+
+
+def _record(method: Method, problems: list[Any]) -> str:
+    assert isinstance(method, Method), f"{method!r} is no Method"
+    assert getattr(getattr(method, "__dataclass_params__", None), "frozen", False), "it is no frozen dataclass"
+    assert hash(method) == hash(method()) and method == method(), "it is not the same value after method()"
+    assert method.citation, "it has no citation"
+    for claim in method.claims:
+        strange = [s for s in claim.when if s not in STRUCTURES]
+        assert not strange, f"the claim {claim} names {strange[0]!r}, expected structures of {STRUCTURES}"
+        assert claim.kind not in ORDERS or (claim.order or 0) > 0, f"the claim {claim} has no order"
+    return f"{len(method.claims)} claims"
+
+
+def _executors(method: Method, problems: list[Any]) -> str:
+    assert problems, f"there is no model of the kind {method.accepts.__name__}; give problems="
+    seen = []
+    for problem in problems:
+        stepped = matched(problem, method)[0]
+        plain, at = _plain(stepped, method), batch.trace(stepped, method)
+        for kind in (batch.Vmap, batch.Lanes):
+            try:
+                found = _advanced(kind(at, PATHS), stepped, np.float64)
+            except Unlaned as reason:
+                seen.append(f"{problem.noise_structure.kind} noise runs under vmap only ({reason})")
+                continue
+            gap = np.abs(found - plain).max() / (1.0 + np.abs(plain).max())
+            assert gap <= AGREE, (
+                f"{kind.__name__.lower()} differs from the plain path by {gap:.2g} for {problem.noise_structure} noise"
+            )
+    structures = ", ".join(problem.noise_structure.kind for problem in problems)
+    return "; ".join([f"agree to {AGREE:g} for {structures} noise", *seen])
+
+
+def _float32(method: Method, problems: list[Any]) -> str:
+    assert problems, "there is nothing to try it on"
+    stepped = matched(problems[0], method)[0]
+    single, double = (_advanced(batch.Vmap(batch.trace(stepped, method, kind), PATHS), stepped, kind, further=4)
+                      for kind in (np.float32, np.float64))  # fmt: skip
+    assert single.dtype == np.float32, f"a float32 state became {single.dtype}"
+    gap = np.abs(single - double).max() / (1.0 + np.abs(double).max())
+    assert gap <= SINGLE, f"float32 differs from float64 by {gap:.2g}"
+    return f"differs from float64 by {gap:.1g}"
+
+
+def _quiet(method: Method, problems: list[Any]) -> str:
+    if not issubclass(SDE, method.accepts):
+        return "not asked: it takes no SDE"
+    claimed = max((float(c.order or 0) for c in method.claims if c.kind == "deterministic"), default=1.0)
+    study = deterministic_order(method, _taken(method, PENDULUM), t=(0.0, 2.0))
+    low, high = study.attrs["order_low"], study.attrs["order_high"]
+    seen = f"order {study.attrs['order']:.3f} in [{low:.2f}, {high:.2f}]"
+    assert high >= claimed - 0.1, f"{seen}, and {claimed:g} is claimed"
+    return seen
+
+
+def _driftless(method: Method, problems: list[Any]) -> str:
+    if not issubclass(SDE, method.accepts):
+        return "not asked: it takes no SDE"
+    problem = matched(_taken(method, FREE), method)[0]
+    G = np.asarray(problem.g(0.0, jnp.zeros(problem.n), None))
+    path = np.asarray(_plain(problem, method))
+    W = sum(
+        np.stack([_increment(method, problem, k, i).W for i in range(PATHS)], axis=1) for k in range(_steps(method))
+    )
+    gap = np.abs(path - (_starts(problem) + G @ W)).max()
+    # Noise in the history of a multistep method is still on its way into x.
+    bound = 10.0 * np.abs(G).sum() * np.sqrt(STEP) * method.starting_steps or AGREE
+    assert gap <= bound, f"with no drift and constant noise g, x differs from x0 + g W by {gap:.2g}"
+    return f"x = x0 + g W to {bound:.2g}"
+
+
+def _consistent(method: Method, problems: list[Any]) -> str:
+    linear = [problem for problem in problems if isinstance(problem, SDE) and _is_linear(problem)]
+    if not linear or method.starting_steps:
+        return "not asked: no linear SDE is tried, or a step needs a history"
+    problem = max(linear, key=lambda problem: STRUCTURES.index(problem.noise_structure.kind))
+    nodes = quadrature_nodes(method, problem.m)
+    if nodes < 3 and not hasattr(method.needs, "nodes"):
+        return "not asked: a step has too many normals for a quadrature"
+    ito = coefficients(lowering.to_ito(problem))
+    x = np.reshape(problem.example_start(), problem.n) + 0.5
+    drift, spread = ito.A @ x + ito.a, sum(np.outer(v, v) for v in ito.B @ x + ito.b)
+    defects = []
+    for h in (2.0**-8, 2.0**-12):
+        mean, covariance = step_map(method, problem, h, nodes=nodes).covariance(np.zeros_like(spread), x, 1)
+        defects.append(max(np.abs((mean[-1] - x) / h - drift).max(), np.abs(covariance[-1] / h - spread).max()))
+    seen = f"(E x' - x)/h and Cov x'/h are off by {defects[0]:.2g} at h = 2^-8 and {defects[1]:.2g} at 2^-12"
+    assert defects[1] <= max(defects[0] / 8.0, 1e-9), f"{seen}: they do not tend to f and g g'"
+    return seen
+
+
+def _refusal(method: Method, problems: list[Any]) -> str:
+    refused = []
+    for problem in _small_problems(method):
+        takes = not method.structures or any(map(problem.noise_structure.implies, method.structures))
+        kind, reason = problem.noise_structure.kind, method.refusal(problem)
+        if reason is None:
+            assert takes, f"it takes {problem.noise_structure} noise, and says it is for {method.structures}"
+            continue
+        try:
+            matched(problem, method)
+        except ValueError as error:
+            assert reason in str(error), f"the refusal says {error}, and not why: {reason}"
+            assert takes or kind in reason, f"the refusal does not name the noise, {kind}: {reason}"
+            refused.append(kind)
+        else:
+            raise AssertionError(f"{problem.noise_structure} noise is run although the method refuses it")
+    try:
+        matched(object(), method)
+    except TypeError:
+        return f"refuses models with {', '.join(dict.fromkeys(refused))} noise" if refused else "takes every noise"
+    raise AssertionError("what is no problem is run")
+
+
+def _table(method: Method, problems: list[Any]) -> str:
+    table = getattr(method, "table", None)
+    if table is None:
+        return "it has none"
+    missed = table.missed()
+    assert not missed, "; ".join(missed)
+    return "meets its order conditions"
+
+
+def _report(method: Method, problems: list[Any]) -> str:
+    assert problems, "there is nothing to try it on"
+    problem = matched(problems[0], method)[0]
+    params, noise = problem.example_params(), _increment(method, problem, 0, 0)
+
+    def reported(x):
+        report = method.numbered_step(0, problem, 0.0, method.start(problem, 0.0, x, params), noise, params)[1]
+        return jnp.asarray(report.ok), jnp.asarray(report.iterations)
+
+    ok, iterations = jax.jit(reported)(jnp.asarray(_starts(problem)[:, 0]))
+    assert ok.dtype == bool and jnp.issubdtype(iterations.dtype, jnp.integer), (
+        f"ok and iterations are {ok.dtype} and {iterations.dtype}, expected a truth value and a count"
+    )
+    assert ok, f"a plain step is reported as failed after {iterations} rounds"
+    if iterations == 0:
+        return "explicit"
+    assert not jax.jit(reported)(jnp.full(problem.n, jnp.nan))[0], "a step from NaN is reported as solved"
+    return f"{iterations} rounds a step"
+
+
+SUITE: dict[str, Callable[[Method, list[Any]], str]] = {
+    "record": _record,
+    "executors": _executors,
+    "float32": _float32,
+    "quiet": _quiet,
+    "driftless": _driftless,
+    "consistent": _consistent,
+    "refusal": _refusal,
+    "table": _table,
+    "report": _report,
+}
+
+
+# --- what it is tried on ----------------------------------------------------------------------------------------------
+
+
+def _pendulum(t, x):
+    return jnp.stack([x[1], jnp.cos(t) - jnp.sin(x[0]) - 0.3 * x[0] ** 2 * x[1]])
+
+
+def _still(t, x):
+    return jnp.zeros(2)
+
+
+PENDULUM = {  # a driven pendulum, its noise set to zero
+    channels: SDE(_pendulum, lambda t, x, m=channels: jnp.zeros((2, m)), (0.5, 0.2)) for channels in (2, 1)
+}
+FREE = {2: SDE(_still, lambda t, x: jnp.array([[0.7, 0.2], [-0.3, 0.5]]), (0.5, 0.2)),
+        1: SDE(_still, lambda t, x: jnp.array([[0.7], [-0.3]]), (0.5, 0.2)),
+        0: SDE(_still, lambda t, x: jnp.diag(jnp.array([0.7, 0.5])), (0.5, 0.2))}  # fmt: skip
+
+
+def _taken(method: Method, candidates: dict[int, SDE]) -> SDE:
+    return next(problem for problem in candidates.values() if method.refusal(problem) is None)
+
+
+def _is_linear(problem: Any) -> bool:
+    try:
+        coefficients(problem)
+    except ValueError:
+        return False
+    return True
+
+
+def _starts(problem: Any) -> np.ndarray:
+    """States (n, PATHS) near the start."""
+    offsets = np.random.default_rng(1).standard_normal((problem.n, PATHS))
+    return np.reshape(problem.example_start(), (problem.n, 1)) + 0.1 * offsets
+
+
+def _normals(counts: Mapping[str, int], k: int) -> dict[str, np.ndarray]:
+    """The normals of step k, (count, PATHS) each."""
+    rng = np.random.default_rng(k)
+    return {name: rng.standard_normal((count, PATHS)) for name, count in counts.items()}
+
+
+def _increment(method: Method, problem: Any, k: int, i: int):
+    normals = {name: jnp.asarray(z[:, i]) for name, z in _normals(method.needs.normals(problem.m), k).items()}
+    return method.needs.increment(STEP, normals, problem.m)
+
+
+def _steps(method: Method) -> int:
+    """One step after those that make the history."""
+    return method.starting_steps + 1
+
+
+def _plain(problem: Any, method: Method) -> np.ndarray:
+    """The components (n, PATHS) after a step, each path by itself."""
+    params = problem.example_params()
+
+    @jax.jit
+    def one(x, noises):
+        state = method.start(problem, jnp.zeros(()), x, params)
+        for k, noise in enumerate(noises):
+            step = method.step if k >= method.starting_steps else lambda *a: method.starting_step(jnp.asarray(k), *a)
+            state, _ = step(problem, k * STEP, state, noise, params)
+        return method.read(state)
+
+    x = _starts(problem)
+    return np.stack([one(x[:, i], [_increment(method, problem, k, i) for k in range(_steps(method))])
+                     for i in range(PATHS)], axis=1)  # fmt: skip
+
+
+def _advanced(executor: Any, problem: Any, dtype: Any, further: int = 0) -> np.ndarray:
+    """The components (n, PATHS) after as many steps by an executor."""
+    traced: batch.Traced = executor.traced
+    params = [jnp.asarray(p, batch.number_type(p, dtype)) for p in jax.tree.leaves(problem.example_params())]
+    start = jax.vmap(core.jaxpr_as_fun(traced.start), in_axes=(None, -1, *(None for _ in params)), out_axes=-1)
+    carry = executor.pack(start(jnp.zeros((), dtype), jnp.asarray(_starts(problem), dtype), *params))
+    steps = traced.starting_steps + 1 + further
+
+    @jax.jit
+    def run(carry, normals):
+        for k in range(steps):
+            number = jnp.asarray(k, np.int32) if k < traced.starting_steps else None
+            t, h = jnp.asarray(k * STEP, dtype), jnp.asarray(STEP, dtype)
+            carry, _, _ = executor.step(carry, t, h, normals[k], params, [0] * len(params), number)
+        return executor.read(carry)
+
+    drawn = [np.random.default_rng(k) for k in range(steps)]
+    normals = [
+        [jnp.asarray(rng.standard_normal((count, PATHS)), dtype) for _, count in traced.streams] for rng in drawn
+    ]
+    return np.asarray(run(carry, normals))

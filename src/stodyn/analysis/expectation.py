@@ -1,0 +1,116 @@
+"""What a method expects, without sampling: by the moments of linear steps, and by every outcome of weak draws."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from stodyn.analysis.linear import NODES, exact_moments, step_map
+from stodyn.engine.simulate import matched
+from stodyn.methods.contract import Method
+from stodyn.noise.distribution import is_random
+from stodyn.numerics import gauss
+
+MOST_NODES = 200_000  # of the noise of one step
+MOST_OUTCOMES = 2_000_000  # of all steps
+CHUNK = 100_000
+FINE_NODES = 80  # a channel, for the expectation of an exact solution
+
+
+def quadrature_nodes(method: Method, m: int) -> int:
+    """How many nodes a normal MOST_NODES leaves for the noise of a step; NODES at most."""
+    normals = sum(method.needs.normals(m).values())
+    return min(NODES, int(MOST_NODES ** (1.0 / max(normals, 1))))
+
+
+def linear_moments(
+    method: Method, problem: Any, t: tuple[float, float], steps: Sequence[int]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+    """E x_i and E x_i x_j, i <= j, at the end: of the method (points, ...), of the equation, and the former's error.
+
+    None where they cannot be had: the problem is not linear with constant coefficients or has random parameters, a step
+    needs a history, or its noise has too many normals for a quadrature of three nodes each.
+    """
+    nodes, n = quadrature_nodes(method, problem.m), problem.n
+    if any(map(is_random, jax.tree.leaves((problem.start, problem.params), is_leaf=is_random))):
+        return None
+    if method.starting_steps or (nodes < 3 and not hasattr(method.needs, "nodes")):
+        return None
+    start, certain = np.reshape(problem.example_start(), n), np.zeros((n, n))
+    try:
+        truth = _joined(*exact_moments(problem, t[1] - t[0], start, certain))
+    except ValueError:
+        return None
+    values, doubt = [], []
+    for count in steps:
+        step = step_map(method, problem, (t[1] - t[0]) / count, t[0], nodes=nodes)
+        mean, covariance = step.covariance(certain, start, count)
+        values.append(_joined(mean[-1], covariance[-1]))
+        doubt.append(step.error * count)
+    return np.array(values), truth, np.array(doubt)
+
+
+def _joined(mean: np.ndarray, covariance: np.ndarray) -> np.ndarray:
+    return np.concatenate([mean, (covariance + np.outer(mean, mean))[np.triu_indices(len(mean))]])
+
+
+def enumerated(
+    method: Method, problem: Any, t: tuple[float, float], steps: Sequence[int], φ: Callable
+) -> np.ndarray | None:
+    """E φ(x) at the end, (points, ...), the sum over all outcomes of the draws with their probabilities.
+
+    None for noise that is not discrete, or where the outcomes are too many. φ takes states (paths, n).
+    """
+    if not hasattr(method.needs, "nodes"):
+        return None
+    rules = method.needs.nodes(problem.m)
+    sizes = [len(values) for values, _ in rules]
+    if math.prod(sizes) ** max(steps) > MOST_OUTCOMES:
+        return None
+    stepped, counts = matched(problem, method)[0], method.needs.normals(problem.m)
+    ends = np.cumsum(list(counts.values()))[:-1]
+    params = problem.example_params()
+
+    def end(ξ):
+        h = (t[1] - t[0]) / len(ξ)
+
+        def advance(state, given):
+            k, ξ = given
+            noise = method.needs.increment(h, dict(zip(counts, jnp.split(ξ, ends), strict=True)), problem.m)
+            after, report = method.numbered_step(k, stepped, t[0] + k * h, state, noise, params)
+            return jax.tree.map(lambda s: jnp.where(report.ok, s, jnp.nan), after), None
+
+        start = jnp.reshape(jnp.asarray(problem.example_start(), float), problem.n)
+        first = method.start(stepped, jnp.asarray(t[0], float), start, params)
+        return method.read(jax.lax.scan(advance, first, (jnp.arange(len(ξ)), ξ))[0])
+
+    many = jax.jit(jax.vmap(end))
+    found = []
+    with jax.enable_x64(True):
+        for count in steps:
+            shape = sizes * count
+            total: Any = 0.0
+            for begin in range(0, math.prod(shape), CHUNK):
+                index = np.unravel_index(np.arange(begin, min(begin + CHUNK, math.prod(shape))), shape)
+                ξ = np.stack([np.array(rules[k % len(rules)][0])[i] for k, i in enumerate(index)], axis=1)
+                weight = np.prod([np.array(rules[k % len(rules)][1], float)[i] for k, i in enumerate(index)], axis=0)
+                total = total + weight @ np.asarray(φ(many(ξ.reshape(len(ξ), count, -1))))
+            found.append(total)
+    return np.array(found)
+
+
+def integrated(solution: Callable, t: tuple[float, float], m: int, φ: Callable) -> np.ndarray | None:
+    """E φ(solution(T, W)) at the end T of the interval t by Gauss-Hermite over W; None for more than two channels."""
+    if m > 2:
+        return None
+    nodes, weights = gauss.hermite(FINE_NODES)
+    W = math.sqrt(t[1] - t[0]) * np.stack([g.ravel() for g in np.meshgrid(*[nodes] * m)], axis=-1)
+    weight = functools.reduce(np.multiply.outer, [weights] * m).ravel()
+    with jax.enable_x64(True):
+        return weight @ np.asarray(φ(jnp.asarray(solution(t[1], W))))

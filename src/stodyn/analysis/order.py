@@ -1,0 +1,427 @@
+"""The order of a method on a problem, measured: strong, weak and deterministic, each with an interval."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from statistics import NormalDist
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.integrate
+import xarray as xr
+from jax import Array
+
+from stodyn.analysis.common_paths import Run, common_paths, follows_path
+from stodyn.analysis.expectation import enumerated, integrated, linear_moments
+from stodyn.engine.grid import step_times
+from stodyn.engine.simulate import matched
+from stodyn.methods.catalogue import catalogue
+from stodyn.methods.contract import Claim, Method
+from stodyn.models.catalogue import Model
+from stodyn.noise.distribution import is_random
+from stodyn.noise.increment import Increment
+from stodyn.problems.hamiltonian import Hamiltonian
+from stodyn.problems.sde import SDE
+
+STEPS = (8, 16, 32, 64, 128)
+DOUBLINGS = (4, 8, 16, 32, 64, 128, 256, 512)
+LEVEL = 0.99
+FEWEST = 3  # points for a slope and its bend
+BENDS = 2.0  # how often the bend is in the interval: enough for an error C h^p (1 + D h)
+MARGIN = 10.0  # an error is used where it is this many times each of its doubts
+SAMPLING_MARGIN = 5.0  # and this many times its standard error
+
+Solution = Callable[[float, np.ndarray], np.ndarray]
+Pathwise = Callable[[float, Increment], Array]
+
+
+def strong_order(
+    method: Method,
+    problem: Any,
+    *,
+    t: Sequence[float] = (0.0, 1.0),
+    steps: Sequence[int] = STEPS,
+    paths: int = 1000,
+    seed: int = 0,
+    exact: Solution | None = None,
+    reference: Method | Pathwise | None = None,
+    refine: int = 8,
+    level: float = LEVEL,
+) -> xr.Dataset:
+    """The slope of log √E|x_h(T) - x(T)|² against log h, all step sizes on the same Brownian paths.
+
+    problem    a problem, or a Model: then its exact solution is used where it has one
+    steps      how many steps each point takes over the interval t; every one divides the largest
+    exact      exact(T, W) -> x: the solution (paths, n) from the W(T) (paths, m) of each path
+    reference  where there is no exact solution: a method that runs `refine` times finer than the finest point (default:
+               the one of highest strong order in the catalogue, `method` itself only if no other has it), or a function
+               reference(t0, noise) -> x (n,) of the fine increments of one path, stacked; one that reads more than W
+               names a recipe in its attribute `needs`
+    level      of the interval (order_low, order_high)
+
+    The noise is drawn once at the finest step, with everything the method and the reference ask for, and composed by
+    Chen's relation. Points spoilt by rounding, sampling, the reference's own error (taken as its difference from the
+    reference at twice the step) or failed paths are left out; with fewer than three left there is an error. Returns
+
+    error, error_stderr, used, reason    over step; reason says why a point is left out
+    order, order_stderr                  the slope and its sampling error, the correlation of the points in it
+    order_bend                           the difference between the slopes of the coarser and the finer half of the
+                                         points: how far they are from a line, which more paths do not cure
+    order_doubt                          what rounding and the reference's own error may do to the slope
+    order_low, order_high, level         order ± (z order_stderr + 2 order_bend + order_doubt): the interval reaches p
+                                         where the error is C h^p (1 + D h)
+    kind, method, model, reference       what was measured, against what
+    """
+    study = Study.of(method, problem, t, steps, exact, reference, refine)
+    if not follows_path(method.needs, study.problem.m):
+        raise ValueError(
+            f"method: the draws of {method.name}, {method.needs}, have moments of W and are no Brownian path: there is "
+            "no strong order to measure. Ask for weak_order, or take a method that needs W itself."
+        )
+    square, own, size = [], [], 0.0
+    with np.errstate(all="ignore"):  # what left the floats is counted below
+        for ends, target, other in study.pairs(paths, seed):
+            square.append(np.sum((ends - target[:, None]) ** 2, axis=2))
+            own.append(np.sum((target - other) ** 2, axis=1))
+            size = max(size, np.abs(target).max())
+        squares = np.concatenate(square)
+        mean = np.mean(squares, axis=0)
+        influence = 0.5 * (squares / mean - 1.0)
+    doubts = study.doubts(size, np.sqrt(np.mean(np.concatenate(own))))
+    failed = np.sum(~np.isfinite(squares), axis=0)
+    return study.dataset("strong", Errors(np.sqrt(mean), doubts, failed, influence), level)
+
+
+def weak_order(
+    method: Method,
+    problem: Any,
+    *,
+    t: Sequence[float] = (0.0, 1.0),
+    steps: Sequence[int] = STEPS,
+    paths: int = 100_000,
+    seed: int = 0,
+    function: Callable[[Array], Array] | None = None,
+    exact: Solution | None = None,
+    reference: Method | Pathwise | None = None,
+    refine: int = 8,
+    level: float = LEVEL,
+) -> xr.Dataset:
+    """The slope of log |E φ(x_h(T)) - E φ(x(T))| against log h, |.| the Euclidean norm.
+
+    function  φ(x) -> array; default: all x_i and x_i x_j
+
+    Nothing is sampled where both expectations can be computed. On a linear problem with constant coefficients, for the
+    default φ and without `exact` and `reference`, they are moments of the step (analysis.linear). For weak draws and an
+    exact solution every outcome is gone through, where that is not too many (one channel: 8 steps). Otherwise the error
+    is the mean of φ(x_h) - φ(x) over pairs on the same Brownian path, x as in strong_order; weak draws are cut from the
+    path's own increments. What is returned is as in strong_order; the attribute `how` says which way was taken.
+    """
+    study = Study.of(method, problem, t, steps, exact, reference, refine)
+    if function is None and exact is None and reference is None:
+        found = linear_moments(method, study.problem, study.t, study.steps)
+        if found is not None:
+            return study.dataset("weak", study.computed(*found), level, how="moments", reference="exact moments")
+    φ = jax.jit(jax.vmap(lambda x: jnp.ravel(function(x) if function else first_and_second(x))))
+    if study.exact is not None:
+        values = enumerated(method, study.problem, study.t, study.steps, φ)
+        truth = integrated(study.exact, study.t, study.problem.m, φ)
+        if values is not None and truth is not None:
+            return study.dataset("weak", study.computed(values, truth, 0.0), level, how="enumerated")
+    differences, own, size = [], [], 0.0
+    with jax.enable_x64(True), np.errstate(all="ignore"):  # what left the floats is counted below
+        for ends, target, other in study.pairs(paths, seed):
+            value = np.asarray(φ(target))
+            differences.append(np.stack([φ(ends[:, k]) - value for k in range(len(study.h))], axis=1))
+            own.append(φ(other) - value)
+            size = max(size, np.abs(value).max())
+        d = np.concatenate(differences)
+        mean = d.mean(axis=0)
+        error = np.linalg.norm(mean, axis=1)
+        noise = np.sqrt(np.sum(d.var(axis=0), axis=1) / len(d))
+        influence = np.einsum("pkf,kf->pk", d - mean, mean) / error**2
+    doubts = study.doubts(size, float(np.linalg.norm(np.mean(np.concatenate(own), axis=0))))
+    failed = np.sum(~np.isfinite(d).all(axis=2), axis=0)
+    return study.dataset("weak", Errors(error, doubts, failed, influence, noise), level, how="sampled")
+
+
+def deterministic_order(
+    method: Method,
+    problem: Any,
+    *,
+    t: Sequence[float] = (0.0, 1.0),
+    steps: Sequence[int] = DOUBLINGS,
+    finest: int = FEWEST,
+) -> xr.Dataset:
+    """The slope of log |x_h(T) - x(T)| against log h with the noise of the problem set to zero.
+
+    finest  how many points are used: those next to the rounding plateau, so that one list of steps serves every order
+
+    x(T) is that of scipy's DOP853 at a tolerance of 1e-13. Nothing is sampled; what is returned is as in strong_order.
+    """
+    if finest < FEWEST:
+        raise ValueError(f"finest: expected at least {FEWEST} points for a slope and its bend, got {finest}")
+    problem, model, _ = unpacked(problem)
+    quiet = without_noise(problem, method.calculus)
+
+    def solution(T, W):
+        f = jax.jit(lambda s, x: quiet.f(s, x, quiet.params))
+        with jax.enable_x64(True):
+            run = scipy.integrate.solve_ivp(f, (t[0], T), quiet.example_start(), "DOP853", rtol=1e-13, atol=1e-15)
+        return run.y[None, :, -1]
+
+    study = Study.of(method, quiet, t, steps, solution, None, 1, model)
+    ((ends, target, _),) = study.pairs(paths=1, seed=0)
+    error = np.linalg.norm(ends - target[:, None], axis=2)[0]
+    errors = Errors(error, study.doubts(np.abs(target).max()), ~np.isfinite(error))
+    usable = np.flatnonzero([not reason for reason in errors.reasons])
+    coarse = usable[-finest] if len(usable) > finest else 0
+    return study.dataset("deterministic", dataclasses.replace(errors, coarse=coarse), LEVEL, reference="scipy DOP853")
+
+
+def without_noise(problem: Any, calculus: str | None = None) -> Any:
+    """The same equations with the noise set to zero, in a calculus of choice."""
+    match problem:
+        case SDE():
+            shape = () if problem.scalar else (problem.n, problem.m)
+            calculus = calculus or problem.calculus
+            return dataclasses.replace(
+                problem, diffusion=lambda t, x, *params: jnp.zeros(shape), calculus=calculus, structure=None
+            )
+        case Hamiltonian():
+            return dataclasses.replace(problem, h=(), noise_force=())
+    raise TypeError(f"problem: expected an SDE or a Hamiltonian system to take the noise from, got {problem!r}")
+
+
+def first_and_second(x: Array) -> Array:
+    """All x_i, and x_i x_j for i <= j."""
+    return jnp.concatenate([x, jnp.outer(x, x)[np.triu_indices(len(x))]])
+
+
+# --- the fit ----------------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Errors:
+    """What was measured at each step size, the coarsest first.
+
+    error      (points,)
+    doubts     what else may have moved it -> by how much, (points,)
+    failed     (points,): how many paths failed
+    influence  (paths, points): how far each path moves log(error) from its mean, times the number of paths; None where
+               nothing was sampled
+    noise      (points,): what sampling alone would give for the error, where that is more than its standard error
+    coarse     points before this one are not wanted
+    """
+
+    error: np.ndarray
+    doubts: Mapping[str, np.ndarray]
+    failed: np.ndarray
+    influence: np.ndarray | None = None
+    noise: np.ndarray | None = None
+    coarse: int = 0
+
+    @functools.cached_property
+    def stderr(self) -> np.ndarray:
+        if self.influence is None:
+            return np.zeros(len(self.error))
+        return self.error * np.sqrt(np.mean(self.influence**2, axis=0) / len(self.influence))
+
+    @functools.cached_property
+    def reasons(self) -> list[str]:
+        """Why each point is left out, "" for those that are used."""
+        return [self._reason(k) for k in range(len(self.error))]
+
+    def _reason(self, k: int) -> str:
+        if self.failed[k]:
+            return f"{int(self.failed[k])} path(s) failed"
+        spoilt = [name for name, doubt in self.doubts.items() if self.error[k] <= MARGIN * doubt[k]]
+        if spoilt:
+            return spoilt[0]
+        noise = self.stderr[k] if self.noise is None else max(self.noise[k], self.stderr[k])
+        return "sampling" if self.error[k] <= SAMPLING_MARGIN * noise else "coarse" if k < self.coarse else ""
+
+    def fit(self, h: np.ndarray, level: float) -> dict[str, float]:
+        """The slope of the points that are used, and its interval."""
+        used = np.flatnonzero([not reason for reason in self.reasons])
+        half = (len(used) + 1) // 2
+        (order, stderr, doubt), (coarser, _, _), (finer, _, _) = (
+            self.slope(h, points) for points in (used, used[:half], used[-half:])
+        )
+        bend = abs(finer - coarser)
+        reach = NormalDist().inv_cdf(0.5 + 0.5 * level) * stderr + BENDS * bend + doubt
+        return {
+            "order": order,
+            "order_stderr": stderr,
+            "order_bend": bend,
+            "order_doubt": doubt,
+            "order_low": order - reach,
+            "order_high": order + reach,
+            "level": level,
+        }
+
+    def slope(self, h: np.ndarray, points: np.ndarray) -> tuple[float, float, float]:
+        """The least-squares slope of log error against log h, its standard error, and what the doubts may do to it.
+
+        A point weighs by the inverse square of its relative standard error. Points that share paths are correlated: the
+        standard error is that of the sum over the points of each path's influences.
+        """
+        error, x = self.error[points], np.log(h[points])
+        influence = None if self.influence is None else self.influence[:, points]
+        weight = np.ones(len(points)) if influence is None else 1.0 / np.mean(influence**2, axis=0)
+        x = x - np.average(x, weights=weight)
+        combination = weight * x / np.sum(weight * x**2)
+        stderr = 0.0 if influence is None else np.sqrt(np.mean((influence @ combination) ** 2) / len(influence))
+        doubt = np.abs(combination) @ (sum(doubt[points] for doubt in self.doubts.values()) / error)
+        return float(combination @ np.log(error)), float(stderr), float(doubt)
+
+
+# --- the study --------------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Study:
+    """One method on one problem at several step sizes, against an exact solution or a reference."""
+
+    method: Method
+    problem: Any
+    model: str
+    t: tuple[float, float]
+    steps: tuple[int, ...]
+    exact: Solution | None
+    reference: Method | Pathwise | None
+    refine: int
+
+    @classmethod
+    def of(cls, method, problem, t, steps, exact, reference, refine, model="") -> Study:
+        """Checked and made ready."""
+        if not isinstance(method, Method):
+            raise TypeError(f"method: expected a method that steps, such as explicit.Heun, got {method!r}")
+        if exact is not None and reference is not None:
+            raise ValueError("exact, reference: both were given; give one, the errors are measured against it")
+        problem, name, solution = unpacked(problem)
+        exact = solution if exact is None and reference is None else exact
+        matched(problem, method)
+        counts = sorted(set(steps))
+        if len(counts) < FEWEST or not all(_is_count(k) for k in counts):
+            raise ValueError(f"steps: expected at least {FEWEST} different numbers of steps, got {tuple(steps)}")
+        odd = [k for k in counts if counts[-1] % k]
+        if odd:
+            raise ValueError(f"steps: {odd[0]} does not divide {counts[-1]}; one fine path must serve every step size")
+        if not _is_count(refine):
+            raise ValueError(f"refine: expected a whole number >= 1, got {refine!r}")
+        begin, end = (float(time) for time in step_times(t, float(t[1]) - float(t[0]))[0])
+        study = cls(
+            method, problem, model or name, (begin, end), tuple(map(int, counts)), exact, reference, int(refine)
+        )
+        if exact is not None and study.is_random:
+            raise ValueError("exact: the start or the parameters differ from path to path; give a reference instead")
+        if exact is None and reference is None:
+            return dataclasses.replace(study, reference=best_reference(problem, method))
+        return study
+
+    @property
+    def h(self) -> np.ndarray:
+        return (self.t[1] - self.t[0]) / np.array(self.steps)
+
+    @property
+    def is_random(self) -> bool:
+        """Whether starts or parameters differ from path to path."""
+        return any(map(is_random, jax.tree.leaves((self.problem.start, self.problem.params), is_leaf=is_random)))
+
+    def pairs(self, paths: int, seed: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Block by block: x_h (paths, points, n), the solution (paths, n), and the reference at twice its step."""
+        for name, value, least in (("paths", paths, 1), ("seed", seed, 0)):
+            if not _is_count(value, least):
+                raise ValueError(f"{name}: expected a whole number >= {least}, got {value!r}")
+        fine = self.steps[-1] * (self.refine if self.exact is None else 1)
+        runs = [Run(self.method, tuple(fine // k for k in self.steps))]
+        if isinstance(self.reference, Method):
+            runs.append(Run(self.reference, (1, 2) if fine % 2 == 0 else (1, 1)))
+        elif self.reference is not None:
+            runs.append(Run(self.reference))
+        for W, states in common_paths(self.problem, runs, self.t, fine, int(paths), int(seed)):
+            if self.exact is not None:
+                target = np.asarray(self.exact(self.t[1], W), float).reshape(len(W), self.problem.n)
+                yield states[0], target, target
+            else:
+                yield states[0], states[1][:, 0], states[1][:, -1]
+
+    def doubts(self, size: float, own: float = 0.0) -> dict[str, np.ndarray]:
+        """What rounding of numbers of that size, and the reference's own error, can do to an error."""
+        rounding = np.finfo(float).eps * size * np.array(self.steps)
+        return {"rounding": rounding, "the reference's own error": np.full(len(self.steps), own)}
+
+    def computed(self, values: np.ndarray, truth: np.ndarray, inexact: Any) -> Errors:
+        """The errors of expectations (points, ...) that were computed, to a relative error `inexact`."""
+        size = np.abs(truth).max()
+        doubts = self.doubts(size) | {"quadrature": inexact * size * np.ones(len(values))}
+        return Errors(np.linalg.norm(values - truth, axis=1), doubts, np.zeros(len(values), int))
+
+    def dataset(self, kind: str, errors: Errors, level: float, **attributes: str) -> xr.Dataset:
+        """The points and the slope of those that are used, or an error where they are too few."""
+        if not 0 < level < 1:
+            raise ValueError(f"level: expected a probability between 0 and 1, got {level!r}")
+        used = np.array([not reason for reason in errors.reasons])
+        if used.sum() < FEWEST:
+            rows = zip(self.h, errors.error, errors.stderr, errors.reasons, strict=True)
+            seen = "; ".join(f"h = {a:.3g}: {b:.3g} ± {c:.1g}, {why or 'used'}" for a, b, c, why in rows)
+            raise ValueError(
+                f"steps: {used.sum()} of {len(used)} errors can be used, and a slope needs {FEWEST} ({seen}). "
+                "Take other steps, more paths or a finer reference."
+            )
+        variables = {
+            "error": errors.error,
+            "error_stderr": errors.stderr,
+            "used": used,
+            "reason": np.array(errors.reasons, str),
+        }
+        named = {"kind": kind, "method": self.method.name, "reference": self._reference_words()} | attributes
+        named |= {"model": self.model} if self.model else {}
+        data = {name: ("step", values) for name, values in variables.items()}
+        return xr.Dataset(data, {"step": self.h}, errors.fit(self.h, level) | named)
+
+    def _reference_words(self) -> str:
+        if self.exact is not None:
+            return "exact solution"
+        if isinstance(self.reference, Method):
+            return f"{self.reference.name}, h = {self.h[-1] / self.refine:.4g}"
+        return getattr(self.reference, "__name__", "function of the path")
+
+
+def _is_count(value: Any, least: int = 1) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and int(value) >= least
+
+
+def unpacked(problem: Any) -> tuple[Any, str, Solution | None]:
+    """The problem of a Model, its name and its exact solution; a problem itself has neither."""
+    if isinstance(problem, Model):
+        return problem.problem, problem.name, problem.exact.get("solution")
+    return problem, "", None
+
+
+def best_reference(problem: Any, method: Method) -> Method:
+    """The method of highest claimed strong order for this problem; `method` itself only if no other reaches it."""
+
+    def fits(other: Method) -> bool:
+        kind: Any = other.accepts
+        lowered = problem if isinstance(problem, kind) else (problem.lower(kind) or (None,))[0]
+        return lowered is not None and other.refusal(lowered) is None and follows_path(other.needs, problem.m)
+
+    steppers = [other for other in (*catalogue().values(), method) if isinstance(other, Method)]
+    fitting = [other for other in steppers if fits(other)]
+    if not fitting:
+        raise ValueError("reference: no method with a strong order takes this problem; give exact= or reference=")
+    return max(fitting, key=lambda other: (claimed(other, problem, "strong"), other.name != method.name))
+
+
+def claimed(method: Method, problem: Any, kind: str) -> float:
+    """The highest order of that kind that a method claims for the noise of a problem, 0 if none."""
+
+    def holds(claim: Claim) -> bool:
+        return claim.kind == kind and (not claim.when or any(map(problem.noise_structure.implies, claim.when)))
+
+    return max((float(claim.order or 0) for claim in method.claims if holds(claim)), default=0.0)
