@@ -38,6 +38,15 @@ def test_paths_ask_for_memory_before_anything_runs(monkeypatch):
         simulate(problem, EulerMaruyama, paths=paths, collect=st.Paths(paths, every=1), **RUN)
 
 
+@pytest.mark.parametrize(
+    "statistic", [st.Moments(), st.Histogram([0.0, 1.0]), st.Paths(3)], ids=lambda s: type(s).__name__
+)
+def test_every_large_result_is_asked_for(statistic, monkeypatch):
+    monkeypatch.setattr("stodyn.engine.ensemble.MEMORY_SHARE", 1e-12)  # a machine of a few hundredths of a byte
+    with pytest.raises(MemoryError, match=rf"{type(statistic).__name__}: would keep .* fewer times with every= or at="):
+        simulate(still(np.ones(3)), EulerMaruyama, paths=3, collect=statistic, **RUN)
+
+
 @pytest.mark.parametrize("count", [0, -1, 1.5, True, "all"])
 def test_counts_that_are_refused(count):
     with pytest.raises(ValueError, match="Paths: count must be a whole number >= 1"):

@@ -26,7 +26,7 @@ from stodyn.problems.contract import (
     returned_shape,
 )
 from stodyn.problems.sde import SDE
-from stodyn.problems.structure import find_structure
+from stodyn.problems.structure import CHECKED_STATES, find_structure
 
 PARTS = ("velocity", "pull", "push")
 
@@ -221,7 +221,8 @@ class Hamiltonian(Problem):
         with jax.enable_x64(True):
             if self.m == 0:
                 return NoiseStructure(("additive", "commutative"), "there is none")
-            return find_structure(self.g, jnp.asarray(self.example_start()), self.example_params())
+            start, sampled = jnp.asarray(self.example_start()), self.sample_params(CHECKED_STATES)
+            return find_structure(self.g, start, self.example_params(), sampled)
 
     def depends(self, k: int, part: str) -> Dependence:
         """How the velocity, pull or push of channel k depends on q and p, proved from the trace."""

@@ -63,3 +63,6 @@ class Histogram(Statistic):
                 "edge": Variable(("edge",), edges),
             },
         )
+
+    def memory(self, times, paths, n):
+        return 24 * times * n * len(self.edges)

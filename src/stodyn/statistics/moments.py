@@ -100,6 +100,9 @@ class Moments(Statistic):
     def merge(self, a, b):
         return merge_sums(a, b)
 
+    def memory(self, times, paths, n):
+        return 8 * times * n * (n + 4)
+
     def label(self, result, run):
         s = summarise(result)
         by_component = ("time", "component")
