@@ -14,6 +14,7 @@ from stodyn import statistics as st
 from stodyn.engine.ensemble import SinglePrecisionConstant
 from stodyn.methods.explicit import EulerMaruyama, Heun
 from stodyn.methods.implicit import ThetaEuler
+from stodyn.models.double_well import double_well
 from stodyn.models.kubo import kubo
 from stodyn.models.ornstein_uhlenbeck import ornstein_uhlenbeck
 
@@ -52,12 +53,15 @@ def test_the_callers_setting_is_left_alone(wide):
         assert jnp.zeros(1).dtype == (np.float64 if wide else np.float32)
 
 
-@pytest.mark.parametrize(("method", "executor"), [(Heun, "lanes"), (EulerMaruyama, "vmap"), (ThetaEuler, "lanes")])
-def test_float32_runs(method, executor):
+@pytest.mark.parametrize(
+    ("problem", "method", "executor"),
+    [(kubo(), Heun, "lanes"), (kubo(), EulerMaruyama, "vmap"), (double_well(), ThetaEuler, "lanes")],
+)
+def test_float32_runs(problem, method, executor):
     """The same paths to single precision, in single precision; what is averaged over them is float64."""
     collect = [st.Paths(8, every=5), st.Moments()]
     wide, narrow = (
-        simulate(kubo(), method, collect=collect, executor=executor, dtype=dtype, **RUN)
+        simulate(problem, method, collect=collect, executor=executor, dtype=dtype, **RUN)
         for dtype in ("float64", "float32")
     )
     assert (narrow["path"].dtype, wide["path"].dtype) == (np.float32, np.float64)

@@ -10,6 +10,7 @@ from stodyn import statistics as st
 from stodyn.methods.explicit import EulerMaruyama, Heun
 from stodyn.methods.implicit import ImplicitMidpoint, ThetaEuler
 from stodyn.methods.srk import SRA1
+from stodyn.models.double_well import double_well
 from stodyn.models.geometric_brownian_motion import geometric_brownian_motion
 from stodyn.models.kubo import kubo
 from stodyn.models.ornstein_uhlenbeck import ornstein_uhlenbeck
@@ -25,7 +26,7 @@ RANDOM = ornstein_uhlenbeck(
     ("problem", "method", "options"),
     [
         (kubo(), Heun, {}),
-        (kubo(), ImplicitMidpoint, dict(executor="vmap")),
+        (double_well(), ImplicitMidpoint, dict(executor="vmap")),
         (geometric_brownian_motion(), Heun, dict(dtype="float32")),
         (RANDOM, SRA1, dict(dt=np.repeat([0.05, 0.04], 10))),
     ],

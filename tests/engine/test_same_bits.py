@@ -16,6 +16,7 @@ from stodyn.engine import feed
 from stodyn.methods.explicit import EulerMaruyama, Heun
 from stodyn.methods.implicit import ImplicitMidpoint, ThetaEuler
 from stodyn.methods.srk import SRA1
+from stodyn.models.double_well import double_well
 from stodyn.models.kubo import kubo
 from stodyn.models.lorenz import lorenz
 from stodyn.models.ornstein_uhlenbeck import ornstein_uhlenbeck
@@ -30,7 +31,7 @@ OTHERS = [
 ]
 CASES = {
     "Heun in lanes": (kubo(), Heun, "lanes"),
-    "midpoint in lanes": (kubo(), ImplicitMidpoint, "lanes"),
+    "midpoint in lanes": (double_well(), ImplicitMidpoint, "lanes"),
     "theta under vmap": (ornstein_uhlenbeck(), ThetaEuler, "vmap"),
 }
 
