@@ -270,6 +270,11 @@ def momentum_balance(
 # --- energy ----------------------------------------------------------------------------------------------------------
 
 
+def energy_of(problem: Hamiltonian) -> Callable[..., Array]:
+    """H as a function of (t, x[, params]), for statistics."""
+    return lambda t, x, *params: problem.energy(0, t, *problem.split(x), *(params or (None,)))
+
+
 def energy_drift(
     problem: Hamiltonian, method: Method | str, *, t: Sequence[float], dt: float, paths: int, seed: int, saves: int = 50
 ) -> xr.Dataset:
@@ -277,10 +282,7 @@ def energy_drift(
 
     Variables over time: energy, energy_stderr, drift, drift_stderr, drift_rms (of H(t) - H(0)) and drift_rms_stderr.
     """
-
-    def energy(t, x, *params):
-        return problem.energy(0, t, *problem.split(x), *(params or (None,)))
-
+    energy = energy_of(problem)
     steps = round((float(t[1]) - float(t[0])) / dt)
     every = max(steps // saves, 1)
     kept = [Observable(energy, name="energy", every=every), Change(energy, name="drift", every=every)]

@@ -1,0 +1,113 @@
+"""Measured orders: 1 and 1/2 of the general steps, 2 and 1.5 for additive noise; intervals of level 1 - 1e-6."""
+
+import functools
+
+import jax.numpy as jnp
+import pytest
+
+from stodyn.analysis.linear import step_map
+from stodyn.analysis.order import strong_order, weak_order
+from stodyn.methods import burrage, langevin, variational
+from stodyn.models.damped_kubo import DAMPED_KUBO
+from stodyn.problems.hamiltonian import Hamiltonian
+
+LEVEL = 1 - 1e-6
+named = functools.partial(pytest.mark.parametrize, ids=lambda value: getattr(value, "name", None))
+
+
+def includes(found, order, width=0.35):
+    """The interval holds the order and is narrow enough to exclude its neighbours."""
+    low, high = found.attrs["order_low"], found.attrs["order_high"]
+    assert low <= order <= high and high - low < 2 * width, (found.attrs["order"], low, high)
+
+
+@named("method", [variational.Midpoint, variational.StoermerVerlet, variational.DIRK, burrage.R2, burrage.E1])
+def test_mean_square_order_one_on_kubo(method):
+    includes(strong_order(method, DAMPED_KUBO(nu=0.1), steps=(16, 32, 64, 128), paths=500, level=LEVEL), 1.0)
+
+
+def test_mean_square_order_one_with_coupled_noise():
+    """Kubo cannot tell a wrong coupling of drift and noise; the pendulum with h = .3 sin(q) p can."""
+    pendulum = Hamiltonian(
+        lambda t, q, p: 0.5 * p**2 - jnp.cos(q),
+        lambda t, q, p: 0.3 * jnp.sin(q) * p,
+        lambda t, q, p: -0.2 * p,
+        lambda t, q, p: -0.1 * p,
+        start=(1.0, 0.5),
+    )
+    found = strong_order(variational.StoermerVerlet, pendulum, steps=(4, 8, 16), paths=300, level=LEVEL,
+                         reference=variational.DIRK, refine=32)  # fmt: skip
+    includes(found, 1.0)
+
+
+def test_mean_square_order_one_half_where_the_channels_do_not_commute():
+    crossed = Hamiltonian(
+        lambda t, q, p: 0.5 * (p**2 + q**2),
+        (lambda t, q, p: 0.25 * q**2, lambda t, q, p: 0.25 * p**2),
+        start=(1.0, 0.0),
+    )
+    found = strong_order(variational.StoermerVerlet, crossed, steps=(16, 32, 64), paths=1000, level=LEVEL,
+                         reference=variational.Midpoint, refine=256)  # fmt: skip
+    includes(found, 0.5)
+
+
+def particle(force):
+    return Hamiltonian(lambda t, q, p: 0.5 * p**2 - 2.0 * jnp.cos(q), lambda t, q, p: -0.5 * q, force, start=(1.0, 0.5))
+
+
+@named(
+    ("method", "order"),
+    [
+        (variational.StoermerVerlet, 1.0),
+        (langevin.ConformalVerlet, 1.0),
+        (langevin.ShiftedVerlet, 2.0),
+        (langevin.ShiftedMidpoint, 2.0),
+        (langevin.ShiftedConformalVerlet, 2.0),
+    ],
+)
+def test_the_shift_makes_order_two_of_order_one(method, order):
+    found = strong_order(method, particle(lambda t, q, p: -0.3 * p), steps=(8, 16, 32, 64), paths=300, level=LEVEL,
+                         reference=langevin.ShiftedVerlet, refine=8)  # fmt: skip
+    includes(found, order)
+
+
+@named(("method", "order"), [(langevin.AdditiveDIRK, 1.5), (variational.Midpoint, 1.0)])
+def test_order_one_and_a_half_for_additive_noise_and_any_drift(method, order):
+    cubic = Hamiltonian(
+        lambda t, q, p: 0.5 * (p**2 + q**2), lambda t, q, p: -1.2 * q, lambda t, q, p: -0.5 * p**3, start=(1.0, 0.5)
+    )
+    found = strong_order(method, cubic, steps=(64, 128, 256), paths=1000, level=LEVEL, reference=langevin.AdditiveDIRK,
+                         refine=16)  # fmt: skip
+    includes(found, order)
+
+
+@named(
+    ("method", "order"),
+    [
+        (variational.Midpoint, 1.0),
+        (variational.StoermerVerlet, 1.0),
+        (variational.SRKw1, 1.0),
+        (variational.SRKw2, 2.0),
+    ],
+)
+def test_weak_orders_on_kubo_without_sampling(method, order):
+    found = weak_order(method, DAMPED_KUBO(nu=0.3), t=(0.0, 2.0), steps=(128, 256, 512, 1024))
+    assert found.attrs["how"] == "moments"
+    assert abs(found.attrs["order"] - order) < 0.06
+
+
+def test_truncation_with_k_2_keeps_the_order_and_k_1_loses_it():
+    kubo = DAMPED_KUBO(nu=0.1)
+    two, one = (
+        strong_order(variational.Midpoint(truncation=k), kubo, steps=(32, 64, 128, 256), paths=1000).attrs["order"]
+        for k in (2.0, 1.0)
+    )
+    assert two > 0.9 and one < 0.85
+
+
+def test_long_steps_of_verlet_on_kubo():
+    """At dt = .5 second moments grow; at .25 they still decay, ten times too slowly; at .1 nearly as they should."""
+    rate = {h: -(1 - step_map("StoermerVerlet", DAMPED_KUBO.problem, h, nodes=40).mean_square_radius()) / h
+            for h in (0.5, 0.25, 0.1)}  # fmt: skip
+    assert rate[0.5] > 0 > rate[0.25] > rate[0.1]
+    assert rate[0.25] == pytest.approx(-6.28e-5, rel=0.01) and rate[0.1] == pytest.approx(-9.3e-4, rel=0.01)
