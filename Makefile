@@ -33,7 +33,7 @@ tests: install
 
 docs: install
 	$(BIN)/python docs/generate.py
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 # The wheel is built, installed alone into a scratch environment, and asked to simulate from outside the source tree.
 wheel: install

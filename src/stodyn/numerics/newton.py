@@ -35,7 +35,8 @@ def newton(
     each; a path that has converged keeps its value. The test is `delta <= tol`, so NaN never counts as converged,
     and a path whose δ is not finite stops at once: a path that failed in an earlier step (its state is NaN) costs
     the others nothing. `solve(residual, x, r)` replaces the dense J⁻¹ r for a structured Jacobian. A tolerance below
-    16 ε of the precision of x is taken as 16 ε. One evaluation of the residual and its Jacobian an iteration.
+    16 ε of the precision of x is taken as 16 ε; a root more than (1 + max|x|)/(200 ε) away is none. One evaluation of
+    the residual and its Jacobian an iteration.
 
     Derivatives with respect to what the residual closes over are those of the root, J dx = -∂residual, in forward and
     reverse mode.
@@ -45,7 +46,8 @@ def newton(
         def solve(residual, x, r):
             return eliminate(jax.jacfwd(residual)(x), r)
 
-    tol = jnp.maximum(tol, 16 * float(jnp.finfo(x.dtype).eps))
+    eps = float(jnp.finfo(x.dtype).eps)
+    tol, far = jnp.maximum(tol, 16 * eps), 1 / (200 * eps)
 
     # The loop carries x and the x before it, and judges by their difference: of all it carries only x then depends on
     # the residual, and the compiler has no reason to evaluate that more than once.
@@ -59,13 +61,15 @@ def newton(
         ok, finite = converged(x, before)
         return (iterations == 0) | (~ok & finite & (iterations < limit))
 
-    def search(residual: Callable[[Array], Array], x: Array) -> tuple[Array, tuple[Array, Array]]:
+    def search(residual: Callable[[Array], Array], start: Array) -> tuple[Array, tuple[Array, Array]]:
         def iterate(carry: Any) -> Any:
             x, _, iterations = carry
             return x - solve(residual, x, residual(x)), x, iterations + 1
 
-        x, before, iterations = lax.while_loop(unfinished, iterate, (x, x, jnp.asarray(0, jnp.int32)))
+        x, before, iterations = lax.while_loop(unfinished, iterate, (start, start, jnp.asarray(0, jnp.int32)))
         ok, _ = converged(x, before)
+        # A Jacobian that is singular but for rounding sends x so far that the residual is rounding too.
+        ok &= jnp.max(jnp.abs(x - start)) <= far * (1.0 + jnp.max(jnp.abs(start)))
         return x, (ok.astype(x.dtype), iterations.astype(x.dtype))  # custom_root wants what it returns to be real
 
     def tangent(linear: Callable[[Array], Array], r: Array) -> Array:
