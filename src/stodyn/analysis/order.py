@@ -359,7 +359,8 @@ class Study:
         """The errors of expectations (points, ...) that were computed, to a relative error `inexact`."""
         size = np.abs(truth).max()
         doubts = self.doubts(size) | {"quadrature": inexact * size * np.ones(len(values))}
-        return Errors(np.linalg.norm(values - truth, axis=1), doubts, np.zeros(len(values), int))
+        error = np.linalg.norm(values - truth, axis=1)
+        return Errors(error, doubts, ~np.isfinite(error))
 
     def dataset(self, kind: str, errors: Errors, level: float, **attributes: str) -> xr.Dataset:
         """The points and the slope of those that are used, or an error where they are too few."""
