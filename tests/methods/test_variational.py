@@ -14,6 +14,7 @@ from stodyn.analysis.linear import step_map
 from stodyn.engine import batch
 from stodyn.methods import burrage, explicit, langevin, srk, variational
 from stodyn.methods.partitioned import Stages, Sums
+from stodyn.methods.recommend import recommend
 from stodyn.methods.variational import DIRK, Midpoint, SRKw1, SRKw2, SRKw2Coupled, StoermerVerlet
 from stodyn.models.damped_kubo import DAMPED_KUBO
 from stodyn.models.harmonic_langevin import HARMONIC_LANGEVIN
@@ -357,6 +358,10 @@ def test_truncation():
     )
     with pytest.raises(ValueError, match=r"truncation=2 cuts W at .* which is 0 at h = 1"):
         sd.simulate(problem, cut, t=(0, 2), dt=1.0, paths=4, seed=0)
+
+
+def test_the_midpoint_rule_is_what_a_hamiltonian_system_gets():
+    assert recommend(pendulum()) is Midpoint
 
 
 def test_paths_that_newton_cannot_solve_are_flagged_and_counted():
