@@ -5,7 +5,7 @@ from pathlib import Path
 from stodyn.cli.methods import in_words
 from stodyn.methods.catalogue import catalogue
 from stodyn.methods.contract import Catalogued
-from stodyn.problems.sde import STRUCTURES
+from stodyn.problems.sde import SDE, STRUCTURES
 
 DOCS = Path(__file__).parent
 WORTH = {"strong": "Paths themselves (strong order)", "weak": "Statistics (weak order)"}
@@ -30,7 +30,7 @@ def which_method() -> str:
     for kind, title in WORTH.items():
         lines += [f"## {title}", "", "| noise | best order | methods |", "|---|---|---|"]
         for structure in STRUCTURES:
-            orders = {name: order(m, kind, structure) for name, m in methods.items()}
+            orders = {name: order(m, kind, structure) for name, m in methods.items() if m.accepts is SDE}
             best = max(orders.values())
             names = ", ".join(f"`{name}`" for name, value in orders.items() if value == best)
             lines.append(f"| {structure} | {best:g} | {names} |")
