@@ -226,7 +226,8 @@ def test_single_precision_stays_single(method):
 
 def test_noise_that_a_method_is_not_made_for_is_refused():
     def problem(structure):
-        return SDE(lambda t, x: -x, lambda t, x: jnp.ones((2, 2)), [1.0, 2.0], structure=structure)
+        channels = 1 if structure == "scalar" else 2
+        return SDE(lambda t, x: -x, lambda t, x: jnp.ones((2, channels)), [1.0, 2.0], structure=structure)
 
     accepted = {
         method.name: {structure for structure in STRUCTURES if method.refusal(problem(structure)) is None}
