@@ -32,7 +32,7 @@ def run():
         [1.0, 0.0],
         params=2.0,
         names=("q", "v"),
-        units={"q": "m"},
+        units={"q": "m", "time": "s"},
     )
     collect = [
         st.Moments(every=5),
@@ -71,6 +71,7 @@ def test_units_are_attributes(run):
         assert json.loads(run[name].attrs["units"]) == {"q": "m"}
     assert run["energy"].attrs["units"] == "J"
     assert "units" not in run["sound"].attrs
+    assert run["time"].attrs["units"] == "s"
 
 
 def test_provenance(run):

@@ -106,12 +106,12 @@ def phase(run: xarray.Dataset, a: str, b: str, *, ax: Axes | None = None) -> Axe
     for name in names:
         across, along = _pick(run, name, a), _pick(run, name, b)
         if name == "path":
-            for x, y in zip(_rows(across), _rows(along), strict=True):
-                ax.plot(x, y, color=GREY, lw=0.7, alpha=0.6)
+            for k, (x, y) in enumerate(zip(_rows(across), _rows(along), strict=True)):
+                ax.plot(x, y, color=GREY, lw=0.7, alpha=0.6, label=None if k else "paths")
         else:
             ax.plot(across, along, color=BLUE, lw=1.8, label="mean")
-            ax.plot(across.values[0], along.values[0], "o", color=BLUE, ms=5)
-    return _finish(ax, run, across, along, legend="mean" in names)
+            ax.plot(across.values[0], along.values[0], "o", color=BLUE, ms=5, label="start of the mean")
+    return _finish(ax, run, across, along, legend=True)
 
 
 def spectrum(
@@ -130,7 +130,9 @@ def spectrum(
     seen = frequency > 0.0
     frequency = frequency[seen]
     ax = _axes(ax)
-    ax.fill_between(frequency, low.values[seen], high.values[seen], color=SKY, alpha=0.4, lw=0, label="confidence band")
+    level = power.attrs.get("confidence")
+    label = "confidence band" if level is None else f"{100 * level:g} % confidence band"
+    ax.fill_between(frequency, low.values[seen], high.values[seen], color=SKY, alpha=0.4, lw=0, label=label)
     ax.loglog(frequency, power.values[seen], color=BLUE, lw=1.2, label="spectrum")
     if exact is not None:
         ax.plot(frequency, exact(frequency), color=ORANGE, lw=1.5, ls="--", label="exact")

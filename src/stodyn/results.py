@@ -26,7 +26,8 @@ def dataset(
     grids: list[tuple[str, np.ndarray]] = []
     for statistic, result, run in labelled:
         time = _time_dimension(statistic, run, grids)
-        coords[time] = ((time,), run.times)
+        unit = run.units.get("time")
+        coords[time] = ((time,), run.times, {"units": unit} if unit else {})
         rename = {"time": time}
         for name, coordinate in result.coords.items():
             values = ((*coordinate.dims,), coordinate.values)
@@ -38,8 +39,9 @@ def dataset(
                 raise ValueError(f"collect: {name!r} is collected twice; leave one out, or give name= to an Observable")
             dims = tuple(rename.get(dim, dim) for dim in variable.dims)
             attrs = dict(variable.attrs)
-            if "component" in dims and run.units:
-                attrs["units"] = json.dumps(dict(run.units))
+            units = {name: unit for name, unit in run.units.items() if name != "time"}
+            if "component" in dims and units:
+                attrs["units"] = json.dumps(units)
             variables[name] = (dims, variable.values, attrs)
             if "component" in dims:
                 coords["component"] = (("component",), np.array(run.names))
@@ -77,7 +79,7 @@ def save(run: xr.Dataset, file: str | Path) -> None:
 
 def load(file: str | Path) -> xr.Dataset:
     """A run from a NetCDF file."""
-    with xr.open_dataset(file, engine="netcdf4") as opened:
+    with xr.open_dataset(file, engine="netcdf4", decode_times=False) as opened:  # times in seconds are no dates
         return opened.load()
 
 

@@ -4,6 +4,7 @@ import json
 import sys
 import textwrap
 from fractions import Fraction
+from importlib import metadata
 
 import pytest
 from typer.testing import CliRunner
@@ -64,6 +65,10 @@ def toy(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     yield tmp_path
     sys.modules.pop("stodyn.studies.toy_study", None)
+
+
+def test_it_tells_its_version(invoke):
+    assert invoke("--version").output == f"stodyn {metadata.version('stodyn')}\n"
 
 
 def test_every_file_of_the_folder_is_a_command(invoke):

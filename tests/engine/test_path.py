@@ -157,3 +157,20 @@ def test_problems_that_differ_from_path_to_path_need_values(noise):
         sd.path(drawn, EulerMaruyama, 0.0, noise, start=1.0)
     states, _ = sd.path(drawn, EulerMaruyama, 0.0, noise, start=1.0, params={"rate": 0.0, "sigma": 1.0})
     np.testing.assert_allclose(states[-1, 0], 1.0 + np.sum(noise.W), rtol=1e-12)
+
+
+def test_noise_that_is_not_the_paths_is_refused_in_words():
+    problem = lorenz(noise="additive")
+    key, lengths = jax.random.key(1), jnp.full(4, 0.01)
+    with pytest.raises(TypeError, match="recipe: expected what a method needs"):
+        sd.draw_increments(key, SRA1, problem.m, lengths)
+    with pytest.raises(ValueError, match="channels: expected a whole number >= 1"):
+        sd.draw_increments(key, SRA1.needs, 0, lengths)
+    with pytest.raises(ValueError, match=r"lengths: expected the length of every step.*jnp\.full"):
+        sd.draw_increments(key, SRA1.needs, problem.m, 0.01)
+    with pytest.raises(TypeError, match="noise: expected the increments of every step"):
+        sd.path(problem, SRA1, 0.0, lengths)
+    with pytest.raises(ValueError, match=r"W of shape \(steps, 3\), one column a channel.*got \(4,\) and \(4, 1\)"):
+        sd.path(problem, SRA1, 0.0, sd.draw_increments(key, SRA1.needs, 1, lengths))
+    with pytest.raises(ValueError, match="SRA1 needs Z beside W, and it holds none"):
+        sd.path(problem, SRA1, 0.0, sd.draw_increments(key, wiener.W, problem.m, lengths))

@@ -120,7 +120,7 @@ def test_sizes_names_and_units():
     assert sde(lambda t, x: 1.0, 2.0).names == ("x",)
     assert sde(lambda t, x: 1.0, 2.0, names="v", units="m/s").units == {"v": "m/s"}
     assert sde(lambda t, x: jnp.eye(2)).names == ("x0", "x1")
-    assert sde(lambda t, x: jnp.eye(2), units={"x1": "V"}).units == {"x1": "V"}
+    assert sde(lambda t, x: jnp.eye(2), units={"x1": "V", "time": "s"}).units == {"x1": "V", "time": "s"}
 
 
 def test_scalar_functions_are_called_with_numbers():
@@ -278,7 +278,7 @@ REFUSED = {
     "unit of nothing": (
         dict(units={"z": "m"}),
         ValueError,
-        r"units: \['z'\] are no components; there are \('x0', 'x1'\)",
+        r"units: \['z'\] are no components; there are \('x0', 'x1', 'time'\)",
     ),
     "number as unit": (dict(units=("m", 3)), ValueError, r"units: expected words such as 'm/s', got"),
 }

@@ -1,7 +1,8 @@
 """The command `stodyn`: every file of this folder is a sub-command, its function `command`."""
 
 from collections.abc import Callable
-from typing import TypeVar
+from importlib import metadata
+from typing import Annotated, TypeVar
 
 import typer
 
@@ -16,8 +17,17 @@ def application() -> typer.Typer:
 
     app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
+    def tell_version(asked: bool) -> None:
+        if asked:
+            typer.echo(f"stodyn {metadata.version('stodyn')}")
+            raise typer.Exit
+
     @app.callback()
-    def stodyn() -> None:
+    def stodyn(
+        version: Annotated[
+            bool, typer.Option("--version", callback=tell_version, is_eager=True, help="Print the version and leave.")
+        ] = False,
+    ) -> None:
         """Simulate physical systems with noise in them."""
 
     for module in listing.modules(cli):

@@ -58,6 +58,11 @@ def save_steps(statistic: Statistic, times: np.ndarray, fallback: np.ndarray | N
         off = ~(np.abs(times[nearest] - wanted) <= TOLERANCE * span)  # NaN is off every grid
         if np.any(off):
             time = wanted[off][0]
+            if not times[0] <= time <= times[-1]:
+                raise ValueError(
+                    f"{kind}: at={time:.12g} is outside the run, which goes from {times[0]:.12g} to {times[-1]:.12g}. "
+                    "Give times inside it, or a longer t=."
+                )
             after = int(np.searchsorted(times, time).clip(1, steps))
             raise ValueError(
                 f"{kind}: at={time:.12g} is not a time of the grid; the two nearest are "

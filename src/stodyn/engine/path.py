@@ -18,6 +18,16 @@ from stodyn.problems.contract import is_drawn
 
 def draw_increments(key: Array, recipe: Recipe, channels: int, lengths: Array) -> Increment:
     """The increments of one path over steps of the given lengths, from a jax.random key: a leading axis of steps."""
+    if not isinstance(recipe, Recipe):
+        raise TypeError(f"recipe: expected what a method needs (method.needs), got {recipe!r}")
+    if isinstance(channels, bool) or not isinstance(channels, int) or channels < 1:
+        raise ValueError(f"channels: expected a whole number >= 1 (problem.m), got {channels!r}")
+    if jnp.ndim(lengths) != 1:
+        raise ValueError(
+            f"lengths: expected the length of every step, shape (steps,), got shape {jnp.shape(lengths)}; "
+            "for equal steps jnp.full(steps, h)"
+        )
+    lengths = jnp.asarray(lengths, float)
     normals = {
         name: jax.random.normal(jax.random.fold_in(key, number), (len(lengths), count))
         for number, (name, count) in enumerate(sorted(recipe.normals(channels).items()))
@@ -56,6 +66,7 @@ def path(
     for name, given in (("start", start), ("params", params)):
         if any(is_random(leaf) for leaf in jax.tree.leaves(given, is_leaf=is_drawn)):
             raise ValueError(f"{name}: differs from path to path in this problem; give path(..., {name}=) those of one")
+    _check_noise(noise, method, problem.m)
     x = jnp.reshape(jnp.asarray(start, float), (problem.n,))
     lengths = jnp.asarray(noise.h)
     begins = t + jnp.concatenate([jnp.zeros(1, lengths.dtype), jnp.cumsum(lengths)[:-1]])
@@ -68,3 +79,27 @@ def path(
 
     _, (states, ok) = lax.scan(step, first, (jnp.arange(len(lengths)), begins, noise))
     return jnp.concatenate([method.read(first)[None], states]), ok
+
+
+def _check_noise(noise: Any, method: Method, channels: int) -> None:
+    """Refuse increments that are not those of a path of this problem, or lack what the method needs."""
+    made_by = "make it with draw_increments(key, method.needs, problem.m, lengths)"
+    if not isinstance(noise, Increment):
+        raise TypeError(f"noise: expected the increments of every step, got {noise!r}; {made_by}")
+    shape, steps = jnp.shape(noise.W), jnp.shape(noise.h)
+    if len(steps) != 1 or shape != (*steps, channels):
+        raise ValueError(
+            f"noise: expected h of shape (steps,) and W of shape (steps, {channels}), one column a channel of the "
+            f"problem; got {steps} and {shape}; {made_by}"
+        )
+    counts = method.needs.normals(channels)
+    needed = jax.eval_shape(
+        lambda: method.needs.increment(1.0, {name: jnp.zeros(count) for name, count in counts.items()}, channels)
+    )
+    lacking = [
+        name
+        for name in ("Z", "II", "words", "aux")
+        if getattr(needed, name) is not None and getattr(noise, name) is None
+    ]
+    if lacking:
+        raise ValueError(f"noise: {method.name} needs {', '.join(lacking)} beside W, and it holds none; {made_by}")

@@ -48,7 +48,7 @@ class Problem(ABC):
     """A frozen record of functions and numbers; concrete classes are frozen dataclasses compared by identity.
 
     n, m     components of the state and channels of the noise
-    names    names of the components; units: component -> unit, or None
+    names    names of the components; units: component (or "time") -> unit, or None
     params   a pytree given to the functions as their last argument, or None: then they are called without it
     """
 
@@ -210,8 +210,9 @@ def component_units(units: Any, names: Sequence[str]) -> dict[str, str] | None:
         if len(units) != len(names):
             raise ValueError(f"units: expected {len(names)} entries, one a component, got {units!r}")
         units = dict(zip(names, units, strict=True))
-    if set(units) - set(names):
-        raise ValueError(f"units: {sorted(set(units) - set(names))} are no components; there are {tuple(names)}")
+    strangers = sorted(set(units) - {*names, "time"})
+    if strangers:
+        raise ValueError(f"units: {strangers} are no components; there are {(*names, 'time')}")
     if not all(isinstance(unit, str) for unit in units.values()):
         raise ValueError(f"units: expected words such as 'm/s', got {dict(units)}")
     return dict(units)

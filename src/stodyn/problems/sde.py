@@ -40,7 +40,8 @@ class SDE(Problem):
     params     any pytree; given to the functions as their last argument if it is not None. Leaves may be PerPath
                values or frozen scipy.stats distributions: then every path has its own
     calculus   "ito" or "stratonovich"
-    names      names of the components; units: their units, kept as attributes of the result
+    names      names of the components; units: a unit each, or name -> unit, where "time" may have
+               one too; they go into the result and its pictures
     structure  overrides what is found about the noise: a name from STRUCTURES (see `noise_structure`)
     """
 
