@@ -10,8 +10,10 @@ from stodyn import SDE, PerPath, simulate
 from stodyn import statistics as st
 from stodyn.methods.explicit import EulerMaruyama, Heun
 from stodyn.methods.implicit import ImplicitMidpoint, ThetaEuler
+from stodyn.methods.recommend import advice, recommend
 from stodyn.methods.srk import SRA1, SRIW1
 from stodyn.models.kubo import kubo
+from stodyn.models.noise_structures import ADDITIVE_NOISE, GENERAL_NOISE
 from stodyn.models.ornstein_uhlenbeck import ornstein_uhlenbeck
 
 RUN = dict(method=EulerMaruyama, t=(0.0, 1.0), dt=0.1, paths=4, seed=1)
@@ -89,10 +91,8 @@ def test_a_method_that_does_not_fit_is_refused_with_those_that_do():
     gate = SDE(lambda t, x: -x, lambda t, x: jnp.array([[1.0, 0.0], [0.0, x[0]]]), [1.0, 1.0])
     with pytest.raises(ValueError, match="SRA1 is made for additive noise, and this problem's noise is general") as no:
         simulate(gate, **RUN | dict(method=SRA1))
-    named = str(no.value).partition("Those that take it: ")[2]
-    assert "EulerMaruyama" in named
-    assert "ThetaEuler" in named
-    assert "SRA1" not in named
+    few = "EulerMaruyama (recommended); MilsteinLevy (strong 1); DRI1, RS1, RS2 (weak 2)"
+    assert str(no.value).endswith(f"Those that fit best: {few}. `stodyn methods` lists all.")
     with pytest.raises(ValueError, match=r"SRIW1 is made for .*scalar.* noise, and this problem's noise is general"):
         simulate(gate, **RUN | dict(method=SRIW1))
 
@@ -107,7 +107,7 @@ def test_a_method_of_another_kind_of_problem_is_refused():
         name = "Other"
 
     with pytest.raises(
-        TypeError, match=r"method: Other takes Elsewhere problems, and this is a SDE. Those that take it: "
+        TypeError, match=r"method: Other takes Elsewhere problems, and this is a SDE. Those that fit best: SRA1 "
     ):
         simulate(ornstein_uhlenbeck(), **RUN | dict(method=Other()))
 
@@ -117,6 +117,15 @@ def test_the_recommended_method_is_said():
 
     run = simulate(kubo(), t=(0, 1), dt=0.1, paths=4, seed=1)
     assert provenance(run)["method"] == "Heun"
+    better = "higher orders for scalar noise: SRIW1 (strong 1.5); DRI1, RS1, RS2 (weak 2)"
+    assert provenance(run)["advice"] == better
+
+
+def test_what_has_a_higher_order_than_the_recommended_method_is_said():
+    assert advice(GENERAL_NOISE.problem, recommend(GENERAL_NOISE.problem)) == (
+        "higher orders for general noise: MilsteinLevy (strong 1); DRI1, RS1, RS2 (weak 2)"
+    )
+    assert advice(ADDITIVE_NOISE.problem, recommend(ADDITIVE_NOISE.problem)) == ""
 
 
 @pytest.mark.parametrize("block", [1, 4, None])

@@ -20,7 +20,7 @@ from stodyn.analysis.expectation import enumerated, integrated, linear_moments
 from stodyn.engine.grid import step_times
 from stodyn.engine.simulate import matched
 from stodyn.methods.catalogue import catalogue
-from stodyn.methods.contract import Claim, Method
+from stodyn.methods.contract import Method
 from stodyn.models.catalogue import Model
 from stodyn.noise.distribution import is_random
 from stodyn.noise.increment import Increment
@@ -416,13 +416,5 @@ def best_reference(problem: Any, method: Method) -> Method:
     fitting = [other for other in steppers if fits(other)]
     if not fitting:
         raise ValueError("reference: no method with a strong order takes this problem; give exact= or reference=")
-    return max(fitting, key=lambda other: (claimed(other, problem, "strong"), other.name != method.name))
-
-
-def claimed(method: Method, problem: Any, kind: str) -> float:
-    """The highest order of that kind that a method claims for the noise of a problem, 0 if none."""
-
-    def holds(claim: Claim) -> bool:
-        return claim.kind == kind and (not claim.when or any(map(problem.noise_structure.implies, claim.when)))
-
-    return max((float(claim.order or 0) for claim in method.claims if holds(claim)), default=0.0)
+    noise = problem.noise_structure
+    return max(fitting, key=lambda other: (other.promised("strong", noise), other.name != method.name))

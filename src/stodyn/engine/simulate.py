@@ -1,0 +1,198 @@
+"""The front door: match problem and method, run the blocks, merge and label what was collected."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+import warnings
+from collections.abc import Sequence
+from importlib import metadata
+from typing import Any
+
+import jax
+import numpy as np
+import xarray as xr
+
+from stodyn import results
+from stodyn.engine import grid
+from stodyn.engine.ensemble import Ensemble, SinglePrecisionConstant
+from stodyn.engine.place import Threads
+from stodyn.engine.progress import Progress
+from stodyn.methods.catalogue import find
+from stodyn.methods.contract import Catalogued, Method
+from stodyn.methods.measured import measuring
+from stodyn.methods.recommend import advice, best_fitting, recommend
+from stodyn.noise.iterated import check_resolution
+from stodyn.problems import lowering
+from stodyn.problems.contract import Problem
+from stodyn.problems.measured import Measured
+from stodyn.statistics.contract import Statistic
+from stodyn.statistics.moments import Moments
+
+
+def simulate(
+    problem,
+    method: Catalogued | str | None = None,
+    *,
+    t: Sequence[float],
+    dt: float | Sequence[float],
+    paths: int,
+    seed: int,
+    collect: Statistic | Sequence[Statistic] | None = None,
+    on_failure: str = "raise",
+    dtype: str = "float64",
+    executor: str = "auto",
+    block: int | None = None,
+    threads: int | None = None,
+    progress: bool | None = None,
+) -> xr.Dataset:
+    """Run `paths` paths of a problem and return their statistics, each with its standard error.
+
+    problem     problems.SDE
+    method      a method, its name, or None for the recommended one: the result's provenance says which, and under
+                "advice" what has a higher order
+    t, dt       the interval (start, end) and the step that divides it, or the lengths of all steps
+    seed        a whole number; the same seed gives the same Brownian paths to every method, and the same result on
+                any number of threads
+    collect     statistics (stodyn.statistics): Moments, Histogram, Paths, Observable, ...; default Moments()
+    on_failure  "raise": stop with PathsFailed; "record": go on without the failed paths and return failed_path,
+                failure_time, failure_cause along the dimension `failure`; `sound` counts the paths that are left
+    executor    "auto", "lanes" or "vmap"; block: lanes in a block; threads: workers, default one a core
+    progress    show a bar: None means on a terminal
+
+    Returns an xarray.Dataset; stodyn.provenance(run) tells how it was made.
+    """
+    began = time.perf_counter()
+    _check_options(paths, seed, on_failure, dtype)
+    named = method is not None
+    method = recommend(problem) if method is None else find(method) if isinstance(method, str) else method
+    stepped, changes = matched(problem, method)
+    times, lengths = grid.step_times(t, dt)
+    changes += problem.before_run(float(times[0]))
+    reason = method.step_refusal(float(lengths.max()))
+    if reason is not None:
+        raise ValueError(f"dt: {reason}")
+    ensemble = Ensemble(stepped, measuring(method, stepped), times, lengths, int(paths), int(seed),
+                        _statistics(collect), np.dtype(dtype), executor, block)  # fmt: skip
+    if isinstance(method, Method):
+        strong = max((float(c.order or 0) for c in method.claims if c.kind == "strong" and not c.when), default=0.0)
+        check_resolution(method.needs, float(ensemble.lengths.min()), strong, stepped.m)
+    rounded = ensemble.rounded_numbers()
+    if rounded:
+        warnings.warn(
+            f"this float64 run uses numbers that are float32: {'; '.join(rounded[:4])}. They were made by jax.numpy "
+            "outside a 64-bit context; make them with numpy, or inside the function.",
+            SinglePrecisionConstant,
+            stacklevel=2,
+        )
+    with jax.enable_x64(True), Progress(paths * ensemble.steps, progress) as bar:
+        merged, failures = ensemble.run(Threads(threads), bar, on_failure)
+    record = {
+        "problem": type(problem).__name__,
+        "method": method.spelling,
+        "lowering": changes,
+        **({} if named else {"advice": advice(problem, method)}),
+        "noise": str(problem.noise_structure),
+        **ensemble.record(),
+        "versions": {"stodyn": metadata.version("stodyn"), "jax": jax.__version__, "numpy": np.__version__},
+        "seconds": round(time.perf_counter() - began, 3),
+    }
+    extra = failures.variables() if on_failure == "record" else {}
+    return results.dataset(ensemble.label(merged), extra, record)
+
+
+def replay(problem, method: Catalogued | str | None, run: xr.Dataset, path: int) -> xr.Dataset:
+    """Path number `path` of an earlier run, at every step: its block is run again and one lane kept.
+
+    Variable: path (time, component), the same bits that the run saw.
+    """
+    record = results.provenance(run)
+    if isinstance(path, bool) or not isinstance(path, (int, np.integer)) or not 0 <= path < record["paths"]:
+        raise ValueError(f"path: expected a whole number from 0 to {record['paths'] - 1}, got {path!r}")
+    method = recommend(problem) if method is None else find(method) if isinstance(method, str) else method
+    if method.spelling != record["method"]:
+        raise ValueError(f"method: the run was made with {record['method']}, got {method.spelling}")
+    times, lengths = grid.step_times(record["t"], record["dt"])
+    stepped, _ = matched(problem, method)
+    ensemble = Ensemble(stepped, measuring(method, stepped), times, lengths, record["paths"], record["seed"],
+                        (_Lane(every=1, lane=path % record["block"]),), np.dtype(record["dtype"]),
+                        record.get("executor", "auto"), record["block"])  # fmt: skip
+    if "fingerprint" in record and ensemble.traced.fingerprint != record["fingerprint"]:
+        raise ValueError("problem: not the one the run was made with (its equations or constants differ)")
+    if ensemble.given != record["given"]:
+        raise ValueError("problem: not the one the run was made with (its start or params differ)")
+    with jax.enable_x64(True):
+        values = ensemble.observe_block(path // record["block"])[0]
+    coords = {"time": times, "component": list(stepped.names)}
+    attrs = {"path": int(path), "provenance": run.attrs["provenance"]}
+    return xr.Dataset({"path": (("time", "component"), values)}, coords, attrs)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Lane(Statistic):
+    """One lane of one block, for replay."""
+
+    lane: int
+
+    def observe(self, snapshot):
+        return snapshot.x[:, self.lane]
+
+    def merge(self, a, b):
+        raise AssertionError("a lane belongs to one block")
+
+    label = merge
+
+
+def matched(problem: Any, method: Any) -> tuple[Any, list[str]]:
+    """The problem as the method takes it, and the exact conversions made for it; refuses what does not fit."""
+    if not isinstance(problem, Problem):
+        raise TypeError(f"problem: expected a problem such as stodyn.SDE, got {problem!r}")
+    if not isinstance(method, Catalogued):
+        raise TypeError(f"method: expected a method such as stodyn.methods.explicit.Heun, got {method!r}")
+    if isinstance(problem, Measured):
+        inner, changes = matched(problem.problem, method)
+        return dataclasses.replace(problem, problem=inner), changes
+    accepts: Any = method.accepts
+    asked, changes = problem, []
+    if not isinstance(problem, accepts):
+        lowered = problem.lower(accepts)
+        if lowered is None:
+            kind = type(problem).__name__
+            raise TypeError(
+                f"method: {method.name} takes {accepts.__name__} problems, and this is a {kind}. {best_fitting(asked)}"
+            )
+        problem, said = lowered
+        changes.append(said)
+    reason = method.refusal(problem)
+    if reason is not None:
+        raise ValueError(f"method: {reason}. {best_fitting(asked)}")
+    if method.calculus not in (None, problem.calculus):
+        if problem.noise_structure.implies("additive"):
+            changes.append(f"{problem.calculus} = {method.calculus} for additive noise")
+        else:
+            changes.append(f"{problem.calculus} -> {method.calculus} (drift corrected by half of sum (dg_k/dx) g_k)")
+        problem = lowering.to_ito(problem) if method.calculus == "ito" else lowering.to_stratonovich(problem)
+    return problem, changes
+
+
+def _check_options(paths, seed, on_failure, dtype) -> None:
+    if isinstance(paths, bool) or not isinstance(paths, (int, np.integer)) or paths < 1:
+        raise ValueError(f"paths: expected a whole number >= 1, got {paths!r}")
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
+        raise ValueError(f"seed: expected a whole number >= 0, got {seed!r}")
+    if on_failure not in ("raise", "record"):
+        raise ValueError(f'on_failure: expected "raise" or "record", got {on_failure!r}')
+    if dtype not in ("float64", "float32"):
+        raise ValueError(f'dtype: expected "float64" or "float32", got {dtype!r}')
+
+
+def _statistics(collect: Statistic | Sequence[Statistic] | None) -> tuple[Statistic, ...]:
+    statistics: tuple = (Moments(),)
+    if collect is not None:
+        statistics = tuple(collect) if isinstance(collect, (list, tuple)) else (collect,)
+    for statistic in statistics:
+        if not isinstance(statistic, Statistic):
+            raise TypeError(f"collect: expected statistics such as statistics.Moments(every=10), got {statistic!r}")
+    if not statistics:
+        raise ValueError("collect: nothing to collect; leave it out for Moments()")
+    return statistics

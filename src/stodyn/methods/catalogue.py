@@ -19,11 +19,15 @@ def find(name: str) -> Catalogued:
     return listing.find(name, catalogue(), "method")
 
 
-def fitting(problem) -> list[str]:
-    """The names of the methods that take a problem as it is or after an exact conversion."""
-    names = []
+def fitting(problem, kind: type | None = None) -> list[str]:
+    """The names of the methods that take a problem as it is or after an exact conversion; of one kind if asked."""
+    names, lowered = [], {type(problem): problem}
     for name, method in catalogue().items():
-        lowered = (problem, "") if isinstance(problem, method.accepts) else problem.lower(method.accepts)
-        if lowered is not None and method.refusal(lowered[0]) is None:
+        accepts = method.accepts
+        if kind not in (None, accepts):
+            continue
+        if accepts not in lowered:
+            lowered[accepts] = problem if isinstance(problem, accepts) else (problem.lower(accepts) or (None,))[0]
+        if lowered[accepts] is not None and method.refusal(lowered[accepts]) is None:
             names.append(name)
     return names

@@ -73,6 +73,11 @@ class Catalogued(ABC):
         """The noise structures (problems.sde.STRUCTURES) the method may be used for; () means all."""
         return ()
 
+    def promised(self, kind: str, noise) -> float:
+        """The highest order of a kind ("strong", "weak", "deterministic") claimed for a NoiseStructure; 0 if none."""
+        fitting = (c for c in self.claims if c.kind == kind and (not c.when or any(map(noise.implies, c.when))))
+        return max((float(claim.order or 0) for claim in fitting), default=0.0)
+
     def refusal(self, problem) -> str | None:
         """Why the method cannot take this problem of its own class, in words for the user; None if it can."""
         if self.structures and not any(problem.noise_structure.implies(s) for s in self.structures):

@@ -1,8 +1,9 @@
-"""Which method a problem gets when none is named."""
+"""Which method a problem gets when none is named, and which others promise most."""
 
 from __future__ import annotations
 
 from stodyn.methods import explicit, srk, variational
+from stodyn.methods.catalogue import catalogue, fitting
 from stodyn.methods.contract import Catalogued
 from stodyn.problems.hamiltonian import Hamiltonian
 from stodyn.problems.measured import Measured
@@ -25,3 +26,34 @@ def recommend(problem) -> Catalogued:
     if any(problem.noise_structure.implies(kind) for kind in srk.SRIW1.structures):
         return srk.SRIW1
     return explicit.EulerMaruyama
+
+
+def best_fitting(problem) -> str:
+    """In words: the recommended method, and some of those that promise the highest strong and weak order."""
+    names = fitting(problem)
+    if not names:
+        return "No method takes it."
+    try:
+        found = [f"{recommend(problem).name} (recommended)"]
+    except TypeError:  # none is recommended for problems of this kind
+        found = []
+    return f"Those that fit best: {'; '.join(found + of_highest_order(problem, names))}. `stodyn methods` lists all."
+
+
+def advice(problem, chosen: Catalogued) -> str:
+    """Which methods of the same kind have a higher order for a problem than the one chosen for it; "" if none has."""
+    better = of_highest_order(problem, fitting(problem, chosen.accepts), than=chosen)
+    return f"higher orders for {problem.noise_structure.kind} noise: {'; '.join(better)}" if better else ""
+
+
+def of_highest_order(problem, names: list[str], than: Catalogued | None = None, most: int = 3) -> list[str]:
+    """For strong and weak orders each, the first of the methods with the highest one, where it is higher than that of
+    another: "MilsteinLevy (strong 1)"."""
+    noise, found = problem.noise_structure, []
+    for kind in ("strong", "weak"):
+        orders = {name: catalogue()[name].promised(kind, noise) for name in names}
+        best = max(orders.values(), default=0.0)
+        if best > (0.0 if than is None else than.promised(kind, noise)):
+            holders = [name for name, order in orders.items() if order == best]
+            found.append(f"{', '.join(holders[:most])} ({kind} {best:g})")
+    return found
