@@ -304,7 +304,9 @@ def kubo_by_torchsde(paths: int, steps: int, h: float, threads: int) -> Callable
         with torch.no_grad():
             start = torch.tensor([2.0, 0.0], dtype=torch.float64).repeat(paths, 1)
             times = torch.tensor([0.0, steps * h], dtype=torch.float64)
-            x = torchsde.sdeint(Oscillator(), start, times, dt=h, method="heun")[-1]
+            # Told the step, its Brownian motion builds its tree at once; left to guess, it may not come back.
+            motion = torchsde.BrownianInterval(0.0, steps * h, size=(paths, 1), dtype=torch.float64, dt=h)
+            x = torchsde.sdeint(Oscillator(), start, times, bm=motion, dt=h, method="heun")[-1]
             return float((0.5 * (x * x).sum(dim=1)).mean())
 
     return run
