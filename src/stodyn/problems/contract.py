@@ -72,6 +72,10 @@ class Problem(ABC):
         """This problem as one of another class with the same law, and what was done in words; None if there is none."""
         return None
 
+    def before_run(self, t: float) -> tuple[str, ...]:
+        """What the record of a run from time t should say; raises ValueError in plain words where there can be none."""
+        return ()
+
     def example_start(self) -> np.ndarray:
         """One initial value, (n,)."""
         return self.draw_start(np.random.default_rng(0), range(1))[0]

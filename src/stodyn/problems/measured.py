@@ -47,6 +47,9 @@ class Measured(Problem):
     def noise_structure(self) -> NoiseStructure:
         return self.problem.noise_structure
 
+    def before_run(self, t: float) -> tuple[str, ...]:
+        return self.problem.before_run(t)
+
     def draw_start(self, rng: np.random.Generator, paths: range) -> np.ndarray:
         x = self.problem.draw_start(rng, paths)
         return np.concatenate([x, x @ self.H.T], axis=1)
