@@ -21,10 +21,13 @@ import numpy as np
 from jax import lax
 from jax.extend import core
 
+from stodyn.numerics import trigonometry
+
 Equation = Any  # jax.extend.core.JaxprEqn, whose variables' shapes and dtypes JAX does not declare to type checkers
 
 UNROLLED_EQUATIONS = 256  # a scan of at most this many equations in all is written out
 SELECTED_POSITIONS = 64  # an index that differs between paths is resolved by at most this many selections
+LONG_LANE = 64  # from this many paths on sin and cos are written out
 
 
 class Unlaned(Exception):
@@ -146,6 +149,8 @@ class _Evaluation:
         if all(is_known(x) for x in operands):
             return _fold_scalar(equation, operands)
         aligned = [spread(x, shape, dtype) for x, dtype in zip(operands, dtypes, strict=True)]
+        if equation.primitive.name in LIBRARY and dtypes[0] == np.float64 and math.prod(shape) >= LONG_LANE:
+            return LIBRARY[equation.primitive.name](*aligned)
         return equation.primitive.bind(*aligned, **equation.params)
 
     def elementwise(self, equation: Equation, inputs: list[np.ndarray]) -> np.ndarray:
@@ -746,6 +751,9 @@ ELEMENTWISE = {
     "shift_right_logical", "shift_right_arithmetic", "population_count", "clz", "convert_element_type",
     "reduce_precision", "copy", "copy_p", "stop_gradient", "real", "imag", "complex", "conj",
 }  # fmt: skip
+
+# What XLA would call the library for, path by path.
+LIBRARY: dict[str, Callable] = {"sin": trigonometry.sin, "cos": trigonometry.cos}
 
 MOVED: dict[str, Callable[[list[np.ndarray]], tuple[range | list[int], range | list[int]]]] = {
     **{
