@@ -1,12 +1,24 @@
-"""Random starts and parameters: one draw a path."""
+"""Random starts and parameters: one draw a path, or the orthogonal polynomials of their distribution."""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import scipy.stats
+from scipy.stats.sampling import NumericalInversePolynomial
+
+from stodyn.numerics import gauss, orthogonal
+from stodyn.numerics.orthogonal import Recurrence
+
+PANEL = gauss.legendre(16)
+RESOLVED = 1e-14  # relative to the whole mass: how well the integral of a density over a panel is known
+NEGLIGIBLE = 1e-8  # the share of a moment that may come from the outermost panels before it is called infinite
+TAIL = 1e-60  # the probability beyond the outermost quantile that is integrated to
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -58,3 +70,338 @@ def draw(source: Any, rng: np.random.Generator, paths: range, name: str) -> np.n
     if not np.all(np.isfinite(values)):
         raise ValueError(f"{name}: drew a value that is not finite")
     return values
+
+
+class Distribution(ABC):
+    """A random number with a density: what polynomial chaos asks of it, and what a run draws.
+
+    low, high  the ends of its support, possibly infinite
+    """
+
+    low: float
+    high: float
+
+    @abstractmethod
+    def pdf(self, x: Any) -> np.ndarray:
+        """The density."""
+
+    @abstractmethod
+    def ppf(self, u: Any) -> np.ndarray:
+        """The quantiles: the inverse of the distribution function."""
+
+    @abstractmethod
+    def recurrence(self, n: int) -> Recurrence:
+        """The first n coefficients of its monic orthogonal polynomials; refuses where moments are missing."""
+
+    def rule(self, n: int) -> gauss.Rule:
+        """The Gauss rule with n nodes: exact for polynomials of degree 2n - 1."""
+        return gauss.rule(*self.recurrence(n))
+
+    def moment(self, k: int) -> float:
+        """E x^k."""
+        x, w = self.rule(k // 2 + 1)
+        return float(np.sum(w * x**k))
+
+    @property
+    def mean(self) -> float:
+        return float(self.recurrence(1).alpha[0])
+
+    @property
+    def variance(self) -> float:
+        return float(self.recurrence(2).beta[1])
+
+    def rvs(self, size: Any = None, random_state: np.random.Generator | None = None) -> np.ndarray:
+        """Draws, by quantiles of uniform numbers."""
+        rng = np.random.default_rng() if random_state is None else random_state
+        return self.ppf(rng.random(size))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Law(Distribution):
+    """A distribution of scipy.stats, by its closed recurrence where there is one."""
+
+    law: Any
+    spelling: str
+    closed: Callable[[int], Recurrence] | None = None
+    location: float = 0.0
+    scale: float = 1.0
+
+    @property
+    def low(self) -> float:  # type: ignore[override]
+        return float(self.law.support()[0])
+
+    @property
+    def high(self) -> float:  # type: ignore[override]
+        return float(self.law.support()[1])
+
+    def pdf(self, x):
+        return self.law.pdf(x)
+
+    def ppf(self, u):
+        return self.law.ppf(u)
+
+    def rvs(self, size=None, random_state=None):
+        return self.law.rvs(size=size, random_state=random_state)
+
+    def recurrence(self, n):
+        if self.closed is not None:
+            return self.closed(n).moved(self.location, self.scale)
+        return _discretised(self._points, n, self.spelling)
+
+    def rule(self, n):
+        if self.closed is None:
+            return super().rule(n)
+        x, w = gauss.rule(*self.closed(n))
+        return gauss.Rule(self.location + self.scale * x, w)
+
+    @functools.cached_property
+    def _points(self) -> _Points:
+        u = np.concatenate([10.0 ** np.arange(np.log10(TAIL), 0.0), [0.25, 0.5]])
+        edges = np.unique(np.concatenate([self.law.ppf(u), self.law.isf(u), [self.low, self.high]]))
+        return _integrated(self.law.pdf, edges[np.isfinite(edges)], self.spelling)
+
+    def __repr__(self) -> str:
+        return self.spelling
+
+
+@dataclasses.dataclass(frozen=True)
+class Truncated(Distribution):
+    """A distribution cut to [low, high] and scaled up to one again."""
+
+    base: Any
+    low: float
+    high: float
+
+    def __post_init__(self):
+        object.__setattr__(self, "base", distribution(self.base, "Truncated"))
+        if not isinstance(self.base, _Law):
+            raise TypeError(f"Truncated: expected a distribution of scipy.stats or of a name, got {self.base!r}")
+        if not (self.low < self.high and self._between > 0.0):
+            raise ValueError(f"Truncated: {self.base} has no mass in [{self.low}, {self.high}]; expected low < high")
+
+    @property
+    def _between(self) -> float:
+        return float(self.base.law.cdf(self.high) - self.base.law.cdf(self.low))
+
+    def pdf(self, x):
+        return np.where((x >= self.low) & (x <= self.high), self.base.pdf(x) / self._between, 0.0)
+
+    def ppf(self, u):
+        return np.clip(self.base.ppf(self.base.law.cdf(self.low) + u * self._between), self.low, self.high)
+
+    def recurrence(self, n):
+        return _discretised(self._points, n, repr(self))
+
+    @functools.cached_property
+    def _points(self) -> _Points:
+        u = np.concatenate([10.0 ** np.arange(np.log10(TAIL), 0.0), [0.25, 0.5, 0.75, 1.0]])
+        inner = np.concatenate([self.ppf(u), [max(self.low, self.base.low), min(self.high, self.base.high)]])
+        return _integrated(self.pdf, np.unique(inner[np.isfinite(inner)]), repr(self))
+
+
+@dataclasses.dataclass(frozen=True)
+class Density(Distribution):
+    """A density of your own on [low, high], which may be infinite; it need not be normalised.
+
+    density  density(x) -> values of the shape of x, x an array
+    breaks   points where it is not smooth
+    """
+
+    density: Callable[[np.ndarray], np.ndarray]
+    low: float
+    high: float
+    breaks: tuple[float, ...] = ()
+
+    def __post_init__(self):
+        if not self.low < self.high:
+            raise ValueError(f"Density: expected low < high, got {self.low} and {self.high}")
+        x = self._points.x[:3]
+        if np.shape(self.density(x)) != x.shape:
+            raise ValueError(f"Density: density(x) gave shape {np.shape(self.density(x))} for x of shape {x.shape}")
+
+    def pdf(self, x):
+        return self.density(np.asarray(x, float)) / self._points.mass
+
+    def ppf(self, u):
+        return self.mean + np.sqrt(self.variance) * self._standard.ppf(u)
+
+    def recurrence(self, n):
+        return _discretised(self._points, n, repr(self))
+
+    @functools.cached_property
+    def _standard(self) -> NumericalInversePolynomial:
+        """The quantiles in standard deviations from the mean."""
+        mean, std, mass = self.mean, np.sqrt(self.variance), self._points.mass
+
+        class Standardised:
+            pdf = staticmethod(lambda z: float(self.density(np.array([mean + std * z]))[0]) / mass * std)
+
+        ends = ((self.low - mean) / std, (self.high - mean) / std)
+        return NumericalInversePolynomial(Standardised(), domain=ends, center=0.0, u_resolution=1e-12)
+
+    @functools.cached_property
+    def _points(self) -> _Points:
+        far = 2.0 ** np.arange(-60, 61)
+        if np.isfinite(self.low) and np.isfinite(self.high):
+            graded = 2.0 ** np.arange(-50, 0) * (self.high - self.low)
+            edges = np.concatenate([[self.low, self.high], self.low + graded, self.high - graded])
+        elif np.isfinite(self.low):
+            edges = np.append(self.low, self.low + far)
+        elif np.isfinite(self.high):
+            edges = np.append(self.high, self.high - far)
+        else:
+            edges = np.concatenate([-far, [0.0], far])
+        return _integrated(self.density, np.unique(np.append(edges, self.breaks)), "Density")
+
+    def __repr__(self) -> str:
+        return f"Density({self.low:g}, {self.high:g})"
+
+
+def Uniform(low: float, high: float) -> Distribution:
+    """Uniform on [low, high]: Legendre polynomials."""
+    _expect(low < high, "Uniform", f"low < high, got {low} and {high}")
+    half, middle = 0.5 * (high - low), 0.5 * (high + low)
+    return _Law(scipy.stats.uniform(low, high - low), f"Uniform({low:g}, {high:g})", orthogonal.legendre, middle, half)
+
+
+def Normal(mean: float, std: float) -> Distribution:
+    """Normal: Hermite polynomials."""
+    _expect(std > 0, "Normal", f"std > 0, got {std}")
+    return _Law(scipy.stats.norm(mean, std), f"Normal({mean:g}, {std:g})", orthogonal.hermite, mean, std)
+
+
+def Beta(a: float, b: float, low: float = 0.0, high: float = 1.0) -> Distribution:
+    """Density proportional to (x - low)^(a-1) (high - x)^(b-1): Jacobi polynomials."""
+    _expect(a > 0 and b > 0 and low < high, "Beta", f"a, b > 0 and low < high, got {a}, {b}, {low}, {high}")
+    half, middle = 0.5 * (high - low), 0.5 * (high + low)
+    return _Law(scipy.stats.beta(a, b, low, high - low), f"Beta({a:g}, {b:g}, {low:g}, {high:g})",
+                functools.partial(orthogonal.jacobi, a=b - 1.0, b=a - 1.0), middle, half)  # fmt: skip
+
+
+def Gamma(shape: float, scale: float = 1.0, low: float = 0.0) -> Distribution:
+    """Density proportional to (x - low)^(shape-1) exp(-(x - low)/scale): generalised Laguerre polynomials."""
+    _expect(shape > 0 and scale > 0, "Gamma", f"shape, scale > 0, got {shape}, {scale}")
+    return _Law(scipy.stats.gamma(shape, low, scale), f"Gamma({shape:g}, {scale:g}, {low:g})",
+                functools.partial(orthogonal.laguerre, shape=shape), low, scale)  # fmt: skip
+
+
+def Exponential(scale: float = 1.0, low: float = 0.0) -> Distribution:
+    """Density proportional to exp(-(x - low)/scale): Laguerre polynomials."""
+    _expect(scale > 0, "Exponential", f"scale > 0, got {scale}")
+    law = scipy.stats.expon(low, scale)
+    return _Law(law, f"Exponential({scale:g}, {low:g})", orthogonal.laguerre, low, scale)
+
+
+def LogNormal(mu: float, sigma: float) -> Distribution:
+    """exp of a normal number of mean mu and standard deviation sigma: Stieltjes-Wigert polynomials.
+
+    They are not complete: expansions of smooth functions may converge to something else. Where that matters, take
+    the normal exponent itself as the random parameter and its exponential inside your functions.
+    """
+    _expect(sigma > 0, "LogNormal", f"sigma > 0, got {sigma}")
+    return _Law(scipy.stats.lognorm(sigma, scale=np.exp(mu)), f"LogNormal({mu:g}, {sigma:g})",
+                functools.partial(orthogonal.stieltjes_wigert, sigma=sigma), 0.0, float(np.exp(mu)))  # fmt: skip
+
+
+def distribution(source: Any, name: str) -> Distribution:
+    """`source` as a Distribution: one of these classes, or a frozen continuous scipy.stats distribution."""
+    if isinstance(source, Distribution):
+        return source
+    if isinstance(source, scipy.stats.rv_continuous):
+        raise TypeError(
+            f"{name}: {source.name} is a family of distributions; give its parameters: scipy.stats.{source.name}(...)"
+        )
+    if hasattr(source, "rvs") and not isinstance(getattr(source, "dist", None), scipy.stats.rv_continuous):
+        raise TypeError(
+            f"{name}: {type(source).__name__} is no distribution of one continuous number. Random parameters are "
+            "independent numbers with densities; write dependent ones as functions of independent ones (a Cholesky "
+            "factor times normal numbers)."
+        )
+    if not hasattr(source, "rvs"):
+        raise TypeError(f"{name}: expected a distribution such as Uniform(0.9, 1.1), got {source!r}")
+    shapes, location, scale = source.dist._parse_args(*source.args, **source.kwds)
+    if np.ndim(location) or np.ndim(scale) or any(map(np.ndim, shapes)):
+        raise TypeError(f"{name}: the distribution is one of vectors; give one distribution a parameter")
+    location, scale = float(location), float(scale)
+    shapes = [float(shape) for shape in shapes]
+    known: dict[str, Callable[[], Distribution]] = {
+        "uniform": lambda: Uniform(location, location + scale),
+        "norm": lambda: Normal(location, scale),
+        "beta": lambda: Beta(shapes[0], shapes[1], location, location + scale),
+        "arcsine": lambda: Beta(0.5, 0.5, location, location + scale),
+        "gamma": lambda: Gamma(shapes[0], scale, location),
+        "expon": lambda: Exponential(scale, location),
+    }
+    if source.dist.name in known:
+        return known[source.dist.name]()
+    if source.dist.name == "lognorm" and location == 0.0:
+        return LogNormal(np.log(scale), shapes[0])
+    given = ", ".join(f"{value:g}" for value in (*shapes, location, scale))
+    return _Law(source, f"{source.dist.name}({given})")
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Points:
+    """A density as weighted points, in the order of x; mass is its integral, `outer` marks the outermost panels."""
+
+    x: np.ndarray
+    w: np.ndarray
+    mass: float
+    outer: np.ndarray
+
+
+def _integrated(pdf: Callable, edges: np.ndarray, name: str) -> _Points:
+    """Gauss-Legendre points on panels between the edges, halved until the density is resolved on each."""
+
+    def on(low, high):
+        half = 0.5 * (high - low)[:, None]
+        x = half * PANEL.nodes + 0.5 * (high + low)[:, None]
+        with np.errstate(all="ignore"):
+            values = np.asarray(pdf(x.ravel()), float)
+        if values.shape != (x.size,) or np.any(values < 0) or not np.all(np.isfinite(values)):
+            raise ValueError(f"{name}: the density must give one finite number >= 0 for every x of an array")
+        return x, values.reshape(x.shape) * PANEL.weights * 2.0 * half
+
+    low, high = edges[:-1], edges[1:]
+    kept: list[tuple[np.ndarray, np.ndarray]] = []
+    x, w = on(low, high)
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        (xa, wa), (xb, wb) = on(low, middle), on(middle, high)
+        total = sum(part.sum() for _, part in kept) + wa.sum() + wb.sum()
+        rough = np.abs(w.sum(axis=1) - wa.sum(axis=1) - wb.sum(axis=1)) > RESOLVED * total
+        rough &= middle > low  # neighbours in floating point
+        kept.append((np.concatenate([xa[~rough], xb[~rough]]), np.concatenate([wa[~rough], wb[~rough]])))
+        if not rough.any():
+            break
+        low, high = np.concatenate([low[rough], middle[rough]]), np.concatenate([middle[rough], high[rough]])
+        x, w = np.concatenate([xa[rough], xb[rough]]), np.concatenate([wa[rough], wb[rough]])
+    else:
+        raise ValueError(f"{name}: the density is too rough to be integrated; name its kinks in `breaks`")
+    x, w = (np.concatenate([part.ravel() for part in parts]) for parts in zip(*kept, strict=True))
+    order = np.argsort(x)
+    x, w = x[order], w[order]
+    if not 1e-6 < w.sum() < np.inf:
+        raise ValueError(f"{name}: integrates to {w.sum():.3g} over ({edges[0]:g}, {edges[-1]:g}); expected a density "
+                         "whose mass lies within its ends; give narrower ones")  # fmt: skip
+    outer = (x > edges[-2]) | (x < edges[1])
+    return _Points(x, w / w.sum(), float(w.sum()), outer)
+
+
+def _discretised(points: _Points, n: int, name: str) -> Recurrence:
+    center = np.sum(points.w * points.x)
+    size = points.w * np.abs(points.x - center) ** (2 * n - 1)
+    tail = size[points.outer].sum() / size.sum()
+    if tail > NEGLIGIBLE and np.abs(points.x).max() > 1e3 * np.sqrt(np.sum(points.w * (points.x - center) ** 2)):
+        raise ValueError(
+            f"{name}: has no moment of order {2 * n - 1}, which {n} orthogonal polynomials need. Take a lower degree, "
+            "a Truncated distribution, or sampling."
+        )
+    if np.count_nonzero(points.w > 0) < 4 * n:
+        raise ValueError(f"{name}: too few points carry mass for {n} orthogonal polynomials")
+    return orthogonal.stieltjes(n, points.x, points.w)
+
+
+def _expect(right: bool, name: str, words: str) -> None:
+    if not right:
+        raise ValueError(f"{name}: expected {words}")

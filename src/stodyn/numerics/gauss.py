@@ -8,6 +8,8 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike
 
+from stodyn.numerics import orthogonal
+
 
 class Rule(NamedTuple):
     """Σ weights f(nodes) = ∫ f dμ for every polynomial f of degree up to 2n - 1; nodes increasing."""
@@ -63,36 +65,19 @@ def _orthonormal(x: np.ndarray, a: np.ndarray, b: np.ndarray):
 
 def legendre(n: int) -> Rule:
     """n nodes for the uniform distribution on [-1, 1]."""
-    k = _counted(n)
-    return rule(0 * k, np.append(1.0, k[1:] ** 2 / (4 * k[1:] ** 2 - 1)))
+    return rule(*orthogonal.legendre(n))
 
 
 def hermite(n: int) -> Rule:
     """n nodes for the standard normal distribution (the probabilists' Hermite polynomials)."""
-    k = _counted(n)
-    return rule(0 * k, np.append(1.0, k[1:]))
+    return rule(*orthogonal.hermite(n))
 
 
 def laguerre(n: int) -> Rule:
     """n nodes for the exponential distribution exp(-x) on [0, ∞)."""
-    k = _counted(n)
-    return rule(2 * k + 1, np.append(1.0, k[1:] ** 2))
+    return rule(*orthogonal.laguerre(n))
 
 
 def jacobi(n: int, a: float, b: float) -> Rule:
     """n nodes for the density proportional to (1 - x)^a (1 + x)^b on [-1, 1], a and b > -1 (a beta distribution)."""
-    if not (a > -1 and b > -1 and np.isfinite(a + b)):
-        raise ValueError(f"a, b: expected two finite exponents > -1, got a = {a}, b = {b}")
-    k = _counted(n)[1:]
-    s = 2 * k + a + b
-    alpha = np.append((b - a) / (a + b + 2), (b - a) * (b + a) / (s * (s + 2)))
-    # At k = 1 the factor (k + a + b) / (s - 1) is 1, also where it reads 0/0.
-    ratio = np.divide(k + a + b, s - 1, out=np.ones_like(k), where=k > 1)
-    beta = np.append(1.0, 4 * k * (k + a) * (k + b) * ratio / (s**2 * (s + 1)))
-    return rule(alpha, beta)
-
-
-def _counted(n: int) -> np.ndarray:
-    if n != int(n) or n < 1:
-        raise ValueError(f"n: expected a number of nodes >= 1, got {n!r}")
-    return np.arange(int(n), dtype=float)
+    return rule(*orthogonal.jacobi(n, a, b))
