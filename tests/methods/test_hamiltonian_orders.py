@@ -1,11 +1,14 @@
-"""Measured orders: 1 and 1/2 of the general steps, 2 and 1.5 for additive noise; intervals of level 1 - 1e-6."""
+"""Measured orders: 1 and 1/2 of the general steps, 2 and 1.5 for additive noise; intervals of level 1 - 1e-6.
+
+Every claim of every method is measured by tests/claims; here are the systems of Kraus & Tyranowski (2021), and what a
+step has without the shift, the special noise loads or enough of the increments.
+"""
 
 import functools
 
 import jax.numpy as jnp
 import pytest
 
-from stodyn.analysis.linear import step_map
 from stodyn.analysis.order import strong_order, weak_order
 from stodyn.methods import burrage, langevin, variational
 from stodyn.models.damped_kubo import DAMPED_KUBO
@@ -51,6 +54,17 @@ def test_mean_square_order_one_half_where_the_channels_do_not_commute():
     includes(found, 0.5)
 
 
+def test_mean_square_order_one_with_two_channels_that_commute():
+    pair = Hamiltonian(
+        lambda t, q, p: 0.5 * p**2 + 0.25 * q**4,
+        (lambda t, q, p: 0.5 * jnp.sin(q), lambda t, q, p: 0.4 * jnp.cos(q)),
+        start=(1.0, 0.5),
+    )
+    found = strong_order(variational.StoermerVerlet, pair, steps=(8, 16, 32), paths=600, level=LEVEL,
+                         reference=variational.StoermerVerlet, refine=32)  # fmt: skip
+    includes(found, 1.0)
+
+
 def particle(force):
     return Hamiltonian(lambda t, q, p: 0.5 * p**2 - 2.0 * jnp.cos(q), lambda t, q, p: -0.5 * q, force, start=(1.0, 0.5))
 
@@ -59,10 +73,8 @@ def particle(force):
     ("method", "order"),
     [
         (variational.StoermerVerlet, 1.0),
-        (langevin.ConformalVerlet, 1.0),
         (langevin.ShiftedVerlet, 2.0),
         (langevin.ShiftedMidpoint, 2.0),
-        (langevin.ShiftedConformalVerlet, 2.0),
     ],
 )
 def test_the_shift_makes_order_two_of_order_one(method, order):
@@ -84,8 +96,6 @@ def test_order_one_and_a_half_for_additive_noise_and_any_drift(method, order):
 @named(
     ("method", "order"),
     [
-        (variational.Midpoint, 1.0),
-        (variational.StoermerVerlet, 1.0),
         (variational.SRKw1, 1.0),
         (variational.SRKw2, 2.0),
     ],
@@ -103,11 +113,3 @@ def test_truncation_with_k_2_keeps_the_order_and_k_1_loses_it():
         for k in (2.0, 1.0)
     )
     assert two > 0.9 and one < 0.85
-
-
-def test_long_steps_of_verlet_on_kubo():
-    """At dt = .5 second moments grow; at .25 they still decay, ten times too slowly; at .1 nearly as they should."""
-    rate = {h: -(1 - step_map("StoermerVerlet", DAMPED_KUBO.problem, h, nodes=40).mean_square_radius()) / h
-            for h in (0.5, 0.25, 0.1)}  # fmt: skip
-    assert rate[0.5] > 0 > rate[0.25] > rate[0.1]
-    assert rate[0.25] == pytest.approx(-6.28e-5, rel=0.01) and rate[0.1] == pytest.approx(-9.3e-4, rel=0.01)

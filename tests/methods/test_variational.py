@@ -1,4 +1,4 @@
-"""Lagrange-d'Alembert integrators: reference steps, tables in exact arithmetic, structure, discrete mechanics."""
+"""Lagrange-d'Alembert integrators: reference steps, tables in exact arithmetic, solves, moments without sampling."""
 
 import dataclasses
 import functools
@@ -20,23 +20,27 @@ from stodyn.models.damped_kubo import DAMPED_KUBO
 from stodyn.models.harmonic_langevin import HARMONIC_LANGEVIN
 from stodyn.models.van_der_pol import VAN_DER_POL
 from stodyn.noise.increment import Increment
+from stodyn.numerics.elimination import PIVOTED, written_out
 from stodyn.problems.hamiltonian import Hamiltonian
 
 SQUARE = (Midpoint, StoermerVerlet, DIRK)
 WEAK = (SRKw1, SRKw2, SRKw2Coupled)
+jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})  # compiling is what takes time
 named = functools.partial(pytest.mark.parametrize, ids=lambda value: getattr(value, "name", None))
 
 
-def pendulum():
+@functools.cache
+def pendulum(strength=0.3):
     return Hamiltonian(
         lambda t, q, p: 0.5 * p**2 - jnp.cos(q),
-        lambda t, q, p: 0.3 * jnp.sin(q) * p,
+        lambda t, q, p: strength * jnp.sin(q) * p,
         lambda t, q, p: -0.2 * p,
         lambda t, q, p: -0.1 * p,
         start=(1.0, 0.5),
     )
 
 
+@functools.cache
 def two_channels():
     return Hamiltonian(
         lambda t, q, p: 0.5 * (p**2 + q**2),
@@ -46,22 +50,7 @@ def two_channels():
     )
 
 
-def entangled(m=2, forced=True):
-    """N = 2, nothing separable: Newton in all unknowns."""
-    h = (
-        lambda t, q, p: 0.2 * jnp.sin(q[0]) * p[1] + 0.1 * q[1] * p[0] ** 2,
-        lambda t, q, p: 0.15 * jnp.cos(q[1]) * p[0] + 0.1 * q[0] * q[1],
-    )[:m]
-    f = (lambda t, q, p: -0.05 * (q @ p) * q, lambda t, q, p: -0.1 * jnp.sin(p))[:m]
-    return Hamiltonian(
-        lambda t, q, p: 0.5 * p @ p + 0.25 * (q @ q) ** 2 + 0.1 * p[0] * q[1] ** 2,
-        h,
-        (lambda t, q, p: -0.3 * p * (1.0 + q**2)) if forced else None,
-        f if forced else None,
-        start=([0.5, -0.3], [0.2, 0.6]),
-    )
-
-
+@functools.cache
 def crossed():
     """One coordinate, two channels that do not commute, nothing separable, all forces nonlinear."""
     return Hamiltonian(
@@ -81,6 +70,19 @@ def noise(method, m=1, h=0.1, seed=3):
     return Increment(h, jnp.asarray(np.sqrt(h) * z), Z=jnp.asarray(0.5 * h**1.5 * (z + 0.3)))
 
 
+@functools.cache
+def compiled(method, problem):
+    """(x, noise, t) -> (x', report) of one step, the problem lowered as in a run."""
+    stepped = problem if isinstance(problem, method.accepts) else problem.to_sde()
+
+    @jit
+    def step(x, noise, t):
+        with written_out(PIVOTED):
+            return method.step(stepped, t, x, noise, stepped.params)
+
+    return lambda x, noise, t=0.0: step(jnp.asarray(x), noise, t)
+
+
 # --- reference steps ------------------------------------------------------------------------------------------------
 
 STEPS = {
@@ -98,12 +100,10 @@ STEPS = {
 
 @named("method", [*SQUARE, explicit.Heun, burrage.R2, burrage.E1, SRKw1, SRKw2, srk.RS1])
 def test_one_step_of_the_pendulum(method):
-    problem = pendulum()
-    problem = problem if isinstance(problem, method.accepts) else problem.to_sde()
     given = Increment(0.1, jnp.array([0.2]), Z=jnp.array([0.012]))
     if method.name in ("SRKw1", "SRKw2", "RS1"):
         given = Increment(0.1, jnp.sqrt(jnp.array([0.3])), aux={"two": jnp.sqrt(jnp.array([0.1]))})
-    x, report = method.step(problem, 0.0, jnp.array([1.0, 0.5]), given, None)
+    x, report = compiled(method, pendulum())([1.0, 0.5], given)
     np.testing.assert_allclose(x, STEPS[method.name], rtol=0, atol=2e-14)
     assert bool(report.ok)
 
@@ -120,26 +120,23 @@ def test_one_step_of_the_pendulum(method):
     ],
 )
 def test_one_step_with_two_channels(method, expected):
-    problem = two_channels()
-    problem = problem if isinstance(problem, method.accepts) else problem.to_sde()
     W = [0.2, -0.1] if method is not SRKw1 else [0.3**0.5, -(0.3**0.5)]
-    x, _ = method.step(problem, 0.0, jnp.array([1.0, 0.2]), Increment(0.1, jnp.array(W)), None)
+    x, _ = compiled(method, two_channels())([1.0, 0.2], Increment(0.1, jnp.array(W)))
     np.testing.assert_allclose(x, expected, rtol=0, atol=1e-14)
 
 
 @pytest.mark.parametrize("lam", [0.5, 0.3, Q(5, 4)])
 def test_dirk_is_two_midpoint_steps(lam):
-    problem, x, W = crossed(), jnp.array([1.0, 0.5]), jnp.array([0.2, -0.35])
-    once, _ = jax.jit(lambda x: DIRK(lam).step(problem, 0.0, x, Increment(0.1, W), None))(x)
-    half = jax.jit(lambda x, part: Midpoint.step(problem, 0.0, x, Increment(part * 0.1, part * W), None)[0])
+    x, W, half = jnp.array([1.0, 0.5]), jnp.array([0.2, -0.35]), compiled(Midpoint, crossed())
+    once, _ = compiled(DIRK(lam), crossed())(x, Increment(0.1, W))
     for part in (float(lam), 1.0 - float(lam)):
-        x = half(x, part)
+        x, _ = half(x, Increment(part * 0.1, part * W))
     np.testing.assert_allclose(once, x, rtol=0, atol=1e-14)
 
 
 def test_weak_midpoint_is_the_midpoint_with_weak_draws():
-    problem, x, given = crossed(), jnp.array([1.0, 0.5]), Increment(0.1, jnp.array([0.3**0.5, 0.0]))
-    weak, strong = (jax.jit(lambda x: m.step(problem, 0.0, x, given, None)[0])(x) for m in (SRKw1(Q(1, 2)), Midpoint))
+    x, given = jnp.array([1.0, 0.5]), Increment(0.1, jnp.array([0.3**0.5, 0.0]))
+    weak, strong = (compiled(method, crossed())(x, given)[0] for method in (SRKw1(Q(1, 2)), Midpoint))
     np.testing.assert_allclose(weak, strong, rtol=0, atol=1e-15)
 
 
@@ -147,8 +144,7 @@ def test_time_is_kept_by_the_stages():
     """H = p²/2 - q a(t) has q'' = a(t): Verlet takes a at both ends, the midpoint rule in the middle."""
     problem = Hamiltonian(lambda t, q, p: 0.5 * p**2 - q * jnp.cos(t), (lambda t, q, p: 0.0 * q,), start=(0.0, 0.0))
     given = Increment(0.2, jnp.zeros(1))
-    ends, _ = StoermerVerlet.step(problem, 1.0, jnp.zeros(2), given, None)
-    middle, _ = Midpoint.step(problem, 1.0, jnp.zeros(2), given, None)
+    ends, middle = (compiled(method, problem)(jnp.zeros(2), given, 1.0)[0] for method in (StoermerVerlet, Midpoint))
     assert ends[1] == pytest.approx(0.1 * (np.cos(1.0) + np.cos(1.2)), abs=1e-15)
     assert middle[1] == pytest.approx(0.2 * np.cos(1.1), abs=1e-15)
 
@@ -157,15 +153,16 @@ def test_time_is_kept_by_the_stages():
 
 
 def iterations(method, problem):
-    report = []
+    """How many rounds one step takes, an int where that is known while tracing."""
 
     def step(x):
-        x, found = method.step(problem, 0.0, x, noise(method, problem.m), problem.params)
-        report.append(found)
-        return x, jnp.asarray(found.iterations)
+        _, report = method.step(problem, 0.0, x, noise(method, problem.m), problem.params)
+        known.append(report.iterations)
+        return jnp.asarray(report.iterations)
 
-    count = jax.jit(step)(jnp.asarray(problem.example_start()))[1]
-    return report[0].iterations if isinstance(report[0].iterations, int) else int(count)
+    known = []
+    count = jit(step)(jnp.asarray(problem.example_start()))
+    return known[0] if isinstance(known[0], int) else int(count)
 
 
 def test_explicit_and_linear_steps():
@@ -183,8 +180,15 @@ def test_separable_systems_are_solved_for_the_momenta_alone():
     problem = Hamiltonian(lambda t, q, p: 0.5 * p @ p + jnp.sum(jnp.cos(q)), (lambda t, q, p: jnp.sum(jnp.sin(q)),),
                           start=([1.0, 0.5], [0.2, 0.1]))  # fmt: skip
     stages = Midpoint.table.stages(1)
-    solved = Midpoint.solve(stages, problem, 0.0, jnp.array([1.0, 0.5, 0.2, 0.1]), noise(Midpoint), None)
-    assert len(solved.values) == 2
+    unknown = []
+
+    def solve(x):
+        solved = Midpoint.solve(stages, problem, 0.0, x, noise(Midpoint), None)
+        unknown.append(len(solved.values))
+        return solved.result()
+
+    jax.eval_shape(solve, jnp.zeros(4))
+    assert unknown == [2]
     trace = str(jax.make_jaxpr(lambda x: Midpoint.step(problem, 0.0, x, noise(Midpoint), None)[0])(jnp.zeros(4)))
     assert "f64[4,4]" not in trace and "f64[2,2]" in trace
 
@@ -261,87 +265,19 @@ def test_a_table_of_the_users_own():
     assert table.symplecticity() == () and table.order_conditions() == ()
     mine, problem = variational.FromTable(table), crossed()
     x, given = jnp.array([1.0, 0.5]), noise(mine, 2)
-    after = jax.jit(lambda x: mine.step(problem, 0.0, x, given, None)[0])(x)
+    after, _ = compiled(mine, problem)(x, given)
     d = variational.discrete(mine, problem)
-    q_next, p = jax.jit(lambda q, p: d.map(0.0, q, p, given, None))(x[:1], after[1:])
+    q_next, p = jit(lambda q, p: d.map(0.0, q, p, given, None))(x[:1], after[1:])
     np.testing.assert_allclose(jnp.concatenate([q_next, p]), jnp.stack([after[0], x[1]]), atol=1e-11)
     with pytest.raises(ValueError, match=r"Bad claims strong order 0\.5 for general noise and has order 0"):
         dataclasses.replace(both, name="Bad", b=((Q(0), Q(0)), (Q(0), Q(0))))
-
-
-# --- structure that is kept -----------------------------------------------------------------------------------------
-
-Ω = np.block([[np.zeros((2, 2)), np.eye(2)], [-np.eye(2), np.zeros((2, 2))]])
-
-
-@named(("method", "problem"), [*((m, crossed()) for m in (*SQUARE, SRKw1)), (SRKw2, pendulum())])
-def test_discrete_mechanics_generates_the_step(method, problem):
-    """(3.1) by autodiff of H_d, to 1e-11, forced, nonseparable."""
-    given, x, N = noise(method, problem.m), jnp.asarray(problem.example_start()), problem.n // 2
-    after, _ = jax.jit(lambda x: method.step(problem, 0.0, x, given, None))(x)
-    d = variational.discrete(method, problem)
-    q_next, p = jax.jit(lambda q, p: d.map(0.0, q, p, given, None))(x[:N], after[N:])
-    np.testing.assert_allclose(q_next, after[:N], rtol=0, atol=1e-11)
-    np.testing.assert_allclose(p, x[N:], rtol=0, atol=1e-11)
-
-
-@named("method", [Midpoint, StoermerVerlet, SRKw1])
-def test_discrete_lagrange_dalembert_principle(method):
-    """(3.5): δB_d = Σ F⁻ δq_k + F⁺ δp_(k+1) on a path of 3 steps, for every variation with δq_0 = δp_K = 0."""
-    problem, K = crossed(), 3
-    given = [noise(method, 2, seed=k) for k in range(K)]
-    d = variational.discrete(method, problem)
-    x = [jnp.array([1.0, 0.5])]
-    step = jax.jit(lambda x, given: method.step(problem, 0.0, x, given, None)[0])
-    for k in range(K):
-        x.append(step(x[-1], given[k]))
-    q, p = (jnp.stack([state[part] for state in x]) for part in (slice(0, 1), slice(1, 2)))
-    generating, F_minus, F_plus = jax.jit(jax.grad(d.H, argnums=(1, 2))), jax.jit(d.F_minus), jax.jit(d.F_plus)
-
-    slopes_q, slopes_p = np.zeros((K + 1, 1)), np.zeros((K + 1, 1))  # of B_d = p_K q_K - Σ (p_(k+1) q_(k+1) - H_d)
-    slopes_q[K], slopes_p[K] = p[K], q[K]
-    for k in range(K):
-        D1, D2 = generating(0.0, q[k], p[k + 1], given[k], None)
-        slopes_q[k] += D1
-        slopes_p[k + 1] += D2 - q[k + 1]
-        slopes_q[k + 1] -= p[k + 1]
-    minus, plus = (np.array([F(0.0, q[k], p[k + 1], given[k], None) for k in range(K)]) for F in (F_minus, F_plus))
-    np.testing.assert_allclose(slopes_q[1:K], minus[1:], atol=1e-11)  # δq_1 ... δq_(K-1); δq_K drops out of B_d
-    np.testing.assert_allclose(slopes_q[K], 0.0, atol=1e-11)
-    np.testing.assert_allclose(slopes_p[1:K], plus[: K - 1], atol=1e-11)
-
-
-@named("method", [Midpoint, StoermerVerlet])
-def test_from_discrete_gives_the_method_back(method):
-    problem, given, x = pendulum(), noise(method), jnp.array([1.0, 0.5])
-    d = variational.discrete(method, problem)
-    again = variational.from_discrete(d.H, d.F_plus, d.F_minus)
-    found, report = jax.jit(lambda x: again.step(problem, 0.0, x, given, None))(x)
-    np.testing.assert_allclose(found, method.step(problem, 0.0, x, given, None)[0], atol=1e-13)
-    assert bool(report.ok)
-
-
-def test_a_discrete_hamiltonian_of_the_users_own_is_symplectic():
-    """Symplectic Euler with noise: H_d = p·q + h H(q, p) + W h(q, p)."""
-    problem = entangled(1, forced=False)
-
-    def H_d(t, q, p, noise, params):
-        return p @ q + noise.h * problem.energy(0, t, q, p, params) + noise.W[0] * problem.energy(1, t, q, p, params)
-
-    method, given = variational.from_discrete(H_d), noise(Midpoint)
-    J = jax.jacfwd(lambda x: method.step(problem, 0.0, x, given, None)[0])(jnp.array([0.5, -0.3, 0.2, 0.6]))
-    assert np.abs(J.T @ Ω @ J - Ω).max() < 1e-13
-    with pytest.raises(TypeError, match=r"H_d: expected a function"):
-        variational.from_discrete(None)
-    with pytest.raises(TypeError, match=r"method: expected one of methods\.variational"):
-        variational.discrete(explicit.Heun, problem)
 
 
 # --- refusals and truncation ----------------------------------------------------------------------------------------
 
 
 def test_srkw2_is_refused_for_several_multiplicative_channels():
-    with pytest.raises(ValueError, match=r"SRKw2 is made for scalar or additive noise.*SRKw2Coupled"):
+    with pytest.raises(ValueError, match="SRKw2 is made for scalar or additive noise"):
         sd.simulate(two_channels(), SRKw2, t=(0, 1), dt=0.1, paths=4, seed=0)
 
 
@@ -349,15 +285,37 @@ def test_truncation():
     """W is cut at √(2 k |ln h| h); in the middle nothing changes; h >= 1 is refused."""
     h, k = 0.25, 2.0
     bound = np.sqrt(2 * k * abs(np.log(h)) * h)
-    problem, x, cut = pendulum(), jnp.array([1.0, 0.5]), Midpoint(truncation=k)
-    beyond, at = (cut.step(problem, 0.0, x, Increment(h, jnp.array([W])), None)[0] for W in (5 * bound, bound))
+    problem, x, cut = pendulum(), [1.0, 0.5], Midpoint(truncation=k)
+    step = compiled(cut, problem)
+    beyond, at, inside = (step(x, Increment(h, jnp.array([W])))[0] for W in (5 * bound, bound, 0.9 * bound))
     np.testing.assert_array_equal(beyond, at)
-    inside = Increment(h, jnp.array([0.9 * bound]))
-    np.testing.assert_array_equal(
-        cut.step(problem, 0.0, x, inside, None)[0], Midpoint.step(problem, 0.0, x, inside, None)[0]
-    )
+    whole = compiled(Midpoint, problem)(x, Increment(h, jnp.array([0.9 * bound])))[0]
+    np.testing.assert_allclose(inside, whole, rtol=0, atol=1e-15)
     with pytest.raises(ValueError, match=r"truncation=2 cuts W at .* which is 0 at h = 1"):
         sd.simulate(problem, cut, t=(0, 2), dt=1.0, paths=4, seed=0)
+
+
+@pytest.mark.parametrize(
+    ("strength", "h", "mean", "failed"), [(0.3, 0.5, 4.1, 0), (1.0, 0.5, 4.6, 82), (1.0, 0.2, 4.3, 0)]
+)
+def test_newton_rounds(strength, h, mean, failed):
+    """One midpoint step of the free pendulum for 200 000 draws, to 1e-12: rounds in the mean, and how many fail.
+
+    The failures are draws without a solution in reach, found within 4 standard deviations of a Poisson number; with
+    truncation k = 2 there are none.
+    """
+    free = dataclasses.replace(pendulum(strength), force=None, noise_force=None)
+    W = jnp.asarray(np.sqrt(h) * np.random.default_rng(2).standard_normal((200_000, 1)))
+
+    @jax.jit
+    def rounds(W):
+        method = Midpoint(tol=1e-12)
+        return jax.vmap(lambda W: method.step(free, 0.0, jnp.array([1.0, 0.5]), Increment(h, W), None)[1])(W)
+
+    report = rounds(W)
+    assert mean - 0.2 < np.mean(report.iterations) < mean + 0.05
+    assert abs(np.sum(~np.asarray(report.ok)) - failed) <= 4 * np.sqrt(2 * max(failed, 1))
+    assert np.all(rounds(variational.truncated(W, h, 2.0)).ok)
 
 
 def test_the_midpoint_rule_is_what_a_hamiltonian_system_gets():
@@ -367,12 +325,12 @@ def test_the_midpoint_rule_is_what_a_hamiltonian_system_gets():
 def test_paths_that_newton_cannot_solve_are_flagged_and_counted():
     """At dt = 1 with h = sin(q) p some midpoint equations have no solution near z_k."""
     problem = Hamiltonian(lambda t, q, p: 0.5 * p**2 - jnp.cos(q), lambda t, q, p: jnp.sin(q) * p, start=(1.0, 0.5))
-    run = sd.simulate(problem, Midpoint, t=(0, 8), dt=1.0, paths=4096, seed=1, on_failure="record")
+    run = sd.simulate(problem, Midpoint, t=(0, 8), dt=1.0, paths=512, seed=1, on_failure="record")
     failed = run.sizes["failure"]
-    assert 0 < failed < 2048 and int(run["sound"][-1]) == 4096 - failed
+    assert 0 < failed < 256 and int(run["sound"][-1]) == 512 - failed
     assert set(run["failure_cause"].values) == {"its equations were not solved"}
     with pytest.raises(sd.PathsFailed, match="whose implicit equations Newton did not solve"):
-        sd.simulate(problem, Midpoint, t=(0, 8), dt=1.0, paths=4096, seed=1)
+        sd.simulate(problem, Midpoint, t=(0, 8), dt=1.0, paths=512, seed=1)
 
 
 def test_refusals_of_the_special_steps():
@@ -446,12 +404,6 @@ def test_stationary_energy_of_the_oscillator(name):
             np.testing.assert_allclose(covariance, 1.25 * np.eye(2), atol=1e-10)
         if name == "StoermerVerlet":
             assert covariance[0, 0] == pytest.approx(1.25, abs=1e-10)
-
-
-def test_verlet_on_kubo_is_mean_square_unstable_at_large_steps():
-    """Why its sampled energy at dt >= .25 is not compared: the second moment grows, carried by ever rarer paths."""
-    radius = {h: step_map(StoermerVerlet, DAMPED_KUBO.problem, h, nodes=40).mean_square_radius() for h in (0.1, 0.5)}
-    assert radius[0.5] > 1 > radius[0.1]
 
 
 def test_stages_backward_reproduce_the_step():

@@ -46,9 +46,16 @@ def test_the_equations_of_a_pendulum():
 
 def test_ito_drift_is_the_corrected_formula():
     """A_p = -H_q + F + ½ Σ [(h_qp - f_p)(h_q - f) - (h_qq - f_q) h_p], A_q = H_p + ½ Σ [h_pq h_p + h_pp (f - h_q)]."""
-    problem = coupled()
+    problem, c = coupled(), {"k": 0.7}
     q, p = jnp.array([0.3, -0.8]), jnp.array([0.5, 1.1])
-    c = problem.params
+    expected = jax.jit(lambda q, p: written_out_ito_drift(problem, q, p, c))(q, p)
+    sde = problem.to_sde("ito")
+    found = jax.jit(lambda x: sde.f(0.0, x, c))(jnp.concatenate([q, p]))
+    np.testing.assert_allclose(found, expected, rtol=1e-13)
+    assert sde.calculus == "ito" and problem.lower(SDE)[0].calculus == "stratonovich" and problem.lower(int) is None
+
+
+def written_out_ito_drift(problem, q, p, c):
     drift_q = jax.grad(lambda p: problem.H(0.0, q, p, c))(p)
     drift_p = -jax.grad(lambda q: problem.H(0.0, q, p, c))(q) + problem.force(0.0, q, p, c)
     for h, f in zip(problem.h, problem.noise_force, strict=True):
@@ -59,9 +66,7 @@ def test_ito_drift_is_the_corrected_formula():
         f_q, f_p, force = (*(jax.jacfwd(f, argnums=i)(0.0, q, p, c) for i in (1, 2)), f(0.0, q, p, c))
         drift_q += 0.5 * (h_pq @ h_p + h_pp @ (force - h_q))
         drift_p += 0.5 * ((h_qp - f_p) @ (h_q - force) - (h_qq - f_q) @ h_p)
-    sde = problem.to_sde("ito")
-    np.testing.assert_allclose(sde.f(0.0, jnp.concatenate([q, p]), c), jnp.concatenate([drift_q, drift_p]), rtol=1e-13)
-    assert sde.calculus == "ito" and problem.lower(SDE)[0].calculus == "stratonovich" and problem.lower(int) is None
+    return jnp.concatenate([drift_q, drift_p])
 
 
 def test_dependence_is_proved_from_the_trace():
@@ -119,7 +124,7 @@ def brackets(problem, x):
 def test_noise_structure_is_that_of_the_brackets(h, forces, kind):
     problem = Hamiltonian(lambda t, q, p: 0.5 * p**2, h, noise_force=forces, start=(0.3, -0.4))
     x = jnp.array([0.7, 0.6])
-    table = brackets(problem, x)
+    table = jax.jit(lambda x: brackets(problem, x))(x)
     commutes = np.allclose(table[0, 1], table[1, 0], atol=1e-12)
     assert commutes == problem.noise_structure.implies("commutative")
     assert problem.noise_structure.kind in kind

@@ -1,21 +1,10 @@
 """The studies of Kraus & Tyranowski (2021), at sizes that take seconds."""
 
-import matplotlib
-
-matplotlib.use("Agg")
-
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-from stodyn.studies import kubo, lenard_bernstein, lorentz, structure, van_der_pol
+from stodyn.studies import full_size, kubo, lenard_bernstein, lorentz, structure, van_der_pol
 from stodyn.studies.contract import catalogue
-
-
-@pytest.fixture(autouse=True)
-def close_figures():
-    yield
-    plt.close("all")
 
 
 def said(words):
@@ -26,7 +15,7 @@ def test_the_studies_are_found():
     assert {"kubo", "van-der-pol", "lenard-bernstein", "lorentz", "structure"} <= set(catalogue())
 
 
-def test_kubo_schemes_without_sampling():
+def test_kubo_curves():
     """The curves of the figures pass through the reference values of the recursion."""
     np.testing.assert_allclose(
         kubo.exact_of_scheme("DIRK", 0.5, np.array([1000.0, 5000.0])), [0.76346771, 0.016211864], rtol=1e-7
@@ -34,9 +23,12 @@ def test_kubo_schemes_without_sampling():
     np.testing.assert_allclose(kubo.exact_of_scheme("E1", 0.02, np.array([1000.0])), [0.60503328], rtol=1e-7)
 
 
-def test_why_verlet_is_not_sampled_at_long_steps():
-    assert kubo.moment_growth(0.25, 4) > 0 > kubo.moment_growth(0.1, 4)
-    assert kubo.moment_growth(0.5, 2) > 0
+def test_full_sizes_are_those_of_the_paper_or_a_stated_part():
+    assert full_size.affordable("DIRK", 50_000, 10_000) == 50_000 and full_size.remark(50_000, 50_000) == ""
+    taken = full_size.affordable("DIRK", 10_000_000, 6667)
+    assert taken * 6667 <= 1.001 * full_size.MOST_PATH_STEPS[True] and taken < 10_000_000
+    assert full_size.remark(taken, 10_000_000) == f"{taken:.2g} of the paper's 1e+07 paths"
+    assert full_size.affordable("RS1", 10_000_000, 6667) > taken
 
 
 def test_shifted_limits_of_explicit_schemes_on_van_der_pol():
@@ -46,26 +38,29 @@ def test_shifted_limits_of_explicit_schemes_on_van_der_pol():
 
 def test_structure(tmp_path, monkeypatch):
     monkeypatch.setattr(structure, "SMALL", ("StoermerVerlet", "Heun"))
+    monkeypatch.setattr(structure, "PAPERS", ())
     rows = {row.quantity: row for row in structure.run(False, tmp_path, said).rows}
     assert rows["StoermerVerlet: QS2, spread of det J over states"].remark == "quasi-symplectic"
     assert rows["Heun: max |J'ΩJ - Ω|, no forces"].remark == "not symplectic"
 
 
 def test_lorentz(tmp_path, monkeypatch):
-    """DIRK keeps E(H) within 5 standard errors (6e-7)."""
-    monkeypatch.setattr(lorentz, "STRONG", (("StoermerVerlet", 0.05), ("DIRK", 0.05)))
+    """E(H) is kept within 5 standard errors (6e-7)."""
+    monkeypatch.setattr(lorentz, "STRONG", (("StoermerVerlet", 0.05),))
     monkeypatch.setattr(lorentz, "WEAK", (("SRKw1", 0.05),))
     result = lorentz.run(False, tmp_path, said)
     assert set(result.figures) == {"fig4-10", "fig4-11"}
-    for row in result.rows[2:]:
+    for row in result.rows[1:]:
         assert abs(row.ours) < 5 * row.stderr
 
 
 def test_lenard_bernstein(tmp_path, monkeypatch):
     """Trapping at |v| = 1/(2 dt): the midpoint rule at dt = .15 is too hot."""
-    monkeypatch.setattr(lenard_bernstein, "SMALL", (("Midpoint", 0.15),))
+    monkeypatch.setattr(lenard_bernstein, "SQUARE", ())
+    monkeypatch.setattr(lenard_bernstein, "WEAK", ())
     monkeypatch.setattr(lenard_bernstein, "T", 300.0)
     result = lenard_bernstein.run(False, tmp_path, said)
+    assert set(result.figures) == {"fig4-5", "fig4-6", "fig4-7", "fig4-8", "fig4-9"}
     energy, trapped = result.rows[2:]
     assert energy.ours > 0.52
     assert "trapped" in trapped.remark and trapped.ours > 3 * 0.0025

@@ -18,11 +18,13 @@ from stodyn.methods import variational
 from stodyn.methods.catalogue import catalogue
 from stodyn.methods.contract import Method
 from stodyn.noise.increment import Increment
+from stodyn.numerics.elimination import PIVOTED, written_out
 from stodyn.problems.hamiltonian import Hamiltonian
 from stodyn.statistics.change import Change
 from stodyn.statistics.observable import Observable
 
 TOLERANCE = 1e-12  # a defect of a 64-bit step below it is rounding
+_jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})  # evaluated a few times only
 
 
 def draw_increment(method: Method, m: int, h: float, seed: int = 0) -> Increment:
@@ -44,9 +46,10 @@ def _jacobian(method: Method, problem: Any) -> Callable[..., Array]:
     params = problem.example_params()
 
     def step(t, x, noise):
-        return method.read(method.step(stepped, t, method.start(stepped, t, x, params), noise, params)[0])
+        with written_out(PIVOTED):
+            return method.read(method.step(stepped, t, method.start(stepped, t, x, params), noise, params)[0])
 
-    return jax.jit(jax.jacfwd(step, argnums=1))
+    return _jit(jax.jacfwd(step, argnums=1))
 
 
 def symplectic_form(N: int) -> np.ndarray:
@@ -225,46 +228,69 @@ class MomentumBalance(NamedTuple):
 
 
 def momentum_balance(
-    method: Method, problem: Hamiltonian, generator: Callable[[Array], Array], *, h: float, steps: int, seed: int = 0
+    method: Method,
+    problem: Hamiltonian,
+    generator: Callable[[Array], Array],
+    *,
+    h: float,
+    steps: int,
+    seed: int = 0,
+    params: Any = None,
 ) -> MomentumBalance:
     """The momentum map J_ξ = p · ξ(q) of a symmetry along a path, beside F⁻ · ξ(q_k) + F⁺ · ξ^p(q_(k+1), p_(k+1)).
 
     generator  ξ(q) -> (N,): how an infinitesimal transformation of the symmetry moves q, e.g. (-q_y, q_x) for rotations
+    params     in place of the problem's own
     """
     N = problem.n // 2
     with jax.enable_x64(True):
         shape = jax.eval_shape(lambda q: jnp.asarray(generator(q)), jax.ShapeDtypeStruct((N,), np.float64)).shape
         if shape != (N,):
             raise ValueError(f"generator: returned shape {shape} for q of shape ({N},), expected ({N},)")
-        stepped, _ = matched(problem, method)
-        params = problem.example_params()
         rng = np.random.default_rng(seed)
         normals = {k: jnp.asarray(rng.standard_normal((steps, c))) for k, c in method.needs.normals(problem.m).items()}
         noise = increments(method.needs, problem.m, jnp.full(steps, float(h)), normals)
-        pieces = variational.discrete(method, problem) if isinstance(method, variational.LagrangeDAlembert) else None
+        start = jnp.asarray(problem.example_start(), float)
+        momenta, gains = _momenta(method, problem, generator)(
+            start, noise, problem.example_params() if params is None else params
+        )
+    return MomentumBalance(np.asarray(momenta), None if gains is None else np.asarray(gains))
 
-        def J(x):
-            q, p = problem.split(x)
-            return p @ generator(q)
 
-        def given(t, x, after, noise):
-            if pieces is None:
-                return jnp.zeros(())
-            q, (q_next, p_next) = problem.split(x)[0], problem.split(after)
-            at = t, q, p_next, noise, params
-            lifted = -jax.grad(lambda q: p_next @ generator(q))(q_next)
-            return pieces.F_minus(*at) @ generator(q) + pieces.F_plus(*at) @ lifted
+@functools.lru_cache(maxsize=32)
+def _momenta(method: Method, problem: Hamiltonian, generator: Callable[[Array], Array]) -> Callable[..., Any]:
+    """(start, noise, params) -> J after every step, and what the discrete forces gave in each (None: unknown)."""
+    stepped, _ = matched(problem, method)
+    pieces: Any = None
+    if isinstance(method, variational.LagrangeDAlembert):
+        pieces = variational.discrete(method, problem).pieces
 
+    def J(x):
+        q, p = problem.split(x)
+        return p @ generator(q)
+
+    @_jit
+    def run(start, noise, params):
         def one(carry, piece):
             t, state = carry
-            after, _ = method.step(stepped, t, state, piece, params)
-            x, x_next = method.read(state), method.read(after)
-            return (t + piece.h, after), (J(x_next), given(t, x, x_next, piece))
+            with written_out(PIVOTED):
+                after, _ = method.step(stepped, t, state, piece, params)
+            return (t + piece.h, after), (t, method.read(after))
 
-        start = method.start(stepped, 0.0, jnp.asarray(problem.example_start(), float), params)
-        first = J(method.read(start))
-        _, (momenta, gains) = jax.jit(lambda s: jax.lax.scan(one, (jnp.zeros(()), s), noise))(start)
-    return MomentumBalance(np.append(first, momenta), None if pieces is None else np.asarray(gains))
+        first = method.start(stepped, 0.0, start, params)
+        _, (times, after) = jax.lax.scan(one, (jnp.zeros(()), first), noise)
+        states = jnp.concatenate([method.read(first)[None], after])
+
+        def given(t, x, x_next, noise):
+            q, (q_next, p_next) = problem.split(x)[0], problem.split(x_next)
+            _, _, plus, minus = pieces(t, q, p_next, noise, params)
+            lifted = -jax.grad(lambda q: p_next @ generator(q))(q_next)
+            return minus @ generator(q) + plus @ lifted
+
+        gains = None if pieces is None else jax.vmap(given)(times, states[:-1], states[1:], noise)
+        return jax.vmap(J)(states), gains
+
+    return run
 
 
 # --- energy ----------------------------------------------------------------------------------------------------------

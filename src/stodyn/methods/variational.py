@@ -7,7 +7,7 @@ import functools
 import math
 from collections.abc import Callable
 from fractions import Fraction as Q
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -218,22 +218,38 @@ SRKw2Coupled = FromTable(_srkw2_table("SRKw2Coupled", coupled=True))
 # --- the discrete mechanics ------------------------------------------------------------------------------------------
 
 
+class Pieces(NamedTuple):
+    """The slopes of H_d⁺ in q_k and p_(k+1), and the discrete forces, (N,) each."""
+
+    D1: Array
+    D2: Array
+    F_plus: Array
+    F_minus: Array
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Discrete:
     """The discrete Hamiltonian H_d⁺ and forces F_d^± of a step, functions of (t, q_k, p_(k+1), noise, params).
 
-    The step is q_(k+1) = D₂H - F_plus, p_k = D₁H - F_minus: the form (3.1).
+    The step is q_(k+1) = D₂H - F_plus, p_k = D₁H - F_minus: the form (3.1). `pieces` gives all four for one solve of
+    the stages.
     """
 
     H: Callable[..., Array]
-    F_plus: Callable[..., Array]
-    F_minus: Callable[..., Array]
+    pieces: Callable[..., Pieces]
+
+    def F_plus(self, t, q: Array, p_next: Array, noise: Increment, params) -> Array:
+        """What the forces add to q_(k+1)."""
+        return self.pieces(t, q, p_next, noise, params).F_plus
+
+    def F_minus(self, t, q: Array, p_next: Array, noise: Increment, params) -> Array:
+        """What the forces add to p_k."""
+        return self.pieces(t, q, p_next, noise, params).F_minus
 
     def map(self, t, q: Array, p_next: Array, noise: Increment, params) -> tuple[Array, Array]:
-        """(q_(k+1), p_k) by autodiff of H."""
-        D1, D2 = jax.grad(self.H, argnums=(1, 2))(t, q, p_next, noise, params)
-        given = t, q, p_next, noise, params
-        return D2 - self.F_plus(*given), D1 - self.F_minus(*given)
+        """(q_(k+1), p_k)."""
+        D1, D2, F_plus, F_minus = self.pieces(t, q, p_next, noise, params)
+        return D2 - F_plus, D1 - F_minus
 
 
 def discrete(method: LagrangeDAlembert, problem: Hamiltonian) -> Discrete:
@@ -253,8 +269,7 @@ def discrete(method: LagrangeDAlembert, problem: Hamiltonian) -> Discrete:
         x = jnp.concatenate([q, p_next])
         return method.solve(backward, problem, t, x, noise, params, unread=True, linear=jnp.linalg.solve)
 
-    def H(t, q, p_next, noise, params):
-        s = solved(t, q, p_next, noise, params)
+    def hamiltonian(s: Solution, t, p_next, noise, params) -> Array:
         q_next, _ = problem.split(s.result())
         total = p_next @ q_next
         for (k, stage), weight in stages.last.velocity.items():
@@ -264,19 +279,22 @@ def discrete(method: LagrangeDAlembert, problem: Hamiltonian) -> Discrete:
             total = total - float(weight) * s.drivers[k] * (P_i @ s.at(k, "velocity", stage) - energy)
         return total
 
-    def force(which: int):
-        def F(t, q, p_next, noise, params):
-            def positions(end):
-                s = solved(t, end if which == 0 else q, end if which == 1 else p_next, noise, params)
-                pushes = [float(w) * s.drivers[k] * s.at(k, "push", i) for (k, i), w in stages.last.push.items()]
-                return [s.stage(stage)[0] for _, stage in stages.last.push], pushes
+    def H(t, q, p_next, noise, params):
+        return hamiltonian(solved(t, q, p_next, noise, params), t, p_next, noise, params)
 
-            _, pull_back, pushes = jax.vjp(positions, (q, p_next)[which], has_aux=True)
-            return pull_back(pushes)[0]
+    def pieces(t, q, p_next, noise, params):
+        def varied(q, p_next):
+            s = solved(t, q, p_next, noise, params)
+            pushes = [float(w) * s.drivers[k] * s.at(k, "push", i) for (k, i), w in stages.last.push.items()]
+            positions = [s.stage(stage)[0] for _, stage in stages.last.push]
+            return (hamiltonian(s, t, p_next, noise, params), positions), pushes
 
-        return F
+        (value, positions), pull_back, pushes = jax.vjp(varied, q, p_next, has_aux=True)
+        D1, D2 = pull_back((jnp.ones_like(value), jax.tree.map(jnp.zeros_like, positions)))
+        F_minus, F_plus = pull_back((jnp.zeros_like(value), pushes))
+        return Pieces(D1, D2, F_plus, F_minus)
 
-    return Discrete(H, force(1), force(0))
+    return Discrete(H, pieces)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,91 +2,90 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-import matplotlib.pyplot as plt
+import jax.numpy as jnp
 import numpy as np
+import xarray as xr
+from matplotlib.figure import Figure
 
 from stodyn import plot
 from stodyn.analysis.conservation import energy_of
 from stodyn.engine.simulate import simulate
 from stodyn.models.lenard_bernstein import LENARD_BERNSTEIN
-from stodyn.statistics.histogram import Histogram
 from stodyn.statistics.observable import Observable
+from stodyn.studies import full_size
 from stodyn.studies.contract import Row, Study, StudyResult
 
-SMALL = (("DIRK", 0.15), ("Midpoint", 0.15), ("StoermerVerlet", 0.05), ("SRKw2", 0.25), ("E1", 0.02))
-FULL = (*SMALL, ("Midpoint", 0.05), ("SRKw1", 0.05), ("SRKw2", 0.15), ("Heun", 0.02), ("R2", 0.02), ("RS1", 0.02),
-        ("RS2", 0.02))  # fmt: skip
-T = 1000.0
-EDGES = np.linspace(-7.0, 7.0, 141)
+TRAPPING = ("Midpoint", 0.15)
+SQUARE = (("DIRK", 0.15), ("Midpoint", 0.05), ("StoermerVerlet", 0.05), ("Heun", 0.02), ("R2", 0.02), ("E1", 0.02))
+WEAK = (("SRKw1", 0.05), ("SRKw2", 0.15), ("SRKw2", 0.25), ("RS1", 0.02), ("RS2", 0.02))
+T, PATHS, SMALL = 1000.0, 10_000_000, 1024
+PAPER = 0.471705
+VELOCITIES = np.linspace(-7.0, 7.0, 141)
+PLACES = np.linspace(0.0, 1.0, 41)
+
+Runs = Mapping[tuple[str, float], xr.Dataset]
 
 
 def run(full: bool, out: Path, progress: Callable[[str], None]) -> StudyResult:
     exact = LENARD_BERNSTEIN.exact
-    limit, paths = exact["ergodic_energy"](), 10_000_000 if full else 1024
     rows = [
-        Row("H_erg of the Gibbs measure", 0.471705, limit, remark="exact"),
+        Row("H_erg of the Gibbs measure", PAPER, exact["ergodic_energy"](), remark="exact"),
         Row("E(H)(0)", None, exact["initial_energy"](), remark="exact"),
     ]
-    energies, axes = plt.subplots(figsize=(7, 4.5), layout="constrained")
-    axes.axhline(limit, color="k", ls=":", lw=1, label="Gibbs measure")
-    marginals, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
-    x, v = np.linspace(0.0, 1.0, 401), np.linspace(-5.0, 5.0, 401)
-    left.plot(x, exact["position_density"](x), color="k", label="Gibbs measure")
-    right.plot(v, exact["velocity_density"](v), color="k")
-    for number, (name, h) in enumerate(FULL if full else SMALL):
-        progress(f"{name}, dt = {h:g}, {paths} paths")
-        found = sampled(name, h, paths)
-        late = found.sel(time=slice(0.5 * T, None))
+    found = {}
+    for name, h in (*SQUARE, *WEAK, TRAPPING):
+        taken = full_size.affordable(name, PATHS, round(T / h)) if full else SMALL
+        progress(f"{name}, dt = {h:g}, {taken} paths")
+        found[name, h] = sampled(name, h, taken)
+        late = found[name, h].sel(time=slice(0.5 * T, None))
         mean, stderr = float(late["energy"].mean()), float(late["energy_stderr"].max())
-        rows.append(Row(f"{name}, dt = {h:g}: E(H), mean over T/2..T", 0.471705, mean, stderr,
-                        "the error is that of one time: an upper bound"))  # fmt: skip
-        if h == 0.15 and name == "Midpoint":
-            rows.append(trapped(found, h))
-        colour = plot.PALETTE[number % len(plot.PALETTE)]
-        axes.plot(found["time"], found["energy"], color=colour, label=f"{name}, dt = {h:g}")
-        density = found["density"][-1]
-        right.plot(found["bin"], density.sel(component="v"), color=colour, lw=1)
-        inside = (found["bin"] > 0.0) & (found["bin"] < 1.0)
-        wrapped = density.sel(component="x")
-        if float(wrapped[~inside.values].sum()) == 0.0:
-            left.plot(found["bin"][inside], wrapped[inside], color=colour, lw=1, label=f"{name}, dt = {h:g}")
-    axes.set(xlabel="time", ylabel="E(H)")
-    left.set(xlabel="x", ylabel="density")
-    right.set(xlabel="v")
-    axes.legend(fontsize=8)
-    left.legend(fontsize=8)
-    return StudyResult(rows, {"fig4-5": initial(), "fig4-6": energies, "fig4-8": marginals})
+        said = "; ".join(
+            filter(None, (full_size.remark(taken, PATHS) if full else "", "the error is that of one time"))
+        )
+        rows.append(Row(f"{name}, dt = {h:g}: E(H), mean over T/2..T", PAPER, mean, stderr, said))
+    rows.append(trapped(found[TRAPPING], TRAPPING[1], taken))
+    figures = {"fig4-5": initial(), "fig4-6": energies(found), "fig4-7": late_energies(found)}
+    return StudyResult(rows, figures | {"fig4-8": densities(found, SQUARE), "fig4-9": densities(found, WEAK)})
 
 
-def sampled(name: str, h: float, paths: int):
-    steps = round(T / h)
-    lengths = [T / steps] * steps
-    every = max(steps // 100, 1)
-    return simulate(LENARD_BERNSTEIN.problem, name, t=(0.0, T), dt=lengths, paths=paths, seed=47, progress=False,
-                    collect=[Observable(energy_of(LENARD_BERNSTEIN.problem), name="energy", every=every),
-                             Histogram(EDGES, at=[T])])  # fmt: skip
+def sampled(name: str, h: float, paths: int) -> xr.Dataset:
+    """E H over time; at the end the shares of the particles in every bin of x modulo 1 and of v."""
+    problem, steps = LENARD_BERNSTEIN.problem, round(T / h)
+
+    def shares(t, x, params):
+        place = x[0] - jnp.floor(x[0])
+        inside = [(z >= edges[:-1]) & (z < edges[1:]) for z, edges in ((place, PLACES), (x[1], VELOCITIES))]
+        return jnp.concatenate(inside).astype(x.dtype)
+
+    return simulate(problem, name, t=(0.0, T), dt=[T / steps] * steps, paths=paths, seed=47, progress=False,
+                    collect=[Observable(energy_of(problem), name="energy", every=max(steps // 100, 1)),
+                             Observable(shares, name="share", at=[T])])  # fmt: skip
 
 
-def trapped(found, h: float) -> Row:
+def shares_at_end(found: xr.Dataset) -> tuple[np.ndarray, np.ndarray]:
+    """Of x and of v, bin by bin."""
+    places, velocities = np.split(found["share"].values[-1], [len(PLACES) - 1])
+    return places, velocities
+
+
+def trapped(found: xr.Dataset, h: float, paths: int) -> Row:
     """How many particles stay where they cross one period of the force (1/2) in a step: |v| near 1/(2 dt)."""
-    v = found["bin"].values
-    density = found["density"][-1].sel(component="v").values
+    v = 0.5 * (VELOCITIES[1:] + VELOCITIES[:-1])
     there = np.abs(np.abs(v) - 0.5 / h) < 0.35
-    width = EDGES[1] - EDGES[0]
-    ours = float(density[there].sum() * width)
-    thermal = float(LENARD_BERNSTEIN.exact["velocity_density"](v[there]).sum() * width)
-    count = float(found["sound_in_histogram"][-1])
+    ours = float(shares_at_end(found)[1][there].sum())
+    thermal = float(np.sum(LENARD_BERNSTEIN.exact["velocity_density"](v[there]) * np.diff(VELOCITIES)[there]))
     remark = f"trapped: {ours / thermal:.1f} times the Maxwellian's {thermal:.4f}"
     what = f"Midpoint, dt = {h:g}: particles at |v| near 1/(2 dt) = {0.5 / h:.3g}"
-    return Row(what, None, ours, float(np.sqrt(ours * (1 - ours) / count)), remark)
+    return Row(what, None, ours, float(np.sqrt(ours * (1 - ours) / paths)), remark)
 
 
-def initial():
-    fig, ax = plt.subplots(figsize=(6, 4), layout="constrained")
+def initial() -> Figure:
+    """Figure 4.5: the density at the start."""
+    fig = Figure(figsize=(6, 4), layout="constrained")
+    ax = fig.subplots()
     x, v = np.meshgrid(np.linspace(0, 1, 121), np.linspace(-4, 7, 201), indexing="ij")
     drawn = ax.pcolormesh(x, v, LENARD_BERNSTEIN.exact["initial_density"](x, v), shading="auto")
     fig.colorbar(drawn, label="density at the start")
@@ -94,11 +93,52 @@ def initial():
     return fig
 
 
+def energies(found: Runs) -> Figure:
+    """Figure 4.6: E H(t) of DIRK, Heun and E1, and of the midpoint rule at the step that traps particles."""
+    fig = Figure(figsize=(7, 4.5), layout="constrained")
+    ax = fig.subplots()
+    chosen = [run for run in found if run[0] in ("DIRK", "Heun", "E1") or run == TRAPPING]
+    for colour, (name, h) in zip(plot.PALETTE, chosen, strict=False):
+        ax.plot(found[name, h]["time"], found[name, h]["energy"], color=colour, label=f"{name}, dt = {h:g}")
+    ax.axhline(LENARD_BERNSTEIN.exact["ergodic_energy"](), color="k", ls=":", lw=1, label="Gibbs measure")
+    ax.set(xlabel="time", ylabel="E(H)")
+    ax.legend(fontsize=8)
+    return fig
+
+
+def late_energies(found: Runs) -> Figure:
+    """Figure 4.7: E H(t) of every method near the ergodic limit, mean-square (left) and weak (right)."""
+    fig = Figure(figsize=(10, 4.5), layout="constrained")
+    for ax, runs in zip(fig.subplots(1, 2, sharey=True), (SQUARE, WEAK), strict=True):
+        for colour, (name, h) in zip((*plot.PALETTE, plot.GREY), runs, strict=False):
+            late = found[name, h].sel(time=slice(0.5 * T, None))
+            ax.plot(late["time"], late["energy"], color=colour, lw=1, label=f"{name}, dt = {h:g}")
+        ax.axhline(LENARD_BERNSTEIN.exact["ergodic_energy"](), color="k", ls=":", lw=1, label="Gibbs measure")
+        ax.set(xlabel="time")
+        ax.legend(fontsize=7)
+    fig.axes[0].set(ylabel="E(H)")
+    return fig
+
+
+def densities(found: Runs, runs: tuple[tuple[str, float], ...]) -> Figure:
+    """Figures 4.8 and 4.9: the densities of x and v at the end, against the Gibbs measure."""
+    fig = Figure(figsize=(7, 8), layout="constrained")
+    above, below = fig.subplots(2, 1)
+    x, v = np.linspace(0.0, 1.0, 401), np.linspace(-5.0, 5.0, 401)
+    above.plot(x, LENARD_BERNSTEIN.exact["position_density"](x), color="k", lw=2, label="Gibbs measure")
+    below.plot(v, LENARD_BERNSTEIN.exact["velocity_density"](v), color="k", lw=2)
+    for colour, (name, h) in zip((*plot.PALETTE, plot.GREY), runs, strict=False):
+        places, velocities = shares_at_end(found[name, h])
+        above.stairs(places / np.diff(PLACES), PLACES, color=colour, label=f"{name}, dt = {h:g}")
+        below.stairs(velocities / np.diff(VELOCITIES), VELOCITIES, color=colour)
+    above.set(xlabel="x", ylabel="density")
+    below.set(xlabel="v", ylabel="density", xlim=(-5.0, 5.0))
+    above.legend(fontsize=8)
+    return fig
+
+
 def estimate() -> float:
-    began = time.perf_counter()
-    simulate(LENARD_BERNSTEIN.problem, "DIRK", t=(0.0, 30.0), dt=0.15, paths=8192, seed=1, progress=False)
-    rate = 8192 * 200 / (time.perf_counter() - began)
-    return sum(1e7 * T / h for _, h in FULL) / rate
+    return full_size.seconds(LENARD_BERNSTEIN.problem, (*SQUARE, *WEAK, TRAPPING), PATHS, T)
 
 
 STUDY = Study(

@@ -1,0 +1,189 @@
+"""The discrete mechanics of every Lagrange-d'Alembert step, by autodiff: (3.1) and (3.5) on a path, and (3.14).
+
+The equations are those of M. Kraus & T. M. Tyranowski, IMA J. Numer. Anal. 41 (2021).
+"""
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from stodyn.analysis import conservation
+from stodyn.engine.path import increments
+from stodyn.methods import burrage, explicit, srk, variational
+from stodyn.methods.variational import DIRK, Midpoint, SRKw1, SRKw2, SRKw2Coupled, StoermerVerlet
+from stodyn.noise.increment import Increment
+from stodyn.numerics.elimination import PIVOTED, written_out
+from stodyn.problems.hamiltonian import Hamiltonian
+
+METHODS = (Midpoint, StoermerVerlet, DIRK, SRKw1, SRKw2, SRKw2Coupled)
+STEPS, TOLERANCE = 4, 1e-11
+jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})  # compiling is what takes time
+named = functools.partial(pytest.mark.parametrize, ids=lambda value: getattr(value, "name", None))
+
+
+@functools.cache
+def crossed(m):
+    """One coordinate, channels that do not commute, nothing separable, all forces nonlinear, everything timed."""
+    h = (lambda t, q, p: 0.3 * jnp.sin(q) * p, lambda t, q, p: 0.2 * jnp.cos(p + t) * q)
+    f = (lambda t, q, p: -0.1 * p, lambda t, q, p: 0.1 * jnp.sin(q + p))
+    return Hamiltonian(
+        lambda t, q, p: 0.5 * p**2 - jnp.cos(q - t) + 0.1 * q * p**2,
+        h[:m],
+        lambda t, q, p: -0.2 * p * q**2,
+        f[:m],
+        start=(1.0, 0.5),
+    )
+
+
+class Along(NamedTuple):
+    """A path of some steps: q, p (steps + 1, N), and D₁H_d, D₂H_d, F⁺, F⁻ (steps, N) of each step."""
+
+    q: np.ndarray
+    p: np.ndarray
+    D1: np.ndarray
+    D2: np.ndarray
+    plus: np.ndarray
+    minus: np.ndarray
+
+
+@functools.cache
+def along(method):
+    """Compiled once a method, the pieces of all steps side by side."""
+    problem = crossed(1 if method is SRKw2 else 2)
+    d, N = variational.discrete(method, problem), problem.n // 2
+    rng = np.random.default_rng(3)
+    normals = {k: jnp.asarray(rng.standard_normal((STEPS, c))) for k, c in method.needs.normals(problem.m).items()}
+    noise, times = increments(method.needs, problem.m, jnp.full(STEPS, 0.1), normals), 0.1 * jnp.arange(STEPS)
+
+    @jit
+    def run(x):
+        def one(x, given):
+            with written_out(PIVOTED):
+                after, _ = method.step(problem, given[0], x, given[1], None)
+            return after, after
+
+        states = jnp.concatenate([x[None], jax.lax.scan(one, x, (times, noise))[1]])
+        q, p = states[:, :N], states[:, N:]
+
+        return q, p, *jax.vmap(lambda *given: d.pieces(*given, None))(times, q[:-1], p[1:], noise)
+
+    return Along(*map(np.asarray, run(jnp.asarray(problem.example_start()))))
+
+
+@named("method", METHODS)
+def test_discrete_mechanics_generates_the_step(method):
+    """(3.1): q_(k+1) = D₂H_d - F⁺ and p_k = D₁H_d - F⁻, forced, nonseparable, in every step."""
+    a = along(method)
+    assert np.abs(a.plus).min() > 1e-6 and np.abs(a.minus).min() > 1e-6
+    np.testing.assert_allclose(a.D2 - a.plus, a.q[1:], rtol=0, atol=TOLERANCE)
+    np.testing.assert_allclose(a.D1 - a.minus, a.p[:-1], rtol=0, atol=TOLERANCE)
+
+
+@named("method", METHODS)
+def test_discrete_lagrange_dalembert_principle(method):
+    """(3.5): δB_d = Σ F⁻ δq_k + F⁺ δp_(k+1) for every variation with δq_0 = δp_K = 0, where
+    B_d = p_K q_K - Σ (p_(k+1) q_(k+1) - H_d(q_k, p_(k+1)))."""
+    a, K = along(method), STEPS
+    slopes_q, slopes_p = np.zeros_like(a.q), np.zeros_like(a.p)
+    slopes_q[K] += a.p[K]
+    for k in range(K):
+        slopes_q[k] += a.D1[k]
+        slopes_q[k + 1] -= a.p[k + 1]
+        slopes_p[k + 1] += a.D2[k] - a.q[k + 1]
+    np.testing.assert_allclose(slopes_q[1:K], a.minus[1:], rtol=0, atol=TOLERANCE)
+    np.testing.assert_allclose(slopes_q[K], 0.0, rtol=0, atol=TOLERANCE)
+    np.testing.assert_allclose(slopes_p[1:K], a.plus[: K - 1], rtol=0, atol=TOLERANCE)
+
+
+@named(
+    ("method", "potential", "coupling"),
+    [
+        (Midpoint, lambda q: 0.5 * q**2, lambda q, p: 0.3 * q * p),
+        (StoermerVerlet, lambda q: -jnp.cos(q), lambda q, p: 0.3 * jnp.sin(q)),
+    ],
+)
+def test_from_discrete_gives_the_method_back(method, potential, coupling):
+    """With what a user would hand in: H_d by itself, whose slopes are those of `pieces`, and the two forces."""
+    problem = Hamiltonian(
+        lambda t, q, p: 0.5 * p**2 + potential(q),
+        lambda t, q, p: coupling(q, p),
+        lambda t, q, p: -0.2 * p,
+        lambda t, q, p: -0.1 * p,
+        start=(1.0, 0.5),
+    )
+    d, given = variational.discrete(method, problem), Increment(0.1, jnp.array([0.2]))
+    again = variational.from_discrete(d.H, d.F_plus, d.F_minus)
+    (found, report), (expected, _) = jit(lambda x: [m.step(problem, 0.3, x, given, None) for m in (again, method)])(
+        jnp.array([1.0, 0.5])
+    )
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+    assert bool(report.ok)
+
+
+def test_a_discrete_hamiltonian_of_the_users_own_is_symplectic():
+    """Symplectic Euler with noise: H_d = p·q + h H(q, p) + W h(q, p)."""
+    problem = conservation.entangled_system()
+
+    def H_d(t, q, p, noise, params):
+        return p @ q + noise.h * problem.energy(0, t, q, p, params) + noise.W[0] * problem.energy(1, t, q, p, params)
+
+    method, given = variational.from_discrete(H_d), Increment(0.1, jnp.array([0.25]))
+    assert conservation.symplecticity_defect(method, problem, problem.example_start(), given) < 1e-13
+    with pytest.raises(TypeError, match=r"H_d: expected a function"):
+        variational.from_discrete(None)
+    with pytest.raises(TypeError, match=r"method: expected one of methods\.variational"):
+        variational.discrete(explicit.Heun, problem)
+
+
+# --- momentum maps ---------------------------------------------------------------------------------------------------
+
+ORTHOGONAL = {"along": (0.3, 0.05), "drag": (0.0, 0.0)}
+DRAG = {"along": (0.0, 0.0), "drag": (0.3, 0.05)}
+
+
+@functools.cache
+def rotating():
+    """Invariant under rotations; forces along q are orthogonal to them, drag is not."""
+
+    def force(k):
+        return lambda t, q, p, c: -c["along"][k] * (q @ p) * q - c["drag"][k] * p
+
+    return Hamiltonian(
+        lambda t, q, p, c: 0.5 * p @ p + 0.25 * (q @ q) ** 2,
+        lambda t, q, p, c: 0.15 * (0.5 * q @ q + 0.2 * (p @ p) * (q @ q)),
+        force(0),
+        force(1),
+        start=([1.0, 0.2], [-0.3, 0.8]),
+        params=ORTHOGONAL,
+    )
+
+
+def rotation(q):
+    return jnp.stack([-q[1], q[0]])
+
+
+@named("method", METHODS[:5])  # SRKw2Coupled is SRKw2 where there is one channel
+def test_angular_momentum(method):
+    """Kept to 1e-13 over 200 steps where forces are orthogonal to rotations; elsewhere (3.14): what it loses is what
+    the discrete forces take."""
+    kept = conservation.momentum_balance(method, rotating(), rotation, h=0.05, steps=200)
+    assert kept.drift < 1e-13 and kept.defect < TOLERANCE
+    lost = conservation.momentum_balance(method, rotating(), rotation, h=0.05, steps=200, params=DRAG)
+    assert lost.drift > 1e-2 and lost.defect < TOLERANCE
+
+
+@named("method", [explicit.Heun, burrage.R2, burrage.E1, srk.RS1, srk.RS2])
+def test_angular_momentum_drifts_without_structure(method):
+    found = conservation.momentum_balance(method, rotating(), rotation, h=0.05, steps=200)
+    assert 1e-5 < found.drift < 1e-1
+    with pytest.raises(ValueError, match="no discrete forces"):
+        _ = found.defect
+
+
+def test_a_generator_of_the_wrong_shape():
+    with pytest.raises(ValueError, match=r"generator: returned shape \(\) for q of shape \(2,\), expected \(2,\)"):
+        conservation.momentum_balance(Midpoint, rotating(), lambda q: q[0], h=0.1, steps=2)
