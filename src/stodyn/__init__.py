@@ -9,6 +9,7 @@ from stodyn.noise.distribution import PerPath
 from stodyn.problems.hamiltonian import Hamiltonian
 from stodyn.problems.linear import linear
 from stodyn.problems.measured import with_measurement
+from stodyn.problems.random_dae import RandomDAE
 from stodyn.problems.sde import SDE
 from stodyn.results import load, provenance, quantile, save
 
@@ -19,6 +20,7 @@ __all__ = [
     "Hamiltonian",
     "PathsFailed",
     "PerPath",
+    "RandomDAE",
     "draw_increments",
     "increments",
     "linear",

@@ -1,0 +1,87 @@
+"""Radau IIA for linear and nonlinear differential-algebraic equations, one member a path, all of them as a batch."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from stodyn.methods.contract import Claim, Solver
+from stodyn.numerics import radau
+from stodyn.numerics.radau import Forcing
+from stodyn.problems.random_dae import DENSE_LIMIT, INDEX_LIMIT, RandomDAE, check_start
+
+BATCH = 4096  # members of a batch
+
+
+@dataclasses.dataclass(frozen=True)
+class _Radau(Solver):
+    """Radau IIA collocation: stages x + Z_i with A Σ_j (R⁻¹)_ij Z_j / h + B (x + Z_i) = s(t + c_i h), R its matrix.
+
+    Stiffly accurate and L-stable, for ODEs and DAEs of index up to 3. Order 2s - 1 in differential and index-1
+    components; in index-2 and index-3 components the order is lower, down to s and s - 1. Prescribed steps factorise
+    once a step length; rtol=... chooses the steps and reads the grid's times off the collocation polynomial, in which
+    order s + 1 is left. One real and one complex factorisation (order 5), n² operations a member and step after it.
+    """
+
+    rtol: float | None = None
+    order: int = dataclasses.field(default=5, repr=False)
+
+    accepts = RandomDAE
+    calculus = None
+    citation = "E. Hairer & G. Wanner, Solving Ordinary Differential Equations II (Springer 1996), IV.8, VII.3"
+
+    @property
+    def name(self):
+        return f"Radau{self.order}"
+
+    @property
+    def claims(self):
+        return (Claim("deterministic", float(self.order), source="Hairer & Wanner (1996), IV.5"),)
+
+    def solve(self, problem, grid, start, params, streams):
+        nodes = np.empty((len(start), len(problem.distributions)))
+        for i, name in enumerate(problem.parameters):
+            nodes[:, i] = params[name]
+        check_start(problem, float(grid[0]), float(grid[1] - grid[0]))
+        return solved(problem, nodes, grid, self.order, self.rtol)
+
+
+def solved(
+    problem: RandomDAE,
+    nodes: np.ndarray,
+    grid: np.ndarray,
+    order: int = 5,
+    rtol: float | None = None,
+    starts: np.ndarray | None = None,
+    forcing: Callable[[slice], Forcing] | None = None,
+) -> np.ndarray:
+    """The states (times, nodes, n) at the parameters (nodes, Q), from their own starts and with their own sources where
+    none are given.
+    """
+    alone = problem.linear and problem.n > DENSE_LIMIT
+    size, starts = (1 if alone else BATCH), (problem.starts(nodes) if starts is None else starts)
+    parts = []
+    for first in range(0, len(nodes), size):
+        some = slice(first, first + size)
+        system: Any = problem.sparse_system(nodes[first], grid) if alone else problem.system(nodes[some], grid)
+        if forcing is not None:
+            system = dataclasses.replace(system, forcing=forcing(some))
+        parts.append(integrated(problem, system, starts[some], grid, order, rtol))
+    return np.concatenate(parts, axis=1)
+
+
+def integrated(problem: RandomDAE, system: Any, start: np.ndarray, grid: np.ndarray, order: int, rtol: float | None):
+    """Prescribed steps, or with rtol steps chosen by the error, in which high-index components weigh less."""
+    if rtol is None:
+        return radau.prescribed(system, grid, start, order)[0]
+    small = problem.n <= INDEX_LIMIT
+    components = problem.pencil_at(t=float(grid[0])).component_index if small else np.zeros(problem.n)
+    powers = np.tile(components, start.shape[-1] // problem.n)
+    return radau.controlled(system, grid, start, order, rtol, component_index=powers)[0]
+
+
+Radau5 = _Radau()
+Radau3 = _Radau(order=3)

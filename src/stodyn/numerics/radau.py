@@ -1,0 +1,395 @@
+"""Radau IIA methods for M x' = f(t, x), M singular or not, on many independent members or on one sparse system.
+
+With the stages x + Z_i at t + c_i h,   M Σ_j (A⁻¹)_ij Z_j / h = f(t + c_i h, x + Z_i),   and the step ends in the last
+one. A⁻¹ = T Λ T⁻¹ splits the linear algebra into one system λM/h - J for each real and each pair of complex λ.
+
+E. Hairer & G. Wanner, Solving Ordinary Differential Equations II (1996), IV.8 and VII.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse
+import scipy.sparse.linalg
+
+NEWTON_LIMIT = 12
+EXACT = 1e-13  # of every component: where Newton stops when the steps are prescribed
+ROUNDING = 1e-12  # of the largest component: where Newton stops when the small components get no better
+COARSE = 1e-8  # of the largest component: the change Newton may end with when nothing gets better
+CHUNK = 4_000_000  # numbers of right-hand sides held at once
+
+
+class Scheme:
+    """The coefficients of the s-stage method, of order 2s - 1, and the eigenvalues of A⁻¹ with a sign of at least 0."""
+
+    def __init__(self, stages: int):
+        c = _radau_points(stages)
+        powers = np.arange(1, stages + 1)
+        A = (c[:, None] ** powers / powers) @ np.linalg.inv(c[:, None] ** (powers - 1))
+        values, T = np.linalg.eig(np.linalg.inv(A))
+        inverse = np.linalg.inv(T)
+        self.stages, self.order, self.A, self.c = stages, 2 * stages - 1, A, c
+        kept = [k for k in range(stages) if values[k].imag > -1e-12]
+        self.eigen = [_Eigen(values[k], T[:, k], inverse[k]) for k in kept]
+        real = [e.value.real for e in self.eigen if abs(e.value.imag) < 1e-12]
+        self.gamma = real[0] if real else abs(self.eigen[0].value)
+        # The embedded formula uses f at the beginning with the weight 1/γ, and is of order s.
+        moments = 1.0 / powers - np.where(powers == 1, 1.0 / self.gamma, 0.0)
+        embedded = np.linalg.solve(c ** (powers[:, None] - 1), moments)
+        self.error = self.gamma * (embedded - A[-1]) @ np.linalg.inv(A)
+        nodes = np.append(0.0, c)
+        self._vandermonde = np.linalg.inv(nodes[:, None] ** np.arange(stages + 1))
+
+    def interpolation(self, place: np.ndarray) -> np.ndarray:
+        """Weights of the Z_i in x(t + place h) - x(t): the collocation polynomial, of order s + 1 inside the step."""
+        return (np.asarray(place)[..., None] ** np.arange(self.stages + 1) @ self._vandermonde)[..., 1:]
+
+
+class _Eigen:
+    """One eigenvalue λ of A⁻¹: its systems are solved once for a pair of complex ones."""
+
+    def __init__(self, value: complex, column: np.ndarray, row: np.ndarray):
+        self.real = abs(value.imag) < 1e-12
+        self.value = value.real if self.real else value
+        self.column = column.real if self.real else 2.0 * column  # twice the real part stands for the pair
+        self.row = row.real if self.real else row
+        self.last, self.total = self.column[-1], self.row.sum()
+
+
+@functools.cache
+def scheme(order: int) -> Scheme:
+    """Radau IIA of order 3 or 5."""
+    if order not in (3, 5):
+        raise ValueError(f"order: expected 3 or 5, got {order!r}")
+    return Scheme((order + 1) // 2)
+
+
+def _radau_points(stages: int) -> np.ndarray:
+    if stages == 2:
+        return np.array([1.0 / 3.0, 1.0])
+    return np.array([(4.0 - np.sqrt(6.0)) / 10.0, (4.0 + np.sqrt(6.0)) / 10.0, 1.0])
+
+
+class Forcing(NamedTuple):
+    """The source of a linear system, zero but in some columns: values(times) -> (times, columns) for all members, or
+    (times, members, columns)."""
+
+    values: Callable[[np.ndarray], np.ndarray]
+    columns: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Linear:
+    """A x' + B x = s(t): A and B of shape (members, n, n), or sparse (n, n) for one member."""
+
+    A: Any
+    B: Any
+    forcing: Forcing
+
+    @property
+    def sparse(self) -> bool:
+        return scipy.sparse.issparse(self.A)
+
+    @property
+    def mass(self) -> Any:
+        return self.A
+
+    def f(self, t: np.ndarray, x: np.ndarray) -> np.ndarray:
+        f = -_product(self.B, x)
+        values = self.forcing.values(t)
+        f[..., self.forcing.columns] += values[:, None] if values.ndim == 2 else values
+        return f
+
+    def jacobian(self, t: float, x: np.ndarray) -> Any:
+        return -self.B
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Nonlinear:
+    """M x' = f(t, x): mass (members, n, n), f(t (s,), x (s, members, n)) of that shape, jacobian(t, x (members, n))."""
+
+    mass: np.ndarray
+    f: Callable[[np.ndarray, np.ndarray], np.ndarray]
+    jacobian: Callable[[float, np.ndarray], np.ndarray]
+
+
+@dataclasses.dataclass
+class Work:
+    """What a run took."""
+
+    steps: int = 0
+    rejected: int = 0
+    factorisations: int = 0
+    iterations: int = 0
+
+
+# --- prescribed steps ----------------------------------------------------------------------------------------------
+
+
+def prescribed(system: Linear | Nonlinear, grid: np.ndarray, start: np.ndarray, order: int = 5):
+    """(states (len(grid), members, n), Work) with one step from each time of the grid to the next.
+
+    A member whose equations Newton does not solve is NaN from there on.
+    """
+    work = Work(steps=len(grid) - 1)
+    if isinstance(system, Linear):
+        return _linear_steps(system, grid, start, scheme(order), work), work
+    method, states = scheme(order), np.empty((len(grid), *start.shape))
+    states[0], solved, guess = start, np.ones(len(start), bool), None
+    for k, h in enumerate(np.diff(grid)):
+        x = np.where(solved[:, None], states[k], start)
+        factors = _factors(system, grid[k], x, h, method, work)
+        Z, found = _newton(system, factors, method, grid[k], h, x, guess, None, work)
+        solved &= found
+        states[k + 1] = np.where(solved[:, None], x + Z[-1], np.nan)
+        guess = np.tensordot(method.interpolation(1.0 + method.c), Z, 1) - Z[-1]
+        guess[:, ~solved] = 0.0
+    return states, work
+
+
+def _linear_steps(system: Linear, grid, start, method: Scheme, work: Work) -> np.ndarray:
+    states = np.empty((len(grid), *start.shape))
+    states[0] = start
+    for first, last, h in _equal_lengths(grid):
+        work.factorisations += len(method.eigen)
+        advance = _sparse_steps if system.sparse else _batched_steps
+        advance(system, grid, states, first, last, h, method)
+    return states
+
+
+def _equal_lengths(grid: np.ndarray) -> Iterator[tuple[int, int, float]]:
+    """(first, last, length) of runs of equal steps."""
+    lengths, first = np.diff(grid), 0
+    for k in range(1, len(lengths) + 1):
+        if k == len(lengths) or abs(lengths[k] - lengths[first]) > 1e-9 * lengths[first]:
+            yield first, k, float((grid[k] - grid[first]) / (k - first))
+            first = k
+
+
+def _chunks(first: int, last: int, numbers: int) -> Iterator[tuple[int, int]]:
+    size = max(CHUNK // max(numbers, 1), 1)
+    for begin in range(first, last, size):
+        yield begin, min(begin + size, last)
+
+
+def _batched_steps(system: Linear, grid, states, first, last, h, method: Scheme) -> None:
+    """x(t + h) = P x(t) + Σ_i Q_i s(t + c_i h) with P and Q_i made once for every member."""
+    A, B, (source, columns) = system.A, system.B, system.forcing
+    K, n, _ = A.shape
+    P, Q = np.tile(np.eye(n), (K, 1, 1)), np.zeros((K, method.stages, n, len(columns)))
+    for e in method.eigen:
+        inverse = _inverse(e.value / h * A + B)
+        P -= np.real(e.last * e.total * (inverse @ B))
+        weights = (e.last * e.row)[:, None, None]
+        Q += np.real(weights * inverse[:, None, :, columns])
+    Q = np.moveaxis(Q, 1, 2).reshape(K, n, -1)
+    for begin, end in _chunks(first, last, K * n * (method.stages + 1)):
+        s = source(np.add.outer(grid[begin:end], method.c * h).ravel())
+        if s.ndim == 2:
+            force = np.moveaxis(s.reshape(end - begin, -1) @ np.swapaxes(Q, 1, 2), 0, 1)
+        else:
+            s = np.moveaxis(s.reshape(end - begin, method.stages, K, -1), 2, 1).reshape(end - begin, K, -1)
+            force = np.einsum("kij,tkj->tki", Q, s)
+        for k in range(begin, end):
+            states[k + 1] = np.matmul(P, states[k][..., None])[..., 0] + force[k - begin]
+
+
+def _sparse_steps(system: Linear, grid, states, first, last, h, method: Scheme) -> None:
+    A, B, (source, columns) = system.A, system.B, system.forcing
+    B = B.tocsr()
+    factors = [factorised(e.value / h * A + B) for e in method.eigen]
+    x = states[first, 0]
+    for begin, end in _chunks(first, last, len(columns) * (method.stages + 2)):
+        s = source(np.add.outer(grid[begin:end], method.c * h).ravel())
+        s = s.reshape(end - begin, method.stages, -1)
+        given = [np.einsum("i,tij->tj", e.row, s) for e in method.eigen]
+        for k in range(begin, end):
+            Bx, following = B @ x, x
+            for e, lu, part in zip(method.eigen, factors, given, strict=True):
+                right = -e.total * Bx
+                right[columns] += part[k - begin]
+                solved = e.last * lu.solve(right)
+                following = following + (solved if e.real else solved.real)
+            x = following
+            states[k + 1, 0] = x
+
+
+def factorised(matrix: Any) -> Any:
+    """SuperLU's factors; it brings rows and columns to one size itself."""
+    try:
+        return scipy.sparse.linalg.splu(matrix.tocsc())
+    except RuntimeError as error:
+        raise ValueError("A, B: λA/h + B is singular for the step taken; the pencil may be singular") from error
+
+
+def _inverse(matrices: np.ndarray) -> np.ndarray:
+    """Of each matrix, after its rows have been brought to one size."""
+    size = np.abs(matrices).max(axis=-1, keepdims=True)
+    size = np.where(size > 0, size, 1.0)
+    try:
+        return np.linalg.inv(matrices / size) / np.swapaxes(size, -1, -2)
+    except np.linalg.LinAlgError as error:
+        raise ValueError("A, B: λA/h + B is singular for the step taken; the pencil may be singular") from error
+
+
+def _product(matrix: Any, x: np.ndarray) -> np.ndarray:
+    """matrix x over the last axis of x (..., members, n)."""
+    if scipy.sparse.issparse(matrix):
+        return (matrix @ x.reshape(-1, x.shape[-1]).T).T.reshape(x.shape)
+    return np.matmul(matrix, x[..., None])[..., 0]
+
+
+# --- Newton -----------------------------------------------------------------------------------------------------------
+
+
+def _factors(system, t, x, h, method: Scheme, work: Work, gamma: bool = False) -> list[Callable]:
+    """For each eigenvalue, and for γ where asked, the function that solves (λM/h - J) y = r."""
+    J, M = system.jacobian(t, x), system.mass
+    values = [e.value for e in method.eigen]
+    if gamma and not any(e.real for e in method.eigen):
+        values.append(method.gamma)
+    work.factorisations += len(values)
+    if scipy.sparse.issparse(M):
+        factors = [factorised(value / h * M - J) for value in values]
+        solves = [lambda r, lu=lu: lu.solve(r.T).T for lu in factors]
+    else:
+        inverses = [_inverse(value / h * M - J) for value in values]
+        solves = [lambda r, inverse=inverse: np.matmul(inverse, r[..., None])[..., 0] for inverse in inverses]
+    return solves
+
+
+def _newton(system, factors, method: Scheme, t, h, x, guess, scale, work: Work) -> tuple[np.ndarray, np.ndarray]:
+    """The stages Z (s, members, n) and which members were solved.
+
+    scale  the error of each component that is allowed for, (members, n); None iterates to rounding
+    """
+    shape = (method.stages, *x.shape)
+    linear = isinstance(system, Linear)
+    Z = np.zeros(shape) if guess is None or linear else guess
+    times = t + method.c * h
+    inverse_A = np.linalg.inv(method.A)
+    before, largest_before = np.full((2, len(x)), np.inf)
+    solved = np.zeros(len(x), bool)
+    for iteration in range(NEWTON_LIMIT):
+        work.iterations += 1
+        with np.errstate(all="ignore"):
+            residual = system.f(times, x + Z)
+            if not linear:
+                residual = residual - _product(system.mass, np.tensordot(inverse_A, Z, 1)) / h
+            change = np.zeros(shape)
+            for e, solve in zip(method.eigen, factors, strict=False):
+                part = solve(np.tensordot(e.row, residual, 1))
+                change += np.real(e.column[:, None, None] * part)
+            change = np.where(solved[:, None], 0.0, change)
+            Z = Z + change
+            if linear:
+                return Z, np.isfinite(Z).all(axis=(0, 2))
+            allowed = EXACT * (np.abs(x) + np.abs(Z).max(axis=0)) + 1e-290 if scale is None else 1e-2 * scale
+            size = np.sqrt(np.mean((change / allowed) ** 2, axis=(0, 2)))
+            largest = np.abs(change).max(axis=(0, 2)) / (np.abs(x + Z).max(axis=(0, 2)) + 1e-290)
+            rate = size / before if iteration else np.full(len(x), np.nan)
+            stalled = (rate > 0.3) & ((largest <= ROUNDING) | ((largest <= COARSE) & (largest > 0.3 * largest_before)))
+        solved |= (size <= 1.0) | (stalled & (scale is None))
+        lost = ~np.isfinite(size)
+        if np.all(solved | lost) or (scale is not None and np.any(lost | (~solved & (rate >= 1.0)))):
+            break
+        before, largest_before = size, largest
+    return Z, solved & np.isfinite(Z).all(axis=(0, 2))
+
+
+# --- steps chosen by the error ----------------------------------------------------------------------------------------
+
+
+class StepTooSmall(ValueError):
+    """The error asked for was not reached with steps that still change the time."""
+
+
+def controlled(
+    system: Linear | Nonlinear,
+    grid: np.ndarray,
+    start: np.ndarray,
+    order: int = 5,
+    rtol: float = 1e-6,
+    atol: float | np.ndarray = 0.0,
+    component_index: np.ndarray | None = None,
+):
+    """(states (len(grid), members, n), Work): steps as long as the error allows, common to all members, and the states
+    at the grid's times from the collocation polynomial.
+
+    The error of a step is that of the embedded formula, filtered by (γM/h - J)⁻¹, in each component relative to the
+    largest value it has had. Components of index 2 and 3 (component_index) magnify it by 1/h and 1/h²: they count
+    times (h / length of the interval)^(index - 1), so that they do not stop the run.
+    """
+    method, work = scheme(order), Work()
+    states = np.empty((len(grid), *start.shape))
+    states[0], done = start, 1
+    t, x, end = float(grid[0]), np.array(start, float), float(grid[-1])
+    span = end - t
+    powers = np.zeros(x.shape[-1]) if component_index is None else np.maximum(np.asarray(component_index) - 1.0, 0.0)
+    seen = np.abs(x)
+    h = _first_step(system, t, x, span, rtol)
+    factors: list[Callable] | None = None
+    guess, rejected = None, True  # the first step is looked at as carefully as one after a rejection
+    where = next((k for k, e in enumerate(method.eigen) if e.real), len(method.eigen))
+    while done < len(grid):
+        h = min(h, end - t)
+        if h <= 4.0 * np.spacing(abs(t)) + 1e-14 * span:
+            raise StepTooSmall(
+                f"rtol: {rtol:g} was not reached at t = {t:.6g}: the step fell to {h:.1e}. Take a larger rtol, or look "
+                "for a jump or a singularity there."
+            )
+        if factors is None:
+            factors = _factors(system, t, x, h, method, work, gamma=True)
+        allowed = np.maximum(atol, rtol * np.maximum(seen, 1e-10 * seen.max(initial=0.0))) + 1e-290
+        Z, solved = _newton(system, factors, method, t, h, x, guess, allowed, work)
+        if not solved.all():
+            h, factors, guess, rejected = 0.5 * h, None, None, True
+            work.rejected += 1
+            continue
+        grown = np.maximum(seen, np.abs(x + Z[-1]))
+        allowed = np.maximum(atol, rtol * np.maximum(grown, 1e-10 * grown.max(initial=0.0))) + 1e-290
+        weights = (h / span) ** powers / allowed
+        defect = _product(system.mass, np.tensordot(method.error, Z, 1)) / h
+        error = factors[where](system.f(np.array([t]), x[None])[0] + defect)
+        norm = _norm(error * weights)
+        if norm >= 1.0 and rejected:
+            error = factors[where](system.f(np.array([t]), (x + error)[None])[0] + defect)
+            norm = _norm(error * weights)
+        factor = np.clip(0.9 * max(norm, 1e-10) ** (-1.0 / (method.stages + 1)), 0.2, 8.0)
+        if norm >= 1.0:
+            h, factors, guess, rejected = h * min(factor, 0.9), None, None, True
+            work.rejected += 1
+            continue
+        work.steps += 1
+        reached = end if end - (t + h) <= 1e-12 * span else t + h
+        inside = int(np.searchsorted(grid, reached + 1e-14 * span, side="right"))
+        if inside > done:
+            weights = method.interpolation((grid[done:inside] - t) / h)
+            states[done:inside] = x + np.tensordot(weights, Z, 1)
+            done = inside
+        longer = h * factor if not 1.0 <= factor <= 1.2 else h
+        ahead = method.interpolation(1.0 + method.c * longer / h)
+        guess = np.tensordot(ahead, Z, 1) - Z[-1]
+        t, x, seen, rejected = reached, x + Z[-1], grown, False
+        if longer != h or not isinstance(system, Linear):
+            factors = None
+        h = longer
+    return states, work
+
+
+def _norm(scaled: np.ndarray) -> float:
+    """The largest root mean square over the components of a member."""
+    return float(np.sqrt(np.mean(scaled**2, axis=-1)).max())
+
+
+def _first_step(system, t: float, x: np.ndarray, span: float, rtol: float) -> float:
+    """A step over which the source and the state change by about rtol^(1/4) of their size; at most a hundredth."""
+    tiny = 1e-6 * span
+    f0, f1 = system.f(np.array([t, t + tiny]), np.stack([x, x]))
+    change = np.abs(f1 - f0).max() / max(np.abs(f1).max(), np.abs(f0).max(), np.finfo(float).tiny)
+    return float(np.clip(rtol**0.25 * tiny / max(change, 1e-12), 1e-8 * span, 1e-2 * span))

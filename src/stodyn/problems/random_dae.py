@@ -1,0 +1,450 @@
+"""Differential-algebraic equations with random parameters: A(p) x' + B(p) x = s(t, p), and M(p) x' = f(t, x, p)."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.sparse
+from scipy.stats import qmc
+
+from stodyn.noise.distribution import Distribution, distribution
+from stodyn.numerics.radau import Forcing, Linear, Nonlinear
+from stodyn.problems import multiaffine, pencil
+from stodyn.problems.contract import (
+    NoiseStructure,
+    Problem,
+    component_names,
+    component_units,
+    fixed_value,
+    returned_shape,
+)
+from stodyn.problems.multiaffine import MultiAffine
+
+TESTS = 6  # points at which an interpolant is compared with the function
+DENSE_LIMIT = 64  # components up to which the nodes are solved as one dense batch
+INDEX_LIMIT = 400  # components up to which an index is computed
+DOMAIN_POINTS = 32
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class RandomDAE(Problem):
+    """A(p) x' + B(p) x = s(t, p), or M(p) x' = f(t, x, p), with independent random parameters p.
+
+    mass    A or M: an array, a scipy.sparse matrix, or mass(p) -> one; it may be singular
+    matrix  B, likewise; None for the nonlinear form
+    source  s: a vector or source(t, p) -> (n,); None for zero
+    random  name -> distribution (noise.distribution, or a frozen continuous one of scipy.stats). Functions get p as
+            a mapping name -> number, and where there are no random parameters they are called without it
+    start   x at the beginning: a vector or start(p) -> (n,)
+    force   f: force(t, x, p) -> (n,) written with jax.numpy, in place of matrix and source
+    kinks   name -> places where the functions are not smooth in that parameter: integrals stop and begin there
+    names   names of the components; units: their units
+
+    Whether A, B and s are affine or multi-affine in p is found by interpolation (mass_terms, matrix_terms), and used.
+    """
+
+    mass: Any
+    matrix: Any = None
+    source: Any = None
+    random: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    start: Any = None
+    force: Callable | None = None
+    kinks: Mapping[str, Sequence[float]] = dataclasses.field(default_factory=dict)
+    names: Sequence[str] | None = None
+    units: Sequence[str] | Mapping[str, str] | None = None
+
+    n: int = dataclasses.field(init=False)
+    params: Any = dataclasses.field(init=False)
+    distributions: tuple[Distribution, ...] = dataclasses.field(init=False)
+    m = 0
+    calculus = "ito"
+
+    def __post_init__(self):
+        fill = object.__setattr__
+        if not isinstance(self.random, Mapping):
+            raise TypeError(f"random: expected a mapping name -> distribution, got {self.random!r}")
+        for name in self.random:
+            if not isinstance(name, str):
+                raise TypeError(
+                    f"random: {name!r} names no single parameter. Random parameters are independent, one name and one "
+                    "distribution each; write dependent ones as functions of independent ones."
+                )
+        laws = {name: distribution(law, f"random[{name!r}]") for name, law in self.random.items()}
+        fill(self, "distributions", tuple(laws.values()))
+        fill(self, "params", laws or None)
+        if (self.matrix is None) == (self.force is None):
+            raise TypeError("matrix, force: give one of them: matrix for A x' + B x = s, force for M x' = f(t, x)")
+        if self.force is not None and self.source is not None:
+            raise TypeError("source: belongs to the linear form; add it inside force")
+        fill(self, "n", _square("mass", self._mass_at(self.center)).shape[0])
+        if self.matrix is not None and _square("matrix", self._matrix_at(self.center)).shape[0] != self.n:
+            raise ValueError(f"matrix: expected {self.n} rows, as mass has, got {self._matrix_at(self.center).shape}")
+        if self.start is None:
+            raise ValueError(f"start: missing; give {self.n} initial values, or start(p)")
+        for name, vector in (("start", self._start_at(self.center)), ("source", self._source_at(0.0, self.center))):
+            if vector.shape != (self.n,):
+                raise ValueError(f"{name}: expected {self.n} numbers, one a component, got shape {vector.shape}")
+        if self.force is not None:
+            with jax.enable_x64(True):
+                found = returned_shape(self, "force", self.force, ("t", 0.0), ("x", np.zeros(self.n)))
+            if found.shape != (self.n,):
+                raise ValueError(f"force: returned shape {found.shape}, expected {(self.n,)}, one number a row of mass")
+        unknown = set(self.kinks) - set(self.random)
+        if unknown:
+            raise ValueError(f"kinks: {sorted(unknown)} are no random parameters; there are {list(self.random)}")
+        names = component_names(self.names, [f"x{i}" for i in range(self.n)])
+        fill(self, "names", names)
+        fill(self, "units", component_units(self.units, names))
+
+    # --- values at parameters -------------------------------------------------------------------------------------
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The names of the random parameters."""
+        return tuple(self.random)
+
+    @property
+    def linear(self) -> bool:
+        return self.force is None
+
+    @functools.cached_property
+    def center(self) -> np.ndarray:
+        """The means of the parameters."""
+        return np.array([law.mean for law in self.distributions])
+
+    def _given(self, p: np.ndarray) -> tuple:
+        return ({name: float(v) for name, v in zip(self.random, p, strict=True)},) if self.random else ()
+
+    def _mass_at(self, p: np.ndarray) -> Any:
+        return self.mass(*self._given(p)) if callable(self.mass) else self.mass
+
+    def _matrix_at(self, p: np.ndarray) -> Any:
+        return self.matrix(*self._given(p)) if callable(self.matrix) else self.matrix
+
+    def _start_at(self, p: np.ndarray) -> np.ndarray:
+        return fixed_value("start", self.start(*self._given(p)) if callable(self.start) else self.start)
+
+    def _source_at(self, t: float, p: np.ndarray) -> np.ndarray:
+        if self.source is None:
+            return np.zeros(self.n)
+        return np.asarray(self.source(t, *self._given(p)) if callable(self.source) else self.source, float)
+
+    def masses(self, nodes: np.ndarray) -> np.ndarray:
+        """A or M at the nodes (K, Q), (K, n, n)."""
+        return self._stacked(self.mass_terms, self._mass_at, nodes)
+
+    def matrices(self, nodes: np.ndarray) -> np.ndarray:
+        """B at the nodes, (K, n, n)."""
+        return self._stacked(self.matrix_terms, self._matrix_at, nodes)
+
+    def starts(self, nodes: np.ndarray) -> np.ndarray:
+        """The initial values at the nodes, (K, n)."""
+        if not callable(self.start):
+            return np.tile(self._start_at(self.center), (len(nodes), 1))
+        return np.stack([self._start_at(p) for p in nodes])
+
+    def _stacked(self, terms: MultiAffine | None, at: Callable, nodes: np.ndarray) -> np.ndarray:
+        if terms is not None:
+            return terms.values(nodes)
+        return np.stack([pencil.dense("mass, matrix", at(p)) for p in nodes])
+
+    # --- how they depend on the parameters --------------------------------------------------------------------------
+
+    @functools.cached_property
+    def _tests(self) -> np.ndarray:
+        u = np.random.default_rng(20).uniform(0.02, 0.98, (TESTS, len(self.distributions)))
+        return np.stack([law.ppf(u[:, i]) for i, law in enumerate(self.distributions)], axis=1) if u.size else u
+
+    @functools.cached_property
+    def _spread(self) -> np.ndarray:
+        """Steps from the means that stay inside the supports."""
+        return np.array([law.ppf(0.75) - law.mean or law.ppf(0.9) - law.mean for law in self.distributions])
+
+    def _find(self, at: Callable[[np.ndarray], Any]) -> MultiAffine | None:
+        return multiaffine.find(at, self.center, self._spread, self._tests)
+
+    @functools.cached_property
+    def mass_terms(self) -> MultiAffine | None:
+        """The mass as a multi-affine function of the parameters, with its sparse coefficients; None: it is not."""
+        return self._find(lambda p: scipy.sparse.csr_array(_square("mass", self._mass_at(p))))
+
+    @functools.cached_property
+    def matrix_terms(self) -> MultiAffine | None:
+        """The same of the matrix B."""
+        return self._find(lambda p: scipy.sparse.csr_array(_square("matrix", self._matrix_at(p))))
+
+    @functools.cached_property
+    def start_terms(self) -> MultiAffine | None:
+        """The same of the start."""
+        return self._find(self._start_at)
+
+    def source_terms(self, times: np.ndarray) -> list[tuple[int, ...]] | None:
+        """The sets of parameters whose products the source is a combination of, over the times; None: it is none."""
+        seen = times[np.unique(np.linspace(0, len(times) - 1, 12).astype(int))]
+        terms = self._find(lambda p: np.stack([self._source_at(t, p) for t in seen]))
+        return None if terms is None else list(terms.terms)
+
+    @property
+    def structure(self) -> dict[str, str]:
+        """In words: constant, affine, multi-affine or general."""
+        if not self.linear:
+            return {"force": "nonlinear"}
+        found = {"mass": self.mass_terms, "matrix": self.matrix_terms}
+        return {name: "general" if terms is None else terms.kind for name, terms in found.items()}
+
+    def source_parts(self, times: np.ndarray, sets: list[tuple[int, ...]]) -> np.ndarray:
+        """The coefficients of the source for each set, (times, sets, n)."""
+        if sets == [()]:
+            return np.array([[self._source_at(t, self.center)] for t in times])
+        rows = []
+        for t in times:
+            found = multiaffine.interpolated(functools.partial(self._source_at, t), self.center, self._spread, sets)
+            rows.append([found[S] for S in sets])
+        return np.array(rows)
+
+    # --- systems to integrate ------------------------------------------------------------------------------------
+
+    def system(self, nodes: np.ndarray, times: np.ndarray) -> Linear | Nonlinear:
+        """The systems at the nodes (K, Q) as one batch."""
+        if not self.linear:
+            return self._nonlinear(nodes)
+        return Linear(self.masses(nodes), self.matrices(nodes), self.forcing(nodes, times))
+
+    def sparse_system(self, p: np.ndarray, times: np.ndarray) -> Linear:
+        """The linear system at one parameter with sparse matrices."""
+        A, B = scipy.sparse.csr_array(self._mass_at(p)), scipy.sparse.csr_array(self._matrix_at(p))
+        return Linear(A, B, self.forcing(p[None], times))
+
+    def forcing(self, nodes: np.ndarray, times: np.ndarray) -> Forcing:
+        """s(t, p) at the nodes; a source that does not depend on p is evaluated once for all of them."""
+        sets, columns = self.source_terms(times), np.arange(self.n)
+        if sets is None:
+            return Forcing(lambda t: np.array([[self._source_at(s, p) for p in nodes] for s in t]), columns)
+        if sets == [()]:
+            return Forcing(lambda t: self.source_parts(t, sets)[:, 0], columns)
+        products = MultiAffine(self.center, dict.fromkeys(sets)).monomials(nodes)
+        return Forcing(lambda t: np.einsum("ks,tsn->tkn", products, self.source_parts(t, sets)), columns)
+
+    def _nonlinear(self, nodes: np.ndarray) -> Nonlinear:
+        given = {name: jnp.asarray(nodes[:, i]) for i, name in enumerate(self.random)}
+
+        def f(t, x):
+            with jax.enable_x64(True):
+                return np.asarray(self._batched[0](t, x, given))
+
+        def jacobian(t, x):
+            with jax.enable_x64(True):
+                return np.asarray(self._batched[1](t, x, given))
+
+        return Nonlinear(self.masses(nodes), f, jacobian)
+
+    @functools.cached_property
+    def _batched(self) -> tuple[Callable, Callable]:
+        """f (stages, members, n) and its Jacobian (members, n, n), compiled once for a shape."""
+        assert self.force is not None
+
+        def one(t, x, p):
+            return jnp.asarray(self.force(t, x, *self.extra(p)), float)  # type: ignore[misc]
+
+        over_members = jax.vmap(one, (None, 0, 0))
+        return (
+            jax.jit(jax.vmap(over_members, (0, 0, None))),
+            jax.jit(jax.vmap(jax.jacfwd(one, 1), (None, 0, 0))),
+        )
+
+    # --- as a problem of the engine -------------------------------------------------------------------------------
+
+    @property
+    def noise_structure(self) -> NoiseStructure:
+        return NoiseStructure(("additive", "commutative"), "there is none")
+
+    def draw_start(self, rng: np.random.Generator, paths: range) -> np.ndarray:
+        """Starts at the mean parameters: those of each path are its solver's to find, who knows its parameters."""
+        return np.tile(self._start_at(self.center), (len(paths), 1))
+
+    # --- index and start ------------------------------------------------------------------------------------------
+
+    def pencil_at(self, p: np.ndarray | None = None, t: float = 0.0, scaling: Any = None) -> pencil.Pencil:
+        """The pencil at one parameter (the means unless given); of a nonlinear system, linearised at its start."""
+        p = self.center if p is None else np.asarray(p, float)
+        if self.linear:
+            return pencil.analyse(self._mass_at(p), self._matrix_at(p), scaling=scaling)
+        system = self._nonlinear(p[None])
+        return pencil.analyse(system.mass[0], -system.jacobian(t, self._start_at(p)[None])[0], scaling=scaling)
+
+    @functools.cached_property
+    def domain_index(self) -> DomainIndex:
+        """The index over the domain of the parameters."""
+        return over_domain(self)
+
+    def consistent(self, t: float, step: float) -> RandomDAE:
+        """The same system from the consistent start that an inconsistent one jumps to, at every parameter.
+
+        step is a time over which the source is smooth: its derivatives are taken over four of them.
+        """
+        return dataclasses.replace(self, start=_Jumped(self, t, step)) if self.random else dataclasses.replace(
+            self, start=start_report(self, self.center, t, step).x
+        )  # fmt: skip
+
+
+class _Jumped:
+    """start(p): where the solution jumps to."""
+
+    def __init__(self, problem: RandomDAE, t: float, step: float):
+        self.problem, self.t, self.step = problem, t, step
+
+    def __call__(self, p: Mapping[str, float]) -> np.ndarray:
+        return start_report(self.problem, np.array([p[name] for name in self.problem.random]), self.t, self.step).x
+
+
+def start_report(problem: RandomDAE, p: np.ndarray, t: float, step: float) -> pencil.Start:
+    """What the start of a linear system does at one parameter: consistent value, jump and impulses."""
+    found = problem.pencil_at(p)
+    sources = derivatives(lambda s: problem._source_at(s, p), t, 4.0 * step, found.index)
+    return found.start(problem._start_at(p), sources)
+
+
+def check_start(problem: RandomDAE, t: float, step: float) -> str:
+    """In words how the start fits the constraints at the mean parameters; refuses one that would cause an impulse."""
+    if problem.n > INDEX_LIMIT:
+        return f"not looked at: {problem.n} components"
+    if not problem.linear:
+        return _check_nonlinear_start(problem, t)
+    report = start_report(problem, problem.center, t, step)
+    found = problem.pencil_at()
+    c, names = found.scaling.columns, tuple(problem.names or ())
+    bad = np.flatnonzero(report.moved)
+    if not len(bad):
+        return "consistent"
+    jumps = ", ".join(f"{names[i]} by {report.jump[i]:.4g}" for i in bad.tolist())
+    if report.harmless:
+        return f"the first step moves {jumps}; nothing else changes"
+    impulses = [
+        f"{names[i]}: {row[i]:.4g} δ{chr(39) * j}(t)"
+        for j, row in enumerate(report.impulses)
+        for i in np.flatnonzero(np.abs(row / c) > 1e-9 * np.abs(row / c).max(initial=1e-300)).tolist()
+    ]
+    raise ValueError(
+        f"start: does not satisfy the constraints. The solution would jump ({jumps})"
+        + (f" and show impulses ({'; '.join(impulses)})" if impulses else "")
+        + f". Give a start with {', '.join(w.in_words(names) for w in found.constraints)}, or take "
+        "problem.consistent(t, dt), the value it jumps to."
+    )
+
+
+def _check_nonlinear_start(problem: RandomDAE, t: float) -> str:
+    system = problem._nonlinear(problem.center[None])
+    U, S, _ = np.linalg.svd(system.mass[0])
+    zero = U[:, np.count_nonzero(1e-12 * max(S[0], 1e-300) < S) :]
+    if not zero.shape[1]:
+        return "consistent"
+    x = problem._start_at(problem.center)
+    residual = np.abs(zero.T @ system.f(np.array([t]), x[None, None])[0, 0])
+    size = np.abs(zero.T) @ (np.abs(system.jacobian(t, x[None])[0]) @ (np.abs(x) + 1e-3 * np.abs(x).max(initial=1.0)))
+    if np.any(residual > 1e-6 * np.maximum(size, 1e-300)):
+        raise ValueError(
+            f"start: the algebraic equations have the residuals {np.array2string(residual, precision=3)} there, "
+            "expected 0. Solve them for the algebraic components first."
+        )
+    return "consistent with the algebraic equations"
+
+
+def derivatives(function: Callable[[float], np.ndarray], t: float, span: float, count: int) -> np.ndarray:
+    """function and its derivatives at t, (count, n), from its polynomial of degree 10 over [t, t + span]."""
+    degree = 10
+    places = 0.5 * (1.0 - np.cos(np.pi * np.arange(degree + 1) / degree))
+    values = np.stack([function(t + span * place) for place in places])
+    fit = np.polynomial.Chebyshev.fit
+    rows = []
+    for column in values.T:
+        polynomial = fit(places, column, degree, domain=[0.0, 1.0])
+        rows.append([polynomial.deriv(j)(0.0) / span**j if j else column[0] for j in range(max(count, 1))])
+    return np.array(rows).T
+
+
+# --- the index over the domain ------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class DomainIndex:
+    """The index at sampled parameters: `index` where it is the same at all of them, else None.
+
+    places    parameters (points, Q) and the index at each; `where` the parameter nearest to a change, or at one
+    margin    the smallest singular value kept in a decision about a rank: 0 would be a change of index
+    """
+
+    index: int | None
+    places: np.ndarray
+    indices: np.ndarray
+    where: dict[str, float]
+    margin: float
+    said: str
+
+
+def over_domain(problem: RandomDAE, points: int = DOMAIN_POINTS) -> DomainIndex:
+    """The index at the means, at the ends of the parameters and at points of a Sobol sequence; where the leading
+    coefficient of det(λA + B) has another sign at one of them, also at the surface on the way there.
+    """
+    places = _domain(problem, points)
+    scaling = problem.pencil_at().scaling
+    found = [problem.pencil_at(p, scaling=scaling) for p in places]
+    unlike = np.flatnonzero([one.leading != found[0].leading for one in found])
+    if len(unlike) and len({one.index for one in found}) == 1:
+        surface = _surface(problem, scaling, places[0], places[unlike[0]], found[0].leading)
+        places, found = np.vstack([places, surface]), [*found, problem.pencil_at(surface, scaling=scaling)]
+    indices = np.array([one.index for one in found])
+    same = bool(np.all(indices == indices[0]) and all(one.agree for one in found))
+    worst = int(np.argmin([one.margin for one in found])) if same else int(np.argmax(indices != indices[0]))
+    where = dict(zip(problem.random, places[worst].tolist(), strict=True))
+    at = ", ".join(f"{name} = {value:.6g}" for name, value in where.items())
+    if same:
+        said = f"index {indices[0]} at {len(places)} parameters; least clear at {at} ({found[worst]})"
+    else:
+        said = f"index {indices[0]} at the means and {found[worst]} at {at}"
+    return DomainIndex(int(indices[0]) if same else None, places, indices, where, found[worst].margin, said)
+
+
+def _domain(problem: RandomDAE, points: int) -> np.ndarray:
+    """The means first; ends of infinite supports are taken at probability 1e-3."""
+    laws = problem.distributions
+    if not laws:
+        return problem.center[None]
+    u = qmc.Sobol(len(laws), scramble=False).random(points)[1:]
+    inner = np.stack([law.ppf(u[:, i]) for i, law in enumerate(laws)], axis=1)
+    ends = np.array([law.ppf([1e-3 * np.isinf(law.low), 1.0 - 1e-3 * np.isinf(law.high)]) for law in laws])
+    if len(laws) <= 4:
+        corners = np.stack(np.meshgrid(*ends, indexing="ij"), axis=-1).reshape(-1, len(laws))
+    else:
+        corners = np.tile(problem.center, (2 * len(laws), 1))
+        for i, pair in enumerate(ends):
+            corners[2 * i : 2 * i + 2, i] = pair
+    return np.vstack([problem.center, corners, inner])
+
+
+def _surface(problem: RandomDAE, scaling, a: np.ndarray, b: np.ndarray, leading: float) -> np.ndarray:
+    """The point between a and b where the leading coefficient passes 0, by bisection until the index shows it."""
+    index, low, high = None, 0.0, 1.0
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        found = problem.pencil_at(a + middle * (b - a), scaling=scaling)
+        index = found.index if index is None else index
+        if found.index != index:
+            break
+        low, high = (middle, high) if found.leading == leading else (low, middle)
+    return a + middle * (b - a)
+
+
+def _square(name: str, matrix: Any) -> Any:
+    """A finite square matrix, sparse or dense."""
+    found = matrix if scipy.sparse.issparse(matrix) else np.asarray(matrix, float)
+    if found.ndim != 2 or found.shape[0] != found.shape[1] or found.shape[0] == 0:
+        raise ValueError(f"{name}: expected a square matrix, got shape {found.shape}")
+    if not np.all(np.isfinite(found.data if scipy.sparse.issparse(found) else found)):
+        raise ValueError(f"{name}: has entries that are not finite")
+    return found

@@ -1,0 +1,148 @@
+"""RandomDAE: structure found by interpolation, the index over the domain, starts, and bad input."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.sparse
+import scipy.stats
+
+from stodyn import simulate
+from stodyn.methods.radau import solved
+from stodyn.models.miller_integrator import MILLER_INTEGRATOR
+from stodyn.noise.distribution import Normal, Uniform
+from stodyn.problems.random_dae import RandomDAE, check_start, derivatives
+
+TWO = {"p": Uniform(1.0, 3.0), "q": Normal(0.0, 1.0)}
+
+
+def with_matrices(mass, matrix, source=None, random=TWO, start=(0.0, 0.0)):
+    return RandomDAE(mass, matrix, source, random, start)
+
+
+def test_structure_is_found():
+    fixed = np.diag([1.0, 0.0])
+    cases = {
+        "constant": lambda p: fixed,
+        "affine": lambda p: np.array([[p["p"], 1.0 - p["q"]], [0.0, 3.0 * p["p"] + p["q"]]]),
+        "multi-affine": lambda p: np.array([[p["p"] * p["q"], p["q"]], [1.0, p["p"]]]),
+        "general": lambda p: np.array([[p["p"] ** 2, p["q"]], [1.0, 1.0]]),
+    }
+    for kind, matrix in cases.items():
+        for form in (np.asarray, scipy.sparse.csr_array):
+            problem = with_matrices(fixed, lambda p, matrix=matrix, form=form: form(matrix(p)))
+            assert problem.structure == {"mass": "constant", "matrix": kind}
+            nodes = np.random.default_rng(0).uniform(1.0, 2.0, (5, 2))
+            values = np.stack([matrix({"p": p, "q": q}) for p, q in nodes])
+            np.testing.assert_allclose(problem.matrices(nodes), values, rtol=1e-13, atol=1e-13)
+    terms = with_matrices(fixed, cases["multi-affine"]).matrix_terms.terms
+    np.testing.assert_allclose(terms[0, 1].toarray(), [[1.0, 0.0], [0.0, 0.0]], atol=1e-14)
+    np.testing.assert_allclose(terms[0,].toarray(), [[0.0, 0.0], [0.0, 1.0]], atol=1e-14)
+
+
+def test_interactions_of_three_parameters_around_zero_are_found():
+    """p q r around 0 shows no pair: all subsets are looked at."""
+    three = {name: Uniform(-1.0, 1.0) for name in "pqr"}
+    problem = RandomDAE([[1.0]], lambda p: [[2.0 + p["p"] * p["q"] * p["r"]]], None, three, [0.0])
+    assert problem.structure["matrix"] == "multi-affine"
+    assert set(problem.matrix_terms.terms) == {(), (0, 1, 2)}
+
+
+def test_sources():
+    times = np.linspace(0.0, 1.0, 11)
+    nodes = np.array([[1.0, 0.5], [2.0, -1.0]])
+    for source, sets in [
+        (lambda t, p: [np.sin(t), 1.0], [()]),
+        (lambda t, p: [p["p"] * np.sin(t), p["q"]], [(), (0,), (1,)]),
+        (lambda t, p: [np.sin(p["p"] * t), 0.0], None),
+    ]:
+        problem = with_matrices(np.eye(2), np.eye(2), source)
+        assert problem.source_terms(times) == sets
+        found = problem.forcing(nodes, times).values(times)
+        wanted = np.array([[source(t, {"p": p, "q": q}) for p, q in nodes] for t in times])
+        wanted = wanted[:, 0] if sets == [()] else wanted
+        np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-14)
+
+
+def test_the_index_over_the_domain_and_the_surface_where_it_changes():
+    """The Miller integrator has index 3 on a = 1 + C1/C2, a surface that no sample hits."""
+    inside = MILLER_INTEGRATOR.problem.domain_index
+    assert inside.index == 2 and np.all(inside.indices == 2)
+    assert "least clear at a = 2.2, C1 = 9e-11, C2 = 5.5e-11" in inside.said
+    across = MILLER_INTEGRATOR(a=2.9).problem.domain_index
+    assert across.index is None
+    at = across.where
+    assert at["a"] == pytest.approx(1.0 + at["C1"] / at["C2"], rel=1e-8)
+    assert across.indices.max() == 3
+
+
+def test_starts():
+    """Consistent ones pass; one that the first step corrects is told; one with an impulse is refused."""
+    problem = MILLER_INTEGRATOR.problem
+    assert check_start(problem, 0.0, 1e-8) == "consistent"
+    wrong = RandomDAE(problem.mass, problem.matrix, problem.source, problem.random, [0.0, 0.1, 0.2, 1e-4, 0.0],
+                      names=problem.names)  # fmt: skip
+    assert check_start(wrong, 0.0, 1e-8) == "the first step moves j2 by 0.0001; nothing else changes"
+    charged = RandomDAE(problem.mass, problem.matrix, problem.source, problem.random, [0.0, 0.1, 0.0, 0.0, 0.0],
+                        names=problem.names)  # fmt: skip
+    with pytest.raises(
+        ValueError, match=r"start: does not satisfy .*u2 by 0\.2, u3 by 0\.6.*impulses \(j2: -2e-11 δ\(t\)\)"
+    ):
+        check_start(charged, 0.0, 1e-8)
+    mended = charged.consistent(0.0, 1e-8)
+    assert check_start(mended, 0.0, 1e-8) == "consistent"
+    np.testing.assert_allclose(mended.starts(problem.center[None])[0], [0.0, 0.3, 0.6, 3e-4, 3e-4], atol=1e-13)
+    other = np.array([[2.1, 1e-10, 5e-11]])
+    u2 = 1.5e-11 / (1e-10 - 1.1 * 5e-11)
+    np.testing.assert_allclose(mended.starts(other)[0, 1:3], [u2, 2.1 * u2], rtol=1e-9)
+
+
+def test_the_integrator_shows_the_impulse():
+    """From the inconsistent start j2 is of the size 1/h in the first step, and u2 at the value it jumps to."""
+    problem, start = MILLER_INTEGRATOR.problem, [0.0, 0.1, 0.0, 0.0, 0.0]
+    charged = RandomDAE(problem.mass, problem.matrix, problem.source, problem.random, start, names=problem.names)
+    for steps, current in ((400, -5.81e-3), (800, -1.18e-2)):
+        states = solved(charged, problem.center[None], np.linspace(0.0, 4e-6, steps + 1))[:, 0]
+        assert states[1, 4] == pytest.approx(current, rel=5e-3)
+        assert states[1, 1] == pytest.approx(0.3, abs=0.1)
+    with pytest.raises(ValueError, match="show impulses"):
+        simulate(charged, "Radau5", t=(0.0, 4e-6), dt=1e-8, paths=2, seed=0)
+
+
+def test_derivatives_from_values():
+    found = derivatives(lambda t: np.array([np.sin(3.0 * t), np.exp(t)]), 0.5, 0.2, 3)
+    exact = [[np.sin(1.5), np.exp(0.5)], [3 * np.cos(1.5), np.exp(0.5)], [-9 * np.sin(1.5), np.exp(0.5)]]
+    np.testing.assert_allclose(found, exact, rtol=1e-8)
+
+
+def square(p):
+    return np.eye(2)
+
+
+def unfulfilled(t, x):
+    return jnp.stack([x[1], x[0] - 1.0])
+
+
+BAD = [
+    (lambda: RandomDAE(np.eye(2), random=TWO, start=[0, 0]), "matrix, force: give one of them"),
+    (lambda: RandomDAE(np.ones((2, 3)), np.eye(2), start=[0, 0]), r"mass: expected a square matrix, got"),
+    (lambda: with_matrices(square, np.eye(3)), "matrix: expected 2 rows, as mass has"),
+    (lambda: with_matrices(square, np.full((2, 2), np.inf)), "matrix: has entries that are not finite"),
+    (lambda: with_matrices(square, np.eye(2), lambda t, p: [1.0]), "source: expected 2 numbers"),
+    (lambda: with_matrices(square, np.eye(2), start=[0.0]), "start: expected 2 numbers"),
+    (lambda: with_matrices(square, np.eye(2), start=None), "start: missing; give 2 initial values"),
+    (lambda: with_matrices(square, np.eye(2), random=[1.0]), "random: expected a mapping name -> distribution"),
+    (lambda: with_matrices(square, np.eye(2), random={("a", "b"): scipy.stats.multivariate_normal([0, 0])}),
+     "names no single parameter.* write dependent ones as functions of independent ones"),
+    (lambda: with_matrices(square, np.eye(2), random={"a": 1.0}), r"random\['a'\]: expected a distribution"),
+    (lambda: RandomDAE(np.eye(2), force=lambda t, x: x[:1], start=[0, 0]), "force: returned shape"),
+    (lambda: RandomDAE(np.eye(1), force=lambda t, x: x, source=[1.0], start=[0]), "source: belongs to the linear form"),
+    (lambda: RandomDAE(np.eye(1), np.eye(1), start=[0], kinks={"p": [0.0]}), "kinks: .'p'. are no random"),
+    (lambda: check_start(RandomDAE(np.diag([1.0, 0]), force=unfulfilled, start=[0, 0]), 0.0, 1.0),
+     "start: the algebraic equations have the residuals"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("make", "words"), BAD, ids=[words[:30] for _, words in BAD])
+def test_bad_input(make, words):
+    with pytest.raises((ValueError, TypeError), match=words):
+        make()
