@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from stodyn.methods.catalogue import catalogue
-from stodyn.methods.contract import Catalogued, Claim, Solver
+from stodyn.methods.contract import Catalogued, Claim, Expansion, Solver
 
 
 def command(
@@ -39,7 +39,7 @@ def in_words(claim: Claim, method: Catalogued) -> str:
 def described(name: str, method: Catalogued) -> dict[str, Any]:
     return {
         "name": name,
-        "kind": "solver" if isinstance(method, Solver) else "step",
+        "kind": "solver" if isinstance(method, Solver) else "expansion" if isinstance(method, Expansion) else "step",
         "takes": method.accepts.__name__,
         "calculus": method.calculus,
         "structures": list(method.structures),

@@ -16,10 +16,11 @@ import xarray as xr
 from stodyn import results
 from stodyn.engine import grid
 from stodyn.engine.ensemble import Ensemble, SinglePrecisionConstant
+from stodyn.engine.expansion import expanded
 from stodyn.engine.place import Threads
 from stodyn.engine.progress import Progress
 from stodyn.methods.catalogue import find
-from stodyn.methods.contract import Catalogued, Method
+from stodyn.methods.contract import Catalogued, Expansion, Method
 from stodyn.methods.measured import measuring
 from stodyn.methods.recommend import advice, best_fitting, recommend
 from stodyn.noise.iterated import check_resolution
@@ -36,8 +37,8 @@ def simulate(
     *,
     t: Sequence[float],
     dt: float | Sequence[float],
-    paths: int,
-    seed: int,
+    paths: int | None = None,
+    seed: int | None = None,
     collect: Statistic | Sequence[Statistic] | None = None,
     on_failure: str = "raise",
     dtype: str = "float64",
@@ -52,8 +53,9 @@ def simulate(
     method      a method, its name, or None for the recommended one: the result's provenance says which, and under
                 "advice" what has a higher order
     t, dt       the interval (start, end) and the step that divides it, or the lengths of all steps
+    paths       how many; expansions in random parameters (Quadrature, Sampling, Collocation, Galerkin) have none
     seed        a whole number; the same seed gives the same Brownian paths to every method, and the same result on
-                any number of threads
+                any number of threads; of the expansions only Sampling needs one
     collect     statistics (stodyn.statistics): Moments, Histogram, Paths, Observable, ...; default Moments()
     on_failure  "raise": stop with PathsFailed; "record": go on without the failed paths and return failed_path,
                 failure_time, failure_cause along the dimension `failure`; `sound` counts the paths that are left
@@ -63,9 +65,12 @@ def simulate(
     Returns an xarray.Dataset; stodyn.provenance(run) tells how it was made.
     """
     began = time.perf_counter()
-    _check_options(paths, seed, on_failure, dtype)
     named = method is not None
     method = recommend(problem) if method is None else find(method) if isinstance(method, str) else method
+    if isinstance(method, Expansion):
+        return _expand(problem, method, grid.step_times(t, dt)[0], paths, seed, collect, began)
+    _check_options(paths, seed, on_failure, dtype)
+    assert paths is not None and seed is not None
     stepped, changes = matched(problem, method)
     times, lengths = grid.step_times(t, dt)
     changes += problem.before_run(float(times[0]))
@@ -99,6 +104,24 @@ def simulate(
     }
     extra = failures.variables() if on_failure == "record" else {}
     return results.dataset(ensemble.label(merged), extra, record)
+
+
+def _expand(problem, method: Expansion, times, paths, seed, collect, began: float) -> xr.Dataset:
+    """A run of a method that has no paths."""
+    if paths is not None:
+        raise ValueError(f"paths: {method.name} expands in the random parameters and makes no paths; leave it out")
+    if seed is None and method.draws:
+        raise ValueError(f"seed: {method.name} draws its points; give a whole number")
+    expandable, _ = matched(problem, method)
+    labelled, record = expanded(expandable, method, times, collect, 0 if seed is None else int(seed))
+    record = {
+        "problem": type(problem).__name__,
+        "method": method.spelling,
+        **record,
+        "versions": {"stodyn": metadata.version("stodyn"), "numpy": np.__version__},
+        "seconds": round(time.perf_counter() - began, 3),
+    }
+    return results.dataset(labelled, {}, record)
 
 
 def replay(problem, method: Catalogued | str | None, run: xr.Dataset, path: int) -> xr.Dataset:

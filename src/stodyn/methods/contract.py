@@ -167,3 +167,24 @@ class Solver(Catalogued):
 
         params holds the problem's parameters with a leading axis of members; streams[name] is a NumPy Generator.
         """
+
+
+class Expanded(NamedTuple):
+    """What an Expansion gives: the series in polynomials of the parameters (chaos.expansion.Expansion), how it was
+    made, and where it was fitted the error of samples left out, (times, n).
+    """
+
+    parameters: tuple[str, ...]
+    series: Any
+    record: dict[str, Any]
+    left_out: np.ndarray | None = None
+
+
+class Expansion(Catalogued):
+    """A method without paths: host code that gives the solution as a polynomial of the random parameters."""
+
+    draws: ClassVar[bool] = False  # whether it needs a seed
+
+    @abstractmethod
+    def expand(self, problem, times: np.ndarray, kept: np.ndarray, seed: int) -> Expanded:
+        """The expansion at times[kept], with steps from each of the times to the next."""

@@ -8,6 +8,7 @@ from stodyn.statistics.observable import Observable
 from stodyn.statistics.passage import Passage
 from stodyn.statistics.paths import Paths
 from stodyn.statistics.series import Autocorrelation, Spectrum
+from stodyn.statistics.surrogate import Surrogate
 
 __all__ = [
     "Autocorrelation",
@@ -19,4 +20,5 @@ __all__ = [
     "Passage",
     "Paths",
     "Spectrum",
+    "Surrogate",
 ]

@@ -1,0 +1,218 @@
+"""The coupled systems for all coefficients of an expansion: Galerkin (12) and collocation (9).
+
+With x = Σ_i v_i(t) Φ_i(p) and V the stacked v_i, both read A V' + B V = s(t), of size terms times components:
+
+    Galerkin     <residual Φ_l> = 0:     A = Σ_S T_S ⊗ A_S where A(p) = Σ_S Π_(j ∈ S) (p_j - mean_j) A_S
+    collocation  residual(p_l) = 0:      block (l, i) of A is Φ_i(p_l) A(p_l)
+
+R. Pulch, Stochastic collocation and stochastic Galerkin methods for linear differential algebraic equations (2012).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+import scipy.sparse
+
+from stodyn.chaos import nodes as grids
+from stodyn.chaos.basis import Basis
+from stodyn.chaos.memory import refuse_too_large
+from stodyn.numerics.radau import Forcing, Linear, Nonlinear
+from stodyn.problems import pencil
+from stodyn.problems.multiaffine import MultiAffine
+from stodyn.problems.random_dae import RandomDAE
+
+FINER = 4  # more nodes a parameter than the degree, where integrals are not known in closed form
+MOST_NODES = 40_000
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Coupled:
+    """The system of a basis, its start (1, terms · n), and the largest relative error of what was integrated
+    numerically (0: everything by recurrences).
+    """
+
+    system: Any  # radau.Linear or radau.Nonlinear
+    start: np.ndarray
+    projection_error: float
+
+    def pencil(self) -> pencil.Pencil:
+        """The index of the coupled system and what goes with it."""
+        return pencil.analyse(self.system.A, self.system.B)
+
+
+def galerkin(problem: RandomDAE, basis: Basis, times: np.ndarray) -> Coupled:
+    """The Galerkin system; by quadrature what is not multi-affine in the parameters."""
+    if not problem.linear:
+        return _nonlinear_galerkin(problem, basis)
+    A, off_A = _projected(problem, basis, problem.mass_terms, problem.masses)
+    B, off_B = _projected(problem, basis, problem.matrix_terms, problem.matrices)
+    forcing, off_s = projected_forcing(problem, basis, times)
+    start, off_x = projected_start(problem, basis)
+    return Coupled(Linear(A, B, forcing), start.reshape(1, -1), max(off_A, off_B, off_s, off_x))
+
+
+def collocation(problem: RandomDAE, basis: Basis, points: np.ndarray, times: np.ndarray) -> Coupled:
+    """The collocation system (9) at as many points as the basis has terms."""
+    C = collocation_matrix(basis, points)
+    A, B, n = problem.masses(points), problem.matrices(points), problem.n
+    starts = np.linalg.solve(C, problem.starts(points))
+
+    def blocks(stack: np.ndarray) -> Any:
+        return scipy.sparse.csr_array(np.einsum("li,lab->laib", C, stack).reshape(len(C) * n, -1))
+
+    given = problem.forcing(points, times)
+
+    def values(t: np.ndarray) -> np.ndarray:
+        s = given.values(t)
+        s = np.broadcast_to(s[:, None], (len(t), len(C), n)) if s.ndim == 2 else s
+        return s.reshape(len(t), -1)
+
+    refuse_too_large(float(len(C) * n) ** 2, "collocation: the coupled system", "Leave coupled=False: it is the same.")
+    return Coupled(Linear(blocks(A), blocks(B), Forcing(values, np.arange(len(C) * n))), starts.reshape(1, -1), 0.0)
+
+
+def collocation_matrix(basis: Basis, points: np.ndarray) -> np.ndarray:
+    """C = (Φ_i(p_l)), refused where it is singular."""
+    if points.shape != (len(basis), len(basis.laws)):
+        raise ValueError(
+            f"nodes: collocation in {len(basis)} terms needs as many points of {len(basis.laws)} parameters, got an "
+            f"array of shape {points.shape}"
+        )
+    C = basis.evaluate(points)
+    if not np.linalg.cond(C) < 1e12:
+        raise ValueError(
+            "nodes: the matrix (Φ_i(p_l)) is singular: these points do not determine a polynomial of the basis"
+        )
+    return C
+
+
+def collocation_points(basis: Basis) -> np.ndarray:
+    """The Gauss nodes for a tensor basis; else as many of them as there are terms, chosen to span the largest volume
+    (approximate Fekete points, by a pivoted QR factorisation).
+    """
+    grid = grids.tensor(basis.laws, basis.degree + 1)
+    if basis.kind == "tensor":
+        return grid.points
+    columns = basis.evaluate(grid.points) * np.sqrt(grid.weights)[:, None]
+    chosen = scipy.linalg.qr(columns.T, mode="economic", pivoting=True)[2][: len(basis)]
+    return grid.points[np.sort(chosen)]
+
+
+# --- projections --------------------------------------------------------------------------------------------------
+
+
+def kronecker(basis: Basis, terms: Mapping[tuple[int, ...], Any]) -> Any:
+    """Σ_S T_S ⊗ F_S as one sparse matrix."""
+    rows, columns, values, n = [], [], [], next(iter(terms.values())).shape[0]
+    for S, F in terms.items():
+        T, F = basis.product(S), scipy.sparse.coo_array(F)
+        (i, l), (a, b) = T.coords, F.coords
+        rows.append(np.add.outer(i * n, a).ravel())
+        columns.append(np.add.outer(l * n, b).ravel())
+        values.append(np.multiply.outer(T.data, F.data).ravel())
+    data = np.concatenate(values), (np.concatenate(rows), np.concatenate(columns))
+    whole = scipy.sparse.csr_array(data, (len(basis) * n, len(basis) * n))
+    whole.sum_duplicates()
+    whole.eliminate_zeros()
+    return whole
+
+
+def _projected(problem: RandomDAE, basis: Basis, terms: MultiAffine | None, at: Any) -> tuple[Any, float]:
+    if terms is not None:
+        return kronecker(basis, terms.terms), 0.0
+
+    def integral(grid: grids.Nodes) -> np.ndarray:
+        values, phi = at(grid.points), basis.evaluate(grid.points)
+        return np.einsum("k,ki,kl,kab->ialb", grid.weights, phi, phi, values, optimize=True)
+
+    size = len(basis) * problem.n
+    pair = quadratures(problem, basis)
+    refuse_too_large(3.0 * size**2 + 2.0 * len(pair[0].weights) * problem.n**2 * len(basis),
+                     f"Galerkin: the dense projection of size {size}", "Take a lower degree.")  # fmt: skip
+    fine, coarse = (integral(grid) for grid in pair)
+    off = np.abs(fine - coarse).max() / max(np.abs(fine).max(), np.finfo(float).tiny)
+    fine[np.abs(fine) < 1e-15 * np.abs(fine).max()] = 0.0
+    return scipy.sparse.csr_array(fine.reshape(size, size)), float(off)
+
+
+def quadratures(problem: RandomDAE, basis: Basis) -> tuple[grids.Nodes, grids.Nodes]:
+    """Two grids for integrals that are not known in closed form; their difference tells the error of the coarser."""
+    most = int(MOST_NODES ** (1.0 / len(basis.laws)) + 1e-9)
+    fine = min(2 * basis.degree + 2 * FINER, most)
+    if fine < basis.degree + 2 and not problem.kinks:
+        return grids.smolyak(basis.laws, basis.degree + 2), grids.smolyak(basis.laws, basis.degree + 1)
+    if problem.kinks:
+        names, kinks = problem.parameters, problem.kinks
+        return tuple(grids.piecewise(basis.laws, names, kinks, count) for count in (fine, fine - 1))  # type: ignore[return-value]
+    return grids.tensor(basis.laws, fine), grids.tensor(basis.laws, fine - 1)
+
+
+def projected_forcing(problem: RandomDAE, basis: Basis, times: np.ndarray) -> tuple[Forcing, float]:
+    """<s(t, p) Φ_l>, only the blocks l that are not zero, and its error."""
+    sets, n = problem.source_terms(times), problem.n
+    if sets is not None:
+        weights = first_columns(basis, sets)
+        used = np.flatnonzero(np.abs(weights).max(axis=0) > 0.0)
+
+        def parts(t):
+            return np.einsum("sl,tsn->tln", weights[:, used], problem.source_parts(t, sets)).reshape(len(t), -1)
+
+        return Forcing(parts, np.add.outer(used * n, np.arange(n)).ravel()), 0.0
+    fine, coarse = quadratures(problem, basis)
+
+    def integral(grid: grids.Nodes, t: np.ndarray) -> np.ndarray:
+        phi = basis.evaluate(grid.points) * grid.weights[:, None]
+        return np.einsum("kl,tkn->tln", phi, problem.forcing(grid.points, times).values(t)).reshape(len(t), -1)
+
+    look = times[np.unique(np.linspace(0, len(times) - 1, 5).astype(int))]
+    a, b = integral(fine, look), integral(coarse, look)
+    off = np.abs(a - b).max() / max(np.abs(a).max(), np.finfo(float).tiny)
+    return Forcing(lambda t: integral(fine, t), np.arange(len(basis) * n)), float(off)
+
+
+def projected_start(problem: RandomDAE, basis: Basis) -> tuple[np.ndarray, float]:
+    """<x_0(p) Φ_l>, (terms, n), and its error."""
+    terms = problem.start_terms
+    if terms is not None:
+        return np.einsum(
+            "sl,sn->ln", first_columns(basis, list(terms.terms)), np.stack(list(terms.terms.values()))
+        ), 0.0
+    values = []
+    for grid in quadratures(problem, basis):
+        values.append((basis.evaluate(grid.points) * grid.weights[:, None]).T @ problem.starts(grid.points))
+    off = np.abs(values[0] - values[1]).max() / max(np.abs(values[0]).max(), np.finfo(float).tiny)
+    return values[0], float(off)
+
+
+def first_columns(basis: Basis, sets: list[tuple[int, ...]]) -> np.ndarray:
+    """<Π_(j ∈ S) (p_j - mean_j) Φ_l> for each set, (sets, terms)."""
+    return np.stack([basis.product(S).tocsc()[:, [0]].toarray()[:, 0] for S in sets])
+
+
+def _nonlinear_galerkin(problem: RandomDAE, basis: Basis) -> Coupled:
+    """M V' = <f(t, Σ v_i Φ_i, p) Φ_l> by the Gauss rule with two more nodes a parameter than the degree."""
+    n, P = problem.n, len(basis)
+    refuse_too_large(4.0 * (P * n) ** 2, f"Galerkin: the dense Jacobian of size {P * n}", "Take a lower degree.")
+    grid = grids.tensor(basis.laws, basis.degree + 2)
+    phi = basis.evaluate(grid.points)
+    weighted = phi * grid.weights[:, None]
+    inner = problem.system(grid.points, np.zeros(1))
+    assert isinstance(inner, Nonlinear)
+    mass, off = _projected(problem, basis, problem.mass_terms, problem.masses)
+
+    def f(t: np.ndarray, V: np.ndarray) -> np.ndarray:
+        x = np.einsum("ki,sin->skn", phi, V.reshape(len(t), P, n))
+        return np.einsum("kl,skn->sln", weighted, inner.f(t, x)).reshape(V.shape)
+
+    def jacobian(t: float, V: np.ndarray) -> np.ndarray:
+        x = phi @ V.reshape(P, n)
+        J = np.einsum("kl,ki,kab->laib", weighted, phi, inner.jacobian(t, x), optimize=True)
+        return J.reshape(1, P * n, P * n)
+
+    start, off_x = projected_start(problem, basis)
+    return Coupled(Nonlinear(mass.toarray()[None], f, jacobian), start.reshape(1, -1), max(off, off_x))

@@ -1,0 +1,115 @@
+"""What an expansion x = Σ_i v_i(t) Φ_i(p) tells: moments, Sobol indices, quantiles, densities, how fast it decays."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from stodyn.chaos import nodes as grids
+from stodyn.chaos.basis import Basis
+
+SCRAMBLES = 8  # independent scramblings of the Sobol points: their spread is the standard error
+POINTS = 2**11
+NOTHING = 1e-13  # of the largest value of a component: a smaller standard deviation is rounding
+
+
+class Quantiles(NamedTuple):
+    """Quantiles of the surrogate and their standard errors, (times, n, levels)."""
+
+    values: np.ndarray
+    stderr: np.ndarray
+
+
+class Densities(NamedTuple):
+    """Mean densities between edges, their standard errors (times, n, bins), and the edges (times, n, bins + 1)."""
+
+    values: np.ndarray
+    stderr: np.ndarray
+    edges: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Expansion:
+    """coefficients (times, n, terms) in a basis."""
+
+    basis: Basis
+    coefficients: np.ndarray
+
+    @property
+    def mean(self) -> np.ndarray:
+        return self.coefficients[..., 0]
+
+    @functools.cached_property
+    def variance(self) -> np.ndarray:
+        """Σ_(i >= 1) v_i²."""
+        return np.sum(self.coefficients[..., 1:] ** 2, axis=-1)
+
+    def first_order(self) -> np.ndarray:
+        """Sobol indices: the share of the variance from each parameter alone, (times, n, Q); NaN without variance."""
+        alone = (self.basis.indices > 0).sum(axis=1) == 1
+        return self._shares((self.basis.indices > 0) & alone[:, None])
+
+    def total(self) -> np.ndarray:
+        """The share of the variance that each parameter has a part in, (times, n, Q)."""
+        return self._shares(self.basis.indices > 0)
+
+    def _shares(self, counted: np.ndarray) -> np.ndarray:
+        parts = self.coefficients**2 @ counted.astype(float)
+        size = np.abs(self.coefficients).max(axis=(0, 2))[None]
+        real = np.sqrt(self.variance) > NOTHING * size
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.where(real[..., None], parts / self.variance[..., None], np.nan)
+
+    def by_degree(self) -> np.ndarray:
+        """√Σ v_i² over the terms of each total degree, (times, n, degrees)."""
+        degrees = self.basis.indices.sum(axis=1)
+        counted = degrees[:, None] == np.arange(degrees.max() + 1)
+        return np.sqrt(self.coefficients**2 @ counted.astype(float))
+
+    def truncation(self) -> np.ndarray:
+        """An estimate of the root mean square of what the expansion leaves out, (times, n), from the decay of its
+        coefficients: with the ratio r of the last two degrees, taken over all times, the rest of a geometric series is
+        (last degree) r / √(1 - r²). Infinite where nothing decays; NaN for bases of degree below 2.
+        """
+        sizes = self.by_degree()[..., : self.basis.degree + 1]
+        if self.basis.degree < 2:
+            return np.full(sizes.shape[:2], np.nan)
+        last, before = sizes[..., -1], sizes[..., -2]
+        tops, tops_before = last.max(axis=0), before.max(axis=0)
+        ratio = np.divide(tops, tops_before, out=np.zeros_like(tops), where=tops_before > 0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            factor = np.where(ratio < 1.0, ratio / np.sqrt(np.maximum(1.0 - ratio**2, 0.0)), np.inf)
+            return np.where(last > 0.0, last * factor, 0.0)
+
+    def evaluate(self, points: np.ndarray) -> np.ndarray:
+        """The surrogate at parameters (K, Q): (K, times, n)."""
+        return np.einsum("kp,tnp->ktn", self.basis.evaluate(np.atleast_2d(points)), self.coefficients, optimize=True)
+
+    def quantiles(self, levels: Sequence[float], seed: int = 0) -> Quantiles:
+        """Quantiles from the surrogate at scrambled Sobol points."""
+        parts = np.stack([np.quantile(sample, levels, axis=0) for sample in self._samples(seed)])
+        values = np.moveaxis(parts, 1, -1)
+        return Quantiles(values.mean(axis=0), values.std(axis=0, ddof=1) / np.sqrt(SCRAMBLES))
+
+    def densities(self, bins: int, seed: int = 0) -> Densities:
+        """Histograms of the surrogate between its extremes, `bins` equal ones for every time and component."""
+        samples = self._samples(seed)
+        low, high = np.min([s.min(axis=0) for s in samples], axis=0), np.max([s.max(axis=0) for s in samples], axis=0)
+        width = np.where(high > low, (high - low) / bins, 1.0)
+        edges = low[..., None] + width[..., None] * np.arange(bins + 1)
+        parts = []
+        for sample in samples:
+            which = np.clip(((sample - low) / width).astype(int), 0, bins - 1)
+            counts = np.zeros((*low.shape, bins))
+            t, n = np.meshgrid(*map(np.arange, low.shape), indexing="ij")
+            np.add.at(counts, (np.broadcast_to(t, which.shape), np.broadcast_to(n, which.shape), which), 1.0)
+            parts.append(counts / len(sample) / width[..., None])
+        values = np.stack(parts)
+        return Densities(values.mean(axis=0), values.std(axis=0, ddof=1) / np.sqrt(SCRAMBLES), edges)
+
+    def _samples(self, seed: int) -> list[np.ndarray]:
+        return [self.evaluate(grids.sobol(self.basis.laws, POINTS, seed + k).points) for k in range(SCRAMBLES)]

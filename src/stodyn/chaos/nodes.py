@@ -1,0 +1,103 @@
+"""Nodes and weights over the parameters: tensor Gauss and sparse grids, random and quasi-random points."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from scipy.stats import qmc
+
+from stodyn.chaos.memory import refuse_too_large
+from stodyn.noise.distribution import Distribution
+from stodyn.numerics import gauss
+
+SEEN_ALIKE = 1e-12
+
+
+class Nodes(NamedTuple):
+    """Σ weights f(points) = <f> approximately; points (K, Q)."""
+
+    points: np.ndarray
+    weights: np.ndarray
+    spelling: str
+
+
+def tensor(laws: Sequence[Distribution], count: int) -> Nodes:
+    """The Gauss rule with `count` nodes for each parameter: exact for degree 2 count - 1 in each."""
+    refuse_too_large(float(count) ** len(laws) * (len(laws) + 1), f"nodes: the tensor grid {count}^{len(laws)}",
+                     'Take grid="smolyak", or Sampling.')  # fmt: skip
+    return _product([law.rule(count) for law in laws], f"{count}^{len(laws)} Gauss nodes")
+
+
+def piecewise(
+    laws: Sequence[Distribution], names: Sequence[str], kinks: Mapping[str, Sequence[float]], count: int
+) -> Nodes:
+    """The Gauss rule, and for parameters with kinks Gauss-Legendre rules between them weighted by the density."""
+    rules = []
+    for name, law in zip(names, laws, strict=True):
+        if name not in kinks:
+            rules.append(law.rule(count))
+            continue
+        low, high = (
+            end if np.isfinite(end) else float(law.ppf(q)) for end, q in ((law.low, 1e-16), (law.high, 1 - 1e-16))
+        )
+        edges = np.unique(np.clip([low, *kinks[name], high], low, high))
+        x, w = gauss.legendre(count)
+        half, middle = 0.5 * np.diff(edges)[:, None], 0.5 * (edges[1:] + edges[:-1])[:, None]
+        points = (half * x + middle).ravel()
+        rules.append(gauss.Rule(points, (2.0 * half * w).ravel() * law.pdf(points)))
+    return _product(rules, f"{count} nodes a parameter and smooth piece")
+
+
+def smolyak(laws: Sequence[Distribution], level: int) -> Nodes:
+    """Smolyak's sparse grid of Gauss rules with 1, 2, ..., level + 1 nodes: exact for total degree 2 level + 1.
+
+    Some weights are negative.
+    """
+    Q = len(laws)
+    rules = [[law.rule(k + 1) for k in range(level + 1)] for law in laws]
+    points, weights = [], []
+    for total in range(max(level - Q + 1, 0), level + 1):
+        sign = (-1) ** (level - total) * math.comb(Q - 1, level - total)
+        for levels in _compositions(Q, total):
+            part = _product([rules[j][k] for j, k in enumerate(levels)], "")
+            points.append(part.points)
+            weights.append(sign * part.weights)
+        refuse_too_large(sum(map(len, points)) * (Q + 1.0), f"nodes: Smolyak's grid of level {level} in {Q} parameters",
+                         "Take a lower level, or Sampling.")  # fmt: skip
+    joined, w = np.concatenate(points), np.concatenate(weights)
+    scale = np.array([np.sqrt(law.variance) for law in laws])
+    center = np.array([law.mean for law in laws])
+    rounded = np.rint((joined - center) / scale / SEEN_ALIKE / 10.0)
+    _, first, which = np.unique(rounded, axis=0, return_index=True, return_inverse=True)
+    return Nodes(joined[first], np.bincount(which.ravel(), w), f"Smolyak level {level}, {len(first)} nodes")
+
+
+def random(laws: Sequence[Distribution], count: int, rng: np.random.Generator) -> Nodes:
+    """Independent draws with equal weights."""
+    points = np.stack([law.rvs(size=count, random_state=rng) for law in laws], axis=1)
+    return Nodes(points, np.full(count, 1.0 / count), f"{count} random draws")
+
+
+def sobol(laws: Sequence[Distribution], count: int, seed: int) -> Nodes:
+    """A scrambled Sobol sequence through the quantiles, with equal weights; a power of two is best."""
+    engine = qmc.Sobol(len(laws), scramble=True, rng=np.random.default_rng(seed))
+    u = engine.random_base2(math.ceil(math.log2(count)))[:count]
+    u = np.clip(u, 0.5**53, 1.0 - 0.5**53)
+    points = np.stack([law.ppf(u[:, j]) for j, law in enumerate(laws)], axis=1)
+    return Nodes(points, np.full(count, 1.0 / count), f"{count} points of a Sobol sequence")
+
+
+def _product(rules: Sequence[gauss.Rule], spelling: str) -> Nodes:
+    points = np.stack(np.meshgrid(*(rule.nodes for rule in rules), indexing="ij"), axis=-1).reshape(-1, len(rules))
+    weights = np.array([math.prod(w) for w in itertools.product(*(rule.weights for rule in rules))])
+    return Nodes(points, weights, spelling)
+
+
+def _compositions(parts: int, total: int) -> list[tuple[int, ...]]:
+    if parts == 1:
+        return [(total,)]
+    return [(k, *rest) for k in range(total + 1) for rest in _compositions(parts - 1, total - k)]

@@ -1,0 +1,50 @@
+"""Expansions by least squares from samples, with the error on samples that were left out."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import scipy.linalg
+
+from stodyn.chaos.basis import Basis, make
+
+
+class Fit(NamedTuple):
+    """Coefficients (terms, ...) and the root mean square error of samples left out one at a time, (...)."""
+
+    basis: Basis
+    coefficients: np.ndarray
+    left_out: np.ndarray
+
+
+def fitted(basis: Basis, points: np.ndarray, values: np.ndarray) -> Fit:
+    """The least-squares expansion of values (K, ...) at points (K, Q).
+
+    The error of sample k, had it been left out, is its residual over 1 - h_k with the diagonal h of the hat matrix:
+    the whole cross-validation costs one QR factorisation.
+    """
+    if len(points) <= len(basis):
+        raise ValueError(f"samples: {len(points)} for {len(basis)} terms; expected more, two to three times as many")
+    Q, R = scipy.linalg.qr(basis.evaluate(points), mode="economic")
+    flat = values.reshape(len(points), -1)
+    coefficients = scipy.linalg.solve_triangular(R, Q.T @ flat)
+    rest = 1.0 - np.sum(Q**2, axis=1)
+    off = (flat - Q @ (Q.T @ flat)) / np.maximum(rest, np.finfo(float).eps)[:, None]
+    left_out = np.sqrt(np.mean(off**2, axis=0))
+    return Fit(basis, coefficients.reshape(-1, *values.shape[1:]), left_out.reshape(values.shape[1:]))
+
+
+def selected(kind: str, laws, most: int, points: np.ndarray, values: np.ndarray) -> Fit:
+    """The fit of that degree, up to `most`, whose left-out errors are the smallest: in the mean over all outputs, each
+    relative to its spread.
+    """
+    fits: list[Fit] = []
+    for degree in range(1, most + 1):
+        basis = make(kind, laws, degree)
+        if 3 * len(basis) > 2 * len(points) and fits:
+            break
+        fits.append(fitted(basis, points, values))
+    spread = values.std(axis=0)
+    spread = np.where(spread > 1e-13 * np.abs(values).max(initial=0.0), spread, np.inf)
+    return min(fits, key=lambda fit: float(np.mean((fit.left_out / spread) ** 2)))

@@ -1,0 +1,30 @@
+"""A run without paths: an Expansion solves for the coefficients, and a Surrogate says what they tell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from stodyn.engine import grid
+from stodyn.methods.contract import Expansion
+from stodyn.statistics.contract import Labelled, Run, Statistic
+from stodyn.statistics.surrogate import Surrogate
+
+
+def expanded(
+    problem: Any, method: Expansion, times: np.ndarray, collect: Statistic | Sequence[Statistic] | None, seed: int
+) -> tuple[list[tuple[Statistic, Labelled, Run]], dict[str, Any]]:
+    """What results.dataset takes, and how the run was made."""
+    asked = (Surrogate(),) if collect is None else tuple(collect) if isinstance(collect, (list, tuple)) else (collect,)
+    if len(asked) != 1 or not isinstance(asked[0], Surrogate):
+        raise TypeError(
+            f"collect: {method.name} gives an expansion and no paths; leave it out, or give one statistics.Surrogate("
+            f"every=..., quantiles=...), got {collect!r}"
+        )
+    kept = grid.save_steps(asked[0], times, None)
+    found = method.expand(problem, times, kept, seed)
+    run = Run(times[kept], tuple(problem.names), problem.units or {}, kept)
+    record = {"t": [float(times[0]), float(times[-1])], "steps": len(times) - 1, **found.record}
+    return [(asked[0], asked[0].label(found, run), run)], record

@@ -1,0 +1,275 @@
+"""Polynomial chaos: the solution as x = Σ_i v_i(t) Φ_i(p) in orthonormal polynomials of the random parameters.
+
+Quadrature   v_i = Σ_k w_k x(t, p_k) Φ_i(p_k) over a Gauss or sparse grid
+Sampling     the same over random or quasi-random points, or the least-squares fit through them
+Collocation  the polynomial through the solutions at as many points as there are terms
+Galerkin     the residual is orthogonal to every term: one large sparse system for all coefficients
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from stodyn.chaos import basis as bases
+from stodyn.chaos import coupled, nodes, regression
+from stodyn.chaos.basis import Basis
+from stodyn.chaos.expansion import Expansion as Series
+from stodyn.chaos.memory import refuse_too_large
+from stodyn.methods.contract import Expanded, Expansion
+from stodyn.methods.radau import integrated, solved
+from stodyn.numerics.radau import Forcing
+from stodyn.problems.random_dae import INDEX_LIMIT, RandomDAE, check_start
+
+CITATION = (
+    "R. Pulch, Stochastic collocation and stochastic Galerkin methods for linear differential algebraic equations, "
+    "J. Comput. Appl. Math. 262 (2014)"
+)
+COUPLED_LIMIT = 700  # unknowns of a coupled system up to which its index is computed
+
+
+@dataclasses.dataclass(frozen=True)
+class _Chaos(Expansion):
+    """What the four share.
+
+    degree    R, the largest degree
+    basis     "total" (M_R), "tensor" (N_R) or "cross"
+    order     of the Radau method that integrates in time, 3 or 5
+    rtol      None: the steps given; else steps chosen by the error
+    diagnose  compute the index over the parameters and of coupled systems, and look at the start, before the run
+    """
+
+    degree: int = 3
+    basis: str = "total"
+    order: int = 5
+    rtol: float | None = None
+    diagnose: bool = True
+
+    accepts = RandomDAE
+    calculus = None
+    citation = CITATION
+    claims = ()
+
+    def refusal(self, problem) -> str | None:
+        if not problem.random:
+            return f"{self.name} expands in random parameters, and this problem has none"
+        return None
+
+    def _begin(self, problem: RandomDAE, times: np.ndarray, kept: np.ndarray) -> tuple[Basis, dict[str, Any]]:
+        basis = bases.make(self.basis, problem.distributions, self.degree)
+        refuse_too_large(
+            3.0 * len(basis) * problem.n * len(kept),
+            f"collect: {len(basis)} terms of {problem.n} components at {len(kept)} times",
+            "Keep fewer times, or a lower degree.",
+        )
+        record: dict[str, Any] = {"basis": basis.spelling, "structure": problem.structure}
+        if self.diagnose:
+            record["index"] = self._checked_index(problem)
+            record["start"] = check_start(problem, float(times[0]), float(times[1] - times[0]))
+        return basis, record
+
+    @staticmethod
+    def _checked_index(problem: RandomDAE) -> str:
+        if problem.n > INDEX_LIMIT:
+            return f"not computed: {problem.n} components"
+        found = problem.domain_index
+        if found.index is None:
+            raise ValueError(
+                f"random: the index of the system changes inside the domain of the parameters: {found.said}. "
+                "Polynomials of the parameters converge to no such solution; take narrower distributions, or pass "
+                "diagnose=False and look at the result with care."
+            )
+        return found.said
+
+
+@dataclasses.dataclass(frozen=True)
+class _Quadrature(_Chaos):
+    """The coefficients v_i = Σ_k w_k x(t, p_k) Φ_i(p_k) from solutions at the nodes of a Gauss or sparse grid.
+
+    nodes  Gauss nodes a parameter (degree + 1 unless given), or the level of Smolyak's grid
+    grid   "tensor" or "smolyak"
+
+    Exact where x Φ_i is a polynomial that the rule integrates. All nodes are integrated as one batch.
+    """
+
+    nodes: int | None = None
+    grid: str = "tensor"
+    name = "Quadrature"
+
+    def expand(self, problem, times, kept, seed):
+        basis, record = self._begin(problem, times, kept)
+        count = self.nodes
+        if count is not None and (isinstance(count, bool) or not isinstance(count, int) or count < 1):
+            raise ValueError(f"nodes: expected a whole number >= 1, got {count!r}")
+        if self.grid == "tensor":
+            grid = nodes.tensor(problem.distributions, count or self.degree + 1)
+        elif self.grid == "smolyak":
+            grid = nodes.smolyak(problem.distributions, self.degree if count is None else count)
+        else:
+            raise ValueError(f'grid: expected "tensor" or "smolyak", got {self.grid!r}')
+        states = _solve(self, problem, grid.points, times, kept)
+        record["nodes"] = grid.spelling
+        return Expanded(problem.parameters, Series(basis, _projected(basis, grid, states)), record)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Sampling(_Chaos):
+    """The coefficients from solutions at random or quasi-random parameters, which the seed of the run decides.
+
+    samples  how many; points  "sobol" or "random"
+    fit      "projection": v_i = mean of x Φ_i, for any number of samples; "regression": least squares, for smooth
+             dependence on many parameters, with the degree up to `degree` that predicts left-out samples best. The
+             result then holds `left_out`, the root mean square error of samples left out one at a time
+    """
+
+    samples: int = 1024
+    points: str = "sobol"
+    fit: str = "projection"
+    name = "Sampling"
+    draws = True
+
+    def expand(self, problem, times, kept, seed):
+        if self.points not in ("sobol", "random") or self.fit not in ("projection", "regression"):
+            raise ValueError(
+                f'points, fit: expected "sobol" or "random" and "projection" or "regression", got {self.points!r} and '
+                f"{self.fit!r}"
+            )
+        if isinstance(self.samples, bool) or not isinstance(self.samples, int) or self.samples < 2:
+            raise ValueError(f"samples: expected a whole number >= 2, got {self.samples!r}")
+        basis, record = self._begin(problem, times, kept)
+        laws = problem.distributions
+        if self.points == "sobol":
+            grid = nodes.sobol(laws, self.samples, seed)
+        else:
+            grid = nodes.random(laws, self.samples, np.random.default_rng(seed))
+        states = _solve(self, problem, grid.points, times, kept)
+        record |= {"nodes": grid.spelling, "seed": seed}
+        if self.fit == "projection":
+            return Expanded(problem.parameters, Series(basis, _projected(basis, grid, states)), record)
+        found = regression.selected(self.basis, laws, self.degree, grid.points, np.moveaxis(states, 1, 0))
+        record["basis"] = f"{found.basis.spelling}, chosen by cross-validation"
+        series = Series(found.basis, _terms_last(found.coefficients))
+        return Expanded(problem.parameters, series, record, found.left_out)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Collocation(_Chaos):
+    """The polynomial that takes the solutions at as many points as it has terms: v = C⁻¹ x(t, p_l), C = (Φ_i(p_l)).
+
+    points   (terms, Q), one row a point; None takes the Gauss nodes for a tensor basis and a well-spread choice of them
+             for another
+    coupled  solve the coupled system (9) in place of the independent ones: the same result, dearer
+
+    On the tensor basis with Gauss nodes it equals Quadrature.
+    """
+
+    basis: str = "tensor"
+    points: Any = None
+    coupled: bool = False
+    name = "Collocation"
+
+    def expand(self, problem, times, kept, seed):
+        basis, record = self._begin(problem, times, kept)
+        points = coupled.collocation_points(basis) if self.points is None else np.asarray(self.points, float)
+        C = coupled.collocation_matrix(basis, points)
+        record |= {"nodes": f"{len(points)} points", "condition": float(np.linalg.cond(C))}
+        if not self.coupled:
+            states = _solve(self, problem, points, times, kept)
+            found = np.linalg.solve(C, np.moveaxis(states, 1, 0).reshape(len(C), -1))
+            series = Series(basis, _terms_last(found.reshape(len(C), len(kept), problem.n)))
+            return Expanded(problem.parameters, series, record)
+        if not problem.linear:
+            raise ValueError("coupled: the coupled collocation system is made for linear problems; leave it False")
+        whole = coupled.collocation(problem, basis, points, times)
+        record |= _coupled_index(self, whole)
+        return Expanded(problem.parameters, Series(basis, _integrate(self, problem, basis, whole, times, kept)), record)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Galerkin(_Chaos):
+    """The stochastic Galerkin method: <residual Φ_l> = 0 for every term, one sparse system for all coefficients.
+
+    Where mass and matrix are multi-affine in the parameters it is a sum of Kronecker products of their coefficients
+    with matrices from three-term recurrences; else it is integrated numerically, and the record tells the error. On the
+    tensor basis a multi-affine system decouples at the Gauss nodes (Pulch's Theorem 2) and is solved there; the record
+    says which was done. The index of the coupled system is computed, as it may differ from that of the system.
+    """
+
+    name = "Galerkin"
+
+    def expand(self, problem, times, kept, seed):
+        basis, record = self._begin(problem, times, kept)
+        if self.basis == "tensor" and problem.linear and None not in (problem.mass_terms, problem.matrix_terms):
+            return self._decoupled(problem, basis, times, kept, record)
+        whole = coupled.galerkin(problem, basis, times)
+        record |= {"solved": f"coupled, {whole.start.size} unknowns", "projection_error": whole.projection_error}
+        record |= _coupled_index(self, whole) if problem.linear else {}
+        return Expanded(problem.parameters, Series(basis, _integrate(self, problem, basis, whole, times, kept)), record)
+
+    def _decoupled(self, problem, basis, times, kept, record):
+        """At the Gauss nodes, with the source and the start projected onto the basis as Galerkin does."""
+        grid = nodes.tensor(problem.distributions, basis.degree + 1)
+        phi = basis.evaluate(grid.points)
+        forcing, off_s = coupled.projected_forcing(problem, basis, times)
+        start, off_x = coupled.projected_start(problem, basis)
+        blocks, n = np.unique(forcing.columns // problem.n), problem.n
+
+        def at_nodes(t, weights):
+            return np.einsum("kl,tln->tkn", weights, forcing.values(t).reshape(len(t), -1, n))
+
+        def given(some: slice) -> Forcing:
+            if len(blocks) == 1 and blocks[0] == 0:  # a source without parameters is evaluated once for all nodes
+                return forcing
+            return Forcing(lambda t: at_nodes(t, phi[some][:, blocks]), np.arange(n))
+
+        states = solved(problem, grid.points, times, self.order, self.rtol, phi @ start, given)[kept]
+        record |= {"solved": f"decoupled at {grid.spelling}: mass is {record['structure']['mass']} and matrix "
+                             f"{record['structure']['matrix']}, the basis a tensor product",
+                   "projection_error": max(off_s, off_x)}  # fmt: skip
+        if self.diagnose:
+            record["coupled_index"] = "that of the systems at the nodes"
+        return Expanded(problem.parameters, Series(basis, _projected(basis, grid, states)), record)
+
+
+def _solve(method: _Chaos, problem: RandomDAE, points: np.ndarray, times: np.ndarray, kept: np.ndarray) -> np.ndarray:
+    """The states at the kept times, (times, points, n)."""
+    refuse_too_large(2.0 * len(points) * problem.n * len(times), f"nodes: {len(points)} of {problem.n} components over "
+                     f"{len(times)} times", "Take fewer nodes, or longer steps.")  # fmt: skip
+    states = solved(problem, points, times, method.order, method.rtol)[kept]
+    bad = np.flatnonzero(~np.isfinite(states).all(axis=(0, 2)))
+    if len(bad):
+        where = ", ".join(f"{name} = {value:.6g}" for name, value in zip(problem.random, points[bad[0]], strict=True))
+        raise ValueError(f"problem: {len(bad)} of {len(points)} solutions failed, first at {where}. Try smaller steps.")
+    return states
+
+
+def _projected(basis: Basis, grid: nodes.Nodes, states: np.ndarray) -> np.ndarray:
+    weighted = basis.evaluate(grid.points) * grid.weights[:, None]
+    return np.einsum("kl,tkn->tnl", weighted, states, optimize=True)
+
+
+def _terms_last(stacked: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(np.moveaxis(stacked, 0, -1))
+
+
+def _integrate(method: _Chaos, problem: RandomDAE, basis: Basis, whole: coupled.Coupled, times, kept) -> np.ndarray:
+    states = integrated(problem, whole.system, whole.start, times, method.order, method.rtol)[kept, 0]
+    if not np.isfinite(states).all():
+        raise ValueError("problem: the coupled system was not solved at some step. Try smaller steps.")
+    return np.ascontiguousarray(np.moveaxis(states.reshape(len(kept), len(basis), problem.n), 1, 2))
+
+
+def _coupled_index(method: _Chaos, whole: coupled.Coupled) -> dict[str, str]:
+    if not method.diagnose:
+        return {}
+    if whole.start.size > COUPLED_LIMIT:
+        return {"coupled_index": f"not computed: {whole.start.size} unknowns"}
+    return {"coupled_index": str(whole.pencil())}
+
+
+Quadrature = _Quadrature()
+Sampling = _Sampling()
+Collocation = _Collocation()
+Galerkin = _Galerkin()

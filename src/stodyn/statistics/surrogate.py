@@ -1,0 +1,81 @@
+"""What is kept of an expansion in random parameters: coefficients, moments, Sobol indices, quantiles, densities."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+from stodyn.statistics.contract import Labelled, Statistic, Variable, is_count
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Surrogate(Statistic):
+    """The expansion of Quadrature, Sampling, Collocation or Galerkin at some times, and what it tells.
+
+    quantiles  levels between 0 and 1
+    density    how many bins the densities have; 0 for none
+
+    Variables by time and component: mean, variance, std, truncation (estimated from the decay of the coefficients: the
+    root mean square of what is left out); coefficient (also by term), norm_by_degree (by degree), sobol_first and
+    sobol_total (by parameter); where asked quantile and quantile_stderr (by level), density, density_stderr (by bin)
+    and density_edge (by edge), from the surrogate at scrambled Sobol points. degree_in (term, parameter) tells the
+    degrees of each term; left_out the cross-validated error of a regression.
+    """
+
+    quantiles: Sequence[float] = ()
+    density: int = 0
+
+    def __post_init__(self):
+        super().__post_init__()
+        levels = tuple(float(q) for q in np.atleast_1d(self.quantiles))
+        if not all(0.0 < q < 1.0 for q in levels):
+            raise ValueError(f"Surrogate: quantiles are levels between 0 and 1, got {self.quantiles!r}")
+        if self.density != 0 and not is_count(self.density):
+            raise ValueError(f"Surrogate: density is a number of bins, got {self.density!r}")
+        object.__setattr__(self, "quantiles", levels)
+
+    def prepared(self, problem, times):
+        raise TypeError(
+            "collect: Surrogate describes expansions in random parameters (Quadrature, Sampling, Collocation, "
+            "Galerkin), and this method makes paths; collect Moments or Histogram"
+        )
+
+    def observe(self, snapshot):
+        raise AssertionError("an expansion has no paths")
+
+    def merge(self, a, b):
+        raise AssertionError("an expansion has no blocks")
+
+    def label(self, result, run):
+        series, basis = result.series, result.series.basis
+        by = ("time", "component")
+        variables = {
+            "coefficient": Variable((*by, "term"), series.coefficients),
+            "mean": Variable(by, series.mean),
+            "variance": Variable(by, series.variance),
+            "std": Variable(by, np.sqrt(series.variance)),
+            "sobol_first": Variable((*by, "parameter"), series.first_order()),
+            "sobol_total": Variable((*by, "parameter"), series.total()),
+            "norm_by_degree": Variable((*by, "degree"), series.by_degree()),
+            "truncation": Variable(by, series.truncation()),
+            "degree_in": Variable(("term", "parameter"), basis.indices),
+        }
+        coords = {
+            "term": Variable(("term",), np.array([",".join(map(str, index)) for index in basis.indices])),
+            "parameter": Variable(("parameter",), np.array(result.parameters)),
+        }
+        if result.left_out is not None:
+            variables["left_out"] = Variable(by, result.left_out)
+        if self.quantiles:
+            found = series.quantiles(self.quantiles)
+            variables["quantile"] = Variable((*by, "level"), found.values)
+            variables["quantile_stderr"] = Variable((*by, "level"), found.stderr)
+            coords["level"] = Variable(("level",), np.array(self.quantiles))
+        if self.density:
+            bins = series.densities(self.density)
+            variables["density"] = Variable((*by, "bin"), bins.values)
+            variables["density_stderr"] = Variable((*by, "bin"), bins.stderr)
+            variables["density_edge"] = Variable((*by, "edge"), bins.edges)
+        return Labelled(variables, coords)

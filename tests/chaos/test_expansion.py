@@ -1,0 +1,153 @@
+"""Sobol indices, quantiles and densities against closed forms; nonlinear systems; sources and starts with p."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from stodyn import provenance, simulate
+from stodyn import statistics as st
+from stodyn.chaos import nodes
+from stodyn.methods.expansions import Collocation, Galerkin, Quadrature, Sampling
+from stodyn.noise.distribution import Normal, Uniform
+from stodyn.problems.random_dae import RandomDAE
+
+AT_ONE = st.Surrogate(at=[1.0])
+SQUARE = {name: Uniform(-np.pi, np.pi) for name in ("x1", "x2", "x3")}
+
+
+def ishigami(t, p):
+    return [np.sin(p["x1"]) + 7.0 * np.sin(p["x2"]) ** 2 + 0.1 * p["x3"] ** 4 * np.sin(p["x1"])]
+
+
+def algebraic(function, random):
+    """0 x' + x = function(p)."""
+    return RandomDAE([[0.0]], [[1.0]], function, random, [0.0])
+
+
+def test_ishigami():
+    """Its variance and Sobol indices are known; degree 14 leaves out about 1e-5."""
+    found = simulate(algebraic(ishigami, SQUARE), Quadrature(degree=14, nodes=15, diagnose=False), t=(0, 1), dt=1.0,
+                     collect=st.Surrogate(at=[1.0])).isel(time=0, component=0)  # fmt: skip
+    pi4 = np.pi**4
+    total = 49 / 8 + 0.1 * pi4 / 5 + 0.01 * pi4**2 / 18 + 0.5
+    V1, V2, V13 = 0.5 * (1 + 0.1 * pi4 / 5) ** 2, 49 / 8, 8 * 0.01 * pi4**2 / 225
+    assert float(found["mean"]) == pytest.approx(3.5, abs=1e-6)
+    assert float(found["variance"]) == pytest.approx(total, rel=1e-4)
+    np.testing.assert_allclose(found["sobol_first"], [V1 / total, V2 / total, 0.0], atol=1e-4)
+    np.testing.assert_allclose(found["sobol_total"], [(V1 + V13) / total, V2 / total, V13 / total], atol=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # chaospy's own
+def test_ishigami_is_that_of_chaospy():
+    """The same coefficients up to their signs, term by term, and so the same Sobol indices."""
+    chaospy, numpoly = pytest.importorskip("chaospy"), pytest.importorskip("numpoly")
+    joint = chaospy.J(*(chaospy.Uniform(-np.pi, np.pi) for _ in range(3)))
+    points, weights = chaospy.generate_quadrature(7, joint, rule="gaussian")
+    terms = chaospy.generate_expansion(6, joint, normed=True)
+    values = np.array([ishigami(0.0, dict(zip(SQUARE, p, strict=True)))[0] for p in points.T])
+    theirs = chaospy.fit_quadrature(terms, points, weights, values, retall=1)[1]
+    found = simulate(algebraic(ishigami, SQUARE), Quadrature(degree=6, nodes=8, diagnose=False), t=(0, 1), dt=1.0,
+                     collect=AT_ONE).isel(time=0, component=0)  # fmt: skip
+    ours = dict(zip(map(tuple, found["degree_in"].values.tolist()), found["coefficient"].values, strict=True))
+    degrees = numpoly.lead_exponent(terms, graded=True)
+    assert len(degrees) == len(ours)
+    for index, value in zip(map(tuple, degrees.tolist()), theirs, strict=True):
+        assert abs(ours[index]) == pytest.approx(abs(value), abs=1e-10)
+    shares = (degrees > 0).T @ theirs**2 / np.sum(theirs[1:] ** 2)
+    np.testing.assert_allclose(found["sobol_total"], shares, atol=1e-10)
+
+
+def test_rc_filter_quantiles_and_density():
+    """u' = (1 - u)/τ, τ uniform on [1/2, 3/2]: u(t) = 1 - exp(-t/τ) decreases with τ. Quantiles to 5 standard errors
+    and 1e-5; the density between edges is the difference of the distribution function.
+    """
+    problem = RandomDAE(lambda p: [[p["tau"]]], [[1.0]], [1.0], {"tau": Uniform(0.5, 1.5)}, [0.0])
+    levels = (0.01, 0.25, 0.5, 0.9)
+    found = simulate(problem, Galerkin(degree=12), t=(0.0, 2.0), dt=0.02,
+                     collect=st.Surrogate(at=[0.5, 2.0], quantiles=levels, density=20))  # fmt: skip
+    for k, t in enumerate((0.5, 2.0)):
+        exact = 1.0 - np.exp(-t / (1.5 - np.array(levels)))
+        off = np.abs(found["quantile"].values[k, 0] - exact)
+        assert np.all(off < 5.0 * found["quantile_stderr"].values[k, 0] + 1e-5)
+        edges = found["density_edge"].values[k, 0]
+        inner = np.clip(edges, 1.0 - np.exp(-t / 1.5), 1.0 - np.exp(-t / 0.5))
+        below = 1.5 + t / np.log1p(-inner)
+        np.testing.assert_allclose(found["density"].values[k, 0] * np.diff(edges), np.diff(below), atol=1e-3)
+        assert np.sum(found["density"].values[k, 0] * np.diff(edges)) == pytest.approx(1.0)
+    assert float(found["truncation"].values.max()) < 1e-6
+
+
+def test_rc_filter_sobol_indices():
+    """R and C uniform: the indices from the closed form by a fine rule."""
+    laws = {"R": Uniform(0.8, 1.2), "C": Uniform(0.5, 1.5)}
+    problem = RandomDAE(lambda p: [[p["C"]]], lambda p: [[1.0 / p["R"]]], lambda t, p: [1.0 / p["R"]], laws, [0.0])
+    assert problem.structure == {"mass": "affine", "matrix": "general"}
+    x, w = np.polynomial.legendre.leggauss(40)
+    R, C = 1.0 + 0.2 * x, 1.0 + 0.5 * x
+    u, w = 1.0 - np.exp(-1.0 / np.multiply.outer(R, C)), w / 2.0
+    mean, over_C, over_R = w @ u @ w, u @ w, w @ u
+    variance = w @ (u - mean) ** 2 @ w
+    first = np.array([w @ (over_C - mean) ** 2, w @ (over_R - mean) ** 2]) / variance
+    for method, slack in ((Quadrature(degree=8), 1e-7), (Galerkin(degree=8), 1e-6), (Collocation(degree=6), 1e-5)):
+        found = simulate(problem, method, t=(0.0, 1.0), dt=0.02, collect=st.Surrogate(at=[1.0])).isel(
+            time=0, component=0
+        )
+        assert float(found["variance"]) == pytest.approx(variance, rel=slack * 10)
+        np.testing.assert_allclose(found["sobol_first"], first, atol=slack)
+        np.testing.assert_allclose(found["sobol_total"], 1.0 - first[::-1], atol=slack)
+    told = provenance(simulate(problem, Galerkin(degree=8), t=(0.0, 1.0), dt=0.5))
+    assert 0.0 < told["projection_error"] < 1e-9
+    many = simulate(problem, Sampling(degree=6, samples=200, fit="regression"), t=(0.0, 1.0), dt=0.02, seed=3,
+                    collect=st.Surrogate(at=[1.0])).isel(time=0, component=0)  # fmt: skip
+    np.testing.assert_allclose(many["sobol_first"], first, atol=1e-3)
+    assert 1e-9 < float(many["left_out"]) < 1e-3
+
+
+def test_nonlinear_systems():
+    """x' = -z, 0 = z - p x³: x = 1/√(1 + 2pt); moments from the closed form."""
+    problem = RandomDAE(np.diag([1.0, 0.0]), force=lambda t, x, p: jnp.stack([-x[1], x[1] - p["p"] * x[0] ** 3]),
+                        random={"p": Uniform(0.5, 1.5)}, start=lambda p: [1.0, p["p"]])  # fmt: skip
+    p, w = Uniform(0.5, 1.5).rule(30)
+    x = (1.0 + 2.0 * p) ** -0.5
+    mean, std = w @ x, np.sqrt(w @ x**2 - (w @ x) ** 2)
+    for method in (Quadrature(degree=6), Collocation(degree=6), Galerkin(degree=6)):
+        found = simulate(problem, method, t=(0.0, 1.0), dt=0.05, collect=st.Surrogate(at=[1.0])).isel(
+            time=0, component=0
+        )
+        assert float(found["mean"]) == pytest.approx(mean, rel=1e-8)
+        assert float(found["std"]) == pytest.approx(std, rel=1e-6)
+    assert provenance(found)["structure"] == {"force": "nonlinear"}
+
+
+def test_sources_and_starts_that_depend_on_parameters():
+    """x' + x = p q + q sin(p t), x(0) = p²: Galerkin's projections of what is no polynomial of degree one."""
+    laws = {"p": Normal(1.0, 0.1), "q": Uniform(0.0, 1.0)}
+    problem = RandomDAE([[1.0]], [[1.0]], lambda t, p: [p["p"] * p["q"] + p["q"] * np.sin(p["p"] * t)], laws,
+                        lambda p: [p["p"] ** 2])  # fmt: skip
+    rule = nodes.tensor(problem.distributions, 12)
+    p, q = rule.points.T
+    # ∫ exp(s - t) sin(ps) ds = (sin pt - p cos pt + p exp(-t)) / (1 + p²)
+    x = (
+        p**2 * np.exp(-1.0)
+        + p * q * (1 - np.exp(-1.0))
+        + q * (np.sin(p) - p * np.cos(p) + p * np.exp(-1.0)) / (1 + p**2)
+    )
+    mean = rule.weights @ x
+    variance = rule.weights @ (x - mean) ** 2
+    for method in (
+        Galerkin(degree=5),
+        Galerkin(degree=5, basis="tensor"),
+        Quadrature(degree=5, basis="cross", nodes=8),
+    ):
+        found = simulate(problem, method, t=(0.0, 1.0), dt=0.05, collect=st.Surrogate(at=[1.0])).isel(
+            time=0, component=0
+        )
+        assert float(found["mean"]) == pytest.approx(mean, rel=1e-8)
+        assert float(found["variance"]) == pytest.approx(variance, rel=1e-4 if method.basis == "cross" else 1e-7)
+
+
+def test_bad_quantiles():
+    with pytest.raises(ValueError, match="quantiles are levels between 0 and 1"):
+        st.Surrogate(quantiles=(0.5, 1.0))
+    with pytest.raises(ValueError, match="density is a number of bins"):
+        st.Surrogate(density=-3)
