@@ -1,0 +1,138 @@
+"""Random parameters and noise together: how much of the variance comes from each.
+
+Var x = Var_p E[x | p] + E_p Var[x | p]      the part of the parameters and the part of the noise
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from stodyn.chaos import basis as bases
+from stodyn.chaos import coupled, nodes
+from stodyn.chaos.expansion import Expansion
+from stodyn.engine.simulate import simulate
+from stodyn.noise.distribution import distribution
+from stodyn.results import provenance
+from stodyn.statistics.batches import Batches
+from stodyn.statistics.contract import is_count
+
+ROUTES = ("quadrature", "smolyak", "collocation")
+
+
+def split_variance(
+    problem: Any,
+    method: Any = None,
+    *,
+    random: Mapping[str, Any],
+    t: Sequence[float],
+    dt: float | Sequence[float],
+    paths: int,
+    seed: int,
+    degree: int = 2,
+    basis: str = "total",
+    route: str = "quadrature",
+    batches: int = 32,
+    every: int | None = None,
+    at: Sequence[float] | None = None,
+) -> xr.Dataset:
+    """The variance of a problem with noise and random parameters, split, each part with its standard error.
+
+    random   name -> distribution, over entries of problem.params (a mapping)
+    route    "quadrature" over the tensor Gauss grid of degree + 1 nodes a parameter, "smolyak" of that level, or
+             "collocation" at as many points as the basis has terms; every node sees the same noise
+    paths    at each node, in `batches` independent batches from which the standard errors are taken
+
+    Variables by time and component: mean, variance, variance_parameters, variance_noise, share_parameters, and by
+    parameter variance_first (from it alone) and variance_total (with its interactions); each with _stderr, by the
+    jackknife over the batches. Squares of sampled coefficients are unbiased: products of different batches.
+    truncation: the estimated root mean square that the basis leaves out of E[x | p].
+    """
+    if not isinstance(problem.params, Mapping):
+        raise TypeError(f"problem: random parameters are entries of params, a mapping; this one has {problem.params!r}")
+    missing = [name for name in random if name not in problem.params]
+    if missing or not random:
+        raise ValueError(f"random: {missing or 'nothing'} is no entry of params; there are {list(problem.params)}")
+    if not is_count(batches) or batches < 4 or paths % batches or paths < 2 * batches:
+        raise ValueError(
+            f"batches: expected a whole number >= 4 that divides paths = {paths} into twos or more, got {batches!r}"
+        )
+    laws = [distribution(law, f"random[{name!r}]") for name, law in random.items()]
+    chosen = bases.make(basis, laws, degree)
+    points, weights = _rule(chosen, route)
+    means, variances, run = [], [], None
+    for point in points:
+        params = dict(problem.params) | dict(zip(random, point.tolist(), strict=True))
+        run = simulate(
+            dataclasses.replace(problem, params=params), method, t=t, dt=dt, paths=paths, seed=seed,
+            block=paths // batches, collect=Batches(every=every, at=at), progress=False,
+        )  # fmt: skip
+        means.append(run["batch_mean"].values)
+        variances.append(run["batch_variance"].values)
+    assert run is not None
+    c = np.einsum("kl,kbtn->btnl", weights, np.stack(means))
+    noise = np.einsum("k,kbtn->btn", weights[:, 0], np.stack(variances))
+    used = chosen.indices > 0
+    alone = used & (used.sum(axis=1) == 1)[:, None]
+
+    def parts(c: np.ndarray, noise: np.ndarray) -> dict[str, np.ndarray]:
+        """All estimates from some of the batches, the first axis."""
+        B = len(c)
+        squares = (c.sum(axis=0) ** 2 - (c**2).sum(axis=0)) / (B * (B - 1))
+        squares[..., 0] = 0.0
+        parameters, own = squares.sum(axis=-1), noise.mean(axis=0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            share = parameters / (parameters + own)
+        return {
+            "mean": c[..., 0].mean(axis=0), "variance": parameters + own, "variance_parameters": parameters,
+            "variance_noise": own, "share_parameters": share, "variance_first": squares @ alone.astype(float),
+            "variance_total": squares @ used.astype(float),
+        }  # fmt: skip
+
+    by = ("time", "component")
+    variables: dict[str, Any] = {}
+    for name, (value, stderr) in _jackknifed(parts, c, noise).items():
+        dims = (*by, "parameter") if value.ndim == 3 else by
+        variables[name], variables[f"{name}_stderr"] = (dims, value), (dims, stderr)
+    variables["truncation"] = (by, Expansion(chosen, c.mean(axis=0)).truncation())
+    coords = {"time": run["time"].values, "component": run["component"].values, "parameter": list(random)}
+    record = {
+        "method": provenance(run)["method"],
+        "random": {name: repr(law) for name, law in zip(random, laws, strict=True)},
+        "route": route,
+        "nodes": len(points),
+        "basis": chosen.spelling,
+        "paths": paths,
+        "batches": batches,
+        "seed": seed,
+    }
+    return xr.Dataset(variables, coords, {"provenance": json.dumps(record)})
+
+
+def _rule(chosen: bases.Basis, route: str) -> tuple[np.ndarray, np.ndarray]:
+    """Points (K, Q), and weights (K, terms) that make coefficients of values at them."""
+    if route == "collocation":
+        points = coupled.collocation_points(chosen)
+        return points, np.linalg.inv(coupled.collocation_matrix(chosen, points)).T
+    if route not in ROUTES:
+        raise ValueError(f"route: expected one of {ROUTES}, got {route!r}")
+    make = nodes.tensor if route == "quadrature" else nodes.smolyak
+    grid = make(chosen.laws, chosen.degree + (route == "quadrature"))
+    return grid.points, chosen.evaluate(grid.points) * grid.weights[:, None]
+
+
+def _jackknifed(estimate: Callable, *batched: np.ndarray) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Name -> (estimate from all batches, its standard error from leaving out each of them)."""
+    B = len(batched[0])
+    whole = estimate(*batched)
+    without = [estimate(*(np.delete(part, b, axis=0) for part in batched)) for b in range(B)]
+    found = {}
+    for name, value in whole.items():
+        spread = np.stack([one[name] for one in without])
+        found[name] = value, np.sqrt((B - 1) / B * ((spread - spread.mean(axis=0)) ** 2).sum(axis=0))
+    return found

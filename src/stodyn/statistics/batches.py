@@ -1,0 +1,44 @@
+"""Mean and variance of every block of paths by itself, for what must be compared block by block."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from stodyn.statistics.contract import Labelled, Statistic, Variable
+from stodyn.statistics.moments import Sums, central_sums
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Batches(Statistic):
+    """Mean and variance over each block of paths: independent batches, the same for every run with one seed.
+
+    Variables: batch_mean, batch_variance (batch, time, component) and batch_paths (batch, time).
+    """
+
+    def observe(self, snapshot):
+        return central_sums(snapshot.x, snapshot.sound, snapshot.weight)
+
+    def fold(self, observed, block):
+        return Sums(*(np.asarray(part)[None] for part in observed))
+
+    def merge(self, a, b):
+        return Sums(*(np.concatenate(parts) for parts in zip(a, b, strict=True)))
+
+    def memory(self, times, paths, n):
+        return 8 * times * n * (n + 4)
+
+    def label(self, result, run):
+        count = result.weight[..., None]
+        second = np.diagonal(result.second, axis1=2, axis2=3)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            variance = np.where(count > 1, second / (count - 1.0), np.nan)
+        by = ("batch", "time", "component")
+        return Labelled(
+            {
+                "batch_mean": Variable(by, result.mean),
+                "batch_variance": Variable(by, variance),
+                "batch_paths": Variable(("batch", "time"), np.rint(result.weight).astype(int)),
+            }
+        )

@@ -1,0 +1,101 @@
+"""How much of the scatter of a noisy oscillator and of a noisy pendulum comes from tolerances, how much from noise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from matplotlib.figure import Figure
+
+from stodyn import plot
+from stodyn.analysis.tolerance import split_variance
+from stodyn.chaos import nodes
+from stodyn.noise.distribution import Normal, Uniform
+from stodyn.numerics import van_loan
+from stodyn.problems.sde import SDE
+from stodyn.studies.contract import Row, Study, StudyResult
+
+OSCILLATOR = {"stiffness": Uniform(0.9, 1.1), "damping": Uniform(0.05, 0.15)}
+PENDULUM = {"gravity": Normal(9.81, 0.05), "drag": Uniform(0.3, 0.5)}
+END = 12.0
+PATHS = 4096
+
+
+def oscillator() -> SDE:
+    """x'' = -stiffness x - damping x' + sigma w: from x = 1 at rest."""
+    return SDE(
+        lambda t, x, p: jnp.stack([x[1], -p["stiffness"] * x[0] - p["damping"] * x[1]]),
+        lambda t, x, p: jnp.stack([0.0 * p["sigma"], p["sigma"]])[:, None],
+        [1.0, 0.0], {"stiffness": 1.0, "damping": 0.1, "sigma": 0.1}, names=("x", "v"),
+    )  # fmt: skip
+
+
+def pendulum() -> SDE:
+    """The pendulum of the README in gusts."""
+    return SDE(
+        lambda t, x, p: jnp.stack([x[1], -p["gravity"] * jnp.sin(x[0]) - p["drag"] * x[1]]),
+        lambda t, x, p: jnp.stack([0.0 * x[1], p["gust"] * (1.0 + jnp.abs(x[1]))])[:, None],
+        [2.0, 0.0], {"gravity": 9.81, "drag": 0.4, "gust": 0.1}, names=("angle", "rate"),
+    )  # fmt: skip
+
+
+def exact_split(times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The two parts of the oscillator's variance of x: exact moments given the parameters, integrated over them."""
+    rule = nodes.tensor(tuple(OSCILLATOR.values()), 10)
+    mean, variance = np.empty((2, len(times), len(rule.points)))
+    for k, (stiffness, damping) in enumerate(rule.points):
+        A = np.array([[0.0, 1.0], [-stiffness, -damping]])
+        for i, t in enumerate(times):
+            Phi, Q = van_loan.discretise(A, np.array([[0.0], [0.1]]), np.eye(1), max(t, 1e-9))
+            mean[i, k], variance[i, k] = Phi[0, 0], Q[0, 0]
+    center = mean @ rule.weights
+    return (mean - center[:, None]) ** 2 @ rule.weights, variance @ rule.weights
+
+
+def run(full: bool, out: Path, progress: Callable[[str], None]) -> StudyResult:
+    paths = 16 * PATHS if full else PATHS
+    progress("oscillator")
+    linear = split_variance(oscillator(), "SRA1", random=OSCILLATOR, t=(0.0, END), dt=0.02, paths=paths, seed=7,
+                            degree=4, every=20)  # fmt: skip
+    times = linear["time"].values
+    parameters, noise = exact_split(times)
+    rows = []
+    for t in (3.2, 6.4, 12.0):
+        k = int(np.argmin(np.abs(times - t)))
+        one = linear.isel(time=k).sel(component="x")
+        for name, exact in (("variance_parameters", parameters[k]), ("variance_noise", noise[k])):
+            ours, stderr = float(one[name]), float(one[f"{name}_stderr"])
+            rows.append(Row(f"oscillator, t = {t:g}: {name}", None, ours, stderr,
+                            f"exact {exact:.6g}, {(ours - exact) / stderr:+.1f} standard errors from it"))  # fmt: skip
+    progress("pendulum")
+    swing = split_variance(pendulum(), "EulerMaruyama", random=PENDULUM, t=(0.0, 4.0), dt=0.01, paths=paths, seed=8,
+                           degree=3, every=20)  # fmt: skip
+    for t in (1.0, 2.0, 4.0):
+        one = swing.isel(time=int(np.argmin(np.abs(swing["time"].values - t)))).sel(component="angle")
+        share, stderr = float(one["share_parameters"]), float(one["share_parameters_stderr"])
+        alone = (one["variance_first"] / one["variance"]).values
+        told = "alone: " + ", ".join(f"{name} {part:.3f}" for name, part in zip(PENDULUM, alone, strict=True))
+        rows.append(Row(f"pendulum, t = {t:g}: share of the tolerances", None, share, stderr, told))
+    panels = [("oscillator x", linear.sel(component="x")), ("pendulum angle", swing.sel(component="angle"))]
+    return StudyResult(rows, {"split": _figure(panels)})
+
+
+def _figure(panels: list[tuple[str, Any]]) -> Figure:
+    figure = Figure(figsize=(8.0, 3.4), layout="constrained")
+    for ax, (title, run) in zip(figure.subplots(1, 2), panels, strict=True):
+        for color, name in zip(plot.PALETTE, ("variance_parameters", "variance_noise"), strict=False):
+            value, stderr = run[name].values, run[f"{name}_stderr"].values
+            label = name.removeprefix("variance_")
+            ax.errorbar(run["time"].values, value, 2.0 * stderr, fmt=".-", color=color, ms=3, lw=0.9, label=label)
+        ax.set(title=title, xlabel="time", ylabel="variance")
+        ax.legend(frameon=False, fontsize="small")
+    return figure
+
+
+STUDY = Study(
+    "tolerance-or-noise", "the variance of a noisy oscillator and a noisy pendulum: from tolerances, from noise", run,
+    lambda: 120.0,
+)  # fmt: skip

@@ -1,0 +1,78 @@
+"""Variance from parameters and from noise, against closed forms given the parameters."""
+
+import numpy as np
+import pytest
+
+from stodyn import SDE, Hamiltonian
+from stodyn.analysis.tolerance import split_variance
+from stodyn.models.ornstein_uhlenbeck import ornstein_uhlenbeck
+from stodyn.noise.distribution import Uniform
+
+RANDOM = {"rate": Uniform(0.5, 1.5), "sigma": Uniform(0.3, 0.7)}
+RUN = {"t": (0.0, 1.0), "dt": 1.0 / 64, "paths": 4096, "seed": 5, "at": [0.5, 1.0]}
+
+
+def exact(t):
+    """Mean, the part of the parameters and the part of the noise of dx = -rate x dt + sigma dW from 1."""
+    rate, w = RANDOM["rate"].rule(20)
+    mean = np.exp(-rate * t)
+    noise = (w @ ((1.0 - np.exp(-2.0 * rate * t)) / (2.0 * rate))) * RANDOM["sigma"].moment(2)
+    return w @ mean, w @ mean**2 - (w @ mean) ** 2, noise
+
+
+@pytest.mark.parametrize("route", ["quadrature", "smolyak", "collocation"])
+def test_ornstein_uhlenbeck(route):
+    """Within 5 standard errors (6e-7 each) of the exact parts; nothing of the mean comes from sigma."""
+    found = split_variance(ornstein_uhlenbeck(), "SRA1", random=RANDOM, route=route, degree=3, **RUN)
+    for k, t in enumerate((0.5, 1.0)):
+        one = found.isel(time=k, component=0)
+        mean, parameters, noise = exact(t)
+        for name, value in (
+            ("mean", mean), ("variance_parameters", parameters), ("variance_noise", noise),
+            ("variance", parameters + noise), ("share_parameters", parameters / (parameters + noise)),
+        ):  # fmt: skip
+            assert abs(float(one[name]) - value) < 5.0 * float(one[f"{name}_stderr"]) + 2e-5, (name, t)
+        first = one["variance_first"].values
+        assert first[0] == pytest.approx(float(one["variance_parameters"]), abs=1e-3)
+        assert abs(first[1]) < 5.0 * one["variance_first_stderr"].values[1] + 1e-9
+        assert float(one["variance_stderr"]) < 0.05 * float(one["variance"])
+    assert found.attrs["provenance"].count("Uniform(0.5, 1.5)")
+
+
+def test_common_noise_makes_small_parameter_parts_visible():
+    """Tolerances of 1 % against noise a thousand times their variance: still found to 20 %."""
+    small = {"rate": Uniform(0.99, 1.01)}
+    found = split_variance(ornstein_uhlenbeck(), "SRA1", random=small, degree=1, **RUN).isel(time=1, component=0)
+    rate, w = small["rate"].rule(8)
+    value = w @ np.exp(-2.0 * rate) - (w @ np.exp(-rate)) ** 2
+    assert float(found["variance_noise"]) > 1e3 * value
+    assert float(found["variance_parameters"]) == pytest.approx(value, rel=0.2)
+
+
+def test_hamiltonian_problems():
+    """q'' = -k q + σ w from rest at q = 1: E q = cos(√k t), the part of k within 5 standard errors (6e-7)."""
+    problem = Hamiltonian(lambda t, q, p, c: 0.5 * (p**2 + c["k"] * q**2), lambda t, q, p, c: -0.2 * q,
+                          start=(1.0, 0.0), params={"k": 1.0})  # fmt: skip
+    k, w = Uniform(0.8, 1.2).rule(12)
+    found = split_variance(problem, "StoermerVerlet", random={"k": Uniform(0.8, 1.2)}, degree=3, **RUN)
+    one = found.isel(time=1).sel(component="q")
+    q = np.cos(np.sqrt(k))
+    off = abs(float(one["variance_parameters"]) - (w @ q**2 - (w @ q) ** 2))
+    assert off < 5.0 * float(one["variance_parameters_stderr"]) + 1e-6
+    with pytest.raises(TypeError, match="random parameters are entries of params, a mapping"):
+        split_variance(ornstein_uhlenbeck_without(), random=RANDOM, **RUN)
+
+
+def ornstein_uhlenbeck_without():
+    return SDE(lambda t, x: -x, lambda t, x: 0.5, 1.0)
+
+
+def test_bad_input():
+    for options, words in [
+        ({"random": {"speed": Uniform(0, 1)}}, r"random: \['speed'\] is no entry of params; there are \['rate', 'sig"),
+        ({"random": {}}, "random: nothing is no entry"),
+        ({"random": RANDOM, "batches": 7}, "batches: expected a whole number >= 4 that divides paths = 4096"),
+        ({"random": RANDOM, "route": "guess"}, "route: expected one of"),
+    ]:
+        with pytest.raises(ValueError, match=words):
+            split_variance(ornstein_uhlenbeck(), "SRA1", **RUN | options)
