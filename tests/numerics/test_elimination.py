@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from stodyn.numerics.elimination import row_order, solve
+from stodyn.numerics.elimination import determinant, factorised, row_order, solve
 
 EPS = np.finfo(float).eps
 BATCH = 60
@@ -230,3 +230,27 @@ def test_bad_input_is_named():
         row_order(np.array([[1.0, 1.0], [0.0, 0.0]]))
     with pytest.raises(ValueError, match="finite square matrix"):
         row_order(np.ones((2, 3)))
+
+
+@pytest.mark.parametrize("n", [1, 3, 6, 16])
+def test_a_matrix_eliminated_once_serves_many_right_hand_sides(n):
+    rng = np.random.default_rng(n)
+    a, b = rng.standard_normal((n, n)), rng.standard_normal((n, 3))
+    order = row_order(a)
+
+    @jax.jit
+    def both(a, b):
+        inverse = factorised(a, order)
+        return jnp.stack([inverse(b[:, k]) for k in range(3)], axis=1), determinant(a, order)
+
+    x, found = both(a, b)
+    np.testing.assert_allclose(a @ x, b, atol=1e-10)
+    np.testing.assert_allclose(found, np.linalg.det(a), rtol=1e-10)
+
+
+def test_a_pivot_that_costs_half_of_the_digits_spoils_every_solution():
+    a = np.array([[1e-12, 1.0, 0.0, 0.0], [1.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0], [0.0, 0.0, 0.0, 1.0]])
+    right = jax.jit(lambda a: factorised(a, (1, 0, 2, 3))(jnp.ones(4)))(a)
+    wrong = jax.jit(lambda a: factorised(a)(jnp.ones(4)))(a)
+    np.testing.assert_allclose(right, np.linalg.solve(a, np.ones(4)), rtol=1e-12)
+    assert np.all(np.isnan(wrong))

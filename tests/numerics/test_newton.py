@@ -196,3 +196,21 @@ def test_derivatives_are_those_of_the_root(derivative):
     exact = np.array([1 / total - 1 / difference, 1 / total + 1 / difference]) / 2
     np.testing.assert_allclose(derivative(root)(c), exact, rtol=1e-14)
     np.testing.assert_allclose(jax.vmap(derivative(root))(jnp.array([c, c])), [exact, exact], rtol=1e-14)
+
+
+def test_paths_that_a_poor_inverse_loses_begin_again_with_the_fallback():
+    """x³ = c with the slope frozen at the start: near it that converges, far from it only Newton itself does."""
+    c = jnp.array([1.1, 50.0])
+
+    def one(c, with_fallback):
+        frozen = lambda residual, x, r: r / 3.0  # noqa: E731
+        exact = lambda residual, x, r: r / (3.0 * x**2)  # noqa: E731
+        return newton(lambda x: x**3 - c, jnp.ones(1), solve=frozen, fallback=exact if with_fallback else None)
+
+    alone = jax.vmap(lambda c: one(c, False))(c)
+    rescued = jax.vmap(lambda c: one(c, True))(c)
+    assert alone.ok.tolist() == [True, False] and rescued.ok.tolist() == [True, True]
+    np.testing.assert_array_equal(rescued.x[0], alone.x[0])
+    np.testing.assert_allclose(rescued.x[:, 0], np.cbrt(c), rtol=1e-9)
+    slope = jax.grad(lambda c: one(c, True).x[0])(50.0)
+    np.testing.assert_allclose(slope, 50.0 ** (-2 / 3) / 3, rtol=1e-9)

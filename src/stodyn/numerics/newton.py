@@ -12,6 +12,8 @@ from jax.typing import ArrayLike
 
 from stodyn.numerics.elimination import solve as eliminate
 
+Solve = Callable[[Callable[[Array], Array], Array, Array], Array]  # (residual, x, r) -> J⁻¹ r
+
 
 class Root(NamedTuple):
     """x with residual(x) = 0; ok is False where the iteration did not converge."""
@@ -27,7 +29,8 @@ def newton(
     *,
     tol: ArrayLike = 1e-10,
     limit: int = 20,
-    solve: Callable[[Callable[[Array], Array], Array, Array], Array] | None = None,
+    solve: Solve | None = None,
+    fallback: Solve | None = None,
 ) -> Root:
     """Solve residual(x) = 0 from the start value x: x <- x - J⁻¹ residual(x) until max|δ| <= tol (1 + max|x|).
 
@@ -37,6 +40,9 @@ def newton(
     the others nothing. `solve(residual, x, r)` replaces the dense J⁻¹ r for a structured Jacobian. A tolerance below
     16 ε of the precision of x is taken as 16 ε; a root more than (1 + max|x|)/(200 ε) away is none. One evaluation of
     the residual and its Jacobian an iteration.
+
+    Where `solve` is only near J⁻¹ (a Jacobian taken elsewhere: simplified Newton), `fallback` gives a better one:
+    paths that have not converged with `solve` begin again with `fallback`; the others do not pay for it.
 
     Derivatives with respect to what the residual closes over are those of the root, J dx = -∂residual, in forward and
     reverse mode.
@@ -62,12 +68,24 @@ def newton(
         return (iterations == 0) | (~ok & finite & (iterations < limit))
 
     def search(residual: Callable[[Array], Array], start: Array) -> tuple[Array, tuple[Array, Array]]:
-        def iterate(carry: Any) -> Any:
-            x, _, iterations = carry
-            return x - solve(residual, x, residual(x)), x, iterations + 1
+        def iterate_with(solve: Solve) -> Callable[[Any], Any]:
+            def iterate(carry: Any) -> Any:
+                x, _, iterations = carry
+                return x - solve(residual, x, residual(x)), x, iterations + 1
 
-        x, before, iterations = lax.while_loop(unfinished, iterate, (start, start, jnp.asarray(0, jnp.int32)))
+            return iterate
+
+        none = jnp.asarray(0, jnp.int32)
+        x, before, iterations = lax.while_loop(unfinished, iterate_with(solve), (start, start, none))
         ok, _ = converged(x, before)
+        if fallback is not None:
+            first, found, spent = x, ok, iterations
+            again = (jnp.where(found, first, start), jnp.where(found, before, start), none)
+            x, before, iterations = lax.while_loop(
+                lambda carry: ~found & unfinished(carry), iterate_with(fallback), again
+            )
+            ok, _ = converged(x, before)
+            iterations = iterations + spent
         # A Jacobian that is singular but for rounding sends x so far that the residual is rounding too.
         ok &= jnp.max(jnp.abs(x - start)) <= far * (1.0 + jnp.max(jnp.abs(start)))
         return x, (ok.astype(x.dtype), iterations.astype(x.dtype))  # custom_root wants what it returns to be real

@@ -123,6 +123,21 @@ class SDE(Problem):
             start, sampled = jnp.asarray(self.example_start()), self.sample_params(CHECKED_STATES)
             return find_structure(self.g, start, self.example_params(), sampled)
 
+    def lower(self, kind: type) -> tuple[Problem, str] | None:
+        from stodyn.problems.sdae import SDAE  # which lowers to SDE in turn
+
+        if kind is not SDAE:
+            return None
+        changed = "" if self.calculus == "ito" else ", stratonovich -> ito"
+        return self._with_unit_mass, f"SDE -> SDAE with M = 1{changed}"
+
+    @functools.cached_property
+    def _with_unit_mass(self) -> Problem:
+        from stodyn.problems.lowering import to_ito
+        from stodyn.problems.sdae import with_unit_mass
+
+        return with_unit_mass(to_ito(self))
+
     def draw_start(self, rng: np.random.Generator, paths: range) -> np.ndarray:
         if is_random(self.start):
             return draw(self.start, rng, paths, "start").reshape(len(paths), self.n)

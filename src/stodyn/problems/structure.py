@@ -1,4 +1,4 @@
-"""What is true of a problem's noise: additive, diagonal, scalar, commutative."""
+"""What is true of a problem's noise (additive, diagonal, scalar, commutative), and whether time enters its equations."""
 
 from __future__ import annotations
 
@@ -42,13 +42,39 @@ def find_structure(g: Diffusion, x: Array, params: Any, sampled: tuple[Any, Any]
         ):
             kinds.append("diagonal")
     except Unlaned:
-        kinds += _checked_kinds(*_look(g, x, sampled or (params, None)))
+        kinds += checked_kinds(*_look(g, x, sampled or (params, None)))
         known = CHECKED if kinds else known
     if m == 1:
         kinds.append("scalar")
     if kinds:
         return NoiseStructure((*kinds, "commutative"), known)
-    return NoiseStructure(("commutative",) if _commutes(*_look(g, x, sampled or (params, None))) else (), CHECKED)
+    return NoiseStructure(("commutative",) if commutes(*_look(g, x, sampled or (params, None))) else (), CHECKED)
+
+
+def depends_on_time(function: Callable[[Any, Array, Any], Array], x: Any, params: Any) -> bool:
+    """Whether function(t, x, params) depends on t itself, in any state: proved from its trace.
+
+    Where the trace cannot be taken apart, from values at random states around x and random times: a pulse between
+    these times is then not seen.
+    """
+    with jax.enable_x64(True), jax.ensure_compile_time_eval():
+        x = jnp.asarray(x, float)
+        try:
+            (entries,) = dependence(function, jnp.zeros(()), x, params)
+        except Unlaned:
+            rng = np.random.default_rng(2024)
+            states = x + rng.standard_normal((CHECKED_STATES, x.size))
+            times = 10.0 ** rng.uniform(-2, 2, CHECKED_STATES)
+            looked = jax.jit(jax.vmap(function, in_axes=(0, 0, None)))
+            now, then = looked(0.0 * times, states, params), looked(times, states, params)
+            return not np.array_equal(now, then, equal_nan=True)
+    return any((0, 0) in entry for entry in entries.ravel() if isinstance(entry, frozenset))
+
+
+def is_autonomous(problem: Any) -> bool:
+    """Whether time enters neither the drift nor the diffusion of a problem."""
+    x, params = problem.example_start(), problem.example_params()
+    return not any(depends_on_time(function, x, params) for function in (problem.f, problem.g))
 
 
 def _look(g: Diffusion, x: Array, sampled: tuple[Any, Any]) -> tuple[np.ndarray, np.ndarray]:
@@ -68,7 +94,8 @@ def _look(g: Diffusion, x: Array, sampled: tuple[Any, Any]) -> tuple[np.ndarray,
     return values[finite], slopes[finite]
 
 
-def _checked_kinds(values: np.ndarray, slopes: np.ndarray) -> list[str]:
+def checked_kinds(values: np.ndarray, slopes: np.ndarray) -> list[str]:
+    """Which of "additive" and "diagonal" hold for g (states, n, m) and ∂g/∂x (states, n, m, n) in many states."""
     if len(values) < CHECKED_STATES // 8:
         return []
     n, m = values.shape[1:]
@@ -83,7 +110,7 @@ def _checked_kinds(values: np.ndarray, slopes: np.ndarray) -> list[str]:
     return kinds
 
 
-def _commutes(values: np.ndarray, slopes: np.ndarray) -> bool:
+def commutes(values: np.ndarray, slopes: np.ndarray) -> bool:
     """Whether Σ_l (∂g_ik/∂x_l) g_lj is symmetric in k and j, to the rounding of its terms."""
     if len(values) < CHECKED_STATES // 8:
         return False

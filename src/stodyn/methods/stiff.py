@@ -1,0 +1,521 @@
+"""Methods for index-1 SDAEs M dX = f dt + g dW and stiff Ito SDEs: stiffly accurate Runge-Kutta and its rivals."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable
+from fractions import Fraction as Q
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+
+from stodyn.methods.contract import Claim, Method, Report
+from stodyn.methods.stiff_table import StiffTable
+from stodyn.methods.tableau import Tabulated
+from stodyn.noise import wiener
+from stodyn.noise.increment import Recipe
+from stodyn.noise.iterated import MrongowiusRoessler
+from stodyn.numerics.elimination import WRITTEN_OUT, determinant, factorised
+from stodyn.numerics.elimination import solve as eliminate
+from stodyn.numerics.newton import newton
+from stodyn.numerics.surd import sqrt
+from stodyn.problems.sdae import SDAE
+
+_PAPER = "D. Küpper, A. Kværnø & A. Rößler, A Runge-Kutta method for index 1 stochastic differential-algebraic \
+equations with scalar noise, BIT 52 (2012), NTNU preprint 6/2010"
+_MANY = f"stodyn; the stages of {_PAPER}, with the I_(j,k) as in E. Platen's and A. Rößler's schemes"
+
+
+class Stepping:
+    """One step of a stiff method: solves its stages, counts Newton's rounds, and watches the constraint Jacobian.
+
+    A stage is found as its increment Z = H - x, from
+        R M Z = known + a R f(s, x + Z) + b R g(s, x + Z)   and   0 = N f(s, x + Z):
+    with H itself as the unknown the rounding of M H - M x would drown constraints of the size h f. The constraints of
+    the stages hold one by one, because A is triangular. `share(s, a)` eliminates the matrix of this equation once for
+    all the stages with the same a: exactly where f is affine, as simplified Newton where the matrix is large; paths
+    that do not converge with it go on with Newton itself. Small matrices are eliminated in every round: with the
+    faster convergence that costs less.
+    """
+
+    def __init__(self, method: Any, problem: SDAE, t, x: Array, params: Any):
+        self.method, self.problem, self.t, self.x, self.params = method, problem, t, x, params
+        self.ok, self.rounds = jnp.asarray(True), jnp.asarray(0, jnp.int32)
+        self.shared: Callable[[Array], Array] | None = None
+
+    def f(self, s, Z: Array) -> Array:
+        """R f of a stage."""
+        return self.problem.equations(self.problem.f(s, self.x + Z, self.params))
+
+    def g(self, s, Z: Array) -> Array:
+        """R g of a stage, (r, m)."""
+        return self.problem.equations(self.problem.g(s, self.x + Z, self.params))
+
+    def residual(self, s, known: Array, a=None, b=None) -> Callable[[Array], Array]:
+        problem, x, params = self.problem, self.x, self.params
+
+        def residual(Z: Array) -> Array:
+            drift = problem.f(s, x + Z, params)
+            top = problem.momentum(Z) - known
+            if a is not None:
+                top = top - a * problem.equations(drift)
+            if b is not None:
+                top = top - problem.equations(problem.g(s, x + Z, params)) @ b
+            return top if problem.r == problem.n else jnp.concatenate([top, problem.constraints(drift)])
+
+        return residual
+
+    def share(self, s, a) -> None:
+        """Eliminate the matrix of the stages with this a once, at the state the step begins with, where that pays."""
+        if not self.problem.is_affine and self.problem.n <= WRITTEN_OUT:
+            return
+        nothing = jnp.zeros_like(self.x)
+        jacobian = jax.jacfwd(self.residual(s, self.problem.momentum(nothing), a))(nothing)
+        self.shared = factorised(jacobian, self.problem.row_orders[0])
+
+    def solve(self, s, known: Array, a=None, b=None, guess: Array | None = None) -> tuple[Array, Array, Array]:
+        """Z of a stage, whether it was found, and Newton's rounds."""
+        residual, shared = self.residual(s, known, a, b), self.shared
+        start = jnp.zeros_like(self.x) if guess is None else guess
+        kept = None if shared is None or b is not None or a is None else lambda residual, Z, r: shared(r)
+        fresh = self._fresh
+        if self.problem.is_affine and b is None:
+            nothing = jnp.zeros_like(self.x)
+            Z = -(kept or fresh)(residual, nothing, residual(nothing))
+            return Z, jnp.all(jnp.isfinite(Z)), jnp.asarray(1, jnp.int32)
+        found = newton(residual, start, tol=self.method.tol, limit=self.method.limit, solve=kept or fresh,
+                       fallback=fresh if kept else None)  # fmt: skip
+        ok = found.ok
+        if b is not None and self.method.guard:
+            # b carries √h, so that the matrix has poles at finite h: beyond one Z is on no branch that h -> 0 reaches.
+            beyond, before = self.residual(s, known, a, b), self.residual(s, known)
+            signs = [determinant(jax.jacfwd(r)(found.x), self.problem.row_orders[0]) for r in (beyond, before)]
+            ok &= signs[0] * signs[1] > 0
+        return found.x, ok, found.iterations
+
+    def stage(self, s, known: Array, a=None, b=None, guess: Array | None = None) -> Array:
+        """Z of a stage; ok and the rounds are kept."""
+        Z, ok, rounds = self.solve(s, known, a, b, guess)
+        self.ok, self.rounds = self.ok & ok, self.rounds + rounds
+        return Z
+
+    def _fresh(self, residual: Callable[[Array], Array], Z: Array, r: Array) -> Array:
+        return eliminate(jax.jacfwd(residual)(Z), r, self.problem.row_orders[0])
+
+    def end(self, h, Z: Array) -> tuple[Array, Report]:
+        """x' = x + Z; not ok where the Jacobian of the constraints has changed sign: there the index is not 1."""
+        problem, after = self.problem, self.x + Z
+        if problem.r == problem.n:
+            return after, Report(self.ok, self.rounds)
+        order = problem.row_orders[1]
+        now, then = (determinant(problem.orientation(s, x, self.params), order)
+                     for s, x in ((self.t, self.x), (self.t + h, after)))  # fmt: skip
+        return after, Report(self.ok & (now * then > 0), self.rounds)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Stiff(Method):
+    """What the methods of this file share: they take SDAEs and solve stages to `tol` in at most `limit` rounds."""
+
+    accepts = SDAE
+    calculus = "ito"
+    guard = True
+
+    def start(self, problem, t, x, params):
+        return problem.consistent(t, x, params)
+
+
+@dataclasses.dataclass(frozen=True)
+class StiffRungeKutta(Tabulated, _Stiff):
+    """A stiffly accurate Runge-Kutta method; the equations are in stiff_table.StiffTable, x' is the last stage.
+
+    The step on an SDAE is the step on its state-space form, so the order is the same. Tables that use W alone take any
+    noise, the others scalar noise. One solve of n unknowns an implicit stage; where two or more have the same matrix
+    (equal A_ii, no B3_ii) it is eliminated once a step. Stages with B3_ii != 0 are implicit in the noise: their
+    matrix M - A_ii h f' - B3_ii √h g' has poles, and a step beyond one is reported as failed unless guard = False.
+
+    A table of your own: StiffRungeKutta(StiffTable(name=..., A=..., B1=..., claims=..., source=...)).
+    """
+
+    table: StiffTable = dataclasses.field(repr=False)
+    tol: float = 1e-12
+    limit: int = 20
+    guard: bool = True
+
+    needs = wiener.W
+
+    def __post_init__(self):
+        if not self.table.stiffly_accurate:
+            raise ValueError(
+                f"table: {self.table.name} is not stiffly accurate (α, β1, β2, β3 are not the last rows of A, B1, B2, "
+                "B3): its x' would not satisfy the constraints. Leave α and β out, or add a last stage."
+            )
+        if not self.table.solvable:
+            raise ValueError(
+                f"table: {self.table.name} has a zero on the diagonal of A after its first stage, so that the "
+                "constraints do not determine that stage; expected A_ii != 0 there."
+            )
+
+    @property
+    def structures(self):
+        return () if self.table.uses_W_alone else ("scalar",)
+
+    def step(self, problem, t, x, noise, params):
+        T, h, W = self.table, noise.h, noise.W
+        root, s = jnp.sqrt(h), len(T.A)
+        step = Stepping(self, problem, t, x, params)
+        II = (W * W - h) / (2.0 * root)
+        first = int(T.begins_explicitly)
+        alike = {T.A[i][i] for i in range(first, s)}
+        if len(alike) == 1 and s - first > 1 and not any(T.B3[i][i] for i in range(s)):
+            step.share(t + float(T.c[first]) * h, float(*alike) * h)
+
+        def kick(i, j):
+            """What multiplies g of stage j in stage i, (m,)."""
+            terms = ((T.B1[i][j], W), (T.B2[i][j], II), (T.B3[i][j], root * jnp.ones_like(W)))
+            return sum(float(b) * term for b, term in terms if b)
+
+        @functools.cache
+        def f(j):
+            return h * step.f(t + float(T.c[j]) * h, Z[j])
+
+        @functools.cache
+        def g(j):
+            return step.g(t + float(T.c[j]) * h, Z[j])
+
+        Z = [jnp.zeros_like(x)] if first else []
+        for i in range(first, s):
+            known = jnp.zeros(problem.r, x.dtype)
+            for j in range(i):
+                known = known + float(T.A[i][j]) * f(j) if T.A[i][j] else known
+                if any(B[i][j] for B in (T.B1, T.B2, T.B3)):
+                    known = known + g(j) @ kick(i, j)
+            b = kick(i, i) if T.B3[i][i] else None
+            Z.append(step.stage(t + float(T.c[i]) * h, known, float(T.A[i][i]) * h, b, Z[-1] if Z else None))
+        return step.end(h, Z[-1])
+
+
+_SCALAR = ("scalar",)
+_FIRST_ORDER = (
+    Claim("strong", 1.0, when=_SCALAR, source="Theorem 2.1 of the paper; its 14 conditions hold exactly"),
+    Claim("deterministic", 2.0, source="order of A"),
+)
+γ = 1 - sqrt(2) / 2  # of R. Alexander's L-stable method of order 2
+_ALEXANDER = ((γ, 0, 0), (0, γ, 0), (sqrt(2) / 2, 0, γ))
+_ZERO = (0, 0, 0)
+
+ImplicitEuler = StiffRungeKutta(
+    StiffTable(
+        name="ImplicitEuler",
+        A=((0, 0), (0, 1)),
+        B1=((0, 0), (1, 0)),
+        claims=(
+            Claim("strong", 0.5, source="Remark 2.2 of the paper"),
+            Claim("strong", 1.0, when=("additive",), source="Kloeden & Platen (1992), section 12.2"),
+            Claim("deterministic", 1.0),
+        ),
+        source=f"W. Römisch & R. Winkler, Stochastic DAEs in circuit simulation (2003); {_PAPER}",
+    )
+)
+Trapezoidal = StiffRungeKutta(
+    StiffTable(
+        name="Trapezoidal",
+        A=((0, 0), (Q(1, 2), Q(1, 2))),
+        B1=((0, 0), (1, 0)),
+        claims=(
+            Claim("strong", 0.5, source="Example 2.3 of the paper"),
+            Claim("strong", 1.0, when=("additive",), source="Kloeden & Platen (1992), section 12.2"),
+            Claim("deterministic", 2.0, source="order of A"),
+        ),
+        source=f"R. Winkler, J. Comput. Appl. Math. 157 (2003); {_PAPER}",
+    )
+)
+RK1W1 = StiffRungeKutta(
+    StiffTable(
+        name="RK1W1",
+        A=(_ZERO, (0, Q(1, 2), 0), (Q(1, 2), 0, Q(1, 2))),
+        B1=(_ZERO, _ZERO, (1, 0, 0)),
+        B2=(_ZERO, _ZERO, (-1, 1, 0)),
+        B3=(_ZERO, (1, 0, 0), _ZERO),
+        claims=_FIRST_ORDER,
+        source=_PAPER,
+    )
+)
+RK1W2 = StiffRungeKutta(
+    StiffTable(
+        name="RK1W2",
+        A=_ALEXANDER,
+        B1=(_ZERO, _ZERO, (1, 0, 0)),
+        B2=(_ZERO, _ZERO, (-1, 1, 0)),
+        B3=(_ZERO, (1, 0, 0), _ZERO),
+        claims=_FIRST_ORDER,
+        source=f"{_PAPER}; reconstructed: its table is missing in print, and the order conditions leave only the scale "
+        "B3_21 = 1/B2_32 = 1 open, which is that of RK1W1",
+    )
+)
+RK1W3 = StiffRungeKutta(
+    StiffTable(
+        name="RK1W3",
+        A=_ALEXANDER,
+        B1=(_ZERO, (Q(1, 2), 0, 0), (0, 1, 0)),
+        B3=(_ZERO, (Q(-1, 2), 0, 0), (-1, 1, 0)),
+        claims=_FIRST_ORDER,
+        source=_PAPER,
+    )
+)
+RK1W4 = StiffRungeKutta(
+    StiffTable(
+        name="RK1W4",
+        A=((γ, 0, 0), (0, γ, 0), (sqrt(2) / 4, sqrt(2) / 4, γ)),
+        B1=(_ZERO, _ZERO, (Q(1, 2), Q(1, 2), 0)),
+        B2=(_ZERO, _ZERO, (Q(1, 2), Q(-1, 2), 0)),
+        B3=((1, 0, 0), (0, -1, 0), _ZERO),
+        claims=_FIRST_ORDER,
+        source=_PAPER,
+    )
+)
+RK1W5 = StiffRungeKutta(
+    StiffTable(
+        name="RK1W5",
+        A=((Q(1, 2), 0, 0), (Q(1, 2), Q(1, 2), 0), (0, Q(1, 2), Q(1, 2))),
+        B1=(_ZERO, _ZERO, (0, 1, 0)),
+        B2=(_ZERO, _ZERO, (1, -1, 0)),
+        B3=((1, 0, 0), (Q(1, 2), Q(-1, 2), 0), _ZERO),
+        claims=(_FIRST_ORDER[0], Claim("deterministic", 1.0, source="order of A")),
+        source=_PAPER,
+    )
+)
+
+
+# --- many channels ----------------------------------------------------------------------------------------------------
+
+
+def _integrals(problem, noise, area: Recipe | None) -> Array:
+    """I_(j,k) (m, m): from the recipe, or (W_j W_k - δ_jk h)/2, which serves where the noise commutes."""
+    if area is None:
+        return 0.5 * (jnp.outer(noise.W, noise.W) - noise.h * jnp.eye(problem.m, dtype=noise.W.dtype))
+    if noise.II is None:
+        raise ValueError(f"area: {area} does not give I_(j,k); take iterated.MrongowiusRoessler(p) or the like")
+    return noise.II
+
+
+@dataclasses.dataclass(frozen=True)
+class _ManyChannels(_Stiff):
+    """R. Alexander's drift for any number of channels, γ = 1 - √2/2, with one of two corrections K for the noise:
+
+    M H0 = M x + γ h f(t + γh, H0)
+    M x' = M x + h (√2/2 f(t + γh, H0) + γ f(t + h, x')) + Σ_k I_k g_k(H0) + K
+    RK1W2M   K = Σ_lk I_(l,k)/√h (g_k(H_l) - g_k(H0)),   M H_l  = M x + γ h f(H_l) + √h g_l(H0)
+    RK1WRM   K = Σ_k √h/2 (g_k(H_k⁺) - g_k(H_k⁻)),       M H_k± = M x + γ h f(H_k±) ± Σ_l I_(l,k)/√h g_l(H0)
+
+    Strong order 1. Without `area` for noise that commutes (in the state-space form), where W is enough; with `area`, a
+    recipe that gives I_(l,k), for any noise, down to the step at which the rms error of the recipe is h^(3/2). For one
+    channel RK1W2M is RK1W2. Order 2 in the drift, L-stable there. m + 2 (RK1W2M) or 2m + 2 (RK1WRM) solves that share
+    one elimination; 2 for additive noise.
+    """
+
+    correction: str = dataclasses.field(repr=False)
+    area: Recipe | None = None
+    tol: float = 1e-12
+    limit: int = 20
+
+    citation = _MANY
+    claims = (
+        Claim("strong", 1.0, source="moments of the remainder, as for A. Rößler's SRI schemes; measured"),
+        Claim("deterministic", 2.0, source="order of Alexander's method"),
+    )
+
+    @property
+    def name(self):
+        return f"RK1{self.correction}M" if self.area is None else f"RK1{self.correction}MLevy"
+
+    @property
+    def needs(self):
+        return wiener.W if self.area is None else self.area
+
+    @property
+    def structures(self):
+        return ("commutative",) if self.area is None else ()
+
+    def step(self, problem, t, x, noise, params):
+        h, a = noise.h, float(γ) * noise.h
+        step = Stepping(self, problem, t, x, params)
+        step.share(t + a, a)
+        Z = step.stage(t + a, jnp.zeros(problem.r, x.dtype), a)
+        f0, g0 = step.f(t + a, Z), step.g(t + a, Z)
+        known = 0.5 * math.sqrt(2.0) * h * f0 + g0 @ noise.W
+        if not problem.noise_structure.implies("additive"):
+            J = _integrals(problem, noise, self.area) / jnp.sqrt(h)
+            known = known + (self._from_differences if self.correction == "W2" else self._from_pairs)(
+                step, t + a, a, Z, g0, J, jnp.sqrt(h)
+            )
+        return step.end(h, step.stage(t + h, known, a, guess=Z))
+
+    def _from_differences(self, step, s, a, Z, g0, J, root):
+        def channel(carry, given):
+            total, ok, rounds = carry
+            kick, row = given
+            H, found, spent = step.solve(s, kick, a, guess=Z)
+            return (total + (step.g(s, H) - g0) @ row, ok & found, rounds + spent), None
+
+        begin = (jnp.zeros_like(g0[:, 0]), step.ok, step.rounds)
+        (total, step.ok, step.rounds), _ = lax.scan(channel, begin, (root * g0.T, J))
+        return total
+
+    def _from_pairs(self, step, s, a, Z, g0, J, root):
+        def channel(carry, given):
+            total, ok, rounds = carry
+            kick, unit = given
+            ahead, found, spent = step.solve(s, kick, a, guess=Z)
+            behind, again, more = step.solve(s, -kick, a, guess=Z)
+            change = 0.5 * root * (step.g(s, ahead) - step.g(s, behind)) @ unit
+            return (total + change, ok & found & again, rounds + spent + more), None
+
+        begin = (jnp.zeros_like(g0[:, 0]), step.ok, step.rounds)
+        units = jnp.eye(g0.shape[1], dtype=g0.dtype)
+        (total, step.ok, step.rounds), _ = lax.scan(channel, begin, ((g0 @ J).T, units))
+        return total
+
+
+RK1W2M = _ManyChannels("W2")
+RK1W2MLevy = _ManyChannels("W2", area=MrongowiusRoessler(4))
+RK1WRM = _ManyChannels("WR")
+RK1WRMLevy = _ManyChannels("WR", area=MrongowiusRoessler(4))
+
+
+# --- for comparison ---------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class _SplitStepEuler(_Stiff):
+    """Split-step backward Euler: M H = M x + h f(t+h, H), then M x' = M H + Σ_k g_k(t+h, H) W_k with 0 = N f(t+h, x').
+
+    Strong order 1/2, 1 for additive noise; any noise. Two solves a step, of which the second puts x' onto the
+    constraints.
+    """
+
+    tol: float = 1e-12
+    limit: int = 20
+
+    name = "SplitStepEuler"
+    needs = wiener.W
+    citation = "D. J. Higham, X. Mao & A. M. Stuart, SIAM J. Numer. Anal. 40 (2002); for SDAEs R. Winkler, J. Comput. \
+Appl. Math. 157 (2003)"
+    claims = (
+        Claim("strong", 0.5, source="Higham, Mao & Stuart (2002)"),
+        Claim("strong", 1.0, when=("additive",), source="follows from Milstein's terms being zero"),
+        Claim("deterministic", 1.0),
+    )
+
+    def step(self, problem, t, x, noise, params):
+        h, step = noise.h, Stepping(self, problem, t, x, params)
+        Z = step.stage(t + h, jnp.zeros(problem.r, x.dtype), h)
+        known = problem.momentum(Z) + step.g(t + h, Z) @ noise.W
+        return step.end(h, step.stage(t + h, known, guess=Z))
+
+
+@dataclasses.dataclass(frozen=True)
+class _StiffMilstein(_Stiff):
+    """Drift-implicit Milstein: M x' = M x + h f(t+h, x') + Σ_k g_k W_k + Σ_jk (∂g_k/∂x v_j) I_(j,k).
+
+    v_j is the direction into which channel j pushes a state that stays on the constraints: R M v_j = R g_j, N f_x v_j
+    = 0. Strong order 1; noise and `area` as for RK1W2M. One solve and one derivative of g a channel a step.
+    """
+
+    area: Recipe | None = None
+    tol: float = 1e-12
+    limit: int = 20
+
+    citation = "R. Winkler, Stochastic differential algebraic equations of index 1 and applications in circuit \
+simulation, J. Comput. Appl. Math. 157 (2003)"
+    claims = (
+        Claim("strong", 1.0, source="Winkler (2003)"),
+        Claim("deterministic", 1.0),
+    )
+
+    @property
+    def name(self):
+        return "StiffMilstein" if self.area is None else "StiffMilsteinLevy"
+
+    @property
+    def needs(self):
+        return wiener.W if self.area is None else self.area
+
+    @property
+    def structures(self):
+        return ("commutative",) if self.area is None else ()
+
+    def step(self, problem, t, x, noise, params):
+        h, step = noise.h, Stepping(self, problem, t, x, params)
+        nothing = jnp.zeros_like(x)
+        g0 = step.g(t, nothing)
+        known = g0 @ noise.W
+        if not problem.noise_structure.implies("additive"):
+            I = _integrals(problem, noise, self.area)
+            at_rest = step.residual(t, problem.momentum(nothing))
+            along = factorised(jax.jacfwd(at_rest)(nothing), problem.row_orders[0])
+            for j in range(problem.m):
+                v = along(jnp.concatenate([g0[:, j], jnp.zeros(problem.n - problem.r, x.dtype)]))
+                known = known + jax.jvp(lambda Z: step.g(t, Z) @ I[j], (nothing,), (v,))[1]
+        return step.end(h, step.stage(t + h, known, h))
+
+
+StiffMilstein = _StiffMilstein()
+StiffMilsteinLevy = _StiffMilstein(area=MrongowiusRoessler(4))
+SplitStepEuler = _SplitStepEuler()
+
+
+class _Past(NamedTuple):
+    x: Array
+    move: Array  # R M (x - x before)
+    kick: Array  # R g W of the step before
+
+
+@dataclasses.dataclass(frozen=True)
+class _BDF2Maruyama(_Stiff):
+    """The two-step M (x' - 4/3 x + 1/3 x⁻) = 2/3 h f(t+h, x') + g(t, x) W - 1/3 g(t-h, x⁻) W⁻ for small noise.
+
+    Strong order 1/2, 1 for additive noise; where the noise is small its error falls like h² down to the level of the
+    noise. Any noise. One solve a step; equal steps. The first step is one of implicit Euler.
+    """
+
+    tol: float = 1e-12
+    limit: int = 20
+
+    name = "BDF2Maruyama"
+    needs = wiener.W
+    citation = "E. Buckwar & R. Winkler, SIAM J. Numer. Anal. 44 (2006); T. Sickenberger, E. Weinmüller & R. Winkler, \
+BIT 49 (2009)"
+    claims = (
+        Claim("strong", 0.5, source="Buckwar & Winkler (2006)"),
+        Claim("strong", 1.0, when=("additive",), source="Buckwar & Winkler (2006)"),
+        Claim("deterministic", 2.0, source="order of BDF2"),
+    )
+    starting_steps = 1
+
+    def start(self, problem, t, x, params):
+        nothing = jnp.zeros(problem.r, x.dtype)
+        return _Past(problem.consistent(t, x, params), nothing, nothing)
+
+    def read(self, state):
+        return state.x
+
+    def starting_step(self, k, problem, t, state, noise, params):
+        return self._advance(problem, t, state, noise, params, jnp.zeros_like(state.move), 1.0)
+
+    def step(self, problem, t, state, noise, params):
+        return self._advance(problem, t, state, noise, params, (state.move - state.kick) / 3.0, 2.0 / 3.0)
+
+    def _advance(self, problem, t, state, noise, params, from_before, β):
+        h, step = noise.h, Stepping(self, problem, t, state.x, params)
+        kick = step.g(t, jnp.zeros_like(state.x)) @ noise.W
+        Z = step.stage(t + h, from_before + kick, β * h)
+        x, report = step.end(h, Z)
+        return _Past(x, problem.momentum(Z), kick), report
+
+
+BDF2Maruyama = _BDF2Maruyama()

@@ -1,0 +1,300 @@
+"""The index of M dX = f(t, X) dt + g(t, X) dW: its constraints, consistent starts, and the diagnosis before a run."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.linalg
+
+from stodyn.numerics.dependence import dependence
+from stodyn.numerics.lanes import Unlaned
+
+RANK = 1e-12  # a singular value of the scaled mass matrix below this share of the largest is zero
+SINGULAR = 1e-10  # the same of the scaled constraint Jacobian
+CANCELLED = 1e-11  # a sum this much smaller than its terms is zero
+STATES = 64  # in which the equations are looked at
+START_TOLERANCE = 1e-13
+START_LIMIT = 100  # rounds of Newton for a consistent start: an exponential comes down by one scale a round
+
+
+class Split(NamedTuple):
+    """The equations R M dX = R f dt + R g dW and the constraints 0 = N f, with M K = 0 and N M = 0.
+
+    rows       (r,) the equations that are kept: R picks these rows of M, f and g
+    N          (n - r, n) what cancels M: one constraint a row
+    K          (n, n - r) the directions that M does not see
+    columns    (r,) components that, with the constraints, determine all others
+    """
+
+    rows: np.ndarray
+    N: np.ndarray
+    K: np.ndarray
+    columns: np.ndarray
+
+
+def split(M: np.ndarray) -> Split:
+    """Equations, constraints and algebraic directions of a mass matrix, after its rows and columns have been scaled.
+
+    A zero row of M is a constraint by itself, a zero column an algebraic component. Where rows depend on others without
+    a single zero row, each dependent one minus its share of the others is a constraint.
+    """
+    rows, N = _independent_rows(M)
+    columns, K = _independent_rows(M.T)
+    return Split(rows, N, K.T, columns)
+
+
+def _independent_rows(M: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The numbers of rows that span the others, and combinations of rows that vanish, one for each other row."""
+    n = len(M)
+    scale = _inverse(np.abs(M).max(axis=1))
+    scaled = M * scale[:, None]
+    scaled = scaled * _inverse(np.abs(scaled).max(axis=0))
+    _, triangle, order = scipy.linalg.qr(scaled.T, mode="economic", pivoting=True)
+    size = np.abs(np.diagonal(triangle))
+    rank = int(np.sum(size > RANK * max(size.max(initial=0.0), 1e-300))) if scaled.any() else 0
+    kept, others = np.sort(order[:rank]), np.sort(order[rank:])
+    vanishing = np.zeros((n - rank, n))
+    vanishing[np.arange(n - rank), others] = 1.0
+    if rank and len(others):
+        share = np.linalg.lstsq(scaled[kept].T, scaled[others].T, rcond=None)[0].T
+        vanishing[:, kept] = -np.where(np.abs(share) > 1e-13, share, 0.0)
+    vanishing = vanishing * scale
+    return kept, vanishing / np.abs(vanishing).max(axis=1, keepdims=True, initial=1e-300)
+
+
+def _inverse(size: np.ndarray) -> np.ndarray:
+    return 1.0 / np.where(size > 0.0, size, 1.0)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Diagnosis:
+    """What is known of an SDAE before it is run.
+
+    index         0 where M is regular, 1, or None where the system is not of index 1: `reason` says why
+    constraints   the constraints in words, "0 = f[2]" or "0 = f[0] - 0.5 f[3]"
+    noisy         (constraint, channel) pairs: noise that enters a constraint
+    rank          of the constraint Jacobian N f_x K, scaled; index 1 means as many as there are constraints
+    condition     its condition number, scaled
+    differential  the components, or combinations of them, that evolve; algebraic: those the constraints determine
+    start         the consistent start: the differential part kept, Newton on the constraints
+    moved         how far each component moved for that
+    """
+
+    index: int | None
+    reason: str
+    constraints: tuple[str, ...]
+    noisy: tuple[tuple[int, int], ...]
+    rank: int
+    condition: float
+    differential: tuple[str, ...]
+    algebraic: tuple[str, ...]
+    start: np.ndarray
+    moved: dict[str, float]
+
+    def __str__(self) -> str:
+        if self.index is None:
+            return f"not of index 1: {self.reason}"
+        if self.index == 0:
+            return "index 0: the mass matrix is regular, there are no constraints"
+        words = f"index 1: {len(self.constraints)} constraint(s) {', '.join(self.constraints)} for "
+        words += f"{', '.join(self.algebraic)}; scaled constraint Jacobian of condition {self.condition:.3g}"
+        return words + (f"; {self.move}" if self.move else "")
+
+    @property
+    def move(self) -> str:
+        """How the start was made consistent, in words; "" where it was."""
+        far = {name: distance for name, distance in self.moved.items() if abs(distance) > 1e-9}
+        listed = ", ".join(f"{name} by {distance:+.6g}" for name, distance in far.items())
+        return f"the start did not satisfy the constraints and was moved: {listed}" if far else ""
+
+
+@functools.lru_cache(maxsize=64)
+def diagnose(problem: Any, t: float = 0.0) -> Diagnosis:
+    """Whether an SDAE is of index 1 at its start at time t, and if not, why.
+
+    Index 1 means that no noise enters the constraints 0 = N f, and that they determine the algebraic components: the
+    Jacobian N f_x K is regular. Rows and columns are scaled before a rank is taken. Both are asked at the (consistent)
+    start and at random states around it; along the paths of a run the Jacobian is watched by every step.
+    """
+    parts: Split = problem.split
+    constraints = tuple(f"0 = {_combination(row, [f'f[{i}]' for i in range(problem.n)])}" for row in parts.N)
+    differential, algebraic = components(problem)
+    x = problem.example_start()
+    if not constraints:
+        return Diagnosis(0, "", (), (), 0, 1.0, differential, (), x, dict.fromkeys(problem.names, 0.0))
+    start, repaired = _consistent(problem, t, x)
+    moved = dict(zip(problem.names, (start - x).tolist(), strict=True))
+    offsets = np.random.default_rng(5).standard_normal((STATES, problem.n)) * 0.1 * (1.0 + np.abs(x))
+    offsets[0] = 0.0
+    looked = look(problem, np.full(STATES, t), start + offsets)
+    noisy = _noisy(problem, parts.N, looked.g, start)
+    ranks, conditions = zip(*(_rank(parts, jacobian) for jacobian in looked.f_x), strict=True)
+    count = len(parts.N)
+    reason = ""
+    if noisy:
+        constraint, channel = noisy[0]
+        reason = (
+            f"noise channel {channel} enters constraint {constraint}, {constraints[constraint]}, which no process can "
+            "then satisfy. Noise may stand only in equations with a derivative: give that component a mass (a "
+            "capacitance), or leave the noise of that element out"
+        )
+    elif ranks[0] < count:
+        reason = _singular(parts, looked.f_x[0], ranks[0], constraints, algebraic)
+        if repaired and max(ranks) == count:
+            reason = (
+                f"the Jacobian of the constraints {', '.join(constraints)} in {', '.join(algebraic)} is singular at "
+                "the start. Near the start it is regular: the index is lost at this state alone, start elsewhere"
+            )
+    elif not repaired:
+        reason = (
+            f"the start {x.tolist()} does not satisfy the constraints {', '.join(constraints)} at t = {t:g}, and "
+            f"Newton found no values of {', '.join(algebraic)} that do. Give a start nearer to a solution"
+        )
+    return Diagnosis(
+        None if reason else 1,
+        reason,
+        constraints,
+        noisy,
+        ranks[0],
+        conditions[0],
+        differential,
+        algebraic,
+        start,
+        moved,
+    )
+
+
+def components(problem: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The differential components of an SDAE, or combinations of components, and the algebraic ones, in words."""
+    parts, names = problem.split, problem.names
+    differential = tuple(_combination(row, names) for row in problem.evolving)
+    algebraic = tuple(_combination(column, names) for column in parts.K.T)
+    return differential, algebraic
+
+
+class Looked(NamedTuple):
+    """f, g and their derivatives in STATES states: (S, n), (S, n, n), (S, n, m), (S, n, m, n)."""
+
+    f: np.ndarray
+    f_x: np.ndarray
+    g: np.ndarray
+    g_x: np.ndarray
+
+
+def look(problem: Any, times: np.ndarray, states: np.ndarray) -> Looked:
+    """The equations of an SDAE at STATES times and states, each with the parameters of a path of its own."""
+    with jax.enable_x64(True), jax.ensure_compile_time_eval():  # a step may ask while it is traced
+        return Looked(*map(np.asarray, _looking(problem)(times, states, problem.sample_params(STATES)[0])))
+
+
+@functools.lru_cache(maxsize=16)
+def _looking(problem: Any):
+    def at(t, x, p):
+        f, g = (lambda x: problem.f(t, x, p)), (lambda x: problem.g(t, x, p))
+        return f(x), jax.jacfwd(f)(x), g(x), jax.jacfwd(g)(x)
+
+    return jax.jit(jax.vmap(at, in_axes=(0, 0, problem.sample_params(STATES)[1])))
+
+
+def consistent_states(problem: Any, times: np.ndarray, states: np.ndarray) -> np.ndarray:
+    """States (STATES, n) with the same M x that satisfy the constraints, by Newton; NaN where it finds none."""
+    _, N, K, _ = problem.split
+    x, done = np.array(states), np.zeros(STATES, bool)
+    with np.errstate(all="ignore"):
+        for _ in range(START_LIMIT if len(N) else 0):
+            looked = look(problem, times, np.where(np.isfinite(x), x, states))
+            C = N @ looked.f_x @ K
+            regular = np.isfinite(C).all((1, 2)) & (np.abs(np.linalg.det(np.where(np.isfinite(C), C, 0.0))) > 0)
+            C[~regular] = np.eye(len(N))
+            move = np.linalg.solve(C, (looked.f @ N.T)[..., None])[..., 0] @ K.T
+            x = np.where(regular[:, None] & ~done[:, None], x - move, x)
+            done |= np.all(looked.f @ N.T == 0.0, axis=1)
+            done |= regular & (np.abs(move).max(axis=1) <= START_TOLERANCE * (1.0 + np.abs(x).max(axis=1)))
+            if done.all() or not (regular & ~done).any():
+                break
+    return np.where(done[:, None] | (len(N) == 0), x, np.nan)
+
+
+def _consistent(problem: Any, t: float, x: np.ndarray) -> tuple[np.ndarray, bool]:
+    """The consistent start, or the start as it is, and whether it was found."""
+    found = consistent_states(problem, np.full(STATES, t), np.tile(x, (STATES, 1)))[0]
+    repaired = bool(np.isfinite(found).all())
+    return (found if repaired else x), repaired
+
+
+def _noisy(problem: Any, N: np.ndarray, values: np.ndarray, x: np.ndarray):
+    """(constraint, channel) pairs with N g != 0: from the trace, else from values in many states."""
+    params = problem.example_params()
+    with jax.enable_x64(True):
+        try:
+            (entries,) = dependence(lambda t, x, p: N @ problem.g(t, x, p), jnp.zeros(()), jnp.asarray(x), params)
+            suspects = [
+                index
+                for index, entry in np.ndenumerate(entries)
+                if isinstance(entry, frozenset) or abs(float(entry)) > CANCELLED
+            ]
+        except Unlaned:
+            suspects = list(np.ndindex(len(N), problem.m))
+    found, terms = np.abs(N @ values), np.abs(N) @ np.abs(values)
+    present = np.any(found > CANCELLED * terms, axis=0)
+    return tuple((int(i), int(k)) for i, k in suspects if present[i, k])
+
+
+def _rank(parts: Split, jacobian: np.ndarray) -> tuple[int, float]:
+    """The rank and the condition number of N f_x K, rows and columns scaled."""
+    scaled = _scaled(parts, jacobian)
+    if not scaled.size:
+        return 0, 1.0
+    if not np.isfinite(scaled).all():
+        return 0, np.inf
+    size = np.linalg.svd(scaled, compute_uv=False)
+    rank = int(np.sum(size > SINGULAR * max(size[0], 1e-300)))
+    return rank, float(size[0] / size[-1]) if size[-1] > 0 else np.inf
+
+
+def _scaled(parts: Split, jacobian: np.ndarray) -> np.ndarray:
+    C = parts.N @ jacobian @ parts.K
+    terms = np.abs(parts.N) @ np.abs(jacobian) @ np.abs(parts.K)
+    of_row = np.abs(parts.N @ jacobian).max(axis=1, initial=0.0)  # a constraint in which only other components stand
+    C = np.where(np.abs(C) > CANCELLED * np.maximum(terms, 1e-3 * of_row[:, None]), C, 0.0)
+    for _ in range(3):
+        C = C * _inverse(np.abs(C).max(axis=1, initial=0.0))[:, None]
+        C = C * _inverse(np.abs(C).max(axis=0, initial=0.0))
+    return C
+
+
+def _singular(parts: Split, jacobian, rank: int, constraints, algebraic) -> str:
+    """Why the constraint Jacobian is singular, in words."""
+    if not np.isfinite(jacobian).all():
+        return "the derivative of f with respect to the state is not finite at the start"
+    C = _scaled(parts, jacobian)
+    count = len(constraints)
+    words = f"its index is 2 or higher: the {count} constraint(s) {', '.join(constraints)} "
+    words += f"do not determine {', '.join(algebraic)} (their scaled Jacobian has rank {rank} of {count})"
+    silent = [constraints[i] for i in range(count) if not C[i].any()]
+    unseen = [algebraic[j] for j in range(count) if not C[:, j].any()]
+    if silent:
+        words += f"; no algebraic component stands in {', '.join(silent)}"
+    if unseen:
+        words += f"; no constraint contains {', '.join(unseen)}"
+    if not silent and not unseen:
+        _, _, right = np.linalg.svd(C)
+        free = [algebraic[j] for j in np.flatnonzero(np.abs(right[-1]) > 0.1)]
+        words += f"; {', '.join(free)} can move together without being noticed"
+    return f"{words}. Differentiate constraints, or choose other variables, until the index is 1"
+
+
+def _combination(row: np.ndarray, names: Any) -> str:
+    """Σ row_i name_i in words."""
+    terms: list[str] = []
+    for value, name in zip(row, names, strict=True):
+        if value:
+            size = "" if abs(abs(value) - 1.0) < 1e-9 else f"{abs(value):.6g} "
+            sign = "- " if value < 0 else "+ "
+            terms.append((sign if terms else sign.replace("+ ", "").strip()) + size + name)
+    return " ".join(terms) or "0"

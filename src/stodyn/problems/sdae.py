@@ -1,0 +1,357 @@
+"""Stochastic differential-algebraic equations M dX = f(t, X) dt + g(t, X) dW of index 1 (Ito)."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from stodyn.noise.distribution import PerPath, draw, is_random
+from stodyn.numerics.dependence import dependence
+from stodyn.numerics.elimination import row_order
+from stodyn.numerics.elimination import solve as eliminate
+from stodyn.numerics.lanes import Unlaned
+from stodyn.numerics.newton import newton
+from stodyn.problems.contract import (
+    STRUCTURES,
+    NoiseStructure,
+    Problem,
+    check_params,
+    component_names,
+    component_units,
+    drawn_example,
+    fixed_value,
+    returned_shape,
+)
+from stodyn.problems.index import (
+    START_LIMIT,
+    START_TOLERANCE,
+    STATES,
+    Diagnosis,
+    Split,
+    components,
+    consistent_states,
+    diagnose,
+    look,
+    split,
+)
+from stodyn.problems.sde import SDE
+from stodyn.problems.structure import checked_kinds, commutes
+
+CHECKED = f"checked at {STATES} random states"
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class SDAE(Problem):
+    """M dX = drift(t, X) dt + diffusion(t, X) dW (Ito), M constant and possibly singular: circuits, mechanisms.
+
+    mass       M (n, n). What cancels it from the left makes the constraints, also where no row of M is zero
+    drift      drift(t, x[, params]) -> (n,)
+    diffusion  diffusion(t, x[, params]) -> (n, m): column k belongs to channel k. No noise may enter a constraint
+    start      the initial value, (n,), or one draw a path as for SDE. Where it does not satisfy the constraints, the
+               algebraic part is computed from the differential one; `diagnose` says how far it moved
+    params, names, units, structure   as for SDE; `structure` is that of the state-space form
+
+    The index is 1 where the constraints determine the algebraic components. `diagnose(t)` says whether that is so, and
+    why not; simulate asks before a run, and every step watches the Jacobian of the constraints, whose sign must not
+    change along a path. The state-space form is dY = ... of the differential components alone: lower(SDE) gives it.
+    """
+
+    mass: Any
+    drift: Callable
+    diffusion: Callable
+    start: Any
+    params: Any = None
+    names: Sequence[str] | None = None
+    units: Sequence[str] | Mapping[str, str] | None = None
+    structure: str | None = None
+
+    n: int = dataclasses.field(init=False)
+    m: int = dataclasses.field(init=False)
+    calculus = "ito"
+
+    def __post_init__(self):
+        if self.structure is not None and self.structure not in STRUCTURES:
+            raise ValueError(f"structure: expected one of {STRUCTURES}, got {self.structure!r}")
+        check_params(self.params)
+        example = drawn_example(self.start, "start") if is_random(self.start) else fixed_value("start", self.start)
+        if example.ndim != 1 or example.size == 0:
+            raise ValueError(f"start: expected a vector a path, got shape {example.shape}")
+        fill = object.__setattr__
+        fill(self, "n", example.size)
+        fill(self, "mass", _constant(self.mass, self.n))
+        fill(self, "m", self._channels(example))
+        if (self.structure == "scalar" and self.m > 1) or (self.structure == "diagonal" and self.r != self.m):
+            raise ValueError(
+                f"structure: {self.structure!r} cannot be: {self.r} differential component(s), {self.m} channel(s)"
+            )
+        names = component_names(self.names, [f"x{i}" for i in range(self.n)])
+        fill(self, "names", names)
+        fill(self, "units", component_units(self.units, names))
+
+    def _channels(self, example: np.ndarray) -> int:
+        with jax.enable_x64(True):
+            drift = returned_shape(self, "drift", self.drift, ("t", 0.0), ("x", example))
+            diffusion = returned_shape(self, "diffusion", self.diffusion, ("t", 0.0), ("x", example))
+        if drift.shape != (self.n,):
+            raise ValueError(f"drift: returned shape {drift.shape}, expected ({self.n},), the shape of start")
+        if diffusion.ndim != 2 or diffusion.shape[0] != self.n or diffusion.shape[1] == 0:
+            raise ValueError(
+                f"diffusion: returned shape {diffusion.shape}, expected ({self.n}, channels): one row an equation; "
+                "write [:, None] for one channel."
+            )
+        return diffusion.shape[1]
+
+    # --- the equations ----------------------------------------------------------------------------------------------
+
+    def f(self, t, x: Array, params) -> Array:
+        """The drift (n,)."""
+        return jnp.asarray(self.drift(t, x, *self.extra(params)))
+
+    def g(self, t, x: Array, params) -> Array:
+        """The diffusion (n, m)."""
+        return jnp.asarray(self.diffusion(t, x, *self.extra(params)))
+
+    @functools.cached_property
+    def split(self) -> Split:
+        """The equations with a derivative, the constraints and the algebraic directions."""
+        return split(self.mass)
+
+    @property
+    def r(self) -> int:
+        """The rank of M: how many differential components there are."""
+        return len(self.split.rows)
+
+    def equations(self, values: Array) -> Array:
+        """R v, the rows of v (n, ...) that belong to equations with a derivative."""
+        return values if self.r == self.n else values[self.split.rows]
+
+    def constraints(self, values: Array) -> Array:
+        """N v, the combinations of rows of v (n, ...) that belong to constraints."""
+        N = self.split.N
+        if np.all((N == 0.0) | (N == 1.0)) and np.all(N.sum(axis=1) == 1.0):
+            return values[np.argmax(N, axis=1)]
+        return jnp.asarray(N, values.dtype) @ values
+
+    def momentum(self, x: Array) -> Array:
+        """R M x (r,): what the equations with a derivative change."""
+        return jnp.asarray(self.mass[self.split.rows], x.dtype) @ x
+
+    def consistent(self, t, x: Array, params) -> Array:
+        """The state with the same M x that satisfies the constraints at time t; NaN where Newton finds none."""
+        if self.r == self.n:
+            return x
+        K = jnp.asarray(self.split.K, x.dtype)
+        if self.is_affine:
+            defect = self.constraints(self.f(t, x, params))
+            return x - K @ eliminate(self.orientation(t, x, params), defect, self.row_orders[1])
+        root = newton(
+            lambda w: self.constraints(self.f(t, x + K @ w, params)),
+            jnp.zeros(self.n - self.r, x.dtype),
+            tol=START_TOLERANCE,
+            limit=START_LIMIT,
+        )
+        return jnp.where(root.ok, x + K @ root.x, jnp.nan)
+
+    def orientation(self, t, x: Array, params) -> Array:
+        """N f_x K (n - r, n - r), the Jacobian of the constraints in the algebraic directions."""
+        K = jnp.asarray(self.split.K, x.dtype)
+        return jax.jacfwd(lambda w: self.constraints(self.f(t, x + K @ w, params)))(jnp.zeros(K.shape[1], x.dtype))
+
+    # --- before a run -----------------------------------------------------------------------------------------------
+
+    def diagnose(self, t: float = 0.0) -> Diagnosis:
+        """Whether the system is of index 1 at its start at time t, and why not: see problems.index.Diagnosis."""
+        return diagnose(self, float(t))
+
+    def before_run(self, t: float) -> tuple[str, ...]:
+        found = self.diagnose(t)
+        if found.index is None:
+            raise ValueError(f"problem: this SDAE cannot be run: {found.reason}.")
+        return (found.move,) if found.move else ()
+
+    @functools.cached_property
+    def is_affine(self) -> bool:
+        """Whether ∂f/∂x depends on neither time nor state, so that a step is linear: proved from the trace."""
+        with jax.enable_x64(True), jax.ensure_compile_time_eval():
+            start, params = jnp.asarray(self.example_start()), self.example_params()
+            try:
+                (entries,) = dependence(
+                    lambda t, x, p: jax.jacfwd(lambda x: self.f(t, x, p))(x), jnp.zeros(()), start, params
+                )
+            except Unlaned:
+                return False
+        return not any(a in (0, 1) for e in entries.ravel() if isinstance(e, frozenset) for a, _ in e)
+
+    @functools.cached_property
+    def row_orders(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The order of rows in which the matrices of a step, and the constraint Jacobian, are eliminated.
+
+        Taken once at the start, from the matrix [R M; N f_x] of an infinitely short step: circuits have zeros on their
+        diagonals.
+        """
+        if self.r == self.n:
+            return _row_order(self.mass), ()
+        start = self.diagnose().start
+        C = self.split.N @ look(self, np.zeros(STATES), np.tile(start, (STATES, 1))).f_x[0]
+        return _row_order(np.concatenate([self.mass[self.split.rows], C])), _row_order(C @ self.split.K)
+
+    @functools.cached_property
+    def noise_structure(self) -> NoiseStructure:
+        """What is true of the noise of the state-space form, and how it is known."""
+        if self.structure is not None:
+            kinds = () if self.structure == "general" else tuple(dict.fromkeys((self.structure, "commutative")))
+            return NoiseStructure(kinds, "stated by the user")
+        scalar = ("scalar",) if self.m == 1 else ()
+        with jax.enable_x64(True), jax.ensure_compile_time_eval():
+            start, params = jnp.asarray(self.example_start()), self.example_params()
+            try:
+                (entries,) = dependence(self.g, jnp.zeros(()), start, params)
+                if not any(a == 1 for e in entries.ravel() if isinstance(e, frozenset) for a, _ in e):
+                    return NoiseStructure(("additive", *scalar, "commutative"), "proved from the trace")
+            except Unlaned:
+                pass
+        if scalar:
+            return NoiseStructure(("scalar", "commutative"), "proved from the trace")
+        values, slopes = self._look()
+        found = checked_kinds(values, slopes)
+        if found or commutes(values, slopes):
+            return NoiseStructure((*found, "commutative"), CHECKED)
+        return NoiseStructure((), CHECKED)
+
+    def _look(self) -> tuple[np.ndarray, np.ndarray]:
+        """R g (states, r, m) and its derivative (states, r, m, r) in R M x, in consistent states around the start."""
+        rng = np.random.default_rng(2024)
+        x = self.diagnose().start
+        reach = 10.0 ** rng.uniform(-2, 0, (STATES, 1)) * (1.0 + np.abs(x))
+        times = 10.0 ** rng.uniform(-2, 2, STATES)
+        states = consistent_states(self, times, x + reach * rng.standard_normal((STATES, self.n)))
+        found = look(self, times, states)
+        rows, N, *_ = self.split
+        matrices = np.concatenate([np.broadcast_to(self.mass[rows], (STATES, self.r, self.n)), N @ found.f_x], axis=1)
+        sound = np.isfinite(matrices).all((1, 2)) & (np.linalg.cond(np.nan_to_num(matrices)) < 1e14)
+        along = np.linalg.solve(np.where(sound[:, None, None], matrices, np.eye(self.n)), np.eye(self.n, self.r))
+        values, slopes = found.g[:, rows], np.einsum("skmn,snr->skmr", found.g_x[:, rows], along)
+        rounding = np.einsum("skmn,snr->skmr", np.abs(found.g_x[:, rows]), np.abs(along))
+        slopes = np.where(np.abs(slopes) > 1e-11 * rounding, slopes, 0.0)
+        values[~sound] = np.nan
+        finite = np.isfinite(values).all((1, 2)) & np.isfinite(slopes).all((1, 2, 3))
+        return values[finite], slopes[finite]
+
+    # --- the state-space form -----------------------------------------------------------------------------------------
+
+    @functools.cached_property
+    def evolving(self) -> np.ndarray:
+        """(r, n): y = evolving x are the differential components; a component itself where that is possible."""
+        RM = self.mass[self.split.rows]
+        found = np.linalg.solve(RM[:, self.split.columns], RM) if self.r else RM
+        found[np.abs(found) < 1e-13] = 0.0
+        found[:, self.split.columns] = np.eye(self.r)
+        return found
+
+    def state(self, t, y: Array, params) -> Array:
+        """The state x (n,) at time t whose differential components are y (r,): (y, F(t, y)) of the state-space form."""
+        near = jnp.asarray(self.diagnose().start, y.dtype)
+        known = near.at[self.split.columns].add(y - jnp.asarray(self.evolving, y.dtype) @ near)
+        return self.consistent(t, known, params)
+
+    def to_sde(self) -> SDE:
+        """The state-space form dY = S f dt + S g dW of the differential components, x from y by Newton."""
+        RM = self.mass[self.split.rows]
+        S = np.linalg.inv(RM[:, self.split.columns])
+
+        def drift(t, y, *params):
+            p = params[0] if params else None
+            return jnp.asarray(S, y.dtype) @ self.equations(self.f(t, self.state(t, y, p), p))
+
+        def diffusion(t, y, *params):
+            p = params[0] if params else None
+            return jnp.asarray(S, y.dtype) @ self.equations(self.g(t, self.state(t, y, p), p))
+
+        names = components(self)[0]
+        given: Any = self.units or {}
+        units = {name: given[name] for name in names if name in given} or None
+        start = self.start
+        if not is_random(start):
+            start = self.evolving @ self.example_start()
+        elif isinstance(start, PerPath):
+            start = PerPath(start.values @ self.evolving.T)
+        else:
+            start = _Part(start, self.evolving)
+        return SDE(drift, diffusion, start, self.params, names=names, units=units, structure=self.structure)
+
+    def lower(self, kind: type) -> tuple[Problem, str] | None:
+        if kind is not SDE or not self.r:
+            return None
+        return self._state_space, f"SDAE -> SDE of its differential components {', '.join(components(self)[0])}"
+
+    @functools.cached_property
+    def _state_space(self) -> SDE:
+        return self.to_sde()
+
+    def draw_start(self, rng: np.random.Generator, paths: range) -> np.ndarray:
+        if is_random(self.start):
+            return draw(self.start, rng, paths, "start").reshape(len(paths), self.n)
+        return np.tile(fixed_value("start", self.start).reshape(1, self.n), (len(paths), 1))
+
+
+class _Part:
+    """start(rng, size) of the differential components of random whole states."""
+
+    def __init__(self, start: Any, evolving: np.ndarray):
+        self.start, self.evolving = start, evolving
+
+    def __call__(self, rng: np.random.Generator, size: int) -> np.ndarray:
+        return draw(self.start, rng, range(size), "start").reshape(size, -1) @ self.evolving.T
+
+
+def with_unit_mass(sde: SDE) -> SDAE:
+    """An Ito SDE as the SDAE with M = 1, for methods that take SDAEs."""
+    start = sde.start
+    if not is_random(start):
+        start = sde.example_start()
+    elif isinstance(start, PerPath):
+        start = PerPath(start.values.reshape(-1, sde.n))
+    else:
+        start = _Part(start, np.eye(sde.n))
+
+    def drift(t, x, *params):
+        return sde.f(t, x, params[0] if params else None)
+
+    def diffusion(t, x, *params):
+        return sde.g(t, x, params[0] if params else None)
+
+    return SDAE(np.eye(sde.n), drift, diffusion, start, sde.params, sde.names, sde.units, sde.structure)
+
+
+def _constant(mass: Any, n: int) -> np.ndarray:
+    if callable(mass):
+        raise TypeError(
+            "mass: expected a constant matrix, got a function. A mass that varies with time or state, M(t, x) dX, is "
+            "not of this class: divide by it where it is regular, or take the charge q = q(x) as a component of its "
+            "own with the constraint 0 = q - q(x)."
+        )
+    try:
+        matrix = np.array(mass, float)
+    except (TypeError, ValueError):
+        raise TypeError(f"mass: expected a matrix of numbers of shape ({n}, {n}), got {mass!r}") from None
+    if matrix.shape != (n, n):
+        raise ValueError(f"mass: expected shape ({n}, {n}), as start has {n} components, got shape {matrix.shape}")
+    if not np.isfinite(matrix).all():
+        raise ValueError(f"mass: expected finite numbers, got\n{matrix}")
+    if not matrix.any():
+        raise ValueError("mass: is zero, so that nothing evolves; expected at least one entry that is not")
+    return matrix
+
+
+def _row_order(matrix: np.ndarray) -> tuple[int, ...]:
+    try:
+        return row_order(matrix)
+    except ValueError:
+        return tuple(range(len(matrix)))

@@ -1,0 +1,110 @@
+"""Küpper, Kværnø & Rößler, Fig. 5: mean-square errors of stiffly accurate Runge-Kutta methods on a linear SDAE."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from stodyn.engine import batch
+from stodyn.methods import stiff
+from stodyn.methods.contract import Method
+from stodyn.models.catalogue import Model
+from stodyn.models.differential_algebraic import LINEAR_DAE
+from stodyn.plot import PALETTE
+from stodyn.studies.contract import Row, Study, StudyResult
+
+METHODS = (stiff.ImplicitEuler, stiff.Trapezoidal, stiff.RK1W1, stiff.RK1W2, stiff.RK1W3, stiff.RK1W4, stiff.RK1W5)
+END, FINEST, PATHS, SEED = 2.0**-4, 512, 2000, 12345
+ORDERS = {"ImplicitEuler": 0.5, "Trapezoidal": 0.5}
+
+
+def increments(paths: int = PATHS, steps: int = FINEST) -> np.ndarray:
+    """The increments (paths, steps) of the finest step."""
+    return np.random.default_rng(SEED).standard_normal((paths, steps)) * np.sqrt(END / steps)
+
+
+def strong_errors(method: Method, model: Model, fine: np.ndarray, halvings: Sequence[int] = range(10)) -> np.ndarray:
+    """√E|x_h - x|² at the end for h = END/2^k, k in halvings, on the paths whose fine increments (paths, steps) are
+    given; a longer step sums its neighbours."""
+    paths, steps = fine.shape
+    problem = model.problem
+    with jax.enable_x64(True):
+        run = batch.Lanes(batch.trace(problem, method), paths)
+        start = jax.vmap(lambda x: method.start(problem, jnp.zeros(()), x, None), in_axes=-1, out_axes=-1)
+        begin = run.pack([start(jnp.tile(jnp.asarray(problem.example_start())[:, None], (1, paths)))])
+
+        @jax.jit
+        def end(count, h, normals):
+            def one(k, carry):
+                return run.step(carry, k * h, h, [normals[k]], [], [])[0]
+
+            return run.read(lax.fori_loop(0, count, one, begin))
+
+        exact, errors = model.exact["solution"](END, fine.sum(axis=1, keepdims=True)), []
+        for halving in halvings:
+            count = 2**halving
+            normals = np.zeros((steps, 1, paths))
+            normals[:count, 0] = fine.reshape(paths, count, -1).sum(axis=2).T / np.sqrt(END / count)
+            states = np.asarray(end(count, END / count, normals)).T
+            errors.append(np.sqrt(np.mean(np.sum((states - exact) ** 2, axis=1))))
+    return np.array(errors)
+
+
+def slope(errors: np.ndarray, last: int | None = None) -> float:
+    """The least-squares slope of log₂ error against log₂ h, h halved from each to the next."""
+    used = errors[-last:] if last else errors
+    return -float(np.polyfit(np.arange(len(used)), np.log2(used), 1)[0])
+
+
+def slope_error(method: Method, model: Model, fine: np.ndarray, halvings: Sequence[int], groups: int = 5) -> float:
+    """The standard error of the slope, from groups of paths."""
+    slopes = [slope(strong_errors(method, model, part, halvings)) for part in np.split(fine, groups)]
+    return float(np.std(slopes, ddof=1) / np.sqrt(groups))
+
+
+def convergence(model: Model, figure: str, full: bool, progress: Callable[[str], None]) -> StudyResult:
+    """Errors and slopes of the seven methods on a model: the paper's ten step sizes, or the first seven."""
+    fine = increments()
+    halvings = range(10) if full else range(7)
+    rows, found = [], {}
+    for method in METHODS:
+        progress(method.name)
+        errors = found[method.name] = strong_errors(method, model, fine, halvings)
+        order, last = ORDERS.get(method.name, 1.0), slope(errors, 4)
+        spread = slope_error(method, model, fine, halvings[-4:])
+        rows.append(Row(f"{method.name}: slope over the last four steps", order, last, spread))
+        for halving in (halvings[0], halvings[-1]):
+            rows.append(Row(f"{method.name}: error at h = 2^-{4 + halving}", None, errors[halving], remark=figure))
+    return StudyResult(rows, {figure.replace(" ", "").replace(".", ""): drawn(found, model.name)})
+
+
+def drawn(found: Mapping[str, np.ndarray], title: str) -> Any:
+    """Errors against step sizes, as the paper draws them."""
+    from matplotlib import pyplot
+
+    figure, ax = pyplot.subplots(figsize=(6.4, 4.4), layout="constrained")
+    for k, (name, errors) in enumerate(found.items()):
+        h = END / 2.0 ** np.arange(len(errors))
+        ax.loglog(h, errors, "o-", base=2, ms=3, lw=1, color=PALETTE[k % len(PALETTE)], label=name,
+                  ls="-" if k < len(PALETTE) else "--")  # fmt: skip
+    ax.set(xlabel="step size h", ylabel="mean-square error", title=title)
+    ax.legend(frameon=False, fontsize="small")
+    return figure
+
+
+def run(full: bool, out: Path, progress: Callable[[str], None]) -> StudyResult:
+    return convergence(LINEAR_DAE, "Fig. 5", full, progress)
+
+
+STUDY = Study(
+    "sdae-linear",
+    "Küpper, Kværnø & Rößler (2012), Fig. 5: errors on a linear SDAE of index 1",
+    run,
+    lambda: 60.0,
+)

@@ -1,0 +1,260 @@
+"""Stiff methods: tables by exact arithmetic, values and errors of the paper's examples, and the state-space form."""
+
+import dataclasses
+from fractions import Fraction as Q
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+from stodyn.engine.simulate import matched
+from stodyn.methods import stiff
+from stodyn.methods.contract import Claim
+from stodyn.methods.stiff import RK1W2, RK1W3, RK1W4, RK1W5, StiffRungeKutta
+from stodyn.methods.stiff_table import StiffTable
+from stodyn.models.circuits import RECTIFIER, TWO_DIODES
+from stodyn.models.differential_algebraic import LINEAR_DAE, NONLINEAR_DAE
+from stodyn.noise.increment import Increment
+from stodyn.numerics.surd import sqrt
+from stodyn.problems.sdae import SDAE
+from stodyn.problems.sde import SDE
+from stodyn.studies.sdae_linear import METHODS, increments, slope, strong_errors
+
+
+@pytest.fixture(autouse=True, scope="module")
+def quick_compiling():
+    """Programs that run for milliseconds take seconds to compile: leave most of XLA's optimisations out."""
+    before = jax.config.read("jax_disable_most_optimizations")
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)
+
+
+TABLES = {method.name: method.table for method in METHODS}
+
+# --- the tables -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_the_fourteen_conditions_hold_exactly(name):
+    table = TABLES[name]
+    failing = {number: defect for number, defect in table.conditions().items() if defect}
+    first_order = name.startswith("RK1W")
+    assert failing == ({} if first_order else {7: -1})
+    assert table.half_order_condition() == 0
+    assert table.order("strong", "scalar", 1, 1).order == (1 if first_order else Q(1, 2))  # and by rooted trees
+    assert table.stiffly_accurate and table.solvable
+    assert table.begins_explicitly == (name in ("ImplicitEuler", "Trapezoidal", "RK1W1"))
+
+
+def changed(table, **fields):
+    return dataclasses.replace(table, **{"claims": ()} | fields)
+
+
+def test_every_single_change_of_a_coefficient_breaks_a_condition():
+    """The fourteen conditions see each nonzero coefficient of the noise, and rooted trees agree with them."""
+    for table in (RK1W2.table, RK1W3.table, RK1W4.table):
+        for name in ("B1", "B2", "B3"):
+            rows = getattr(table, name)
+            for i, j in np.ndindex(3, 3):
+                if rows[i][j]:
+                    other = [list(row) for row in rows]
+                    other[i][j] = rows[i][j] + 1
+                    last = {"α": (), "β1": (), "β2": (), "β3": ()}
+                    broken = changed(table, **{name: tuple(map(tuple, other))}, **last)
+                    assert any(broken.conditions().values()) == (broken.order("strong", "scalar", 1, 1).order < 1)
+
+
+def test_the_scale_that_the_conditions_leave_open():
+    """B2_32 = 1/B3_21: any scale gives strong order 1; RK1W2 takes that of RK1W1."""
+    for z in (-1, 2, Q(1, 2)):
+        table = StiffTable(
+            name="scaled", A=RK1W2.table.A, B1=RK1W2.table.B1, B2=((0, 0, 0), (0, 0, 0), (-1 / Q(z), 1 / Q(z), 0)),
+            B3=((0, 0, 0), (z, 0, 0), (0, 0, 0)), claims=(Claim("strong", 1.0, when=("scalar",)),), source="here",
+        )  # fmt: skip
+        assert not any(table.conditions().values())
+
+
+def test_tables_of_ones_own():
+    """A table that misses what it claims, is not triangular, or leaves a stage undetermined cannot be made or used."""
+    own = {"name": "mine", "source": "here", "claims": ()}
+    with pytest.raises(ValueError, match=r"mine claims strong order 1.*has order 1/2.*g1'\(g1\)"):
+        StiffTable(
+            **own | {"claims": (Claim("strong", 1.0, when=("scalar",)),)}, A=((0, 0), (0, 1)), B1=((0, 0), (1, 0))
+        )
+    with pytest.raises(ValueError, match="B1: expected a strictly lower triangular matrix"):
+        StiffTable(**own, A=((1, 0), (0, 1)), B1=((0, 1), (0, 0)))
+    with pytest.raises(ValueError, match="B1: expected 2 rows of 2 numbers"):
+        StiffTable(**own, A=((1, 0), (0, 1)), B1=((0,),))
+    half = StiffTable(**own, A=((1, 0), (0, 1)), B1=((0, 0), (1, 0)), α=(Q(1, 2), Q(1, 2)))
+    assert not half.stiffly_accurate
+    with pytest.raises(ValueError, match="mine is not stiffly accurate"):
+        StiffRungeKutta(half)
+    loose = StiffTable(**own, A=((1, 0), (1, 0)), B1=((0, 0), (1, 0)))
+    with pytest.raises(ValueError, match="zero on the diagonal of A"):
+        StiffRungeKutta(loose)
+    θ = sqrt(2) / 2
+    mine = StiffRungeKutta(StiffTable(**own, A=((0, 0), (1 - θ, θ)), B1=((0, 0), (1, 0))))
+    np.testing.assert_allclose(
+        end(LINEAR_DAE.problem, mine, FIXED), end(LINEAR_DAE.problem, stiff.Trapezoidal, FIXED), atol=1e-3
+    )
+
+
+# --- fixed increments -----------------------------------------------------------------------------------------------
+
+STEP, FIXED = 1 / 64, np.array([[0.10], [-0.05], [0.20], [0.03]])
+
+
+def end(problem, method, W, II=None, h=STEP):
+    """The state after the steps with these increments; fails where a step did."""
+    problem = matched(problem, method)[0]
+    noise = Increment(jnp.full(len(W), h), jnp.asarray(W), II=None if II is None else jnp.asarray(II))
+    params = problem.example_params()
+
+    @jax.jit
+    def run(noise):
+        first = method.start(problem, jnp.zeros(()), jnp.asarray(problem.example_start()), params)
+
+        def step(state, given):
+            k, increment = given
+            state, report = method.numbered_step(k, problem, k * h, state, increment, params)
+            return state, report.ok
+
+        state, ok = lax.scan(step, first, (jnp.arange(len(W)), noise))
+        return method.read(state), jnp.all(ok)
+
+    x, ok = run(noise)
+    assert ok
+    return np.asarray(x)
+
+
+REFERENCE = {
+    "ImplicitEuler": ((0.16731465266934, 0.49895452495864, 1.41037023882711), (-1.04736487417855, -0.09766189865112)),
+    "Trapezoidal": ((0.16692786435760, 0.49906081720028, 1.41042230883024), (-1.04671126386745, -0.09876527918459)),
+    "RK1W1": ((0.16739938854553, 0.49890341083829, 1.41029860810817), (-1.04542357412917, -0.10094723538724)),
+    "RK1W2": ((0.16783293193665, 0.49875482072705, 1.41017650247698), (-1.04518651662190, -0.10135011324918)),
+    "RK1W3": ((0.16783293193665, 0.49875482072705, 1.41017650247698), (-1.04577330068079, -0.10035355519037)),
+    "RK1W4": ((0.16804488824038, 0.4986844581137, 1.4101220400650), (-1.04665738203290, -0.09885636280284)),
+}
+
+
+@pytest.mark.parametrize("name", REFERENCE)
+def test_fixed_increments(name):
+    """Computed independently, with stages solved for H - x in the original equations; agreement to 1e-11."""
+    linear, nonlinear = REFERENCE[name]
+    method = getattr(stiff, name)
+    x = end(LINEAR_DAE.problem, method, FIXED)
+    np.testing.assert_allclose(x, [*linear, -np.sin(1 / 16)], atol=1e-11)
+    np.testing.assert_allclose(end(NONLINEAR_DAE.problem, method, FIXED), nonlinear, atol=1e-11)
+
+
+def test_exact_solutions():
+    W = FIXED.sum(axis=0)
+    linear = (0.169164408717213, 0.498299842697338, 1.409804670223861, -0.062459317842380)
+    np.testing.assert_allclose(LINEAR_DAE.exact["solution"](1 / 16, W), linear, atol=1e-14)
+    nonlinear = (-1.045827096286733, -0.100262305725193)
+    np.testing.assert_allclose(NONLINEAR_DAE.exact["solution"](1 / 16, W), nonlinear, atol=1e-14)
+
+
+PAIRS = np.array([(0.02, -0.03), (0.01, 0.04), (-0.05, 0.02), (0.03, -0.01)])
+
+
+def test_fixed_increments_in_two_channels():
+    def commutative(h):
+        return np.array([(np.outer(w, w) - h * np.eye(2)) / 2 for w in PAIRS])
+
+    diodes = end(TWO_DIODES(kappa=1000.0).problem, stiff.RK1W2M, PAIRS, h=0.125 / 4)
+    np.testing.assert_allclose(diodes, [0.461450760779, 0.456854432191, 0.409475810327], atol=1e-11)
+    areas = commutative(0.25 / 4) + 1e-3 * np.array([[0.0, 1.0], [-1.0, 0.0]])
+    rectified = end(RECTIFIER(kappa=300.0).problem, stiff.RK1W2MLevy, PAIRS, areas, h=0.25 / 4)
+    np.testing.assert_allclose(rectified, [1.0, 0.622779162540, 0.190924250005, -0.037722083746], atol=1e-11)
+
+
+def test_one_channel_of_rk1w2m_is_rk1w2():
+    many, one = (end(NONLINEAR_DAE.problem, method, FIXED) for method in (stiff.RK1W2M, stiff.RK1W2))
+    np.testing.assert_allclose(many, one, atol=1e-14)
+
+
+# --- the state-space form -------------------------------------------------------------------------------------------
+
+SCALAR = ["ImplicitEuler", "Trapezoidal", "RK1W1", "RK1W2", "RK1W3", "RK1W4", "RK1W5"]
+MANY = ["RK1W2M", "RK1WRM", "SplitStepEuler", "StiffMilstein", "BDF2Maruyama"]
+
+
+CASES = [
+    *((name, LINEAR_DAE, FIXED) for name in SCALAR),
+    *((name, LINEAR_DAE(channels=2), PAIRS) for name in MANY),
+    ("RK1W3", NONLINEAR_DAE, FIXED[:1]),
+]
+
+
+@pytest.mark.parametrize(("name", "model", "W"), CASES, ids=[f"{name}-{model.name}" for name, model, _ in CASES])
+def test_a_step_on_an_sdae_is_the_step_on_its_state_space_form(name, model, W):
+    problem, method = model.problem, getattr(stiff, name)
+    whole = end(problem, method, W)
+    reduced = end(problem.lower(SDE)[0], method, W)
+    np.testing.assert_allclose(problem.evolving @ whole, reduced, atol=1e-12)
+    np.testing.assert_allclose(
+        problem.constraints(problem.f(len(W) * STEP, jnp.asarray(whole), problem.params)), 0.0, atol=1e-12
+    )
+
+
+# --- strong errors --------------------------------------------------------------------------------------------------
+
+LINEAR = """
+ImplicitEuler 1.2466e-2 8.4403e-3 5.6205e-3 3.7369e-3 2.6938e-3 1.8991e-3 1.3280e-3 9.3683e-4 6.6826e-4 4.6276e-4
+Trapezoidal 1.1958e-2 8.3129e-3 5.6221e-3 3.7273e-3 2.6997e-3 1.9068e-3 1.3316e-3 9.3748e-4 6.6751e-4 4.6230e-4
+RK1W1 8.1056e-3 4.2309e-3 2.1490e-3 1.0569e-3 5.4351e-4 2.7498e-4 1.3731e-4 6.8436e-5 3.4159e-5 1.6906e-5
+RK1W2 5.5676e-3 2.9312e-3 1.4874e-3 7.4303e-4 3.7483e-4 1.8646e-4 9.3647e-5 4.6792e-5 2.3475e-5 1.1687e-5
+RK1W3 5.5676e-3 2.9312e-3 1.4874e-3 7.4303e-4 3.7483e-4 1.8646e-4 9.3647e-5 4.6792e-5 2.3475e-5 1.1687e-5
+RK1W4 3.8720e-3 2.0511e-3 1.0355e-3 5.1371e-4 2.5965e-4 1.2848e-4 6.4642e-5 3.2219e-5 1.6195e-5 8.0461e-6
+RK1W5 1.2185e-2 6.0894e-3 3.0400e-3 1.5095e-3 7.5995e-4 3.8271e-4 1.9092e-4 9.5149e-5 4.7241e-5 2.3574e-5
+"""
+NONLINEAR = """
+ImplicitEuler 6.5780e-3 5.7867e-3 4.5168e-3 3.2822e-3 2.4241e-3 1.8151e-3 1.3074e-3 8.9040e-4 6.1737e-4 4.8028e-4
+Trapezoidal 8.1492e-3 6.3475e-3 4.7440e-3 3.3666e-3 2.4665e-3 1.8407e-3 1.3191e-3 8.9595e-4 6.1831e-4 4.8135e-4
+RK1W1 1.0690e-2 6.2103e-3 2.8924e-3 1.3217e-3 7.0639e-4 3.4217e-4 1.7535e-4 8.7554e-5 4.3101e-5 2.1190e-5
+RK1W2 1.1613e-2 6.6778e-3 3.1514e-3 1.4473e-3 7.6905e-4 3.7092e-4 1.8996e-4 9.4748e-5 4.6977e-5 2.3001e-5
+RK1W3 3.9982e-3 2.4117e-3 1.1943e-3 5.7611e-4 2.8706e-4 1.3742e-4 7.0110e-5 3.5195e-5 1.7744e-5 8.7693e-6
+RK1W4 7.9418e-3 4.9417e-3 2.2392e-3 1.0752e-3 5.4458e-4 2.7089e-4 1.3995e-4 6.7856e-5 3.3007e-5 1.6731e-5
+RK1W5 1.1068e-2 6.1975e-3 2.8105e-3 1.2685e-3 6.7756e-4 3.2919e-4 1.6927e-4 8.3258e-5 4.0981e-5 2.0144e-5
+"""
+ERRORS = [
+    (model, words.split()[0], [float(word) for word in words.split()[1:]])
+    for model, table in ((LINEAR_DAE, LINEAR), (NONLINEAR_DAE, NONLINEAR))
+    for words in table.strip().splitlines()
+]
+
+
+@pytest.mark.parametrize(("model", "name", "expected"), ERRORS, ids=[f"{m.name}-{name}" for m, name, _ in ERRORS])
+def test_strong_errors_on_the_examples_of_the_paper(model, name, expected):
+    """The errors on 2000 given paths to the digits printed here, computed independently; and the slopes.
+
+    Over the last four step sizes the slope is the order to 0.03, which is more than its sampling error.
+    """
+    errors = strong_errors(getattr(stiff, name), model, increments())
+    np.testing.assert_allclose(errors, expected, rtol=1.01e-4)
+    order = 1.0 if name.startswith("RK1W") else 0.5
+    assert abs(slope(errors, 4) - order) < 0.03
+
+
+# --- poles ----------------------------------------------------------------------------------------------------------
+
+
+def test_steps_beyond_a_pole_are_refused():
+    """W4: 1 - γhλ = ±√h μ, W5: 1 - hλ/2 = √h μ or -√h μ/2. Just before a pole a step is made, beyond it it fails."""
+
+    def step(method, k):
+        problem = SDE(lambda t, x, p: -x, lambda t, x, p: p * x[:, None], (1.0,), params=0.0).lower(SDAE)[0]
+        noise = Increment(jnp.asarray(1.0), jnp.array([0.3]))
+        x, report = jax.jit(lambda k: method.step(problem, 0.0, jnp.ones(1), noise, k))(k)
+        return float(x[0]), bool(report.ok)
+
+    γ = 1 - np.sqrt(2) / 2
+    for method, poles in ((RK1W4, (1 + γ, -1 - γ)), (RK1W5, (1.5, -3.0))):
+        for pole in poles:
+            assert step(method, 0.99 * pole)[1] and not step(method, 1.01 * pole)[1]
+        x, ok = step(method(guard=False), 1.01 * poles[0])
+        assert ok and abs(x) > 1.0  # what the formulas give there

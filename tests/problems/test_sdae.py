@@ -1,0 +1,256 @@
+"""SDAEs: the split of M, the diagnosis before a run, consistent starts, the noise and the state-space form."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import stodyn
+from stodyn.models.circuits import RC_LADDER, RECTIFIER, RING_OSCILLATOR, TWO_DIODES
+from stodyn.models.differential_algebraic import (
+    CONSTRAINED_PENDULUM,
+    LINEAR_DAE,
+    NONCOMMUTING_DAE,
+    NONLINEAR_DAE,
+    B,
+    L,
+    M,
+    V,
+)
+from stodyn.problems.index import split
+from stodyn.problems.sdae import SDAE
+from stodyn.problems.sde import SDE
+
+ONE = np.diag([1.0, 0.0])
+
+
+def quiet(t, x):
+    return jnp.zeros((x.size, 1)).at[0, 0].set(1.0)
+
+
+def simulated(problem, **options):
+    return stodyn.simulate(problem, "ImplicitEuler", t=(0.0, 0.1), dt=0.05, paths=4, seed=0, **options)
+
+
+# --- the split ------------------------------------------------------------------------------------------------------
+
+CASES = {
+    "zero row": ONE,
+    "regular": np.array([[2.0, 1.0], [0.0, 1e-9]]),
+    "dependent rows": np.array([[1.0, -1.0, 0.0], [-1.0, 1.0, 0.0], [0.0, 0.0, 1e-12]]),
+    "example 1": M,
+    "example 2": NONLINEAR_DAE.problem.mass,
+    "units far apart": np.diag([1e-12, 1e6, 0.0, 1e-15]),
+}
+RANKS = {"zero row": 1, "regular": 2, "dependent rows": 2, "example 1": 3, "example 2": 1, "units far apart": 3}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_split_cancels_the_mass_from_both_sides(name):
+    mass, parts = CASES[name], split(CASES[name])
+    assert len(parts.rows) == len(parts.columns) == RANKS[name]
+    assert parts.N.shape == parts.K.T.shape == (len(mass) - RANKS[name], len(mass))
+    size = np.abs(mass).max()
+    np.testing.assert_allclose(parts.N @ mass, 0.0, atol=1e-15 * size)
+    np.testing.assert_allclose(mass @ parts.K, 0.0, atol=1e-15 * size)
+    assert np.linalg.matrix_rank(mass[parts.rows][:, parts.columns] / size, tol=1e-30) == RANKS[name]
+
+
+def test_example_1_is_what_the_paper_says():
+    """V⁻¹ B⁻¹ M V = diag(L, 0)."""
+    block = np.linalg.solve(V, np.linalg.solve(B, M @ V))
+    np.testing.assert_allclose(block, np.pad(L, (0, 1)), atol=1e-14)
+
+
+# --- the diagnosis --------------------------------------------------------------------------------------------------
+
+
+def test_circuits_are_of_index_1_and_say_how():
+    found = RECTIFIER.problem.diagnose()
+    assert (found.index, found.rank, found.reason, found.noisy) == (1, 2, "", ())
+    assert found.constraints == ("0 = f[2]", "0 = f[3]")
+    assert found.differential == ("u2", "u3") and found.algebraic == ("u1", "jV")
+    assert 1.0 <= found.condition < 2.0 and not found.move
+    ring = RING_OSCILLATOR.problem.diagnose()
+    assert ring.algebraic == ("us", "jV") and ring.differential == ("u1", "u2", "u3", "udd")
+    assert "index 1" in str(ring) and "jV" in str(ring)
+    pendulum = CONSTRAINED_PENDULUM.problem.diagnose()
+    assert pendulum.algebraic == ("tension",) and pendulum.index == 1
+
+
+def test_constraints_without_a_zero_row_are_found():
+    found = NONLINEAR_DAE.problem.diagnose()
+    assert found.index == 1 and len(found.constraints) == 1 and "f[0]" in found.constraints[0]
+    floating = SDAE(  # a capacitor between two nodes without any to ground: its two rows cancel
+        [[1.0, -1.0], [-1.0, 1.0]],
+        lambda t, x: jnp.stack([1.0 - x[0], -x[1]]),
+        lambda t, x: jnp.array([[1.0], [-1.0]]),
+        (0.0, 1.0),
+    )
+    found = floating.diagnose()
+    assert found.constraints == ("0 = f[0] + f[1]",) and found.index == 1
+    assert found.algebraic == ("x0 + x1",) and found.differential == ("x0 - x1",)
+    np.testing.assert_allclose(found.start, [0.0, 1.0], atol=1e-12)
+
+
+def test_a_regular_mass_is_index_0():
+    assert SDE(lambda t, x: -x, lambda t, x: jnp.eye(2), (1.0, 2.0)).lower(SDAE)[0].diagnose().index == 0
+
+
+def test_an_inconsistent_start_is_repaired_and_reported():
+    """The differential part u2, u3 is kept: jV follows from it, and u1 from the source."""
+    wrong = SDAE(**(vars_of(RECTIFIER.problem) | {"start": (0.5, 0.3, 0.1, 7.0)}))
+    found = wrong.diagnose(0.25)
+    np.testing.assert_allclose(found.start, [1.0, 0.3, 0.1, -0.07], atol=1e-14)
+    np.testing.assert_allclose([found.moved[n] for n in wrong.names], [0.5, 0.0, 0.0, -7.07], atol=1e-14)
+    assert "u1 by +0.5" in found.move and "jV by -7.07" in found.move and "u2" not in found.move
+    run = stodyn.simulate(wrong, "ImplicitEuler", t=(0.25, 0.26), dt=0.01, paths=4, seed=1)
+    np.testing.assert_allclose(run["mean"][0], found.start, atol=1e-12)
+    assert any("moved" in change for change in stodyn.provenance(run)["lowering"])
+
+
+def vars_of(problem):
+    return {name: getattr(problem, name) for name in ("mass", "drift", "diffusion", "start", "params", "names")}
+
+
+REFUSED = {
+    "index 2, a constraint without algebraic components": (
+        SDAE(ONE, lambda t, x: jnp.stack([x[1], x[0] - jnp.sin(t)]), quiet, (0.0, 1.0)),
+        r"index is 2 or higher.*0 = f\[1\].*no algebraic component stands in 0 = f\[1\].*rank 0 of 1|"
+        r"index is 2 or higher: the 1 constraint\(s\) 0 = f\[1\] do not determine x1 \(.*rank 0 of 1\).*0 = f\[1\]",
+    ),
+    "undetermined combination": (
+        SDAE(
+            np.diag([1.0, 0.0, 0.0]),
+            lambda t, x: jnp.stack([-x[0], x[1] + x[2] - x[0], 2.0 * (x[1] + x[2]) - x[0]]),
+            quiet,
+            (0.0, 0.0, 0.0),
+        ),
+        "rank 1 of 2.*x1, x2 can move together",
+    ),
+    "noise in a constraint": (
+        SDAE(
+            np.diag([1.0, 1.0, 0.0]),
+            lambda t, x: jnp.stack([-x[0], -x[1], x[2] - x[0]]),
+            lambda t, x: jnp.array([[1.0, 0.0], [0.0, 1.0], [0.0, 0.5]]),
+            (0.0, 0.0, 0.0),
+        ),
+        r"noise channel 1 enters constraint 0, 0 = f\[2\].*give that component a mass",
+    ),
+    "no consistent start": (
+        SDAE(ONE, lambda t, x: jnp.stack([-x[0], x[1] ** 2 + 1.0 + x[0] ** 2]), quiet, (0.0, 1.0)),
+        r"start \[0.0, 1.0\] does not satisfy.*Newton found no values of x1.*nearer",
+    ),
+    "index lost at the start alone": (
+        SDAE(ONE, lambda t, x: jnp.stack([-x[0], x[1] ** 2 - x[0]]), quiet, (0.0, 0.0)),
+        "singular at the start.*Near the start it is regular",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_not_of_index_1_is_refused_in_plain_words(name):
+    problem, words = REFUSED[name]
+    assert problem.diagnose().index is None
+    with pytest.raises(ValueError, match=f"(?s)this SDAE cannot be run: .*{words}"):
+        simulated(problem)
+
+
+def test_noise_that_cancels_in_a_constraint_is_none():
+    """Example 2: both rows of g are noisy, and N g = 0 only to rounding."""
+    assert NONLINEAR_DAE.problem.diagnose().noisy == ()
+
+
+@pytest.mark.parametrize(
+    ("changed", "error", "words"),
+    [
+        (
+            {"mass": np.eye(3)},
+            ValueError,
+            r"mass: expected shape \(2, 2\), as start has 2 components, got shape \(3, 3\)",
+        ),
+        ({"mass": lambda t: ONE}, TypeError, r"mass: expected a constant matrix, got a function.*charge"),
+        ({"mass": "heavy"}, TypeError, "mass: expected a matrix of numbers"),
+        ({"mass": [[1.0, np.nan], [0.0, 0.0]]}, ValueError, "mass: expected finite numbers"),
+        ({"mass": np.zeros((2, 2))}, ValueError, "mass: is zero"),
+        ({"start": 1.0}, ValueError, r"start: expected a vector a path, got shape \(\)"),
+        ({"drift": lambda t, x: x[:1]}, ValueError, r"drift: returned shape \(1,\), expected \(2,\)"),
+        ({"diffusion": lambda t, x: x}, ValueError, r"diffusion: returned shape \(2,\), expected \(2, channels\)"),
+        ({"structure": "calm"}, ValueError, "structure: expected one of"),
+        ({"structure": "diagonal", "diffusion": lambda t, x: jnp.zeros((2, 2))}, ValueError, "'diagonal' cannot be"),
+    ],
+)
+def test_bad_input(changed, error, words):
+    given = {
+        "mass": ONE,
+        "drift": lambda t, x: jnp.stack([-x[0], x[1] - x[0]]),
+        "diffusion": quiet,
+        "start": (0.0, 0.0),
+    }
+    with pytest.raises(error, match=words):
+        SDAE(**(given | changed))
+
+
+# --- the noise, and the state-space form ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("model", "kind"),
+    [(RC_LADDER, "additive"), (TWO_DIODES, "diagonal"), (LINEAR_DAE, "scalar"), (LINEAR_DAE(channels=2), "commutative"),
+     (RECTIFIER, "general"), (NONCOMMUTING_DAE, "general")],
+    ids=lambda value: getattr(value, "name", value),
+)  # fmt: skip
+def test_the_noise_is_that_of_the_state_space_form(model, kind):
+    assert model.problem.noise_structure.kind == kind
+
+
+def test_noise_that_depends_on_given_components_alone_is_additive():
+    """g depends on u1, and u1 = sin t: additive in the state-space form, seen in the states."""
+    fed = SDAE(
+        np.diag([1.0, 0.0]),
+        lambda t, x: jnp.stack([-x[0], x[1] - jnp.sin(t)]),
+        lambda t, x: jnp.array([[1.0, 0.0], [0.0, 0.0]]) * (1.0 + x[1] ** 2),
+        (0.0, 0.0),
+    )
+    assert fed.noise_structure.implies("additive")
+
+
+def test_the_state_space_form_has_the_drift_and_noise_of_the_sdae():
+    """y = evolving x, x = state(y): a round trip, and M (dx/dy) dy = f dt + g dW on the equations with a derivative."""
+    for problem in (NONLINEAR_DAE.problem, RECTIFIER.problem):
+        sde, words = problem.lower(SDE)
+        y, p = problem.evolving @ problem.diagnose(0.1).start + 0.01, problem.params
+
+        @jax.jit
+        def both(y):
+            x = problem.state(0.1, y, p)
+            return x, problem.f(0.1, x, p), problem.g(0.1, x, p), sde.f(0.1, y, p), sde.g(0.1, y, p)
+
+        x, f, g, drift, noise = both(jnp.asarray(y))
+        np.testing.assert_allclose(problem.evolving @ x, y, atol=1e-13)
+        np.testing.assert_allclose(problem.constraints(f), 0.0, atol=1e-12)
+        RM = problem.mass[problem.split.rows][:, problem.split.columns]
+        np.testing.assert_allclose(RM @ drift, problem.equations(f), rtol=1e-11, atol=1e-13)
+        np.testing.assert_allclose(RM @ noise, problem.equations(g), rtol=1e-11, atol=1e-13)
+        assert "differential components" in words
+    assert RECTIFIER.problem.lower(SDE)[0].names == ("u2", "u3")
+
+
+def test_explicit_methods_run_the_state_space_form():
+    run = stodyn.simulate(NONCOMMUTING_DAE.problem, "EulerMaruyama", t=(0.0, 0.5), dt=0.1, paths=8, seed=3)
+    assert list(run["component"].values) == ["x1", "x2"]
+    assert "SDAE -> SDE of its differential components x1, x2" in stodyn.provenance(run)["lowering"]
+
+
+def test_a_path_that_leaves_its_branch_of_the_constraint_is_reported():
+    """0 = v² - u - 1 with du = -6 dt ends at u = -1, where the two branches of v meet and the index is lost."""
+    falling = SDAE(
+        ONE,
+        lambda t, x: jnp.stack([-6.0 + 0.0 * x[0], x[1] ** 2 - x[0] - 1.0]),
+        lambda t, x: 1e-3 * quiet(t, x),
+        (0.0, 1.0),
+    )
+    with pytest.raises(stodyn.PathsFailed) as failed:
+        stodyn.simulate(falling, "ImplicitEuler", t=(0.0, 1.0), dt=0.05, paths=4, seed=0)
+    assert np.all((failed.value.times > 0.1) & (failed.value.times < 0.3))
+    assert jax.numpy.sign(falling.orientation(0.0, jnp.array([0.0, 1.0]), None))[0, 0] == 1.0
