@@ -128,6 +128,13 @@ def test_quasi_symplectic_verdicts():
     assert found["ShiftedVerlet"].symplectic is None and found["Midpoint"].symplectic < 1e-12
 
 
+def test_numbers_are_64_bit_for_a_caller_who_is_not():
+    with jax.enable_x64(False):
+        noise = conservation.draw_increment(StoermerVerlet, 1, 0.1, seed=3)
+        assert noise.W.dtype == noise.h.dtype == np.float64
+        assert langevin.ConformalVerlet.refusal(conservation.langevin_system(0.7)) is None
+
+
 def test_the_implicit_midpoint_rule_for_sdes_is_the_same_step():
     problem, noise = two_channels(), Increment(0.1, jnp.array([0.2, -0.1]))
     assert conservation.symplecticity_defect(implicit.ImplicitMidpoint, problem, X[::2], noise) < 1e-12

@@ -23,12 +23,15 @@ def test_kubo_curves():
     np.testing.assert_allclose(kubo.exact_of_scheme("E1", 0.02, np.array([1000.0])), [0.60503328], rtol=1e-7)
 
 
-def test_full_sizes_are_those_of_the_paper_or_a_stated_part():
-    assert full_size.affordable("DIRK", 50_000, 10_000) == 50_000 and full_size.remark(50_000, 50_000) == ""
-    taken = full_size.affordable("DIRK", 10_000_000, 6667)
-    assert taken * 6667 <= 1.001 * full_size.MOST_PATH_STEPS[True] and taken < 10_000_000
-    assert full_size.remark(taken, 10_000_000) == f"{taken:.2g} of the paper's 1e+07 paths"
-    assert full_size.affordable("RS1", 10_000_000, 6667) > taken
+def test_full_sizes_are_those_of_the_paper_or_a_stated_part(monkeypatch):
+    """At 100 ns a path and step 20 minutes are 1.2e10 path-steps."""
+    monkeypatch.setattr(full_size, "pace", lambda problem, name, h: 1e-7)
+    assert full_size.affordable(None, "DIRK", 0.5, 5000.0, 50_000) == 50_000 and full_size.remark(50_000, 50_000) == ""
+    taken = full_size.affordable(None, "DIRK", 0.15, 1000.0, 10_000_000)
+    assert taken == 1_800_000
+    assert full_size.remark(taken, 10_000_000) == "1.8e+06 of the paper's 1e+07 paths, for 20 minutes"
+    both = full_size.seconds(None, [("DIRK", 0.15), ("Heun", 0.02)], 10_000_000, 1000.0)
+    assert both == pytest.approx(2 * full_size.LONGEST, rel=0.02)
 
 
 def test_shifted_limits_of_explicit_schemes_on_van_der_pol():

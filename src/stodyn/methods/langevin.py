@@ -176,10 +176,11 @@ class _ConformalVerlet(Method):
     def refusal(self, problem):
         if not problem.separable:
             return f"{self.name} takes separable Hamiltonians, T(p) + U(q), and these are not"
-        q, p = problem.split(jnp.asarray(problem.example_start()))
         for k in range(problem.m + 1):
             push = problem.depends(k, "push")
-            at_rest = problem.push(k, 0.0, q, 0.0 * p, problem.example_params())
+            with jax.enable_x64(True):
+                q, p = problem.split(jnp.asarray(problem.example_start(), float))
+                at_rest = problem.push(k, 0.0, q, 0.0 * p, problem.example_params())
             if push.on_q or not push.affine_p or np.any(np.asarray(at_rest)):
                 return (
                     f"{self.name} takes forces -Γ p with constant matrices Γ, and the force of channel {k} is another"

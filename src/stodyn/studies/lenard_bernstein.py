@@ -23,8 +23,8 @@ SQUARE = (("DIRK", 0.15), ("Midpoint", 0.05), ("StoermerVerlet", 0.05), ("Heun",
 WEAK = (("SRKw1", 0.05), ("SRKw2", 0.15), ("SRKw2", 0.25), ("RS1", 0.02), ("RS2", 0.02))
 T, PATHS, SMALL = 1000.0, 10_000_000, 1024
 PAPER = 0.471705
-VELOCITIES = np.linspace(-7.0, 7.0, 141)
-PLACES = np.linspace(0.0, 1.0, 41)
+VELOCITIES = np.linspace(-7.0, 7.0, 71)
+PLACES = np.linspace(0.0, 1.0, 21)
 
 Runs = Mapping[tuple[str, float], xr.Dataset]
 
@@ -37,9 +37,9 @@ def run(full: bool, out: Path, progress: Callable[[str], None]) -> StudyResult:
     ]
     found = {}
     for name, h in (*SQUARE, *WEAK, TRAPPING):
-        taken = full_size.affordable(name, PATHS, round(T / h)) if full else SMALL
+        taken = full_size.affordable(LENARD_BERNSTEIN.problem, name, h, T, PATHS) if full else SMALL
         progress(f"{name}, dt = {h:g}, {taken} paths")
-        found[name, h] = sampled(name, h, taken)
+        found[name, h] = sampled(name, h, taken, block=None if full else SMALL // 2)  # a block for each of two cores
         late = found[name, h].sel(time=slice(0.5 * T, None))
         mean, stderr = float(late["energy"].mean()), float(late["energy_stderr"].max())
         said = "; ".join(
@@ -51,7 +51,7 @@ def run(full: bool, out: Path, progress: Callable[[str], None]) -> StudyResult:
     return StudyResult(rows, figures | {"fig4-8": densities(found, SQUARE), "fig4-9": densities(found, WEAK)})
 
 
-def sampled(name: str, h: float, paths: int) -> xr.Dataset:
+def sampled(name: str, h: float, paths: int, block: int | None) -> xr.Dataset:
     """E H over time; at the end the shares of the particles in every bin of x modulo 1 and of v."""
     problem, steps = LENARD_BERNSTEIN.problem, round(T / h)
 
@@ -60,9 +60,9 @@ def sampled(name: str, h: float, paths: int) -> xr.Dataset:
         inside = [(z >= edges[:-1]) & (z < edges[1:]) for z, edges in ((place, PLACES), (x[1], VELOCITIES))]
         return jnp.concatenate(inside).astype(x.dtype)
 
-    return simulate(problem, name, t=(0.0, T), dt=[T / steps] * steps, paths=paths, seed=47, progress=False,
-                    collect=[Observable(energy_of(problem), name="energy", every=max(steps // 100, 1)),
-                             Observable(shares, name="share", at=[T])])  # fmt: skip
+    return simulate(problem, name, t=(0.0, T), dt=[T / steps] * steps, paths=paths, seed=47, block=block,
+                    progress=False, collect=[Observable(energy_of(problem), name="energy", every=max(steps // 100, 1)),
+                                             Observable(shares, name="share", at=[T])])  # fmt: skip
 
 
 def shares_at_end(found: xr.Dataset) -> tuple[np.ndarray, np.ndarray]:

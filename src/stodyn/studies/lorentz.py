@@ -46,7 +46,7 @@ def run(full: bool, out: Path, progress: Callable[[str], None]) -> StudyResult:
     weak = (*WEAK, *(FINE if full else ()))
     for number, (name, h) in enumerate((*weak, *STRONG)):
         end = WEAK_END if full else 20.0
-        paths = full_size.affordable(name, PATHS, round(end / h)) if full else 512
+        paths = full_size.affordable(LORENTZ_COLLISIONS.problem, name, h, end, PATHS) if full else 512
         progress(f"{name}, dt = {h:g}, {paths} paths to {end:g}")
         every = max(round(end / h) // 50, 1)
         found = simulate(LORENTZ_COLLISIONS.problem, name, t=(0.0, end), dt=h, paths=paths, seed=53, progress=False,

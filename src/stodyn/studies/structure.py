@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 
 from stodyn.analysis import conservation
 from stodyn.methods.catalogue import catalogue, find
@@ -67,7 +68,7 @@ def conformal_rows(names: tuple[str, ...]) -> Iterator[Row]:
         lambda t, q, p: -0.3 * p,
         start=([0.5, -0.3], [0.2, 0.6]),
     )
-    noise = Increment(0.1, jnp.array([0.3]))
+    noise = Increment(0.1, np.array([0.3]))  # type: ignore[arg-type]
     for name in names:
         found = conservation.conformal_factor(_method(name), damped, damped.example_start(), noise)
         word = "conformal" if found.defect < conservation.TOLERANCE else "not conformal"

@@ -39,9 +39,9 @@ def run(full: bool, out: Path, progress: Callable[[str], None]) -> StudyResult:
     ]
     found = {}
     for name, h in (*SQUARE, *WEAK, *TOO_LONG):
-        taken = full_size.affordable(name, PATHS, round(T / h)) if full else SMALL
+        taken = full_size.affordable(VAN_DER_POL.problem, name, h, T, PATHS) if full else SMALL
         progress(f"{name}, dt = {h:g}, {taken} paths")
-        found[name, h] = sampled(name, h, taken)
+        found[name, h] = sampled(name, h, taken, block=None if full else SMALL // 2)  # a block for each of two cores
         for t in AT if name == "DIRK" else AT[-1:]:
             mean, stderr = (float(found[name, h][v].sel(time=t, method="nearest")) for v in ("energy", "energy_stderr"))
             said = f"{(mean - float(averaged(t))) / stderr:+.1f} standard errors from the averaged equation"
@@ -54,9 +54,9 @@ def run(full: bool, out: Path, progress: Callable[[str], None]) -> StudyResult:
     return StudyResult(rows, {"fig4-3": whole(found, limit), "fig4-4": end(found, limit)})
 
 
-def sampled(name: str, h: float, paths: int) -> xr.Dataset:
+def sampled(name: str, h: float, paths: int, block: int | None) -> xr.Dataset:
     every = max(round(50.0 / h), 1)
-    return simulate(VAN_DER_POL.problem, name, t=(0.0, T), dt=h, paths=paths, seed=43, progress=False,
+    return simulate(VAN_DER_POL.problem, name, t=(0.0, T), dt=h, paths=paths, seed=43, block=block, progress=False,
                     collect=Observable(energy_of(VAN_DER_POL.problem), name="energy", every=every))  # fmt: skip
 
 
