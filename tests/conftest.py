@@ -4,6 +4,15 @@ import jax
 import pytest
 
 
+@pytest.fixture
+def quick_compiling():
+    """For programs that run for milliseconds and take seconds to compile: leave most of XLA's optimisations out."""
+    before = jax.config.read("jax_disable_most_optimizations")
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)
+
+
 @pytest.fixture(autouse=True)
 def float64():
     with jax.enable_x64(True):

@@ -152,7 +152,7 @@ def test_covariance_is_that_of_every_outcome_enumerated(method):
     cloud = math.sqrt(n) * root.T
     states, weights = np.zeros((486, n)), np.zeros(486)
     states[: 2 * n], weights[: 2 * n] = mean0 + np.concatenate([cloud, -cloud]), 1 / (2 * n)  # mean0, root root'
-    found = step_map(method, problem, h, nodes=3).covariance(root @ root.T, mean0, 3)
+    found = step_map(method, problem, h, nodes=3).covariance(mean0, root @ root.T, 3)
     for k in range(4):  # 6, 54, 486 and 4374 outcomes
         mean = weights @ states
         np.testing.assert_allclose(found.mean[k], mean, atol=1e-12)
@@ -169,7 +169,7 @@ def test_euler_on_ornstein_uhlenbeck():
     mean, covariance = step.stationary()
     np.testing.assert_allclose(mean, [level], rtol=1e-14)
     np.testing.assert_allclose(covariance, [[s**2 / (2 * rate - rate**2 * h)]], rtol=1e-14)
-    run = step.covariance(0.3, 5.0, 20)
+    run = step.covariance(5.0, 0.3, 20)
     r, k = 1 - rate * h, np.arange(21)
     np.testing.assert_allclose(run.mean[:, 0], level + 3.0 * r**k, rtol=1e-14)
     exact = 0.3 * r ** (2 * k) + s**2 * h * (1 - r ** (2 * k)) / (1 - r**2)
@@ -204,7 +204,7 @@ def test_heun_gains_energy_in_the_kubo_oscillator(h, expected):
     """E(H)(1000) = ½ tr of E[M⊗M]^k, M = 1 + z J + z² J²/2 with normal z: here from the moments of z and a power."""
     steps = round(1000 / h)
     step = step_map(Heun, KUBO, h)
-    run = step.covariance(np.zeros((2, 2)), [2.0, 0.0], steps)
+    run = step.covariance([2.0, 0.0], np.zeros((2, 2)), steps)
     found = energy(run.mean[-1], run.covariance[-1])
     powers = [np.eye(2), CLOCK, CLOCK @ CLOCK / 2]
     MM = sum(
@@ -219,14 +219,14 @@ def test_heun_gains_energy_in_the_kubo_oscillator(h, expected):
 
 @pytest.mark.parametrize("h, expected", [(0.5, 0.83557173), (0.25, 0.77892611), (0.1, 0.75111418)])
 def test_midpoint_energy_of_the_kubo_oscillator(h, expected):
-    run = step_map(ImplicitMidpoint, KUBO, h).covariance(np.zeros((2, 2)), [2.0, 0.0], round(1000 / h))
+    run = step_map(ImplicitMidpoint, KUBO, h).covariance([2.0, 0.0], np.zeros((2, 2)), round(1000 / h))
     assert math.isclose(energy(run.mean[-1], run.covariance[-1]), expected, rel_tol=2e-8)
 
 
 def test_small_noise_keeps_its_digits_beside_a_large_mean():
     """Var = (1 + σ² h)^k - 1 for dx = σ x dW under Euler, 1e-18 of the squared mean."""
     s, h = 1e-9, 0.5
-    run = step_map(EulerMaruyama, GEOMETRIC["ito"], h, params=(0.0, s)).covariance(0.0, 1e3, 10)
+    run = step_map(EulerMaruyama, GEOMETRIC["ito"], h, params=(0.0, s)).covariance(1e3, 0.0, 10)
     np.testing.assert_allclose(run.covariance[1:, 0, 0], 1e6 * s**2 * h * np.arange(1, 11), rtol=1e-6)
 
 
@@ -287,7 +287,7 @@ def test_a_state_larger_than_x():
     rate, s, h = 1.5, 0.6, 0.2
     step = step_map(_TwoStep(), OU, h, params={"rate": rate, "level": 0.0, "s": s})
     z, fresh = rate * h, s**2 * h**3 / 3
-    run = step.covariance(0.3, 5.0, 2)
+    run = step.covariance(5.0, 0.3, 2)
     first = (1 - z) * 5.0 + z / 2
     second = (1 - 1.5 * z) * first + z / 2 * 5.0
     np.testing.assert_allclose(run.mean[:, 0], [5.0, first, second], rtol=1e-14)
@@ -368,7 +368,7 @@ def test_every_method_tends_to_the_exact_moments(method, order):
     exact = exact_moments(problem, 1.0, mean0, P0)
     errors = []
     for steps in (64, 128):
-        run = step_map(method, problem, 1.0 / steps, nodes=6).covariance(P0, mean0, steps)
+        run = step_map(method, problem, 1.0 / steps, nodes=6).covariance(mean0, P0, steps)
         errors.append(np.abs(run.covariance[-1] - exact.covariance).max())
     assert 2 ** (order - 0.15) < errors[0] / errors[1] < 2 ** (order + 1.2)
 
@@ -435,9 +435,9 @@ def test_bad_input_is_named():
         step_map(EulerMaruyama, wide, 0.1)
     step = step_map(Heun, KUBO, 0.1)
     with pytest.raises(ValueError, match=r"mean0: expected a vector of 2 components, got shape \(3,\)"):
-        step.covariance(np.eye(2), np.zeros(3), 1)
-    with pytest.raises(ValueError, match=r"P0: expected a covariance matrix of shape \(2, 2\)"):
-        step.covariance(np.eye(3), np.zeros(2), 1)
+        step.covariance(np.zeros(3), np.eye(2), 1)
+    with pytest.raises(ValueError, match=r"cov0: expected a covariance matrix of shape \(2, 2\)"):
+        step.covariance(np.zeros(2), np.eye(3), 1)
     with pytest.raises(
         ValueError, match=r"stationary: the mean-square radius of Heun with h = 0\.1 is 1\.\d+, expected less"
     ):

@@ -7,9 +7,11 @@ import scipy.stats
 
 import stodyn as sd
 from stodyn.analysis import covariance
-from stodyn.methods.exact import VanLoan, _find_coefficients, _root
+from stodyn.methods.exact import VanLoan, _find_coefficients
 from stodyn.numerics import van_loan
 from stodyn.problems.linear import linear
+
+pytestmark = pytest.mark.usefixtures("quick_compiling")
 
 OSCILLATOR = [[0.0, 1.0], [-1.0, -0.4]]
 
@@ -33,13 +35,13 @@ def test_steps_are_the_transition_and_the_noise_of_van_loan():
     np.testing.assert_allclose(quiet[1, 0], first[0] @ start[0], atol=1e-14)
     np.testing.assert_allclose(quiet[2, 0], second[0] @ first[0] @ start[0], atol=1e-14)
     for Phi, Qd in (first, second):
-        np.testing.assert_allclose(_root(Qd) @ _root(Qd).T, Qd, atol=1e-15)
+        np.testing.assert_allclose(van_loan.root(Qd) @ van_loan.root(Qd).T, Qd, atol=1e-15)
         assert Phi.shape == (2, 2)
 
 
 def test_small_steps_keep_the_digits_of_the_slow_component():
     Qd = van_loan.discretise(OSCILLATOR, [[0.0], [1.0]], [[1.0]], 1e-4)[1]
-    np.testing.assert_allclose(_root(Qd) @ _root(Qd).T, Qd, rtol=1e-8)
+    np.testing.assert_allclose(van_loan.root(Qd) @ van_loan.root(Qd).T, Qd, rtol=1e-8)
 
 
 def test_an_input_that_changes_with_time_is_integrated():

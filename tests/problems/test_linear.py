@@ -11,6 +11,8 @@ from stodyn.analysis.linear import coefficients
 from stodyn.problems.linear import linear
 from stodyn.problems.measured import with_measurement
 
+pytestmark = pytest.mark.usefixtures("quick_compiling")
+
 A, B = np.array([[0.0, 1.0], [-2.0, -0.5]]), np.array([[0.0, 1.0], [1.0, 0.5]])
 Q = np.array([[0.5, 0.2], [0.2, 0.4]])
 

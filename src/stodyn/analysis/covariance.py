@@ -13,20 +13,29 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.integrate
 import scipy.linalg
-from jax.flatten_util import ravel_pytree
 from numpy.typing import ArrayLike
 
-from stodyn.analysis.integrator import BlackBox, Integrator, LinearStep, linear_step, square, system_step, unscaled
+from stodyn.analysis.integrator import (
+    BlackBox,
+    Integrator,
+    LinearStep,
+    beginning,
+    linear_step,
+    square,
+    system_step,
+    unscaled,
+)
 from stodyn.analysis.linear import Moments, coefficients, exact_moments
-from stodyn.engine.simulate import matched
 from stodyn.methods import classical, multistep
 from stodyn.methods.contract import Method
 from stodyn.noise.distribution import is_random
 from stodyn.numerics import van_loan
 from stodyn.problems.linear import GaussianStart, intensity
 from stodyn.problems.sde import SDE
+from stodyn.problems.structure import is_autonomous
 
 REACH = (1e-3, 1e3)  # steps looked at for the stability limit, times the largest |eigenvalue| of A
+LOOKS = 200  # steps at the least over an interval in which coefficients change: a pulse is seen
 POINTS = np.linspace(-0.6, 0.6, 13)  # a second derivative from them is exact for polynomials of degree 12
 
 
@@ -118,35 +127,42 @@ def steady_ratio(integrator: Integrator, z: float) -> float:
 def delivered(
     method: Method,
     problem: Any,
-    h: float,
-    steps: int,
+    h: ArrayLike,
+    steps: int | None = None,
     mean: ArrayLike | None = None,
     covariance: ArrayLike | None = None,
     t: float = 0.0,
 ) -> Moments:
     """Mean (steps+1, n) and covariance (steps+1, n, n) of the discrete state from time t, starting steps included.
 
-    For linear problems with additive noise whose coefficients may depend on time; mean and covariance at the start are
-    those of the problem unless given.
+    h is the step, made `steps` times, or the lengths of all steps. For linear problems with additive noise whose
+    coefficients may depend on time; mean and covariance at the start are those of the problem unless given.
     """
     n = problem.n
+    if (np.ndim(h) == 0) == (steps is None):
+        raise ValueError(f"h, steps: expected a step and their number, or the lengths of all steps, got {h!r}, {steps!r}")
+    lengths = np.full(steps, h, float) if steps is not None else np.asarray(h, float)
+    if method.starting_steps and len(lengths) and np.ptp(lengths) > 1e-9 * lengths[0]:
+        raise ValueError(f"h: {method.name} takes its history at equal steps, and the steps given differ")
     m0, P0 = _initial(problem, mean, covariance)
-    with jax.enable_x64(True):
-        stepped, _ = matched(problem, method)
-        params = problem.example_params()
-        begin = [np.asarray(ravel_pytree(method.start(stepped, jnp.asarray(t), jnp.asarray(x), params))[0])
-                 for x in np.concatenate([np.zeros((1, n)), np.eye(n)])]  # fmt: skip
-    S = np.stack(begin[1:], axis=1) - begin[0][:, None]
-    m, P = S @ m0 + begin[0], S @ P0 @ S.T
-    autonomous = _is_autonomous(problem, t, t + h * steps)
-    maps: list[LinearStep] = []
+    S, c = beginning(method, problem, t)
+    m, P = S @ m0 + c, S @ P0 @ S.T
+    autonomous, steps = is_autonomous(problem), len(lengths)
     means, covariances = np.empty((steps + 1, n)), np.empty((steps + 1, n, n))
+    known: dict[float, LinearStep] = {}
+    read = linear_step(method, problem, 1.0 if not steps else lengths[0], t).R
     for k in range(steps + 1):
-        if k <= method.starting_steps or not autonomous:
+        means[k], covariances[k] = read @ m, read @ P @ read.T
+        if k == steps:
+            break
+        step = known.get(lengths[k]) if autonomous and k >= method.starting_steps else None
+        if step is None:
             first = k if k < method.starting_steps else None
-            maps = [linear_step(method, problem, h, t + k * h, starting=first)]
-        means[k], covariances[k] = maps[0].R @ m, maps[0].R @ P @ maps[0].R.T
-        m, P = maps[0].advance(m, P)
+            step = linear_step(method, problem, lengths[k], t, starting=first)
+            if first is None:
+                known[lengths[k]] = step
+        m, P = step.advance(m, P)
+        t += lengths[k]
     return Moments(means, covariances)
 
 
@@ -155,14 +171,17 @@ def exact(
 ) -> Moments:
     """The mean and covariance of the continuous process at the times t, Riggs' (13)-(16).
 
-    By the matrix exponential where the coefficients are constant; otherwise m' = A m + a, P' = A P + P A' + B Q B' is
-    integrated to 12 digits.
+    By the matrix exponential where the coefficients are constant; otherwise the noise must be additive, and
+    m' = A m + a, P' = A P + P A' + B Q B' is integrated to 12 digits.
     """
     n = problem.n
     m0, P0 = _initial(problem, mean, covariance)
     times = np.asarray(t, float)
-    if _is_autonomous(problem, start, float(np.max(times, initial=start + 1.0))):
+    if is_autonomous(problem):
         return exact_moments(problem, times - start, m0, P0)
+    for time in (start, float(np.max(times, initial=start))):
+        if coefficients(problem, time).B.any():
+            raise ValueError("problem: its noise depends on the state and on time; expected additive or constant noise")
 
     with jax.enable_x64(True):
         zero = jnp.zeros(n)
@@ -185,9 +204,12 @@ def exact(
 def _integrated(slope: Callable, y: np.ndarray, now: float, times: np.ndarray) -> np.ndarray:
     """The solution of y' = slope(t, y) at the given times, in any order."""
     found = np.empty((len(times), len(y)))
+    whole = max(np.ptp(np.append(times, now)), 1e-300)
+    size = max(np.abs(y).max(), whole * np.abs(slope(now, y)).max()) or 1.0
+    options = {"rtol": 1e-12, "atol": 1e-14 * size, "max_step": whole / LOOKS}
     for index in np.argsort(times):
         if times[index] > now:
-            y = scipy.integrate.solve_ivp(slope, (now, times[index]), y, "DOP853", rtol=1e-12, atol=1e-14).y[:, -1]
+            y = scipy.integrate.solve_ivp(slope, (now, times[index]), y, "DOP853", **options).y[:, -1]
             now = times[index]
         found[index] = y
     return found
@@ -195,7 +217,7 @@ def _integrated(slope: Callable, y: np.ndarray, now: float, times: np.ndarray) -
 
 def steady(integrator: Integrator, A: ArrayLike, B: ArrayLike, h: float, Q: ArrayLike | None = None) -> np.ndarray:
     """The covariance (n, n) that an integrator delivers in the steady state of x' = A x + B w."""
-    A, B = square(A), _driven(B, Q)
+    A, B = _system(A, B, Q)
     step = system_step(integrator, A, B, h)
     _require_stable(integrator, A, B, h, step)
     P = van_loan.discrete_lyapunov(step.M, step.G @ step.G.T)
@@ -209,7 +231,7 @@ def spectrum(
 
     h Σ_k Cov(x_j, x_(j+k)) exp(-2πi f k h) = h T T*, T = R (exp(2πi f h) - M)^-1 G. exact_spectrum: of the process.
     """
-    A, B = square(A), _driven(B, Q)
+    A, B = _system(A, B, Q)
     step = system_step(integrator, A, B, h)
     _require_stable(integrator, A, B, h, step)
     frequencies = np.asarray(frequency, float)
@@ -223,7 +245,7 @@ def spectrum(
 
 def exact_spectrum(A: ArrayLike, B: ArrayLike, frequency: ArrayLike, Q: ArrayLike | None = None) -> np.ndarray:
     """The two-sided spectral density (..., n, n) of x' = A x + B w at frequencies in cycles a unit of time."""
-    A, B = square(A), _driven(B, Q)
+    A, B = _system(A, B, Q)
     frequencies = np.asarray(frequency, float)
     result = np.empty((*frequencies.shape, len(A), len(A)), complex)
     for index, f in np.ndenumerate(frequencies):
@@ -244,9 +266,14 @@ def stability_limit(integrator: Integrator, A: ArrayLike = -1.0) -> float:
     def unstable(h: float) -> bool:
         return not system_step(integrator, A, B, h).radius < 1.0
 
+    return _boundary(unstable, size)
+
+
+def _boundary(beyond: Callable[[float], bool], size: float) -> float:
+    """The smallest h, in units of 1/size within REACH, where `beyond` begins to hold; inf where it never does."""
     low = 0.0
     for h in np.geomspace(REACH[0] / size, REACH[1] / size, 300):
-        if unstable(h):
+        if beyond(h):
             break
         low = h
     else:
@@ -254,8 +281,28 @@ def stability_limit(integrator: Integrator, A: ArrayLike = -1.0) -> float:
     high = float(h)
     while high - low > 1e-13 * high:
         middle = 0.5 * (low + high)
-        low, high = (low, middle) if unstable(middle) else (middle, high)
+        low, high = (low, middle) if beyond(middle) else (middle, high)
     return float(high)
+
+
+def largest_step(
+    integrator: Integrator, A: ArrayLike, B: ArrayLike, within: float, Q: ArrayLike | None = None
+) -> float:
+    """The step up to which every steady-state variance of x' = A x + B w is right to the relative error `within`."""
+    if not (math.isfinite(within) and within > 0):
+        raise ValueError(f"within: expected a relative error > 0, got {within!r}")
+    A, driven = _system(A, B, Q)
+    target = np.diagonal(van_loan.lyapunov(A, driven @ driven.T))
+    size = np.abs(np.linalg.eigvals(A)).max()
+
+    def off(h: float) -> bool:
+        step = system_step(integrator, A, driven, h)
+        if not step.radius < 1.0 - 1e-12:
+            return True
+        P = step.R @ van_loan.discrete_lyapunov(step.M, step.G @ step.G.T) @ step.R.T
+        return bool(np.any(np.abs(np.diagonal(P) - target) > within * target))
+
+    return _boundary(off, size)
 
 
 # --- the noise an integrator needs ----------------------------------------------------------------------------------
@@ -307,7 +354,7 @@ def noise_needed(
     """
     if match not in ("steady", "local"):
         raise ValueError(f'match: expected "steady" or "local", got {match!r}')
-    A, driven = square(A), _driven(B, Q)
+    A, driven = _system(A, B, Q)
     n = len(A)
     own = system_step(integrator, A, driven, h)
     _require_stable(integrator, A, driven, h, own)
@@ -373,7 +420,7 @@ def probe(
     The system x' = A x + B w and the step h say for what the noise is asked.
     """
     box = BlackBox(step, memory)
-    A, factor, driven = square(A), gamma(box), _driven(B, Q)
+    factor, (A, driven) = gamma(box), _system(A, B, Q)
     own = factor * steady(box, A, driven, h)
     target = van_loan.lyapunov(A, driven @ driven.T)
     needed = noise_needed(box, A, B, h, Q)
@@ -407,7 +454,7 @@ def advise(A: ArrayLike, B: ArrayLike, Q: ArrayLike | None = None, h: float = 0.
     """
     if not (math.isfinite(h) and h > 0):
         raise ValueError(f"h: expected a step > 0, got {h!r}")
-    A, driven = square(A), _driven(B, Q)
+    A, driven = _system(A, B, Q)
     target = np.diagonal(van_loan.lyapunov(A, driven @ driven.T))
     Phi = scipy.linalg.expm(h * A)
     held = np.linalg.solve(A, Phi - np.eye(len(A))) @ driven / math.sqrt(h)
@@ -456,13 +503,13 @@ def _factor(gamma: Any) -> str:
 # --- arguments ------------------------------------------------------------------------------------------------------
 
 
-def _driven(B: ArrayLike, Q: ArrayLike | None) -> np.ndarray:
-    """B times a root of Q."""
-    matrix = np.asarray(B, float)
+def _system(A: ArrayLike, B: ArrayLike, Q: ArrayLike | None) -> tuple[np.ndarray, np.ndarray]:
+    """A, and B times a root of Q."""
+    A, matrix = square(A), np.asarray(B, float)
     matrix = matrix.reshape(1, 1) if matrix.ndim == 0 else matrix
-    if matrix.ndim != 2 or not np.isfinite(matrix).all():
-        raise ValueError(f"B: expected a finite matrix (n, channels), got shape {matrix.shape}:\n{matrix}")
-    return matrix if Q is None else matrix @ np.linalg.cholesky(intensity(Q, matrix.shape[1]))
+    if matrix.ndim != 2 or len(matrix) != len(A) or not np.isfinite(matrix).all():
+        raise ValueError(f"B: expected a finite matrix ({len(A)}, channels), got shape {matrix.shape}:\n{matrix}")
+    return A, matrix if Q is None else matrix @ np.linalg.cholesky(intensity(Q, matrix.shape[1]))
 
 
 def _require_stable(integrator: Integrator, A: np.ndarray, B: np.ndarray, h: float, step: LinearStep) -> None:
@@ -486,10 +533,3 @@ def _initial(problem: Any, mean: ArrayLike | None, covariance: ArrayLike | None)
     mean = known[0] if mean is None else mean
     covariance = known[1] if covariance is None else covariance
     return np.asarray(mean, float).reshape(n), np.asarray(covariance, float).reshape(n, n)
-
-
-def _is_autonomous(problem: Any, first: float, last: float) -> bool:
-    """Whether the coefficients are the same at some times between."""
-    times = first + (last - first) * np.array([0.0, 0.1234, 0.38196, 0.7071])
-    found = [coefficients(problem, float(t)) for t in times]
-    return all(np.array_equal(a, b) for other in found[1:] for a, b in zip(found[0], other, strict=True))

@@ -50,7 +50,7 @@ def linear_moments(
     values, doubt = [], []
     for count in steps:
         step = step_map(method, problem, (t[1] - t[0]) / count, t[0], nodes=nodes)
-        mean, covariance = step.covariance(certain, start, count)
+        mean, covariance = step.covariance(start, certain, count)
         values.append(_joined(mean[-1], covariance[-1]))
         doubt.append(step.error * count)
     return np.array(values), truth, np.array(doubt)

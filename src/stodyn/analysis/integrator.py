@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -20,9 +21,12 @@ from numpy.typing import ArrayLike
 from stodyn.analysis.linear import AFFINE
 from stodyn.engine.simulate import matched
 from stodyn.methods.contract import Method
+from stodyn.numerics import uncompiled
 from stodyn.problems.sde import SDE
 
-# Most steps are read off once: compiling them fast counts, running them fast does not.
+# Most steps are read off a few times, which NumPy does in less time than it takes to compile them. Those that are read
+# often are compiled, and there compiling them fast counts, running them fast does not.
+UNCOMPILED_READINGS = 300
 COMPILE_FAST = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 
 
@@ -97,14 +101,23 @@ def linear_step(
     """
     params = problem.params if params is None else params
     with jax.enable_x64(True):
-        many, size, normals, read = _shipped(method, problem, starting is not None)
+        shipped = _shipped(method, problem, starting is not None)
 
         def evaluate(s: np.ndarray, xi: np.ndarray) -> np.ndarray:
-            return np.asarray(many(jnp.asarray(starting or 0), jnp.asarray(t, float), jnp.asarray(h, float),
-                                   params, jnp.asarray(s), jnp.asarray(xi)))  # fmt: skip
+            return shipped.many(starting or 0, t, h, params, s, xi)
 
         name = f"{method.name} with h = {h:g}"
-        return LinearStep(*_read_off(evaluate, size, normals, name), np.asarray(read))
+        return LinearStep(*_read_off(evaluate, shipped.size, shipped.normals, name), shipped.read)
+
+
+def beginning(method: Method, problem: Any, t: float) -> tuple[np.ndarray, np.ndarray]:
+    """S and c: the method's state is S x + c at the start x, time t."""
+    with jax.enable_x64(True):
+        stepped, _ = matched(problem, method)
+        params = problem.example_params()
+        points = np.concatenate([np.zeros((1, problem.n)), np.eye(problem.n)])
+        states = _computed(jax.vmap(lambda x: ravel_pytree(method.start(stepped, t, x, params))[0]), points)
+    return (states[1:] - states[0]).T, states[0]
 
 
 def _read_off(evaluate: Callable, size: int, normals: int, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -129,14 +142,30 @@ def _read_off(evaluate: Callable, size: int, normals: int, name: str) -> tuple[n
     return slopes[:, :size], c, slopes[:, size:]
 
 
+class _Shipped(NamedTuple):
+    """(k, t, h, params, s (many, size), ξ (many, normals)) -> the states after a step, and x = read s."""
+
+    many: Callable
+    size: int
+    normals: int
+    read: np.ndarray
+
+
 @functools.lru_cache(maxsize=256)
-def _shipped(method: Method, problem: Any, starting: bool) -> tuple[Callable, int, int, np.ndarray]:
-    """The step for many (s, ξ) at once, the size of s, the number of normals, and the matrix that reads x from s."""
+def _shipped(method: Method, problem: Any, starting: bool) -> _Shipped:
     stepped, _ = matched(problem, method)
     m, n = problem.m, problem.n
     counts = method.needs.normals(m)
     ends = np.cumsum(list(counts.values()))[:-1]
-    flat, state = ravel_pytree(method.start(stepped, jnp.zeros(()), jnp.zeros(n), problem.example_params()))
+    shapes = jax.eval_shape(lambda x: method.start(stepped, jnp.zeros(()), x, problem.example_params()), np.zeros(n))
+    leaves: list[Any]
+    tree: Any
+    leaves, tree = jax.tree.flatten(shapes)
+    parts = np.cumsum([leaf.size for leaf in leaves])
+
+    def state(s):
+        pieces = jnp.split(s, parts[:-1])
+        return tree.unflatten([jnp.reshape(a, leaf.shape) for a, leaf in zip(pieces, leaves, strict=True)])
 
     def one(k, t, h, params, s, xi):
         noise = method.needs.increment(h, dict(zip(counts, jnp.split(xi, ends), strict=True)), m)
@@ -144,9 +173,33 @@ def _shipped(method: Method, problem: Any, starting: bool) -> tuple[Callable, in
         after, report = step(stepped, t, state(s), noise, params)
         return jnp.where(report.ok, ravel_pytree(after)[0], jnp.nan)
 
-    read = jax.vmap(lambda s: method.read(state(s)))(jnp.eye(flat.size)).T
-    many = jax.jit(jax.vmap(one, in_axes=(None, None, None, None, 0, 0)), compiler_options=COMPILE_FAST)
-    return many, flat.size, sum(counts.values()), np.asarray(read)
+    plain = jax.vmap(one, in_axes=(None, None, None, None, 0, 0))
+    compiled = jax.jit(plain, compiler_options=COMPILE_FAST)
+    traces: dict[int, Any] = {}
+    readings = itertools.count()
+
+    def many(k, t, h, params, s, xi):
+        arguments = np.asarray(k), np.asarray(t, float), np.asarray(h, float), params, s, xi
+        if next(readings) < UNCOMPILED_READINGS:
+            if len(s) not in traces:
+                traces[len(s)] = jax.make_jaxpr(plain)(*arguments)
+            try:
+                return uncompiled.run(traces[len(s)], *jax.tree.leaves(arguments))[0]
+            except uncompiled.Compile:
+                next(itertools.islice(readings, UNCOMPILED_READINGS, None))
+        return np.asarray(compiled(*arguments))
+
+    size = int(parts[-1])
+    read = _computed(jax.vmap(lambda s: method.read(state(s))), np.eye(size)).T
+    return _Shipped(many, size, sum(counts.values()), read)
+
+
+def _computed(function: Callable, points: np.ndarray) -> np.ndarray:
+    """function(points), not compiled where NumPy can do it."""
+    try:
+        return uncompiled.run(jax.make_jaxpr(function)(points), points)[0]
+    except uncompiled.Compile:
+        return np.asarray(jax.jit(function)(points))
 
 
 @functools.cache

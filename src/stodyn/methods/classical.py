@@ -85,6 +85,8 @@ class ExplicitRungeKutta(Method):
             raise ValueError(f"gamma: expected a factor > 0, got {self.gamma!r}; leave it out for Γ = 1/(b'Cb)")
         if abs(float(sum(self.b)) - 1.0) > TOLERANCE:
             raise ValueError(f"b: the weights add up to {float(sum(self.b)):.12g}, expected 1")
+        if isinstance(self.noise, str) and self.noise not in ("held", "fresh"):
+            raise ValueError(f'noise: expected "held", "fresh", a number or a matrix, got {self.noise!r}')
         _check_correlation(self.C, self.noise, s)
         if self.order >= 2 and not _equal(self.c1, 1):
             warnings.warn(
@@ -100,13 +102,16 @@ class ExplicitRungeKutta(Method):
     def C(self) -> tuple[Row, ...]:
         """The correlation of the samples of a step: E w_i w_j' = (Γ/h) C_ij."""
         s = len(self.b)
-        if isinstance(self.noise, tuple):
-            return self.noise
         if self.noise == "held":
             return ((1,) * s,) * s
-        diagonal = self.variances or (1,) * s
-        beside = 0 if self.noise == "fresh" else self.noise
-        return tuple(tuple(diagonal[i] if i == j else beside for j in range(s)) for i in range(s))
+        if isinstance(self.noise, tuple):
+            C = self.noise
+        else:
+            diagonal = self.variances or (1,) * s
+            beside = 0 if self.noise == "fresh" else self.noise
+            C = tuple(tuple(diagonal[i] if i == j else beside for j in range(s)) for i in range(s))
+        exact = all(isinstance(x, EXACT) for row in C for x in row)
+        return C if exact else tuple(tuple(float(x) for x in row) for row in C)
 
     @property
     def c(self) -> Row:
@@ -123,24 +128,29 @@ class ExplicitRungeKutta(Method):
         """κ = Γ Σ_ij b_i a_ij C_ij: 0 is Ito, 1/2 Stratonovich."""
         C = self.C
         stages = range(len(self.b))
-        return _plain(self.Gamma * sum(self.b[i] * self.A[i][j] * C[i][j] for i in stages for j in stages))
+        total = sum(_product(self.b[i], self.A[i][j], C[i][j]) for i in stages for j in stages)
+        return _plain(_product(self.Gamma, total))
 
     @property
     def c1(self) -> Number:
         """c1 = 2 Γ b'aCb (condition ii): the coefficient of hA in the noise of a step, 1 in the continuous process."""
-        return _plain(2 * self.Gamma * self._form(self.rows[1] if len(self.rows) > 1 else (0,) * len(self.b), self.b))
+        second = self.rows[1] if len(self.rows) > 1 else (0,) * len(self.b)
+        return _plain(_product(2, self.Gamma, self._form(second, self.b)))
 
     @property
     def drift_spread(self) -> Number:
         """Γ Σ_i b_i (aCa')_ii (condition iii): 1/2 where E f(x) of a curved f is right to second order."""
-        return _plain(self.Gamma * sum(b_i * self._form(a_i, a_i) for b_i, a_i in zip(self.b, self.A, strict=True)))
+        total = sum(_product(b_i, self._form(a_i, a_i)) for b_i, a_i in zip(self.b, self.A, strict=True))
+        return _plain(_product(self.Gamma, total))
 
     @functools.cached_property
     def rows(self) -> tuple[Row, ...]:
         """b', b'a, b'a², ...: the noise of stage j enters x' by h Σ_k (hA)^k (b'a^k)_j w_j for x' = A x + w."""
         rows = [self.b]
         while any(rows[-1]):
-            rows.append(tuple(sum(r * a[j] for r, a in zip(rows[-1], self.A, strict=True)) for j in range(len(self.b))))
+            rows.append(
+                tuple(sum(_product(r, a[j]) for r, a in zip(rows[-1], self.A, strict=True)) for j in range(len(self.b)))
+            )
         return tuple(tuple(map(_plain, row)) for row in rows[:-1])
 
     @property
@@ -154,7 +164,7 @@ class ExplicitRungeKutta(Method):
 
         The continuous process has 1/((i + j + 1) i! j!).
         """
-        return tuple(tuple(_plain(self.Gamma * self._form(p, q)) for q in self.rows) for p in self.rows)
+        return tuple(tuple(_plain(_product(self.Gamma, self._form(p, q))) for q in self.rows) for p in self.rows)
 
     @property
     def f(self) -> Row:
@@ -178,7 +188,7 @@ class ExplicitRungeKutta(Method):
         else:
             found.append(Claim("weak", 1.0, source="Γ and κ"))
         c_weighted = tuple(b * c for b, c in zip(self.b, self.c, strict=True))
-        second = (2 * self.drift_spread, self.c1, 2 * self.Gamma * self._form(c_weighted, self.b))
+        second = (2 * self.drift_spread, self.c1, _product(2, self.Gamma, self._form(c_weighted, self.b)))
         if self.order >= 2 and all(_equal(value, 1) for value in second):
             found.append(Claim("weak", 2.0, when=("additive",), source="conditions ii and iii"))
         if self.noise == "held":
@@ -189,7 +199,7 @@ class ExplicitRungeKutta(Method):
 
     def _form(self, p: Sequence[Number], q: Sequence[Number]) -> Number:
         """p' C q."""
-        return sum(p_i * C_ij * q_j for p_i, C_i in zip(p, self.C, strict=True) if p_i
+        return sum(_product(p_i, C_ij, q_j) for p_i, C_i in zip(p, self.C, strict=True) if p_i
                    for C_ij, q_j in zip(C_i, q, strict=True) if C_ij and q_j)  # fmt: skip
 
     # --- the step -------------------------------------------------------------------------------------------------
@@ -299,8 +309,6 @@ def _lower_triangle(A: Sequence[Sequence[Number]], s: int) -> tuple[Row, ...]:
 
 
 def _check_correlation(C: tuple[Row, ...], noise: Any, s: int) -> None:
-    if isinstance(noise, str) and noise not in ("held", "fresh"):
-        raise ValueError(f'noise: expected "held", "fresh", a number or a matrix, got {noise!r}')
     matrix = np.array([[float(x) for x in row] for row in C])
     if matrix.shape != (s, s) or not np.allclose(matrix, matrix.T, rtol=0, atol=1e-12):
         raise ValueError(f"noise: expected a symmetric matrix of shape ({s}, {s}), one row a stage, got {noise!r}")
@@ -337,6 +345,11 @@ def _plain(x: Number) -> Number:
     if isinstance(x, Surd):
         return Fraction(x.parts.get(1, 0)) if set(x.parts) <= {1} else x
     return Fraction(x) if isinstance(x, int) else x
+
+
+def _product(*factors: Number) -> Number:
+    """Exact unless a factor is not."""
+    return math.prod(map(float, factors)) if any(isinstance(x, float) for x in factors) else math.prod(factors)
 
 
 def _quotient(p: Number, q: Number) -> Number:

@@ -14,6 +14,7 @@ from stodyn.methods.contract import Claim, Solver
 from stodyn.numerics import gauss, van_loan
 from stodyn.problems.contract import is_drawn
 from stodyn.problems.sde import SDE
+from stodyn.problems.structure import depends_on_time
 
 INPUT_NODES = 12  # of the Gauss rule over a step for inputs that change with time
 LINEAR = 1e-9  # relative: how far from linear rounding may put the drift
@@ -62,7 +63,7 @@ class _VanLoan(Solver):
                 Phi, Qd = van_loan.discretise(A, B, np.eye(B.shape[1]), near)
                 pairs = zip(places, rule.weights, strict=True)
                 spread = [w * near * scipy.linalg.expm(A * near * (1.0 - c)) for c, w in pairs]
-                made[near] = Phi, _root(Qd), np.stack(spread)
+                made[near] = Phi, van_loan.root(Qd), np.stack(spread)
             Phi, root, weights = made[near]
             if constant is not None:
                 inputs = np.tile(constant, (len(places), 1))
@@ -86,24 +87,20 @@ def _find_coefficients(problem: Any) -> _Coefficients:
     n = problem.n
     random = np.random.default_rng(3).standard_normal((2, n))
     points = np.concatenate([np.zeros((1, n)), np.eye(n), random])
-
+    params = problem.params
     with jax.enable_x64(True):
-        seen = [
-            (
-                np.asarray(jax.vmap(lambda x, t=t: problem.f(t, x, problem.params))(jnp.asarray(points))),
-                np.asarray(problem.g(t, jnp.zeros(n), problem.params)),
-            )
-            for t in (0.0, 0.7548, np.sqrt(2.0))
-        ]
-    a, A, B = seen[0][0][0], (seen[0][0][1 : n + 1] - seen[0][0][0]).T, seen[0][1]
+        values = np.asarray(jax.vmap(lambda x: problem.f(0.0, x, params))(jnp.asarray(points)))
+        B = np.asarray(problem.g(0.0, jnp.zeros(n), params))
+        fixed = not depends_on_time(problem.f, points[0], params)
+        constant = fixed or not depends_on_time(lambda t, x, p: jax.jacfwd(lambda x: problem.f(t, x, p))(x), points[0],
+                                                params)  # fmt: skip
+        steady_noise = not depends_on_time(problem.g, points[0], params)
+    a, A = values[0], (values[1 : n + 1] - values[0]).T
     reason = None
-    for values, noise in seen:
-        size = max(np.abs(values).max(), 1e-300)
-        if np.abs(values[n + 1 :] - (random @ A.T + values[0])).max() > LINEAR * size:
-            reason = "VanLoan is made for linear systems with constant coefficients, and this drift is not of that kind"
-        elif not np.array_equal(noise, B):
-            reason = "VanLoan is made for constant noise, and this problem's noise depends on time"
-    fixed = all(np.array_equal(values[0], a) for values, _ in seen)
+    if not constant or np.abs(values[n + 1 :] - (random @ A.T + a)).max() > LINEAR * max(np.abs(values).max(), 1e-300):
+        reason = "VanLoan is made for linear systems with constant coefficients, and this drift is not of that kind"
+    elif not steady_noise:
+        reason = "VanLoan is made for constant noise, and this problem's noise depends on time"
     return _Coefficients(A, B, a if fixed else None, reason)
 
 
@@ -112,14 +109,6 @@ def _inputs(problem: Any, times: np.ndarray) -> np.ndarray:
     zero = jnp.zeros(problem.n)
     with jax.enable_x64(True):
         return np.asarray(jax.vmap(lambda t: problem.f(t, zero, problem.params))(jnp.asarray(times)))
-
-
-def _root(Qd: np.ndarray) -> np.ndarray:
-    """F with F F' = Qd; components of very different size keep their digits."""
-    scale = np.sqrt(np.diagonal(Qd))
-    scale = np.where(scale > 0, scale, 1.0)
-    values, vectors = np.linalg.eigh(Qd / np.outer(scale, scale))
-    return scale[:, None] * vectors * np.sqrt(np.maximum(values, 0.0))
 
 
 VanLoan = _VanLoan()

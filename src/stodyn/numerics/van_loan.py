@@ -88,6 +88,15 @@ def discrete_lyapunov(Phi: ArrayLike, Q: ArrayLike) -> np.ndarray:
     return _symmetric(scipy.linalg.solve_discrete_lyapunov(Phi, Q))
 
 
+def root(P: ArrayLike) -> np.ndarray:
+    """F with F F' = P for a covariance P, singular ones included; components of very different size keep their digits."""
+    P = np.asarray(P, float)
+    scale = np.sqrt(np.diagonal(P))
+    scale = np.where(scale > 0, scale, 1.0)
+    values, vectors = np.linalg.eigh(P / np.outer(scale, scale))
+    return scale[:, None] * vectors * np.sqrt(np.maximum(values, 0.0))
+
+
 def _system(A: ArrayLike, B: ArrayLike, Q: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     A = _square("A", A)
     B = np.asarray(B, dtype=float)

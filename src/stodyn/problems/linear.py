@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
+from stodyn.numerics import van_loan
 from stodyn.problems.sde import SDE
 
 
@@ -79,14 +80,15 @@ class GaussianStart:
     """start(rng, size) of a normal distribution; a singular covariance is welcome."""
 
     def __init__(self, mean: np.ndarray, covariance: np.ndarray):
-        values, vectors = np.linalg.eigh(covariance)
-        if covariance.shape != (len(mean), len(mean)) or values[0] < -1e-12 * max(values[-1], 1e-300):
+        square = covariance.shape == (len(mean), len(mean))
+        values = np.linalg.eigvalsh(covariance) if square else np.array([-1.0])
+        if values[0] < -1e-12 * max(values[-1], 1e-300):
             raise ValueError(
                 f"covariance: expected a matrix of shape ({len(mean)}, {len(mean)}) without negative eigenvalues, got\n"
                 f"{covariance}"
             )
         self.mean, self.covariance = mean, covariance
-        self.root = vectors * np.sqrt(np.maximum(values, 0.0))
+        self.root = van_loan.root(covariance)
 
     def __call__(self, rng: np.random.Generator, size: int) -> np.ndarray:
         return self.mean + rng.standard_normal((size, len(self.mean))) @ self.root.T
