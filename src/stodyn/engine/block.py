@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -16,10 +18,14 @@ from jax.extend.core import jaxpr_as_fun
 from stodyn.engine.batch import Lanes, Vmap, fingerprint
 from stodyn.engine.feed import Feed
 from stodyn.engine.place import available_cores
+from stodyn.noise import in_program, stream
 from stodyn.numerics import lanes
 from stodyn.statistics.contract import Move, Snapshot, Statistic
 
 COMPILED_LIMIT = 128
+LONGEST_WINDOW = 1024  # steps of one compiled call
+MOST_SAVES = 64  # of one compiled call: what the statistics saw at them is kept until it ends
+FIRST_PACE, SECONDS = 32, 0.05  # steps of the first call; what a call should take, so that Ctrl-C is heard
 
 
 class State(NamedTuple):
@@ -28,6 +34,7 @@ class State(NamedTuple):
     method: tuple[Array, ...]
     iterations: Array | None  # (lanes,) where they are counted
     tracks: tuple[Any, ...]  # what each statistic gathers at every step
+    generators: tuple[Array, ...]  # of each stream, where the program draws its own normals
 
 
 class Members(NamedTuple):
@@ -39,16 +46,18 @@ class Members(NamedTuple):
     params: list[np.ndarray]
 
 
-class Slab(NamedTuple):
-    """The times and lengths of a slab's steps, the bounds of its intervals, and which statistics look at each end.
+class Window(NamedTuple):
+    """The times and lengths of the steps of one call, the bounds of its intervals, and who looks at the end of each.
 
-    first is the number of its first step, counted from the start of the run.
+    first is the number of its first step, counted from the start of the run; the arrays are as long for every call, and
+    only the first `intervals` intervals are gone through.
     """
 
     t: np.ndarray
     h: np.ndarray
     bounds: np.ndarray
     looks: np.ndarray
+    intervals: np.ndarray
     first: np.ndarray
 
 
@@ -61,52 +70,63 @@ class Failures(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """The steps of a run, and where its statistics look: save k lies after step saves[k], looks[s][k]: does s look?"""
+    """The steps of a run, and where its statistics look: save k lies after step saves[k], looks[s][k]: does s look?
+
+    longest  the most steps a call may take
+    """
 
     t: np.ndarray  # (steps + 1,)
     h: np.ndarray  # (steps,)
     saves: np.ndarray  # increasing; 0 is the start
     looks: tuple[np.ndarray, ...]
-    slab: int
+    longest: int
 
-    def windows(self) -> list[tuple[int, int]]:
-        """(first, last) step of each slab."""
-        return [(a, min(a + self.slab, len(self.h))) for a in range(0, len(self.h), self.slab)]
+    @functools.cached_property
+    def every(self) -> int | None:
+        """Steps from save to save, where they are equal and a call can hold them: then every call ends on a save."""
+        apart = np.diff(self.saves)
+        regular = len(apart) > 0 and self.saves[0] == 0 and self.saves[-1] == len(self.h) and np.ptp(apart) == 0
+        return int(apart[0]) if regular and apart[0] <= self.longest else None
 
-    def saves_in(self, first: int, last: int) -> np.ndarray:
-        return np.flatnonzero((self.saves > first) & (self.saves <= last))
+    def end(self, first: int, pace: int) -> int:
+        """The last step of a call that begins at step `first` and should take about `pace` steps."""
+        steps = max(pace // self.every, 1) * self.every if self.every else max(pace, 1)
+        most = self.longest - self.longest % self.every if self.every else self.longest
+        return min(first + min(steps, most), len(self.h))
 
-    @property
-    def ends_on_saves(self) -> bool:
-        """Whether every slab ends where the statistics look, so that no interval of it goes unlooked at."""
-        return all(b in self.saves for _, b in self.windows())
+    def saves_in(self, first: int, last: int) -> slice:
+        """Which saves lie after step `first` and not after step `last`."""
+        return slice(*np.searchsorted(self.saves, (first, last), side="right"))
 
-    @property
+    @functools.cached_property
     def intervals(self) -> int:
-        """Into how many intervals a slab is cut at the most: one a save, and one to its end where no save lies."""
-        most = max((len(self.saves_in(a, b)) for a, b in self.windows()), default=0)
-        return most if self.ends_on_saves else most + 1
+        """Into how many intervals a call is cut at the most: one a save, and one to its end where no save lies."""
+        most = np.searchsorted(self.saves, self.saves + self.longest) - np.arange(len(self.saves))
+        return int(most.max(initial=0)) + (self.every is None)
 
-    def slab_of(self, first: int, last: int, intervals: int, dtype: Any) -> Slab:
-        """The slab's arrays, padded to one size: after the last save come the rest of the slab and empty intervals."""
-        t, h = np.zeros(self.slab + 1, dtype), np.zeros(self.slab, dtype)
+    def window(self, first: int, last: int, dtype: Any) -> Window:
+        """The arrays of a call; after its last save comes the rest of its steps, where there are any."""
+        t, h = np.zeros(self.longest + 1, dtype), np.zeros(self.longest, dtype)
         t[: last - first + 1], h[: last - first] = self.t[first : last + 1], self.h[first:last]
         inside = self.saves_in(first, last)
-        bounds = np.full(intervals + 1, last - first, np.int32)
+        ends = self.saves[inside] - first
+        bounds = np.full(self.intervals + 1, last - first, np.int32)
         bounds[0] = 0
-        bounds[1 : 1 + len(inside)] = self.saves[inside] - first
-        looks = np.zeros((intervals, len(self.looks)), bool)
+        bounds[1 : 1 + len(ends)] = ends
+        looks = np.zeros((self.intervals, len(self.looks)), bool)
         for s, look in enumerate(self.looks):
-            looks[: len(inside), s] = look[inside]
-        return Slab(t, h, bounds, looks, np.asarray(first, np.int32))
+            looks[: len(ends), s] = look[inside]
+        intervals = len(ends) + (len(ends) == 0 or ends[-1] < last - first)
+        return Window(t, h, bounds, looks, np.asarray(intervals, np.int32), np.asarray(first, np.int32))
 
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """What is computed, as JAX functions of a whole block: `begin`, `advance` over a slab, `diagnose` a bad slab.
+    """What is computed, as JAX functions of a whole block: `begin`, `advance` over a window, `diagnose` a bad one.
 
     varies  for each leaf of the parameters 1 where every path has its own, 0 where it is common to all
     always  for each statistic whether it looks at the end of every interval
+    slab    steps whose normals the program draws together; None: they are given to it
     """
 
     run: Lanes | Vmap
@@ -114,12 +134,13 @@ class Program:
     intervals: int
     varies: tuple[int, ...]
     always: tuple[bool, ...]
+    slab: int | None
 
     @property
     def dtype(self) -> Any:
         return self.run.traced.read.out_avals[0].dtype
 
-    def begin(self, t, members: Members):
+    def begin(self, t, members: Members, generators: tuple[Array, ...]):
         """The state at the start, what the statistics see there, and which lanes are bad already."""
         axes = (None, -1, *(-1 if v else None for v in self.varies))
         start = jax.vmap(jaxpr_as_fun(self.run.traced.start), in_axes=axes, out_axes=-1, axis_size=self.run.paths)
@@ -127,46 +148,73 @@ class Program:
         here, params = self.run.read(carry), self.params(members)
         tracks = tuple(s.track_start(t, here, params) for s in self.statistics)
         counts = any(s.counts_iterations for s in self.statistics)
-        state = State(carry, jnp.zeros(self.run.paths, np.int32) if counts else None, tracks)
+        state = State(carry, jnp.zeros(self.run.paths, np.int32) if counts else None, tracks, generators)
         everyone = jnp.ones(len(self.statistics), bool)
         return state, self.observe(state, t, everyone, members), self.bad(state, members)
 
-    def advance(self, state: State, normals, slab: Slab, members: Members):
+    def advance(self, state: State, normals, window: Window, members: Members):
         """From bound to bound, the statistics looking at the end of each interval; then which lanes have gone bad."""
+        starting_steps = self.run.traced.starting_steps
 
-        def steps(first, last, state):
-            def one(i, state):
-                return self.step(state, slab.t[i], slab.h[i], [z[i] for z in normals], members)[0]
+        def one(i, drawn, state):
+            return self.step(state, window.t[i], window.h[i], drawn, members)[0]
 
-            def starting(i, state):
-                k = slab.first + i
-                return self.step(state, slab.t[i], slab.h[i], [z[i] for z in normals], members, k)[0]
+        def starting(i, drawn, state):
+            return self.step(state, window.t[i], window.h[i], drawn, members, window.first + i)[0]
 
-            if self.run.traced.starting_steps:
-                begun = jnp.clip(self.run.traced.starting_steps - slab.first, first, last)
-                state = lax.fori_loop(first, begun, starting, state)
-                first = begun
-            return lax.fori_loop(first, last, one, state)
+        def interval(k, carry):
+            state, seen = carry
+            first, last = window.bounds[k], window.bounds[k + 1]
+            if starting_steps:
+                begun = jnp.clip(starting_steps - window.first, first, last)
+                state, first = self.steps(first, begun, state, normals, starting), begun
+            state = self.steps(first, last, state, normals, one)
+            now = self.observe(state, window.t[last], window.looks[k], members)
+            return state, jax.tree.map(lambda kept, new: kept.at[k].set(new), seen, now)
 
-        def interval(state, window):
-            first, last, looks = window
-            state = steps(first, last, state)
-            return state, self.observe(state, slab.t[last], looks, members)
-
-        state, seen = lax.scan(interval, state, (slab.bounds[:-1], slab.bounds[1:], slab.looks))
+        shapes = jax.eval_shape(self.observe, state, window.t[0], window.looks[0], members)
+        seen = jax.tree.map(lambda s: jnp.zeros((self.intervals, *s.shape), s.dtype), shapes)
+        state, seen = lax.fori_loop(0, window.intervals, interval, (state, seen))
         return state, seen, self.bad(state, members)
 
-    def diagnose(self, state: State, normals, slab: Slab, members: Members):
-        """The slab once more, looking at every step: the step at which each lane went bad first (-1: none) and why."""
+    def steps(self, first, last, state: State, normals, one: Callable) -> State:
+        """state <- one(i, the normals of step i, state) for i from first to last."""
+        if self.slab is None:
+            return lax.fori_loop(first, last, lambda i, state: one(i, [z[i] for z in normals], state), state)
+
+        def slab(carry):
+            begin, state = carry
+            end = jnp.minimum(begin + self.slab, last)
+            state, drawn = self.draw(state, self.slab, end - begin)
+            return end, lax.fori_loop(begin, end, lambda i, s: one(i, [z[i - begin] for z in drawn], s), state)
+
+        return lax.while_loop(lambda carry: carry[0] < last, slab, (first, state))[1]
+
+    def draw(self, state: State, slab: int, steps) -> tuple[State, list[Array]]:
+        """The normals of the next `steps` steps, at most `slab`: of each stream (slab, count, lanes)."""
+        drawn, generators = [], []
+        for (_, count), generator in zip(self.run.traced.streams, state.generators, strict=True):
+            after, z = in_program.fill(generator, steps * (count * self.run.paths), (slab, count, self.run.paths))
+            generators.append(after)
+            drawn.append(z)
+        return state._replace(generators=tuple(generators)), drawn
+
+    def diagnose(self, state: State, normals, window: Window, members: Members):
+        """The call once more, looking at every step: the step at which each lane went bad first (-1: none) and why."""
 
         def one(i, carry):
             state, step, unsolved = carry
+            if self.slab is None:
+                drawn = [z[i] for z in normals]
+            else:
+                state, slab = self.draw(state, 1, 1)
+                drawn = [z[0] for z in slab]
 
             def now(k=None):
-                after, ok = self.step(state, slab.t[i], slab.h[i], [z[i] for z in normals], members, k)
+                after, ok = self.step(state, window.t[i], window.h[i], drawn, members, k)
                 return after, lanes.spread(ok, (self.run.paths,), np.bool_)
 
-            number = slab.first + i
+            number = window.first + i
             starting = self.run.traced.starting_steps
             after, ok = lax.cond(number < starting, lambda: now(number), now) if starting else now()
             fresh = self.bad(after, members) & (step < 0)
@@ -174,7 +222,7 @@ class Program:
 
         nowhere = jnp.full(self.run.paths, -1, np.int32)
         start = (state, nowhere, jnp.zeros(self.run.paths, bool))
-        return lax.fori_loop(0, slab.bounds[-1], one, start)[1:]
+        return lax.fori_loop(0, window.bounds[-1], one, start)[1:]
 
     def step(self, state: State, t, h, normals, members: Members, k: Any = None):
         normals = [z.astype(self.dtype) for z in normals]
@@ -184,7 +232,7 @@ class Program:
         if jax.tree.leaves(tracks):
             move = Move(t, h, self.run.read(state.method), self.run.read(after), self.params(members), self.axes)
             tracks = tuple(s.track(track, move) for s, track in zip(self.statistics, tracks, strict=True))
-        return State(after, count, tracks), ok
+        return State(after, count, tracks, state.generators), ok
 
     def observe(self, state: State, t, looks, members: Members):
         x = self.run.read(state.method)
@@ -210,7 +258,7 @@ class Program:
                 sound &= jnp.all(jnp.isfinite(x), axis=tuple(range(x.ndim - 1)))
         return members.member & ~sound
 
-    def key(self, slab: int, members: Members) -> str:
+    def key(self, longest: int, members: Members) -> str:
         """A name for the computation itself: equal for functions that say the same, wherever they were written."""
         lanes_of = (self.run.paths,)
 
@@ -234,7 +282,9 @@ class Program:
         traced = self.run.traced
         parts = [traced.fingerprint, *(fingerprint(trace) for trace in (traced.start, traced.read, watched))]
         parts += [type(s).__name__ for s in self.statistics]
-        return repr((self.run.name, self.run.paths, slab, self.intervals, self.varies, self.always, *parts))
+        return repr(
+            (self.run.name, self.run.paths, longest, self.intervals, self.varies, self.always, self.slab, *parts)
+        )
 
     def params(self, members: Members) -> Any:
         return self.run.traced.params_tree.unflatten(members.params)
@@ -283,43 +333,58 @@ class BlockRunner:
         self.program, self.plan = program, plan
         width = program.run.paths
         t = np.zeros((), program.dtype)
-        self.key = program.key(plan.slab, members)
-        self.begin = compiled(self.key, program.begin, t, members)
-        state = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), self.begin(t, members)[0])
-        normals = [jax.ShapeDtypeStruct((plan.slab, k, width), np.float64) for _, k in program.run.traced.streams]
-        self.shapes = (state, normals, plan.slab_of(0, 0, program.intervals, program.dtype), members)
+        self.key = program.key(plan.longest, members)
+        generators = self.generators(0, 0)
+        self.begin = compiled(self.key, program.begin, t, members, generators)
+        state = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), self.begin(t, members, generators)[0])
+        streams = program.run.traced.streams if program.slab is None else ()
+        normals = [jax.ShapeDtypeStruct((plan.longest, k, width), np.float64) for _, k in streams]
+        self.shapes = (state, normals, plan.window(0, 0, program.dtype), members)
         self.advance = compiled(self.key, program.advance, *self.shapes)
         self.worker = threading.local()
+        self.pace = FIRST_PACE if program.slab else plan.longest
 
-    def run(self, seed: int, block: int, members: Members, on_slab: Callable[[int, Failures], None]):
+    def run(self, seed: int, block: int, members: Members, on_call: Callable[[int, Failures], None]):
         """What each statistic saw over its times (a leading axis), and the block's failures.
 
-        `on_slab(steps, failures)` is told of every slab and may raise to end the run.
+        `on_call(steps, failures)` is told of every compiled call and may raise to end the run.
         """
         program, plan, width = self.program, self.plan, self.program.run.paths
-        state, observed, bad = self.begin(np.asarray(plan.t[0], program.dtype), members)
+        generators = self.generators(seed, block)
+        state, observed, bad = self.begin(np.asarray(plan.t[0], program.dtype), members, generators)
         failures = Failures(np.where(bad, 0, -1), np.zeros(width, bool))
         seen: list[list[Any]] = [[] for _ in program.statistics]
         if plan.saves[0] == 0:
             at_start = [jax.tree.map(lambda x: np.asarray(x)[None], o) for o in observed]
             _keep(seen, at_start, [look[:1] for look in plan.looks])
-        on_slab(0, failures)
-        feed = self.feed(seed, block)
-        for first, last in plan.windows():
-            slab = plan.slab_of(first, last, program.intervals, program.dtype)
-            normals = feed.slab(last - first)
-            after, observed, bad = jax.block_until_ready(self.advance(state, normals, slab, members))
+        on_call(0, failures)
+        feed = self.feed(seed, block) if program.slab is None else None
+        first, steps = 0, len(plan.h)
+        while first < steps:
+            last = plan.end(first, self.pace)
+            window, began = plan.window(first, last, program.dtype), time.perf_counter()
+            normals = [] if feed is None else feed.slab(last - first)
+            after, observed, bad = jax.block_until_ready(self.advance(state, normals, window, members))
             inside = plan.saves_in(first, last)
-            if len(inside):
+            if inside.start < inside.stop:
                 _keep(seen, [jax.tree.map(np.asarray, o) for o in observed], [look[inside] for look in plan.looks])
             if np.any(np.asarray(bad) & (failures.step < 0)):
-                step, unsolved = map(np.asarray, self.diagnose(state, normals, slab, members))
+                step, unsolved = map(np.asarray, self.diagnose(state, normals, window, members))
                 fresh = (step >= 0) & (failures.step < 0)
                 failures.step[fresh] = first + step[fresh] + 1
                 failures.unsolved[fresh] = unsolved[fresh]
-            state = after
-            on_slab(last - first, failures)
+            if feed is None:
+                self.pace = int((last - first) * np.clip(SECONDS / (time.perf_counter() - began), 0.5, 4.0)) + 1
+            state, first, taken = after, last, last - first
+            on_call(taken, failures)
         return [jax.tree.map(lambda *xs: np.concatenate(xs), *parts) for parts in seen], failures
+
+    def generators(self, seed: int, block: int) -> tuple[np.ndarray, ...]:
+        """Where the streams of a block begin, for a program that draws its own normals."""
+        if self.program.slab is None:
+            return ()
+        names = (name for name, _ in self.program.run.traced.streams)
+        return tuple(stream.bit_generator(seed, block, name).state["state"]["state"] for name in names)
 
     def feed(self, seed: int, block: int) -> Feed:
         """The block's normals, in memory that the thread keeps from block to block: fresh pages cost time."""
@@ -327,7 +392,7 @@ class BlockRunner:
             self.worker.feed.begin(seed, block)
         else:
             streams = self.program.run.traced.streams
-            self.worker.feed = Feed(seed, block, streams, self.program.run.paths, self.plan.slab)
+            self.worker.feed = Feed(seed, block, streams, self.program.run.paths, self.plan.longest)
         return self.worker.feed
 
     def diagnose(self, *arguments):

@@ -15,13 +15,13 @@ import numpy as np
 
 from stodyn import results
 from stodyn.engine import batch, grid
-from stodyn.engine.block import BlockRunner, Members, Plan, Program
+from stodyn.engine.block import LONGEST_WINDOW, MOST_SAVES, BlockRunner, Members, Plan, Program
 from stodyn.engine.failure import FailureLog, Stopped
 from stodyn.engine.feed import slab_steps
 from stodyn.engine.place import Threads
 from stodyn.engine.progress import Progress
 from stodyn.methods.contract import Method, Solver
-from stodyn.noise import normals, stream
+from stodyn.noise import in_program, normals, stream
 from stodyn.noise.distribution import PerPath, draw, is_random
 from stodyn.numerics import elimination
 from stodyn.problems.contract import is_drawn
@@ -185,13 +185,17 @@ class Ensemble:
             return batch.trace(self.problem, self.method, self.dtype)
 
     @functools.cached_property
+    def slab(self) -> int:
+        """Steps whose normals are drawn together."""
+        return slab_steps(sum(count for _, count in self.traced.streams), self.width)
+
+    @functools.cached_property
     def plan(self) -> Plan:
         saves = functools.reduce(np.union1d, self.save_grids)
         looks = tuple(np.isin(saves, g) for g in self.save_grids)
-        every = np.diff(saves)
-        regular = int(every[0]) if len(every) and np.ptp(every) == 0 else None
-        counts = sum(count for _, count in self.traced.streams)
-        return Plan(self.times, self.lengths, saves, looks, min(slab_steps(counts, self.width, regular), self.steps))
+        apart = int(np.diff(saves).min(initial=self.steps))
+        longest = min(LONGEST_WINDOW, MOST_SAVES * apart) if in_program.available() else self.slab
+        return Plan(self.times, self.lengths, saves, looks, min(longest, self.steps))
 
     @functools.cached_property
     def chosen(self) -> tuple[batch.Lanes | batch.Vmap, str]:
@@ -204,8 +208,9 @@ class Ensemble:
 
     @functools.cached_property
     def runner(self) -> BlockRunner:
-        always = tuple(self.plan.ends_on_saves and bool(np.all(look)) for look in self.plan.looks)
-        program = Program(self.chosen[0], self.statistics, self.plan.intervals, self.varies, always)
+        always = tuple(self.plan.every is not None and bool(np.all(look)) for look in self.plan.looks)
+        slab = self.slab if in_program.available() else None
+        program = Program(self.chosen[0], self.statistics, self.plan.intervals, self.varies, always, slab)
         return BlockRunner(program, self.plan, self.members(0))
 
     def observe_block(self, block: int) -> list[Any]:
@@ -241,12 +246,12 @@ class Ensemble:
     def _stepped_block(self, block: int, bar: Progress, ending: threading.Event):
         count = self.paths_in(block)
 
-        def on_slab(steps, failures):
+        def on_call(steps, failures):
             bar.advance(steps * count)
             if ending.is_set():
                 raise Stopped
 
-        observed, failures = self.runner.run(self.seed, block, self.members(block), on_slab)
+        observed, failures = self.runner.run(self.seed, block, self.members(block), on_call)
         return self._fold(observed, block), failures.step, failures.unsolved
 
     def _fold(self, observed: Sequence[Any], block: int) -> list[Any]:

@@ -25,7 +25,7 @@ class PathsFailed(RuntimeError):
 
 
 class Stopped(Exception):
-    """The run was ended from outside; a block in progress leaves at its next slab."""
+    """The run was ended from outside; a block in progress leaves after its next call."""
 
 
 @dataclasses.dataclass

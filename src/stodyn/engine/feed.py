@@ -1,4 +1,4 @@
-"""Noise on the CPU: slabs of normals filled on the host, stream by stream, in order."""
+"""Slabs of normals filled on the host, stream by stream, in order, where a program cannot draw its own."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ LONGEST_SLAB = 2048
 ALIGNMENT = 64  # JAX takes a NumPy buffer of this alignment without copying it
 
 
-def slab_steps(normals: int, lanes: int, every: int | None) -> int:
-    """Steps a slab holds: what fits a core's cache, a multiple of the saving interval where there is one."""
-    steps = int(np.clip(SLAB_BYTES // (8 * max(normals, 1) * lanes), 8, LONGEST_SLAB))
-    return steps - steps % every if every is not None and every <= steps else steps
+def slab_steps(normals: int, lanes: int) -> int:
+    """Steps whose normals are drawn together: what fits a core's cache."""
+    return int(np.clip(SLAB_BYTES // (8 * max(normals, 1) * lanes), 8, LONGEST_SLAB))
 
 
 class Feed:

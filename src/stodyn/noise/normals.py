@@ -71,6 +71,18 @@ def compiled(function):
         return numba.njit(nogil=True)(function)
 
 
+def compiled_for_c(signature):
+    """A function as one that C can call, compiled where it is defined, kept on disk where a folder can be written."""
+
+    def wrap(function):
+        try:
+            return numba.cfunc(signature, cache=True)(function)
+        except RuntimeError:
+            return numba.cfunc(signature)(function)
+
+    return wrap
+
+
 # Indices are unsigned: a signed one makes Numba test for Python's counting from the end in every access.
 U64 = np.uint64
 
