@@ -97,7 +97,7 @@ def explicit_oscillator(report: Report) -> None:
     work = PATHS * steps
     run = sd.simulate(problem, Heun, t=(0, steps * h), dt=h, paths=PATHS, seed=1, progress=False)
     lanes = sd.provenance(run)["block"]
-    slab = slab_steps(1, lanes, 25)
+    slab = slab_steps(1, lanes)
     contenders = [
         Contender("stodyn", stodyn_run(problem, Heun, h, steps, mean_energy), work),
         Contender("its normals alone", rivals.normals_alone(1, PATHS, steps, lanes, slab, THREADS), work),

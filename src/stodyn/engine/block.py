@@ -179,13 +179,14 @@ class Program:
 
     def steps(self, first, last, state: State, normals, one: Callable) -> State:
         """state <- one(i, the normals of step i, state) for i from first to last."""
-        if self.slab is None:
+        most = self.slab
+        if most is None:
             return lax.fori_loop(first, last, lambda i, state: one(i, [z[i] for z in normals], state), state)
 
         def slab(carry):
             begin, state = carry
-            end = jnp.minimum(begin + self.slab, last)
-            state, drawn = self.draw(state, self.slab, end - begin)
+            end = jnp.minimum(begin + most, last)
+            state, drawn = self.draw(state, most, end - begin)
             return end, lax.fori_loop(begin, end, lambda i, s: one(i, [z[i - begin] for z in drawn], s), state)
 
         return lax.while_loop(lambda carry: carry[0] < last, slab, (first, state))[1]
@@ -260,31 +261,31 @@ class Program:
 
     def key(self, longest: int, members: Members) -> str:
         """A name for the computation itself: equal for functions that say the same, wherever they were written."""
-        lanes_of = (self.run.paths,)
+        traced = self.run.traced
+        parts = [traced.fingerprint, *(fingerprint(trace) for trace in (traced.start, traced.read))]
+        parts += [_fields(s) or fingerprint(self._watched(s, members)) for s in self.statistics]
+        parts += [type(s).__name__ for s in self.statistics]
+        sizes = (members.start.shape, *((p.shape, p.dtype) for p in members.params))
+        return repr(
+            (self.run.name, self.run.paths, longest, self.intervals, self.varies, self.always, self.slab, sizes, *parts)
+        )
+
+    def _watched(self, statistic: Statistic, members: Members) -> Any:
+        """All that a statistic computes, as a trace."""
 
         def watch(t, h, x, sound, weight, iterations, flat_params):
             params = self.run.traced.params_tree.unflatten(flat_params)
-            move = Move(t, h, x, x, params, self.axes)
-            results = []
-            for statistic in self.statistics:
-                begun = statistic.track_start(t, x, params)
-                track = statistic.track(begun, move)
-                seen = statistic.observe(Snapshot(t, x, sound, weight, params, self.axes, iterations, track))
-                results.append((begun, track, seen))
-            return results
+            begun = statistic.track_start(t, x, params)
+            track = statistic.track(begun, Move(t, h, x, x, params, self.axes))
+            seen = statistic.observe(Snapshot(t, x, sound, weight, params, self.axes, iterations, track))
+            return begun, track, seen
 
-        t = jax.ShapeDtypeStruct((), self.dtype)
-        x = jax.ShapeDtypeStruct(members.start.shape, self.dtype)
-        watched = jax.make_jaxpr(watch)(
-            t, t, x, jax.ShapeDtypeStruct(lanes_of, bool), jax.ShapeDtypeStruct(lanes_of, self.dtype),
+        number, lanes_of = jax.ShapeDtypeStruct((), self.dtype), (self.run.paths,)
+        return jax.make_jaxpr(watch)(
+            number, number, jax.ShapeDtypeStruct(members.start.shape, self.dtype),
+            jax.ShapeDtypeStruct(lanes_of, bool), jax.ShapeDtypeStruct(lanes_of, self.dtype),
             jax.ShapeDtypeStruct(lanes_of, np.int32), members.params,
         )  # fmt: skip
-        traced = self.run.traced
-        parts = [traced.fingerprint, *(fingerprint(trace) for trace in (traced.start, traced.read, watched))]
-        parts += [type(s).__name__ for s in self.statistics]
-        return repr(
-            (self.run.name, self.run.paths, longest, self.intervals, self.varies, self.always, self.slab, *parts)
-        )
 
     def params(self, members: Members) -> Any:
         return self.run.traced.params_tree.unflatten(members.params)
@@ -292,6 +293,14 @@ class Program:
     @property
     def axes(self) -> Any:
         return self.run.traced.params_tree.unflatten([-1 if v else None for v in self.varies])
+
+
+def _fields(statistic: Statistic) -> str | None:
+    """The fields of a statistic of ours that holds no function, which tell what it computes; None for any other."""
+    values = [getattr(statistic, field.name) for field in dataclasses.fields(statistic)]
+    if not type(statistic).__module__.startswith("stodyn.statistics") or any(map(callable, values)):
+        return None
+    return repr([value.tolist() if isinstance(value, np.ndarray) else value for value in values])
 
 
 _compiled: dict[tuple[str, str], Callable] = {}

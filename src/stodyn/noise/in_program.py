@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -78,15 +79,9 @@ if numba is not None:
 
         return kind(types.int64), build
 
-    @intrinsic
-    def at(context, address):
-        """An address, a number, as a pointer to words."""
-        return _taken_for(WORD)
-
-    @intrinsic
-    def reals(context, address):
-        """An address, a number, as a pointer to real numbers."""
-        return _taken_for(REAL)
+    # An address, which is a number, as a pointer to words or to real numbers.
+    at: Any = intrinsic(lambda context, address: _taken_for(WORD))
+    reals: Any = intrinsic(lambda context, address: _taken_for(REAL))
 
     @compiled_for_c(types.int64(WORD))
     def handler(frame):
