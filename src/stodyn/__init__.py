@@ -9,6 +9,7 @@ from stodyn.noise.distribution import PerPath
 from stodyn.problems.hamiltonian import Hamiltonian
 from stodyn.problems.linear import linear
 from stodyn.problems.measured import with_measurement
+from stodyn.problems.mechanical import Mechanical
 from stodyn.problems.random_dae import RandomDAE
 from stodyn.problems.sde import SDE
 from stodyn.results import load, provenance, quantile, save
@@ -18,6 +19,7 @@ __version__ = "0.1.0"
 __all__ = [
     "SDE",
     "Hamiltonian",
+    "Mechanical",
     "PathsFailed",
     "PerPath",
     "RandomDAE",

@@ -25,6 +25,7 @@ from stodyn.models.catalogue import Model
 from stodyn.noise.distribution import is_random
 from stodyn.noise.increment import Increment
 from stodyn.problems.hamiltonian import Hamiltonian
+from stodyn.problems.mechanical import Mechanical
 from stodyn.problems.sde import SDE
 
 STEPS = (8, 16, 32, 64, 128)
@@ -193,7 +194,9 @@ def without_noise(problem: Any, calculus: str | None = None) -> Any:
             )
         case Hamiltonian():
             return dataclasses.replace(problem, h=(), noise_force=())
-    raise TypeError(f"problem: expected an SDE or a Hamiltonian system to take the noise from, got {problem!r}")
+        case Mechanical():
+            return dataclasses.replace(problem, noise=None)
+    raise TypeError(f"problem: expected an SDE, a Hamiltonian or a mechanical system, got {problem!r}")
 
 
 def first_and_second(x: Array) -> Array:

@@ -69,8 +69,8 @@ class FailureLog:
             why.append(f"{np.count_nonzero(~unsolved)} whose state became infinite or NaN")
         return PathsFailed(
             f"{len(paths)} of the {looked_at} paths run so far failed ({'; '.join(why)}). First: {shown}{more}. "
-            f"Try a smaller dt{', a larger Newton limit' if np.any(unsolved) else ''}, or where the system is stiff "
-            "an implicit method (ThetaEuler, ImplicitMidpoint). To look at such paths pass "
+            f"Try a smaller dt{', a larger Newton limit or tol' if np.any(unsolved) else ''}, or where the system is "
+            "stiff an implicit method (ThetaEuler, ImplicitMidpoint). To look at such paths pass "
             'on_failure="record": the run goes on without them, their numbers and times are in its result, and '
             "stodyn.replay gives each of them step by step.",
             paths,

@@ -67,7 +67,7 @@ def path(
         if any(is_random(leaf) for leaf in jax.tree.leaves(given, is_leaf=is_drawn)):
             raise ValueError(f"{name}: differs from path to path in this problem; give path(..., {name}=) those of one")
     _check_noise(noise, method, problem.m)
-    x = jnp.reshape(jnp.asarray(start, float), (problem.n,))
+    x = problem.flat_start(start)
     lengths = jnp.asarray(noise.h)
     begins = t + jnp.concatenate([jnp.zeros(1, lengths.dtype), jnp.cumsum(lengths)[:-1]])
     first = method.start(problem, begins[0], x, params)

@@ -77,11 +77,12 @@ def simulate(
     reason = method.step_refusal(float(lengths.max()))
     if reason is not None:
         raise ValueError(f"dt: {reason}")
-    ensemble = Ensemble(stepped, measuring(method, stepped), times, lengths, int(paths), int(seed),
+    ready = _prepared(method, stepped, lengths)
+    ensemble = Ensemble(stepped, measuring(ready, stepped), times, lengths, int(paths), int(seed),
                         _statistics(collect), np.dtype(dtype), executor, block)  # fmt: skip
     if isinstance(method, Method):
         strong = max((float(c.order or 0) for c in method.claims if c.kind == "strong" and not c.when), default=0.0)
-        check_resolution(method.needs, float(ensemble.lengths.min()), strong, stepped.m)
+        check_resolution(ready.needs, float(ensemble.lengths.min()), strong, stepped.m)
     rounded = ensemble.rounded_numbers()
     if rounded:
         warnings.warn(
@@ -137,7 +138,8 @@ def replay(problem, method: Catalogued | str | None, run: xr.Dataset, path: int)
         raise ValueError(f"method: the run was made with {record['method']}, got {method.spelling}")
     times, lengths = grid.step_times(record["t"], record["dt"])
     stepped, _ = matched(problem, method)
-    ensemble = Ensemble(stepped, measuring(method, stepped), times, lengths, record["paths"], record["seed"],
+    ready = _prepared(method, stepped, lengths)
+    ensemble = Ensemble(stepped, measuring(ready, stepped), times, lengths, record["paths"], record["seed"],
                         (_Lane(every=1, lane=path % record["block"]),), np.dtype(record["dtype"]),
                         record.get("executor", "auto"), record["block"])  # fmt: skip
     if "fingerprint" in record and ensemble.traced.fingerprint != record["fingerprint"]:
@@ -196,6 +198,11 @@ def matched(problem: Any, method: Any) -> tuple[Any, list[str]]:
             changes.append(f"{problem.calculus} -> {method.calculus} (drift corrected by half of sum (dg_k/dx) g_k)")
         problem = lowering.to_ito(problem) if method.calculus == "ito" else lowering.to_stratonovich(problem)
     return problem, changes
+
+
+def _prepared(method: Catalogued, stepped: Any, lengths: np.ndarray) -> Catalogued:
+    """The method made ready for the problem that it steps."""
+    return method.prepared(stepped.problem if isinstance(stepped, Measured) else stepped, float(lengths.max()))
 
 
 def _check_options(paths, seed, on_failure, dtype) -> None:

@@ -91,6 +91,13 @@ class Catalogued(ABC):
         """Why the method cannot take a step of length h, in words for the user; None if it can."""
         return None
 
+    def prepared(self, problem, h: float):
+        """The method made ready for a problem of its own class and steps up to h: with the cheapest noise that will do.
+
+        It may warn of what the numbers tell.
+        """
+        return self
+
     @property
     def spelling(self) -> str:
         """The name with every option, as one would write it; fields without a repr belong to the name."""

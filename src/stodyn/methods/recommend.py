@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from stodyn.methods import expansions, explicit, radau, srk, variational
+from stodyn.methods import alpha, expansions, explicit, radau, srk, variational
 from stodyn.methods.catalogue import catalogue, fitting
 from stodyn.methods.contract import Catalogued
 from stodyn.problems.hamiltonian import Hamiltonian
 from stodyn.problems.measured import Measured
+from stodyn.problems.mechanical import Mechanical
 from stodyn.problems.random_dae import RandomDAE
 from stodyn.problems.sde import SDE
 
 
 def recommend(problem) -> Catalogued:
     """Additive noise: SRA1. Else for Stratonovich problems Heun; for Ito problems SRIW1 where the noise is scalar or
-    diagonal, Euler-Maruyama where it is neither. Hamiltonian systems: the midpoint rule. DAEs with random parameters:
-    Galerkin where they are linear, else Quadrature with up to four parameters and regression with more."""
+    diagonal, Euler-Maruyama where it is neither. Hamiltonian systems: the midpoint rule. Mechanical ones: the
+    stochastic α method. DAEs with random parameters: Galerkin where they are linear, else Quadrature with up to four
+    parameters and regression with more."""
     if isinstance(problem, Measured):
         return recommend(problem.problem)
     if isinstance(problem, Hamiltonian):
         return variational.Midpoint
+    if isinstance(problem, Mechanical):
+        return alpha.StochasticAlpha
     if isinstance(problem, RandomDAE):
         if not problem.random:
             return radau.Radau5

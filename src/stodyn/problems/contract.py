@@ -80,6 +80,10 @@ class Problem(ABC):
         """One initial value, (n,)."""
         return self.draw_start(np.random.default_rng(0), range(1))[0]
 
+    def flat_start(self, start: Any) -> jax.Array:
+        """A start in the user's form as the vector (n,) that methods start from."""
+        return jnp.reshape(jnp.asarray(start, float), (self.n,))
+
     def example_params(self) -> Any:
         """The parameters of one path."""
         return jax.tree.map(

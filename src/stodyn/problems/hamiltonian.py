@@ -12,17 +12,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from stodyn.noise.distribution import PerPath, draw, is_random
 from stodyn.numerics.dependence import dependence
 from stodyn.numerics.lanes import Unlaned
-from stodyn.problems import lowering
+from stodyn.problems import lowering, paired_start
 from stodyn.problems.contract import (
     CALCULI,
     NoiseStructure,
     Problem,
     component_names,
     component_units,
-    fixed_value,
     returned_shape,
 )
 from stodyn.problems.sde import SDE
@@ -83,11 +81,7 @@ class Hamiltonian(Problem):
 
     def __post_init__(self):
         fill = object.__setattr__
-        q, p = self._example()
-        if q.shape != p.shape or q.ndim > 1 or q.size == 0:
-            raise ValueError(
-                f"start: q0 has the shape {q.shape} and p0 {p.shape}; expected two numbers or two vectors of one length"
-            )
+        q, p = paired_start.example(self.start, "qp")
         fill(self, "scalar", q.ndim == 0)
         fill(self, "n", 2 * q.size)
         h, forces = _channels("h", self.h), _channels("noise_force", self.noise_force)
@@ -123,27 +117,6 @@ class Hamiltonian(Problem):
         fill(self, "names", names)
         fill(self, "units", component_units(self.units, names))
         fill(self, "periodic", _periods(self.periodic, N))
-
-    def _example(self) -> tuple[np.ndarray, np.ndarray]:
-        """q and p of one path, in the shapes the user's functions see."""
-        if self.start is None:
-            raise ValueError("start: missing; give (q0, p0), two numbers or two vectors")
-        if is_random(self.start):
-            z = draw(self.start, np.random.default_rng(0), range(1), "start")[0]
-            if z.ndim != 1 or z.size % 2:
-                raise ValueError(f"start: a draw has the shape {z.shape}, expected (2N,): q first, then p")
-            q, p = np.split(z, 2)
-            return (q[0], p[0]) if q.size == 1 else (q, p)
-        if len(self.start) != 2:
-            raise ValueError(
-                f"start: expected (q0, p0), got {len(self.start)} entries; N coordinates are one vector q0"
-            )
-        rng = np.random.default_rng(0)
-        q, p = (
-            draw(part, rng, range(1), name)[0] if is_random(part) else fixed_value(name, part)
-            for name, part in zip(("start q0", "start p0"), self.start, strict=True)
-        )
-        return q, p
 
     # --- the vectors of the equations: channel 0 is time, r = 1, ..., m the noise -------------------------------------
 
@@ -276,31 +249,15 @@ class Hamiltonian(Problem):
         def diffusion(t, x, *params):
             return self.g(t, x, *(params or (None,))) if self.m else jnp.zeros((self.n, 1), x.dtype)
 
-        sde = SDE(drift, diffusion, self._whole_start(), self.params, "stratonovich", self.names, self.units)
+        start = paired_start.whole(self.start, "qp", self.n // 2)
+        sde = SDE(drift, diffusion, start, self.params, "stratonovich", self.names, self.units)
         return lowering.to_ito(sde) if calculus == "ito" else sde
 
     def lower(self, kind: type) -> tuple[Problem, str] | None:
         return (self.to_sde(), "Hamiltonian -> Stratonovich SDE of (q, p)") if kind is SDE else None
 
-    def _whole_start(self) -> Any:
-        """The start as one source of (2N,) vectors."""
-        if is_random(self.start):
-            return self.start
-        if not any(map(is_random, self.start)):
-            return self.example_start()
-        if any(isinstance(part, PerPath) for part in self.start):
-            paths = range(min(len(part.values) for part in self.start if isinstance(part, PerPath)))
-            return PerPath(self.draw_start(np.random.default_rng(0), paths))
-        return lambda rng, size: self.draw_start(rng, range(size))
-
     def draw_start(self, rng: np.random.Generator, paths: range) -> np.ndarray:
-        if is_random(self.start):
-            return draw(self.start, rng, paths, "start").reshape(len(paths), self.n)
-        columns = []
-        for name, part in zip(("start q0", "start p0"), self.start, strict=True):
-            values = draw(part, rng, paths, name) if is_random(part) else fixed_value(name, part)[None]
-            columns.append(np.broadcast_to(values.reshape(len(values), self.n // 2), (len(paths), self.n // 2)))
-        return np.concatenate(columns, axis=1)
+        return paired_start.drawn(self.start, "qp", rng, paths, self.n // 2)
 
 
 def _channels(name: str, given: Any) -> tuple[Callable | None, ...]:

@@ -1,0 +1,429 @@
+"""Stability and dissipation of α methods on the test equation dx = v dt, dv = -ω² x dt + Σ_l (χ_l x + η_l v) dW_l.
+
+A step is Ξ' = (A_d + Σ_w A_w I_w) Ξ with Ξ = (x, h v, h² φ) and iterated integrals I_w. All matrices are read off the
+shipped step, by unit vectors and unit integrals; the moments of the integrals are exact.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.linalg
+from numpy.typing import ArrayLike
+
+from stodyn.methods import signature
+from stodyn.methods.alpha import Coefficients, GeneralisedAlpha, StochasticAlpha
+from stodyn.models.oscillators import growth, noisy_oscillator
+from stodyn.noise.increment import Increment
+from stodyn.noise.iterated import Words
+from stodyn.noise.words import Word, up_to_weight, weight
+
+RESOLVED = Words(p=12, K=24)  # the integrals where they are sampled: rms errors of 1e-3 and 6e-2 of a step's
+STIFF = 1e7  # ω h that stands for ∞: what is left out is of the order of its inverse square
+
+
+class Estimate(NamedTuple):
+    """A sampled number and its standard error."""
+
+    value: float
+    stderr: float
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Amplification:
+    """One step of a method on the test equation: A = A_d + A_s, A_s = Σ_w A_w I_w.
+
+    deterministic  A_d (3, 3), which is also E[A]
+    terms          word -> A_w (3, 3), those that are not zero
+    """
+
+    omega: float
+    h: float
+    deterministic: np.ndarray
+    terms: dict[Word, np.ndarray]
+
+    @property
+    def spectral_radius(self) -> float:
+        """Of A_d: the mean dies out where it is below 1."""
+        return float(np.abs(np.linalg.eigvals(self.deterministic)).max())
+
+    @functools.cached_property
+    def mean_square(self) -> np.ndarray:
+        """E[A ⊗ A] (9, 9) = A_d ⊗ A_d + Σ_uw E[I_u I_w] A_u ⊗ A_w; for the paper's scheme the sum has rank one."""
+        total = np.kron(self.deterministic, self.deterministic)
+        for u, A in self.terms.items():
+            for w, B in self.terms.items():
+                total = total + self.h ** ((weight(u) + weight(w)) / 2) * _product_mean(u, w) * np.kron(A, B)
+        return total
+
+    @property
+    def mean_square_radius(self) -> float:
+        """The largest modulus of an eigenvalue of E[A ⊗ A]: second moments die out where it is below 1."""
+        return float(np.abs(np.linalg.eigvals(self.mean_square)).max())
+
+    @property
+    def is_mean_square_stable(self) -> bool:
+        return self.mean_square_radius < 1.0
+
+    def second_moments(self, x: float, v: float, φ: float, steps: int) -> np.ndarray:
+        """E x², E x v, E v² after 0, ..., steps steps, (steps + 1, 3), without sampling."""
+        Ξ = np.array([x, self.h * v, self.h**2 * φ])
+        P, found = np.outer(Ξ, Ξ).ravel(), []
+        for _ in range(steps + 1):
+            found.append([P[0], P[1] / self.h, P[4] / self.h**2])
+            P = self.mean_square @ P
+        return np.array(found)
+
+    def sample(self, count: int, seed: int) -> np.ndarray:
+        """Independent draws of A, (count, 3, 3)."""
+        m = max((max(w) for w in self.terms), default=1)
+        values = _draws(m, tuple(self.terms), count, seed)
+        scale = np.array([self.h ** (weight(w) / 2) for w in self.terms])
+        stack = np.array(list(self.terms.values())).reshape(len(self.terms), 9)
+        return self.deterministic + (values * scale @ stack).reshape(count, 3, 3)
+
+    # --- norms and contractivity --------------------------------------------------------------------------------------
+
+    @property
+    def noise_rms(self) -> float:
+        """(E ‖A_s‖_F²)^½, exact."""
+        square = self.mean_square - np.kron(self.deterministic, self.deterministic)
+        return math.sqrt(sum(square[4 * i, 4 * j] for i in range(3) for j in range(3)))
+
+    def noise_norm(self, count: int = 200_000, seed: int = 1) -> Estimate:
+        """E ‖A_s‖_F, sampled."""
+        return _estimate(np.linalg.norm(self.sample(count, seed) - self.deterministic, axis=(1, 2)))
+
+    def mean_radius(self, count: int = 200_000, seed: int = 1) -> Estimate:
+        """E max|λ(A)|, sampled."""
+        return _estimate(np.abs(np.linalg.eigvals(self.sample(count, seed))).max(axis=1))
+
+    def adapted_norm(self, excess: float = 1e-6) -> np.ndarray:
+        """P, positive definite, with ‖A_d Ξ‖_P <= (radius + excess) ‖Ξ‖_P, ‖Ξ‖_P² = Ξ' P Ξ."""
+        size = self.spectral_radius + excess
+        return scipy.linalg.solve_discrete_lyapunov(self.deterministic.T / size, np.eye(3))
+
+    def contracts_in_mean_square(self, P: ArrayLike | None = None) -> float:
+        """The largest E‖A Ξ‖²_P / ‖Ξ‖²_P over all Ξ, exact; at most 1 means contractive in the 2nd mean. P: norm, 1."""
+        P = np.eye(3) if P is None else np.asarray(P, float)
+        square = (P.ravel() @ self.mean_square).reshape(3, 3)
+        return float(scipy.linalg.eigh(0.5 * (square + square.T), P, eigvals_only=True)[-1])
+
+    def contracts_in_mean(
+        self, P: ArrayLike | None = None, p: float = 1.0, count: int = 20_000, seed: int = 1
+    ) -> Estimate:
+        """The largest E‖A Ξ‖ᵖ_P / ‖Ξ‖ᵖ_P over 400 directions Ξ, sampled; contractive in the p-th mean: at most 1."""
+        R = np.linalg.cholesky(np.eye(3) if P is None else np.asarray(P, float)).T
+        directions = np.random.default_rng(0).standard_normal((400, 3))
+        directions = np.linalg.solve(R, (directions / np.linalg.norm(directions, axis=1, keepdims=True)).T)
+        images = np.linalg.norm(R @ self.sample(count, seed) @ directions, axis=1) ** p  # (count, directions)
+        worst = int(np.argmax(images.mean(axis=0)))
+        return _estimate(images[:, worst])
+
+    def contracts_with_probability(self, P: ArrayLike | None = None, count: int = 200_000, seed: int = 1) -> Estimate:
+        """P(‖A Ξ‖_P <= ‖Ξ‖_P for all Ξ), sampled; contractive in probability means 1."""
+        R = np.linalg.cholesky(np.eye(3) if P is None else np.asarray(P, float)).T
+        matrices = R @ self.sample(count, seed) @ np.linalg.inv(R)
+        return _estimate(np.linalg.norm(matrices, ord=2, axis=(1, 2)) <= 1.0 + 1e-12)
+
+    def lyapunov(self, steps: int = 4000, paths: int = 400, seed: int = 1) -> Estimate:
+        """The almost-sure exponent lim log‖Ξ_n‖ / (n h), by simulation: below 0 means almost surely stable."""
+        Ξ, logs = np.tile([1.0, 0.3 * self.h, -((self.omega * self.h) ** 2)], (paths, 1)), np.zeros(paths)
+        P = self.adapted_norm()  # near the energy for slow oscillations: any other norm would show their phase
+        begun = steps // 10
+        for first in range(0, steps + begun, 100):
+            matrices = self.sample(100 * paths, seed * 1_000_003 + first).reshape(100, paths, 3, 3)
+            for A in matrices:
+                Ξ = np.einsum("pij,pj->pi", A, Ξ)
+            size = np.sqrt(np.einsum("pi,ij,pj->p", Ξ, P, Ξ))
+            logs += np.log(size) if first >= begun else 0.0
+            Ξ /= size[:, None]
+        counted = 100 * sum(first >= begun for first in range(0, steps + begun, 100))
+        return _estimate(logs / (counted * self.h))
+
+
+def amplification(
+    method: GeneralisedAlpha, omega: float, h: float, eta: ArrayLike = 0.0, chi: ArrayLike = 0.0
+) -> Amplification:
+    """The step of a method on the test equation; eta and chi are numbers, or one a channel. omega = 0 gives A_0."""
+    η, χ = np.broadcast_arrays(np.atleast_1d(np.asarray(eta, float)), np.atleast_1d(np.asarray(chi, float)))
+    with jax.enable_x64(True):
+        A, terms = map(np.asarray, _reader(method, len(η))(float(omega), η, χ, float(h)))
+    words = _words(len(η))
+    return Amplification(float(omega), float(h), A, {w: T for w, T in zip(words, terms, strict=True) if T.any()})
+
+
+def stiff_limit(method: GeneralisedAlpha, h: float, eta: ArrayLike = 0.0, chi: ArrayLike = 0.0) -> Amplification:
+    """A_stiff: the limit of the step for ω → ∞, to a dozen digits."""
+    return amplification(method, STIFF / h, h, eta, chi)
+
+
+@functools.lru_cache(maxsize=64)
+def _reader(method: GeneralisedAlpha, m: int) -> Callable:
+    """(ω, η, χ, h) -> A_d and the stack of A_w, compiled."""
+    problem = noisy_oscillator(1.0, np.ones(m), np.ones(m))
+    words = _words(m)
+
+    def image(params, h, integrals, Ξ):
+        held = dict(zip(words, integrals, strict=True))
+        W, Z = (jnp.stack([held.pop((j, *rest)) for j in range(1, m + 1)]) for rest in ((), (0,)))
+        state = (jnp.stack([Ξ[0], Ξ[1] / h]), Ξ[2:] / h**2)
+        (x, φ), report = method.step(problem, 0.0, state, Increment(h, W, Z, words=held), params)
+        after = jnp.stack([x[0], h * x[1], h**2 * φ[0]])
+        return jnp.where(report.ok, after, jnp.nan)
+
+    def read(omega, eta, chi, h):
+        params = {"omega": omega, "eta": eta, "chi": chi}
+        units = jnp.concatenate([jnp.zeros((1, len(words))), jnp.eye(len(words))])
+        of = jax.vmap(lambda unit: jax.vmap(lambda Ξ: image(params, h, unit, Ξ))(jnp.eye(3)).T)(units)
+        return of[0], of[1:] - of[0]
+
+    return jax.jit(read)
+
+
+@functools.lru_cache(maxsize=8)
+def _words(m: int) -> tuple[Word, ...]:
+    """The integrals a step may ask for: those up to weight 4 with a channel in them."""
+    return tuple(w for w in up_to_weight(4, m) if any(w))
+
+
+@functools.lru_cache(maxsize=4096)
+def _product_mean(u: Word, w: Word) -> float:
+    """E[I_u I_w] over a step h = 1."""
+    return float(signature.mean(signature.integral(*u) * signature.integral(*w)))
+
+
+def _draws(m: int, words: tuple[Word, ...], count: int, seed: int) -> np.ndarray:
+    """Samples of the integrals over a step h = 1, (count, words)."""
+    rng = np.random.default_rng(seed)
+    normals = {name: rng.standard_normal((count, k)) for name, k in RESOLVED.normals(m).items()}
+    with jax.enable_x64(True):
+        return np.asarray(_sampler(m, words)(normals))
+
+
+@functools.lru_cache(maxsize=16)
+def _sampler(m: int, words: tuple[Word, ...]) -> Callable:
+    def one(normals):
+        noise = RESOLVED.increment(1.0, normals, m)
+        return jnp.stack([noise.word(w) for w in words]) if words else jnp.zeros(0)
+
+    return jax.jit(jax.vmap(one))
+
+
+def _estimate(values: np.ndarray) -> Estimate:
+    return Estimate(float(np.mean(values)), float(np.std(values) / math.sqrt(len(values))))
+
+
+# --- without noise ----------------------------------------------------------------------------------------------------
+
+
+class Dissipation(NamedTuple):
+    """What a method does to a free oscillation, for each Ω = ω h.
+
+    radius             the spectral radius of A_d
+    period_elongation  (T_numerical - T)/T
+    damping            the damping ratio that the method adds, -log|λ| / arg λ of the principal pair
+    """
+
+    radius: np.ndarray
+    period_elongation: np.ndarray
+    damping: np.ndarray
+
+
+def dissipation(method: GeneralisedAlpha, Omega: ArrayLike) -> Dissipation:
+    """Radius, period elongation and algorithmic damping over Ω; the last two are NaN where no pair is left."""
+    Ω = np.asarray(Omega, float)
+    with jax.enable_x64(True):
+        one = np.zeros(1)
+        A = np.asarray(jax.vmap(lambda Ω: _reader(method, 1)(Ω, one, one, 1.0)[0])(jnp.ravel(jnp.asarray(Ω))))
+    λ = np.linalg.eigvals(A)
+    pair = np.where(λ.imag > 1e-12, λ, np.nan)
+    with np.errstate(all="ignore"):
+        least = np.nanargmin(np.where(np.isnan(pair), np.inf, np.abs(np.angle(pair) - Ω.ravel()[:, None])), axis=1)
+        principal = pair[np.arange(len(pair)), least]
+        angle = np.angle(principal)
+        found = np.abs(λ).max(axis=1), Ω.ravel() / angle - 1.0, -np.log(np.abs(principal)) / angle
+    return Dissipation(*(part.reshape(Ω.shape) for part in found))
+
+
+# --- closed forms, corrected, against which the matrices above are checked --------------------------------------------
+
+
+def matrix_12(rho: float, Omega: float) -> np.ndarray:
+    """A_d of Chung & Hulbert's coefficients: (12) of the paper with the sign of its entry (1, 3) corrected."""
+    ρ, Ω2 = rho, Omega**2
+    D = -(ρ**3) + 3 * ρ + Ω2 + 2
+    A22 = -2 * ρ**3 + 6 * ρ + Ω2 * ((ρ - 2) * ρ - 1) + 4
+    A23 = (ρ - 1) * (2 * (ρ + 1) ** 2 - Ω2 * (ρ - 1))
+    A33 = (ρ * (ρ + 2) - 1) * Ω2 + 2 * ρ**2 * (2 * ρ + 3) - 2
+    return np.array([
+        [1 - Ω2 * (ρ + 1) / D, 1 - Ω2 / D, (ρ - ρ**3) / (2 * D)],
+        [Ω2 * (ρ - 3) * (ρ + 1) ** 2 / (2 * D), A22 / (2 * D), -A23 / (4 * D)],
+        [-Ω2 * (ρ + 1) ** 3 / D, -Ω2 * (ρ + 1) ** 2 / D, -A33 / (2 * D)],
+    ])  # fmt: skip
+
+
+def eigenvalues_13(rho: float, Omega: float) -> np.ndarray:
+    """The eigenvalues of matrix_12 by Cardano's formula: (13) with its brackets restored."""
+    ρ, Ω2 = rho, complex(Omega) ** 2
+    D, s = -(ρ**3) + 3 * ρ + Ω2 + 2, ρ + 1
+    inner = (27 * (ρ - 1) * Ω2**2 + 2 * s**4 + 9 * s**2 * (3 * (ρ - 3) * ρ + 8) * Ω2) * s**5
+    P3 = inner / D**3 + 3 * math.sqrt(3) * np.sqrt(Ω2 * s**10 * (27 * Ω2 * (ρ - 1) ** 2 + 4 * s**2) / D**4)
+    P, Q = P3 ** (1 / 3), (5 - ρ * (3 * Ω2 + ρ * (4 * ρ + 3) - 6)) / (3 * D)
+    L = -(s**4) * (3 * (3 * ρ - 4) * Ω2 + s**2) / D**2
+    turns = np.exp(2j * np.pi * np.arange(3) / 3)
+    return 2 ** (1 / 3) * L / (3 * P * turns) - P * turns / (3 * 2 ** (1 / 3)) + Q
+
+
+def eigenvalues_14(c: Coefficients, h: float, W: float, Z: float, S: float, X: float) -> np.ndarray:
+    """The two eigenvalues of A_stiff beside -ρ for W_v = W, Z_v = Z, S_v = S, X_v = X: (14)."""
+    β, γ = c.beta, c.gamma
+    θ1 = (4 * β * h - 2 * γ * h + 2 * β * (S + W) * h - h - 2 * γ * (X + Z)) / (4 * β * h)
+    θ2 = (h * (2 * γ - 2 * β * (S + W + 2) + 1) + 2 * γ * (X + Z)) ** 2
+    θ3 = -8 * β * h**2 * (-2 * γ - S - W + 2 * β * (S + W + 1) + 1) + 16 * β * h * (γ - 1) * (X + Z)
+    root = np.sqrt(complex(θ2 + θ3)) / (4 * β * h)
+    return np.array([θ1 + root, θ1 - root])
+
+
+def series_16(rho: float, y: float) -> tuple[float, float]:
+    """β and γ of stochastic_coefficients to ρ⁴ and first order in y; the paper's (16b) repeats its (16a)."""
+    powers = rho ** np.arange(5)
+    β = np.array([1, -2, 3, -4, 5]) + y * np.array([-1 / 16, 1 / 4, -17 / 24, 5 / 3, -27 / 8])
+    γ = np.array([1.5, -2, 2, -2, 2]) + y * np.array([-1 / 8, 3 / 8, -11 / 12, 23 / 12, -41 / 12])
+    return float(β @ powers), float(γ @ powers)
+
+
+# --- what the paper estimates, beside what is true --------------------------------------------------------------------
+
+
+class Lemma(NamedTuple):
+    """A statement of the paper at given numbers: what it prints, what is true, and whether they agree."""
+
+    name: str
+    printed: float
+    true: float
+    stderr: float
+    holds: bool
+
+
+def lemmas(method: GeneralisedAlpha, omega: float, h: float, eta: float, chi: float, rho: float) -> list[Lemma]:
+    """Lemmas 4.1, 4.3/4.4 and 4.5, Theorems 4.1 to 4.3 of Rajan & Raha at given numbers, each with its verdict.
+
+    4.1 printed: √(7/3) η √h (+ its second term), or χ h^1.5/√3 for η = 0; true: E‖A_s‖_F. 4.4 printed: the radius of
+    A_d plus max(θ, θ^(1/3)), θ = E‖A_s‖_F (1 + ‖N‖ + ‖N‖²), N the strict upper part of the Schur form of A_d; true:
+    E max|λ|. Theorem 4.1: the exponent is negative; 4.2, 4.3: the radii of the mean and the mean square are below 1.
+    """
+    step = amplification(method, omega, h, eta, chi)
+    norm, radius, exponent = step.noise_norm(), step.mean_radius(), step.lyapunov()
+    first = math.sqrt(7 / 3) * abs(eta) * math.sqrt(h)
+    second = abs(eta) * (13 * eta**2 + 89 * omega / ((rho - 2) * (rho + 1) ** 2)) * h**1.5 / (8 * math.sqrt(21))
+    bound = first + second if eta else abs(chi) * h**1.5 / math.sqrt(3)
+    θ = norm.value * schur_sum(step.deterministic)
+    spread = step.spectral_radius + max(θ, θ ** (1 / 3))
+    contracts = step.contracts_with_probability(step.adapted_norm())
+    mean_square = step.mean_square_radius
+    return [
+        Lemma("4.1: E‖A_s‖_F at most", bound, *norm, norm.value <= bound + 3 * norm.stderr),
+        Lemma("4.3, 4.4: E max|λ| at most", spread, *radius, radius.value <= spread + 3 * radius.stderr),
+        Lemma("4.5: contractive with probability", 1.0, *contracts, contracts.value >= 1.0),
+        Lemma("Theorem 4.1: exponent below", 0.0, *exponent, exponent.value < 3 * exponent.stderr),
+        Lemma("Theorem 4.2: radius of the mean below", 1.0, step.spectral_radius, 0.0, step.spectral_radius < 1.0),
+        Lemma("Theorem 4.3: mean-square radius below", 1.0, mean_square, 0.0, mean_square < 1.0),
+    ]
+
+
+def schur_sum(A: np.ndarray) -> float:
+    """1 + ‖N‖ + ‖N‖², N the strictly upper part of the Schur form of A."""
+    T, _ = scipy.linalg.schur(A, output="complex")
+    size = np.linalg.norm(np.triu(T, 1), 2)
+    return float(1.0 + size + size**2)
+
+
+class LargestStep(NamedTuple):
+    """Up to which step an α method is stable on the test equation, in several senses.
+
+    mean          inf: E Ξ dies out at every step for rho < 1
+    mean_square   (h_low, h_high), the steps at which second moments die out; None where there are none. The equation
+                  itself is unstable in mean square, at the rate `exact_growth`: small steps show it, larger hide it
+    almost_surely (h_low, h_high) by simulation; h_low = 0 where small steps are stable
+    paper         the largest step that satisfies the inequality of the paper's Theorem 4.3; 0 where none does
+    exact_growth  d/dt log E x²; exact_exponent: the almost-sure one for small noise, -η²/8 + χ²/(8 ω²)
+    """
+
+    mean: float
+    mean_square: tuple[float, float] | None
+    almost_surely: tuple[float, float] | None
+    paper: float
+    exact_growth: float
+    exact_exponent: float
+
+
+def largest_step(
+    omega: float,
+    eta: float,
+    chi: float,
+    rho: float,
+    *,
+    method: GeneralisedAlpha | None = None,
+    simulate: bool = True,
+    seed: int = 1,
+) -> LargestStep:
+    """The largest stable step of StochasticAlpha(rho), or of another α method, beside the paper's inequality.
+
+    Steps from 1e-3/ω to 1e3/ω are looked at, 12 a decade (4 where the exponent is simulated), and ends bisected.
+    """
+    method = StochasticAlpha(rho=rho) if method is None else method
+
+    def at(h: float) -> Amplification:
+        return amplification(method, omega, h, eta, chi)
+
+    def inequality(h: float) -> float:
+        step = at(h)
+        θ = math.sqrt(7 / 3 * eta**2 * h) * schur_sum(step.deterministic)
+        radius = step.spectral_radius
+        return max(θ, θ ** (1 / 3)) - (1 - radius**2) / (2 * radius)
+
+    fine, coarse = (np.geomspace(1e-3 / omega, 1e3 / omega, count) for count in (73, 25))
+    mean_square = _stable(lambda h: at(h).mean_square_radius - 1.0, fine)
+    kept = _stable(inequality, fine)
+    almost = None
+    if simulate:
+        almost = _stable(lambda h: at(h).lyapunov(2000, 400, seed).value, coarse, rounds=5)
+        if almost is not None and almost[0] == coarse[0]:
+            almost = (0.0, almost[1])
+    return LargestStep(
+        math.inf if rho < 1 else 0.0,
+        mean_square,
+        almost,
+        0.0 if kept is None else kept[1],
+        growth(omega=omega, eta=eta, chi=chi),
+        -(eta**2) / 8 + chi**2 / (8 * omega**2),
+    )
+
+
+def _stable(excess: Callable[[float], float], grid: np.ndarray, rounds: int = 60) -> tuple[float, float] | None:
+    """The ends of the last stretch of the grid on which excess < 0, bisected (on a logarithmic scale)."""
+    negative = [excess(float(h)) < 0.0 for h in grid]
+    if not any(negative):
+        return None
+    last = max(k for k, stable in enumerate(negative) if stable)
+    first = next((k + 1 for k in reversed(range(last)) if not negative[k]), 0)
+
+    def edge(inside: float, outside: float) -> float:
+        for _ in range(rounds):
+            middle = math.sqrt(inside * outside)
+            if abs(math.log(outside / inside)) < 1e-10:
+                break
+            inside, outside = (middle, outside) if excess(middle) < 0.0 else (inside, middle)
+        return inside
+
+    low = float(grid[0]) if first == 0 else edge(float(grid[first]), float(grid[first - 1]))
+    high = math.inf if last == len(grid) - 1 else edge(float(grid[last]), float(grid[last + 1]))
+    return low, high

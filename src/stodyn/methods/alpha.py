@@ -1,0 +1,528 @@
+"""Generalised-α methods for noisy mechanics: implicit, with the dissipation of high frequencies set by one number."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import warnings
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from stodyn.methods.contract import Claim, Method, Report
+from stodyn.noise import wiener
+from stodyn.noise.increment import Increment, Recipe
+from stodyn.noise.iterated import SecondMoments, Signature, SineSeries, Words
+from stodyn.numerics import elimination
+from stodyn.numerics.newton import newton
+from stodyn.problems.mechanical import ADDITIVE_LINEAR, CONSTANT_UNDAMPED, Mechanical
+
+PAPER = "N. Rajan & S. Raha, The Stochastic α Method: A Numerical Method for Simulation of Noisy Second Order \
+Dynamical Systems, CMES: Computer Modeling in Engineering & Sciences (2008)"
+CHUNG_HULBERT = "J. Chung & G. M. Hulbert, A time integration algorithm for structural dynamics with improved \
+numerical dissipation: the generalized-α method, J. Appl. Mech. 60 (1993)"
+MEASURED = "measured; Rajan & Raha claim strong order 2 for x and 3/2 for v"
+ORDERS = ("paper", 1.5, 2.0)
+LARGE_OMEGA = 2.0  # beyond it the explicit terms of orders 1.5 and 2.0 amplify noise
+
+
+class StiffWarning(UserWarning):
+    """The explicit noise terms of a high-order method meet a stiff system."""
+
+
+class Coefficients(NamedTuple):
+    """αm, αf, β and γ of the scheme below."""
+
+    alpha_m: Any
+    alpha_f: Any
+    beta: Any
+    gamma: Any
+
+    @property
+    def is_second_order(self) -> bool:
+        return math.isclose(self.gamma, 0.5 + self.alpha_f - self.alpha_m, abs_tol=1e-14)
+
+
+class GeneralisedAlpha(Method):
+    """With a = M⁻¹ force and b_k = M⁻¹ noise_k at the start of the step, L^l = (b_l · ∂/∂v):
+
+        x' = x + h v + h² [(1/2 - β) φ + β φ'] + Σ_k b_k I_(k,0) + Σ_lk (L^l b_k) I_(l,k,0)
+        v' = v + h [(1 - γ) φ + γ φ']          + Σ_k b_k I_(k)   + Σ_lk (L^l b_k) I_(l,k)
+        (1 - αm) φ' + αm φ = (1 - αf) a' + αf a,                  φ = a at the start of a path.
+
+    order  "paper": these terms. Strong order 1 in x and v, 2 for constant noise and a force without velocities
+           1.5, 2.0: with the further Ito-Taylor terms of v, see `taylor_terms`: that strong order for all smooth
+           equations. They are explicit: for stiff systems (ωh above 2) keep "paper"; simulate warns
+    area   the recipe for the iterated integrals; None takes the cheapest that the problem's functions allow: W and Z
+           where noise does not depend on v, one normal more for one channel, areas for channels that do not commute,
+           and for orders 1.5 and 2.0 with several of these iterated.Signature(8), whose K must grow like h^-2 and h^-3
+           (ResolutionWarning says when)
+
+    One Newton solve of N unknowns a step, to `tol` in at most `limit` rounds, from φ; beyond 12 unknowns banded where
+    the equations are. The noise is not implicit: multiplicative noise is stable in mean square only where
+    analysis.second_order says so.
+    """
+
+    accepts = Mechanical
+    calculus = "ito"
+    order: Any
+    tol: float
+    limit: int
+    area: Recipe | None
+
+    @abstractmethod
+    def coefficients(self, h) -> Coefficients:
+        """The four numbers at a step h."""
+
+    def _check(self) -> None:
+        if self.order not in ORDERS:
+            raise ValueError(f"order: expected one of {ORDERS}, got {self.order!r}")
+        if self.order != "paper" and not self.is_second_order:
+            raise ValueError(
+                f"order: {self.order} needs γ = 1/2 + αf - αm, and here γ is {self.coefficients(0.0).gamma:g}. "
+                'Take order="paper", or other coefficients.'
+            )
+
+    @property
+    def is_second_order(self) -> bool:
+        """Whether γ = 1/2 + αf - αm, so that the scheme without noise is of order 2."""
+        return self.coefficients(0.0).is_second_order
+
+    @property
+    def needs(self) -> Recipe:
+        return self.area or (SecondMoments(4) if self.order == "paper" else Words())
+
+    @property
+    def claims(self) -> tuple[Claim, ...]:
+        return (
+            Claim("strong", 1.0 if self.order == "paper" else self.order, source=MEASURED),
+            Claim("weak", 1.0 if self.order == "paper" else 2.0, source=MEASURED),
+            Claim("deterministic", 2.0 if self.is_second_order else 1.0, source=CHUNG_HULBERT),
+        )
+
+    def prepared(self, problem: Mechanical, h: float) -> GeneralisedAlpha:
+        """With the cheapest noise that this problem allows; warns where the order asked for is not safe."""
+        if self.order != "paper" and (problem.facts.noise_on_v or problem.facts.force_on_v):
+            Ω = h * largest_rate(problem)
+            if Ω > LARGE_OMEGA:
+                warnings.warn(
+                    f"order={self.order}: its noise terms are explicit, and the fastest rate of this system at its "
+                    f"start times the step is {Ω:.3g}: above {LARGE_OMEGA:g} they may amplify noise. Take a step of "
+                    f'{h * LARGE_OMEGA / Ω:.2g}, or order="paper".',
+                    StiffWarning,
+                    stacklevel=3,
+                )
+        return self if self.area is not None else self(area=cheapest(problem, self.order))
+
+    def start(self, problem, t, x, params):
+        N = problem.N
+        (y, z), v = problem.split(x[:N]), problem.split(x[N : 2 * N])[0]
+        if len(z):
+            root = newton(lambda z: problem.balance(t, y, v, z, params)[1], z, tol=self.tol, limit=100)
+            z = jnp.where(root.ok, root.x, jnp.nan)
+        φ = problem.acceleration(t, y, v, z, params)
+        return _state(problem, y, v, z, jnp.zeros_like(z), φ)
+
+    def step(self, problem, t, state, noise, params):
+        shown, φ = state
+        N, r, h = problem.N, problem.r, noise.h
+        y, z = problem.split(shown[:N])
+        v = problem.split(shown[N : 2 * N])[0]
+        αm, αf, β, γ = self.coefficients(h)
+        fields = Fields(problem, z, params, self.order)
+        x_kick, v_kick, N_kick = noise_terms(fields, (t, y, v), noise, γ, self.order)
+        a = problem.acceleration(t, y, v, z, params)
+        y_known = y + h * v + h**2 * (0.5 - β) * φ + x_kick
+        v_known = v + h * (1.0 - γ) * φ + v_kick
+        known = αm * φ - αf * a
+        if self.order != "paper":
+            known = known - (αf - αm) * N_kick
+
+        def residual(u):
+            φ, z = u[:r], u[r:]
+            now = t + h, y_known + β * h**2 * φ, v_known + γ * h * φ, z, params
+            force, vanishing = problem.balance(*now)
+            left = problem.mass_times((1.0 - αm) * φ + known, *now)
+            return jnp.concatenate([left - (1.0 - αf) * force, vanishing])
+
+        guess = jnp.concatenate([φ, z])
+        root = newton(residual, guess, tol=self.tol, limit=self.limit, **_solver(problem, residual, guess))
+        φ, after = root.x[:r], root.x[r:]
+        y, v = y_known + β * h**2 * φ, v_known + γ * h * φ
+        return _state(problem, y, v, after, (after - z) / h, φ), Report(root.ok, root.iterations)
+
+    def read(self, state):
+        return state[0]
+
+
+def _state(problem: Mechanical, y: Array, v: Array, z: Array, rate: Array, φ: Array) -> tuple[Array, Array]:
+    """What is shown, (x, v) or (x, v, φ), and φ."""
+    parts = [problem.joined(y, z), problem.joined(v, rate)]
+    if problem.accelerations:
+        parts.append(problem.joined(φ, jnp.zeros_like(z)))
+    return jnp.concatenate(parts), φ
+
+
+def _solver(problem: Mechanical, residual: Callable, start: Array) -> dict[str, Callable]:
+    """How Newton's linear systems are solved, as options of newton.
+
+    Many unknowns whose equations are banded: with the Jacobian at the start of the step, and again with that of every
+    iterate where that did not converge. Few: by elimination, in a row order fixed by the mass matrix.
+    """
+    if problem.N > elimination.WRITTEN_OUT and problem.band is not None:
+        band = problem.band
+        first = band.factorised(band.jacobian(residual, start))
+        return {
+            "solve": lambda residual, u, right: first(right),
+            "fallback": lambda residual, u, right: band.factorised(band.jacobian(residual, u))(right),
+        }
+    if problem.row_order is None:
+        return {}
+    order = problem.row_order
+    return {"solve": lambda residual, u, right: elimination.solve(jax.jacfwd(residual)(u), right, order)}
+
+
+# --- the noise --------------------------------------------------------------------------------------------------------
+
+
+class Fields:
+    """a and b as functions of (t, x, v) near the start of a step, and Ito's operators on such functions."""
+
+    def __init__(self, problem: Mechanical, z: Array, params: Any, order: Any):
+        self.facts, self.channels = problem.facts, range(problem.m)
+        follows = len(z) > 0 and (order != "paper" or problem.noise_follows_constraints)
+
+        def with_z(function):
+            def of(t, y, v):
+                return function(t, y, v, problem.settled(t, y, v, z, params) if follows else z, params)
+
+            return of
+
+        self.a, self.b = with_z(problem.acceleration), with_z(problem.kicks)
+
+    def L(self, j: int, g: Callable) -> Callable:
+        """L^j g = (b_j · ∂/∂v) g."""
+
+        def applied(t, y, v):
+            return jax.jvp(lambda v: g(t, y, v), (v,), (self.b(t, y, v)[:, j],))[1]
+
+        return applied
+
+    def L0(self, g: Callable) -> Callable:
+        """L^0 g = g_t + (v · ∂/∂x) g + (a · ∂/∂v) g + ½ Σ_k (b_k · ∂/∂v)² g, b_k held."""
+
+        def applied(t, y, v):
+            one = jnp.ones((), v.dtype)
+            drift = jax.jvp(g, (jnp.asarray(t, v.dtype), y, v), (one, v, self.a(t, y, v)))[1]
+            b = self.b(t, y, v)
+
+            def bent(k):
+                def slope(v):
+                    return jax.jvp(lambda v: g(t, y, v), (v,), (b[:, k],))[1]
+
+                return jax.jvp(slope, (v,), (b[:, k],))[1]
+
+            return drift + 0.5 * sum(map(bent, self.channels))
+
+        return applied
+
+
+def noise_terms(fields: Fields, at: tuple, noise: Increment, γ, order) -> tuple[Array, Array, Array]:
+    """What the noise adds to x, to v and (orders 1.5 and 2) to the force that φ follows.
+
+    Σ_k b_k I_(k) and Σ_lk (L^l b_k) I_(l,k) in v, the same with a further time integral in x; then `taylor_terms`.
+    """
+    N_kick = jnp.zeros_like(at[2])
+    if not fields.channels:
+        return N_kick, N_kick, N_kick
+    b, L = fields.b(*at), fields.L
+    x_kick, v_kick = b @ noise.Z, b @ noise.W
+    if fields.facts.noise_on_v:
+        for l in fields.channels:
+            slope = L(l, fields.b)(*at)
+            v_kick = v_kick + slope @ _words(noise, (l + 1, None))
+            x_kick = x_kick + slope @ _words(noise, (l + 1, None, 0))
+    if order != "paper":
+        further, N_kick = taylor_terms(fields, at, noise, γ, order)
+        v_kick = v_kick + further
+    return x_kick, v_kick, N_kick
+
+
+def taylor_terms(fields: Fields, at: tuple, noise: Increment, γ, order) -> tuple[Array, Array]:
+    """What strong orders 1.5 and 2 need in v beyond the paper's terms, and N, the noise of the force over the step.
+
+    1.5:  Σ_k (L^0 b_k) I_(0,k) + Σ_ilk (L^i L^l b_k) I_(i,l,k) + Σ_j (L^j a) (I_(j,0) - γ h I_(j)),
+          N = Σ_j (L^j a) I_(j)
+    2.0:  further Σ_lk [(L^0 L^l b_k) I_(0,l,k) + (L^l L^0 b_k) I_(l,0,k)] + Σ_ijlk (L^i L^j L^l b_k) I_(i,j,l,k)
+          + Σ_ij (L^i L^j a) (I_(i,j,0) - γ h I_(i,j)),  N further Σ_ij (L^i L^j a) I_(i,j)
+    φ - a stays smooth once N is taken from it, so γ + αm - αf = 1/2 gives the h²/2 L^0 a of Taylor's formula. Terms
+    that the problem's functions make zero are left out.
+    """
+    a, b, L, L0, facts = fields.a, fields.b, fields.L, fields.L0, fields.facts
+    word, h = noise.word, noise.h
+    v_kick = N_kick = jnp.zeros_like(at[2])
+    if facts.noise_on_t or not facts.additive:
+        v_kick = v_kick + L0(b)(*at) @ _words(noise, (0, None))
+    for l in (l + 1 for l in fields.channels):
+        if facts.force_on_v:
+            slope = L(l - 1, a)(*at)
+            v_kick = v_kick + slope * (word((l, 0)) - γ * h * word((l,)))
+            N_kick = N_kick + slope * word((l,))
+        if order == 2.0 and not facts.additive:
+            v_kick = v_kick + L(l - 1, L0(b))(*at) @ _words(noise, (l, 0, None))
+        if order == 2.0 and facts.noise_on_v:
+            v_kick = v_kick + L0(L(l - 1, b))(*at) @ _words(noise, (0, l, None))
+        for i in (i + 1 for i in fields.channels):
+            if facts.noise_on_v:
+                v_kick = v_kick + L(i - 1, L(l - 1, b))(*at) @ _words(noise, (i, l, None))
+            if order == 2.0 and facts.force_on_v and not (facts.additive and facts.linear_damping):
+                slope = L(i - 1, L(l - 1, a))(*at)
+                v_kick = v_kick + slope * (word((i, l, 0)) - γ * h * word((i, l)))
+                N_kick = N_kick + slope * word((i, l))
+            for j in (j + 1 for j in fields.channels):
+                if order == 2.0 and facts.noise_on_v:
+                    v_kick = v_kick + L(i - 1, L(j - 1, L(l - 1, b)))(*at) @ _words(noise, (i, j, l, None))
+    return v_kick, N_kick
+
+
+def _words(noise: Increment, pattern: tuple) -> Array:
+    """I_word for every channel in the place of None, (m,)."""
+    channels = range(1, noise.W.shape[-1] + 1)
+    return jnp.stack([noise.word(tuple(k if letter is None else letter for letter in pattern)) for k in channels])
+
+
+def cheapest(problem: Mechanical, order) -> Recipe:
+    """The cheapest noise that gives the order for a problem."""
+    facts, one = problem.facts, problem.m == 1
+    if problem.m == 0 or (order != 2.0 and not facts.noise_on_v):
+        return wiener.WZ
+    if order == 2.0:
+        if facts.additive and facts.linear_damping:
+            return wiener.WZ
+        return SineSeries(8) if one else Signature(8)
+    if one or (order == "paper" and problem.noise_structure.implies("commutative")):
+        return SecondMoments(0)
+    return SecondMoments(4) if order == "paper" else Signature(8)
+
+
+def largest_rate(problem: Mechanical) -> float:
+    """The largest modulus of an eigenvalue of the linearised equations of y and v at the start."""
+    with jax.enable_x64(True):
+        y, v, z = problem.example_coordinates()
+        params = problem.example_params()
+
+        def a(y, v):
+            return problem.acceleration(0.0, y, v, problem.settled(0.0, y, v, z, params), params)
+
+        stiffness, damping = map(np.asarray, jax.jit(jax.jacfwd(a, argnums=(0, 1)))(y, v))
+    r = problem.r
+    return float(np.abs(np.linalg.eigvals(np.block([[np.zeros((r, r)), np.eye(r)], [stiffness, damping]]))).max())
+
+
+# --- the members of the family ----------------------------------------------------------------------------------------
+
+
+def stochastic_coefficients(rho: float, y) -> tuple[Any, Any]:
+    """β and γ for which the stiff limit of the test equation x'' = -ω²x + η v ξ has eigenvalues -ρ in the mean of
+    their sum and of their discriminant, y = h Σ η²: (15) of the paper, in a form without cancellation."""
+    θ = 1152 - y**4 - 6 * y**3 - 6 * y**2 * (4 * rho * (rho - 2) + 5) - 96 * y * rho * (rho - 2)
+    root = (jnp.sqrt if isinstance(y, jax.Array) else np.sqrt)(2 * θ)
+    above = 24 + y + 4 * rho * y + rho * y**2 + root / 2
+    below = 24 * (1 + rho) ** 2 + 2 * y * (4 * rho**2 + 2 * rho + 1) + y**2 * (2 * rho**2 + 1)
+    β = above / (2 * below)
+    return β, 2 * β * (1 + rho) - 0.5
+
+
+def largest_y(rho: float) -> float:
+    """The largest y = h Σ η² for which the coefficients (15) are real."""
+    roots = np.roots([-1, -6, -6 * (4 * rho * (rho - 2) + 5), -96 * rho * (rho - 2), 1152])
+    return float(min(root.real for root in roots if abs(root.imag) < 1e-9 and root.real > 0))
+
+
+@dataclasses.dataclass(frozen=True)
+class _StochasticAlpha(GeneralisedAlpha):
+    """Rajan & Raha's stochastic α method, with Chung & Hulbert's αm = (2ρ-1)/(1+ρ), αf = ρ/(1+ρ).
+
+    rho         in [0, 1]: what is left per step of an oscillation with ωh → ∞. 1 keeps it all (Newmark's average
+                acceleration), 0 removes it in one step; slow oscillations keep their energy for every rho
+    parameters  "deterministic": β = 1/(1+ρ)², γ = (3-ρ)/(2(1+ρ)); "stochastic": the paper's (15), which depend on the
+                noise through y = h Σ eta², real up to y = 4.04 (ρ = 0) ... 5.11 (ρ = 1); a change of second order
+    eta         for "stochastic": the coefficients η_l of v in the noise, a number or one a channel
+
+    The recursion for φ is Chung & Hulbert's; the paper's (7c) is printed in another convention than its (8).
+    """
+
+    rho: float = 0.8
+    order: Any = "paper"
+    parameters: str = "deterministic"
+    eta: Any = None
+    tol: float = 1e-10
+    limit: int = 20
+    area: Recipe | None = None
+
+    citation = PAPER
+
+    def __post_init__(self):
+        if not (isinstance(self.rho, (int, float, np.number)) and 0 <= self.rho <= 1):
+            raise ValueError(
+                f"rho: expected a number from 0 (high frequencies die in one step) to 1 (they stay), got {self.rho!r}"
+            )
+        if self.parameters not in ("deterministic", "stochastic"):
+            raise ValueError(f'parameters: expected "deterministic" or "stochastic", got {self.parameters!r}')
+        if (self.eta is not None) != (self.parameters == "stochastic"):
+            raise ValueError(
+                'eta: belongs to parameters="stochastic": the coefficients η_l of v in the noise of each channel'
+            )
+        if self.eta is not None:
+            η = np.ravel(np.asarray(self.eta, float))
+            if not np.isfinite(η).all():
+                raise ValueError(f"eta: expected finite numbers, got {self.eta!r}")
+            object.__setattr__(self, "eta", tuple(η.tolist()))
+        self._check()
+
+    @property
+    def name(self):
+        return "StochasticAlpha" if self.order == "paper" else f"StochasticAlpha{round(10 * self.order)}"
+
+    @property
+    def claims(self):
+        better = CONSTANT_UNDAMPED if self.order == "paper" else ADDITIVE_LINEAR
+        more = {"paper": ("strong", "weak"), 1.5: ("strong",), 2.0: ()}[self.order]
+        return (*super().claims, *(Claim(kind, 2.0, when=(better,), source=MEASURED) for kind in more))
+
+    def coefficients(self, h):
+        ρ = self.rho
+        β, γ = 1 / (1 + ρ) ** 2, (3 - ρ) / (2 * (1 + ρ))
+        if self.eta is not None:
+            β, γ = stochastic_coefficients(ρ, h * sum(η**2 for η in self.eta))
+        return Coefficients((2 * ρ - 1) / (1 + ρ), ρ / (1 + ρ), β, γ)
+
+    def step_refusal(self, h):
+        if self.eta is None:
+            return None
+        y, most = h * sum(η**2 for η in self.eta), largest_y(self.rho)
+        if y > most:
+            return (
+                f"parameters='stochastic' with rho={self.rho:g} needs y = h Σ eta² <= {most:.4f}, beyond which (15) is "
+                f"not real; y = {y:.4g} at h = {h:g}. Take h <= {most * h / y:.4g}, or parameters='deterministic'"
+            )
+        return None
+
+
+@dataclasses.dataclass(frozen=True)
+class _General(GeneralisedAlpha):
+    """Any four coefficients of the generalised-α scheme, in Chung & Hulbert's convention."""
+
+    alpha_m: float = 0.0
+    alpha_f: float = 0.0
+    beta: float = 0.25
+    gamma: float = 0.5
+    order: Any = "paper"
+    tol: float = 1e-10
+    limit: int = 20
+    area: Recipe | None = None
+
+    name = "GeneralisedAlpha"
+    citation = CHUNG_HULBERT
+
+    def __post_init__(self):
+        for name in ("alpha_m", "alpha_f", "beta", "gamma"):
+            if not math.isfinite(getattr(self, name)):
+                raise ValueError(f"{name}: expected a finite number, got {getattr(self, name)!r}")
+        if self.alpha_m >= 1 or self.alpha_f >= 1:
+            raise ValueError(
+                f"alpha_m, alpha_f: expected less than 1, got {self.alpha_m} and {self.alpha_f}: φ' or f' would drop "
+                "out. In the other convention Newmark's method has 1 and 1; here it has 0 and 0"
+            )
+        self._check()
+
+    def coefficients(self, h):
+        return Coefficients(self.alpha_m, self.alpha_f, self.beta, self.gamma)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Newmark(GeneralisedAlpha):
+    """Newmark's method: αm = αf = 0. β = 1/4, γ = 1/2 is the average acceleration, without dissipation; γ > 1/2
+    dissipates at the price of order 1."""
+
+    beta: float = 0.25
+    gamma: float = 0.5
+    order: Any = "paper"
+    tol: float = 1e-10
+    limit: int = 20
+    area: Recipe | None = None
+
+    name = "Newmark"
+    citation = (
+        "N. M. Newmark, A method of computation for structural dynamics, J. Eng. Mech. Div. ASCE 85 (1959); with \
+noise: D. Roy & M. K. Dash, A stochastic Newmark method for engineering dynamical systems, J. Sound Vib. 249 (2002)"
+    )
+
+    def __post_init__(self):
+        _General(0.0, 0.0, self.beta, self.gamma)
+        self._check()
+
+    def coefficients(self, h):
+        return Coefficients(0.0, 0.0, self.beta, self.gamma)
+
+
+@dataclasses.dataclass(frozen=True)
+class _HHT(GeneralisedAlpha):
+    """Hilber, Hughes & Taylor's method: αm = 0, αf = (1-ρ)/(1+ρ), β = (1+αf)²/4, γ = 1/2 + αf, with 1/2 <= ρ <= 1."""
+
+    rho: float = 0.8
+    order: Any = "paper"
+    tol: float = 1e-10
+    limit: int = 20
+    area: Recipe | None = None
+
+    name = "HHT"
+    citation = "H. M. Hilber, T. J. R. Hughes & R. L. Taylor, Improved numerical dissipation for time integration \
+algorithms in structural dynamics, Earthquake Eng. Struct. Dyn. 5 (1977)"
+
+    def __post_init__(self):
+        if not 0.5 <= self.rho <= 1:
+            raise ValueError(f"rho: HHT has 1/2 <= rho <= 1, got {self.rho!r}; StochasticAlpha takes all from 0 to 1")
+        self._check()
+
+    def coefficients(self, h):
+        α = (1 - self.rho) / (1 + self.rho)
+        return Coefficients(0.0, α, (1 + α) ** 2 / 4, 0.5 + α)
+
+
+@dataclasses.dataclass(frozen=True)
+class _WBZ(GeneralisedAlpha):
+    """Wood, Bossak & Zienkiewicz's method: αf = 0, αm = (ρ-1)/(ρ+1), β = (1-αm)²/4, γ = 1/2 - αm, with 0 <= ρ <= 1."""
+
+    rho: float = 0.8
+    order: Any = "paper"
+    tol: float = 1e-10
+    limit: int = 20
+    area: Recipe | None = None
+
+    name = "WBZ"
+    citation = "W. L. Wood, M. Bossak & O. C. Zienkiewicz, An alpha modification of Newmark's method, Int. J. Numer. \
+Meth. Eng. 15 (1980)"
+
+    def __post_init__(self):
+        if not 0 <= self.rho <= 1:
+            raise ValueError(f"rho: expected a number from 0 to 1, got {self.rho!r}")
+        self._check()
+
+    def coefficients(self, h):
+        α = (self.rho - 1) / (self.rho + 1)
+        return Coefficients(α, 0.0, (1 - α) ** 2 / 4, 0.5 - α)
+
+
+StochasticAlpha = _StochasticAlpha()
+StochasticAlpha15 = _StochasticAlpha(order=1.5)
+StochasticAlpha20 = _StochasticAlpha(order=2.0)
+General = _General()
+Newmark = _Newmark()
+HHT = _HHT()
+WBZ = _WBZ()

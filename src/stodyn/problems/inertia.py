@@ -1,0 +1,107 @@
+"""A constant mass matrix M: solving with it, and the coordinates that it leaves without inertia."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+
+import jax.numpy as jnp
+import jax.scipy.linalg
+import numpy as np
+import scipy.linalg
+from jax import Array
+
+from stodyn.numerics import elimination
+from stodyn.problems.index import split
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Inertia:
+    """M x'' = f as R M E y'' = R f and 0 = N f, where x = E y + K z and M K = 0, N M = 0.
+
+    y (r,) has inertia, z (N - r,) has none. R picks rows of equations, E puts y among the coordinates. Of a regular M
+    there is no z, and R and E are 1.
+    """
+
+    M: np.ndarray
+
+    @functools.cached_property
+    def parts(self):
+        """rows (those that R picks), N, K and columns (the coordinates that are y)."""
+        return split(self.M)
+
+    @property
+    def r(self) -> int:
+        return len(self.parts.rows)
+
+    @property
+    def is_regular(self) -> bool:
+        return self.r == len(self.M)
+
+    @functools.cached_property
+    def matrix(self) -> np.ndarray:
+        """R M E, regular."""
+        return self.M if self.is_regular else self.M[np.ix_(self.parts.rows, self.parts.columns)]
+
+    @functools.cached_property
+    def coordinates(self) -> np.ndarray:
+        """[E K]."""
+        return np.concatenate([np.eye(len(self.M))[:, self.parts.columns], self.parts.K], axis=1)
+
+    def split(self, x: Array) -> tuple[Array, Array]:
+        """y and z of x."""
+        if self.is_regular:
+            return x, x[:0]
+        both = _times(np.linalg.inv(self.coordinates), x)
+        return both[: self.r], both[self.r :]
+
+    def joined(self, y: Array, z: Array) -> Array:
+        """x of y and z."""
+        return y if self.is_regular else _times(self.coordinates, jnp.concatenate([y, z]))
+
+    def with_inertia(self, values: Array) -> Array:
+        """R values, for values (N,) or (N, m)."""
+        return values if self.is_regular else _times(np.eye(len(self.M))[self.parts.rows], values)
+
+    def without(self, values: Array) -> Array:
+        """N values."""
+        return values[:0] if self.is_regular else _times(self.parts.N, values)
+
+    @functools.cached_property
+    def diagonal(self) -> np.ndarray | None:
+        """The diagonal of R M E where there is nothing else in it."""
+        diagonal = np.diagonal(self.matrix)
+        return diagonal if np.array_equal(self.matrix, np.diag(diagonal)) else None
+
+    def times(self, a: Array) -> Array:
+        """R M E a, for a (r,)."""
+        if self.diagonal is None:
+            return jnp.asarray(self.matrix, a.dtype) @ a
+        return jnp.asarray(self.diagonal, a.dtype) * a
+
+    def solve(self, right: Array) -> Array:
+        """(R M E)⁻¹ right, for right (r,) or (r, m), by factors computed once."""
+        A, dtype = self.matrix, right.dtype
+        if self.diagonal is not None:
+            diagonal = jnp.asarray(self.diagonal, dtype)
+            return right / (diagonal if right.ndim == 1 else diagonal[:, None])
+        if len(A) > elimination.WRITTEN_OUT:
+            lu, pivots = scipy.linalg.lu_factor(A)
+            return jax.scipy.linalg.lu_solve((jnp.asarray(lu, dtype), jnp.asarray(pivots)), right)
+        P, L, U = scipy.linalg.lu(A)
+        rows = [right[i] for i in np.argmax(P, axis=0)]
+        for i in range(len(A)):
+            rows[i] = sum((-float(L[i, j]) * rows[j] for j in range(i) if L[i, j]), rows[i])
+        for i in reversed(range(len(A))):
+            known = (-float(U[i, j]) * rows[j] for j in range(i + 1, len(A)) if U[i, j])
+            rows[i] = sum(known, rows[i]) / float(U[i, i])
+        return jnp.stack(rows)
+
+
+def _times(matrix: np.ndarray, values: Array) -> Array:
+    """matrix @ values; rows that only pick entries cost nothing."""
+    if not (np.all((matrix == 0.0) | (matrix == 1.0)) and np.all(matrix.sum(axis=1) == 1.0)):
+        return jnp.asarray(matrix, values.dtype) @ values
+    picked = np.argmax(matrix, axis=1)
+    first, last = int(picked[0]), int(picked[-1]) + 1
+    return values[first:last] if np.array_equal(picked, np.arange(first, last)) else values[picked]

@@ -1,0 +1,463 @@
+"""Noisy mechanics: M x'' = force(t, x, v) + noise(t, x, v) ξ, with any mass matrix."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from stodyn.numerics import elimination
+from stodyn.numerics.banded import Band, find_band
+from stodyn.numerics.dependence import dependence
+from stodyn.numerics.lanes import Unlaned
+from stodyn.problems import paired_start
+from stodyn.problems.contract import (
+    NoiseStructure,
+    Problem,
+    check_params,
+    component_names,
+    component_units,
+    returned_shape,
+)
+from stodyn.problems.inertia import Inertia
+from stodyn.problems.sdae import SDAE
+from stodyn.problems.sde import SDE
+from stodyn.problems.structure import CHECKED_STATES, find_structure
+
+CONSTANT_UNDAMPED = "constant noise, undamped"
+ADDITIVE_LINEAR = "additive noise, linear damping"
+CORRECTIONS = 2  # Newton steps after which a constraint's solution has its first three derivatives right
+
+
+class Facts(NamedTuple):
+    """What the acceleration a = M⁻¹ force and the kicks b = M⁻¹ noise depend on, proved from their traces."""
+
+    noise_on_t: bool
+    noise_on_x: bool
+    noise_on_v: bool
+    force_on_v: bool
+    linear_damping: bool  # a is affine in v
+
+    @property
+    def additive(self) -> bool:
+        return not (self.noise_on_x or self.noise_on_v)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Mechanical(Problem):
+    """M x'' = force(t, x, v) + noise(t, x, v) ξ in Ito's sense: dx = v dt, M dv = force dt + noise dW.
+
+    force   force(t, x, v[, params]) -> (N,)
+    noise   noise(t, x, v[, params]) -> (N, m): column k belongs to channel k; None for none
+    start   (x0, v0): two numbers make x and v numbers and noise one number; two vectors make them vectors. Either may
+            be random (a frozen scipy.stats distribution, PerPath, draw(rng, size)); or one sampler of states (2N,)
+    mass    None for 1; numbers (N,) for a diagonal, (N, N), or mass(t, x, v[, params]) -> (N, N). It is solved with,
+            never inverted. A constant one may be singular: coordinates without inertia are then determined by the
+            equations without inertia, 0 = N force with N M = 0, in which no noise may stand (index 1). Their start is
+            a guess. Their v is the difference quotient of the last step, 0 at the start, and their acceleration 0;
+            force and noise may not depend on their v
+    params  any pytree, given to all functions as their last argument if it is not None
+    names   of the N coordinates; the components of a run are the names, then "d" + names. units: one a component, or
+            component -> unit
+    accelerations  whether the run shows the acceleration φ of the integrator too, as "dd" + names
+
+    What the functions depend on is proved from their traces: it decides which noise a step asks for.
+    """
+
+    force: Callable
+    noise: Callable | None
+    start: Any
+    mass: Any = None
+    params: Any = None
+    names: Sequence[str] | None = None
+    units: Sequence[str] | Mapping[str, str] | None = None
+    accelerations: bool = False
+
+    scalar: bool = dataclasses.field(init=False)
+    N: int = dataclasses.field(init=False)
+    n: int = dataclasses.field(init=False)
+    m: int = dataclasses.field(init=False)
+    calculus = "ito"
+
+    def __post_init__(self):
+        fill = object.__setattr__
+        check_params(self.params)
+        x, v = paired_start.example(self.start, "xv")
+        fill(self, "scalar", x.ndim == 0)
+        fill(self, "N", x.size)
+        fill(self, "n", (3 if self.accelerations else 2) * x.size)
+        with jax.enable_x64(True):
+            arguments = (("t", 0.0), ("x", x), ("v", v))
+            found = returned_shape(self, "force", self.force, *arguments).shape
+            if found != x.shape:
+                raise ValueError(f"force: returned shape {found}, expected {x.shape}, the shape of x0")
+            fill(self, "m", 0 if self.noise is None else self._channels(*arguments))
+            fill(self, "mass", self._checked_mass(*arguments))
+        default = ["x"] if self.scalar else [f"x{i}" for i in range(self.N)]
+        names = self.names
+        if names is not None and tuple(names)[self.N : 2 * self.N] == tuple(f"d{name}" for name in names[: self.N]):
+            names = tuple(names)[: self.N]  # of a problem that is copied with dataclasses.replace
+        names = component_names(names, default)
+        names = tuple(d + name for d in ("", "d", "dd")[: self.n // self.N] for name in names)
+        fill(self, "names", component_names(names, names))
+        fill(self, "units", component_units(self.units, names))
+
+    def _channels(self, *arguments: tuple[str, Any]) -> int:
+        found = returned_shape(self, "noise", self.noise, *arguments).shape  # type: ignore[arg-type]
+        if self.scalar:
+            if found != ():
+                raise ValueError(
+                    f"noise: returned shape {found} for scalar x and v; expected a number. For several channels give "
+                    "start as vectors: start=([x0], [v0])."
+                )
+            return 1
+        if len(found) != 2 or found[0] != self.N or found[1] == 0:
+            raise ValueError(
+                f"noise: returned shape {found}, expected ({self.N}, channels), one row a coordinate: write [:, None] "
+                "for one channel, jnp.diag(...) for one channel a coordinate."
+            )
+        return found[1]
+
+    def _checked_mass(self, *arguments: tuple[str, Any]) -> Any:
+        """None, a constant matrix (N, N), or the user's function."""
+        if self.mass is None:
+            return None
+        if callable(self.mass):
+            found = returned_shape(self, "mass", self.mass, *arguments).shape
+            if found not in [(self.N, self.N)] + [()] * self.scalar:
+                raise ValueError(f"mass: returned shape {found}, expected ({self.N}, {self.N})")
+            return self.mass
+        try:
+            M = np.asarray(self.mass, float)
+        except (TypeError, ValueError):
+            M = np.empty(0)
+        if M.ndim < 2:
+            M = np.diag(M.reshape(-1))
+        if M.shape != (self.N, self.N) or not np.isfinite(M).all():
+            raise ValueError(
+                f"mass: expected {self.N} finite numbers (a diagonal), a finite ({self.N}, {self.N}) matrix or a "
+                f"function, got {self.mass!r}"
+            )
+        if not M.any():
+            raise ValueError("mass: is zero, so nothing has inertia; write the equations as stodyn.SDE or SDAE")
+        return M
+
+    # --- coordinates: those with inertia (y) and those without (z) ----------------------------------------------------
+
+    @functools.cached_property
+    def inertia(self) -> Inertia | None:
+        """The constant mass matrix; None where it is 1 or depends on the state."""
+        return None if self.mass is None or callable(self.mass) else Inertia(self.mass)
+
+    @property
+    def is_regular(self) -> bool:
+        """Whether every coordinate has inertia."""
+        return self.inertia is None or self.inertia.is_regular
+
+    @property
+    def r(self) -> int:
+        """How many coordinates have inertia."""
+        return self.N if self.inertia is None else self.inertia.r
+
+    def split(self, x: Array) -> tuple[Array, Array]:
+        """y (r,) and z (N - r,) of x (N,)."""
+        return (x, x[:0]) if self.inertia is None else self.inertia.split(x)
+
+    def joined(self, y: Array, z: Array) -> Array:
+        """x of y and z; v of their rates."""
+        return y if self.inertia is None else self.inertia.joined(y, z)
+
+    # --- the equations, for one path; y, v (r,) and z (N - r,) --------------------------------------------------------
+
+    def balance(self, t, y: Array, v: Array, z: Array, params) -> tuple[Array, Array]:
+        """The force in the equations with inertia (r,), and in those without (N - r,), where it must vanish."""
+        f = jnp.reshape(jnp.asarray(self.force(t, *self._seen(y, v, z), *self.extra(params)), y.dtype), (self.N,))
+        return (f, f[:0]) if self.inertia is None else (self.inertia.with_inertia(f), self.inertia.without(f))
+
+    def mass_times(self, a: Array, t, y: Array, v: Array, z: Array, params) -> Array:
+        """M a, the left side of the equations with inertia, for an acceleration a (r,)."""
+        if self.inertia is not None:
+            return self.inertia.times(a)
+        return a if self.mass is None else self._mass(t, y, v, z, params) @ a
+
+    def acceleration(self, t, y: Array, v: Array, z: Array, params) -> Array:
+        """a with M a = force, (r,)."""
+        return self._solved(t, y, v, z, params, self.balance(t, y, v, z, params)[0])
+
+    def kicks(self, t, y: Array, v: Array, z: Array, params) -> Array:
+        """b with M b = noise, (r, m): what a unit of each channel does to v."""
+        if self.noise is None:
+            return jnp.zeros((self.r, 0), y.dtype)
+        B = jnp.asarray(self.noise(t, *self._seen(y, v, z), *self.extra(params)), y.dtype)
+        B = jnp.reshape(B, (self.N, self.m))
+        return self._solved(t, y, v, z, params, B if self.inertia is None else self.inertia.with_inertia(B))
+
+    def settled(self, t, y: Array, v: Array, z: Array, params, rounds: int = CORRECTIONS) -> Array:
+        """z after some Newton steps on the constraints from a z that is near: smooth in t, y and v."""
+
+        def residual(z):
+            return self.balance(t, y, v, z, params)[1]
+
+        for _ in range(0 if self.is_regular else rounds):
+            z = z - elimination.solve(jax.jacfwd(residual)(z), residual(z), self.constraint_order)
+        return z
+
+    def _seen(self, y: Array, v: Array, z: Array) -> tuple[Array, Array]:
+        x, v = self.joined(y, z), self.joined(v, jnp.zeros_like(z))
+        return (x[0], v[0]) if self.scalar else (x, v)
+
+    def _mass(self, t, y, v, z, params) -> Array:
+        """A mass that depends on the state, (N, N)."""
+        return jnp.reshape(
+            jnp.asarray(self.mass(t, *self._seen(y, v, z), *self.extra(params)), y.dtype), (self.N, self.N)
+        )
+
+    def _solved(self, t, y, v, z, params, right: Array) -> Array:
+        """M⁻¹ right for a vector (r,) or a matrix (r, m)."""
+        if self.inertia is not None:
+            return self.inertia.solve(right)
+        if self.mass is None:
+            return right
+        M = self._mass(t, y, v, z, params)
+        if right.ndim == 1:
+            return elimination.solve(M, right)
+        return jnp.stack([elimination.solve(M, right[:, k]) for k in range(right.shape[1])], axis=1)
+
+    @functools.cached_property
+    def band(self) -> Band | None:
+        """The order in which the equations of an implicit step are banded, if there is one."""
+
+        def residual(u, t, params):
+            y, z = u[: self.r], u[self.r :]
+            force, vanishing = self.balance(t, y, y, z, params)
+            return jnp.concatenate([self.mass_times(y, t, y, y, z, params) - force, vanishing])
+
+        with jax.enable_x64(True), jax.ensure_compile_time_eval():
+            y, _, z = self.example_coordinates()
+            return find_band(residual, jnp.concatenate([y, z]), jnp.zeros(()), self.example_params())
+
+    @functools.cached_property
+    def row_order(self) -> tuple[int, ...] | None:
+        """The order of rows in which the matrix of an implicit step is eliminated, from a short step at the start."""
+        if self.inertia is None:
+            return None
+        M = self.inertia.matrix
+        inertial = elimination.row_order(M) if len(M) > elimination.PIVOTED else tuple(range(len(M)))
+        constraints = self.constraint_order or tuple(range(self.N - self.r))
+        return (*inertial, *(self.r + i for i in constraints))
+
+    @functools.cached_property
+    def constraint_order(self) -> tuple[int, ...] | None:
+        """The order of rows in which the constraints' Jacobian in z is eliminated, from its value at the start."""
+        G = self._constraint_jacobian
+        return elimination.row_order(G) if len(G) > elimination.PIVOTED and np.linalg.matrix_rank(G) == len(G) else None
+
+    @functools.cached_property
+    def _constraint_jacobian(self) -> np.ndarray:
+        with jax.enable_x64(True), jax.ensure_compile_time_eval():
+            y, v, z = self.example_coordinates()
+            return np.asarray(jax.jacfwd(lambda z: self.balance(0.0, y, v, z, self.example_params())[1])(z))
+
+    # --- what is known about them -------------------------------------------------------------------------------------
+
+    def example_coordinates(self) -> tuple[Array, Array, Array]:
+        """y, v and z of one start."""
+        start = jnp.asarray(self.example_start(), float)
+        y, z = self.split(start[: self.N])
+        return y, self.split(start[self.N : 2 * self.N])[0], z
+
+    @functools.cached_property
+    def facts(self) -> Facts:
+        """What acceleration and kicks depend on; everything, where their traces cannot be taken apart."""
+        with jax.enable_x64(True), jax.ensure_compile_time_eval():
+            y, v, z = self.example_coordinates()
+            t, params = jnp.zeros(()), self.example_params()
+            try:
+                noise, force = self._reached(self.kicks), self._reached(self.acceleration)
+                bent = _arguments(
+                    lambda t, y, v, z, p, d: jax.jvp(lambda v: self.acceleration(t, y, v, z, p), (v,), (d,))[1],
+                    t, y, v, z, params, v,
+                )  # fmt: skip
+            except Unlaned:
+                return Facts(self.m > 0, self.m > 0, self.m > 0, True, False)
+        if 3 in bent:
+            bent |= self._reached(lambda *args: self.balance(*args)[1])
+        return Facts(0 in noise, 1 in noise, 2 in noise, 2 in force, 2 not in bent)
+
+    @functools.cached_property
+    def noise_follows_constraints(self) -> bool:
+        """Whether noise depends on a z that depends on v, so that its derivative in v is one along the constraints."""
+        if self.is_regular:
+            return False
+        with jax.enable_x64(True), jax.ensure_compile_time_eval():
+            arguments = (jnp.zeros(()), *self.example_coordinates(), self.example_params())
+            try:
+                constraints = _arguments(lambda *args: self.balance(*args)[1], *arguments)
+                return 3 in _arguments(self.kicks, *arguments) and 2 in constraints
+            except Unlaned:
+                return True
+
+    def _reached(self, function: Callable) -> set[int]:
+        """Which of t (0), y (1), v (2) a function depends on; through z on what the constraints do."""
+        y, v, z = self.example_coordinates()
+        found = _arguments(function, jnp.zeros(()), y, v, z, self.example_params())
+        if 3 in found:
+            constraint = _arguments(lambda *args: self.balance(*args)[1], jnp.zeros(()), y, v, z, self.example_params())
+            found |= constraint
+        return found - {3, 4}
+
+    @functools.cached_property
+    def noise_structure(self) -> NoiseStructure:
+        """That of the SDE of (x, v), and two further kinds that methods.alpha tells apart.
+
+        constant noise, undamped         noise depends on nothing, the acceleration not on v
+        additive noise, linear damping   noise depends on t alone, the acceleration is affine in v
+        """
+        if self.m == 0:
+            found = NoiseStructure(("additive", "commutative"), "there is none")
+        elif not self.is_regular:
+            found = self._as_sdae.noise_structure
+        else:
+            with jax.enable_x64(True), jax.ensure_compile_time_eval():
+                start = jnp.asarray(self.example_start()[: 2 * self.N])
+                found = find_structure(self.g, start, self.example_params(), self.sample_params(CHECKED_STATES))
+        facts, kinds = self.facts, found.kinds
+        if facts.additive and facts.linear_damping:
+            kinds = (*kinds, ADDITIVE_LINEAR)
+        if facts.additive and not (facts.noise_on_t or facts.force_on_v):
+            kinds = (*kinds, CONSTANT_UNDAMPED)
+        return NoiseStructure(kinds, found.known)
+
+    def before_run(self, t: float) -> tuple[str, ...]:
+        if self.is_regular:
+            return ()
+        with jax.enable_x64(True):
+            y, v, z = self.example_coordinates()
+            params = self.example_params()
+
+            def of_hidden_rates(w):
+                v_all = self.joined(v, w)
+                seen = (self.joined(y, z), v_all)
+                f = self.force(t, *seen, *self.extra(params))
+                B = jnp.zeros(0) if self.noise is None else self.noise(t, *seen, *self.extra(params))
+                return jnp.concatenate([jnp.ravel(f), jnp.ravel(B)])
+
+            if np.any(np.asarray(jax.jacfwd(of_hidden_rates)(jnp.zeros_like(z)))):
+                raise ValueError(
+                    f"mass: has rank {self.r} of {self.N}, and force or noise depends on the velocity of a coordinate "
+                    "without inertia, which the constraints do not give. Leave its damping out, give it a mass, or "
+                    "write the system as stodyn.SDAE."
+                )
+        try:
+            return self._as_sdae.before_run(t)
+        except ValueError as error:
+            raise ValueError(f"mass: has rank {self.r} of {self.N}. As an SDAE of (x, v): {error}") from error
+
+    # --- as other problems --------------------------------------------------------------------------------------------
+
+    def f(self, t, x: Array, params) -> Array:
+        """The drift of (x, v), (2N,), where every coordinate has inertia."""
+        y, v = x[: self.N], x[self.N : 2 * self.N]
+        return jnp.concatenate([v, self.acceleration(t, y, v, y[:0], params)])
+
+    def g(self, t, x: Array, params) -> Array:
+        """The diffusion of (x, v), (2N, m), where every coordinate has inertia."""
+        y, v = x[: self.N], x[self.N : 2 * self.N]
+        return jnp.concatenate([jnp.zeros((self.N, self.m), x.dtype), self.kicks(t, y, v, y[:0], params)])
+
+    def lower(self, kind: type) -> tuple[Problem, str] | None:
+        if kind is SDAE:
+            return self._as_sdae, "Mechanical -> SDAE of (x, v)"
+        if kind is not SDE:
+            return None
+        if self.is_regular:
+            return self._as_sde, "Mechanical -> SDE of (x, v)"
+        lowered = self._as_sdae.lower(SDE)
+        return None if lowered is None else (lowered[0], f"Mechanical -> SDAE of (x, v); {lowered[1]}")
+
+    @property
+    def _start_and_names(self) -> tuple[Any, tuple[str, ...], Any]:
+        names = tuple(self.names)[: 2 * self.N]  # type: ignore[arg-type]
+        units = None if self.units is None else {k: u for k, u in self.units.items() if k in (*names, "time")}  # type: ignore[union-attr]
+        return paired_start.whole(self.start, "xv", self.N), names, units
+
+    @functools.cached_property
+    def _as_sde(self) -> SDE:
+        """A problem without noise gets a channel of zeros."""
+        start, names, units = self._start_and_names
+        return SDE(
+            lambda t, x, *params: self.f(t, x, *(params or (None,))),
+            lambda t, x, *params: self.g(t, x, *(params or (None,))) if self.m else jnp.zeros((2 * self.N, 1), x.dtype),
+            start, self.params, "ito", names, units,
+        )  # fmt: skip
+
+    @functools.cached_property
+    def _as_sdae(self) -> SDAE:
+        """Of x and the velocities of y: y' = v, R M E v' = R force + R noise ξ, 0 = N force."""
+        start, names, units = self._start_and_names
+        N, r = self.N, self.r
+        M = np.eye(N + r)
+        if self.inertia is not None:
+            M = np.zeros((N + r, N + r))
+            M[:r, :N] = np.linalg.inv(self.inertia.coordinates)[:r]
+            M[r : 2 * r, N:] = self.inertia.matrix
+            kept = [*range(N), *(N + self.inertia.parts.columns)]
+            start, names = _picked(start, kept), tuple(names[i] for i in kept)
+            units = None if units is None else {k: u for k, u in units.items() if k in (*names, "time")}
+        solve = callable(self.mass)
+
+        def parts(x):
+            return *self.split(x[:N]), x[N:]
+
+        def drift(t, x, *params):
+            p = params[0] if params else None
+            y, z, v = parts(x)
+            moved, vanishing = self.balance(t, y, v, z, p)
+            return jnp.concatenate([v, self.acceleration(t, y, v, z, p) if solve else moved, vanishing])
+
+        def diffusion(t, x, *params):
+            p = params[0] if params else None
+            y, z, v = parts(x)
+            if self.noise is None:
+                return jnp.zeros((N + r, 1), x.dtype)
+            if solve:
+                B = self.kicks(t, y, v, z, p)
+            else:
+                B = jnp.asarray(self.noise(t, *self._seen(y, v, z), *params), x.dtype).reshape(N, self.m)
+            if self.inertia is not None:
+                B = jnp.concatenate([self.inertia.with_inertia(B), self.inertia.without(B)])
+            return jnp.concatenate([jnp.zeros((r, self.m), x.dtype), B])
+
+        return SDAE(M, drift, diffusion, start, self.params, names, units)
+
+    def draw_start(self, rng: np.random.Generator, paths: range) -> np.ndarray:
+        start = paired_start.drawn(self.start, "xv", rng, paths, self.N)
+        return np.concatenate([start, np.zeros((len(paths), self.n - 2 * self.N))], axis=1)
+
+    def flat_start(self, start: Any) -> Array:
+        """x and v, and zeros for the accelerations where they are shown: the method computes them."""
+        given = jnp.ravel(jnp.asarray(start, float))
+        return jnp.concatenate([given, jnp.zeros(self.n - given.size)])
+
+
+def _arguments(function: Callable, *arguments: Any) -> set[int]:
+    """The numbers of the arguments that the result of a function depends on."""
+    (entries,) = dependence(function, *arguments)
+    return {number for e in entries.ravel() if isinstance(e, frozenset) for number, _ in e}
+
+
+def _picked(start: Any, kept: list[int]) -> Any:
+    """Some components of a source of starts."""
+    if hasattr(start, "rvs"):
+        return lambda rng, size: np.asarray(start.rvs(size=size, random_state=rng))[:, kept]
+    if callable(start):
+        return lambda rng, size: np.asarray(start(rng, size))[:, kept]
+    if hasattr(start, "values"):
+        return type(start)(start.values[:, kept])
+    return np.asarray(start)[kept]

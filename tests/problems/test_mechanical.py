@@ -1,0 +1,271 @@
+"""Mechanical problems: masses of every kind, coordinates without inertia, lowering, what is proved, bad input."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.stats
+
+import stodyn as sd
+from stodyn import statistics as st
+from stodyn.methods import alpha
+from stodyn.methods.alpha import StochasticAlpha
+from stodyn.noise.distribution import PerPath
+from stodyn.noise.increment import Increment
+from stodyn.problems.mechanical import ADDITIVE_LINEAR, CONSTANT_UNDAMPED, Mechanical
+from stodyn.problems.sdae import SDAE
+from stodyn.problems.sde import SDE
+
+M = np.array([[2.0, 0.3], [0.3, 1.0]])
+K = np.array([[3.0, -1.0], [-1.0, 2.0]])
+START = ((0.5, -0.2), (0.1, 0.3))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def quick_compiling():
+    """Programs that run for milliseconds take seconds to compile: leave most of XLA's optimisations out."""
+    before = jax.config.read("jax_disable_most_optimizations")
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)
+
+
+def spring(t, x, v):
+    return -K @ x - 0.2 * v
+
+
+def kick(t, x, v):
+    return jnp.stack([0.3 * v, jnp.array([0.1, 0.2])], axis=1)
+
+
+METHOD = StochasticAlpha(0.6, tol=1e-13)
+
+
+def ends(problem, steps=8, h=0.1):
+    """x and v after some steps with made-up noise."""
+    rng, channels = np.random.default_rng(5), range(1, problem.m + 1)
+    W, Z, II = (
+        h**k * jnp.asarray(rng.standard_normal((steps, *(problem.m,) * n))) for k, n in ((0.5, 1), (1.5, 1), (1, 2))
+    )
+    words = {(j, k, 0): h**2 * jnp.asarray(rng.standard_normal(steps)) for j in channels for k in channels}
+    noise = Increment(jnp.full(steps, h), W, Z, II, words)
+    states, ok = jax.jit(lambda noise: sd.path(problem, METHOD, 0.0, noise))(noise)
+    assert np.all(ok)
+    return np.asarray(states[-1])
+
+
+def test_every_way_of_giving_a_mass_is_the_same_system():
+    """M x'' = f + B ξ, constant, as a function, and solved for by hand."""
+    inverse = np.linalg.inv(M)
+    by_hand = Mechanical(lambda t, x, v: inverse @ spring(t, x, v), lambda t, x, v: inverse @ kick(t, x, v), START)
+    expected = ends(by_hand)
+    for mass in (M, lambda t, x, v: jnp.asarray(M)):
+        np.testing.assert_allclose(ends(Mechanical(spring, kick, START, mass=mass)), expected, rtol=1e-11)
+    diagonal = Mechanical(spring, kick, START, mass=[2.0, 1.0])
+    np.testing.assert_allclose(
+        ends(diagonal), ends(Mechanical(spring, kick, START, mass=np.diag([2.0, 1.0]))), rtol=1e-13
+    )
+
+
+def test_a_mass_that_depends_on_the_state():
+    """A bead on the parabola y = x²/2: (1 + x²) x'' = -x x'² - x, against the same solved for by hand."""
+    given = Mechanical(
+        lambda t, x, v: -x * v**2 - x, lambda t, x, v: 0.2 * v, (1.0, 0.0), mass=lambda t, x, v: 1.0 + x**2
+    )
+    solved = Mechanical(
+        lambda t, x, v: (-x * v**2 - x) / (1.0 + x**2), lambda t, x, v: 0.2 * v / (1.0 + x**2), (1.0, 0.0)
+    )
+    np.testing.assert_allclose(ends(given), ends(solved), rtol=1e-11)
+
+
+# --- coordinates without inertia --------------------------------------------------------------------------------------
+
+# Two masses joined by springs through a massless node x[1]: 0 = k1 (x0 - x1) + k2 (x2 - x1).
+K1, K2 = 5.0, 2.0
+
+
+def three(t, x, v):
+    one, two = K1 * (x[0] - x[1]), K2 * (x[2] - x[1])
+    return jnp.stack([-x[0] - one - 0.1 * v[0], one + two, -two - 0.1 * v[2]])
+
+
+def pushes(t, x, v):
+    return jnp.stack([0.3 * v[0], jnp.zeros(()), 0.2 + 0.0 * v[2]])[:, None]
+
+
+NODE = Mechanical(three, pushes, ((0.3, 0.0, -0.2), (0.0, 0.0, 0.5)), mass=[2.0, 0.0, 1.0], names=("a", "b", "c"))
+
+
+def test_a_massless_node_is_eliminated_exactly():
+    k = K1 * K2 / (K1 + K2)
+
+    def force(t, x, v):
+        pull = k * (x[0] - x[1])
+        return jnp.stack([-x[0] - pull - 0.1 * v[0], pull - 0.1 * v[1]])
+
+    two = Mechanical(
+        force,
+        lambda t, x, v: jnp.stack([0.3 * v[0], 0.2 + 0.0 * v[1]])[:, None],
+        ((0.3, -0.2), (0.0, 0.5)),
+        mass=[2, 1],
+    )
+    found, expected = ends(NODE), ends(two)
+    np.testing.assert_allclose(found[[0, 2, 3, 5]], expected, rtol=1e-11)
+    assert found[1] == pytest.approx((K1 * found[0] + K2 * found[2]) / (K1 + K2), rel=1e-11)
+    assert NODE.r == 2 and "moved: b" in NODE.before_run(0.0)[0]  # the start of the node was a guess
+
+
+def test_a_singular_mass_without_a_zero_row():
+    """The node's equation hidden by mixing rows and columns: x = T y with T regular gives the same motion."""
+    T = np.array([[1.0, 0.5, 0.0], [0.2, 1.0, -0.3], [0.0, 0.4, 1.0]])
+    mixed = Mechanical(
+        lambda t, y, v: T.T @ three(t, T @ y, T @ v),
+        lambda t, y, v: T.T @ pushes(t, T @ y, T @ v),
+        tuple(np.linalg.solve(T, part) for part in ((0.3, 9 / 70, -0.2), (0.0, 0.0, 0.5))),
+        mass=T.T @ np.diag([2.0, 0.0, 1.0]) @ T,
+    )
+    assert mixed.r == 2
+    found, expected = ends(mixed), ends(NODE)
+    np.testing.assert_allclose(T @ found[:3], expected[:3], rtol=1e-9)
+
+
+def test_lowered_to_an_sdae_the_node_moves_the_same():
+    sdae, words = NODE.lower(SDAE)
+    assert sdae.names == ("a", "b", "c", "da", "dc") and "SDAE" in words
+    assert NODE.noise_structure.implies("scalar")
+    state = jnp.array([0.3, 0.1, -0.2, 0.4, 0.5])
+    drift = np.asarray(sdae.f(0.0, state, None))
+    np.testing.assert_allclose(drift[:2], [0.4, 0.5])
+    np.testing.assert_allclose(drift[2:], np.asarray(three(0.0, state[:3], jnp.array([0.4, 0.0, 0.5])))[[0, 2, 1]])
+
+
+@pytest.mark.parametrize(
+    ("force", "noise", "message"),
+    [
+        (lambda t, x, v: jnp.stack([-x[0] * x[2], -x[1] * x[2] + 1.0, x[0] ** 2 + x[1] ** 2 - 1.0]), None,
+         "mass: has rank 2 of 3"),
+        (lambda t, x, v: jnp.stack([-x[0], -x[1], x[2] - x[0]]), lambda t, x, v: jnp.ones((3, 1)),
+         "noise channel 0 enters constraint"),
+        (lambda t, x, v: jnp.stack([-x[0], -x[1], x[2] + v[2]]), None,
+         "depends on the velocity of a coordinate without inertia"),
+    ],
+    ids=["index 3", "noise in a constraint", "damping without mass"],
+)  # fmt: skip
+def test_what_is_not_of_index_1_is_refused_with_the_reason(force, noise, message):
+    problem = Mechanical(force, noise, ((1.0, 0.0, 0.0), (0.0, 0.0, 0.0)), mass=[1.0, 1.0, 0.0])
+    with pytest.raises(ValueError, match=message):
+        problem.before_run(0.0)
+
+
+# --- lowering ---------------------------------------------------------------------------------------------------------
+
+
+def test_lowered_to_an_sde_it_is_the_first_order_system():
+    problem = Mechanical(spring, kick, START, mass=M, names=("a", "b"), units={"a": "m", "time": "s"})
+    sde, words = problem.lower(SDE)
+    assert words == "Mechanical -> SDE of (x, v)" and sde.names == ("a", "b", "da", "db")
+    assert sde.units == {"a": "m", "time": "s"}
+    z = jnp.array([0.5, -0.2, 0.1, 0.3])
+    inverse = np.linalg.inv(M)
+    np.testing.assert_allclose(sde.f(0.0, z, None), [0.1, 0.3, *(inverse @ np.asarray(spring(0.0, z[:2], z[2:])))])
+    np.testing.assert_allclose(sde.g(0.0, z, None)[2:], inverse @ np.asarray(kick(0.0, z[:2], z[2:])))
+    sdae, _ = problem.lower(SDAE)
+    np.testing.assert_array_equal(sdae.mass[2:, 2:], M)
+    np.testing.assert_allclose(sdae.f(0.0, z, None)[2:], spring(0.0, z[:2], z[2:]))
+
+
+def test_methods_for_sdes_take_it():
+    problem = Mechanical(spring, None, START, mass=M)
+    fine = {"t": (0, 1), "dt": 0.01, "paths": 1, "seed": 1, "collect": st.Moments(at=[1.0])}
+    one = sd.simulate(problem, StochasticAlpha(1.0), **fine)["mean"].values
+    np.testing.assert_allclose(sd.simulate(problem, "Heun", **fine)["mean"].values, one, atol=2e-4)
+
+
+# --- what is proved ---------------------------------------------------------------------------------------------------
+
+
+def test_what_functions_depend_on_is_proved():
+    def of(force, noise, **options):
+        problem = Mechanical(force, noise, START, **options)
+        return problem.facts, problem.noise_structure
+
+    facts, structure = of(lambda t, x, v: -x, lambda t, x, v: jnp.eye(2))
+    assert facts.additive and not facts.force_on_v
+    assert all(map(structure.implies, ("additive", "commutative", CONSTANT_UNDAMPED)))
+    facts, structure = of(lambda t, x, v: -x - jnp.cos(x) * v, lambda t, x, v: jnp.sin(t) * jnp.eye(2))
+    assert facts.noise_on_t and facts.linear_damping and structure.implies(ADDITIVE_LINEAR)
+    assert not structure.implies(CONSTANT_UNDAMPED)
+    facts, structure = of(lambda t, x, v: -x - v**3, lambda t, x, v: jnp.diag(v))
+    assert facts.noise_on_v and not facts.linear_damping and structure.implies("commutative")
+    facts, structure = of(spring, kick, mass=M)
+    assert facts.noise_on_v and facts.linear_damping and structure.kind == "general"
+    quiet = Mechanical(spring, None, START)
+    assert quiet.m == 0 and quiet.noise_structure.implies(ADDITIVE_LINEAR)
+
+
+def test_random_starts_and_parameters():
+    starts = PerPath(np.arange(12.0).reshape(6, 2))
+    problem = Mechanical(
+        lambda t, x, v, k: -k * x, lambda t, x, v, k: v[:, None], (starts, scipy.stats.norm([0.0, 1.0], 1.0)),
+        params=scipy.stats.uniform(1.0, 1.0),
+    )  # fmt: skip
+    drawn = problem.draw_start(np.random.default_rng(1), range(6))
+    np.testing.assert_array_equal(drawn[:, :2], starts.values)
+    assert drawn.shape == (6, 4)
+    run = sd.simulate(problem, StochasticAlpha(), t=(0, 0.2), dt=0.1, paths=6, seed=1, collect=st.Paths(6))
+    np.testing.assert_array_equal(run["path"].isel(time=0).sel(component=["x0", "x1"]).values, starts.values)
+
+
+def test_a_copy_keeps_its_names():
+    problem = Mechanical(spring, kick, START, names=("a", "b"), accelerations=True)
+    assert problem.names == ("a", "b", "da", "db", "dda", "ddb")
+    assert dataclasses.replace(problem, noise=None).names == problem.names
+
+
+def test_one_path_with_accelerations():
+    problem = Mechanical(lambda t, x, v: -x, None, (1.0, 0.0), accelerations=True)
+    lengths = jnp.full(10, 0.1)
+    noise = Increment(lengths, jnp.zeros((10, 0)), jnp.zeros((10, 0)))
+    states, ok = sd.path(problem, StochasticAlpha(1.0, area=alpha.wiener.WZ), 0.0, noise)
+    assert np.all(ok) and states.shape == (11, 3)
+    np.testing.assert_allclose(states[:, 2], -states[:, 0], rtol=1e-12)
+
+
+# --- bad input --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "message"),
+    [
+        (
+            {"noise": lambda t, x, v: v},
+            ValueError,
+            r"noise: returned shape \(2,\), expected \(2, channels\).*\[:, None\]",
+        ),
+        ({"noise": lambda t, x, v: jnp.ones((3, 2))}, ValueError, r"noise: returned shape \(3, 2\), expected \(2,"),
+        ({"noise": lambda t, x: x}, TypeError, r"noise: must take noise\(t, x, v\)"),
+        ({"force": lambda t, x, v: x[0]}, ValueError, r"force: returned shape \(\), expected \(2,\)"),
+        ({"force": 3.0}, TypeError, "force: expected a function"),
+        ({"mass": np.ones((3, 3))}, ValueError, r"mass: expected 2 finite numbers \(a diagonal\)"),
+        ({"mass": "heavy"}, ValueError, "mass: expected 2 finite numbers"),
+        ({"mass": [np.nan, 1.0]}, ValueError, "mass: expected 2 finite numbers"),
+        ({"mass": [0.0, 0.0]}, ValueError, "mass: is zero"),
+        ({"mass": lambda t, x, v: x}, ValueError, r"mass: returned shape \(2,\), expected \(2, 2\)"),
+        ({"start": None}, ValueError, r"start: missing; give \(x0, v0\)"),
+        ({"start": (1.0, [1.0, 2.0])}, ValueError, r"start: x0 has the shape \(\) and v0 \(2,\)"),
+        ({"start": (1.0, 2.0, 3.0)}, ValueError, r"start: expected \(x0, v0\), got 3 entries"),
+        ({"start": ([1.0, np.inf], [0.0, 0.0])}, ValueError, "start x0: not finite"),
+        ({"names": ("a",)}, ValueError, "names: expected 2 different names"),
+    ],
+)
+def test_bad_input(change, kind, message):
+    options = {"force": spring, "noise": kick, "start": START} | change
+    with pytest.raises(kind, match=message):
+        Mechanical(**options)
+
+
+def test_scalar_noise_is_a_number():
+    with pytest.raises(ValueError, match=r"noise: returned shape \(2,\) for scalar x and v.*start=\(\[x0\], \[v0\]\)"):
+        Mechanical(lambda t, x, v: -x, lambda t, x, v: jnp.ones(2), (1.0, 0.0))
