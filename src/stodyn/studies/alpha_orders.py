@@ -1,0 +1,173 @@
+"""Rajan & Raha, section 5: the strong orders of the stochastic α method, as claimed and as they are."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from matplotlib.figure import Figure
+
+from stodyn import plot
+from stodyn.analysis.common_paths import Run, common_paths
+from stodyn.analysis.order import Errors
+from stodyn.methods.alpha import ORDERS, StochasticAlpha
+from stodyn.models.double_pendulum import DOUBLE_PENDULUM, double_pendulum
+from stodyn.problems.mechanical import Mechanical
+from stodyn.studies.contract import Row, Study, StudyResult
+
+STEPS = (8, 16, 32, 64, 128)
+QUANTITIES = ("x", "v", "φ")
+
+
+def _problem(force: Callable, noise: Callable) -> Mechanical:
+    return Mechanical(force, noise, ([1.0], [0.5]), accelerations=True)
+
+
+def _column(*entries) -> Any:
+    return jnp.stack([jnp.ravel(jnp.asarray(entry))[0] for entry in entries])[None, :]
+
+
+def _pendulum(t, x, v):
+    return -4.0 * jnp.sin(x)
+
+
+def _damped(t, x, v):
+    return -4.0 * jnp.sin(x) - v
+
+
+def _bent(t, x, v):
+    return -4.0 * jnp.sin(x) - v - 0.5 * jnp.sin(v)
+
+
+def _weak_spring(t, x, v):
+    return -0.5 * x
+
+
+def double_pendulum_with_two_channels(g=9.81) -> Mechanical:
+    """The double pendulum with channels (.4 θ1' + .3 θ2', .3 θ2') and (.5, .3 θ1), which do not commute."""
+    pendulum = double_pendulum(g=g, start=((1.0, 0.5), (0.3, -0.2)))
+
+    def noise(t, x, v, p):
+        mixed = jnp.stack([0.4 * v[0] + 0.3 * v[1], 0.3 * v[1]])
+        return jnp.stack([mixed, jnp.stack([0.5 + 0.0 * x[0], 0.3 * x[0]])], axis=1)
+
+    return dataclasses.replace(pendulum, noise=noise, accelerations=True)
+
+
+# name: (problem, what the table of the corrected theory says for "paper", 1.5, 2.0)
+PROBLEMS: dict[str, tuple[Mechanical, tuple[float, float, float]]] = {
+    "A1: additive, f(x)": (_problem(_pendulum, lambda t, x, v: jnp.full((1, 1), 0.5)), (2.0, 2.0, 2.0)),
+    "A2: additive, linear damping": (_problem(_damped, lambda t, x, v: jnp.full((1, 1), 0.5)), (1.0, 2.0, 2.0)),
+    "A3: additive, nonlinear damping": (_problem(_bent, lambda t, x, v: jnp.full((1, 1), 0.5)), (1.0, 1.5, 2.0)),
+    "P1: .8 cos x": (_problem(_pendulum, lambda t, x, v: 0.8 * jnp.cos(x)[None]), (1.0, 1.5, 2.0)),
+    "V1: v/2": (_problem(_pendulum, lambda t, x, v: 0.5 * v[None]), (1.0, 1.5, 2.0)),
+    "V2: .2 + sin(v)/2": (_problem(_bent, lambda t, x, v: 0.2 + 0.5 * jnp.sin(v)[None]), (1.0, 1.5, 2.0)),
+    "N2: v/2 and 1/2": (_problem(_pendulum, lambda t, x, v: _column(0.5 * v, 0.5)), (1.0, 1.5, 2.0)),
+    "N3: v/2 + x/4 and .4 + cos(x)/5": (
+        _problem(_damped, lambda t, x, v: _column(0.5 * v + 0.25 * x, 0.4 + 0.2 * jnp.cos(x))), (1.0, 1.5, 2.0)),
+    "S1: strong, v": (_problem(_weak_spring, lambda t, x, v: v[None]), (1.0, 1.5, 2.0)),
+    "S2: strong, 1 + sin x": (_problem(_weak_spring, lambda t, x, v: 1.0 + jnp.sin(x)[None]), (1.0, 1.5, 2.0)),
+    "S3: strong, additive, f = -x/2 - v²/2": (
+        _problem(lambda t, x, v: -0.5 * x - 0.5 * v**2, lambda t, x, v: jnp.ones((1, 1))), (1.0, 1.5, 2.0)),
+    "double pendulum, one channel": (
+        dataclasses.replace(DOUBLE_PENDULUM.problem, accelerations=True), (1.0, 1.5, 2.0)),
+    "double pendulum, two channels": (double_pendulum_with_two_channels(), (1.0, 1.5, 2.0)),
+}  # fmt: skip
+SMALL = ("A1: additive, f(x)", "A2: additive, linear damping", "S1: strong, v", "N3: v/2 + x/4 and .4 + cos(x)/5")
+
+
+@dataclasses.dataclass(frozen=True)
+class Measured:
+    """The errors of one quantity by one order over the steps, and the slope with its interval."""
+
+    h: np.ndarray
+    error: np.ndarray
+    stderr: np.ndarray
+    slope: dict[str, float]
+    last: float  # the slope between the two finest steps
+
+
+def measured(
+    problem: Mechanical,
+    orders: Sequence[Any] = ORDERS,
+    *,
+    rho: float = 0.8,
+    steps: Sequence[int] = STEPS,
+    refine: int = 8,
+    paths: int = 400,
+    T: float = 1.0,
+    seed: int = 1,
+    level: float = 0.99,
+) -> dict[tuple[Any, str], Measured]:
+    """(order, quantity) -> its errors at T, all methods and steps on the same paths.
+
+    The solution is order 2.0 with ρ = 1, where φ is the acceleration itself, at a step `refine` times finer than the
+    finest; its own error is taken as its difference from twice that step. problem has accelerations=True.
+    """
+    fine = steps[-1] * refine
+    truth = StochasticAlpha(rho=1.0, order=2.0)
+    factors = tuple(fine // k for k in steps)
+    runs = [Run(truth, (1, 2)), *(Run(StochasticAlpha(rho=rho, order=order), factors) for order in orders)]
+    blocks = [states for _, states in common_paths(problem, runs, (0.0, T), fine, paths, seed)]
+    reference, *others = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
+    h, N, result = T / np.array(steps), problem.N, {}
+    for order, ends in zip(orders, others, strict=True):
+        for k, quantity in enumerate(QUANTITIES):
+            part = slice(k * N, (k + 1) * N)
+            square = np.sum((ends[..., part] - reference[:, :1, part]) ** 2, axis=2)
+            own = np.sqrt(np.mean(np.sum((reference[:, 0, part] - reference[:, 1, part]) ** 2, axis=1)))
+            mean = square.mean(axis=0)
+            doubts = {"the reference's own error": np.full(len(steps), own)}
+            errors = Errors(np.sqrt(mean), doubts, np.sum(~np.isfinite(square), axis=0), 0.5 * (square / mean - 1.0))
+            last = float(np.log2(errors.error[-2] / errors.error[-1]) / np.log2(steps[-1] / steps[-2]))
+            result[order, quantity] = Measured(h, errors.error, errors.stderr, errors.fit(h, level), last)
+    return result
+
+
+def run(full: bool, out: Path, progress: Callable[[str], None]) -> StudyResult:
+    rows, figure = [], Figure(figsize=(10, 4.5), layout="constrained")
+    axes = figure.subplots(1, 2, sharey=True)
+    claims = {"x": "2.0", "v": "1.5", "φ": "0.5"}
+    for name in PROBLEMS if full else SMALL:
+        progress(name)
+        problem, expected = PROBLEMS[name]
+        found = measured(problem, paths=2000 if full else 200, steps=STEPS if full else STEPS[:4])
+        for (order, quantity), one in found.items():
+            fit = one.slope
+            told = f"limit {expected[ORDERS.index(order)]:g}; last slope {one.last:.2f}" if quantity != "φ" else ""
+            interval = f"99%: {fit['order_low']:.2f} to {fit['order_high']:.2f}"
+            printed = claims[quantity] if order == "paper" else None
+            rows.append(Row(f"{name}: order={order}, {quantity}", printed, fit["order"], fit["order_stderr"],
+                            "; ".join(filter(None, (interval, told)))))  # fmt: skip
+        if name in ("A1: additive, f(x)", "S1: strong, v"):
+            ax = axes[int(name.startswith("S1"))]
+            for number, ((order, quantity), one) in enumerate(found.items()):
+                if quantity == "v":
+                    ax.loglog(
+                        one.h, one.error, "o-", color=plot.PALETTE[number % len(plot.PALETTE)], label=f"order={order}"
+                    )
+            for slope in (1.0, 2.0):
+                ax.loglog(one.h, 0.1 * one.h**slope, ":", color="grey", lw=1)
+            ax.set(title=name, xlabel="h", ylabel="rms error of v at T = 1")
+            ax.legend()
+    return StudyResult(rows, {"orders": figure})
+
+
+@functools.cache
+def _pace() -> float:
+    began = time.perf_counter()
+    measured(PROBLEMS["S1: strong, v"][0], paths=100, steps=(8, 16, 32))
+    return time.perf_counter() - began
+
+
+def estimate() -> float:
+    return _pace() * len(PROBLEMS) * 10.0
+
+
+STUDY = Study("alpha-orders", "Rajan & Raha, section 5: strong orders of the stochastic α method", run, estimate)

@@ -1,0 +1,73 @@
+"""Figure 5 of Rajan & Raha: the connecting rod of a noisy slider crank, by the α method and by Newmark's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from stodyn.engine.simulate import simulate
+from stodyn.methods.alpha import Newmark, StochasticAlpha
+from stodyn.models.slider_crank import SLIDER_CRANK
+from stodyn.statistics.paths import Paths
+from stodyn.studies.contract import Row, Study, StudyResult
+from stodyn.studies.mechanics_runs import moments_at_end, pace, path_of_each, same_paths
+
+H = 1e-4
+PUBLISHED = {"phi2": -0.3311734987911, "q1": 1.893192460e-4, "q4": -8.363283142e-6}
+OPEN = (
+    "the paper does not say which equations the noise enters, how many longitudinal elements there are, T, h or starts"
+)
+
+
+def run(full: bool, out: Path, progress: Callable[[str], None]) -> StudyResult:
+    T, paths = (0.1, 2000) if full else (0.02, 64)
+    methods = {"ρ = 0.8": StochasticAlpha(rho=0.8), "Newmark": Newmark}
+    model = SLIDER_CRANK(noise=0.5)
+    progress(f"{paths} paths to T = {T:g}: the test set's rod")
+    runs = same_paths(model.problem, methods, T, round(T / H), paths, 4, seed=5)
+    rows, figures = [], {"fig5": path_of_each(runs, "q1", "deflection of the rod's middle, one Brownian path")}
+    for label, found in runs.items():
+        rows += moments_at_end(label, found, ("q1",))
+        rows.append(Row(f"{label}: rms rate of q4 (longitudinal)", None, ringing(found), None, "high frequencies"))
+        rows.append(
+            Row(f"{label}: drift off the constraints", None, drift(found), None, "largest over paths and times")
+        )
+    if full:
+        progress("two-node elements")
+        two = same_paths(SLIDER_CRANK(noise=0.5, elements=4).problem, methods, T, round(T / H), paths, 4, seed=5)
+        for label, found in two.items():
+            rows += moments_at_end(f"4 two-node elements, {label}", found, ("q1",))
+        figures["fig5-two-node"] = path_of_each(two, "q1", "4 two-node elements, one Brownian path")
+        progress("without noise")
+        quiet = simulate(SLIDER_CRANK.problem, StochasticAlpha(rho=0.8), t=(0.0, 0.1), dt=1e-5, paths=1, seed=1,
+                         progress=False, collect=Paths(1, at=[0.1]))["path"].isel(number=0, time=0)  # fmt: skip
+        rows += [
+            Row(
+                f"no noise, h = 1e-5: {name}(0.1)",
+                None,
+                float(quiet.sel(component=name)),
+                None,
+                f"test set {value:.9g}",
+            )
+            for name, value in PUBLISHED.items()
+        ]
+    rows.append(Row("what cannot be known", None, None, None, OPEN))
+    return StudyResult(rows, figures)
+
+
+def ringing(found) -> float:
+    return float(np.sqrt(np.mean(found["path"].sel(component="dq4").values ** 2)))
+
+
+def drift(found) -> float:
+    return float(np.abs(SLIDER_CRANK.exact["constraints"](found["time"].values, found["path"].values)).max())
+
+
+def estimate() -> float:
+    per_step = pace(SLIDER_CRANK(noise=0.5).problem, 64, 50, 50 * H)
+    return per_step * (4.5 * 2000 * 1000 + 10_000) + 60.0
+
+
+STUDY = Study("slider-crank", "Rajan & Raha, Fig 5: a noisy slider crank with a flexible rod", run, estimate)

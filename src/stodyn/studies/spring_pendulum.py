@@ -1,0 +1,47 @@
+"""Figures 27 to 30 and the Newton table of Rajan & Raha: a stiff spring pendulum."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from stodyn.models.spring_pendulum import SPRING_PENDULUM
+from stodyn.studies.contract import Row, Study, StudyResult
+from stodyn.studies.mechanics_runs import by_rho, moments_at_end, newton_row, pace, same_paths, several_paths
+
+T = 4.0
+STEPS = (0.01, 0.03, 0.08)
+PAPER = {  # ρ: Newton iterations for these steps
+    0.0: (1602, 640, 291), 0.2: (1603, 643, 296), 0.4: (1603, 644, 313),
+    0.6: (1608, 655, 331), 0.8: (1654, 677, 370), 1.0: (1725, 701, 319),
+}  # fmt: skip
+
+
+def run(full: bool, out: Path, progress: Callable[[str], None]) -> StudyResult:
+    rows: list[Row] = []
+    figures: dict[str, Any] = {}
+    paths = 100_000 if full else 4096
+    progress(f"{paths} paths with ρ = 0 and ρ = 1 on the same Brownian paths")
+    runs = same_paths(SPRING_PENDULUM.problem, by_rho(0.0, 1.0), T, 400, paths, 5, seed=27)
+    for number, (label, found) in zip((27, 29), runs.items(), strict=True):
+        figures[f"fig{number}"] = several_paths(found, "x", label)
+        figures[f"fig{number + 1}"] = several_paths(found, "y", label)
+        rows += moments_at_end(label, found, ("x", "y"))
+    for rho in PAPER if full else (0.0, 0.4, 1.0):
+        progress(f"Newton iterations, ρ = {rho:g}")
+        for h, printed in zip(STEPS, PAPER[rho], strict=True):
+            steps = math.ceil(T / h - 1e-9)
+            options = by_rho(rho, tol=1e-12)  # of 1 + max|φ|: near the paper's 1e-11 where φ is of the order of 10
+            (found,) = same_paths(SPRING_PENDULUM.problem, options, steps * h, steps, 64, 1, seed=27).values()
+            remark = "from φ of the last step; the paper's counts suggest that it starts from x' = x"
+            rows.append(newton_row(f"ρ = {rho:g}, h = {h:g}", found, steps, printed, remark))
+    return StudyResult(rows, figures)
+
+
+def estimate() -> float:
+    return 2 * 100_000 * 400 * pace(SPRING_PENDULUM.problem, 4096, 100, 1.0) + 30.0
+
+
+STUDY = Study("spring-pendulum", "Rajan & Raha, Figs 27-30 and Newton table: a stiff spring pendulum", run, estimate)
