@@ -9,6 +9,7 @@ import numpy as np
 import typer
 import xarray
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 
 from stodyn import plot
@@ -20,6 +21,9 @@ from stodyn.models.double_well import DOUBLE_WELL
 from stodyn.models.kubo import KUBO
 from stodyn.models.ornstein_uhlenbeck import ORNSTEIN_UHLENBECK
 from stodyn.results import provenance
+
+
+INDENT = (0, 0, 0, 2)
 
 
 class Line(NamedTuple):
@@ -62,7 +66,8 @@ def command(
         console.print(f"  picture: {out / stop.file}\n")
     console.print(
         f"All of it took {time.perf_counter() - began:.0f} s, compiling included. The column [bold]z[/bold] is the "
-        "distance from the exact value in standard errors, the small error of the step included.\n"
+        "distance from the exact value in standard errors, the small error of the step included: one in twenty is "
+        "beyond 2 by chance.\n"
         "Next: [bold]stodyn methods[/bold] lists the methods, the README has twenty lines to start from.\n"
     )
 
@@ -118,7 +123,8 @@ def moments(run: xarray.Dataset, component: str, mean: float, variance: float) -
 
 def show(console: Console, stop: Stop, seconds: float) -> None:
     record = provenance(stop.run)
-    console.print(f"[bold]{stop.title}[/bold]\n  {stop.why}")
+    console.print(f"[bold]{stop.title}[/bold]")
+    console.print(Padding(stop.why, INDENT))
     columns = ("", f"t = {record['t'][1]:g}", "standard error", "exact", "z")
     table = Table(*columns, box=None, header_style="dim", padding=(0, 2), pad_edge=True)
     for column in table.columns[1:]:
@@ -129,7 +135,8 @@ def show(console: Console, stop: Stop, seconds: float) -> None:
         table.add_row(line.quantity, f"{line.ours:.6f}", f"{line.stderr:.6f}", exact, z)
     console.print(table)
     speed = seconds / record["paths"] / record["steps"] * 1e9
-    console.print(
-        f"  {record['paths']:,} paths x {record['steps']:,} steps of {record['method'].partition('(')[0]} in "
+    said = (
+        f"{record['paths']:,} paths x {record['steps']:,} steps of {record['method'].partition('(')[0]} in "
         f"{seconds:.1f} s: {speed:.1f} ns a path and step, compiling included ({record['executor']})"
     )
+    console.print(Padding(said, INDENT))
