@@ -22,7 +22,6 @@ from stodyn.models.kubo import KUBO
 from stodyn.models.ornstein_uhlenbeck import ORNSTEIN_UHLENBECK
 from stodyn.results import provenance
 
-
 INDENT = (0, 0, 0, 2)
 
 
@@ -124,7 +123,7 @@ def moments(run: xarray.Dataset, component: str, mean: float, variance: float) -
 def show(console: Console, stop: Stop, seconds: float) -> None:
     record = provenance(stop.run)
     console.print(f"[bold]{stop.title}[/bold]")
-    console.print(Padding(stop.why, INDENT))
+    console.print(Padding(stop.why, INDENT, expand=False))
     columns = ("", f"t = {record['t'][1]:g}", "standard error", "exact", "z")
     table = Table(*columns, box=None, header_style="dim", padding=(0, 2), pad_edge=True)
     for column in table.columns[1:]:
@@ -139,4 +138,4 @@ def show(console: Console, stop: Stop, seconds: float) -> None:
         f"{record['paths']:,} paths x {record['steps']:,} steps of {record['method'].partition('(')[0]} in "
         f"{seconds:.1f} s: {speed:.1f} ns a path and step, compiling included ({record['executor']})"
     )
-    console.print(Padding(said, INDENT))
+    console.print(Padding(said, INDENT, expand=False))
