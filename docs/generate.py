@@ -2,43 +2,44 @@
 
 from pathlib import Path
 
-from stodyn.cli.methods import in_words
+from stodyn.cli.methods import in_words, summary
 from stodyn.methods.catalogue import catalogue
 from stodyn.methods.contract import Catalogued
-from stodyn.problems.sde import SDE, STRUCTURES
+from stodyn.problems.contract import STRUCTURES, NoiseStructure
 
 DOCS = Path(__file__).parent
-WORTH = {"strong": "Paths themselves (strong order)", "weak": "Statistics (weak order)"}
+WORTH = {"strong": "paths themselves (strong order)", "weak": "statistics (weak order)"}
 
 
 def order(method: Catalogued, kind: str, structure: str) -> float:
-    """The largest order a method claims for a noise structure; 0 where it claims none or refuses."""
-    if method.structures and not any(structure == s or s in IMPLIED[structure] for s in method.structures):
-        return 0.0
-    fits = [c for c in method.claims if c.kind == kind and c.order is not None]
-    reached = [c for c in fits if not c.when or structure in c.when or IMPLIED[structure] & set(c.when)]
-    return max((float(c.order) for c in reached if c.order is not None), default=0.0)
-
-
-IMPLIED = {s: {"commutative"} if s in ("additive", "diagonal", "scalar") else set() for s in STRUCTURES}
+    """The highest order a method claims for a noise structure; 0 where it claims none or refuses."""
+    noise = NoiseStructure(() if structure == "general" else (structure, "commutative"), "stated")
+    refused = method.structures and not any(map(noise.implies, method.structures))
+    return 0.0 if refused else method.promised(kind, noise)
 
 
 def which_method() -> str:
     methods = catalogue()
     lines = ["# Which method for which problem", "", "Computed from what every method claims; tests/claims measures"]
     lines += ["each claim. `problem.noise_structure` says which row is yours.", ""]
-    for kind, title in WORTH.items():
-        lines += [f"## {title}", "", "| noise | best order | methods |", "|---|---|---|"]
-        for structure in STRUCTURES:
-            orders = {name: order(m, kind, structure) for name, m in methods.items() if m.accepts is SDE}
-            best = max(orders.values())
-            names = ", ".join(f"`{name}`" for name, value in orders.items() if value == best)
-            lines.append(f"| {structure} | {best:g} | {names} |")
-        lines.append("")
-    lines += ["## All methods", "", "| method | takes | calculus | claims | from |", "|---|---|---|---|---|"]
+    for accepted in dict.fromkeys(m.accepts for m in methods.values()):
+        own = {name: method for name, method in methods.items() if method.accepts is accepted}
+        for kind, title in WORTH.items():
+            if not any(claim.kind == kind for method in own.values() for claim in method.claims):
+                continue
+            lines += [f"## {accepted.__name__}: {title}", "", "| noise | best order | methods |", "|---|---|---|"]
+            for structure in STRUCTURES:
+                orders = {name: order(method, kind, structure) for name, method in own.items()}
+                best = max(orders.values())
+                names = ", ".join(f"`{name}`" for name, value in orders.items() if value == best > 0) or "none"
+                lines.append(f"| {structure} | {best:g} | {names} |")
+            lines.append("")
+    heads = ("method", "takes", "calculus", "what it is", "claims", "from")
+    lines += ["## All methods", "", f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for name, m in methods.items():
         claims = "; ".join(in_words(c, m) for c in m.claims)
-        lines.append(f"| `{name}` | {m.accepts.__name__} | {m.calculus or 'either'} | {claims} | {m.citation} |")
+        calculus = m.calculus or "either"
+        lines.append(f"| `{name}` | {m.accepts.__name__} | {calculus} | {summary(m)} | {claims} | {m.citation} |")
     return "\n".join(lines) + "\n"
 
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from stodyn import listing, studies
 from stodyn.cli import application
-from stodyn.cli.methods import in_words
+from stodyn.cli.methods import in_words, summary
 from stodyn.cli.reproduce import duration, printed
 from stodyn.methods.catalogue import catalogue, find
 from stodyn.methods.contract import Claim
@@ -78,13 +78,16 @@ def test_every_file_of_the_folder_is_a_command(invoke):
         assert name in result.output
 
 
-def test_methods_prints_the_catalogue(invoke):
+def test_methods_prints_the_catalogue(invoke, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "400")
     result = invoke("methods")
     assert result.exit_code == 0
     for name, method in catalogue().items():
         (row,) = [line for line in result.output.splitlines() if line.split()[:1] == [name]]
         assert method.accepts.__name__ in row
         assert all(in_words(claim, method) in row for claim in method.claims)
+        assert summary(method) and row.rstrip().endswith(summary(method))
+    assert summary(find("ThetaEuler")) == "Drift-implicit Euler"
     heun, milstein = find("Heun"), find("Milstein")
     both = Claim("strong", Fraction(3, 2), when=("additive", "scalar"))
     assert in_words(both, heun) == "strong 1.5 (additive, scalar)"
@@ -97,6 +100,7 @@ def test_methods_in_json(invoke):
     assert set(listed) == set(catalogue())
     euler = listed["EulerMaruyama"]
     assert (euler["kind"], euler["takes"], euler["calculus"]) == ("step", "SDE", "ito")
+    assert euler["summary"] == "Euler-Maruyama for Ito problems"
     assert {"kind": "weak", "order": 1.0, "when": [], "source": euler["claims"][2]["source"]} in euler["claims"]
     assert euler["citation"] == catalogue()["EulerMaruyama"].citation
 

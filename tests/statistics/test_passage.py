@@ -10,6 +10,7 @@ import stodyn as sd
 from stodyn import statistics as st
 
 PATHS = 40_000
+LATE = 0.5826  # -ζ(1/2)/√(2π): M. Broadie, P. Glasserman & S. Kou, Math. Finance 7 (1997)
 
 
 def brownian(drift=0.3, sigma=0.8):
@@ -45,33 +46,33 @@ def test_mean_passage_time_of_brownian_motion():
 
 
 def test_without_the_bridge_passage_is_late_by_the_square_root_of_the_step():
-    """The well-known shift: the grid sees the level as if it lay 0.5826 σ √h further (Broadie, Glasserman & Kou)."""
+    """The grid sees the level as if it lay LATE σ √h further, to 4 standard errors."""
     problem, drift, sigma = brownian()
     dt = 0.05
     collect = st.Passage(1.0, bridge=False, at=[2.0])
     run = sd.simulate(problem, "EulerMaruyama", t=(0, 2), dt=dt, paths=PATHS, seed=7, collect=collect)
     found, stderr = run["passage_survival"].item(), run["passage_survival_stderr"].item()
     assert found - survival(2.0, 1.0, drift, sigma) > 10 * stderr
-    assert abs(found - survival(2.0, 1.0 + 0.5826 * sigma * np.sqrt(dt), drift, sigma)) < 5 * stderr
+    assert abs(found - survival(2.0, 1.0 + LATE * sigma * np.sqrt(dt), drift, sigma)) < 4 * stderr
 
 
 def test_mean_passage_time_of_the_ornstein_uhlenbeck_process():
-    """E τ = (√π/rate) ∫ from 0 to a of exp(u²)(1 + erf u) du, a = level √rate/σ, started at 0 (Siegert 1951)."""
-    rate, sigma, level = 1.0, 1.0, 1.0
-    a = level * np.sqrt(rate) / sigma
-    exact = np.sqrt(np.pi) / rate * quad(lambda u: erfcx(-u), 0, a)[0]
+    """E τ = (√π/rate) ∫ from 0 to a of exp(u²)(1 + erf u) du, a = level √rate/σ, started at 0 (Siegert 1951): with the
+    bridge, and without it for the level as the grid sees it, both to 4 standard errors."""
+    rate, sigma, level, dt = 1.0, 1.0, 1.0, 0.02
+
+    def exact(level):
+        return np.sqrt(np.pi) / rate * quad(lambda u: erfcx(-u), 0, level * np.sqrt(rate) / sigma)[0]
+
     problem = sd.SDE(lambda t, x: -rate * x, lambda t, x: sigma, 0.0)
     horizon = 40.0  # P(τ > 40) is below 1e-6
-    run = sd.simulate(
-        problem, "SRA1", t=(0, horizon), dt=0.02, paths=20_000, seed=8, collect=st.Passage(level, at=[horizon])
-    )
+    collect = [st.Passage(level, at=[horizon]), st.Passage(level, at=[horizon], bridge=False, name="grid")]
+    run = sd.simulate(problem, "SRA1", t=(0, horizon), dt=dt, paths=20_000, seed=8, collect=collect)
     assert run["passage_survival"].item() < 1e-4
-    assert abs(run["passage_time"].item() - exact) < 4 * run["passage_time_stderr"].item()
-    late = sd.simulate(
-        problem, "SRA1", t=(0, horizon), dt=0.02, paths=20_000, seed=8,
-        collect=st.Passage(level, at=[horizon], bridge=False),
-    )  # fmt: skip
-    assert late["passage_time"].item() - exact > 4 * late["passage_time_stderr"].item()
+    assert abs(run["passage_time"].item() - exact(level)) < 4 * run["passage_time_stderr"].item()
+    late, stderr = run["grid_time"].item(), run["grid_time_stderr"].item()
+    assert late - exact(level) > 4 * stderr
+    assert abs(late - exact(level + LATE * sigma * np.sqrt(dt))) < 4 * stderr
 
 
 def test_a_start_beyond_the_level_has_passed():

@@ -1,6 +1,8 @@
 """stodyn methods: what is in the catalogue."""
 
+import inspect
 import json
+import re
 from typing import Annotated, Any
 
 import typer
@@ -15,16 +17,17 @@ from stodyn.methods.contract import Catalogued, Claim, Expansion, Solver
 def command(
     as_json: Annotated[bool, typer.Option("--json", help="Print the catalogue as JSON instead of a table.")] = False,
 ) -> None:
-    """List every method: what it takes, in which calculus, and what it promises."""
+    """List every method: what it takes, in which calculus, what it promises and what it is."""
     methods = catalogue()
     if as_json:
         typer.echo(json.dumps([described(*item) for item in methods.items()], indent=2, allow_nan=False))
         return
-    table = Table("method", "takes", "calculus", "claims", box=None, header_style="bold", padding=(0, 2, 0, 0))
+    heads = ("method", "takes", "calculus", "claims", "what it is")
+    table = Table(*heads, box=None, header_style="bold", padding=(0, 2, 0, 0))
     table.columns[0].no_wrap = True
     for name, method in methods.items():
         claims = "; ".join(in_words(claim, method) for claim in method.claims)
-        table.add_row(name, method.accepts.__name__, method.calculus or "either", Text(claims))
+        table.add_row(name, method.accepts.__name__, method.calculus or "either", Text(claims), Text(summary(method)))
     Console().print(table)
 
 
@@ -36,9 +39,15 @@ def in_words(claim: Claim, method: Catalogued) -> str:
     return f"{claim.kind}{order}{when}"
 
 
+def summary(method: Catalogued) -> str:
+    """What a method is: the beginning of its documentation, up to the equation."""
+    return re.split(r"[:;.](?:\s|$)", inspect.getdoc(type(method)) or "")[0].replace("\n", " ")
+
+
 def described(name: str, method: Catalogued) -> dict[str, Any]:
     return {
         "name": name,
+        "summary": summary(method),
         "kind": "solver" if isinstance(method, Solver) else "expansion" if isinstance(method, Expansion) else "step",
         "takes": method.accepts.__name__,
         "calculus": method.calculus,
