@@ -47,7 +47,6 @@ def test_the_others_are_visibly_not(method):
 
 def test_srkw2_loses_the_form_with_two_channels_and_its_coupled_form_keeps_it():
     problem, noise, x = two_channels(), Increment(0.1, jnp.array([0.3**0.5, -(0.3**0.5)]), aux={}), X[::2]
-    assert conservation.symplecticity_defect(SRKw1, problem, x, noise) < 1e-12
     assert conservation.symplecticity_defect(SRKw2Coupled, problem, x, noise) < 1e-12
     with pytest.raises(ValueError, match="SRKw2 is made for"):
         conservation.symplecticity_defect(SRKw2, problem, x, noise)

@@ -357,7 +357,7 @@ class Solution:
             q = self.values[Q] if depends.on_q else self.start["Q"]
             p = self.values[P] if depends.on_p else self.start["P"]
             time = self.t + float(clock) * self.h if clock else self.t
-            self.vectors[key] = getattr(self.problem, part)(k, time, q, p, self.params)
+            self.vectors[key] = _vector(self.problem, k, part)(time, q, p, self.params)
         return self.vectors[key]
 
     def stage(self, stage: Stage) -> tuple[Array, Array]:
@@ -368,3 +368,9 @@ class Solution:
     def result(self) -> Array:
         """(q', p')."""
         return jnp.concatenate([self.sum(node[0], self._terms(node)) for node in self._nodes(self.stages.last)])
+
+
+@functools.lru_cache(maxsize=256)
+def _vector(problem: Hamiltonian, k: int, part: str) -> Callable[..., Array]:
+    """A vector of the equations, traced once for all stages and all rounds of Newton."""
+    return jax.jit(functools.partial(getattr(problem, part), k))
