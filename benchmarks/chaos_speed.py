@@ -181,6 +181,6 @@ if __name__ == "__main__":
         "miller": miller(5 if quick else 20),
         "batch": batch(3 if quick else 10),
         "rivals": rivals(1 if quick else 3),
-        "ladder": {f"Q = {Q}, M_{R}": ladder(Q, R, 1 if quick or R == 4 else 3) for Q, R in sizes},
+        "ladder": {f"Q = {Q}, M_{R}": ladder(Q, R, 1 if quick else 3) for Q, R in sizes},
     }
     print(json.dumps(result, indent=2))

@@ -1,5 +1,6 @@
 """Variance from parameters and from noise, against closed forms given the parameters."""
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -7,6 +8,7 @@ from stodyn import SDE, Hamiltonian
 from stodyn.analysis.tolerance import split_variance
 from stodyn.models.ornstein_uhlenbeck import ornstein_uhlenbeck
 from stodyn.noise.distribution import Uniform
+from stodyn.problems.sdae import SDAE
 
 RANDOM = {"rate": Uniform(0.5, 1.5), "sigma": Uniform(0.3, 0.7)}
 RUN = {"t": (0.0, 1.0), "dt": 1.0 / 64, "paths": 4096, "seed": 5, "at": [0.5, 1.0]}
@@ -61,6 +63,18 @@ def test_hamiltonian_problems():
     assert off < 5.0 * float(one["variance_parameters_stderr"]) + 1e-6
     with pytest.raises(TypeError, match="random parameters are entries of params, a mapping"):
         split_variance(ornstein_uhlenbeck_without(), random=RANDOM, **RUN)
+
+
+def test_sdae_problems():
+    """The same process with its rate times x as an algebraic component: within 5 standard errors (6e-7)."""
+    problem = SDAE(np.diag([1.0, 0.0]), lambda t, x, p: jnp.stack([-x[1], x[1] - p["rate"] * x[0]]),
+                   lambda t, x, p: jnp.array([[0.5], [0.0]]), [1.0, 1.0], {"rate": 1.0}, names=("x", "z"))  # fmt: skip
+    random = {"rate": RANDOM["rate"]}
+    one = split_variance(problem, "RK1W2", random=random, degree=3, **RUN).isel(time=1).sel(component="x")
+    rate, w = RANDOM["rate"].rule(20)
+    noise = 0.25 * w @ ((1.0 - np.exp(-2.0 * rate)) / (2.0 * rate))
+    for name, value in (("variance_parameters", exact(1.0)[1]), ("variance_noise", noise)):
+        assert abs(float(one[name]) - value) < 5.0 * float(one[f"{name}_stderr"]) + 2e-5, name
 
 
 def ornstein_uhlenbeck_without():

@@ -206,6 +206,7 @@ def test_every_method_agrees_and_returns_the_same_variables():
 BAD = [
     (PROBLEM, Galerkin, {"paths": 10}, "paths: Galerkin expands in the random parameters and makes no paths"),
     (PROBLEM, Sampling, {}, "seed: Sampling draws its points"),
+    (PROBLEM, Sampling, {"seed": -1}, "seed: expected a whole number >= 0, got -1"),
     (PROBLEM, Galerkin, {"collect": st.Moments()}, "collect: Galerkin gives an expansion and no paths"),
     (PROBLEM, "Radau5", {"paths": 4, "seed": 1, "collect": st.Surrogate()}, "collect: Surrogate describes expansions"),
     (PROBLEM, Quadrature(grid="cube"), {}, 'grid: expected "tensor" or "smolyak"'),

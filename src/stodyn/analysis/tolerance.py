@@ -15,7 +15,7 @@ import xarray as xr
 
 from stodyn.chaos import basis as bases
 from stodyn.chaos import coupled, nodes
-from stodyn.chaos.expansion import Expansion
+from stodyn.chaos.expansion import Series
 from stodyn.engine.simulate import simulate
 from stodyn.noise.distribution import distribution
 from stodyn.results import provenance
@@ -99,7 +99,7 @@ def split_variance(
     for name, (value, stderr) in _jackknifed(parts, c, noise).items():
         dims = (*by, "parameter") if value.ndim == 3 else by
         variables[name], variables[f"{name}_stderr"] = (dims, value), (dims, stderr)
-    variables["truncation"] = (by, Expansion(chosen, c.mean(axis=0)).truncation())
+    variables["truncation"] = (by, Series(chosen, c.mean(axis=0)).truncation())
     coords = {"time": run["time"].values, "component": run["component"].values, "parameter": list(random)}
     record = {
         "method": provenance(run)["method"],

@@ -33,7 +33,7 @@ class Densities(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Expansion:
+class Series:
     """coefficients (times, n, terms) in a basis."""
 
     basis: Basis

@@ -113,6 +113,7 @@ def _expand(problem, method: Expansion, times, paths, seed, collect, began: floa
         raise ValueError(f"paths: {method.name} expands in the random parameters and makes no paths; leave it out")
     if seed is None and method.draws:
         raise ValueError(f"seed: {method.name} draws its points; give a whole number")
+    _check_options(1, 0 if seed is None else seed, "raise", "float64")
     expandable, _ = matched(problem, method)
     labelled, record = expanded(expandable, method, times, collect, 0 if seed is None else int(seed))
     record = {

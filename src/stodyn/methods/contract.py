@@ -177,7 +177,7 @@ class Solver(Catalogued):
 
 
 class Expanded(NamedTuple):
-    """What an Expansion gives: the series in polynomials of the parameters (chaos.expansion.Expansion), how it was
+    """What an Expansion gives: the series in polynomials of the parameters (chaos.expansion.Series), how it was
     made, and where it was fitted the error of samples left out, (times, n).
     """
 

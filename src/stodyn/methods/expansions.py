@@ -16,7 +16,7 @@ import numpy as np
 from stodyn.chaos import basis as bases
 from stodyn.chaos import coupled, nodes, regression
 from stodyn.chaos.basis import Basis
-from stodyn.chaos.expansion import Expansion as Series
+from stodyn.chaos.expansion import Series
 from stodyn.chaos.memory import refuse_too_large
 from stodyn.methods.contract import Expanded, Expansion
 from stodyn.methods.radau import integrated, solved

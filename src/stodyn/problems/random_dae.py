@@ -27,6 +27,7 @@ from stodyn.problems.contract import (
 from stodyn.problems.multiaffine import MultiAffine
 
 TESTS = 6  # points at which an interpolant is compared with the function
+SOURCE_TIMES = 8  # times of a run at which a source is compared with its interpolant
 DENSE_LIMIT = 64  # components up to which the nodes are solved as one dense batch
 INDEX_LIMIT = 400  # components up to which an index is computed
 DOMAIN_POINTS = 32
@@ -84,7 +85,8 @@ class RandomDAE(Problem):
             raise TypeError("source: belongs to the linear form; add it inside force")
         fill(self, "n", _square("mass", self._mass_at(self.center)).shape[0])
         if self.matrix is not None and _square("matrix", self._matrix_at(self.center)).shape[0] != self.n:
-            raise ValueError(f"matrix: expected {self.n} rows, as mass has, got {self._matrix_at(self.center).shape}")
+            found = np.shape(self._matrix_at(self.center))
+            raise ValueError(f"matrix: expected {self.n} rows, as mass has, got shape {found}")
         if self.start is None:
             raise ValueError(f"start: missing; give {self.n} initial values, or start(p)")
         for name, vector in (("start", self._start_at(self.center)), ("source", self._source_at(0.0, self.center))):
@@ -186,7 +188,9 @@ class RandomDAE(Problem):
 
     def source_terms(self, times: np.ndarray) -> list[tuple[int, ...]] | None:
         """The sets of parameters whose products the source is a combination of, over the times; None: it is none."""
-        seen = times[np.unique(np.linspace(0, len(times) - 1, 12).astype(int))]
+        if not callable(self.source):
+            return [()]
+        seen = times[np.unique(np.linspace(0, len(times) - 1, SOURCE_TIMES).astype(int))]
         terms = self._find(lambda p: np.stack([self._source_at(t, p) for t in seen]))
         return None if terms is None else list(terms.terms)
 
@@ -200,8 +204,9 @@ class RandomDAE(Problem):
 
     def source_parts(self, times: np.ndarray, sets: list[tuple[int, ...]]) -> np.ndarray:
         """The coefficients of the source for each set, (times, sets, n)."""
-        if sets == [()]:
-            return np.array([[self._source_at(t, self.center)] for t in times])
+        if sets == [()] and callable(self.source):
+            given = self._given(self.center)
+            return np.array([self.source(t, *given) for t in times.tolist()], float)[:, None]
         rows = []
         for t in times:
             found = multiaffine.interpolated(functools.partial(self._source_at, t), self.center, self._spread, sets)
