@@ -1,11 +1,13 @@
 """stodyn: simulate physical systems with noise in them."""
 
 from stodyn import plot, statistics
+from stodyn.analysis.plan import plan
 from stodyn.engine.failure import PathsFailed
 from stodyn.engine.path import draw_increments, increments, path
 from stodyn.engine.simulate import replay, simulate
 from stodyn.methods.catalogue import find as method
 from stodyn.noise.distribution import PerPath
+from stodyn.problems.driven import with_noise
 from stodyn.problems.hamiltonian import Hamiltonian
 from stodyn.problems.linear import linear
 from stodyn.problems.measured import with_measurement
@@ -29,6 +31,7 @@ __all__ = [
     "load",
     "method",
     "path",
+    "plan",
     "plot",
     "provenance",
     "quantile",
@@ -37,4 +40,5 @@ __all__ = [
     "simulate",
     "statistics",
     "with_measurement",
+    "with_noise",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -12,14 +12,19 @@ TOLERANCE = 1e-9  # relative to the interval: how closely dt must divide it and 
 DEFAULT_SAVES = 100
 
 
-def step_times(t: Sequence[float], dt: float | Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
-    """(times (steps + 1,), lengths (steps,)) of the interval t = (start, end) cut by dt, a number or given lengths."""
+def step_times(t: Sequence[float], dt: float | Sequence[float] | Callable) -> tuple[np.ndarray, np.ndarray]:
+    """(times (steps + 1,), lengths (steps,)) of the interval t = (start, end) cut by dt.
+
+    dt is a number, the lengths of all steps, or a function of the interval that gives them, such as stodyn.plan(...).
+    """
     try:
         start, end = (float(value) for value in t)
     except (TypeError, ValueError):
         raise ValueError(f"t: expected (start, end), got {t!r}") from None
     if not (np.isfinite(start) and np.isfinite(end) and end > start):
         raise ValueError(f"t: expected a finite interval (start, end) with start < end, got {t!r}")
+    if callable(dt):
+        dt = dt((start, end))
     try:
         lengths = np.asarray(dt, float)
     except (TypeError, ValueError):

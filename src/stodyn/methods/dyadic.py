@@ -1,0 +1,126 @@
+"""Every path refines its own steps by halving, along one Brownian path: nothing is ever drawn again."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from stodyn.methods.classical import RK4
+from stodyn.methods.contract import Method, Solver
+from stodyn.noise import wiener
+from stodyn.noise.increment import Increment
+from stodyn.problems.sde import SDE
+
+DEEPEST = 30  # halvings
+
+
+@dataclasses.dataclass(frozen=True)
+class _Dyadic(Solver):
+    """A step of the grid is compared with two half steps, and halved again where they differ by more than tol.
+
+    Where the increment W of a step h is halved, its halves are those of the same Brownian path, W₁ = W/2 + √h ξ/2 and
+    W₂ = W - W₁ (the bridge), whatever is decided of the step: nothing is drawn again, so that the law of W stays what
+    it is. (A rejected step that is drawn again shrinks the variance, by a third and more.) The two half steps are kept.
+
+    base   a one-step method that asks for W alone: RK4 with held samples, Heun, EulerMaruyama, ...
+    tol    |two halves - one| <= tol (floor + |x|) in every component
+    floor  the size of x below which the error counts as absolute
+
+    Solves what the base solves, on the Brownian paths that the same seed gives to every method. Costs three steps where
+    one would do, and a block as many as its most refined path.
+    """
+
+    base: Any = RK4
+    tol: float = 1e-3
+    floor: float = 1.0
+
+    accepts = SDE
+    name = "Dyadic"
+    citation = (
+        "J. G. Gaines & T. J. Lyons, Variable step size control in the numerical solution of stochastic differential "
+        "equations, SIAM J. Appl. Math. 57 (1997) 1455-1484"
+    )
+    claims = ()
+
+    def __post_init__(self):
+        if not isinstance(self.base, Method) or self.base.needs != wiener.W or self.base.starting_steps:
+            raise ValueError(
+                f"base: expected a one-step method that asks for W alone, such as RK4 or Heun, got {self.base!r}"
+            )
+        for name in ("tol", "floor"):
+            value = getattr(self, name)
+            if not (np.isfinite(value) and value > 0):
+                raise ValueError(f"{name}: expected a number > 0, got {value!r}")
+
+    @property
+    def calculus(self):
+        return self.base.calculus
+
+    @property
+    def structures(self):
+        return self.base.structures
+
+    def solve(self, problem, grid, start, params, streams):
+        steps = _compiled(self.base, problem)
+        states = np.empty((len(grid), *start.shape))
+        states[0] = start
+        for k, h in enumerate(np.diff(grid)):
+            W = np.sqrt(h) * streams["W"].standard_normal((problem.m, len(start))).T
+            states[k + 1] = self._refined(steps, grid[k], h, states[k], W, params, streams["aux"])
+        return states
+
+    def _refined(self, steps, t, h, x, W, params, rng):
+        """x (paths, n) after h, every path walking its own binary tree of halved steps, piece i of 2^level."""
+        x, W = x.copy(), W.copy()
+        level, piece = np.zeros((2, len(x)), int)
+        waiting = np.empty((DEEPEST + 1, *W.shape))  # the increments of second halves, by their level
+        going = np.isfinite(x).all(axis=1)
+        while going.any():
+            length = h / 2.0**level
+            first = 0.5 * (W + np.sqrt(length)[:, None] * rng.standard_normal(W.shape))
+            once, twice = steps(t + piece * length, length, x, W, first, params)
+            fine = going & (np.abs(twice - once) <= self.tol * (self.floor + np.abs(x))).all(axis=1)
+            lost = going & ~fine & (level == DEEPEST)
+            halved = np.flatnonzero(going & ~fine & ~lost)
+            level[halved] += 1
+            piece[halved] *= 2
+            waiting[level[halved], halved] = (W - first)[halved]
+            W[halved] = first[halved]
+            x[fine], x[lost] = twice[fine], np.nan
+            piece[fine] += 1
+            while (up := fine & (level > 0) & (piece % 2 == 0)).any():
+                level[up] -= 1
+                piece[up] //= 2
+            going &= ~lost & ~(fine & (level == 0))
+            turned = np.flatnonzero(fine & going)
+            W[turned] = waiting[level[turned], turned]
+        return x
+
+
+@functools.lru_cache(maxsize=32)
+def _compiled(base: Method, problem: Any):
+    """(t, h, x, W, first, params), all with an axis of paths -> x after h in one step, and in two halves of it."""
+
+    def one(t, h, x, W, params):
+        after, report = base.step(problem, t, base.start(problem, t, x, params), Increment(h, W), params)
+        return jnp.where(report.ok, base.read(after), jnp.nan)
+
+    def both(t, h, x, W, first, params):
+        middle = one(t, 0.5 * h, x, first, params)
+        return one(t, h, x, W, params), one(t + 0.5 * h, 0.5 * h, middle, W - first, params)
+
+    many = jax.jit(jax.vmap(both))
+
+    def steps(*arguments):
+        with jax.enable_x64(True), np.errstate(invalid="ignore"):
+            return tuple(map(np.asarray, many(*arguments)))
+
+    return steps
+
+
+Dyadic = _Dyadic()

@@ -1,0 +1,182 @@
+"""Filters of standard noises: Gauss-Markov, ground motion, flicker, and any rational one."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import scipy.signal
+from numpy.typing import ArrayLike
+
+from stodyn.noise.coloured.process import Coloured, summed
+
+PROPER = 1e-12  # relative: below it a leading coefficient or a direct term counts as rounding
+
+
+def gauss_markov(sigma: float, tau: float, name: str = "y") -> Coloured:
+    """First order: y' = -y/tau + sigma √(2/tau) w, autocovariance sigma² exp(-|lag|/tau)."""
+    _positive(sigma=sigma, tau=tau)
+    return Coloured([[-1.0 / tau]], [[sigma * math.sqrt(2.0 / tau)]], [[1.0]], name)
+
+
+def gauss_markov2(sigma: float, omega: float, zeta: float, name: str = "y") -> Coloured:
+    """Second order: y'' + 2 zeta omega y' + omega² y = 2 sigma omega √(zeta omega) w; states y and y'.
+
+    The variance of y is sigma² and that of y' sigma² omega²; zeta = 1 is critically damped.
+    """
+    _positive(sigma=sigma, omega=omega, zeta=zeta)
+    A = [[0.0, 1.0], [-(omega**2), -2.0 * zeta * omega]]
+    return Coloured(A, [[0.0], [2.0 * sigma * omega * math.sqrt(zeta * omega)]], [[1.0, 0.0]], name)
+
+
+def kanai_tajimi(
+    omega: float, zeta: float, *, sigma: float | None = None, S0: float | None = None, name: str = "ground"
+) -> Coloured:
+    """Ground acceleration of an earthquake: bedrock noise through a layer of soil of frequency omega and damping zeta.
+
+    S(ω) = S0 (omega⁴ + 4 zeta² omega² ω²) / ((omega² - ω²)² + 4 zeta² omega² ω²), two-sided, in rad a unit of time.
+    Give the bedrock's S0, or the standard deviation sigma of the ground: sigma² = π S0 omega (1 + 4 zeta²) / (2 zeta).
+    K. Kanai (1957), H. Tajimi, Proc. 2nd World Conf. Earthquake Engineering (1960).
+    """
+    _positive(omega=omega, zeta=zeta)
+    if (sigma is None) == (S0 is None):
+        raise ValueError(f"sigma, S0: expected one of the two, got sigma={sigma!r} and S0={S0!r}")
+    if S0 is None:
+        _positive(sigma=sigma)
+        S0 = sigma**2 * 2.0 * zeta / (math.pi * omega * (1.0 + 4.0 * zeta**2))  # type: ignore[operator]
+    _positive(S0=S0)
+    # The states are the layer's displacement and velocity; the ground's acceleration is what spring and damper give.
+    A = [[0.0, 1.0], [-(omega**2), -2.0 * zeta * omega]]
+    return Coloured(A, [[0.0], [math.sqrt(2.0 * math.pi * S0)]], [[omega**2, 2.0 * zeta * omega]], name)
+
+
+def flicker(K: float, band: tuple[float, float], poles_per_decade: int = 2, name: str = "y") -> Coloured:
+    """Flicker noise of the one-sided density K/f on the band (f1, f2), in cycles a unit of time.
+
+    A sum of independent first-order processes of the variance K ln 10 / poles_per_decade, their time constants spaced
+    evenly in the logarithm from 1/(2π f2) to 1/(2π f1) and one decade beyond on either side. In the band the density
+    is K/f to 0.25 dB with one pole a decade, to 0.012 dB with two (0.15 dB at its ends).
+    """
+    f1, f2 = band
+    _positive(K=K, f1=f1, f2=f2)
+    if not f1 < f2:
+        raise ValueError(f"band: expected (f1, f2) with f1 < f2, got {band!r}")
+    if isinstance(poles_per_decade, bool) or not isinstance(poles_per_decade, int) or poles_per_decade < 1:
+        raise ValueError(f"poles_per_decade: expected a whole number >= 1, got {poles_per_decade!r}")
+    decades = math.log10(f2 / f1) + 2.0
+    count = math.ceil(decades * poles_per_decade - 1e-9) + 1
+    middle = -math.log10(2.0 * math.pi) - 0.5 * math.log10(f1 * f2)
+    exponents = middle + (np.arange(count) - 0.5 * (count - 1)) / poles_per_decade
+    sigma = math.sqrt(K * math.log(10.0) / poles_per_decade)
+    return summed(*(gauss_markov(sigma, 10.0**e, name) for e in exponents))
+
+
+def through(system: Any, intensity: float = 1.0, name: str = "y") -> Coloured:
+    """White noise of the given intensity through a rational filter, which must be stable and strictly proper.
+
+    system  what scipy.signal takes for a continuous system: (numerator, denominator), (zeros, poles, gain),
+            (A, B, C, D), or its lti, TransferFunction, ZerosPolesGain and StateSpace objects. A state space keeps its
+            coordinates; the others become a chain of sections of one or two poles, which keeps digits at high orders
+    """
+    _positive(intensity=intensity)
+    root = math.sqrt(intensity)
+    if isinstance(system, scipy.signal.dlti):
+        raise TypeError(
+            f"system: {type(system).__name__} is in discrete time (dt = {system.dt}); expected continuous time"
+        )
+    if isinstance(system, scipy.signal.StateSpace) or (isinstance(system, (tuple, list)) and len(system) == 4):
+        A, B, C, D = (system.A, system.B, system.C, system.D) if isinstance(system, scipy.signal.lti) else system
+        A, B, C = (np.atleast_2d(np.asarray(value, float)) for value in (A, B, C))
+        if np.any(np.asarray(D, float)):
+            raise ValueError(
+                f"system: not strictly proper, it passes white noise straight on (D = {D}); expected D = 0"
+            )
+        names = (name,) if len(C) == 1 else tuple(f"{name}{i}" for i in range(len(C)))
+        return Coloured(A, root * B, C, names)
+    if isinstance(system, scipy.signal.lti):
+        system = system.to_zpk()
+        z, p, k = system.zeros, system.poles, system.gain
+    elif isinstance(system, (tuple, list)) and len(system) == 3:
+        z, p, k = system
+    elif isinstance(system, (tuple, list)) and len(system) == 2:
+        z, p, k = _zpk(*system)
+    else:
+        raise TypeError(
+            "system: expected (numerator, denominator), (zeros, poles, gain), (A, B, C, D) or a continuous system of "
+            f"scipy.signal, got {system!r}"
+        )
+    A, B, C = _chain(np.atleast_1d(z), np.atleast_1d(p), float(np.squeeze(k)))
+    return Coloured(A, root * B, C, name)
+
+
+def _zpk(numerator: ArrayLike, denominator: ArrayLike) -> tuple[np.ndarray, np.ndarray, float]:
+    num, den = (np.trim_zeros(np.atleast_1d(np.asarray(c, float)), "f") for c in (numerator, denominator))
+    if num.ndim != 1 or den.ndim != 1 or not len(num) or not len(den):
+        raise ValueError(f"system: expected the coefficients of two polynomials, got {numerator!r} and {denominator!r}")
+    return np.roots(num), np.roots(den), num[0] / den[0]
+
+
+def _chain(zeros: np.ndarray, poles: np.ndarray, gain: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """A, B, C of gain Π (s - z) / Π (s - p): sections of one or two poles in series, the slowest first."""
+    if len(zeros) >= len(poles):
+        raise ValueError(
+            f"system: not strictly proper, {len(zeros)} zeros for {len(poles)} poles; white noise would pass straight "
+            "on. Expected more poles than zeros."
+        )
+    if not (np.isfinite(zeros).all() and np.isfinite(poles).all() and math.isfinite(gain)):
+        raise ValueError("system: expected finite zeros, poles and gain")
+    if len(poles) and np.max(np.real(poles)) >= 0:
+        raise ValueError(
+            f"system: not stable, a pole has the real part {np.max(np.real(poles)):.6g}; expected all below 0"
+        )
+    pole_groups, zero_groups = _pairs(poles), _pairs(zeros)
+    A, B, C, D = np.zeros((0, 0)), np.zeros((0, 1)), np.zeros((1, 0)), 1.0
+    share = 1.0  # of the gain that the sections take: each responds about as 1 at the frequency of its poles
+    for p in pole_groups:
+        # The nearest zeros that fit go with these poles. A section has at most as many zeros as poles, and there are
+        # always sections enough, since there are fewer zeros than poles.
+        fitting = [z for z in zero_groups if len(z) <= len(p)]
+        z = min(fitting, key=lambda z: abs(z[0] - p[0])) if fitting else np.zeros(0)
+        zero_groups = [other for other in zero_groups if other is not z]
+        own = float(abs(np.prod(p))) ** ((len(p) - len(z)) / len(p))
+        a, b, c, d = _section(z, p)
+        c, d, share = own * c, own * d, share * own
+        k = len(A)
+        A = np.block([[A, np.zeros((k, len(a)))], [b @ C, a]])
+        B = np.concatenate([B, b * D])
+        C, D = np.concatenate([d * C, c], axis=1), d * D
+    assert D == 0.0 and not zero_groups
+    return A, B, C * (gain / share)
+
+
+def _pairs(roots: np.ndarray) -> list[np.ndarray]:
+    """Conjugate pairs, and real roots two by two with one left over where their number is odd; the smallest first."""
+    size = np.abs(roots).max(initial=1e-300)
+    real = np.sort(roots[np.abs(roots.imag) <= PROPER * size].real)[::-1]
+    upper = roots[roots.imag > PROPER * size]
+    if 2 * len(upper) + len(real) != len(roots):
+        raise ValueError(f"system: expected zeros and poles that are real or come in conjugate pairs, got {roots}")
+    groups = [np.array([r, r.conjugate()]) for r in upper]
+    groups += [real[i : i + 2].astype(complex) for i in range(0, len(real), 2)]
+    return sorted(groups, key=lambda group: abs(group[0]))
+
+
+def _section(z: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
+    """A, B, C, D of Π (s - z) / Π (s - p) for one or two poles, the states scaled by the size of the poles."""
+    den, num = np.poly(p).real, np.poly(z).real if len(z) else np.ones(1)
+    num = np.concatenate([np.zeros(len(den) - len(num)), num])
+    d = num[0]
+    rest = (num - d * den)[1:]
+    if len(p) == 1:
+        return np.array([[-den[1]]]), np.ones((1, 1)), np.array([[rest[0]]]), d
+    ω = math.sqrt(abs(den[2]))
+    # States x and x'/ω of x'' + den1 x' + den2 x = ω u; the output is (rest0 x' + rest1 x)/ω + d u.
+    A = np.array([[0.0, ω], [-den[2] / ω, -den[1]]])
+    return A, np.array([[0.0], [1.0]]), np.array([[rest[1] / ω, rest[0]]]), d
+
+
+def _positive(**values: float | None) -> None:
+    for name, value in values.items():
+        if value is None or not (math.isfinite(value) and value > 0):
+            raise ValueError(f"{name}: expected a number > 0, got {value!r}")

@@ -1,0 +1,193 @@
+"""A filter for a spectrum given as samples, with the error of the fit."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import warnings
+from typing import NamedTuple
+
+import numpy as np
+import scipy.interpolate
+import scipy.optimize
+from numpy.typing import ArrayLike
+
+from stodyn.noise.coloured.filters import through
+
+DECIBEL = 10.0 / math.log(10.0)
+DAMPING = (1e-4, 1e2)  # of the sections of a fit
+BEYOND = 30.0  # sections may lie this factor beyond the band
+
+
+class SpectrumNotMet(UserWarning):
+    """No filter of the orders allowed meets the samples to the tolerance."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Fit:
+    """How well a filter meets the samples it was fitted to; densities are one-sided, as given.
+
+    order     the number of its poles
+    error_db  the largest |10 log10(filter/samples)|, at the samples and halfway between them, where the spectrum is
+              taken from a smooth curve through the logarithms of the samples
+    rms_db    the root mean square of the same at the samples
+    variance  of the samples by the trapezoidal rule over the band, and of the filter: in the band, and in all
+    """
+
+    order: int
+    error_db: float
+    rms_db: float
+    variance: float
+    variance_in_band: float
+    variance_in_all: float
+
+    def __str__(self) -> str:
+        return (
+            f"order {self.order}: at most {self.error_db:.3g} dB off ({self.rms_db:.3g} dB rms); variance in the band "
+            f"{self.variance_in_band:.6g} for {self.variance:.6g}, in all {self.variance_in_all:.6g}"
+        )
+
+
+def fitted(frequency: ArrayLike, psd: ArrayLike, tolerance_db: float = 0.5, highest_order: int = 8, name: str = "y"):
+    """Noise whose density is fitted to samples of a spectrum; its `fit` says how well.
+
+    The filter is a product of sections with one or two poles and zeros, all stable, whose frequencies and dampings are
+    fitted to the logarithm of the density by least squares, with more poles until no sample is further off than
+    `tolerance_db`. Where `highest_order` does not reach it, the best one is returned with the warning SpectrumNotMet.
+    Nothing is known of the spectrum beyond its samples: the filter continues it by its own slopes.
+
+    frequency  in cycles a unit of time, increasing, >= 0
+    psd        one-sided density, > 0, as scipy.signal.welch gives it: ∫ psd df is the variance
+    """
+    f, S = _checked(frequency, psd)
+    best = None
+    for order in range(1, highest_order + 1):
+        for zeros in range(order - 1, max(order - 4, -1), -1):
+            for damping in (0.7, 0.15):
+                candidate = _optimised(f, S, order, zeros, damping)
+                error = np.abs(_log_density(candidate, 2.0 * np.pi * f) - np.log(S)).max()
+                if best is None or error < 0.98 * best[0]:
+                    best = error, candidate
+        if best is not None and DECIBEL * best[0] <= tolerance_db:
+            break
+    assert best is not None
+    noise, fit = _filter(best[1], name, f, S)
+    if fit.error_db > tolerance_db:
+        advice = "Take more samples where the spectrum bends, or a higher order."
+        warnings.warn(f"{fit}; asked for {tolerance_db:g} dB. {advice}", SpectrumNotMet, stacklevel=2)
+    return dataclasses.replace(noise, fit=fit)
+
+
+class _Sections(NamedTuple):
+    """g² Π |zeros|² / Π |poles|²: log of the gain; log of frequency and of damping of each pair; of single roots."""
+
+    gain: float
+    poles: np.ndarray  # (pairs, 2)
+    pole: np.ndarray  # (0 or 1,)
+    zeros: np.ndarray
+    zero: np.ndarray
+
+
+def _optimised(f: np.ndarray, S: np.ndarray, order: int, zeros: int, damping: float) -> _Sections:
+    ω, target = 2.0 * np.pi * f, np.log(S)
+    positive = ω[ω > 0]
+    low, high = math.log(positive[0]), math.log(positive[-1])
+    shapes = order // 2, order % 2, zeros // 2, zeros % 2
+
+    def unpacked(v: np.ndarray) -> _Sections:
+        ends = np.cumsum([1, 2 * shapes[0], shapes[1], 2 * shapes[2]])
+        gain, poles, pole, pairs, zero = np.split(v, ends)
+        return _Sections(gain[0], poles.reshape(-1, 2), pole, pairs.reshape(-1, 2), zero)
+
+    def places(count: int, shift: float) -> np.ndarray:
+        return low + (high - low) * (np.arange(count) + 0.5 + shift) / max(count, 1)
+
+    at = np.concatenate([places(shapes[0] + shapes[1], 0.0), places(shapes[2] + shapes[3], 0.2)])
+    logs = math.log(damping)
+    start = [0.0]
+    for pairs, single in (shapes[:2], shapes[2:]):
+        here, at = at[: pairs + single], at[pairs + single :]
+        start += [value for place in here[:pairs] for value in (place, logs)] + list(here[pairs:])
+    reach = math.log(BEYOND)
+    bounds = [(-np.inf, np.inf)]
+    for pairs, single in (shapes[:2], shapes[2:]):
+        bounds += [(low - reach, high + reach), (math.log(DAMPING[0]), math.log(DAMPING[1]))] * pairs
+        bounds += [(low - reach, high + reach)] * single
+    lower, upper = np.array(bounds).T
+    guess = np.clip(np.array(start), lower + 1e-9, upper - 1e-9)
+    guess[0] = np.mean(target - _log_density(unpacked(guess), ω))
+    found = scipy.optimize.least_squares(
+        lambda v: _log_density(unpacked(v), ω) - target, guess, bounds=(lower, upper), max_nfev=200, x_scale=1.0
+    )
+    return unpacked(found.x)
+
+
+def _log_density(sections: _Sections, ω: np.ndarray) -> np.ndarray:
+    """The logarithm of the one-sided density at ω, in any unit."""
+
+    def pair(place: np.ndarray) -> np.ndarray:
+        x = (ω / np.exp(place[0])) ** 2
+        return np.log((1.0 - x) ** 2 + 4.0 * np.exp(2.0 * place[1]) * x + 1e-300)
+
+    def single(place: float) -> np.ndarray:
+        return np.log1p((ω / math.exp(place)) ** 2)
+
+    total = np.full(ω.shape, sections.gain)
+    for sign, pairs, ones in ((-1.0, sections.poles, sections.pole), (1.0, sections.zeros, sections.zero)):
+        for place in pairs:
+            total += sign * pair(place)
+        for place in ones:
+            total += sign * single(place)
+    return total
+
+
+def _filter(sections: _Sections, name: str, f: np.ndarray, S: np.ndarray):
+    """The filter, and how well it meets the samples."""
+
+    def roots(pairs: np.ndarray, ones: np.ndarray) -> np.ndarray:
+        found = [np.roots([1.0, 2.0 * math.exp(ω + ζ), math.exp(2.0 * ω)]) for ω, ζ in pairs]
+        return np.concatenate([*found, -np.exp(ones)]).astype(complex)
+
+    z, p = roots(sections.zeros, sections.zero), roots(sections.poles, sections.pole)
+    # At ω = 0 the one-sided density is exp(gain) = 2 |H(0)|².
+    at_zero = math.exp(0.5 * sections.gain) / math.sqrt(2.0)
+    gain = at_zero * float(np.real(np.prod(-p) / np.prod(-z)))
+    noise = through((z, p, gain), name=name)
+
+    def off(f: np.ndarray, S: np.ndarray) -> np.ndarray:
+        return DECIBEL * np.log(2.0 * noise.spectrum(f)[:, 0, 0].real / S)
+
+    scale = f[f > 0][0]
+    u = np.arcsinh(f / scale)  # as the logarithm, and finite at zero
+    middle = 0.5 * (u[:-1] + u[1:])
+    halfway = scale * np.sinh(middle)
+    at_samples = off(f, S)
+    in_between = off(halfway, np.exp(scipy.interpolate.PchipInterpolator(u, np.log(S))(middle)))
+    fine = np.unique(np.concatenate([f, halfway, np.linspace(f[0], f[-1], 2001)]))
+    fit = Fit(
+        len(p),
+        float(max(np.abs(at_samples).max(), np.abs(in_between).max(initial=0.0))),
+        float(np.sqrt(np.mean(at_samples**2))),
+        float(np.trapezoid(S, f)),
+        float(np.trapezoid(2.0 * noise.spectrum(fine)[:, 0, 0].real, fine)),
+        float(noise.variance[0]),
+    )
+    return noise, fit
+
+
+def _checked(frequency: ArrayLike, psd: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    f, S = np.asarray(frequency, float), np.asarray(psd, float)
+    if f.ndim != 1 or f.shape != S.shape or len(f) < 4:
+        raise ValueError(f"frequency, psd: expected two lists of one length, 4 or more, got {f.shape} and {S.shape}")
+    for what, values in (("frequency", f), ("psd", S)):
+        missing = ~np.isfinite(values)
+        if missing.any():
+            raise ValueError(f"{what}: {missing.sum()} of {len(values)} values are missing or not finite, first number "
+                             f"{np.argmax(missing)}; leave those samples out")  # fmt: skip
+    if f[0] < 0 or np.any(np.diff(f) <= 0):
+        raise ValueError("frequency: expected increasing values >= 0")
+    low = int(np.argmin(S))
+    if S[low] <= 0:
+        kind = "negative" if S[low] < 0 else "zero"
+        raise ValueError(f"psd: {kind} at {f[low]:g} ({S[low]:g}); a density is above 0. Leave such samples out.")
+    return f, S

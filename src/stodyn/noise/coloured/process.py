@@ -1,0 +1,194 @@
+"""Stationary noise with a spectrum: white noise through a linear filter, exact at any step."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import ArrayLike
+
+from stodyn.noise import stream
+from stodyn.numerics import van_loan
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Coloured:
+    """Stationary Gaussian noise y = C s of p outputs from the filter ds = A s dt + B dW with k states.
+
+    W has independent channels of unit intensity, and s starts in its stationary law N(0, P), A P + P A' + B B' = 0.
+    Nothing is approximated at a step h: s(t + h) = Phi s(t) + w, Phi = exp(A h), w ~ N(0, Qd) by Van Loan's formula.
+
+    A      (k, k), all eigenvalues with a negative real part; B (k, channels); C (p, k)
+    names  of the outputs
+    fit    how well the filter meets the spectrum it was made for, where it was fitted to one
+    """
+
+    A: Any
+    B: Any
+    C: Any
+    names: Any = ("y",)
+    fit: Any = None
+
+    def __post_init__(self):
+        fill = object.__setattr__
+        A, B, C = (np.asarray(value, float) for value in (self.A, self.B, self.C))
+        k = len(A) if A.ndim else 0
+        if A.shape != (k, k) or k == 0 or B.ndim != 2 or len(B) != k or C.ndim != 2 or C.shape[1] != k:
+            raise ValueError(
+                f"A, B, C: expected shapes (k, k), (k, channels) and (outputs, k), got {A.shape}, {B.shape}, {C.shape}"
+            )
+        if not all(np.isfinite(value).all() for value in (A, B, C)):
+            raise ValueError("A, B, C: expected finite numbers")
+        worst = np.linalg.eigvals(A).real.max()
+        if worst >= 0:
+            raise ValueError(
+                f"A: the filter is not stable, a pole has the real part {worst:.6g}; expected all below 0. "
+                "A pole at 0 integrates white noise, which has no stationary law: give it a long time constant."
+            )
+        names = (self.names,) if isinstance(self.names, str) else tuple(self.names)
+        if len(names) != len(C) or len(set(names)) != len(names):
+            raise ValueError(f"names: expected {len(C)} different names, one an output, got {names}")
+        for name, value in (("A", A), ("B", B), ("C", C), ("names", names)):
+            fill(self, name, value)
+
+    @functools.cached_property
+    def state_covariance(self) -> np.ndarray:
+        """P (k, k), the covariance of the filter's state."""
+        return van_loan.lyapunov(self.A, self.B @ self.B.T)
+
+    @property
+    def covariance(self) -> np.ndarray:
+        """C P C' (p, p): that of the outputs."""
+        return self.C @ self.state_covariance @ self.C.T
+
+    @property
+    def variance(self) -> np.ndarray:
+        """The variances (p,) of the outputs."""
+        return np.diagonal(self.covariance).copy()
+
+    def autocovariance(self, lag: ArrayLike) -> np.ndarray:
+        """E y(t + lag) y(t)' (..., p, p): C exp(A lag) P C' for lag >= 0, its transpose at -lag below."""
+        lags = np.asarray(lag, float)
+        found = np.empty((*lags.shape, len(self.C), len(self.C)))
+        for index, τ in np.ndenumerate(lags):
+            one = self.C @ scipy.linalg.expm(self.A * abs(τ)) @ self.state_covariance @ self.C.T
+            found[index] = one if τ >= 0 else one.T
+        return found
+
+    def spectrum(self, frequency: ArrayLike, h: float | None = None) -> np.ndarray:
+        """The density (..., p, p) at frequencies in cycles a unit of time, two-sided: ∫ S df is the covariance.
+
+        S(f) = H H*, H = C (2πi f - A)^-1 B. With h it is that of samples h apart, which holds all that is folded back
+        from beyond 1/(2h). One-sided densities are twice this; in radians a unit of time, 1/π times this at ω/2π.
+        """
+        f = np.asarray(frequency, float)[..., None, None]
+        one = np.eye(len(self.A))
+        if h is None:
+            H = self.C @ np.linalg.solve(2j * np.pi * f * one - self.A, self.B.astype(complex))
+            return H @ np.conj(np.swapaxes(H, -1, -2))
+        Phi, Qd = self.discretise(h)
+        H = self.C @ np.linalg.inv(np.exp(2j * np.pi * f * h) * one - Phi)
+        return h * H @ Qd @ np.conj(np.swapaxes(H, -1, -2))
+
+    def discretise(self, h: float) -> tuple[np.ndarray, np.ndarray]:
+        """Phi and Qd of s(t + h) = Phi s(t) + w, w ~ N(0, Qd): exact for any h."""
+        return van_loan.discretise(self.A, self.B, np.eye(self.B.shape[1]), h)
+
+    def sample(self, dt: ArrayLike, steps: int | None = None, *, paths: int = 1, seed: int) -> np.ndarray:
+        """Time series (paths, steps + 1, p) of the noise at 0, dt, 2 dt, ...: stationary, and exact in law at any dt.
+
+        dt is a step, made `steps` times, or the lengths of all steps. Costs k² operations a sample.
+        """
+        if (np.ndim(dt) == 0) == (steps is None):
+            raise ValueError(
+                f"dt, steps: expected a step and their number, or the lengths of all steps, got {dt!r}, {steps!r}"
+            )
+        lengths = np.full(steps, dt, float) if steps is not None else np.asarray(dt, float)
+        if lengths.ndim != 1 or not (np.isfinite(lengths).all() and (lengths > 0).all()):
+            raise ValueError(f"dt: expected positive step lengths, got {dt!r}")
+        rng = stream.generator(seed, 0, "coloured")
+        k = len(self.A)
+        s = rng.standard_normal((paths, k)) @ van_loan.root(self.state_covariance).T
+        series = np.empty((paths, len(lengths) + 1, len(self.C)))
+        series[:, 0] = s @ self.C.T
+        made: dict[float, tuple[np.ndarray, np.ndarray]] = {}
+        for n, h in enumerate(lengths):
+            if h not in made:
+                Phi, Qd = self.discretise(h)
+                made[h] = Phi.T, van_loan.root(Qd).T
+            Phi_t, root_t = made[h]
+            s = s @ Phi_t + rng.standard_normal((paths, k)) @ root_t
+            series[:, n + 1] = s @ self.C.T
+        return series
+
+    # --- other outputs of the same filter -----------------------------------------------------------------------------
+
+    @property
+    def state_names(self) -> tuple[str, ...]:
+        """Names of the filter's states: an output's own where a state is one, else the first output's with a number."""
+        named = {
+            int(np.argmax(row)): name
+            for row, name in zip(self.C, self.names, strict=True)
+            if np.count_nonzero(row) == 1 and row.max() == 1.0
+        }
+        return tuple(named.get(i, f"{self.names[0]}.{i}") for i in range(len(self.A)))
+
+    def with_outputs_first(self) -> Coloured:
+        """The same noise in coordinates whose first states are the outputs; as it is where those are dependent."""
+        p, k = self.C.shape
+        scale = np.sqrt(np.diagonal(self.state_covariance))
+        seen = self.C * np.where(scale > 0, scale, 1.0)
+        if p > k or np.linalg.matrix_rank(seen) < p:
+            return self
+        order = scipy.linalg.qr(seen, mode="r", pivoting=True)[
+            1
+        ]  # the outputs hold most of the first p of these states
+        T = np.concatenate([self.C, np.eye(k)[np.sort(order[p:])]])
+        back = np.linalg.inv(T)
+        return dataclasses.replace(self, A=T @ self.A @ back, B=T @ self.B, C=np.eye(p, k))
+
+    def mixed(self, matrix: ArrayLike, names: Sequence[str] | None = None) -> Coloured:
+        """The noise K y: sums, differences and multiples of the outputs; a number multiplies all of them."""
+        K = np.asarray(matrix, float)
+        if K.ndim == 0:
+            return dataclasses.replace(self, C=K * self.C)
+        if K.ndim != 2 or K.shape[1] != len(self.C):
+            raise ValueError(
+                f"matrix: expected (outputs, {len(self.C)}), one column for each of {self.names}, got {K.shape}"
+            )
+        default = self.names if len(K) == len(self.names) else tuple(f"y{i}" for i in range(len(K)))
+        return dataclasses.replace(self, C=K @ self.C, names=default if names is None else names)
+
+    def named(self, *names: str) -> Coloured:
+        """The same noise with other names of its outputs."""
+        return dataclasses.replace(self, names=names)
+
+    def __getitem__(self, names: str | tuple[str, ...]) -> Coloured:
+        """The outputs of these names alone: noise["w_g"], noise["u_g", "w_g"]."""
+        wanted = (names,) if isinstance(names, str) else tuple(names)
+        for name in wanted:
+            if name not in self.names:
+                raise KeyError(f"there is no output {name!r}; there are {', '.join(self.names)}")
+        return dataclasses.replace(self, C=self.C[[self.names.index(name) for name in wanted]], names=wanted)
+
+
+def stacked(*noises: Coloured) -> Coloured:
+    """Independent noises side by side, as one."""
+    C = scipy.linalg.block_diag(*(noise.C for noise in noises))
+    return Coloured(*_side_by_side(noises), C, tuple(name for noise in noises for name in noise.names))
+
+
+def summed(*noises: Coloured) -> Coloured:
+    """The sum of independent noises with the same outputs."""
+    if len({noise.names for noise in noises}) != 1:
+        raise ValueError(f"noises: expected the same outputs, got {[noise.names for noise in noises]}")
+    return Coloured(*_side_by_side(noises), np.concatenate([noise.C for noise in noises], axis=1), noises[0].names)
+
+
+def _side_by_side(noises: Sequence[Coloured]) -> tuple[np.ndarray, np.ndarray]:
+    """A and B of independent filters."""
+    return tuple(scipy.linalg.block_diag(*matrices) for matrices in zip(*((n.A, n.B) for n in noises), strict=True))

@@ -1,0 +1,157 @@
+"""Problems driven by coloured noise, written with white noise: the filter's state joins the problem's own."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import ArrayLike
+
+from stodyn.noise.coloured import Coloured
+from stodyn.noise.distribution import PerPath, is_random
+from stodyn.numerics.dependence import dependence
+from stodyn.numerics.lanes import Unlaned
+from stodyn.problems.contract import Problem, fixed_value
+from stodyn.problems.linear import GaussianStart
+from stodyn.problems.measured import Measured
+from stodyn.problems.sde import SDE
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Driven(SDE):
+    """An SDE with coloured noise in it, made by `with_noise`.
+
+    own    the problem's own equations of x alone, whose params are {"own": its params, "noise": y}
+    noise  what drives it
+    """
+
+    own: Any = None
+    noise: Any = None
+
+
+def with_noise(problem: Any, noise: Coloured, into: str | int | Sequence[str | int] | ArrayLike | Callable) -> Driven:
+    """The problem with coloured noise y in its equations: dx = (f + G y) dt + g dW, y = C s, ds = A s dt + B dW'.
+
+    An exact rewriting as an SDE of (x, s) with white noise, for any method. s starts in its stationary law, and its
+    first entries are y, so that the noise is among the components of the result by its names. G y is an ordinary force,
+    the same in both calculi; the problem's own white noise and its calculus stay as they are. Problems of other kinds
+    are written as SDEs first. For a linear problem the method VanLoan is exact at any step. Other methods treat
+    the filter as they do any linear system, and analysis.covariance.advise says how well at which step; with
+    methods.filtered.exactly_filtered(method, problem, dt) the noise is exact beside any of them.
+
+    into  where y enters: the component whose rate each output is added to, by name or number (a list for several
+          outputs); the matrix G (n, outputs); or a function into(t, x[, params]) -> G
+    """
+    if not isinstance(noise, Coloured):
+        raise TypeError(
+            f"noise: expected coloured noise such as stodyn.noise.coloured.gauss_markov(1, 2), got {noise!r}"
+        )
+    sde = _as_sde(problem)
+    noise = noise.with_outputs_first()
+    n, p = sde.n, len(noise.names)
+    G = _input(sde, noise, into)
+    quiet = _is_quiet(sde)
+    A, B, C = noise.A, noise.B, noise.C
+    m, r = (0 if quiet else sde.m), B.shape[1]
+
+    def drift(t, z, *params):
+        x, s, only = z[:n], z[n:], params[0] if params else None
+        return jnp.concatenate([sde.f(t, x, only) + jnp.reshape(G(t, x, only), (n, p)) @ (C @ s), A @ s])
+
+    def diffusion(t, z, *params):
+        filtered = jnp.concatenate([jnp.zeros((n, r), z.dtype), jnp.asarray(B, z.dtype)])
+        if quiet:
+            return filtered
+        own = sde.g(t, z[:n], params[0] if params else None)
+        return jnp.concatenate([jnp.concatenate([own, jnp.zeros((len(A), m), z.dtype)]), filtered], axis=1)
+
+    def own_drift(t, x, given):
+        return sde.f(t, x, given["own"]) + jnp.reshape(G(t, x, given["own"]), (n, p)) @ given["noise"]
+
+    given = {"own": sde.params, "noise": np.zeros(p)}
+    own = SDE(own_drift, lambda t, x, given: sde.g(t, x, given["own"]), np.zeros(n), given, sde.calculus,
+              structure=sde.structure)  # fmt: skip
+    structure = sde.structure if sde.structure in ("additive", "commutative", "general") else None
+    names = (*(sde.names or ()), *noise.state_names)
+    return Driven(
+        drift, diffusion, _start(sde, noise), sde.params, sde.calculus, names, sde.units, structure, own, noise
+    )
+
+
+def _as_sde(problem: Any) -> SDE:
+    if isinstance(problem, Measured):
+        raise TypeError("problem: drive it before it is measured: with_measurement(with_noise(problem, ...), ...)")
+    if not isinstance(problem, Problem):
+        raise TypeError(f"problem: expected a problem such as stodyn.SDE, got {problem!r}")
+    lowered = problem if isinstance(problem, SDE) else (problem.lower(SDE) or (None,))[0]
+    if not isinstance(lowered, SDE):
+        raise TypeError(f"problem: a {type(problem).__name__} cannot be written as an SDE, which coloured noise needs")
+    return lowered
+
+
+def _input(sde: SDE, noise: Coloured, into: Any) -> Callable:
+    """G(t, x, params) from what the user gave."""
+    n, p = sde.n, len(noise.names)
+    if callable(into):
+        return lambda t, x, params: into(t, x[0] if sde.scalar else x, *sde.extra(params))
+    places = (into,) if isinstance(into, (str, int, np.integer)) and not isinstance(into, bool) else into
+    if isinstance(places, Sequence) and all(isinstance(place, (str, int, np.integer)) for place in places):
+        if len(places) != p:
+            raise ValueError(
+                f"into: {len(places)} component(s) for the {p} output(s) {noise.names}; one each is expected"
+            )
+        matrix = np.zeros((n, p))
+        for j, place in enumerate(places):
+            matrix[_component(sde, place), j] = 1.0
+    else:
+        matrix = np.asarray(into, float)
+        matrix = matrix.reshape(n, 1) if matrix.shape in ((n,), ()) and p == 1 and matrix.size == n else matrix
+        if matrix.shape != (n, p) or not np.isfinite(matrix).all():
+            raise ValueError(
+                f"into: expected a finite matrix of shape ({n}, {p}), a row for each of {sde.names} and a column for "
+                f"each of {noise.names}, got shape {matrix.shape}"
+            )
+    return lambda t, x, params: matrix
+
+
+def _component(sde: SDE, place: str | int) -> int:
+    if isinstance(place, str):
+        if place not in sde.names:  # type: ignore[operator]
+            raise ValueError(f"into: there is no component {place!r}; there are {', '.join(sde.names)}")  # type: ignore[arg-type]
+        return sde.names.index(place)  # type: ignore[union-attr]
+    if not 0 <= place < sde.n:
+        raise ValueError(f"into: there is no component {place}; there are {sde.n}, counted from 0")
+    return int(place)
+
+
+def _is_quiet(sde: SDE) -> bool:
+    """Whether the problem has no noise of its own: its diffusion is known to be zero."""
+    try:
+        (entries,) = dependence(sde.g, jnp.zeros(()), jnp.asarray(sde.example_start()), sde.example_params())
+    except Unlaned:
+        return False
+    return all(not isinstance(entry, frozenset) and entry == 0 for entry in entries.ravel())
+
+
+def _start(sde: SDE, noise: Coloured) -> Any:
+    """The problem's own start and, independent of it, the filter's stationary law."""
+    P, k = noise.state_covariance, len(noise.A)
+    if isinstance(sde.start, GaussianStart):
+        mean, own = sde.start.mean, sde.start.covariance
+    elif is_random(sde.start):
+        filtered = GaussianStart(np.zeros(k), P)
+
+        def both(rng, paths):
+            return np.concatenate([sde.draw_start(rng, paths), filtered(rng, len(paths))], axis=1)
+
+        if isinstance(sde.start, PerPath):
+            return PerPath(both(np.random.default_rng(0), range(len(sde.start.values))))
+        return lambda rng, size: both(rng, range(size))
+    else:
+        mean, own = fixed_value("start", sde.start).reshape(sde.n), np.zeros((sde.n, sde.n))
+    covariance = np.zeros((sde.n + k, sde.n + k))
+    covariance[: sde.n, : sde.n], covariance[sde.n :, sde.n :] = own, P
+    return GaussianStart(np.concatenate([mean, np.zeros(k)]), covariance)

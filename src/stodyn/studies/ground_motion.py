@@ -1,0 +1,125 @@
+"""A five-storey building on shaking ground: floor accelerations, and when a drift first passes its limit."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+
+import stodyn as sd
+from stodyn import plot
+from stodyn.methods.classical import RK4
+from stodyn.models.shear_building import SHEAR_BUILDING, floor_accelerations, matrices
+from stodyn.statistics import Moments, Observable, Passage
+from stodyn.studies.contract import Row, Study, StudyResult
+
+STEP, END, EVERY = 0.005, 20.0, 40  # s; looks every 0.2 s
+LIMITS = (2.5, 3.0, 3.5)  # of the first storey's drift, in standard deviations
+STOREYS = 5
+
+
+def run(full: bool, out: Path, progress) -> StudyResult:
+    paths = 100_000 if full else 20_000
+    progress(f"{paths} paths over {END:g} s")
+    motion = shaken(paths)
+    drifts, accelerations = SHEAR_BUILDING.exact["stationary_covariance"](), exact_acceleration_variance()
+
+    def rms(quantity: str, unit: float, seen: Iterable[float], exact: float) -> Row:
+        variance, stderr = seen
+        size = unit * math.sqrt(variance)
+        return Row(quantity, None, size, 0.5 * size * stderr / variance, f"exact {unit * math.sqrt(exact):.4g}")
+
+    rows = []
+    for i in range(STOREYS):
+        seen = (float(motion[f"acceleration_variance{word}"][-1, i]) for word in ("", "_stderr"))
+        rows.append(rms(f"rms acceleration of floor {i + 1} [m/s²]", 1.0, seen, accelerations[i]))
+    for i in range(STOREYS):
+        seen = (float(motion[word].sel(component=f"drift{i + 1}")[-1]) for word in ("variance", "variance_stderr"))
+        rows.append(rms(f"rms drift of storey {i + 1} [mm]", 1e3, seen, drifts[i, i]))
+    for limit in LIMITS:
+        alive, stderr = (float(motion[f"{_name(limit)}_survival{word}"][-1]) for word in ("", "_stderr"))
+        told = f"{poisson_survival(limit, END):.4g} if crossings were independent (Rice)"
+        rows.append(Row(f"P(drift of storey 1 below {limit:g} σ for {END:g} s)", None, alive, stderr, told))
+    return StudyResult(rows, {"accelerations": _drawn_accelerations(motion), "passages": _drawn_passages(motion)})
+
+
+def shaken(paths: int, end: float = END, seed: int = 1940):
+    """Moments, floor accelerations and first passages of a building that stands still at first."""
+    parameters = {name: SHEAR_BUILDING.parameters[name] for name in ("storeys", "mass", "stiffness", "damping")}
+    K, D = matrices(**parameters)
+    n = STOREYS
+    floors = np.cumsum(-np.concatenate([K, D], axis=1), axis=0)
+    σ = math.sqrt(SHEAR_BUILDING.exact["stationary_covariance"]()[0, 0])
+    collect = [
+        Moments(every=EVERY),
+        Observable(lambda t, z: floors @ z[: 2 * n], name="acceleration", every=EVERY),
+        *(Passage(limit * σ, "drift1", name=_name(limit), every=EVERY, bridge=False) for limit in LIMITS),
+    ]
+    return sd.simulate(SHEAR_BUILDING.problem, RK4, t=(0.0, end), dt=STEP, paths=paths, seed=seed, collect=collect,
+                       progress=False)  # fmt: skip
+
+
+def exact_acceleration_variance() -> np.ndarray:
+    """The stationary variances (storeys,) of the floors' absolute accelerations."""
+    parameters = {name: SHEAR_BUILDING.parameters[name] for name in ("storeys", "mass", "stiffness", "damping")}
+    P = SHEAR_BUILDING.exact["stationary_covariance"]()
+    H = floor_accelerations(np.eye(len(P)), **parameters).T
+    return np.diagonal(H @ P @ H.T)
+
+
+def poisson_survival(limit: float, end: float) -> float:
+    """exp(-ν end) with Rice's rate ν = (σ_v/σ_d) exp(-limit²/2)/2π of crossings of limit · σ_d from below."""
+    P = SHEAR_BUILDING.exact["stationary_covariance"]()
+    rate = math.sqrt(P[STOREYS, STOREYS] / P[0, 0]) * math.exp(-0.5 * limit**2) / (2.0 * math.pi)
+    return math.exp(-rate * end)
+
+
+def _name(limit: float) -> str:
+    return f"limit_{10 * limit:g}"
+
+
+def _drawn_accelerations(run):
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6.4, 4.0), layout="constrained")
+    ax = figure.subplots()
+    t = run["time"].values
+    for i, (color, exact) in enumerate(zip(plot.PALETTE, exact_acceleration_variance(), strict=False)):
+        ax.plot(t, np.sqrt(run["acceleration_variance"][:, i]), color=color, label=f"floor {i + 1}")
+        ax.axhline(math.sqrt(exact), color=color, lw=0.8, ls="--")
+    ax.set(xlabel="time [s]", ylabel="rms acceleration [m/s²]", title="runs, and exact in the long run (dashed)")
+    ax.legend(frameon=False, fontsize="small")
+    return figure
+
+
+def _drawn_passages(run):
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6.4, 4.0), layout="constrained")
+    ax = figure.subplots()
+    t = run["time"].values
+    for color, limit in zip(plot.PALETTE, LIMITS, strict=False):
+        ax.plot(t, run[f"{_name(limit)}_survival"], color=color, label=f"{limit:g} σ")
+        ax.plot(t, [poisson_survival(limit, s) for s in t], color=color, lw=0.8, ls="--")
+    ax.set(
+        xlabel="time [s]", ylabel="P(not yet passed)", title="first passage of the first storey's drift; Rice (dashed)"
+    )
+    ax.legend(frameon=False, fontsize="small")
+    return figure
+
+
+def estimate() -> float:
+    began = time.perf_counter()
+    shaken(2_000)
+    return 50.0 * (time.perf_counter() - began)
+
+
+STUDY = Study(
+    "ground-motion",
+    "A five-storey building under Kanai-Tajimi ground motion: accelerations, first passage",
+    run,
+    estimate,
+)

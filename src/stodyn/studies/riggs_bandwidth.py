@@ -1,0 +1,107 @@
+"""Riggs' Figure 1 made quantitative: what noise of a finite bandwidth does in place of white noise."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+
+import stodyn as sd
+from stodyn import plot
+from stodyn.analysis.linear import coefficients
+from stodyn.noise.coloured import Coloured, gauss_markov, through
+from stodyn.numerics import van_loan
+from stodyn.problems.driven import with_noise
+from stodyn.problems.sde import SDE
+from stodyn.studies.contract import Row, Study, StudyResult
+from stodyn.studies.riggs_example import SOURCE
+
+POLE = 2.0  # of the system x' = -2 x + noise, its bandwidth in rad a unit of time
+RATIOS = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
+FILTER_ORDER = 8
+
+
+def run(full: bool, out: Path, progress) -> StudyResult:
+    paths = 400_000 if full else 100_000
+    rows, figures = [], {"figure-1-bandwidths": _drawn()}
+    progress("exact variances")
+    for ratio in RATIOS:
+        rows.append(Row(f"first-order noise, bandwidths 1 : {ratio:g}, error of the variance [%]", None,
+                        100 * first_order_error(ratio), None, "-1/(1 + ratio) exactly"))  # fmt: skip
+    for ratio in RATIOS:
+        told = f"{100 * variance_error(flat(ratio)):.4g} through a Butterworth filter of order {FILTER_ORDER}"
+        rows.append(Row(f"flat noise cut off at 1 : {ratio:g} [%]", None, 100 * cut_off_error(ratio), None, told))
+    for needed, law in ((0.01, "first-order noise"), (0.01, "cut-off noise")):
+        ratio = 1.0 / needed - 1.0 if "first" in law else 1.0 / math.tan(needed * math.pi / 2.0)
+        rows.append(Row(f"ratio of bandwidths for 1 % with {law}", "much greater", ratio, None,
+                        "oversampling is a choice of the error, not a rule"))  # fmt: skip
+    for ratio in (3.0, 30.0):
+        progress(f"runs at 1 : {ratio:g}, {paths} paths")
+        noise = first_order(ratio)
+        found = sd.simulate(driven(noise), "VanLoan", t=(0.0, 3.0), dt=0.5, paths=paths, seed=1, progress=False,
+                          collect=sd.statistics.Moments(at=[3.0]))  # fmt: skip
+        exact = 1.0 / (2.0 * POLE)
+        error, stderr = (float(found[name][0, 0]) / exact for name in ("variance", "variance_stderr"))
+        rows.append(Row(f"runs with first-order noise, 1 : {ratio:g}, error [%]", None, 100 * (error - 1), 100 * stderr,
+                        f"exact {100 * first_order_error(ratio):.4g}"))  # fmt: skip
+    return StudyResult(rows, figures)
+
+
+def first_order(ratio: float) -> Coloured:
+    """Noise of the bandwidth ratio · POLE with the density 1 of white noise at low frequencies."""
+    bandwidth = ratio * POLE
+    return gauss_markov(math.sqrt(0.5 * bandwidth), 1.0 / bandwidth)
+
+
+def flat(ratio: float) -> Coloured:
+    """The same, flat up to its cut-off: a Butterworth filter."""
+    angles = np.pi * (2 * np.arange(1, FILTER_ORDER + 1) + FILTER_ORDER - 1) / (2 * FILTER_ORDER)
+    poles = ratio * POLE * np.exp(1j * angles)
+    return through(([], poles, (ratio * POLE) ** FILTER_ORDER))
+
+
+def driven(noise: Coloured) -> SDE:
+    """x' = -POLE x + noise."""
+    return with_noise(SDE(lambda t, x: -POLE * x, lambda t, x: jnp.zeros((1, 1)), [0.0], names=("x",)), noise, "x")
+
+
+def variance_error(noise: Coloured) -> float:
+    """The relative error of the stationary variance against white noise, from the Lyapunov equation."""
+    found = coefficients(driven(noise))
+    P = van_loan.lyapunov(found.A, found.b.T @ found.b)
+    return float(2.0 * POLE * P[0, 0] - 1.0)
+
+
+def first_order_error(ratio: float) -> float:
+    """-1/(1 + ratio): Var x = (1/2a) b/(a + b) for noise of the bandwidth b through a pole a."""
+    return -1.0 / (1.0 + ratio)
+
+
+def cut_off_error(ratio: float) -> float:
+    """(2/π) arctan(ratio) - 1, for noise of density 1 up to ratio · a and none beyond."""
+    return 2.0 / math.pi * math.atan(ratio) - 1.0
+
+
+def _drawn():
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6.4, 5.6), layout="constrained")
+    above, below = figure.subplots(2, 1)
+    ω = np.geomspace(0.05, 2000.0, 400) * POLE
+    above.loglog(ω / POLE, 1.0 / (1.0 + (ω / POLE) ** 2), color="k", label="system")
+    for color, ratio in zip(plot.PALETTE, (3.0, 30.0, 300.0), strict=False):
+        density = first_order(ratio).spectrum(ω / (2.0 * np.pi))[:, 0, 0].real
+        above.loglog(ω / POLE, density, color=color, label=f"noise, 1 : {ratio:g}")
+    above.set(xlabel="frequency over the system's bandwidth", ylabel="density", ylim=(1e-6, 3.0))
+    above.legend(frameon=False, fontsize="small")
+    ratios = np.geomspace(0.3, 1000.0, 200)
+    below.loglog(ratios, [-first_order_error(r) for r in ratios], color=plot.PALETTE[0], label="first-order noise")
+    below.loglog(ratios, [-cut_off_error(r) for r in ratios], color=plot.PALETTE[1], label="cut-off noise")
+    below.set(xlabel="ratio of the bandwidths", ylabel="variance too small by")
+    below.legend(frameon=False, fontsize="small")
+    return figure
+
+
+STUDY = Study("riggs-bandwidth", f"{SOURCE}: Fig. 1 in numbers", run, lambda: 5.0)

@@ -1,0 +1,127 @@
+"""Steps planned from the equations of mean and covariance, and what they save."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.stats
+
+import stodyn as sd
+from stodyn.analysis import covariance
+from stodyn.analysis.linear import step_map
+from stodyn.methods import classical as c
+from stodyn.methods.multistep import AB4
+from stodyn.problems.linear import linear
+
+pytestmark = pytest.mark.usefixtures("quick_compiling")
+
+# Riggs' kind of system: slow, fast around t = 1, slow again.
+PULSE = linear(lambda t: -2.0 - 48.0 * jnp.exp(-(((t - 1.0) / 0.05) ** 2)), 1.0)
+FRESH = c.RK4(noise="fresh")
+
+
+def worst(method, lengths):
+    P = covariance.exact(PULSE, np.cumsum(lengths)).covariance[:, 0, 0]
+    return np.abs(covariance.delivered(method, PULSE, lengths).covariance[1:, 0, 0] / P - 1).max()
+
+
+@pytest.mark.parametrize(
+    ("method", "tol", "steps", "error", "uniform"),
+    [(FRESH, 1e-4, 99, 1.0e-3, 1.6e-2), (FRESH, 1e-3, 48, 5.6e-3, 1.18), (c.RK4, 1e-4, 107, 9.8e-4, 6.1e-2)],
+    ids=["fresh 1e-4", "fresh 1e-3", "held 1e-4"],
+)
+def test_plan_around_a_pulse(method, tol, steps, error, uniform):
+    lengths = sd.plan(PULSE, method, tol)((0.0, 2.0))
+    assert lengths.sum() == pytest.approx(2.0, abs=1e-12)
+    assert len(lengths) == pytest.approx(steps, rel=0.2)
+    assert worst(method, lengths) == pytest.approx(error, rel=0.2)
+    assert worst(method, np.full(steps, 2.0 / steps)) == pytest.approx(uniform, rel=0.03)
+
+
+def test_a_pulse_too_narrow_for_a_first_look_is_not_stepped_over():
+    narrow = linear(lambda t: -1.0 - 500.0 * jnp.exp(-(((t - 1.0) / 0.01) ** 2)), 1.0)
+    lengths = sd.plan(narrow, c.RK4, 1e-3)((0.0, 2.0))
+    times = np.concatenate([[0.0], np.cumsum(lengths)])
+    assert np.count_nonzero((times > 0.98) & (times < 1.02)) > 10
+    P = covariance.exact(narrow, times[1:]).covariance[:, 0, 0]
+    assert np.abs(covariance.delivered(c.RK4, narrow, lengths).covariance[1:, 0, 0] / P - 1).max() < 0.02
+
+
+def test_runs_take_a_plan_for_their_steps():
+    plan = sd.plan(PULSE, c.RK4, 1e-3, at=[1.0])
+    run = sd.simulate(PULSE, c.RK4, t=(0.0, 2.0), dt=plan, paths=40_000, seed=9,
+                      collect=sd.statistics.Moments(at=[1.0, 2.0]))  # fmt: skip
+    lengths = plan((0.0, 2.0))
+    assert sd.provenance(run)["dt"] == lengths.tolist()
+    P = covariance.delivered(c.RK4, PULSE, lengths).covariance[:, 0, 0]
+    at_one = np.argmin(abs(np.cumsum(lengths) - 1.0)) + 1
+    stderr = run["variance_stderr"].values[:, 0]
+    # Four standard errors at two times: a false alarm in one of eight thousand.
+    assert (abs(run["variance"].values[:, 0] - P[[at_one, -1]]) <= 4 * stderr).all()
+    again = sd.replay(PULSE, c.RK4, run, 3)
+    assert len(again["time"]) == len(lengths) + 1
+
+
+def test_nonlinear_problems_are_linearised_along_the_mean():
+    """A stiff limiter: the mean starts high up, where steps must be short, and comes down."""
+    problem = sd.SDE(lambda t, x: -x - 20.0 * x**3, lambda t, x: 0.1 + 0.0 * x, 3.0)
+    lengths = sd.plan(problem, "Heun", 1e-3)((0.0, 2.0))
+    assert lengths[:5].max() < 0.1 * lengths[-5:].max()
+    run = sd.simulate(problem, "Heun", t=(0, 2), dt=sd.plan(problem, "Heun", 1e-3), paths=4000, seed=1)
+    assert np.isfinite(run["variance"].values).all()
+
+
+def test_noise_that_depends_on_the_state_is_planned_alike_in_both_calculi():
+    """dx = -x dt + x/2 dW, Ito, with an Ito and with a Stratonovich method: the mean they step is the same one."""
+    problem = sd.SDE(lambda t, x: -x, lambda t, x: 0.5 * x, 1.0)
+    fourth, first = (len(sd.plan(problem, name, 1e-3)((0.0, 1.0))) for name in ("RK4", "Milstein"))
+    assert fourth < 60 and first < 120  # Milstein's drift is Euler's
+    # The variance that RK4 then delivers is right to some times tol: it follows the planned steps one by one.
+    m, P = np.array([1.0]), np.zeros((1, 1))
+    for h in sd.plan(problem, "RK4", 1e-3)((0.0, 1.0)):
+        m, P = step_map(c.RK4, problem, h, nodes=6).advance(m, P)
+    assert float(P[0, 0]) == pytest.approx(np.exp(-2) * np.expm1(0.25), rel=0.01)
+
+
+def test_measurements_do_not_change_a_plan():
+    measured = sd.with_measurement(PULSE, [[1.0]], 0.1)
+    assert np.array_equal(sd.plan(measured, c.RK4, 1e-2)((0.0, 2.0)), sd.plan(PULSE, c.RK4, 1e-2)((0.0, 2.0)))
+
+
+def test_starts_of_every_kind():
+    for start in (scipy.stats.norm(1.0, 0.2), lambda rng, size: rng.normal(1.0, 0.2, size)):
+        problem = sd.SDE(lambda t, x: -x, lambda t, x: 0.1 + 0.0 * x, start)
+        assert sd.plan(problem, "RK4", 1e-2)((0, 1)).sum() == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("problem", "message"),
+    [
+        (sd.SDE(lambda t, x: 1.5 * x, lambda t, x: 0.1 + 0.0 * x, 1.0), "the mean is unstable, .* grown by the factor"),
+        (sd.SDE(lambda t, x: x**3, lambda t, x: 0.1 + 0.0 * x, 1.0), "unstable|leaves the finite numbers"),
+        (linear([[0.0, 1.0], [3.0, -0.1]], [[0.0], [1.0]]), "the mean is unstable"),
+    ],
+    ids=["growth", "explosion", "saddle"],
+)
+def test_unstable_means_are_refused(problem, message):
+    with pytest.raises(ValueError, match=f"plan: .*({message})"):
+        sd.plan(problem, c.RK4, 1e-3)((0.0, 2.0))
+
+
+def test_neutral_means_are_not():
+    for A in ([[0.0, 1.0], [0.0, 0.0]], [[0.0, 1.0], [-1.0, 0.0]]):  # free flight, an oscillator without damping
+        assert sd.plan(linear(A, [[0.0], [1.0]]), c.RK4, 1e-3)((0.0, 5.0)).sum() == pytest.approx(5.0)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: sd.plan(PULSE, AB4), "method: AB4 takes its history at equal steps"),
+        (lambda: sd.plan(PULSE, "VanLoan"), "method: expected a stepping method"),
+        (lambda: sd.plan(PULSE, c.RK4, 0.0), "tol: expected a relative error between 0 and 1"),
+        (lambda: sd.plan(sd.SDE(lambda t, x, p: -p * x, lambda t, x, p: 1.0, 1.0, params=scipy.stats.uniform(1, 2)),
+                         c.RK4), "params: differ from path to path"),
+    ],
+)  # fmt: skip
+def test_bad_input(make, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        make()

@@ -1,0 +1,84 @@
+"""Steps that every path refines for itself along one Brownian path."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import stodyn as sd
+from stodyn.analysis import covariance
+from stodyn.methods import classical as c
+from stodyn.methods.dyadic import Dyadic
+from stodyn.problems.linear import linear
+
+PULSE = linear(lambda t: -2.0 - 48.0 * jnp.exp(-(((t - 1.0) / 0.05) ** 2)), 1.0)
+
+
+def test_variance_is_right_where_equal_steps_of_the_grid_are_not():
+    """At steps of 0.1 the pulse is out of reach of RK4; nothing that is refined is drawn again."""
+    times = [1.0, 1.2, 2.0]
+    exact = covariance.exact(PULSE, times).covariance[:, 0, 0]
+    collect = sd.statistics.Moments(at=times)
+    run = sd.simulate(PULSE, Dyadic(tol=1e-3), t=(0, 2), dt=0.1, paths=20_000, seed=11, collect=collect)
+    stderr = run["variance_stderr"].values[:, 0]
+    # Four standard errors at three times: a false alarm in one of 5000.
+    assert (abs(run["variance"].values[:, 0] - exact) <= 4 * stderr).all()
+    plain = covariance.delivered(c.RK4, PULSE, 0.1, 20).covariance[[10, 12], 0, 0]
+    assert (abs(plain / exact[:2] - 1) > 0.2).any()
+
+
+def test_without_need_it_is_two_half_steps_on_the_bridge():
+    problem = sd.SDE(lambda t, x: -x, lambda t, x: 0.3 * x, 1.0, calculus="stratonovich")
+    rng = {name: np.random.default_rng(k) for k, name in enumerate(("W", "aux"))}
+    x = Dyadic(tol=1e9).solve(problem, np.array([0.0, 0.2]), np.full((6, 1), 1.5), None, rng)
+    W = np.sqrt(0.2) * np.random.default_rng(0).standard_normal((1, 6)).T
+    first = 0.5 * W + 0.5 * np.sqrt(0.2) * np.random.default_rng(1).standard_normal((6, 1))
+
+    def R(z):
+        return 1 + z + z**2 / 2 + z**3 / 6 + z**4 / 24
+
+    np.testing.assert_allclose(x[1], 1.5 * R(-0.1 + 0.3 * first) * R(-0.1 + 0.3 * (W - first)), rtol=1e-12)
+
+
+def test_refined_paths_come_near_the_solution_of_the_same_brownian_path():
+    """Geometric Brownian motion is exp(W) exactly (Stratonovich): the error falls with tol, the path stays the same."""
+    problem = sd.SDE(lambda t, x: 0.0 * x, lambda t, x: x, 1.0, calculus="stratonovich")
+    grid, paths = np.linspace(0.0, 1.0, 5), 200
+    W = np.cumsum(0.5 * np.random.default_rng(0).standard_normal((4, 1, paths)), axis=0)[-1, 0]
+    errors = []
+    for tol in (1e-1, 1e-3, 1e-5):
+        rng = {name: np.random.default_rng(k) for k, name in enumerate(("W", "aux"))}
+        x = Dyadic(tol=tol).solve(problem, grid, np.ones((paths, 1)), None, rng)[-1, :, 0]
+        errors.append(np.abs(x / np.exp(W) - 1).max())
+    assert errors[0] > 0.02 > errors[1] and errors[2] < 1e-3
+
+
+def test_parameters_of_every_path_and_the_same_bits():
+    problem = sd.SDE(lambda t, x, p: -p * x, lambda t, x, p: 0.3 * x, 1.0, params=sd.PerPath(np.linspace(1, 50, 300)))
+    options = {"t": (0, 1), "dt": 0.25, "paths": 300, "seed": 4, "collect": sd.statistics.Paths(300, every=4)}
+    a, b = (sd.simulate(problem, Dyadic(tol=1e-2), threads=n, **options) for n in (1, 2))
+    assert np.array_equal(a["path"], b["path"])
+    assert abs(a["path"].values[0, -1, 0]) > abs(a["path"].values[-1, -1, 0])
+
+
+def test_what_cannot_be_resolved_is_a_failure_not_a_number():
+    problem = sd.SDE(lambda t, x: x**3, lambda t, x: 0.1 + 0.0 * x, 5.0)
+    with pytest.raises(sd.PathsFailed):
+        sd.simulate(problem, Dyadic(tol=1e-2), t=(0, 1), dt=0.5, paths=4, seed=1)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Dyadic(base=c.RK4(noise="fresh")), "base: expected a one-step method that asks for W alone"),
+        (lambda: Dyadic(base="RK4"), "base: expected a one-step method"),
+        (lambda: Dyadic(tol=0.0), "tol: expected a number > 0"),
+        (lambda: Dyadic(floor=-1.0), "floor: expected a number > 0"),
+    ],
+)
+def test_bad_options(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_other_bases():
+    assert Dyadic(base=sd.method("EulerMaruyama")).calculus == "ito" and Dyadic.calculus == "stratonovich"
