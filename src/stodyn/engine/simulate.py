@@ -52,7 +52,7 @@ def simulate(
     problem     problems.SDE
     method      a method, its name, or None for the recommended one: the result's provenance says which, and under
                 "advice" what has a higher order
-    t, dt       the interval (start, end) and the step that divides it, or the lengths of all steps
+    t, dt       the interval (start, end) and the step that divides it, the lengths of all steps, or stodyn.plan(...)
     paths       how many; expansions in random parameters (Quadrature, Sampling, Collocation, Galerkin) have none
     seed        a whole number; the same seed gives the same Brownian paths to every method, and the same result on
                 any number of threads; of the expansions only Sampling needs one
