@@ -29,10 +29,11 @@ def save(ax: Axes, file: str | Path) -> None:
 def band(run: xarray.Dataset, component: str | None = None, *, ax: Axes | None = None) -> Axes:
     """The mean of a component and the ±2σ band its paths fill, over the paths that were kept, if any.
 
-    Needs statistics.Moments; draws the paths of statistics.Paths. The error of the mean, ±2 standard errors, is the
-    dark band around it: with many paths it is thinner than the line.
+    Needs statistics.Moments, or an expansion in random parameters; draws the paths of statistics.Paths. The error of
+    the mean, ±2 standard errors, is the dark band around it: with many paths it is thinner than the line.
     """
-    mean, stderr, variance = (_pick(run, name, component) for name in ("mean", "mean_stderr", "variance"))
+    mean, variance = (_pick(run, name, component) for name in ("mean", "variance"))
+    stderr = _pick(run, "mean_stderr", component) if "coefficient" not in run else 0.0 * mean
     ax = _axes(ax)
     t, center, spread = _time(mean), mean.values, 2.0 * np.sqrt(variance.values)
     if "path" in run.variables:

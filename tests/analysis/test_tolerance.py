@@ -8,6 +8,7 @@ from stodyn import SDE, Hamiltonian
 from stodyn.analysis.tolerance import split_variance
 from stodyn.models.ornstein_uhlenbeck import ornstein_uhlenbeck
 from stodyn.noise.distribution import Uniform
+from stodyn.problems.mechanical import Mechanical
 from stodyn.problems.sdae import SDAE
 
 RANDOM = {"rate": Uniform(0.5, 1.5), "sigma": Uniform(0.3, 0.7)}
@@ -75,6 +76,17 @@ def test_sdae_problems():
     noise = 0.25 * w @ ((1.0 - np.exp(-2.0 * rate)) / (2.0 * rate))
     for name, value in (("variance_parameters", exact(1.0)[1]), ("variance_noise", noise)):
         assert abs(float(one[name]) - value) < 5.0 * float(one[f"{name}_stderr"]) + 2e-5, name
+
+
+def test_mechanical_problems():
+    """x'' = -k x + 0.2 ξ from rest at x = 1: the part of k as above, that of the noise 0.04 ∫ sin²(√k s)/k ds."""
+    problem = Mechanical(lambda t, x, v, c: -c["k"] * x, lambda t, x, v, c: 0.2, (1.0, 0.0), params={"k": 1.0})
+    one = split_variance(problem, "StochasticAlpha", random={"k": Uniform(0.8, 1.2)}, degree=3, **RUN).isel(time=1)
+    one, (k, w) = one.isel(component=0), Uniform(0.8, 1.2).rule(12)
+    x, r = np.cos(np.sqrt(k)), np.sqrt(k)
+    noise = w @ (0.04 * (0.5 - np.sin(2.0 * r) / (4.0 * r)) / k)
+    for name, value in (("variance_parameters", w @ x**2 - (w @ x) ** 2), ("variance_noise", noise)):
+        assert abs(float(one[name]) - value) < 5.0 * float(one[f"{name}_stderr"]) + 2e-6, name
 
 
 def ornstein_uhlenbeck_without():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from stodyn import provenance, simulate
+from stodyn import load, plot, provenance, replay, save, simulate
 from stodyn import statistics as st
 from stodyn.chaos import basis as bases
 from stodyn.chaos import coupled, nodes
@@ -201,6 +201,16 @@ def test_every_method_agrees_and_returns_the_same_variables():
         assert sizes in (None, names)
         sizes = names
     assert simulate(PROBLEM, t=(0, T), dt=T / 50).attrs["provenance"].count("Galerkin(")
+
+
+def test_a_run_is_saved_drawn_and_cannot_be_replayed(tmp_path):
+    found = simulate(PROBLEM, Galerkin(degree=2, diagnose=False), t=(0, T), dt=T / 20, collect=st.Surrogate(density=5))
+    save(found, tmp_path / "run.nc")
+    assert load(tmp_path / "run.nc").equals(found)
+    ax = plot.band(found, "u3")
+    np.testing.assert_array_equal(ax.lines[0].get_ydata(), found["mean"].sel(component="u3"))
+    with pytest.raises(ValueError, match="which has no paths to replay"):
+        replay(PROBLEM, Galerkin(degree=2, diagnose=False), found, 0)
 
 
 BAD = [

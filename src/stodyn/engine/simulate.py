@@ -132,6 +132,8 @@ def replay(problem, method: Catalogued | str | None, run: xr.Dataset, path: int)
     Variable: path (time, component), the same bits that the run saw.
     """
     record = results.provenance(run)
+    if "paths" not in record:
+        raise ValueError(f"run: it was made by {record['method']}, which has no paths to replay")
     if isinstance(path, bool) or not isinstance(path, (int, np.integer)) or not 0 <= path < record["paths"]:
         raise ValueError(f"path: expected a whole number from 0 to {record['paths'] - 1}, got {path!r}")
     method = recommend(problem) if method is None else find(method) if isinstance(method, str) else method

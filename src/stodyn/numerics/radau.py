@@ -21,6 +21,7 @@ NEWTON_LIMIT = 12
 EXACT = 1e-13  # of every component: where Newton stops when the steps are prescribed
 ROUNDING = 1e-12  # of the largest component: where Newton stops when the small components get no better
 COARSE = 1e-8  # of the largest component: the change Newton may end with when nothing gets better
+SMALL = 256  # unknowns up to which a dense product is quicker than the call of a sparse one
 CHUNK = 4_000_000  # numbers of right-hand sides held at once
 
 
@@ -201,8 +202,8 @@ def _batched_steps(system: Linear, grid, states, first, last, h, method: Scheme)
 
 def _sparse_steps(system: Linear, grid, states, first, last, h, method: Scheme) -> None:
     A, B, (source, columns) = system.A, system.B, system.forcing
-    B = B.tocsr()
     factors = [factorised(e.value / h * A + B) for e in method.eigen]
+    B = B.toarray() if B.shape[0] <= SMALL else B.tocsr()
     x = states[first, 0]
     for begin, end in _chunks(first, last, len(columns) * (method.stages + 2)):
         s = source(np.add.outer(grid[begin:end], method.c * h).ravel())
