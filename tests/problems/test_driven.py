@@ -54,6 +54,12 @@ def test_input_that_depends_on_state_time_and_parameters():
     np.testing.assert_allclose(problem.f(2.0, jnp.array([0.5, 4.0]), {"k": 3.0})[0], -0.5 + 3.0 * 2.0 * 0.5 * 4.0)
 
 
+def test_two_noises_after_each_other():
+    both = sd.with_noise(sd.with_noise(STILL, co.gauss_markov(1.0, 2.0, "a"), "v"), co.gauss_markov(2.0, 0.5, "b"), "x")
+    assert both.names == ("x", "v", "a", "b") and both.m == 2
+    np.testing.assert_allclose(both.f(0.0, jnp.array([0.0, 0.0, 3.0, 5.0]), None), [5.0, 3.0, -1.5, -10.0])
+
+
 def test_hamiltonian_problems_are_driven_too():
     pendulum = sd.Hamiltonian(lambda t, q, p: 0.5 * p**2 - jnp.cos(q), force=lambda t, q, p: -0.2 * p, start=(1.0, 0.0))
     problem = sd.with_noise(pendulum, co.gauss_markov(0.5, 1.0, "push"), "p")
@@ -120,7 +126,9 @@ def test_methods_deliver_what_the_analysis_says_of_them():
         (lambda: sd.with_noise(STILL, 3.0, "v"), "noise: expected coloured noise"),
         (lambda: sd.with_noise(OSCILLATOR, WIND, "v"), "problem: expected a problem"),
         (lambda: sd.with_noise(sd.with_measurement(STILL, [[1.0, 0.0]], 1.0), WIND["u_g"], "v"), "drive it before"),
-        (lambda: sd.with_noise(STILL, WIND["u_g"].named("x"), "v"), "names: expected"),
+        (lambda: sd.with_noise(STILL, WIND["u_g"].named("x"), "v"), r"components called \['x'\] already"),
+        (lambda: sd.with_noise(STILL, WIND, lambda t, x: jnp.ones(3)), r"into: returned shape \(3,\), expected \(2, 2"),
+        (lambda: sd.with_noise(STILL, WIND, lambda t: jnp.ones((2, 2))), r"into: must take into\(t, x\)"),
     ],
 )  # fmt: skip
 def test_bad_input(make, message):

@@ -14,7 +14,7 @@ from stodyn.noise.coloured import Coloured
 from stodyn.noise.distribution import PerPath, is_random
 from stodyn.numerics.dependence import dependence
 from stodyn.numerics.lanes import Unlaned
-from stodyn.problems.contract import Problem, fixed_value
+from stodyn.problems.contract import Problem, fixed_value, returned_shape
 from stodyn.problems.linear import GaussianStart
 from stodyn.problems.measured import Measured
 from stodyn.problems.sde import SDE
@@ -76,6 +76,11 @@ def with_noise(problem: Any, noise: Coloured, into: str | int | Sequence[str | i
               structure=sde.structure)  # fmt: skip
     structure = sde.structure if sde.structure in ("additive", "commutative", "general") else None
     names = (*(sde.names or ()), *noise.state_names)
+    if len(set(names)) < len(names):
+        taken = sorted(set(sde.names or ()) & set(noise.state_names))
+        raise ValueError(
+            f"noise: the problem has components called {taken} already; give it others with noise.named(...)"
+        )
     return Driven(
         drift, diffusion, _start(sde, noise), sde.params, sde.calculus, names, sde.units, structure, own, noise
     )
@@ -96,6 +101,12 @@ def _input(sde: SDE, noise: Coloured, into: Any) -> Callable:
     """G(t, x, params) from what the user gave."""
     n, p = sde.n, len(noise.names)
     if callable(into):
+        x = np.asarray(sde.example_start())
+        shape = returned_shape(sde, "into", into, ("t", 0.0), ("x", x[0] if sde.scalar else x)).shape
+        if shape not in [(n, p), *([(n,)] if p == 1 else []), *([()] if n == p == 1 else [])]:
+            raise ValueError(
+                f"into: returned shape {shape}, expected ({n}, {p}): a row a component, a column an output"
+            )
         return lambda t, x, params: into(t, x[0] if sde.scalar else x, *sde.extra(params))
     places = (into,) if isinstance(into, (str, int, np.integer)) and not isinstance(into, bool) else into
     if isinstance(places, Sequence) and all(isinstance(place, (str, int, np.integer)) for place in places):
