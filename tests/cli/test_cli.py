@@ -118,7 +118,7 @@ def test_unknown_names_bring_those_near(invoke, toy):
     assert "EulerMaruyama" in result.output
     result = invoke("reproduce", "toi")
     assert result.exit_code == 2
-    assert "study: there is no 'toi'. Near it: toy." in result.output
+    assert "study: there is no 'toi'. Near it: toy" in result.output
 
 
 def test_reproduce_lists_studies(invoke, toy):
