@@ -13,12 +13,14 @@ from stodyn.problems.linear import linear
 from stodyn.problems.measured import with_measurement
 from stodyn.problems.mechanical import Mechanical
 from stodyn.problems.random_dae import RandomDAE
+from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
 from stodyn.results import load, provenance, quantile, save
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "SDAE",
     "SDE",
     "Hamiltonian",
     "Mechanical",

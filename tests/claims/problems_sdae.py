@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from stodyn.models.differential_algebraic import LINEAR_DAE
+from stodyn.models.differential_algebraic import AMPLIFIED_NOISE, LINEAR_DAE
 from stodyn.noise import wiener
 from stodyn.noise.iterated import MrongowiusRoessler
 from stodyn.problems.sdae import SDAE
@@ -48,17 +48,7 @@ def additive_truth(t, noise):
 
 additive_truth.needs = wiener.WZ
 
-# --- noise that does not commute: dx₁ = -x₁ dt + dW₁, dx₂ = -x₂ dt + z dW₂, z = x₁ + 1/2
-
-
-def general_noise(t, x):
-    one, zero = jnp.ones_like(x[0]), jnp.zeros_like(x[0])
-    return jnp.stack([jnp.stack([one, zero]), jnp.stack([zero, x[2]]), jnp.stack([zero, zero])])
-
-
-GENERAL = SDAE(
-    np.diag([1.0, 1.0, 0.0]), lambda t, x: jnp.stack([-x[0], -x[1], x[2] - x[0] - 0.5]), general_noise, (0.0, 0.2, 0.5)
-)
+# --- noise that does not commute
 
 
 def general_truth(t, noise):
@@ -84,7 +74,7 @@ CASES = {
             "additive": (ADDITIVE, FINE | {"reference": additive_truth}),
             "scalar": (LINEAR_DAE, {"steps": (8, 16, 32, 64), "paths": 1000, "t": (0.0, 0.5)}),
             "commutative": (LINEAR_DAE(channels=2), {"steps": (8, 16, 32, 64), "paths": 1000, "t": (0.0, 0.5)}),
-            "general": (GENERAL, FINE | {"reference": general_truth}),
+            "general": (AMPLIFIED_NOISE.problem, FINE | {"reference": general_truth}),
         },
         "deterministic": {"additive": (ADDITIVE, {"t": (0.0, 2.0)}), "scalar": (LINEAR_DAE, {"t": (0.0, 0.5)})},
     }

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 import stodyn
+from stodyn.analysis.linear import exact_moments
 from stodyn.models.circuits import RC_LADDER, RECTIFIER, RING_OSCILLATOR, TWO_DIODES
 from stodyn.models.differential_algebraic import (
+    AMPLIFIED_NOISE,
     CONSTRAINED_PENDULUM,
     LINEAR_DAE,
     NONCOMMUTING_DAE,
@@ -236,8 +238,16 @@ def test_the_state_space_form_has_the_drift_and_noise_of_the_sdae():
     assert RECTIFIER.problem.lower(SDE)[0].names == ("u2", "u3")
 
 
+def test_moments_of_a_linear_sdae():
+    """The exact answers of the model against the moment equations of its state-space form."""
+    model = AMPLIFIED_NOISE(offset=0.7, start=(0.3, -0.4))
+    mean, covariance = exact_moments(model.problem, [0.5, 2.0], model.problem.example_start()[:2], np.zeros((2, 2)))
+    np.testing.assert_allclose(mean, model.exact["mean"]([0.5, 2.0])[:, :2], rtol=1e-12)
+    np.testing.assert_allclose(np.diagonal(covariance, 0, 1, 2), model.exact["variance"]([0.5, 2.0])[:, :2], rtol=1e-12)
+
+
 def test_explicit_methods_run_the_state_space_form():
-    run = stodyn.simulate(NONCOMMUTING_DAE.problem, "EulerMaruyama", t=(0.0, 0.5), dt=0.1, paths=8, seed=3)
+    run = stodyn.simulate(AMPLIFIED_NOISE.problem, "EulerMaruyama", t=(0.0, 0.5), dt=0.1, paths=8, seed=3)
     assert list(run["component"].values) == ["x1", "x2"]
     assert "SDAE -> SDE of its differential components x1, x2" in stodyn.provenance(run)["lowering"]
 
@@ -253,4 +263,5 @@ def test_a_path_that_leaves_its_branch_of_the_constraint_is_reported():
     with pytest.raises(stodyn.PathsFailed) as failed:
         stodyn.simulate(falling, "ImplicitEuler", t=(0.0, 1.0), dt=0.05, paths=4, seed=0)
     assert np.all((failed.value.times > 0.1) & (failed.value.times < 0.3))
+    assert "its index is not 1" in str(failed.value)
     assert jax.numpy.sign(falling.orientation(0.0, jnp.array([0.0, 1.0]), None))[0, 0] == 1.0

@@ -227,7 +227,8 @@ class Coefficients(NamedTuple):
 
 def coefficients(problem: Problem, t: float = 0.0) -> Coefficients:
     """The coefficients of a linear SDE in its own calculus at time t; a problem that is not linear is refused."""
-    sde, n = _as_sde(problem), problem.n
+    sde = _as_sde(problem)
+    n = sde.n
     with jax.enable_x64(True):
         f = np.asarray(_checked("drift", _affine(lambda x: sde.f(t, x, sde.params), n)))
         g = np.asarray(_checked("diffusion", _affine(lambda x: sde.g(t, x, sde.params).T.ravel(), n)))
@@ -242,7 +243,8 @@ def exact_moments(problem: Problem, t: ArrayLike, mean0: ArrayLike, cov0: ArrayL
     product U = m m' this is one linear system for (1, m, U, P), solved by its matrix exponential of size 1 + n + 2n²;
     P is never the difference of two second moments. A Stratonovich problem is converted first.
     """
-    ito, n = lowering.to_ito(_as_sde(problem)), problem.n
+    ito = lowering.to_ito(_as_sde(problem))
+    n = ito.n
     A, a, B, b = coefficients(ito)
     if not is_autonomous(ito):
         raise ValueError("exact_moments: the coefficients depend on time, expected constant ones")

@@ -26,6 +26,7 @@ from stodyn.noise.distribution import is_random
 from stodyn.noise.increment import Increment
 from stodyn.problems.hamiltonian import Hamiltonian
 from stodyn.problems.mechanical import Mechanical
+from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
 
 STEPS = (8, 16, 32, 64, 128)
@@ -169,10 +170,12 @@ def deterministic_order(
     quiet = without_noise(problem, method.calculus)
 
     def solution(T, W):
-        f = jax.jit(lambda s, x: quiet.f(s, x, quiet.params))
+        followed: Any = (quiet.lower(SDE) or (None,))[0] if isinstance(quiet, SDAE) else quiet
+        f = jax.jit(lambda s, x: followed.f(s, x, quiet.params))
         with jax.enable_x64(True):
-            run = scipy.integrate.solve_ivp(f, (t[0], T), quiet.example_start(), "DOP853", rtol=1e-13, atol=1e-15)
-        return run.y[None, :, -1]
+            run = scipy.integrate.solve_ivp(f, (t[0], T), followed.example_start(), "DOP853", rtol=1e-13, atol=1e-15)
+            end = run.y[:, -1]
+            return np.asarray(quiet.state(T, jnp.asarray(end), quiet.params) if isinstance(quiet, SDAE) else end)[None]
 
     study = Study.of(method, quiet, t, steps, solution, None, 1, model)
     ((ends, target, _),) = study.pairs(paths=1, seed=0)
@@ -192,11 +195,14 @@ def without_noise(problem: Any, calculus: str | None = None) -> Any:
             return dataclasses.replace(
                 problem, diffusion=lambda t, x, *params: jnp.zeros(shape), calculus=calculus, structure=None
             )
+        case SDAE():
+            shape = (problem.n, problem.m)
+            return dataclasses.replace(problem, diffusion=lambda t, x, *params: jnp.zeros(shape), structure=None)
         case Hamiltonian():
             return dataclasses.replace(problem, h=(), noise_force=())
         case Mechanical():
             return dataclasses.replace(problem, noise=None)
-    raise TypeError(f"problem: expected an SDE, a Hamiltonian or a mechanical system, got {problem!r}")
+    raise TypeError(f"problem: expected an SDE, an SDAE, a Hamiltonian or a mechanical system, got {problem!r}")
 
 
 def first_and_second(x: Array) -> Array:
@@ -408,7 +414,8 @@ def unpacked(problem: Any) -> tuple[Any, str, Solution | None]:
 
 
 def best_reference(problem: Any, method: Method) -> Method:
-    """The method of highest claimed strong order for this problem; `method` itself only if no other reaches it."""
+    """The method of highest claimed strong order for this problem, one made for its kind before one that converts it;
+    `method` itself only if no other reaches it."""
 
     def fits(other: Method) -> bool:
         kind: Any = other.accepts
@@ -420,4 +427,5 @@ def best_reference(problem: Any, method: Method) -> Method:
     if not fitting:
         raise ValueError("reference: no method with a strong order takes this problem; give exact= or reference=")
     noise = problem.noise_structure
-    return max(fitting, key=lambda other: (other.promised("strong", noise), other.name != method.name))
+    own: Any = type(problem)
+    return max(fitting, key=lambda m: (m.promised("strong", noise), m.accepts is own, m.name != method.name))

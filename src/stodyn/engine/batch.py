@@ -21,6 +21,7 @@ from stodyn.methods.contract import Method
 from stodyn.numerics import lanes
 
 LANE_OPERATIONS = 1500  # beyond this many scalar operations a step compiles slowly and runs faster under vmap
+BESIDE_LIBRARY = 6000  # the same where vmap would call LAPACK for the small systems of every path
 
 
 @dataclasses.dataclass(frozen=True)
@@ -173,8 +174,8 @@ class Vmap:
         return jax.vmap(core.jaxpr_as_fun(self.traced.read), in_axes=-1, out_axes=-1, axis_size=self.paths)(*carry)[0]
 
 
-def executor(traced: Traced, paths: int, wanted: str = "auto") -> tuple[Lanes | Vmap, str]:
-    """The way to run a block and the reason for it; `wanted` is "auto", "lanes" or "vmap"."""
+def executor(traced: Traced, paths: int, wanted: str = "auto", most: int = LANE_OPERATIONS) -> tuple[Lanes | Vmap, str]:
+    """The way to run a block and the reason for it; `wanted` is "auto", "lanes" (of `most` operations) or "vmap"."""
     if wanted == "vmap":
         return Vmap(traced, paths), "asked for"
     try:
@@ -185,9 +186,15 @@ def executor(traced: Traced, paths: int, wanted: str = "auto") -> tuple[Lanes | 
         return Vmap(traced, paths), str(reason)
     if wanted == "lanes":
         return Lanes(traced, paths), "asked for"
-    if operations > LANE_OPERATIONS:
-        return Vmap(traced, paths), f"{operations} scalar operations a step, more than {LANE_OPERATIONS}"
+    if operations > most:
+        return Vmap(traced, paths), f"{operations} scalar operations a step, more than {most}"
     return Lanes(traced, paths), f"{operations} scalar operations a step"
+
+
+def calls_library(closed: core.ClosedJaxpr) -> bool:
+    """Whether a trace factorises matrices by LAPACK."""
+    inner = lanes.inner_traces(closed.jaxpr)
+    return any(e.primitive.name == "lu" for e in closed.jaxpr.eqns) or any(map(calls_library, inner))
 
 
 _operations: dict[str, int] = {}
@@ -203,7 +210,7 @@ def lane_operations(traced: Traced) -> int:
 
 def _count_lane_operations(traced: Traced) -> int:
     written_out = lanes.count_equations(traced.step.jaxpr, moving=False)
-    if written_out > LANE_OPERATIONS:  # as many scalar operations at the least: no need to take it apart
+    if written_out > BESIDE_LIBRARY:  # as many scalar operations at the least: no need to take it apart
         return written_out
     if traced.starting is not None:
         _laned(traced.starting, common=3)  # raises Unlaned where it must

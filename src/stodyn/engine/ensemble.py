@@ -203,7 +203,10 @@ class Ensemble:
             run, reason = batch.executor(self.traced, self.width, self.executor)
             if isinstance(run, batch.Vmap):
                 with elimination.written_out(elimination.PIVOTED):
-                    run = batch.Vmap(batch.trace(self.problem, self.method, self.dtype), self.width)
+                    other = batch.trace(self.problem, self.method, self.dtype)
+                if self.executor == "auto" and batch.calls_library(other.step):
+                    run, reason = batch.executor(self.traced, self.width, most=batch.BESIDE_LIBRARY)
+                run = batch.Vmap(other, self.width) if isinstance(run, batch.Vmap) else run
             return run, reason
 
     @functools.cached_property
@@ -234,7 +237,7 @@ class Ensemble:
             log.add(self.first_path(block), step, unsolved)
             if log.found and on_failure == "raise":
                 ending.set()
-                raise log.error(self.first_path(block) + self.paths_in(block))
+                raise log.error(self.first_path(block) + self.paths_in(block), self.problem.failure_advice)
             if merged is None:
                 merged = parts
                 results.dataset(self.label(parts), {}, {})  # what cannot stand together is refused here, not at the end

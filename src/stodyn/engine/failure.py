@@ -56,7 +56,7 @@ class FailureLog:
             "failure_cause": (("failure",), causes.astype(str)),
         }
 
-    def error(self, looked_at: int) -> PathsFailed:
+    def error(self, looked_at: int, advice: str = "") -> PathsFailed:
         paths, times, unsolved = self.all()
         order = np.argsort(times, kind="stable")
         paths, times, unsolved = paths[order], times[order], unsolved[order]
@@ -72,7 +72,7 @@ class FailureLog:
             f"Try a smaller dt{', a larger Newton limit or tol' if np.any(unsolved) else ''}, or where the system is "
             "stiff an implicit method (ThetaEuler, ImplicitMidpoint). To look at such paths pass "
             'on_failure="record": the run goes on without them, their numbers and times are in its result, and '
-            "stodyn.replay gives each of them step by step.",
+            f"stodyn.replay gives each of them step by step.{advice and ' '}{advice}",
             paths,
             times,
         )

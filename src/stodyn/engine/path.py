@@ -57,6 +57,12 @@ def path(
     method = find(method) if isinstance(method, str) else method  # type: ignore[assignment]
     if not isinstance(method, Method):
         raise TypeError(f"method: expected a stepping method or its name, got {method!r}")
+    if not isinstance(problem, method.accepts):
+        lowered = problem.lower(method.accepts)
+        if lowered is None:
+            kind = type(problem).__name__
+            raise TypeError(f"method: {method.name} takes {method.accepts.__name__} problems, and this is a {kind}")
+        problem = lowered[0]
     if method.calculus not in (None, problem.calculus) and not problem.noise_structure.implies("additive"):
         raise ValueError(
             f"method: {method.name} takes {method.calculus} problems, and this one is {problem.calculus}. Convert it "

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from stodyn.methods import alpha, expansions, explicit, radau, srk, variational
+from stodyn.methods import alpha, expansions, explicit, radau, srk, stiff, variational
 from stodyn.methods.catalogue import catalogue, fitting
 from stodyn.methods.contract import Catalogued
 from stodyn.problems.hamiltonian import Hamiltonian
 from stodyn.problems.measured import Measured
 from stodyn.problems.mechanical import Mechanical
 from stodyn.problems.random_dae import RandomDAE
+from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
 
 
 def recommend(problem) -> Catalogued:
     """Additive noise: SRA1. Else for Stratonovich problems Heun; for Ito problems SRIW1 where the noise is scalar or
     diagonal, Euler-Maruyama where it is neither. Hamiltonian systems: the midpoint rule. Mechanical ones: the
-    stochastic α method. DAEs with random parameters: Galerkin where they are linear, else Quadrature with up to four
-    parameters and regression with more."""
+    stochastic α method. SDAEs: RK1W2M, with areas where the noise does not commute. DAEs with random parameters:
+    Galerkin where they are linear, else Quadrature with up to four parameters and regression with more."""
     if isinstance(problem, Measured):
         return recommend(problem.problem)
     if isinstance(problem, Hamiltonian):
@@ -29,6 +30,8 @@ def recommend(problem) -> Catalogued:
         if problem.linear:
             return expansions.Galerkin
         return expansions.Quadrature if len(problem.random) <= 4 else expansions.Sampling(fit="regression")
+    if isinstance(problem, SDAE):
+        return stiff.RK1W2M if problem.noise_structure.implies("commutative") else stiff.RK1W2MLevy
     if not isinstance(problem, SDE):
         raise TypeError(f"problem: no method is recommended for {type(problem).__name__}; name one")
     if problem.noise_structure.implies("additive"):
@@ -42,7 +45,7 @@ def recommend(problem) -> Catalogued:
 
 def best_fitting(problem) -> str:
     """In words: the recommended method, and some of those that promise the highest strong and weak order."""
-    names = fitting(problem)
+    names = fitting(problem, type(problem)) or fitting(problem)
     if not names:
         return "No method takes it."
     try:

@@ -46,6 +46,7 @@ class Stepping:
         self.method, self.problem, self.t, self.x, self.params = method, problem, t, x, params
         self.ok, self.rounds = jnp.asarray(True), jnp.asarray(0, jnp.int32)
         self.shared: Callable[[Array], Array] | None = None
+        self.sign: Array | None = None
 
     def f(self, s, Z: Array) -> Array:
         """R f of a stage."""
@@ -83,19 +84,28 @@ class Stepping:
         start = jnp.zeros_like(self.x) if guess is None else guess
         kept = None if shared is None or b is not None or a is None else lambda residual, Z, r: shared(r)
         fresh = self._fresh
-        if self.problem.is_affine and b is None:
+        if self.problem.is_affine and (b is None or self.problem.has_affine_noise):
             nothing = jnp.zeros_like(self.x)
             Z = -(kept or fresh)(residual, nothing, residual(nothing))
-            return Z, jnp.all(jnp.isfinite(Z)), jnp.asarray(1, jnp.int32)
+            ok, rounds = jnp.all(jnp.isfinite(Z)), jnp.asarray(1, jnp.int32)
+            return Z, ok if b is None else ok & self._before_the_pole(residual, Z), rounds
         found = newton(residual, start, tol=self.method.tol, limit=self.method.limit, solve=kept or fresh,
                        fallback=fresh if kept else None)  # fmt: skip
-        ok = found.ok
-        if b is not None and self.method.guard:
-            # b carries √h, so that the matrix has poles at finite h: beyond one Z is on no branch that h -> 0 reaches.
-            beyond, before = self.residual(s, known, a, b), self.residual(s, known)
-            signs = [determinant(jax.jacfwd(r)(found.x), self.problem.row_orders[0]) for r in (beyond, before)]
-            ok &= signs[0] * signs[1] > 0
+        ok = found.ok if b is None else found.ok & self._before_the_pole(residual, found.x)
         return found.x, ok, found.iterations
+
+    def _before_the_pole(self, residual: Callable[[Array], Array], Z: Array) -> Any:
+        """Whether the matrix of a stage that is implicit in the noise has the sign it has for h = 0.
+
+        b carries √h, so that the matrix has poles at finite h: beyond one Z is on no branch that h -> 0 reaches.
+        """
+        if not self.method.guard:
+            return True
+        if self.sign is None:
+            nothing = jnp.zeros_like(self.x)
+            at_rest = self.residual(self.t, self.problem.momentum(nothing))
+            self.sign = determinant(jax.jacfwd(at_rest)(nothing), self.problem.row_orders[0])
+        return determinant(jax.jacfwd(residual)(Z), self.problem.row_orders[0]) * self.sign > 0
 
     def stage(self, s, known: Array, a=None, b=None, guess: Array | None = None) -> Array:
         """Z of a stage; ok and the rounds are kept."""
@@ -109,7 +119,7 @@ class Stepping:
     def end(self, h, Z: Array) -> tuple[Array, Report]:
         """x' = x + Z; not ok where the Jacobian of the constraints has changed sign: there the index is not 1."""
         problem, after = self.problem, self.x + Z
-        if problem.r == problem.n:
+        if problem.has_constant_orientation:
             return after, Report(self.ok, self.rounds)
         order = problem.row_orders[1]
         now, then = (determinant(problem.orientation(s, x, self.params), order)

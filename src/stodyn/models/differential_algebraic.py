@@ -89,6 +89,37 @@ def nonlinear_solution(t, W, *, alpha, r):
     return np.stack([b * U - a * root, a * U + b * root], axis=-1)
 
 
+def amplified_noise(offset=0.5, start=(0.0, 0.2)) -> SDAE:
+    """dx₁ = -x₁ dt + dW₁, dx₂ = -x₂ dt + z dW₂, 0 = z - x₁ - offset: a linear SDAE whose channels do not commute."""
+
+    def drift(t, x, p):
+        return jnp.stack([-x[0], -x[1], x[2] - x[0] - p["offset"]])
+
+    def diffusion(t, x, p):
+        one, zero = jnp.ones_like(x[0]), jnp.zeros_like(x[0])
+        return jnp.stack([jnp.stack([one, zero]), jnp.stack([zero, x[2]]), jnp.stack([zero, zero])])
+
+    params, whole = {"offset": offset}, (*start, start[0] + offset)
+    return SDAE(np.diag([1.0, 1.0, 0.0]), drift, diffusion, whole, params, names=("x1", "x2", "z"))
+
+
+def amplified_mean(t, *, offset, start):
+    """E (x₁, x₂, z) = (e⁻ᵗ x₁, e⁻ᵗ x₂, e⁻ᵗ x₁ + offset)."""
+    decay = np.exp(-np.asarray(t, float))
+    return np.stack([decay * start[0], decay * start[1], decay * start[0] + offset], axis=-1)
+
+
+def amplified_variance(t, *, offset, start):
+    """Var x₁ = Var z = (1 - e⁻²ᵗ)/2, Var x₂ = ∫ e^(-2(t-s)) E z(s)² ds."""
+    t = np.asarray(t, float)
+    a = start[0]
+    first = -0.5 * np.expm1(-2.0 * t)
+    # E z² = offset² + 2 offset a e⁻ˢ + a² e⁻²ˢ + (1 - e⁻²ˢ)/2
+    second = (offset**2 + 0.5) * first + 2.0 * offset * a * (np.exp(-t) - np.exp(-2.0 * t))
+    second = second + (a**2 - 0.5) * t * np.exp(-2.0 * t)
+    return np.stack([first, second, first], axis=-1)
+
+
 def noncommuting_dae(x1=0.0, x2=0.0) -> SDAE:
     """dx₁ = -x₁ dt + dW₁, dx₂ = -x₂ dt + z dW₂, 0 = z + z³/10 - x₁ - 1/2: two channels that do not commute.
 
@@ -134,5 +165,6 @@ def constrained_pendulum(length=1.0, gravity=9.81, drag=0.2, gust=0.5, angle=1.0
 
 LINEAR_DAE = Model(linear_dae, {"solution": linear_solution})
 NONLINEAR_DAE = Model(nonlinear_dae, {"solution": nonlinear_solution})
+AMPLIFIED_NOISE = Model(amplified_noise, {"mean": amplified_mean, "variance": amplified_variance})
 NONCOMMUTING_DAE = Model(noncommuting_dae)
 CONSTRAINED_PENDULUM = Model(constrained_pendulum)

@@ -6,7 +6,7 @@ import dataclasses
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -58,6 +58,8 @@ class Problem(ABC):
     units: Any
     params: Any
     calculus: str
+    further_structures: ClassVar[tuple[str, ...]] = ()  # what its noise_structure may tell beyond STRUCTURES
+    failure_advice: ClassVar[str] = ""  # what else paths of such a problem may fail by, in words
 
     @property
     @abstractmethod

@@ -75,6 +75,9 @@ class SDAE(Problem):
     n: int = dataclasses.field(init=False)
     m: int = dataclasses.field(init=False)
     calculus = "ito"
+    failure_advice = (
+        "A step of an SDAE also fails where the Jacobian of the constraints changes sign: there its index is not 1."
+    )
 
     def __post_init__(self):
         if self.structure is not None and self.structure not in STRUCTURES:
@@ -177,14 +180,25 @@ class SDAE(Problem):
         return (found.move,) if found.move else ()
 
     @functools.cached_property
+    def has_constant_orientation(self) -> bool:
+        """Whether the Jacobian of the constraints depends on neither time nor state: proved from the trace."""
+        return self.r == self.n or self._is_constant(self.orientation)
+
+    @functools.cached_property
     def is_affine(self) -> bool:
         """Whether ∂f/∂x depends on neither time nor state, so that a step is linear: proved from the trace."""
+        return self._is_constant(lambda t, x, p: jax.jacfwd(lambda x: self.f(t, x, p))(x))
+
+    @functools.cached_property
+    def has_affine_noise(self) -> bool:
+        """The same of ∂g/∂x."""
+        return self._is_constant(lambda t, x, p: jax.jacfwd(lambda x: self.g(t, x, p))(x))
+
+    def _is_constant(self, function: Callable) -> bool:
         with jax.enable_x64(True), jax.ensure_compile_time_eval():
             start, params = jnp.asarray(self.example_start()), self.example_params()
             try:
-                (entries,) = dependence(
-                    lambda t, x, p: jax.jacfwd(lambda x: self.f(t, x, p))(x), jnp.zeros(()), start, params
-                )
+                (entries,) = dependence(function, jnp.zeros(()), start, params)
             except Unlaned:
                 return False
         return not any(a in (0, 1) for e in entries.ravel() if isinstance(e, frozenset) for a, _ in e)
@@ -284,7 +298,12 @@ class SDAE(Problem):
             start = PerPath(start.values @ self.evolving.T)
         else:
             start = _Part(start, self.evolving)
-        return SDE(drift, diffusion, start, self.params, names=names, units=units, structure=self.structure)
+        sde = SDE(drift, diffusion, start, self.params, names=names, units=units, structure=self.structure)
+        if self.structure is None:  # it is known already, and would be found again through every Newton solve
+            found, mixed = self.noise_structure, np.any(np.diag(np.diagonal(S)) != S)
+            kinds = tuple(kind for kind in found.kinds if kind != "diagonal" or not mixed)
+            vars(sde)["noise_structure"] = NoiseStructure(kinds, found.known)
+        return sde
 
     def lower(self, kind: type) -> tuple[Problem, str] | None:
         if kind is not SDE or not self.r:

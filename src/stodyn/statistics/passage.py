@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from stodyn.problems.sdae import SDAE
 from stodyn.statistics.contract import Labelled, Statistic, Variable
 from stodyn.statistics.moments import central_sums, merge_sums, summarise
 
@@ -53,7 +54,7 @@ class Passage(Statistic):
             index = int(self.component)
             if not 0 <= index < problem.n:
                 raise ValueError(f"Passage: component {index}, expected 0 to {problem.n - 1}")
-        if self.bridge and not hasattr(problem, "g"):
+        if self.bridge and (not hasattr(problem, "g") or isinstance(problem, SDAE)):
             raise ValueError(
                 f"Passage: the bridge needs the diffusion of an SDE, and this is a {type(problem).__name__}; "
                 "lower the problem to an SDE, or pass bridge=False"

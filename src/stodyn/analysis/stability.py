@@ -1,0 +1,201 @@
+"""Mean-square stability of methods on dy = λ y dt + μ y dW: stability functions, regions, largest noise, verdicts."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import ArrayLike
+
+from stodyn.analysis.linear import NODES, axes
+from stodyn.engine.simulate import matched
+from stodyn.methods.catalogue import find
+from stodyn.methods.contract import Method
+from stodyn.methods.stiff_table import StiffTable
+from stodyn.problems.sde import SDE
+
+CHUNK = 4096  # points a call: one size, so that a step is compiled once
+RANGE = 1000.0  # of -h, in verdicts
+ROUNDING = 1e-11
+
+
+def mean_square(method: Method | str, h: ArrayLike, k: ArrayLike) -> np.ndarray:
+    """R̂(h, k) = E|R|² where y' = R y is a step of the method on dy = λ y dt + μ y dW (Ito), h = λ Δt, k = μ √Δt.
+
+    h and k are real or complex, of any shapes that fit together; complex ones are run as 2 x 2 real systems. It is the
+    shipped step, taken at the Gauss-Hermite nodes of its noise: exact for steps that are polynomials in it. The method
+    is stable in mean square where R̂ < 1, the equation where 2 Re h + |k|² < 0. inf where the step has no solution.
+    """
+    stepper = _one_step(method)
+    h, k = np.broadcast_arrays(np.asarray(h), np.asarray(k))
+    is_complex = bool(np.iscomplexobj(h) or np.iscomplexobj(k))
+    points = np.stack([h.real.ravel(), h.imag.ravel(), k.real.ravel(), k.imag.ravel()], axis=1).astype(float)
+    growth, found = _growth(stepper, is_complex), np.empty(len(points))
+    with jax.enable_x64(True):
+        for begin in range(0, len(points), CHUNK):
+            part = points[begin : begin + CHUNK]
+            filled = np.zeros((CHUNK, 4))
+            filled[: len(part)] = part
+            found[begin : begin + CHUNK] = np.asarray(growth(filled))[: len(part)]
+    return np.where(np.isfinite(found), found, np.inf).reshape(h.shape)
+
+
+def largest_noise(method: Method | str, h: float, sign: int = 1, most: float = 1e4) -> float:
+    """The largest k² up to which the method is stable at h < 0, going up from k = 0 with k of the given sign.
+
+    For the equation it is -2h. 0 where the method is unstable without noise, inf where it is stable up to `most`.
+    Some methods (RK1W1, RK1W5) are not even in k: ask for both signs.
+    """
+    if sign not in (-1, 1):
+        raise ValueError(f"sign: expected 1 or -1, got {sign!r}")
+    k = sign * np.linspace(0.0, math.sqrt(most), CHUNK)
+    stable = mean_square(method, h, k) < 1.0
+    if not stable[0]:
+        return 0.0
+    if stable.all():
+        return math.inf
+    first = int(np.argmin(stable))
+    low, high = k[first - 1], k[first]
+    for _ in range(3):  # each round looks at CHUNK points between the last two
+        between = np.linspace(low, high, CHUNK)
+        first = int(np.argmin(mean_square(method, h, between) < 1.0))
+        low, high = between[first - 1], between[first]
+    return float((0.5 * (low + high)) ** 2)
+
+
+def region(method: Method | str, h: ArrayLike, k_squared: ArrayLike, sign: int = 1) -> np.ndarray:
+    """R̂ over the plane (h, k²), shape (len(k_squared), len(h)), for plot.region: stable where it is below 1."""
+    across, along = np.meshgrid(np.asarray(h, float), sign * np.sqrt(np.asarray(k_squared, float)))
+    return mean_square(method, across, along)
+
+
+class Verdict(NamedTuple):
+    """Whether a method is stable wherever the equation is, and where it is worst.
+
+    a_stable  R̂ < 1 at all points looked at with 2 Re h + |k|² < 0
+    worst     the largest R̂ found there, at (h, k)
+    """
+
+    a_stable: bool
+    worst: float
+    h: complex
+    k: complex
+
+
+def a_stability(method: Method | str, complex_arguments: bool = False) -> Verdict:
+    """Look for points where the equation is stable in mean square and the method is not.
+
+    -Re h runs from 1e-3 to 1000, k² up to the equation's own limit -2 Re h with both signs of k; with complex
+    arguments also over phases of h and k.
+    """
+    size = -np.logspace(-3, np.log10(RANGE), 121)[:, None, None]
+    share = np.concatenate([np.linspace(0.0, 0.95, 20), 1.0 - np.logspace(-2, -9, 8)])[:, None]
+    k = np.sqrt(-2.0 * size * share) * np.array([1.0, -1.0])
+    h = np.broadcast_to(size, k.shape)
+    if complex_arguments:
+        tilt = np.array([-10.0, -1.0, -0.1, 0.0, 0.1, 1.0, 10.0])[:, None, None, None, None]  # Im h / Re h
+        turn = np.exp(1j * np.array([0.0, 0.3, 0.5, 0.8]) * np.pi)[:, None, None, None]
+        h, k = np.broadcast_arrays(h[::4] * (1.0 + 1j * tilt), k[::4] * turn)
+    found = mean_square(method, h, k)
+    index = np.unravel_index(np.argmax(found), found.shape)
+    worst = float(found[index])
+    return Verdict(worst <= 1.0 + ROUNDING, worst, complex(h[index]), complex(k[index]))
+
+
+def closed_form(table: StiffTable, h: ArrayLike, k: ArrayLike, printed: bool = False) -> np.ndarray:
+    """R̂ of a table of three stages by the formulas (7.1)-(7.7) of Küpper, Kværnø & Rößler, for real or complex h, k.
+
+    In (7.2), after A22 h, the paper prints B32 of B2 where B31 belongs; printed=True keeps that. For complex arguments
+    squares are read as squared moduli, and products as real parts of one times the conjugate of the other.
+    """
+    if len(table.A) != 3:
+        raise ValueError(f"table: the formulas are for 3 stages, and {table.name} has {len(table.A)}")
+    A, B1, B2, B3 = (np.array([[float(x) for x in row] for row in m]) for m in (table.A, table.B1, table.B2, table.B3))
+    h, k = np.broadcast_arrays(np.asarray(h), np.asarray(k))
+    (a11, _, _), (a21, a22, _), (a31, a32, a33) = A
+    (_, _, _), (p21, _, _), (p31, p32, _) = B1
+    (_, _, _), (q21, _, _), (q31, q32, _) = B2
+    (r11, _, _), (r21, r22, _), (r31, r32, r33) = B3
+    D = (1 - a11 * h - r11 * k) * (1 - a22 * h - r22 * k) * (1 - a33 * h - r33 * k)
+    hk, kk = h * k, k * k
+    Γ = (
+        1 + (a31 + a32) * h + a21 * a32 * h**2 + (-r11 - r22 - q31 / 2 + r31 - q32 / 2 + r32) * k
+        + hk * (-a32 * r11 - a32 * q21 / 2 + a32 * r21 - a31 * r22 - a21 * q32 / 2 + a21 * r32)
+        + kk * (r11 * r22 + r22 * q31 / 2 - r22 * r31 + r11 * q32 / 2 + q21 * q32 / 4 - r21 * q32 / 2 - r11 * r32
+                - q21 * r32 / 2 + r21 * r32)
+        - a22 * h * (1 + a31 * h - r11 * k - (q32 if printed else q31) * k / 2 + r31 * k)
+        - a11 * h * (1 - a22 * h + a32 * h - r22 * k - q32 * k / 2 + r32 * k)
+    ) / D  # fmt: skip
+    Σ1 = (
+        (p31 + p32) * k + hk * (a32 * p21 + a21 * p32 - a22 * p31 - a11 * p32)
+        + kk * (-r22 * p31 - r11 * p32 - q21 * p32 / 2 + r21 * p32 - p21 * q32 / 2 + p21 * r32)
+    ) / D  # fmt: skip
+    Σ2 = (
+        (q31 + q32) * k + hk * (a32 * q21 + a21 * q32 - a22 * q31 - a11 * q32)
+        + kk * (-r22 * q31 + 2 * p21 * p32 - r11 * q32 - q21 * q32 + r21 * q32 + q21 * r32)
+    ) / (2 * D)  # fmt: skip
+    Σ3 = kk * (q21 * p32 + p21 * q32) / (2 * D)
+    Σ4 = kk * q21 * q32 / (4 * D)
+
+    def pair(a, b):
+        return (a * np.conj(b)).real
+
+    return (
+        pair(Γ, Γ) + 2 * pair(Γ, Σ2) + 6 * pair(Γ, Σ4) + pair(Σ1, Σ1) + 6 * pair(Σ1, Σ3) + 3 * pair(Σ2, Σ2)
+        + 30 * pair(Σ2, Σ4) + 15 * pair(Σ3, Σ3) + 105 * pair(Σ4, Σ4)
+    )  # fmt: skip
+
+
+def _one_step(method: Method | str) -> Method:
+    stepper: Any = find(method) if isinstance(method, str) else method
+    if not isinstance(stepper, Method):
+        raise TypeError(f"method: expected a method that steps, or its name, got {method!r}")
+    if stepper.starting_steps:
+        raise ValueError(
+            f"method: {stepper.name} needs a history, so that a step is no function of y alone. Its stability is "
+            "analysis.linear.step_map(method, problem, h).mean_square_radius()."
+        )
+    # Beyond a pole the solver refuses a step; its stability function goes on.
+    return stepper(guard=False) if getattr(stepper, "guard", False) and "guard" in vars(stepper) else stepper
+
+
+def _line(t, y, p):
+    return p[0] * y
+
+
+def _noise(t, y, p):
+    return (p[2] * y)[:, None]
+
+
+def _plane(t, y, p):
+    return jnp.stack([p[0] * y[0] - p[1] * y[1], p[1] * y[0] + p[0] * y[1]])
+
+
+def _plane_noise(t, y, p):
+    return jnp.stack([p[2] * y[0] - p[3] * y[1], p[3] * y[0] + p[2] * y[1]])[:, None]
+
+
+REAL = SDE(_line, _noise, (1.0,), params=np.zeros(4), structure="scalar")
+COMPLEX = SDE(_plane, _plane_noise, (1.0, 0.0), params=np.zeros(4), structure="scalar")
+
+
+@functools.lru_cache(maxsize=64)
+def _growth(method: Method, is_complex: bool):
+    """points (CHUNK, 4) of (Re h, Im h, Re k, Im k) -> R̂, compiled."""
+    problem = matched(COMPLEX if is_complex else REAL, method)[0]
+    rules, counts = axes(method.needs, 1, NODES), method.needs.normals(1)
+    ends = np.cumsum(list(counts.values()))[:-1]
+    ξ = jnp.asarray(np.stack([v.ravel() for v in np.meshgrid(*(r[0] for r in rules), indexing="ij")], axis=-1))
+    weight = jnp.asarray(functools.reduce(np.multiply.outer, [r[1] for r in rules]).ravel())
+
+    def one(point, ξ):
+        noise = method.needs.increment(jnp.ones(()), dict(zip(counts, jnp.split(ξ, ends), strict=True)), 1)
+        state = method.start(problem, jnp.zeros(()), jnp.asarray(problem.example_start()), point)
+        after, report = method.step(problem, jnp.zeros(()), state, noise, point)
+        return jnp.where(report.ok, jnp.sum(method.read(after) ** 2), jnp.nan)
+
+    return jax.jit(jax.vmap(lambda point: weight @ jax.vmap(lambda ξ: one(point, ξ))(ξ)))

@@ -1,0 +1,142 @@
+"""Jitter of a ring oscillator: how the variance of its k-th period grows, against the theory of small noise."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.integrate
+
+import stodyn
+from stodyn import plot, statistics
+from stodyn.methods.stiff import RK1W2M
+from stodyn.models.circuits import RING_OSCILLATOR
+from stodyn.problems.sde import SDE
+from stodyn.studies.contract import Row, Study, StudyResult
+
+LEVEL = 2.0  # V: a period is counted where u1 rises through it
+STEP = 0.01  # ns
+
+
+class Cycle(NamedTuple):
+    """The noise-free oscillation: its period, a state of the cycle, and the variance a period adds to its phase."""
+
+    period: float
+    state: np.ndarray
+    jitter: float
+
+
+def cycle(problem: Any, guess: float = 3.3) -> Cycle:
+    """The limit cycle through u1 = LEVEL, and c = ∫ v' g g' v dt over a period, v the phase response of the oscillator.
+
+    v(t) is the left Floquet vector of the multiplier 1 with v' f = 1: noise moves the phase by v' g dW, so that the
+    variance of the k-th period end is c k to leading order (A. Demir, A. Mehrotra & J. Roychowdhury, IEEE Trans.
+    Circuits Syst. I 47 (2000)).
+    """
+    sde = problem.lower(SDE)[0]
+    n, params = sde.n, problem.example_params()
+
+    @jax.jit
+    def slope(z):
+        y, flow = z[:n], z[n:].reshape(n, n)
+        f, A = sde.f(0.0, y, params), jax.jacfwd(lambda y: sde.f(0.0, y, params))(y)
+        return jnp.concatenate([f, (A @ flow).ravel()])
+
+    def rises(t, z):
+        return z[0] - LEVEL
+
+    rises.direction = 1.0  # type: ignore[attr-defined]
+    options = {"method": "LSODA", "rtol": 1e-10, "atol": 1e-12}
+    with jax.enable_x64(True):
+        quiet = jax.jit(lambda y: sde.f(0.0, y, params))
+        settled = scipy.integrate.solve_ivp(lambda t, y: np.asarray(quiet(y)), (0.0, 12.0 * guess), sde.example_start(),
+                                            events=rises, **options)  # fmt: skip
+        period, state = settled.t_events[0][-1] - settled.t_events[0][-2], settled.y_events[0][-1]
+        start = np.concatenate([state, np.eye(n).ravel()])
+        times = np.linspace(0.0, period, 2001)
+        run = scipy.integrate.solve_ivp(
+            lambda t, z: np.asarray(slope(z)), (0.0, period), start, t_eval=times, **options
+        )
+        flows = run.y[n:].T.reshape(-1, n, n)
+        values, vectors = np.linalg.eig(flows[-1].T)
+        left = vectors[:, np.argmin(np.abs(values - 1.0))].real
+        responses = np.linalg.solve(flows.transpose(0, 2, 1), left[:, None])[..., 0]
+        responses /= left @ np.asarray(quiet(state))
+        noise = np.asarray(jax.jit(jax.vmap(lambda y: sde.g(0.0, y, params)))(run.y[:n].T))
+    kicks = np.einsum("tn,tnm->tm", responses, noise)
+    return Cycle(float(period), state, float(scipy.integrate.simpson(np.sum(kicks**2, axis=1), times)))
+
+
+def crossings(times: np.ndarray, u: np.ndarray, count: int) -> np.ndarray:
+    """When each path (paths, times) rises through LEVEL, the first `count` times, by linear interpolation."""
+    found = np.empty((len(u), count))
+    for path, values in enumerate(u):
+        before = np.flatnonzero((values[:-1] < LEVEL) & (values[1:] >= LEVEL))[:count]
+        share = (LEVEL - values[before]) / (values[before + 1] - values[before])
+        found[path] = times[before] + share * (times[before + 1] - times[before])
+    return found
+
+
+def growth(ends: np.ndarray, groups: int = 16) -> tuple[float, float]:
+    """The slope of Var(t_k - t_0) in k, through the origin, and its standard error from groups of paths."""
+
+    def fitted(part: np.ndarray) -> float:
+        k = np.arange(1, part.shape[1])
+        variance = np.var(part[:, 1:] - part[:, :1], axis=0, ddof=1)
+        return float(np.sum(k * variance) / np.sum(k**2))
+
+    parts = np.array([fitted(part) for part in np.array_split(ends, groups)])
+    return fitted(ends), float(parts.std(ddof=1) / np.sqrt(groups))
+
+
+def run(full: bool, out: Path, progress: Callable[[str], None]) -> StudyResult:
+    paths, periods = (4096, 40) if full else (512, 12)
+    # Thermal noise of loads and channels does not commute; at its physical size that cannot be seen.
+    problem = dataclasses.replace(RING_OSCILLATOR.problem, structure="commutative")
+    progress("the noise-free cycle")
+    quiet = cycle(problem)
+    end = STEP * round((periods + 2.5) * quiet.period / STEP)
+    progress(f"{paths} paths over {periods} periods")
+    sampled = stodyn.simulate(problem, RK1W2M, t=(0.0, end), dt=STEP, paths=paths, seed=1, progress=False,
+                              collect=statistics.Paths(paths, every=1))  # fmt: skip
+    u = sampled["path"].sel(component="u1").values
+    ends = crossings(sampled["time"].values, u, periods + 1)
+    slope, stderr = growth(ends)
+    first = np.diff(ends, axis=1)
+    rows = [
+        Row("noise-free period, ns", None, quiet.period),
+        Row("mean period, ns", quiet.period, float(first.mean()), float(first.std() / np.sqrt(first.size)),
+            f"against the noise-free one; the step {STEP} ns adds its own error of order 2"),
+        Row("growth of the variance a period, ns²", quiet.jitter, slope, stderr, "against small noise (Floquet)"),
+        Row("jitter of one period, ps", 1e3 * np.sqrt(quiet.jitter), 1e3 * np.sqrt(slope),
+            500 * stderr / np.sqrt(slope)),
+    ]  # fmt: skip
+    return StudyResult(rows, {"jitter": drawn(ends, quiet.jitter)})
+
+
+def drawn(ends: np.ndarray, jitter: float) -> Any:
+    from matplotlib import pyplot
+
+    figure, ax = pyplot.subplots(figsize=(6.4, 4.0), layout="constrained")
+    k = np.arange(ends.shape[1])
+    variance = 1e6 * np.var(ends - ends[:, :1], axis=0, ddof=1)
+    ax.errorbar(
+        k, variance, 2.0 * variance * np.sqrt(2.0 / len(ends)), fmt="o", color=plot.BLUE, ms=4, lw=1, label="paths"
+    )
+    ax.plot(k, 1e6 * jitter * k, color=plot.ORANGE, lw=1.5, label="small noise")
+    ax.set(xlabel="period k", ylabel="variance of its end, ps²")
+    ax.legend(frameon=False, fontsize="small")
+    return figure
+
+
+STUDY = Study(
+    "ring-oscillator",
+    "Three NMOS inverters in a ring: how the jitter of the periods accumulates (circuit of this library)",
+    run,
+    lambda: 900.0,
+)

@@ -1,0 +1,68 @@
+"""Küpper, Kværnø & Rößler, Figs. 1-4: regions of mean-square stability of stiffly accurate Runge-Kutta methods."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stodyn import plot
+from stodyn.analysis import stability
+from stodyn.studies.contract import Row, Study, StudyResult
+from stodyn.studies.sdae_linear import METHODS
+
+FIGURES = {
+    "fig1": ("ImplicitEuler", "Trapezoidal"),
+    "fig2": ("RK1W1", "RK1W2"),
+    "fig3": ("RK1W3", "RK1W4"),
+    "fig4": ("RK1W5",),
+}
+ONE_SIGN = {method.name: 1 for method in METHODS} | {"RK1W1": 2, "RK1W5": 2}  # those that are not even in k have two
+A_STABLE = ("ImplicitEuler", "Trapezoidal")
+
+
+def run(full: bool, out: Path, progress: Callable[[str], None]) -> StudyResult:
+    rows = []
+    for method in METHODS:
+        progress(method.name)
+        for sign in (1, -1)[: ONE_SIGN[method.name]]:
+            where = f", k {'>' if sign > 0 else '<'} 0" if ONE_SIGN[method.name] == 2 else ""
+            for h in (-0.1, -1.0, -5.0, -20.0):
+                found = stability.largest_noise(method, h, sign)
+                rows.append(Row(f"{method.name}: largest k² at h = {h:g}{where}", None, found, remark="equation: -2h"))
+        verdict = stability.a_stability(method)
+        paper = "A-stable" if method.name in A_STABLE else "not A-stable"
+        ours = "A-stable" if verdict.a_stable else "not A-stable"
+        remark = f"largest R̂ inside the equation's region {verdict.worst:.4g} at h = {verdict.h.real:.4g}"
+        rows.append(Row(f"{method.name}: verdict", paper, ours, remark=f"{remark}, k = {verdict.k.real:.4g}"))
+        if len(method.table.A) == 3:
+            right, printed = (float(stability.closed_form(method.table, -1.0, 1.0, printed=p)) for p in (False, True))
+            rows.append(Row(f"{method.name}: R̂(-1, 1)", printed, right, remark="(7.2) as printed; with B31 for B32"))
+    size = 200 if full else 100
+    return StudyResult(rows, {name: drawn(names, size) for name, names in FIGURES.items()})
+
+
+def drawn(names: tuple[str, ...], size: int) -> Any:
+    """The regions over (h, k²) with the equation's own boundary k² = -2h; the second sign of k in another colour."""
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(1, len(names), figsize=(5.2 * len(names), 4.2), layout="constrained", squeeze=False)
+    h, squares = np.linspace(-8.0, 2.0, size), np.linspace(0.0, 20.0, size)
+    for ax, name in zip(axes[0], names, strict=True):
+        for sign, color in ((1, plot.BLUE), (-1, plot.ORANGE))[: ONE_SIGN[name]]:
+            label = name if ONE_SIGN[name] == 1 else f"{name}, k {'>' if sign > 0 else '<'} 0"
+            level = stability.region(name, h, squares, sign)
+            plot.region(h, squares, level, labels=("h", "k²"), label=label, color=color, ax=ax)
+        ax.plot([-8.0, 0.0], [16.0, 0.0], "--", color=plot.GREY, lw=1, label="equation: k² = -2h")
+        ax.legend(frameon=False, fontsize="small")
+    return figure
+
+
+STUDY = Study(
+    "sdae-stability",
+    "Küpper, Kværnø & Rößler (2012), Figs. 1-4: mean-square stability of the methods",
+    run,
+    lambda: 60.0,
+)
