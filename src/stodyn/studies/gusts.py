@@ -9,7 +9,7 @@ import numpy as np
 
 import stodyn as sd
 from stodyn import plot
-from stodyn.analysis.covariance import advise, delivered, largest_step, steady
+from stodyn.analysis.covariance import advise, delivered, largest_step, spectrum, steady
 from stodyn.methods.classical import RK4
 from stodyn.models.gust_response import GUST_RESPONSE
 from stodyn.statistics import Moments, Spectrum
@@ -43,9 +43,9 @@ def run(full: bool, out: Path, progress) -> StudyResult:
         rows.append(Row(f"variance of {name} in the runs over the exact one", None, variance / P, stderr / P,
                         f"the step delivers {expected[i, i] / P:.5f}"))  # fmt: skip
     progress("spectra")
-    series = sd.simulate(GUST_RESPONSE.problem, RK4, t=(0.0, 400.0), dt=h, paths=512, seed=8, progress=False,
-                         collect=Spectrum(every=1, segment=512, paths=512))  # fmt: skip
-    return StudyResult(rows, {"spectra": _drawn(series)})
+    series = spectra(h, 1200.0, 64, 8192)
+    rows += [_density(series, name, wanted, A, B, h) for name in ("w", "q") for wanted in (0.05, 0.14, 0.5)]
+    return StudyResult(rows, {"spectra": _drawn(series, A, B, h)})
 
 
 def advised_step(A: np.ndarray, B: np.ndarray) -> float:
@@ -60,19 +60,43 @@ def response(h: float, end: float, paths: int):
     return run, delivered(RK4, GUST_RESPONSE.problem, h, round(end / h)).covariance[-1]
 
 
-def _drawn(series):
+def spectra(h: float, end: float, paths: int, segment: int):
+    """The spectra of the states in runs from the stationary law."""
+    collect = Spectrum(every=1, segment=segment, paths=paths)
+    steps = round(end / h)
+    return sd.simulate(GUST_RESPONSE.problem, RK4, t=(0.0, steps * h), dt=h, paths=paths, seed=8, progress=False,
+                       collect=collect)  # fmt: skip
+
+
+def _density(series, name: str, wanted: float, A: np.ndarray, B: np.ndarray, h: float) -> Row:
+    """The spectral density of a state near the wanted frequency, over the exact one."""
+    f = float(series["frequency"].sel(frequency=wanted, method="nearest"))
+    k = list(series["component"].values).index(name)
+    found, low, high = (
+        float(series[word].sel(component=name, frequency=f)) for word in ("spectrum", "spectrum_low", "spectrum_high")
+    )
+    exact, made = (float(S[k, k].real) for S in (GUST_RESPONSE.exact["spectrum"](f), spectrum(RK4, A, B, h, f)))
+    stderr = (high - low) / (2.0 * 1.96)
+    told = f"the step delivers {made / exact:.5f}"
+    return Row(
+        f"density of {name} at {f:.3g} Hz in the runs over the exact one", None, found / exact, stderr / exact, told
+    )
+
+
+def _drawn(series, A, B, h):
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(6.4, 6.4), layout="constrained")
     f = series["frequency"].values[1:]
-    exact = GUST_RESPONSE.exact["spectrum"](f)
+    exact, made = GUST_RESPONSE.exact["spectrum"](f), spectrum(RK4, A, B, h, f)
     for i, (ax, name) in enumerate(zip(figure.subplots(2, 2, sharex=True).ravel(), NAMES, strict=True)):
         found = [series[word].sel(component=name).values[1:] for word in ("spectrum", "spectrum_low", "spectrum_high")]
         ax.fill_between(f, found[1], found[2], color=plot.PALETTE[0], alpha=0.3, lw=0)
         ax.loglog(f, found[0], color=plot.PALETTE[0], lw=1.0, label="runs")
-        ax.loglog(f, exact[:, i, i].real, "k--", lw=1.0, label="exact")
+        ax.loglog(f, made[:, i, i].real, color=plot.PALETTE[1], lw=1.0, label="of the step, exactly")
+        ax.loglog(f, exact[:, i, i].real, "k--", lw=1.0, label="of the process, exactly")
         ax.set(title=name, xlabel="frequency [1/s]" if i > 1 else "")
-    ax.legend(frameon=False)
+    ax.legend(frameon=False, fontsize="small")
     return figure
 
 
