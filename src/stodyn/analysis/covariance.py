@@ -140,7 +140,7 @@ def delivered(
     """
     n = problem.n
     if (np.ndim(h) == 0) == (steps is None):
-        raise ValueError(f"h, steps: expected a step and their number, or the lengths of all steps, got {h!r}, {steps!r}")
+        raise ValueError(f"h, steps: expected a step and their number, or all lengths, got {h!r}, {steps!r}")
     lengths = np.full(steps, h, float) if steps is not None else np.asarray(h, float)
     if method.starting_steps and len(lengths) and np.ptp(lengths) > 1e-9 * lengths[0]:
         raise ValueError(f"h: {method.name} takes its history at equal steps, and the steps given differ")
