@@ -89,7 +89,7 @@ def discrete_lyapunov(Phi: ArrayLike, Q: ArrayLike) -> np.ndarray:
 
 
 def root(P: ArrayLike) -> np.ndarray:
-    """F with F F' = P for a covariance P, singular ones included; components of very different size keep their digits."""
+    """F with F F' = P for a covariance P, also a singular one; components of very different size keep their digits."""
     P = np.asarray(P, float)
     scale = np.sqrt(np.diagonal(P))
     scale = np.where(scale > 0, scale, 1.0)

@@ -1,4 +1,4 @@
-"""What is true of a problem's noise (additive, diagonal, scalar, commutative), and whether time enters its equations."""
+"""What is true of a problem's noise: additive, diagonal, scalar, commutative; and whether time enters its equations."""
 
 from __future__ import annotations
 
