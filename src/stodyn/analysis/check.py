@@ -106,8 +106,9 @@ def _record(method: Method, problems: list[Any]) -> str:
     assert hash(method) == hash(method()) and method == method(), "it is not the same value after method()"
     assert method.citation, "it has no citation"
     for claim in method.claims:
-        strange = [s for s in claim.when if s not in STRUCTURES]
-        assert not strange, f"the claim {claim} names {strange[0]!r}, expected structures of {STRUCTURES}"
+        known = (*STRUCTURES, *method.accepts.further_structures)  # type: ignore[attr-defined]
+        strange = [s for s in claim.when if s not in known]
+        assert not strange, f"the claim {claim} names {strange[0]!r}, expected structures of {known}"
         assert claim.kind not in ORDERS or (claim.order or 0) > 0, f"the claim {claim} has no order"
     return f"{len(method.claims)} claims"
 

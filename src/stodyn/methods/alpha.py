@@ -101,7 +101,6 @@ class GeneralisedAlpha(Method):
     def claims(self) -> tuple[Claim, ...]:
         return (
             Claim("strong", 1.0 if self.order == "paper" else self.order, source=MEASURED),
-            Claim("weak", 1.0 if self.order == "paper" else 2.0, source=MEASURED),
             Claim("deterministic", 2.0 if self.is_second_order else 1.0, source=CHUNG_HULBERT),
         )
 
@@ -393,7 +392,8 @@ class _StochasticAlpha(GeneralisedAlpha):
     def claims(self):
         better = CONSTANT_UNDAMPED if self.order == "paper" else ADDITIVE_LINEAR
         more = {"paper": ("strong", "weak"), 1.5: ("strong",), 2.0: ()}[self.order]
-        return (*super().claims, *(Claim(kind, 2.0, when=(better,), source=MEASURED) for kind in more))
+        weak = Claim("weak", 1.0 if self.order == "paper" else 2.0, source=MEASURED)
+        return (*super().claims, weak, *(Claim(kind, 2.0, when=(better,), source=MEASURED) for kind in more))
 
     def coefficients(self, h):
         ρ = self.rho

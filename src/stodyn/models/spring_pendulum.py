@@ -2,20 +2,21 @@
 
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from stodyn.models.catalogue import Model
 from stodyn.problems.mechanical import Mechanical
 
 
 def spring_pendulum(stiffness=2000.0, gravity=1.0, noise=(0.2, 0.4), start=((0.9, 0.0), (0.0, 0.0))) -> Mechanical:
-    """d²(x, y)/dt² = -stiffness (r-1)/r (x, y) + (0, gravity) + (noise_x x', noise_y y') ξ, r = |(x, y)|, y downward."""
+    """d²(x, y)/dt² = -stiffness (r-1)/r (x, y) + (0, gravity) + (noise_x x', noise_y y') ξ; r = |(x, y)|, y is down."""
     params = {"stiffness": stiffness, "gravity": gravity, "noise": np.asarray(noise, float)}
     return Mechanical(force, kick, start, params=params, names=("x", "y"))
 
 
 def force(t, x, v, p):
-    r = jnp.sqrt(x @ x)
-    return -p["stiffness"] * (r - 1.0) / r * x + jnp.stack([jnp.zeros_like(r), p["gravity"]])
+    stretch = 1.0 - lax.rsqrt(x @ x)  # (r - 1)/r
+    return -p["stiffness"] * stretch * x + jnp.stack([jnp.zeros_like(stretch), p["gravity"]])
 
 
 def kick(t, x, v, p):

@@ -245,21 +245,22 @@ class SecondMoments(Approximation):
     def increment(self, h, normals, m):
         if m == 0:
             return WZ.increment(h, normals, m)
-        pairs = np.triu_indices(m)
+        step, pairs = WZ.increment(h, normals, m), np.triu_indices(m)
         S, rest = jnp.split(normals["area"], [len(pairs[0])])
         spread = jnp.asarray(np.sqrt(np.where(pairs[0] == pairs[1], 7 / 3600, 7 / 7200)), S.dtype)
         left = jnp.zeros((m, m), S.dtype).at[pairs].set(h**2 * spread * S)
-        left = left + left.T - jnp.diag(jnp.diagonal(left))
-        coarse = Substeps(1).increment(h, {**normals, "area": rest[:0]}, m)
-        II0 = jnp.stack([jnp.stack([coarse.words[j, k, 0] for k in range(1, m + 1)]) for j in range(1, m + 1)]) + left
-        II = coarse.II
+        W, H, I = step.W, step.Z / h - step.W / 2, jnp.eye(m, dtype=S.dtype)
+        WW, HW = _pairs(W, W), _pairs(H, W)
+        II = WW / 2 - h / 2 * I + (HW - HW.T if m > 1 else 0.0)
+        II0 = h * (WW / 6 + HW / 2 + 0.6 * _pairs(H, H) - (13 / 60) * h * I)
+        II0 = II0 + left + (left.T * (1 - I) if m > 1 else 0.0)
         if len(rest):
             T, rest = jnp.split(rest, [m * (m - 1) // 2])
             upper = jnp.zeros((m, m), T.dtype).at[np.triu_indices(m, 1)].set(h**2 / math.sqrt(96) * T)
-            II = MrongowiusRoessler(self.p).increment(h, {**normals, "area": rest}, m).II
-            II0 = II0 + h / 2 * (II - coarse.II) + upper - upper.T
+            mean, II = II, MrongowiusRoessler(self.p).increment(h, {**normals, "area": rest}, m).II
+            II0 = II0 + h / 2 * (II - mean) + upper - upper.T
         words = {(j + 1, k + 1, 0): II0[j, k] for j in range(m) for k in range(m)}
-        return dataclasses.replace(coarse, II=II, words=words)
+        return dataclasses.replace(step, II=II, words=words)
 
     def error(self, h, m=2):
         own = h**2 * math.sqrt(2 * 7 / 3600)

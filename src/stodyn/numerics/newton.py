@@ -47,6 +47,12 @@ def newton(
     Derivatives with respect to what the residual closes over are those of the root, J dx = -∂residual, in forward and
     reverse mode.
     """
+    # One trace of the residual serves the loop, its Jacobian and the derivatives of the root.
+    traced, captured = jax.closure_convert(residual, x)
+
+    def equations(x: Array) -> Array:
+        return traced(x, *captured)
+
     if solve is None:
 
         def solve(residual, x, r):
@@ -93,5 +99,5 @@ def newton(
     def tangent(linear: Callable[[Array], Array], r: Array) -> Array:
         return jnp.linalg.solve(jax.jacfwd(linear)(r), r)
 
-    x, (ok, iterations) = lax.custom_root(residual, x, search, tangent, has_aux=True)
+    x, (ok, iterations) = lax.custom_root(equations, x, search, tangent, has_aux=True)
     return Root(x, ok > 0, iterations.astype(jnp.int32))

@@ -84,6 +84,7 @@ class Mechanical(Problem):
     n: int = dataclasses.field(init=False)
     m: int = dataclasses.field(init=False)
     calculus = "ito"
+    further_structures = (CONSTANT_UNDAMPED, ADDITIVE_LINEAR)
 
     def __post_init__(self):
         fill = object.__setattr__
