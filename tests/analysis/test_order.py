@@ -134,7 +134,8 @@ def test_one_path_serves_every_step_size():
         )
         h = jnp.full(4 // factor, factor / 4)
         noise = stodyn.increments(wiener.W, 2, h, {"W": jnp.asarray(whole_W) / jnp.sqrt(h)[:, None]})
-        states, ok = path(problem, MilsteinLevy, 0.0, dataclasses.replace(noise, II=jnp.asarray(whole_II)))
+        noise = dataclasses.replace(noise, Z=jnp.zeros_like(noise.W), II=jnp.asarray(whole_II))  # Z is not used
+        states, ok = path(problem, MilsteinLevy, 0.0, noise)
         assert ok.all()
         np.testing.assert_allclose(ends[0, k], states[-1], rtol=1e-12)
 
@@ -246,9 +247,20 @@ def test_expectations_of_exact_solutions():
     assert integrated(GBM.exact["solution"], (0.0, 2.0), 3, φ) is None
 
 
+def test_moments_of_methods_with_a_history_are_computed():
+    """AB2 on dx = -x dt + σ dW: x' = (1 - 3h/2) x + h/2 x_before + σ W after a first step by the classical method."""
+    h, σ, steps = 0.125, 0.7, 8
+    values, _, doubt = linear_moments(AB2, ORNSTEIN_UHLENBECK(sigma=σ).problem, (0.0, 1.0), (steps,))
+    mean = np.array([1.0 - h + h**2 / 2 - h**3 / 6 + h**4 / 24, 1.0])
+    covariance, M = np.diag([σ**2 * h, 0.0]), np.array([[1.0 - 1.5 * h, 0.5 * h], [1.0, 0.0]])
+    for _ in range(steps - 1):
+        mean, covariance = M @ mean, M @ covariance @ M.T + np.diag([σ**2 * h, 0.0])
+    np.testing.assert_allclose(values[0], [mean[0], mean[0] ** 2 + covariance[0, 0]], rtol=1e-12)
+    assert doubt[0] < 1e-12
+
+
 def test_what_cannot_be_computed_is_sampled():
     assert linear_moments(EulerMaruyama, SCALAR_NOISE.problem, (0.0, 1.0), (4,)) is None  # not linear
-    assert linear_moments(AB2, GBM.problem, (0.0, 1.0), (4,)) is None  # a history
     assert linear_moments(MilsteinLevy, GENERAL_NOISE.problem, (0.0, 1.0), (4,)) is None  # too many normals
     study = weak_order(RS1, SCALAR_NOISE, steps=(1, 2, 4, 16), paths=50_000, function=lambda x: x**2)
     assert study.attrs["how"] == "sampled"  # 16 steps have too many outcomes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -12,22 +13,23 @@ import numpy as np
 from jax.extend import core
 
 from stodyn.analysis.expectation import quadrature_nodes
-from stodyn.analysis.linear import coefficients, step_map
 from stodyn.analysis.order import deterministic_order
 from stodyn.engine import batch
 from stodyn.engine.simulate import matched
 from stodyn.methods.contract import Method
 from stodyn.models.catalogue import catalogue
+from stodyn.numerics import gauss, uncompiled
 from stodyn.numerics.lanes import Unlaned
 from stodyn.problems import lowering
 from stodyn.problems.contract import STRUCTURES
+from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
 
 ORDERS = ("strong", "weak", "deterministic")
 PATHS = 4
 STEP = 1.0 / 64.0
 AGREE = 1e-12  # between lanes, vmap and the plain path, relative
-SINGLE = 1e-4  # between float32 and float64 after a few steps, relative
+SINGLE = 1e-4  # between float32 and float64 after a step, relative
 LARGEST = 4  # components of the models that are tried
 
 
@@ -64,7 +66,7 @@ def check_method(method: Method, problems: Sequence[Any] | None = None) -> list[
     report      where it solves equations, it says how many rounds it took, and when it failed
 
     problems  what it is tried on; default: of the models of the kind it accepts, one of each structure of noise.
-              `quiet`, `driftless` and `consistent` use equations of their own and are asked of methods for SDEs
+              `quiet` and `driftless` use equations of their own and are asked of methods for SDEs
     """
     with jax.enable_x64(True):
         tried = list(problems) if problems is not None else examples(method)
@@ -117,7 +119,7 @@ def _executors(method: Method, problems: list[Any]) -> str:
     assert problems, f"there is no model of the kind {method.accepts.__name__}; give problems="
     seen = []
     for problem in problems:
-        stepped = matched(problem, method)[0]
+        stepped = _stepped(problem, method)
         plain, at = _plain(stepped, method), batch.trace(stepped, method)
         for kind in (batch.Vmap, batch.Lanes):
             try:
@@ -135,9 +137,9 @@ def _executors(method: Method, problems: list[Any]) -> str:
 
 def _float32(method: Method, problems: list[Any]) -> str:
     assert problems, "there is nothing to try it on"
-    stepped = matched(problems[0], method)[0]
-    single, double = (_advanced(batch.Vmap(batch.trace(stepped, method, kind), PATHS), stepped, kind, further=4)
-                      for kind in (np.float32, np.float64))  # fmt: skip
+    stepped = _stepped(problems[0], method)
+    double = _plain(stepped, method)
+    single = _advanced(batch.Vmap(batch.trace(stepped, method, np.float32), PATHS), stepped, np.float32)
     assert single.dtype == np.float32, f"a float32 state became {single.dtype}"
     gap = np.abs(single - double).max() / (1.0 + np.abs(double).max())
     assert gap <= SINGLE, f"float32 differs from float64 by {gap:.2g}"
@@ -158,7 +160,7 @@ def _quiet(method: Method, problems: list[Any]) -> str:
 def _driftless(method: Method, problems: list[Any]) -> str:
     if not issubclass(SDE, method.accepts):
         return "not asked: it takes no SDE"
-    problem = matched(_taken(method, FREE), method)[0]
+    problem = _stepped(_taken(method, FREE), method)
     G = np.asarray(problem.g(0.0, jnp.zeros(problem.n), None))
     path = np.asarray(_plain(problem, method))
     W = sum(
@@ -172,23 +174,48 @@ def _driftless(method: Method, problems: list[Any]) -> str:
 
 
 def _consistent(method: Method, problems: list[Any]) -> str:
-    linear = [problem for problem in problems if isinstance(problem, SDE) and _is_linear(problem)]
-    if not linear or method.starting_steps:
-        return "not asked: no linear SDE is tried, or a step needs a history"
-    problem = max(linear, key=lambda problem: STRUCTURES.index(problem.noise_structure.kind))
-    nodes = quadrature_nodes(method, problem.m)
-    if nodes < 3 and not hasattr(method.needs, "nodes"):
+    asked: list[Any] = [(p, p if isinstance(p, SDE) else (p.lower(SDE) or (None,))[0]) for p in problems]
+    asked = [pair for pair in asked if pair[1] is not None]
+    if not asked or method.starting_steps:
+        return "not asked: nothing that is tried is an SDE, or a step needs a history"
+    problem, sde = max(asked, key=lambda pair: STRUCTURES.index(pair[0].noise_structure.kind))
+    rules = _rules(method, problem.m)
+    if rules is None:
         return "not asked: a step has too many normals for a quadrature"
-    ito = coefficients(lowering.to_ito(problem))
-    x = np.reshape(problem.example_start(), problem.n) + 0.5
-    drift, spread = ito.A @ x + ito.a, sum(np.outer(v, v) for v in ito.B @ x + ito.b)
-    defects = []
+    stepped, params, ito = _stepped(problem, method), problem.example_params(), lowering.to_ito(sde)
+    x, seen_of = jnp.asarray(np.reshape(problem.example_start(), problem.n) + 0.1), np.eye(problem.n)
+    if isinstance(problem, SDAE):
+        x, seen_of = problem.consistent(0.0, x, params), problem.evolving
+    y = jnp.asarray(seen_of @ x)
+    g = np.asarray(ito.g(0.0, y, params))
+    drift, spread = np.asarray(ito.f(0.0, y, params)), g @ g.T
+    counts = method.needs.normals(problem.m)
+    ends = np.cumsum(list(counts.values()))[:-1]
+    ξ = jnp.asarray(np.stack([v.ravel() for v in np.meshgrid(*(r[0] for r in rules), indexing="ij")], axis=-1))
+    weight = functools.reduce(np.multiply.outer, [r[1] for r in rules]).ravel()
+
+    def moved(h, ξ):
+        noise = method.needs.increment(h, dict(zip(counts, jnp.split(ξ, ends), strict=True)), problem.m)
+        after, _ = method.step(stepped, jnp.zeros(()), method.start(stepped, jnp.zeros(()), x, params), noise, params)
+        return method.read(after) - x
+
+    moves, defects = _uncompiled(jax.vmap(moved, (None, 0))), []
     for h in (2.0**-8, 2.0**-12):
-        mean, covariance = step_map(method, problem, h, nodes=nodes).covariance(np.zeros_like(spread), x, 1)
-        defects.append(max(np.abs((mean[-1] - x) / h - drift).max(), np.abs(covariance[-1] / h - spread).max()))
+        d = np.asarray(moves(h, ξ)) @ seen_of.T
+        mean = weight @ d
+        covariance = (weight * d.T) @ d - np.outer(mean, mean)
+        defects.append(max(np.abs(mean / h - drift).max(), np.abs(covariance / h - spread).max()))
     seen = f"(E x' - x)/h and Cov x'/h are off by {defects[0]:.2g} at h = 2^-8 and {defects[1]:.2g} at 2^-12"
     assert defects[1] <= max(defects[0] / 8.0, 1e-9), f"{seen}: they do not tend to f and g g'"
     return seen
+
+
+def _rules(method: Method, m: int) -> list[tuple[np.ndarray, np.ndarray]] | None:
+    """Nodes and weights for each normal of a step; None where three each are too many."""
+    if hasattr(method.needs, "nodes"):
+        return [(np.array(values, float), np.array(weights, float)) for values, weights in method.needs.nodes(m)]
+    nodes, normals = quadrature_nodes(method, m), sum(method.needs.normals(m).values())
+    return [gauss.hermite(nodes)] * normals if nodes >= 3 else None
 
 
 def _refusal(method: Method, problems: list[Any]) -> str:
@@ -225,21 +252,22 @@ def _table(method: Method, problems: list[Any]) -> str:
 
 def _report(method: Method, problems: list[Any]) -> str:
     assert problems, "there is nothing to try it on"
-    problem = matched(problems[0], method)[0]
+    problem = _stepped(problems[0], method)
     params, noise = problem.example_params(), _increment(method, problem, 0, 0)
 
+    @_uncompiled
     def reported(x):
         report = method.numbered_step(0, problem, 0.0, method.start(problem, 0.0, x, params), noise, params)[1]
         return jnp.asarray(report.ok), jnp.asarray(report.iterations)
 
-    ok, iterations = jax.jit(reported)(jnp.asarray(_starts(problem)[:, 0]))
+    ok, iterations = reported(jnp.asarray(_starts(problem)[:, 0]))
     assert ok.dtype == bool and jnp.issubdtype(iterations.dtype, jnp.integer), (
         f"ok and iterations are {ok.dtype} and {iterations.dtype}, expected a truth value and a count"
     )
     assert ok, f"a plain step is reported as failed after {iterations} rounds"
     if iterations == 0:
         return "explicit"
-    assert not jax.jit(reported)(jnp.full(problem.n, jnp.nan))[0], "a step from NaN is reported as solved"
+    assert not reported(jnp.full(problem.n, jnp.nan))[0], "a step from NaN is reported as solved"
     return f"{iterations} rounds a step"
 
 
@@ -279,12 +307,29 @@ def _taken(method: Method, candidates: dict[int, SDE]) -> SDE:
     return next(problem for problem in candidates.values() if method.refusal(problem) is None)
 
 
-def _is_linear(problem: Any) -> bool:
-    try:
-        coefficients(problem)
-    except ValueError:
-        return False
-    return True
+@functools.lru_cache(maxsize=64)
+def _stepped(problem: Any, method: Method) -> Any:
+    """The problem as the method takes it."""
+    return matched(problem, method)[0]
+
+
+def _uncompiled(function: Callable) -> Callable:
+    """The function computed by NumPy from its trace, where that knows all operations: compiling takes far longer."""
+    compiled, traces = jax.jit(function), {}
+
+    def call(*arguments):
+        leaves = jax.tree.leaves(arguments)
+        shapes = tuple((np.shape(leaf), np.asarray(leaf).dtype) for leaf in leaves)
+        if shapes not in traces:
+            traces[shapes] = jax.make_jaxpr(function, return_shape=True)(*arguments)
+        trace, shape = traces[shapes]
+        try:
+            found = [np.asarray(value) for value in uncompiled.run(trace, *leaves)]
+            return jax.tree.unflatten(jax.tree.structure(shape), found)
+        except uncompiled.Compile:
+            return compiled(*arguments)
+
+    return call
 
 
 def _starts(problem: Any) -> np.ndarray:
@@ -309,11 +354,12 @@ def _steps(method: Method) -> int:
     return method.starting_steps + 1
 
 
+@functools.lru_cache(maxsize=8)
 def _plain(problem: Any, method: Method) -> np.ndarray:
     """The components (n, PATHS) after a step, each path by itself."""
     params = problem.example_params()
 
-    @jax.jit
+    @_uncompiled
     def one(x, noises):
         state = method.start(problem, jnp.zeros(()), x, params)
         for k, noise in enumerate(noises):
@@ -326,15 +372,15 @@ def _plain(problem: Any, method: Method) -> np.ndarray:
                      for i in range(PATHS)], axis=1)  # fmt: skip
 
 
-def _advanced(executor: Any, problem: Any, dtype: Any, further: int = 0) -> np.ndarray:
+def _advanced(executor: Any, problem: Any, dtype: Any) -> np.ndarray:
     """The components (n, PATHS) after as many steps by an executor."""
     traced: batch.Traced = executor.traced
     params = [jnp.asarray(p, batch.number_type(p, dtype)) for p in jax.tree.leaves(problem.example_params())]
     start = jax.vmap(core.jaxpr_as_fun(traced.start), in_axes=(None, -1, *(None for _ in params)), out_axes=-1)
     carry = executor.pack(start(jnp.zeros((), dtype), jnp.asarray(_starts(problem), dtype), *params))
-    steps = traced.starting_steps + 1 + further
+    steps = traced.starting_steps + 1
 
-    @jax.jit
+    @_uncompiled
     def run(carry, normals):
         for k in range(steps):
             number = jnp.asarray(k, np.int32) if k < traced.starting_steps else None

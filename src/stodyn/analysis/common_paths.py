@@ -14,7 +14,6 @@ from jax import Array, lax
 
 from stodyn.engine.ensemble import Ensemble
 from stodyn.engine.feed import Feed
-from stodyn.engine.path import increments
 from stodyn.engine.simulate import matched
 from stodyn.methods.contract import Method
 from stodyn.noise import iterated, wiener
@@ -47,73 +46,119 @@ def common_paths(
     Every path is drawn at h = (T - t0)/steps with all that the runs ask for. Noise that does not compose (weak draws,
     samples of stages) is made by its own recipe in every longer step, from the W of that step and other normals.
     """
-    begin, m, n = t[0], problem.m, problem.n
-    h = (t[1] - t[0]) / steps
+    m, h = problem.m, (t[1] - t[0]) / steps
     recipe = shared_recipe([run.needs for run in runs], m)
     counts = dict(recipe.normals(m))
     for run in runs:
         if not composes(run.needs, m):
             counts |= {name: max(count, counts.get(name, 0)) for name, count in run.needs.normals(m).items()}
     streams = tuple((name, count) for name, count in counts.items() if count)
-    stepped = [matched(problem, run.by)[0] if isinstance(run.by, Method) else problem for run in runs]
-
-    def along(run: Run, taken, start, params, noise, normals):
-        if not isinstance(run.by, Method):
-            return jnp.reshape(jnp.asarray(run.by(begin, noise)), (1, n))
-        end = functools.partial(_end, run.by, taken, begin, h, start, params, noise, normals)
-        return lax.map(end, jnp.array(run.factors))
-
-    def one(start, params, drawn):
-        normals = {name: jnp.zeros((steps, count)) for name, count in counts.items()} | drawn
-        own = {name: normals[name][:, :count] for name, count in recipe.normals(m).items()}
-        noise = increments(recipe, m, jnp.full(steps, h), own)
-        pairs = zip(runs, stepped, strict=True)
-        return jnp.sum(noise.W, axis=0), [along(run, taken, start, params, noise, normals) for run, taken in pairs]
-
     scalars = 1 + sum(counts.values()) + sum(a.size for a in jax.tree.leaves(example(recipe, m)))
     width = int(np.clip(CHUNK // (steps * scalars), 1, paths))
     method = next(run.by for run in runs if isinstance(run.by, Method))
     ends = np.array(t, float)
     crowd = Ensemble(problem, method, ends, np.diff(ends), paths, seed, (), np.dtype(float), "vmap", width)
     tree: Any = jax.tree.structure(problem.example_params())
-    axes = tree.unflatten([-1 if varies else None for varies in crowd.varies])
-    compiled = jax.jit(jax.vmap(one, in_axes=(-1, axes, -1)))
     for block in range(crowd.blocks):
         members, sound = crowd.members(block), crowd.paths_in(block)
         slab = Feed(seed, block, streams, width, steps).slab(steps)
-        drawn = {name: array for (name, _), array in zip(streams, slab, strict=True)}
+        normals = {name: np.zeros((steps, count, width)) for name, count in counts.items() if not count}
+        normals |= {name: array for (name, _), array in zip(streams, slab, strict=True)}
         with jax.enable_x64(True):
-            W, states = compiled(members.start, tree.unflatten(members.params), drawn)
-        yield np.array(W[:sound]), [np.array(x[:sound]) for x in states]
+            noise = _made(recipe, m)(h, {name: normals[name][:, :count] for name, count in recipe.normals(m).items()})
+            given = members.start, tree.unflatten(members.params)
+            states = [_run(run, problem, crowd.varies, t[0], h, *given, noise, normals) for run in runs]
+        yield np.asarray(noise.W).sum(axis=0)[:sound], [np.array(x)[:sound] for x in states]
 
 
-def _end(method: Method, problem: Any, t, h, x, params, noise: Increment, normals: dict[str, Array], factor) -> Array:
-    """The state of one path at the end with steps of factor · h, NaN where a step failed."""
-    counts = {} if composes(method.needs, problem.m) else dict(method.needs.normals(problem.m))
-    further = {name: normals[name][:, :count] for name, count in counts.items() if name != "W"}
-    nothing = jax.tree.map(lambda a: jnp.zeros_like(a[0]), noise)
-    first = method.start(problem, jnp.asarray(t, float), x, params)
+def _run(run: Run, problem: Any, varies: tuple[int, ...], t: float, h: float, start, params, noise, normals):
+    """The states of all paths at the end of a run, (paths, factors, n)."""
+    if not isinstance(run.by, Method):
+        ends = _of_the_path(run.by)(t, noise)
+        return jnp.reshape(ends, (len(ends), 1, problem.n))
+    steps, m = noise.W.shape[0], problem.m
+    longest, advance = steps // min(run.factors), _advance(run.by, problem, varies)
+    own = {} if composes(run.needs, m) else {name: c for name, c in run.needs.normals(m).items() if name != "W"}
+    ends = []
+    for factor in run.factors:
+        # Recipes that do not compose take their further normals from the last piece of the longer step.
+        further = {name: np.zeros((longest, count, noise.W.shape[1])) for name, count in own.items()}
+        for name, count in own.items():
+            further[name][: steps // factor] = normals[name][factor - 1 :: factor, :count]
+        joined = _joined(noise, factor, longest)
+        ends.append(advance(t, factor * h, steps // factor, start, params, joined, further))
+    return jnp.stack(ends, axis=1)
 
-    def advance(carry, given):
-        number, piece, other = given
-        gathered = compose(carry[1], piece)
 
-        def step():
-            state, _, ok = carry
-            whole = dataclasses.replace(gathered, h=factor * h)
-            if counts:
-                own = other | {"W": whole.W / jnp.sqrt(whole.h)}
-                whole = method.needs.increment(whole.h, own, problem.m)
-            k = number // factor
-            after, report = method.numbered_step(k, problem, t + k * whole.h, state, whole, params)
-            after = jax.tree.map(lambda new, old: jnp.asarray(new, old.dtype), after, state)
-            return after, nothing, ok & report.ok
+@functools.lru_cache(maxsize=16)
+def _made(recipe: Recipe, m: int) -> Callable:
+    """(h, normals (steps, count, paths) of each stream) -> increments with the leading axes (steps, paths)."""
 
-        return lax.cond((number + 1) % factor == 0, step, lambda: (carry[0], gathered, carry[2])), None
+    def one(h, normals):
+        return recipe.increment(h, normals, m)
 
-    numbers = jnp.arange(noise.W.shape[0])
-    (state, _, ok), _ = lax.scan(advance, (first, nothing, jnp.asarray(True)), (numbers, noise, further))
-    return jnp.where(ok, method.read(state), jnp.nan)
+    return jax.jit(jax.vmap(jax.vmap(one, in_axes=(None, -1)), in_axes=(None, 0)))
+
+
+@functools.partial(jax.jit, static_argnums=2)
+def _joined(noise: Increment, factor: Any, length: int) -> Increment:
+    """Steps joined by `factor`, and zeros behind them up to `length`: compiled once for all step sizes."""
+
+    def join(i, carry):
+        gathered, out = carry
+        piece = jax.tree.map(lambda a: lax.dynamic_index_in_dim(a, i, keepdims=False), noise)
+        longer = jax.vmap(compose)(gathered, piece)
+        gathered = jax.tree.map(lambda a, b: jnp.where(i % factor == 0, a, b), piece, longer)
+        keep = functools.partial(lax.dynamic_update_index_in_dim, index=i // factor, axis=0)
+        return gathered, jax.tree.map(keep, out, gathered)
+
+    first = jax.tree.map(lambda a: a[0], noise)
+    out = jax.tree.map(lambda a: jnp.zeros((length, *a.shape[1:]), a.dtype), noise)
+    return lax.fori_loop(0, noise.W.shape[0], join, (first, out))[1]
+
+
+@functools.lru_cache(maxsize=16)
+def _of_the_path(function: Callable) -> Callable:
+    return jax.jit(jax.vmap(function, in_axes=(None, 1)))
+
+
+@functools.lru_cache(maxsize=16)
+def _advance(method: Method, problem: Any, varies: tuple[int, ...]) -> Callable:
+    """(t, h, steps, start, params, noise, further normals) -> the states at the end, NaN where a step failed.
+
+    Starts and parameters have the paths last where they differ, noise (steps, paths, ...), normals (steps, count,
+    paths). Compiled once for any number of steps.
+    """
+    taken, m, composed = matched(problem, method)[0], problem.m, composes(method.needs, problem.m)
+    tree: Any = jax.tree.structure(problem.example_params())
+    axes = tree.unflatten([-1 if differs else None for differs in varies])
+
+    @jax.jit
+    def advance(t, h, steps, start, params, noise, further):
+        def all_paths(step, k, carry):
+            def one(state, ok, params, piece, other):
+                piece = dataclasses.replace(piece, h=h)
+                if not composed:
+                    piece = method.needs.increment(h, other | {"W": piece.W / jnp.sqrt(h)}, m)
+                after, report = step(taken, t + k * h, state, piece, params)
+                return jax.tree.map(lambda new, old: jnp.asarray(new, old.dtype), after, state), ok & report.ok
+
+            at = functools.partial(lax.dynamic_index_in_dim, index=k, keepdims=False)
+            piece, other = jax.tree.map(at, noise), jax.tree.map(at, further)
+            return jax.vmap(one, in_axes=(0, 0, axes, 0, -1))(carry[0], carry[1], params, piece, other)
+
+        def starting(k, carry):
+            return all_paths(functools.partial(method.starting_step, k), k, carry)
+
+        time = jnp.asarray(t, float)
+        first = jax.vmap(lambda x, params: method.start(taken, time, x, params), in_axes=(-1, axes))(start, params)
+        carry, history = (first, jnp.ones(start.shape[-1], bool)), method.starting_steps
+        if history:
+            carry = lax.fori_loop(0, jnp.minimum(history, steps), starting, carry)
+        state, ok = lax.fori_loop(history, steps, functools.partial(all_paths, method.step), carry)
+        return jnp.where(ok[:, None], jax.vmap(method.read)(state), jnp.nan)
+
+    return advance
 
 
 def shared_recipe(recipes: Sequence[Recipe], m: int) -> Recipe:

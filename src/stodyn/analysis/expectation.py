@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from collections.abc import Callable, Sequence
@@ -11,22 +12,24 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from stodyn.analysis.linear import NODES, exact_moments, step_map
+from stodyn.analysis.linear import StepMap, exact_moments, step_map
 from stodyn.engine.simulate import matched
 from stodyn.methods.contract import Method
 from stodyn.noise.distribution import is_random
 from stodyn.numerics import gauss
 
-MOST_NODES = 200_000  # of the noise of one step
+NODES = 7  # a normal: exact for steps of degree 6 in it, and small batches of steps with one or two normals
+USUAL_NODES, MOST_NODES = 1_000, 20_000  # of the noise of one step: kept to where three a normal allow it
 MOST_OUTCOMES = 2_000_000  # of all steps
 CHUNK = 100_000
 FINE_NODES = 80  # a channel, for the expectation of an exact solution
 
 
 def quadrature_nodes(method: Method, m: int) -> int:
-    """How many nodes a normal MOST_NODES leaves for the noise of a step; NODES at most."""
+    """How many nodes a normal gets for the noise of a step, from NODES down to 3; 0 where these are too many."""
     normals = sum(method.needs.normals(m).values())
-    return min(NODES, int(MOST_NODES ** (1.0 / max(normals, 1))))
+    usual = min(NODES, int(USUAL_NODES ** (1.0 / max(normals, 1))))
+    return usual if usual >= 3 else 3 if 3**normals <= MOST_NODES else 0
 
 
 def linear_moments(
@@ -34,26 +37,71 @@ def linear_moments(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
     """E x_i and E x_i x_j, i <= j, at the end: of the method (points, ...), of the equation, and the former's error.
 
-    None where they cannot be had: the problem is not linear with constant coefficients or has random parameters, a step
-    needs a history, or its noise has too many normals for a quadrature of three nodes each.
+    None where they cannot be had: the problem is not linear with constant coefficients or has random parameters, or the
+    noise of a step has too many normals for a quadrature of three nodes each.
     """
     nodes, n = quadrature_nodes(method, problem.m), problem.n
     if any(map(is_random, jax.tree.leaves((problem.start, problem.params), is_leaf=is_random))):
         return None
-    if method.starting_steps or (nodes < 3 and not hasattr(method.needs, "nodes")):
+    if nodes < 3 and not hasattr(method.needs, "nodes"):
         return None
-    start, certain = np.reshape(problem.example_start(), n), np.zeros((n, n))
-    try:
-        truth = _joined(*exact_moments(problem, t[1] - t[0], start, certain))
-    except ValueError:
+    start = np.reshape(problem.example_start(), n)
+    truth = _exact_moments(problem, t[1] - t[0])
+    if truth is None:
         return None
     values, doubt = [], []
     for count in steps:
-        step = step_map(method, problem, (t[1] - t[0]) / count, t[0], nodes=nodes)
-        mean, covariance = step.covariance(start, certain, count)
-        values.append(_joined(mean[-1], covariance[-1]))
-        doubt.append(step.error * count)
+        at = functools.partial(step_map, problem=problem, h=(t[1] - t[0]) / count, t=t[0], nodes=nodes)
+        first = [at(_Starting(method), params=(problem.params, k)) for k in range(method.starting_steps)]
+        maps = [*first, at(method)]
+        values.append(_joined(*_moments_after(maps, start, count)))
+        doubt.append(max(step.error for step in maps) * count)
     return np.array(values), truth, np.array(doubt)
+
+
+@functools.lru_cache(maxsize=16)
+def _exact_moments(problem: Any, T: float) -> np.ndarray | None:
+    """What linear_moments compares with; None for a problem that is not linear with constant coefficients."""
+    start = np.reshape(problem.example_start(), problem.n)
+    try:
+        return _joined(*exact_moments(problem, T, start, np.zeros((problem.n, problem.n))))
+    except ValueError:
+        return None
+
+
+@dataclasses.dataclass(frozen=True)
+class _Starting(Method):
+    """The starting steps of a multistep method as a method, their number being one more parameter: (params, k)."""
+
+    method: Method
+
+    accepts = property(lambda self: self.method.accepts)
+    calculus = property(lambda self: self.method.calculus)
+    name = property(lambda self: f"the start of {self.method.name}")
+    needs = property(lambda self: self.method.needs)
+    claims = ()
+    citation = property(lambda self: self.method.citation)
+
+    def refusal(self, problem):
+        return self.method.refusal(problem)
+
+    def start(self, problem, t, x, params):
+        return self.method.start(problem, t, x, params[0])
+
+    def step(self, problem, t, state, noise, params):
+        return self.method.starting_step(params[1], problem, t, state, noise, params[0])
+
+    def read(self, state):
+        return self.method.read(state)
+
+
+def _moments_after(maps: Sequence[StepMap], start: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and covariance after some steps from a certain start, the last map being that of every further step."""
+    into, out = maps[-1].start, maps[-1].read
+    m, P = into[:, :-1] @ start + into[:, -1], np.zeros((len(into), len(into)))
+    for k in range(count):
+        m, P = maps[min(k, len(maps) - 1)].advance(m, P)
+    return out[:, :-1] @ m + out[:, -1], out[:, :-1] @ P @ out[:, :-1].T
 
 
 def _joined(mean: np.ndarray, covariance: np.ndarray) -> np.ndarray:
