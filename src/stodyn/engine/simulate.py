@@ -80,8 +80,8 @@ def simulate(
     ready = _prepared(method, stepped, lengths)
     ensemble = Ensemble(stepped, measuring(ready, stepped), times, lengths, int(paths), int(seed),
                         _statistics(collect), np.dtype(dtype), executor, block)  # fmt: skip
-    if isinstance(method, Method):
-        strong = max((float(c.order or 0) for c in method.claims if c.kind == "strong" and not c.when), default=0.0)
+    if isinstance(ready, Method):
+        strong = max((float(c.order or 0) for c in ready.claims if c.kind == "strong" and not c.when), default=0.0)
         check_resolution(ready.needs, float(ensemble.lengths.min()), strong, stepped.m)
     rounded = ensemble.rounded_numbers()
     if rounded:

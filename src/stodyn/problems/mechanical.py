@@ -85,6 +85,7 @@ class Mechanical(Problem):
     m: int = dataclasses.field(init=False)
     calculus = "ito"
     further_structures = (CONSTANT_UNDAMPED, ADDITIVE_LINEAR)
+    failure_advice = "A force of stiffness k is rounded to 1e-16 k |x|: where that is above Newton's tol, raise tol."
 
     def __post_init__(self):
         fill = object.__setattr__
