@@ -1,0 +1,113 @@
+"""What the claims of methods for Hamiltonian systems are measured on; see problems.py."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from stodyn.methods.milstein import MilsteinLevy
+from stodyn.methods.srk import SRA3
+from stodyn.noise.iterated import MrongowiusRoessler
+from stodyn.problems.hamiltonian import Hamiltonian
+
+START = (0.8, -0.3)
+
+
+def pendulum(q, p):
+    return 0.5 * p**2 - jnp.cos(q)
+
+
+# Noise on both q and p, and on p alone: Langevin's equation, where some methods do better.
+ADDITIVE = Hamiltonian(
+    lambda t, q, p: pendulum(q, p) + 0.5 * jnp.sin(2.0 * p),
+    lambda t, q, p: 1.5 * p - 1.5 * q,
+    lambda t, q, p: -0.4 * p,
+    start=START,
+)
+LANGEVIN = Hamiltonian(lambda t, q, p: pendulum(q, p), lambda t, q, p: -1.2 * q, lambda t, q, p: -0.4 * p, start=START)
+LINEAR_ADDITIVE = Hamiltonian(
+    lambda t, q, p: 0.5 * (q**2 + p**2), lambda t, q, p: -0.8 * q, lambda t, q, p: -0.4 * p, start=START
+)
+
+# Rotations whose clock fluctuates: the angle is t + 0.6 W₁ + 0.4 W₂.
+LINEAR_CLOCKS = Hamiltonian(
+    lambda t, q, p: 0.5 * (q**2 + p**2),
+    [lambda t, q, p: 0.3 * (q**2 + p**2), lambda t, q, p: 0.2 * (q**2 + p**2)],
+    start=START,
+)
+LINEAR_CLOCK = Hamiltonian(
+    lambda t, q, p: 0.5 * (q**2 + p**2), lambda t, q, p: 0.3 * (q**2 + p**2), lambda t, q, p: -0.4 * p, start=START
+)
+
+
+def rotated(t, W):
+    (q, p), angle = START, t + W @ np.array([0.6, 0.4])
+    return np.stack([q * np.cos(angle) + p * np.sin(angle), p * np.cos(angle) - q * np.sin(angle)], axis=-1)
+
+
+# Two channels whose brackets do not vanish: q₁ = αt + W₁, q₂ = W₂, q₃ = ∫ q₁ dW₂, p₁ = -p₃ W₂.
+ALPHA = 0.3
+GENERAL = Hamiltonian(
+    lambda t, q, p: ALPHA * p[0],
+    [lambda t, q, p: p[0], lambda t, q, p: p[1] + q[0] * p[2]],
+    start=((0.0, 0.0, 0.0), (0.0, 0.0, 1.0)),
+)
+
+
+def general_truth(t, noise):
+    h, W = noise.h, noise.W
+    moves = ALPHA * h + W[:, 0]
+    before = jnp.cumsum(moves) - moves
+    third = jnp.sum(before * W[:, 1] + noise.II[:, 0, 1] + ALPHA * (h * W[:, 1] - noise.Z[:, 1]))
+    second = jnp.sum(W[:, 1])
+    return jnp.stack([jnp.sum(moves), second, third, -second, jnp.zeros(()), jnp.ones(())])
+
+
+general_truth.needs = MrongowiusRoessler(1)
+
+LINEAR_GENERAL = Hamiltonian(
+    lambda t, q, p: 0.5 * (q**2 + p**2), [lambda t, q, p: 0.3 * p**2, lambda t, q, p: 0.3 * q**2], start=START
+)
+
+FINE, COMPUTED = {"steps": (16, 32, 64, 128), "paths": 1000}, {"steps": (16, 32, 64, 128)}
+
+CASES = {
+    Hamiltonian: {
+        "strong": {
+            "additive": [(problem, FINE | {"reference": SRA3}) for problem in (ADDITIVE, LANGEVIN)],
+            "commutative": (LINEAR_CLOCKS, FINE | {"exact": rotated}),
+            "general": [
+                (GENERAL, FINE | {"reference": general_truth, "refine": 1}),
+                (LINEAR_GENERAL, FINE | {"reference": MilsteinLevy}),
+            ],
+        },
+        "weak": {
+            "additive": (LINEAR_ADDITIVE, COMPUTED),
+            "scalar": (LINEAR_CLOCK, COMPUTED),
+            "commutative": (LINEAR_CLOCKS, COMPUTED),
+            "general": (LINEAR_GENERAL, COMPUTED),
+        },
+        "deterministic": {"additive": (LANGEVIN, {"t": (0.0, 2.0)})},
+    }
+}
+
+
+def symplectic(method):
+    """The derivative J of a step has J' Ω J = Ω, for some starts and increments and no forces."""
+    free = (GENERAL, LINEAR_GENERAL, unforced(LINEAR_CLOCK), unforced(LANGEVIN))
+    problem = next(problem for problem in free if method.refusal(problem) is None)
+    Ω = np.kron([[0.0, 1.0], [-1.0, 0.0]], np.eye(problem.n // 2))
+    normals = method.needs.normals(problem.m)
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        drawn = {name: jnp.asarray(rng.standard_normal(count)) for name, count in normals.items()}
+        noise = method.needs.increment(0.1, drawn, problem.m)
+        x = jnp.asarray(rng.standard_normal(problem.n))
+        J = np.asarray(jax.jit(jax.jacfwd(lambda x: method.step(problem, 0.0, x, noise, None)[0]))(x))
+        np.testing.assert_allclose(J.T @ Ω @ J, Ω, atol=1e-8)
+
+
+def unforced(problem):
+    return Hamiltonian(problem.H, problem.h, start=START)
+
+
+PROPERTIES = {(Hamiltonian, "symplectic"): symplectic}

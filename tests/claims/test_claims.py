@@ -1,0 +1,123 @@
+"""Every claim of every method of the catalogue, measured.
+
+Seeds are fixed. Intervals are at the level 1 - 1e-6, so a right claim with another seed would fail once in a million
+for each that is sampled; those that are computed do not depend on a seed.
+"""
+
+import dataclasses
+import runpy
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from stodyn.analysis.check import check_method, examples
+from stodyn.analysis.order import deterministic_order, strong_order, unpacked, weak_order
+from stodyn.methods.catalogue import catalogue
+from stodyn.methods.contract import Method
+from stodyn.problems.contract import STRUCTURES
+
+pytestmark = pytest.mark.usefixtures("quick_compiling")
+HERE = Path(__file__).parent
+LEVEL = 1.0 - 1e-6
+SLACK = 0.05  # where nothing is sampled the interval is the bend, which may vanish by accident
+MANY_NORMALS = 12  # beyond which moments are not computed
+FILES = [runpy.run_path(str(file)) for file in sorted(HERE.glob("problems*.py"))]
+CASES = {kind: cases for file in FILES for kind, cases in file["CASES"].items()}
+PROPERTIES = {key: function for file in FILES for key, function in file["PROPERTIES"].items()}
+STEPPERS = {name: method for name, method in catalogue().items() if isinstance(method, Method)}
+computed_weak_order = runpy.run_path(str(HERE / "polynomials.py"))["computed_weak_order"]
+
+
+def case(method, kind, structure):
+    """The first problem that the method takes, and its options; without a structure, of the most general one."""
+    cases = CASES[method.accepts].get(kind, {})
+    for wanted in reversed(STRUCTURES) if structure is None else (structure,):
+        found = cases.get(wanted, [])
+        for entry in found if isinstance(found, list) else [found]:
+            problem, options = entry(method) if callable(entry) else entry
+            if method.refusal(unpacked(problem)[0]) is None:
+                return problem, options
+    raise AssertionError(f"no problem for {kind} orders with {structure or 'any'} noise that {method.name} takes")
+
+
+def holds(claim, study, most, next_order=0.5):
+    """The interval contains the claim, and no half order beside it unless the method claims more for the problem."""
+    found = study if isinstance(study, dict) else study.attrs
+    low, high = found["order_low"], found["order_high"]
+    seen = f"{claim.kind} order {found['order']:.3f} in [{low:.3f}, {high:.3f}], claimed {claim.order}\n{study}"
+    assert high >= claim.order - SLACK, seen
+    if most <= claim.order:
+        assert claim.order - next_order < low <= claim.order + SLACK and high < claim.order + next_order, seen
+
+
+def strong(method, claim, structure):
+    problem, options = case(method, "strong", structure)
+    study = strong_order(method, problem, level=LEVEL, seed=1, **options)
+    holds(claim, study, method.promised("strong", unpacked(problem)[0].noise_structure))
+
+
+def weak(method, claim, structure):
+    """Order 1 on linear problems, from the moments of the steps; higher orders on nonlinear ones, from expectations of
+    polynomials. Sampled where a step has too many normals for that, or the kind of problem has no such cases."""
+    cases = CASES[method.accepts]
+    many = sum(method.needs.normals(2).values()) > MANY_NORMALS
+    kinds = ["weak, nonlinear"] * (claim.order > 1) + ["weak"] * (not many) + ["weak, sampled"]
+    kind = next(kind for kind in kinds if kind in cases)
+    problem, options = case(method, kind, structure)
+    if kind == "weak, nonlinear":
+        study = computed_weak_order(method, problem, **options)
+    else:
+        study = weak_order(method, problem, level=LEVEL, seed=2, **options)
+        assert study.attrs["how"] == ("moments" if kind == "weak" else "sampled")
+    holds(claim, study, method.promised("weak", unpacked(problem)[0].noise_structure))
+
+
+def deterministic(method, claim, structure):
+    problem, options = case(method, "deterministic", structure)
+    holds(claim, deterministic_order(method, problem, **options), most=0.0, next_order=1.0)
+
+
+ORDERS = {"strong": strong, "weak": weak, "deterministic": deterministic}
+
+
+@pytest.mark.parametrize(
+    ("method", "claim", "structure"),
+    [
+        pytest.param(
+            method, claim, structure, id=f"{name}-{claim.kind}-{float(claim.order or 0):g}-{structure or 'any'}"
+        )
+        for name, method in catalogue().items()
+        for claim in method.claims
+        for structure in (claim.when if claim.kind in ORDERS else ()) or (None,)
+    ],
+)
+def test_claims(method, claim, structure):
+    assert method.accepts in CASES, (
+        f"no problems for {method.accepts.__name__}: add a problems_<kind>.py to this folder"
+    )
+    own = PROPERTIES.get((method.accepts, claim.kind))
+    assert own or claim.kind in ORDERS, f"{claim.kind}: nothing measures it; add it to PROPERTIES of a problems*.py"
+    if own:
+        own(method)
+    else:
+        ORDERS[claim.kind](method, claim, structure)
+
+
+@pytest.mark.parametrize("name", STEPPERS)
+def test_every_method_passes_the_suite(name):
+    """On the most general noise that it takes; the first value of a class also on diagonal noise."""
+    method = STEPPERS[name]
+    first = next(other for other in STEPPERS.values() if type(other) is type(method))
+    tried = sorted(examples(method), key=lambda problem: STRUCTURES.index(problem.noise_structure.kind))
+    diagonal = [problem for problem in tried[:-1] if problem.noise_structure.kind == "diagonal"]
+    check_method(method, tried[-1:] + (diagonal if method is first else []))
+
+
+def test_areas_are_what_milstein_needs_where_channels_do_not_commute():
+    """With areas order 1 (above), and exactly the same step without them (W_j W_k/2 for I_(j,k)) order 1/2."""
+    problem, options = case(STEPPERS["MilsteinLevy"], "strong", "general")
+    forced = dataclasses.replace(problem, structure="commutative")
+    without = strong_order(STEPPERS["Milstein"], forced, level=LEVEL, seed=1, **options)
+    assert without.attrs["order_low"] <= 0.5 <= without.attrs["order_high"] < 1.0, without
+    assert np.all(without["used"])
