@@ -12,7 +12,7 @@ import pytest
 from stodyn.engine.simulate import matched
 from stodyn.methods import stiff
 from stodyn.methods.contract import Claim
-from stodyn.methods.stiff import RK1W2, RK1W3, RK1W4, RK1W5, StiffRungeKutta
+from stodyn.methods.stiff import RK1W2, RK1W4, RK1W5, StiffRungeKutta
 from stodyn.methods.stiff_table import StiffTable
 from stodyn.models.circuits import RECTIFIER, TWO_DIODES
 from stodyn.models.differential_algebraic import LINEAR_DAE, NONLINEAR_DAE
@@ -22,16 +22,7 @@ from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
 from stodyn.studies.sdae_linear import METHODS
 
-
-@pytest.fixture(autouse=True, scope="module")
-def quick_compiling():
-    """Programs that run for milliseconds take seconds to compile: leave most of XLA's optimisations out."""
-    before = jax.config.read("jax_disable_most_optimizations")
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
-
-
+pytestmark = pytest.mark.usefixtures("quick_compiling")
 TABLES = {method.name: method.table for method in METHODS}
 
 # --- the tables -----------------------------------------------------------------------------------------------------
@@ -55,16 +46,16 @@ def changed(table, **fields):
 
 def test_every_single_change_of_a_coefficient_breaks_a_condition():
     """The fourteen conditions see each nonzero coefficient of the noise, and rooted trees agree with them."""
-    for table in (RK1W2.table, RK1W3.table, RK1W4.table):
-        for name in ("B1", "B2", "B3"):
-            rows = getattr(table, name)
-            for i, j in np.ndindex(3, 3):
-                if rows[i][j]:
-                    other = [list(row) for row in rows]
-                    other[i][j] = rows[i][j] + 1
-                    last = {"α": (), "β1": (), "β2": (), "β3": ()}
-                    broken = changed(table, **{name: tuple(map(tuple, other))}, **last)
-                    assert any(broken.conditions().values()) == (broken.order("strong", "scalar", 1, 1).order < 1)
+    table = RK1W4.table
+    for name in ("B1", "B2", "B3"):
+        rows = getattr(table, name)
+        for i, j in np.ndindex(3, 3):
+            if rows[i][j]:
+                other = [list(row) for row in rows]
+                other[i][j] = rows[i][j] + 1
+                last = {"α": (), "β1": (), "β2": (), "β3": ()}
+                broken = changed(table, **{name: tuple(map(tuple, other))}, **last)
+                assert any(broken.conditions().values()) == (broken.order("strong", "scalar", 1, 1).order < 1)
 
 
 def test_the_scale_that_the_conditions_leave_open():

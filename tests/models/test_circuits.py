@@ -15,6 +15,8 @@ from stodyn.noise.increment import Increment
 from stodyn.numerics.van_loan import lyapunov
 from stodyn.studies.ring_oscillator import crossings, cycle, growth
 
+pytestmark = pytest.mark.usefixtures("quick_compiling")
+
 # Noise-free values to the digits printed, and standard deviations from the Lyapunov equation, computed independently.
 REFERENCES = [
     (RECTIFIER, 0.25, (1, 0.6254034904, 0.190653094, -0.037459651), {"u2": 1.077481e-5, "u3": 1.158994e-5}),
@@ -110,7 +112,7 @@ def test_the_pendulum_follows_its_angle():
         start = RK1W3.start(problem, 0.0, jnp.asarray(problem.example_start()), problem.params)
         return jax.lax.scan(step, (0.0, start, True), W)[0]
 
-    θ = float(angle(jnp.asarray(np.repeat(fine, 64) / 64), 1.0 / 256 / 64))
+    θ = float(angle(jnp.asarray(np.repeat(fine, 16) / 16), 1.0 / 256 / 16))
     gaps, lengths = [], []
     for W, h in ((fine.reshape(-1, 2).sum(axis=1), 1.0 / 128), (fine, 1.0 / 256)):
         _, x, ok = rod(jnp.asarray(W), h)

@@ -23,6 +23,8 @@ from stodyn.problems.index import split
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
 
+pytestmark = pytest.mark.usefixtures("quick_compiling")
+
 ONE = np.diag([1.0, 0.0])
 
 

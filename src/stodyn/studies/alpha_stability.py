@@ -80,13 +80,13 @@ def dissipation_picture() -> Figure:
 
 def mean_square_picture() -> Figure:
     figure = Figure(figsize=(10, 4), layout="constrained")
-    h = 0.1
+    h, range_of = 0.1, np.logspace(-2, 3, 60)
     for ax, eta in zip(figure.subplots(1, 2, sharey=True), (0.2, 1.0), strict=True):
         for k, rho in enumerate(RHOS):
-            radii = [amplification(StochasticAlpha(rho=rho), Ω / h, h, eta).mean_square_radius for Ω in OMEGA]
-            ax.semilogx(OMEGA, radii, color=plot.PALETTE[k], label=f"ρ = {rho:g}")
-        exact = [math.exp(h * growth(omega=Ω / h, eta=eta, chi=0.0)) for Ω in OMEGA]
-        ax.semilogx(OMEGA, exact, "k:", label="the equation itself")
+            radii = [amplification(StochasticAlpha(rho=rho), Ω / h, h, eta).mean_square_radius for Ω in range_of]
+            ax.semilogx(range_of, radii, color=plot.PALETTE[k], label=f"ρ = {rho:g}")
+        exact = [math.exp(h * growth(omega=Ω / h, eta=eta, chi=0.0)) for Ω in range_of]
+        ax.semilogx(range_of, exact, "k:", label="the equation itself")
         ax.set(xlabel="ω h", ylabel="mean-square radius", title=f"h = {h:g}, η = {eta:g}")
         ax.legend(fontsize=8)
     return figure

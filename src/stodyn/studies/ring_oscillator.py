@@ -100,6 +100,9 @@ def run(full: bool, out: Path, progress: Callable[[str], None]) -> StudyResult:
     problem = dataclasses.replace(RING_OSCILLATOR.problem, structure="commutative")
     progress("the noise-free cycle")
     quiet = cycle(problem)
+    with jax.enable_x64(True):
+        begun = problem.state(0.0, jnp.asarray(quiet.state), problem.params)
+    problem = dataclasses.replace(problem, start=np.asarray(begun))  # no transient: every path begins on the cycle
     end = STEP * round((periods + 2.5) * quiet.period / STEP)
     progress(f"{paths} paths over {periods} periods")
     sampled = stodyn.simulate(problem, RK1W2M, t=(0.0, end), dt=STEP, paths=paths, seed=1, progress=False,

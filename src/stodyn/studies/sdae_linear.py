@@ -29,9 +29,9 @@ def increments(paths: int = PATHS, steps: int = FINEST) -> np.ndarray:
     return np.random.default_rng(SEED).standard_normal((paths, steps)) * np.sqrt(END / steps)
 
 
-def strong_errors(method: Method, model: Model, fine: np.ndarray, halvings: Sequence[int] = range(10)) -> np.ndarray:
-    """√E|x_h - x|² at the end for h = END/2^k, k in halvings, on the paths whose fine increments (paths, steps) are
-    given; a longer step sums its neighbours."""
+def squared_errors(method: Method, model: Model, fine: np.ndarray, halvings: Sequence[int] = range(10)) -> np.ndarray:
+    """|x_h - x|² at the end (halvings, paths) for h = END/2^k, k in halvings, on the paths whose fine increments
+    (paths, steps) are given; a longer step sums its neighbours."""
     paths, steps = fine.shape
     problem = model.problem
     with jax.enable_x64(True):
@@ -52,8 +52,13 @@ def strong_errors(method: Method, model: Model, fine: np.ndarray, halvings: Sequ
             normals = np.zeros((steps, 1, paths))
             normals[:count, 0] = fine.reshape(paths, count, -1).sum(axis=2).T / np.sqrt(END / count)
             states = np.asarray(end(count, END / count, normals)).T
-            errors.append(np.sqrt(np.mean(np.sum((states - exact) ** 2, axis=1))))
+            errors.append(np.sum((states - exact) ** 2, axis=1))
     return np.array(errors)
+
+
+def strong_errors(method: Method, model: Model, fine: np.ndarray, halvings: Sequence[int] = range(10)) -> np.ndarray:
+    """√E|x_h - x|² of `squared_errors`."""
+    return np.sqrt(squared_errors(method, model, fine, halvings).mean(axis=1))
 
 
 def slope(errors: np.ndarray, last: int | None = None) -> float:
@@ -62,9 +67,9 @@ def slope(errors: np.ndarray, last: int | None = None) -> float:
     return -float(np.polyfit(np.arange(len(used)), np.log2(used), 1)[0])
 
 
-def slope_error(method: Method, model: Model, fine: np.ndarray, halvings: Sequence[int], groups: int = 5) -> float:
-    """The standard error of the slope, from groups of paths."""
-    slopes = [slope(strong_errors(method, model, part, halvings)) for part in np.split(fine, groups)]
+def slope_error(squares: np.ndarray, groups: int = 20) -> float:
+    """The standard error of the slope, from groups of the paths of squared errors (halvings, paths)."""
+    slopes = [slope(np.sqrt(part.mean(axis=1))) for part in np.array_split(squares, groups, axis=1)]
     return float(np.std(slopes, ddof=1) / np.sqrt(groups))
 
 
@@ -75,9 +80,9 @@ def convergence(model: Model, figure: str, full: bool, progress: Callable[[str],
     rows, found = [], {}
     for method in METHODS:
         progress(method.name)
-        errors = found[method.name] = strong_errors(method, model, fine, halvings)
-        order, last = ORDERS.get(method.name, 1.0), slope(errors, 4)
-        spread = slope_error(method, model, fine, halvings[-4:])
+        squares = squared_errors(method, model, fine, halvings)
+        errors = found[method.name] = np.sqrt(squares.mean(axis=1))
+        order, last, spread = ORDERS.get(method.name, 1.0), slope(errors, 4), slope_error(squares[-4:])
         rows.append(Row(f"{method.name}: slope over the last four steps", order, last, spread))
         for halving in (halvings[0], halvings[-1]):
             rows.append(Row(f"{method.name}: error at h = 2^-{4 + halving}", None, errors[halving], remark=figure))
