@@ -24,7 +24,7 @@ def quick_compiling():
 def test_strong_orders_of_two_coordinates_with_two_channels_that_do_not_commute():
     """The double pendulum; one coordinate and one channel are measured with every other claim (tests/claims)."""
     problem, expected = PROBLEMS["double pendulum, two channels"]
-    found = measured(problem, level=1 - 1e-6, paths=200, steps=(16, 32, 64), T=0.5, refine=4)
+    found = measured(problem, level=1 - 1e-6, paths=200, steps=(16, 32, 64), T=0.5)
     for order, true in zip(("paper", 1.5, 2.0), expected, strict=True):
         for quantity in ("x", "v"):
             one = found[order, quantity]

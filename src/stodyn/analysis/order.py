@@ -254,8 +254,15 @@ class Errors:
         return "sampling" if self.error[k] <= SAMPLING_MARGIN * noise else "coarse" if k < self.coarse else ""
 
     def fit(self, h: np.ndarray, level: float) -> dict[str, float]:
-        """The slope of the points that are used, and its interval."""
+        """The slope of the points that are used, and its interval, or an error where they are too few."""
         used = np.flatnonzero([not reason for reason in self.reasons])
+        if len(used) < FEWEST:
+            rows = zip(h, self.error, self.stderr, self.reasons, strict=True)
+            seen = "; ".join(f"h = {a:.3g}: {b:.3g} ± {c:.1g}, {why or 'used'}" for a, b, c, why in rows)
+            raise ValueError(
+                f"steps: {len(used)} of {len(h)} errors can be used, and a slope needs {FEWEST} ({seen}). "
+                "Take other steps, more paths or a finer reference."
+            )
         half = (len(used) + 1) // 2
         (order, stderr, doubt), (coarser, _, _), (finer, _, _) = (
             self.slope(h, points) for points in (used, used[:half], used[-half:])
@@ -372,17 +379,10 @@ class Study:
         return Errors(error, doubts, ~np.isfinite(error))
 
     def dataset(self, kind: str, errors: Errors, level: float, **attributes: str) -> xr.Dataset:
-        """The points and the slope of those that are used, or an error where they are too few."""
+        """The points, and the slope of those that are used."""
         if not 0 < level < 1:
             raise ValueError(f"level: expected a probability between 0 and 1, got {level!r}")
         used = np.array([not reason for reason in errors.reasons])
-        if used.sum() < FEWEST:
-            rows = zip(self.h, errors.error, errors.stderr, errors.reasons, strict=True)
-            seen = "; ".join(f"h = {a:.3g}: {b:.3g} ± {c:.1g}, {why or 'used'}" for a, b, c, why in rows)
-            raise ValueError(
-                f"steps: {used.sum()} of {len(used)} errors can be used, and a slope needs {FEWEST} ({seen}). "
-                "Take other steps, more paths or a finer reference."
-            )
         variables = {
             "error": errors.error,
             "error_stderr": errors.stderr,
