@@ -2,6 +2,7 @@
 
 import math
 
+import jax
 import numpy as np
 import pytest
 
@@ -58,6 +59,12 @@ def test_the_erratum_of_7_2():
         assert closed_form(table, -1.0, 1.0, printed=True) == closed_form(table, -1.0, 1.0)
     with pytest.raises(ValueError, match="3 stages, and Trapezoidal has 2"):
         closed_form(stiff.Trapezoidal.table, -1.0, 1.0)
+
+
+def test_a_caller_in_single_precision_gets_all_digits():
+    with jax.enable_x64(False):
+        found = mean_square(stiff.ImplicitEuler(limit=19), -0.3, 0.7)  # nobody has asked for this one before
+    assert found == pytest.approx(1.49 / 1.69, rel=1e-14)
 
 
 def test_rk1w2_and_rk1w3_are_the_same_map_on_linear_problems():

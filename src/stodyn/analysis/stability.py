@@ -34,8 +34,9 @@ def mean_square(method: Method | str, h: ArrayLike, k: ArrayLike) -> np.ndarray:
     h, k = np.broadcast_arrays(np.asarray(h), np.asarray(k))
     is_complex = bool(np.iscomplexobj(h) or np.iscomplexobj(k))
     points = np.stack([h.real.ravel(), h.imag.ravel(), k.real.ravel(), k.imag.ravel()], axis=1).astype(float)
-    growth, found = _growth(stepper, is_complex), np.empty(len(points))
+    found = np.empty(len(points))
     with jax.enable_x64(True):
+        growth = _growth(stepper, is_complex)
         for begin in range(0, len(points), CHUNK):
             part = points[begin : begin + CHUNK]
             filled = np.zeros((CHUNK, 4))
