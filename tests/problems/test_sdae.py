@@ -113,6 +113,15 @@ def test_an_inconsistent_start_is_repaired_and_reported():
     assert any("moved" in change for change in stodyn.provenance(run)["lowering"])
 
 
+def test_a_start_far_up_an_exponential_is_repaired():
+    """Newton comes down a diode's characteristic by one thermal voltage a round: 5 V take 175."""
+    diode = SDAE(
+        ONE, lambda t, x: jnp.stack([-x[0], (x[0] - x[1]) / 10.0 - 1e-9 * jnp.expm1(x[1] / 0.0259)]), quiet, (1.0, 5.0)
+    )
+    w = diode.diagnose().start[1]
+    assert (1.0 - w) / 10.0 == pytest.approx(1e-9 * np.expm1(w / 0.0259), rel=1e-9)
+
+
 def vars_of(problem):
     return {name: getattr(problem, name) for name in ("mass", "drift", "diffusion", "start", "params", "names")}
 
@@ -140,6 +149,24 @@ REFUSED = {
             (0.0, 0.0, 0.0),
         ),
         r"noise channel 1 enters constraint 0, 0 = f\[2\].*give that component a mass",
+    ),
+    "noise in a constraint, of the size of thermal noise in SI units": (
+        SDAE(
+            ONE,
+            lambda t, x: jnp.stack([-x[0], x[1] - x[0]]),
+            lambda t, x: jnp.array([[1.0], [9.1e-13]]),
+            (0.0, 0.0),
+        ),
+        r"noise channel 0 enters constraint 0",
+    ),
+    "noise in a constraint, later and far from the start": (
+        SDAE(
+            ONE,
+            lambda t, x: jnp.stack([-x[0], x[1] - x[0]]),
+            lambda t, x: jnp.stack([jnp.cos(t), jnp.sin(t) * jnp.maximum(x[0] - 3.0, 0.0)])[:, None],
+            (0.0, 0.0),
+        ),
+        r"noise channel 0 enters constraint 0",
     ),
     "no consistent start": (
         SDAE(ONE, lambda t, x: jnp.stack([-x[0], x[1] ** 2 + 1.0 + x[0] ** 2]), quiet, (0.0, 1.0)),

@@ -19,7 +19,7 @@ SINGULAR = 1e-10  # the same of the scaled constraint Jacobian
 CANCELLED = 1e-11  # a sum this much smaller than its terms is zero
 STATES = 64  # in which the equations are looked at
 START_TOLERANCE = 1e-13
-START_LIMIT = 100  # rounds of Newton for a consistent start: an exponential comes down by one scale a round
+START_LIMIT = 400  # rounds of Newton for a consistent start: an exponential comes down by one scale a round
 
 
 class Split(NamedTuple):
@@ -132,7 +132,7 @@ def diagnose(problem: Any, t: float = 0.0) -> Diagnosis:
     offsets = np.random.default_rng(5).standard_normal((STATES, problem.n)) * 0.1 * (1.0 + np.abs(x))
     offsets[0] = 0.0
     looked = look(problem, np.full(STATES, t), start + offsets)
-    noisy = _noisy(problem, parts.N, looked.g, start)
+    noisy = _noisy(problem, parts.N, t, start)
     ranks, conditions = zip(*(_rank(parts, jacobian) for jacobian in looked.f_x), strict=True)
     count = len(parts.N)
     reason = ""
@@ -227,21 +227,27 @@ def _consistent(problem: Any, t: float, x: np.ndarray) -> tuple[np.ndarray, bool
     return (found if repaired else x), repaired
 
 
-def _noisy(problem: Any, N: np.ndarray, values: np.ndarray, x: np.ndarray):
-    """(constraint, channel) pairs with N g != 0: from the trace, else from values in many states."""
+def _noisy(problem: Any, N: np.ndarray, t: float, x: np.ndarray):
+    """(constraint, channel) pairs with N g != 0: those that the trace does not exclude, tried at t and later and in
+    states near x and far from it. Noise of any size counts, but for sums that cancel."""
     params = problem.example_params()
     with jax.enable_x64(True):
         try:
             (entries,) = dependence(lambda t, x, p: N @ problem.g(t, x, p), jnp.zeros(()), jnp.asarray(x), params)
             suspects = [
-                index
-                for index, entry in np.ndenumerate(entries)
-                if isinstance(entry, frozenset) or abs(float(entry)) > CANCELLED
+                index for index, entry in np.ndenumerate(entries) if isinstance(entry, frozenset) or float(entry) != 0.0
             ]
         except Unlaned:
             suspects = list(np.ndindex(len(N), problem.m))
-    found, terms = np.abs(N @ values), np.abs(N) @ np.abs(values)
-    present = np.any(found > CANCELLED * terms, axis=0)
+    if not suspects:
+        return ()
+    rng = np.random.default_rng(6)
+    times = t + np.append(0.0, 10.0 ** rng.uniform(-3.0, 3.0, STATES - 1))
+    reach = 10.0 ** rng.uniform(-1.0, 2.0, (STATES, 1)) * (1.0 + np.abs(x))
+    values = look(problem, times, x + reach * rng.standard_normal((STATES, len(x)))).g
+    with np.errstate(invalid="ignore"):  # far away g need not be finite
+        found, terms = np.abs(N @ values), np.abs(N) @ np.abs(values)
+        present = np.any(found > CANCELLED * terms, axis=0)
     return tuple((int(i), int(k)) for i, k in suspects if present[i, k])
 
 
