@@ -46,6 +46,14 @@ def test_noise_free_values_and_small_noise(model, end, values, deviations):
         )
 
 
+def test_the_diodes_start_where_the_constant_bias_leaves_them():
+    """At any parameters the currents into the nodes balance: f = 0 at t = 0."""
+    for given in ({}, {"r1": 5.0, "r2": 30.0, "saturation": 1e-10, "bias": 0.1}, {"bias": 2.0, "saturation": 1e-14}):
+        problem = TWO_DIODES(**given).problem
+        currents = problem.f(0.0, jnp.asarray(problem.example_start()), problem.params)
+        np.testing.assert_allclose(currents, 0.0, atol=1e-13)
+
+
 def test_units_of_the_noise():
     """√(2kT/R) of 10 kOhm is 9.101590e-13 A/√Hz: in mA √us a million times that."""
     G = np.asarray(RC_LADDER(nodes=1, resistance=10.0).problem.g(0.0, jnp.zeros(2), None))

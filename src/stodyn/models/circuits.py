@@ -79,7 +79,8 @@ def two_diodes(r1=10.0, r2=20.0, capacitance=0.1, saturation=1e-9, bias=0.05, ka
         left, right, through = (u[0] - u[2]) / r1, (u[1] - u[2]) / r2, saturation * np.expm1(u / THERMAL_VOLTAGE)
         return np.array([bias - left, bias - right, left + right]) - through
 
-    start = scipy.optimize.fsolve(balance, (0.456, 0.457, 0.408), xtol=1e-15)
+    junction = THERMAL_VOLTAGE * np.log1p(bias / saturation)
+    start = scipy.optimize.root(balance, (junction, junction, 0.9 * junction), tol=1e-15).x
     mass = np.diag([capacitance, capacitance, 0.0])
     return SDAE(mass, drift, diffusion, start, {"kappa": kappa}, ("u1", "u2", "u3"), ("V", "V", "V"))
 
@@ -90,7 +91,7 @@ def ring_oscillator(capacitance=0.2, supply=5.0, load=5.0, kappa=1.0, start=(1.5
     Units V, mA, kOhm, pF, ns. Stage i: C ui' = (udd - ui)/load - Id(u_(i-1), ui) + κ s dW_i - κ s_i dW_(3+i); supply
     node 5 pF udd' = (us - udd)/0.05 - Σ (udd - ui)/load - κ s Σ dW_i; 0 = jV + (us - udd)/0.05; 0 = us - supply.
         Id(ug, ud) = (0.4/2) s(ug - 1)² tanh(2 ud), s(v) = 0.05 log(1 + e^(v/0.05)); s = √(2kT/load);
-        s_i = √(2kT (2/3)(gm + 1e-6)), gm = 0.4 s s' |tanh(2 ud)|. Noise-free period 3.343391 ns.
+        s_i = √(2kT (2/3)(gm + 1e-6)), gm = 0.4 s s' |tanh(2 ud)|. Noise-free period 3.343389 ns.
     """
     buffer, series, gain, threshold, smooth = 5.0, 0.05, 0.4, 1.0, 0.05
     energy = BOLTZMANN * KELVIN / PICO
