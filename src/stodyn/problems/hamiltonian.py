@@ -203,7 +203,7 @@ class Hamiltonian(Problem):
 
     @functools.cached_property
     def _dependences(self) -> dict[tuple[int, str], Dependence]:
-        with jax.enable_x64(True):
+        with jax.enable_x64(True), jax.ensure_compile_time_eval():  # a step may ask while it is traced
             return {(k, part): self._dependence(k, part) for k in range(self.m + 1) for part in PARTS}
 
     def _dependence(self, k: int, part: str) -> Dependence:
