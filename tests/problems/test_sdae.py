@@ -246,6 +246,13 @@ def test_noise_that_depends_on_given_components_alone_is_additive():
     assert fed.noise_structure.implies("additive")
 
 
+def test_slopes_of_additive_noise_are_never_computed(monkeypatch):
+    """In a circuit of 200 nodes they would be 4 GB of zeros."""
+    monkeypatch.setattr("stodyn.problems.sdae.noise_slopes", None)
+    problem = RC_LADDER(nodes=2).problem
+    assert problem.diagnose().index == 1 and problem.noise_structure.implies("additive")
+
+
 def test_the_state_space_form_has_the_drift_and_noise_of_the_sdae():
     """y = evolving x, x = state(y): a round trip, and M (dx/dy) dy = f dt + g dW on the equations with a derivative."""
     for problem in (NONLINEAR_DAE.problem, RECTIFIER.problem):

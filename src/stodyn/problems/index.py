@@ -178,12 +178,11 @@ def components(problem: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 class Looked(NamedTuple):
-    """f, g and their derivatives in STATES states: (S, n), (S, n, n), (S, n, m), (S, n, m, n)."""
+    """f, its derivative and g in STATES states: (S, n), (S, n, n), (S, n, m)."""
 
     f: np.ndarray
     f_x: np.ndarray
     g: np.ndarray
-    g_x: np.ndarray
 
 
 def look(problem: Any, times: np.ndarray, states: np.ndarray) -> Looked:
@@ -192,11 +191,24 @@ def look(problem: Any, times: np.ndarray, states: np.ndarray) -> Looked:
         return Looked(*map(np.asarray, _looking(problem)(times, states, problem.sample_params(STATES)[0])))
 
 
+def noise_slopes(problem: Any, times: np.ndarray, states: np.ndarray) -> np.ndarray:
+    """∂g/∂x (S, n, m, n) as `look` sees g; not part of it, because of its size in large circuits."""
+
+    def at(t, x, p):
+        return jax.jacfwd(lambda x: problem.g(t, x, p))(x)
+
+    with jax.enable_x64(True), jax.ensure_compile_time_eval():
+        params, axes = problem.sample_params(STATES)
+        return np.asarray(jax.jit(jax.vmap(at, in_axes=(0, 0, axes)))(times, states, params))
+
+
 @functools.lru_cache(maxsize=16)
 def _looking(problem: Any):
     def at(t, x, p):
-        f, g = (lambda x: problem.f(t, x, p)), (lambda x: problem.g(t, x, p))
-        return f(x), jax.jacfwd(f)(x), g(x), jax.jacfwd(g)(x)
+        def f(x):
+            return problem.f(t, x, p)
+
+        return f(x), jax.jacfwd(f)(x), problem.g(t, x, p)
 
     return jax.jit(jax.vmap(at, in_axes=(0, 0, problem.sample_params(STATES)[1])))
 

@@ -39,6 +39,7 @@ from stodyn.problems.index import (
     consistent_states,
     diagnose,
     look,
+    noise_slopes,
     split,
 )
 from stodyn.problems.sde import SDE
@@ -251,8 +252,9 @@ class SDAE(Problem):
         matrices = np.concatenate([np.broadcast_to(self.mass[rows], (STATES, self.r, self.n)), N @ found.f_x], axis=1)
         sound = np.isfinite(matrices).all((1, 2)) & (np.linalg.cond(np.nan_to_num(matrices)) < 1e14)
         along = np.linalg.solve(np.where(sound[:, None, None], matrices, np.eye(self.n)), np.eye(self.n, self.r))
-        values, slopes = found.g[:, rows], np.einsum("skmn,snr->skmr", found.g_x[:, rows], along)
-        rounding = np.einsum("skmn,snr->skmr", np.abs(found.g_x[:, rows]), np.abs(along))
+        g_x = noise_slopes(self, times, states)[:, rows]
+        values, slopes = found.g[:, rows], np.einsum("skmn,snr->skmr", g_x, along)
+        rounding = np.einsum("skmn,snr->skmr", np.abs(g_x), np.abs(along))
         slopes = np.where(np.abs(slopes) > 1e-11 * rounding, slopes, 0.0)
         values[~sound] = np.nan
         finite = np.isfinite(values).all((1, 2)) & np.isfinite(slopes).all((1, 2, 3))
