@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from stodyn.cli.methods import in_words, summary
+from stodyn.cli.methods import in_words
 from stodyn.methods.catalogue import catalogue
 from stodyn.methods.contract import Catalogued
 from stodyn.problems.contract import STRUCTURES, NoiseStructure
@@ -39,7 +39,7 @@ def which_method() -> str:
     for name, m in methods.items():
         claims = "; ".join(in_words(c, m) for c in m.claims)
         calculus = m.calculus or "either"
-        lines.append(f"| `{name}` | {m.accepts.__name__} | {calculus} | {summary(m)} | {claims} | {m.citation} |")
+        lines.append(f"| `{name}` | {m.accepts.__name__} | {calculus} | {m.summary} | {claims} | {m.citation} |")
     return "\n".join(lines) + "\n"
 
 

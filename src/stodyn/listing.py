@@ -47,7 +47,8 @@ def find(name: str, found: Mapping[str, T], kind: str) -> T:
     qualified = [known for known in found if _folded(known).rpartition(".")[2] == _folded(name)]
     if qualified:
         raise ValueError(f"{kind}: there are several called {name!r}: {', '.join(qualified)}. Say which.")
-    near = [folded[match] for match in difflib.get_close_matches(_folded(name), folded, n=3, cutoff=0.5)]
+    begun = [match for match in folded if match.startswith(_folded(name))] if name else []
+    near = [folded[match] for match in begun or difflib.get_close_matches(_folded(name), folded, n=3, cutoff=0.5)]
     hint = f"Near it: {', '.join(near)}." if near else f"There are: {', '.join(found)}."
     raise ValueError(f"{kind}: there is no {name!r}. {hint if found else 'There are none.'}")
 

@@ -12,6 +12,7 @@ from stodyn.analysis.integrator import BlackBox, linear_step
 from stodyn.analysis.linear import step_map
 from stodyn.methods import classical as c
 from stodyn.methods import explicit, implicit, srk
+from stodyn.methods.exact import VanLoan
 from stodyn.methods.multistep import AB2, AB3, AB4, AM4
 from stodyn.numerics import van_loan
 from stodyn.problems.linear import linear
@@ -235,7 +236,7 @@ def test_kasdin_on_the_oscillator():
 def test_best_factor_where_there_is_no_exact_noise(method, scale):
     needed = cv.noise_needed(method, OSCILLATOR, FORCED, 0.3)
     assert needed.scale == pytest.approx(scale, rel=2e-3 if scale < 0.3 else 2e-5 if scale > 0.9 else 2e-4)
-    assert needed.channels is None and "no exact samples" in str(needed)
+    assert needed.channels is None and "No exact samples" in str(needed)
     P = cv.steady(method, OSCILLATOR, FORCED, 0.3)
     np.testing.assert_allclose(needed.residual, needed.scale * P - 1.25 * np.eye(2), atol=1e-10)
 
@@ -356,6 +357,18 @@ def test_probe_of_held_noise_and_of_a_step_with_memory():
     assert multistep.gamma == pytest.approx(1.0, abs=1e-12) and multistep.kappa == pytest.approx(0, abs=1e-10)
     assert multistep.stability_limit == pytest.approx(1.0, abs=1e-9)
     assert multistep.error[0] == pytest.approx(100 * (cv.steady_ratio(AB2H, -0.1) - 1), abs=1e-8)
+    assert "Stable up to h = 1." in str(multistep) and "out of the history" in str(multistep)
+    assert "stratonovich" in str(held) and "history" not in str(held)
+
+
+def test_integrators_are_taken_by_name_and_as_plain_functions():
+    assert cv.gamma("RK4") == cv.gamma(c.RK4) and cv.kappa("rk4") == cv.kappa(c.RK4)
+    assert cv.gamma(rk4_step) == pytest.approx(3.6, abs=1e-12)
+    problem = linear(-2.0, 1.0)
+    np.testing.assert_array_equal(cv.delivered("RK4", problem, 0.1, 3)[1], cv.delivered(c.RK4, problem, 0.1, 3)[1])
+    for other, found in (("VanLoan", "takes the whole grid"), (4, "got 4")):
+        with pytest.raises(TypeError, match=f"integrator: expected a method .* step.*{found}"):
+            cv.gamma(other)
 
 
 def test_bad_black_boxes():
@@ -368,6 +381,14 @@ def test_bad_black_boxes():
         cv.probe(lambda f, x, t, h, noise: np.zeros(2))
     with pytest.raises(ValueError, match="draws 1 samples in one step and more in another"):
         cv.probe(lambda f, x, t, h, noise: x + h * f(x, t, noise() + (noise() if x[0] else 0.0)))
+    with pytest.raises(ValueError, match=r"called f with .* \(\), \(1,\), \(1,\); expected f\(x, t, w\)"):
+        cv.probe(lambda f, x, t, h, noise: x + h * f(t, x, noise()))
+    with pytest.raises(ValueError, match="drew no noise"):
+        cv.probe(lambda f, x, t, h, noise: x + h * f(x, t, 0.0))
+    with pytest.raises(ValueError, match="samples leave no trace"):
+        cv.probe(lambda f, x, t, h, noise: x + h * f(x, t, 0.0 * noise()))
+    with pytest.raises(ValueError, match="returned nothing"):
+        cv.probe(lambda f, x, t, h, noise: None)
 
 
 def test_black_box_of_a_shipped_step_is_the_shipped_step():
@@ -388,6 +409,25 @@ def test_advice_is_sorted_with_the_exact_discretisation_first():
     assert by_name["exact ODE solver, held noise Q/h"].error[0] == pytest.approx(-1.312, abs=6e-4)
     unstable = by_name["AB4, noise in the history, Q/h"]
     assert unstable.error is None and "below 0.15" in unstable.remark
+    assert rows[0].method is VanLoan and repr(by_name["RK4 fresh, 3.6 Q/h"].method).startswith("RK4(noise='fresh'")
+
+
+def test_components_that_no_noise_reaches_are_not_off():
+    A, B = [[-1.0, 0.5], [0.0, -2.0]], [[1.0], [0.0]]
+    euler = next(row for row in cv.advise(A, B, None, 0.1) if row.name.startswith("Euler"))
+    assert euler.error == pytest.approx([100 * (1 / (1 - 0.05) - 1), 0.0], abs=1e-9)
+    assert cv.noise_needed(c.Euler, A, B, 0.1).scale == pytest.approx(0.95, abs=1e-12)
+
+
+def test_one_channel_into_two_components_keeps_its_size_in_a_step():
+    held = cv.noise_needed(c.RK4, OSCILLATOR, FORCED, 0.01, match="local")  # P_D of one sample has the rank 1
+    assert held.scale == pytest.approx(1.0, abs=1e-3) and held.exists and held.channels is None
+
+
+def test_corrections_that_no_longer_converge_are_unstable():
+    converged = AM4(corrections="converged", noise="held")
+    rounds = 8.0 / 3.0 * 1e-12 ** (1.0 / 50.0)  # (3/8 h |A|)^50 = 1e-12: beyond it 50 corrections do not suffice
+    assert cv.stability_limit(converged) == pytest.approx(rounds, rel=0.05)
 
 
 # --- bad input ------------------------------------------------------------------------------------------------------
@@ -398,6 +438,10 @@ def test_unstable_steps_name_the_limit():
         cv.steady(AB4H, -2.0, 1.0, 0.2)
     with pytest.raises(ValueError, match="A: not stable itself"):
         cv.stability_limit(c.RK4, 0.5)
+    with pytest.raises(ValueError, match=r"stable below h = 0\.3"):
+        cv.steady_ratio(AB4H, -0.5)
+    with pytest.raises(ValueError, match="z: expected h times a pole A < 0"):
+        cv.steady_ratio(c.RK4, 0.5)
 
 
 @pytest.mark.parametrize(
@@ -426,5 +470,10 @@ def test_other_bad_arguments():
         cv.local_factor(AB4, -0.1)
     with pytest.raises(ValueError, match="h: expected a step > 0"):
         cv.steady(c.RK4, -1.0, 1.0, 0.0)
+    for given in (lambda: cv.steady(c.RK4, OSCILLATOR, [0, 1], 0.1), lambda: linear(OSCILLATOR, [0, 1])):
+        with pytest.raises(ValueError, match=r"B: expected .* got shape \(2,\)[^$]*write"):
+            given()
+    with pytest.raises(ValueError, match="u: expected the input that goes with Bu"):
+        linear(OSCILLATOR, FORCED, Bu=FORCED)
     with pytest.raises(ValueError, match="give both"):
         cv.exact(SDE(lambda t, x: -x, lambda t, x: 1.0 + 0.0 * t, lambda rng, size: rng.random(size)), 1.0)

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from stodyn import listing, studies
 from stodyn.cli import application
-from stodyn.cli.methods import in_words, summary
+from stodyn.cli.methods import in_words
 from stodyn.cli.reproduce import duration, printed
 from stodyn.methods.catalogue import catalogue, find
 from stodyn.methods.contract import Claim
@@ -86,8 +86,8 @@ def test_methods_prints_the_catalogue(invoke, monkeypatch):
         (row,) = [line for line in result.output.splitlines() if line.split()[:1] == [name]]
         assert method.accepts.__name__ in row
         assert all(in_words(claim, method) in row for claim in method.claims)
-        assert summary(method) and row.rstrip().endswith(summary(method))
-    assert summary(find("ThetaEuler")) == "Drift-implicit Euler"
+        assert method.summary and row.rstrip().endswith(method.summary)
+    assert find("ThetaEuler").summary == "Drift-implicit Euler"
     heun, milstein = find("Heun"), find("Milstein")
     both = Claim("strong", Fraction(3, 2), when=("additive", "scalar"))
     assert in_words(both, heun) == "strong 1.5 (additive, scalar)"
@@ -191,6 +191,7 @@ def test_reproduce_refuses_before_it_runs(invoke, toy):
         (-0.00123456, 0.00001, "-0.001235"),
         (0.1, 3.0, "0.1"),
         (2.0, None, "2"),
+        (150493284.0, None, "150493284"),
         (2.0 / 3.0, None, "0.66666667"),
         (0.0, 0.1, "0"),
         (float("inf"), 0.1, "inf"),

@@ -17,17 +17,21 @@ from numpy.typing import ArrayLike
 
 from stodyn.analysis.integrator import (
     BlackBox,
+    Diverged,
     Integrator,
     LinearStep,
     beginning,
     linear_step,
+    resolved,
     square,
     system_step,
     unscaled,
 )
 from stodyn.analysis.linear import Moments, coefficients, exact_moments
 from stodyn.methods import classical, multistep
+from stodyn.methods.catalogue import find
 from stodyn.methods.contract import Method
+from stodyn.methods.exact import VanLoan
 from stodyn.noise.distribution import is_random
 from stodyn.numerics import van_loan
 from stodyn.problems.linear import GaussianStart, intensity
@@ -47,8 +51,10 @@ def gamma(integrator: Integrator) -> float:
 
     1 / Σ (total weight of a sample, over all later steps that reuse it)², from the step on x' = w.
     """
-    total = system_step(unscaled(integrator), 0.0, 1.0, 1.0).total
-    return 1.0 / float(np.sum(total**2))
+    weights = float(np.sum(system_step(unscaled(integrator), 0.0, 1.0, 1.0).total ** 2))
+    if not weights:
+        raise ValueError(f"{resolved(integrator).name}: its samples leave no trace in x; pass them to f(x, t, w)")
+    return 1.0 / weights
 
 
 def kappa(integrator: Integrator) -> float:
@@ -57,6 +63,7 @@ def kappa(integrator: Integrator) -> float:
     From the step on x' = x w with h = 1 and x = 1: half the second derivative of the final x by each sample of one
     step, summed, times the variance of a sample.
     """
+    integrator = resolved(integrator)
     scale = math.sqrt(gamma(integrator)) if isinstance(integrator, BlackBox) else 1.0
     with jax.enable_x64(True):
         after, normals = _multiplicative(integrator)
@@ -67,7 +74,7 @@ def kappa(integrator: Integrator) -> float:
     return 0.5 * float(curvature)
 
 
-def _multiplicative(integrator: Integrator) -> tuple[Callable[[np.ndarray], float], int]:
+def _multiplicative(integrator: Method | BlackBox) -> tuple[Callable[[np.ndarray], float], int]:
     """ξ -> x after some quiet steps that follow one with the normals ξ, for x' = x w, h = 1, x = 1."""
     if isinstance(integrator, Method):
         problem = SDE(lambda t, x: 0.0 * x, lambda t, x: x[:, None], [1.0], structure="general")
@@ -87,7 +94,7 @@ def _multiplicative(integrator: Integrator) -> tuple[Callable[[np.ndarray], floa
         return lambda xi: float(run(jnp.asarray(xi))), sum(counts.values())
 
     def derivative(x, t, w):
-        return x * np.reshape(w, 1)
+        return x * w
 
     derivative.m = 1  # type: ignore[attr-defined]
     start = np.zeros(integrator.memory + 1)
@@ -118,14 +125,16 @@ def error_function(integrator: Integrator, z: float) -> float:
 
 def steady_ratio(integrator: Integrator, z: float) -> float:
     """P_D/P: the variance delivered in the steady state of x' = A x + w, hA = z < 0, over that of the process."""
-    return float(-2.0 * z * steady(integrator, z, 1.0, 1.0)[0, 0])
+    if not (math.isfinite(z) and z < 0):
+        raise ValueError(f"z: expected h times a pole A < 0, got {z!r}")
+    return float(2.0 * steady(integrator, -1.0, 1.0, -z)[0, 0])
 
 
 # --- systems --------------------------------------------------------------------------------------------------------
 
 
 def delivered(
-    method: Method,
+    method: Method | str,
     problem: Any,
     h: ArrayLike,
     steps: int | None = None,
@@ -138,7 +147,9 @@ def delivered(
     h is the step, made `steps` times, or the lengths of all steps. For linear problems with additive noise whose
     coefficients may depend on time; mean and covariance at the start are those of the problem unless given.
     """
-    n = problem.n
+    n, method = problem.n, find(method) if isinstance(method, str) else method  # type: ignore[assignment]
+    if not isinstance(method, Method):
+        raise TypeError("method: expected a method that makes steps, or its name; for a step of your own: `steady`")
     if (np.ndim(h) == 0) == (steps is None):
         raise ValueError(f"h, steps: expected a step and their number, or all lengths, got {h!r}, {steps!r}")
     lengths = np.full(steps, h, float) if steps is not None else np.asarray(h, float)
@@ -259,12 +270,18 @@ def stability_limit(integrator: Integrator, A: ArrayLike = -1.0) -> float:
     A = square(A)
     eigenvalues = np.linalg.eigvals(A)
     if eigenvalues.real.max() >= 0:
-        raise ValueError(f"A: not stable itself, an eigenvalue has the real part {eigenvalues.real.max():.6g}")
+        raise ValueError(
+            f"A: not stable itself, an eigenvalue has the real part {eigenvalues.real.max():.6g}, so that no step is "
+            "stable on it. Γ and κ do not depend on it (gamma, kappa); `delivered` gives covariances at finite times."
+        )
     size = np.abs(eigenvalues).max()
     B = np.eye(len(A))
 
     def unstable(h: float) -> bool:
-        return not system_step(integrator, A, B, h).radius < 1.0
+        try:
+            return not system_step(integrator, A, B, h).radius < 1.0
+        except Diverged:
+            return True
 
     return _boundary(unstable, size)
 
@@ -296,7 +313,10 @@ def largest_step(
     size = np.abs(np.linalg.eigvals(A)).max()
 
     def off(h: float) -> bool:
-        step = system_step(integrator, A, driven, h)
+        try:
+            step = system_step(integrator, A, driven, h)
+        except Diverged:
+            return True
         if not step.radius < 1.0 - 1e-12:
             return True
         P = step.R @ van_loan.discrete_lyapunov(step.M, step.G @ step.G.T) @ step.R.T
@@ -315,8 +335,8 @@ class NoiseNeeded:
     samples      (n, n): the covariance that a sample added to the derivative must have; exact where it is one
     eigenvalues  of it: a negative one means that no such samples exist
     channels     (m, m): the same as a covariance of w, where the noise can stay in the channels of B; else None
-    scale        the best factor on ΓQ/h if the noise must stay what it is: n / tr(P^-1 P_D), which brings N(0, P_D)
-                 nearest to N(0, P)
+    scale        the best factor on ΓQ/h if the noise must stay what it is: rank(P_D) / tr(P^-1 P_D), which brings
+                 N(0, P_D) nearest to N(0, P)
     residual     (n, n): what is then left, scale · P_D - P
     """
 
@@ -333,15 +353,16 @@ class NoiseNeeded:
 
     def __str__(self) -> str:
         if self.exists and self.channels is not None:
-            return f"exact with samples of covariance {self.channels.tolist()}"
+            return f"Exact with samples of covariance {self.channels.tolist()}."
         reason = (
             "the noise would have to leave the channels of B"
             if self.exists
             else f"the covariance asked for is indefinite (lowest eigenvalue {self.eigenvalues[0]:.4g})"
         )
         return (
-            f"no exact samples in these channels: {reason}. Best factor on ΓQ/h: {self.scale:.6g}, which leaves "
-            f"{self.residual.tolist()} of the covariance. The exact discretisation (VanLoan) needs none of this."
+            f"No exact samples in these channels: {reason}. Best factor on ΓQ/h: {self.scale:.6g}, which leaves "
+            f"{np.array2string(self.residual, precision=4).replace(chr(10), '')} of the covariance. The exact "
+            "discretisation (VanLoan) needs none of this."
         )
 
 
@@ -388,19 +409,29 @@ def noise_needed(
     channels = left @ W @ left.T
     back = np.atleast_2d(np.asarray(B, float)) @ channels @ np.atleast_2d(np.asarray(B, float)).T
     stays = np.allclose(back, W, rtol=0, atol=1e-10 * np.abs(W).max())
-    scale = n / np.trace(np.linalg.solve(target, mine))
+    rank = np.linalg.matrix_rank(mine, tol=1e-12 * np.abs(mine).max(), hermitian=True)
+    scale = float(rank / np.trace(np.linalg.pinv(target, hermitian=True) @ mine))
     return NoiseNeeded(W, np.linalg.eigvalsh(W), channels if stays else None, scale, scale * mine - target)
 
 
 @dataclasses.dataclass(frozen=True)
 class Probe:
-    """What was found about an integrator of the user's own; see `probe`."""
+    """What was found about an integrator of the user's own; see `probe`. Printed, it says so in words.
+
+    gamma            Γ: give its samples the covariance ΓQ/h
+    kappa            κ of the equation that it solves where the noise depends on the state; `calculus` in a word
+    stability_limit  the step up to which it is stable on the system
+    noise            the samples that would make the covariance exact, or why there are none
+    error            (n,): of the delivered variances, in percent, with samples of covariance ΓQ/h
+    memory           how many pieces of history it carries
+    """
 
     gamma: float
     kappa: float
     stability_limit: float
     noise: NoiseNeeded
-    error: np.ndarray  # of the delivered variances, in percent, with samples of covariance ΓQ/h
+    error: np.ndarray
+    memory: int = 0
 
     @property
     def calculus(self) -> str:
@@ -409,6 +440,18 @@ class Probe:
         return (
             "ito" if abs(kappa) < 1e-6 else "stratonovich" if abs(kappa - 0.5) < 1e-6 else f"neither (κ = {kappa:.6g})"
         )
+
+    def __str__(self) -> str:
+        history = (
+            "\nA factor other than Γ that makes the variance right puts low frequencies off by as much: "
+            "better keep the noise out of the history, and add one increment of covariance Qh to x beside it."
+        )
+        return (
+            f"Γ = {self.gamma:.6g}: give the samples the covariance {self.gamma:.6g} Q/h.\n"
+            f"The steady-state variances are then off by {', '.join(f'{e:+.3g} %' for e in self.error)}.\n"
+            f"{self.noise}\n"
+            f"Stable up to h = {self.stability_limit:.6g}. Where the noise depends on the state: {self.calculus}."
+        ) + (history if self.memory else "")
 
 
 def probe(
@@ -426,8 +469,8 @@ def probe(
     needed = noise_needed(box, A, B, h, Q)
     scale, residual = needed.scale / factor, needed.residual
     needed = dataclasses.replace(needed, scale=scale, residual=residual)
-    error = 100.0 * (np.diagonal(own) / np.diagonal(target) - 1.0)
-    return Probe(factor, kappa(box), stability_limit(box, A), needed, error)
+    error = _percent(own, target)
+    return Probe(factor, kappa(box), stability_limit(box, A), needed, error, memory)
 
 
 # --- advice ---------------------------------------------------------------------------------------------------------
@@ -437,7 +480,7 @@ class Advice(NamedTuple):
     """One line of `advise`: an integrator, the percent by which each variance is wrong, and what there is to say."""
 
     name: str
-    method: Any
+    method: Any  # for `simulate`; None for solvers of other libraries
     error: np.ndarray | None  # (n,), None where the step is unstable
     remark: str
 
@@ -455,22 +498,22 @@ def advise(A: ArrayLike, B: ArrayLike, Q: ArrayLike | None = None, h: float = 0.
     if not (math.isfinite(h) and h > 0):
         raise ValueError(f"h: expected a step > 0, got {h!r}")
     A, driven = _system(A, B, Q)
-    target = np.diagonal(van_loan.lyapunov(A, driven @ driven.T))
+    target = van_loan.lyapunov(A, driven @ driven.T)
     Phi = scipy.linalg.expm(h * A)
     held = np.linalg.solve(A, Phi - np.eye(len(A))) @ driven / math.sqrt(h)
     rows = [Advice("exact ODE solver, held noise Q/h", None,
-                   100.0 * (np.diagonal(van_loan.discrete_lyapunov(Phi, held @ held.T)) / target - 1.0),
+                   _percent(van_loan.discrete_lyapunov(Phi, held @ held.T), target),
                    "any solver of another library, one sample a step")]  # fmt: skip
     for name, method, remark in candidates():
         step = system_step(method, A, driven, h)
         if step.radius < 1.0 - 1e-12:
             P = step.R @ van_loan.discrete_lyapunov(step.M, step.G @ step.G.T) @ step.R.T
-            rows.append(Advice(name, method, 100.0 * (np.diagonal(P) / target - 1.0), remark))
+            rows.append(Advice(name, method, _percent(P, target), remark))
         else:
             limit = stability_limit(method, A)
             rows.append(Advice(name, method, None, f"unstable: take a step below {limit:.4g}"))
     rows.sort(key=lambda row: row.worst)
-    exact_row = Advice("VanLoan", None, np.zeros(len(A)), "exact at any step, for linear time-invariant systems")
+    exact_row = Advice("VanLoan", VanLoan, np.zeros(len(A)), "exact at any step, for linear time-invariant systems")
     return [exact_row, *rows]
 
 
@@ -495,6 +538,13 @@ def candidates() -> Iterator[tuple[str, Method, str]]:
         yield f"{pair.name} PECE held, Q/h", pair(noise="held"), "additive noise"
 
 
+def _percent(P: np.ndarray, target: np.ndarray) -> np.ndarray:
+    """By how many percent each variance of P is off; 0 for components that no noise reaches."""
+    mine, true = np.diagonal(P), np.diagonal(target)
+    reached = true > 1e-14 * true.max()
+    return 100.0 * (np.where(reached, mine, 1.0) / np.where(reached, true, 1.0) - 1.0)
+
+
 def _factor(gamma: Any) -> str:
     text = f"{float(gamma):.4g}"
     return "" if text == "1" else f"{text} "
@@ -508,7 +558,10 @@ def _system(A: ArrayLike, B: ArrayLike, Q: ArrayLike | None) -> tuple[np.ndarray
     A, matrix = square(A), np.asarray(B, float)
     matrix = matrix.reshape(1, 1) if matrix.ndim == 0 else matrix
     if matrix.ndim != 2 or len(matrix) != len(A) or not np.isfinite(matrix).all():
-        raise ValueError(f"B: expected a finite matrix ({len(A)}, channels), got shape {matrix.shape}:\n{matrix}")
+        hint = " For one channel write a column, [[b], ...]." if matrix.ndim == 1 else ""
+        raise ValueError(
+            f"B: expected a finite matrix ({len(A)}, channels), got shape {matrix.shape}:\n{matrix}.{hint}"
+        )
     return A, matrix if Q is None else matrix @ np.linalg.cholesky(intensity(Q, matrix.shape[1]))
 
 
@@ -516,8 +569,9 @@ def _require_stable(integrator: Integrator, A: np.ndarray, B: np.ndarray, h: flo
     if step.radius >= 1.0 - 1e-12:
         limit = stability_limit(integrator, A)
         raise ValueError(
-            f"h: {integrator.name} is unstable on this system with h = {h:g} (spectral radius {step.radius:.6g}), and "
-            f"stable below h = {limit:.6g}. Take a smaller step, or the exact discretisation (VanLoan)."
+            f"h: {resolved(integrator).name} is unstable on this system with h = {h:g} (spectral radius "
+            f"{step.radius:.6g}), and stable below h = {limit:.6g}. Take a smaller step, or the exact "
+            "discretisation (VanLoan)."
         )
 
 

@@ -20,7 +20,8 @@ from numpy.typing import ArrayLike
 
 from stodyn.analysis.linear import AFFINE
 from stodyn.engine.simulate import matched
-from stodyn.methods.contract import Method
+from stodyn.methods.catalogue import find
+from stodyn.methods.contract import Catalogued, Method
 from stodyn.numerics import uncompiled
 from stodyn.problems.sde import SDE
 
@@ -28,6 +29,10 @@ from stodyn.problems.sde import SDE
 # often are compiled, and there compiling them fast counts, running them fast does not.
 UNCOMPILED_READINGS = 300
 COMPILE_FAST = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+
+
+class Diverged(ValueError):
+    """A step did not give finite numbers."""
 
 
 class LinearStep(NamedTuple):
@@ -79,13 +84,40 @@ class BlackBox:
                 raise ValueError(f"{self.name}: draws {len(samples)} samples in one step and more in another")
             return samples[drawn - 1].copy()
 
-        after = np.asarray(self.step(derivative, s.copy(), 0.0, h, noise), float)
+        n, m = s.size // (self.memory + 1), derivative.m  # type: ignore[attr-defined]
+
+        def f(x, t, w):
+            if (np.shape(x), np.shape(t), np.size(w)) != ((n,), (), m):
+                raise ValueError(
+                    f"{self.name}: called f with arguments of the shapes {np.shape(x)}, {np.shape(t)}, {np.shape(w)}; "
+                    f"expected f(x, t, w) with x ({n},), a number t and w ({m},), a sample that noise() gave"
+                )
+            return derivative(np.asarray(x, float), t, np.reshape(w, m))
+
+        new = self.step(f, s.copy(), 0.0, h, noise)
+        if new is None:
+            raise ValueError(f"{self.name}: returned nothing; expected the new x, of shape {s.shape}")
+        after = np.asarray(new, float)
         if after.shape != s.shape:
             raise ValueError(f"{self.name}: returned shape {after.shape} for a state of shape {s.shape}")
         return after, drawn
 
 
-Integrator = Method | BlackBox
+Integrator = Method | BlackBox | str | Callable  # what may be asked about; `resolved` makes one of the first two of it
+
+
+def resolved(integrator: Integrator) -> Method | BlackBox:
+    """A step to look at: from a method or its name, or from step(f, x, t, h, noise) of the user's own."""
+    found: Any = find(integrator) if isinstance(integrator, str) else integrator
+    if isinstance(found, Method | BlackBox):
+        return found
+    if callable(found) and not isinstance(found, Catalogued):
+        return BlackBox(found)
+    given = f"{found.name}, which takes the whole grid at once" if isinstance(found, Catalogued) else repr(found)
+    raise TypeError(
+        f"integrator: expected a method that makes steps (RK4) or its name, a BlackBox, or a function "
+        f"step(f, x, t, h, noise), got {given}"
+    )
 
 
 # --- reading a step off ---------------------------------------------------------------------------------------------
@@ -126,7 +158,7 @@ def _read_off(evaluate: Callable, size: int, normals: int, name: str) -> tuple[n
     points = np.concatenate([np.zeros((1, size + normals)), np.eye(size + normals), random])
     values = evaluate(points[:, :size], points[:, size:])
     if not np.isfinite(values).all():
-        raise ValueError(f"{name}: a step from numbers of size 1 did not give finite numbers")
+        raise Diverged(f"{name}: a step from numbers of size 1 did not give finite numbers")
     c = values[0]
     slopes = (values[1 : size + normals + 1] - c).T
     defect = np.abs(values[-3:] - (random @ slopes.T + c)).max() / max(np.abs(values).max(), 1e-300)
@@ -215,11 +247,12 @@ def system_step(integrator: Integrator, A: ArrayLike, B: ArrayLike, h: float) ->
     if not (math.isfinite(h) and h > 0):
         raise ValueError(f"h: expected a step > 0, got {h!r}")
     n, m = B.shape
+    integrator = resolved(integrator)
     if isinstance(integrator, Method):
         return linear_step(integrator, _system(n, m), h, params={"A": A, "B": B})
 
     def derivative(x, t, w):
-        return A @ x + B @ np.reshape(w, m)
+        return A @ x + B @ w
 
     derivative.m = m  # type: ignore[attr-defined]
     size = n * (integrator.memory + 1)
@@ -232,12 +265,15 @@ def system_step(integrator: Integrator, A: ArrayLike, B: ArrayLike, h: float) ->
     again = np.random.default_rng(2).standard_normal((1, size + drawn * m))
     if not np.array_equal(*(evaluate(again[:, :size], again[:, size:]) for _ in range(2))):
         raise ValueError(f"{integrator.name}: two calls with the same samples differ; draw all noise by noise()")
+    if not drawn:
+        raise ValueError(f"{integrator.name}: drew no noise; call noise() for every sample and give it to f(x, t, w)")
     M, c, G = _read_off(evaluate, size, drawn * m, integrator.name)
     return LinearStep(M, c, G, np.eye(n, size))
 
 
-def unscaled(integrator: Integrator) -> Integrator:
+def unscaled(integrator: Integrator) -> Method | BlackBox:
     """The same integrator with samples of covariance Q/h, whatever its Γ."""
+    integrator = resolved(integrator)
     if isinstance(integrator, BlackBox) or not hasattr(integrator, "gamma"):
         return integrator
     if getattr(integrator, "placement", "") == "increment":

@@ -1,8 +1,6 @@
 """stodyn methods: what is in the catalogue."""
 
-import inspect
 import json
-import re
 from typing import Annotated, Any
 
 import typer
@@ -27,7 +25,7 @@ def command(
     table.columns[0].no_wrap = True
     for name, method in methods.items():
         claims = "; ".join(in_words(claim, method) for claim in method.claims)
-        table.add_row(name, method.accepts.__name__, method.calculus or "either", Text(claims), Text(summary(method)))
+        table.add_row(name, method.accepts.__name__, method.calculus or "either", Text(claims), Text(method.summary))
     Console().print(table)
 
 
@@ -39,15 +37,10 @@ def in_words(claim: Claim, method: Catalogued) -> str:
     return f"{claim.kind}{order}{when}"
 
 
-def summary(method: Catalogued) -> str:
-    """What a method is: the beginning of its documentation, up to the equation."""
-    return re.split(r"[:;.](?:\s|$)", inspect.getdoc(type(method)) or "")[0].replace("\n", " ")
-
-
 def described(name: str, method: Catalogued) -> dict[str, Any]:
     return {
         "name": name,
-        "summary": summary(method),
+        "summary": method.summary,
         "kind": "solver" if isinstance(method, Solver) else "expansion" if isinstance(method, Expansion) else "step",
         "takes": method.accepts.__name__,
         "calculus": method.calculus,

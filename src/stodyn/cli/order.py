@@ -31,7 +31,7 @@ def command(
         str, typer.Option(metavar="N,N,...", help="Steps over the interval, a point each.")
     ] = "8,16,32,64,128",
     end: Annotated[float, typer.Option(metavar="T", help="The interval is (0, T).")] = 1.0,
-    paths: Annotated[int | None, typer.Option(metavar="N", help="Paths [default: 1000 strong, 100 000 weak].")] = None,
+    paths: Annotated[int | None, typer.Option(metavar="N", help="Paths (default: 1000 strong, 100 000 weak).")] = None,
     seed: Annotated[int, typer.Option(help="Of the Brownian paths.")] = 0,
     out: Annotated[Path | None, typer.Option(metavar="FILE.png", help="Draw the errors to a file.")] = None,
     json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the table as JSON.")] = None,

@@ -21,7 +21,7 @@ def command(
     full: Annotated[bool, typer.Option(help="Run at the paper's size; prints an estimate of the time first.")] = False,
     json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the rows as JSON.")] = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder for figures [default: reproduced/NAME].")
+        Path | None, typer.Option(metavar="DIR", help="Folder for figures (default: reproduced/NAME).")
     ] = None,
 ) -> None:
     """Run a paper's experiment and print its numbers beside ours."""
@@ -121,7 +121,7 @@ def printed(value: float | str | None, stderr: float | None = None) -> str:
     if finite is None:
         return str(float(value))
     if not error or not finite:
-        return f"{finite:.8g}"
+        return f"{finite:.0f}" if finite.is_integer() and abs(finite) < 1e15 else f"{finite:.8g}"
     digits = math.floor(math.log10(abs(finite))) - math.floor(math.log10(error)) + 2
     return f"{finite:#.{min(max(digits, 1), 16)}g}".rstrip(".")
 

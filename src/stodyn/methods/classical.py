@@ -96,6 +96,16 @@ class ExplicitRungeKutta(Method):
                 stacklevel=2,
             )
 
+    @property
+    def summary(self) -> str:
+        words = {"held": "one sample of noise held over a step", "fresh": "a fresh sample of noise a stage"}
+        return (
+            f"Runge-Kutta of order {self.order} in {len(self.b)} stages"
+            + (", for linear systems" if self.variances else "")
+            + (", with an embedded estimate" if self.embedded else "")
+            + f", {words.get(str(self.noise), 'correlated samples of noise')}"
+        )
+
     # --- what the table says, in exact numbers where it is exact --------------------------------------------------
 
     @property

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from fractions import Fraction
@@ -69,6 +71,11 @@ class Catalogued(ABC):
         """Where the method is from: authors, title, journal, year."""
 
     @property
+    def summary(self) -> str:
+        """What the method is, in a line: the beginning of its documentation, up to the equation, or more."""
+        return re.split(r"[:;.](?:\s|$)", inspect.getdoc(type(self)) or "")[0].replace("\n", " ")
+
+    @property
     def structures(self) -> tuple[str, ...]:
         """The noise structures (problems.sde.STRUCTURES) the method may be used for; () means all."""
         return ()
@@ -103,6 +110,13 @@ class Catalogued(ABC):
         """The name with every option, as one would write it; fields without a repr belong to the name."""
         options = [f"{f.name}={getattr(self, f.name)!r}" for f in dataclasses.fields(self) if f.init and f.repr]  # type: ignore[arg-type]
         return f"{self.name}({', '.join(options)})" if options else self.name
+
+    def __init_subclass__(cls, **keywords):
+        super().__init_subclass__(**keywords)
+        cls.__repr__ = Catalogued.__repr__  # type: ignore[method-assign]  # or dataclass writes one with the class's name
+
+    def __repr__(self) -> str:
+        return self.spelling
 
     def __call__(self, *values, **options):
         """A copy with other options."""

@@ -100,6 +100,11 @@ class AdamsBashforth(Method):
         return f"AB{self.order}"
 
     @property
+    def summary(self) -> str:
+        noise = "one increment outside the history" if self.placement == "increment" else "noise in the history"
+        return f"Adams-Bashforth of order {self.order}, {noise}"
+
+    @property
     def claims(self):
         if self.gamma is not None:
             return ()
@@ -228,6 +233,10 @@ class AdamsMoulton(Method):
     @property
     def name(self):
         return f"AM{self.order}"
+
+    @property
+    def summary(self) -> str:
+        return f"Adams-Moulton predictor-corrector of order {self.order} ({self.mode}, {self.noise} noise)"
 
     @property
     def claims(self):

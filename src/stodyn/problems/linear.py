@@ -40,6 +40,8 @@ def linear(
     Q0 = np.eye(m) if Q is None else intensity(Q(0.0) if callable(Q) else Q, m)
     root = np.linalg.cholesky(Q0)
     m0 = np.zeros(n) if mean is None else np.asarray(mean, float).reshape(n)
+    if Bu is not None and u is None:
+        raise ValueError("u: expected the input that goes with Bu, a vector or a function of t")
     forced = None if u is None else (np.eye(n) if Bu is None else _matrix("Bu", Bu))
 
     def drift(t, x):
@@ -98,5 +100,6 @@ def _matrix(name: str, value: Any) -> np.ndarray:
     matrix = np.asarray(value, float)
     matrix = matrix.reshape(1, 1) if matrix.ndim == 0 else matrix
     if matrix.ndim != 2 or not np.isfinite(matrix).all():
-        raise ValueError(f"{name}: expected a finite matrix, got shape {matrix.shape}:\n{matrix}")
+        hint = " For one column write [[b], ...]." if matrix.ndim == 1 else ""
+        raise ValueError(f"{name}: expected a finite matrix, got shape {matrix.shape}:\n{matrix}.{hint}")
     return matrix

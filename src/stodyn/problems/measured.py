@@ -76,6 +76,9 @@ def with_measurement(problem: Any, H: ArrayLike, R: ArrayLike, names: Sequence[s
     except ValueError as error:
         raise ValueError(str(error).replace("Q:", "R:", 1)) from error
     default = ("z",) if len(matrix) == 1 else tuple(f"z{i}" for i in range(len(matrix)))
-    measured = component_names(names, default)
+    try:
+        measured = component_names(names, default)
+    except ValueError as error:
+        raise ValueError(str(error).replace("one a component", "one a row of H", 1)) from error
     every = component_names((*problem.names, *measured), (*problem.names, *default))
     return Measured(problem, matrix, noise, every, problem.units)

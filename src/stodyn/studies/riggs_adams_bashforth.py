@@ -61,7 +61,7 @@ def run(full: bool, out: Path, progress) -> StudyResult:
         "increment outside the history": AB4,
     }
     curves = {name: simulated(method, 0.005, runs, end=0.1, every=1) for name, method in starters.items()}
-    figures["figure-13-starters"] = drawn("AB4, h = 0.005: the start", curves)
+    figures["figure-13-starters"] = drawn("AB4, h = 0.005: the start", curves, legend="upper right")
     for name, curve in curves.items():
         P = curve.process[4]
         rows.append(

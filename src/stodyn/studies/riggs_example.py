@@ -60,7 +60,7 @@ def compared(quantity: str, curve: Curve, paper: float | str | None = None, rema
     return Row(quantity, paper, curve.variance[-1] / P, curve.stderr[-1] / P, "; ".join(filter(None, (told, remark))))
 
 
-def drawn(title: str, curves: Mapping[str, Curve] | Sequence[tuple[str, Curve]]) -> Any:
+def drawn(title: str, curves: Mapping[str, Curve] | Sequence[tuple[str, Curve]], legend: Any = "lower right") -> Any:
     """Variance over time: the runs with two standard errors, the exact discrete variance, the process."""
     from matplotlib.figure import Figure
 
@@ -70,10 +70,11 @@ def drawn(title: str, curves: Mapping[str, Curve] | Sequence[tuple[str, Curve]])
     for color, (name, curve) in zip(plot.PALETTE, pairs, strict=False):
         ax.errorbar(curve.time, curve.variance, 2.0 * curve.stderr, fmt=".", color=color, ms=4, lw=0.8, label=name)
         ax.plot(curve.time, curve.discrete, color=color, lw=1.0)
+    ax.plot([], [], color=plot.GREY, lw=1.0, label="the same, exact for the step")
     fine = np.linspace(0.0, max(curve.time[-1] for _, curve in pairs), 201)
     ax.plot(fine, EXAMPLE.exact["variance"](fine)[:, 0], color=plot.GREY, lw=1.5, ls="--", label="continuous process")
     ax.set(xlabel="time", ylabel="variance", title=title)
-    ax.legend(frameon=False, fontsize="small")
+    ax.legend(frameon=False, fontsize="small", loc=legend)
     return figure
 
 

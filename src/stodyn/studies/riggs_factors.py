@@ -115,7 +115,8 @@ def figures() -> dict:
         ax = figure.subplots()
         for color, (label, values) in zip(plot.PALETTE, lines.items(), strict=False):
             ax.plot(-z, values, color=color, label=label)
-        ax.set(xlabel="|hA|", ylabel="V(hA)")
+        ax.axhline(0.0, color=plot.GREY, lw=0.8)
+        ax.set(xlabel="|hA|", ylabel="V(hA), 0 is exact", title="Error of the variance that a step adds")
         ax.legend(frameon=False)
         drawn[name] = figure
     return drawn
