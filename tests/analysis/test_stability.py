@@ -114,6 +114,8 @@ def test_verdicts():
 def test_regions_and_stratonovich_methods():
     level = region("ImplicitEuler", [-2.0, -1.0, 0.5], [0.0, 1.0])
     np.testing.assert_allclose(level, [[1 / 9, 1 / 4, 4.0], [2 / 9, 1 / 2, 8.0]], rtol=1e-13)
+    # One channel has no areas, however many normals are drawn for them.
+    assert mean_square("MilsteinLevy", -0.5, 0.6) == pytest.approx(0.5**2 + 0.6**2 + 0.6**4 / 2, rel=1e-12)
     # Heun's scheme solves the Ito equation after the conversion λ -> λ - μ²/2.
     h, k, ξ = -0.5, 0.6, np.polynomial.hermite_e.hermegauss(12)
     λ = h - 0.5 * k**2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -188,10 +189,8 @@ COMPLEX = SDE(_plane, _plane_noise, (1.0, 0.0), params=np.zeros(4), structure="s
 def _growth(method: Method, is_complex: bool):
     """points (CHUNK, 4) of (Re h, Im h, Re k, Im k) -> R̂, compiled."""
     problem = matched(COMPLEX if is_complex else REAL, method)[0]
-    rules, counts = axes(method.needs, 1, NODES), method.needs.normals(1)
+    counts = method.needs.normals(1)
     ends = np.cumsum(list(counts.values()))[:-1]
-    ξ = jnp.asarray(np.stack([v.ravel() for v in np.meshgrid(*(r[0] for r in rules), indexing="ij")], axis=-1))
-    weight = jnp.asarray(functools.reduce(np.multiply.outer, [r[1] for r in rules]).ravel())
 
     def one(point, ξ):
         noise = method.needs.increment(jnp.ones(()), dict(zip(counts, jnp.split(ξ, ends), strict=True)), 1)
@@ -199,4 +198,17 @@ def _growth(method: Method, is_complex: bool):
         after, report = method.step(problem, jnp.zeros(()), state, noise, point)
         return jnp.where(report.ok, jnp.sum(method.read(after) ** 2), jnp.nan)
 
+    rules = axes(method.needs, 1, {name: NODES if _matters(one, counts, name) else 1 for name in counts})
+    ξ = jnp.asarray(np.stack([v.ravel() for v in np.meshgrid(*(r[0] for r in rules), indexing="ij")], axis=-1))
+    weight = jnp.asarray(functools.reduce(np.multiply.outer, [r[1] for r in rules]).ravel())
     return jax.jit(jax.vmap(lambda point: weight @ jax.vmap(lambda ξ: one(point, ξ))(ξ)))
+
+
+def _matters(one: Callable, counts: Mapping[str, int], stream: str) -> bool:
+    """Whether a step reads the normals of a stream: with one channel there are no areas to be made of them."""
+    if len(counts) == 1:
+        return True
+    rng = np.random.default_rng(1)
+    point, normals = jnp.array([-0.4, 0.1, 0.3, -0.2]), {name: rng.standard_normal(k) for name, k in counts.items()}
+    other = normals | {stream: rng.standard_normal(counts[stream])}
+    return one(point, np.concatenate([*normals.values()])) != one(point, np.concatenate([*other.values()]))
