@@ -30,7 +30,7 @@ REFUSED = {
     "on_failure": (dict(on_failure="ignore"), ValueError, 'on_failure: expected "raise" or "record", got \'ignore\''),
     "dtype": (dict(dtype="float16"), ValueError, 'dtype: expected "float64" or "float32", got \'float16\''),
     "dtype a class": (dict(dtype=float), ValueError, 'dtype: expected "float64" or "float32", got <class'),
-    "executor": (dict(executor="gpu"), ValueError, 'executor: expected "auto", "lanes" or "vmap", got \'gpu\''),
+    "executor": (dict(executor="gpu"), ValueError, "executor: expected one of 'auto', 'kernel', .*, got 'gpu'"),
     "block zero": (dict(block=0), ValueError, "block: expected a whole number of lanes >= 1, got 0"),
     "block float": (dict(block=8.0), ValueError, "block: expected a whole number of lanes >= 1, got 8.0"),
     "block true": (dict(block=True), ValueError, "block: expected a whole number of lanes >= 1, got True"),

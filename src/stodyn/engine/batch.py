@@ -49,6 +49,11 @@ class Traced:
         """A digest of the step."""
         return fingerprint(self.step) + ("" if self.starting is None else fingerprint(self.starting))
 
+    @functools.cached_property
+    def fingerprints(self) -> tuple[str, str, str]:
+        """Of the step, the start and the reading."""
+        return self.fingerprint, fingerprint(self.start), fingerprint(self.read)
+
 
 def trace(problem, method: Method, dtype=np.float64) -> Traced:
     """Trace the three functions of a method on a problem."""
@@ -125,6 +130,7 @@ class Lanes:
 
     traced: Traced
     paths: int
+    on_gpu: bool = False
     name = "lanes"
 
     def pack(self, leaves: Sequence[Array]) -> tuple[Array, ...]:
@@ -133,12 +139,16 @@ class Lanes:
 
     def step(self, carry, t, h, normals, params, varies, k=None):
         """(carry, ok, iterations) after a step, or after starting step k; the last two may be known while tracing."""
+        params = [lanes.unstack(p, p.ndim - v) for p, v in zip(params, varies, strict=True)]
+        return self.step_of_entries(carry, t, h, [lanes.unstack(z, 1) for z in normals], params, k)
+
+    def step_of_entries(self, carry, t, h, normals: Sequence[np.ndarray], params: Sequence[np.ndarray], k=None):
+        """The same from normals and parameters that are object arrays of a path's own shape already."""
         state = lanes.unflatten(carry, self.traced.state_shapes)
         common = (t, h) if k is None else (k, t, h)
-        arguments = [*(lanes.unstack(c, 0) for c in common), *state, *(lanes.unstack(z, 1) for z in normals)]
-        arguments += [lanes.unstack(p, p.ndim - v) for p, v in zip(params, varies, strict=True)]
+        arguments = [*(lanes.unstack(c, 0) for c in common), *state, *normals, *params]
         traced: Any = self.traced.step if k is None else self.traced.starting
-        *after, ok, iterations = lanes.evaluate(traced, arguments, self.paths)
+        *after, ok, iterations = lanes.evaluate(traced, arguments, self.paths, self.on_gpu)
         full = tuple(
             lanes.spread(entry, (self.paths,), dtype)
             for x, dtype in zip(after, self.traced.state_dtypes, strict=True)
@@ -148,7 +158,8 @@ class Lanes:
 
     def read(self, carry) -> Array:
         """The components (n, paths)."""
-        (x,) = lanes.evaluate(self.traced.read, lanes.unflatten(carry, self.traced.state_shapes), self.paths)
+        state = lanes.unflatten(carry, self.traced.state_shapes)
+        (x,) = lanes.evaluate(self.traced.read, state, self.paths, self.on_gpu)
         return lanes.stack(x, self.traced.read.out_avals[0].dtype, self.paths)
 
 

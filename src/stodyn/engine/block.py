@@ -40,10 +40,10 @@ class State(NamedTuple):
 class Members(NamedTuple):
     """The paths of a block: which lanes are paths of the run, their weights, starts (n, lanes) and parameters."""
 
-    member: np.ndarray
-    weight: np.ndarray
-    start: np.ndarray
-    params: list[np.ndarray]
+    member: Any
+    weight: Any
+    start: Any
+    params: list[Any]
 
 
 class Window(NamedTuple):
@@ -140,8 +140,18 @@ class Program:
     def dtype(self) -> Any:
         return self.run.traced.read.out_avals[0].dtype
 
+    @property
+    def is_fed(self) -> bool:
+        """Whether its normals are given to it."""
+        return self.slab is None
+
+    @property
+    def first_pace(self) -> int | None:
+        """Steps of the first call; None: as many as a call can take."""
+        return None if self.is_fed else FIRST_PACE
+
     def begin(self, t, members: Members, generators: tuple[Array, ...]):
-        """The state at the start, what the statistics see there, and which lanes are bad already."""
+        """The state at the start, what the statistics see there, whether a lane is bad already, and which."""
         axes = (None, -1, *(-1 if v else None for v in self.varies))
         start = jax.vmap(jaxpr_as_fun(self.run.traced.start), in_axes=axes, out_axes=-1, axis_size=self.run.paths)
         carry = self.run.pack(start(t, members.start, *members.params))
@@ -150,35 +160,39 @@ class Program:
         counts = any(s.counts_iterations for s in self.statistics)
         state = State(carry, jnp.zeros(self.run.paths, np.int32) if counts else None, tracks, generators)
         everyone = jnp.ones(len(self.statistics), bool)
-        return state, self.observe(state, t, everyone, members), self.bad(state, members)
+        bad = self.bad(state, members)
+        return state, self.observe(state, t, everyone, members), jnp.any(bad), bad
 
     def advance(self, state: State, normals, window: Window, members: Members):
         """From bound to bound, the statistics looking at the end of each interval; then which lanes have gone bad."""
         starting_steps = self.run.traced.starting_steps
-
-        def one(i, drawn, state):
-            return self.step(state, window.t[i], window.h[i], drawn, members)[0]
-
-        def starting(i, drawn, state):
-            return self.step(state, window.t[i], window.h[i], drawn, members, window.first + i)[0]
 
         def interval(k, carry):
             state, seen = carry
             first, last = window.bounds[k], window.bounds[k + 1]
             if starting_steps:
                 begun = jnp.clip(starting_steps - window.first, first, last)
-                state, first = self.steps(first, begun, state, normals, starting), begun
-            state = self.steps(first, last, state, normals, one)
+                state, first = self.steps(first, begun, state, normals, window, members, starting=True), begun
+            state = self.steps(first, last, state, normals, window, members)
             now = self.observe(state, window.t[last], window.looks[k], members)
             return state, jax.tree.map(lambda kept, new: kept.at[k].set(new), seen, now)
 
         shapes = jax.eval_shape(self.observe, state, window.t[0], window.looks[0], members)
         seen = jax.tree.map(lambda s: jnp.zeros((self.intervals, *s.shape), s.dtype), shapes)
-        state, seen = lax.fori_loop(0, window.intervals, interval, (state, seen))
-        return state, seen, self.bad(state, members)
+        state, seen = lax.fori_loop(0, self.passes(window), interval, (state, seen))
+        bad = self.bad(state, members)
+        return state, seen, jnp.any(bad), bad
 
-    def steps(self, first, last, state: State, normals, one: Callable) -> State:
-        """state <- one(i, the normals of step i, state) for i from first to last."""
+    def passes(self, window: Window) -> Any:
+        """How many intervals a call goes through."""
+        return window.intervals
+
+    def steps(self, first, last, state: State, normals, window: Window, members: Members, starting=False) -> State:
+        """The state after the steps of a window from `first` to `last`, as starting steps where they are."""
+
+        def one(i, drawn, state):
+            return self.step(state, window.t[i], window.h[i], drawn, members, window.first + i if starting else None)[0]
+
         most = self.slab
         if most is None:
             return lax.fori_loop(first, last, lambda i, state: one(i, [z[i] for z in normals], state), state)
@@ -200,16 +214,26 @@ class Program:
             drawn.append(z)
         return state._replace(generators=tuple(generators)), drawn
 
+    def draw_one(self, i, state: State, normals, window: Window) -> tuple[State, list[Array]]:
+        """The normals of step i of a window, where the steps are gone through one by one."""
+        if self.slab is None:
+            return state, [z[i] for z in normals]
+        state, drawn = self.draw(state, 1, 1)
+        return state, [z[0] for z in drawn]
+
+    def generators(self, seed: int, block: int) -> tuple[np.ndarray, ...]:
+        """Where the normals of a block begin, for a program that draws its own."""
+        if self.slab is None:
+            return ()
+        names = (name for name, _ in self.run.traced.streams)
+        return tuple(stream.bit_generator(seed, block, name).state["state"]["state"] for name in names)
+
     def diagnose(self, state: State, normals, window: Window, members: Members):
         """The call once more, looking at every step: the step at which each lane went bad first (-1: none) and why."""
 
         def one(i, carry):
             state, step, unsolved = carry
-            if self.slab is None:
-                drawn = [z[i] for z in normals]
-            else:
-                state, slab = self.draw(state, 1, 1)
-                drawn = [z[0] for z in slab]
+            state, drawn = self.draw_one(i, state, normals, window)
 
             def now(k=None):
                 after, ok = self.step(state, window.t[i], window.h[i], drawn, members, k)
@@ -261,14 +285,22 @@ class Program:
 
     def key(self, longest: int, members: Members) -> str:
         """A name for the computation itself: equal for functions that say the same, wherever they were written."""
-        traced = self.run.traced
-        parts = [traced.fingerprint, *(fingerprint(trace) for trace in (traced.start, traced.read))]
+        parts = list(self.run.traced.fingerprints)
         parts += [_fields(s) or fingerprint(self._watched(s, members)) for s in self.statistics]
         parts += [type(s).__name__ for s in self.statistics]
         sizes = (members.start.shape, *((p.shape, p.dtype) for p in members.params))
         return repr(
-            (self.run.name, self.run.paths, longest, self.intervals, self.varies, self.always, self.slab, sizes, *parts)
+            (self.way, self.run.paths, longest, self.intervals, self.varies, self.always, self.slab, sizes, *parts)
         )
+
+    @property
+    def way(self) -> str:
+        """How the steps are run, in a word."""
+        return self.run.name
+
+    @property
+    def is_kernel(self) -> bool:
+        return False
 
     def _watched(self, statistic: Statistic, members: Members) -> Any:
         """All that a statistic computes, as a trace."""
@@ -282,7 +314,7 @@ class Program:
 
         number, lanes_of = jax.ShapeDtypeStruct((), self.dtype), (self.run.paths,)
         return jax.make_jaxpr(watch)(
-            number, number, jax.ShapeDtypeStruct(members.start.shape, self.dtype),
+            number, number, jax.ShapeDtypeStruct((members.start.shape[0], *lanes_of), self.dtype),
             jax.ShapeDtypeStruct(lanes_of, bool), jax.ShapeDtypeStruct(lanes_of, self.dtype),
             jax.ShapeDtypeStruct(lanes_of, np.int32), members.params,
         )  # fmt: skip
@@ -303,21 +335,29 @@ def _fields(statistic: Statistic) -> str | None:
     return repr([value.tolist() if isinstance(value, np.ndarray) else value for value in values])
 
 
-_compiled: dict[tuple[str, str], Callable] = {}
+_compiled: dict[tuple[str, str, str], Compiled] = {}
 _compiling = threading.Lock()
 _in_library = threading.Semaphore(max(available_cores() - 1, 1))
 
 
-def compiled(key: str, function: Callable, *arguments: Any) -> Callable:
+class Compiled(NamedTuple):
+    """A program that can run, and the shapes of what it gives."""
+
+    run: Callable
+    shapes: Any
+
+
+def compiled(key: str, function: Callable, *arguments: Any) -> Compiled:
     """`function` compiled for arguments of these shapes, or what was compiled under the same key before."""
     with _compiling:
-        name = (key, function.__name__)
+        name = (key, function.__name__, str(jax.config.jax_default_device))  # type: ignore[attr-defined]
         if name not in _compiled:
             while len(_compiled) >= COMPILED_LIMIT:
                 del _compiled[next(iter(_compiled))]
             lowered = jax.jit(function).lower(*arguments)
-            run = lowered.compile()
-            _compiled[name] = _leaving_a_thread(run) if "lapack" in lowered.as_text() else run
+            run: Any = lowered.compile()
+            run = _leaving_a_thread(run) if "lapack" in lowered.as_text() else run
+            _compiled[name] = Compiled(run, lowered.out_info)
         return _compiled[name]
 
 
@@ -343,15 +383,13 @@ class BlockRunner:
         width = program.run.paths
         t = np.zeros((), program.dtype)
         self.key = program.key(plan.longest, members)
-        generators = self.generators(0, 0)
-        self.begin = compiled(self.key, program.begin, t, members, generators)
-        state = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), self.begin(t, members, generators)[0])
-        streams = program.run.traced.streams if program.slab is None else ()
+        self.begin, (state, *_) = compiled(self.key, program.begin, t, members, program.generators(0, 0))
+        streams = program.run.traced.streams if program.is_fed else ()
         normals = [jax.ShapeDtypeStruct((plan.longest, k, width), np.float64) for _, k in streams]
         self.shapes = (state, normals, plan.window(0, 0, program.dtype), members)
-        self.advance = compiled(self.key, program.advance, *self.shapes)
+        self.advance = compiled(self.key, program.advance, *self.shapes).run
         self.worker = threading.local()
-        self.pace = FIRST_PACE if program.slab else plan.longest
+        self.pace = program.first_pace or plan.longest
 
     def run(self, seed: int, block: int, members: Members, on_call: Callable[[int, Failures], None]):
         """What each statistic saw over its times (a leading axis), and the block's failures.
@@ -359,25 +397,25 @@ class BlockRunner:
         `on_call(steps, failures)` is told of every compiled call and may raise to end the run.
         """
         program, plan, width = self.program, self.plan, self.program.run.paths
-        generators = self.generators(seed, block)
-        state, observed, bad = self.begin(np.asarray(plan.t[0], program.dtype), members, generators)
-        failures = Failures(np.where(bad, 0, -1), np.zeros(width, bool))
+        generators = program.generators(seed, block)
+        state, observed, any_bad, bad = self.begin(np.asarray(plan.t[0], program.dtype), members, generators)
+        failures = Failures(np.where(bad, 0, -1) if any_bad else np.full(width, -1), np.zeros(width, bool))
         seen: list[list[Any]] = [[] for _ in program.statistics]
         if plan.saves[0] == 0:
-            at_start = [jax.tree.map(lambda x: np.asarray(x)[None], o) for o in observed]
+            at_start = jax.tree.map(lambda x: np.asarray(x)[None], list(jax.device_get(observed)))
             _keep(seen, at_start, [look[:1] for look in plan.looks])
         on_call(0, failures)
-        feed = self.feed(seed, block) if program.slab is None else None
+        feed = self.feed(seed, block) if program.is_fed else None
         first, steps = 0, len(plan.h)
         while first < steps:
             last = plan.end(first, self.pace)
             window, began = plan.window(first, last, program.dtype), time.perf_counter()
             normals = [] if feed is None else feed.slab(last - first)
-            after, observed, bad = jax.block_until_ready(self.advance(state, normals, window, members))
+            after, observed, any_bad, bad = jax.block_until_ready(self.advance(state, normals, window, members))
             inside = plan.saves_in(first, last)
             if inside.start < inside.stop:
-                _keep(seen, [jax.tree.map(np.asarray, o) for o in observed], [look[inside] for look in plan.looks])
-            if np.any(np.asarray(bad) & (failures.step < 0)):
+                _keep(seen, jax.device_get(observed), [look[inside] for look in plan.looks])
+            if any_bad and np.any(np.asarray(bad) & (failures.step < 0)):
                 step, unsolved = map(np.asarray, self.diagnose(state, normals, window, members))
                 fresh = (step >= 0) & (failures.step < 0)
                 failures.step[fresh] = first + step[fresh] + 1
@@ -387,13 +425,6 @@ class BlockRunner:
             state, first, taken = after, last, last - first
             on_call(taken, failures)
         return [jax.tree.map(lambda *xs: np.concatenate(xs), *parts) for parts in seen], failures
-
-    def generators(self, seed: int, block: int) -> tuple[np.ndarray, ...]:
-        """Where the streams of a block begin, for a program that draws its own normals."""
-        if self.program.slab is None:
-            return ()
-        names = (name for name, _ in self.program.run.traced.streams)
-        return tuple(stream.bit_generator(seed, block, name).state["state"]["state"] for name in names)
 
     def feed(self, seed: int, block: int) -> Feed:
         """The block's normals, in memory that the thread keeps from block to block: fresh pages cost time."""
@@ -405,7 +436,7 @@ class BlockRunner:
         return self.worker.feed
 
     def diagnose(self, *arguments):
-        return compiled(self.key, self.program.diagnose, *self.shapes)(*arguments)
+        return compiled(self.key, self.program.diagnose, *self.shapes).run(*arguments)
 
 
 def _keep(seen: list[list[Any]], observed: Sequence[Any], looks: Sequence[np.ndarray]) -> None:

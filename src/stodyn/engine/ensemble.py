@@ -7,7 +7,7 @@ import functools
 import hashlib
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -15,13 +15,15 @@ import numpy as np
 
 from stodyn import results
 from stodyn.engine import batch, grid
-from stodyn.engine.block import LONGEST_WINDOW, MOST_SAVES, BlockRunner, Members, Plan, Program
+from stodyn.engine.block import LONGEST_WINDOW, MOST_SAVES, BlockRunner, Failures, Members, Plan, Program
 from stodyn.engine.failure import FailureLog, Stopped
 from stodyn.engine.feed import slab_steps
+from stodyn.engine.kernel import GROUP, CountedProgram
 from stodyn.engine.place import Threads
 from stodyn.engine.progress import Progress
+from stodyn.engine.sameness import Kept
 from stodyn.methods.contract import Method, Solver
-from stodyn.noise import in_program, normals, stream
+from stodyn.noise import counter, in_program, normals, stream
 from stodyn.noise.distribution import PerPath, draw, is_random
 from stodyn.numerics import elimination
 from stodyn.problems.contract import is_drawn
@@ -30,11 +32,25 @@ from stodyn.statistics.contract import Block, Labelled, Move, Run, Snapshot, Sta
 WIDEST_BLOCK = 4096
 NARROWEST_SHARED_BLOCK = 1024
 BLOCK_BYTES = 2_000_000
+WIDEST_COUNTED_BLOCK = 2**20
+COUNTED_BLOCK_BYTES = 2**30
+KERNEL_OPERATIONS = 4000  # beyond this many scalar operations a step runs faster outside a kernel
+_traces = Kept()
+EXECUTORS = ("auto", "kernel", "lanes", "vmap")
 MEMORY_SHARE = 0.5  # of the machine's memory that a result may take
 
 
 class SinglePrecisionConstant(UserWarning):
     """A float64 run uses numbers that were rounded to float32 before it began."""
+
+
+class BlockHalved(UserWarning):
+    """A block did not fit the device's memory."""
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Whether an error is a device's want of memory."""
+    return "Out of memory" in str(error) or "out of memory" in str(error)
 
 
 def block_width(paths: int, scalars: int) -> int:
@@ -53,9 +69,20 @@ def block_width(paths: int, scalars: int) -> int:
     return width
 
 
+def counted_block_width(paths: int, scalars: int) -> int:
+    """Lanes in a block whose normals are counted: what fills a GPU, in whole groups of a kernel."""
+    width = WIDEST_COUNTED_BLOCK
+    while width > GROUP and (paths <= width // 2 or 8 * scalars * width > COUNTED_BLOCK_BYTES):
+        width //= 2
+    return width
+
+
 @dataclasses.dataclass
 class Ensemble:
-    """Everything a run needs, made ready once; blocks are numbered, and block b holds paths b·width, ..."""
+    """Everything a run needs, made ready once; blocks are numbered, and block b holds paths b·width, ...
+
+    With `devices` the blocks go round them and their normals are counted; without, the processor runs them.
+    """
 
     problem: Any
     method: Any  # a Method or a Solver
@@ -67,12 +94,17 @@ class Ensemble:
     dtype: np.dtype
     executor: str
     block: int | None
+    devices: tuple[Any, ...] = ()
 
     def __post_init__(self):
-        if self.executor not in ("auto", "lanes", "vmap"):
-            raise ValueError(f'executor: expected "auto", "lanes" or "vmap", got {self.executor!r}')
+        if self.executor not in EXECUTORS:
+            raise ValueError(f"executor: expected one of {', '.join(map(repr, EXECUTORS))}, got {self.executor!r}")
         if self.block is not None and not is_count(self.block):
             raise ValueError(f"block: expected a whole number of lanes >= 1, got {self.block!r}")
+        if self.block is not None and self.counted and self.block % GROUP:
+            raise ValueError(f"block: a kernel takes groups of {GROUP} paths; expected a multiple, got {self.block}")
+        if isinstance(self.method, Solver) and self.counted:
+            raise ValueError(f'device: {self.method.name} is host code and makes no kernel; use device="cpu"')
         if getattr(self.method, "starting_steps", 0) and np.ptp(self.lengths) > grid.TOLERANCE * self.lengths[0]:
             raise ValueError(
                 f"dt: {self.method.name} takes its history at equal steps, and the steps given differ. "
@@ -100,7 +132,13 @@ class Ensemble:
         if self.block is not None:
             return int(self.block)
         counts = sum(self.method.needs.normals(self.problem.m).values()) if isinstance(self.method, Method) else 0
-        return block_width(self.paths, self.problem.n + counts)
+        widths = counted_block_width if self.counted else block_width
+        return widths(self.paths, self.problem.n + counts)
+
+    @property
+    def counted(self) -> bool:
+        """Whether the normals are a function of path and step (noise.counter), not a stream for each block."""
+        return bool(self.devices) or self.executor == "kernel"
 
     @property
     def blocks(self) -> int:
@@ -137,25 +175,43 @@ class Ensemble:
 
     def members(self, block: int) -> Members:
         """The starts and parameters of a block; lanes beyond the last path repeat its first and are no members."""
-        count, first = self.paths_in(block), self.first_path(block)
-        numbers = range(first, first + count)
+        count = self.paths_in(block)
         fill = np.arange(self.width) % count if count < self.width else slice(None)
-        start = self.problem.draw_start(stream.generator(self.seed, block, "start"), numbers)[fill].T
-        rng = stream.generator(self.seed, block, "params")
-        params = []
-        for leaf, example, varies in zip(
-            self._param_leaves, jax.tree.leaves(self.problem.example_params()), self.varies, strict=True
-        ):
+        start, *drawn = self._drawn(block)
+        rest, params = iter(drawn), []
+        examples = jax.tree.leaves(self.problem.example_params())
+        for leaf, example, varies in zip(self._param_leaves, examples, self.varies, strict=True):
             kind = batch.number_type(example, self.dtype)
-            if varies:
-                values = draw(leaf, rng, numbers, "params")[fill]
-                params.append(np.ascontiguousarray(np.moveaxis(values, 0, -1), kind))
-            else:
-                params.append(np.asarray(leaf, kind))
-        member = np.arange(self.width) < count
+            own = np.moveaxis(next(rest)[fill], 0, -1) if varies else leaf
+            params.append(np.ascontiguousarray(own, kind) if varies else np.asarray(own, kind))
         with np.errstate(over="ignore"):  # a start beyond float32 is a failure at the first time
-            start = np.ascontiguousarray(start, self.dtype)
-        return Members(member, np.ones(self.width, self.dtype), start, params)
+            start = np.ascontiguousarray((start if len(start) == 1 else start[fill]).T, self.dtype)
+        if self.counted:
+            return Members(np.asarray(count), np.ones(1, self.dtype), start, params)
+        return Members(np.arange(self.width) < count, np.ones(self.width, self.dtype), start, params)
+
+    def _drawn(self, block: int) -> list[np.ndarray]:
+        """The starts of a block's paths, and their values of each parameter that varies: a leading axis of paths.
+
+        A counted block takes them from the streams of its parts, so that it may be cut; and one start, where all paths
+        have it in common.
+        """
+        first, last = self.first_path(block), self.first_path(block) + self.paths_in(block)
+        part = WIDEST_BLOCK if self.counted else self.width
+        alike = self.counted and not any(map(is_random, jax.tree.leaves(self.problem.start, is_leaf=is_drawn)))
+        leaves = [leaf for leaf, varies in zip(self._param_leaves, self.varies, strict=True) if varies]
+        drawn = []
+        for number in range(first // part, -(-last // part)):
+            numbers = range(number * part, min((number + 1) * part, self.paths))
+            rng = stream.generator(self.seed, number, "start")
+            starts = self.problem.draw_start(rng, numbers[:1] if alike else numbers)
+            rng = stream.generator(self.seed, number, "params")
+            drawn.append([starts, *(draw(leaf, rng, numbers, "params") for leaf in leaves)])
+            if alike and not leaves:
+                break
+        starts, *params = (np.concatenate(parts) for parts in zip(*drawn, strict=True))
+        here = slice(first % part, first % part + last - first)
+        return [starts[:1] if alike else starts[here], *(values[here] for values in params)]
 
     @functools.cached_property
     def given(self) -> str:
@@ -181,8 +237,13 @@ class Ensemble:
 
     @functools.cached_property
     def traced(self) -> batch.Traced:
+        return self._trace("eliminating")
+
+    def _trace(self, way: str) -> batch.Traced:
+        """The trace, from an earlier run of the same where there was one; `way` tells how small systems are solved."""
         with jax.enable_x64(True):
-            return batch.trace(self.problem, self.method, self.dtype)
+            what = (self.problem, self.method, self.dtype, way)
+            return _traces.get(what, lambda: batch.trace(self.problem, self.method, self.dtype))
 
     @functools.cached_property
     def slab(self) -> int:
@@ -194,33 +255,89 @@ class Ensemble:
         saves = functools.reduce(np.union1d, self.save_grids)
         looks = tuple(np.isin(saves, g) for g in self.save_grids)
         apart = int(np.diff(saves).min(initial=self.steps))
-        longest = min(LONGEST_WINDOW, MOST_SAVES * apart) if in_program.available() else self.slab
+        draws_itself = self.counted or in_program.available()
+        longest = min(LONGEST_WINDOW, MOST_SAVES * apart) if draws_itself else self.slab
         return Plan(self.times, self.lengths, saves, looks, min(longest, self.steps))
 
     @functools.cached_property
     def chosen(self) -> tuple[batch.Lanes | batch.Vmap, str]:
+        """How a block is run outside a kernel, and why so."""
+        wanted = "auto" if self.executor == "kernel" else self.executor
         with jax.enable_x64(True):
-            run, reason = batch.executor(self.traced, self.width, self.executor)
+            run, reason = batch.executor(self.traced, self.width, wanted)
             if isinstance(run, batch.Vmap):
                 with elimination.written_out(elimination.PIVOTED):
-                    other = batch.trace(self.problem, self.method, self.dtype)
-                if self.executor == "auto" and batch.calls_library(other.step):
+                    other = self._trace("pivoting")
+                if wanted == "auto" and batch.calls_library(other.step):
                     run, reason = batch.executor(self.traced, self.width, most=batch.BESIDE_LIBRARY)
                 run = batch.Vmap(other, self.width) if isinstance(run, batch.Vmap) else run
+            if self.counted and isinstance(run, batch.Lanes):
+                run = dataclasses.replace(run, on_gpu=True)
             return run, reason
 
     @functools.cached_property
-    def runner(self) -> BlockRunner:
-        always = tuple(self.plan.every is not None and bool(np.all(look)) for look in self.plan.looks)
-        slab = self.slab if in_program.available() else None
-        program = Program(self.chosen[0], self.statistics, self.plan.intervals, self.varies, always, slab)
-        return BlockRunner(program, self.plan, self.members(0))
+    def always(self) -> tuple[bool, ...]:
+        """For each statistic whether it looks at the end of every interval."""
+        return tuple(self.plan.every is not None and bool(np.all(look)) for look in self.plan.looks)
+
+    @functools.cached_property
+    def runners(self) -> list[BlockRunner]:
+        """One for each device, or the one for the processor."""
+        if not self.counted:
+            slab = self.slab if in_program.available() else None
+            program = Program(self.chosen[0], self.statistics, self.plan.intervals, self.varies, self.always, slab)
+            return [BlockRunner(program, self.plan, self.members(0))]
+        first, *others = self.devices or jax.devices("cpu")[:1]
+        program, runner, self.kernel_reason = self._counted_program(first)
+        return [runner, *(self._runner_on(device, program) for device in others)]
+
+    def _counted_program(self, device: Any) -> tuple[CountedProgram, BlockRunner, str]:
+        """A kernel where it can be one, else lanes or vmap on the device; and why not a kernel."""
+        run, _ = self.chosen
+        program = CountedProgram(run, self.statistics, self.plan.intervals, self.varies, self.always, None)
+        refused = self._no_kernel()
+        if refused is None:
+            kernel = "interpreted" if device.platform == "cpu" else "gpu"
+            try:
+                fused = dataclasses.replace(program, kernel=kernel)
+                return fused, self._runner_on(device, fused), ""
+            except Exception as error:  # a compiler's refusal has no class of its own: Triton, LLVM, ptxas, XLA
+                if is_out_of_memory(error):
+                    raise
+                refused = f"no kernel: {type(error).__name__}: {str(error).strip().splitlines()[0][:200]}"
+        if self.executor == "kernel":
+            raise ValueError(f'executor="kernel" is not possible for this problem and method: {refused}')
+        return program, self._runner_on(device, program), refused
+
+    def _no_kernel(self) -> str | None:
+        """Why the run is not tried as a kernel."""
+        run, reason = self.chosen
+        if self.executor in ("lanes", "vmap"):
+            return "asked for"
+        if isinstance(run, batch.Vmap):
+            return reason
+        tracking = [type(s).__name__ for s in self.statistics if type(s).track is not Statistic.track]
+        if tracking:
+            return f"{tracking[0]} looks at every step"
+        operations = batch.lane_operations(self.traced)
+        if operations > KERNEL_OPERATIONS and self.executor == "auto":
+            return f"{operations} scalar operations a step, more than {KERNEL_OPERATIONS}"
+        return None
+
+    def _runner_on(self, device: Any, program: CountedProgram) -> BlockRunner:
+        with jax.default_device(device):
+            return BlockRunner(program, self.plan, self.members(0))
 
     def observe_block(self, block: int) -> list[Any]:
         """What each statistic saw of one block."""
         if isinstance(self.method, Solver):
             return self._solve(block)[0]
-        return self.runner.run(self.seed, block, self.members(block), lambda steps, failures: None)[0]
+        return self._run_block(block, lambda steps, failures: None)[0]
+
+    def _run_block(self, block: int, on_call: Callable[[int, Failures], None]):
+        number = block % len(self.runners)
+        with jax.default_device(self.devices[number] if self.devices else jax.devices("cpu")[0]):
+            return self.runners[number].run(self.seed, block, self.members(block), on_call)
 
     # --- the run --------------------------------------------------------------------------------------------------
 
@@ -229,7 +346,7 @@ class Ensemble:
         log, ending = FailureLog(self.times), threading.Event()
         one = self._solver_block if isinstance(self.method, Solver) else self._stepped_block
         if isinstance(self.method, Method):
-            _ = self.runner  # compile before the workers start
+            _ = self.runners  # compile before the workers start
         merged: list[Any] | None = None
         for block, (parts, step, unsolved) in enumerate(
             place.map(lambda block: one(block, bar, ending), self.blocks, ending.set)
@@ -240,7 +357,8 @@ class Ensemble:
                 raise log.error(self.first_path(block) + self.paths_in(block), self.problem.failure_advice)
             if merged is None:
                 merged = parts
-                results.dataset(self.label(parts), {}, {})  # what cannot stand together is refused here, not at the end
+                if self.blocks > 1:  # what cannot stand together is refused here, not at the end
+                    results.dataset(self.label(parts), {}, {})
             else:
                 merged = [s.merge(a, b) for s, a, b in zip(self.statistics, merged, parts, strict=True)]
         assert merged is not None
@@ -254,7 +372,7 @@ class Ensemble:
             if ending.is_set():
                 raise Stopped
 
-        observed, failures = self.runner.run(self.seed, block, self.members(block), on_call)
+        observed, failures = self._run_block(block, on_call)
         return self._fold(observed, block), failures.step, failures.unsolved
 
     def _fold(self, observed: Sequence[Any], block: int) -> list[Any]:
@@ -327,5 +445,13 @@ class Ensemble:
                 "executor_reason": self.chosen[1],
                 "normals": normals.IMPLEMENTATION,
                 "fingerprint": self.traced.fingerprint,
+            }
+        if self.counted:
+            fused = self.runners[0].program.is_kernel
+            record |= {
+                "executor": "kernel" if fused else record["executor"],
+                "executor_reason": record["executor_reason"] if fused else self.kernel_reason,
+                "normals": counter.NAME,
+                "devices": [device.device_kind for device in self.devices],
             }
         return record

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import functools
 import math
 import os
 from collections import deque
@@ -26,6 +27,37 @@ def available_cores() -> int:
     return max(cores, 1)
 
 
+def on_processor(function: Callable) -> Callable:
+    """`function` with the processor as JAX's device, where a GPU would be: tracing on one waits at every number."""
+
+    @functools.wraps(function)
+    def placed(*arguments, **options):
+        with jax.default_device(jax.devices("cpu")[0]):
+            return function(*arguments, **options)
+
+    return placed
+
+
+def find_devices(device: Any) -> tuple[tuple[Any, ...], str]:
+    """The devices that run the blocks, none for the processor, and why these: "cpu", "gpu", "auto" or a list."""
+    if isinstance(device, str) and device in ("cpu", "gpu", "auto"):
+        if device == "cpu":
+            return (), "asked for"
+        try:
+            return tuple(jax.devices("gpu")), "asked for" if device == "gpu" else "found"
+        except RuntimeError as error:
+            if device == "auto":
+                return (), "no GPU that JAX can use"
+            raise ValueError(
+                'device: JAX finds no GPU here. Install a JAX with CUDA (pip install "jax[cuda13]"), or use '
+                'device="auto" to run on the processor where there is none.'
+            ) from error
+    devices = tuple(device) if isinstance(device, (list, tuple)) else (device,)
+    if not devices or not all(isinstance(one, jax.Device) for one in devices):
+        raise ValueError(f'device: expected "cpu", "gpu", "auto" or a list from jax.devices(), got {device!r}')
+    return devices, "asked for"
+
+
 class Threads:
     """One worker thread a core; each enters float64 for itself, since JAX's setting belongs to a thread."""
 
@@ -41,6 +73,9 @@ class Threads:
             with jax.enable_x64(True):
                 return function(block)
 
+        if blocks == 1:  # a thread of its own would take longer to start than many a run
+            yield one(0)
+            return
         pool = concurrent.futures.ThreadPoolExecutor(self.count, thread_name_prefix="stodyn")
         try:
             pending: deque = deque()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import time
 import warnings
 from collections.abc import Sequence
@@ -15,14 +16,17 @@ import xarray as xr
 
 from stodyn import results
 from stodyn.engine import grid
-from stodyn.engine.ensemble import Ensemble, SinglePrecisionConstant
+from stodyn.engine.ensemble import BlockHalved, Ensemble, SinglePrecisionConstant, is_out_of_memory
 from stodyn.engine.expansion import expanded
-from stodyn.engine.place import Threads
+from stodyn.engine.kernel import GROUP
+from stodyn.engine.place import Threads, find_devices, on_processor
 from stodyn.engine.progress import Progress
+from stodyn.engine.sameness import Kept
 from stodyn.methods.catalogue import find
 from stodyn.methods.contract import Catalogued, Expansion, Method
 from stodyn.methods.measured import measuring
 from stodyn.methods.recommend import advice, best_fitting, recommend
+from stodyn.noise import counter
 from stodyn.noise.iterated import check_resolution
 from stodyn.problems import lowering
 from stodyn.problems.contract import Problem
@@ -30,7 +34,15 @@ from stodyn.problems.measured import Measured
 from stodyn.statistics.contract import Statistic
 from stodyn.statistics.moments import Moments
 
+_matches = Kept()
 
+
+@functools.cache
+def stodyn_version() -> str:
+    return metadata.version("stodyn")
+
+
+@on_processor
 def simulate(
     problem,
     method: Catalogued | str | None = None,
@@ -42,6 +54,7 @@ def simulate(
     collect: Statistic | Sequence[Statistic] | None = None,
     on_failure: str = "raise",
     dtype: str = "float64",
+    device: Any = "cpu",
     executor: str = "auto",
     block: int | None = None,
     threads: int | None = None,
@@ -59,7 +72,10 @@ def simulate(
     collect     statistics (stodyn.statistics): Moments, Histogram, Paths, Observable, ...; default Moments()
     on_failure  "raise": stop with PathsFailed; "record": go on without the failed paths and return failed_path,
                 failure_time, failure_cause along the dimension `failure`; `sound` counts the paths that are left
-    executor    "auto", "lanes" or "vmap"; block: lanes in a block; threads: workers, default one a core
+    device      "cpu", "gpu" (all of the machine's), "auto" (a GPU where there is one) or a list from jax.devices(). A
+                GPU draws other normals, a function of seed, path and step: other paths of the same law
+    executor    "auto", "kernel" (one kernel from save to save; on a processor interpreted, to look into a GPU's run),
+                "lanes" or "vmap"; block: lanes in a block; threads: workers, default one a core
     progress    show a bar: None means on a terminal
 
     Returns an xarray.Dataset; stodyn.provenance(run) tells how it was made.
@@ -71,15 +87,16 @@ def simulate(
         return _expand(problem, method, grid.step_times(t, dt)[0], paths, seed, collect, began)
     _check_options(paths, seed, on_failure, dtype)
     assert paths is not None and seed is not None
-    stepped, changes = matched(problem, method)
     times, lengths = grid.step_times(t, dt)
-    changes += problem.before_run(float(times[0]))
+    stepped, conversions = _matches.get((problem, method), lambda: matched(problem, method))
+    changes = [*conversions, *problem.before_run(float(times[0]))]
     reason = method.step_refusal(float(lengths.max()))
     if reason is not None:
         raise ValueError(f"dt: {reason}")
     ready = _prepared(method, stepped, lengths)
+    devices, found = find_devices(device)
     ensemble = Ensemble(stepped, measuring(ready, stepped), times, lengths, int(paths), int(seed),
-                        _statistics(collect), np.dtype(dtype), executor, block)  # fmt: skip
+                        _statistics(collect), np.dtype(dtype), executor, block, devices)  # fmt: skip
     if isinstance(ready, Method):
         strong = max((float(c.order or 0) for c in ready.claims if c.kind == "strong" and not c.when), default=0.0)
         check_resolution(ready.needs, float(ensemble.lengths.min()), strong, stepped.m)
@@ -89,10 +106,9 @@ def simulate(
             f"this float64 run uses numbers that are float32: {'; '.join(rounded[:4])}. They were made by jax.numpy "
             "outside a 64-bit context; make them with numpy, or inside the function.",
             SinglePrecisionConstant,
-            stacklevel=2,
+            stacklevel=3,
         )
-    with jax.enable_x64(True), Progress(paths * ensemble.steps, progress) as bar:
-        merged, failures = ensemble.run(Threads(threads), bar, on_failure)
+    ensemble, merged, failures = _run(ensemble, Threads(threads), progress, on_failure)
     record = {
         "problem": type(problem).__name__,
         "method": method.spelling,
@@ -100,11 +116,31 @@ def simulate(
         **({} if named else {"advice": advice(problem, method)}),
         "noise": str(problem.noise_structure),
         **ensemble.record(),
-        "versions": {"stodyn": metadata.version("stodyn"), "jax": jax.__version__, "numpy": np.__version__},
+        **({} if found == "asked for" else {"device": f"{'GPU' if devices else 'processor'}: {found}"}),
+        "versions": {"stodyn": stodyn_version(), "jax": jax.__version__, "numpy": np.__version__},
         "seconds": round(time.perf_counter() - began, 3),
     }
     extra = failures.variables() if on_failure == "record" else {}
     return results.dataset(ensemble.label(merged), extra, record)
+
+
+def _run(ensemble: Ensemble, place: Threads, progress: bool | None, on_failure: str):
+    """The ensemble as it ran, what was merged, and the failures; a device that is too small gets smaller blocks."""
+    while True:
+        try:
+            with jax.enable_x64(True), Progress(ensemble.paths * ensemble.steps, progress) as bar:
+                return ensemble, *ensemble.run(place, bar, on_failure)
+        except jax.errors.JaxRuntimeError as error:
+            if not (ensemble.counted and is_out_of_memory(error) and ensemble.width > GROUP):
+                raise
+            smaller = ensemble.width // 2
+            warnings.warn(
+                f"a block of {ensemble.width} paths does not fit the device's memory: going on with {smaller} "
+                f"(to begin so, give block={smaller})",
+                BlockHalved,
+                stacklevel=4,
+            )
+            ensemble = dataclasses.replace(ensemble, block=smaller)
 
 
 def _expand(problem, method: Expansion, times, paths, seed, collect, began: float) -> xr.Dataset:
@@ -120,16 +156,18 @@ def _expand(problem, method: Expansion, times, paths, seed, collect, began: floa
         "problem": type(problem).__name__,
         "method": method.spelling,
         **record,
-        "versions": {"stodyn": metadata.version("stodyn"), "numpy": np.__version__},
+        "versions": {"stodyn": stodyn_version(), "numpy": np.__version__},
         "seconds": round(time.perf_counter() - began, 3),
     }
     return results.dataset(labelled, {}, record)
 
 
+@on_processor
 def replay(problem, method: Catalogued | str | None, run: xr.Dataset, path: int) -> xr.Dataset:
     """Path number `path` of an earlier run, at every step: its block is run again and one lane kept.
 
-    Variable: path (time, component), the same bits that the run saw.
+    Variable: path (time, component), the same bits that the run saw; for a run on a GPU, which is repeated by the
+    processor, the same numbers but for rounding.
     """
     record = results.provenance(run)
     if "paths" not in record:
@@ -142,15 +180,16 @@ def replay(problem, method: Catalogued | str | None, run: xr.Dataset, path: int)
     times, lengths = grid.step_times(record["t"], record["dt"])
     stepped, _ = matched(problem, method)
     ready = _prepared(method, stepped, lengths)
+    counted = record.get("normals") == counter.NAME
+    block, executor = (GROUP, "kernel") if counted else (record["block"], record.get("executor", "auto"))
     ensemble = Ensemble(stepped, measuring(ready, stepped), times, lengths, record["paths"], record["seed"],
-                        (_Lane(every=1, lane=path % record["block"]),), np.dtype(record["dtype"]),
-                        record.get("executor", "auto"), record["block"])  # fmt: skip
+                        (_Lane(every=1, lane=path % block),), np.dtype(record["dtype"]), executor, block)  # fmt: skip
     if "fingerprint" in record and ensemble.traced.fingerprint != record["fingerprint"]:
         raise ValueError("problem: not the one the run was made with (its equations or constants differ)")
-    if ensemble.given != record["given"]:
+    if not counted and ensemble.given != record["given"]:
         raise ValueError("problem: not the one the run was made with (its start or params differ)")
     with jax.enable_x64(True):
-        values = ensemble.observe_block(path // record["block"])[0]
+        values = ensemble.observe_block(path // block)[0]
     coords = {"time": times, "component": list(stepped.names)}
     attrs = {"path": int(path), "provenance": run.attrs["provenance"]}
     return xr.Dataset({"path": (("time", "component"), values)}, coords, attrs)

@@ -34,12 +34,15 @@ class Unlaned(Exception):
     """Why a trace cannot run in lanes."""
 
 
-def evaluate(closed: core.ClosedJaxpr, arguments: Sequence[np.ndarray], paths: int | None) -> list[np.ndarray]:
+def evaluate(
+    closed: core.ClosedJaxpr, arguments: Sequence[np.ndarray], paths: int | None, on_gpu: bool = False
+) -> list[np.ndarray]:
     """The outputs of a traced function as object arrays; `arguments` are object arrays of the trace's input shapes.
 
-    `paths` is the length of a lane; None means that every entry is a plain scalar.
+    `paths` is the length of a lane; None means that every entry is a plain scalar. On a GPU sin and cos are written
+    out by its own compiler, and inside a kernel whether any path is active must be asked by a maximum.
     """
-    return _Evaluation(paths).run(closed.jaxpr, closed.consts, list(arguments))
+    return _Evaluation(paths, on_gpu).run(closed.jaxpr, closed.consts, list(arguments))
 
 
 def literal_value(literal: Any) -> np.ndarray:
@@ -93,8 +96,8 @@ def _known(x: np.ndarray, dtype: Any) -> np.ndarray:
 
 
 class _Evaluation:
-    def __init__(self, paths: int | None):
-        self.paths = paths
+    def __init__(self, paths: int | None, on_gpu: bool):
+        self.paths, self.on_gpu = paths, on_gpu
 
     def run(self, jaxpr: Any, consts: Sequence[Any], arguments: Sequence[np.ndarray]) -> list[np.ndarray]:
         values: dict[Any, np.ndarray] = {}
@@ -149,7 +152,8 @@ class _Evaluation:
         if all(is_known(x) for x in operands):
             return _fold_scalar(equation, operands)
         aligned = [spread(x, shape, dtype) for x, dtype in zip(operands, dtypes, strict=True)]
-        if equation.primitive.name in LIBRARY and dtypes[0] == np.float64 and math.prod(shape) >= LONG_LANE:
+        long = math.prod(shape) >= LONG_LANE and not self.on_gpu
+        if long and equation.primitive.name in LIBRARY and dtypes[0] == np.float64:
             return LIBRARY[equation.primitive.name](*aligned)
         return equation.primitive.bind(*aligned, **equation.params)
 
@@ -579,7 +583,11 @@ def _while(self: _Evaluation, equation, inputs):
 
     first = carry.moving(initial)
     active = still_active(carry.complete(first), ())
-    _, final = lax.while_loop(lambda state: jnp.any(state[0]), advance, (active, first))
+
+    def any_active(state):
+        return jnp.max(state[0].astype(np.int32)) > 0 if self.on_gpu else jnp.any(state[0])
+
+    _, final = lax.while_loop(any_active, advance, (active, first))
     return unflatten(carry.complete(final), shapes)
 
 

@@ -52,8 +52,13 @@ def _reduced(x: Array) -> tuple[Array, Array, Array]:
     r = x
     for part in HALF_PI:
         r = r - k * part
+    return k - 4.0 * jnp.floor(0.25 * k), *within_an_eighth(r)
+
+
+def within_an_eighth(r: Array) -> tuple[Array, Array]:
+    """sin r and cos r for |r| <= π/4, an eighth of a turn."""
     z = r * r
-    return k - 4.0 * jnp.floor(0.25 * k), r + r * z * _polynomial(SIN, z), 1.0 - 0.5 * z + z * z * _polynomial(COS, z)
+    return r + r * z * _polynomial(SIN, z), 1.0 - 0.5 * z + z * z * _polynomial(COS, z)
 
 
 def _polynomial(coefficients: Sequence[float], z: Array) -> Array:

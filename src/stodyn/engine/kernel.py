@@ -1,0 +1,164 @@
+"""Blocks on a GPU: normals by counter, and the steps from save to save as one kernel that keeps its paths in registers.
+
+A step launched operation by operation moves its state through the card's memory and pays for every launch; a kernel of
+the same lanes touches memory twice an interval. Newton's loops run inside it, each group of paths by itself.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import triton
+
+from stodyn.engine.batch import Lanes
+from stodyn.engine.block import Members, Program, State, Window
+from stodyn.noise import counter
+from stodyn.noise.counter import Normals
+
+GROUP, WARPS = 128, 4  # paths of a group, and the warps of 32 threads it is spread over
+
+
+@dataclasses.dataclass(frozen=True)
+class CountedProgram(Program):
+    """A program whose normals are counted (noise.counter), its steps a kernel where `kernel` is "gpu" or "interpreted".
+
+    Its members come without what the device can make itself: `member` is how many lanes are paths of the run, and a
+    start or weight common to all has one lane.
+    """
+
+    kernel: str | None = None
+
+    @property
+    def is_fed(self) -> bool:
+        return False
+
+    @property
+    def first_pace(self) -> None:
+        return None
+
+    @property
+    def way(self) -> str:
+        return f"counted {self.run.name if self.kernel is None else self.kernel}"
+
+    @property
+    def is_kernel(self) -> bool:
+        return self.kernel is not None
+
+    def begin(self, t, members: Members, generators):
+        return super().begin(t, self.everyone(members), generators)
+
+    def advance(self, state: State, normals, window: Window, members: Members):
+        return super().advance(state, normals, window, self.everyone(members))
+
+    def diagnose(self, state: State, normals, window: Window, members: Members):
+        return super().diagnose(state, normals, window, self.everyone(members))
+
+    def everyone(self, members: Members) -> Members:
+        lanes = self.run.paths
+        start = jnp.broadcast_to(members.start, (members.start.shape[0], lanes))
+        return Members(jnp.arange(lanes) < members.member, jnp.broadcast_to(members.weight, lanes), start,
+                       members.params)  # fmt: skip
+
+    def passes(self, window: Window) -> int:
+        """All intervals, empty ones too: a loop whose length is known needs no word from the host in between."""
+        return self.intervals
+
+    def generators(self, seed: int, block: int) -> tuple[np.ndarray, ...]:
+        """The key of the run and the number of the block's first path."""
+        return counter.key_of(seed), np.asarray(block * self.run.paths, np.uint64)
+
+    def normals(self, state: State) -> Normals:
+        key, first = state.generators
+        path = first + jnp.arange(self.run.paths, dtype=np.uint64)
+        return Normals((key[0], key[1]), self.run.traced.streams, path)
+
+    def draw_one(self, i, state: State, normals, window: Window) -> tuple[State, list[Array]]:
+        source, n = self.normals(state), window.first + i
+        return state, [jnp.stack(z) for z in source.step(n, source.spares(n))[0]]
+
+    def steps(self, first, last, state: State, normals, window: Window, members: Members, starting=False) -> State:
+        if self.is_kernel:
+            method, iterations = self._launch(first, last, state, window, members, starting)
+            return state._replace(method=method, iterations=iterations)
+        source = self.normals(state)
+
+        def one(i, carry):
+            state, spares = carry
+            drawn, spares = source.step(window.first + i, spares)
+            k = window.first + i if starting else None
+            return self.step(state, window.t[i], window.h[i], [jnp.stack(z) for z in drawn], members, k)[0], spares
+
+        return lax.fori_loop(first, last, one, (state, source.spares(window.first + first)))[0]
+
+    def _launch(self, first, last, state: State, window: Window, members: Members, starting: bool):
+        """The kernel: method state and iteration counts after the steps."""
+        traced, counts = self.run.traced, state.iterations is not None
+        group = min(GROUP, self.run.paths)
+        run = Lanes(traced, group, on_gpu=True)
+        key, first_path = state.generators
+        bounds = jnp.stack([jnp.asarray(b, np.int32) for b in (first, last, window.first)])
+        uniform: list[Any] = [bounds, key, first_path[None], window.t, window.h]
+        uniform += [p.reshape(-1) for p, varies in zip(members.params, self.varies, strict=True) if not varies]
+        spread = [p.reshape(-1, p.shape[-1]) for p, varies in zip(members.params, self.varies, strict=True) if varies]
+        own = [lane for p in spread for lane in p]
+        carried: list[Any] = [*state.method, *([state.iterations] if counts else [])]
+
+        def kernel(*refs):
+            given, results = refs[: -len(carried)], refs[-len(carried) :]
+            bounds, key, first_path, t, h, *common = given[: len(uniform)]
+            lanes_of_params = iter(ref[...] for ref in given[len(uniform) : len(uniform) + len(own)])
+            begun = tuple(ref[...] for ref in given[len(uniform) + len(own) :])
+            params = self._params(members, common, lanes_of_params)
+            place = pl.program_id(0).astype(np.uint64) * np.uint64(group) + jnp.arange(group, dtype=np.uint64)
+            source = Normals((key[0], key[1]), traced.streams, first_path[0] + place)
+            offset = bounds[2]
+
+            def one(i, carry):
+                values, spares = carry
+                drawn, spares = source.step(offset + i, spares)
+                normals = [_entries([z.astype(self.dtype) for z in stream], (len(stream),)) for stream in drawn]
+                k = offset + i if starting else None
+                method, count = (values[:-1], values[-1]) if counts else (values, None)
+                after, _, iterations = run.step_of_entries(method, t[i], h[i], normals, params, k)
+                after = after if count is None else (*after, count + jnp.asarray(iterations, np.int32))
+                return after, spares
+
+            ended, _ = lax.fori_loop(bounds[0], bounds[1], one, (begun, source.spares(offset + bounds[0])))
+            for ref, value in zip(results, ended, strict=True):
+                ref[...] = value
+
+        lane, arguments = pl.BlockSpec((group,), lambda g: (g,)), [*uniform, *own, *carried]
+        ended = pl.pallas_call(
+            kernel,
+            grid=(self.run.paths // group,),
+            in_specs=[pl.BlockSpec(a.shape, lambda g: (0,)) for a in uniform] + [lane] * (len(own) + len(carried)),
+            out_specs=[lane] * len(carried),
+            out_shape=[jax.ShapeDtypeStruct(c.shape, c.dtype) for c in carried],
+            interpret=self.kernel == "interpreted",
+            compiler_params=triton.CompilerParams(num_warps=max(WARPS * group // GROUP, 1)),
+        )(*arguments)
+        return (tuple(ended[:-1]), ended[-1]) if counts else (tuple(ended), None)
+
+    def _params(self, members: Members, common: list[Any], own: Any) -> list[np.ndarray]:
+        """The parameters as object arrays of scalars read from `common` and of the lanes of `own`."""
+        shared, result = iter(common), []
+        for p, varies in zip(members.params, self.varies, strict=True):
+            shape = p.shape[:-1] if varies else p.shape
+            ref = None if varies else next(shared)
+            size = int(np.prod(shape))
+            result.append(_entries([next(own) if ref is None else ref[k] for k in range(size)], shape))
+        return result
+
+
+def _entries(values: list[Any], shape: tuple[int, ...]) -> np.ndarray:
+    """Lanes or scalars as an object array."""
+    result = np.empty(len(values), object)
+    for k, value in enumerate(values):
+        result[k] = value
+    return result.reshape(shape)
