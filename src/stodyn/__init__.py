@@ -6,6 +6,7 @@ from stodyn.engine.failure import PathsFailed
 from stodyn.engine.path import draw_increments, increments, path
 from stodyn.engine.simulate import replay, simulate
 from stodyn.methods.catalogue import find as method
+from stodyn.methods.filtered import exactly_filtered
 from stodyn.noise.distribution import PerPath
 from stodyn.problems.driven import with_noise
 from stodyn.problems.hamiltonian import Hamiltonian
@@ -28,6 +29,7 @@ __all__ = [
     "PerPath",
     "RandomDAE",
     "draw_increments",
+    "exactly_filtered",
     "increments",
     "linear",
     "load",

@@ -10,6 +10,7 @@ from stodyn.analysis import covariance
 from stodyn.analysis.linear import coefficients
 from stodyn.noise import coloured as co
 from stodyn.numerics import van_loan
+from stodyn.problems.driven import NoiseNotDelivered, delivered_variance
 from stodyn.problems.linear import linear
 
 pytestmark = pytest.mark.usefixtures("quick_compiling")
@@ -29,6 +30,31 @@ def test_matrices_of_the_joint_system():
     assert problem.m == 2, "the channel of the problem that is known to be quiet is left out"
     assert problem.names == ("x", "v", "u_g", "w_g", "u_g.2")
     assert problem.noise_structure.kind == "additive"
+
+
+@pytest.mark.parametrize("name", ["RK4", "SRA1", "AB4", "EulerMaruyama"])
+def test_variance_of_the_noise_that_a_method_delivers(name):
+    wind, h = WIND.with_outputs_first(), 0.3
+    exact = np.diagonal(wind.C @ covariance.steady(name, wind.A, wind.B, h) @ wind.C.T)
+    np.testing.assert_allclose(delivered_variance(sd.method(name), wind, h), exact, rtol=1e-10)
+
+
+def test_steps_too_long_for_the_noise_are_told():
+    problem, heun = sd.with_noise(STILL, co.gauss_markov(1.0, 0.5, "gust"), "v"), sd.method("Heun")
+    heun.prepared(problem, 0.1)  # z = -0.2 leaves -1.1 %
+    with pytest.warns(NoiseNotDelivered, match=r"variance of gust 4.76 % too small.*exactly_filtered\('Heun'"):
+        heun.prepared(problem, 0.2)  # z = -0.4
+    with pytest.raises(ValueError, match=r"dt: Heun makes the coloured noise grow with steps of 1.* rates up to 2"):
+        heun.prepared(problem, 1.0)
+    for right in (sd.exactly_filtered(heun, problem, 1.0), sd.method("VanLoan")):
+        assert right.prepared(problem, 1.0) is right
+
+
+def test_problems_without_white_noise():
+    quiet = sd.SDE(STILL.drift, None, [0.0, 0.0])
+    assert quiet.m == 1 and not np.any(quiet.g(0.0, jnp.ones(2), None))
+    assert sd.with_noise(quiet, WIND, [[0, 0], [1, 1]]).m == WIND.B.shape[1]
+    assert sd.SDE(lambda t, x, p: -p * x, None, 1.0, params=2.0).g(0.0, jnp.ones(1), 2.0) == 0.0
 
 
 def test_noise_of_the_problem_stays_with_its_calculus():
@@ -109,7 +135,9 @@ def test_methods_deliver_what_the_analysis_says_of_them():
     problem = sd.with_noise(STILL, co.dryden(1.0, 1.0, 1.0, components="w"), "v")
     expected = covariance.delivered(sd.method("RK4"), problem, 0.5, 24).covariance[-1]
     assert expected[2, 2] == pytest.approx(1 - 0.048, abs=5e-4)
-    run = sd.simulate(problem, "RK4", t=(0, 12), dt=0.5, paths=40_000, seed=3, collect=sd.statistics.Moments(at=[12.0]))
+    with pytest.warns(NoiseNotDelivered, match=r"w_g 4\.8 % too small"):
+        run = sd.simulate(problem, "RK4", t=(0, 12), dt=0.5, paths=40_000, seed=3,
+                          collect=sd.statistics.Moments(at=[12.0]))  # fmt: skip
     assert list(run["component"].values) == ["x", "v", "w_g", "w_g.1"]
     # Four standard errors of four variances: a false alarm in one of 4000.
     stderr = run["variance_stderr"].values[0]

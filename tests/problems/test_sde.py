@@ -162,7 +162,7 @@ def ones(t, x):
 REFUSED = {
     # functions
     "drift not callable": (dict(drift=3.0), TypeError, r"drift: expected a function drift\(t, x\), got 3.0"),
-    "diffusion not callable": (dict(diffusion=None), TypeError, r"diffusion: expected a function .* got None"),
+    "diffusion not callable": (dict(diffusion=0.5), TypeError, r"diffusion: expected a function .* got 0.5"),
     "drift of x alone": (
         dict(drift=lambda x: -x),
         TypeError,

@@ -101,8 +101,9 @@ class Catalogued(ABC):
     def prepared(self, problem, h: float):
         """The method made ready for a problem of its own class and steps up to h: with the cheapest noise that will do.
 
-        It may warn of what the numbers tell.
+        It may warn of what the numbers tell, as the problem may.
         """
+        problem.check_step(self, h)
         return self
 
     @property

@@ -105,6 +105,9 @@ class _ExactlyFiltered(Method):
             return f"{self.name} was made for steps of {self.dt:g}, not {h:g}; make it anew with exactly_filtered(...)"
         return self.base.step_refusal(h)
 
+    def prepared(self, problem, h):
+        return self
+
     def start(self, problem, t, x, params):
         n = self.own.n
         return self.base.start(self.own, t, x[:n], self._given(params, jnp.zeros(len(self.problem.noise.C)))), x[n:]

@@ -78,6 +78,9 @@ class Problem(ABC):
         """What the record of a run from time t should say; raises ValueError in plain words where there can be none."""
         return ()
 
+    def check_step(self, method: Any, h: float) -> None:  # noqa: B027
+        """Warn of what a method does to this problem with steps up to h, or raise ValueError where it cannot work."""
+
     def example_start(self) -> np.ndarray:
         """One initial value, (n,)."""
         return self.draw_start(np.random.default_rng(0), range(1))[0]

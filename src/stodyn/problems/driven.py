@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.flatten_util import ravel_pytree
 from numpy.typing import ArrayLike
 
 from stodyn.noise.coloured import Coloured
 from stodyn.noise.distribution import PerPath, is_random
+from stodyn.numerics import uncompiled, van_loan
 from stodyn.numerics.dependence import dependence
 from stodyn.numerics.lanes import Unlaned
 from stodyn.problems.contract import Problem, fixed_value, returned_shape
 from stodyn.problems.linear import GaussianStart
 from stodyn.problems.measured import Measured
 from stodyn.problems.sde import SDE
+
+NOTABLE = 0.02  # relative error of the noise's variance that a run warns of
+
+
+class NoiseNotDelivered(UserWarning):
+    """The steps of a run are too long for the filter of its coloured noise."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -31,6 +42,61 @@ class Driven(SDE):
     own: Any = None
     noise: Any = None
 
+    def check_step(self, method: Any, h: float) -> None:
+        """Warn where the method's own step gives the noise another variance; refuse where it makes it grow."""
+        ratios = delivered_variance(method, self.noise, h) / self.noise.variance
+        worst = int(np.argmax(np.abs(ratios - 1.0)))
+        if abs(ratios[worst] - 1.0) <= NOTABLE:
+            return
+        rate = np.abs(np.linalg.eigvals(self.noise.A)).max()
+        way = (
+            f"The filter of the noise has rates up to {rate:.3g}: take smaller steps, or keep the noise exact at any "
+            f"step by stodyn.exactly_filtered({method.name!r}, problem, dt), or by VanLoan where the problem is linear."
+        )
+        if math.isinf(ratios[worst]):
+            raise ValueError(f"dt: {method.name} makes the coloured noise grow with steps of {h:g}. {way}")
+        percent = f"{100.0 * abs(ratios[worst] - 1.0):.3g} % too {'large' if ratios[worst] > 1.0 else 'small'}"
+        warnings.warn(
+            f"dt: with steps of {h:g} {method.name} makes the variance of {self.noise.names[worst]} {percent}. {way}",
+            NoiseNotDelivered,
+            stacklevel=6,
+        )
+
+
+def delivered_variance(method: Any, noise: Coloured, h: float) -> np.ndarray:
+    """The variances (p,) of the noise in the long run where a method steps its filter; inf where they grow.
+
+    Exact, from the step itself on ds = A s dt + B dW. Methods whose step NumPy cannot make, as those that iterate, and
+    those that take the whole grid at once are taken to be right.
+    """
+    A, B = noise.A, noise.B
+    k, r = B.shape
+    white = SDE(lambda t, s: A @ s, lambda t, s: jnp.asarray(B), np.zeros(k), structure="additive",
+                calculus=getattr(method, "calculus", None) or "ito")  # fmt: skip
+    if not hasattr(method, "needs") or method.refusal(white):
+        return noise.variance
+    counts = method.needs.normals(r)
+    ends = np.cumsum(list(counts.values()))[:-1]
+    with jax.enable_x64(True):
+        start, state = ravel_pytree(method.start(white, jnp.zeros(()), jnp.zeros(k), None))
+
+        def step(s, xi):
+            made = method.needs.increment(jnp.asarray(h), dict(zip(counts, jnp.split(xi, ends), strict=True)), r)
+            after = method.step(white, jnp.zeros(()), state(s), made, None)[0]
+            return ravel_pytree(after)[0], method.read(after)
+
+        N, points = len(start), np.eye(len(start) + sum(counts.values()))
+        inputs = points[:, :N], points[:, N:]
+        try:
+            after, seen = uncompiled.run(jax.make_jaxpr(jax.vmap(step))(*inputs), *inputs)
+        except uncompiled.Compile:
+            return noise.variance
+    M, G = after[:N].T, after[N:].T
+    if np.abs(np.linalg.eigvals(M)).max() >= 1.0:
+        return np.full(len(noise.C), np.inf)
+    S, outputs = van_loan.discrete_lyapunov(M, G @ G.T), noise.C @ seen[:N].T
+    return np.diagonal(outputs @ S @ outputs.T + noise.C @ seen[N:].T @ seen[N:] @ noise.C.T)
+
 
 def with_noise(problem: Any, noise: Coloured, into: str | int | Sequence[str | int] | ArrayLike | Callable) -> Driven:
     """The problem with coloured noise y in its equations: dx = (f + G y) dt + g dW, y = C s, ds = A s dt + B dW'.
@@ -38,9 +104,9 @@ def with_noise(problem: Any, noise: Coloured, into: str | int | Sequence[str | i
     An exact rewriting as an SDE of (x, s) with white noise, for any method. s starts in its stationary law, and its
     first entries are y, so that the noise is among the components of the result by its names. G y is an ordinary force,
     the same in both calculi; the problem's own white noise and its calculus stay as they are. Problems of other kinds
-    are written as SDEs first. For a linear problem the method VanLoan is exact at any step. Other methods treat
-    the filter as they do any linear system, and analysis.covariance.advise says how well at which step; with
-    methods.filtered.exactly_filtered(method, problem, dt) the noise is exact beside any of them.
+    are written as SDEs first (an SDAE without its algebraic components). For a linear problem the method VanLoan is
+    exact at any step. Other methods treat the filter as they do any linear system: a run warns where that puts the
+    variance of the noise off by 2 %. With stodyn.exactly_filtered(method, problem, dt) the noise is exact beside any.
 
     into  where y enters: the component whose rate each output is added to, by name or number (a list for several
           outputs); the matrix G (n, outputs); or a function into(t, x[, params]) -> G

@@ -28,12 +28,18 @@ from stodyn.problems.contract import (
 from stodyn.problems.structure import CHECKED_STATES, find_structure
 
 
+def _silent(t, x, *params):
+    """One channel that does nothing."""
+    return jnp.zeros((*jnp.shape(x), 1) if jnp.ndim(x) else ())
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class SDE(Problem):
     """dx = drift(t, x) dt + diffusion(t, x) dW, x of n components, W of m independent channels.
 
     drift      drift(t, x[, params]) -> (n,)
-    diffusion  diffusion(t, x[, params]) -> (n, m): column k belongs to channel k
+    diffusion  diffusion(t, x[, params]) -> (n, m): column k belongs to channel k; None: no white noise, as where
+               coloured noise alone drives the system (with_noise)
     start      the initial value, (n,); a plain number makes the functions scalar (drift and diffusion return
                numbers); or one draw a path: a frozen scipy.stats distribution, PerPath(values), or
                start(rng, size) -> (size, n)
@@ -46,7 +52,7 @@ class SDE(Problem):
     """
 
     drift: Callable
-    diffusion: Callable
+    diffusion: Any
     start: Any
     params: Any = None
     calculus: str = "ito"
@@ -64,6 +70,8 @@ class SDE(Problem):
         if self.structure is not None and self.structure not in STRUCTURES:
             raise ValueError(f"structure: expected one of {STRUCTURES}, got {self.structure!r}")
         check_params(self.params)
+        if self.diffusion is None:
+            object.__setattr__(self, "diffusion", _silent)
         example = drawn_example(self.start, "start") if is_random(self.start) else fixed_value("start", self.start)
         if example.ndim > 1 or example.size == 0:
             raise ValueError(f"start: expected a number or a vector a path, got shape {example.shape}")
