@@ -6,8 +6,9 @@ import math
 import jax
 import numpy as np
 import pytest
+import scipy.linalg
 
-from stodyn.analysis import second_order
+from stodyn.analysis import second_order, stability
 from stodyn.analysis.second_order import amplification, dissipation, largest_step, stiff_limit
 from stodyn.methods.alpha import HHT, WBZ, StochasticAlpha
 from stodyn.models.oscillators import NOISY_OSCILLATOR
@@ -253,3 +254,16 @@ def test_largest_step():
     assert found.mean == math.inf and found.exact_growth == pytest.approx(0.125, rel=1e-3)
     assert found.exact_exponent == pytest.approx(-0.03125) and found.almost_surely is None
     assert largest_step(3.0, 0.5, 1.0, 1.0, simulate=False).mean_square is None
+    assert stability.largest_step is largest_step
+
+
+def test_the_adapted_norm_of_slow_and_fast_oscillations():
+    """‖A_d Ξ‖_P <= (radius + excess) ‖Ξ‖_P, also where x, h v and h² φ are of sizes 1, 1e-3 and 1e-6. At Ω = 1e3 A_d is
+    almost a Jordan block, and only a norm with some excess is well conditioned."""
+    for Ω, excess in ((1e-3, 1e-6), (1.0, 1e-6), (1e3, 0.1)):
+        step = amplification(READ(0.8), Ω, 1.0)
+        P = step.adapted_norm()
+        image = step.deterministic.T @ P @ step.deterministic
+        units = 1.0 / np.sqrt(np.diagonal(P))
+        worst = scipy.linalg.eigh(units[:, None] * image * units, units[:, None] * P * units, eigvals_only=True)[-1]
+        assert math.sqrt(worst) <= step.spectral_radius + excess + 1e-9

@@ -161,3 +161,5 @@ def test_bad_parameters():
         BUSHING(torque="other").problem  # noqa: B018
     with pytest.raises(ValueError, match="form: expected 'banded' or 'dense'"):
         BEAM(form="other").problem  # noqa: B018
+    with pytest.raises(ValueError, match="n: expected at least 2 elements, got 1"):
+        BEAM(n=1).problem  # noqa: B018

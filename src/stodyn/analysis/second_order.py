@@ -106,9 +106,19 @@ class Amplification:
         return _estimate(np.abs(np.linalg.eigvals(self.sample(count, seed))).max(axis=1))
 
     def adapted_norm(self, excess: float = 1e-6) -> np.ndarray:
-        """P, positive definite, with ‖A_d Ξ‖_P <= (radius + excess) ‖Ξ‖_P, ‖Ξ‖_P² = Ξ' P Ξ."""
-        size = self.spectral_radius + excess
-        return scipy.linalg.solve_discrete_lyapunov(self.deterministic.T / size, np.eye(3))
+        """P, positive definite, with ‖A_d Ξ‖_P <= (radius + excess) ‖Ξ‖_P, ‖Ξ‖_P² = Ξ' P Ξ.
+
+        Near the limit Ω → ∞, where A_d is a Jordan block, `excess` is raised tenfold until P is well conditioned.
+        """
+        units = min(max(self.omega * self.h, 1e-4), 1.0) ** -np.arange(3.0)  # slow oscillations have v ~ ω x, φ ~ ω² x
+        A = units[:, None] * self.deterministic / units
+        while True:
+            size = self.spectral_radius + excess
+            P = np.linalg.solve(np.eye(9) - np.kron(A.T, A.T) / size**2, np.eye(3).ravel()).reshape(3, 3)
+            least, _, most = np.linalg.eigvalsh(0.5 * (P + P.T))
+            if least > 1e-10 * most:
+                return units[:, None] * 0.5 * (P + P.T) * units
+            excess *= 10.0
 
     def contracts_in_mean_square(self, P: ArrayLike | None = None) -> float:
         """The largest E‖A Ξ‖²_P / ‖Ξ‖²_P over all Ξ, exact; at most 1 means contractive in the 2nd mean. P: norm, 1."""

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from stodyn.analysis.linear import NODES, axes
+from stodyn.analysis.second_order import largest_step  # noqa: F401  (of mechanics, which has a file of its own)
 from stodyn.engine.simulate import matched
 from stodyn.methods.catalogue import find
 from stodyn.methods.contract import Method
