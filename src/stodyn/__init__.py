@@ -1,6 +1,6 @@
 """stodyn: simulate physical systems with noise in them."""
 
-from stodyn import plot, statistics
+from stodyn import circuits, plot, statistics
 from stodyn.analysis.plan import plan
 from stodyn.engine.failure import PathsFailed
 from stodyn.engine.path import draw_increments, increments, path
@@ -28,6 +28,7 @@ __all__ = [
     "PathsFailed",
     "PerPath",
     "RandomDAE",
+    "circuits",
     "draw_increments",
     "exactly_filtered",
     "increments",

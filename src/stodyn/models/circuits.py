@@ -4,10 +4,10 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.optimize
 
+from stodyn.circuits.devices import BOLTZMANN, CHARGE
 from stodyn.models.catalogue import Model
 from stodyn.problems.sdae import SDAE
 
-BOLTZMANN, CHARGE = 1.380649e-23, 1.602176634e-19  # J/K, C (exact)
 KELVIN = 300.0
 THERMAL_VOLTAGE = BOLTZMANN * KELVIN / CHARGE  # V
 NANO, PICO = 1e-9, 1e-12  # a unit of energy V² nF (with mA, kOhm, us) or V² pF (with mA, kOhm, ns) in joules

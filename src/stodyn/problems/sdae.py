@@ -359,7 +359,8 @@ def _constant(mass: Any, n: int) -> np.ndarray:
             "own with the constraint 0 = q - q(x)."
         )
     try:
-        matrix = np.array(mass, float)
+        fixed = isinstance(mass, np.ndarray) and not mass.flags.writeable  # a large one need not be copied
+        matrix = np.asarray(mass, float) if fixed else np.array(mass, float)
     except (TypeError, ValueError):
         raise TypeError(f"mass: expected a matrix of numbers of shape ({n}, {n}), got {mass!r}") from None
     if matrix.shape != (n, n):

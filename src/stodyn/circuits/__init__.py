@@ -1,0 +1,14 @@
+"""Circuits: SPICE netlists as stochastic differential-algebraic equations, with the noise of their elements."""
+
+from pathlib import Path
+
+from stodyn.circuits.circuit import Circuit, read
+from stodyn.circuits.small_signal import SmallSignal, Spectrum
+from stodyn.circuits.text import NetlistError
+
+__all__ = ["Circuit", "NetlistError", "SmallSignal", "Spectrum", "examples", "read"]
+
+
+def examples() -> dict[str, Path]:
+    """The netlists that come with the library, by name."""
+    return {path.stem: path for path in sorted((Path(__file__).parent / "examples").glob("*.cir"))}

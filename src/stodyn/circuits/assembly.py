@@ -1,0 +1,336 @@
+"""Modified nodal analysis: flat elements -> the arrays of M dX = f(t, X) dt + g(t, X) dW, elements of a kind together.
+
+The unknowns are the node voltages, then a current for each V, E, H and L, then the states of flicker filters. Rows:
+    node    Σ C u' = -Σ currents that leave it          V, E, H   0 = u₊ - u₋ - (V(t), gain (c₊ - c₋) or r j)
+    L       L j' = u₊ - u₋                              filter    s' = -s/τ + √(2/τ) σ dW
+A source in a loop of capacitors and voltage sources has as its unknown the charge q it has delivered, j = q'.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+import scipy.sparse
+
+from stodyn.circuits import topology
+from stodyn.circuits.devices import CHARGE, KINDS, Current, Kind, Numbers, flicker_size, thermal
+from stodyn.circuits.netlist import GROUND, Element, Netlist
+from stodyn.circuits.text import NetlistError
+from stodyn.circuits.waveforms import Sources
+from stodyn.noise import coloured
+
+MOST_UNKNOWNS = 8000  # the matrices of a run are dense
+INDEX = np.int32  # JAX's own without 64 bits
+BRANCHES = frozenset("vehl")
+
+
+class Stamps(NamedTuple):
+    """Entries of a matrix; those of the same place add up."""
+
+    rows: np.ndarray
+    columns: np.ndarray
+    values: np.ndarray
+
+    def matrix(self, n: int) -> scipy.sparse.csr_array:
+        """(n, n), what belongs to ground (number n) left out."""
+        whole = scipy.sparse.coo_array((self.values, (self.rows, self.columns)), (n + 1, n + 1)).tocsr()
+        return whole[:n, :n]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Group:
+    """Nonlinear devices of a kind: `out` are the nodes their current leaves and enters, `control` those they read."""
+
+    kind: Kind
+    elements: tuple[Element, ...]
+    out: tuple[np.ndarray, np.ndarray]
+    control: tuple[tuple[np.ndarray, np.ndarray], ...]
+    numbers: Numbers
+
+    def current(self, x: Any, xp: Any) -> Current:
+        return self.kind.law(tuple(x[c] - x[d] for c, d in self.control), self.numbers, xp)
+
+
+class Flicker(NamedTuple):
+    """The flickering devices of a group: which of its devices, and the filter states (devices, poles) of each."""
+
+    group: int
+    devices: np.ndarray
+    states: np.ndarray
+
+
+class Source(NamedTuple):
+    """A source of white current noise from node a to node b; `place` is its number in `Network.intensity`."""
+
+    element: Element
+    kind: str
+    a: int
+    b: int
+    place: int
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Network:
+    """A circuit as arrays; the number n stands for ground, whose voltage is 0 and whose equation nobody reads."""
+
+    netlist: Netlist
+    names: tuple[str, ...]
+    units: tuple[str, ...]
+    nodes: dict[str, int]
+    branches: dict[str, int]
+    charged: frozenset[str]
+    mass: Stamps
+    linear: Stamps
+    at_dc: Stamps  # in place of `linear`: the currents of charged sources, filters standing still
+    sources: Sources
+    source_rows: np.ndarray
+    source_columns: np.ndarray
+    source_signs: np.ndarray
+    groups: tuple[Group, ...]
+    flickers: tuple[Flicker, ...]
+    filters: coloured.Coloured | None
+    resistances: np.ndarray
+    noises: tuple[Source, ...]
+
+    @property
+    def n(self) -> int:
+        return len(self.names)
+
+    def rates(self, x: Any, sources: Any, xp: Any, linear: Stamps | None = None) -> Any:
+        """f (n,) with the sources at the given values."""
+        linear = self.linear if linear is None else linear
+        y = xp.concatenate([x, xp.zeros(1, x.dtype)])
+        rows = [linear.rows, self.source_rows]
+        values = [linear.values * y[linear.columns], self.source_signs * sources[self.source_columns]]
+        currents = [group.current(y, xp).i for group in self.groups]
+        for group, i in zip(self.groups, currents, strict=True):
+            rows += group.out
+            values += [-i, i]
+        for group, i, devices in self.flickering(currents, y, xp):
+            rows += [group.out[0][devices], group.out[1][devices]]
+            values += [-i, i]
+        return gathered(np.concatenate(rows), xp.concatenate(values), self.n + 1, xp)[: self.n]
+
+    def flickering(self, currents: list[Any], y: Any, xp: Any) -> Any:
+        """(group, current, devices) of the flicker noise."""
+        for part in self.flickers:
+            group, i = self.groups[part.group], currents[part.group][part.devices]
+            yield (
+                group,
+                flicker_size(i, _chosen(group.numbers, part.devices), xp) * y[part.states].sum(-1),
+                part.devices,
+            )
+
+    def slopes(self, x: np.ndarray, linear: Stamps | None = None) -> scipy.sparse.csr_array:
+        """∂f/∂x (n, n) at x, the flicker filters at rest."""
+        linear = self.linear if linear is None else linear
+        y = np.append(x, 0.0)
+        rows, columns, values = [linear.rows], [linear.columns], [linear.values]
+        for k, group in enumerate(self.groups):
+            found = group.current(y, np)
+            for slope, (c, d) in zip(found.slopes, group.control, strict=True):
+                for node, side in zip(group.out, (-1.0, 1.0), strict=True):
+                    rows += [node, node]
+                    columns += [c, d]
+                    values += [side * slope, -side * slope]
+            for part in self.flickers:
+                if part.group == k:
+                    size = flicker_size(found.i[part.devices], _chosen(group.numbers, part.devices), np)
+                    for node, side in zip(group.out, (-1.0, 1.0), strict=True):
+                        rows.append(np.repeat(node[part.devices], part.states.shape[1]))
+                        columns.append(part.states.ravel())
+                        values.append(side * np.repeat(size, part.states.shape[1]))
+        return Stamps(np.concatenate(rows), np.concatenate(columns), np.concatenate(values)).matrix(self.n)
+
+    def intensity(self, x: Any, sources: Any, xp: Any) -> Any:
+        """S of all white noise: resistors, sources (shot noise of their currents), the groups; two-sided, A²/Hz."""
+        y = xp.concatenate([x, xp.zeros(1, x.dtype)])
+        quiet = thermal(self.resistances, self.netlist.kelvin)
+        devices = [] if self.has_additive_noise else [group.current(y, xp).noise for group in self.groups]
+        return xp.concatenate([xp.asarray(quiet), CHARGE * xp.abs(xp.asarray(sources)), *devices])
+
+    @functools.cached_property
+    def has_additive_noise(self) -> bool:
+        """Whether no white noise depends on the state: only resistors and given currents have any."""
+        return all(source.element.kind in "ri" for source in self.noises)
+
+
+def gathered(rows: np.ndarray, values: Any, size: int, xp: Any) -> Any:
+    """(size,): the sums of the values of each row."""
+    if xp is np:
+        return np.bincount(rows, values, size)
+    return jnp.zeros(size, values.dtype).at[rows].add(values)
+
+
+def _chosen(numbers: Numbers, devices: np.ndarray) -> Numbers:
+    return Numbers({key: numbers[key][devices] for key in ("kf", "af")}, numbers.kelvin)
+
+
+def assemble(netlist: Netlist) -> Network:
+    """The arrays of a netlist after its topology has been checked."""
+    elements = netlist.elements
+    nodes: dict[str, int] = {}
+    for element in elements:
+        for node in element.nodes:
+            if node not in nodes:
+                nodes[node] = len(nodes)
+    charged = topology.check(netlist, nodes)
+    for element in elements:
+        if element.source in charged and element.source:
+            raise NetlistError(
+                f"{element.name}: {element.source}, which controls it, lies in a loop of capacitors and voltage sources"
+                ", where its current is a derivative; put a small resistor in series with it", element.at)  # fmt: skip
+    nodes = {name: i for i, name in enumerate(name for name in nodes if name != GROUND)}
+    owners = [e for e in elements if e.kind in BRANCHES]
+    branches = {e.name: len(nodes) + k for k, e in enumerate(owners)}
+    names = [*nodes, *(f"{'q' if e.name in charged else 'i'}({e.name})" for e in owners)]
+    units = ["V"] * len(nodes) + ["C" if e.name in charged else "A" for e in owners]
+    if len(names) > MOST_UNKNOWNS:
+        raise NetlistError(f"the circuit has {len(names):,} unknowns (node voltages and branch currents), expected at "
+                           f"most {MOST_UNKNOWNS:,}")  # fmt: skip
+    groups = _grouped(netlist, nodes, ground=-1)
+    flickers, filters = _flickers(netlist, groups, len(names))
+    for part in flickers:
+        for device, states in zip(part.devices, part.states, strict=True):
+            names += [f"{groups[part.group].elements[device].name}.flicker{k}" for k in range(len(states))]
+            units += ["1"] * len(states)
+    n = len(names)
+    place = {**nodes, GROUND: n}
+    groups = tuple(_with_ground(group, n) for group in groups)
+    mass, linear, at_dc = _stamps(netlist, place, branches, charged, flickers, filters)
+    if not len(mass.values):
+        raise NetlistError("there is neither a capacitor nor an inductor: nothing in this circuit takes time")
+    driven = [e for e in elements if e.kind in "vi"]
+    sources = Sources([e.value for e in driven])
+    driven = [driven[i] for i in sources.order]
+    feeds = []
+    for k, e in enumerate(driven):
+        a, b = place[e.nodes[0]], place[e.nodes[1]]
+        feeds += [(branches[e.name], k, -1.0)] if e.kind == "v" else [(a, k, -1.0), (b, k, 1.0)]
+    rows, columns, signs = (np.array(part) for part in zip(*feeds, strict=True)) if feeds else ([], [], [])
+    resistors = [e for e in elements if e.kind == "r"]
+    return Network(
+        netlist, tuple(names), tuple(units), nodes, branches, charged, mass, linear, at_dc, sources,
+        np.array(rows, INDEX), np.array(columns, INDEX), np.array(signs, float), groups, flickers, filters,
+        np.array([e.value for e in resistors], float), _noises(netlist, place, resistors, driven, groups),
+    )  # fmt: skip
+
+
+def _grouped(netlist: Netlist, nodes: dict[str, int], ground: int) -> tuple[Group, ...]:
+    groups = []
+    for name, kind in KINDS.items():
+        members = tuple(e for e in netlist.elements if e.kind == name)
+        if not members:
+            continue
+        at = np.array([[nodes.get(node, ground) for node in e.nodes] for e in members], INDEX).T
+        keys = [key for key, value in members[0].value.items() if not isinstance(value, str)]
+        numbers = Numbers({key: np.array([e.value[key] for e in members]) for key in keys}, netlist.kelvin)
+        out = at[kind.carries[0]], at[kind.carries[1]]
+        groups.append(Group(kind, members, out, tuple((at[c], at[d]) for c, d in kind.between), numbers))
+    return tuple(groups)
+
+
+def _with_ground(group: Group, n: int) -> Group:
+    def moved(at: np.ndarray) -> np.ndarray:
+        return np.where(at < 0, n, at).astype(INDEX)
+
+    out = moved(group.out[0]), moved(group.out[1])
+    return dataclasses.replace(group, out=out, control=tuple((moved(c), moved(d)) for c, d in group.control))
+
+
+def _flickers(netlist: Netlist, groups, first: int) -> tuple[tuple[Flicker, ...], coloured.Coloured | None]:
+    """Where KF is given: a filter of its own for each device, on the band of .options flo fhi or of .tran."""
+    found: list[Flicker] = []
+    filters = None
+    for k, group in enumerate(groups):
+        loud = [i for i, e in enumerate(group.elements) if e.value["kf"] > 0.0 and e.noisy and netlist.noisy]
+        if not loud:
+            continue
+        if filters is None:
+            filters = coloured.flicker(1.0, _band(netlist, group.elements[loud[0]]))
+        poles = len(filters.A)
+        if first + poles * len(loud) > MOST_UNKNOWNS:
+            raise NetlistError(f"flicker noise of {len(loud)} devices takes {poles} unknowns each, and that makes more "
+                               f"than {MOST_UNKNOWNS:,}; narrow the band: .options flo=... fhi=...")  # fmt: skip
+        states = first + np.arange(poles * len(loud), dtype=INDEX).reshape(-1, poles)
+        found.append(Flicker(k, np.array(loud, INDEX), states))
+        first += poles * len(loud)
+    return tuple(found), filters
+
+
+def _band(netlist: Netlist, element: Element) -> tuple[float, float]:
+    low, high = netlist.flicker_band
+    if netlist.transient is not None:
+        low = low or 1.0 / netlist.transient.stop
+        high = high or 0.5 / netlist.transient.step
+    if low is None or high is None or not low < high:
+        raise NetlistError(f"{element.name}: its flicker noise needs a band, from .tran or .options flo=... fhi=..., "
+                           "and flo < fhi", element.at)  # fmt: skip
+    return low, high
+
+
+def _stamps(netlist, place, branches, charged, flickers, filters) -> tuple[Stamps, Stamps, Stamps]:
+    mass: list[tuple[int, int, float]] = []
+    linear: list[tuple[int, int, float]] = []
+    only_dc: list[tuple[int, int, float]] = []
+    only_run: list[tuple[int, int, float]] = []
+
+    def between(entries, a, b, c, d, value):
+        """The current value (c - d) from a to b."""
+        entries += [(a, c, -value), (a, d, value), (b, c, value), (b, d, -value)]
+
+    for e in netlist.elements:
+        a, b = place[e.nodes[0]], place[e.nodes[1]]
+        if e.kind == "r":
+            between(linear, a, b, a, b, 1.0 / e.value)
+        elif topology.is_capacitive(e):
+            between(mass, a, b, a, b, -(e.value if e.kind == "c" else e.value["cjo"]))
+        elif e.kind == "g":
+            between(linear, a, b, place[e.nodes[2]], place[e.nodes[3]], e.value)
+        elif e.kind == "f":
+            j = branches[e.source]
+            linear += [(a, j, -e.value), (b, j, e.value)]
+        elif e.kind in BRANCHES:
+            j = branches[e.name]
+            carried = [(a, j, -1.0), (b, j, 1.0)]
+            if e.name in charged:
+                mass += [(a, j, 1.0), (b, j, -1.0)]
+                only_dc += carried
+            else:
+                linear += carried
+            linear += [(j, a, 1.0), (j, b, -1.0)]
+            if e.kind == "l":
+                mass.append((j, j, e.value))
+            elif e.kind == "e":
+                linear += [(j, place[e.nodes[2]], -e.value), (j, place[e.nodes[3]], e.value)]
+            elif e.kind == "h":
+                linear.append((j, branches[e.source], -e.value))
+    for part in flickers:
+        for states in part.states:
+            mass += [(s, s, 1.0) for s in states]
+            only_run += [(s, s, value) for s, value in zip(states, np.diagonal(filters.A), strict=True)]
+            only_dc += [(s, s, -1.0) for s in states]
+    return tuple(map(_as_stamps, (mass, linear + only_run, linear + only_dc)))  # type: ignore[return-value]
+
+
+def _as_stamps(entries: list[tuple[int, int, float]]) -> Stamps:
+    rows, columns, values = zip(*entries, strict=True) if entries else ((), (), ())
+    return Stamps(np.array(rows, INDEX), np.array(columns, INDEX), np.array(values, float))
+
+
+def _noises(netlist: Netlist, place, resistors, driven, groups) -> tuple[Source, ...]:
+    """The white sources, in the order of the netlist."""
+    members = [*resistors, *driven, *(e for group in groups for e in group.elements)]
+    index = {e.name: k for k, e in enumerate(members)}
+    kinds = {"r": "thermal", "i": "shot", "diode": "shot", "transistor": "channel", "smooth_transistor": "channel"}
+    found = []
+    for e in netlist.elements:
+        if e.kind in kinds and e.noisy and netlist.noisy:
+            a, b = (place[end] for end in topology.ends(e))
+            if a != b:
+                found.append(Source(e, kinds[e.kind], a, b, index[e.name]))
+    return tuple(found)

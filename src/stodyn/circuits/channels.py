@@ -1,0 +1,187 @@
+"""White noise in the equations: resolved where it would stand in a constraint, and merged where its law allows.
+
+A node without a capacitor, or one held by a voltage source, makes a constraint 0 = N f, and white noise g ξ may not
+stand there: N g = 0. Where the equations are linear in the unknowns that the constraint determines, x = x̃ + Δ ξ takes
+the noise out of it: f(x̃ + Δ ξ) = f(x̃) + f_x Δ ξ, and
+
+    N (g + f_x Δ) = 0,   M Δ = 0   give   g̃ = g + f_x Δ.
+
+For a resistor at a voltage source this is the Norton form: the source takes up the noise, Δ is its current. For one in
+series with an inductor it is the Thévenin form. The unknowns that move are reported without their white part, whose
+variance is infinite.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse
+import scipy.sparse.linalg
+
+from stodyn.circuits import topology
+from stodyn.circuits.assembly import INDEX, Network, Source, Stamps, gathered
+from stodyn.circuits.netlist import GROUND
+from stodyn.circuits.text import NetlistError
+
+ROUNDING = 1e-9
+
+
+class Channels(NamedTuple):
+    """g_ij = coefficients √(Σ weights S[sources]): column j sums in law over all the sources of channel j.
+
+    rows, columns, coefficients  the entries of g
+    members, sources, weights    which source (by its place in Network.intensity) feeds which channel, how strongly
+    total                        how many channels
+    labels                       the names of the elements of each channel
+    """
+
+    rows: np.ndarray
+    columns: np.ndarray
+    coefficients: np.ndarray
+    members: np.ndarray
+    sources: np.ndarray
+    weights: np.ndarray
+    total: int
+    labels: tuple[tuple[str, ...], ...]
+
+    def values(self, intensity: Any, factor: Any, xp: Any) -> Any:
+        """The entries of g: white noise times the factor; the filters of flicker noise keep their strength."""
+        power = gathered(self.members, self.weights * intensity[self.sources], self.total, xp)
+        is_white = np.bincount(self.members, minlength=self.total) > 0
+        strength = xp.where(is_white, factor * xp.sqrt(xp.where(is_white, power, 1.0)), 1.0)
+        return self.coefficients * strength[self.columns]
+
+
+def channels(network: Network) -> Channels:
+    """The columns of g; sources that push in the same direction become one channel of strength √(Σ S)."""
+    found: dict[tuple, int] = {}
+    labels: list[list[str]] = []
+    entries: list[tuple[int, int, float]] = []
+    members: list[tuple[int, int, float]] = []
+    for source, (rows, values) in zip(network.noises, resolved(network), strict=True):
+        if not len(rows):  # a source takes all of it up
+            continue
+        direction = values / values[0]
+        key = (rows.tobytes(), np.round(direction, 9).tobytes())
+        channel = found.setdefault(key, len(found))
+        if channel == len(labels):
+            labels.append([])
+            size = float(abs(values[0]))
+            entries += [(int(row), channel, float(value) / size) for row, value in zip(rows, values, strict=True)]
+        labels[channel].append(source.element.name)
+        members.append((channel, source.place, float(values[0]) ** 2))
+    for part in network.flickers:
+        filters = network.filters
+        assert filters is not None
+        for states, device in zip(part.states, part.devices, strict=True):
+            for state, strength in zip(states, np.abs(filters.B).sum(axis=1), strict=True):
+                entries.append((int(state), len(labels), float(strength)))
+                labels.append([f"{network.groups[part.group].elements[device].name} (flicker)"])
+    rows, columns, coefficients = _arrays(entries)
+    at, sources, weights = _arrays(members)
+    return Channels(rows, columns, coefficients, at, sources, weights, len(labels), tuple(map(tuple, labels)))
+
+
+def _arrays(entries: list[tuple[int, int, float]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    a, b, c = zip(*entries, strict=True) if entries else ((), (), ())
+    return np.array(a, INDEX), np.array(b, INDEX), np.array(c, float)
+
+
+def resolved(network: Network) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Rows and values of the column of every source of `network.noises`, none of them in a constraint."""
+    n = network.n
+    columns = []
+    for source in network.noises:
+        # The sign is nobody's: from the first node to the second, but what is grounded pushes its node up; a channel
+        # carries from drain to source.
+        way = -1.0 if source.b == n and source.kind != "channel" else 1.0
+        pairs = sorted((row, value) for row, value in ((source.a, -way), (source.b, way)) if row != n)
+        columns.append((np.array([row for row, _ in pairs]), np.array([value for _, value in pairs])))
+    piece = _supernodes(network)
+    pieces = int(piece.max(initial=-1)) + 1
+    if not pieces:
+        return columns
+    stuck = [k for k, source in enumerate(network.noises) if piece[source.a] != piece[source.b]]
+    if not stuck:
+        return columns
+    N = _constraints(network, piece, pieces)
+    f_x, stand_ins = network.linear.matrix(n), _stand_ins(network)
+    g = scipy.sparse.lil_array((n, len(stuck)))
+    for column, k in enumerate(stuck):
+        g[columns[k][0], column] = columns[k][1]
+    try:
+        solve = scipy.sparse.linalg.splu((N @ (f_x + stand_ins) @ N.T).tocsc()).solve
+        moves = N.T @ solve(-(N @ g).toarray())
+    except RuntimeError:
+        moves = np.full(g.shape, np.nan)
+    clean = g.toarray() + f_x @ moves
+    held = [network.branches[name] for name in network.charged]
+    left = np.abs(np.concatenate([N @ clean, clean[held], stand_ins @ moves])).max(axis=0, initial=0.0)
+    size = np.abs(clean).max(axis=0, initial=0.0) + 1.0
+    for column, k in enumerate(stuck):
+        if not left[column] <= ROUNDING * size[column]:
+            raise NetlistError(_refusal(network, network.noises[k], piece), network.noises[k].element.at)
+        values = clean[:, column]
+        values[np.abs(values) <= 1e-13 * np.abs(values).max()] = 0.0
+        rows = np.flatnonzero(values)
+        columns[k] = rows, values[rows]
+    return columns
+
+
+def nonlinear_constraints(network: Network) -> bool:
+    """Whether a nonlinear device reads an unknown that a constraint determines, as far as the graph tells."""
+    piece = _supernodes(network)
+    return bool(network.charged) or any(
+        np.any(piece[c] != piece[d]) for group in network.groups for c, d in group.control
+    )
+
+
+def _supernodes(network: Network) -> np.ndarray:
+    """(n + 1,): for each node the number of the piece that capacitors make of it, -1 where that reaches ground."""
+    elements = [e for e in network.netlist.elements if topology.is_capacitive(e) or e.name in network.charged]
+    count = len(network.nodes)
+    pieces = topology.pieces({**network.nodes, GROUND: count}, elements)
+    names = [p for p in dict.fromkeys(pieces.tolist()) if p != pieces[count]]
+    number = {p: k for k, p in enumerate(names)}
+    found = np.full(network.n + 1, -1)
+    found[:count] = [number.get(p, -1) for p in pieces[:count].tolist()]
+    return found
+
+
+def _constraints(network: Network, piece: np.ndarray, pieces: int) -> scipy.sparse.csr_array:
+    """N: one row a piece and one a source. Its transpose has the directions that no derivative sees."""
+    evolving = set(network.mass.rows.tolist())
+    free = [i for name, i in network.branches.items() if name not in network.charged and i not in evolving]
+    inside = np.flatnonzero(piece[: network.n] >= 0)
+    rows = np.concatenate([piece[inside], pieces + np.arange(len(free))])
+    columns = np.concatenate([inside, np.array(free, int)])
+    return scipy.sparse.coo_array((np.ones(len(rows)), (rows, columns)), (pieces + len(free), network.n)).tocsr()
+
+
+def _stand_ins(network: Network) -> scipy.sparse.csr_array:
+    """A conductance in place of every voltage that a nonlinear device reads.
+
+    A move that is good leaves these voltages alone, so that the stand-ins carry nothing and the linear equations hold
+    as they are; one that is not shows by the current in them.
+    """
+    size = float(np.median(np.abs(network.linear.values))) if len(network.linear.values) else 1.0
+    rows, columns, values = [], [], []
+    for c, d in (pair for group in network.groups for pair in group.control):
+        rows += [c, c, d, d]
+        columns += [c, d, c, d]
+        values += [np.full(len(c), sign * size) for sign in (-1.0, 1.0, 1.0, -1.0)]
+    if not rows:
+        return scipy.sparse.csr_array((network.n, network.n))
+    return Stamps(np.concatenate(rows), np.concatenate(columns), np.concatenate(values)).matrix(network.n)
+
+
+def _refusal(network: Network, source: Source, piece: np.ndarray) -> str:
+    names = list(network.nodes)
+    at = [end for end in (source.a, source.b) if piece[end] >= 0]
+    where = " and ".join(f"node {names[i]}" for i in at)
+    return (
+        f"{source.element.name}: its {source.kind} noise is white and there is no capacitor from {where} to ground, so "
+        "that it would drive a constraint or a nonlinear device infinitely hard. Put a capacitor there, as every real "
+        f"node has one, or switch this noise off: {source.element.name} ... noise=off"
+    )

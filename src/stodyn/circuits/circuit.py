@@ -1,0 +1,173 @@
+"""A netlist as a stochastic differential-algebraic equation: `read` is the front door of this room."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from stodyn.circuits.assembly import Network, assemble
+from stodyn.circuits.channels import channels, nonlinear_constraints
+from stodyn.circuits.netlist import read_netlist
+from stodyn.circuits.operating_point import OperatingPoint, operating_point
+from stodyn.circuits.small_signal import SmallSignal, Spectrum
+from stodyn.circuits.text import NetlistError
+from stodyn.problems.linear import GaussianStart
+from stodyn.problems.sdae import SDAE
+
+LOOKED_AT = 1_000_000  # n² m: beyond it nobody looks whether noise that depends on the state commutes
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Circuit(SDAE):
+    """A circuit read from a netlist, an SDAE like any other: simulate(circuit, t=circuit.span, dt=circuit.step, ...).
+
+    Units are V, A, s. Components are the node voltages by the names of their nodes, i(v1) for the currents of V, E, H
+    and L (from + through the source to -), q(v1) for the charge delivered by a source that lies in a loop with
+    capacitors. params["noise"] multiplies all white noise.
+    """
+
+    network: Any = None
+    channels: Any = None
+
+    @property
+    def title(self) -> str:
+        return self.network.netlist.title
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What of the netlist was left out or looks odd, with its lines."""
+        return tuple(self.network.netlist.notes)
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        return tuple(self.network.nodes)
+
+    @property
+    def span(self) -> tuple[float, float]:
+        """(0, stop) of .tran."""
+        return 0.0, self._transient.stop
+
+    @property
+    def step(self) -> float:
+        """The step of .tran, or the next shorter one that divides its stop."""
+        transient = self._transient
+        return transient.stop / np.ceil(transient.stop / transient.step * (1.0 - 1e-9))
+
+    @property
+    def _transient(self) -> Any:
+        found = self.network.netlist.transient
+        if found is None:
+            raise NetlistError("there is no .tran in the netlist; add .tran STEP STOP, or give t and dt yourself")
+        return found
+
+    @functools.cached_property
+    def is_affine(self) -> bool:
+        """Known from the elements: there is no nonlinear one."""
+        return not self.network.groups
+
+    @functools.cached_property
+    def has_constant_orientation(self) -> bool:
+        """Known from the graph where no nonlinear device reads what a constraint determines."""
+        return self.is_affine or not nonlinear_constraints(self.network) or super().has_constant_orientation
+
+    def before_run(self, t: float) -> tuple[str, ...]:
+        try:
+            return super().before_run(t)
+        except ValueError as error:
+            said = str(error)
+            for i in reversed(range(self.n)):  # the equations by the unknowns they belong to
+                said = said.replace(f"f[{i}]", f"equation of {self.names[i]}")  # type: ignore[index]
+            raise ValueError(said) from None
+
+    def noise_matrix(self, x: np.ndarray) -> np.ndarray:
+        """g (n, channels) at x, with the sources at rest and the noise as it is in the netlist."""
+        g = np.zeros((self.n, max(self.channels.total, 1)))
+        intensity = self.network.intensity(x, self.network.sources.at_rest(), np)
+        g[self.channels.rows, self.channels.columns] = self.channels.values(intensity, 1.0, np)
+        return g
+
+    @functools.cached_property
+    def operating_point(self) -> OperatingPoint:
+        """The DC operating point: sources at their DC value or, where none was given, at that of t = 0."""
+        return operating_point(self.network, self.network.sources.at_rest())
+
+    @functools.cached_property
+    def small_signal(self) -> SmallSignal:
+        """The circuit linearised at its operating point: .spectrum(node, frequency), .covariance()."""
+        return SmallSignal(self.network, self, self.operating_point.x)
+
+    def noise_spectrum(self, node: str | None = None, frequency: Any = None) -> Spectrum:
+        """The one-sided output noise at a node, V²/Hz: what .noise asks for unless given."""
+        asked = self.network.netlist.noise
+        if asked is None and (node is None or frequency is None):
+            raise ValueError("node, frequency: there is no .noise in the netlist; give both")
+        reference = "0"
+        if node is None:
+            node, reference = asked.node, asked.reference
+        if frequency is None:
+            spacing, points, first, last = asked.frequencies
+            span = {"dec": np.log10(last / first), "oct": np.log2(last / first), "lin": 1.0}[spacing]
+            count = points if spacing == "lin" else int(np.floor(span * points + 1e-9)) + 1
+            frequency = (np.linspace if spacing == "lin" else np.geomspace)(first, last, count)
+        return self.small_signal.spectrum(node, frequency, reference)
+
+
+def read(source: str | Path) -> Circuit:
+    """The circuit of a netlist: a path, or the netlist itself as text of several lines.
+
+    A SPICE subset: R, C, L, V, I (DC, SIN, PULSE, PWL, EXP), E, G, F, H, D, M (level 1), X; .param, .model, .subckt,
+    .tran, .ic, .temp, .include, .options, .noise. Every resistor has thermal, every diode shot and every transistor
+    channel noise, and flicker where its model gives KF; `noise=off` on an element, or .options noise=off, takes it
+    away. The start is the operating point at t = 0, nodes of .ic held; with .tran ... uic it is .ic, 0 elsewhere.
+
+    Raises NetlistError, which names the line, the element and what to do. The netlist is data: nothing in it is run,
+    and no file outside its folder is read.
+    """
+    network = assemble(read_netlist(source))
+    noise = channels(network)
+    n, m = network.n, max(noise.total, 1)
+    additive = network.has_additive_noise
+    structure = "additive" if additive else "general" if n * n * m > LOOKED_AT else None
+
+    def drift(t, x, params):
+        return network.rates(x, network.sources.values(t, jnp), jnp)
+
+    def diffusion(t, x, params):
+        if not noise.total:
+            return jnp.zeros((n, 1), x.dtype)
+        intensity = network.intensity(x, network.sources.values(t, jnp), jnp)
+        values = noise.values(intensity, params["noise"], jnp)
+        return jnp.zeros((n, m), x.dtype).at[noise.rows, noise.columns].set(values)
+
+    mass = network.mass.matrix(n).toarray()
+    mass.flags.writeable = False
+    units = dict(zip(network.names, network.units, strict=True)) | {"time": "s"}
+    return Circuit(mass, drift, diffusion, _start(network), {"noise": 1.0}, network.names, units, structure, network,
+                   noise)  # fmt: skip
+
+
+def _start(network: Network) -> Any:
+    netlist = network.netlist
+    held = {network.nodes[name]: value for name, (value, _) in netlist.initial.items()}
+    if netlist.transient is not None and netlist.transient.uic:
+        x = np.zeros(network.n)
+        x[list(held)] = list(held.values())
+    else:
+        for element in netlist.elements:
+            if element.kind in "ve" and element.nodes[1] == "0" and element.nodes[0] in netlist.initial:
+                at = netlist.initial[element.nodes[0]][1]
+                raise NetlistError(f".ic v({element.nodes[0]}): {element.name} holds this node already", at)
+        x = operating_point(network, network.sources.values(0.0, np), held).x.copy()
+        x[[network.branches[name] for name in network.charged]] = 0.0
+    if network.filters is None:
+        return x
+    covariance = np.zeros((network.n, network.n))
+    for part in network.flickers:
+        for states in part.states:
+            covariance[np.ix_(states, states)] = network.filters.state_covariance
+    return GaussianStart(x, covariance)

@@ -1,0 +1,604 @@
+"""Lines -> flat elements: parameters, models and subcircuits resolved, every element with its place in the text."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+import re
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from stodyn.circuits import waveforms
+from stodyn.circuits.devices import MODELS, SAME, ZERO_CELSIUS
+from stodyn.circuits.expressions import BadValue, evaluate, number
+from stodyn.circuits.text import DEEPEST, Line, NetlistError, Position, read_text
+from stodyn.circuits.waveforms import Waveform
+
+MOST_ELEMENTS = 100_000
+GROUND = "0"
+TOKEN = re.compile(r"""\{[^{}]*\}|'[^']*'|"[^"]*"|[=(),]|[^\s=(),{}'"]+|\S""")
+ELEMENTS = {
+    "r": "R n+ n- value", "c": "C n+ n- value", "l": "L n+ n- value", "v": "V n+ n- [DC value] [SIN(...) ...]",
+    "i": "I n+ n- [DC value] [SIN(...) ...]", "e": "E n+ n- nc+ nc- gain", "g": "G n+ n- nc+ nc- transconductance",
+    "f": "F n+ n- vsource gain", "h": "H n+ n- vsource transresistance", "d": "D anode cathode model [area]",
+    "m": "M drain gate source bulk model [W= L=]", "x": "X node ... subcircuit [name=value ...]",
+}  # fmt: skip
+NODES = {"r": 2, "c": 2, "l": 2, "v": 2, "i": 2, "e": 4, "g": 4, "f": 2, "h": 2, "d": 2, "m": 4}
+PERIPHERAL = (".print", ".plot", ".probe", ".save", ".width", ".title", ".op", ".ac", ".dc", ".four", ".meas",
+              ".measure", ".tf", ".sens", ".pz", ".disto", ".nodeset")  # fmt: skip
+DIRECTIVES = (".param", ".model", ".subckt", ".ends", ".tran", ".ic", ".temp", ".include", ".options", ".noise",
+              ".global", ".end")  # fmt: skip
+INITIAL = re.compile(r"v\s*\(\s*([^\s()]+)\s*\)\s*=\s*(\{[^{}]*\}|'[^']*'|[^\s,]+)[\s,]*")
+NOISE = re.compile(
+    r"\.noise\s+v\s*\(\s*([^\s(),]+)\s*(?:,\s*([^\s(),]+)\s*)?\)\s+(\S+)"
+    r"\s+(dec|oct|lin)\s+(\S+)\s+(\S+)\s+(\S+).*"
+)
+SWITCH = {"on": True, "off": False, "1": True, "0": False, "yes": True, "no": False}
+
+
+class Element(NamedTuple):
+    """An element after all subcircuits are laid out.
+
+    name   with the instances it lies in: x1.r1
+    kind   its letter; models make "diode", "transistor" and "smooth_transistor"
+    nodes  names of its nodes
+    value  a number, a Waveform (v, i), or a mapping of numbers (devices)
+    source the controlling source of f and h
+    """
+
+    name: str
+    kind: str
+    nodes: tuple[str, ...]
+    value: Any
+    noisy: bool
+    at: Position
+    source: str = ""
+
+
+class Transient(NamedTuple):
+    """.tran step stop [start [longest step]] [uic]"""
+
+    step: float
+    stop: float
+    uic: bool
+
+
+class NoiseAnalysis(NamedTuple):
+    """.noise v(node[,reference]) source dec|oct|lin points f1 f2"""
+
+    node: str
+    reference: str
+    frequencies: tuple[str, int, float, float]
+    at: Position
+
+
+@dataclasses.dataclass
+class Netlist:
+    """A circuit as flat elements and what the netlist asks for."""
+
+    title: str
+    name: str
+    elements: list[Element] = dataclasses.field(default_factory=list)
+    initial: dict[str, tuple[float, Position]] = dataclasses.field(default_factory=dict)
+    kelvin: float = 27.0 + ZERO_CELSIUS
+    transient: Transient | None = None
+    noise: NoiseAnalysis | None = None
+    noisy: bool = True
+    flicker_band: tuple[float | None, float | None] = (None, None)
+    notes: list[str] = dataclasses.field(default_factory=list)
+
+
+def read_netlist(source: str | Path) -> Netlist:
+    """The flat elements of a netlist: see `text.read_text` for what may be given."""
+    text = read_text(source)
+    title, lines = text.title, text.lines
+    netlist = Netlist(title.text.lstrip("* "), title.at.file, notes=text.notes)
+    if title.text.startswith(".") or _is_element(title):
+        lines = [title, *lines]
+        netlist.title = ""
+        netlist.notes.append(f"{title.at}: there is no title, the first line is read as part of the circuit")
+    top = _blocks(lines)
+    if not top.lines and not top.subcircuits:
+        raise NetlistError("the netlist has no elements", title.at)
+    settings = [line for line in top.lines if line.text[0] == "."]
+    scope = _Scope(top, None, {}, "", {}, {})
+    _settings(netlist, settings, scope)
+    _lay_out(top, scope, netlist)
+    for line in settings:
+        if line.text.split()[0].lower() == ".noise":
+            netlist.noise = _noise(line, scope)
+    if not netlist.elements:
+        raise NetlistError("the netlist has no elements", title.at)
+    return netlist
+
+
+def _is_element(line: Line) -> bool:
+    """Whether the first line says a whole element with a number: no title does."""
+    words = line.text.lower().split()
+    if not words or words[0][0] not in NODES or len(words) < 2:
+        return False
+    nodes = NODES[words[0][0]]
+    last = nodes + 1 + (words[0][0] in "fh") + (words[0][0] in "vi" and len(words) > 3 and words[3] == "dc")
+    return len(words) > last and len(words[0]) > 1 and number(words[last]) is not None
+
+
+# --- blocks: the top and the subcircuits ------------------------------------------------------------------------------
+
+
+class _Block(NamedTuple):
+    """The lines of the top, or of a subcircuit with its nodes and its parameters."""
+
+    at: Position | None
+    name: str
+    nodes: tuple[str, ...]
+    defaults: dict[str, str]
+    lines: list[Line]
+    subcircuits: dict[str, Any]
+    models: dict[str, Any]
+    params: dict[str, tuple[str, Position]]
+
+
+def _blocks(lines: list[Line]) -> _Block:
+    """Sort lines into subcircuits, parameters, models and the rest."""
+    open_blocks = [_Block(None, "", (), {}, [], {}, {}, {})]
+    for line in lines:
+        block = open_blocks[-1]
+        if line.text[0] != ".":
+            block.lines.append(line)
+            continue
+        word = line.text.split(None, 1)[0].lower().partition("(")[0]
+        if word == ".subckt":
+            words, given = _fields(line)
+            if "params:" in words:
+                words.remove("params:")
+            if len(words) < 3:
+                raise NetlistError(".subckt: expected .subckt NAME NODE ... [name=value ...]", line.at)
+            _, name, *nodes = words
+            if name in block.subcircuits:
+                raise NetlistError(f".subckt {name}: is defined already ({block.subcircuits[name].at})", line.at)
+            if len(set(nodes)) < len(nodes) or GROUND in nodes:
+                raise NetlistError(f".subckt {name}: its nodes must be different ones, and none the ground", line.at)
+            if len(open_blocks) > DEEPEST:
+                raise NetlistError(f".subckt {name}: definitions nested deeper than {DEEPEST}", line.at)
+            inner = _Block(line.at, name, tuple(nodes), given, [], {}, {}, {})
+            block.subcircuits[name] = inner
+            open_blocks.append(inner)
+        elif word == ".ends":
+            if len(open_blocks) == 1:
+                raise NetlistError(".ends without .subckt", line.at)
+            named = line.text.split()[1:]
+            if named and named[0].lower() != block.name:
+                raise NetlistError(f".ends {named[0]}: the open subcircuit is {block.name} ({block.at})", line.at)
+            open_blocks.pop()
+        elif word == ".param" or word == ".params":
+            for name, value in _assignments(line).items():
+                if name in block.params:
+                    raise NetlistError(f".param {name}: is given already ({block.params[name][1]})", line.at)
+                block.params[name] = value, line.at
+        elif word == ".model":
+            words, given = _fields(line)
+            words = [word for word in words if word not in "()"]
+            if len(words) < 3:
+                raise NetlistError(".model: expected .model NAME TYPE (name=value ...)", line.at)
+            _, name, kind, *stray = words
+            if name in block.models:
+                raise NetlistError(f".model {name}: is defined already ({block.models[name][2]})", line.at)
+            if kind not in MODELS:
+                raise NetlistError(f".model {name}: unknown type {kind}; there are {', '.join(MODELS)}", line.at)
+            if stray:
+                raise NetlistError(f".model {name}: did not expect {stray[0]!r}; parameters are name=value", line.at)
+            block.models[name] = kind, given, line.at
+        elif word not in PERIPHERAL and word not in DIRECTIVES and word != ".option":
+            raise NetlistError(f"unknown directive {word}{_near(word, DIRECTIVES)}", line.at)
+        elif len(open_blocks) > 1:
+            raise NetlistError(f"{word} belongs outside of the subcircuit {block.name}", line.at)
+        else:
+            block.lines.append(line)
+    if len(open_blocks) > 1:
+        raise NetlistError(f".subckt {open_blocks[-1].name} is not closed by .ends", open_blocks[-1].at)
+    return open_blocks[0]
+
+
+def _fields(line: Line) -> tuple[list[str], dict[str, str]]:
+    """The words of a line in lower case and its name=value pairs; commas separate, parentheses are words."""
+    words: list[str] = []
+    pairs: dict[str, str] = {}
+    tokens = TOKEN.findall(line.text.lower())
+    i = 0
+    while i < len(tokens):
+        token = tokens[i]
+        if token in ("{", "}", "'", '"'):
+            raise NetlistError(f"{tokens[0]}: {token} without its partner", line.at)
+        if i + 1 < len(tokens) and tokens[i + 1] == "=":
+            if i + 2 >= len(tokens) or tokens[i + 2] in ("=", "(", ")", ","):
+                raise NetlistError(f"{tokens[0]}: {token}= has no value", line.at)
+            if token in pairs:
+                raise NetlistError(f"{tokens[0]}: {token}= is given twice", line.at)
+            pairs[token] = tokens[i + 2]
+            i += 3
+            continue
+        if token == "=":
+            raise NetlistError(f"{tokens[0]}: = without a name before it", line.at)
+        if token != ",":
+            words.append(token)
+        i += 1
+    return words, pairs
+
+
+def _assignments(line: Line) -> dict[str, str]:
+    """name = expression pairs of .param, whose expressions may hold spaces."""
+    text = line.text.lower().split(None, 1)
+    found = list(re.finditer(r"([^\s=,(]+)\s*(?:\([^)]*\)\s*)?=", text[1])) if len(text) > 1 else []
+    if not found or text[1][: found[0].start()].strip():
+        raise NetlistError(".param: expected .param NAME=VALUE ...", line.at)
+    pairs: dict[str, str] = {}
+    for this, then in zip(found, [*found[1:], None], strict=True):
+        name, value = this[1], text[1][this.end() : then.start() if then else None].strip().rstrip(",")
+        if "(" in this[0]:
+            raise NetlistError(f".param {this[0][:-1]}: functions of your own are not understood", line.at)
+        if not re.fullmatch(r"[a-z_]\w*", name):
+            raise NetlistError(f".param {name}: a name has letters, digits and _, a letter first", line.at)
+        if not value:
+            raise NetlistError(f".param {name}= has no value", line.at)
+        if name in pairs:
+            raise NetlistError(f".param {name}= is given twice", line.at)
+        pairs[name] = value
+    return pairs
+
+
+def _near(word: str, known: Any) -> str:
+    close = difflib.get_close_matches(word, list(known), 1)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+# --- scopes: parameters and models ------------------------------------------------------------------------------------
+
+
+class _Scope:
+    """What names mean inside one instance: parameters, computed when asked for, models, subcircuits and nodes."""
+
+    def __init__(self, block: _Block, outer: _Scope | None, given: dict[str, float], prefix: str,
+                 nodes: dict[str, str], path: dict[str, Position]):  # fmt: skip
+        self.block, self.outer, self.prefix, self.nodes, self.path = block, outer, prefix, nodes, path
+        self.known: dict[str, float] = dict(given)
+        self.computing: list[str] = []
+        self.built: dict[str, Any] = {}
+        self.globals: set[str] = outer.globals if outer is not None else set()
+
+    def parameter(self, name: str) -> float:
+        if name in self.known:
+            return self.known[name]
+        if name in self.block.params:
+            text, at = self.block.params[name]
+        elif name in self.block.defaults:
+            text, at = self.block.defaults[name], self.block.at  # type: ignore[assignment]
+        elif self.outer is not None:
+            return self.outer.parameter(name)
+        else:
+            raise BadValue(f"there is no parameter {name}{_near(name, self.block.params)}")
+        if name in self.computing:
+            raise NetlistError(f".param {name}: is defined by itself ({' -> '.join([*self.computing, name])})", at)
+        if len(self.computing) > 200:
+            raise NetlistError(f".param {name}: parameters of parameters of parameters, more than 200 deep", at)
+        self.computing.append(name)
+        try:
+            self.known[name] = self.value(text)
+        except BadValue as error:
+            raise NetlistError(f".param {name}: {error}", at) from None
+        self.computing.pop()
+        return self.known[name]
+
+    def value(self, text: str) -> float:
+        """The number a word or an expression says; raises BadValue."""
+        found = number(text)
+        if found is None:
+            bare = text[1:-1] if text[:1] in "{'\"" and len(text) > 1 else text
+            found = evaluate(bare, self.parameter)
+        if not math.isfinite(found):
+            raise BadValue(f"{text} is not a finite number")
+        return found
+
+    def number(self, text: str, what: str, at: Position, least: float = -math.inf, or_equal: bool = True) -> float:
+        """The same in a place that can be named, and of at least some size."""
+        try:
+            found = self.value(text)
+        except BadValue as error:
+            raise NetlistError(f"{what}: {error}", at) from None
+        if found < least or (found == least and not or_equal):
+            raise NetlistError(f"{what} = {text}: expected {'at least' if or_equal else 'more than'} {least:g}", at)
+        return found
+
+    def model(self, name: str, kinds: tuple[str, ...], element: str, at: Position) -> dict[str, float]:
+        """The numbers of a model with all defaults, and its type under "type"."""
+        scope: _Scope | None = self
+        while scope is not None and name not in scope.block.models:
+            scope = scope.outer
+        if scope is None:
+            raise NetlistError(f"{element}: there is no .model {name}{_near(name, self.models())}", at)
+        kind, given, where = scope.block.models[name]
+        if kind not in kinds:
+            raise NetlistError(f"{element}: .model {name} is a {kind}, expected {' or '.join(kinds)}", at)
+        if name not in scope.built:
+            numbers: dict[str, Any] = {key: parameter.default for key, parameter in MODELS[kind].items()}
+            for key, text in given.items():
+                same = SAME.get(key, key)
+                if same not in numbers:
+                    raise NetlistError(
+                        f".model {name}: {key} is not known for {kind}{_near(key, numbers)}; known are "
+                        f"{', '.join(numbers)}", where)  # fmt: skip
+                limit = MODELS[kind][same]
+                numbers[same] = scope.number(text, f".model {name}: {key}", where, limit.least, limit.may_be_least)
+            if numbers.get("level", 1.0) != 1.0:
+                raise NetlistError(f".model {name}: level = {given['level']}, and only level 1 is known", where)
+            if numbers.get("nlev", 2.0) not in (2.0, 3.0):
+                raise NetlistError(f".model {name}: nlev = {given['nlev']}, expected 2 or 3", where)
+            if numbers.get("nlev") == 3.0 and numbers["alpha"] > 0.0:
+                raise NetlistError(f".model {name}: nlev=3 is for the square law, and alpha makes another", where)
+            scope.built[name] = {**numbers, "type": kind}
+        return scope.built[name]
+
+    def models(self) -> list[str]:
+        return [*self.block.models, *(self.outer.models() if self.outer is not None else ())]
+
+    def subcircuit(self, name: str) -> tuple[_Block, _Scope] | None:
+        if name in self.block.subcircuits:
+            return self.block.subcircuits[name], self
+        return None if self.outer is None else self.outer.subcircuit(name)
+
+    def subcircuits(self) -> list[str]:
+        return [*self.block.subcircuits, *(self.outer.subcircuits() if self.outer is not None else ())]
+
+    def node(self, name: str) -> str:
+        if name in ("0", "gnd"):
+            return GROUND
+        if name in self.nodes:
+            return self.nodes[name]
+        full = name if name in self.globals else self.prefix + name
+        self.nodes[name] = full
+        return full
+
+
+# --- elements ---------------------------------------------------------------------------------------------------------
+
+
+def _lay_out(block: _Block, scope: _Scope, netlist: Netlist) -> None:
+    names: dict[str, Position] = {}
+    for line in block.lines:
+        letter = line.text[0].lower()
+        if letter == ".":
+            continue
+        words, given = _fields(line)
+        name = words[0] if words else line.text
+        if letter not in ELEMENTS:
+            raise NetlistError(f"{name}: there is no element {letter.upper()}; there are "
+                               f"{', '.join(key.upper() for key in ELEMENTS)}", line.at)  # fmt: skip
+        if name in names:
+            raise NetlistError(f"{name}: is defined already ({names[name]})", line.at)
+        names[name] = line.at
+        if len(netlist.elements) >= MOST_ELEMENTS:
+            raise NetlistError(f"{name}: more than {MOST_ELEMENTS:,} elements", line.at)
+        if letter == "x":
+            _instance(name, words, given, scope, netlist, line.at)
+        else:
+            netlist.elements.append(_element(letter, name, words, given, scope, netlist, line.at))
+
+
+def _instance(name, words, given, scope: _Scope, netlist: Netlist, at: Position) -> None:
+    words = [word for word in words if word != "params:"]
+    if len(words) < 3:
+        raise NetlistError(f"{name}: expected {ELEMENTS['x']}", at)
+    kind = words[-1]
+    found = scope.subcircuit(kind)
+    if found is None:
+        raise NetlistError(f"{name}: there is no .subckt {kind}{_near(kind, scope.subcircuits())}", at)
+    block, home = found
+    nodes = words[1:-1]
+    if len(nodes) != len(block.nodes):
+        raise NetlistError(
+            f"{name}: {kind} has the {len(block.nodes)} node(s) {' '.join(block.nodes)}, got {len(nodes)}: "
+            f"{' '.join(nodes)}", at)  # fmt: skip
+    if kind in scope.path:
+        raise NetlistError(f"{name}: the subcircuit {kind} holds itself ({' -> '.join([*scope.path, kind])})", at)
+    if len(scope.path) > DEEPEST:
+        raise NetlistError(f"{name}: subcircuits nested deeper than {DEEPEST}", at)
+    numbers = {}
+    for key, text in given.items():
+        if key not in block.defaults and key not in block.params:
+            raise NetlistError(f"{name}: {kind} has no parameter {key}{_near(key, block.defaults)}", at)
+        numbers[key] = scope.number(text, f"{name}: {key}", at)
+    inside = dict(zip(block.nodes, map(scope.node, nodes), strict=True))
+    inner = _Scope(block, home, numbers, f"{scope.prefix}{name}.", inside, {**scope.path, kind: at})
+    _lay_out(block, inner, netlist)
+
+
+def _element(letter, name, words, given, scope: _Scope, netlist: Netlist, at: Position) -> Element:
+    count, full = NODES[letter], scope.prefix + name
+    if len(name) < 2:
+        raise NetlistError(f"{name}: an element needs a name, such as {name}1", at)
+    nodes = words[1 : count + 1]
+    rest = words[count + 1 :]
+    if len(nodes) < count or any(node in "()" for node in nodes):
+        raise NetlistError(f"{name}: expected {ELEMENTS[letter]}, found {len(words) - 1} word(s) after the name", at)
+    noisy = letter in "rdm"  # a current source only where asked: a photocurrent has shot noise, a current mirror not
+    for key in ("noise", "noisy"):
+        if key in given:
+            if letter not in "rdmi":
+                raise NetlistError(f"{name}: {key}= is for R, D, M and I; {letter.upper()} has no noise", at)
+            if given[key] not in SWITCH:
+                raise NetlistError(f"{name}: {key}={given[key]}, expected on or off", at)
+            noisy = SWITCH[given.pop(key)]
+    source = ""
+    value: Any
+    kind = letter
+    if letter in "rcl":
+        if "value" in given:
+            rest = [*rest, given.pop("value")]
+        elif letter in given:
+            rest = [*rest, given.pop(letter)]
+        value = scope.number(_only(rest, name, letter, at), name, at, 0.0, False)
+    elif letter in "eg":
+        value = scope.number(_only(rest, name, letter, at), name, at)
+    elif letter in "fh":
+        if len(rest) < 1:
+            raise NetlistError(f"{name}: expected {ELEMENTS[letter]}", at)
+        source = scope.prefix + rest[0]
+        value = scope.number(_only(rest[1:], name, letter, at), name, at)
+    elif letter in "vi":
+        value = _source(name, rest, scope, netlist, at)
+    elif letter == "d":
+        value = dict(scope.model(rest[0], ("d",), name, at)) if rest else None
+        if value is None or len(rest) > 2:
+            raise NetlistError(f"{name}: expected {ELEMENTS[letter]}", at)
+        text = rest[1] if len(rest) == 2 else given.pop("area", "1")
+        area = scope.number(text, f"{name}: area", at, 0.0, False)
+        value["is"], value["cjo"], kind = area * value["is"], area * value["cjo"], "diode"
+    else:
+        value = dict(scope.model(rest[0], ("nmos", "pmos"), name, at)) if rest else None
+        if value is None or len(rest) > 1:
+            raise NetlistError(f"{name}: expected {ELEMENTS[letter]}", at)
+        value["sign"] = 1.0 if value["type"] == "nmos" else -1.0
+        for key in "wl":
+            text = given.pop(key, None)
+            value[key] = 1e-4 if text is None else scope.number(text, f"{name}: {key}", at, 0.0, False)
+        kind = "smooth_transistor" if value["alpha"] > 0.0 else "transistor"
+    if given:
+        raise NetlistError(f"{name}: did not expect {next(iter(given))}=; expected {ELEMENTS[letter]}", at)
+    places = tuple(map(scope.node, nodes))
+    if places[0] == places[1] and letter in "veh":
+        raise NetlistError(f"{name}: both ends are the node {places[0]}: a voltage source that is short-circuited", at)
+    return Element(full, kind, places, value, noisy, at, source)
+
+
+def _only(rest: list[str], name: str, letter: str, at: Position) -> str:
+    if len(rest) != 1:
+        said = "its value is missing" if not rest else f"did not expect {' '.join(rest[1:])!r}"
+        raise NetlistError(f"{name}: {said}; expected {ELEMENTS[letter]}", at)
+    return rest[0]
+
+
+def _source(name, rest: list[str], scope: _Scope, netlist: Netlist, at: Position) -> Waveform:
+    """[[DC] value] [AC size [phase]] [SIN(...) | PULSE(...) | EXP(...) | PWL(...)]"""
+    dc: float | None = None
+    kind, numbers = "", tuple[float, ...]()
+    words = list(rest)
+    while words:
+        word = words.pop(0)
+        if word in waveforms.ARGUMENTS or word == "pwl":
+            if kind:
+                raise NetlistError(f"{name}: two waveforms, {kind} and {word}", at)
+            if words and words[0] == "(":
+                if ")" not in words:
+                    raise NetlistError(f"{name}: the parenthesis of {word}( is not closed", at)
+                end = words.index(")")
+                inside, words = words[1:end], words[end + 1 :]
+            else:
+                inside, words = words, []
+            values = [scope.number(text, f"{name}: {word}", at) for text in inside]
+            ends = netlist.transient
+            try:
+                numbers = waveforms.completed(word, values, ends and ends.step, ends and ends.stop)
+            except ValueError as error:
+                raise NetlistError(f"{name}: {error}", at) from None
+            kind = word
+        elif word == "ac":
+            for _ in range(2):  # of no use here: size and phase of a small-signal analysis
+                if words and number(words[0]) is not None:
+                    words.pop(0)
+        elif dc is None and (word != "dc" or words):
+            dc = scope.number(words.pop(0) if word == "dc" else word, name, at)
+        else:
+            raise NetlistError(f"{name}: did not expect {word!r}; a source is [DC value] and one of SIN, PULSE, EXP, "
+                               "PWL", at)  # fmt: skip
+    if dc is None and not kind:
+        raise NetlistError(f"{name}: has neither a value nor a waveform", at)
+    return Waveform(dc, kind, numbers)
+
+
+# --- directives -------------------------------------------------------------------------------------------------------
+
+
+def _settings(netlist: Netlist, lines: list[Line], scope: _Scope) -> None:
+    """.tran, .temp, .ic, .options, .global; and a note for each that is left out."""
+    for line in lines:
+        word, at = line.text.split()[0].lower(), line.at
+        if word == ".ic":
+            _initial(netlist, line, scope)
+            continue
+        if word in PERIPHERAL or word == ".noise":
+            if word not in (".title", ".op", ".noise"):
+                netlist.notes.append(f"{at}: left out {word}")
+            continue
+        words, given = _fields(line)
+        if word == ".tran":
+            if netlist.transient is not None:
+                raise NetlistError(".tran: is given twice", at)
+            netlist.transient = _transient(words, given, scope, at)
+        elif word == ".temp":
+            if len(words) != 2 or given:
+                raise NetlistError(".temp: expected .temp and one temperature in degrees Celsius", at)
+            celsius = scope.number(words[1], ".temp", at, -ZERO_CELSIUS, False)
+            netlist.kelvin = celsius + ZERO_CELSIUS
+        elif word in (".options", ".option"):
+            _options(netlist, words, given, scope, at)
+        elif word == ".global":
+            scope.globals.update(words[1:])
+
+
+def _transient(words, given, scope: _Scope, at: Position) -> Transient:
+    uic = "uic" in words
+    numbers = [scope.number(word, ".tran", at) for word in words[1:] if word != "uic"]
+    if not 2 <= len(numbers) <= 4 or given:
+        raise NetlistError(".tran: expected .tran STEP STOP [START [LONGEST STEP]] [uic]", at)
+    step, stop = (numbers[3] if len(numbers) == 4 else numbers[0]), numbers[1]
+    if not 0.0 < step <= stop:
+        raise NetlistError(f".tran: expected 0 < step <= stop, got {step:g} and {stop:g}", at)
+    if stop / step > 1e8:
+        raise NetlistError(f".tran: {stop / step:.3g} steps, expected at most 1e8", at)
+    return Transient(step, stop, uic)
+
+
+def _initial(netlist: Netlist, line: Line, scope: _Scope) -> None:
+    body = line.text.lower().split(None, 1)[1:]
+    found = INITIAL.findall(body[0]) if body else []
+    if not found or INITIAL.sub("", body[0]).strip():
+        raise NetlistError(".ic: expected .ic v(NODE)=VALUE ...", line.at)
+    for node, text in found:
+        if node in ("0", "gnd"):
+            raise NetlistError(".ic: the ground is at 0 V by definition", line.at)
+        if node in netlist.initial:
+            raise NetlistError(f".ic v({node}): is given already ({netlist.initial[node][1]})", line.at)
+        netlist.initial[node] = scope.number(text, f".ic v({node})", line.at), line.at
+
+
+def _options(netlist: Netlist, words, given, scope: _Scope, at: Position) -> None:
+    low, high = netlist.flicker_band
+    for key, text in given.items():
+        if key == "noise":
+            if text not in SWITCH:
+                raise NetlistError(f".options: noise={text}, expected on or off", at)
+            netlist.noisy = SWITCH[text]
+        elif key == "temp":
+            netlist.kelvin = scope.number(text, ".options temp", at, -ZERO_CELSIUS, False) + ZERO_CELSIUS
+        elif key == "flo":
+            low = scope.number(text, ".options flo", at, 0.0, False)
+        elif key == "fhi":
+            high = scope.number(text, ".options fhi", at, 0.0, False)
+        else:
+            netlist.notes.append(f"{at}: left out the option {key}")
+    netlist.notes += [f"{at}: left out the option {word}" for word in words[1:]]
+    netlist.flicker_band = low, high
+
+
+def _noise(line: Line, scope: _Scope) -> NoiseAnalysis:
+    form = (
+        r"\.noise\s+v\s*\(\s*([^\s(),]+)\s*(?:,\s*([^\s(),]+)\s*)?\)\s+(\S+)\s+(dec|oct|lin)\s+(\S+)\s+(\S+)\s+(\S+).*"
+    )
+    found = re.fullmatch(form, line.text.lower())
+    if found is None:
+        raise NetlistError(".noise: expected .noise v(NODE[,REFERENCE]) SOURCE dec|oct|lin POINTS F1 F2", line.at)
+    node, reference, _, spacing, *numbers = found.groups()
+    points, first, last = (scope.number(text, ".noise", line.at, 0.0, False) for text in numbers)
+    if not first <= last or points > 1e5:
+        raise NetlistError(f".noise: expected f1 <= f2 and at most 1e5 points, got {' '.join(numbers)}", line.at)
+    return NoiseAnalysis(scope.node(node), scope.node(reference or "0"), (spacing, int(points), first, last), line.at)

@@ -1,0 +1,148 @@
+"""The DC operating point: Newton with limited junction steps, then gmin stepping, then source stepping."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse
+import scipy.sparse.linalg
+
+from stodyn.circuits.assembly import Network
+from stodyn.circuits.devices import BOLTZMANN, CHARGE
+from stodyn.circuits.text import NetlistError
+
+ROUNDS = 200
+SETTLED = 1e-12  # of the voltages: Newton stops there, one round after which nothing is left but rounding
+GMIN = 10.0 ** np.arange(-2.0, -13.0, -1.0)  # S, from every node to ground
+STEPS = 1e-6  # the shortest step of the sources
+
+
+class OperatingPoint(NamedTuple):
+    """x (n,) with f = 0, currents of all V, E, H and L included, and how it was found."""
+
+    x: np.ndarray
+    how: str
+    rounds: int
+
+
+def operating_point(network: Network, sources: np.ndarray, held: dict[int, float] | None = None) -> OperatingPoint:
+    """Voltages and currents at rest with the sources at the given values, nodes of `held` kept at theirs (.ic).
+
+    Capacitors are open, inductors short. A source in a loop with capacitors shows its current, not its charge.
+    """
+    solver = _Solver(network, sources, held or {})
+    nothing = np.zeros(network.n)
+    found = solver.newton(nothing)
+    if found is not None:
+        return OperatingPoint(found, "Newton", solver.rounds)
+    found = nothing
+    for g in (*GMIN, 0.0):
+        before, found = found, solver.newton(found, gmin=g)
+        if found is None:
+            if g == 0.0 and network.groups:  # devices that are off leave a node to itself
+                return OperatingPoint(
+                    before, f"gmin stepping, with {GMIN[-1]:g} S from every node to ground", solver.rounds
+                )
+            break
+    else:
+        return OperatingPoint(found, "gmin stepping", solver.rounds)
+    found = _by_source_stepping(solver, nothing)
+    if found is not None:
+        return OperatingPoint(found, "source stepping", solver.rounds)
+    raise NetlistError(
+        f"no DC operating point was found in {solver.rounds} rounds of Newton, gmin stepping and source stepping"
+        f"{solver.trouble}. Give voltages with .ic, or start from them with .tran ... uic"
+    )
+
+
+def _by_source_stepping(solver: _Solver, x: np.ndarray) -> np.ndarray | None:
+    share, step = 0.0, 0.1
+    start = solver.newton(x, share=0.0)
+    if start is None:
+        return None
+    x = start
+    while share < 1.0:
+        ahead = min(1.0, share + step)
+        found = solver.newton(x, share=ahead)
+        if found is None:
+            step /= 4.0
+            if step < STEPS:
+                return None
+        else:
+            x, share, step = found, ahead, 2.0 * step
+    return x
+
+
+class _Solver:
+    """Newton on f(x) = 0 of a network at rest."""
+
+    def __init__(self, network: Network, sources: np.ndarray, held: dict[int, float]):
+        self.network, self.sources, self.held = network, sources, held
+        self.rounds, self.trouble = 0, ""
+        self.count = len(network.nodes)
+
+    def newton(self, x: np.ndarray, gmin: float = 0.0, share: float = 1.0) -> np.ndarray | None:
+        network, n = self.network, self.network.n
+        x = x.copy()
+        grounded = np.where(np.arange(n) < self.count, gmin, 0.0)
+        keep = np.ones(n)
+        keep[list(self.held)] = 0.0
+        for _ in range(ROUNDS):
+            self.rounds += 1
+            f = network.rates(x, share * self.sources, np, network.at_dc) - grounded * x
+            J = network.slopes(x, network.at_dc) - scipy.sparse.diags_array(grounded)
+            if self.held:
+                J = scipy.sparse.diags_array(keep) @ J + scipy.sparse.diags_array(1.0 - keep)
+                for row, value in self.held.items():
+                    f[row] = x[row] - value
+            move = self.solved(J, f)
+            if move is None:
+                return None
+            step = self.limited(x, -move)
+            x = x + step
+            voltages = np.abs(x[: self.count]).max(initial=0.0)
+            if np.abs(move[: self.count]).max(initial=0.0) <= SETTLED * (1.0 + voltages):
+                return x if np.isfinite(x).all() else None
+        return None
+
+    def solved(self, J: Any, f: np.ndarray) -> np.ndarray | None:
+        rows = abs(J).max(axis=1).toarray().ravel()
+        scale = 1.0 / np.where(rows > 0.0, rows, 1.0)
+        try:
+            found = scipy.sparse.linalg.splu((scipy.sparse.diags_array(scale) @ J).tocsc()).solve(scale * f)
+        except RuntimeError:  # exactly singular
+            self.trouble = f" (singular: {self.loose(J, scale)})"
+            return None
+        return found if np.isfinite(found).all() else None
+
+    def loose(self, J: Any, scale: np.ndarray) -> str:
+        """Which unknowns nothing determines."""
+        if self.network.n > 1000:
+            return "some node voltages are not determined"
+        direction = np.abs(np.linalg.svd(scale[:, None] * J.toarray())[2][-1])
+        names = [self.network.names[i] for i in np.flatnonzero(direction > 0.1 * direction.max())]
+        return f"{', '.join(names[:6])} {'is' if len(names) == 1 else 'are'} not determined"
+
+    def limited(self, x: np.ndarray, step: np.ndarray) -> np.ndarray:
+        """The step shortened so that no device's controlling voltage leaves the range its slope is good for.
+
+        A junction may go up by 2 N V_T beyond where it conducts 10 µA; others by 10 V. The whole step is shortened: its
+        direction is Newton's.
+        """
+        y, dy = np.append(x, 0.0), np.append(step, 0.0)
+        most = 1.0
+        for group in self.network.groups:
+            for c, d in group.control:
+                v, dv = y[c] - y[d], dy[c] - dy[d]
+                if len(group.control) == 1:
+                    p = group.numbers
+                    scale = p["n"] * BOLTZMANN * p.kelvin / CHARGE
+                    knee = scale * np.log(1e-5 / p["is"] + 1.0)
+                    room = np.maximum(knee - v, 0.0) + 2.0 * scale
+                else:
+                    room = np.full(len(v), 10.0)
+                over = dv > room
+                if over.any():
+                    most = min(most, float((room[over] / dv[over]).min()))
+        return most * step

@@ -1,0 +1,97 @@
+"""Noise of a circuit linearised at its operating point: spectra at a node and the stationary covariance."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse
+import scipy.sparse.linalg
+from numpy.typing import ArrayLike
+
+from stodyn.circuits.assembly import Network
+from stodyn.circuits.devices import flicker_size
+from stodyn.numerics import van_loan
+
+
+class Spectrum(NamedTuple):
+    """One-sided densities (V²/Hz) at frequencies (Hz): of the whole, and of each element by itself."""
+
+    frequency: np.ndarray
+    density: np.ndarray
+    parts: dict[str, np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class SmallSignal:
+    """M x' = f_x x + noise around x: what SPICE's .noise computes, and more.
+
+    spectrum(node)  S(f) = Σ_k |e' (2πi f M - f_x)⁻¹ b_k|² S_k(f), one sparse solve a frequency
+    covariance()    the stationary one of all unknowns, from the Lyapunov equation; dense, O(n³)
+    """
+
+    network: Network
+    problem: Any
+    x: np.ndarray
+
+    def spectrum(self, node: str, frequency: ArrayLike, reference: str = "0") -> Spectrum:
+        """The noise of v(node) - v(reference); flicker with its own 1/f, white noise without any resolution."""
+        network, n = self.network, self.network.n
+        f = np.atleast_1d(np.asarray(frequency, float))
+        if f.ndim != 1 or not (np.isfinite(f).all() and (f > 0.0).all()):
+            raise ValueError(f"frequency: expected frequencies above 0 in Hz, got {frequency!r}")
+        seen = np.zeros(n, complex)
+        for name, sign in ((node, 1.0), (reference, -1.0)):
+            if name != "0":
+                seen[self.component(name)] += sign
+        M, J = network.mass.matrix(n), network.slopes(self.x)
+        white = 2.0 * network.intensity(self.x, network.sources.at_rest(), np)
+        flicker = self.flicker()
+        transfers = np.empty((len(f), n + 1), complex)
+        for k, frequency_k in enumerate(f):
+            system = (2j * np.pi * frequency_k * M - J).T.tocsc()
+            transfers[k, :n] = scipy.sparse.linalg.splu(system).solve(seen)
+        transfers[:, n] = 0.0
+        parts: dict[str, np.ndarray] = {}
+        for source in network.noises:
+            gain = np.abs(transfers[:, source.a] - transfers[:, source.b]) ** 2
+            parts[source.element.name] = gain * white[source.place]
+        for name, a, b, strength in flicker:
+            parts[f"{name} (flicker)"] = np.abs(transfers[:, a] - transfers[:, b]) ** 2 * strength / f
+        return Spectrum(f, np.sum([*parts.values(), np.zeros(len(f))], axis=0), parts)
+
+    def flicker(self) -> list[tuple[str, int, int, float]]:
+        """Element, its two nodes, and KF |i|^AF."""
+        y, found = np.append(self.x, 0.0), []
+        for part in self.network.flickers:
+            group = self.network.groups[part.group]
+            size = flicker_size(group.current(y, np).i, group.numbers, np) ** 2
+            found += [(group.elements[d].name, int(group.out[0][d]), int(group.out[1][d]), float(size[d]))
+                      for d in part.devices]  # fmt: skip
+        return found
+
+    def component(self, name: str) -> int:
+        if name not in self.network.names:
+            raise ValueError(f"node: there is no {name!r}; there are {', '.join(self.network.names[:20])}")
+        return self.network.names.index(name)
+
+    def covariance(self) -> np.ndarray:
+        """(n, n): x = T z with z = R M x, dz = A z dt + R g dW, A = R f_x T, and the Lyapunov equation for z.
+
+        Algebraic unknowns have it without the white part that was taken out of them. The charge of a source wanders
+        for ever: its variance is infinite, and as nothing reads it, its direction V in z (A V = 0) is left out.
+        """
+        problem, n = self.problem, self.network.n
+        rows, N, *_ = problem.split
+        J, M = self.network.slopes(self.x).toarray(), problem.mass
+        T = np.linalg.solve(np.concatenate([M[rows], N @ J]), np.eye(n, len(rows)))
+        g = problem.noise_matrix(self.x)[rows]
+        wandering = [self.network.branches[name] for name in self.network.charged]
+        V = M[np.ix_(rows, wandering)]
+        W = np.linalg.qr(V, mode="complete")[0][:, len(wandering) :]
+        P = W @ van_loan.lyapunov(W.T @ J[rows] @ T @ W, W.T @ g @ g.T @ W) @ W.T
+        found = T @ P @ T.T
+        found[wandering], found[:, wandering] = np.nan, np.nan
+        found[wandering, wandering] = np.inf
+        return found

@@ -1,0 +1,191 @@
+"""What is wrong with a circuit as a graph, said by the names of its elements, before any number is computed.
+
+floating      a node without any connection to ground
+no DC path    a cut-set of capacitors and current sources: the charge on one side is nobody's (unless .tran has uic)
+short loops   a loop of voltage sources, or of voltage sources and inductors (the latter unless .tran has uic)
+index 2       a cut-set of inductors and current sources; a loop of capacitors and voltage sources is resolved: the
+              current of such a source is kept as the charge it has delivered, `charged`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import scipy.sparse
+import scipy.sparse.csgraph
+
+from stodyn.circuits.netlist import GROUND, Element, Netlist
+from stodyn.circuits.text import NetlistError
+
+VOLTAGES = frozenset("veh")
+TRANSISTORS = frozenset(("transistor", "smooth_transistor"))
+CONDUCTS = frozenset(("r", "g", "diode")) | TRANSISTORS
+
+
+def ends(element: Element) -> tuple[str, str]:
+    """The two nodes an element carries current between."""
+    nodes = element.nodes
+    return (nodes[0], nodes[2]) if element.kind in TRANSISTORS else (nodes[0], nodes[1])
+
+
+def is_capacitive(element: Element) -> bool:
+    return element.kind == "c" or (element.kind == "diode" and element.value["cjo"] > 0.0)
+
+
+def check(netlist: Netlist, nodes: dict[str, int]) -> frozenset[str]:
+    """The names of the sources whose charge stands for their current; NetlistError where the circuit cannot be run.
+
+    `nodes` numbers all nodes, the ground included. Costs a few passes over the elements.
+    """
+    elements = netlist.elements
+    uic = netlist.transient is not None and netlist.transient.uic
+    _touched(netlist)
+    piece = pieces(nodes, elements)
+    loose = np.flatnonzero(piece != piece[nodes[GROUND]])
+    if len(loose):
+        names, here = list(nodes), [e for e in elements if nodes[e.nodes[0]] in set(loose.tolist())]
+        at = here[0] if here else next(e for e in elements if names[loose[0]] in e.nodes)
+        raise NetlistError(f"{_listed(names[i] for i in loose)}: no connection to ground (node 0), seen from {at.name}",
+                           at.at)  # fmt: skip
+    short = _first_loop(nodes, [e for e in elements if e.kind in VOLTAGES])
+    if short:
+        raise NetlistError(f"a loop of voltage sources: {_listed(e.name for e in short)}; put a resistor into it",
+                           short[0].at)  # fmt: skip
+    if not uic:
+        short = _first_loop(nodes, [e for e in elements if e.kind in VOLTAGES or e.kind == "l"])
+        if short:
+            raise NetlistError(
+                f"a loop of voltage sources and inductors: {_listed(e.name for e in short)}; at DC it is a short "
+                "circuit, and its current is nobody's. Put a resistor into it, or start with .ic and .tran ... uic",
+                short[0].at)  # fmt: skip
+        conducting = [e for e in elements if e.kind in CONDUCTS or e.kind in VOLTAGES or e.kind == "l"]
+        _refuse_cut(nodes, elements, conducting, "capacitors and current sources",
+                    "at DC nothing determines {}; put a large resistor there, or start with .tran ... uic")  # fmt: skip
+    others = [e for e in elements if e.kind in CONDUCTS or e.kind in VOLTAGES or is_capacitive(e)]
+    _refuse_cut(nodes, elements, others, "inductors and current sources",
+                "the index is 2, {} jumps with their currents; put a resistor or a capacitor there")  # fmt: skip
+    return frozenset(_in_loops(nodes, elements))
+
+
+def _touched(netlist: Netlist) -> None:
+    """Note nodes that one element alone touches, which is often a misspelt name; refuse controlling sources that are
+    not there."""
+    count: dict[str, list[Element]] = {}
+    for element in netlist.elements:
+        for node in set(element.nodes):
+            count.setdefault(node, []).append(element)
+    if GROUND not in count:
+        raise NetlistError("no element is connected to ground: node 0 (or gnd) is missing", netlist.elements[0].at)
+    for node, touching in count.items():
+        if len(touching) == 1 and node != GROUND and touching[0].kind not in ("v", "i"):
+            netlist.notes.append(f"{touching[0].at}: node {node} is touched by {touching[0].name} alone")
+    sources = {e.name for e in netlist.elements if e.kind == "v"}
+    for element in netlist.elements:
+        if element.source and element.source not in sources:
+            raise NetlistError(f"{element.name}: there is no voltage source {element.source} to control it", element.at)
+    for node, (_, at) in netlist.initial.items():
+        if node not in count:
+            raise NetlistError(f".ic v({node}): there is no node {node}", at)
+    if netlist.noise is not None:
+        for node in (netlist.noise.node, netlist.noise.reference):
+            if node not in count:
+                raise NetlistError(f".noise v({node}): there is no node {node}", netlist.noise.at)
+
+
+def pieces(nodes: dict[str, int], elements: Sequence[Element]) -> np.ndarray:
+    """For each node the number of the connected piece it belongs to."""
+    pairs = np.array([[nodes[a], nodes[b]] for a, b in map(ends, elements)], int).reshape(-1, 2)
+    graph = scipy.sparse.coo_array((np.ones(len(pairs)), (pairs[:, 0], pairs[:, 1])), (len(nodes), len(nodes)))
+    return scipy.sparse.csgraph.connected_components(graph, directed=False)[1]
+
+
+def _refuse_cut(nodes, elements, connecting, what: str, why: str) -> None:
+    """Refuse a piece that the connecting elements do not connect with ground."""
+    piece = pieces(nodes, connecting)
+    ground = piece[nodes[GROUND]]
+    names = list(nodes)
+    loose = next((p for p in piece.tolist() if p != ground), None)
+    if loose is None:
+        return
+    inside = {names[i] for i in np.flatnonzero(piece == loose)}
+    across = [e for e in elements if len(inside.intersection(ends(e))) == 1]
+    raise NetlistError(f"a cut-set of {what}: {_listed(e.name for e in across)}; {why.format(_listed(inside))}",
+                       across[0].at if across else None)  # fmt: skip
+
+
+def _first_loop(nodes: dict[str, int], elements: Sequence[Element]) -> list[Element]:
+    """The elements of the first loop that these elements close; none where they are a forest."""
+    parent = list(range(len(nodes)))
+
+    def root(i: int) -> int:
+        while parent[i] != i:
+            parent[i] = parent[parent[i]]
+            i = parent[i]
+        return i
+
+    edges: dict[int, list[tuple[int, Element]]] = {}
+    for element in elements:
+        a, b = (nodes[end] for end in ends(element))
+        if root(a) == root(b):
+            return [element, *_path(edges, a, b)]
+        parent[root(a)] = root(b)
+        edges.setdefault(a, []).append((b, element))
+        edges.setdefault(b, []).append((a, element))
+    return []
+
+
+def _path(edges: dict[int, list[tuple[int, Element]]], a: int, b: int) -> list[Element]:
+    came: dict[int, tuple[int, Element]] = {}
+    waiting = [a]
+    for node in waiting:
+        for other, element in edges.get(node, ()):
+            if other != a and other not in came:
+                came[other] = node, element
+                waiting.append(other)
+    found: list[Element] = []
+    while b != a:
+        b, element = came[b]
+        found.append(element)
+    return found
+
+
+def _in_loops(nodes: dict[str, int], elements: Sequence[Element]) -> Iterable[str]:
+    """The voltage sources that lie in loops of voltage sources and capacitors: the edges that are no bridges.
+
+    R. E. Tarjan's search for bridges (1974), written without recursion.
+    """
+    edges = [e for e in elements if e.kind in VOLTAGES or is_capacitive(e)]
+    around: list[list[tuple[int, int]]] = [[] for _ in nodes]
+    for k, (a, b) in enumerate(map(ends, edges)):
+        around[nodes[a]].append((nodes[b], k))
+        around[nodes[b]].append((nodes[a], k))
+    entered, lowest, bridges = [-1] * len(nodes), [0] * len(nodes), set()
+    clock = 0
+    for start in range(len(nodes)):
+        if entered[start] >= 0:
+            continue
+        entered[start] = lowest[start] = clock = clock + 1
+        stack = [(start, -1, iter(around[start]))]
+        while stack:
+            node, by, rest = stack[-1]
+            other, edge = next(rest, (-1, -1))
+            if edge < 0:
+                stack.pop()
+                if stack:
+                    before = stack[-1][0]
+                    lowest[before] = min(lowest[before], lowest[node])
+                    if lowest[node] > entered[before]:
+                        bridges.add(by)
+            elif edge != by:
+                if entered[other] < 0:
+                    entered[other] = lowest[other] = clock = clock + 1
+                    stack.append((other, edge, iter(around[other])))
+                else:
+                    lowest[node] = min(lowest[node], entered[other])
+    return (e.name for k, e in enumerate(edges) if e.kind in VOLTAGES and k not in bridges)
+
+
+def _listed(names: Iterable[str], most: int = 8) -> str:
+    found = list(names)
+    return ", ".join(found[:most]) + (f" and {len(found) - most} more" if len(found) > most else "")

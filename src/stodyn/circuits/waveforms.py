@@ -1,0 +1,140 @@
+"""Independent sources over time: DC, SIN, PULSE, EXP and PWL, all the sources of a kind at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+MOST_POINTS = 200_000
+
+
+class Waveform(NamedTuple):
+    """A source: its DC value (None where none was given), and a waveform with its numbers, "" where it is constant."""
+
+    dc: float | None
+    kind: str = ""
+    numbers: tuple[float, ...] = ()
+
+
+# Names and defaults in the order in which SPICE writes them; step and stop are those of .tran.
+ARGUMENTS = {
+    "sin": ("vo", "va", "freq", "td", "theta", "phase"),
+    "pulse": ("v1", "v2", "td", "tr", "tf", "pw", "per"),
+    "exp": ("v1", "v2", "td1", "tau1", "td2", "tau2"),
+}
+
+
+def completed(kind: str, given: Sequence[float], step: float | None, stop: float | None) -> tuple[float, ...]:
+    """The numbers of a waveform with SPICE's defaults for those not given; ValueError in words where they mean nothing.
+
+    sin    vo + va exp(-(t - td) theta) sin(2π freq (t - td) + phase°), before td as at td
+    pulse  v1, from td in tr to v2, stays pw, in tf back; repeated every per
+    exp    v1, from td1 towards v2 with tau1, from td2 back with tau2
+    pwl    straight lines through the points t1 v1 t2 v2 ..., constant before and after
+    """
+    if kind == "pwl":
+        if len(given) < 2 or len(given) % 2:
+            raise ValueError(f"pwl: expected pairs t1 v1 t2 v2 ..., got {len(given)} number(s)")
+        if len(given) > 2 * MOST_POINTS:
+            raise ValueError(f"pwl: {len(given) // 2:,} points, expected at most {MOST_POINTS:,}")
+        late = np.flatnonzero(np.diff(given[::2]) <= 0.0)
+        if len(late):
+            k = 2 * int(late[0])
+            raise ValueError(f"pwl: times must increase, and {given[k + 2]:g} comes after {given[k]:g}")
+        return tuple(given)
+    names = ARGUMENTS[kind]
+    if not 2 <= len(given) <= len(names):
+        raise ValueError(f"{kind}: expected {' '.join(names)}, of them the first two at least, got {len(given)}")
+    missing: dict[str, float | None] = {
+        "freq": None if stop is None else 1.0 / stop, "tr": step, "tf": step, "pw": stop, "per": math.inf, "tau1": step,
+        "td2": None if step is None else _at(given, 2, 0.0) + step, "tau2": step,
+    }  # fmt: skip
+    values = []
+    for i, name in enumerate(names):
+        value = given[i] if i < len(given) else missing.get(name, 0.0)
+        if name in ("tr", "tf") and value == 0.0:
+            value = step
+        if value is None:
+            raise ValueError(f"{kind}: {name} is missing, and there is no .tran to take it from")
+        if name in ("freq", "tr", "tf", "per", "tau1", "tau2") and not value > 0.0:
+            raise ValueError(f"{kind}: {name} = {value:g}, expected more than 0")
+        if name == "pw" and value < 0.0:
+            raise ValueError(f"pulse: pw = {value:g}, expected 0 or more")
+        values.append(value)
+    if kind == "pulse" and math.isfinite(values[6]) and sum(values[3:6]) > values[6] * (1 + 1e-9):
+        raise ValueError(f"pulse: tr + tf + pw = {sum(values[3:6]):g} is longer than the period {values[6]:g}")
+    return tuple(values)
+
+
+def _at(given: Sequence[float], index: int, default: float) -> float:
+    return given[index] if index < len(given) else default
+
+
+class Sources:
+    """The values of many waveforms at a time t: the constant ones, then SIN, PULSE, EXP, PWL, in `order`."""
+
+    def __init__(self, waveforms: Sequence[Waveform]):
+        kinds = ("", *ARGUMENTS, "pwl")
+        places = {kind: [i for i, w in enumerate(waveforms) if w.kind == kind] for kind in kinds}
+        self.order = np.array([i for kind in kinds for i in places[kind]], int)
+        self.constant = np.array([waveforms[i].dc or 0.0 for i in places[""]])
+        self.moving = {
+            kind: np.array([waveforms[i].numbers for i in places[kind]]).T for kind in ARGUMENTS if places[kind]
+        }
+        self.points = _segments([waveforms[i].numbers for i in places["pwl"]])
+        self.count = len(places["pwl"])
+        self.dc = np.array([w.dc if w.dc is not None else np.nan for w in waveforms])[self.order]
+
+    def values(self, t: Any, xp: Any) -> Any:
+        """(sources,), in `order`."""
+        parts = [xp.asarray(self.constant)]
+        parts += [_LAWS[kind](t, numbers, xp) for kind, numbers in self.moving.items()]
+        if self.points is not None:
+            begin, end, source, t0, v0, slope = self.points
+            here = xp.where((t >= begin) & (t < end), v0 + (t - t0) * slope, 0.0)
+            member = (source == np.arange(self.count)[:, None]).astype(float)
+            parts.append(member @ here)
+        return xp.concatenate(parts)
+
+    def at_rest(self) -> np.ndarray:
+        """The DC values, and for sources without one the value at t = 0."""
+        return np.where(np.isnan(self.dc), self.values(0.0, np), self.dc)
+
+
+def _sin(t, numbers, xp):
+    vo, va, freq, td, theta, phase = numbers
+    after = xp.maximum(t - td, 0.0)
+    return vo + va * xp.exp(-after * theta) * xp.sin(2.0 * np.pi * freq * after + phase * (np.pi / 180.0))
+
+
+def _pulse(t, numbers, xp):
+    v1, v2, td, tr, tf, pw, per = numbers
+    rate, period = 1.0 / per, np.where(np.isfinite(per), per, 0.0)
+    after = xp.maximum(t - td, 0.0)
+    after = after - xp.floor(after * rate) * period
+    up, down = xp.clip(after / tr, 0.0, 1.0), xp.clip((after - tr - pw) / tf, 0.0, 1.0)
+    return v1 + (v2 - v1) * (up - down)
+
+
+def _exp(t, numbers, xp):
+    v1, v2, td1, tau1, td2, tau2 = numbers
+    up, down = (-xp.expm1(-xp.maximum(t - td, 0.0) / tau) for td, tau in ((td1, tau1), (td2, tau2)))
+    return v1 + (v2 - v1) * (up - down)
+
+
+_LAWS = {"sin": _sin, "pulse": _pulse, "exp": _exp}
+
+
+def _segments(points: Sequence[Sequence[float]]):
+    """begin, end, source, t0, v0, slope of all the lines of all the PWL sources; None where there is no source."""
+    rows = []
+    for source, numbers in enumerate(points):
+        t, v = np.array(numbers[::2]), np.array(numbers[1::2])
+        begin, end = np.append(-np.inf, t), np.append(t, np.inf)
+        slope = np.concatenate([[0.0], np.diff(v) / np.diff(t), [0.0]])
+        from_point = np.append(0, np.arange(len(t)))
+        rows.append(np.stack([begin, end, np.full(len(begin), source), t[from_point], v[from_point], slope]))
+    return np.concatenate(rows, axis=1) if rows else None

@@ -1,0 +1,166 @@
+"""Bad netlists: each is refused in the designer's terms, with its line."""
+
+import pytest
+
+from stodyn.circuits import NetlistError, assembly, netlist, read
+
+RC = "R1 in out 1k\nC1 out 0 1n\nV1 in 0 1\n"  # lines 2 to 4 after a title
+# (line, what is said, netlist after its title); the title is line 1.
+CORPUS = [
+    # elements
+    (5, "no element Q", RC + "Q1 a b c model\n"),
+    (5, "no element Z", RC + "Z9 a 0 50\n"),
+    (5, "expected R n", RC + "R2 out\n"),
+    (5, "value is missing", RC + "R2 out 0\n"),
+    (5, "did not expect '2k'", RC + "R2 out 0 1k 2k\n"),
+    (5, "more than 0", RC + "R2 out 0 0\n"),
+    (5, "more than 0", RC + "C2 out 0 -1n\n"),
+    (5, "more than 0", RC + "L2 out 0 0\n"),
+    (5, "no number", RC + "R2 out 0 4k7\n"),
+    (5, "no parameter many", RC + "R2 out 0 many\n"),
+    (5, "r1: is defined already", RC + "R1 out 0 2k\n"),
+    (5, "needs a name", RC + "R out 0 2k\n"),
+    (5, "did not expect tol=", RC + "R2 out 0 2k tol=5\n"),
+    (5, "expected on or off", RC + "R2 out 0 2k noise=maybe\n"),
+    (5, "has no noise", RC + "C2 out 0 2p noise=off\n"),
+    (5, "is given twice", RC + "R2 out 0 2k noise=off noise=on\n"),
+    (5, "has no value", RC + "R2 out 0 2k noise=\n"),
+    (5, "without its partner", RC + "R2 out 0 {2*3\n"),
+    (5, "not closed", RC + "R2 out 0 {(2*3}\n"),
+    (5, "divides by zero", RC + "R2 out 0 {1/0}\n"),
+    # sources
+    (5, "neither a value nor a waveform", RC + "I1 0 out\n"),
+    (5, "expected vo va", RC + "I1 0 out SIN(1)\n"),
+    (5, "freq is missing, and there is no .tran", RC + "I1 0 out SIN(0 1)\n"),
+    (5, "not closed", RC + "I1 0 out SIN(0 1 1k\n"),
+    (5, "times must increase", RC + "I1 0 out PWL(0 0 1u 1 1u 2)\n"),
+    (5, "expected pairs", RC + "I1 0 out PWL(0 0 1u)\n"),
+    (5, "longer than the period", RC + "I1 0 out PULSE(0 1 0 1n 1n 1u 1n)\n"),
+    (5, "two waveforms", RC + "I1 0 out SIN(0 1 1k) EXP(0 1 0 1n 2n 1n)\n"),
+    (5, "did not expect 'noise'", RC + "I1 0 out 1m noise\n"),
+    (5, "no voltage source v9", RC + "F1 out 0 V9 2\n"),
+    (5, "short-circuited", RC + "V2 a a 1\n"),
+    # models
+    (5, "no .model dx", RC + "D1 out 0 dx\n"),
+    (6, "unknown type bjt", RC + "D1 out 0 dx\n.model dx BJT(IS=1p)\n"),
+    (5, "is a nmos, expected d", RC + "D1 out 0 n\n.model n NMOS(KP=1m)\n"),
+    (6, "tt is not known for d", RC + "D1 out 0 dx\n.model dx D(IS=1p TT=1n)\n"),
+    (6, "more than 0", RC + "D1 out 0 dx\n.model dx D(IS=0)\n"),
+    (6, "only level 1", RC + "M1 out in 0 0 n\n.model n NMOS(LEVEL=3)\n"),
+    (6, "is defined already", RC + ".model a D(IS=1p)\n.model a D(IS=1p)\n"),
+    (5, "expected .model NAME TYPE", RC + ".model dx\n"),
+    # parameters
+    (5, "is defined by itself", RC + ".param a={b} b={a}\nR2 out 0 {a}\n"),
+    (6, "is given already", RC + ".param a=1\n.param a=2\n"),
+    (5, "expected .param NAME=VALUE", RC + ".param 5\n"),
+    (5, "functions of your own", RC + ".param f(x)={x*2}\n"),
+    # subcircuits
+    (5, "no .subckt amp", RC + "X1 out 0 amp\n"),
+    (5, "has the 2 node", RC + "X1 out amp\n.subckt amp a b\nR1 a b 1k\n.ends\n"),
+    (6, "holds itself", RC + ".subckt amp a b\nX1 a b amp\n.ends\nX1 out 0 amp\n"),
+    (5, "is not closed by .ends", RC + ".subckt amp a b\nR1 a b 1k\n"),
+    (5, ".ends without .subckt", RC + ".ends\n"),
+    (8, "has no parameter gain", RC + ".subckt amp a b\nR1 a b 1k\n.ends\nX1 out 0 amp gain=2\n"),
+    (7, "is defined already", RC + ".subckt amp a b\nR1 a b 1k\nR1 a b 1k\n.ends\nX1 out 0 amp\n"),
+    # directives
+    (5, "unknown directive .trn; did you mean .tran?", RC + ".trn 1n 1u\n"),
+    (5, "expected .tran STEP STOP", RC + ".tran 1n\n"),
+    (5, "0 < step <= stop", RC + ".tran 1u 1n\n"),
+    (5, "steps, expected at most", RC + ".tran 1f 1\n"),
+    (5, "there is no node nowhere", RC + ".ic v(nowhere)=1\n"),
+    (5, "expected .ic v(NODE)=VALUE", RC + ".ic out=1\n"),
+    (5, "holds this node already", RC + ".ic v(in)=2\n"),
+    (5, "more than -273.15", RC + ".temp -300\n"),
+    (5, "has no folder", RC + ".include other.cir\n"),
+    (5, "expected .noise", RC + ".noise out V1 dec 10 1 1k\n"),
+    (5, ".control without .endc", RC + ".control\nrun\n"),
+    (2, "there is none", "+ 1k\n" + RC),
+    # topology
+    (5, "no connection to ground", RC + "R2 a b 1k\nC2 a b 1n\n"),
+    (2, "node 0 (or gnd) is missing", "R1 a b 1k\nC1 a b 1n\n"),
+    (5, "loop of voltage sources: v2, v1", RC + "V2 in 0 2\n"),
+    (5, "loop of voltage sources and inductors: l1, v1", RC + "L1 in 0 1u\n"),
+    (5, "cut-set of capacitors and current sources: i1, c2", RC + "I1 0 a 1u\nC2 a 0 1n\n"),
+    (5, "cut-set of inductors and current sources: l1, l2", RC + "L1 out a 1u\nL2 a 0 1u\n"),
+    (5, "r2: its thermal noise is white", RC + "R2 out a 1k\nD1 a 0 dx\n.model dx D(IS=1p)\n"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("line", "said", "text"), CORPUS, ids=[f"{i}" for i in range(len(CORPUS))])
+def test_each_is_refused_with_its_line(line, said, text):
+    with pytest.raises(NetlistError) as caught:
+        read("title\n" + text)
+    assert said in str(caught.value), str(caught.value)
+    assert caught.value.at is not None and caught.value.at.line == line, str(caught.value)
+    assert str(caught.value).startswith(f"line {line}: ")
+
+
+def test_there_are_at_least_fifty():
+    assert len({text for _, _, text in CORPUS}) >= 50
+
+
+@pytest.mark.parametrize(
+    ("said", "text"),
+    [
+        ("no elements", "title\n* nothing\n"),
+        ("no elements", "\n\n"),
+        ("neither a capacitor nor an inductor", "title\nV1 a 0 1\nR1 a 0 1k\n"),
+        ("no DC operating point", "title\nG1 0 a a 0 1m\nR1 a 0 1k\nC1 a 0 1n\nI1 0 a 1m\n"),
+        ("there is no file", "no_such_file.cir"),
+        ("there is no file", "x" * 5000),
+        ("there is no file", "zero\0byte"),
+    ],
+)
+def test_what_is_wrong_with_the_whole(said, text):
+    with pytest.raises(NetlistError, match=said):
+        read(text)
+
+
+def test_absurd_sizes(monkeypatch):
+    def doubling(levels):
+        pairs = "".join(f".subckt s{i} a b\nX1 a m s{i + 1}\nX2 m b s{i + 1}\n.ends\n" for i in range(levels))
+        return f"title\nX1 in 0 s0\n{pairs}.subckt s{levels} a b\nR1 a b 1\nC1 b 0 1p\n.ends\n"
+
+    with pytest.raises(NetlistError, match="nested deeper than"):
+        read(doubling(30))
+    monkeypatch.setattr(netlist, "MOST_ELEMENTS", 1000)
+    with pytest.raises(NetlistError, match="more than 1,000 elements"):
+        read(doubling(12))
+    monkeypatch.setattr(assembly, "MOST_UNKNOWNS", 100)
+    with pytest.raises(NetlistError, match="unknowns"):
+        read(doubling(8))
+    with pytest.raises(NetlistError, match="at most 20,000,000"):
+        read("title\n" + "*" * 20_000_001)
+    with pytest.raises(TypeError, match="expected a path"):
+        read(17)
+
+
+def test_includes_stay_in_their_folder(tmp_path):
+    """Whatever the name says: .., absolute, a link, a device, itself, or a file that is none."""
+    folder = tmp_path / "design"
+    folder.mkdir()
+    secret = tmp_path / "secret.cir"
+    secret.write_text("R1 in out 1k\n")
+    (folder / "link.cir").symlink_to(secret)
+    (folder / "parts").mkdir()
+    (folder / "parts" / "load.cir").write_text("C1 out 0 1n\n* a comment\n.include ../more.cir\n")
+    (folder / "more.cir").write_text("R9 out 0 1meg\n")
+    (folder / "loop.cir").write_text(".include loop.cir\n")
+    (folder / "binary.cir").write_bytes(b"\xff\xfe\x00R1")
+    (folder / "bad.cir").write_text("* fine\nR7 out\n")
+    main = folder / "main.cir"
+    start = "title\nV1 in 0 1\nR1 in out 1k\n"
+    main.write_text(start + ".include parts/load.cir\n")
+    assert read(main).nodes == ("in", "out")
+    for name, said in (
+        ("../secret.cir", "outside"), (str(secret), "outside"), ("link.cir", "outside"), ("/dev/zero", "outside"),
+        ("loop.cir", "includes itself"), ("main.cir", "includes itself"), ("gone.cir", "no such file"),
+        ("parts", "no such"), ("binary.cir", "not text"), ("", "expected .include"),
+    ):  # fmt: skip
+        main.write_text(start + f'.include "{name}"\n')
+        with pytest.raises(NetlistError, match=said) as caught:
+            read(main)
+        assert caught.value.at is not None
+    main.write_text(start + ".include bad.cir\n")
+    with pytest.raises(NetlistError, match=r"^bad.cir, line 2: r7"):
+        read(main)

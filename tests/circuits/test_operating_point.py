@@ -1,0 +1,58 @@
+"""DC operating points: against closed forms, with every way of finding them, and .ic."""
+
+import numpy as np
+import pytest
+import scipy.special
+
+from stodyn.circuits import read
+from stodyn.circuits.operating_point import _by_source_stepping, _Solver
+
+DIODE = "title\nV1 in 0 5\nR1 in a 1k\nD1 a 0 d\nC1 a 0 1n\n.model d D(IS=1e-14)\n"
+LATCH = (
+    "title\nVDD vdd 0 5\nR1 vdd a 10k\nR2 vdd b 10k\nM1 a b 0 0 n\nM2 b a 0 0 n\nC1 a 0 1p\nC2 b 0 1p\n"
+    ".model n NMOS(KP=1m VTO=1)\n"
+)
+
+
+def test_diode_and_resistor():
+    """R I_S e^(v/V_T) + v = V + R I_S: Lambert's function."""
+    circuit = read(DIODE)
+    V_T = 1.380649e-23 * 300.15 / 1.602176634e-19
+    r = 1e3 * 1e-14
+    wanted = 5 + r - V_T * scipy.special.lambertw(r / V_T * np.exp((5 + r) / V_T)).real
+    found = dict(zip(circuit.names, circuit.operating_point.x, strict=True))
+    assert found["a"] == pytest.approx(wanted, rel=1e-12)
+    assert found["i(v1)"] == pytest.approx(-(5 - wanted) / 1e3, rel=1e-11)
+    network = circuit.network
+    stepped = _by_source_stepping(_Solver(network, network.sources.at_rest(), {}), np.zeros(network.n))
+    np.testing.assert_allclose(stepped, circuit.operating_point.x, rtol=1e-10)
+
+
+def test_a_switch_needs_gmin_stepping():
+    """Nothing conducts at 0 V, where Newton begins; and a switch that is off leaves its node to itself."""
+    switch = "title\nVIN in 0 {}\nVG g 0 {}\nM1 in g out 0 n\nC1 out 0 1p\n.model n NMOS(KP=1m VTO=1)\n"
+    on = read(switch.format(1, 5))
+    assert on.operating_point.how == "gmin stepping" and on.operating_point.x[2] == pytest.approx(1.0, abs=1e-9)
+    off = read(switch.format(1, 0)).operating_point
+    assert "to ground" in off.how and off.x[2] == pytest.approx(0.0, abs=1e-9)
+
+
+def test_ic_chooses_a_side():
+    """A latch has three operating points; a node held by .ic chooses one, and the start has it exactly."""
+    assert read(LATCH).operating_point.x[1] == pytest.approx(read(LATCH).operating_point.x[2], rel=1e-9)
+    for node, other in (("a", "b"), ("b", "a")):
+        circuit = read(LATCH + f".ic v({node})=5\n")
+        start = dict(zip(circuit.names, circuit.start, strict=True))
+        assert start[node] == 5.0 and start[other] < 0.2
+    circuit = read(LATCH + ".ic v(a)=3\n.tran 1n 1u uic\n")
+    np.testing.assert_array_equal(circuit.start[1:3], (3.0, 0.0))
+
+
+def test_dc_and_the_start_of_a_waveform():
+    """The operating point takes the DC value, the start of a run the waveform at t = 0."""
+    circuit = read("title\nV1 in 0 DC 2 SIN(1 1 1k)\nR1 in a 1\nC1 a 0 1\nL1 a b 1\nR2 b 0 1\n.tran 1u 1m\n")
+    assert circuit.operating_point.x[1] == pytest.approx(1.0) and circuit.start[1] == pytest.approx(0.5)
+    assert dict(zip(circuit.names, circuit.start, strict=True))["i(l1)"] == pytest.approx(0.5)
+    assert circuit.span == (0.0, 1e-3) and circuit.step == pytest.approx(1e-6)
+    with pytest.raises(ValueError, match=r"there is no \.tran"):
+        _ = read(DIODE).step
