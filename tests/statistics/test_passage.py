@@ -8,6 +8,7 @@ from scipy.stats import norm
 
 import stodyn as sd
 from stodyn import statistics as st
+from stodyn.statistics.passage import share_after_crossing
 
 PATHS = 40_000
 LATE = 0.5826  # -ζ(1/2)/√(2π): M. Broadie, P. Glasserman & S. Kou, Math. Finance 7 (1997)
@@ -34,6 +35,21 @@ def test_brownian_motion_with_the_bridge_at_any_step(direction):
     exact = survival(run["time"].values[1:], 1.0, sign * drift, sigma)
     z = (run["passage_survival"].values[1:] - exact) / run["passage_survival_stderr"].values[1:]
     assert np.max(np.abs(z)) < 4
+    mean = quad(lambda t: survival(t, 1.0, sign * drift, sigma), 1e-12, 2.0)[0]
+    assert abs(run["passage_time"].values[-1] - mean) < 4 * run["passage_time_stderr"].values[-1]
+
+
+def test_the_time_left_after_a_crossing():
+    """Against its definition, with the density a/√(2πu³) exp(-a²/2u) of the first passage of a level at a."""
+    for a, b in ((0.3, 0.2), (1.5, 0.01), (0.05, 3.0), (12.0, 2.0)):
+
+        def crossing(u, a=a, b=b):
+            first = a / u**1.5 * np.exp(-(a**2) / (2 * u))
+            return first * np.exp(-(b**2) / (2 * (1 - u)) + 0.5 * (a + b) ** 2) / np.sqrt(2 * np.pi * (1 - u))
+
+        exact = quad(lambda u, f=crossing: (1 - u) * f(u), 0, 1, epsabs=1e-12)[0]
+        for scale in (1.0, 0.1):
+            assert share_after_crossing(a * scale, b * scale, scale**2) == pytest.approx(exact, rel=1e-7)
 
 
 def test_mean_passage_time_of_brownian_motion():
@@ -77,7 +93,7 @@ def test_mean_passage_time_of_the_ornstein_uhlenbeck_process():
 
 def test_a_start_beyond_the_level_has_passed():
     problem, _, _ = brownian()
-    run = sd.simulate(problem, "Heun", t=(0, 1), dt=0.5, paths=8, seed=0, collect=st.Passage(-1.0, every=1))
+    run = sd.simulate(problem, "Heun", t=(0, 1), dt=0.5, paths=8, seed=0, collect=st.Passage(-1e3, every=1))
     np.testing.assert_array_equal(run["passage_survival"], 0.0)
     np.testing.assert_array_equal(run["passage_time"], 0.0)
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import jax.scipy.special
 from jax import Array
 
 from stodyn.problems.sdae import SDAE
@@ -22,15 +24,31 @@ class Track(NamedTuple):
     time: Array
 
 
+def share_after_crossing(a: Array, b: Array, variance: Array) -> Array:
+    """The mean share of a step that a Brownian bridge has left when it first reaches a level, given that it does.
+
+    It begins at the distance a and ends at b, on either side; `variance` is that of the step:
+        1 - a √(π/2v) erfcx((a + b)/√(2v)),
+    from ∫ (1 - u) f_a(u) p_b(1 - u) du over p_(a+b)(1), f_a the density of the first passage and p_b that of the end.
+    """
+    scale = jnp.sqrt(2.0 * variance)
+    z = (a + b) / scale
+    small, large = jnp.minimum(z, 8.0), jnp.maximum(z, 8.0)
+    w = 0.5 / large**2
+    series = (1.0 - w * (1.0 - 3.0 * w * (1.0 - 5.0 * w * (1.0 - 7.0 * w)))) / (math.sqrt(math.pi) * large)
+    erfcx = jnp.where(z < 8.0, jnp.exp(small**2) * jax.scipy.special.erfc(small), series)
+    return 1.0 - math.sqrt(math.pi) * a / scale * erfcx
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Passage(Statistic):
     """The law of the first time τ at which a component reaches `level`, from below ("up") or from above ("down").
 
     A path may cross and come back between two steps. With bridge=True (the default) the chance of that is taken from
     the Brownian bridge between the two states, exp(-2 (level - x)(level - x') / (h Σ_k g_k²)), g at the beginning of
-    the step: exact for Brownian motion, and of a higher order in h than without. No further random numbers are drawn:
-    each path carries the probability that it has survived. Without the bridge crossings are seen at the grid only, and
-    τ comes out late by O(√h).
+    the step, and so is the mean time of the crossing: both exact for Brownian motion at any step, and of a higher order
+    in h than without. No further random numbers are drawn: each path carries the probability that it has survived.
+    Without the bridge crossings are seen at the grid only, and τ comes out late by O(√h).
 
     Variables, NAME being `name`: NAME_survival = P(τ > t), NAME_time = E min(τ, t), each with _stderr (time).
     """
@@ -76,13 +94,17 @@ class Passage(Statistic):
     def track(self, gathered, move):
         before, after = self._distance(move.before), self._distance(move.after)
         stays = jnp.where(after > 0, 1.0, 0.0).astype(after.dtype)
+        time = 0.5 * move.h * (1.0 + stays)
         if self.variance_rate is not None:
             axes = (None, -1, move.axes)
             rate = jax.vmap(self.variance_rate, in_axes=axes)(move.t, move.before, move.params)
-            crossed = jnp.exp(-2 * jnp.maximum(before, 0) * jnp.maximum(after, 0) / (move.h * rate))
+            variance = jnp.where(rate > 0, move.h * rate, 1.0)
+            before = jnp.maximum(before, 0)  # beyond the level nothing is left to be lost
+            crossed = jnp.exp(-2 * before * jnp.maximum(after, 0) / variance)
+            lost = crossed * move.h * share_after_crossing(before, jnp.abs(after), variance)
+            time = jnp.where(rate > 0, move.h - lost, time)
             stays = jnp.where(rate > 0, stays * (1 - crossed), stays)
-        survival = gathered.survival * stays
-        return Track(survival, gathered.time + 0.5 * move.h * (gathered.survival + survival))
+        return Track(gathered.survival * stays, gathered.time + gathered.survival * time)
 
     def observe(self, snapshot):
         both = jnp.stack([snapshot.track.survival, snapshot.track.time])
