@@ -2,9 +2,12 @@
 
 from stodyn import circuits, plot, statistics
 from stodyn.analysis.plan import plan
+from stodyn.engine import place
 from stodyn.engine.failure import PathsFailed
+from stodyn.engine.ledger import load
 from stodyn.engine.path import draw_increments, increments, path
 from stodyn.engine.simulate import replay, simulate
+from stodyn.engine.sweep import difference, sweep
 from stodyn.methods.catalogue import find as method
 from stodyn.methods.filtered import exactly_filtered
 from stodyn.noise.distribution import PerPath
@@ -16,7 +19,7 @@ from stodyn.problems.mechanical import Mechanical
 from stodyn.problems.random_dae import RandomDAE
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
-from stodyn.results import load, provenance, quantile, save
+from stodyn.results import provenance, quantile, save
 
 __version__ = "0.1.0"
 
@@ -29,6 +32,7 @@ __all__ = [
     "PerPath",
     "RandomDAE",
     "circuits",
+    "difference",
     "draw_increments",
     "exactly_filtered",
     "increments",
@@ -36,6 +40,7 @@ __all__ = [
     "load",
     "method",
     "path",
+    "place",
     "plan",
     "plot",
     "provenance",
@@ -44,6 +49,7 @@ __all__ = [
     "save",
     "simulate",
     "statistics",
+    "sweep",
     "with_measurement",
     "with_noise",
 ]

@@ -191,7 +191,7 @@ def test_equations_without_a_solution():
 
 def test_causes_are_told_apart():
     log = FailureLog(np.linspace(0, 1, 11))
-    log.add(0, np.array([3, -1, 5, 2]), np.array([True, False, False, False]))
+    log.add(np.array([0, 2, 3]), np.array([3, 5, 2]), np.array([True, False, False]))
     assert dict(zip(log.all()[0].tolist(), log.variables()["failure_cause"][1], strict=True)) == {
         0: UNSOLVED, 2: LEFT, 3: LEFT,
     }  # fmt: skip
@@ -230,7 +230,7 @@ def test_nothing_failed():
 
 def test_many_failures_are_cut_short_in_words():
     log = FailureLog(np.linspace(0, 1, 11))
-    log.add(100, np.where(np.arange(64) % 2, 5, -1), np.zeros(64, bool))
+    log.add(100 + np.arange(1, 64, 2), np.full(32, 5), np.zeros(32, bool))
     error = log.error(164)
     assert len(error.paths) == 32
     assert str(error).startswith("32 of the 164 paths")

@@ -1,12 +1,15 @@
 """The command `stodyn`: every file of this folder is a sub-command, its function `command`."""
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from importlib import metadata
 from typing import Annotated, TypeVar
 
 import typer
 
 from stodyn import listing
+from stodyn.engine.failure import PathsFailed
+from stodyn.engine.worker import WorkerDiffers
 
 T = TypeVar("T")
 
@@ -37,6 +40,15 @@ def application() -> typer.Typer:
 
 def main() -> None:
     application()()
+
+
+@contextlib.contextmanager
+def told() -> Iterator[None]:
+    """Errors in what the user gave, told in a line."""
+    try:
+        yield
+    except (ValueError, TypeError, OSError, MemoryError, ImportError, PathsFailed, WorkerDiffers) as error:
+        raise typer.BadParameter(str(error)) from error
 
 
 def looked_up(find: Callable[[str], T], name: str) -> T:

@@ -286,7 +286,7 @@ class Program:
     def key(self, longest: int, members: Members) -> str:
         """A name for the computation itself: equal for functions that say the same, wherever they were written."""
         parts = list(self.run.traced.fingerprints)
-        parts += [_fields(s) or fingerprint(self._watched(s, members)) for s in self.statistics]
+        parts += [self.says(s, members) for s in self.statistics]
         parts += [type(s).__name__ for s in self.statistics]
         sizes = (members.start.shape, *((p.shape, p.dtype) for p in members.params))
         return repr(
@@ -301,6 +301,10 @@ class Program:
     @property
     def is_kernel(self) -> bool:
         return False
+
+    def says(self, statistic: Statistic, members: Members) -> str:
+        """What a statistic computes: its fields, or a digest of its trace where it holds functions or is not ours."""
+        return _fields(statistic) or fingerprint(self._watched(statistic, members))
 
     def _watched(self, statistic: Statistic, members: Members) -> Any:
         """All that a statistic computes, as a trace."""

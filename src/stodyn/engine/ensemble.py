@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import hashlib
 import os
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
 from stodyn import results
-from stodyn.engine import batch, grid
+from stodyn.engine import batch, grid, identity
 from stodyn.engine.block import LONGEST_WINDOW, MOST_SAVES, BlockRunner, Failures, Members, Plan, Program
-from stodyn.engine.failure import FailureLog, Stopped
+from stodyn.engine.failure import FailureLog
 from stodyn.engine.feed import slab_steps
+from stodyn.engine.job import Job, Tell
 from stodyn.engine.kernel import GROUP, CountedProgram
-from stodyn.engine.place import Threads
+from stodyn.engine.ledger import Ledger
+from stodyn.engine.place import Place
 from stodyn.engine.progress import Progress
 from stodyn.engine.sameness import Kept
 from stodyn.methods.contract import Method, Solver
@@ -78,7 +80,7 @@ def counted_block_width(paths: int, scalars: int) -> int:
 
 
 @dataclasses.dataclass
-class Ensemble:
+class Ensemble(Job):
     """Everything a run needs, made ready once; blocks are numbered, and block b holds paths b·width, ...
 
     With `devices` the blocks go round them and their normals are counted; without, the processor runs them.
@@ -281,12 +283,18 @@ class Ensemble:
         return tuple(self.plan.every is not None and bool(np.all(look)) for look in self.plan.looks)
 
     @functools.cached_property
+    def program(self) -> Program:
+        """What is computed of a block."""
+        if self.counted:
+            return self.runners[0].program
+        slab = self.slab if in_program.available() else None
+        return Program(self.chosen[0], self.statistics, self.plan.intervals, self.varies, self.always, slab)
+
+    @functools.cached_property
     def runners(self) -> list[BlockRunner]:
         """One for each device, or the one for the processor."""
         if not self.counted:
-            slab = self.slab if in_program.available() else None
-            program = Program(self.chosen[0], self.statistics, self.plan.intervals, self.varies, self.always, slab)
-            return [BlockRunner(program, self.plan, self.members(0))]
+            return [BlockRunner(self.program, self.plan, self.members(0))]
         first, *others = self.devices or jax.devices("cpu")[:1]
         program, runner, self.kernel_reason = self._counted_program(first)
         return [runner, *(self._runner_on(device, program) for device in others)]
@@ -341,50 +349,54 @@ class Ensemble:
 
     # --- the run --------------------------------------------------------------------------------------------------
 
-    def run(self, place: Threads, bar: Progress, on_failure: str) -> tuple[list[Any], FailureLog]:
+    def run(self, place: Place, bar: Progress, on_failure: str, ledger: Ledger | None = None) -> Tally:
         """The merged result of every statistic, and the failures."""
-        log, ending = FailureLog(self.times), threading.Event()
-        one = self._solver_block if isinstance(self.method, Solver) else self._stepped_block
+        tally = Tally(self, on_failure)
+        with contextlib.closing(place.parts(self, ledger, bar.advance)) as parts:  # type: ignore[type-var]
+            for block, part in enumerate(parts):
+                tally.take(block, part)
+        return tally
+
+    def prepare(self) -> None:
         if isinstance(self.method, Method):
-            _ = self.runners  # compile before the workers start
-        merged: list[Any] | None = None
-        for block, (parts, step, unsolved) in enumerate(
-            place.map(lambda block: one(block, bar, ending), self.blocks, ending.set)
-        ):
-            log.add(self.first_path(block), step, unsolved)
-            if log.found and on_failure == "raise":
-                ending.set()
-                raise log.error(self.first_path(block) + self.paths_in(block), self.problem.failure_advice)
-            if merged is None:
-                merged = parts
-                if self.blocks > 1:  # what cannot stand together is refused here, not at the end
-                    results.dataset(self.label(parts), {}, {})
-            else:
-                merged = [s.merge(a, b) for s, a, b in zip(self.statistics, merged, parts, strict=True)]
-        assert merged is not None
-        return merged, log
+            _ = self.runners
 
-    def _stepped_block(self, block: int, bar: Progress, ending: threading.Event):
+    def path_steps(self, block: int) -> int:
+        return self.steps * self.paths_in(block)
+
+    def compute(self, block: int, tell: Tell) -> tuple[list[Any], np.ndarray, np.ndarray, np.ndarray]:
+        """What the statistics keep of a block; its failed lanes, after which step, and whether a solve failed there."""
         count = self.paths_in(block)
-
-        def on_call(steps, failures):
-            bar.advance(steps * count)
-            if ending.is_set():
-                raise Stopped
-
-        observed, failures = self._run_block(block, on_call)
-        return self._fold(observed, block), failures.step, failures.unsolved
+        if isinstance(self.method, Solver):
+            tell(0)
+            observed, step = self._solve(block)
+            unsolved = np.zeros(self.width, bool)
+            tell(self.path_steps(block))
+        else:
+            observed, (step, unsolved) = self._run_block(block, lambda steps, failures: tell(steps * count))
+        failed = np.flatnonzero(step >= 0)
+        return self._fold(observed, block), failed, step[failed], unsolved[failed]
 
     def _fold(self, observed: Sequence[Any], block: int) -> list[Any]:
+        """Laid out in memory as they are when read from a record, so that later sums add in the same order."""
         where = Block(self.first_path(block), self.paths_in(block))
-        return [s.fold(o, where) for s, o in zip(self.statistics, observed, strict=True)]
+        folded = [s.fold(o, where) for s, o in zip(self.statistics, observed, strict=True)]
+        return jax.tree.map(lambda x: np.asarray(x, order="C") if isinstance(x, (np.ndarray, jax.Array)) else x, folded)
 
-    def _solver_block(self, block: int, bar: Progress, ending: threading.Event):
-        if ending.is_set():
-            raise Stopped
-        observed, step = self._solve(block)
-        bar.advance(self.steps * self.paths_in(block))
-        return self._fold(observed, block), step, np.zeros(self.width, bool)
+    def describe(self) -> dict[str, Any]:
+        return identity.of_ensemble(self)
+
+    def members_digest(self, block: int) -> str:
+        members = self.members(block)
+        return identity.digest(members.start, *members.params)
+
+    def owners(self) -> Iterable[type]:
+        return map(type, self.statistics)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what is found anew where it is needed: traces and compiled programs do not travel."""
+        names = (*(field.name for field in dataclasses.fields(self)), "save_grids")
+        return {name: self.__dict__[name] for name in names}
 
     def _solve(self, block: int) -> tuple[list[Any], np.ndarray]:
         """A Solver takes its block over the whole grid at once; the statistics then look at what it gives back."""
@@ -455,3 +467,33 @@ class Ensemble:
                 "devices": [device.device_kind for device in self.devices],
             }
         return record
+
+
+class Tally:
+    """The blocks of an ensemble merged so far, in their order, and the failures; on_failure="raise" stops at the first.
+
+    merged  the partial result of every statistic
+    """
+
+    def __init__(self, ensemble: Ensemble, on_failure: str):
+        self.ensemble, self.on_failure = ensemble, on_failure
+        self.log = FailureLog(ensemble.times)
+        self.merged: list[Any] = []
+
+    def take(self, block: int, part: tuple[list[Any], np.ndarray, np.ndarray, np.ndarray]) -> None:
+        """The next block."""
+        ensemble, (kept, lanes, steps, unsolved) = self.ensemble, part
+        first = ensemble.first_path(block)
+        self.log.add(first + lanes, steps, unsolved)
+        if self.log.found and self.on_failure == "raise":
+            raise self.log.error(first + ensemble.paths_in(block), ensemble.problem.failure_advice)
+        if not self.merged:
+            self.merged = kept
+            if ensemble.blocks > 1:  # what cannot stand together is refused here, not at the end
+                results.dataset(self.labelled(), {}, {})
+        else:
+            pairs = zip(ensemble.statistics, self.merged, kept, strict=True)
+            self.merged = [statistic.merge(a, b) for statistic, a, b in pairs]
+
+    def labelled(self) -> list[tuple[Statistic, Labelled, Run]]:
+        return self.ensemble.label(self.merged)

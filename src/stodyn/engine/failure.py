@@ -35,11 +35,10 @@ class FailureLog:
     times: np.ndarray
     found: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = dataclasses.field(default_factory=list)
 
-    def add(self, first: int, step: np.ndarray, unsolved: np.ndarray) -> None:
-        """Take in a block whose first path is number `first`."""
-        lanes = np.flatnonzero(step >= 0)
-        if lanes.size:
-            self.found.append((first + lanes, self.times[step[lanes]], unsolved[lanes]))
+    def add(self, paths: np.ndarray, steps: np.ndarray, unsolved: np.ndarray) -> None:
+        """Take in paths by their numbers, the steps after which they failed, and whether a solve failed there."""
+        if len(paths):
+            self.found.append((paths, self.times[steps], unsolved))
 
     def all(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         if not self.found:

@@ -1,4 +1,9 @@
-"""Where blocks run: ways to map a function over the blocks of a run, results in the order of the blocks."""
+"""Where blocks run: ways to map a function over the blocks of a run, results in the order of the blocks.
+
+place.threads(n)        one process, n threads: the default
+place.processes(n)      n processes of this machine
+place.dask(client)      the workers of a Dask cluster
+"""
 
 from __future__ import annotations
 
@@ -6,13 +11,23 @@ import concurrent.futures
 import functools
 import math
 import os
+import threading
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
+
+from stodyn.engine.failure import Stopped
+
+if TYPE_CHECKING:
+    from stodyn.engine.cluster import Dask
+    from stodyn.engine.job import Job, Tell
+    from stodyn.engine.ledger import Ledger
+    from stodyn.engine.processes import Processes
 
 
 def available_cores() -> int:
@@ -58,13 +73,106 @@ def find_devices(device: Any) -> tuple[tuple[Any, ...], str]:
     return devices, "asked for"
 
 
-class Threads:
+class Place(ABC):
+    """Somewhere that the blocks of a run are computed."""
+
+    @property
+    def link(self) -> str | None:
+        """Where a browser can watch it, if anywhere."""
+        return None
+
+    @property
+    @abstractmethod
+    def words(self) -> str:
+        """What the record of a run says of it."""
+
+    @abstractmethod
+    def parts(self, job: Job, ledger: Ledger | None, tell: Tell) -> Iterator[Any]:
+        """What each block gives, in their order: read from the ledger, or computed and written to it."""
+
+
+def threads(count: int | None = None) -> Threads:
+    """Threads of this process: one a core unless `count` is given. The place of a run that names none."""
+    return Threads(count)
+
+
+def processes(count: int | None = None) -> Processes:
+    """Processes of this machine: one a core unless `count` is given. For functions that hold Python's lock.
+
+    They start when they are first needed (some seconds) and serve later runs too; `with place.processes(2) as there:`
+    ends them. Functions, lambdas and closures travel by cloudpickle; a script needs no `if __name__ == "__main__"`.
+    """
+    from stodyn.engine.processes import Processes
+
+    return Processes(count)
+
+
+def dask(client: Any) -> Dask:
+    """The workers of a Dask cluster: a distributed.Client, a cluster such as LocalCluster(), or a scheduler's address.
+
+    Needs the extra `stodyn[cluster]`. Workers must have the same versions and the same kind of processor, since the
+    result is the same bits as anywhere else; others are refused and named. Workers may die, leave and join.
+    """
+    from stodyn.engine.cluster import Dask
+
+    return Dask(client)
+
+
+def count_of(count: int | None, name: str) -> int:
+    """The number of workers that was asked for, or one a core."""
+    if count is not None and (isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 1):
+        raise ValueError(f"{name}: expected a whole number >= 1, got {count!r}")
+    return available_cores() if count is None else int(count)
+
+
+def found_or_made(job: Job, ledger: Ledger | None, tell: Tell, block: int, make: Callable[[int], bytes]) -> Any:
+    """What a block gives: from the ledger, or made elsewhere as a record."""
+    found = None if ledger is None else ledger.read(block)
+    if found is None:
+        return kept(job, ledger, tell, block, make(block))
+    tell(job.path_steps(block))
+    return found
+
+
+def kept(job: Job, ledger: Ledger | None, tell: Tell, block: int, data: bytes) -> Any:
+    """What a block gives, from its record, which goes to the ledger."""
+    part = job.unpack(data)
+    if ledger is not None:
+        ledger.write(block, data)
+    tell(job.path_steps(block))
+    return part
+
+
+class Threads(Place):
     """One worker thread a core; each enters float64 for itself, since JAX's setting belongs to a thread."""
 
     def __init__(self, count: int | None = None):
-        if count is not None and (isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 1):
-            raise ValueError(f"threads: expected a whole number >= 1, got {count!r}")
-        self.count = available_cores() if count is None else int(count)
+        self.count = count_of(count, "threads")
+
+    @property
+    def words(self) -> str:
+        return f"{self.count} threads"
+
+    def parts(self, job: Job, ledger: Ledger | None, tell: Tell) -> Iterator[Any]:
+        ending = threading.Event()
+
+        def heard(path_steps: int) -> None:
+            tell(path_steps)
+            if ending.is_set():
+                raise Stopped
+
+        def one(block: int) -> Any:
+            found = None if ledger is None else ledger.read(block)
+            if found is not None:
+                tell(job.path_steps(block))
+                return found
+            part = job.compute(block, heard)
+            if ledger is not None:
+                ledger.write(block, job.pack(block, part))
+            return part
+
+        job.prepare()
+        return self.map(one, job.blocks, ending.set)
 
     def map(self, function: Callable[[int], Any], blocks: int, stop: Callable[[], None]) -> Iterator[Any]:
         """function(0), function(1), ... in order; `stop` is called when the caller leaves before the end."""

@@ -12,8 +12,8 @@ from rich.progress import Progress as Bar
 class Progress:
     """Counts path-steps; `advance` may be called from any thread."""
 
-    def __init__(self, total: int, show: bool | None, label: str = "simulating"):
-        self.total, self.label = total, label
+    def __init__(self, total: int, show: bool | None, label: str = "simulating", link: str | None = None):
+        self.total, self.label = total, label if link is None else f"{label} (watch it at {link})"
         self.bar = None
         if show if show is not None else sys.stderr.isatty():
             columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())

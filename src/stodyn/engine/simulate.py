@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import os
 import time
 import warnings
 from collections.abc import Sequence
@@ -19,7 +20,8 @@ from stodyn.engine import grid
 from stodyn.engine.ensemble import BlockHalved, Ensemble, SinglePrecisionConstant, is_out_of_memory
 from stodyn.engine.expansion import expanded
 from stodyn.engine.kernel import GROUP
-from stodyn.engine.place import Threads, find_devices, on_processor
+from stodyn.engine.ledger import Ledger
+from stodyn.engine.place import Place, Threads, find_devices, on_processor
 from stodyn.engine.progress import Progress
 from stodyn.engine.sameness import Kept
 from stodyn.methods.catalogue import find
@@ -58,6 +60,8 @@ def simulate(
     executor: str = "auto",
     block: int | None = None,
     threads: int | None = None,
+    place: Place | None = None,
+    ledger: str | os.PathLike | None = None,
     progress: bool | None = None,
 ) -> xr.Dataset:
     """Run `paths` paths of a problem and return their statistics, each with its standard error.
@@ -76,30 +80,26 @@ def simulate(
                 GPU draws other normals, a function of seed, path and step: other paths of the same law
     executor    "auto", "kernel" (one kernel from save to save; on a processor interpreted, to look into a GPU's run),
                 "lanes" or "vmap"; block: lanes in a block; threads: workers, default one a core
+    place       where the blocks run: stodyn.place.threads(n), processes(n) or dask(client); the same bits anywhere
+    ledger      a folder that keeps every finished block: the same call goes on where an earlier one was ended, and with
+                more paths it adds blocks to those that are there; stodyn.load(ledger) gives the result again
     progress    show a bar: None means on a terminal
 
     Returns an xarray.Dataset; stodyn.provenance(run) tells how it was made.
     """
     began = time.perf_counter()
-    named = method is not None
-    method = recommend(problem) if method is None else find(method) if isinstance(method, str) else method
+    named, method = method is not None, chosen_method(problem, method)
+    where = chosen_place(place, threads)
     if isinstance(method, Expansion):
+        for name, given in (("place", place), ("ledger", ledger)):
+            if given is not None:
+                raise ValueError(f"{name}: {method.name} makes no paths, so there are no blocks; leave it out")
         return _expand(problem, method, grid.step_times(t, dt)[0], paths, seed, collect, began)
-    _check_options(paths, seed, on_failure, dtype)
-    assert paths is not None and seed is not None
-    times, lengths = grid.step_times(t, dt)
-    stepped, conversions = _matches.get((problem, method), lambda: matched(problem, method))
-    changes = [*conversions, *problem.before_run(float(times[0]))]
-    reason = method.step_refusal(float(lengths.max()))
-    if reason is not None:
-        raise ValueError(f"dt: {reason}")
-    ready = _prepared(method, stepped, lengths)
+    check_options(paths, seed, on_failure, dtype)
     devices, found = find_devices(device)
-    ensemble = Ensemble(stepped, measuring(ready, stepped), times, lengths, int(paths), int(seed),
-                        _statistics(collect), np.dtype(dtype), executor, block, devices)  # fmt: skip
-    if isinstance(ready, Method):
-        strong = max((float(c.order or 0) for c in ready.claims if c.kind == "strong" and not c.when), default=0.0)
-        check_resolution(ready.needs, float(ensemble.lengths.min()), strong, stepped.m)
+    if devices and not isinstance(where, Threads):
+        raise ValueError("place: workers elsewhere run on their processors; leave device out, or place")
+    ensemble, said = set_up(problem, method, t, dt, paths, seed, collect, dtype, executor, block, devices)
     rounded = ensemble.rounded_numbers()
     if rounded:
         warnings.warn(
@@ -108,30 +108,73 @@ def simulate(
             SinglePrecisionConstant,
             stacklevel=3,
         )
-    ensemble, merged, failures = _run(ensemble, Threads(threads), progress, on_failure)
+    tally, kept = _run(ensemble, where, ledger, progress, on_failure)
     record = {
-        "problem": type(problem).__name__,
-        "method": method.spelling,
-        "lowering": changes,
+        **said,
         **({} if named else {"advice": advice(problem, method)}),
-        "noise": str(problem.noise_structure),
-        **ensemble.record(),
+        **tally.ensemble.record(),
         **({} if found == "asked for" else {"device": f"{'GPU' if devices else 'processor'}: {found}"}),
+        "place": where.words,
+        **({} if kept is None else {"blocks_read": kept.read_blocks}),
         "versions": {"stodyn": stodyn_version(), "jax": jax.__version__, "numpy": np.__version__},
         "seconds": round(time.perf_counter() - began, 3),
     }
-    extra = failures.variables() if on_failure == "record" else {}
-    return results.dataset(ensemble.label(merged), extra, record)
+    extra = tally.log.variables() if on_failure == "record" else {}
+    run = results.dataset(tally.labelled(), extra, record)
+    if kept is not None:
+        kept.finish(run)
+    return run
 
 
-def _run(ensemble: Ensemble, place: Threads, progress: bool | None, on_failure: str):
-    """The ensemble as it ran, what was merged, and the failures; a device that is too small gets smaller blocks."""
+def chosen_method(problem: Any, method: Catalogued | str | None) -> Catalogued:
+    """The method itself, from its name, or the recommended one."""
+    return recommend(problem) if method is None else find(method) if isinstance(method, str) else method
+
+
+def chosen_place(place: Place | None, threads: int | None) -> Place:
+    """The place of a run; `threads` is short for place.threads."""
+    if place is None:
+        return Threads(threads)
+    if not isinstance(place, Place):
+        raise TypeError(f"place: expected stodyn.place.threads(n), processes(n) or dask(client), got {place!r}")
+    if threads is not None:
+        raise ValueError("threads: give either threads= or place=, not both")
+    return place
+
+
+def set_up(problem, method, t, dt, paths, seed, collect, dtype, executor, block, devices) -> tuple[Ensemble, dict]:
+    """The run made ready, and what its record says of problem and method."""
+    times, lengths = grid.step_times(t, dt)
+    stepped, conversions = _matches.get((problem, method), lambda: matched(problem, method))
+    changes = [*conversions, *problem.before_run(float(times[0]))]
+    reason = method.step_refusal(float(lengths.max()))
+    if reason is not None:
+        raise ValueError(f"dt: {reason}")
+    ready = _prepared(method, stepped, lengths)
+    ensemble = Ensemble(stepped, measuring(ready, stepped), times, lengths, int(paths), int(seed),
+                        statistics_of(collect), np.dtype(dtype), executor, block, devices)  # fmt: skip
+    if isinstance(ready, Method):
+        strong = max((float(c.order or 0) for c in ready.claims if c.kind == "strong" and not c.when), default=0.0)
+        check_resolution(ready.needs, float(ensemble.lengths.min()), strong, stepped.m)
+    said = {
+        "problem": type(problem).__name__,
+        "method": method.spelling,
+        "lowering": changes,
+        "noise": str(problem.noise_structure),
+    }
+    return ensemble, said
+
+
+def _run(ensemble: Ensemble, place: Place, folder: Any, progress: bool | None, on_failure: str):
+    """What was merged, and the ledger if there is one; a device that is too small gets smaller blocks."""
     while True:
         try:
-            with jax.enable_x64(True), Progress(ensemble.paths * ensemble.steps, progress) as bar:
-                return ensemble, *ensemble.run(place, bar, on_failure)
+            with jax.enable_x64(True):
+                ledger = None if folder is None else Ledger(folder, ensemble)
+                with Progress(ensemble.paths * ensemble.steps, progress, link=place.link) as bar:
+                    return ensemble.run(place, bar, on_failure, ledger), ledger
         except jax.errors.JaxRuntimeError as error:
-            if not (ensemble.counted and is_out_of_memory(error) and ensemble.width > GROUP):
+            if not (ensemble.counted and is_out_of_memory(error) and ensemble.width > GROUP) or folder is not None:
                 raise
             smaller = ensemble.width // 2
             warnings.warn(
@@ -149,7 +192,7 @@ def _expand(problem, method: Expansion, times, paths, seed, collect, began: floa
         raise ValueError(f"paths: {method.name} expands in the random parameters and makes no paths; leave it out")
     if seed is None and method.draws:
         raise ValueError(f"seed: {method.name} draws its points; give a whole number")
-    _check_options(1, 0 if seed is None else seed, "raise", "float64")
+    check_options(1, 0 if seed is None else seed, "raise", "float64")
     expandable, _ = matched(problem, method)
     labelled, record = expanded(expandable, method, times, collect, 0 if seed is None else int(seed))
     record = {
@@ -247,7 +290,7 @@ def _prepared(method: Catalogued, stepped: Any, lengths: np.ndarray) -> Catalogu
     return method.prepared(stepped.problem if isinstance(stepped, Measured) else stepped, float(lengths.max()))
 
 
-def _check_options(paths, seed, on_failure, dtype) -> None:
+def check_options(paths, seed, on_failure, dtype) -> None:
     if isinstance(paths, bool) or not isinstance(paths, (int, np.integer)) or paths < 1:
         raise ValueError(f"paths: expected a whole number >= 1, got {paths!r}")
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
@@ -258,7 +301,7 @@ def _check_options(paths, seed, on_failure, dtype) -> None:
         raise ValueError(f'dtype: expected "float64" or "float32", got {dtype!r}')
 
 
-def _statistics(collect: Statistic | Sequence[Statistic] | None) -> tuple[Statistic, ...]:
+def statistics_of(collect: Statistic | Sequence[Statistic] | None) -> tuple[Statistic, ...]:
     statistics: tuple = (Moments(),)
     if collect is not None:
         statistics = tuple(collect) if isinstance(collect, (list, tuple)) else (collect,)

@@ -94,8 +94,14 @@ class Moments(Statistic):
     and sound (time): how many paths they are taken over.
     """
 
+    averages = ("mean", "variance")  # what is known of `values`, by name
+
+    def values(self, snapshot):
+        """What is averaged, path by path: (entries, lanes)."""
+        return snapshot.x
+
     def observe(self, snapshot):
-        return central_sums(snapshot.x, snapshot.sound, snapshot.weight)
+        return central_sums(self.values(snapshot), snapshot.sound, snapshot.weight)
 
     def merge(self, a, b):
         return merge_sums(a, b)

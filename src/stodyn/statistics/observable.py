@@ -33,7 +33,13 @@ class Observable(Statistic):
         if not isinstance(self.name, str):
             raise TypeError(f"Observable: name must be a word, the variable's name in the result, got {self.name!r}")
 
-    def observe(self, snapshot):
+    @property
+    def averages(self) -> tuple[str, str]:
+        """What is known of `values`, by name."""
+        return f"{self.name}", f"{self.name}_variance"
+
+    def values(self, snapshot):
+        """What is averaged, path by path: (entries, lanes)."""
         try:
             values = snapshot.map(self.function)
         except Exception as error:
@@ -47,7 +53,10 @@ class Observable(Statistic):
                 f"Observable {self.name}: the function returns {values.dtype} of shape {values.shape[:-1]}, expected "
                 "real numbers: one, or a vector of them"
             )
-        return central_sums(jnp.atleast_2d(values), snapshot.sound, snapshot.weight)
+        return jnp.atleast_2d(values)
+
+    def observe(self, snapshot):
+        return central_sums(self.values(snapshot), snapshot.sound, snapshot.weight)
 
     def merge(self, a, b):
         return merge_sums(a, b)

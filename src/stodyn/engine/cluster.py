@@ -1,0 +1,168 @@
+"""Blocks as tasks on dask.distributed: a LocalCluster, a scheduler's address, or a client of any other cluster."""
+
+from __future__ import annotations
+
+import queue
+import time
+import uuid
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+from stodyn.engine import identity, worker
+from stodyn.engine.job import Job, Tell
+from stodyn.engine.place import Place, kept
+from stodyn.engine.worker import forget, receive
+
+try:
+    import distributed
+except ImportError as missing:
+    raise ImportError("place: dask.distributed is not installed; pip install 'stodyn[cluster]'") from missing
+
+PATIENCE = 15.0  # seconds to wait for a scheduler
+DEATHS = 5  # times that Dask may give a block up, each after several workers died on it
+AHEAD = 2  # blocks waiting at the cluster for each of its threads
+LOOK = 2.0  # seconds between two looks at how many threads there are
+
+
+class Dask(Place):
+    """The workers of a dask.distributed cluster; each must have the versions and the kind of processor of this process.
+
+    Workers may come and go: blocks of a worker that dies are computed again by others, to the same bits.
+    """
+
+    def __init__(self, client: Any):
+        if isinstance(client, distributed.Client):
+            self.client = client
+        elif isinstance(client, str) or hasattr(client, "scheduler_address"):
+            try:
+                self.client = distributed.Client(client, timeout=PATIENCE, set_as_default=False)
+            except (OSError, TimeoutError, ValueError) as error:
+                raise ConnectionError(
+                    f"place: there is no Dask scheduler at {client!r} ({_first_line(error)}). Start one with "
+                    "`dask scheduler`, or pass a LocalCluster()."
+                ) from error
+            weakref.finalize(self, self.client.close)
+        else:
+            raise TypeError(
+                "place: expected a distributed.Client, a cluster such as LocalCluster(), or a scheduler's address, got "
+                f"{client!r}"
+            )
+        if self.client.asynchronous:
+            raise TypeError("place: the client is asynchronous; make it with Client(..., asynchronous=False)")
+
+    @property
+    def words(self) -> str:
+        return f"dask at {self.client.scheduler.address if self.client.scheduler else 'a closed client'}"
+
+    @property
+    def link(self) -> str | None:
+        return self.client.dashboard_link or None
+
+    def check(self) -> None:
+        """Refuse workers that would not compute the same bits, naming them."""
+        try:
+            theirs = self.client.run(identity.software, on_error="return")
+        except (OSError, RuntimeError, ValueError) as error:
+            raise ConnectionError(f"place: the Dask scheduler does not answer ({_first_line(error)})") from error
+        said = []
+        for address, found in theirs.items():
+            if isinstance(found, Exception):
+                said.append(f"{address} has no stodyn that runs ({_first_line(found)})")
+            else:
+                others = identity.differences(identity.software(), found)
+                said += [f"{address}: {'; '.join(others)}"] if others else []
+        if said:
+            raise worker.WorkerDiffers(
+                f"place: workers that would not compute the same bits (was: here, is: there). {'. '.join(said)}. Give "
+                "all of them the versions and the kind of processor of this process."
+            )
+
+    def parts(self, job: Job, ledger: Any, tell: Tell) -> Iterator[Any]:
+        self.check()
+        name, payload = f"stodyn-{uuid.uuid4().hex}", worker.packed_job(job)
+        self.client.register_plugin(Carrier(name, payload), name=name)
+        try:
+            yield from self._in_order(job, ledger, tell, name)
+        finally:
+            if self.client.status == "running":
+                self.client.unregister_worker_plugin(name)
+
+    def _in_order(self, job: Job, ledger: Any, tell: Tell, name: str) -> Iterator[Any]:
+        """The parts of all blocks in their order; each is written to the ledger as soon as it arrives."""
+        upcoming, arrived = iter(range(job.blocks)), queue.SimpleQueue[tuple[int, Any]]()
+        ready: dict[int, Any] = {}
+        waiting: dict[int, Any] = {}
+        deaths: dict[int, int] = {}
+        looked, most = float("-inf"), 1
+
+        def submit(block: int) -> None:
+            future = self.client.submit(
+                worker.work, name, block, pure=False, key=f"{name}-{block}-{deaths.get(block, 0)}"
+            )
+            waiting[block] = future
+            future.add_done_callback(lambda done: arrived.put((block, done)))
+
+        try:
+            for following in range(job.blocks):
+                while following not in ready:
+                    if time.monotonic() - looked > LOOK:
+                        threads = sum(self.client.nthreads().values())
+                        looked, most = time.monotonic(), max(AHEAD * threads, 4)
+                    while len(waiting) + len(ready) < 2 * most and len(waiting) < most:
+                        block = next(upcoming, None)
+                        if block is None:
+                            break
+                        found = None if ledger is None else ledger.read(block)
+                        if found is None:
+                            submit(block)
+                        else:
+                            tell(job.path_steps(block))
+                            ready[block] = found
+                    if following in ready:
+                        break
+                    try:
+                        block, future = arrived.get(timeout=0.2)  # awake often enough for Ctrl-C and for new workers
+                    except queue.Empty:
+                        if self.client.status != "running":
+                            raise ConnectionError(_LOST) from None
+                        continue
+                    del waiting[block]
+                    try:
+                        data = future.result()
+                    except distributed.scheduler.KilledWorker as error:
+                        deaths[block] = deaths.get(block, 0) + 1
+                        if deaths[block] == DEATHS:
+                            raise RuntimeError(
+                                f"place: workers die again and again on block {block} ({_first_line(error)}). Look at "
+                                "their logs; give them more memory, or the run a smaller block=."
+                            ) from error
+                        submit(block)
+                        continue
+                    except distributed.CancelledError as error:
+                        raise ConnectionError(_LOST) from error
+                    ready[block] = kept(job, ledger, tell, block, data)
+                yield ready.pop(following)
+        finally:
+            if waiting and self.client.status == "running":
+                self.client.cancel(list(waiting.values()), force=True)
+
+
+_LOST = "place: the Dask scheduler went away. With a ledger= the same run goes on where it stopped."
+
+
+class Carrier(distributed.WorkerPlugin):
+    """Takes a run to every worker of a cluster, also to those that come later."""
+
+    def __init__(self, name: str, payload: bytes):
+        self.name, self.payload = name, payload
+
+    def setup(self, worker: Any) -> None:
+        receive(self.name, self.payload)
+
+    def teardown(self, worker: Any) -> None:
+        forget(self.name)
+
+
+def _first_line(error: BaseException) -> str:
+    return ": ".join([type(error).__name__, *str(error).splitlines()[:1]])

@@ -1,0 +1,76 @@
+"""A run as places and ledgers see it: numbered blocks, each computed by itself, and what tells the run from others."""
+
+from __future__ import annotations
+
+import functools
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from stodyn.engine import identity, plain
+
+Tell = Callable[[int], None]  # hears of path-steps that are done, and may raise to end a block
+
+
+class Job(ABC):
+    """What a place can run: a pickled copy computes the same blocks to the same bits elsewhere."""
+
+    paths: int
+
+    @property
+    @abstractmethod
+    def blocks(self) -> int:
+        """How many blocks there are."""
+
+    @abstractmethod
+    def paths_in(self, block: int) -> int:
+        """How many paths a block holds."""
+
+    @abstractmethod
+    def path_steps(self, block: int) -> int:
+        """How much work a block is."""
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """Compile, before the workers of this process start."""
+
+    @abstractmethod
+    def compute(self, block: int, tell: Tell) -> Any:
+        """What a block gives: plain arrays and numbers in tuples, lists, dicts and named tuples."""
+
+    @abstractmethod
+    def describe(self) -> dict[str, Any]:
+        """Everything that the numbers of a block depend on, its members aside."""
+
+    @abstractmethod
+    def members_digest(self, block: int) -> str:
+        """A digest of the starts and parameters of a block's paths."""
+
+    @abstractmethod
+    def owners(self) -> Iterable[type]:
+        """The classes beside which the named tuples of a block's result are defined."""
+
+    @functools.cached_property
+    def identity(self) -> dict[str, Any]:
+        return json.loads(json.dumps(self.describe()))  # as it will be read back
+
+    @functools.cached_property
+    def key(self) -> str:
+        """The identity in one word."""
+        return identity.digest(json.dumps(self.identity, sort_keys=True))
+
+    def about(self, block: int) -> dict[str, Any]:
+        """What a record of a block says of itself."""
+        members = self.members_digest(block)
+        return {"run": self.key, "block": block, "paths": self.paths_in(block), "members": members}
+
+    def pack(self, block: int, part: Any) -> bytes:
+        return plain.packed(part, self.about(block), "collect: what a statistic keeps of a block")
+
+    def unpack(self, data: bytes) -> Any:
+        return plain.unpacked(data, self.named_tuples).value
+
+    @functools.cached_property
+    def named_tuples(self) -> dict[str, type]:
+        return plain.named_tuples(self.owners())

@@ -1,0 +1,308 @@
+"""A folder that keeps every finished block of a run, so that the run survives what ends its process.
+
+    manifest.json         what the run is (its identity) and how many paths were asked for last
+    blocks/000/012-4096   what the statistics keep of block 12 with its 4096 paths
+    result.record         the Dataset, once the run is complete
+    run.toml              the file that described the run, where `stodyn run` made it
+
+Every file is written under another name, flushed and renamed, and carries a checksum: a file is whole or it is not
+there, and one that was altered is computed again. Two processes may work in one folder: they write the same bytes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import errno
+import json
+import os
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import xarray as xr
+
+from stodyn import results
+from stodyn.engine import identity, plain
+from stodyn.engine.job import Job
+
+MANIFEST, RESULT, BLOCKS, RUN_FILE = "manifest.json", "result.record", "blocks", "run.toml"
+TOGETHER = 1000  # blocks in a folder
+UNFINISHED = ".unfinished-"
+ABANDONED = 3600.0  # seconds after which an unfinished file belongs to a process that is no more
+
+
+class Manifest(NamedTuple):
+    """What a ledger holds."""
+
+    identity: dict[str, Any]
+    paths: int
+
+    @property
+    def width(self) -> int:
+        return self.identity["block"]
+
+
+@dataclasses.dataclass(frozen=True)
+class DescribedLedger(os.PathLike):
+    """The folder of a ledger whose run a file describes; the ledger keeps a copy of it."""
+
+    folder: Path
+    run_file: str
+
+    def __fspath__(self) -> str:
+        return str(self.folder)
+
+
+class Ledger:
+    """The ledger of one run in `folder`, made where there is none; refuses the folder of another run."""
+
+    def __init__(self, folder: str | os.PathLike, job: Job):
+        self.folder, self.job = Path(folder), job
+        described = getattr(folder, "run_file", None)
+        self.read_blocks = 0
+        _check_folder(self.folder)
+        try:
+            (self.folder / BLOCKS).mkdir(parents=True, exist_ok=True)
+            known = _manifest(self.folder)
+            ours = _written(Manifest(job.identity, job.paths))
+            if known is None:
+                self._check_blocks()
+                (self.folder / MANIFEST).unlink(missing_ok=True)
+                self._replace(self.folder / MANIFEST, ours, only_new=True)
+                known = _manifest(self.folder)  # another process may have been first
+            assert known is not None
+            self._check(known)
+            if known.paths != job.paths:
+                self._replace(self.folder / MANIFEST, ours)
+            if described is not None:
+                self._replace(self.folder / RUN_FILE, described.encode())
+            self._clear_up()
+        except PermissionError as error:
+            raise ValueError(f"ledger: no permission to read and write in {self.folder}") from error
+
+    def _check(self, known: Manifest) -> None:
+        """Refuse a folder that holds another run."""
+        found = identity.differences(known.identity, self.job.identity)
+        if not found:
+            return
+        if known.width != self.job.identity["block"]:
+            raise ValueError(
+                f"ledger: {self.folder} holds blocks of {known.width} paths, and {self.job.paths} paths would come in "
+                f"blocks of {self.job.identity['block']}. Give block={known.width} to go on with them (the result is "
+                f"that of a new run with block={known.width}), or another folder."
+            )
+        raise ValueError(
+            f"ledger: {self.folder} holds another run: {'; '.join(found)}. Give the same run to go on with it, or "
+            "another folder."
+        )
+
+    def _check_blocks(self) -> None:
+        """Without a manifest the blocks tell whose they are: one that is whole and of another run is refused."""
+        for file in _block_files(self.folder):
+            with contextlib.suppress(plain.Damaged, OSError):
+                if plain.about(file.read_bytes())["run"] != self.job.key:
+                    raise ValueError(
+                        f"ledger: {self.folder} has lost its manifest, and its blocks are of another run. Give that "
+                        "run to go on with it, or another folder."
+                    )
+                return
+
+    def _clear_up(self) -> None:
+        for file in self.folder.rglob(f"{UNFINISHED}*"):
+            with contextlib.suppress(OSError):
+                if time.time() - file.stat().st_mtime > ABANDONED:
+                    file.unlink()
+
+    def file(self, block: int) -> Path:
+        name = f"{block % TOGETHER:03d}-{self.job.paths_in(block)}"
+        return self.folder / BLOCKS / f"{block // TOGETHER:03d}" / name
+
+    def read(self, block: int) -> Any | None:
+        """What a block gave, or None where that is not known: no file, a damaged one, or one of another run."""
+        try:
+            data = self.file(block).read_bytes()
+            about = plain.about(data)
+        except (FileNotFoundError, plain.Damaged):
+            return None
+        wanted = self.job.about(block)
+        if about["run"] == wanted["run"] and about["block"] == block and about["members"] != wanted["members"]:
+            raise ValueError(
+                f"ledger: {self.folder} holds block {block} computed with other starts or params of its paths "
+                f"({block * self.job.identity['block']}, ...). Give the same run to go on with it, or another folder."
+            )
+        if about != wanted:
+            return None
+        self.read_blocks += 1
+        return self.job.unpack(data)
+
+    def write(self, block: int, data: bytes) -> None:
+        """Keep a packed block."""
+        file = self.file(block)
+        file.parent.mkdir(exist_ok=True)
+        self._replace(file, data)
+
+    def finish(self, run: xr.Dataset) -> None:
+        """Keep the complete result for `load`."""
+        self._replace(self.folder / RESULT, plain.packed(_plain_dataset(run), {"run": self.job.key}))
+
+    def _replace(self, file: Path, data: bytes, only_new: bool = False) -> None:
+        """A file that is whole or not there, whatever happens meanwhile; `only_new` leaves one that is there."""
+        unfinished = file.parent / f"{UNFINISHED}{uuid.uuid4().hex}"
+        try:
+            with unfinished.open("wb") as opened:
+                opened.write(data)
+                opened.flush()
+                os.fsync(opened.fileno())
+            if only_new:
+                with contextlib.suppress(FileExistsError):
+                    os.link(unfinished, file)
+                unfinished.unlink()
+            else:
+                os.replace(unfinished, file)
+        except BaseException as error:
+            with contextlib.suppress(OSError):
+                unfinished.unlink()
+            if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+                raise OSError(
+                    error.errno,
+                    f"ledger: no room for {len(data)} bytes in {self.folder} ({os.strerror(error.errno)}). The "
+                    f"{len(list(_block_files(self.folder)))} blocks written before are kept: make room and give the "
+                    "same run again",
+                ) from error
+            raise
+
+
+def _check_folder(folder: Path) -> None:
+    """Refuse what is no ledger and no empty place for one."""
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"ledger: {folder} is a file; expected a folder, or a place for a new one")
+    try:
+        names = {entry.name for entry in folder.iterdir()} if folder.exists() else set()
+    except PermissionError as error:
+        raise ValueError(f"ledger: no permission to read {folder}") from error
+    if names and not names & {MANIFEST, BLOCKS, RUN_FILE}:
+        raise ValueError(
+            f"ledger: {folder} holds other things ({', '.join(sorted(names)[:3])}{', ...' if len(names) > 3 else ''}) "
+            "and no ledger. Give a folder of its own."
+        )
+
+
+def _written(manifest: Manifest) -> bytes:
+    content = manifest._asdict()
+    return json.dumps({**content, "checksum": _checksum(content)}, indent=1).encode()
+
+
+def _checksum(content: dict[str, Any]) -> str:
+    return identity.digest(json.dumps(content, sort_keys=True))
+
+
+def _manifest(folder: Path) -> Manifest | None:
+    """The manifest, or None where there is none or it is damaged."""
+    try:
+        content = json.loads((folder / MANIFEST).read_bytes())
+        checksum = content.pop("checksum")
+        return Manifest(**content) if _checksum(content) == checksum else None
+    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _block_files(folder: Path) -> Iterator[Path]:
+    return (file for file in (folder / BLOCKS).glob("*/*") if not file.name.startswith(UNFINISHED))
+
+
+def _plain_dataset(run: xr.Dataset) -> dict[str, Any]:
+    def plainly(variable: xr.Variable) -> list[Any]:
+        return [list(variable.dims), np.asarray(variable.values), dict(variable.attrs)]
+
+    return {
+        "variables": {str(name): plainly(variable.variable) for name, variable in run.data_vars.items()},
+        "coords": {str(name): plainly(variable.variable) for name, variable in run.coords.items()},
+        "attrs": dict(run.attrs),
+    }
+
+
+class Status(NamedTuple):
+    """How far a run in a ledger is; `rate` in blocks a second over the last blocks, `idle` seconds since the last."""
+
+    done: int
+    blocks: int
+    paths: int
+    complete: bool
+    rate: float | None
+    idle: float | None
+
+    @property
+    def left(self) -> float | None:
+        """Seconds until the end at this rate."""
+        return None if not self.rate else (self.blocks - self.done) / self.rate
+
+
+RECENT = 64  # blocks by which the rate is told
+
+
+def status(folder: str | os.PathLike) -> Status:
+    """How far the run is, by the names and times of its files alone."""
+    folder = Path(folder)
+    known = _known(folder)
+    blocks = -(-known.paths // known.width)
+    last = known.paths - (blocks - 1) * known.width
+    counts = {number: last if number == blocks - 1 else known.width for number in range(blocks)}
+    times = []
+    for file in _block_files(folder):
+        place, _, paths = file.name.partition("-")
+        number = TOGETHER * int(file.parent.name) + int(place)
+        if counts.get(number) == int(paths):
+            times.append(file.stat().st_mtime)
+    recent = np.sort(times)[-RECENT:]
+    apart = np.diff(recent)
+    if len(apart) > 2:  # a pause, such as the time between a kill and a resume, is no part of the rate
+        pauses = np.flatnonzero(apart > 20 * np.sort(apart)[:-1].mean())
+        recent = recent[pauses[-1] + 1 :] if pauses.size else recent
+    took = float(np.ptp(recent)) if len(recent) > 1 else 0.0
+    return Status(
+        len(times),
+        blocks,
+        known.paths,
+        len(times) == blocks and (folder / RESULT).exists(),
+        (len(recent) - 1) / took if took > 0 else None,
+        time.time() - max(times) if times else None,
+    )
+
+
+def _known(folder: Path) -> Manifest:
+    """The manifest of a folder that must be a ledger."""
+    if not folder.is_dir():
+        raise ValueError(f"ledger: there is no folder {folder}")
+    known = _manifest(folder)
+    if known is None:
+        what = "its manifest is damaged; give the same run again" if (folder / MANIFEST).exists() else "it is no ledger"
+        raise ValueError(f"ledger: nothing is known of {folder}: {what}")
+    return known
+
+
+def load(file: str | os.PathLike) -> xr.Dataset:
+    """A run from a NetCDF file, or from the ledger of a complete run: nothing is computed."""
+    folder = Path(file)
+    if not folder.is_dir():
+        return results.load(folder)
+    known = _known(folder)
+    try:
+        found = plain.unpacked((folder / RESULT).read_bytes()).value
+    except FileNotFoundError:
+        found = {}
+    except plain.Damaged as error:
+        raise ValueError(
+            f"ledger: the result in {folder} is damaged. Give the same run again: its blocks are there"
+        ) from error
+    if not found or json.loads(found["attrs"]["provenance"])["paths"] != known.paths:
+        state = status(folder)
+        raise ValueError(
+            f"ledger: the run in {folder} is not complete: {state.done} of {state.blocks} blocks are done. Give the "
+            "same run again (simulate with the same arguments, or `stodyn resume`): it goes on where it stopped"
+        )
+    variables, coords = ({name: tuple(v) for name, v in found[kind].items()} for kind in ("variables", "coords"))
+    return xr.Dataset(variables, coords, found["attrs"])

@@ -1,0 +1,418 @@
+"""One run over a grid or a list of parameters, all points on the same Brownian paths, and differences between them."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import itertools
+import json
+import os
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import metadata
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+import xarray as xr
+
+from stodyn import results
+from stodyn.engine import identity
+from stodyn.engine.ensemble import MEMORY_SHARE, Ensemble, Tally
+from stodyn.engine.failure import PathsFailed
+from stodyn.engine.job import Job, Tell
+from stodyn.engine.ledger import Ledger
+from stodyn.engine.place import Place, on_processor
+from stodyn.engine.progress import Progress
+from stodyn.engine.simulate import check_options, chosen_method, chosen_place, set_up, statistics_of
+from stodyn.methods.contract import Catalogued, Expansion
+from stodyn.models.catalogue import Model
+from stodyn.problems.contract import Problem, is_drawn
+from stodyn.problems.measured import Measured
+from stodyn.statistics import comparison
+from stodyn.statistics.comparison import Comparison
+from stodyn.statistics.contract import Statistic
+
+
+@on_processor
+def sweep(
+    problem: Any,
+    method: Catalogued | str | None = None,
+    *,
+    over: Mapping[Any, Sequence[Any]],
+    t: Sequence[float],
+    dt: float | Sequence[float],
+    paths: int,
+    seed: int,
+    collect: Statistic | Sequence[Statistic] | None = None,
+    common: bool = True,
+    differences: bool = True,
+    on_failure: str = "raise",
+    dtype: str = "float64",
+    executor: str = "auto",
+    block: int | None = None,
+    threads: int | None = None,
+    place: Place | None = None,
+    ledger: str | os.PathLike | None = None,
+    progress: bool | None = None,
+) -> xr.Dataset:
+    """Run a problem at every point of a grid of parameters and return one Dataset with a dimension for each of them.
+
+    problem      a problem, whose `params` are changed; or a model or a function of the swept names that returns one
+    over         {"rate": [1, 2, 4], "sigma": [0.1, 0.2]}: every pair of them; a name inside params is written with
+                 dots ("spring.k"), params that are one number as "params". {("rate", "sigma"): [(1, 0.1), (2, 0.2)]}
+                 goes through a list of points, along one dimension rate_sigma
+    common       every point has the same Brownian paths, starts and random parameters (common random numbers), which
+                 makes differences between points far more exact than the points; False: each has its own
+    differences  keep what `stodyn.difference` needs: of Moments and Observables the covariance, from point to point, of
+                 the errors of mean and variance, as NAME_error_covariance_DIMENSION. Taken over pairs of single paths,
+                 not over batches. Costs 3 P lanes operations a time, component and point (P points along the
+                 dimension), and memory for the values of one block at all times and points
+    The rest as in simulate. A block of a ledger holds all points.
+
+    Returns the Dataset of simulate with the swept dimensions in front; with on_failure="record" `failures` counts the
+    failed paths of each point.
+    """
+    began = time.perf_counter()
+    check_options(paths, seed, on_failure, dtype)
+    axes = _axes(over)
+    where = chosen_place(place, threads)
+    points = [
+        _at(problem, dict(itertools.chain(*point))) for point in itertools.product(*(axis.points for axis in axes))
+    ]
+    method = chosen_method(points[0], method)
+    if isinstance(method, Expansion):
+        raise ValueError(f"method: {method.name} makes no paths; a sweep needs a method that does")
+    asked = statistics_of(collect)
+    watched = [s for s in asked if hasattr(s, "averages")] if differences and common else []
+    seeds = [int(seed)] * len(points)
+    if not common:
+        seeds = [int(np.random.SeedSequence([int(seed), k]).generate_state(1)[0]) for k in range(len(points))]
+    ensembles = []
+    for number, one in zip(seeds, points, strict=True):
+        kept = [*asked, *(Values(s, every=s.every, at=s.at) for s in watched)]
+        ensemble, said = set_up(one, method, t, dt, paths, number, kept, dtype, executor, block, ())
+        ensembles.append(ensemble)
+    job = Sweep(ensembles, tuple(len(axis.points) for axis in axes), len(watched), _spelled(axes))
+    job.check()
+    with jax.enable_x64(True):
+        kept_in = None if ledger is None else Ledger(ledger, job)
+        total = sum(map(job.path_steps, range(job.blocks)))
+        with Progress(total, progress, "sweeping", where.link) as bar:
+            tallies, compared = job.run(where, bar.advance, on_failure, kept_in)
+    record = {
+        **said,
+        **ensembles[0].record(),
+        "seed": int(seed),
+        "sweep": _spelled(axes),
+        "common_random_numbers": bool(common),
+        "place": where.words,
+        **({} if kept_in is None else {"blocks_read": kept_in.read_blocks}),
+        "versions": {"stodyn": metadata.version("stodyn"), "jax": jax.__version__, "numpy": np.__version__},
+        "seconds": round(time.perf_counter() - began, 3),
+    }
+    run = _dataset(axes, tallies, watched, compared, on_failure == "record", record)
+    if kept_in is not None:
+        kept_in.finish(run)
+    return run
+
+
+def difference(run: xr.Dataset, along: str, reference: Any = None) -> xr.Dataset:
+    """Differences between the points of a sweep along one of its dimensions, with their standard errors.
+
+    reference  a value of that dimension: each other point less this one. None: each point less the one before it;
+               the coordinate is that of the later one, and ALONG_before that of the earlier.
+
+    On common random numbers the error of a difference is √(C_pp + C_qq - 2 C_pq), C being the covariance of the errors,
+    which the sweep has kept; on separate ones √(C_pp + C_qq). Variables: mean and variance, NAME and NAME_variance of
+    every Observable, each with _stderr.
+    """
+    record = results.provenance(run)
+    if "sweep" not in record:
+        raise ValueError("run: not a sweep; make one with stodyn.sweep(problem, over={...}, ...)")
+    if along not in run.dims or along not in record["sweep"]["dimensions"]:
+        raise ValueError(f"along: expected one of {', '.join(record['sweep']['dimensions'])}, got {along!r}")
+    size = run.sizes[along]
+    if reference is None:
+        later, earlier = np.arange(1, size), np.arange(size - 1)
+    else:
+        found = np.flatnonzero(run[along].values == reference)
+        if not found.size:
+            raise ValueError(f"reference: {along} has no {reference!r}; it has {run[along].values.tolist()}")
+        later = np.delete(np.arange(size), found[0])
+        earlier = np.full(len(later), found[0])
+    if not len(later):
+        raise ValueError(f"along: {along} has a single point; there is nothing to compare it with")
+    variables: dict[str, Any] = {}
+    for name in map(str, run.data_vars):
+        stderr, joint = f"{name}_stderr", f"{name}_error_covariance_{along}"
+        if along not in run[name].dims or stderr not in run:
+            continue
+        values = run[name].transpose(..., along)
+        if record["common_random_numbers"]:
+            if joint not in run:
+                continue
+            covariance = run[joint].transpose(*values.dims, f"{along}_other").values
+            own = np.diagonal(covariance, axis1=-2, axis2=-1)
+            squared = own[..., later] + own[..., earlier] - 2 * covariance[..., later, earlier]
+        else:
+            own = run[stderr].transpose(..., along).values ** 2
+            squared = own[..., later] + own[..., earlier]
+        moved = values.values[..., later] - values.values[..., earlier]
+        for label, array in ((name, moved), (stderr, np.sqrt(np.maximum(squared, 0.0)))):
+            variables[label] = xr.DataArray(array, dims=values.dims).transpose(*run[name].dims)
+    if not variables:
+        raise ValueError(
+            "run: nothing to compare: the errors of differences on common random numbers are kept for Moments and "
+            "Observables, by sweep(..., differences=True)"
+        )
+    coords: dict[str, Any] = {str(d): run[d] for d in run.dims if d in run.coords and d != along}
+    coords = {d: c for d, c in coords.items() if any(d in v.dims for v in variables.values())}
+    at = run[along].values
+    coords |= {along: (along, at[later]), f"{along}_before": (along, at[earlier])}
+    return xr.Dataset(variables, coords, {"provenance": run.attrs["provenance"]})
+
+
+# --- the points -------------------------------------------------------------------------------------------------------
+
+
+class _Axis(NamedTuple):
+    """A dimension of the grid: its name, and at each of its points the swept names with their values."""
+
+    name: str
+    points: list[list[tuple[str, Any]]]
+
+    def coords(self) -> dict[str, tuple[str, np.ndarray]]:
+        named = {key: [dict(point)[key] for point in self.points] for key in dict(self.points[0])}
+        coords = {key: (self.name, _coordinate(values)) for key, values in named.items()}
+        return coords if self.name in coords else {self.name: (self.name, np.arange(len(self.points))), **coords}
+
+
+def _coordinate(values: Sequence[Any]) -> np.ndarray:
+    """Numbers and words as they are, anything else by its number."""
+    plain = all(isinstance(value, (bool, int, float, str, np.generic)) for value in values)
+    return np.array(values) if plain else np.arange(len(values))
+
+
+def _axes(over: Any) -> list[_Axis]:
+    if not isinstance(over, Mapping) or not over:
+        raise ValueError(f'over: expected names and their values, such as {{"rate": [1.0, 2.0]}}, got {over!r}')
+    axes = []
+    for key, values in over.items():
+        names = key if isinstance(key, tuple) else (key,)
+        if not names or not all(isinstance(name, str) and name for name in names):
+            raise ValueError(f"over: expected a name, or a tuple of names, got {key!r}")
+        if isinstance(values, (str, bytes, Mapping)) or not hasattr(values, "__len__") or len(values) == 0:
+            raise ValueError(f"over: {key!r} needs a list of values, got {values!r}")
+        listed = values.tolist() if isinstance(values, np.ndarray) else list(values)
+        rows = listed if isinstance(key, tuple) else [(value,) for value in listed]
+        for row in rows:
+            if not hasattr(row, "__len__") or len(row) != len(names):
+                raise ValueError(f"over: {key!r} needs a value for each name at every point, got {row!r}")
+        axes.append(_Axis("_".join(names), [list(zip(names, row, strict=True)) for row in rows]))
+    swept = [name for axis in axes for name, _ in axis.points[0]]
+    twice = [name for name in swept if swept.count(name) > 1]
+    if twice:
+        raise ValueError(f"over: {twice[0]!r} is swept twice")
+    return axes
+
+
+def _spelled(axes: Sequence[_Axis]) -> dict[str, Any]:
+    """The grid in plain words, for records."""
+    values = {axis.name: [{name: _plainly(value) for name, value in point} for point in axis.points] for axis in axes}
+    return {"dimensions": [axis.name for axis in axes], "points": values}
+
+
+def _plainly(value: Any) -> Any:
+    if isinstance(value, (bool, int, float, str)):
+        return value
+    try:
+        return identity.told(np.asarray(value, float))
+    except (TypeError, ValueError):
+        return repr(value)
+
+
+def _at(problem: Any, values: Mapping[str, Any]) -> Any:
+    """The problem at a point."""
+    if isinstance(problem, Model):
+        return problem(**values).problem
+    if isinstance(problem, Measured):
+        return dataclasses.replace(problem, problem=_at(problem.problem, values))
+    if isinstance(problem, Problem):
+        return dataclasses.replace(problem, params=_changed(problem.params, values))  # type: ignore[type-var]
+    if callable(problem):
+        made = problem(**values)
+        if not isinstance(made, Problem):
+            raise TypeError(f"problem: expected a function that returns a problem such as stodyn.SDE, got {made!r}")
+        return made
+    raise TypeError(f"problem: expected a problem, a model, or a function that returns a problem, got {problem!r}")
+
+
+def _changed(params: Any, values: Mapping[str, Any]) -> Any:
+    """Params with other values in some places."""
+    places, tree = jax.tree_util.tree_flatten_with_path(params, is_leaf=is_drawn)
+    names = [jax.tree_util.keystr(place, simple=True, separator=".") or "params" for place, _ in places]
+    unknown = [name for name in values if name not in names]
+    if unknown:
+        have = f"they are {', '.join(names)}" if names else "it has none"
+        raise ValueError(f"over: {unknown[0]!r} is none of the problem's params; {have}")
+    leaves = [values.get(name, leaf) for name, (_, leaf) in zip(names, places, strict=True)]
+    for name, leaf, (_, before) in zip(names, leaves, places, strict=True):
+        if name in values and not is_drawn(leaf) and not is_drawn(before) and np.shape(leaf) != np.shape(before):
+            raise ValueError(
+                f"over: {name} has shape {np.shape(before)} in params, and a value of shape {np.shape(leaf)}"
+            )
+    return jax.tree.unflatten(tree, leaves)
+
+
+# --- the run ----------------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Values(Statistic):
+    """What another statistic averages, path by path, for the comparison of one block."""
+
+    of: Any = dataclasses.field(kw_only=False, repr=False)
+
+    def prepared(self, problem, times):
+        return dataclasses.replace(self, of=self.of.prepared(problem, times))
+
+    def observe(self, snapshot):
+        return self.of.values(snapshot), snapshot.sound
+
+    def merge(self, a, b):
+        raise AssertionError("values belong to one block")
+
+    label = merge
+
+
+@dataclasses.dataclass
+class Sweep(Job):
+    """A block of a sweep is the same block of every point, and the comparison of its paths from point to point.
+
+    watched  how many of the last statistics are Values
+    """
+
+    ensembles: list[Ensemble]
+    grid: tuple[int, ...]
+    watched: int
+    spelled: dict[str, Any]
+
+    @property
+    def paths(self) -> int:  # type: ignore[override]
+        return self.ensembles[0].paths
+
+    @property
+    def blocks(self) -> int:
+        return self.ensembles[0].blocks
+
+    def check(self) -> None:
+        """Refuse points that cannot stand in one result, and values that do not fit into memory."""
+        first = self.ensembles[0]
+        for ensemble in self.ensembles[1:]:
+            for name in ("width", "problem.n", "problem.names"):
+                ours, theirs = (functools.reduce(getattr, name.split("."), e) for e in (first, ensemble))
+                if ours != theirs:
+                    what = {"width": "block", "problem.n": "components", "problem.names": "names"}[name]
+                    raise ValueError(f"problem: {what} must be the same at every point, and is {ours} and {theirs}")
+        saves = first.save_grids[len(first.save_grids) - self.watched :]
+        needed = sum(8 * 4 * len(g) * first.problem.n * first.width for g in saves) * len(self.ensembles)
+        there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else np.inf
+        if needed > MEMORY_SHARE * there:
+            raise MemoryError(
+                f"differences: the values of one block at all points take {needed / 1e9:.1f} GB, and this machine has "
+                f"{there / 1e9:.1f} GB. Keep fewer times with every= or at=, give a smaller block=, or pass "
+                "differences=False."
+            )
+
+    def paths_in(self, block: int) -> int:
+        return self.ensembles[0].paths_in(block)
+
+    def path_steps(self, block: int) -> int:
+        return sum(ensemble.path_steps(block) for ensemble in self.ensembles)
+
+    def prepare(self) -> None:
+        for ensemble in self.ensembles:
+            ensemble.prepare()
+
+    def compute(self, block: int, tell: Tell) -> tuple[list[Any], list[Comparison]]:
+        parts, seen = [], []
+        for ensemble in self.ensembles:
+            kept, *failed = ensemble.compute(block, tell)
+            plain = len(kept) - self.watched
+            parts.append((kept[:plain], *failed))
+            count = self.paths_in(block)
+            seen.append([(x[..., :count], sound[..., :count]) for x, sound in kept[plain:]])
+        by_statistic = [zip(*entries, strict=True) for entries in zip(*seen, strict=True)]
+        return parts, [comparison.compared(x, sound, self.grid) for x, sound in by_statistic]
+
+    def run(
+        self, place: Place, tell: Tell, on_failure: str, ledger: Ledger | None
+    ) -> tuple[list[Tally], list[Comparison]]:
+        """The tally of every point, and the comparison of each watched statistic."""
+        reported = [
+            dataclasses.replace(e, statistics=e.statistics[: len(e.statistics) - self.watched]) for e in self.ensembles
+        ]
+        tallies = [Tally(ensemble, on_failure) for ensemble in reported]
+        compared: list[Comparison] = []
+        with contextlib.closing(place.parts(self, ledger, tell)) as parts:  # type: ignore[type-var]
+            for block, (points, seen) in enumerate(parts):
+                for k, (tally, part) in enumerate(zip(tallies, points, strict=True)):
+                    try:
+                        tally.take(block, part)
+                    except PathsFailed as error:
+                        raise PathsFailed(f"at {self.words(k)}: {error}", error.paths, error.times) from None
+                compared = [comparison.merged(a, b) for a, b in zip(compared, seen, strict=True)] if block else seen
+        return tallies, compared
+
+    def words(self, point: int) -> str:
+        """A point as one says it."""
+        names = zip(self.spelled["dimensions"], np.unravel_index(point, self.grid), strict=True)
+        values = [self.spelled["points"][name][int(k)] for name, k in names]
+        return ", ".join(f"{name} = {value}" for entry in values for name, value in entry.items())
+
+    def describe(self) -> dict[str, Any]:
+        first, *others = (ensemble.describe() for ensemble in self.ensembles)
+        changed = [{name: value for name, value in other.items() if value != first[name]} for other in others]
+        return {**first, "sweep": self.spelled, "points": identity.digest(repr(changed)), "watched": self.watched}
+
+    def members_digest(self, block: int) -> str:
+        return identity.digest(*(ensemble.members_digest(block) for ensemble in self.ensembles))
+
+    def owners(self) -> Iterable[type]:
+        return (*self.ensembles[0].owners(), Comparison)
+
+
+# --- the result -------------------------------------------------------------------------------------------------------
+
+
+def _dataset(axes, tallies: Sequence[Tally], watched, compared, recorded: bool, record: dict[str, Any]) -> xr.Dataset:
+    runs = [results.dataset(tally.labelled(), {}, {}) for tally in tallies]
+    dims, grid = tuple(axis.name for axis in axes), tuple(len(axis.points) for axis in axes)
+    first = runs[0]
+    coords = {str(name): c.variable for name, c in first.coords.items()}
+    for axis in axes:
+        for name, coordinate in axis.coords().items():
+            if name in first.variables or name in first.dims:
+                raise ValueError(f"over: {name!r} is a name of the result already; sweep a parameter of another name")
+            coords[name] = coordinate
+    variables: dict[str, Any] = {}
+    for name in map(str, first.data_vars):
+        shapes = {run[name].shape for run in runs}
+        if len(shapes) > 1:
+            raise ValueError(f"collect: {name!r} has another shape at another point: {sorted(shapes)}")
+        values = np.stack([run[name].values for run in runs])
+        variables[name] = ((*dims, *first[name].dims), values.reshape(*grid, *values.shape[1:]), first[name].attrs)
+    if recorded:
+        counts = np.array([len(tally.log.all()[0]) for tally in tallies])
+        variables["failures"] = (dims, counts.reshape(grid))
+    for statistic, sums in zip(watched, compared, strict=True):
+        for k, dim in enumerate(dims):
+            others = tuple(d for d in dims if d != dim)
+            for name, found in zip(statistic.averages, comparison.error_covariances(sums, k), strict=True):
+                time, *entries = first[name].dims
+                found = found if entries else found[:, 0]
+                joint = (time, *entries, *others, dim, f"{dim}_other")
+                variables[f"{name}_error_covariance_{dim}"] = (joint, found)
+    return xr.Dataset(variables, coords, {"provenance": json.dumps(record)})

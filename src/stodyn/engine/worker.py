@@ -1,0 +1,121 @@
+"""The other end of a place: takes a run, checks that it is the same run here, and computes blocks of it.
+
+A run travels as cloudpickle writes it, so that lambdas and closures travel too; what comes back are plain records.
+As a program (python -m stodyn.engine.worker) it reads requests from its standard input and answers on its output.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from typing import Any, BinaryIO
+
+import cloudpickle
+import jax
+
+from stodyn.engine import identity
+from stodyn.engine.job import Job
+from stodyn.engine.place import on_processor
+
+
+class WorkerDiffers(RuntimeError):
+    """A worker would not compute the same bits: other versions, another processor, other functions."""
+
+
+_payloads: dict[str, bytes] = {}
+_jobs: dict[str, Job] = {}
+_receiving = threading.Lock()
+
+
+def packed_job(job: Job) -> bytes:
+    """A run as it travels to a worker."""
+    try:
+        return cloudpickle.dumps((job, job.identity))
+    except Exception as error:  # anything in a closure may refuse, each in its own way
+        raise TypeError(
+            f"place: the run cannot be sent to another process ({type(error).__name__}: {error}). Its functions must "
+            "not hold open files, locks, clients and the like."
+        ) from error
+
+
+def receive(name: str, payload: bytes) -> None:
+    _payloads[name] = payload
+
+
+def forget(name: str) -> None:
+    _payloads.pop(name, None)
+    _jobs.pop(name, None)
+
+
+@on_processor
+def work(name: str, block: int) -> bytes:
+    """A block of a run that was received before, as a record."""
+    with jax.enable_x64(True):
+        with _receiving:
+            if name not in _jobs:
+                _jobs[name] = _opened(_payloads[name])
+        job = _jobs[name]
+        return job.pack(block, job.compute(block, lambda path_steps: None))
+
+
+def _opened(payload: bytes) -> Job:
+    job, expected = cloudpickle.loads(payload)
+    found = identity.differences(expected, job.identity)
+    if found:
+        raise WorkerDiffers(f"place: a worker ({os.uname().nodename}, process {os.getpid()}) is not the same: "
+                            f"here and there: {'; '.join(found)}")  # fmt: skip
+    job.prepare()
+    return job
+
+
+# --- over pipes -------------------------------------------------------------------------------------------------------
+
+
+def send(pipe: BinaryIO, message: Any) -> None:
+    data = cloudpickle.dumps(message)
+    pipe.write(len(data).to_bytes(8, "little") + data)
+    pipe.flush()
+
+
+def receive_message(pipe: BinaryIO) -> Any:
+    """The next message; EOFError where the other end is gone."""
+    head = pipe.read(8)
+    length = int.from_bytes(head, "little")
+    data = pipe.read(length) if len(head) == 8 else b""
+    if len(head) < 8 or len(data) < length:
+        raise EOFError
+    return pickle.loads(data)
+
+
+def _answer(function: Callable, arguments: tuple) -> tuple[str, Any]:
+    try:
+        return "done", function(*arguments)
+    except Exception as error:
+        try:
+            return "failed", pickle.loads(cloudpickle.dumps(error))
+        except Exception:  # an error that does not survive the way is told by its words
+            return "failed", RuntimeError("".join(traceback.format_exception(error)))
+
+
+def main() -> None:
+    """Answer requests until the standard input ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the one that asks
+    requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what the user's functions print must not come between the answers
+    functions: dict[str, Callable] = {"receive": receive, "forget": forget, "work": work}
+    try:
+        sys.path[:] = receive_message(requests)
+        while True:
+            name, *arguments = receive_message(requests)
+            send(answers, _answer(functions[name], tuple(arguments)))
+    except (EOFError, BrokenPipeError):
+        pass
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,346 @@
+"""A run described as data: a TOML file with the model, the method, the grid, what to collect, where, and what to write.
+
+    [model]
+    name = "ornstein_uhlenbeck"          # of `stodyn.models`, or "module:name": a problem, or a function that makes one
+    parameters = {rate = 2.0}
+
+    [method]                             # left out: the recommended one
+    name = "Heun"
+    options = {}
+
+    [grid]
+    t = [0, 5]
+    dt = 0.01
+
+    [run]
+    paths = 100000
+    seed = 1
+    ledger = "runs/ou"                   # left out: nothing is kept until the end
+
+    [[collect]]
+    statistic = "Moments"                # any of stodyn.statistics, with its options
+    every = 10
+
+    [[collect]]
+    statistic = "Observable"
+    function = "my_module:energy"
+
+    [place]
+    kind = "processes"                   # "threads" (the default), "processes", or "dask" with address = "tcp://..."
+    workers = 2
+
+    [output]
+    netcdf = "ou.nc"                     # everything
+    csv = "tables"                       # a folder: one table for each set of dimensions
+    pictures = "pictures"                # a folder
+
+Paths are relative to the folder of the file, and modules are looked for there first. Nothing in it is executed but what
+module:name points to.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import importlib
+import inspect
+import re
+import sys
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import xarray as xr
+
+from stodyn import plot, results
+from stodyn import statistics as statistics_module
+from stodyn.engine import place
+from stodyn.engine.ledger import RUN_FILE, DescribedLedger
+from stodyn.engine.place import Place
+from stodyn.engine.simulate import simulate
+from stodyn.methods.catalogue import find as find_method
+from stodyn.models.catalogue import Model
+from stodyn.models.catalogue import find as find_model
+from stodyn.problems.contract import Problem
+from stodyn.statistics.contract import Statistic
+
+OBJECT = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+HOME = "# from "  # the first line of the copy in a ledger: the folder of the run file
+SIMULATE = ("paths", "seed", "on_failure", "dtype", "device", "executor", "block", "ledger")
+
+
+class BadRunFile(ValueError):
+    """A run file with a key or a value that cannot be."""
+
+
+class RunFile(NamedTuple):
+    """What a run file says, checked; `home` is the folder that its paths are relative to."""
+
+    home: Path
+    text: str
+    problem: Any
+    method: Any
+    options: dict[str, Any]
+    place: tuple[str, Any] | None
+    outputs: dict[str, Path]
+
+    @property
+    def ledger(self) -> Path | None:
+        return self.options.get("ledger")
+
+
+def read(file: str | Path) -> RunFile:
+    """A run file, every key checked; raises BadRunFile with the key."""
+    path = Path(file)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadRunFile(f"{path}: cannot be read ({error})") from error
+    return parsed(text, path.resolve().parent)
+
+
+def parsed(text: str, home: Path) -> RunFile:
+    """What the text of a run file says."""
+    try:
+        content = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise BadRunFile(f"not TOML: {error}") from error
+    _only(
+        content, "", ("model", "method", "grid", "run", "collect", "place", "output"), needed=("model", "grid", "run")
+    )
+    table = {name: content.get(name, {}) for name in ("model", "method", "grid", "run", "place", "output")}
+    for name, value in table.items():
+        if not isinstance(value, dict):
+            raise BadRunFile(f"{name}: expected a table, [{name}], got {value!r}")
+    _only(table["grid"], "grid", ("t", "dt"), needed=("t", "dt"))
+    _only(table["run"], "run", SIMULATE, needed=("paths", "seed"))
+    options = {**table["grid"], **table["run"]}
+    if "ledger" in options:
+        options["ledger"] = home / _word(options["ledger"], "run.ledger")
+    collect = content.get("collect", [])
+    if not isinstance(collect, list) or not all(isinstance(entry, dict) for entry in collect):
+        raise BadRunFile(f"collect: expected tables, [[collect]], got {collect!r}")
+    with _modules_of(home):
+        options["collect"] = [_statistic(entry, f"collect[{k}]") for k, entry in enumerate(collect)] or None
+        problem, method = _model(table["model"]), _method(table["method"])
+    return RunFile(home, text, problem, method, options, _place(table["place"]), _outputs(table["output"], home))
+
+
+def run(described: RunFile, progress: bool | None = None) -> tuple[xr.Dataset, list[Path]]:
+    """Run what a file describes, and write its outputs; the result, and the files that were written."""
+    options = dict(described.options)
+    if described.ledger is not None:
+        options["ledger"] = DescribedLedger(described.ledger, f"{HOME}{described.home}\n{described.text}")
+    with _modules_of(described.home), _opened(described.place) as where:
+        found = simulate(described.problem, described.method, place=where, progress=progress, **options)
+    return found, list(written(found, described.outputs))
+
+
+def resumed(folder: str | Path) -> RunFile:
+    """What the ledger of a `stodyn run` was made from."""
+    path = Path(folder)
+    if not path.is_dir():
+        raise BadRunFile(f"{path}: there is no such folder")
+    if not (path / RUN_FILE).is_file():
+        raise BadRunFile(
+            f"{path}: holds no {RUN_FILE}, so it was not made by `stodyn run`. A run made by simulate goes on when the "
+            "program calls simulate with the same arguments again."
+        )
+    first, _, text = (path / RUN_FILE).read_text(encoding="utf-8").partition("\n")
+    if not first.startswith(HOME):
+        raise BadRunFile(f"{path / RUN_FILE}: its first line, which names the folder of the run file, is gone")
+    described = parsed(text, Path(first.removeprefix(HOME)))
+    return described._replace(options=described.options | {"ledger": path})
+
+
+# --- what the keys mean -----------------------------------------------------------------------------------------------
+
+
+def _only(table: Mapping[str, Any], name: str, known: tuple[str, ...], needed: tuple[str, ...] = ()) -> None:
+    """Refuse keys that are not known, and miss those that are needed."""
+    dot = f"{name}." if name else ""
+    for key in table:
+        if key not in known:
+            near = difflib.get_close_matches(key, known, n=1)
+            hint = f"did you mean {dot}{near[0]}?" if near else f"expected one of {', '.join(known)}"
+            raise BadRunFile(f"{dot}{key}: there is no such key; {hint}")
+    for key in needed:
+        if key not in table:
+            raise BadRunFile(f"{dot}{key}: missing")
+
+
+def _word(value: Any, key: str) -> str:
+    if not isinstance(value, str) or not value:
+        raise BadRunFile(f"{key}: expected a word, got {value!r}")
+    return value
+
+
+def _table(value: Any, key: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise BadRunFile(f"{key}: expected a table, {{name = value}}, got {value!r}")
+    return value
+
+
+@contextlib.contextmanager
+def _modules_of(home: Path) -> Iterator[None]:
+    """Modules are found beside the run file first."""
+    sys.path.insert(0, str(home))
+    try:
+        yield
+    finally:
+        with contextlib.suppress(ValueError):
+            sys.path.remove(str(home))
+
+
+def _object(name: str, key: str) -> Any:
+    """What module:name points to."""
+    if not OBJECT.fullmatch(name):
+        raise BadRunFile(
+            f"{key}: expected module:name, such as my_model:problem, got {name!r}. No code is run from it."
+        )
+    module, _, inside = name.partition(":")
+    try:
+        found = importlib.import_module(module)
+        for attribute in inside.split("."):
+            found = getattr(found, attribute)
+    except Exception as error:  # a module may fail in any way while it is imported
+        raise BadRunFile(f"{key}: {name} cannot be imported ({type(error).__name__}: {error})") from error
+    return found
+
+
+def _called(function: Callable, given: Mapping[str, Any], key: str) -> Any:
+    try:
+        return function(**given)
+    except (TypeError, ValueError) as error:
+        raise BadRunFile(f"{key}: {error}") from error
+
+
+def _model(table: Mapping[str, Any]) -> Any:
+    _only(table, "model", ("name", "parameters"), needed=("name",))
+    name, given = _word(table["name"], "model.name"), _table(table.get("parameters", {}), "model.parameters")
+    if ":" in name or not OBJECT.fullmatch(f"m:{name.replace('-', '_')}"):
+        found = _object(name, "model.name")
+    else:
+        try:
+            found = find_model(name)
+        except ValueError as error:
+            raise BadRunFile(f"model.name: {error}, or give module:name") from error
+    if isinstance(found, Problem):
+        if given:
+            raise BadRunFile(f"model.parameters: {name} is a problem, not a function that makes one; leave them out")
+        return found
+    if isinstance(found, Model):
+        changed = _called(found, given, "model.parameters")
+        return _called(lambda: changed.problem, {}, "model.parameters")
+    if not callable(found):
+        raise BadRunFile(
+            f"model.name: {name} is a {type(found).__name__}; expected a problem or a function of parameters"
+        )
+    made = _called(found, given, "model.parameters")
+    if not isinstance(made, Problem):
+        raise BadRunFile(f"model.name: {name} returned a {type(made).__name__}; expected a problem such as stodyn.SDE")
+    return made
+
+
+def _method(table: Mapping[str, Any]) -> Any:
+    _only(table, "method", ("name", "options"), needed=("name",) if table else ())
+    if not table:
+        return None
+    name = _word(table["name"], "method.name")
+    try:
+        found = _object(name, "method.name") if ":" in name else find_method(name)
+    except BadRunFile:
+        raise
+    except ValueError as error:
+        raise BadRunFile(f"method.name: {error}") from error
+    options = _table(table.get("options", {}), "method.options")
+    return _called(found, options, "method.options") if options else found
+
+
+def _statistic(table: Mapping[str, Any], key: str) -> Statistic:
+    given = dict(table)
+    name = _word(given.pop("statistic", None), f"{key}.statistic")
+    found = _object(name, f"{key}.statistic") if ":" in name else getattr(statistics_module, name, None)
+    if not (isinstance(found, type) and issubclass(found, Statistic)):
+        raise BadRunFile(f"{key}.statistic: there is no {name!r}; there are {', '.join(statistics_module.__all__)}")
+    known = inspect.signature(found).parameters
+    _only(given, key, tuple(known))
+    if "function" in given:
+        given["function"] = _object(_word(given["function"], f"{key}.function"), f"{key}.function")
+    return _called(found, given, key)
+
+
+def _place(table: Mapping[str, Any]) -> tuple[str, Any] | None:
+    if not table:
+        return None
+    _only(table, "place", ("kind", "workers", "address"), needed=("kind",))
+    kinds = {"threads": "workers", "processes": "workers", "dask": "address"}
+    kind = table["kind"]
+    if kind not in kinds:
+        raise BadRunFile(f"place.kind: expected one of {', '.join(kinds)}, got {kind!r}")
+    _only({key: value for key, value in table.items() if key != "kind"}, "place", (kinds[kind],))
+    if kind == "dask" and "address" not in table:
+        raise BadRunFile("place.address: missing; give the address of a scheduler, such as tcp://host:8786")
+    return kind, table.get(kinds[kind])
+
+
+@contextlib.contextmanager
+def _opened(chosen: tuple[str, Any] | None) -> Iterator[Place | None]:
+    if chosen is None:
+        yield None
+        return
+    kind, given = chosen
+    places: dict[str, Callable] = {"threads": place.threads, "processes": place.processes, "dask": place.dask}
+    try:
+        made = places[kind](given)
+    except (TypeError, ValueError) as error:
+        raise BadRunFile(f"place: {error}") from error
+    with made if hasattr(made, "__exit__") else contextlib.nullcontext(made) as opened:
+        yield opened
+
+
+# --- outputs ----------------------------------------------------------------------------------------------------------
+
+
+def _outputs(table: Mapping[str, Any], home: Path) -> dict[str, Path]:
+    _only(table, "output", ("netcdf", "csv", "pictures"))
+    return {key: home / _word(value, f"output.{key}") for key, value in table.items()}
+
+
+def written(run: xr.Dataset, outputs: Mapping[str, Path]) -> Iterator[Path]:
+    """Write what was asked for; yields each file."""
+    if "netcdf" in outputs:
+        outputs["netcdf"].parent.mkdir(parents=True, exist_ok=True)
+        results.save(run, outputs["netcdf"])
+        yield outputs["netcdf"]
+    if "csv" in outputs:
+        outputs["csv"].mkdir(parents=True, exist_ok=True)
+        for dims in dict.fromkeys(run[name].dims for name in run.data_vars):
+            names = [name for name in run.data_vars if run[name].dims == dims]
+            file = outputs["csv"] / f"{'_'.join(map(str, dims)) or 'numbers'}.csv"
+            table = run[names].reset_coords(drop=True)
+            if dims:
+                table.to_dataframe(dim_order=list(dims)).to_csv(file, float_format="%.17g")
+            else:
+                file.write_text("".join(f"{name},{table[name].item():.17g}\n" for name in names))
+            yield file
+    if "pictures" in outputs:
+        outputs["pictures"].mkdir(parents=True, exist_ok=True)
+        for name, axes in _pictures(run):
+            file = outputs["pictures"] / f"{name}.png"
+            plot.save(axes, file)
+            yield file
+
+
+def _pictures(run: xr.Dataset) -> Iterator[tuple[str, Any]]:
+    """What can be drawn of a run, one picture a component."""
+    drawings = {"mean": plot.band, "path": plot.paths, "density": plot.histogram, "spectrum": plot.spectrum}
+    for variable, draw in drawings.items():
+        if variable in run and (variable != "path" or "mean" not in run):
+            for component in map(str, np.atleast_1d(run["component"].values)):
+                yield f"{draw.__name__}_{component}", draw(run, component)
+    for name in map(str, run.data_vars):
+        if run[name].dims == ("time",) and f"{name}_stderr" in run and f"{name}_variance" in run:
+            yield f"observable_{name}", plot.observable(run, name)

@@ -1,0 +1,105 @@
+"""What the same paths give at several points: the covariance of the errors of their means and variances."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+
+class Products(NamedTuple):
+    """Central sums over paths of points along a line: Σ d_p d_q, Σ d_p² d_q and Σ d_p² d_q², shape (..., P, P)."""
+
+    first: Any
+    mixed: Any
+    second: Any
+
+
+class Comparison(NamedTuple):
+    """Of paths that are sound at every point: how many (times,), the means (times, entries, *grid), and the Products of
+    the lines along each dimension of the grid (times, entries, *other dimensions, P, P).
+    """
+
+    paths: np.ndarray
+    mean: np.ndarray
+    lines: list[Products]
+
+
+def compared(values: Sequence[np.ndarray], sound: Sequence[np.ndarray], grid: Sequence[int]) -> Comparison:
+    """Of one block: values (times, entries, lanes) and sound (times, lanes) at each point, in the order of the grid.
+
+    The sums are taken by NumPy's own loops: a BLAS may add in another order on another number of threads.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):  # fourth powers of states beyond 1e77
+        return _compared(values, np.logical_and.reduce(list(sound)), grid)
+
+
+def _compared(values: Sequence[np.ndarray], everywhere: np.ndarray, grid: Sequence[int]) -> Comparison:
+    count = everywhere.sum(axis=1).astype(float)
+    x = np.stack([np.where(everywhere[:, None], v, 0.0) for v in values], axis=2, dtype=float)
+    mean = x.sum(axis=-1) / np.maximum(count, 1.0)[:, None, None]
+    d = np.where(everywhere[:, None, None], x - mean[..., None], 0.0)
+    d = d.reshape(*d.shape[:2], *grid, d.shape[-1])
+    lines = []
+    for axis in range(len(grid)):
+        a = np.moveaxis(d, 2 + axis, -2)
+        lines.append(
+            Products(*(np.einsum("...pl,...ql->...pq", u, v) for u, v in ((a, a), (a * a, a), (a * a, a * a))))
+        )
+    return Comparison(count, mean.reshape(*mean.shape[:2], *grid), lines)
+
+
+def merged(a: Comparison, b: Comparison) -> Comparison:
+    """Both sets of paths, their sums moved to the common mean."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return _merged(a, b)
+
+
+def _merged(a: Comparison, b: Comparison) -> Comparison:
+    count = a.paths + b.paths
+    share = (b.paths / np.maximum(count, 1.0)).reshape(-1, *[1] * (a.mean.ndim - 1))
+    mean = a.mean + share * (b.mean - a.mean)
+    lines = [
+        Products(*(x + y for x, y in zip(*(_moved(c, k, mean) for c in (a, b)), strict=True)))
+        for k in range(len(a.lines))
+    ]
+    return Comparison(count, mean, lines)
+
+
+def _moved(sums: Comparison, axis: int, mean: np.ndarray) -> Products:
+    """The products along an axis about another mean: with d + s for d, and Σ d = 0,
+
+    Σ (d_p + s_p)(d_q + s_q) = Σ d_p d_q + N s_p s_q,
+    Σ (d_p + s_p)² (d_q + s_q) = Σ d_p² d_q + 2 s_p Σ d_p d_q + s_q Σ d_p² + N s_p² s_q,
+    Σ (d_p + s_p)² (d_q + s_q)² = Σ d_p² d_q² + 2 s_q Σ d_p² d_q + 2 s_p Σ d_q² d_p + 4 s_p s_q Σ d_p d_q
+                                 + s_q² Σ d_p² + s_p² Σ d_q² + N s_p² s_q².
+    """
+    s = np.moveaxis(sums.mean - mean, 2 + axis, -1)
+    p, q = s[..., :, None], s[..., None, :]
+    first, mixed, second = sums.lines[axis]
+    n = sums.paths.reshape(-1, *[1] * (first.ndim - 1))
+    own = np.diagonal(first, axis1=-2, axis2=-1)
+    of_p, of_q = own[..., :, None], own[..., None, :]
+    return Products(
+        first + n * p * q,
+        mixed + 2 * p * first + q * of_p + n * p**2 * q,
+        second + 2 * q * mixed + 2 * p * np.swapaxes(mixed, -2, -1) + 4 * p * q * first + q**2 * of_p + p**2 * of_q
+        + n * p**2 * q**2,
+    )  # fmt: skip
+
+
+def error_covariances(sums: Comparison, axis: int) -> tuple[np.ndarray, np.ndarray]:
+    """Cov of the estimated means and of the estimated variances of points p and q along an axis (..., P, P):
+
+    Cov(x̄_p, x̄_q) = μ11/N,   Cov(s²_p, s²_q) = (μ22 - μ20 μ02)/N + 2 μ11²/(N (N - 1)),
+
+    for paths that are the same at both points; exact for independent paths, with sample moments for μ.
+    """
+    first, _, second = sums.lines[axis]
+    n = sums.paths.reshape(-1, *[1] * (first.ndim - 1))
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        joint = np.where(n > 1, first / (n - 1), np.nan)
+        own = np.diagonal(joint, axis1=-2, axis2=-1)
+        of_variances = (second / n - own[..., :, None] * own[..., None, :]) / n + 2 * joint**2 / (n * (n - 1))
+        return joint / n, of_variances

@@ -1,0 +1,343 @@
+"""A run with a ledger is the run without one, bit for bit, whatever happens to its process, its disk and its files."""
+
+import concurrent.futures
+import dataclasses
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.stats
+
+from stodyn import SDE, PathsFailed, PerPath, load, provenance, simulate
+from stodyn import statistics as st
+from stodyn.engine import ledger as ledger_module
+from stodyn.engine import plain
+from stodyn.engine.ledger import status
+from stodyn.methods.explicit import EulerMaruyama, Heun
+from stodyn.models.kubo import kubo
+from stodyn.models.ornstein_uhlenbeck import ornstein_uhlenbeck
+from stodyn.statistics.contract import Labelled, Variable
+
+COLLECT = [
+    st.Moments(every=8),
+    st.Paths(3),
+    st.Observable(lambda t, x, p: x @ x, name="energy"),
+    st.Histogram(np.linspace(-2.0, 2.0, 5)),
+    st.Autocorrelation(lags=2, every=8, paths=100),  # keeps nothing of most blocks
+    st.Iterations(),
+]
+RUN = dict(t=(0, 1), dt=1 / 32, seed=3, block=64, collect=COLLECT)
+PATHS = 1000  # 15 blocks and a part of one
+
+
+def assert_same_bits(a, b):
+    assert set(a.variables) == set(b.variables)
+    for name in a.variables:
+        assert a[name].dtype == b[name].dtype
+        assert a[name].dims == b[name].dims
+        assert a[name].values.tobytes() == b[name].values.tobytes(), name
+
+
+@pytest.fixture(scope="module")
+def unbroken():
+    with jax.enable_x64(True):
+        return simulate(kubo(), Heun, paths=PATHS, **RUN)
+
+
+def blocks_of(folder):
+    return sorted(file for file in (folder / "blocks").rglob("*") if file.is_file())
+
+
+def test_the_same_bits_then_nothing_to_compute(tmp_path, unbroken):
+    first = simulate(kubo(), Heun, paths=PATHS, ledger=tmp_path / "run", **RUN)
+    again = simulate(kubo(), Heun, paths=PATHS, ledger=tmp_path / "run", **RUN)
+    assert_same_bits(first, unbroken)
+    assert_same_bits(again, unbroken)
+    assert [provenance(run)["blocks_read"] for run in (first, again)] == [0, 16]
+    assert load(tmp_path / "run").identical(again)
+    done = status(tmp_path / "run")
+    assert (done.done, done.blocks, done.complete) == (16, 16, True)
+    for file in (tmp_path / "run").rglob("*"):
+        assert file.is_dir() or b"pickle" not in file.read_bytes()
+
+
+def test_files_cut_short_or_altered_are_computed_again(tmp_path, unbroken):
+    """40 times: a random file of the ledger loses its end, or one bit of it is turned."""
+    folder, rng = tmp_path / "run", np.random.default_rng(5)
+    simulate(kubo(), Heun, paths=PATHS, ledger=folder, **RUN)
+    for _ in range(40):
+        files = [*blocks_of(folder), folder / "manifest.json", folder / "result.record"]
+        file = files[rng.integers(len(files))]
+        data = bytearray(file.read_bytes())
+        place = int(rng.integers(len(data)))
+        if rng.random() < 0.5:
+            del data[place:]
+        else:
+            data[place] ^= 1 << int(rng.integers(8))
+        file.write_bytes(data)
+        if file.name == "result.record":
+            with pytest.raises(ValueError, match=r"result in .* is damaged. Give the same run again"):
+                load(folder)
+        run = simulate(kubo(), Heun, paths=PATHS, ledger=folder, **RUN)
+        assert_same_bits(run, unbroken)
+        assert provenance(run)["blocks_read"] == 16 - (file.parent.parent.name == "blocks")
+
+
+def test_every_cut_and_every_turned_bit_is_noticed():
+    data = plain.packed([np.arange(3.0), None, 2.5, np.float32(1.5), {"a": (1, "b")}], {"block": 7})
+    found = plain.unpacked(data)
+    assert found.about == {"block": 7}
+    assert found.value[1:3] == [None, 2.5] and type(found.value[3]) is np.float32
+    assert found.value[4] == {"a": (1, "b")}
+    for length in range(len(data)):
+        with pytest.raises(plain.Damaged):
+            plain.unpacked(data[:length])
+    for place in range(len(data)):
+        altered = bytearray(data)
+        altered[place] ^= 1 << (place % 8)
+        with pytest.raises(plain.Damaged):
+            plain.unpacked(bytes(altered))
+    with pytest.raises(TypeError, match="kept: holds an array of object"):
+        plain.packed(np.array([print]), {}, "kept")
+    with pytest.raises(TypeError, match="kept: holds a set"):
+        plain.packed({1}, {}, "kept")
+
+
+SAID = {
+    "seed was 3 and is 4": dict(seed=4),
+    "dt was 0.03125 and is 0.0625": dict(dt=1 / 16, collect=[*COLLECT[:4], *COLLECT[5:]]),
+    r"t 1 was 1.0 and is 2.0": dict(t=(0, 2)),
+    "holds blocks of 64 paths, and 1000 paths would come in blocks of 128. Give block=64": dict(block=128),
+    r"collect 0 statistic was 'Moments\(every=8\)' and is 'Moments\(every=4\)'": dict(
+        collect=[st.Moments(every=4), *COLLECT[1:]]
+    ),
+    "collect 2 trace was": dict(
+        collect=[*COLLECT[:2], st.Observable(lambda t, x, p: x[0], name="energy"), *COLLECT[3:]]
+    ),
+    "dtype was 'float64' and is 'float32'": dict(dtype="float32"),
+    "executor was 'lanes' and is 'vmap'": dict(executor="vmap"),
+}
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("kept") / "run"
+    with jax.enable_x64(True):
+        simulate(kubo(), Heun, paths=PATHS, ledger=folder, **RUN)
+    return folder
+
+
+@pytest.mark.parametrize("said", SAID)
+def test_another_run_is_refused_saying_what_differs(said, kept):
+    with pytest.raises(ValueError, match=f"ledger: .*{said}"):
+        simulate(kubo(), Heun, paths=PATHS, ledger=kept, **RUN | SAID[said])
+
+
+def test_other_problems_and_methods_are_refused(tmp_path):
+    def problem(rate=1.0, start=1.0, factor=0.5):
+        return SDE(lambda t, x, p: -p["rate"] * x, lambda t, x, p: factor, start, params={"rate": rate})
+
+    options = dict(t=(0, 1), dt=0.25, paths=8, seed=1, ledger=tmp_path / "run")
+    simulate(problem(), EulerMaruyama, **options)
+    for said, other, method in (
+        (r"params \['rate'\] was 1.0 and is 2.0", problem(rate=2.0), EulerMaruyama),
+        ("start 0 was 1.0 and is 2.0", problem(start=2.0), EulerMaruyama),
+        ("start was .* and is 'drawn: ", problem(start=scipy.stats.norm()), EulerMaruyama),
+        ("the equations are others", problem(factor=0.6), EulerMaruyama),
+        ("method was 'EulerMaruyama' and is 'Heun'", problem(), Heun),
+    ):
+        with pytest.raises(ValueError, match=said):
+            simulate(other, method, **options)
+
+
+def test_more_paths_extend_a_run(tmp_path, unbroken):
+    folder = tmp_path / "run"
+    simulate(kubo(), Heun, paths=500, ledger=folder, **RUN)
+    assert len(blocks_of(folder)) == 8
+    longer = simulate(kubo(), Heun, paths=PATHS, ledger=folder, **RUN)
+    assert_same_bits(longer, unbroken)
+    assert provenance(longer)["blocks_read"] == 7  # the eighth was not full
+    shorter = simulate(kubo(), Heun, paths=500, ledger=folder, **RUN)
+    assert provenance(shorter)["blocks_read"] == 8
+    assert load(folder).identical(shorter)
+
+
+def test_values_given_path_by_path(tmp_path):
+    """They are compared block by block: more of them extend a run, others are refused."""
+    values = np.linspace(0.5, 1.5, 40)
+
+    def run(values, paths):
+        problem = SDE(lambda t, x, p: -p * x, lambda t, x, p: 0.1, 1.0, params=PerPath(values))
+        return simulate(problem, Heun, t=(0, 1), dt=0.25, paths=paths, seed=1, block=8, ledger=tmp_path / "run")
+
+    run(values[:24], 24)
+    assert provenance(run(values, 40))["blocks_read"] == 3
+    values[30] += 0.5
+    with pytest.raises(ValueError, match=r"block 3 computed with other starts or params of its paths \(24, ...\)"):
+        run(values, 40)
+
+
+def test_a_full_disk_is_a_clear_error_that_loses_nothing(tmp_path, unbroken, monkeypatch):
+    folder, flushed, fsync = tmp_path / "run", [], os.fsync
+
+    def full_after_nine(descriptor):
+        flushed.append(descriptor)
+        if len(flushed) > 9:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        fsync(descriptor)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ledger_module.os, "fsync", full_after_nine)
+        with pytest.raises(OSError, match=r"no room for \d+ bytes in .*8 blocks written before are kept") as found:
+            simulate(kubo(), Heun, paths=PATHS, ledger=folder, threads=1, **RUN)
+    assert found.value.errno == errno.ENOSPC
+    assert len(blocks_of(folder)) == 8  # and no unfinished file among them
+    with pytest.raises(ValueError, match="not complete: 8 of 16 blocks are done"):
+        load(folder)
+    run = simulate(kubo(), Heun, paths=PATHS, ledger=folder, **RUN)
+    assert_same_bits(run, unbroken)
+    assert provenance(run)["blocks_read"] == 8
+
+
+def test_two_runs_in_one_ledger_at_once(tmp_path, unbroken):
+    def run(_):
+        return simulate(kubo(), Heun, paths=PATHS, ledger=tmp_path / "run", **RUN)
+
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:
+        for found in pool.map(run, range(3)):
+            assert_same_bits(found, unbroken)
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda place: place.write_text("mine"), "is a file; expected a folder"),
+        (
+            lambda place: (place.mkdir(), (place / "thesis.tex").write_text("mine")),
+            r"holds other things \(thesis.tex\)",
+        ),
+    ],
+)
+def test_what_is_no_ledger_is_left_alone(make, said, tmp_path):
+    make(tmp_path / "run")
+    with pytest.raises(ValueError, match=f"ledger: .*{said}"):
+        simulate(ornstein_uhlenbeck(), Heun, t=(0, 1), dt=0.25, paths=8, seed=1, ledger=tmp_path / "run")
+    assert "mine" in {
+        file.read_text() for file in (tmp_path / "run", tmp_path / "run" / "thesis.tex") if file.is_file()
+    }
+
+
+def test_nothing_to_load(tmp_path):
+    with pytest.raises(ValueError, match=r"nothing is known of .*: it is no ledger"):
+        load(tmp_path)
+    with pytest.raises(ValueError, match="ledger: there is no folder"):
+        status(tmp_path / "none")
+
+
+def test_a_lost_manifest_is_written_again_unless_the_blocks_are_of_another_run(kept, unbroken):
+    manifest = (kept / "manifest.json").read_text()
+    assert json.loads(manifest)["identity"]["seed"] == 3
+    (kept / "manifest.json").write_text(manifest.replace('"seed": 3', '"seed": 4'))  # altered: not believed
+    assert_same_bits(simulate(kubo(), Heun, paths=PATHS, ledger=kept, **RUN), unbroken)
+    (kept / "manifest.json").unlink()
+    with pytest.raises(ValueError, match="has lost its manifest, and its blocks are of another run"):
+        simulate(kubo(), Heun, paths=PATHS, ledger=kept, **RUN | dict(seed=4))
+    assert_same_bits(simulate(kubo(), Heun, paths=PATHS, ledger=kept, **RUN), unbroken)
+
+
+def test_failures_are_kept_too(tmp_path):
+    """dx = x³ dt blows up; the ledger of a run that stopped tells it again, and a run that goes on uses it."""
+    problem = SDE(lambda t, x: x**3, lambda t, x: 0.0, PerPath(np.where(np.arange(24) == 13, 50.0, 0.1)))
+    options = dict(t=(0, 1), dt=0.125, paths=24, seed=1, block=8, collect=st.Moments(every=4))
+    without = simulate(problem, EulerMaruyama, on_failure="record", **options)
+    for _ in range(2):
+        with pytest.raises(PathsFailed, match="First: path 13 at t = "):
+            simulate(problem, EulerMaruyama, threads=1, ledger=tmp_path / "run", **options)
+    run = simulate(problem, EulerMaruyama, on_failure="record", ledger=tmp_path / "run", **options)
+    assert provenance(run)["blocks_read"] >= 2
+    assert_same_bits(run, without)
+    assert run["failed_path"].values.tolist() == [13]
+
+
+class Extremes(NamedTuple):
+    lowest: float
+    highest: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Range(st.Moments):
+    """A statistic of the user's own: what it keeps of a block is a named tuple with a number in it."""
+
+    def observe(self, snapshot):
+        return jnp.min(snapshot.x), jnp.max(snapshot.x)
+
+    def fold(self, observed, block):
+        return Extremes(float(observed[0].min()), observed[1])
+
+    def merge(self, a, b):
+        return Extremes(min(a.lowest, b.lowest), np.maximum(a.highest, b.highest))
+
+    def label(self, result, run):
+
+        return Labelled(
+            {"lowest": Variable((), np.asarray(result.lowest)), "highest": Variable(("time",), result.highest)}
+        )
+
+
+def test_statistics_of_the_users_own(tmp_path, monkeypatch):
+    options = dict(t=(0, 1), dt=0.25, paths=20, seed=1, block=8, collect=Range(every=2))
+    without = simulate(ornstein_uhlenbeck(), Heun, **options)
+    simulate(ornstein_uhlenbeck(), Heun, ledger=tmp_path / "run", **options)
+    run = simulate(ornstein_uhlenbeck(), Heun, ledger=tmp_path / "run", **options)
+    assert provenance(run)["blocks_read"] == 3
+    assert_same_bits(run, without)
+    monkeypatch.setattr(Range, "fold", lambda self, observed, block: Extremes(0.0, observed[1]))
+    with pytest.raises(ValueError, match="collect 0 fold was"):
+        simulate(ornstein_uhlenbeck(), Heun, ledger=tmp_path / "run", **options)
+
+
+def test_what_calls_back_to_python_has_no_ledger(tmp_path):
+    def drift(t, x):
+        return jax.pure_callback(lambda x: -x, jax.ShapeDtypeStruct((), x.dtype), x, vmap_method="expand_dims")
+
+    problem = SDE(drift, lambda t, x: 0.1, 1.0, structure="additive")
+    with pytest.raises(ValueError, match="problem: its functions call back to Python"):
+        simulate(problem, EulerMaruyama, t=(0, 1), dt=0.25, paths=8, seed=1, ledger=tmp_path / "run")
+
+
+CHILD = """
+    import sys
+    import numpy as np
+    from stodyn import simulate, statistics as st
+    from stodyn.methods.explicit import Heun
+    from stodyn.models.kubo import kubo
+    simulate(kubo(), Heun, t=(0, 1), dt=1 / 512, paths=64 * 64, seed=3, block=64, threads=1, ledger=sys.argv[1],
+             collect=[st.Moments(every=128), st.Paths(3)])
+"""
+
+
+def test_killed_and_gone_on_with(tmp_path):
+    """kill -9 in a run of 64 blocks by another process; benchmarks/survival.py does it a hundred times."""
+    folder, options = tmp_path / "run", dict(t=(0, 1), dt=1 / 512, paths=64 * 64, seed=3, block=64)
+    collect = [st.Moments(every=128), st.Paths(3)]
+    child = subprocess.Popen([sys.executable, "-c", textwrap.dedent(CHILD), str(folder)])
+    deadline = time.monotonic() + 120
+    while child.poll() is None and time.monotonic() < deadline and len(blocks_of(folder)) < 9:
+        time.sleep(0.002)
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    done = status(folder).done
+    assert 8 <= done < 64
+    run = simulate(kubo(), Heun, ledger=folder, collect=collect, **options)
+    assert provenance(run)["blocks_read"] == done
+    assert_same_bits(run, simulate(kubo(), Heun, collect=collect, **options))

@@ -1,0 +1,124 @@
+"""Threads, processes, a Dask cluster: the same bits, also when a process or a worker dies on the way."""
+
+import dataclasses
+import os
+import signal
+import threading
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from stodyn import SDE, place, provenance, simulate, sweep
+from stodyn import statistics as st
+from stodyn.engine import identity
+from stodyn.engine.worker import WorkerDiffers
+from stodyn.methods.explicit import EulerMaruyama, Heun
+
+RUN = dict(t=(0, 1), dt=1 / 64, paths=1000, seed=3, block=64)
+
+
+def problem(strength=0.3):
+    """Functions that only a closure can make: they must travel as they are."""
+    table = np.linspace(0.5, 1.5, 4)
+    return SDE(
+        lambda t, x, p: -jnp.asarray(table)[:2] * x * p["rate"], lambda t, x, p: strength * jnp.eye(2), [1.0, 0.0],
+        params={"rate": 1.0},
+    )  # fmt: skip
+
+
+def collected(folder=None):
+    """The second one may kill the process it is folded in, once, as a file says."""
+    return [st.Moments(every=16), Deadly(3, every=32, folder=str(folder or ""))]
+
+
+def assert_same_bits(a, b):
+    for name in a.variables:
+        assert a[name].values.tobytes() == b[name].values.tobytes(), name
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Deadly(st.Paths):
+    """Paths; block 5 kills the process that folds it, the first time, where a folder is given."""
+
+    folder: str = dataclasses.field(default="", repr=False)
+
+    def fold(self, observed, block):
+        mark = os.path.join(self.folder, "killed")
+        if self.folder and block.first == 320 and not os.path.exists(mark):
+            open(mark, "w").close()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().fold(observed, block)
+
+
+@pytest.fixture(scope="module")
+def alone():
+    with jax.enable_x64(True):
+        return simulate(problem(), Heun, threads=1, collect=collected(), **RUN)
+
+
+def test_two_threads(alone):
+    assert_same_bits(simulate(problem(), Heun, place=place.threads(2), collect=collected(), **RUN), alone)
+
+
+def test_two_processes(alone, tmp_path):
+    """One of them is killed in the middle of a block; what cannot travel is refused; none of them is left."""
+    with place.processes(2) as two:
+        run = simulate(problem(), Heun, place=two, collect=collected(tmp_path), ledger=tmp_path / "run", **RUN)
+        assert (tmp_path / "killed").exists()
+        assert_same_bits(run, alone)
+        assert provenance(run)["place"] == "2 processes"
+        again = simulate(problem(), Heun, collect=collected(tmp_path), ledger=tmp_path / "run", **RUN)
+        assert provenance(again)["blocks_read"] == 16
+        assert_same_bits(again, alone)
+
+        children = [child.process for child in two._all]
+        with pytest.raises(TypeError, match="place: the run cannot be sent to another process"):
+            lock = threading.Lock()
+            held = SDE(lambda t, x: -x if lock else x, lambda t, x: 0.1, 1.0)
+            simulate(held, EulerMaruyama, t=(0, 1), dt=0.5, paths=8, seed=1, place=two)
+    assert len(children) == 2 and all(child.poll() is not None for child in children)
+
+
+def test_dask(alone, tmp_path, monkeypatch):
+    """Two workers, one killed in the middle of a block; a sweep; workers that differ; a scheduler that is not there."""
+    distributed = pytest.importorskip("distributed")
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        there = place.dask(client)
+        run = simulate(problem(), Heun, place=there, collect=collected(tmp_path), ledger=tmp_path / "run", **RUN)
+        assert (tmp_path / "killed").exists()
+        assert_same_bits(run, alone)
+        assert provenance(run)["place"].startswith("dask at tcp://")
+        over = dict(over={"rate": [1.0, 2.0]}, collect=st.Moments(every=16), **RUN | dict(paths=200))
+        assert_same_bits(sweep(problem(), Heun, place=there, **over), sweep(problem(), Heun, **over))
+
+        address = next(iter(client.scheduler_info()["workers"]))
+        ours = dict(identity.software())
+        monkeypatch.setattr(identity, "software", lambda: ours | {"jax": "0.0.1"})
+        monkeypatch.setattr(identity.software, "__module__", "stodyn.engine.identity", raising=False)
+        monkeypatch.setattr(identity.software, "__qualname__", "software", raising=False)
+        with pytest.raises(WorkerDiffers, match=rf"{address}: jax was '0.0.1' and is '{jax.__version__}'"):
+            simulate(problem(), Heun, place=there, collect=collected(), **RUN)
+
+
+def test_a_cluster_that_is_not_there(monkeypatch):
+    cluster = pytest.importorskip("stodyn.engine.cluster")
+    monkeypatch.setattr(cluster, "PATIENCE", 0.5)
+    with pytest.raises(ConnectionError, match=r"place: there is no Dask scheduler at 'tcp://127.0.0.1:9'"):
+        place.dask("tcp://127.0.0.1:9")
+    with pytest.raises(TypeError, match=r"place: expected a distributed.Client, a cluster such as"):
+        place.dask(3)
+
+
+def test_bad_places():
+    short = dict(t=(0, 1), dt=0.5, paths=8, seed=1)
+    with pytest.raises(TypeError, match=r"place: expected stodyn.place.threads\(n\)"):
+        simulate(problem(), Heun, place="dask", **short)
+    with pytest.raises(ValueError, match="threads: give either threads= or place="):
+        simulate(problem(), Heun, place=place.threads(2), threads=2, **short)
+    with pytest.raises(ValueError, match="processes: expected a whole number >= 1, got 0"):
+        place.processes(0)

@@ -1,0 +1,142 @@
+"""A sweep is the runs of its points on the same paths; its differences have the errors of the pathwise differences."""
+
+import jax
+import numpy as np
+import pytest
+import scipy.stats
+
+from stodyn import SDE, PathsFailed, difference, load, place, provenance, simulate, sweep
+from stodyn import statistics as st
+from stodyn.methods.explicit import EulerMaruyama, Heun
+from stodyn.models.ornstein_uhlenbeck import ORNSTEIN_UHLENBECK, ornstein_uhlenbeck
+
+PATHS = 300
+RUN = dict(t=(0, 1), dt=1 / 32, paths=PATHS, seed=5, block=128)
+COLLECT = [st.Moments(every=16), st.Observable(lambda t, x, p: x[0] ** 2, name="square"), st.Paths(PATHS)]
+RATES, SIGMAS = [0.5, 1.0, 2.0], [0.4, 0.5]
+
+
+@pytest.fixture(scope="module")
+def swept():
+    with jax.enable_x64(True):
+        return sweep(ornstein_uhlenbeck(), Heun, over={"rate": RATES, "sigma": SIGMAS}, collect=COLLECT, **RUN)
+
+
+def test_every_point_is_the_run_with_those_parameters(swept):
+    for rate in RATES:
+        for sigma in SIGMAS:
+            point = swept.sel(rate=rate, sigma=sigma)
+            run = simulate(ornstein_uhlenbeck(rate, sigma), Heun, collect=COLLECT, **RUN)
+            for name in run.data_vars:
+                assert point[name].dims == run[name].dims
+                np.testing.assert_array_equal(point[name].values, run[name].values)
+    assert provenance(swept)["sweep"]["dimensions"] == ["rate", "sigma"]
+
+
+def test_differences_are_those_of_the_same_paths(swept):
+    """Mean and standard error of x(rate') - x(rate) path by path, from three blocks merged, to rounding."""
+    x = swept["path"].values[..., 0]  # rate, sigma, number, time
+    for name, values in (("mean", x), ("square", x**2)):
+        for axis, dim in enumerate(("rate", "sigma")):
+            pathwise = np.diff(values, axis=axis)
+            found = difference(swept, dim)
+            mean, stderr = (found[f"{name}{end}"].values.reshape(*pathwise.shape[:2], 3) for end in ("", "_stderr"))
+            np.testing.assert_allclose(mean, pathwise.mean(axis=2), rtol=1e-12, atol=1e-15)
+            np.testing.assert_allclose(stderr, pathwise.std(axis=2, ddof=1) / np.sqrt(PATHS), rtol=1e-9, atol=1e-17)
+    assert difference(swept, "rate")["rate_before"].values.tolist() == [0.5, 1.0]
+    from_first = difference(swept, "rate", reference=0.5)
+    np.testing.assert_allclose(from_first["mean"][1], swept["mean"][2] - swept["mean"][0], rtol=1e-12, atol=1e-15)
+    np.testing.assert_array_equal(from_first["mean_stderr"][0], difference(swept, "rate")["mean_stderr"][0])
+    assert from_first["rate"].values.tolist() == [1.0, 2.0]
+
+
+def test_the_covariance_of_errors_holds_the_errors_of_the_points(swept):
+    for name in ("mean", "variance", "square", "square_variance"):
+        for dim in ("rate", "sigma"):
+            joint = swept[f"{name}_error_covariance_{dim}"]
+            own = joint.isel({f"{dim}_other": 0}).copy(data=np.diagonal(joint.values, axis1=-2, axis2=-1))
+            found = np.sqrt(own.transpose(*swept[name].dims).values)
+            np.testing.assert_allclose(found, swept[f"{name}_stderr"].values, rtol=1e-9, atol=1e-14)
+
+
+def test_the_error_of_a_difference_of_variances():
+    """x and 2x are normal with correlation 1: Var(s²(2x) - s²(x)) = 9 Var s²(x) = 18 σ⁴/(N - 1) in expectation.
+
+    20 seeds of 4000 paths: the mean of the estimated variance lies within 5 of its own standard errors (6e-7)."""
+    problem = SDE(lambda t, x, p: 0.0 * x, lambda t, x, p: p, 0.0, params=1.0)
+    options = dict(t=(0, 1), dt=1.0, paths=4000, block=1024, collect=st.Moments(at=[1.0]))
+    found = []
+    for seed in range(20):
+        run = sweep(problem, EulerMaruyama, over={"params": [1.0, 2.0]}, seed=seed, **options)
+        found.append(float(difference(run, "params")["variance_stderr"].squeeze()) ** 2)
+    assert abs(np.mean(found) - 18 / 3999) < 5 * np.std(found) / np.sqrt(20)
+
+
+def test_common_paths_pay_and_separate_ones_do_not(swept):
+    own = sweep(
+        ornstein_uhlenbeck(), Heun, over={"rate": RATES, "sigma": SIGMAS}, common=False, collect=COLLECT[:1], **RUN
+    )
+    apart, together = (difference(run, "sigma")["mean_stderr"].values[..., 1:, :] for run in (own, swept))
+    assert np.all(together < 0.5 * apart)
+    squares = own["mean_stderr"].values ** 2
+    np.testing.assert_allclose(apart, np.sqrt(squares[:, 1:] + squares[:, :1])[..., 1:, :], rtol=1e-12)
+    assert len(np.unique(own["mean"].values[..., -1, 0])) == 6
+
+
+def test_lists_builders_and_ledgers(tmp_path):
+    over = {("rate", "start"): [(1.0, 2.0), (2.0, 3.0)], "sigma": np.array([0.4, 0.5])}
+    options = dict(over=over, collect=st.Moments(every=16), **RUN)
+    run = sweep(ORNSTEIN_UHLENBECK, Heun, **options)
+    assert run.sizes["rate_start"] == 2 and run["start"].values.tolist() == [2.0, 3.0]
+    np.testing.assert_array_equal(run["mean"][:, 0, 0, 0], [2.0, 3.0])
+    built = sweep(lambda rate, start, sigma: ornstein_uhlenbeck(rate, sigma, start), Heun, **options)
+    assert built.drop_attrs().identical(run.drop_attrs())
+    folder = tmp_path / "run"
+    for read in (0, 3):
+        kept = sweep(ORNSTEIN_UHLENBECK, Heun, ledger=folder, place=place.threads(1), **options)
+        assert kept.drop_attrs().identical(run.drop_attrs())
+        assert provenance(kept)["blocks_read"] == read
+    assert load(folder).identical(kept)
+    with pytest.raises(ValueError, match=r"sweep points sigma 1 sigma was 0.5 and is 0.6"):
+        sweep(ORNSTEIN_UHLENBECK, Heun, ledger=folder, **options | dict(over=over | {"sigma": [0.4, 0.6]}))
+
+
+def test_failures_of_points_are_counted():
+    """dx = p x³ dt: nothing moves at p = 0, everything is beyond the floats after five steps at p = 1e6."""
+    problem = SDE(lambda t, x, p: p * x**3, lambda t, x, p: 0.0, scipy.stats.uniform(1, 1), params=0.0)
+    options = dict(over={"params": [0.0, 1e6]}, t=(0, 1), dt=0.125, paths=40, seed=1)
+    with pytest.raises(PathsFailed, match=r"at params = 1000000.0: 40 of the 40 paths"):
+        sweep(problem, EulerMaruyama, **options)
+    run = sweep(problem, EulerMaruyama, on_failure="record", **options)
+    assert run["failures"].values.tolist() == [0, 40]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (dict(over={}), "over: expected names and their values"),
+        (dict(over={"rate": []}), "over: 'rate' needs a list of values"),
+        (dict(over={"rate": 2.0}), "over: 'rate' needs a list of values"),
+        (dict(over={"mass": [1.0]}), "over: 'mass' is none of the problem's params; they are rate, sigma"),
+        (dict(over={("rate", "sigma"): [1.0]}), "needs a value for each name at every point, got 1.0"),
+        (dict(over={"rate": [1.0], ("rate", "sigma"): [(1.0, 2.0)]}), "over: 'rate' is swept twice"),
+        (dict(over={"rate": [[1.0, 2.0]]}), r"over: rate has shape \(\) in params, and a value of shape \(2,\)"),
+        (dict(paths=0), "paths: expected a whole number >= 1"),
+    ],
+)
+def test_bad_input(change, said):
+    with pytest.raises(ValueError, match=said):
+        sweep(ornstein_uhlenbeck(), Heun, **RUN | dict(over={"rate": [1.0]}) | change)
+
+
+def test_bad_differences(swept):
+    for arguments, said in (
+        (("time",), "along: expected one of rate, sigma, got 'time'"),
+        (("rate", 7.0), r"reference: rate has no 7.0; it has \[0.5, 1.0, 2.0\]"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            difference(swept, *arguments)
+    with pytest.raises(ValueError, match="run: not a sweep"):
+        difference(simulate(ornstein_uhlenbeck(), Heun, collect=COLLECT[:1], **RUN), "rate")
+    with pytest.raises(ValueError, match=r"over: 'mean' is a name of the result already"):
+        sweep(lambda mean: ornstein_uhlenbeck(mean), Heun, over={"mean": [1.0, 2.0]}, collect=COLLECT[:1], **RUN)
