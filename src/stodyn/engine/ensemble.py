@@ -187,7 +187,7 @@ class Ensemble(Job):
             own = np.moveaxis(next(rest)[fill], 0, -1) if varies else leaf
             params.append(np.ascontiguousarray(own, kind) if varies else np.asarray(own, kind))
         with np.errstate(over="ignore"):  # a start beyond float32 is a failure at the first time
-            start = np.ascontiguousarray((start if len(start) == 1 else start[fill]).T, self.dtype)
+            start = np.ascontiguousarray((start if self.counted and len(start) == 1 else start[fill]).T, self.dtype)
         if self.counted:
             return Members(np.asarray(count), np.ones(1, self.dtype), start, params)
         return Members(np.arange(self.width) < count, np.ones(self.width, self.dtype), start, params)

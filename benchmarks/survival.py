@@ -1,0 +1,151 @@
+"""Runs that are killed, workers that die, files that rot: every result is compared with the unbroken run, bit by bit.
+
+    python benchmarks/survival.py kills 100      kill -9 at random moments of a run of 64 blocks, then go on with it
+    python benchmarks/survival.py rot 100        cut or alter files of the ledger at random, then go on with it
+    python benchmarks/survival.py workers 100    kill -9 a Dask worker at a random moment of every run
+
+A run of 64 blocks takes about two seconds. Prints one line a trial and, at the end, how many came out the same.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import xarray
+
+import stodyn as sd
+from stodyn import statistics as st
+from stodyn.models.kubo import kubo
+
+BLOCKS, WIDTH = 64, 256
+RUN = dict(t=(0, 1), dt=1 / 16384, paths=BLOCKS * WIDTH - 100, seed=7, block=WIDTH, threads=1,
+           collect=[st.Moments(every=2048), st.Paths(4), st.Histogram(np.linspace(-2, 2, 9))])  # fmt: skip
+
+
+def run(**options) -> xarray.Dataset:
+    return sd.simulate(kubo(), "Heun", **RUN | options)
+
+
+def same(a: xarray.Dataset, b: xarray.Dataset) -> bool:
+    return set(a.variables) == set(b.variables) and all(
+        a[name].dtype == b[name].dtype and a[name].values.tobytes() == b[name].values.tobytes() for name in a.variables
+    )
+
+
+def done(folder: Path) -> int:
+    return sum(1 for _ in folder.glob("blocks/*/[0-9]*"))
+
+
+def kills(trials: int, folder: Path, unbroken: xarray.Dataset, rng: np.random.Generator) -> int:
+    """The moments are spread over the run, from before its first block to after its last."""
+    whole = sd.provenance(unbroken)["seconds"]
+    right = 0
+    for trial in range(trials):
+        ledger = folder / f"run{trial}"
+        with subprocess.Popen([sys.executable, __file__, "child", str(ledger)], stdout=subprocess.PIPE) as child:
+            child.stdout.readline()  # it is about to begin
+            time.sleep(rng.uniform(0.0, 1.3 * whole))
+            child.kill()
+        before = done(ledger)
+        resumed = run(ledger=ledger)
+        ok = same(resumed, unbroken) and same(sd.load(ledger), unbroken)
+        right += ok
+        print(f"{trial}: killed with {before} blocks, {sd.provenance(resumed)['blocks_read']} read again: "
+              f"{'the same bits' if ok else 'DIFFERENT'}", flush=True)  # fmt: skip
+        shutil.rmtree(ledger, ignore_errors=True)
+    return right
+
+
+def child(ledger: Path) -> None:
+    """Warm up, say so, then run: what is killed is a run and not the start of Python."""
+    run(paths=1)
+    sd.simulate(kubo(), "Heun", **RUN | dict(t=(0, 1), paths=WIDTH, block=WIDTH))
+    print("begin", flush=True)
+    run(ledger=ledger)
+    time.sleep(60)
+
+
+def rot(trials: int, folder: Path, unbroken: xarray.Dataset, rng: np.random.Generator) -> int:
+    ledger = folder / "run"
+    run(ledger=ledger)
+    right = 0
+    for trial in range(trials):
+        files = sorted(file for file in ledger.rglob("*") if file.is_file())
+        for file in rng.choice(np.array(files, object), rng.integers(1, 6), replace=False):
+            data = bytearray(file.read_bytes())
+            if rng.random() < 0.5:
+                del data[int(rng.integers(len(data))) :]
+            else:
+                data[int(rng.integers(len(data)))] ^= 1 << int(rng.integers(8))
+            file.write_bytes(data)
+        resumed = run(ledger=ledger)
+        ok = same(resumed, unbroken) and same(sd.load(ledger), unbroken)
+        right += ok
+        print(f"{trial}: {sd.provenance(resumed)['blocks_read']} of {BLOCKS} blocks read: "
+              f"{'the same bits' if ok else 'DIFFERENT'}", flush=True)  # fmt: skip
+    return right
+
+
+def workers(trials: int, folder: Path, unbroken: xarray.Dataset, rng: np.random.Generator) -> int:
+    """Each trial is a run on two workers, one of which is killed at a random moment; its nanny starts another."""
+    import distributed
+
+    right = 0
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        there = sd.place.dask(client)
+        run(place=there, threads=None)
+        began = time.perf_counter()
+        run(place=there, threads=None)
+        whole = time.perf_counter() - began
+        for trial in range(trials):
+            client.wait_for_workers(2)
+            processes = list(client.run(os.getpid).values())
+
+            def kill(process: int = int(rng.choice(processes)), after: float = rng.uniform(0.0, whole)) -> None:
+                time.sleep(after)
+                os.kill(process, signal.SIGKILL)
+
+            killer = threading.Thread(target=kill)
+            killer.start()
+            ledger = folder / f"run{trial}"
+            found = run(place=there, threads=None, ledger=ledger)
+            killer.join()
+            ok = same(found, unbroken) and same(sd.load(ledger), unbroken)
+            right += ok
+            print(f"{trial}: {sd.provenance(found)['seconds']:.1f} s with a worker killed: "
+                  f"{'the same bits' if ok else 'DIFFERENT'}", flush=True)  # fmt: skip
+            shutil.rmtree(ledger)
+    return right
+
+
+def main() -> None:
+    what, given = sys.argv[1:3]
+    if what == "child":
+        child(Path(given))
+        return
+    trials = {"kills": kills, "rot": rot, "workers": workers}[what]
+    run(paths=1)
+    run(paths=WIDTH)
+    unbroken = run()
+    print(f"the unbroken run takes {sd.provenance(unbroken)['seconds']} s", flush=True)
+    began = time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder:
+        right = trials(int(given), Path(folder), unbroken, np.random.default_rng(int(time.time())))
+    print(f"{what}: {right} of {given} the same bits, {time.perf_counter() - began:.0f} s")
+    sys.exit(right != int(given))
+
+
+if __name__ == "__main__":
+    main()
