@@ -223,6 +223,16 @@ def test_spy_shows_the_entries():
         assert ax.yaxis_inverted()
 
 
+def test_histogram_of_an_expansion_has_edges_of_its_own(run):
+    edges = np.linspace(-2.0, 4.0, len(run["bin"]) + 1) * np.ones((2, 2, 1))
+    surrogate = run.drop_vars(["bin_left", "bin_right"]).assign(
+        density_edge=(("time_density", "component", "edge"), edges), coefficient=0.0
+    )
+    assert plot.histogram(surrogate, "q").patches[0].get_data().edges.tolist() == edges[0, 0].tolist()
+    with pytest.raises(ValueError, match=r"collect=\[statistics.Surrogate\(density=40\)\]"):
+        plot.histogram(surrogate.drop_vars("density"), "q")
+
+
 def test_errors_say_what_there_is_and_what_to_collect(run):
     with pytest.raises(ValueError, match="component: there is no 'v'; there are q, p"):
         plot.band(run, "v")

@@ -82,10 +82,14 @@ def histogram(
 ) -> Axes:
     """The density of a component at a time (the last one kept unless given) with ±2 standard errors a bin.
 
-    Needs statistics.Histogram. exact(x) is drawn over it.
+    Needs statistics.Histogram, or statistics.Surrogate(density=...). exact(x) is drawn over it.
     """
     density, stderr = (_at(_pick(run, name, component), time) for name in ("density", "density_stderr"))
-    left, right = run["bin_left"].values, run["bin_right"].values
+    if "density_edge" in run:
+        edges = _at(_pick(run, "density_edge", component), time).values
+        left, right = edges[:-1], edges[1:]
+    else:
+        left, right = run["bin_left"].values, run["bin_right"].values
     ax = _axes(ax)
     ax.stairs(density.values, [*left, right[-1]], fill=True, color=SKY, alpha=0.5, label="paths")
     ax.errorbar(0.5 * (left + right), density.values, 2.0 * stderr.values, fmt="none", ecolor=BLUE, lw=1, zorder=3)
@@ -239,6 +243,8 @@ COLLECT = {
 
 def _missing(run: xarray.Dataset, name: str) -> str:
     how = f"statistics.{COLLECT[name]}" if name in COLLECT else f"statistics.Observable(function, name={name!r})"
+    if "coefficient" in run and name.startswith("density"):
+        how = "statistics.Surrogate(density=40)"
     have = ", ".join(map(str, run.data_vars)) or "nothing"
     return f"run: has no {name!r} (it has {have}). Collect it: simulate(..., collect=[{how}])"
 

@@ -92,7 +92,8 @@ def quantile(run: xr.Dataset, q: float) -> xr.Dataset:
     if not 0 < q < 1:
         raise ValueError(f"q: expected a number between 0 and 1, got {q}")
     if "cumulative" not in run:
-        raise ValueError("run: no histogram was collected; add statistics.Histogram(edges) to collect=")
+        ask = "Surrogate(quantiles=(...))" if "coefficient" in run else "Histogram(edges)"
+        raise ValueError(f"run: no histogram was collected; add statistics.{ask} to collect=")
     edges, cumulative = run["edge"].values, run["cumulative"]
     count = run["sound_in_histogram"].values
 

@@ -97,7 +97,7 @@ def test_bad_input():
     for options, words in [
         ({"random": {"speed": Uniform(0, 1)}}, r"random: \['speed'\] is no entry of params; there are \['rate', 'sig"),
         ({"random": {}}, "random: nothing is no entry"),
-        ({"random": RANDOM, "batches": 7}, "batches: expected a whole number >= 4 that divides paths = 4096"),
+        ({"random": RANDOM, "batches": 7}, "paths, batches: .* got 4096 paths in 7 batches; take a multiple of 7"),
         ({"random": RANDOM, "route": "guess"}, "route: expected one of"),
     ]:
         with pytest.raises(ValueError, match=words):

@@ -106,13 +106,13 @@ def test_collocation_points_of_a_basis():
 def test_what_is_too_large_says_so_before_it_is_made():
     laws = (Uniform(-1.0, 1.0),) * 30
     with pytest.raises(
-        MemoryError, match=r"basis: tensor of degree 3 in 30 parameters has 1\.15292e\+18 terms and: takes"
+        MemoryError, match=r"basis: tensor of degree 3 in 30 parameters has 1\.15292e\+18 terms and would take .* GB"
     ):
         bases.make("tensor", laws, 3)
     with pytest.raises(MemoryError, match=r"basis: total of degree 20 .* terms .*basis=\"cross\""):
         bases.make("total", laws, 20)
     assert len(bases.make("cross", laws, 3)) == bases.size("cross", 30, 3) < 1000
-    with pytest.raises(MemoryError, match=r"nodes: the tensor grid 4\^30: takes"):
+    with pytest.raises(MemoryError, match=r"nodes: the tensor grid 4\^30 would take"):
         nodes.tensor(laws, 4)
 
 

@@ -157,6 +157,21 @@ def test_chosen_steps_on_index_two():
     assert steps[1] < 15 * steps[0]
 
 
+def test_chosen_steps_from_zero():
+    """x' = 3 t² + z - y, y' = x³, 0 = z - y: everything starts at 0, y as t¹⁰/10; x = t³ exactly."""
+    problem = RandomDAE(
+        np.diag([1.0, 1.0, 0.0]), start=[0.0, 0.0, 0.0],
+        force=lambda t, x: jnp.stack([3.0 * t**2 + x[2] - x[1], x[0] ** 3, x[2] - x[1]]),
+    )  # fmt: skip
+    grid = np.linspace(0.0, 2.0, 5)
+    for rtol in (1e-4, 1e-8):
+        states = solved(problem, NONE, grid, 5, rtol)[:, 0]
+        exact = np.stack([grid**3, grid**10 / 10, grid**10 / 10], axis=1)
+        assert np.abs((states - exact) / exact[-1]).max() < 10 * rtol
+    with pytest.raises(ValueError, match="rtol: expected a relative error > 0, got -1"):
+        solved(problem, NONE, grid, 5, -1)
+
+
 def test_nonlinear_index_one_with_prescribed_steps():
     """x' = -z, 0 = z - x³: x = 1/√(1 + 2t). Order 5 and 3, and Newton reaches rounding."""
     problem = RandomDAE(np.diag([1.0, 0.0]), force=lambda t, x: jnp.stack([-x[1], x[1] - x[0] ** 3]), start=[1.0, 1.0])

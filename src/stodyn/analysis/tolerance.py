@@ -60,7 +60,8 @@ def split_variance(
         raise ValueError(f"random: {missing or 'nothing'} is no entry of params; there are {list(problem.params)}")
     if not is_count(batches) or batches < 4 or paths % batches or paths < 2 * batches:
         raise ValueError(
-            f"batches: expected a whole number >= 4 that divides paths = {paths} into twos or more, got {batches!r}"
+            f"paths, batches: expected at least 4 batches of at least 2 paths each, got {paths!r} paths in {batches!r} "
+            f"batches; take a multiple of {batches!r} paths, or other batches"
         )
     laws = [distribution(law, f"random[{name!r}]") for name, law in random.items()]
     chosen = bases.make(basis, laws, degree)

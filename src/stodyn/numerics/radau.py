@@ -267,7 +267,7 @@ def _factors(system, t, x, h, method: Scheme, work: Work, gamma: bool = False) -
 def _newton(system, factors, method: Scheme, t, h, x, guess, scale, work: Work) -> tuple[np.ndarray, np.ndarray]:
     """The stages Z (s, members, n) and which members were solved.
 
-    scale  the error of each component that is allowed for, (members, n); None iterates to rounding
+    scale  sizes of the components -> the errors allowed for, both (members, n); None iterates to rounding
     """
     shape = (method.stages, *x.shape)
     linear = isinstance(system, Linear)
@@ -290,7 +290,8 @@ def _newton(system, factors, method: Scheme, t, h, x, guess, scale, work: Work) 
             Z = Z + change
             if linear:
                 return Z, np.isfinite(Z).all(axis=(0, 2))
-            allowed = EXACT * (np.abs(x) + np.abs(Z).max(axis=0)) + 1e-290 if scale is None else 1e-2 * scale
+            sizes = np.abs(x) + np.abs(Z).max(axis=0)
+            allowed = EXACT * sizes + 1e-290 if scale is None else 1e-2 * scale(sizes)
             size = np.sqrt(np.mean((change / allowed) ** 2, axis=(0, 2)))
             largest = np.abs(change).max(axis=(0, 2)) / (np.abs(x + Z).max(axis=(0, 2)) + 1e-290)
             rate = size / before if iteration else np.full(len(x), np.nan)
@@ -323,16 +324,26 @@ def controlled(
     at the grid's times from the collocation polynomial.
 
     The error of a step is that of the embedded formula, filtered by (γM/h - J)⁻¹, in each component relative to the
-    largest value it has had. Components of index 2 and 3 (component_index) magnify it by 1/h and 1/h²: they count
-    times (h / length of the interval)^(index - 1), so that they do not stop the run.
+    largest value it has had; one that starts at 0 is measured by its size after the grid's first step. Components of
+    index 2 and 3 (component_index) magnify it by 1/h and 1/h²: they count times (h / length of the interval)^(index -
+    1), so that they do not stop the run.
     """
+    if not (np.isfinite(rtol) and rtol > 0):
+        raise ValueError(f"rtol: expected a relative error > 0, got {rtol!r}; None makes the steps of the grid")
     method, work = scheme(order), Work()
     states = np.empty((len(grid), *start.shape))
     states[0], done = start, 1
     t, x, end = float(grid[0]), np.array(start, float), float(grid[-1])
     span = end - t
     powers = np.zeros(x.shape[-1]) if component_index is None else np.maximum(np.asarray(component_index) - 1.0, 0.0)
-    seen = np.abs(x)
+    first = float(grid[1]) - t
+    Z, solved = _newton(system, _factors(system, t, x, first, method, work), method, t, first, x, None, None, work)
+    seen = np.where(x == 0.0, np.where(solved[:, None], np.abs(Z[-1]), 0.0), np.abs(x))
+
+    def allowed(sizes: np.ndarray) -> np.ndarray:
+        largest = np.maximum(seen, sizes)
+        return np.maximum(atol, rtol * np.maximum(largest, 1e-10 * largest.max(initial=0.0))) + 1e-290
+
     h = _first_step(system, t, x, span, rtol)
     factors: list[Callable] | None = None
     guess, rejected = None, True  # the first step is looked at as carefully as one after a rejection
@@ -342,19 +353,17 @@ def controlled(
         if h <= 4.0 * np.spacing(abs(t)) + 1e-14 * span:
             raise StepTooSmall(
                 f"rtol: {rtol:g} was not reached at t = {t:.6g}: the step fell to {h:.1e}. Take a larger rtol, or look "
-                "for a jump or a singularity there."
+                "for a jump or a singularity there; rtol=None makes the steps of the grid instead."
             )
         if factors is None:
             factors = _factors(system, t, x, h, method, work, gamma=True)
-        allowed = np.maximum(atol, rtol * np.maximum(seen, 1e-10 * seen.max(initial=0.0))) + 1e-290
         Z, solved = _newton(system, factors, method, t, h, x, guess, allowed, work)
         if not solved.all():
             h, factors, guess, rejected = 0.5 * h, None, None, True
             work.rejected += 1
             continue
         grown = np.maximum(seen, np.abs(x + Z[-1]))
-        allowed = np.maximum(atol, rtol * np.maximum(grown, 1e-10 * grown.max(initial=0.0))) + 1e-290
-        weights = (h / span) ** powers / allowed
+        weights = (h / span) ** powers / allowed(grown)
         defect = _product(system.mass, np.tensordot(method.error, Z, 1)) / h
         error = factors[where](system.f(np.array([t]), x[None])[0] + defect)
         norm = _norm(error * weights)

@@ -145,15 +145,17 @@ class Pencil:
         return f"{said}; {self.freedom} degrees of freedom in {len(self.A)} components"
 
 
-def analyse(A: Any, B: Any, tolerance: float = TOLERANCE, scaling: Scaling | None = None) -> Pencil:
-    """The index and all that goes with it, O(n³) on dense matrices."""
+def analyse(
+    A: Any, B: Any, tolerance: float = TOLERANCE, scaling: Scaling | None = None, names: Sequence[str] | None = None
+) -> Pencil:
+    """The index and all that goes with it, O(n³) on dense matrices; names: of the components, for errors."""
     A, B = dense("A", A), dense("B", B)
     if A.shape != B.shape or A.shape[0] != A.shape[1]:
         raise ValueError(f"A, B: expected two square matrices of one size, got shapes {A.shape} and {B.shape}")
     scaling = scaling or scaled(A, B)
     r, c, tau = scaling
     E, H = r[:, None] * A * c / tau, r[:, None] * B * c
-    shift, M = _shifted(E, H, c)
+    shift, M = _shifted(E, H, c, names)
     index, freedom, found, decisions = _shuffle(E, H, tolerance)
     nilpotency, K, rest, others = _staircase(M, tolerance)
     _, L, _, _ = _staircase(M.T, tolerance)
@@ -211,7 +213,9 @@ def dense(name: str, matrix: Any) -> np.ndarray:
     return found
 
 
-def _shifted(E: np.ndarray, H: np.ndarray, columns: np.ndarray) -> tuple[float, np.ndarray]:
+def _shifted(
+    E: np.ndarray, H: np.ndarray, columns: np.ndarray, names: Sequence[str] | None
+) -> tuple[float, np.ndarray]:
     """λ and (λE + H)⁻¹ E for the first λ that is conditioned well enough, else the best."""
     conditions: list[float] = []
     for shift in SHIFTS:
@@ -222,9 +226,12 @@ def _shifted(E: np.ndarray, H: np.ndarray, columns: np.ndarray) -> tuple[float, 
     if not conditions[best] < SINGULAR:
         direction = np.linalg.svd(SHIFTS[best] * E + H)[2][-1] * columns
         loose = np.flatnonzero(np.abs(direction / columns) > 1e-3 * np.abs(direction / columns).max())
+        which = (
+            ", ".join(names[i] for i in loose.tolist()) if names else f"components {loose.tolist()} (counted from 0)"
+        )
         raise SingularPencil(
-            "A, B: the pencil is singular, det(λA + B) = 0 for every λ: the equations do not determine components "
-            f"{loose.tolist()} (counted from 0). Look for an equation that repeats others, a component that no "
+            "A, B: the pencil is singular, det(λA + B) = 0 for every λ: the equations do not determine "
+            f"{which}. Look for an equation that repeats others, a component that no "
             "equation holds, a node without a path to ground."
         )
     return SHIFTS[best], np.linalg.solve(SHIFTS[best] * E + H, E)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -21,6 +22,7 @@ from stodyn.problems.contract import (
     Problem,
     component_names,
     component_units,
+    first_line,
     fixed_value,
     returned_shape,
 )
@@ -83,6 +85,9 @@ class RandomDAE(Problem):
             raise TypeError("matrix, force: give one of them: matrix for A x' + B x = s, force for M x' = f(t, x)")
         if self.force is not None and self.source is not None:
             raise TypeError("source: belongs to the linear form; add it inside force")
+        for name, leading in (("mass", ()), ("matrix", ()), ("start", ()), ("source", ("t",))):
+            if callable(getattr(self, name)):
+                _check_call(name, getattr(self, name), leading, self._given(self.center))
         fill(self, "n", _square("mass", self._mass_at(self.center)).shape[0])
         if self.matrix is not None and _square("matrix", self._matrix_at(self.center)).shape[0] != self.n:
             found = np.shape(self._matrix_at(self.center))
@@ -279,9 +284,10 @@ class RandomDAE(Problem):
         """The pencil at one parameter (the means unless given); of a nonlinear system, linearised at its start."""
         p = self.center if p is None else np.asarray(p, float)
         if self.linear:
-            return pencil.analyse(self._mass_at(p), self._matrix_at(p), scaling=scaling)
+            return pencil.analyse(self._mass_at(p), self._matrix_at(p), scaling=scaling, names=self.names)
         system = self._nonlinear(p[None])
-        return pencil.analyse(system.mass[0], -system.jacobian(t, self._start_at(p)[None])[0], scaling=scaling)
+        J = system.jacobian(t, self._start_at(p)[None])[0]
+        return pencil.analyse(system.mass[0], -J, scaling=scaling, names=self.names)
 
     @functools.cached_property
     def domain_index(self) -> DomainIndex:
@@ -296,6 +302,23 @@ class RandomDAE(Problem):
         return dataclasses.replace(self, start=_Jumped(self, t, step)) if self.random else dataclasses.replace(
             self, start=start_report(self, self.center, t, step).x
         )  # fmt: skip
+
+
+def _check_call(name: str, function: Callable, leading: tuple[str, ...], given: tuple) -> None:
+    """An error in the user's terms where a function of the parameters cannot be called at their means, time 0."""
+    wanted = f"{name}({', '.join([*leading, *['p'] * len(given)])})"
+    arguments = [*[0.0] * len(leading), *given]
+    try:
+        inspect.signature(function).bind(*arguments)
+    except TypeError as error:
+        raise TypeError(f"{name}: must take {wanted}; {error}") from error
+    except ValueError:
+        pass  # a built-in without a signature: the call below tells
+    try:
+        function(*arguments)
+    except (AttributeError, IndexError, KeyError, TypeError) as error:
+        holds = f" p is a mapping with the entries {', '.join(map(repr, given[0]))}." if given else ""
+        raise TypeError(f"{name}: {wanted} failed at the mean parameters ({first_line(error)}).{holds}") from error
 
 
 class _Jumped:
