@@ -52,6 +52,15 @@ def test_an_array_written_to_and_a_changed_object_are_seen():
     assert [end(problem) for problem in problems] == [0.5**4] * 3
 
 
+def test_a_changed_variable_of_another_module_is_seen():
+    module = types.ModuleType("settings")
+    module.rate = 1.0
+    problem = decaying(lambda: module.rate)
+    assert end(problem) == 0.75**4
+    module.rate = 2.0
+    assert end(problem) == 0.5**4
+
+
 def test_the_same_words_are_traced_once(monkeypatch):
     traced = []
     trace = batch.trace
@@ -73,7 +82,7 @@ def test_tokens():
     assert token(np.ones(2)) != token(np.ones((2, 1))) and token(np.ones(2)) != token(np.ones(2, np.float32))
 
 
-@pytest.mark.parametrize("thing", [object(), pytest, np.ones(200_000), np.array([object()]), iter([1])])
+@pytest.mark.parametrize("thing", [object(), np.ones(200_000), np.array([object()]), iter([1])])
 def test_what_cannot_be_judged(thing):
     with pytest.raises(Unjudged):
         token([thing])

@@ -220,6 +220,8 @@ def lane_operations(traced: Traced) -> int:
 
 
 def _count_lane_operations(traced: Traced) -> int:
+    if calls_library(traced.step):  # lanes cannot, and would find out only after all that stands before it
+        raise lanes.Unlaned("lu of a system too large to be written out")
     written_out = lanes.count_equations(traced.step.jaxpr, moving=False)
     if written_out > BESIDE_LIBRARY:  # as many scalar operations at the least: no need to take it apart
         return written_out
@@ -276,8 +278,12 @@ def fingerprint(closed: core.ClosedJaxpr) -> str:
             take(equation.primitive.name)
             for variable in equation.invars:
                 operand(variable)
-            for name, value in sorted(equation.params.items()):
-                parameter(name, value)
+            if equation.primitive.name == lanes.WHOLE:
+                whole = lanes.opened(equation)
+                walk(whole.jaxpr, whole.consts)
+            else:
+                for name, value in sorted(equation.params.items()):
+                    parameter(name, value)
             for variable in equation.outvars:
                 take(numbers.setdefault(variable, len(numbers)), str(variable.aval))
         for variable in jaxpr.outvars:

@@ -402,20 +402,20 @@ class BlockRunner:
         """
         program, plan, width = self.program, self.plan, self.program.run.paths
         generators = program.generators(seed, block)
-        state, observed, any_bad, bad = self.begin(np.asarray(plan.t[0], program.dtype), members, generators)
-        failures = Failures(np.where(bad, 0, -1) if any_bad else np.full(width, -1), np.zeros(width, bool))
+        state, *at_start = self.begin(np.asarray(plan.t[0], program.dtype), members, generators)
+        failures = Failures(np.full(width, -1, np.int32), np.zeros(width, bool))
         seen: list[list[Any]] = [[] for _ in program.statistics]
-        if plan.saves[0] == 0:
-            at_start = jax.tree.map(lambda x: np.asarray(x)[None], list(jax.device_get(observed)))
-            _keep(seen, at_start, [look[:1] for look in plan.looks])
-        on_call(0, failures)
         feed = self.feed(seed, block) if program.is_fed else None
         first, steps = 0, len(plan.h)
         while first < steps:
             last = plan.end(first, self.pace)
             window, began = plan.window(first, last, program.dtype), time.perf_counter()
             normals = [] if feed is None else feed.slab(last - first)
-            after, observed, any_bad, bad = jax.block_until_ready(self.advance(state, normals, window, members))
+            under_way = self.advance(state, normals, window, members)
+            if first == 0:
+                self._look_at_start(at_start, seen, failures)
+                on_call(0, failures)
+            after, observed, any_bad, bad = jax.block_until_ready(under_way)
             inside = plan.saves_in(first, last)
             if inside.start < inside.stop:
                 _keep(seen, jax.device_get(observed), [look[inside] for look in plan.looks])
@@ -429,6 +429,15 @@ class BlockRunner:
             state, first, taken = after, last, last - first
             on_call(taken, failures)
         return [jax.tree.map(lambda *xs: np.concatenate(xs), *parts) for parts in seen], failures
+
+    def _look_at_start(self, at_start: Sequence[Any], seen: list[list[Any]], failures: Failures) -> None:
+        """What the statistics saw before the first step, and who was bad already."""
+        observed, any_bad, bad = at_start
+        if self.plan.saves[0] == 0:
+            first = jax.tree.map(lambda x: np.asarray(x)[None], list(jax.device_get(observed)))
+            _keep(seen, first, [look[:1] for look in self.plan.looks])
+        if any_bad:
+            failures.step[np.asarray(bad)] = 0
 
     def feed(self, seed: int, block: int) -> Feed:
         """The block's normals, in memory that the thread keeps from block to block: fresh pages cost time."""

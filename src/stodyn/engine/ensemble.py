@@ -36,7 +36,7 @@ NARROWEST_SHARED_BLOCK = 1024
 BLOCK_BYTES = 2_000_000
 WIDEST_COUNTED_BLOCK = 2**20
 COUNTED_BLOCK_BYTES = 2**30
-KERNEL_OPERATIONS = 4000  # beyond this many scalar operations a step runs faster outside a kernel
+KERNEL_OPERATIONS = 1500  # beyond this many scalar operations a step a kernel takes half a minute to compile
 _traces = Kept()
 EXECUTORS = ("auto", "kernel", "lanes", "vmap")
 MEMORY_SHARE = 0.5  # of the machine's memory that a result may take
@@ -128,6 +128,10 @@ class Ensemble(Job):
     @property
     def steps(self) -> int:
         return len(self.lengths)
+
+    @property
+    def has_equal_steps(self) -> bool:
+        return bool(np.ptp(self.lengths) == 0)
 
     @functools.cached_property
     def width(self) -> int:
@@ -302,7 +306,8 @@ class Ensemble(Job):
     def _counted_program(self, device: Any) -> tuple[CountedProgram, BlockRunner, str]:
         """A kernel where it can be one, else lanes or vmap on the device; and why not a kernel."""
         run, _ = self.chosen
-        program = CountedProgram(run, self.statistics, self.plan.intervals, self.varies, self.always, None)
+        program = CountedProgram(run, self.statistics, self.plan.intervals, self.varies, self.always, None,
+                                 equal_steps=self.has_equal_steps)  # fmt: skip
         refused = self._no_kernel()
         if refused is None:
             kernel = "interpreted" if device.platform == "cpu" else "gpu"
@@ -440,10 +445,9 @@ class Ensemble(Job):
 
     def record(self) -> dict[str, Any]:
         """How the run was made."""
-        equal = np.ptp(self.lengths) == 0
         record = {
             "t": [float(self.times[0]), float(self.times[-1])],
-            "dt": float(self.lengths[0]) if equal else self.lengths.tolist(),
+            "dt": float(self.lengths[0]) if self.has_equal_steps else self.lengths.tolist(),
             "steps": self.steps,
             "paths": self.paths,
             "seed": self.seed,

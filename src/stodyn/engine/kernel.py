@@ -29,10 +29,12 @@ class CountedProgram(Program):
     """A program whose normals are counted (noise.counter), its steps a kernel where `kernel` is "gpu" or "interpreted".
 
     Its members come without what the device can make itself: `member` is how many lanes are paths of the run, and a
-    start or weight common to all has one lane.
+    start or weight common to all has one lane. Where all steps are of one length the kernel reads it once, and what a
+    step computes of it alone is computed once.
     """
 
     kernel: str | None = None
+    equal_steps: bool = False
 
     @property
     def is_fed(self) -> bool:
@@ -44,7 +46,8 @@ class CountedProgram(Program):
 
     @property
     def way(self) -> str:
-        return f"counted {self.run.name if self.kernel is None else self.kernel}"
+        steps = "equal" if self.equal_steps else "any"
+        return f"counted {self.run.name if self.kernel is None else self.kernel} {steps}"
 
     @property
     def is_kernel(self) -> bool:
@@ -117,7 +120,7 @@ class CountedProgram(Program):
             params = self._params(members, common, lanes_of_params)
             place = pl.program_id(0).astype(np.uint64) * np.uint64(group) + jnp.arange(group, dtype=np.uint64)
             source = Normals((key[0], key[1]), traced.streams, first_path[0] + place)
-            offset = bounds[2]
+            offset, only_length = bounds[2], h[bounds[0]]
 
             def one(i, carry):
                 values, spares = carry
@@ -125,7 +128,8 @@ class CountedProgram(Program):
                 normals = [_entries([z.astype(self.dtype) for z in stream], (len(stream),)) for stream in drawn]
                 k = offset + i if starting else None
                 method, count = (values[:-1], values[-1]) if counts else (values, None)
-                after, _, iterations = run.step_of_entries(method, t[i], h[i], normals, params, k)
+                length = only_length if self.equal_steps else h[i]
+                after, _, iterations = run.step_of_entries(method, t[i], length, normals, params, k)
                 after = after if count is None else (*after, count + jnp.asarray(iterations, np.int32))
                 return after, spares
 

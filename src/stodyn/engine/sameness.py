@@ -2,7 +2,7 @@
 
 A trace is worth keeping from run to run: it takes longer than many a run. But a function may read what has changed
 since: a variable of its module, an array that was written to. So everything that it refers to is looked at, by value;
-where something cannot be judged so (an object of the user's own, a module), nothing is kept.
+where something cannot be judged so (an object of the user's own), nothing is kept.
 """
 
 from __future__ import annotations
@@ -12,16 +12,19 @@ import functools
 import threading
 import types
 from collections.abc import Callable, Hashable
+from fractions import Fraction
 from typing import Any
 
 import jax
 import numpy as np
 
+from stodyn.numerics.surd import Surd
+
 KEPT = 64
 LARGEST_ARRAY = 100_000  # numbers, beyond which comparing costs more than tracing
 LIBRARIES = {"jax", "jaxlib", "numpy", "scipy", "math", "cmath", "functools", "itertools", "operator", "builtins",
              "dataclasses", "typing", "collections", "stodyn"}  # fmt: skip
-PLAIN = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis), np.generic, np.dtype, range)
+PLAIN = (type(None), bool, int, float, complex, Fraction, str, bytes, type(Ellipsis), np.generic, np.dtype, range)
 
 
 class Unjudged(Exception):
@@ -35,7 +38,8 @@ def token(thing: Any) -> Hashable:
 
 class _Reader:
     def __init__(self):
-        self.functions: dict[int, int] = {}  # those being read, in order: a function may refer to itself
+        self.reading: dict[int, int] = {}  # functions and modules, in order: they may refer to themselves
+        self.codes: list[types.CodeType] = []  # of the functions being read
 
     def read(self, thing: Any) -> Hashable:
         if isinstance(thing, PLAIN):
@@ -47,7 +51,9 @@ class _Reader:
         if isinstance(thing, (np.ndarray, jax.Array)) and not isinstance(thing, jax.core.Tracer):
             return self.array(thing)
         if isinstance(thing, types.ModuleType):
-            return self.library(thing.__name__)
+            return self.module(thing)
+        if isinstance(thing, Surd):
+            return "Surd", self.read(thing.parts)
         if isinstance(thing, functools.partial):
             return "partial", self.read(thing.func), self.read(thing.args), self.read(thing.keywords)
         if isinstance(thing, types.MethodType):
@@ -69,15 +75,24 @@ class _Reader:
         numbers = np.asarray(array)
         return "array", str(numbers.dtype), numbers.shape, numbers.tobytes()
 
-    def library(self, name: str) -> Hashable:
-        if not _library(name):
-            raise Unjudged(f"module {name}")
-        return "module", name
+    def module(self, module: types.ModuleType) -> Hashable:
+        """A module of the user's: what the functions being read may take from it."""
+        if _library(module.__name__):
+            return "module", module.__name__
+        if id(module) in self.reading:
+            return "module being read", module.__name__
+        self.reading[id(module)] = len(self.reading)
+        try:
+            names = sorted({name for code in self.codes for name in _names(code)} & vars(module).keys())
+            return "module", module.__name__, *((name, self.read(vars(module)[name])) for name in names)
+        finally:
+            del self.reading[id(module)]
 
     def function(self, function: types.FunctionType) -> Hashable:
-        if id(function) in self.functions:
-            return "itself", self.functions[id(function)]
-        self.functions[id(function)] = len(self.functions)
+        if id(function) in self.reading:
+            return "itself", self.reading[id(function)]
+        self.reading[id(function)] = len(self.reading)
+        self.codes.append(function.__code__)
         try:
             cells = tuple(self.cell(cell) for cell in function.__closure__ or ())
             known = function.__globals__
@@ -87,7 +102,8 @@ class _Reader:
                 self.read(function.__kwdefaults__), self.read(function.__dict__.get("__wrapped__")),
             )  # fmt: skip
         finally:
-            del self.functions[id(function)]
+            self.codes.pop()
+            del self.reading[id(function)]
 
     def cell(self, cell: Any) -> Hashable:
         try:

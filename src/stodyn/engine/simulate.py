@@ -99,6 +99,8 @@ def simulate(
     devices, found = find_devices(device)
     if devices and not isinstance(where, Threads):
         raise ValueError("place: workers elsewhere run on their processors; leave device out, or place")
+    if devices and place is None and threads is None:
+        where = Threads(2 * len(devices))  # one to feed a device while another waits for it
     ensemble, said = set_up(problem, method, t, dt, paths, seed, collect, dtype, executor, block, devices)
     rounded = ensemble.rounded_numbers()
     if rounded:

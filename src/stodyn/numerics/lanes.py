@@ -11,6 +11,7 @@ evaluation stops with Unlaned and the reason, and the caller goes back to jax.vm
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -125,8 +126,8 @@ class _Evaluation:
 
     def apply(self, equation: Equation, inputs: list[np.ndarray]) -> list[np.ndarray]:
         name = equation.primitive.name
-        if name in INLINED:
-            return self.run_closed(_inner(equation.params), inputs)
+        if name in INLINED or name == WHOLE:
+            return self.run_closed(_inner(equation), inputs)
         if name in CONTROL:
             return CONTROL[name](self, equation, inputs)
         if equation.effects:
@@ -344,8 +345,24 @@ def _parts(x: np.ndarray, axis: int) -> list[np.ndarray]:
     return [moved[k : k + 1].reshape(moved.shape[1:]) for k in range(moved.shape[0])]
 
 
-def _inner(params: dict[str, Any]) -> Any:
-    return next(params[key] for key in ("jaxpr", "call_jaxpr", "fun_jaxpr") if key in params)
+def _inner(equation: Equation) -> Any:
+    if equation.primitive.name == WHOLE:
+        return opened(equation)
+    return next(equation.params[key] for key in ("jaxpr", "call_jaxpr", "fun_jaxpr") if key in equation.params)
+
+
+def opened(equation: Equation) -> core.ClosedJaxpr:
+    """What an operation that a trace holds as a whole does, as a trace."""
+    return _opened(equation.params["_prim"])
+
+
+@functools.lru_cache(maxsize=256)
+def _opened(operation: Any) -> core.ClosedJaxpr:
+    def flat(*arguments):
+        return jax.tree.leaves(operation.expand(*jax.tree.unflatten(operation.in_tree, arguments)))
+
+    given = (jax.ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in operation.in_avals_flat)
+    return jax.make_jaxpr(flat)(*given)
 
 
 def _fold(equation: Equation, inputs: list[np.ndarray]) -> list[np.ndarray]:
@@ -662,6 +679,8 @@ def inner_traces(jaxpr: core.Jaxpr) -> list[core.ClosedJaxpr]:
 
 
 def _traces_of(equation: Equation) -> list[core.ClosedJaxpr]:
+    if equation.primitive.name == WHOLE:
+        return [opened(equation)]
     return [
         value if isinstance(value, core.ClosedJaxpr) else core.ClosedJaxpr(value, ())
         for parameter in equation.params.values()
@@ -745,9 +764,11 @@ NUMPY_FOLDS: dict[str, Callable] = {
 
 # --- the lists -----------------------------------------------------------------------------------------------------
 
+WHOLE = "call_hi_primitive"  # of JAX 0.11, which so keeps custom_root in a trace
+
 INLINED = {
     "jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr",
-    "checkpoint", "remat2",
+    "checkpoint", "remat2", "eval_jaxpr",
 }  # fmt: skip
 
 ELEMENTWISE = {
