@@ -23,6 +23,7 @@ from stodyn.circuits.text import NetlistError
 from stodyn.circuits.waveforms import Sources
 from stodyn.noise import coloured
 
+SMALL = 300  # up to so many unknowns sums are products with matrices, faster than scattering in lanes and by vmap
 MOST_UNKNOWNS = 8000  # the matrices of a run are dense
 INDEX = np.int32  # JAX's own without 64 bits
 BRANCHES = frozenset("vehl")
@@ -102,28 +103,37 @@ class Network:
 
     def rates(self, x: Any, sources: Any, xp: Any, linear: Stamps | None = None) -> Any:
         """f (n,) with the sources at the given values."""
-        linear = self.linear if linear is None else linear
         y = xp.concatenate([x, xp.zeros(1, x.dtype)])
+        currents = [group.current(y, xp).i for group in self.groups]
+        carried = list(zip(self.groups, currents, (slice(None) for _ in currents), strict=True))
+        carried += self.flickering(currents, y, xp)
+        if xp is jnp and self.n <= SMALL:
+            found = self.matrices[0] @ x + self.matrices[1] @ sources
+            for group, i, devices in carried:
+                a, b = (_incidence(node[devices], self.n) for node in group.out)
+                found = found + (b - a) @ i
+            return found
+        linear = self.linear if linear is None else linear
         rows = [linear.rows, self.source_rows]
         values = [linear.values * y[linear.columns], self.source_signs * sources[self.source_columns]]
-        currents = [group.current(y, xp).i for group in self.groups]
-        for group, i in zip(self.groups, currents, strict=True):
-            rows += group.out
-            values += [-i, i]
-        for group, i, devices in self.flickering(currents, y, xp):
+        for group, i, devices in carried:
             rows += [group.out[0][devices], group.out[1][devices]]
             values += [-i, i]
         return gathered(np.concatenate(rows), xp.concatenate(values), self.n + 1, xp)[: self.n]
+
+    @functools.cached_property
+    def matrices(self) -> tuple[np.ndarray, np.ndarray]:
+        """`linear` (n, n) and the places of the sources (n, sources)."""
+        feeds = np.zeros((self.n + 1, len(self.sources.order)))
+        np.add.at(feeds, (self.source_rows, self.source_columns), self.source_signs)
+        return self.linear.matrix(self.n).toarray(), feeds[: self.n]
 
     def flickering(self, currents: list[Any], y: Any, xp: Any) -> Any:
         """(group, current, devices) of the flicker noise."""
         for part in self.flickers:
             group, i = self.groups[part.group], currents[part.group][part.devices]
-            yield (
-                group,
-                flicker_size(i, _chosen(group.numbers, part.devices), xp) * y[part.states].sum(-1),
-                part.devices,
-            )
+            size = flicker_size(i, _chosen(group.numbers, part.devices), xp)
+            yield group, size * y[part.states].sum(-1), part.devices
 
     def slopes(self, x: np.ndarray, linear: Stamps | None = None) -> scipy.sparse.csr_array:
         """∂f/∂x (n, n) at x, the flicker filters at rest."""
@@ -157,6 +167,11 @@ class Network:
     def has_additive_noise(self) -> bool:
         """Whether no white noise depends on the state: only resistors and given currents have any."""
         return all(source.element.kind in "ri" for source in self.noises)
+
+
+def _incidence(nodes: np.ndarray, n: int) -> np.ndarray:
+    """(n, devices): 1 where a device has its node."""
+    return (np.arange(n)[:, None] == nodes).astype(float)
 
 
 def gathered(rows: np.ndarray, values: Any, size: int, xp: Any) -> Any:

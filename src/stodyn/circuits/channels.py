@@ -15,12 +15,13 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 import scipy.sparse
 import scipy.sparse.linalg
 
 from stodyn.circuits import topology
-from stodyn.circuits.assembly import INDEX, Network, Source, Stamps, gathered
+from stodyn.circuits.assembly import INDEX, SMALL, Network, Source, Stamps, gathered
 from stodyn.circuits.netlist import GROUND
 from stodyn.circuits.text import NetlistError
 
@@ -45,12 +46,25 @@ class Channels(NamedTuple):
     total: int
     labels: tuple[tuple[str, ...], ...]
 
-    def values(self, intensity: Any, factor: Any, xp: Any) -> Any:
-        """The entries of g: white noise times the factor; the filters of flicker noise keep their strength."""
-        power = gathered(self.members, self.weights * intensity[self.sources], self.total, xp)
+    def matrix(self, n: int, intensity: Any, factor: Any, xp: Any) -> Any:
+        """g (n, channels): white noise times the factor; the filters of flicker noise keep their strength."""
+        if not self.total:
+            return xp.zeros((n, 1))
+        small = xp is np or n <= SMALL
+        if small:
+            shares = np.zeros((self.total, len(intensity)))
+            shares[self.members, self.sources] = self.weights
+            power = xp.asarray(shares) @ intensity
+        else:
+            power = gathered(self.members, self.weights * intensity[self.sources], self.total, xp)
         is_white = np.bincount(self.members, minlength=self.total) > 0
         strength = xp.where(is_white, factor * xp.sqrt(xp.where(is_white, power, 1.0)), 1.0)
-        return self.coefficients * strength[self.columns]
+        if not small:
+            g = jnp.zeros((n, self.total), strength.dtype)
+            return g.at[self.rows, self.columns].set(self.coefficients * strength[self.columns])
+        g = np.zeros((n, self.total))
+        g[self.rows, self.columns] = self.coefficients
+        return g * strength
 
 
 def channels(network: Network) -> Channels:
@@ -121,7 +135,9 @@ def resolved(network: Network) -> list[tuple[np.ndarray, np.ndarray]]:
     size = np.abs(clean).max(axis=0, initial=0.0) + 1.0
     for column, k in enumerate(stuck):
         if not left[column] <= ROUNDING * size[column]:
-            raise NetlistError(_refusal(network, network.noises[k], piece), network.noises[k].element.at)
+            raise NetlistError(
+                _refusal(network, network.noises[k], piece, moves[:, column]), network.noises[k].element.at
+            )
         values = clean[:, column]
         values[np.abs(values) <= 1e-13 * np.abs(values).max()] = 0.0
         rows = np.flatnonzero(values)
@@ -176,9 +192,9 @@ def _stand_ins(network: Network) -> scipy.sparse.csr_array:
     return Stamps(np.concatenate(rows), np.concatenate(columns), np.concatenate(values)).matrix(network.n)
 
 
-def _refusal(network: Network, source: Source, piece: np.ndarray) -> str:
+def _refusal(network: Network, source: Source, piece: np.ndarray, move: np.ndarray) -> str:
     names = list(network.nodes)
-    at = [end for end in (source.a, source.b) if piece[end] >= 0]
+    at = [end for end in (source.a, source.b) if piece[end] >= 0 and move[end] != 0.0]
     where = " and ".join(f"node {names[i]}" for i in at)
     return (
         f"{source.element.name}: its {source.kind} noise is white and there is no capacitor from {where} to ground, so "

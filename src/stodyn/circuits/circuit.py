@@ -86,10 +86,7 @@ class Circuit(SDAE):
 
     def noise_matrix(self, x: np.ndarray) -> np.ndarray:
         """g (n, channels) at x, with the sources at rest and the noise as it is in the netlist."""
-        g = np.zeros((self.n, max(self.channels.total, 1)))
-        intensity = self.network.intensity(x, self.network.sources.at_rest(), np)
-        g[self.channels.rows, self.channels.columns] = self.channels.values(intensity, 1.0, np)
-        return g
+        return self.channels.matrix(self.n, self.network.intensity(x, self.network.sources.at_rest(), np), 1.0, np)
 
     @functools.cached_property
     def operating_point(self) -> OperatingPoint:
@@ -138,11 +135,7 @@ def read(source: str | Path) -> Circuit:
         return network.rates(x, network.sources.values(t, jnp), jnp)
 
     def diffusion(t, x, params):
-        if not noise.total:
-            return jnp.zeros((n, 1), x.dtype)
-        intensity = network.intensity(x, network.sources.values(t, jnp), jnp)
-        values = noise.values(intensity, params["noise"], jnp)
-        return jnp.zeros((n, m), x.dtype).at[noise.rows, noise.columns].set(values)
+        return noise.matrix(n, network.intensity(x, network.sources.values(t, jnp), jnp), params["noise"], jnp)
 
     mass = network.mass.matrix(n).toarray()
     mass.flags.writeable = False

@@ -1,0 +1,139 @@
+"""kT/C, 4kTR, 2qI and flicker: by linear analysis to rounding, and sampled within 4 standard errors."""
+
+import numpy as np
+import pytest
+import scipy.linalg
+import scipy.signal
+
+import stodyn
+from stodyn import statistics as st
+from stodyn.circuits import read
+from stodyn.circuits.devices import BOLTZMANN, CHARGE
+
+KT = BOLTZMANN * 300.15
+RC = "title\nV1 in 0 1\nR1 in out 10k\nC1 out 0 100p\n.tran 50n 20u\n"
+RLC = "title\nV1 in 0 1\nR1 in m 50\nL1 m out 1u\nC1 out 0 1n\n"
+SHOT = "title\nI1 0 d 10u\nD1 d 0 j\nC2 d 0 100p\n.model j D(IS=1e-15)\n"
+
+
+def sizes(circuit):
+    return dict(zip(circuit.names, np.diagonal(circuit.small_signal.covariance()), strict=True))
+
+
+def test_equipartition():
+    """kT/C on a capacitor and kT/L in an inductor, whatever the rest; and temperature counts."""
+    assert sizes(read(RC))["out"] == pytest.approx(KT / 100e-12, rel=1e-10)
+    found = sizes(read(RLC))
+    assert found["out"] == pytest.approx(KT / 1e-9, rel=1e-10)
+    assert found["i(l1)"] == pytest.approx(KT / 1e-6, rel=1e-10)
+    assert sizes(read(RC + ".temp 127\n"))["out"] == pytest.approx(BOLTZMANN * 400.15 / 100e-12, rel=1e-10)
+    mesh = read(
+        "title\nR1 a 0 1k\nR2 a b 2k\nR3 b c 3k\nR4 c a 5k\nC1 a 0 1p\nC2 b 0 2p\nC3 c 0 3p\nC4 a c 4p\nR5 a c 1k\n"
+    )
+    np.testing.assert_allclose(mesh.small_signal.covariance(), KT * np.linalg.inv(mesh.mass), rtol=1e-9, atol=1e-20)
+
+
+def test_thermal_spectrum():
+    """4kTR/(1 + (ωRC)²) to 1e-10, split by elements, and between two nodes."""
+    f = np.geomspace(1.0, 1e9, 30)
+    found = read(RC).noise_spectrum("out", f)
+    np.testing.assert_allclose(found.density, 4 * KT * 1e4 / (1 + (2 * np.pi * f * 1e-6) ** 2), rtol=1e-10)
+    divider = read("title\nV1 in 0 1\nR1 in a 1k\nR2 a 0 3k\nC1 a 0 1f\n").noise_spectrum("a", [1.0])
+    assert divider.density[0] == pytest.approx(4 * KT * 750.0, rel=1e-9)
+    assert divider.parts["r1"][0] == pytest.approx(4 * KT / 1e3 * 750.0**2, rel=1e-9)
+    across = read(RC).small_signal.spectrum("in", [1.0], reference="out").density
+    assert across[0] == pytest.approx(4 * KT * 1e4, rel=1e-6)
+    asked = read(RC + ".noise v(out) V1 dec 5 1k 1meg\n").noise_spectrum()
+    np.testing.assert_allclose(asked.frequency, np.geomspace(1e3, 1e6, 16))
+
+
+def test_shot_noise():
+    """2qI in a diode and in a photocurrent; the node of a diode with its capacitor has kT/2C."""
+    circuit = read(SHOT)
+    conductance = 1e-5 / (KT / CHARGE)
+    density = circuit.noise_spectrum("d", [1e-3]).density[0] * conductance**2
+    assert density == pytest.approx(2 * CHARGE * 1e-5, rel=1e-6)
+    assert sizes(circuit)["d"] == pytest.approx(KT / (2 * 100e-12), rel=1e-6)
+    light = read("title\nIPH 0 x 3u noise=on\nR1 x 0 1k noise=off\nC1 x 0 1p\n").noise_spectrum("x", [1.0])
+    assert light.density[0] == pytest.approx(2 * CHARGE * 3e-6 * 1e6, rel=1e-9)
+
+
+def test_transimpedance_in_closed_form():
+    """Two poles: var = S/(2 b c) for the response 1/(a s² + b s + c) to the white current S of light and resistor."""
+    from stodyn.circuits import examples
+
+    circuit = read(examples()["transimpedance"])
+    rf, cf, cd, gain, pole, light = 1e5, 50e-15, 10e-12, 1e5, 2 * np.pi * 1e4, 1e-6
+    b = (cd + cf + 1 / (pole * rf)) / gain + cf
+    c = (1 + 1 / gain) / rf
+    assert sizes(circuit)["out"] == pytest.approx((2 * KT / rf + CHARGE * light) / (2 * b * c), rel=1e-6)
+
+
+def test_switching_noise_off():
+    """One element, or all; elements that push alike are one channel; noise that a source takes up is none."""
+    assert read(RC.replace("10k", "10k noise=off")).noise_matrix(np.zeros(3)).any() == 0
+    quiet = read(RC + ".options noise=off\n")
+    assert quiet.m == 1 and not quiet.noise_matrix(np.zeros(3)).any()
+    pair = read(RC + "R2 out 0 10k\nR3 out 0 5k\nR4 in 0 1\n")
+    assert pair.channels.labels == (("r1", "r2", "r3"),)
+    assert pair.noise_matrix(np.zeros(3))[1, 0] == pytest.approx(np.sqrt(2 * KT * (2e-4 + 2e-4)), rel=1e-12)
+    mixed = read(SHOT + "R1 d 0 1k\n")
+    x = mixed.operating_point.x
+    current = 1e-5 - x[0] / 1e3
+    strength = mixed.noise_matrix(x)[0, 0] ** 2
+    assert mixed.m == 1 and strength == pytest.approx(2 * KT / 1e3 + CHARGE * (current + 2e-15), rel=1e-9)
+
+
+def test_flicker_in_closed_form():
+    """KF I^AF/f through the diode's own impedance; each pole of the filter adds r² σ² τ_k/(τ_k + τ) to the variance."""
+    circuit = read(SHOT.replace("1e-15)", "1e-15 KF=1e-13 AF=1.2)") + ".options flo=1k fhi=1meg\n")
+    f = np.geomspace(1e3, 1e6, 7)
+    g, C, size = 1e-5 / (KT / CHARGE), 100e-12, 1e-13 * (1e-5) ** 1.2
+    parts = circuit.noise_spectrum("d", f).parts
+    np.testing.assert_allclose(parts["d1 (flicker)"], size / f / (g**2 + (2 * np.pi * f * C) ** 2), rtol=1e-6)
+    filters = circuit.network.filters
+    np.testing.assert_allclose(filters.spectrum(f[1:-1])[:, 0, 0] * 2, 1 / f[1:-1], rtol=0.02)
+    tau, own = C / g, -1 / np.diagonal(filters.A)
+    variances = np.diagonal(filters.state_covariance)
+    wanted = KT / (2 * C) + np.sum(size * variances / g**2 * own / (own + tau))
+    assert sizes(circuit)["d"] == pytest.approx(wanted, rel=1e-6)
+
+
+def expected_periodogram(correlation, L):
+    """E of Welch's estimate of one segment (Hann, mean removed), two-sided, times the sampling rate."""
+    window = scipy.signal.get_window("hann", L)
+    k = np.arange(L // 2 + 1)
+    a = np.exp(-2j * np.pi * np.outer(k, np.arange(L)) / L) * window
+    a = a - a.mean(axis=1, keepdims=True)
+    return np.einsum("kn,nm,km->k", a, scipy.linalg.toeplitz(correlation), a.conj()).real / np.sum(window**2)
+
+
+def test_sampled():
+    """Variances and spectra of a resistor's and a diode's noise from one run, at 4 standard errors: right ones fail at
+    one seed in 200. The trapezoidal rule has the variance of the equations, and the correlation ρ^k between steps."""
+    circuit = read(RC + SHOT.replace("title\n", ""))
+    spectrum = st.Spectrum(every=1, segment=32, after=10e-6, confidence=1 - 6.334e-5, paths=4096)
+    run = stodyn.simulate(circuit, "Trapezoidal", t=circuit.span, dt=circuit.step, paths=4096, seed=2,
+                          collect=[st.Moments(at=[20e-6]), spectrum])  # fmt: skip
+    h = circuit.step
+    for node, variance, tau in (("out", KT / 100e-12, 1e-6), ("d", KT / 200e-12, 100e-12 * (KT / CHARGE) / 1e-5)):
+        at = run.sel(component=node)
+        assert abs(float(at["variance"][-1]) - variance) <= 4.0 * float(at["variance_stderr"][-1])
+        rho = (1 - h / (2 * tau)) / (1 + h / (2 * tau))
+        wanted = h * variance * expected_periodogram(rho ** np.arange(32), 32)
+        assert np.all(at["spectrum_low"] <= wanted) and np.all(wanted <= at["spectrum_high"])
+        one_sided = 4 * KT * 1e4 if node == "out" else 2 * CHARGE * 1e-5 / (1e-5 / (KT / CHARGE)) ** 2
+        f = float(run["frequency"][2])
+        assert 2 * wanted[2] == pytest.approx(
+            one_sided / (1 + (2 * np.pi * f * tau) ** 2), rel=0.2
+        )  # what it estimates
+
+
+def test_sampled_flicker():
+    """Shot and flicker noise together, the filter started in its stationary law: 4 standard errors, one in 15 000."""
+    circuit = read(SHOT.replace("1e-15)", "1e-15 KF=1e-13)") + ".options flo=100k fhi=400k\n.tran 50n 2u\n")
+    run = stodyn.simulate(circuit, "Trapezoidal", t=circuit.span, dt=circuit.step, paths=4096, seed=3,
+                          collect=st.Moments(at=[2e-6]))  # fmt: skip
+    at = run.sel(component="d").isel(time=-1)
+    assert abs(float(at["variance"]) - sizes(circuit)["d"]) <= 4.0 * float(at["variance_stderr"])
+    assert sizes(circuit)["d"] > 1.5 * KT / 200e-12
