@@ -27,11 +27,14 @@ from stodyn.methods.implicit import ImplicitMidpoint
 from stodyn.methods.milstein import Milstein, MilsteinLevy
 from stodyn.methods.multistep import AB2
 from stodyn.methods.srk import DRI1, RS1, SRA1, SRA3, SRIW1
+from stodyn.methods.stiff import ImplicitEuler
+from stodyn.models.differential_algebraic import CONSTRAINED_PENDULUM, LINEAR_DAE
 from stodyn.models.geometric_brownian_motion import GEOMETRIC_BROWNIAN_MOTION as GBM
 from stodyn.models.kubo import KUBO
 from stodyn.models.noise_structures import ADDITIVE_NOISE, GENERAL_NOISE, SCALAR_NOISE
 from stodyn.models.ornstein_uhlenbeck import ORNSTEIN_UHLENBECK
 from stodyn.noise import discrete, iterated, wiener
+from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
 
 SURE = 1.0 - 1e-6  # the false-alarm rate of every sampled interval below is 1e-6
@@ -331,6 +334,16 @@ def test_bad_input(change, error, message):
     options = {"method": Heun, "problem": KUBO, "steps": (2, 4, 8), "paths": 10} | change
     with pytest.raises(error, match=message):
         strong_order(options.pop("method"), options.pop("problem"), **options)
+
+
+def test_methods_for_sdes_are_measured_on_the_state_space_form_of_an_sdae():
+    """Its exact solution and references are seen in the same components; another form is refused."""
+    study = strong_order(EulerMaruyama, LINEAR_DAE, t=(0.0, 0.25), steps=(8, 16, 32), paths=200, level=SURE)
+    assert inside(study, 0.5) or 0.5 < study.attrs["order"] < 1.0
+    pendulum = CONSTRAINED_PENDULUM.problem
+    assert best_reference(pendulum, Heun).accepts is SDE and best_reference(pendulum, ImplicitEuler).accepts is SDAE
+    with pytest.raises(ValueError, match="reference: SRIW1 shows 4 components of this problem and ImplicitEuler 5"):
+        strong_order(ImplicitEuler, pendulum, reference=SRIW1)
 
 
 def test_deterministic_orders_need_three_points():

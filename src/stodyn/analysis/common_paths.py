@@ -57,7 +57,8 @@ def common_paths(
     width = int(np.clip(CHUNK // (steps * scalars), 1, paths))
     method = next(run.by for run in runs if isinstance(run.by, Method))
     ends = np.array(t, float)
-    crowd = Ensemble(problem, method, ends, np.diff(ends), paths, seed, (), np.dtype(float), "vmap", width)
+    taken = matched(problem, method)[0]
+    crowd = Ensemble(taken, method, ends, np.diff(ends), paths, seed, (), np.dtype(float), "vmap", width)
     tree: Any = jax.tree.structure(problem.example_params())
     for block in range(crowd.blocks):
         members, sound = crowd.members(block), crowd.paths_in(block)

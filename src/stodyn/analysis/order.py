@@ -337,6 +337,11 @@ class Study:
             raise ValueError("exact: the start or the parameters differ from path to path; give a reference instead")
         if exact is None and reference is None:
             return dataclasses.replace(study, reference=best_reference(problem, method))
+        if isinstance(reference, Method) and shown(problem, reference) != shown(problem, method):
+            raise ValueError(
+                f"reference: {reference.name} shows {shown(problem, reference)} components of this problem and "
+                f"{method.name} {shown(problem, method)}; take one that runs it in the same form"
+            )
         return study
 
     @property
@@ -361,10 +366,16 @@ class Study:
             runs.append(Run(self.reference))
         for W, states in common_paths(self.problem, runs, self.t, fine, int(paths), int(seed)):
             if self.exact is not None:
-                target = np.asarray(self.exact(self.t[1], W), float).reshape(len(W), self.problem.n)
+                target = self._shown(np.asarray(self.exact(self.t[1], W), float).reshape(len(W), self.problem.n))
                 yield states[0], target, target
             else:
-                yield states[0], states[1][:, 0], states[1][:, -1]
+                reference = states[1] if isinstance(self.reference, Method) else self._shown(states[1])
+                yield states[0], reference[:, 0], reference[:, -1]
+
+    def _shown(self, x: np.ndarray) -> np.ndarray:
+        """Of whole states (..., n) what the method shows: where it runs the state-space form of an SDAE, that."""
+        whole = shown(self.problem, self.method) == self.problem.n
+        return x if whole else x @ self.problem.evolving.T
 
     def doubts(self, size: float, own: float = 0.0) -> dict[str, np.ndarray]:
         """What rounding of numbers of that size, and the reference's own error, can do to an error."""
@@ -413,14 +424,22 @@ def unpacked(problem: Any) -> tuple[Any, str, Solution | None]:
     return problem, "", None
 
 
+def shown(problem: Any, method: Method) -> int:
+    """How many components of a problem a method shows: of an SDAE all, or those of its state-space form."""
+    return matched(problem, method)[0].n
+
+
 def best_reference(problem: Any, method: Method) -> Method:
-    """The method of highest claimed strong order for this problem, one made for its kind before one that converts it;
-    `method` itself only if no other reaches it."""
+    """The method of highest claimed strong order for this problem that shows the same components, one made for its kind
+    before one that converts it; `method` itself only if no other reaches it."""
+    components = shown(problem, method)
 
     def fits(other: Method) -> bool:
         kind: Any = other.accepts
         lowered = problem if isinstance(problem, kind) else (problem.lower(kind) or (None,))[0]
-        return lowered is not None and other.refusal(lowered) is None and follows_path(other.needs, problem.m)
+        if lowered is None or lowered.n != components:
+            return False
+        return other.refusal(lowered) is None and follows_path(other.needs, problem.m)
 
     steppers = [other for other in (*catalogue().values(), method) if isinstance(other, Method)]
     fitting = [other for other in steppers if fits(other)]
