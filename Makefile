@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: install tour test lint types layers tests wheel docs
+.PHONY: install tour test lint types layers tests wheel docs fuzz
 
 install: .venv/installed
 
@@ -30,6 +30,10 @@ layers: install
 
 tests: install
 	$(BIN)/python -m pytest -n 2
+
+# More than 10 000 generated calls, other ones every time (some minutes); CI makes a few hundred.
+fuzz: install
+	STODYN_FUZZ=1 $(BIN)/python -m pytest tests/fuzz
 
 docs: install
 	$(BIN)/python docs/generate.py

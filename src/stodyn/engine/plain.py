@@ -109,8 +109,8 @@ def _built(structure: dict[str, Any], arrays: list[np.ndarray], classes: Mapping
     if kind == "named":
         if content not in classes:
             raise TypeError(
-                f"collect: a statistic keeps a named tuple {content}, which is not found in a module of the "
-                "statistic's class; define it there, at the top"
+                f"collect: a statistic keeps a named tuple {content}, which is not found in the module of the "
+                "statistic's class; define it there, at the top, or import it"
             )
         return classes[content](*(_built(entry, arrays, classes) for entry in structure["entries"]))
     found = [_built(entry, arrays, classes) for entry in content]
@@ -118,8 +118,9 @@ def _built(structure: dict[str, Any], arrays: list[np.ndarray], classes: Mapping
 
 
 def named_tuples(owners: Iterable[type]) -> dict[str, type]:
-    """The named tuples at hand in the modules of these classes and of those they are derived from."""
-    modules = dict.fromkeys(c.__module__ for owner in owners for c in owner.__mro__)
+    """The named tuples at hand beside our statistics, and in the modules of these classes and of their bases."""
+    ours = [name for name in list(sys.modules) if name.startswith("stodyn.statistics.")]
+    modules = dict.fromkeys((*ours, *(c.__module__ for owner in owners for c in owner.__mro__)))
     at_hand = [value for module in modules for value in list(vars(sys.modules.get(module, object)).values())]
     found = (value for value in at_hand if isinstance(value, type) and issubclass(value, tuple))
     return {_label(value): value for value in found if hasattr(value, "_fields")}

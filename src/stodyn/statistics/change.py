@@ -32,7 +32,8 @@ class Change(Statistic):
 
     def observe(self, snapshot):
         t, x = snapshot.track
-        change = snapshot.map(self.function) - snapshot._replace(t=t, x=x).map(self.function)
+        name = f"Change {self.name}"
+        change = snapshot.map(self.function, name) - snapshot._replace(t=t, x=x).map(self.function, name)
         if change.ndim != 1:
             raise ValueError(f"Change {self.name}: the function returns shape {change.shape[:-1]}, expected a number")
         return central_sums(jnp.stack([change, change**2]), snapshot.sound, snapshot.weight)

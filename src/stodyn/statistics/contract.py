@@ -25,12 +25,24 @@ class Snapshot(NamedTuple):
     iterations: Any  # (lanes,): Newton iterations since the start, where a statistic counts them
     track: Any  # what this statistic's `track` has gathered, if it has one
 
-    def map(self, function: Callable) -> Array:
-        """function(t, x[, params]), written for one path, of every lane: (..., lanes)."""
+    def map(self, function: Callable, name: str) -> Array:
+        """function(t, x[, params]), written for one path, of every lane: (..., lanes); errors begin with `name`."""
         extra, axes = ((), ()) if self.params is None else ((self.params,), (self.axes,))
-        return jax.vmap(lambda x, *p: jnp.asarray(function(self.t, x, *p)), in_axes=(-1, *axes), out_axes=-1)(
-            self.x, *extra
-        )
+        one = jax.vmap(lambda x, *p: jnp.asarray(function(self.t, x, *p)), in_axes=(-1, *axes), out_axes=-1)
+        try:
+            values = one(self.x, *extra)
+        except Exception as error:
+            wanted = "(t, x)" if self.params is None else "(t, x, params)"
+            raise TypeError(
+                f"{name}: function{wanted} could not be traced by JAX ({type(error).__name__}: "
+                f"{str(error).partition(chr(10))[0]}). Write it for one path with jax.numpy: a number or a vector of x."
+            ) from error
+        if values.ndim > 2 or values.size == 0 or jnp.iscomplexobj(values):
+            raise ValueError(
+                f"{name}: the function returns {values.dtype} of shape {values.shape[:-1]}, expected real numbers: "
+                "one, or a vector of them"
+            )
+        return values
 
 
 class Move(NamedTuple):

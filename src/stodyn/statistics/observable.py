@@ -40,20 +40,7 @@ class Observable(Statistic):
 
     def values(self, snapshot):
         """What is averaged, path by path: (entries, lanes)."""
-        try:
-            values = snapshot.map(self.function)
-        except Exception as error:
-            wanted = "(t, x)" if snapshot.params is None else "(t, x, params)"
-            raise TypeError(
-                f"Observable {self.name}: function{wanted} could not be traced by JAX ({type(error).__name__}: "
-                f"{str(error).partition(chr(10))[0]}). Write it for one path with jax.numpy: a number or a vector of x."
-            ) from error
-        if values.ndim > 2 or values.size == 0 or jnp.iscomplexobj(values):
-            raise ValueError(
-                f"Observable {self.name}: the function returns {values.dtype} of shape {values.shape[:-1]}, expected "
-                "real numbers: one, or a vector of them"
-            )
-        return jnp.atleast_2d(values)
+        return jnp.atleast_2d(snapshot.map(self.function, f"Observable {self.name}"))
 
     def observe(self, snapshot):
         return central_sums(self.values(snapshot), snapshot.sound, snapshot.weight)
