@@ -148,6 +148,45 @@ def spectrum(
     return _finish(ax, run, across, along, legend=True)
 
 
+def transient_noise(run: xarray.Dataset, component: str) -> Axes:
+    """A waveform with its ±2σ band, and below it σ over time with ±2 standard errors: noise is often far smaller.
+
+    Needs statistics.Moments. Makes a picture of its own and returns the upper Axes.
+    """
+    from matplotlib import pyplot
+
+    _, (upper, lower) = pyplot.subplots(2, sharex=True, figsize=(6.4, 5.2), layout="constrained")
+    only = run.drop_vars("path", errors="ignore")  # the band says it; hundreds of paths would hide it
+    band(only, component, ax=upper)
+    upper.set_xlabel("")
+    variance, stderr = (_pick(run, name, component).values for name in ("variance", "variance_stderr"))
+    t, sigma = _time(_pick(run, "variance", component)), np.sqrt(variance)
+    error = np.divide(stderr, 2.0 * sigma, out=np.zeros_like(sigma), where=sigma > 0.0)
+    lower.fill_between(t, sigma - 2.0 * error, sigma + 2.0 * error, color=SKY, alpha=0.4, lw=0)
+    lower.plot(t, sigma, color=BLUE, lw=1.5)
+    _finish(lower, run, "time", _pick(run, "variance", component))
+    lower.set_ylabel(f"σ of {_label(run, _pick(run, 'variance', component))}")
+    return upper
+
+
+def noise_density(
+    sampled: tuple[np.ndarray, np.ndarray] | None = None,
+    computed: tuple[np.ndarray, np.ndarray] | None = None,
+    *,
+    unit: str = "V",
+    ax: Axes | None = None,
+) -> Axes:
+    """Output noise as circuit designers read it: the root of the one-sided density, in V/√Hz over Hz, logarithmic.
+
+    sampled, computed  (frequency, density in V²/Hz) from paths and from the small-signal analysis, either or both
+    """
+    ax = _axes(ax)
+    for given, color, style, label in ((sampled, BLUE, "-", "paths"), (computed, ORANGE, "--", "small-signal")):
+        if given is not None:
+            ax.loglog(given[0], np.sqrt(given[1]), style, color=color, lw=1.3, label=label)
+    return _finish(ax, None, "frequency [Hz]", f"noise [{unit}/√Hz]", legend=True)
+
+
 def order(study: xarray.Dataset, *, ax: Axes | None = None) -> Axes:
     """Error against step size with ±2 standard errors and the fitted line, both axes logarithmic.
 

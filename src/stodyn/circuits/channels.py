@@ -35,6 +35,7 @@ class Channels(NamedTuple):
     members, sources, weights    which source (by its place in Network.intensity) feeds which channel, how strongly
     total                        how many channels
     labels                       the names of the elements of each channel
+    without_white                the unknowns that are reported without their white part
     """
 
     rows: np.ndarray
@@ -45,6 +46,7 @@ class Channels(NamedTuple):
     weights: np.ndarray
     total: int
     labels: tuple[tuple[str, ...], ...]
+    without_white: tuple[str, ...]
 
     def matrix(self, n: int, intensity: Any, factor: Any, xp: Any) -> Any:
         """g (n, channels): white noise times the factor; the filters of flicker noise keep their strength."""
@@ -60,8 +62,8 @@ class Channels(NamedTuple):
         is_white = np.bincount(self.members, minlength=self.total) > 0
         strength = xp.where(is_white, factor * xp.sqrt(xp.where(is_white, power, 1.0)), 1.0)
         if not small:
-            g = jnp.zeros((n, self.total), strength.dtype)
-            return g.at[self.rows, self.columns].set(self.coefficients * strength[self.columns])
+            values = self.coefficients * strength[self.columns]
+            return jnp.zeros((n, self.total), strength.dtype).at[self.rows, self.columns].set(values)
         g = np.zeros((n, self.total))
         g[self.rows, self.columns] = self.coefficients
         return g * strength
@@ -73,7 +75,8 @@ def channels(network: Network) -> Channels:
     labels: list[list[str]] = []
     entries: list[tuple[int, int, float]] = []
     members: list[tuple[int, int, float]] = []
-    for source, (rows, values) in zip(network.noises, resolved(network), strict=True):
+    columns_of_g, moved = resolved(network)
+    for source, (rows, values) in zip(network.noises, columns_of_g, strict=True):
         if not len(rows):  # a source takes all of it up
             continue
         direction = values / values[0]
@@ -94,7 +97,17 @@ def channels(network: Network) -> Channels:
                 labels.append([f"{network.groups[part.group].elements[device].name} (flicker)"])
     rows, columns, coefficients = _arrays(entries)
     at, sources, weights = _arrays(members)
-    return Channels(rows, columns, coefficients, at, sources, weights, len(labels), tuple(map(tuple, labels)))
+    return Channels(
+        rows,
+        columns,
+        coefficients,
+        at,
+        sources,
+        weights,
+        len(labels),
+        tuple(map(tuple, labels)),
+        tuple(network.names[i] for i in moved),
+    )
 
 
 def _arrays(entries: list[tuple[int, int, float]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -102,8 +115,8 @@ def _arrays(entries: list[tuple[int, int, float]]) -> tuple[np.ndarray, np.ndarr
     return np.array(a, INDEX), np.array(b, INDEX), np.array(c, float)
 
 
-def resolved(network: Network) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Rows and values of the column of every source of `network.noises`, none of them in a constraint."""
+def resolved(network: Network) -> tuple[list[tuple[np.ndarray, np.ndarray]], np.ndarray]:
+    """Rows and values of the column of every source of `network.noises`, none of them in a constraint; what moved."""
     n = network.n
     columns = []
     for source in network.noises:
@@ -114,11 +127,12 @@ def resolved(network: Network) -> list[tuple[np.ndarray, np.ndarray]]:
         columns.append((np.array([row for row, _ in pairs]), np.array([value for _, value in pairs])))
     piece = _supernodes(network)
     pieces = int(piece.max(initial=-1)) + 1
+    nothing = np.zeros(0, int)
     if not pieces:
-        return columns
+        return columns, nothing
     stuck = [k for k, source in enumerate(network.noises) if piece[source.a] != piece[source.b]]
     if not stuck:
-        return columns
+        return columns, nothing
     N = _constraints(network, piece, pieces)
     f_x, stand_ins = network.linear.matrix(n), _stand_ins(network)
     g = scipy.sparse.lil_array((n, len(stuck)))
@@ -142,7 +156,7 @@ def resolved(network: Network) -> list[tuple[np.ndarray, np.ndarray]]:
         values[np.abs(values) <= 1e-13 * np.abs(values).max()] = 0.0
         rows = np.flatnonzero(values)
         columns[k] = rows, values[rows]
-    return columns
+    return columns, np.flatnonzero(np.abs(moves).max(axis=1, initial=0.0) > 1e-13 * np.abs(moves).max(initial=0.0))
 
 
 def nonlinear_constraints(network: Network) -> bool:

@@ -70,7 +70,7 @@ def transistor(v: tuple[Any, ...], p: Numbers, xp: Any) -> Current:
     sign, β, λ = p["sign"], p["kp"] * p["w"] / p["l"], p["lambda"]
     gs, ds = sign * v[0], sign * v[1]
     back = ds < 0.0
-    gs, ds, way = xp.where(back, gs - ds, gs), xp.abs(ds), xp.where(back, -1.0, 1.0)
+    gs, ds, way = xp.where(back, gs - ds, gs), xp.where(back, -ds, ds), xp.where(back, -1.0, 1.0)
     o = xp.maximum(gs - sign * p["vto"], 0.0)
     u = xp.minimum(ds, o)
     longer = 1.0 + λ * ds

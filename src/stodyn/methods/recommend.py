@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from stodyn.circuits import Circuit
 from stodyn.methods import alpha, expansions, explicit, radau, srk, stiff, variational
 from stodyn.methods.catalogue import catalogue, fitting
 from stodyn.methods.contract import Catalogued
@@ -16,7 +17,8 @@ from stodyn.problems.sde import SDE
 def recommend(problem) -> Catalogued:
     """Additive noise: SRA1. Else for Stratonovich problems Heun; for Ito problems SRIW1 where the noise is scalar or
     diagonal, Euler-Maruyama where it is neither. Hamiltonian systems: the midpoint rule. Mechanical ones: the
-    stochastic α method. SDAEs: RK1W2M, with areas where the noise does not commute. DAEs with random parameters:
+    stochastic α method. SDAEs: RK1W2M, with areas where the noise does not commute; circuits, whose noise is
+    small, the trapezoidal rule, for its kT/C is right at any step. DAEs with random parameters:
     Galerkin where they are linear, else Quadrature with up to four parameters and regression with more."""
     if isinstance(problem, Measured):
         return recommend(problem.problem)
@@ -30,6 +32,8 @@ def recommend(problem) -> Catalogued:
         if problem.linear:
             return expansions.Galerkin
         return expansions.Quadrature if len(problem.random) <= 4 else expansions.Sampling(fit="regression")
+    if isinstance(problem, Circuit):
+        return stiff.Trapezoidal
     if isinstance(problem, SDAE):
         return stiff.RK1W2M if problem.noise_structure.implies("commutative") else stiff.RK1W2MLevy
     if not isinstance(problem, SDE):

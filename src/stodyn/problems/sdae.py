@@ -160,6 +160,7 @@ class SDAE(Problem):
             jnp.zeros(self.n - self.r, x.dtype),
             tol=START_TOLERANCE,
             limit=START_LIMIT,
+            solve=lambda residual, w, r: eliminate(jax.jacfwd(residual)(w), r, self.row_orders[1]),
         )
         return jnp.where(root.ok, x + K @ root.x, jnp.nan)
 

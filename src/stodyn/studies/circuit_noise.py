@@ -1,0 +1,97 @@
+"""Five netlists: the variance of their transient noise beside the small-signal analysis and the closed form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import stodyn
+from stodyn import plot, statistics
+from stodyn.circuits import Circuit, examples, read
+from stodyn.circuits.devices import BOLTZMANN, CHARGE
+from stodyn.studies.contract import Row, Study, StudyResult
+
+
+class Case(NamedTuple):
+    """A netlist, the node that is looked at, when, its variance in closed form, and what that is."""
+
+    name: str
+    node: str
+    time: float
+    exact: float
+    why: str
+
+
+def transimpedance(kT: float) -> float:
+    """S/(2 b c): the response of amplifier, light and feedback is 1/(a s² + b s + c), the white current S two-sided."""
+    light, rf, cf, cd, gain, pole = 1e-6, 1e5, 50e-15, 10e-12, 1e5, 2.0 * np.pi * 1e4
+    b, c = (cd + cf + 1.0 / (pole * rf)) / gain + cf, (1.0 + 1.0 / gain) / rf
+    return (2.0 * kT / rf + CHARGE * light) / (2.0 * b * c)
+
+
+def cases() -> list[Case]:
+    kT = BOLTZMANN * 300.15
+    gain, c1, c2, resistance = 1e4, 1e-12, 100e-12, 1e4
+    loaded = c1 + (1.0 + gain) * c2
+    grown = -np.expm1(-2.0 * 20e-6 / (resistance * loaded))  # the integrator takes a second to settle
+    return [
+        Case("rc_lowpass", "out", 20e-6, kT / 100e-12, "kT/C"),
+        Case("rlc", "out", 10e-6, kT / 1e-9, "kT/C"),
+        Case("sample_and_hold", "hold", 600e-9, kT / 1e-12, "kT/C, sampled and held"),
+        Case("miller_integrator", "out", 20e-6, grown * gain**2 * kT / loaded, "A² kT/(C₁ + (1 + A) C₂), growing"),
+        Case("transimpedance", "out", 2e-6, transimpedance(kT), "(2kT/R + qI)/(2bc)"),
+    ]
+
+
+def run(full: bool, out: Path, progress: Callable[[str], None]) -> StudyResult:
+    paths = 100_000 if full else 4000
+    rows, found = [], []
+    for case in cases():
+        progress(case.name)
+        circuit = read(examples()[case.name])
+        end = stodyn.simulate(circuit, "Trapezoidal", t=circuit.span, dt=circuit.step, paths=paths, seed=1,
+                              progress=False, collect=statistics.Moments(at=[case.time])).isel(time=-1)  # fmt: skip
+        sampled = float(end["variance"].sel(component=case.node))
+        stderr = float(end["variance_stderr"].sel(component=case.node))
+        what = f"{case.name}, Var v({case.node}), V²"
+        rows.append(Row(f"{what}: paths", case.exact, sampled, stderr, f"against {case.why}"))
+        rows.append(Row(f"{what}: small-signal", case.exact, linear(circuit, case), remark=f"against {case.why}"))
+        found.append((case.name, sampled / case.exact, stderr / case.exact))
+    return StudyResult(rows, {"circuit_noise": drawn(found)})
+
+
+def linear(circuit: Circuit, case: Case) -> float:
+    """The variance from the linearisation; that of the integrator, which has not settled, at its time.
+
+    Its one mode grows as 1 - exp(-2t/τ), τ read off the corner of its spectrum.
+    """
+    index = circuit.names.index(case.node)  # type: ignore[union-attr]
+    settled = float(circuit.small_signal.covariance()[index, index])
+    if case.name != "miller_integrator":
+        return settled
+    low = float(circuit.small_signal.spectrum(case.node, [1e-9]).density[0])
+    return settled * float(-np.expm1(-2.0 * case.time / (low / (4.0 * settled))))
+
+
+def drawn(found: list[tuple[str, float, float]]) -> Any:
+    from matplotlib import pyplot
+
+    figure, ax = pyplot.subplots(figsize=(6.4, 3.2), layout="constrained")
+    names, ratios, errors = zip(*found, strict=True)
+    ax.axvline(1.0, color=plot.ORANGE, lw=1.2)
+    ax.errorbar(ratios, range(len(names)), xerr=2.0 * np.array(errors), fmt="o", color=plot.BLUE, ms=4, lw=1)
+    ax.set(
+        yticks=range(len(names)), yticklabels=names, xlabel="variance of paths over the closed form, ±2 standard errors"
+    )
+    return figure
+
+
+STUDY = Study(
+    "circuit-noise",
+    "Transient noise of five netlists beside small-signal analysis and closed form (circuits of this library)",
+    run,
+    lambda: 300.0,
+)
