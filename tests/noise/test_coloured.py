@@ -9,6 +9,7 @@ import scipy.integrate
 import scipy.signal
 
 from stodyn.noise import coloured as co
+from stodyn.noise.coloured import fit
 
 STEPS = (1e-3, 0.05, 0.7, 20.0)
 F = np.array([0.0, 0.003, 0.05, 0.4, 3.0])  # cycles a unit of time
@@ -376,6 +377,27 @@ def test_von_karman_is_fitted_better_than_by_its_usual_filter():
     assert np.abs(off).max() < noise.fit.error_db + 0.02
     usual = co.von_karman(1.0, 1.0, 1.0, components="u")
     assert np.abs(10 * np.log10(density(usual, fine) / co.von_karman_spectrum(fine, 1.0, 1.0))).max() > 1.0
+
+
+def test_slopes_of_the_fit_are_its_derivatives():
+    v, ω, h = np.random.default_rng(1).normal(size=9), np.geomspace(0.1, 10.0, 7), 1e-6
+
+    def density_at(v):
+        return fit._log_density(sections(v), ω)
+
+    def sections(v):
+        return fit._Sections(v[0], v[1:5].reshape(2, 2), v[5:6], v[6:8].reshape(1, 2), v[8:])
+
+    differences = [(density_at(v + h * e) - density_at(v - h * e)) / (2 * h) for e in np.eye(9)]
+    np.testing.assert_allclose(fit._slopes(sections(v), ω), np.stack(differences, axis=1), atol=1e-8)
+
+
+def test_poles_that_follow_scatter_are_not_sought():
+    f, rng = np.linspace(0.1, 10.0, 300), np.random.default_rng(2)
+    S = 1.0 / (1.0 + f**2) * np.exp(0.1 * rng.standard_normal(300))  # 0.43 dB of scatter: 0.5 dB is never met
+    with pytest.warns(co.SpectrumNotMet, match="Where the samples scatter"):
+        noise = co.fitted(f, S)
+    assert noise.fit.order <= 3 and noise.fit.rms_db == pytest.approx(0.43, rel=0.1)
 
 
 def test_the_error_is_honest_on_a_spectrum_that_cannot_be_fitted():

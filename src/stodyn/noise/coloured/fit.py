@@ -17,6 +17,7 @@ from stodyn.noise.coloured.filters import through
 DECIBEL = 10.0 / math.log(10.0)
 DAMPING = (1e-4, 1e2)  # of the sections of a fit
 BEYOND = 30.0  # sections may lie this factor beyond the band
+WORTHWHILE = 0.97  # two poles more must bring the root mean square error below this share of what it was
 
 
 class SpectrumNotMet(UserWarning):
@@ -53,27 +54,35 @@ def fitted(frequency: ArrayLike, psd: ArrayLike, tolerance_db: float = 0.5, high
 
     The filter is a product of sections with one or two poles and zeros, all stable, whose frequencies and dampings are
     fitted to the logarithm of the density by least squares, with more poles until no sample is further off than
-    `tolerance_db`. Where `highest_order` does not reach it, the best one is returned with the warning SpectrumNotMet.
-    Nothing is known of the spectrum beyond its samples: the filter continues it by its own slopes.
+    `tolerance_db`. Where `highest_order` does not reach it, or more poles follow only the scatter of the samples, the
+    best one is returned with the warning SpectrumNotMet. Nothing is known of the spectrum beyond its samples: the
+    filter continues it by its own slopes.
 
     frequency  in cycles a unit of time, increasing, >= 0
     psd        one-sided density, > 0, as scipy.signal.welch gives it: ∫ psd df is the variance
     """
     f, S = _checked(frequency, psd)
-    best = None
+    best, spreads = None, []
     for order in range(1, highest_order + 1):
+        spread = math.inf
         for zeros in range(order - 1, max(order - 4, -1), -1):
             for damping in (0.7, 0.15):
                 candidate = _optimised(f, S, order, zeros, damping)
-                error = np.abs(_log_density(candidate, 2.0 * np.pi * f) - np.log(S)).max()
+                off = _log_density(candidate, 2.0 * np.pi * f) - np.log(S)
+                error, spread = np.abs(off).max(), min(spread, float(np.sqrt(np.mean(off**2))))
                 if best is None or error < 0.98 * best[0]:
                     best = error, candidate
-        if best is not None and DECIBEL * best[0] <= tolerance_db:
+        spreads.append(spread)
+        useless = len(spreads) > 2 and spread > WORTHWHILE * spreads[-3]
+        if useless or (best is not None and DECIBEL * best[0] <= tolerance_db):
             break
     assert best is not None
     noise, fit = _filter(best[1], name, f, S)
     if fit.error_db > tolerance_db:
-        advice = "Take more samples where the spectrum bends, or a higher order."
+        advice = (
+            "Where the samples scatter, as those of an estimated spectrum do, average more of them or raise "
+            "tolerance_db; where the spectrum bends, take more of them, or a higher order."
+        )
         warnings.warn(f"{fit}; asked for {tolerance_db:g} dB. {advice}", SpectrumNotMet, stacklevel=2)
     return dataclasses.replace(noise, fit=fit)
 
@@ -117,8 +126,9 @@ def _optimised(f: np.ndarray, S: np.ndarray, order: int, zeros: int, damping: fl
     guess = np.clip(np.array(start), lower + 1e-9, upper - 1e-9)
     guess[0] = np.mean(target - _log_density(unpacked(guess), ω))
     found = scipy.optimize.least_squares(
-        lambda v: _log_density(unpacked(v), ω) - target, guess, bounds=(lower, upper), max_nfev=200, x_scale=1.0
-    )
+        lambda v: _log_density(unpacked(v), ω) - target, guess, lambda v: _slopes(unpacked(v), ω),
+        bounds=(lower, upper), max_nfev=200, x_scale=1.0,
+    )  # fmt: skip
     return unpacked(found.x)
 
 
@@ -139,6 +149,21 @@ def _log_density(sections: _Sections, ω: np.ndarray) -> np.ndarray:
         for place in ones:
             total += sign * single(place)
     return total
+
+
+def _slopes(sections: _Sections, ω: np.ndarray) -> np.ndarray:
+    """The derivatives of _log_density by the entries of the sections, (len(ω), entries)."""
+    columns = [np.ones(ω.shape)]
+    for sign, pairs, ones in ((-1.0, sections.poles, sections.pole), (1.0, sections.zeros, sections.zero)):
+        for place, damping in pairs:
+            x, squared = (ω / np.exp(place)) ** 2, np.exp(2.0 * damping)
+            density = (1.0 - x) ** 2 + 4.0 * squared * x + 1e-300
+            columns.append(sign * 4.0 * x * (1.0 - x - 2.0 * squared) / density)
+            columns.append(sign * 8.0 * squared * x / density)
+        for place in ones:
+            x = (ω / np.exp(place)) ** 2
+            columns.append(-2.0 * sign * x / (1.0 + x))
+    return np.stack(columns, axis=1)
 
 
 def _filter(sections: _Sections, name: str, f: np.ndarray, S: np.ndarray):
