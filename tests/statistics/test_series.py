@@ -67,6 +67,10 @@ def test_standard_errors_tell_the_scatter_between_runs():
     assert abs(np.mean(squares) - 1) < 6 * np.sqrt(2 / 40) + 0.1
 
 
+def test_a_spectrum_looks_at_every_step_unless_told_otherwise():
+    assert st.Spectrum().every == 1 and st.Spectrum(every=3).every == 3 and st.Spectrum(at=[0.0, 1.0]).every is None
+
+
 @pytest.mark.parametrize(
     ("statistic", "words"),
     [

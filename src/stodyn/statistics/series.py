@@ -93,11 +93,17 @@ class Spectrum(_Series):
     the first `paths` paths. The band is that of a χ² estimate whose degrees of freedom are read off the scatter between
     paths; with one path, off the number of segments. Variables: spectrum, spectrum_low, spectrum_high (frequency,
     component). The window smooths over about 2/(segment · spacing) in frequency, and frequencies beyond
-    1/(2 · spacing) are folded back: both are biases that more paths do not cure.
+    1/(2 · spacing) are folded back: both are biases that more paths do not cure. So it looks at every step unless told
+    otherwise.
     """
 
     segment: int = 256
     confidence: float = 0.95
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.every is None and self.at is None:
+            object.__setattr__(self, "every", 1)
 
     def check_length(self, length):
         if not 0 < self.confidence < 1:
