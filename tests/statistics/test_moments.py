@@ -11,7 +11,7 @@ from stodyn import SDE, PerPath, simulate
 from stodyn import statistics as st
 from stodyn.methods.explicit import EulerMaruyama, Heun
 from stodyn.models.kubo import kubo
-from stodyn.statistics.moments import Sums, central_sums, merge_sums, summarise
+from stodyn.statistics.moments import WIDE, Sums, central_sums, merge_sums, summarise
 
 RUN = dict(t=(0.0, 1.0), dt=0.05, seed=11)
 
@@ -147,3 +147,17 @@ def test_refused(options, words):
 def test_unknown_options_are_refused():
     with pytest.raises(TypeError, match="unexpected keyword argument 'evry'"):
         st.Moments(evry=2)
+
+
+def test_wide_blocks_give_the_same_sums():
+    """Blocks as wide as a GPU's are summed component by component."""
+    rng = np.random.default_rng(2)
+    x, sound = rng.normal(size=(3, WIDE)) + 1.0, rng.random(WIDE) < 0.9
+    weight = np.where(sound, rng.random(WIDE), np.nan)
+    wide = central_sums(jnp.asarray(np.where(sound, x, np.nan)), jnp.asarray(sound), jnp.asarray(weight))
+    w, kept = weight[sound], x[:, sound]
+    mean = kept @ w / w.sum()
+    d = kept - mean[:, None]
+    expected = (w.sum(), mean, (w * d) @ d.T, d**3 @ w, d**4 @ w)
+    for found, true in zip(wide, expected, strict=True):
+        np.testing.assert_allclose(found, true, rtol=1e-11, atol=1e-9)

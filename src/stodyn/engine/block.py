@@ -62,8 +62,9 @@ class Window(NamedTuple):
 
 
 class Failures(NamedTuple):
-    """For each lane the step after which its state was first bad (-1: never), and whether its solve failed there."""
+    """The lanes that went bad, the step after which the state of each was first bad, and whether its solve failed."""
 
+    lane: np.ndarray
     step: np.ndarray
     unsolved: np.ndarray
 
@@ -395,15 +396,15 @@ class BlockRunner:
         self.worker = threading.local()
         self.pace = program.first_pace or plan.longest
 
-    def run(self, seed: int, block: int, members: Members, on_call: Callable[[int, Failures], None]):
+    def run(self, seed: int, block: int, members: Members, on_call: Callable[[int], None]):
         """What each statistic saw over its times (a leading axis), and the block's failures.
 
-        `on_call(steps, failures)` is told of every compiled call and may raise to end the run.
+        `on_call(steps)` is told of every compiled call and may raise to end the run.
         """
-        program, plan, width = self.program, self.plan, self.program.run.paths
+        program, plan = self.program, self.plan
         generators = program.generators(seed, block)
         state, *at_start = self.begin(np.asarray(plan.t[0], program.dtype), members, generators)
-        failures = Failures(np.full(width, -1, np.int32), np.zeros(width, bool))
+        failures = [Failures(np.empty(0, int), np.empty(0, int), np.empty(0, bool))]
         seen: list[list[Any]] = [[] for _ in program.statistics]
         feed = self.feed(seed, block) if program.is_fed else None
         first, steps = 0, len(plan.h)
@@ -413,31 +414,34 @@ class BlockRunner:
             normals = [] if feed is None else feed.slab(last - first)
             under_way = self.advance(state, normals, window, members)
             if first == 0:
-                self._look_at_start(at_start, seen, failures)
-                on_call(0, failures)
+                failures += self._look_at_start(at_start, seen)
+                on_call(0)
             after, observed, any_bad, bad = jax.block_until_ready(under_way)
             inside = plan.saves_in(first, last)
             if inside.start < inside.stop:
                 _keep(seen, jax.device_get(observed), [look[inside] for look in plan.looks])
-            if any_bad and np.any(np.asarray(bad) & (failures.step < 0)):
-                step, unsolved = map(np.asarray, self.diagnose(state, normals, window, members))
-                fresh = (step >= 0) & (failures.step < 0)
-                failures.step[fresh] = first + step[fresh] + 1
-                failures.unsolved[fresh] = unsolved[fresh]
+            if any_bad:
+                fresh = np.setdiff1d(np.flatnonzero(bad), np.concatenate([f.lane for f in failures]))
+                if fresh.size:
+                    step, unsolved = map(np.asarray, self.diagnose(state, normals, window, members))
+                    failures.append(Failures(fresh, first + step[fresh] + 1, unsolved[fresh]))
             if feed is None:
                 self.pace = int((last - first) * np.clip(SECONDS / (time.perf_counter() - began), 0.5, 4.0)) + 1
             state, first, taken = after, last, last - first
-            on_call(taken, failures)
-        return [jax.tree.map(lambda *xs: np.concatenate(xs), *parts) for parts in seen], failures
+            on_call(taken)
+        found = Failures(*map(np.concatenate, zip(*failures, strict=True)))
+        order = np.argsort(found.lane)
+        observations = [jax.tree.map(lambda *xs: np.concatenate(xs), *parts) for parts in seen]
+        return observations, Failures(*(part[order] for part in found))
 
-    def _look_at_start(self, at_start: Sequence[Any], seen: list[list[Any]], failures: Failures) -> None:
-        """What the statistics saw before the first step, and who was bad already."""
+    def _look_at_start(self, at_start: Sequence[Any], seen: list[list[Any]]) -> list[Failures]:
+        """Keep what the statistics saw before the first step, and say who was bad already."""
         observed, any_bad, bad = at_start
         if self.plan.saves[0] == 0:
             first = jax.tree.map(lambda x: np.asarray(x)[None], list(jax.device_get(observed)))
             _keep(seen, first, [look[:1] for look in self.plan.looks])
-        if any_bad:
-            failures.step[np.asarray(bad)] = 0
+        lanes = np.flatnonzero(bad) if any_bad else np.empty(0, int)
+        return [Failures(lanes, np.zeros(lanes.size, int), np.zeros(lanes.size, bool))]
 
     def feed(self, seed: int, block: int) -> Feed:
         """The block's normals, in memory that the thread keeps from block to block: fresh pages cost time."""

@@ -345,9 +345,9 @@ class Ensemble(Job):
         """What each statistic saw of one block."""
         if isinstance(self.method, Solver):
             return self._solve(block)[0]
-        return self._run_block(block, lambda steps, failures: None)[0]
+        return self._run_block(block, lambda steps: None)[0]
 
-    def _run_block(self, block: int, on_call: Callable[[int, Failures], None]):
+    def _run_block(self, block: int, on_call: Callable[[int], None]):
         number = block % len(self.runners)
         with jax.default_device(self.devices[number] if self.devices else jax.devices("cpu")[0]):
             return self.runners[number].run(self.seed, block, self.members(block), on_call)
@@ -357,7 +357,8 @@ class Ensemble(Job):
     def run(self, place: Place, bar: Progress, on_failure: str, ledger: Ledger | None = None) -> Tally:
         """The merged result of every statistic, and the failures."""
         tally = Tally(self, on_failure)
-        with contextlib.closing(place.parts(self, ledger, bar.advance)) as parts:  # type: ignore[type-var]
+        closing = contextlib.closing(place.parts(self, ledger, bar.advance))  # type: ignore[type-var]
+        with ledger or contextlib.nullcontext(), closing as parts:
             for block, part in enumerate(parts):
                 tally.take(block, part)
         return tally
@@ -375,12 +376,12 @@ class Ensemble(Job):
         if isinstance(self.method, Solver):
             tell(0)
             observed, step = self._solve(block)
-            unsolved = np.zeros(self.width, bool)
+            lanes = np.flatnonzero(step >= 0)
+            failures = Failures(lanes, step[lanes], np.zeros(lanes.size, bool))
             tell(self.path_steps(block))
         else:
-            observed, (step, unsolved) = self._run_block(block, lambda steps, failures: tell(steps * count))
-        failed = np.flatnonzero(step >= 0)
-        return self._fold(observed, block), failed, step[failed], unsolved[failed]
+            observed, failures = self._run_block(block, lambda steps: tell(steps * count))
+        return self._fold(observed, block), *failures
 
     def _fold(self, observed: Sequence[Any], block: int) -> list[Any]:
         """Laid out in memory as they are when read from a record, so that later sums add in the same order."""

@@ -27,6 +27,7 @@ from stodyn.numerics import trigonometry
 Equation = Any  # jax.extend.core.JaxprEqn, whose variables' shapes and dtypes JAX does not declare to type checkers
 
 UNROLLED_EQUATIONS = 256  # a scan of at most this many equations in all is written out
+UNROLLED_ON_GPU = 4096  # the same on a GPU, whose kernels know no scan over arrays
 SELECTED_POSITIONS = 64  # an index that differs between paths is resolved by at most this many selections
 LONG_LANE = 64  # from this many paths on sin and cos are written out
 
@@ -608,9 +609,17 @@ def _while(self: _Evaluation, equation, inputs):
     return unflatten(carry.complete(final), shapes)
 
 
+def _scan_sizes(params: dict[str, Any], inputs: int) -> tuple[int, int]:
+    """How many of a scan's inputs are constants, and how many it carries."""
+    if "num_consts" in params:
+        return params["num_consts"], params["num_carry"]
+    consts, carry, _ = params["ft_in"].update(range(inputs)).unpack()  # JAX 0.11
+    return len(list(consts)), len(list(carry))
+
+
 def _scan(self: _Evaluation, equation, inputs):
-    params = equation.params
-    n_consts, n_carry, length = params["num_consts"], params["num_carry"], params["length"]
+    params, length = equation.params, equation.params["length"]
+    n_consts, n_carry = _scan_sizes(params, len(inputs))
     consts, carry, xs = inputs[:n_consts], inputs[n_consts : n_consts + n_carry], inputs[n_consts + n_carry :]
     closed = params["jaxpr"]
     order = range(length - 1, -1, -1) if params["reverse"] else range(length)
@@ -620,7 +629,7 @@ def _scan(self: _Evaluation, equation, inputs):
         result = self.run_closed(closed, [*consts, *carry, *x])
         return result[:n_carry], result[n_carry:]
 
-    if length * count_equations(closed.jaxpr) <= UNROLLED_EQUATIONS:
+    if length * count_equations(closed.jaxpr) <= (UNROLLED_ON_GPU if self.on_gpu else UNROLLED_EQUATIONS):
         ys = [np.empty(variable.aval.shape, object) for variable in ys_of]
         for k in order:
             carry, outputs = body(carry, [x[k : k + 1].reshape(x.shape[1:]) for x in xs])

@@ -21,11 +21,19 @@ class Sums(NamedTuple):
     fourth: Any  # (n,)
 
 
+WIDE, FEW = 2**16, 6  # lanes of a block on a GPU; components for which sums one by one beat a product of matrices
+
+
 def central_sums(x, sound, weight) -> Sums:
-    """Of the sound lanes of x (n, lanes): all the sums at once, as the product of (d, d²) with itself."""
+    """Of the sound lanes of x (n, lanes): all the sums at once, as the product of (d, d²) with itself.
+
+    A GPU multiplies matrices of a few long rows slowly; it takes the sums of few components in two passes instead.
+    """
     n, lanes = x.shape
     w = jnp.where(sound, weight, 0.0)
     x = jnp.where(sound, x, 0.0)
+    if lanes >= WIDE and n <= FEW:
+        return _sums_one_by_one(x, sound, w)
     first = jnp.concatenate([x, jnp.ones((1, lanes), x.dtype)]) @ w
     total = first[n]
     mean = first[:n] / jnp.maximum(total, np.finfo(x.dtype).tiny)
@@ -33,6 +41,16 @@ def central_sums(x, sound, weight) -> Sums:
     powers = jnp.concatenate([d, d * d])
     sums = (w * powers) @ powers.T
     return Sums(total, mean, sums[:n, :n], jnp.diagonal(sums[:n, n:]), jnp.diagonal(sums[n:, n:]))
+
+
+def _sums_one_by_one(x, sound, w) -> Sums:
+    total = jnp.sum(w)
+    mean = jnp.stack([jnp.sum(w * row) for row in x]) / jnp.maximum(total, np.finfo(x.dtype).tiny)
+    d = [jnp.where(sound, row - m, 0.0) for row, m in zip(x, mean, strict=True)]
+    upper = {(i, j): jnp.sum(w * d[i] * d[j]) for i in range(len(d)) for j in range(i, len(d))}
+    second = jnp.stack([jnp.stack([upper[min(i, j), max(i, j)] for j in range(len(d))]) for i in range(len(d))])
+    third, fourth = (jnp.stack([jnp.sum(w * row**k) for row in d]) for k in (3, 4))
+    return Sums(total, mean, second, third, fourth)
 
 
 def merge_sums(a: Sums, b: Sums) -> Sums:
