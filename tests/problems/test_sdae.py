@@ -122,6 +122,18 @@ def test_a_start_far_up_an_exponential_is_repaired():
     assert (1.0 - w) / 10.0 == pytest.approx(1e-9 * np.expm1(w / 0.0259), rel=1e-9)
 
 
+def test_rows_are_ordered_for_constraints_with_zero_diagonals_that_begin_to_hold_after_t_0():
+    """At t = 0 the first constraint is empty; from t = 1 on the start is computed in an order found later."""
+
+    def drift(t, x):
+        u, a, b, c, d = x
+        return jnp.stack([-u, t * (b + b**3) - u, a - b, d - a, c + d])
+
+    late = SDAE(np.diag([1.0, 0.0, 0.0, 0.0, 0.0]), drift, quiet, (2.0, 0.0, 0.0, 0.0, 0.0))
+    x = late.consistent(1.0, jnp.asarray(late.example_start()), None)
+    np.testing.assert_allclose(x, [2.0, 1.0, 1.0, -1.0, 1.0], atol=1e-12)
+
+
 def vars_of(problem):
     return {name: getattr(problem, name) for name in ("mass", "drift", "diffusion", "start", "params", "names")}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
@@ -210,13 +211,17 @@ class SDAE(Problem):
         """The order of rows in which the matrices of a step, and the constraint Jacobian, are eliminated.
 
         Taken once at the start, from the matrix [R M; N f_x] of an infinitely short step: circuits have zeros on their
-        diagonals.
+        diagonals. At t = 0 or, where it is singular there, at a later time.
         """
+        RM, (_, N, K, _) = self.mass[self.split.rows], self.split
         if self.r == self.n:
-            return _row_order(self.mass), ()
-        start = self.diagnose().start
-        C = self.split.N @ look(self, np.zeros(STATES), np.tile(start, (STATES, 1))).f_x[0]
-        return _row_order(np.concatenate([self.mass[self.split.rows], C])), _row_order(C @ self.split.K)
+            return _row_order(RM), ()
+        times = np.append(0.0, np.geomspace(1e-3, 1e3, STATES - 1))
+        found = look(self, times, np.tile(self.diagnose().start, (STATES, 1))).f_x
+        for C in (N @ f_x for f_x in found):
+            with contextlib.suppress(ValueError):
+                return row_order(np.concatenate([RM, C])), row_order(C @ K)
+        return tuple(range(self.n)), tuple(range(self.n - self.r))
 
     @functools.cached_property
     def noise_structure(self) -> NoiseStructure:
