@@ -353,7 +353,7 @@ class NoiseNeeded:
 
     def __str__(self) -> str:
         if self.exists and self.channels is not None:
-            return f"Exact with samples of covariance {self.channels.tolist()}."
+            return f"Exact with samples of covariance {_in_a_line(self.channels)}."
         reason = (
             "the noise would have to leave the channels of B"
             if self.exists
@@ -361,9 +361,13 @@ class NoiseNeeded:
         )
         return (
             f"No exact samples in these channels: {reason}. Best factor on ΓQ/h: {self.scale:.6g}, which leaves "
-            f"{np.array2string(self.residual, precision=4).replace(chr(10), '')} of the covariance. The exact "
+            f"{_in_a_line(self.residual)} of the covariance. The exact "
             "discretisation (VanLoan) needs none of this."
         )
+
+
+def _in_a_line(matrix: np.ndarray) -> str:
+    return np.array2string(matrix, precision=6, separator=", ").replace("\n", "")
 
 
 def noise_needed(

@@ -70,7 +70,7 @@ def drawn(title: str, curves: Mapping[str, Curve] | Sequence[tuple[str, Curve]],
     for color, (name, curve) in zip(plot.PALETTE, pairs, strict=False):
         ax.errorbar(curve.time, curve.variance, 2.0 * curve.stderr, fmt=".", color=color, ms=4, lw=0.8, label=name)
         ax.plot(curve.time, curve.discrete, color=color, lw=1.0)
-    ax.plot([], [], color=plot.GREY, lw=1.0, label="the same, exact for the step")
+    ax.plot([], [], color=plot.GREY, lw=1.0, label="exact for the step")
     fine = np.linspace(0.0, max(curve.time[-1] for _, curve in pairs), 201)
     ax.plot(fine, EXAMPLE.exact["variance"](fine)[:, 0], color=plot.GREY, lw=1.5, ls="--", label="continuous process")
     ax.set(xlabel="time", ylabel="variance", title=title)
