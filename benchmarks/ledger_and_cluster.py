@@ -62,7 +62,7 @@ def overhead(seconds: float) -> None:
             print(f"{name:32s}{took:8.2f} s  {100 * (took / first[0] - 1):+6.1f} %  {same}", flush=True)
         again, _ = run(paths, ledger=Path(folder) / "threads")
         size = sum(file.stat().st_size for file in (Path(folder) / "threads").rglob("*") if file.is_file())
-        print(f"read again from the ledger: {again:.2f} s; a block: {1e3 * again / blocks:.2f} ms, {size / blocks:.0f} B")
+        print(f"read from the ledger: {again:.2f} s; a block: {1e3 * again / blocks:.2f} ms, {size / blocks:.0f} B")
 
 
 def soak(seconds: float) -> None:

@@ -16,6 +16,7 @@ from stodyn.cli.status import in_words
 from stodyn.engine.ledger import Status
 from stodyn.models.ornstein_uhlenbeck import ornstein_uhlenbeck
 
+pytestmark = pytest.mark.usefixtures("quick_compiling_everywhere")
 RUN = """
 [model]
 name = "ornstein_uhlenbeck"

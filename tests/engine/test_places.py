@@ -16,6 +16,7 @@ from stodyn.engine import identity
 from stodyn.engine.worker import WorkerDiffers
 from stodyn.methods.explicit import EulerMaruyama, Heun
 
+pytestmark = pytest.mark.usefixtures("quick_compiling_everywhere")
 RUN = dict(t=(0, 1), dt=1 / 64, paths=1000, seed=3, block=64)
 
 
@@ -53,7 +54,7 @@ class Deadly(st.Paths):
 
 
 @pytest.fixture(scope="module")
-def alone():
+def alone(quick_compiling_everywhere):
     with jax.enable_x64(True):
         return simulate(problem(), Heun, threads=1, collect=collected(), **RUN)
 

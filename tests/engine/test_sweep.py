@@ -10,6 +10,7 @@ from stodyn import statistics as st
 from stodyn.methods.explicit import EulerMaruyama, Heun
 from stodyn.models.ornstein_uhlenbeck import ORNSTEIN_UHLENBECK, ornstein_uhlenbeck
 
+pytestmark = pytest.mark.usefixtures("quick_compiling_everywhere")
 PATHS = 300
 RUN = dict(t=(0, 1), dt=1 / 32, paths=PATHS, seed=5, block=128)
 COLLECT = [st.Moments(every=16), st.Observable(lambda t, x, p: x[0] ** 2, name="square"), st.Paths(PATHS)]
@@ -17,7 +18,7 @@ RATES, SIGMAS = [0.5, 1.0, 2.0], [0.4, 0.5]
 
 
 @pytest.fixture(scope="module")
-def swept():
+def swept(quick_compiling_everywhere):
     with jax.enable_x64(True):
         return sweep(ornstein_uhlenbeck(), Heun, over={"rate": RATES, "sigma": SIGMAS}, collect=COLLECT, **RUN)
 

@@ -10,7 +10,6 @@ import traceback
 from pathlib import Path
 
 import hypothesis
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -65,12 +64,7 @@ def attempted(function, /, *arguments, **options):
         return None
 
 
-@pytest.fixture(autouse=True, scope="module")
-def quick_compiling_of_all():
-    before = jax.config.read("jax_disable_most_optimizations")
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
+pytestmark = pytest.mark.usefixtures("quick_compiling_everywhere")
 
 
 class Stranger:

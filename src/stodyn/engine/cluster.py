@@ -11,7 +11,7 @@ from typing import Any
 
 from stodyn.engine import identity, worker
 from stodyn.engine.job import Job, Tell
-from stodyn.engine.place import Place, kept
+from stodyn.engine.place import Bundles, Place, parts_of
 from stodyn.engine.worker import forget, receive
 
 try:
@@ -21,7 +21,7 @@ except ImportError as missing:
 
 PATIENCE = 15.0  # seconds to wait for a scheduler
 DEATHS = 5  # times that Dask may give a block up, each after several workers died on it
-AHEAD = 2  # blocks waiting at the cluster for each of its threads
+AHEAD = 2  # bundles of blocks at the cluster for each of its threads
 LOOK = 2.0  # seconds between two looks at how many threads there are
 
 
@@ -90,59 +90,59 @@ class Dask(Place):
 
     def _in_order(self, job: Job, ledger: Any, tell: Tell, name: str) -> Iterator[Any]:
         """The parts of all blocks in their order; each is written to the ledger as soon as it arrives."""
-        upcoming, arrived = iter(range(job.blocks)), queue.SimpleQueue[tuple[int, Any]]()
-        ready: dict[int, Any] = {}
+        bundles = Bundles(job, ledger, workers=1)
+        upcoming, arrived = enumerate(bundles), queue.SimpleQueue[tuple[int, Any]]()
+        asked: dict[int, list[tuple[int, Any]]] = {}  # by number: bundles that are computed
+        ready: dict[int, list[Any]] = {}
         waiting: dict[int, Any] = {}
         deaths: dict[int, int] = {}
-        looked, most = float("-inf"), 1
+        looked, most, following, more = float("-inf"), 1, 0, True
 
-        def submit(block: int) -> None:
-            future = self.client.submit(
-                worker.work, name, block, pure=False, key=f"{name}-{block}-{deaths.get(block, 0)}"
-            )
-            waiting[block] = future
-            future.add_done_callback(lambda done: arrived.put((block, done)))
+        def submit(number: int) -> None:
+            blocks = [block for block, found in asked[number] if found is None]
+            key = f"{name}-{blocks[0]}-{deaths.get(number, 0)}"
+            waiting[number] = self.client.submit(worker.work, name, blocks, pure=False, key=key)
+            waiting[number].add_done_callback(lambda done: arrived.put((number, done)))
 
         try:
-            for following in range(job.blocks):
-                while following not in ready:
-                    if time.monotonic() - looked > LOOK:
-                        threads = sum(self.client.nthreads().values())
-                        looked, most = time.monotonic(), max(AHEAD * threads, 4)
-                    while len(waiting) + len(ready) < 2 * most and len(waiting) < most:
-                        block = next(upcoming, None)
-                        if block is None:
-                            break
-                        found = None if ledger is None else ledger.read(block)
-                        if found is None:
-                            submit(block)
-                        else:
-                            tell(job.path_steps(block))
-                            ready[block] = found
-                    if following in ready:
-                        break
-                    try:
-                        block, future = arrived.get(timeout=0.2)  # awake often enough for Ctrl-C and for new workers
-                    except queue.Empty:
-                        if self.client.status != "running":
-                            raise ConnectionError(_LOST) from None
-                        continue
-                    del waiting[block]
-                    try:
-                        data = future.result()
-                    except distributed.scheduler.KilledWorker as error:
-                        deaths[block] = deaths.get(block, 0) + 1
-                        if deaths[block] == DEATHS:
-                            raise RuntimeError(
-                                f"place: workers die again and again on block {block} ({_first_line(error)}). Look at "
-                                "their logs; give them more memory, or the run a smaller block=."
-                            ) from error
-                        submit(block)
-                        continue
-                    except distributed.CancelledError as error:
-                        raise ConnectionError(_LOST) from error
-                    ready[block] = kept(job, ledger, tell, block, data)
-                yield ready.pop(following)
+            while more or waiting or ready:
+                if time.monotonic() - looked > LOOK:
+                    bundles.workers = max(sum(self.client.nthreads().values()), 1)
+                    looked, most = time.monotonic(), AHEAD * bundles.workers
+                while more and len(waiting) < most and len(waiting) + len(ready) < 2 * most:
+                    number, bundle = next(upcoming, (-1, []))
+                    more = number >= 0
+                    if any(found is None for _, found in bundle):
+                        asked[number] = bundle
+                        submit(number)
+                    elif more:
+                        ready[number] = parts_of(bundle, [], job, ledger, tell)
+                while following in ready:
+                    yield from ready.pop(following)
+                    following += 1
+                try:
+                    number, future = arrived.get(timeout=0.2 if waiting else 0.0)  # awake for Ctrl-C and new workers
+                except queue.Empty:
+                    if self.client.status != "running":
+                        raise ConnectionError(_LOST) from None
+                    continue
+                del waiting[number]
+                try:
+                    records, seconds = future.result()
+                except distributed.scheduler.KilledWorker as error:
+                    deaths[number] = deaths.get(number, 0) + 1
+                    if deaths[number] == DEATHS:
+                        first, last = asked[number][0][0], asked[number][-1][0]
+                        raise RuntimeError(
+                            f"place: workers die again and again on blocks {first} to {last} ({_first_line(error)}). "
+                            "Look at their logs; give them more memory, or the run a smaller block=."
+                        ) from error
+                    submit(number)
+                except distributed.CancelledError as error:
+                    raise ConnectionError(_LOST) from error
+                else:
+                    bundles.took(seconds, len(records))
+                    ready[number] = parts_of(asked.pop(number), records, job, ledger, tell)
         finally:
             if waiting and self.client.status == "running":
                 self.client.cancel(list(waiting.values()), force=True)

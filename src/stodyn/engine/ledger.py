@@ -11,11 +11,13 @@ there, and one that was altered is computed again. Two processes may work in one
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import dataclasses
 import errno
 import json
 import os
+import threading
 import time
 import uuid
 from collections.abc import Iterator
@@ -32,6 +34,7 @@ from stodyn.engine.job import Job
 MANIFEST, RESULT, BLOCKS, RUN_FILE = "manifest.json", "result.record", "blocks", "run.toml"
 TOGETHER = 1000  # blocks in a folder
 UNFINISHED = ".unfinished-"
+WRITERS, WAITING = 4, 64  # threads that write, and blocks that may wait for them
 ABANDONED = 3600.0  # seconds after which an unfinished file belongs to a process that is no more
 
 
@@ -62,6 +65,9 @@ class Ledger:
 
     def __init__(self, folder: str | os.PathLike, job: Job):
         self.folder, self.job = Path(folder), job
+        self._writers = concurrent.futures.ThreadPoolExecutor(WRITERS, thread_name_prefix="stodyn-ledger")
+        self._room = threading.Semaphore(WAITING)
+        self._failure: BaseException | None = None
         described = getattr(folder, "run_file", None)
         self.read_blocks = 0
         _check_folder(self.folder)
@@ -140,10 +146,30 @@ class Ledger:
         return self.job.unpack(data)
 
     def write(self, block: int, data: bytes) -> None:
-        """Keep a packed block."""
-        file = self.file(block)
-        file.parent.mkdir(exist_ok=True)
-        self._replace(file, data)
+        """Keep a packed block, meanwhile: whoever computes does not wait for the disk."""
+        if self._failure is not None:
+            raise self._failure
+        self._room.acquire()
+        self._writers.submit(self._write, block, data)
+
+    def _write(self, block: int, data: bytes) -> None:
+        try:
+            file = self.file(block)
+            file.parent.mkdir(exist_ok=True)
+            self._replace(file, data)
+        except BaseException as error:
+            self._failure = self._failure or error
+        finally:
+            self._room.release()
+
+    def __enter__(self) -> Ledger:
+        return self
+
+    def __exit__(self, kind: Any, *_) -> None:
+        """Everything that was given is written, also where the run was ended by an error."""
+        self._writers.shutdown(wait=True)
+        if kind is None and self._failure is not None:
+            raise self._failure
 
     def finish(self, run: xr.Dataset) -> None:
         """Keep the complete result for `load`."""

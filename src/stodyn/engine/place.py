@@ -14,7 +14,7 @@ import os
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -125,22 +125,42 @@ def count_of(count: int | None, name: str) -> int:
     return available_cores() if count is None else int(count)
 
 
-def found_or_made(job: Job, ledger: Ledger | None, tell: Tell, block: int, make: Callable[[int], bytes]) -> Any:
-    """What a block gives: from the ledger, or made elsewhere as a record."""
-    found = None if ledger is None else ledger.read(block)
-    if found is None:
-        return kept(job, ledger, tell, block, make(block))
-    tell(job.path_steps(block))
-    return found
+class Bundles:
+    """The blocks of a run in bundles of neighbours that take about SECONDS to compute: one way there and back for each.
+
+    A bundle is a list of (block, what the ledger has of it); `took` hears how long the others took.
+    """
+
+    def __init__(self, job: Job, ledger: Ledger | None, workers: int):
+        self.job, self.ledger, self.workers = job, ledger, workers
+        self.following, self.size = 0, 1
+
+    def __iter__(self) -> Iterator[list[tuple[int, Any]]]:
+        while self.following < self.job.blocks:
+            left = self.job.blocks - self.following
+            last = self.following + min(self.size, max(left // (2 * self.workers), 1))
+            numbers, self.following = range(self.following, last), last
+            yield [(block, None if self.ledger is None else self.ledger.read(block)) for block in numbers]
+
+    def took(self, seconds: float, blocks: int) -> None:
+        self.size = max(1, min(int(SECONDS * blocks / max(seconds, 1e-9)), 2 * self.size, LARGEST))
 
 
-def kept(job: Job, ledger: Ledger | None, tell: Tell, block: int, data: bytes) -> Any:
-    """What a block gives, from its record, which goes to the ledger."""
-    part = job.unpack(data)
-    if ledger is not None:
-        ledger.write(block, data)
-    tell(job.path_steps(block))
-    return part
+SECONDS, LARGEST = 0.5, 256  # of a bundle, and blocks in it
+
+
+def parts_of(bundle: Sequence[tuple[int, Any]], records: Sequence[bytes], job: Job, ledger: Ledger | None, tell: Tell):
+    """What each block of a bundle gives: read before, or from its record, which goes to the ledger."""
+    made, parts = iter(records), []
+    for block, part in bundle:
+        if part is None:
+            data = next(made)
+            part = job.unpack(data)
+            if ledger is not None:
+                ledger.write(block, data)
+        tell(job.path_steps(block))
+        parts.append(part)
+    return parts
 
 
 class Threads(Place):
@@ -174,10 +194,10 @@ class Threads(Place):
         job.prepare()
         return self.map(one, job.blocks, ending.set)
 
-    def map(self, function: Callable[[int], Any], blocks: int, stop: Callable[[], None]) -> Iterator[Any]:
-        """function(0), function(1), ... in order; `stop` is called when the caller leaves before the end."""
+    def map(self, function: Callable, blocks: int | Iterable[Any], stop: Callable[[], None]) -> Iterator[Any]:
+        """function(0), function(1), ... in order, or of what `blocks` gives; `stop` is called if the caller leaves."""
 
-        def one(block: int) -> Any:
+        def one(block: Any) -> Any:
             with jax.enable_x64(True):
                 return function(block)
 
@@ -187,7 +207,7 @@ class Threads(Place):
         pool = concurrent.futures.ThreadPoolExecutor(self.count, thread_name_prefix="stodyn")
         try:
             pending: deque = deque()
-            upcoming = iter(range(blocks))
+            upcoming = iter(range(blocks) if isinstance(blocks, int) else blocks)
             for block in upcoming:
                 pending.append(pool.submit(one, block))
                 if len(pending) >= 2 * self.count:

@@ -15,7 +15,7 @@ from typing import Any
 from stodyn.engine import worker
 from stodyn.engine.failure import Stopped
 from stodyn.engine.job import Job, Tell
-from stodyn.engine.place import Place, Threads, count_of, found_or_made
+from stodyn.engine.place import Bundles, Place, Threads, count_of, parts_of
 
 DEATHS = 3  # of processes that compute one block, before the run is given up
 
@@ -41,21 +41,29 @@ class Processes(Place):
 
     def parts(self, job: Job, ledger: Any, tell: Tell) -> Iterator[Any]:
         name, payload, ending = uuid.uuid4().hex, worker.packed_job(job), threading.Event()
+        bundles = Bundles(job, ledger, self.count)
 
-        def compute(block: int) -> bytes:
+        def one(bundle: list[tuple[int, Any]]) -> list[Any]:
+            missing = [block for block, found in bundle if found is None]
+            records, seconds = compute(missing) if missing else ([], 0.0)
+            if missing:
+                bundles.took(seconds, len(missing))
+            return parts_of(bundle, records, job, ledger, tell)
+
+        def compute(blocks: list[int]) -> tuple[list[bytes], float]:
             for deaths in itertools.count(1):
                 if ending.is_set():
                     raise Stopped
                 child = self._take()
                 try:
-                    return child.work(name, payload, block)
+                    return child.work(name, payload, blocks)
                 except (EOFError, BrokenPipeError):
                     self._drop(child)
                     if deaths == DEATHS and not ending.is_set():
                         raise RuntimeError(
-                            f"place: {DEATHS} processes in a row died on block {block} (the last one ended with status "
-                            f"{child.process.wait()}; -9 is often want of memory). Try fewer processes, or a smaller "
-                            "block=."
+                            f"place: {DEATHS} processes in a row died on blocks {blocks[0]} to {blocks[-1]} (the last "
+                            f"ended with status {child.process.wait()}; -9 is often want of memory). Try fewer "
+                            "processes, or a smaller block=."
                         ) from None
                 finally:
                     self._give_back(child)
@@ -65,7 +73,9 @@ class Processes(Place):
             ending.set()
             self.close()
 
-        return Threads(self.count).map(lambda b: found_or_made(job, ledger, tell, b, compute), job.blocks, stop)
+        with contextlib.closing(Threads(self.count).map(one, bundles, stop)) as lists:  # type: ignore[type-var]
+            for parts in lists:
+                yield from parts
 
     def close(self) -> None:
         """End the processes."""
@@ -113,13 +123,13 @@ class _Child:
     def _requests(self) -> Any:
         return self.process.stdin
 
-    def work(self, name: str, payload: bytes, block: int) -> bytes:
+    def work(self, name: str, payload: bytes, blocks: list[int]) -> tuple[list[bytes], float]:
         if self.received != name:
             if self.received is not None:
                 self._ask("forget", self.received)
             self._ask("receive", name, payload)
             self.received = name
-        return self._ask("work", name, block)
+        return self._ask("work", name, blocks)
 
     def _ask(self, *request: Any) -> Any:
         worker.send(self._requests, request)

@@ -356,7 +356,8 @@ class Sweep(Job):
         ]
         tallies = [Tally(ensemble, on_failure) for ensemble in reported]
         compared: list[Comparison] = []
-        with contextlib.closing(place.parts(self, ledger, tell)) as parts:  # type: ignore[type-var]
+        closing = contextlib.closing(place.parts(self, ledger, tell))  # type: ignore[type-var]
+        with ledger or contextlib.nullcontext(), closing as parts:
             for block, (points, seen) in enumerate(parts):
                 for k, (tally, part) in enumerate(zip(tallies, points, strict=True)):
                     try:
