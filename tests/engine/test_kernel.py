@@ -69,7 +69,7 @@ def test_blocks_are_cut_anywhere():
     options = dict(paths=300, collect=[st.Paths(300, every=STEPS), st.Moments(every=STEPS)])
     whole = sd.simulate(problem, "Heun", executor="kernel", **RUN | options)
     cut = sd.simulate(problem, "Heun", executor="kernel", block=128, **RUN | options)
-    assert [sd.provenance(run)["block"] for run in (whole, cut)] == [512, 128]
+    assert [sd.provenance(run)["block"] for run in (whole, cut)] == [384, 128]
     np.testing.assert_array_equal(whole["path"], cut["path"])
     np.testing.assert_allclose(whole["variance"], cut["variance"], rtol=1e-12)
     np.testing.assert_allclose(whole["variance"][-1], np.var(whole["path"][:, -1], axis=0, ddof=1), rtol=1e-12)
@@ -142,14 +142,14 @@ def test_want_of_memory_halves_the_blocks(monkeypatch):
     run_blocks = Ensemble.run
 
     def small_device(self, *arguments):
-        if self.width > 256:
+        if self.width > 128:
             raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 8 bytes.")
         return run_blocks(self, *arguments)
 
     monkeypatch.setattr(Ensemble, "run", small_device)
-    with pytest.warns(BlockHalved, match="a block of 512 paths does not fit the device's memory: going on with 256"):
-        run = sd.simulate(oscillator(), "Heun", executor="kernel", paths=500, **RUN)
-    assert sd.provenance(run)["block"] == 256
+    with pytest.warns(BlockHalved, match="a block of 256 paths does not fit the device's memory: going on with 128"):
+        run = sd.simulate(oscillator(), "Heun", executor="kernel", paths=200, **RUN)
+    assert sd.provenance(run)["block"] == 128
     with pytest.raises(jax.errors.JaxRuntimeError):
         sd.simulate(oscillator(), "Heun", paths=500, **RUN)
 
@@ -186,8 +186,9 @@ def test_auto_says_what_it_found():
 
 
 def test_blocks_fill_a_gpu():
-    assert [counted_block_width(paths, 4) for paths in (1, 128, 129, 10**5, 10**7)] == [128, 128, 256, 2**17, 2**20]
-    assert counted_block_width(10**7, 1000) == 2**17
+    widths = {paths: counted_block_width(paths, 4) for paths in (1, 128, 129, 100_000, 131_072, 2**23, 10**7)}
+    assert widths == {1: 128, 128: 128, 129: 256, 100_000: 102_400, 131_072: 131_072, 2**23: 2**23, 10**7: 5_242_880}
+    assert 8 * 1000 * counted_block_width(10**7, 1000) <= 2**30
 
 
 LOWERED = ["AB2", "AdditiveDIRK", "DIRK", "DRI1", "Heun", "Midpoint", "MilsteinLevy", "RK1W2M", "RK4", "SRIW1",

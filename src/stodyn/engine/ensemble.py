@@ -34,7 +34,7 @@ from stodyn.statistics.contract import Block, Labelled, Move, Run, Snapshot, Sta
 WIDEST_BLOCK = 4096
 NARROWEST_SHARED_BLOCK = 1024
 BLOCK_BYTES = 2_000_000
-WIDEST_COUNTED_BLOCK = 2**20
+WIDEST_COUNTED_BLOCK = 2**23
 COUNTED_BLOCK_BYTES = 2**30
 KERNEL_OPERATIONS = 1500  # beyond this many scalar operations a step a kernel takes half a minute to compile
 _traces = Kept()
@@ -72,11 +72,14 @@ def block_width(paths: int, scalars: int) -> int:
 
 
 def counted_block_width(paths: int, scalars: int) -> int:
-    """Lanes in a block whose normals are counted: what fills a GPU, in whole groups of a kernel."""
-    width = WIDEST_COUNTED_BLOCK
-    while width > GROUP and (paths <= width // 2 or 8 * scalars * width > COUNTED_BLOCK_BYTES):
-        width //= 2
-    return width
+    """Lanes in a block whose normals are counted: as few blocks as a GPU's memory allows, with few idle lanes.
+
+    The numbers come in sixteenths of a power of two, so that runs of about the same size share a program.
+    """
+    most = min(WIDEST_COUNTED_BLOCK, max(COUNTED_BLOCK_BYTES // (8 * scalars), GROUP))
+    share = -(-paths // -(-paths // most))
+    unit = max(2 ** (share.bit_length() - 5), GROUP)
+    return min(-(-share // unit) * unit, most // GROUP * GROUP)
 
 
 @dataclasses.dataclass

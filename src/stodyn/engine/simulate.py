@@ -178,7 +178,7 @@ def _run(ensemble: Ensemble, place: Place, folder: Any, progress: bool | None, o
         except jax.errors.JaxRuntimeError as error:
             if not (ensemble.counted and is_out_of_memory(error) and ensemble.width > GROUP) or folder is not None:
                 raise
-            smaller = ensemble.width // 2
+            smaller = max(ensemble.width // 2 // GROUP, 1) * GROUP
             warnings.warn(
                 f"a block of {ensemble.width} paths does not fit the device's memory: going on with {smaller} "
                 f"(to begin so, give block={smaller})",

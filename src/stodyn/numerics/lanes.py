@@ -362,8 +362,9 @@ def _opened(operation: Any) -> core.ClosedJaxpr:
     def flat(*arguments):
         return jax.tree.leaves(operation.expand(*jax.tree.unflatten(operation.in_tree, arguments)))
 
-    given = (jax.ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in operation.in_avals_flat)
-    return jax.make_jaxpr(flat)(*given)
+    with jax.enable_x64(True):  # the trace has the dtypes it has, whatever the caller's are
+        given = (jax.ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in operation.in_avals_flat)
+        return jax.make_jaxpr(flat)(*given)
 
 
 def _fold(equation: Equation, inputs: list[np.ndarray]) -> list[np.ndarray]:
