@@ -100,9 +100,14 @@ def test_a_start_beyond_the_level_has_passed():
 
 @pytest.mark.parametrize(
     ("options", "words"),
-    [({"component": "y"}, "no component 'y'"), ({"component": 3}, "expected 0 to 0"), ({"direction": "left"}, "up")],
+    [
+        ({"component": "y"}, "no component 'y'"),
+        ({"component": 3}, "expected 0 to 0"),
+        ({"direction": "left"}, "up"),
+        ({"level": "x"}, r"level must be a number, got 'x'; write Passage\(level, component\)"),
+    ],
 )
 def test_bad_requests(options, words):
     problem, _, _ = brownian()
     with pytest.raises(ValueError, match=words):
-        sd.simulate(problem, "Heun", t=(0, 1), dt=0.5, paths=8, seed=0, collect=st.Passage(1.0, **options))
+        sd.simulate(problem, "Heun", t=(0, 1), dt=0.5, paths=8, seed=0, collect=st.Passage(**{"level": 1.0} | options))

@@ -62,6 +62,8 @@ class Passage(Statistic):
     variance_rate: Callable | None = dataclasses.field(default=None, init=False, repr=False)
 
     def prepared(self, problem, times):
+        if isinstance(self.level, str) or jnp.ndim(self.level):
+            raise ValueError(f"Passage: level must be a number, got {self.level!r}; write Passage(level, component)")
         if self.direction not in ("up", "down"):
             raise ValueError(f'Passage: direction must be "up" or "down", got {self.direction!r}')
         if isinstance(self.component, str):

@@ -107,6 +107,8 @@ class Coloured:
             raise ValueError(
                 f"dt, steps: expected a step and their number, or the lengths of all steps, got {dt!r}, {steps!r}"
             )
+        if steps is not None and (not isinstance(steps, (int, np.integer)) or steps < 0):
+            raise ValueError(f"steps: expected a whole number, got {steps!r}")
         lengths = np.full(steps, dt, float) if steps is not None else np.asarray(dt, float)
         if lengths.ndim != 1 or not (np.isfinite(lengths).all() and (lengths > 0).all()):
             raise ValueError(f"dt: expected positive step lengths, got {dt!r}")
