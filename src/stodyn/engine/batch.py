@@ -221,7 +221,7 @@ def lane_operations(traced: Traced) -> int:
 
 def _count_lane_operations(traced: Traced) -> int:
     if calls_library(traced.step):  # lanes cannot, and would find out only after all that stands before it
-        raise lanes.Unlaned("lu of a system too large to be written out")
+        raise lanes.Unlaned("primitive lu: a linear solve that is not written out goes to LAPACK")
     written_out = lanes.count_equations(traced.step.jaxpr, moving=False)
     if written_out > BESIDE_LIBRARY:  # as many scalar operations at the least: no need to take it apart
         return written_out
