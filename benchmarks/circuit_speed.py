@@ -54,9 +54,9 @@ def main() -> None:
     text = ladder(5000)
     sd.circuits.read(text)
     print(f"reading a ladder of 10 000 elements: {best(lambda: sd.circuits.read(text)):.2f} s")
-    paths, steps = (64, 5) if quick else (256, 20)
+    paths, steps = (64, 20) if quick else (256, 40)
     for name, made, few in (("linear", ladder(200), 1), ("with 200 diodes", diodes(200), 8)):
-        found = simulating(made, paths // few, max(2, steps // few))
+        found = simulating(made, paths // few, steps // few**2 + 2)
         print(f"simulating 200 nodes, {name}: {found:.0f} ns per path, step and node")
 
 

@@ -80,10 +80,8 @@ def test_two_diodes_with_given_increments():
 
 
 def test_starts():
-    """The start of the two diodes to the digits printed, and the start of the ring made consistent."""
+    """The start of the two diodes to the digits printed, and one behind constraints that need pivoting."""
     start = dict(zip(("u1", "u2", "u3"), read(examples()["two_diodes"]).start, strict=True))
     assert start == pytest.approx({"u1": 0.4557096, "u2": 0.45699813, "u3": 0.40817382}, abs=5e-8)
-    ring = read(examples()["ring_oscillator"])
-    assert dict(zip(ring.names, ring.diagnose().start, strict=True))["i(vdd)"] == pytest.approx(-2e-3, rel=1e-12)
     held = read(examples()["sample_and_hold"])  # four constraints with zeros on the diagonal of their Jacobian
     np.testing.assert_allclose(held.consistent(0.0, jnp.asarray(held.start), held.params), held.start, atol=1e-12)

@@ -7,8 +7,9 @@ import scipy.signal
 
 import stodyn
 from stodyn import statistics as st
-from stodyn.circuits import read
+from stodyn.circuits import examples, read
 from stodyn.circuits.devices import BOLTZMANN, CHARGE
+from stodyn.studies.circuit_noise import cases, linear
 
 KT = BOLTZMANN * 300.15
 RC = "title\nV1 in 0 1\nR1 in out 10k\nC1 out 0 100p\n.tran 50n 20u\n"
@@ -58,15 +59,10 @@ def test_shot_noise():
     assert light.density[0] == pytest.approx(2 * CHARGE * 3e-6 * 1e6, rel=1e-9)
 
 
-def test_transimpedance_in_closed_form():
-    """Two poles: var = S/(2 b c) for the response 1/(a s² + b s + c) to the white current S of light and resistor."""
-    from stodyn.circuits import examples
-
-    circuit = read(examples()["transimpedance"])
-    rf, cf, cd, gain, pole, light = 1e5, 50e-15, 10e-12, 1e5, 2 * np.pi * 1e4, 1e-6
-    b = (cd + cf + 1 / (pole * rf)) / gain + cf
-    c = (1 + 1 / gain) / rf
-    assert sizes(circuit)["out"] == pytest.approx((2 * KT / rf + CHARGE * light) / (2 * b * c), rel=1e-6)
+@pytest.mark.parametrize("case", cases(), ids=lambda case: case.name)
+def test_the_examples_of_the_study_in_closed_form(case):
+    """Low-pass, resonator, sample and hold, integrator, transimpedance amplifier: linear analysis to 1e-6."""
+    assert linear(read(examples()[case.name]), case) == pytest.approx(case.exact, rel=1e-6)
 
 
 def test_switching_noise_off():
@@ -131,7 +127,7 @@ def test_sampled():
 
 def test_sampled_flicker():
     """Shot and flicker noise together, the filter started in its stationary law: 4 standard errors, one in 15 000."""
-    circuit = read(SHOT.replace("1e-15)", "1e-15 KF=1e-13)") + ".options flo=100k fhi=400k\n.tran 50n 2u\n")
+    circuit = read(SHOT.replace("1e-15)", "1e-15 KF=1e-13)") + ".options flo=200k fhi=300k\n.tran 50n 2u\n")
     run = stodyn.simulate(circuit, "Trapezoidal", t=circuit.span, dt=circuit.step, paths=4096, seed=3,
                           collect=st.Moments(at=[2e-6]))  # fmt: skip
     at = run.sel(component="d").isel(time=-1)

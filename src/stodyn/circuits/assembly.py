@@ -23,7 +23,7 @@ from stodyn.circuits.text import NetlistError
 from stodyn.circuits.waveforms import Sources
 from stodyn.noise import coloured
 
-SMALL = 300  # up to so many unknowns sums are products with matrices, faster than scattering in lanes and by vmap
+FILLED = 16  # how many zeros an entry may cost where sums are gathered
 MOST_UNKNOWNS = 8000  # the matrices of a run are dense
 INDEX = np.int32  # JAX's own without 64 bits
 BRANCHES = frozenset("vehl")
@@ -40,6 +40,33 @@ class Stamps(NamedTuple):
         """(n, n), what belongs to ground (number n) left out."""
         whole = scipy.sparse.coo_array((self.values, (self.rows, self.columns)), (n + 1, n + 1)).tocsr()
         return whole[:n, :n]
+
+
+class Sums:
+    """Sums of entries by rows, (entries,) -> (size,): gathered row by row, as XLA and lanes scatter slowly.
+
+    Rows of fewer entries than the longest are filled up with zeros; where that is mostly zeros it is scattering after
+    all.
+    """
+
+    def __init__(self, rows: np.ndarray, size: int):
+        self.rows, self.size = rows, size
+        counts = np.bincount(rows, minlength=size)
+        longest = int(counts[:-1].max(initial=1))  # the last row, of the ground, is nobody's
+        self.table: np.ndarray | None = None
+        if size * longest <= FILLED * (len(rows) + size):
+            order = np.argsort(rows, kind="stable")
+            rank = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+            seen = rank < longest
+            self.table = np.full((size, longest), len(rows), INDEX)
+            self.table[rows[order][seen], rank[seen]] = order[seen]
+
+    def __call__(self, values: Any, xp: Any) -> Any:
+        if xp is np:
+            return np.bincount(self.rows, values, self.size)
+        if self.table is None:
+            return jnp.zeros(self.size, values.dtype).at[self.rows].add(values)
+        return jnp.concatenate([values, jnp.zeros(1, values.dtype)])[self.table].sum(axis=1)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -105,35 +132,31 @@ class Network:
         """f (n,) with the sources at the given values."""
         y = xp.concatenate([x, xp.zeros(1, x.dtype)])
         currents = [group.current(y, xp).i for group in self.groups]
-        carried = list(zip(self.groups, currents, (slice(None) for _ in currents), strict=True))
-        carried += self.flickering(currents, y, xp)
-        if xp is jnp and self.n <= SMALL:
-            found = self.matrices[0] @ x + self.matrices[1] @ sources
-            for group, i, devices in carried:
-                a, b = (_incidence(node[devices], self.n) for node in group.out)
-                found = found + (b - a) @ i
-            return found
-        linear = self.linear if linear is None else linear
-        rows = [linear.rows, self.source_rows]
-        values = [linear.values * y[linear.columns], self.source_signs * sources[self.source_columns]]
-        for group, i, devices in carried:
-            rows += [group.out[0][devices], group.out[1][devices]]
+        kept = self.linear if linear is None else linear
+        values = [kept.values * y[kept.columns], self.source_signs * sources[self.source_columns]]
+        for i in (*currents, *self.flickering(currents, y, xp)):
             values += [-i, i]
-        return gathered(np.concatenate(rows), xp.concatenate(values), self.n + 1, xp)[: self.n]
+        if linear is None:
+            return self.sums(xp.concatenate(values), xp)[: self.n]
+        return np.bincount(np.concatenate([kept.rows, *self.places]), np.concatenate(values), self.n + 1)[: self.n]
 
     @functools.cached_property
-    def matrices(self) -> tuple[np.ndarray, np.ndarray]:
-        """`linear` (n, n) and the places of the sources (n, sources)."""
-        feeds = np.zeros((self.n + 1, len(self.sources.order)))
-        np.add.at(feeds, (self.source_rows, self.source_columns), self.source_signs)
-        return self.linear.matrix(self.n).toarray(), feeds[: self.n]
+    def places(self) -> list[np.ndarray]:
+        """The rows of what `rates` adds up beside the linear part."""
+        devices = [node for group in self.groups for node in group.out]
+        return [self.source_rows, *devices, *(node[part.devices] for part in self.flickers
+                                              for node in self.groups[part.group].out)]  # fmt: skip
 
-    def flickering(self, currents: list[Any], y: Any, xp: Any) -> Any:
-        """(group, current, devices) of the flicker noise."""
-        for part in self.flickers:
-            group, i = self.groups[part.group], currents[part.group][part.devices]
-            size = flicker_size(i, _chosen(group.numbers, part.devices), xp)
-            yield group, size * y[part.states].sum(-1), part.devices
+    @functools.cached_property
+    def sums(self) -> Sums:
+        return Sums(np.concatenate([self.linear.rows, *self.places]), self.n + 1)
+
+    def flickering(self, currents: list[Any], y: Any, xp: Any) -> list[Any]:
+        """The currents of the flicker noise."""
+        return [
+            flicker_size(currents[k][devices], _chosen(self.groups[k].numbers, devices), xp) * y[states].sum(-1)
+            for k, devices, states in self.flickers
+        ]
 
     def slopes(self, x: np.ndarray, linear: Stamps | None = None) -> scipy.sparse.csr_array:
         """∂f/∂x (n, n) at x, the flicker filters at rest."""
@@ -167,18 +190,6 @@ class Network:
     def has_additive_noise(self) -> bool:
         """Whether no white noise depends on the state: only resistors and given currents have any."""
         return all(source.element.kind in "ri" for source in self.noises)
-
-
-def _incidence(nodes: np.ndarray, n: int) -> np.ndarray:
-    """(n, devices): 1 where a device has its node."""
-    return (np.arange(n)[:, None] == nodes).astype(float)
-
-
-def gathered(rows: np.ndarray, values: Any, size: int, xp: Any) -> Any:
-    """(size,): the sums of the values of each row."""
-    if xp is np:
-        return np.bincount(rows, values, size)
-    return jnp.zeros(size, values.dtype).at[rows].add(values)
 
 
 def _chosen(numbers: Numbers, devices: np.ndarray) -> Numbers:

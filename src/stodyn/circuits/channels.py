@@ -21,11 +21,12 @@ import scipy.sparse
 import scipy.sparse.linalg
 
 from stodyn.circuits import topology
-from stodyn.circuits.assembly import INDEX, SMALL, Network, Source, Stamps, gathered
+from stodyn.circuits.assembly import INDEX, Network, Source, Stamps, Sums
 from stodyn.circuits.netlist import GROUND
 from stodyn.circuits.text import NetlistError
 
 ROUNDING = 1e-9
+LARGE = 1_000_000  # entries of g: beyond them they are scattered into zeros instead of multiplied with them
 
 
 class Channels(NamedTuple):
@@ -52,16 +53,12 @@ class Channels(NamedTuple):
         """g (n, channels): white noise times the factor; the filters of flicker noise keep their strength."""
         if not self.total:
             return xp.zeros((n, 1))
-        small = xp is np or n <= SMALL
-        if small:
-            shares = np.zeros((self.total, len(intensity)))
-            shares[self.members, self.sources] = self.weights
-            power = xp.asarray(shares) @ intensity
-        else:
-            power = gathered(self.members, self.weights * intensity[self.sources], self.total, xp)
+        sums = Sums(np.append(self.members, self.total), self.total + 1)
+        entries = xp.concatenate([self.weights * intensity[self.sources], xp.zeros(1)])
+        power = sums(entries, xp)[: self.total]
         is_white = np.bincount(self.members, minlength=self.total) > 0
         strength = xp.where(is_white, factor * xp.sqrt(xp.where(is_white, power, 1.0)), 1.0)
-        if not small:
+        if xp is jnp and n * self.total > LARGE:
             values = self.coefficients * strength[self.columns]
             return jnp.zeros((n, self.total), strength.dtype).at[self.rows, self.columns].set(values)
         g = np.zeros((n, self.total))

@@ -19,6 +19,7 @@ from stodyn.circuits.text import NetlistError
 from stodyn.problems.linear import GaussianStart
 from stodyn.problems.sdae import SDAE
 
+TAKEN_APART = 64  # unknowns: beyond it the Jacobian of nonlinear constraints is watched without asking if it changes
 LOOKED_AT = 1_000_000  # n² m: beyond it nobody looks whether noise that depends on the state commutes
 
 
@@ -72,8 +73,10 @@ class Circuit(SDAE):
 
     @functools.cached_property
     def has_constant_orientation(self) -> bool:
-        """Known from the graph where no nonlinear device reads what a constraint determines."""
-        return self.is_affine or not nonlinear_constraints(self.network) or super().has_constant_orientation
+        """Known from the graph where no nonlinear device reads what a constraint determines; else sought if small."""
+        if self.is_affine or not nonlinear_constraints(self.network):
+            return True
+        return self.n <= TAKEN_APART and super().has_constant_orientation
 
     def before_run(self, t: float) -> tuple[str, ...]:
         try:
