@@ -322,9 +322,9 @@ def written(run: xr.Dataset, outputs: Mapping[str, Path]) -> Iterator[Path]:
             file = outputs["csv"] / f"{'_'.join(map(str, dims)) or 'numbers'}.csv"
             table = run[names].reset_coords(drop=True)
             if dims:
-                table.to_dataframe(dim_order=list(dims)).to_csv(file, float_format="%.17g")
+                table.to_dataframe(dim_order=list(dims)).to_csv(file)
             else:
-                file.write_text("".join(f"{name},{table[name].item():.17g}\n" for name in names))
+                file.write_text("".join(f"{name},{table[name].item()!r}\n" for name in names))
             yield file
     if "pictures" in outputs:
         outputs["pictures"].mkdir(parents=True, exist_ok=True)

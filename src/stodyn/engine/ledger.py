@@ -267,7 +267,7 @@ class Status(NamedTuple):
         return None if not self.rate else (self.blocks - self.done) / self.rate
 
 
-RECENT = 64  # blocks by which the rate is told
+RECENT, PAUSE = 1024, 60.0  # blocks by which the rate is told, and seconds without one that are a pause
 
 
 def status(folder: str | os.PathLike) -> Status:
@@ -286,7 +286,7 @@ def status(folder: str | os.PathLike) -> Status:
     recent = np.sort(times)[-RECENT:]
     apart = np.diff(recent)
     if len(apart) > 2:  # a pause, such as the time between a kill and a resume, is no part of the rate
-        pauses = np.flatnonzero(apart > 20 * np.sort(apart)[:-1].mean())
+        pauses = np.flatnonzero(apart > max(PAUSE, 20 * np.sort(apart)[:-1].mean()))
         recent = recent[pauses[-1] + 1 :] if pauses.size else recent
     took = float(np.ptp(recent)) if len(recent) > 1 else 0.0
     return Status(
