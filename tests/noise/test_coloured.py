@@ -217,10 +217,12 @@ def test_flicker_within_its_ripple(poles, above, below, edge):
     assert_stationary_at_any_step(noise)
 
 
-def test_flicker_of_a_band_that_is_no_whole_number_of_decades():
-    noise = co.flicker(1.0, (0.3, 40.0), 3)
-    f = np.geomspace(0.3, 40.0, 100)
-    assert np.abs(10 * np.log10(2 * density(noise, f) * f)).max() < 0.16
+@pytest.mark.parametrize(
+    ("band", "poles", "most"), [((0.3, 40.0), 3, 0.16), ((0.02, 3e3), 5, 0.3), ((1.0, 2.0), 20, 0.6)]
+)
+def test_flicker_in_bands_of_any_width(band, poles, most):
+    noise, f = co.flicker(1.0, band, poles), np.geomspace(*band, 100)
+    assert np.abs(10 * np.log10(2 * density(noise, f) * f)).max() < most
 
 
 # --- any filter -----------------------------------------------------------------------------------------------------
@@ -432,6 +434,7 @@ def test_samples_from_zero_frequency_on():
         (lambda: co.flicker(1.0, (10.0, 1.0)), "band: expected .* f1 < f2"),
         (lambda: co.flicker(1.0, (1.0, 10.0), 0), "poles_per_decade: expected a whole number >= 1"),
         (lambda: co.through(([1.0, 2.0], [1.0, 3.0])), "not strictly proper, 1 zeros for 1 poles"),
+        (lambda: co.through(([1.0], [np.nan, 1.0])), "system: expected the finite coefficients of two polynomials"),
         (lambda: co.through(([1.0], [1.0, -1.0])), "not stable, a pole has the real part 1"),
         (lambda: co.through(([1.0], [1.0, 0.0])), "not stable, a pole has the real part 0"),
         (lambda: co.through(([], [-1.0 + 1j], 1.0)), "real or come in conjugate pairs"),

@@ -55,8 +55,10 @@ def flicker(K: float, band: tuple[float, float], poles_per_decade: int = 2, name
     """Flicker noise of the one-sided density K/f on the band (f1, f2), in cycles a unit of time.
 
     A sum of independent first-order processes of the variance K ln 10 / poles_per_decade, their time constants spaced
-    evenly in the logarithm from 1/(2π f2) to 1/(2π f1) and one decade beyond on either side. In the band the density
-    is K/f to 0.25 dB with one pole a decade, to 0.012 dB with two (0.15 dB at its ends).
+    evenly in the logarithm from 1/(2π f2) to 1/(2π f1) and one decade beyond on either side. A decade inside the band
+    the density is K/f to 0.25 dB with one pole a decade, to 0.013 dB with two and 0.03 dB with more. Towards its ends
+    it falls short, as nothing comes from further away: by 0.15 dB with two poles a decade, by up to 0.3 dB with others;
+    in a band of less than a decade, which is all ends, by up to 0.6 dB.
     """
     f1, f2 = band
     _positive(K=K, f1=f1, f2=f2)
@@ -112,8 +114,11 @@ def through(system: Any, intensity: float = 1.0, name: str = "y") -> Coloured:
 
 def _zpk(numerator: ArrayLike, denominator: ArrayLike) -> tuple[np.ndarray, np.ndarray, float]:
     num, den = (np.trim_zeros(np.atleast_1d(np.asarray(c, float)), "f") for c in (numerator, denominator))
-    if num.ndim != 1 or den.ndim != 1 or not len(num) or not len(den):
-        raise ValueError(f"system: expected the coefficients of two polynomials, got {numerator!r} and {denominator!r}")
+    sound = num.ndim == den.ndim == 1 and len(num) and len(den) and np.isfinite(num).all() and np.isfinite(den).all()
+    if not sound:
+        raise ValueError(
+            f"system: expected the finite coefficients of two polynomials, got {numerator!r} and {denominator!r}"
+        )
     return np.roots(num), np.roots(den), num[0] / den[0]
 
 
