@@ -11,6 +11,7 @@ from stodyn.methods.radau import solved
 from stodyn.models.miller_integrator import MILLER_INTEGRATOR
 from stodyn.noise.distribution import Normal, Uniform
 from stodyn.problems.random_dae import RandomDAE, check_start, derivatives
+from stodyn.statistics.surrogate import Surrogate
 
 TWO = {"p": Uniform(1.0, 3.0), "q": Normal(0.0, 1.0)}
 
@@ -61,6 +62,24 @@ def test_sources():
         wanted = np.array([[source(t, {"p": p, "q": q}) for p, q in nodes] for t in times])
         wanted = wanted[:, 0] if sets == [()] else wanted
         np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("method", ["Quadrature", "Galerkin"])
+def test_a_source_with_parameters_in_a_short_pulse_alone(method):
+    """x' = p q + (h² for 0.3 <= t < 0.4): E x(1) = 0.1/3, Var x(1) = 1/9 + 0.1² · 4/45; no even look sees the pulse."""
+
+    def source(t, p):
+        return [p["p"] * p["q"] + (p["h"] ** 2 if 0.3 <= t < 0.4 else 0.0)]
+
+    laws = {"p": Uniform(-1.0, 1.0), "q": Uniform(-1.0, 1.0), "h": Uniform(0.0, 1.0)}
+    problem = RandomDAE([[1.0]], [[0.0]], source, laws, [0.0])
+    assert problem.source_terms(np.linspace(0.0, 1.0, 51)) is None
+    assert problem.source_terms(np.linspace(0.0, 0.2, 51)) == [(), (0, 1)]
+    run = simulate(problem, method, t=(0.0, 1.0), dt=0.02, collect=Surrogate(every=50))
+    np.testing.assert_allclose(run["mean"].values[-1], 0.1 / 3.0, rtol=1e-11)
+    np.testing.assert_allclose(run["variance"].values[-1], 1.0 / 9.0 + 0.01 * 4.0 / 45.0, rtol=1e-11)
+    early = simulate(problem, method, t=(0.0, 0.2), dt=0.02, collect=Surrogate(every=10))
+    np.testing.assert_allclose(early["variance"].values[-1], 0.04 / 9.0, rtol=1e-11)
 
 
 def test_the_index_over_the_domain_and_the_surface_where_it_changes():

@@ -49,12 +49,12 @@ def subsets(active: list[int], order: int) -> list[tuple[int, ...]]:
 
 
 def interpolated(at: Callable[[np.ndarray], Any], center: np.ndarray, spread: np.ndarray, sets: list[tuple[int, ...]]):
-    """F_S for the given sets (which hold their subsets) from values at the corners c + Σ_(i ∈ S) spread_i e_i."""
+    """F_S for the given sets from values at the corners c + Σ_(i ∈ T) spread_i e_i of all their subsets T."""
     corners, terms = {}, {}
-    for S in sets:
+    for T in {T for S in sets for T in subsets(list(S), len(S))}:
         p = center.copy()
-        p[list(S)] += spread[list(S)]
-        corners[S] = at(p)
+        p[list(T)] += spread[list(T)]
+        corners[T] = at(p)
     for S in sets:
         signed = [((-1) ** (len(S) - k), T) for k in range(len(S) + 1) for T in itertools.combinations(S, k)]
         total = sum(sign * corners[T] for sign, T in signed)

@@ -29,7 +29,7 @@ from stodyn.problems.contract import (
 from stodyn.problems.multiaffine import MultiAffine
 
 TESTS = 6  # points at which an interpolant is compared with the function
-SOURCE_TIMES = 8  # times of a run at which a source is compared with its interpolant
+SOURCE_TIMES = 8  # times of a run at which the dependence of a source on the parameters is looked for at first
 DENSE_LIMIT = 64  # components up to which the nodes are solved as one dense batch
 INDEX_LIMIT = 400  # components up to which an index is computed
 DOMAIN_POINTS = 32
@@ -142,6 +142,9 @@ class RandomDAE(Problem):
             return np.zeros(self.n)
         return np.asarray(self.source(t, *self._given(p)) if callable(self.source) else self.source, float)
 
+    def _sources_at(self, times: np.ndarray, p: np.ndarray) -> np.ndarray:
+        return np.stack([self._source_at(t, p) for t in times])
+
     def masses(self, nodes: np.ndarray) -> np.ndarray:
         """A or M at the nodes (K, Q), (K, n, n)."""
         return self._stacked(self.mass_terms, self._mass_at, nodes)
@@ -192,12 +195,41 @@ class RandomDAE(Problem):
         return self._find(self._start_at)
 
     def source_terms(self, times: np.ndarray) -> list[tuple[int, ...]] | None:
-        """The sets of parameters whose products the source is a combination of, over the times; None: it is none."""
+        """The sets of parameters whose products the source is a combination of, at all the times; None: it is none."""
         if not callable(self.source):
             return [()]
+        key = np.asarray(times, float).tobytes()
+        if key not in self._sets_of_source:
+            self._sets_of_source[key] = self._find_source_terms(np.asarray(times, float))
+        return self._sets_of_source[key]
+
+    @functools.cached_property
+    def _sets_of_source(self) -> dict[bytes, list[tuple[int, ...]] | None]:
+        return {}
+
+    def _find_source_terms(self, times: np.ndarray) -> list[tuple[int, ...]] | None:
+        """From some of the times, and then from those where another parameter shows that it is not all: a pulse."""
         seen = times[np.unique(np.linspace(0, len(times) - 1, SOURCE_TIMES).astype(int))]
-        terms = self._find(lambda p: np.stack([self._source_at(t, p) for t in seen]))
-        return None if terms is None else list(terms.terms)
+        while True:
+            terms = self._find(functools.partial(self._sources_at, seen))
+            if terms is None:
+                return None
+            sets = list(terms.terms)
+            missed = np.setdiff1d(self._unlike(times, sets), seen)
+            if not len(missed):
+                return sets
+            seen = np.append(seen, missed[:: -(-len(missed) // SOURCE_TIMES)])
+
+    def _unlike(self, times: np.ndarray, sets: list[tuple[int, ...]]) -> np.ndarray:
+        """The times at which the source at a test point is not what the sets make of it."""
+        if not self.random:
+            return times[:0]
+        p = self._tests[0]
+        products = MultiAffine(self.center, dict.fromkeys(sets)).monomials(p[None])[0]
+        parts = products[:, None] * self.source_parts(times, sets)
+        values = self._sources_at(times, p)
+        size = np.maximum(np.abs(parts).sum(axis=1), np.abs(values)).max(axis=0)
+        return times[(np.abs(values - parts.sum(axis=1)) > multiaffine.EXACT * size).any(axis=1)]
 
     @property
     def structure(self) -> dict[str, str]:
