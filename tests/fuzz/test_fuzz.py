@@ -115,7 +115,7 @@ simulated = make.fixed_dictionaries(
 )
 
 
-@calls(90, 5000)
+@calls(70, 5000)
 @hypothesis.given(options=simulated)
 def test_simulate(options):
     run = attempted(simulate, **options)
@@ -216,7 +216,7 @@ statistics = make.sampled_from(list(STATISTICS)).flatmap(
 )
 
 
-@calls(45, 2000)
+@calls(25, 2000)
 @hypothesis.given(drawn=statistics, problem=make.sampled_from([PAIR, PAIR, PAIR, DECAY]))
 def test_statistics(drawn, problem):
     kind, options = drawn
@@ -295,13 +295,13 @@ def test_run_files(changes, cut):
     content = {name: dict(table) if isinstance(table, dict) else list(table) for name, table in WHOLE.items()}
     for table, key, value in changes:
         target = content.setdefault(table, {}) if table else content
-        if isinstance(target, list):
-            target = target[0] = dict(target[0])
+        if isinstance(target, list) and target and isinstance(target[0], dict):
+            target[0] = target = dict(target[0])
         if isinstance(target, dict):
             target[key] = value
             if value is None:
                 del target[key]
-    hypothesis.assume("ledger" not in content.get("run", {}) and "output" not in content)  # nothing is written here
+    hypothesis.assume("ledger" not in str(content.get("run")) and "output" not in content)  # nothing is written here
     text = "\n".join(f"{key} = {toml(value)}" for key, value in content.items())[:cut]
     described = attempted(runfile.parsed, text, Path("."))
     if described is None:

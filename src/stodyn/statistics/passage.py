@@ -10,6 +10,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import jax.scipy.special
+import numpy as np
 from jax import Array
 
 from stodyn.problems.sdae import SDAE
@@ -62,7 +63,8 @@ class Passage(Statistic):
     variance_rate: Callable | None = dataclasses.field(default=None, init=False, repr=False)
 
     def prepared(self, problem, times):
-        if isinstance(self.level, str) or jnp.ndim(self.level):
+        found = np.asarray(self.level)
+        if found.ndim or found.dtype.kind not in "iuf" or not np.isfinite(found):
             raise ValueError(f"Passage: level must be a number, got {self.level!r}; write Passage(level, component)")
         if self.direction not in ("up", "down"):
             raise ValueError(f'Passage: direction must be "up" or "down", got {self.direction!r}')
