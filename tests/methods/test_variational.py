@@ -277,7 +277,7 @@ def test_a_table_of_the_users_own():
 
 
 def test_srkw2_is_refused_for_several_multiplicative_channels():
-    with pytest.raises(ValueError, match="SRKw2 is made for scalar or additive noise"):
+    with pytest.raises(ValueError, match=r"SRKw2 is made for scalar or additive noise.* best: SRKw2Coupled \(as SRKw2"):
         sd.simulate(two_channels(), SRKw2, t=(0, 1), dt=0.1, paths=4, seed=0)
 
 
@@ -293,6 +293,9 @@ def test_truncation():
     np.testing.assert_allclose(inside, whole, rtol=0, atol=1e-15)
     with pytest.raises(ValueError, match=r"truncation=2 cuts W at .* which is 0 at h = 1"):
         sd.simulate(problem, cut, t=(0, 2), dt=1.0, paths=4, seed=0)
+    for k, h, share in ((1e-9, 0.1, "100"), (0.0, 0.1, "100"), (-1.0, 0.1, "100"), (2.0, 0.9, "51.6")):
+        assert f"would cut {share} % of the draws" in Midpoint(truncation=k).step_refusal(h)
+    assert Midpoint(truncation=2.0).step_refusal(0.5) is None
 
 
 @pytest.mark.parametrize(

@@ -189,6 +189,7 @@ def test_rejection_draws_from_the_density():
         ({"start": (1.0, 2.0, 3.0)}, ValueError, r"expected \(q0, p0\), got 3 entries"),
         ({"H": lambda q, p: q * p}, TypeError, r"H: must take H\(t, q, p\)"),
         ({"h": (3.0,)}, TypeError, r"h\[0\]: expected a function"),
+        ({"h": 3.0}, TypeError, r"h: expected a function of .* or a tuple of one a channel, got 3\.0"),
         ({"periodic": (1.0, 2.0)}, ValueError, "periodic: expected 1 periods"),
         ({"periodic": -1.0}, ValueError, "periodic: expected 1 periods > 0"),
         ({"names": ("q",)}, ValueError, "names: expected 2 different names"),

@@ -277,7 +277,7 @@ def matched(problem: Any, method: Any) -> tuple[Any, list[str]]:
         changes.append(said)
     reason = method.refusal(problem)
     if reason is not None:
-        raise ValueError(f"method: {reason}. {best_fitting(asked)}")
+        raise ValueError(f"method: {reason}. {best_fitting(asked, method.name)}")
     if method.calculus not in (None, problem.calculus):
         if problem.noise_structure.implies("additive"):
             changes.append(f"{problem.calculus} = {method.calculus} for additive noise")

@@ -47,8 +47,9 @@ def recommend(problem) -> Catalogued:
     return explicit.EulerMaruyama
 
 
-def best_fitting(problem) -> str:
-    """In words: the recommended method, and some of those that promise the highest strong and weak order."""
+def best_fitting(problem, refused: str = "") -> str:
+    """In words: the forms of the refused method that take the problem (SRKw2Coupled, MilsteinLevy: their names begin
+    with its own), the recommended method, and some of those that promise the highest strong and weak order."""
     names = fitting(problem, type(problem)) or fitting(problem)
     if not names:
         return "No method takes it."
@@ -56,6 +57,9 @@ def best_fitting(problem) -> str:
         found = [f"{recommend(problem).name} (recommended)"]
     except TypeError:  # none is recommended for problems of this kind
         found = []
+    forms = [name for name in names if refused and name.startswith(refused)]
+    if forms:
+        found.insert(0, f"{', '.join(forms)} (as {refused}, for such noise)")
     return f"Those that fit best: {'; '.join(found + of_highest_order(problem, names))}. `stodyn methods` lists all."
 
 

@@ -72,6 +72,14 @@ class LagrangeDAlembert(Method):
                 f"{self.name} with truncation={self.truncation:g} cuts W at √(2·{self.truncation:g}·|ln h|·h), which "
                 f"is 0 at h = 1 and means nothing beyond; h = {h:g}. Take h < 1 in your unit of time or truncation=None"
             )
+        if self.truncation is not None:
+            cut = math.erfc(math.sqrt(max(self.truncation, 0.0) * -math.log(h)))
+            if cut > 0.5:
+                return (
+                    f"{self.name} with truncation={self.truncation:g} would cut {100 * cut:.3g} % of the draws of W at "
+                    f"h = {h:g}, more than half: no noise of the size asked for would be left. Take truncation=2 or "
+                    "more, a smaller h, or truncation=None"
+                )
         return None
 
     def step(self, problem, t, x, noise, params):

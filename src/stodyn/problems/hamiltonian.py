@@ -261,6 +261,10 @@ class Hamiltonian(Problem):
 
 
 def _channels(name: str, given: Any) -> tuple[Callable | None, ...]:
+    if not (given is None or callable(given) or isinstance(given, Sequence)):
+        raise TypeError(
+            f"{name}: expected a function of (t, q, p[, params]) or a tuple of one a channel, got {given!r}"
+        )
     functions = () if given is None else (given,) if callable(given) else tuple(given)
     for r, function in enumerate(functions):
         if function is not None and not callable(function):
