@@ -198,6 +198,7 @@ def test_causes_are_told_apart():
     words = str(log.error(4))
     assert "(1 whose implicit equations Newton did not solve; 2 whose state became infinite or NaN)" in words
     assert "First: path 3 at t = 0.2, path 0 at t = 0.3, path 2 at t = 0.5. " in words
+    assert "larger Newton limit" in words and "an implicit method" not in words  # it is implicit already
 
 
 def test_a_start_that_is_bad_already():

@@ -66,10 +66,13 @@ class FailureLog:
             why.append(f"{np.count_nonzero(unsolved)} whose implicit equations Newton did not solve")
         if not np.all(unsolved):
             why.append(f"{np.count_nonzero(~unsolved)} whose state became infinite or NaN")
+        if np.any(unsolved):
+            other_way = "a larger Newton limit or tol (options of the method)"
+        else:
+            other_way = "where the system is stiff an implicit method (ThetaEuler, ImplicitMidpoint)"
         return PathsFailed(
             f"{len(paths)} of the {looked_at} paths run so far failed ({'; '.join(why)}). First: {shown}{more}. "
-            f"Try a smaller dt{', a larger Newton limit or tol' if np.any(unsolved) else ''}, or where the system is "
-            "stiff an implicit method (ThetaEuler, ImplicitMidpoint). To look at such paths pass "
+            f"Try a smaller dt, or {other_way}. To look at such paths pass "
             'on_failure="record": the run goes on without them, their numbers and times are in its result, and '
             f"stodyn.replay gives each of them step by step.{advice and ' '}{advice}",
             paths,
