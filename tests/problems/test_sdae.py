@@ -129,9 +129,10 @@ def test_rows_are_ordered_for_constraints_with_zero_diagonals_that_begin_to_hold
         u, a, b, c, d = x
         return jnp.stack([-u, t * (b + b**3) - u, a - b, d - a, c + d])
 
-    late = SDAE(np.diag([1.0, 0.0, 0.0, 0.0, 0.0]), drift, quiet, (2.0, 0.0, 0.0, 0.0, 0.0))
+    late = SDAE(np.diag([1.0, 0.0, 0.0, 0.0, 0.0]), drift, None, (2.0, 0.0, 0.0, 0.0, 0.0))
     x = late.consistent(1.0, jnp.asarray(late.example_start()), None)
     np.testing.assert_allclose(x, [2.0, 1.0, 1.0, -1.0, 1.0], atol=1e-12)
+    np.testing.assert_array_equal(late.g(1.0, x, None), np.zeros((5, 1)))  # diffusion=None
 
 
 def vars_of(problem):

@@ -43,7 +43,7 @@ from stodyn.problems.index import (
     noise_slopes,
     split,
 )
-from stodyn.problems.sde import SDE
+from stodyn.problems.sde import SDE, silent
 from stodyn.problems.structure import checked_kinds, commutes
 
 CHECKED = f"checked at {STATES} random states"
@@ -55,7 +55,8 @@ class SDAE(Problem):
 
     mass       M (n, n). What cancels it from the left makes the constraints, also where no row of M is zero
     drift      drift(t, x[, params]) -> (n,)
-    diffusion  diffusion(t, x[, params]) -> (n, m): column k belongs to channel k. No noise may enter a constraint
+    diffusion  diffusion(t, x[, params]) -> (n, m): column k belongs to channel k; None: no noise.
+               Noise may not enter a constraint
     start      the initial value, (n,), or one draw a path as for SDE. Where it does not satisfy the constraints, the
                algebraic part is computed from the differential one; `diagnose` says how far it moved
     params, names, units, structure   as for SDE; `structure` is that of the state-space form
@@ -67,7 +68,7 @@ class SDAE(Problem):
 
     mass: Any
     drift: Callable
-    diffusion: Callable
+    diffusion: Any
     start: Any
     params: Any = None
     names: Sequence[str] | None = None
@@ -85,6 +86,8 @@ class SDAE(Problem):
         if self.structure is not None and self.structure not in STRUCTURES:
             raise ValueError(f"structure: expected one of {STRUCTURES}, got {self.structure!r}")
         check_params(self.params)
+        if self.diffusion is None:
+            object.__setattr__(self, "diffusion", silent)
         example = drawn_example(self.start, "start") if is_random(self.start) else fixed_value("start", self.start)
         if example.ndim != 1 or example.size == 0:
             raise ValueError(f"start: expected a vector a path, got shape {example.shape}")

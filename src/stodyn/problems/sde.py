@@ -28,7 +28,7 @@ from stodyn.problems.contract import (
 from stodyn.problems.structure import CHECKED_STATES, find_structure
 
 
-def _silent(t, x, *params):
+def silent(t, x, *params):
     """One channel that does nothing."""
     return jnp.zeros((*jnp.shape(x), 1) if jnp.ndim(x) else ())
 
@@ -71,7 +71,7 @@ class SDE(Problem):
             raise ValueError(f"structure: expected one of {STRUCTURES}, got {self.structure!r}")
         check_params(self.params)
         if self.diffusion is None:
-            object.__setattr__(self, "diffusion", _silent)
+            object.__setattr__(self, "diffusion", silent)
         example = drawn_example(self.start, "start") if is_random(self.start) else fixed_value("start", self.start)
         if example.ndim > 1 or example.size == 0:
             raise ValueError(f"start: expected a number or a vector a path, got shape {example.shape}")
