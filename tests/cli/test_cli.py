@@ -82,11 +82,15 @@ def test_methods_prints_the_catalogue(invoke, monkeypatch):
     monkeypatch.setenv("COLUMNS", "400")
     result = invoke("methods")
     assert result.exit_code == 0
+    lines = [line.rstrip() for line in result.output.splitlines()]
     for name, method in catalogue().items():
-        (row,) = [line for line in result.output.splitlines() if line.split()[:1] == [name]]
-        assert method.accepts.__name__ in row
-        assert all(in_words(claim, method) in row for claim in method.claims)
-        assert method.summary and row.rstrip().endswith(method.summary)
+        (first,) = [number for number, line in enumerate(lines) if line.split()[:1] == [name]]
+        assert lines[first].endswith(f"{method.accepts.__name__}, {method.calculus or 'either'}")
+        *claims, summary = lines[first + 1 : first + 2 + bool(method.claims)]
+        assert all(in_words(claim, method) in claims[0] for claim in method.claims)
+        assert method.summary and summary.endswith(method.summary)
+    monkeypatch.setenv("COLUMNS", "80")
+    assert "…" not in invoke("methods").output  # nothing is cut off in a narrow window
     assert find("ThetaEuler").summary == "Drift-implicit Euler"
     heun, milstein = find("Heun"), find("Milstein")
     both = Claim("strong", Fraction(3, 2), when=("additive", "scalar"))

@@ -20,12 +20,14 @@ def command(
     if as_json:
         typer.echo(json.dumps([described(*item) for item in methods.items()], indent=2, allow_nan=False))
         return
-    heads = ("method", "takes", "calculus", "claims", "what it is")
-    table = Table(*heads, box=None, header_style="bold", padding=(0, 2, 0, 0))
+    table = Table(
+        "method", "takes, in which calculus; claims; what it is", box=None, header_style="bold", padding=(0, 2, 0, 0)
+    )
     table.columns[0].no_wrap = True
     for name, method in methods.items():
         claims = "; ".join(in_words(claim, method) for claim in method.claims)
-        table.add_row(name, method.accepts.__name__, method.calculus or "either", Text(claims), Text(method.summary))
+        takes = f"{method.accepts.__name__}, {method.calculus or 'either'}"
+        table.add_row(name, Text("\n".join(line for line in (takes, claims, method.summary) if line)))
     Console().print(table)
 
 
