@@ -96,7 +96,7 @@ def drawn(found: Mapping[str, np.ndarray], title: str) -> Any:
     figure, ax = pyplot.subplots(figsize=(6.4, 4.4), layout="constrained")
     for k, (name, errors) in enumerate(found.items()):
         h = END / 2.0 ** np.arange(len(errors))
-        ax.loglog(h, errors, "o-", base=2, ms=3, lw=1, color=PALETTE[k % len(PALETTE)], label=name,
+        ax.loglog(h, errors, marker="o", base=2, ms=3, lw=1, color=PALETTE[k % len(PALETTE)], label=name,
                   ls="-" if k < len(PALETTE) else "--")  # fmt: skip
     ax.set(xlabel="step size h", ylabel="mean-square error", title=title)
     ax.legend(frameon=False, fontsize="small")
