@@ -181,3 +181,5 @@ def test_angular_momentum_drifts_without_structure(method):
 def test_a_generator_of_the_wrong_shape():
     with pytest.raises(ValueError, match=r"generator: returned shape \(\) for q of shape \(2,\), expected \(2,\)"):
         conservation.momentum_balance(Midpoint, rotating(), lambda q: q[0], h=0.1, steps=2)
+    with pytest.raises(TypeError, match=r"(?s)generator: expected a function ξ.* For a matrix A"):
+        conservation.momentum_balance(Midpoint, rotating(), np.eye(2), h=0.1, steps=2)

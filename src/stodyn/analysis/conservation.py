@@ -244,6 +244,8 @@ def momentum_balance(
     generator  ξ(q) -> (N,): how an infinitesimal transformation of the symmetry moves q, e.g. (-q_y, q_x) for rotations
     params     in place of the problem's own
     """
+    if not callable(generator):
+        raise TypeError(f"generator: expected a function ξ(q), got {generator!r}. For a matrix A: lambda q: A @ q")
     N = problem.n // 2
     with jax.enable_x64(True):
         shape = jax.eval_shape(lambda q: jnp.asarray(generator(q)), jax.ShapeDtypeStruct((N,), np.float64)).shape

@@ -154,6 +154,7 @@ def run(full: bool, out: Path, progress: Callable[[str], None]) -> StudyResult:
                     )
             for slope in (1.0, 2.0):
                 ax.loglog(one.h, 0.1 * one.h**slope, ":", color="grey", lw=1)
+            ax.set_xscale("log", base=2)
             ax.set(title=name, xlabel="h", ylabel="rms error of v at T = 1")
             ax.legend()
     return StudyResult(rows, {"orders": figure})
