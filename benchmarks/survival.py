@@ -122,7 +122,11 @@ def workers(trials: int, folder: Path, unbroken: xarray.Dataset, rng: np.random.
         run(place=there, threads=None)
         whole = time.perf_counter() - began
         for trial in range(trials):
-            client.wait_for_workers(2)
+            try:
+                client.wait_for_workers(2, timeout=15)
+            except TimeoutError:  # now and then a nanny does not start another
+                cluster.scale(len(cluster.workers) + 1)
+                client.wait_for_workers(2)
             processes = list(client.run(os.getpid).values())
 
             def kill(process: int = int(rng.choice(processes)), after: float = rng.uniform(0.0, whole)) -> None:

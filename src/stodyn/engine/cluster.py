@@ -67,6 +67,8 @@ class Dask(Place):
             raise ConnectionError(f"place: the Dask scheduler does not answer ({_first_line(error)})") from error
         said = []
         for address, found in theirs.items():
+            if isinstance(found, OSError):
+                continue  # it has gone meanwhile
             if isinstance(found, Exception):
                 said.append(f"{address} has no stodyn that runs ({_first_line(found)})")
             else:
