@@ -29,7 +29,7 @@ layers: install
 	$(BIN)/lint-imports
 
 tests: install
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 3 --dist worksteal
 
 # More than 10 000 generated calls, other ones every time (some minutes); CI makes a few hundred.
 fuzz: install

@@ -1,5 +1,7 @@
 """Tests compute in float64 unless they say otherwise."""
 
+import sys
+
 import jax
 import pytest
 
@@ -28,3 +30,11 @@ def quick_compiling_everywhere():
 def float64():
     with jax.enable_x64(True):
         yield
+
+
+@pytest.fixture(autouse=True)
+def figures_closed():
+    """Pictures a test has drawn do not stay open for the next ones."""
+    yield
+    if "matplotlib.pyplot" in sys.modules:
+        sys.modules["matplotlib.pyplot"].close("all")

@@ -77,8 +77,8 @@ class Ledger:
             ours = _written(Manifest(job.identity, job.paths))
             if known is None:
                 self._check_blocks()
-                (self.folder / MANIFEST).unlink(missing_ok=True)
-                self._replace(self.folder / MANIFEST, ours, only_new=True)
+                is_damaged = (self.folder / MANIFEST).exists() and _manifest(self.folder) is None
+                self._replace(self.folder / MANIFEST, ours, only_new=not is_damaged)
                 known = _manifest(self.folder)  # another process may have been first
             assert known is not None
             self._check(known)
