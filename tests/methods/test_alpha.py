@@ -27,13 +27,7 @@ QUIET_PENDULUM = SPRING_PENDULUM(noise=(0.0, 0.0)).problem
 QUIET_DOUBLE = DOUBLE_PENDULUM(noise=(0.0, 0.0)).problem
 
 
-@pytest.fixture(autouse=True, scope="module")
-def quick_compiling():
-    """Programs that run for milliseconds take seconds to compile: leave most of XLA's optimisations out."""
-    before = jax.config.read("jax_disable_most_optimizations")
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
+pytestmark = pytest.mark.usefixtures("quick_compiling_everywhere")
 
 
 def walk(problem, method, h, steps, noise):

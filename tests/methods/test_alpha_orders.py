@@ -3,7 +3,6 @@
 Seeds are fixed; the intervals are at the level 1 - 1e-6, so that another seed would fail once in a million each.
 """
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -11,14 +10,7 @@ import pytest
 from stodyn.problems.mechanical import Mechanical
 from stodyn.studies.alpha_orders import PROBLEMS, measured
 
-
-@pytest.fixture(autouse=True, scope="module")
-def quick_compiling():
-    """Programs that run for a second take many to compile: leave most of XLA's optimisations out."""
-    before = jax.config.read("jax_disable_most_optimizations")
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
+pytestmark = pytest.mark.usefixtures("quick_compiling_everywhere")
 
 
 def test_strong_orders_of_two_coordinates_with_two_channels_that_do_not_commute():

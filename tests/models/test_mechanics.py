@@ -14,14 +14,7 @@ from stodyn.models.slider_crank import QUADRATIC, SLIDER_CRANK, equations, two_n
 from stodyn.models.spring_pendulum import SPRING_PENDULUM
 from stodyn.numerics import elimination
 
-
-@pytest.fixture(autouse=True, scope="module")
-def quick_compiling():
-    """Programs that run for milliseconds take seconds to compile: leave most of XLA's optimisations out."""
-    before = jax.config.read("jax_disable_most_optimizations")
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
+pytestmark = pytest.mark.usefixtures("quick_compiling_everywhere")
 
 
 def integrated(problem, times, rtol=1e-12, atol=1e-14):

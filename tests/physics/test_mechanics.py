@@ -22,13 +22,7 @@ from stodyn.problems.mechanical import Mechanical
 OSCILLATOR = Mechanical(lambda t, x, v: -9.0 * x, lambda t, x, v: 0.5, (0.0, 0.0))
 
 
-@pytest.fixture(autouse=True, scope="module")
-def quick_compiling():
-    """Programs that run for milliseconds take seconds to compile: leave most of XLA's optimisations out."""
-    before = jax.config.read("jax_disable_most_optimizations")
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
+pytestmark = pytest.mark.usefixtures("quick_compiling_everywhere")
 
 
 @functools.lru_cache(maxsize=16)

@@ -13,6 +13,7 @@ from stodyn.engine import identity, worker
 from stodyn.engine.job import Job, Tell
 from stodyn.engine.place import Bundles, Place, parts_of
 from stodyn.engine.worker import forget, receive
+from stodyn.problems.contract import first_line
 
 try:
     import distributed
@@ -39,7 +40,7 @@ class Dask(Place):
                 self.client = distributed.Client(client, timeout=PATIENCE, set_as_default=False)
             except (OSError, TimeoutError, ValueError) as error:
                 raise ConnectionError(
-                    f"place: there is no Dask scheduler at {client!r} ({_first_line(error)}). Start one with "
+                    f"place: there is no Dask scheduler at {client!r} ({first_line(error)}). Start one with "
                     "`dask scheduler`, or pass a LocalCluster()."
                 ) from error
             weakref.finalize(self, self.client.close)
@@ -64,13 +65,13 @@ class Dask(Place):
         try:
             theirs = self.client.run(identity.software, on_error="return")
         except (OSError, RuntimeError, ValueError) as error:
-            raise ConnectionError(f"place: the Dask scheduler does not answer ({_first_line(error)})") from error
+            raise ConnectionError(f"place: the Dask scheduler does not answer ({first_line(error)})") from error
         said = []
         for address, found in theirs.items():
             if isinstance(found, OSError):
                 continue  # it has gone meanwhile
             if isinstance(found, Exception):
-                said.append(f"{address} has no stodyn that runs ({_first_line(found)})")
+                said.append(f"{address} has no stodyn that runs ({first_line(found)})")
             else:
                 others = identity.differences(identity.software(), found)
                 said += [f"{address}: {'; '.join(others)}"] if others else []
@@ -136,7 +137,7 @@ class Dask(Place):
                     if deaths[number] == DEATHS:
                         first, last = asked[number][0][0], asked[number][-1][0]
                         raise RuntimeError(
-                            f"place: workers die again and again on blocks {first} to {last} ({_first_line(error)}). "
+                            f"place: workers die again and again on blocks {first} to {last} ({first_line(error)}). "
                             "Look at their logs; give them more memory, or the run a smaller block=."
                         ) from error
                     submit(number)
@@ -164,7 +165,3 @@ class Carrier(distributed.WorkerPlugin):
 
     def teardown(self, worker: Any) -> None:
         forget(self.name)
-
-
-def _first_line(error: BaseException) -> str:
-    return ": ".join([type(error).__name__, *str(error).splitlines()[:1]])

@@ -28,7 +28,7 @@ from stodyn.methods.contract import Method, Solver
 from stodyn.noise import counter, in_program, normals, stream
 from stodyn.noise.distribution import PerPath, draw, is_random
 from stodyn.numerics import elimination
-from stodyn.problems.contract import is_drawn
+from stodyn.problems.contract import first_line, is_drawn
 from stodyn.statistics.contract import Block, Labelled, Move, Run, Snapshot, Statistic, is_count
 
 WIDEST_BLOCK = 4096
@@ -37,9 +37,10 @@ BLOCK_BYTES = 2_000_000
 WIDEST_COUNTED_BLOCK = 2**23
 COUNTED_BLOCK_BYTES = 2**30
 KERNEL_OPERATIONS = 1500  # beyond this many scalar operations a step a kernel takes half a minute to compile
-_traces = Kept()
 EXECUTORS = ("auto", "kernel", "lanes", "vmap")
 MEMORY_SHARE = 0.5  # of the machine's memory that a result may take
+
+_traces = Kept()
 
 
 class SinglePrecisionConstant(UserWarning):
@@ -320,7 +321,7 @@ class Ensemble(Job):
             except Exception as error:  # a compiler's refusal has no class of its own: Triton, LLVM, ptxas, XLA
                 if is_out_of_memory(error):
                     raise
-                refused = f"no kernel: {type(error).__name__}: {str(error).strip().splitlines()[0][:200]}"
+                refused = f"no kernel: {first_line(error)[:200]}"
         if self.executor == "kernel":
             raise ValueError(f'executor="kernel" is not possible for this problem and method: {refused}')
         return program, self._runner_on(device, program), refused

@@ -166,13 +166,8 @@ def returned_shape(
     examples = [*(jnp.asarray(example) for _, example in arguments), *problem.extra(problem.example_params())]
     if not callable(function):
         raise TypeError(f"{name}: expected a function {wanted}, got {function!r}")
-    try:
-        inspect.signature(function).bind(*examples)
-    except TypeError as error:
-        given = "not given" if problem.params is None else "given"
-        raise TypeError(f"{name}: must take {wanted} because params were {given}; {error}") from error
-    except ValueError:
-        pass  # a built-in without a signature: the call below tells
+    given = "not given" if problem.params is None else "given"
+    check_signature(name, function, examples, f"{wanted} because params were {given}")
     try:
         result = jax.eval_shape(function, *examples)
     except Exception as error:
@@ -188,7 +183,17 @@ def returned_shape(
     return result
 
 
-def first_line(error: Exception) -> str:
+def check_signature(name: str, function: Callable, arguments: Sequence[Any], wanted: str) -> None:
+    """An error in the user's terms where a function does not take so many arguments."""
+    try:
+        inspect.signature(function).bind(*arguments)
+    except TypeError as error:
+        raise TypeError(f"{name}: must take {wanted}; {error}") from error
+    except ValueError:
+        pass  # a built-in without a signature: calling it will tell
+
+
+def first_line(error: BaseException) -> str:
     """The kind of an error and the first line of what it says."""
     return ": ".join([type(error).__name__, *str(error).splitlines()[:1]])
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -20,6 +19,7 @@ from stodyn.problems import multiaffine, pencil
 from stodyn.problems.contract import (
     NoiseStructure,
     Problem,
+    check_signature,
     component_names,
     component_units,
     first_line,
@@ -340,12 +340,7 @@ def _check_call(name: str, function: Callable, leading: tuple[str, ...], given: 
     """An error in the user's terms where a function of the parameters cannot be called at their means, time 0."""
     wanted = f"{name}({', '.join([*leading, *['p'] * len(given)])})"
     arguments = [*[0.0] * len(leading), *given]
-    try:
-        inspect.signature(function).bind(*arguments)
-    except TypeError as error:
-        raise TypeError(f"{name}: must take {wanted}; {error}") from error
-    except ValueError:
-        pass  # a built-in without a signature: the call below tells
+    check_signature(name, function, arguments, wanted)
     try:
         function(*arguments)
     except (AttributeError, IndexError, KeyError, TypeError) as error:
