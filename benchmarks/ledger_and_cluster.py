@@ -42,7 +42,7 @@ def overhead(seconds: float) -> None:
     with (
         tempfile.TemporaryDirectory(dir=".") as folder,
         sd.place.processes(2) as two,
-        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
         distributed.Client(cluster) as client,
     ):
         places = {

@@ -1,7 +1,12 @@
 """Tests compute in float64 unless they say otherwise."""
 
 import contextlib
+import json
+import os
+import signal
+import subprocess
 import sys
+import time
 
 import jax
 import pytest
@@ -42,3 +47,59 @@ def figures_closed():
     yield
     if "matplotlib.pyplot" in sys.modules:
         sys.modules["matplotlib.pyplot"].close("all")
+
+
+FORKER = """
+import json, os, signal, sys
+import stodyn, stodyn.cli
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+for line in sys.stdin:
+    process = os.fork()
+    if process == 0:
+        try:
+            os.dup2(2, 1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            exec(json.loads(line))
+        finally:
+            os._exit(0)
+    print(process, flush=True)
+"""
+
+
+class Forked:
+    """A process that can be killed, by its number; nobody has to wait for it."""
+
+    def __init__(self, number: int):
+        self.number = number
+
+    def is_alive(self) -> bool:
+        try:
+            os.kill(self.number, 0)
+        except ProcessLookupError:
+            return False
+        return True
+
+    def kill(self) -> None:
+        os.kill(self.number, signal.SIGKILL)
+        self.wait()
+
+    def wait(self, until=lambda: False) -> None:
+        """Until it has ended, or something else is so."""
+        deadline = time.monotonic() + 120
+        while self.is_alive() and not until():
+            assert time.monotonic() < deadline
+            time.sleep(0.002)
+
+
+@pytest.fixture(scope="session")
+def forked():
+    """Runs statements in a process of its own: a fork of one that has imported stodyn, so that none of them waits."""
+    environment = os.environ | {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
+    pipes = dict(stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+    with subprocess.Popen([sys.executable, "-c", FORKER], **pipes) as forker:
+
+        def start(statements: str) -> Forked:
+            print(json.dumps(statements), file=forker.stdin, flush=True)
+            return Forked(int(forker.stdout.readline()))
+
+        yield start

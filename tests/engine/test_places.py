@@ -4,6 +4,7 @@ import dataclasses
 import os
 import signal
 import threading
+import time
 
 import jax
 import jax.numpy as jnp
@@ -82,28 +83,61 @@ def test_two_processes(alone, tmp_path):
     assert len(children) == 2 and all(child.poll() is not None for child in children)
 
 
-def test_dask(alone, tmp_path, monkeypatch):
-    """Two workers, one killed in the middle of a block; a sweep; workers that differ; a scheduler that is not there."""
+@pytest.fixture(scope="module")
+def dask_client(quick_compiling_everywhere):
+    """A cluster of two workers, which are forks of one process that has imported what they need."""
     distributed = pytest.importorskip("distributed")
-    with (
-        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
-        distributed.Client(cluster) as client,
-    ):
-        there = place.dask(client)
-        run = simulate(problem(), Heun, place=there, collect=collected(tmp_path), ledger=tmp_path / "run", **RUN)
-        assert (tmp_path / "killed").exists()
-        assert_same_bits(run, alone)
-        assert provenance(run)["place"].startswith("dask at tcp://")
-        over = dict(over={"rate": [1.0, 2.0]}, collect=st.Moments(every=16), **RUN | dict(paths=200))
+    import dask
+
+    with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
+        distributed.utils.get_mp_context().set_forkserver_preload(["distributed", "stodyn.engine.cluster"])
+        with (
+            distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
+            distributed.Client(cluster) as client,
+        ):
+            yield client
+
+
+def test_dask(alone, tmp_path, monkeypatch, dask_client):
+    """Two workers, one killed in the middle of a block; a sweep; workers that differ; no workers for a while."""
+    from stodyn.engine import cluster
+
+    there = place.dask(dask_client)
+    run = simulate(problem(), Heun, place=there, collect=collected(tmp_path), ledger=tmp_path / "run", **RUN)
+    assert (tmp_path / "killed").exists()
+    assert_same_bits(run, alone)
+    assert provenance(run)["place"].startswith("dask at tcp://")
+    over = dict(over={"rate": [1.0, 2.0]}, collect=st.Moments(every=16), **RUN | dict(paths=200))
+    with monkeypatch.context() as patched:
+        register, deaths = dask_client.register_plugin, iter([OSError("a worker died while it was told of the run")])
+
+        def registered(*arguments, **options):
+            for error in deaths:
+                raise error
+            return register(*arguments, **options)
+
+        patched.setattr(dask_client, "register_plugin", registered)
         assert_same_bits(sweep(problem(), Heun, place=there, **over), sweep(problem(), Heun, **over))
 
-        address = next(iter(client.scheduler_info()["workers"]))
+    with monkeypatch.context() as patched:
+        address = next(iter(dask_client.scheduler_info()["workers"]))
         ours = dict(identity.software())
-        monkeypatch.setattr(identity, "software", lambda: ours | {"jax": "0.0.1"})
-        monkeypatch.setattr(identity.software, "__module__", "stodyn.engine.identity", raising=False)
-        monkeypatch.setattr(identity.software, "__qualname__", "software", raising=False)
+        patched.setattr(identity, "software", lambda: ours | {"jax": "0.0.1"})
+        patched.setattr(identity.software, "__module__", "stodyn.engine.identity", raising=False)
+        patched.setattr(identity.software, "__qualname__", "software", raising=False)
         with pytest.raises(WorkerDiffers, match=rf"{address}: jax was '0.0.1' and is '{jax.__version__}'"):
             simulate(problem(), Heun, place=there, collect=collected(), **RUN)
+
+    monkeypatch.setattr(cluster, "LOOK", 0.1)
+    monkeypatch.setattr(cluster, "DESERTED", 0.3)
+    dask_client.cluster.scale(0)
+    while dask_client.nthreads():
+        time.sleep(0.05)
+    back = threading.Timer(1.0, dask_client.cluster.scale, (1,))
+    back.start()
+    with pytest.warns(UserWarning, match=r"dask at tcp://.* has had no workers for 0.3 s. The run goes on as soon as"):
+        assert_same_bits(simulate(problem(), Heun, place=there, collect=collected(), **RUN), alone)
+    back.join()
 
 
 def test_a_cluster_that_is_not_there(monkeypatch):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import time
 import uuid
+import warnings
 import weakref
 from collections.abc import Iterator
 from typing import Any
@@ -24,6 +26,8 @@ PATIENCE = 15.0  # seconds to wait for a scheduler
 DEATHS = 5  # times that Dask may give a block up, each after several workers died on it
 AHEAD = 2  # bundles of blocks at the cluster for each of its threads
 LOOK = 2.0  # seconds between two looks at how many threads there are
+ATTEMPTS = 5  # to take a run to every worker
+DESERTED = 10.0  # seconds without a worker after which a run says that it waits
 
 
 class Dask(Place):
@@ -84,12 +88,30 @@ class Dask(Place):
     def parts(self, job: Job, ledger: Any, tell: Tell) -> Iterator[Any]:
         self.check()
         name, payload = f"stodyn-{uuid.uuid4().hex}", worker.packed_job(job)
-        self.client.register_plugin(Carrier(name, payload), name=name)
+        self._carry(name, payload)
         try:
             yield from self._in_order(job, ledger, tell, name)
         finally:
             if self.client.status == "running":
-                self.client.unregister_worker_plugin(name)
+                with contextlib.suppress(OSError, KeyError):  # a worker that dies meanwhile, or has only just come
+                    self.client.unregister_worker_plugin(name)
+
+    def _carry(self, name: str, payload: bytes) -> None:
+        """Take a run to every worker; one that dies meanwhile breaks that off for all, so it is done again."""
+        for attempt in range(ATTEMPTS):
+            try:
+                self.client.register_plugin(Carrier(name, payload), name=name)
+                return
+            except OSError as error:
+                if self.client.status != "running" or attempt == ATTEMPTS - 1:
+                    raise ConnectionError(_LOST) from error
+                time.sleep(0.5)
+
+    def _threads(self) -> int:
+        try:
+            return sum(self.client.nthreads().values())
+        except (OSError, TimeoutError) as error:
+            raise ConnectionError(_LOST) from error
 
     def _in_order(self, job: Job, ledger: Any, tell: Tell, name: str) -> Iterator[Any]:
         """The parts of all blocks in their order; each is written to the ledger as soon as it arrives."""
@@ -100,6 +122,7 @@ class Dask(Place):
         waiting: dict[int, Any] = {}
         deaths: dict[int, int] = {}
         looked, most, following, more = float("-inf"), 1, 0, True
+        manned, is_said = time.monotonic(), False
 
         def submit(number: int) -> None:
             blocks = [block for block, found in asked[number] if found is None]
@@ -110,8 +133,16 @@ class Dask(Place):
         try:
             while more or waiting or ready:
                 if time.monotonic() - looked > LOOK:
-                    bundles.workers = max(sum(self.client.nthreads().values()), 1)
+                    threads = self._threads()
+                    bundles.workers = max(threads, 1)
                     looked, most = time.monotonic(), AHEAD * bundles.workers
+                    if threads:
+                        manned, is_said = looked, False
+                    elif looked - manned > DESERTED and not is_said:
+                        is_said = True
+                        warnings.warn(
+                            f"place: {self.words} has had no workers for {DESERTED:g} s. {_WAITING}", stacklevel=2
+                        )
                 while more and len(waiting) < most and len(waiting) + len(ready) < 2 * most:
                     number, bundle = next(upcoming, (-1, []))
                     more = number >= 0
@@ -152,6 +183,10 @@ class Dask(Place):
 
 
 _LOST = "place: the Dask scheduler went away. With a ledger= the same run goes on where it stopped."
+_WAITING = (
+    "The run goes on as soon as there are some: start them (cluster.scale(n), or `dask worker ADDRESS`), or end it "
+    "with Ctrl-C; with a ledger= the same run goes on where it stopped."
+)
 
 
 class Carrier(distributed.WorkerPlugin):
