@@ -83,14 +83,12 @@ def test_streams_seeds_and_far_paths_differ():
     assert len(np.unique(np.concatenate(seen))) == 16
 
 
-@pytest.mark.parametrize("count", [1, 2, 3])
-def test_a_step_takes_the_next_numbers_of_its_stream(count):
-    """Numbers q = n count + j of the stream in order, whether a step begins on a whole pair or on half of one."""
-    key, path = tuple(jnp.asarray(counter.key_of(9))), jnp.arange(4, dtype=np.uint64)
-    normals = counter.Normals(key, (("W", count),), path)
-    stream = [z for k in range(6) for z in counter.pair(key, "W", path, jnp.asarray(k, np.uint64))]
-    spares = normals.spares(jnp.asarray(1))
-    for n in (1, 2, 3):
-        (numbers,), spares = normals.step(jnp.asarray(n), spares)
-        for j, z in enumerate(numbers):
-            np.testing.assert_allclose(z, stream[n * count + j], rtol=0, atol=1e-15)
+def test_a_step_takes_the_next_numbers_of_its_streams_and_neighbours_the_halves():
+    key, pairs = tuple(jnp.asarray(counter.key_of(9))), jnp.arange(3, 5, dtype=np.uint64)
+    normals = counter.Normals(key, (("W", 3), ("Z", 1)), pairs)
+    for n in (0, 1, 2):
+        for (name, count), numbers in zip(normals.streams, normals.step(jnp.asarray(n)), strict=True):
+            for j, z in enumerate(numbers):
+                halves = counter.pair(key, name, pairs, jnp.asarray(n * count + j, np.uint64))
+                for path, value in zip(range(6, 10), z, strict=True):
+                    assert value == halves[path % 2][path // 2 - 3]

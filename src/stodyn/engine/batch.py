@@ -54,6 +54,11 @@ class Traced:
         """Of the step, the start and the reading."""
         return self.fingerprint, fingerprint(self.start), fingerprint(self.read)
 
+    @functools.cached_property
+    def rounded_constants(self) -> list[str]:
+        """Descriptions of the float32 arrays in the step that may have lost digits."""
+        return single_precision_constants(self.step)
+
 
 def trace(problem, method: Method, dtype=np.float64) -> Traced:
     """Trace the three functions of a method on a problem."""

@@ -416,10 +416,11 @@ class BlockRunner:
             if first == 0:
                 failures += self._look_at_start(at_start, seen)
                 on_call(0)
-            after, observed, any_bad, bad = jax.block_until_ready(under_way)
+            after, observed, any_bad, bad = under_way
+            observed, any_bad = jax.device_get((observed, any_bad))
             inside = plan.saves_in(first, last)
             if inside.start < inside.stop:
-                _keep(seen, jax.device_get(observed), [look[inside] for look in plan.looks])
+                _keep(seen, observed, [look[inside] for look in plan.looks])
             if any_bad:
                 fresh = np.setdiff1d(np.flatnonzero(bad), np.concatenate([f.lane for f in failures]))
                 if fresh.size:
@@ -436,9 +437,10 @@ class BlockRunner:
 
     def _look_at_start(self, at_start: Sequence[Any], seen: list[list[Any]]) -> list[Failures]:
         """Keep what the statistics saw before the first step, and say who was bad already."""
-        observed, any_bad, bad = at_start
+        *small, bad = at_start
+        observed, any_bad = jax.device_get(small)
         if self.plan.saves[0] == 0:
-            first = jax.tree.map(lambda x: np.asarray(x)[None], list(jax.device_get(observed)))
+            first = jax.tree.map(lambda x: np.asarray(x)[None], list(observed))
             _keep(seen, first, [look[:1] for look in self.plan.looks])
         lanes = np.flatnonzero(bad) if any_bad else np.empty(0, int)
         return [Failures(lanes, np.zeros(lanes.size, int), np.zeros(lanes.size, bool))]

@@ -36,6 +36,7 @@ NARROWEST_SHARED_BLOCK = 1024
 BLOCK_BYTES = 2_000_000
 WIDEST_COUNTED_BLOCK = 2**23
 COUNTED_BLOCK_BYTES = 2**30
+SAVED_BYTES = 2**31
 KERNEL_OPERATIONS = 1500  # beyond this many scalar operations a step a kernel takes half a minute to compile
 EXECUTORS = ("auto", "kernel", "lanes", "vmap")
 MEMORY_SHARE = 0.5  # of the machine's memory that a result may take
@@ -185,6 +186,13 @@ class Ensemble(Job):
 
     def members(self, block: int) -> Members:
         """The starts and parameters of a block; lanes beyond the last path repeat its first and are no members."""
+        return self._first_members if block == 0 else self._members(block)
+
+    @functools.cached_property
+    def _first_members(self) -> Members:
+        return self._members(0)
+
+    def _members(self, block: int) -> Members:
         count = self.paths_in(block)
         fill = np.arange(self.width) % count if count < self.width else slice(None)
         start, *drawn = self._drawn(block)
@@ -236,7 +244,7 @@ class Ensemble(Job):
         """The numbers of a float64 run that were rounded to float32 before it began, in words."""
         if self.dtype != np.float64:
             return []
-        found = batch.single_precision_constants(self.traced.step) if isinstance(self.method, Method) else []
+        found = list(self.traced.rounded_constants) if isinstance(self.method, Method) else []
         named = {"start": getattr(self.problem, "start", None), "params": self.problem.params}
         for name, tree in named.items():
             for place, leaf in jax.tree_util.tree_flatten_with_path(tree, is_leaf=is_drawn)[0]:
@@ -266,8 +274,14 @@ class Ensemble(Job):
         looks = tuple(np.isin(saves, g) for g in self.save_grids)
         apart = int(np.diff(saves).min(initial=self.steps))
         draws_itself = self.counted or in_program.available()
-        longest = min(LONGEST_WINDOW, MOST_SAVES * apart) if draws_itself else self.slab
+        longest = min(LONGEST_WINDOW, self._most_saves * apart) if draws_itself else self.slab
         return Plan(self.times, self.lengths, saves, looks, min(longest, self.steps))
+
+    @property
+    def _most_saves(self) -> int:
+        """Saves of a call: a kernel keeps the states at all of them until the statistics have looked."""
+        scalars = sum(int(np.prod(shape)) for shape in self.traced.state_shapes)
+        return min(MOST_SAVES, max(SAVED_BYTES // (8 * scalars * self.width), 1)) if self.counted else MOST_SAVES
 
     @functools.cached_property
     def chosen(self) -> tuple[batch.Lanes | batch.Vmap, str]:

@@ -1,12 +1,14 @@
-"""Blocks on a GPU: normals by counter, and the steps from save to save as one kernel that keeps its paths in registers.
+"""Blocks on a GPU: normals by counter, and all steps of a call as one kernel that keeps its paths in registers.
 
 A step launched operation by operation moves its state through the card's memory and pays for every launch; a kernel of
-the same lanes touches memory twice an interval. Newton's loops run inside it, each group of paths by itself.
+the same lanes writes the state once a save, and the statistics then look at all the saves together. Newton's loops run
+inside it, each group of paths by itself.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any
 
 import jax
@@ -21,7 +23,7 @@ from stodyn.engine.block import Members, Program, State, Window
 from stodyn.noise import counter
 from stodyn.noise.counter import Normals
 
-GROUP, WARPS = 128, 4  # paths of a group, and the warps of 32 threads it is spread over
+GROUP, WARPS = 128, 2  # paths of a group, and the warps of 32 threads it is spread over: two neighbours a thread
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +59,20 @@ class CountedProgram(Program):
         return super().begin(t, self.everyone(members), generators)
 
     def advance(self, state: State, normals, window: Window, members: Members):
-        return super().advance(state, normals, window, self.everyone(members))
+        members = self.everyone(members)
+        if not self.is_kernel:
+            return super().advance(state, normals, window, members)
+        saved = self._launch(state, window, members)
+        after = jax.tree.map(lambda values: values[window.intervals - 1], saved)._replace(generators=state.generators)
+        bad = self.bad(after, members)
+        return after, self.observe_saved(saved, window, members), jnp.any(bad), bad
+
+    def observe_saved(self, saved: State, window: Window, members: Members):
+        """What the statistics see at the end of every interval: all at once, or one by one where some do not look."""
+        ends = (saved, window.t[window.bounds[1:]], window.looks)
+        if all(self.always):
+            return jax.vmap(lambda *end: self.observe(*end, members))(*ends)
+        return lax.map(lambda end: self.observe(*end, members), ends)
 
     def diagnose(self, state: State, normals, window: Window, members: Members):
         return super().diagnose(state, normals, window, self.everyone(members))
@@ -73,81 +88,81 @@ class CountedProgram(Program):
         return self.intervals
 
     def generators(self, seed: int, block: int) -> tuple[np.ndarray, ...]:
-        """The key of the run and the number of the block's first path."""
-        return counter.key_of(seed), np.asarray(block * self.run.paths, np.uint64)
+        """The key of the run and the number of the block's first pair of paths."""
+        return counter.key_of(seed), np.asarray(block * (self.run.paths // 2), np.uint64)
 
     def normals(self, state: State) -> Normals:
         key, first = state.generators
-        path = first + jnp.arange(self.run.paths, dtype=np.uint64)
-        return Normals((key[0], key[1]), self.run.traced.streams, path)
+        pairs = jnp.arange(self.run.paths // 2, dtype=np.uint64)
+        return Normals((key[0], key[1]), self.run.traced.streams, first + pairs)
 
     def draw_one(self, i, state: State, normals, window: Window) -> tuple[State, list[Array]]:
-        source, n = self.normals(state), window.first + i
-        return state, [jnp.stack(z) for z in source.step(n, source.spares(n))[0]]
+        return state, [jnp.stack(z) for z in self.normals(state).step(window.first + i)]
 
     def steps(self, first, last, state: State, normals, window: Window, members: Members, starting=False) -> State:
-        if self.is_kernel:
-            method, iterations = self._launch(first, last, state, window, members, starting)
-            return state._replace(method=method, iterations=iterations)
-        source = self.normals(state)
-
-        def one(i, carry):
-            state, spares = carry
-            drawn, spares = source.step(window.first + i, spares)
+        def one(i, state):
+            _, drawn = self.draw_one(i, state, normals, window)
             k = window.first + i if starting else None
-            return self.step(state, window.t[i], window.h[i], [jnp.stack(z) for z in drawn], members, k)[0], spares
+            return self.step(state, window.t[i], window.h[i], drawn, members, k)[0]
 
-        return lax.fori_loop(first, last, one, (state, source.spares(window.first + first)))[0]
+        return lax.fori_loop(first, last, one, state)
 
-    def _launch(self, first, last, state: State, window: Window, members: Members, starting: bool):
-        """The kernel: method state and iteration counts after the steps."""
+    def _launch(self, state: State, window: Window, members: Members) -> State:
+        """The kernel: the states at the ends of the window's intervals, a leading axis."""
         traced, counts = self.run.traced, state.iterations is not None
         group = min(GROUP, self.run.paths)
         run = Lanes(traced, group, on_gpu=True)
-        key, first_path = state.generators
-        bounds = jnp.stack([jnp.asarray(b, np.int32) for b in (first, last, window.first)])
-        uniform: list[Any] = [bounds, key, first_path[None], window.t, window.h]
+        key, first_pair = state.generators
+        scalars = jnp.stack([window.first, window.intervals])
+        uniform: list[Any] = [scalars, window.bounds, key, first_pair[None], window.t, window.h]
         uniform += [p.reshape(-1) for p, varies in zip(members.params, self.varies, strict=True) if not varies]
         spread = [p.reshape(-1, p.shape[-1]) for p, varies in zip(members.params, self.varies, strict=True) if varies]
         own = [lane for p in spread for lane in p]
         carried: list[Any] = [*state.method, *([state.iterations] if counts else [])]
 
         def kernel(*refs):
-            given, results = refs[: -len(carried)], refs[-len(carried) :]
-            bounds, key, first_path, t, h, *common = given[: len(uniform)]
+            given, saved = refs[: -len(carried)], refs[-len(carried) :]
+            scalars, bounds, key, first_pair, t, h, *common = given[: len(uniform)]
             lanes_of_params = iter(ref[...] for ref in given[len(uniform) : len(uniform) + len(own)])
             begun = tuple(ref[...] for ref in given[len(uniform) + len(own) :])
             params = self._params(members, common, lanes_of_params)
-            place = pl.program_id(0).astype(np.uint64) * np.uint64(group) + jnp.arange(group, dtype=np.uint64)
-            source = Normals((key[0], key[1]), traced.streams, first_path[0] + place)
-            offset, only_length = bounds[2], h[bounds[0]]
+            pairs = pl.program_id(0).astype(np.uint64) * np.uint64(group // 2) + jnp.arange(group // 2, dtype=np.uint64)
+            source = Normals((key[0], key[1]), traced.streams, first_pair[0] + pairs)
+            offset, only_length = scalars[0], h[0]
 
-            def one(i, carry):
-                values, spares = carry
-                drawn, spares = source.step(offset + i, spares)
+            def one(i, values, starting=False):
+                drawn = source.step(offset + i)
                 normals = [_entries([z.astype(self.dtype) for z in stream], (len(stream),)) for stream in drawn]
                 k = offset + i if starting else None
                 method, count = (values[:-1], values[-1]) if counts else (values, None)
                 length = only_length if self.equal_steps else h[i]
                 after, _, iterations = run.step_of_entries(method, t[i], length, normals, params, k)
-                after = after if count is None else (*after, count + jnp.asarray(iterations, np.int32))
-                return after, spares
+                return after if count is None else (*after, count + jnp.asarray(iterations, np.int32))
 
-            ended, _ = lax.fori_loop(bounds[0], bounds[1], one, (begun, source.spares(offset + bounds[0])))
-            for ref, value in zip(results, ended, strict=True):
-                ref[...] = value
+            def interval(k, values):
+                first, last = bounds[k], bounds[k + 1]
+                if traced.starting_steps:
+                    begun = jnp.clip(traced.starting_steps - offset, first, last)
+                    values, first = lax.fori_loop(first, begun, functools.partial(one, starting=True), values), begun
+                values = lax.fori_loop(first, last, one, values)
+                for ref, value in zip(saved, values, strict=True):
+                    ref[k, :] = value
+                return values
+
+            lax.fori_loop(0, scalars[1], interval, begun)
 
         lane, arguments = pl.BlockSpec((group,), lambda g: (g,)), [*uniform, *own, *carried]
-        ended = pl.pallas_call(
+        found = pl.pallas_call(
             kernel,
             grid=(self.run.paths // group,),
             in_specs=[pl.BlockSpec(a.shape, lambda g: (0,)) for a in uniform] + [lane] * (len(own) + len(carried)),
-            out_specs=[lane] * len(carried),
-            out_shape=[jax.ShapeDtypeStruct(c.shape, c.dtype) for c in carried],
+            out_specs=[pl.BlockSpec((self.intervals, group), lambda g: (0, g))] * len(carried),
+            out_shape=[jax.ShapeDtypeStruct((self.intervals, *c.shape), c.dtype) for c in carried],
             interpret=self.kernel == "interpreted",
             compiler_params=triton.CompilerParams(num_warps=max(WARPS * group // GROUP, 1)),
         )(*arguments)
-        return (tuple(ended[:-1]), ended[-1]) if counts else (tuple(ended), None)
+        method, iterations = (found[:-1], found[-1]) if counts else (found, None)
+        return State(tuple(method), iterations, state.tracks, ())
 
     def _params(self, members: Members, common: list[Any], own: Any) -> list[np.ndarray]:
         """The parameters as object arrays of scalars read from `common` and of the lanes of `own`."""

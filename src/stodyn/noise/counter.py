@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import jax.numpy as jnp
 import numpy as np
-from jax import Array, lax
+from jax import Array
 
 from stodyn.noise.stream import STREAMS
 from stodyn.numerics.trigonometry import within_an_eighth
@@ -45,15 +45,15 @@ def key_of(seed: int) -> np.ndarray:
     return np.random.SeedSequence(seed).generate_state(2, np.uint32)
 
 
-def pair(key: tuple[Array, Array], stream: str, path: Array, number: Array) -> tuple[Array, Array]:
-    """Pair `number` of a path's normals of a stream; path and number are uint64 and below 2⁴⁸ and 2⁶⁴.
+def pair(key: tuple[Array, Array], stream: str, neighbours: Array, number: Array) -> tuple[Array, Array]:
+    """The normals of a stream that two neighbouring paths take as their `number`th; uint64, below 2⁴⁸ and 2⁶⁴.
 
     By Box and Muller, r (cos φ, sin φ) with r = √(-2 ln u): 53 bits in u, which is never 0, so |z| < 8.66; 51
     bits in φ within an eighth of a turn on either side of 0, and two for its three images.
     """
-    place = ((path >> np.uint64(32)) | np.uint64(STREAMS[stream] << 16)).astype(np.uint32)
-    words = (path.astype(np.uint32), place, number.astype(np.uint32), (number >> np.uint64(32)).astype(np.uint32))
-    a, b, c, d = philox(key, [jnp.broadcast_to(word, path.shape) for word in words])
+    place = ((neighbours >> np.uint64(32)) | np.uint64(STREAMS[stream] << 16)).astype(np.uint32)
+    words = (neighbours.astype(np.uint32), place, number.astype(np.uint32), (number >> np.uint64(32)).astype(np.uint32))
+    a, b, c, d = philox(key, [jnp.broadcast_to(word, neighbours.shape) for word in words])
     sine, cosine = within_an_eighth((math.pi / 2) * _uniform(c, d) - math.pi / 4)
     swapped, opposite = (c & np.uint32(1)) > 0, (d & np.uint32(1)) > 0
     radius = jnp.sqrt(-2.0 * jnp.log(_uniform(a, b)))
@@ -70,43 +70,17 @@ def _uniform(high: Array, low: Array) -> Array:
 class Normals:
     """The normals of each step of some paths, `streams` naming how many of each; all of them from one key.
 
-    A step takes the next `count` numbers of a stream. Where that is odd, every second step begins with the second half
-    of a pair: `spares(n)` gives those halves before step n, and `step` hands them on.
+    Neighbours share pairs: `pairs` numbers them, and paths 2k and 2k + 1 take the two halves of pair k.
     """
 
-    def __init__(self, key: tuple[Array, Array], streams: tuple[tuple[str, int], ...], path: Array):
-        self.key, self.streams, self.path = key, streams, path
+    def __init__(self, key: tuple[Array, Array], streams: tuple[tuple[str, int], ...], pairs: Array):
+        self.key, self.streams, self.pairs = key, streams, pairs
 
-    def spares(self, n: Array) -> tuple[Array, ...]:
-        """For each stream with an odd count the half pair that is left over at step n, if n is odd."""
-        odd = [(name, count) for name, count in self.streams if count % 2]
-        return tuple(self._pairs(name, n.astype(np.uint64) * np.uint64(count), 1)[1] for name, count in odd)
+    def step(self, n: Array) -> list[list[Array]]:
+        """The normals of step n: for each stream a list of `count` arrays over the paths."""
+        return [[self._drawn(name, n.astype(np.uint64) * np.uint64(count) + np.uint64(k)) for k in range(count)]
+                for name, count in self.streams]  # fmt: skip
 
-    def step(self, n: Array, spares: tuple[Array, ...]) -> tuple[list[list[Array]], tuple[Array, ...]]:
-        """The normals of step n, for each stream a list of `count` arrays over the paths, and the halves left over."""
-        drawn, left, given = [], [], iter(spares)
-        for name, count in self.streams:
-            first = n.astype(np.uint64) * np.uint64(count)
-            if count % 2:
-                *numbers, after = self._odd_count(name, first, count, next(given))
-                left.append(after)
-            else:
-                numbers = self._pairs(name, first, count // 2)
-            drawn.append(numbers)
-        return drawn, tuple(left)
-
-    def _odd_count(self, name: str, first: Array, count: int, spare: Array) -> tuple[Array, ...]:
-        """The numbers from `first` on and, last, the half pair after them."""
-
-        def from_an_even_number() -> tuple[Array, ...]:
-            return tuple(self._pairs(name, first, count // 2 + 1))
-
-        def from_an_odd_number() -> tuple[Array, ...]:
-            return (spare, *self._pairs(name, first + np.uint64(1), count // 2), spare)
-
-        return lax.cond((first & np.uint64(1)) == 0, from_an_even_number, from_an_odd_number)
-
-    def _pairs(self, name: str, first: Array, pairs: int) -> list[Array]:
-        """Both halves of the pairs from the one that number `first` belongs to."""
-        numbers = ((first >> np.uint64(1)) + np.uint64(k) for k in range(pairs))
-        return [z for number in numbers for z in pair(self.key, name, self.path, number)]
+    def _drawn(self, name: str, number: Array) -> Array:
+        halves = pair(self.key, name, self.pairs, number)
+        return jnp.stack(halves, axis=-1).reshape(2 * self.pairs.size)

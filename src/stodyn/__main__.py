@@ -1,0 +1,5 @@
+"""`python -m stodyn` is the command `stodyn`."""
+
+from stodyn.cli import main
+
+main()
