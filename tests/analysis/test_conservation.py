@@ -134,6 +134,12 @@ def test_numbers_are_64_bit_for_a_caller_who_is_not():
         assert langevin.ConformalVerlet.refusal(conservation.langevin_system(0.7)) is None
 
 
+def test_verdicts_are_given_with_noise():
+    """Three-point draws are mostly zero, and zero draws would say nothing of the noise's part of a step."""
+    for seed in range(8):
+        assert np.all(conservation.draw_increment(SRKw1, 2, 0.1, seed).W)
+
+
 def test_the_implicit_midpoint_rule_for_sdes_is_the_same_step():
     problem, noise = two_channels(), Increment(0.1, jnp.array([0.2, -0.1]))
     assert conservation.symplecticity_defect(implicit.ImplicitMidpoint, problem, X[::2], noise) < 1e-12
