@@ -154,6 +154,7 @@ def transient_noise(run: xarray.Dataset, component: str) -> Axes:
     Needs statistics.Moments. Makes a picture of its own and returns the upper Axes.
     """
     from matplotlib import pyplot
+    from matplotlib.ticker import EngFormatter
 
     _, (upper, lower) = pyplot.subplots(2, sharex=True, figsize=(6.4, 5.2), layout="constrained")
     only = run.drop_vars("path", errors="ignore")  # the band says it; hundreds of paths would hide it
@@ -166,6 +167,12 @@ def transient_noise(run: xarray.Dataset, component: str) -> Axes:
     lower.plot(t, sigma, color=BLUE, lw=1.5)
     _finish(lower, run, "time", _pick(run, "variance", component))
     lower.set_ylabel(f"σ of {_label(run, _pick(run, 'variance', component))}")
+    lower.xaxis.set_major_formatter(EngFormatter())
+    lower.yaxis.set_major_formatter(EngFormatter())
+    low, high = upper.get_ylim()
+    if high - low > 1e-3 * max(abs(low), abs(high)):  # else an offset on the axis says more
+        upper.yaxis.set_major_formatter(EngFormatter())
+    upper.legend(frameon=False, fontsize="small", loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2)
     return upper
 
 
@@ -180,10 +187,14 @@ def noise_density(
 
     sampled, computed  (frequency, density in V²/Hz) from paths and from the small-signal analysis, either or both
     """
+    from matplotlib.ticker import EngFormatter
+
     ax = _axes(ax)
     for given, color, style, label in ((sampled, BLUE, "-", "paths"), (computed, ORANGE, "--", "small-signal")):
         if given is not None:
             ax.loglog(given[0], np.sqrt(given[1]), style, color=color, lw=1.3, label=label)
+    ax.xaxis.set_major_formatter(EngFormatter())
+    ax.yaxis.set_major_formatter(EngFormatter())
     return _finish(ax, None, "frequency [Hz]", f"noise [{unit}/√Hz]", legend=True)
 
 

@@ -1,12 +1,14 @@
 """stodyn circuit prints the statistics of every node and draws what is probed."""
 
+import numpy as np
 import pytest
+import xarray
 from typer.testing import CliRunner
 
 from stodyn import load
 from stodyn.circuits import examples, read
 from stodyn.cli import application
-from stodyn.cli.circuit import amount, between
+from stodyn.cli.circuit import amount, between, cautions, probes
 
 
 @pytest.fixture
@@ -16,13 +18,14 @@ def invoke(monkeypatch):
 
 
 def test_an_example(invoke, tmp_path):
-    result = invoke("circuit", "rc_lowpass", "--paths", 200, "--probe", "out,IN", "--out", tmp_path / "rc")
+    result = invoke("circuit", "rc_lowpass", "--paths", 200, "--probe", "V(out),IN,i(v1)", "--out", tmp_path / "rc")
     assert result.exit_code == 0, result.output
     said = " ".join(result.output.split())
-    assert "3 elements, 2 nodes, 1 channel(s) of noise; 200 paths of 400 steps of 50.0 ns by Trapezoidal" in said
+    assert "3 elements, 2 nodes, 1 channel of noise; 200 paths of 400 steps of 50.0 ns by Trapezoidal" in said
     assert "6.44 µV" in said and "from r1 100 %" in said
     names = {path.name for path in (tmp_path / "rc").iterdir()}
-    assert names == {"out.png", "out_noise.png", "in.png", "in_noise.png", "run.nc"}
+    assert names == {f"{part}{kind}.png" for part in ("out", "in", "i_v1_") for kind in ("", "_noise")} | {"run.nc"}
+    assert any(line.startswith("i(v1)") and " µA" in line for line in result.output.splitlines())
     run = load(tmp_path / "rc" / "run.nc")
     assert float(run["variance"].sel(component="out")[-1]) == pytest.approx(4.144e-11, rel=0.4)
 
@@ -31,6 +34,10 @@ def test_an_example(invoke, tmp_path):
     ("arguments", "message"),
     [
         (("nowhere.cir",), "there is no file"),
+        (("rc_lowpas",), "did you mean the example rc_lowpass?"),
+        ((".",), "is a folder"),
+        (("rc_lowpass", "--method", "Heun"), "Heun is not for circuits; these are: BDF2Maruyama"),
+        (("rc_lowpass", "--out", f"{__file__}/below"), "cannot be made (Not a directory)"),
         (("rc_lowpass", "--probe", "nothing"), "there is no nothing"),
         (("rc_lowpass", "--method", "Heunn"), "Heun"),
         (("rc_lowpass", "--paths", 1), "2"),
@@ -58,8 +65,17 @@ def test_every_example_can_be_read():
     assert len(found) == 9
     for path in found.values():
         circuit = read(path)
-        assert circuit.title and not circuit.notes and circuit.step > 0.0
+        assert circuit.title and not circuit.notes and not circuit.too_quiet
+        assert circuit.step * abs(circuit.small_signal.rates[0]) < 2.0
         assert circuit.operating_point.x.size == circuit.n
+
+
+def test_probes():
+    """Nodes that no source holds, those of the designer before those of subcircuits; and what .noise asks for."""
+    text = "title\n.subckt rc a b\nR1 a m 1k\nC1 m 0 1n\nR2 m b 1k\nC2 b 0 1n\n.ends\nV1 in 0 1\nX1 in out rc\n"
+    assert probes(read(text), None) == ["out", "x1.m"]
+    assert probes(read(text + ".noise v(x1.m) V1 dec 10 1 1k\n"), None) == ["x1.m"]
+    assert probes(read(text), ["V(OUT),i(v1)", "x1.m"]) == ["out", "i(v1)", "x1.m"]
 
 
 def test_amounts():
@@ -67,4 +83,23 @@ def test_amounts():
         "6.44 µV", "-1.25 mV", "0 V", "1.00 kV", "1.00 aV",
     ]  # fmt: skip
     assert amount(2e6, "Hz", 1) == "2 MHz"
-    assert between(0.450493, 2.1e-7) == "450.49300 mV ± 210 nV"
+    assert between(0.450493, 2.1e-7, "V") == "450.49300 mV ± 210 nV"
+
+
+def test_cautions():
+    """A step far beyond R C, where devices switch and where nothing does; and a switch whose noise by g_m is none."""
+    switch = "title\nV1 in 0 1\nVG g 0 5\nM1 in g out 0 n\nR1 out 0 1meg\nC1 out 0 1p\n.model n NMOS(KP=1m {})\n"
+    linear = "title\nV1 in 0 1\nR1 in out 1\nC1 out 0 1p\n.tran 1n 1u\n"
+    for text, method, said in (
+        (switch.format("NLEV=3") + ".tran 2n 1u\n", "Trapezoidal", ["σ is not to be trusted"]),
+        (switch.format("") + ".tran 0.1n 1u\n", "Trapezoidal", ["in the triode region at the operating point: m1"]),
+        (switch.format("NLEV=3") + ".tran 0.1n 1u\n", "Trapezoidal", []),
+        (linear, "Trapezoidal", ["1.00 ns, is 1e+03 times the shortest time constant, 1.00 ps at 0 s: waveforms ring"]),
+        (linear, "BDF2Maruyama", []),
+    ):  # fmt: skip
+        circuit = read(text)
+        run = xarray.Dataset(
+            {"mean": (("time", "component"), circuit.operating_point.x[None, :])}, {"time": np.zeros(1)}
+        )
+        found = cautions(circuit, run, method)
+        assert len(found) == len(said) and all(part in line for part, line in zip(said, found, strict=True)), found

@@ -12,6 +12,7 @@ import numpy as np
 
 from stodyn.circuits.assembly import Network, assemble
 from stodyn.circuits.channels import channels, nonlinear_constraints
+from stodyn.circuits.devices import KINDS, Numbers
 from stodyn.circuits.netlist import read_netlist
 from stodyn.circuits.operating_point import OperatingPoint, operating_point
 from stodyn.circuits.small_signal import SmallSignal, Spectrum
@@ -98,8 +99,25 @@ class Circuit(SDAE):
 
     @functools.cached_property
     def small_signal(self) -> SmallSignal:
-        """The circuit linearised at its operating point: .spectrum(node, frequency), .covariance()."""
-        return SmallSignal(self.network, self, self.operating_point.x)
+        """The circuit linearised at its operating point: .spectrum(node, frequency), .covariance(), .rates."""
+        return self.linearised(self.operating_point.x)
+
+    def linearised(self, x: np.ndarray) -> SmallSignal:
+        """The circuit linearised at any state x (n,), such as the mean at some time of a run."""
+        return SmallSignal(self.network, self, x)
+
+    @property
+    def too_quiet(self) -> tuple[str, ...]:
+        """Transistors in the triode region at the operating point to which 2kT(2/3)g_m gives less than half of their
+        noise: NLEV=3 in the .model has it right."""
+        y, found = np.append(self.operating_point.x, 0.0), []
+        for group in self.network.groups:
+            if group.kind is KINDS["transistor"]:
+                numbers = Numbers({**group.numbers.of, "nlev": np.array(3.0)}, group.numbers.kelvin)
+                whole = dataclasses.replace(group, numbers=numbers).current(y, np).noise
+                quiet = group.current(y, np).noise < 0.5 * whole
+                found += [e.name for e, is_quiet in zip(group.elements, quiet, strict=True) if is_quiet and e.noisy]
+        return tuple(found) if self.network.netlist.noisy else ()
 
     def noise_spectrum(self, node: str | None = None, frequency: Any = None) -> Spectrum:
         """The one-sided output noise at a node, V²/Hz: what .noise asks for unless given."""

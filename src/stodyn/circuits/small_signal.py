@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from stodyn.numerics import van_loan
 
 
 class Spectrum(NamedTuple):
-    """One-sided densities (V²/Hz) at frequencies (Hz): of the whole, and of each element by itself."""
+    """One-sided densities (V²/Hz, currents A²/Hz) at frequencies (Hz): of the whole, and of each element by itself."""
 
     frequency: np.ndarray
     density: np.ndarray
@@ -29,6 +30,7 @@ class SmallSignal:
 
     spectrum(node)  S(f) = Σ_k |e' (2πi f M - f_x)⁻¹ b_k|² S_k(f), one sparse solve a frequency
     covariance()    the stationary one of all unknowns, from the Lyapunov equation; dense, O(n³)
+    rates           λ of the modes exp(λ t): a step h resolves those with h |λ| < 1; dense, O(n³)
     """
 
     network: Network
@@ -76,22 +78,40 @@ class SmallSignal:
             raise ValueError(f"node: there is no {name!r}; there are {', '.join(self.network.names[:20])}")
         return self.network.names.index(name)
 
-    def covariance(self) -> np.ndarray:
-        """(n, n): x = T z with z = R M x, dz = A z dt + R g dW, A = R f_x T, and the Lyapunov equation for z.
+    @property
+    def wandering(self) -> list[int]:
+        """The charges of sources: nothing reads them."""
+        return [self.network.branches[name] for name in self.network.charged]
 
-        Algebraic unknowns have it without the white part that was taken out of them. The charge of a source wanders
-        for ever: its variance is infinite, and as nothing reads it, its direction V in z (A V = 0) is left out.
+    @functools.cached_property
+    def state_space(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """A, T, W of dz = A z dt + W'R g dW, x = T z + what wanders: z = W'R M x, A = W'R f_x T.
+
+        W is orthogonal to the directions V of the charges of sources in R M x, along which nothing moves.
         """
         problem, n = self.problem, self.network.n
         rows, N, *_ = problem.split
         J, M = self.network.slopes(self.x).toarray(), problem.mass
         T = np.linalg.solve(np.concatenate([M[rows], N @ J]), np.eye(n, len(rows)))
-        g = problem.noise_matrix(self.x)[rows]
-        wandering = [self.network.branches[name] for name in self.network.charged]
-        V = M[np.ix_(rows, wandering)]
-        W = np.linalg.qr(V, mode="complete")[0][:, len(wandering) :]
-        P = W @ van_loan.lyapunov(W.T @ J[rows] @ T @ W, W.T @ g @ g.T @ W) @ W.T
-        found = T @ P @ T.T
+        V = M[np.ix_(rows, self.wandering)]
+        W = np.linalg.qr(V, mode="complete")[0][:, V.shape[1] :]
+        return W.T @ J[rows] @ T @ W, T @ W, W
+
+    @functools.cached_property
+    def rates(self) -> np.ndarray:
+        """λ (1/s) of the modes exp(λ t), the fastest first."""
+        found = np.linalg.eigvals(self.state_space[0])
+        return found[np.argsort(-np.abs(found))]
+
+    def covariance(self) -> np.ndarray:
+        """(n, n): T P T' with A P + P A' + W'R g g'R'W = 0.
+
+        Algebraic unknowns have it without the white part that was taken out of them. The charge of a source wanders
+        for ever: its variance is infinite.
+        """
+        A, T, W = self.state_space
+        g = W.T @ self.problem.noise_matrix(self.x)[self.problem.split.rows]
+        found, wandering = T @ van_loan.lyapunov(A, g @ g.T) @ T.T, self.wandering
         found[wandering], found[:, wandering] = np.nan, np.nan
         found[wandering, wandering] = np.inf
         return found

@@ -1,6 +1,8 @@
 """stodyn circuit: the transient noise of a netlist, statistics at every node."""
 
+import difflib
 import math
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,11 +14,15 @@ from rich.table import Table
 
 from stodyn.circuits import Circuit, NetlistError, examples, read
 from stodyn.cli import looked_up
-from stodyn.methods.catalogue import find
+from stodyn.methods.catalogue import catalogue, find
+from stodyn.problems.sdae import SDAE
 
 KEPT, LOOKS = 256, 400  # paths kept for the sampled spectrum; times at which statistics are taken
 MOST_KEPT = 30_000_000  # numbers in the paths kept
 LARGEST = 600  # unknowns up to which the stationary covariance is computed
+EIGENVALUES = 2e7  # n³ of all the linearisations along the mean waveform together
+RESOLVED = 2.0  # steps times the fastest rate: beyond it the trapezoidal rule changes signs from step to step
+TOLD = 0.001  # shares of the noise below it are not told one by one
 
 
 def command(
@@ -39,18 +45,25 @@ def command(
     channel and flicker. Beside it stands the small-signal analysis at the operating point.
     """
     chosen: Any = looked_up(find, method)
-    path = Path(file)
-    path = examples().get(file, path) if not path.exists() else path
+    if chosen.accepts is not SDAE:
+        fit = ", ".join(name for name, known in catalogue().items() if known.accepts is SDAE)
+        raise typer.BadParameter(f"--method: {chosen.name} is not for circuits; these are: {fit}")
+    path = located(file)
     try:
         circuit = read(path)
+        if circuit.network.netlist.transient is None:
+            raise NetlistError(f"{path.name}: there is no .tran; add .tran STEP STOP, such as .tran 1n 1u")
         span, step = circuit.span, circuit.step
     except NetlistError as error:
         raise typer.BadParameter(str(error)) from None
     probed = probes(circuit, probe)
     out = out or Path("circuits") / path.stem
-    if out.exists() and not out.is_dir():
-        raise typer.BadParameter(f"--out: {out} is not a folder; name another")
-    out.mkdir(parents=True, exist_ok=True)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise typer.BadParameter(f"--out: {out} cannot be made ({error.strerror}); name another folder") from None
+    if not os.access(out, os.W_OK):
+        raise typer.BadParameter(f"--out: nothing may be written into {out}; name another folder")
     console = Console(highlight=False)
     steps = round(span[1] / step)
     elements = circuit.network.netlist.elements
@@ -58,27 +71,48 @@ def command(
     for note in circuit.notes:
         console.print(note, style="dim", markup=False)
     console.print(
-        f"{len(elements)} elements, {len(circuit.nodes)} nodes, {circuit.channels.total} channel(s) of noise; "
+        f"{counted(len(elements), 'element')}, {counted(len(circuit.nodes), 'node')}, "
+        f"{counted(circuit.channels.total, 'channel')} of noise; "
         f"{paths:,} paths of {steps:,} steps of {amount(step, 's')} by {chosen.name}", markup=False)  # fmt: skip
     run = simulated(circuit, chosen, paths, seed, steps, bool(probed))
     rest, why = stationary(circuit)
-    console.print(table(circuit, run, rest))
+    console.print(table(circuit, run, rest, [name for name in probed if name not in circuit.nodes]))
+    for said in cautions(circuit, run, chosen.name):
+        console.print(said, style="yellow", markup=False)
     bare = [name for name in circuit.channels.without_white if name in circuit.nodes]
     if bare:
         said = f"no capacitor at {', '.join(bare)}: white noise there has an infinite variance, σ is that of the rest"
+        said += ", and spectra are those of the small-signal analysis alone"
         console.print(said, markup=False)
     if why:
         console.print(why, markup=False)
-    elif probed:
-        tell_spectrum(console, circuit, probed[0], steps)
+    else:
+        for name in probed:
+            tell_spectrum(console, circuit, name, steps)
     for made in written(circuit, run, probed, rest is not None, out):
         console.print(f"wrote {made}", soft_wrap=True, markup=False)
 
 
+def located(file: str) -> Path:
+    """The netlist of that path, or the example of that name."""
+    path = Path(file)
+    if path.is_file():
+        return path
+    if path.is_dir():
+        raise typer.BadParameter(f"{file} is a folder, expected a netlist")
+    if file not in examples():
+        near = difflib.get_close_matches(path.stem, examples(), 1)
+        hint = f"; did you mean the example {near[0]}?" if near else ""
+        raise typer.BadParameter(f"there is no file {file}{hint}")
+    return examples()[file]
+
+
 def probes(circuit: Circuit, asked: list[str] | None) -> list[str]:
-    """The components to draw: those asked for; else the output of .noise; else up to four that no source holds."""
+    """The components to draw: those asked for, out or v(out); else the output of .noise; else up to four nodes that no
+    source holds, those inside subcircuits last."""
     if asked:
         names = [name.strip().lower() for word in asked for name in word.split(",")]
+        names = [name[2:-1] if name.startswith("v(") and name.endswith(")") else name for name in names]
         for name in names:
             if name not in circuit.names:  # type: ignore[operator]
                 raise typer.BadParameter(f"--probe: there is no {name}; there are {', '.join(circuit.names[:40])}")  # type: ignore[index]
@@ -86,7 +120,7 @@ def probes(circuit: Circuit, asked: list[str] | None) -> list[str]:
     if circuit.network.netlist.noise is not None and circuit.network.netlist.noise.node in circuit.nodes:
         return [circuit.network.netlist.noise.node]
     held = {node for e in circuit.network.netlist.elements if e.kind == "v" for node in e.nodes}
-    return [node for node in circuit.nodes if node not in held][:4]
+    return sorted((node for node in circuit.nodes if node not in held), key=lambda node: "." in node)[:4]
 
 
 def simulated(circuit: Circuit, method: Any, paths: int, seed: int, steps: int, with_paths: bool) -> Any:
@@ -116,16 +150,57 @@ def stationary(circuit: Circuit) -> tuple[np.ndarray | None, str]:
     except NetlistError as error:
         return None, f"no small-signal analysis: {error}"
     except ValueError:
-        return None, "no small-signal deviations: the circuit is not stable at its operating point"
+        rates = circuit.small_signal.rates
+        grows = rates.real.max() > 1e-9 * abs(rates[0])
+        why = "the circuit is not stable" if grows else "nothing holds the charge of some node"
+        return None, f"no small-signal deviations: {why} at the operating point"
 
 
-def table(circuit: Circuit, run: Any, rest: np.ndarray | None) -> Table:
+def cautions(circuit: Circuit, run: Any, method: str) -> list[str]:
+    """What a designer must know of this run: a step too long for the circuit, transistors with too little noise."""
+    said = []
+    rate, time = fastest(circuit, run)
+    if circuit.step * rate > RESOLVED and not (circuit.is_affine and method != "Trapezoidal"):
+        said.append(
+            f"the step, {amount(circuit.step, 's')}, is {circuit.step * rate:.2g} times the shortest time constant, "
+            f"{amount(1.0 / rate, 's')} at {amount(time, 's')}: " + (
+                "waveforms ring after edges; take a shorter step in .tran, or --method BDF2Maruyama"
+                if circuit.is_affine else
+                "σ is not to be trusted where devices switch that fast; compare with a shorter step in .tran"
+            ))  # fmt: skip
+    if circuit.too_quiet:
+        said.append(f"in the triode region at the operating point: {', '.join(circuit.too_quiet[:10])}; the noise "
+                    "2kT(2/3)g_m is too small there, NLEV=3 in the .model has it right")  # fmt: skip
+    return said
+
+
+def fastest(circuit: Circuit, run: Any) -> tuple[float, float]:
+    """The fastest rate of the circuit linearised along its mean waveform (1/s), and when."""
+    times, means = run["time"].values, run["mean"].values
+    looks = np.linspace(0, len(times) - 1, int(np.clip(EIGENVALUES / circuit.n**3, 2, len(times)))).astype(int)
+    if circuit.n > LARGEST:
+        return 0.0, 0.0
+    if circuit.is_affine:
+        looks = looks[:1]
+    rates = []
+    for k in looks:
+        try:
+            rates.append(abs(circuit.linearised(means[k]).rates[0]))
+        except (np.linalg.LinAlgError, IndexError):  # no linearisation there, or nothing that moves
+            rates.append(0.0)
+    most = int(np.argmax(rates))
+    return float(rates[most]), float(times[looks[most]])
+
+
+def table(circuit: Circuit, run: Any, rest: np.ndarray | None, currents: list[str]) -> Table:
     shown = Table("node", f"mean at {amount(circuit.span[1], 's')}", "σ there", "largest σ", "small-signal σ", box=None,
                   header_style="bold", padding=(0, 1, 0, 0))  # fmt: skip
     for column in shown.columns:
         column.justify, column.no_wrap = "right" if column.header != "node" else "left", True
     times, end = run["time"].values, run.isel(time=-1)
-    for i, name in enumerate(circuit.nodes):
+    least = 0.0 if rest is None else 1e-12 * float(np.max(rest[: len(circuit.nodes)], initial=0.0))
+    for name in (*circuit.nodes, *currents):
+        i, unit = circuit.network.names.index(name), unit_of(circuit, name)
         mean, variance = run["mean"].values[:, i], run["variance"].values[:, i]
         rounding = 1e-13 * max(float(np.abs(mean).max()), 1e-300)
         deviation = np.where(np.sqrt(variance) > rounding, np.sqrt(variance), 0.0)
@@ -136,33 +211,43 @@ def table(circuit: Circuit, run: Any, rest: np.ndarray | None) -> Table:
             between(
                 float(mean[-1]) if abs(mean[-1]) > 10.0 * rounding else 0.0,
                 float(end["mean_stderr"].values[i]) if σ else 0.0,
+                unit,
             ),
-            between(σ, error),
-            f"{amount(float(deviation[most]), 'V')} at {amount(float(times[most]), 's')}" if σ else "0 V",
-            "" if rest is None else amount(float(rest[i]), "V"),
+            between(σ, error, unit),
+            f"{amount(float(deviation[most]), unit)} at {amount(float(times[most]), 's')}" if σ else f"0 {unit}",
+            "" if rest is None else amount(float(rest[i]) if rest[i] > least or unit != "V" else 0.0, unit),
         )
     return shown
 
 
-def between(value: float, stderr: float) -> str:
-    """A voltage with its standard error, to the digits that it has."""
+def between(value: float, stderr: float, unit: str) -> str:
+    """A voltage or current with its standard error, to the digits that it has."""
     if not stderr:
-        return amount(value, "V", 6)
+        return amount(value, unit, 6)
     digits = 2 + max(0, math.floor(math.log10(abs(value) / stderr))) if value else 2
-    return f"{amount(value, 'V', min(max(digits, 2), 9))} ± {amount(stderr, 'V', 2)}"
+    return f"{amount(value, unit, min(max(digits, 2), 9))} ± {amount(stderr, unit, 2)}"
+
+
+def unit_of(circuit: Circuit, name: str) -> str:
+    return circuit.network.units[circuit.network.names.index(name)]
+
+
+def counted(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 def tell_spectrum(console: Console, circuit: Circuit, node: str, steps: int) -> None:
-    """The small-signal density of the first probe in the middle of its band, and what makes it."""
-    if node not in circuit.nodes:
-        return
+    """The small-signal density of a node in the middle of its band, and what makes it."""
     low, high = band(circuit, steps)
     found = circuit.small_signal.spectrum(node, [math.sqrt(low * high)])
     whole = float(found.density[0])
-    parts = sorted(found.parts.items(), key=lambda part: -part[1][0])[:5]
-    said = ", ".join(f"{name} {100 * float(density[0]) / whole:.3g} %" for name, density in parts) if whole else "none"
-    console.print(f"small-signal noise of {node} at {amount(float(found.frequency[0]), 'Hz')}: "
-                  f"{amount(math.sqrt(whole), 'V/√Hz')}, from {said}", markup=False)  # fmt: skip
+    if not whole:
+        return
+    shares = sorted(((float(density[0]) / whole, name) for name, density in found.parts.items()), reverse=True)
+    said = ", ".join(f"{name} {100 * share:.3g} %" for share, name in shares[:5] if share >= TOLD)
+    size = amount(math.sqrt(whole), f"{unit_of(circuit, node)}/√Hz")
+    where = amount(float(found.frequency[0]), "Hz")
+    console.print(f"small-signal noise of {node} at {where}: {size}, from {said}", markup=False)
 
 
 def band(circuit: Circuit, steps: int) -> tuple[float, float]:
@@ -182,16 +267,16 @@ def written(circuit: Circuit, run: Any, probed: list[str], linear: bool, out: Pa
         safe = "".join(c if c.isalnum() or c in "._-" else "_" for c in name)
         files.append(out / f"{safe}.png")
         plot.save(plot.transient_noise(run, name), files[-1])
-        frequency, sampled = deviation_spectrum(run, name)
+        sampled = None if name in circuit.channels.without_white else deviation_spectrum(run, name)
         computed = None
-        if linear and name in circuit.nodes:
+        if linear:
             low, high = band(circuit, round(circuit.span[1] / circuit.step))
             found = circuit.small_signal.spectrum(name, np.geomspace(low, high, 300))
             computed = found.frequency, found.density
+        if sampled is None and computed is None:
+            continue
         files.append(out / f"{safe}_noise.png")
-        plot.save(
-            plot.noise_density((frequency, sampled), computed, unit="V" if name in circuit.nodes else "A"), files[-1]
-        )
+        plot.save(plot.noise_density(sampled, computed, unit=unit_of(circuit, name)), files[-1])
     files.append(out / "run.nc")
     results.save(run.drop_dims([d for d in run.dims if str(d).startswith(("path", "time_path"))]), files[-1])
     return files
