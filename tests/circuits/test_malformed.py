@@ -18,6 +18,10 @@ CORPUS = [
     (5, "more than 0", RC + "L2 out 0 0\n"),
     (5, "no number", RC + "R2 out 0 4k7\n"),
     (5, "no parameter many", RC + "R2 out 0 many\n"),
+    (5, "no parameter out; expected R n+ n- value", RC + "R2 1k 0 out\n"),
+    (5, "did not expect ic=", RC + "R2 out 0 1k ic=1\n"),
+    (8, "c5: ic=2, but .ic, or ic= of other capacitors, leaves 0 V", RC + ".tran 1n 1u uic\nC3 a 0 1p ic=1\n"
+     "C4 a b 1p ic=1\nC5 b 0 1p ic=2\n"),
     (5, "r1: is defined already", RC + "R1 out 0 2k\n"),
     (5, "needs a name", RC + "R out 0 2k\n"),
     (5, "did not expect tol=", RC + "R2 out 0 2k tol=5\n"),
@@ -37,6 +41,7 @@ CORPUS = [
     (5, "expected pairs", RC + "I1 0 out PWL(0 0 1u)\n"),
     (5, "longer than the period", RC + "I1 0 out PULSE(0 1 0 1n 1n 1u 1n)\n"),
     (5, "two waveforms", RC + "I1 0 out SIN(0 1 1k) EXP(0 1 0 1n 2n 1n)\n"),
+    (5, "no waveform sffm; there are SIN", RC + "I1 0 out SFFM(0 1 1k)\n"),
     (5, "did not expect 'noise'", RC + "I1 0 out 1m noise\n"),
     (5, "no voltage source v9", RC + "F1 out 0 V9 2\n"),
     (5, "short-circuited", RC + "V2 a a 1\n"),
@@ -63,6 +68,8 @@ CORPUS = [
     (8, "has no parameter gain", RC + ".subckt amp a b\nR1 a b 1k\n.ends\nX1 out 0 amp gain=2\n"),
     (7, "is defined already", RC + ".subckt amp a b\nR1 a b 1k\nR1 a b 1k\n.ends\nX1 out 0 amp\n"),
     # directives
+    (5, "unknown directive .lib; copy the models", RC + ".lib mos.lib tt\n"),
+    (7, "outside of the subcircuit amp (line 5); is its .ends", RC + ".subckt amp a b\nR1 a b 1k\n.tran 1n 1u\n"),
     (5, "unknown directive .trn; did you mean .tran?", RC + ".trn 1n 1u\n"),
     (5, "expected .tran STEP STOP", RC + ".tran 1n\n"),
     (5, "0 < step <= stop", RC + ".tran 1u 1n\n"),
@@ -164,3 +171,17 @@ def test_includes_stay_in_their_folder(tmp_path):
     main.write_text(start + ".include bad.cir\n")
     with pytest.raises(NetlistError, match=r"^bad.cir, line 2: r7"):
         read(main)
+
+
+def test_encodings(tmp_path):
+    """UTF-8 with and without its mark, UTF-16, and Latin-1, in which older programs write µ; and what is no text."""
+    text = "title\nV1 in 0 1\nR1 in out 1k\nC1 out 0 3µ\n"
+    file = tmp_path / "a.cir"
+    for encoding, notes in (("utf-8", 0), ("utf-8-sig", 0), ("utf-16", 0), ("latin-1", 1)):
+        file.write_bytes(text.replace("\n", "\r\n").encode(encoding))
+        circuit = read(file)
+        assert circuit.title == "title" and circuit.mass[1, 1] == pytest.approx(3e-6) and len(circuit.notes) == notes
+    for raw in (text.encode("utf-16-le"), b"\x7fELF\x02\x01\x01\x00\xf0", b"\xff\xfe\x00"):
+        file.write_bytes(raw)
+        with pytest.raises(NetlistError, match=r"^a.cir: not text"):
+            read(file)

@@ -48,11 +48,25 @@ def test_ic_chooses_a_side():
     np.testing.assert_array_equal(circuit.start[1:3], (3.0, 0.0))
 
 
+def test_capacitors_and_inductors_with_ic():
+    """With uic: v(n+) - v(n-) = ic, found along chains from ground, from .ic and from nothing; without it, left out."""
+    text = (
+        "title\nC2 a b 1n ic=0.5\nC1 b 0 1n ic=2\nC3 c d 1n ic=-1\nC4 in e 1n ic=3\nC5 f b 1n ic=0\nL1 b 0 1m ic=4m\n"
+    )
+    text += "V1 in 0 9\n" + "".join(f"R{node} {node} 0 1k\n" for node in "abcdef") + ".ic v(d)=7\n"
+    circuit = read(text + ".tran 1n 1u uic\n")
+    found = dict(zip(circuit.names, circuit.start, strict=True))
+    assert [found[node] for node in "abcdf"] == [2.5, 2.0, 6.0, 7.0, 2.0] and found["i(l1)"] == 4e-3
+    assert found["in"] - found["e"] == 3.0  # only this counts: v1 moves both
+    assert not circuit.notes and len(read(text + ".tran 1n 1u\n").notes) == 6
+
+
 def test_dc_and_the_start_of_a_waveform():
     """The operating point takes the DC value, the start of a run the waveform at t = 0."""
     circuit = read("title\nV1 in 0 DC 2 SIN(1 1 1k)\nR1 in a 1\nC1 a 0 1\nL1 a b 1\nR2 b 0 1\n.tran 1u 1m\n")
     assert circuit.operating_point.x[1] == pytest.approx(1.0) and circuit.start[1] == pytest.approx(0.5)
     assert dict(zip(circuit.names, circuit.start, strict=True))["i(l1)"] == pytest.approx(0.5)
     assert circuit.span == (0.0, 1e-3) and circuit.step == pytest.approx(1e-6)
+    assert read("title\nI1 0 a AC 1\nR1 a 0 1k\nC1 a 0 1n\n").operating_point.x[0] == 0.0  # AC alone: DC 0, as in SPICE
     with pytest.raises(ValueError, match=r"there is no \.tran"):
         _ = read(DIODE).step

@@ -13,7 +13,7 @@ import numpy as np
 from stodyn.circuits.assembly import Network, assemble
 from stodyn.circuits.channels import channels, nonlinear_constraints
 from stodyn.circuits.devices import KINDS, Numbers
-from stodyn.circuits.netlist import read_netlist
+from stodyn.circuits.netlist import GROUND, Netlist, read_netlist
 from stodyn.circuits.operating_point import OperatingPoint, operating_point
 from stodyn.circuits.small_signal import SmallSignal, Spectrum
 from stodyn.circuits.text import NetlistError
@@ -141,7 +141,8 @@ def read(source: str | Path) -> Circuit:
     A SPICE subset: R, C, L, V, I (DC, SIN, PULSE, PWL, EXP), E, G, F, H, D, M (level 1), X; .param, .model, .subckt,
     .tran, .ic, .temp, .include, .options, .noise. Every resistor has thermal, every diode shot and every transistor
     channel noise, and flicker where its model gives KF; `noise=off` on an element, or .options noise=off, takes it
-    away. The start is the operating point at t = 0, nodes of .ic held; with .tran ... uic it is .ic, 0 elsewhere.
+    away. The start is the operating point at t = 0, nodes of .ic held; with .tran ... uic it is .ic, and
+    ic= of capacitors and inductors, 0 elsewhere.
 
     Raises NetlistError, which names the line, the element and what to do. The netlist is data: nothing in it is run,
     and no file outside its folder is read.
@@ -170,7 +171,11 @@ def _start(network: Network) -> Any:
     held = {network.nodes[name]: value for name, (value, _) in netlist.initial.items()}
     if netlist.transient is not None and netlist.transient.uic:
         x = np.zeros(network.n)
-        x[list(held)] = list(held.values())
+        for name, volts in _given_voltages(netlist).items():
+            x[network.nodes[name]] = volts
+        for element in netlist.elements:
+            if element.kind == "l" and element.initial is not None:
+                x[network.branches[element.name]] = element.initial
     else:
         for element in netlist.elements:
             if element.kind in "ve" and element.nodes[1] == "0" and element.nodes[0] in netlist.initial:
@@ -185,3 +190,32 @@ def _start(network: Network) -> Any:
         for states in part.states:
             covariance[np.ix_(states, states)] = network.filters.state_covariance
     return GaussianStart(x, covariance)
+
+
+def _given_voltages(netlist: Netlist) -> dict[str, float]:
+    """Of a start with uic: .ic, then v(n+) - v(n-) = ic= across capacitors, from their end that is known to the other.
+
+    Where neither end is known, n- is at 0 V: only charges count, and the constraints move the voltages.
+    """
+    volts = {GROUND: 0.0} | {name: value for name, (value, _) in netlist.initial.items()}
+    waiting = [(e, e.initial) for e in netlist.elements if e.kind == "c" and e.initial is not None]
+    while waiting:
+        later = []
+        for e, initial in waiting:
+            plus, minus = e.nodes
+            if plus in volts and minus in volts:
+                found = volts[plus] - volts[minus]
+                if abs(found - initial) > 1e-9 * (1.0 + abs(found)):
+                    raise NetlistError(f"{e.name}: ic={initial:g}, but .ic, or ic= of other capacitors, leaves "
+                                       f"{found:g} V across it", e.at)  # fmt: skip
+            elif minus in volts:
+                volts[plus] = volts[minus] + initial
+            elif plus in volts:
+                volts[minus] = volts[plus] - initial
+            else:
+                later.append((e, initial))
+        if len(later) == len(waiting):
+            volts[later[0][0].nodes[1]] = 0.0
+        waiting = later
+    del volts[GROUND]
+    return volts

@@ -19,16 +19,22 @@ MOST_ELEMENTS = 100_000
 GROUND = "0"
 TOKEN = re.compile(r"""\{[^{}]*\}|'[^']*'|"[^"]*"|[=(),]|[^\s=(),{}'"]+|\S""")
 ELEMENTS = {
-    "r": "R n+ n- value", "c": "C n+ n- value", "l": "L n+ n- value", "v": "V n+ n- [DC value] [SIN(...) ...]",
-    "i": "I n+ n- [DC value] [SIN(...) ...]", "e": "E n+ n- nc+ nc- gain", "g": "G n+ n- nc+ nc- transconductance",
+    "r": "R n+ n- value", "c": "C n+ n- value [ic=volts]", "l": "L n+ n- value [ic=amperes]",
+    "v": "V n+ n- [DC value] [SIN(...) ...]", "i": "I n+ n- [DC value] [SIN(...) ...]",
+    "e": "E n+ n- nc+ nc- gain", "g": "G n+ n- nc+ nc- transconductance",
     "f": "F n+ n- vsource gain", "h": "H n+ n- vsource transresistance", "d": "D anode cathode model [area]",
     "m": "M drain gate source bulk model [W= L=]", "x": "X node ... subcircuit [name=value ...]",
 }  # fmt: skip
 NODES = {"r": 2, "c": 2, "l": 2, "v": 2, "i": 2, "e": 4, "g": 4, "f": 2, "h": 2, "d": 2, "m": 4}
 PERIPHERAL = (".print", ".plot", ".probe", ".save", ".width", ".title", ".op", ".ac", ".dc", ".four", ".meas",
-              ".measure", ".tf", ".sens", ".pz", ".disto", ".nodeset")  # fmt: skip
+              ".measure", ".tf", ".sens", ".pz", ".disto", ".nodeset", ".backanno")  # fmt: skip
 DIRECTIVES = (".param", ".model", ".subckt", ".ends", ".tran", ".ic", ".temp", ".include", ".options", ".noise",
               ".global", ".end")  # fmt: skip
+ADVICE = {
+    ".lib": "copy the models that are used into the netlist, or .include a file of them",
+    ".func": "write the expression out where it is used",
+    ".step": "run the netlist once for each value",
+}
 INITIAL = re.compile(r"v\s*\(\s*([^\s()]+)\s*\)\s*=\s*(\{[^{}]*\}|'[^']*'|[^\s,]+)[\s,]*")
 NOISE = re.compile(
     r"\.noise\s+v\s*\(\s*([^\s(),]+)\s*(?:,\s*([^\s(),]+)\s*)?\)\s+(\S+)"
@@ -45,6 +51,7 @@ class Element(NamedTuple):
     nodes  names of its nodes
     value  a number, a Waveform (v, i), or a mapping of numbers (devices)
     source the controlling source of f and h
+    initial what ic= says of a capacitor or an inductor
     """
 
     name: str
@@ -54,6 +61,7 @@ class Element(NamedTuple):
     noisy: bool
     at: Position
     source: str = ""
+    initial: float | None = None
 
 
 class Transient(NamedTuple):
@@ -190,9 +198,12 @@ def _blocks(lines: list[Line]) -> _Block:
                 raise NetlistError(f".model {name}: did not expect {stray[0]!r}; parameters are name=value", line.at)
             block.models[name] = kind, given, line.at
         elif word not in PERIPHERAL and word not in DIRECTIVES and word != ".option":
-            raise NetlistError(f"unknown directive {word}{_near(word, DIRECTIVES)}", line.at)
+            hint = f"; {ADVICE[word]}" if word in ADVICE else _near(word, DIRECTIVES)
+            raise NetlistError(f"unknown directive {word}{hint}", line.at)
         elif len(open_blocks) > 1:
-            raise NetlistError(f"{word} belongs outside of the subcircuit {block.name}", line.at)
+            raise NetlistError(
+                f"{word} belongs outside of the subcircuit {block.name} ({block.at}); is its .ends missing?", line.at
+            )
         else:
             block.lines.append(line)
     if len(open_blocks) > 1:
@@ -299,12 +310,13 @@ class _Scope:
             raise BadValue(f"{text} is not a finite number")
         return found
 
-    def number(self, text: str, what: str, at: Position, least: float = -math.inf, or_equal: bool = True) -> float:
-        """The same in a place that can be named, and of at least some size."""
+    def number(self, text: str, what: str, at: Position, least: float = -math.inf, or_equal: bool = True,
+               form: str = "") -> float:  # fmt: skip
+        """The same in a place that can be named, and of at least some size; `form` is what the line should be like."""
         try:
             found = self.value(text)
         except BadValue as error:
-            raise NetlistError(f"{what}: {error}", at) from None
+            raise NetlistError(f"{what}: {error}{f'; expected {form}' if form else ''}", at) from None
         if found < least or (found == least and not or_equal):
             raise NetlistError(f"{what} = {text}: expected {'at least' if or_equal else 'more than'} {least:g}", at)
         return found
@@ -326,7 +338,7 @@ class _Scope:
                 if same not in numbers:
                     raise NetlistError(
                         f".model {name}: {key} is not known for {kind}{_near(key, numbers)}; known are "
-                        f"{', '.join(numbers)}", where)  # fmt: skip
+                        f"{', '.join(numbers)}. Take it out where the circuit can do without", where)  # fmt: skip
                 limit = MODELS[kind][same]
                 numbers[same] = scope.number(text, f".model {name}: {key}", where, limit.least, limit.may_be_least)
             if numbers.get("level", 1.0) != 1.0:
@@ -428,7 +440,7 @@ def _element(letter, name, words, given, scope: _Scope, netlist: Netlist, at: Po
             if given[key] not in SWITCH:
                 raise NetlistError(f"{name}: {key}={given[key]}, expected on or off", at)
             noisy = SWITCH[given.pop(key)]
-    source = ""
+    source, initial = "", None
     value: Any
     kind = letter
     if letter in "rcl":
@@ -436,9 +448,13 @@ def _element(letter, name, words, given, scope: _Scope, netlist: Netlist, at: Po
             rest = [*rest, given.pop("value")]
         elif letter in given:
             rest = [*rest, given.pop(letter)]
-        value = scope.number(_only(rest, name, letter, at), name, at, 0.0, False)
+        if "ic" in given and letter != "r":
+            initial = scope.number(given.pop("ic"), f"{name}: ic", at)
+            if netlist.transient is not None and not netlist.transient.uic:
+                netlist.notes.append(f"{at}: left out ic= of {full}, which counts only with .tran ... uic")
+        value = scope.number(_only(rest, name, letter, at), name, at, 0.0, False, ELEMENTS[letter])
     elif letter in "eg":
-        value = scope.number(_only(rest, name, letter, at), name, at)
+        value = scope.number(_only(rest, name, letter, at), name, at, form=ELEMENTS[letter])
     elif letter in "fh":
         if len(rest) < 1:
             raise NetlistError(f"{name}: expected {ELEMENTS[letter]}", at)
@@ -467,7 +483,7 @@ def _element(letter, name, words, given, scope: _Scope, netlist: Netlist, at: Po
     places = tuple(map(scope.node, nodes))
     if places[0] == places[1] and letter in "veh":
         raise NetlistError(f"{name}: both ends are the node {places[0]}: a voltage source that is short-circuited", at)
-    return Element(full, kind, places, value, noisy, at, source)
+    return Element(full, kind, places, value, noisy, at, source, initial)
 
 
 def _only(rest: list[str], name: str, letter: str, at: Position) -> str:
@@ -480,7 +496,7 @@ def _only(rest: list[str], name: str, letter: str, at: Position) -> str:
 def _source(name, rest: list[str], scope: _Scope, netlist: Netlist, at: Position) -> Waveform:
     """[[DC] value] [AC size [phase]] [SIN(...) | PULSE(...) | EXP(...) | PWL(...)]"""
     dc: float | None = None
-    kind, numbers = "", tuple[float, ...]()
+    kind, numbers, small_signal = "", tuple[float, ...](), False
     words = list(rest)
     while words:
         word = words.pop(0)
@@ -502,16 +518,21 @@ def _source(name, rest: list[str], scope: _Scope, netlist: Netlist, at: Position
                 raise NetlistError(f"{name}: {error}", at) from None
             kind = word
         elif word == "ac":
+            small_signal = True
             for _ in range(2):  # of no use here: size and phase of a small-signal analysis
                 if words and number(words[0]) is not None:
                     words.pop(0)
+        elif words and words[0] == "(":
+            raise NetlistError(f"{name}: there is no waveform {word}; there are SIN, PULSE, EXP, PWL", at)
         elif dc is None and (word != "dc" or words):
             dc = scope.number(words.pop(0) if word == "dc" else word, name, at)
         else:
             raise NetlistError(f"{name}: did not expect {word!r}; a source is [DC value] and one of SIN, PULSE, EXP, "
                                "PWL", at)  # fmt: skip
     if dc is None and not kind:
-        raise NetlistError(f"{name}: has neither a value nor a waveform", at)
+        if not small_signal:
+            raise NetlistError(f"{name}: has neither a value nor a waveform", at)
+        dc = 0.0
     return Waveform(dc, kind, numbers)
 
 
@@ -591,10 +612,7 @@ def _options(netlist: Netlist, words, given, scope: _Scope, at: Position) -> Non
 
 
 def _noise(line: Line, scope: _Scope) -> NoiseAnalysis:
-    form = (
-        r"\.noise\s+v\s*\(\s*([^\s(),]+)\s*(?:,\s*([^\s(),]+)\s*)?\)\s+(\S+)\s+(dec|oct|lin)\s+(\S+)\s+(\S+)\s+(\S+).*"
-    )
-    found = re.fullmatch(form, line.text.lower())
+    found = NOISE.fullmatch(line.text.lower())
     if found is None:
         raise NetlistError(".noise: expected .noise v(NODE[,REFERENCE]) SOURCE dec|oct|lin POINTS F1 F2", line.at)
     node, reference, _, spacing, *numbers = found.groups()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 from pathlib import Path
 from typing import NamedTuple
@@ -9,6 +10,7 @@ from typing import NamedTuple
 MOST_BYTES = 20_000_000  # of a netlist with all it includes
 DEEPEST = 20  # includes within includes, subcircuits within subcircuits
 INCLUDE = re.compile(r"\.inc(?:lude)?\b\s*(.*)", re.IGNORECASE)
+UNPRINTABLE = re.compile(r"[\x00-\x08\x0e-\x19\x1b-\x1f]")
 COMMENT = re.compile(r"\s*(?:;|(?<!\S)\$(?!\S)).*")
 
 
@@ -50,7 +52,8 @@ def read_text(source: str | Path) -> Text:
 
     As in SPICE the first line is the title and .end the end; `*` begins a comment line, `;` or a lone `$` a comment at
     the end of one; `+` continues the line before; what stands between .control and .endc is left out. Included files
-    must lie in the netlist's folder or below it, links followed; a netlist given as text has no folder.
+    must lie in the netlist's folder or below it, links followed; a netlist given as text has no folder. Files are in
+    UTF-8, UTF-16 with its mark, or Latin-1, in which older programs write µ.
     """
     if isinstance(source, str) and "\n" in source:
         if len(source) > MOST_BYTES:
@@ -64,7 +67,9 @@ def read_text(source: str | Path) -> Text:
     except (OSError, ValueError):  # a name too long, or with a zero byte in it
         exists = False
     if not exists:
-        raise NetlistError(f"netlist: there is no file {str(source)[:200]!r} (text is known by its several lines)")
+        raise NetlistError(
+            f"netlist: there is no file {str(source)[:200]!r} (a netlist given as text has several lines)"
+        )
     reader = _Reader(path.parent.resolve())
     return reader.read(reader.opened(path.resolve(), None), path.name, path.resolve())
 
@@ -143,8 +148,21 @@ class _Reader:
         if self.bytes > MOST_BYTES:
             raise NetlistError(f"{path.name}: more than {MOST_BYTES:,} bytes in the netlist and what it includes", at)
         try:
-            return path.read_bytes().decode()
-        except UnicodeDecodeError as error:
-            raise NetlistError(f"{path.name}: not text in UTF-8 ({error.reason}, byte {error.start})", at) from None
+            raw = path.read_bytes()
         except OSError as error:
             raise NetlistError(f"{path.name}: could not be read ({error.strerror})", at) from None
+        utf16 = raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+        try:
+            text = raw.decode("utf-16" if utf16 else "utf-8-sig")
+        except UnicodeDecodeError as error:
+            if utf16:
+                raise NetlistError(f"{path.name}: not text ({error.reason})", at) from None
+            text = raw.decode("latin-1")
+            self.notes.append(f"{path.name}: is not UTF-8, and is read as Latin-1")
+        strange = UNPRINTABLE.search(text)
+        if strange is not None:
+            line = text.count("\n", 0, strange.start()) + 1
+            raise NetlistError(
+                f"{path.name}: not text: character {ord(strange[0])} in line {line}; save it as UTF-8", at
+            )
+        return text
