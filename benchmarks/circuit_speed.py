@@ -1,4 +1,4 @@
-"""How long netlists take: reading a ladder of 10 000 elements, simulating one of 200 nodes."""
+"""How long netlists take: reading a ladder of 10 000 elements, simulating ladders of 5 to 200 nodes and more."""
 
 from __future__ import annotations
 
@@ -32,32 +32,39 @@ def best(job, rounds: int = 3) -> float:
     return min(times)
 
 
-def simulating(text: str, paths: int, steps: int) -> float:
-    """Nanoseconds per path, step and node, compiling and diagnosis left out: two lengths of run are subtracted."""
+def simulating(text: str, paths: int, steps: int) -> tuple[float, float]:
+    """Seconds of a first run, and nanoseconds per path, step and node of later ones: two lengths are subtracted."""
+    began = time.perf_counter()
     circuit = sd.circuits.read(text)
 
     def run(count: int) -> None:
         sd.simulate(circuit, "Trapezoidal", t=(0, count * 1e-9), dt=1e-9, paths=paths, seed=1, progress=False,
                     collect=st.Moments(at=[count * 1e-9]))  # fmt: skip
 
-    run(steps), run(3 * steps)
-    return (
-        (best(lambda: run(3 * steps), 2) - best(lambda: run(steps), 2)) / (2 * steps * paths * len(circuit.nodes)) * 1e9
-    )
+    run(steps)
+    first = time.perf_counter() - began
+    run(4 * steps)
+    longer = best(lambda: run(4 * steps), 3) - best(lambda: run(steps), 3)
+    return first, longer / (3 * steps * paths * len(circuit.nodes)) * 1e9
 
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--quick", action="store_true", help="fewer paths and steps")
-    quick = arguments.parse_args().quick
+    arguments.add_argument(
+        "--nodes", nargs="+", type=int, default=[5, 10, 20, 50, 100, 200], help="sizes of the ladders"
+    )
+    arguments.add_argument("--quick", action="store_true", help="fewer steps")
+    given = arguments.parse_args()
     print(machine("stodyn", "jax", "scipy"))
     text = ladder(5000)
     sd.circuits.read(text)
     print(f"reading a ladder of 10 000 elements: {best(lambda: sd.circuits.read(text)):.2f} s")
-    paths, steps = (64, 20) if quick else (256, 40)
-    for name, made, few in (("linear", ladder(200), 1), ("with 200 diodes", diodes(200), 8)):
-        found = simulating(made, paths // few, steps // few**2 + 2)
-        print(f"simulating 200 nodes, {name}: {found:.0f} ns per path, step and node")
+    for name, made in (("linear", ladder), ("with diodes", diodes)):
+        for nodes in given.nodes:
+            first, each = simulating(made(nodes), 1024, max((400 if given.quick else 2000) // nodes, 4))
+            print(
+                f"{nodes:5d} nodes, {name}: {each:8.1f} ns per path, step and node; first run {first:.1f} s", flush=True
+            )
 
 
 if __name__ == "__main__":

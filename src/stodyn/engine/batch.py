@@ -209,8 +209,12 @@ def executor(traced: Traced, paths: int, wanted: str = "auto", most: int = LANE_
 
 def calls_library(closed: core.ClosedJaxpr) -> bool:
     """Whether a trace factorises matrices by LAPACK."""
+    return _holds(closed, "lu")
+
+
+def _holds(closed: core.ClosedJaxpr, primitive: str) -> bool:
     inner = lanes.inner_traces(closed.jaxpr)
-    return any(e.primitive.name == "lu" for e in closed.jaxpr.eqns) or any(map(calls_library, inner))
+    return any(e.primitive.name == primitive for e in closed.jaxpr.eqns) or any(_holds(one, primitive) for one in inner)
 
 
 _operations: dict[str, int] = {}
@@ -227,6 +231,8 @@ def lane_operations(traced: Traced) -> int:
 def _count_lane_operations(traced: Traced) -> int:
     if calls_library(traced.step):  # lanes cannot, and would find out only after all that stands before it
         raise lanes.Unlaned("primitive lu: a linear solve that is not written out goes to LAPACK")
+    if _holds(traced.step, "custom_vmap_call"):
+        raise lanes.Unlaned("sparse elimination takes the numbers of all paths row by row")
     written_out = lanes.count_equations(traced.step.jaxpr, moving=False)
     if written_out > BESIDE_LIBRARY:  # as many scalar operations at the least: no need to take it apart
         return written_out

@@ -22,6 +22,7 @@ from stodyn.noise.iterated import MrongowiusRoessler
 from stodyn.numerics.elimination import WRITTEN_OUT, determinant, factorised
 from stodyn.numerics.elimination import solve as eliminate
 from stodyn.numerics.newton import newton
+from stodyn.numerics.sparse import Elimination
 from stodyn.numerics.surd import sqrt
 from stodyn.problems.sdae import SDAE
 
@@ -38,34 +39,36 @@ class Stepping:
     with H itself as the unknown the rounding of M H - M x would drown constraints of the size h f. The constraints of
     the stages hold one by one, because A is triangular. `share(s, a)` eliminates the matrix of this equation once for
     all the stages with the same a: exactly where f is affine, as simplified Newton where the matrix is large; paths
-    that do not converge with it go on with Newton itself. Small matrices are eliminated in every round: with the
-    faster convergence that costs less.
+    that do not converge with it go on with Newton itself. A sparse matrix (problem.sparsity) that is not shared is
+    eliminated once a stage in the same way, because a Jacobian costs as much as many solves. Small matrices are
+    eliminated in every round: with the faster convergence that costs less.
     """
 
     def __init__(self, method: Any, problem: SDAE, t, x: Array, params: Any):
         self.method, self.problem, self.t, self.x, self.params = method, problem, t, x, params
+        self.rates = problem.rates(params, x.dtype)
         self.ok, self.rounds = jnp.asarray(True), jnp.asarray(0, jnp.int32)
         self.shared: Callable[[Array], Array] | None = None
         self.sign: Array | None = None
 
     def f(self, s, Z: Array) -> Array:
         """R f of a stage."""
-        return self.problem.equations(self.problem.f(s, self.x + Z, self.params))
+        return self.problem.equations(self.rates(s, self.x + Z))
 
     def g(self, s, Z: Array) -> Array:
-        """R g of a stage, (r, m)."""
-        return self.problem.equations(self.problem.g(s, self.x + Z, self.params))
+        """g of a stage, (n, m); problem.push multiplies it."""
+        return self.problem.g(s, self.x + Z, self.params)
 
     def residual(self, s, known: Array, a=None, b=None) -> Callable[[Array], Array]:
-        problem, x, params = self.problem, self.x, self.params
+        problem = self.problem
 
         def residual(Z: Array) -> Array:
-            drift = problem.f(s, x + Z, params)
+            drift = self.rates(s, self.x + Z)
             top = problem.momentum(Z) - known
             if a is not None:
                 top = top - a * problem.equations(drift)
             if b is not None:
-                top = top - problem.equations(problem.g(s, x + Z, params)) @ b
+                top = top - problem.push(self.g(s, Z), b)
             return top if problem.r == problem.n else jnp.concatenate([top, problem.constraints(drift)])
 
         return residual
@@ -75,15 +78,16 @@ class Stepping:
         if not self.problem.is_affine and self.problem.n <= WRITTEN_OUT:
             return
         nothing = jnp.zeros_like(self.x)
-        jacobian = jax.jacfwd(self.residual(s, self.problem.momentum(nothing), a))(nothing)
-        self.shared = factorised(jacobian, self.problem.row_orders[0])
+        self.shared = self.factorised(self.residual(s, self.problem.momentum(nothing), a), nothing)
 
     def solve(self, s, known: Array, a=None, b=None, guess: Array | None = None) -> tuple[Array, Array, Array]:
         """Z of a stage, whether it was found, and Newton's rounds."""
-        residual, shared = self.residual(s, known, a, b), self.shared
+        residual, shared = self.residual(s, known, a, b), None if a is None or b is not None else self.shared
         start = jnp.zeros_like(self.x) if guess is None else guess
-        kept = None if shared is None or b is not None or a is None else lambda residual, Z, r: shared(r)
-        fresh = self._fresh
+        fresh = functools.partial(self._fresh, implicit_noise=b is not None)
+        if shared is None and self._sparse(b is not None) is not None:
+            shared = self.factorised(residual, start, b is not None)
+        kept = None if shared is None else lambda residual, Z, r: shared(r)
         if self.problem.is_affine and (b is None or self.problem.has_affine_noise):
             nothing = jnp.zeros_like(self.x)
             Z = -(kept or fresh)(residual, nothing, residual(nothing))
@@ -94,6 +98,56 @@ class Stepping:
         ok = found.ok if b is None else found.ok & self._before_the_pole(residual, found.x)
         return found.x, ok, found.iterations
 
+    def stage(self, s, known: Array, a=None, b=None, guess: Array | None = None) -> Array:
+        """Z of a stage; ok and the rounds are kept."""
+        Z, ok, rounds = self.solve(s, known, a, b, guess)
+        self.ok, self.rounds = self.ok & ok, self.rounds + rounds
+        return Z
+
+    def end(self, h, Z: Array) -> tuple[Array, Report]:
+        """x' = x + Z; not ok where the Jacobian of the constraints has changed sign: there the index is not 1."""
+        problem, after = self.problem, self.x + Z
+        if problem.has_constant_orientation:
+            return after, Report(self.ok, self.rounds)
+        now, then = (self._orientation(s, x) for s, x in ((self.t, self.x), (self.t + h, after)))
+        return after, Report(self.ok & (now * then > 0), self.rounds)
+
+    # --- matrices: sparse ones in the order that the problem knows, others in scalars or by the library ---------------
+
+    def _sparse(self, implicit_noise: bool = False) -> Elimination | None:
+        found = self.problem.noisy_sparsity if implicit_noise else self.problem.sparsity
+        return None if found is None else found.matrix
+
+    def factorised(self, residual: Callable, Z: Array, implicit_noise: bool = False) -> Callable[[Array], Array]:
+        """r -> J⁻¹ r for the Jacobian of a residual at Z."""
+        if (sparse := self._sparse(implicit_noise)) is not None:
+            return sparse.factorised(sparse.pattern.jacobian(residual, Z))
+        return factorised(jax.jacfwd(residual)(Z), self.problem.row_orders[0])
+
+    def _fresh(self, residual: Callable, Z: Array, r: Array, implicit_noise: bool) -> Array:
+        """J⁻¹ r once."""
+        if self._sparse(implicit_noise) is not None:
+            return self.factorised(residual, Z, implicit_noise)(r)
+        return eliminate(jax.jacfwd(residual)(Z), r, self.problem.row_orders[0])
+
+    def _sign(self, residual: Callable, Z: Array, implicit_noise: bool = False) -> Array:
+        """A number with the sign of det J."""
+        if (sparse := self._sparse(implicit_noise)) is not None:
+            return sparse.sign(sparse.pattern.jacobian(residual, Z))
+        return determinant(jax.jacfwd(residual)(Z), self.problem.row_orders[0])
+
+    def _orientation(self, s, x: Array) -> Array:
+        """A number with the sign of the Jacobian of the constraints, but for one that is the same for all states."""
+        problem = self.problem
+        if problem.sparsity is None:
+            return determinant(problem.orientation(s, x, self.params), problem.row_orders[1])
+        nothing = jnp.zeros_like(x)
+
+        def at_rest(Z):
+            return jnp.concatenate([problem.momentum(Z), problem.constraints(self.rates(s, x + Z))])
+
+        return self._sign(at_rest, nothing)
+
     def _before_the_pole(self, residual: Callable[[Array], Array], Z: Array) -> Any:
         """Whether the matrix of a stage that is implicit in the noise has the sign it has for h = 0.
 
@@ -103,28 +157,8 @@ class Stepping:
             return True
         if self.sign is None:
             nothing = jnp.zeros_like(self.x)
-            at_rest = self.residual(self.t, self.problem.momentum(nothing))
-            self.sign = determinant(jax.jacfwd(at_rest)(nothing), self.problem.row_orders[0])
-        return determinant(jax.jacfwd(residual)(Z), self.problem.row_orders[0]) * self.sign > 0
-
-    def stage(self, s, known: Array, a=None, b=None, guess: Array | None = None) -> Array:
-        """Z of a stage; ok and the rounds are kept."""
-        Z, ok, rounds = self.solve(s, known, a, b, guess)
-        self.ok, self.rounds = self.ok & ok, self.rounds + rounds
-        return Z
-
-    def _fresh(self, residual: Callable[[Array], Array], Z: Array, r: Array) -> Array:
-        return eliminate(jax.jacfwd(residual)(Z), r, self.problem.row_orders[0])
-
-    def end(self, h, Z: Array) -> tuple[Array, Report]:
-        """x' = x + Z; not ok where the Jacobian of the constraints has changed sign: there the index is not 1."""
-        problem, after = self.problem, self.x + Z
-        if problem.has_constant_orientation:
-            return after, Report(self.ok, self.rounds)
-        order = problem.row_orders[1]
-        now, then = (determinant(problem.orientation(s, x, self.params), order)
-                     for s, x in ((self.t, self.x), (self.t + h, after)))  # fmt: skip
-        return after, Report(self.ok & (now * then > 0), self.rounds)
+            self.sign = self._sign(self.residual(self.t, self.problem.momentum(nothing)), nothing)
+        return self._sign(residual, Z, implicit_noise=True) * self.sign > 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -203,7 +237,7 @@ class StiffRungeKutta(Tabulated, _Stiff):
             for j in range(i):
                 known = known + float(T.A[i][j]) * f(j) if T.A[i][j] else known
                 if any(B[i][j] for B in (T.B1, T.B2, T.B3)):
-                    known = known + g(j) @ kick(i, j)
+                    known = known + problem.push(g(j), kick(i, j))
             b = kick(i, i) if T.B3[i][i] else None
             Z.append(step.stage(t + float(T.c[i]) * h, known, float(T.A[i][i]) * h, b, Z[-1] if Z else None))
         return step.end(h, Z[-1])
@@ -357,7 +391,7 @@ class _ManyChannels(_Stiff):
         step.share(t + a, a)
         Z = step.stage(t + a, jnp.zeros(problem.r, x.dtype), a)
         f0, g0 = step.f(t + a, Z), step.g(t + a, Z)
-        known = 0.5 * math.sqrt(2.0) * h * f0 + g0 @ noise.W
+        known = 0.5 * math.sqrt(2.0) * h * f0 + problem.push(g0, noise.W)
         if not problem.noise_structure.implies("additive"):
             J = _integrals(problem, noise, self.area) / jnp.sqrt(h)
             known = known + (self._from_differences if self.correction == "W2" else self._from_pairs)(
@@ -370,10 +404,11 @@ class _ManyChannels(_Stiff):
             total, ok, rounds = carry
             kick, row = given
             H, found, spent = step.solve(s, kick, a, guess=Z)
-            return (total + (step.g(s, H) - g0) @ row, ok & found, rounds + spent), None
+            return (total + step.problem.push(step.g(s, H) - g0, row), ok & found, rounds + spent), None
 
-        begin = (jnp.zeros_like(g0[:, 0]), step.ok, step.rounds)
-        (total, step.ok, step.rounds), _ = lax.scan(channel, begin, (root * g0.T, J))
+        kicks = step.problem.equations(g0).T
+        begin = (jnp.zeros_like(kicks[0]), step.ok, step.rounds)
+        (total, step.ok, step.rounds), _ = lax.scan(channel, begin, (root * kicks, J))
         return total
 
     def _from_pairs(self, step, s, a, Z, g0, J, root):
@@ -382,12 +417,13 @@ class _ManyChannels(_Stiff):
             kick, unit = given
             ahead, found, spent = step.solve(s, kick, a, guess=Z)
             behind, again, more = step.solve(s, -kick, a, guess=Z)
-            change = 0.5 * root * (step.g(s, ahead) - step.g(s, behind)) @ unit
+            change = 0.5 * root * step.problem.push(step.g(s, ahead) - step.g(s, behind), unit)
             return (total + change, ok & found & again, rounds + spent + more), None
 
-        begin = (jnp.zeros_like(g0[:, 0]), step.ok, step.rounds)
+        kicks = (step.problem.equations(g0) @ J).T
+        begin = (jnp.zeros_like(kicks[0]), step.ok, step.rounds)
         units = jnp.eye(g0.shape[1], dtype=g0.dtype)
-        (total, step.ok, step.rounds), _ = lax.scan(channel, begin, ((g0 @ J).T, units))
+        (total, step.ok, step.rounds), _ = lax.scan(channel, begin, (kicks, units))
         return total
 
 
@@ -424,7 +460,7 @@ Appl. Math. 157 (2003)"
     def step(self, problem, t, x, noise, params):
         h, step = noise.h, Stepping(self, problem, t, x, params)
         Z = step.stage(t + h, jnp.zeros(problem.r, x.dtype), h)
-        known = problem.momentum(Z) + step.g(t + h, Z) @ noise.W
+        known = problem.momentum(Z) + problem.push(step.g(t + h, Z), noise.W)
         return step.end(h, step.stage(t + h, known, guess=Z))
 
 
@@ -463,14 +499,14 @@ simulation, J. Comput. Appl. Math. 157 (2003)"
         h, step = noise.h, Stepping(self, problem, t, x, params)
         nothing = jnp.zeros_like(x)
         g0 = step.g(t, nothing)
-        known = g0 @ noise.W
+        known = problem.push(g0, noise.W)
         if not problem.noise_structure.implies("additive"):
             I = _integrals(problem, noise, self.area)
             at_rest = step.residual(t, problem.momentum(nothing))
-            along = factorised(jax.jacfwd(at_rest)(nothing), problem.row_orders[0])
+            along = step.factorised(at_rest, nothing)
             for j in range(problem.m):
-                v = along(jnp.concatenate([g0[:, j], jnp.zeros(problem.n - problem.r, x.dtype)]))
-                known = known + jax.jvp(lambda Z: step.g(t, Z) @ I[j], (nothing,), (v,))[1]
+                v = along(jnp.concatenate([problem.equations(g0)[:, j], jnp.zeros(problem.n - problem.r, x.dtype)]))
+                known = known + jax.jvp(lambda Z: problem.push(step.g(t, Z), I[j]), (nothing,), (v,))[1]
         return step.end(h, step.stage(t + h, known, h))
 
 
@@ -522,7 +558,7 @@ BIT 49 (2009)"
 
     def _advance(self, problem, t, state, noise, params, from_before, β):
         h, step = noise.h, Stepping(self, problem, t, state.x, params)
-        kick = step.g(t, jnp.zeros_like(state.x)) @ noise.W
+        kick = problem.push(step.g(t, jnp.zeros_like(state.x)), noise.W)
         Z = step.stage(t + h, from_before + kick, β * h)
         x, report = step.end(h, Z)
         return _Past(x, problem.momentum(Z), kick), report

@@ -349,7 +349,7 @@ def _parts(x: np.ndarray, axis: int) -> list[np.ndarray]:
 def _inner(equation: Equation) -> Any:
     if equation.primitive.name == WHOLE:
         return opened(equation)
-    return next(equation.params[key] for key in ("jaxpr", "call_jaxpr", "fun_jaxpr") if key in equation.params)
+    return next(equation.params[key] for key in ("jaxpr", "call_jaxpr", "fun_jaxpr", "call") if key in equation.params)
 
 
 def opened(equation: Equation) -> core.ClosedJaxpr:
@@ -778,7 +778,7 @@ WHOLE = "call_hi_primitive"  # of JAX 0.11, which so keeps custom_root in a trac
 
 INLINED = {
     "jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr",
-    "checkpoint", "remat2", "eval_jaxpr",
+    "custom_vmap_call", "checkpoint", "remat2", "eval_jaxpr",
 }  # fmt: skip
 
 ELEMENTWISE = {

@@ -15,10 +15,11 @@ from jax import Array
 
 from stodyn.noise.distribution import PerPath, draw, is_random
 from stodyn.numerics.dependence import dependence
-from stodyn.numerics.elimination import row_order
+from stodyn.numerics.elimination import WRITTEN_OUT, row_order
 from stodyn.numerics.elimination import solve as eliminate
 from stodyn.numerics.lanes import Unlaned
 from stodyn.numerics.newton import newton
+from stodyn.numerics.sparse import Pattern
 from stodyn.problems.contract import (
     STRUCTURES,
     NoiseStructure,
@@ -44,6 +45,7 @@ from stodyn.problems.index import (
     split,
 )
 from stodyn.problems.sde import SDE, silent
+from stodyn.problems.sparsity import Sparsity, find_sparsity, noise_pattern
 from stodyn.problems.structure import checked_kinds, commutes
 
 CHECKED = f"checked at {STATES} random states"
@@ -149,7 +151,24 @@ class SDAE(Problem):
 
     def momentum(self, x: Array) -> Array:
         """R M x (r,): what the equations with a derivative change."""
+        if self.sparsity is not None:
+            return self.sparsity.mass.times(jnp.asarray(self.sparsity.mass_values, x.dtype), x)
         return jnp.asarray(self.mass[self.split.rows], x.dtype) @ x
+
+    def rates(self, params, dtype) -> Callable[[Any, Array], Array]:
+        """(t, x) -> f. Where f is affine and sparse it is f(t, 0) + f_x x, of which only the product is each path's."""
+        if self.sparsity is None or not self.is_affine:
+            return lambda t, x: self.f(t, x, params)
+        pattern, nothing = self.sparsity.drift, jnp.zeros(self.n, dtype)
+        values = pattern.jacobian(lambda x: self.f(jnp.zeros((), dtype), x, params), nothing)
+        return lambda t, x: self.f(t, nothing, params) + pattern.times(values, x)
+
+    def push(self, g: Array, w: Array) -> Array:
+        """R g w (r,), g (n, m) and w (m,)."""
+        pattern = self.noise_pattern
+        if pattern is None:
+            return self.equations(g) @ w
+        return self.equations(pattern.times(g[pattern.rows, pattern.columns], w))
 
     def consistent(self, t, x: Array, params) -> Array:
         """The state with the same M x that satisfies the constraints at time t; NaN where Newton finds none."""
@@ -200,6 +219,21 @@ class SDAE(Problem):
         """The same of ∂g/∂x."""
         return self._is_constant(lambda t, x, p: jax.jacfwd(lambda x: self.g(t, x, p))(x))
 
+    @functools.cached_property
+    def sparsity(self) -> Sparsity | None:
+        """Which of many unknowns stand in which equation; None where they are few, or the equations full."""
+        return find_sparsity(self)
+
+    @functools.cached_property
+    def noisy_sparsity(self) -> Sparsity | None:
+        """The same for stages that are implicit in the noise."""
+        return find_sparsity(self, implicit_noise=True)
+
+    @functools.cached_property
+    def noise_pattern(self) -> Pattern | None:
+        """Where g of many unknowns is not zero; None where that is everywhere."""
+        return noise_pattern(self)
+
     def _is_constant(self, function: Callable) -> bool:
         with jax.enable_x64(True), jax.ensure_compile_time_eval():
             start, params = jnp.asarray(self.example_start()), self.example_params()
@@ -214,17 +248,22 @@ class SDAE(Problem):
         """The order of rows in which the matrices of a step, and the constraint Jacobian, are eliminated.
 
         Taken once at the start, from the matrix [R M; N f_x] of an infinitely short step: circuits have zeros on their
-        diagonals. At t = 0 or, where it is singular there, at a later time.
+        diagonals. At t = 0 or, where it is singular there, at a later time. Large matrices are eliminated otherwise,
+        and have none.
         """
         RM, (_, N, K, _) = self.mass[self.split.rows], self.split
+        given = tuple(range(self.n)), tuple(range(self.n - self.r))
+        if self.n - self.r > WRITTEN_OUT:
+            return given
         if self.r == self.n:
-            return _row_order(RM), ()
+            return given if self.n > WRITTEN_OUT else (_row_order(RM), ())
         times = np.append(0.0, np.geomspace(1e-3, 1e3, STATES - 1))
         found = look(self, times, np.tile(self.diagnose().start, (STATES, 1))).f_x
         for C in (N @ f_x for f_x in found):
             with contextlib.suppress(ValueError):
-                return row_order(np.concatenate([RM, C])), row_order(C @ K)
-        return tuple(range(self.n)), tuple(range(self.n - self.r))
+                whole = given[0] if self.n > WRITTEN_OUT else row_order(np.concatenate([RM, C]))
+                return whole, row_order(C @ K)
+        return given
 
     @functools.cached_property
     def noise_structure(self) -> NoiseStructure:

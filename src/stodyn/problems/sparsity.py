@@ -1,0 +1,102 @@
+"""Which unknowns of a large SDAE stand in which of its equations, and how the matrices of its steps are eliminated."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from stodyn.numerics.dependence import dependence
+from stodyn.numerics.elimination import WRITTEN_OUT
+from stodyn.numerics.lanes import Unlaned
+from stodyn.numerics.sparse import Elimination, Pattern, find_pattern, ordered
+
+MOST_FULL = 0.5  # of the places of a matrix: a fuller one is dense
+LATER = (0.0, 1e-3, 1.0, 1e3)  # times at which the slopes of f are looked at, until they are regular
+MOST_ENTRIES = 4_000_000  # of g: where there are more, nobody asks which are zero
+
+
+class Sparsity(NamedTuple):
+    """drift: of f_x (n, n); mass: of R M (r, n), with its values; matrix: of [R M - a R f_x; N f_x], eliminated."""
+
+    drift: Pattern
+    mass: Pattern
+    mass_values: np.ndarray
+    matrix: Elimination
+
+
+def find_sparsity(problem: Any, implicit_noise: bool = False) -> Sparsity | None:
+    """The patterns of an SDAE, proved from the trace of f, and an order for its matrices from samples of them.
+
+    None where there are few unknowns, f cannot be taken apart, or elimination would fill the matrix up. The samples
+    are those of steps of no length and of the lengths of the fastest, the middle and the slowest equation. With
+    `implicit_noise` the matrix is that of a stage that is implicit in the noise too.
+    """
+    n, (rows, N, *_) = problem.n, problem.split
+    if n <= WRITTEN_OUT:
+        return None
+    with jax.enable_x64(True), jax.ensure_compile_time_eval():
+        start, params = jnp.asarray(problem.diagnose().start), problem.example_params()
+        try:
+            drift = find_pattern(lambda x, t, p: problem.f(t, x, p), start, jnp.zeros(()), params)
+            noise = (
+                find_pattern(lambda x, t, p: problem.g(t, x, p).sum(1), start, jnp.zeros(()), params)
+                if implicit_noise
+                else None
+            )
+        except Unlaned:
+            return None
+        drift = dataclasses.replace(drift, reversible=_is_reversible(problem, start, params))
+        if len(drift.rows) > MOST_FULL * n * n:
+            return None
+        RM = problem.mass[rows]
+        held = drift.holds()
+        top, bottom = (RM != 0.0) | held[rows], (N != 0.0) @ held
+        if noise is not None:
+            top |= noise.holds()[rows]
+        pattern = Pattern.of(np.concatenate([top, bottom]), drift.reversible)
+        slopes = jax.jit(lambda t: drift.dense(drift.jacobian(lambda x: problem.f(t, x, params), start)))
+        for t in LATER:
+            f_x = np.asarray(slopes(t))
+            if np.isfinite(f_x).all() and (found := ordered(pattern, _samples(pattern, RM, f_x[rows], N @ f_x))):
+                mass = Pattern.of(RM != 0.0)
+                return Sparsity(drift, mass, RM[mass.rows, mass.columns], found)
+    return None
+
+
+def _samples(pattern: Pattern, RM: np.ndarray, R_f_x: np.ndarray, N_f_x: np.ndarray) -> np.ndarray:
+    """The values (K, nnz) of the matrices of steps of several lengths."""
+    inertia, slope = (np.abs(part).max(axis=1, initial=0.0) for part in (RM, R_f_x))
+    lengths = np.sort(inertia[slope > 0.0] / slope[slope > 0.0])
+    steps = [0.0, *(float(a) for a in (lengths[[0, len(lengths) // 2, -1]] if len(lengths) else ()))]
+    matrices = (np.concatenate([RM - a * R_f_x, N_f_x]) for a in steps)
+    return np.array([matrix[pattern.rows, pattern.columns] for matrix in matrices])
+
+
+def _is_reversible(problem: Any, x: Any, params: Any) -> bool:
+    def backwards(x):
+        _, slope = jax.linearize(lambda x: problem.f(0.0, x, params), x)
+        return jax.linear_transpose(slope, x)(x)
+
+    try:
+        jax.eval_shape(backwards, x)
+    except Exception:  # whatever of f it is that has no derivative backwards
+        return False
+    return True
+
+
+def noise_pattern(problem: Any) -> Pattern | None:
+    """The places of g (n, m) that are not zero in the trace; None where it cannot be taken apart or is too large."""
+    if problem.n <= WRITTEN_OUT or problem.n * problem.m > MOST_ENTRIES:
+        return None
+    with jax.enable_x64(True), jax.ensure_compile_time_eval():
+        start, params = jnp.asarray(problem.example_start()), problem.example_params()
+        try:
+            (entries,) = dependence(problem.g, jnp.zeros(()), start, params)
+        except Unlaned:
+            return None
+    holds = np.array([isinstance(entry, frozenset) or entry != 0.0 for entry in entries.ravel()], bool)
+    return Pattern.of(holds.reshape(entries.shape)) if holds.mean() < MOST_FULL else None
