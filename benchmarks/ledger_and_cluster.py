@@ -17,11 +17,13 @@ import threading
 import time
 from pathlib import Path
 
+import psutil
+
 import stodyn as sd
 from stodyn import statistics as st
 from stodyn.models.kubo import kubo
 
-STEPS, WIDTH = 1000, 4096
+STEPS, WIDTH, TURNS = 1000, 4096, 4
 RUN = dict(t=(0, 10), dt=10 / STEPS, seed=1, block=WIDTH, collect=st.Moments(every=10))
 
 
@@ -32,13 +34,20 @@ def run(paths: int, **options) -> tuple[float, bytes]:
     return time.perf_counter() - began, found["mean"].values.tobytes()
 
 
+def processor_seconds() -> float:
+    """Of this process and of those it has started."""
+    here = psutil.Process()
+    return sum(sum(process.cpu_times()[:2]) for process in [here, *here.children(recursive=True)])
+
+
 def overhead(seconds: float) -> None:
+    """In TURNS, each a run of its own, so that a machine whose speed changes meanwhile serves all places alike."""
     import distributed
 
     run(2 * WIDTH)
-    blocks = 2 * round(seconds / run(32 * WIDTH)[0] * 16)
+    blocks = 2 * round(seconds / TURNS / run(64 * WIDTH)[0] * 32)
     paths = blocks * WIDTH
-    print(f"{blocks} blocks, {paths * STEPS:.2e} path-steps")
+    print(f"{TURNS} turns of {blocks} blocks, {TURNS * paths * STEPS:.2e} path-steps in all", flush=True)
     with (
         tempfile.TemporaryDirectory(dir=".") as folder,
         sd.place.processes(2) as two,
@@ -47,22 +56,38 @@ def overhead(seconds: float) -> None:
     ):
         places = {
             "2 threads": {},
-            "2 threads and a ledger": dict(ledger=Path(folder) / "threads"),
-            "2 processes": dict(place=two),
             "Dask, 2 workers": dict(place=sd.place.dask(client)),
+            "2 threads and a ledger": dict(ledger=Path(folder) / "threads"),
             "Dask, 2 workers and a ledger": dict(place=sd.place.dask(client), ledger=Path(folder) / "dask"),
+            "2 processes": dict(place=two),
         }
-        for options in list(places.values())[2:4]:
-            run(4 * WIDTH, **options)
-        first = None
-        for name, options in [*places.items(), ("2 threads again", {})]:
-            took, bits = run(paths, **options)
-            first = first or (took, bits)
-            same = "the same bits" if bits == first[1] else "DIFFERENT BITS"
-            print(f"{name:32s}{took:8.2f} s  {100 * (took / first[0] - 1):+6.1f} %  {same}", flush=True)
-        again, _ = run(paths, ledger=Path(folder) / "threads")
-        size = sum(file.stat().st_size for file in (Path(folder) / "threads").rglob("*") if file.is_file())
-        print(f"read from the ledger: {again:.2f} s; a block: {1e3 * again / blocks:.2f} ms, {size / blocks:.0f} B")
+        for name in ("Dask, 2 workers", "2 processes"):
+            run(4 * WIDTH, **places[name])
+        clock, processor, bits = ({name: [] for name in places} for _ in range(3))
+        for turn in range(TURNS):
+            for name, options in places.items():
+                fresh = options | {"ledger": f"{options['ledger']}{turn}"} if "ledger" in options else options
+                before = processor_seconds()
+                took, found = run(paths, **fresh)
+                clock[name].append(took)
+                processor[name].append(processor_seconds() - before)
+                bits[name].append(found)
+            for what, times in (("clock", clock), ("processor", processor)):
+                print(f"turn {turn}, {what}: {', '.join(f'{taken[-1]:.2f}' for taken in times.values())} s", flush=True)
+        alone = "2 threads"
+        for name in places:
+            more = [
+                f"{100 * (sum(times[name]) / sum(times[alone]) - 1):+.1f} % (turns: "
+                f"{', '.join(f'{100 * (a / b - 1):+.0f}' for a, b in zip(times[name], times[alone], strict=True))})"
+                for times in (clock, processor)
+            ]
+            same = "the same bits" if set(bits[name]) == set(bits[alone]) else "DIFFERENT BITS"
+            print(f"{name:30s}{sum(clock[name]):7.2f} s {more[0]}; processor time {more[1]}; {same}")
+        began = time.perf_counter()
+        run(paths, ledger=Path(folder) / "threads0")
+        size = sum(file.stat().st_size for file in (Path(folder) / "threads0").rglob("*") if file.is_file())
+        each = 1e3 * (time.perf_counter() - began) / blocks
+        print(f"read from a ledger: {each:.2f} ms a block of {size / blocks:.0f} B")
 
 
 def soak(seconds: float) -> None:

@@ -1,6 +1,7 @@
 """Runs that are killed, workers that die, files that rot: every result is compared with the unbroken run, bit by bit.
 
     python benchmarks/survival.py kills 100      kill -9 at random moments of a run of 64 blocks, then go on with it
+    python benchmarks/survival.py pairs 100      two processes on one ledger, one of them killed at a random moment
     python benchmarks/survival.py rot 100        cut or alter files of the ledger at random, then go on with it
     python benchmarks/survival.py workers 100    kill -9 a Dask worker at a random moment of every run
 
@@ -9,6 +10,7 @@ A run of 64 blocks takes about a second. Prints one line a trial and, at the end
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -17,6 +19,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -49,25 +52,61 @@ def kills(trials: int, folder: Path, unbroken: xarray.Dataset, rng: np.random.Ge
     """The moments are spread over the run, from before its first block to after its last."""
     whole = sd.provenance(unbroken)["seconds"]
     right = 0
+    with forks() as start:
+        for trial in range(trials):
+            ledger = folder / f"run{trial}"
+            (process,) = start(ledger, 1)
+            time.sleep(rng.uniform(0.0, 1.3 * whole))
+            os.kill(process, signal.SIGKILL)
+            before = done(ledger)
+            resumed = run(ledger=ledger)
+            ok = same(resumed, unbroken) and same(sd.load(ledger), unbroken)
+            right += ok
+            print(f"{trial}: killed with {before} blocks, {sd.provenance(resumed)['blocks_read']} read again: "
+                  f"{'the same bits' if ok else 'DIFFERENT'}", flush=True)  # fmt: skip
+            shutil.rmtree(ledger, ignore_errors=True)
+    return right
+
+
+def pairs(trials: int, folder: Path, unbroken: xarray.Dataset, rng: np.random.Generator) -> int:
+    """Two processes begin the same run at once; one is killed, the other must end it."""
+    whole = sd.provenance(unbroken)["seconds"]
+    right = 0
+    with forks() as start:
+        for trial in range(trials):
+            ledger = folder / f"run{trial}"
+            processes = start(ledger, 2)
+            time.sleep(rng.uniform(0.0, 1.3 * whole))
+            victim = int(rng.integers(2))
+            os.kill(processes[victim], signal.SIGKILL)
+            before, deadline = done(ledger), time.perf_counter() + 60
+            while not (ledger / "result.record").exists() and time.perf_counter() < deadline:
+                time.sleep(0.01)
+            found = sd.load(ledger)
+            os.kill(processes[1 - victim], signal.SIGKILL)
+            ok = same(found, unbroken) and done(ledger) == BLOCKS
+            right += ok
+            read = sd.provenance(found)["blocks_read"]
+            print(f"{trial}: one of two killed with {before} blocks, the other read {read} and computed the rest: "
+                  f"{'the same bits' if ok else 'DIFFERENT'}", flush=True)  # fmt: skip
+            shutil.rmtree(ledger, ignore_errors=True)
+    return right
+
+
+@contextlib.contextmanager
+def forks() -> Iterator[Callable[[Path, int], list[int]]]:
+    """Begins a run in some processes of their own, and gives their numbers."""
     forker = subprocess.Popen(
         [sys.executable, __file__, "forker", "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
-    for trial in range(trials):
-        ledger = folder / f"run{trial}"
-        print(ledger, file=forker.stdin, flush=True)
-        process = int(forker.stdout.readline())  # it is about to begin
-        time.sleep(rng.uniform(0.0, 1.3 * whole))
-        os.kill(process, signal.SIGKILL)
-        before = done(ledger)
-        resumed = run(ledger=ledger)
-        ok = same(resumed, unbroken) and same(sd.load(ledger), unbroken)
-        right += ok
-        print(f"{trial}: killed with {before} blocks, {sd.provenance(resumed)['blocks_read']} read again: "
-              f"{'the same bits' if ok else 'DIFFERENT'}", flush=True)  # fmt: skip
-        shutil.rmtree(ledger, ignore_errors=True)
+
+    def start(ledger: Path, count: int) -> list[int]:
+        print(f"{ledger}\n" * count, end="", file=forker.stdin, flush=True)
+        return [int(forker.stdout.readline()) for _ in range(count)]  # they are about to begin
+
+    yield start
     forker.stdin.close()
     forker.wait()
-    return right
 
 
 def forker() -> None:
@@ -75,15 +114,14 @@ def forker() -> None:
 
     The fork warms up, says its number, then runs: what is killed is a run and not the start of Python.
     """
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     for line in sys.stdin:
-        process = os.fork()
-        if process == 0:
+        if os.fork() == 0:
             run(paths=WIDTH)
             print(os.getpid(), flush=True)
             run(ledger=Path(line.strip()))
             time.sleep(60)
             os._exit(0)
-        os.waitpid(process, 0)
 
 
 def rot(trials: int, folder: Path, unbroken: xarray.Dataset, rng: np.random.Generator) -> int:
@@ -160,7 +198,7 @@ def main() -> None:
     if what == "forker":
         forker()
         return
-    trials = {"kills": kills, "rot": rot, "workers": workers}[what]
+    trials = {"kills": kills, "pairs": pairs, "rot": rot, "workers": workers}[what]
     run(paths=WIDTH)
     unbroken = run()
     print(f"the unbroken run takes {sd.provenance(unbroken)['seconds']} s", flush=True)

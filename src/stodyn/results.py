@@ -79,8 +79,11 @@ def save(run: xr.Dataset, file: str | Path) -> None:
 
 def load(file: str | Path) -> xr.Dataset:
     """A run from a NetCDF file."""
-    with xr.open_dataset(file, engine="netcdf4", decode_times=False) as opened:  # times in seconds are no dates
-        return opened.load()
+    try:
+        with xr.open_dataset(file, engine="netcdf4", decode_times=False) as opened:  # times in seconds are no dates
+            return opened.load()
+    except OSError as error:
+        raise ValueError(f"load: {file} is no NetCDF file that can be read ({error})") from error
 
 
 def quantile(run: xr.Dataset, q: float) -> xr.Dataset:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from stodyn import SDE, PathsFailed, PerPath, load, provenance, simulate
+from stodyn import SDE, PathsFailed, PerPath, load, provenance, simulate, sweep
 from stodyn import statistics as st
 from stodyn.engine import ledger as ledger_module
 from stodyn.engine import plain
@@ -235,7 +235,30 @@ def test_what_is_no_ledger_is_left_alone(make, said, tmp_path):
     }
 
 
+@pytest.mark.parametrize(
+    ("name", "kind", "said"),
+    [
+        (3, TypeError, "ledger: expected the name of a folder, such as 'runs/plasma', got 3"),
+        ("", TypeError, "ledger: expected the name of a folder"),
+        (f"{__file__}/run", ValueError, r"ledger: there can be no folder .*test_ledger.py/run \(Not a directory\)"),
+    ],
+)
+def test_what_can_be_no_ledger(name, kind, said):
+    with pytest.raises(kind, match=said):
+        simulate(ornstein_uhlenbeck(), Heun, t=(0, 1), dt=0.25, paths=8, seed=1, ledger=name)
+
+
+def test_a_sweep_is_no_single_run(kept):
+    with pytest.raises(ValueError, match=r"holds a single run, and this is a sweep. Give another folder"):
+        sweep(ornstein_uhlenbeck(), Heun, over={"rate": [1.0]}, t=(0, 1), dt=0.25, paths=8, seed=1, ledger=kept)
+
+
 def test_nothing_to_load(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"load: there is no file and no folder .*none"):
+        load(tmp_path / "none")
+    (tmp_path / "words.nc").write_text("no numbers")
+    with pytest.raises(ValueError, match=r"load: .*words.nc is no NetCDF file that can be read"):
+        load(tmp_path / "words.nc")
     with pytest.raises(ValueError, match=r"nothing is known of .*: it is no ledger"):
         load(tmp_path)
     with pytest.raises(ValueError, match="ledger: there is no folder"):

@@ -64,8 +64,12 @@ def test_two_threads(alone):
     assert_same_bits(simulate(problem(), Heun, place=place.threads(2), collect=collected(), **RUN), alone)
 
 
-def test_two_processes(alone, tmp_path):
-    """One of them is killed in the middle of a block; what cannot travel is refused; none of them is left."""
+def test_two_processes(alone, tmp_path, monkeypatch):
+    """One of them is killed in the middle of a block; what cannot travel is refused; none of them is left.
+
+    A module of the user's with the name of one of Python's does not keep them from starting."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "numbers.py").write_text("raise AssertionError('this is not the numbers of Python')")
     with place.processes(2) as two:
         run = simulate(problem(), Heun, place=two, collect=collected(tmp_path), ledger=tmp_path / "run", **RUN)
         assert (tmp_path / "killed").exists()

@@ -9,7 +9,7 @@ import typer
 
 from stodyn import listing
 from stodyn.engine.failure import PathsFailed
-from stodyn.engine.worker import WorkerDiffers
+from stodyn.engine.worker import WorkerDiffers, WorkersDied
 
 T = TypeVar("T")
 
@@ -47,7 +47,7 @@ def told() -> Iterator[None]:
     """Errors in what the user gave, told in a line."""
     try:
         yield
-    except (ValueError, TypeError, OSError, MemoryError, ImportError, PathsFailed, WorkerDiffers) as error:
+    except (ValueError, TypeError, OSError, MemoryError, ImportError, PathsFailed, WorkerDiffers, WorkersDied) as error:
         raise typer.BadParameter(str(error)) from error
 
 

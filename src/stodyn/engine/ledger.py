@@ -64,6 +64,8 @@ class Ledger:
     """The ledger of one run in `folder`, made where there is none; refuses the folder of another run."""
 
     def __init__(self, folder: str | os.PathLike, job: Job):
+        if not isinstance(folder, (str, os.PathLike)) or not os.fspath(folder):
+            raise TypeError(f"ledger: expected the name of a folder, such as 'runs/plasma', got {folder!r}")
         self.folder, self.job = Path(folder), job
         self._writers = concurrent.futures.ThreadPoolExecutor(WRITERS, thread_name_prefix="stodyn-ledger")
         self._room = threading.Semaphore(WAITING)
@@ -89,12 +91,20 @@ class Ledger:
             self._clear_up()
         except PermissionError as error:
             raise ValueError(f"ledger: no permission to read and write in {self.folder}") from error
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise ValueError(f"ledger: there can be no folder {self.folder} ({error.strerror})") from error
 
     def _check(self, known: Manifest) -> None:
         """Refuse a folder that holds another run."""
         found = identity.differences(known.identity, self.job.identity)
         if not found:
             return
+        was, now = ("sweep" in one for one in (known.identity, self.job.identity))
+        if was != now:
+            raise ValueError(
+                f"ledger: {self.folder} holds {'a sweep' if was else 'a single run'}, and this is "
+                f"{'a sweep' if now else 'a single run'}. Give another folder."
+            )
         if known.width != self.job.identity["block"]:
             raise ValueError(
                 f"ledger: {self.folder} holds blocks of {known.width} paths, and {self.job.paths} paths would come in "
@@ -313,6 +323,8 @@ def _known(folder: Path) -> Manifest:
 def load(file: str | os.PathLike) -> xr.Dataset:
     """A run from a NetCDF file, or from the ledger of a complete run: nothing is computed."""
     folder = Path(file)
+    if not folder.exists():
+        raise FileNotFoundError(f"load: there is no file and no folder {folder}")
     if not folder.is_dir():
         return results.load(folder)
     known = _known(folder)

@@ -10,6 +10,7 @@ import threading
 import uuid
 import weakref
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from stodyn.engine import worker
@@ -17,6 +18,9 @@ from stodyn.engine.failure import Stopped
 from stodyn.engine.job import Job, Tell
 from stodyn.engine.place import Bundles, Place, Threads, count_of, parts_of
 
+# -P: a numbers.py or queue.py in the working folder must not stand for Python's own while the imports are made.
+PROGRAM = "import sys; sys.path.append(sys.argv[1]); from stodyn.engine import worker; worker.main()"
+HOME = str(Path(__file__).parents[2])
 DEATHS = 3  # of processes that compute one block, before the run is given up
 
 
@@ -60,10 +64,10 @@ class Processes(Place):
                 except (EOFError, BrokenPipeError):
                     self._drop(child)
                     if deaths == DEATHS and not ending.is_set():
-                        raise RuntimeError(
-                            f"place: {DEATHS} processes in a row died on blocks {blocks[0]} to {blocks[-1]} (the last "
-                            f"ended with status {child.process.wait()}; -9 is often want of memory). Try fewer "
-                            "processes, or a smaller block=."
+                        raise worker.WorkersDied(
+                            f"place: {DEATHS} processes in a row died on blocks {blocks[0]} to {blocks[-1]}; the last "
+                            f"ended with status {child.process.wait()}. -9 is often want of memory: try fewer "
+                            "processes, or a smaller block=. Others have said why on the standard error."
                         ) from None
                 finally:
                     self._give_back(child)
@@ -113,7 +117,7 @@ class _Child:
 
     def __init__(self):
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "stodyn.engine.worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [sys.executable, "-P", "-c", PROGRAM, HOME], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
         self.received: str | None = None
         with contextlib.suppress(BrokenPipeError):  # one that is dead already is found when it is asked

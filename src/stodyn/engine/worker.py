@@ -1,7 +1,7 @@
 """The other end of a place: takes a run, checks that it is the same run here, and computes blocks of it.
 
 A run travels as cloudpickle writes it, so that lambdas and closures travel too; what comes back are plain records.
-As a program (python -m stodyn.engine.worker) it reads requests from its standard input and answers on its output.
+As a program (`main`) it reads requests from its standard input and answers on its output.
 """
 
 from __future__ import annotations
@@ -26,6 +26,10 @@ from stodyn.engine.place import on_processor
 
 class WorkerDiffers(RuntimeError):
     """A worker would not compute the same bits: other versions, another processor, other functions."""
+
+
+class WorkersDied(RuntimeError):
+    """Every worker that was given a block has died on it."""
 
 
 _payloads: dict[str, bytes] = {}
@@ -116,7 +120,3 @@ def main() -> None:
             send(answers, _answer(functions[name], tuple(arguments)))
     except (EOFError, BrokenPipeError):
         pass
-
-
-if __name__ == "__main__":
-    main()
