@@ -211,7 +211,7 @@ def keep_memory(keep: bool) -> None:
     """Let glibc keep memory between the calls of a program, or give it back as Dask wants it.
 
     Dask's nannies set MALLOC_TRIM_THRESHOLD_, and with it every buffer of a call is new memory that the system has to
-    clear: a fifth more time. The sizes kept are those up to which glibc goes by itself where that is not set.
+    clear: up to 20 % more time. The sizes kept are those up to which glibc goes by itself where that is not set.
     """
     given, libc = os.environ.get("MALLOC_TRIM_THRESHOLD_", ""), ctypes.CDLL(None)
     if given.isdecimal() and hasattr(libc, "mallopt"):
