@@ -104,6 +104,7 @@ def expected_periodogram(correlation, L):
     return np.einsum("kn,nm,km->k", a, scipy.linalg.toeplitz(correlation), a.conj()).real / np.sum(window**2)
 
 
+@pytest.mark.usefixtures("quick_compiling")
 def test_sampled():
     """Variances and spectra of a resistor's and a diode's noise from one run, at 4 standard errors: right ones fail at
     one seed in 200. The trapezoidal rule has the variance of the equations, and the correlation ρ^k between steps."""
@@ -125,6 +126,7 @@ def test_sampled():
         )  # what it estimates
 
 
+@pytest.mark.usefixtures("quick_compiling")
 def test_sampled_flicker():
     """Shot and flicker noise together, the filter started in its stationary law: 4 standard errors, one in 15 000."""
     circuit = read(SHOT.replace("1e-15)", "1e-15 KF=1e-13)") + ".options flo=200k fhi=300k\n.tran 50n 2u\n")

@@ -17,6 +17,7 @@ def invoke(monkeypatch):
     return lambda *arguments: CliRunner().invoke(application(), list(map(str, arguments)))
 
 
+@pytest.mark.usefixtures("quick_compiling")
 def test_an_example(invoke, tmp_path):
     result = invoke("circuit", "rc_lowpass", "--paths", 200, "--probe", "V(out),IN,i(v1)", "--out", tmp_path / "rc")
     assert result.exit_code == 0, result.output
