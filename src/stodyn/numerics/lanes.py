@@ -276,29 +276,34 @@ class _Evaluation:
         return resolve(0, ())
 
 
+class _Moved(Exception):
+    """A loop changes entries that were taken to stay."""
+
+
 class _Carry:
     """The entries a loop carries: those it changes, each with the shape it needs, and those it leaves alone."""
 
-    def __init__(self, body: Callable[[list[Any]], list[Any]], initial: list[Any], dtypes: list[Any]):
+    def __init__(self, initial: list[Any], dtypes: list[Any]):
         self.initial, self.dtypes = initial, dtypes
         self.shapes: list[tuple[int, ...] | None] = [None] * len(initial)
+
+    def settle(self, loop: Callable[[tuple[jax.Array, ...]], Any]) -> Any:
+        """loop(what moves at the start), traced again until its turns move only what they were said to move."""
         while True:
-            found = list(self.shapes)
+            try:
+                return loop(self.moving(self.initial))
+            except _Moved:
+                continue
 
-            def trial(*moving):
-                carry = self.complete(moving)
-                for i, (before, after) in enumerate(zip(carry, body(carry), strict=True)):
-                    same = before is after or (is_known(before) and is_known(after) and before == after)
-                    if not same:
-                        found[i] = max(before.shape, after.shape, key=len)
-                return ()
-
-            jax.make_jaxpr(trial)(
-                *(jax.ShapeDtypeStruct(s, d) for s, d in zip(self.shapes, dtypes, strict=True) if s is not None)
-            )
-            if found == self.shapes:
-                return
+    def watch(self, before: Sequence[Any], after: Sequence[Any]) -> None:
+        """See what a turn has changed."""
+        found = list(self.shapes)
+        for i, (old, new) in enumerate(zip(before, after, strict=True)):
+            if not (old is new or (is_known(old) and is_known(new) and old == new)):
+                found[i] = max(old.shape, new.shape, key=len)
+        if found != self.shapes:
             self.shapes = found
+            raise _Moved
 
     def complete(self, moving: Sequence[Any]) -> list[Any]:
         """All the entries, from those that move."""
@@ -589,7 +594,7 @@ def _while(self: _Evaluation, equation, inputs):
             for old, new, dtype in zip(flat, body(flat), dtypes, strict=True)
         ]
 
-    carry = _Carry(lambda flat: turn(flat, goes_on(flat)), initial, dtypes)
+    carry = _Carry(initial, dtypes)
 
     def still_active(flat, shape):
         active = goes_on(flat)
@@ -597,16 +602,18 @@ def _while(self: _Evaluation, equation, inputs):
 
     def advance(state):
         active, moving = state
-        flat = turn(carry.complete(moving), active)
+        before = carry.complete(moving)
+        flat = turn(before, active)
+        carry.watch(before, flat)
         return still_active(flat, active.shape) & active, carry.moving(flat)
-
-    first = carry.moving(initial)
-    active = still_active(carry.complete(first), ())
 
     def any_active(state):
         return jnp.max(state[0].astype(np.int32)) > 0 if self.on_gpu else jnp.any(state[0])
 
-    _, final = lax.while_loop(any_active, advance, (active, first))
+    def loop(first):
+        return lax.while_loop(any_active, advance, (still_active(carry.complete(first), ()), first))[1]
+
+    final = carry.settle(loop)
     return unflatten(carry.complete(final), shapes)
 
 
@@ -650,11 +657,13 @@ def _scan(self: _Evaluation, equation, inputs):
     def one(flat, x_flat):
         return body(unflatten(flat, shapes), unflatten(x_flat, x_shapes))
 
-    kept = _Carry(lambda flat: _flatten(one(flat, [x[0] for x in series_in])[0]), _flatten(carry), dtypes)
+    kept = _Carry(_flatten(carry), dtypes)
     lane = () if self.paths is None else (self.paths,)
 
     def turn(moving, x_flat):
-        new, outputs = one(kept.complete(moving), x_flat)
+        before = kept.complete(moving)
+        new, outputs = one(before, x_flat)
+        kept.watch(before, _flatten(new))
         y = tuple(
             spread(entry, lane, variable.aval.dtype)
             for output, variable in zip(outputs, ys_of, strict=True)
@@ -662,7 +671,9 @@ def _scan(self: _Evaluation, equation, inputs):
         )
         return kept.moving(_flatten(new)), y
 
-    final, series = lax.scan(turn, kept.moving(kept.initial), series_in, length=length, reverse=params["reverse"])
+    final, series = kept.settle(
+        lambda first: lax.scan(turn, first, series_in, length=length, reverse=params["reverse"])
+    )
     ys, used = [], 0
     for variable in ys_of:
         shape = variable.aval.shape[1:]
