@@ -59,9 +59,10 @@ def main() -> None:
     text = ladder(5000)
     sd.circuits.read(text)
     print(f"reading a ladder of 10 000 elements: {best(lambda: sd.circuits.read(text)):.2f} s")
-    for name, made in (("linear", ladder), ("with diodes", diodes)):
+    for name, made, work in (("linear", ladder, 20_000), ("with diodes", diodes, 2_000)):
         for nodes in given.nodes:
-            first, each = simulating(made(nodes), 1024, max((400 if given.quick else 2000) // nodes, 4))
+            steps = max(work // (5 if given.quick else 1) // nodes, 4)
+            first, each = simulating(made(nodes), 1024, steps)
             print(
                 f"{nodes:5d} nodes, {name}: {each:8.1f} ns per path, step and node; first run {first:.1f} s", flush=True
             )
