@@ -38,6 +38,7 @@ WIDEST_COUNTED_BLOCK = 2**23
 COUNTED_BLOCK_BYTES = 2**30
 SAVED_BYTES = 2**31
 KERNEL_OPERATIONS = 1500  # beyond this many scalar operations a step a kernel takes half a minute to compile
+WORTH_COMPILING = 500_000  # path-steps, below which lanes of thousands of operations compile for longer than they save
 EXECUTORS = ("auto", "kernel", "lanes", "vmap")
 MEMORY_SHARE = 0.5  # of the machine's memory that a result may take
 
@@ -292,7 +293,7 @@ class Ensemble(Job):
             if isinstance(run, batch.Vmap):
                 with elimination.written_out(elimination.PIVOTED):
                     other = self._trace("pivoting")
-                if wanted == "auto" and batch.calls_library(other.step):
+                if wanted == "auto" and batch.calls_library(other.step) and self.paths * self.steps >= WORTH_COMPILING:
                     run, reason = batch.executor(self.traced, self.width, most=batch.BESIDE_LIBRARY)
                 run = batch.Vmap(other, self.width) if isinstance(run, batch.Vmap) else run
             if self.counted and isinstance(run, batch.Lanes):
