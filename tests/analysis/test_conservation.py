@@ -99,7 +99,7 @@ def test_volume_against_the_corrected_formula():
     )
     noise = Increment(0.2, jnp.array([0.3, -0.2]))
     γ = 0.2 * Γ[0] + 0.3 * Γ[1] - 0.2 * Γ[2]
-    found = conservation.volume_factor(StoermerVerlet, problem, X, noise)
+    found = conservation.volume_factor("StoermerVerlet", problem, X, noise)
     assert found.step == pytest.approx(found.verlet, abs=1e-14)
     assert found.verlet == pytest.approx(np.linalg.det(np.eye(2) - γ @ np.linalg.inv(np.eye(2) + γ / 2)), abs=1e-14)
     assert abs(found.step - np.linalg.det(np.eye(2) + γ @ np.linalg.inv(np.eye(2) - γ / 2))) > 0.1  # as printed
@@ -137,7 +137,7 @@ def test_numbers_are_64_bit_for_a_caller_who_is_not():
 def test_verdicts_are_given_with_noise():
     """Three-point draws are mostly zero, and zero draws would say nothing of the noise's part of a step."""
     for seed in range(8):
-        assert np.all(conservation.draw_increment(SRKw1, 2, 0.1, seed).W)
+        assert np.all(conservation.draw_increment("SRKw1", 2, 0.1, seed).W)
 
 
 def test_the_implicit_midpoint_rule_for_sdes_is_the_same_step():

@@ -381,7 +381,7 @@ def test_kubo_energy_without_sampling(name):
         for T, expected in zip((1000, 5000), values, strict=True):
             if expected is not None:
                 energy = 0.5 * np.trace(second_moment(step, (2.0, 0.0), round(T / h)))
-                digits = 5e-4 if expected == 2.857e-5 else 2e-7
+                digits = 5e-4 if expected == 2.857e-5 else 5e-8
                 assert energy == pytest.approx(expected, rel=digits), (h, T)
 
 

@@ -15,7 +15,7 @@ from jax import Array
 from stodyn.engine.path import increments
 from stodyn.engine.simulate import matched, simulate
 from stodyn.methods import variational
-from stodyn.methods.catalogue import catalogue
+from stodyn.methods.catalogue import catalogue, find
 from stodyn.methods.contract import Method
 from stodyn.noise.increment import Increment
 from stodyn.numerics.elimination import PIVOTED, written_out
@@ -27,26 +27,31 @@ TOLERANCE = 1e-12  # a defect of a 64-bit step below it is rounding
 _jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})  # evaluated a few times only
 
 
-def draw_increment(method: Method, m: int, h: float, seed: int = 0) -> Increment:
+def _found(method: Any) -> Any:
+    """A method by itself or by its name."""
+    return find(method) if isinstance(method, str) else method
+
+
+def draw_increment(method: Method | str, m: int, h: float, seed: int = 0) -> Increment:
     """One increment of the noise a method asks for, over a step h, that moves every channel.
 
     A three-point draw is zero two times in three, and a step without noise would tell nothing: such draws are passed
     over.
     """
-    rng = np.random.default_rng(seed)
-    counts = method.needs.normals(m)
+    rng, needs = np.random.default_rng(seed), _found(method).needs
+    counts = needs.normals(m)
     with jax.enable_x64(True):
         while True:
             normals = {name: jnp.asarray(rng.standard_normal((1, count))) for name, count in counts.items()}
-            noise = jax.tree.map(lambda a: a[0], increments(method.needs, m, jnp.asarray([h]), normals))
+            noise = jax.tree.map(lambda a: a[0], increments(needs, m, jnp.asarray([h]), normals))
             if np.all(noise.W):
                 return noise
 
 
-def jacobian(method: Method, problem: Any, x: Any, noise: Increment, t: float = 0.0) -> np.ndarray:
+def jacobian(method: Method | str, problem: Any, x: Any, noise: Increment, t: float = 0.0) -> np.ndarray:
     """∂(q', p')/∂(q, p) of one step by autodiff through the step itself, (2N, 2N); a problem is lowered as in a run."""
     with jax.enable_x64(True):
-        return np.asarray(_jacobian(method, problem)(jnp.asarray(t, float), jnp.asarray(x, float), noise))
+        return np.asarray(_jacobian(_found(method), problem)(jnp.asarray(t, float), jnp.asarray(x, float), noise))
 
 
 @functools.lru_cache(maxsize=32)
@@ -66,7 +71,7 @@ def symplectic_form(N: int) -> np.ndarray:
     return np.kron([[0.0, 1.0], [-1.0, 0.0]], np.eye(N))
 
 
-def symplecticity_defect(method: Method, problem: Any, x: Any, noise: Increment, t: float = 0.0) -> float:
+def symplecticity_defect(method: Method | str, problem: Any, x: Any, noise: Increment, t: float = 0.0) -> float:
     """max |Jᵀ Ω J - Ω| of one step: rounding for a symplectic one."""
     J, Ω = jacobian(method, problem, x, noise, t), symplectic_form(problem.n // 2)
     return float(np.abs(J.T @ Ω @ J - Ω).max())
@@ -80,7 +85,7 @@ class Conformal(NamedTuple):
     exact: float
 
 
-def conformal_factor(method: Method, problem: Hamiltonian, x: Any, noise: Increment, t: float = 0.0) -> Conformal:
+def conformal_factor(method: Method | str, problem: Hamiltonian, x: Any, noise: Increment, t: float = 0.0) -> Conformal:
     """The conformal factor of one step against exp(-ν_0 h - Σ ν_r W_r) of the flow, forces -ν_k p.
 
     Theorem 2.4 of Kraus & Tyranowski (2021).
@@ -104,7 +109,7 @@ class Volume(NamedTuple):
     verlet: float
 
 
-def volume_factor(method: Method, problem: Hamiltonian, x: Any, noise: Increment, t: float = 0.0) -> Volume:
+def volume_factor(method: Method | str, problem: Hamiltonian, x: Any, noise: Increment, t: float = 0.0) -> Volume:
     """By what a step changes phase-space volume where the forces are -Γ_k p: γ = h Γ_0 + Σ W_r Γ_r.
 
     (2.43) of Kraus & Tyranowski (2021), and their (3.54) with the sign of γ corrected.
@@ -182,21 +187,22 @@ def entangled_system() -> Hamiltonian:
     )
 
 
-def verdict(method: Method, h: float = 0.1) -> Verdict:
+def verdict(method: Method | str, h: float = 0.1) -> Verdict:
     """What a method of the catalogue keeps, measured at one draw of its noise and, for QS2, at four states."""
+    step = _found(method)
 
     def measure(problem: Hamiltonian, ask: Callable[[Hamiltonian], float]) -> float | None:
-        lowered = (problem, "") if isinstance(problem, method.accepts) else problem.lower(method.accepts)
-        return None if lowered is None or method.refusal(lowered[0]) is not None else ask(problem)
+        lowered = (problem, "") if isinstance(problem, step.accepts) else problem.lower(step.accepts)
+        return None if lowered is None or step.refusal(lowered[0]) is not None else ask(problem)
 
-    noise = draw_increment(method, 1, h, seed=5)
+    noise = draw_increment(step, 1, h, seed=5)
 
     def defect(problem: Hamiltonian) -> float:
-        return symplecticity_defect(method, problem, problem.example_start(), noise)
+        return symplecticity_defect(step, problem, problem.example_start(), noise)
 
     def spread(problem: Hamiltonian) -> float:
         states = np.random.default_rng(0).standard_normal((4, problem.n))
-        values = [np.linalg.det(jacobian(method, problem, x, noise)) for x in states]
+        values = [np.linalg.det(jacobian(step, problem, x, noise)) for x in states]
         return float(np.ptp(values))
 
     free = langevin_system(0.0)
@@ -237,7 +243,7 @@ class MomentumBalance(NamedTuple):
 
 
 def momentum_balance(
-    method: Method,
+    method: Method | str,
     problem: Hamiltonian,
     generator: Callable[[Array], Array],
     *,
@@ -253,16 +259,16 @@ def momentum_balance(
     """
     if not callable(generator):
         raise TypeError(f"generator: expected a function ξ(q), got {generator!r}. For a matrix A: lambda q: A @ q")
-    N = problem.n // 2
+    step, N = _found(method), problem.n // 2
     with jax.enable_x64(True):
         shape = jax.eval_shape(lambda q: jnp.asarray(generator(q)), jax.ShapeDtypeStruct((N,), np.float64)).shape
         if shape != (N,):
             raise ValueError(f"generator: returned shape {shape} for q of shape ({N},), expected ({N},)")
         rng = np.random.default_rng(seed)
-        normals = {k: jnp.asarray(rng.standard_normal((steps, c))) for k, c in method.needs.normals(problem.m).items()}
-        noise = increments(method.needs, problem.m, jnp.full(steps, float(h)), normals)
+        normals = {k: jnp.asarray(rng.standard_normal((steps, c))) for k, c in step.needs.normals(problem.m).items()}
+        noise = increments(step.needs, problem.m, jnp.full(steps, float(h)), normals)
         start = jnp.asarray(problem.example_start(), float)
-        momenta, gains = _momenta(method, problem, generator)(
+        momenta, gains = _momenta(step, problem, generator)(
             start, noise, problem.example_params() if params is None else params
         )
     return MomentumBalance(np.asarray(momenta), None if gains is None else np.asarray(gains))
