@@ -14,6 +14,7 @@ from stodyn.noise.increment import Increment
 from stodyn.numerics.elimination import PIVOTED, written_out
 from stodyn.problems.hamiltonian import Hamiltonian
 
+pytestmark = pytest.mark.usefixtures("quick_compiling_everywhere")
 VARIATIONAL = (Midpoint, StoermerVerlet, DIRK, SRKw1, SRKw2)
 OTHERS = (explicit.Heun, burrage.R2, burrage.E1, srk.RS1, srk.RS2)
 X = np.array([0.5, -0.3, 0.2, 0.6])
