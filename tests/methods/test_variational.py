@@ -23,6 +23,7 @@ from stodyn.noise.increment import Increment
 from stodyn.numerics.elimination import PIVOTED, written_out
 from stodyn.problems.hamiltonian import Hamiltonian
 
+pytestmark = pytest.mark.usefixtures("quick_compiling_everywhere")
 SQUARE = (Midpoint, StoermerVerlet, DIRK)
 WEAK = (SRKw1, SRKw2, SRKw2Coupled)
 jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})  # compiling is what takes time
