@@ -14,6 +14,7 @@ from stodyn.methods import burrage, langevin, variational
 from stodyn.models.damped_kubo import DAMPED_KUBO
 from stodyn.problems.hamiltonian import Hamiltonian
 
+pytestmark = pytest.mark.usefixtures("quick_compiling_everywhere")
 LEVEL = 1 - 1e-6
 named = functools.partial(pytest.mark.parametrize, ids=lambda value: getattr(value, "name", None))
 
