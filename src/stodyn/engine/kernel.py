@@ -69,10 +69,13 @@ class CountedProgram(Program):
 
     def observe_saved(self, saved: State, window: Window, members: Members):
         """What the statistics see at the end of every interval: all at once, or one by one where some do not look."""
+
+        def one(end):
+            state, t, looks = end
+            return self.observe(state, t, looks, members)
+
         ends = (saved, window.t[window.bounds[1:]], window.looks)
-        if all(self.always):
-            return jax.vmap(lambda *end: self.observe(*end, members))(*ends)
-        return lax.map(lambda end: self.observe(*end, members), ends)
+        return jax.vmap(one)(ends) if all(self.always) else lax.map(one, ends)
 
     def diagnose(self, state: State, normals, window: Window, members: Members):
         return super().diagnose(state, normals, window, self.everyone(members))
