@@ -18,12 +18,13 @@ from jax import Array, lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 
-from stodyn.engine.batch import Lanes
+from stodyn.engine.batch import Lanes, lane_operations
 from stodyn.engine.block import Members, Program, State, Window
 from stodyn.noise import counter
 from stodyn.noise.counter import Normals
 
-GROUP, WARPS = 128, 2  # paths of a group, and the warps of 32 threads it is spread over: two neighbours a thread
+GROUP = 128  # paths of a group
+NEIGHBOURS = 700  # scalar operations of a step, up to which a thread takes two paths that share their pairs of normals
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,6 +111,11 @@ class CountedProgram(Program):
 
         return lax.fori_loop(first, last, one, state)
 
+    @property
+    def paths_of_a_thread(self) -> int:
+        """Two where they fit its registers: on an H200 level with one at 681 operations, half as fast at 1333."""
+        return 2 if lane_operations(self.run.traced) <= NEIGHBOURS else 1
+
     def _launch(self, state: State, window: Window, members: Members) -> State:
         """The kernel: the states at the ends of the window's intervals, a leading axis."""
         traced, counts = self.run.traced, state.iterations is not None
@@ -162,7 +168,7 @@ class CountedProgram(Program):
             out_specs=[pl.BlockSpec((self.intervals, group), lambda g: (0, g))] * len(carried),
             out_shape=[jax.ShapeDtypeStruct((self.intervals, *c.shape), c.dtype) for c in carried],
             interpret=self.kernel == "interpreted",
-            compiler_params=triton.CompilerParams(num_warps=max(WARPS * group // GROUP, 1)),
+            compiler_params=triton.CompilerParams(num_warps=max(group // (32 * self.paths_of_a_thread), 1)),
         )(*arguments)
         method, iterations = (found[:-1], found[-1]) if counts else (found, None)
         return State(tuple(method), iterations, state.tracks, ())
