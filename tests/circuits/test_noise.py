@@ -1,5 +1,6 @@
 """kT/C, 4kTR, 2qI and flicker: by linear analysis to rounding, and sampled within 4 standard errors."""
 
+import jax
 import numpy as np
 import pytest
 import scipy.linalg
@@ -9,6 +10,8 @@ import stodyn
 from stodyn import statistics as st
 from stodyn.circuits import examples, read
 from stodyn.circuits.devices import BOLTZMANN, CHARGE
+from stodyn.methods.stiff import Trapezoidal
+from stodyn.noise.increment import Increment
 from stodyn.studies.circuit_noise import cases, linear
 
 KT = BOLTZMANN * 300.15
@@ -63,6 +66,24 @@ def test_shot_noise():
 def test_the_examples_of_the_study_in_closed_form(case):
     """Low-pass, resonator, sample and hold, integrator, transimpedance amplifier: linear analysis to 1e-6."""
     assert linear(read(examples()[case.name]), case) == pytest.approx(case.exact, rel=1e-6)
+
+
+@pytest.mark.usefixtures("quick_compiling")
+def test_a_switch_that_opens_within_a_step():
+    """The trapezoidal rule takes the noise of a step from its beginning: kT/C becomes (1 + h/2τ)² kT/C, exactly if one
+    step sees the whole edge. The steps of sample_and_hold keep this below 1 %."""
+    h, tau = 4e-9, 1e-12 / (20e-6 * 3.0)
+    text = examples()["sample_and_hold"].read_text().replace("300n 5n 5n 295n 600n", f"0 {h} 5n 295n 600n")
+    circuit = read(text)
+    step = jax.jit(lambda x, w: Trapezoidal.step(circuit, 0.0, x, Increment(h, w), circuit.params)[0])
+    start, hold, size, still = np.asarray(circuit.start), circuit.names.index("hold"), 1e-4, np.zeros(1)
+    rest = step(start, still)[hold]
+    kept = (step(start + size * (np.arange(circuit.n) == hold), still)[hold] - rest) / size
+    added = (step(start, still + size * np.sqrt(h))[hold] - rest) / size
+    assert kept**2 + added**2 / (KT / 1e-12) == pytest.approx((1.0 + h / (2.0 * tau)) ** 2, rel=1e-4)
+    example = read(examples()["sample_and_hold"])
+    assert -1.0 / example.small_signal.rates[0].real == pytest.approx(tau)
+    assert (1.0 + example.step / (2.0 * tau)) ** 2 < 1.01
 
 
 def test_switching_noise_off():
