@@ -50,47 +50,49 @@ def done(folder: Path) -> int:
 
 def kills(trials: int, folder: Path, unbroken: xarray.Dataset, rng: np.random.Generator) -> int:
     """The moments are spread over the run, from before its first block to after its last."""
-    whole = sd.provenance(unbroken)["seconds"]
     right = 0
-    with forks() as start:
-        for trial in range(trials):
-            ledger = folder / f"run{trial}"
-            (process,) = start(ledger, 1)
-            time.sleep(rng.uniform(0.0, 1.3 * whole))
-            os.kill(process, signal.SIGKILL)
-            before = done(ledger)
-            resumed = run(ledger=ledger)
-            ok = same(resumed, unbroken) and same(sd.load(ledger), unbroken)
-            right += ok
-            print(f"{trial}: killed with {before} blocks, {sd.provenance(resumed)['blocks_read']} read again: "
-                  f"{'the same bits' if ok else 'DIFFERENT'}", flush=True)  # fmt: skip
-            shutil.rmtree(ledger, ignore_errors=True)
+    for trial, ledger, (process,) in begun(trials, folder, unbroken, rng, 1):
+        os.kill(process, signal.SIGKILL)
+        before = done(ledger)
+        resumed = run(ledger=ledger)
+        ok = same(resumed, unbroken) and same(sd.load(ledger), unbroken)
+        right += ok
+        print(f"{trial}: killed with {before} blocks, {sd.provenance(resumed)['blocks_read']} read again: "
+              f"{'the same bits' if ok else 'DIFFERENT'}", flush=True)  # fmt: skip
     return right
 
 
 def pairs(trials: int, folder: Path, unbroken: xarray.Dataset, rng: np.random.Generator) -> int:
     """Two processes begin the same run at once; one is killed, the other must end it."""
-    whole = sd.provenance(unbroken)["seconds"]
     right = 0
+    for trial, ledger, processes in begun(trials, folder, unbroken, rng, 2):
+        victim = int(rng.integers(2))
+        os.kill(processes[victim], signal.SIGKILL)
+        before, deadline = done(ledger), time.perf_counter() + 60
+        while not (ledger / "result.record").exists() and time.perf_counter() < deadline:
+            time.sleep(0.01)
+        found = sd.load(ledger)
+        os.kill(processes[1 - victim], signal.SIGKILL)
+        ok = same(found, unbroken) and done(ledger) == BLOCKS
+        right += ok
+        read = sd.provenance(found)["blocks_read"]
+        print(f"{trial}: one of two killed with {before} blocks, the other read {read} and computed the rest: "
+              f"{'the same bits' if ok else 'DIFFERENT'}", flush=True)  # fmt: skip
+    return right
+
+
+def begun(
+    trials: int, folder: Path, unbroken: xarray.Dataset, rng: np.random.Generator, count: int
+) -> Iterator[tuple[int, Path, list[int]]]:
+    """For each trial its ledger and the `count` processes that run on it, at a random moment; then the ledger goes."""
+    whole = sd.provenance(unbroken)["seconds"]
     with forks() as start:
         for trial in range(trials):
             ledger = folder / f"run{trial}"
-            processes = start(ledger, 2)
+            processes = start(ledger, count)
             time.sleep(rng.uniform(0.0, 1.3 * whole))
-            victim = int(rng.integers(2))
-            os.kill(processes[victim], signal.SIGKILL)
-            before, deadline = done(ledger), time.perf_counter() + 60
-            while not (ledger / "result.record").exists() and time.perf_counter() < deadline:
-                time.sleep(0.01)
-            found = sd.load(ledger)
-            os.kill(processes[1 - victim], signal.SIGKILL)
-            ok = same(found, unbroken) and done(ledger) == BLOCKS
-            right += ok
-            read = sd.provenance(found)["blocks_read"]
-            print(f"{trial}: one of two killed with {before} blocks, the other read {read} and computed the rest: "
-                  f"{'the same bits' if ok else 'DIFFERENT'}", flush=True)  # fmt: skip
+            yield trial, ledger, processes
             shutil.rmtree(ledger, ignore_errors=True)
-    return right
 
 
 @contextlib.contextmanager

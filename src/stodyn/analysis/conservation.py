@@ -15,7 +15,7 @@ from jax import Array
 from stodyn.engine.path import increments
 from stodyn.engine.simulate import matched, simulate
 from stodyn.methods import variational
-from stodyn.methods.catalogue import catalogue, find
+from stodyn.methods.catalogue import catalogue, named
 from stodyn.methods.contract import Method
 from stodyn.noise.increment import Increment
 from stodyn.numerics.elimination import PIVOTED, written_out
@@ -27,18 +27,13 @@ TOLERANCE = 1e-12  # a defect of a 64-bit step below it is rounding
 _jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})  # evaluated a few times only
 
 
-def _found(method: Any) -> Any:
-    """A method by itself or by its name."""
-    return find(method) if isinstance(method, str) else method
-
-
 def draw_increment(method: Method | str, m: int, h: float, seed: int = 0) -> Increment:
     """One increment of the noise a method asks for, over a step h, that moves every channel.
 
     A three-point draw is zero two times in three, and a step without noise would tell nothing: such draws are passed
     over.
     """
-    rng, needs = np.random.default_rng(seed), _found(method).needs
+    rng, needs = np.random.default_rng(seed), named(method).needs
     counts = needs.normals(m)
     with jax.enable_x64(True):
         while True:
@@ -51,7 +46,7 @@ def draw_increment(method: Method | str, m: int, h: float, seed: int = 0) -> Inc
 def jacobian(method: Method | str, problem: Any, x: Any, noise: Increment, t: float = 0.0) -> np.ndarray:
     """∂(q', p')/∂(q, p) of one step by autodiff through the step itself, (2N, 2N); a problem is lowered as in a run."""
     with jax.enable_x64(True):
-        return np.asarray(_jacobian(_found(method), problem)(jnp.asarray(t, float), jnp.asarray(x, float), noise))
+        return np.asarray(_jacobian(named(method), problem)(jnp.asarray(t, float), jnp.asarray(x, float), noise))
 
 
 @functools.lru_cache(maxsize=32)
@@ -189,7 +184,7 @@ def entangled_system() -> Hamiltonian:
 
 def verdict(method: Method | str, h: float = 0.1) -> Verdict:
     """What a method of the catalogue keeps, measured at one draw of its noise and, for QS2, at four states."""
-    step = _found(method)
+    step = named(method)
 
     def measure(problem: Hamiltonian, ask: Callable[[Hamiltonian], float]) -> float | None:
         lowered = (problem, "") if isinstance(problem, step.accepts) else problem.lower(step.accepts)
@@ -259,7 +254,7 @@ def momentum_balance(
     """
     if not callable(generator):
         raise TypeError(f"generator: expected a function ξ(q), got {generator!r}. For a matrix A: lambda q: A @ q")
-    step, N = _found(method), problem.n // 2
+    step, N = named(method), problem.n // 2
     with jax.enable_x64(True):
         shape = jax.eval_shape(lambda q: jnp.asarray(generator(q)), jax.ShapeDtypeStruct((N,), np.float64)).shape
         if shape != (N,):

@@ -29,7 +29,7 @@ from stodyn.analysis.integrator import (
 )
 from stodyn.analysis.linear import Moments, coefficients, exact_moments
 from stodyn.methods import classical, multistep
-from stodyn.methods.catalogue import find
+from stodyn.methods.catalogue import named
 from stodyn.methods.contract import Method
 from stodyn.methods.exact import VanLoan
 from stodyn.noise.distribution import is_random
@@ -147,7 +147,7 @@ def delivered(
     h is the step, made `steps` times, or the lengths of all steps. For linear problems with additive noise whose
     coefficients may depend on time; mean and covariance at the start are those of the problem unless given.
     """
-    n, method = problem.n, find(method) if isinstance(method, str) else method  # type: ignore[assignment]
+    n, method = problem.n, named(method)
     if not isinstance(method, Method):
         raise TypeError("method: expected a method that makes steps, or its name; for a step of your own: `steady`")
     if (np.ndim(h) == 0) == (steps is None):

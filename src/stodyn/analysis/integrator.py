@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 
 from stodyn.analysis.linear import AFFINE
 from stodyn.engine.simulate import matched
-from stodyn.methods.catalogue import find
+from stodyn.methods.catalogue import named
 from stodyn.methods.contract import Catalogued, Method
 from stodyn.numerics import uncompiled
 from stodyn.problems.sde import SDE
@@ -108,7 +108,7 @@ Integrator = Method | BlackBox | str | Callable  # what may be asked about; `res
 
 def resolved(integrator: Integrator) -> Method | BlackBox:
     """A step to look at: from a method or its name, or from step(f, x, t, h, noise) of the user's own."""
-    found: Any = find(integrator) if isinstance(integrator, str) else integrator
+    found = named(integrator)
     if isinstance(found, Method | BlackBox):
         return found
     if callable(found) and not isinstance(found, Catalogued):

@@ -14,7 +14,7 @@ import numpy as np
 import scipy.integrate
 
 from stodyn.engine.simulate import matched
-from stodyn.methods.catalogue import find
+from stodyn.methods.catalogue import named
 from stodyn.methods.contract import Method
 from stodyn.noise.distribution import is_random
 from stodyn.problems import lowering
@@ -170,7 +170,7 @@ def plan(problem: Any, method: Method | str, tol: float = 1e-3, at: Sequence[flo
 
     at  times that steps must meet, so that statistics can look there
     """
-    method = find(method) if isinstance(method, str) else method  # type: ignore[assignment]
+    method = named(method)
     if not isinstance(method, Method):
         raise TypeError(f"method: expected a stepping method or its name, got {method!r}")
     if method.starting_steps:

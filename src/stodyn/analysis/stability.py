@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from stodyn.analysis.linear import NODES, axes
 from stodyn.analysis.second_order import largest_step  # noqa: F401  (of mechanics, which has a file of its own)
 from stodyn.engine.simulate import matched
-from stodyn.methods.catalogue import find
+from stodyn.methods.catalogue import named
 from stodyn.methods.contract import Method
 from stodyn.methods.stiff_table import StiffTable
 from stodyn.problems.sde import SDE
@@ -154,7 +154,7 @@ def closed_form(table: StiffTable, h: ArrayLike, k: ArrayLike, printed: bool = F
 
 
 def _one_step(method: Method | str) -> Method:
-    stepper: Any = find(method) if isinstance(method, str) else method
+    stepper = named(method)
     if not isinstance(stepper, Method):
         raise TypeError(f"method: expected a method that steps, or its name, got {method!r}")
     if stepper.starting_steps:

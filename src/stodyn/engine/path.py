@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from stodyn.methods.catalogue import find
+from stodyn.methods.catalogue import named
 from stodyn.methods.contract import Method
 from stodyn.noise.distribution import is_random
 from stodyn.noise.increment import Increment, Recipe
@@ -54,7 +54,7 @@ def path(
     params and noise, and through any function of them that made the problem; start and params default to the
     problem's own.
     """
-    method = find(method) if isinstance(method, str) else method  # type: ignore[assignment]
+    method = named(method)
     if not isinstance(method, Method):
         raise TypeError(f"method: expected a stepping method or its name, got {method!r}")
     if not isinstance(problem, method.accepts):

@@ -24,7 +24,7 @@ from stodyn.engine.ledger import Ledger
 from stodyn.engine.place import Place, Threads, find_devices, on_processor
 from stodyn.engine.progress import Progress
 from stodyn.engine.sameness import Kept
-from stodyn.methods.catalogue import find
+from stodyn.methods.catalogue import named
 from stodyn.methods.contract import Catalogued, Expansion, Method
 from stodyn.methods.measured import measuring
 from stodyn.methods.recommend import advice, best_fitting, recommend
@@ -88,7 +88,7 @@ def simulate(
     Returns an xarray.Dataset; stodyn.provenance(run) tells how it was made.
     """
     began = time.perf_counter()
-    named, method = method is not None, chosen_method(problem, method)
+    chosen_by_user, method = method is not None, chosen_method(problem, method)
     where = chosen_place(place, threads)
     if isinstance(method, Expansion):
         for name, given in (("place", place), ("ledger", ledger)):
@@ -113,7 +113,7 @@ def simulate(
     tally, kept = _run(ensemble, where, ledger, progress, on_failure)
     record = {
         **said,
-        **({} if named else {"advice": advice(problem, method)}),
+        **({} if chosen_by_user else {"advice": advice(problem, method)}),
         **tally.ensemble.record(),
         **({} if found == "asked for" else {"device": f"{'GPU' if devices else 'processor'}: {found}"}),
         "place": where.words,
@@ -130,7 +130,7 @@ def simulate(
 
 def chosen_method(problem: Any, method: Catalogued | str | None) -> Catalogued:
     """The method itself, from its name, or the recommended one."""
-    return recommend(problem) if method is None else find(method) if isinstance(method, str) else method
+    return recommend(problem) if method is None else named(method)
 
 
 def chosen_place(place: Place | None, threads: int | None) -> Place:
@@ -219,7 +219,7 @@ def replay(problem, method: Catalogued | str | None, run: xr.Dataset, path: int)
         raise ValueError(f"run: it was made by {record['method']}, which has no paths to replay")
     if isinstance(path, bool) or not isinstance(path, (int, np.integer)) or not 0 <= path < record["paths"]:
         raise ValueError(f"path: expected a whole number from 0 to {record['paths'] - 1}, got {path!r}")
-    method = recommend(problem) if method is None else find(method) if isinstance(method, str) else method
+    method = chosen_method(problem, method)
     if method.spelling != record["method"]:
         raise ValueError(f"method: the run was made with {record['method']}, got {method.spelling}")
     times, lengths = grid.step_times(record["t"], record["dt"])

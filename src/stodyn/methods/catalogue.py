@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 from stodyn import listing, methods
 from stodyn.methods.contract import Catalogued
@@ -17,6 +18,11 @@ def catalogue() -> dict[str, Catalogued]:
 def find(name: str) -> Catalogued:
     """The method of that name, or an error with the names near it."""
     return listing.find(name, catalogue(), "method")
+
+
+def named(method: Any) -> Any:
+    """The method of a name; what is no name is given back as it is."""
+    return find(method) if isinstance(method, str) else method
 
 
 def fitting(problem, kind: type | None = None) -> list[str]:

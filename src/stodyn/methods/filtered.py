@@ -10,7 +10,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from stodyn.methods.catalogue import find
+from stodyn.methods.catalogue import named
 from stodyn.methods.contract import Claim, Method
 from stodyn.noise.increment import Recipe
 from stodyn.numerics import van_loan
@@ -26,7 +26,7 @@ def exactly_filtered(method: Method | str, problem: Driven, dt: float) -> Method
     its exact covariance and autocovariance at any dt, and the response an error of order dt² for smooth systems: it
     receives the exact impulse of every step. Costs k + p normals a step for k states of the filter and p outputs.
     """
-    method = find(method) if isinstance(method, str) else method  # type: ignore[assignment]
+    method = named(method)
     if not isinstance(method, Method) or method.starting_steps:
         raise TypeError(f"method: expected a one-step method such as RK4, got {method!r}")
     if not isinstance(problem, Driven):
