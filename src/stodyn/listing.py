@@ -41,6 +41,8 @@ def values(package: ModuleType, kind: type[T]) -> dict[str, T]:
 
 def find(name: str, found: Mapping[str, T], kind: str) -> T:
     """The value called `name`, capitals and hyphens aside, or an error with the names near it."""
+    if name in found:
+        return found[name]
     folded = {_folded(known): known for known in found}
     if _folded(name) in folded:
         return found[folded[_folded(name)]]

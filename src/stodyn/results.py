@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,6 +13,8 @@ import xarray as xr
 
 from stodyn.statistics.contract import Labelled, Run, Statistic
 
+LARGEST_KEPT = 100_000  # numbers of a coordinate that is kept from result to result
+
 
 def dataset(
     labelled: Sequence[tuple[Statistic, Labelled, Run]], extra: Mapping[str, Any], provenance: Mapping[str, Any]
@@ -21,6 +24,14 @@ def dataset(
     The first grid of times is the dimension `time`; a statistic with another grid has its own, `time_` and its name
     in small letters.
     """
+    variables, coords = together(labelled, extra)
+    return xr.Dataset(variables, _indexed(coords), {"provenance": json.dumps(provenance)})
+
+
+def together(
+    labelled: Sequence[tuple[Statistic, Labelled, Run]], extra: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The variables and the coordinates of all that was collected; refuses what cannot stand in one Dataset."""
     variables: dict[str, Any] = dict(extra)
     coords: dict[str, Any] = {}
     grids: list[tuple[str, np.ndarray]] = []
@@ -50,7 +61,27 @@ def dataset(
         raise ValueError(
             f"collect: {sorted(taken)[0]!r} is a dimension of the result; give the Observable another name="
         )
-    return xr.Dataset(variables, coords, {"provenance": json.dumps(provenance)})
+    return variables, coords
+
+
+def _indexed(coords: dict[str, Any]) -> xr.Coordinates | dict[str, Any]:
+    """The coordinates with their indexes, which take longer to make than the rest of a Dataset: the latest are kept."""
+    given = []
+    for name, (dims, values, *attrs) in coords.items():
+        array = np.asarray(values)
+        if array.dtype == object or array.size > LARGEST_KEPT:
+            return coords
+        given.append((name, dims, array.shape, array.dtype.str, array.tobytes(), *(tuple(a.items()) for a in attrs)))
+    return _indexes(tuple(given))
+
+
+@functools.lru_cache(maxsize=16)
+def _indexes(given: tuple) -> xr.Coordinates:
+    coords = {
+        name: (dims, np.frombuffer(data, dtype).reshape(shape), *map(dict, attrs))
+        for name, dims, shape, dtype, data, *attrs in given
+    }
+    return xr.Coordinates(xr.Dataset(coords=coords).coords)
 
 
 def _time_dimension(statistic: Statistic, run: Run, grids: list[tuple[str, np.ndarray]]) -> str:

@@ -7,10 +7,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.stats
 
 import stodyn as sd
 from stodyn.engine import batch
-from stodyn.engine.sameness import KEPT, Kept, Unjudged, token
+from stodyn.engine import simulate as front_door
+from stodyn.engine.sameness import KEPT, Kept, Unjudged, judged, token
+from stodyn.models.noise_structures import general_noise
+from stodyn.noise.distribution import Normal
+from stodyn.noise.iterated import ResolutionWarning, Substeps
 
 RATE = 1.0
 RUN = dict(t=(0.0, 1.0), dt=0.25, paths=1, seed=0)
@@ -79,15 +84,20 @@ def test_tokens():
     assert token(functools.partial(again, 1)) != token(functools.partial(again, 2))
     assert token([1.0, jnp.ones(2), jnp.sin, np]) == token([1.0, jnp.ones(2), jnp.sin, np])
     assert token(1.0) != token(1) and token(0.0) != token(-0.0) and token((1,)) != token([1])
+    assert token(scipy.stats.norm(0.0, 1.0)) != token(scipy.stats.norm(0.0, 2.0)) != token(scipy.stats.cauchy(0.0, 2.0))
     assert token(np.ones(2)) != token(np.ones((2, 1))) and token(np.ones(2)) != token(np.ones(2, np.float32))
 
 
-@pytest.mark.parametrize("thing", [object(), np.ones(200_000), np.array([object()]), iter([1])])
+HISTOGRAM = scipy.stats.rv_histogram(np.histogram([1.0, 2.0, 4.0], bins=2))
+
+
+@pytest.mark.parametrize("thing", [object(), np.ones(200_000), np.array([object()]), iter([1]), HISTOGRAM()])
 def test_what_cannot_be_judged(thing):
     with pytest.raises(Unjudged):
         token([thing])
     kept = Kept()
-    assert [kept.get(thing, lambda k=k: k) for k in (1, 2)] == [1, 2]
+    assert judged([thing]) is None
+    assert [kept.get(judged([thing]), lambda k=k: k) for k in (1, 2)] == [1, 2]
 
 
 def test_the_oldest_make_room():
@@ -95,3 +105,39 @@ def test_the_oldest_make_room():
     for k in range(KEPT + 1):
         kept.get(k, lambda: "first")
     assert kept.get(0, lambda: "anew") == "anew" and kept.get(KEPT, lambda: "anew") == "first"
+
+
+def test_a_run_made_ready_before_gives_the_bits_of_a_fresh_one():
+    """Random starts and parameters are drawn anew for every seed; nothing that was drawn is kept."""
+
+    def problem():
+        random = dict(start=Normal(1.0, 0.1), params={"rate": scipy.stats.uniform(1.0, 1.0)})
+        return sd.SDE(lambda t, x, p: -p["rate"] * x, lambda t, x, p: x, **random)
+
+    def run(seed):
+        return sd.simulate(problem(), "EulerMaruyama", t=(0, 1), dt=0.25, paths=50, seed=seed).drop_attrs()
+
+    first = [run(seed) for seed in (1, 2, 1)]
+    kept = list(front_door._ensembles.values.values())[-1]
+    assert {"runners", "plan"} < kept.__dict__.keys() and not {"_first_members", "given"} & kept.__dict__.keys()
+    front_door._ensembles.values.clear()
+    assert run(2).identical(first[1])
+    assert first[2].identical(first[0]) and not first[1].equals(first[0])
+
+
+def test_results_of_equal_runs_stand_apart():
+    problem = decaying(lambda: 1.0)
+    one, other = (sd.simulate(problem, "EulerMaruyama", **RUN) for _ in range(2))
+    one["time"].attrs["units"] = "s"
+    one["mean"].values[:] = 7.0
+    one = one.assign_coords(time=one["time"] + 1)
+    again = sd.simulate(problem, "EulerMaruyama", **RUN)
+    assert other["time"].attrs == again["time"].attrs == {}
+    assert other.drop_attrs().identical(again.drop_attrs()) and again["mean"][-1, 0] == 0.75**4
+
+
+def test_what_a_method_warns_of_is_said_in_every_run():
+    problem = general_noise()
+    for _ in range(2):
+        with pytest.warns(ResolutionWarning, match="Substeps"):
+            sd.simulate(problem, sd.method("MilsteinLevy")(area=Substeps(2)), t=(0, 0.02), dt=0.01, paths=2, seed=1)

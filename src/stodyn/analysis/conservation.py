@@ -18,7 +18,6 @@ from stodyn.methods import variational
 from stodyn.methods.catalogue import catalogue, named
 from stodyn.methods.contract import Method
 from stodyn.noise.increment import Increment
-from stodyn.numerics.elimination import PIVOTED, written_out
 from stodyn.problems.hamiltonian import Hamiltonian
 from stodyn.statistics.change import Change
 from stodyn.statistics.observable import Observable
@@ -55,8 +54,7 @@ def _jacobian(method: Method, problem: Any) -> Callable[..., Array]:
     params = problem.example_params()
 
     def step(t, x, noise):
-        with written_out(PIVOTED):
-            return method.read(method.step(stepped, t, method.start(stepped, t, x, params), noise, params)[0])
+        return method.read(method.step(stepped, t, method.start(stepped, t, x, params), noise, params)[0])
 
     return _jit(jax.jacfwd(step, argnums=1))
 
@@ -285,8 +283,7 @@ def _momenta(method: Method, problem: Hamiltonian, generator: Callable[[Array], 
     def run(start, noise, params):
         def one(carry, piece):
             t, state = carry
-            with written_out(PIVOTED):
-                after, _ = method.step(stepped, t, state, piece, params)
+            after, _ = method.step(stepped, t, state, piece, params)
             return (t + piece.h, after), (t, method.read(after))
 
         first = method.start(stepped, 0.0, start, params)

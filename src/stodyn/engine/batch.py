@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import hashlib
 import itertools
+import math
 import weakref
 from collections.abc import Sequence
 from typing import Any
@@ -19,9 +20,11 @@ from jax.interpreters import partial_eval
 
 from stodyn.methods.contract import Method
 from stodyn.numerics import lanes
+from stodyn.numerics.elimination import ELIMINATED
 
 LANE_OPERATIONS = 1500  # beyond this many scalar operations a step compiles slowly and runs faster under vmap
-BESIDE_LIBRARY = 6000  # the same where vmap would call LAPACK for the small systems of every path
+ELIMINATING_OPERATIONS = 6000  # the same for steps that eliminate small systems, which run faster in lanes
+WORTH_COMPILING = 3_000_000  # path-steps, above which that saves more time than compiling them takes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -190,11 +193,21 @@ class Vmap:
         return jax.vmap(core.jaxpr_as_fun(self.traced.read), in_axes=-1, out_axes=-1, axis_size=self.paths)(*carry)[0]
 
 
-def executor(traced: Traced, paths: int, wanted: str = "auto", most: int = LANE_OPERATIONS) -> tuple[Lanes | Vmap, str]:
-    """The way to run a block and the reason for it; `wanted` is "auto", "lanes" (of `most` operations) or "vmap"."""
+def executor(
+    traced: Traced, paths: int, wanted: str = "auto", path_steps: float = math.inf
+) -> tuple[Lanes | Vmap, str]:
+    """The way to run a block and the reason for it; `wanted` is "auto", "lanes" or "vmap".
+
+    path_steps  of the whole run: tells how long compiling may take
+    """
     if wanted == "vmap":
         return Vmap(traced, paths), "asked for"
+    is_long = path_steps >= WORTH_COMPILING
     try:
+        _check_laned(traced)
+        entries = lanes.count_entries(traced.step.jaxpr)
+        if wanted == "auto" and not is_long and entries > 2 * LANE_OPERATIONS:  # taking it apart would take longer
+            return Vmap(traced, paths), f"about {entries} scalar operations a step, under {WORTH_COMPILING} path-steps"
         operations = lane_operations(traced)
     except lanes.Unlaned as reason:
         if wanted == "lanes":
@@ -202,19 +215,24 @@ def executor(traced: Traced, paths: int, wanted: str = "auto", most: int = LANE_
         return Vmap(traced, paths), str(reason)
     if wanted == "lanes":
         return Lanes(traced, paths), "asked for"
+    most = ELIMINATING_OPERATIONS if is_long and _holds(traced.step, ELIMINATED) else LANE_OPERATIONS
     if operations > most:
         return Vmap(traced, paths), f"{operations} scalar operations a step, more than {most}"
     return Lanes(traced, paths), f"{operations} scalar operations a step"
 
 
-def calls_library(closed: core.ClosedJaxpr) -> bool:
-    """Whether a trace factorises matrices by LAPACK."""
-    return _holds(closed, "lu")
+def _check_laned(traced: Traced) -> None:
+    """Refuse what lanes cannot do, and would find out only after all that stands before it."""
+    if _holds(traced.step, "lu"):
+        raise lanes.Unlaned("primitive lu: a linear solve that is not written out goes to LAPACK")
+    if _holds(traced.step, "custom_vmap_call"):
+        raise lanes.Unlaned("sparse elimination takes the numbers of all paths row by row")
 
 
-def _holds(closed: core.ClosedJaxpr, primitive: str) -> bool:
-    inner = lanes.inner_traces(closed.jaxpr)
-    return any(e.primitive.name == primitive for e in closed.jaxpr.eqns) or any(_holds(one, primitive) for one in inner)
+def _holds(closed: core.ClosedJaxpr, name: str) -> bool:
+    """Whether there is a primitive or a compiled function of that name in a trace."""
+    here = any(name in (e.primitive.name, e.params.get("name")) for e in closed.jaxpr.eqns)
+    return here or any(_holds(inner, name) for inner in lanes.inner_traces(closed.jaxpr))
 
 
 _operations: dict[str, int] = {}
@@ -229,13 +247,7 @@ def lane_operations(traced: Traced) -> int:
 
 
 def _count_lane_operations(traced: Traced) -> int:
-    if calls_library(traced.step):  # lanes cannot, and would find out only after all that stands before it
-        raise lanes.Unlaned("primitive lu: a linear solve that is not written out goes to LAPACK")
-    if _holds(traced.step, "custom_vmap_call"):
-        raise lanes.Unlaned("sparse elimination takes the numbers of all paths row by row")
-    written_out = lanes.count_equations(traced.step.jaxpr, moving=False)
-    if written_out > BESIDE_LIBRARY:  # as many scalar operations at the least: no need to take it apart
-        return written_out
+    _check_laned(traced)
     if traced.starting is not None:
         _laned(traced.starting, common=3)  # raises Unlaned where it must
     return lanes.count_equations(_laned(traced.step, common=2))

@@ -17,6 +17,7 @@ from jax.extend.core import jaxpr_as_fun
 
 from stodyn.engine.batch import Lanes, Vmap, fingerprint
 from stodyn.engine.feed import Feed
+from stodyn.engine.packed import Packed
 from stodyn.engine.place import available_cores
 from stodyn.noise import in_program, stream
 from stodyn.numerics import lanes
@@ -184,6 +185,12 @@ class Program:
         bad = self.bad(state, members)
         return state, seen, jnp.any(bad), bad
 
+    def whole(self, members: Members, generators, window: Window):
+        """A run in one call: all that is seen, at the start and later, and the lanes that are bad, then and after."""
+        state, *seen_first, bad_first = self.begin(window.t[0], members, generators)
+        _, *seen, bad = self.advance(state, [], window, members)
+        return Packed.of((seen_first, seen)), bad_first, bad
+
     def passes(self, window: Window) -> Any:
         """How many intervals a call goes through."""
         return window.intervals
@@ -303,6 +310,11 @@ class Program:
     def is_kernel(self) -> bool:
         return False
 
+    @property
+    def is_made_at_once(self) -> bool:
+        """Whether a run no longer than a call is one, start and all: where every call and transfer costs time."""
+        return False
+
     def says(self, statistic: Statistic, members: Members) -> str:
         """What a statistic computes: its fields, or a digest of its trace where it holds functions or is not ours."""
         return _fields(statistic) or fingerprint(self._watched(statistic, members))
@@ -381,69 +393,95 @@ def _leaving_a_thread(run: Callable) -> Callable:
 
 
 class BlockRunner:
-    """Takes any block of a run through its plan: `members` is an example of the blocks to come."""
+    """Takes any block of a run through its plan: `members` is an example of the blocks to come.
+
+    Where the program can, a run that is no longer than a call is made at once, start and steps together.
+    """
 
     def __init__(self, program: Program, plan: Plan, members: Members):
         self.program, self.plan = program, plan
-        width = program.run.paths
-        t = np.zeros((), program.dtype)
         self.key = program.key(plan.longest, members)
-        self.begin, (state, *_) = compiled(self.key, program.begin, t, members, program.generators(0, 0))
-        streams = program.run.traced.streams if program.is_fed else ()
-        normals = [jax.ShapeDtypeStruct((plan.longest, k, width), np.float64) for _, k in streams]
-        self.shapes = (state, normals, plan.window(0, 0, program.dtype), members)
-        self.advance = compiled(self.key, program.advance, *self.shapes).run
+        self.example = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), members)
         self.worker = threading.local()
         self.pace = program.first_pace or plan.longest
+        self.is_one_call = program.is_made_at_once and plan.end(0, plan.longest) == len(plan.h)
+        self.common_members: tuple[Members, Members] | None = None  # given, and on the device
+        if self.is_one_call:
+            self.window = jax.device_put(plan.window(0, len(plan.h), program.dtype))
+            self.whole = compiled(self.key, program.whole, self.example, program.generators(0, 0), self.window).run
+        else:
+            _ = self.advance
+
+    @functools.cached_property
+    def beginning(self) -> Compiled:
+        program = self.program
+        return compiled(self.key, program.begin, np.zeros((), program.dtype), self.example, program.generators(0, 0))
+
+    @functools.cached_property
+    def shapes(self) -> tuple[Any, ...]:
+        """Of what a call takes: state, normals, window and members."""
+        program, plan = self.program, self.plan
+        streams = program.run.traced.streams if program.is_fed else ()
+        normals = [jax.ShapeDtypeStruct((plan.longest, k, program.run.paths), np.float64) for _, k in streams]
+        return self.beginning.shapes[0], normals, plan.window(0, 0, program.dtype), self.example
+
+    @functools.cached_property
+    def advance(self) -> Callable:
+        return compiled(self.key, self.program.advance, *self.shapes).run
 
     def run(self, seed: int, block: int, members: Members, on_call: Callable[[int], None]):
         """What each statistic saw over its times (a leading axis), and the block's failures.
 
         `on_call(steps)` is told of every compiled call and may raise to end the run.
         """
+        gathered = Gathered(self.plan)
+        if self.is_one_call:
+            self._run_at_once(gathered, seed, block, members, on_call)
+        else:
+            self._run_by_calls(gathered, seed, block, members, on_call)
+        return gathered.result()
+
+    def _run_by_calls(self, gathered: Gathered, seed: int, block: int, members: Members, on_call) -> None:
         program, plan = self.program, self.plan
-        generators = program.generators(seed, block)
-        state, *at_start = self.begin(np.asarray(plan.t[0], program.dtype), members, generators)
-        failures = [Failures(np.empty(0, int), np.empty(0, int), np.empty(0, bool))]
-        seen: list[list[Any]] = [[] for _ in program.statistics]
+        state, *at_start = self.begin(members, program.generators(seed, block))
         feed = self.feed(seed, block) if program.is_fed else None
         first, steps = 0, len(plan.h)
         while first < steps:
             last = plan.end(first, self.pace)
             window, began = plan.window(first, last, program.dtype), time.perf_counter()
             normals = [] if feed is None else feed.slab(last - first)
-            under_way = self.advance(state, normals, window, members)
+            after, *under_way, bad = self.advance(state, normals, window, members)
             if first == 0:
-                failures += self._look_at_start(at_start, seen)
+                gathered.start(jax.device_get(at_start[:-1]), at_start[-1])
                 on_call(0)
-            after, observed, any_bad, bad = under_way
-            observed, any_bad = jax.device_get((observed, any_bad))
-            inside = plan.saves_in(first, last)
-            if inside.start < inside.stop:
-                _keep(seen, observed, [look[inside] for look in plan.looks])
-            if any_bad:
-                fresh = np.setdiff1d(np.flatnonzero(bad), np.concatenate([f.lane for f in failures]))
-                if fresh.size:
-                    step, unsolved = map(np.asarray, self.diagnose(state, normals, window, members))
-                    failures.append(Failures(fresh, first + step[fresh] + 1, unsolved[fresh]))
+            once_more = functools.partial(self.diagnose, state, normals, window, members)
+            gathered.call(first, last, jax.device_get(under_way), bad, once_more)
             if feed is None:
                 self.pace = int((last - first) * np.clip(SECONDS / (time.perf_counter() - began), 0.5, 4.0)) + 1
             state, first, taken = after, last, last - first
             on_call(taken)
-        found = Failures(*map(np.concatenate, zip(*failures, strict=True)))
-        order = np.argsort(found.lane)
-        observations = [jax.tree.map(lambda *xs: np.concatenate(xs), *parts) for parts in seen]
-        return observations, Failures(*(part[order] for part in found))
 
-    def _look_at_start(self, at_start: Sequence[Any], seen: list[list[Any]]) -> list[Failures]:
-        """Keep what the statistics saw before the first step, and say who was bad already."""
-        *small, bad = at_start
-        observed, any_bad = jax.device_get(small)
-        if self.plan.saves[0] == 0:
-            first = jax.tree.map(lambda x: np.asarray(x)[None], list(observed))
-            _keep(seen, first, [look[:1] for look in self.plan.looks])
-        lanes = np.flatnonzero(bad) if any_bad else np.empty(0, int)
-        return [Failures(lanes, np.zeros(lanes.size, int), np.zeros(lanes.size, bool))]
+    def _run_at_once(self, gathered: Gathered, seed: int, block: int, members: Members, on_call) -> None:
+        members, generators, steps = self._on_device(members), self.program.generators(seed, block), len(self.plan.h)
+        packed, bad_at_start, bad = self.whole(members, generators, self.window)
+        on_call(0)
+        at_start, later = packed.unpacked()
+        gathered.start(at_start, bad_at_start)
+        gathered.call(0, steps, later, bad,
+                      lambda: self.diagnose(self.begin(members, generators)[0], [], self.window, members))  # fmt: skip
+        on_call(steps)
+
+    def _on_device(self, members: Members) -> Members:
+        """Those that all paths have in common stay there from run to run."""
+        kept = self.common_members
+        if kept is None or kept[0] is not members:
+            kept = (members, jax.device_put(members))
+            if members.start.shape[-1] == 1 and not any(self.program.varies):
+                self.common_members = kept
+        return kept[1]
+
+    def begin(self, members: Members, generators):
+        return self.beginning.run(np.asarray(self.plan.t[0], self.program.dtype), members, generators)
 
     def feed(self, seed: int, block: int) -> Feed:
         """The block's normals, in memory that the thread keeps from block to block: fresh pages cost time."""
@@ -458,8 +496,43 @@ class BlockRunner:
         return compiled(self.key, self.program.diagnose, *self.shapes).run(*arguments)
 
 
-def _keep(seen: list[list[Any]], observed: Sequence[Any], looks: Sequence[np.ndarray]) -> None:
-    """Append, for each statistic, the saves it looks at."""
-    for parts, one, look in zip(seen, observed, looks, strict=True):
-        if np.any(look):
-            parts.append(jax.tree.map(lambda x: x[: len(look)][look], one))
+class Gathered:
+    """What the statistics of a block have seen so far, and the lanes that have gone bad."""
+
+    def __init__(self, plan: Plan):
+        self.plan = plan
+        self.seen: list[list[Any]] = [[] for _ in plan.looks]
+        self.failures: list[Failures] = []
+
+    def start(self, seen: tuple[Sequence[Any], Any], bad: Any) -> None:
+        """Before the first step: what was observed and whether any lane is bad, then which."""
+        observed, any_bad = seen
+        if self.plan.saves[0] == 0:
+            self._keep(jax.tree.map(lambda x: np.asarray(x)[None], list(observed)), slice(0, 1))
+        lanes = np.flatnonzero(bad) if any_bad else np.empty(0, int)
+        self.failures.append(Failures(lanes, np.zeros(lanes.size, int), np.zeros(lanes.size, bool)))
+
+    def call(self, first: int, last: int, seen: tuple[Sequence[Any], Any], bad: Any, diagnose: Callable) -> None:
+        """A call over the steps from `first` to `last`; diagnose() tells after which of them a lane was bad first."""
+        observed, any_bad = seen
+        inside = self.plan.saves_in(first, last)
+        if inside.start < inside.stop:
+            self._keep(observed, inside)
+        if any_bad:
+            fresh = np.setdiff1d(np.flatnonzero(bad), np.concatenate([f.lane for f in self.failures]))
+            if fresh.size:
+                step, unsolved = map(np.asarray, diagnose())
+                self.failures.append(Failures(fresh, first + step[fresh] + 1, unsolved[fresh]))
+
+    def result(self) -> tuple[list[Any], Failures]:
+        found = Failures(*map(np.concatenate, zip(*self.failures, strict=True)))
+        order = np.argsort(found.lane)
+        observations = [jax.tree.map(lambda *xs: np.concatenate(xs), *parts) for parts in self.seen]
+        return observations, Failures(*(part[order] for part in found))
+
+    def _keep(self, observed: Sequence[Any], saves: slice) -> None:
+        """Append, for each statistic, the saves it looks at."""
+        for parts, one, looks in zip(self.seen, observed, self.plan.looks, strict=True):
+            look = looks[saves]
+            if np.any(look):
+                parts.append(jax.tree.map(lambda x, look=look: x[: len(look)][look], one))

@@ -6,15 +6,16 @@ import contextlib
 import dataclasses
 import functools
 import hashlib
+import math
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
 from stodyn import results
-from stodyn.engine import batch, grid, identity
+from stodyn.engine import batch, grid, identity, sameness
 from stodyn.engine.block import LONGEST_WINDOW, MOST_SAVES, BlockRunner, Failures, Members, Plan, Program
 from stodyn.engine.failure import FailureLog
 from stodyn.engine.feed import slab_steps
@@ -27,7 +28,6 @@ from stodyn.engine.sameness import Kept
 from stodyn.methods.contract import Method, Solver
 from stodyn.noise import counter, in_program, normals, stream
 from stodyn.noise.distribution import PerPath, draw, is_random
-from stodyn.numerics import elimination
 from stodyn.problems.contract import first_line, is_drawn
 from stodyn.statistics.contract import Block, Labelled, Move, Run, Snapshot, Statistic, is_count
 
@@ -38,7 +38,6 @@ WIDEST_COUNTED_BLOCK = 2**23
 COUNTED_BLOCK_BYTES = 2**30
 SAVED_BYTES = 2**31
 KERNEL_OPERATIONS = 1500  # beyond this many scalar operations a step a kernel takes half a minute to compile
-WORTH_COMPILING = 500_000  # path-steps, below which lanes of thousands of operations compile for longer than they save
 EXECUTORS = ("auto", "kernel", "lanes", "vmap")
 MEMORY_SHARE = 0.5  # of the machine's memory that a result may take
 
@@ -89,7 +88,8 @@ def counted_block_width(paths: int, scalars: int) -> int:
 class Ensemble(Job):
     """Everything a run needs, made ready once; blocks are numbered, and block b holds paths b·width, ...
 
-    With `devices` the blocks go round them and their normals are counted; without, the processor runs them.
+    With `devices` the blocks go round them and their normals are counted; without, the processor runs them. `token` is
+    equal for runs that differ in the seed alone (engine.sameness), None where that cannot be judged.
     """
 
     problem: Any
@@ -103,6 +103,7 @@ class Ensemble(Job):
     executor: str
     block: int | None
     devices: tuple[Any, ...] = ()
+    token: Hashable = None
 
     def __post_init__(self):
         if self.executor not in EXECUTORS:
@@ -130,6 +131,13 @@ class Ensemble(Job):
         for leaf, varies in zip(self._param_leaves, self.varies, strict=True):
             if varies:
                 draw(leaf, rng, last, "params")
+
+    def again(self, seed: int) -> Ensemble:
+        """The same with another seed: all that was made ready serves it too, but for what is drawn."""
+        other = object.__new__(Ensemble)
+        drawn = ("identity", "key", *(() if self.has_common_members else ("_first_members", "given")))
+        other.__dict__ |= {name: value for name, value in self.__dict__.items() if name not in drawn} | {"seed": seed}
+        return other
 
     @property
     def steps(self) -> int:
@@ -185,6 +193,15 @@ class Ensemble(Job):
         """For each leaf of the parameters 1 where every path has its own."""
         return tuple(int(is_random(leaf)) for leaf in self._param_leaves)
 
+    @functools.cached_property
+    def has_common_start(self) -> bool:
+        return not any(map(is_random, jax.tree.leaves(self.problem.start, is_leaf=is_drawn)))
+
+    @property
+    def has_common_members(self) -> bool:
+        """Whether all paths have their start and parameters in common."""
+        return self.has_common_start and not any(self.varies)
+
     def members(self, block: int) -> Members:
         """The starts and parameters of a block; lanes beyond the last path repeat its first and are no members."""
         return self._first_members if block == 0 else self._members(block)
@@ -217,7 +234,7 @@ class Ensemble(Job):
         """
         first, last = self.first_path(block), self.first_path(block) + self.paths_in(block)
         part = WIDEST_BLOCK if self.counted else self.width
-        alike = self.counted and not any(map(is_random, jax.tree.leaves(self.problem.start, is_leaf=is_drawn)))
+        alike = self.counted and self.has_common_start
         leaves = [leaf for leaf, varies in zip(self._param_leaves, self.varies, strict=True) if varies]
         drawn = []
         for number in range(first // part, -(-last // part)):
@@ -241,6 +258,7 @@ class Ensemble(Job):
             digest.update(repr(array.shape).encode() + array.tobytes())
         return digest.hexdigest()
 
+    @functools.cached_property
     def rounded_numbers(self) -> list[str]:
         """The numbers of a float64 run that were rounded to float32 before it began, in words."""
         if self.dtype != np.float64:
@@ -256,12 +274,9 @@ class Ensemble(Job):
 
     @functools.cached_property
     def traced(self) -> batch.Traced:
-        return self._trace("eliminating")
-
-    def _trace(self, way: str) -> batch.Traced:
-        """The trace, from an earlier run of the same where there was one; `way` tells how small systems are solved."""
+        """The trace, from an earlier run of the same where there was one."""
         with jax.enable_x64(True):
-            what = (self.problem, self.method, self.dtype, way)
+            what = sameness.judged((self.problem, self.method, self.dtype))
             return _traces.get(what, lambda: batch.trace(self.problem, self.method, self.dtype))
 
     @functools.cached_property
@@ -289,13 +304,8 @@ class Ensemble(Job):
         """How a block is run outside a kernel, and why so."""
         wanted = "auto" if self.executor == "kernel" else self.executor
         with jax.enable_x64(True):
-            run, reason = batch.executor(self.traced, self.width, wanted)
-            if isinstance(run, batch.Vmap):
-                with elimination.written_out(elimination.PIVOTED):
-                    other = self._trace("pivoting")
-                if wanted == "auto" and batch.calls_library(other.step) and self.paths * self.steps >= WORTH_COMPILING:
-                    run, reason = batch.executor(self.traced, self.width, most=batch.BESIDE_LIBRARY)
-                run = batch.Vmap(other, self.width) if isinstance(run, batch.Vmap) else run
+            path_steps = math.inf if self.counted else self.paths * self.steps
+            run, reason = batch.executor(self.traced, self.width, wanted, path_steps)
             if self.counted and isinstance(run, batch.Lanes):
                 run = dataclasses.replace(run, on_gpu=True)
             return run, reason
@@ -421,7 +431,7 @@ class Ensemble(Job):
     def __getstate__(self) -> dict[str, Any]:
         """Without what is found anew where it is needed: traces and compiled programs do not travel."""
         names = (*(field.name for field in dataclasses.fields(self)), "save_grids")
-        return {name: self.__dict__[name] for name in names}
+        return {name: self.__dict__[name] for name in names if name != "token"}
 
     def _solve(self, block: int) -> tuple[list[Any], np.ndarray]:
         """A Solver takes its block over the whole grid at once; the statistics then look at what it gives back."""
@@ -514,7 +524,7 @@ class Tally:
         if not self.merged:
             self.merged = kept
             if ensemble.blocks > 1:  # what cannot stand together is refused here, not at the end
-                results.dataset(self.labelled(), {}, {})
+                results.together(self.labelled(), {})
         else:
             pairs = zip(ensemble.statistics, self.merged, kept, strict=True)
             self.merged = [statistic.merge(a, b) for statistic, a, b in pairs]

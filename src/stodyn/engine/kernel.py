@@ -56,6 +56,10 @@ class CountedProgram(Program):
     def is_kernel(self) -> bool:
         return self.kernel is not None
 
+    @property
+    def is_made_at_once(self) -> bool:
+        return True
+
     def begin(self, t, members: Members, generators):
         return super().begin(t, self.everyone(members), generators)
 
@@ -92,13 +96,17 @@ class CountedProgram(Program):
         return self.intervals
 
     def generators(self, seed: int, block: int) -> tuple[np.ndarray, ...]:
-        """The key of the run and the number of the block's first pair of paths."""
-        return counter.key_of(seed), np.asarray(block * (self.run.paths // 2), np.uint64)
+        """The key of the run and the number of the block's first pair of paths, two words of 32 bits each."""
+        first = np.asarray([block * (self.run.paths // 2)], "<u8")
+        return (np.concatenate([counter.key_of(seed), first.view("<u4")]),)
 
     def normals(self, state: State) -> Normals:
-        key, first = state.generators
-        pairs = jnp.arange(self.run.paths // 2, dtype=np.uint64)
-        return Normals((key[0], key[1]), self.run.traced.streams, first + pairs)
+        return self._normals(state.generators[0], jnp.arange(self.run.paths // 2, dtype=np.uint64))
+
+    def _normals(self, words: Any, pairs: Array) -> Normals:
+        """Of pairs of paths that are counted from the block's first."""
+        first = words[2].astype(np.uint64) | (words[3].astype(np.uint64) << np.uint64(32))
+        return Normals((words[0], words[1]), self.run.traced.streams, first + pairs)
 
     def draw_one(self, i, state: State, normals, window: Window) -> tuple[State, list[Array]]:
         return state, [jnp.stack(z) for z in self.normals(state).step(window.first + i)]
@@ -121,9 +129,8 @@ class CountedProgram(Program):
         traced, counts = self.run.traced, state.iterations is not None
         group = min(GROUP, self.run.paths)
         run = Lanes(traced, group, on_gpu=True)
-        key, first_pair = state.generators
         scalars = jnp.stack([window.first, window.intervals])
-        uniform: list[Any] = [scalars, window.bounds, key, first_pair[None], window.t, window.h]
+        uniform: list[Any] = [scalars, window.bounds, *state.generators, window.t, window.h]
         uniform += [p.reshape(-1) for p, varies in zip(members.params, self.varies, strict=True) if not varies]
         spread = [p.reshape(-1, p.shape[-1]) for p, varies in zip(members.params, self.varies, strict=True) if varies]
         own = [lane for p in spread for lane in p]
@@ -131,12 +138,12 @@ class CountedProgram(Program):
 
         def kernel(*refs):
             given, saved = refs[: -len(carried)], refs[-len(carried) :]
-            scalars, bounds, key, first_pair, t, h, *common = given[: len(uniform)]
+            scalars, bounds, words, t, h, *common = given[: len(uniform)]
             lanes_of_params = iter(ref[...] for ref in given[len(uniform) : len(uniform) + len(own)])
             begun = tuple(ref[...] for ref in given[len(uniform) + len(own) :])
             params = self._params(members, common, lanes_of_params)
             pairs = pl.program_id(0).astype(np.uint64) * np.uint64(group // 2) + jnp.arange(group // 2, dtype=np.uint64)
-            source = Normals((key[0], key[1]), traced.streams, first_pair[0] + pairs)
+            source = self._normals(words, pairs)
             offset, only_length = scalars[0], h[0]
 
             def one(i, values, starting=False):

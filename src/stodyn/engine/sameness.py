@@ -17,6 +17,8 @@ from typing import Any
 
 import jax
 import numpy as np
+import scipy.stats
+from scipy.stats.distributions import rv_frozen
 
 from stodyn.numerics.surd import Surd
 
@@ -34,6 +36,14 @@ class Unjudged(Exception):
 def token(thing: Any) -> Hashable:
     """Equal for two things that say the same, now. Raises Unjudged."""
     return _Reader().read(thing)
+
+
+def judged(thing: Any) -> Hashable:
+    """Its token, or None where there is none."""
+    try:
+        return token(thing)
+    except (Unjudged, RecursionError):
+        return None
 
 
 class _Reader:
@@ -64,6 +74,8 @@ class _Reader:
             return self.function(thing)
         if hasattr(thing, "__wrapped__") and callable(thing):  # jax.jit and its kin
             return type(thing).__name__, self.read(thing.__wrapped__)
+        if isinstance(thing, rv_frozen):
+            return self.distribution(thing)
         if dataclasses.is_dataclass(thing) and not isinstance(thing, type) and _library(type(thing).__module__):
             fields = ((field.name, self.read(getattr(thing, field.name))) for field in dataclasses.fields(thing))
             return type(thing).__qualname__, *fields
@@ -74,6 +86,13 @@ class _Reader:
             raise Unjudged("a large array")
         numbers = np.asarray(array)
         return "array", str(numbers.dtype), numbers.shape, numbers.tobytes()
+
+    def distribution(self, frozen: Any) -> Hashable:
+        """One of scipy's own; others of its classes hold what it does not show."""
+        name = frozen.dist.name
+        if type(frozen.dist) is not type(getattr(scipy.stats, name, None)):
+            raise Unjudged(f"the distribution {name}")
+        return "distribution", name, self.read(frozen.args), self.read(frozen.kwds)
 
     def module(self, module: types.ModuleType) -> Hashable:
         """A module of the user's: what the functions being read may take from it."""
@@ -129,25 +148,32 @@ def _of_a_library(thing: Any) -> bool:
 
 
 class Kept:
-    """What was computed for a token before, the latest few; safe for threads."""
+    """What was found for a token before, the latest few; safe for threads."""
 
     def __init__(self):
         self.values: dict[Hashable, Any] = {}
         self.lock = threading.Lock()
 
-    def get(self, things: Any, compute: Callable[[], Any]) -> Any:
-        """compute(), or what it gave for things that say the same."""
-        try:
-            key = token(things)
-        except (Unjudged, RecursionError):
-            return compute()
+    def find(self, key: Hashable) -> Any:
+        """What is kept for a token; None where there is nothing."""
         with self.lock:
-            if key in self.values:
-                self.values[key] = value = self.values.pop(key)
-                return value
-        value = compute()
+            if key is None or key not in self.values:
+                return None
+            self.values[key] = value = self.values.pop(key)
+            return value
+
+    def keep(self, key: Hashable, value: Any) -> None:
+        if key is None:
+            return
         with self.lock:
             self.values[key] = value
             while len(self.values) > KEPT:
                 del self.values[next(iter(self.values))]
+
+    def get(self, key: Hashable, compute: Callable[[], Any]) -> Any:
+        """What is kept for a token, or compute()."""
+        value = self.find(key)
+        if value is None:
+            value = compute()
+            self.keep(key, value)
         return value

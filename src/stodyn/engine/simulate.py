@@ -23,7 +23,7 @@ from stodyn.engine.kernel import GROUP
 from stodyn.engine.ledger import Ledger
 from stodyn.engine.place import Place, Threads, find_devices, on_processor
 from stodyn.engine.progress import Progress
-from stodyn.engine.sameness import Kept
+from stodyn.engine.sameness import Kept, judged
 from stodyn.methods.catalogue import named
 from stodyn.methods.contract import Catalogued, Expansion, Method
 from stodyn.methods.measured import measuring
@@ -36,7 +36,7 @@ from stodyn.problems.measured import Measured
 from stodyn.statistics.contract import Statistic
 from stodyn.statistics.moments import Moments
 
-_matches = Kept()
+_matches, _ensembles = Kept(), Kept()
 
 
 @functools.cache
@@ -102,7 +102,7 @@ def simulate(
     if devices and place is None and threads is None:
         where = Threads(2 * len(devices))  # one to feed a device while another waits for it
     ensemble, said = set_up(problem, method, t, dt, paths, seed, collect, dtype, executor, block, devices)
-    rounded = ensemble.rounded_numbers()
+    rounded = ensemble.rounded_numbers
     if rounded:
         warnings.warn(
             f"this float64 run uses numbers that are float32: {'; '.join(rounded[:4])}. They were made by jax.numpy "
@@ -111,6 +111,7 @@ def simulate(
             stacklevel=3,
         )
     tally, kept = _run(ensemble, where, ledger, progress, on_failure)
+    _ensembles.keep(tally.ensemble.token, tally.ensemble.again(ensemble.seed))
     record = {
         **said,
         **({} if chosen_by_user else {"advice": advice(problem, method)}),
@@ -147,17 +148,24 @@ def chosen_place(place: Place | None, threads: int | None) -> Place:
 def set_up(problem, method, t, dt, paths, seed, collect, dtype, executor, block, devices) -> tuple[Ensemble, dict]:
     """The run made ready, and what its record says of problem and method."""
     times, lengths = grid.step_times(t, dt)
-    stepped, conversions = _matches.get((problem, method), lambda: matched(problem, method))
+    whose = judged((problem, method))
+    stepped, conversions = _matches.get(whose, lambda: matched(problem, method))
     changes = [*conversions, *problem.before_run(float(times[0]))]
     reason = method.step_refusal(float(lengths.max()))
     if reason is not None:
         raise ValueError(f"dt: {reason}")
     ready = _prepared(method, stepped, lengths)
-    ensemble = Ensemble(stepped, measuring(ready, stepped), times, lengths, int(paths), int(seed),
-                        statistics_of(collect), np.dtype(dtype), executor, block, devices)  # fmt: skip
     if isinstance(ready, Method):
         strong = max((float(c.order or 0) for c in ready.claims if c.kind == "strong" and not c.when), default=0.0)
-        check_resolution(ready.needs, float(ensemble.lengths.min()), strong, stepped.m)
+        check_resolution(ready.needs, float(lengths.min()), strong, stepped.m)
+    statistics = statistics_of(collect)
+    how = judged((times, lengths, int(paths), statistics, dtype, executor, block, list(map(str, devices))))
+    token = None if whose is None or how is None else (whose, how)
+    before = _ensembles.find(token)
+    ensemble = before.again(int(seed)) if before is not None else Ensemble(
+        stepped, measuring(ready, stepped), times, lengths, int(paths), int(seed), statistics, np.dtype(dtype),
+        executor, block, devices, token,
+    )  # fmt: skip
     said = {
         "problem": type(problem).__name__,
         "method": method.spelling,
@@ -185,7 +193,7 @@ def _run(ensemble: Ensemble, place: Place, folder: Any, progress: bool | None, o
                 BlockHalved,
                 stacklevel=4,
             )
-            ensemble = dataclasses.replace(ensemble, block=smaller)
+            ensemble = dataclasses.replace(ensemble, block=smaller, token=None)
 
 
 def _expand(problem, method: Expansion, times, paths, seed, collect, began: float) -> xr.Dataset:

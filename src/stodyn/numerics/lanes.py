@@ -721,6 +721,20 @@ def count_equations(jaxpr: core.Jaxpr, moving: bool = True) -> int:
     )
 
 
+def count_entries(jaxpr: core.Jaxpr) -> int:
+    """The numbers that a trace computes (a loop body once), less those that are only moved: about as many scalar
+    operations as it has in lanes, where none of them is known beforehand."""
+    total = 0
+    for equation in jaxpr.eqns:
+        inside = _traces_of(equation)
+        results: list[Any] = [variable.aval for variable in equation.outvars]
+        if inside:
+            total += sum(count_entries(inner.jaxpr) for inner in inside)
+        elif equation.primitive.name not in MOVED:
+            total += sum(math.prod(result.shape) for result in results)
+    return total
+
+
 # --- what NumPy does without JAX, whose every first call of a kind compiles a program --------------------------------
 
 

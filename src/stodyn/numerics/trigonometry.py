@@ -58,10 +58,11 @@ def _reduced(x: Array) -> tuple[Array, Array, Array]:
 def within_an_eighth(r: Array) -> tuple[Array, Array]:
     """sin r and cos r for |r| <= π/4, an eighth of a turn."""
     z = r * r
-    return r + r * z * _polynomial(SIN, z), 1.0 - 0.5 * z + z * z * _polynomial(COS, z)
+    return r + r * z * polynomial(SIN, z), 1.0 - 0.5 * z + z * z * polynomial(COS, z)
 
 
-def _polynomial(coefficients: Sequence[float], z: Array) -> Array:
+def polynomial(coefficients: Sequence[float], z: Array) -> Array:
+    """The sum of coefficients[k] zᵏ."""
     total = jnp.full_like(z, coefficients[-1])
     for coefficient in coefficients[-2::-1]:
         total = total * z + coefficient
