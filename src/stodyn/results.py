@@ -65,22 +65,25 @@ def together(
 
 
 def _indexed(coords: dict[str, Any]) -> xr.Coordinates | dict[str, Any]:
-    """The coordinates with their indexes, which take longer to make than the rest of a Dataset: the latest are kept."""
-    given = []
+    """The coordinates, those of dimensions with their indexes: making these takes longer than the rest of a Dataset, so
+    the latest are kept."""
+    given, others = [], {}
     for name, (dims, values, *attrs) in coords.items():
         array = np.asarray(values)
-        if array.dtype == object or array.size > LARGEST_KEPT:
-            return coords
-        given.append((name, dims, array.shape, array.dtype.str, array.tobytes(), *(tuple(a.items()) for a in attrs)))
-    return _indexes(tuple(given))
+        if dims != (name,) or array.dtype == object or array.size > LARGEST_KEPT:
+            others[name] = (dims, values, *attrs)
+        else:
+            given.append((name, array.dtype.str, array.tobytes(), *(tuple(a.items()) for a in attrs)))
+    try:
+        indexed = _indexes(tuple(given))
+    except TypeError:  # attributes that cannot be compared
+        return coords
+    return indexed.assign(others) if others else indexed
 
 
 @functools.lru_cache(maxsize=16)
 def _indexes(given: tuple) -> xr.Coordinates:
-    coords = {
-        name: (dims, np.frombuffer(data, dtype).reshape(shape), *map(dict, attrs))
-        for name, dims, shape, dtype, data, *attrs in given
-    }
+    coords = {name: ((name,), np.frombuffer(data, dtype), *map(dict, attrs)) for name, dtype, data, *attrs in given}
     return xr.Coordinates(xr.Dataset(coords=coords).coords)
 
 

@@ -7,6 +7,7 @@ import pytest
 
 import stodyn as sd
 from stodyn.engine import batch
+from stodyn.engine.simulate import set_up
 from stodyn.methods.implicit import ImplicitMidpoint
 
 A = -2.0 * np.eye(10) + 0.1 * np.ones((10, 10))
@@ -43,3 +44,16 @@ def test_elimination_by_rows_gives_under_vmap_what_it_gives_in_lanes():
         for executor in ("lanes", "vmap")
     ]
     np.testing.assert_allclose(runs[0], runs[1], rtol=1e-13)
+
+
+def test_a_run_that_may_grow_is_run_the_same_way_whatever_its_paths(monkeypatch):
+    """As a run with a ledger: blocks that are added later must be computed as those that are there."""
+    monkeypatch.setattr(batch, "LANE_OPERATIONS", 500)
+
+    def way(paths, grows):
+        run = (coupled(5), ImplicitMidpoint, (0.0, 1.0), 0.1, paths, 1, None, "float64", "auto", None, (), grows)
+        return set_up(*run)[0].chosen[0].name
+
+    few, many = 10, batch.WORTH_COMPILING // 10
+    assert (way(few, grows=False), way(many, grows=False)) == ("vmap", "lanes")
+    assert way(few, grows=True) == way(many, grows=True) == "lanes"

@@ -12,6 +12,7 @@ TREE = {
     "counts": np.arange(3, dtype=np.int32),
     "numbers": (np.linspace(-1.0, 1.0, 6).reshape(2, 3), np.array([np.nan, -np.inf, 5e-324])),
     "single": np.float32(0.1),
+    "complex": np.array([1.0 - 2.0j, np.inf]),
     "words": np.array([0, 2**64 - 1], np.uint64),
     "nothing": np.zeros((0, 4)),
     "small": np.array([-1, 1], np.int8),

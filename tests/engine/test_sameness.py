@@ -1,6 +1,7 @@
 """A trace is kept from run to run as long as nothing that its functions can see has changed."""
 
 import functools
+import sys
 import types
 
 import jax
@@ -97,14 +98,14 @@ def test_what_cannot_be_judged(thing):
         token([thing])
     kept = Kept()
     assert judged([thing]) is None
-    assert [kept.get(judged([thing]), lambda k=k: k) for k in (1, 2)] == [1, 2]
+    assert [kept.get((thing,), lambda k=k: k) for k in (1, 2)] == [1, 2]
 
 
 def test_the_oldest_make_room():
     kept = Kept()
     for k in range(KEPT + 1):
-        kept.get(k, lambda: "first")
-    assert kept.get(0, lambda: "anew") == "anew" and kept.get(KEPT, lambda: "anew") == "first"
+        kept.get((k,), lambda: "first")
+    assert kept.get((0,), lambda: "anew") == "anew" and kept.get((KEPT,), lambda: "anew") == "first"
 
 
 def test_a_run_made_ready_before_gives_the_bits_of_a_fresh_one():
@@ -118,7 +119,7 @@ def test_a_run_made_ready_before_gives_the_bits_of_a_fresh_one():
         return sd.simulate(problem(), "EulerMaruyama", t=(0, 1), dt=0.25, paths=50, seed=seed).drop_attrs()
 
     first = [run(seed) for seed in (1, 2, 1)]
-    kept = list(front_door._ensembles.values.values())[-1]
+    kept, _ = list(front_door._ensembles.values.values())[-1]
     assert {"runners", "plan"} < kept.__dict__.keys() and not {"_first_members", "given"} & kept.__dict__.keys()
     front_door._ensembles.values.clear()
     assert run(2).identical(first[1])
@@ -141,3 +142,69 @@ def test_what_a_method_warns_of_is_said_in_every_run():
     for _ in range(2):
         with pytest.warns(ResolutionWarning, match="Substeps"):
             sd.simulate(problem, sd.method("MilsteinLevy")(area=Substeps(2)), t=(0, 0.02), dt=0.01, paths=2, seed=1)
+
+
+def test_a_kept_run_does_not_follow_what_was_written_to_since():
+    """It may hold the arrays of the first call; a later one with arrays of its own that say the same is another."""
+
+    def run(start, rate, dt):
+        problem = sd.SDE(lambda t, x, p: -p * x, lambda t, x, p: jnp.zeros((2, 1)), start, params=rate)
+        run = sd.simulate(problem, "EulerMaruyama", t=(0, 1), dt=dt, paths=2100, seed=1)
+        return run["mean"][-1].values.tolist()
+
+    def arrays():
+        return np.ones(2), np.array([1.0, 2.0]), np.array([0.25, 0.75])
+
+    expected = [0.75 * 0.25, 0.5 * -0.5]
+    for k in range(3):
+        given = arrays()
+        assert run(*given) == expected
+        given[k][:] = 0.5
+        assert run(*arrays()) == expected
+        assert run(*given) != expected
+
+
+def slope(x):
+    return scaling(x)
+
+
+scaling = jnp.tanh
+
+
+def scaled(x):
+    return scaled.factor * x
+
+
+def imported_inside(x):
+    import settings_of_a_test
+
+    return settings_of_a_test.factor * x
+
+
+def found_by_name(x):
+    return globals()["FACTOR"] * x
+
+
+def test_changes_that_only_an_observable_sees(monkeypatch):
+    module = types.ModuleType("settings_of_a_test")
+    monkeypatch.setitem(sys.modules, "settings_of_a_test", module)
+    problem = decaying(lambda: 0.0)
+
+    def seen(function):
+        observable = sd.statistics.Observable(lambda t, x: function(x[0]), name="seen")
+        return float(sd.simulate(problem, "EulerMaruyama", **RUN, collect=observable)["seen"][-1])
+
+    assert seen(slope) == pytest.approx(np.tanh(1.0))
+    monkeypatch.setitem(globals(), "scaling", jax.grad(jnp.tanh))
+    assert seen(slope) == pytest.approx(1 / np.cosh(1.0) ** 2)
+    for factor in (2.0, 3.0):
+        scaled.factor = module.factor = factor
+        monkeypatch.setitem(globals(), "FACTOR", factor)
+        assert [seen(scaled), seen(imported_inside), seen(found_by_name)] == [factor] * 3
+
+
+def test_what_carries_the_name_of_a_library_function_is_not_it():
+    things = [jnp.tanh, jax.grad(jnp.tanh), jax.jit(jnp.tanh), functools.wraps(jnp.tanh)(lambda x: 2 * x)]
+    tokens = [judged(thing) for thing in things]
+    assert tokens[0] is not None and all(token != tokens[0] for token in tokens[1:])
+    assert token(jnp.maximum) != token(jnp.minimum)

@@ -92,3 +92,18 @@ def test_a_step_takes_the_next_numbers_of_its_streams_and_neighbours_the_halves(
                 halves = counter.pair(key, name, pairs, jnp.asarray(n * count + j, np.uint64))
                 for path, value in zip(range(6, 10), z, strict=True):
                     assert value == halves[path % 2][path // 2 - 3]
+
+
+def test_uniforms_and_radii_at_their_ends_and_between():
+    """(k + 1/4)/2⁵³ to rounding, never 0 or 1; √(-2 ln u) to 2 ε against 80 bits (or 64 where there are no more)."""
+    rng = np.random.default_rng(5)
+    ends = [(0, 0), (0, 2**11), (2**32 - 1, 2**32 - 1), (2**31, 0), (0xB504F333, 0), (0xB504F334, 0)]
+    high, low = np.concatenate([rng.integers(0, 2**32, (100_000, 2)), ends]).T.astype(np.uint32)
+    k = (high.astype(np.uint64) << np.uint64(21)) | (low >> np.uint32(11)).astype(np.uint64)
+    with jax.enable_x64(True):
+        u = np.asarray(counter._uniform(jnp.asarray(high), jnp.asarray(low)))
+        radius = np.asarray(jax.jit(counter._radius)(u))
+    np.testing.assert_array_less(np.abs(u / ((k.astype(np.longdouble) + 0.25) / 2**53) - 1), 2.3e-16)
+    assert u.min() > 0 and u.max() < 1
+    exact = np.sqrt(-2 * np.log(u.astype(np.longdouble)))
+    np.testing.assert_array_less(np.abs(radius / exact - 1), 4.5e-16 if np.finfo(np.longdouble).nmant > 52 else 9e-16)

@@ -20,7 +20,7 @@ from jax.interpreters import partial_eval
 
 from stodyn.methods.contract import Method
 from stodyn.numerics import lanes
-from stodyn.numerics.elimination import ELIMINATED
+from stodyn.numerics.elimination import ELIMINATION
 
 LANE_OPERATIONS = 1500  # beyond this many scalar operations a step compiles slowly and runs faster under vmap
 ELIMINATING_OPERATIONS = 6000  # the same for steps that eliminate small systems, which run faster in lanes
@@ -205,8 +205,9 @@ def executor(
     is_long = path_steps >= WORTH_COMPILING
     try:
         _check_laned(traced)
-        entries = lanes.count_entries(traced.step.jaxpr)
-        if wanted == "auto" and not is_long and entries > 2 * LANE_OPERATIONS:  # taking it apart would take longer
+        eliminates = _holds(traced.step, ELIMINATION)
+        entries = lanes.count_entries(traced.step.jaxpr) if eliminates and not is_long else 0
+        if wanted == "auto" and entries > 2 * LANE_OPERATIONS:  # to take it apart and count would take a second
             return Vmap(traced, paths), f"about {entries} scalar operations a step, under {WORTH_COMPILING} path-steps"
         operations = lane_operations(traced)
     except lanes.Unlaned as reason:
@@ -215,7 +216,7 @@ def executor(
         return Vmap(traced, paths), str(reason)
     if wanted == "lanes":
         return Lanes(traced, paths), "asked for"
-    most = ELIMINATING_OPERATIONS if is_long and _holds(traced.step, ELIMINATED) else LANE_OPERATIONS
+    most = ELIMINATING_OPERATIONS if is_long and eliminates else LANE_OPERATIONS
     if operations > most:
         return Vmap(traced, paths), f"{operations} scalar operations a step, more than {most}"
     return Lanes(traced, paths), f"{operations} scalar operations a step"

@@ -8,14 +8,14 @@ import functools
 import hashlib
 import math
 import os
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
 from stodyn import results
-from stodyn.engine import batch, grid, identity, sameness
+from stodyn.engine import batch, grid, identity
 from stodyn.engine.block import LONGEST_WINDOW, MOST_SAVES, BlockRunner, Failures, Members, Plan, Program
 from stodyn.engine.failure import FailureLog
 from stodyn.engine.feed import slab_steps
@@ -88,8 +88,8 @@ def counted_block_width(paths: int, scalars: int) -> int:
 class Ensemble(Job):
     """Everything a run needs, made ready once; blocks are numbered, and block b holds paths b·width, ...
 
-    With `devices` the blocks go round them and their normals are counted; without, the processor runs them. `token` is
-    equal for runs that differ in the seed alone (engine.sameness), None where that cannot be judged.
+    With `devices` the blocks go round them and their normals are counted; without, the processor runs them. A run that
+    `grows` may get more paths later (a ledger keeps it): how it is run does not depend on how many there are.
     """
 
     problem: Any
@@ -103,7 +103,7 @@ class Ensemble(Job):
     executor: str
     block: int | None
     devices: tuple[Any, ...] = ()
-    token: Hashable = None
+    grows: bool = False
 
     def __post_init__(self):
         if self.executor not in EXECUTORS:
@@ -276,8 +276,8 @@ class Ensemble(Job):
     def traced(self) -> batch.Traced:
         """The trace, from an earlier run of the same where there was one."""
         with jax.enable_x64(True):
-            what = sameness.judged((self.problem, self.method, self.dtype))
-            return _traces.get(what, lambda: batch.trace(self.problem, self.method, self.dtype))
+            what = (self.problem, self.method, self.dtype)
+            return _traces.get(what, lambda: batch.trace(*what))
 
     @functools.cached_property
     def slab(self) -> int:
@@ -304,7 +304,7 @@ class Ensemble(Job):
         """How a block is run outside a kernel, and why so."""
         wanted = "auto" if self.executor == "kernel" else self.executor
         with jax.enable_x64(True):
-            path_steps = math.inf if self.counted else self.paths * self.steps
+            path_steps = math.inf if self.counted or self.grows else self.paths * self.steps
             run, reason = batch.executor(self.traced, self.width, wanted, path_steps)
             if self.counted and isinstance(run, batch.Lanes):
                 run = dataclasses.replace(run, on_gpu=True)
@@ -431,7 +431,7 @@ class Ensemble(Job):
     def __getstate__(self) -> dict[str, Any]:
         """Without what is found anew where it is needed: traces and compiled programs do not travel."""
         names = (*(field.name for field in dataclasses.fields(self)), "save_grids")
-        return {name: self.__dict__[name] for name in names if name != "token"}
+        return {name: self.__dict__[name] for name in names}
 
     def _solve(self, block: int) -> tuple[list[Any], np.ndarray]:
         """A Solver takes its block over the whole grid at once; the statistics then look at what it gives back."""

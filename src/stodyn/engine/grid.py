@@ -26,7 +26,7 @@ def step_times(t: Sequence[float], dt: float | Sequence[float] | Callable) -> tu
     if callable(dt):
         dt = dt((start, end))
     try:
-        lengths = np.asarray(dt, float)
+        lengths = np.array(dt, float)
     except (TypeError, ValueError):
         raise ValueError(f"dt: expected a positive step length (or a list of them), got {dt!r}") from None
     if lengths.ndim > 1 or not np.all(np.isfinite(lengths)) or np.any(lengths <= 0):

@@ -45,4 +45,6 @@ class Packed:
 def _bytes(x: Array) -> Array:
     if x.dtype == np.bool_ or x.dtype.itemsize == 1:
         return x.astype(np.uint8).ravel()
+    if jnp.issubdtype(x.dtype, jnp.complexfloating):
+        x = jnp.stack([x.real, x.imag], axis=-1)
     return lax.bitcast_convert_type(x, np.uint8).ravel()

@@ -7,7 +7,7 @@ import functools
 import os
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import metadata
 from typing import Any
 
@@ -101,7 +101,9 @@ def simulate(
         raise ValueError("place: workers elsewhere run on their processors; leave device out, or place")
     if devices and place is None and threads is None:
         where = Threads(2 * len(devices))  # one to feed a device while another waits for it
-    ensemble, said = set_up(problem, method, t, dt, paths, seed, collect, dtype, executor, block, devices)
+    ensemble, said, keep = set_up(
+        problem, method, t, dt, paths, seed, collect, dtype, executor, block, devices, grows=ledger is not None
+    )
     rounded = ensemble.rounded_numbers
     if rounded:
         warnings.warn(
@@ -111,7 +113,8 @@ def simulate(
             stacklevel=3,
         )
     tally, kept = _run(ensemble, where, ledger, progress, on_failure)
-    _ensembles.keep(tally.ensemble.token, tally.ensemble.again(ensemble.seed))
+    if tally.ensemble is ensemble:
+        keep(ensemble)
     record = {
         **said,
         **({} if chosen_by_user else {"advice": advice(problem, method)}),
@@ -145,11 +148,12 @@ def chosen_place(place: Place | None, threads: int | None) -> Place:
     return place
 
 
-def set_up(problem, method, t, dt, paths, seed, collect, dtype, executor, block, devices) -> tuple[Ensemble, dict]:
-    """The run made ready, and what its record says of problem and method."""
+def set_up(
+    problem, method, t, dt, paths, seed, collect, dtype, executor, block, devices, grows: bool
+) -> tuple[Ensemble, dict, Callable[[Ensemble], None]]:
+    """The run made ready, what its record says of problem and method, and how to keep it for a call like this one."""
     times, lengths = grid.step_times(t, dt)
-    whose = judged((problem, method))
-    stepped, conversions = _matches.get(whose, lambda: matched(problem, method))
+    stepped, conversions = _matches.get((problem, method), lambda: matched(problem, method))
     changes = [*conversions, *problem.before_run(float(times[0]))]
     reason = method.step_refusal(float(lengths.max()))
     if reason is not None:
@@ -159,12 +163,13 @@ def set_up(problem, method, t, dt, paths, seed, collect, dtype, executor, block,
         strong = max((float(c.order or 0) for c in ready.claims if c.kind == "strong" and not c.when), default=0.0)
         check_resolution(ready.needs, float(lengths.min()), strong, stepped.m)
     statistics = statistics_of(collect)
-    how = judged((times, lengths, int(paths), statistics, dtype, executor, block, list(map(str, devices))))
-    token = None if whose is None or how is None else (whose, how)
-    before = _ensembles.find(token)
+    names = [str(device) for device in devices]
+    what = (problem, method, times, lengths, int(paths), statistics, dtype, executor, block, names, grows)
+    key = judged(what)
+    before = _ensembles.find(key, what)
     ensemble = before.again(int(seed)) if before is not None else Ensemble(
         stepped, measuring(ready, stepped), times, lengths, int(paths), int(seed), statistics, np.dtype(dtype),
-        executor, block, devices, token,
+        executor, block, devices, grows,
     )  # fmt: skip
     said = {
         "problem": type(problem).__name__,
@@ -172,7 +177,7 @@ def set_up(problem, method, t, dt, paths, seed, collect, dtype, executor, block,
         "lowering": changes,
         "noise": str(problem.noise_structure),
     }
-    return ensemble, said
+    return ensemble, said, lambda run: _ensembles.keep(key, run.again(run.seed), what)
 
 
 def _run(ensemble: Ensemble, place: Place, folder: Any, progress: bool | None, on_failure: str):
@@ -193,7 +198,7 @@ def _run(ensemble: Ensemble, place: Place, folder: Any, progress: bool | None, o
                 BlockHalved,
                 stacklevel=4,
             )
-            ensemble = dataclasses.replace(ensemble, block=smaller, token=None)
+            ensemble = dataclasses.replace(ensemble, block=smaller)
 
 
 def _expand(problem, method: Expansion, times, paths, seed, collect, began: float) -> xr.Dataset:
@@ -234,6 +239,10 @@ def replay(problem, method: Catalogued | str | None, run: xr.Dataset, path: int)
     stepped, _ = matched(problem, method)
     ready = _prepared(method, stepped, lengths)
     counted = record.get("normals") == counter.NAME
+    if not counted and record.get("normals", "").startswith("Philox"):
+        raise ValueError(
+            f"run: its normals ({record['normals']}) are of another version of stodyn; replay it with that"
+        )
     block, executor = (GROUP, "kernel") if counted else (record["block"], record.get("executor", "auto"))
     ensemble = Ensemble(stepped, measuring(ready, stepped), times, lengths, record["paths"], record["seed"],
                         (_Lane(every=1, lane=path % block),), np.dtype(record["dtype"]), executor, block)  # fmt: skip

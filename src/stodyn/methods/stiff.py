@@ -112,7 +112,7 @@ class Stepping:
         now, then = (self._orientation(s, x) for s, x in ((self.t, self.x), (self.t + h, after)))
         return after, Report(self.ok & (now * then > 0), self.rounds)
 
-    # --- matrices: sparse ones in the order that the problem knows, others in scalars or by the library ---------------
+    # --- matrices: sparse ones in the order that the problem knows, others by rows or by the library ------------------
 
     def _sparse(self, implicit_noise: bool = False) -> Elimination | None:
         found = self.problem.noisy_sparsity if implicit_noise else self.problem.sparsity

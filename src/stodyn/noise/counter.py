@@ -16,7 +16,7 @@ from jax import Array, lax
 from stodyn.noise.stream import STREAMS
 from stodyn.numerics.trigonometry import polynomial, within_an_eighth
 
-NAME = "Philox4x32-10 by counter"
+NAME = "Philox4x32-10 by counter, its bits as digits"
 
 # Salmon, Moraes, Dror & Shaw, Parallel random numbers: as easy as 1, 2, 3, SC11 (2011).
 ROUNDS = 10

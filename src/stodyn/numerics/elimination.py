@@ -19,7 +19,7 @@ from jax.typing import ArrayLike
 
 PIVOTED = 3  # up to this size rows are exchanged per path, by selection
 WRITTEN_OUT = 12  # up to this size elimination is written out in a fixed row order; beyond it is LAPACK's LU
-ELIMINATED = "_eliminated"  # the function by which a trace shows that there is an elimination of 4 to 12 unknowns
+ELIMINATION = "_decompose"  # the function by which a trace shows that there is an elimination by rows
 NOISE = 200  # a pivot below this many ε of its row's size tells a singular matrix
 
 
@@ -45,13 +45,7 @@ def solve(a: ArrayLike, b: ArrayLike, order: Sequence[int] | None = None) -> Arr
         return jnp.linalg.solve(a, b)
     if n <= PIVOTED:
         return jnp.stack(_eliminate_exchanging([[*(a[i, j] for j in range(n)), b[i]] for i in range(n)]))
-    return _eliminated(_ordered(a, order), _ordered(b, order))
-
-
-@jax.jit
-def _eliminated(a: Array, b: Array) -> Array:
-    """x with a x = b, the rows as they stand, and the test."""
-    pivots = _decompose(jnp.concatenate([a, b[:, None]], axis=1))
+    pivots = _decompose(_ordered(jnp.concatenate([a, b[:, None]], axis=1), order))
     x = _substitute_back([row for _, _, row in pivots], [row[-1] for _, _, row in pivots])
     scale = jnp.sum(jnp.abs(a), axis=1) * jnp.max(jnp.abs(x)) + jnp.abs(b)
     residual = jnp.sum(a * x, axis=1) - b
@@ -100,6 +94,7 @@ def _ordered(a: Array, order: Sequence[int] | None) -> Array:
     return a if order is None else a[np.asarray(order, int)]
 
 
+@jax.jit
 def _decompose(a: Array) -> list[tuple[Array, Array, Array]]:
     """The rows of a (n, n or more) as they stand: every pivot, the column below it, its row to the right over it."""
     pivots = []
