@@ -289,3 +289,8 @@ def test_nothing_opens_a_window(run, study, monkeypatch, tmp_path):
     for name, ax in pictures.items():
         ax.figure.savefig(tmp_path / f"{name}.png", dpi=60)
         assert (tmp_path / f"{name}.png").stat().st_size > 2000
+
+
+def test_one_time_makes_no_band(run):
+    with pytest.raises(ValueError, match=r"run: the moments are of one time"):
+        plot.band(run.isel(time=slice(1)), "q")

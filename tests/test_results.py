@@ -147,3 +147,10 @@ def test_what_cannot_stand_together_is_refused_after_the_first_block(name):
     collect, words = REFUSED[name]
     with pytest.raises(ValueError, match=words):
         simulate(kubo(), Still(), collect=collect, **RUN | dict(paths=10**9), block=8)  # and not in years
+
+
+def test_a_folder_that_is_not_there_and_a_list_of_quantiles(run, tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"save: there is no folder .*missing; make it first"):
+        sd.save(run, tmp_path / "missing" / "run.nc")
+    with pytest.raises(ValueError, match="q: expected a number between 0 and 1"):
+        sd.quantile(run, [0.1, 0.9])

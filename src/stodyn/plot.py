@@ -34,8 +34,10 @@ def band(run: xarray.Dataset, component: str | None = None, *, ax: Axes | None =
     """
     mean, variance = (_pick(run, name, component) for name in ("mean", "variance"))
     stderr = _pick(run, "mean_stderr", component) if "coefficient" not in run else 0.0 * mean
-    ax = _axes(ax)
     t, center, spread = _time(mean), mean.values, 2.0 * np.sqrt(variance.values)
+    if len(t) < 2:
+        raise ValueError("run: the moments are of one time, which makes no band; collect Moments(every=...)")
+    ax = _axes(ax)
     if "path" in run.variables:
         _draw_paths(ax, run, component)
     ax.fill_between(t, center - spread, center + spread, color=SKY, alpha=0.3, lw=0, label="mean ± 2σ")

@@ -108,6 +108,8 @@ def provenance(run: xr.Dataset) -> dict[str, Any]:
 
 def save(run: xr.Dataset, file: str | Path) -> None:
     """Write a run to a NetCDF file; `load` gives it back equal."""
+    if not Path(file).absolute().parent.is_dir():
+        raise FileNotFoundError(f"save: there is no folder {Path(file).absolute().parent}; make it first")
     run.to_netcdf(file, engine="netcdf4")
 
 
@@ -126,7 +128,7 @@ def quantile(run: xr.Dataset, q: float) -> xr.Dataset:
     Variables: quantile, quantile_stderr (sampling: √(q(1-q)/N) over the density there) and quantile_resolution (the
     width of the bin it lies in: within it the distribution is taken as uniform). NaN where it is outside the edges.
     """
-    if not 0 < q < 1:
+    if not isinstance(q, (int, float, np.number)) or not 0 < q < 1:
         raise ValueError(f"q: expected a number between 0 and 1, got {q}")
     if "cumulative" not in run:
         ask = "Surrogate(quantiles=(...))" if "coefficient" in run else "Histogram(edges)"

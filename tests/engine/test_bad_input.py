@@ -2,12 +2,14 @@
 
 import dataclasses
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from stodyn import SDE, PerPath, simulate
 from stodyn import statistics as st
+from stodyn.methods.contract import EXPLICIT
 from stodyn.methods.explicit import EulerMaruyama, Heun
 from stodyn.methods.implicit import ImplicitMidpoint, ThetaEuler
 from stodyn.methods.recommend import advice, recommend
@@ -150,3 +152,32 @@ def test_lanes_that_cannot_be_are_refused_with_the_reason():
     problem = SDE(lambda t, x: -jnp.linalg.solve(jnp.eye(2) + jnp.outer(x, x), x), lambda t, x: jnp.eye(2), [1.0, 2.0])
     with pytest.raises(ValueError, match='executor="lanes" is not possible for this problem and method: primitive'):
         simulate(problem, **RUN | dict(executor="lanes"))
+
+
+STEPS_OF_ONES_OWN = {
+    "no report": (lambda x: x, r"method: Mine\.step must return \(state, Report\(\.\.\.\)\), and returns \w*Tracer"),
+    "a list": (lambda x: [x, EXPLICIT], r"method: Mine\.step must return .* and returns list"),
+    "two states": (lambda x: (x, x), r"method: Mine\.step must return \(state, Report"),
+    "another shape": (lambda x: (x[:1], EXPLICIT), r"method: Mine\.start .* of shape \(2,\), and step one of \(1,\)"),
+}
+
+
+@pytest.mark.parametrize("name", STEPS_OF_ONES_OWN)
+def test_a_step_of_ones_own_that_returns_something_else(name):
+    returned, message = STEPS_OF_ONES_OWN[name]
+
+    @dataclasses.dataclass(frozen=True)
+    class Mine(type(EulerMaruyama)):
+        name = "Mine"
+
+        def step(self, problem, t, x, noise, params):
+            return returned(x)
+
+    problem = SDE(lambda t, x: -x, lambda t, x: jnp.eye(2), np.ones(2))
+    with pytest.raises((TypeError, ValueError), match=message):
+        simulate(problem, Mine(), t=(0.0, 1.0), dt=0.5, paths=1, seed=1)
+
+
+def test_a_list_of_processors_is_the_processor():
+    runs = [simulate(ornstein_uhlenbeck(), **RUN, device=device) for device in ("cpu", jax.devices("cpu"))]
+    assert runs[0].drop_attrs().identical(runs[1].drop_attrs())

@@ -51,7 +51,7 @@ def test_a_run_that_may_grow_is_run_the_same_way_whatever_its_paths(monkeypatch)
     monkeypatch.setattr(batch, "LANE_OPERATIONS", 500)
 
     def way(paths, grows):
-        run = (coupled(5), ImplicitMidpoint, (0.0, 1.0), 0.1, paths, 1, None, "float64", "auto", None, (), grows)
+        run = (coupled(5), None, ImplicitMidpoint, (0.0, 1.0), 0.1, paths, 1, None, "float64", "auto", None, (), grows)
         return set_up(*run)[0].chosen[0].name
 
     few, many = 10, batch.WORTH_COMPILING // 10

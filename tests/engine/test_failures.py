@@ -9,6 +9,7 @@ import pytest
 from stodyn import SDE, PathsFailed, PerPath, replay, simulate
 from stodyn import statistics as st
 from stodyn.engine.failure import FailureLog
+from stodyn.engine.simulate import Unbelievable
 from stodyn.methods.explicit import EulerMaruyama
 from stodyn.methods.implicit import ImplicitMidpoint, ThetaEuler
 from stodyn.noise import stream
@@ -236,3 +237,13 @@ def test_many_failures_are_cut_short_in_words():
     assert len(error.paths) == 32
     assert str(error).startswith("32 of the 164 paths")
     assert "path 115 at t = 0.5 and 24 more." in str(error)
+
+
+def test_a_mean_that_cannot_be_is_said():
+    stiff = SDE(lambda t, x: -1000.0 * x, lambda t, x: 0.1, 1.0)
+    with pytest.warns(Unbelievable, match=r"mean: not finite or beyond 1e100 from t = 1\.\d+ on.*smaller dt"):
+        simulate(stiff, "EulerMaruyama", t=(0, 2), dt=0.01, paths=4, seed=1)
+    noise = SDE(lambda t, x: 0.0 * x, lambda t, x: 1.0, 0.0)
+    root = st.Observable(lambda t, x: jnp.sqrt(x[0]), name="root")
+    with pytest.warns(Unbelievable, match=r"root: .* from t = 0\.25 on. Its function gives NaN"):
+        simulate(noise, "EulerMaruyama", t=(0, 1), dt=0.25, paths=40, seed=1, collect=root)

@@ -18,7 +18,7 @@ from jax import Array
 from jax.extend import core
 from jax.interpreters import partial_eval
 
-from stodyn.methods.contract import Method
+from stodyn.methods.contract import Method, Report
 from stodyn.numerics import lanes
 from stodyn.numerics.elimination import ELIMINATION
 
@@ -91,7 +91,8 @@ def trace(problem, method: Method, dtype=np.float64) -> Traced:
         normals = {name: jnp.zeros(count, dtype) for name, count in counts.items() if not count}
         normals |= dict(zip((name for name, _ in streams), rest, strict=False))
         noise = method.needs.increment(h, normals, problem.m)
-        after, report = step(problem, t, state, noise, tree.unflatten(rest[len(streams) :]))
+        found = step(problem, t, state, noise, tree.unflatten(rest[len(streams) :]))
+        after, report = _checked(method, found, start_shape)
         if report.ok is not True:
             after = jax.tree.map(lambda s: jnp.where(report.ok, s, jnp.nan) if _is_real(s) else s, after)
         flat = [jnp.asarray(a, s.dtype) for a, s in zip(jax.tree.leaves(after), state_leaves, strict=True)]
@@ -113,6 +114,17 @@ def trace(problem, method: Method, dtype=np.float64) -> Traced:
         tuple(leaf.dtype for leaf in state_leaves),
         tree,
     )
+
+
+def _checked(method: Method, found: Any, state: Any) -> tuple[Any, Report]:
+    """What a step returned, or an error in the words of someone who writes a method."""
+    if not (isinstance(found, tuple) and len(found) == 2 and isinstance(found[1], Report)):
+        kinds = ", ".join(type(part).__name__ for part in found) if isinstance(found, tuple) else type(found).__name__
+        raise TypeError(f"method: {method.name}.step must return (state, Report(...)), and returns {kinds}")
+    shapes = [jax.tree.map(lambda x: np.shape(x), tree) for tree in (found[0], state)]
+    if shapes[0] != shapes[1]:
+        raise ValueError(f"method: {method.name}.start gives a state of shape {shapes[1]}, and step one of {shapes[0]}")
+    return found
 
 
 def _without_dead_code(closed: core.ClosedJaxpr) -> core.ClosedJaxpr:

@@ -24,7 +24,7 @@ from stodyn.engine.kernel import GROUP, CountedProgram
 from stodyn.engine.ledger import Ledger
 from stodyn.engine.place import Place
 from stodyn.engine.progress import Progress
-from stodyn.engine.sameness import Kept
+from stodyn.engine.sameness import Kept, judged
 from stodyn.methods.contract import Method, Solver
 from stodyn.noise import counter, in_program, normals, stream
 from stodyn.noise.distribution import PerPath, draw, is_random
@@ -277,7 +277,7 @@ class Ensemble(Job):
         """The trace, from an earlier run of the same where there was one."""
         with jax.enable_x64(True):
             what = (self.problem, self.method, self.dtype)
-            return _traces.get(what, lambda: batch.trace(*what))
+            return _traces.get(judged(what), what, lambda: batch.trace(*what))
 
     @functools.cached_property
     def slab(self) -> int:

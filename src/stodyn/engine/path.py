@@ -56,7 +56,10 @@ def path(
     """
     method = named(method)
     if not isinstance(method, Method):
-        raise TypeError(f"method: expected a stepping method or its name, got {method!r}")
+        raise TypeError(
+            f"method: expected a method that makes one step after another, or its name, got {method!r}; those that "
+            "make whole paths at once (Dyadic, VanLoan) and expansions run by simulate alone"
+        )
     if not isinstance(problem, method.accepts):
         lowered = problem.lower(method.accepts)
         if lowered is None:

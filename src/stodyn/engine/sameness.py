@@ -49,6 +49,11 @@ def judged(thing: Any) -> Hashable:
         return None
 
 
+def together(*tokens: Hashable) -> Hashable:
+    """One token of several, None where one of them is missing."""
+    return None if None in tokens else tokens
+
+
 class _Reader:
     def __init__(self):
         self.reading: dict[int, int] = {}  # functions and modules, in order: they may refer to themselves
@@ -223,9 +228,8 @@ class Kept:
             while len(self.values) > KEPT:
                 del self.values[next(iter(self.values))]
 
-    def get(self, things: tuple[Any, ...], compute: Callable[[], Any]) -> Any:
+    def get(self, key: Hashable, things: tuple[Any, ...], compute: Callable[[], Any]) -> Any:
         """What is kept for the things, or compute()."""
-        key = judged(things)
         value = self.find(key, things)
         if value is None:
             value = compute()

@@ -7,7 +7,7 @@ import functools
 import os
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from importlib import metadata
 from typing import Any
 
@@ -23,7 +23,7 @@ from stodyn.engine.kernel import GROUP
 from stodyn.engine.ledger import Ledger
 from stodyn.engine.place import Place, Threads, find_devices, on_processor
 from stodyn.engine.progress import Progress
-from stodyn.engine.sameness import Kept, judged
+from stodyn.engine.sameness import Kept, judged, together
 from stodyn.methods.catalogue import named
 from stodyn.methods.contract import Catalogued, Expansion, Method
 from stodyn.methods.measured import measuring
@@ -36,7 +36,13 @@ from stodyn.problems.measured import Measured
 from stodyn.statistics.contract import Statistic
 from stodyn.statistics.moments import Moments
 
-_matches, _ensembles = Kept(), Kept()
+BELIEVABLE = 1e100
+
+_problems, _matches, _ensembles = Kept(), Kept(), Kept()
+
+
+class Unbelievable(UserWarning):
+    """A mean that is not finite, or so large that the steps must have been unstable."""
 
 
 @functools.cache
@@ -71,9 +77,12 @@ def simulate(
                 "advice" what has a higher order
     t, dt       the interval (start, end) and the step that divides it, the lengths of all steps, or stodyn.plan(...)
     paths       how many; expansions in random parameters (Quadrature, Sampling, Collocation, Galerkin) have none
-    seed        a whole number; the same seed gives the same Brownian paths to every method, and the same result on
-                any number of threads; of the expansions only Sampling needs one
-    collect     statistics (stodyn.statistics): Moments, Histogram, Paths, Observable, ...; default Moments()
+    seed        a whole number; the same seed gives the same Brownian paths to every method (of as many paths, in blocks
+                of the same width), and the same result on any number of threads; of the expansions only Sampling needs
+                one
+    collect     statistics (stodyn.statistics): Moments, Histogram, Paths, Observable, ...; default Moments(). Each
+                looks every= so many steps or at= times; one that says neither looks where the first that does looks,
+                or, where none does, at about 100 times
     on_failure  "raise": stop with PathsFailed; "record": go on without the failed paths and return failed_path,
                 failure_time, failure_cause along the dimension `failure`; `sound` counts the paths that are left
     device      "cpu", "gpu" (all of the machine's), "auto" (a GPU where there is one) or a list from jax.devices(). A
@@ -88,6 +97,7 @@ def simulate(
     Returns an xarray.Dataset; stodyn.provenance(run) tells how it was made.
     """
     began = time.perf_counter()
+    problem, seen = as_it_is_now(problem)
     chosen_by_user, method = method is not None, chosen_method(problem, method)
     where = chosen_place(place, threads)
     if isinstance(method, Expansion):
@@ -102,7 +112,7 @@ def simulate(
     if devices and place is None and threads is None:
         where = Threads(2 * len(devices))  # one to feed a device while another waits for it
     ensemble, said, keep = set_up(
-        problem, method, t, dt, paths, seed, collect, dtype, executor, block, devices, grows=ledger is not None
+        problem, seen, method, t, dt, paths, seed, collect, dtype, executor, block, devices, grows=ledger is not None
     )
     rounded = ensemble.rounded_numbers
     if rounded:
@@ -127,9 +137,45 @@ def simulate(
     }
     extra = tally.log.variables() if on_failure == "record" else {}
     run = results.dataset(tally.labelled(), extra, record)
+    if not tally.log.found:
+        _warn_of_the_unbelievable(run, tally.ensemble)
     if kept is not None:
         kept.finish(run)
     return run
+
+
+def _warn_of_the_unbelievable(run: xr.Dataset, ensemble: Ensemble) -> None:
+    """Where a mean is not finite or beyond 1e100, although no path has failed."""
+    for statistic in ensemble.statistics:
+        for name in getattr(statistic, "averages", ())[:1]:
+            mean = run[name].values.reshape(len(run[name]), -1)
+            bad = ~(np.abs(mean) < BELIEVABLE).all(axis=1)
+            if not bad.any():
+                continue
+            first = float(run[name][run[name].dims[0]][int(np.argmax(bad))])
+            why = "Its function gives NaN or such numbers on some paths: let it answer for every state that occurs"
+            if type(statistic) is Moments:
+                why = "The steps are probably unstable: take a smaller dt, or an implicit method (ThetaEuler)"
+            warnings.warn(
+                f"{name}: not finite or beyond 1e100 from t = {first:g} on. {why}.", Unbelievable, stacklevel=4
+            )
+
+
+def as_it_is_now(problem: Any) -> tuple[Any, Hashable]:
+    """A copy that has found nothing out yet, or one made when everything its functions see was the same; and its token.
+
+    A problem keeps what it finds out about its functions (the structure of its noise, for one), and they may read what
+    has changed since.
+    """
+    if not isinstance(problem, Problem):
+        raise TypeError(f"problem: expected a problem such as stodyn.SDE, got {problem!r}")
+    seen = judged(problem)
+    return _problems.get(seen, (problem,), lambda: _afresh(problem)), seen
+
+
+def _afresh(problem: Any) -> Any:
+    fields = {field.name: getattr(problem, field.name) for field in dataclasses.fields(problem) if field.init}
+    return type(problem)(**{name: _afresh(v) if isinstance(v, Problem) else v for name, v in fields.items()})
 
 
 def chosen_method(problem: Any, method: Catalogued | str | None) -> Catalogued:
@@ -149,11 +195,15 @@ def chosen_place(place: Place | None, threads: int | None) -> Place:
 
 
 def set_up(
-    problem, method, t, dt, paths, seed, collect, dtype, executor, block, devices, grows: bool
+    problem, seen, method, t, dt, paths, seed, collect, dtype, executor, block, devices, grows: bool
 ) -> tuple[Ensemble, dict, Callable[[Ensemble], None]]:
-    """The run made ready, what its record says of problem and method, and how to keep it for a call like this one."""
+    """The run made ready, what its record says of problem and method, and how to keep it for a call like this one.
+
+    problem, seen  from as_it_is_now
+    """
     times, lengths = grid.step_times(t, dt)
-    stepped, conversions = _matches.get((problem, method), lambda: matched(problem, method))
+    key = together(seen, judged(method))
+    stepped, conversions = _matches.get(key, (problem, method), lambda: matched(problem, method))
     changes = [*conversions, *problem.before_run(float(times[0]))]
     reason = method.step_refusal(float(lengths.max()))
     if reason is not None:
@@ -165,7 +215,7 @@ def set_up(
     statistics = statistics_of(collect)
     names = [str(device) for device in devices]
     what = (problem, method, times, lengths, int(paths), statistics, dtype, executor, block, names, grows)
-    key = judged(what)
+    key = together(seen, judged(what[1:]))
     before = _ensembles.find(key, what)
     ensemble = before.again(int(seed)) if before is not None else Ensemble(
         stepped, measuring(ready, stepped), times, lengths, int(paths), int(seed), statistics, np.dtype(dtype),
@@ -230,6 +280,7 @@ def replay(problem, method: Catalogued | str | None, run: xr.Dataset, path: int)
     record = results.provenance(run)
     if "paths" not in record:
         raise ValueError(f"run: it was made by {record['method']}, which has no paths to replay")
+    problem, _ = as_it_is_now(problem)
     if isinstance(path, bool) or not isinstance(path, (int, np.integer)) or not 0 <= path < record["paths"]:
         raise ValueError(f"path: expected a whole number from 0 to {record['paths'] - 1}, got {path!r}")
     method = chosen_method(problem, method)

@@ -25,7 +25,7 @@ from stodyn.engine.job import Job, Tell
 from stodyn.engine.ledger import Ledger
 from stodyn.engine.place import Place, on_processor
 from stodyn.engine.progress import Progress
-from stodyn.engine.simulate import check_options, chosen_method, chosen_place, set_up, statistics_of
+from stodyn.engine.simulate import as_it_is_now, check_options, chosen_method, chosen_place, set_up, statistics_of
 from stodyn.methods.contract import Catalogued, Expansion
 from stodyn.models.catalogue import Model
 from stodyn.problems.contract import Problem, is_drawn
@@ -79,9 +79,10 @@ def sweep(
     axes = _axes(over)
     where = chosen_place(place, threads)
     points = [
-        _at(problem, dict(itertools.chain(*point))) for point in itertools.product(*(axis.points for axis in axes))
+        as_it_is_now(_at(problem, dict(itertools.chain(*point))))
+        for point in itertools.product(*(axis.points for axis in axes))
     ]
-    method = chosen_method(points[0], method)
+    method = chosen_method(points[0][0], method)
     if isinstance(method, Expansion):
         raise ValueError(f"method: {method.name} makes no paths; a sweep needs a method that does")
     asked = statistics_of(collect)
@@ -93,7 +94,7 @@ def sweep(
     for number, one in zip(seeds, points, strict=True):
         kept = [*asked, *(Values(s, every=s.every, at=s.at) for s in watched)]
         grows = ledger is not None
-        ensemble, said, _ = set_up(one, method, t, dt, paths, number, kept, dtype, executor, block, (), grows)
+        ensemble, said, _ = set_up(*one, method, t, dt, paths, number, kept, dtype, executor, block, (), grows)
         ensembles.append(ensemble)
     job = Sweep(ensembles, tuple(len(axis.points) for axis in axes), len(watched), _spelled(axes))
     job.check()

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from stodyn.noise.distribution import PerPath, draw, is_random
+from stodyn.numerics.bounds import out_of_bounds
 
 STRUCTURES = ("additive", "diagonal", "scalar", "commutative", "general")
 CALCULI = ("ito", "stratonovich")
@@ -169,11 +170,14 @@ def returned_shape(
     given = "not given" if problem.params is None else "given"
     check_signature(name, function, examples, f"{wanted} because params were {given}")
     try:
-        result = jax.eval_shape(function, *examples)
+        trace, result = jax.make_jaxpr(function, return_shape=True)(*examples)
     except Exception as error:
         raise TypeError(
             f"{name}: {wanted} could not be traced by JAX ({first_line(error)}). {_advice(error, arguments)}"
         ) from error
+    outside = out_of_bounds(trace)
+    if outside is not None:
+        raise IndexError(f"{name}: {wanted} takes {outside}. JAX would take the nearest in silence; count from 0.")
     if not isinstance(result, jax.ShapeDtypeStruct):
         raise TypeError(
             f"{name}: {wanted} returned a {type(result).__name__}, expected one array. Wrap it: jnp.array([...])."
@@ -244,7 +248,9 @@ def fixed_value(name: str, value: Any) -> np.ndarray:
     except (TypeError, ValueError):
         x = None
     if x is None:
-        raise TypeError(f"{name}: expected a number, a vector, or {name}(rng, size), got {value!r}")
+        raise TypeError(
+            f"{name}: expected a number, a vector, a distribution, {name}(rng, size) or PerPath(values), got {value!r}"
+        )
     if x.ndim > 1:
         raise ValueError(f"{name}: expected a number or a vector, got shape {x.shape}")
     if not np.all(np.isfinite(x)):

@@ -7,6 +7,7 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from stodyn.statistics.contract import Labelled, Statistic, Variable
 
@@ -34,8 +35,12 @@ class Histogram(Statistic):
         object.__setattr__(self, "edges", tuple(edges.tolist()))
 
     def observe(self, snapshot):
-        below = [jnp.sum(snapshot.sound & (snapshot.x < edge), axis=-1) for edge in self.edges]
-        return jnp.stack(below, axis=-1), jnp.sum(snapshot.sound)
+        def below(edge):
+            return jnp.sum(snapshot.sound & (snapshot.x < edge), axis=-1)
+
+        # One after another, as a loop: side by side they would compile for as long as there are edges.
+        counts = lax.map(below, jnp.asarray(self.edges, snapshot.x.dtype))
+        return counts.T, jnp.sum(snapshot.sound)
 
     def merge(self, a, b):
         return a[0] + b[0], a[1] + b[1]

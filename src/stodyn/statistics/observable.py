@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
+import jax
 import jax.numpy as jnp
 
+from stodyn.numerics.bounds import out_of_bounds
 from stodyn.statistics.contract import Labelled, Statistic, Variable
 from stodyn.statistics.moments import central_sums, merge_sums, summarise
 
@@ -32,6 +34,17 @@ class Observable(Statistic):
             object.__setattr__(self, "name", "observable" if name == "<lambda>" else name)
         if not isinstance(self.name, str):
             raise TypeError(f"Observable: name must be a word, the variable's name in the result, got {self.name!r}")
+
+    def prepared(self, problem, times):
+        extra = () if problem.params is None else (problem.example_params(),)
+        try:
+            trace = jax.make_jaxpr(self.function)(jnp.zeros(()), jnp.zeros(problem.n), *extra)
+        except Exception:  # said when the run is traced
+            return self
+        outside = out_of_bounds(trace)
+        if outside is not None:
+            raise IndexError(f"Observable {self.name}: takes {outside}. JAX would take the nearest in silence.")
+        return self
 
     @property
     def averages(self) -> tuple[str, str]:

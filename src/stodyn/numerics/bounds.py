@@ -1,0 +1,74 @@
+"""Indices written in a function that lie outside what they index: JAX moves them inside, or drops them, in silence."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import numpy as np
+from jax.extend import core
+
+from stodyn.numerics.lanes import literal_value
+
+SMALL = 10_000  # numbers of an array whose entries are followed
+
+
+def out_of_bounds(closed: core.ClosedJaxpr) -> str | None:
+    """The first index of a trace that is known and out of bounds, in words; None where there is none."""
+    return _walk(closed.jaxpr, closed.consts, [None] * len(closed.jaxpr.invars))
+
+
+def _walk(jaxpr: Any, consts: Any, given: list[Any]) -> str | None:
+    """`given` holds the values of the inputs that are known, and None for the others."""
+    known: dict[Any, Any] = {}
+    for variable, value in zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *given), strict=True):
+        if value is not None and np.size(value) <= SMALL:
+            known[variable] = value
+    for equation in jaxpr.eqns:
+        values = [literal_value(v) if isinstance(v, core.Literal) else known.get(v) for v in equation.invars]
+        inner = equation.params.get("jaxpr")
+        if equation.primitive.name in ("jit", "pjit") and isinstance(inner, core.ClosedJaxpr):
+            found = _walk(inner.jaxpr, inner.consts, values)
+        else:
+            found = _refused(equation, values)
+        if found is not None:
+            return found
+        if all(v is not None for v in values) and values and not equation.effects and _is_arithmetic(equation):
+            with jax.ensure_compile_time_eval():
+                results = equation.primitive.bind(*values, **equation.params)
+            results = results if equation.primitive.multiple_results else [results]
+            known |= {v: np.asarray(r) for v, r in zip(equation.outvars, results, strict=True)}
+    return None
+
+
+def _is_arithmetic(equation: Any) -> bool:
+    """Whether it is one of the operations by which JAX prepares an index."""
+    small = all(math.prod(v.aval.shape) <= SMALL for v in equation.outvars)
+    return small and equation.primitive.name in (
+        "lt", "add", "sub", "mul", "select_n", "broadcast_in_dim", "convert_element_type", "reshape", "concatenate",
+        "squeeze", "iota", "clamp", "max", "min", "rem",
+    )  # fmt: skip
+
+
+def _refused(equation: Any, values: list[Any]) -> str | None:
+    """Of a slice, a gather or a scatter whose indices are known."""
+    name, sizes = equation.primitive.name, equation.invars[0].aval.shape if equation.invars else ()
+    if name == "dynamic_slice" and all(v is not None for v in values[1:]):
+        for axis, (start, length) in enumerate(zip(values[1:], equation.params["slice_sizes"], strict=True)):
+            if not 0 <= int(start) <= sizes[axis] - length:
+                return _words(int(start), axis, sizes)
+    if name in ("gather", "scatter") and values[1] is not None:
+        numbers, indices = equation.params["dimension_numbers"], np.asarray(values[1])
+        axes = numbers.start_index_map if name == "gather" else numbers.scatter_dims_to_operand_dims
+        for place, axis in enumerate(axes):
+            length = equation.params["slice_sizes"][axis] if name == "gather" else 1
+            for index in indices[..., place].ravel():
+                if not 0 <= int(index) <= sizes[axis] - length:
+                    return _words(int(index), axis, sizes)
+    return None
+
+
+def _words(index: int, axis: int, sizes: tuple[int, ...]) -> str:
+    where = f"axis {axis} of an array of shape {sizes}" if len(sizes) > 1 else f"a vector of {sizes[0]}"
+    return f"index {index} into {where}, which goes from 0 to {sizes[axis] - 1}"

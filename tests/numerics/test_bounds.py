@@ -1,0 +1,54 @@
+"""Indices that JAX would move inside in silence are found, and none that are right."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import stodyn as sd
+from stodyn.numerics.bounds import out_of_bounds
+
+WRONG = {
+    "one beyond": lambda x: jnp.array([x[1], -x[2]]),
+    "far": lambda x: x * x[7],
+    "before the first": lambda x: x[-3],
+    "a list": lambda x: x[jnp.array([0, 3])],
+    "written": lambda x: x.at[4].set(1.0),
+    "a matrix": lambda x: jnp.outer(x, x)[1, 2],
+    "under jit": jax.jit(lambda x: x[2]),
+    "within jit": lambda x: jax.jit(lambda y: y[5])(x) + x[0],
+}
+RIGHT = {
+    "last": lambda x: x[-1] + x[1],
+    "before": lambda x: x[-2],
+    "a list": lambda x: x[np.array([0, 1, -1])],
+    "slices": lambda x: x[5:7].sum() + x[::-1] + x[:1],
+    "written": lambda x: x.at[-1].add(1.0),
+    "traced": lambda x: x[jnp.argmax(x)],
+    "rolled": lambda x: jnp.roll(x, 3) + jnp.interp(x, jnp.arange(3.0), jnp.ones(3)),
+    "loop": lambda x: jax.lax.fori_loop(0, 5, lambda k, y: y + x[k % 2], x),
+    "column": lambda x: jnp.outer(x, x)[:, 1] + jnp.diag(jnp.outer(x, x)),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_found(name):
+    assert "index" in out_of_bounds(jax.make_jaxpr(WRONG[name])(jnp.zeros(2)))
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_not_found(name):
+    assert out_of_bounds(jax.make_jaxpr(RIGHT[name])(jnp.zeros(2))) is None
+
+
+def test_drift_diffusion_and_observable_refuse_them():
+    with pytest.raises(
+        IndexError, match=r"drift: drift\(t, x\) takes index 2 into a vector of 2, which goes from 0 to 1"
+    ):
+        sd.SDE(lambda t, x: jnp.array([x[1], -x[2]]), lambda t, x: 0.1 * jnp.eye(2), [1.0, 2.0])
+    with pytest.raises(IndexError, match=r"diffusion: .* index 7"):
+        sd.SDE(lambda t, x: -x, lambda t, x: jnp.diag(x[7] * jnp.ones(2)), [1.0, 2.0])
+    problem = sd.SDE(lambda t, x: -x, lambda t, x: jnp.diag(x), [1.0, 2.0])
+    with pytest.raises(IndexError, match="Observable third: takes index 2"):
+        third = sd.statistics.Observable(lambda t, x: x[2], name="third")
+        sd.simulate(problem, "EulerMaruyama", t=(0, 1), dt=0.5, paths=2, seed=1, collect=third)
