@@ -2,7 +2,6 @@
 
 import dataclasses
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -176,8 +175,3 @@ def test_a_step_of_ones_own_that_returns_something_else(name):
     problem = SDE(lambda t, x: -x, lambda t, x: jnp.eye(2), np.ones(2))
     with pytest.raises((TypeError, ValueError), match=message):
         simulate(problem, Mine(), t=(0.0, 1.0), dt=0.5, paths=1, seed=1)
-
-
-def test_a_list_of_processors_is_the_processor():
-    runs = [simulate(ornstein_uhlenbeck(), **RUN, device=device) for device in ("cpu", jax.devices("cpu"))]
-    assert runs[0].drop_attrs().identical(runs[1].drop_attrs())

@@ -233,7 +233,11 @@ REFUSED = {
     "infinite": (dict(start=[np.inf, 1.0]), ValueError, r"start: not finite"),
     "matrix": (dict(start=np.eye(2)), ValueError, r"start: expected a number or a vector, got shape \(2, 2\)"),
     "empty": (dict(start=[]), ValueError, r"start: expected a number or a vector a path, got shape \(0,\)"),
-    "word": (dict(start="1.5"), TypeError, r"start: expected a number, a vector, or start\(rng, size\), got '1.5'"),
+    "word": (
+        dict(start="1.5"),
+        TypeError,
+        r"start: expected a number, a vector, a distr.* start\(rng, size\) .*got '1.5'",
+    ),
     "ragged": (dict(start=[1.0, [2.0]]), TypeError, r"start: expected a number, a vector"),
     "complex start": (dict(start=np.array([1j, 0])), TypeError, r"start: expected a number, a vector"),
     "none": (dict(start=None), ValueError, r"start: not finite"),

@@ -8,6 +8,7 @@ import pytest
 
 from stodyn import SDE, PerPath, simulate
 from stodyn import statistics as st
+from stodyn.engine.simulate import Unbelievable
 from stodyn.methods.explicit import EulerMaruyama, Heun
 from stodyn.models.kubo import kubo
 from stodyn.models.ornstein_uhlenbeck import ornstein_uhlenbeck
@@ -76,11 +77,12 @@ def test_without_params_and_for_one_number():
 
 
 def test_a_value_that_is_no_number_is_seen():
-    """log of a negative state is NaN: the mean is NaN and not that of the others."""
+    """log of a negative state is NaN: the mean is NaN and not that of the others, and it is said."""
     problem = SDE(lambda t, x: 0.0, lambda t, x: 0.0, PerPath([1.0, -1.0, 2.0]))
-    found = simulate(
-        problem, EulerMaruyama, paths=3, collect=st.Observable(lambda t, x: jnp.log(x[0]), at=[1.0]), **RUN
-    )
+    with pytest.warns(Unbelievable, match="observable: not finite"):
+        found = simulate(
+            problem, EulerMaruyama, paths=3, collect=st.Observable(lambda t, x: jnp.log(x[0]), at=[1.0]), **RUN
+        )
     assert np.isnan(found["observable"].item())
 
 

@@ -70,8 +70,6 @@ def find_devices(device: Any) -> tuple[tuple[Any, ...], str]:
     devices = tuple(device) if isinstance(device, (list, tuple)) else (device,)
     if not devices or not all(isinstance(one, jax.Device) for one in devices):
         raise ValueError(f'device: expected "cpu", "gpu", "auto" or a list from jax.devices(), got {device!r}')
-    if all(one.platform == "cpu" for one in devices):
-        return (), "asked for"
     return devices, "asked for"
 
 

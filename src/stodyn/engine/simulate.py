@@ -147,7 +147,7 @@ def simulate(
 def _warn_of_the_unbelievable(run: xr.Dataset, ensemble: Ensemble) -> None:
     """Where a mean is not finite or beyond 1e100, although no path has failed."""
     for statistic in ensemble.statistics:
-        for name in getattr(statistic, "averages", ())[:1]:
+        for name in [word for word in getattr(statistic, "averages", ())[:1] if word in run]:
             mean = run[name].values.reshape(len(run[name]), -1)
             bad = ~(np.abs(mean) < BELIEVABLE).all(axis=1)
             if not bad.any():
@@ -174,8 +174,11 @@ def as_it_is_now(problem: Any) -> tuple[Any, Hashable]:
 
 
 def _afresh(problem: Any) -> Any:
+    if not dataclasses.is_dataclass(problem):
+        return problem
     fields = {field.name: getattr(problem, field.name) for field in dataclasses.fields(problem) if field.init}
-    return type(problem)(**{name: _afresh(v) if isinstance(v, Problem) else v for name, v in fields.items()})
+    kind: Any = type(problem)
+    return kind(**{name: _afresh(v) if isinstance(v, Problem) else v for name, v in fields.items()})
 
 
 def chosen_method(problem: Any, method: Catalogued | str | None) -> Catalogued:

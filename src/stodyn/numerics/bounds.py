@@ -23,7 +23,7 @@ def _walk(jaxpr: Any, consts: Any, given: list[Any]) -> str | None:
     """`given` holds the values of the inputs that are known, and None for the others."""
     known: dict[Any, Any] = {}
     for variable, value in zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *given), strict=True):
-        if value is not None and np.size(value) <= SMALL:
+        if value is not None and not isinstance(value, jax.core.Tracer) and np.size(value) <= SMALL:
             known[variable] = value
     for equation in jaxpr.eqns:
         values = [literal_value(v) if isinstance(v, core.Literal) else known.get(v) for v in equation.invars]
