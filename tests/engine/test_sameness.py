@@ -86,6 +86,7 @@ def test_tokens():
     assert token([1.0, jnp.ones(2), jnp.sin, np]) == token([1.0, jnp.ones(2), jnp.sin, np])
     assert token(1.0) != token(1) and token(0.0) != token(-0.0) and token((1,)) != token([1])
     assert token(scipy.stats.norm(0.0, 1.0)) != token(scipy.stats.norm(0.0, 2.0)) != token(scipy.stats.cauchy(0.0, 2.0))
+    assert token({1, 2}) == token({2, 1}) != token({1, 3}) and token({1}) != token(frozenset({1}))
     assert token(np.ones(2)) != token(np.ones((2, 1))) and token(np.ones(2)) != token(np.ones(2, np.float32))
 
 

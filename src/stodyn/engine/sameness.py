@@ -64,6 +64,8 @@ class _Reader:
             return type(thing).__name__, repr(thing)
         if isinstance(thing, (tuple, list)):
             return type(thing).__name__, *map(self.read, thing)
+        if isinstance(thing, (set, frozenset)):
+            return type(thing).__name__, frozenset(map(self.read, thing))
         if isinstance(thing, dict):
             return "dict", *((self.read(key), self.read(value)) for key, value in thing.items())
         if isinstance(thing, (np.ndarray, jax.Array)) and not isinstance(thing, jax.core.Tracer):
