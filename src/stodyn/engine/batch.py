@@ -260,7 +260,6 @@ def lane_operations(traced: Traced) -> int:
 
 
 def _count_lane_operations(traced: Traced) -> int:
-    _check_laned(traced)
     if traced.starting is not None:
         _laned(traced.starting, common=3)  # raises Unlaned where it must
     return lanes.count_equations(_laned(traced.step, common=2))

@@ -31,7 +31,7 @@ from stodyn.methods.recommend import advice, best_fitting, recommend
 from stodyn.noise import counter
 from stodyn.noise.iterated import check_resolution
 from stodyn.problems import lowering
-from stodyn.problems.contract import Problem
+from stodyn.problems.contract import Problem, check_problem
 from stodyn.problems.measured import Measured
 from stodyn.statistics.contract import Statistic
 from stodyn.statistics.moments import Moments
@@ -147,12 +147,13 @@ def simulate(
 def _warn_of_the_unbelievable(run: xr.Dataset, ensemble: Ensemble) -> None:
     """Where a mean is not finite or beyond 1e100, although no path has failed."""
     for statistic in ensemble.statistics:
-        for name in [word for word in getattr(statistic, "averages", ())[:1] if word in run]:
-            mean = run[name].values.reshape(len(run[name]), -1)
-            bad = ~(np.abs(mean) < BELIEVABLE).all(axis=1)
-            if not bad.any():
-                continue
-            first = float(run[name][run[name].dims[0]][int(np.argmax(bad))])
+        name, *_ = getattr(statistic, "averages", ("",))
+        if name not in run:
+            continue
+        mean = run[name]
+        bad = ~(np.abs(mean.values) < BELIEVABLE).reshape(len(mean), -1).all(axis=1)
+        if bad.any():
+            first = float(mean[mean.dims[0]][int(np.argmax(bad))])
             why = "Its function gives NaN or such numbers on some paths: let it answer for every state that occurs"
             if type(statistic) is Moments:
                 why = "The steps are probably unstable: take a smaller dt, or an implicit method (ThetaEuler)"
@@ -167,8 +168,7 @@ def as_it_is_now(problem: Any) -> tuple[Any, Hashable]:
     A problem keeps what it finds out about its functions (the structure of its noise, for one), and they may read what
     has changed since.
     """
-    if not isinstance(problem, Problem):
-        raise TypeError(f"problem: expected a problem such as stodyn.SDE, got {problem!r}")
+    check_problem(problem)
     seen = judged(problem)
     return _problems.get(seen, (problem,), lambda: _afresh(problem)), seen
 
@@ -205,8 +205,8 @@ def set_up(
     problem, seen  from as_it_is_now
     """
     times, lengths = grid.step_times(t, dt)
-    key = together(seen, judged(method))
-    stepped, conversions = _matches.get(key, (problem, method), lambda: matched(problem, method))
+    asked = together(seen, judged(method))
+    stepped, conversions = _matches.get(asked, (problem, method), lambda: matched(problem, method))
     changes = [*conversions, *problem.before_run(float(times[0]))]
     reason = method.step_refusal(float(lengths.max()))
     if reason is not None:
@@ -216,10 +216,10 @@ def set_up(
         strong = max((float(c.order or 0) for c in ready.claims if c.kind == "strong" and not c.when), default=0.0)
         check_resolution(ready.needs, float(lengths.min()), strong, stepped.m)
     statistics = statistics_of(collect)
-    names = [str(device) for device in devices]
-    what = (problem, method, times, lengths, int(paths), statistics, dtype, executor, block, names, grows)
-    key = together(seen, judged(what[1:]))
-    before = _ensembles.find(key, what)
+    options = (int(paths), dtype, executor, block, [str(device) for device in devices], grows)
+    key = together(asked, judged((times, lengths, statistics, options)))
+    held = (problem, method, *statistics)
+    before = _ensembles.find(key, held)
     ensemble = before.again(int(seed)) if before is not None else Ensemble(
         stepped, measuring(ready, stepped), times, lengths, int(paths), int(seed), statistics, np.dtype(dtype),
         executor, block, devices, grows,
@@ -230,7 +230,7 @@ def set_up(
         "lowering": changes,
         "noise": str(problem.noise_structure),
     }
-    return ensemble, said, lambda run: _ensembles.keep(key, run.again(run.seed), what)
+    return ensemble, said, lambda run: _ensembles.keep(key, run.again(run.seed), held)
 
 
 def _run(ensemble: Ensemble, place: Place, folder: Any, progress: bool | None, on_failure: str):
@@ -328,8 +328,7 @@ class _Lane(Statistic):
 
 def matched(problem: Any, method: Any) -> tuple[Any, list[str]]:
     """The problem as the method takes it, and the exact conversions made for it; refuses what does not fit."""
-    if not isinstance(problem, Problem):
-        raise TypeError(f"problem: expected a problem such as stodyn.SDE, got {problem!r}")
+    check_problem(problem)
     if not isinstance(method, Catalogued):
         raise TypeError(f"method: expected a method such as stodyn.methods.explicit.Heun, got {method!r}")
     if isinstance(problem, Measured):

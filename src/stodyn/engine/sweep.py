@@ -93,8 +93,9 @@ def sweep(
     ensembles = []
     for number, one in zip(seeds, points, strict=True):
         kept = [*asked, *(Values(s, every=s.every, at=s.at) for s in watched)]
-        grows = ledger is not None
-        ensemble, said, _ = set_up(*one, method, t, dt, paths, number, kept, dtype, executor, block, (), grows)
+        ensemble, said, _ = set_up(
+            *one, method, t, dt, paths, number, kept, dtype, executor, block, (), grows=ledger is not None
+        )
         ensembles.append(ensemble)
     job = Sweep(ensembles, tuple(len(axis.points) for axis in axes), len(watched), _spelled(axes))
     job.check()

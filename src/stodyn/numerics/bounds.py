@@ -14,6 +14,13 @@ from stodyn.numerics.lanes import literal_value
 SMALL = 10_000  # numbers of an array whose entries are followed
 
 
+def check_bounds(closed: core.ClosedJaxpr, who: str) -> None:
+    """Refuse a trace with an index that is known and out of bounds; `who` begins the sentence."""
+    outside = out_of_bounds(closed)
+    if outside is not None:
+        raise IndexError(f"{who} takes {outside}. JAX would take the nearest in silence; count from 0.")
+
+
 def out_of_bounds(closed: core.ClosedJaxpr) -> str | None:
     """The first index of a trace that is known and out of bounds, in words; None where there is none."""
     return _walk(closed.jaxpr, closed.consts, [None] * len(closed.jaxpr.invars))

@@ -710,13 +710,10 @@ def _traces_of(equation: Equation) -> list[core.ClosedJaxpr]:
     ]
 
 
-def count_equations(jaxpr: core.Jaxpr, moving: bool = True) -> int:
-    """The equations of a trace, those of its inner functions and loop bodies included (a loop body once); without
-    those that only move data where `moving` is False."""
+def count_equations(jaxpr: core.Jaxpr) -> int:
+    """The equations of a trace, those of its inner functions and loop bodies included (a loop body once)."""
     return sum(
-        sum(count_equations(inner.jaxpr, moving) for inner in inside)
-        if (inside := _traces_of(equation))
-        else int(moving or equation.primitive.name not in MOVED)
+        sum(count_equations(inner.jaxpr) for inner in inside) if (inside := _traces_of(equation)) else 1
         for equation in jaxpr.eqns
     )
 

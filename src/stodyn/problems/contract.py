@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from stodyn.noise.distribution import PerPath, draw, is_random
-from stodyn.numerics.bounds import out_of_bounds
+from stodyn.numerics.bounds import check_bounds
 
 STRUCTURES = ("additive", "diagonal", "scalar", "commutative", "general")
 CALCULI = ("ito", "stratonovich")
@@ -156,6 +156,11 @@ def drawn_example(source: Any, name: str) -> np.ndarray:
         raise TypeError(f"{name}: expected a function {name}(rng, size) -> (size, ...); {error}") from error
 
 
+def check_problem(problem: Any) -> None:
+    if not isinstance(problem, Problem):
+        raise TypeError(f"problem: expected a problem such as stodyn.SDE, got {problem!r}")
+
+
 def returned_shape(
     problem: Problem, name: str, function: Callable, *arguments: tuple[str, Any]
 ) -> jax.ShapeDtypeStruct:
@@ -175,9 +180,7 @@ def returned_shape(
         raise TypeError(
             f"{name}: {wanted} could not be traced by JAX ({first_line(error)}). {_advice(error, arguments)}"
         ) from error
-    outside = out_of_bounds(trace)
-    if outside is not None:
-        raise IndexError(f"{name}: {wanted} takes {outside}. JAX would take the nearest in silence; count from 0.")
+    check_bounds(trace, f"{name}: {wanted}")
     if not isinstance(result, jax.ShapeDtypeStruct):
         raise TypeError(
             f"{name}: {wanted} returned a {type(result).__name__}, expected one array. Wrap it: jnp.array([...])."

@@ -19,7 +19,7 @@ from stodyn.noise.distribution import PerPath, is_random
 from stodyn.numerics import uncompiled, van_loan
 from stodyn.numerics.dependence import dependence
 from stodyn.numerics.lanes import Unlaned
-from stodyn.problems.contract import Problem, fixed_value, returned_shape
+from stodyn.problems.contract import check_problem, fixed_value, returned_shape
 from stodyn.problems.linear import GaussianStart
 from stodyn.problems.measured import Measured
 from stodyn.problems.sde import SDE
@@ -155,8 +155,7 @@ def with_noise(problem: Any, noise: Coloured, into: str | int | Sequence[str | i
 def _as_sde(problem: Any) -> SDE:
     if isinstance(problem, Measured):
         raise TypeError("problem: drive it before it is measured: with_measurement(with_noise(problem, ...), ...)")
-    if not isinstance(problem, Problem):
-        raise TypeError(f"problem: expected a problem such as stodyn.SDE, got {problem!r}")
+    check_problem(problem)
     lowered = problem if isinstance(problem, SDE) else (problem.lower(SDE) or (None,))[0]
     if not isinstance(lowered, SDE):
         raise TypeError(f"problem: a {type(problem).__name__} cannot be written as an SDE, which coloured noise needs")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from stodyn.problems.contract import NoiseStructure, Problem, component_names
+from stodyn.problems.contract import NoiseStructure, Problem, check_problem, component_names
 from stodyn.problems.linear import intensity
 
 
@@ -66,8 +66,7 @@ def with_measurement(problem: Any, H: ArrayLike, R: ArrayLike, names: Sequence[s
     R δ(t - s): a sample over a step dt has the covariance R/dt. At the start, where no step has been made, z = H x.
     Any method of the problem serves; `covariance` gives the exact covariance of z.
     """
-    if not isinstance(problem, Problem):
-        raise TypeError(f"problem: expected a problem such as stodyn.SDE, got {problem!r}")
+    check_problem(problem)
     matrix = np.atleast_2d(np.asarray(H, float))
     if matrix.ndim != 2 or matrix.shape[1] != problem.n or not np.isfinite(matrix).all():
         raise ValueError(f"H: expected a finite matrix with {problem.n} columns, one a component, got {matrix.shape}")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from stodyn.numerics.bounds import out_of_bounds
+from stodyn.numerics.bounds import check_bounds
 from stodyn.statistics.contract import Labelled, Statistic, Variable
 from stodyn.statistics.moments import central_sums, merge_sums, summarise
 
@@ -41,9 +41,7 @@ class Observable(Statistic):
             trace = jax.make_jaxpr(self.function)(jnp.zeros(()), jnp.zeros(problem.n), *extra)
         except Exception:  # said when the run is traced
             return self
-        outside = out_of_bounds(trace)
-        if outside is not None:
-            raise IndexError(f"Observable {self.name}: takes {outside}. JAX would take the nearest in silence.")
+        check_bounds(trace, f"Observable {self.name}:")
         return self
 
     @property
