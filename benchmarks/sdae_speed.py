@@ -37,7 +37,7 @@ def contest(name, problem, dt, steps, rounds):
         return Contender(f"{name}: {words}", lambda: run(problem, dt, count, *how), PATHS * count)
 
     # Traced once more, with the library's solve: under other names it is another problem, and each keeps its trace.
-    other = dataclasses.replace(problem, names=tuple(f"y{k}" for k in range(problem.n)))
+    other = dataclasses.replace(problem, names=tuple(f"y{k}" for k in range(problem.n)), units=None)
     contenders = [
         contender("stodyn", 1, problem, "auto"),
         contender("vmap, same elimination", 5, problem, "vmap"),
