@@ -1,0 +1,1 @@
+"""Traces printed as programs for a processor; nothing here knows of dynamics."""
