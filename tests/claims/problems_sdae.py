@@ -8,6 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from stodyn.analysis.stability import a_stability, mean_square
+from stodyn.analysis.stability_function import stability_function
 from stodyn.models.differential_algebraic import AMPLIFIED_NOISE, LINEAR_DAE
 from stodyn.noise import wiener
 from stodyn.noise.iterated import MrongowiusRoessler
@@ -68,15 +70,37 @@ def general_truth(t, noise):
 general_truth.needs = MrongowiusRoessler(1)
 
 FINE = {"steps": (16, 32, 64, 128), "paths": 1000, "refine": 2}
+SHORT = {"steps": (8, 16, 32, 64), "paths": 1000, "t": (0.0, 0.125)}  # longer times are ruled by a growing mode
 CASES = {
     SDAE: {
         "strong": {
             "additive": (ADDITIVE, FINE | {"reference": additive_truth}),
-            "scalar": (LINEAR_DAE, {"steps": (8, 16, 32, 64), "paths": 1000, "t": (0.0, 0.5)}),
-            "commutative": (LINEAR_DAE(channels=2), {"steps": (8, 16, 32, 64), "paths": 1000, "t": (0.0, 0.5)}),
+            "scalar": (LINEAR_DAE, SHORT),
+            "commutative": (LINEAR_DAE(channels=2), SHORT),
             "general": (AMPLIFIED_NOISE.problem, FINE | {"reference": general_truth}),
         },
         "deterministic": {"additive": (ADDITIVE, {"t": (0.0, 2.0)}), "scalar": (LINEAR_DAE, {"t": (0.0, 0.5)})},
     }
 }
-PROPERTIES = {}
+
+
+def a_stable(method):
+    """For complex λ and μ, in exact arithmetic; and the step is the one whose function was judged, to rounding."""
+    verdict = a_stability(method, complex_arguments=True)
+    assert verdict.a_stable is True, str(verdict)
+    rng = np.random.default_rng(2)
+    h = -rng.uniform(0.1, 4.0, 20) + 1j * rng.standard_normal(20)
+    k = rng.standard_normal(20) + 1j * rng.standard_normal(20)
+    np.testing.assert_allclose(
+        stability_function(method.table).mean_square(h, k), mean_square(method, h, k), rtol=1e-11
+    )
+
+
+def l_stable(method):
+    verdict = a_stability(method, complex_arguments=True)
+    assert verdict.l_stable is True, str(verdict)
+    far = mean_square(method, np.array([-1e4, -1e6]), np.array([np.sqrt(2e4), np.sqrt(2e6)]))
+    assert far[1] < 0.02 * far[0] < 1e-4
+
+
+PROPERTIES = {(SDAE, "A-stable"): a_stable, (SDAE, "L-stable"): l_stable}

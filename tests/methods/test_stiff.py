@@ -15,7 +15,7 @@ from stodyn.methods.contract import Claim
 from stodyn.methods.stiff import RK1W2, RK1W4, RK1W5, StiffRungeKutta
 from stodyn.methods.stiff_table import StiffTable
 from stodyn.models.circuits import RECTIFIER, TWO_DIODES
-from stodyn.models.differential_algebraic import LINEAR_DAE, NONLINEAR_DAE
+from stodyn.models.differential_algebraic import LINEAR_DAE, NONCOMMUTING_DAE, NONLINEAR_DAE
 from stodyn.noise.increment import Increment
 from stodyn.numerics.surd import sqrt
 from stodyn.problems.sdae import SDAE
@@ -23,7 +23,8 @@ from stodyn.problems.sde import SDE
 from stodyn.studies.sdae_linear import METHODS
 
 pytestmark = pytest.mark.usefixtures("quick_compiling")
-TABLES = {method.name: method.table for method in METHODS}
+NEW = (stiff.RK1A3, stiff.RK1A4, stiff.RK1A4L)
+TABLES = {method.name: method.table for method in (*METHODS, *NEW)}
 
 # --- the tables -----------------------------------------------------------------------------------------------------
 
@@ -32,12 +33,12 @@ TABLES = {method.name: method.table for method in METHODS}
 def test_the_fourteen_conditions_hold_exactly(name):
     table = TABLES[name]
     failing = {number: defect for number, defect in table.conditions().items() if defect}
-    first_order = name.startswith("RK1W")
+    first_order = name.startswith("RK1")
     assert failing == ({} if first_order else {7: -1})
     assert table.half_order_condition() == 0
     assert table.order("strong", "scalar", 1, 1).order == (1 if first_order else Q(1, 2))  # and by rooted trees
     assert table.stiffly_accurate and table.solvable
-    assert table.begins_explicitly == (name in ("ImplicitEuler", "Trapezoidal", "RK1W1"))
+    assert table.begins_explicitly == (name in ("ImplicitEuler", "Trapezoidal", "RK1W1", "RK1A4"))
 
 
 def changed(table, **fields):
@@ -56,6 +57,29 @@ def test_every_single_change_of_a_coefficient_breaks_a_condition():
                 last = {"α": (), "β1": (), "β2": (), "β3": ()}
                 broken = changed(table, **{name: tuple(map(tuple, other))}, **last)
                 assert any(broken.conditions().values()) == (broken.order("strong", "scalar", 1, 1).order < 1)
+
+
+def test_which_conditions_see_a_change_of_rk1a4():
+    """A_21 is seen by condition 12 alone, B1_21 by 6, 7, 9 and 13."""
+    table, last = stiff.RK1A4.table, {"α": (), "β1": (), "β2": (), "β3": ()}
+
+    def failing(name):
+        rows = [list(row) for row in getattr(table, name)]
+        rows[1][0] += Q(1, 1000)
+        broken = changed(table, **{name: tuple(map(tuple, rows))}, **last)
+        return {number for number, defect in broken.conditions().items() if defect}
+
+    assert failing("A") == {12} and failing("B1") == {6, 7, 9, 13}
+
+
+@pytest.mark.parametrize("name", ["RK1W2M", "RK1WRM", "RK1A3M", "RK1A4M"])
+def test_many_channels_have_a_table_for_one(name):
+    """It satisfies the fourteen conditions, and as a table makes the steps that the method makes."""
+    method = getattr(stiff, name)
+    assert not any(method.table.conditions().values())
+    assert name != "RK1W2M" or method.table.A == RK1W2.table.A
+    many, one = (end(NONLINEAR_DAE.problem, m, FIXED) for m in (method, StiffRungeKutta(method.table)))
+    np.testing.assert_allclose(many, one, atol=1e-13)
 
 
 def test_the_scale_that_the_conditions_leave_open():
@@ -124,6 +148,9 @@ REFERENCE = {
     "RK1W2": ((0.16783293193665, 0.49875482072705, 1.41017650247698), (-1.04518651662190, -0.10135011324918)),
     "RK1W3": ((0.16783293193665, 0.49875482072705, 1.41017650247698), (-1.04577330068079, -0.10035355519037)),
     "RK1W4": ((0.16804488824038, 0.4986844581137, 1.4101220400650), (-1.04665738203290, -0.09885636280284)),
+    "RK1A3": (None, (-1.04613953365219, -0.09973271777044)),
+    "RK1A4": ((0.16924101957410, 0.49827438141012, 1.40978492741982), (-1.04586539722390, -0.10019735031708)),
+    "RK1A4L": ((0.16926890787245, 0.49826483919787, 1.40977711143322), None),
 }
 
 
@@ -132,9 +159,11 @@ def test_fixed_increments(name):
     """Computed independently, with stages solved for H - x in the original equations; agreement to 1e-11."""
     linear, nonlinear = REFERENCE[name]
     method = getattr(stiff, name)
-    x = end(LINEAR_DAE.problem, method, FIXED)
-    np.testing.assert_allclose(x, [*linear, -np.sin(1 / 16)], atol=1e-11)
-    np.testing.assert_allclose(end(NONLINEAR_DAE.problem, method, FIXED), nonlinear, atol=1e-11)
+    if linear is not None:
+        x = end(LINEAR_DAE.problem, method, FIXED)
+        np.testing.assert_allclose(x, [*linear, -np.sin(1 / 16)], atol=1e-11)
+    if nonlinear is not None:
+        np.testing.assert_allclose(end(NONLINEAR_DAE.problem, method, FIXED), nonlinear, atol=1e-11)
 
 
 def test_exact_solutions():
@@ -157,17 +186,20 @@ def test_fixed_increments_in_two_channels():
     areas = commutative(0.25 / 4) + 1e-3 * np.array([[0.0, 1.0], [-1.0, 0.0]])
     rectified = end(RECTIFIER(kappa=300.0).problem, stiff.RK1W2MLevy, PAIRS, areas, h=0.25 / 4)
     np.testing.assert_allclose(rectified, [1.0, 0.622779162540, 0.190924250005, -0.037722083746], atol=1e-11)
-
-
-def test_one_channel_of_rk1w2m_is_rk1w2():
-    many, one = (end(NONLINEAR_DAE.problem, method, FIXED) for method in (stiff.RK1W2M, stiff.RK1W2))
-    np.testing.assert_allclose(many, one, atol=1e-14)
+    stable = end(TWO_DIODES(kappa=1000.0).problem, stiff.RK1A4M, PAIRS, h=0.125 / 4)
+    np.testing.assert_allclose(stable, [0.461455210419, 0.456880503742, 0.409479760005], atol=1e-11)
+    areas = commutative(0.25) + 0.05 * np.array([[0.0, 1.0], [-1.0, 0.0]])
+    for method, expected in (
+        (stiff.RK1A3MLevy, (0.005774251416, 0.108026197536, 0.493738041071)),
+        (stiff.RK1A4MLevy, (0.006007755447, 0.116959685781, 0.493955625452)),
+    ):
+        np.testing.assert_allclose(end(NONCOMMUTING_DAE.problem, method, PAIRS, areas, h=0.25), expected, atol=1e-11)
 
 
 # --- the state-space form -------------------------------------------------------------------------------------------
 
-SCALAR = ["ImplicitEuler", "Trapezoidal", "RK1W1", "RK1W2", "RK1W3", "RK1W4", "RK1W5"]
-MANY = ["RK1W2M", "RK1WRM", "SplitStepEuler", "StiffMilstein", "BDF2Maruyama"]
+SCALAR = ["ImplicitEuler", "Trapezoidal", "RK1W1", "RK1W2", "RK1W3", "RK1W4", "RK1W5", "RK1A3", "RK1A4", "RK1A4L"]
+MANY = ["RK1W2M", "RK1WRM", "RK1A3M", "RK1A4M", "SplitStepEuler", "StiffMilstein", "BDF2Maruyama"]
 
 
 CASES = [

@@ -5,7 +5,7 @@ from fractions import Fraction as Q
 
 import pytest
 
-from stodyn.numerics.surd import Surd, sqrt
+from stodyn.numerics.surd import Surd, conjugate, primes, sign, sqrt
 
 
 def test_square_of_a_square_root():
@@ -39,3 +39,21 @@ def test_different_numbers_differ():
 def test_negative_is_refused():
     with pytest.raises(ValueError, match="negative"):
         sqrt(-1)
+
+
+def test_signs_and_order():
+    """√2 + √3 - √(5 + 2√6) would be 0; rational neighbours of √2 that agree to 60 digits are told from it."""
+    near = Q(math.isqrt(2 * 10**120), 10**60)
+    assert sign(sqrt(2) - near) == 1 and sign(sqrt(2) - near - Q(1, 10**60)) == -1
+    assert sign(sqrt(2) * sqrt(3) - sqrt(6)) == 0
+    assert near < sqrt(2) <= sqrt(2) < near + Q(1, 10**60) and sqrt(3) > sqrt(2)
+    assert sorted([sqrt(5), 2, sqrt(3)]) == [sqrt(3), 2, sqrt(5)]
+
+
+def test_division():
+    x = 1 - sqrt(2) / 2 + 3 * sqrt(15) - sqrt(Q(6, 7))
+    assert x / x == 1 and 1 / x * x == 1 and (2 + x) / x == 1 + 2 / x
+    assert float(1 / x) == pytest.approx(1 / float(x), rel=1e-14)
+    assert primes(x) == [2, 3, 5, 7] and conjugate(x, 5) == x - 6 * sqrt(15)
+    with pytest.raises(ZeroDivisionError):
+        1 / (x - x)

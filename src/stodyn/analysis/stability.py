@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Mapping
+from fractions import Fraction
 from typing import NamedTuple
 
 import jax
@@ -14,10 +15,13 @@ from numpy.typing import ArrayLike
 
 from stodyn.analysis.linear import NODES, axes
 from stodyn.analysis.second_order import largest_step  # noqa: F401  (of mechanics, which has a file of its own)
+from stodyn.analysis.stability_function import StabilityFunction, stability_function
 from stodyn.engine.simulate import matched
 from stodyn.methods.catalogue import named
 from stodyn.methods.contract import Method
 from stodyn.methods.stiff_table import StiffTable
+from stodyn.numerics.polynomial import Polynomial
+from stodyn.numerics.surd import Number, sign
 from stodyn.problems.sde import SDE
 
 CHUNK = 4096  # points a call: one size, so that a step is compiled once
@@ -76,25 +80,142 @@ def region(method: Method | str, h: ArrayLike, k_squared: ArrayLike, sign: int =
     return mean_square(method, across, along)
 
 
-class Verdict(NamedTuple):
-    """Whether a method is stable wherever the equation is, and where it is worst.
+class Condition(NamedTuple):
+    """One question of a verdict: its name, whether it holds (None: not decided), and the finding in words."""
 
-    a_stable  R̂ < 1 at all points looked at with 2 Re h + |k|² < 0
-    worst     the largest R̂ found there, at (h, k)
+    name: str
+    holds: bool | None
+    said: str
+
+
+class Verdict(NamedTuple):
+    """Whether a method is stable wherever the equation is, R̂ < 1 for 2 Re h + |k|² < 0, and where it is worst.
+
+    a_stable    True (proved), False, or None: undecided
+    worst       the largest R̂ found where the equation is stable or on the edge of being so, at (h, k)
+    l_stable    whether it is A-stable and R̂ -> 0 for |h| -> ∞ there; None: undecided
+    conditions  what was asked: "origin", "poles", "infinity", "boundary"; "sampled" where no proof was possible
     """
 
-    a_stable: bool
+    a_stable: bool | None
     worst: float
     h: complex
     k: complex
+    l_stable: bool | None = None
+    conditions: tuple[Condition, ...] = ()
+
+    def __str__(self) -> str:
+        if self.a_stable:
+            return f"{'A-stable and L-stable' if self.l_stable else 'A-stable'}: {self.conditions[-1].said}"
+        if self.a_stable is None:
+            return f"undecided: {'; '.join(c.said for c in self.conditions if c.holds is not False)}"
+        return f"not A-stable: {'; '.join(f'{c.name}: {c.said}' for c in self.conditions if c.holds is False)}"
 
 
-def a_stability(method: Method | str, complex_arguments: bool = False) -> Verdict:
-    """Look for points where the equation is stable in mean square and the method is not.
+def a_stability(method: Method | str | StiffTable, complex_arguments: bool = False) -> Verdict:
+    """Whether a method is stable in mean square wherever the equation is, for real λ and μ or for complex ones.
 
-    -Re h runs from 1e-3 to 1000, k² up to the equation's own limit -2 Re h with both signs of k; with complex
-    arguments also over phases of h and k.
+    For a method with a StiffTable the answer is computed in exact arithmetic (analysis.stability_function): "no" where
+    R̂ grows along the boundary k² = -2h near 0 (origin), has a pole where the equation is stable (poles), or exceeds 1
+    far out (infinity), somewhere on the boundary, or at a point that was tried; "yes" where the table has the normal
+    form and F >= 0 on the whole boundary. For real arguments a "yes" allows R̂ = 1 at points where the noise drops out
+    of R. Other tables and methods are tried at points, -Re h from 1e-3 to 1000, k² up to the equation's own limit
+    -2 Re h with both signs of k, with complex arguments also over phases of h and k; where none fails they are
+    undecided.
     """
+    h, k = _points(complex_arguments)
+    table = _table(method)
+    if table is None:
+        return _sampled(mean_square(method, h, k), h, k)  # type: ignore[arg-type]
+    R = stability_function(table)
+    tried = _sampled(R.mean_square(h, k), h, k)
+    asked = [_origin_condition(R), _poles_condition(R)]
+    try:
+        limit, beyond = R.at_infinity(), R.beyond_boundary(complex_arguments)
+    except ValueError as reason:
+        asked.append(Condition("boundary", None, f"no proof is known for such a table ({str(reason)[7:]})"))
+        if tried.a_stable is False and not complex_arguments:
+            tried = tried._replace(conditions=(_at_a_point(R, tried),))
+        asked += tried.conditions
+    else:
+        far = "infinite" if limit is None else f"{float(limit):.6g}"
+        asked.append(Condition("infinity", limit is not None and limit <= 1, f"R̂ -> {far} for h -> -∞ with k² = -2h"))
+        place = None if beyond is None else _worst_on_boundary(R, beyond, complex_arguments)
+        asked.append(_boundary_condition(R, place, complex_arguments))
+        if place is not None and (there := 1.0 + float(R.excess(*place))) > tried.worst:
+            h_there, k_there = complex(-place[0], math.sqrt(place[1])), complex(math.sqrt(2.0 * place[0]))
+            tried = tried._replace(worst=there, h=h_there, k=k_there)
+    answers = {condition.holds for condition in asked}
+    answer = False if False in answers else None if None in answers else True
+    return tried._replace(
+        a_stable=answer, l_stable=answer and R.vanishes_at_infinity, conditions=tuple(asked)
+    )  # fmt: skip
+
+
+def origin(method: Method | str | StiffTable) -> Number:
+    """κ = lim (R̂ - 1)/h² for h -> 0 on the equation's boundary k² = -2h, exactly; unstable at small steps where κ > 0.
+
+    For tables of strong order 1 it is 3 + 2q - 4p + 8r - 4m₁ + 8m₂ with q = α A e, p = α B1 e + β1 A e and the
+    coefficients r of k³ in E ξR, m₁ of hk² and m₂ of k⁴ in E R.
+    """
+    found = _required_function(method).origin()
+    lower = [n for n in found if n < 4]
+    if lower:
+        raise ValueError(f"method: R̂ - 1 begins with k^{lower[0]} on the boundary k² = -2h, so that there is no κ")
+    return 4 * found[4]
+
+
+def boundary_polynomial(method: Method | str | StiffTable) -> Polynomial:
+    """F(x, Y) = |D|² (1 - R̂) on the boundary |k|² = 2x, h = -x ± i√Y, exactly; ValueError naming the term of R that is
+    not of the normal form of analysis.stability_function."""
+    return _required_function(method).boundary_polynomial
+
+
+def _origin_condition(R: StabilityFunction) -> Condition:
+    found = R.origin()
+    n = min(n for n in found)
+    value, what = (4 * found[4], "h²") if n == 4 else (found[n], f"k^{n}")
+    fails = n % 2 == 1 or sign(value) > 0
+    words = f"R̂ - 1 is {float(value):.6g} {what} + ... on k² = -2h near 0"
+    return Condition(
+        "origin", not fails, words + (", so that it is unstable at arbitrarily small steps" if fails else "")
+    )
+
+
+def _poles_condition(R: StabilityFunction) -> Condition:
+    found = R.poles
+    return Condition("poles", not found, "; ".join(found) or "none where the equation is stable")
+
+
+def _boundary_condition(R: StabilityFunction, place: tuple[float, float] | None, complex_arguments: bool) -> Condition:
+    which = "complex" if complex_arguments else "real"
+    if place is None:
+        plain = all(sign(c) >= 0 for c in R.boundary_polynomial.terms.values())
+        how = "no coefficient of F is negative" if plain else "F >= 0, by its roots"
+        return Condition("boundary", True, f"R̂ <= 1 on the whole boundary |k|² = -2 Re h for {which} arguments: {how}")
+    x, Y = place
+    h = f"{-x:.6g}" + (f" + {math.sqrt(Y):.6g}i" if Y else "")
+    return Condition("boundary", False, f"R̂ - 1 = {float(R.excess(x, Y)):.6g} at h = {h}, |k|² = {2.0 * x:.6g}")
+
+
+def _worst_on_boundary(R: StabilityFunction, beyond: tuple, complex_arguments: bool) -> tuple[float, float]:
+    """(x, Y) with the largest R̂ on a grid of the boundary to which the point found by proof is added."""
+    x = np.append(np.logspace(-3, np.log10(RANGE), 121), float(beyond[0]))
+    Y = np.concatenate([[0.0, float(beyond[1])], np.logspace(-6, 6, 121) if complex_arguments else []])
+    across, along = np.meshgrid(x, Y)
+    index = np.unravel_index(np.argmax(R.excess(across, along)), across.shape)
+    return float(across[index]), float(along[index])
+
+
+def _at_a_point(R: StabilityFunction, tried: Verdict) -> Condition:
+    """R̂ > 1 at the worst of the points tried, in exact arithmetic where the point is real and not a pole."""
+    h, k = Fraction(tried.h.real), Fraction(tried.k.real)
+    exact = bool(R.denominator(h, k, 1)) and 2 * h + k * k < 0 and sign(R.exact_mean_square(h, k) - 1) > 0
+    (found,) = tried.conditions
+    return found._replace(said=found.said + (", exactly" if exact else ""))
+
+
+def _points(complex_arguments: bool) -> tuple[np.ndarray, np.ndarray]:
     size = -np.logspace(-3, np.log10(RANGE), 121)[:, None, None]
     share = np.concatenate([np.linspace(0.0, 0.95, 20), 1.0 - np.logspace(-2, -9, 8)])[:, None]
     k = np.sqrt(-2.0 * size * share) * np.array([1.0, -1.0])
@@ -103,10 +224,34 @@ def a_stability(method: Method | str, complex_arguments: bool = False) -> Verdic
         tilt = np.array([-10.0, -1.0, -0.1, 0.0, 0.1, 1.0, 10.0])[:, None, None, None, None]  # Im h / Re h
         turn = np.exp(1j * np.array([0.0, 0.3, 0.5, 0.8]) * np.pi)[:, None, None, None]
         h, k = np.broadcast_arrays(h[::4] * (1.0 + 1j * tilt), k[::4] * turn)
-    found = mean_square(method, h, k)
+    return h, k
+
+
+def _sampled(found: np.ndarray, h: np.ndarray, k: np.ndarray) -> Verdict:
     index = np.unravel_index(np.argmax(found), found.shape)
-    worst = float(found[index])
-    return Verdict(worst <= 1.0 + ROUNDING, worst, complex(h[index]), complex(k[index]))
+    worst, h_worst, k_worst = float(found[index]), complex(h[index]), complex(k[index])
+    if worst <= 1.0 + ROUNDING:
+        said = f"R̂ <= 1 at all {found.size} points tried, with -Re h from 0.001 to {RANGE:g}"
+        return Verdict(None, worst, h_worst, k_worst, conditions=(Condition("sampled", None, said),))
+    place = (
+        f"h = {h_worst:.6g}, k = {k_worst:.6g}"
+        if np.iscomplexobj(h)
+        else f"h = {h_worst.real:.6g}, k = {k_worst.real:.6g}"
+    )
+    said = f"R̂ = {worst:.6g} at {place}"
+    return Verdict(False, worst, h_worst, k_worst, False, (Condition("sampled", False, said),))
+
+
+def _table(method: Method | str | StiffTable) -> StiffTable | None:
+    found = method if isinstance(method, StiffTable) else getattr(_one_step(method), "table", None)
+    return found if isinstance(found, StiffTable) else None
+
+
+def _required_function(method: Method | str | StiffTable) -> StabilityFunction:
+    table = _table(method)
+    if table is None:
+        raise TypeError(f"method: expected a StiffTable or a method that has one, got {method!r}")
+    return stability_function(table)
 
 
 def closed_form(table: StiffTable, h: ArrayLike, k: ArrayLike, printed: bool = False) -> np.ndarray:

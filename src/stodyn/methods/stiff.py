@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
 from collections.abc import Callable
 from fractions import Fraction as Q
 from typing import Any, NamedTuple
@@ -23,11 +22,16 @@ from stodyn.numerics.elimination import WRITTEN_OUT, determinant, factorised
 from stodyn.numerics.elimination import solve as eliminate
 from stodyn.numerics.newton import newton
 from stodyn.numerics.sparse import Elimination
-from stodyn.numerics.surd import sqrt
+from stodyn.numerics.surd import Number, sqrt
 from stodyn.problems.sdae import SDAE
 
 _PAPER = "D. Küpper, A. Kværnø & A. Rößler, A Runge-Kutta method for index 1 stochastic differential-algebraic \
 equations with scalar noise, BIT 52 (2012), NTNU preprint 6/2010"
+_STABLE = (
+    f"stodyn, in the class of {_PAPER}, who ask for A-stable methods of order 1; that such methods exist may be in \
+their Stability analysis and classification of Runge-Kutta methods for index 1 stochastic differential-algebraic \
+equations with scalar noise, Appl. Numer. Math. 96 (2015)"
+)
 _MANY = f"stodyn; the stages of {_PAPER}, with the I_(j,k) as in E. Platen's and A. Rößler's schemes"
 
 
@@ -248,6 +252,8 @@ _FIRST_ORDER = (
     Claim("strong", 1.0, when=_SCALAR, source="Theorem 2.1 of the paper; its 14 conditions hold exactly"),
     Claim("deterministic", 2.0, source="order of A"),
 )
+_A_STABLE = Claim("A-stable", source="F >= 0 (analysis.stability_function); docs/a_stable.md")
+_L_STABLE = Claim("L-stable", source="A-stable, and R̂ -> 0 for |h| -> ∞; docs/a_stable.md")
 γ = 1 - sqrt(2) / 2  # of R. Alexander's L-stable method of order 2
 _ALEXANDER = ((γ, 0, 0), (0, γ, 0), (sqrt(2) / 2, 0, γ))
 _ZERO = (0, 0, 0)
@@ -261,6 +267,8 @@ ImplicitEuler = StiffRungeKutta(
             Claim("strong", 0.5, source="Remark 2.2 of the paper"),
             Claim("strong", 1.0, when=("additive",), source="Kloeden & Platen (1992), section 12.2"),
             Claim("deterministic", 1.0),
+            _A_STABLE,
+            _L_STABLE,
         ),
         source=f"W. Römisch & R. Winkler, Stochastic DAEs in circuit simulation (2003); {_PAPER}",
     )
@@ -274,6 +282,7 @@ Trapezoidal = StiffRungeKutta(
             Claim("strong", 0.5, source="Example 2.3 of the paper"),
             Claim("strong", 1.0, when=("additive",), source="Kloeden & Platen (1992), section 12.2"),
             Claim("deterministic", 2.0, source="order of A"),
+            _A_STABLE,
         ),
         source=f"R. Winkler, J. Comput. Appl. Math. 157 (2003); {_PAPER}",
     )
@@ -334,6 +343,50 @@ RK1W5 = StiffRungeKutta(
     )
 )
 
+# --- stable in mean square wherever the equation is, for complex λ and μ; docs/a_stable.md ----------------------------
+
+_ZEROS = (0, 0, 0, 0)
+# Ralston's nodes for the noise, ±√h/2 about them for I_(1,1): the errors at f'g, g'f and g''(g, g) are next to least.
+_PAIRED: dict[str, Any] = {
+    "B1": (_ZEROS, (Q(2, 3), 0, 0, 0), (Q(2, 3), 0, 0, 0), (Q(1, 4), Q(3, 8), Q(3, 8), 0)),
+    "B3": (_ZEROS, (Q(1, 2), 0, 0, 0), (Q(-1, 2), 0, 0, 0), (0, Q(-1, 2), Q(1, 2), 0)),
+}
+_δ = sqrt(10) / 2 - 1  # 2δ² + 4δ = 3: the least ODE error that A-stability leaves three stages with a diagonal below 1
+
+RK1A3 = StiffRungeKutta(
+    StiffTable(
+        name="RK1A3",
+        A=((_δ, 0, 0), (0, _δ, 0), (1 - _δ, 0, _δ)),
+        B1=(_ZERO, (Q(1, 2), 0, 0), (0, 1, 0)),
+        B3=(_ZERO, (Q(-1, 2), 0, 0), (-1, 1, 0)),
+        claims=(_FIRST_ORDER[0], Claim("deterministic", 1.0, source="order of A"), _A_STABLE, _L_STABLE),
+        source=_STABLE,
+    )
+)
+RK1A4 = StiffRungeKutta(
+    StiffTable(
+        name="RK1A4",
+        A=(_ZEROS, (Q(7, 24), Q(3, 8), 0, 0), (Q(7, 24), 0, Q(3, 8), 0), (Q(7, 16), Q(3, 32), Q(3, 32), Q(3, 8))),
+        claims=(*_FIRST_ORDER, _A_STABLE),
+        source=_STABLE,
+        **_PAIRED,
+    )
+)
+RK1A4L = StiffRungeKutta(
+    StiffTable(
+        name="RK1A4L",
+        A=(
+            (Q(1, 4), 0, 0, 0),
+            (Q(7, 12), Q(1, 4), 0, 0),
+            (Q(7, 12), 0, Q(1, 4), 0),
+            (Q(9, 14), Q(3, 56), Q(3, 56), Q(1, 4)),
+        ),
+        claims=(*_FIRST_ORDER, _A_STABLE, _L_STABLE),
+        source=_STABLE,
+        **_PAIRED,
+    )
+)
+
 
 # --- many channels ----------------------------------------------------------------------------------------------------
 
@@ -347,35 +400,76 @@ def _integrals(problem, noise, area: Recipe | None) -> Array:
     return noise.II
 
 
+class _Drift(NamedTuple):
+    """How a method for many channels takes the drift (c = a21 + a, α1 + α2 + a = 1), the scale z, and what it gives."""
+
+    a: Number
+    a21: Number
+    α1: Number
+    α2: Number
+    z: Q
+    order: float
+    claims: tuple[Claim, ...] = ()
+
+    @property
+    def c(self) -> Number:
+        return self.a21 + self.a
+
+    @property
+    def uses_start(self) -> bool:
+        return bool(self.a21 or self.α1)
+
+
+_ALEXANDERS = _Drift(γ, 0, 0, sqrt(2) / 2, Q(1), 2.0)
+_DRIFTS = {
+    "W2": _ALEXANDERS,
+    "WR": _ALEXANDERS,
+    "A3": _Drift(_δ, 0, 0, 1 - _δ, Q(1, 2), 1.0, (_A_STABLE, _L_STABLE)),
+    "A4": _Drift(Q(3, 8), Q(1, 4), Q(17, 40), Q(1, 5), Q(1, 4), 2.0, (_A_STABLE,)),
+}
+
+
 @dataclasses.dataclass(frozen=True)
 class _ManyChannels(_Stiff):
-    """R. Alexander's drift for any number of channels, γ = 1 - √2/2, with one of two corrections K for the noise:
+    """Stiffly accurate Runge-Kutta for any number of channels, with one of two corrections K for the noise:
 
-    M H0 = M x + γ h f(t + γh, H0)
-    M x' = M x + h (√2/2 f(t + γh, H0) + γ f(t + h, x')) + Σ_k I_k g_k(H0) + K
-    RK1W2M   K = Σ_lk I_(l,k)/√h (g_k(H_l) - g_k(H0)),   M H_l  = M x + γ h f(H_l) + √h g_l(H0)
-    RK1WRM   K = Σ_k √h/2 (g_k(H_k⁺) - g_k(H_k⁻)),       M H_k± = M x + γ h f(H_k±) ± Σ_l I_(l,k)/√h g_l(H0)
+    M H0 = M x + h (a21 f(t, x) + a f(t + ch, H0)),   c = a21 + a
+    M x' = M x + h (α1 f(t, x) + α2 f(t + ch, H0) + a f(t + h, x')) + Σ_k I_k g_k(H0) + K
+    RK1WRM      K = Σ_k √h/2 (g_k(H_k⁺) - g_k(H_k⁻)),            M H_k± as M H0, ± Σ_l I_(l,k)/√h g_l(H0)
+    the others  K = Σ_lk I_(l,k)/(z √h) (g_k(H_l) - g_k(H0)),    M H_l  as M H0, + z √h g_l(H0)
+
+    RK1W2M, RK1WRM  R. Alexander's drift, a = 1 - √2/2, α2 = √2/2, z = 1: order 2 for ODEs, L-stable there
+    RK1A3M          a = √10/2 - 1, α2 = 1 - a, z = 1/2: order 1 for ODEs, A- and L-stable in mean square
+    RK1A4M          a = 3/8, a21 = 1/4, α1 = 17/40, α2 = 1/5, z = 1/4: order 2 for ODEs, A-stable in mean square
 
     Strong order 1. Without `area` for noise that commutes (in the state-space form), where W is enough; with `area`, a
     recipe that gives I_(l,k), for any noise, down to the step at which the rms error of the recipe is h^(3/2). For one
-    channel RK1W2M is RK1W2. Order 2 in the drift, L-stable there. m + 2 (RK1W2M) or 2m + 2 (RK1WRM) solves that share
-    one elimination; 2 for additive noise.
+    channel it is its `table`; that of RK1W2M is RK1W2. m + 2 (RK1WRM: 2m + 2) solves that share one elimination; 2 for
+    additive noise.
     """
 
-    correction: str = dataclasses.field(repr=False)
+    form: str = dataclasses.field(repr=False)
     area: Recipe | None = None
     tol: float = 1e-12
     limit: int = 20
 
     citation = _MANY
-    claims = (
-        Claim("strong", 1.0, source="moments of the remainder, as for A. Rößler's SRI schemes; measured"),
-        Claim("deterministic", 2.0, source="order of Alexander's method"),
-    )
+
+    @property
+    def drift(self) -> _Drift:
+        return _DRIFTS[self.form]
+
+    @property
+    def claims(self):
+        return (
+            Claim("strong", 1.0, source="moments of the remainder, as for A. Rößler's SRI schemes; measured"),
+            Claim("deterministic", self.drift.order, source="order of the drift's table"),
+            *self.drift.claims,
+        )
 
     @property
     def name(self):
-        return f"RK1{self.correction}M" if self.area is None else f"RK1{self.correction}MLevy"
+        return f"RK1{self.form}M" if self.area is None else f"RK1{self.form}MLevy"
 
     @property
     def needs(self):
@@ -385,38 +479,62 @@ class _ManyChannels(_Stiff):
     def structures(self):
         return ("commutative",) if self.area is None else ()
 
+    @property
+    def table(self) -> StiffTable:
+        """The method for one channel; its stages are x (where the drift uses it), H0, H_1 (or H_1⁺ and H_1⁻), x'."""
+        d, paired, first = self.drift, self.form == "WR", int(self.drift.uses_start)
+        s = first + 3 + paired
+        rows: dict[str, Any] = {name: [[0] * s for _ in range(s)] for name in ("A", "B1", "B2", "B3")}
+        A, B1, B2, B3 = rows.values()
+        for i in range(first, s):
+            A[i][0], A[i][i] = d.a21, d.a
+        A[-1][0], A[-1][first], B1[-1][first] = d.α1, d.α2, 1
+        if paired:
+            B2[first + 1][first], B2[first + 2][first] = 1, -1
+            B3[-1][first + 1], B3[-1][first + 2] = Q(1, 2), Q(-1, 2)
+        else:
+            B3[first + 1][first], B2[-1][first], B2[-1][first + 1] = d.z, -1 / d.z, 1 / d.z
+        rows = {name: tuple(map(tuple, matrix)) for name, matrix in rows.items()}
+        claims = tuple(dataclasses.replace(claim, when=_SCALAR) for claim in self.claims)
+        return StiffTable(name=self.name, claims=claims, source=self.citation, **rows)
+
     def step(self, problem, t, x, noise, params):
-        h, a = noise.h, float(γ) * noise.h
+        d, h = self.drift, noise.h
+        a, s = float(d.a) * h, t + float(d.c) * h
         step = Stepping(self, problem, t, x, params)
-        step.share(t + a, a)
-        Z = step.stage(t + a, jnp.zeros(problem.r, x.dtype), a)
-        f0, g0 = step.f(t + a, Z), step.g(t + a, Z)
-        known = 0.5 * math.sqrt(2.0) * h * f0 + problem.push(g0, noise.W)
+        step.share(s, a)
+        early = late = jnp.zeros(problem.r, x.dtype)
+        if d.uses_start:
+            f = h * step.f(t, jnp.zeros_like(x))
+            early, late = float(d.a21) * f, float(d.α1) * f
+        Z = step.stage(s, early, a)
+        g0 = step.g(s, Z)
+        known = late + float(d.α2) * h * step.f(s, Z) + problem.push(g0, noise.W)
         if not problem.noise_structure.implies("additive"):
             J = _integrals(problem, noise, self.area) / jnp.sqrt(h)
-            known = known + (self._from_differences if self.correction == "W2" else self._from_pairs)(
-                step, t + a, a, Z, g0, J, jnp.sqrt(h)
-            )
+            correction = self._from_pairs if self.form == "WR" else self._from_differences
+            known = known + correction(step, s, a, early, Z, g0, J, jnp.sqrt(h))
         return step.end(h, step.stage(t + h, known, a, guess=Z))
 
-    def _from_differences(self, step, s, a, Z, g0, J, root):
+    def _from_differences(self, step, s, a, early, Z, g0, J, root):
         def channel(carry, given):
             total, ok, rounds = carry
             kick, row = given
-            H, found, spent = step.solve(s, kick, a, guess=Z)
+            H, found, spent = step.solve(s, early + kick, a, guess=Z)
             return (total + step.problem.push(step.g(s, H) - g0, row), ok & found, rounds + spent), None
 
         kicks = step.problem.equations(g0).T
         begin = (jnp.zeros_like(kicks[0]), step.ok, step.rounds)
-        (total, step.ok, step.rounds), _ = lax.scan(channel, begin, (root * kicks, J))
+        z = float(self.drift.z)
+        (total, step.ok, step.rounds), _ = lax.scan(channel, begin, (z * root * kicks, J / z))
         return total
 
-    def _from_pairs(self, step, s, a, Z, g0, J, root):
+    def _from_pairs(self, step, s, a, early, Z, g0, J, root):
         def channel(carry, given):
             total, ok, rounds = carry
             kick, unit = given
-            ahead, found, spent = step.solve(s, kick, a, guess=Z)
-            behind, again, more = step.solve(s, -kick, a, guess=Z)
+            ahead, found, spent = step.solve(s, early + kick, a, guess=Z)
+            behind, again, more = step.solve(s, early - kick, a, guess=Z)
             change = 0.5 * root * step.problem.push(step.g(s, ahead) - step.g(s, behind), unit)
             return (total + change, ok & found & again, rounds + spent + more), None
 
@@ -431,6 +549,10 @@ RK1W2M = _ManyChannels("W2")
 RK1W2MLevy = _ManyChannels("W2", area=MrongowiusRoessler(4))
 RK1WRM = _ManyChannels("WR")
 RK1WRMLevy = _ManyChannels("WR", area=MrongowiusRoessler(4))
+RK1A3M = _ManyChannels("A3")
+RK1A3MLevy = _ManyChannels("A3", area=MrongowiusRoessler(4))
+RK1A4M = _ManyChannels("A4")
+RK1A4MLevy = _ManyChannels("A4", area=MrongowiusRoessler(4))
 
 
 # --- for comparison ---------------------------------------------------------------------------------------------------

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import Union
 
 
+@functools.total_ordering
 class Surd:
-    """Σ q_d √d over squarefree d >= 1: exact under +, -, *, comparison for equality and division by rationals.
+    """Σ q_d √d over squarefree d >= 1: exact under +, -, *, / and comparison. Made by `sqrt`.
 
     The square roots of distinct squarefree numbers are independent over the rationals, so the sum is zero only if
-    every q_d is, and two values are equal only if they are written alike. Made by `sqrt`.
+    every q_d is, and two values are equal only if they are written alike. The sign of a sum that is not zero is found
+    by bounding its roots ever more closely.
     """
 
     __slots__ = ("parts",)
@@ -39,8 +42,25 @@ class Surd:
                 total[d] = total.get(d, Fraction(0)) + p * q * g
         return Surd(total)
 
-    def __truediv__(self, other: int | Fraction) -> Surd:
-        return self * (1 / Fraction(other))
+    def __truediv__(self, other: Number) -> Surd:
+        return self * (other.reciprocal() if isinstance(other, Surd) else 1 / Fraction(other))
+
+    def __rtruediv__(self, other: Number) -> Surd:
+        return self.reciprocal() * other
+
+    def reciprocal(self) -> Surd:
+        """1/x, by (a - b √p)/(a² - p b²) for x = a + b √p, one prime p after another."""
+        if not self.parts:
+            raise ZeroDivisionError("surd: 1/0")
+        if set(self.parts) == {1}:
+            return Surd({1: 1 / self.parts[1]})
+        other = conjugate(self, primes(self)[0])
+        return other * (self * other).reciprocal()
+
+    def __lt__(self, other: Number) -> bool:
+        if not isinstance(other, (int, Fraction, Surd)):
+            return NotImplemented
+        return sign(self - other) < 0
 
     def __neg__(self) -> Surd:
         return self * -1
@@ -86,6 +106,40 @@ def sqrt(x: int | Fraction) -> Surd:
             root, d = root * factor, d // (factor * factor)
         factor += 1
     return Surd({d: root} if d else {})
+
+
+def sign(x: Number) -> int:
+    """-1, 0 or 1, exactly."""
+    parts, bits = _parts(x), 64
+    if not parts:
+        return 0
+    while True:
+        low = high = Fraction(0)
+        for d, q in parts.items():
+            root = math.isqrt(d << 2 * bits)
+            ends = q * root, q * (root + (root * root < d << 2 * bits))
+            low, high = low + min(ends), high + max(ends)
+        if low > 0 or high < 0:
+            return 1 if low > 0 else -1
+        bits *= 2
+
+
+def conjugate(x: Number, p: int) -> Surd:
+    """x with -√p in place of √p, p a prime."""
+    return Surd({d: q if d % p else -q for d, q in _parts(x).items()})
+
+
+def primes(*numbers: Number) -> list[int]:
+    """The primes whose square roots the numbers are made of."""
+    found = set()
+    for d in {d for x in numbers for d in _parts(x)}:
+        rest, p = d, 2
+        while rest > 1:
+            if rest % p == 0:
+                found.add(p)
+                rest //= p
+            p += 1
+    return sorted(found)
 
 
 def _parts(x: Number) -> Mapping[int, Fraction]:
