@@ -59,6 +59,24 @@ def scaled_erfc(t):
     return (1 + 2 * a) * mp.exp(a * a) * mp.erfc(a)
 
 
+def between_zeros(s):
+    """log Γ(y) / ((y - 1) (y - 2)) at y = 7/4 + s."""
+    y = mp.mpf(7) / 4 + s
+    return mp.loggamma(y) / ((y - 1) * (y - 2))
+
+
+def stirling(z):
+    """x (log Γ(x) - (x - 1/2) (log x - 1) - (log 2π - 1) / 2) at z = 1/x²."""
+    x = 1 / mp.sqrt(z)
+    return x * (mp.loggamma(x) - (x - mp.mpf(1) / 2) * (mp.log(x) - 1) - (mp.log(2 * mp.pi) - 1) / 2)
+
+
+def digamma_rest(z):
+    """x² (log x - 1/(2x) - ψ(x)) at z = 1/x²."""
+    x = 1 / mp.sqrt(z)
+    return (mp.log(x) - 1 / (2 * x) - mp.digamma(x)) / z
+
+
 def polynomials() -> dict[str, list[float]]:
     half = mp.log(2) / 2 * ROOM
     eighth = (mp.pi / 4 * ROOM) ** 2
@@ -96,6 +114,9 @@ def polynomials() -> dict[str, list[float]]:
             *parts(middle, 2),
             *fit(lambda t: (scaled_erfc(t) - middle) / t if t else mp.diff(scaled_erfc, 0), low, high, 22, "erfc"),
         ],
+        "LOG_GAMMA": fit(between_zeros, -mp.mpf("0.751"), mp.mpf("0.751"), 26, "lgamma"),
+        "STIRLING": fit(stirling, 0, mp.mpf("0.01563"), 8, "lgamma from 8 on"),
+        "DIGAMMA": fit(digamma_rest, 0, mp.mpf("0.02778"), 9, "digamma from 6 on"),
         "CBRT": fit(mp.cbrt, 1, 2, 5, "cbrt"),
     }
 
@@ -111,6 +132,7 @@ def constants() -> dict[str, list[float]]:
         "TWO_OVER_PI": parts(2 / mp.pi, 1),
         "HALF_PI": parts(mp.pi / 2, 3),
         "PI": parts(mp.pi, 2),
+        "STIRLING_CONSTANT": parts((mp.log(2 * mp.pi) - 1) / 2, 1),
         "CUBE_ROOTS": [1.0, *parts(mp.cbrt(2), 1), *parts(mp.cbrt(4), 1)],
         "HALF_ROOT_PI": parts(mp.sqrt(mp.pi) / 2, 2),
     }

@@ -622,4 +622,80 @@ def erf_inv(x):
     return select(abs(x) <= 1.0, copysign(y, x), select(abs(x) > 1.0, nan, x))
 
 
+# The gamma function
+
+
+def _log_gamma(x: Value) -> Value:
+    """log Γ of positive x: a polynomial between the zeros at 1 and 2, to which x < 8 is led; then Stirling's."""
+    code = x.code
+    small = x < 1.0
+    y = select(small, x + 1.0, _clipped(x, 1.0, 8.0))
+    product: Value | float = 1.0
+    for _ in range(6):
+        above = y > 2.5
+        y = select(above, y - 1.0, y)
+        product = select(above, y * product, product)
+    from_one = select(small, x, y - 1.0)
+    from_two = select(small, x - 1.0, y - 2.0)
+    near = (from_one * from_two) * polynomial(c.LOG_GAMMA, y - 1.75)
+    large = x >= 8.0
+    logarithm = code.call("log", select(small | large, x, product))
+    inverse = 1.0 / select(large, x, 8.0)
+    rest = fma(inverse, polynomial(c.STIRLING, inverse * inverse), c.STIRLING_CONSTANT[0])
+    far = fma(x - 0.5, logarithm - 1.0, rest)
+    return select(large, far, near + select(small, -logarithm, logarithm))
+
+
+def _from_whole(x: Value) -> Value:
+    """x less the whole number next to it; beyond 2^51 all are whole."""
+    a = select(x.within(2.0**51), x, 0.0)
+    return a - ((a + SHIFT) - SHIFT)
+
+
+@function()
+def lgamma(x):
+    return x.code.unless(~(x > 0.0), [_log_gamma(x)], "any_lgamma", x)
+
+
+@function(cold=True)
+def any_lgamma(x):
+    """Below 0 by log Γ(x) + log Γ(-x) = log(π / |x sin πx|)."""
+    code, a = x.code, abs(x)
+    part = _from_whole(x)
+    common = _log_gamma(a)
+    sine = abs(code.call("sin", part * c.PI[0]))
+    value = select(a < 2.0**-60, common, code.call("log", c.PI[0] / (a * sine)) - common)
+    value = select(x > 0.0, common, select(part.equals(0.0), inf, value))
+    return select(x.equals(x), value, x)
+
+
+def _digamma(x: Value) -> Value:
+    """ψ of positive x, which is led beyond 6 by ψ(x) = ψ(x + 1) - 1/x."""
+    total: Value | float = 0.0
+    for _ in range(6):
+        below = x < 6.0
+        total = select(below, 1.0 / x + total, total)
+        x = select(below, x + 1.0, x)
+    inverse = 1.0 / x
+    z = inverse * inverse
+    series = fma(z, polynomial(c.DIGAMMA, z), 0.5 * inverse)
+    return (x.code.call("log", x) - series) - total
+
+
+@function()
+def digamma(x):
+    return x.code.unless(~(x > 0.0), [_digamma(x)], "any_digamma", x)
+
+
+@function(cold=True)
+def any_digamma(x):
+    """Below 0 by ψ(x) = ψ(1 - x) - π / tan πx; at 0 and the negative whole numbers NaN, as in JAX."""
+    part = _from_whole(x)
+    positive = x > 0.0
+    value = _digamma(select(positive, x, 1.0 - x))
+    turned = value - c.PI[0] / x.code.call("tan", part * c.PI[0])
+    turned = select(part.equals(0.0), nan, turned)
+    return select(positive, value, select(x.equals(x), turned, x))
+
+
 NAMES = frozenset(name for name, entry in _ALL.items() if not entry.cold)
