@@ -207,7 +207,8 @@ STATISTICS = {
     st.Observable: dict(function=functions_of_state, name=mostly(None, "seen", "time"), units=mostly(None, "J")),
     st.Passage: dict(level=levels, component=mostly(0, 1, "a", "z"), direction=mostly("up", "down", "left"),
                      bridge=mostly(True, False)),
-    st.Spectrum: dict(segment=mostly(8, 256), paths=counts, after=mostly(None, 0.5), confidence=mostly(0.9, 2.0)),
+    st.Spectrum: dict(segment=mostly(8, 256), paths=counts, after=mostly(None, 0.5), confidence=mostly(0.9, 2.0),
+                      mean=mostly("paths", "segment", "none")),
     st.Autocorrelation: dict(lags=mostly(1, 50), paths=counts, after=mostly(None, 0.5)),
     st.Change: dict(function=functions_of_state),
 }  # fmt: skip

@@ -42,6 +42,18 @@ def test_run_gives_numpys_moments():
     assert run["mean"].sel(component="p").dims == ("time",)
 
 
+def test_sums_are_float64_where_states_are_float32():
+    """About 1e6 a float32 has steps of 1/16, and a mean rounded to it would be off by up to half of that."""
+    problem = SDE(lambda t, x: 0.03 + 0.0 * x, lambda t, x: 1.0, 1e6)
+    collect = [st.Moments(), st.Paths(300), st.Observable(lambda t, x: x, name="seen")]
+    run = simulate(problem, EulerMaruyama, paths=300, block=64, dtype="float32", collect=collect, **RUN)
+    x = run["path"].values[:, -1, 0]
+    assert x.dtype == np.float32 and np.any(x % 1.0)
+    for mean, variance in (("mean", "variance"), ("seen", "seen_variance")):
+        assert run[mean].values.ravel()[-1] == pytest.approx(x.mean(dtype=float), rel=1e-14)
+        assert run[variance].values.ravel()[-1] == pytest.approx(x.astype(float).var(ddof=1), rel=1e-9)
+
+
 STARTS = np.random.default_rng(4).standard_normal((300, 2)) * [1.0, 1e-3] + [1e3, 0.0]
 
 

@@ -27,7 +27,8 @@ class _EulerMaruyama(Method):
     )
 
     def step(self, problem, t, x, noise, params):
-        return x + noise.h * problem.f(t, x, params) + problem.g(t, x, params) @ noise.W, EXPLICIT
+        # Drift and noise are added up first: a small drift beside a large x is not lost in float32.
+        return x + (noise.h * problem.f(t, x, params) + problem.g(t, x, params) @ noise.W), EXPLICIT
 
 
 @dataclasses.dataclass(frozen=True)

@@ -174,8 +174,10 @@ def _dot(row, values):
     return functools.reduce(operator.add, terms) if terms else None
 
 
-def _sum(*terms):
-    return functools.reduce(operator.add, (term for term in terms if term is not None))
+def _sum(x, *terms):
+    """x + the sum of the terms, which are small beside it: added up first, none is lost in float32."""
+    given = [term for term in terms if term is not None]
+    return x + functools.reduce(operator.add, given) if given else x
 
 
 def _time(t, c, h):

@@ -27,11 +27,12 @@ WIDE, FEW = 2**16, 6  # lanes of a block on a GPU; components for which sums one
 def central_sums(x, sound, weight) -> Sums:
     """Of the sound lanes of x (n, lanes): all the sums at once, as the product of (d, d²) with itself.
 
+    In float64 whatever the states are: a mean in float32 would be off by its last digit, which many paths can see.
     A GPU multiplies matrices of a few long rows slowly; it takes the sums of few components in two passes instead.
     """
     n, lanes = x.shape
-    w = jnp.where(sound, weight, 0.0)
-    x = jnp.where(sound, x, 0.0)
+    w = jnp.where(sound, jnp.asarray(weight, float), 0.0)
+    x = jnp.where(sound, jnp.asarray(x, float), 0.0)
     if lanes >= WIDE and n <= FEW:
         return _sums_one_by_one(x, sound, w)
     first = jnp.concatenate([x, jnp.ones((1, lanes), x.dtype)]) @ w

@@ -1,10 +1,18 @@
-"""Statistics of the time series of single paths: power spectrum and autocovariance."""
+"""Statistics of the time series of single paths: power spectrum and autocovariance.
+
+Both are quadratic in x - m, where the mean m is known only when all blocks are. So a block keeps, about a level s of
+its own, each path's Q = q(x - s, x - s) and L = q(x - s, 1) of every frequency or lag; with K = q(1, 1),
+
+    q(x - m, x - m) = Q + 2 (s - m) L + (s - m)² K,        q(x - m, 1) = L + (s - m) K,
+
+so that no level, however large, is squared and subtracted again.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 from abc import abstractmethod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy.signal
@@ -14,10 +22,14 @@ from stodyn.statistics.contract import Labelled, Statistic, Variable
 
 
 class Sums(NamedTuple):
-    """Over the paths: how many, and the sums of each path's estimates and of the products needed for their errors."""
+    """Over the paths: how many; the level s (n,) and the mean of x (n,); of the forms (Q, L, ...) of every entry their
+    mean (n, entries, forms) and their central products (n, entries, forms, forms).
+    """
 
-    paths: int
-    first: np.ndarray
+    paths: np.ndarray  # ()
+    level: np.ndarray
+    mean: np.ndarray
+    forms: np.ndarray
     products: np.ndarray
 
 
@@ -25,26 +37,29 @@ class Sums(NamedTuple):
 class _Series(Statistic):
     """A statistic that needs the whole series of a path: taken over the first `paths` paths, from time `after` on.
 
-    Its times must be equally spaced. Paths that failed are left out.
+    Its times must be equally spaced; a shorter last piece (where `every` does not divide the run) is left out. Paths
+    that failed are left out.
     """
 
     paths: int = 1024
     after: float | None = None
     first: int = dataclasses.field(default=0, init=False, repr=False)
+    length: int = dataclasses.field(default=0, init=False, repr=False)
     spacing: float = dataclasses.field(default=1.0, init=False, repr=False)
 
     def prepared(self, problem, times):
         kind = type(self).__name__
         first = 0 if self.after is None else int(np.searchsorted(times, self.after - 1e-9 * np.ptp(times)))
         kept = np.diff(times[first:])
-        while len(kept) > 1 and kept[-1] < kept[0] * (1 - 1e-6):  # every= need not divide the run: drop its last piece
+        if len(kept) > 1 and kept[-1] < kept[0] * (1 - 1e-6):
             kept = kept[:-1]
         if len(kept) < 1 or np.ptp(kept) > 1e-6 * kept[0]:
             raise ValueError(f"{kind}: needs at least two equally spaced times, from after={self.after} on; use every=")
         ready = dataclasses.replace(self)
         object.__setattr__(ready, "first", first)
+        object.__setattr__(ready, "length", len(kept) + 1)
         object.__setattr__(ready, "spacing", float(kept[0]))
-        self.check_length(len(kept) + 1)
+        ready.check_length(len(kept) + 1)
         return ready
 
     @abstractmethod
@@ -52,33 +67,58 @@ class _Series(Statistic):
         """Refuse a series that is too short for what was asked."""
 
     @abstractmethod
-    def estimate(self, series: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """series (paths, n, times) -> (paths, ...) estimates of single paths, and their products (paths, ...)."""
+    def estimate(self, series: np.ndarray) -> np.ndarray:
+        """series (paths, n, times) about the level -> Q and L of every entry, in pairs: (paths, n, entries, forms)."""
+
+    @abstractmethod
+    def of_one(self) -> np.ndarray:
+        """K of every entry and pair of forms, (entries, pairs)."""
 
     def observe(self, snapshot):
         return snapshot.x[:, : self.paths]
 
     def fold(self, observed, block):
         wanted = int(np.clip(self.paths - block.first, 0, block.paths))
-        series = np.moveaxis(observed[self.first :, :, :wanted], (0, 2), (2, 0)).astype(float)
+        kept = observed[self.first : self.first + self.length, :, :wanted]
+        series = np.moveaxis(kept, (0, 2), (2, 0)).astype(float)
         series = series[np.isfinite(series).all(axis=(1, 2))]
         if not len(series):
             return None
-        estimates, products = self.estimate(series)
-        return Sums(len(series), estimates.sum(axis=0), products.sum(axis=0))
+        level = series.mean(axis=(0, 2))
+        series -= level[:, None]
+        forms = self.estimate(series)
+        about = forms - forms.mean(axis=0)
+        products = np.einsum("pnea,pneb->neab", about, about)
+        return Sums(np.array(len(series)), level, level + series.mean(axis=(0, 2)), forms.mean(axis=0), products)
 
     def merge(self, a, b):
         if a is None or b is None:
             return b if a is None else a
-        return Sums(a.paths + b.paths, a.first + b.first, a.products + b.products)
+        b = self.about(b, a.level)
+        count = a.paths + b.paths
+        share, apart = b.paths / count, b.forms - a.forms
+        between = a.paths * share * apart[..., :, None] * apart[..., None, :]
+        mean = a.mean + share * (b.mean - a.mean)
+        return Sums(count, a.level, mean, a.forms + share * apart, a.products + b.products + between)
 
-    @staticmethod
-    def unless_nobody(result: Sums | None, run, one: tuple[int, ...], product: tuple[int, ...] | None = None) -> Sums:
-        """The result, NaN where every path failed; the shapes are those of a component's estimates and products."""
+    def about(self, sums: Sums, level: np.ndarray) -> Sums:
+        """The same paths about another level."""
+        d, one = (sums.level - level)[:, None, None], self.of_one()
+        forms = sums.forms.copy()
+        forms[..., ::2] += 2 * d * sums.forms[..., 1::2] + d**2 * one
+        forms[..., 1::2] += d * one
+        shear = np.zeros((len(level), forms.shape[-1], forms.shape[-1])) + np.eye(forms.shape[-1])
+        shear[:, range(0, forms.shape[-1], 2), range(1, forms.shape[-1], 2)] = 2 * d[..., 0]
+        products = np.einsum("nac,necd,nbd->neab", shear, sums.products, shear)
+        return Sums(sums.paths, level, sums.mean, forms, products)
+
+    def final(self, result: Sums | None, run) -> Sums:
+        """About the mean of all the paths; NaN where every path failed."""
         if result is not None:
-            return result
-        n = len(run.names)
-        return Sums(1, np.full((n, *one), np.nan), np.full((n, *(product or one)), np.nan))
+            return self.about(result, result.mean)
+        n, (entries, pairs) = len(run.names), self.of_one().shape
+        nobody = np.full((n, entries, 2 * pairs, 2 * pairs), np.nan)
+        return Sums(np.array(1), nobody[:, 0, 0, 0], nobody[:, 0, 0, 0], nobody[..., 0], nobody)
 
     def memory(self, times, paths, n):
         return 16 * times * min(self.paths, paths) * n
@@ -89,19 +129,26 @@ class Spectrum(_Series):
     """The power spectral density of every component by Welch's averaged periodogram, with its confidence band.
 
     S(f) = ∫ R(τ) exp(-2πi f τ) dτ, two-sided, f in cycles a unit of time: ∫ S df over all f is the variance. Hann
-    window, segments of `segment` times overlapping by half, each freed of its mean; averaged over the segments and over
-    the first `paths` paths. The band is that of a χ² estimate whose degrees of freedom are read off the scatter between
-    paths; with one path, off the number of segments. Variables: spectrum, spectrum_low, spectrum_high (frequency,
-    component). The window smooths over about 2/(segment · spacing) in frequency, and frequencies beyond
-    1/(2 · spacing) are folded back: both are biases that more paths do not cure. So it looks at every step unless told
-    otherwise.
+    window, segments of `segment` times overlapping by half, averaged over them and over the first `paths` paths.
+
+    mean  what x is freed of: "paths", the mean over all paths and times, or "segment", each segment's own, where the
+          level of a path wanders. A segment's own mean takes most of S at the two lowest frequencies with it.
+
+    The band is that of a χ² estimate whose degrees of freedom are read off the scatter between paths; with one path,
+    off the number of segments. Variables: spectrum, spectrum_low, spectrum_high (frequency, component), and
+    spectrum_too_low (frequency): where the mean that was taken out is more than a twentieth of what is measured. The
+    window smooths over about 2/(segment · spacing) in frequency, and frequencies beyond 1/(2 · spacing) are folded
+    back: both are biases that more paths do not cure. So it looks at every step unless told otherwise.
     """
 
     segment: int = 256
     confidence: float = 0.95
+    mean: str = "paths"
 
     def __post_init__(self):
         super().__post_init__()
+        if self.mean not in ("paths", "segment"):
+            raise ValueError(f'Spectrum: mean must be "paths" or "segment", got {self.mean!r}')
         if self.every is None and self.at is None:
             object.__setattr__(self, "every", 1)
 
@@ -115,32 +162,50 @@ class Spectrum(_Series):
             )
 
     def estimate(self, series):
-        _, power = scipy.signal.welch(series, 1 / self.spacing, "hann", self.segment, scaling="density", axis=-1)
+        """The cross spectrum of x and 1 is a mean over the segments of Re X conj(W), W that of the window alone."""
+        Q = self._welch(series, series, "constant" if self.mean == "segment" else False)
+        if self.mean == "segment":
+            return np.stack([Q, np.zeros_like(Q)], axis=-1)
+        return np.stack([Q, self._welch(series, np.ones_like(series[:1, :1]), False)], axis=-1)
+
+    def of_one(self):
+        one = np.ones(self.segment)
+        K = self._welch(one, one, False) if self.mean == "paths" else np.zeros(self.segment // 2 + 1)
+        return K[:, None]
+
+    def _welch(self, x, y, detrend):
+        _, power = scipy.signal.csd(x, y, 1 / self.spacing, "hann", self.segment, detrend=detrend, axis=-1)
+        power = power.real.copy()
         power[..., 1 : None if self.segment % 2 else -1] /= 2  # scipy gives the one-sided density
-        return power, power**2
+        return power
+
+    @property
+    def segments(self) -> int:
+        """How many there are in a path."""
+        return max(1, (self.length - self.segment // 2) // (self.segment - self.segment // 2))
 
     def label(self, result, run):
         frequency = np.fft.rfftfreq(self.segment, self.spacing)
-        times = len(run.times) - self.first
-        result = self.unless_nobody(result, run, (len(frequency),))
-        mean = result.first / result.paths
-        if result.paths > 1:
-            of_mean = (result.products / result.paths - mean**2) / (result.paths - 1)
+        sums = self.final(result, run)
+        count, mean = int(sums.paths), sums.forms[..., 0]
+        if count > 1:
+            of_mean = sums.products[..., 0, 0] / (count * (count - 1))
         else:
-            segments = max(1, (times - self.segment // 2) // (self.segment - self.segment // 2))
-            of_mean = mean**2 / segments * (1 + 2 / 36 * (1 - 1 / segments))  # Hann, half overlap: correlation 1/6
+            of_mean = mean**2 / self.segments * (1 + 2 / 36 * (1 - 1 / self.segments))  # half overlap: correlation 1/6
         with np.errstate(divide="ignore", invalid="ignore"):
             freedom = np.clip(2 * mean**2 / of_mean, 2, 1e9)
         tail = (1 - self.confidence) / 2
         low = mean * freedom / scipy.stats.chi2.ppf(1 - tail, freedom)
         high = mean * freedom / scipy.stats.chi2.ppf(tail, freedom)
+        pieces = 1 if self.mean == "segment" else self.segments * count
         dims = ("frequency", "component")
-        attrs = {"confidence": self.confidence, "paths": result.paths}
+        attrs = {"confidence": self.confidence, "paths": count}
         return Labelled(
             {
                 "spectrum": Variable(dims, mean.T, attrs),
                 "spectrum_low": Variable(dims, low.T, attrs),
                 "spectrum_high": Variable(dims, high.T, attrs),
+                "spectrum_too_low": Variable(dims[:1], (np.arange(len(frequency)) < 2) & (pieces < 20)),
             },
             {"frequency": Variable(("frequency",), frequency)},
         )
@@ -165,40 +230,36 @@ class Autocorrelation(_Series):
             )
 
     def estimate(self, series):
-        """Of each path: the mean of x(t) x(t + lag) for every lag, and the mean of x; their products pairwise."""
-        times = series.shape[-1]
+        """Of each lag the mean of x(t) x(t + lag) and that of (x(t) + x(t + lag))/2; beside them those of lag 0."""
+        times, lag = series.shape[-1], np.arange(self.lags + 1)
         padded = np.fft.rfft(series, 2 * times, axis=-1)
-        sums = np.fft.irfft(np.abs(padded) ** 2, axis=-1)[..., : self.lags + 1]
-        lagged = sums / (times - np.arange(self.lags + 1))
-        one = np.concatenate([lagged, series.mean(axis=-1, keepdims=True)], axis=-1)
-        return one, one[..., :, None] * one[..., None, :]
+        Q = np.fft.irfft(np.abs(padded) ** 2, axis=-1)[..., : self.lags + 1] / (times - lag)
+        ends = np.cumsum(series[..., : self.lags], axis=-1) + np.cumsum(series[..., : -self.lags - 1 : -1], axis=-1)
+        ends = np.concatenate([np.zeros((*ends.shape[:-1], 1)), ends], axis=-1)
+        L = (series.sum(axis=-1, keepdims=True) - 0.5 * ends) / (times - lag)
+        return np.stack([Q, L, *np.broadcast_arrays(Q[..., :1], L[..., :1], Q)[:2]], axis=-1)
+
+    def of_one(self):
+        return np.ones((self.lags + 1, 2))
 
     def label(self, result, run):
-        last = self.lags + 1
-        result = self.unless_nobody(result, run, (last + 1,), (last + 1, last + 1))
-        count = result.paths
-        mean = result.first / count
-        scatter = (result.products / count - mean[..., :, None] * mean[..., None, :]) / max(count - 1, 1)
-        level = mean[:, last]
-        covariance = mean[:, :last] - level[:, None] ** 2
-        # R = <x x'> - <x>²: its variance to first order, and that of R(lag)/R(0), from the scatter between paths.
-        slope = np.zeros((*covariance.shape, last + 1))
-        slope[:, np.arange(last), np.arange(last)] = 1.0
-        slope[:, :, last] = -2 * level[:, None]
+        sums = self.final(result, run)
+        count, covariance = int(sums.paths), sums.forms[..., 0]
+        # About the mean m of all paths dR/dm vanishes: the scatter of Q alone is that of R.
+        Q = [[sums.products[..., a, b] / (count * max(count - 1, 1)) for b in (0, 2)] for a in (0, 2)]
         ratio = covariance / covariance[:, :1]
-        slope_ratio = (slope - ratio[..., None] * slope[:, :1]) / covariance[:, :1, None]
+        of_ratio = (Q[0][0] - 2 * ratio * Q[0][1] + ratio**2 * Q[1][1]) / covariance[:, :1] ** 2
 
-        def stderr(gradient: np.ndarray) -> Any:
-            variance = np.einsum("nla,nab,nlb->nl", gradient, scatter, gradient)
-            return np.sqrt(np.maximum(variance, 0)) if count > 1 else np.full(variance.shape, np.nan)
+        def stderr(variance: np.ndarray) -> np.ndarray:
+            return np.sqrt(np.maximum(variance, 0)).T if count > 1 else np.full(variance.T.shape, np.nan)
 
-        dims = ("lag", "component")
+        dims, attrs = ("lag", "component"), {"paths": count}
         return Labelled(
             {
-                "autocovariance": Variable(dims, covariance.T),
-                "autocovariance_stderr": Variable(dims, stderr(slope).T),
-                "autocorrelation": Variable(dims, ratio.T),
-                "autocorrelation_stderr": Variable(dims, stderr(slope_ratio).T),
+                "autocovariance": Variable(dims, covariance.T, attrs),
+                "autocovariance_stderr": Variable(dims, stderr(Q[0][0]), attrs),
+                "autocorrelation": Variable(dims, ratio.T, attrs),
+                "autocorrelation_stderr": Variable(dims, stderr(of_ratio), attrs),
             },
-            {"lag": Variable(("lag",), self.spacing * np.arange(last))},
+            {"lag": Variable(("lag",), self.spacing * np.arange(self.lags + 1))},
         )
