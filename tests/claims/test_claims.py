@@ -14,9 +14,12 @@ import pytest
 
 from stodyn.analysis.check import check_method, examples
 from stodyn.analysis.order import deterministic_order, strong_order, unpacked, weak_order
+from stodyn.engine.simulate import matched
 from stodyn.methods.catalogue import catalogue
 from stodyn.methods.contract import Method
+from stodyn.methods.dyadic import Dyadic, follows_the_path, takes_halves
 from stodyn.problems.contract import STRUCTURES
+from stodyn.problems.sde import SDE
 
 pytestmark = pytest.mark.usefixtures("quick_compiling")
 HERE = Path(__file__).parent
@@ -105,6 +108,21 @@ def test_claims(method, claim, structure):
         own(method)
     else:
         ORDERS[claim.kind](method, claim, structure)
+
+
+@pytest.mark.parametrize("name", [n for n, m in STEPPERS.items() if takes_halves(m) and follows_the_path(m)])
+def test_steps_halved_by_looking_at_the_noise_have_the_right_limit(name):
+    """dX = X o dW is exp(W) on every path: the errors of Dyadic on a base that it takes vanish with tol."""
+    base, paths = STEPPERS[name], 200
+    problem = SDE(lambda t, x: 0.0 * x, lambda t, x: x, 1.0, calculus="stratonovich")
+    W = np.cumsum(0.5 * np.random.default_rng(0).standard_normal((4, 1, paths)), axis=0)[-1, 0]
+    errors = []
+    for tol in (1e-1, 1e-4):
+        streams = {name: np.random.default_rng(k) for k, name in enumerate(("W", "aux"))}
+        solver = Dyadic(base=base, tol=tol)
+        x = solver.solve(matched(problem, solver)[0], np.linspace(0.0, 1.0, 5), np.ones((paths, 1)), None, streams)
+        errors.append(np.abs(x[-1, :, 0] / np.exp(W) - 1.0).mean())
+    assert errors[1] < 0.005 and errors[1] < max(errors[0] / 4, 1e-5), errors
 
 
 @pytest.mark.parametrize("name", CHECKED)

@@ -14,6 +14,7 @@ from stodyn.methods.classical import RK4
 from stodyn.methods.contract import Method, Solver
 from stodyn.noise import wiener
 from stodyn.noise.increment import Increment
+from stodyn.problems import lowering
 from stodyn.problems.sde import SDE
 
 DEEPEST = 30  # halvings
@@ -27,12 +28,15 @@ class _Dyadic(Solver):
     W₂ = W - W₁ (the bridge), whatever is decided of the step: nothing is drawn again, so that the law of W stays what
     it is. (A rejected step that is drawn again shrinks the variance, by a third and more.) The two half steps are kept.
 
-    base   a one-step method that asks for W alone: RK4 with held samples, Heun, EulerMaruyama, ...
+    base   a one-step method that asks for W alone: RK4 with held samples, Heun, Milstein, ...
     tol    |two halves - one| <= tol (floor + |x|) in every component
     floor  the size of x below which the error counts as absolute
 
-    Solves what the base solves, on the Brownian paths that the same seed gives to every method. Costs three steps where
-    one would do, and a block as many as its most refined path.
+    Solves what the base solves, on the Brownian paths that the same seed gives to every method. Steps that look at the
+    noise are right only where the step holds every term of second order in W that is no area, ½ Σ (∂g_k/∂x) g_j W_j W_k
+    (Stratonovich): what a step of Euler's leaves out has mean zero over all paths, but not over those that are halved,
+    and its limit is another process. Such bases are refused unless the noise is additive. Costs three steps where one
+    would do, and a block as many as its most refined path.
     """
 
     base: Any = RK4
@@ -43,14 +47,16 @@ class _Dyadic(Solver):
     name = "Dyadic"
     citation = (
         "J. G. Gaines & T. J. Lyons, Variable step size control in the numerical solution of stochastic differential "
-        "equations, SIAM J. Appl. Math. 57 (1997) 1455-1484"
+        "equations, SIAM J. Appl. Math. 57 (1997) 1455-1484; J. Foster & A. Jelinčič, On the convergence of adaptive "
+        "approximations for stochastic differential equations, arXiv 2311.14201 (2023)"
     )
     claims = ()
 
     def __post_init__(self):
-        if not isinstance(self.base, Method) or self.base.needs != wiener.W or self.base.starting_steps:
+        if not takes_halves(self.base):
             raise ValueError(
-                f"base: expected a one-step method that asks for W alone, such as RK4 or Heun, got {self.base!r}"
+                "base: expected a one-step method for SDEs that asks for W alone, such as RK4 or Heun, got "
+                f"{self.base!r}"
             )
         for name in ("tol", "floor"):
             value = getattr(self, name)
@@ -64,6 +70,16 @@ class _Dyadic(Solver):
     @property
     def structures(self):
         return self.base.structures
+
+    def refusal(self, problem):
+        reason = super().refusal(problem) or self.base.refusal(problem)
+        if reason is None and not problem.noise_structure.implies("additive") and not follows_the_path(self.base):
+            return (
+                f"Dyadic chooses steps by looking at the noise, and then {self.base.name} converges to another process "
+                f"than this problem's: its step leaves out terms of second order in W, whose mean is no longer zero. "
+                "Take a base that has them, such as RK4, Heun or Milstein"
+            )
+        return reason
 
     def solve(self, problem, grid, start, params, streams):
         steps = _compiled(self.base, problem)
@@ -100,6 +116,46 @@ class _Dyadic(Solver):
             turned = np.flatnonzero(fine & going)
             W[turned] = waiting[level[turned], turned]
         return x
+
+
+def takes_halves(base: Any) -> bool:
+    """Whether a method can be halved along a Brownian path: one step of an SDE, from W alone."""
+    return (
+        isinstance(base, Method)
+        and issubclass(SDE, base.accepts)
+        and base.needs == wiener.W
+        and not base.starting_steps
+    )
+
+
+SPINS = np.array([[[0.3, -0.8], [0.5, 0.2]], [[-0.6, 0.4], [0.7, 0.1]]])  # two channels g_k = G_k x
+
+
+@functools.lru_cache(maxsize=128)
+def follows_the_path(base: Method) -> bool:
+    """Whether a step of the base is x + Σ G_k x W_k + ½ (Σ G_k W_k)² x + O(h^(3/2)) for dx = Σ G_k x ∘ dW_k.
+
+    Asked of the most general of three pairs G that it takes: two that do not commute, two that do, and one alone.
+    """
+    x, W = np.array([1.0, -0.7]), np.array([0.9, -1.3])
+    for G in (SPINS, np.stack([SPINS[0], SPINS[0] @ SPINS[0]]), SPINS[:1]):
+        problem = SDE(
+            lambda t, x: jnp.zeros_like(x), lambda t, x, G=G: jnp.einsum("kij,j->ik", G, x), x, calculus="stratonovich"
+        )
+        if base.refusal(problem) is None:
+            break
+    else:
+        return False
+    taken = lowering.to_ito(problem) if base.calculus == "ito" else problem
+    spin = np.einsum("kij,k->ij", G, W[: len(G)])
+    misses = []
+    with jax.enable_x64(True):
+        for root in (1e-2, 5e-3):
+            noise = Increment(root**2, jnp.asarray(root * W[: len(G)]))
+            after = base.read(base.step(taken, 0.0, base.start(taken, 0.0, jnp.asarray(x), None), noise, None)[0])
+            exact = x + root * spin @ x + 0.5 * root**2 * spin @ spin @ x
+            misses.append(np.abs(np.asarray(after) - exact).max() / root**2)
+    return misses[1] < 0.75 * misses[0] or misses[1] < 1e-9  # halved with √h where only O(h^(3/2)) is missing
 
 
 @functools.lru_cache(maxsize=32)
