@@ -4,6 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.integrate
+import scipy.linalg
 from numpy.polynomial import polynomial
 
 from stodyn import SDE
@@ -389,6 +390,89 @@ def test_bad_black_boxes():
         cv.probe(lambda f, x, t, h, noise: x + h * f(x, t, 0.0 * noise()))
     with pytest.raises(ValueError, match="returned nothing"):
         cv.probe(lambda f, x, t, h, noise: None)
+
+
+def bdf2(f, s, t, h, noise):
+    """x' = (4 x - x₋)/3 + ⅔ h f(x'), solved for a linear f."""
+    (x, before), w, eye = np.split(s, 2), noise(), np.eye(len(s) // 2)
+    quiet = f(0.0 * x, t + h, w)
+    slope = np.stack([f(e, t + h, w) - quiet for e in eye], axis=1)
+    return np.concatenate([np.linalg.solve(eye - 2 / 3 * h * slope, (4 * x - before) / 3 + 2 / 3 * h * quiet), x])
+
+
+def leapfrog(f, s, t, h, noise, filtered=0.0):
+    x, before = np.split(s, 2)
+    after = before + 2 * h * f(x, t, noise())
+    return np.concatenate([after, x + filtered * (after - 2 * x + before)])
+
+
+def position_and_velocity(f, s, t, h, noise):
+    x, v = s
+    v = v + h * f(s, t, noise())[1]
+    return np.array([x + h * v, v])
+
+
+def test_parasitic_roots_that_die_out_leave_gamma_alone():
+    """What a sample adds once all has settled: BDF2 has the root 1/3, leapfrog with Asselin's filter -0.8."""
+    assert cv.gamma(BlackBox(bdf2, 1)) == pytest.approx(1.0, abs=1e-12)
+    assert cv.gamma(BlackBox(lambda *a: leapfrog(*a, filtered=0.1), 1)) == pytest.approx(1.0, abs=1e-12)
+    with pytest.raises(ValueError, match="parasitic root of modulus 1: what a sample adds to x never settles"):
+        cv.probe(leapfrog, memory=1)
+
+
+@pytest.mark.parametrize(
+    ("integrator", "exact"),
+    [
+        (BlackBox(bdf2, 1), 2 / 3),
+        ("Milstein", 0.0),
+        (c.RK4(noise=0.3, compensate=True), 0.0),
+        (c.RK4(noise=0.3), float(c.RK4(noise=0.3).kappa)),
+        (AM4(noise="held", compensate=True), 0.0),
+        (AM4(noise="held"), float(AM4(noise="held").kappa)),
+        ("RS1", 0.5),
+        ("RS2", 0.5),
+        ("BDF2Maruyama", 0.0),
+        ("ImplicitMidpoint", 0.5),
+    ],
+    ids=str,
+)
+def test_kappa_is_the_growth_of_the_mean(integrator, exact):
+    """Also where terms in h beside those in W² make the mean: Milstein's, a compensated drift, a solved equation."""
+    assert cv.kappa(integrator) == pytest.approx(exact, abs=1e-8)
+
+
+def test_probe_of_a_position_and_its_velocity():
+    """Symplectic Euler on x'' = -x - v/2 + w against its step as matrices: G = (h, 1) √h."""
+    A, h = np.array([[0.0, 1.0], [-1.0, -0.5]]), 0.1
+    found = cv.probe(position_and_velocity, A, [[0.0], [1.0]], h=h)
+    M = np.array([[1 - h**2, h - 0.5 * h**2], [-h, 1 - 0.5 * h]])
+    G = np.sqrt(h) * np.array([[h], [1.0]])
+    P = scipy.linalg.solve_discrete_lyapunov(M, G @ G.T)
+    assert found.error == pytest.approx(100 * (np.diagonal(P) / 1.0 - 1), abs=1e-9)
+    assert found.gamma == pytest.approx(1.0, abs=1e-9) and found.calculus == "ito"
+    assert not found.noise.exists and "takes no noise in some of the components" in str(found)
+    with pytest.raises(ValueError, match=r"raised ValueError .* for x of 1 component. .* give the system"):
+        cv.probe(position_and_velocity)
+    with pytest.raises(TypeError, match="StoermerVerlet steps Hamiltonian problems alone"):
+        cv.kappa("StoermerVerlet")
+
+
+def test_steps_that_are_none_of_the_equation_are_refused():
+    with pytest.raises(ValueError, match=r"no consistent step: .* added up to -2 and not to -1"):
+        cv.probe(lambda f, x, t, h, noise: x + 2 * h * f(x, t, noise()))
+    with pytest.raises(ValueError, match=r"takes x = 0 of x' = A x to \[0.01\]; expected 0"):
+        cv.probe(lambda f, x, t, h, noise: x + h * f(x, t, noise()) + 0.01)
+
+
+def test_a_step_in_float32_is_linear_to_its_digits():
+    found = cv.probe(lambda f, x, t, h, noise: np.float32(x + h * f(x, t, noise())))
+    assert found.gamma == pytest.approx(1.0, abs=1e-5) and found.calculus == "ito"
+    assert found.error[0] == pytest.approx(100 * (2 / (2 - 0.1) - 1), abs=1e-3)
+
+
+def test_a_method_that_is_stable_at_no_step_is_called_so():
+    with pytest.raises(ValueError, match=r"unstable on this system with h = 0.1 .* and with smaller ones too"):
+        cv.steady(lambda f, x, t, h, noise: x - h * f(x, t, noise()), -1.0, 1.0, 0.1)
 
 
 def test_black_box_of_a_shipped_step_is_the_shipped_step():

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.integrate
 import scipy.stats
 
 from stodyn.analysis.linear import coefficients, exact_moments, step_map
@@ -400,6 +401,19 @@ def test_problems_of_another_kind_are_lowered():
         exact_moments(_Mass(None), 1.0, [1.0, 0.0], np.zeros((2, 2)))
 
 
+def test_exact_moments_where_coefficients_depend_on_time():
+    """dx = -t x dt + dW has the variance ∫ exp(-(T² - s²)) ds; of dx = t x dW, E x² = x(0)² exp(T³/3)."""
+    damped = SDE(lambda t, x: -t * x, lambda t, x: 1.0 + 0 * x, 0.0)
+    for begin, length in ((0.0, 1.0), (0.5, 2.0)):
+        end = begin + length
+        exact = scipy.integrate.quad(lambda s, T=end: np.exp(s**2 - T**2), begin, end)[0]
+        mean, covariance = exact_moments(damped, length, 2.0, 0.0, begin)
+        assert mean[0] == pytest.approx(2.0 * np.exp(-0.5 * (end**2 - begin**2)), rel=1e-10)
+        assert covariance[0, 0] == pytest.approx(exact, rel=1e-10)
+    _, covariance = exact_moments(SDE(lambda t, x: 0.0 * x, lambda t, x: t * x, 1.0), [1.5, 0.5], 1.0, 0.0)
+    assert covariance[:, 0, 0] == pytest.approx(np.expm1(np.array([1.5, 0.5]) ** 3 / 3), rel=1e-10)
+
+
 # --- refusals ---------------------------------------------------------------------------------------------------------
 
 
@@ -411,8 +425,6 @@ def test_problems_that_are_not_linear_are_refused():
         exact_moments(pendulum, 1.0, [0.0, 0.0], np.eye(2))
     with pytest.raises(ValueError, match="diffusion: expected to be linear"):
         coefficients(SDE(lambda t, x: -x, lambda t, x: jnp.sqrt(1 + x**2), 0.0))
-    with pytest.raises(ValueError, match="exact_moments: the coefficients depend on time"):
-        exact_moments(SDE(lambda t, x: -t * x, lambda t, x: 1.0 + 0 * x, 0.0), 1.0, 0.0, 0.0)
 
 
 def test_a_step_that_is_not_solved_is_refused():

@@ -23,25 +23,32 @@ from stodyn.noise.iterated import MrongowiusRoessler
 from stodyn.problems.contract import CALCULI
 from stodyn.problems.sde import SDE
 
-# --- commuting noise with a drift that does not commute with it: x = asinh(y), dy = (A y + a) dt + B dW. A diagonal B
-# makes the noise diagonal, a single column makes it scalar
+# --- commuting noise with a drift that does not commute with it: x = asinh(y), dy = (A y + a) dt + (1 + c t) B dW. A
+# diagonal B makes the noise diagonal, a single column makes it scalar; all depend on t, x and a parameter c
 
 A, a, Y0 = np.array([[-0.5, 1.0], [-1.0, -0.3]]), np.array([0.3, -0.2]), np.array([0.5, -0.4])
+
+
+GROWTH = 0.5
 
 
 def seen_through_asinh(B):
     """The problem, and its truth as a function of the path."""
     problem = SDE(
-        lambda t, x: (A @ jnp.sinh(x) + a) / jnp.cosh(x),
-        lambda t, x: jnp.where(B == 0.0, 0.0, B / jnp.cosh(x)[:, None]),
+        lambda t, x, c: (A @ jnp.sinh(x) + a) / jnp.cosh(x),
+        lambda t, x, c: jnp.where(B == 0.0, 0.0, (1.0 + c * t) * B / jnp.cosh(x)[:, None]),
         np.arcsinh(Y0),
+        params=GROWTH,
         calculus="stratonovich",
     )
 
     def truth(t, noise):
-        """y by the exponential of A; of ∫ exp(A (h-s)) B dW over a fine step the terms B W and A B I_(j,0) are kept."""
-        E = scipy.linalg.expm(A / len(noise.W))
-        kicks = noise.W @ B.T + noise.Z @ (A @ B).T + np.linalg.solve(A, (E - np.eye(2)) @ a)
+        """y by the exponential of A; of ∫ exp(A (h-s)) σ(s) B dW over a fine step the terms σ(h/2) B W, σ' B (h W/2 -
+        I_(j,0)) and σ(h/2) A B I_(j,0) are kept."""
+        h = 1.0 / len(noise.W)
+        E, σ = scipy.linalg.expm(h * A), 1.0 + GROWTH * h * (np.arange(len(noise.W))[:, None] + 0.5)
+        W = σ * noise.W + GROWTH * (0.5 * h * noise.W - noise.Z)
+        kicks = W @ B.T + σ * noise.Z @ (A @ B).T + np.linalg.solve(A, (E - np.eye(2)) @ a)
         return jnp.arcsinh(jax.lax.scan(lambda y, kick: (E @ y + kick, None), jnp.asarray(Y0), kicks)[0])
 
     truth.needs = wiener.WZ

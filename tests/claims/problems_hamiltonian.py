@@ -16,16 +16,28 @@ def pendulum(q, p):
     return 0.5 * p**2 - jnp.cos(q)
 
 
-# Noise on both q and p, and on p alone: Langevin's equation, where some methods do better.
+# Noise on both q and p, and on p alone: Langevin's equation, where some methods do better. Additive noise may depend on
+# time and on parameters, and so do these.
 ADDITIVE = Hamiltonian(
-    lambda t, q, p: pendulum(q, p) + 0.5 * jnp.sin(2.0 * p),
-    lambda t, q, p: 1.5 * p - 1.5 * q,
-    lambda t, q, p: -0.4 * p,
+    lambda t, q, p, c: pendulum(q, p) + 0.5 * jnp.sin(2.0 * p) * (1.0 + 0.3 * jnp.sin(t)),
+    [lambda t, q, p, c: 1.5 * (0.4 + c * t) * (p - q), lambda t, q, p, c: 0.5 * jnp.cos(2.0 * t) * p],
+    lambda t, q, p, c: -0.4 * p,
     start=START,
+    params=0.8,
 )
-LANGEVIN = Hamiltonian(lambda t, q, p: pendulum(q, p), lambda t, q, p: -1.2 * q, lambda t, q, p: -0.4 * p, start=START)
+LANGEVIN = Hamiltonian(
+    lambda t, q, p, c: pendulum(q, p) - 0.3 * q * jnp.sin(t),
+    [lambda t, q, p, c: -1.2 * (0.4 + c * t) * q, lambda t, q, p, c: -0.6 * jnp.cos(2.0 * t) * q],
+    lambda t, q, p, c: -0.4 * p,
+    start=START,
+    params=0.8,
+)
 LINEAR_ADDITIVE = Hamiltonian(
-    lambda t, q, p: 0.5 * (q**2 + p**2), lambda t, q, p: -0.8 * q, lambda t, q, p: -0.4 * p, start=START
+    lambda t, q, p, c: 0.5 * (q**2 + p**2),
+    lambda t, q, p, c: -0.8 * (0.4 + c * t) * q,
+    lambda t, q, p, c: -0.4 * p,
+    start=START,
+    params=0.8,
 )
 
 # Rotations whose clock fluctuates: the angle is t + 0.6 W₁ + 0.4 W₂.
@@ -81,7 +93,7 @@ CASES = {
             ],
         },
         "weak": {
-            "additive": (LINEAR_ADDITIVE, COMPUTED),
+            "additive": (LINEAR_ADDITIVE, {"steps": (8, 16, 32, 64)}),
             "scalar": (LINEAR_CLOCK, COMPUTED),
             "commutative": (LINEAR_CLOCKS, COMPUTED),
             "general": (LINEAR_GENERAL, COMPUTED),
@@ -102,12 +114,12 @@ def symplectic(method):
         drawn = {name: jnp.asarray(rng.standard_normal(count)) for name, count in normals.items()}
         noise = method.needs.increment(0.1, drawn, problem.m)
         x = jnp.asarray(rng.standard_normal(problem.n))
-        J = np.asarray(jax.jit(jax.jacfwd(lambda x: method.step(problem, 0.0, x, noise, None)[0]))(x))
+        J = np.asarray(jax.jit(jax.jacfwd(lambda x: method.step(problem, 0.0, x, noise, problem.params)[0]))(x))
         np.testing.assert_allclose(J.T @ Ω @ J, Ω, atol=1e-8)
 
 
 def unforced(problem):
-    return Hamiltonian(problem.H, problem.h, start=START)
+    return Hamiltonian(problem.H, problem.h, start=START, params=problem.params)
 
 
 PROPERTIES = {(Hamiltonian, "symplectic"): symplectic}

@@ -84,7 +84,7 @@ def test_bad_options(make, message):
 
 @pytest.mark.parametrize("name", ["EulerMaruyama", "ThetaEuler", "Euler"])
 def test_bases_that_converge_to_another_process_are_refused(name):
-    """E X(1) of dX = X dW would be 1.05 to 1.22 instead of 1, the more the smaller tol is. Additive noise is no harm."""
+    """E X(1) of dX = X dW would be 1.05 to 1.22 instead of 1, the more the smaller tol is. Additive noise is fine."""
     euler = Dyadic(base=sd.method(name))
     assert euler.calculus == "ito" and Dyadic.calculus == "stratonovich"
     options = {"t": (0, 1), "dt": 0.25, "paths": 4, "seed": 1}
@@ -95,7 +95,7 @@ def test_bases_that_converge_to_another_process_are_refused(name):
 
 def test_what_the_base_refuses_is_refused():
     spins = sd.SDE(lambda t, x: 0.0 * x, lambda t, x: jnp.einsum("kij,j->ik", SPINS, x), (1.0, 0.5))
-    with pytest.raises(ValueError, match="Milstein is made for commutative|Dyadic is made for commutative"):
+    with pytest.raises(ValueError, match="Dyadic is made for commutative"):
         sd.simulate(spins, Dyadic(base=sd.method("Milstein")), t=(0, 1), dt=0.25, paths=4, seed=1)
 
 

@@ -7,8 +7,10 @@ step has without the shift, the special noise loads or enough of the increments.
 import functools
 
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
+from stodyn.analysis.covariance import delivered
 from stodyn.analysis.order import strong_order, weak_order
 from stodyn.methods import burrage, langevin, variational
 from stodyn.models.damped_kubo import DAMPED_KUBO
@@ -114,3 +116,15 @@ def test_truncation_with_k_2_keeps_the_order_and_k_1_loses_it():
         for k in (2.0, 1.0)
     )
     assert two > 0.9 and one < 0.85
+
+
+@named("method", [langevin.ShiftedVerlet, langevin.ShiftedMidpoint, langevin.ShiftedDIRK,
+                  langevin.ShiftedConformalVerlet, langevin.AdditiveDIRK])  # fmt: skip
+def test_additive_noise_that_depends_on_time(method):
+    """dq = p dt, dp = t dW: Var q(1) = ∫ (1-s)² s² ds = 1/30 and Var p(1) = ∫ s² ds = 1/3, to order 2 in the step."""
+    problem = Hamiltonian(lambda t, q, p: 0.5 * p**2, lambda t, q, p: -t * q, start=(0.0, 0.0))
+    misses = []
+    for steps in (10, 20):
+        variances = np.diagonal(delivered(method, problem, 1.0 / steps, steps).covariance[-1])
+        misses.append(np.abs(variances * [30.0, 3.0] - 1.0).max())
+    assert misses[0] < 0.02 and misses[1] < 0.3 * misses[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import warnings
 from collections.abc import Callable, Iterator
@@ -13,101 +14,147 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.integrate
 import scipy.linalg
+from jax.flatten_util import ravel_pytree
 from numpy.typing import ArrayLike
 
 from stodyn.analysis.integrator import (
+    SINGLE,
     BlackBox,
     Diverged,
     Integrator,
     LinearStep,
     beginning,
     linear_step,
+    principal,
     resolved,
     square,
     system_step,
     unscaled,
 )
-from stodyn.analysis.linear import Moments, coefficients, exact_moments
+from stodyn.analysis.linear import Moments, axes, coefficients, exact_moments
 from stodyn.methods import classical, multistep
 from stodyn.methods.catalogue import named
 from stodyn.methods.contract import Method
 from stodyn.methods.exact import VanLoan
 from stodyn.noise.distribution import is_random
-from stodyn.numerics import van_loan
+from stodyn.numerics import gauss, van_loan
 from stodyn.problems.linear import GaussianStart, intensity
 from stodyn.problems.sde import SDE
 from stodyn.problems.structure import is_autonomous
 
 REACH = (1e-3, 1e3)  # steps looked at for the stability limit, times the largest |eigenvalue| of A
 LOOKS = 200  # steps at the least over an interval in which coefficients change: a pulse is seen
-POINTS = np.linspace(-0.6, 0.6, 13)  # a second derivative from them is exact for polynomials of degree 12
+TINY = 1e-6  # a step at which only what noise drives directly is seen
+FEW = 5  # nodes a normal for means at small steps: they are right to h⁴
 
 
 # --- scalar questions: x' = A x + w, z = hA -------------------------------------------------------------------------
 
 
-def gamma(integrator: Integrator) -> float:
+def gamma(integrator: Integrator, driven: ArrayLike = 1.0) -> float:
     """Γ: samples of covariance ΓQ/h give the covariance of the continuous process as h -> 0.
 
-    1 / Σ (total weight of a sample, over all later steps that reuse it)², from the step on x' = w.
+    1 / Σ (total weight of a sample, over all later steps that reuse it)², from the step on x' = w. A step made for
+    several components, such as a position and its velocity, is asked x' = B w with a B of its own, `driven` (n, m).
     """
-    weights = float(np.sum(system_step(unscaled(integrator), 0.0, 1.0, 1.0).total ** 2))
+    B = np.asarray(driven, float)
+    B = B.reshape(1, 1) if B.ndim == 0 else B
+    h = 1.0 if len(B) == 1 else TINY  # what noise adds to components beside those that it drives vanishes with h
+    weights = float(np.sum(system_step(unscaled(integrator), np.zeros((len(B), len(B))), B, h).total ** 2)) / h
     if not weights:
         raise ValueError(f"{resolved(integrator).name}: its samples leave no trace in x; pass them to f(x, t, w)")
-    return 1.0 / weights
+    return float(np.sum(B**2)) / weights
 
 
-def kappa(integrator: Integrator) -> float:
+def kappa(integrator: Integrator, driven: ArrayLike = 1.0) -> float:
     """κ of the equation dx = (f + κ Σ (∂g_k/∂x) g_k) dt + g dW that the integrator solves: 0 Ito, 1/2 Stratonovich.
 
-    From the step on x' = x w with h = 1 and x = 1: half the second derivative of the final x by each sample of one
-    step, summed, times the variance of a sample.
+    The mean of x' = x w grows as 1 + κh + O(h²) in a step: κ is the limit of (λ - 1)/h, λ the eigenvalue near 1 of the
+    mean of the step's matrix, which for a method with a history is larger than (1, 1). In components that `driven`, the
+    B of a step made for several, leaves alone there is no noise.
     """
-    integrator = resolved(integrator)
-    scale = math.sqrt(gamma(integrator)) if isinstance(integrator, BlackBox) else 1.0
+    integrator, rows = resolved(integrator), np.atleast_2d(np.asarray(driven, float)).any(axis=1).astype(float)
+    scale = math.sqrt(gamma(integrator, driven)) if isinstance(integrator, BlackBox) else 1.0
+    single = isinstance(integrator, BlackBox) and integrator.defect == SINGLE
+    steps = (2.0**-4 if single else 2.0**-8) * 0.5 ** np.arange(2 if single else 4)
     with jax.enable_x64(True):
-        after, normals = _multiplicative(integrator)
-        curvature = 0.0
-        for i in range(normals):
-            values = [after(np.eye(normals)[i] * scale * point) for point in POINTS]
-            curvature += 2.0 * np.polynomial.polynomial.polyfit(POINTS, values, len(POINTS) - 1)[2]
-    return 0.5 * float(curvature)
+        mean = _mean_of_method(integrator) if isinstance(integrator, Method) else _mean_of_box(integrator, rows, scale)
+        growth = [(np.sum(principal(mean(h), len(rows))[0].real - 1.0)) / h for h in steps]
+    return float(np.polynomial.polynomial.polyfit(steps, growth, len(steps) - 1)[0]) / float(rows.sum())
 
 
-def _multiplicative(integrator: Method | BlackBox) -> tuple[Callable[[np.ndarray], float], int]:
-    """ξ -> x after some quiet steps that follow one with the normals ξ, for x' = x w, h = 1, x = 1."""
-    if isinstance(integrator, Method):
-        problem = SDE(lambda t, x: 0.0 * x, lambda t, x: x[:, None], [1.0], structure="general")
-        counts = integrator.needs.normals(1)
-        ends = np.cumsum(list(counts.values()))[:-1]
-        method, steps = integrator, 2 + integrator.starting_steps
+def _mean_of_method(method: Method) -> Callable[[float], np.ndarray]:
+    """h -> the mean over its normals of the matrix that takes the state of a step to the next, dx = x dW."""
+    problem: Any = SDE(lambda t, x: 0.0 * x, lambda t, x: x[:, None], [1.0], calculus=method.calculus or "ito")
+    if not isinstance(problem, method.accepts):
+        lowered = problem.lower(method.accepts)
+        if lowered is None:
+            kind = method.accepts.__name__
+            raise TypeError(f"integrator: {method.name} steps {kind} problems alone, and κ is asked of dx = x dW")
+        problem = lowered[0]
+    counts = method.needs.normals(1)
+    ends = np.cumsum(list(counts.values()))[:-1]
+    zero, state = ravel_pytree(method.start(problem, jnp.zeros(()), jnp.ones(problem.n), None))
 
-        @jax.jit
-        def run(xi):
-            state = method.start(problem, jnp.zeros(()), jnp.ones(1), None)
-            for k in range(steps):
-                z = jnp.where(k == 0, xi, 0.0)
-                noise = method.needs.increment(jnp.ones(()), dict(zip(counts, jnp.split(z, ends), strict=True)), 1)
-                state, _ = method.step(problem, jnp.asarray(float(k)), state, noise, None)
-            return method.read(state)[0]
+    @jax.jit
+    def matrix(h, xi):
+        noise = method.needs.increment(h, dict(zip(counts, jnp.split(xi, ends), strict=True)), 1)
 
-        return lambda xi: float(run(jnp.asarray(xi))), sum(counts.values())
+        def after(s):
+            return ravel_pytree(method.step(problem, jnp.zeros(()), state(s), noise, None)[0])[0]
+
+        return jax.vmap(after, out_axes=1)(jnp.eye(zero.size)) - after(jnp.zeros(zero.size))[:, None]
+
+    rules = axes(method.needs, 1, FEW)
+    return lambda h: _averaged(lambda xi: np.asarray(matrix(h, jnp.asarray(xi))), rules)
+
+
+def _mean_of_box(box: BlackBox, rows: np.ndarray, scale: float) -> Callable[[float], np.ndarray]:
+    """The same of a step of the user's own, with noise in some rows alone, its samples `scale` times as large."""
 
     def derivative(x, t, w):
-        return x * w
+        return rows * x * w
 
     derivative.m = 1  # type: ignore[attr-defined]
-    start = np.zeros(integrator.memory + 1)
-    start[0] = 1.0
-    _, drawn = integrator.once(derivative, start, 1.0, None)
+    size = len(rows) * (box.memory + 1)
+    _, drawn = box.once(derivative, np.ones(size), 1.0, None)
 
-    def after(xi):
-        s = start
-        for k in range(2 + integrator.memory):
-            s, _ = integrator.once(derivative, s, 1.0, np.reshape(xi if k == 0 else 0.0 * xi, (drawn, 1)))
-        return float(s[0])
+    def mean(h: float) -> np.ndarray:
+        def matrix(xi: np.ndarray) -> np.ndarray:
+            samples = scale * xi[:, None] / math.sqrt(h)
+            return np.stack([box.once(derivative, s, h, samples)[0] for s in np.eye(size)], axis=1)
 
-    return after, drawn
+        return _averaged(matrix, [gauss.hermite(FEW)] * drawn)
+
+    return mean
+
+
+def _averaged(matrix: Callable[[np.ndarray], np.ndarray], rules: list[gauss.Rule]) -> np.ndarray:
+    """The mean of a matrix over normals."""
+    total: Any = 0.0
+    for entry in itertools.product(*(zip(values, weights, strict=True) for values, weights in rules)):
+        values, weights = np.array([v for v, _ in entry]), math.prod(w for _, w in entry)
+        total = total + weights * matrix(values)
+    return total
+
+
+def require_consistent(box: BlackBox, A: np.ndarray, B: np.ndarray) -> None:
+    """Refuse a step that is none of x' = A x + B w: one that moves x where there is nothing, or by another rate."""
+    h = 1e-3 / max(float(np.abs(np.linalg.eigvals(A)).max()), 1e-300)
+    step = system_step(box, A, B, h)
+    if np.abs(step.c).max() > 1e-2 * h:
+        raise ValueError(
+            f"{box.name}: takes x = 0 of x' = A x to {_in_a_line(step.R @ step.c)}; expected 0. It adds something of "
+            "its own, which is no step of the equation"
+        )
+    rates = (principal(step.M, len(A))[0] - 1.0) / h
+    wanted = np.linalg.eigvals(A)
+    found, expected = np.sum(rates).real, np.sum(wanted).real
+    if abs(found - expected) > 0.02 * np.abs(wanted).sum():
+        raise ValueError(
+            f"{box.name}: is no consistent step: for small h it multiplies x of x' = A x as if the rates of A added up "
+            f"to {found:.4g} and not to {expected:.4g}. Check the weights of the derivatives"
+        )
 
 
 def local_factor(integrator: Integrator, z: float) -> float:
@@ -287,7 +334,9 @@ def stability_limit(integrator: Integrator, A: ArrayLike = -1.0) -> float:
 
 
 def _boundary(beyond: Callable[[float], bool], size: float) -> float:
-    """The smallest h, in units of 1/size within REACH, where `beyond` begins to hold; inf where it never does."""
+    """The smallest h, in units of 1/size within REACH, where `beyond` begins to hold; inf where it never does, 0 where
+    it does from the beginning.
+    """
     low = 0.0
     for h in np.geomspace(REACH[0] / size, REACH[1] / size, 300):
         if beyond(h):
@@ -295,6 +344,8 @@ def _boundary(beyond: Callable[[float], bool], size: float) -> float:
         low = h
     else:
         return math.inf
+    if low == 0.0:
+        return 0.0
     high = float(h)
     while high - low > 1e-13 * high:
         middle = 0.5 * (low + high)
@@ -333,7 +384,8 @@ class NoiseNeeded:
     """The samples with which an integrator delivers the covariance of x' = A x + B w.
 
     samples      (n, n): the covariance that a sample added to the derivative must have; exact where it is one
-    eigenvalues  of it: a negative one means that no such samples exist
+    eigenvalues  of it: a negative one means that no such samples exist; NaN where the step takes no noise in some
+                 components, and so has no such samples whatever their covariance is
     channels     (m, m): the same as a covariance of w, where the noise can stay in the channels of B; else None
     scale        the best factor on ΓQ/h if the noise must stay what it is: rank(P_D) / tr(P^-1 P_D), which brings
                  N(0, P_D) nearest to N(0, P)
@@ -357,6 +409,8 @@ class NoiseNeeded:
         reason = (
             "the noise would have to leave the channels of B"
             if self.exists
+            else "the step takes no noise in some of the components"
+            if np.isnan(self.eigenvalues[0])
             else f"the covariance asked for is indefinite (lowest eigenvalue {self.eigenvalues[0]:.4g})"
         )
         return (
@@ -408,14 +462,17 @@ def noise_needed(
         E[i, j] = E[j, i] = 1.0
         basis.append(E)
     system = np.stack([delivered_by(E)[rows, columns] for E in basis], axis=1)
-    W = sum(w * E for w, E in zip(np.linalg.solve(system, target[rows, columns]), basis, strict=True)) / h
+    wanted, *_ = np.linalg.lstsq(system, target[rows, columns], rcond=None)
+    reached = np.allclose(system @ wanted, target[rows, columns], rtol=0, atol=1e-9 * np.abs(target).max())
+    W = sum(w * E for w, E in zip(wanted if reached else np.nan * wanted, basis, strict=True)) / h
     left = np.linalg.pinv(np.atleast_2d(np.asarray(B, float)))
     channels = left @ W @ left.T
     back = np.atleast_2d(np.asarray(B, float)) @ channels @ np.atleast_2d(np.asarray(B, float)).T
-    stays = np.allclose(back, W, rtol=0, atol=1e-10 * np.abs(W).max())
+    stays = reached and np.allclose(back, W, rtol=0, atol=1e-10 * np.abs(W).max())
     rank = np.linalg.matrix_rank(mine, tol=1e-12 * np.abs(mine).max(), hermitian=True)
     scale = float(rank / np.trace(np.linalg.pinv(target, hermitian=True) @ mine))
-    return NoiseNeeded(W, np.linalg.eigvalsh(W), channels if stays else None, scale, scale * mine - target)
+    eigenvalues = np.linalg.eigvalsh(W) if reached else np.full(n, np.nan)
+    return NoiseNeeded(W, eigenvalues, channels if stays else None, scale, scale * mine - target)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -442,7 +499,7 @@ class Probe:
         """The stochastic calculus it solves for noise that depends on the state."""
         kappa = self.kappa
         return (
-            "ito" if abs(kappa) < 1e-6 else "stratonovich" if abs(kappa - 0.5) < 1e-6 else f"neither (κ = {kappa:.6g})"
+            "ito" if abs(kappa) < 1e-3 else "stratonovich" if abs(kappa - 0.5) < 1e-3 else f"neither (κ = {kappa:.6g})"
         )
 
     def __str__(self) -> str:
@@ -466,15 +523,17 @@ def probe(
     step(f, x, t, h, noise) -> x, in Python or NumPy, with f(x, t, w) the derivative and noise() a sample; see BlackBox.
     The system x' = A x + B w and the step h say for what the noise is asked.
     """
-    box = BlackBox(step, memory)
-    factor, (A, driven) = gamma(box), _system(A, B, Q)
+    box, (A, driven) = BlackBox(step, memory), _system(A, B, Q)
+    require_consistent(box, A, driven)
+    alone = 1.0 if len(A) == 1 else driven
+    factor = gamma(box, alone)
     own = factor * steady(box, A, driven, h)
     target = van_loan.lyapunov(A, driven @ driven.T)
     needed = noise_needed(box, A, B, h, Q)
     scale, residual = needed.scale / factor, needed.residual
     needed = dataclasses.replace(needed, scale=scale, residual=residual)
     error = _percent(own, target)
-    return Probe(factor, kappa(box), stability_limit(box, A), needed, error, memory)
+    return Probe(factor, kappa(box, alone), stability_limit(box, A), needed, error, memory)
 
 
 # --- advice ---------------------------------------------------------------------------------------------------------
@@ -572,10 +631,14 @@ def _system(A: ArrayLike, B: ArrayLike, Q: ArrayLike | None) -> tuple[np.ndarray
 def _require_stable(integrator: Integrator, A: np.ndarray, B: np.ndarray, h: float, step: LinearStep) -> None:
     if step.radius >= 1.0 - 1e-12:
         limit = stability_limit(integrator, A)
+        way_out = (
+            f"and stable below h = {limit:.6g}. Take a smaller step"
+            if limit
+            else "and with smaller ones too. Take another method"
+        )
         raise ValueError(
             f"h: {resolved(integrator).name} is unstable on this system with h = {h:g} (spectral radius "
-            f"{step.radius:.6g}), and stable below h = {limit:.6g}. Take a smaller step, or the exact "
-            "discretisation (VanLoan)."
+            f"{step.radius:.6g}), {way_out}, or the exact discretisation (VanLoan)."
         )
 
 

@@ -37,8 +37,8 @@ def linear_moments(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
     """E x_i and E x_i x_j, i <= j, at the end: of the method (points, ...), of the equation, and the former's error.
 
-    None where they cannot be had: the problem is not linear with constant coefficients or has random parameters, or the
-    noise of a step has too many normals for a quadrature of three nodes each.
+    None where they cannot be had: the problem is not linear or has random parameters, or the noise of a step has too
+    many normals for a quadrature of three nodes each.
     """
     nodes, n = quadrature_nodes(method, problem.m), problem.n
     if any(map(is_random, jax.tree.leaves((problem.start, problem.params), is_leaf=is_random))):
@@ -46,25 +46,30 @@ def linear_moments(
     if nodes < 3 and not hasattr(method.needs, "nodes"):
         return None
     start = np.reshape(problem.example_start(), n)
-    truth = _exact_moments(problem, t[1] - t[0])
+    truth = _exact_moments(problem, *t)
     if truth is None:
         return None
     values, doubt = [], []
     for count in steps:
-        at = functools.partial(step_map, problem=problem, h=(t[1] - t[0]) / count, t=t[0], nodes=nodes)
-        first = [at(_Starting(method), params=(problem.params, k)) for k in range(method.starting_steps)]
-        maps = [*first, at(method)]
+        h = (t[1] - t[0]) / count
+        at = functools.partial(step_map, problem=problem, h=h, nodes=nodes)
+        first = [
+            at(_Starting(method), t=t[0] + k * h, params=(problem.params, k)) for k in range(method.starting_steps)
+        ]
+        maps = [*first, at(method, t=t[0] + len(first) * h)]
+        if not maps[-1].autonomous:
+            maps += [at(method, t=t[0] + k * h) for k in range(len(maps), count)]
         values.append(_joined(*_moments_after(maps, start, count)))
         doubt.append(max(step.error for step in maps) * count)
     return np.array(values), truth, np.array(doubt)
 
 
 @functools.lru_cache(maxsize=16)
-def _exact_moments(problem: Any, T: float) -> np.ndarray | None:
-    """What linear_moments compares with; None for a problem that is not linear with constant coefficients."""
+def _exact_moments(problem: Any, begin: float, end: float) -> np.ndarray | None:
+    """What linear_moments compares with; None for a problem that is not linear."""
     start = np.reshape(problem.example_start(), problem.n)
     try:
-        return _joined(*exact_moments(problem, T, start, np.zeros((problem.n, problem.n))))
+        return _joined(*exact_moments(problem, end - begin, start, np.zeros((problem.n, problem.n)), begin))
     except ValueError:
         return None
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy.linalg
 from jax.flatten_util import ravel_pytree
 from numpy.typing import ArrayLike
 
@@ -28,11 +29,16 @@ from stodyn.problems.sde import SDE
 # Most steps are read off a few times, which NumPy does in less time than it takes to compile them. Those that are read
 # often are compiled, and there compiling them fast counts, running them fast does not.
 UNCOMPILED_READINGS = 300
+SINGLE = 1e-4  # relative defect that a step in float32 may leave
 COMPILE_FAST = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 
 
 class Diverged(ValueError):
     """A step did not give finite numbers."""
+
+
+class Misused(ValueError):
+    """A step of the user's own does not call f and noise as it should."""
 
 
 class LinearStep(NamedTuple):
@@ -55,7 +61,32 @@ class LinearStep(NamedTuple):
     @property
     def total(self) -> np.ndarray:
         """The weight of every normal in x after all steps that reuse it, for A = 0: (n, normals)."""
-        return self.R @ np.linalg.matrix_power(self.M, 2 * len(self.M)) @ self.G
+        _, parasitic, projection = principal(self.M, len(self.R))
+        if np.any(np.abs(parasitic) > 1.0 - 1e-9):
+            raise ValueError(
+                f"the step has a parasitic root of modulus {np.abs(parasitic).max():.6g}: what a sample adds to x "
+                "never settles, so that no scaling of the noise is right. Damp it (Asselin's filter), or take another "
+                "method."
+            )
+        return self.R @ projection @ self.G
+
+
+def principal(M: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of a step on n equations that hardly move: the n eigenvalues nearest 1, the others, and the projection (N, N)
+    onto the invariant subspace of the first along that of the others.
+    """
+    eigenvalues = np.linalg.eigvals(M)
+    order = np.argsort(np.abs(eigenvalues - 1.0))
+    own, others = eigenvalues[order[:n]], eigenvalues[order[n:]]
+    if not len(others):
+        return own, others, np.eye(n)
+    reach = 0.5 * (np.abs(own - 1.0).max() + np.abs(others - 1.0).min())
+
+    def subspace(matrix: np.ndarray) -> np.ndarray:
+        return scipy.linalg.schur(matrix, "complex", sort=lambda z: abs(z - 1.0) <= reach)[1][:, :n]
+
+    right, left = subspace(M), subspace(M.conj().T)
+    return own, others, (right @ np.linalg.solve(left.conj().T @ right, left.conj().T)).real
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -70,6 +101,7 @@ class BlackBox:
     step: Callable
     memory: int = 0
     name: str = "the step"
+    defect: float = dataclasses.field(default=AFFINE, init=False, repr=False)  # that its rounding may leave, relative
 
     def once(self, derivative: Callable, s: np.ndarray, h: float, samples: np.ndarray | None) -> tuple[np.ndarray, int]:
         """The step from s at time 0 with the given samples (k, m), and how many it drew; None: zeros of any number."""
@@ -81,22 +113,33 @@ class BlackBox:
             if samples is None:
                 return np.zeros(derivative.m)  # type: ignore[attr-defined]
             if drawn > len(samples):
-                raise ValueError(f"{self.name}: draws {len(samples)} samples in one step and more in another")
+                raise Misused(f"{self.name}: draws {len(samples)} samples in one step and more in another")
             return samples[drawn - 1].copy()
 
         n, m = s.size // (self.memory + 1), derivative.m  # type: ignore[attr-defined]
 
         def f(x, t, w):
             if (np.shape(x), np.shape(t), np.size(w)) != ((n,), (), m):
-                raise ValueError(
+                raise Misused(
                     f"{self.name}: called f with arguments of the shapes {np.shape(x)}, {np.shape(t)}, {np.shape(w)}; "
                     f"expected f(x, t, w) with x ({n},), a number t and w ({m},), a sample that noise() gave"
                 )
             return derivative(np.asarray(x, float), t, np.reshape(w, m))
 
-        new = self.step(f, s.copy(), 0.0, h, noise)
+        try:
+            new = self.step(f, s.copy(), 0.0, h, noise)
+        except Misused:
+            raise
+        except Exception as error:
+            raise ValueError(
+                f"{self.name}: raised {type(error).__name__} ({error}) for x of {n} component{'s' * (n > 1)}. If it is "
+                "made for others, such as a position and its velocity, give the system, A (n, n) and B (n, channels); "
+                "if it keeps a history, memory="
+            ) from error
         if new is None:
             raise ValueError(f"{self.name}: returned nothing; expected the new x, of shape {s.shape}")
+        if np.asarray(new).dtype == np.float32:
+            object.__setattr__(self, "defect", SINGLE)
         after = np.asarray(new, float)
         if after.shape != s.shape:
             raise ValueError(f"{self.name}: returned shape {after.shape} for a state of shape {s.shape}")
@@ -152,7 +195,9 @@ def beginning(method: Method, problem: Any, t: float) -> tuple[np.ndarray, np.nd
     return (states[1:] - states[0]).T, states[0]
 
 
-def _read_off(evaluate: Callable, size: int, normals: int, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _read_off(
+    evaluate: Callable, size: int, normals: int, name: str, allowed: float = AFFINE
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """M, c and G of evaluate(s, ξ) = M s + c + G ξ, given for many points at once, from unit vectors."""
     random = np.random.default_rng(1).standard_normal((3, size + normals))
     points = np.concatenate([np.zeros((1, size + normals)), np.eye(size + normals), random])
@@ -162,11 +207,11 @@ def _read_off(evaluate: Callable, size: int, normals: int, name: str) -> tuple[n
     c = values[0]
     slopes = (values[1 : size + normals + 1] - c).T
     defect = np.abs(values[-3:] - (random @ slopes.T + c)).max() / max(np.abs(values).max(), 1e-300)
-    if defect > AFFINE:
+    if defect > allowed:
         alone = np.abs(
             evaluate(np.zeros((1, size)), random[:1, size:]) - (c + slopes[:, size:] @ random[0, size:])
         ).max()
-        where = "its noise" if alone > AFFINE * np.abs(values).max() else "state and noise together"
+        where = "its noise" if alone > allowed * np.abs(values).max() else "state and noise together"
         raise ValueError(
             f"{name}: the step is not linear in {where} (off by {defect:.3g} of its values). The system must be "
             "x' = A x + a(t) + B(t) w, and the integrator must use its samples linearly, each drawn by noise()."
@@ -267,7 +312,7 @@ def system_step(integrator: Integrator, A: ArrayLike, B: ArrayLike, h: float) ->
         raise ValueError(f"{integrator.name}: two calls with the same samples differ; draw all noise by noise()")
     if not drawn:
         raise ValueError(f"{integrator.name}: drew no noise; call noise() for every sample and give it to f(x, t, w)")
-    M, c, G = _read_off(evaluate, size, drawn * m, integrator.name)
+    M, c, G = _read_off(evaluate, size, drawn * m, integrator.name, integrator.defect)
     return LinearStep(M, c, G, np.eye(n, size))
 
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy.integrate
 import scipy.linalg
 from jax import Array
 from jax.flatten_util import ravel_pytree
@@ -30,6 +31,7 @@ from stodyn.problems.structure import is_autonomous
 NODES = 12  # a normal: exact for polynomials of degree 23 in it
 MOST_NODES = 2_000_000
 CHUNKS = (64, 4096)  # nodes evaluated at a time: two sizes, so that a step is compiled at most twice
+LOOKS = 20  # steps at the least over an interval in which coefficients change
 AFFINE = 1e-8  # relative defect that Newton's tolerance may leave
 
 
@@ -236,19 +238,20 @@ def coefficients(problem: Problem, t: float = 0.0) -> Coefficients:
     return Coefficients(f[:, :-1], f[:, -1], g[..., :-1], g[..., -1])
 
 
-def exact_moments(problem: Problem, t: ArrayLike, mean0: ArrayLike, cov0: ArrayLike) -> Moments:
+def exact_moments(problem: Problem, t: ArrayLike, mean0: ArrayLike, cov0: ArrayLike, start: float = 0.0) -> Moments:
     """The exact mean and covariance of a linear SDE at the times t (a number or an array) after mean0 and cov0.
 
     For the Ito form, m' = A m + a and P' = A P + P A' + Σ_k [B_k P B_k' + (B_k m + b_k)(B_k m + b_k)']. With the outer
     product U = m m' this is one linear system for (1, m, U, P), solved by its matrix exponential of size 1 + n + 2n²;
-    P is never the difference of two second moments. A Stratonovich problem is converted first.
+    P is never the difference of two second moments. Where the coefficients depend on time it is integrated to 12
+    digits, from the time `start` on. A Stratonovich problem is converted first.
     """
     ito = lowering.to_ito(_as_sde(problem))
     n = ito.n
-    A, a, B, b = coefficients(ito)
-    if not is_autonomous(ito):
-        raise ValueError("exact_moments: the coefficients depend on time, expected constant ones")
+    A, a, B, b = coefficients(ito, start)
     m0, P0 = _vector("mean0", mean0, n), _matrix("cov0", cov0, n)
+    if not is_autonomous(ito):
+        return _integrated_moments(ito, np.asarray(t, float), m0, P0, start)
 
     def outer(u: np.ndarray, V: np.ndarray) -> np.ndarray:
         """The matrix of m -> vec(u (V m)' + (V m) u')."""
@@ -271,6 +274,37 @@ def exact_moments(problem: Problem, t: ArrayLike, mean0: ArrayLike, cov0: ArrayL
         final = scipy.linalg.expm(time * system) @ initial
         mean[index], covariance[index] = final[1 : n + 1], final[-n * n :].reshape(n, n)
     return Moments(mean, covariance)
+
+
+def _integrated_moments(ito: SDE, t: np.ndarray, m0: np.ndarray, P0: np.ndarray, start: float) -> Moments:
+    """exact_moments where coefficients depend on time."""
+    n, m = ito.n, ito.m
+    with jax.enable_x64(True):
+
+        @jax.jit
+        def at(time):
+            f, _ = _affine(lambda x: ito.f(time, x, ito.params), n)
+            g, _ = _affine(lambda x: ito.g(time, x, ito.params).T.ravel(), n)
+            return f, g.reshape(m, n, n + 1)
+
+        def slope(time, y):
+            f, g = map(np.asarray, at(time))
+            P, s = y[n:].reshape(n, n), np.append(y[:n], 1.0)
+            kicks = g @ s  # (m, n)
+            grown = f[:, :-1] @ P
+            noise = kicks.T @ kicks + np.einsum("kij,jl,kml->im", g[..., :-1], P, g[..., :-1])
+            return np.concatenate([f @ s, (grown + grown.T + noise).ravel()])
+
+        ends = start + t.ravel()
+        order, y, now = np.argsort(ends), np.concatenate([m0, P0.ravel()]), start
+        found = np.empty((len(ends), n + n * n))
+        for index in order:
+            if ends[index] > now:
+                options = {"rtol": 1e-12, "atol": 1e-14, "max_step": (ends[order[-1]] - start) / LOOKS}
+                y = scipy.integrate.solve_ivp(slope, (now, ends[index]), y, "DOP853", **options).y[:, -1]
+                now = ends[index]
+            found[index] = y
+    return Moments(found[:, :n].reshape(*t.shape, n), found[:, n:].reshape(*t.shape, n, n))
 
 
 def _as_sde(problem: Problem) -> SDE:

@@ -116,7 +116,7 @@ def weak_order(
 
     function  φ(x) -> array; default: all x_i and x_i x_j
 
-    Nothing is sampled where both expectations can be computed. On a linear problem with constant coefficients, for the
+    Nothing is sampled where both expectations can be computed. On a linear problem, for the
     default φ and without `exact` and `reference`, they are moments of the step (analysis.linear). For weak draws and an
     exact solution every outcome is gone through, where that is not too many (one channel: 8 steps). Otherwise the error
     is the mean of φ(x_h) - φ(x) over pairs on the same Brownian path, x as in strong_order; weak draws are cut from the

@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from stodyn.methods.contract import EXPLICIT, Claim, Method, Report
 from stodyn.methods.partitioned import Solution, Stages, Sums
@@ -20,15 +21,17 @@ from stodyn.methods.variational import DIRK, PAPER, Midpoint, StoermerVerlet
 from stodyn.noise import wiener
 from stodyn.numerics.surd import sqrt
 from stodyn.problems.hamiltonian import PARTS, Hamiltonian
+from stodyn.problems.structure import depends_on_time
 
 
 @dataclasses.dataclass(frozen=True)
 class Shifted(Method):
     """Any step of this library between two shifts of the momenta: p + Σ σ_r H_r, the step with W, p - Σ σ_r H_r.
 
-    H_r = Z_r/h - W_r/2, σ_r the constant noise vector of channel r. Mean-square order 2 for Langevin-type systems
-    (additive noise on the momenta, drift affine in p), where the step alone has order 1. The shifts are translations:
-    symplecticity and the conformal factor are those of the step. Costs two additions a channel and one more normal.
+    H_r = Z_r/h - W_r/2, σ_r the noise vector of channel r; where it depends on time the shifts are what the step lacks
+    of ∫ σ dW and ∫∫ σ dW (see `integrals`). Mean-square order 2 for Langevin-type systems (additive noise on the
+    momenta, drift affine in p), where the step alone has order 1. The shifts are translations: symplecticity and the
+    conformal factor are those of the step. Costs two additions a channel and one more normal.
     """
 
     base: Any = dataclasses.field(repr=False)
@@ -65,11 +68,44 @@ arXiv 2101.03446 (2021); the step: {PAPER}"
         return None
 
     def step(self, problem, t, x, noise, params):
-        N = problem.n // 2
-        H = noise.Z / noise.h - 0.5 * noise.W
-        shift = jnp.concatenate([jnp.zeros(N, x.dtype), (problem.g(t, x, params) @ H)[N:]])
-        after, report = self.base.step(problem, t, x + shift, noise, params)
-        return after - shift, report
+        once, twice = integrals(problem, t, x, noise, params)
+        taken = once  # what the step itself makes of ∫ σ dW
+        if moves(problem):
+            taken = sum(w * problem.g(t + c * noise.h, x, params) for c, w in kicks(self.base).items()) @ noise.W
+        before, after = twice / noise.h - 0.5 * taken, once - 0.5 * taken - twice / noise.h
+        on_momenta = np.arange(problem.n) >= problem.n // 2
+        stepped, report = self.base.step(problem, t, x + jnp.where(on_momenta, before, 0.0), noise, params)
+        return stepped + jnp.where(on_momenta, after, 0.0), report
+
+
+def moves(problem: Hamiltonian) -> bool:
+    """Whether the noise vectors depend on time."""
+    return depends_on_time(problem.g, problem.example_start(), problem.example_params())
+
+
+def integrals(problem: Hamiltonian, t: Any, x: Array, noise: Any, params: Any) -> tuple[Array, Array]:
+    """∫ σ dW and ∫∫ σ dW ds over a step for additive noise σ(t), (2N,) each.
+
+    Exact where σ is constant. Else σ(t + h/2) W - (σ(t + h) - σ(t)) H and σ(t + h/2) Z: both are off by martingale
+    increments of size h^(5/2), which is what mean-square order 2 leaves room for.
+    """
+    h = noise.h
+    if not moves(problem):
+        g = problem.g(t, x, params)
+        return g @ noise.W, g @ noise.Z
+    begin, middle, end = (problem.g(t + c * h, x, params) for c in (0.0, 0.5, 1.0))
+    return middle @ noise.W - (end - begin) @ (noise.Z / h - 0.5 * noise.W), middle @ noise.Z
+
+
+def kicks(base: Any) -> dict[float, float]:
+    """At which times t + c h a step takes the noise on the momenta, and with what weights: c -> weight."""
+    if isinstance(base, _ConformalVerlet):
+        return {0.0: 0.5, 1.0: 0.5}
+    stages, found = base.table.stages(1), dict[float, float]()
+    for (k, stage), weight in stages.last.pull.items():
+        if k == 1:
+            found[float(stages.clock[stage])] = found.get(float(stages.clock[stage]), 0.0) + float(weight)
+    return found
 
 
 ShiftedVerlet = Shifted(StoermerVerlet, "ShiftedVerlet")
@@ -79,7 +115,7 @@ ShiftedDIRK = Shifted(DIRK, "ShiftedDIRK")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AdditiveTable(Table):
-    """With constant noise vectors σ_r:
+    """With constant noise vectors σ_r (for others W_r σ_r and Z_r σ_r stand for their `integrals`):
 
     X_i = x + h Σ A_ij f(X_j) + Σ_r (c1_i W_r + c2_i Z_r/h) σ_r,    x' = x + h Σ α_i f(X_i) + Σ_r W_r σ_r
     """
@@ -104,8 +140,8 @@ class AdditiveTable(Table):
 class _AdditiveDIRK(Method):
     """Two midpoint half-steps with the noise loads ±W/√6 + Z/h: mean-square order 1.5 for any drift, additive noise.
 
-    Symplectic where there are no forces, since constants in the stages leave the variational equation alone. The noise
-    may not depend on time. Two solves of 2N unknowns (N for separable Hamiltonians).
+    Symplectic where there are no forces, since constants in the stages leave the variational equation alone. Two solves
+    of 2N unknowns (N for separable Hamiltonians).
     """
 
     tol: float = 1e-10
@@ -134,8 +170,8 @@ class _AdditiveDIRK(Method):
         )  # fmt: skip
 
     def step(self, problem, t, x, noise, params):
-        g = problem.g(t, x, params)
-        W, Z = g @ noise.W, g @ (noise.Z / noise.h)
+        W, Z = integrals(problem, t, x, noise, params)
+        Z = Z / noise.h
         spread = W / np.sqrt(6.0)
         quarter, report = Sums(*({(0, "X"): Q(1, 4)} for _ in PARTS)), EXPLICIT
 
