@@ -84,6 +84,7 @@ def polynomials() -> dict[str, list[float]]:
     place = lambda a: (mp.mpf(a) - 4) / (mp.mpf(a) + 4)  # noqa: E731
     low, high = place("0.499"), place("27.5")
     middle = scaled_erfc(mp.mpf(0))
+    arc_tangent = odd(mp.atan, lambda k: mp.mpf(-1) ** k / (2 * k + 1))
     cos_rest = lambda z: (mp.cos(mp.sqrt(z)) - 1 + z / 2) / z**2  # noqa: E731
     return {
         "EXP": fit(
@@ -95,7 +96,7 @@ def polynomials() -> dict[str, list[float]]:
         "LOG_FINE": fit(
             odd(lambda s: 2 * mp.atanh(s), lambda k: mp.mpf(2) / (2 * k + 1), 2), 0, s, 8, "log, in two parts"
         ),
-        "ATAN": fit(odd(mp.atan, lambda k: mp.mpf(-1) ** k / (2 * k + 1)), 0, 1, 20, "atan"),
+        "ATAN": fit(lambda s: arc_tangent(s + mp.mpf(1) / 2), -mp.mpf(1) / 2, mp.mpf(1) / 2, 20, "atan"),
         "ASIN": fit(
             odd(mp.asin, lambda k: mp.binomial(2 * k, k) / (mp.mpf(4) ** k * (2 * k + 1))),
             0,

@@ -117,7 +117,7 @@ def exactly(name, arguments):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_units_of_the_last_place(name):
-    """At most 1 for most functions; of log Γ and ψ where they are not led over from elsewhere."""
+    """At most 1.1, of atan 1.3, of log Γ 3 and of ψ 1.5; these two where they are not led over from elsewhere."""
     arguments = samples(name)
     worst, where = 0.0, None
     for *given, found in zip(*(a.tolist() for a in arguments), evaluate(name, *arguments).tolist(), strict=True):
@@ -129,7 +129,7 @@ def test_units_of_the_last_place(name):
             error = 0.0 if found == rounded else np.inf
         if not error <= worst:
             worst, where = error, (given, found, rounded)
-    assert worst < {"atan": 1.5, "atan2": 1.5, "lgamma": 2.5, "digamma": 1.5}.get(name, 1.0), where
+    assert worst < {"atan": 1.3, "atan2": 1.3, "lgamma": 3.0, "digamma": 1.5}.get(name, 1.1), where
 
 
 @pytest.mark.parametrize("name", ["lgamma", "digamma"])

@@ -494,7 +494,8 @@ def tan(x):
 def _arc_tangent(t: Value) -> Value:
     """atan t - t of |t| <= 1."""
     z = t * t
-    return (t * z) * fma(z, polynomial(c.ATAN[1:], z), c.ATAN[0])
+    from_half = z - 0.5  # where the terms do not cancel
+    return (t * z) * fma(from_half, polynomial(c.ATAN[1:], from_half), c.ATAN[0])
 
 
 @function()
