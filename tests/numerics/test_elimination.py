@@ -84,30 +84,124 @@ def test_given_order_serves_matrices_with_zero_diagonal(n):
     order = row_order(a)
     assert order == tuple(reversed(range(n)))
     np.testing.assert_allclose(solve(a, b, order), np.linalg.solve(a, b), rtol=1e-12)
-    assert np.isnan(solve(a, b)).all()
+    np.testing.assert_allclose(solve(a, b), np.linalg.solve(a, b), rtol=1e-12)
 
 
 @pytest.mark.parametrize("n", [n for n in SIZES if 3 < n <= 12])
-def test_growth_in_a_fixed_order_is_reported(n):
-    """A first pivot of size e costs log10(1/e) digits of 16: never a wrong number, and no alarm while few are lost."""
+def test_small_pivots_of_the_fixed_order_cost_few_digits(n):
+    """A first pivot of size e would cost log10(1/e) digits of 16: at most three, then rows are exchanged."""
     (good, *_), (right, *_) = ordered(*random_systems(n))
     a, b = np.repeat(good[None], BATCH, axis=0), np.repeat(right[None], BATCH, axis=0)
-    pivots = np.append(np.geomspace(1e-25, 1e-2, BATCH - 1), 0.0)
-    a[:, 0, 0] = pivots
-    x = solve_all(a, b)
-    refused = np.isnan(x).all(axis=1)
-    assert np.isfinite(x[~refused]).all()
-    assert refused[pivots <= 1e-12].all()
-    assert not refused[pivots >= 1e-5].any()
-    assert (backward_error(a, x, b)[~refused] <= np.sqrt(EPS)).all()
+    a[:, 0, 0] = np.append(np.geomspace(1e-25, 1e-2, BATCH - 1), 0.0)
+    assert (backward_error(a, solve_all(a, b), b) <= 1010 * EPS).all()
 
 
-def test_growth_away_from_the_diagonal_is_reported():
+def test_growth_away_from_the_diagonal_is_seen():
     """[[e, 0, 1, 1], [1, ...], ...]: the second pivot shows nothing of the 1/e beside it."""
     a = np.array([[1e-14, 0, 1, 1], [1, 1, 0, 2], [1, 0, 0, 1], [0, 0, 3, 1]])
     b = a @ np.array([1.0, -2.0, 3.0, 0.7])
-    assert np.isnan(solve(a, b)).all()
-    np.testing.assert_allclose(solve(a, b, row_order(a)), [1.0, -2.0, 3.0, 0.7], rtol=1e-14)
+    for order in (None, row_order(a)):
+        np.testing.assert_allclose(solve(a, b, order), [1.0, -2.0, 3.0, 0.7], rtol=1e-14)
+
+
+# --- badly ordered regular systems ------------------------------------------------------------------------------------
+
+MANY = 1000
+
+
+def shuffled_triangles(rng, n):
+    """Triangular matrices, rows and columns in another order: most begin with a zero, each in its own place."""
+    a = np.tril(rng.normal(size=(MANY, n, n)), -1) + np.eye(n) * rng.choice([-1.0, 1.0], (MANY, 1, n))
+    return np.stack([m[rng.permutation(n)][:, rng.permutation(n)] for m in a])
+
+
+def saddle_points(rng, n):
+    """[[A, B'], [B, 0]] with A positive definite or, every second one, only so where B x = 0; constraints first."""
+    k = n // 3
+    A, B = rng.normal(size=(MANY, n - k, n - k)), rng.normal(size=(MANY, k, n - k))
+    A = A @ A.transpose(0, 2, 1) / n + 0.3 * np.eye(n - k)
+    A[::2] -= 3.0 * B[::2].transpose(0, 2, 1) @ B[::2]
+    a = np.zeros((MANY, n, n))
+    a[:, k:, k:], a[:, :k, k:], a[:, k:, :k] = A, B, B.transpose(0, 2, 1)
+    return a
+
+
+def tiny_diagonals(rng, n):
+    a = rng.normal(size=(MANY, n, n))
+    a[:, np.arange(n), np.arange(n)] = 10.0 ** rng.uniform(-30, 0, (MANY, n))
+    return a
+
+
+KINDS = [shuffled_triangles, saddle_points, tiny_diagonals]
+
+
+@pytest.mark.parametrize("n", [2, 3, 4, 5, 8, 12])
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_regular_system_is_solved_in_any_order_and_any_units(kind, n):
+    """Row by row to 1010 ε, by `solve` and `factorised`, and the determinant to that and the condition of the matrix;
+    then the same in units of the equations and, from 4 unknowns on, of the unknowns that differ by 10^4."""
+    rng = np.random.default_rng(n)
+    a, b = kind(rng, n), rng.normal(size=(MANY, n))
+    x, once, found = (np.asarray(part) for part in everything(a, b))
+    assert (backward_error(a, x, b) <= 1010 * EPS).all()
+    assert (backward_error(a, once, b) <= 1010 * n * EPS * np.linalg.cond(a)).all()
+    exact = np.linalg.det(a)
+    assert (np.abs(found - exact) <= 4000 * n * EPS * np.linalg.cond(a) * np.abs(exact)).all()
+    rows, columns = 2.0 ** rng.integers(-7, 7, (MANY, n)), 2.0 ** (rng.integers(-7, 7, (MANY, n)) * (n > 3))
+    scaled = rows[:, :, None] * a * columns[:, None, :]
+    y = np.asarray(everything(scaled, rows * b)[0]) * columns
+    assert (np.abs(y - x).max(axis=1) <= 4000 * n * EPS * np.linalg.cond(a) * np.abs(x).max(axis=1)).all()
+
+
+@jax.jit
+@jax.vmap
+def everything(a, b):
+    return solve(a, b), factorised(a)(b), determinant(a)
+
+
+def test_lanes_exchange_rows_path_by_path():
+    """The paths of a block that need it, and the others keep their bits; in both precisions."""
+    n = 5
+    a, b = random_systems(n, 7)
+    a += 3 * n * np.eye(n)
+    served = np.asarray(compiled(a, b))
+    a[::7] = np.roll(a[::7], 2, axis=1)
+    for dtype in (np.float64, np.float32):
+        A, B = jnp.asarray(a, dtype), jnp.asarray(b, dtype)
+        trace = jax.make_jaxpr(lambda a, b: (solve(a, b), factorised(a)(b), determinant(a)))(A[0], B[0])
+
+        @jax.jit
+        def laned(A, B):
+            outputs = lanes.evaluate(trace, [lanes.unstack(jnp.moveaxis(A, 0, -1), 2), lanes.unstack(B.T, 1)], BATCH)
+            return [lanes.stack(x, dtype, BATCH) for x in outputs]
+
+        x, once, found = map(np.asarray, laned(A, B))
+        exact = np.linalg.solve(a, b[..., None])[..., 0]
+        bound = 1000 * n * np.finfo(dtype).eps * np.linalg.cond(a) * np.abs(exact).max(axis=1)
+        assert (np.abs(x.T - exact).max(axis=1) <= bound).all()
+        assert (np.abs(once.T - exact).max(axis=1) <= bound).all()
+        np.testing.assert_allclose(found, np.linalg.det(a), rtol=1e3 * np.finfo(dtype).eps)
+    np.testing.assert_allclose(compiled(a, b)[1], served[1], rtol=0)
+
+
+@pytest.mark.parametrize("order", [None, (1, 0, 3, 2)])
+def test_derivatives_of_all_kinds_are_those_of_the_inverse(order):
+    """Forwards, backwards, twice, and for many right-hand sides, served by the order or not."""
+    rng = np.random.default_rng(3)
+    a, b, da = np.eye(4)[[1, 0, 3, 2]] + 0.1 * rng.normal(size=(4, 4)), rng.normal(size=4), rng.normal(size=(4, 4))
+    inverse = np.linalg.inv(a)
+    for function in (lambda a: solve(a, b, order), lambda a: factorised(a, order)(b)):
+
+        def along(s, function=function):
+            return function(a + s * da)
+
+        first, second = -inverse @ da @ inverse @ b, 2 * inverse @ da @ inverse @ da @ inverse @ b
+        np.testing.assert_allclose(jax.jacfwd(along)(0.0), first, rtol=1e-12)
+        np.testing.assert_allclose(jax.jacrev(along)(0.0), first, rtol=1e-12)
+        np.testing.assert_allclose(jax.jacfwd(jax.jacfwd(along))(0.0), second, rtol=1e-12)
+        np.testing.assert_allclose(jax.jacrev(jax.jacfwd(along))(0.0), second, rtol=1e-12)
+    slope = jax.grad(lambda s: determinant(a + s * da, order))(0.0)
+    np.testing.assert_allclose(slope, np.linalg.det(a) * np.trace(inverse @ da), rtol=1e-12)
 
 
 def test_zero_components_are_no_alarm():
@@ -168,7 +262,8 @@ def test_nan_and_infinity_do_not_hide(n):
 
 @pytest.mark.parametrize("n", [1, 3, 5, 12])
 def test_falls_apart_into_scalar_operations_up_to_twelve_unknowns(n):
-    """In lanes, with 2 n³/3 multiplications and subtractions and O(n²) beside them; a diagonal costs O(n) of them."""
+    """In lanes, with 2 n³/3 multiplications and subtractions and O(n²) beside them; a diagonal costs O(n) of them
+    and n² maxima. Exchanges are a loop of O(n²), which is not entered where no path needs them."""
 
     def operations(known):
         def scalars(*entries):
@@ -181,11 +276,15 @@ def test_falls_apart_into_scalar_operations_up_to_twelve_unknowns(n):
         trace = jax.make_jaxpr(solve)(np.eye(n), np.ones(n))
         laned = jax.make_jaxpr(scalars)(*[1.0] * ((n if known else n * n) + n))
         assert all(v.aval.shape == () for e in laned.jaxpr.eqns for v in e.outvars)
-        return lanes.count_equations(laned.jaxpr)
+        loops = [e for e in laned.jaxpr.eqns if e.primitive.name == "while"]
+        inside = sum(lanes.count_equations(inner.jaxpr) for e in loops for inner in lanes._traces_of(e))
+        return lanes.count_equations(laned.jaxpr) - inside, inside
 
-    assert operations(known=False) <= 2 * n**3 / 3 + 8 * n**2 + 12 * n
+    straight, exchanging = operations(known=False)
+    assert straight <= 2 * n**3 / 3 + 9 * n**2 + 12 * n
+    assert exchanging <= 7 * n**2 + 30 * n
     if n > 3:
-        assert operations(known=True) <= 15 * n
+        assert operations(known=True)[0] <= n**2 + 18 * n
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 13])
@@ -203,7 +302,9 @@ def test_keeps_float32(n):
     a += 3 * n * np.eye(n)
     x = compiled(jnp.asarray(a, jnp.float32), jnp.asarray(b, jnp.float32))
     assert x.dtype == jnp.float32
-    np.testing.assert_allclose(x, np.linalg.solve(a, b[..., None])[..., 0], rtol=1e-4)
+    exact = np.linalg.solve(a, b[..., None])[..., 0]
+    bound = 10 * n * np.finfo(np.float32).eps * np.linalg.cond(a) * np.abs(exact).max(axis=1)
+    assert (np.abs(x - exact).max(axis=1) <= bound).all()
 
 
 def test_bad_input_is_named():
@@ -237,9 +338,8 @@ def test_a_matrix_eliminated_once_serves_many_right_hand_sides(n):
     np.testing.assert_allclose(found, np.linalg.det(a), rtol=1e-10)
 
 
-def test_a_pivot_that_costs_half_of_the_digits_spoils_every_solution():
+def test_a_small_pivot_spoils_no_solution():
     a = np.array([[1e-12, 1.0, 0.0, 0.0], [1.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0], [0.0, 0.0, 0.0, 1.0]])
-    right = jax.jit(lambda a: factorised(a, (1, 0, 2, 3))(jnp.ones(4)))(a)
-    wrong = jax.jit(lambda a: factorised(a)(jnp.ones(4)))(a)
-    np.testing.assert_allclose(right, np.linalg.solve(a, np.ones(4)), rtol=1e-12)
-    assert np.all(np.isnan(wrong))
+    for order in (None, (1, 0, 2, 3)):
+        found = jax.jit(lambda a, order=order: factorised(a, order)(jnp.ones(4)))(a)
+        np.testing.assert_allclose(found, np.linalg.solve(a, np.ones(4)), rtol=1e-12, atol=1e-15)

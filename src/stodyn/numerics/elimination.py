@@ -1,39 +1,46 @@
-"""Small dense linear systems a x = b for one path, eliminated by whole rows.
+"""Small dense linear systems a x = b for one path, eliminated by whole rows in an order fixed before the run.
 
 In lanes the rows fall apart into scalar operations; under vmap each is an array over the paths, which compiles faster
-and runs two or three times as fast as LAPACK called for every path.
+and runs two or three times as fast as LAPACK called for every path. A path whose matrix the fixed order does not serve
+is solved again with exchanges of rows, in a loop that runs once where a path needs it and else not at all.
 """
 
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import jax.scipy.linalg
 import numpy as np
-from jax import Array
+from jax import Array, lax
 from jax.typing import ArrayLike
 
-PIVOTED = 3  # up to this size rows are exchanged per path, by selection
+PIVOTED = 3  # up to this size rows are always exchanged per path, by selection
 WRITTEN_OUT = 12  # up to this size elimination is written out in a fixed row order; beyond it is LAPACK's LU
 ELIMINATION = "_decompose"  # the function by which a trace shows that there is an elimination by rows
 NOISE = 200  # a pivot below this many ε of its row's size tells a singular matrix
+GROWTH = 1000  # errors of this many ε tell that the order of rows does not serve
+SMALL = 0.01  # unknowns below this share of the largest are not judged by their own size: they may be zeros but for ε
+
+Order = tuple[int, ...] | None
+Pivots = list[tuple[Array, Array, Array]]  # each with the column below it, and the row to the right of it over it
 
 
 def solve(a: ArrayLike, b: ArrayLike, order: Sequence[int] | None = None) -> Array:
     """Solve a x = b for one path, a (n, n) and b (n,), by Gaussian elimination.
 
-    n <= 3    partial pivoting by selection
-    n <= 12   rows in the fixed order `order` (default 0, ..., n-1; `row_order` picks one), so that a pivot may be small
-              for some paths: x is NaN unless every row leaves |a x - b| <= √ε (Σ|a_ij| max|x| + |b_i|), that is,
-              unless growth has cost less than half of the digits
+    n <= 3    partial pivoting by selection, each row measured by its largest entry
+    n <= 12   rows in the fixed order `order` (default 0, ..., n-1; `row_order` picks one). Where a row then leaves
+              |a x - b| > 1000 ε (|a| (|x| + max|x|/100) + |b|), max|x| in units of its columns, the path is solved
+              again, by partial pivoting of the matrix with columns and rows scaled
     beyond    LU with partial pivoting
 
-    A zero pivot gives a result that is not finite; a singular system that has solutions may give one of them. Costs
-    n³/3 multiplications, and 2 n² for the test; in lanes zeros known when tracing cost nothing.
+    So x is good to the condition of a for every regular a. Where a is singular x is not finite or solves a system near
+    by. Costs n³/3 multiplications, and 2 n² for the test; in lanes zeros known when tracing cost nothing. Derivatives,
+    forwards and backwards, are those of a⁻¹ b, n² multiplications for each after one more elimination.
     """
     a, b = jnp.asarray(a), jnp.asarray(b)
     n = b.shape[0] if b.ndim == 1 else -1
@@ -45,60 +52,117 @@ def solve(a: ArrayLike, b: ArrayLike, order: Sequence[int] | None = None) -> Arr
         return jnp.linalg.solve(a, b)
     if n <= PIVOTED:
         return jnp.stack(_eliminate_exchanging([[*(a[i, j] for j in range(n)), b[i]] for i in range(n)]))
-    pivots = _decompose(_ordered(jnp.concatenate([a, b[:, None]], axis=1), order))
-    x = _substitute_back([row for _, _, row in pivots], [row[-1] for _, _, row in pivots])
-    scale = jnp.sum(jnp.abs(a), axis=1) * jnp.max(jnp.abs(x)) + jnp.abs(b)
-    residual = jnp.sum(a * x, axis=1) - b
-    return jnp.where(jnp.all(jnp.abs(residual) <= _tolerance(x) * scale), x, jnp.nan)
+    return _solution(a, b, _fixed(order))
 
 
 def factorised(a: ArrayLike, order: Sequence[int] | None = None) -> Callable[[ArrayLike], Array]:
     """b -> x with a x = b, the elimination of a (n, n) made once for any number of right-hand sides.
 
-    n <= 12   rows in the fixed order `order`: every x is NaN unless a x = a·1 gives ones back to √ε of them
+    n <= 3    as `solve` does it, for each of them
+    n <= 12   rows in the fixed order `order`; where that does not serve, which a right-hand side that takes equally of
+              every column tells, each x comes from partial pivoting as in `solve`
     beyond    LU with partial pivoting
 
-    n³/3 multiplications once and n² a right-hand side.
+    n³/3 multiplications and 4 n² for the test once, and n² a right-hand side.
     """
     a = jnp.asarray(a)
     if a.shape[0] > WRITTEN_OUT:
         factors = jax.scipy.linalg.lu_factor(a)
         return lambda b: jax.scipy.linalg.lu_solve(factors, b)
-    pivots = _decompose(_ordered(a, order))
-    ones = _substitute(pivots, _ordered(jnp.sum(a, axis=1), order))
-    sound = jnp.all(jnp.abs(ones - 1.0) <= _tolerance(ones))
-    pivots = [(jnp.where(sound, pivot, jnp.nan), column, row) for pivot, column, row in pivots]
-    return lambda b: _substitute(pivots, _ordered(jnp.asarray(b), order))
+    if a.shape[0] <= PIVOTED:
+        return lambda b: solve(a, b)
+    held, fixed = lax.stop_gradient(a), _fixed(order)
+    pivots = _decompose(_ordered(held, fixed))
+    unsound = _examined(held, pivots, fixed)[0]
+    return lambda b: _inverted(a, pivots, unsound, jnp.asarray(b), fixed)
 
 
 def determinant(a: ArrayLike, order: Sequence[int] | None = None) -> Array:
-    """The determinant of a (n, n) for one path: expanded up to n = 3, by elimination in the given row order up to 12 (a
-    small pivot costs digits and a zero one gives NaN), beyond by LU with partial pivoting."""
+    """The determinant of a (n, n) for one path: expanded up to n = 3, by elimination in the given row order, or where
+    that does not serve by partial pivoting, up to 12, beyond by LU with partial pivoting. 0, about 0 or NaN where a is
+    singular."""
     a = jnp.asarray(a)
     n = a.shape[0]
     if n == 0:
         return jnp.ones((), a.dtype)
+    if n == 1:
+        return a[0, 0]
     if n == 2:
         return a[0, 0] * a[1, 1] - a[0, 1] * a[1, 0]
     if n == 3:
         return jnp.dot(a[0], jnp.cross(a[1], a[2]))
-    if n > WRITTEN_OUT:
-        return jnp.linalg.det(a)
-    sign = 1 if order is None else round(float(np.linalg.det(np.eye(n)[list(order)])))
-    pivots = _decompose(_ordered(a, order))
-    return sign * functools.reduce(jnp.multiply, (pivot for pivot, _, _ in pivots))
+    return jnp.linalg.det(a) if n > WRITTEN_OUT else _determinant(a, _fixed(order))
 
 
-def _tolerance(x: Array) -> float:
-    return math.sqrt(float(jnp.finfo(x.dtype).eps))
+def _fixed(order: Sequence[int] | None) -> Order:
+    return None if order is None else tuple(order)
 
 
-def _ordered(a: Array, order: Sequence[int] | None) -> Array:
+def _ordered(a: Array, order: Order) -> Array:
     return a if order is None else a[np.asarray(order, int)]
 
 
+# --- in a fixed order -------------------------------------------------------------------------------------------------
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(2,))
+def _solution(a: Array, b: Array, order: Order) -> Array:
+    b = _evaluated_once(b)
+    pivots = _decompose(_ordered(jnp.concatenate([a, b[:, None]], axis=1), order))
+    x = _substitute_back([row for _, _, row in pivots], [row[-1] for _, _, row in pivots])
+    return _mended(_is_unsound(a, x, b), x, lambda: _exchanging(a, b)[0])
+
+
+@_solution.defjvp
+def _solution_derivative(order: Order, given: Any, changes: Any) -> tuple[Array, Array]:
+    (a, b), (da, db) = given, changes
+    b = _evaluated_once(b)
+    pivots = _decompose(_ordered(lax.stop_gradient(a), order))
+    unsound = _is_unsound(a, _substitute(pivots, _ordered(b, order)), b)
+    x = _inverted(a, pivots, unsound, b, order)
+    return x, _linear(a, pivots, unsound, db - da @ x, order)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(4,))
+def _inverted(a: Array, pivots: Pivots, unsound: Array, b: Array, order: Order) -> Array:
+    """a⁻¹ b from the pivots of a, or where those are not sound from a itself."""
+    return _mended(unsound, _substitute(pivots, _ordered(b, order)), lambda: _exchanging(a, b)[0])
+
+
+@_inverted.defjvp
+def _inverted_derivative(order: Order, given: Any, changes: Any) -> tuple[Array, Array]:
+    (a, pivots, unsound, b), (da, _, _, db) = given, changes
+    x = _inverted(a, pivots, unsound, b, order)
+    return x, _linear(a, pivots, unsound, db - da @ x, order)
+
+
+def _linear(a: Array, pivots: Pivots, unsound: Array, b: Array, order: Order) -> Array:
+    """a⁻¹ b as JAX knows it to be linear in b, and can transpose it."""
+    return lax.custom_linear_solve(
+        lambda x: a @ x,
+        b,
+        lambda _, b: _inverted(a, pivots, unsound, b, order),
+        lambda _, b: _solution(a.T, b, None),
+    )
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(1,))
+def _determinant(a: Array, order: Order) -> Array:
+    sign = 1 if order is None else round(float(np.linalg.det(np.eye(len(a))[list(order)])))
+    pivots = _decompose(_ordered(a, order))
+    quick = sign * functools.reduce(jnp.multiply, (pivot for pivot, _, _ in pivots))
+    unsound, b = _examined(a, pivots, order)
+    return _mended(unsound, quick, lambda: _exchanging(a, b)[1])
+
+
+@_determinant.defjvp
+def _determinant_derivative(order: Order, given: Any, changes: Any) -> tuple[Array, Array]:
+    found = _determinant(*given, order)
+    return found, found * jnp.trace(jnp.linalg.solve(*given, *changes))
+
+
 @jax.jit
-def _decompose(a: Array) -> list[tuple[Array, Array, Array]]:
+def _decompose(a: Array) -> Pivots:
     """The rows of a (n, n or more) as they stand: every pivot, the column below it, its row to the right over it."""
     pivots = []
     for _ in range(a.shape[0]):
@@ -109,7 +173,7 @@ def _decompose(a: Array) -> list[tuple[Array, Array, Array]]:
     return pivots
 
 
-def _substitute(pivots: list[tuple[Array, Array, Array]], b: Array) -> Array:
+def _substitute(pivots: Pivots, b: Array) -> Array:
     """x from the decomposition of a (n, n)."""
     y: list[Array] = []
     for pivot, column, _ in pivots:
@@ -126,16 +190,104 @@ def _substitute_back(rows: list[Array], y: list[Array]) -> Array:
     return jnp.stack(x)
 
 
+def _is_unsound(a: Array, x: Array, b: Array) -> Array:
+    """Whether growth has spoilt x in a x = b, and b is finite: a path that failed before needs no care.
+
+    Row by row, so that the units of the equations do not matter, and each x_j by its own size or, where it is small,
+    by that of the others in units of their columns.
+    """
+    entries = jnp.abs(a)
+    columns, size = jnp.max(entries, axis=0), jnp.abs(x)
+    scale = entries @ (size + SMALL * jnp.max(size * columns) * (1.0 / columns)) + jnp.abs(b)
+    sound = jnp.all(jnp.abs(a @ x - b) <= GROWTH * jnp.finfo(x.dtype).eps * scale)
+    return ~sound & jnp.isfinite(jnp.sum(b))
+
+
+def _evaluated_once(b: Array) -> Array:
+    """b, which the compiler may not compute again for the test: a residual at its root is rounding and nothing else, so
+    that two evaluations with and without fused multiply-adds have nothing in common."""
+    return lax.optimization_barrier(b)
+
+
+def _examined(a: Array, pivots: Pivots, order: Order) -> tuple[Array, Array]:
+    """Whether pivots of a (n, n) are unsound, and the right-hand side that tells: that of x_j = c_j/max_i |a_ij|, the
+    c_j between 1 and 2 such that nothing cancels by chance."""
+    irregular = jnp.asarray(1.0 + np.sqrt(2.0) * np.arange(1, len(a) + 1) % 1.0, a.dtype)
+    b = a @ (irregular / jnp.max(jnp.abs(a), axis=0))
+    return _is_unsound(a, _substitute(pivots, _ordered(b, order)), b), b
+
+
+# --- with exchanges, path by path -------------------------------------------------------------------------------------
+
+
+def _mended(unsound: Array, quick: Array, slow: Callable[[], Array]) -> Array:
+    """`quick`, or where that is unsound what `slow` gives: a loop, because the paths of a block run one only while one
+    of them needs it."""
+
+    def once(state: tuple[Array, Array]) -> tuple[Array, Array]:
+        return jnp.zeros_like(state[0]), slow()
+
+    return lax.while_loop(lambda state: state[0], once, (unsound, quick))[1]
+
+
+def _exchanging(a: Array, b: Array) -> tuple[Array, Array]:
+    """x with a x = b and det a by partial pivoting, rows measured by their largest entries after columns are.
+
+    One loop over the columns, so that there are O(n²) operations to compile: the column to be eliminated is always the
+    first and then becomes the last, and so does the row of its pivot.
+    """
+    n = len(b)
+    number = jnp.arange(n)
+
+    def measure(k: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
+        rows, largest = state
+        column = jnp.abs(rows[:, 0])
+        return _turned(rows, n), jnp.maximum(largest, column * (1.0 / jnp.max(column)))
+
+    def eliminate(k: Array, state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        rows, weight, product = state  # rows that are done have no weight
+        chosen = jnp.argmax(jnp.abs(rows[:, 0]) * weight)
+        exchanged = number == chosen
+        top = functools.reduce(lambda top, i: jnp.where(exchanged[i], rows[i], top), range(1, n), rows[0])
+        rows, weight = jnp.where(exchanged[:, None], rows[0], rows), jnp.where(exchanged, weight[0], weight)
+        pivot = top[0]
+        top = top * (1.0 / pivot)
+        factor = jnp.where(number[1:] + k < n, rows[1:, 0], 0.0)
+        rows = jnp.concatenate([rows[1:] - factor[:, None] * top, top[None]])
+        weight = jnp.concatenate([weight[1:], jnp.zeros(1, weight.dtype)])
+        return _turned(rows, n), weight, product * jnp.where(chosen == 0, pivot, -pivot)
+
+    rows = jnp.concatenate([a, b[:, None]], axis=1)
+    _, largest = _repeat(n, measure, (rows, jnp.zeros(n, a.dtype)))
+    rows, _, product = _repeat(n, eliminate, (rows, 1.0 / largest, jnp.ones((), a.dtype)))
+    return _substitute_back([rows[k, k + 1 : n] for k in range(n)], [rows[k, n] for k in range(n)]), product
+
+
+def _turned(rows: Array, n: int) -> Array:
+    """The first of the n columns after the others, those beyond as they were."""
+    return jnp.concatenate([rows[:, 1:n], rows[:, :1], rows[:, n:]], axis=1)
+
+
+def _repeat(times: int, body: Callable, state: Any) -> Any:
+    """body(k, state) for k = 0, ..., times - 1, as a loop that no compiler writes out."""
+    start = jnp.asarray(0, jnp.int32)
+    return lax.while_loop(lambda s: s[0] < times, lambda s: (s[0] + 1, body(s[0], s[1])), (start, state))[1]
+
+
 def _eliminate_exchanging(rows: list[list[Array]]) -> list[Array]:
-    """x from the rows (a_i0, ..., a_i,n-1, b_i), which are overwritten by U: each pivot the largest of its column."""
+    """x from the rows (a_i0, ..., a_i,n-1, b_i), which are overwritten by U: each pivot the largest of its column, in
+    units of the largest entry of its row."""
     n = len(rows)
     inverse: list[Array] = []
+    sizes = [functools.reduce(jnp.maximum, map(jnp.abs, row[:n])) for row in rows]
     for k in range(n):
         for i in range(k + 1, n):
-            exchange = jnp.abs(rows[i][k]) > jnp.abs(rows[k][k])
+            exchange = jnp.abs(rows[i][k]) * sizes[k] > jnp.abs(rows[k][k]) * sizes[i]
             pairs = list(zip(rows[k][k:], rows[i][k:], strict=True))
             rows[k][k:] = [jnp.where(exchange, lower, upper) for upper, lower in pairs]
             rows[i][k:] = [jnp.where(exchange, upper, lower) for upper, lower in pairs]
+            if k + 2 < n:
+                sizes[i], sizes[k] = (jnp.where(exchange, sizes[j], sizes[i + k - j]) for j in (k, i))
         inverse.append(1.0 / rows[k][k])
         for i in range(k + 1, n):
             factor = rows[i][k] * inverse[k]

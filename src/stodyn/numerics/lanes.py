@@ -573,7 +573,10 @@ def _cond(self: _Evaluation, equation, inputs):
 
 
 def _while(self: _Evaluation, equation, inputs):
-    """A loop while any path is active; a path that is done keeps its values behind a mask."""
+    """A loop while any path is active; a path that is done keeps its values behind a mask.
+
+    None where it is known not to begin, and no mask where all paths end together.
+    """
     params = equation.params
     of_cond, of_body = params["cond_nconsts"], params["cond_nconsts"] + params["body_nconsts"]
     cond_consts, body_consts, start = inputs[:of_cond], inputs[of_cond:of_body], inputs[of_body:]
@@ -589,11 +592,15 @@ def _while(self: _Evaluation, equation, inputs):
         return result[()]
 
     def turn(flat, active):
+        if self.paths is not None and active.shape == ():
+            return body(flat)
         return [
             old if old is new else self.choose(active, new, old, dtype)
             for old, new, dtype in zip(flat, body(flat), dtypes, strict=True)
         ]
 
+    if _is(goes_on(initial), 0):
+        return start
     carry = _Carry(initial, dtypes)
 
     def still_active(flat, shape):
@@ -615,6 +622,22 @@ def _while(self: _Evaluation, equation, inputs):
 
     final = carry.settle(loop)
     return unflatten(carry.complete(final), shapes)
+
+
+def _linear_solve(self: _Evaluation, equation, inputs):
+    """The solution alone: how to multiply and how to transpose are for derivatives."""
+    lengths, functions = equation.params["const_lengths"], equation.params["jaxprs"]
+    before = lengths.matvec + lengths.vecmat
+    return self.run_closed(functions.solve, [*inputs[before : before + lengths.solve], *inputs[sum(lengths) :]])
+
+
+def _barrier(self: _Evaluation, equation, inputs):
+    """What is computed here once may not be computed again; on a GPU it is not, anyway."""
+    flat = _flatten(inputs)
+    moving = [k for k, entry in enumerate(flat) if not (is_known(entry) or self.on_gpu)]
+    for k, entry in zip(moving, lax.optimization_barrier([flat[k] for k in moving]), strict=True):
+        flat[k] = entry
+    return unflatten(flat, [x.shape for x in inputs])
 
 
 def _scan_sizes(params: dict[str, Any], inputs: int) -> tuple[int, int]:
@@ -849,6 +872,9 @@ SPECIAL: dict[str, Callable] = {
     "scatter-max": _scatter_combine(_lax(lax.max)),
 }
 
-CONTROL: dict[str, Callable] = {"cond": _cond, "while": _while, "scan": _scan}
+CONTROL: dict[str, Callable] = {
+    "cond": _cond, "while": _while, "scan": _scan, "custom_linear_solve": _linear_solve,
+    "optimization_barrier": _barrier,
+}  # fmt: skip
 
 RANDOM = {"random_bits", "random_seed", "random_wrap", "random_unwrap", "random_split", "random_fold_in"}

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
 
 from stodyn.numerics.elimination import solve as eliminate
 
 Solve = Callable[[Callable[[Array], Array], Array, Array], Array]  # (residual, x, r) -> J⁻¹ r
+CHANGE, SAMPLES = 32, 8  # data are changed by up to this many ε, so many times, to see what rounding does
 
 
 class Root(NamedTuple):
-    """x with residual(x) = 0; ok is False where the iteration did not converge."""
+    """x with residual(x) = 0; ok is False where the iteration did not converge.
+
+    rounded  whether the updates ended above the tolerance, and yet x is as good as the rounding of its equations lets
+             it be: ok, too
+    """
 
     x: Array
     ok: Array
     iterations: Array
+    rounded: Array
 
 
 def newton(
@@ -41,6 +48,11 @@ def newton(
     16 ε of the precision of x is taken as 16 ε; a root more than (1 + max|x|)/(200 ε) away is none. One evaluation of
     the residual and its Jacobian an iteration.
 
+    Stiff forces and differences of large numbers may leave residuals whose rounding alone keeps δ above tol. So a path
+    ends, too, when δ no longer shrinks below √ε (1 + max|x|), where Newton's method squares it in every iteration. A
+    path that has not converged is ok if every equation is solved to rounding: |residual| is at most twice what changes
+    by 32 ε of its data, x and all that the residual closes over, change in it.
+
     Where `solve` is only near J⁻¹ (a Jacobian taken elsewhere: simplified Newton), `fallback` gives a better one:
     paths that have not converged with `solve` begin again with `fallback`; the others do not pay for it.
 
@@ -59,45 +71,78 @@ def newton(
             return eliminate(jax.jacfwd(residual)(x), r)
 
     eps = float(jnp.finfo(x.dtype).eps)
-    tol, far = jnp.maximum(tol, 16 * eps), 1 / (200 * eps)
+    tol, far, near = jnp.maximum(tol, 16 * eps), 1 / (200 * eps), eps**0.5
 
-    # The loop carries x and the x before it, and judges by their difference: of all it carries only x then depends on
-    # the residual, and the compiler has no reason to evaluate that more than once.
-    def converged(x: Array, before: Array) -> tuple[Array, Array]:
-        size = jnp.max(jnp.abs(x - before))
+    # The loop carries x, the x before it and the size of the update before that, and judges by differences: of all it
+    # carries only x then depends on the residual, and the compiler has no reason to evaluate that more than once.
+    def judged(carry: Any) -> tuple[Array, Array, Array]:
+        """Whether it has converged, whether its updates are finite, and whether they no longer shrink."""
+        x, before, last, _ = carry
+        size, scale = jnp.max(jnp.abs(x - before)), 1.0 + jnp.max(jnp.abs(before))
         finite = size < jnp.inf
-        return finite & (size <= tol * (1.0 + jnp.max(jnp.abs(before)))), finite
+        return finite & (size <= tol * scale), finite, (last <= size) & (size <= near * scale)
 
     def unfinished(carry: Any) -> Array:
-        x, before, iterations = carry
-        ok, finite = converged(x, before)
-        return (iterations == 0) | (~ok & finite & (iterations < limit))
+        ok, finite, stalled = judged(carry)
+        return (carry[-1] == 0) | (~ok & finite & ~stalled & (carry[-1] < limit))
 
-    def search(residual: Callable[[Array], Array], start: Array) -> tuple[Array, tuple[Array, Array]]:
+    def search(residual: Callable[[Array], Array], start: Array) -> tuple[Array, tuple[Array, Array, Array]]:
         def iterate_with(solve: Solve) -> Callable[[Any], Any]:
             def iterate(carry: Any) -> Any:
-                x, _, iterations = carry
-                return x - solve(residual, x, residual(x)), x, iterations + 1
+                x, before, _, iterations = carry
+                last = jnp.where(iterations == 0, jnp.inf, jnp.max(jnp.abs(x - before)))
+                return x - solve(residual, x, residual(x)), x, last, iterations + 1
 
             return iterate
 
-        none = jnp.asarray(0, jnp.int32)
-        x, before, iterations = lax.while_loop(unfinished, iterate_with(solve), (start, start, none))
-        ok, _ = converged(x, before)
+        none, never = jnp.asarray(0, jnp.int32), jnp.asarray(jnp.inf, x.dtype)
+        carry = lax.while_loop(unfinished, iterate_with(solve), (start, start, never, none))
+        ok, finite, _ = judged(carry)
+        spent = carry[-1]
         if fallback is not None:
-            first, found, spent = x, ok, iterations
-            again = (jnp.where(found, first, start), jnp.where(found, before, start), none)
-            x, before, iterations = lax.while_loop(
-                lambda carry: ~found & unfinished(carry), iterate_with(fallback), again
-            )
-            ok, _ = converged(x, before)
-            iterations = iterations + spent
+            found = ok
+            again = (jnp.where(found, carry[0], start), jnp.where(found, carry[1], start), never, none)
+            carry = lax.while_loop(lambda carry: ~found & unfinished(carry), iterate_with(fallback), again)
+            ok, finite, _ = judged(carry)
+            spent = spent + carry[-1]
+        root = carry[0]
+        # A loop, because the paths of a block run one only while one of them needs it.
+        _, rounded = lax.while_loop(
+            lambda state: state[0],
+            lambda state: (jnp.zeros_like(state[0]), _is_rounding(traced, (root, *captured))),
+            (finite & ~ok, jnp.zeros_like(ok)),
+        )
         # A Jacobian that is singular but for rounding sends x so far that the residual is rounding too.
-        ok &= jnp.max(jnp.abs(x - start)) <= far * (1.0 + jnp.max(jnp.abs(start)))
-        return x, (ok.astype(x.dtype), iterations.astype(x.dtype))  # custom_root wants what it returns to be real
+        close = jnp.max(jnp.abs(root - start)) <= far * (1.0 + jnp.max(jnp.abs(start)))
+        told = ((ok | rounded) & close, spent, rounded)
+        return root, tuple(part.astype(x.dtype) for part in told)  # custom_root wants what it returns to be real
 
     def tangent(linear: Callable[[Array], Array], r: Array) -> Array:
         return jnp.linalg.solve(jax.jacfwd(linear)(r), r)
 
-    x, (ok, iterations) = lax.custom_root(equations, x, search, tangent, has_aux=True)
-    return Root(x, ok > 0, iterations.astype(jnp.int32))
+    x, (ok, iterations, rounded) = lax.custom_root(equations, x, search, tangent, has_aux=True)
+    return Root(x, ok > 0, iterations.astype(jnp.int32), rounded > 0)
+
+
+def _is_rounding(residual: Callable[..., Array], data: Sequence[Array]) -> Array:
+    """Whether every entry of residual(*data) is at most twice what changes of the data in their last digits make of it.
+
+    These are changes by several ε, because the rounding errors of neighbouring data are the same: so the samples show
+    how large they are also where the changes themselves cancel.
+    """
+    found = residual(*data)
+    eps = float(jnp.finfo(found.dtype).eps)
+
+    def sample(state: tuple[Array, Array]) -> tuple[Array, Array]:
+        k, largest = state
+        shifted, used = [], 1
+        for d in data:
+            phase = k * np.arange(used, used + d.size).reshape(d.shape)
+            real = jnp.issubdtype(d.dtype, jnp.inexact)
+            shifted.append(d * (1.0 + CHANGE * eps * jnp.cos(phase)).astype(d.dtype) if real else d)
+            used += d.size
+        return k + 1.0, jnp.maximum(largest, jnp.abs(residual(*shifted) - found))
+
+    first = jnp.ones((), found.dtype)
+    _, largest = lax.while_loop(lambda s: s[0] <= SAMPLES, sample, (first, jnp.zeros_like(found)))
+    return jnp.all(jnp.abs(found) <= 2.0 * largest)
