@@ -10,7 +10,7 @@ import scipy.linalg
 
 from stodyn.analysis import second_order, stability
 from stodyn.analysis.second_order import amplification, dissipation, largest_step, stiff_limit
-from stodyn.methods.alpha import HHT, WBZ, StochasticAlpha
+from stodyn.methods.alpha import HHT, WBZ, Newmark, StochasticAlpha
 from stodyn.models.oscillators import NOISY_OSCILLATOR
 
 RHOS = (0.0, 0.5, 0.8, 1.0)
@@ -255,6 +255,37 @@ def test_largest_step():
     assert found.exact_exponent == pytest.approx(-0.03125) and found.almost_surely is None
     assert largest_step(3.0, 0.5, 1.0, 1.0, simulate=False).mean_square is None
     assert stability.largest_step is largest_step
+
+
+@pytest.mark.parametrize(
+    ("method", "exact"),
+    [
+        (Newmark(0.0, 0.5), 2.0),  # central differences
+        (Newmark(1 / 6, 0.5), math.sqrt(12.0)),  # linear acceleration
+        (Newmark, math.inf),  # average acceleration: neither grows nor dies out
+        ("Newmark", math.inf),
+        (Newmark(0.25, 0.4), 0.0),
+        (StochasticAlpha(1.0), math.inf),
+    ],
+)
+def test_the_step_up_to_which_the_mean_does_not_grow_is_the_methods_own(method, exact):
+    found = largest_step(3.0, 0.1, 0.0, 0.8, method=method, simulate=False).mean
+    assert found == pytest.approx(exact / 3.0, rel=1e-3)
+
+
+def test_several_channels_are_one_of_their_root_sum_of_squares():
+    two = largest_step(30.0, [0.3, 0.4], [0.0, 0.0], 0.8, simulate=False)
+    one = largest_step(30.0, 0.5, 0.0, 0.8, simulate=False)
+    assert two == pytest.approx(one) if two.mean_square is None else two.mean_square == pytest.approx(one.mean_square)
+    assert two.paper == pytest.approx(one.paper) and two.exact_growth == pytest.approx(one.exact_growth)
+
+
+def test_what_is_no_frequency_and_no_alpha_method_is_refused():
+    with pytest.raises(ValueError, match="omega: expected a frequency > 0"):
+        largest_step(0, 0.5, 0.0, 0.8)
+    with pytest.raises(TypeError, match=r"method: expected an α method .* got 'Heun'"):
+        dissipation("Heun", 1.0)
+    assert dissipation("StochasticAlpha", 1.0) == dissipation(StochasticAlpha, 1.0)
 
 
 def test_the_adapted_norm_of_slow_and_fast_oscillations():

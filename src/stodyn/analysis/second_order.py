@@ -20,12 +20,14 @@ from numpy.typing import ArrayLike
 
 from stodyn.methods import signature
 from stodyn.methods.alpha import Coefficients, GeneralisedAlpha, StochasticAlpha
+from stodyn.methods.catalogue import named
 from stodyn.models.oscillators import growth, noisy_oscillator
 from stodyn.noise.increment import Increment
 from stodyn.noise.iterated import Words
 from stodyn.noise.words import Word, up_to_weight, weight
 
 RESOLVED = Words(p=12, K=24)  # the integrals where they are sampled: rms errors of 1e-3 and 6e-2 of a step's
+ROUNDING = 1e-9  # by which a radius of 1 may be missed
 STIFF = 1e7  # ω h that stands for ∞: what is left out is of the order of its inverse square
 
 
@@ -159,18 +161,28 @@ class Amplification:
         return _estimate(logs / (counted * self.h))
 
 
+def _alpha(method: GeneralisedAlpha | str) -> GeneralisedAlpha:
+    """An α method given by itself or by its name."""
+    found = named(method)
+    if not isinstance(found, GeneralisedAlpha):
+        raise TypeError(
+            f"method: expected an α method (StochasticAlpha, Newmark, HHT, WBZ, ...) or its name, got {method!r}"
+        )
+    return found
+
+
 def amplification(
-    method: GeneralisedAlpha, omega: float, h: float, eta: ArrayLike = 0.0, chi: ArrayLike = 0.0
+    method: GeneralisedAlpha | str, omega: float, h: float, eta: ArrayLike = 0.0, chi: ArrayLike = 0.0
 ) -> Amplification:
     """The step of a method on the test equation; eta and chi are numbers, or one a channel. omega = 0 gives A_0."""
     η, χ = np.broadcast_arrays(np.atleast_1d(np.asarray(eta, float)), np.atleast_1d(np.asarray(chi, float)))
     with jax.enable_x64(True):
-        A, terms = map(np.asarray, _reader(method, len(η))(float(omega), η, χ, float(h)))
+        A, terms = map(np.asarray, _reader(_alpha(method), len(η))(float(omega), η, χ, float(h)))
     words = _words(len(η))
     return Amplification(float(omega), float(h), A, {w: T for w, T in zip(words, terms, strict=True) if T.any()})
 
 
-def stiff_limit(method: GeneralisedAlpha, h: float, eta: ArrayLike = 0.0, chi: ArrayLike = 0.0) -> Amplification:
+def stiff_limit(method: GeneralisedAlpha | str, h: float, eta: ArrayLike = 0.0, chi: ArrayLike = 0.0) -> Amplification:
     """A_stiff: the limit of the step for ω → ∞, to a dozen digits."""
     return amplification(method, STIFF / h, h, eta, chi)
 
@@ -247,9 +259,9 @@ class Dissipation(NamedTuple):
     damping: np.ndarray
 
 
-def dissipation(method: GeneralisedAlpha, Omega: ArrayLike) -> Dissipation:
+def dissipation(method: GeneralisedAlpha | str, Omega: ArrayLike) -> Dissipation:
     """Radius, period elongation and algorithmic damping over Ω; the last two are NaN where no pair is left."""
-    Ω = np.asarray(Omega, float)
+    Ω, method = np.asarray(Omega, float), _alpha(method)
     with jax.enable_x64(True):
         one = np.zeros(1)
         A = np.asarray(jax.vmap(lambda Ω: _reader(method, 1)(Ω, one, one, 1.0)[0])(jnp.ravel(jnp.asarray(Ω))))
@@ -359,7 +371,8 @@ def schur_sum(A: np.ndarray) -> float:
 class LargestStep(NamedTuple):
     """Up to which step an α method is stable on the test equation, in several senses.
 
-    mean          inf: E Ξ dies out at every step for rho < 1
+    mean          up to which E Ξ does not grow: inf for every rho, 2/ω for Newmark's explicit method; 0 where it
+                  grows at every step
     mean_square   (h_low, h_high), the steps at which second moments die out; None where there are none. The equation
                   itself is unstable in mean square, at the rate `exact_growth`: small steps show it, larger hide it
     almost_surely (h_low, h_high) by simulation; h_low = 0 where small steps are stable
@@ -377,30 +390,40 @@ class LargestStep(NamedTuple):
 
 def largest_step(
     omega: float,
-    eta: float,
-    chi: float,
+    eta: ArrayLike,
+    chi: ArrayLike,
     rho: float,
     *,
-    method: GeneralisedAlpha | None = None,
+    method: GeneralisedAlpha | str | None = None,
     simulate: bool = True,
     seed: int = 1,
 ) -> LargestStep:
     """The largest stable step of StochasticAlpha(rho), or of another α method, beside the paper's inequality.
 
-    Steps from 1e-3/ω to 1e3/ω are looked at, 12 a decade (4 where the exponent is simulated), and ends bisected.
+    eta and chi are numbers, or one a channel. Steps from 1e-3/ω to 1e3/ω are looked at, 12 a decade (4 where the
+    exponent is simulated), and ends bisected.
     """
-    method = StochasticAlpha(rho=rho) if method is None else method
+    if not (math.isfinite(omega) and omega > 0):
+        raise ValueError(f"omega: expected a frequency > 0, in units of which steps are long or short, got {omega!r}")
+    method = StochasticAlpha(rho=rho) if method is None else _alpha(method)
+    η2, χ2 = (float(np.sum(np.square(np.asarray(value, float)))) for value in (eta, chi))
 
     def at(h: float) -> Amplification:
         return amplification(method, omega, h, eta, chi)
 
     def inequality(h: float) -> float:
         step = at(h)
-        θ = math.sqrt(7 / 3 * eta**2 * h) * schur_sum(step.deterministic)
+        θ = math.sqrt(7 / 3 * η2 * h) * schur_sum(step.deterministic)
         radius = step.spectral_radius
         return max(θ, θ ** (1 / 3)) - (1 - radius**2) / (2 * radius)
 
     fine, coarse = (np.geomspace(1e-3 / omega, 1e3 / omega, count) for count in (73, 25))
+
+    def grows(h: float) -> float:
+        return at(h).spectral_radius - 1.0 - ROUNDING
+
+    ends = next((k for k, h in enumerate(fine) if grows(h) >= 0.0), len(fine))
+    mean = _stable(grows, fine[: ends + 1])
     mean_square = _stable(lambda h: at(h).mean_square_radius - 1.0, fine)
     kept = _stable(inequality, fine)
     almost = None
@@ -409,12 +432,12 @@ def largest_step(
         if almost is not None and almost[0] == coarse[0]:
             almost = (0.0, almost[1])
     return LargestStep(
-        math.inf if rho < 1 else 0.0,
+        0.0 if mean is None else mean[1],
         mean_square,
         almost,
         0.0 if kept is None else kept[1],
         growth(omega=omega, eta=eta, chi=chi),
-        -(eta**2) / 8 + chi**2 / (8 * omega**2),
+        -η2 / 8 + χ2 / (8 * omega**2),
     )
 
 
