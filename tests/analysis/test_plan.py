@@ -24,17 +24,36 @@ def worst(method, lengths):
     return np.abs(covariance.delivered(method, PULSE, lengths).covariance[1:, 0, 0] / P - 1).max()
 
 
-@pytest.mark.parametrize(
-    ("method", "tol", "steps", "error", "uniform"),
-    [(FRESH, 1e-4, 99, 1.0e-3, 1.6e-2), (FRESH, 1e-3, 48, 5.6e-3, 1.18), (c.RK4, 1e-4, 107, 9.8e-4, 6.1e-2)],
-    ids=["fresh 1e-4", "fresh 1e-3", "held 1e-4"],
-)
-def test_plan_around_a_pulse(method, tol, steps, error, uniform):
+@pytest.mark.parametrize("method", [FRESH, c.RK4], ids=["fresh", "held"])
+@pytest.mark.parametrize("tol", [1e-2, 1e-3])
+def test_plan_around_a_pulse(method, tol):
+    """The whole run is right to tol, and not by too many steps; as many equal ones are off by ten times as much."""
     lengths = sd.plan(PULSE, method, tol)((0.0, 2.0))
     assert lengths.sum() == pytest.approx(2.0, abs=1e-12)
-    assert len(lengths) == pytest.approx(steps, rel=0.2)
-    assert worst(method, lengths) == pytest.approx(error, rel=0.2)
-    assert worst(method, np.full(steps, 2.0 / steps)) == pytest.approx(uniform, rel=0.03)
+    assert 0.3 * tol < worst(method, lengths) <= tol
+    assert worst(method, np.full(len(lengths), 2.0 / len(lengths))) > 10 * tol
+
+
+SCALES = linear(np.diag([-1.0, -40.0]), np.diag([1.0, 1e-3]))
+
+
+def test_every_component_is_judged_relative_to_itself():
+    """A fast component of small variance: RK4 is unstable on it with the steps that the other one needs."""
+    lengths = sd.plan(SCALES, c.RK4, 1e-2)((0.0, 1.0))
+    exact = covariance.exact(SCALES, np.cumsum(lengths)).covariance
+    found = covariance.delivered(c.RK4, SCALES, lengths).covariance[1:]
+    found, exact = (np.diagonal(P, axis1=1, axis2=2)[np.cumsum(lengths) > 0.1] for P in (found, exact))
+    ratio = found / exact
+    assert np.abs(ratio - 1.0).max() <= 1e-2
+
+
+def test_units_do_not_matter():
+    """x in millimetres and y in kilometres: the same steps."""
+    units = np.array([1e3, 1e-3])
+    oscillator = np.array([[0.0, 1.0], [-9.0, -0.6]])
+    plain = linear(oscillator, [[0.0], [1.0]], mean=[1.0, 0.0])
+    other = linear(units[:, None] * oscillator / units, units[:, None] * [[0.0], [1.0]], mean=units * [1.0, 0.0])
+    np.testing.assert_allclose(*(sd.plan(p, c.RK4, 1e-2)((0.0, 2.0)) for p in (plain, other)), rtol=1e-4)
 
 
 def test_a_pulse_too_narrow_for_a_first_look_is_not_stepped_over():
@@ -43,7 +62,7 @@ def test_a_pulse_too_narrow_for_a_first_look_is_not_stepped_over():
     times = np.concatenate([[0.0], np.cumsum(lengths)])
     assert np.count_nonzero((times > 0.98) & (times < 1.02)) > 10
     P = covariance.exact(narrow, times[1:]).covariance[:, 0, 0]
-    assert np.abs(covariance.delivered(c.RK4, narrow, lengths).covariance[1:, 0, 0] / P - 1).max() < 0.02
+    assert np.abs(covariance.delivered(c.RK4, narrow, lengths).covariance[1:, 0, 0] / P - 1).max() <= 1e-3
 
 
 def test_runs_take_a_plan_for_their_steps():
@@ -74,12 +93,12 @@ def test_noise_that_depends_on_the_state_is_planned_alike_in_both_calculi():
     """dx = -x dt + x/2 dW, Ito, with an Ito and with a Stratonovich method: the mean they step is the same one."""
     problem = sd.SDE(lambda t, x: -x, lambda t, x: 0.5 * x, 1.0)
     fourth, first = (len(sd.plan(problem, name, 1e-3)((0.0, 1.0))) for name in ("RK4", "Milstein"))
-    assert fourth < 60 and first < 120  # Milstein's drift is Euler's
-    # The variance that RK4 then delivers is right to some times tol: it follows the planned steps one by one.
+    assert fourth < 60 and first < 3000  # Milstein's drift is Euler's
+    # The variance that RK4 then delivers follows the planned steps one by one.
     m, P = np.array([1.0]), np.zeros((1, 1))
     for h in sd.plan(problem, "RK4", 1e-3)((0.0, 1.0)):
         m, P = step_map(c.RK4, problem, h, nodes=6).advance(m, P)
-    assert float(P[0, 0]) == pytest.approx(np.exp(-2) * np.expm1(0.25), rel=0.01)
+    assert float(P[0, 0]) == pytest.approx(np.exp(-2) * np.expm1(0.25), rel=2e-3)
 
 
 def test_measurements_do_not_change_a_plan():

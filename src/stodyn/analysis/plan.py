@@ -17,6 +17,7 @@ from stodyn.engine.simulate import matched
 from stodyn.methods.catalogue import named
 from stodyn.methods.contract import Method
 from stodyn.noise.distribution import is_random
+from stodyn.numerics import gauss
 from stodyn.problems import lowering
 from stodyn.problems.contract import is_drawn
 from stodyn.problems.linear import GaussianStart
@@ -27,7 +28,10 @@ SAFETY, SHORTER, LONGER = 0.9, 0.1, 2.0
 FIRST = 1e-3  # of the interval: the first step that is tried
 SHORTEST = 1e-9  # of the interval
 GROWTH = 2.0  # by which a disturbance of the mean may grow over the interval
-LOOKS = 8  # steps at the least with which the moments are followed over a step
+LOOKS = 400  # steps at the least with which the moments are followed over the interval: a pulse is seen
+GROWN = 0.1  # of its largest value: from there on a variance is compared with itself
+MOST_NODES = 3000  # of that quadrature
+ROUNDS = 12  # plans that are tried for the error of the whole run
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -41,132 +45,213 @@ class StepPlan:
 
     def __call__(self, t: Sequence[float]) -> np.ndarray:
         start, end = float(t[0]), float(t[1])
-        with jax.enable_x64(True):
-            return self._planned(start, end)
+        with jax.enable_x64(True), np.errstate(all="ignore"):
+            return self._planned(_Followed(self, start, end))
 
-    def _planned(self, start: float, end: float) -> np.ndarray:
-        now, m, P = start, *_initial(self.problem)
-        span = end - start
-        h, lengths, slopes = FIRST * span, [], np.zeros((len(m), len(m)))
+    def _planned(self, truth: _Followed) -> np.ndarray:
+        """The fewest steps found whose delivered moments stay within tol: the error that a single step may make is
+        scaled until they do.
+        """
+        local, best, too_much = 0.1 * self.tol, None, math.inf
+        for _ in range(ROUNDS):
+            lengths, error = self._once(truth, local)
+            if error <= self.tol:
+                best = lengths if best is None or len(lengths) < len(best) else best
+                if error > 0.3 * self.tol or too_much < math.inf:
+                    break
+                local *= min(0.8 * self.tol / max(error, 1e-300), 10.0)
+            else:
+                too_much = local
+                if best is not None:
+                    break
+                local *= max(0.7 * self.tol / error, 0.02) if math.isfinite(error) else 0.1
+        if best is None:
+            raise ValueError(
+                f"plan: no steps were found with which {self.method.name} stays within tol = {self.tol:g} up to t = "
+                f"{truth.end:.6g}; the last tried are off by {error:.2g}. Take a larger tol, or a method of a higher "
+                "order"
+            )
+        return best
+
+    def _once(self, truth: _Followed, local: float) -> tuple[np.ndarray, float]:
+        """Steps each of which makes an error of at most `local` by itself, and the largest error of all together."""
+        start, end = truth.start, truth.end
+        now, span, delivered = start, end - start, truth.initial
+        h, lengths, worst = FIRST * span, [], 0.0
         stops = [time for time in self.at if start + SHORTEST * span < time < end - SHORTEST * span] + [end]
         while end - now > SHORTEST * span:
             stop = next(time for time in stops if time - now > SHORTEST * span)
             wanted, h = h, min(h, stop - now)
-            m_exact, P_exact, F = self._moments(now, h, m, P)
-            m_step, P_step = (np.asarray(x) for x in self._stepped(now, h, m, P))
-            spread = math.sqrt(np.trace(P_exact))
-            error = max(
-                _relative(P_step - P_exact, max(_norm(P), _norm(P_exact))),
-                _relative(m_step - m_exact, _norm(m_exact) + spread),
-            )
-            change = SAFETY * (self.tol / max(error, 1e-300)) ** (1.0 / 3.0) if math.isfinite(error) else SHORTER
-            if error <= self.tol:
+            one, delivered_after = self._stepped(now, h, truth.moments(now), delivered)
+            error = truth.error(now + h, *one)
+            change = SAFETY * (local / max(error, 1e-300)) ** (1.0 / 3.0) if math.isfinite(error) else SHORTER
+            if error <= local:
                 lengths.append(h)
-                now, m, P, slopes = (stop if h == stop - now else now + h), m_exact, P_exact, slopes + F
-                self._require_stable(slopes, now - start, now)
+                now, delivered = (stop if h == stop - now else now + h), delivered_after
+                total = truth.error(now, *delivered)
+                worst = max(worst, total) if math.isfinite(total) else math.inf
+                if worst == math.inf:
+                    return np.array(lengths), worst
+                truth.require_stable(now)
             elif h <= SHORTEST * span:
                 raise ValueError(
                     f"plan: no step at t = {now:.6g} is short enough for tol = {self.tol:g} with {self.method.name}; "
                     "take a larger tol, or a method of a higher order"
                 )
-            cut = h < wanted and error <= self.tol  # a step cut short at a stop says nothing against the one wanted
+            cut = h < wanted and error <= local  # a step cut short at a stop says nothing against the one wanted
             h = max(h * min(max(change, SHORTER), LONGER), wanted if cut else 0.0)
-        return np.array(lengths)
-
-    def _moments(self, now: float, h: float, m: np.ndarray, P: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The mean and covariance of the process after h, and ∫ F dt of its linearisation along the mean."""
-        n, size = len(m), max(np.abs(m).max(), math.sqrt(np.abs(P).max()), 1e-300)
-
-        def slope(t, y):
-            f, F, g, Dg = (np.asarray(x) for x in self._coefficients(t, y[:n]))
-            P = y[n : n + n * n].reshape(n, n)
-            noise = g @ g.T + np.einsum("iaj,jk,lak->il", Dg, P, Dg)
-            return np.concatenate([f, (F @ P + P @ F.T + noise).ravel(), F.ravel()])
-
-        y = np.concatenate([m, P.ravel(), np.zeros(n * n)])
-        strength = np.abs(slope(now, y)[n : n + n * n]).max() * h
-        scale = np.concatenate(
-            [np.full(n, size), np.full(n * n, max(np.abs(P).max(), strength, 1e-300)), np.ones(n * n)]
-        )
-        with np.errstate(all="ignore"):
-            found = scipy.integrate.solve_ivp(
-                slope, (now, now + h), y, "DOP853", rtol=1e-3 * min(self.tol, 1e-3), atol=1e-4 * self.tol * scale,
-                max_step=h / LOOKS,
-            )  # fmt: skip
-        y = found.y[:, -1]
-        if not (found.success and np.isfinite(y).all()):
-            raise ValueError(
-                f"plan: the mean of the problem leaves the finite numbers near t = {found.t[-1]:.6g}, so that no steps "
-                "can be planned along it. End the interval before, or give dt as a number."
-            )
-        return y[:n], y[n : n + n * n].reshape(n, n), y[n + n * n :].reshape(n, n)
-
-    def _require_stable(self, slopes: np.ndarray, length: float, now: float) -> None:
-        """Refuse a mean whose disturbances grow: by the eigenvalues of the average linearisation up to now."""
-        rate = np.linalg.eigvals(slopes / length).real.max()
-        if rate * length > math.log(GROWTH):
-            raise ValueError(
-                f"plan: the mean is unstable, a small disturbance of it has grown by the factor "
-                f"{math.exp(rate * length):.3g} at t = {now:.6g}, and what is planned along the mean says nothing of "
-                "the paths. Give dt as a number, or let every path refine its own steps with the method Dyadic."
-            )
+        return np.array(lengths), worst
 
     @functools.cached_property
-    def _coefficients(self) -> Callable:
-        """(t, m) -> f, ∂f/∂x, g and ∂g/∂x of the Ito equation."""
+    def _slope(self) -> Callable:
+        """(t, y) -> dy/dt of y = (m, P, ∫ F dt) in a row, from f, ∂f/∂x, g and ∂g/∂x of the Ito equation."""
         sde = self.problem if isinstance(self.problem, SDE) else self.problem.lower(SDE)[0]
         ito, params = lowering.to_ito(sde), self.problem.example_params()
 
-        @jax.jit
-        def at(t, m):
-            slopes = (jax.jacfwd(lambda x, function=function: function(t, x, params))(m) for function in (ito.f, ito.g))
-            F, Dg = slopes
-            return ito.f(t, m, params), F, ito.g(t, m, params), Dg
+        n = self.problem.n
 
-        return at
+        @jax.jit
+        def slope(t, y):
+            m, P = y[:n], y[n : n + n * n].reshape(n, n)
+            F, Dg = (jax.jacfwd(lambda x, function=function: function(t, x, params))(m) for function in (ito.f, ito.g))
+            g, grown = ito.g(t, m, params), F @ P
+            noise = g @ g.T + jnp.einsum("iaj,jk,lak->il", Dg, P, Dg)
+            return jnp.concatenate([ito.f(t, m, params), (grown + grown.T + noise).ravel(), F.ravel()])
+
+        return slope
 
     @functools.cached_property
     def _stepped(self) -> Callable:
-        """(t, h, m, P) -> mean and covariance after a step of the method, to first order in h and the spread."""
+        """(t, h, (m, P), ...) -> for each its mean and covariance after a step of the method, linear in x about m.
+
+        Where the noise depends on the state, expectations over its normals are those of a quadrature.
+        """
         stepped, _ = matched(self.problem, self.method)
         method, params, c = self.method, self.problem.example_params(), self.method.needs.normals(stepped.m)
-        ends = np.cumsum(list(c.values()))[:-1]
+        ends, quiet = np.cumsum(list(c.values()))[:-1], np.zeros(sum(c.values()))
+        additive = stepped.noise_structure.implies("additive")
+        rule = gauss.hermite(next((k for k in (5, 3) if k ** len(quiet) <= MOST_NODES), 2))
+        nodes, weights = (
+            np.stack([v.ravel() for v in np.meshgrid(*[values] * len(quiet), indexing="ij")], axis=-1)
+            for values in rule
+        )
+        weights = weights.prod(axis=-1)
 
-        @jax.jit
         def step(t, h, m, P):
             def after(x, ξ):
                 noise = method.needs.increment(h, dict(zip(c, jnp.split(ξ, ends), strict=True)), stepped.m)
                 state, report = method.step(stepped, t, method.start(stepped, t, x, params), noise, params)
                 return jnp.where(report.ok, method.read(state), jnp.nan)
 
-            quiet, units = jnp.zeros(sum(c.values())), jnp.eye(sum(c.values()))
+            slope = jax.jacfwd(after)
+            if additive:
+                G = jax.jacfwd(after, argnums=1)(m, quiet)
+                M = slope(m, quiet)
+                return after(m, quiet), M @ P @ M.T + G @ G.T
+            values, slopes = jax.vmap(lambda ξ: (after(m, ξ), slope(m, ξ)))(nodes)
+            mean = weights @ values
+            away = values - mean
+            own = jnp.einsum("k,ki,kj->ij", weights, away, away)
+            return mean, own + jnp.einsum("k,kia,ab,kjb->ij", weights, slopes, P, slopes)
 
-            def mean(x):
-                """E after to second order in the normals: what noise that depends on the state adds is in it."""
+        both = jax.jit(jax.vmap(step, in_axes=(None, None, 0, 0)))
 
-                def curvature(e):
-                    return jax.jvp(lambda z: jax.jvp(lambda ξ: after(x, ξ), (z,), (e,))[1], (quiet,), (e,))[1]
+        def of_each(t, h, *given):
+            m, P = both(t, h, *(np.stack(parts) for parts in zip(*given, strict=True)))
+            return tuple(zip(np.asarray(m), np.asarray(P), strict=True))
 
-                return after(x, quiet) + 0.5 * jnp.sum(jax.vmap(curvature)(units), axis=0)
+        return of_each
 
-            def by_noise(x):
-                return jax.jacfwd(after, argnums=1)(x, quiet)
 
-            M, G, DG = jax.jacfwd(mean)(m), by_noise(m), jax.jacfwd(by_noise)(m)
-            return mean(m), M @ P @ M.T + G @ G.T + jnp.einsum("iaj,jk,lak->il", DG, P, DG)
+class _Followed:
+    """The mean and the covariance of a problem over an interval, and what errors in them are relative to.
 
-        return step
+    m' = f(m), P' = F P + P F' + g g' + Σ_k Dg_k P Dg_k'. A variance is compared with itself from the time on when it
+    has reached a tenth of its largest value, and before with that tenth; a mean with the largest size that it still
+    comes to and the standard deviation beside it. So no unit matters.
+    """
+
+    def __init__(self, plan: StepPlan, start: float, end: float):
+        self.start, self.end = start, end
+        self.initial: tuple[np.ndarray, np.ndarray] = tuple(np.asarray(x, float) for x in _initial(plan.problem))  # type: ignore[assignment]
+        (m, P), n = self.initial, plan.problem.n
+        self.n, self.last = n, (start, self.initial)
+
+        def slope(t, y):
+            return np.asarray(plan._slope(t, y))
+
+        y = np.concatenate([m, P.ravel(), np.zeros(n * n)])
+        # Absolute tolerances from the sizes that a first, rough solution shows.
+        options: Any = {"method": "DOP853", "dense_output": True, "max_step": (end - start) / LOOKS}
+        rough = scipy.integrate.solve_ivp(slope, (start, end), y, "RK45", rtol=1e-3, atol=1e-300)
+        largest = np.abs(rough.y).max(axis=1) if np.isfinite(rough.y).all() else np.abs(y)
+        root = np.sqrt(np.maximum(largest[n : n + n * n].reshape(n, n).diagonal(), 1e-300))
+        sizes = np.concatenate([largest[:n] + root, np.outer(root, root).ravel(), np.ones(n * n)])
+        rtol = 1e-3 * min(plan.tol, 1e-3)
+        self.solution = scipy.integrate.solve_ivp(
+            slope, (start, end), y, rtol=rtol, atol=1e-3 * rtol * sizes, **options
+        )
+        if not (self.solution.success and np.isfinite(self.solution.y).all()):
+            self.require_stable(float(self.solution.t[-1]))
+            raise ValueError(
+                f"plan: the mean of the problem leaves the finite numbers near t = {self.solution.t[-1]:.6g}, so that "
+                "no steps can be planned along it. End the interval before, or give dt as a number."
+            )
+        self.times = self.solution.t
+        variances = np.maximum(self.solution.y[n : n + n * n].reshape(n, n, -1).diagonal().T, 0.0)
+        self.least = GROWN * variances.max(axis=1)
+        self.grown = np.array(
+            [self.times[np.argmax(v >= least)] for v, least in zip(variances, self.least, strict=True)]
+        )
+        self.still = np.maximum.accumulate(np.abs(self.solution.y[:n, ::-1]), axis=1)[:, ::-1]
+
+    def moments(self, t: float) -> tuple[np.ndarray, np.ndarray]:
+        if t != self.last[0]:
+            y, n = self.solution.sol(t), self.n
+            self.last = t, (y[:n], y[n : n + n * n].reshape(n, n))
+        return self.last[1]
+
+    def error(self, t: float, m: Any, P: Any) -> float:
+        """The largest relative error of a mean and a covariance at time t."""
+        mean, covariance = self.moments(t)
+        variance = covariance.diagonal()
+        spread = np.sqrt(np.where(t >= self.grown, np.maximum(variance, 0.0), np.maximum(variance, self.least)))
+        size = self.still[:, np.searchsorted(self.times, t).clip(max=len(self.times) - 1)]
+        size = np.where(spread > 0.0, size + spread, np.maximum(size, 0.01 * self.still[:, 0]))
+        of_mean = np.abs(np.asarray(m) - mean) / np.maximum(size, 1e-300)
+        both = np.outer(spread, spread)
+        of_covariance = np.where(both > 0.0, np.abs(np.asarray(P) - covariance) / np.maximum(both, 1e-300), 0.0)
+        worst = np.maximum(of_mean.max(), of_covariance.max())  # NaN stays NaN
+        return float(worst)
+
+    def require_stable(self, now: float) -> None:
+        """Refuse a mean whose disturbances grow: by the eigenvalues of the average linearisation up to now."""
+        length = now - self.start
+        slopes = self.solution.sol(now)[self.n + self.n**2 :].reshape(self.n, self.n)
+        if length <= 0 or not np.isfinite(slopes).all():
+            return
+        rate = np.linalg.eigvals(slopes / length).real.max()
+        if rate * length > math.log(GROWTH):
+            raise ValueError(
+                f"plan: the mean is unstable, a small disturbance of it has grown by the factor "
+                f"{math.exp(min(rate * length, 700.0)):.3g} at t = {now:.6g}, and what is planned along the mean says "
+                "nothing of the paths. Give dt as a number, or let every path refine its own steps with the method "
+                "Dyadic."
+            )
 
 
 def plan(problem: Any, method: Method | str, tol: float = 1e-3, at: Sequence[float] = ()) -> StepPlan:
     """Steps that keep a method's covariance right to `tol`, the same for all paths: simulate(..., dt=plan(...)).
 
     The mean and the covariance are followed along m' = f(m), P' = F P + P F' + g g' + Σ_k Dg_k P Dg_k', with the
-    drift f and diffusion g of the Ito equation and their slopes F and Dg_k at m. A step h is accepted where the step's
-    own linear map from them lands within tol of both (relative to the larger |P| of its ends, and for the mean to
-    |m| + √tr P), and the next one is 0.9 h (tol/error)^(1/3). No path is looked at, nothing is drawn, so that the
-    statistics are not touched. Exact for linear problems; others are linearised along the mean, and a mean that is
-    unstable is refused. Called with an interval, plan(...)((0, 2)), it gives the lengths.
+    drift f and diffusion g of the Ito equation and their slopes F and Dg_k at m; beside them those that the steps
+    deliver, by the step's own linear map from one to the next. Steps are made as long as these stay within tol of the
+    former over the whole run, every variance and mean relative to itself: no unit matters. (Until a variance has
+    reached a tenth of its largest value it is compared with that tenth; a mean with the size that it still comes to and
+    the standard deviation.) A step h is followed by 0.9 h (τ/error)^(1/3), and the error τ allowed to one is scaled
+    until the run meets tol. No path is looked at, nothing is drawn, so that the statistics are not touched. Exact
+    for linear problems; others are linearised along the mean, and a mean that is unstable is refused. Called with an
+    interval, plan(...)((0, 2)), it gives the lengths.
 
     at  times that steps must meet, so that statistics can look there
     """
@@ -175,25 +260,23 @@ def plan(problem: Any, method: Method | str, tol: float = 1e-3, at: Sequence[flo
         raise TypeError(f"method: expected a stepping method or its name, got {method!r}")
     if method.starting_steps:
         raise ValueError(f"method: {method.name} takes its history at equal steps; take a one-step method such as RK4")
+    taken, _ = matched(problem.problem if isinstance(problem, Measured) else problem, method)
+    normals = sum(method.needs.normals(taken.m).values())
+    if not taken.noise_structure.implies("additive") and 2**normals > MOST_NODES:
+        raise ValueError(
+            f"method: a step of {method.name} takes {normals} normals here, too many to plan with where the noise "
+            "depends on the state; take one with W alone, such as RK4 or Heun"
+        )
     if hasattr(method.needs, "nodes"):
         raise ValueError(f"method: {method.name} takes discrete draws, which a plan cannot follow; take one with W")
     if not (math.isfinite(tol) and 0 < tol < 1):
         raise ValueError(f"tol: expected a relative error between 0 and 1, got {tol!r}")
     problem = problem.problem if isinstance(problem, Measured) else problem
-    matched(problem, method)
     if any(is_random(leaf) for leaf in jax.tree.leaves(problem.params, is_leaf=is_drawn)):
         raise ValueError(
             "params: differ from path to path, and a plan is one for all; give it a problem with fixed ones"
         )
     return StepPlan(problem, method, float(tol), tuple(sorted(float(time) for time in at)))
-
-
-def _norm(x: np.ndarray) -> float:
-    return float(np.linalg.norm(x))
-
-
-def _relative(error: np.ndarray, size: float) -> float:
-    return _norm(error) / max(size, 1e-300)
 
 
 def _initial(problem: Any) -> tuple[np.ndarray, np.ndarray]:
