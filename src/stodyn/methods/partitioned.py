@@ -324,7 +324,7 @@ class Solution:
                 def slope(residual: Callable[[Array], Array], y: Array, r: Array) -> Array:
                     return self.linear(jax.jacfwd(residual)(y), r)
 
-                y, ok, iterations = newton(residual, guess, tol=self.tol, limit=self.limit, solve=slope)
+                y, ok, iterations, _ = newton(residual, guess, tol=self.tol, limit=self.limit, solve=slope)
             self.values, self.vectors = dict(known_values), dict(known_vectors)
             self.report = Report(self.report.ok & ok, self.report.iterations + iterations)
             self._set(block, y)

@@ -114,8 +114,8 @@ def newton(
         )
         # A Jacobian that is singular but for rounding sends x so far that the residual is rounding too.
         close = jnp.max(jnp.abs(root - start)) <= far * (1.0 + jnp.max(jnp.abs(start)))
-        told = ((ok | rounded) & close, spent, rounded)
-        return root, tuple(part.astype(x.dtype) for part in told)  # custom_root wants what it returns to be real
+        real = x.dtype  # custom_root wants what it returns to be real
+        return root, (((ok | rounded) & close).astype(real), spent.astype(real), rounded.astype(real))
 
     def tangent(linear: Callable[[Array], Array], r: Array) -> Array:
         return jnp.linalg.solve(jax.jacfwd(linear)(r), r)
