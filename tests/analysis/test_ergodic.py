@@ -1,8 +1,11 @@
 """Long-run averages: errors that know of autocorrelation, and exact stationary values to compare with."""
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.stats
 
+import stodyn as sd
 from stodyn.analysis import ergodic
 from stodyn.methods.variational import Midpoint
 from stodyn.models.harmonic_langevin import HARMONIC_LANGEVIN
@@ -104,3 +107,19 @@ def test_periodic_system_against_its_gibbs_measure():
     assert np.trapezoid(v**2 * LENARD_BERNSTEIN.exact["velocity_density"](v), v) == pytest.approx(1.0, abs=1e-10)
     with pytest.raises(ValueError, match="corners of a box"):
         ergodic.gibbs_average(lenard_bernstein_energy, lenard_bernstein_energy, 1.0, (0, 1), (1, 1))
+
+
+def test_a_long_run_with_parameters_of_every_path():
+    """dX = -k X dt + √(2k) dW has E X² = 1 whatever k is, so E k X² = E k = 1.5. 5 standard errors: once in 2e6."""
+    problem = sd.SDE(
+        lambda t, x, p: -p["k"] * x,
+        lambda t, x, p: jnp.sqrt(2.0 * p["k"]),
+        0.0,
+        params={"k": scipy.stats.uniform(1, 1)},
+    )
+    found = ergodic.long_run(
+        problem, "SRA1", lambda t, x, p: p["k"] * x[0] ** 2, t=(0, 40), dt=0.02, seed=1, paths=64, every=10
+    )
+    assert abs(found.mean - 1.5) < 5 * found.stderr and found.stderr < 0.1
+    with pytest.raises(ValueError, match=r"long_run: the function returns shape \(1,\), expected a number"):
+        ergodic.long_run(problem, "SRA1", lambda t, x, p: x, t=(0, 1), dt=0.1, seed=1)

@@ -1,5 +1,7 @@
 """One path in pure JAX: the engine's lane from the same normals, differentiable, jitted, vmapped."""
 
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,6 +11,8 @@ import scipy.stats
 import stodyn as sd
 from stodyn import SDE, PerPath, simulate
 from stodyn import statistics as st
+from stodyn.methods.catalogue import catalogue
+from stodyn.methods.contract import Method
 from stodyn.methods.explicit import EulerMaruyama, Heun
 from stodyn.methods.implicit import ImplicitMidpoint, ThetaEuler
 from stodyn.methods.srk import SRA1
@@ -18,6 +22,7 @@ from stodyn.models.lorenz import lorenz
 from stodyn.models.ornstein_uhlenbeck import ornstein_uhlenbeck
 from stodyn.noise import stream, wiener
 from stodyn.noise.normals import Normals
+from stodyn.problems.hamiltonian import Hamiltonian
 from stodyn.problems.lowering import to_stratonovich
 
 STEPS, H, WIDTH = 12, 0.05, 8
@@ -145,6 +150,39 @@ def test_the_wrong_calculus_is_refused(noise):
     words = r"method: Heun takes stratonovich problems, and this one is ito\. .*lowering\.to_stratonovich\(problem\)"
     with pytest.raises(ValueError, match=words):
         sd.path(geometric_brownian_motion(), Heun, 0.0, noise)
+
+
+SPINS = np.array([[[0.0, 1.0], [0.0, 0.0]], [[0.0, 0.0], [1.0, 0.0]]])
+
+
+@pytest.mark.parametrize("name", list(catalogue()))
+def test_what_a_method_refuses_is_refused_here_too(name):
+    """Two channels that do not commute, one, and multiplicative noise on a Hamiltonian system: the method's word."""
+    method = catalogue()[name]
+    if not isinstance(method, Method):
+        return
+    spins = SDE(lambda t, x: 0.0 * x, lambda t, x: jnp.einsum("kij,j->ik", SPINS, x), (1.0, 0.5),
+                calculus=method.calculus or "ito")  # fmt: skip
+    moving = Hamiltonian(
+        lambda t, q, p: 0.5 * p**2, [lambda t, q, p: 0.3 * q**2, lambda t, q, p: 0.2 * p**2], start=(1.0, 0.0)
+    )
+    for problem in (spins, moving):
+        taken = problem if isinstance(problem, method.accepts) else (problem.lower(method.accepts) or (None,))[0]
+        reason = None if taken is None else method.refusal(taken)
+        if reason is not None:
+            made = sd.draw_increments(jax.random.key(0), method.needs, problem.m, jnp.full(2, 0.1))
+            with pytest.raises(ValueError, match=re.escape(reason)):
+                sd.path(problem, method, 0.0, made)
+
+
+def test_a_refusal_is_asked_of_problems_that_are_made_while_traced(noise):
+    """Of values that are being traced nothing can be asked: the derivative is that of the step."""
+
+    def end(rate):
+        return sd.path(SDE(lambda t, x: -rate * x, lambda t, x: rate, 2.0), SRA1, 0.0, drawn)[0][-1, 0]
+
+    drawn = sd.draw_increments(jax.random.key(0), SRA1.needs, 1, jnp.full(5, 0.1))
+    assert np.isfinite(jax.grad(end)(0.7))
 
 
 def test_problems_that_differ_from_path_to_path_need_values(noise):

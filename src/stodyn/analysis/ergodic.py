@@ -17,6 +17,7 @@ from stodyn.engine.simulate import simulate
 from stodyn.numerics import gauss
 from stodyn.problems import lowering
 from stodyn.problems.sde import SDE
+from stodyn.statistics.contract import Labelled, Variable
 from stodyn.statistics.paths import Paths
 
 
@@ -88,14 +89,26 @@ def long_run(
     """
     if not 0 <= skip < 1:
         raise ValueError(f"skip: expected a fraction 0 <= skip < 1, got {skip!r}")
-    run: xr.Dataset = simulate(problem, method, t=t, dt=dt, paths=paths, seed=seed, collect=Paths(paths, every=every))
-    states, times = run["path"].values, run["time"].values
-    kept = times >= t[0] + skip * (t[1] - t[0])
-    extra = () if problem.params is None else (problem.params,)
-    with jax.enable_x64(True):
-        each = jax.vmap(lambda t, x: jnp.asarray(function(t, x, *extra)))
-        values = np.asarray(jax.jit(jax.vmap(each, in_axes=(None, 0)))(times[kept], states[:, kept]))
+    collect = _Values(paths, every=every, function=function)
+    run: xr.Dataset = simulate(problem, method, t=t, dt=dt, paths=paths, seed=seed, collect=collect)
+    values = run["path"].values[:, run["time"].values >= t[0] + skip * (t[1] - t[0])]
     return ensemble_average(values) if paths >= 32 else time_average(values)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Values(Paths):
+    """function(t, x[, params]) along paths 0 .. count-1, a number each, with the parameters of the path."""
+
+    function: Callable
+
+    def observe(self, snapshot):
+        values = snapshot.map(self.function, "long_run")
+        if values.ndim != 1:
+            raise ValueError(f"long_run: the function returns shape {values.shape[:-1]}, expected a number")
+        return values[None, : self.count]
+
+    def label(self, result, run):
+        return Labelled({"path": Variable(("number", "time"), np.concatenate(result)[..., 0])})
 
 
 def gibbs_average(

@@ -11,6 +11,7 @@ from jax import Array, lax
 
 from stodyn.methods.catalogue import named
 from stodyn.methods.contract import Method
+from stodyn.methods.recommend import best_fitting
 from stodyn.noise.distribution import is_random
 from stodyn.noise.increment import Increment, Recipe
 from stodyn.problems.contract import is_drawn
@@ -66,6 +67,7 @@ def path(
             kind = type(problem).__name__
             raise TypeError(f"method: {method.name} takes {method.accepts.__name__} problems, and this is a {kind}")
         problem = lowered[0]
+    _require_taken(method, problem)
     if method.calculus not in (None, problem.calculus) and not problem.noise_structure.implies("additive"):
         raise ValueError(
             f"method: {method.name} takes {method.calculus} problems, and this one is {problem.calculus}. Convert it "
@@ -88,6 +90,20 @@ def path(
 
     _, (states, ok) = lax.scan(step, first, (jnp.arange(len(lengths)), begins, noise))
     return jnp.concatenate([method.read(first)[None], states]), ok
+
+
+def _require_taken(method: Method, problem: Any) -> None:
+    """Refuse what the method refuses. A problem made of values that are being traced cannot be asked."""
+    try:
+        reason = method.refusal(problem)
+    except (
+        jax.errors.ConcretizationTypeError,
+        jax.errors.TracerArrayConversionError,
+        jax.errors.UnexpectedTracerError,
+    ):
+        return
+    if reason is not None:
+        raise ValueError(f"method: {reason}. {best_fitting(problem, method.name)}")
 
 
 def _check_noise(noise: Any, method: Method, channels: int) -> None:
