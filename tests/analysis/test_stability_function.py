@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from stodyn.analysis import stability
+from stodyn.analysis.linear import step_map
 from stodyn.analysis.stability import a_stability, boundary_polynomial, largest_noise, mean_square, origin
 from stodyn.analysis.stability_function import stability_function
 from stodyn.engine.simulate import matched
@@ -345,3 +346,49 @@ def test_two_channels_have_the_mean_square_of_one_whatever_the_areas(name):
 def test_region_draws_from_the_step():
     level = stability.region("RK1A4", [-2.0, -1.0], [1.0, 2.25])
     np.testing.assert_allclose([level[0, 1], level[1, 0]], [6033 / 14641, 793 / 2401], rtol=1e-12)
+
+
+# --- systems ---------------------------------------------------------------------------------------------------------
+
+
+def system(A, B):
+    return SDE(lambda t, v: jnp.asarray(A) @ v, lambda t, v: (jnp.asarray(B) @ v)[:, None], np.ones(len(A)))
+
+
+def test_second_moments_of_systems():
+    """E[R P R'] is that of the equation to second order in the step for RK1A4; the others miss it by what α B1 e,
+    β1 A e and α A e differ from 1/2."""
+    rng = np.random.default_rng(1)
+    A, B = rng.standard_normal((2, 2)), rng.standard_normal((2, 2))
+    eye = np.eye(2)
+    L = np.kron(A, eye) + np.kron(eye, A) + np.kron(B, B)
+    h = 1e-3
+    for name in ("RK1A4", "RK1A4L", "RK1A3", "RK1A4M"):
+        table = getattr(stiff, name).table
+        α, β1, c = (np.array(row, float) for row in (table.α, table.β1, table.c))
+        first, second, third = α @ c - 0.5, α @ np.array(table.B1, float).sum(axis=1) - 0.5, β1 @ c - 0.5
+        missed = (
+            first * (np.kron(A @ A, eye) + np.kron(eye, A @ A))
+            + second * (np.kron(A @ B, B) + np.kron(B, A @ B))
+            + third * (np.kron(B @ A, B) + np.kron(B, B @ A))
+        )
+        found = (step_map(getattr(stiff, name), system(A, B), h, nodes=4).MM - np.eye(4) - h * L) / h**2 - L @ L / 2
+        np.testing.assert_allclose(found, missed, atol=5e-3 * np.abs(L @ L).max())
+        assert (np.abs(missed).max() < 1e-12) == (name == "RK1A4")
+
+
+@pytest.mark.parametrize(
+    ("name", "A", "B"),
+    [
+        ("RK1A4L", [[-0.7308, 1.2513], [1.1353, -3.2649]], [[-0.6965, 0.7206], [2.3412, 0.0529]]),
+        ("RK1A4M", [[-3.6864, -0.1809], [3.8554, -1.0253]], [[-0.4516, 1.919], [-0.1691, -0.1251]]),
+    ],
+)
+def test_stable_systems_that_a_stable_tables_do_not_follow(name, A, B):
+    """Found by benchmarks/sdae_search.py: matrices that do not commute. RK1A4 and the trapezoidal rule are stable."""
+    A, B = np.array(A), 0.9995 * np.array(B)
+    abscissa = np.linalg.eigvals(np.kron(A, np.eye(2)) + np.kron(np.eye(2), A) + np.kron(B, B)).real.max()
+    assert abscissa < 0.0
+    assert step_map(getattr(stiff, name), system(A, B), 1.0, nodes=4).mean_square_radius() > 1.002
+    for stable in (stiff.RK1A4, stiff.Trapezoidal):
+        assert step_map(stable, system(A, B), 1.0, nodes=4).mean_square_radius() < 1.0

@@ -238,3 +238,22 @@ def test_steps_beyond_a_pole_are_refused():
             assert step(method, 0.99 * pole)[1] and not step(method, 1.01 * pole)[1]
         x, ok = step(method(guard=False), 1.01 * poles[0])
         assert ok and abs(x) > 1.0  # what the formulas give there
+
+
+CONSTANTS = {
+    "RK1W1": (0.0833, 0.4583, 0.3750, 0.1667),
+    "RK1W2": (0.1262, 0.1262, 0.3750, 0.1667),
+    "RK1W3": (0.1262, 0.1262, 0.0625, 0.1667),
+    "RK1W4": (0.1262, 0.1262, 0.2500, 1.1667),
+    "RK1W5": (0.0833, 0.4583, 0.3750, 0.5417),
+    "RK1A3": (0.0899, 0.0899, 0.0625, 0.1667),
+    "RK1A4": (0.0833, 0.0833, 0.02094, 0.1667),
+    "RK1A4L": (0.1152, 0.1185, 0.02094, 0.1667),
+    "RK1A4M": (0.0990, 0.0990, 0.2578, 0.1667),
+}
+
+
+@pytest.mark.parametrize("name", CONSTANTS)
+def test_error_constants(name):
+    found = getattr(stiff, name).table.error_constants()
+    np.testing.assert_allclose(list(found.values()), CONSTANTS[name], atol=5.1e-5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,8 @@ import scipy.integrate
 from numpy.typing import ArrayLike
 
 from stodyn.analysis.linear import Moments
+from stodyn.engine.simulate import matched
+from stodyn.methods.contract import Method
 from stodyn.problems.contract import Problem
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
@@ -73,3 +76,37 @@ def _form(problem: Problem, t: float) -> tuple[SDE, Callable[[Any, Any], Any]]:
     if not isinstance(lowered, SDE):
         raise TypeError(f"problem: expected one that can be written as an SDE, got a {type(problem).__name__}")
     return lowered, lambda t, y: y
+
+
+def delivered_small_noise(method: Method, problem: Problem, t: tuple[float, float], steps: int) -> Moments:
+    """What `small_noise` finds, as a method with that many equal steps delivers it: mean and covariance at all steps.
+
+    The mean path is stepped without noise, x' = Φ(x, 0), and the covariance with the derivatives of the step along it,
+    P' = Φ_x P Φ_x' + Φ_ξ Φ_ξ', ξ the normals of W. For methods whose state is that of the problem.
+    """
+    with jax.enable_x64(True):
+        start, advance = _linearised(method, problem, float(t[0]))
+        h = (t[1] - t[0]) / steps
+        states = [(start, jnp.zeros((len(start), len(start))))]
+        for k in range(steps):
+            states.append(advance(t[0] + k * h, h, *states[-1]))
+    means, covariances = (np.stack(list(map(np.asarray, values))) for values in zip(*states, strict=True))
+    return Moments(means, covariances)
+
+
+@functools.lru_cache(maxsize=16)
+def _linearised(method: Method, problem: Problem, begin: float) -> tuple[Any, Callable]:
+    """The method's start, and (t, h, x, P) -> x and P after a step, compiled."""
+    taken, counts, p = matched(problem, method)[0], method.needs.normals(problem.m), problem.example_params()
+    silence = jnp.zeros(problem.m)
+
+    def after(t, h, x, xi):
+        normals = {name: jnp.zeros(count) for name, count in counts.items()} | {"W": xi}
+        return method.step(taken, t, x, method.needs.increment(h, normals, problem.m), p)[0]
+
+    @jax.jit
+    def advance(t, h, x, P):
+        A, B = jax.jacfwd(after, argnums=(2, 3))(t, h, x, silence)
+        return after(t, h, x, silence), A @ P @ A.T + B @ B.T
+
+    return jnp.asarray(method.start(taken, jnp.asarray(begin), jnp.asarray(taken.example_start()), p)), advance

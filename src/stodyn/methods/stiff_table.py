@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Sequence
 from fractions import Fraction as Q
 
+import numpy as np
+
 from stodyn.methods.signature import integral
 from stodyn.methods.tableau import Matrix, Row, Table
 from stodyn.methods.trees import Scheme, Stage
@@ -148,6 +150,25 @@ class StiffTable(Table):
         e: Row = (1,) * len(self.A)
         terms = ((1, self.β1, self.B1), (Q(1, 2), self.β2, self.B2), (1, self.β3, self.B3))
         return sum((factor * _dot(row, _times(matrix, e)) for factor, row, matrix in terms), 0)
+
+    def error_constants(self) -> dict[str, float]:
+        """What is left of the local error for scalar noise: E|.|²/h³ at the trees f'g, g'f, g''(g, g)/2 and g'g'g.
+
+        With z = β1 ξ + β2 (ξ² - 1)/2 + β3 and Z of the rows likewise, W = √h ξ. Of f'g and g'f 1/12 each and of
+        g''(g, g)/2 1/48 are left by every method that knows W alone.
+        """
+        A, B1, B2, B3 = (np.array(rows, float) for rows in (self.A, self.B1, self.B2, self.B3))
+        α, β1, β2, β3 = (np.array(row, float) for row in (self.α, self.β1, self.β2, self.β3))
+        nodes, weights = np.polynomial.hermite_e.hermegauss(8)
+        found = np.zeros(4)
+        for ξ, weight in zip(nodes, weights / np.sqrt(2.0 * np.pi), strict=True):
+            Z, z = ξ * B1 + 0.5 * (ξ**2 - 1.0) * B2 + B3, ξ * β1 + 0.5 * (ξ**2 - 1.0) * β2 + β3
+            Ze = Z.sum(axis=1)
+            left = (0.5 * ξ - α @ Ze, 0.5 * ξ - z @ A.sum(axis=1), (ξ**3 / 3.0 - 0.5 * ξ - z @ Ze**2) / 2.0,
+                    (ξ**3 - 3.0 * ξ) / 6.0 - z @ Z @ Ze)  # fmt: skip
+            found += weight * np.square(left)
+        found += np.array([1 / 12, 1 / 12, 1 / 48, 0.0])
+        return dict(zip(("f'g", "g'f", "g''(g,g)/2", "g'g'g"), map(float, found), strict=True))
 
 
 def _dot(row: Sequence[Number], column: Sequence[Number]) -> Number:

@@ -89,6 +89,22 @@ def nonlinear_solution(t, W, *, alpha, r):
     return np.stack([b * U - a * root, a * U + b * root], axis=-1)
 
 
+def stiff_dae(rate=-100.0, noise=10.0) -> SDAE:
+    """dX = (rate (X - cos t) - sin t) dt + noise X dW, 0 = Z - X²: X follows cos t, drawn back stiffly and shaken.
+
+    As a circuit: a capacitor charged through a resistor whose conductance fluctuates, and its power. Without the source
+    it is stable in mean square where noise² < -2 rate.
+    """
+
+    def drift(t, x, p):
+        return jnp.stack([p["rate"] * (x[0] - jnp.cos(t)) - jnp.sin(t), x[1] - x[0] ** 2])
+
+    def diffusion(t, x, p):
+        return jnp.stack([p["noise"] * x[0], jnp.zeros_like(x[0])])[:, None]
+
+    return SDAE(np.diag([1.0, 0.0]), drift, diffusion, (1.0, 1.0), {"rate": rate, "noise": noise}, names=("x", "z"))
+
+
 def amplified_noise(offset=0.5, start=(0.0, 0.2)) -> SDAE:
     """dx₁ = -x₁ dt + dW₁, dx₂ = -x₂ dt + z dW₂, 0 = z - x₁ - offset: a linear SDAE whose channels do not commute."""
 
@@ -165,6 +181,7 @@ def constrained_pendulum(length=1.0, gravity=9.81, drag=0.2, gust=0.5, angle=1.0
 
 LINEAR_DAE = Model(linear_dae, {"solution": linear_solution})
 NONLINEAR_DAE = Model(nonlinear_dae, {"solution": nonlinear_solution})
+STIFF_DAE = Model(stiff_dae)
 AMPLIFIED_NOISE = Model(amplified_noise, {"mean": amplified_mean, "variance": amplified_variance})
 NONCOMMUTING_DAE = Model(noncommuting_dae)
 CONSTRAINED_PENDULUM = Model(constrained_pendulum)

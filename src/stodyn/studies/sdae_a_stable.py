@@ -1,0 +1,336 @@
+"""A-stable methods of strong order 1 for SDAEs beside those of the paper: regions, errors, largest steps, circuits.
+
+Küpper, Kværnø & Rößler end section 4 of their paper with "the construction of A-stable order 1.0 methods may be subject
+to further research". The theory is in docs/a_stable.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stodyn import plot
+from stodyn.analysis import stability
+from stodyn.analysis.linear import step_map
+from stodyn.analysis.order import strong_order
+from stodyn.analysis.small_noise import delivered_small_noise
+from stodyn.analysis.stability_function import stability_function
+from stodyn.circuits import examples, read
+from stodyn.methods import stiff
+from stodyn.methods.contract import Method
+from stodyn.models.catalogue import Model
+from stodyn.models.differential_algebraic import LINEAR_DAE, NONCOMMUTING_DAE, NONLINEAR_DAE
+from stodyn.problems.sde import SDE
+from stodyn.studies.contract import Row, Study, StudyResult
+from stodyn.studies.sdae_linear import drawn as drawn_errors
+from stodyn.studies.sdae_linear import increments, slope, slope_error, squared_errors
+
+PAPER = (stiff.RK1W1, stiff.RK1W2, stiff.RK1W3, stiff.RK1W4, stiff.RK1W5)
+OURS = (stiff.RK1A3, stiff.RK1A4, stiff.RK1A4L)
+MANY = (stiff.RK1W2M, stiff.RK1A3M, stiff.RK1A4M)
+SOLVES = {"RK1W1": 2, "RK1A4L": 4}  # a step; of the others 3
+NEAR = 0.95  # k² as a share of the equation's limit -2h, for largest steps
+STEPS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0)  # of random systems, in units of 1/|A|
+GROUPS = 20
+
+
+def run(full: bool, out: Path, progress: Callable[[str], None]) -> StudyResult:
+    progress("regions")
+    rows = [*verdicts(), *largest_steps()]
+    figures = {"regions": regions(160 if full else 60), "boundary": boundary(), "plane": plane(160 if full else 60)}
+    for model, name in ((LINEAR_DAE, "example 1"), (NONLINEAR_DAE, "example 2")):
+        progress(f"errors on {name}")
+        squares = measured(model, (*PAPER, *OURS, stiff.RK1A4M) if full else (*PAPER[2:4], *OURS), 7 if full else 4)
+        rows += error_rows(name, squares)
+        errors = {method: np.sqrt(square.mean(axis=1)) for method, square in squares.items()}
+        figures[name.replace(" ", "_")] = drawn_errors(errors, name)
+        figures[f"{name.replace(' ', '_')}_solves"] = drawn_solves(errors, name)
+    progress("two channels that do not commute")
+    rows += with_areas(1000 if full else 200)
+    progress("random linear systems")
+    rows += systems(100 if full else 10)
+    found = {}
+    for case in CIRCUITS if full else CIRCUITS[:1]:
+        progress(f"transient noise: {case.name}")
+        found[case.name] = transient_noise(case)
+        rows += circuit_rows(case, found[case.name])
+    figures["circuits"] = drawn_circuits(found)
+    return StudyResult(rows, figures)
+
+
+# --- the scalar equation --------------------------------------------------------------------------------------------
+
+
+def verdicts() -> list[Row]:
+    """κ at the origin, and whether a method is A-stable for complex λ and μ, by exact arithmetic."""
+    rows = []
+    for method in (*PAPER, *OURS, stiff.RK1A3M, stiff.RK1A4M):
+        verdict = stability.a_stability(method, complex_arguments=True)
+        known = "not A-stable" if method in PAPER else None
+        ours = "undecided" if verdict.a_stable is None else "A-stable" if verdict.a_stable else "not A-stable"
+        rows.append(Row(f"{method.name}: verdict", known, ours, remark=str(verdict)))
+        rows.append(Row(f"{method.name}: κ", None, float(stability.origin(method)), remark="unstable near 0 where > 0"))
+    return rows
+
+
+def largest_steps() -> list[Row]:
+    """The longest step -h up to which a method is stable on dy = λ y dt + μ y dW with μ² = 0.95 · 2|λ|."""
+    rows = []
+    for method in (*PAPER, *OURS, stiff.RK1A4M):
+        found = min(longest(method, sign) for sign in (1, -1))
+        said = "every step" if np.isinf(found) else found
+        rows.append(Row(f"{method.name}: largest |λ| Δt at k² = {NEAR:g} · 2|h|", None, said, remark="both signs of k"))
+    return rows
+
+
+def longest(method: Any, sign: int) -> float:
+    """The first -h at which R̂ = 1 along k = sign √(-2h · 0.95), by looking and bisecting; inf where there is none."""
+    R = stability_function(method.table)
+
+    def excess(x):
+        return R.mean_square(-x, sign * np.sqrt(2.0 * NEAR * x)) - 1.0
+
+    x = np.logspace(-3, 4, 7001)
+    outside = np.flatnonzero(excess(x) >= 0.0)
+    if not len(outside):
+        return float("inf")
+    low, high = x[max(outside[0] - 1, 0)], x[outside[0]]
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if excess(middle) < 0.0 else (low, middle)
+    return float(high)
+
+
+# --- errors on the paper's examples, and with areas -----------------------------------------------------------------
+
+
+def measured(model: Model, methods: Sequence[Method], halvings: int) -> dict[str, np.ndarray]:
+    """Squared errors (halvings, paths) at h = 2^-4, 2^-5, ..."""
+    fine = increments()
+    return {method.name: squared_errors(method, model, fine, range(halvings)) for method in methods}
+
+
+def error_rows(name: str, squares: Mapping[str, np.ndarray]) -> list[Row]:
+    rows = []
+    for method, square in squares.items():
+        order, spread = slope(np.sqrt(square.mean(axis=1))), slope_error(square)
+        rows.append(Row(f"{name}, {method}: slope over {len(square)} steps", 1.0, order, spread))
+    for rival in ("RK1W3", "RK1W4"):
+        for method in ("RK1A3", "RK1A4", "RK1A4L"):
+            ratio, spread = factor(squares[rival][3], squares[method][3])
+            rows.append(Row(f"{name}: error of {rival} / {method} at h = 2^-7", None, ratio, spread))
+    return rows
+
+
+def factor(above: np.ndarray, below: np.ndarray) -> tuple[float, float]:
+    """√(E above / E below) of squared errors on the same paths, and its standard error from groups of paths."""
+    parts = [np.array_split(square, GROUPS) for square in (above, below)]
+    ratios = [np.log(a.mean() / b.mean()) / 2.0 for a, b in zip(*parts, strict=True)]
+    ratio = float(np.sqrt(above.mean() / below.mean()))
+    return ratio, ratio * float(np.std(ratios, ddof=1) / np.sqrt(GROUPS))
+
+
+def with_areas(paths: int) -> list[Row]:
+    """Orders on a nonlinear SDAE with two channels that do not commute."""
+    rows = []
+    for method in (stiff.RK1W2MLevy, stiff.RK1A3MLevy, stiff.RK1A4MLevy):
+        found = strong_order(method, NONCOMMUTING_DAE, steps=(4, 8, 16, 32, 64), paths=paths, seed=5,
+                             reference=stiff.StiffMilsteinLevy)  # fmt: skip
+        low, high, error = found.attrs["order_low"], found.attrs["order_high"], found["error"].values[-1]
+        words = f"in [{low:.2f}, {high:.2f}], error {error:.3e} with 64 steps"
+        name = f"two channels that do not commute, {method.name}: order"
+        rows.append(Row(name, 1.0, found.attrs["order"], found.attrs["order_stderr"], words))
+    return rows
+
+
+# --- systems whose matrices do not commute --------------------------------------------------------------------------
+
+
+def random_system(n: int, rng: np.random.Generator, margin: float = 0.02) -> dict[str, np.ndarray]:
+    """dx = A x dt + B x dW, |A| = 1, stable in mean square with the abscissa -margin: A from a normal matrix shifted to
+    the left, B another one, as large as that allows."""
+    A = rng.standard_normal((n, n))
+    A = A - (np.linalg.eigvals(A).real.max() + rng.uniform(0.1, 1.0)) * np.eye(n)
+    A, B, eye = A / np.linalg.norm(A, 2), rng.standard_normal((n, n)), np.eye(n)
+    drift = np.kron(A, eye) + np.kron(eye, A)
+
+    def abscissa(share: float) -> float:
+        return float(np.linalg.eigvals(drift + share * np.kron(B, B)).real.max())
+
+    margin = min(margin, -0.5 * abscissa(0.0))
+    low, high = 0.0, 1.0
+    while abscissa(high) < -margin:
+        high *= 2.0
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if abscissa(middle) < -margin else (low, middle)
+    return {"A": A, "B": np.sqrt(low) * B}
+
+
+def systems(count: int) -> list[Row]:
+    """How often a method is unstable on systems that are stable in mean square, and the largest mean-square radius."""
+    rows = []
+    for n in (2, 3):
+        rng = np.random.default_rng(n)
+        drawn = [random_system(n, rng) for _ in range(count)]
+        problem = SDE(lambda t, x, p: p["A"] @ x, lambda t, x, p: (p["B"] @ x)[:, None], np.ones(n), params=drawn[0],
+                      structure="scalar")  # fmt: skip
+        for method in (stiff.ImplicitEuler, stiff.Trapezoidal, stiff.RK1W2, *OURS, stiff.RK1A4M):
+            radius = np.array([[step_map(method, problem, h, params=p, nodes=4).mean_square_radius() for h in STEPS]
+                               for p in drawn])  # fmt: skip
+            words = f"unstable of {radius.size} (systems, steps), largest radius {radius.max():.4f}"
+            rows.append(Row(f"random systems of dimension {n}: {method.name}", None, int(np.sum(radius >= 1.0)),
+                            remark=words))  # fmt: skip
+    return rows
+
+
+# --- transient noise of circuits ------------------------------------------------------------------------------------
+
+
+class Case(NamedTuple):
+    """A shipped netlist, the node that is looked at, and the numbers of steps tried over its span."""
+
+    name: str
+    node: str
+    steps: tuple[int, ...]
+    reference: int
+
+
+CIRCUITS = (
+    Case("two_diodes", "u1", (25, 50, 100, 200, 400), 3200),
+    Case("rectifier", "u3", (50, 100, 200, 400, 800), 6400),
+    Case("ring_oscillator", "u1", (125, 250, 500, 1000), 8000),
+    Case("transimpedance", "out", (50, 100, 200, 400), 6400),
+    Case("rlc", "out", (125, 250, 500, 1000), 8000),
+)
+IN_CIRCUITS = (stiff.Trapezoidal, stiff.RK1W2MLevy, stiff.RK1A3MLevy, stiff.RK1A4MLevy)
+WANTED = 0.01  # of the largest σ
+
+
+def transient_noise(case: Case) -> dict[str, np.ndarray]:
+    """Method -> the largest error of σ over the span, relative to the largest σ, for each number of steps.
+
+    σ is what a method delivers in the limit of small noise, without sampling; the reference is RK1W2M with many steps,
+    extrapolated.
+    """
+    circuit = read(examples()[case.name])
+    index = circuit.names.index(case.node)  # type: ignore[union-attr]
+    coarsest = case.steps[0]
+
+    def deviation(method: Method, steps: int) -> np.ndarray:
+        found = delivered_small_noise(method, circuit, circuit.span, steps)
+        return np.sqrt(found.covariance[:: steps // coarsest, index, index])
+
+    half, whole = (deviation(stiff.RK1W2MLevy, n) for n in (case.reference // 2, case.reference))
+    truth = 2.0 * whole - half
+    return {
+        method.name: np.array([np.abs(deviation(method, n) - truth).max() / truth.max() for n in case.steps])
+        for method in IN_CIRCUITS
+    }
+
+
+def steps_wanted(steps: Sequence[int], errors: np.ndarray) -> float:
+    """The number of steps at which the error is WANTED, on the line through the two points next to it."""
+    x, y = np.log(np.array(steps, float)), np.log(np.maximum(errors, 1e-300))
+    enough = np.flatnonzero(errors <= WANTED)
+    last = int(np.clip(enough[0] if len(enough) else len(steps) - 1, 1, len(steps) - 1))
+    rate = (y[last] - y[last - 1]) / (x[last] - x[last - 1])
+    return float(np.exp(x[last] + (np.log(WANTED) - y[last]) / rate)) if rate < 0.0 else float("nan")
+
+
+def circuit_rows(case: Case, found: Mapping[str, np.ndarray]) -> list[Row]:
+    rows = []
+    needed = {name: steps_wanted(case.steps, errors) for name, errors in found.items()}
+    for name, errors in found.items():
+        seen = ", ".join(f"{error:.2g} ({n})" for n, error in zip(case.steps, errors, strict=True))
+        longer = ", ".join(f"{needed[other] / needed[name]:.2f} x that of {other}" for other in list(found)[:2])
+        rows.append(Row(f"{case.name}, σ of {case.node} to 1 %: steps with {name}", None, needed[name],
+                        remark=f"a step {longer}; errors (steps): {seen}"))  # fmt: skip
+    return rows
+
+
+# --- pictures -------------------------------------------------------------------------------------------------------
+
+
+def regions(size: int) -> Any:
+    """Regions over (h, k²) with the equation's own boundary."""
+    from matplotlib import pyplot
+
+    shown = (stiff.RK1W2, stiff.RK1W4, *OURS)
+    figure, axes = pyplot.subplots(1, len(shown), figsize=(3.2 * len(shown), 3.4), layout="constrained", sharey=True)
+    h, squares = np.linspace(-6.0, 0.0, size), np.linspace(0.0, 16.0, size)
+    for ax, method in zip(axes, shown, strict=True):
+        level = stability.region(method, h, squares)
+        plot.region(h, squares, level, labels=("h", "k²"), label=method.name, color=plot.BLUE, ax=ax)
+        ax.plot([-6.0, 0.0], [12.0, 0.0], "--", color=plot.ORANGE, lw=1, label="equation: k² = -2h")
+        ax.legend(frameon=False, fontsize="small")
+    return figure
+
+
+def boundary() -> Any:
+    """R̂ - 1 along the equation's boundary k² = -2h: A-stable methods stay below zero."""
+    from matplotlib import pyplot
+
+    figure, ax = pyplot.subplots(figsize=(6.4, 4.2), layout="constrained")
+    x, shown = np.logspace(-2, 3, 400), (*PAPER, *OURS)
+    for k, method in enumerate(shown):
+        R = stability_function(method.table)
+        ax.plot(x, R.mean_square(-x, np.sqrt(2.0 * x)) - 1.0, lw=1.2, color=plot.PALETTE[k % len(plot.PALETTE)],
+                ls="-" if method in PAPER else "--", label=method.name)  # fmt: skip
+    ax.axhline(0.0, color=plot.GREY, lw=0.8)
+    ax.set(xscale="log", ylim=(-1.1, 1.5), xlabel="-h", ylabel="R̂ - 1 on k² = -2h, k > 0")
+    ax.legend(frameon=False, fontsize="small", ncols=2)
+    return figure
+
+
+def plane(size: int) -> Any:
+    """R̂ on |k|² = -2 Re h over the complex plane of h."""
+    from matplotlib import pyplot
+
+    shown = (stiff.RK1W2, stiff.RK1A4)
+    figure, axes = pyplot.subplots(1, 2, figsize=(8.0, 3.6), layout="constrained", sharey=True)
+    real, imaginary = np.linspace(-6.0, 0.0, size), np.linspace(-5.0, 5.0, size)
+    h = real[None, :] + 1j * imaginary[:, None]
+    for ax, method in zip(axes, shown, strict=True):
+        level = stability_function(method.table).mean_square(h, np.sqrt(-2.0 * h.real))
+        plot.region(real, imaginary, level, labels=("Re h", "Im h"), label=f"{method.name}: R̂ < 1", ax=ax)
+        ax.legend(frameon=False, fontsize="small")
+    return figure
+
+
+def drawn_solves(found: Mapping[str, np.ndarray], title: str) -> Any:
+    """Errors against the number of systems solved."""
+    from matplotlib import pyplot
+
+    figure, ax = pyplot.subplots(figsize=(6.4, 4.2), layout="constrained")
+    for k, (name, errors) in enumerate(found.items()):
+        ax.loglog(SOLVES.get(name, 3) * 2.0 ** np.arange(len(errors)), errors, marker="o", ms=3, lw=1, label=name,
+                  color=plot.PALETTE[k % len(plot.PALETTE)], ls="-" if k < len(plot.PALETTE) else "--")  # fmt: skip
+    ax.set(xlabel="systems solved", ylabel="mean-square error", title=title)
+    ax.legend(frameon=False, fontsize="small")
+    return figure
+
+
+def drawn_circuits(found: Mapping[str, Mapping[str, np.ndarray]]) -> Any:
+    """Errors of σ against the number of steps, a panel for each circuit."""
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(1, len(found), figsize=(3.6 * len(found), 3.4), layout="constrained", squeeze=False)
+    for ax, case in zip(axes[0], (case for case in CIRCUITS if case.name in found), strict=True):
+        for color, (name, errors) in zip(plot.PALETTE, found[case.name].items(), strict=False):
+            ax.loglog(case.steps, errors, "o-", ms=3, lw=1, color=color, label=name)
+        ax.axhline(WANTED, color=plot.GREY, lw=0.8)
+        ax.set(xlabel="steps", ylabel="largest error of σ, relative", title=case.name)
+        ax.legend(frameon=False, fontsize="small")
+    return figure
+
+
+STUDY = Study(
+    "sdae-a-stable",
+    "A-stable methods of strong order 1 for SDAEs: an open question of Küpper, Kværnø & Rößler (2012)",
+    run,
+    lambda: 900.0,
+)
