@@ -137,3 +137,9 @@ def test_whatever_a_method_raises_is_an_answer():
 
     found = failures(Made(broken), [SCALAR_NOISE.problem])
     assert found["executors"] == "KeyError: 'area'"
+
+
+def test_methods_are_taken_by_name():
+    assert [r.question for r in check_method("EulerMaruyama", [ADDITIVE_NOISE.problem])] == list(SUITE)
+    with pytest.raises(TypeError, match="method: expected a method that makes steps"):
+        check_method("VanLoan")

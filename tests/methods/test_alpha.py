@@ -304,3 +304,10 @@ def test_a_newton_that_diverges_is_flagged_and_counted():
         sd.simulate(SCALAR, StochasticAlpha(limit=1), **options)
     run = sd.simulate(SCALAR, StochasticAlpha(limit=1), on_failure="record", **options)
     assert run.sizes["failure"] == 8 and set(run["failure_cause"].values) == {"its equations were not solved"}
+
+
+def test_a_damper_without_a_slope_at_the_start_is_refused_in_words():
+    damper = Mechanical(lambda t, x, v: -x - jnp.sign(v) * jnp.abs(v) ** 0.4, lambda t, x, v: 0.3, (0.0, 0.0))
+    for order in (2.0, 1.5):
+        with pytest.raises(ValueError, match=f"order: {order} takes the derivative of force .* not finite"):
+            sd.simulate(damper, StochasticAlpha(order=order), t=(0, 1), dt=0.1, paths=4, seed=1)

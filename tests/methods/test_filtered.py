@@ -83,3 +83,10 @@ def test_bad_input():
     other = sd.with_noise(STILL, co.gauss_markov(1.0, 1.0), "v")
     with pytest.raises(ValueError, match="made for another problem"):
         sd.simulate(other, exactly_filtered("RK4", GUST, 0.1), t=(0, 1), dt=0.1, paths=4, seed=1)
+
+
+def test_methods_for_other_problems_are_refused():
+    oscillator = sd.SDE(lambda t, x: jnp.stack([x[1], -x[0] - 0.2 * x[1]]), None, (0.0, 0.0))
+    driven = sd.with_noise(oscillator, co.gauss_markov(1.0, 2.0), 1)
+    with pytest.raises(TypeError, match="StochasticAlpha steps Mechanical problems"):
+        sd.exactly_filtered("StochasticAlpha", driven, 0.1)

@@ -269,3 +269,19 @@ def test_bad_input(change, kind, message):
 def test_scalar_noise_is_a_number():
     with pytest.raises(ValueError, match=r"noise: returned shape \(2,\) for scalar x and v.*start=\(\[x0\], \[v0\]\)"):
         Mechanical(lambda t, x, v: -x, lambda t, x, v: jnp.ones(2), (1.0, 0.0))
+
+
+def test_masses_that_no_body_has_are_refused_by_their_fault():
+    def body(mass, start=((1.0, 1.0), (0.0, 0.0))):
+        return Mechanical(lambda t, x, v: -x, lambda t, x, v: 0.3 * jnp.ones((2, 1)), start, mass=mass)
+
+    with pytest.raises(ValueError, match=r"mass: is negative in some direction \(its lowest eigenvalue is -100000\)"):
+        body([-1e5, 1.0])
+    with pytest.raises(ValueError, match=r"mass: is not symmetric, entry \(0, 1\) is 0.5 and \(1, 0\) is 0"):
+        body([[1.0, 0.5], [0.0, 1.0]])
+    singular = body(lambda t, x, v: jnp.outer(x, x))
+    with pytest.raises(
+        ValueError, match=r"mass: at the start and t = 0 it is singular, \[\[1.0, 1.0\], \[1.0, 1.0\]\]"
+    ):
+        sd.simulate(singular, t=(0, 1), dt=0.1, paths=4, seed=1)
+    assert "became singular" in singular.failure_advice and "singular" not in body(None).failure_advice

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from stodyn import SDE, PerPath
+from stodyn import SDE, PathsFailed, PerPath, simulate
 
 L = np.array([[1.0, 0.0], [0.5, 1.0]])
 
@@ -310,3 +310,11 @@ def test_checking_a_problem_leaves_the_precision_of_the_session_alone():
         problem = SDE(decay, lambda t, x: clock_and_gate(t, x), [1.0, 2.0])
         assert problem.noise_structure.kind == "general"
         assert jnp.zeros(1).dtype == np.float32
+
+
+def test_functions_that_are_nan_for_some_numbers_are_named_where_paths_fail():
+    """A square root of what a step may make negative: not the step is to blame."""
+    rooted = SDE(lambda t, x: -x, lambda t, x: jnp.where(x > -1e9, jnp.sqrt(x), 0.0), 0.1)
+    with pytest.raises(PathsFailed, match="the diffusion takes a square root, NaN or infinite outside"):
+        simulate(rooted, t=(0, 5), dt=0.1, paths=40, seed=1)
+    assert SDE(lambda t, x: -x, lambda t, x: 0.1 * x, 0.1).failure_advice == ""

@@ -16,6 +16,7 @@ from stodyn.analysis.expectation import quadrature_nodes
 from stodyn.analysis.order import deterministic_order
 from stodyn.engine import batch
 from stodyn.engine.simulate import matched
+from stodyn.methods.catalogue import named
 from stodyn.methods.contract import Method
 from stodyn.models.catalogue import catalogue
 from stodyn.numerics import gauss, uncompiled
@@ -52,8 +53,10 @@ class CheckFailed(AssertionError):
         self.results = list(results)
 
 
-def check_method(method: Method, problems: Sequence[Any] | None = None) -> list[Result]:
-    """Put a method to the suite; returns what each question found, raises CheckFailed if any failed.
+def check_method(method: Method | str, problems: Sequence[Any] | None = None) -> list[Result]:
+    """Put a method, given by itself or by its name, to the suite; returns what each question found.
+
+    Raises CheckFailed if any failed.
 
     record      it is a frozen, hashable value with lawful claims
     executors   lanes, vmap and the plain path agree to 1e-12 after a step, on a problem of every noise it takes
@@ -68,6 +71,9 @@ def check_method(method: Method, problems: Sequence[Any] | None = None) -> list[
     problems  what it is tried on; default: of the models of the kind it accepts, one of each structure of noise.
               `quiet` and `driftless` use equations of their own and are asked of methods for SDEs
     """
+    method = named(method)
+    if not isinstance(method, Method):
+        raise TypeError(f"method: expected a method that makes steps, or its name, got {method!r}")
     with jax.enable_x64(True):
         tried = list(problems) if problems is not None else examples(method)
         results = [_ask(question, check, method, tried) for question, check in SUITE.items()]

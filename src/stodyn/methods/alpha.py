@@ -108,6 +108,11 @@ class GeneralisedAlpha(Method):
         """With the cheapest noise that this problem allows; warns where the order asked for is not safe."""
         if self.order != "paper" and (problem.facts.noise_on_v or problem.facts.force_on_v):
             Ω = h * largest_rate(problem)
+            if math.isinf(Ω):
+                raise ValueError(
+                    f"order: {self.order} takes the derivative of force or noise by the state, and at the start it is "
+                    'not finite (as that of |v|^0.4 at v = 0). Smooth it, start elsewhere, or take order="paper"'
+                )
             if Ω > LARGE_OMEGA:
                 warnings.warn(
                     f"order={self.order}: its noise terms are explicit, and the fastest rate of this system at its "
@@ -310,7 +315,9 @@ def cheapest(problem: Mechanical, order) -> Recipe:
 
 
 def largest_rate(problem: Mechanical) -> float:
-    """The largest modulus of an eigenvalue of the linearised equations of y and v at the start."""
+    """The largest modulus of an eigenvalue of the linearised equations of y and v at the start; inf where the force has
+    no finite slope there.
+    """
     with jax.enable_x64(True):
         y, v, z = problem.example_coordinates()
         params = problem.example_params()
@@ -320,7 +327,8 @@ def largest_rate(problem: Mechanical) -> float:
 
         stiffness, damping = map(np.asarray, jax.jit(jax.jacfwd(a, argnums=(0, 1)))(y, v))
     r = problem.r
-    return float(np.abs(np.linalg.eigvals(np.block([[np.zeros((r, r)), np.eye(r)], [stiffness, damping]]))).max())
+    system = np.block([[np.zeros((r, r)), np.eye(r)], [stiffness, damping]])
+    return float(np.abs(np.linalg.eigvals(system)).max()) if np.isfinite(system).all() else math.inf
 
 
 # --- the members of the family ----------------------------------------------------------------------------------------

@@ -31,6 +31,11 @@ def exactly_filtered(method: Method | str, problem: Driven, dt: float) -> Method
         raise TypeError(f"method: expected a one-step method such as RK4, got {method!r}")
     if not isinstance(problem, Driven):
         raise TypeError(f"problem: expected one made by with_noise, got a {type(problem).__name__}")
+    if not isinstance(problem.own, method.accepts):
+        raise TypeError(
+            f"method: {method.name} steps {method.accepts.__name__} problems, and the equations of one made by "
+            "with_noise are written as an SDE; take a method for SDEs such as RK4 or Heun"
+        )
     if not (math.isfinite(dt) and dt > 0):
         raise ValueError(f"dt: expected a step > 0, got {dt!r}")
     return _ExactlyFiltered(method, problem, float(dt))

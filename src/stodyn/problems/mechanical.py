@@ -85,7 +85,13 @@ class Mechanical(Problem):
     m: int = dataclasses.field(init=False)
     calculus = "ito"
     further_structures = (CONSTANT_UNDAMPED, ADDITIVE_LINEAR)
-    failure_advice = "A force of stiffness k is rounded to 1e-16 k |x|: where that is above Newton's tol, raise tol."
+
+    @property
+    def failure_advice(self) -> str:  # type: ignore[override]
+        """What else paths may fail by."""
+        singular = "It may be that the mass, which depends on the state, became singular there. "
+        rounded = "A force of stiffness k is rounded to 1e-16 k |x|: where that is above Newton's tol, raise tol."
+        return (singular if callable(self.mass) else "") + rounded
 
     def __post_init__(self):
         fill = object.__setattr__
@@ -148,6 +154,19 @@ class Mechanical(Problem):
             )
         if not M.any():
             raise ValueError("mass: is zero, so nothing has inertia; write the equations as stodyn.SDE or SDAE")
+        size = np.abs(M).max()
+        if np.abs(M - M.T).max() > 1e-9 * size:
+            i, j = np.unravel_index(np.argmax(np.abs(M - M.T)), M.shape)
+            raise ValueError(
+                f"mass: is not symmetric, entry ({i}, {j}) is {M[i, j]:g} and ({j}, {i}) is {M[j, i]:g}; a mass matrix "
+                "is, as the energy v'Mv/2 knows its symmetric part alone. Equations multiplied by another matrix are "
+                "written as stodyn.SDAE"
+            )
+        if (least := np.linalg.eigvalsh(M)[0]) < -1e-9 * size:
+            raise ValueError(
+                f"mass: is negative in some direction (its lowest eigenvalue is {least:g}), so that what is pushed one "
+                "way is accelerated the other, and paths run away. Give masses >= 0"
+            )
         return M
 
     # --- coordinates: those with inertia (y) and those without (z) ----------------------------------------------------
@@ -337,6 +356,17 @@ class Mechanical(Problem):
         return NoiseStructure(kinds, found.known)
 
     def before_run(self, t: float) -> tuple[str, ...]:
+        if callable(self.mass):
+            with jax.enable_x64(True):
+                y, v, z = self.example_coordinates()
+                M = np.asarray(self._mass(t, y, v, z, self.example_params()))
+            size = np.abs(np.linalg.eigvals(M)) if np.isfinite(M).all() else np.zeros(1)
+            if not size.min() > 1e-12 * size.max():
+                raise ValueError(
+                    f"mass: at the start and t = {t:g} it is singular, {M.tolist()}, so that some coordinates have no "
+                    "inertia. A mass that depends on the state must be regular: start elsewhere, or write the "
+                    "equations as stodyn.SDAE"
+                )
         if self.is_regular:
             return ()
         with jax.enable_x64(True):

@@ -25,7 +25,7 @@ from stodyn.problems.contract import (
     fixed_value,
     returned_shape,
 )
-from stodyn.problems.structure import CHECKED_STATES, find_structure
+from stodyn.problems.structure import CHECKED_STATES, find_structure, partial_functions
 
 
 def silent(t, x, *params):
@@ -130,6 +130,23 @@ class SDE(Problem):
         with jax.enable_x64(True), jax.ensure_compile_time_eval():  # a step may ask while it is traced
             start, sampled = jnp.asarray(self.example_start()), self.sample_params(CHECKED_STATES)
             return find_structure(self.g, start, self.example_params(), sampled)
+
+    @property
+    def failure_advice(self) -> str:  # type: ignore[override]
+        """Which functions of its equations are NaN for some numbers, as paths that fail may have met them."""
+        with jax.enable_x64(True):
+            arguments = jnp.zeros(()), jnp.asarray(self.example_start(), float), self.example_params()
+            found = {
+                name: partial_functions(jax.make_jaxpr(function)(*arguments))
+                for name, function in (("drift", self.f), ("diffusion", self.g))
+            }
+        takes = [f"the {name} takes {' and '.join(words)}" for name, words in found.items() if words]
+        if not takes:
+            return ""
+        return (
+            f"Look at the numbers it is given first: {', '.join(takes)}, NaN or infinite outside of its domain, and a "
+            "step may leave it where the solution does not. Keep it inside, as in jnp.sqrt(jnp.maximum(x, 0.0))."
+        )
 
     def lower(self, kind: type) -> tuple[Problem, str] | None:
         from stodyn.problems.sdae import SDAE  # which lowers to SDE in turn

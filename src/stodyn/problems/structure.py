@@ -71,6 +71,25 @@ def depends_on_time(function: Callable[[Any, Array, Any], Array], x: Any, params
     return any((0, 0) in entry for entry in entries.ravel() if isinstance(entry, frozenset))
 
 
+PARTIAL = {"sqrt": "a square root", "rsqrt": "a square root", "log": "a logarithm", "log1p": "a logarithm",
+           "pow": "a power", "acos": "an arc cosine", "asin": "an arc sine", "acosh": "an inverse hyperbolic cosine",
+           "atanh": "an inverse hyperbolic tangent"}  # fmt: skip
+
+
+def partial_functions(trace: Any) -> tuple[str, ...]:
+    """The functions of a trace that are not numbers for some arguments, in words."""
+    found: dict[str, None] = {}
+    waiting = [getattr(trace, "jaxpr", trace)]
+    while waiting:
+        for equation in waiting.pop().eqns:
+            if equation.primitive.name in PARTIAL:
+                found[PARTIAL[equation.primitive.name]] = None
+            for value in equation.params.values():
+                inner = [getattr(v, "jaxpr", v) for v in (value if isinstance(value, tuple | list) else (value,))]
+                waiting += [jaxpr for jaxpr in inner if hasattr(jaxpr, "eqns")]
+    return tuple(found)
+
+
 def is_autonomous(problem: Any) -> bool:
     """Whether time enters neither the drift nor the diffusion of a problem."""
     x, params = problem.example_start(), problem.example_params()
