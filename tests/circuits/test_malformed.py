@@ -185,3 +185,32 @@ def test_encodings(tmp_path):
         file.write_bytes(raw)
         with pytest.raises(NetlistError, match=r"^a.cir: not text"):
             read(file)
+
+
+DIVIDER = "title\nV1 in 0 1\nR1 in out {a0}\nC1 out 0 1n\n"
+
+
+def test_a_chain_of_parameters_may_be_of_any_length():
+    chain = "\n".join(f".param a{i}={{a{i + 1} + 1}}" for i in range(5000))
+    assert read(f"{DIVIDER}{chain}\n.param a5000=1k\n") is not None
+    with pytest.raises(NetlistError, match=r"defined by itself \(a0 -> a1 -> a2 -> a0\)"):
+        read(f"{DIVIDER}.param a0={{a1}} a1={{a2}} a2={{a0}}\n")
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["R2 out 0 1k" + " " * 300_000 + "x", ".param a0 " + " " * 300_000 + "b", ".param " + "x" * 3_000_000,
+     "R2 out 0 " + "x" * 3_000_000, "Q" * 3_000_000 + " 1 2 3", "R2 out 0 bad" + "x" * 1000],
+    ids=["blanks", "blanks in .param", "word in .param", "value", "name", "long name"],
+)  # fmt: skip
+def test_long_lines_are_read_in_linear_time_and_not_printed(line):
+    """In quadratic time each of these would take minutes."""
+    with pytest.raises(NetlistError) as caught:
+        read(f"{DIVIDER}{line}\n")
+    assert len(str(caught.value)) < 4000
+
+
+@pytest.mark.parametrize("value", ["1e-400", "1e400", "1e-320p"])
+def test_numbers_that_no_float_comes_near_are_refused(value):
+    with pytest.raises(NetlistError, match=f"{value} is too (small|large) for a number"):
+        read(f"{DIVIDER}.param a0=1k\nR2 out 0 {value}\n")

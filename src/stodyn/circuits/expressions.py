@@ -38,12 +38,17 @@ class BadValue(ValueError):
 
 
 def number(text: str) -> float | None:
-    """10k, 2.2uF, 1meg, -5V, 1e-3: the number a word in lower case says, or None. As in SPICE m is milli, f femto."""
+    """10k, 2.2uF, 1meg, -5V, 1e-3: the number a word in lower case says, or None. As in SPICE m is milli, f femto.
+
+    Raises BadValue where no floating-point number is near it: 1e-400 is not 0.
+    """
     found = SIGNED.fullmatch(text)
     if found is None:
         return None
     sign, digits, power, suffix = found.groups()
     value = float(digits + (power or "")) * SUFFIXES[suffix or ""]
+    if not math.isfinite(value) or (value == 0.0 and digits.strip("0.")):
+        raise BadValue(f"{text} is too {'small' if value == 0.0 else 'large'} for a number of 64 bits")
     return -value if sign == "-" else value
 
 

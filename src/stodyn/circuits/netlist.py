@@ -35,6 +35,9 @@ ADVICE = {
     ".func": "write the expression out where it is used",
     ".step": "run the netlist once for each value",
 }
+ASSIGNED = re.compile(r"(?<![^\s=,(])([^\s=,(]++)\s*+(?:\([^)]*+\)\s*+)?=")  # no way back: in linear time
+NAME = re.compile(r"(?<![\w.])[a-z_][\w.]*+(?!\s*\()")
+LONGEST_NAME = 100  # of which near ones are looked for
 INITIAL = re.compile(r"v\s*\(\s*([^\s()]+)\s*\)\s*=\s*(\{[^{}]*\}|'[^']*'|[^\s,]+)[\s,]*")
 NOISE = re.compile(
     r"\.noise\s+v\s*\(\s*([^\s(),]+)\s*(?:,\s*([^\s(),]+)\s*)?\)\s+(\S+)"
@@ -128,7 +131,7 @@ def _is_element(line: Line) -> bool:
         return False
     nodes = NODES[words[0][0]]
     last = nodes + 1 + (words[0][0] in "fh") + (words[0][0] in "vi" and len(words) > 3 and words[3] == "dc")
-    return len(words) > last and len(words[0]) > 1 and number(words[last]) is not None
+    return len(words) > last and len(words[0]) > 1 and _is_number(words[last])
 
 
 # --- blocks: the top and the subcircuits ------------------------------------------------------------------------------
@@ -240,7 +243,7 @@ def _fields(line: Line) -> tuple[list[str], dict[str, str]]:
 def _assignments(line: Line) -> dict[str, str]:
     """name = expression pairs of .param, whose expressions may hold spaces."""
     text = line.text.lower().split(None, 1)
-    found = list(re.finditer(r"([^\s=,(]+)\s*(?:\([^)]*\)\s*)?=", text[1])) if len(text) > 1 else []
+    found = list(ASSIGNED.finditer(text[1])) if len(text) > 1 else []
     if not found or text[1][: found[0].start()].strip():
         raise NetlistError(".param: expected .param NAME=VALUE ...", line.at)
     pairs: dict[str, str] = {}
@@ -258,7 +261,16 @@ def _assignments(line: Line) -> dict[str, str]:
     return pairs
 
 
+def _is_number(word: str) -> bool:
+    try:
+        return number(word) is not None
+    except BadValue:  # said where the number is needed
+        return True
+
+
 def _near(word: str, known: Any) -> str:
+    if len(word) > LONGEST_NAME:
+        return ""
     close = difflib.get_close_matches(word, list(known), 1)
     return f"; did you mean {close[0]}?" if close else ""
 
@@ -273,32 +285,38 @@ class _Scope:
                  nodes: dict[str, str], path: dict[str, Position]):  # fmt: skip
         self.block, self.outer, self.prefix, self.nodes, self.path = block, outer, prefix, nodes, path
         self.known: dict[str, float] = dict(given)
-        self.computing: list[str] = []
         self.built: dict[str, Any] = {}
         self.globals: set[str] = outer.globals if outer is not None else set()
 
     def parameter(self, name: str) -> float:
-        if name in self.known:
-            return self.known[name]
-        if name in self.block.params:
-            text, at = self.block.params[name]
-        elif name in self.block.defaults:
-            text, at = self.block.defaults[name], self.block.at  # type: ignore[assignment]
-        elif self.outer is not None:
-            return self.outer.parameter(name)
-        else:
+        if name not in self.known and self._definition(name) is None:
+            if self.outer is not None:
+                return self.outer.parameter(name)
             raise BadValue(f"there is no parameter {name}{_near(name, self.block.params)}")
-        if name in self.computing:
-            raise NetlistError(f".param {name}: is defined by itself ({' -> '.join([*self.computing, name])})", at)
-        if len(self.computing) > 200:
-            raise NetlistError(f".param {name}: parameters of parameters of parameters, more than 200 deep", at)
-        self.computing.append(name)
-        try:
-            self.known[name] = self.value(text)
-        except BadValue as error:
-            raise NetlistError(f".param {name}: {error}", at) from None
-        self.computing.pop()
+        chain = dict.fromkeys([name])  # each waits for the next: a chain may be of any length
+        while chain:
+            this = next(reversed(chain))
+            text, at = self._definition(this) or ("", None)
+            needed = () if this in self.known else NAME.findall(text)
+            waits = next((n for n in needed if n not in self.known and self._definition(n) is not None), None)
+            if waits in chain:
+                raise NetlistError(f".param {waits}: is defined by itself ({' -> '.join([*chain, waits])})", at)
+            if waits is not None:
+                chain[waits] = None
+                continue
+            if this not in self.known:
+                try:
+                    self.known[this] = self.value(text)
+                except BadValue as error:
+                    raise NetlistError(f".param {this}: {error}", at) from None
+            del chain[this]
         return self.known[name]
+
+    def _definition(self, name: str) -> tuple[str, Position | None] | None:
+        """The text of a parameter of this block, and where it stands."""
+        if name in self.block.params:
+            return self.block.params[name]
+        return (self.block.defaults[name], self.block.at) if name in self.block.defaults else None
 
     def value(self, text: str) -> float:
         """The number a word or an expression says; raises BadValue."""
@@ -520,7 +538,7 @@ def _source(name, rest: list[str], scope: _Scope, netlist: Netlist, at: Position
         elif word == "ac":
             small_signal = True
             for _ in range(2):  # of no use here: size and phase of a small-signal analysis
-                if words and number(words[0]) is not None:
+                if words and _is_number(words[0]):
                     words.pop(0)
         elif words and words[0] == "(":
             raise NetlistError(f"{name}: there is no waveform {word}; there are SIN, PULSE, EXP, PWL", at)

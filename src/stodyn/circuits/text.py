@@ -11,7 +11,8 @@ MOST_BYTES = 20_000_000  # of a netlist with all it includes
 DEEPEST = 20  # includes within includes, subcircuits within subcircuits
 INCLUDE = re.compile(r"\.inc(?:lude)?\b\s*(.*)", re.IGNORECASE)
 UNPRINTABLE = re.compile(r"[\x00-\x08\x0e-\x19\x1b-\x1f]")
-COMMENT = re.compile(r"\s*(?:;|(?<!\S)\$(?!\S)).*")
+COMMENT = re.compile(r";|(?<!\S)\$(?!\S)")
+LONG_WORD, SHOWN, MOST_SHOWN = re.compile(r"\S{200,}"), 60, 3000  # characters of words and messages that are shown
 
 
 class Position(NamedTuple):
@@ -28,6 +29,8 @@ class NetlistError(ValueError):
     """What is wrong with a netlist, in the designer's terms; `at` is where, None where no one line is to blame."""
 
     def __init__(self, message: str, at: Position | None = None):
+        message = LONG_WORD.sub(lambda word: f"{word[0][:SHOWN]}… ({len(word[0]):,} characters)", message)
+        message = message if len(message) <= MOST_SHOWN else f"{message[:MOST_SHOWN]}…"
         super().__init__(message if at is None else f"{at}: {message}")
         self.at = at
 
@@ -74,6 +77,12 @@ def read_text(source: str | Path) -> Text:
     return reader.read(reader.opened(path.resolve(), None), path.name, path.resolve())
 
 
+def _uncommented(text: str) -> str:
+    """A line without the comment at its end."""
+    found = COMMENT.search(text)
+    return text if found is None else text[: found.start()].rstrip()
+
+
 class _Reader:
     """Collects the lines of a netlist and of what it includes from `root` and below."""
 
@@ -109,10 +118,10 @@ class _Reader:
                 if not self.lines or self.lines[-1].at.file != name:
                     raise NetlistError("a line that begins with + continues the one before, and there is none", at)
                 before = self.lines[-1]
-                self.lines[-1] = before._replace(text=f"{before.text} {COMMENT.sub('', text[1:])}")
+                self.lines[-1] = before._replace(text=f"{before.text} {_uncommented(text[1:])}")
             elif word.startswith(".inc"):
-                self.include(COMMENT.sub("", text), at)
-            elif text := COMMENT.sub("", text):
+                self.include(_uncommented(text), at)
+            elif text := _uncommented(text):
                 self.lines.append(Line(at, text))
         if skipping is not None:
             raise NetlistError(".control without .endc", skipping)
