@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: install tour test lint types layers tests wheel docs fuzz
+.PHONY: install tour test lint types layers tests wheel docs fuzz studies
 
 install: .venv/installed
 
@@ -34,6 +34,10 @@ tests: install
 # More than 10 000 generated calls, other ones every time (some minutes); CI makes a few hundred.
 fuzz: install
 	STODYN_FUZZ=1 $(BIN)/python -m pytest tests/fuzz
+
+# Every study at its small size (a quarter of an hour on two cores); says at the end which failed.
+studies: install
+	$(BIN)/stodyn reproduce --all
 
 docs: install
 	$(BIN)/python docs/generate.py

@@ -44,9 +44,9 @@ def toy(tmp_path, monkeypatch):
             from stodyn.studies.contract import Row, Study, StudyResult
 
 
-            def run(full, out, progress):
+            def run(size, out, progress):
                 progress("drawing a line")
-                (out / "kept.txt").write_text("full" if full else "small")
+                (out / "kept.txt").write_text(size.name)
                 figure = Figure()
                 figure.subplots().plot([0, 1])
                 rows = [
@@ -143,7 +143,7 @@ def test_reproduce_prints_rows_and_writes_what_it_found(invoke, toy):
     assert "takes about" not in result.output
     picture = toy / "reproduced" / "toy" / "line.png"
     assert picture.read_bytes().startswith(b"\x89PNG")
-    assert (picture.parent / "kept.txt").read_text() == "small"
+    assert (picture.parent / "kept.txt").read_text() == "SMALL"
 
     def refuse(word):
         raise AssertionError(f"{word} is not JSON")
@@ -169,13 +169,29 @@ def test_reproduce_full_says_how_long_before_it_runs(invoke, toy):
     result = invoke("reproduce", "toy", "--full", "--out", toy / "elsewhere")
     assert result.exit_code == 0, result.output
     assert result.output.index("The full size takes about 67 min") < result.output.index("quantity")
-    assert (toy / "elsewhere" / "kept.txt").read_text() == "full"
+    assert (toy / "elsewhere" / "kept.txt").read_text() == "FULL"
     assert (toy / "elsewhere" / "line.png").exists()
+
+
+def test_reproduce_all_runs_every_study_and_says_which_failed(invoke, toy, monkeypatch):
+    """The toy alone, then beside one that fails."""
+    monkeypatch.setattr(studies, "__path__", [str(toy / "more_studies")])
+    result = invoke("reproduce", "--all", "--tiny")
+    assert result.exit_code == 0 and "1 of 1 studies ran" in result.output and "failed" not in result.output
+    assert (toy / "reproduced" / "toy" / "kept.txt").read_text() == "TINY"
+    broken = (toy / "more_studies" / "toy_study.py").read_text().replace("figure = Figure()", "1 / 0")
+    (toy / "more_studies" / "a_broken_toy.py").write_text(broken.replace('"toy"', '"broken"'))
+    result = invoke("reproduce", "--all", "--tiny")
+    sys.modules.pop("stodyn.studies.a_broken_toy", None)
+    assert result.exit_code == 1 and "1 of 2 studies ran" in result.output
+    assert "failed: broken (ZeroDivisionError: division by zero)" in result.output
 
 
 def test_reproduce_refuses_before_it_runs(invoke, toy):
     for arguments, message in (
-        ((), "give the NAME of a study, or --list"),
+        ((), "give the NAME of a study, or --all, or --list"),
+        (("toy", "--tiny", "--full"), "--tiny and --full are two sizes; give one"),
+        (("toy", "--all"), "--all runs every study; leave NAME and --json out"),
         (("toy", "--json", "nowhere/toy.json"), "--json: the folder nowhere does not exist; make it first"),
         (("toy", "--out", toy / "more_studies" / "toy_study.py"), "is not a folder; name another"),
     ):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from stodyn.studies import chaos_equivalence, index_counterexample, miller, tolerance_or_noise
-from stodyn.studies.contract import catalogue
+from stodyn.studies.contract import Size, catalogue
 
 
 def said(words):
@@ -16,7 +16,7 @@ def test_the_studies_are_found():
 
 
 def test_miller(tmp_path):
-    result = miller.run(False, tmp_path, said)
+    result = miller.run(Size.SMALL, tmp_path, said)
     rows = {row.quantity: row for row in result.rows}
     assert set(result.figures) == {"fig3", "fig4", "fig5"}
     for row in result.rows:
@@ -28,7 +28,7 @@ def test_miller(tmp_path):
 
 def test_chaos_equivalence(tmp_path):
     """What the theorems say is zero is below 1e-13; the hypothesis of Theorem 2 is needed on M_1."""
-    rows = {row.quantity: row for row in chaos_equivalence.run(False, tmp_path, said).rows}
+    rows = {row.quantity: row for row in chaos_equivalence.run(Size.SMALL, tmp_path, said).rows}
     for name, row in rows.items():
         if row.paper == 0 and "M_1" not in name:
             assert row.ours < 1e-13, row
@@ -57,7 +57,7 @@ def test_smallest_eigenvalues_of_the_counterexample():
 
 def test_index_counterexample(tmp_path):
     """Affine matrices, index 1 for every p: 2 on M_R where c is the norm of the commutator, 1 for 0.9 c and on N_R."""
-    rows = {row.quantity: row for row in index_counterexample.run(False, tmp_path, said).rows}
+    rows = {row.quantity: row for row in index_counterexample.run(Size.SMALL, tmp_path, said).rows}
     assert rows["M_1: ‖T₁T₂ - T₂T₁‖"].ours == pytest.approx(1.0 / 3.0, rel=1e-12)
     assert rows["M_2: ‖T₁T₂ - T₂T₁‖"].ours == pytest.approx(0.421637021356, rel=1e-11)
     for R in (1, 2, 3, 4):
@@ -72,7 +72,7 @@ def test_index_counterexample(tmp_path):
 def test_tolerance_or_noise(tmp_path, monkeypatch):
     """Both parts of the oscillator's variance within 5 standard errors (6e-7 each) of the exact ones."""
     monkeypatch.setattr(tolerance_or_noise, "PATHS", 512)
-    result = tolerance_or_noise.run(False, tmp_path, said)
+    result = tolerance_or_noise.run(Size.SMALL, tmp_path, said)
     for row in result.rows:
         if row.quantity.startswith("oscillator"):
             assert abs(float(row.remark.split(", ")[1].split()[0])) < 5.0, row

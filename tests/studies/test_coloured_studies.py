@@ -10,7 +10,7 @@ from stodyn.methods.classical import RK4, RKF45
 from stodyn.models.gust_response import GUST_RESPONSE, MOTION
 from stodyn.models.shear_building import SHEAR_BUILDING, matrices
 from stodyn.studies import ground_motion, gusts, riggs_bandwidth, riggs_variable_step
-from stodyn.studies.contract import catalogue
+from stodyn.studies.contract import Size, catalogue
 
 
 def quiet(words):
@@ -71,7 +71,7 @@ def test_error_of_band_limited_noise():
 
 
 def test_bandwidth_study(tmp_path, monkeypatch):
-    result = riggs_bandwidth.run(False, tmp_path, quiet)
+    result = riggs_bandwidth.run(Size.SMALL, tmp_path, quiet)
     for row in result.rows:
         if row.stderr is not None:
             exact = float(row.remark.removeprefix("exact "))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from stodyn.studies import full_size, kubo, lenard_bernstein, lorentz, structure, van_der_pol
-from stodyn.studies.contract import catalogue
+from stodyn.studies.contract import Size, catalogue
 
 
 def said(words):
@@ -42,7 +42,7 @@ def test_shifted_limits_of_explicit_schemes_on_van_der_pol():
 def test_structure(tmp_path, monkeypatch):
     monkeypatch.setattr(structure, "SMALL", ("StoermerVerlet", "Heun"))
     monkeypatch.setattr(structure, "PAPERS", ())
-    rows = {row.quantity: row for row in structure.run(False, tmp_path, said).rows}
+    rows = {row.quantity: row for row in structure.run(Size.SMALL, tmp_path, said).rows}
     assert rows["StoermerVerlet: QS2, spread of det J over states"].remark == "quasi-symplectic"
     assert rows["Heun: max |J'ΩJ - Ω|, no forces"].remark == "not symplectic"
 
@@ -51,7 +51,7 @@ def test_lorentz(tmp_path, monkeypatch):
     """E(H) is kept within 5 standard errors (6e-7)."""
     monkeypatch.setattr(lorentz, "STRONG", (("StoermerVerlet", 0.05),))
     monkeypatch.setattr(lorentz, "WEAK", ())
-    result = lorentz.run(False, tmp_path, said)
+    result = lorentz.run(Size.SMALL, tmp_path, said)
     assert set(result.figures) == {"fig4-10", "fig4-11"}
     for row in result.rows[1:]:
         assert abs(row.ours) < 5 * row.stderr
@@ -62,7 +62,7 @@ def test_lenard_bernstein(tmp_path, monkeypatch):
     monkeypatch.setattr(lenard_bernstein, "SQUARE", ())
     monkeypatch.setattr(lenard_bernstein, "WEAK", ())
     monkeypatch.setattr(lenard_bernstein, "T", 300.0)
-    result = lenard_bernstein.run(False, tmp_path, said)
+    result = lenard_bernstein.run(Size.SMALL, tmp_path, said)
     assert set(result.figures) == {"fig4-5", "fig4-6", "fig4-7", "fig4-8", "fig4-9"}
     energy, trapped = result.rows[2:]
     assert energy.ours > 0.52

@@ -5,7 +5,7 @@ import pytest
 
 from stodyn.methods.multistep import AB4
 from stodyn.studies import riggs_adams_bashforth, riggs_factors, riggs_generator, riggs_runge_kutta
-from stodyn.studies.contract import catalogue
+from stodyn.studies.contract import Size, catalogue
 from stodyn.studies.riggs_example import compared, drawn, simulated
 
 
@@ -34,7 +34,7 @@ def test_generator_jumps_as_it_steps():
 
 
 def test_factors(tmp_path):
-    result = riggs_factors.run(False, tmp_path, quiet)
+    result = riggs_factors.run(Size.SMALL, tmp_path, quiet)
     rows = {row.quantity: row for row in result.rows}
     for name in ("RK2", "RK3", "RK4", "Gill", "RK(5,6)"):
         row = rows[f"Γ of {name}"]
@@ -45,7 +45,7 @@ def test_factors(tmp_path):
 def test_runge_kutta_at_a_reduced_size(tmp_path, monkeypatch):
     monkeypatch.setattr(riggs_runge_kutta, "RUNS", 4000)
     monkeypatch.setattr(riggs_runge_kutta, "FIGURES", riggs_runge_kutta.FIGURES[3:4])
-    result = riggs_runge_kutta.run(False, tmp_path, quiet)
+    result = riggs_runge_kutta.run(Size.SMALL, tmp_path, quiet)
     right, naive, held = result.rows
     # Five standard errors: a false alarm in less than one of a million runs.
     assert abs(right.ours - 0.99753) < 5 * right.stderr and abs(held.ours - 0.9967) < 5 * held.stderr
@@ -72,6 +72,6 @@ def test_start_of_adams_bashforth_as_riggs_saw_it():
 def test_generator_study(tmp_path, monkeypatch):
     monkeypatch.setattr(riggs_generator, "RUNS", 100)
     monkeypatch.setattr(riggs_generator, "H", 0.05)
-    result = riggs_generator.run(False, tmp_path, quiet)
+    result = riggs_generator.run(Size.SMALL, tmp_path, quiet)
     row = next(row for row in result.rows if row.quantity.startswith("P_D/P"))
     assert abs(row.ours - 1.0) < 5 * row.stderr and np.isfinite(row.stderr)

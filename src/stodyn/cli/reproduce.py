@@ -3,6 +3,7 @@
 import json
 import math
 import time
+import traceback
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,13 +13,15 @@ from rich.table import Table
 from rich.text import Text
 
 from stodyn.cli import looked_up
-from stodyn.studies.contract import Row, Study, StudyResult, catalogue, find
+from stodyn.studies.contract import Row, Size, Study, StudyResult, catalogue, find
 
 
 def command(
     name: Annotated[str | None, typer.Argument(metavar="NAME", help="A study, as --list names it.")] = None,
     list_: Annotated[bool, typer.Option("--list", help="List the studies and stop.")] = False,
-    full: Annotated[bool, typer.Option(help="Run at the paper's size; prints an estimate of the time first.")] = False,
+    all_: Annotated[bool, typer.Option("--all", help="Run every study, and say at the end which failed.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Run at the paper's size; prints an estimate first.")] = False,
+    tiny: Annotated[bool, typer.Option("--tiny", help="Only see that it runs: a few paths and steps.")] = False,
     json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the rows as JSON.")] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Folder for figures (default: reproduced/NAME).")
@@ -29,30 +32,60 @@ def command(
     if list_:
         console.print(listed(catalogue().values()))
         return
+    if tiny and full:
+        raise typer.BadParameter("--tiny and --full are two sizes; give one, or neither for the small one")
+    size = Size.TINY if tiny else Size.FULL if full else Size.SMALL
+    if all_:
+        if name is not None or json_file is not None:
+            raise typer.BadParameter("--all runs every study; leave NAME and --json out")
+        run_all(size, out or Path("reproduced"), console)
+        return
     if name is None:
-        raise typer.BadParameter("give the NAME of a study, or --list")
+        raise typer.BadParameter("give the NAME of a study, or --all, or --list")
     study = looked_up(find, name)
     if json_file is not None and not json_file.parent.is_dir():
         raise typer.BadParameter(f"--json: the folder {json_file.parent} does not exist; make it first")
-    out = out or Path("reproduced") / study.name
+    run_one(study, size, out or Path("reproduced") / study.name, json_file, console)
+
+
+def run_one(study: Study, size: Size, out: Path, json_file: Path | None, console: Console) -> None:
     if out.exists() and not out.is_dir():
         raise typer.BadParameter(f"--out: {out} is not a folder; name another")
     out.mkdir(parents=True, exist_ok=True)
 
     console.print(study.summary, markup=False, highlight=False)
-    if full:
+    if size is Size.FULL:
         console.print(f"The full size takes about {duration(study.estimate())} on this machine.")
-    result, took = run(study, full, out)
+    result, took = run(study, size, out)
     console.print(table(result.rows))
     figures = save_figures(result, out)
     if json_file is not None:
         json_file.write_text(json.dumps(record(study, result, figures), indent=2, allow_nan=False) + "\n")
     for path in [*figures, *([json_file] if json_file else [])]:
         console.print(f"wrote {path}", soft_wrap=True, highlight=False, markup=False)
-    console.print(f"{'full' if full else 'small'} size, {duration(took)}")
+    console.print(f"{size.name.lower()} size, {duration(took)}")
 
 
-def run(study: Study, full: bool, out: Path) -> tuple[StudyResult, float]:
+def run_all(size: Size, out: Path, console: Console) -> None:
+    """Every study, each into its own folder; one that fails does not keep the others from running."""
+    failed: dict[str, str] = {}
+    studies = catalogue()
+    for name, study in studies.items():
+        console.rule(name, style="dim")
+        try:
+            run_one(study, size, out / name, None, console)
+        except Exception as error:
+            failed[name] = f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"
+            traceback.print_exception(error)
+    console.rule(style="dim")
+    console.print(f"{len(studies) - len(failed)} of {len(studies)} studies ran", highlight=False)
+    for name, reason in failed.items():
+        console.print(f"failed: {name} ({reason})", soft_wrap=True, highlight=False, markup=False)
+    if failed:
+        raise typer.Exit(1)
+
+
+def run(study: Study, size: Size, out: Path) -> tuple[StudyResult, float]:
     """The result and the seconds it took; what is being computed goes to a terminal's standard error."""
     began = time.monotonic()
     terminal = Console(stderr=True)
@@ -61,7 +94,7 @@ def run(study: Study, full: bool, out: Path) -> tuple[StudyResult, float]:
         if terminal.is_terminal:
             terminal.print(f"{time.monotonic() - began:7.1f} s  {words}", style="dim", highlight=False, markup=False)
 
-    result = study.run(full, out, progress)
+    result = study.run(size, out, progress)
     return result, time.monotonic() - began
 
 

@@ -19,7 +19,7 @@ from stodyn.analysis.order import Errors
 from stodyn.methods.alpha import ORDERS, StochasticAlpha
 from stodyn.models.double_pendulum import DOUBLE_PENDULUM, double_pendulum
 from stodyn.problems.mechanical import Mechanical
-from stodyn.studies.contract import Row, Study, StudyResult
+from stodyn.studies.contract import Row, Size, Study, StudyResult
 
 STEPS = (8, 16, 32, 64, 128)
 QUANTITIES = ("x", "v", "φ")
@@ -130,14 +130,14 @@ def measured(
     return result
 
 
-def run(full: bool, out: Path, progress: Callable[[str], None]) -> StudyResult:
+def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
     rows, figure = [], Figure(figsize=(10, 4.5), layout="constrained")
     axes = figure.subplots(1, 2, sharey=True)
     claims = {"x": "2.0", "v": "1.5", "φ": "0.5"}
-    for name in PROBLEMS if full else SMALL:
+    for name in size.of((SMALL[0], SMALL[2]), SMALL, tuple(PROBLEMS)):
         progress(name)
         problem, expected = PROBLEMS[name]
-        found = measured(problem, paths=2000 if full else 200, steps=STEPS if full else STEPS[:4])
+        found = measured(problem, paths=size.of(100, 200, 2000), steps=STEPS[: size.of(3, 4, 5)])
         for (order, quantity), one in found.items():
             fit = one.slope
             told = f"limit {expected[ORDERS.index(order)]:g}; last slope {one.last:.2f}" if quantity != "φ" else ""

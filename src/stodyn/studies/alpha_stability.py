@@ -14,13 +14,13 @@ from stodyn.analysis import second_order
 from stodyn.analysis.second_order import amplification, dissipation, largest_step
 from stodyn.methods.alpha import HHT, WBZ, StochasticAlpha
 from stodyn.models.oscillators import growth
-from stodyn.studies.contract import Row, Study, StudyResult
+from stodyn.studies.contract import Row, Size, Study, StudyResult
 
 RHOS = (0.0, 0.5, 0.8, 1.0)
 OMEGA = np.logspace(-2, 3, 200)
 
 
-def run(full: bool, out: Path, progress: Callable[[str], None]) -> StudyResult:
+def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
     rows: list[Row] = []
     progress("dissipation without noise")
     figures = {"dissipation": dissipation_picture()}
@@ -40,15 +40,15 @@ def run(full: bool, out: Path, progress: Callable[[str], None]) -> StudyResult:
         rows.append(Row(f"ω = 3, η = {eta:g}, χ = {chi:g}: growth of second moments, h = .001", "decay", rate, None,
                         f"the equation itself: {exact:.6f}; Theorem 4.3 cannot hold"))  # fmt: skip
     cases = ((3.0, 0.01, 0.5, 0.0), (3.0, 0.01, 0.0, 1.0), (100.0, 0.1, 1.0, 0.0))
-    for omega, h, eta, chi in cases if full else cases[:2]:
+    for omega, h, eta, chi in cases[: size.of(1, 2, 3)]:
         progress(f"lemmas at ω = {omega:g}, h = {h:g}, η = {eta:g}, χ = {chi:g}")
         where = f"ω = {omega:g}, h = {h:g}, η = {eta:g}, χ = {chi:g}"
         for lemma in second_order.lemmas(StochasticAlpha(rho=0.8), omega, h, eta, chi, 0.8):
             verdict = "holds" if lemma.holds else "does not hold"
             rows.append(Row(f"{where}: {lemma.name}", lemma.printed, lemma.true, lemma.stderr or None, verdict))
-    for omega, eta, rho in ((30.0, 0.5, 0.8), (30.0, 0.5, 0.0)) if full else ((30.0, 0.5, 0.8),):
+    for omega, eta, rho in ((30.0, 0.5, 0.8), (30.0, 0.5, 0.0))[: size.of(1, 1, 2)]:
         progress(f"largest stable step at ω = {omega:g}, η = {eta:g}, ρ = {rho:g}")
-        found = largest_step(omega, eta, 0.0, rho, simulate=full)
+        found = largest_step(omega, eta, 0.0, rho, simulate=size is Size.FULL)
         name = f"ω = {omega:g}, η = {eta:g}, ρ = {rho:g}: stable steps"
         words = "none" if found.mean_square is None else "{:.4g} to {:.4g}".format(*found.mean_square)
         rows.append(

@@ -14,7 +14,7 @@ from stodyn.engine.simulate import simulate
 from stodyn.methods.alpha import StochasticAlpha
 from stodyn.models.beam import BEAM
 from stodyn.statistics.paths import Paths
-from stodyn.studies.contract import Row, Study, StudyResult
+from stodyn.studies.contract import Row, Size, Study, StudyResult
 from stodyn.studies.mechanics_runs import by_rho, moments_at_end, pace, path_of_each, same_paths, several_paths
 
 H = 0.01
@@ -22,13 +22,14 @@ H = 0.01
 EXACT = {"th10": 0.5117546299, "dth10": 1.500762978}
 
 
-def run(full: bool, out: Path, progress: Callable[[str], None]) -> StudyResult:
-    T, paths = (5.0, 10_000) if full else (2.0, 256)
+def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
+    T, paths = size.of((0.1, 8), (2.0, 256), (5.0, 10_000))
     steps = round(T / H)
     progress("without noise")
     rows = without_noise()
-    progress(f"{paths} paths to T = {T:g}, with ρ = 0, .5 and 1 on the same Brownian paths")
-    runs = same_paths(BEAM.problem, by_rho(0.0, 0.5, 1.0), T, steps, paths, 6, seed=7)
+    progress(f"{paths} paths to T = {T:g}, with several ρ on the same Brownian paths")
+    rhos = (0.0, 0.5, 1.0)[: size.of(1, 3, 3)]
+    runs = same_paths(BEAM.problem, by_rho(*rhos), T, steps, paths, 6, seed=7)
     for label, found in runs.items():
         rows += moments_at_end(label, found, ("th5", "th10"))
         rows.append(
@@ -37,11 +38,12 @@ def run(full: bool, out: Path, progress: Callable[[str], None]) -> StudyResult:
     rows.append(
         Row("T and h", None, f"{T:g}, {H:g}", None, "the paper gives neither; nor seeds: no path can be repeated")
     )
+    damped, kept = (list(runs)[k] for k in (0, -1))
     figures = {
         "fig1": path_of_each(runs, "th5", "middle of the beam, one Brownian path"),
         "fig2": path_of_each(runs, "th10", "end of the beam, one Brownian path"),
-        "fig3": several_paths(runs["ρ = 0"], "th10", "end of the beam, ρ = 0"),
-        "fig4": several_paths(runs["ρ = 1"], "th10", "end of the beam, ρ = 1"),
+        "fig3": several_paths(runs[damped], "th10", f"end of the beam, {damped}"),
+        "fig4": several_paths(runs[kept], "th10", f"end of the beam, {kept}"),
         "dissipation": dissipation_picture(),
     }
     return StudyResult(rows, figures)

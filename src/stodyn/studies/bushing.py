@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,8 @@ from matplotlib.figure import Figure
 
 from stodyn import plot
 from stodyn.models.bushing import BUSHING
-from stodyn.studies.contract import Row, Study, StudyResult
+from stodyn.noise.iterated import ResolutionWarning
+from stodyn.studies.contract import Row, Size, Study, StudyResult
 from stodyn.studies.mechanics_runs import by_rho, newton_row, pace, path_of_each, same_paths, several_paths
 
 T, STEPS, EPS = 2e-4 * np.pi, 200, 1e-5
@@ -24,38 +27,46 @@ TOLERANCE = 1e-4  # the paper's; x is near 1 and divided by ε², so that the fo
 TRUE = "a step is linear to 1e-10: one iteration and one that confirms it; no failure at any ρ, step or path"
 
 
-def run(full: bool, out: Path, progress: Callable[[str], None]) -> StudyResult:
+def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
     rows: list[Row] = []
     figures: dict[str, Any] = {}
-    paths = 100_000 if full else 2048
+    paths = size.of(40, 2048, 100_000)
     progress("without noise")
-    quiet = same_paths(BUSHING(noise="none").problem, by_rho(0.0, 1.0, tol=TOLERANCE), T, STEPS, 1, 1, seed=3)
-    for noise, (first, second, same, mean0, mean1) in FIGURES.items():
+    methods = by_rho(*(0.0, 1.0)[: size.of(1, 2, 2)], tol=TOLERANCE)
+    quiet = same_paths(BUSHING(noise="none").problem, methods, T, STEPS, 1, 1, seed=3)
+    for noise, (first, second, same, mean0, mean1) in list(FIGURES.items())[-size.of(1, 3, 3) :]:
         progress(f"{noise} noise, {paths} paths")
-        runs = same_paths(
-            BUSHING(noise=noise).problem, by_rho(0.0, 0.5, 1.0, tol=TOLERANCE), T, STEPS, paths, 40, seed=3
-        )
-        figures[f"fig{first}"] = several_paths(runs["ρ = 0"], "th", f"{noise} noise, ρ = 0")
-        figures[f"fig{second}"] = several_paths(runs["ρ = 1"], "th", f"{noise} noise, ρ = 1")
+        methods = by_rho(*(0.0, 0.5, 1.0)[: size.of(1, 3, 3)], tol=TOLERANCE)
+        with on_the_scale_of_the_motion():
+            runs = same_paths(BUSHING(noise=noise).problem, methods, T, STEPS, paths, 40, seed=3)
         figures[f"fig{same}"] = path_of_each(runs, "th", f"{noise} noise, one Brownian path")
-        figures[f"fig{mean0}-{noise}-dissipated"] = averages(
-            runs["ρ = 0"], quiet["ρ = 0"], f"{noise} noise, ρ = 0", paths
-        )
-        figures[f"fig{mean1}-{noise}"] = averages(runs["ρ = 1"], quiet["ρ = 1"], f"{noise} noise, ρ = 1", paths)
+        numbers = ((first, f"{mean0}-{noise}-dissipated"), (second, f"{mean1}-{noise}"))
+        for label, (several, averaged) in zip(quiet, numbers, strict=False):
+            title = f"{noise} noise, {label}"
+            figures[f"fig{several}"] = several_paths(runs[label], "th", title)
+            figures[f"fig{averaged}"] = averages(runs[label], quiet[label], title, paths)
         for label, found in runs.items():
             last = found.isel(time=-1)
             mean, stderr = (float(last[k].sel(component="th")) / EPS**2 for k in ("mean", "mean_stderr"))
             forty = float(found["path"].sel(component="th").isel(time=-1).mean()) / EPS**2
             rows.append(Row(f"{noise}, {label}: E θ(T)/ε²", None, mean, stderr, f"the mean of 40 paths is {forty:.4g}"))
     progress("Newton iterations")
-    for rho in PAPER if full else (0.0, 0.4, 1.0):
-        for steps, printed in zip((100, 300, 600), PAPER[rho], strict=True):
+    for rho in size.of((0.0,), (0.0, 0.4, 1.0), tuple(PAPER)):
+        for steps, printed in list(zip((100, 300, 600), PAPER[rho], strict=True))[: size.of(1, 3, 3)]:
             (found,) = same_paths(BUSHING.problem, by_rho(rho, tol=TOLERANCE), T, steps, 64, 1, seed=3).values()
             rows.append(newton_row(f"ρ = {rho:g}, {steps} steps", found, steps, printed, TRUE))
     rows.append(
         Row("torque", None, "as printed", None, "no potential gives its sign; bushing(torque='conservative') does")
     )
     return StudyResult(rows, figures)
+
+
+@contextlib.contextmanager
+def on_the_scale_of_the_motion():
+    """Areas are judged in the unit of time, a second; a step is 1/200 of T, where SecondMoments(4) is exact enough."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResolutionWarning)
+        yield
 
 
 def averages(run: Any, quiet: Any, title: str, paths: int) -> Figure:

@@ -15,7 +15,7 @@ from stodyn.models.miller_integrator import MILLER_INTEGRATOR
 from stodyn.noise.distribution import Uniform
 from stodyn.numerics import radau
 from stodyn.statistics.surrogate import Surrogate
-from stodyn.studies.contract import Row, Study, StudyResult
+from stodyn.studies.contract import Row, Size, Study, StudyResult
 from stodyn.studies.miller import END, exact_coefficients
 
 STEPS = 100
@@ -34,10 +34,11 @@ def apart(a: np.ndarray, b: np.ndarray) -> float:
     return float(np.abs((a - b) / np.abs(b).max(axis=(0, 2), keepdims=True)).max())
 
 
-def run(full: bool, out: Path, progress: Callable[[str], None]) -> StudyResult:
+def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
     problem, rows = MILLER_INTEGRATOR.problem, []
     times = np.linspace(0.0, END, STEPS + 1)
-    for R in (1, 2, 3):
+    degrees = size.of((1,), (1, 2, 3), (1, 2, 3))
+    for R in degrees:
         progress(f"degree {R}")
         basis, rule = bases.make("tensor", problem.distributions, R), nodes.tensor(problem.distributions, R + 1)
         C = basis.evaluate(rule.points)
@@ -51,18 +52,18 @@ def run(full: bool, out: Path, progress: Callable[[str], None]) -> StudyResult:
         states = radau.prescribed(whole.system, times, whole.start)[0][:, 0].reshape(len(times), len(basis), -1)
         off = apart(np.moveaxis(states, 1, 2), quadrature)
         rows.append(Row(f"N_{R}: Galerkin, coupled - quadrature", 0, off, remark="Theorem 2, Corollary 1"))
-        if R < 3 or full:
+        if R < 3 or size is Size.FULL:
             progress(f"indices for degree {R}")
             rows.append(Row(f"N_{R}: index of the Galerkin system", 2, whole.pencil().index, remark="Corollary 3"))
             collocation = coupled.collocation(problem, basis, rule.points, times).pencil()
             rows.append(Row(f"N_{R}: index of the collocation system", 2, collocation.index, remark="Corollary 2"))
     progress("indices on M_R")
-    for R in (1, 2, 3, 4):
+    for R in (*degrees, degrees[-1] + 1):
         basis = bases.make("total", problem.distributions, R)
         found = coupled.galerkin(problem, basis, times).pencil()
         rows.append(Row(f"M_{R}: index of the Galerkin system", 2, found.index, remark="no corollary; computed"))
     progress("accuracy at equal size")
-    for R in (1, 2, 3):
+    for R in degrees:
         exact = exact_coefficients(times, R, 8)
         for label, method in (
             ("Galerkin", Galerkin(degree=R)),

@@ -12,7 +12,7 @@ import stodyn
 from stodyn import plot, statistics
 from stodyn.circuits import Circuit, examples, read
 from stodyn.circuits.devices import BOLTZMANN, CHARGE
-from stodyn.studies.contract import Row, Study, StudyResult
+from stodyn.studies.contract import Row, Size, Study, StudyResult
 
 
 class Case(NamedTuple):
@@ -47,10 +47,10 @@ def cases() -> list[Case]:
     ]
 
 
-def run(full: bool, out: Path, progress: Callable[[str], None]) -> StudyResult:
-    paths = 100_000 if full else 4000
+def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
+    paths = size.of(16, 4000, 100_000)
     rows, found = [], []
-    for case in cases():
+    for case in cases()[:: size.of(3, 1, 1)]:
         progress(case.name)
         circuit = read(examples()[case.name])
         end = stodyn.simulate(circuit, "Trapezoidal", t=circuit.span, dt=circuit.step, paths=paths, seed=1,

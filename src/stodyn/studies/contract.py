@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from stodyn import listing, studies
+
+T = TypeVar("T")
+
+
+class Size(enum.IntEnum):
+    """How much of an experiment is run. TINY goes through every part and says nothing: a few seconds, for the tests.
+    SMALL shows what is to be seen, in about a minute on two cores. FULL is the paper's own size."""
+
+    TINY, SMALL, FULL = range(3)
+
+    def of(self, tiny: T, small: T, full: T) -> T:
+        """The one of these that belongs to this size: size.of(16, 4096, 100_000) paths."""
+        return (tiny, small, full)[self]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,15 +52,14 @@ class Study:
 
     name      what a user types: stodyn reproduce NAME
     summary   one line: the paper and what is reproduced of it
-    run       run(full, out, progress) -> StudyResult. full: the paper's size; else about a minute on two cores.
-              out: an existing folder for data worth keeping (figures are saved by the command). progress(words): call
-              it with what is computed next
+    run       run(size, out, progress) -> StudyResult. out: an existing folder for data worth keeping (figures are saved
+              by the command). progress(words): call it with what is computed next
     estimate  estimate() -> seconds the full size takes on this machine; it may time a small piece first
     """
 
     name: str
     summary: str
-    run: Callable[[bool, Path, Callable[[str], None]], StudyResult]
+    run: Callable[[Size, Path, Callable[[str], None]], StudyResult]
     estimate: Callable[[], float]
 
 

@@ -14,17 +14,17 @@ from stodyn import plot
 from stodyn.methods.classical import RK4
 from stodyn.models.shear_building import SHEAR_BUILDING, floor_accelerations, matrices
 from stodyn.statistics import Moments, Observable, Passage
-from stodyn.studies.contract import Row, Study, StudyResult
+from stodyn.studies.contract import Row, Size, Study, StudyResult
 
 STEP, END, EVERY = 0.005, 20.0, 40  # s; looks every 0.2 s
 LIMITS = (2.5, 3.0, 3.5)  # of the first storey's drift, in standard deviations
 STOREYS = 5
 
 
-def run(full: bool, out: Path, progress) -> StudyResult:
-    paths = 100_000 if full else 20_000
-    progress(f"{paths} paths over {END:g} s")
-    motion = shaken(paths)
+def run(size: Size, out: Path, progress) -> StudyResult:
+    paths, end = size.of((64, 1.0), (20_000, END), (100_000, END))
+    progress(f"{paths} paths over {end:g} s")
+    motion = shaken(paths, end)
     drifts, accelerations = SHEAR_BUILDING.exact["stationary_covariance"](), exact_acceleration_variance()
 
     def rms(quantity: str, unit: float, seen: Iterable[float], exact: float) -> Row:
@@ -41,8 +41,8 @@ def run(full: bool, out: Path, progress) -> StudyResult:
         rows.append(rms(f"rms drift of storey {i + 1} [mm]", 1e3, seen, drifts[i, i]))
     for limit in LIMITS:
         alive, stderr = (float(motion[f"{_name(limit)}_survival{word}"][-1]) for word in ("", "_stderr"))
-        told = f"{poisson_survival(limit, END):.4g} if crossings were independent (Rice)"
-        rows.append(Row(f"P(drift of storey 1 below {limit:g} σ for {END:g} s)", None, alive, stderr, told))
+        told = f"{poisson_survival(limit, end):.4g} if crossings were independent (Rice)"
+        rows.append(Row(f"P(drift of storey 1 below {limit:g} σ for {end:g} s)", None, alive, stderr, told))
     return StudyResult(rows, {"accelerations": _drawn_accelerations(motion), "passages": _drawn_passages(motion)})
 
 

@@ -13,14 +13,15 @@ from stodyn.analysis.covariance import advise, delivered, largest_step, spectrum
 from stodyn.methods.classical import RK4
 from stodyn.models.gust_response import GUST_RESPONSE
 from stodyn.statistics import Moments, Spectrum
-from stodyn.studies.contract import Row, Study, StudyResult
+from stodyn.studies.contract import Row, Size, Study, StudyResult
 
 WITHIN = 0.01  # of the variances, for which a step is advised
 PATHS, END, FULL_END = 100_000, 60.0, 600.0
+SERIES = (1200.0, 64, 8192)  # of the spectra: their length, paths and segments
 NAMES = ("u", "w", "q", "theta")
 
 
-def run(full: bool, out: Path, progress) -> StudyResult:
+def run(size: Size, out: Path, progress) -> StudyResult:
     A, B = GUST_RESPONSE.exact["system"]()
     exact = GUST_RESPONSE.exact["stationary_covariance"]()
     progress("advice")
@@ -34,16 +35,16 @@ def run(full: bool, out: Path, progress) -> StudyResult:
     at_step = np.diagonal(steady(RK4, A, B, h)) / np.diagonal(exact)
     rows += [Row(f"delivered/exact variance of {name}, in the long run", None, ratio)
              for name, ratio in zip(NAMES, at_step, strict=False)]  # fmt: skip
-    end = FULL_END if full else END
-    progress(f"{PATHS} paths over {end:g} s")
-    flown, expected = response(h, end, PATHS)
+    paths, end = size.of((64, 2.0), (PATHS, END), (PATHS, FULL_END))
+    progress(f"{paths} paths over {end:g} s")
+    flown, expected = response(h, end, paths)
     for i, name in enumerate(NAMES):
         P = exact[i, i]
         variance, stderr = (float(flown[word].sel(component=name)[-1]) for word in ("variance", "variance_stderr"))
         rows.append(Row(f"variance of {name} in the runs over the exact one", None, variance / P, stderr / P,
                         f"the step delivers {expected[i, i] / P:.5f}"))  # fmt: skip
     progress("spectra")
-    series = spectra(h, 1200.0, 64, 8192)
+    series = spectra(h, *size.of((40.0, 4, 256), SERIES, SERIES))
     rows += [_density(series, name, wanted, A, B, h) for name in ("w", "q") for wanted in (0.05, 0.14, 0.5)]
     return StudyResult(rows, {"spectra": _drawn(series, A, B, h)})
 

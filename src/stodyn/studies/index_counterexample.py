@@ -14,7 +14,7 @@ from stodyn.chaos import basis as bases
 from stodyn.chaos import coupled, nodes
 from stodyn.noise.distribution import Uniform
 from stodyn.problems.random_dae import RandomDAE
-from stodyn.studies.contract import Row, Study, StudyResult
+from stodyn.studies.contract import Row, Size, Study, StudyResult
 
 TIMES = np.array([0.0, 1.0])
 CENTERS, HALF = (-0.5, 0.5), 0.4
@@ -78,15 +78,16 @@ def smallest(problem: RandomDAE, degree: int) -> tuple[float, int]:
     return float(np.linalg.eigvalsh(A[::2, ::2])[0]), whole.pencil().index
 
 
-def run(full: bool, out: Path, progress: Callable[[str], None]) -> StudyResult:
+def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
     rows: list[Row] = []
+    degrees = size.of((0, 1), (0, 1, 2, 3, 5, 8), (0, 1, 2, 3, 5, 8))
     decay: dict[str, list[tuple[int, float]]] = {}
     for label, bump in (("smooth bumps", smooth), ("cubic B-splines", spline)):
         progress(label)
         problem = diagonal(bump)
         rows.append(Row(f"{label}: index for every p", 1, problem.domain_index.index))
         decay[label] = []
-        for M in (0, 1, 2, 3, 5, 8):
+        for M in degrees:
             value, index = smallest(problem, M)
             decay[label].append((M, value))
             remark = "" if index == 0 else "regular in exact arithmetic, numerically singular"
@@ -102,8 +103,8 @@ def run(full: bool, out: Path, progress: Callable[[str], None]) -> StudyResult:
             Row(f"degree {M}: rank of Â₁ by {M + 1} Gauss nodes", None, int(np.linalg.matrix_rank(A)), remark=remark)
         )
     progress("the affine pencil")
-    most_tensor = 3 if full else 2
-    for R in (1, 2, 3, 4):
+    most, most_tensor = size.of((1, 1), (4, 2), (4, 3))
+    for R in range(1, most + 1):
         c = commutator("total", R)
         rows.append(Row(f"M_{R}: ‖T₁T₂ - T₂T₁‖", None, c))
         for space, kind, share in (("M", "total", 1.0), ("M", "total", 0.9), ("N", "tensor", 1.0)):

@@ -12,13 +12,13 @@ import stodyn
 from stodyn import plot, statistics
 from stodyn.analysis.linear import step_map
 from stodyn.models.circuits import RC_LADDER
-from stodyn.studies.contract import Row, Study, StudyResult
+from stodyn.studies.contract import Row, Size, Study, StudyResult
 
 METHOD, STEP, SETTLED = "Trapezoidal", 0.05, 20.0  # us
 
 
-def run(full: bool, out: Path, progress: Callable[[str], None]) -> StudyResult:
-    paths, nodes = (1_000_000, 5) if full else (40_000, 3)
+def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
+    paths, nodes = size.of((64, 2), (40_000, 3), (1_000_000, 5))
     model = RC_LADDER(nodes=nodes)
     exact = model.exact["equilibrium"]()
     progress("covariance analysis")

@@ -26,7 +26,7 @@ from stodyn.models.damped_kubo import DAMPED_KUBO
 from stodyn.numerics import gauss
 from stodyn.statistics.observable import Observable
 from stodyn.studies import full_size
-from stodyn.studies.contract import Row, Study, StudyResult
+from stodyn.studies.contract import Row, Size, Study, StudyResult
 
 STEPS: Mapping[str, tuple[float, ...]] = {
     "Midpoint": (0.5, 0.25, 0.1),
@@ -88,22 +88,22 @@ def energy_moments(name: str, h: float, t: float) -> tuple[float, float]:
     return float(mean), float(np.sqrt(0.25 * np.einsum("iijj", fourth.reshape(2, 2, 2, 2)) - mean**2))
 
 
-def run(full: bool, out: Path, progress: Callable[[str], None]) -> StudyResult:
+def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
     truth, rows = DAMPED_KUBO.exact["energy"], []
     for T in TIMES:
         rows.append(Row(f"E(H)({T:g}), exact solution", None, float(truth(T)), remark="(4.2)"))
     problem = DAMPED_KUBO.problem
-    end = 5000.0 if full else 100.0
-    for name, sizes in STEPS.items():
+    full, end = size is Size.FULL, size.of(5.0, 100.0, 5000.0)
+    for name in size.of(("StoermerVerlet", "RS1"), tuple(STEPS), tuple(STEPS)):
         progress(f"{name}: exact second moments")
-        for h in sizes:
+        for h in STEPS[name]:
             values = exact_of_scheme(name, h, np.array(TIMES))
             rows += [
                 Row(f"{name}, dt = {h:g}: E(H)({T:g})", None, float(value), remark="no sampling: moment recursion")
                 for T, value in zip(TIMES, values, strict=True)
             ]
         h = sampled_step(name, full)
-        paths = full_size.affordable(problem, name, h, end, PATHS) if full else 4096
+        paths = full_size.affordable(problem, name, h, end, PATHS) if full else size.of(64, 4096, PATHS)
         progress(f"{name}: {paths} paths with dt = {h:g}")
         found = simulate(problem, name, t=(0.0, end), dt=h, paths=paths, seed=41, progress=False,
                          collect=Observable(energy_of(problem), name="energy", at=[end]))  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -16,7 +16,7 @@ from stodyn.engine.simulate import simulate
 from stodyn.models.lenard_bernstein import LENARD_BERNSTEIN
 from stodyn.statistics.observable import Observable
 from stodyn.studies import full_size
-from stodyn.studies.contract import Row, Study, StudyResult
+from stodyn.studies.contract import Row, Size, Study, StudyResult
 
 TRAPPING = ("Midpoint", 0.15)
 SQUARE = (("DIRK", 0.15), ("Midpoint", 0.05), ("StoermerVerlet", 0.05), ("Heun", 0.02), ("R2", 0.02), ("E1", 0.02))
@@ -29,17 +29,18 @@ PLACES = np.linspace(0.0, 1.0, 21)
 Runs = Mapping[tuple[str, float], xr.Dataset]
 
 
-def run(full: bool, out: Path, progress: Callable[[str], None]) -> StudyResult:
+def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
     exact = LENARD_BERNSTEIN.exact
     rows = [
         Row("H_erg of the Gibbs measure", PAPER, exact["ergodic_energy"](), remark="exact"),
         Row("E(H)(0)", None, exact["initial_energy"](), remark="exact"),
     ]
-    found = {}
-    for name, h in (*SQUARE, *WEAK, TRAPPING):
-        taken = full_size.affordable(LENARD_BERNSTEIN.problem, name, h, T, PATHS) if full else SMALL
+    full, found = size is Size.FULL, {}
+    square, weak = size.of((SQUARE[:1], WEAK[:1]), (SQUARE, WEAK), (SQUARE, WEAK))
+    for name, h in (*square, *weak, TRAPPING):
+        taken = full_size.affordable(LENARD_BERNSTEIN.problem, name, h, T, PATHS) if full else size.of(64, SMALL, PATHS)
         progress(f"{name}, dt = {h:g}, {taken} paths")
-        found[name, h] = sampled(name, h, taken, block=None if full else SMALL // 2)  # a block for each of two cores
+        found[name, h] = sampled(name, h, taken, block=None if full else taken // 2)  # a block for each of two cores
         late = found[name, h].sel(time=slice(0.5 * T, None))
         mean, stderr = float(late["energy"].mean()), float(late["energy_stderr"].max())
         said = "; ".join(
@@ -47,8 +48,8 @@ def run(full: bool, out: Path, progress: Callable[[str], None]) -> StudyResult:
         )
         rows.append(Row(f"{name}, dt = {h:g}: E(H), mean over T/2..T", PAPER, mean, stderr, said))
     rows.append(trapped(found[TRAPPING], TRAPPING[1], taken))
-    figures = {"fig4-5": initial(), "fig4-6": energies(found), "fig4-7": late_energies(found)}
-    return StudyResult(rows, figures | {"fig4-8": densities(found, SQUARE), "fig4-9": densities(found, WEAK)})
+    figures = {"fig4-5": initial(), "fig4-6": energies(found), "fig4-7": late_energies(found, square, weak)}
+    return StudyResult(rows, figures | {"fig4-8": densities(found, square), "fig4-9": densities(found, weak)})
 
 
 def sampled(name: str, h: float, paths: int, block: int | None) -> xr.Dataset:
@@ -106,10 +107,10 @@ def energies(found: Runs) -> Figure:
     return fig
 
 
-def late_energies(found: Runs) -> Figure:
+def late_energies(found: Runs, *halves: Sequence[tuple[str, float]]) -> Figure:
     """Figure 4.7: E H(t) of every method near the ergodic limit, mean-square (left) and weak (right)."""
     fig = Figure(figsize=(10, 4.5), layout="constrained")
-    for ax, runs in zip(fig.subplots(1, 2, sharey=True), (SQUARE, WEAK), strict=True):
+    for ax, runs in zip(fig.subplots(1, 2, sharey=True), halves, strict=True):
         for colour, (name, h) in zip((*plot.PALETTE, plot.GREY), runs, strict=False):
             late = found[name, h].sel(time=slice(0.5 * T, None))
             ax.plot(late["time"], late["energy"], color=colour, lw=1, label=f"{name}, dt = {h:g}")
@@ -120,7 +121,7 @@ def late_energies(found: Runs) -> Figure:
     return fig
 
 
-def densities(found: Runs, runs: tuple[tuple[str, float], ...]) -> Figure:
+def densities(found: Runs, runs: Sequence[tuple[str, float]]) -> Figure:
     """Figures 4.8 and 4.9: the densities of x and v at the end, against the Gibbs measure."""
     fig = Figure(figsize=(7, 8), layout="constrained")
     above, below = fig.subplots(2, 1)

@@ -18,7 +18,7 @@ from stodyn.statistics.change import Change
 from stodyn.statistics.observable import Observable
 from stodyn.statistics.paths import Paths
 from stodyn.studies import full_size
-from stodyn.studies.contract import Row, Study, StudyResult
+from stodyn.studies.contract import Row, Size, Study, StudyResult
 
 STRONG = (("Midpoint", 0.05), ("StoermerVerlet", 0.05), ("DIRK", 0.05), ("Heun", 0.01), ("R2", 0.01), ("E1", 0.01))
 WEAK = (("SRKw1", 0.05), ("SRKw2", 0.05), ("RS1", 0.01), ("RS2", 0.01))
@@ -27,12 +27,13 @@ ENERGY = energy_of(LORENTZ_COLLISIONS.problem)
 LONG, WEAK_END, PATHS = 100_000.0, 10_000.0, 1_000_000
 
 
-def run(full: bool, out: Path, progress: Callable[[str], None]) -> StudyResult:
-    rows = []
-    end = LONG if full else 100.0
+def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
+    full, rows = size is Size.FULL, []
+    strong, weak = size.of((STRONG[:1], WEAK[:1]), (STRONG, WEAK), (STRONG, (*WEAK, *FINE)))
+    end = size.of(5.0, 100.0, LONG)
     one = Figure(figsize=(7, 4.5), layout="constrained")
     ax = one.subplots()
-    for colour, (name, h) in zip((*plot.PALETTE, plot.GREY), STRONG, strict=False):
+    for colour, (name, h) in zip((*plot.PALETTE, plot.GREY), strong, strict=False):
         progress(f"{name}, dt = {h:g}, one path to {end:g}")
         t, H = one_path(name, h, end)
         rows.append(Row(f"{name}, dt = {h:g}: largest |H(t) - H(0)| of one path to {end:g}", 0.0,
@@ -43,10 +44,11 @@ def run(full: bool, out: Path, progress: Callable[[str], None]) -> StudyResult:
     many = Figure(figsize=(7, 4.5), layout="constrained")
     ax = many.subplots()
     ax.axhline(1.0, color="k", ls=":", lw=1, label="exact")
-    weak = (*WEAK, *(FINE if full else ()))
-    for number, (name, h) in enumerate((*weak, *STRONG)):
-        end = WEAK_END if full else 20.0
-        paths = full_size.affordable(LORENTZ_COLLISIONS.problem, name, h, end, PATHS) if full else 512
+    end = size.of(1.0, 20.0, WEAK_END)
+    for number, (name, h) in enumerate((*weak, *strong)):
+        paths = (
+            full_size.affordable(LORENTZ_COLLISIONS.problem, name, h, end, PATHS) if full else size.of(64, 512, PATHS)
+        )
         progress(f"{name}, dt = {h:g}, {paths} paths to {end:g}")
         every = max(round(end / h) // 50, 1)
         found = simulate(LORENTZ_COLLISIONS.problem, name, t=(0.0, end), dt=h, paths=paths, seed=53, progress=False,

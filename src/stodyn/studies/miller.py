@@ -16,7 +16,7 @@ from stodyn.engine.simulate import simulate
 from stodyn.methods.expansions import Galerkin, Quadrature
 from stodyn.models.miller_integrator import MILLER_INTEGRATOR
 from stodyn.statistics.surrogate import Surrogate
-from stodyn.studies.contract import Row, Study, StudyResult
+from stodyn.studies.contract import Row, Size, Study, StudyResult
 
 PERIOD = 1e-6
 END = 4.0 * PERIOD
@@ -32,15 +32,15 @@ def exact_coefficients(times: np.ndarray, degree: int, count: int) -> np.ndarray
     return np.einsum("kl,tkn->tnl", phi, MILLER_INTEGRATOR.exact["states"](times, rule.points))
 
 
-def run(full: bool, out: Path, progress: Callable[[str], None]) -> StudyResult:
+def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
     problem, names = MILLER_INTEGRATOR.problem, MILLER_INTEGRATOR.problem.names
-    steps = 800 if full else 200
+    steps, count = size.of((40, 4), (200, 8), (800, 16))
     every = Surrogate(every=1)
     progress("Galerkin on M_3")
     galerkin = simulate(problem, Galerkin(degree=3), t=(0.0, END), dt=END / steps, collect=every)
     progress("quadrature over 4³ nodes")
     quadrature = simulate(problem, Quadrature(degree=3, nodes=4), t=(0.0, END), dt=END / steps, collect=every)
-    exact = exact_coefficients(galerkin["time"].values, 3, 16 if full else 8)
+    exact = exact_coefficients(galerkin["time"].values, 3, count)
     rows = []
     for label, found in (("Galerkin", galerkin), ("quadrature", quadrature)):
         errors = np.abs(found["coefficient"].values - exact).max(axis=(0, 2))

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from stodyn.analysis.covariance import noise_needed, steady_ratio
 from stodyn.methods.multistep import AB4
-from stodyn.studies.contract import Row, Study, StudyResult
-from stodyn.studies.riggs_example import FULL, RUNS, SOURCE, compared, drawn, seconds, simulated
+from stodyn.studies.contract import Row, Size, Study, StudyResult
+from stodyn.studies.riggs_example import FULL, RUNS, SOURCE, TINY, compared, drawn, seconds, simulated
 
 
 def by_71(h: float) -> float:
@@ -26,10 +26,10 @@ IN_HISTORY = AB4(placement="history", starter="adams")
 FIGURES = (("figure-11-ab4", 0.005), ("figure-12-ab4", 0.001), ("figure-14-ab4", 0.025))
 
 
-def run(full: bool, out: Path, progress) -> StudyResult:
-    runs = FULL if full else RUNS
+def run(size: Size, out: Path, progress) -> StudyResult:
+    runs = size.of(TINY, RUNS, FULL)
     rows, figures = [], {}
-    for name, h in FIGURES:
+    for name, h in FIGURES[: size.of(1, 3, 3)]:
         progress(f"AB4, h = {h}, {runs} runs")
         curves = {
             "Q/h": simulated(IN_HISTORY, h, runs),

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from stodyn.analysis.covariance import gamma
 from stodyn.methods.multistep import AM4
-from stodyn.studies.contract import Row, Study, StudyResult
-from stodyn.studies.riggs_example import FULL, RUNS, SOURCE, compared, drawn, seconds, simulated
+from stodyn.studies.contract import Row, Size, Study, StudyResult
+from stodyn.studies.riggs_example import FULL, RUNS, SOURCE, TINY, compared, drawn, seconds, simulated
 
 SCHEMES = (
     ("figure-17-ab-predictor", "PECE, AB4 predictor", AM4),
@@ -17,8 +17,8 @@ SCHEMES = (
 STEPS = (0.005, 0.05)  # Riggs gives none
 
 
-def run(full: bool, out: Path, progress) -> StudyResult:
-    runs = FULL if full else RUNS
+def run(size: Size, out: Path, progress) -> StudyResult:
+    runs = size.of(TINY, RUNS, FULL)
     rows = [
         Row(
             "Γ of PECE with fresh samples, h -> 0",
@@ -31,7 +31,7 @@ def run(full: bool, out: Path, progress) -> StudyResult:
         Row("Γ of PECE with the sample used twice", None, gamma(AM4(noise="held"))),
     ]
     figures = {}
-    for name, label, method in SCHEMES:
+    for name, label, method in SCHEMES[: size.of(1, 3, 3)]:
         for h in STEPS:
             progress(f"{label}, h = {h}, {runs} runs")
             right, his = simulated(method, h, runs), simulated(method(gamma=1.8), h, runs)

@@ -15,7 +15,7 @@ from stodyn.noise.coloured import Coloured, gauss_markov, through
 from stodyn.numerics import van_loan
 from stodyn.problems.driven import with_noise
 from stodyn.problems.sde import SDE
-from stodyn.studies.contract import Row, Study, StudyResult
+from stodyn.studies.contract import Row, Size, Study, StudyResult
 from stodyn.studies.riggs_example import SOURCE
 
 POLE = 2.0  # of the system x' = -2 x + noise, its bandwidth in rad a unit of time
@@ -23,8 +23,8 @@ RATIOS = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 FILTER_ORDER = 8
 
 
-def run(full: bool, out: Path, progress) -> StudyResult:
-    paths = 400_000 if full else 100_000
+def run(size: Size, out: Path, progress) -> StudyResult:
+    paths = size.of(64, 100_000, 400_000)
     rows, figures = [], {"figure-1-bandwidths": _drawn()}
     progress("exact variances")
     for ratio in RATIOS:

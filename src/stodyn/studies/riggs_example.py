@@ -19,7 +19,7 @@ SOURCE = "T. L. Riggs, Modeling continuous-time random processes in digital comp
 EXAMPLE = ORNSTEIN_UHLENBECK(rate=2.0, sigma=0.1, start=0.0)
 END = 2.0
 RUNS = 40_000  # Riggs made 1000; their standard error, 4.5 %, hides what is shown here
-FULL = 400_000
+TINY, FULL = 64, 400_000
 
 
 class Curve(NamedTuple):

@@ -16,7 +16,7 @@ import stodyn as sd
 from stodyn.analysis.covariance import delivered
 from stodyn.methods.classical import RK4
 from stodyn.noise.increment import Increment
-from stodyn.studies.contract import Row, Study, StudyResult
+from stodyn.studies.contract import Row, Size, Study, StudyResult
 from stodyn.studies.riggs_example import END, EXAMPLE, SOURCE, Curve, drawn
 
 MULTIPLIER, MODULUS, SEED = 630360016, 2**31 - 1, 824064364
@@ -47,25 +47,26 @@ def normals(count: int, seed: int = SEED) -> np.ndarray:
     return uniforms(12 * count, seed).reshape(count, 12).sum(axis=1) - 6.0
 
 
-def run(full: bool, out: Path, progress) -> StudyResult:
-    method, steps = RK4(noise="fresh"), round(END / H)
-    progress("drawing 19.2 million numbers")
-    g = normals(RUNS * steps * 4).reshape(RUNS, steps, 4, 1)
-    stages = np.sqrt(float(method.Gamma) * H) * g  # h w with w of variance Γ/h; the intensity is in the diffusion
+def run(size: Size, out: Path, progress) -> StudyResult:
+    runs, h, drawn_too = size.of((100, 0.05, 1000), (RUNS, H, 2_000_000), (RUNS, H, 2_000_000))
+    method, steps = RK4(noise="fresh"), round(END / h)
+    progress(f"drawing {runs * steps * 48:,} numbers")
+    g = normals(runs * steps * 4).reshape(runs, steps, 4, 1)
+    stages = np.sqrt(float(method.Gamma) * h) * g  # h w with w of variance Γ/h; the intensity is in the diffusion
     progress("running")
     with jax.enable_x64(True):
         noise = Increment(
-            jnp.full((RUNS, steps), H), jnp.asarray(np.zeros((RUNS, steps, 1))), aux={"stages": jnp.asarray(stages)}
+            jnp.full((runs, steps), h), jnp.asarray(np.zeros((runs, steps, 1))), aux={"stages": jnp.asarray(stages)}
         )
         paths = np.asarray(jax.jit(jax.vmap(lambda n: sd.path(EXAMPLE.problem, method, 0.0, n)[0]))(noise))[..., 0]
     at = np.arange(0, steps + 1, steps // 40)
     variance = paths[:, at].var(axis=0, ddof=1)
     fourth = ((paths[:, at] - paths[:, at].mean(axis=0)) ** 4).mean(axis=0)
-    stderr = np.sqrt(np.maximum(fourth - (RUNS - 3) / (RUNS - 1) * variance**2, 0.0) / RUNS)
-    curve = Curve(at * H, variance, stderr, delivered(method, EXAMPLE.problem, H, steps).covariance[at, 0, 0])
+    stderr = np.sqrt(np.maximum(fourth - (runs - 3) / (runs - 1) * variance**2, 0.0) / runs)
+    curve = Curve(at * h, variance, stderr, delivered(method, EXAMPLE.problem, h, steps).covariance[at, 0, 0])
     P = curve.process[-1]
     u = uniforms(4)
-    tails = normals(2_000_000)
+    tails = normals(drawn_too)
     rows = [
         *(Row(f"u{i + 1} from the seed {SEED}", None, float(u[i])) for i in range(4)),
         Row(
@@ -76,7 +77,7 @@ def run(full: bool, out: Path, progress) -> StudyResult:
             "the seed of the next stream of the usual table",
         ),
         Row(
-            "P_D/P at t = 2, 1000 runs",
+            f"P_D/P at t = 2, {runs} runs",
             "1 (agrees)",
             variance[-1] / P,
             stderr[-1] / P,
@@ -98,7 +99,7 @@ def run(full: bool, out: Path, progress) -> StudyResult:
         ),
     ]
     return StudyResult(
-        rows, {"figure-7-his-generator": drawn("RK4, h = 0.005, Marse and Roberts, 1000 runs", {"RK4": curve})}
+        rows, {"figure-7-his-generator": drawn(f"RK4, h = {h:g}, Marse and Roberts, {runs} runs", {"RK4": curve})}
     )
 
 

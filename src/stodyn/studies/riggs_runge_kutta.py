@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from stodyn.methods import classical as c
-from stodyn.studies.contract import Study, StudyResult
-from stodyn.studies.riggs_example import FULL, RUNS, SOURCE, compared, drawn, seconds, simulated
+from stodyn.studies.contract import Size, Study, StudyResult
+from stodyn.studies.riggs_example import FULL, RUNS, SOURCE, TINY, compared, drawn, seconds, simulated
 
 FIGURES = (
     ("figure-5-euler", c.Euler, 0.005),
@@ -18,10 +18,10 @@ FIGURES = (
 )
 
 
-def run(full: bool, out: Path, progress) -> StudyResult:
-    runs = FULL if full else RUNS
+def run(size: Size, out: Path, progress) -> StudyResult:
+    runs = size.of(TINY, RUNS, FULL)
     rows, figures = [], {}
-    for name, method, h in FIGURES:
+    for name, method, h in FIGURES[: size.of(2, 6, 6)]:
         progress(f"{method.name}, h = {h}, {runs} runs")
         curve = simulated(method, h, runs)
         curves = {f"{method.name}, {float(method.Gamma):.3g} Q/h": curve}

@@ -19,7 +19,7 @@ from stodyn.methods import classical as c
 from stodyn.methods.dyadic import Dyadic
 from stodyn.numerics import uncompiled
 from stodyn.problems.linear import linear
-from stodyn.studies.contract import Row, Study, StudyResult
+from stodyn.studies.contract import Row, Size, Study, StudyResult
 from stodyn.studies.riggs_example import EXAMPLE, SOURCE
 
 EPS = 0.01  # Riggs' bound in (92)
@@ -30,14 +30,15 @@ LONGEST = 0.05
 REDRAWN = {2e-3: 0.71, 1e-3: 0.57, 5e-4: 0.56}  # tolerance: P_D/P
 
 
-def run(full: bool, out: Path, progress) -> StudyResult:
-    runs = 40_000 if full else 8_000
+def run(size: Size, out: Path, progress) -> StudyResult:
+    tolerances = size.of((1e-2,), TOLERANCES, TOLERANCES)
+    runs, samples = size.of((64, 1000), (8_000, 400_000), (40_000, 400_000))
     rows, figures = [], {}
     progress("Collatz's criterion")
     for name, h in (("figure-15-collatz", 0.005), ("figure-16-collatz", 0.0005)):
         times, left = along_a_path(h)
         figures[name] = _drawn(f"|K₂ - K₃| - {EPS} |K₁ - K₂|, h = {h}", times, left)
-        values, accepted = collatz(h, 400_000)
+        values, accepted = collatz(h, samples)
         n = len(values)
         rows.append(Row(f"mean of the left side of (92), h = {h}", "> 0", values.mean(), values.std() / math.sqrt(n),
                         f"(1 - ε) √(14.4 Q h/π) = {(1 - EPS) * math.sqrt(14.4 * 0.01 * h / math.pi):.6g}"))  # fmt: skip
@@ -48,19 +49,19 @@ def run(full: bool, out: Path, progress) -> StudyResult:
         sizes = [estimate_rms(c.RKF45, noise, h) for h in (0.1, 0.05)]
         rows.append(Row(f"RKF45 estimate with {noise} samples, h = 0.1 (rms)", None, sizes[0], None,
                         f"goes as h^{math.log2(sizes[0] / sizes[1]):.2g}"))  # fmt: skip
-    for tol, known in REDRAWN.items():
+    for tol, known in list(REDRAWN.items())[: size.of(1, 3, 3)]:
         progress(f"reject and draw again, tol = {tol:g}, {runs} runs")
         ratio, stderr, rejected = reject_and_redraw(tol, runs, seed=75)
         rows.append(Row(f"P_D/P where rejected steps are drawn again, tol = {tol:g}", None, ratio, stderr,
                         f"{100 * rejected:.0f} % rejected; expected about {known}"))  # fmt: skip
     progress("plans of steps")
     for method, label in ((FRESH, "fresh"), (c.RK4, "held")):
-        for tol in TOLERANCES:
+        for tol in tolerances:
             planned, lengths = worst_ratio(method, tol)
             uniform = _worst(method, np.full(len(lengths), 2.0 / len(lengths)))
             rows.append(Row(f"RK4 {label}, plan with tol = {tol:g}: max |P_D/P - 1|", None, planned, None,
                             f"{len(lengths)} steps; {uniform:.2g} with as many equal steps"))  # fmt: skip
-    figures["plan"] = _drawn_plan()
+    figures["plan"] = _drawn_plan(tolerances)
     progress(f"dyadic refinement, {runs} runs")
     ratio, stderr = dyadic(runs, seed=76)
     rows.append(Row("P_D/P with dyadic refinement, nothing drawn again", None, ratio, stderr, "1 within its error"))
@@ -208,12 +209,12 @@ def _drawn(title: str, times: np.ndarray, left: np.ndarray):
     return figure
 
 
-def _drawn_plan():
+def _drawn_plan(tolerances: tuple[float, ...]):
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(6.4, 4.8), layout="constrained")
     above, below = figure.subplots(2, 1, sharex=True)
-    for color, tol in zip(plot.PALETTE, TOLERANCES, strict=False):
+    for color, tol in zip(plot.PALETTE, tolerances, strict=False):
         _, lengths = worst_ratio(FRESH, tol)
         times, ratio = _ratio(FRESH, lengths)
         above.semilogy(times, np.abs(ratio - 1.0), ".-", ms=3, lw=0.8, color=color, label=f"plan, tol = {tol:g}")

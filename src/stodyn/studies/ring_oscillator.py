@@ -17,7 +17,7 @@ from stodyn import plot, statistics
 from stodyn.methods.stiff import RK1W2M
 from stodyn.models.circuits import RING_OSCILLATOR
 from stodyn.problems.sde import SDE
-from stodyn.studies.contract import Row, Study, StudyResult
+from stodyn.studies.contract import Row, Size, Study, StudyResult
 
 LEVEL = 2.0  # V: a period is counted where u1 rises through it
 STEP = 0.01  # ns
@@ -94,8 +94,8 @@ def growth(ends: np.ndarray, groups: int = 16) -> tuple[float, float]:
     return fitted(ends), float(parts.std(ddof=1) / np.sqrt(groups))
 
 
-def run(full: bool, out: Path, progress: Callable[[str], None]) -> StudyResult:
-    paths, periods = (4096, 40) if full else (512, 12)
+def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
+    paths, periods = size.of((64, 2), (512, 12), (4096, 40))
     # Thermal noise of loads and channels does not commute; at its physical size that cannot be seen.
     problem = dataclasses.replace(RING_OSCILLATOR.problem, structure="commutative")
     progress("the noise-free cycle")

@@ -10,7 +10,7 @@ import numpy as np
 
 from stodyn import plot
 from stodyn.analysis import stability
-from stodyn.studies.contract import Row, Study, StudyResult
+from stodyn.studies.contract import Row, Size, Study, StudyResult
 from stodyn.studies.sdae_linear import METHODS
 
 FIGURES = {
@@ -23,9 +23,9 @@ ONE_SIGN = {method.name: 1 for method in METHODS} | {"RK1W1": 2, "RK1W5": 2}  # 
 A_STABLE = ("ImplicitEuler", "Trapezoidal")
 
 
-def run(full: bool, out: Path, progress: Callable[[str], None]) -> StudyResult:
+def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
     rows = []
-    for method in METHODS:
+    for method in METHODS[: size.of(3, 7, 7)]:
         progress(method.name)
         for sign in (1, -1)[: ONE_SIGN[method.name]]:
             where = f", k {'>' if sign > 0 else '<'} 0" if ONE_SIGN[method.name] == 2 else ""
@@ -40,16 +40,16 @@ def run(full: bool, out: Path, progress: Callable[[str], None]) -> StudyResult:
         if len(method.table.A) == 3:
             right, printed = (float(stability.closed_form(method.table, -1.0, 1.0, printed=p)) for p in (False, True))
             rows.append(Row(f"{method.name}: R̂(-1, 1)", printed, right, remark="(7.2) as printed; with B31 for B32"))
-    size = 200 if full else 100
-    return StudyResult(rows, {name: drawn(names, size) for name, names in FIGURES.items()})
+    points = size.of(8, 100, 200)
+    return StudyResult(rows, {name: drawn(names, points) for name, names in FIGURES.items()})
 
 
-def drawn(names: tuple[str, ...], size: int) -> Any:
+def drawn(names: tuple[str, ...], points: int) -> Any:
     """The regions over (h, k²) with the equation's own boundary k² = -2h; the second sign of k in another colour."""
     from matplotlib import pyplot
 
     figure, axes = pyplot.subplots(1, len(names), figsize=(5.2 * len(names), 4.2), layout="constrained", squeeze=False)
-    h, squares = np.linspace(-8.0, 2.0, size), np.linspace(0.0, 20.0, size)
+    h, squares = np.linspace(-8.0, 2.0, points), np.linspace(0.0, 20.0, points)
     for ax, name in zip(axes[0], names, strict=True):
         for sign, color in ((1, plot.BLUE), (-1, plot.ORANGE))[: ONE_SIGN[name]]:
             label = name if ONE_SIGN[name] == 1 else f"{name}, k {'>' if sign > 0 else '<'} 0"

@@ -11,7 +11,7 @@ from stodyn.engine.simulate import simulate
 from stodyn.methods.alpha import Newmark, StochasticAlpha
 from stodyn.models.slider_crank import SLIDER_CRANK
 from stodyn.statistics.paths import Paths
-from stodyn.studies.contract import Row, Study, StudyResult
+from stodyn.studies.contract import Row, Size, Study, StudyResult
 from stodyn.studies.mechanics_runs import moments_at_end, pace, path_of_each, same_paths
 
 H = 1e-4
@@ -21,9 +21,10 @@ OPEN = (
 )
 
 
-def run(full: bool, out: Path, progress: Callable[[str], None]) -> StudyResult:
-    T, paths = (0.1, 2000) if full else (0.02, 64)
-    methods = {"ρ = 0.8": StochasticAlpha(rho=0.8), "Newmark": Newmark}
+def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
+    T, paths = size.of((0.001, 4), (0.02, 64), (0.1, 2000))
+    both = (("ρ = 0.8", StochasticAlpha(rho=0.8)), ("Newmark", Newmark))
+    methods = dict(both[: size.of(1, 2, 2)])
     model = SLIDER_CRANK(noise=0.5)
     progress(f"{paths} paths to T = {T:g}: the test set's rod")
     runs = same_paths(model.problem, methods, T, round(T / H), paths, 4, seed=5)
@@ -34,7 +35,7 @@ def run(full: bool, out: Path, progress: Callable[[str], None]) -> StudyResult:
         rows.append(
             Row(f"{label}: drift off the constraints", None, drift(found), None, "largest over paths and times")
         )
-    if full:
+    if size is Size.FULL:
         progress("two-node elements")
         two = same_paths(SLIDER_CRANK(noise=0.5, elements=4).problem, methods, T, round(T / H), paths, 4, seed=5)
         for label, found in two.items():

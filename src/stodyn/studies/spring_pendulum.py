@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from stodyn.models.spring_pendulum import SPRING_PENDULUM
-from stodyn.studies.contract import Row, Study, StudyResult
+from stodyn.studies.contract import Row, Size, Study, StudyResult
 from stodyn.studies.mechanics_runs import by_rho, moments_at_end, newton_row, pace, same_paths, several_paths
 
 T = 4.0
@@ -19,19 +19,19 @@ PAPER = {  # ρ: Newton iterations for these steps
 }  # fmt: skip
 
 
-def run(full: bool, out: Path, progress: Callable[[str], None]) -> StudyResult:
+def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
     rows: list[Row] = []
     figures: dict[str, Any] = {}
-    paths = 100_000 if full else 4096
+    paths = size.of(8, 4096, 100_000)
     progress(f"{paths} paths with ρ = 0 and ρ = 1 on the same Brownian paths")
-    runs = same_paths(SPRING_PENDULUM.problem, by_rho(0.0, 1.0), T, 400, paths, 5, seed=27)
-    for number, (label, found) in zip((27, 29), runs.items(), strict=True):
+    runs = same_paths(SPRING_PENDULUM.problem, by_rho(*(0.0, 1.0)[: size.of(1, 2, 2)]), T, 400, paths, 5, seed=27)
+    for number, (label, found) in zip((27, 29), runs.items(), strict=False):
         figures[f"fig{number}"] = several_paths(found, "x", label)
         figures[f"fig{number + 1}"] = several_paths(found, "y", label)
         rows += moments_at_end(label, found, ("x", "y"))
-    for rho in PAPER if full else (0.0, 0.4, 1.0):
+    for rho in size.of((0.0,), (0.0, 0.4, 1.0), tuple(PAPER)):
         progress(f"Newton iterations, ρ = {rho:g}")
-        for h, printed in zip(STEPS, PAPER[rho], strict=True):
+        for h, printed in list(zip(STEPS, PAPER[rho], strict=True))[-size.of(1, 3, 3) :]:
             steps = math.ceil(T / h - 1e-9)
             options = by_rho(rho, tol=1e-12)  # of 1 + max|φ|: near the paper's 1e-11 where φ is of the order of 10
             (found,) = same_paths(SPRING_PENDULUM.problem, options, steps * h, steps, 64, 1, seed=27).values()

@@ -15,8 +15,9 @@ from stodyn.methods.catalogue import catalogue, find
 from stodyn.methods.contract import Method
 from stodyn.noise.increment import Increment
 from stodyn.problems.hamiltonian import Hamiltonian
-from stodyn.studies.contract import Row, Study, StudyResult
+from stodyn.studies.contract import Row, Size, Study, StudyResult
 
+TINY = ("StoermerVerlet", "Heun")
 SMALL = (
     "Midpoint",
     "StoermerVerlet",
@@ -35,15 +36,16 @@ CONFORMAL = ("StoermerVerlet", "ConformalVerlet", "Midpoint", "DIRK")
 STEPS = 200
 
 
-def run(full: bool, out: Path, progress: Callable[[str], None]) -> StudyResult:
+def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
     rows: list[Row] = []
-    for name, method in catalogue().items():
-        if isinstance(method, Method) and (full or name in SMALL):
+    steppers = {name: method for name, method in catalogue().items() if isinstance(method, Method)}
+    for name, method in steppers.items():
+        if name in size.of(TINY, SMALL, tuple(steppers)):
             progress(f"{name}: symplectic form and volume")
             rows += verdict_rows(name, method)
     progress("conformal factors")
-    rows += conformal_rows(CONFORMAL if full else CONFORMAL[:2])
-    for name in PAPERS if full else (*PAPERS[:2], *PAPERS[-1:]):
+    rows += conformal_rows(CONFORMAL[: size.of(1, 2, 4)])
+    for name in size.of(PAPERS[-1:], (*PAPERS[:2], *PAPERS[-1:]), PAPERS):
         progress(f"{name}: angular momentum over {STEPS} steps")
         rows.append(momentum_row(name))
     return StudyResult(rows)

@@ -16,7 +16,7 @@ from stodyn.chaos import nodes
 from stodyn.noise.distribution import Normal, Uniform
 from stodyn.numerics import van_loan
 from stodyn.problems.sde import SDE
-from stodyn.studies.contract import Row, Study, StudyResult
+from stodyn.studies.contract import Row, Size, Study, StudyResult
 
 OSCILLATOR = {"stiffness": Uniform(0.9, 1.1), "damping": Uniform(0.05, 0.15)}
 PENDULUM = {"gravity": Normal(9.81, 0.05), "drag": Uniform(0.3, 0.5)}
@@ -55,8 +55,8 @@ def exact_split(times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return (mean - center[:, None]) ** 2 @ rule.weights, variance @ rule.weights
 
 
-def run(full: bool, out: Path, progress: Callable[[str], None]) -> StudyResult:
-    paths = 16 * PATHS if full else PATHS
+def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
+    paths = size.of(64, PATHS, 16 * PATHS)
     progress("oscillator")
     linear = split_variance(oscillator(), "SRA1", random=OSCILLATOR, t=(0.0, END), dt=0.02, paths=paths, seed=7,
                             degree=4, every=20)  # fmt: skip
