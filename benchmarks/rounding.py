@@ -1,0 +1,157 @@
+"""Whether a result hangs on the last bit: every model and study with its arithmetic rounded in other ways.
+
+    python benchmarks/rounding.py                 all of them
+    python benchmarks/rounding.py beam lorenz     these
+
+Rounded otherwise are: products fused with sums or not (XLA without optimising fuses none; asked of every process before
+it is believed), lanes or vmap, one path or the same path among many. Models run STEPS steps with the longest of some
+step lengths that works; studies run at their tiny size. A table lists how far anything moved: states relative to the
+largest of their component, rows relative to their value and in standard errors. What moved by more than FAR, has failed
+in one way of rounding only, or says other words, is listed again at the end, and the exit status is 1.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+import warnings
+from pathlib import Path
+
+STEPS, MANY, FAR = 50, 64, 1e-6
+LENGTHS = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
+LARGE: set[str] = set()  # models whose steps the engine found too large for lanes
+NOTHING = 1e-12  # a row that is smaller than this in both is rounding itself
+FUSED = {"fused": "", "not fused": "--xla_backend_optimization_level=0"}
+MODEL_WAYS = (("fused", "auto", MANY), ("not fused", "auto", MANY), ("fused", "lanes", MANY), ("fused", "vmap", MANY),
+              ("fused", "auto", 1))  # fmt: skip
+STUDY_WAYS = (("fused", "auto", None), ("not fused", "auto", None), ("fused", "vmap", None))
+
+
+def main(names: list[str]) -> int:
+    from stodyn.models.catalogue import catalogue as models
+    from stodyn.studies.contract import catalogue as studies
+
+    ways = [("model", name, way) for name in models() for way in MODEL_WAYS if not names or name in names]
+    ways += [("study", name, way) for name in studies() for way in STUDY_WAYS if not names or name in names]
+    found = {}
+    for fused in FUSED:
+        found |= asked(fused, [one for one in ways if one[2][0] == fused])
+    suspects = []
+    for kind, name, way in ways:
+        base = next(other for other in ways if other[:2] == (kind, name))
+        if way != base[2]:
+            line, fine = compared(found[base], found[kind, name, way])
+            label = f"{kind} {name}, {', '.join(str(word) for word in way if word)}"
+            print(f"{label:60s} {line}", flush=True)
+            suspects += [] if fine else [f"{label}: {line}"]
+    print(f"\n{len(suspects)} moved by more than {FAR:g}, or failed in one way only", *suspects, sep="\n  ")
+    return bool(suspects)
+
+
+def asked(fused: str, ways: list[tuple]) -> dict[tuple, dict]:
+    """What a process of its own finds, since the compiler's settings are read once."""
+    environment = os.environ | {"XLA_FLAGS": FUSED[fused], "JAX_PLATFORMS": "cpu"}
+    found = {}
+    with subprocess.Popen([sys.executable, __file__, "--ask"], env=environment, text=True, stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE) as process:  # fmt: skip
+        for way in ways:
+            print(json.dumps(way), file=process.stdin, flush=True)
+            answer = process.stdout.readline()
+            found[way] = json.loads(answer) if answer else {"failed": "the process died"}
+            print(f"{' '.join(map(str, way)):80s}", end="\r", file=sys.stderr, flush=True)
+    return found
+
+
+def answers() -> None:
+    """A line of JSON for each that is read."""
+    import jax
+    import numpy as np
+
+    warnings.simplefilter("ignore")
+    products = np.random.default_rng(1).uniform(1.0, 2.0, 1000)
+    with jax.enable_x64(True):
+        errors = jax.jit(lambda a, b: a * a - b)(products, products * products)
+    fused = bool((np.asarray(errors) != 0.0).any())
+    for line in sys.stdin:
+        kind, name, way = json.loads(line)
+        try:
+            if fused != (way[0] == "fused"):
+                raise RuntimeError(f"this processor and JAX do not compile {way[0]}")
+            answer = (model if kind == "model" else study)(name, way)
+        except Exception as error:
+            answer = {"failed": f"{type(error).__name__}: {str(error)[:150]}"}
+        print(json.dumps(answer), flush=True)
+
+
+def model(name: str, way: tuple) -> dict:
+    """The end of path 0, component by component, as {name: [value, scale]}."""
+    import numpy as np
+
+    import stodyn as sd
+    from stodyn.models.catalogue import find
+    from stodyn.problems.random_dae import RandomDAE
+
+    _, executor, paths = way
+    problem = find(name).problem
+    if isinstance(problem, RandomDAE):
+        return {"left out": "no paths: see the studies of random parameters"}
+    if executor == "lanes" and name in LARGE:
+        return {"left out": "its lanes would compile for minutes"}
+    for h in LENGTHS:
+        try:
+            run = sd.simulate(problem, t=(0.0, STEPS * h), dt=[h] * STEPS, paths=paths, block=MANY, seed=1,
+                              executor=executor, progress=False, collect=sd.statistics.Paths(1, every=1))  # fmt: skip
+        except sd.PathsFailed:
+            continue
+        values, made = run["path"].values[0], sd.provenance(run)
+        if way[1] == "auto" and "scalar operations" in made["executor_reason"]:
+            LARGE.add(name)
+        scale = np.maximum(np.abs(values).max(axis=0), np.finfo(float).tiny)
+        states = dict(zip(map(str, run["component"].values), zip(values[-1], scale, strict=True), strict=True))
+        return {"rows": {key: [float(v), float(s), ""] for key, (v, s) in states.items()}, "h": h}
+    return {"failed": f"paths fail with every step down to {LENGTHS[-1]:g}"}
+
+
+def study(name: str, way: tuple) -> dict:
+    """Its rows as {quantity: [value, standard error or value, words]}."""
+    from stodyn.engine.simulate import simulate
+    from stodyn.studies.contract import Size, find
+
+    inspect.unwrap(simulate).__kwdefaults__["executor"] = way[1]  # studies leave it open
+    with tempfile.TemporaryDirectory() as folder:
+        rows = find(name).run(Size.TINY, Path(folder), lambda words: None).rows
+    found = {}
+    for row in rows:
+        number = row.ours if isinstance(row.ours, int | float) else 0.0
+        words = row.ours if isinstance(row.ours, str) else ""
+        found[row.quantity] = [float(number), float(row.stderr or abs(number)), words]
+    return {"rows": found}
+
+
+def compared(base: dict, other: dict) -> tuple[str, bool]:
+    """What moved in words, and whether that is nothing to think of."""
+    for found in (base, other):
+        if "left out" in found:
+            return f"left out: {found['left out']}", True
+    if "failed" in base or "failed" in other:
+        return f"{base.get('failed', 'ran')} | {other.get('failed', 'ran')}", ("failed" in base) == ("failed" in other)
+    if base.get("h") != other.get("h"):
+        return f"ran with h = {base['h']:g} | {other['h']:g}", False
+    worst, where = 0.0, ""
+    for key, (value, scale, words) in base["rows"].items():
+        theirs, _, others = other["rows"].get(key, [math.nan, 0.0, "no such row"])
+        if max(abs(value), abs(theirs)) < NOTHING and words == others:
+            continue
+        moved = math.inf if words != others or not math.isfinite(theirs) else abs(theirs - value) / (scale or 1.0)
+        worst, where = max((worst, where), (moved, key))
+    step = f"h = {base['h']:g}, " if "h" in base else ""
+    return f"{step}{worst:.1e} {where}" if worst else f"{step}no bit", worst <= FAR
+
+
+if __name__ == "__main__":
+    sys.exit(answers() if sys.argv[1:] == ["--ask"] else main(sys.argv[1:]))
