@@ -1,4 +1,4 @@
-# make install: build .venv; make tour: a first look; make test: everything CI checks.
+# make install: build .venv; make tour: a first look; make test: everything CI checks; make studies: every study.
 PYTHON ?= python3
 BIN := .venv/bin
 
