@@ -109,11 +109,12 @@ def model(name: str, way: tuple) -> dict:
         except sd.PathsFailed:
             continue
         values, made = run["path"].values[0], sd.provenance(run)
-        if way[1] == "auto" and "scalar operations" in made["executor_reason"]:
+        if executor == "auto" and made["executor"] == "vmap":
             LARGE.add(name)
         scale = np.maximum(np.abs(values).max(axis=0), np.finfo(float).tiny)
         states = dict(zip(map(str, run["component"].values), zip(values[-1], scale, strict=True), strict=True))
-        return {"rows": {key: [float(v), float(s), ""] for key, (v, s) in states.items()}, "h": h}
+        return {"rows": {key: [float(v), float(s), ""] for key, (v, s) in states.items()}, "h": h,
+                "start": values[0].tolist()}  # fmt: skip
     return {"failed": f"paths fail with every step down to {LENGTHS[-1]:g}"}
 
 
@@ -142,6 +143,8 @@ def compared(base: dict, other: dict) -> tuple[str, bool]:
         return f"{base.get('failed', 'ran')} | {other.get('failed', 'ran')}", ("failed" in base) == ("failed" in other)
     if base.get("h") != other.get("h"):
         return f"ran with h = {base['h']:g} | {other['h']:g}", False
+    if base.get("start") != other.get("start"):
+        return "left out: another start is drawn for path 0 of another number of paths", True
     worst, where = 0.0, ""
     for key, (value, scale, words) in base["rows"].items():
         theirs, _, others = other["rows"].get(key, [math.nan, 0.0, "no such row"])
