@@ -473,3 +473,45 @@ def test_bad_input(make, message):
         warnings.simplefilter("ignore", scipy.signal.BadCoefficients)
         with pytest.raises((ValueError, TypeError, KeyError), match=message):
             make()
+
+
+def jonswap(f, height=3.0, peak=0.1):
+    """The one-sided density of waves of a significant height, (height/4)² in all."""
+
+    def shape(f):
+        near = np.exp(-0.5 * ((f - peak) / (np.where(f <= peak, 0.07, 0.09) * peak)) ** 2)
+        return f**-5.0 * np.exp(-1.25 * (peak / f) ** 4) * 3.3**near
+
+    fine = np.linspace(1e-3, 5.0, 100_000)
+    return shape(f) * (height / 4) ** 2 / np.trapezoid(shape(fine), fine)
+
+
+@pytest.mark.parametrize("lowest", [0.07, 0.04])
+def test_waves_have_their_height_outside_the_band_too(lowest):
+    """Below 0.05 Hz the density is 100 to 200 dB down, where no filter follows it and none needs to."""
+    f = np.linspace(lowest, 0.5, 100)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", co.SpectrumNotMet)
+        noise = co.fitted(f, jonswap(f))
+    assert noise.fit.variance == pytest.approx(0.5625, rel=0.01)
+    assert noise.fit.variance_in_band == pytest.approx(0.5625, rel=0.02)
+    assert 0.55 < noise.variance[0] < 1.2 * 0.5625
+
+
+def test_what_will_be_folded_back_is_warned_of():
+    f = np.linspace(0.5, 50.0, 100)
+    with pytest.warns(co.SpectrumNotMet, match=r"sampled at dt = 0.01, .* of its variance lies beyond 1/\(2 dt\) = 50"):
+        noise = co.fitted(f, np.ones(100), dt=0.01)
+    assert noise.variance[0] < 1.5 * 49.5
+    sampled = noise.sample(0.01, 40_000, seed=1)
+    assert np.var(np.asarray(sampled)) < 1.6 * 49.5
+    with pytest.raises(ValueError, match="dt: expected a step > 0"):
+        co.fitted(f, np.ones(100), dt=0.0)
+
+
+def test_a_filter_found_again_from_few_samples_is_not_doubted():
+    """What lies between the samples of a narrow peak is known to the curve through them only."""
+    f = np.geomspace(0.05, 5.0, 16)
+    truth = co.gauss_markov2(1.0, 2 * np.pi * 0.5, 0.1)
+    noise = co.fitted(f, 2 * density(truth, f), tolerance_db=0.5)
+    assert noise.fit.rms_db < 1e-6 and noise.variance == pytest.approx(truth.variance, rel=1e-6)

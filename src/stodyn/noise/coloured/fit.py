@@ -18,6 +18,10 @@ DECIBEL = 10.0 / math.log(10.0)
 DAMPING = (1e-4, 1e2)  # of the sections of a fit
 BEYOND = 30.0  # sections may lie this factor beyond the band
 WORTHWHILE = 0.97  # two poles more must bring the root mean square error below this share of what it was
+EXACT = 1e-6  # dB
+SPILL = 1.5  # times the variance of the samples: what the filter may have in all without a warning
+FAINT, FADING = 1e-6, 0.25  # densities below this share of the largest count by its ratio to this power
+GUARD, GUARDED, BELOW, ABOVE = 3.0, 60, 2.0, 1.5  # weight and points outside the band; what is allowed there, see below
 
 
 class SpectrumNotMet(UserWarning):
@@ -30,7 +34,8 @@ class Fit:
 
     order     the number of its poles
     error_db  the largest |10 log10(filter/samples)|, at the samples and halfway between them, where the spectrum is
-              taken from a smooth curve through the logarithms of the samples
+              taken from a smooth curve through the logarithms of the samples, as far as that is known: less by what
+              this curve and straight lines differ by, and nothing where the samples are met exactly
     rms_db    the root mean square of the same at the samples
     variance  of the samples by the trapezoidal rule over the band, and of the filter: in the band, and in all
     """
@@ -49,42 +54,90 @@ class Fit:
         )
 
 
-def fitted(frequency: ArrayLike, psd: ArrayLike, tolerance_db: float = 0.5, highest_order: int = 8, name: str = "y"):
+def fitted(
+    frequency: ArrayLike,
+    psd: ArrayLike,
+    tolerance_db: float = 0.5,
+    highest_order: int = 8,
+    name: str = "y",
+    dt: float | None = None,
+):
     """Noise whose density is fitted to samples of a spectrum; its `fit` says how well.
 
     The filter is a product of sections with one or two poles and zeros, all stable, whose frequencies and dampings are
     fitted to the logarithm of the density by least squares, with more poles until no sample is further off than
     `tolerance_db`. Where `highest_order` does not reach it, or more poles follow only the scatter of the samples, the
-    best one is returned with the warning SpectrumNotMet. Nothing is known of the spectrum beyond its samples: the
-    filter continues it by its own slopes.
+    best one is returned with the warning SpectrumNotMet. Nothing is known of the spectrum beyond its samples: there the
+    filter is kept below twice the density at the lower end, and below that at the upper end falling as f^(-3/2). A
+    filter whose variance in all is more than 1.5 times that of the samples, or in the band more than a tenth off, is
+    warned of with both.
 
     frequency  in cycles a unit of time, increasing, >= 0
     psd        one-sided density, > 0, as scipy.signal.welch gives it: ∫ psd df is the variance
+    dt         the step at which the noise will be sampled, where that is known: what lies beyond 1/(2 dt) is then
+               folded back, and is warned of where it is more than a tenth of the variance of the samples
     """
     f, S = _checked(frequency, psd)
+    if dt is not None and not (math.isfinite(dt) and dt > 0):
+        raise ValueError(f"dt: expected a step > 0, or None, got {dt!r}")
+    weight = np.minimum((S / (FAINT * S.max())) ** FADING, 1.0)
     best, spreads = None, []
     for order in range(1, highest_order + 1):
-        spread = math.inf
+        spread, scatter = math.inf, False
         for zeros in range(order - 1, max(order - 4, -1), -1):
             for damping in (0.7, 0.15):
-                candidate = _optimised(f, S, order, zeros, damping)
-                off = _log_density(candidate, 2.0 * np.pi * f) - np.log(S)
-                error, spread = np.abs(off).max(), min(spread, float(np.sqrt(np.mean(off**2))))
+                candidate = _optimised(f, S, weight, order, zeros, damping)
+                off = weight * (_log_density(candidate, 2.0 * np.pi * f) - np.log(S))
+                if (rms := float(np.sqrt(np.mean(off**2)))) < spread:
+                    # Neighbours that differ as if they were independent are scatter, not a shape that is missed.
+                    spread, scatter = rms, float(np.sum(np.diff(off) ** 2)) > np.sum(off**2)
+                error = max(float(np.abs(off).max()), _spilled(candidate, f, S))
                 if best is None or error < 0.98 * best[0]:
                     best = error, candidate
         spreads.append(spread)
-        useless = len(spreads) > 2 and spread > WORTHWHILE * spreads[-3]
+        useless = scatter and len(spreads) > 2 and spread > WORTHWHILE * spreads[-3]
         if useless or (best is not None and DECIBEL * best[0] <= tolerance_db):
             break
     assert best is not None
     noise, fit = _filter(best[1], name, f, S)
+    said = _variances(noise, fit, dt)
     if fit.error_db > tolerance_db:
-        advice = (
-            "Where the samples scatter, as those of an estimated spectrum do, average more of them or raise "
-            "tolerance_db; where the spectrum bends, take more of them, or a higher order."
+        said.append(
+            f"asked for {tolerance_db:g} dB. Where the samples scatter, as those of an estimated spectrum do, average "
+            "more of them or raise tolerance_db; where the spectrum bends, take more of them, or a higher order"
         )
-        warnings.warn(f"{fit}; asked for {tolerance_db:g} dB. {advice}", SpectrumNotMet, stacklevel=2)
+    if said:
+        warnings.warn(f"{fit}; {'; '.join(said)}.", SpectrumNotMet, stacklevel=2)
     return dataclasses.replace(noise, fit=fit)
+
+
+def _spilled(sections: _Sections, f: np.ndarray, S: np.ndarray) -> float:
+    """By how much the filter's variance in all, as a logarithm, is more than SPILL times that of the samples; >= 0."""
+    total = float(_through(sections, "y").variance[0])
+    return max(0.0, math.log(max(total, 1e-300) / (SPILL * float(np.trapezoid(S, f)))))
+
+
+def _variances(noise, fit: Fit, dt: float | None) -> list[str]:
+    """Where the filter has another variance than the samples, in the band, in all or beyond what is sampled."""
+    said = []
+    if abs(fit.variance_in_band / fit.variance - 1.0) > 0.1 and fit.error_db > EXACT:
+        said.append(
+            f"in the band its variance is {fit.variance_in_band:.4g}, and that of the samples {fit.variance:.4g}"
+        )
+    if fit.variance_in_all > SPILL * fit.variance:
+        said.append(
+            f"in all its variance is {fit.variance_in_all:.4g}, and that of the samples {fit.variance:.4g}: the rest "
+            "lies outside the band, where the samples say nothing. Give samples up to where the spectrum has fallen off"
+        )
+    if dt is not None:
+        fine = np.linspace(0.0, 0.5 / dt, 20_001)
+        folded = fit.variance_in_all - float(np.trapezoid(2.0 * noise.spectrum(fine)[:, 0, 0].real, fine))
+        if folded > 0.1 * fit.variance:
+            said.append(
+                f"sampled at dt = {dt:g}, {folded:.4g} of its variance lies beyond 1/(2 dt) = {0.5 / dt:g} and is "
+                f"folded back onto the band, whose samples have {fit.variance:.4g}. Take a shorter dt"
+            )
+    return said
 
 
 class _Sections(NamedTuple):
@@ -97,8 +150,22 @@ class _Sections(NamedTuple):
     zero: np.ndarray
 
 
-def _optimised(f: np.ndarray, S: np.ndarray, order: int, zeros: int, damping: float) -> _Sections:
+def _guards(f: np.ndarray, S: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """ω outside the band, and the logarithm of the density that the filter may have there; what is less than about a
+    thousandth of the variance of the samples is let be.
+    """
+    low = np.geomspace(f[0] / 300.0, 0.97 * f[0], GUARDED) if f[0] > 0 else np.empty(0)
+    high = np.geomspace(1.03 * f[-1], 300.0 * f[-1], GUARDED)
+    little = 1e-3 * float(np.trapezoid(S, f))
+    at_low, at_high = max(BELOW * S[0], little / max(f[0], 1e-300)), max(S[-1], little / f[-1])
+    allowed = [np.full(len(low), math.log(at_low)), math.log(at_high) - ABOVE * np.log(high / f[-1])]
+    return 2.0 * np.pi * np.concatenate([low, high]), np.concatenate(allowed)
+
+
+def _optimised(f: np.ndarray, S: np.ndarray, weight: np.ndarray, order: int, zeros: int, damping: float) -> _Sections:
     ω, target = 2.0 * np.pi * f, np.log(S)
+    outside, allowed = _guards(f, S)
+    share = GUARD * math.sqrt(len(f) / len(outside))
     positive = ω[ω > 0]
     low, high = math.log(positive[0]), math.log(positive[-1])
     shapes = order // 2, order % 2, zeros // 2, zeros % 2
@@ -125,10 +192,18 @@ def _optimised(f: np.ndarray, S: np.ndarray, order: int, zeros: int, damping: fl
     lower, upper = np.array(bounds).T
     guess = np.clip(np.array(start), lower + 1e-9, upper - 1e-9)
     guess[0] = np.mean(target - _log_density(unpacked(guess), ω))
-    found = scipy.optimize.least_squares(
-        lambda v: _log_density(unpacked(v), ω) - target, guess, lambda v: _slopes(unpacked(v), ω),
-        bounds=(lower, upper), max_nfev=200, x_scale=1.0,
-    )  # fmt: skip
+
+    def off(v: np.ndarray) -> np.ndarray:
+        too_much = np.maximum(_log_density(unpacked(v), outside) - allowed, 0.0)
+        return np.concatenate([weight * (_log_density(unpacked(v), ω) - target), share * too_much])
+
+    def slopes(v: np.ndarray) -> np.ndarray:
+        active = _log_density(unpacked(v), outside) > allowed
+        return np.concatenate([
+            weight[:, None] * _slopes(unpacked(v), ω), share * active[:, None] * _slopes(unpacked(v), outside)
+        ])  # fmt: skip
+
+    found = scipy.optimize.least_squares(off, guess, slopes, bounds=(lower, upper), max_nfev=200, x_scale=1.0)
     return unpacked(found.x)
 
 
@@ -166,8 +241,8 @@ def _slopes(sections: _Sections, ω: np.ndarray) -> np.ndarray:
     return np.stack(columns, axis=1)
 
 
-def _filter(sections: _Sections, name: str, f: np.ndarray, S: np.ndarray):
-    """The filter, and how well it meets the samples."""
+def _through(sections: _Sections, name: str):
+    """The filter itself."""
 
     def roots(pairs: np.ndarray, ones: np.ndarray) -> np.ndarray:
         found = [np.roots([1.0, 2.0 * math.exp(ω + ζ), math.exp(2.0 * ω)]) for ω, ζ in pairs]
@@ -177,7 +252,12 @@ def _filter(sections: _Sections, name: str, f: np.ndarray, S: np.ndarray):
     # At ω = 0 the one-sided density is exp(gain) = 2 |H(0)|².
     at_zero = math.exp(0.5 * sections.gain) / math.sqrt(2.0)
     gain = at_zero * float(np.real(np.prod(-p) / np.prod(-z)))
-    noise = through((z, p, gain), name=name)
+    return through((z, p, gain), name=name)
+
+
+def _filter(sections: _Sections, name: str, f: np.ndarray, S: np.ndarray):
+    """The filter, and how well it meets the samples."""
+    noise = _through(sections, name)
 
     def off(f: np.ndarray, S: np.ndarray) -> np.ndarray:
         return DECIBEL * np.log(2.0 * noise.spectrum(f)[:, 0, 0].real / S)
@@ -187,10 +267,14 @@ def _filter(sections: _Sections, name: str, f: np.ndarray, S: np.ndarray):
     middle = 0.5 * (u[:-1] + u[1:])
     halfway = scale * np.sinh(middle)
     at_samples = off(f, S)
-    in_between = off(halfway, np.exp(scipy.interpolate.PchipInterpolator(u, np.log(S))(middle)))
+    smooth = scipy.interpolate.PchipInterpolator(u, np.log(S))(middle)
+    doubt = DECIBEL * np.abs(smooth - 0.5 * (np.log(S[:-1]) + np.log(S[1:])))  # how little the samples tell there
+    in_between = np.maximum(np.abs(off(halfway, np.exp(smooth))) - doubt, 0.0)
+    if np.abs(at_samples).max() < EXACT and 2 * len(noise.A) < len(f):
+        in_between = np.zeros(1)  # the filter that the samples are of: what lies between them is its own
     fine = np.unique(np.concatenate([f, halfway, np.linspace(f[0], f[-1], 2001)]))
     fit = Fit(
-        len(p),
+        len(noise.A),
         float(max(np.abs(at_samples).max(), np.abs(in_between).max(initial=0.0))),
         float(np.sqrt(np.mean(at_samples**2))),
         float(np.trapezoid(S, f)),
