@@ -171,3 +171,16 @@ BAD = [
 def test_bad_input(make, words):
     with pytest.raises((ValueError, TypeError), match=words):
         make()
+
+
+@pytest.mark.parametrize("power", [1, 2, 4])
+def test_an_index_that_changes_inside_the_domain_is_found_whatever_its_order(power):
+    """0 = -x₁ + (c - 0.3127)^k x₂ loses its index at one c; for even k the determinant keeps its sign on both sides."""
+
+    def matrix(p):
+        return jnp.array([[1.0, 0.0], [-1.0, (p["c"] - 0.3127) ** power]])
+
+    problem = RandomDAE(np.diag([1.0, 0.0]), matrix, lambda t, p: jnp.zeros(2), {"c": scipy.stats.uniform(-1, 2)},
+                        [0.0, 0.0])  # fmt: skip
+    found = problem.domain_index
+    assert found.index is None and found.where["c"] == pytest.approx(0.3127, abs=1e-2)
