@@ -25,10 +25,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from scipy.special import zeta
+from stodyn.engine.feed import Feed
 from timing import Contender, race
 
 from stodyn.engine.batch import LANE_OPERATIONS
-from stodyn.engine.feed import Feed
 from stodyn.noise import iterated, wiener
 from stodyn.noise.increment import Increment, Recipe, compose_all
 from stodyn.noise.iterated import Approximation, Fourier, MrongowiusRoessler, Substeps

@@ -23,10 +23,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import rivals
+from stodyn.engine.feed import slab_steps
 from timing import Contender, in_fresh_process, load, machine, missing, peak_memory, race, show
 
 import stodyn as sd
-from stodyn.engine.feed import slab_steps
 from stodyn.engine.place import available_cores
 from stodyn.methods.catalogue import find
 from stodyn.methods.explicit import EulerMaruyama, Heun

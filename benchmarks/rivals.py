@@ -15,12 +15,11 @@ import jax.numpy as jnp
 import numba
 import numpy as np
 from jax import lax
+from stodyn.engine.feed import Feed
 from timing import in_threads
 
-from stodyn.engine.feed import Feed
+from stodyn.noise import path_normals, path_normals_code
 from stodyn.noise.increment import Increment
-from stodyn.noise.normals import Normals
-from stodyn.noise.stream import bit_generator
 from stodyn.numerics.newton import newton
 
 BETA, NU = 0.5, 0.001  # the oscillator's
@@ -124,15 +123,16 @@ def numba_slabs(paths: int, steps: int, h: float, threads: int) -> Callable[[], 
     return shared(part, threads)
 
 
-def normals_alone(count: int, paths: int, steps: int, lanes: int, slab: int, threads: int) -> Callable[[], float]:
+def normals_alone(count: int, paths: int, steps: int, slab: int, threads: int) -> Callable[[], float]:
     """Only the drawing: the normals that a run of stodyn takes, in the same slabs."""
 
     def part(number: int) -> float:
-        z = np.empty((slab, count, lanes))
-        for block in range(number, paths // lanes, threads):
-            source = Normals(bit_generator(1, block, "W"))
-            for first in range(0, steps, slab):
-                source.fill(z[: min(slab, steps - first)])
+        fill, z = path_normals_code.compiled().fill, np.empty((slab * count, path_normals.LANES))
+        key = path_normals.key(1, "W")
+        for first in range(number * path_normals.LANES, paths, threads * path_normals.LANES):
+            states = path_normals.states(key, first + np.arange(path_normals.LANES))
+            for done in range(0, steps, slab):
+                fill(states.ctypes.data, z.ctypes.data, count * min(slab, steps - done), path_normals.LANES)
         return float(np.mean(z * z))
 
     return shared(part, threads)

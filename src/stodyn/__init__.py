@@ -6,6 +6,7 @@ from stodyn.engine import place
 from stodyn.engine.failure import PathsFailed
 from stodyn.engine.ledger import load
 from stodyn.engine.path import draw_increments, increments, path
+from stodyn.engine.ready import prepare
 from stodyn.engine.simulate import replay, simulate
 from stodyn.engine.sweep import difference, sweep
 from stodyn.methods.catalogue import find as method
@@ -43,6 +44,7 @@ __all__ = [
     "place",
     "plan",
     "plot",
+    "prepare",
     "provenance",
     "quantile",
     "replay",

@@ -15,7 +15,7 @@ from stodyn.analysis import stability
 from stodyn.analysis.linear import step_map
 from stodyn.analysis.stability import a_stability, boundary_polynomial, largest_noise, mean_square, origin
 from stodyn.analysis.stability_function import stability_function
-from stodyn.engine.simulate import matched
+from stodyn.engine.spec import matched
 from stodyn.methods import stiff
 from stodyn.methods.stiff_table import StiffTable
 from stodyn.noise.increment import Increment

@@ -13,7 +13,7 @@ import numpy as np
 import scipy.linalg
 
 from stodyn.analysis.order import Errors
-from stodyn.engine.simulate import matched
+from stodyn.engine.spec import matched
 from stodyn.numerics import gauss
 from stodyn.problems import lowering
 

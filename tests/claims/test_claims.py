@@ -14,7 +14,7 @@ import pytest
 
 from stodyn.analysis.check import check_method, examples
 from stodyn.analysis.order import deterministic_order, strong_order, unpacked, weak_order
-from stodyn.engine.simulate import matched
+from stodyn.engine.spec import matched
 from stodyn.methods.catalogue import catalogue
 from stodyn.methods.contract import Method
 from stodyn.methods.dyadic import Dyadic, follows_the_path, takes_halves

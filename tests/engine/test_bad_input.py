@@ -16,6 +16,7 @@ from stodyn.methods.srk import SRA1, SRIW1
 from stodyn.models.kubo import kubo
 from stodyn.models.noise_structures import ADDITIVE_NOISE, GENERAL_NOISE
 from stodyn.models.ornstein_uhlenbeck import ornstein_uhlenbeck
+from stodyn.numerics.printing import compiling
 
 RUN = dict(method=EulerMaruyama, t=(0.0, 1.0), dt=0.1, paths=4, seed=1)
 
@@ -31,10 +32,10 @@ REFUSED = {
     "on_failure": (dict(on_failure="ignore"), ValueError, 'on_failure: expected "raise" or "record", got \'ignore\''),
     "dtype": (dict(dtype="float16"), ValueError, 'dtype: expected "float64" or "float32", got \'float16\''),
     "dtype a class": (dict(dtype=float), ValueError, 'dtype: expected "float64" or "float32", got <class'),
-    "executor": (dict(executor="gpu"), ValueError, "executor: expected one of 'auto', 'kernel', .*, got 'gpu'"),
-    "block zero": (dict(block=0), ValueError, "block: expected a whole number of lanes >= 1, got 0"),
-    "block float": (dict(block=8.0), ValueError, "block: expected a whole number of lanes >= 1, got 8.0"),
-    "block true": (dict(block=True), ValueError, "block: expected a whole number of lanes >= 1, got True"),
+    "executor": (dict(executor="gpu"), ValueError, "executor: expected one of 'auto', 'printed', .*, got 'gpu'"),
+    "block zero": (dict(block=0), ValueError, "block: expected a whole number of paths >= 1, got 0"),
+    "block float": (dict(block=8.0), ValueError, "block: expected a whole number of paths >= 1, got 8.0"),
+    "block true": (dict(block=True), ValueError, "block: expected a whole number of paths >= 1, got True"),
     "threads zero": (dict(threads=0), ValueError, "threads: expected a whole number >= 1, got 0"),
     "threads float": (dict(threads=2.0), ValueError, "threads: expected a whole number >= 1, got 2.0"),
     "threads true": (dict(threads=True), ValueError, "threads: expected a whole number >= 1, got True"),
@@ -136,7 +137,7 @@ def test_what_has_a_higher_order_than_the_recommended_method_is_said():
     ids=["start", "params"],
 )
 def test_values_for_too_few_paths_are_refused_before_the_run(problem, block, monkeypatch):
-    monkeypatch.setattr("stodyn.engine.block.compiled", lambda *arguments: pytest.fail("something was compiled"))
+    monkeypatch.setattr(compiling, "compiled", lambda *arguments, **options: pytest.fail("something was compiled"))
     words = r"(start|params): PerPath holds values for 9 paths, and .*\. Give one value a path"
     with pytest.raises(ValueError, match=words):
         simulate(problem, **RUN | dict(paths=10), block=block)
@@ -147,10 +148,10 @@ def test_one_value_for_all_paths_is_not_perpath():
         PerPath(3.0)
 
 
-def test_lanes_that_cannot_be_are_refused_with_the_reason():
+def test_prints_that_cannot_be_are_refused_with_the_reason():
     problem = SDE(lambda t, x: -jnp.linalg.solve(jnp.eye(2) + jnp.outer(x, x), x), lambda t, x: jnp.eye(2), [1.0, 2.0])
-    with pytest.raises(ValueError, match='executor="lanes" is not possible for this problem and method: primitive'):
-        simulate(problem, **RUN | dict(executor="lanes"))
+    with pytest.raises(ValueError, match='executor="printed" is not possible for this problem and method: primitive'):
+        simulate(problem, **RUN | dict(executor="printed"))
 
 
 STEPS_OF_ONES_OWN = {

@@ -1,4 +1,4 @@
-"""Which steps run in lanes and which under vmap, and that both compute the same."""
+"""Which steps are printed and which run under vmap, and that both compute the same."""
 
 import jax
 import jax.numpy as jnp
@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 import stodyn as sd
-from stodyn.engine import batch
-from stodyn.engine.simulate import set_up
+from stodyn.engine import programs
 from stodyn.methods.implicit import ImplicitMidpoint
+from stodyn.statistics import Moments, Paths
 
 A = -2.0 * np.eye(10) + 0.1 * np.ones((10, 10))
+RUN = dict(t=(0, 0.5), dt=0.1, paths=16, seed=1)
 
 
 def coupled(n):
@@ -18,42 +19,48 @@ def coupled(n):
     return sd.SDE(lambda t, x: A[:n, :n] @ x - x**3, lambda t, x: 0.1 * jnp.eye(n), np.ones(n), calculus="stratonovich")
 
 
-@pytest.fixture(scope="module")
-def traced():
-    with jax.enable_x64(True):
-        return {n: batch.trace(coupled(n), ImplicitMidpoint) for n in (3, 5, 10)}
+@pytest.mark.parametrize("n", [3, 5, 10])
+def test_elimination_gives_under_vmap_what_it_gives_in_print(n):
+    runs = [sd.simulate(coupled(n), ImplicitMidpoint, executor=executor, **RUN) for executor in ("printed", "vmap")]
+    assert [sd.provenance(run)["executor"] for run in runs] == ["printed", "vmap"]
+    np.testing.assert_allclose(runs[0]["mean"], runs[1]["mean"], rtol=1e-13)
 
 
-def test_many_operations_run_in_lanes_only_where_the_run_is_worth_their_compiling(traced):
-    """Of ten unknowns: more than 1500 operations, which need not be counted to see it, and fewer than 6000."""
-    run, reason = batch.executor(traced[10], 64, path_steps=batch.WORTH_COMPILING - 1)
-    assert run.name == "vmap" and "about" in reason and "path-steps" in reason
-    run, reason = batch.executor(traced[10], 64, path_steps=batch.WORTH_COMPILING)
-    assert run.name == "lanes" and batch.LANE_OPERATIONS < int(reason.split()[0]) < batch.ELIMINATING_OPERATIONS
+UNPRINTED = {
+    "a solve by LAPACK": (lambda t, x: -jnp.linalg.solve(jnp.eye(2) + jnp.outer(x, x), x), "primitive lu"),
+    "sorting": (lambda t, x: -jnp.sort(x), "primitive sort"),
+    "complex numbers": (lambda t, x: -jnp.real(jnp.exp(1j * x)), "complex"),
+    "a function of the host": (
+        lambda t, x: -jax.pure_callback(np.sin, jax.ShapeDtypeStruct((2,), x.dtype), x, vmap_method="broadcast_all"),
+        "pure_callback",
+    ),
+}
 
 
-def test_few_operations_run_in_lanes(traced):
-    for n in (3, 5):
-        run, reason = batch.executor(traced[n], 64, path_steps=1)
-        assert run.name == "lanes" and int(reason.split()[0]) < batch.LANE_OPERATIONS
+@pytest.mark.parametrize("name", UNPRINTED)
+def test_what_cannot_be_printed_runs_under_vmap_and_says_why(name):
+    drift, words = UNPRINTED[name]
+    run = sd.simulate(sd.SDE(drift, lambda t, x: jnp.eye(2), [1.0, 2.0]), "EulerMaruyama", **RUN)
+    record = sd.provenance(run)
+    assert record["executor"] == "vmap" and words in record["executor_reason"]
+    assert np.all(np.isfinite(run["mean"]))
 
 
-def test_elimination_by_rows_gives_under_vmap_what_it_gives_in_lanes():
-    runs = [
-        sd.simulate(coupled(5), ImplicitMidpoint, t=(0, 0.5), dt=0.1, paths=16, seed=1, executor=executor)["mean"]
-        for executor in ("lanes", "vmap")
-    ]
-    np.testing.assert_allclose(runs[0], runs[1], rtol=1e-13)
+def test_very_long_steps_run_under_vmap(monkeypatch):
+    monkeypatch.setattr(programs, "MOST_OPERATIONS", 10)
+    run = sd.simulate(coupled(3), "EulerMaruyama", **RUN)
+    assert "scalar operations a step, more than 10" in sd.provenance(run)["executor_reason"]
 
 
-def test_a_run_that_may_grow_is_run_the_same_way_whatever_its_paths(monkeypatch):
-    """As a run with a ledger: blocks that are added later must be computed as those that are there."""
-    monkeypatch.setattr(batch, "LANE_OPERATIONS", 500)
+def test_without_a_compiler_everything_runs_under_vmap_with_the_same_noise(monkeypatch):
+    collect = [Moments(every=1), Paths(16, every=1)]
+    printed = sd.simulate(coupled(3), "Heun", collect=collect, **RUN)
+    monkeypatch.setattr(programs.compiling, "unavailable", lambda: "nothing to compile with")
+    other = sd.simulate(coupled(3), "Heun", collect=collect, **RUN)
+    assert sd.provenance(other)["executor_reason"] == "nothing to compile with"
+    np.testing.assert_allclose(other["path"], printed["path"], rtol=1e-12)
 
-    def way(paths, grows):
-        run = (coupled(5), None, ImplicitMidpoint, (0.0, 1.0), 0.1, paths, 1, None, "float64", "auto", None, (), grows)
-        return set_up(*run)[0].chosen[0].name
 
-    few, many = 10, batch.WORTH_COMPILING // 10
-    assert (way(few, grows=False), way(many, grows=False)) == ("vmap", "lanes")
-    assert way(few, grows=True) == way(many, grows=True) == "lanes"
+def test_lanes_are_a_way_of_gpus():
+    with pytest.raises(ValueError, match='executor: "lanes" is a way of GPUs'):
+        sd.simulate(coupled(3), "Heun", executor="lanes", **RUN)

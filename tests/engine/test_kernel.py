@@ -10,10 +10,12 @@ import scipy.stats
 
 import stodyn as sd
 from stodyn import statistics as st
-from stodyn.engine import block, grid
+from stodyn.engine import block
 from stodyn.engine import simulate as front
-from stodyn.engine.ensemble import BlockHalved, Ensemble, counted_block_width
+from stodyn.engine.counted import BlockHalved, block_width
 from stodyn.engine.kernel import CountedProgram
+from stodyn.engine.layout import Layout
+from stodyn.engine.spec import describe, matched
 from stodyn.methods.catalogue import catalogue
 from stodyn.models import catalogue as models
 
@@ -139,14 +141,14 @@ def test_float32():
 
 
 def test_want_of_memory_halves_the_blocks(monkeypatch):
-    run_blocks = Ensemble.run
+    merged = front.merged
 
-    def small_device(self, *arguments):
-        if self.width > 128:
+    def small_device(run, *arguments):
+        if run.layout.width > 128:
             raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 8 bytes.")
-        return run_blocks(self, *arguments)
+        return merged(run, *arguments)
 
-    monkeypatch.setattr(Ensemble, "run", small_device)
+    monkeypatch.setattr(front, "merged", small_device)
     with pytest.warns(BlockHalved, match="a block of 256 paths does not fit the device's memory: going on with 128"):
         run = sd.simulate(oscillator(), "Heun", executor="kernel", paths=200, **RUN)
     assert sd.provenance(run)["block"] == 128
@@ -186,9 +188,9 @@ def test_auto_says_what_it_found():
 
 
 def test_blocks_fill_a_gpu():
-    widths = {paths: counted_block_width(paths, 4) for paths in (1, 128, 129, 100_000, 131_072, 2**23, 10**7)}
+    widths = {paths: block_width(paths, 4) for paths in (1, 128, 129, 100_000, 131_072, 2**23, 10**7)}
     assert widths == {1: 128, 128: 128, 129: 256, 100_000: 102_400, 131_072: 131_072, 2**23: 2**23, 10**7: 5_242_880}
-    assert 8 * 1000 * counted_block_width(10**7, 1000) <= 2**30
+    assert 8 * 1000 * block_width(10**7, 1000) <= 2**30
 
 
 LOWERED = ["AB2", "AdditiveDIRK", "DIRK", "DRI1", "Heun", "Midpoint", "MilsteinLevy", "RK1W2M", "RK4", "SRIW1",
@@ -202,27 +204,24 @@ def test_a_method_of_each_kind_is_a_kernel_for_cuda(name):
     method = catalogue()[name]
     for model in sorted(models.catalogue().values(), key=lambda model: model.problem.n):
         try:
-            stepped, _ = front.matched(model.problem, method)
+            matched(model.problem, method)
             break
         except (TypeError, ValueError):
             continue
-    times, lengths = grid.step_times((0.0, 0.4), 0.05)
-    ensemble = Ensemble(stepped, method.prepared(stepped, 0.05), times, lengths, 256, 1, (st.Moments(every=4),),
-                        np.dtype(float), "auto", None, tuple(jax.devices("cpu")))  # fmt: skip
-    run, _ = ensemble.chosen
-    program = CountedProgram(
-        run, ensemble.statistics, ensemble.plan.intervals, ensemble.varies, ensemble.always, None, "gpu"
-    )
-    members, generators = ensemble.members(0), program.generators(0, 0)
-    state = jax.eval_shape(program.begin, times[0], members, generators)[0]
-    window = ensemble.plan.window(0, 0, np.float64)
-    lowered = jax.jit(program.advance).trace(state, [], window, members).lower(lowering_platforms=("cuda",))
+    spec = describe(model.problem, method, (0.0, 0.4), 0.05, st.Moments(every=4), "float64")
+    with jax.enable_x64(True):
+        way = front.run_of(spec, 256, 1, "auto", tuple(jax.devices("cpu"))).way
+        program = dataclasses.replace(way.runners[0].program, kernel="gpu")
+        members, generators = way.members(Layout(spec, 256, 1, 256), 0), program.generators(0, 0)
+        state = jax.eval_shape(program.begin, spec.times[0], members, generators)[0]
+        window = way.windows.window(0, 0, np.float64)
+        lowered = jax.jit(program.advance).trace(state, [], window, members).lower(lowering_platforms=("cuda",))
     assert "xla.gpu.triton" in lowered.as_text()
 
 
 def test_a_program_is_told_apart_by_how_it_runs():
-    ensemble = Ensemble(oscillator(), catalogue()["Heun"], np.linspace(0, 1, 5), np.full(4, 0.25), 200, 1,
-                        (st.Moments(every=4),), np.dtype(float), "kernel", None)  # fmt: skip
-    (runner,) = ensemble.runners
+    spec = describe(oscillator(), "Heun", (0.0, 1.0), 0.25, st.Moments(every=4), "float64")
+    way = front.run_of(spec, 200, 1, "kernel").way
+    (runner,) = way.runners
     other = dataclasses.replace(runner.program, kernel=None)
-    assert other.key(4, ensemble.members(0)) != runner.key
+    assert other.key(4, way.members(Layout(spec, 200, 1, 256), 0)) != runner.key

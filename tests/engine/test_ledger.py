@@ -123,7 +123,7 @@ SAID = {
         collect=[*COLLECT[:2], st.Observable(lambda t, x, p: x[0], name="energy"), *COLLECT[3:]]
     ),
     "dtype was 'float64' and is 'float32'": dict(dtype="float32"),
-    "executor was 'lanes' and is 'vmap'": dict(executor="vmap"),
+    "executor was 'printed' and is 'vmap'": dict(executor="vmap"),
 }
 
 

@@ -7,31 +7,29 @@ import scipy.stats
 
 from stodyn import SDE, PerPath, provenance, simulate
 from stodyn import statistics as st
-from stodyn.engine.ensemble import BLOCK_BYTES, block_width
 from stodyn.methods.explicit import EulerMaruyama
 from stodyn.models.ornstein_uhlenbeck import ornstein_uhlenbeck
 
 RUN = dict(t=(0.0, 1.0), dt=0.1, seed=7)
 
 
-def test_one_path_is_not_padded():
-    assert block_width(1, 4) == 1
-    run = simulate(ornstein_uhlenbeck(), EulerMaruyama, paths=1, **RUN)
-    assert provenance(run)["block"] == 1
+def test_the_width_depends_on_what_is_run_alone():
+    """More paths are more blocks, so that a ledger can go on; longer runs come in narrower blocks."""
+
+    def width(paths, **options):
+        return provenance(simulate(ornstein_uhlenbeck(), EulerMaruyama, paths=paths, **RUN | options))["block"]
+
+    assert width(1) == width(100) == width(10_000) == 4096
+    assert width(1, dt=1e-5) < 4096
 
 
-@pytest.mark.parametrize("scalars", [1, 4, 30, 1000, 10**5])
-def test_widths(scalars):
-    widths = {paths: block_width(paths, scalars) for paths in (1, 2, 3, 5, 64, 100, 1000, 1025, 5000, 10**5, 10**9)}
-    for paths, width in widths.items():
-        assert width & (width - 1) == 0
-        assert width <= 4096
-        assert width < 2 * paths  # more than half of the lanes of the only block are paths
-        assert width <= 64 or 8 * scalars * width <= BLOCK_BYTES
-    assert sorted(widths.values()) == [widths[p] for p in sorted(widths)]
-    if scalars <= 4:
-        assert widths[10**9] == 4096
-        assert widths[1000] == widths[1025] == 1024
+def test_a_path_is_the_same_in_any_block_and_any_crowd():
+    """Its noise, its start and its parameters, to the last bit."""
+    problem = ornstein_uhlenbeck(rate=scipy.stats.uniform(1, 2), start=scipy.stats.norm(0, 1))
+    few = simulate(problem, EulerMaruyama, paths=70, collect=st.Paths(70, every=5), **RUN)["path"]
+    for options in (dict(paths=70, block=7), dict(paths=1500), dict(paths=1500, block=33, threads=3)):
+        other = simulate(problem, EulerMaruyama, collect=st.Paths(70, every=5), **RUN | options)["path"]
+        np.testing.assert_array_equal(few, other)
 
 
 def test_a_block_may_be_wider_than_the_run():

@@ -20,8 +20,7 @@ from stodyn.models.geometric_brownian_motion import geometric_brownian_motion
 from stodyn.models.kubo import kubo
 from stodyn.models.lorenz import lorenz
 from stodyn.models.ornstein_uhlenbeck import ornstein_uhlenbeck
-from stodyn.noise import stream, wiener
-from stodyn.noise.normals import Normals
+from stodyn.noise import path_normals, wiener
 from stodyn.problems.hamiltonian import Hamiltonian
 from stodyn.problems.lowering import to_stratonovich
 
@@ -29,12 +28,10 @@ STEPS, H, WIDTH = 12, 0.05, 8
 
 
 def engine_normals(recipe, m, seed, lane):
-    """The normals the engine feeds to one lane of block 0."""
+    """The normals the engine feeds to one path."""
     drawn = {}
     for name, count in recipe.normals(m).items():
-        z = np.empty((STEPS, count, WIDTH))
-        Normals(stream.bit_generator(seed, 0, name)).fill(z)
-        drawn[name] = z[:, :, lane]
+        drawn[name] = path_normals.rows(seed, name, lane, 1, STEPS, count)[:, :, 0]
     return drawn
 
 

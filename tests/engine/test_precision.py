@@ -11,7 +11,7 @@ import pytest
 
 from stodyn import SDE, simulate
 from stodyn import statistics as st
-from stodyn.engine.ensemble import SinglePrecisionConstant
+from stodyn.engine.spec import SinglePrecisionConstant
 from stodyn.methods.explicit import EulerMaruyama, Heun
 from stodyn.methods.implicit import ThetaEuler
 from stodyn.models.double_well import double_well
@@ -55,7 +55,7 @@ def test_the_callers_setting_is_left_alone(wide):
 
 @pytest.mark.parametrize(
     ("problem", "method", "executor"),
-    [(kubo(), Heun, "lanes"), (kubo(), EulerMaruyama, "vmap"), (double_well(), ThetaEuler, "lanes")],
+    [(kubo(), Heun, "printed"), (kubo(), EulerMaruyama, "vmap"), (double_well(), ThetaEuler, "printed")],
 )
 def test_float32_runs(problem, method, executor):
     """The same paths to single precision, in single precision; what is averaged over them is float64."""

@@ -30,7 +30,7 @@ RANDOM = ornstein_uhlenbeck(
         (geometric_brownian_motion(), Heun, dict(dtype="float32")),
         (RANDOM, SRA1, dict(dt=np.repeat([0.05, 0.04], 10))),
     ],
-    ids=["lanes", "vmap and Newton", "float32 and lowered", "random starts and parameters, given steps"],
+    ids=["printed", "vmap and Newton", "float32 and lowered", "random starts and parameters, given steps"],
 )
 def test_replayed_paths_are_those_of_the_run(problem, method, options):
     run = simulate(problem, method, collect=[st.Paths(21, every=7), st.Moments()], **RUN | options)

@@ -12,7 +12,7 @@ import pytest
 
 from stodyn import SDE, provenance, simulate
 from stodyn import statistics as st
-from stodyn.engine import feed
+from stodyn.engine import printed, programs
 from stodyn.methods.explicit import EulerMaruyama, Heun
 from stodyn.methods.implicit import ImplicitMidpoint, ThetaEuler
 from stodyn.methods.srk import SRA1
@@ -30,8 +30,8 @@ OTHERS = [
     st.Observable(lambda t, x, p: x[0] ** 2, at=[1.0]),
 ]
 CASES = {
-    "Heun in lanes": (kubo(), Heun, "lanes"),
-    "midpoint in lanes": (double_well(), ImplicitMidpoint, "lanes"),
+    "Heun printed": (kubo(), Heun, "printed"),
+    "midpoint printed": (double_well(), ImplicitMidpoint, "printed"),
     "theta under vmap": (ornstein_uhlenbeck(), ThetaEuler, "vmap"),
 }
 
@@ -53,7 +53,9 @@ def test_threads_slabs_and_statistics(name, monkeypatch):
     assert bits(crowded, *both) == bits(reference, *both)
     assert bits(alone, "path") == bits(reference, "path")
     for size in (1, 10**9):  # 8 steps in a slab, which six does not divide; then all 30 steps in one
-        monkeypatch.setattr(feed, "SLAB_BYTES", size)
+        for module in (printed, programs):
+            monkeypatch.setattr(module, "SLAB_BYTES", size)
+        programs.forget()
         assert bits(simulate(problem, method, collect=PATHS, **options), "path") == bits(reference, "path")
 
 
@@ -80,12 +82,12 @@ def test_processes():
 
 
 @pytest.mark.parametrize(("problem", "method"), [(lorenz(), EulerMaruyama), (kubo(), ImplicitMidpoint)])
-def test_lanes_and_vmap_agree(problem, method):
+def test_printed_and_vmap_agree(problem, method):
     runs = [
         simulate(problem, method, executor=executor, collect=[PATHS, st.Moments(), st.Iterations()], **RUN)
-        for executor in ("lanes", "vmap")
+        for executor in ("printed", "vmap")
     ]
-    assert [provenance(run)["executor"] for run in runs] == ["lanes", "vmap"]
+    assert [provenance(run)["executor"] for run in runs] == ["printed", "vmap"]
     for name in ("path", "mean", "variance", "iterations"):
         np.testing.assert_allclose(runs[1][name], runs[0][name], rtol=1e-12, atol=1e-12)
 

@@ -117,5 +117,5 @@ def test_failures_of_a_solver():
 
 
 def test_states_of_a_wrong_shape_are_refused():
-    with pytest.raises(ValueError, match=r"method: ExactOU\.solve gave shape \(8, 5, 1\), expected \(5, 8, 1\)"):
-        simulate(MODEL.problem, Broken(transposed=True), paths=5, block=8, **RUN)
+    with pytest.raises(ValueError, match=r"method: ExactOU\.solve gave shape \(3, 5, 1\), expected \(5, 3, 1\)"):
+        simulate(MODEL.problem, Broken(transposed=True), paths=3, block=8, **RUN)

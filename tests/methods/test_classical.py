@@ -15,7 +15,8 @@ from stodyn import SDE, simulate
 from stodyn.analysis import covariance
 from stodyn.analysis.integrator import linear_step
 from stodyn.analysis.linear import step_map
-from stodyn.engine import batch
+from stodyn.engine import programs
+from stodyn.engine.spec import describe
 from stodyn.methods import classical as c
 from stodyn.methods import explicit
 from stodyn.methods.catalogue import catalogue
@@ -223,9 +224,10 @@ def test_held_trapezoidal_rule_is_stochastic_heun_and_euler_is_euler_maruyama():
 
 
 @pytest.mark.parametrize("method", [c.RK4, fresh(c.RK4), fresh(c.RKF78), c.RK4(noise=0.5), c.Kasdin4])
-def test_steps_run_in_lanes(method):
+def test_steps_are_printed(method):
     problem = linear([[0, 1], [-1, -0.4]], [[0], [1]])
-    assert batch.executor(batch.trace(problem, method), 64)[0].name == "lanes"
+    spec = describe(problem, method, (0.0, 1.0), 0.25, None, "float64")
+    assert programs.get(spec).name == "printed"
 
 
 def test_stages_that_nothing_needs_are_not_evaluated():

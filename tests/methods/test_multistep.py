@@ -11,8 +11,10 @@ from scipy.integrate import solve_ivp
 
 import stodyn as sd
 from stodyn.analysis import covariance
-from stodyn.engine import batch
+from stodyn.engine import programs
+from stodyn.engine.spec import describe
 from stodyn.methods.multistep import AB2, AB3, AB4, AM2, AM3, AM4, AM5, BASHFORTH, MOULTON
+from stodyn.noise import path_normals
 from stodyn.problems.linear import linear
 
 pytestmark = pytest.mark.usefixtures("quick_compiling")
@@ -118,7 +120,7 @@ def test_paths_of_the_engine_are_those_of_plain_jax():
         run = sd.simulate(
             EXAMPLE, method, t=(0, h * steps), dt=h, paths=3, seed=5, collect=sd.statistics.Paths(3, every=1)
         )
-        noise = sd.engine.feed.Feed(5, 0, (("W", 1),), int(sd.provenance(run)["block"]), steps).slab(steps)[0]
+        noise = path_normals.rows(5, "W", 0, sd.provenance(run)["paths"], steps, 1)
         for i in range(3):
             increments = sd.increments(method.needs, 1, jnp.full(steps, h), {"W": jnp.asarray(noise[:, :, i])})
             x, ok = sd.path(EXAMPLE, method, 0.0, increments)
@@ -135,14 +137,15 @@ def test_runs_shorter_than_the_history(steps):
 def test_lanes_and_vmap_agree_also_across_slabs():
     options = {"t": (0, 3), "dt": 0.01, "paths": 64, "seed": 2, "collect": sd.statistics.Moments(every=7)}
     for method in (AB4(placement="history"), AM4, AM4(noise="held", corrections="converged")):
-        a, b = (sd.simulate(EXAMPLE, method, executor=e, **options) for e in ("lanes", "vmap"))
+        a, b = (sd.simulate(EXAMPLE, method, executor=e, **options) for e in ("printed", "vmap"))
         np.testing.assert_allclose(a["variance"], b["variance"], rtol=1e-11)
 
 
 @pytest.mark.parametrize("method", VARIANTS, ids=lambda m: m.spelling)
-def test_steps_run_in_lanes(method):
+def test_steps_are_printed(method):
     problem = linear([[0, 1], [-1, -0.4]], [[0], [1]])
-    assert batch.executor(batch.trace(problem, method), 64)[0].name == "lanes"
+    spec = describe(problem, method, (0.0, 1.0), 0.25, None, "float64")
+    assert programs.get(spec).name == "printed"
 
 
 def test_unequal_steps_are_refused():

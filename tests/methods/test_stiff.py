@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from stodyn.engine.simulate import matched
+from stodyn.engine.spec import matched
 from stodyn.methods import stiff
 from stodyn.methods.contract import Claim
 from stodyn.methods.stiff import RK1W2, RK1W4, RK1W5, StiffRungeKutta

@@ -11,7 +11,8 @@ import pytest
 
 import stodyn as sd
 from stodyn.analysis.linear import step_map
-from stodyn.engine import batch
+from stodyn.engine import programs
+from stodyn.engine.spec import describe
 from stodyn.methods import burrage, explicit, langevin, srk, variational
 from stodyn.methods.partitioned import Stages, Sums
 from stodyn.methods.recommend import recommend
@@ -197,9 +198,10 @@ def test_dead_stages_of_srkw2_are_not_computed():
 
 
 @named("method", [*SQUARE, SRKw1, *(m for m in vars(langevin).values() if isinstance(m, variational.Method))])
-def test_steps_run_in_lanes(method):
+def test_steps_are_printed(method):
     problem = HARMONIC_LANGEVIN.problem
-    assert batch.executor(batch.trace(problem, method), 8)[0].name == "lanes"
+    spec = describe(problem, method, (0.0, 1.0), 0.25, None, "float64")
+    assert programs.get(spec).name == "printed"
 
 
 # --- tables ---------------------------------------------------------------------------------------------------------

@@ -12,8 +12,8 @@ import pytest
 import scipy.stats
 
 from stodyn.noise import path_normals
-from stodyn.noise.normals import TAIL
 from stodyn.noise.stream import STREAMS
+from stodyn.noise.ziggurat import TAIL
 
 WAYS = ["interleaved", "vector"]
 LIMIT = 5.5

@@ -32,7 +32,10 @@ def test_paths_ask_for_memory_before_anything_runs(monkeypatch):
     """A thousandth of the machine would hold it, a hundred times the machine does not; nothing is computed."""
     there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     paths = 100 * there // (8 * 11)
-    monkeypatch.setattr("stodyn.engine.block.compiled", lambda *arguments: pytest.fail("something was compiled"))
+    monkeypatch.setattr(
+        "stodyn.numerics.printing.compiling.compiled",
+        lambda *arguments, **options: pytest.fail("something was compiled"),
+    )
     problem = SDE(lambda t, x: 0.0, lambda t, x: 0.0, 1.0)
     with pytest.raises(MemoryError, match=r"Paths: would keep .* GB, and this machine has .* GB\. Keep fewer paths"):
         simulate(problem, EulerMaruyama, paths=paths, collect=st.Paths(paths, every=1), **RUN)
@@ -42,7 +45,7 @@ def test_paths_ask_for_memory_before_anything_runs(monkeypatch):
     "statistic", [st.Moments(), st.Histogram([0.0, 1.0]), st.Paths(3)], ids=lambda s: type(s).__name__
 )
 def test_every_large_result_is_asked_for(statistic, monkeypatch):
-    monkeypatch.setattr("stodyn.engine.ensemble.MEMORY_SHARE", 1e-12)  # a machine of a few hundredths of a byte
+    monkeypatch.setattr("stodyn.engine.spec.MEMORY_SHARE", 1e-12)  # a machine of a few hundredths of a byte
     with pytest.raises(MemoryError, match=rf"{type(statistic).__name__}: would keep .* fewer times with every= or at="):
         simulate(still(np.ones(3)), EulerMaruyama, paths=3, collect=statistic, **RUN)
 

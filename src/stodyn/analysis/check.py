@@ -14,13 +14,15 @@ from jax.extend import core
 
 from stodyn.analysis.expectation import quadrature_nodes
 from stodyn.analysis.order import deterministic_order
-from stodyn.engine import batch
-from stodyn.engine.simulate import matched
+from stodyn.engine.batch import Vmap
+from stodyn.engine.follow import States, followed
+from stodyn.engine.spec import Spec, matched
+from stodyn.engine.traces import number_type, trace
 from stodyn.methods.catalogue import named
 from stodyn.methods.contract import Method
 from stodyn.models.catalogue import catalogue
 from stodyn.numerics import gauss, uncompiled
-from stodyn.numerics.lanes import Unlaned
+from stodyn.numerics.printing.scalars import Unprintable
 from stodyn.problems import lowering
 from stodyn.problems.contract import STRUCTURES
 from stodyn.problems.sdae import SDAE
@@ -29,7 +31,7 @@ from stodyn.problems.sde import SDE
 ORDERS = ("strong", "weak", "deterministic")
 PATHS = 4
 STEP = 1.0 / 64.0
-AGREE = 1e-12  # between lanes, vmap and the plain path, relative
+AGREE = 1e-12  # between printed, vmap and the plain path, relative
 SINGLE = 1e-4  # between float32 and float64 after a step, relative
 LARGEST = 4  # components of the models that are tried
 
@@ -59,7 +61,7 @@ def check_method(method: Method | str, problems: Sequence[Any] | None = None) ->
     Raises CheckFailed if any failed.
 
     record      it is a frozen, hashable value with lawful claims
-    executors   lanes, vmap and the plain path agree to 1e-12 after a step, on a problem of every noise it takes
+    executors   print, vmap and the plain path agree to 1e-12 after a step, on a problem of every noise it takes
     float32     single precision stays single, is finite and agrees with double
     quiet       without noise it has the deterministic order it claims, on a nonlinear equation with time in it
     driftless   without drift constant noise is integrated exactly
@@ -126,16 +128,18 @@ def _executors(method: Method, problems: list[Any]) -> str:
     seen = []
     for problem in problems:
         stepped = _stepped(problem, method)
-        plain, at = _plain(stepped, method), batch.trace(stepped, method)
-        for kind in (batch.Vmap, batch.Lanes):
+        plain = _plain(stepped, method)
+        for executor in ("vmap", "printed"):
             try:
-                found = _advanced(kind(at, PATHS), stepped, np.float64)
-            except Unlaned as reason:
-                seen.append(f"{problem.noise_structure.kind} noise runs under vmap only ({reason})")
+                found = _printed(method, stepped) if executor == "printed" else _vmapped(method, stepped, np.float64)
+            except ValueError as refused:
+                if not isinstance(refused.__cause__, Unprintable):
+                    raise
+                seen.append(f"{problem.noise_structure.kind} noise runs under vmap only ({refused.__cause__})")
                 continue
             gap = np.abs(found - plain).max() / (1.0 + np.abs(plain).max())
             assert gap <= AGREE, (
-                f"{kind.__name__.lower()} differs from the plain path by {gap:.2g} for {problem.noise_structure} noise"
+                f"{executor} differs from the plain path by {gap:.2g} for {problem.noise_structure} noise"
             )
     structures = ", ".join(problem.noise_structure.kind for problem in problems)
     return "; ".join([f"agree to {AGREE:g} for {structures} noise", *seen])
@@ -145,7 +149,7 @@ def _float32(method: Method, problems: list[Any]) -> str:
     assert problems, "there is nothing to try it on"
     stepped = _stepped(problems[0], method)
     double = _plain(stepped, method)
-    single = _advanced(batch.Vmap(batch.trace(stepped, method, np.float32), PATHS), stepped, np.float32)
+    single = _vmapped(method, stepped, np.float32)
     assert single.dtype == np.float32, f"a float32 state became {single.dtype}"
     gap = np.abs(single - double).max() / (1.0 + np.abs(double).max())
     assert gap <= SINGLE, f"float32 differs from float64 by {gap:.2g}"
@@ -378,10 +382,22 @@ def _plain(problem: Any, method: Method) -> np.ndarray:
                      for i in range(PATHS)], axis=1)  # fmt: skip
 
 
-def _advanced(executor: Any, problem: Any, dtype: Any) -> np.ndarray:
-    """The components (n, PATHS) after as many steps by an executor."""
-    traced: batch.Traced = executor.traced
-    params = [jnp.asarray(p, batch.number_type(p, dtype)) for p in jax.tree.leaves(problem.example_params())]
+def _printed(method: Method, problem: Any) -> np.ndarray:
+    """The components (n, PATHS) after as many steps by a printed program; raises ValueError where there can be none."""
+    steps = _steps(method)
+    counts = {name: count for name, count in method.needs.normals(problem.m).items() if count}
+    drawn = [_normals(counts, k) for k in range(steps)]
+    normals = {name: np.stack([z[name] for z in drawn]) for name in counts}
+    times, lengths = STEP * np.arange(steps + 1), np.full(steps, STEP)
+    spec = Spec(problem, method, times, lengths, (States(),), (np.array([steps]),), np.dtype(float), None, {})
+    return followed(spec.traced_anew(), PATHS, normals, _starts(problem), "printed")[-1]
+
+
+def _vmapped(method: Method, problem: Any, dtype: Any) -> np.ndarray:
+    """The same by jax.vmap."""
+    traced = trace(problem, method, dtype)
+    executor = Vmap(traced, PATHS)
+    params = [jnp.asarray(p, number_type(p, dtype)) for p in jax.tree.leaves(problem.example_params())]
     start = jax.vmap(core.jaxpr_as_fun(traced.start), in_axes=(None, -1, *(None for _ in params)), out_axes=-1)
     carry = executor.pack(start(jnp.zeros((), dtype), jnp.asarray(_starts(problem), dtype), *params))
     steps = traced.starting_steps + 1

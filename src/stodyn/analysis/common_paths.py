@@ -12,12 +12,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from stodyn.engine.ensemble import Ensemble
-from stodyn.engine.feed import Feed
-from stodyn.engine.simulate import matched
+from stodyn.engine.layout import Layout
+from stodyn.engine.programs import TOGETHER
+from stodyn.engine.spec import describe, matched
 from stodyn.methods.contract import Method
 from stodyn.noise import iterated, wiener
 from stodyn.noise.increment import Increment, Recipe, compose
+from stodyn.noise.supply import Drawn
 
 CHUNK = 4_000_000  # numbers of fine noise held at a time
 
@@ -54,21 +55,19 @@ def common_paths(
             counts |= {name: max(count, counts.get(name, 0)) for name, count in run.needs.normals(m).items()}
     streams = tuple((name, count) for name, count in counts.items() if count)
     scalars = 1 + sum(counts.values()) + sum(a.size for a in jax.tree.leaves(example(recipe, m)))
-    width = int(np.clip(CHUNK // (steps * scalars), 1, paths))
+    width = -(-int(np.clip(CHUNK // (steps * scalars), 1, paths)) // TOGETHER) * TOGETHER
     method = next(run.by for run in runs if isinstance(run.by, Method))
-    ends = np.array(t, float)
-    taken = matched(problem, method)[0]
-    crowd = Ensemble(taken, method, ends, np.diff(ends), paths, seed, (), np.dtype(float), "vmap", width)
+    crowd = Layout(describe(problem, method, t, t[1] - t[0], None, "float64"), paths, seed, width)
     tree: Any = jax.tree.structure(problem.example_params())
     for block in range(crowd.blocks):
         members, sound = crowd.members(block), crowd.paths_in(block)
-        slab = Feed(seed, block, streams, width, steps).slab(steps)
+        slab = Drawn(seed).feed(streams, crowd.first_path(block), width)(steps)
         normals = {name: np.zeros((steps, count, width)) for name, count in counts.items() if not count}
         normals |= {name: array for (name, _), array in zip(streams, slab, strict=True)}
         with jax.enable_x64(True):
             noise = _made(recipe, m)(h, {name: normals[name][:, :count] for name, count in recipe.normals(m).items()})
             given = members.start, tree.unflatten(members.params)
-            states = [_run(run, problem, crowd.varies, t[0], h, *given, noise, normals) for run in runs]
+            states = [_run(run, problem, crowd.spec.varies, t[0], h, *given, noise, normals) for run in runs]
         yield np.asarray(noise.W).sum(axis=0)[:sound], [np.array(x)[:sound] for x in states]
 
 

@@ -13,7 +13,8 @@ import xarray as xr
 from jax import Array
 
 from stodyn.engine.path import increments
-from stodyn.engine.simulate import matched, simulate
+from stodyn.engine.simulate import simulate
+from stodyn.engine.spec import matched
 from stodyn.methods import variational
 from stodyn.methods.catalogue import catalogue, named
 from stodyn.methods.contract import Method

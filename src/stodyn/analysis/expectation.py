@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from stodyn.analysis.linear import StepMap, exact_moments, step_map
-from stodyn.engine.simulate import matched
+from stodyn.engine.spec import matched
 from stodyn.methods.contract import Method
 from stodyn.noise.distribution import is_random
 from stodyn.numerics import gauss

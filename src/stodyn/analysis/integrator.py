@@ -20,7 +20,7 @@ from jax.flatten_util import ravel_pytree
 from numpy.typing import ArrayLike
 
 from stodyn.analysis.linear import AFFINE
-from stodyn.engine.simulate import matched
+from stodyn.engine.spec import matched
 from stodyn.methods.catalogue import named
 from stodyn.methods.contract import Catalogued, Method
 from stodyn.numerics import uncompiled

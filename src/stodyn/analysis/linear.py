@@ -17,7 +17,7 @@ from jax import Array
 from jax.flatten_util import ravel_pytree
 from numpy.typing import ArrayLike
 
-from stodyn.engine.simulate import matched
+from stodyn.engine.spec import matched
 from stodyn.methods.catalogue import find
 from stodyn.methods.contract import Method
 from stodyn.noise.distribution import is_random

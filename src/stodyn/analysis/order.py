@@ -18,7 +18,7 @@ from jax import Array
 from stodyn.analysis.common_paths import Run, common_paths, follows_path
 from stodyn.analysis.expectation import enumerated, integrated, linear_moments
 from stodyn.engine.grid import step_times
-from stodyn.engine.simulate import matched
+from stodyn.engine.spec import matched
 from stodyn.methods.catalogue import catalogue
 from stodyn.methods.contract import Method
 from stodyn.models.catalogue import Model

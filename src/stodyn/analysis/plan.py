@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.integrate
 
-from stodyn.engine.simulate import matched
+from stodyn.engine.spec import matched
 from stodyn.methods.catalogue import named
 from stodyn.methods.contract import Method
 from stodyn.noise.distribution import is_random

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from stodyn.analysis.linear import NODES, axes
 from stodyn.analysis.second_order import largest_step  # noqa: F401  (of mechanics, which has a file of its own)
 from stodyn.analysis.stability_function import StabilityFunction, stability_function
-from stodyn.engine.simulate import matched
+from stodyn.engine.spec import matched
 from stodyn.methods.catalogue import named
 from stodyn.methods.contract import Method
 from stodyn.methods.stiff_table import StiffTable

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -15,18 +15,19 @@ import numpy as np
 from jax import Array, lax
 from jax.extend.core import jaxpr_as_fun
 
-from stodyn.engine.batch import Lanes, Vmap, fingerprint
-from stodyn.engine.feed import Feed
+from stodyn.engine.batch import Lanes, Vmap
+from stodyn.engine.gathering import Gathered, Plan
+from stodyn.engine.layout import Members
 from stodyn.engine.packed import Packed
 from stodyn.engine.place import available_cores
-from stodyn.noise import in_program, stream
+from stodyn.engine.traces import fingerprint
 from stodyn.numerics import lanes
 from stodyn.statistics.contract import Move, Snapshot, Statistic
 
 COMPILED_LIMIT = 128
 LONGEST_WINDOW = 1024  # steps of one compiled call
 MOST_SAVES = 64  # of one compiled call: what the statistics saw at them is kept until it ends
-FIRST_PACE, SECONDS = 32, 0.05  # steps of the first call; what a call should take, so that Ctrl-C is heard
+SECONDS = 0.05  # what a call should take, so that Ctrl-C is heard
 
 
 class State(NamedTuple):
@@ -35,16 +36,7 @@ class State(NamedTuple):
     method: tuple[Array, ...]
     iterations: Array | None  # (lanes,) where they are counted
     tracks: tuple[Any, ...]  # what each statistic gathers at every step
-    generators: tuple[Array, ...]  # of each stream, where the program draws its own normals
-
-
-class Members(NamedTuple):
-    """The paths of a block: which lanes are paths of the run, their weights, starts (n, lanes) and parameters."""
-
-    member: Any
-    weight: Any
-    start: Any
-    params: list[Any]
+    generators: tuple[Array, ...]  # where the program draws its own normals
 
 
 class Window(NamedTuple):
@@ -62,25 +54,10 @@ class Window(NamedTuple):
     first: np.ndarray
 
 
-class Failures(NamedTuple):
-    """The lanes that went bad, the step after which the state of each was first bad, and whether its solve failed."""
-
-    lane: np.ndarray
-    step: np.ndarray
-    unsolved: np.ndarray
-
-
 @dataclasses.dataclass(frozen=True)
-class Plan:
-    """The steps of a run, and where its statistics look: save k lies after step saves[k], looks[s][k]: does s look?
+class Windows(Plan):
+    """A plan cut into calls of at most `longest` steps."""
 
-    longest  the most steps a call may take
-    """
-
-    t: np.ndarray  # (steps + 1,)
-    h: np.ndarray  # (steps,)
-    saves: np.ndarray  # increasing; 0 is the start
-    looks: tuple[np.ndarray, ...]
     longest: int
 
     @functools.cached_property
@@ -95,10 +72,6 @@ class Plan:
         steps = max(pace // self.every, 1) * self.every if self.every else max(pace, 1)
         most = self.longest - self.longest % self.every if self.every else self.longest
         return min(first + min(steps, most), len(self.h))
-
-    def saves_in(self, first: int, last: int) -> slice:
-        """Which saves lie after step `first` and not after step `last`."""
-        return slice(*np.searchsorted(self.saves, (first, last), side="right"))
 
     @functools.cached_property
     def intervals(self) -> int:
@@ -128,7 +101,6 @@ class Program:
 
     varies  for each leaf of the parameters 1 where every path has its own, 0 where it is common to all
     always  for each statistic whether it looks at the end of every interval
-    slab    steps whose normals the program draws together; None: they are given to it
     """
 
     run: Lanes | Vmap
@@ -136,7 +108,6 @@ class Program:
     intervals: int
     varies: tuple[int, ...]
     always: tuple[bool, ...]
-    slab: int | None
 
     @property
     def dtype(self) -> Any:
@@ -145,12 +116,7 @@ class Program:
     @property
     def is_fed(self) -> bool:
         """Whether its normals are given to it."""
-        return self.slab is None
-
-    @property
-    def first_pace(self) -> int | None:
-        """Steps of the first call; None: as many as a call can take."""
-        return None if self.is_fed else FIRST_PACE
+        return True
 
     def begin(self, t, members: Members, generators: tuple[Array, ...]):
         """The state at the start, what the statistics see there, whether a lane is bad already, and which."""
@@ -201,40 +167,15 @@ class Program:
         def one(i, drawn, state):
             return self.step(state, window.t[i], window.h[i], drawn, members, window.first + i if starting else None)[0]
 
-        most = self.slab
-        if most is None:
-            return lax.fori_loop(first, last, lambda i, state: one(i, [z[i] for z in normals], state), state)
-
-        def slab(carry):
-            begin, state = carry
-            end = jnp.minimum(begin + most, last)
-            state, drawn = self.draw(state, most, end - begin)
-            return end, lax.fori_loop(begin, end, lambda i, s: one(i, [z[i - begin] for z in drawn], s), state)
-
-        return lax.while_loop(lambda carry: carry[0] < last, slab, (first, state))[1]
-
-    def draw(self, state: State, slab: int, steps) -> tuple[State, list[Array]]:
-        """The normals of the next `steps` steps, at most `slab`: of each stream (slab, count, lanes)."""
-        drawn, generators = [], []
-        for (_, count), generator in zip(self.run.traced.streams, state.generators, strict=True):
-            after, z = in_program.fill(generator, steps * (count * self.run.paths), (slab, count, self.run.paths))
-            generators.append(after)
-            drawn.append(z)
-        return state._replace(generators=tuple(generators)), drawn
+        return lax.fori_loop(first, last, lambda i, state: one(i, [z[i] for z in normals], state), state)
 
     def draw_one(self, i, state: State, normals, window: Window) -> tuple[State, list[Array]]:
         """The normals of step i of a window, where the steps are gone through one by one."""
-        if self.slab is None:
-            return state, [z[i] for z in normals]
-        state, drawn = self.draw(state, 1, 1)
-        return state, [z[0] for z in drawn]
+        return state, [z[i] for z in normals]
 
     def generators(self, seed: int, block: int) -> tuple[np.ndarray, ...]:
         """Where the normals of a block begin, for a program that draws its own."""
-        if self.slab is None:
-            return ()
-        names = (name for name, _ in self.run.traced.streams)
-        return tuple(stream.bit_generator(seed, block, name).state["state"]["state"] for name in names)
+        return ()
 
     def diagnose(self, state: State, normals, window: Window, members: Members):
         """The call once more, looking at every step: the step at which each lane went bad first (-1: none) and why."""
@@ -297,9 +238,7 @@ class Program:
         parts += [self.says(s, members) for s in self.statistics]
         parts += [type(s).__name__ for s in self.statistics]
         sizes = (members.start.shape, *((p.shape, p.dtype) for p in members.params))
-        return repr(
-            (self.way, self.run.paths, longest, self.intervals, self.varies, self.always, self.slab, sizes, *parts)
-        )
+        return repr((self.way, self.run.paths, longest, self.intervals, self.varies, self.always, sizes, *parts))
 
     @property
     def way(self) -> str:
@@ -398,24 +337,24 @@ class BlockRunner:
     Where the program can, a run that is no longer than a call is made at once, start and steps together.
     """
 
-    def __init__(self, program: Program, plan: Plan, members: Members):
+    def __init__(self, program: Program, plan: Windows, members: Members):
         self.program, self.plan = program, plan
         self.key = program.key(plan.longest, members)
         self.example = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), members)
-        self.worker = threading.local()
-        self.pace = program.first_pace or plan.longest
+        self.pace = plan.longest
+        self.example_generators = program.generators(0, 0)
         self.is_one_call = program.is_made_at_once and plan.end(0, plan.longest) == len(plan.h)
         self.common_members: tuple[Members, Members] | None = None  # given, and on the device
         if self.is_one_call:
             self.window = jax.device_put(plan.window(0, len(plan.h), program.dtype))
-            self.whole = compiled(self.key, program.whole, self.example, program.generators(0, 0), self.window).run
+            self.whole = compiled(self.key, program.whole, self.example, self.example_generators, self.window).run
         else:
             _ = self.advance
 
     @functools.cached_property
     def beginning(self) -> Compiled:
         program = self.program
-        return compiled(self.key, program.begin, np.zeros((), program.dtype), self.example, program.generators(0, 0))
+        return compiled(self.key, program.begin, np.zeros((), program.dtype), self.example, self.example_generators)
 
     @functools.cached_property
     def shapes(self) -> tuple[Any, ...]:
@@ -429,47 +368,70 @@ class BlockRunner:
     def advance(self) -> Callable:
         return compiled(self.key, self.program.advance, *self.shapes).run
 
-    def run(self, seed: int, block: int, members: Members, on_call: Callable[[int], None]):
+    def run(self, generators: tuple[Any, ...], feed: Any, members: Members, on_call: Callable[[int], None]):
         """What each statistic saw over its times (a leading axis), and the block's failures.
 
-        `on_call(steps)` is told of every compiled call and may raise to end the run.
+        feed     feed(steps) gives a program that draws none its next normals: of each stream (steps, count, lanes)
+        on_call  is told of the steps of every compiled call and may raise to end the run
         """
         gathered = Gathered(self.plan)
         if self.is_one_call:
-            self._run_at_once(gathered, seed, block, members, on_call)
+            self._run_at_once(gathered, generators, members, on_call)
         else:
-            self._run_by_calls(gathered, seed, block, members, on_call)
+            self._run_by_calls(gathered, generators, feed, members, on_call)
         return gathered.result()
 
-    def _run_by_calls(self, gathered: Gathered, seed: int, block: int, members: Members, on_call) -> None:
+    def _run_by_calls(self, gathered: Gathered, generators, feed, members: Members, on_call) -> None:
         program, plan = self.program, self.plan
-        state, *at_start = self.begin(members, program.generators(seed, block))
-        feed = self.feed(seed, block) if program.is_fed else None
+        state, *at_start = self.begin(members, generators)
         first, steps = 0, len(plan.h)
         while first < steps:
             last = plan.end(first, self.pace)
             window, began = plan.window(first, last, program.dtype), time.perf_counter()
-            normals = [] if feed is None else feed.slab(last - first)
+            normals = [self.padded(z) for z in feed(last - first)] if program.is_fed else []
             after, *under_way, bad = self.advance(state, normals, window, members)
             if first == 0:
-                gathered.start(jax.device_get(at_start[:-1]), at_start[-1])
+                self._begun(gathered, jax.device_get(at_start[:-1]), at_start[-1])
                 on_call(0)
             once_more = functools.partial(self.diagnose, state, normals, window, members)
-            gathered.call(first, last, jax.device_get(under_way), bad, once_more)
-            if feed is None:
+            self._went(gathered, first, last, jax.device_get(under_way), bad, once_more)
+            if not program.is_fed:
                 self.pace = int((last - first) * np.clip(SECONDS / (time.perf_counter() - began), 0.5, 4.0)) + 1
             state, first, taken = after, last, last - first
             on_call(taken)
 
-    def _run_at_once(self, gathered: Gathered, seed: int, block: int, members: Members, on_call) -> None:
-        members, generators, steps = self._on_device(members), self.program.generators(seed, block), len(self.plan.h)
+    def padded(self, z: np.ndarray) -> np.ndarray:
+        """Normals of fewer steps than a call may take, with nothing behind them."""
+        missing = self.plan.longest - len(z)
+        return np.concatenate([z, np.zeros((missing, *z.shape[1:]))]) if missing else z
+
+    def _run_at_once(self, gathered: Gathered, generators, members: Members, on_call) -> None:
+        members, steps = self._on_device(members), len(self.plan.h)
         packed, bad_at_start, bad = self.whole(members, generators, self.window)
         on_call(0)
         at_start, later = packed.unpacked()
-        gathered.start(at_start, bad_at_start)
-        gathered.call(0, steps, later, bad,
-                      lambda: self.diagnose(self.begin(members, generators)[0], [], self.window, members))  # fmt: skip
+        self._begun(gathered, at_start, bad_at_start)
+        self._went(gathered, 0, steps, later, bad,
+                   lambda: self.diagnose(self.begin(members, generators)[0], [], self.window, members))  # fmt: skip
         on_call(steps)
+
+    def _begun(self, gathered: Gathered, seen: Any, bad: Any) -> None:
+        observed, any_bad = seen
+        if self.plan.saves[0] == 0:
+            gathered.keep([jax.tree.map(lambda x: np.asarray(x)[None], one) if look[0] else None
+                           for one, look in zip(observed, self.plan.looks, strict=True)])  # fmt: skip
+        if any_bad:
+            gathered.begun_badly(np.asarray(bad))
+
+    def _went(self, gathered: Gathered, first: int, last: int, seen: Any, bad: Any, diagnose) -> None:
+        observed, any_bad = seen
+        inside = self.plan.saves_in(first, last)
+        looks = [look[inside] for look in self.plan.looks]
+        if inside.start < inside.stop:
+            gathered.keep([jax.tree.map(lambda x, look=look: x[: len(look)][look], one) if look.any() else None
+                           for one, look in zip(observed, looks, strict=True)])  # fmt: skip
+        if any_bad:
+            gathered.gone_bad(first, np.asarray(bad), diagnose)
 
     def _on_device(self, members: Members) -> Members:
         """Those that all paths have in common stay there from run to run."""
@@ -483,56 +445,5 @@ class BlockRunner:
     def begin(self, members: Members, generators):
         return self.beginning.run(np.asarray(self.plan.t[0], self.program.dtype), members, generators)
 
-    def feed(self, seed: int, block: int) -> Feed:
-        """The block's normals, in memory that the thread keeps from block to block: fresh pages cost time."""
-        if hasattr(self.worker, "feed"):
-            self.worker.feed.begin(seed, block)
-        else:
-            streams = self.program.run.traced.streams
-            self.worker.feed = Feed(seed, block, streams, self.program.run.paths, self.plan.longest)
-        return self.worker.feed
-
     def diagnose(self, *arguments):
         return compiled(self.key, self.program.diagnose, *self.shapes).run(*arguments)
-
-
-class Gathered:
-    """What the statistics of a block have seen so far, and the lanes that have gone bad."""
-
-    def __init__(self, plan: Plan):
-        self.plan = plan
-        self.seen: list[list[Any]] = [[] for _ in plan.looks]
-        self.failures: list[Failures] = []
-
-    def start(self, seen: tuple[Sequence[Any], Any], bad: Any) -> None:
-        """Before the first step: what was observed and whether any lane is bad, then which."""
-        observed, any_bad = seen
-        if self.plan.saves[0] == 0:
-            self._keep(jax.tree.map(lambda x: np.asarray(x)[None], list(observed)), slice(0, 1))
-        lanes = np.flatnonzero(bad) if any_bad else np.empty(0, int)
-        self.failures.append(Failures(lanes, np.zeros(lanes.size, int), np.zeros(lanes.size, bool)))
-
-    def call(self, first: int, last: int, seen: tuple[Sequence[Any], Any], bad: Any, diagnose: Callable) -> None:
-        """A call over the steps from `first` to `last`; diagnose() tells after which of them a lane was bad first."""
-        observed, any_bad = seen
-        inside = self.plan.saves_in(first, last)
-        if inside.start < inside.stop:
-            self._keep(observed, inside)
-        if any_bad:
-            fresh = np.setdiff1d(np.flatnonzero(bad), np.concatenate([f.lane for f in self.failures]))
-            if fresh.size:
-                step, unsolved = map(np.asarray, diagnose())
-                self.failures.append(Failures(fresh, first + step[fresh] + 1, unsolved[fresh]))
-
-    def result(self) -> tuple[list[Any], Failures]:
-        found = Failures(*map(np.concatenate, zip(*self.failures, strict=True)))
-        order = np.argsort(found.lane)
-        observations = [jax.tree.map(lambda *xs: np.concatenate(xs), *parts) for parts in self.seen]
-        return observations, Failures(*(part[order] for part in found))
-
-    def _keep(self, observed: Sequence[Any], saves: slice) -> None:
-        """Append, for each statistic, the saves it looks at."""
-        for parts, one, looks in zip(self.seen, observed, self.plan.looks, strict=True):
-            look = looks[saves]
-            if np.any(look):
-                parts.append(jax.tree.map(lambda x, look=look: x[: len(look)][look], one))

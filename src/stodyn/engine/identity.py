@@ -17,14 +17,13 @@ import jax
 import numpy as np
 from jax.extend import core
 
-from stodyn.methods.contract import Method
-from stodyn.noise import stream
+from stodyn.engine.traces import calls_host, fingerprint, function_traces
 from stodyn.noise.distribution import PerPath, draw
-from stodyn.numerics import lanes
 from stodyn.problems.contract import is_drawn
-from stodyn.statistics.contract import Statistic
+from stodyn.statistics.contract import Move, Snapshot, Statistic
 
-PACKAGES = ("stodyn", "jax", "jaxlib", "numpy", "numba", "scipy")
+PACKAGES = ("stodyn", "jax", "jaxlib", "numpy", "llvmlite", "scipy")
+WATCHED = 64  # lanes of the block on which it is told what a statistic computes
 SHORT = 16  # numbers that are written out; more are told by a digest
 NOT_COMPARED = ("paths", "given", "executor_reason", "fingerprint")  # of a run's record: free, or told otherwise
 
@@ -48,52 +47,55 @@ def _processor() -> str:
     return " ".join([platform.machine(), *(named or [platform.processor()])[:1]]).strip()
 
 
-def of_ensemble(ensemble: Any) -> dict[str, Any]:
-    """The identity of an Ensemble; the number of paths is no part of it, since more paths are further blocks."""
-    found = {name: value for name, value in ensemble.record().items() if name not in NOT_COMPARED}
+def of_run(run: Any) -> dict[str, Any]:
+    """The identity of a Run; the number of paths is no part of it, since more paths are further blocks."""
+    spec = run.spec
+    found = {name: value for name, value in run.record().items() if name not in NOT_COMPARED}
     return {
-        "problem": type(ensemble.problem).__name__,
-        "equations": _equations(ensemble),
-        "start": _start(ensemble),
-        "params": _params(ensemble),
-        "method": ensemble.method.spelling,
+        "problem": type(spec.problem).__name__,
+        "equations": _equations(spec),
+        "start": _start(run.layout),
+        "params": _params(spec),
+        "method": spec.method.spelling,
         **found,
         "dt": told(np.asarray(found["dt"])),
-        "collect": [_collected(ensemble, statistic) for statistic in ensemble.statistics],
+        "collect": [_collected(spec, statistic) for statistic in spec.statistics],
         "software": software(),
     }
 
 
-def _equations(ensemble: Any) -> str:
-    """The traces of a step; of a Solver, which makes its paths on the host, what is seen of the first path."""
-    if not isinstance(ensemble.method, Method):
-        alone = dataclasses.replace(ensemble, paths=1, block=1)
-        return digest(*jax.tree.leaves(alone.observe_block(0)))
-    traced = ensemble.traced
-    for trace in (traced.step, traced.start, traced.read, traced.starting):
-        if trace is not None and _calls_host(trace):
-            raise ValueError(
-                "problem: its functions call back to Python (jax.pure_callback), and what is called there cannot be "
-                "told from another: such a run has no ledger and stays in its process. Write it with jax.numpy."
-            )
-    return digest(*traced.fingerprints)
+def _equations(spec: Any) -> str:
+    """The traces of a step; of a Solver, which makes its paths on the host, those of the problem's functions."""
+    if spec.traced is None:
+        found = [trace for _, trace in function_traces(spec.problem)]
+    else:
+        traced = spec.traced
+        found = [trace for trace in (traced.step, traced.start, traced.read, traced.starting) if trace is not None]
+    if any(map(calls_host, found)):
+        raise ValueError(
+            "problem: its functions call back to Python (jax.pure_callback), and what is called there cannot be "
+            "told from another: such a run has no ledger and stays in its process. Write it with jax.numpy."
+        )
+    return digest(*map(fingerprint, found))
 
 
-def _calls_host(trace: core.ClosedJaxpr) -> bool:
-    return any("callback" in equation.primitive.name for equation in trace.jaxpr.eqns) or any(
-        map(_calls_host, lanes.inner_traces(trace.jaxpr))
+def given(layout: Any) -> str:
+    """A digest of the starts and parameters: those of the first paths, and all that is given path by path."""
+    first = layout.members_from(0, 1, 1)
+    leaves = jax.tree.leaves(
+        (getattr(layout.spec.problem, "start", None), layout.spec.problem.params), is_leaf=is_drawn
     )
+    return digest(first.start, *first.params, *(leaf.values for leaf in leaves if isinstance(leaf, PerPath)))
 
 
-def _start(ensemble: Any) -> Any:
-    """The starts of block 0 were it full; with values given path by path, that of the first path."""
-    leaves = jax.tree.leaves(getattr(ensemble.problem, "start", None), is_leaf=is_drawn)
-    count = 1 if any(isinstance(leaf, PerPath) for leaf in leaves) else ensemble.width
-    starts = ensemble.problem.draw_start(stream.generator(ensemble.seed, 0, "start"), range(count))
-    return told(starts[0]) if np.all(starts == starts[0]) else f"drawn: {digest(starts)}"
+def _start(layout: Any) -> Any:
+    """The start of all paths, or those of the first few; with values given path by path, that of the first."""
+    leaves = jax.tree.leaves(getattr(layout.spec.problem, "start", None), is_leaf=is_drawn)
+    starts = layout.drawn(0, 1 if any(isinstance(leaf, PerPath) for leaf in leaves) else SHORT)[0]
+    return told(starts[0]) if len(starts) == 1 else f"drawn: {digest(starts)}"
 
 
-def _params(ensemble: Any) -> dict[str, Any]:
+def _params(spec: Any) -> dict[str, Any]:
     def one(leaf: Any) -> Any:
         if isinstance(leaf, PerPath):
             return "one value a path"
@@ -101,22 +103,46 @@ def _params(ensemble: Any) -> dict[str, Any]:
             return f"drawn: {digest(draw(leaf, np.random.default_rng(0), range(SHORT), 'params'))}"
         return told(np.asarray(leaf))
 
-    places = jax.tree_util.tree_flatten_with_path(ensemble.problem.params, is_leaf=is_drawn)[0]
+    places = jax.tree_util.tree_flatten_with_path(spec.problem.params, is_leaf=is_drawn)[0]
     return {jax.tree_util.keystr(place): one(leaf) for place, leaf in places}
 
 
-def _collected(ensemble: Any, statistic: Statistic) -> dict[str, str]:
+def _collected(spec: Any, statistic: Statistic) -> dict[str, str]:
     """A statistic in words, and digests of what it computes and of a `fold` that is not ours."""
     fields = [(f.name, getattr(statistic, f.name)) for f in dataclasses.fields(statistic) if f.repr]
     shown = ", ".join(f"{name}={value!r}" for name, value in fields if not callable(value) and value is not None)
     shown = re.sub(r" at 0x[0-9a-f]+", "", shown)  # where an object lies is nothing that it says
     found = {"statistic": f"{type(statistic).__name__}({shown if len(shown) < 200 else digest(shown)})"}
-    if isinstance(ensemble.method, Method):
-        found["trace"] = digest(ensemble.program.says(statistic, ensemble.members(0)))
+    if spec.traced is not None:
+        found["trace"] = digest(fingerprint(_watching(spec, statistic)))
     fold = type(statistic).fold
     if not fold.__module__.startswith("stodyn."):
         found["fold"] = digest(*_code(fold.__code__))
     return found
+
+
+def _watching(spec: Any, statistic: Statistic) -> core.ClosedJaxpr:
+    """All that a statistic computes of a block, as a trace."""
+
+    def watch(t, h, x, sound, weight, iterations, flat_params):
+        params = jax.tree.unflatten(spec.params_tree, flat_params)
+        begun = statistic.track_start(t, x, params)
+        track = statistic.track(begun, Move(t, h, x, x, params, spec.axes))
+        seen = statistic.observe(Snapshot(t, x, sound, weight, params, spec.axes, iterations, track))
+        return begun, track, seen
+
+    def lanes(*shape: int, dtype: Any = spec.dtype) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct(shape, dtype)
+
+    params = [
+        lanes(*e.shape, *([WATCHED] if v else []), dtype=e.dtype)
+        for e, v in zip(spec.examples, spec.varies, strict=True)
+    ]
+    with jax.enable_x64(True):
+        return jax.make_jaxpr(watch)(
+            lanes(), lanes(), lanes(spec.problem.n, WATCHED), lanes(WATCHED, dtype=bool), lanes(WATCHED),
+            lanes(WATCHED, dtype=np.int32), params,
+        )  # fmt: skip
 
 
 def _code(code: CodeType) -> Iterator[str]:

@@ -32,10 +32,6 @@ class Job(ABC):
         """How much work a block is."""
 
     @abstractmethod
-    def prepare(self) -> None:
-        """Compile, before the workers of this process start."""
-
-    @abstractmethod
     def compute(self, block: int, tell: Tell) -> Any:
         """What a block gives: plain arrays and numbers in tuples, lists, dicts and named tuples."""
 

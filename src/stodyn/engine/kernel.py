@@ -19,7 +19,8 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 
 from stodyn.engine.batch import Lanes, lane_operations
-from stodyn.engine.block import Members, Program, State, Window
+from stodyn.engine.block import Program, State, Window
+from stodyn.engine.layout import Members
 from stodyn.noise import counter
 from stodyn.noise.counter import Normals
 
@@ -42,10 +43,6 @@ class CountedProgram(Program):
     @property
     def is_fed(self) -> bool:
         return False
-
-    @property
-    def first_pace(self) -> None:
-        return None
 
     @property
     def way(self) -> str:

@@ -191,7 +191,6 @@ class Threads(Place):
                 ledger.write(block, job.pack(block, part))
             return part
 
-        job.prepare()
         return self.map(one, job.blocks, ending.set)
 
     def map(self, function: Callable, blocks: int | Iterable[Any], stop: Callable[[], None]) -> Iterator[Any]:

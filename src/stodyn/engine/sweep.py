@@ -19,13 +19,14 @@ import xarray as xr
 
 from stodyn import results
 from stodyn.engine import identity
-from stodyn.engine.ensemble import MEMORY_SHARE, Ensemble, Tally
 from stodyn.engine.failure import PathsFailed
 from stodyn.engine.job import Job, Tell
 from stodyn.engine.ledger import Ledger
 from stodyn.engine.place import Place, on_processor
 from stodyn.engine.progress import Progress
-from stodyn.engine.simulate import as_it_is_now, check_options, chosen_method, chosen_place, set_up, statistics_of
+from stodyn.engine.run import Run, Tally
+from stodyn.engine.simulate import check_options, chosen_place, run_of
+from stodyn.engine.spec import MEMORY_SHARE, check_paths, chosen_method, describe, machine_memory, statistics_of
 from stodyn.methods.contract import Catalogued, Expansion
 from stodyn.models.catalogue import Model
 from stodyn.problems.contract import Problem, is_drawn
@@ -75,14 +76,13 @@ def sweep(
     failed paths of each point.
     """
     began = time.perf_counter()
-    check_options(paths, seed, on_failure, dtype)
+    check_options(paths, seed, on_failure)
     axes = _axes(over)
     where = chosen_place(place, threads)
     points = [
-        as_it_is_now(_at(problem, dict(itertools.chain(*point))))
-        for point in itertools.product(*(axis.points for axis in axes))
+        _at(problem, dict(itertools.chain(*point))) for point in itertools.product(*(axis.points for axis in axes))
     ]
-    method = chosen_method(points[0][0], method)
+    method = chosen_method(points[0], method)
     if isinstance(method, Expansion):
         raise ValueError(f"method: {method.name} makes no paths; a sweep needs a method that does")
     asked = statistics_of(collect)
@@ -90,14 +90,13 @@ def sweep(
     seeds = [int(seed)] * len(points)
     if not common:
         seeds = [int(np.random.SeedSequence([int(seed), k]).generate_state(1)[0]) for k in range(len(points))]
-    ensembles = []
-    for number, one in zip(seeds, points, strict=True):
-        kept = [*asked, *(Values(s, every=s.every, at=s.at) for s in watched)]
-        ensemble, said, _ = set_up(
-            *one, method, t, dt, paths, number, kept, dtype, executor, block, (), grows=ledger is not None
-        )
-        ensembles.append(ensemble)
-    job = Sweep(ensembles, tuple(len(axis.points) for axis in axes), len(watched), _spelled(axes))
+    kept = [*asked, *(Values(s, every=s.every, at=s.at) for s in watched)]
+    runs = []
+    for number, point in zip(seeds, points, strict=True):
+        spec = describe(point, method, t, dt, kept, dtype)
+        check_paths(spec, int(paths))
+        runs.append(run_of(spec, int(paths), number, executor, (), block))
+    job = Sweep(runs, tuple(len(axis.points) for axis in axes), len(watched), _spelled(axes))
     job.check()
     with jax.enable_x64(True):
         kept_in = None if ledger is None else Ledger(ledger, job)
@@ -105,8 +104,8 @@ def sweep(
         with Progress(total, progress, "sweeping", where.link) as bar:
             tallies, compared = job.run(where, bar.advance, on_failure, kept_in)
     record = {
-        **said,
-        **ensembles[0].record(),
+        **runs[0].spec.said,
+        **runs[0].record(),
         "seed": int(seed),
         "sweep": _spelled(axes),
         "common_random_numbers": bool(common),
@@ -297,31 +296,31 @@ class Sweep(Job):
     watched  how many of the last statistics are Values
     """
 
-    ensembles: list[Ensemble]
+    runs: list[Run]
     grid: tuple[int, ...]
     watched: int
     spelled: dict[str, Any]
 
     @property
     def paths(self) -> int:  # type: ignore[override]
-        return self.ensembles[0].paths
+        return self.runs[0].paths
 
     @property
     def blocks(self) -> int:
-        return self.ensembles[0].blocks
+        return self.runs[0].blocks
 
     def check(self) -> None:
         """Refuse points that cannot stand in one result, and values that do not fit into memory."""
-        first = self.ensembles[0]
-        for ensemble in self.ensembles[1:]:
-            for name in ("width", "problem.n", "problem.names"):
-                ours, theirs = (functools.reduce(getattr, name.split("."), e) for e in (first, ensemble))
+        first = self.runs[0]
+        words = {"layout.width": "block", "spec.problem.n": "components", "spec.problem.names": "names"}
+        for run in self.runs[1:]:
+            for name, what in words.items():
+                ours, theirs = (functools.reduce(getattr, name.split("."), one) for one in (first, run))
                 if ours != theirs:
-                    what = {"width": "block", "problem.n": "components", "problem.names": "names"}[name]
                     raise ValueError(f"problem: {what} must be the same at every point, and is {ours} and {theirs}")
-        saves = first.save_grids[len(first.save_grids) - self.watched :]
-        needed = sum(8 * 4 * len(g) * first.problem.n * first.width for g in saves) * len(self.ensembles)
-        there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else np.inf
+        saves = first.spec.saves[len(first.spec.saves) - self.watched :]
+        needed = sum(8 * 4 * len(g) * first.spec.problem.n * first.layout.width for g in saves) * len(self.runs)
+        there = machine_memory()
         if needed > MEMORY_SHARE * there:
             raise MemoryError(
                 f"differences: the values of one block at all points take {needed / 1e9:.1f} GB, and this machine has "
@@ -330,19 +329,15 @@ class Sweep(Job):
             )
 
     def paths_in(self, block: int) -> int:
-        return self.ensembles[0].paths_in(block)
+        return self.runs[0].paths_in(block)
 
     def path_steps(self, block: int) -> int:
-        return sum(ensemble.path_steps(block) for ensemble in self.ensembles)
-
-    def prepare(self) -> None:
-        for ensemble in self.ensembles:
-            ensemble.prepare()
+        return sum(run.path_steps(block) for run in self.runs)
 
     def compute(self, block: int, tell: Tell) -> tuple[list[Any], list[Comparison]]:
         parts, seen = [], []
-        for ensemble in self.ensembles:
-            kept, *failed = ensemble.compute(block, tell)
+        for run in self.runs:
+            kept, *failed = run.compute(block, tell)
             plain = len(kept) - self.watched
             parts.append((kept[:plain], *failed))
             count = self.paths_in(block)
@@ -354,10 +349,7 @@ class Sweep(Job):
         self, place: Place, tell: Tell, on_failure: str, ledger: Ledger | None
     ) -> tuple[list[Tally], list[Comparison]]:
         """The tally of every point, and the comparison of each watched statistic."""
-        reported = [
-            dataclasses.replace(e, statistics=e.statistics[: len(e.statistics) - self.watched]) for e in self.ensembles
-        ]
-        tallies = [Tally(ensemble, on_failure) for ensemble in reported]
+        tallies = [Tally(self._reported(run), on_failure) for run in self.runs]
         compared: list[Comparison] = []
         closing = contextlib.closing(place.parts(self, ledger, tell))  # type: ignore[type-var]
         with ledger or contextlib.nullcontext(), closing as parts:
@@ -370,6 +362,14 @@ class Sweep(Job):
                 compared = [comparison.merged(a, b) for a, b in zip(compared, seen, strict=True)] if block else seen
         return tallies, compared
 
+    def _reported(self, run: Run) -> Run:
+        """The run without what is watched for the comparison alone."""
+        spec = run.spec
+        shown = len(spec.statistics) - self.watched
+        return dataclasses.replace(
+            run, spec=dataclasses.replace(spec, statistics=spec.statistics[:shown], saves=spec.saves[:shown])
+        )
+
     def words(self, point: int) -> str:
         """A point as one says it."""
         names = zip(self.spelled["dimensions"], np.unravel_index(point, self.grid), strict=True)
@@ -377,15 +377,15 @@ class Sweep(Job):
         return ", ".join(f"{name} = {value}" for entry in values for name, value in entry.items())
 
     def describe(self) -> dict[str, Any]:
-        first, *others = (ensemble.describe() for ensemble in self.ensembles)
+        first, *others = (run.describe() for run in self.runs)
         changed = [{name: value for name, value in other.items() if value != first[name]} for other in others]
         return {**first, "sweep": self.spelled, "points": identity.digest(repr(changed)), "watched": self.watched}
 
     def members_digest(self, block: int) -> str:
-        return identity.digest(*(ensemble.members_digest(block) for ensemble in self.ensembles))
+        return identity.digest(*(run.members_digest(block) for run in self.runs))
 
     def owners(self) -> Iterable[type]:
-        return (*self.ensembles[0].owners(), Comparison)
+        return (*self.runs[0].owners(), Comparison)
 
 
 # --- the result -------------------------------------------------------------------------------------------------------

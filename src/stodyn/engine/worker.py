@@ -74,7 +74,6 @@ def _opened(payload: bytes) -> Job:
     if found:
         raise WorkerDiffers(f"place: a worker ({os.uname().nodename}, process {os.getpid()}) is not the same: "
                             f"here and there: {'; '.join(found)}")  # fmt: skip
-    job.prepare()
     return job
 
 

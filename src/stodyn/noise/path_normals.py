@@ -6,7 +6,7 @@ and within a step channel by channel:
     k0, k1, k2 = SeedSequence(seed, spawn_key=(number of the stream,)).generate_state(3, uint64)
     a, b, c    = mix(k0 + (p + 1) G), mix(k1 + (p + 1) G), mix(k2 + (p + 1) G)     modulo 2^64, G = 0x9E3779B97F4A7C15
     generator  = SFC64 from the words a, b, c and the counter 1, its first 12 words thrown away
-    normals    = NumPy's ziggurat of 256 layers (noise.normals), with exp and log1p of numerics.printing.elementary
+    normals    = NumPy's ziggurat of 256 layers (noise.ziggurat), with exp and log1p of numerics.printing.elementary
 
 mix is SplitMix64's (G. Steele, D. Lea & C. Flood, Fast splittable pseudorandom number generators, OOPSLA 2014), SFC64
 C. Doty-Humphrey's. The generators of eight paths stand side by side, uint64[4][8], and are advanced together. One
@@ -18,13 +18,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from stodyn.noise.normals import LAYERS, TABLE, TAIL, numba
 from stodyn.noise.stream import STREAMS
+from stodyn.noise.ziggurat import LAYERS, TABLE, TAIL
+from stodyn.numerics.printing import compiling
 
 LANES = 8
 DEFINITION = "SFC64 and ziggurat per path, 1"  # part of a run's identity: renamed whenever a number changes
 COMPILED, NUMPY = "compiled", "NumPy"
-IMPLEMENTATION = NUMPY if numba is None else COMPILED
+IMPLEMENTATION = COMPILED if compiling.unavailable() is None else NUMPY
 
 INCREMENT, FIRST_FACTOR, SECOND_FACTOR = map(np.uint64, (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 DISCARDED = 12

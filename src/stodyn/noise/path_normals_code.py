@@ -9,14 +9,11 @@ A number that falls outside its layer's rectangle, one in 84, is finished lane b
 from __future__ import annotations
 
 import ctypes
-import functools
 from typing import Any, NamedTuple
 
-import llvmlite.binding as llvm
-
-from stodyn.noise.normals import LAYERS, TABLE, TAIL
 from stodyn.noise.path_normals import DISCARDED, FIRST_FACTOR, INCREMENT, LANES, SECOND_FACTOR
-from stodyn.numerics.printing import elementary
+from stodyn.noise.ziggurat import LAYERS, TABLE, TAIL
+from stodyn.numerics.printing import compiling, elementary
 from stodyn.numerics.printing.vectors import REAL, literal
 
 WORDS = 4  # of a generator's state
@@ -34,31 +31,24 @@ class Compiled(NamedTuple):
     seed_address: int
     fill: Any
     seed: Any
-    engine: Any
+    machine: compiling.Machine
 
 
-@functools.cache
+@compiling.once
 def compiled(way: str | None = None) -> Compiled:
     """Both functions for this processor, compiled once in a process; `way` is chosen by the processor."""
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    features = llvm.get_host_cpu_features()
-    wide = features.get("avx512f") and features.get("avx512dq")
-    module = llvm.parse_assembly(text(way or (VECTOR if wide else INTERLEAVED), WIDE if wide else ""))
-    module.verify()
-    machine = llvm.Target.from_default_triple().create_target_machine(
-        cpu=llvm.get_host_cpu_name(), features=features.flatten(), opt=2, jit=True
+    wide = compiling.processor().register == 8
+    machine = compiling.compiled(
+        text(way or (VECTOR if wide else INTERLEAVED), WIDE if wide else ""), [FILL, SEED], level=2
     )
-    engine = llvm.create_mcjit_compiler(module, machine)
-    engine.finalize_object()
-    fill, seed = (engine.get_function_address(name) for name in (FILL, SEED))
+    fill, seed = machine.address(FILL), machine.address(SEED)
     pointer, count = ctypes.c_void_p, ctypes.c_int64
     return Compiled(
         fill,
         seed,
         ctypes.CFUNCTYPE(None, pointer, pointer, count, count)(fill),
         ctypes.CFUNCTYPE(None, pointer, pointer, pointer, count)(seed),
-        engine,
+        machine,
     )
 
 

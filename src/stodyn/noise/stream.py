@@ -6,11 +6,11 @@ import numpy as np
 STREAMS = {"W": 0, "Z": 1, "area": 2, "aux": 3, "start": 4, "params": 5, "coloured": 6, "measurement": 7}
 
 
-def bit_generator(seed: int, block: int, stream: str) -> np.random.SFC64:
+def bit_generator(seed: int, part: int, stream: str, *further: int) -> np.random.SFC64:
     """The SFC64 generator of one stream of one block."""
-    return np.random.SFC64(np.random.SeedSequence(seed, spawn_key=(block, STREAMS[stream])))
+    return np.random.SFC64(np.random.SeedSequence(seed, spawn_key=(part, STREAMS[stream], *further)))
 
 
-def generator(seed: int, block: int, stream: str) -> np.random.Generator:
+def generator(seed: int, part: int, stream: str, *further: int) -> np.random.Generator:
     """The same numbers as a NumPy Generator, for draws that are not normals."""
-    return np.random.Generator(bit_generator(seed, block, stream))
+    return np.random.Generator(bit_generator(seed, part, stream, *further))

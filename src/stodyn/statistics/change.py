@@ -8,12 +8,12 @@ from collections.abc import Callable
 import jax.numpy as jnp
 import numpy as np
 
-from stodyn.statistics.contract import Labelled, Statistic, Variable
-from stodyn.statistics.moments import central_sums, merge_sums, summarise
+from stodyn.statistics.contract import Labelled, Variable
+from stodyn.statistics.moments import Averaged, summarise
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Change(Statistic):
+class Change(Averaged):
     """Mean and rms over the paths of function(t, x[, params]) less its value at the start of the same path, a number.
 
     Variables: NAME, NAME_stderr, NAME_rms, NAME_rms_stderr (time). Costs the memory of one more state a path.
@@ -30,16 +30,13 @@ class Change(Statistic):
     def track_start(self, t, x, params):
         return jnp.asarray(t, x.dtype), x
 
-    def observe(self, snapshot):
+    def values(self, snapshot):
         t, x = snapshot.track
         name = f"Change {self.name}"
         change = snapshot.map(self.function, name) - snapshot._replace(t=t, x=x).map(self.function, name)
         if change.ndim != 1:
             raise ValueError(f"Change {self.name}: the function returns shape {change.shape[:-1]}, expected a number")
-        return central_sums(jnp.stack([change, change**2]), snapshot.sound, snapshot.weight)
-
-    def merge(self, a, b):
-        return merge_sums(a, b)
+        return jnp.stack([change, change**2])
 
     def label(self, result, run):
         s = summarise(result)

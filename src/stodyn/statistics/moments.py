@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from abc import abstractmethod
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 
-from stodyn.statistics.contract import Labelled, Statistic, Variable
+from stodyn.statistics.contract import Labelled, Snapshot, Statistic, Variable
 
 
 class Sums(NamedTuple):
@@ -106,7 +107,22 @@ def summarise(sums: Sums) -> Summary:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Moments(Statistic):
+class Averaged(Statistic):
+    """A statistic that is made of averages over the paths of numbers that each path has by itself: its `values`."""
+
+    @abstractmethod
+    def values(self, snapshot: Snapshot) -> Any:
+        """What is averaged, path by path: (entries, lanes)."""
+
+    def observe(self, snapshot):
+        return central_sums(self.values(snapshot), snapshot.sound, snapshot.weight)
+
+    def merge(self, a, b):
+        return merge_sums(a, b)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Moments(Averaged):
     """Mean, variance and covariance of every component, with standard errors of mean and variance.
 
     Variables: mean, mean_stderr, variance, variance_stderr (time, component), covariance (time, component, other)
@@ -116,14 +132,7 @@ class Moments(Statistic):
     averages = ("mean", "variance")  # what is known of `values`, by name
 
     def values(self, snapshot):
-        """What is averaged, path by path: (entries, lanes)."""
         return snapshot.x
-
-    def observe(self, snapshot):
-        return central_sums(self.values(snapshot), snapshot.sound, snapshot.weight)
-
-    def merge(self, a, b):
-        return merge_sums(a, b)
 
     def memory(self, times, paths, n):
         return 8 * times * n * (n + 4)

@@ -9,12 +9,12 @@ import jax
 import jax.numpy as jnp
 
 from stodyn.numerics.bounds import check_bounds
-from stodyn.statistics.contract import Labelled, Statistic, Variable
-from stodyn.statistics.moments import central_sums, merge_sums, summarise
+from stodyn.statistics.contract import Labelled, Variable
+from stodyn.statistics.moments import Averaged, summarise
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Observable(Statistic):
+class Observable(Averaged):
     """Mean and variance over the paths of function(t, x[, params]), a number or a vector, written for one path.
 
     Variables: NAME, NAME_stderr, NAME_variance, NAME_variance_stderr (time[, NAME_entry]). The function takes params
@@ -50,14 +50,7 @@ class Observable(Statistic):
         return f"{self.name}", f"{self.name}_variance"
 
     def values(self, snapshot):
-        """What is averaged, path by path: (entries, lanes)."""
         return jnp.atleast_2d(snapshot.map(self.function, f"Observable {self.name}"))
-
-    def observe(self, snapshot):
-        return central_sums(self.values(snapshot), snapshot.sound, snapshot.weight)
-
-    def merge(self, a, b):
-        return merge_sums(a, b)
 
     def label(self, result, run):
         s = summarise(result)

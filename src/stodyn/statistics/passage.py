@@ -14,8 +14,8 @@ import numpy as np
 from jax import Array
 
 from stodyn.problems.sdae import SDAE
-from stodyn.statistics.contract import Labelled, Statistic, Variable
-from stodyn.statistics.moments import central_sums, merge_sums, summarise
+from stodyn.statistics.contract import Labelled, Variable
+from stodyn.statistics.moments import Averaged, summarise
 
 
 class Track(NamedTuple):
@@ -42,7 +42,7 @@ def share_after_crossing(a: Array, b: Array, variance: Array) -> Array:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Passage(Statistic):
+class Passage(Averaged):
     """The law of the first time τ at which a component reaches `level`, from below ("up") or from above ("down").
 
     A path may cross and come back between two steps. With bridge=True (the default) the chance of that is taken from
@@ -110,12 +110,8 @@ class Passage(Statistic):
             stays = jnp.where(rate > 0, stays * (1 - crossed), stays)
         return Track(gathered.survival * stays, gathered.time + gathered.survival * time)
 
-    def observe(self, snapshot):
-        both = jnp.stack([snapshot.track.survival, snapshot.track.time])
-        return central_sums(both, snapshot.sound, snapshot.weight)
-
-    def merge(self, a, b):
-        return merge_sums(a, b)
+    def values(self, snapshot):
+        return jnp.stack([snapshot.track.survival, snapshot.track.time])
 
     def label(self, result, run):
         s = summarise(result)

@@ -6,12 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
-from stodyn.engine import batch
+from stodyn.engine.follow import States, follow
 from stodyn.methods import stiff
 from stodyn.methods.contract import Method
 from stodyn.models.catalogue import Model
@@ -32,27 +29,13 @@ def increments(paths: int = PATHS, steps: int = FINEST) -> np.ndarray:
 def squared_errors(method: Method, model: Model, fine: np.ndarray, halvings: Sequence[int] = range(10)) -> np.ndarray:
     """|x_h - x|² at the end (halvings, paths) for h = END/2^k, k in halvings, on the paths whose fine increments
     (paths, steps) are given; a longer step sums its neighbours."""
-    paths, steps = fine.shape
-    problem = model.problem
-    with jax.enable_x64(True):
-        run = batch.Lanes(batch.trace(problem, method), paths)
-        start = jax.vmap(lambda x: method.start(problem, jnp.zeros(()), x, None), in_axes=-1, out_axes=-1)
-        begin = run.pack([start(jnp.tile(jnp.asarray(problem.example_start())[:, None], (1, paths)))])
-
-        @jax.jit
-        def end(count, h, normals):
-            def one(k, carry):
-                return run.step(carry, k * h, h, [normals[k]], [], [])[0]
-
-            return run.read(lax.fori_loop(0, count, one, begin))
-
-        exact, errors = model.exact["solution"](END, fine.sum(axis=1, keepdims=True)), []
-        for halving in halvings:
-            count = 2**halving
-            normals = np.zeros((steps, 1, paths))
-            normals[:count, 0] = fine.reshape(paths, count, -1).sum(axis=2).T / np.sqrt(END / count)
-            states = np.asarray(end(count, END / count, normals)).T
-            errors.append(np.sum((states - exact) ** 2, axis=1))
+    paths = len(fine)
+    exact, errors = model.exact["solution"](END, fine.sum(axis=1, keepdims=True)), []
+    for halving in halvings:
+        count = 2**halving
+        normals = fine.reshape(paths, count, -1).sum(axis=2).T[:, None] / np.sqrt(END / count)
+        states = follow(model.problem, method, (0.0, END), END / count, {"W": normals}, saves=States(at=[END]))
+        errors.append(np.sum((states[-1].T - exact) ** 2, axis=1))
     return np.array(errors)
 
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-import functools
 from typing import Any
 
-import llvmlite.binding as llvm
 import numpy as np
 from numpy.typing import ArrayLike
 
-from stodyn.numerics.printing import elementary
+from stodyn.numerics.printing import compiling, elementary
 from stodyn.numerics.printing.vectors import REAL, kind
 
 
@@ -31,23 +29,12 @@ def evaluate(
     return out[:size].reshape(shape)
 
 
-@functools.cache
+@compiling.once
 def loop(name: str, width: int, level: int = 1, passes: int = 0, tabled: bool | None = None) -> tuple[Any, Any]:
     """(run(addresses of arguments and result, count), what has to live as long as it)."""
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    module = llvm.parse_assembly(_text(name, width, tabled))
-    module.verify()
-    machine = llvm.Target.from_default_triple().create_target_machine(
-        cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=level, jit=True
-    )
-    if passes:
-        builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(passes))
-        builder.getModulePassManager().run(module, builder)
-    engine = llvm.create_mcjit_compiler(module, machine)
-    engine.finalize_object()
+    machine = compiling.compiled(_text(name, width, tabled), ["run"], level=level, passes=passes)
     signature = [ctypes.c_void_p] * (elementary.arguments(name) + 1) + [ctypes.c_int64]
-    return ctypes.CFUNCTYPE(None, *signature)(engine.get_function_address("run")), engine
+    return ctypes.CFUNCTYPE(None, *signature)(machine.address("run")), machine
 
 
 def _text(name: str, width: int, tabled: bool | None) -> str:

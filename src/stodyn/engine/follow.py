@@ -1,0 +1,65 @@
+"""The states of a few paths at every save, with the noise of a run or with given normals."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from stodyn.engine import programs
+from stodyn.engine.layout import Members
+from stodyn.engine.spec import Spec, describe
+from stodyn.noise.supply import Given
+from stodyn.statistics.contract import Statistic
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class States(Statistic):
+    """The states of all lanes: (times, n, lanes)."""
+
+    def observe(self, snapshot):
+        return snapshot.x
+
+    def merge(self, a, b):
+        raise AssertionError("states are looked at without merging them")
+
+    label = merge
+
+
+def follow(
+    problem: Any,
+    method: Any,
+    t: Any,
+    dt: Any,
+    normals: Mapping[str, Any],
+    start: Any = None,
+    saves: States | None = None,
+    dtype: str = "float64",
+    executor: str = "auto",
+) -> np.ndarray:
+    """The states (times, n, paths) of paths whose normals are given: of each stream (steps, count, paths).
+
+    start  (n, paths); default the problem's own for all of them. Paths that failed are NaN from then on.
+    """
+    spec = describe(problem, method, t, dt, saves or States(every=1), dtype)
+    paths = next(iter(normals.values())).shape[2]
+    return followed(spec, paths, normals, start, executor)
+
+
+def followed(
+    spec: Spec, paths: int, normals: Mapping[str, Any], start: Any = None, executor: str = "auto"
+) -> np.ndarray:
+    """The same of what is described already, with States as its only statistic."""
+    lanes = -(-paths // programs.TOGETHER) * programs.TOGETHER
+    fill = np.arange(lanes) % paths
+    begun = np.repeat(spec.problem.example_start()[:, None], paths, axis=1) if start is None else np.asarray(start)
+    members = Members(np.arange(lanes) < paths, np.ones(lanes), np.ascontiguousarray(begun[:, fill], spec.dtype),
+                      list(spec.examples))  # fmt: skip
+    spec = dataclasses.replace(spec, statistics=spec.statistics[:1], saves=spec.saves[:1])
+    way: Any = programs.get(spec, executor)
+    with jax.enable_x64(True):
+        observed, _ = way.paths(members, 0, Given({name: np.asarray(z)[..., fill] for name, z in normals.items()}))
+    return observed[0][:, :, :paths]

@@ -1,0 +1,100 @@
+"""Who is run: the paths of a run in blocks, and the start and the parameters of each path."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from stodyn.engine.spec import Spec
+from stodyn.noise import stream
+from stodyn.noise.distribution import PerPath, draw, is_random
+from stodyn.problems.contract import is_drawn
+
+PART = 1024  # paths whose random starts and parameters are drawn together
+
+
+class Members(NamedTuple):
+    """Some paths: which lanes are paths of the run, their weights, starts (n, lanes) and parameters."""
+
+    member: Any
+    weight: Any
+    start: Any
+    params: list[Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """The paths of a run in blocks of `width`: block b holds paths b·width, ...; a path is the same in any block."""
+
+    spec: Spec
+    paths: int
+    seed: int
+    width: int
+
+    @property
+    def blocks(self) -> int:
+        return -(-self.paths // self.width)
+
+    def first_path(self, block: int) -> int:
+        return block * self.width
+
+    def paths_in(self, block: int) -> int:
+        return min(self.width, self.paths - self.first_path(block))
+
+    @functools.cached_property
+    def has_common_start(self) -> bool:
+        leaves = jax.tree.leaves(getattr(self.spec.problem, "start", None), is_leaf=is_drawn)
+        return not any(map(is_random, leaves))
+
+    def members(self, block: int, lanes: int | None = None) -> Members:
+        """The members of a block; lanes beyond the last path repeat its first ones and are no members."""
+        return self.members_from(self.first_path(block), self.paths_in(block), lanes or self.width)
+
+    def members_from(self, first: int, count: int, lanes: int) -> Members:
+        spec = self.spec
+        fill = np.arange(lanes) % count
+        start, *drawn = self.drawn(first, first + count)
+        rest, params = iter(drawn), []
+        for leaf, example, varies in zip(spec.param_leaves, spec.examples, spec.varies, strict=True):
+            own = np.moveaxis(next(rest)[fill], 0, -1) if varies else leaf
+            params.append(np.ascontiguousarray(own, example.dtype) if varies else np.asarray(own, example.dtype))
+        with np.errstate(over="ignore"):  # a start beyond float32 is a failure at the first time
+            start = np.ascontiguousarray(
+                (start[fill] if len(start) > 1 else np.repeat(start, lanes, axis=0)).T, spec.dtype
+            )
+        return Members(np.arange(lanes) < count, np.ones(lanes), start, params)
+
+    def drawn(self, first: int, last: int) -> list[np.ndarray]:
+        """The starts of the paths from `first` to `last`, and their values of each parameter that varies: a leading
+        axis of paths, of length 1 for a start that all have in common."""
+        spec = self.spec
+        leaves = [leaf for leaf, varies in zip(spec.param_leaves, spec.varies, strict=True) if varies]
+        starts = [] if not self.has_common_start else [spec.problem.draw_start(np.random.default_rng(0), range(1))]
+        if self.has_common_start and not leaves:
+            return starts
+        parts = []
+        for number in range(first // PART, -(-last // PART)):
+            numbers = range(number * PART, (number + 1) * PART)
+            parts.append([
+                *([] if starts else [self._starts(numbers, last)]),
+                *(draw(leaf, stream.generator(self.seed, number, "params", k), _limited(leaf, numbers, last), "params")
+                  for k, leaf in enumerate(leaves)),
+            ])  # fmt: skip
+        here = slice(first % PART, first % PART + last - first)
+        return [*starts, *(np.concatenate(p)[here] for p in zip(*parts, strict=True))]
+
+    def _starts(self, numbers: range, last: int) -> np.ndarray:
+        given = jax.tree.leaves(getattr(self.spec.problem, "start", None), is_leaf=is_drawn)
+        limited = (
+            range(numbers.start, min(numbers.stop, last)) if any(isinstance(g, PerPath) for g in given) else numbers
+        )
+        return self.spec.problem.draw_start(stream.generator(self.seed, numbers.start // PART, "start"), limited)
+
+
+def _limited(leaf: Any, numbers: range, last: int) -> range:
+    """All of a part is drawn, whoever is wanted of it; values given path by path reach only to the last path."""
+    return range(numbers.start, min(numbers.stop, last)) if isinstance(leaf, PerPath) else numbers

@@ -1,0 +1,235 @@
+"""Blocks of paths by a printed program: the calls of a block, its statistics and its failures."""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from stodyn.engine import sums
+from stodyn.engine.block import compiled
+from stodyn.engine.gathering import Gathered, Plan
+from stodyn.engine.layout import Members
+from stodyn.engine.spec import Spec
+from stodyn.engine.stepping import FRAME, GROUP, Source, printed
+from stodyn.engine.traces import fingerprint
+from stodyn.engine.watching import averages_itself
+from stodyn.noise.supply import Drawn, Given
+from stodyn.numerics.printing import compiling
+from stodyn.numerics.printing.rows import Frame
+from stodyn.statistics.contract import Snapshot, Statistic
+
+SECONDS = 0.05  # what a call should take, so that Ctrl-C is heard
+FIRST_STEPS = 64  # of the first call of all
+SLAB_BYTES = 24_000  # of normals drawn together: they stay in the cache nearest to the processor
+SEEN_BYTES = 2_000_000  # of what is seen in one call
+
+
+class Printed:
+    """A compiled program and how blocks of paths go through it; it serves every run with the same traces."""
+
+    name = "printed"
+
+    def __init__(self, source: Source, width: int | None = None):
+        self.source = source
+        self.width = source.width() if width is None else width
+        self.chunk = max(self.width, GROUP)
+        self.operations = source.operations()
+        self.machine, self.text = printed(source, self.width)
+        self.streams = source.traced.streams
+        self.drawn = sum(count for _, count in self.streams)
+        self.slab = max(SLAB_BYTES // (8 * max(self.drawn, 1) * self.chunk), 8)
+        self.rate = 0.0  # path-steps a second, once it is known
+        self._own = threading.local()
+
+    @functools.cached_property
+    def diagnosing(self) -> compiling.Machine:
+        return printed(self.source, self.width, diagnosing=True)[0]
+
+    def run(
+        self,
+        spec: Spec,
+        plan: Plan,
+        members: Members,
+        first_path: int,
+        supply: Drawn | Given,
+        tell: Callable[[int], None],
+    ):
+        """What each statistic saw over its times (a leading axis), and the failures, of the paths from first_path on.
+
+        `tell(steps)` hears of every call and may raise to end the run.
+        """
+        work = _Work(self, spec, members, first_path, supply, plan)
+        gathered = Gathered(plan)
+        finite = work.begin()
+        if plan.saves[0] == 0:
+            gathered.keep(self._observed(work, plan.t[:1], slice(0, 1)))
+        if not finite.all():
+            gathered.begun_badly(~finite)
+        tell(0)
+        first, steps = 0, len(plan.h)
+        while first < steps:
+            last = self._end(plan, first, work.lanes)
+            before, began = work.kept(), time.perf_counter()
+            inside = plan.saves_in(first, last)
+            finite = work.advance(first, last, plan.saves[inside])
+            self.rate = work.lanes * (last - first) / max(time.perf_counter() - began, 1e-9)
+            if inside.start < inside.stop:
+                gathered.keep(self._observed(work, plan.t[plan.saves[inside]], inside))
+            if not finite.all():
+                gathered.gone_bad(first, ~finite, functools.partial(work.diagnose, before, first, last))
+            tell(last - first)
+            first = last
+        return gathered.result()
+
+    def _end(self, plan: Plan, first: int, lanes: int) -> int:
+        """The last step of a call that begins at `first`: what takes about SECONDS, and not too many saves."""
+        starting = self.source.traced.starting_steps
+        steps = max(int(SECONDS * self.rate / lanes), 1) if self.rate else FIRST_STEPS
+        most = max(SEEN_BYTES // (8 * lanes * len(self.source.seen)), 1)
+        place = int(np.searchsorted(plan.saves, first, side="right"))
+        last = min(first + steps, len(plan.h))
+        if place + most < len(plan.saves):
+            last = min(last, int(plan.saves[place + most]) - 1) if plan.saves[place + most] - 1 > first else first + 1
+        return min(last, starting) if first < starting else last
+
+    def _observed(self, work: _Work, times: np.ndarray, inside: slice) -> list[Any]:
+        """What each statistic sees at the saves of a call; None where it does not look."""
+        seen, n = work.seen[: len(times)], work.spec.problem.n
+        sound = np.isfinite(seen[:, :n]).all(axis=1) & work.members.member
+        weight = np.where(sound, work.members.weight, 0.0)
+        found: list[Any] = []
+        for k, statistic in enumerate(work.spec.statistics):
+            look = np.flatnonzero(work.plan.looks[k][inside])
+            if not look.size:
+                found.append(None)
+            elif averages_itself(statistic):
+                found.append(sums.central_sums(seen, self.source.rows_of[k][0].ravel(), weight, look))
+            else:
+                observed = [self._by_jax(work, k, statistic, seen[j], sound[j], times[j]) for j in look]
+                found.append(jax.tree.map(lambda *parts: np.stack(parts), *observed))
+        return found
+
+    def _by_jax(self, work: _Work, k: int, statistic: Statistic, seen, sound, t) -> Any:
+        """What a statistic sees that looks at all paths of a block together, in JAX."""
+        spec = work.spec
+        own = [_typed(seen[rows], self.source.seen_dtypes[rows.flat[0]]) for rows in self.source.rows_of[k]]
+        iterations = own.pop(0) if statistic.counts_iterations else None
+        track = jax.tree.unflatten(self.source.watched.trees[k], own)
+        with np.errstate(over="ignore"):  # lanes that are no paths hold anything
+            x = seen[: spec.problem.n].astype(spec.dtype)
+
+        def observe(t, x, sound, weight, params, iterations, track):
+            tree = jax.tree.unflatten(spec.params_tree, params)
+            return statistic.observe(Snapshot(t, x, sound, weight, tree, spec.axes, iterations, track))
+
+        given = (
+            t.astype(spec.dtype),
+            x,
+            sound,
+            work.members.weight.astype(spec.dtype),
+            work.members.params,
+            iterations,
+            track,
+        )
+        if k not in work.observing:
+            with jax.enable_x64(True):
+                key = fingerprint(jax.make_jaxpr(observe)(*given)) + type(statistic).__name__
+                work.observing[k] = compiled(key, observe, *given).run
+        return jax.tree.map(np.asarray, work.observing[k](*given))
+
+    def buffers(self, lanes: int, saves: int) -> dict[str, np.ndarray]:
+        """Memory that a thread keeps from block to block: fresh pages cost time."""
+        wanted = (lanes, saves)
+        if getattr(self._own, "sizes", None) != wanted:
+            slab = self.drawn * self.slab * self.chunk
+            self._own.sizes = wanted
+            self._own.arrays = {
+                "state": np.empty((len(self.source.layout.dtypes), lanes)),
+                "seen": np.empty((saves, len(self.source.seen), lanes)),
+                "normals": np.empty(slab + 1),
+            }
+        return self._own.arrays
+
+
+class _Work:
+    """Some paths on their way: the memory that the program works on."""
+
+    def __init__(
+        self, program: Printed, spec: Spec, members: Members, first_path: int, supply: Drawn | Given, plan: Plan
+    ):
+        self.program, self.spec, self.members, self.plan = program, spec, members, plan
+        self.lanes = members.start.shape[1]
+        self.observing: dict[int, Callable] = {}  # of statistics that look at all paths together
+        count = int(np.count_nonzero(members.member))
+        self.used = -(-count // program.chunk) * program.chunk
+        most = max(SEEN_BYTES // (8 * self.lanes * len(program.source.seen)), 1)
+        memory = program.buffers(self.lanes, min(most, len(plan.saves)))
+        self.state, self.seen = memory["state"], memory["seen"]
+        states = [supply.states(name, first_path, self.lanes) for name, _ in program.streams]
+        self.generators = np.concatenate(states) if states else np.zeros((1, 4, GROUP), np.uint64)
+        own: list[np.ndarray] = []
+        common: list[np.ndarray] = []
+        for values, varies in zip(members.params, spec.varies, strict=True):
+            kept = own if varies else common
+            kept.append(_words(values).reshape(-1, self.lanes) if varies else _words(values).ravel())
+        self.t, self.h = (np.ascontiguousarray(x, float) for x in (plan.t, plan.h))
+        self.failed, self.unsolved = np.zeros(self.lanes, np.int64), np.zeros(self.lanes, np.int64)
+        self.frame = Frame(FRAME)
+        self.frame.set(
+            start=np.ascontiguousarray(members.start, float), state=self.state, seen=self.seen,
+            own_params=np.concatenate(own) if own else np.zeros(1),
+            common_params=np.concatenate(common) if common else np.zeros(1),
+            t=self.t, h=self.h, stride=self.lanes, first_lane=0, last_lane=self.used, normals=memory["normals"],
+            slab=program.slab, generators=self.generators, groups=self.lanes // GROUP, fill=supply.address,
+            failed=self.failed, unsolved=self.unsolved,
+        )  # fmt: skip
+
+    def begin(self) -> np.ndarray:
+        """The state at the start, and what is seen there; which lanes are sound."""
+        with np.errstate(all="ignore"):
+            self.program.machine["begin"](self.frame.address)
+            self.program.machine["look"](self.frame.address)
+        return self.finite()
+
+    def advance(self, first: int, last: int, saves: np.ndarray, machine: compiling.Machine | None = None) -> np.ndarray:
+        """Over the steps from `first` to `last`, looking after those in `saves`; which lanes are sound then."""
+        listed = np.append(saves - first, -1).astype(np.int64)
+        starting = first < self.program.source.traced.starting_steps
+        self.frame.set(t=self.t[first:], h=self.h[first:], steps=last - first, first_step=first, saves=listed)
+        (machine or self.program.machine)["starting" if starting else "run"](self.frame.address)
+        return self.finite()
+
+    def finite(self) -> np.ndarray:
+        layout = self.program.source.layout
+        real = [k for k, dtype in enumerate(layout.dtypes[: layout.of_method]) if dtype.kind == "f"]
+        return np.isfinite(self.state[real]).all(axis=0) | ~self.members.member
+
+    def kept(self) -> tuple[np.ndarray, np.ndarray]:
+        return self.state.copy(), self.generators.copy()
+
+    def diagnose(self, before: tuple[np.ndarray, np.ndarray], first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
+        """The steps once more: after which of them each lane was bad first (-1: none), and whether its solve failed."""
+        after = self.kept()
+        self.state[:], self.generators[:] = before
+        self.failed[:], self.unsolved[:] = -1, 0
+        self.advance(first, last, np.empty(0, int), self.program.diagnosing)
+        self.state[:], self.generators[:] = after
+        return np.where(self.failed >= 0, self.failed - 1, -1), self.unsolved.astype(bool)
+
+
+def _typed(rows: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Numbers of rows in their own type."""
+    return rows.astype(dtype) if dtype.kind == "f" else np.ascontiguousarray(rows).view(np.int64).astype(dtype)
+
+
+def _words(values: np.ndarray) -> np.ndarray:
+    """Numbers as they stand in rows: reals as doubles, others as 64-bit integers."""
+    if values.dtype.kind == "f":
+        return values.astype(float)
+    return values.astype(np.int64).view(float)

@@ -1,0 +1,304 @@
+"""How a block is computed: by a printed program, under jax.vmap, by the host code of a Solver, or on a GPU.
+
+A program takes blocks of a layout, program.block(layout, number, tell), and gives what each statistic saw of one over
+its times, and its failures. Compiled code is kept under a digest of all that it says, and nothing else is kept.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import numpy as np
+
+from stodyn.engine import batch
+from stodyn.engine.block import BlockRunner, Windows
+from stodyn.engine.block import Program as VmapProgram
+from stodyn.engine.gathering import Failures, Plan
+from stodyn.engine.layout import Layout, Members
+from stodyn.engine.printed import Printed
+from stodyn.engine.spec import Spec
+from stodyn.engine.stepping import Source
+from stodyn.engine.traces import calls_host, fingerprint, holds
+from stodyn.engine.watching import Watched, watched
+from stodyn.methods.contract import Method
+from stodyn.noise import stream
+from stodyn.noise.supply import Drawn, Given
+from stodyn.numerics.printing import compiling
+from stodyn.numerics.printing.scalars import Unprintable
+from stodyn.statistics.contract import Move, Snapshot, Statistic
+
+EXECUTORS = ("auto", "printed", "vmap", "kernel", "lanes")
+TOGETHER = 32  # lanes come in multiples of it, which every processor's vectors divide
+WIDEST, NARROWEST = 4096, 512  # paths of a block
+BLOCK_OPERATIONS = 2.5e8  # scalar operations of a block, up to which it is made wider
+VMAPPED, SMALLEST = 1024, 64  # paths of a block under vmap, and where its state is large
+STATE_BYTES = 2_000_000  # of a block under vmap
+MOST_OPERATIONS = 30_000  # of a printed step: beyond, text and code grow too long
+KEPT = 128  # programs
+SLAB_BYTES, LONGEST_SLAB = 2_000_000, 1024  # of normals given to a program under vmap
+
+Tell = Callable[[int], None]
+
+
+class Way(ABC):
+    """A way to compute the blocks of a run.
+
+    reason  why this way, in words
+    """
+
+    name: str
+    reason: str
+
+    @property
+    @abstractmethod
+    def width(self) -> int:
+        """Paths of a block: a function of what is run alone, never of how many paths there are or of the machine."""
+
+    @abstractmethod
+    def block(self, layout: Layout, block: int, tell: Tell) -> tuple[list[Any], Failures]:
+        """What each statistic saw of a block, and its failures; tell(steps) hears of what is done, and may raise."""
+
+    @property
+    def normals(self) -> str | None:
+        """Where the normals come from, in words."""
+        return Drawn.name
+
+
+def lanes_of(layout: Layout) -> int:
+    """Lanes of a block: those of a run that is smaller than a block are fewer."""
+    return -(-min(layout.width, layout.paths) // TOGETHER) * TOGETHER
+
+
+def plan_of(spec: Spec) -> Plan:
+    saves = np.unique(np.concatenate(spec.saves))
+    return Plan(spec.times, spec.lengths, saves, tuple(np.isin(saves, one) for one in spec.saves))
+
+
+def get(spec: Spec, executor: str = "auto") -> Way:
+    """The way of a run on processors."""
+    if not isinstance(spec.method, Method):
+        return Hosted(spec)
+    if executor == "vmap":
+        return Vmapped(spec, "asked for")
+    try:
+        return ByPrint(spec)
+    except Unprintable as error:
+        if executor == "printed":
+            raise ValueError(f'executor="printed" is not possible for this problem and method: {error}') from error
+        return Vmapped(spec, str(error))
+
+
+# --- printed ----------------------------------------------------------------------------------------------------------
+
+_programs: dict[str, Printed] = {}
+_making: dict[str, threading.Lock] = {}
+_changing = threading.Lock()
+
+
+def kept() -> tuple[str, ...]:
+    """The digests of the programs that are kept."""
+    return tuple(_programs)
+
+
+def forget() -> None:
+    """Keep no program."""
+    with _changing:
+        _programs.clear()
+
+
+class ByPrint(Way):
+    """A printed program."""
+
+    name = "printed"
+
+    def __init__(self, spec: Spec):
+        self.spec, self.plan = spec, plan_of(spec)
+        self.program = _printed(spec)
+        self.reason = f"{self.program.operations} scalar operations a step, {self.program.width} paths together"
+
+    @property
+    def width(self) -> int:
+        width = WIDEST
+        while width > NARROWEST and width * self.spec.steps * self.program.operations > BLOCK_OPERATIONS:
+            width //= 2
+        return width
+
+    def block(self, layout, block, tell):
+        count = layout.paths_in(block)
+        members = layout.members(block, lanes_of(layout))
+        return self.paths(members, layout.first_path(block), Drawn(layout.seed), lambda steps: tell(steps * count))
+
+    def paths(self, members: Members, first_path: int, supply: Drawn | Given, tell: Tell = lambda steps: None):
+        """What each statistic saw of any paths, and their failures."""
+        return self.program.run(self.spec, self.plan, members, first_path, supply, tell)
+
+
+def _printed(spec: Spec) -> Printed:
+    """The program of a run, made where there is none yet; raises Unprintable."""
+    reason = compiling.unavailable()
+    if reason is not None:
+        raise Unprintable(reason)
+    _check_printable(spec)
+    seen = watched(spec)
+    key = _key(spec, seen)
+    with _changing:
+        making = _making.setdefault(key, threading.Lock())
+    with making:
+        if key not in _programs:
+            source = Source(spec, seen)
+            if source.operations() > MOST_OPERATIONS:
+                raise Unprintable(f"{source.operations()} scalar operations a step, more than {MOST_OPERATIONS}")
+            made = Printed(source)
+            with _changing:
+                while len(_programs) >= KEPT:
+                    del _programs[next(iter(_programs))]
+                _programs[key] = made
+        return _programs[key]
+
+
+def _check_printable(spec: Spec) -> None:
+    """Refuse what would be found out only after all that stands before it."""
+    assert spec.traced is not None
+    if holds(spec.traced.step, "lu"):
+        raise Unprintable("primitive lu: a linear solve that is not written out goes to LAPACK")
+    if holds(spec.traced.step, "custom_vmap_call"):
+        raise Unprintable("sparse elimination takes the numbers of all paths row by row")
+
+
+def _key(spec: Spec, seen: Watched) -> str:
+    """A digest of everything that the text of a program depends on."""
+    assert spec.traced is not None
+    inside = (*spec.traced.fingerprints, *map(fingerprint, (seen.begin, seen.track, seen.see)))
+    shapes = [(e.shape, e.dtype.str, v) for e, v in zip(spec.examples, spec.varies, strict=True)]
+    words = (inside, shapes, spec.dtype.str, spec.has_equal_steps, seen.seen, seen.counts_iterations,
+             list(map(str, seen.trees)), spec.traced.streams, compiling.processor())  # fmt: skip
+    return hashlib.sha256(repr(words).encode()).hexdigest()
+
+
+# --- under vmap -------------------------------------------------------------------------------------------------------
+
+
+class Vmapped(Way):
+    """The step by jax.vmap, compiled by XLA, with the normals of printed programs."""
+
+    name = "vmap"
+
+    def __init__(self, spec: Spec, reason: str):
+        self.spec, self.reason = spec, reason
+        self._runners: dict[int, BlockRunner] = {}
+        self._making = threading.Lock()
+
+    @property
+    def width(self) -> int:
+        traced: Any = self.spec.traced
+        scalars, width = self.spec.problem.n + sum(count for _, count in traced.streams), VMAPPED
+        while width > SMALLEST and 8 * scalars * width > STATE_BYTES:
+            width //= 2
+        return width
+
+    def block(self, layout, block, tell):
+        count = layout.paths_in(block)
+        members = layout.members(block, lanes_of(layout))
+        return self.paths(members, layout.first_path(block), Drawn(layout.seed), lambda steps: tell(steps * count))
+
+    def paths(self, members: Members, first_path: int, supply: Drawn | Given, tell: Tell = lambda steps: None):
+        """What each statistic saw of any paths, and their failures."""
+        traced: Any = self.spec.traced
+        lanes = members.start.shape[1]
+        feed = supply.feed(traced.streams, first_path, lanes)
+        with _in_float64_everywhere() if calls_host(traced.step) else contextlib.nullcontext():
+            return self._runner(members, lanes).run((), feed, members, tell)
+
+    def _runner(self, members, lanes: int) -> BlockRunner:
+        traced: Any = self.spec.traced
+        with self._making:
+            if lanes not in self._runners:
+                normals = sum(count for _, count in traced.streams)
+                longest = int(np.clip(SLAB_BYTES // (8 * max(normals, 1) * lanes), 8, LONGEST_SLAB))
+                plan = plan_of(self.spec)
+                windows = Windows(plan.t, plan.h, plan.saves, plan.looks, min(longest, self.spec.steps))
+                always = tuple(windows.every is not None and bool(np.all(look)) for look in windows.looks)
+                program = VmapProgram(batch.Vmap(traced, lanes), self.spec.statistics, windows.intervals,
+                                      self.spec.varies, always)  # fmt: skip
+                with jax.enable_x64(True):
+                    self._runners[lanes] = BlockRunner(program, windows, members)
+            return self._runners[lanes]
+
+
+_in_float64: list[bool] = []
+
+
+@contextlib.contextmanager
+def _in_float64_everywhere() -> Iterator[None]:
+    """float64 in all threads: XLA calls functions of the host from threads of its own, which follow the session."""
+    found: list[bool] = []
+    asking = threading.Thread(target=lambda: found.append(jax.config.jax_enable_x64))  # type: ignore[attr-defined]
+    with _changing:
+        asking.start()  # a new thread has the session's setting, not that of the thread we are in
+        asking.join()
+        _in_float64.append(found[0])
+        jax.config.update("jax_enable_x64", True)
+    try:
+        yield
+    finally:
+        with _changing:
+            before = _in_float64[0]
+            _in_float64.pop()
+            if not _in_float64:
+                jax.config.update("jax_enable_x64", before)
+
+
+# --- Solvers ----------------------------------------------------------------------------------------------------------
+
+
+class Hosted(Way):
+    """Host code that takes a block over the whole grid at once; the statistics then look at what it gives back."""
+
+    name = "host"
+    reason = "a Solver makes whole paths at once"
+    width = VMAPPED
+    normals = None
+
+    def __init__(self, spec: Spec):
+        self.spec = spec
+
+    def block(self, layout, block, tell):
+        tell(0)
+        spec, times = self.spec, self.spec.times
+        members = layout.members(block, layout.paths_in(block))
+        width = layout.paths_in(block)
+        leaves = [
+            np.moveaxis(p, -1, 0) if v else np.broadcast_to(p, (width, *p.shape))
+            for p, v in zip(members.params, spec.varies, strict=True)
+        ]
+        tree = spec.params_tree
+        streams = {name: stream.generator(layout.seed, block, name) for name in stream.STREAMS}
+        found = spec.method.solve(spec.problem, times, members.start.T, tree.unflatten(leaves), streams)
+        states, expected = np.asarray(found, spec.dtype), (len(times), width, spec.problem.n)
+        if states.shape != expected:
+            raise ValueError(f"method: {spec.method.name}.solve gave shape {states.shape}, expected {expected}")
+        finite, params = np.isfinite(states).all(axis=2), tree.unflatten(members.params)
+
+        def look(statistic: Statistic, saves: np.ndarray) -> Any:
+            seen, wanted = [], set(saves.tolist())
+            track = statistic.track_start(times[0], states[0].T, params)
+            for k, t in enumerate(times):
+                if k and track is not None:
+                    move = Move(times[k - 1], spec.lengths[k - 1], states[k - 1].T, states[k].T, params, spec.axes)
+                    track = statistic.track(track, move)
+                if k in wanted:
+                    idle = np.zeros(width, np.int32)
+                    snapshot = Snapshot(t, states[k].T, finite[k], members.weight, params, spec.axes, idle, track)
+                    seen.append(jax.tree.map(np.asarray, statistic.observe(snapshot)))
+            return jax.tree.map(lambda *xs: np.stack(xs), *seen)
+
+        observed = [look(s, saves) for s, saves in zip(spec.statistics, spec.saves, strict=True)]
+        lanes = np.flatnonzero(~finite.all(axis=0))
+        tell(spec.steps * width)
+        return observed, Failures(lanes, np.argmin(finite[:, lanes], axis=0), np.zeros(lanes.size, bool))

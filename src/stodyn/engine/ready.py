@@ -1,0 +1,112 @@
+"""A run held in the hand, for those who call again and again."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+import xarray as xr
+
+from stodyn.engine.layout import Layout
+from stodyn.engine.place import Place, on_processor
+from stodyn.engine.progress import Progress
+from stodyn.engine.run import Run, Tally
+from stodyn.engine.simulate import check_options, dataset, described, merged, run_of, whereabouts
+from stodyn.engine.spec import chosen_method
+from stodyn.methods.contract import Catalogued, Expansion
+from stodyn.problems.contract import check_problem
+from stodyn.statistics.contract import Statistic
+
+
+@on_processor
+def prepare(
+    problem,
+    method: Catalogued | str | None = None,
+    *,
+    t: Sequence[float],
+    dt: float | Sequence[float],
+    paths: int,
+    collect: Statistic | Sequence[Statistic] | None = None,
+    on_failure: str = "raise",
+    dtype: str = "float64",
+    device: Any = "cpu",
+    executor: str = "auto",
+    block: int | None = None,
+    threads: int | None = None,
+    place: Place | None = None,
+) -> Ready:
+    """A run made ready: checked, traced and compiled. ready(seed=2) runs it in about the time of its steps.
+
+        ready = stodyn.prepare(problem, "Heun", t=(0, 10), dt=0.01, paths=10_000)
+        runs = [ready(seed=k) for k in range(100)]
+        other = ready(seed=1, params={"rate": 2.0})
+
+    The functions of the problem are looked at now, and not again: what they read from outside stays as it is. The
+    arguments are those of simulate; expansions, which make no paths, have no ready form.
+    """
+    check_problem(problem)
+    check_options(paths, 0, on_failure)
+    chosen = chosen_method(problem, method)
+    if isinstance(chosen, Expansion):
+        raise ValueError(f"method: {chosen.name} makes no paths; call simulate")
+    where, devices, _ = whereabouts(place, threads, device)
+    spec = described(problem, chosen, t, dt, collect, dtype, paths)
+    run = run_of(spec, int(paths), 0, executor, devices, block)
+    options = dict(t=t, dt=dt, paths=paths, collect=collect, on_failure=on_failure, dtype=dtype, device=device,
+                   executor=executor, block=block, threads=threads, place=place)  # fmt: skip
+    return Ready(problem, chosen, run, where, options)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Ready:
+    """What `prepare` gives: call it with a seed."""
+
+    problem: Any
+    method: Catalogued
+    run: Run
+    where: Place
+    options: dict[str, Any]
+
+    def __call__(self, *, seed: int, params: Any = None, start: Any = None) -> xr.Dataset:
+        """The Dataset that simulate would give.
+
+        With other params or another start the problem is checked, proved and traced anew, since what is known of it
+        may have hung on the old values; what is compiled serves on as long as the equations are the same.
+        """
+        began = time.perf_counter()
+        return dataset(self._tally(seed, params, start), self.where, {}, began)
+
+    def arrays(self, *, seed: int, params: Any = None, start: Any = None) -> dict[str, np.ndarray]:
+        """The same numbers as plain arrays by name, without coordinates and record: the cheapest call there is."""
+        tally = self._tally(seed, params, start)
+        found: dict[str, np.ndarray] = {}
+        for _, labelled, _ in tally.labelled():
+            found |= {name: variable.values for name, variable in labelled.variables.items()}
+        failed = tally.log.variables() if tally.on_failure == "record" else {}
+        return found | {name: values for name, (_, values) in failed.items()}
+
+    def _tally(self, seed: int, params: Any, start: Any) -> Tally:
+        check_options(self.run.paths, seed, self.options["on_failure"])
+        changes = {name: new for name, new in (("params", params), ("start", start)) if new is not None}
+        run = self.run if not changes else self._changed(changes).run
+        layout = Layout(run.spec, run.paths, int(seed), run.layout.width)
+        with jax.enable_x64(True), Progress(0, False) as bar:
+            return merged(dataclasses.replace(run, layout=layout), self.where, bar, self.options["on_failure"])
+
+    def _changed(self, changes: dict[str, Any]) -> Ready:
+        for name, new in changes.items():
+            old = getattr(self.problem, name, None)
+            if old is None:
+                raise ValueError(
+                    f"{name}: this {type(self.problem).__name__} has none to change; prepare another problem"
+                )
+            if name == "params" and jax.tree.structure(old) != jax.tree.structure(new):
+                raise ValueError(
+                    f"params: expected the structure {jax.tree.structure(old)}, got {jax.tree.structure(new)}; prepare "
+                    "another problem for other parameters"
+                )
+        return prepare(dataclasses.replace(self.problem, **changes), self.method, **self.options)

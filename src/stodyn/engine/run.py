@@ -1,0 +1,131 @@
+"""A run: its blocks computed one by one, folded, merged in order, labelled; and what tells it from other runs."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from stodyn import results
+from stodyn.engine import identity, programs
+from stodyn.engine.failure import FailureLog
+from stodyn.engine.job import Job, Tell
+from stodyn.engine.layout import Layout
+from stodyn.engine.programs import Way
+from stodyn.engine.spec import Spec
+from stodyn.statistics.contract import Block, Labelled, Statistic
+from stodyn.statistics.contract import Run as Labels
+
+
+@dataclasses.dataclass(frozen=True)
+class Run(Job):
+    """What is run, who, and how."""
+
+    spec: Spec
+    layout: Layout
+    way: Way
+
+    @property
+    def paths(self) -> int:  # type: ignore[override]
+        return self.layout.paths
+
+    @property
+    def blocks(self) -> int:
+        return self.layout.blocks
+
+    def paths_in(self, block: int) -> int:
+        return self.layout.paths_in(block)
+
+    def path_steps(self, block: int) -> int:
+        return self.spec.steps * self.paths_in(block)
+
+    def compute(self, block: int, tell: Tell) -> tuple[list[Any], np.ndarray, np.ndarray, np.ndarray]:
+        """What the statistics keep of a block; its failed lanes, after which step, and whether a solve failed there."""
+        observed, failures = self.way.block(self.layout, block, tell)
+        where = Block(self.layout.first_path(block), self.paths_in(block))
+        folded = [s.fold(o, where) for s, o in zip(self.spec.statistics, observed, strict=True)]
+        # Laid out in memory as they are when read from a record, so that later sums add in the same order.
+        return jax.tree.map(lambda x: np.asarray(x, order="C") if isinstance(x, (np.ndarray, jax.Array)) else x,
+                            folded), *failures  # fmt: skip
+
+    def __reduce__(self) -> tuple:
+        """As it travels: programs and traces are made anew where it arrives."""
+        wanted = self.way.name if self.way.name in ("printed", "vmap") else "auto"
+        return _arrived, (self.spec.without_traces(), self.layout.paths, self.layout.seed, self.layout.width, wanted)
+
+    def describe(self) -> dict[str, Any]:
+        return identity.of_run(self)
+
+    def members_digest(self, block: int) -> str:
+        drawn = self.layout.drawn(self.layout.first_path(block), self.layout.first_path(block) + self.paths_in(block))
+        return identity.digest(*drawn)
+
+    def owners(self) -> Iterable[type]:
+        return map(type, self.spec.statistics)
+
+    def label(self, merged: Sequence[Any]) -> list[tuple[Statistic, Labelled, Labels]]:
+        spec, labelled = self.spec, []
+        for statistic, result, steps in zip(spec.statistics, merged, spec.saves, strict=True):
+            run = Labels(spec.times[steps], tuple(spec.problem.names), spec.problem.units or {}, steps)
+            labelled.append((statistic, statistic.label(result, run), run))
+        return labelled
+
+    def record(self) -> dict[str, Any]:
+        """How the run was made."""
+        spec, layout, way = self.spec, self.layout, self.way
+        record = {
+            "t": [float(spec.times[0]), float(spec.times[-1])],
+            "dt": float(spec.lengths[0]) if spec.has_equal_steps else spec.lengths.tolist(),
+            "steps": spec.steps,
+            "paths": layout.paths,
+            "seed": layout.seed,
+            "dtype": str(spec.dtype),
+            "block": layout.width,
+            "given": identity.given(layout),
+            "executor": way.name,
+            "executor_reason": way.reason,
+        }
+        if way.normals is not None:
+            record |= {"normals": way.normals}
+        if spec.traced is not None:
+            record |= {"fingerprint": spec.traced.fingerprint}
+        devices = getattr(way, "devices", ())
+        return record | ({"devices": [device.device_kind for device in devices]} if devices else {})
+
+
+def _arrived(spec: Spec, paths: int, seed: int, width: int, executor: str) -> Run:
+    spec = spec.traced_anew()
+    return Run(spec, Layout(spec, paths, seed, width), programs.get(spec, executor))
+
+
+class Tally:
+    """The blocks of a run merged so far, in their order, and the failures; on_failure="raise" stops at the first.
+
+    merged  the partial result of every statistic
+    """
+
+    def __init__(self, run: Run, on_failure: str):
+        self.run, self.on_failure = run, on_failure
+        self.log = FailureLog(run.spec.times)
+        self.merged: list[Any] = []
+
+    def take(self, block: int, part: tuple[list[Any], np.ndarray, np.ndarray, np.ndarray]) -> None:
+        """The next block."""
+        run, (kept, lanes, steps, unsolved) = self.run, part
+        first = run.layout.first_path(block)
+        self.log.add(first + lanes, steps, unsolved)
+        if self.log.found and self.on_failure == "raise":
+            raise self.log.error(first + run.paths_in(block), run.spec.problem.failure_advice)
+        if not self.merged:
+            self.merged = kept
+            if run.blocks > 1:  # what cannot stand together is refused here, not at the end
+                results.together(self.labelled(), {})
+        else:
+            pairs = zip(run.spec.statistics, self.merged, kept, strict=True)
+            self.merged = [statistic.merge(a, b) for statistic, a, b in pairs]
+
+    def labelled(self) -> list[tuple[Statistic, Labelled, Labels]]:
+        return self.run.label(self.merged)

@@ -1,0 +1,227 @@
+"""What is run: every argument checked, the problem as the method takes it, the method made ready, their traces."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from stodyn.engine import grid, traces
+from stodyn.methods.catalogue import named
+from stodyn.methods.contract import Catalogued, Method
+from stodyn.methods.measured import measuring
+from stodyn.methods.recommend import best_fitting, recommend
+from stodyn.noise.distribution import draw, is_random
+from stodyn.noise.iterated import check_resolution
+from stodyn.problems import lowering
+from stodyn.problems.contract import check_problem, is_drawn
+from stodyn.problems.measured import Measured
+from stodyn.statistics.contract import Statistic
+from stodyn.statistics.moments import Moments
+
+MEMORY_SHARE = 0.5  # of the machine's memory that a result may take
+
+
+class SinglePrecisionConstant(UserWarning):
+    """A float64 run uses numbers that were rounded to float32 before it began."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Spec:
+    """What is run, but for the number of its paths and their seed.
+
+    problem     as the method takes it; method: made ready for it
+    times       of the steps, (steps + 1,); lengths: (steps,)
+    statistics  made ready, each with the steps after which it looks in `saves`
+    traced      of a Method its traces; None for a Solver
+    said        what the record of the run says of problem and method
+    """
+
+    problem: Any
+    method: Any
+    times: np.ndarray
+    lengths: np.ndarray
+    statistics: tuple[Statistic, ...]
+    saves: tuple[np.ndarray, ...]
+    dtype: np.dtype
+    traced: traces.Traced | None
+    said: dict[str, Any]
+
+    @property
+    def steps(self) -> int:
+        return len(self.lengths)
+
+    @property
+    def has_equal_steps(self) -> bool:
+        return bool(np.ptp(self.lengths) == 0)
+
+    @functools.cached_property
+    def param_leaves(self) -> list[Any]:
+        return jax.tree.leaves(self.problem.params, is_leaf=is_drawn)
+
+    @functools.cached_property
+    def varies(self) -> tuple[int, ...]:
+        """For each leaf of the parameters 1 where every path has its own."""
+        return tuple(int(is_random(leaf)) for leaf in self.param_leaves)
+
+    @functools.cached_property
+    def examples(self) -> list[np.ndarray]:
+        """The parameters of one path, leaf by leaf, in the run's types."""
+        leaves = jax.tree.leaves(self.problem.example_params())
+        return [np.asarray(leaf, traces.number_type(leaf, self.dtype)) for leaf in leaves]
+
+    @property
+    def params_tree(self) -> Any:
+        return jax.tree.structure(self.problem.example_params())
+
+    @property
+    def axes(self) -> Any:
+        """jax.vmap's axes of parameters over the paths of a block."""
+        return jax.tree.unflatten(self.params_tree, [-1 if v else None for v in self.varies])
+
+    def without_traces(self) -> Spec:
+        """As it travels: traces are made anew where it arrives."""
+        return dataclasses.replace(self, traced=None)
+
+    def traced_anew(self) -> Spec:
+        traced = _traced(self.problem, self.method, self.dtype) if isinstance(self.method, Method) else None
+        return dataclasses.replace(self, traced=traced)
+
+
+def describe(problem: Any, method: Catalogued | str | None, t: Any, dt: Any, collect: Any, dtype: str) -> Spec:
+    """What a call of simulate asks for; refuses what cannot be run, in the user's terms."""
+    check_problem(problem)
+    if dtype not in ("float64", "float32"):
+        raise ValueError(f'dtype: expected "float64" or "float32", got {dtype!r}')
+    method = chosen_method(problem, method)
+    times, lengths = grid.step_times(t, dt)
+    stepped, conversions = matched(problem, method)
+    changes = [*conversions, *problem.before_run(float(times[0]))]
+    reason = method.step_refusal(float(lengths.max()))
+    if reason is not None:
+        raise ValueError(f"dt: {reason}")
+    ready = prepared(method, stepped, lengths)
+    if isinstance(ready, Method):
+        strong = max((float(c.order or 0) for c in ready.claims if c.kind == "strong" and not c.when), default=0.0)
+        check_resolution(ready.needs, float(lengths.min()), strong, stepped.m)
+        if ready.starting_steps and np.ptp(lengths) > grid.TOLERANCE * lengths[0]:
+            raise ValueError(
+                f"dt: {method.name} takes its history at equal steps, and the steps given differ. "
+                "Give one number, or a one-step method such as RK4."
+            )
+    measured = measuring(ready, stepped)
+    statistics, saves = _looking(statistics_of(collect), stepped, times)
+    said = {
+        "problem": type(problem).__name__,
+        "method": method.spelling,
+        "lowering": changes,
+        "noise": str(problem.noise_structure),
+    }
+    traced = _traced(stepped, measured, np.dtype(dtype)) if isinstance(measured, Method) else None
+    return Spec(stepped, measured, times, lengths, statistics, saves, np.dtype(dtype), traced, said)
+
+
+def _traced(problem: Any, method: Method, dtype: np.dtype) -> traces.Traced:
+    with jax.enable_x64(True):
+        return traces.trace(problem, method, dtype)
+
+
+def chosen_method(problem: Any, method: Catalogued | str | None) -> Catalogued:
+    """The method itself, from its name, or the recommended one."""
+    return recommend(problem) if method is None else named(method)
+
+
+def prepared(method: Catalogued, stepped: Any, lengths: np.ndarray) -> Catalogued:
+    """The method made ready for the problem that it steps."""
+    return method.prepared(stepped.problem if isinstance(stepped, Measured) else stepped, float(lengths.max()))
+
+
+def matched(problem: Any, method: Any) -> tuple[Any, list[str]]:
+    """The problem as the method takes it, and the exact conversions made for it; refuses what does not fit."""
+    check_problem(problem)
+    if not isinstance(method, Catalogued):
+        raise TypeError(f"method: expected a method such as stodyn.methods.explicit.Heun, got {method!r}")
+    if isinstance(problem, Measured):
+        inner, changes = matched(problem.problem, method)
+        return dataclasses.replace(problem, problem=inner), changes
+    accepts: Any = method.accepts
+    asked, changes = problem, []
+    if not isinstance(problem, accepts):
+        lowered = problem.lower(accepts)
+        if lowered is None:
+            kind = type(problem).__name__
+            raise TypeError(
+                f"method: {method.name} takes {accepts.__name__} problems, and this is a {kind}. {best_fitting(asked)}"
+            )
+        problem, said = lowered
+        changes.append(said)
+    reason = method.refusal(problem)
+    if reason is not None:
+        raise ValueError(f"method: {reason}. {best_fitting(asked, method.name)}")
+    if method.calculus not in (None, problem.calculus):
+        if problem.noise_structure.implies("additive"):
+            changes.append(f"{problem.calculus} = {method.calculus} for additive noise")
+        else:
+            changes.append(f"{problem.calculus} -> {method.calculus} (drift corrected by half of sum (dg_k/dx) g_k)")
+        problem = lowering.to_ito(problem) if method.calculus == "ito" else lowering.to_stratonovich(problem)
+    return problem, changes
+
+
+def statistics_of(collect: Statistic | Sequence[Statistic] | None) -> tuple[Statistic, ...]:
+    statistics: tuple = (Moments(),)
+    if collect is not None:
+        statistics = tuple(collect) if isinstance(collect, (list, tuple)) else (collect,)
+    for statistic in statistics:
+        if not isinstance(statistic, Statistic):
+            raise TypeError(f"collect: expected statistics such as statistics.Moments(every=10), got {statistic!r}")
+    if not statistics:
+        raise ValueError("collect: nothing to collect; leave it out for Moments()")
+    return statistics
+
+
+def _looking(
+    asked: tuple[Statistic, ...], problem: Any, times: np.ndarray
+) -> tuple[tuple[Statistic, ...], tuple[np.ndarray, ...]]:
+    """The statistics made ready, and the steps after which each looks; one that names none takes another's."""
+    explicit = [s for s in asked if s.every is not None or s.at is not None]
+    fallback = grid.save_steps(explicit[0], times, None) if explicit else None
+    saves = tuple(grid.save_steps(s, times, fallback) for s in asked)
+    return tuple(s.prepared(problem, times[g]) for s, g in zip(asked, saves, strict=True)), saves
+
+
+def check_paths(spec: Spec, paths: int) -> None:
+    """Refuse results that do not fit into memory, and values given path by path that do not reach to the last one."""
+    for statistic, saves in zip(spec.statistics, spec.saves, strict=True):
+        needed = statistic.memory(len(saves), paths, spec.problem.n)
+        there = machine_memory()
+        if needed > MEMORY_SHARE * there:
+            raise MemoryError(
+                f"{type(statistic).__name__}: would keep {needed / 1e9:.1f} GB, and this machine has "
+                f"{there / 1e9:.1f} GB. Keep fewer paths, or fewer times with every= or at=."
+            )
+    last, rng = range(paths - 1, paths), np.random.default_rng(0)
+    spec.problem.draw_start(rng, last)
+    for leaf, varies in zip(spec.param_leaves, spec.varies, strict=True):
+        if varies:
+            draw(leaf, rng, last, "params")
+
+
+def machine_memory() -> float:
+    """Bytes of memory that this machine has."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else np.inf
+
+
+def rounded_numbers(spec: Spec) -> list[str]:
+    """The numbers of a float64 run that were rounded to float32 before it began, in words."""
+    if spec.dtype != np.float64:
+        return []
+    found = [] if spec.traced is None else list(spec.traced.rounded_constants)
+    for name, tree in {"start": getattr(spec.problem, "start", None), "params": spec.problem.params}.items():
+        for place, leaf in jax.tree_util.tree_flatten_with_path(tree, is_leaf=is_drawn)[0]:
+            found += [f"{name}{jax.tree_util.keystr(place)} = {leaf}"] if traces.was_rounded(leaf) else []
+    return found

@@ -1,0 +1,137 @@
+"""Central sums of rows over the paths of a block, in machine code: the same bits on vectors of any width."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stodyn.numerics.printing import compiling, rows
+from stodyn.numerics.printing.rows import Frame, Function
+from stodyn.statistics.moments import Sums
+
+PARTIAL = 8  # sums that are added up side by side
+FRAME = (
+    "seen",
+    "rows",
+    "count",
+    "weight",
+    "lanes",
+    "stride",
+    "deviations",
+    "first",
+    "second",
+    "third",
+    "fourth",
+    "total",
+)
+
+
+def central_sums(seen: np.ndarray, wanted: np.ndarray, weight: np.ndarray, look: np.ndarray) -> Sums:
+    """Of rows of seen (saves, rows, lanes), those numbered `wanted`, with the weights (saves, lanes) of the paths, at
+    the saves numbered `look`.
+
+    Lanes of weight 0 are left out whatever stands in them. Two passes: the means, then Σ w (x - mean)^k.
+    """
+    lanes, saves, n = seen.shape[2], len(look), len(wanted)
+    numbers = np.ascontiguousarray(wanted, np.int64)
+    found = Sums(
+        np.zeros(saves), np.zeros((saves, n)), np.zeros((saves, n, n)), np.zeros((saves, n)), np.zeros((saves, n))
+    )
+    deviations = np.empty((n, lanes))
+    frame, machine = Frame(FRAME), _machine()
+    frame.set(rows=numbers, count=n, lanes=lanes, stride=lanes, deviations=deviations)
+    for k, save in enumerate(look):
+        frame.set(seen=seen[save], weight=weight[save], total=found.weight[k : k + 1], first=found.mean[k],
+                  second=found.second[k], third=found.third[k], fourth=found.fourth[k])  # fmt: skip
+        machine["sums"](frame.address)
+    return found
+
+
+@compiling.once
+def _machine() -> compiling.Machine:
+    function = _written()
+    return compiling.compiled(rows.module([function]), ["sums"], **compiling.effort(0))
+
+
+def _written() -> Function:
+    w = Function("sums", PARTIAL, FRAME)
+    vector, mask = w.type("float64"), w.type("bool")
+    stride = w.whole("mul", w.count("stride"), 8)
+
+    def summed(terms, count: int) -> list[str]:
+        """Sums over the lanes of the vectors that terms(lane) gives."""
+        before, head, body, end = w.block, w.fresh("head"), w.fresh("body"), w.fresh("end")
+        lane, following = f"%{w.fresh('lane')}", f"%{w.fresh('lane')}"
+        totals = [f"%{w.fresh('sum')}" for _ in range(count)]
+        w.jump(head)
+        w.open(head)
+        place = len(w.lines)
+        w.lines += [""] * (count + 1)
+        w.branch(w.value(f"icmp slt i64 {lane}, {w.count('lanes')}"), body, end)
+        w.open(body)
+        after = [w.value(f"fadd {vector} {total}, {term}") for total, term in zip(totals, terms(lane), strict=True)]
+        w.emit(f"{following} = add nsw i64 {lane}, {PARTIAL}")
+        w.lines[place] = f"  {lane} = phi i64 [ 0, %{before} ], [ {following}, %{w.block} ]"
+        for k, (total, new) in enumerate(zip(totals, after, strict=True)):
+            w.lines[place + 1 + k] = f"  {total} = phi {vector} [ zeroinitializer, %{before} ], [ {new}, %{w.block} ]"
+        w.jump(head)
+        w.open(end)
+        return [
+            w.value(f"call double @llvm.vector.reduce.fadd.v{PARTIAL}f64(double 0.0, {vector} {t})") for t in totals
+        ]
+
+    def weight(lane: str) -> tuple[str, str]:
+        x = w.load(w.at(w.address("weight"), lane, 8), vector)
+        return x, w.value(f"fcmp ogt {vector} {x}, zeroinitializer")
+
+    def spread(x: str) -> str:
+        one = w.value(f"insertelement {vector} poison, double {x}, i32 0")
+        return w.value(f"shufflevector {vector} {one}, {vector} poison, <{PARTIAL} x i32> zeroinitializer")
+
+    def row(number: str) -> str:
+        return w.at(w.address("seen"), w.whole("mul", w.load(w.at(w.address("rows"), number, 8), "i64"), stride))
+
+    (total,) = summed(lambda lane: [weight(lane)[0]], 1)
+    w.store(total, w.address("total"), "double")
+    least = f"0x{np.finfo(float).tiny.view(np.uint64):016X}"
+    share = w.value(f"call double @llvm.maxnum.f64(double {total}, double {least})")
+    with w.counted(0, w.count("count")) as i:
+        here, deviations = row(i), w.at(w.address("deviations"), w.whole("mul", i, stride))
+
+        def weighted(lane: str) -> list[str]:
+            part, counts = weight(lane)
+            x = w.load(w.at(here, lane, 8), vector)
+            product = w.value(f"fmul {vector} {part}, {x}")
+            return [w.value(f"select {mask} {counts}, {vector} {product}, {vector} zeroinitializer")]
+
+        (first,) = summed(weighted, 1)
+        mean = w.value(f"fdiv double {first}, {share}")
+        w.store(mean, w.at(w.address("first"), i, 8), "double")
+        level = spread(mean)
+
+        def powers(lane: str) -> list[str]:
+            part, counts = weight(lane)
+            apart = w.value(f"fsub {vector} {w.load(w.at(here, lane, 8), vector)}, {level}")
+            d = w.value(f"select {mask} {counts}, {vector} {apart}, {vector} zeroinitializer")
+            w.store(d, w.at(deviations, lane, 8), vector)
+            square = w.value(f"fmul {vector} {d}, {d}")
+            second = w.value(f"fmul {vector} {part}, {square}")
+            return [second, w.value(f"fmul {vector} {second}, {d}"), w.value(f"fmul {vector} {second}, {square}")]
+
+        second, third, fourth = summed(powers, 3)
+        w.store(third, w.at(w.address("third"), i, 8), "double")
+        w.store(fourth, w.at(w.address("fourth"), i, 8), "double")
+        n = w.count("count")
+        w.store(second, w.at(w.address("second"), w.whole("add", w.whole("mul", i, n), i), 8), "double")
+        with w.counted(0, i) as j:
+            other = w.at(w.address("deviations"), w.whole("mul", j, stride))
+
+            def products(lane: str) -> list[str]:
+                part, _ = weight(lane)
+                a, b = (w.load(w.at(base, lane, 8), vector) for base in (deviations, other))
+                return [w.value(f"fmul {vector} {part}, {w.value(f'fmul {vector} {a}, {b}')}")]
+
+            (both,) = summed(products, 1)
+            for row_number, column in ((i, j), (j, i)):
+                place = w.whole("add", w.whole("mul", row_number, n), column)
+                w.store(both, w.at(w.address("second"), place, 8), "double")
+    return w

@@ -1,0 +1,98 @@
+"""What the statistics of a run want of one path, as traces: what is gathered at every step, what is seen at a save."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import numpy as np
+
+from stodyn.engine.spec import Spec
+from stodyn.statistics.contract import Move, Snapshot, Statistic
+from stodyn.statistics.moments import Averaged
+
+
+@dataclasses.dataclass(frozen=True)
+class Watched:
+    """Traces over arrays with one lane, flat in and out.
+
+    begin   (t, x, *params) -> what is gathered, at the start
+    track   (t, h, before, after, *gathered, *params) -> what is gathered after a step
+    see     (t, x, iterations, *gathered, *params) -> the numbers of one path at a save: of each statistic its own
+    shapes  of what each statistic gathers; trees: how its leaves hang together
+    seen    how many of the results of `see` belong to each statistic
+    """
+
+    begin: Any
+    track: Any
+    see: Any
+    trees: tuple[Any, ...]
+    seen: tuple[int, ...]
+    counts_iterations: bool
+
+
+def averages_itself(statistic: Statistic) -> bool:
+    """Whether the sums of a statistic are those of numbers of single paths, so that a program may add them up."""
+    kind = type(statistic)
+    return isinstance(statistic, Averaged) and kind.observe is Averaged.observe and kind.fold is Statistic.fold
+
+
+def watched(spec: Spec) -> Watched:
+    """The traces of a run's statistics."""
+    assert spec.traced is not None
+    n, dtype, statistics = spec.problem.n, spec.dtype, spec.statistics
+    number, x = jax.ShapeDtypeStruct((), dtype), jax.ShapeDtypeStruct((n, 1), dtype)
+    params = [jax.ShapeDtypeStruct((*e.shape, 1) if v else e.shape, e.dtype)
+              for e, v in zip(spec.examples, spec.varies, strict=True)]  # fmt: skip
+    count = jax.ShapeDtypeStruct((1,), np.int32)
+
+    def begun(t, x, *flat):
+        tree = jax.tree.unflatten(spec.params_tree, flat)
+        return [s.track_start(t, x, tree) for s in statistics]
+
+    shapes = jax.eval_shape(begun, number, x, *params)
+    trees: tuple[Any, ...] = tuple(jax.tree.structure(shape) for shape in shapes)
+    leaves = jax.tree.leaves(shapes)
+
+    def parted(flat):
+        """What each statistic gathers, and the parameters."""
+        gathered, rest = [], list(flat)
+        for tree in trees:
+            gathered.append(jax.tree.unflatten(tree, rest[: tree.num_leaves]))
+            rest = rest[tree.num_leaves :]
+        return gathered, jax.tree.unflatten(spec.params_tree, rest)
+
+    def track(t, h, before, after, *flat):
+        gathered, tree = parted(flat)
+        move = Move(t, h, before, after, tree, spec.axes)
+        moved = [s.track(g, move) for s, g in zip(statistics, gathered, strict=True)]
+        return [jax.numpy.asarray(a, b.dtype) for a, b in zip(jax.tree.leaves(moved), leaves, strict=True)]
+
+    seen: list[int] = []
+
+    def see(t, x, iterations, *flat):
+        gathered, tree = parted(flat)
+        sound, weight = np.ones(1, bool), np.ones(1)
+        snapshot = Snapshot(t, x, sound, weight, tree, spec.axes, iterations, None)
+        found = []
+        for statistic, own in zip(statistics, gathered, strict=True):
+            wanted = jax.tree.leaves(own)
+            if averages_itself(statistic):
+                values = statistic.values(snapshot._replace(track=own))  # type: ignore[attr-defined]
+                wanted = [jax.numpy.asarray(values, float)]
+            elif statistic.counts_iterations:
+                wanted = [iterations, *wanted]
+            seen.append(len(wanted))
+            found.append(wanted)
+        return jax.tree.leaves(found)
+
+    with jax.enable_x64(True):
+        return Watched(
+            jax.make_jaxpr(lambda *a: jax.tree.leaves(begun(*a)))(number, x, *params),
+            jax.make_jaxpr(track)(number, number, x, x, *leaves, *params),
+            jax.make_jaxpr(see)(number, x, count, *leaves, *params),
+            trees,
+            tuple(seen),
+            any(s.counts_iterations for s in statistics),
+        )

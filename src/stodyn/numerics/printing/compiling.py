@@ -1,0 +1,126 @@
+"""LLVM text -> functions in memory, for the processor this runs on."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+try:
+    import llvmlite.binding as llvm
+except ImportError:  # Numba brings it; without it nothing is printed
+    llvm = None
+
+OPTIMISED = 400  # instructions up to which LLVM's own passes are worth their time
+LEVEL_ONE = 3000  # instructions up to which registers are allocated with care
+
+
+class Processor(NamedTuple):
+    """What programs are made for.
+
+    register  doubles of one vector register
+    registers how many there are
+    """
+
+    name: str
+    features: str
+    register: int
+    registers: int
+    has_fma: bool
+
+
+@functools.cache
+def processor() -> Processor:
+    """The processor of this machine, as LLVM names it."""
+    features = llvm.get_host_cpu_features()
+    flat, has = features.flatten(), lambda word: bool(features.get(word, False))
+    if llvm.get_default_triple().startswith(("aarch64", "arm64")):
+        return Processor(llvm.get_host_cpu_name(), flat, 2, 32, True)
+    if has("avx512f") and has("avx512dq") and has("avx512vl"):
+        return Processor(llvm.get_host_cpu_name(), flat, 8, 32, True)
+    return Processor(llvm.get_host_cpu_name(), flat, 4 if has("avx2") else 2, 16, has("fma"))
+
+
+def unavailable() -> str | None:
+    """Why no program can be printed here, in words; None where it can."""
+    if llvm is None:
+        return "llvmlite is not installed (it comes with Numba)"
+    if not processor().has_fma:
+        return "this processor has no fused multiply-add"
+    return None
+
+
+@functools.cache
+def _initialised() -> None:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+
+
+_compiling = threading.Lock()  # LLVM's global context serves one thread at a time
+
+
+def once(function: Callable) -> Callable:
+    """`function`, called once for equal arguments by whichever thread is first; the others wait for it.
+
+    functools.cache would let two threads compile the same, and the code of one of them would go while it is used.
+    """
+    made: dict[tuple, Any] = {}
+    making = threading.RLock()
+
+    @functools.wraps(function)
+    def call(*arguments, **options):
+        key = (arguments, tuple(sorted(options.items())))
+        with making:
+            if key not in made:
+                made[key] = function(*arguments, **options)
+            return made[key]
+
+    return call
+
+
+class Machine:
+    """Compiled functions by name, each called as function(address of its arguments); calls release the GIL."""
+
+    def __init__(self, engine: Any, names: Sequence[str]):
+        self._engine = engine
+        of_a_pointer = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+        self._functions = {name: of_a_pointer(engine.get_function_address(name)) for name in names}
+
+    def __getitem__(self, name: str) -> Any:
+        return self._functions[name]
+
+    def address(self, name: str) -> int:
+        return self._engine.get_function_address(name)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._functions
+
+
+def effort(operations: int) -> dict[str, int]:
+    """How hard to try for a function of so many instructions: the passes of LLVM, and its level of code generation."""
+    if operations <= OPTIMISED:
+        return {"level": 3, "passes": 3}
+    return {"level": 1 if operations <= LEVEL_ONE else 0, "passes": 0}
+
+
+def compiled(text: str, names: Sequence[str], level: int, passes: int = 0) -> Machine:
+    """The functions `names` of a module."""
+    with _compiling:
+        _initialised()
+        here = processor()
+        module = llvm.parse_assembly(text)
+        module.verify()
+        target = llvm.Target.from_default_triple().create_target_machine(
+            cpu=here.name, features=here.features, opt=level, jit=True
+        )
+        module.triple, module.data_layout = target.triple, str(target.target_data)
+        if passes:
+            tuning = llvm.create_pipeline_tuning_options(speed_level=passes)
+            tuning.slp_vectorization = tuning.loop_vectorization = tuning.loop_unrolling = False
+            builder = llvm.create_pass_builder(target, tuning)
+            builder.getModulePassManager().run(module, builder)
+        engine = llvm.create_mcjit_compiler(module, target)
+        engine.finalize_object()
+        return Machine(engine, names)

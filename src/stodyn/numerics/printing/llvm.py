@@ -1,0 +1,465 @@
+"""A graph of scalars as LLVM text: each node one instruction on a vector of paths, or on one number for all of them.
+
+Values are printed depth first from what is asked for, so that they live briefly, and once in every region where they
+can be seen: before all loops, before a loop, inside it. A product that has one reader, an addition, is printed with it
+as one fused operation; no flag leaves the compiler a choice, so that bits depend on the graph alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from stodyn.numerics.printing import elementary
+from stodyn.numerics.printing.nodes import Entry, Loop, Node, reachable, value_of
+
+KINDS = {"float64": "double", "float32": "float", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64",
+         "uint8": "i8", "uint16": "i16", "uint32": "i32", "uint64": "i64", "bool": "i1"}  # fmt: skip
+
+
+class Writer:
+    """The text of one function: names, blocks, and instructions on addresses and counters."""
+
+    def __init__(self, width: int):
+        self.width = width
+        self.head: list[str] = []  # of the first block, before all else
+        self.lines: list[str] = []
+        self.elementary: set[tuple[str, int]] = set()
+        self.block = "entry"
+        self._count = 0
+
+    def fresh(self, word: str = "v") -> str:
+        self._count += 1
+        return f"{word}{self._count}"
+
+    def emit(self, text: str) -> None:
+        self.lines.append("  " + text)
+
+    def value(self, text: str) -> str:
+        """The name of what an instruction gives."""
+        name = "%" + self.fresh()
+        self.emit(f"{name} = {text}")
+        return name
+
+    def open(self, label: str) -> None:
+        self.lines.append(f"{label}:")
+        self.block = label
+
+    def jump(self, label: str) -> None:
+        self.emit(f"br label %{label}")
+
+    def branch(self, which: str, yes: str, no: str) -> None:
+        self.emit(f"br i1 {which}, label %{yes}, label %{no}")
+
+    def call(self, name: str, result: str, *arguments: tuple[str, str]) -> str:
+        return self.value(f"call {result} @{name}({', '.join(f'{t} {a}' for t, a in arguments)})")
+
+    def type(self, dtype: Any, lane: bool = True) -> str:
+        kind = KINDS[str(dtype)]
+        return f"<{self.width} x {kind}>" if lane else kind
+
+    # --- counters and memory ------------------------------------------------------------------------------------------
+
+    def whole(self, op: str, a: str | int, b: str | int) -> str:
+        """a op b between counters."""
+        return self.value(f"{op} i64 {a}, {b}")
+
+    def at(self, base: str, index: str | int, size: int = 1) -> str:
+        """The address of byte index * size behind base."""
+        offset = index if size == 1 else index * size if isinstance(index, int) else self.whole("mul", index, size)
+        return base if offset == 0 else self.value(f"getelementptr i8, ptr {base}, i64 {offset}")
+
+    def load(self, address: str, type_: str, align: int = 8) -> str:
+        return self.value(f"load {type_}, ptr {address}, align {align}")
+
+    def store(self, x: str, address: str, type_: str, align: int = 8) -> None:
+        self.emit(f"store {type_} {x}, ptr {address}, align {align}")
+
+    @contextlib.contextmanager
+    def counted(self, first: str | int, last: str | int, step: str | int = 1) -> Iterator[str]:
+        """for (i = first; i < last; i += step), which may be never."""
+        head, body, end, before = self.fresh("head"), self.fresh("body"), self.fresh("end"), self.block
+        i, following = "%" + self.fresh("i"), "%" + self.fresh("i")
+        self.jump(head)
+        self.open(head)
+        place = len(self.lines)
+        self.lines.append("")
+        self.branch(self.value(f"icmp slt i64 {i}, {last}"), body, end)
+        self.open(body)
+        yield i
+        self.emit(f"{following} = add nsw i64 {i}, {step}")
+        self.lines[place] = f"  {i} = phi i64 [ {first}, %{before} ], [ {following}, %{self.block} ]"
+        self.jump(head)
+        self.open(end)
+
+    def text(self, signature: str) -> str:
+        return "\n".join([f"define {signature} {{", "entry:", *self.head, *self.lines, "}", ""])
+
+
+def short(type_: str) -> str:
+    """<4 x double> -> v4f64, as the names of intrinsics end."""
+    words = {"double": "f64", "float": "f32"}
+    if not type_.startswith("<"):
+        return words.get(type_, type_)
+    n, _, kind = type_[1:-1].partition(" x ")
+    return f"v{n}{words.get(kind, kind)}"
+
+
+class Printer:
+    """Prints nodes into a writer; `inputs` gives the value of an input where it is first asked for.
+
+    results  all that will be asked for, by which it is known who reads what
+    """
+
+    def __init__(self, writer: Writer, results: Sequence[Entry], inputs: Callable[[Node], str]):
+        self.w, self.inputs = writer, inputs
+        self.nodes = reachable(results)
+        self.fused = _fusions(self.nodes, results)
+        self.scopes: list[dict[Any, str]] = [{}]
+
+    # --- what stands where --------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def scope(self) -> Iterator[None]:
+        """A region whose values are not seen after it."""
+        self.scopes.append({})
+        yield
+        self.scopes.pop()
+
+    def known_as(self, key: Any) -> str | None:
+        return next((scope[key] for scope in reversed(self.scopes) if key in scope), None)
+
+    def name(self, node: Node, text: str) -> None:
+        self.scopes[-1][_key(node)] = text
+
+    def read(self, entry: Entry, lane: bool = True) -> str:
+        """An operand: a vector over the paths, or one number where `lane` is False (and the entry is one)."""
+        value = value_of(entry)
+        if value is not None:
+            return self.number(value, lane)
+        self.need(entry)
+        text = self.known_as(_key(entry))
+        assert text is not None
+        if lane and not entry.lane:
+            spread = self.known_as((_key(entry), "spread"))
+            if spread is None:
+                spread = self.scopes[-1][_key(entry), "spread"] = self.spread(text, entry.dtype)
+            return spread
+        return text
+
+    def number(self, value: np.generic, lane: bool = True) -> str:
+        kind, dtype = KINDS[str(value.dtype)], value.dtype
+        if dtype == np.bool_:
+            text = "true" if value else "false"
+        elif dtype.kind in "iu":
+            text = str(int(value))
+        else:
+            text = f"0x{np.float64(value).view(np.uint64):016X}"
+        return f"splat ({kind} {text})" if lane else text
+
+    def spread(self, text: str, dtype: Any) -> str:
+        """One number for all paths as a vector."""
+        kind, vector = self.w.type(dtype, False), self.w.type(dtype)
+        one = self.w.value(f"insertelement {vector} poison, {kind} {text}, i32 0")
+        return self.w.value(f"shufflevector {vector} {one}, {vector} poison, <{self.w.width} x i32> zeroinitializer")
+
+    def any(self, mask: str) -> str:
+        return self.w.call(f"llvm.vector.reduce.or.v{self.w.width}i1", "i1", (self.w.type("bool"), mask))
+
+    # --- printing -----------------------------------------------------------------------------------------------------
+
+    def need(self, node: Node) -> None:
+        """Print the node, and before it what it needs and is not yet seen here."""
+        stack = [node]
+        while stack:
+            node = stack[-1]
+            if self.known_as(_key(node)) is not None:
+                stack.pop()
+                continue
+            missing = [a for a in self.operands(node) if value_of(a) is None and self.known_as(_key(a)) is None]
+            if missing:
+                stack.extend(reversed(missing))
+                continue
+            self._print(node)
+            stack.pop()
+
+    def operands(self, node: Node) -> list[Entry]:
+        """What must be printed before a node."""
+        if node.op == "result":
+            loop = node.attr[0]
+            return [loop.enters, *loop.first]
+        if id(node) in self.fused:
+            return list(self.fused[id(node)].operands)
+        return list(node.args)
+
+    def _print(self, node: Node) -> None:
+        if node.op == "result":
+            self._loop(node.attr[0])
+        elif node.op == "input":
+            self.name(node, self.inputs(node))
+        elif id(node) in self.fused:
+            self.name(node, self._fused(node))
+        else:
+            self.name(node, self._operation(node))
+
+    def _operation(self, node: Node) -> str:
+        operands = [self.read(a, node.lane) for a in node.args]
+        rule = OPERATIONS.get(node.op)
+        if rule is not None:
+            return rule(self.w, node, *operands)
+        T, width = self.w.type(node.dtype, node.lane), self.w.width if node.lane else 1
+        self.w.elementary.add((node.op, width))
+        given = ", ".join(f"{T} {x}" for x in operands)
+        return self.w.value(f"call {T} @{elementary.call_name(node.op, width)}({given})")
+
+    def _fused(self, node: Node) -> str:
+        """a·b + c in one rounding, with the signs of a subtraction."""
+        fusion, T = self.fused[id(node)], self.w.type(node.dtype, node.lane)
+        a, b, c = (self.read(x, node.lane) for x in fusion.operands)
+        if fusion.minus_product:
+            a = self.w.value(f"fneg {T} {a}")
+        if fusion.minus_rest:
+            c = self.w.value(f"fneg {T} {c}")
+        return self.w.call(f"llvm.fma.{short(T)}", T, (T, a), (T, b), (T, c))
+
+    def _loop(self, loop: Loop) -> None:
+        """Turns while any of the paths is active; where nobody enters, nothing of it is computed."""
+        w, types = self.w, [self.w.type(node.dtype) for node in loop.carried]
+        first, enters = [self.read(e) for e in loop.first], self.read(loop.enters)
+        is_sure = value_of(loop.enters) is not None
+        outside, inside, head, end = w.block, w.fresh("enter"), w.fresh("turn"), w.fresh("left")
+        if not is_sure:
+            w.branch(self.any(enters), inside, end)
+            w.open(inside)
+        with contextlib.nullcontext() if is_sure else self.scope():
+            for node in loop.outside:
+                self.need(node)
+            before = w.block
+            w.jump(head)
+            w.open(head)
+            with self.scope():
+                names = [f"%{w.fresh('c')}" for _ in types]
+                active = f"%{w.fresh('c')}"
+                place = len(w.lines)
+                w.lines += [""] * (len(types) + 1)
+                self.name(loop.active, active)
+                for node, name in zip(loop.carried, names, strict=True):
+                    self.name(node, name)
+                after, again = [self.read(e) for e in loop.after], self.read(loop.again)
+                mask = w.type("bool")
+                phis = zip((*names, active), (*types, mask), (*first, enters), (*after, again), strict=True)
+                for k, (name, type_, start, new) in enumerate(phis):
+                    w.lines[place + k] = f"  {name} = phi {type_} [ {start}, %{before} ], [ {new}, %{w.block} ]"
+                w.branch(self.any(again), head, end)
+                latch = w.block
+        w.open(end)
+        for k, (type_, start, new) in enumerate(zip(types, first, after, strict=True)):
+            merged = new
+            if not is_sure:
+                merged = w.value(f"phi {type_} [ {start}, %{outside} ], [ {new}, %{latch} ]")
+            self.scopes[-1][loop.number, k] = merged
+
+
+def _key(node: Node) -> Any:
+    """What a node is remembered by: a result of a loop by its loop and place."""
+    return (node.attr[0].number, node.attr[1]) if node.op == "result" else id(node)
+
+
+class _Fusion:
+    """±a·b ± c."""
+
+    __slots__ = ("minus_product", "minus_rest", "operands")
+
+    def __init__(self, operands: tuple[Entry, Entry, Entry], minus_product: bool, minus_rest: bool):
+        self.operands, self.minus_product, self.minus_rest = operands, minus_product, minus_rest
+
+
+def _fusions(nodes: Sequence[Node], results: Sequence[Entry]) -> dict[int, _Fusion]:
+    """The additions that take a product with them: one that nobody else reads, computed in the same place."""
+    readers: Counter[int] = Counter(id(r) for r in results)
+    for node in nodes:
+        read: Sequence[Entry] = node.args
+        if node.op == "result":
+            loop = node.attr[0]
+            read = (loop.enters, *loop.first, *loop.after, loop.again) if node.attr[1] == 0 else ()
+        readers.update(map(id, read))
+    found: dict[int, _Fusion] = {}
+    for node in nodes:
+        if node.op not in ("add", "sub") or node.dtype.kind != "f":
+            continue
+        for place, product in enumerate(node.args):
+            if not (isinstance(product, Node) and product.op == "mul" and readers[id(product)] == 1):
+                continue
+            if (product.loops, product.moves, product.lane) != (node.loops, node.moves, node.lane):
+                continue
+            minus = node.op == "sub"
+            rest = node.args[1 - place]
+            found[id(node)] = _Fusion((*product.args, rest), minus and place == 1, minus and place == 0)
+            break
+    return found
+
+
+# --- the table of operations: node -> instruction ---------------------------------------------------------------------
+
+
+def _types(w: Writer, node: Node) -> tuple[str, np.dtype]:
+    """The type of the first operand, and what kind of number it is."""
+    dtype = node.args[0].dtype
+    return w.type(dtype, node.lane), dtype
+
+
+def _arithmetic(real: str, whole: str) -> Callable:
+    def rule(w: Writer, node: Node, a: str, b: str) -> str:
+        T, dtype = _types(w, node)
+        if dtype == np.bool_ and whole in ("add", "mul"):  # of truth values: either, both
+            return w.value(f"{'or' if whole == 'add' else 'and'} {T} {a}, {b}")
+        return w.value(f"{real if dtype.kind == 'f' else whole} {T} {a}, {b}")
+
+    return rule
+
+
+def _div(w: Writer, node: Node, a: str, b: str) -> str:
+    T, dtype = _types(w, node)
+    return w.value(f"fdiv {T} {a}, {b}") if dtype.kind == "f" else _whole_division(w, node, "div", T, dtype, a, b)
+
+
+def _rem(w: Writer, node: Node, a: str, b: str) -> str:
+    T, dtype = _types(w, node)
+    return w.value(f"frem {T} {a}, {b}") if dtype.kind == "f" else _whole_division(w, node, "rem", T, dtype, a, b)
+
+
+def _splat(type_: str, number: int) -> str:
+    return f"splat ({type_.split(' x ')[1][:-1]} {number})" if type_.startswith("<") else str(number)
+
+
+def _whole_division(w: Writer, node: Node, op: str, T: str, dtype: Any, a: str, b: str) -> str:
+    """As XLA: x/0 = -1 (all bits set), x % 0 = x, and the least number over -1 is itself."""
+    mask, zero, one = w.type("bool", node.lane), _splat(T, 0), _splat(T, 1)
+    none = w.value(f"icmp eq {T} {b}, {zero}")
+    unsafe = none
+    if dtype.kind == "i":
+        least = _splat(T, int(np.iinfo(dtype).min))
+        over = w.value(f"icmp eq {T} {b}, {_splat(T, -1)}")
+        edge = w.value(f"icmp eq {T} {a}, {least}")
+        unsafe = w.value(f"or {mask} {none}, {w.value(f'and {mask} {over}, {edge}')}")
+    safe = w.value(f"select {mask} {unsafe}, {T} {one}, {T} {b}")
+    found = w.value(f"{'s' if dtype.kind == 'i' else 'u'}{op} {T} {a}, {safe}")
+    return w.value(f"select {mask} {none}, {T} {_splat(T, -1) if op == 'div' else a}, {T} {found}")
+
+
+def _neg(w: Writer, node: Node, a: str) -> str:
+    T, dtype = _types(w, node)
+    return w.value(f"fneg {T} {a}") if dtype.kind == "f" else w.value(f"sub {T} {_splat(T, 0)}, {a}")
+
+
+def _intrinsic(name: str) -> Callable:
+    def rule(w: Writer, node: Node, *operands: str) -> str:
+        T, _ = _types(w, node)
+        return w.call(f"llvm.{name}.{short(T)}", T, *((T, x) for x in operands))
+
+    return rule
+
+
+def _abs(w: Writer, node: Node, a: str) -> str:
+    T, dtype = _types(w, node)
+    if dtype.kind == "f":
+        return w.call(f"llvm.fabs.{short(T)}", T, (T, a))
+    return a if dtype.kind in "ub" else w.call(f"llvm.abs.{short(T)}", T, (T, a), ("i1", "false"))
+
+
+def _extreme(word: str) -> Callable:
+    def rule(w: Writer, node: Node, a: str, b: str) -> str:
+        T, dtype = _types(w, node)
+        if dtype == np.bool_:
+            return w.value(f"{'or' if word == 'max' else 'and'} {T} {a}, {b}")
+        name = f"{word}imum" if dtype.kind == "f" else f"{'s' if dtype.kind == 'i' else 'u'}{word}"
+        return w.call(f"llvm.{name}.{short(T)}", T, (T, a), (T, b))
+
+    return rule
+
+
+def _sign(w: Writer, node: Node, a: str) -> str:
+    """±1; zeros and NaN stay as they are."""
+    T, dtype = _types(w, node)
+    mask = w.type("bool", node.lane)
+    if dtype.kind == "f":
+        one = f"0x{np.float64(1.0).view(np.uint64):016X}"
+        one = f"splat ({KINDS[str(dtype)]} {one})" if node.lane else one
+        unit = w.call(f"llvm.copysign.{short(T)}", T, (T, one), (T, a))
+        zero = "zeroinitializer" if node.lane else "0.0"
+        return w.value(f"select {mask} {w.value(f'fcmp one {T} {a}, {zero}')}, {T} {unit}, {T} {a}")
+    greater = w.value(f"icmp {'sgt' if dtype.kind == 'i' else 'ugt'} {T} {a}, {_splat(T, 0)}")
+    above = w.value(f"zext {mask} {greater} to {T}")
+    if dtype.kind != "i":
+        return above
+    below = w.value(f"zext {mask} {w.value(f'icmp slt {T} {a}, {_splat(T, 0)}')} to {T}")
+    return w.value(f"sub {T} {above}, {below}")
+
+
+def _compare(real: str, whole: str) -> Callable:
+    def rule(w: Writer, node: Node, a: str, b: str) -> str:
+        T, dtype = _types(w, node)
+        if dtype.kind == "f":
+            return w.value(f"fcmp {real} {T} {a}, {b}")
+        signed = "" if whole in ("eq", "ne") else "s" if dtype.kind == "i" else "u"
+        return w.value(f"icmp {signed}{whole} {T} {a}, {b}")
+
+    return rule
+
+
+def _not(w: Writer, node: Node, a: str) -> str:
+    T, dtype = _types(w, node)
+    ones = ("splat (i1 true)" if node.lane else "true") if dtype == np.bool_ else _splat(T, -1)
+    return w.value(f"xor {T} {a}, {ones}")
+
+
+def _select(w: Writer, node: Node, which: str, yes: str, no: str) -> str:
+    T = w.type(node.dtype, node.lane)
+    return w.value(f"select {w.type('bool', node.lane)} {which}, {T} {yes}, {T} {no}")
+
+
+def _convert(w: Writer, node: Node, a: str) -> str:
+    T, given = _types(w, node)
+    R, out = w.type(node.dtype, node.lane), node.dtype
+    if T == R:
+        return a
+    if out == np.bool_:
+        zero = "zeroinitializer" if node.lane else "0.0" if given.kind == "f" else "0"
+        return w.value(f"{'fcmp une' if given.kind == 'f' else 'icmp ne'} {T} {a}, {zero}")
+    if out.kind == "f":
+        op = "uitofp" if given.kind in "bu" else "sitofp" if given.kind == "i" else ""
+        op = op or ("fpext" if out.itemsize > given.itemsize else "fptrunc")
+    elif given.kind == "f":  # saturating, NaN to 0: plain conversions leave both undefined
+        return w.call(f"llvm.fpto{'s' if out.kind == 'i' else 'u'}i.sat.{short(R)}.{short(T)}", R, (T, a))
+    else:
+        op = "trunc" if out.itemsize < given.itemsize else "zext" if given.kind in "bu" else "sext"
+    return w.value(f"{op} {T} {a} to {R}")
+
+
+def _bitcast(w: Writer, node: Node, a: str) -> str:
+    T, _ = _types(w, node)
+    R = w.type(node.dtype, node.lane)
+    return a if T == R else w.value(f"bitcast {T} {a} to {R}")
+
+
+def _clz(w: Writer, node: Node, a: str) -> str:
+    T, _ = _types(w, node)
+    return w.call(f"llvm.ctlz.{short(T)}", T, (T, a), ("i1", "false"))
+
+
+OPERATIONS: dict[str, Callable[..., str]] = {
+    "add": _arithmetic("fadd", "add"), "sub": _arithmetic("fsub", "sub"), "mul": _arithmetic("fmul", "mul"),
+    "div": _div, "rem": _rem, "neg": _neg, "abs": _abs, "sqrt": _intrinsic("sqrt"), "floor": _intrinsic("floor"),
+    "ceil": _intrinsic("ceil"), "round_even": _intrinsic("rint"), "round_away": _intrinsic("round"),
+    "max": _extreme("max"), "min": _extreme("min"), "sign": _sign,
+    "eq": _compare("oeq", "eq"), "ne": _compare("une", "ne"), "lt": _compare("olt", "lt"),
+    "le": _compare("ole", "le"), "gt": _compare("ogt", "gt"), "ge": _compare("oge", "ge"),
+    "and": _arithmetic("", "and"), "or": _arithmetic("", "or"), "xor": _arithmetic("", "xor"), "not": _not,
+    "shl": _arithmetic("", "shl"), "lshr": _arithmetic("", "lshr"), "ashr": _arithmetic("", "ashr"),
+    "select": _select, "convert": _convert, "bitcast": _bitcast,
+    "population_count": _intrinsic("ctpop"), "clz": _clz,
+}  # fmt: skip

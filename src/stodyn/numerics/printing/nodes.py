@@ -1,0 +1,375 @@
+"""Scalar operations as a graph: what a program computes for one path, each value once.
+
+An entry of the graph is one of
+
+    a number (np.generic)  known from the structure of the trace: a zero of a Jacobian or of a sparse matrix is exact,
+                           so that 0·x = 0 whatever x is
+    a literal node         a number written in a function, with the arithmetic of IEEE 754: 0·∞ is NaN
+    a node                 an operation, an input, or what a loop leaves behind
+
+Nodes are made by `make` alone, which folds known numbers and gives one node to equal operations.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+Entry = Any  # a Node or a np.generic
+
+
+class Node:
+    """One scalar operation.
+
+    lane   whether it may differ from path to path; else one number serves all of them
+    moves  whether it may change from step to step
+    loops  the numbers of the loops on whose turns it depends
+    """
+
+    __slots__ = ("args", "attr", "dtype", "lane", "loops", "moves", "op")
+
+    def __init__(self, op: str, dtype: np.dtype, args: tuple[Entry, ...], attr: Any, lane: bool, moves: bool,
+                 loops: frozenset[int]):  # fmt: skip
+        self.op, self.dtype, self.args, self.attr = op, dtype, args, attr
+        self.lane, self.moves, self.loops = lane, moves, loops
+
+    def __repr__(self) -> str:
+        return f"{self.op}({', '.join(a.op if isinstance(a, Node) else str(a) for a in self.args)})"
+
+
+NOWHERE: frozenset[int] = frozenset()
+BOOL, INT32 = np.dtype(bool), np.dtype(np.int32)
+
+
+def is_known(entry: Entry) -> bool:
+    """Whether it is a number known from the structure of the trace."""
+    return isinstance(entry, np.generic)
+
+
+def value_of(entry: Entry) -> np.generic | None:
+    """The number, where it is known or a literal."""
+    if isinstance(entry, np.generic):
+        return entry
+    return entry.attr if entry.op == "literal" else None
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Loop:
+    """while any path is active: turn; a path that is done keeps its values.
+
+    first, after  of each carried entry its start, and its value after a turn (that of a done path is the old one)
+    carried       the nodes that stand for the carried entries inside a turn
+    active        the node that stands for "this path goes on" inside a turn; `enters` and `again` are its values
+                  before the first turn and after each
+    outside       what the turns take from outside the loop
+    """
+
+    number: int
+    first: list[Entry]
+    after: list[Entry]
+    carried: list[Node]
+    active: Node
+    enters: Entry
+    again: Entry
+    outside: list[Node]
+
+
+class Graph:
+    """The nodes of one program, made once each."""
+
+    def __init__(self) -> None:
+        self._made: dict[Any, Node] = {}
+        self._numbers = itertools.count()
+
+    # --- leaves -------------------------------------------------------------------------------------------------------
+
+    def input(self, name: Any, dtype: Any, lane: bool = True, moves: bool = True) -> Node:
+        """What is given to the program: one for each name."""
+        key = ("input", name)
+        if key not in self._made:
+            self._made[key] = Node("input", np.dtype(dtype), (), name, lane, moves, NOWHERE)
+        return self._made[key]
+
+    def literal(self, number: Any) -> Node:
+        """A number as it stands in a function."""
+        key = ("literal", number.dtype.num, number.tobytes())
+        if key not in self._made:
+            self._made[key] = Node("literal", number.dtype, (), number, False, False, NOWHERE)
+        return self._made[key]
+
+    # --- operations ---------------------------------------------------------------------------------------------------
+
+    def make(self, op: str, dtype: Any, *args: Entry, attr: Any = None) -> Entry:
+        """The result of an operation: simpler or known where that follows from the arguments."""
+        dtype = np.dtype(dtype)
+        simpler = SIMPLER.get(op)
+        if simpler is not None:
+            found = simpler(self, dtype, *args)
+            if found is not None:
+                return found
+        values = [value_of(a) for a in args]
+        if op in FOLDS and all(v is not None for v in values):
+            with np.errstate(all="ignore"):
+                number = np.asarray(FOLDS[op](*values), dtype)[()]
+            return number if all(map(is_known, args)) else self.literal(number)
+        return self.intern(op, dtype, args, attr)
+
+    def intern(self, op: str, dtype: np.dtype, args: tuple[Entry, ...], attr: Any = None) -> Node:
+        names = tuple((a.dtype.num, a.tobytes()) if isinstance(a, np.generic) else id(a) for a in args)
+        key = (op, dtype.num, names, attr)
+        node = self._made.get(key)
+        if node is None:
+            nodes = [a for a in args if isinstance(a, Node)]
+            loops = frozenset().union(*(a.loops for a in nodes)) if nodes else NOWHERE
+            node = Node(op, dtype, args, attr, any(a.lane for a in nodes), any(a.moves for a in nodes), loops)
+            self._made[key] = node
+        return node
+
+    def convert(self, entry: Entry, dtype: Any) -> Entry:
+        """The number in another type; integers from reals saturate, and NaN gives 0, as in XLA."""
+        dtype = np.dtype(dtype)
+        if entry.dtype == dtype:
+            return entry
+        value = value_of(entry)
+        if value is None:
+            return self.intern("convert", dtype, (entry,))
+        number = converted(value, dtype)
+        return number if is_known(entry) else self.literal(number)
+
+    def select(self, which: Entry, yes: Entry, no: Entry, dtype: Any) -> Entry:
+        return self.make("select", dtype, which, yes, no)
+
+    def loop(self, first: Sequence[Entry], dtypes: Sequence[Any], turn: Callable, goes_on: Callable) -> list[Entry]:
+        """What is left of the carried entries when no path goes on: turn(entries) -> entries, goes_on(entries) -> bool.
+
+        Entries that no turn changes are not carried; the turn is looked at again until it is known which these are.
+        """
+        enters = goes_on(list(first))
+        if value_of(enters) is not None and not value_of(enters):
+            return list(first)
+        moving = [False] * len(first)
+        while True:
+            number = next(self._numbers)
+            inside = frozenset([number])
+            entries = [
+                Node("carried", np.dtype(dtype), (), (number, k), True, True, inside) if moves else entry
+                for k, (entry, dtype, moves) in enumerate(zip(first, dtypes, moving, strict=True))
+            ]
+            after = turn(entries)
+            changed = [m or not _same(old, new) for m, old, new in zip(moving, entries, after, strict=True)]
+            if changed == moving:
+                break
+            moving = changed
+        active = Node("carried", BOOL, (), (number, -1), True, True, inside)
+        kept = [
+            self.select(active, new, old, dtype) if moves else old
+            for old, new, dtype, moves in zip(entries, after, dtypes, moving, strict=True)
+        ]
+        again = self.make("and", BOOL, active, goes_on(kept))
+        begun, left, carried = (list(itertools.compress(all_of, moving)) for all_of in (first, kept, entries))
+        loop = Loop(number, begun, left, carried, active, enters, again, _outside([*left, again], number))
+        used = tuple(a for a in (enters, *begun, *loop.outside) if isinstance(a, Node))
+        loops = frozenset().union(*(a.loops for a in used)) - inside
+        moves = any(a.moves for a in used)
+        kinds = itertools.compress(dtypes, moving)
+        results = iter(
+            [Node("result", np.dtype(d), used, (loop, place), True, moves, loops) for place, d in enumerate(kinds)]
+        )
+        return [next(results) if moves else entry for moves, entry in zip(moving, first, strict=True)]
+
+
+def _same(a: Entry, b: Entry) -> bool:
+    return a is b or (is_known(a) and is_known(b) and a.dtype == b.dtype and a.tobytes() == b.tobytes())
+
+
+def _outside(results: Sequence[Entry], number: int) -> list[Node]:
+    """What stands outside loop `number` and is used by what depends on its turns, or is a result of them itself."""
+    found: dict[int, Node] = {}
+    seen: set[int] = set()
+    stack = [r for r in results if isinstance(r, Node)]
+    while stack:
+        node = stack.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if number not in node.loops:
+            if node.op != "literal":
+                found[id(node)] = node
+        else:
+            stack += [a for a in node.args if isinstance(a, Node)]
+    return list(found.values())
+
+
+def reachable(results: Sequence[Entry]) -> list[Node]:
+    """Every node that the results need, turns of loops included; arguments come before what uses them."""
+    order: list[Node] = []
+    state: dict[int, int] = {}
+    stack: list[Node] = [r for r in results if isinstance(r, Node)]
+    while stack:
+        node = stack[-1]
+        seen = state.get(id(node), 0)
+        if seen == 2:
+            stack.pop()
+            continue
+        if seen == 1:
+            state[id(node)] = 2
+            order.append(node)
+            stack.pop()
+            continue
+        state[id(node)] = 1
+        needed = list(node.args)
+        if node.op == "result":
+            needed += [*node.attr[0].after, node.attr[0].again]
+        stack += [a for a in needed if isinstance(a, Node) and state.get(id(a), 0) == 0]
+    return order
+
+
+# --- what is simpler than an operation: None means "compute it" -------------------------------------------------------
+
+
+def _is(entry: Entry, number: float) -> bool:
+    """Whether it is that number by structure."""
+    return isinstance(entry, np.generic) and bool(entry == number)
+
+
+def _says(entry: Entry, number: float) -> bool:
+    """Whether it is that number by structure or as a literal, the sign of zero included."""
+    value = value_of(entry)
+    return value is not None and bool(value == number) and bool(np.signbit(value) == np.signbit(number))
+
+
+def _zero(dtype: np.dtype) -> np.generic:
+    return dtype.type(0)
+
+
+def _add(graph, dtype, a, b):
+    if _is(a, 0) or (dtype.kind != "f" and _says(a, 0)):
+        return b
+    return a if _is(b, 0) or (dtype.kind != "f" and _says(b, 0)) else None
+
+
+def _sub(graph, dtype, a, b):
+    if _is(b, 0) or _says(b, 0.0):
+        return a
+    return graph.make("neg", dtype, b) if _is(a, 0) and dtype.kind == "f" else None
+
+
+def _mul(graph, dtype, a, b):
+    if _is(a, 0) or _is(b, 0):
+        return _zero(dtype)
+    if _says(a, 1):
+        return b
+    if _says(b, 1):
+        return a
+    if _says(a, -1) and dtype.kind == "f":
+        return graph.make("neg", dtype, b)
+    return graph.make("neg", dtype, a) if _says(b, -1) and dtype.kind == "f" else None
+
+
+def _div(graph, dtype, a, b):
+    if _says(b, 1):
+        return a
+    return _zero(dtype) if dtype.kind == "f" and _is(a, 0) and not is_known(b) else None
+
+
+def _neg(graph, dtype, a):
+    return a.args[0] if isinstance(a, Node) and a.op == "neg" else None
+
+
+def _select(graph, dtype, which, yes, no):
+    value = value_of(which)
+    if value is not None:
+        return yes if value else no
+    if _same(yes, no):
+        return yes
+    if dtype == BOOL:
+        if _says(yes, True) and _says(no, False):
+            return which
+        if _says(yes, False) and _says(no, True):
+            return graph.make("not", BOOL, which)
+    return None
+
+
+def _and(graph, dtype, a, b):
+    if dtype != BOOL:
+        return None
+    if _says(a, True) or a is b:
+        return b
+    if _says(b, True):
+        return a
+    return np.False_ if _says(a, False) or _says(b, False) else None
+
+
+def _or(graph, dtype, a, b):
+    if dtype != BOOL:
+        return None
+    if _says(a, False) or a is b:
+        return b
+    if _says(b, False):
+        return a
+    return np.True_ if _says(a, True) or _says(b, True) else None
+
+
+def _not(graph, dtype, a):
+    return a.args[0] if isinstance(a, Node) and a.op == "not" else None
+
+
+SIMPLER: dict[str, Callable] = {
+    "add": _add, "sub": _sub, "mul": _mul, "div": _div, "neg": _neg, "select": _select, "and": _and, "or": _or,
+    "not": _not,
+}  # fmt: skip
+
+
+def _whole_div(a, b):
+    """Of integers as XLA divides them: towards zero, x/0 = -1."""
+    if a.dtype.kind == "f":
+        return a / b
+    if b == 0:
+        return a.dtype.type(-1) if a.dtype.kind == "i" else ~a.dtype.type(0)
+    if a.dtype.kind == "i" and b == -1:
+        return np.subtract(a.dtype.type(0), a)
+    return a.dtype.type(int(abs(int(a)) // abs(int(b))) * (1 if (int(a) < 0) == (int(b) < 0) else -1))
+
+
+def _rem(a, b):
+    if a.dtype.kind == "f":
+        return np.fmod(a, b)
+    return a if b == 0 else a.dtype.type(abs(int(a)) % abs(int(b)) * (-1 if int(a) < 0 else 1))
+
+
+def _round_away(x):
+    return (
+        np.copysign(np.floor(np.abs(x) + (np.abs(x) < 2.0**52) * 0.5), x) if np.abs(x) != 0.49999999999999994 else x * 0
+    )
+
+
+def _sign(x):
+    return np.sign(x) if x.dtype.kind != "f" else (x if x == 0 or x != x else np.copysign(x.dtype.type(1), x))
+
+
+def converted(value: Any, dtype: np.dtype) -> Any:
+    """A number in another type, as XLA converts it."""
+    if value.dtype.kind == "f" and dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        if np.isnan(value):
+            return dtype.type(0)
+        if not np.isfinite(value):
+            return dtype.type(limits.max if value > 0 else limits.min)
+        return dtype.type(min(max(int(value), limits.min), limits.max))
+    with np.errstate(all="ignore"):
+        return np.asarray(value).astype(dtype)[()]
+
+
+# What NumPy computes exactly as every processor does. Elementary functions are not folded: a program has its own.
+FOLDS: dict[str, Callable] = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": _whole_div, "rem": _rem, "neg": np.negative,
+    "abs": np.abs, "sqrt": np.sqrt, "max": np.maximum, "min": np.minimum, "floor": np.floor, "ceil": np.ceil,
+    "round_even": np.rint, "round_away": _round_away, "sign": _sign, "eq": np.equal, "ne": np.not_equal,
+    "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "and": np.bitwise_and,
+    "or": np.bitwise_or, "xor": np.bitwise_xor, "not": np.invert,
+    "select": lambda which, yes, no: yes if which else no,
+}  # fmt: skip

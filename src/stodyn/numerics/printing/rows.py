@@ -1,0 +1,137 @@
+"""Functions of many paths in machine code: numbers lie in rows over the paths, eight bytes each.
+
+A function takes the address of a frame, a table of addresses and counts. A row is [lanes], one number for each path;
+reals stand in it as doubles, whole numbers and truth values as 64-bit integers, whatever their type in the function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from stodyn.numerics.printing import compiling, elementary
+from stodyn.numerics.printing.llvm import Printer, Writer
+from stodyn.numerics.printing.nodes import Entry, Node, reachable
+
+
+class Frame:
+    """The arguments of a function by name: addresses and counts; what they point to lives as long as it."""
+
+    def __init__(self, names: Sequence[str]):
+        self.places = {name: k for k, name in enumerate(names)}
+        self.words = np.zeros(len(names), np.int64)
+        self._held: dict[str, Any] = {}
+
+    def set(self, **values: Any) -> None:
+        for name, value in values.items():
+            if isinstance(value, np.ndarray):
+                self._held[name] = value
+                value = value.ctypes.data
+            self.words[self.places[name]] = value
+
+    @property
+    def address(self) -> int:
+        return self.words.ctypes.data
+
+
+class Function(Writer):
+    """A function of a frame being written: `word(name)` reads one of its words."""
+
+    def __init__(self, name: str, width: int, frame: Sequence[str]):
+        super().__init__(width)
+        self.name, self.places = name, {word: k for k, word in enumerate(frame)}
+        self._words: dict[str, str] = {}
+        self.operations = 0
+
+    def address(self, name: str) -> str:
+        return self._word(name, "ptr")
+
+    def count(self, name: str) -> str:
+        return self._word(name, "i64")
+
+    def _word(self, name: str, type_: str) -> str:
+        """Read at the beginning, where every block sees it."""
+        if name not in self._words:
+            slot, value = f"%{self.fresh('slot')}", f"%{name}"
+            self.head += [f"  {slot} = getelementptr i8, ptr %frame, i64 {8 * self.places[name]}",
+                          f"  {value} = load {type_}, ptr {slot}, align 8"]  # fmt: skip
+            self._words[name] = value
+        return self._words[name]
+
+    def load_row(self, address: str, dtype: Any, lane: bool = True) -> str:
+        """Numbers of a row in the type that the function computes in."""
+        dtype = np.dtype(dtype)
+        if dtype.kind == "f":
+            x = self.load(address, self.type("float64", lane))
+            return x if dtype == np.float64 else self._cast("fptrunc", x, "float64", dtype, lane)
+        x = self.load(address, self.type("int64", lane))
+        return x if dtype.itemsize == 8 else self._cast("trunc", x, "int64", dtype, lane)
+
+    def store_row(self, x: str, address: str, dtype: Any, lane: bool = True) -> None:
+        dtype = np.dtype(dtype)
+        if dtype.kind == "f":
+            x = x if dtype == np.float64 else self._cast("fpext", x, dtype, "float64", lane)
+            self.store(x, address, self.type("float64", lane))
+            return
+        if dtype.itemsize < 8:
+            x = self._cast("sext" if dtype.kind == "i" else "zext", x, dtype, "int64", lane)
+        self.store(x, address, self.type("int64", lane))
+
+    def _cast(self, op: str, x: str, given: Any, wanted: Any, lane: bool) -> str:
+        return self.value(f"{op} {self.type(given, lane)} {x} to {self.type(wanted, lane)}")
+
+    def finished(self) -> str:
+        self.emit("ret void")
+        wide = (
+            ' "prefer-vector-width"="512" "min-legal-vector-width"="512"' if compiling.processor().register == 8 else ""
+        )
+        return self.text(f"void @{self.name}(ptr noalias %frame){wide}")
+
+
+def module(functions: Sequence[Function]) -> str:
+    """The text of a module with these functions and the elementary ones they call."""
+    texts = [function.finished() for function in functions]
+    wanted: dict[int, set[str]] = {}
+    for function in functions:
+        for name, width in function.elementary:
+            wanted.setdefault(width, set()).add(name)
+    return "\n".join([*(elementary.definitions(names, width) for width, names in sorted(wanted.items())), *texts])
+
+
+def operations(results: Sequence[Entry]) -> int:
+    """Scalar operations of a graph, a turn of a loop counted once."""
+    return sum(node.op not in ("input", "literal", "carried", "result") for node in reachable(results))
+
+
+def mapped(
+    name: str, width: int, results: Sequence[Entry], dtypes: Sequence[Any], frame: Sequence[str], into: str = "results"
+) -> Function:
+    """The function that computes rows of results from rows: for (lane = first_lane; lane < last_lane; lane += width).
+
+    Inputs are named (array, k): row k of that array, or number k of an array common to all paths. Results go to the
+    rows of the array `into`; a frame has `first_lane`, `last_lane` and `stride`, the lanes of a row.
+    """
+    w = Function(name, width, frame)
+    stride = w.whole("mul", w.count("stride"), 8)
+    lane_of: dict[str, str] = {}
+
+    def given(node: Node) -> str:
+        array, k = node.attr
+        if not node.lane:
+            return w.load_row(w.at(w.address(array), k, 8), node.dtype, False)
+        return w.load_row(w.at(w.at(w.address(array), w.whole("mul", stride, k)), lane_of["here"], 8), node.dtype)
+
+    printer = Printer(w, results, given)
+    w.operations = len(printer.nodes)
+    for node in printer.nodes:
+        if not node.lane and not node.loops and node.op not in ("literal", "carried"):
+            printer.need(node)
+    with w.counted(w.count("first_lane"), w.count("last_lane"), width) as lane, printer.scope():
+        lane_of["here"] = lane
+        for k, (result, dtype) in enumerate(zip(results, dtypes, strict=True)):
+            x = printer.read(result)
+            address = w.at(w.at(w.address(into), w.whole("mul", stride, k)), lane, 8)
+            w.store_row(x, address, dtype)
+    return w

@@ -1,0 +1,844 @@
+"""The trace of a function of small arrays -> the graph of its scalars.
+
+The trace is evaluated on NumPy object arrays whose entries are numbers known from its structure or nodes of a graph.
+Every array operation falls apart into operations between scalars, known zeros and ones vanish, so that a Jacobian from
+jax.jacfwd arrives sparse; data are moved by moving the entries. Nothing here is compiled.
+
+Nothing is guessed. A primitive is on one of the lists below (element-wise, data movement, reduction, control), or the
+evaluation stops with Unprintable and the reason, and the caller goes back to jax.vmap.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend import core
+
+from stodyn.numerics.printing import elementary
+from stodyn.numerics.printing.nodes import BOOL, INT32, Entry, Graph, is_known, value_of
+
+Equation = Any  # jax.extend.core.JaxprEqn, whose variables' shapes and dtypes JAX does not declare to type checkers
+TYPES = {np.dtype(t) for t in ("float64", "float32", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32",
+                               "uint64", "bool")}  # fmt: skip
+UNROLLED = 4000  # equations of a scan, all turns together, up to which it is written out
+SELECTED_POSITIONS = 256  # an index that differs between paths is resolved by at most this many selections
+
+
+class Unprintable(Exception):
+    """Why a trace cannot be taken apart into scalars."""
+
+
+def scalarised(closed: core.ClosedJaxpr, arguments: Sequence[np.ndarray], graph: Graph) -> list[np.ndarray]:
+    """The outputs of a traced function as object arrays of entries, from such arrays of its input shapes."""
+    return _Scalars(graph).run(closed.jaxpr, closed.consts, list(arguments))
+
+
+def literal_value(literal: Any) -> np.ndarray:
+    """The number that stands in a trace in place of a variable, in its own dtype."""
+    return np.asarray(literal.val, literal.aval.dtype)
+
+
+def known_entries(x: Any) -> np.ndarray:
+    """An array of numbers as an object array of entries known from the structure."""
+    x = np.asarray(x)
+    if x.dtype not in TYPES:
+        raise Unprintable(f"numbers of type {x.dtype}")
+    result = np.empty(x.shape, object)
+    flat, source = result.reshape(-1), x.reshape(-1)
+    for k in range(x.size):
+        flat[k] = source[k]
+    return result
+
+
+def inputs_of(graph: Graph, name: Any, shape: tuple[int, ...], dtype: Any, **how: bool) -> np.ndarray:
+    """An object array of inputs named (name, 0), (name, 1), ... in the order of its entries."""
+    result = np.empty(shape, object)
+    flat = result.reshape(-1)
+    for k in range(flat.size):
+        flat[k] = graph.input((name, k), dtype, **how)
+    return result if shape else _scalar(flat[0])
+
+
+def _scalar(entry: Entry) -> np.ndarray:
+    result = np.empty((), object)
+    result[()] = entry
+    return result
+
+
+def all_known(x: np.ndarray) -> bool:
+    """Whether every entry is a number, known or literal."""
+    return all(value_of(entry) is not None for entry in x.reshape(-1))
+
+
+def numbers_of(x: np.ndarray, dtype: Any) -> np.ndarray:
+    """The numbers of an object array whose entries are all known."""
+    return np.array([value_of(entry) for entry in x.reshape(-1)], dtype).reshape(x.shape)
+
+
+class _Scalars:
+    def __init__(self, graph: Graph):
+        self.graph = graph
+
+    def run(self, jaxpr: Any, consts: Sequence[Any], arguments: Sequence[np.ndarray]) -> list[np.ndarray]:
+        values: dict[Any, np.ndarray] = {}
+        for variable, const in zip(jaxpr.constvars, consts, strict=True):
+            values[variable] = self.written(np.asarray(const))
+        values.update(zip(jaxpr.invars, arguments, strict=True))
+
+        def read(variable: Any) -> np.ndarray:
+            if isinstance(variable, core.Literal):
+                return self.written(literal_value(variable))
+            return values[variable]
+
+        for equation in jaxpr.eqns:
+            outputs = self.apply(equation, [read(variable) for variable in equation.invars])
+            values.update(zip(equation.outvars, outputs, strict=True))
+        return [read(variable) for variable in jaxpr.outvars]
+
+    def written(self, x: np.ndarray) -> np.ndarray:
+        """Numbers that stand in the trace: a single one as a literal, those of an array as its structure."""
+        if x.ndim == 0 and x.dtype.kind == "f" and x.dtype in TYPES:
+            return _scalar(self.graph.literal(x[()]))
+        return known_entries(x)
+
+    def run_closed(self, closed: Any, arguments: Sequence[np.ndarray]) -> list[np.ndarray]:
+        if isinstance(closed, core.ClosedJaxpr):
+            return self.run(closed.jaxpr, closed.consts, arguments)
+        return self.run(closed, (), arguments)
+
+    def apply(self, equation: Equation, inputs: list[np.ndarray]) -> list[np.ndarray]:
+        name = equation.primitive.name
+        if name in INLINED or name == WHOLE:
+            return self.run_closed(_inner(equation), inputs)
+        if name in CONTROL:
+            return CONTROL[name](self, equation, inputs)
+        if equation.effects:
+            raise Unprintable(f"{name} has a side effect")
+        for variable in equation.outvars:
+            if variable.aval.dtype not in TYPES:
+                raise Unprintable(f"{name} gives numbers of type {variable.aval.dtype}")
+        if name in MOVES:
+            moved = MOVES[name](*inputs, **equation.params)
+            return moved if isinstance(moved, list) else [moved]
+        if name in SPECIAL:
+            return [SPECIAL[name](self, equation, inputs)]
+        if name in ELEMENTWISE:
+            return [self.elementwise(equation, inputs)]
+        if name == "iota" or (all(map(all_known, inputs)) and name not in RANDOM):
+            return self.computed(equation, inputs)
+        raise Unprintable(f"primitive {name} is on no list of printed operations")
+
+    def elementwise(self, equation: Equation, inputs: list[np.ndarray]) -> np.ndarray:
+        rule, out = ELEMENTWISE[equation.primitive.name], equation.outvars[0].aval
+        for variable in equation.invars:
+            if variable.aval.dtype not in TYPES:
+                raise Unprintable(f"{equation.primitive.name} of numbers of type {variable.aval.dtype}")
+        graph, dtype, params = self.graph, out.dtype, equation.params
+        return each(lambda *operands: rule(graph, dtype, params, *operands), *inputs, shape=out.shape)
+
+    def computed(self, equation: Equation, inputs: list[np.ndarray]) -> list[np.ndarray]:
+        """Everything is known while tracing: compute it now."""
+        with jax.ensure_compile_time_eval():
+            arrays = [jnp.asarray(numbers_of(x, v.aval.dtype)) for x, v in zip(inputs, equation.invars, strict=True)]
+            result = equation.primitive.bind(*arrays, **equation.params)
+        results = result if equation.primitive.multiple_results else [result]
+        return [known_entries(r) for r in results]
+
+    # --- between entries ----------------------------------------------------------------------------------------------
+
+    def add(self, a: Entry, b: Entry, dtype: Any) -> Entry:
+        return self.graph.make("add", dtype, a, b)
+
+    def mul(self, a: Entry, b: Entry, dtype: Any) -> Entry:
+        return self.graph.make("mul", dtype, a, b)
+
+    def choose(self, which: Entry, yes: np.ndarray, no: np.ndarray, dtype: Any) -> np.ndarray:
+        return each(lambda a, b: self.graph.select(which, a, b, dtype), yes, no)
+
+    def pick(self, start: Entry, positions: int, at: Callable[[int], np.ndarray], dtype: Any) -> np.ndarray:
+        """at(start), start an index from 0 to positions - 1 that may differ from path to path."""
+        value = value_of(start)
+        if value is not None:
+            return at(int(np.clip(int(value), 0, positions - 1)))
+        if positions > SELECTED_POSITIONS:
+            raise Unprintable(f"an index that differs between paths, over more than {SELECTED_POSITIONS} positions")
+        result = at(0)
+        for p in range(1, positions):
+            beyond = self.graph.make("ge", BOOL, start, start.dtype.type(p))
+            result = self.choose(beyond, at(p), result, dtype)
+        return result
+
+    def resolve(self, starts: Sequence[Entry], positions: Sequence[int], at: Callable, dtype: Any) -> np.ndarray:
+        """at(*starts), each start an index below its number of positions."""
+        unknown = math.prod(p for s, p in zip(starts, positions, strict=True) if value_of(s) is None)
+        if unknown > SELECTED_POSITIONS:
+            raise Unprintable(f"an index that differs between paths, over more than {SELECTED_POSITIONS} positions")
+
+        def deeper(given: tuple[int, ...]) -> np.ndarray:
+            if len(given) == len(starts):
+                return at(*given)
+            place = len(given)
+            return self.pick(starts[place], positions[place], lambda p: deeper((*given, p)), dtype)
+
+        return deeper(())
+
+
+def each(scalar: Callable, *inputs: np.ndarray, shape: tuple[int, ...] | None = None) -> np.ndarray:
+    """scalar(...) of the entries of object arrays, broadcast together."""
+    shape = np.broadcast_shapes(*(x.shape for x in inputs)) if shape is None else shape
+    result = np.empty(shape, object)
+    flat = result.reshape(-1)
+    rows = [np.broadcast_to(x, shape).reshape(-1) for x in inputs]
+    for k in range(flat.size):
+        flat[k] = scalar(*(row[k] for row in rows))
+    return result if shape else _scalar(flat[0])
+
+
+def unflatten(flat: Sequence[Entry], shapes: Sequence[tuple[int, ...]]) -> list[np.ndarray]:
+    """Object arrays of the given shapes from a flat list of entries."""
+    result, used = [], 0
+    for shape in shapes:
+        size = math.prod(shape)
+        x = np.empty(size, object)
+        for i in range(size):
+            x[i] = flat[used + i]
+        result.append(x.reshape(shape))
+        used += size
+    return result
+
+
+def flatten(arrays: Sequence[np.ndarray]) -> list[Entry]:
+    return [entry for x in arrays for entry in x.reshape(-1)]
+
+
+def _parts(x: np.ndarray, axis: int) -> list[np.ndarray]:
+    """The object arrays along an axis (plain iteration would hand out bare entries for a vector)."""
+    moved = np.moveaxis(x, axis, 0)
+    return [moved[k : k + 1].reshape(moved.shape[1:]) for k in range(moved.shape[0])]
+
+
+# --- element-wise -----------------------------------------------------------------------------------------------------
+
+
+def _plain(op: str) -> Callable:
+    return lambda graph, dtype, params, *operands: graph.make(op, dtype, *operands)
+
+
+def _compared(op: str) -> Callable:
+    return lambda graph, dtype, params, a, b: graph.make(op, BOOL, a, b)
+
+
+def _integer_pow(graph, dtype, params, x):
+    """By squaring; a negative power is one over the positive one."""
+    y = params["y"]
+    if y == 0:
+        return dtype.type(1)
+    result, power, left = None, x, abs(y)
+    while True:
+        if left & 1:
+            result = power if result is None else graph.make("mul", dtype, result, power)
+        left >>= 1
+        if not left:
+            break
+        power = graph.make("mul", dtype, power, power)
+    return result if y > 0 else graph.make("div", dtype, dtype.type(1), result)
+
+
+def _pow(graph, dtype, params, x, y):
+    if y.dtype.kind != "f":
+        value = value_of(y)
+        if value is None:
+            raise Unprintable("pow with a whole exponent that is not known")
+        return _integer_pow(graph, dtype, {"y": int(value)}, x)
+    return _function("pow")(graph, dtype, params, x, y)
+
+
+def _function(name: str) -> Callable:
+    """An elementary function, in double precision whatever the numbers are."""
+
+    def rule(graph, dtype, params, *operands):
+        if name not in elementary.NAMES:
+            raise Unprintable(f"primitive {name} is on no list of printed operations")
+        wide = [graph.convert(x, np.float64) for x in operands]
+        return graph.convert(graph.make(name, np.float64, *wide), dtype)
+
+    return rule
+
+
+def _select_n(graph, dtype, params, which, *cases):
+    if which.dtype == BOOL:
+        return graph.select(which, cases[1], cases[0], dtype)
+    chosen = cases[0]
+    for k, case in enumerate(cases[1:], start=1):
+        chosen = graph.select(graph.make("ge", BOOL, which, which.dtype.type(k)), case, chosen, dtype)
+    return chosen
+
+
+def _is_finite(graph, dtype, params, x):
+    return graph.make("lt", BOOL, graph.make("abs", x.dtype, x), x.dtype.type(np.inf))
+
+
+def _clamp(graph, dtype, params, low, x, high):
+    return graph.make("min", dtype, graph.make("max", dtype, low, x), high)
+
+
+def _round(graph, dtype, params, x):
+    away = int(params["rounding_method"]) == 0
+    return graph.make("round_away" if away else "round_even", dtype, x)
+
+
+def _in_total_order(op: str) -> Callable:
+    """Comparisons in which -0 < +0 and every NaN has its place: of the words, those of negative numbers turned over."""
+
+    def rule(graph, dtype, params, a, b):
+        if a.dtype.kind != "f":
+            return graph.make(op, BOOL, a, b)
+        word = np.dtype(f"int{8 * a.dtype.itemsize}")
+
+        def place(x):
+            bits = _bitcast(graph, word, params, x)
+            below = graph.make("lt", BOOL, bits, word.type(0))
+            turned = graph.make("xor", word, bits, word.type(np.iinfo(word).max))
+            return graph.select(below, turned, bits, word)
+
+        return graph.make(op, BOOL, place(a), place(b))
+
+    return rule
+
+
+def _reduce_precision(graph, dtype, params, x):
+    held = np.finfo(dtype)
+    if params["exponent_bits"] < held.nexp or params["mantissa_bits"] < held.nmant:
+        raise Unprintable("reduce_precision to fewer bits")
+    return x
+
+
+def _shift(op: str) -> Callable:
+    def rule(graph, dtype, params, x, by):
+        bits = 8 * dtype.itemsize
+        inside = graph.make("lt", BOOL, graph.convert(by, f"uint{bits}"), np.dtype(f"uint{bits}").type(bits))
+        safe = graph.select(inside, by, dtype.type(0 if op != "ashr" else bits - 1), dtype)
+        shifted = graph.make(op, dtype, x, safe)
+        return shifted if op == "ashr" else graph.select(inside, shifted, dtype.type(0), dtype)
+
+    return rule
+
+
+def _bitcast(graph, dtype, params, x):
+    if x.dtype.itemsize != np.dtype(dtype).itemsize or BOOL in (x.dtype, dtype):
+        raise Unprintable("bitcast_convert_type between types of different sizes")
+    value = value_of(x)
+    if value is not None:
+        return np.asarray(value).view(dtype)[()]
+    return graph.make("bitcast", dtype, x)
+
+
+ELEMENTWISE: dict[str, Callable] = {
+    **{name: _plain(name) for name in ("add", "sub", "mul", "div", "rem", "neg", "abs", "max", "min", "sign", "floor",
+                                       "ceil", "sqrt", "and", "or", "xor", "not", "population_count", "clz")},
+    **{name: _compared(name) for name in ("eq", "ne", "lt", "le", "gt", "ge")},
+    **{name: _function(name) for name in (
+        "cbrt", "exp", "exp2", "expm1", "log", "log1p", "logistic", "sin", "cos", "tan", "asin", "acos", "atan",
+        "atan2", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "erf_inv", "lgamma", "digamma")},
+    **{f"{name}_to": _in_total_order(name) for name in ("eq", "lt", "le")},
+    "reduce_precision": _reduce_precision,
+    "add_any": _plain("add"),
+    "pow": _pow,
+    "integer_pow": _integer_pow,
+    "square": lambda graph, dtype, params, x: graph.make("mul", dtype, x, x),
+    "rsqrt": lambda graph, dtype, params, x: graph.make("div", dtype, dtype.type(1), graph.make("sqrt", dtype, x)),
+    "select_n": _select_n,
+    "is_finite": _is_finite,
+    "clamp": _clamp,
+    "round": _round,
+    "shift_left": _shift("shl"),
+    "shift_right_logical": _shift("lshr"),
+    "shift_right_arithmetic": _shift("ashr"),
+    "convert_element_type": lambda graph, dtype, params, x: graph.convert(x, dtype),
+    "bitcast_convert_type": _bitcast,
+    **{name: lambda graph, dtype, params, x: x for name in ("copy", "copy_p", "stop_gradient")},
+    "real": lambda graph, dtype, params, x: x,
+}  # fmt: skip
+
+
+# --- reductions and products ------------------------------------------------------------------------------------------
+
+
+NEUTRAL = {"add": 0, "mul": 1, "and": True, "or": False, "xor": 0}  # what a reduction of nothing gives
+
+
+def _reduction(op: str):
+    def reduce(self: _Scalars, equation, inputs):
+        (x,), dtype = inputs, equation.outvars[0].aval.dtype
+        for axis in sorted(equation.params["axes"], reverse=True):
+            if x.shape[axis] == 0:
+                if op not in NEUTRAL:
+                    raise Unprintable(f"{equation.primitive.name} of nothing")
+                x = known_entries(np.full(np.delete(x.shape, axis), NEUTRAL[op], dtype))
+                continue
+            total, *parts = _parts(x, axis)
+            for part in parts:
+                total = each(lambda a, b: self.graph.make(op, dtype, a, b), total, part)
+            x = total
+        return x
+
+    return reduce
+
+
+def _cumulative(op: str):
+    def accumulate(self: _Scalars, equation, inputs):
+        (x,), dtype, axis = inputs, equation.outvars[0].aval.dtype, equation.params["axis"]
+        parts, backwards = _parts(x, axis), equation.params["reverse"]
+        if not parts:
+            return x
+        sums = parts[-1:] if backwards else parts[:1]
+        for part in parts[-2::-1] if backwards else parts[1:]:
+            sums.append(each(lambda a, b: self.graph.make(op, dtype, a, b), sums[-1], part))
+        return np.stack(sums[::-1] if backwards else sums, axis)
+
+    return accumulate
+
+
+def _arg(better: str):
+    def argument(self: _Scalars, equation, inputs):
+        (x,), (axis,), graph = inputs, equation.params["axes"], self.graph
+        index = equation.outvars[0].aval.dtype
+        best, *parts = _parts(x, axis)
+        where = each(lambda _: index.type(0), best)
+
+        def beats(candidate, champion):
+            wins = graph.make(better, BOOL, candidate, champion)
+            if candidate.dtype.kind != "f":
+                return wins
+            is_nan = graph.make("ne", BOOL, candidate, candidate)
+            first_nan = graph.make("and", BOOL, is_nan, graph.make("eq", BOOL, champion, champion))
+            return graph.make("or", BOOL, wins, first_nan)
+
+        for k, part in enumerate(parts, start=1):
+            wins = each(beats, part, best)
+            best = each(lambda w, a, b: graph.select(w, a, b, a.dtype), wins, part, best)
+            where = each(lambda w, old: graph.select(w, index.type(k), old, index), wins, where)
+        return where
+
+    return argument
+
+
+def _dot_general(self: _Scalars, equation, inputs):
+    a, b = inputs
+    (contract_a, contract_b), (batch_a, batch_b) = equation.params["dimension_numbers"]
+    dtype = equation.outvars[0].aval.dtype
+    if any(variable.aval.dtype != dtype for variable in equation.invars):
+        raise Unprintable("dot_general between different dtypes")
+    free_a = [k for k in range(a.ndim) if k not in (*contract_a, *batch_a)]
+    free_b = [k for k in range(b.ndim) if k not in (*contract_b, *batch_b)]
+    batch, rows, columns = ([x.shape[k] for k in axes] for x, axes in ((a, batch_a), (a, free_a), (b, free_b)))
+    length = math.prod(a.shape[k] for k in contract_a)
+    a = a.transpose([*batch_a, *free_a, *contract_a]).reshape(math.prod(batch), math.prod(rows), length)
+    b = b.transpose([*batch_b, *free_b, *contract_b]).reshape(math.prod(batch), math.prod(columns), length)
+    result = np.empty((math.prod(batch), math.prod(rows), math.prod(columns)), object)
+    for s, i, j in np.ndindex(result.shape):
+        total = dtype.type(0)
+        for k in range(length):
+            left, right = a[s, i, k], b[s, j, k]
+            if not ((is_known(left) and left == 0) or (is_known(right) and right == 0)):
+                total = self.add(total, self.mul(left, right, dtype), dtype)
+        result[s, i, j] = total
+    return result.reshape((*batch, *rows, *columns))
+
+
+# --- data movement ----------------------------------------------------------------------------------------------------
+
+
+def _slice(x, *, start_indices, limit_indices, strides, **_):
+    return x[tuple(map(slice, start_indices, limit_indices, strides or (1,) * x.ndim))]
+
+
+def _broadcast_in_dim(x, *_dynamic, shape, broadcast_dimensions, **_):
+    kept = [1] * len(shape)
+    for axis, dimension in enumerate(broadcast_dimensions):
+        kept[dimension] = x.shape[axis]
+    if x.ndim == 0 and shape:  # a number spread over an array is the array's structure
+        value = value_of(x[()])
+        if value is not None:
+            x = _scalar(value)
+    return np.broadcast_to(x.reshape(kept), shape)
+
+
+def _structural(x: np.ndarray) -> Entry:
+    value = value_of(x[()])
+    return x[()] if value is None else value
+
+
+def _pad(x, value, *, padding_config, **_):
+    def place(n: int, low: int, gap: int) -> np.ndarray:
+        return low + (gap + 1) * np.arange(n)
+
+    shape = [low + high + max(0, (n - 1) * (gap + 1) + 1)
+             for n, (low, high, gap) in zip(x.shape, padding_config, strict=True)]  # fmt: skip
+    result = np.empty(shape, object)
+    result.fill(_structural(value))
+    at = [place(n, low, gap) for n, (low, _, gap) in zip(x.shape, padding_config, strict=True)]
+    kept = [(p >= 0) & (p < size) for p, size in zip(at, shape, strict=True)]
+    result[np.ix_(*(p[k] for p, k in zip(at, kept, strict=True)))] = x[np.ix_(*kept)] if x.ndim else x
+    return result
+
+
+MOVES: dict[str, Callable] = {
+    "reshape": lambda x, *_, new_sizes, **__: x.reshape(new_sizes),
+    "squeeze": lambda x, *, dimensions, **_: np.squeeze(x, tuple(dimensions)),
+    "expand_dims": lambda x, *, dimensions, **_: np.expand_dims(x, tuple(dimensions)),
+    "transpose": lambda x, *, permutation, **_: x.transpose(permutation),
+    "rev": lambda x, *, dimensions, **_: np.flip(x, tuple(dimensions)),
+    "concatenate": lambda *xs, dimension, **_: np.concatenate(xs, dimension),
+    "split": lambda x, *, sizes, axis, **_: np.split(x, np.cumsum(sizes)[:-1], axis),
+    "stack": lambda *xs, axis, **_: np.stack(xs, axis),
+    "unstack": lambda x, *, axis, **_: _parts(x, axis),
+    "tile": lambda x, *, reps, **_: np.tile(x, reps),
+    "slice": _slice,
+    "broadcast_in_dim": _broadcast_in_dim,
+    "pad": _pad,
+}
+
+
+def _dynamic_slice(self: _Scalars, equation, inputs):
+    x, starts, sizes = inputs[0], [s[()] for s in inputs[1:]], equation.params["slice_sizes"]
+
+    def at(*first):
+        return x[tuple(slice(p, p + size) for p, size in zip(first, sizes, strict=True))]
+
+    positions = [full - size + 1 for full, size in zip(x.shape, sizes, strict=True)]
+    return self.resolve(starts, positions, at, equation.outvars[0].aval.dtype)
+
+
+def _dynamic_update_slice(self: _Scalars, equation, inputs):
+    x, update, starts = inputs[0], inputs[1], [s[()] for s in inputs[2:]]
+
+    def at(*first):
+        changed = x.copy()
+        changed[tuple(slice(p, p + size) for p, size in zip(first, update.shape, strict=True))] = update
+        return changed
+
+    positions = [full - size + 1 for full, size in zip(x.shape, update.shape, strict=True)]
+    return self.resolve(starts, positions, at, equation.outvars[0].aval.dtype)
+
+
+def _filling(dtype: Any) -> Any:
+    """What JAX puts where an index is outside: NaN, the least signed or the largest unsigned number."""
+    if dtype.kind == "f":
+        return np.nan
+    return True if dtype == BOOL else np.iinfo(dtype).min if dtype.kind == "i" else np.iinfo(dtype).max
+
+
+def _is_filling(params: dict[str, Any]) -> bool:
+    return "FILL" in str(params["mode"])
+
+
+def _gather(self: _Scalars, equation, inputs):
+    """Slices of x that begin at the rows of `indices`, laid out as XLA defines it."""
+    (x, indices), params = inputs, equation.params
+    numbers, sizes, dtype = params["dimension_numbers"], params["slice_sizes"], equation.outvars[0].aval.dtype
+    graph, shape = self.graph, equation.outvars[0].aval.shape
+    batching = tuple(getattr(numbers, "operand_batching_dims", ()))
+    batched_by = tuple(getattr(numbers, "start_indices_batching_dims", ()))
+    dropped = {*numbers.collapsed_slice_dims, *batching}
+    limits = [full - size for full, size in zip(x.shape, sizes, strict=True)]
+    fill = np.asarray(_filling(dtype) if params.get("fill_value") is None else params["fill_value"], dtype)[()]
+    batch_shape = indices.shape[:-1]
+    slices = np.empty(batch_shape, object)
+    for batch in np.ndindex(batch_shape):
+        row = indices[batch]
+        starts: list[Entry] = [np.int32(0)] * x.ndim
+        for k, axis in enumerate(numbers.start_index_map):
+            starts[axis] = row[k]
+        for axis, of in zip(batching, batched_by, strict=True):
+            starts[axis] = np.int32(batch[of])
+
+        def at(*first, sizes=sizes):
+            return x[tuple(slice(p, p + size) for p, size in zip(first, sizes, strict=True))]
+
+        found = self.resolve(starts, [limit + 1 for limit in limits], at, dtype)
+        if _is_filling(params):
+            inside: Entry = np.True_
+            for start, limit in zip(starts, limits, strict=True):
+                if start.dtype.kind == "i":
+                    inside = graph.make("and", BOOL, inside, graph.make("ge", BOOL, start, start.dtype.type(0)))
+                below = graph.make("le", BOOL, start, start.dtype.type(limit)) if limit >= 0 else np.False_
+                inside = graph.make("and", BOOL, inside, below)
+            found = each(lambda e: graph.select(inside, e, fill, dtype), found)
+        slices[batch] = found.reshape([s for axis, s in enumerate(sizes) if axis not in dropped])
+    return _laid_out(slices, batch_shape, numbers.offset_dims, shape)
+
+
+def _laid_out(slices: np.ndarray, batch_shape: tuple[int, ...], offset_dims: Sequence[int], shape) -> np.ndarray:
+    result = np.empty(shape, object)
+    batch_axes = [axis for axis in range(len(shape)) if axis not in offset_dims]
+    for batch in np.ndindex(batch_shape):
+        where: list[Any] = [slice(None)] * len(shape)
+        for axis, index in zip(batch_axes, batch, strict=True):
+            where[axis] = index
+        if any(isinstance(w, slice) for w in where):
+            result[tuple(where)] = slices[batch]
+        else:
+            result[tuple(where)] = slices[batch][()]
+    return result
+
+
+def _scatter(combine: str | None):
+    """x with updates written to, or combined with, what they land on, one after another; those outside are dropped."""
+
+    def scatter(self: _Scalars, equation, inputs):
+        (x, indices, updates), params = inputs, equation.params
+        numbers, dtype, graph = params["dimension_numbers"], equation.outvars[0].aval.dtype, self.graph
+        batching = tuple(getattr(numbers, "operand_batching_dims", ()))
+        batched_by = tuple(getattr(numbers, "scatter_indices_batching_dims", ()))
+        dropped = {*numbers.inserted_window_dims, *batching}
+        window_axes = [axis for axis in range(x.ndim) if axis not in dropped]
+        window = dict(zip(window_axes, (updates.shape[d] for d in numbers.update_window_dims), strict=True))
+        sizes = [window.get(axis, 1) for axis in range(x.ndim)]
+        batch_dims = [d for d in range(updates.ndim) if d not in numbers.update_window_dims]
+        clips = "CLIP" in str(params["mode"])
+        result = x.copy()
+
+        def joined(old: Entry, new: Entry) -> Entry:
+            if combine is not None:
+                return graph.make(combine, dtype, old, new)
+            rule = params.get("update_jaxpr")
+            if rule is None:
+                return new
+            return self.run(rule, params.get("update_consts", ()), [_scalar(old), _scalar(new)])[0][()]
+
+        for batch in np.ndindex(indices.shape[:-1]):
+            row = indices[batch]
+            starts: list[Entry] = [np.int32(0)] * x.ndim
+            for k, axis in enumerate(numbers.scatter_dims_to_operand_dims):
+                starts[axis] = row[k]
+            for axis, of in zip(batching, batched_by, strict=True):
+                starts[axis] = np.int32(batch[of])
+            where: list[Any] = [slice(None)] * updates.ndim
+            for d, index in zip(batch_dims, batch, strict=True):
+                where[d] = index
+            update = updates[tuple(where)]
+            update = update if isinstance(update, np.ndarray) else _scalar(update)
+            before, limits = result, [full - size for full, size in zip(x.shape, sizes, strict=True)]
+            if min(limits, default=0) < 0:
+                continue
+
+            def at(*first):
+                place = tuple(slice(p, p + size) for p, size in zip(first, sizes, strict=True))
+                changed = before.copy()
+                changed[place] = each(joined, before[place], update.reshape(before[place].shape))
+                return changed
+
+            changed = self.resolve(starts, [limit + 1 for limit in limits], at, dtype)
+            if not clips:
+                inside: Entry = np.True_
+                for start, limit in zip(starts, limits, strict=True):
+                    if start.dtype.kind == "i":
+                        inside = graph.make("and", BOOL, inside, graph.make("ge", BOOL, start, start.dtype.type(0)))
+                    inside = graph.make("and", BOOL, inside, graph.make("le", BOOL, start, start.dtype.type(limit)))
+                changed = self.choose(inside, changed, before, dtype)
+            result = changed
+        return result
+
+    return scatter
+
+
+SPECIAL: dict[str, Callable] = {
+    "reduce_sum": _reduction("add"),
+    "reduce_prod": _reduction("mul"),
+    "reduce_max": _reduction("max"),
+    "reduce_min": _reduction("min"),
+    "reduce_and": _reduction("and"),
+    "reduce_or": _reduction("or"),
+    "reduce_xor": _reduction("xor"),
+    "argmax": _arg("gt"),
+    "argmin": _arg("lt"),
+    "cumsum": _cumulative("add"),
+    "cumprod": _cumulative("mul"),
+    "cummax": _cumulative("max"),
+    "cummin": _cumulative("min"),
+    "dot_general": _dot_general,
+    "dynamic_slice": _dynamic_slice,
+    "dynamic_update_slice": _dynamic_update_slice,
+    "gather": _gather,
+    "scatter": _scatter(None),
+    "scatter-add": _scatter("add"),
+    "scatter-sub": _scatter("sub"),
+    "scatter-mul": _scatter("mul"),
+    "scatter-min": _scatter("min"),
+    "scatter-max": _scatter("max"),
+}
+
+
+# --- control ----------------------------------------------------------------------------------------------------------
+
+
+def _cond(self: _Scalars, equation, inputs):
+    """Every branch is computed and one selected, as under vmap; a known index takes its branch alone."""
+    which, operands = inputs[0][()], inputs[1:]
+    branches = equation.params["branches"]
+    value = value_of(which)
+    if value is not None:
+        return self.run_closed(branches[int(np.clip(int(value), 0, len(branches) - 1))], operands)
+    results = [self.run_closed(branch, operands) for branch in branches]
+    chosen = results[0]
+    for k, result in enumerate(results[1:], start=1):
+        beyond = which if which.dtype == BOOL else self.graph.make("ge", BOOL, which, which.dtype.type(k))
+        chosen = [
+            self.choose(beyond, there, before, variable.aval.dtype)
+            for there, before, variable in zip(result, chosen, equation.outvars, strict=True)
+        ]
+    return chosen
+
+
+def _while(self: _Scalars, equation, inputs):
+    params = equation.params
+    of_cond, of_body = params["cond_nconsts"], params["cond_nconsts"] + params["body_nconsts"]
+    cond_consts, body_consts, start = inputs[:of_cond], inputs[of_cond:of_body], inputs[of_body:]
+    shapes = [x.shape for x in start]
+    dtypes = [v.aval.dtype for v, x in zip(equation.outvars, start, strict=True) for _ in range(x.size)]
+
+    def conditions(entries):
+        (result,) = self.run_closed(params["cond_jaxpr"], [*cond_consts, *unflatten(entries, shapes)])
+        return result
+
+    def turn(entries):
+        new = self.run_closed(params["body_jaxpr"], [*body_consts, *unflatten(entries, shapes)])
+        which = conditions(entries) if several else None
+        if which is not None:  # a loop under jax.vmap: each of its members ends by itself
+            old = unflatten(entries, shapes)
+            spread = [which.reshape(which.shape + (1,) * (x.ndim - which.ndim)) for x in old]
+            new = [each(lambda w, a, b: self.graph.select(w, a, b, a.dtype), *three)
+                   for three in zip(spread, new, old, strict=True)]  # fmt: skip
+        return flatten(new)
+
+    def goes_on(entries):
+        return functools.reduce(lambda a, b: self.graph.make("or", BOOL, a, b), flatten([conditions(entries)]))
+
+    several = params["cond_jaxpr"].out_avals[0].ndim > 0
+
+    return unflatten(self.graph.loop(flatten(start), dtypes, turn, goes_on), shapes)
+
+
+def _scan_sizes(params: dict[str, Any], inputs: int) -> tuple[int, int]:
+    """How many of a scan's inputs are constants, and how many it carries."""
+    if "num_consts" in params:
+        return params["num_consts"], params["num_carry"]
+    consts, carry, _ = params["ft_in"].update(range(inputs)).unpack()  # JAX 0.11
+    return len(list(consts)), len(list(carry))
+
+
+def _scan(self: _Scalars, equation, inputs):
+    """Written out; a long one without series in or out is a loop that counts."""
+    params, length = equation.params, equation.params["length"]
+    n_consts, n_carry = _scan_sizes(params, len(inputs))
+    consts, carry, xs = inputs[:n_consts], inputs[n_consts : n_consts + n_carry], inputs[n_consts + n_carry :]
+    closed = params["jaxpr"]
+    order = range(length - 1, -1, -1) if params["reverse"] else range(length)
+    ys_of = equation.outvars[n_carry:]
+
+    def body(carry, x):
+        result = self.run_closed(closed, [*consts, *carry, *x])
+        return result[:n_carry], result[n_carry:]
+
+    if length * count_equations(closed.jaxpr) > UNROLLED:
+        if xs or ys_of:
+            raise Unprintable(f"a scan of {length} turns over series")
+        shapes = [x.shape for x in carry]
+        dtypes = [v.aval.dtype for v, x in zip(equation.outvars, carry, strict=True) for _ in range(x.size)]
+
+        def turn(entries):
+            moved = flatten(body(unflatten(entries[1:], shapes), [])[0])
+            return [self.graph.make("add", INT32, entries[0], np.int32(1)), *moved]
+
+        def goes_on(entries):
+            return self.graph.make("lt", BOOL, entries[0], np.int32(length))
+
+        return unflatten(self.graph.loop([np.int32(0), *flatten(carry)], [INT32, *dtypes], turn, goes_on)[1:], shapes)
+    ys = [np.empty(variable.aval.shape, object) for variable in ys_of]
+    for k in order:
+        carry, outputs = body(carry, [x[k : k + 1].reshape(x.shape[1:]) for x in xs])
+        for y, output in zip(ys, outputs, strict=True):
+            y[k] = output if output.ndim else output[()]
+    return [*carry, *ys]
+
+
+def _linear_solve(self: _Scalars, equation, inputs):
+    """The solution alone: how to multiply and how to transpose are for derivatives."""
+    lengths, functions = equation.params["const_lengths"], equation.params["jaxprs"]
+    before = lengths.matvec + lengths.vecmat
+    return self.run_closed(functions.solve, [*inputs[before : before + lengths.solve], *inputs[sum(lengths) :]])
+
+
+CONTROL: dict[str, Callable] = {
+    "cond": _cond,
+    "while": _while,
+    "scan": _scan,
+    "custom_linear_solve": _linear_solve,
+    "optimization_barrier": lambda self, equation, inputs: inputs,  # a node is computed once, anyway
+}
+
+
+# --- inside traces ----------------------------------------------------------------------------------------------------
+
+WHOLE = "call_hi_primitive"  # of JAX 0.11, which so keeps custom_root in a trace
+
+INLINED = {
+    "jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr",
+    "custom_vmap_call", "checkpoint", "remat2", "eval_jaxpr",
+}  # fmt: skip
+
+RANDOM = {"random_bits", "random_seed", "random_wrap", "random_unwrap", "random_split", "random_fold_in"}
+
+
+def _inner(equation: Equation) -> Any:
+    if equation.primitive.name == WHOLE:
+        return opened(equation)
+    return next(equation.params[key] for key in ("jaxpr", "call_jaxpr", "fun_jaxpr", "call") if key in equation.params)
+
+
+def opened(equation: Equation) -> core.ClosedJaxpr:
+    """What an operation that a trace holds as a whole does, as a trace."""
+    return _opened(equation.params["_prim"])
+
+
+@functools.lru_cache(maxsize=256)
+def _opened(operation: Any) -> core.ClosedJaxpr:
+    def flat(*arguments):
+        return jax.tree.leaves(operation.expand(*jax.tree.unflatten(operation.in_tree, arguments)))
+
+    with jax.enable_x64(True):  # the trace has the dtypes it has, whatever the caller's are
+        given = (jax.ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in operation.in_avals_flat)
+        return jax.make_jaxpr(flat)(*given)
+
+
+def traces_inside(equation: Equation) -> list[core.ClosedJaxpr]:
+    """The functions, branches and loop bodies inside an equation."""
+    if equation.primitive.name == WHOLE:
+        return [opened(equation)]
+    return [
+        value if isinstance(value, core.ClosedJaxpr) else core.ClosedJaxpr(value, ())
+        for parameter in equation.params.values()
+        for value in (parameter if isinstance(parameter, (tuple, list)) else (parameter,))
+        if isinstance(value, (core.ClosedJaxpr, core.Jaxpr))
+    ]
+
+
+def inner_traces(jaxpr: core.Jaxpr) -> list[core.ClosedJaxpr]:
+    """The functions, branches and loop bodies inside a trace's equations."""
+    return list(itertools.chain.from_iterable(map(traces_inside, jaxpr.eqns)))
+
+
+def count_equations(jaxpr: core.Jaxpr) -> int:
+    """The equations of a trace, those of its inner functions and loop bodies included (a loop body once)."""
+    return sum(
+        sum(count_equations(inner.jaxpr) for inner in inside) if (inside := traces_inside(equation)) else 1
+        for equation in jaxpr.eqns
+    )

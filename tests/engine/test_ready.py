@@ -1,0 +1,65 @@
+"""A run made ready gives what simulate gives, for any seed, and with other values what they would give."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import stodyn as sd
+from stodyn import statistics as st
+from stodyn.engine import spec as specs
+from stodyn.models.ornstein_uhlenbeck import ornstein_uhlenbeck
+
+RUN = dict(t=(0.0, 1.0), dt=0.125, paths=100)
+
+
+def test_it_gives_what_simulate_gives():
+    collect = [st.Moments(every=4), st.Paths(3, every=4)]
+    ready = sd.prepare(ornstein_uhlenbeck(), "Heun", collect=collect, **RUN)
+    for seed in (1, 2):
+        run, plain = ready(seed=seed), sd.simulate(ornstein_uhlenbeck(), "Heun", collect=collect, seed=seed, **RUN)
+        for name in plain.data_vars:
+            np.testing.assert_array_equal(run[name], plain[name])
+        arrays = ready.arrays(seed=seed)
+        assert set(arrays) == set(plain.data_vars)
+        np.testing.assert_array_equal(arrays["variance"], plain["variance"])
+        assert sd.provenance(run)["seed"] == seed
+
+
+def test_nothing_is_looked_at_again_for_another_seed(monkeypatch):
+    ready = sd.prepare(ornstein_uhlenbeck(), "Heun", **RUN)
+    monkeypatch.setattr(specs.traces, "trace", lambda *arguments: pytest.fail("traced again"))
+    ready(seed=3)
+
+
+def test_other_values_are_those_of_another_problem():
+    ready = sd.prepare(ornstein_uhlenbeck(rate=1.0), "Heun", **RUN)
+    params = {"rate": 3.0, "sigma": 0.25}
+    run = ready(seed=1, params=params, start=2.0)
+    plain = sd.simulate(ornstein_uhlenbeck(3.0, 0.25, 2.0), "Heun", seed=1, **RUN)
+    np.testing.assert_array_equal(run["mean"], plain["mean"])
+    np.testing.assert_array_equal(
+        ready(seed=1)["mean"], sd.simulate(ornstein_uhlenbeck(), "Heun", seed=1, **RUN)["mean"]
+    )
+
+
+def test_what_hung_on_the_old_values_is_proved_again():
+    """Noise that commutes with the old parameters and not with the new ones: Milstein must refuse these."""
+
+    def diffusion(t, x, p):
+        return jnp.stack([jnp.stack([x[1], 0.0 * p]), jnp.stack([0.0 * p, p * x[0]])])
+
+    problem = sd.SDE(lambda t, x, p: -x, diffusion, [1.0, 2.0], params=0.0)
+    ready = sd.prepare(problem, "Milstein", **RUN)
+    ready(seed=1)
+    with pytest.raises(ValueError, match="Milstein"):
+        ready(seed=1, params=1.0)
+
+
+def test_refused():
+    ready = sd.prepare(ornstein_uhlenbeck(), "Heun", **RUN)
+    with pytest.raises(ValueError, match="params: expected the structure"):
+        ready(seed=1, params=[1.0])
+    with pytest.raises(ValueError, match="seed: expected a whole number"):
+        ready(seed=-1)
+    with pytest.raises(ValueError, match="paths: expected a whole number"):
+        sd.prepare(ornstein_uhlenbeck(), "Heun", **RUN | dict(paths=0))
