@@ -10,6 +10,8 @@ import pytest
 import scipy.stats
 
 from stodyn import SDE, PathsFailed, PerPath, simulate
+from stodyn.problems.lowering import to_stratonovich
+from stodyn.problems.structure import commutes_in_directions, directed_kinds, find_structure
 
 L = np.array([[1.0, 0.0], [0.5, 1.0]])
 
@@ -55,7 +57,7 @@ STRUCTURES = {
     "clock and gate": (sde(lambda t, x: jnp.array([[1.0, 0.0], [0.0, x[0]]])), set(), CHECKED),
     "constant, but not provably": (sde(lambda t, x: L + x - x), {"commutative"}, CHECKED),
     "solve, constant": (sde(lambda t, x: solved(2.0 * jnp.eye(2), L)), {"additive"}, PROVED),
-    "solve with params": (sde(lambda t, x, p: solved(p * jnp.eye(2), L), params=2.0), {"additive"}, CHECKED),
+    "solve with params": (sde(lambda t, x, p: solved(p * jnp.eye(2), L), params=2.0), {"additive"}, PROVED),
     "solve, one channel": (sde(lambda t, x: solved(jnp.eye(2) + jnp.outer(x, x), x)[:, None]), {"scalar"}, PROVED),
     "solve, diagonal": (sde(lambda t, x: solved(jnp.diag(1 + x**2), jnp.eye(2))), {"diagonal"}, CHECKED),
     "solve, general": (
@@ -318,3 +320,46 @@ def test_functions_that_are_nan_for_some_numbers_are_named_where_paths_fail():
     with pytest.raises(PathsFailed, match="the diffusion takes a square root, NaN or infinite outside"):
         simulate(rooted, t=(0, 5), dt=0.1, paths=40, seed=1)
     assert SDE(lambda t, x: -x, lambda t, x: 0.1 * x, 0.1).failure_advice == ""
+
+
+DIRECTED = {
+    "constant": (lambda t, x: jnp.sin(t) * jnp.eye(2), ["additive", "diagonal"], True),
+    "diagonal": (lambda t, x: jnp.diag(x**2), ["diagonal"], True),
+    "foreign diagonal": (lambda t, x: jnp.diag(x[::-1]), [], False),
+    "full and constant": (lambda t, x: jnp.ones((2, 2)), ["additive"], True),
+    "two fields, one direction": (lambda t, x: jnp.stack([x, -2 * x], axis=1), [], True),
+    "clock and gate": (lambda t, x: jnp.array([[1.0, 0.0], [0.0, x[0]]]), [], False),
+}
+
+
+@pytest.mark.parametrize("name", DIRECTED)
+def test_large_noise_is_looked_at_in_random_directions(name):
+    g, kinds, commutes = DIRECTED[name]
+    sampled, x = (None, None), np.array([1.0, 2.0])
+    with jax.enable_x64(True):
+        assert directed_kinds(lambda t, x, p: g(t, x), x, sampled) == kinds
+        assert commutes_in_directions(lambda t, x, p: g(t, x), x, sampled) == commutes
+
+
+def test_directions_are_looked_at_with_the_parameters_of_every_path():
+    params = {"a": np.where(np.arange(64) == 40, 1.0, 0.0), "b": 2.0}
+    with jax.enable_x64(True):
+        found = directed_kinds(lambda t, x, p: jnp.eye(2) + p["a"] * x, np.ones(2), (params, {"a": 0, "b": None}))
+    assert found == []
+
+
+def test_the_structure_of_many_components_is_proved_without_their_matrix():
+    n = 200_000
+    start = np.ones(n)
+    with jax.enable_x64(True):
+        found = find_structure(lambda t, x, p: jnp.diag(0.1 * x), start, None)
+    assert found.implies("diagonal") and found.known == PROVED
+
+
+def test_drift_corrections_of_diagonal_noise_are_those_of_any_noise():
+    problem = sde(lambda t, x: jnp.diag(jnp.sin(x) * (1 + t)))
+    stated = sde(lambda t, x: jnp.diag(jnp.sin(x) * (1 + t)), structure="general")
+    x = np.array([0.3, 1.4])
+    with jax.enable_x64(True):
+        one, other = (to_stratonovich(p).f(0.5, x, None) for p in (problem, stated))
+    np.testing.assert_allclose(one, other, rtol=1e-14)

@@ -14,7 +14,7 @@ import scipy.sparse.csgraph
 from jax import Array, lax
 
 from stodyn.numerics.dependence import dependence
-from stodyn.numerics.lanes import Unlaned
+from stodyn.numerics.printing.scalars import Unprintable
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -100,7 +100,7 @@ def find_band(residual: Callable, *arguments: jax.ShapeDtypeStruct | Array) -> B
     """
     try:
         (entries,) = dependence(residual, *arguments)
-    except Unlaned:
+    except Unprintable:
         return None
     n = len(entries)
     holds = np.zeros((n, n), bool)

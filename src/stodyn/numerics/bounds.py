@@ -9,7 +9,8 @@ import jax
 import numpy as np
 from jax.extend import core
 
-from stodyn.numerics.lanes import literal_value
+from stodyn.numerics import uncompiled
+from stodyn.numerics.printing.scalars import literal_value
 
 SMALL = 10_000  # numbers of an array whose entries are followed
 
@@ -42,17 +43,16 @@ def _walk(jaxpr: Any, consts: Any, given: list[Any]) -> str | None:
         if found is not None:
             return found
         if all(v is not None for v in values) and values and not equation.effects and _is_arithmetic(equation):
-            with jax.ensure_compile_time_eval():
-                results = equation.primitive.bind(*values, **equation.params)
-            results = results if equation.primitive.multiple_results else [results]
-            known |= {v: np.asarray(r) for v, r in zip(equation.outvars, results, strict=True)}
+            with np.errstate(all="ignore"):
+                results = uncompiled.apply(equation, list(map(np.asarray, values)))
+            known |= dict(zip(equation.outvars, results, strict=True))
     return None
 
 
 def _is_arithmetic(equation: Any) -> bool:
     """Whether it is one of the operations by which JAX prepares an index."""
-    small = all(math.prod(v.aval.shape) <= SMALL for v in equation.outvars)
-    return small and equation.primitive.name in (
+    plain = all(math.prod(v.aval.shape) <= SMALL and isinstance(v.aval.dtype, np.dtype) for v in equation.outvars)
+    return plain and equation.primitive.name in (
         "lt", "add", "sub", "mul", "select_n", "broadcast_in_dim", "convert_element_type", "reshape", "concatenate",
         "squeeze", "iota", "clamp", "max", "min", "rem",
     )  # fmt: skip

@@ -2,56 +2,73 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 from jax.extend import core
 
-from stodyn.numerics import lanes
+from stodyn.numerics.printing.nodes import Entry, Graph, Node, is_known, reachable
+from stodyn.numerics.printing.scalars import inputs_of, scalarised
+from stodyn.numerics.uncompiled import REAL
 
 
 def dependence(function: Callable, *arguments: Any) -> list[np.ndarray]:
     """For each output array of `function`, an object array whose entries are the number itself where it is a constant,
     or else the frozenset of (argument, flat index) pairs it may depend on.
 
-    The trace is taken apart scalar by scalar, so that a zero of a Jacobian or of a diagonal matrix is seen as one.
-    Raises lanes.Unlaned where the trace cannot be taken apart.
+    The trace is taken apart scalar by scalar, so that a zero of a Jacobian or of a diagonal matrix is seen as one, and
+    0·x as well. Raises printing.scalars.Unprintable where the trace cannot be taken apart.
     """
-    closed = jax.make_jaxpr(function)(*arguments)
-    leaves = jax.tree.leaves(arguments)
-    labels = [
-        (number, index)
-        for number, argument in enumerate(arguments)
-        for leaf in jax.tree.leaves(argument)
-        for index in range(np.size(leaf))
-    ]
+    return dependence_of(jax.make_jaxpr(function)(*arguments), arguments)
 
-    def scalars(*flat):
-        outputs.extend(lanes.evaluate(closed, lanes.unflatten(flat, [np.shape(leaf) for leaf in leaves]), None))
-        return [entry for output in outputs for entry in output.ravel() if not lanes.is_known(entry)]
 
-    outputs: list[np.ndarray] = []
-    dtypes = [variable.aval.dtype for variable in closed.jaxpr.invars]
-    examples = [
-        jax.ShapeDtypeStruct((), d) for leaf, d in zip(leaves, dtypes, strict=True) for _ in range(np.size(leaf))
-    ]
-    flat_jaxpr = jax.make_jaxpr(scalars)(*examples).jaxpr
-    reached: dict[Any, frozenset] = {v: frozenset([label]) for v, label in zip(flat_jaxpr.invars, labels, strict=True)}
-
-    def of(variable: Any) -> frozenset:
-        return frozenset() if isinstance(variable, core.Literal) else reached.get(variable, frozenset())
-
-    for equation in flat_jaxpr.eqns:
-        union = frozenset().union(*(of(v) for v in equation.invars))
-        for variable in equation.outvars:
-            reached[variable] = union
-    found = iter(flat_jaxpr.outvars)
+def dependence_of(closed: core.ClosedJaxpr, arguments: Sequence[Any]) -> list[np.ndarray]:
+    """The same of a trace of a function of `arguments`."""
+    graph, inputs, labels = _Structure(), [], []
+    places = [(number, leaf) for number, argument in enumerate(arguments) for leaf in jax.tree.leaves(argument)]
+    for name, ((number, leaf), variable) in enumerate(zip(places, closed.jaxpr.invars, strict=True)):
+        inputs.append(inputs_of(graph, name, np.shape(leaf), variable.aval.dtype))
+        labels += [((name, index), (number, index)) for index in range(np.size(leaf))]
+    outputs = scalarised(closed, inputs, graph)
+    bits = _reached([entry for output in outputs for entry in output.reshape(-1)], [name for name, _ in labels])
+    sets = {found: frozenset(labels[k][1] for k in _ones(found)) for found in {0, *bits.values()}}
     result = []
     for output in outputs:
-        sets = np.empty(output.shape, object)
-        for index in np.ndindex(output.shape):
-            sets[index] = output[index] if lanes.is_known(output[index]) else of(next(found))
-        result.append(sets)
+        found = np.empty(output.shape, object)
+        for index, entry in np.ndenumerate(output):
+            found[index] = entry if is_known(entry) else sets[bits[id(entry)]]
+        result.append(found)
     return result
+
+
+class _Structure(Graph):
+    """A graph in which every number is known, those written in the function as well, and functions of known numbers."""
+
+    def literal(self, number: np.generic) -> Any:
+        return number
+
+    def make(self, op: str, dtype: Any, *args: Entry, attr: Any = None) -> Entry:
+        if op in REAL and np.dtype(dtype).kind == "f" and all(map(is_known, args)):
+            with np.errstate(all="ignore"):
+                return np.asarray(REAL[op](*args), dtype)[()]
+        return super().make(op, dtype, *args, attr=attr)
+
+
+def _reached(results: Sequence[Entry], names: Sequence[Any]) -> dict[int, int]:
+    """Of each node the inputs it depends on, as the bits of a number; what a loop leaves, on all that the loop uses."""
+    place = {name: 1 << k for k, name in enumerate(names)}
+    bits: dict[int, int] = {}
+    for node in reachable(results):
+        found = place[node.attr] if node.op == "input" else 0
+        for argument in node.args:
+            if isinstance(argument, Node):
+                found |= bits[id(argument)]
+        bits[id(node)] = found
+    return bits
+
+
+def _ones(number: int) -> list[int]:
+    """The places of the ones of a whole number in binary."""
+    return [k for k, bit in enumerate(reversed(f"{number:b}")) if bit == "1"]

@@ -126,7 +126,7 @@ class Pattern:
 def find_pattern(function: Callable, *arguments: Any) -> Pattern:
     """Where ∂function/∂(first argument) may differ from zero: a proof from the trace.
 
-    Raises lanes.Unlaned where the trace cannot be taken apart.
+    Raises printing.scalars.Unprintable where the trace cannot be taken apart.
     """
     (entries,) = dependence(function, *arguments)
     holds = np.zeros((entries.size, np.size(arguments[0])), bool)

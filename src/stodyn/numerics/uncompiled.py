@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import string
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from jax.extend import core
 
-from stodyn.numerics import lanes
+from stodyn.numerics.printing.scalars import INLINED, MOVES, inner_of, literal_value
 
 
 class Compile(Exception):
@@ -26,33 +26,42 @@ def _run(jaxpr: Any, consts: Any, arguments: Any) -> list[np.ndarray]:
     values.update(zip(jaxpr.constvars, map(np.asarray, consts), strict=True))
 
     def read(variable: Any) -> np.ndarray:
-        return lanes.literal_value(variable) if isinstance(variable, core.Literal) else values[variable]
+        return literal_value(variable) if isinstance(variable, core.Literal) else values[variable]
 
     with np.errstate(all="ignore"):
         for equation in jaxpr.eqns:
             inputs = [read(variable) for variable in equation.invars]
-            for variable, output in zip(equation.outvars, _apply(equation, inputs), strict=True):
-                values[variable] = np.asarray(output, variable.aval.dtype)
+            values.update(zip(equation.outvars, apply(equation, inputs), strict=True))
     return [read(variable) for variable in jaxpr.outvars]
 
 
-def _apply(equation: Any, inputs: list[np.ndarray]) -> list[Any]:
+def apply(equation: Any, inputs: list[np.ndarray]) -> list[np.ndarray]:
+    """The results of one operation of a trace."""
+    results = _results(equation, inputs)
+    return [np.asarray(r, v.aval.dtype) for r, v in zip(results, equation.outvars, strict=True)]
+
+
+def _results(equation: Any, inputs: list[np.ndarray]) -> list[Any]:
     name, params = equation.primitive.name, equation.params
-    if name in lanes.INLINED:
-        inner = next(params[key] for key in ("jaxpr", "call_jaxpr", "fun_jaxpr") if key in params)
+    if name in INLINED:
+        inner = inner_of(equation)
         closed = isinstance(inner, core.ClosedJaxpr)
         return _run(inner.jaxpr, inner.consts, inputs) if closed else _run(inner, (), inputs)
-    if name in lanes.NUMPY_FOLDS:
-        return [lanes.NUMPY_FOLDS[name](*inputs)]
-    if name in lanes.NUMPY_MOVES:
-        moved = lanes.NUMPY_MOVES[name](*inputs, **params)
-        if moved is not None:
-            return moved if isinstance(moved, list) else [moved]
+    if name in EXACT:
+        return [EXACT[name](*inputs)]
+    if name in MOVES:
+        moved = MOVES[name](*inputs, **params)
+        return moved if isinstance(moved, list) else [moved]
     if name in REAL and all(np.issubdtype(x.dtype, np.floating) for x in inputs):
         return [REAL[name](*inputs)]
     if name in OTHERS:
         return [OTHERS[name](*inputs, **params)]
     raise Compile(name)
+
+
+def _dynamic_slice(x: np.ndarray, starts: Sequence[np.ndarray], sizes: Sequence[int]) -> np.ndarray:
+    first = [int(np.clip(start, 0, full - size)) for start, full, size in zip(starts, x.shape, sizes, strict=True)]
+    return x[tuple(slice(p, p + size) for p, size in zip(first, sizes, strict=True))]
 
 
 def _dot_general(a: np.ndarray, b: np.ndarray, *, dimension_numbers: Any, **_: Any) -> np.ndarray:
@@ -70,6 +79,13 @@ def _dot_general(a: np.ndarray, b: np.ndarray, *, dimension_numbers: Any, **_: A
     return np.einsum(f"{''.join(axes_a)},{''.join(axes_b)}->{''.join(batch + free)}", a, b)
 
 
+EXACT: dict[str, Callable] = {
+    "add": np.add, "add_any": np.add, "sub": np.subtract, "mul": np.multiply, "neg": np.negative, "abs": np.abs,
+    "max": np.maximum, "min": np.minimum, "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal,
+    "gt": np.greater, "ge": np.greater_equal, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
+    "not": np.invert, "square": np.square, "sqrt": np.sqrt, "is_finite": np.isfinite, "copy": np.array,
+    "select_n": lambda which, *cases: np.choose(np.asarray(which, np.intp), cases),
+}  # fmt: skip
 REAL: dict[str, Callable] = {
     "div": np.divide, "exp": np.exp, "expm1": np.expm1, "log": np.log, "log1p": np.log1p, "sin": np.sin, "cos": np.cos,
     "tan": np.tan, "tanh": np.tanh, "sinh": np.sinh, "cosh": np.cosh, "atan2": np.arctan2, "sign": np.sign,
@@ -81,6 +97,10 @@ OTHERS: dict[str, Callable] = {
     "integer_pow": lambda x, *, y: x**y,
     "reduce_sum": lambda x, *, axes, **_: np.sum(x, tuple(axes)),
     "reduce_max": lambda x, *, axes, **_: np.max(x, tuple(axes)),
-    "stack": lambda *xs, axis, **_: np.stack(xs, axis),
     "stop_gradient": lambda x, **_: x,
+    "clamp": lambda low, x, high: np.minimum(np.maximum(low, x), high),
+    "rem": lambda a, b: (
+        np.where(b == 0, a, np.fmod(a, np.where(b == 0, 1, b))) if a.dtype.kind in "iu" else np.fmod(a, b)
+    ),
+    "dynamic_slice": lambda x, *starts, slice_sizes, **_: _dynamic_slice(x, starts, slice_sizes),
 }

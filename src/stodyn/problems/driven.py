@@ -18,7 +18,7 @@ from stodyn.noise.coloured import Coloured
 from stodyn.noise.distribution import PerPath, is_random
 from stodyn.numerics import uncompiled, van_loan
 from stodyn.numerics.dependence import dependence
-from stodyn.numerics.lanes import Unlaned
+from stodyn.numerics.printing.scalars import Unprintable
 from stodyn.problems.contract import check_problem, fixed_value, returned_shape
 from stodyn.problems.linear import GaussianStart
 from stodyn.problems.measured import Measured
@@ -207,7 +207,7 @@ def _is_quiet(sde: SDE) -> bool:
     """Whether the problem has no noise of its own: its diffusion is known to be zero."""
     try:
         (entries,) = dependence(sde.g, jnp.zeros(()), jnp.asarray(sde.example_start()), sde.example_params())
-    except Unlaned:
+    except Unprintable:
         return False
     return all(not isinstance(entry, frozenset) and entry == 0 for entry in entries.ravel())
 

@@ -13,7 +13,7 @@ import numpy as np
 from jax import Array
 
 from stodyn.numerics.dependence import dependence
-from stodyn.numerics.lanes import Unlaned
+from stodyn.numerics.printing.scalars import Unprintable
 from stodyn.problems import lowering, paired_start
 from stodyn.problems.contract import (
     CALCULI,
@@ -223,7 +223,7 @@ class Hamiltonian(Problem):
         try:
             on, zero = reached(function)
             by_q, by_p = (reached(jax.jacfwd(function, argnums=i))[0] for i in (1, 2))
-        except Unlaned:
+        except Unprintable:
             return Dependence(False, True, True, False, False, False)
         return Dependence(zero, 1 in on, 2 in on, 1 not in by_q, 2 not in by_p, not by_q | by_p)
 

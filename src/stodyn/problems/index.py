@@ -12,7 +12,7 @@ import numpy as np
 import scipy.linalg
 
 from stodyn.numerics.dependence import dependence
-from stodyn.numerics.lanes import Unlaned
+from stodyn.numerics.printing.scalars import Unprintable
 
 RANK = 1e-12  # a singular value of the scaled mass matrix below this share of the largest is zero
 SINGULAR = 1e-10  # the same of the scaled constraint Jacobian
@@ -249,7 +249,7 @@ def _noisy(problem: Any, N: np.ndarray, t: float, x: np.ndarray):
             suspects = [
                 index for index, entry in np.ndenumerate(entries) if isinstance(entry, frozenset) or float(entry) != 0.0
             ]
-        except Unlaned:
+        except Unprintable:
             suspects = list(np.ndindex(len(N), problem.m))
     if not suspects:
         return ()

@@ -15,7 +15,7 @@ from jax import Array
 from stodyn.numerics import elimination
 from stodyn.numerics.banded import Band, find_band
 from stodyn.numerics.dependence import dependence
-from stodyn.numerics.lanes import Unlaned
+from stodyn.numerics.printing.scalars import Unprintable
 from stodyn.problems import paired_start
 from stodyn.problems.contract import (
     NoiseStructure,
@@ -305,7 +305,7 @@ class Mechanical(Problem):
                     lambda t, y, v, z, p, d: jax.jvp(lambda v: self.acceleration(t, y, v, z, p), (v,), (d,))[1],
                     t, y, v, z, params, v,
                 )  # fmt: skip
-            except Unlaned:
+            except Unprintable:
                 return Facts(self.m > 0, self.m > 0, self.m > 0, True, False)
         if 3 in bent:
             bent |= self._reached(lambda *args: self.balance(*args)[1])
@@ -321,7 +321,7 @@ class Mechanical(Problem):
             try:
                 constraints = _arguments(lambda *args: self.balance(*args)[1], *arguments)
                 return 3 in _arguments(self.kicks, *arguments) and 2 in constraints
-            except Unlaned:
+            except Unprintable:
                 return True
 
     def _reached(self, function: Callable) -> set[int]:

@@ -17,8 +17,8 @@ from stodyn.noise.distribution import PerPath, draw, is_random
 from stodyn.numerics.dependence import dependence
 from stodyn.numerics.elimination import WRITTEN_OUT, row_order
 from stodyn.numerics.elimination import solve as eliminate
-from stodyn.numerics.lanes import Unlaned
 from stodyn.numerics.newton import newton
+from stodyn.numerics.printing.scalars import Unprintable
 from stodyn.numerics.sparse import Pattern
 from stodyn.problems.contract import (
     STRUCTURES,
@@ -46,7 +46,7 @@ from stodyn.problems.index import (
 )
 from stodyn.problems.sde import SDE, silent
 from stodyn.problems.sparsity import Sparsity, find_sparsity, noise_pattern
-from stodyn.problems.structure import checked_kinds, commutes
+from stodyn.problems.structure import PROVED, checked_kinds, commutes, proved_kinds
 
 CHECKED = f"checked at {STATES} random states"
 
@@ -239,7 +239,7 @@ class SDAE(Problem):
             start, params = jnp.asarray(self.example_start()), self.example_params()
             try:
                 (entries,) = dependence(function, jnp.zeros(()), start, params)
-            except Unlaned:
+            except Unprintable:
                 return False
         return not any(a in (0, 1) for e in entries.ravel() if isinstance(e, frozenset) for a, _ in e)
 
@@ -272,16 +272,12 @@ class SDAE(Problem):
             kinds = () if self.structure == "general" else tuple(dict.fromkeys((self.structure, "commutative")))
             return NoiseStructure(kinds, "stated by the user")
         scalar = ("scalar",) if self.m == 1 else ()
-        with jax.enable_x64(True), jax.ensure_compile_time_eval():
-            start, params = jnp.asarray(self.example_start()), self.example_params()
-            try:
-                (entries,) = dependence(self.g, jnp.zeros(()), start, params)
-                if not any(a == 1 for e in entries.ravel() if isinstance(e, frozenset) for a, _ in e):
-                    return NoiseStructure(("additive", *scalar, "commutative"), "proved from the trace")
-            except Unlaned:
-                pass
+        with jax.enable_x64(True):
+            proved, _ = proved_kinds(self.g, self.example_start(), self.example_params())
+        if "additive" in proved:
+            return NoiseStructure(("additive", *scalar, "commutative"), PROVED)
         if scalar:
-            return NoiseStructure(("scalar", "commutative"), "proved from the trace")
+            return NoiseStructure(("scalar", "commutative"), PROVED)
         values, slopes = self._look()
         found = checked_kinds(values, slopes)
         if found or commutes(values, slopes):

@@ -127,9 +127,9 @@ class SDE(Problem):
         if self.structure is not None:
             kinds = () if self.structure == "general" else tuple(dict.fromkeys((self.structure, "commutative")))
             return NoiseStructure(kinds, "stated by the user")
-        with jax.enable_x64(True), jax.ensure_compile_time_eval():  # a step may ask while it is traced
-            start, sampled = jnp.asarray(self.example_start()), self.sample_params(CHECKED_STATES)
-            return find_structure(self.g, start, self.example_params(), sampled)
+        with jax.enable_x64(True):
+            sampled = self.sample_params(CHECKED_STATES)
+            return find_structure(self.g, self.example_start(), self.example_params(), sampled)
 
     @property
     def failure_advice(self) -> str:  # type: ignore[override]

@@ -11,7 +11,7 @@ import numpy as np
 
 from stodyn.numerics.dependence import dependence
 from stodyn.numerics.elimination import WRITTEN_OUT
-from stodyn.numerics.lanes import Unlaned
+from stodyn.numerics.printing.scalars import Unprintable
 from stodyn.numerics.sparse import Elimination, Pattern, find_pattern, ordered
 
 MOST_FULL = 0.5  # of the places of a matrix: a fuller one is dense
@@ -47,7 +47,7 @@ def find_sparsity(problem: Any, implicit_noise: bool = False) -> Sparsity | None
                 if implicit_noise
                 else None
             )
-        except Unlaned:
+        except Unprintable:
             return None
         drift = dataclasses.replace(drift, reversible=_is_reversible(problem, start, params))
         if len(drift.rows) > MOST_FULL * n * n:
@@ -96,7 +96,7 @@ def noise_pattern(problem: Any) -> Pattern | None:
         start, params = jnp.asarray(problem.example_start()), problem.example_params()
         try:
             (entries,) = dependence(problem.g, jnp.zeros(()), start, params)
-        except Unlaned:
+        except Unprintable:
             return None
     holds = np.array([isinstance(entry, frozenset) or entry != 0.0 for entry in entries.ravel()], bool)
     return Pattern.of(holds.reshape(entries.shape)) if holds.mean() < MOST_FULL else None

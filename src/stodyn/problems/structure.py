@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -10,45 +11,75 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from stodyn.numerics.dependence import dependence
-from stodyn.numerics.lanes import Unlaned
+from stodyn.numerics.dependence import dependence_of
+from stodyn.numerics.printing.scalars import Unprintable
+from stodyn.numerics.whole_arrays import Facts, facts_of
 from stodyn.problems.contract import NoiseStructure
 
 CHECKED_STATES = 64
-CHECKED = f"checked at {CHECKED_STATES} random states"
+CHECKED, PROVED = f"checked at {CHECKED_STATES} random states", "proved from the trace"
+TAKEN_APART = 10_000  # entries of an array up to which each is followed through the trace
+DIFFERENTIATED = 250_000  # n² m: beyond it derivatives are looked at in random directions
 Diffusion = Callable[[Any, Array, Any], Array]
 
 
-def find_structure(g: Diffusion, x: Array, params: Any, sampled: tuple[Any, Any] | None = None) -> NoiseStructure:
+def find_structure(g: Diffusion, x: Any, params: Any, sampled: tuple[Any, Any] | None = None) -> NoiseStructure:
     """The structure of the noise of dx = ... + g(t, x, params) dW around the state x.
 
-    Additive, diagonal and scalar are proved from the trace of g; where it cannot be taken apart, and for
-    commutativity, g is looked at in random states around x, each at a time of its own, and with the parameters of
-    another path where these differ: `sampled` is what Problem.sample_params(CHECKED_STATES) gives.
+    Additive, diagonal and scalar are proved from the trace of g, seen as whole arrays, and entry by entry where these
+    are few; where nothing can be proved, and for commutativity, g is looked at in random states around x, each at a
+    time of its own, and with the parameters of another path where these differ: `sampled` is what
+    Problem.sample_params(CHECKED_STATES) gives.
     """
-    n, m = jax.eval_shape(g, jnp.zeros(()), x, params).shape
-    kinds, known = [], "proved from the trace"
-    try:
-        (entries,) = dependence(g, jnp.zeros(()), x, params)
-        on_state = [
-            [{i for a, i in e if a == 1} if isinstance(e, frozenset) else set() for e in row] for row in entries
-        ]
-        if not any(s for row in on_state for s in row):
-            kinds.append("additive")
-        if n == m and all(
-            on_state[i][j] <= {i} if i == j else not isinstance(entries[i][j], frozenset) and entries[i][j] == 0
-            for i in range(n)
-            for j in range(m)
-        ):
-            kinds.append("diagonal")
-    except Unlaned:
-        kinds += checked_kinds(*_look(g, x, sampled or (params, None)))
-        known = CHECKED if kinds else known
-    if m == 1:
-        kinds.append("scalar")
-    if kinds:
-        return NoiseStructure((*kinds, "commutative"), known)
-    return NoiseStructure(("commutative",) if commutes(*_look(g, x, sampled or (params, None))) else (), CHECKED)
+    (kinds, is_settled), known, sampled = proved_kinds(g, x, params), PROVED, sampled or (params, None)
+    n, m = jax.eval_shape(g, 0.0, x, params).shape
+    with jax.ensure_compile_time_eval():  # a step may ask while it is traced
+        in_directions = n * n * m > DIFFERENTIATED
+        if not (kinds or is_settled):
+            kinds = directed_kinds(g, x, sampled) if in_directions else checked_kinds(*_look(g, x, sampled))
+            known = CHECKED if kinds else known
+        if m == 1:
+            kinds.append("scalar")
+        if kinds:
+            return NoiseStructure((*kinds, "commutative"), known)
+        found = commutes_in_directions(g, x, sampled) if in_directions else commutes(*_look(g, x, sampled))
+        return NoiseStructure(("commutative",) if found else (), CHECKED)
+
+
+def proved_kinds(g: Diffusion, x: Any, params: Any) -> tuple[list[str], bool]:
+    """Which of "additive" and "diagonal" are proved from the trace of g, and whether the others are disproved by it."""
+    arguments = (np.zeros(()), x, params)
+    trace = jax.make_jaxpr(g)(*arguments)
+    n, m = trace.out_avals[0].shape
+    kinds = _seen_as_a_whole(_facts(trace, arguments), n == m)
+    if "diagonal" not in kinds and n * m <= TAKEN_APART:
+        with contextlib.suppress(Unprintable):
+            return _seen_entry_by_entry(*dependence_of(trace, arguments)), True
+    return kinds, False
+
+
+def _facts(trace: Any, arguments: tuple[Any, ...]) -> Facts:
+    """What the trace of a function of (t, x, params) tells of its result as a whole."""
+    numbers = [number for number, argument in enumerate(arguments) for _ in jax.tree.leaves(argument)]
+    return facts_of(trace, numbers, vector=1)[0]
+
+
+def _seen_as_a_whole(g: Facts, is_square: bool) -> list[str]:
+    kinds = [] if 1 in g.on else ["additive"]
+    return [*kinds, "diagonal"] if is_square and g.is_zero((0, 1)) and g.takes_along(1, 0) else kinds
+
+
+def _seen_entry_by_entry(g: np.ndarray) -> list[str]:
+    n, m = g.shape
+    on_state = [[{i for a, i in e if a == 1} if isinstance(e, frozenset) else set() for e in row] for row in g]
+    kinds = [] if any(s for row in on_state for s in row) else ["additive"]
+    if n == m and all(
+        on_state[i][j] <= {i} if i == j else not isinstance(g[i][j], frozenset) and g[i][j] == 0
+        for i in range(n)
+        for j in range(m)
+    ):
+        kinds.append("diagonal")
+    return kinds
 
 
 def depends_on_time(function: Callable[[Any, Array, Any], Array], x: Any, params: Any) -> bool:
@@ -57,18 +88,23 @@ def depends_on_time(function: Callable[[Any, Array, Any], Array], x: Any, params
     Where the trace cannot be taken apart, from values at random states around x and random times: a pulse between
     these times is then not seen.
     """
-    with jax.enable_x64(True), jax.ensure_compile_time_eval():
-        x = jnp.asarray(x, float)
-        try:
-            (entries,) = dependence(function, jnp.zeros(()), x, params)
-        except Unlaned:
-            rng = np.random.default_rng(2024)
-            states = x + rng.standard_normal((CHECKED_STATES, x.size))
-            times = 10.0 ** rng.uniform(-2, 2, CHECKED_STATES)
+    with jax.enable_x64(True):
+        x = np.asarray(x, float)
+        arguments = (np.zeros(()), x, params)
+        trace = jax.make_jaxpr(function)(*arguments)
+        if 0 not in _facts(trace, arguments).on:
+            return False
+        if trace.out_avals[0].size <= TAKEN_APART:
+            with contextlib.suppress(Unprintable):
+                (entries,) = dependence_of(trace, arguments)
+                return any((0, 0) in entry for entry in entries.ravel() if isinstance(entry, frozenset))
+        rng = np.random.default_rng(2024)
+        states = x + rng.standard_normal((CHECKED_STATES, x.size))
+        times = 10.0 ** rng.uniform(-2, 2, CHECKED_STATES)
+        with jax.ensure_compile_time_eval():  # a step may ask while it is traced
             looked = jax.jit(jax.vmap(function, in_axes=(0, 0, None)))
             now, then = looked(0.0 * times, states, params), looked(times, states, params)
-            return not np.array_equal(now, then, equal_nan=True)
-    return any((0, 0) in entry for entry in entries.ravel() if isinstance(entry, frozenset))
+        return not np.array_equal(now, then, equal_nan=True)
 
 
 PARTIAL = {"sqrt": "a square root", "rsqrt": "a square root", "log": "a logarithm", "log1p": "a logarithm",
@@ -96,13 +132,17 @@ def is_autonomous(problem: Any) -> bool:
     return not any(depends_on_time(function, x, params) for function in (problem.f, problem.g))
 
 
-def _look(g: Diffusion, x: Array, sampled: tuple[Any, Any]) -> tuple[np.ndarray, np.ndarray]:
-    """g (states, n, m) and ∂g/∂x (states, n, m, n) in random states near and far from x, where both are finite."""
+def _random_states(x: Array) -> tuple[np.ndarray, np.ndarray]:
+    """Times, and states near and far from x."""
     rng = np.random.default_rng(2024)
     reach = 10.0 ** rng.uniform(-2, 0, (CHECKED_STATES, 1)) * (1.0 + np.abs(x))
     states = x + reach * rng.standard_normal((CHECKED_STATES, x.size))
-    times = 10.0 ** rng.uniform(-2, 2, CHECKED_STATES)
-    params, axes = sampled
+    return 10.0 ** rng.uniform(-2, 2, CHECKED_STATES), np.asarray(states)
+
+
+def _look(g: Diffusion, x: Array, sampled: tuple[Any, Any]) -> tuple[np.ndarray, np.ndarray]:
+    """g (states, n, m) and ∂g/∂x (states, n, m, n) in random states near and far from x, where both are finite."""
+    (times, states), (params, axes) = _random_states(x), sampled
 
     def both(t, x, p):
         return g(t, x, p), jax.jacfwd(lambda x: g(t, x, p))(x)
@@ -111,6 +151,59 @@ def _look(g: Diffusion, x: Array, sampled: tuple[Any, Any]) -> tuple[np.ndarray,
     values, slopes = map(np.asarray, looked)
     finite = np.isfinite(values).all((1, 2)) & np.isfinite(slopes).all((1, 2, 3))
     return values[finite], slopes[finite]
+
+
+def _asked(question: Callable, x: Array, sampled: tuple[Any, Any]) -> np.ndarray:
+    """The answers (states, k) of question(t, x, other x, p, z) in state after state; z (2, n) are normals.
+
+    The last answer is whether all was finite; the others are kept where it was.
+    """
+    times, states = _random_states(x)
+    rng, (params, axes) = np.random.default_rng(2025), sampled
+    normals = rng.standard_normal((CHECKED_STATES, 2, x.size))
+    ask, answers = jax.jit(jax.vmap(question, in_axes=(0, 0, 0, axes, 0))), []
+    for k in range(CHECKED_STATES):
+        now, other = slice(k, k + 1), slice(k - 1, k or None)
+        own = jax.tree.map(
+            lambda axis, leaf, now=now: leaf if axis is None else leaf[now], axes, params, is_leaf=lambda a: a is None
+        )
+        answers.append(np.asarray(ask(times[now], states[now], states[other], own, normals[now]))[0])
+    found = np.array(answers)
+    return found[found[:, -1]][:, :-1]
+
+
+def directed_kinds(g: Diffusion, x: Array, sampled: tuple[Any, Any]) -> list[str]:
+    """Which of "additive" and "diagonal" hold where some or all of the state is changed, in many states."""
+
+    def question(t, x, other, p, z):
+        here, mixed = g(t, x, p), jnp.where(z[0] > 0, x, other)
+        there, between = g(t, other, p), g(t, mixed, p)
+        finite = jnp.isfinite(here).all() & jnp.isfinite(there).all() & jnp.isfinite(between).all()
+        own = (jnp.diagonal(between) == jnp.diagonal(here)) | (z[0, : min(here.shape)] <= 0)
+        off = jnp.count_nonzero(here) == jnp.count_nonzero(jnp.diagonal(here))
+        return jnp.stack([(here == there).all(), off & own.all() & (here.shape[0] == here.shape[1]), finite])
+
+    answers = _asked(question, x, sampled)
+    if len(answers) < CHECKED_STATES // 8:
+        return []
+    return [kind for kind, holds in zip(("additive", "diagonal"), np.atleast_1d(answers.all(0)), strict=True) if holds]
+
+
+def commutes_in_directions(g: Diffusion, x: Array, sampled: tuple[Any, Any]) -> bool:
+    """Whether ∂(g b)/∂x (g a) = ∂(g a)/∂x (g b) for random a and b."""
+
+    def question(t, x, other, p, z):
+        a, b = jnp.cos(1e3 * z[:, :1] * (1 + jnp.arange(g(t, x, p).shape[1])))
+
+        def along(c, d):
+            return jax.jvp(lambda x: g(t, x, p) @ c, (x,), (g(t, x, p) @ d,))[1]
+
+        one, two = along(b, a), along(a, b)
+        finite = jnp.isfinite(one).all() & jnp.isfinite(two).all()
+        return jnp.stack([(jnp.abs(one - two) <= 1e-9 * jnp.abs(one).max()).all(), finite])
+
+    answers = _asked(question, x, sampled)
+    return len(answers) >= CHECKED_STATES // 8 and bool(answers.all())
 
 
 def checked_kinds(values: np.ndarray, slopes: np.ndarray) -> list[str]:

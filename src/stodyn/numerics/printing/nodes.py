@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -114,7 +115,7 @@ class Graph:
         values = [value_of(a) for a in args]
         if op in FOLDS and all(v is not None for v in values):
             with np.errstate(all="ignore"):
-                number = np.asarray(FOLDS[op](*values), dtype)[()]
+                number = as_number(FOLDS[op](*values), dtype)
             return number if all(map(is_known, args)) else self.literal(number)
         return self.intern(op, dtype, args, attr)
 
@@ -342,9 +343,8 @@ def _rem(a, b):
 
 
 def _round_away(x):
-    return (
-        np.copysign(np.floor(np.abs(x) + (np.abs(x) < 2.0**52) * 0.5), x) if np.abs(x) != 0.49999999999999994 else x * 0
-    )
+    whole = np.trunc(x)
+    return whole + np.copysign(np.abs(x - whole) >= 0.5, x) if np.isfinite(x) and whole != x else x
 
 
 def _sign(x):
@@ -354,14 +354,17 @@ def _sign(x):
 def converted(value: Any, dtype: np.dtype) -> Any:
     """A number in another type, as XLA converts it."""
     if value.dtype.kind == "f" and dtype.kind in "iu":
-        limits = np.iinfo(dtype)
-        if np.isnan(value):
-            return dtype.type(0)
-        if not np.isfinite(value):
-            return dtype.type(limits.max if value > 0 else limits.min)
-        return dtype.type(min(max(int(value), limits.min), limits.max))
+        limits, number = np.iinfo(dtype), float(value)
+        if not math.isfinite(number):
+            return dtype.type(0 if math.isnan(number) else limits.max if number > 0 else limits.min)
+        return dtype.type(min(max(int(number), int(limits.min)), int(limits.max)))
     with np.errstate(all="ignore"):
-        return np.asarray(value).astype(dtype)[()]
+        return as_number(np.asarray(value).astype(dtype), dtype)
+
+
+def as_number(x: Any, dtype: Any) -> np.generic:
+    """One number in a type of NumPy's."""
+    return cast(np.generic, np.asarray(x, dtype)[()])
 
 
 # What NumPy computes exactly as every processor does. Elementary functions are not folded: a program has its own.

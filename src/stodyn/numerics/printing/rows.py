@@ -84,9 +84,8 @@ class Function(Writer):
 
     def finished(self) -> str:
         self.emit("ret void")
-        wide = (
-            ' "prefer-vector-width"="512" "min-legal-vector-width"="512"' if compiling.processor().register == 8 else ""
-        )
+        is_wide = compiling.processor().register == 8
+        wide = ' "prefer-vector-width"="512" "min-legal-vector-width"="512"' if is_wide else ""
         return self.text(f"void @{self.name}(ptr noalias %frame){wide}")
 
 

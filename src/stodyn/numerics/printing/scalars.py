@@ -22,7 +22,7 @@ import numpy as np
 from jax.extend import core
 
 from stodyn.numerics.printing import elementary
-from stodyn.numerics.printing.nodes import BOOL, INT32, Entry, Graph, is_known, value_of
+from stodyn.numerics.printing.nodes import BOOL, INT32, Entry, Graph, as_number, is_known, value_of
 
 Equation = Any  # jax.extend.core.JaxprEqn, whose variables' shapes and dtypes JAX does not declare to type checkers
 TYPES = {np.dtype(t) for t in ("float64", "float32", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32",
@@ -105,7 +105,7 @@ class _Scalars:
     def written(self, x: np.ndarray) -> np.ndarray:
         """Numbers that stand in the trace: a single one as a literal, those of an array as its structure."""
         if x.ndim == 0 and x.dtype.kind == "f" and x.dtype in TYPES:
-            return _scalar(self.graph.literal(x[()]))
+            return _scalar(self.graph.literal(as_number(x, x.dtype)))
         return known_entries(x)
 
     def run_closed(self, closed: Any, arguments: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -116,7 +116,7 @@ class _Scalars:
     def apply(self, equation: Equation, inputs: list[np.ndarray]) -> list[np.ndarray]:
         name = equation.primitive.name
         if name in INLINED or name == WHOLE:
-            return self.run_closed(_inner(equation), inputs)
+            return self.run_closed(inner_of(equation), inputs)
         if name in CONTROL:
             return CONTROL[name](self, equation, inputs)
         if equation.effects:
@@ -131,7 +131,7 @@ class _Scalars:
             return [SPECIAL[name](self, equation, inputs)]
         if name in ELEMENTWISE:
             return [self.elementwise(equation, inputs)]
-        if name == "iota" or (all(map(all_known, inputs)) and name not in RANDOM):
+        if all(map(all_known, inputs)) and name not in RANDOM:
             return self.computed(equation, inputs)
         raise Unprintable(f"primitive {name} is on no list of printed operations")
 
@@ -464,7 +464,7 @@ def _broadcast_in_dim(x, *_dynamic, shape, broadcast_dimensions, **_):
     kept = [1] * len(shape)
     for axis, dimension in enumerate(broadcast_dimensions):
         kept[dimension] = x.shape[axis]
-    if x.ndim == 0 and shape:  # a number spread over an array is the array's structure
+    if x.ndim == 0 and shape and x.dtype == object:  # a number spread over an array is the array's structure
         value = value_of(x[()])
         if value is not None:
             x = _scalar(value)
@@ -482,12 +482,19 @@ def _pad(x, value, *, padding_config, **_):
 
     shape = [low + high + max(0, (n - 1) * (gap + 1) + 1)
              for n, (low, high, gap) in zip(x.shape, padding_config, strict=True)]  # fmt: skip
-    result = np.empty(shape, object)
+    result = np.empty(shape, x.dtype)
     result.fill(_structural(value))
     at = [place(n, low, gap) for n, (low, _, gap) in zip(x.shape, padding_config, strict=True)]
     kept = [(p >= 0) & (p < size) for p, size in zip(at, shape, strict=True)]
     result[np.ix_(*(p[k] for p, k in zip(at, kept, strict=True)))] = x[np.ix_(*kept)] if x.ndim else x
     return result
+
+
+def _iota(*, dimension, shape, dtype, **_):
+    along = np.arange(shape[dimension]).astype(dtype)
+    return np.broadcast_to(
+        known_entries(along).reshape([-1 if k == dimension else 1 for k in range(len(shape))]), shape
+    )
 
 
 MOVES: dict[str, Callable] = {
@@ -504,6 +511,7 @@ MOVES: dict[str, Callable] = {
     "slice": _slice,
     "broadcast_in_dim": _broadcast_in_dim,
     "pad": _pad,
+    "iota": _iota,
 }
 
 
@@ -798,7 +806,8 @@ INLINED = {
 RANDOM = {"random_bits", "random_seed", "random_wrap", "random_unwrap", "random_split", "random_fold_in"}
 
 
-def _inner(equation: Equation) -> Any:
+def inner_of(equation: Equation) -> Any:
+    """The trace that stands in an equation in place of an operation."""
     if equation.primitive.name == WHOLE:
         return opened(equation)
     return next(equation.params[key] for key in ("jaxpr", "call_jaxpr", "fun_jaxpr", "call") if key in equation.params)

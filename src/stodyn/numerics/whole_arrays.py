@@ -1,0 +1,278 @@
+"""What a trace tells of whole arrays: on what they depend, where they are diagonal, and which entry takes which.
+
+    y = diag(σ x)   depends on x; y_ij = 0 where i ≠ j; y_ij takes of x the number x_i alone
+
+follows from the operations (iota = iota, where, a product with an identity) without a look at the n² entries, so that
+the proof costs what the trace costs. What cannot be told so is not told: no fact is ever wrong, many are missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from jax.extend import core
+
+from stodyn.numerics.printing.nodes import FOLDS
+from stodyn.numerics.printing.scalars import INLINED, WHOLE, inner_of, literal_value
+
+Pairs = frozenset[tuple[int, int]]
+NONE: frozenset[Any] = frozenset()
+
+
+class Facts(NamedTuple):
+    """What is known of an array.
+
+    on      the arguments on which some entry may depend
+    along   the axes for which an entry takes of the vector only the number that has its index on that axis; a fact
+            that says nothing where the array does not depend on the vector
+    zero    pairs of axes a < b: entries whose indices on a and b differ are zero
+    number  the number that every entry is
+    counts  the axis whose index every entry is
+    """
+
+    on: frozenset[int] = NONE
+    along: frozenset[int] = NONE
+    zero: Pairs = NONE
+    number: Any = None
+    counts: int | None = None
+
+    def is_zero(self, pair: tuple[int, int]) -> bool:
+        return pair in self.zero or (self.number is not None and bool(self.number == 0))
+
+    def takes_along(self, vector: int, axis: int) -> bool:
+        """Whether an entry takes of argument `vector` at most the number with its index on that axis."""
+        if vector not in self.on or axis in self.along:
+            return True
+        return any(axis in pair and self.along & set(pair) for pair in self.zero)
+
+
+def facts_of(closed: core.ClosedJaxpr, arguments: Sequence[int], vector: int) -> list[Facts]:
+    """Of each output of a trace; `arguments` numbers its inputs, and `vector` is the one whose entries are followed."""
+    given = [Facts(frozenset([a]), frozenset([0]) if a == vector and v.aval.ndim == 1 else NONE)
+             for a, v in zip(arguments, closed.jaxpr.invars, strict=True)]  # fmt: skip
+    return _run(closed.jaxpr, closed.consts, given, vector)
+
+
+def _run(jaxpr: Any, consts: Sequence[Any], given: Sequence[Facts], vector: int) -> list[Facts]:
+    known: dict[Any, Facts] = dict(zip(jaxpr.invars, given, strict=True))
+    known.update(zip(jaxpr.constvars, map(_of_constant, consts), strict=True))
+
+    def read(variable: Any) -> Facts:
+        return _of_constant(literal_value(variable)) if isinstance(variable, core.Literal) else known[variable]
+
+    for equation in jaxpr.eqns:
+        inputs, name = [read(v) for v in equation.invars], equation.primitive.name
+        if name in INLINED or name == WHOLE:
+            inner = inner_of(equation)
+            trace, held = (inner.jaxpr, inner.consts) if isinstance(inner, core.ClosedJaxpr) else (inner, ())
+            found = _run(trace, held, inputs, vector)
+        else:
+            rule = RULES.get(name, _unknown)
+            found = [rule(equation, inputs, vector)] * len(equation.outvars)
+        known.update(zip(equation.outvars, found, strict=True))
+    return [read(variable) for variable in jaxpr.outvars]
+
+
+def _of_constant(x: Any) -> Facts:
+    x = np.asarray(x)
+    if x.size and x.dtype.kind in "fiub" and (x.ndim == 0 or bool((x == x.reshape(-1)[0]).all())):
+        return Facts(number=x.reshape(-1)[0])
+    if x.ndim == 2 and np.count_nonzero(x) == np.count_nonzero(np.diagonal(x)):
+        return Facts(zero=frozenset([(0, 1)]))
+    return Facts()
+
+
+def _unknown(equation: Any, inputs: Sequence[Facts], vector: int) -> Facts:
+    """It depends on whatever its inputs depend on."""
+    return Facts(_all_on(inputs))
+
+
+def _all_on(inputs: Iterable[Facts]) -> frozenset[int]:
+    return NONE.union(*(x.on for x in inputs))
+
+
+# --- entry by entry ---------------------------------------------------------------------------------------------------
+
+KEEP_ZERO = {
+    "neg", "abs", "sign", "floor", "ceil", "round", "sqrt", "cbrt", "square", "sin", "tan", "asin", "atan", "sinh",
+    "tanh", "asinh", "atanh", "expm1", "log1p", "erf", "stop_gradient", "reduce_precision", "real",
+}  # fmt: skip
+COPIES = {"convert_element_type", "copy", "copy_p"}
+MAY_BE_ZERO = {
+    "exp", "exp2", "log", "logistic", "cos", "acos", "cosh", "acosh", "erfc", "erf_inv", "lgamma", "digamma", "rsqrt",
+    "is_finite", "atan2", "rem", "clamp", "not", "lt", "le", "gt", "ge", "ne", "nextafter",
+}  # fmt: skip
+
+
+def _entrywise(
+    equation: Any, inputs: Sequence[Facts], vector: int, zero: Callable[[tuple[int, int]], bool] | None = None
+) -> Facts:
+    """Of an operation between entries of the same place; `zero` tells which pairs of axes give zeros."""
+    ndim = equation.outvars[0].aval.ndim
+    along = frozenset(axis for axis in range(ndim) if all(x.takes_along(vector, axis) for x in inputs))
+    pairs = NONE if zero is None else frozenset((a, b) for b in range(ndim) for a in range(b) if zero((a, b)))
+    if all(x.number is not None for x in inputs) and equation.primitive.name in FOLDS:
+        with np.errstate(all="ignore"):
+            number = FOLDS[equation.primitive.name](*(x.number for x in inputs))
+        return Facts(number=np.asarray(number, equation.outvars[0].aval.dtype)[()])
+    return Facts(_all_on(inputs), along, pairs)
+
+
+def _unary(equation: Any, inputs: Sequence[Facts], vector: int) -> Facts:
+    (x,) = inputs
+    if x.number is not None and equation.primitive.name in COPIES:
+        return x._replace(number=np.asarray(x.number).astype(equation.outvars[0].aval.dtype)[()])
+    found, dtype = _entrywise(equation, inputs, vector, x.is_zero), equation.outvars[0].aval.dtype
+    still_counts = equation.primitive.name in COPIES and dtype.kind in "iu" and dtype.itemsize >= 4
+    return found._replace(counts=x.counts) if still_counts else found
+
+
+def _product(equation: Any, inputs: Sequence[Facts], vector: int) -> Facts:
+    a, b = inputs
+    if any(x.number is not None and x.number == 0 for x in inputs):
+        return Facts(number=equation.outvars[0].aval.dtype.type(0))
+    return _entrywise(equation, inputs, vector, lambda pair: a.is_zero(pair) or b.is_zero(pair))
+
+
+def _sum(equation: Any, inputs: Sequence[Facts], vector: int) -> Facts:
+    a, b = inputs
+    for x, other in ((a, b), (b, a)):
+        if other.number is not None and other.number == 0 and (x is a or equation.primitive.name != "sub"):
+            return x
+    return _zero_of_zeros(equation, inputs, vector)
+
+
+def _zero_of_zeros(equation: Any, inputs: Sequence[Facts], vector: int) -> Facts:
+    return _entrywise(equation, inputs, vector, lambda pair: all(x.is_zero(pair) for x in inputs))
+
+
+def _quotient(equation: Any, inputs: Sequence[Facts], vector: int) -> Facts:
+    a, b = inputs
+    sound = b.number != 0 if b.number is not None else bool(b.on) and not b.zero
+    return _entrywise(equation, inputs, vector, a.is_zero if sound else None)
+
+
+def _power(equation: Any, inputs: Sequence[Facts], vector: int) -> Facts:
+    power = equation.params["y"] if len(inputs) == 1 else inputs[1].number
+    return _entrywise(equation, inputs, vector, inputs[0].is_zero if power is not None and power > 0 else None)
+
+
+def _equal(equation: Any, inputs: Sequence[Facts], vector: int) -> Facts:
+    a, b = inputs
+    if a.counts is not None and b.counts is not None and a.counts != b.counts:
+        return Facts(zero=frozenset([(min(a.counts, b.counts), max(a.counts, b.counts))]))
+    return _entrywise(equation, inputs, vector)
+
+
+def _select(equation: Any, inputs: Sequence[Facts], vector: int) -> Facts:
+    """The first case where `which` is false, and so off its diagonal."""
+    which, first, *others = inputs
+    if which.number is not None:
+        return inputs[1 + int(which.number)]
+    if equation.invars[0].aval.ndim == 0 and equation.outvars[0].aval.ndim:
+        which = Facts(which.on)
+
+    def zero(pair):
+        return first.is_zero(pair) and (which.is_zero(pair) or all(x.is_zero(pair) for x in others))
+
+    found = _entrywise(equation, inputs, vector, zero)
+    hidden = [x for x in others if vector in x.on]  # of these only the diagonal is seen
+    if hidden and not any(vector in x.on for x in (which, first)):
+        more = {
+            axis
+            for pair in which.zero
+            for axis in pair
+            if all(any(x.takes_along(vector, a) for a in pair) for x in hidden)
+        }
+        found = found._replace(along=found.along | more)
+    return found
+
+
+# --- moved about ------------------------------------------------------------------------------------------------------
+
+
+def _with_axes(x: Facts, to: Mapping[int, int]) -> Facts:
+    """The facts of an array whose axis a has become to[a]; nothing is known of axes without a place there."""
+    pairs = (tuple(sorted((to[a], to[b]))) for a, b in x.zero if a in to and b in to)
+    counts = to.get(x.counts) if x.counts is not None else None
+    return x._replace(along=frozenset(to[a] for a in x.along if a in to), zero=frozenset(pairs), counts=counts)  # type: ignore[arg-type]
+
+
+def _moved(axes: Callable[[Any, Sequence[int], Sequence[int]], Mapping[int, int] | None]) -> Callable:
+    def rule(equation: Any, inputs: Sequence[Facts], vector: int) -> Facts:
+        given, out = equation.invars[0].aval.shape, equation.outvars[0].aval.shape
+        to = axes(equation.params, given, out)
+        if to is None:
+            return _unknown(equation, inputs, vector)._replace(number=inputs[0].number if len(inputs) == 1 else None)
+        return _with_axes(inputs[0], {a: b for a, b in to.items() if given[a] == out[b]})
+
+    return rule
+
+
+def _kept_axes(dropped: Sequence[int], ndim: int) -> dict[int, int]:
+    kept = [axis for axis in range(ndim) if axis not in dropped]
+    return {axis: place for place, axis in enumerate(kept)}
+
+
+def _reshaped(params: Any, given: Sequence[int], out: Sequence[int]) -> Mapping[int, int] | None:
+    """Axes of one entry come and go."""
+    long_given, long_out = ([a for a, size in enumerate(shape) if size != 1] for shape in (given, out))
+    if [given[a] for a in long_given] != [out[a] for a in long_out]:
+        return None
+    return dict(zip(long_given, long_out, strict=True))
+
+
+def _pad(equation: Any, inputs: Sequence[Facts], vector: int) -> Facts:
+    plain = all(wide == (0, 0, 0) for wide in equation.params["padding_config"])
+    return inputs[0] if plain else _unknown(equation, inputs, vector)
+
+
+def _reduce_sum(equation: Any, inputs: Sequence[Facts], vector: int) -> Facts:
+    (x,), axes, ndim = inputs, equation.params["axes"], equation.invars[0].aval.ndim
+    along = frozenset(axis for axis in range(ndim) if x.takes_along(vector, axis))
+    return _with_axes(Facts(x.on, along, x.zero), _kept_axes(axes, ndim))
+
+
+def _dot_general(equation: Any, inputs: Sequence[Facts], vector: int) -> Facts:
+    """(A B)_ij = Σ_k A_ik B_kj, for matrices and vectors."""
+    (contract_a, contract_b), batch = equation.params["dimension_numbers"]
+    if any(batch) or len(contract_a) != 1 or any(v.aval.ndim > 2 for v in equation.invars):
+        return _unknown(equation, inputs, vector)
+    free = [[axis for axis in range(v.aval.ndim) if axis not in c]
+            for v, c in zip(equation.invars, (contract_a, contract_b), strict=True)]  # fmt: skip
+    along, diagonal = set(), []
+    for place in (0, 1):
+        x, y = inputs[place], inputs[1 - place]
+        k, other_k = (contract_a[0], contract_b[0])[:: 1 - 2 * place]
+        for i in free[place]:
+            diagonal.append(x.is_zero((min(i, k), max(i, k))))
+            through = diagonal[-1] and y.takes_along(vector, other_k)
+            if x.takes_along(vector, i) and (vector not in y.on or through):
+                along.add(0 if place == 0 else len(free[0]))
+    is_diagonal = len(diagonal) == 2 and all(diagonal)
+    return Facts(_all_on(inputs), frozenset(along), frozenset([(0, 1)]) if is_diagonal else NONE)
+
+
+RULES: dict[str, Callable[[Any, Sequence[Facts], int], Facts]] = {
+    **dict.fromkeys(KEEP_ZERO | COPIES, _unary),
+    **dict.fromkeys(MAY_BE_ZERO, _entrywise),
+    **dict.fromkeys(("mul", "and"), _product),
+    **dict.fromkeys(("add", "sub", "add_any", "or", "xor"), _sum),
+    **dict.fromkeys(("max", "min"), _zero_of_zeros),
+    "div": _quotient,
+    **dict.fromkeys(("pow", "integer_pow"), _power),
+    "eq": _equal,
+    "select_n": _select,
+    "iota": lambda equation, inputs, vector: Facts(counts=equation.params["dimension"]),
+    "broadcast_in_dim": _moved(lambda params, given, out: dict(enumerate(params["broadcast_dimensions"]))),
+    "transpose": _moved(lambda params, given, out: {a: b for b, a in enumerate(params["permutation"])}),
+    "squeeze": _moved(lambda params, given, out: _kept_axes(params["dimensions"], len(given))),
+    "reshape": _moved(_reshaped),
+    "expand_dims": _moved(_reshaped),
+    "slice": _moved(lambda params, given, out: {a: a for a in range(len(given))} if given == out else None),
+    "pad": _pad,
+    "reduce_sum": _reduce_sum,
+    "dot_general": _dot_general,
+}
