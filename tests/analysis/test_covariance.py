@@ -434,7 +434,7 @@ def test_parasitic_roots_that_die_out_leave_gamma_alone():
         ("BDF2Maruyama", 0.0),
         ("ImplicitMidpoint", 0.5),
     ],
-    ids=str,
+    ids=lambda value: getattr(value, "spelling", getattr(value, "name", str(value))),
 )
 def test_kappa_is_the_growth_of_the_mean(integrator, exact):
     """Also where terms in h beside those in W² make the mean: Milstein's, a compensated drift, a solved equation."""

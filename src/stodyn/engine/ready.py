@@ -104,9 +104,9 @@ class Ready:
                 raise ValueError(
                     f"{name}: this {type(self.problem).__name__} has none to change; prepare another problem"
                 )
-            if name == "params" and jax.tree.structure(old) != jax.tree.structure(new):
+            was, now = (str(jax.tree.structure(tree)) for tree in (old, new))
+            if name == "params" and was != now:
                 raise ValueError(
-                    f"params: expected the structure {jax.tree.structure(old)}, got {jax.tree.structure(new)}; prepare "
-                    "another problem for other parameters"
+                    f"params: expected the structure {was}, got {now}; prepare another problem for other parameters"
                 )
         return prepare(dataclasses.replace(self.problem, **changes), self.method, **self.options)

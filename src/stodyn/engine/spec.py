@@ -18,6 +18,7 @@ from stodyn.methods.measured import measuring
 from stodyn.methods.recommend import best_fitting, recommend
 from stodyn.noise.distribution import draw, is_random
 from stodyn.noise.iterated import check_resolution
+from stodyn.numerics.newton import underived
 from stodyn.problems import lowering
 from stodyn.problems.contract import check_problem, is_drawn
 from stodyn.problems.measured import Measured
@@ -127,7 +128,7 @@ def describe(problem: Any, method: Catalogued | str | None, t: Any, dt: Any, col
 
 
 def _traced(problem: Any, method: Method, dtype: np.dtype) -> traces.Traced:
-    with jax.enable_x64(True):
+    with jax.enable_x64(True), underived():
         return traces.trace(problem, method, dtype)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+import contextvars
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -15,6 +17,19 @@ from stodyn.numerics.elimination import solve as eliminate
 
 Solve = Callable[[Callable[[Array], Array], Array, Array], Array]  # (residual, x, r) -> J⁻¹ r
 CHANGE, SAMPLES = 32, 8  # data are changed by up to this many ε, so many times, to see what rounding does
+
+
+_underived: contextvars.ContextVar[bool] = contextvars.ContextVar("underived", default=False)
+
+
+@contextlib.contextmanager
+def underived() -> Iterator[None]:
+    """Traces made inside are not differentiated: how the roots in them depend on other things is left out of them."""
+    token = _underived.set(True)
+    try:
+        yield
+    finally:
+        _underived.reset(token)
 
 
 class Root(NamedTuple):
@@ -120,7 +135,10 @@ def newton(
     def tangent(linear: Callable[[Array], Array], r: Array) -> Array:
         return jnp.linalg.solve(jax.jacfwd(linear)(r), r)
 
-    x, (ok, iterations, rounded) = lax.custom_root(equations, x, search, tangent, has_aux=True)
+    if _underived.get():
+        x, (ok, iterations, rounded) = search(equations, x)
+    else:
+        x, (ok, iterations, rounded) = lax.custom_root(equations, x, search, tangent, has_aux=True)
     return Root(x, ok > 0, iterations.astype(jnp.int32), rounded > 0)
 
 
