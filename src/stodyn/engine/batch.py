@@ -33,7 +33,7 @@ class Lanes:
         return tuple(entry for x in leaves for entry in lanes.unstack(x, x.ndim - 1).ravel())
 
     def step(self, carry, t, h, normals, params, varies, k=None):
-        """(carry, ok, iterations) after a step, or after starting step k; the last two may be known while tracing."""
+        """(carry, ok, iterations, rounded) after a step, or starting step k; all but the first may be known already."""
         params = [lanes.unstack(p, p.ndim - v) for p, v in zip(params, varies, strict=True)]
         return self.step_of_entries(carry, t, h, [lanes.unstack(z, 1) for z in normals], params, k)
 
@@ -43,13 +43,13 @@ class Lanes:
         common = (t, h) if k is None else (k, t, h)
         arguments = [*(lanes.unstack(c, 0) for c in common), *state, *normals, *params]
         traced: Any = self.traced.step if k is None else self.traced.starting
-        *after, ok, iterations = lanes.evaluate(traced, arguments, self.paths, self.on_gpu)
+        *after, ok, iterations, rounded = lanes.evaluate(traced, arguments, self.paths, self.on_gpu)
         full = tuple(
             lanes.spread(entry, (self.paths,), dtype)
             for x, dtype in zip(after, self.traced.state_dtypes, strict=True)
             for entry in x.ravel()
         )
-        return full, ok[()], iterations[()]
+        return full, ok[()], iterations[()], rounded[()]
 
     def read(self, carry) -> Array:
         """The components (n, paths)."""
@@ -73,8 +73,8 @@ class Vmap:
         common, traced = ((t, h), self.traced.step) if k is None else ((k, t, h), self.traced.starting)
         axes = (*(None for _ in common), *(-1 for _ in (*carry, *normals)), *(-1 if v else None for v in varies))
         function = jax.vmap(core.jaxpr_as_fun(traced), in_axes=axes, out_axes=-1, axis_size=self.paths)
-        *after, ok, iterations = function(*common, *carry, *normals, *params)
-        return tuple(after), ok, iterations
+        *after, ok, iterations, rounded = function(*common, *carry, *normals, *params)
+        return tuple(after), ok, iterations, rounded
 
     def read(self, carry) -> Array:
         return jax.vmap(core.jaxpr_as_fun(self.traced.read), in_axes=-1, out_axes=-1, axis_size=self.paths)(*carry)[0]

@@ -35,6 +35,7 @@ class State(NamedTuple):
 
     method: tuple[Array, ...]
     iterations: Array | None  # (lanes,) where they are counted
+    rounded: Array | None  # (lanes,): steps solved no better than rounding allows, where there may be any
     tracks: tuple[Any, ...]  # what each statistic gathers at every step
     generators: tuple[Array, ...]  # where the program draws its own normals
 
@@ -126,7 +127,9 @@ class Program:
         here, params = self.run.read(carry), self.params(members)
         tracks = tuple(s.track_start(t, here, params) for s in self.statistics)
         counts = any(s.counts_iterations for s in self.statistics)
-        state = State(carry, jnp.zeros(self.run.paths, np.int32) if counts else None, tracks, generators)
+        none = jnp.zeros(self.run.paths, np.int32)
+        rounded = none if self.run.traced.may_round else None
+        state = State(carry, none if counts else None, rounded, tracks, generators)
         everyone = jnp.ones(len(self.statistics), bool)
         bad = self.bad(state, members)
         return state, self.observe(state, t, everyone, members), jnp.any(bad), bad
@@ -200,13 +203,14 @@ class Program:
 
     def step(self, state: State, t, h, normals, members: Members, k: Any = None):
         normals = [z.astype(self.dtype) for z in normals]
-        after, ok, iterations = self.run.step(state.method, t, h, normals, members.params, self.varies, k)
+        after, ok, iterations, edge = self.run.step(state.method, t, h, normals, members.params, self.varies, k)
         count = None if state.iterations is None else state.iterations + jnp.asarray(iterations, np.int32)
+        rounded = None if state.rounded is None else state.rounded + jnp.asarray(edge, np.int32)
         tracks = state.tracks
         if jax.tree.leaves(tracks):
             move = Move(t, h, self.run.read(state.method), self.run.read(after), self.params(members), self.axes)
             tracks = tuple(s.track(track, move) for s, track in zip(self.statistics, tracks, strict=True))
-        return State(after, count, tracks, state.generators), ok
+        return State(after, count, rounded, tracks, state.generators), ok
 
     def observe(self, state: State, t, looks, members: Members):
         x = self.run.read(state.method)
@@ -399,6 +403,8 @@ class BlockRunner:
                 self.pace = int((last - first) * np.clip(SECONDS / (time.perf_counter() - began), 0.5, 4.0)) + 1
             state, first, taken = after, last, last - first
             on_call(taken)
+        if state.rounded is not None:
+            gathered.rounded = int(np.sum(np.asarray(state.rounded)[np.asarray(members.member)]))
 
     def padded(self, z: np.ndarray) -> np.ndarray:
         """Normals of fewer steps than a call may take, with nothing behind them."""

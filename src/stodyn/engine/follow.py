@@ -61,5 +61,5 @@ def followed(
     spec = dataclasses.replace(spec, statistics=spec.statistics[:1], saves=spec.saves[:1])
     way: Any = programs.get(spec, executor)
     with jax.enable_x64(True):
-        observed, _ = way.paths(members, 0, Given({name: np.asarray(z)[..., fill] for name, z in normals.items()}))
-    return observed[0][:, :, :paths]
+        went = way.paths(members, 0, Given({name: np.asarray(z)[..., fill] for name, z in normals.items()}))
+    return went.observed[0][:, :, :paths]

@@ -32,12 +32,22 @@ class Plan:
         return slice(*np.searchsorted(self.saves, (first, last), side="right"))
 
 
+class Went(NamedTuple):
+    """How a block went: what each statistic saw over its times (a leading axis), the failures by lane, and how many
+    steps were solved no better than rounding allows."""
+
+    observed: list[Any]
+    failures: Failures
+    rounded: int
+
+
 class Gathered:
     """What the statistics of a block have seen so far, and the lanes that have gone bad."""
 
     def __init__(self, plan: Plan):
         self.seen: list[list[Any]] = [[] for _ in plan.looks]
         self.failures: list[Failures] = [Failures(np.empty(0, int), np.empty(0, int), np.empty(0, bool))]
+        self.rounded = 0  # steps that were solved no better than rounding allows
 
     def keep(self, observed: Sequence[Any]) -> None:
         """What each statistic saw at the next saves, a leading axis; None where it did not look."""
@@ -57,9 +67,8 @@ class Gathered:
             step, unsolved = map(np.asarray, diagnose())
             self.failures.append(Failures(fresh, first + step[fresh] + 1, unsolved[fresh]))
 
-    def result(self) -> tuple[list[Any], Failures]:
-        """What each statistic saw over its times (a leading axis), and the failures by lane."""
+    def result(self) -> Went:
         found = Failures(*map(np.concatenate, zip(*self.failures, strict=True)))
         order = np.argsort(found.lane)
         observations = [jax.tree.map(lambda *xs: np.concatenate(xs), *parts) for parts in self.seen]
-        return observations, Failures(*(part[order] for part in found))
+        return Went(observations, Failures(*(part[order] for part in found)), self.rounded)

@@ -149,7 +149,7 @@ class CountedProgram(Program):
                 k = offset + i if starting else None
                 method, count = (values[:-1], values[-1]) if counts else (values, None)
                 length = only_length if self.equal_steps else h[i]
-                after, _, iterations = run.step_of_entries(method, t[i], length, normals, params, k)
+                after, _, iterations, _ = run.step_of_entries(method, t[i], length, normals, params, k)
                 return after if count is None else (*after, count + jnp.asarray(iterations, np.int32))
 
             def interval(k, values):
@@ -175,7 +175,7 @@ class CountedProgram(Program):
             compiler_params=triton.CompilerParams(num_warps=max(group // (32 * self.paths_of_a_thread), 1)),
         )(*arguments)
         method, iterations = (found[:-1], found[-1]) if counts else (found, None)
-        return State(tuple(method), iterations, state.tracks, ())
+        return State(tuple(method), iterations, state.rounded, state.tracks, ())
 
     def _params(self, members: Members, common: list[Any], own: Any) -> list[np.ndarray]:
         """The parameters as object arrays of scalars read from `common` and of the lanes of `own`."""

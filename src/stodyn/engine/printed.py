@@ -85,6 +85,8 @@ class Printed:
                 gathered.gone_bad(first, ~finite, functools.partial(work.diagnose, before, first, last))
             tell(last - first)
             first = last
+        if self.source.layout.rounded:
+            gathered.rounded = int(work.state[-1].view(np.int64)[members.member].sum())
         return gathered.result()
 
     def _end(self, plan: Plan, first: int, lanes: int) -> int:

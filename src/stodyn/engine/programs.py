@@ -1,7 +1,7 @@
 """How a block is computed: by a printed program, under jax.vmap, by the host code of a Solver, or on a GPU.
 
-A program takes blocks of a layout, program.block(layout, number, tell), and gives what each statistic saw of one over
-its times, and its failures. Compiled code is kept under a digest of all that it says, and nothing else is kept.
+A program takes blocks of a layout, program.block(layout, number, tell), and says how each went: what the statistics saw
+of it over their times, and its failures. Compiled code is kept under a digest of all that it says; nothing else is.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 from stodyn.engine import batch
 from stodyn.engine.block import BlockRunner, Windows
 from stodyn.engine.block import Program as VmapProgram
-from stodyn.engine.gathering import Failures, Plan
+from stodyn.engine.gathering import Failures, Plan, Went
 from stodyn.engine.layout import Layout, Members
 from stodyn.engine.printed import Printed
 from stodyn.engine.spec import Spec
@@ -61,8 +61,8 @@ class Way(ABC):
         """Paths of a block: a function of what is run alone, never of how many paths there are or of the machine."""
 
     @abstractmethod
-    def block(self, layout: Layout, block: int, tell: Tell) -> tuple[list[Any], Failures]:
-        """What each statistic saw of a block, and its failures; tell(steps) hears of what is done, and may raise."""
+    def block(self, layout: Layout, block: int, tell: Tell) -> Went:
+        """How a block went; tell(path_steps) hears of what is done, and may raise."""
 
     @property
     def normals(self) -> str | None:
@@ -301,4 +301,4 @@ class Hosted(Way):
         observed = [look(s, saves) for s, saves in zip(spec.statistics, spec.saves, strict=True)]
         lanes = np.flatnonzero(~finite.all(axis=0))
         tell(spec.steps * width)
-        return observed, Failures(lanes, np.argmin(finite[:, lanes], axis=0), np.zeros(lanes.size, bool))
+        return Went(observed, Failures(lanes, np.argmin(finite[:, lanes], axis=0), np.zeros(lanes.size, bool)), 0)

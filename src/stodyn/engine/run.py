@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -18,6 +18,17 @@ from stodyn.engine.programs import Way
 from stodyn.engine.spec import Spec
 from stodyn.statistics.contract import Block, Labelled, Statistic
 from stodyn.statistics.contract import Run as Labels
+
+
+class Part(NamedTuple):
+    """What is kept of a block: of each statistic, the failed lanes, after which step, whether a solve failed there, and
+    how many steps were solved no better than rounding allows."""
+
+    kept: list[Any]
+    lanes: np.ndarray
+    steps: np.ndarray
+    unsolved: np.ndarray
+    rounded: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,14 +53,13 @@ class Run(Job):
     def path_steps(self, block: int) -> int:
         return self.spec.steps * self.paths_in(block)
 
-    def compute(self, block: int, tell: Tell) -> tuple[list[Any], np.ndarray, np.ndarray, np.ndarray]:
-        """What the statistics keep of a block; its failed lanes, after which step, and whether a solve failed there."""
-        observed, failures = self.way.block(self.layout, block, tell)
+    def compute(self, block: int, tell: Tell) -> Part:
+        observed, failures, rounded = self.way.block(self.layout, block, tell)
         where = Block(self.layout.first_path(block), self.paths_in(block))
         folded = [s.fold(o, where) for s, o in zip(self.spec.statistics, observed, strict=True)]
         # Laid out in memory as they are when read from a record, so that later sums add in the same order.
-        return jax.tree.map(lambda x: np.asarray(x, order="C") if isinstance(x, (np.ndarray, jax.Array)) else x,
-                            folded), *failures  # fmt: skip
+        kept = jax.tree.map(lambda x: np.asarray(x, order="C") if isinstance(x, (np.ndarray, jax.Array)) else x, folded)
+        return Part(kept, *failures, rounded)
 
     def __reduce__(self) -> tuple:
         """As it travels: programs and traces are made anew where it arrives."""
@@ -64,7 +74,7 @@ class Run(Job):
         return identity.digest(*drawn)
 
     def owners(self) -> Iterable[type]:
-        return map(type, self.spec.statistics)
+        return (*map(type, self.spec.statistics), Part)
 
     def label(self, merged: Sequence[Any]) -> list[tuple[Statistic, Labelled, Labels]]:
         spec, labelled = self.spec, []
@@ -111,11 +121,13 @@ class Tally:
         self.run, self.on_failure = run, on_failure
         self.log = FailureLog(run.spec.times)
         self.merged: list[Any] = []
+        self.rounded = 0  # steps that were solved no better than rounding allows
 
-    def take(self, block: int, part: tuple[list[Any], np.ndarray, np.ndarray, np.ndarray]) -> None:
+    def take(self, block: int, part: Part) -> None:
         """The next block."""
-        run, (kept, lanes, steps, unsolved) = self.run, part
+        run, (kept, lanes, steps, unsolved, rounded) = self.run, part
         first = run.layout.first_path(block)
+        self.rounded += rounded
         self.log.add(first + lanes, steps, unsolved)
         if self.log.found and self.on_failure == "raise":
             raise self.log.error(first + run.paths_in(block), run.spec.problem.failure_advice)

@@ -157,6 +157,7 @@ def dataset(tally: Tally, where: Place, further: dict[str, Any], began: float) -
         **tally.run.spec.said,
         **tally.run.record(),
         **further,
+        **({"rounded_steps": tally.rounded} if tally.rounded else {}),
         "place": where.words,
         "versions": {"stodyn": stodyn_version(), "jax": jax.__version__, "numpy": np.__version__},
         "seconds": round(time.perf_counter() - began, 3),
@@ -313,10 +314,10 @@ def _one_path(run: Run, path: int) -> np.ndarray:
     if isinstance(way, (programs.ByPrint, programs.Vmapped)):
         first = path // programs.TOGETHER * programs.TOGETHER
         members = layout.members_from(first, min(programs.TOGETHER, layout.paths - first), programs.TOGETHER)
-        observed, _ = way.paths(members, first, Drawn(layout.seed))
+        observed = way.paths(members, first, Drawn(layout.seed)).observed
     else:
         first = path // layout.width * layout.width
-        observed, _ = way.block(layout, path // layout.width, lambda steps: None)
+        observed = way.block(layout, path // layout.width, lambda steps: None).observed
     return observed[0][:, :, path - first]
 
 

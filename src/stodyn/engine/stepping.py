@@ -25,12 +25,17 @@ TINY, SERIAL = 60, 8  # operations of a step with room for more paths; operation
 
 
 class State:
-    """Where the scalars of a path stand in the rows of its state: the method's, what is gathered, Newton's count."""
+    """Where the scalars of a path stand in the rows of its state: the method's, what is gathered, what is counted.
 
-    def __init__(self, shapes: Sequence[tuple[int, ...]], dtypes: Sequence[Any], gathered: Sequence[Any], counts: bool):
-        self.shapes = [*shapes, *(g.shape for g in gathered), *([()] if counts else [])]
-        self.leaf_dtypes = [np.dtype(d) for d in (*dtypes, *(g.dtype for g in gathered), *([INT32] if counts else []))]
-        self.method, self.gathered, self.counts = len(shapes), len(gathered), counts
+    counted  whether Newton's iterations are, and the steps that it solves no better than rounding allows
+    """
+
+    def __init__(self, shapes: Sequence[tuple[int, ...]], dtypes: Sequence[Any], gathered: Sequence[Any],
+                 counted: Sequence[bool]):  # fmt: skip
+        counts = sum(counted)
+        self.shapes = [*shapes, *(g.shape for g in gathered), *[()] * counts]
+        self.leaf_dtypes = [np.dtype(d) for d in (*dtypes, *(g.dtype for g in gathered), *[INT32] * counts)]
+        self.method, self.gathered, (self.iterations, self.rounded) = len(shapes), len(gathered), counted
         sizes = [int(np.prod(shape)) for shape in self.shapes]
         self.dtypes = [d for d, size in zip(self.leaf_dtypes, sizes, strict=True) for _ in range(size)]
         self.of_method = sum(sizes[: self.method])
@@ -74,7 +79,8 @@ class Source:
         self.traced, self.watched, self.equal_steps = traced, watched, spec.has_equal_steps
         self.varies, self.examples, self.dtype = spec.varies, spec.examples, spec.dtype
         gathered = [v.aval for v in watched.begin.jaxpr.outvars]
-        self.layout = State(traced.state_shapes, traced.state_dtypes, gathered, watched.counts_iterations)
+        counted = [watched.counts_iterations, traced.may_round]
+        self.layout = State(traced.state_shapes, traced.state_dtypes, gathered, counted)
         self.begun = self._begun()
         self.stepped, self.ok = self._stepped(None)
         self.starting = self._stepped("k") if traced.starting is not None else None
@@ -94,7 +100,8 @@ class Source:
         state = scalars.scalarised(self.traced.start, [t, x, *self._params(graph)], graph)
         here = self._x(graph, state)
         gathered = scalars.scalarised(self.watched.begin, [t, here[:, None], *self._params(graph, True)], graph)
-        return [*_flat(state), *_flat(gathered), *([INT32.type(0)] if self.layout.counts else [])]
+        counted = self.layout.iterations + self.layout.rounded
+        return [*_flat(state), *_flat(gathered), *[INT32.type(0)] * counted]
 
     def _stepped(self, k: str | None) -> tuple[list[Entry], Entry]:
         """The state after a step, and whether it was solved."""
@@ -110,14 +117,17 @@ class Source:
             place += count
         common = [t, h] if k is None else [_one(graph.input(("k", 0), INT32, lane=False)), t, h]
         trace = self.traced.step if k is None else self.traced.starting
-        *after, ok, iterations = scalars.scalarised(trace, [*common, *method, *normals, *self._params(graph)], graph)
+        found = scalars.scalarised(trace, [*common, *method, *normals, *self._params(graph)], graph)
+        *after, ok, iterations, rounded = found
         results = _flat(after)
         if layout.gathered:
             moved = [x[:, None] for x in (self._x(graph, method), self._x(graph, after))]
             found = scalars.scalarised(self.watched.track, [t, h, *moved, *gathered, *self._params(graph, True)], graph)
             results += _flat(found)
-        if layout.counts:
-            results.append(graph.make("add", INT32, leaves[-1][()], iterations[()]))
+        counts = leaves[layout.method + layout.gathered :]
+        wanted = [*([iterations] if layout.iterations else []), *([rounded] if layout.rounded else [])]
+        for count, more in zip(counts, wanted, strict=True):
+            results.append(graph.make("add", INT32, count[()], graph.convert(more[()], INT32)))
         return results, ok[()]
 
     def _seen(self) -> tuple[list[Entry], list[np.dtype], list[list[np.ndarray]]]:
@@ -130,7 +140,8 @@ class Source:
         leaves = layout.inputs(graph)
         gathered = leaves[layout.method : layout.method + layout.gathered]
         x = self._x(graph, leaves[: layout.method])
-        count = leaves[-1][None] if layout.counts else scalars.known_entries(np.zeros(1, np.int32))
+        last = layout.method + layout.gathered
+        count = leaves[last][None] if layout.iterations else scalars.known_entries(np.zeros(1, np.int32))
         found = scalars.scalarised(watched.see, [t, x[:, None], count, *gathered, *self._params(graph, True)], graph)
         entries: list[Entry] = _flat([x])
         places: dict[Any, int] = {}

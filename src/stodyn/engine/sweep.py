@@ -337,9 +337,9 @@ class Sweep(Job):
     def compute(self, block: int, tell: Tell) -> tuple[list[Any], list[Comparison]]:
         parts, seen = [], []
         for run in self.runs:
-            kept, *failed = run.compute(block, tell)
-            plain = len(kept) - self.watched
-            parts.append((kept[:plain], *failed))
+            part = run.compute(block, tell)
+            kept, plain = part.kept, len(part.kept) - self.watched
+            parts.append(part._replace(kept=kept[:plain]))
             count = self.paths_in(block)
             seen.append([(x[..., :count], sound[..., :count]) for x, sound in kept[plain:]])
         by_statistic = [zip(*entries, strict=True) for entries in zip(*seen, strict=True)]

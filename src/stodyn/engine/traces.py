@@ -24,7 +24,7 @@ from stodyn.numerics.printing.scalars import WHOLE, inner_traces, literal_value,
 class Traced:
     """A step, a start and a reading of one path, as JAX traces over flat lists of arrays.
 
-    step      (t, h, *state, *normals, *params) -> (*state, ok, iterations); a state whose step failed is NaN
+    step      (t, h, *state, *normals, *params) -> (*state, ok, iterations, rounded); a state whose step failed is NaN
     start     (t, x, *params) -> state
     read      state -> x
     starting  (k, t, h, ...) -> the same as step, for the first `starting_steps` steps k; None where there are none
@@ -49,6 +49,11 @@ class Traced:
     def fingerprints(self) -> tuple[str, str, str]:
         """Of the step, the start and the reading."""
         return self.fingerprint, fingerprint(self.start), fingerprint(self.read)
+
+    @property
+    def may_round(self) -> bool:
+        """Whether a step may be solved no better than rounding allows."""
+        return not isinstance(self.step.jaxpr.outvars[-1], core.Literal)
 
     @functools.cached_property
     def rounded_constants(self) -> list[str]:
@@ -89,7 +94,7 @@ def trace(problem, method: Method, dtype=np.float64) -> Traced:
         if report.ok is not True:
             after = jax.tree.map(lambda s: jnp.where(report.ok, s, jnp.nan) if _is_real(s) else s, after)
         flat = [jnp.asarray(a, s.dtype) for a, s in zip(jax.tree.leaves(after), state_leaves, strict=True)]
-        return *flat, jnp.asarray(report.ok), jnp.asarray(report.iterations, np.int32)
+        return *flat, jnp.asarray(report.ok), jnp.asarray(report.iterations, np.int32), jnp.asarray(report.rounded)
 
     def read(*state):
         return jnp.asarray(method.read(state_tree.unflatten(state)), dtype)

@@ -158,7 +158,7 @@ class GeneralisedAlpha(Method):
         root = newton(residual, guess, tol=self.tol, limit=self.limit, **_solver(problem, residual, guess))
         φ, after = root.x[:r], root.x[r:]
         y, v = y_known + β * h**2 * φ, v_known + γ * h * φ
-        return _state(problem, y, v, after, (after - z) / h, φ), Report(root.ok, root.iterations)
+        return _state(problem, y, v, after, (after - z) / h, φ), Report(*root[1:])
 
     def read(self, state):
         return state[0]

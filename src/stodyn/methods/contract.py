@@ -18,10 +18,18 @@ from stodyn.noise.increment import Increment, Recipe
 
 
 class Report(NamedTuple):
-    """How a step went: ok is False where its equations were not solved; an explicit step says EXPLICIT."""
+    """How a step went: ok is False where its equations were not solved; an explicit step says EXPLICIT.
+
+    rounded  whether they were solved as well as their rounding allows, and no better than that (newton.Root)
+    """
 
     ok: Any
     iterations: Any
+    rounded: Any = False
+
+    def joined(self, other: Report) -> Report:
+        """Of two solves in one step."""
+        return Report(self.ok & other.ok, self.iterations + other.iterations, self.rounded | other.rounded)
 
 
 EXPLICIT = Report(ok=True, iterations=0)
@@ -167,7 +175,8 @@ class Method(Catalogued):
             return self.step(problem, t, state, noise, params)
 
         def told(after: Any, report: Report) -> tuple[Any, Report]:
-            return after, Report(jnp.asarray(report.ok, bool), jnp.asarray(report.iterations, jnp.int32))
+            ok, rounded = (jnp.asarray(flag, bool) for flag in (report.ok, report.rounded))
+            return after, Report(ok, jnp.asarray(report.iterations, jnp.int32), rounded)
 
         return jax.lax.cond(
             k < self.starting_steps,

@@ -42,7 +42,7 @@ class _ThetaEuler(Method):
         if θ < 1:
             known = known + h * (1 - θ) * problem.f(t, x, params)
         root = newton(lambda y: y - known - h * θ * problem.f(t + h, y, params), x, tol=self.tol, limit=self.limit)
-        return root.x, Report(root.ok, root.iterations)
+        return root.x, Report(*root[1:])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,7 +78,7 @@ symplectic structure, SIAM J. Numer. Anal. 40 (2002)"
             return y - x - 0.5 * (h * problem.f(middle, y, params) + problem.g(middle, y, params) @ W)
 
         root = newton(residual, x, tol=self.tol, limit=self.limit)
-        return 2.0 * root.x - x, Report(root.ok, root.iterations)
+        return 2.0 * root.x - x, Report(*root[1:])
 
 
 ThetaEuler = _ThetaEuler()

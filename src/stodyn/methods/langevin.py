@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from stodyn.methods.contract import EXPLICIT, Claim, Method, Report
+from stodyn.methods.contract import EXPLICIT, Claim, Method
 from stodyn.methods.partitioned import Solution, Stages, Sums
 from stodyn.methods.signature import integral
 from stodyn.methods.tableau import Matrix, Row, Table
@@ -182,7 +182,7 @@ class _AdditiveDIRK(Method):
 
         first, one = half_step(x + Z + spread, Q(1, 4))
         second, two = half_step(x + first + Z - spread, Q(3, 4))
-        report = Report(one.ok & two.ok, one.iterations + two.iterations)
+        report = one.joined(two)
         return problem.wrap(x + first + second + W), report
 
 

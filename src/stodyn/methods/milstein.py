@@ -117,7 +117,7 @@ class _ImplicitMilstein(Method):
         if θ < 1:
             known = known + h * (1 - θ) * problem.f(t, x, params)
         root = newton(lambda y: y - known - h * θ * problem.f(t + h, y, params), x, tol=self.tol, limit=self.limit)
-        return root.x, Report(root.ok, root.iterations)
+        return root.x, Report(*root[1:])
 
 
 Milstein = _Milstein()

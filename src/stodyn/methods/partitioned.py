@@ -318,15 +318,15 @@ class Solution:
 
             if self._affine(block):
                 y = guess - self.linear(jax.jacfwd(residual)(guess), residual(guess))
-                ok, iterations = jnp.all(jnp.isfinite(y)), jnp.asarray(1)
+                ok, iterations, rounded = jnp.all(jnp.isfinite(y)), jnp.asarray(1), jnp.asarray(False)
             else:
 
                 def slope(residual: Callable[[Array], Array], y: Array, r: Array) -> Array:
                     return self.linear(jax.jacfwd(residual)(y), r)
 
-                y, ok, iterations, _ = newton(residual, guess, tol=self.tol, limit=self.limit, solve=slope)
+                y, ok, iterations, rounded = newton(residual, guess, tol=self.tol, limit=self.limit, solve=slope)
             self.values, self.vectors = dict(known_values), dict(known_vectors)
-            self.report = Report(self.report.ok & ok, self.report.iterations + iterations)
+            self.report = self.report.joined(Report(ok, iterations, rounded))
             self._set(block, y)
         else:
             self._set(block, None)

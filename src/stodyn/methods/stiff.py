@@ -51,7 +51,7 @@ class Stepping:
     def __init__(self, method: Any, problem: SDAE, t, x: Array, params: Any):
         self.method, self.problem, self.t, self.x, self.params = method, problem, t, x, params
         self.rates = problem.rates(params, x.dtype)
-        self.ok, self.rounds = jnp.asarray(True), jnp.asarray(0, jnp.int32)
+        self.report = Report(jnp.asarray(True), jnp.asarray(0, jnp.int32), jnp.asarray(False))
         self.shared: Callable[[Array], Array] | None = None
         self.sign: Array | None = None
 
@@ -84,8 +84,8 @@ class Stepping:
         nothing = jnp.zeros_like(self.x)
         self.shared = self.factorised(self.residual(s, self.problem.momentum(nothing), a), nothing)
 
-    def solve(self, s, known: Array, a=None, b=None, guess: Array | None = None) -> tuple[Array, Array, Array]:
-        """Z of a stage, whether it was found, and Newton's rounds."""
+    def solve(self, s, known: Array, a=None, b=None, guess: Array | None = None) -> tuple[Array, Report]:
+        """Z of a stage, and how it went."""
         residual, shared = self.residual(s, known, a, b), None if a is None or b is not None else self.shared
         start = jnp.zeros_like(self.x) if guess is None else guess
         fresh = functools.partial(self._fresh, implicit_noise=b is not None)
@@ -96,25 +96,25 @@ class Stepping:
             nothing = jnp.zeros_like(self.x)
             Z = -(kept or fresh)(residual, nothing, residual(nothing))
             ok, rounds = jnp.all(jnp.isfinite(Z)), jnp.asarray(1, jnp.int32)
-            return Z, ok if b is None else ok & self._before_the_pole(residual, Z), rounds
+            return Z, Report(ok if b is None else ok & self._before_the_pole(residual, Z), rounds)
         found = newton(residual, start, tol=self.method.tol, limit=self.method.limit, solve=kept or fresh,
                        fallback=fresh if kept else None)  # fmt: skip
         ok = found.ok if b is None else found.ok & self._before_the_pole(residual, found.x)
-        return found.x, ok, found.iterations
+        return found.x, Report(ok, found.iterations, found.rounded)
 
     def stage(self, s, known: Array, a=None, b=None, guess: Array | None = None) -> Array:
-        """Z of a stage; ok and the rounds are kept."""
-        Z, ok, rounds = self.solve(s, known, a, b, guess)
-        self.ok, self.rounds = self.ok & ok, self.rounds + rounds
+        """Z of a stage; how it went is kept."""
+        Z, went = self.solve(s, known, a, b, guess)
+        self.report = self.report.joined(went)
         return Z
 
     def end(self, h, Z: Array) -> tuple[Array, Report]:
         """x' = x + Z; not ok where the Jacobian of the constraints has changed sign: there the index is not 1."""
         problem, after = self.problem, self.x + Z
         if problem.has_constant_orientation:
-            return after, Report(self.ok, self.rounds)
+            return after, self.report
         now, then = (self._orientation(s, x) for s, x in ((self.t, self.x), (self.t + h, after)))
-        return after, Report(self.ok & (now * then > 0), self.rounds)
+        return after, self.report._replace(ok=self.report.ok & (now * then > 0))
 
     # --- matrices: sparse ones in the order that the problem knows, others by rows or by the library ------------------
 
@@ -518,30 +518,30 @@ class _ManyChannels(_Stiff):
 
     def _from_differences(self, step, s, a, early, Z, g0, J, root):
         def channel(carry, given):
-            total, ok, rounds = carry
+            total, report = carry
             kick, row = given
-            H, found, spent = step.solve(s, early + kick, a, guess=Z)
-            return (total + step.problem.push(step.g(s, H) - g0, row), ok & found, rounds + spent), None
+            H, went = step.solve(s, early + kick, a, guess=Z)
+            return (total + step.problem.push(step.g(s, H) - g0, row), report.joined(went)), None
 
         kicks = step.problem.equations(g0).T
-        begin = (jnp.zeros_like(kicks[0]), step.ok, step.rounds)
+        begin = (jnp.zeros_like(kicks[0]), step.report)
         z = float(self.drift.z)
-        (total, step.ok, step.rounds), _ = lax.scan(channel, begin, (z * root * kicks, J / z))
+        (total, step.report), _ = lax.scan(channel, begin, (z * root * kicks, J / z))
         return total
 
     def _from_pairs(self, step, s, a, early, Z, g0, J, root):
         def channel(carry, given):
-            total, ok, rounds = carry
+            total, report = carry
             kick, unit = given
-            ahead, found, spent = step.solve(s, early + kick, a, guess=Z)
-            behind, again, more = step.solve(s, early - kick, a, guess=Z)
+            ahead, found = step.solve(s, early + kick, a, guess=Z)
+            behind, again = step.solve(s, early - kick, a, guess=Z)
             change = 0.5 * root * step.problem.push(step.g(s, ahead) - step.g(s, behind), unit)
-            return (total + change, ok & found & again, rounds + spent + more), None
+            return (total + change, report.joined(found).joined(again)), None
 
         kicks = (step.problem.equations(g0) @ J).T
-        begin = (jnp.zeros_like(kicks[0]), step.ok, step.rounds)
+        begin = (jnp.zeros_like(kicks[0]), step.report)
         units = jnp.eye(g0.shape[1], dtype=g0.dtype)
-        (total, step.ok, step.rounds), _ = lax.scan(channel, begin, (kicks, units))
+        (total, step.report), _ = lax.scan(channel, begin, (kicks, units))
         return total
 
 

@@ -334,7 +334,7 @@ class _FromDiscrete(Method):
 
         root = newton(residual, p, tol=self.tol, limit=self.limit)
         q_next = D2(t, q, root.x, noise, params) - force(self.F_plus, root.x)
-        return problem.wrap(jnp.concatenate([q_next, root.x])), Report(root.ok, root.iterations)
+        return problem.wrap(jnp.concatenate([q_next, root.x])), Report(*root[1:])
 
 
 def from_discrete(
