@@ -205,6 +205,8 @@ class _Evaluation:
             moved = NUMPY_MOVES[equation.primitive.name](*inputs, **equation.params)
             if moved is not None:
                 return moved if isinstance(moved, list) else [moved]
+        if equation.params.get("update_jaxpr") is not None:
+            raise Unlaned(f"primitive {equation.primitive.name} with a function of its own")
         data, indices = MOVED[equation.primitive.name](inputs)
         if not all(_all_known(inputs[k]) for k in indices):
             return [self.move_by_selection(equation, inputs)]
@@ -578,6 +580,8 @@ def _while(self: _Evaluation, equation, inputs):
     None where it is known not to begin, and no mask where all paths end together.
     """
     params = equation.params
+    if params["cond_jaxpr"].out_avals[0].ndim:
+        raise Unlaned("primitive while under jax.vmap")
     of_cond, of_body = params["cond_nconsts"], params["cond_nconsts"] + params["body_nconsts"]
     cond_consts, body_consts, start = inputs[:of_cond], inputs[of_cond:of_body], inputs[of_body:]
     shapes = [x.shape for x in start]

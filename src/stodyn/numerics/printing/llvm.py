@@ -281,12 +281,12 @@ class _Fusion:
 def _fusions(nodes: Sequence[Node], results: Sequence[Entry]) -> dict[int, _Fusion]:
     """The additions that take a product with them: one that nobody else reads, computed in the same place."""
     readers: Counter[int] = Counter(id(r) for r in results)
+    loops = {node.attr[0].number: node.attr[0] for node in nodes if node.op == "result"}
+    for loop in loops.values():
+        readers.update(map(id, (loop.enters, *loop.first, *loop.after, loop.again)))
     for node in nodes:
-        read: Sequence[Entry] = node.args
-        if node.op == "result":
-            loop = node.attr[0]
-            read = (loop.enters, *loop.first, *loop.after, loop.again) if node.attr[1] == 0 else ()
-        readers.update(map(id, read))
+        if node.op != "result":
+            readers.update(map(id, node.args))
     found: dict[int, _Fusion] = {}
     for node in nodes:
         if node.op not in ("add", "sub") or node.dtype.kind != "f":

@@ -342,6 +342,15 @@ def _rem(a, b):
     return a if b == 0 else a.dtype.type(abs(int(a)) % abs(int(b)) * (-1 if int(a) < 0 else 1))
 
 
+def _max(a, b):
+    """NaN wins, and +0 over -0."""
+    return a + b if a.dtype.kind == "f" and a == 0 and b == 0 else np.maximum(a, b)
+
+
+def _min(a, b):
+    return -_max(-a, -b) if a.dtype.kind == "f" else np.minimum(a, b)
+
+
 def _round_away(x):
     whole = np.trunc(x)
     return whole + np.copysign(np.abs(x - whole) >= 0.5, x) if np.isfinite(x) and whole != x else x
@@ -370,7 +379,7 @@ def as_number(x: Any, dtype: Any) -> np.generic:
 # What NumPy computes exactly as every processor does. Elementary functions are not folded: a program has its own.
 FOLDS: dict[str, Callable] = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": _whole_div, "rem": _rem, "neg": np.negative,
-    "abs": np.abs, "sqrt": np.sqrt, "max": np.maximum, "min": np.minimum, "floor": np.floor, "ceil": np.ceil,
+    "abs": np.abs, "sqrt": np.sqrt, "max": _max, "min": _min, "floor": np.floor, "ceil": np.ceil,
     "round_even": np.rint, "round_away": _round_away, "sign": _sign, "eq": np.equal, "ne": np.not_equal,
     "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "and": np.bitwise_and,
     "or": np.bitwise_or, "xor": np.bitwise_xor, "not": np.invert,
