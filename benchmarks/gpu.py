@@ -26,7 +26,7 @@ from timing import machine
 
 import stodyn as sd
 from stodyn.analysis.conservation import energy_of
-from stodyn.engine.simulate import matched
+from stodyn.engine.spec import matched
 from stodyn.methods.catalogue import catalogue
 from stodyn.methods.contract import Method
 from stodyn.models import catalogue as models

@@ -13,7 +13,7 @@ import scipy.integrate
 from numpy.typing import ArrayLike
 
 from stodyn.analysis.linear import Moments
-from stodyn.engine.simulate import matched
+from stodyn.engine.spec import matched
 from stodyn.methods.contract import Method
 from stodyn.problems.contract import Problem
 from stodyn.problems.sdae import SDAE
