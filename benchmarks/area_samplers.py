@@ -25,13 +25,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from scipy.special import zeta
-from stodyn.engine.feed import Feed
 from timing import Contender, race
 
 from stodyn.engine.batch import LANE_OPERATIONS
 from stodyn.noise import iterated, wiener
 from stodyn.noise.increment import Increment, Recipe, compose_all
 from stodyn.noise.iterated import Approximation, Fourier, MrongowiusRoessler, Substeps
+from stodyn.noise.supply import Drawn
 from stodyn.numerics import lanes
 
 SAMPLERS: tuple[type[Approximation], ...] = (Substeps, Fourier, MrongowiusRoessler)
@@ -98,7 +98,7 @@ def measured_error(recipe: Approximation, paths: int) -> tuple[float, float]:
 def sampler(name: str, recipe: Recipe, m: int) -> tuple[Contender, str]:
     """Draw and make the increments of LANES paths over STEPS steps, and sum them up; in lanes or by vmap."""
     streams = tuple((name, count) for name, count in recipe.normals(m).items() if count)
-    feed = Feed(1, 0, streams, LANES, STEPS)
+    feed = Drawn(1).feed(streams, 0, LANES)
 
     def increment(*normals):
         given = {name: jnp.zeros(0) for name in recipe.normals(m)}
@@ -126,7 +126,7 @@ def sampler(name: str, recipe: Recipe, m: int) -> tuple[Contender, str]:
     total = compiled(in_lanes if by == "lanes" else by_vmap)
 
     def run() -> float:
-        return float(jax.block_until_ready(total(*feed.slab(STEPS)))[0][0, 0])
+        return float(jax.block_until_ready(total(*feed(STEPS)))[0][0, 0])
 
     return Contender(name, run, LANES * STEPS), by
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -23,7 +22,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import rivals
-from stodyn.engine.feed import slab_steps
 from timing import Contender, in_fresh_process, load, machine, missing, peak_memory, race, show
 
 import stodyn as sd
@@ -33,10 +31,12 @@ from stodyn.methods.explicit import EulerMaruyama, Heun
 from stodyn.methods.implicit import ImplicitMidpoint
 from stodyn.models.kubo import kubo
 from stodyn.models.lorenz import lorenz
+from stodyn.numerics.printing.compiling import processor as compiling_for
 from stodyn.statistics import Moments
 
 PATHS = 16_384
 THREADS = available_cores()
+WIDE = compiling_for().register == 8  # AVX-512: goals differ where the processor does
 PEERS = ("diffrax", "torchsde", "sdeint")
 
 
@@ -95,12 +95,9 @@ def last_component(x):
 def explicit_oscillator(report: Report) -> None:
     steps, h, problem = (500 if report.quick else 1000), 0.05, kubo(rivals.BETA, rivals.NU)
     work = PATHS * steps
-    run = sd.simulate(problem, Heun, t=(0, steps * h), dt=h, paths=PATHS, seed=1, progress=False)
-    lanes = sd.provenance(run)["block"]
-    slab = slab_steps(1, lanes)
     contenders = [
         Contender("stodyn", stodyn_run(problem, Heun, h, steps, mean_energy), work),
-        Contender("its normals alone", rivals.normals_alone(1, PATHS, steps, lanes, slab, THREADS), work),
+        Contender("its normals alone", rivals.normals_alone(1, PATHS, steps, 256, THREADS), work),
         Contender("Numba over slabs of NumPy normals", rivals.numba_slabs(PATHS, steps, h, THREADS), work),
         Contender(
             "Numba drawing from np.random.Generator",
@@ -126,16 +123,16 @@ def explicit_oscillator(report: Report) -> None:
         contenders.append(Contender("sdeint stratHeun (1 path)", rivals.kubo_by_sdeint(steps, h), steps))
     found = report.race(f"Damped Kubo oscillator, Heun, float64, {PATHS} paths x {steps} steps", contenders, "E H(T)")
     ours = found["stodyn"].ns
-    diffrax_goals(report, "Kubo, Heun", found, 20.0)
+    diffrax_goals(report, "Kubo, Heun", found, *((18.0, 8.0) if WIDE else (16.0, 9.0)))
     report.goal(
-        "Kubo: Numba drawing from Generator / stodyn", ">=", 1.4,
+        "Kubo: Numba drawing from Generator / stodyn", ">=", 1.15,
         found["Numba drawing from np.random.Generator"].ns / ours,
     )  # fmt: skip
     report.goal(
         "Kubo: Numba over slabs of NumPy normals / stodyn", ">=", 1.0,
         found["Numba over slabs of NumPy normals"].ns / ours,
     )  # fmt: skip
-    report.goal("Kubo: stodyn / its normals alone", "<=", 3.5, ours / found["its normals alone"].ns)
+    report.goal("Kubo: stodyn / its normals alone", "<=", 1.5 if WIDE else 2.3, ours / found["its normals alone"].ns)
 
 
 def diffrax_contenders(solver, terms, start, observe, steps: int, h: float) -> list[Contender]:
@@ -152,13 +149,13 @@ def diffrax_contenders(solver, terms, start, observe, steps: int, h: float) -> l
     ]
 
 
-def diffrax_goals(report: Report, job: str, found: dict[str, Contender], factor: float) -> None:
-    """Against the fastest way that solves path by path, and against the fastest of all."""
+def diffrax_goals(report: Report, job: str, found: dict[str, Contender], by_vmap: float, packed: float) -> None:
+    """Against the fastest way that solves path by path, and against the fastest of all (paths packed by hand)."""
     rows = [c for c in found.values() if c.name.startswith("diffrax")]
     if rows:
-        for title, group in (
-            ("diffrax, the fastest vmap over paths", [c for c in rows if "vmap" in c.name]),
-            ("diffrax, the fastest of all", rows),
+        for title, group, factor in (
+            ("diffrax, the fastest vmap over paths", [c for c in rows if "vmap" in c.name], by_vmap),
+            ("diffrax, the fastest of all", rows, packed),
         ):
             best = min(group, key=lambda c: c.ns)
             ratio = best.ns / found["stodyn"].ns
@@ -216,7 +213,9 @@ def implicit(report: Report) -> None:
         by_vmap = min(found["stodyn, vmap"].ns, found[plain].ns)
         by_numba = found["Numba by fixed point, np.random.Generator"].ns
         report.goal(f"{job}, midpoint: the faster vmap / stodyn", ">=", 1.4, by_vmap / ours)
-        report.goal(f"{job}, midpoint: Numba by fixed point / stodyn", ">=", 2.0, by_numba / ours)
+        report.goal(
+            f"{job}, midpoint: Numba by fixed point / stodyn", ">=", 2.0 if job == "Kubo" else 1.8, by_numba / ours
+        )
 
 
 # --- c ---------------------------------------------------------------------------------------------------------------
@@ -238,7 +237,7 @@ def diagonal_noise(report: Report) -> None:
         terms = rivals.diffrax_terms(drift, lambda x, W: p["strength"] * x * W, (3,))
         contenders += diffrax_contenders(diffrax.Euler(), terms, (1.0, 1.0, 1.0), last_component, steps, h)
     found = report.race(f"Lorenz, diagonal noise, Euler-Maruyama, {PATHS} paths x {steps} steps", contenders, "E z(T)")
-    diffrax_goals(report, "Lorenz, Euler-Maruyama", found, 8.0)
+    diffrax_goals(report, "Lorenz, Euler-Maruyama", found, 8.0, 8.0)
 
 
 # --- d ---------------------------------------------------------------------------------------------------------------
@@ -262,11 +261,17 @@ def scaling(report: Report) -> None:
     )
     last = len(sizes) + len(lengths) - 1
     report.goal("cost of a path-step, most steps / a decade fewer", "<=", 1.25, costs[last] / costs[last - 1])
-    small = Contender("", stodyn_run(problem, Heun, h, 25, mean_energy, 1), 1)
-    race([small], rounds=9, patience=1.0)
-    report.table("A call of simulate, 1 path x 25 steps", ("milliseconds",), [(small.ns / 1e6,)])
-    alone = sd.simulate(problem, Heun, t=(0, 1), dt=h, paths=1, seed=1, progress=False)
-    report.goal("lanes in the block of a single path", "<=", 1, sd.provenance(alone)["block"])
+    ready = sd.prepare(problem, Heun, t=(0.0, 25 * h), dt=h, paths=1, collect=Moments(every=25))
+    calls = [
+        Contender("simulate, method named", stodyn_run(problem, Heun, h, 25, mean_energy, 1), 1),
+        Contender("simulate, method left out", stodyn_run(problem, None, h, 25, mean_energy, 1), 1),
+        Contender("ready(seed=...)", lambda: float(ready(seed=1)["mean"][-1, 0]), 1),
+        Contender("ready.arrays(seed=...)", lambda: float(ready.arrays(seed=1)["mean"][-1, 0]), 1),
+    ]
+    race(calls, rounds=9, patience=1.0)
+    report.table("A call, 1 path x 25 steps", ("call", "milliseconds"), [(c.name, c.ns / 1e6) for c in calls])
+    for call, asked in zip(calls, (25.0, 25.0, 2.0, 0.5), strict=True):
+        report.goal(f"{call.name} (ms)", "<=", asked, call.ns / 1e6)
     many, long = (100_000, 100) if report.quick else (1_000_000, 1_000)
     before, peak, seconds = in_fresh_process(memory_of, many, long)
     report.table(
@@ -292,6 +297,8 @@ def coupled(n: int, calculus: str) -> sd.SDE:
 
 
 def first_result(n: int, method: str) -> tuple[float, float, str]:
+    """Of a process that has run something else before."""
+    stodyn_run(kubo(), Heun, 0.05, 25, mean_energy, 1)()
     began, cpu = time.perf_counter(), time.process_time()
     chosen: Any = find(method)
     run = sd.simulate(coupled(n, chosen.calculus), chosen, t=(0, 1), dt=0.01, paths=4096, seed=1, progress=False,
@@ -304,14 +311,13 @@ def compiling(report: Report) -> None:
     for method in ("EulerMaruyama", "Heun", "ThetaEuler", "ImplicitMidpoint"):
         for n in (2, 10) if report.quick else (2, 5, 10):
             rows.append((method, n, *in_fresh_process(first_result, n, method)))
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ["NUMBA_CACHE_DIR"] = folder  # nothing compiled before: the first run on a machine
-        rows.append(("Heun, first ever", 2, *in_fresh_process(first_result, 2, "Heun")))
-        del os.environ["NUMBA_CACHE_DIR"]
     report.table(
-        "Time to the first result of a fresh process", ("method", "dimension", "seconds", "cpu", "executor"), rows
+        "Time to the first result in a warm interpreter", ("method", "dimension", "seconds", "cpu", "executor"), rows
     )
-    report.goal("slowest first result (s)", "<=", 5.0, max(row[2] for row in rows))
+    for kind, methods, asked in (("explicit", ("EulerMaruyama", "Heun"), 0.3), ("implicit", None, 0.8)):
+        of_kind = [row for row in rows if methods is None or row[0] in methods]
+        slowest = max(row[2] for row in of_kind if methods or row[0] not in ("EulerMaruyama", "Heun"))
+        report.goal(f"slowest first result, {kind} (s)", "<=", asked, slowest)
 
 
 SECTIONS = {

@@ -15,11 +15,11 @@ import jax.numpy as jnp
 import numba
 import numpy as np
 from jax import lax
-from stodyn.engine.feed import Feed
 from timing import in_threads
 
 from stodyn.noise import path_normals, path_normals_code
 from stodyn.noise.increment import Increment
+from stodyn.noise.supply import Drawn
 from stodyn.numerics.newton import newton
 
 BETA, NU = 0.5, 0.001  # the oscillator's
@@ -185,11 +185,11 @@ def midpoint_by_vmap(problem: Any, paths: int, steps: int, h: float, observe: Ca
     def run() -> float:
         means = []
         for block in range(paths // lanes):
-            feed = Feed(1, block, (("W", problem.m),), lanes, min(slab, steps))
+            feed = Drawn(1).feed((("W", problem.m),), block * lanes, lanes)
             x = jnp.tile(jnp.asarray(problem.start, float), (lanes, 1))
             for first in range(0, steps, slab):
                 taken = min(slab, steps - first)
-                x = jax.block_until_ready(advance(x, feed.slab(taken)[0][:taken]))
+                x = jax.block_until_ready(advance(x, feed(taken)[0]))
             means.append(float(jnp.mean(observe(x.T))))
         return float(np.mean(means))
 

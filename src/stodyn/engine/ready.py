@@ -16,9 +16,8 @@ from stodyn.engine.place import Place, on_processor
 from stodyn.engine.progress import Progress
 from stodyn.engine.run import Run, Tally
 from stodyn.engine.simulate import check_options, dataset, described, merged, run_of, whereabouts
-from stodyn.engine.spec import chosen_method
+from stodyn.engine.spec import as_it_is_now, chosen_method
 from stodyn.methods.contract import Catalogued, Expansion
-from stodyn.problems.contract import check_problem
 from stodyn.statistics.contract import Statistic
 
 
@@ -48,7 +47,7 @@ def prepare(
     The functions of the problem are looked at now, and not again: what they read from outside stays as it is. The
     arguments are those of simulate; expansions, which make no paths, have no ready form.
     """
-    check_problem(problem)
+    problem = as_it_is_now(problem)
     check_options(paths, 0, on_failure)
     chosen = chosen_method(problem, method)
     if isinstance(chosen, Expansion):

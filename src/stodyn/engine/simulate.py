@@ -29,6 +29,7 @@ from stodyn.engine.run import Run, Tally
 from stodyn.engine.spec import (
     SinglePrecisionConstant,
     Spec,
+    as_it_is_now,
     check_paths,
     chosen_method,
     describe,
@@ -38,7 +39,6 @@ from stodyn.engine.spec import (
 from stodyn.methods.contract import Catalogued, Expansion, Method
 from stodyn.methods.recommend import advice
 from stodyn.noise.supply import Drawn
-from stodyn.problems.contract import check_problem
 from stodyn.statistics.contract import Statistic, is_count
 from stodyn.statistics.moments import Moments
 
@@ -102,7 +102,7 @@ def simulate(
     Returns an xarray.Dataset; stodyn.provenance(run) tells how it was made.
     """
     began = time.perf_counter()
-    check_problem(problem)
+    problem = as_it_is_now(problem)
     chosen = chosen_method(problem, method)
     if isinstance(chosen, Expansion):
         for name, given in (("place", place), ("ledger", ledger)):
@@ -283,7 +283,7 @@ def replay(problem, method: Catalogued | str | None, run: xr.Dataset, path: int)
     record = results.provenance(run)
     if "paths" not in record:
         raise ValueError(f"run: it was made by {record['method']}, which has no paths to replay")
-    check_problem(problem)
+    problem = as_it_is_now(problem)
     if isinstance(path, bool) or not isinstance(path, (int, np.integer)) or not 0 <= path < record["paths"]:
         raise ValueError(f"path: expected a whole number from 0 to {record['paths'] - 1}, got {path!r}")
     method = chosen_method(problem, method)

@@ -20,7 +20,7 @@ from stodyn.noise.distribution import draw, is_random
 from stodyn.noise.iterated import check_resolution
 from stodyn.numerics.newton import underived
 from stodyn.problems import lowering
-from stodyn.problems.contract import check_problem, is_drawn
+from stodyn.problems.contract import Problem, check_problem, is_drawn
 from stodyn.problems.measured import Measured
 from stodyn.statistics.contract import Statistic
 from stodyn.statistics.moments import Moments
@@ -130,6 +130,20 @@ def describe(problem: Any, method: Catalogued | str | None, t: Any, dt: Any, col
 def _traced(problem: Any, method: Method, dtype: np.dtype) -> traces.Traced:
     with jax.enable_x64(True), underived():
         return traces.trace(problem, method, dtype)
+
+
+def as_it_is_now(problem: Any) -> Any:
+    """A copy that has found nothing out yet.
+
+    A problem keeps what it finds out about its functions (the structure of its noise, for one), and they may read what
+    has changed since.
+    """
+    check_problem(problem)
+    if not dataclasses.is_dataclass(problem):
+        return problem
+    fields = {field.name: getattr(problem, field.name) for field in dataclasses.fields(problem) if field.init}
+    kind: Any = type(problem)
+    return kind(**{name: as_it_is_now(v) if isinstance(v, Problem) else v for name, v in fields.items()})
 
 
 def chosen_method(problem: Any, method: Catalogued | str | None) -> Catalogued:

@@ -26,7 +26,15 @@ from stodyn.engine.place import Place, on_processor
 from stodyn.engine.progress import Progress
 from stodyn.engine.run import Run, Tally
 from stodyn.engine.simulate import check_options, chosen_place, run_of
-from stodyn.engine.spec import MEMORY_SHARE, check_paths, chosen_method, describe, machine_memory, statistics_of
+from stodyn.engine.spec import (
+    MEMORY_SHARE,
+    as_it_is_now,
+    check_paths,
+    chosen_method,
+    describe,
+    machine_memory,
+    statistics_of,
+)
 from stodyn.methods.contract import Catalogued, Expansion
 from stodyn.models.catalogue import Model
 from stodyn.problems.contract import Problem, is_drawn
@@ -80,7 +88,8 @@ def sweep(
     axes = _axes(over)
     where = chosen_place(place, threads)
     points = [
-        _at(problem, dict(itertools.chain(*point))) for point in itertools.product(*(axis.points for axis in axes))
+        as_it_is_now(_at(problem, dict(itertools.chain(*point))))
+        for point in itertools.product(*(axis.points for axis in axes))
     ]
     method = chosen_method(points[0], method)
     if isinstance(method, Expansion):

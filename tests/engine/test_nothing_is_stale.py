@@ -1,0 +1,133 @@
+"""Functions are traced anew at every call: whatever they read that has changed since shows in the next run."""
+
+import dataclasses
+import functools
+import operator
+import types
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import stodyn as sd
+from stodyn import statistics as st
+
+RUN = dict(t=(0.0, 1.0), dt=0.25, paths=2, seed=1, collect=st.Moments(at=[1.0]))
+RATE = 1.0
+
+
+def grown(problem):
+    """x(1) of dx = rate x dt by Euler's four steps."""
+    return float(sd.simulate(problem, "EulerMaruyama", **RUN)["mean"][0, 0])
+
+
+def expected(rate):
+    return (1 + 0.25 * rate) ** 4
+
+
+class Number(float):
+    """Compares equal to every other of its kind."""
+
+    __hash__ = None
+
+    def __eq__(self, other):
+        return isinstance(other, Number)
+
+
+class Told:
+    """A callable that says it is like any other."""
+
+    def __init__(self, rate):
+        self.rate = rate
+
+    def __call__(self, t, x):
+        return self.rate * x
+
+    def __eq__(self, other):
+        return True
+
+    def __hash__(self):
+        return 1
+
+
+@dataclasses.dataclass
+class Held:
+    rate: float
+
+
+def a_global():
+    def change(rate):
+        globals()["RATE"] = rate
+
+    return lambda t, x: RATE * x, change
+
+
+def an_array():
+    array = np.array([1.0])
+    return lambda t, x: array[0] * x, functools.partial(array.__setitem__, 0)
+
+
+def a_dict():
+    values = {"rate": 1.0}
+    return lambda t, x: values["rate"] * x, functools.partial(values.__setitem__, "rate")
+
+
+def an_attribute():
+    held = Held(1.0)
+    return lambda t, x: held.rate * x, lambda rate: setattr(held, "rate", rate)
+
+
+def a_module():
+    module = types.ModuleType("settings")
+    module.rate = 1.0
+    read = operator.attrgetter("rate")
+    return lambda t, x: read(module) * x, lambda rate: setattr(module, "rate", rate)
+
+
+def a_callable():
+    told = Told(1.0)
+    return told, lambda rate: setattr(told, "rate", rate)
+
+
+def a_number_that_compares_equal():
+    cell = [Number(1.0)]
+    return lambda t, x: float(cell[0]) * x, lambda rate: cell.__setitem__(0, Number(rate))
+
+
+def a_default():
+    def drift(t, x, rate=1.0):
+        return rate * x
+
+    return drift, lambda rate: setattr(drift, "__defaults__", (rate,))
+
+
+WAYS = [a_global, an_array, a_dict, an_attribute, a_module, a_callable, a_number_that_compares_equal, a_default]
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+def test_what_a_function_reads_may_change(way):
+    drift, change = way()
+    problem = sd.SDE(drift, None, 1.0)
+    for rate in (1.0, 2.0, 1.0):
+        change(rate)
+        np.testing.assert_allclose(grown(problem), expected(rate), rtol=1e-14)
+
+
+def test_what_was_found_out_about_a_problem_is_found_out_anew():
+    """Noise that was additive when it was first looked at, and is not now: its Ito correction must not be lost."""
+    power = [0.0]
+    problem = sd.SDE(lambda t, x: 0.0 * x, lambda t, x: 1.0 + power[0] * x, 1.0, calculus="stratonovich")
+    assert "additive" in sd.provenance(sd.simulate(problem, "EulerMaruyama", **RUN))["noise"]
+    power[0] = 1.0
+    record = sd.provenance(sd.simulate(problem, "EulerMaruyama", **RUN))
+    assert "additive" not in record["noise"] and "corrected" in record["lowering"][0]
+
+
+def test_what_is_prepared_stays_as_it_was():
+    """It is held in the hand for that: its docstring says so."""
+    rate = np.array([1.0])
+    options = {name: value for name, value in RUN.items() if name != "seed"}
+    ready = sd.prepare(sd.SDE(lambda t, x: jnp.asarray(rate[0]) * x, None, 1.0), "EulerMaruyama", **options)
+    before = ready.arrays(seed=1)["mean"]
+    rate[0] = 2.0
+    np.testing.assert_array_equal(ready.arrays(seed=1)["mean"], before)
