@@ -99,6 +99,7 @@ def describe(problem: Any, method: Catalogued | str | None, t: Any, dt: Any, col
     check_problem(problem)
     if dtype not in ("float64", "float32"):
         raise ValueError(f'dtype: expected "float64" or "float32", got {dtype!r}')
+    _check_repeatable(problem)
     method = chosen_method(problem, method)
     times, lengths = grid.step_times(t, dt)
     stepped, conversions = matched(problem, method)
@@ -125,6 +126,18 @@ def describe(problem: Any, method: Catalogued | str | None, t: Any, dt: Any, col
     }
     traced = _traced(stepped, measured, np.dtype(dtype)) if isinstance(measured, Method) else None
     return Spec(stepped, measured, times, lengths, statistics, saves, np.dtype(dtype), traced, said)
+
+
+def _check_repeatable(problem: Any) -> None:
+    """Refuse functions that say another thing when they are looked at again: what they draw would be drawn once."""
+    for (name, first), (_, second) in zip(*(traces.function_traces(problem) for _ in range(2)), strict=True):
+        if not traces.calls_host(first) and traces.fingerprint(first) != traces.fingerprint(second):
+            called = {"f": "drift", "g": "diffusion"}[name]
+            raise ValueError(
+                f"{called}: it is another function when it is looked at again: does it draw a random number, count, or "
+                "read a clock? JAX looks at a function once, so that all paths and steps would have the same number. "
+                "Randomness belongs into diffusion, start or params."
+            )
 
 
 def _traced(problem: Any, method: Method, dtype: np.dtype) -> traces.Traced:
