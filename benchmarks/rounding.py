@@ -4,7 +4,7 @@
     python benchmarks/rounding.py beam lorenz     these
 
 Rounded otherwise are: products fused with sums or not (XLA without optimising fuses none; asked of every process before
-it is believed), lanes or vmap, one path or the same path among many. Models run STEPS steps with the longest of some
+it is believed), printed or vmap, one path or the same path among many. Models run STEPS steps with the longest of some
 step lengths that works; studies run at their tiny size. A table lists how far anything moved: states relative to the
 largest of their component, rows relative to their value and in standard errors. What moved by more than FAR, has failed
 in one way of rounding only, or says other words, is listed again at the end, and the exit status is 1.
@@ -24,12 +24,10 @@ from pathlib import Path
 
 STEPS, MANY, FAR = 50, 64, 1e-6
 LENGTHS = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
-LARGE: set[str] = set()  # models whose steps the engine found too large for lanes
 NOTHING = 1e-12  # a row that is smaller than this in both is rounding itself
 FUSED = {"fused": "", "not fused": "--xla_backend_optimization_level=0"}
-MODEL_WAYS = (("fused", "auto", MANY), ("not fused", "auto", MANY), ("fused", "lanes", MANY), ("fused", "vmap", MANY),
-              ("fused", "auto", 1))  # fmt: skip
-STUDY_WAYS = (("fused", "auto", None), ("not fused", "auto", None), ("fused", "vmap", None))
+MODEL_WAYS = (("fused", "auto", MANY), ("fused", "vmap", MANY), ("not fused", "vmap", MANY), ("fused", "auto", 1))
+STUDY_WAYS = (("fused", "auto", None), ("fused", "vmap", None), ("not fused", "vmap", None))
 
 
 def main(names: list[str]) -> int:
@@ -100,17 +98,13 @@ def model(name: str, way: tuple) -> dict:
     problem = find(name).problem
     if isinstance(problem, RandomDAE):
         return {"left out": "no paths: see the studies of random parameters"}
-    if executor == "lanes" and name in LARGE:
-        return {"left out": "its lanes would compile for minutes"}
     for h in LENGTHS:
         try:
             run = sd.simulate(problem, t=(0.0, STEPS * h), dt=[h] * STEPS, paths=paths, block=MANY, seed=1,
                               executor=executor, progress=False, collect=sd.statistics.Paths(1, every=1))  # fmt: skip
         except sd.PathsFailed:
             continue
-        values, made = run["path"].values[0], sd.provenance(run)
-        if executor == "auto" and made["executor"] == "vmap":
-            LARGE.add(name)
+        values = run["path"].values[0]
         scale = np.maximum(np.abs(values).max(axis=0), np.finfo(float).tiny)
         states = dict(zip(map(str, run["component"].values), zip(values[-1], scale, strict=True), strict=True))
         return {"rows": {key: [float(v), float(s), ""] for key, (v, s) in states.items()}, "h": h,

@@ -166,7 +166,7 @@ def test_random_starts_and_parameters():
         scipy.stats.norm(1.0, 0.3),
         params={"r": scipy.stats.uniform(0.5, 1.0), "s": 0.5},
     )
-    study = strong_order(EulerMaruyama, problem, steps=(16, 32, 64), paths=400, level=SURE)
+    study = strong_order(EulerMaruyama, problem, steps=(16, 32, 64), paths=1600, level=SURE)
     assert inside(study, 1.0) and not inside(study, 0.5) and not inside(study, 1.5)
     with pytest.raises(ValueError, match="exact: the start or the parameters differ from path to path"):
         strong_order(EulerMaruyama, problem, exact=lambda t, W: W)

@@ -130,7 +130,7 @@ def test_sampled():
     """Variances and spectra of a resistor's and a diode's noise from one run, at 4 standard errors: right ones fail at
     one seed in 200. The trapezoidal rule has the variance of the equations, and the correlation ρ^k between steps."""
     circuit = read(RC + SHOT.replace("title\n", ""))
-    spectrum = st.Spectrum(every=1, segment=32, after=10e-6, confidence=1 - 6.334e-5, paths=4096)
+    spectrum = st.Spectrum(every=1, segment=32, after=10e-6, confidence=1 - 6.334e-5, paths=4096, mean="segment")
     run = stodyn.simulate(circuit, "Trapezoidal", t=circuit.span, dt=circuit.step, paths=4096, seed=2,
                           collect=[st.Moments(at=[20e-6]), spectrum])  # fmt: skip
     h = circuit.step

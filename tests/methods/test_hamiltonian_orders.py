@@ -41,7 +41,7 @@ def test_mean_square_order_one_with_coupled_noise():
         lambda t, q, p: -0.1 * p,
         start=(1.0, 0.5),
     )
-    found = strong_order(variational.StoermerVerlet, pendulum, steps=(4, 8, 16), paths=300, level=LEVEL,
+    found = strong_order(variational.StoermerVerlet, pendulum, steps=(4, 8, 16), paths=1200, level=LEVEL,
                          reference=variational.DIRK, refine=32)  # fmt: skip
     includes(found, 1.0)
 

@@ -407,7 +407,7 @@ def _vmapped(method: Method, problem: Any, dtype: Any) -> np.ndarray:
         for k in range(steps):
             number = jnp.asarray(k, np.int32) if k < traced.starting_steps else None
             t, h = jnp.asarray(k * STEP, dtype), jnp.asarray(STEP, dtype)
-            carry, _, _ = executor.step(carry, t, h, normals[k], params, [0] * len(params), number)
+            carry, *_ = executor.step(carry, t, h, normals[k], params, [0] * len(params), number)
         return executor.read(carry)
 
     drawn = [np.random.default_rng(k) for k in range(steps)]

@@ -13,7 +13,6 @@ import numpy as np
 from jax import Array, lax
 
 from stodyn.engine.layout import Layout
-from stodyn.engine.programs import TOGETHER
 from stodyn.engine.spec import describe, matched
 from stodyn.methods.contract import Method
 from stodyn.noise import iterated, wiener
@@ -55,13 +54,13 @@ def common_paths(
             counts |= {name: max(count, counts.get(name, 0)) for name, count in run.needs.normals(m).items()}
     streams = tuple((name, count) for name, count in counts.items() if count)
     scalars = 1 + sum(counts.values()) + sum(a.size for a in jax.tree.leaves(example(recipe, m)))
-    width = -(-int(np.clip(CHUNK // (steps * scalars), 1, paths)) // TOGETHER) * TOGETHER
+    width = int(np.clip(CHUNK // (steps * scalars), 1, paths))
     method = next(run.by for run in runs if isinstance(run.by, Method))
-    crowd = Layout(describe(problem, method, t, t[1] - t[0], None, "float64"), paths, seed, width)
+    crowd = Layout(describe(problem, method, t, h, None, "float64"), paths, seed, width)
     tree: Any = jax.tree.structure(problem.example_params())
     for block in range(crowd.blocks):
         members, sound = crowd.members(block), crowd.paths_in(block)
-        slab = Drawn(seed).feed(streams, crowd.first_path(block), width)(steps)
+        slab = [z[..., :width] for z in Drawn(seed).feed(streams, crowd.first_path(block), width)(steps)]
         normals = {name: np.zeros((steps, count, width)) for name, count in counts.items() if not count}
         normals |= {name: array for (name, _), array in zip(streams, slab, strict=True)}
         with jax.enable_x64(True):

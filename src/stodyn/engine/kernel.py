@@ -65,7 +65,8 @@ class CountedProgram(Program):
         if not self.is_kernel:
             return super().advance(state, normals, window, members)
         saved = self._launch(state, window, members)
-        after = jax.tree.map(lambda values: values[window.intervals - 1], saved)._replace(generators=state.generators)
+        last = jax.tree.map(lambda values: values[window.intervals - 1], saved)
+        after = last._replace(generators=state.generators, rounded=state.rounded)
         bad = self.bad(after, members)
         return after, self.observe_saved(saved, window, members), jnp.any(bad), bad
 
@@ -175,7 +176,7 @@ class CountedProgram(Program):
             compiler_params=triton.CompilerParams(num_warps=max(group // (32 * self.paths_of_a_thread), 1)),
         )(*arguments)
         method, iterations = (found[:-1], found[-1]) if counts else (found, None)
-        return State(tuple(method), iterations, state.rounded, state.tracks, ())
+        return State(tuple(method), iterations, None, state.tracks, ())
 
     def _params(self, members: Members, common: list[Any], own: Any) -> list[np.ndarray]:
         """The parameters as object arrays of scalars read from `common` and of the lanes of `own`."""

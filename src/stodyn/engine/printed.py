@@ -45,7 +45,6 @@ class Printed:
         self.drawn = sum(count for _, count in self.streams)
         self.slab = max(SLAB_BYTES // (8 * max(self.drawn, 1) * self.chunk), 8)
         self.rate = 0.0  # path-steps a second, once it is known
-        self._own = threading.local()
 
     @functools.cached_property
     def diagnosing(self) -> compiling.Machine:
@@ -145,18 +144,16 @@ class Printed:
                 work.observing[k] = compiled(key, observe, *given).run
         return jax.tree.map(np.asarray, work.observing[k](*given))
 
-    def buffers(self, lanes: int, saves: int) -> dict[str, np.ndarray]:
-        """Memory that a thread keeps from block to block: fresh pages cost time."""
-        wanted = (lanes, saves)
-        if getattr(self._own, "sizes", None) != wanted:
-            slab = self.drawn * self.slab * self.chunk
-            self._own.sizes = wanted
-            self._own.arrays = {
-                "state": np.empty((len(self.source.layout.dtypes), lanes)),
-                "seen": np.empty((saves, len(self.source.seen), lanes)),
-                "normals": np.empty(slab + 1),
-            }
-        return self._own.arrays
+
+_own = threading.local()
+
+
+def _memory(name: str, *shape: int) -> np.ndarray:
+    """An array that the thread keeps from block to block and from run to run: fresh pages cost time."""
+    size = int(np.prod(shape))
+    if getattr(_own, name, np.empty(0)).size < size:
+        setattr(_own, name, np.empty(size))
+    return getattr(_own, name)[:size].reshape(shape)
 
 
 class _Work:
@@ -171,8 +168,10 @@ class _Work:
         count = int(np.count_nonzero(members.member))
         self.used = -(-count // program.chunk) * program.chunk
         most = max(SEEN_BYTES // (8 * self.lanes * len(program.source.seen)), 1)
-        memory = program.buffers(self.lanes, min(most, len(plan.saves)))
-        self.state, self.seen = memory["state"], memory["seen"]
+        source = program.source
+        self.state = _memory("state", len(source.layout.dtypes), self.lanes)
+        self.seen = _memory("seen", min(most, len(plan.saves)), len(source.seen), self.lanes)
+        normals = _memory("normals", program.drawn * program.slab * program.chunk + 1)
         states = [supply.states(name, first_path, self.lanes) for name, _ in program.streams]
         self.generators = np.concatenate(states) if states else np.zeros((1, 4, GROUP), np.uint64)
         own: list[np.ndarray] = []
@@ -187,7 +186,7 @@ class _Work:
             start=np.ascontiguousarray(members.start, float), state=self.state, seen=self.seen,
             own_params=np.concatenate(own) if own else np.zeros(1),
             common_params=np.concatenate(common) if common else np.zeros(1),
-            t=self.t, h=self.h, stride=self.lanes, first_lane=0, last_lane=self.used, normals=memory["normals"],
+            t=self.t, h=self.h, stride=self.lanes, first_lane=0, last_lane=self.used, normals=normals,
             slab=program.slab, generators=self.generators, groups=self.lanes // GROUP, fill=supply.address,
             failed=self.failed, unsolved=self.unsolved,
         )  # fmt: skip

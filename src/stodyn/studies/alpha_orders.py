@@ -137,7 +137,7 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
     for name in size.of((SMALL[0], SMALL[2]), SMALL, tuple(PROBLEMS)):
         progress(name)
         problem, expected = PROBLEMS[name]
-        found = measured(problem, paths=size.of(100, 200, 2000), steps=STEPS[: size.of(3, 4, 5)])
+        found = measured(problem, paths=size.of(400, 400, 2000), steps=STEPS[: size.of(3, 4, 5)])
         for (order, quantity), one in found.items():
             fit = one.slope
             told = f"limit {expected[ORDERS.index(order)]:g}; last slope {one.last:.2f}" if quantity != "φ" else ""
