@@ -553,6 +553,7 @@ def test_what_cannot_be_printed_is_named(function, said):
 
 # Of other versions of JAX than this one.
 ELSEWHERE = {
+    "one_minus_square",
     "call_hi_primitive",
     "checkpoint",
     "copy_p",

@@ -837,7 +837,7 @@ ELEMENTWISE = {
     "bessel_i0e", "bessel_i1e", "floor", "ceil", "round", "is_finite", "nextafter", "clamp", "select_n", "eq", "ne",
     "lt", "le", "gt", "ge", "lt_to", "le_to", "eq_to", "and", "or", "not", "xor", "shift_left",
     "shift_right_logical", "shift_right_arithmetic", "population_count", "clz", "convert_element_type",
-    "reduce_precision", "copy", "copy_p", "stop_gradient", "real", "imag", "complex", "conj",
+    "reduce_precision", "copy", "copy_p", "stop_gradient", "one_minus_square", "real", "imag", "complex", "conj",
 }  # fmt: skip
 
 # What XLA would call the library for, path by path.

@@ -251,6 +251,11 @@ def _integer_pow(graph, dtype, params, x):
     return result if y > 0 else graph.make("div", dtype, dtype.type(1), result)
 
 
+def _one_minus_square(graph, dtype, params, x):
+    """1 - x², of JAX 0.11: the derivative of tanh at artanh x."""
+    return graph.make("sub", dtype, dtype.type(1), graph.make("mul", dtype, x, x))
+
+
 def _pow(graph, dtype, params, x, y):
     if y.dtype.kind != "f":
         value = value_of(y)
@@ -353,6 +358,7 @@ ELEMENTWISE: dict[str, Callable] = {
     "pow": _pow,
     "integer_pow": _integer_pow,
     "square": lambda graph, dtype, params, x: graph.make("mul", dtype, x, x),
+    "one_minus_square": _one_minus_square,
     "rsqrt": lambda graph, dtype, params, x: graph.make("div", dtype, dtype.type(1), graph.make("sqrt", dtype, x)),
     "select_n": _select_n,
     "is_finite": _is_finite,
