@@ -13,7 +13,7 @@ import numpy as np
 
 from stodyn.engine import sums
 from stodyn.engine.block import compiled
-from stodyn.engine.gathering import Gathered, Plan
+from stodyn.engine.gathering import Gathered, Plan, Went
 from stodyn.engine.layout import Members
 from stodyn.engine.spec import Spec
 from stodyn.engine.stepping import FRAME, GROUP, Source, printed
@@ -40,7 +40,7 @@ class Printed:
         self.width = source.width() if width is None else width
         self.chunk = max(self.width, GROUP)
         self.operations = source.operations()
-        self.machine, self.text = printed(source, self.width)
+        self.machine = printed(source, self.width)
         self.streams = source.traced.streams
         self.drawn = sum(count for _, count in self.streams)
         self.slab = max(SLAB_BYTES // (8 * max(self.drawn, 1) * self.chunk), 8)
@@ -48,7 +48,7 @@ class Printed:
 
     @functools.cached_property
     def diagnosing(self) -> compiling.Machine:
-        return printed(self.source, self.width, diagnosing=True)[0]
+        return printed(self.source, self.width, diagnosing=True)
 
     def run(
         self,
@@ -58,8 +58,8 @@ class Printed:
         first_path: int,
         supply: Drawn | Given,
         tell: Callable[[int], None],
-    ):
-        """What each statistic saw over its times (a leading axis), and the failures, of the paths from first_path on.
+    ) -> Went:
+        """How the paths from first_path on went.
 
         `tell(steps)` hears of every call and may raise to end the run.
         """
@@ -96,7 +96,7 @@ class Printed:
         place = int(np.searchsorted(plan.saves, first, side="right"))
         last = min(first + steps, len(plan.h))
         if place + most < len(plan.saves):
-            last = min(last, int(plan.saves[place + most]) - 1) if plan.saves[place + most] - 1 > first else first + 1
+            last = min(last, int(plan.saves[place + most]) - 1)
         return min(last, starting) if first < starting else last
 
     def _observed(self, work: _Work, times: np.ndarray, inside: slice) -> list[Any]:

@@ -176,10 +176,8 @@ class Source:
         return 2 * register if count < SERIAL * max(depth.values()) else register
 
 
-def printed(
-    source: Source, width: int, diagnosing: bool = False, level: int | None = None
-) -> tuple[compiling.Machine, str]:
-    """The functions begin, look, run and, where the method has them, starting, compiled; and their text.
+def printed(source: Source, width: int, diagnosing: bool = False) -> compiling.Machine:
+    """The functions begin, look, run and, where the method has them, starting, compiled.
 
     Diagnosing ones write down when each path failed, and why.
     """
@@ -187,26 +185,22 @@ def printed(
     functions = [
         rows.mapped("begin", width, source.begun, layout.dtypes, FRAME, "state"),
         rows.mapped("look", width, source.seen, source.seen_dtypes, FRAME, "seen"),
-        _advance("run", width, source, source.stepped, source.ok, diagnosing),
+        _Advance("run", width, source, source.stepped, source.ok, diagnosing).written(),
     ]
     if source.starting is not None:
-        functions.append(_advance("starting", width, source, *source.starting, diagnosing))
-    text = rows.module(functions)
+        functions.append(_Advance("starting", width, source, *source.starting, diagnosing).written())
     operations = max(function.operations for function in functions)
-    names, effort = [function.name for function in functions], compiling.effort(operations)
-    return compiling.compiled(text, names, **effort | ({} if level is None else {"level": level})), text
-
-
-def _advance(name: str, width: int, source: Source, results: list[Entry], ok: Entry, diagnosing: bool) -> Function:
-    """for each chunk of paths: for each slab of steps: draw its normals; for each vector of paths: step by step.
-
-    A chunk is a whole number of generators' groups and of vectors. After the steps listed in `saves`, which ends with
-    -1, what is seen goes to the rows of `seen`, save by save.
-    """
-    return _Advance(name, width, source, results, ok, diagnosing).written()
+    names = [function.name for function in functions]
+    return compiling.compiled(rows.module(functions), names, **compiling.effort(operations))
 
 
 class _Advance:
+    """for each chunk of paths: for each slab of steps: draw its normals; for each vector of paths: step by step.
+
+    A chunk is a whole number of groups of generators and of vectors. After the steps listed in `saves`, which ends with
+    -1, what is seen goes to the rows of `seen`, save by save.
+    """
+
     def __init__(self, name: str, width: int, source: Source, results: list[Entry], ok: Entry, diagnosing: bool):
         self.w = Function(name, width, FRAME)
         self.source, self.results, self.ok, self.diagnosing = source, results, ok, diagnosing
