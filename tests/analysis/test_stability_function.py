@@ -25,7 +25,7 @@ from stodyn.problems.sde import SDE
 
 x, Y = variables(2)
 ZERO = (0, 0, 0)
-A_STABLE = ("ImplicitEuler", "Trapezoidal", "RK1A3", "RK1A4", "RK1A4L", "RK1A3M", "RK1A4M")
+A_STABLE = ("ImplicitEuler", "Trapezoidal", "RK1A3", "RK1A4", "RK1A4L", "RK1A3M", "RK1A4M", "RK1ATM")
 PAPER = ("RK1W1", "RK1W2", "RK1W3", "RK1W4", "RK1W5")
 
 
@@ -172,6 +172,8 @@ def test_boundary_polynomials():
     assert real == [0, 0, 0, 3 * 6912, 3 * 512, 3 * 28, 9]
     assert len(boundary_polynomial("RK1A4M").terms) == 12
     assert boundary_polynomial("Trapezoidal") == 0
+    u = 1 + x + size * Q(1, 4)  # |1 - h/2|²
+    assert boundary_polynomial("RK1ATM") == 2 * x * ((u - 1) * x + u * size * Q(1, 4))
     g = sqrt(10) / 2 - 1
     bound = g * g * g * g * size * size + 4 * g * g * g * x * size + (4 * g - 2 * g * g - 1) * Y
     U = 1 + 2 * g * x + g * g * size
@@ -186,7 +188,7 @@ def test_a_stable_by_proof(name):
     for complex_arguments in (False, True):
         verdict = a_stability(name, complex_arguments)
         assert verdict.a_stable is True and verdict.worst <= 1.0 and str(verdict).startswith("A-")
-        assert verdict.l_stable == (name not in ("Trapezoidal", "RK1A4", "RK1A4M"))
+        assert verdict.l_stable == (name not in ("Trapezoidal", "RK1A4", "RK1A4M", "RK1ATM"))
         assert a_stability(getattr(stiff, name).table, complex_arguments) == verdict
 
 
@@ -314,7 +316,7 @@ def test_a_stage_that_cancels_is_no_pole():
 # --- several channels -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["RK1A3M", "RK1A4M", "RK1W2M"])
+@pytest.mark.parametrize("name", ["RK1A3M", "RK1A4M", "RK1ATM"])
 def test_two_channels_have_the_mean_square_of_one_whatever_the_areas(name):
     """On dX = λ X dt + Σ μ_j X dW_j, R̂ = |R0|² + K |S1|² + K² |S2|²/2 with K = Σ |k_j|², for complex λ and μ.
 
@@ -356,14 +358,14 @@ def system(A, B):
 
 
 def test_second_moments_of_systems():
-    """E[R P R'] is that of the equation to second order in the step for RK1A4; the others miss it by what α B1 e,
-    β1 A e and α A e differ from 1/2."""
+    """E[R P R'] is that of the equation to second order in the step for RK1A4 and RK1ATM; the others miss it by
+    what α B1 e, β1 A e and α A e differ from 1/2."""
     rng = np.random.default_rng(1)
     A, B = rng.standard_normal((2, 2)), rng.standard_normal((2, 2))
     eye = np.eye(2)
     L = np.kron(A, eye) + np.kron(eye, A) + np.kron(B, B)
     h = 1e-3
-    for name in ("RK1A4", "RK1A4L", "RK1A3", "RK1A4M"):
+    for name in ("RK1A4", "RK1ATM", "RK1A4L", "RK1A3", "RK1A4M"):
         table = getattr(stiff, name).table
         α, β1, c = (np.array(row, float) for row in (table.α, table.β1, table.c))
         first, second, third = α @ c - 0.5, α @ np.array(table.B1, float).sum(axis=1) - 0.5, β1 @ c - 0.5
@@ -374,7 +376,7 @@ def test_second_moments_of_systems():
         )
         found = (step_map(getattr(stiff, name), system(A, B), h, nodes=4).MM - np.eye(4) - h * L) / h**2 - L @ L / 2
         np.testing.assert_allclose(found, missed, atol=5e-3 * np.abs(L @ L).max())
-        assert (np.abs(missed).max() < 1e-12) == (name == "RK1A4")
+        assert (np.abs(missed).max() < 1e-12) == (name in ("RK1A4", "RK1ATM"))
 
 
 @pytest.mark.parametrize(
@@ -385,10 +387,10 @@ def test_second_moments_of_systems():
     ],
 )
 def test_stable_systems_that_a_stable_tables_do_not_follow(name, A, B):
-    """Found by benchmarks/sdae_search.py: matrices that do not commute. RK1A4 and the trapezoidal rule are stable."""
+    """Found by benchmarks/sdae_search.py: matrices that do not commute. RK1A4, RK1ATM and Trapezoidal are stable."""
     A, B = np.array(A), 0.9995 * np.array(B)
     abscissa = np.linalg.eigvals(np.kron(A, np.eye(2)) + np.kron(np.eye(2), A) + np.kron(B, B)).real.max()
     assert abscissa < 0.0
     assert step_map(getattr(stiff, name), system(A, B), 1.0, nodes=4).mean_square_radius() > 1.002
-    for stable in (stiff.RK1A4, stiff.Trapezoidal):
+    for stable in (stiff.RK1A4, stiff.RK1ATM, stiff.Trapezoidal):
         assert step_map(stable, system(A, B), 1.0, nodes=4).mean_square_radius() < 1.0

@@ -14,7 +14,7 @@ from stodyn.methods import stiff
 from stodyn.methods.contract import Claim
 from stodyn.methods.stiff import RK1W2, RK1W4, RK1W5, StiffRungeKutta
 from stodyn.methods.stiff_table import StiffTable
-from stodyn.models.circuits import RECTIFIER, TWO_DIODES
+from stodyn.models.circuits import RC_LADDER, RECTIFIER, TWO_DIODES
 from stodyn.models.differential_algebraic import LINEAR_DAE, NONCOMMUTING_DAE, NONLINEAR_DAE
 from stodyn.noise.increment import Increment
 from stodyn.numerics.surd import sqrt
@@ -72,7 +72,7 @@ def test_which_conditions_see_a_change_of_rk1a4():
     assert failing("A") == {12} and failing("B1") == {6, 7, 9, 13}
 
 
-@pytest.mark.parametrize("name", ["RK1W2M", "RK1WRM", "RK1A3M", "RK1A4M"])
+@pytest.mark.parametrize("name", ["RK1W2M", "RK1WRM", "RK1A3M", "RK1A4M", "RK1ATM"])
 def test_many_channels_have_a_table_for_one(name):
     """It satisfies the fourteen conditions, and as a table makes the steps that the method makes."""
     method = getattr(stiff, name)
@@ -80,6 +80,14 @@ def test_many_channels_have_a_table_for_one(name):
     assert name != "RK1W2M" or method.table.A == RK1W2.table.A
     many, one = (end(NONLINEAR_DAE.problem, m, FIXED) for m in (method, StiffRungeKutta(method.table)))
     np.testing.assert_allclose(many, one, atol=1e-13)
+
+
+def test_rk1atm_is_the_trapezoidal_rule_for_additive_noise():
+    """Whose kT/C is right at any step."""
+    problem = RC_LADDER(nodes=2).problem
+    W = np.array([(0.1, -0.2), (0.3, 0.05)])
+    ours, rule = (end(problem, method, W, h=0.3) for method in (stiff.RK1ATM, stiff.Trapezoidal))
+    np.testing.assert_allclose(ours, rule, atol=1e-15)
 
 
 def test_the_scale_that_the_conditions_leave_open():
@@ -199,7 +207,7 @@ def test_fixed_increments_in_two_channels():
 # --- the state-space form -------------------------------------------------------------------------------------------
 
 SCALAR = ["ImplicitEuler", "Trapezoidal", "RK1W1", "RK1W2", "RK1W3", "RK1W4", "RK1W5", "RK1A3", "RK1A4", "RK1A4L"]
-MANY = ["RK1W2M", "RK1WRM", "RK1A3M", "RK1A4M", "SplitStepEuler", "StiffMilstein", "BDF2Maruyama"]
+MANY = ["RK1W2M", "RK1WRM", "RK1A3M", "RK1A4M", "RK1ATM", "SplitStepEuler", "StiffMilstein", "BDF2Maruyama"]
 
 
 CASES = [

@@ -426,6 +426,7 @@ _DRIFTS = {
     "WR": _ALEXANDERS,
     "A3": _Drift(_δ, 0, 0, 1 - _δ, Q(1, 2), 1.0, (_A_STABLE, _L_STABLE)),
     "A4": _Drift(Q(3, 8), Q(1, 4), Q(17, 40), Q(1, 5), Q(1, 4), 2.0, (_A_STABLE,)),
+    "AT": _Drift(Q(1, 2), 0, Q(1, 2), 0, Q(1, 4), 2.0, (_A_STABLE,)),
 }
 
 
@@ -441,6 +442,8 @@ class _ManyChannels(_Stiff):
     RK1W2M, RK1WRM  R. Alexander's drift, a = 1 - √2/2, α2 = √2/2, z = 1: order 2 for ODEs, L-stable there
     RK1A3M          a = √10/2 - 1, α2 = 1 - a, z = 1/2: order 1 for ODEs, A- and L-stable in mean square
     RK1A4M          a = 3/8, a21 = 1/4, α1 = 17/40, α2 = 1/5, z = 1/4: order 2 for ODEs, A-stable in mean square
+    RK1ATM          a = α1 = 1/2, z = 1/4: the trapezoidal rule, noise from the middle of the step: order 2 for ODEs,
+                    A-stable in mean square, second moments of linear systems to order 2; Trapezoidal for additive noise
 
     Strong order 1. Without `area` for noise that commutes (in the state-space form), where W is enough; with `area`, a
     recipe that gives I_(l,k), for any noise, down to the step at which the rms error of the recipe is h^(3/2). For one
@@ -509,7 +512,8 @@ class _ManyChannels(_Stiff):
             early, late = float(d.a21) * f, float(d.α1) * f
         Z = step.stage(s, early, a)
         g0 = step.g(s, Z)
-        known = late + float(d.α2) * h * step.f(s, Z) + problem.push(g0, noise.W)
+        known = late + problem.push(g0, noise.W)
+        known = known + float(d.α2) * h * step.f(s, Z) if d.α2 else known
         if not problem.noise_structure.implies("additive"):
             J = _integrals(problem, noise, self.area) / jnp.sqrt(h)
             correction = self._from_pairs if self.form == "WR" else self._from_differences
@@ -553,6 +557,8 @@ RK1A3M = _ManyChannels("A3")
 RK1A3MLevy = _ManyChannels("A3", area=MrongowiusRoessler(4))
 RK1A4M = _ManyChannels("A4")
 RK1A4MLevy = _ManyChannels("A4", area=MrongowiusRoessler(4))
+RK1ATM = _ManyChannels("AT")
+RK1ATMLevy = _ManyChannels("AT", area=MrongowiusRoessler(4))
 
 
 # --- for comparison ---------------------------------------------------------------------------------------------------
