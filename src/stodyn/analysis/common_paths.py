@@ -13,7 +13,7 @@ import numpy as np
 from jax import Array, lax
 
 from stodyn.engine.layout import Layout
-from stodyn.engine.spec import describe, matched
+from stodyn.engine.spec import Spec, matched
 from stodyn.methods.contract import Method
 from stodyn.noise import iterated, wiener
 from stodyn.noise.increment import Increment, Recipe, compose
@@ -56,7 +56,9 @@ def common_paths(
     scalars = 1 + sum(counts.values()) + sum(a.size for a in jax.tree.leaves(example(recipe, m)))
     width = int(np.clip(CHUNK // (steps * scalars), 1, paths))
     method = next(run.by for run in runs if isinstance(run.by, Method))
-    crowd = Layout(describe(problem, method, t, h, None, "float64"), paths, seed, width)
+    ends = np.array(t, float)
+    spec = Spec(matched(problem, method)[0], method, ends, np.diff(ends), (), (), np.dtype(float), None, {})
+    crowd = Layout(spec, paths, seed, width)
     tree: Any = jax.tree.structure(problem.example_params())
     for block in range(crowd.blocks):
         members, sound = crowd.members(block), crowd.paths_in(block)
