@@ -68,6 +68,11 @@ class Windows(Plan):
         regular = len(apart) > 0 and self.saves[0] == 0 and self.saves[-1] == len(self.h) and np.ptp(apart) == 0
         return int(apart[0]) if regular and apart[0] <= self.longest else None
 
+    @property
+    def always(self) -> tuple[bool, ...]:
+        """For each statistic whether it looks at the end of every interval."""
+        return tuple(self.every is not None and bool(np.all(look)) for look in self.looks)
+
     def end(self, first: int, pace: int) -> int:
         """The last step of a call that begins at step `first` and should take about `pace` steps."""
         steps = max(pace // self.every, 1) * self.every if self.every else max(pace, 1)

@@ -98,8 +98,7 @@ class Counted(Way):
     def _program(self, device: Any) -> tuple[CountedProgram, BlockRunner]:
         """A kernel where it can be one, else lanes or vmap on the device."""
         windows = self.windows
-        always = tuple(windows.every is not None and bool(np.all(look)) for look in windows.looks)
-        program = CountedProgram(self.run, self.spec.statistics, windows.intervals, self.spec.varies, always,
+        program = CountedProgram(self.run, self.spec.statistics, windows.intervals, self.spec.varies, windows.always,
                                  equal_steps=self.spec.has_equal_steps)  # fmt: skip
         refused = self._no_kernel()
         if refused is None:

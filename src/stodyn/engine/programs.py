@@ -70,6 +70,19 @@ class Way(ABC):
         return Drawn.name
 
 
+class Stepping(Way):
+    """A way that takes any paths step by step, with normals that are drawn or given."""
+
+    @abstractmethod
+    def paths(self, members: Members, first_path: int, supply: Drawn | Given, tell: Tell = lambda steps: None) -> Went:
+        """How the paths from first_path on went; tell(steps) hears of what is done, and may raise."""
+
+    def block(self, layout, block, tell):
+        count = layout.paths_in(block)
+        members = layout.members(block, lanes_of(layout))
+        return self.paths(members, layout.first_path(block), Drawn(layout.seed), lambda steps: tell(steps * count))
+
+
 def lanes_of(layout: Layout) -> int:
     """Lanes of a block: those of a run that is smaller than a block are fewer."""
     return -(-min(layout.width, layout.paths) // TOGETHER) * TOGETHER
@@ -112,7 +125,7 @@ def forget() -> None:
         _programs.clear()
 
 
-class ByPrint(Way):
+class ByPrint(Stepping):
     """A printed program."""
 
     name = "printed"
@@ -129,13 +142,7 @@ class ByPrint(Way):
             width //= 2
         return width
 
-    def block(self, layout, block, tell):
-        count = layout.paths_in(block)
-        members = layout.members(block, lanes_of(layout))
-        return self.paths(members, layout.first_path(block), Drawn(layout.seed), lambda steps: tell(steps * count))
-
-    def paths(self, members: Members, first_path: int, supply: Drawn | Given, tell: Tell = lambda steps: None):
-        """What each statistic saw of any paths, and their failures."""
+    def paths(self, members: Members, first_path: int, supply: Drawn | Given, tell: Tell = lambda steps: None) -> Went:
         return self.program.run(self.spec, self.plan, members, first_path, supply, tell)
 
 
@@ -184,7 +191,7 @@ def _key(spec: Spec, seen: Watched) -> str:
 # --- under vmap -------------------------------------------------------------------------------------------------------
 
 
-class Vmapped(Way):
+class Vmapped(Stepping):
     """The step by jax.vmap, compiled by XLA, with the normals of printed programs."""
 
     name = "vmap"
@@ -202,13 +209,7 @@ class Vmapped(Way):
             width //= 2
         return width
 
-    def block(self, layout, block, tell):
-        count = layout.paths_in(block)
-        members = layout.members(block, lanes_of(layout))
-        return self.paths(members, layout.first_path(block), Drawn(layout.seed), lambda steps: tell(steps * count))
-
-    def paths(self, members: Members, first_path: int, supply: Drawn | Given, tell: Tell = lambda steps: None):
-        """What each statistic saw of any paths, and their failures."""
+    def paths(self, members: Members, first_path: int, supply: Drawn | Given, tell: Tell = lambda steps: None) -> Went:
         traced: Any = self.spec.traced
         lanes = members.start.shape[1]
         feed = supply.feed(traced.streams, first_path, lanes)
@@ -223,9 +224,8 @@ class Vmapped(Way):
                 longest = int(np.clip(SLAB_BYTES // (8 * max(normals, 1) * lanes), 8, LONGEST_SLAB))
                 plan = plan_of(self.spec)
                 windows = Windows(plan.t, plan.h, plan.saves, plan.looks, min(longest, self.spec.steps))
-                always = tuple(windows.every is not None and bool(np.all(look)) for look in windows.looks)
                 program = VmapProgram(batch.Vmap(traced, lanes), self.spec.statistics, windows.intervals,
-                                      self.spec.varies, always)  # fmt: skip
+                                      self.spec.varies, windows.always)  # fmt: skip
                 with jax.enable_x64(True):
                     self._runners[lanes] = BlockRunner(program, windows, members)
             return self._runners[lanes]

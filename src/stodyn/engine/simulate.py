@@ -311,7 +311,7 @@ def replay(problem, method: Catalogued | str | None, run: xr.Dataset, path: int)
 def _one_path(run: Run, path: int) -> np.ndarray:
     """The states (times, n) of one path."""
     layout, way = run.layout, run.way
-    if isinstance(way, (programs.ByPrint, programs.Vmapped)):
+    if isinstance(way, programs.Stepping):
         first = path // programs.TOGETHER * programs.TOGETHER
         members = layout.members_from(first, min(programs.TOGETHER, layout.paths - first), programs.TOGETHER)
         observed = way.paths(members, first, Drawn(layout.seed)).observed

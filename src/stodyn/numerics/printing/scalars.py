@@ -554,6 +554,27 @@ def _is_filling(params: dict[str, Any]) -> bool:
     return "FILL" in str(params["mode"])
 
 
+def _starts(ndim: int, indices: np.ndarray, batch: tuple[int, ...], axes: Sequence[int], along: dict) -> list[Entry]:
+    """Where a slice begins on each axis: as its row of indices says, along a batch by its number, else at 0."""
+    starts: list[Entry] = [np.int32(0)] * ndim
+    for axis, start in zip(axes, indices[batch], strict=True):
+        starts[axis] = start
+    for axis, of in along.items():
+        starts[axis] = np.int32(batch[of])
+    return starts
+
+
+def _inside(graph: Graph, starts: Sequence[Entry], limits: Sequence[int]) -> Entry:
+    """Whether each start is from 0 to its limit."""
+    inside: Entry = np.True_
+    for start, limit in zip(starts, limits, strict=True):
+        if start.dtype.kind == "i":
+            inside = graph.make("and", BOOL, inside, graph.make("ge", BOOL, start, start.dtype.type(0)))
+        below = graph.make("le", BOOL, start, start.dtype.type(limit)) if limit >= 0 else np.False_
+        inside = graph.make("and", BOOL, inside, below)
+    return inside
+
+
 def _gather(self: _Scalars, equation, inputs):
     """Slices of x that begin at the rows of `indices`, laid out as XLA defines it."""
     (x, indices), params = inputs, equation.params
@@ -567,24 +588,14 @@ def _gather(self: _Scalars, equation, inputs):
     batch_shape = indices.shape[:-1]
     slices = np.empty(batch_shape, object)
     for batch in np.ndindex(batch_shape):
-        row = indices[batch]
-        starts: list[Entry] = [np.int32(0)] * x.ndim
-        for k, axis in enumerate(numbers.start_index_map):
-            starts[axis] = row[k]
-        for axis, of in zip(batching, batched_by, strict=True):
-            starts[axis] = np.int32(batch[of])
+        starts = _starts(x.ndim, indices, batch, numbers.start_index_map, dict(zip(batching, batched_by, strict=True)))
 
         def at(*first, sizes=sizes):
             return x[tuple(slice(p, p + size) for p, size in zip(first, sizes, strict=True))]
 
         found = self.resolve(starts, [limit + 1 for limit in limits], at, dtype)
         if _is_filling(params):
-            inside: Entry = np.True_
-            for start, limit in zip(starts, limits, strict=True):
-                if start.dtype.kind == "i":
-                    inside = graph.make("and", BOOL, inside, graph.make("ge", BOOL, start, start.dtype.type(0)))
-                below = graph.make("le", BOOL, start, start.dtype.type(limit)) if limit >= 0 else np.False_
-                inside = graph.make("and", BOOL, inside, below)
+            inside = _inside(graph, starts, limits)
             found = each(lambda e: graph.select(inside, e, fill, dtype), found)
         slices[batch] = found.reshape([s for axis, s in enumerate(sizes) if axis not in dropped])
     return _laid_out(slices, batch_shape, numbers.offset_dims, shape)
@@ -629,12 +640,8 @@ def _scatter(combine: str | None):
             return self.run(rule, params.get("update_consts", ()), [_scalar(old), _scalar(new)])[0][()]
 
         for batch in np.ndindex(indices.shape[:-1]):
-            row = indices[batch]
-            starts: list[Entry] = [np.int32(0)] * x.ndim
-            for k, axis in enumerate(numbers.scatter_dims_to_operand_dims):
-                starts[axis] = row[k]
-            for axis, of in zip(batching, batched_by, strict=True):
-                starts[axis] = np.int32(batch[of])
+            along = dict(zip(batching, batched_by, strict=True))
+            starts = _starts(x.ndim, indices, batch, numbers.scatter_dims_to_operand_dims, along)
             where: list[Any] = [slice(None)] * updates.ndim
             for d, index in zip(batch_dims, batch, strict=True):
                 where[d] = index
@@ -652,12 +659,7 @@ def _scatter(combine: str | None):
 
             changed = self.resolve(starts, [limit + 1 for limit in limits], at, dtype)
             if not clips:
-                inside: Entry = np.True_
-                for start, limit in zip(starts, limits, strict=True):
-                    if start.dtype.kind == "i":
-                        inside = graph.make("and", BOOL, inside, graph.make("ge", BOOL, start, start.dtype.type(0)))
-                    inside = graph.make("and", BOOL, inside, graph.make("le", BOOL, start, start.dtype.type(limit)))
-                changed = self.choose(inside, changed, before, dtype)
+                changed = self.choose(_inside(graph, starts, limits), changed, before, dtype)
             result = changed
         return result
 
