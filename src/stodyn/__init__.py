@@ -17,6 +17,7 @@ from stodyn.problems.hamiltonian import Hamiltonian
 from stodyn.problems.linear import linear
 from stodyn.problems.measured import with_measurement
 from stodyn.problems.mechanical import Mechanical
+from stodyn.problems.operators import diagonal, product, sparse
 from stodyn.problems.random_dae import RandomDAE
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
@@ -33,6 +34,7 @@ __all__ = [
     "PerPath",
     "RandomDAE",
     "circuits",
+    "diagonal",
     "difference",
     "draw_increments",
     "exactly_filtered",
@@ -45,11 +47,13 @@ __all__ = [
     "plan",
     "plot",
     "prepare",
+    "product",
     "provenance",
     "quantile",
     "replay",
     "save",
     "simulate",
+    "sparse",
     "statistics",
     "sweep",
     "with_measurement",

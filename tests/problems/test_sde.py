@@ -212,7 +212,7 @@ REFUSED = {
     "(n,) diffusion": (
         dict(diffusion=lambda t, x: x),
         ValueError,
-        r"diffusion: returned shape \(2,\), expected \(2, channels\): write \[:, None\] for one channel, jnp\.diag",
+        r"diffusion: returned shape \(2,\), expected \(2, channels\): write \[:, None\] for one channel, sd\.diagonal",
     ),
     "diffusion transposed": (
         dict(diffusion=lambda t, x: jnp.ones((1, 2))),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,7 +19,7 @@ from stodyn.noise.distribution import draw, is_random
 from stodyn.noise.iterated import check_resolution
 from stodyn.numerics.newton import underived
 from stodyn.problems import lowering
-from stodyn.problems.contract import Problem, check_problem, is_drawn
+from stodyn.problems.contract import Problem, check_problem, is_drawn, machine_memory
 from stodyn.problems.measured import Measured
 from stodyn.statistics.contract import Statistic
 from stodyn.statistics.moments import Moments
@@ -237,11 +236,6 @@ def check_paths(spec: Spec, paths: int) -> None:
     for leaf, varies in zip(spec.param_leaves, spec.varies, strict=True):
         if varies:
             draw(leaf, rng, last, "params")
-
-
-def machine_memory() -> float:
-    """Bytes of memory that this machine has."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else np.inf
 
 
 def rounded_numbers(spec: Spec) -> list[str]:

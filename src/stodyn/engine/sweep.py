@@ -32,12 +32,11 @@ from stodyn.engine.spec import (
     check_paths,
     chosen_method,
     describe,
-    machine_memory,
     statistics_of,
 )
 from stodyn.methods.contract import Catalogued, Expansion
 from stodyn.models.catalogue import Model
-from stodyn.problems.contract import Problem, is_drawn
+from stodyn.problems.contract import Problem, is_drawn, machine_memory
 from stodyn.problems.measured import Measured
 from stodyn.statistics import comparison
 from stodyn.statistics.comparison import Comparison

@@ -267,7 +267,7 @@ class ExplicitRungeKutta(Method):
             if self.compensate and self.kappa:
                 drift = drift - 2.0 * float(self.kappa) * correction(problem, time, X, params)
             hw = samples if samples.ndim == 1 else samples[i]
-            hk[i] = h * drift + problem.g(time, X, params) @ hw
+            hk[i] = h * drift + problem.push(time, X, params, hw)
         return hk
 
 

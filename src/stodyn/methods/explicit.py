@@ -28,7 +28,7 @@ class _EulerMaruyama(Method):
 
     def step(self, problem, t, x, noise, params):
         # Drift and noise are added up first: a small drift beside a large x is not lost in float32.
-        return x + (noise.h * problem.f(t, x, params) + problem.g(t, x, params) @ noise.W), EXPLICIT
+        return x + (noise.h * problem.f(t, x, params) + problem.push(t, x, params, noise.W)), EXPLICIT
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,9 +52,9 @@ class _Heun(Method):
 
     def step(self, problem, t, x, noise, params):
         h, W = noise.h, noise.W
-        here = h * problem.f(t, x, params) + problem.g(t, x, params) @ W
+        here = h * problem.f(t, x, params) + problem.push(t, x, params, W)
         ahead = x + here
-        there = h * problem.f(t + h, ahead, params) + problem.g(t + h, ahead, params) @ W
+        there = h * problem.f(t + h, ahead, params) + problem.push(t + h, ahead, params, W)
         return x + 0.5 * (here + there), EXPLICIT
 
 

@@ -38,7 +38,7 @@ class _ThetaEuler(Method):
 
     def step(self, problem, t, x, noise, params):
         h, θ = noise.h, self.theta
-        known = x + problem.g(t, x, params) @ noise.W
+        known = x + problem.push(t, x, params, noise.W)
         if θ < 1:
             known = known + h * (1 - θ) * problem.f(t, x, params)
         root = newton(lambda y: y - known - h * θ * problem.f(t + h, y, params), x, tol=self.tol, limit=self.limit)
@@ -75,7 +75,7 @@ symplectic structure, SIAM J. Numer. Anal. 40 (2002)"
         h, W, middle = noise.h, noise.W, t + 0.5 * noise.h
 
         def residual(y):
-            return y - x - 0.5 * (h * problem.f(middle, y, params) + problem.g(middle, y, params) @ W)
+            return y - x - 0.5 * (h * problem.f(middle, y, params) + problem.push(middle, y, params, W))
 
         root = newton(residual, x, tol=self.tol, limit=self.limit)
         return 2.0 * root.x - x, Report(*root[1:])

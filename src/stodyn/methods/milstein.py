@@ -25,8 +25,7 @@ def noise_terms(problem, t, x, noise, params, area: Recipe | None):
         return problem.g(t, x, params)
 
     if problem.noise_structure.implies("diagonal"):
-        G = jnp.diagonal(g(x))
-        slope = jax.jvp(lambda x: jnp.diagonal(g(x)), (x,), (G,))[1]
+        G, slope = jax.jvp(lambda x: problem.diagonal(t, x, params), (x,), (problem.diagonal(t, x, params),))
         return G * W + 0.5 * slope * (W * W - h)
     if area is not None and noise.II is None:
         raise ValueError(f"area: {area} does not give I_(j,k); take iterated.MrongowiusRoessler(p) or the like")

@@ -160,7 +160,7 @@ class AdamsBashforth(Method):
         h = noise.h
         if self.placement == "increment":
             hf = _drift_stages(problem, t, state.x, h, params)
-            x = weighted(state.x, RK4.b, hf) + problem.g(t, state.x, params) @ noise.W
+            x = weighted(state.x, RK4.b, hf) + problem.push(t, state.x, params, noise.W)
             return state.moved(x, hf[0]), EXPLICIT
         hk = _fresh().stages(problem, t, state.x, noise, params, RK4.b)
         kept = hk[0]
@@ -175,14 +175,14 @@ class AdamsBashforth(Method):
             outside = state.x
         else:
             hF = h * problem.f(t, state.x, params)
-            outside = state.x + problem.g(t, state.x, params) @ W
+            outside = state.x + problem.push(t, state.x, params, W)
         x = outside + sum(_times(b, past) for b, past in zip(row, (hF, *state.hF), strict=True))
         return state.moved(x, hF), EXPLICIT
 
     def _scaled_derivative(self, problem, t, x, h, W, params):
         """h f + g h w with the sample w = √γ W/h."""
         hw = W if self.gamma is None else math.sqrt(self.gamma) * W
-        return h * problem.f(t, x, params) + problem.g(t, x, params) @ hw
+        return h * problem.f(t, x, params) + problem.push(t, x, params, hw)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -357,7 +357,7 @@ class AdamsMoulton(Method):
         hw = noise.W if noise.aux is None else noise.aux["stages"][-1]
         # The derivative at the start itself has no sample yet: the one of the first step serves for it.
         here = jnp.where(k == 0, self._scaled_derivative(problem, t, x, h, noise.W, params), state.hF[0])
-        after = weighted(x, RK4.b, _drift_stages(problem, t, x, h, params)) + problem.g(t, x, params) @ noise.W
+        after = weighted(x, RK4.b, _drift_stages(problem, t, x, h, params)) + problem.push(t, x, params, noise.W)
         there = self._scaled_derivative(problem, t + h, after, h, hw, params)
         return History(x, (here, *state.hF[1:])).moved(after, there), EXPLICIT
 
@@ -366,7 +366,7 @@ class AdamsMoulton(Method):
         drift = problem.f(t, x, params)
         if self.compensate and self.kappa:
             drift = drift - 2.0 * float(self.kappa) * correction(problem, t, x, params)
-        return h * drift + problem.g(t, x, params) @ hw
+        return h * drift + problem.push(t, x, params, hw)
 
 
 @functools.cache

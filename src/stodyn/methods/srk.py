@@ -39,7 +39,7 @@ class SRA(Tabulated):
             H = _sum(x, _dot(T.A0[i], hf), _dot(T.B0[i], gZ))
             return h * problem.f(_time(t, T.c0[i], h), H, params)
 
-        g = _once(T.c1)(lambda i: problem.g(_time(t, T.c1[i], h), x, params))
+        g = _once(T.c1)(lambda i: problem.noise(_time(t, T.c1[i], h), x, params))
         gW = _once(T.c1)(lambda i: g(i) @ noise.W)
         gZ = _once(T.c1)(lambda i: g(i) @ (noise.Z / h))
         return _sum(x, _dot(T.α, hf), _dot(T.β1, gW), _dot(T.β2, gZ)), EXPLICIT
@@ -72,8 +72,8 @@ class SRI(Tabulated):
         @_once(T.c1, T.A1, T.B1)
         def g(i):
             H1 = _sum(x, _dot(T.A1[i], hf), _dot(T.B1[i], g_root))
-            G = problem.g(_time(t, T.c1[i], h), H1, params)
-            return G[:, 0] if problem.m == 1 else jnp.diagonal(G)
+            time = _time(t, T.c1[i], h)
+            return problem.g(time, H1, params)[:, 0] if problem.m == 1 else problem.diagonal(time, H1, params)
 
         gI10 = functools.cache(lambda i: I[2] * g(i))
         g_root = functools.cache(lambda i: root * g(i))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
@@ -176,6 +177,11 @@ def returned_shape(
     check_signature(name, function, examples, f"{wanted} because params were {given}")
     try:
         trace, result = jax.make_jaxpr(function, return_shape=True)(*examples)
+    except MemoryError as error:
+        raise MemoryError(
+            f"{name}: {wanted} needs more memory than there is ({first_line(error)}). Return sd.diagonal(vector) in "
+            "place of a matrix with one channel a component, or sd.sparse(rows, columns, values, shape)."
+        ) from error
     except Exception as error:
         raise TypeError(
             f"{name}: {wanted} could not be traced by JAX ({first_line(error)}). {_advice(error, arguments)}"
@@ -216,6 +222,11 @@ def _advice(error: Exception, arguments: tuple[tuple[str, Any], ...]) -> str:
         shapes = ", ".join(f"{word} has shape {np.shape(example)}" for word, example in arguments if word != "t")
         return f"It was called with what it will be called with: {shapes}; a start that is a number makes x one."
     return "Write it with jax.numpy on arrays: jnp.sin for math.sin, jnp.where or lax.cond for `if` on x."
+
+
+def machine_memory() -> float:
+    """Bytes of memory that this machine has."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else np.inf
 
 
 def component_names(names: Any, default: Sequence[str]) -> tuple[str, ...]:

@@ -3,7 +3,6 @@
 import dataclasses
 
 import jax
-import jax.numpy as jnp
 
 from stodyn.problems.sde import SDE
 
@@ -11,7 +10,7 @@ from stodyn.problems.sde import SDE
 def correction(problem: SDE, t, x, params):
     """½ Σ_k (∂g_k/∂x) g_k, the difference between the Ito and the Stratonovich drift."""
     if problem.noise_structure.implies("diagonal"):
-        own, slope = jax.linearize(lambda x: jnp.diagonal(problem.g(t, x, params)), x)
+        own, slope = jax.linearize(lambda x: problem.diagonal(t, x, params), x)
         return 0.5 * slope(own)
     g = problem.g(t, x, params)
     terms = [jax.jvp(lambda x, k=k: problem.g(t, x, params)[:, k], (x,), (g[:, k],))[1] for k in range(problem.m)]

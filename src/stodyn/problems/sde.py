@@ -13,6 +13,7 @@ import numpy as np
 from jax import Array
 
 from stodyn.noise.distribution import draw, is_random
+from stodyn.numerics import diagonals
 from stodyn.problems.contract import (
     CALCULI,
     STRUCTURES,
@@ -23,9 +24,19 @@ from stodyn.problems.contract import (
     component_units,
     drawn_example,
     fixed_value,
+    machine_memory,
     returned_shape,
 )
-from stodyn.problems.structure import CHECKED_STATES, find_structure, partial_functions
+from stodyn.problems.operators import Diagonal, Operator
+from stodyn.problems.structure import (
+    CHECKED_STATES,
+    find_structure,
+    find_structure_of_operator,
+    is_zero_off_diagonal,
+    partial_functions,
+)
+
+MEMORY_SHARE = 0.25  # of the machine's memory that one matrix of noise may take
 
 
 def silent(t, x, *params):
@@ -38,8 +49,9 @@ class SDE(Problem):
     """dx = drift(t, x) dt + diffusion(t, x) dW, x of n components, W of m independent channels.
 
     drift      drift(t, x[, params]) -> (n,)
-    diffusion  diffusion(t, x[, params]) -> (n, m): column k belongs to channel k; None: no white noise, as where
-               coloured noise alone drives the system (with_noise)
+    diffusion  diffusion(t, x[, params]) -> (n, m): column k belongs to channel k; or an operator that is never
+               written out: sd.diagonal(vector), sd.sparse(rows, columns, values, shape), sd.product(apply, channels);
+               None: no white noise, as where coloured noise alone drives the system (with_noise)
     start      the initial value, (n,); a plain number makes the functions scalar (drift and diffusion return
                numbers); or one draw a path: a frozen scipy.stats distribution, PerPath(values), or
                start(rng, size) -> (size, n)
@@ -63,6 +75,7 @@ class SDE(Problem):
     scalar: bool = dataclasses.field(init=False)
     n: int = dataclasses.field(init=False)
     m: int = dataclasses.field(init=False)
+    _is_operator: bool = dataclasses.field(init=False, default=False, repr=False)
 
     def __post_init__(self):
         if self.calculus not in CALCULI:
@@ -87,31 +100,55 @@ class SDE(Problem):
 
     def _channels(self, example: np.ndarray) -> int:
         """How many channels the diffusion has, after the shapes of both functions have been checked."""
+        operators: list[Operator] = []
+
+        @functools.wraps(self.diffusion)
+        def entries(*arguments):
+            found = self.diffusion(*arguments)
+            if not isinstance(found, Operator):
+                return found
+            operators.append(found)
+            return found.entries
+
         with jax.enable_x64(True):
             drift = returned_shape(self, "drift", self.drift, ("t", 0.0), ("x", example))
-            diffusion = returned_shape(self, "diffusion", self.diffusion, ("t", 0.0), ("x", example))
+            diffusion = returned_shape(self, "diffusion", entries if callable(self.diffusion) else self.diffusion,
+                                       ("t", 0.0), ("x", example))  # fmt: skip
         if drift.shape != example.shape:
             raise ValueError(
                 f"drift: returned shape {drift.shape}, expected {example.shape}, the shape of start. "
                 "One number a component is needed."
             )
         if self.scalar:
-            if diffusion.shape != ():
+            if operators or diffusion.shape != ():
+                found = "an operator" if operators else f"shape {diffusion.shape}"
                 raise ValueError(
-                    f"diffusion: returned shape {diffusion.shape} for a scalar start; expected a number. "
+                    f"diffusion: returned {found} for a scalar start; expected a number. "
                     "For several channels give start as a vector: start=[...]."
                 )
             return 1
-        if diffusion.ndim != 2:
+        shape = operators[0].shape if operators else diffusion.shape
+        if len(shape) != 2:
             raise ValueError(
-                f"diffusion: returned shape {diffusion.shape}, expected ({self.n}, channels): write [:, None] for one "
-                "channel, jnp.diag(...) for one channel a component."
+                f"diffusion: returned shape {shape}, expected ({self.n}, channels): write [:, None] for one "
+                "channel, sd.diagonal(...) for one channel a component."
             )
-        if diffusion.shape[0] != self.n or diffusion.shape[1] == 0:
-            raise ValueError(
-                f"diffusion: returned shape {diffusion.shape}, expected ({self.n}, channels): one row a component."
+        if shape[0] != self.n or shape[1] == 0:
+            raise ValueError(f"diffusion: returned shape {shape}, expected ({self.n}, channels): one row a component.")
+        object.__setattr__(self, "_is_operator", bool(operators))
+        object.__setattr__(self, "m", shape[1])
+        self._check_memory()
+        return shape[1]
+
+    def _check_memory(self) -> None:
+        """Refuse a matrix that would not fit into memory."""
+        needed = 8.0 * self.n * self.m
+        if needed > MEMORY_SHARE * machine_memory() and not self._is_operator and not self._is_diagonal_matrix:
+            raise MemoryError(
+                f"diffusion: its matrix ({self.n}, {self.m}) takes {needed / 1e9:.3g} GB, and this machine has "
+                f"{machine_memory() / 1e9:.3g} GB. Return sd.diagonal(vector) for one channel a component, or "
+                "sd.sparse(rows, columns, values, shape), which are never written out."
             )
-        return diffusion.shape[1]
 
     def f(self, t, x: Array, params) -> Array:
         """The drift as a vector (n,)."""
@@ -119,7 +156,31 @@ class SDE(Problem):
 
     def g(self, t, x: Array, params) -> Array:
         """The diffusion as a matrix (n, m)."""
-        return jnp.reshape(self.diffusion(t, x[0] if self.scalar else x, *self.extra(params)), (self.n, self.m))
+        found = self.diffusion(t, x[0] if self.scalar else x, *self.extra(params))
+        return found.dense() if isinstance(found, Operator) else jnp.reshape(found, (self.n, self.m))
+
+    def noise(self, t, x: Array, params) -> Any:
+        """The diffusion as what multiplies an increment, noise @ W: an operator, or the matrix (n, m)."""
+        if self._is_diagonal_matrix:
+            return Diagonal(self.diagonal(t, x, params))
+        return self.diffusion(t, x, *self.extra(params)) if self._is_operator else self.g(t, x, params)
+
+    def push(self, t, x: Array, params, W: Array) -> Array:
+        """g(t, x) W, (n,): what an increment of the channels does to the components."""
+        return self.noise(t, x, params) @ W
+
+    def diagonal(self, t, x: Array, params) -> Array:
+        """The diagonal (n,) of the diffusion, without its matrix where that is possible."""
+        found = self.diffusion(t, x, *self.extra(params)) if self._is_operator else None
+        return found.entries if isinstance(found, Diagonal) else diagonals.diagonal(self.g)(t, x, params)
+
+    @functools.cached_property
+    def _is_diagonal_matrix(self) -> bool:
+        """Whether the diffusion returns a square matrix whose trace proves that it is zero off its diagonal."""
+        if self._is_operator or self.n != self.m or self.n == 1:
+            return False
+        with jax.enable_x64(True):
+            return is_zero_off_diagonal(self.g, self.example_start(), self.example_params())
 
     @functools.cached_property
     def noise_structure(self) -> NoiseStructure:
@@ -128,8 +189,10 @@ class SDE(Problem):
             kinds = () if self.structure == "general" else tuple(dict.fromkeys((self.structure, "commutative")))
             return NoiseStructure(kinds, "stated by the user")
         with jax.enable_x64(True):
-            sampled = self.sample_params(CHECKED_STATES)
-            return find_structure(self.g, self.example_start(), self.example_params(), sampled)
+            given = self.example_start(), self.example_params(), self.sample_params(CHECKED_STATES)
+            if self._is_operator:
+                return find_structure_of_operator(self.noise, *given)
+            return find_structure(self.g, *given)
 
     @property
     def failure_advice(self) -> str:  # type: ignore[override]

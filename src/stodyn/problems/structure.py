@@ -15,6 +15,7 @@ from stodyn.numerics.dependence import dependence_of
 from stodyn.numerics.printing.scalars import Unprintable
 from stodyn.numerics.whole_arrays import Facts, facts_of
 from stodyn.problems.contract import NoiseStructure
+from stodyn.problems.operators import Diagonal, Operator
 
 CHECKED_STATES = 64
 CHECKED, PROVED = f"checked at {CHECKED_STATES} random states", "proved from the trace"
@@ -44,6 +45,43 @@ def find_structure(g: Diffusion, x: Any, params: Any, sampled: tuple[Any, Any] |
             return NoiseStructure((*kinds, "commutative"), known)
         found = commutes_in_directions(g, x, sampled) if in_directions else commutes(*_look(g, x, sampled))
         return NoiseStructure(("commutative",) if found else (), CHECKED)
+
+
+def find_structure_of_operator(
+    operator: Callable[[Any, Array, Any], Operator], x: Any, params: Any, sampled: tuple[Any, Any]
+) -> NoiseStructure:
+    """The same of noise that is never a matrix, from the numbers that it is made of and its products with vectors."""
+    arguments = (np.zeros(()), x, params)
+    shapes: list[tuple[int, int]] = []
+    is_diagonal = False
+
+    def entries(t, x, p):
+        nonlocal is_diagonal
+        found = operator(t, x, p)
+        shapes.append(found.shape)
+        is_diagonal = isinstance(found, Diagonal)
+        return found.entries
+
+    facts = _facts(jax.make_jaxpr(entries)(*arguments), arguments)
+    kinds = [] if 1 in facts.on else ["additive"]
+    if is_diagonal and facts.takes_along(1, 0):
+        kinds.append("diagonal")
+    n, m = shapes[0]
+    if m == 1:
+        kinds.append("scalar")
+    if kinds:
+        return NoiseStructure((*kinds, "commutative"), PROVED)
+    if n * m <= TAKEN_APART:
+        return find_structure(lambda t, x, p: operator(t, x, p).dense(), x, params, sampled)
+    with jax.ensure_compile_time_eval():
+        found = commutes_in_directions(operator, x, sampled)
+    return NoiseStructure(("commutative",) if found else (), CHECKED)
+
+
+def is_zero_off_diagonal(g: Diffusion, x: Any, params: Any) -> bool:
+    """Whether the trace of g, seen as whole arrays, proves that its square matrix is zero off the diagonal."""
+    arguments = (np.zeros(()), x, params)
+    return _facts(jax.make_jaxpr(g)(*arguments), arguments).is_zero((0, 1))
 
 
 def proved_kinds(g: Diffusion, x: Any, params: Any) -> tuple[list[str], bool]:
@@ -189,7 +227,7 @@ def directed_kinds(g: Diffusion, x: Array, sampled: tuple[Any, Any]) -> list[str
     return [kind for kind, holds in zip(("additive", "diagonal"), np.atleast_1d(answers.all(0)), strict=True) if holds]
 
 
-def commutes_in_directions(g: Diffusion, x: Array, sampled: tuple[Any, Any]) -> bool:
+def commutes_in_directions(g: Callable[[Any, Array, Any], Any], x: Array, sampled: tuple[Any, Any]) -> bool:
     """Whether ∂(g b)/∂x (g a) = ∂(g a)/∂x (g b) for random a and b."""
 
     def question(t, x, other, p, z):

@@ -1,0 +1,163 @@
+"""The diagonal of a matrix that a trace computes, without the matrix.
+
+    G = where(i = j, σ x_i, 0)   has the diagonal   where(i = i, σ x_i, 0) = σ x_i
+
+An entry of an element-wise operation needs its operands in the same place only, so that the diagonal of the result
+follows from the diagonals of the operands: n numbers where the matrix has n².
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend import core
+
+from stodyn.numerics.printing.scalars import ELEMENTWISE, INLINED, inner_of, literal_value
+
+# Operations on counters and truth values, which are done at once: a mask is true everywhere on the diagonal.
+NUMPY: dict[str, Callable] = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "eq": np.equal, "ne": np.not_equal, "lt": np.less,
+    "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "and": np.logical_and, "or": np.logical_or,
+    "not": np.logical_not,
+}  # fmt: skip
+
+
+def diagonal(function: Callable) -> Callable:
+    """The function that gives the diagonal (n,) of what `function` gives as a matrix (n, n)."""
+
+    def of_arguments(*arguments: Any) -> Any:
+        closed = jax.make_jaxpr(function)(*arguments)
+        (result,) = _Trace(closed.jaxpr, closed.consts, [_Given(a) for a in jax.tree.leaves(arguments)]).results()
+        return jnp.asarray(result.diagonal, closed.out_avals[0].dtype)
+
+    return of_arguments
+
+
+class _Value:
+    """An array of a trace: all of it or its diagonal, each computed when it is asked for."""
+
+    @functools.cached_property
+    def whole(self) -> Any:
+        raise NotImplementedError
+
+    @functools.cached_property
+    def diagonal(self) -> Any:
+        """Of a matrix; a number is its own."""
+        return self.whole if np.ndim(self.whole) == 0 else _taken(self.whole)
+
+
+class _Given(_Value):
+    def __init__(self, array: Any):
+        self.whole = array
+
+
+class _Made(_Value):
+    """A result of an equation that is on no list: its diagonal is taken from the whole."""
+
+    def __init__(self, compute: Callable[[], Sequence[Any]], place: int):
+        self.compute, self.place = compute, place
+
+    @functools.cached_property
+    def whole(self) -> Any:
+        return self.compute()[self.place]
+
+
+class _Followed(_Made):
+    """The matrix of an equation whose diagonal is known from its operands."""
+
+    def __init__(self, compute: Callable[[], Sequence[Any]], along: Callable[[], Any]):
+        super().__init__(compute, 0)
+        self.along = along
+
+    @functools.cached_property
+    def diagonal(self) -> Any:
+        return self.along()
+
+
+class _Trace:
+    def __init__(self, jaxpr: Any, consts: Sequence[Any], given: Sequence[_Value]):
+        self.jaxpr = jaxpr
+        self.values: dict[Any, _Value] = dict(zip(jaxpr.invars, given, strict=True))
+        self.values.update(zip(jaxpr.constvars, map(_Given, consts), strict=True))
+
+    def results(self) -> list[_Value]:
+        for equation in self.jaxpr.eqns:
+            self.values.update(zip(equation.outvars, self.apply(equation), strict=True))
+        return [self.read(variable) for variable in self.jaxpr.outvars]
+
+    def read(self, variable: Any) -> _Value:
+        return _Given(literal_value(variable)) if isinstance(variable, core.Literal) else self.values[variable]
+
+    def apply(self, equation: Any) -> list[_Value]:
+        name, inputs = equation.primitive.name, [self.read(v) for v in equation.invars]
+        if name in INLINED:
+            inner = inner_of(equation)
+            trace, held = (inner.jaxpr, inner.consts) if isinstance(inner, core.ClosedJaxpr) else (inner, ())
+            return _Trace(trace, held, inputs).results()
+        shape = equation.outvars[0].aval.shape
+
+        @functools.cache
+        def compute() -> Sequence[Any]:
+            found = equation.primitive.bind(*(x.whole for x in inputs), **equation.params)
+            return found if equation.primitive.multiple_results else [found]
+
+        along = _along(equation, inputs) if len(shape) == 2 and shape[0] == shape[1] else None
+        if along is not None:
+            return [_Followed(compute, along)]
+        return [_Made(compute, place) for place in range(len(equation.outvars))]
+
+
+def _along(equation: Any, inputs: Sequence[_Value]) -> Callable[[], Any] | None:
+    """How the diagonal of an equation's result is computed, where it follows from the operands."""
+    name, params, n = equation.primitive.name, equation.params, equation.outvars[0].aval.shape[0]
+    if name == "iota":
+        return lambda: np.arange(n).astype(params["dtype"])
+    if name == "transpose":
+        return lambda: inputs[0].diagonal
+    if name == "broadcast_in_dim":
+        return lambda: _spread(_seen(inputs[0], equation.invars[0].aval.shape, n), n)
+    if name in ELEMENTWISE:
+        shapes = [v.aval.shape for v in equation.invars]
+        return lambda: _between(equation, [_seen(x, s, n) for x, s in zip(inputs, shapes, strict=True)], n)
+    return None
+
+
+def _seen(x: _Value, shape: tuple[int, ...], n: int) -> Any:
+    """What the diagonal of a matrix (n, n) takes of an operand: a row or a column is spread over the matrix."""
+    if shape == (n, n):
+        return x.diagonal
+    return x.whole if len(shape) < 2 else x.whole.reshape(-1)
+
+
+def _between(equation: Any, operands: Sequence[Any], n: int) -> Any:
+    """An element-wise equation on the diagonals of its operands."""
+    name = equation.primitive.name
+    if all(isinstance(x, np.ndarray | np.generic) for x in operands):
+        if name in NUMPY:
+            return NUMPY[name](*operands)
+        if name == "convert_element_type":
+            return np.asarray(operands[0]).astype(equation.params["new_dtype"])
+    which = operands[0]
+    if (
+        name == "select_n"
+        and isinstance(which, np.ndarray)
+        and which.dtype == bool
+        and (which.all() or not which.any())
+    ):
+        return operands[1 + int(which.all())]
+    shaped = [x if np.ndim(x) == 0 else _spread(x, n) for x in operands]
+    return equation.primitive.bind(*map(jnp.asarray, shaped), **equation.params)
+
+
+def _spread(x: Any, n: int) -> Any:
+    known = isinstance(x, np.ndarray | np.generic)
+    return x if np.shape(x) == (n,) else np.broadcast_to(x, (n,)) if known else jnp.broadcast_to(x, (n,))
+
+
+def _taken(matrix: Any) -> Any:
+    return np.diagonal(matrix) if isinstance(matrix, np.ndarray) else jnp.diagonal(matrix)

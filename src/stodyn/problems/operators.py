@@ -1,0 +1,151 @@
+"""Noise that is not a matrix: what `diffusion` may return where an (n, m) array would be mostly zeros.
+
+    diagonal(v)                    diag(v)               one channel for each component
+    sparse(rows, columns, values)  Σ_k v_k e_r(k) e_c(k)'
+    product(apply, channels)       w -> apply(w)         known by its products with vectors only
+
+A method asks for one thing, the product with an increment: operator @ W.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import ArrayLike
+
+
+class Operator(ABC):
+    """A linear map from m channels to n components; `shape` is (n, m).
+
+    entries  the numbers that it is made of, for proofs of what they depend on
+    """
+
+    shape: tuple[int, int]
+    entries: Any
+
+    @abstractmethod
+    def __matmul__(self, w: Any) -> jax.Array:
+        """The product with a vector (m,)."""
+
+    @abstractmethod
+    def dense(self) -> jax.Array:
+        """The matrix (n, m)."""
+
+
+class Diagonal(Operator):
+    def __init__(self, vector: Any):
+        self.entries = jnp.asarray(vector)
+        if self.entries.ndim != 1:
+            raise ValueError(f"diagonal: expected a vector, one number per component, got shape {self.entries.shape}")
+        self.shape = (self.entries.size, self.entries.size)
+
+    def __matmul__(self, w):
+        return self.entries * w
+
+    def dense(self):
+        return jnp.diag(self.entries)
+
+
+class Sparse(Operator):
+    def __init__(self, rows: ArrayLike, columns: ArrayLike, values: Any, shape: tuple[int, int]):
+        self.rows, self.columns, self.entries, self.shape = np.asarray(rows), np.asarray(columns), values, shape
+
+    def __matmul__(self, w):
+        return (
+            jnp.zeros(self.shape[0], jnp.result_type(self.entries, w)).at[self.rows].add(self.entries * w[self.columns])
+        )
+
+    def dense(self):
+        return jnp.zeros(self.shape, self.entries.dtype).at[self.rows, self.columns].add(self.entries)
+
+
+class Product(Operator):
+    def __init__(self, apply: Callable[[Any], Any], channels: int):
+        self.apply = apply
+        self.entries = jnp.asarray(apply(jnp.ones(channels)))
+        self.shape = (self.entries.size, channels)
+
+    def __matmul__(self, w):
+        return jnp.asarray(self.apply(w))
+
+    def dense(self):
+        return jax.vmap(self.apply)(jnp.eye(self.shape[1])).T
+
+
+def diagonal(vector: ArrayLike) -> Operator:
+    """The matrix diag(vector) as a value of `diffusion`: one channel for each component, and no n² zeros.
+
+    Parameters
+    ----------
+    vector : array (n,)
+        The amplitude of each component's own noise; it may depend on t, x and params.
+
+    Returns
+    -------
+    Operator
+        To be returned by `diffusion`.
+
+    Examples
+    --------
+    >>> problem = sd.SDE(drift, lambda t, x: sd.diagonal(0.1 * x), start)  # doctest: +SKIP
+    """
+    return Diagonal(vector)
+
+
+def sparse(rows: ArrayLike, columns: ArrayLike, values: ArrayLike, shape: tuple[int, int]) -> Operator:
+    """The matrix with values[k] at (rows[k], columns[k]) and zeros elsewhere, as a value of `diffusion`.
+
+    Parameters
+    ----------
+    rows, columns : whole numbers (k,)
+        Places of the entries, known before the run; values at the same place are added up.
+    values : array (k,)
+        The entries; they may depend on t, x and params.
+    shape : (n, m)
+        Components and channels.
+
+    Returns
+    -------
+    Operator
+        To be returned by `diffusion`.
+    """
+    values, shape = jnp.asarray(values), (int(shape[0]), int(shape[1]))
+    places = []
+    for name, given, size in zip(("rows", "columns"), (rows, columns), shape, strict=True):
+        if isinstance(given, jax.core.Tracer):
+            raise TypeError(f"sparse: {name} must be known before the run, and these are computed in it")
+        found = np.asarray(given)
+        if found.dtype.kind not in "iu" or found.shape != values.shape or found.ndim != 1:
+            raise ValueError(
+                f"sparse: {name}: expected whole numbers of shape {values.shape}, one per value, "
+                f"got {found.dtype} of shape {found.shape}"
+            )
+        if found.size and not (found.min() >= 0 and found.max() < size):
+            raise ValueError(f"sparse: {name}: expected numbers from 0 to {size - 1}, got {found.min()}..{found.max()}")
+        places.append(found)
+    return Sparse(places[0], places[1], values, shape)
+
+
+def product(apply: Callable[[Any], Any], channels: int) -> Operator:
+    """A linear map known by its products w -> apply(w) alone, as a value of `diffusion`.
+
+    Parameters
+    ----------
+    apply : function (m,) -> (n,)
+        Linear in its argument; it may use t, x and params of the call of `diffusion` that it is made in.
+    channels : int
+        The length m of its argument.
+
+    Returns
+    -------
+    Operator
+        To be returned by `diffusion`.
+    """
+    if isinstance(channels, bool) or not isinstance(channels, int) or channels < 1:
+        raise ValueError(f"product: channels: expected a whole number >= 1, got {channels!r}")
+    return Product(apply, channels)
