@@ -9,6 +9,7 @@ from stodyn.engine.path import draw_increments, increments, path
 from stodyn.engine.ready import prepare
 from stodyn.engine.simulate import replay, simulate
 from stodyn.engine.sweep import difference, sweep
+from stodyn.engine.until import until
 from stodyn.methods.catalogue import find as method
 from stodyn.methods.filtered import exactly_filtered
 from stodyn.noise.distribution import PerPath
@@ -56,6 +57,7 @@ __all__ = [
     "sparse",
     "statistics",
     "sweep",
+    "until",
     "with_measurement",
     "with_noise",
 ]

@@ -13,7 +13,7 @@
     dt = 0.01
 
     [run]
-    paths = 100000
+    paths = 100000                       # or {until = {stderr = 1e-3}}: as many as it takes, see stodyn.until
     seed = 1
     ledger = "runs/ou"                   # left out: nothing is kept until the end
 
@@ -60,6 +60,7 @@ from stodyn.engine import place
 from stodyn.engine.ledger import RUN_FILE, DescribedLedger
 from stodyn.engine.place import Place
 from stodyn.engine.simulate import simulate
+from stodyn.engine.until import until
 from stodyn.methods.catalogue import find as find_method
 from stodyn.models.catalogue import Model
 from stodyn.models.catalogue import find as find_model
@@ -117,6 +118,9 @@ def parsed(text: str, home: Path) -> RunFile:
     _only(table["grid"], "grid", ("t", "dt"), needed=("t", "dt"))
     _only(table["run"], "run", SIMULATE, needed=("paths", "seed"))
     options = {**table["grid"], **table["run"]}
+    if isinstance(options["paths"], dict):
+        _only(options["paths"], "run.paths", ("until",), needed=("until",))
+        options["paths"] = _called(until, _table(options["paths"]["until"], "run.paths.until"), "run.paths.until")
     if "ledger" in options:
         options["ledger"] = home / _word(options["ledger"], "run.ledger")
     collect = content.get("collect", [])

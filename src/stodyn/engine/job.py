@@ -17,6 +17,7 @@ class Job(ABC):
     """What a place can run: a pickled copy computes the same blocks to the same bits elsewhere."""
 
     paths: int
+    first_block: int = 0  # those before it are done, and merged
 
     @property
     @abstractmethod

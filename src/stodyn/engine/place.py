@@ -133,7 +133,7 @@ class Bundles:
 
     def __init__(self, job: Job, ledger: Ledger | None, workers: int):
         self.job, self.ledger, self.workers = job, ledger, workers
-        self.following, self.size = 0, 1
+        self.following, self.size = job.first_block, 1
 
     def __iter__(self) -> Iterator[list[tuple[int, Any]]]:
         while self.following < self.job.blocks:
@@ -191,22 +191,22 @@ class Threads(Place):
                 ledger.write(block, job.pack(block, part))
             return part
 
-        return self.map(one, job.blocks, ending.set)
+        return self.map(one, range(job.first_block, job.blocks), ending.set)
 
-    def map(self, function: Callable, blocks: int | Iterable[Any], stop: Callable[[], None]) -> Iterator[Any]:
-        """function(0), function(1), ... in order, or of what `blocks` gives; `stop` is called if the caller leaves."""
+    def map(self, function: Callable, blocks: Iterable[Any], stop: Callable[[], None]) -> Iterator[Any]:
+        """The function of each of the blocks, in order; `stop` is called if the caller leaves."""
 
         def one(block: Any) -> Any:
             with jax.enable_x64(True):
                 return function(block)
 
-        if blocks == 1:  # a thread of its own would take longer to start than many a run
-            yield one(0)
+        if isinstance(blocks, range) and len(blocks) == 1:  # a thread would take longer to start than many a run
+            yield one(blocks[0])
             return
         pool = concurrent.futures.ThreadPoolExecutor(self.count, thread_name_prefix="stodyn")
         try:
             pending: deque = deque()
-            upcoming = iter(range(blocks) if isinstance(blocks, int) else blocks)
+            upcoming = iter(blocks)
             for block in upcoming:
                 pending.append(pool.submit(one, block))
                 if len(pending) >= 2 * self.count:

@@ -31,6 +31,11 @@ class Progress:
         if self.bar is not None:
             self.bar.advance(self.task, path_steps)
 
+    def expect(self, total: int, label: str) -> None:
+        """Another number of path-steps in all, and what the bar says."""
+        if self.bar is not None:
+            self.bar.update(self.task, total=total, description=f"{self.label}: {label}")
+
     def __exit__(self, *_) -> None:
         if self.bar is not None:
             self.bar.stop()

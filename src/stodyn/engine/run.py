@@ -38,6 +38,15 @@ class Run(Job):
     spec: Spec
     layout: Layout
     way: Way
+    first_block: int = 0
+
+    def grown(self, paths: int) -> Run:
+        """The same run with so many paths, of which those of this one's whole blocks are done."""
+        done = self.paths // self.layout.width
+        more = dataclasses.replace(self, layout=dataclasses.replace(self.layout, paths=paths), first_block=done)
+        if "identity" in self.__dict__:  # which does not say how many paths there are, and takes time to find
+            more.__dict__["identity"] = self.identity
+        return more
 
     @property
     def paths(self) -> int:  # type: ignore[override]
@@ -76,12 +85,15 @@ class Run(Job):
     def owners(self) -> Iterable[type]:
         return (*map(type, self.spec.statistics), Part)
 
+    def labels(self) -> list[Labels]:
+        """What each statistic may know when it labels its result."""
+        spec = self.spec
+        names, units = tuple(spec.problem.names), spec.problem.units or {}
+        return [Labels(spec.times[steps], names, units, steps) for steps in spec.saves]
+
     def label(self, merged: Sequence[Any]) -> list[tuple[Statistic, Labelled, Labels]]:
-        spec, labelled = self.spec, []
-        for statistic, result, steps in zip(spec.statistics, merged, spec.saves, strict=True):
-            run = Labels(spec.times[steps], tuple(spec.problem.names), spec.problem.units or {}, steps)
-            labelled.append((statistic, statistic.label(result, run), run))
-        return labelled
+        triples = zip(self.spec.statistics, merged, self.labels(), strict=True)
+        return [(statistic, statistic.label(result, run), run) for statistic, result, run in triples]
 
     def record(self) -> dict[str, Any]:
         """How the run was made."""

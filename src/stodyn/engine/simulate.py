@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import os
 import time
@@ -35,7 +36,9 @@ from stodyn.engine.spec import (
     describe,
     matched,
     rounded_numbers,
+    values_given,
 )
+from stodyn.engine.until import Until, Watch
 from stodyn.methods.contract import Catalogued, Expansion, Method
 from stodyn.methods.recommend import advice
 from stodyn.noise.supply import Drawn
@@ -43,6 +46,7 @@ from stodyn.statistics.contract import Statistic, is_count
 from stodyn.statistics.moments import Moments
 
 BELIEVABLE = 1e100
+FIRST_PATHS = 2**16  # for which a run that is to go on `until` takes the width of its blocks on a GPU
 
 
 class Unbelievable(UserWarning):
@@ -61,7 +65,7 @@ def simulate(
     *,
     t: Sequence[float],
     dt: float | Sequence[float],
-    paths: int | None = None,
+    paths: int | Until | None = None,
     seed: int | None = None,
     collect: Statistic | Sequence[Statistic] | None = None,
     on_failure: str = "raise",
@@ -80,7 +84,8 @@ def simulate(
     method      a method, its name, or None for the recommended one: the result's provenance says which, and under
                 "advice" what has a higher order
     t, dt       the interval (start, end) and the step that divides it, the lengths of all steps, or stodyn.plan(...)
-    paths       how many; expansions in random parameters (Quadrature, Sampling, Collocation, Galerkin) have none
+    paths       how many, or stodyn.until(stderr=...): as many as it takes for what is collected to be known so well;
+                expansions in random parameters (Quadrature, Sampling, Collocation, Galerkin) have none
     seed        a whole number; path k has the same noise, start and parameters whatever the method and the number of
                 paths are, and the result is the same on any number of threads; of the expansions only Sampling needs
                 one
@@ -109,12 +114,19 @@ def simulate(
             if given is not None:
                 raise ValueError(f"{name}: {chosen.name} makes no paths, so there are no blocks; leave it out")
         return _expand(problem, chosen, grid.step_times(t, dt)[0], paths, seed, collect, began)
-    check_options(paths, seed, on_failure)
+    rule = paths if isinstance(paths, Until) else None
+    first = FIRST_PATHS if rule is not None else paths
+    check_options(first, seed, on_failure)
     where, devices, found = whereabouts(place, threads, device)
-    spec = described(problem, chosen, t, dt, collect, dtype, paths)
-    run = run_of(spec, int(paths), int(seed), executor, devices, block)  # type: ignore[arg-type]
-    tally, kept = _run(run, where, ledger, progress, on_failure)
+    spec = described(problem, chosen, t, dt, collect, dtype, 1 if rule is not None else paths)
+    run = run_of(spec, int(first), int(seed), executor, devices, block)  # type: ignore[arg-type]
+    if rule is None:
+        tally, kept = _run(run, where, ledger, progress, on_failure)
+        reached: dict[str, Any] = {}
+    else:
+        tally, kept, reached = _run_until(rule, run, where, ledger, progress, on_failure, began)
     further = {
+        **reached,
         **({} if method is not None else {"advice": advice(problem, chosen)}),
         **({} if found == "asked for" else {"device": f"{'GPU' if devices else 'processor'}: {found}"}),
         **({} if kept is None else {"blocks_read": kept.read_blocks}),
@@ -244,14 +256,59 @@ def _run(run: Run, place: Place, folder: Any, progress: bool | None, on_failure:
             run = run_of(run.spec, run.paths, run.layout.seed, run.way.executor, run.way.devices, smaller)
 
 
-def merged(run: Run, place: Place, bar: Progress, on_failure: str, ledger: Ledger | None = None) -> Tally:
-    """The blocks of a run merged in their order."""
-    tally = Tally(run, on_failure)
+def merged(
+    run: Run,
+    place: Place,
+    bar: Progress,
+    on_failure: str,
+    ledger: Ledger | None = None,
+    tally: Tally | None = None,
+    watch: Watch | None = None,
+) -> Tally:
+    """The blocks of a run merged in their order, to those of `tally` where some are done; `watch` hears of each."""
+    tally = Tally(run, on_failure) if tally is None else tally
+    tally.run = run
     closing = contextlib.closing(place.parts(run, ledger, bar.advance))  # type: ignore[type-var]
     with ledger or contextlib.nullcontext(), closing as parts:
-        for block, part in enumerate(parts):
+        for block, part in enumerate(parts, run.first_block):
             tally.take(block, part)
+            if watch is not None and run.paths_in(block) == run.layout.width:
+                watch.take(part.kept)
     return tally
+
+
+def _run_until(
+    rule: Until, run: Run, place: Place, folder: Any, progress: bool | None, on_failure: str, began: float
+) -> tuple[Tally, Ledger | None, dict[str, Any]]:
+    """Blocks until what is merged is known well enough; how it ended, for the record."""
+    spec, width = run.spec, run.layout.width
+    rule = dataclasses.replace(rule, most=int(min(rule.most, values_given(spec))))
+    watch, paths, read_blocks, ledger = Watch(rule, spec.statistics, run.labels()), rule.first_look(width), 0, None
+    check_paths(spec, paths)
+    run = dataclasses.replace(run, layout=dataclasses.replace(run.layout, paths=paths))
+    tally = Tally(run, on_failure)
+    with jax.enable_x64(True), Progress(paths * spec.steps, progress, link=place.link) as bar:
+        while True:
+            ledger = None if folder is None else Ledger(folder, run)
+            merged(run, place, bar, on_failure, ledger, tally, watch)
+            read_blocks += 0 if ledger is None else ledger.read_blocks
+            verdict = watch.look(tally.merged, paths)
+            following = rule.next_look(paths, width, time.perf_counter() - began)
+            if verdict.share <= 1 or following == paths:
+                limit = "most" if paths == rule.most else "seconds"
+                ended_by = "tolerance" if verdict.share <= 1 else limit
+                break
+            try:
+                check_paths(spec, following)
+            except MemoryError as error:
+                ended_by = f"memory: {error}"
+                break
+            wanted = paths * min(verdict.share**2, rule.most / paths)
+            bar.expect(int(wanted) * spec.steps, f"half-width {verdict.half:.2g} of {verdict.where}")
+            run, paths = run.grown(following), following
+    if ledger is not None:
+        ledger.read_blocks = read_blocks
+    return tally, ledger, {"until": watch.report(verdict, ended_by)}
 
 
 def _expand(problem, method: Expansion, times, paths, seed, collect, began: float) -> xr.Dataset:

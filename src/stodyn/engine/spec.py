@@ -15,7 +15,7 @@ from stodyn.methods.catalogue import named
 from stodyn.methods.contract import Catalogued, Method
 from stodyn.methods.measured import measuring
 from stodyn.methods.recommend import best_fitting, recommend
-from stodyn.noise.distribution import draw, is_random
+from stodyn.noise.distribution import PerPath, draw, is_random
 from stodyn.noise.iterated import check_resolution
 from stodyn.numerics.newton import underived
 from stodyn.problems import lowering
@@ -236,6 +236,12 @@ def check_paths(spec: Spec, paths: int) -> None:
     for leaf, varies in zip(spec.param_leaves, spec.varies, strict=True):
         if varies:
             draw(leaf, rng, last, "params")
+
+
+def values_given(spec: Spec) -> float:
+    """How many paths there can be where starts or parameters are given path by path; infinity where none are."""
+    leaves = jax.tree.leaves((getattr(spec.problem, "start", None), spec.problem.params), is_leaf=is_drawn)
+    return min((len(leaf.values) for leaf in leaves if isinstance(leaf, PerPath)), default=np.inf)
 
 
 def rounded_numbers(spec: Spec) -> list[str]:

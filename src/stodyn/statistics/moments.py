@@ -114,6 +114,10 @@ class Averaged(Statistic):
     def values(self, snapshot: Snapshot) -> Any:
         """What is averaged, path by path: (entries, lanes)."""
 
+    def means(self) -> dict[str, slice]:
+        """The variables of the result that are means of `values`, and of which entries."""
+        return {getattr(self, "averages", ("",))[0]: slice(None)}
+
     def observe(self, snapshot):
         return central_sums(self.values(snapshot), snapshot.sound, snapshot.weight)
 

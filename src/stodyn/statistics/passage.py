@@ -113,6 +113,9 @@ class Passage(Averaged):
     def values(self, snapshot):
         return jnp.stack([snapshot.track.survival, snapshot.track.time])
 
+    def means(self):
+        return {f"{self.name}_survival": slice(0, 1), f"{self.name}_time": slice(1, 2)}
+
     def label(self, result, run):
         s = summarise(result)
         return Labelled(

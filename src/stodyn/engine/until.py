@@ -1,0 +1,350 @@
+"""How many paths: go on until the numbers collected are known well enough.
+
+At a look after k blocks a number with mean μ, standard error s and tolerance ε is known well enough when
+
+    q s <= ε        (relative: q s <= ε |μ|),
+
+q the two-sided quantile of `level`. Looking too early is the only danger: a standard error that happens to be small
+ends the run, and for skewed or 0/1 numbers it is small together with the mean. Hence
+
+    looks     at 4, 6, 9, 13, ... blocks, the next at max(k + 1, 3k/2), and not before 4096 paths;
+    q, s      Student's, of the paths; from 16 blocks on of the blocks, with the larger of the paths' standard error and
+              that of the blocks' means, which also sees dependent paths and heavy tails;
+    0/1       s² = p(1 - p)/n with p = (events + 2)/(n + 4) (Agresti & Coull, Am. Stat. 52, 1998), so that no event is
+              not a standard error of zero; a relative tolerance needs 20 events too;
+    relative  at the first look |μ| - q s stands for |μ|.
+
+The looks are functions of the blocks merged in their order: the end, and the bits, do not depend on where blocks run.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.stats
+
+from stodyn.statistics.contract import Labelled, Statistic, is_count
+from stodyn.statistics.contract import Run as Labels
+from stodyn.statistics.histogram import Histogram
+from stodyn.statistics.moments import Averaged, Sums
+
+FEWEST_BLOCKS, FEWEST_PATHS, MANY_BLOCKS = 4, 4096, 16
+GROWTH = 1.5
+EVENTS = 20  # that a relative tolerance of a probability asks for
+LOOSE = 0.15  # relative error of a variance from which on a run warns
+MOST = 2**30
+
+
+class HeavyTailed(UserWarning):
+    """A standard error that is itself known badly: rare large values decide it."""
+
+
+def until(
+    *,
+    stderr: float | Mapping[str, float] | None = None,
+    relative: float | Mapping[str, float] | None = None,
+    level: float = 0.95,
+    at: float | Sequence[float] | None = None,
+    most: int = MOST,
+    seconds: float | None = None,
+) -> Until:
+    """For paths= of simulate: go on until the collected numbers are known to a tolerance.
+
+        stodyn.simulate(problem, t=(0, 8), dt=0.01, seed=1, paths=stodyn.until(stderr=1e-3))
+        stodyn.simulate(..., paths=stodyn.until(stderr={"mean": 1e-3, "energy": 1e-2}, at=8.0))
+
+    Parameters
+    ----------
+    stderr
+        The tolerance: half the width of the interval of each number at `level`, q times its standard error. One
+        number for every variable of the result that has a standard error (NAME with NAME_stderr), or variables by
+        name. Of the components and times of a variable the worst counts.
+    relative
+        The same as a share of the number's own size. A number whose interval holds zero never meets it.
+    level
+        Of the intervals, each by itself.
+    at
+        The times that count; default all at which the statistics look.
+    most, seconds
+        The largest number of paths, and about the longest time. Where one of them ends the run before the tolerance
+        is met, the result says so. With `seconds` the number of paths depends on the machine.
+
+    The number of paths is all that is chosen: the bias of dt is not in the standard errors, and not in the tolerance.
+    stodyn.provenance(run)["until"] tells what was asked, what was reached, and how far to trust it.
+    """
+    return Until(_tolerances("stderr", stderr), _tolerances("relative", relative), level, at, most, seconds)
+
+
+def _tolerances(name: str, given: Any) -> Any:
+    """One tolerance, or tolerances by name, as they were given."""
+    if given is None:
+        return None
+    values = given if isinstance(given, Mapping) else {"": given}
+    for key, value in values.items():
+        place = f"{name}[{key!r}]" if key else name
+        if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not 0 < value < math.inf:
+            raise ValueError(f"until: {place} must be a number > 0, got {value!r}")
+    if not values:
+        raise ValueError(f"until: {name} names no variable; give a number, or {{'mean': 1e-3}}")
+    return dict(values) if isinstance(given, Mapping) else float(given)
+
+
+@dataclasses.dataclass(frozen=True)
+class Until:
+    """What `until` gives; a run takes it for its number of paths."""
+
+    stderr: float | dict[str, float] | None = None
+    relative: float | dict[str, float] | None = None
+    level: float = 0.95
+    at: Any = None
+    most: int = MOST
+    seconds: float | None = None
+
+    def __post_init__(self):
+        if self.stderr is None and self.relative is None:
+            raise ValueError("until: give stderr= or relative=, a number or numbers by the names of variables")
+        if not isinstance(self.level, (int, float)) or not 0.5 <= self.level < 1:
+            raise ValueError(f"until: level must be a number from 0.5 to 1, such as 0.95, got {self.level!r}")
+        if not is_count(self.most):
+            raise ValueError(f"until: most counts paths and must be a whole number >= 1, got {self.most!r}")
+        if self.seconds is not None and not (isinstance(self.seconds, (int, float)) and self.seconds > 0):
+            raise ValueError(f"until: seconds must be a number > 0, got {self.seconds!r}")
+
+    def first_look(self, width: int) -> int:
+        """The number of paths at which a run in blocks of `width` looks first."""
+        return min(width * max(FEWEST_BLOCKS, -(-FEWEST_PATHS // width)), self.most)
+
+    def next_look(self, paths: int, width: int, took: float) -> int:
+        """The number of paths at the look after that at `paths`, which came after so many seconds; the same at the end."""
+        blocks = -(-paths // width)
+        following = min(width * max(blocks + 1, int(GROWTH * blocks)), self.most)
+        if self.seconds is not None:
+            in_time = paths * self.seconds / max(took, 1e-9)
+            following = max(min(following, int(in_time) // width * width), paths)
+        return following
+
+    def quantile(self, freedom: float) -> float:
+        return float(scipy.stats.t.ppf(0.5 + 0.5 * self.level, freedom))
+
+    def asked(self) -> dict[str, Any]:
+        """What was asked for, in the words of `until`."""
+        wanted = ((name, getattr(self, name)) for name in ("stderr", "relative", "at", "seconds"))
+        at = {"at": np.atleast_1d(self.at).tolist()} if self.at is not None else {}
+        return {name: v for name, v in wanted if v is not None} | at | {"level": self.level, "most": int(self.most)}
+
+
+class Quantity(NamedTuple):
+    """A variable as it is known so far: arrays over its dims, the first of which may be time.
+
+    ones      how many of the paths are ones, where every path is 0 or 1; kurtosis, paths: where they are known
+    """
+
+    dims: tuple[str, ...]
+    mean: np.ndarray
+    stderr: np.ndarray
+    ones: np.ndarray | None = None
+    kurtosis: np.ndarray | None = None
+    paths: np.ndarray | None = None
+
+
+def quantities(statistic: Statistic, merged: Any, labels: Labels) -> dict[str, Quantity]:
+    """The variables of a statistic that have a standard error, by name."""
+    labelled: Labelled = statistic.label(merged, labels)
+    found = {}
+    for name, variable in labelled.variables.items():
+        if f"{name}_stderr" in labelled.variables:
+            error = np.asarray(labelled.variables[f"{name}_stderr"].values, float)
+            found[name] = Quantity(tuple(variable.dims), np.asarray(variable.values, float), error)
+    if isinstance(statistic, Averaged):
+        for name, columns in statistic.means().items():
+            if name in found:
+                found[name] = _of_sums(found[name], merged, columns)
+    if isinstance(statistic, Histogram):
+        below, count = merged
+        found["density"] = _of_counts(found["density"], below, count, np.asarray(statistic.edges))
+    return found
+
+
+def _of_sums(quantity: Quantity, sums: Sums, columns: slice) -> Quantity:
+    """With the kurtosis, and with the variance of 0/1 numbers where every value of a column is one."""
+    weight = np.asarray(sums.weight, float)[:, None]
+    mean = np.asarray(sums.mean, float)[:, columns]
+    m2 = np.diagonal(np.asarray(sums.second, float), axis1=1, axis2=2)[:, columns]
+    with np.errstate(all="ignore"):
+        m2, m3, m4 = (np.asarray(s, float) / weight for s in (m2, sums.third[:, columns], sums.fourth[:, columns]))
+        kurtosis = np.where(m2 > 0, m4 / m2**2, np.nan)
+        a, b = mean * (1 - mean), 1 - 2 * mean
+        off = a * a + b * b * m2 + m4 - 2 * a * m2 - 2 * b * m3  # E x²(1 - x)²
+        is_binary = (off <= 1e-12 * (m2 + mean**2)) & (np.abs(m2 - a) <= 1e-6 * (m2 + np.abs(a)))
+    binary = is_binary.all(axis=0)[None] & np.ones_like(is_binary)
+    shape = quantity.mean.shape
+    count = np.broadcast_to(weight, mean.shape)
+    p = np.where(binary, (mean * count + 2) / (count + 4), 0.0)
+    stderr = np.where(binary, np.sqrt(p * (1 - p) / np.maximum(count, 1)), quantity.stderr.reshape(mean.shape))
+    ones = np.where(binary, np.rint(mean * count), np.inf)
+    return quantity._replace(
+        stderr=stderr.reshape(shape),
+        ones=ones.reshape(shape),
+        kurtosis=kurtosis.reshape(shape),
+        paths=count.reshape(shape),
+    )
+
+
+def _of_counts(quantity: Quantity, below: np.ndarray, count: np.ndarray, edges: np.ndarray) -> Quantity:
+    ones = np.diff(np.asarray(below, float), axis=-1)
+    paths = np.broadcast_to(np.asarray(count, float)[:, None, None], ones.shape)
+    p = (ones + 2) / (paths + 4)
+    return quantity._replace(
+        stderr=np.sqrt(p * (1 - p) / np.maximum(paths, 1)) / np.diff(edges), ones=ones, paths=paths
+    )
+
+
+class Verdict(NamedTuple):
+    """The number that is furthest from its tolerance: `share` is half its interval over what was asked for."""
+
+    share: float
+    where: str
+    half: float
+    tolerance: float
+    kurtosis: float
+    paths: float
+
+
+class Watch:
+    """What is known of a run's variables, block by block and look by look."""
+
+    def __init__(self, rule: Until, statistics: Sequence[Statistic], labels: Sequence[Labels]):
+        self.rule, self.statistics, self.labels = rule, tuple(statistics), tuple(labels)
+        self.blocks = 0
+        self._means: dict[str, np.ndarray] = {}
+        self._squares: dict[str, np.ndarray] = {}
+        self.looks: list[int] = []
+
+    def take(self, kept: Sequence[Any]) -> None:
+        """The next block, whole: the means of its variables (Welford's sums)."""
+        self.blocks += 1
+        for statistic, part, labels in zip(self.statistics, kept, self.labels, strict=True):
+            for name, quantity in quantities(statistic, part, labels).items():
+                if self._tolerance(name) is not None:
+                    mean = self._means.get(name, np.zeros_like(quantity.mean))
+                    change = quantity.mean - mean
+                    self._means[name] = mean + change / self.blocks
+                    squares = self._squares.get(name, np.zeros_like(mean))
+                    self._squares[name] = squares + change * (quantity.mean - self._means[name])
+
+    def look(self, merged: Sequence[Any], paths: int) -> Verdict:
+        """How far what was merged is from what was asked for."""
+        self.looks.append(paths)
+        found: dict[str, tuple[Quantity, Labels]] = {}
+        for statistic, part, labels in zip(self.statistics, merged, self.labels, strict=True):
+            found |= {name: (q, labels) for name, q in quantities(statistic, part, labels).items()}
+        self._check_names(list(found))
+        verdicts = [
+            self._worst(name, q, labels, paths)
+            for name, (q, labels) in found.items()
+            if self._tolerance(name) is not None
+        ]
+        return max(verdicts, key=lambda v: math.inf if math.isnan(v.share) else v.share)
+
+    def _tolerance(self, name: str) -> tuple[float | None, float | None] | None:
+        """Absolute and relative, of a variable that is asked for."""
+        pair = tuple(
+            given.get(name) if isinstance(given, dict) else given for given in (self.rule.stderr, self.rule.relative)
+        )
+        return None if pair == (None, None) else pair  # type: ignore[return-value]
+
+    def _check_names(self, names: list[str]) -> None:
+        for given in (self.rule.stderr, self.rule.relative):
+            strangers = [name for name in given if name not in names] if isinstance(given, dict) else []
+            if strangers or not names:
+                there = ", ".join(names) or "none: collect Moments, Observable, Histogram or Passage"
+                raise ValueError(
+                    f"until: there is no variable {strangers[0] if strangers else ''!r} with a standard error; "
+                    f"there are {there}"
+                )
+
+    def _worst(self, name: str, quantity: Quantity, labels: Labels, paths: int) -> Verdict:
+        absolute, relative = self._tolerance(name) or (None, None)
+        variance, freedom = quantity.stderr**2, paths - 1.0
+        if self.blocks >= MANY_BLOCKS:
+            between = self._squares[name] / (self.blocks - 1) / self.blocks
+            variance, freedom = np.fmax(variance, between), self.blocks - 1.0
+        half = self.rule.quantile(freedom) * np.sqrt(variance)
+        size = np.abs(quantity.mean) - (half if len(self.looks) == 1 else 0.0)
+        tolerance = np.full(half.shape, math.inf if absolute is None else absolute)
+        if relative is not None:
+            tolerance = np.fmin(tolerance, relative * np.maximum(size, 0.0))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            share = np.where(half == 0, 0.0, half / tolerance)
+            if relative is not None and quantity.ones is not None:
+                share = np.where(quantity.ones < EVENTS, np.fmax(share, EVENTS / np.maximum(quantity.ones, 1)), share)
+        share = self._at_times(name, share, quantity, labels)
+        place = np.unravel_index(int(np.argmax(np.where(np.isnan(share), math.inf, share))), share.shape)
+        kurtosis = math.nan if quantity.kurtosis is None else float(quantity.kurtosis[place])
+        counted = float(paths) if quantity.paths is None else float(quantity.paths[place])
+        return Verdict(
+            float(share[place]),
+            _words(name, quantity.dims, tuple(map(int, place)), labels),
+            float(half[place]),
+            float(tolerance[place]),
+            kurtosis,
+            counted,
+        )
+
+    def _at_times(self, name: str, share: np.ndarray, quantity: Quantity, labels: Labels) -> np.ndarray:
+        """Times that do not count met whatever they are."""
+        if self.rule.at is None or "time" not in quantity.dims:
+            return share
+        wanted = np.atleast_1d(np.asarray(self.rule.at, float))
+        apart = np.abs(labels.times[:, None] - wanted)
+        near = 1e-9 * max(float(np.ptp(labels.times)), float(np.abs(labels.times).max()), 1e-300)
+        missed = wanted[apart.min(axis=0) > near]
+        if missed.size:
+            raise ValueError(
+                f"until: at = {missed[0]:g} is not a time at which {name} is looked at; collect it there with at=, "
+                f"or take one of its {len(labels.times)} times from {labels.times[0]:g} to {labels.times[-1]:g}"
+            )
+        shape = [-1 if dim == "time" else 1 for dim in quantity.dims]
+        return np.where((apart <= near).any(axis=1).reshape(shape), share, 0.0)
+
+    def report(self, verdict: Verdict, ended_by: str) -> dict[str, Any]:
+        """What the record of the run says; warns where the standard error itself is known badly."""
+        rule, q = self.rule, self.rule.quantile(math.inf)
+        loose = math.sqrt(max(verdict.kurtosis - 1, 0.0) / verdict.paths) if verdict.kurtosis > 0 else math.nan
+        density = math.exp(-0.5 * q * q) / math.sqrt(2 * math.pi)
+        tails = {
+            "kurtosis": verdict.kurtosis,
+            "variance_error": loose,
+            "coverage_lost": 0.25 * q * density * (1 + q * q) * loose**2,  # E Φ over such errors, to second order
+        }
+        if loose > LOOSE:
+            warnings.warn(
+                f"the standard error of {verdict.where} is itself known to {100 * loose:.0f} % only (kurtosis "
+                f"{verdict.kurtosis:.3g}); coverage may be below what is said. Rare large values decide it: more paths "
+                "help slowly",
+                HeavyTailed,
+                stacklevel=5,
+            )
+        return {
+            "asked": rule.asked(),
+            "reached": bool(verdict.share <= 1),
+            "ended_by": ended_by,
+            "looks": self.looks,
+            "last": verdict.where,
+            "half_width": verdict.half,
+            "tolerance": verdict.tolerance,
+            **({} if math.isnan(loose) else tails),
+            "says": f"each number by itself at {rule.level:g}, sampling only: the bias of the step is not in it",
+        }
+
+
+def _words(name: str, dims: Sequence[str], place: Sequence[int], labels: Labels) -> str:
+    """One number of a variable: 'mean of x at time 8'."""
+    said = {"component": lambda k: f" of {labels.names[k]}", "time": lambda k: f" at time {labels.times[k]:g}"}
+    inner = [said.get(dim, lambda k, dim=dim: f", {dim} {k}")(k) for dim, k in zip(dims, place, strict=True)]
+    return name + "".join(sorted(inner, key=lambda word: word.startswith(" at ")))

@@ -1,0 +1,123 @@
+"""Runs that choose the number of their paths: the rule on known laws, and the same end wherever blocks run."""
+
+import warnings
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import stodyn as sd
+from stodyn import statistics as st
+from stodyn.engine.until import HeavyTailed, Watch
+from stodyn.models.ornstein_uhlenbeck import ornstein_uhlenbeck
+from stodyn.statistics.contract import Run as Labels
+from stodyn.statistics.moments import Sums
+
+RUN = dict(t=(0.0, 1.0), dt=0.125, seed=1, block=1024)
+END = dict(collect=st.Moments(at=1.0))
+
+
+def sums(x: np.ndarray) -> Sums:
+    d = x - x.mean()
+    return Sums(np.full(1, float(x.size)), np.full((1, 1), x.mean()), np.full((1, 1, 1), (d**2).sum()),
+                np.full((1, 1), (d**3).sum()), np.full((1, 1), (d**4).sum()))  # fmt: skip
+
+
+def stopped(draw, tolerance: float) -> tuple[float, int]:
+    """The mean and the number of draws at which blocks of 1024 draws end."""
+    rule = sd.until(stderr={"value": tolerance})
+    number = st.Observable(lambda t, x: x, name="value")
+    watch = Watch(rule, [number], [Labels(np.ones(1), ("x",), {}, np.ones(1, int))])
+    paths, goal, whole = 0, rule.first_look(1024), None
+    while True:
+        while paths < goal:
+            part = sums(draw(1024))
+            whole, paths = part if whole is None else number.merge(whole, part), paths + 1024
+            watch.take([part])
+        if watch.look([whole], paths).share <= 1:
+            return float(whole.mean[0, 0]), paths
+        goal = rule.next_look(paths, 1024, 0.0)
+
+
+@pytest.mark.parametrize("law", ["exponential", "rare event"])
+def test_coverage(law):
+    """N = 4096 draws would do, were the variance known; 200 runs, of which 95 % cover. Stopping at the first small
+    standard error covers in 63 % for events of probability 1/1000. Fewer than 170: once in a million."""
+    rng, p = np.random.default_rng(5), 0.001
+    draw = rng.standard_exponential if law == "exponential" else lambda size: (rng.random(size) < p).astype(float)
+    mean, deviation = (1.0, 1.0) if law == "exponential" else (p, np.sqrt(p * (1 - p)))
+    tolerance = 1.96 * deviation / 64
+    found = [stopped(draw, tolerance) for _ in range(200)]
+    assert sum(abs(value - mean) <= tolerance for value, _ in found) >= 170
+    assert np.mean([paths for _, paths in found]) < 2.0 * 4096
+
+
+def test_the_end_and_the_bits_are_the_same_everywhere(tmp_path):
+    rule = sd.until(stderr={"mean": 0.01})
+    runs = [sd.simulate(ornstein_uhlenbeck(), threads=n, paths=rule, **RUN, **END) for n in (1, 3)]
+    first = sd.simulate(ornstein_uhlenbeck(), paths=sd.until(stderr={"mean": 0.02}), ledger=tmp_path, **RUN, **END)
+    tightened = sd.simulate(ornstein_uhlenbeck(), paths=rule, ledger=tmp_path, **RUN, **END)
+    paths = sd.provenance(runs[0])["paths"]
+    assert sd.provenance(first)["paths"] < paths
+    assert sd.provenance(tightened)["blocks_read"] == sd.provenance(first)["paths"] // 1024
+    plain = sd.simulate(ornstein_uhlenbeck(), paths=paths, **RUN, **END)
+    for run in (*runs, tightened, sd.load(tmp_path)):
+        assert sd.provenance(run)["paths"] == paths
+        for name in plain.data_vars:
+            np.testing.assert_array_equal(run[name], plain[name])
+    said = sd.provenance(tightened)["until"]
+    assert said["reached"] and said["last"] == "mean of x at time 1" and said["half_width"] <= 0.01
+    assert said["looks"][:2] == [4096, 6144] and 2 < said["kurtosis"] < 4
+
+
+def test_what_cannot_be_reached_is_said():
+    """E x = 0 has no relative accuracy; `most` paths end the run, and path-by-path values do."""
+    rule = sd.until(relative={"mean": 0.01}, most=5000)
+    said = sd.provenance(sd.simulate(ornstein_uhlenbeck(start=0.0), paths=rule, **RUN, **END))["until"]
+    assert not said["reached"] and said["ended_by"] == "most" and said["looks"] == [4096, 5000]
+    few = ornstein_uhlenbeck(start=sd.PerPath(np.linspace(0.0, 1.0, 1500)))
+    run = sd.simulate(few, paths=sd.until(stderr=1e-9), **RUN, **END)
+    assert sd.provenance(run)["paths"] == 1500 and not sd.provenance(run)["until"]["reached"]
+
+
+def test_no_event_is_not_a_standard_error_of_zero_and_heavy_tails_are_said():
+    never = st.Observable(lambda t, x, p: x[0] > 30.0, name="never", at=1.0)
+    run = sd.simulate(ornstein_uhlenbeck(), collect=never, paths=sd.until(stderr={"never": 2e-4}), **RUN)
+    assert sd.provenance(run)["paths"] == 19 * 1024  # q √2/n = 2e-4 at n = 13 859: looks at 13 and 19 blocks
+    wild = st.Observable(lambda t, x, p: jnp.exp(6.0 * x[0]), name="wild", at=1.0)
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        sd.simulate(ornstein_uhlenbeck(), collect=wild, paths=sd.until(relative={"wild": 3.0}), **RUN)
+    assert any(issubclass(w.category, HeavyTailed) and "wild at time 1" in str(w.message) for w in heard)
+
+
+def test_only_the_named_times_count():
+    looks = dict(collect=st.Moments(at=[0.125, 1.0]))
+    early = sd.simulate(ornstein_uhlenbeck(start=0.0), paths=sd.until(stderr={"mean": 0.01}, at=0.125), **RUN, **looks)
+    assert sd.provenance(early)["until"]["last"] == "mean of x at time 0.125"
+    with pytest.raises(ValueError, match=r"at = 0\.5 is not a time"):
+        sd.simulate(ornstein_uhlenbeck(), paths=sd.until(stderr=0.01, at=0.5), **RUN, **looks)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({}, "give stderr= or relative="),
+        ({"stderr": 0.0}, "stderr must be a number > 0"),
+        ({"stderr": {"mean": True}}, r"stderr\['mean'\] must be a number"),
+        ({"stderr": {}}, "names no variable"),
+        ({"relative": 0.1, "level": 1.0}, "level must be"),
+        ({"relative": 0.1, "most": 0}, "most counts paths"),
+        ({"relative": 0.1, "seconds": -1}, "seconds must be"),
+    ],
+)
+def test_refused(options, words):
+    with pytest.raises(ValueError, match=words):
+        sd.until(**options)
+
+
+def test_variables_that_are_not_there_are_named():
+    with pytest.raises(ValueError, match="no variable 'energy' with a standard error; there are mean, variance"):
+        sd.simulate(ornstein_uhlenbeck(), paths=sd.until(stderr={"energy": 1.0}), **RUN, **END)
+    with pytest.raises(ValueError, match="paths: expected a whole number"):
+        sd.prepare(ornstein_uhlenbeck(), t=(0, 1), dt=0.1, paths=sd.until(stderr=1.0))
