@@ -120,7 +120,7 @@ class Until:
         return min(width * max(FEWEST_BLOCKS, -(-FEWEST_PATHS // width)), self.most)
 
     def next_look(self, paths: int, width: int, took: float) -> int:
-        """The number of paths at the look after that at `paths`, which came after so many seconds; the same at the end."""
+        """The number of paths at the look after that at `paths`, so many seconds on; the same number at the end."""
         blocks = -(-paths // width)
         following = min(width * max(blocks + 1, int(GROWTH * blocks)), self.most)
         if self.seconds is not None:
