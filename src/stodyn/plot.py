@@ -200,6 +200,75 @@ def noise_density(
     return _finish(ax, None, "frequency [Hz]", f"noise [{unit}/√Hz]", legend=True)
 
 
+def phase_noise(found: xarray.Dataset, *, ax: Axes | None = None) -> Axes:
+    """L(f) of an oscillator in dBc/Hz over the offset from the carrier, the corner of its line marked."""
+    from matplotlib.ticker import EngFormatter
+
+    ax = _axes(ax)
+    f, L = found["offset"].values, 10.0 * np.log10(found["L"].values)
+    corner, f0 = float(found["corner"]), found.attrs["harmonic"] * float(found["frequency0"])
+    slope = 10.0 * np.log10(f0**2 * float(found["c"]) / f**2)
+    ax.semilogx(f, L, color=BLUE, lw=1.6, label=f"L of {found.attrs['node']}")
+    ax.semilogx(f, slope, color=GREY, lw=0.9, ls="--", label="white noise, -20 dB/decade")
+    if f[0] < corner < f[-1]:
+        ax.axvline(corner, color=ORANGE, lw=0.9, label="half-width of the line")
+    low, high = float(L.min()), float(L.max())
+    ax.set_ylim(low - 5.0, high + 10.0)
+    ax.xaxis.set_major_formatter(EngFormatter())
+    return _finish(ax, None, "offset [Hz]", "phase noise [dBc/Hz]", legend=True)
+
+
+def cycle(found: xarray.Dataset, node: str | None = None) -> Axes:
+    """One period of an oscillator: a waveform, and below it where noise moves the phase, the kick² of all sources.
+
+    Takes what `analysis.phase_noise` gives. Makes a picture of its own and returns the upper Axes.
+    """
+    from matplotlib import pyplot
+    from matplotlib.ticker import EngFormatter
+
+    node = found.attrs["node"] if node is None else node
+    _, (upper, lower) = pyplot.subplots(2, sharex=True, figsize=(6.4, 5.2), layout="constrained")
+    t, unit = found["time"].values, found.attrs["time_unit"]
+    upper.plot(t, found["x"].sel(component=node).values, color=BLUE, lw=1.6)
+    _finish(upper, None, "", node)
+    strength = found["kick"].values ** 2
+    loudest = np.argsort(-strength.mean(axis=0))[: len(PALETTE)]
+    for color, k in zip(PALETTE, loudest, strict=False):
+        label = f"{found['source'].values[k]}, {float(found['c_by_source'][k] / found['c']):.0%} of c"
+        lower.plot(t, strength[:, k], color=color, lw=1.3, label=label)
+    _finish(lower, None, f"time [{unit}]" if unit else "time", "(vᵀg)² of each source", legend=True)
+    lower.xaxis.set_major_formatter(EngFormatter())
+    return upper
+
+
+def jitter(found: xarray.Dataset, ends: np.ndarray | None = None, *, ax: Axes | None = None) -> Axes:
+    """How the variance of the end of the k-th period grows, and c T k beside it.
+
+    ends  when paths (paths, periods) crossed the threshold, drawn with ±2 standard errors
+    """
+    ax = _axes(ax)
+    k, variance = found["periods"].values, found["accumulated"].values
+    shown = len(k) if ends is None else min(len(k), ends.shape[1] - 1)
+    ax.plot(k[:shown], variance[:shown], color=BLUE, lw=1.6, label="threshold crossings, computed")
+    ax.plot(k[:shown], k[:shown] * float(found["c"] * found["period"]), color=GREY, lw=1.0, ls="--", label="c T k")
+    if ends is not None:
+        sampled = np.var(ends[:, 1:] - ends[:, :1], axis=0, ddof=1)[:shown]
+        error = 2.0 * sampled * np.sqrt(2.0 / len(ends))
+        ax.errorbar(k[:shown], sampled, error, fmt="o", color=ORANGE, ms=4, lw=1, label="paths")
+    unit = found.attrs["time_unit"]
+    return _finish(ax, None, "period k", f"variance of its end [{unit}²]" if unit else "variance of its end", True)
+
+
+def cyclostationary(found: xarray.Dataset, component: str, *, ax: Axes | None = None) -> Axes:
+    """A waveform of a driven system over its period with the ±2σ of its noise, from `cyclostationary.covariance`."""
+    ax = _axes(ax)
+    t, x, σ = (found[name].values for name in ("phase", "x", "deviation"))
+    i = found["component"].values.tolist().index(component)
+    ax.fill_between(t, x[:, i] - 2.0 * σ[:, i], x[:, i] + 2.0 * σ[:, i], color=SKY, alpha=0.4, lw=0, label="±2σ")
+    ax.plot(t, x[:, i], color=BLUE, lw=1.5, label=component)
+    return _finish(ax, None, "phase", component, legend=True)
+
+
 def order(study: xarray.Dataset, *, ax: Axes | None = None) -> Axes:
     """Error against step size with ±2 standard errors and the fitted line, both axes logarithmic.
 

@@ -31,9 +31,22 @@ def test_an_example(invoke, tmp_path):
     assert float(run["variance"].sel(component="out")[-1]) == pytest.approx(4.144e-11, rel=0.4)
 
 
+@pytest.mark.usefixtures("quick_compiling")
+def test_phase_noise(invoke, tmp_path):
+    result = invoke("circuit", "ring_oscillator", "--phase-noise", "V(u1)", "--offsets", "1,100meg", "--level", 2,
+                    "--out", tmp_path)  # fmt: skip
+    assert result.exit_code == 0, result.output
+    said = " ".join(result.output.split())
+    assert "period 3.34338926 ns" in said and "-120.40 dBc/Hz" in said and "period 178 fs" in said
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {"u1_cycle.png", "u1_phase_noise.png", "u1_jitter.png", "pnoise.nc"}
+    assert float(load(tmp_path / "pnoise.nc")["c"]) == pytest.approx(1.02029e-17, rel=1e-5)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (("ring_oscillator", "--phase-noise", "u1", "--offsets", "5"), "--offsets: expected two frequencies"),
         (("nowhere.cir",), "there is no file"),
         (("rc_lowpas",), "did you mean the example rc_lowpass?"),
         ((".",), "is a folder"),

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
 
 MOST_POINTS = 200_000
+MOST_PERIODS = 1000  # of the fastest source in the common period of all
+SETTLED = 40.0  # time constants after which an EXP is constant
 
 
 class Waveform(NamedTuple):
@@ -98,6 +101,43 @@ class Sources:
             member = (source == np.arange(self.count)[:, None]).astype(float)
             parts.append(member @ here)
         return xp.concatenate(parts)
+
+    def period(self) -> tuple[float | None, float]:
+        """The common period of all sources, None where they are constant, and the time from which they have it.
+
+        ValueError where there is none: periods whose ratios are not fractions of numbers up to MOST_PERIODS, damped
+        sines, or pulses that are not repeated. EXP and PWL are constant after their last point.
+        """
+        found, begin = [], 0.0
+        for vo_va in self.moving.get("sin", np.zeros((6, 0))).T:
+            if vo_va[1] and vo_va[4]:
+                raise ValueError("sources: a damped SIN has no period; take its theta away")
+            if vo_va[1]:
+                found.append(1.0 / vo_va[2])
+                begin = max(begin, vo_va[3])
+        for v1, v2, td, tr, tf, pw, per in self.moving.get("pulse", np.zeros((7, 0))).T:
+            if v1 != v2 and math.isfinite(per):
+                found.append(per)
+                begin = max(begin, td)
+            elif v1 != v2:
+                begin = max(begin, td + tr + pw + tf)
+        for _, _, _, tau1, td2, tau2 in self.moving.get("exp", np.zeros((6, 0))).T:
+            begin = max(begin, td2 + SETTLED * max(tau1, tau2))
+        if self.points is not None:
+            begin = max(begin, float(self.points[0][np.isfinite(self.points[0])].max(initial=0.0)))
+        if not found:
+            return None, begin
+        shortest, whole = min(found), Fraction(1)
+        for period in found:
+            ratio = Fraction(period / shortest).limit_denominator(MOST_PERIODS)
+            if abs(float(ratio) * shortest - period) > 1e-9 * period:
+                whole = Fraction(MOST_PERIODS + 1)
+            whole = Fraction(math.lcm(whole.numerator, ratio.numerator), math.gcd(whole.denominator, ratio.denominator))
+        if whole > MOST_PERIODS:
+            told = ", ".join(f"{period:g}" for period in dict.fromkeys(found))
+            raise ValueError(f"sources: periods {told} have no common multiple below {MOST_PERIODS} periods")
+        common = float(whole) * shortest
+        return common, math.ceil(begin / common - 1e-9) * common
 
     def at_rest(self) -> np.ndarray:
         """The DC values, and for sources without one the value at t = 0."""

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from stodyn.circuits import Circuit, NetlistError, examples, read
+from stodyn.circuits.expressions import number
 from stodyn.cli import looked_up
 from stodyn.methods.catalogue import catalogue, find
 from stodyn.problems.sdae import SDAE
@@ -38,12 +39,24 @@ def command(
         Path | None, typer.Option(metavar="DIR", help="Folder for pictures and run.nc (default: circuits/NAME).")
     ] = None,
     seed: Annotated[int, typer.Option(help="Another seed, other paths.", min=0)] = 1,
+    phase_noise: Annotated[
+        str | None, typer.Option(metavar="NODE", help="Phase noise and jitter of an oscillator at this node.")
+    ] = None,
+    offsets: Annotated[
+        str | None, typer.Option(metavar="F1,F2", help="Offsets from the carrier for --phase-noise, such as 1k,100meg.")
+    ] = None,
+    level: Annotated[float | None, typer.Option(help="Threshold at which --phase-noise counts periods, V.")] = None,
 ) -> None:
     """Simulate the transient noise of a SPICE netlist: statistics of every node, waveforms with ±2σ, noise spectra.
 
     The run is that of .tran (its step is the step of the method); the noise is that of the elements: thermal, shot,
     channel and flicker. Beside it stands the small-signal analysis at the operating point.
+
+    With --phase-noise NODE nothing is sampled: the cycle of the oscillator, its phase noise, its jitter, their causes.
     """
+    if phase_noise is not None:
+        tell_phase_noise(file, phase_noise, offsets, level, out)
+        return
     chosen: Any = looked_up(find, method)
     if chosen.accepts is not SDAE:
         fit = ", ".join(name for name, known in catalogue().items() if known.accepts is SDAE)
@@ -57,13 +70,7 @@ def command(
     except NetlistError as error:
         raise typer.BadParameter(str(error)) from None
     probed = probes(circuit, probe)
-    out = out or Path("circuits") / path.stem
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise typer.BadParameter(f"--out: {out} cannot be made ({error.strerror}); name another folder") from None
-    if not os.access(out, os.W_OK):
-        raise typer.BadParameter(f"--out: nothing may be written into {out}; name another folder")
+    out = folder(out or Path("circuits") / path.stem)
     console = Console(highlight=False)
     steps = round(span[1] / step)
     elements = circuit.network.netlist.elements
@@ -91,6 +98,77 @@ def command(
             tell_spectrum(console, circuit, name, steps)
     for made in written(circuit, run, probed, rest is not None, out):
         console.print(f"wrote {made}", soft_wrap=True, markup=False)
+
+
+def folder(out: Path) -> Path:
+    """The folder, made where it is not there."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise typer.BadParameter(f"--out: {out} cannot be made ({error.strerror}); name another folder") from None
+    if not os.access(out, os.W_OK):
+        raise typer.BadParameter(f"--out: nothing may be written into {out}; name another folder")
+    return out
+
+
+def tell_phase_noise(file: str, node: str, offsets: str | None, level: float | None, out: Path | None) -> None:
+    """The cycle of an oscillator, its phase noise at decades, its jitter, the loudest elements; pictures, pnoise.nc."""
+    from stodyn import plot, results
+    from stodyn.analysis.phase_noise import phase_noise
+
+    path = located(file)
+    f = None if offsets is None else asked_offsets(offsets)
+    try:
+        circuit = read(path)
+        name = probes(circuit, [node])[0]
+        found = phase_noise(circuit, name, offsets=f, level=level)
+    except (NetlistError, ValueError) as error:
+        raise typer.BadParameter(str(error)) from None
+    out = folder(out or Path("circuits") / path.stem)
+    console = Console(highlight=False)
+    console.print(circuit.title or path.name, style="bold", markup=False)
+    T = float(found["period"])
+    console.print(
+        f"period {amount(T, 's', 9)}, {amount(1.0 / T, 'Hz', 9)}; half-width of the line "
+        f"{amount(float(found['corner']), 'Hz')}; c = {float(found['c']):.6g} s, right to "
+        f"{max(found['c'].attrs['error'], 1e-15):.0e}", markup=False)  # fmt: skip
+    others = ", ".join(f"{m:.3g}" if m > 1e-14 else "< 1e-14" for m in found["multiplier"].values[1:4])
+    console.print(f"multipliers 1, {others}", markup=False)
+    shown = Table("offset", "L", box=None, header_style="bold", padding=(0, 1, 0, 0))
+    for column in shown.columns:
+        column.justify = "right"
+    for k in range(0, found.sizes["offset"], 10):
+        L = 10.0 * math.log10(float(found["L"][k]))
+        shown.add_row(amount(float(found["offset"][k]), "Hz"), f"{L:.2f} dBc/Hz")
+    console.print(shown)
+    where = amount(float(found.attrs["level"]), "V")
+    console.print(
+        f"jitter at {where}: period {amount(float(found['period_jitter']), 's')}, cycle to cycle "
+        f"{amount(float(found['cycle_jitter']), 's')}; c T alone {amount(math.sqrt(float(found['c']) * T), 's')}",
+        markup=False,
+    )
+    by_element = found["c_by_source"].to_series().groupby(level=0).sum().sort_values(ascending=False)
+    told = ", ".join(f"{name} {share / float(found['c']):.1%}" for name, share in by_element.iloc[:5].items())
+    console.print(f"from {told}", markup=False)
+    safe = "".join(c if c.isalnum() or c in "._-" else "_" for c in name)
+    pictures: dict[str, Any] = {"cycle": plot.cycle, "phase_noise": plot.phase_noise, "jitter": plot.jitter}
+    for what, draw in pictures.items():
+        made = out / f"{safe}_{what}.png"
+        plot.save(draw(found), made)
+        console.print(f"wrote {made}", soft_wrap=True, markup=False)
+    results.save(found, out / "pnoise.nc")
+    console.print(f"wrote {out / 'pnoise.nc'}", soft_wrap=True, markup=False)
+
+
+def asked_offsets(text: str) -> np.ndarray:
+    """F1,F2 as frequencies, ten for each decade."""
+    try:
+        low, high = (float(number(word.strip().lower()) or 0.0) for word in text.split(","))
+    except ValueError:
+        low = high = 0.0
+    if not 0.0 < low < high:
+        raise typer.BadParameter(f"--offsets: expected two frequencies F1,F2 such as 1k,100meg, got {text}")
+    return np.geomspace(low, high, 10 * max(1, round(math.log10(high / low))) + 1)
 
 
 def located(file: str) -> Path:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse
 import scipy.sparse.linalg
+import scipy.special
 
 NEWTON_LIMIT = 12
 EXACT = 1e-13  # of every component: where Newton stops when the steps are prescribed
@@ -73,7 +74,9 @@ def scheme(order: int) -> Scheme:
 def _radau_points(stages: int) -> np.ndarray:
     if stages == 2:
         return np.array([1.0 / 3.0, 1.0])
-    return np.array([(4.0 - np.sqrt(6.0)) / 10.0, (4.0 + np.sqrt(6.0)) / 10.0, 1.0])
+    if stages == 3:
+        return np.array([(4.0 - np.sqrt(6.0)) / 10.0, (4.0 + np.sqrt(6.0)) / 10.0, 1.0])
+    return np.append(0.5 + 0.5 * scipy.special.roots_jacobi(stages - 1, 1.0, 0.0)[0], 1.0)
 
 
 class Forcing(NamedTuple):

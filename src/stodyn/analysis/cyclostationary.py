@@ -1,0 +1,214 @@
+"""Small noise around a periodic solution: covariances over the period, spectra, samples, conversion gains.
+
+Around the cycle M δx' = J(t) δx + g(t) ξ, with J and g of period T. With the derivatives A_n of the steps and the
+covariance Q_n that the noise adds in one,
+    K_{n+1} = A_n K_n A_nᵀ + Q_n,   K_N = K_0,
+and the time-averaged two-sided density of y = e·x is
+    S(ω) = (1/T) ∫ |λᵀ g|² dt,   λ_n = ∫_0^h Φ(t_n + s, t_n)ᵀ e e^{-iωs} ds + e^{-iωh} A_nᵀ λ_{n+1},   λ_N = λ_0:
+one periodic adjoint solution for each frequency, all sources at once, no harmonics left out. Spectra handed out are
+one-sided.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import ArrayLike
+
+from stodyn.analysis.periodic import ONE, Cycle, _scheme
+from stodyn.analysis.periodic_system import _solved
+
+DOUBLINGS = 60
+NODES, WEIGHTS = np.polynomial.legendre.leggauss(20)
+
+
+def covariance(cycle: Cycle) -> xr.Dataset:
+    """The periodic covariance `covariance(phase, component, component_)` of a driven system in its steady state.
+
+    The charge that a source has delivered wanders: its variance is infinite.
+    """
+    _refuse_free_phase(cycle)
+    K = _covariances(cycle)
+    return xr.Dataset(
+        {"covariance": (("phase", "component", "component_"), K),
+         "deviation": (("phase", "component"), np.sqrt(np.maximum(np.diagonal(K, axis1=1, axis2=2), 0.0))),
+         "x": (("phase", "component"), cycle.x[:-1])},
+        {"phase": cycle.t[:-1] - cycle.t[0], "component": list(cycle.names), "component_": list(cycle.names)},
+        {"period": cycle.period},
+    )  # fmt: skip
+
+
+def spectrum(cycle: Cycle, node: str, frequency: ArrayLike) -> xr.Dataset:
+    """The time-averaged one-sided noise `density(frequency)` of a component, and its parts by source."""
+    f = _frequencies(frequency)
+    parts = 2.0 * averaged_densities(cycle, component(cycle, node), f)
+    return xr.Dataset(
+        {"density": (("frequency",), parts.sum(axis=1)), "part": (("frequency", "source"), parts)},
+        {"frequency": f, "source": list(cycle.system.sources)}, {"node": node, "sides": "one"},
+    )  # fmt: skip
+
+
+def sampled(cycle: Cycle, node: str, phase: float, frequency: ArrayLike | None = None, lags: int = 64) -> xr.Dataset:
+    """A component looked at once a period, at a phase from 0 to T: the stationary sequence of its samples.
+
+    `autocovariance(lag)` is eᵀ Φ^l K e with Φ and K of the node nearest to that phase; `density(frequency)` is
+    one-sided, of the sequence at 1/T, for frequencies up to 1/(2T).
+    """
+    _refuse_free_phase(cycle)
+    k, i = round(phase / cycle.h) % cycle.steps, component(cycle, node)
+    Phi = np.eye(cycle.system.n)
+    for A in (*cycle.A[k:], *cycle.A[:k]):
+        Phi = A @ Phi
+    Phi[cycle.system.wandering] = 0.0
+    column = _covariances(cycle)[k][:, i]
+    found = [column[i]]
+    for _ in range(lags):
+        column = Phi @ column
+        found.append(column[i])
+    r = np.array(found)
+    data = {"autocovariance": (("lag",), r)}
+    coords: dict[str, Any] = {"lag": np.arange(lags + 1)}
+    if frequency is not None:
+        f = _frequencies(frequency)
+        turns = np.cos(2.0 * np.pi * np.outer(f * cycle.period, np.arange(1, lags + 1)))
+        data["density"] = (("frequency",), 2.0 * cycle.period * (r[0] + 2.0 * turns @ r[1:]))
+        coords["frequency"] = f
+    return xr.Dataset(data, coords, {"node": node, "phase": k * cycle.h})
+
+
+def conversion(cycle: Cycle, node: str, frequency: ArrayLike, sidebands: int = 5) -> xr.Dataset:
+    """The gains H_m `gain(frequency, sideband, source)` from the frequency f - m/T of a source of noise to f at a
+    component, for each unit of the source as it stands in g; complex."""
+    f = _frequencies(frequency)
+    λ = _adjoints(cycle, component(cycle, node), f)
+    seen = np.einsum("Nfn,Nnk->Nfk", λ, cycle.kicks)
+    m = np.arange(-sidebands, sidebands + 1)
+    turned = np.exp(-2j * np.pi * np.outer((cycle.t[:-1]) / cycle.period, m)) / cycle.steps
+    return xr.Dataset(
+        {"gain": (("frequency", "sideband", "source"), np.einsum("Nm,Nfk->fmk", turned, seen))},
+        {"frequency": f, "sideband": m, "source": list(cycle.system.sources)}, {"node": node},
+    )  # fmt: skip
+
+
+# --- what phase noise uses too ----------------------------------------------------------------------------------------
+
+
+def component(cycle: Cycle, node: str) -> int:
+    """The number of a component by its name."""
+    if node not in cycle.names:
+        raise ValueError(f"node: there is no {node!r}; there are {', '.join(cycle.names[:20])}")
+    return cycle.names.index(node)
+
+
+def added(cycle: Cycle) -> np.ndarray:
+    """Q_n (N, n, n), the covariance that the noise adds in each step.
+
+    An impulse of the noise at stage i is felt at the end of the step by (L⁻¹)_si / (h b_i), L the matrix of the stage
+    equations: the quadrature of the method itself.
+    """
+    method = _scheme(cycle.order)
+    N, s, n = cycle.stages.shape
+    h, b = cycle.h, method.A[-1]
+    times = (cycle.t[:-1, None] + h * method.c).ravel()
+    states = cycle.stages.reshape(-1, n)
+    J = cycle.system.jacobian(times, states).reshape(N, s, n, n)
+    g = cycle.system.g(times, states).reshape(N, s, n, -1)
+    transposed = np.empty((N, s, n, s, n))
+    transposed[...] = np.einsum("ji,lk->ikjl", np.linalg.inv(method.A), cycle.system.mass) / h
+    for i in range(s):
+        transposed[:, i, :, i] -= J[:, i].mT
+    last = np.zeros((N, s, n, n))
+    last[:, -1] = np.eye(n)
+    rows = _solved(transposed.reshape(N, s * n, s * n), last.reshape(N, s * n, n)).reshape(N, s, n, n)
+    felt = np.einsum("Nikl,Nikm->Nilm", rows, g) / np.sqrt(h * b)[None, :, None, None]
+    return np.einsum("Nilm,Nikm->Nlk", felt, felt)
+
+
+def after_a_period(cycle: Cycle) -> np.ndarray:
+    """Q (n, n): the covariance that one period adds."""
+    total = np.zeros((cycle.system.n, cycle.system.n))
+    for A, Q in zip(cycle.A, added(cycle), strict=True):
+        total = A @ total @ A.T + Q
+    total[cycle.system.wandering] = 0.0
+    total[:, cycle.system.wandering] = 0.0
+    return total
+
+
+def stationary(F: np.ndarray, Q: np.ndarray) -> np.ndarray:
+    """Σ_k F^k Q (F^k)ᵀ of a contraction F, by doubling: nothing cancels, whatever the units of the components."""
+    total = Q
+    for _ in range(DOUBLINGS):
+        more = F @ total @ F.T
+        total = total + more
+        F = F @ F
+        if np.all(np.abs(more) <= 1e-16 * np.abs(total)):
+            break
+    return 0.5 * (total + total.T)
+
+
+def averaged_densities(cycle: Cycle, i: int, f: np.ndarray) -> np.ndarray:
+    """S (frequencies, sources), two-sided."""
+    found = np.empty((len(f), len(cycle.system.sources)))
+    for first in range(0, len(f), 64):
+        some = slice(first, first + 64)
+        seen = np.einsum("Nfn,Nnk->Nfk", _adjoints(cycle, i, f[some]), cycle.kicks)
+        found[some] = np.mean(np.abs(seen) ** 2, axis=0)
+    return found
+
+
+def _adjoints(cycle: Cycle, i: int, f: np.ndarray) -> np.ndarray:
+    """λ (N, frequencies, n) at the nodes."""
+    N, n, h = cycle.steps, cycle.system.n, cycle.h
+    ω = 2.0 * np.pi * f
+    places = 0.5 + 0.5 * NODES
+    turns = 0.5 * WEIGHTS * np.exp(-1j * np.outer(ω * h, places))  # (f, nodes)
+    weights = turns @ _scheme(cycle.order).interpolation(places)  # (f, s)
+    e = np.eye(n)[i]
+    moved = cycle.flows[:, :, i, :] - e  # (N, s, n): eᵀ of the flow to each stage, less that of none
+    source = h * (turns.sum(axis=1)[None, :, None] * e + np.einsum("fs,Nsn->Nfn", weights, moved))
+    turn = np.exp(-1j * ω * h)[:, None]
+
+    def back(λ: np.ndarray) -> np.ndarray:
+        all_of_them = np.empty((N, len(f), n), complex)
+        for k in range(N - 1, -1, -1):
+            λ = source[k] + turn * (λ @ cycle.A[k])
+            all_of_them[k] = λ
+        return all_of_them
+
+    alone = back(np.zeros((len(f), n), complex))[0]
+    whole_turn = np.exp(-1j * ω * cycle.period)[:, None, None]
+    closing = np.eye(n) - whole_turn * cycle.Phi.T
+    held = np.ones(n)
+    held[cycle.system.wandering] = 0.0
+    λ = held * np.linalg.solve(closing, alone[..., None])[..., 0]
+    return back(λ)
+
+
+def _covariances(cycle: Cycle) -> np.ndarray:
+    """K (N, n, n) at the nodes."""
+    Q = added(cycle)
+    K = stationary(cycle.Phi, after_a_period(cycle))
+    found = np.empty_like(cycle.A)
+    for k, A in enumerate(cycle.A):
+        found[k] = K
+        K = A @ K @ A.T + Q[k]
+    wandering = cycle.system.wandering
+    found[:, wandering], found[:, :, wandering] = np.nan, np.nan
+    found[:, wandering, wandering] = np.inf
+    return found
+
+
+def _refuse_free_phase(cycle: Cycle) -> None:
+    largest = float(np.abs(cycle.multipliers[:1]).max(initial=0.0))
+    if largest >= 1.0 - ONE:
+        raise ValueError(f"cycle: its largest multiplier is {largest:.9g}, so that no covariance is stationary" + (
+            ". The phase of an oscillator wanders: ask for phase_noise" if not cycle.driven else ""))  # fmt: skip
+
+
+def _frequencies(frequency: ArrayLike) -> np.ndarray:
+    f = np.atleast_1d(np.asarray(frequency, float))
+    if f.ndim != 1 or not (np.isfinite(f).all() and (f >= 0.0).all()):
+        raise ValueError(f"frequency: expected frequencies >= 0, got {frequency!r}")
+    return f

@@ -1,0 +1,343 @@
+"""Periodic solutions of M x' = f(t, x): limit cycles of oscillators, steady states of driven systems, multipliers.
+
+N steps of length h = T/N by the collocation of Radau IIA, stages X_i at t + c_i h, D the inverse of its matrix:
+    M Σ_j D_ij (X_j - x_n)/h = f(t_n + c_i h, X_i),   x_{n+1} = X_s,   x_N = x_0.
+Newton solves for all stages, x_0 and, where f does not depend on time, T. The derivatives of every step
+    δx_{n+1} = A_n δx_n + b_n δT,    Φ = A_{N-1} … A_0,
+are those of the equations at the solution, exact, and Newton's correction comes from
+    [Φ - 1, d; nᵀ, 0] (δx_0, δT) = (x_0 - x_N - …, 0),   d = Σ A_{N-1} … A_{n+1} b_n,
+with n the component that moves fastest at the start. M may be singular: Φ then has zero eigenvalues, and nothing needs
+to be eliminated.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from typing import Any
+
+import numpy as np
+
+from stodyn.analysis import periodic_start
+from stodyn.analysis.periodic_start import NoOscillation
+from stodyn.analysis.periodic_system import System, _solved, system_of
+from stodyn.circuits import Circuit
+from stodyn.numerics.radau import Scheme
+from stodyn.problems.contract import Problem
+
+ROUNDS = 40
+HALVINGS = 8
+ONE = 1e-6  # multipliers nearer to 1 count as 1
+ROUNDING = 1e-9  # of the range: where Newton may stop when it gets no better
+SMALL_SYSTEM = 16  # unknowns up to which the order 9 costs little
+TINY = 1e-14  # added to the sizes of components, some of which may be zero
+REST = 1e-6  # of its size: a cycle whose components all stay within that is an equilibrium
+
+
+@functools.cache
+def _scheme(order: int) -> Scheme:
+    return Scheme((order + 1) // 2)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Cycle:
+    """A periodic solution at N + 1 equally spaced times, and the derivatives of its N steps.
+
+    t, x         (N + 1,) and (N + 1, n): times from `begin` on, states; x[N] = x[0]
+    period       T
+    driven       whether the system depends on time: then there is no phase that is free
+    multipliers  the eigenvalues of Phi, the largest first; one of an oscillator is 1
+    A, Phi       derivatives of the steps (N, n, n), and of the whole period
+    stages       (N, s, n), and flows (N, s, n, n) = ∂stages/∂x_n
+    rounds       of Newton; residual: the last change, relative to the range of each component
+    """
+
+    system: System
+    t: np.ndarray
+    x: np.ndarray
+    period: float
+    driven: bool
+    order: int
+    A: np.ndarray
+    Phi: np.ndarray
+    stages: np.ndarray
+    flows: np.ndarray
+    residual: float
+    rounds: int
+
+    @property
+    def problem(self) -> Problem:
+        return self.system.problem
+
+    @property
+    def steps(self) -> int:
+        return len(self.t) - 1
+
+    @property
+    def h(self) -> float:
+        return self.period / self.steps
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.system.names
+
+    @functools.cached_property
+    def multipliers(self) -> np.ndarray:
+        found = np.linalg.eigvals(self.Phi)
+        return found[np.argsort(-np.abs(found))]
+
+    @functools.cached_property
+    def others(self) -> np.ndarray:
+        """The multipliers but the one that belongs to the phase of an oscillator."""
+        if self.driven:
+            return self.multipliers
+        return np.delete(self.multipliers, np.argmin(np.abs(self.multipliers - 1.0)))
+
+    @property
+    def stable(self) -> bool:
+        return bool(np.all(np.abs(self.others) < 1.0 - ONE))
+
+    @functools.cached_property
+    def jacobians(self) -> np.ndarray:
+        """f_x (N, n, n) at the nodes."""
+        return self.system.jacobian(self.t[:-1], self.x[:-1])
+
+    @functools.cached_property
+    def velocity(self) -> np.ndarray:
+        """x' (N, n) at the nodes."""
+        return self.system.velocity(self.t[:-1], self.x[:-1], self.jacobians)
+
+    @functools.cached_property
+    def noise(self) -> np.ndarray:
+        """g (N, n, sources) at the nodes."""
+        return self.system.g(self.t[:-1], self.x[:-1])
+
+    @functools.cached_property
+    def kicks(self) -> np.ndarray:
+        """(N, n, sources): by how much the noise at a node moves the state, for each unit of dW."""
+        return self.system.kicked(self.jacobians) @ self.noise[:, self.system.split.rows]
+
+    def at(self, t: Any) -> np.ndarray:
+        """The states at any times, from the collocation polynomials."""
+        times = np.asarray(t, float)
+        place = np.mod((times - self.t[0]) / self.h, self.steps)
+        step = np.minimum(place.astype(int), self.steps - 1)
+        weights = _scheme(self.order).interpolation(place - step)
+        x = self.x[step]
+        return x + np.einsum("...s,...sn->...n", weights, self.stages[step] - x[..., None, :])
+
+    @functools.cached_property
+    def refined(self) -> Cycle:
+        """The same cycle with twice as many steps: the difference is the error of this one."""
+        c = _scheme(self.order).c
+        nodes = self.t[0] + self.period * np.arange(2 * self.steps) / (2 * self.steps)
+        stages = self.at(np.add.outer(nodes, 0.5 * self.h * c))
+        return _newton(self.system, self.t[0], self.x[0], stages, self.period, self.driven, self.order, 1e-12)
+
+    def shifted(self, begin: float) -> Cycle:
+        """The same cycle, beginning elsewhere on it; of an oscillator only."""
+        nodes = begin + self.h * np.arange(self.steps)
+        stages = self.at(np.add.outer(nodes, self.h * _scheme(self.order).c))
+        return _newton(self.system, begin, self.at(begin), stages, self.period, False, self.order, 1e-12)
+
+    def to_dataset(self) -> Any:
+        """t, x and the multipliers as an xarray.Dataset."""
+        import xarray as xr
+
+        found = xr.Dataset(
+            {"x": (("time", "component"), self.x), "multiplier": (("mode",), np.abs(self.multipliers)),
+             "period": ((), self.period)},
+            {"time": self.t, "component": list(self.names)},
+        )  # fmt: skip
+        found["x"].attrs["units"] = dict(self.system.units)
+        return found
+
+
+def periodic(
+    problem: Problem,
+    *,
+    period: float | None = None,
+    start: Any = None,
+    steps: int = 256,
+    order: int | None = None,
+    settle: float = 20.0,
+    tol: float = 1e-12,
+) -> Cycle:
+    """The periodic solution of a problem without its noise.
+
+    Parameters
+    ----------
+    problem
+        An SDE, an SDAE or a circuit. Noise is left out, and with it the question of Ito or Stratonovich.
+    period
+        Of a system that depends on time, the period that is sought; circuits know that of their sources. For an
+        oscillator a first guess, which is found where it is not given.
+    start
+        A state near the solution; the start of the problem unless given.
+    steps, order
+        Equal steps over the period, and the order of the Radau IIA method: 3, 5, 7 or 9. The order is 9 up to 16
+        unknowns and 5 beyond unless given.
+    settle
+        How many periods the system is followed before Newton begins.
+    tol
+        The relative change of every component and of the period at which Newton stops.
+
+    Returns
+    -------
+    Cycle
+        The solution, its period, its multipliers and the derivatives of its steps.
+    """
+    system = system_of(problem)
+    order = (9 if system.n <= SMALL_SYSTEM else 5) if order is None else order
+    if order not in (3, 5, 7, 9):
+        raise ValueError(f"order: expected 3, 5, 7 or 9, got {order!r}")
+    if isinstance(steps, bool) or not isinstance(steps, int) or steps < 8:
+        raise ValueError(f"steps: expected a whole number >= 8, got {steps!r}")
+    if period is not None and not (math.isfinite(period) and period > 0.0):
+        raise ValueError(f"period: expected a time > 0, got {period!r}")
+    begin, x = 0.0, system.start if start is None else _given_start(system, start)
+    if system.is_driven:
+        if period is None and isinstance(problem, Circuit):
+            period, begin = problem.network.sources.period()
+        if period is None:
+            raise ValueError("period: the problem depends on time; expected its period. Give period=..., or periodic "
+                             "sources")  # fmt: skip
+        guess = periodic_start.driven(system, begin, x, period, settle)
+        begin = guess.t
+    else:
+        try:
+            guess = periodic_start.sharpened(system, periodic_start.autonomous(system, x, period, settle))
+        except NoOscillation as error:
+            raise ValueError(f"problem: no periodic solution was found from this start: {error}. Give start= nearer to "
+                             "it, period=, or settle=") from None  # fmt: skip
+    cycle = _solved_from(system, begin, guess, steps, order, tol)
+    for part in () if cycle.driven else (5, 3, 2):
+        if _repeats(cycle, part):
+            shorter = guess._replace(x=cycle.x[0], period=cycle.period / part)
+            cycle = _solved_from(system, begin, shorter, steps, order, tol)
+    return cycle
+
+
+def _given_start(system: System, start: Any) -> np.ndarray:
+    x = np.asarray(start, float)
+    if x.shape == (system.problem.n,):
+        return x[system.kept]
+    if x.shape != (system.n,):
+        raise ValueError(f"start: expected {system.problem.n} numbers, got shape {x.shape}")
+    return x
+
+
+def _solved_from(system: System, begin: float, guess: periodic_start.Guess, steps: int, order: int, tol: float):
+    c, h = _scheme(order).c, guess.period / steps
+    times = begin + h * np.add.outer(np.arange(steps), c)
+    states = periodic_start.followed(system, np.append(begin, times.ravel()), guess.x, periodic_start.FINE)
+    try:
+        return _newton(system, begin, guess.x, states[1:].reshape(steps, len(c), system.n), guess.period,
+                       system.is_driven, order, tol)  # fmt: skip
+    except NoOscillation as error:
+        last = ", ".join(f"{p:.6g}" for p in guess.seen)
+        raise ValueError(f"problem: no periodic solution was found from this start ({error}; the last periods seen: "
+                         f"{last}). Give start= nearer to it, period=, or settle=") from None  # fmt: skip
+
+
+def _newton(system: System, begin: float, x0: np.ndarray, X: np.ndarray, T: float, driven: bool, order: int, tol):
+    """The solution near the stages X (N, s, n) and the period T."""
+    N, _, n = X.shape
+    method = _scheme(order)
+    D = np.linalg.inv(method.A)
+    best = None
+    for rounds in range(1, ROUNDS + 1):
+        h = T / N
+        linear = _linearised(system, begin, x0, X, h, D, method.c)
+        span = np.ptp(np.concatenate([x0[None], X.reshape(-1, n)]), axis=0)
+        size = np.abs(X).reshape(-1, n).max(axis=0)
+        scale = np.where(span > REST * size, span, size) + TINY
+        if not driven and np.all(span <= REST * (size + 1e-300)):
+            raise NoOscillation("Newton went to an equilibrium")
+        delta, delta_T, changes = _correction(system, linear, x0, X, T, driven)
+        measure = float(np.max(np.abs(changes) / scale, initial=0.0)) + abs(delta_T) / T
+        if not math.isfinite(measure):
+            raise NoOscillation("Newton's equations are singular")
+        others = np.ones(n, bool)
+        others[system.wandering] = False
+        measure = float(np.max((np.abs(changes) / scale)[..., others], initial=0.0)) + abs(delta_T) / T
+        share = min(1.0, 0.25 * T / abs(delta_T) if delta_T else 1.0, 1.0 / measure if measure > 1.0 else 1.0)
+        x0, X, T = x0 + share * delta, X + share * changes, T + share * delta_T
+        done = measure <= tol
+        stuck = best is not None and measure <= ROUNDING and measure > 0.3 * best
+        best = measure if best is None else min(best, measure)
+        if done or stuck:
+            linear = _linearised(system, begin, x0, X, T / N, D, method.c)
+            return _cycle(system, begin, x0, X, T, driven, order, linear, measure, rounds)
+    raise NoOscillation(f"Newton did not converge in {ROUNDS} rounds, the last change {measure:.1e} of the range")
+
+
+def _linearised(system: System, begin: float, x0: np.ndarray, X: np.ndarray, h: float, D: np.ndarray, c: np.ndarray):
+    """Of every step: ∂X/∂x_n (N, s, n, n), what Newton adds to X by itself (N, s, n), and T ∂X/∂T (N, s, n)."""
+    N, s, n = X.shape
+    M = system.mass
+    before = np.concatenate([x0[None], X[:-1, -1]])
+    times = (begin + h * np.add.outer(np.arange(N), c)).ravel()
+    f = system.f(times, X.reshape(-1, n)).reshape(N, s, n)
+    J = system.jacobian(times, X.reshape(-1, n)).reshape(N, s, n, n)
+    slopes = np.einsum("ij,Njn->Nin", D, X - before[:, None]) @ M.T / h
+    matrix = np.empty((N, s, n, s, n))
+    matrix[...] = np.einsum("ij,kl->ikjl", D, M) / h
+    for i in range(s):
+        matrix[:, i, :, i] -= J[:, i]
+    right = np.empty((N, s, n, n + 2))
+    right[..., :n] = np.einsum("i,kl->ikl", D.sum(axis=1), M) / h
+    right[..., n] = f - slopes
+    right[..., n + 1] = slopes
+    found = _solved(matrix.reshape(N, s * n, s * n), right.reshape(N, s * n, n + 2)).reshape(N, s, n, n + 2)
+    return found[..., :n], found[..., n], found[..., n + 1]
+
+
+def _correction(system: System, linear, x0: np.ndarray, X: np.ndarray, T: float, driven: bool):
+    """δx_0, δT and the changes of all stages."""
+    flows, added, by_period = linear
+    n = system.n
+    held = np.ones(n)
+    held[system.wandering] = 0.0
+    Phi, r, d = np.eye(n), np.zeros(n), np.zeros(n)
+    for k in range(len(flows)):
+        A = flows[k, -1]
+        Phi, r, d = A @ Phi, A @ r + added[k, -1], A @ d + by_period[k, -1]
+    miss = held * (x0 - X[-1, -1] - r)
+    matrix = held[:, None] * Phi - np.eye(n)
+    if driven:
+        delta, relative = np.linalg.solve(matrix, miss), 0.0
+    else:
+        span = np.ptp(X[:, -1], axis=0)
+        speed = np.abs(X[0, -1] - x0) / np.where(span > 0.0, span, np.inf)
+        speed[system.wandering] = 0.0
+        row = np.eye(n)[np.argmax(speed)]
+        size = np.where(span > 0.0, span, 1.0)  # rows and columns of one size
+        bordered = np.block([[matrix * size / size[:, None], (held * d / size)[:, None]], [row[None] * size, 0.0]])
+        found = np.linalg.solve(bordered, np.append(miss / size, 0.0))
+        delta, relative = size * found[:n], float(found[n])
+    changes, moved = np.empty_like(X), delta
+    for k in range(len(flows)):
+        changes[k] = flows[k] @ moved + added[k] + by_period[k] * relative
+        moved = changes[k, -1]
+    return delta, relative * T, changes
+
+
+def _cycle(system: System, begin, x0, X, T, driven, order, linear, residual, rounds) -> Cycle:
+    flows = linear[0]
+    A = np.ascontiguousarray(flows[:, -1])
+    Phi = functools.reduce(lambda total, step: step @ total, A)
+    Phi[system.wandering] = 0.0
+    N = len(X)
+    x = np.concatenate([x0[None], X[:, -1]])
+    t = begin + T * np.arange(N + 1) / N
+    return Cycle(system, t, x, float(T), driven, order, A, Phi, X, flows, residual, rounds)
+
+
+def _repeats(cycle: Cycle, part: int) -> bool:
+    """Whether the cycle is `part` turns of a shorter one."""
+    reach = np.ptp(cycle.x, axis=0)
+    apart = np.abs(cycle.at(cycle.t[0] + cycle.period * np.arange(1, part) / part) - cycle.x[0])
+    apart[:, cycle.system.wandering] = 0.0
+    return bool(np.all(apart <= 1e-6 * reach + 1e-12))

@@ -1,0 +1,216 @@
+"""A problem as `periodic` sees it: M x' = f(t, x) with noise g and slopes J = f_x, at many points in one call.
+
+Two kinds of unknowns of a circuit need care. The states of flicker filters are left out: without noise they rest at
+zero, and their multipliers lie so near 1 that they would be mistaken for the phase. The charge that a source has
+delivered wanders for ever and nothing reads it: it is set back at the end of every period.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from stodyn.circuits import Circuit
+from stodyn.numerics.dependence import dependence
+from stodyn.numerics.printing.scalars import Unprintable
+from stodyn.problems.contract import Problem
+from stodyn.problems.index import Split, split
+from stodyn.problems.sdae import SDAE
+from stodyn.problems.sde import SDE
+
+FEW, MANY = 8, 256  # points of one call of a compiled program
+CONSISTENT = 1e-13  # relative change at which constraints count as satisfied
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class System:
+    """The equations of a problem without its filters.
+
+    kept       which unknowns of the problem these are
+    wandering  those (numbers among the kept) that are set back at the end of a period
+    sources    the name of each source of white noise: an element of a circuit, or a channel
+    """
+
+    problem: Problem
+    mass: np.ndarray
+    kept: np.ndarray
+    wandering: np.ndarray
+    names: tuple[str, ...]
+    units: dict[str, str]
+    sources: tuple[str, ...]
+
+    @property
+    def n(self) -> int:
+        return len(self.kept)
+
+    @functools.cached_property
+    def split(self) -> Split:
+        return split(self.mass)
+
+    @functools.cached_property
+    def _params(self) -> Any:
+        return self.problem.example_params()
+
+    def _whole(self, x: Any) -> Any:
+        return x if self.n == self.problem.n else jnp.zeros(self.problem.n, x.dtype).at[self.kept].set(x)
+
+    @functools.cached_property
+    def _f(self) -> Callable:
+        def f(t, x):
+            return self.problem.f(t, self._whole(x), self._params)[self.kept]  # type: ignore[attr-defined]
+
+        return f
+
+    @functools.cached_property
+    def _g(self) -> Callable:
+        """The noise, in circuits with a column for each element, also where several push in one direction."""
+        problem: Any = self.problem
+        if not isinstance(problem, Circuit):
+            return lambda t, x: problem.g(t, self._whole(x), self._params)[self.kept]
+        network, channels = problem.network, problem.channels
+        directions = np.zeros((problem.n, max(channels.total, 1)))
+        directions[channels.rows, channels.columns] = channels.coefficients
+        directions = directions[np.ix_(self.kept, channels.members)]
+
+        def g(t, x):
+            power = network.intensity(self._whole(x), network.sources.values(t, jnp), jnp)[channels.sources]
+            return directions * (self._params["noise"] * jnp.sqrt(channels.weights * power))
+
+        return g
+
+    def f(self, t: np.ndarray, x: np.ndarray) -> np.ndarray:
+        """(points, n) at times (points,) and states (points, n)."""
+        return _called(self._programs["f"], t, x)
+
+    def jacobian(self, t: np.ndarray, x: np.ndarray) -> np.ndarray:
+        """f_x (points, n, n)."""
+        return _called(self._programs["J"], t, x)
+
+    def drifting(self, t: np.ndarray, x: np.ndarray) -> np.ndarray:
+        """∂f/∂t (points, n)."""
+        return _called(self._programs["f_t"], t, x)
+
+    def g(self, t: np.ndarray, x: np.ndarray) -> np.ndarray:
+        """(points, n, channels)."""
+        return _called(self._programs["g"], t, x)
+
+    @functools.cached_property
+    def _programs(self) -> dict[str, Callable]:
+        f = self._f
+
+        def slope(t, x):
+            return jax.jvp(lambda t: f(t, x), (t,), (jnp.ones_like(t),))[1]
+
+        def flickering(t, x):
+            network = self.problem.network  # type: ignore[attr-defined]
+            first = [int(states[0]) for part in network.flickers for states in part.states]
+            whole, directions = self._whole(x), jnp.eye(self.problem.n)[np.array(first, int)]
+
+            def along(direction):
+                rate = jax.jvp(lambda y: self.problem.f(t, y, self._params), (whole,), (direction,))[1]  # type: ignore[attr-defined]
+                return rate[self.kept]
+
+            return jax.vmap(along, out_axes=1)(directions)
+
+        made = {"f": f, "J": jax.jacfwd(f, argnums=1), "f_t": slope, "g": self._g, "b": flickering}
+        return {name: jax.jit(jax.vmap(function)) for name, function in made.items()}
+
+    @functools.cached_property
+    def is_driven(self) -> bool:
+        """Whether f or g depends on time: from the trace, or else by looking at some times."""
+        with jax.enable_x64(True):
+            x = jnp.asarray(self.start)
+            try:
+                found = [dependence(function, jnp.zeros(()), x) for function in (self._f, self._g)]
+            except Unprintable:
+                times = np.append(0.0, np.geomspace(1e-12, 1e3, 31))
+                states = np.tile(self.start, (len(times), 1))
+                return bool(np.ptp(self.f(times, states), axis=0).any() or np.ptp(self.g(times, states), axis=0).any())
+        return any(isinstance(e, frozenset) and any(a == 0 for a, _ in e) for (out,) in found for e in out.reshape(-1))
+
+    @functools.cached_property
+    def start(self) -> np.ndarray:
+        """The problem's own start, its constraints satisfied where that can be."""
+        _, N, K, _ = self.split
+        x = np.array(self.problem.example_start(), float)[self.kept]
+        for _ in range(50 if len(N) else 0):
+            defect, J = N @ self.f(np.zeros(1), x[None])[0], N @ self.jacobian(np.zeros(1), x[None])[0] @ K
+            try:
+                move = K @ np.linalg.solve(J, defect)
+            except np.linalg.LinAlgError:
+                break
+            x = x - move
+            if not np.abs(move).max() > CONSISTENT * np.abs(x).max():
+                break
+        return x if np.isfinite(x).all() else np.array(self.problem.example_start(), float)[self.kept]
+
+    def kicked(self, J: np.ndarray) -> np.ndarray:
+        """S (points, n, r): an impulse R g dW moves the state by S R g dW, [R M; N J] S = [1; 0]."""
+        rows, N, *_ = self.split
+        RM = np.broadcast_to(self.mass[rows], (len(J), len(rows), self.n))
+        return _solved(np.concatenate([RM, N @ J], axis=1), np.broadcast_to(np.eye(self.n, len(rows)), RM.mT.shape))
+
+    def velocity(self, t: np.ndarray, x: np.ndarray, J: np.ndarray) -> np.ndarray:
+        """x' (points, n) of a solution: R M x' = R f, N J x' = -N f_t."""
+        rows, N, *_ = self.split
+        RM = np.broadcast_to(self.mass[rows], (len(J), len(rows), self.n))
+        right = np.concatenate([self.f(t, x)[:, rows], -self.drifting(t, x) @ N.T], axis=1)
+        return _solved(np.concatenate([RM, N @ J], axis=1), right[..., None])[..., 0]
+
+    def flickering(self, t: np.ndarray, x: np.ndarray) -> np.ndarray:
+        """b (points, n, flickers): the rate of M x for each unit of noise of the one-sided density 1/f."""
+        return _called(self._programs["b"], t, x)
+
+    @functools.cached_property
+    def flickers(self) -> tuple[str, ...]:
+        """The elements with 1/f noise: only circuits have them."""
+        if not isinstance(self.problem, Circuit):
+            return ()
+        network = self.problem.network
+        return tuple(network.groups[part.group].elements[k].name for part in network.flickers for k in part.devices)
+
+
+def system_of(problem: Problem) -> System:
+    """The equations of an SDE, an SDAE, a circuit, or of what can be written as an SDE."""
+    if not isinstance(problem, SDE | SDAE):
+        lowered = problem.lower(SDE) if isinstance(problem, Problem) else None
+        if lowered is None:
+            raise TypeError(f"problem: expected an SDE, an SDAE or a circuit, got a {type(problem).__name__}")
+        problem = lowered[0]
+    assert isinstance(problem, SDE | SDAE)
+    mass = problem.mass if isinstance(problem, SDAE) else np.eye(problem.n)
+    names, units = tuple(problem.names or ()), dict(problem.units or {})  # type: ignore[arg-type]
+    kept, wandering = np.arange(problem.n), np.zeros(0, int)
+    sources = tuple(f"W{k}" for k in range(problem.m))
+    if isinstance(problem, Circuit):
+        network = problem.network
+        filters = [s for part in network.flickers for states in part.states for s in states.tolist()]
+        kept = np.setdiff1d(kept, filters)
+        wandering = np.searchsorted(kept, [network.branches[name] for name in network.charged]).astype(int)
+        named = {source.place: source.element.name for source in network.noises}
+        sources = tuple(named[place] for place in problem.channels.sources.tolist())
+    return System(problem, mass[np.ix_(kept, kept)], kept, wandering, tuple(names[i] for i in kept), units, sources)
+
+
+def _called(program: Callable, t: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """A program over points: many in slices of one length, filled up at the end, so that few programs are compiled."""
+    count, found = len(t), []
+    length = FEW if count <= FEW else MANY
+    for first in range(0, count, length):
+        some = np.minimum(np.arange(first, first + length), count - 1)
+        with jax.enable_x64(True):
+            found.append(np.asarray(program(t[some], x[some])))
+    return np.concatenate(found)[:count]
+
+
+def _solved(matrices: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Of each matrix (points, n, n), after its rows have been brought to one size."""
+    size = np.abs(matrices).max(axis=-1, keepdims=True)
+    size = np.where(size > 0.0, size, 1.0)
+    return np.linalg.solve(matrices / size, right / size)

@@ -1,0 +1,295 @@
+"""Phase noise and jitter of an oscillator, from its cycle alone: nothing is sampled.
+
+The phase response v(t) is the periodic solution of Mᵀ v' + Jᵀ v = 0 with vᵀ M x' = 1; noise g dW moves the phase, a
+time shift α, by dα = vᵀ g dW, so that
+    Var α = c t,   c = (1/T) ∫ |vᵀ g|² dt,   L(f) = f0² c / (π² f0⁴ c² + f²)   for white noise,
+in either calculus. w = Mᵀ v comes backwards, w_n = A_nᵀ w_{n+1}, from the left null vector of Φ - 1; forwards it would
+lose a digit for every decade of the other multipliers. 1/f noise moves the phase by the mean V of vᵀ b over the period
+and makes the line of phase_noise_line.
+
+A threshold crossing also feels the amplitude. With the section n·x = level, s = n·x', Π = 1 - x' nᵀ/s, ℓ = -n/s and the
+covariance Q that a period adds,
+    z' = Π(Φ z + ξ),  period = T + ℓᵀ(Φ z + ξ),  Z = ΠΦ Z ΦᵀΠᵀ + ΠQΠᵀ,
+    R_0 = ℓᵀ(ΦZΦᵀ + Q)ℓ,   R_j = ℓᵀ Φ (ΠΦ)^{j-1} Π (ΦZΦᵀ + Q) ℓ,   R_0 + 2 Σ R_j = cT.
+
+A. Demir, A. Mehrotra & J. Roychowdhury, Phase noise in oscillators, IEEE Trans. Circuits Syst. I 47 (2000); A. Demir,
+Phase noise and timing jitter in oscillators with colored-noise sources, ibid. 49 (2002).
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, NamedTuple
+
+import numpy as np
+import xarray as xr
+from numpy.typing import ArrayLike
+
+from stodyn.analysis import cyclostationary
+from stodyn.analysis.cyclostationary import component
+from stodyn.analysis.periodic import ONE, Cycle, periodic
+from stodyn.analysis.phase_noise_line import Wander
+from stodyn.circuits import Circuit
+from stodyn.noise import coloured
+from stodyn.problems.contract import Problem
+
+WANTED = 1e-9  # relative error of c at which steps are fine enough
+MOST_NUMBERS = 30_000_000  # in the stage equations of all steps together: no finer steps beyond it
+LAGS = 64  # periods over which jitter is followed
+SLOW = 0.99  # a multiplier above it makes amplitude noise that lasts for hundreds of periods
+LOUD = 0.05  # deviation across the cycle, relative to its range, from which small noise is not small
+
+
+class Response(NamedTuple):
+    """v (N, n) at the nodes, vᵀ g (N, sources), and by how much wᵀ x' differs from 1."""
+
+    v: np.ndarray
+    kick: np.ndarray
+    normalisation: float
+
+    @property
+    def c_by_source(self) -> np.ndarray:
+        return np.mean(self.kick**2, axis=0)
+
+    @property
+    def c(self) -> float:
+        return float(self.c_by_source.sum())
+
+
+def response(cycle: Cycle) -> Response:
+    """The phase response of a cycle, and what each source of white noise does to the phase."""
+    system = cycle.system
+    size = np.where(np.ptp(cycle.x, axis=0) > 0.0, np.ptp(cycle.x, axis=0), 1.0)
+    left = np.linalg.svd(cycle.Phi * size / size[:, None] - np.eye(system.n))[0][:, -1] / size
+    left[system.wandering] = 0.0
+    w = np.empty((cycle.steps + 1, system.n))
+    w[-1] = left
+    for k in range(cycle.steps - 1, -1, -1):
+        w[k] = w[k + 1] @ cycle.A[k]
+    w = w[:-1] / (w[0] @ cycle.velocity[0])
+    rows, N, K, _ = system.split
+    J = cycle.jacobians
+    a = np.einsum("pn,pnr->pr", w, system.kicked(J))
+    v = np.zeros((cycle.steps, system.n))
+    v[:, rows] = a
+    if len(N):
+        pulled = np.einsum("pr,prn->pn", a, J[:, rows]) @ K
+        v += np.linalg.solve((N @ J @ K).mT, -pulled[..., None])[..., 0] @ N
+    kick = np.einsum("pr,prk->pk", a, cycle.noise[:, rows])
+    return Response(v, kick, float(np.abs(np.einsum("pn,pn->p", w, cycle.velocity) - 1.0).max()))
+
+
+class Jitter(NamedTuple):
+    """R_0 … R_lags of the periods counted at a level, the covariance Z there, and the slope."""
+
+    R: np.ndarray
+    Z: np.ndarray
+    slope: float
+
+    @property
+    def accumulated(self) -> np.ndarray:
+        """Var(t_k - t_0) for k = 1, 2, ..."""
+        k = np.arange(1, len(self.R) + 1)
+        lags = np.maximum(k[:, None] - np.arange(1, len(self.R)), 0)
+        return k * self.R[0] + 2.0 * lags @ self.R[1:]
+
+
+def jitter(cycle: Cycle, section: np.ndarray, lags: int = LAGS) -> Jitter:
+    """The jitter of the periods counted at x_0 of the cycle, on the plane through it with the normal `section`."""
+    Phi, Q, speed = cycle.Phi, cyclostationary.after_a_period(cycle), cycle.velocity[0]
+    slope = float(section @ speed)
+    projected = np.eye(len(Phi)) - np.outer(speed, section) / slope
+    ahead = -section / slope
+    F = projected @ Phi
+    Z = cyclostationary.stationary(F, projected @ Q @ projected.T)
+    column = (Phi @ Z @ Phi.T + Q) @ ahead
+    R = [ahead @ column]
+    column = projected @ column
+    for _ in range(lags):
+        R.append(ahead @ Phi @ column)
+        column = F @ column
+    return Jitter(np.array(R), Z, slope)
+
+
+def phase_noise(
+    problem: Problem | Cycle,
+    node: str | None = None,
+    *,
+    offsets: ArrayLike | None = None,
+    harmonic: int = 1,
+    level: float | None = None,
+    period: float | None = None,
+    start: Any = None,
+    steps: int | None = None,
+    f_lo: float | None = None,
+) -> xr.Dataset:
+    """Phase noise, jitter and Allan deviation of an oscillator.
+
+    Parameters
+    ----------
+    problem
+        An oscillator (SDE, SDAE, circuit), or its `Cycle`.
+    node
+        The component whose spectrum and threshold crossings are asked for; the first that moves unless given.
+    offsets
+        Distances from the carrier in cycles per unit of time; eight decades below the frequency of the oscillator,
+        ten for each, unless given.
+    harmonic
+        Which line of the spectrum.
+    level
+        Threshold at which periods are counted; the middle of the range unless given.
+    period, start, steps
+        As for `periodic`. Steps that are not given are doubled until c is right to 1e-9.
+    f_lo
+        Lowest frequency of 1/f noise; .options flo, or the lowest offset, unless given.
+
+    Returns
+    -------
+    xarray.Dataset
+        c and c_by_source (time), period, corner (half-width of the line), L and S_phi over `offset`, density over
+        `frequency` (one-sided, of the node), response v over `time`, kick = vᵀg, period_jitter, cycle_jitter (standard
+        deviations), accumulated over `periods` (variance), allan over `tau` (deviation), rate_gain of 1/f sources,
+        x over `time`, multiplier. `c.attrs["error"]` is the relative change of c with twice as many steps.
+    """
+    if isinstance(problem, Cycle):
+        cycle, steps = problem, problem.steps
+    else:
+        cycle = periodic(problem, period=period, start=start, steps=steps or 256)
+    if cycle.driven:
+        raise ValueError("problem: depends on time, and a driven system has no free phase; ask "
+                         "cyclostationary.spectrum for its noise")  # fmt: skip
+    found, finer = response(cycle), response(cycle.refined)
+    while steps is None and abs(finer.c / found.c - 1.0) > WANTED if found.c else False:
+        if 2 * cycle.steps * (cycle.stages.shape[1] * cycle.system.n) ** 2 > MOST_NUMBERS:
+            break
+        cycle, found = cycle.refined, finer
+        finer = response(cycle.refined)
+    _check(cycle)
+    i = _observed(cycle, node)
+    f0 = 1.0 / cycle.period
+    f = f0 * np.geomspace(1e-8, 1.0, 81) if offsets is None else np.atleast_1d(np.asarray(offsets, float))
+    if f.ndim != 1 or not (np.isfinite(f).all() and (f > 0.0).all()):
+        raise ValueError(f"offsets: expected frequencies above 0, got {offsets!r}")
+    X = np.fft.fft(cycle.x[:-1], axis=0) / cycle.steps
+    if not abs(X[harmonic, i]) > 1e-9 * np.ptp(cycle.x[:, i]):
+        raise ValueError(f"node: {cycle.names[i]} has no {harmonic}-th harmonic (|X| = {abs(X[harmonic, i]):.2g}); "
+                         "take another node or harmonic")  # fmt: skip
+    wander, gains, lowest = _wander(cycle, found, f, f_lo)
+    white = Wander(found.c, np.zeros(0), np.zeros(0))
+    angular = 2.0 * np.pi * f0 * harmonic
+    L = wander.line(f, angular)
+    S_phi = 2.0 * (harmonic * f0 / f) ** 2 * (found.c + wander.slow_density(f))
+    density = _composite(cycle, i, harmonic * f0 + f, X[:, i], found.c)
+    if len(wander.times):
+        density = density + 2.0 * abs(X[harmonic, i]) ** 2 * (L - white.line(f, angular))
+    counted = _at_level(cycle, i, level)
+    jit = jitter(counted, np.eye(cycle.system.n)[i])
+    reach = np.ptp(cycle.x, axis=0)
+    ρ = float(np.sqrt(np.max(np.diagonal(jit.Z)[reach > 0.0] / reach[reach > 0.0] ** 2)))
+    if ρ > LOUD:
+        warnings.warn(f"noise is not small: σ/range = {ρ:.2g} across the cycle; c is off by about {4 * ρ * ρ:.1%}",
+                      stacklevel=2)  # fmt: skip
+    tau = cycle.period * np.geomspace(1.0, 1e8, 81)
+    D, D2 = wander.variance(tau), wander.variance(2.0 * tau)
+    unit = cycle.system.units.get("time", "")
+    result = xr.Dataset(
+        {
+            "c": ((), found.c), "c_by_source": (("source",), found.c_by_source),
+            "period": ((), cycle.period), "frequency0": ((), f0), "corner": ((), np.pi * f0**2 * found.c),
+            "L": (("offset",), L), "S_phi": (("offset",), S_phi), "density": (("offset",), density),
+            "response": (("time", "component"), found.v), "kick": (("time", "source"), found.kick),
+            "x": (("time", "component"), cycle.x[:-1]), "multiplier": (("mode",), np.abs(cycle.multipliers)),
+            "period_jitter": ((), np.sqrt(jit.R[0])), "cycle_jitter": ((), np.sqrt(2.0 * (jit.R[0] - jit.R[1]))),
+            "autocovariance": (("lag",), jit.R), "accumulated": (("periods",), jit.accumulated),
+            "allan": (("tau",), np.sqrt((4.0 * D - D2) / (2.0 * tau**2))), "rate_gain": (("flicker",), gains),
+        },
+        {
+            "source": list(cycle.system.sources), "component": list(cycle.names), "time": cycle.t[:-1] - cycle.t[0],
+            "offset": f, "frequency": ("offset", harmonic * f0 + f), "lag": np.arange(len(jit.R)),
+            "periods": np.arange(1, len(jit.R) + 1), "tau": tau,
+            "flicker": list(cycle.system.flickers),
+        },
+        {
+            "node": cycle.names[i], "harmonic": harmonic, "level": float(counted.x[0, i]), "steps": cycle.steps,
+            "order": cycle.order, "normalisation": found.normalisation, "residual": cycle.residual,
+            "across": ρ, "time_unit": unit, "level_slope": jit.slope,
+        },
+    )  # fmt: skip
+    if lowest is not None:
+        result.attrs["f_lo"] = lowest
+    result["c"].attrs["error"] = abs(finer.c / found.c - 1.0) if found.c else 0.0
+    result["period"].attrs["error"] = abs(cycle.refined.period / cycle.period - 1.0)
+    return result
+
+
+def _check(cycle: Cycle) -> None:
+    """Refuse what has no phase noise; warn where its amplitude lasts."""
+    largest = float(np.abs(cycle.others[:1]).max(initial=0.0))
+    if largest > 1.0 + ONE:
+        raise ValueError(f"problem: the cycle that was found is unstable (a multiplier of {largest:.6g}); give a "
+                         "start= near the stable one")  # fmt: skip
+    if largest > 1.0 - ONE:
+        raise ValueError(f"problem: another multiplier lies within {ONE:g} of 1: {cycle.multipliers[:3]}. Phase noise "
+                         "is defined for one; are there two oscillators, or a charge that nothing holds?")  # fmt: skip
+    if largest > SLOW:
+        warnings.warn(f"amplitude noise lasts {1.0 / (1.0 - largest):.0f} periods: jitter over fewer is not c t",
+                      stacklevel=3)  # fmt: skip
+
+
+def _observed(cycle: Cycle, node: str | None) -> int:
+    if node is not None:
+        return component(cycle, node)
+    reach = np.ptp(cycle.x, axis=0) / (np.abs(cycle.x).max(axis=0) + 1e-300)
+    reach[cycle.system.wandering] = 0.0
+    return int(np.flatnonzero(reach > 1e-3)[0])
+
+
+def _at_level(cycle: Cycle, i: int, level: float | None) -> Cycle:
+    """The cycle with x_0 where component i rises through the level most steeply."""
+    values, slopes = cycle.x[:, i], cycle.velocity[:, i]
+    aim = 0.5 * (values.min() + values.max()) if level is None else float(level)
+    up = np.flatnonzero((values[:-1] < aim) & (values[1:] >= aim))
+    if not len(up):
+        raise ValueError(f"level: {cycle.names[i]} never rises through {aim:g}; it lies between {values.min():.6g} and "
+                         f"{values.max():.6g}")  # fmt: skip
+    k = int(up[np.argmax(slopes[up])])
+    low, high = cycle.t[k], cycle.t[k + 1]
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if cycle.at(middle)[i] < aim else (low, middle)
+    if slopes[k] < 0.01 * np.abs(slopes).max():
+        best = float(values[np.argmax(slopes)])
+        raise ValueError(f"level: {cycle.names[i]} crosses {aim:g} with a slope of {slopes[k]:.3g}, less than 1 % of "
+                         f"its steepest; take {best:.6g}")  # fmt: skip
+    return cycle.shifted(low)
+
+
+def _wander(
+    cycle: Cycle, found: Response, f: np.ndarray, f_lo: float | None
+) -> tuple[Wander, np.ndarray, float | None]:
+    """How the phase wanders, the mean gains of the 1/f sources, and the lowest frequency that these have."""
+    if not cycle.system.flickers:
+        return Wander(found.c, np.zeros(0), np.zeros(0)), np.zeros(0), None
+    slopes = cycle.system.flickering(cycle.t[:-1], cycle.x[:-1])
+    gains = np.einsum("pn,pnk->k", found.v, slopes) / cycle.steps
+    problem = cycle.problem
+    assert isinstance(problem, Circuit)
+    lowest = f_lo or problem.network.netlist.flicker_band[0] or 0.1 * float(f.min())
+    poles = coloured.flicker(1.0, (lowest, 10.0 * max(float(f.max()), 10.0 * lowest)))
+    variances = np.diagonal(poles.state_covariance)
+    return Wander(found.c, variances * np.sum(gains**2), -1.0 / np.diagonal(poles.A)), gains, lowest
+
+
+def _composite(cycle: Cycle, i: int, f: np.ndarray, X: np.ndarray, c: float) -> np.ndarray:
+    """One-sided: the spectrum of the linear periodic system times Δ²/(Δ² + a²), the line alone next to the carrier."""
+    f0 = 1.0 / cycle.period
+    k = np.rint(f / f0)
+    Δ, a = 2.0 * np.pi * (f - k * f0), 0.5 * (2.0 * np.pi * k * f0) ** 2 * c
+    far = np.abs(f - k * f0) > 1e-9 * f0
+    inside = np.abs(k).astype(int) < cycle.steps // 2
+    power = np.where(inside, np.abs(X[np.minimum(np.abs(k).astype(int), cycle.steps - 1)]) ** 2, 0.0)
+    result = power * 2.0 * a / np.where(a > 0.0, a * a + Δ * Δ, 1.0)
+    if far.any():
+        S = cyclostationary.averaged_densities(cycle, i, f[far]).sum(axis=1)
+        result[far] = S * np.where(k[far] == 0.0, 1.0, Δ[far] ** 2 / (Δ[far] ** 2 + a[far] ** 2))
+    return 2.0 * result

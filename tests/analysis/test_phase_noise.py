@@ -1,0 +1,207 @@
+"""Cycles, phase noise, jitter and periodic noise against closed forms and values computed to many digits elsewhere."""
+
+import warnings
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import stodyn as sd
+from stodyn.analysis import cyclostationary
+from stodyn.analysis.periodic import periodic
+from stodyn.analysis.phase_noise import jitter, phase_noise, response
+from stodyn.analysis.phase_noise_line import Wander
+from stodyn.circuits import examples, read
+
+pytestmark = pytest.mark.usefixtures("quick_compiling")
+
+
+def van_der_pol(mu, into=1):
+    noise = jnp.eye(2)[:, into : into + 1]
+    return sd.SDE(lambda t, x: jnp.array([x[1], mu * (1 - x[0] ** 2) * x[1] - x[0]]), lambda t, x: noise, [2.0, 0.0])
+
+
+def stuart_landau(sigma, growth=1.0, omega=2.0, beta=0.5):
+    def drift(t, x):
+        r2 = x @ x
+        return jnp.array([growth * x[0] - omega * x[1] - r2 * (x[0] - beta * x[1]),
+                          growth * x[1] + omega * x[0] - r2 * (x[1] + beta * x[0])])  # fmt: skip
+
+    return sd.SDE(drift, lambda t, x: sigma * jnp.eye(2), [1.0, 0.0])
+
+
+@pytest.fixture(scope="module")
+def ring():
+    return phase_noise(read(examples()["ring_oscillator"]), "u1", level=2.0, offsets=np.geomspace(1.0, 1e8, 9))
+
+
+@pytest.fixture(scope="module")
+def rectifier():
+    return periodic(read(examples()["rectifier"]))
+
+
+@pytest.mark.parametrize(
+    ("mu", "period", "top", "c", "second"),
+    [
+        (0.1, 6.2871112722887268, 2.00010397987279592, 0.125429287343658616, 0.533069259209673836),
+        (2, 7.6298744796748416, 2.01989138466713602, 0.225100766529649277, 1.27384930443940834e-8),
+    ],
+)
+def test_van_der_pol(mu, period, top, c, second):
+    """Values of Taylor series in 50 digits."""
+    cycle = periodic(van_der_pol(mu), steps=192)
+    found = response(cycle)
+    assert cycle.period == pytest.approx(period, rel=1e-13)
+    assert cycle.at(np.linspace(cycle.t[0], cycle.t[-1], 20001))[:, 0].max() == pytest.approx(top, rel=1e-7)
+    assert found.c == pytest.approx(c, rel=1e-11)
+    assert abs(cycle.others[0]) == pytest.approx(second, rel=1e-5)
+    assert found.normalisation < 1e-11 and cycle.stable
+
+
+def test_jitter_of_van_der_pol():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # unit noise is not small, but all of this is linear in its density
+        found = phase_noise(van_der_pol(1.0), "x0", level=0.0, steps=192)
+    R = found["autocovariance"].values
+    assert float(found["c"]) == pytest.approx(0.163071746801840454, rel=1e-11)
+    assert R[0] == pytest.approx(1.22932836339, rel=1e-10)
+    assert R[1] / R[0] == pytest.approx(-0.0580039604844, rel=1e-9)
+    assert float(found["cycle_jitter"]) ** 2 == pytest.approx(2.60126855441, rel=1e-10)
+    assert R[0] + 2.0 * R[1:].sum() == pytest.approx(float(found["c"] * found["period"]), rel=1e-12)
+
+
+def test_stuart_landau():
+    """c = σ²(1 + β²)/(λΩ²), the closed form of R_0, and the spectrum next to the exact one of Fokker and Planck."""
+    cycle = periodic(stuart_landau(0.1), steps=64)
+    Ω, T = 1.5, 2.0 * np.pi / 1.5
+    assert cycle.period == pytest.approx(T, rel=1e-13)
+    assert response(cycle).c == pytest.approx(0.01 * 1.25 / Ω**2, rel=1e-12)
+    radial = np.array([-cycle.x[0][1], cycle.x[0][0]])  # a section through the origin
+    R = jitter(cycle, radial).R
+    assert R[0] == pytest.approx(0.01 / Ω**2 * (T + 0.25 * (T - (1.0 - np.exp(-2.0 * T)) / 2.0)), rel=1e-12)
+    assert R[0] + 2.0 * R[1:].sum() == pytest.approx(0.01 * 1.25 / Ω**2 * T, rel=1e-12)
+    offsets = np.array([5.625e-3, 0.1]) / (2.0 * np.pi)
+    quieter = phase_noise(stuart_landau(0.03), "x0", level=0.0, offsets=offsets, steps=64)
+    np.testing.assert_allclose(quieter["density"], 2.0 * np.array([8.786614814, 0.02706370570]), rtol=1.3e-3)
+    assert quieter["L"][0] == pytest.approx(
+        Wander(float(quieter["c"]), np.zeros(0), np.zeros(0)).line(offsets[:1], Ω)[0], rel=1e-12
+    )
+
+
+def test_ring_oscillator(ring):
+    """The netlist of the ring: period, c, shares, jitter at 2 V, and the foot of its line."""
+    assert float(ring["period"]) == pytest.approx(3.3433892550147e-9, rel=1e-12)
+    assert float(ring["c"]) == pytest.approx(1.02028966797e-17, rel=1e-10)
+    shares = dict(zip(ring["source"].values, (ring["c_by_source"] / ring["c"]).values, strict=True))
+    assert shares["r1"] == pytest.approx(0.16336659, abs=1e-8) and shares["m3"] == pytest.approx(0.16996674, abs=1e-8)
+    assert float(ring["period_jitter"]) == pytest.approx(0.178156781e-12, rel=1e-8)
+    assert float(ring["corner"]) == pytest.approx(2.8674739, rel=1e-7)
+    f0, c = 1.0 / float(ring["period"]), float(ring["c"])
+    np.testing.assert_allclose(ring["L"], f0**2 * c / (np.pi**2 * f0**4 * c**2 + ring["offset"] ** 2), rtol=1e-12)
+    np.testing.assert_allclose(ring["allan"] ** 2, c / ring["tau"], rtol=1e-6)
+    assert ring["c"].attrs["error"] < 1e-9
+    assert np.all(ring["response"].sel(component="u1") != 0.0)
+
+
+def test_lines():
+    """Kubo's line of one pole, and the offset law far from it."""
+    found = Wander(1e-4, np.array([1e-5]), np.array([30.0])).line(np.array([0.05]), 2.0 * np.pi)
+    assert found[0] == pytest.approx(0.0432542, rel=2e-6)
+    far = Wander(1e-4, np.array([1e-5]), np.array([30.0]))
+    f = np.array([50.0])
+    assert far.line(f, 2.0 * np.pi)[0] == pytest.approx(((1e-4 + far.slow_density(f)) / f**2)[0], rel=1e-5)
+
+
+def test_flicker_goes_by_the_mean_gain():
+    """1/f noise of a transistor adds V² /(2f) to c in L, far from the carrier; c itself stays that of white noise."""
+    text = examples()["ring_oscillator"].read_text()
+    loud = read(text.replace("GFLOOR=1n", "GFLOOR=1n KF=1e-14 AF=1"))
+    found = phase_noise(loud, "u1", offsets=np.geomspace(1e4, 1e8, 5), steps=64)
+    assert float(found["c"]) == pytest.approx(1.02028966797e-17, rel=1e-6)
+    f, f0 = found["offset"].values, 1.0 / float(found["period"])
+    slow = np.sum(found["rate_gain"].values ** 2) / (2.0 * f)
+    np.testing.assert_allclose(found["L"], (f0 / f) ** 2 * (float(found["c"]) + slow), rtol=0.02)
+    assert slow[0] > float(found["c"]) and found.sizes["flicker"] == 3
+
+
+def test_rectifier(rectifier):
+    """Driven: steady state, covariance over the period, spectrum."""
+    assert rectifier.period == pytest.approx(1e-6)
+    x = dict(zip(rectifier.names, rectifier.x[0], strict=True))
+    assert x["u2"] == pytest.approx(-0.45068277, abs=1e-8) and x["u3"] == pytest.approx(0.18574900, abs=1e-8)
+    assert abs(rectifier.multipliers[0]) == pytest.approx(0.0908614042, rel=1e-8)
+    K = cyclostationary.covariance(rectifier)["deviation"].sel(component="u3").values ** 2
+    np.testing.assert_allclose(K[[0, 64, 128]], [3.384736000e-10, 1.8142687801e-10, 2.0836213005e-10], rtol=1e-8)
+    S = cyclostationary.spectrum(rectifier, "u3", [0.3e6])["part"].values[0]
+    np.testing.assert_allclose(sorted(S), 2e-6 * np.array([3.24491780e-11, 1.02519879e-10]), rtol=1e-6)
+
+
+def test_a_conductance_that_varies_in_equilibrium():
+    """u' = -g(t) u + √(2g) ξ has the variance 1 at every time; its spectrum, gains and samples."""
+
+    def conductance(t):
+        return 2.0 * (1.0 + 0.9 * jnp.sin(2.0 * jnp.pi * t))
+
+    cycle = periodic(sd.SDE(lambda t, x: -conductance(t) * x, lambda t, x: jnp.sqrt(2.0 * conductance(t))[None, None],
+                            [0.1]), period=1.0, steps=128)  # fmt: skip
+    np.testing.assert_allclose(cyclostationary.covariance(cycle)["covariance"], 1.0, rtol=1e-10)
+    found = cyclostationary.spectrum(cycle, "x0", [0.3])["density"].values[0]
+    assert found == pytest.approx(2.0 * 0.5468881608376, rel=1e-11)
+    samples = cyclostationary.sampled(cycle, "x0", 0.25, [0.1])
+    q = np.exp(-2.0)  # over a period, whatever the phase
+    np.testing.assert_allclose(samples["autocovariance"][:4], q ** np.arange(4), rtol=1e-10)
+    exact = 2.0 * (1.0 - q * q) / (1.0 - 2.0 * q * np.cos(0.2 * np.pi) + q * q)
+    assert samples["density"].values[0] == pytest.approx(exact, rel=1e-9)
+    driven = periodic(sd.SDE(lambda t, x: -conductance(t) * x, lambda t, x: jnp.ones((1, 1)), [0.1]), period=1.0)
+    gains = cyclostationary.conversion(driven, "x0", [0.37, 1.37], 1)["gain"].sel(source="W0").values
+    assert gains[0, 1] == pytest.approx(0.218861042 - 0.259400379j, rel=1e-7)
+    assert gains[1, 2] == pytest.approx(0.027488722 - 0.020629642j, rel=1e-6)
+
+
+def test_noise_in_either_calculus_and_its_size():
+    """c is the same in both calculi and grows with the square of the noise."""
+
+    def noise(t, x):
+        return 0.1 * x[:, None]
+
+    problems = [sd.SDE(stuart_landau(1.0).drift, noise, [1.0, 0.0], calculus=c) for c in ("ito", "stratonovich")]
+    c = [response(periodic(problem, steps=128)).c for problem in problems]
+    assert c[0] == pytest.approx(0.25 * 0.01 / 1.5**2, rel=1e-11) and c[1] == pytest.approx(c[0], rel=1e-13)
+
+
+def test_refusals(ring, rectifier):
+    decaying = sd.SDE(lambda t, x: -x + jnp.array([x[1], -x[0]]), lambda t, x: jnp.eye(2), [1.0, 0.0])
+    with pytest.raises(ValueError, match="no periodic solution was found"):
+        periodic(decaying)
+    with pytest.raises(ValueError, match="period: the problem depends on time"):
+        periodic(sd.SDE(lambda t, x: -x + jnp.sin(t), lambda t, x: jnp.ones((1, 1)), [0.0]))
+    with pytest.raises(ValueError, match="has no free phase"):
+        phase_noise(rectifier)
+    with pytest.raises(ValueError, match="steps: expected"):
+        periodic(decaying, steps=3)
+    cycle = periodic(stuart_landau(0.1), steps=64)
+    with pytest.raises(ValueError, match="never rises through 5"):
+        phase_noise(cycle, "x0", level=5.0)
+    with pytest.raises(ValueError, match="node: there is no 'y'"):
+        phase_noise(cycle, "y")
+    with pytest.raises(ValueError, match="x0 has no 2-th harmonic"):
+        phase_noise(cycle, "x0", harmonic=2)
+    with pytest.raises(ValueError, match="The phase of an oscillator wanders"):
+        cyclostationary.covariance(cycle)
+    with pytest.warns(UserWarning, match="noise is not small"):
+        phase_noise(periodic(stuart_landau(0.5), steps=64), "x0")
+
+
+def test_pictures(ring, rectifier):
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    ax = sd.plot.phase_noise(ring)
+    assert ax.lines[0].get_ydata()[0] == pytest.approx(10.0 * np.log10(float(ring["L"][0])))
+    assert "u1" in sd.plot.cycle(ring).get_ylabel()
+    ends = np.cumsum(np.random.default_rng(1).normal(1.0, 0.1, (40, 6)), axis=1)
+    assert len(sd.plot.jitter(ring, ends).lines) >= 2
+    assert sd.plot.cyclostationary(cyclostationary.covariance(rectifier), "u3").get_xlabel() == "phase"
+    pyplot.close("all")
