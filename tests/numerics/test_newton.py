@@ -1,5 +1,7 @@
 """Newton's method: how fast it converges, when it says so, and what a batch of it does."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -243,3 +245,39 @@ def test_updates_that_stay_for_another_reason_are_no_rounding():
     """A solver that does not look at the residual: updates of one size, small and above the tolerance."""
     root = newton(lambda x: x - 1.0, jnp.zeros(1), solve=lambda residual, x, r: jnp.full(1, -1e-9))
     assert not root.ok and not root.rounded and root.iterations == 2
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_equations_whose_terms_cancel_are_solved_to_rounding(inside):
+    """3 (sin(y + h x) - sin y) = h cos x: 3 x cos y = cos x but for h, known to ε/h. The sum y + h x loses digits of
+    h x, the same ones for all neighbouring y, so that changes of y do not show what is lost."""
+    y = jnp.linspace(-1.2, 1.2, 200)
+
+    @jax.jit
+    @functools.partial(jax.vmap, in_axes=(0, None))
+    def solve_with(y, h):
+        before = jnp.sin(y)
+        return newton(lambda x: 3.0 * (jnp.sin(y + h * x) - (jnp.sin(y) if inside else before)) - h * jnp.cos(x),
+                      jnp.zeros(1))  # fmt: skip
+
+    slope = 3.0 * jnp.cos(y)
+    exact = newton(lambda x: slope * x - jnp.cos(x), jnp.zeros(200), solve=lambda _, x, r: r / (slope + jnp.sin(x))).x
+    for h in (1e-5, 1e-8, 1e-11):
+        root = solve_with(y, h)
+        assert root.ok.all() and root.rounded.any() == (h < 1e-6)
+        np.testing.assert_allclose(root.x[:, 0], exact, atol=10 * h + 100 * np.finfo(float).eps / h)
+
+
+def test_what_has_not_converged_is_no_rounding():
+    """Paths stopped on their way, with residuals of 10⁻² to 10⁻¹⁰ of the terms in them; and an equation that cancels,
+    h x = h (x + x² + 1) but for h², without a root."""
+    cancelling = jax.jit(
+        lambda y: newton(
+            lambda x: jnp.sin(y + 1e-8 * x) - jnp.sin(y) - 1e-8 * jnp.cos(y) * (x + x**2 + 1), jnp.zeros(1)
+        )
+    )
+    root = cancelling(0.7)
+    assert not root.ok and not root.rounded
+    for limit in (1, 2, 3):
+        root = jax.jit(lambda y, limit=limit: newton(lambda x: x**2 + y * x - y, jnp.ones(1), limit=limit))(0.9)
+        assert not root.ok and not root.rounded

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array, lax
+from jax.extend import core
 from jax.typing import ArrayLike
 
 from stodyn.numerics.elimination import solve as eliminate
+from stodyn.numerics.rounding import is_rounding
 
 Solve = Callable[[Callable[[Array], Array], Array, Array], Array]  # (residual, x, r) -> J⁻¹ r
-CHANGE, SAMPLES = 32, 8  # data are changed by up to this many ε, so many times, to see what rounding does
 
 
 _underived: contextvars.ContextVar[bool] = contextvars.ContextVar("underived", default=False)
@@ -66,7 +66,7 @@ def newton(
     Stiff forces and differences of large numbers may leave residuals whose rounding alone keeps δ above tol. So a path
     ends, too, when δ no longer shrinks below √ε (1 + max|x|), where Newton's method squares it in every iteration. A
     path that has not converged is ok if every equation is solved to rounding: |residual| is at most twice what changes
-    by 32 ε of its data, x and all that the residual closes over, change in it.
+    by 32 ε of its data (x and all that the residual closes over) and of every sum in it make of it.
 
     Where `solve` is only near J⁻¹ (a Jacobian taken elsewhere: simplified Newton), `fallback` gives a better one:
     paths that have not converged with `solve` begin again with `fallback`; the others do not pay for it.
@@ -75,10 +75,10 @@ def newton(
     reverse mode.
     """
     # One trace of the residual serves the loop, its Jacobian and the derivatives of the root.
-    traced, captured = jax.closure_convert(residual, x)
+    traced = jax.make_jaxpr(residual)(x)
 
     def equations(x: Array) -> Array:
-        return traced(x, *captured)
+        return core.jaxpr_as_fun(traced)(x)[0]
 
     if solve is None:
 
@@ -124,7 +124,7 @@ def newton(
         # A loop, because the paths of a block run one only while one of them needs it.
         _, rounded = lax.while_loop(
             lambda state: state[0],
-            lambda state: (jnp.zeros_like(state[0]), _is_rounding(traced, (root, *captured))),
+            lambda state: (jnp.zeros_like(state[0]), is_rounding(traced, root)),
             (finite & ~ok, jnp.zeros_like(ok)),
         )
         # A Jacobian that is singular but for rounding sends x so far that the residual is rounding too.
@@ -140,27 +140,3 @@ def newton(
     else:
         x, (ok, iterations, rounded) = lax.custom_root(equations, x, search, tangent, has_aux=True)
     return Root(x, ok > 0, iterations.astype(jnp.int32), rounded > 0)
-
-
-def _is_rounding(residual: Callable[..., Array], data: Sequence[Array]) -> Array:
-    """Whether every entry of residual(*data) is at most twice what changes of the data in their last digits make of it.
-
-    These are changes by several ε, because the rounding errors of neighbouring data are the same: so the samples show
-    how large they are also where the changes themselves cancel.
-    """
-    found = residual(*data)
-    eps = float(jnp.finfo(found.dtype).eps)
-
-    def sample(state: tuple[Array, Array]) -> tuple[Array, Array]:
-        k, largest = state
-        shifted, used = [], 1
-        for d in data:
-            phase = k * np.arange(used, used + d.size).reshape(d.shape)
-            real = jnp.issubdtype(d.dtype, jnp.inexact)
-            shifted.append(d * (1.0 + CHANGE * eps * jnp.cos(phase)).astype(d.dtype) if real else d)
-            used += d.size
-        return k + 1.0, jnp.maximum(largest, jnp.abs(residual(*shifted) - found))
-
-    first = jnp.ones((), found.dtype)
-    _, largest = lax.while_loop(lambda s: s[0] <= SAMPLES, sample, (first, jnp.zeros_like(found)))
-    return jnp.all(jnp.abs(found) <= 2.0 * largest)

@@ -1,0 +1,85 @@
+"""What rounding may do to a function: its values when the data and every sum are changed in their last digits.
+
+Changed data alone do not show it. In sin(y + h x) - sin(y) with a small h the sum loses digits of h x: the same ones
+for all floats y next to each other, and changes of y cancel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jax.extend import core
+
+from stodyn.numerics.printing.scalars import INLINED, WHOLE, inner_of
+
+CHANGE, SAMPLES = 32, 8  # changes are of up to this many ε, and made so many times
+SUMS = {"add", "add_any", "sub"}
+SUMS_OF_MANY = {"reduce_sum", "dot_general", "cumsum", "scatter-add", "scatter_add"}
+WITH_TRACES = {"cond", "while", "scan", "custom_linear_solve", WHOLE}  # taken as one operation
+
+
+def is_rounding(equations: core.ClosedJaxpr, x: Array) -> Array:
+    """Whether each entry of equations(x) is at most twice what changes by up to 32 ε make of it, of x, of all that the
+    trace has captured and that may differ between paths, and of the sums it computes."""
+    (found,) = core.jaxpr_as_fun(equations)(x)
+
+    def sample(state: tuple[Array, Array]) -> tuple[Array, Array]:
+        k, largest = state
+        changes = _changes(k)
+        captured = [_changed(c, c, changes) if isinstance(c, jax.core.Tracer) else c for c in equations.consts]
+        (moved,) = _evaluated(equations.jaxpr, captured, [_changed(x, x, changes)], changes)
+        return k + 1.0, jnp.maximum(largest, jnp.abs(moved - found))
+
+    first = jnp.ones((), found.dtype)
+    _, largest = lax.while_loop(lambda s: s[0] <= SAMPLES, sample, (first, jnp.zeros_like(found)))
+    return jnp.all(jnp.abs(found) <= 2.0 * largest)
+
+
+def _changes(k: Array) -> Iterator[Array]:
+    """cos k, cos 2k, cos 3k, ...: what the changes of sample k are multiplied with, one for each array."""
+    before, now = jnp.ones_like(k), jnp.cos(k)
+    twice = 2.0 * now
+    while True:
+        yield now
+        before, now = now, twice * now - before
+
+
+def _changed(value: Array, size: Array, changes: Iterator[Array]) -> Array:
+    """value and up to CHANGE ε of `size`, another share of each entry."""
+    if not jnp.issubdtype(value.dtype, jnp.inexact):
+        return value
+    number = np.arange(value.size).reshape(value.shape)
+    shares = np.where(np.cos(number) < 0.0, -0.5, 0.5) * (1.0 + np.sqrt(2.0) * number % 1.0)
+    change = (CHANGE * jnp.finfo(value.dtype).eps * next(changes)).astype(value.dtype)
+    return value + change * (shares.astype(value.dtype) * size)
+
+
+def _evaluated(jaxpr: core.Jaxpr, consts: Sequence[Any], given: Sequence[Any], changes: Iterator[Array]) -> list[Any]:
+    """The results of a trace whose sums are changed."""
+    known: dict[Any, Any] = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*consts, *given], strict=True))
+    for equation in jaxpr.eqns:
+        values = [v.val if isinstance(v, core.Literal) else known[v] for v in equation.invars]
+        name = equation.primitive.name
+        if name in INLINED:
+            inner = inner_of(equation)
+            trace, its_own = (inner.jaxpr, inner.consts) if isinstance(inner, core.ClosedJaxpr) else (inner, ())
+            results = _evaluated(trace, its_own, values, changes)
+        else:
+            results = _applied(equation, values)
+            if name in SUMS or name in WITH_TRACES:
+                results = [_changed(result, result, changes) for result in results]
+            elif name in SUMS_OF_MANY:
+                sizes = _applied(equation, [jnp.abs(v) if jnp.issubdtype(v.dtype, jnp.inexact) else v for v in values])
+                results = [_changed(r, size, changes) for r, size in zip(results, sizes, strict=True)]
+        known.update(zip(equation.outvars, results, strict=True))
+    return [v.val if isinstance(v, core.Literal) else known[v] for v in jaxpr.outvars]
+
+
+def _applied(equation: Any, values: Sequence[Any]) -> list[Any]:
+    found = equation.primitive.bind(*values, **equation.params)
+    return list(found) if equation.primitive.multiple_results else [found]
