@@ -44,3 +44,14 @@ def test_factor_of_errors():
     below = rng.standard_normal(2000) ** 2
     ratio, stderr = study.factor(9.0 * below, below)
     assert ratio == pytest.approx(3.0) and stderr < 1e-12
+
+
+def test_circuits_are_told_and_drawn():
+    """Errors 4/n and 8/n: 1 % with 400 and 800 steps."""
+    case = study.CIRCUITS[0]
+    found = {"Trapezoidal": 4.0 / np.array(case.steps), "RK1A4MLevy": 8.0 / np.array(case.steps)}
+    rows = study.circuit_rows(case, found)
+    assert [row.ours for row in rows] == [pytest.approx(400.0), pytest.approx(800.0)]
+    assert "a step 0.50 x that of Trapezoidal, 1.00 x that of RK1A4MLevy" in rows[1].remark
+    (ax,) = study.drawn_circuits({case: found}).axes
+    assert [line.get_label() for line in ax.lines[:2]] == list(found)

@@ -102,11 +102,12 @@ def _linearised(method: Method, problem: Problem, begin: float) -> tuple[Any, Ca
 
     def after(t, h, x, xi):
         normals = {name: jnp.zeros(count) for name, count in counts.items()} | {"W": xi}
-        return method.step(taken, t, x, method.needs.increment(h, normals, problem.m), p)[0]
+        reached = method.step(taken, t, x, method.needs.increment(h, normals, problem.m), p)[0]
+        return reached, reached
 
     @jax.jit
     def advance(t, h, x, P):
-        A, B = jax.jacfwd(after, argnums=(2, 3))(t, h, x, silence)
-        return after(t, h, x, silence), A @ P @ A.T + B @ B.T
+        (A, B), reached = jax.jacfwd(after, argnums=(2, 3), has_aux=True)(t, h, x, silence)
+        return reached, A @ P @ A.T + B @ B.T
 
     return jnp.asarray(method.start(taken, jnp.asarray(begin), jnp.asarray(taken.example_start()), p)), advance
