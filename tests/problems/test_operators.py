@@ -70,6 +70,8 @@ def test_operators_are_their_matrices(name):
     assert one.noise_structure.kind == other.noise_structure.kind == kind
     with jax.enable_x64(True):
         assert np.array_equal(one.g(0.0, START, None), other.g(0.0, START, None))
+        for i in range(3):
+            assert np.isclose(np.sum(one.row(0.0, START, None, i) ** 2), np.sum(other.g(0.0, START, None)[i] ** 2))
         W = np.linspace(-1.0, 1.5, one.m)
         assert np.allclose(one.push(0.0, START, None, W), other.push(0.0, START, None, W), rtol=1e-15)
 

@@ -15,8 +15,9 @@ from stodyn.engine import sums
 from stodyn.engine.block import compiled
 from stodyn.engine.gathering import Gathered, Plan, Went
 from stodyn.engine.layout import Members
+from stodyn.engine.looped import LoopSource
 from stodyn.engine.spec import Spec
-from stodyn.engine.stepping import FRAME, GROUP, Source, printed
+from stodyn.engine.stepping import FRAME, GROUP, Source
 from stodyn.engine.traces import fingerprint
 from stodyn.engine.watching import averages_itself
 from stodyn.noise.supply import Drawn, Given
@@ -25,6 +26,7 @@ from stodyn.numerics.printing.rows import Frame
 from stodyn.statistics.contract import Snapshot, Statistic
 
 SECONDS = 0.05  # what a call should take, so that Ctrl-C is heard
+LONGER = 0.25  # the same of large systems, whose states take time to keep and to look at
 FIRST_STEPS = 64  # of the first call of all
 SLAB_BYTES = 24_000  # of normals drawn together: they stay in the cache nearest to the processor
 SEEN_BYTES = 2_000_000  # of what is seen in one call
@@ -35,20 +37,24 @@ class Printed:
 
     name = "printed"
 
-    def __init__(self, source: Source, width: int | None = None):
+    def __init__(self, source: Source | LoopSource, width: int | None = None):
         self.source = source
         self.width = source.width() if width is None else width
         self.chunk = max(self.width, GROUP)
         self.operations = source.operations()
-        self.machine = printed(source, self.width)
+        self.machine = source.compiled(self.width)
         self.streams = source.traced.streams
         self.drawn = sum(count for _, count in self.streams)
-        self.slab = max(SLAB_BYTES // (8 * max(self.drawn, 1) * self.chunk), 8)
+        self.looped = isinstance(source, LoopSource)
+        self.slab = max(SLAB_BYTES // (8 * max(self.drawn, 1) * self.chunk), 1 if self.looped else 8)
+        self.scratch = (2 * len(source.layout.dtypes) + source.scratch) * self.chunk if self.looped else 1
+        tables = [np.zeros(1, np.int64), *source.tables]
+        self.tables = np.concatenate(tables[1:] or tables)
         self.rate = 0.0  # path-steps a second, once it is known
 
     @functools.cached_property
     def diagnosing(self) -> compiling.Machine:
-        return printed(self.source, self.width, diagnosing=True)
+        return self.source.compiled(self.width, diagnosing=True)
 
     def run(
         self,
@@ -91,7 +97,8 @@ class Printed:
     def _end(self, plan: Plan, first: int, lanes: int) -> int:
         """The last step of a call that begins at `first`: what takes about SECONDS, and not too many saves."""
         starting = self.source.traced.starting_steps
-        steps = max(int(SECONDS * self.rate / lanes), 1) if self.rate else FIRST_STEPS
+        first_steps = 1 if self.looped else FIRST_STEPS
+        steps = max(int((LONGER if self.looped else SECONDS) * self.rate / lanes), 1) if self.rate else first_steps
         most = max(SEEN_BYTES // (8 * lanes * len(self.source.seen)), 1)
         place = int(np.searchsorted(plan.saves, first, side="right"))
         last = min(first + steps, len(plan.h))
@@ -110,7 +117,9 @@ class Printed:
             if not look.size:
                 found.append(None)
             elif averages_itself(statistic):
-                found.append(sums.central_sums(seen, self.source.rows_of[k][0].ravel(), weight, look))
+                rows: Any = self.source.rows_of[k][0].ravel()
+                products = statistic.products(len(rows))  # type: ignore[attr-defined]
+                found.append(sums.central_sums(seen, rows, weight, look, products))
             else:
                 observed = [self._by_jax(work, k, statistic, seen[j], sound[j], times[j]) for j in look]
                 found.append(jax.tree.map(lambda *parts: np.stack(parts), *observed))
@@ -188,7 +197,8 @@ class _Work:
             common_params=np.concatenate(common) if common else np.zeros(1),
             t=self.t, h=self.h, stride=self.lanes, first_lane=0, last_lane=self.used, normals=normals,
             slab=program.slab, generators=self.generators, groups=self.lanes // GROUP, fill=supply.address,
-            failed=self.failed, unsolved=self.unsolved,
+            failed=self.failed, unsolved=self.unsolved, tables=program.tables,
+            scratch=_memory("scratch", program.scratch),
         )  # fmt: skip
 
     def begin(self) -> np.ndarray:
@@ -208,7 +218,7 @@ class _Work:
 
     def finite(self) -> np.ndarray:
         layout = self.program.source.layout
-        real = [k for k, dtype in enumerate(layout.dtypes[: layout.of_method]) if dtype.kind == "f"]
+        real = slice(0, layout.of_method) if layout.real.all() else np.flatnonzero(layout.real)
         return np.isfinite(self.state[real]).all(axis=0) | ~self.members.member
 
     def kept(self) -> tuple[np.ndarray, np.ndarray]:

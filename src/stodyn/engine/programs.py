@@ -21,6 +21,7 @@ from stodyn.engine.block import BlockRunner, Windows
 from stodyn.engine.block import Program as VmapProgram
 from stodyn.engine.gathering import Failures, Plan, Went
 from stodyn.engine.layout import Layout, Members
+from stodyn.engine.looped import LoopSource
 from stodyn.engine.printed import Printed
 from stodyn.engine.spec import Spec
 from stodyn.engine.stepping import Source
@@ -30,6 +31,7 @@ from stodyn.methods.contract import Method
 from stodyn.noise import stream
 from stodyn.noise.supply import Drawn, Given
 from stodyn.numerics.printing import compiling
+from stodyn.numerics.printing.flat import scalar_operations
 from stodyn.numerics.printing.scalars import Unprintable
 from stodyn.statistics.contract import Move, Snapshot, Statistic
 
@@ -40,6 +42,9 @@ BLOCK_OPERATIONS = 2.5e8  # scalar operations of a block, up to which it is made
 VMAPPED, SMALLEST = 1024, 64  # paths of a block under vmap, and where its state is large
 STATE_BYTES = 2_000_000  # of a block under vmap
 MOST_OPERATIONS = 30_000  # of a printed step: beyond, text and code grow too long
+LOOPED, SMALL = 4000, 16  # scalar operations beyond which a step is printed as loops; components up to which never
+MOST_TRACED = 1_000_000  # operations by the shapes of a trace, beyond which it is not taken apart into scalars
+LOOPED_BYTES, FEWEST = 8_000_000, 8  # of the states of a block of large systems; paths of it at least
 KEPT = 128  # programs
 SLAB_BYTES, LONGEST_SLAB = 2_000_000, 1024  # of normals given to a program under vmap
 
@@ -71,7 +76,12 @@ class Way(ABC):
 
 
 class Stepping(Way):
-    """A way that takes any paths step by step, with normals that are drawn or given."""
+    """A way that takes any paths step by step, with normals that are drawn or given.
+
+    together  what the lanes of a block are a multiple of
+    """
+
+    together = TOGETHER
 
     @abstractmethod
     def paths(self, members: Members, first_path: int, supply: Drawn | Given, tell: Tell = lambda steps: None) -> Went:
@@ -79,13 +89,13 @@ class Stepping(Way):
 
     def block(self, layout, block, tell):
         count = layout.paths_in(block)
-        members = layout.members(block, lanes_of(layout))
+        members = layout.members(block, lanes_of(layout, self.together))
         return self.paths(members, layout.first_path(block), Drawn(layout.seed), lambda steps: tell(steps * count))
 
 
-def lanes_of(layout: Layout) -> int:
+def lanes_of(layout: Layout, together: int = TOGETHER) -> int:
     """Lanes of a block: those of a run that is smaller than a block are fewer."""
-    return -(-min(layout.width, layout.paths) // TOGETHER) * TOGETHER
+    return -(-min(layout.width, layout.paths) // together) * together
 
 
 def plan_of(spec: Spec) -> Plan:
@@ -133,13 +143,17 @@ class ByPrint(Stepping):
     def __init__(self, spec: Spec):
         self.spec, self.plan = spec, plan_of(spec)
         self.program = _printed(spec)
-        self.reason = f"{self.program.operations} scalar operations a step, {self.program.width} paths together"
+        self.reason = self.program.source.said
+        self.together = FEWEST if self.program.looped else TOGETHER
 
     @property
     def width(self) -> int:
         width = WIDEST
         while width > NARROWEST and width * self.spec.steps * self.program.operations > BLOCK_OPERATIONS:
             width //= 2
+        if self.program.looped:
+            while width > FEWEST and 8 * width * len(self.program.source.layout.dtypes) > LOOPED_BYTES:
+                width //= 2
         return width
 
     def paths(self, members: Members, first_path: int, supply: Drawn | Given, tell: Tell = lambda steps: None) -> Went:
@@ -158,15 +172,29 @@ def _printed(spec: Spec) -> Printed:
         making = _making.setdefault(key, threading.Lock())
     with making:
         if key not in _programs:
-            source = Source(spec, seen)
-            if source.operations() > MOST_OPERATIONS:
-                raise Unprintable(f"{source.operations()} scalar operations a step, more than {MOST_OPERATIONS}")
-            made = Printed(source)
+            made = Printed(_source(spec, seen))
             with _changing:
                 while len(_programs) >= KEPT:
                     del _programs[next(iter(_programs))]
                 _programs[key] = made
         return _programs[key]
+
+
+def _source(spec: Spec, seen: Watched) -> Source | LoopSource:
+    """A step of many operations as loops over arrays, one of few as scalars."""
+    traced: Any = spec.traced
+    count, reason = scalar_operations(traced.step), ""
+    if count > LOOPED and spec.problem.n > SMALL:
+        try:
+            return LoopSource(spec, seen)
+        except Unprintable as error:
+            reason = f" ({error})"
+    if count > MOST_TRACED:
+        raise Unprintable(f"about {count} scalar operations a step, more than {MOST_TRACED}, and no loops{reason}")
+    source = Source(spec, seen)
+    if source.operations() > MOST_OPERATIONS:
+        raise Unprintable(f"{source.operations()} scalar operations a step, more than {MOST_OPERATIONS}{reason}")
+    return source
 
 
 def _check_printable(spec: Spec) -> None:

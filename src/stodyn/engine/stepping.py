@@ -19,7 +19,8 @@ GROUP = path_normals.LANES  # paths whose generators stand side by side
 GENERATORS = 8 * 4 * GROUP  # bytes of them
 FRAME = (
     "start", "state", "own_params", "common_params", "t", "h", "steps", "first_step", "saves", "seen", "stride",
-    "first_lane", "last_lane", "normals", "slab", "generators", "groups", "fill", "failed", "unsolved",
+    "first_lane", "last_lane", "normals", "slab", "generators", "groups", "fill", "failed", "unsolved", "scratch",
+    "tables",
 )  # fmt: skip
 TINY, SERIAL = 60, 8  # operations of a step with room for more paths; operations side by side that fill a processor
 
@@ -39,6 +40,7 @@ class State:
         sizes = [int(np.prod(shape)) for shape in self.shapes]
         self.dtypes = [d for d, size in zip(self.leaf_dtypes, sizes, strict=True) for _ in range(size)]
         self.of_method = sum(sizes[: self.method])
+        self.real = np.array([dtype.kind == "f" for dtype in self.dtypes[: self.of_method]], bool)
 
     def inputs(self, graph: Graph) -> list[np.ndarray]:
         nodes = [graph.input(("state", k), dtype) for k, dtype in enumerate(self.dtypes)]
@@ -158,6 +160,17 @@ class Source:
         rest = iter(numbers)
         rows_of = [[next(rest) for _ in range(count)] for count in watched.seen]
         return entries, [e.dtype for e in entries], rows_of
+
+    scratch = 0  # numbers that a vector of paths needs beside its state
+    tables: tuple[np.ndarray, ...] = ()
+
+    @property
+    def said(self) -> str:
+        """How it is printed, in words."""
+        return f"{self.operations()} scalar operations a step, {self.width()} paths together"
+
+    def compiled(self, width: int, diagnosing: bool = False) -> compiling.Machine:
+        return printed(self, width, diagnosing)
 
     # --- how wide -----------------------------------------------------------------------------------------------------
 

@@ -22,23 +22,30 @@ FRAME = (
     "third",
     "fourth",
     "total",
+    "pairs",
+    "apart",
 )
 
 
-def central_sums(seen: np.ndarray, wanted: np.ndarray, weight: np.ndarray, look: np.ndarray) -> Sums:
+def central_sums(
+    seen: np.ndarray, wanted: np.ndarray, weight: np.ndarray, look: np.ndarray, products: bool = True
+) -> Sums:
     """Of rows of seen (saves, rows, lanes), those numbered `wanted`, with the weights (saves, lanes) of the paths, at
     the saves numbered `look`.
 
-    Lanes of weight 0 are left out whatever stands in them. Two passes: the means, then Σ w (x - mean)^k.
+    Lanes of weight 0 are left out whatever stands in them. Two passes: the means, then Σ w (x - mean)^k. Without
+    `products` those of different rows are not taken.
     """
     lanes, saves, n = seen.shape[2], len(look), len(wanted)
     numbers = np.ascontiguousarray(wanted, np.int64)
     found = Sums(
-        np.zeros(saves), np.zeros((saves, n)), np.zeros((saves, n, n)), np.zeros((saves, n)), np.zeros((saves, n))
-    )
+        np.zeros(saves), np.zeros((saves, n)), np.zeros((saves, n, n) if products else (saves, n)),
+        np.zeros((saves, n)), np.zeros((saves, n)),
+    )  # fmt: skip
     deviations = np.empty((n, lanes))
     frame, machine = Frame(FRAME), _machine()
-    frame.set(rows=numbers, count=n, lanes=lanes, stride=lanes, deviations=deviations)
+    frame.set(rows=numbers, count=n, lanes=lanes, stride=lanes, deviations=deviations,
+              pairs=int(products), apart=n + 1 if products else 1)  # fmt: skip
     for k, save in enumerate(look):
         frame.set(seen=seen[save], weight=weight[save], total=found.weight[k : k + 1], first=found.mean[k],
                   second=found.second[k], third=found.third[k], fourth=found.fourth[k])  # fmt: skip
@@ -121,8 +128,8 @@ def _written() -> Function:
         w.store(third, w.at(w.address("third"), i, 8), "double")
         w.store(fourth, w.at(w.address("fourth"), i, 8), "double")
         n = w.count("count")
-        w.store(second, w.at(w.address("second"), w.whole("add", w.whole("mul", i, n), i), 8), "double")
-        with w.counted(0, i) as j:
+        w.store(second, w.at(w.address("second"), w.whole("mul", i, w.count("apart")), 8), "double")
+        with w.counted(0, w.whole("mul", i, w.count("pairs"))) as j:
             other = w.at(w.address("deviations"), w.whole("mul", j, stride))
 
             def products(lane: str) -> list[str]:

@@ -31,7 +31,7 @@ import scipy.stats
 from stodyn.statistics.contract import Labelled, Statistic, is_count
 from stodyn.statistics.contract import Run as Labels
 from stodyn.statistics.histogram import Histogram
-from stodyn.statistics.moments import Averaged, Sums
+from stodyn.statistics.moments import Averaged, Sums, variances
 
 FEWEST_BLOCKS, FEWEST_PATHS, MANY_BLOCKS = 4, 4096, 16
 GROWTH = 1.5
@@ -174,7 +174,7 @@ def _of_sums(quantity: Quantity, sums: Sums, columns: slice) -> Quantity:
     """With the kurtosis, and with the variance of 0/1 numbers where every value of a column is one."""
     weight = np.asarray(sums.weight, float)[:, None]
     mean = np.asarray(sums.mean, float)[:, columns]
-    m2 = np.diagonal(np.asarray(sums.second, float), axis1=1, axis2=2)[:, columns]
+    m2 = variances(sums)[:, columns]
     with np.errstate(all="ignore"):
         m2, m3, m4 = (np.asarray(s, float) / weight for s in (m2, sums.third[:, columns], sums.fourth[:, columns]))
         kurtosis = np.where(m2 > 0, m4 / m2**2, np.nan)

@@ -36,6 +36,10 @@ class Operator(ABC):
     def dense(self) -> jax.Array:
         """The matrix (n, m)."""
 
+    def row(self, i: int) -> jax.Array:
+        """Row i, its zeros left out where that is possible."""
+        return self.dense()[i]
+
 
 class Diagonal(Operator):
     def __init__(self, vector: Any):
@@ -50,6 +54,9 @@ class Diagonal(Operator):
     def dense(self):
         return jnp.diag(self.entries)
 
+    def row(self, i):
+        return self.entries[i : i + 1]
+
 
 class Sparse(Operator):
     def __init__(self, rows: ArrayLike, columns: ArrayLike, values: Any, shape: tuple[int, int]):
@@ -59,6 +66,11 @@ class Sparse(Operator):
         return (
             jnp.zeros(self.shape[0], jnp.result_type(self.entries, w)).at[self.rows].add(self.entries * w[self.columns])
         )
+
+    def row(self, i):
+        here = np.flatnonzero(self.rows == i)
+        columns, places = np.unique(self.columns[here], return_inverse=True)
+        return jnp.zeros(len(columns), self.entries.dtype).at[places].add(self.entries[here])
 
     def dense(self):
         return jnp.zeros(self.shape, self.entries.dtype).at[self.rows, self.columns].add(self.entries)

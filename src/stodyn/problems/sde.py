@@ -169,6 +169,11 @@ class SDE(Problem):
         """g(t, x) W, (n,): what an increment of the channels does to the components."""
         return self.noise(t, x, params) @ W
 
+    def row(self, t, x: Array, params, i: int) -> Array:
+        """The noise of component i, one number per channel; zeros may be left out."""
+        noise = self.noise(t, x, params)
+        return noise.row(i) if isinstance(noise, Operator) else noise[i]
+
     def diagonal(self, t, x: Array, params) -> Array:
         """The diagonal (n,) of the diffusion, without its matrix where that is possible."""
         found = self.diffusion(t, x, *self.extra(params)) if self._is_operator else None

@@ -18,7 +18,7 @@ class Batches(Statistic):
     """
 
     def observe(self, snapshot):
-        return central_sums(snapshot.x, snapshot.sound, snapshot.weight)
+        return central_sums(snapshot.x, snapshot.sound, snapshot.weight, products=False)
 
     def fold(self, observed, block):
         return Sums(*(np.asarray(part)[None] for part in observed))
@@ -27,11 +27,11 @@ class Batches(Statistic):
         return Sums(*(np.concatenate(parts) for parts in zip(a, b, strict=True)))
 
     def memory(self, times, paths, n):
-        return 8 * times * n * (n + 4)
+        return 8 * times * n * 5
 
     def label(self, result, run):
         count = result.weight[..., None]
-        second = np.diagonal(result.second, axis1=2, axis2=3)
+        second = result.second
         with np.errstate(divide="ignore", invalid="ignore"):
             variance = np.where(count > 1, second / (count - 1.0), np.nan)
         by = ("batch", "time", "component")

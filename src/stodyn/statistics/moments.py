@@ -1,4 +1,4 @@
-"""Mean, variance and covariance with standard errors."""
+"""Mean, variance and covariance with standard errors; of many components the variances alone."""
 
 from __future__ import annotations
 
@@ -17,16 +17,19 @@ class Sums(NamedTuple):
 
     weight: Any  # ()
     mean: Any  # (n,)
-    second: Any  # (n, n)
+    second: Any  # (n, n), or (n,): the products of different components are left out
     third: Any  # (n,)
     fourth: Any  # (n,)
 
 
+FEW_ENTRIES = 100  # up to which all products are kept, where nothing else is asked for
 WIDE, FEW = 2**16, 6  # lanes of a block on a GPU; components for which sums one by one beat a product of matrices
 
 
-def central_sums(x, sound, weight) -> Sums:
+def central_sums(x, sound, weight, products: bool = True) -> Sums:
     """Of the sound lanes of x (n, lanes): all the sums at once, as the product of (d, d²) with itself.
+
+    Without `products` the sums of single components, one by one.
 
     In float64 whatever the states are: a mean in float32 would be off by its last digit, which many paths can see.
     A GPU multiplies matrices of a few long rows slowly; it takes the sums of few components in two passes instead.
@@ -34,12 +37,15 @@ def central_sums(x, sound, weight) -> Sums:
     n, lanes = x.shape
     w = jnp.where(sound, jnp.asarray(weight, float), 0.0)
     x = jnp.where(sound, jnp.asarray(x, float), 0.0)
-    if lanes >= WIDE and n <= FEW:
+    if products and lanes >= WIDE and n <= FEW:
         return _sums_one_by_one(x, sound, w)
     first = jnp.concatenate([x, jnp.ones((1, lanes), x.dtype)]) @ w
     total = first[n]
     mean = first[:n] / jnp.maximum(total, np.finfo(x.dtype).tiny)
     d = jnp.where(sound, x - mean[:, None], 0.0)
+    if not products:
+        square = d * d
+        return Sums(total, mean, square @ w, (square * d) @ w, (square * square) @ w)
     powers = jnp.concatenate([d, d * d])
     sums = (w * powers) @ powers.T
     return Sums(total, mean, sums[:n, :n], jnp.diagonal(sums[:n, n:]), jnp.diagonal(sums[n:, n:]))
@@ -66,13 +72,13 @@ def _merge_sums(a: Sums, b: Sums) -> Sums:
     wa, wb = a.weight[:, None], b.weight[:, None]
     w = np.maximum(wa + wb, 1e-300)
     d = b.mean - a.mean
-    va = np.diagonal(a.second, axis1=1, axis2=2)
-    vb = np.diagonal(b.second, axis1=1, axis2=2)
+    va, vb = variances(a), variances(b)
     fraction = wa * wb / w
+    apart = d * d if a.second.ndim == 2 else d[:, :, None] * d[:, None, :]
     return Sums(
         a.weight + b.weight,
         np.where(wb > 0, a.mean + d * wb / w, a.mean),
-        a.second + b.second + fraction[:, :, None] * d[:, :, None] * d[:, None, :],
+        a.second + b.second + fraction.reshape(-1, *(1,) * (apart.ndim - 1)) * apart,
         a.third + b.third + fraction * (wa - wb) / w * d**3 + 3 * d * (wa * vb - wb * va) / w,
         a.fourth
         + b.fourth
@@ -82,14 +88,20 @@ def _merge_sums(a: Sums, b: Sums) -> Sums:
     )
 
 
+def variances(sums: Sums) -> np.ndarray:
+    """The central sums of squares of the components."""
+    second = np.asarray(sums.second)
+    return second if second.ndim == np.ndim(sums.mean) else np.diagonal(second, axis1=-2, axis2=-1)
+
+
 class Summary(NamedTuple):
-    """Mean and variance with their standard errors, and the covariance; the first axis is time."""
+    """Mean and variance with their standard errors, and the covariance or None; the first axis is time."""
 
     mean: np.ndarray
     mean_stderr: np.ndarray
     variance: np.ndarray
     variance_stderr: np.ndarray
-    covariance: np.ndarray
+    covariance: np.ndarray | None
 
 
 def summarise(sums: Sums) -> Summary:
@@ -97,8 +109,10 @@ def summarise(sums: Sums) -> Summary:
     sums = Sums(*(np.asarray(part, float) for part in sums))
     count = sums.weight[:, None]
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        covariance = np.where(count[:, :, None] > 1, sums.second / (count[:, :, None] - 1), np.nan)
-        variance = np.diagonal(covariance, axis1=1, axis2=2)
+        variance = np.where(count > 1, variances(sums) / (count - 1), np.nan)
+        covariance = None
+        if sums.second.ndim == 3:
+            covariance = np.where(count[:, :, None] > 1, sums.second / (count[:, :, None] - 1), np.nan)
         spread = sums.fourth / count - (count - 3) / (count - 1) * variance**2
         mean = np.where(count > 0, sums.mean, np.nan)
         stderr = np.sqrt(variance / count)
@@ -118,8 +132,13 @@ class Averaged(Statistic):
         """The variables of the result that are means of `values`, and of which entries."""
         return {getattr(self, "averages", ("",))[0]: slice(None)}
 
+    def products(self, entries: int) -> bool:
+        """Whether the products of different entries are averaged too."""
+        return entries <= FEW_ENTRIES
+
     def observe(self, snapshot):
-        return central_sums(self.values(snapshot), snapshot.sound, snapshot.weight)
+        values = self.values(snapshot)
+        return central_sums(values, snapshot.sound, snapshot.weight, self.products(len(values)))
 
     def merge(self, a, b):
         return merge_sums(a, b)
@@ -131,27 +150,41 @@ class Moments(Averaged):
 
     Variables: mean, mean_stderr, variance, variance_stderr (time, component), covariance (time, component, other)
     and sound (time): how many paths they are taken over.
+
+    covariance  whether the covariance is kept; None (the default): of at most 100 components. The attributes of
+                `variance` say where it was left out
     """
 
+    covariance: bool | None = None
     averages = ("mean", "variance")  # what is known of `values`, by name
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.covariance not in (None, True, False):
+            raise ValueError(f"Moments: covariance must be True, False or None, got {self.covariance!r}")
+
+    def products(self, entries):
+        return entries <= FEW_ENTRIES if self.covariance is None else bool(self.covariance)
 
     def values(self, snapshot):
         return snapshot.x
 
     def memory(self, times, paths, n):
-        return 8 * times * n * (n + 4)
+        return 8 * times * n * (4 + (n if self.products(n) else 1))
 
     def label(self, result, run):
         s = summarise(result)
         by_component = ("time", "component")
-        return Labelled(
-            {
-                "mean": Variable(by_component, s.mean),
-                "mean_stderr": Variable(by_component, s.mean_stderr),
-                "variance": Variable(by_component, s.variance),
-                "variance_stderr": Variable(by_component, s.variance_stderr),
-                "covariance": Variable(("time", "component", "other"), s.covariance),
-                "sound": Variable(("time",), np.rint(result.weight).astype(int)),
-            },
-            {"other": Variable(("other",), np.array(run.names))},
-        )
+        left_out = f"left out of {s.mean.shape[1]} components; Moments(covariance=True) keeps it"
+        said = {} if s.covariance is not None else {"covariance": left_out}
+        found = {
+            "mean": Variable(by_component, s.mean),
+            "mean_stderr": Variable(by_component, s.mean_stderr),
+            "variance": Variable(by_component, s.variance, said),
+            "variance_stderr": Variable(by_component, s.variance_stderr),
+            "sound": Variable(("time",), np.rint(result.weight).astype(int)),
+        }
+        if s.covariance is None:
+            return Labelled(found)
+        found["covariance"] = Variable(("time", "component", "other"), s.covariance)
+        return Labelled(found, {"other": Variable(("other",), np.array(run.names))})

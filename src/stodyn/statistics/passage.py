@@ -14,6 +14,7 @@ import numpy as np
 from jax import Array
 
 from stodyn.problems.sdae import SDAE
+from stodyn.problems.sde import SDE
 from stodyn.statistics.contract import Labelled, Variable
 from stodyn.statistics.moments import Averaged, summarise
 
@@ -84,7 +85,8 @@ class Passage(Averaged):
         ready = dataclasses.replace(self)
         object.__setattr__(ready, "index", index)
         if self.bridge:
-            object.__setattr__(ready, "variance_rate", lambda t, x, p: jnp.sum(problem.g(t, x, p)[index] ** 2))
+            row = problem.row if isinstance(problem, SDE) else lambda t, x, p, i: problem.g(t, x, p)[i]
+            object.__setattr__(ready, "variance_rate", lambda t, x, p: jnp.sum(row(t, x, p, index) ** 2))
         return ready
 
     def _distance(self, x: Array) -> Array:

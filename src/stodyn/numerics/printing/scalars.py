@@ -543,7 +543,7 @@ def _dynamic_update_slice(self: _Scalars, equation, inputs):
     return self.resolve(starts, positions, at, equation.outvars[0].aval.dtype)
 
 
-def _filling(dtype: Any) -> Any:
+def filling(dtype: Any) -> Any:
     """What JAX puts where an index is outside: NaN, the least signed or the largest unsigned number."""
     if dtype.kind == "f":
         return np.nan
@@ -584,7 +584,7 @@ def _gather(self: _Scalars, equation, inputs):
     batched_by = tuple(getattr(numbers, "start_indices_batching_dims", ()))
     dropped = {*numbers.collapsed_slice_dims, *batching}
     limits = [full - size for full, size in zip(x.shape, sizes, strict=True)]
-    fill = np.asarray(_filling(dtype) if params.get("fill_value") is None else params["fill_value"], dtype)[()]
+    fill = np.asarray(filling(dtype) if params.get("fill_value") is None else params["fill_value"], dtype)[()]
     batch_shape = indices.shape[:-1]
     slices = np.empty(batch_shape, object)
     for batch in np.ndindex(batch_shape):

@@ -1,0 +1,134 @@
+"""The trace of a function of large arrays -> loops over their entries, whose bodies are graphs of scalars.
+
+Chains of element-wise equations are fused because rules compose. Kept in memory are the arrays that cost something and
+are read more than once. The text is as long as the trace, whatever the sizes of the arrays are. What is on none of the
+lists stops the evaluation with Unprintable and the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from jax.extend import core
+
+from stodyn.numerics.printing import elementary
+from stodyn.numerics.printing.arrays import FEW, Array, Arrays, Index, broadcast
+from stodyn.numerics.printing.flat import Equation, Value, flattened
+from stodyn.numerics.printing.nodes import BOOL, FOLDS, Entry
+from stodyn.numerics.printing.scalars import ELEMENTWISE, MOVES, TYPES, Unprintable
+from stodyn.numerics.printing.views import VIEWS
+
+CHEAP = 3  # operations of an entry below which it is computed again wherever it is read
+FUNCTION = 10  # operations that an elementary function counts for
+AT_ONCE = 4_000_000  # entries of a known array that is computed beforehand
+ROOM = 4  # times the entries of the inputs: larger arrays (of pairs) are not kept
+FREE = {"copy", "copy_p", "convert_element_type", "stop_gradient", "reduce_precision", "real"}
+EXACT = ("add", "sub", "mul", "neg", "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "xor", "not")
+
+
+class ArrayTraces(Arrays):
+    """Arrays from traces."""
+
+    room = 0  # entries of the largest array that is kept
+
+    def run(self, closed: core.ClosedJaxpr, arguments: Sequence[Array]) -> list[Array]:
+        """The outputs of a traced function, from arrays of its input shapes."""
+        given, equations, results = flattened(closed)
+        self.room = max(self.room, ROOM * sum(a.size for a in arguments))
+        values: dict[int, Array] = {id(v): a for v, a in zip(given, arguments, strict=True)}
+
+        def read(value: Value) -> Array:
+            if id(value) not in values:
+                assert value.number is not None
+                values[id(value)] = self.constant(value.number)
+            return values[id(value)]
+
+        for equation in equations:
+            found = self.apply(equation, [read(v) for v in equation.inputs])
+            for value, array in zip(equation.outputs, found, strict=True):
+                values[id(value)] = self.kept(array) if self._is_kept(value, array) else array
+        return [read(v) for v in results]
+
+    def _is_kept(self, value: Value, x: Array) -> bool:
+        if x.known is not None or not x.shape:
+            return not x.shape and x.cost > 0
+        times, spread = _read(value)
+        if x.size > self.room:
+            return False
+        return (x.cost >= CHEAP and times > 1) or (x.cost > 1 and spread)
+
+    def apply(self, equation: Equation, inputs: list[Array]) -> list[Array]:
+        name = equation.name
+        for value in (*equation.inputs, *equation.outputs):
+            if value.aval.dtype not in TYPES:
+                raise Unprintable(f"{name} of numbers of type {value.aval.dtype}")
+        known = self._computed(equation, inputs)
+        if known is not None:
+            return [known]
+        if name in VIEWS:
+            found = VIEWS[name](self, equation, inputs)
+            return found if isinstance(found, list) else [found]
+        if name in ELEMENTWISE:
+            return [self.elementwise(equation, inputs)]
+        raise Unprintable(f"primitive {name} is on no list of operations that are printed as loops")
+
+    def _computed(self, equation: Equation, inputs: Sequence[Array]) -> Array | None:
+        """The result where all is known and it is not too large."""
+        name, out = equation.name, equation.outputs[0].aval
+        if not all(x.known is not None for x in inputs) or len(equation.outputs) > 1 or out.size > AT_ONCE:
+            return None
+        arrays: list[Any] = [x.known for x in inputs]
+        if name == "iota":
+            shape, axis = equation.params["shape"], equation.params["dimension"]
+            along = (
+                np.arange(shape[axis]).astype(out.dtype).reshape([-1 if k == axis else 1 for k in range(len(shape))])
+            )
+            return self.constant(np.broadcast_to(along, shape))
+        if not out.shape or not inputs:
+            return None
+        if name in MOVES:
+            return self.constant(np.asarray(MOVES[name](*arrays, **equation.params), out.dtype))
+        if name == "convert_element_type" and out.dtype.kind in "iub" and arrays[0].dtype.kind in "iub":
+            return self.constant(arrays[0].astype(out.dtype))
+        if name == "select_n" and arrays[0].dtype == BOOL:
+            return self.constant(np.where(arrays[0], arrays[2], arrays[1]).astype(out.dtype))
+        if name in EXACT and (out.dtype.kind in "iub" or name in ("add", "sub", "mul", "neg")):
+            with np.errstate(all="ignore"):
+                return self.constant(np.asarray(FOLDS[name](*arrays), out.dtype))
+        return None
+
+    def elementwise(self, equation: Equation, inputs: list[Array]) -> Array:
+        rule, out, graph, params = ELEMENTWISE[equation.name], equation.outputs[0].aval, self.graph, equation.params
+        price = FUNCTION if equation.name in elementary.NAMES else equation.name not in FREE
+
+        def at(index: Index) -> Entry:
+            return rule(graph, out.dtype, params, *(x.at(broadcast(x.shape, index)) for x in inputs))
+
+        return Array(out.shape, out.dtype, at, price + sum(x.cost for x in inputs))
+
+
+TRANSPARENT = {"reshape", "squeeze", "expand_dims", "convert_element_type", "copy", "copy_p"}
+
+
+def _read(value: Value) -> tuple[int, bool]:
+    """How often an array is read, and whether an entry of it is needed for many entries of what is made of it."""
+    times, spread = int(value.is_result), False
+    for reader in value.readers:
+        out = reader.outputs[0]
+        if reader.name in TRANSPARENT:
+            more, wide = _read(out)
+            times, spread = times + more, spread or wide
+        elif reader.name == "broadcast_in_dim":
+            more, wide = _read(out)
+            times, spread = times + more, spread or wide or out.aval.size > FEW * value.aval.size
+        elif reader.name == "dot_general":
+            times, spread = times + 1, spread or out.aval.size > FEW
+        elif reader.name == "gather":
+            times, spread = times + 1, spread or out.aval.size > FEW * value.aval.size
+        else:
+            times += 1
+            wide = reader.name in ELEMENTWISE and out.aval.size > FEW * value.aval.size and value.aval.size > 1
+            spread = spread or wide
+    return times, spread

@@ -1,0 +1,308 @@
+"""Arrays that are not there: rules that give an entry as a node of a graph of scalars, and loops over their entries.
+
+An array gives its entry (i, j, ...) as a node, where the indices are nodes too, so that chains of rules are fused. What
+is kept in memory is stored by a loop over its entries; loops over equal shapes share a body until one needs an entry
+that another has not made yet. Reductions are folds: loops inside a body.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from stodyn.numerics.printing.nodes import BOOL, NOWHERE, Entry, Graph, Node, is_known, reachable
+from stodyn.numerics.printing.scalars import TYPES, Unprintable
+
+INT64 = np.dtype(np.int64)
+FEW = 4  # entries of an axis that is written out
+WRITTEN_OUT = 8  # terms of a fold that is written out
+
+Index = tuple[Entry, ...]
+
+
+class Shifted(Exception):
+    """An entry is asked for that the loop which makes its array has not made yet."""
+
+
+@dataclasses.dataclass(eq=False)
+class Buffer:
+    """Entries in memory, one behind the other.
+
+    name   what memory it is in: "scratch", "table", or the inputs' own; first: its first entry there
+    lane   whether each path has its own numbers; moves: whether they may change from step to step
+    """
+
+    name: str
+    first: int
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    lane: bool = True
+    moves: bool = True
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+
+class Array:
+    """at(index) is the node of an entry; cost: operations that it takes, from what is kept."""
+
+    known: np.ndarray | None = None
+
+    def __init__(self, shape: Sequence[int], dtype: Any, at: Callable[[Index], Entry], cost: int = 0):
+        self.shape, self.dtype, self.cost = tuple(shape), np.dtype(dtype), cost
+        self._at, self._made = at, {}  # type: ignore[var-annotated]
+
+    def at(self, index: Index) -> Entry:
+        key = tuple(int(i) if is_known(i) else i for i in index)
+        if key not in self._made:
+            self._made[key] = self._at(index)
+        return self._made[key]
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+
+class Stored(Array):
+    """An array in memory: an entry is what its loop has just made, and after that loop what is loaded."""
+
+    def at(self, index: Index) -> Entry:
+        return self._at(index)
+
+
+@dataclasses.dataclass(eq=False)
+class Loop:
+    """for every index of `shape`: stores, each (buffer, entry's place in it, its value).
+
+    numbers and counters of its long axes, outermost first; the short ones are written out
+    """
+
+    shape: tuple[int, ...]
+    counters: list[tuple[int, Node, int]]  # number of the loop, its counter, its length
+    stores: list[tuple[Buffer, Entry, Entry]] = dataclasses.field(default_factory=list)
+
+
+@dataclasses.dataclass(eq=False)
+class Fold:
+    """for (k = first; k < last; ...): every total = after, beginning with its own start."""
+
+    number: int
+    counter: Node
+    first: Entry
+    last: Entry
+    outside: frozenset[int] | None = None
+    totals: list[Total] = dataclasses.field(default_factory=list)
+
+
+@dataclasses.dataclass(eq=False)
+class Total:
+    carried: Node
+    start: Entry
+    after: Entry
+    result: Node
+
+
+class ArrayGraph(Graph):
+    """A graph with counters, loads from memory and folds."""
+
+    def counter(self) -> tuple[int, Node]:
+        number = next(self._numbers)
+        return number, Node("counter", INT64, (), number, False, True, frozenset([number]))
+
+    def load(self, buffer: Buffer, place: Entry) -> Node:
+        key = ("load", id(buffer), int(place) if is_known(place) else id(place))
+        if key not in self._made:
+            loops = NOWHERE if is_known(place) else place.loops
+            moves = buffer.moves or (not is_known(place) and place.moves)
+            self._made[key] = Node("load", buffer.dtype, (place,), buffer, buffer.lane, moves, loops)
+        return self._made[key]
+
+    def whole(self, op: str, a: Entry, b: Entry | int) -> Entry:
+        """Between indices."""
+        return self.make(op, INT64, a, np.int64(b) if isinstance(b, int) else b)
+
+    def inside(self, index: Entry, low: int, high: int) -> Entry:
+        """low <= index < high."""
+        above = self.make("ge", BOOL, index, np.int64(low))
+        return self.make("and", BOOL, above, self.make("lt", BOOL, index, np.int64(high)))
+
+    def clamped(self, index: Entry, size: int) -> Entry:
+        return self.whole("min", self.whole("max", index, 0), size - 1)
+
+
+class Arrays:
+    """Loops in the order in which they run, the memory that they need, and the tables that they read."""
+
+    def __init__(self, graph: ArrayGraph | None = None):
+        self.graph = graph or ArrayGraph()
+        self.loops: list[Loop] = []
+        self.tables: list[np.ndarray] = []
+        self.scratch = 0  # entries
+        self._open: Loop | None = None
+        self._pending: dict[int, dict[Any, Entry]] = {}
+        self._folds: dict[Any, list[Fold]] = {}
+        self._context: tuple[int, ...] = ()
+        self._tabled: dict[Any, Buffer] = {}
+
+    # --- leaves -------------------------------------------------------------------------------------------------------
+
+    def buffered(self, buffer: Buffer) -> Array:
+        """An array in memory."""
+
+        def at(index: Index) -> Entry:
+            place = self.place(buffer.shape, index)
+            pending = self._pending.get(id(buffer))
+            if pending is None:
+                return self.graph.load(buffer, place)
+            key = int(place) if is_known(place) else id(place)
+            if key not in pending:
+                raise Shifted
+            return pending[key]
+
+        return Stored(buffer.shape, buffer.dtype, at)
+
+    def place(self, shape: tuple[int, ...], index: Index) -> Entry:
+        """The number of an entry, row by row."""
+        total: Entry = np.int64(0)
+        for i, size in zip(index, shape, strict=True):
+            total = self.graph.whole("add", self.graph.whole("mul", total, size), i)
+        return total
+
+    def one(self, entry: Entry) -> Array:
+        return Array((), entry.dtype, lambda index: entry)
+
+    def constant(self, x: np.ndarray) -> Array:
+        """Numbers known beforehand: one where all are equal, else a table."""
+        if x.dtype not in TYPES:
+            raise Unprintable(f"numbers of type {x.dtype}")
+        x = np.asarray(x)
+        first = x.reshape(-1)[:1]
+        if x.ndim == 0:
+            entry = self.graph.literal(first[0]) if x.dtype.kind == "f" else first[0]
+            found = Array((), x.dtype, lambda index: entry)
+        elif x.size and (x == first[0]).all() and (x.dtype.kind != "f" or (np.signbit(x) == np.signbit(first)).all()):
+            found = Array(x.shape, x.dtype, lambda index: first[0])
+        else:
+            found = Array(x.shape, x.dtype, lambda index: self._entry_of_table(x, index))
+        found.known = x
+        return found
+
+    def _entry_of_table(self, x: np.ndarray, index: Index) -> Entry:
+        if all(map(is_known, index)):
+            return x[tuple(int(i) for i in index)]
+        stored = self.graph.load(self.table(x), self.place(x.shape, index))
+        return (
+            self.graph.make("ne", BOOL, stored, np.int64(0)) if x.dtype == BOOL else self.graph.convert(stored, x.dtype)
+        )
+
+    def table(self, x: np.ndarray) -> Buffer:
+        """A known array in the memory of tables: reals as doubles, whole numbers as 64-bit integers."""
+        words = np.ascontiguousarray(x.astype(np.float64 if x.dtype.kind == "f" else INT64).reshape(-1))
+        key = (words.dtype.str, words.tobytes())
+        if key not in self._tabled:
+            first = sum(t.size for t in self.tables)
+            self._tabled[key] = Buffer("table", first, (words.size,), words.dtype, lane=False, moves=False)
+            self.tables.append(words.view(np.int64))
+        return self._tabled[key]
+
+    # --- what is kept -------------------------------------------------------------------------------------------------
+
+    def kept(self, x: Array, into: Buffer | None = None) -> Array:
+        """An array whose entries are stored by a loop; of one without axes the node alone."""
+        if not x.shape and into is None:
+            try:
+                entry = x.at(())
+            except Shifted:
+                self.close()
+                entry = x.at(())
+            return self.one(entry)
+        if into is None:
+            into = Buffer("scratch", self.scratch, x.shape, x.dtype)
+            self.scratch += x.size
+        if self._open is None or self._open.shape != x.shape:
+            self._begin(x.shape)
+        assert self._open is not None
+        try:
+            found = self._entries(self._open, x)
+        except Shifted:
+            self._begin(x.shape)
+            found = self._entries(self._open, x)
+        self._open.stores += [(into, place, entry) for place, entry in found]
+        self._pending[id(into)] = {int(p) if is_known(p) else id(p): entry for p, entry in found}
+        return self.buffered(into)
+
+    def _entries(self, loop: Loop, x: Array) -> list[tuple[Entry, Entry]]:
+        self._context = tuple(number for number, _, _ in loop.counters)
+        try:
+            return [(self.place(x.shape, index), x.at(index)) for index in _indices(loop)]
+        finally:
+            self._context = ()
+
+    def _begin(self, shape: tuple[int, ...]) -> None:
+        self.close()
+        counters = [(*self.graph.counter(), size) for size in shape if size > FEW]
+        self._open = Loop(shape, counters)
+        self.loops.append(self._open)
+
+    def close(self) -> None:
+        """What is stored from now on is stored by another loop."""
+        self._open = None
+        self._pending.clear()
+
+    # --- folds --------------------------------------------------------------------------------------------------------
+
+    def folded(self, op: str, dtype: Any, start: Entry, first: Entry, last: Entry, term: Callable) -> Entry:
+        """start op term(first) op ... op term(last - 1), one after another."""
+        if is_known(first) and is_known(last) and last - first <= WRITTEN_OUT:
+            total = start
+            for k in range(int(first), int(last)):
+                total = self.graph.make(op, dtype, total, term(np.int64(k)))
+            return total
+        outer = self._context
+        names = tuple(int(b) if is_known(b) else id(b) for b in (first, last))
+        stored = (len(self.loops), self._open is None)  # folds before and after a loop are not one
+        alike = self._folds.setdefault((outer, names, stored), [])
+        for fold in itertools.chain(alike, [None]):
+            if fold is None:
+                fold = Fold(*self.graph.counter(), first, last)
+                alike.append(fold)
+            self._context = (*outer, fold.number)
+            try:
+                entry = term(fold.counter)
+            finally:
+                self._context = outer
+            loops = (entry.loops if isinstance(entry, Node) else NOWHERE) | {fold.number}
+            bounds = [b for b in (first, last, start) if isinstance(b, Node)]
+            outside = frozenset().union(loops - {fold.number}, *(b.loops for b in bounds))
+            waits = any(node.op == "folded" and node.attr is fold for node in reachable([entry]))
+            if waits or fold.outside not in (None, outside):
+                continue
+            fold.outside = outside
+            lane = any(isinstance(e, Node) and e.lane for e in (entry, start))
+            carried = Node("carried", np.dtype(dtype), (), (fold.number, len(fold.totals)), lane, True, loops | outside)
+            after = self.graph.make(op, dtype, carried, entry)
+            moves = any(isinstance(e, Node) and e.moves for e in (entry, start, first, last))
+            result = Node("folded", np.dtype(dtype), (after, start, first, last), fold, lane, moves, outside)
+            fold.totals.append(Total(carried, start, after, result))
+            return result
+        raise AssertionError
+
+
+def _indices(loop: Loop) -> Iterator[Index]:
+    """The indices of a loop's body: counters, and all numbers of short axes."""
+    counters = iter(loop.counters)
+    axes = [[next(counters)[1]] if size > FEW else [np.int64(k) for k in range(size)] for size in loop.shape]
+    return itertools.product(*axes)
+
+
+def broadcast(shape: tuple[int, ...], index: Index) -> Index:
+    """The index into an operand that may have no axes, or axes of one entry."""
+    if not shape:
+        return ()
+    return tuple(np.int64(0) if size == 1 else i for size, i in zip(shape, index, strict=True))

@@ -1,0 +1,105 @@
+"""A trace without functions inside: one list of equations, with those who read each value."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from jax.extend import core
+
+from stodyn.numerics.printing.scalars import ELEMENTWISE, INLINED, WHOLE, Unprintable, inner_of, literal_value
+
+
+@dataclasses.dataclass(eq=False)
+class Value:
+    """A variable of the flat trace: its number where it stands in the trace, and who reads it."""
+
+    aval: Any
+    number: np.ndarray | None = None
+    readers: list[Equation] = dataclasses.field(default_factory=list)
+    is_result: bool = False
+
+
+@dataclasses.dataclass(eq=False)
+class Equation:
+    name: str
+    params: dict[str, Any]
+    inputs: list[Value]
+    outputs: list[Value]
+
+
+def flattened(closed: core.ClosedJaxpr) -> tuple[list[Value], list[Equation], list[Value]]:
+    """The inputs, the equations and the outputs of a trace; functions inside are opened, branches all computed."""
+    equations: list[Equation] = []
+
+    def run(jaxpr: Any, consts: Sequence[Any], given: Sequence[Value]) -> list[Value]:
+        values = dict(zip(jaxpr.invars, given, strict=True))
+        for variable, const in zip(jaxpr.constvars, consts, strict=True):
+            values[variable] = Value(variable.aval, np.asarray(const))
+
+        def read(variable: Any) -> Value:
+            if isinstance(variable, core.Literal):
+                return Value(variable.aval, literal_value(variable))
+            return values[variable]
+
+        def opened(inner: Any, inputs: Sequence[Value]) -> list[Value]:
+            if isinstance(inner, core.ClosedJaxpr):
+                return run(inner.jaxpr, inner.consts, inputs)
+            return run(inner, (), inputs)
+
+        for equation in jaxpr.eqns:
+            name, inputs = equation.primitive.name, [read(v) for v in equation.invars]
+            if name in INLINED or name == WHOLE:
+                found = opened(inner_of(equation), inputs)
+            elif name == "optimization_barrier":
+                found = inputs
+            elif name == "cond":
+                branches = [opened(branch, inputs[1:]) for branch in equation.params["branches"]]
+                found = []
+                for variable, *cases in zip(equation.outvars, *branches, strict=True):
+                    found.append(Value(variable.aval))
+                    equations.append(Equation("select_n", {}, [inputs[0], *cases], found[-1:]))
+            else:
+                if equation.effects:
+                    raise Unprintable(f"{name} has a side effect")
+                found = [Value(v.aval) for v in equation.outvars]
+                equations.append(Equation(name, equation.params, inputs, found))
+            values.update(zip(equation.outvars, found, strict=True))
+        return [read(v) for v in jaxpr.outvars]
+
+    given = [Value(v.aval) for v in closed.jaxpr.invars]
+    results = run(closed.jaxpr, closed.consts, given)
+    needed = {id(v) for v in results}
+    kept = []
+    for equation in reversed(equations):
+        if any(id(v) in needed for v in equation.outputs):
+            needed.update(id(v) for v in equation.inputs)
+            kept.append(equation)
+    for equation in reversed(kept):
+        for value in equation.inputs:
+            value.readers.append(equation)
+    for value in results:
+        value.is_result = True
+    return given, kept[::-1], results
+
+
+def scalar_operations(closed: core.ClosedJaxpr) -> int:
+    """How many operations a trace has, entry by entry: an estimate that looks at shapes alone."""
+    total = 0
+    for equation in closed.jaxpr.eqns:
+        name = equation.primitive.name
+        if name in INLINED or name == WHOLE:
+            inner = inner_of(equation)
+            total += scalar_operations(inner if isinstance(inner, core.ClosedJaxpr) else core.ClosedJaxpr(inner, ()))
+        elif name == "dot_general":
+            (contracted, _), _ = equation.params["dimension_numbers"]
+            length = math.prod(equation.invars[0].aval.shape[k] for k in contracted)
+            total += 2 * length * equation.outvars[0].aval.size
+        elif name.startswith(("reduce_", "cum", "scatter")):
+            total += equation.invars[0].aval.size
+        elif name in ELEMENTWISE and name not in ("copy", "convert_element_type"):
+            total += equation.outvars[0].aval.size
+    return total

@@ -1,0 +1,432 @@
+"""What moves, joins and adds up the entries of arrays, as arithmetic on indices, tables of them, and folds.
+
+Slices, rolls and padded edges are sums and selections of indices; movement along known indices is a table of these; a
+known matrix with few entries is a table of its rows.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from stodyn.numerics.printing.arrays import FEW, INT64, WRITTEN_OUT, Array, Arrays, Index, broadcast
+from stodyn.numerics.printing.flat import Equation
+from stodyn.numerics.printing.nodes import BOOL, Entry, Node, is_known, value_of
+from stodyn.numerics.printing.scalars import Unprintable, filling
+
+FULL = 0.2  # of a known matrix: a fuller one is multiplied as it is
+
+
+# --- arithmetic on indices --------------------------------------------------------------------------------------------
+
+
+def _moved(x: Array, shape: Sequence[int], where: Callable[[Index], Index]) -> Array:
+    """A view: its entry I is entry where(I) of x."""
+    return Array(shape, x.dtype, lambda index: x.at(where(index)), x.cost)
+
+
+def _out(equation: Equation) -> tuple[int, ...]:
+    return equation.outputs[0].aval.shape
+
+
+def _broadcast_in_dim(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
+    (x, *_), axes = inputs, equation.params["broadcast_dimensions"]
+    if not x.shape:
+        entry = x.at(())
+        value = value_of(entry)  # a number spread over an array is the array's structure
+        return Array(_out(equation), x.dtype, lambda index: entry if value is None else value)
+    return _moved(x, _out(equation), lambda index: broadcast(x.shape, tuple(index[a] for a in axes)))
+
+
+def _reshape(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
+    x, shape = inputs[0], _out(equation)
+    if [s for s in x.shape if s != 1] == [s for s in shape if s != 1]:
+
+        def matched(index: Index) -> Index:
+            long = iter(i for i, size in zip(index, shape, strict=True) if size != 1)
+            return tuple(np.int64(0) if size == 1 else next(long) for size in x.shape)
+
+        return _moved(x, shape, matched)
+
+    def divided(index: Index) -> Index:
+        left, found = self.place(shape, index), []
+        for size in reversed(x.shape[1:]):
+            found.append(self.graph.whole("rem", left, size))
+            left = self.graph.whole("div", left, size)
+        return (left, *reversed(found)) if x.shape else ()
+
+    return _moved(x, shape, divided)
+
+
+def _transpose(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
+    order = equation.params["permutation"]
+    return _moved(inputs[0], _out(equation), lambda index: tuple(index[order.index(a)] for a in range(len(order))))
+
+
+def _rev(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
+    axes, (x,) = equation.params["dimensions"], inputs
+    return _moved(x, x.shape, lambda index: tuple(
+        self.graph.whole("sub", np.int64(size - 1), i) if a in axes else i
+        for a, (i, size) in enumerate(zip(index, x.shape, strict=True))))  # fmt: skip
+
+
+def _slice(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
+    starts, steps = equation.params["start_indices"], equation.params["strides"] or (1,) * len(_out(equation))
+    return _moved(inputs[0], _out(equation), lambda index: tuple(
+        self.graph.whole("add", self.graph.whole("mul", i, step), start)
+        for i, start, step in zip(index, starts, steps, strict=True)))  # fmt: skip
+
+
+def _split(self: Arrays, equation: Equation, inputs: list[Array]) -> list[Array]:
+    axis, starts = equation.params["axis"], np.cumsum([0, *equation.params["sizes"]])
+    return [
+        _moved(inputs[0], value.aval.shape, functools.partial(_shifted, self, axis, int(start)))
+        for value, start in zip(equation.outputs, starts, strict=False)
+    ]
+
+
+def _shifted(self: Arrays, axis: int, by: int, index: Index) -> Index:
+    return (*index[:axis], self.graph.whole("add", index[axis], by), *index[axis + 1 :])
+
+
+def _concatenate(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
+    axis, graph, parts = equation.params["dimension"], self.graph, [x for x in inputs if x.size]
+    starts = np.cumsum([0, *(x.shape[axis] for x in parts)])
+
+    def of_part(k: int, index: Index, is_clamped: bool) -> Entry:
+        where = _shifted(self, axis, -int(starts[k]), index)
+        if is_clamped:
+            where = (*where[:axis], graph.clamped(where[axis], parts[k].shape[axis]), *where[axis + 1 :])
+        return parts[k].at(where)
+
+    def at(index: Index) -> Entry:
+        i = index[axis]
+        if is_known(i):
+            return of_part(int(np.searchsorted(starts, i, side="right")) - 1, index, False)
+        raw = [of_part(k, index, False) for k in range(len(parts))]
+        is_one_buffer = all(isinstance(e, Node) and e.op == "load" and e.attr is raw[0].attr for e in raw)
+        entries = [e.args[0] for e in raw] if is_one_buffer else [of_part(k, index, True) for k in range(len(parts))]
+        found = entries[-1]
+        for k in range(len(parts) - 2, -1, -1):
+            before = graph.make("lt", BOOL, i, np.int64(starts[k + 1]))
+            found = graph.select(before, entries[k], found, found.dtype)
+        return graph.load(raw[0].attr, found) if is_one_buffer else found
+
+    return Array(_out(equation), parts[0].dtype, at, max(x.cost for x in parts) + len(parts) - 1)
+
+
+def _pad(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
+    (x, filling), graph, config = inputs, self.graph, equation.params["padding_config"]
+    if any(gap for _, _, gap in config):
+        raise Unprintable("pad between entries is on no list of operations that are printed as loops")
+    if all(low == high == 0 for low, high, _ in config):
+        return x
+
+    def at(index: Index) -> Entry:
+        inside, where = np.True_, []
+        for i, size, (low, high, _) in zip(index, x.shape, config, strict=True):
+            if low > 0 or high > 0:
+                inside = graph.make("and", BOOL, inside, graph.inside(i, low, low + size))
+            where.append(graph.clamped(graph.whole("sub", i, low), size))
+        fill = filling.at(())
+        if value_of(fill) is not None:
+            fill = value_of(fill)
+        return graph.select(inside, x.at(tuple(where)), fill, x.dtype) if x.size else fill
+
+    return Array(_out(equation), x.dtype, at, x.cost + 1)
+
+
+def _iota(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
+    axis, out = equation.params["dimension"], equation.outputs[0].aval
+    return Array(out.shape, out.dtype, lambda index: self.graph.convert(index[axis], out.dtype))
+
+
+# --- by tables of indices ---------------------------------------------------------------------------------------------
+
+
+def _whole_index(self: Arrays, entry: Entry) -> Entry:
+    """An index from a trace as one that addresses memory."""
+    if isinstance(entry, Node) and entry.lane:
+        raise Unprintable("an index that differs between paths, into an array that is printed as a loop")
+    return self.graph.convert(entry, INT64)
+
+
+def _gather(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
+    """Slices of x that begin at the rows of `indices`, laid out as XLA defines it."""
+    (x, indices), params, graph = inputs, equation.params, self.graph
+    numbers, sizes, shape = params["dimension_numbers"], params["slice_sizes"], _out(equation)
+    along = dict(zip(numbers.operand_batching_dims, numbers.start_indices_batching_dims, strict=True))
+    dropped = {*numbers.collapsed_slice_dims, *along}
+    kept_axes = [a for a in range(len(x.shape)) if a not in dropped]
+    limits = [full - size for full, size in zip(x.shape, sizes, strict=True)]
+    batch_axes = [a for a in range(len(shape)) if a not in numbers.offset_dims]
+    mode = str(params["mode"])
+    checks = "FILL" in mode or "CLIP" in mode
+    if indices.known is not None and checks:
+        most = np.array([limits[a] for a in numbers.start_index_map])
+        checks = not bool(((indices.known >= 0) & (indices.known <= most)).all())
+    fill = np.asarray(filling(x.dtype) if params.get("fill_value") is None else params["fill_value"], x.dtype)[()]
+
+    def at(index: Index) -> Entry:
+        batch = tuple(index[a] for a in batch_axes)
+        where: list[Entry] = [np.int64(0)] * len(x.shape)
+        inside: Entry = np.True_
+        for k, axis in enumerate(numbers.start_index_map):
+            start = _whole_index(self, indices.at((*batch, np.int64(k))))
+            if checks:
+                inside = graph.make("and", BOOL, inside, graph.inside(start, 0, limits[axis] + 1))
+                start = graph.clamped(start, limits[axis] + 1)
+            where[axis] = start
+        for axis, of in along.items():
+            where[axis] = batch[of]
+        for axis, a in zip(kept_axes, numbers.offset_dims, strict=True):
+            where[axis] = graph.whole("add", where[axis], index[a])
+        found = x.at(tuple(where))
+        return graph.select(inside, found, fill, x.dtype) if "FILL" in mode else found
+
+    return Array(shape, x.dtype, at, x.cost + indices.cost)
+
+
+def _dynamic_slice(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
+    x, *starts = inputs
+    sizes, graph = equation.params["slice_sizes"], self.graph
+
+    def where(index: Index) -> Index:
+        firsts = [graph.clamped(_whole_index(self, s.at(())), full - size + 1)
+                  for s, full, size in zip(starts, x.shape, sizes, strict=True)]  # fmt: skip
+        return tuple(graph.whole("add", first, i) for first, i in zip(firsts, index, strict=True))
+
+    return _moved(x, sizes, where)
+
+
+def _dynamic_update_slice(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
+    x, update, *starts = inputs
+    graph = self.graph
+
+    def at(index: Index) -> Entry:
+        inside, where = np.True_, []
+        for i, s, full, size in zip(index, starts, x.shape, update.shape, strict=True):
+            first = graph.clamped(_whole_index(self, s.at(())), full - size + 1)
+            shifted = graph.whole("sub", i, first)
+            if full != size:
+                inside = graph.make("and", BOOL, inside, graph.inside(shifted, 0, size))
+            where.append(graph.clamped(shifted, size) if full != size else i)
+        return graph.select(inside, update.at(tuple(where)), x.at(index), x.dtype)
+
+    return Array(x.shape, x.dtype, at, x.cost + update.cost + 1)
+
+
+def _scatter(combine: str | None) -> Callable:
+    """x with updates written to, or combined with, what they land on; the places are known beforehand."""
+
+    def scatter(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
+        (x, indices, updates), numbers, graph = inputs, equation.params["dimension_numbers"], self.graph
+        if indices.known is None:
+            raise Unprintable("a scatter to places that are computed, in a step that is printed as loops")
+        if numbers.operand_batching_dims:
+            raise Unprintable("a scatter under vmap, in a step that is printed as loops")
+        axes = numbers.scatter_dims_to_operand_dims
+        window_axes = [a for a in range(len(x.shape)) if a not in numbers.inserted_window_dims]
+        window = dict(zip(window_axes, (updates.shape[d] for d in numbers.update_window_dims), strict=True))
+        rows = indices.known.reshape(-1, len(axes)).astype(np.int64)
+        limits = np.array([x.shape[a] - window.get(a, 1) for a in axes])
+        if "CLIP" in str(equation.params["mode"]):
+            rows = np.clip(rows, 0, limits)
+        sound = ((rows >= 0) & (rows <= limits)).all(axis=1)
+        batch_dims = [d for d in range(len(updates.shape)) if d not in numbers.update_window_dims]
+        batch_shape = tuple(updates.shape[d] for d in batch_dims)
+
+        def update_at(batch: Index, index: Index, starts: dict[int, Entry]) -> Entry:
+            where: list[Entry] = [np.int64(0)] * len(updates.shape)
+            for d, b in zip(batch_dims, batch, strict=True):
+                where[d] = b
+            for d, a in zip(numbers.update_window_dims, window_axes, strict=True):
+                where[d] = graph.whole("sub", index[a], starts[a]) if a in starts else index[a]
+            return updates.at(tuple(where))
+
+        def joined(old: Entry, new: Entry) -> Entry:
+            return new if combine is None else graph.make(combine, x.dtype, old, new)
+
+        if len(rows) <= FEW:  # a few windows, one after another
+
+            def among(index: Index) -> Entry:
+                found = x.at(index)
+                for k in np.flatnonzero(sound):
+                    inside, starts, clamped = np.True_, {}, list(index)
+                    for a, first in zip(axes, rows[k], strict=True):
+                        starts[a] = np.int64(first)
+                        size = window.get(a, 1)
+                        if size < x.shape[a]:
+                            inside = graph.make(
+                                "and", BOOL, inside, graph.inside(index[a], int(first), int(first) + size)
+                            )
+                            low = graph.whole("max", index[a], int(first))
+                            clamped[a] = graph.whole("min", low, int(first) + size - 1)
+                    batch = tuple(np.int64(b) for b in np.unravel_index(k, batch_shape))
+                    new = update_at(batch, tuple(clamped), starts)
+                    found = graph.select(inside, joined(found, new), found, x.dtype)
+                return found
+
+            return Array(x.shape, x.dtype, among, x.cost + (updates.cost + 1) * len(rows))
+        if any(window.get(a, 1) != 1 for a in axes) or len(batch_shape) != 1:
+            raise Unprintable("a scatter of many windows, in a step that is printed as loops")
+        lengths = tuple(x.shape[a] for a in axes)
+        numbers_of_updates = np.flatnonzero(sound)
+        landed = np.ravel_multi_index(tuple(rows[sound].T), lengths)
+        order = np.argsort(landed, kind="stable")
+        ends = np.searchsorted(landed[order], np.arange(math.prod(lengths) + 1))
+        listed = self.constant(numbers_of_updates[order])
+        bounds = self.constant(ends.astype(np.int64))
+        most = int(np.diff(ends).max(initial=0))
+        zero = {a: np.int64(0) for a in axes if a in window}
+
+        def at(index: Index) -> Entry:
+            row = self.place(lengths, tuple(index[a] for a in axes))
+            flat = tuple(np.int64(0) if a in axes else i for a, i in enumerate(index))
+            first, last = (bounds.at((graph.whole("add", row, k),)) for k in (0, 1))
+
+            def landing(k: Entry) -> Entry:
+                return update_at((_whole_index(self, listed.at((k,))),), flat, zero)
+
+            old = x.at(index)
+            if most <= 1 or combine is None:
+                some = graph.make("lt", BOOL, first, last)
+                k = graph.clamped(graph.whole("sub", last, 1), max(len(landed), 1))
+                return graph.select(some, joined(old, landing(k)), old, x.dtype)
+            return self.folded(combine, x.dtype, old, first, last, landing)
+
+        return Array(x.shape, x.dtype, at, x.cost + (updates.cost + 1) * max(most, 1) + 1)
+
+    return scatter
+
+
+# --- folds ------------------------------------------------------------------------------------------------------------
+
+NEUTRAL: dict[str, Callable[[np.dtype], Any]] = {
+    "add": lambda dtype: dtype.type(0),
+    "mul": lambda dtype: dtype.type(1),
+    "max": lambda dtype: dtype.type(-np.inf) if dtype.kind == "f" else dtype.type(np.iinfo(dtype).min),
+    "min": lambda dtype: dtype.type(np.inf) if dtype.kind == "f" else dtype.type(np.iinfo(dtype).max),
+    "and": lambda dtype: dtype.type(True),
+    "or": lambda dtype: dtype.type(False),
+}
+
+
+def _reduction(op: str) -> Callable:
+    def reduce(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
+        (x,), axes, dtype = inputs, sorted(equation.params["axes"]), np.dtype(equation.outputs[0].aval.dtype)
+        if dtype == BOOL and op in ("max", "min"):
+            raise Unprintable(f"{equation.name} of truth values, in a step that is printed as loops")
+        count = math.prod(x.shape[a] for a in axes)
+
+        def at(index: Index) -> Entry:
+            def over(left: list[int], given: dict[int, Entry]) -> Entry:
+                axis, *others = left
+
+                def term(k: Entry) -> Entry:
+                    now = {**given, axis: k}
+                    if others:
+                        return over(others, now)
+                    rest = iter(index)
+                    return x.at(tuple(now[a] if a in now else next(rest) for a in range(len(x.shape))))
+
+                return self.folded(op, dtype, NEUTRAL[op](dtype), np.int64(0), np.int64(x.shape[axis]), term)
+
+            return over(axes, {}) if axes else x.at(index)
+
+        return Array(_out(equation), dtype, at, (x.cost + 1) * max(count, 1))
+
+    return reduce
+
+
+def _dot_general(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
+    (a, b), graph = inputs, self.graph
+    (contract_a, contract_b), (batch_a, batch_b) = equation.params["dimension_numbers"]
+    dtype = np.dtype(equation.outputs[0].aval.dtype)
+    if a.dtype != dtype or b.dtype != dtype:
+        raise Unprintable("dot_general between different dtypes")
+    free_a = [k for k in range(len(a.shape)) if k not in (*contract_a, *batch_a)]
+    free_b = [k for k in range(len(b.shape)) if k not in (*contract_b, *batch_b)]
+    lengths = [a.shape[k] for k in contract_a]
+    for place, known in enumerate((a, b)):
+        if known.known is not None and len(known.shape) == 2 and len(lengths) == 1 and not batch_a and known.size:
+            matrix = known.known if (contract_a, contract_b)[place][0] == 1 else known.known.T
+            if np.count_nonzero(matrix) <= FULL * matrix.size and min(matrix.shape) > WRITTEN_OUT:
+                return _sparse_product(self, equation, matrix, inputs[1 - place], place)
+
+    def at(index: Index) -> Entry:
+        batch, rows = index[: len(batch_a)], index[len(batch_a) : len(batch_a) + len(free_a)]
+        columns = index[len(batch_a) + len(free_a) :]
+
+        def term(given: list[Entry]) -> Entry:
+            left, right = ([np.int64(0)] * len(x.shape) for x in (a, b))
+            for where, axes, free, of_batch, mine in (
+                (left, contract_a, free_a, batch_a, rows), (right, contract_b, free_b, batch_b, columns),
+            ):  # fmt: skip
+                for axis, k in (*zip(axes, given, strict=True), *zip(free, mine, strict=True),
+                                *zip(of_batch, batch, strict=True)):  # fmt: skip
+                    where[axis] = k
+            return graph.make("mul", dtype, a.at(tuple(left)), b.at(tuple(right)))
+
+        def over(given: list[Entry]) -> Entry:
+            if len(given) == len(lengths):
+                return term(given)
+            length = np.int64(lengths[len(given)])
+            return self.folded("add", dtype, dtype.type(0), np.int64(0), length, lambda k: over([*given, k]))
+
+        return over([])
+
+    return Array(_out(equation), dtype, at, (a.cost + b.cost + 2) * max(math.prod(lengths), 1))
+
+
+def _sparse_product(self: Arrays, equation: Equation, matrix: np.ndarray, other: Array, place: int) -> Array:
+    """A known matrix with few entries times an array: of each row the entries that are not zero."""
+    graph, dtype = self.graph, np.dtype(equation.outputs[0].aval.dtype)
+    rows, columns = np.nonzero(matrix)
+    ends = np.searchsorted(rows, np.arange(len(matrix) + 1)).astype(np.int64)
+    values, listed, bounds = map(self.constant, (matrix[rows, columns], columns.astype(np.int64), ends))
+    axis = equation.params["dimension_numbers"][0][1 - place][0]
+
+    def at(index: Index) -> Entry:
+        row, rest = (index[0], index[1:]) if place == 0 else (index[-1], index[:-1])
+        first, last = (bounds.at((graph.whole("add", row, k),)) for k in (0, 1))
+
+        def term(k: Entry) -> Entry:
+            where = (*rest[:axis], listed.at((k,)), *rest[axis:])
+            return graph.make("mul", dtype, values.at((k,)), other.at(where))
+
+        return self.folded("add", dtype, dtype.type(0), first, last, term)
+
+    most = int(np.diff(ends).max(initial=1))
+    return Array(_out(equation), dtype, at, (other.cost + 2) * most)
+
+
+def _stack(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
+    axis, graph = equation.params["axis"], self.graph
+
+    def at(index: Index) -> Entry:
+        rest, i = (*index[:axis], *index[axis + 1 :]), index[axis]
+        if is_known(i):
+            return inputs[int(i)].at(rest)
+        found = inputs[-1].at(rest)
+        for k in range(len(inputs) - 2, -1, -1):
+            found = graph.select(graph.make("le", BOOL, i, np.int64(k)), inputs[k].at(rest), found, found.dtype)
+        return found
+
+    return Array(_out(equation), inputs[0].dtype, at, max(x.cost for x in inputs))
+
+
+VIEWS: dict[str, Callable] = {
+    "reshape": _reshape, "squeeze": _reshape, "expand_dims": _reshape, "broadcast_in_dim": _broadcast_in_dim,
+    "transpose": _transpose, "rev": _rev, "slice": _slice, "split": _split, "concatenate": _concatenate, "pad": _pad,
+    "stack": _stack, "iota": _iota, "gather": _gather, "dynamic_slice": _dynamic_slice,
+    "dynamic_update_slice": _dynamic_update_slice, "scatter": _scatter(None), "scatter-add": _scatter("add"),
+    "scatter-mul": _scatter("mul"), "scatter-min": _scatter("min"), "scatter-max": _scatter("max"),
+    "reduce_sum": _reduction("add"), "reduce_prod": _reduction("mul"), "reduce_max": _reduction("max"),
+    "reduce_min": _reduction("min"), "reduce_and": _reduction("and"), "reduce_or": _reduction("or"),
+    "dot_general": _dot_general,
+}  # fmt: skip

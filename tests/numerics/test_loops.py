@@ -1,0 +1,177 @@
+"""Functions of large arrays printed as loops, against NumPy: by construct, at sizes that do and do not fit the axes."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from stodyn.numerics.printing import compiling, rows
+from stodyn.numerics.printing.array_traces import ArrayTraces
+from stodyn.numerics.printing.arrays import Buffer
+from stodyn.numerics.printing.flat import scalar_operations
+from stodyn.numerics.printing.loops import WIDTH, Program, mapped
+from stodyn.numerics.printing.scalars import Unprintable
+
+FRAME = ("x", "y", "scratch", "tables", "stride", "first_lane", "last_lane")
+LANES = 16
+N = 23
+
+
+def program_of(function, shape, dtype=float):
+    """The loops of function(x), its table, and what it stores."""
+    with jax.enable_x64(True):
+        closed = jax.make_jaxpr(function)(jax.ShapeDtypeStruct(shape, dtype))
+    arrays = ArrayTraces()
+    (y,) = arrays.run(closed, [arrays.buffered(Buffer("x", 0, shape, np.dtype(dtype)))])
+    arrays.kept(y, Buffer("y", 0, y.shape, y.dtype))
+    return Program(arrays), arrays, y
+
+
+def evaluated(function, x):
+    """function of every path of x (*shape, LANES) by loops."""
+    shape = x.shape[:-1]
+    program, arrays, y = program_of(function, shape)
+    written = mapped("run", program, FRAME, ("x", "y"))
+    machine = compiling.compiled(rows.module([written]), ["run"], **compiling.effort(written.operations))
+    found = np.empty((max(y.size, 1), LANES))
+    given = np.ascontiguousarray(x.reshape(-1, LANES))
+    frame = rows.Frame(FRAME)
+    frame.set(x=given, y=found, scratch=np.empty(program.scratch * WIDTH + 1), stride=LANES, last_lane=LANES,
+              tables=np.concatenate([*arrays.tables, np.zeros(1, np.int64)]))  # fmt: skip
+    machine["run"](frame.address)
+    values = found if y.dtype.kind == "f" else found.view(np.int64)
+    return values.astype(y.dtype).reshape(*y.shape, LANES)
+
+
+A = np.random.default_rng(1).standard_normal((N, N))
+BAND = np.triu(np.tril(A, 1), -1)
+ORDER = np.random.default_rng(2).permutation(N)
+TWICE = np.repeat(np.arange(N - 3), 2)[:N]
+
+
+def softmax(xp, x):
+    e = xp.exp(x - xp.max(x))
+    return e / xp.sum(e)
+
+
+def rows_softmax(xp, x):
+    M = x[:, None] * A
+    e = xp.exp(M - xp.max(M, axis=1, keepdims=True))
+    return xp.sum(e / xp.sum(e, axis=1, keepdims=True) * x, axis=1)
+
+
+def pairs(xp, x):
+    q = x[: N - 1].reshape(-1, 2)
+    apart = q[:, None, :] - q[None, :, :]
+    r2 = xp.sum(apart**2, axis=-1) + 0.1
+    return xp.sum((1 / r2**2 - 1 / r2)[:, :, None] * apart, axis=1).ravel()
+
+
+def scattered(xp, x):
+    if xp is np:
+        y = np.cos(x)
+        np.add.at(y, TWICE, np.sin(x))
+        return y
+    return xp.cos(x).at[TWICE].add(xp.sin(x))
+
+
+def bounded(xp, x):
+    if xp is np:
+        y = x * x
+        y[0], y[1:-1], y[-1] = 0.0, x[2:] - 2 * x[1:-1] + x[:-2], 1.0
+        return y
+    y = (x * x).at[0].set(0.0).at[1:-1].set(x[2:] - 2 * x[1:-1] + x[:-2])
+    return y.at[-1].set(1.0)
+
+
+CASES = {
+    "element-wise": lambda xp, x: xp.sin(x) * xp.exp(-x * x) + xp.sqrt(1 + x**2),
+    "Lorenz-96": lambda xp, x: (xp.roll(x, -1) - xp.roll(x, 2)) * xp.roll(x, 1) - x + 8.0,
+    "two loops": lambda xp, x: xp.roll(x + 0.1 * xp.sin(xp.roll(x, 1)) * x, 3) - x,
+    "slices": lambda xp, x: xp.concatenate([x[::2] * 2, xp.tanh(x[1::2])]),
+    "reversed": lambda xp, x: x[::-1] - x,
+    "padded": lambda xp, x: xp.pad(x[2:-1], (2, 1)) * x + xp.pad(x, (0, 1))[1:],
+    "gather": lambda xp, x: x[ORDER] * 2 + x[np.arange(N) // 2],
+    "matrix": lambda xp, x: A @ xp.cos(x),
+    "transposed": lambda xp, x: xp.sin(x) @ A.T - A.T @ x,
+    "sparse matrix": lambda xp, x: BAND @ x**2 + x @ BAND,
+    "matrix of matrices": lambda xp, x: xp.sum((x[:, None] * A) @ BAND, axis=1),
+    "mean": lambda xp, x: x - xp.mean(x) + xp.max(x) * xp.min(x),
+    "softmax": softmax,
+    "softmax of rows": rows_softmax,
+    "pair forces": pairs,
+    "reshaped": lambda xp, x: xp.transpose(x[: N - 2].reshape(3, 7)).ravel() + xp.sum(x.reshape(1, N)),
+    "whole plane": lambda xp, x: xp.roll(x[: N - 2].reshape(3, 7), 1, axis=1).T.reshape(-1),
+    "where": lambda xp, x: xp.where(x > 0.3, xp.where(np.arange(N) % 3 == 0, x, -x), 0.5),
+    "counters": lambda xp, x: x * np.arange(N) + np.linspace(0, 1, N) ** 2,
+    "outer": lambda xp, x: xp.sum(xp.outer(x, x) * A, axis=0) + xp.sum(xp.outer(x, x) * A),
+    "powers": lambda xp, x: xp.abs(x) ** 1.5 + x**3 - 1 / (2 + x**2),
+    "scatter": scattered,
+    "edges": bounded,
+    "stack": lambda xp, x: xp.stack([x, -x, x * x]).sum(axis=0),
+    "scalar": lambda xp, x: xp.sum(x**2) * xp.ones(1),
+    "prefix": lambda xp, x: x[0] * x + x[3] * x[N - 1],
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_loops_compute_what_numpy_does(name):
+    x = np.random.default_rng(3).standard_normal((N, LANES))
+    expected = np.stack([CASES[name](np, x[:, k].copy()) for k in range(LANES)], axis=-1)
+    found = evaluated(lambda x: CASES[name](jnp, x), x)
+    assert found.shape == expected.shape
+    np.testing.assert_allclose(found, expected, rtol=2e-13, atol=2e-13)
+
+
+def test_whole_numbers_and_truth_values():
+    x = np.random.default_rng(4).standard_normal((N, LANES))
+    found = evaluated(lambda x: jnp.sum(x > 0) + jnp.floor(x).astype(jnp.int32), x)
+    assert np.array_equal(found, (x > 0).sum(axis=0) + np.floor(x).astype(int))
+    assert np.array_equal(evaluated(lambda x: jnp.roll(x > 0, 1) & (x < 1), x), np.roll(x > 0, 1, axis=0) & (x < 1))
+
+
+def test_branches_are_selected():
+    x = np.random.default_rng(5).standard_normal((N, LANES))
+    found = evaluated(lambda x: jax.lax.cond(x[0] > 0, jnp.sin, lambda x: -x, x), x)
+    np.testing.assert_allclose(found, np.where(x[0] > 0, np.sin(x), -x), rtol=1e-15)
+
+
+def test_the_program_is_as_long_as_the_trace_whatever_the_size():
+    def step(x):
+        y = x + 0.1 * CASES["Lorenz-96"](jnp, x)
+        return x + 0.05 * (CASES["Lorenz-96"](jnp, x) + CASES["Lorenz-96"](jnp, y))
+
+    texts = []
+    for n in (100, 10_000):
+        program, _, _ = program_of(step, (n,))
+        assert len(program.loops) == 2
+        assert program.scratch == n  # the prediction; the rest of the first stage is computed again
+        texts.append(mapped("run", program, FRAME, ("x", "y")).finished())
+    assert abs(len(texts[0]) - len(texts[1])) < 100
+    assert len(texts[0]) < 10_000
+
+
+def test_arrays_of_pairs_are_not_kept():
+    program, _, _ = program_of(lambda x: CASES["pair forces"](jnp, x), (N,))
+    assert program.scratch <= 2 * N
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (lambda x: jnp.sort(x), "sort is on no list"),
+        (lambda x: x[jnp.argmax(x)] * x, "argmax is on no list"),
+        (lambda x: x[jnp.floor(x).astype(int)], "an index that differs between paths"),
+        (lambda x: jax.lax.while_loop(lambda x: x[0] < 1, lambda x: x + 1, x), "while is on no list"),
+        (lambda x: jnp.fft.fft(x).real, "numbers of type complex"),
+    ],
+)
+def test_what_cannot_be_a_loop_is_refused_with_the_reason(function, words):
+    with pytest.raises(Unprintable, match=words):
+        program_of(function, (N,))
+
+
+def test_operations_are_counted_by_shapes():
+    with jax.enable_x64(True):
+        count = scalar_operations(jax.make_jaxpr(lambda x: A @ x + jnp.sin(x) * x)(np.ones(N)))
+    assert count == 2 * N * N + 3 * N
