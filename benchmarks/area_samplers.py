@@ -5,8 +5,7 @@
 Errors are root mean squares for m = 2 channels and h = 1 (they are proportional to h), measured on common paths:
 Substeps(K) against the same path with 64 K substeps; Fourier(p) and MrongowiusRoessler(p) against 32 p terms with the
 same coefficients, the one normal of the tail being what makes the finer tail of it. Times include the drawing of the
-normals by the library's generator; one thread, 1024 paths at a time, in lanes or under vmap by the engine's rule (the
-column `by`), which shows as a jump in time.
+normals by the library's generator; one thread, 1024 paths at a time, printed or under vmap (the column `by`).
 """
 
 from __future__ import annotations
@@ -27,12 +26,13 @@ import numpy as np
 from scipy.special import zeta
 from timing import Contender, race
 
-from stodyn.engine.batch import LANE_OPERATIONS
 from stodyn.noise import iterated, wiener
 from stodyn.noise.increment import Increment, Recipe, compose_all
 from stodyn.noise.iterated import Approximation, Fourier, MrongowiusRoessler, Substeps
 from stodyn.noise.supply import Drawn
-from stodyn.numerics import lanes
+from stodyn.numerics.printing import compiling
+from stodyn.numerics.printing.over_arrays import Printed
+from stodyn.numerics.printing.scalars import Unprintable
 
 SAMPLERS: tuple[type[Approximation], ...] = (Substeps, Fourier, MrongowiusRoessler)
 LANES, STEPS = 1024, 32
@@ -96,7 +96,7 @@ def measured_error(recipe: Approximation, paths: int) -> tuple[float, float]:
 
 
 def sampler(name: str, recipe: Recipe, m: int) -> tuple[Contender, str]:
-    """Draw and make the increments of LANES paths over STEPS steps, and sum them up; in lanes or by vmap."""
+    """Draw and make the increments of LANES paths over STEPS steps, and sum them up; by print or by vmap."""
     streams = tuple((name, count) for name, count in recipe.normals(m).items() if count)
     feed = Drawn(1).feed(streams, 0, LANES)
 
@@ -105,28 +105,27 @@ def sampler(name: str, recipe: Recipe, m: int) -> tuple[Contender, str]:
         made = recipe.increment(0.01, given | {name: x for (name, _), x in zip(streams, normals, strict=True)}, m)
         return (made.W,) if made.II is None else (made.W, made.II)
 
-    closed = jax.make_jaxpr(increment)(*(jnp.zeros(count) for _, count in streams))
+    examples = [np.zeros(count) for _, count in streams]
+    shapes = jax.eval_shape(increment, *examples)
 
-    def in_lanes(normals):
-        made = lanes.evaluate(closed, [lanes.unstack(x, 1) for x in normals], LANES)
-        return [lanes.stack(x, float, LANES) for x in made]
+    def by_print(slab):
+        made = [printed("increment", *(z[step] for z in slab)) for step in range(STEPS)]
+        return [sum(parts) for parts in zip(*made, strict=True)]
 
-    def by_vmap(normals):
-        return jax.vmap(lambda x: list(increment(*x)), in_axes=-1, out_axes=-1)(normals)
+    def add(total, normals):
+        made = jax.vmap(lambda x: list(increment(*x)), in_axes=-1, out_axes=-1)(normals)
+        return [a + b for a, b in zip(total, made, strict=True)], None
 
-    def compiled(batched):
-        def add(total, normals):
-            return [a + b for a, b in zip(total, batched(normals), strict=True)], None
-
-        zero = [jnp.zeros((*out.shape, LANES)) for out in closed.out_avals]
-        return jax.jit(lambda *slab: jax.lax.scan(add, zero, list(slab))[0])
-
-    trace = jax.make_jaxpr(in_lanes)([jnp.zeros((count, LANES)) for _, count in streams])
-    by = "lanes" if lanes.count_equations(trace.jaxpr) <= LANE_OPERATIONS else "vmap"
-    total = compiled(in_lanes if by == "lanes" else by_vmap)
+    zero = [jnp.zeros((*out.shape, LANES)) for out in shapes]
+    by_vmap = jax.jit(lambda slab: jax.lax.scan(add, zero, list(slab))[0])
+    try:
+        printed = Printed({"increment": increment}, examples, width=2 * compiling.processor().register)
+        by, total = "print", by_print
+    except Unprintable:
+        by, total = "vmap", by_vmap
 
     def run() -> float:
-        return float(jax.block_until_ready(total(*feed(STEPS)))[0][0, 0])
+        return float(jax.block_until_ready(total(feed(STEPS)))[0][0, 0])
 
     return Contender(name, run, LANES * STEPS), by
 

@@ -1,9 +1,9 @@
 """Everything about the GPU in one call: python benchmarks/gpu.py [--only PART ...] [--json FILE]; needs a GPU.
 
-speed      Kubo's oscillator by Heun's method: simulate with moments every 25 steps, beside diffrax, lanes under a scan
-           and a kernel written by hand in CUDA C++; other methods beside jax.vmap of the same step
+speed      Kubo's oscillator by Heun's method: simulate with moments every 25 steps, beside diffrax and a
+           kernel written by hand in CUDA C++; other methods beside jax.vmap of the same step
 plasma     Lenard-Bernstein collisions at the size of the paper, 1e7 paths to T = 1000
-size       a kernel beside a scan of lanes for steps of more and more operations
+size       Lorenz's 96 model with more and more components
 catalogue  the moments of every method on both devices, and what its kernel takes to compile
 generator  4e9 normals: moments to order 8, tails, correlations; and the same bits twice
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import itertools
 import json
 import time
 from pathlib import Path
@@ -36,6 +37,7 @@ from stodyn.models.lorenz import lorenz
 from stodyn.models.noise_structures import general_noise
 from stodyn.models.spring_pendulum import spring_pendulum
 from stodyn.noise import counter
+from stodyn.noise.stream import STREAMS
 from stodyn.statistics import Moments, Observable
 
 H, EVERY = 0.05, 25
@@ -81,13 +83,15 @@ class Table:
 def speed(table: Table) -> None:
     problem, steps = kubo(), 1000
 
-    def ours(paths, **options):
-        return sd.simulate(problem, "Heun", t=(0.0, steps * H), dt=H, paths=paths, seed=1,
-                           collect=Moments(every=EVERY), device="gpu", **options)  # fmt: skip
+    def ready(paths):
+        held = sd.prepare(problem, "Heun", t=(0.0, steps * H), dt=H, paths=paths, collect=Moments(every=EVERY),
+                          device="gpu")  # fmt: skip
+        seeds = itertools.count(1)
+        return lambda: held(seed=next(seeds))
 
     found: dict[int, float] = {}
     for paths in (131_072, 1_048_576, 8_388_608):
-        first, seconds, run = best(lambda: ours(paths), 10)
+        first, seconds, run = best(ready(paths), 10)
         found[paths] = seconds
         energy = 0.5 * float(np.sum(run["variance"][-1] + run["mean"][-1] ** 2))
         table.add("speed", job=f"Kubo Heun {paths} x {steps}", ms=seconds * 1e3, rate=paths * steps / seconds,
@@ -96,8 +100,6 @@ def speed(table: Table) -> None:
         if seconds is not None:
             table.add("speed", job=f"CUDA C++ {paths}", ms=seconds * 1e3, ours_over_it=found[paths] / seconds)
     for paths in (131_072, 1_048_576):
-        _, seconds, _ = best(lambda: ours(paths, executor="lanes"), 3)
-        table.add("speed", job=f"lanes under a scan {paths}", ms=seconds * 1e3, it_over_ours=seconds / found[paths])
         for name, seconds in by_diffrax(paths, steps):
             table.add("speed", job=f"{name} {paths}", ms=seconds * 1e3, it_over_ours=seconds / found[paths])
     others(table)
@@ -190,30 +192,19 @@ def plasma(table: Table) -> None:
 
 
 def size(table: Table) -> None:
-    """Lorenz's 96 model with n components: where a kernel stops being worth it."""
-    for n in (4, 8, 16, 24, 32, 48, 64, 96):
+    """Lorenz's 96 model with n components, each with noise of its own."""
+    for n, paths in ((4, 1_048_576), (20, 209_715), (40, 104_857), (100, 41_943), (200, 20_971)):
 
         def drift(t, x):
             return (jnp.roll(x, -1) - jnp.roll(x, 2)) * jnp.roll(x, 1) - x + 8.0
 
-        problem = sd.SDE(drift, lambda t, x, n=n: 0.1 * jnp.ones((n, 1)), np.linspace(1.0, 2.0, n))
-        for method in ("Heun", "RK4"):
-            row: dict[str, Any] = {"method": method, "n": n}
-            for executor in ("kernel", "lanes", "vmap"):
-                try:
-                    first, seconds, run = best(
-                        lambda executor=executor, problem=problem, method=method: sd.simulate(
-                            problem, method, t=(0.0, 1.0), dt=0.01, paths=262_144, seed=1, device="gpu",
-                            executor=executor, collect=Moments(every=100),
-                        ),
-                        2,
-                    )  # fmt: skip
-                    row |= {f"{executor}_ms": seconds * 1e3, f"{executor}_first_s": first}
-                    if executor == "kernel":
-                        row["operations"] = sd.provenance(run)["executor_reason"]
-                except Exception as reason:
-                    row[executor] = str(reason)[:80]
-            table.add("size", **row)
+        problem = sd.SDE(drift, lambda t, x, n=n: 0.5 * jnp.eye(n), np.linspace(1.0, 3.0, n))
+        held = sd.prepare(
+            problem, "Heun", t=(0.0, 1.0), dt=0.005, paths=paths, collect=Moments(every=EVERY), device="gpu"
+        )
+        first, seconds, run = best(lambda held=held: held(seed=1), 3)
+        table.add("size", n=n, paths=paths, ms=seconds * 1e3, first_call_s=first,
+                  why=sd.provenance(run)["executor_reason"])  # fmt: skip
 
 
 # --- catalogue --------------------------------------------------------------------------------------------------------
@@ -269,7 +260,7 @@ def generator(table: Table) -> None:
 
         def one(n, carry):
             powers, tails, products, before = carry
-            a, b = counter.pair(key, "W", path, n.astype(np.uint64))
+            a, b = counter.pair(key, STREAMS["W"], path, n.astype(np.uint64))
             for z in (a, b):
                 powers += jnp.stack([jnp.sum(z**k) for k in range(1, 9)])
                 tails += jnp.stack([jnp.stack([jnp.sum(z > e), jnp.sum(z < -e)]) for e in edges])

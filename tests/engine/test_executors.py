@@ -59,8 +59,3 @@ def test_without_a_compiler_everything_runs_under_vmap_with_the_same_noise(monke
     other = sd.simulate(coupled(3), "Heun", collect=collect, **RUN)
     assert sd.provenance(other)["executor_reason"] == "nothing to compile with"
     np.testing.assert_allclose(other["path"], printed["path"], rtol=1e-12)
-
-
-def test_lanes_are_a_way_of_gpus():
-    with pytest.raises(ValueError, match='executor: "lanes" is a way of GPUs'):
-        sd.simulate(coupled(3), "Heun", executor="lanes", **RUN)

@@ -1,6 +1,6 @@
-"""The GPU's kernel, interpreted on the processor, and what a run says and does where there is no GPU."""
+"""The kernels of GPUs, printed for the processor, and what a run says and does where there is no GPU."""
 
-import dataclasses
+import re
 
 import jax
 import jax.numpy as jnp
@@ -10,14 +10,16 @@ import scipy.stats
 
 import stodyn as sd
 from stodyn import statistics as st
-from stodyn.engine import block
+from stodyn.engine import kernel
 from stodyn.engine import simulate as front
-from stodyn.engine.counted import BlockHalved, block_width
-from stodyn.engine.kernel import CountedProgram
-from stodyn.engine.layout import Layout
+from stodyn.engine.cards import BlockHalved, block_width
 from stodyn.engine.spec import describe, matched
+from stodyn.engine.stepping import Source
+from stodyn.engine.watching import watched
 from stodyn.methods.catalogue import catalogue
 from stodyn.models import catalogue as models
+from stodyn.noise import counter
+from stodyn.numerics.printing import compiling
 
 pytestmark = pytest.mark.usefixtures("quick_compiling")
 STEPS, H = 12, 0.05
@@ -36,27 +38,44 @@ def oscillator(**options):
     return sd.SDE(drift, diffusion, **dict(start=[1.0, 0.0], params=0.5) | options)
 
 
-def paths_of(problem, method, executor="kernel", **options):
+def on_a_card(problem, method, **options):
+    """A run by kernels, for which a processor stands in where there is no GPU."""
+    return sd.simulate(problem, method, **RUN | dict(device=jax.devices("cpu"), paths=200) | options)
+
+
+def paths_of(problem, method, **options):
     """The first five paths at every step, and the record."""
-    run = sd.simulate(
-        problem, method, executor=executor, **RUN | dict(paths=200, collect=st.Paths(5, every=1)) | options
-    )
+    run = on_a_card(problem, method, **dict(collect=st.Paths(5, every=1)) | options)
     return run["path"].values, sd.provenance(run)
 
 
-def on_cpu_devices(problem, method, **options):
-    return paths_of(problem, method, **dict(executor="auto", device=jax.devices("cpu")) | options)
-
-
 @pytest.mark.parametrize("method", ["Heun", "SRIW1", "AB3", "ImplicitMidpoint", "DRI1"])
-def test_the_kernel_takes_the_steps_that_lanes_and_vmap_take(method):
-    """One, two and more normals a step; a history; Newton's loop; discrete draws. The same numbers but for rounding."""
-    kernel, record = paths_of(oscillator(), method)
-    assert record["executor"] == "kernel" and record["normals"].startswith("Philox")
-    for executor in ("lanes", "vmap"):
-        found, record = on_cpu_devices(oscillator(), method, executor=executor)
-        assert (record["executor"], record["executor_reason"]) == (executor, "asked for")
-        np.testing.assert_allclose(found, kernel, rtol=1e-9, atol=1e-11)
+def test_the_kernel_takes_the_steps_that_programs_of_processors_and_vmap_take(method):
+    """One, two and more normals a step; a history; Newton's loop; discrete draws. From the processor's programs, with
+    the same normals, the same bits; from vmap the same numbers but for rounding."""
+    found, record = paths_of(oscillator(), method)
+    assert record["executor"] == "printed" and record["normals"].startswith("Philox")
+    by_vmap, record = paths_of(oscillator(), method, executor="vmap")
+    assert (record["executor"], record["executor_reason"]) == ("vmap", "asked for")
+    np.testing.assert_allclose(by_vmap, found, rtol=1e-9, atol=1e-11)
+    run = on_a_card(oscillator(), method, collect=st.Paths(5, every=1))
+    np.testing.assert_array_equal(sd.replay(oscillator(), method, run, 3)["path"], found[3])
+
+
+@pytest.mark.parametrize("channels", [1, 2, 3, 17, 20])
+def test_normals_are_numbered_along_each_path_whatever_a_step_takes_and_wherever_a_call_begins(channels, monkeypatch):
+    """Sums of normals: odd streams leave one over for the next step, long ones are drawn in a loop."""
+    problem = sd.SDE(lambda t, x: 0.0 * x, lambda t, x: jnp.ones((1, channels)), [0.0])
+    whole, _ = paths_of(problem, "EulerMaruyama")
+    monkeypatch.setattr("stodyn.engine.cards.OPERATIONS", 1.0)  # a step a call, until its speed is known
+    monkeypatch.setattr("stodyn.engine.cards.SECONDS", 0.0)
+    cut, _ = paths_of(problem, "EulerMaruyama")
+    np.testing.assert_array_equal(whole, cut)
+    key = tuple(jnp.asarray(counter.key_of(4)))
+    with jax.enable_x64(True):
+        z = counter.drawn(key, "W", jnp.arange(5, dtype=np.uint64), 0, STEPS * channels)
+    expected = np.cumsum(np.asarray(z).reshape(STEPS, channels, 5).sum(axis=1), axis=0) * np.sqrt(H)
+    np.testing.assert_allclose(whole[:, 1:, 0], expected.T, rtol=1e-12, atol=1e-12)
 
 
 def test_an_odd_number_of_steps_between_saves_and_windows_changes_nothing():
@@ -69,8 +88,8 @@ def test_blocks_are_cut_anywhere():
     """Paths are a function of their number: starts, parameters and normals alike."""
     problem = oscillator(start=lambda rng, size: rng.normal(size=(size, 2)), params=scipy.stats.uniform(0.2, 0.5))
     options = dict(paths=300, collect=[st.Paths(300, every=STEPS), st.Moments(every=STEPS)])
-    whole = sd.simulate(problem, "Heun", executor="kernel", **RUN | options)
-    cut = sd.simulate(problem, "Heun", executor="kernel", block=128, **RUN | options)
+    whole = on_a_card(problem, "Heun", **options)
+    cut = on_a_card(problem, "Heun", block=128, **options)
     assert [sd.provenance(run)["block"] for run in (whole, cut)] == [384, 128]
     np.testing.assert_array_equal(whole["path"], cut["path"])
     np.testing.assert_allclose(whole["variance"], cut["variance"], rtol=1e-12)
@@ -82,7 +101,7 @@ def test_blocks_are_cut_anywhere():
 def test_the_law_is_the_processors():
     """Exact moments of Euler's steps for dx = -x dt + dW: 4.5 standard errors, another seed fails once in 1e5."""
     problem = sd.SDE(lambda t, x: -x, lambda t, x: 1.0, 1.0)
-    run = sd.simulate(problem, "EulerMaruyama", executor="kernel", paths=20_000, collect=st.Moments(every=4), **RUN)
+    run = on_a_card(problem, "EulerMaruyama", paths=20_000, collect=st.Moments(every=4))
     for k, step in enumerate(range(0, STEPS + 1, 4)):
         mean, variance = (1 - H) ** step, H * sum((1 - H) ** (2 * i) for i in range(step))
         assert abs(run["mean"][k, 0] - mean) <= 4.5 * run["mean_stderr"][k, 0]
@@ -91,44 +110,41 @@ def test_the_law_is_the_processors():
 
 def test_every_kind_of_statistic():
     edges, square = np.linspace(-3, 3, 13), st.Observable(lambda t, x, p: x[0] ** 2)
-    collect = [st.Moments(), st.Histogram(edges), st.Paths(3), square, st.Iterations()]
-    run = sd.simulate(oscillator(), "ImplicitMidpoint", executor="kernel", paths=200, collect=collect, **RUN)
-    plain = sd.simulate(oscillator(), "ImplicitMidpoint", device=jax.devices("cpu"), executor="lanes", paths=200,
-                        collect=collect, **RUN)  # fmt: skip
+    collect = [st.Moments(), st.Histogram(edges), st.Paths(3), square, st.Iterations(), st.Passage(1.2, component=0)]
+    run = on_a_card(oscillator(), "ImplicitMidpoint", collect=collect)
+    plain = on_a_card(oscillator(), "ImplicitMidpoint", collect=collect, executor="vmap")
     for name in run.data_vars:
         np.testing.assert_allclose(run[name], plain[name], rtol=1e-8, atol=1e-10, err_msg=name)
 
 
-def test_a_statistic_that_looks_at_every_step_is_run_in_lanes():
-    _, record = on_cpu_devices(oscillator(), "Heun", collect=[st.Passage(1.2, component=0), st.Paths(5, every=1)])
-    assert (record["executor"], record["executor_reason"]) == ("lanes", "Passage looks at every step")
+def test_the_sums_of_more_numbers_than_a_kernel_adds_up():
+    """Of twenty components, which are summed apart from the steps; the first is the same as alone."""
+    n = 20
+    problem = sd.SDE(lambda t, x: -x, lambda t, x: 0.3 * jnp.eye(n), np.linspace(1.0, 2.0, n))
+    run = on_a_card(problem, "Heun", collect=[st.Moments(every=6), st.Paths(200, every=6)])
+    x = run["path"].values
+    np.testing.assert_allclose(run["mean"], x.mean(axis=0), rtol=1e-12)
+    for k in (1, 2):
+        np.testing.assert_allclose(run["covariance"][k], np.cov(x[:, k].T), rtol=1e-10, atol=1e-14)
+    centred = x[:, 1] - x[:, 1].mean(axis=0)
+    fourth, second = (centred**4).mean(axis=0), np.var(x[:, 1], axis=0, ddof=1)
+    stderr = np.sqrt((fourth - 197 / 199 * second**2) / 200)
+    np.testing.assert_allclose(run["variance_stderr"][1], stderr, rtol=1e-10)
 
 
-def test_what_lanes_cannot_do_goes_to_vmap_with_the_reason():
+def test_what_cannot_be_printed_goes_to_vmap_with_the_reason():
     problem = sd.SDE(lambda t, x: -jnp.sort(x), lambda t, x: 0.1 * jnp.ones((2, 1)), [1.0, 0.0])
-    _, record = on_cpu_devices(problem, "Heun")
+    _, record = paths_of(problem, "Heun")
     assert record["executor"] == "vmap" and "sort" in record["executor_reason"]
-    with pytest.raises(ValueError, match=r'executor="kernel" is not possible .* method: .*sort'):
-        paths_of(problem, "Heun")
-
-
-def test_a_kernel_that_does_not_compile_falls_back_with_the_reason(monkeypatch):
-    def refuse(self, *arguments):
-        raise NotImplementedError("Unimplemented primitive in Pallas GPU lowering: erf")
-
-    monkeypatch.setattr(CountedProgram, "_launch", refuse)
-    monkeypatch.setattr(block, "_compiled", {})
-    _, record = on_cpu_devices(oscillator(), "Heun")
-    assert (
-        record["executor"] == "lanes" and "no kernel: NotImplementedError: Unimplemented" in record["executor_reason"]
-    )
+    with pytest.raises(ValueError, match=r'executor="printed" is not possible .* method: .*sort'):
+        paths_of(problem, "Heun", executor="printed")
 
 
 def test_failures_are_found_at_their_step():
     problem = sd.SDE(
         lambda t, x: x**3, lambda t, x: 0.0 * x, lambda rng, size: np.where(np.arange(size) == 7, 1e60, 0.1)
     )
-    run = sd.simulate(problem, "EulerMaruyama", executor="kernel", paths=20, on_failure="record", **RUN)
+    run = on_a_card(problem, "EulerMaruyama", paths=20, on_failure="record")
     assert run["failed_path"].values.tolist() == [7] and run["failure_time"].values.tolist() == [2 * H]
     assert run["sound"].values[-1] == 19
 
@@ -150,7 +166,7 @@ def test_want_of_memory_halves_the_blocks(monkeypatch):
 
     monkeypatch.setattr(front, "merged", small_device)
     with pytest.warns(BlockHalved, match="a block of 256 paths does not fit the device's memory: going on with 128"):
-        run = sd.simulate(oscillator(), "Heun", executor="kernel", paths=200, **RUN)
+        run = on_a_card(oscillator(), "Heun")
     assert sd.provenance(run)["block"] == 128
     with pytest.raises(jax.errors.JaxRuntimeError):
         sd.simulate(oscillator(), "Heun", paths=500, **RUN)
@@ -163,11 +179,7 @@ REFUSED = {
         'device: expected "cpu", "gpu", "auto" or a list from jax.devices\\(\\), got \'tpu\'',
     ),
     "no devices": (dict(device=[]), "device: expected"),
-    "block": (
-        dict(executor="kernel", block=100),
-        "block: a kernel takes groups of 128 paths; expected a multiple, got 100",
-    ),
-    "a solver": (dict(executor="kernel", method="VanLoan"), "device: VanLoan is host code"),
+    "a solver": (dict(device=jax.devices("cpu"), method="VanLoan"), "device: VanLoan is host code"),
 }
 
 
@@ -193,14 +205,8 @@ def test_blocks_fill_a_gpu():
     assert 8 * 1000 * block_width(10**7, 1000) <= 2**30
 
 
-LOWERED = ["AB2", "AdditiveDIRK", "DIRK", "DRI1", "Heun", "Midpoint", "MilsteinLevy", "RK1W2M", "RK4", "SRIW1",
-           "SplitStepEuler", "StochasticAlpha", "StochasticAlpha20"]  # fmt: skip
-
-
-@pytest.mark.skipif(jax.__version_info__ >= (0, 11), reason="JAX 0.11 lowers for a GPU only where there is one")
-@pytest.mark.parametrize("name", LOWERED)
-def test_a_method_of_each_kind_is_a_kernel_for_cuda(name):
-    """Lowering to Triton needs no GPU: every operation of the step has to be one that Triton knows."""
+def written(name):
+    """The kernels of a method on the smallest model that it takes, as PTX."""
     method = catalogue()[name]
     for model in sorted(models.catalogue().values(), key=lambda model: model.problem.n):
         try:
@@ -209,19 +215,15 @@ def test_a_method_of_each_kind_is_a_kernel_for_cuda(name):
         except (TypeError, ValueError):
             continue
     spec = describe(model.problem, method, (0.0, 0.4), 0.05, st.Moments(every=4), "float64")
-    with jax.enable_x64(True):
-        way = front.run_of(spec, 256, 1, "auto", tuple(jax.devices("cpu"))).way
-        program = dataclasses.replace(way.runners[0].program, kernel="gpu")
-        members, generators = way.members(Layout(spec, 256, 1, 256), 0), program.generators(0, 0)
-        state = jax.eval_shape(program.begin, spec.times[0], members, generators)[0]
-        window = way.windows.window(0, 0, np.float64)
-        lowered = jax.jit(program.advance).trace(state, [], window, members).lower(lowering_platforms=("cuda",))
-    assert "xla.gpu.triton" in lowered.as_text()
+    source = Source(spec, watched(spec))
+    return compiling.ptx(kernel.text(source, kernel.Kept(source, spec.statistics)))
 
 
-def test_a_program_is_told_apart_by_how_it_runs():
-    spec = describe(oscillator(), "Heun", (0.0, 1.0), 0.25, st.Moments(every=4), "float64")
-    way = front.run_of(spec, 200, 1, "kernel").way
-    (runner,) = way.runners
-    other = dataclasses.replace(runner.program, kernel=None)
-    assert other.key(4, way.members(Layout(spec, 200, 1, 256), 0)) != runner.key
+@pytest.mark.parametrize("name", ["AB2", "DIRK", "DRI1", "Heun", "MilsteinLevy", "RK1W2M", "StochasticAlpha20"])
+def test_a_method_of_each_kind_is_written_for_cuda(name):
+    """LLVM needs no GPU: every operation is one that it knows for one, and no product is left to be fused or not."""
+    ptx = written(name)
+    assert {".entry begin(", ".entry run(", ".entry join0("} <= set(re.findall(r"\.entry \w+\(", ptx))
+    assert (".entry starting(" in ptx) == (name == "AB2")
+    assert not re.findall(r"\b(?:add|sub|mul)\.f64", ptx) and "fma.rn.f64" in ptx
+    assert "mul.wide.u32" in ptx  # Philox in words of 32 bits

@@ -108,7 +108,7 @@ simulated = make.fixed_dictionaries(
         seed=mostly(0, 1, 7, np.uint32(3), 2**40),
         on_failure=mostly("raise", "record"),
         dtype=mostly("float64", "float64", "float64", "float32"),
-        executor=mostly("auto", "lanes", "vmap"),
+        executor=mostly("auto", "printed", "vmap"),
         block=mostly(None, 8, 8, 16),
     ),
     optional=dict(collect=collected, threads=mostly(1, 2), progress=mostly(False), place=mostly(place.threads(2))),

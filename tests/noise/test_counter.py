@@ -1,5 +1,7 @@
 """Counted normals: the generator's published answers, and the law of what is made of them."""
 
+import ctypes
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,6 +9,8 @@ import pytest
 import scipy.stats
 
 from stodyn.noise import counter
+from stodyn.noise.stream import STREAMS
+from stodyn.noise.supply import Counted
 
 # Random123 1.14, tests/kat_vectors: philox4x32 10 (counter, key, answer).
 ANSWERS = [
@@ -36,7 +40,7 @@ def drawn():
     key = tuple(jnp.asarray(counter.key_of(3)))
     with jax.enable_x64(True):
         path, numbers = jnp.arange(PATHS, dtype=np.uint64), jnp.arange(PAIRS, dtype=np.uint64)
-        both = jax.jit(jax.vmap(lambda number: counter.pair(key, "W", path, number)))(numbers)
+        both = jax.jit(jax.vmap(lambda number: counter.pair(key, STREAMS["W"], path, number)))(numbers)
         return np.stack([np.asarray(z) for z in both])
 
 
@@ -77,21 +81,33 @@ def test_streams_seeds_and_far_paths_differ():
     path = jnp.asarray([5, 5 + 2**32], np.uint64)
     one = jnp.asarray(7, np.uint64)
     seen = [
-        np.asarray(counter.pair(tuple(jnp.asarray(counter.key_of(seed))), name, path, number)).ravel()
+        np.asarray(counter.pair(tuple(jnp.asarray(counter.key_of(seed))), STREAMS[name], path, number)).ravel()
         for seed, name, number in ((1, "W", one), (1, "Z", one), (2, "W", one), (1, "W", one + np.uint64(2**32)))
     ]
     assert len(np.unique(np.concatenate(seen))) == 16
 
 
-def test_a_step_takes_the_next_numbers_of_its_streams_and_neighbours_the_halves():
-    key, pairs = tuple(jnp.asarray(counter.key_of(9))), jnp.arange(3, 5, dtype=np.uint64)
-    normals = counter.Normals(key, (("W", 3), ("Z", 1)), pairs)
-    for n in (0, 1, 2):
-        for (name, count), numbers in zip(normals.streams, normals.step(jnp.asarray(n)), strict=True):
-            for j, z in enumerate(numbers):
-                halves = counter.pair(key, name, pairs, jnp.asarray(n * count + j, np.uint64))
-                for path, value in zip(range(6, 10), z, strict=True):
-                    assert value == halves[path % 2][path // 2 - 3]
+def test_pairs_follow_each_other_along_a_path():
+    key, paths = tuple(jnp.asarray(counter.key_of(9))), jnp.arange(3, 7, dtype=np.uint64)
+    z = np.asarray(counter.drawn(key, "Z", paths, 0, 9))
+    for number in range(9):
+        halves = counter.pair(key, STREAMS["Z"], paths, jnp.asarray(number // 2, np.uint64))
+        np.testing.assert_array_equal(z[number], halves[number % 2])
+    np.testing.assert_array_equal(counter.drawn(key, "Z", paths, 3, 4), z[3:7])
+
+
+def test_processors_count_the_same_bits():
+    """The printed function beside JAX's, in calls of any length."""
+    supply = Counted(7)
+    states = supply.states("area", 3, 16)
+    fill = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 2, *[ctypes.c_int64] * 2)(supply.address)
+    out = np.zeros((2, 10, 8))
+    for state, rows in zip(states, out, strict=True):
+        fill(state.ctypes.data, rows[:3].ctypes.data, 3, 8)
+        fill(state.ctypes.data, rows[3:].ctypes.data, 7, 8)
+    feed = supply.feed((("area", 2),), 3, 16)
+    expected = np.concatenate([np.asarray(feed(steps)[0]).reshape(-1, 16) for steps in (1, 4)])
+    np.testing.assert_allclose(np.concatenate(list(out), axis=1), expected, rtol=1e-15)
 
 
 def test_uniforms_and_radii_at_their_ends_and_between():

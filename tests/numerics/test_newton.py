@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from stodyn.numerics import lanes
 from stodyn.numerics.elimination import row_order, solve
 from stodyn.numerics.newton import newton
+from stodyn.numerics.printing.over_arrays import Printed
 
 
 def circle(c):
@@ -112,15 +112,13 @@ def one_path(x, c, limit=12):
 by_vmap = jax.jit(jax.vmap(one_path, (0, 0, None)))
 
 
-@jax.jit
-def by_lanes(starts, c, limit):
-    trace = jax.make_jaxpr(one_path)(starts[0], c[0], limit)
-    outputs = lanes.evaluate(trace, [lanes.unstack(starts.T, 1), lanes.unstack(c, 0), lanes.unstack(limit, 0)], len(c))
-    x, *others = (lanes.stack(x, a.dtype, len(c)) for x, a in zip(outputs, trace.out_avals, strict=True))
+def by_print(starts, c, limit):
+    printed = Printed({"root": one_path}, [np.zeros(2), np.float64(0.0), np.int64(0)], common=(2,))
+    x, *others = printed("root", np.asarray(starts).T, c, np.int64(limit))
     return x.T, *others
 
 
-@pytest.mark.parametrize("batched", [by_vmap, by_lanes])
+@pytest.mark.parametrize("batched", [by_vmap, by_print])
 def test_paths_of_a_batch_do_not_disturb_each_other(batched):
     starts, c = batch()
     x, ok, iterations, _ = map(np.asarray, batched(starts, c, 12))
@@ -132,7 +130,7 @@ def test_paths_of_a_batch_do_not_disturb_each_other(batched):
     np.testing.assert_allclose(x[ok], circle_root(np.asarray(c)[ok]), rtol=1e-9)
 
 
-@pytest.mark.parametrize("batched", [by_vmap, by_lanes])
+@pytest.mark.parametrize("batched", [by_vmap, by_print])
 def test_a_converged_path_keeps_its_bits_while_others_go_on(batched):
     """The values of a path after the iteration it converges in are those after every later one."""
     starts, c = batch()

@@ -14,61 +14,10 @@ from jax.extend.core import primitives
 from stodyn.numerics.printing import compiling, rows, scalars
 from stodyn.numerics.printing.llvm import OPERATIONS
 from stodyn.numerics.printing.nodes import FOLDS, Graph
+from stodyn.numerics.printing.over_arrays import WORDS, Printed
 from stodyn.numerics.printing.scalars import Unprintable
 
 pytestmark = pytest.mark.skipif(compiling.unavailable() is not None, reason="nothing can be printed here")
-
-WORDS = ("first_lane", "last_lane", "stride", "results")
-
-
-class Printed:
-    """Functions of one path, printed for many; called with arrays whose last axis is the path, or common ones.
-
-    functions  name -> function
-    examples   of each argument an array of its shape and dtype for one path
-    common     the numbers of the arguments that all paths share
-    """
-
-    def __init__(self, functions, examples, common=(), width=4, level=1, passes=0):
-        self.width, self.common = width, common
-        self.frame = [*WORDS, *(f"given{k}" for k in range(len(examples)))]
-        self.outputs, written = {}, []
-        for name, function in functions.items():
-            with jax.enable_x64(True):
-                closed = jax.make_jaxpr(function)(*examples)
-            graph = Graph()
-            inputs = [scalars.inputs_of(graph, f"given{k}", np.shape(x), np.asarray(x).dtype, lane=k not in common)
-                      for k, x in enumerate(examples)]  # fmt: skip
-            results = scalars.scalarised(closed, inputs, graph)
-            kinds = [(r.shape, v.aval.dtype) for r, v in zip(results, closed.jaxpr.outvars, strict=True)]
-            flat = [entry for r in results for entry in r.reshape(-1)]
-            dtypes = [dtype for r, (_, dtype) in zip(results, kinds, strict=True) for _ in range(r.size)]
-            self.outputs[name] = (f"f{len(written)}", kinds, len(flat))
-            written.append(rows.mapped(f"f{len(written)}", width, flat, dtypes, self.frame))
-        names = [symbol for symbol, _, _ in self.outputs.values()]
-        self.machine = compiling.compiled(rows.module(written), names, level, passes)
-
-    def __call__(self, name, *arrays):
-        symbol, kinds, count = self.outputs[name]
-        paths = next(np.shape(x)[-1] for k, x in enumerate(arrays) if k not in self.common)
-        padded = -(-paths // self.width) * self.width
-        held = []
-        for k, x in enumerate(arrays):
-            x = np.asarray(x)
-            x = x.astype(float if x.dtype.kind == "f" else np.int64).reshape(-1, 1 if k in self.common else paths)
-            held.append(x if k in self.common else np.ascontiguousarray(x[:, np.arange(padded) % paths]))
-        out, frame = np.zeros((count, padded)), rows.Frame(self.frame)
-        frame.set(first_lane=0, last_lane=padded, stride=padded, results=out)
-        frame.set(**{f"given{k}": x for k, x in enumerate(held)})
-        self.machine[symbol](frame.address)
-        found, used = [], 0
-        for shape, dtype in kinds:
-            size = int(np.prod(shape))
-            part = out[used : used + size, :paths]
-            used += size
-            part = part if dtype.kind == "f" else part.view(np.int64) if size else part
-            found.append(part.astype(dtype).reshape(*shape, paths))
-        return found
 
 
 def same(a, b):

@@ -399,7 +399,7 @@ def _vmapped(method: Method, problem: Any, dtype: Any) -> np.ndarray:
     executor = Vmap(traced, PATHS)
     params = [jnp.asarray(p, number_type(p, dtype)) for p in jax.tree.leaves(problem.example_params())]
     start = jax.vmap(core.jaxpr_as_fun(traced.start), in_axes=(None, -1, *(None for _ in params)), out_axes=-1)
-    carry = executor.pack(start(jnp.zeros((), dtype), jnp.asarray(_starts(problem), dtype), *params))
+    carry = tuple(start(jnp.zeros((), dtype), jnp.asarray(_starts(problem), dtype), *params))
     steps = traced.starting_steps + 1
 
     @_uncompiled

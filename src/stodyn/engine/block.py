@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import threading
-import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -15,19 +14,14 @@ import numpy as np
 from jax import Array, lax
 from jax.extend.core import jaxpr_as_fun
 
-from stodyn.engine.batch import Lanes, Vmap
-from stodyn.engine.gathering import Gathered, Plan
+from stodyn.engine.batch import Vmap
+from stodyn.engine.gathering import Gathered, Plan, Went
 from stodyn.engine.layout import Members
-from stodyn.engine.packed import Packed
 from stodyn.engine.place import available_cores
 from stodyn.engine.traces import fingerprint
-from stodyn.numerics import lanes
 from stodyn.statistics.contract import Move, Snapshot, Statistic
 
 COMPILED_LIMIT = 128
-LONGEST_WINDOW = 1024  # steps of one compiled call
-MOST_SAVES = 64  # of one compiled call: what the statistics saw at them is kept until it ends
-SECONDS = 0.05  # what a call should take, so that Ctrl-C is heard
 
 
 class State(NamedTuple):
@@ -37,7 +31,6 @@ class State(NamedTuple):
     iterations: Array | None  # (lanes,) where they are counted
     rounded: Array | None  # (lanes,): steps solved no better than rounding allows, where there may be any
     tracks: tuple[Any, ...]  # what each statistic gathers at every step
-    generators: tuple[Array, ...]  # where the program draws its own normals
 
 
 class Window(NamedTuple):
@@ -109,7 +102,7 @@ class Program:
     always  for each statistic whether it looks at the end of every interval
     """
 
-    run: Lanes | Vmap
+    run: Vmap
     statistics: tuple[Statistic, ...]
     intervals: int
     varies: tuple[int, ...]
@@ -119,22 +112,17 @@ class Program:
     def dtype(self) -> Any:
         return self.run.traced.read.out_avals[0].dtype
 
-    @property
-    def is_fed(self) -> bool:
-        """Whether its normals are given to it."""
-        return True
-
-    def begin(self, t, members: Members, generators: tuple[Array, ...]):
+    def begin(self, t, members: Members):
         """The state at the start, what the statistics see there, whether a lane is bad already, and which."""
         axes = (None, -1, *(-1 if v else None for v in self.varies))
         start = jax.vmap(jaxpr_as_fun(self.run.traced.start), in_axes=axes, out_axes=-1, axis_size=self.run.paths)
-        carry = self.run.pack(start(t, members.start, *members.params))
+        carry = tuple(start(t, members.start, *members.params))
         here, params = self.run.read(carry), self.params(members)
         tracks = tuple(s.track_start(t, here, params) for s in self.statistics)
         counts = any(s.counts_iterations for s in self.statistics)
         none = jnp.zeros(self.run.paths, np.int32)
         rounded = none if self.run.traced.may_round else None
-        state = State(carry, none if counts else None, rounded, tracks, generators)
+        state = State(carry, none if counts else None, rounded, tracks)
         everyone = jnp.ones(len(self.statistics), bool)
         bad = self.bad(state, members)
         return state, self.observe(state, t, everyone, members), jnp.any(bad), bad
@@ -155,19 +143,9 @@ class Program:
 
         shapes = jax.eval_shape(self.observe, state, window.t[0], window.looks[0], members)
         seen = jax.tree.map(lambda s: jnp.zeros((self.intervals, *s.shape), s.dtype), shapes)
-        state, seen = lax.fori_loop(0, self.passes(window), interval, (state, seen))
+        state, seen = lax.fori_loop(0, window.intervals, interval, (state, seen))
         bad = self.bad(state, members)
         return state, seen, jnp.any(bad), bad
-
-    def whole(self, members: Members, generators, window: Window):
-        """A run in one call: all that is seen, at the start and later, and the lanes that are bad, then and after."""
-        state, *seen_first, bad_first = self.begin(window.t[0], members, generators)
-        _, *seen, bad = self.advance(state, [], window, members)
-        return Packed.of((seen_first, seen)), bad_first, bad
-
-    def passes(self, window: Window) -> Any:
-        """How many intervals a call goes through."""
-        return window.intervals
 
     def steps(self, first, last, state: State, normals, window: Window, members: Members, starting=False) -> State:
         """The state after the steps of a window from `first` to `last`, as starting steps where they are."""
@@ -177,24 +155,15 @@ class Program:
 
         return lax.fori_loop(first, last, lambda i, state: one(i, [z[i] for z in normals], state), state)
 
-    def draw_one(self, i, state: State, normals, window: Window) -> tuple[State, list[Array]]:
-        """The normals of step i of a window, where the steps are gone through one by one."""
-        return state, [z[i] for z in normals]
-
-    def generators(self, seed: int, block: int) -> tuple[np.ndarray, ...]:
-        """Where the normals of a block begin, for a program that draws its own."""
-        return ()
-
     def diagnose(self, state: State, normals, window: Window, members: Members):
         """The call once more, looking at every step: the step at which each lane went bad first (-1: none) and why."""
 
         def one(i, carry):
             state, step, unsolved = carry
-            state, drawn = self.draw_one(i, state, normals, window)
+            drawn = [z[i] for z in normals]
 
             def now(k=None):
-                after, ok = self.step(state, window.t[i], window.h[i], drawn, members, k)
-                return after, lanes.spread(ok, (self.run.paths,), np.bool_)
+                return self.step(state, window.t[i], window.h[i], drawn, members, k)
 
             number = window.first + i
             starting = self.run.traced.starting_steps
@@ -215,7 +184,7 @@ class Program:
         if jax.tree.leaves(tracks):
             move = Move(t, h, self.run.read(state.method), self.run.read(after), self.params(members), self.axes)
             tracks = tuple(s.track(track, move) for s, track in zip(self.statistics, tracks, strict=True))
-        return State(after, count, rounded, tracks, state.generators), ok
+        return State(after, count, rounded, tracks), ok
 
     def observe(self, state: State, t, looks, members: Members):
         x = self.run.read(state.method)
@@ -247,21 +216,7 @@ class Program:
         parts += [self.says(s, members) for s in self.statistics]
         parts += [type(s).__name__ for s in self.statistics]
         sizes = (members.start.shape, *((p.shape, p.dtype) for p in members.params))
-        return repr((self.way, self.run.paths, longest, self.intervals, self.varies, self.always, sizes, *parts))
-
-    @property
-    def way(self) -> str:
-        """How the steps are run, in a word."""
-        return self.run.name
-
-    @property
-    def is_kernel(self) -> bool:
-        return False
-
-    @property
-    def is_made_at_once(self) -> bool:
-        """Whether a run no longer than a call is one, start and all: where every call and transfer costs time."""
-        return False
+        return repr((self.run.paths, longest, self.intervals, self.varies, self.always, sizes, *parts))
 
     def says(self, statistic: Statistic, members: Members) -> str:
         """What a statistic computes: its fields, or a digest of its trace where it holds functions or is not ours."""
@@ -341,90 +296,63 @@ def _leaving_a_thread(run: Callable) -> Callable:
 
 
 class BlockRunner:
-    """Takes any block of a run through its plan: `members` is an example of the blocks to come.
-
-    Where the program can, a run that is no longer than a call is made at once, start and steps together.
-    """
+    """Takes any block of a run through its plan: `members` is an example of the blocks to come."""
 
     def __init__(self, program: Program, plan: Windows, members: Members):
         self.program, self.plan = program, plan
         self.key = program.key(plan.longest, members)
         self.example = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), members)
-        self.pace = plan.longest
-        self.example_generators = program.generators(0, 0)
-        self.is_one_call = program.is_made_at_once and plan.end(0, plan.longest) == len(plan.h)
-        self.common_members: tuple[Members, Members] | None = None  # given, and on the device
-        if self.is_one_call:
-            self.window = jax.device_put(plan.window(0, len(plan.h), program.dtype))
-            self.whole = compiled(self.key, program.whole, self.example, self.example_generators, self.window).run
-        else:
-            _ = self.advance
+        _ = self.advance
 
     @functools.cached_property
     def beginning(self) -> Compiled:
-        program = self.program
-        return compiled(self.key, program.begin, np.zeros((), program.dtype), self.example, self.example_generators)
+        return compiled(self.key, self.program.begin, np.zeros((), self.program.dtype), self.example)
 
     @functools.cached_property
     def shapes(self) -> tuple[Any, ...]:
         """Of what a call takes: state, normals, window and members."""
         program, plan = self.program, self.plan
-        streams = program.run.traced.streams if program.is_fed else ()
-        normals = [jax.ShapeDtypeStruct((plan.longest, k, program.run.paths), np.float64) for _, k in streams]
+        normals = [
+            jax.ShapeDtypeStruct((plan.longest, k, program.run.paths), np.float64)
+            for _, k in program.run.traced.streams
+        ]
         return self.beginning.shapes[0], normals, plan.window(0, 0, program.dtype), self.example
 
     @functools.cached_property
     def advance(self) -> Callable:
         return compiled(self.key, self.program.advance, *self.shapes).run
 
-    def run(self, generators: tuple[Any, ...], feed: Any, members: Members, on_call: Callable[[int], None]):
-        """What each statistic saw over its times (a leading axis), and the block's failures.
+    def run(self, feed: Callable[[int], Any], members: Members, on_call: Callable[[int], None]) -> Went:
+        """How a block went.
 
-        feed     feed(steps) gives a program that draws none its next normals: of each stream (steps, count, lanes)
+        feed     feed(steps) gives the next normals: of each stream (steps, count, lanes)
         on_call  is told of the steps of every compiled call and may raise to end the run
         """
-        gathered = Gathered(self.plan)
-        if self.is_one_call:
-            self._run_at_once(gathered, generators, members, on_call)
-        else:
-            self._run_by_calls(gathered, generators, feed, members, on_call)
-        return gathered.result()
-
-    def _run_by_calls(self, gathered: Gathered, generators, feed, members: Members, on_call) -> None:
-        program, plan = self.program, self.plan
-        state, *at_start = self.begin(members, generators)
+        gathered, program, plan = Gathered(self.plan), self.program, self.plan
+        state, *at_start = self.begin(members)
         first, steps = 0, len(plan.h)
         while first < steps:
-            last = plan.end(first, self.pace)
-            window, began = plan.window(first, last, program.dtype), time.perf_counter()
-            normals = [self.padded(z) for z in feed(last - first)] if program.is_fed else []
+            last = plan.end(first, plan.longest)
+            window = plan.window(first, last, program.dtype)
+            normals = [self.padded(z) for z in feed(last - first)]
             after, *under_way, bad = self.advance(state, normals, window, members)
             if first == 0:
                 self._begun(gathered, jax.device_get(at_start[:-1]), at_start[-1])
                 on_call(0)
             once_more = functools.partial(self.diagnose, state, normals, window, members)
             self._went(gathered, first, last, jax.device_get(under_way), bad, once_more)
-            if not program.is_fed:
-                self.pace = int((last - first) * np.clip(SECONDS / (time.perf_counter() - began), 0.5, 4.0)) + 1
             state, first, taken = after, last, last - first
             on_call(taken)
         if state.rounded is not None:
             gathered.rounded = int(np.sum(np.asarray(state.rounded)[np.asarray(members.member)]))
+        return gathered.result()
 
-    def padded(self, z: np.ndarray) -> np.ndarray:
+    def padded(self, z: Any) -> Any:
         """Normals of fewer steps than a call may take, with nothing behind them."""
         missing = self.plan.longest - len(z)
-        return np.concatenate([z, np.zeros((missing, *z.shape[1:]))]) if missing else z
-
-    def _run_at_once(self, gathered: Gathered, generators, members: Members, on_call) -> None:
-        members, steps = self._on_device(members), len(self.plan.h)
-        packed, bad_at_start, bad = self.whole(members, generators, self.window)
-        on_call(0)
-        at_start, later = packed.unpacked()
-        self._begun(gathered, at_start, bad_at_start)
-        self._went(gathered, 0, steps, later, bad,
-                   lambda: self.diagnose(self.begin(members, generators)[0], [], self.window, members))  # fmt: skip
-        on_call(steps)
+        if not missing:
+            return z
+        return (np if isinstance(z, np.ndarray) else jnp).concatenate([z, np.zeros((missing, *z.shape[1:]))])
 
     def _begun(self, gathered: Gathered, seen: Any, bad: Any) -> None:
         observed, any_bad = seen
@@ -444,17 +372,8 @@ class BlockRunner:
         if any_bad:
             gathered.gone_bad(first, np.asarray(bad), diagnose)
 
-    def _on_device(self, members: Members) -> Members:
-        """Those that all paths have in common stay there from run to run."""
-        kept = self.common_members
-        if kept is None or kept[0] is not members:
-            kept = (members, jax.device_put(members))
-            if members.start.shape[-1] == 1 and not any(self.program.varies):
-                self.common_members = kept
-        return kept[1]
-
-    def begin(self, members: Members, generators):
-        return self.beginning.run(np.asarray(self.plan.t[0], self.program.dtype), members, generators)
+    def begin(self, members: Members):
+        return self.beginning.run(np.asarray(self.plan.t[0], self.program.dtype), members)
 
     def diagnose(self, *arguments):
         return compiled(self.key, self.program.diagnose, *self.shapes).run(*arguments)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -72,3 +74,58 @@ class Gathered:
         order = np.argsort(found.lane)
         observations = [jax.tree.map(lambda *xs: np.concatenate(xs), *parts) for parts in self.seen]
         return Went(observations, Failures(*(part[order] for part in found)), self.rounded)
+
+
+class Work(ABC):
+    """Paths on their way through printed programs, wherever these run."""
+
+    @abstractmethod
+    def begin(self) -> np.ndarray | None:
+        """Make the state at the start; which lanes are bad, None where none is."""
+
+    @abstractmethod
+    def end(self, first: int) -> int:
+        """The last step of a call that begins at step `first`."""
+
+    @abstractmethod
+    def advance(self, first: int, last: int, inside: slice) -> np.ndarray | None:
+        """Go on from step to step, looking at the saves `inside`; which lanes are bad after it."""
+
+    @abstractmethod
+    def observed(self, inside: slice) -> list[Any]:
+        """What each statistic saw at these saves, a leading axis; None where it did not look."""
+
+    @abstractmethod
+    def kept(self) -> Any:
+        """What `diagnose` needs to go on from here once more."""
+
+    @abstractmethod
+    def diagnose(self, before: Any, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
+        """A call once more: after which of its steps each lane was bad first (-1: none), and whether a solve failed."""
+
+    @abstractmethod
+    def rounded(self) -> int:
+        """How many steps were solved no better than rounding allows."""
+
+
+def gone_through(work: Work, plan: Plan, tell: Callable[[int], None]) -> Went:
+    """How paths went; tell(steps) hears of every call and may raise to end the run."""
+    gathered, first, steps = Gathered(plan), 0, len(plan.h)
+    bad = work.begin()
+    if plan.saves[0] == 0:
+        gathered.keep(work.observed(slice(0, 1)))
+    if bad is not None:
+        gathered.begun_badly(bad)
+    tell(0)
+    while first < steps:
+        last, before = work.end(first), work.kept()
+        inside = plan.saves_in(first, last)
+        bad = work.advance(first, last, inside)
+        if inside.start < inside.stop:
+            gathered.keep(work.observed(inside))
+        if bad is not None:
+            gathered.gone_bad(first, bad, functools.partial(work.diagnose, before, first, last))
+        tell(last - first)
+        first = last
+    gathered.rounded = work.rounded()
+    return gathered.result()

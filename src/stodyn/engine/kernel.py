@@ -1,197 +1,558 @@
-"""Blocks on a GPU: normals by counter, and all steps of a call as one kernel that keeps its paths in registers.
+"""A method's step as kernels of a GPU, printed from the same graphs as the processor's: one thread takes one path.
 
-A step launched operation by operation moves its state through the card's memory and pays for every launch; a kernel of
-the same lanes writes the state once a save, and the statistics then look at all the saves together. Newton's loops run
-inside it, each group of paths by itself.
+A thread keeps the state of its path in registers over the steps of a call, and makes its normals by counter. At a save
+the threads of a block add up central sums of what the statistics average,
+
+    N,  m = Σ x / N,  Σ (x - m)(y - m),  Σ (x - m)³,  Σ (x - m)⁴      over the sound paths of the block,
+
+which a second kernel then joins over the blocks, in an order that is always the same. Statistics that look at all paths
+together get rows of what is seen. Printed for a processor, where it is tried, a block has one thread.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import functools
-from typing import Any
+from collections.abc import Callable, Sequence
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import Array, lax
-from jax.experimental import pallas as pl
-from jax.experimental.pallas import triton
 
-from stodyn.engine.batch import Lanes, lane_operations
-from stodyn.engine.block import Program, State, Window
-from stodyn.engine.layout import Members
+from stodyn.engine.stepping import Source
+from stodyn.engine.watching import averages_itself
 from stodyn.noise import counter
-from stodyn.noise.counter import Normals
+from stodyn.noise.stream import STREAMS
+from stodyn.numerics.printing import rows
+from stodyn.numerics.printing.llvm import Printer, Writer
+from stodyn.numerics.printing.nodes import Entry, Graph, Node
+from stodyn.numerics.printing.rows import Function
+from stodyn.statistics.contract import Statistic
 
-GROUP = 128  # paths of a group
-NEIGHBOURS = 700  # scalar operations of a step, up to which a thread takes two paths that share their pairs of normals
+GROUP, JOINING = 128, 256  # threads of a block of paths, and of a block that joins sums
+WARP, ALONE = 32, 1
+FEW = 12  # numbers of a path whose sums are taken in the kernel
+UNROLLED = 8  # pairs of normals of a step that are written one by one; more are drawn in a loop
+FRAME = (
+    "start", "start_row", "start_lane", "state", "after", "own_params", "common_params", "t", "h", "first", "last",
+    "saves", "first_save", "seen", "partials", "totals", "blocks", "stride", "paths", "first_path", "key", "flag",
+    "failed", "unsolved", "grid", "rows", "count",
+)  # fmt: skip
+TID = "@llvm.nvvm.read.ptx.sreg.tid.x"
+BLOCK = "@llvm.nvvm.read.ptx.sreg.ctaid.x"
 
 
-@dataclasses.dataclass(frozen=True)
-class CountedProgram(Program):
-    """A program whose normals are counted (noise.counter), its steps a kernel where `kernel` is "gpu" or "interpreted".
+def sums_of(count: int) -> int:
+    """How many sums are taken of `count` numbers of a path."""
+    return 1 + count + count * (count + 1) // 2 + 2 * count
 
-    Its members come without what the device can make itself: `member` is how many lanes are paths of the run, and a
-    start or weight common to all has one lane. Where all steps are of one length the kernel reads it once, and what a
-    step computes of it alone is computed once.
+
+class Kept:
+    """What a launch leaves of the statistics: sums of those in `summed`, by their rows; rows where others look.
+
+    wide  statistics whose sums are taken of the rows, by their rows (engine.wide_sums)
+    rows  of what is seen at a save, the last being 1 where the path is sound and 0 where not; 0 where nobody looks
     """
 
-    kernel: str | None = None
-    equal_steps: bool = False
+    def __init__(self, source: Source, statistics: Sequence[Statistic]):
+        averaged = {
+            k: source.rows_of[k][0].ravel() for k, statistic in enumerate(statistics) if averages_itself(statistic)
+        }
+        self.summed = {k: numbers for k, numbers in averaged.items() if len(numbers) <= FEW}
+        self.wide = {k: numbers for k, numbers in averaged.items() if len(numbers) > FEW}
+        self.rows = len(source.seen) + 1 if len(self.summed) < len(statistics) else 0
+        self.places, place = {}, 0
+        for k, numbers in self.summed.items():
+            self.places[k] = place
+            place += sums_of(len(numbers))
+        self.values = place
+        self.most = max([1, *(sums_of(len(numbers)) for numbers in self.summed.values())])  # of one statistic
 
-    @property
-    def is_fed(self) -> bool:
-        return False
 
-    @property
-    def way(self) -> str:
-        steps = "equal" if self.equal_steps else "any"
-        return f"counted {self.run.name if self.kernel is None else self.kernel} {steps}"
+def names(source: Source, kept: Kept, diagnosing: bool = False) -> list[str]:
+    """The kernels of a program."""
+    first = [] if diagnosing else ["begin", *(f"join{k}" for k in kept.summed)]
+    return [*first, "run", *(["starting"] if source.starting is not None else [])]
 
-    @property
-    def is_kernel(self) -> bool:
-        return self.kernel is not None
 
-    @property
-    def is_made_at_once(self) -> bool:
-        return True
+def text(source: Source, kept: Kept, diagnosing: bool = False, group: int = GROUP, joining: int = JOINING) -> str:
+    """The kernels begin, run, starting (where the method has it) and join<k> of each summed statistic, as LLVM text."""
+    functions: list[Function] = []
+    if not diagnosing:
+        functions.append(_Begin(source, kept, group).written())
+        functions += [joined(f"join{k}", kept, k, joining) for k in kept.summed]
+    functions.append(_Advance("run", source, kept, source.stepped, source.ok, diagnosing, group).written())
+    if source.starting is not None:
+        functions.append(_Advance("starting", source, kept, *source.starting, diagnosing, group).written())
+    return "\n".join([_pair(), module(functions, kept.most)])
 
-    def begin(self, t, members: Members, generators):
-        return super().begin(t, self.everyone(members), generators)
 
-    def advance(self, state: State, normals, window: Window, members: Members):
-        members = self.everyone(members)
-        if not self.is_kernel:
-            return super().advance(state, normals, window, members)
-        saved = self._launch(state, window, members)
-        last = jax.tree.map(lambda values: values[window.intervals - 1], saved)
-        after = last._replace(generators=state.generators, rounded=state.rounded)
-        bad = self.bad(after, members)
-        return after, self.observe_saved(saved, window, members), jnp.any(bad), bad
+def module(functions: Sequence[Function], most: int) -> str:
+    """Kernels that sum at most so many numbers at a time, with what they share and call."""
+    shared = f"@shared = internal addrspace(3) global [{2 * most * JOINING // WARP} x double] undef, align 8\n"
+    return shared + rows.module(functions, for_gpu=True)
 
-    def observe_saved(self, saved: State, window: Window, members: Members):
-        """What the statistics see at the end of every interval: all at once, or one by one where some do not look."""
 
-        def one(end):
-            state, t, looks = end
-            return self.observe(state, t, looks, members)
+class Kernel(Function):
+    """The text of a kernel of blocks of `threads` threads, which sum at most `most` numbers at a time."""
 
-        ends = (saved, window.t[window.bounds[1:]], window.looks)
-        return jax.vmap(one)(ends) if all(self.always) else lax.map(one, ends)
+    def __init__(self, name: str, threads: int, most: int):
+        super().__init__(name, 1, FRAME)
+        self.threads, self.most = threads, most
+        if threads == ALONE:
+            self.tid, self.block_number = "0", "%block"
+        else:
+            self.tid, self.block_number = (self._register(word) for word in (TID, BLOCK))
 
-    def diagnose(self, state: State, normals, window: Window, members: Members):
-        return super().diagnose(state, normals, window, self.everyone(members))
+    def _register(self, word: str) -> str:
+        number = self.value(f"call i32 {word}()")
+        return self.value(f"zext i32 {number} to i64")
 
-    def everyone(self, members: Members) -> Members:
-        lanes = self.run.paths
-        start = jnp.broadcast_to(members.start, (members.start.shape[0], lanes))
-        return Members(jnp.arange(lanes) < members.member, jnp.broadcast_to(members.weight, lanes), start,
-                       members.params)  # fmt: skip
+    def finished(self) -> str:
+        self.emit("ret void")
+        if self.threads == ALONE:
+            return self.text(f"internal void @{self.name}.block(ptr %frame, i64 %block)") + self._of_all_blocks()
+        argument = f"ptr byval([{len(FRAME)} x i64]) align 8 %frame"
+        return self.text(f'ptx_kernel void @{self.name}({argument}) "nvvm.maxntid"="{self.threads}"')
 
-    def passes(self, window: Window) -> int:
-        """All intervals, empty ones too: a loop whose length is known needs no word from the host in between."""
-        return self.intervals
+    def _of_all_blocks(self) -> str:
+        w = Function(self.name, 1, FRAME)
+        with w.counted(0, w.count("grid")) as block:
+            w.emit(f"call void @{self.name}.block(ptr %frame, i64 {block})")
+        return w.finished()
 
-    def generators(self, seed: int, block: int) -> tuple[np.ndarray, ...]:
-        """The key of the run and the number of the block's first pair of paths, two words of 32 bits each."""
-        first = np.asarray([block * (self.run.paths // 2)], "<u8")
-        return (np.concatenate([counter.key_of(seed), first.view("<u4")]),)
+    def when(self, which: str, then: Callable[[], None]) -> None:
+        """if (which) then."""
+        inside, end = self.fresh("then"), self.fresh("end")
+        self.branch(which, inside, end)
+        self.open(inside)
+        then()
+        self.jump(end)
+        self.open(end)
 
-    def normals(self, state: State) -> Normals:
-        return self._normals(state.generators[0], jnp.arange(self.run.paths // 2, dtype=np.uint64))
+    # --- sums over a block --------------------------------------------------------------------------------------------
 
-    def _normals(self, words: Any, pairs: Array) -> Normals:
-        """Of pairs of paths that are counted from the block's first."""
-        first = words[2].astype(np.uint64) | (words[3].astype(np.uint64) << np.uint64(32))
-        return Normals((words[0], words[1]), self.run.traced.streams, first + pairs)
+    def block_sums(self, values: Sequence[str], half: int) -> list[str]:
+        """The sums of numbers over the threads of a block, which every thread gets.
 
-    def draw_one(self, i, state: State, normals, window: Window) -> tuple[State, list[Array]]:
-        return state, [jnp.stack(z) for z in self.normals(state).step(window.first + i)]
+        They go through one half of the shared memory; one call after another takes the other half, and its barrier
+        tells that all threads have read the first.
+        """
+        if self.threads == ALONE:
+            return list(values)
+        warps = self.threads // WARP
+        place = half * self.most * warps
+        lane, warp = self.whole("and", self.tid, WARP - 1), self.whole("lshr", self.tid, 5)
+        totals = [self._warp_sum(x) for x in values]
+        is_first = self.value(f"icmp eq i64 {lane}, 0")
 
-    def steps(self, first, last, state: State, normals, window: Window, members: Members, starting=False) -> State:
-        def one(i, state):
-            _, drawn = self.draw_one(i, state, normals, window)
-            k = window.first + i if starting else None
-            return self.step(state, window.t[i], window.h[i], drawn, members, k)[0]
+        def leave() -> None:
+            for k, total in enumerate(totals):
+                index = self.whole("add", warp, place + k * warps)
+                self.emit(f"store double {total}, ptr addrspace(3) {self._shared(index)}, align 8")
 
-        return lax.fori_loop(first, last, one, state)
+        self.when(is_first, leave)
+        self.emit("call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)")
+        found = []
+        for k in range(len(values)):
+            parts = [
+                self.value(f"load double, ptr addrspace(3) {self._shared(place + k * warps + j)}, align 8")
+                for j in range(warps)
+            ]
+            while len(parts) > 1:
+                parts = [self.value(f"fadd double {a}, {b}") for a, b in zip(parts[::2], parts[1::2], strict=True)]
+            found += parts
+        return found
 
-    @property
-    def paths_of_a_thread(self) -> int:
-        """Two where they fit its registers: on an H200 level with one at 681 operations, half as fast at 1333."""
-        return 2 if lane_operations(self.run.traced) <= NEIGHBOURS else 1
+    def _shared(self, index: str | int) -> str:
+        return self.value(f"getelementptr double, ptr addrspace(3) @shared, i64 {index}")
 
-    def _launch(self, state: State, window: Window, members: Members) -> State:
-        """The kernel: the states at the ends of the window's intervals, a leading axis."""
-        traced, counts = self.run.traced, state.iterations is not None
-        group = min(GROUP, self.run.paths)
-        run = Lanes(traced, group, on_gpu=True)
-        scalars = jnp.stack([window.first, window.intervals])
-        uniform: list[Any] = [scalars, window.bounds, *state.generators, window.t, window.h]
-        uniform += [p.reshape(-1) for p, varies in zip(members.params, self.varies, strict=True) if not varies]
-        spread = [p.reshape(-1, p.shape[-1]) for p, varies in zip(members.params, self.varies, strict=True) if varies]
-        own = [lane for p in spread for lane in p]
-        carried: list[Any] = [*state.method, *([state.iterations] if counts else [])]
+    def _warp_sum(self, x: str) -> str:
+        for apart in (16, 8, 4, 2, 1):
+            word = self.value(f"bitcast double {x} to i64")
+            low, high = self.value(f"trunc i64 {word} to i32"), self.whole("lshr", word, 32)
+            high = self.value(f"trunc i64 {high} to i32")
+            low, high = (
+                self.value(f"call i32 @llvm.nvvm.shfl.sync.bfly.i32(i32 -1, i32 {half}, i32 {apart}, i32 31)")
+                for half in (low, high)
+            )
+            low, high = self.value(f"zext i32 {low} to i64"), self.value(f"zext i32 {high} to i64")
+            word = self.whole("or", low, self.whole("shl", high, 32))
+            x = self.value(f"fadd double {x}, {self.value(f'bitcast i64 {word} to double')}")
+        return x
 
-        def kernel(*refs):
-            given, saved = refs[: -len(carried)], refs[-len(carried) :]
-            scalars, bounds, words, t, h, *common = given[: len(uniform)]
-            lanes_of_params = iter(ref[...] for ref in given[len(uniform) : len(uniform) + len(own)])
-            begun = tuple(ref[...] for ref in given[len(uniform) + len(own) :])
-            params = self._params(members, common, lanes_of_params)
-            pairs = pl.program_id(0).astype(np.uint64) * np.uint64(group // 2) + jnp.arange(group // 2, dtype=np.uint64)
-            source = self._normals(words, pairs)
-            offset, only_length = scalars[0], h[0]
+    def central(self, x: Sequence[str], sound: str) -> list[str]:
+        """The sums over a block of the numbers x of its threads, of those that are sound."""
 
-            def one(i, values, starting=False):
-                drawn = source.step(offset + i)
-                normals = [_entries([z.astype(self.dtype) for z in stream], (len(stream),)) for stream in drawn]
-                k = offset + i if starting else None
-                method, count = (values[:-1], values[-1]) if counts else (values, None)
-                length = only_length if self.equal_steps else h[i]
-                after, _, iterations, _ = run.step_of_entries(method, t[i], length, normals, params, k)
-                return after if count is None else (*after, count + jnp.asarray(iterations, np.int32))
+        def chosen(value: str) -> str:
+            return self.value(f"select i1 {sound}, double {value}, double 0.0")
 
-            def interval(k, values):
-                first, last = bounds[k], bounds[k + 1]
-                if traced.starting_steps:
-                    begun = jnp.clip(traced.starting_steps - offset, first, last)
-                    values, first = lax.fori_loop(first, begun, functools.partial(one, starting=True), values), begun
-                values = lax.fori_loop(first, last, one, values)
-                for ref, value in zip(saved, values, strict=True):
-                    ref[k, :] = value
-                return values
+        count, *firsts = self.block_sums([chosen("1.0"), *map(chosen, x)], 0)
+        share = self.value(f"call double @llvm.maxnum.f64(double {count}, double 1.0)")
+        means = [self.value(f"fdiv double {first}, {share}") for first in firsts]
+        d = [chosen(self.value(f"fsub double {a}, {m}")) for a, m in zip(x, means, strict=True)]
+        return [count, *means, *self.block_sums(self._powers(d), 1)]
 
-            lax.fori_loop(0, scalars[1], interval, begun)
+    def _powers(self, d: Sequence[str]) -> list[str]:
+        squares = [self.value(f"fmul double {a}, {a}") for a in d]
+        second = [
+            squares[i] if i == j else self.value(f"fmul double {d[i]}, {d[j]}")
+            for i in range(len(d))
+            for j in range(i + 1)
+        ]
+        third = [self.value(f"fmul double {s}, {a}") for s, a in zip(squares, d, strict=True)]
+        return [*second, *third, *(self.value(f"fmul double {s}, {s}") for s in squares)]
 
-        lane, arguments = pl.BlockSpec((group,), lambda g: (g,)), [*uniform, *own, *carried]
-        found = pl.pallas_call(
-            kernel,
-            grid=(self.run.paths // group,),
-            in_specs=[pl.BlockSpec(a.shape, lambda g: (0,)) for a in uniform] + [lane] * (len(own) + len(carried)),
-            out_specs=[pl.BlockSpec((self.intervals, group), lambda g: (0, g))] * len(carried),
-            out_shape=[jax.ShapeDtypeStruct((self.intervals, *c.shape), c.dtype) for c in carried],
-            interpret=self.kernel == "interpreted",
-            compiler_params=triton.CompilerParams(num_warps=max(group // (32 * self.paths_of_a_thread), 1)),
-        )(*arguments)
-        method, iterations = (found[:-1], found[-1]) if counts else (found, None)
-        return State(tuple(method), iterations, None, state.tracks, ())
 
-    def _params(self, members: Members, common: list[Any], own: Any) -> list[np.ndarray]:
-        """The parameters as object arrays of scalars read from `common` and of the lanes of `own`."""
-        shared, result = iter(common), []
-        for p, varies in zip(members.params, self.varies, strict=True):
-            shape = p.shape[:-1] if varies else p.shape
-            ref = None if varies else next(shared)
-            size = int(np.prod(shape))
-            result.append(_entries([next(own) if ref is None else ref[k] for k in range(size)], shape))
+def _pair() -> str:
+    """The function sd_pair(key, stream, path, number) -> two normals (noise.counter)."""
+    w, graph = Writer(1), Graph()
+    names = {"k0": np.uint32, "k1": np.uint32, "stream": np.uint32, "path": np.uint64, "number": np.uint64}
+    nodes = [graph.input((name, 0), dtype) for name, dtype in names.items()]
+    halves = counter.entries(graph, (nodes[0], nodes[1]), *nodes[2:])
+    printer = Printer(w, halves, lambda node: f"%{node.attr[0]}")
+    whole = "{ double, double }"
+    first, second = map(printer.read, halves)
+    both = w.value(f"insertvalue {whole} poison, double {first}, 0")
+    w.emit(f"ret {whole} {w.value(f'insertvalue {whole} {both}, double {second}, 1')}")
+    return w.text(f"internal {whole} @sd_pair(i32 %k0, i32 %k1, i32 %stream, i64 %path, i64 %number) alwaysinline")
+
+
+class _OfPaths:
+    """What kernels over the paths have in common: the lane of a thread, the inputs of its path, what is seen of it."""
+
+    def __init__(self, name: str, source: Source, kept: Kept, group: int):
+        self.w, self.source, self.kept = Kernel(name, group, kept.most), source, kept
+        w = self.w
+        self.stride = w.whole("mul", w.count("stride"), 8)
+        self.lane = w.whole("add", w.whole("mul", w.block_number, group), w.tid)
+        self.is_path = w.value(f"icmp slt i64 {self.lane}, {w.count('paths')}")
+        self.place: dict[str, str] = {}
+
+    def row(self, array: str, k: int | str) -> str:
+        """The address of a row's number for this path."""
+        w = self.w
+        return w.at(w.at(w.address(array), w.whole("mul", self.stride, k)), self.lane, 8)
+
+    def given(self, node: Node) -> str:
+        w, (array, k) = self.w, node.attr
+        if array in ("t", "h"):
+            step = 0 if array == "h" and self.source.equal_steps else self.place["step"]
+            return w.load_row(w.at(w.address(array), step, 8), node.dtype, False)
+        if array == "k":
+            return w.value(f"trunc i64 {self.place['step']} to i32")
+        if array == "common_params":
+            return w.load_row(w.at(w.address(array), k, 8), node.dtype, False)
+        if array == "start":
+            row = w.at(w.address("start"), w.whole("mul", w.count("start_row"), k))
+            return w.load_row(w.at(row, w.whole("mul", w.count("start_lane"), self.lane)), node.dtype)
+        return w.load_row(self.row(array, k), node.dtype)
+
+    def see(self, state: Sequence[str], step: str, slot: str) -> None:
+        """What is kept of the path at a save, number `slot` of the launch."""
+        w, source, kept = self.w, self.source, self.kept
+
+        def given(node: Node) -> str:
+            array, k = node.attr
+            if array == "state":
+                return state[k]
+            if array == "t":
+                return w.load_row(w.at(w.address("t"), step, 8), node.dtype, False)
+            return self.given(node)
+
+        printer = Printer(w, source.seen, given)
+        values = list(map(printer.read, source.seen))
+        n = source.traced.start.jaxpr.invars[1].aval.shape[0]
+        sound = self.finite(values[:n], source.seen_dtypes[:n], self.is_path)
+        if kept.rows:
+            base = w.whole("mul", slot, kept.rows)
+            for k, (x, dtype) in enumerate(zip(values, source.seen_dtypes, strict=True)):
+                w.store_row(x, self.row("seen", w.whole("add", base, k)), dtype)
+            one = w.value(f"select i1 {sound}, double 1.0, double 0.0")
+            w.store(one, self.row("seen", w.whole("add", base, kept.rows - 1)), "double")
+        for k, numbers in kept.summed.items():
+            self._sum(k, [self._real(values[i], source.seen_dtypes[i]) for i in numbers], sound, slot)
+
+    def _real(self, x: str, dtype: np.dtype) -> str:
+        w = self.w
+        if dtype == np.float64:
+            return x
+        if dtype.kind == "f":
+            return w.value(f"fpext float {x} to double")
+        return w.value(f"{'sitofp' if dtype.kind == 'i' else 'uitofp'} {w.type(dtype)} {x} to double")
+
+    def _sum(self, k: int, x: list[str], sound: str, slot: str) -> None:
+        w, kept = self.w, self.kept
+        sums = w.central(x, sound)
+        base = w.whole("add", w.whole("mul", slot, kept.values), kept.places[k])
+
+        def leave() -> None:
+            for j, total in enumerate(sums):
+                row = w.whole("mul", w.whole("add", base, j), w.count("blocks"))
+                w.store(total, w.at(w.address("partials"), w.whole("add", row, w.block_number), 8), "double")
+
+        w.when(w.value(f"icmp eq i64 {w.tid}, 0"), leave)
+
+    def finite(self, values: Sequence[str], dtypes: Sequence[np.dtype], so_far: str) -> str:
+        w = self.w
+        for x, dtype in zip(values, dtypes, strict=True):
+            if dtype.kind == "f":
+                T = w.type(dtype)
+                nothing = w.value(f"fsub {T} {x}, {x}")
+                so_far = w.value(f"and i1 {so_far}, {w.value(f'fcmp oeq {T} {nothing}, 0.0')}")
+        return so_far
+
+    def leave(self, state: Sequence[str]) -> None:
+        """The state after a launch, and a flag where a path has gone bad."""
+        w, layout = self.w, self.source.layout
+        for k, (x, dtype) in enumerate(zip(state, layout.dtypes, strict=True)):
+            w.store_row(x, self.row("after", k), dtype)
+        own = slice(0, layout.of_method)
+        sound = self.finite(state[own], layout.dtypes[own], "true")
+        bad = w.value(f"and i1 {self.is_path}, {w.value(f'xor i1 {sound}, true')}")
+        w.when(bad, lambda: w.store("1", w.address("flag"), "i64"))
+
+
+class _Begin(_OfPaths):
+    def __init__(self, source: Source, kept: Kept, group: int):
+        super().__init__("begin", source, kept, group)
+
+    def written(self) -> Function:
+        w, source = self.w, self.source
+        self.place["step"] = "0"
+        printer = Printer(w, source.begun, self.given)
+        w.operations = len(printer.nodes)
+        state = list(map(printer.read, source.begun))
+        self.see(state, "0", "0")
+        self.leave(state)
+        return w
+
+
+class _Advance(_OfPaths):
+    """for each step from `first` to `last`: draw; step; where it is the next of `saves`, which end with -1: see."""
+
+    def __init__(
+        self, name: str, source: Source, kept: Kept, results: list[Entry], ok: Entry, diagnosing: bool, group: int
+    ):
+        super().__init__(name, source, kept, group)
+        self.results, self.ok, self.diagnosing = results, ok, diagnosing
+
+    def written(self) -> Function:
+        w, dtypes = self.w, self.source.layout.dtypes
+        printer = Printer(w, [*self.results, self.ok] if self.diagnosing else self.results, self.given)
+        w.operations = len(printer.nodes)
+        for node in printer.nodes:  # what is the same in all steps
+            if not node.moves and not node.loops and node.op not in ("literal", "carried"):
+                printer.need(node)
+        begun = [w.load_row(self.row("state", k), dtype) for k, dtype in enumerate(dtypes)]
+        key, path = w.count("key"), w.whole("add", w.count("first_path"), self.lane)
+        words = [w.value(f"trunc i64 {x} to i32") for x in (key, w.whole("lshr", key, 32))]
+        self.source_of_pairs = f"i32 {words[0]}, i32 {words[1]}", path
+        spares = self._first_spares()
+        listed = w.load(w.at(w.address("saves"), w.count("first_save"), 8), "i64")
+        before = w.block
+        head, saving, on, done = w.fresh("step"), w.fresh("save"), w.fresh("on"), w.fresh("done")
+        i, q, due = (f"%{w.fresh(word)}" for word in ("i", "q", "due"))
+        w.jump(head)
+        w.open(head)
+        place = len(w.lines)
+        names = [f"%{w.fresh('s')}" for _ in dtypes]
+        kept_spares = {number: f"%{w.fresh('spare')}" for number in spares}
+        w.lines += [""] * (3 + len(names) + len(spares))
+        self.place["step"] = i
+        with printer.scope():
+            by_name = {node.attr: node for node in printer.nodes if node.op == "input"}
+            for k, name in enumerate(names):
+                if ("state", k) in by_name:
+                    printer.name(by_name["state", k], name)
+            drawn, new_spares = self._drawn(i, kept_spares)
+            for k, z in enumerate(drawn):
+                if ("normals", k) in by_name:
+                    printer.name(by_name["normals", k], z)
+            after = list(map(printer.read, self.results))
+            following = w.value(f"add nsw i64 {i}, 1")
+            if self.diagnosing:
+                self._diagnose(after, printer.read(self.ok), following)
+            w.branch(w.value(f"icmp eq i64 {following}, {due}"), saving, on)
+            reached = w.block
+            w.open(saving)
+            if not self.diagnosing:
+                self.see(after, following, q)
+            next_q = w.value(f"add nsw i64 {q}, 1")
+            index = w.whole("add", next_q, w.count("first_save"))
+            next_due = w.load(w.at(w.address("saves"), index, 8), "i64")
+            saved = w.block
+            w.jump(on)
+            w.open(on)
+            after_q = w.value(f"phi i64 [ {q}, %{reached} ], [ {next_q}, %{saved} ]")
+            after_due = w.value(f"phi i64 [ {due}, %{reached} ], [ {next_due}, %{saved} ]")
+        w.branch(w.value(f"icmp slt i64 {following}, {w.count('last')}"), head, done)
+        phis = [(i, "i64", w.count("first"), following), (q, "i64", "0", after_q), (due, "i64", listed, after_due)]
+        phis += [(name, w.type(d), x, new) for name, d, x, new in zip(names, dtypes, begun, after, strict=True)]
+        phis += [(kept_spares[number], "double", spares[number], new_spares[number]) for number in spares]
+        for k, (name, type_, start, new) in enumerate(phis):
+            w.lines[place + k] = f"  {name} = phi {type_} [ {start}, %{before} ], [ {new}, %{w.block} ]"
+        w.open(done)
+        self.leave(after)
+        return w
+
+    # --- normals ------------------------------------------------------------------------------------------------------
+
+    def _pair(self, stream: str, number: str) -> tuple[str, str]:
+        key, path = self.source_of_pairs
+        both = self.w.value(
+            f"call {{ double, double }} @sd_pair({key}, i32 {STREAMS[stream]}, i64 {path}, i64 {number})"
+        )
+        first, second = (self.w.value(f"extractvalue {{ double, double }} {both}, {k}") for k in (0, 1))
+        return first, second
+
+    def _first_spares(self) -> dict[int, str]:
+        """Of each stream with an odd number of normals, what an odd first step takes from the pair before it."""
+        w, spares = self.w, {}
+        for number, (stream, count) in enumerate(self.source.traced.streams):
+            if count % 2:
+                taken = w.whole("mul", w.count("first"), count)
+                w.head.append(f"  %spare_of_{number} = alloca double, align 8")
+                w.store("0.0", f"%spare_of_{number}", "double")
+                is_odd = w.value(f"trunc i64 {taken} to i1")
+
+                def keep(stream=stream, taken=taken, number=number):
+                    w.store(self._pair(stream, w.whole("lshr", taken, 1))[1], f"%spare_of_{number}", "double")
+
+                w.when(is_odd, keep)
+                spares[number] = w.load(f"%spare_of_{number}", "double")
+        return spares
+
+    def _drawn(self, step: str, spares: dict[int, str]) -> tuple[list[str], dict[int, str]]:
+        """The normals of a step through all streams, and what is left over of each odd one.
+
+        Normal k of a step is number step·count + k of its stream; numbers 2j and 2j + 1 are pair j. Before an odd step
+        of an odd stream one normal is left over, so that its other pairs begin one number later.
+        """
+        w, drawn, left = self.w, [], {}
+        for number, (stream, count) in enumerate(self.source.traced.streams):
+            taken = w.whole("mul", step, count)
+            base = w.whole("lshr", w.whole("add", taken, 1), 1)
+            common = self._pairs(stream, base, count // 2)
+            if count % 2:
+                is_odd = w.value(f"trunc i64 {taken} to i1")
+                inside, end, before = w.fresh("pair"), w.fresh("end"), w.block
+                w.branch(is_odd, end, inside)
+                w.open(inside)
+                last, spare = self._pair(stream, w.whole("add", base, count // 2))
+                reached = w.block
+                w.jump(end)
+                w.open(end)
+                old = spares[number]
+                last = w.value(f"phi double [ {old}, %{before} ], [ {last}, %{reached} ]")
+                left[number] = w.value(f"phi double [ {old}, %{before} ], [ {spare}, %{reached} ]")
+                late = [last, *common]
+                common = [
+                    w.value(f"select i1 {is_odd}, double {a}, double {b}")
+                    for a, b in zip(late, [*common, last], strict=True)
+                ]
+            drawn += common
+        return drawn, left
+
+    def _pairs(self, stream: str, base: str, count: int) -> list[str]:
+        """2 count normals, from pair number `base` on."""
+        w = self.w
+        if count <= UNROLLED:
+            return [z for k in range(count) for z in self._pair(stream, w.whole("add", base, k))]
+        array = f"%{w.fresh('normals')}"
+        w.head.append(f"  {array} = alloca [{2 * count} x double], align 8")
+        with w.counted(0, count) as k:
+            for half, z in enumerate(self._pair(stream, w.whole("add", base, k))):
+                w.store(z, w.at(array, w.whole("add", w.whole("mul", k, 2), half), 8), "double")
+        return [w.load(w.at(array, k, 8), "double") for k in range(2 * count)]
+
+    # --- failures -----------------------------------------------------------------------------------------------------
+
+    def _diagnose(self, after: Sequence[str], ok: str, following: str) -> None:
+        """The step after which the state of the path was first not finite, and whether its solve failed there."""
+        w, layout = self.w, self.source.layout
+        own = slice(0, layout.of_method)
+        sound = self.finite(after[own], layout.dtypes[own], "true")
+        failed, unsolved = (w.at(w.address(name), self.lane, 8) for name in ("failed", "unsolved"))
+        unknown = w.value(f"icmp slt i64 {w.load(failed, 'i64')}, 0")
+        fresh = w.value(f"and i1 {unknown}, {w.value(f'xor i1 {sound}, true')}")
+
+        def write() -> None:
+            w.store(following, failed, "i64")
+            w.store(w.value(f"zext i1 {w.value(f'xor i1 {ok}, true')} to i64"), unsolved, "i64")
+
+        w.when(fresh, write)
+
+
+def joined(name: str, kept: Kept, statistic: int, threads: int) -> Function:
+    """The kernel that joins the sums of blocks b, one block of threads for each save: with δ = m_b - m,
+
+    M2 = Σ M2_b + N_b δ δᵀ,   M3 = Σ M3_b + 3 δ M2_b + N_b δ³,   M4 = Σ M4_b + 4 δ M3_b + 6 δ² M2_b + N_b δ⁴.
+    """
+    w, n = Kernel(name, threads, kept.most), len(kept.summed[statistic])
+    row_bytes = w.whole("mul", w.count("blocks"), 8)
+    first = w.whole("add", w.whole("mul", w.block_number, kept.values), kept.places[statistic])
+
+    def part(j: int, block: str) -> str:
+        row = w.at(w.address("partials"), w.whole("mul", w.whole("add", first, j), row_bytes))
+        return w.load(w.at(row, block, 8), "double")
+
+    def over_blocks(count: int, terms: Callable[[str], list[str]]) -> list[str]:
+        """The sums of each thread over its blocks."""
+        slots = [f"%{w.fresh('sum')}" for _ in range(count)]
+        w.head += [f"  {slot} = alloca double, align 8" for slot in slots]
+        for slot in slots:
+            w.store("0.0", slot, "double")
+        with w.counted(w.tid, w.count("blocks"), threads) as block:
+            for slot, term in zip(slots, terms(block), strict=True):
+                w.store(w.value(f"fadd double {w.load(slot, 'double')}, {term}"), slot, "double")
+        return [w.load(slot, "double") for slot in slots]
+
+    def product(*factors: str) -> str:
+        result = factors[0]
+        for factor in factors[1:]:
+            result = w.value(f"fmul double {result}, {factor}")
         return result
 
+    def total(*terms: str) -> str:
+        result = terms[0]
+        for term in terms[1:]:
+            result = w.value(f"fadd double {result}, {term}")
+        return result
 
-def _entries(values: list[Any], shape: tuple[int, ...]) -> np.ndarray:
-    """Lanes or scalars as an object array."""
-    result = np.empty(len(values), object)
-    for k, value in enumerate(values):
-        result[k] = value
-    return result.reshape(shape)
+    def firsts(block: str) -> list[str]:
+        count = part(0, block)
+        return [count, *(product(count, part(1 + i, block)) for i in range(n))]
+
+    count, *moments = w.block_sums(over_blocks(1 + n, firsts), 0)
+    share = w.value(f"call double @llvm.maxnum.f64(double {count}, double 1.0)")
+    means = [w.value(f"fdiv double {m}, {share}") for m in moments]
+    seconds = [(i, j) for i in range(n) for j in range(i + 1)]
+    diagonal = {i: k for k, (i, j) in enumerate(seconds) if i == j}
+
+    def powers(block: str) -> list[str]:
+        here = part(0, block)
+        is_there = w.value(f"fcmp ogt double {here}, 0.0")
+        d = [
+            w.value(f"select i1 {is_there}, double {w.value(f'fsub double {part(1 + i, block)}, {m}')}, double 0.0")
+            for i, m in enumerate(means)
+        ]
+        second = [part(1 + n + k, block) for k in range(len(seconds))]
+        third = [part(1 + n + len(seconds) + i, block) for i in range(n)]
+        fourth = [part(1 + 2 * n + len(seconds) + i, block) for i in range(n)]
+        own = [second[diagonal[i]] for i in range(n)]
+        square = [product(x, x) for x in d]
+        return [
+            *(total(second[k], product(here, d[i], d[j])) for k, (i, j) in enumerate(seconds)),
+            *(total(third[i], product("3.0", d[i], own[i]), product(here, square[i], d[i])) for i in range(n)),
+            *(
+                total(fourth[i], product("4.0", d[i], third[i]), product("6.0", square[i], own[i]),
+                      product(here, square[i], square[i]))
+                for i in range(n)
+            ),
+        ]  # fmt: skip
+
+    found = [count, *means, *w.block_sums(over_blocks(sums_of(n) - 1 - n, powers), 1)]
+
+    def leave() -> None:
+        for j, value in enumerate(found):
+            w.store(value, w.at(w.address("totals"), w.whole("add", first, j), 8), "double")
+
+    w.when(w.value(f"icmp eq i64 {w.tid}, 0"), leave)
+    return w

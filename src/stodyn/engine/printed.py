@@ -13,16 +13,16 @@ import numpy as np
 
 from stodyn.engine import sums
 from stodyn.engine.block import compiled
-from stodyn.engine.gathering import Gathered, Plan, Went
+from stodyn.engine.gathering import Plan, Went, Work, gone_through
 from stodyn.engine.layout import Members
 from stodyn.engine.looped import LoopSource
 from stodyn.engine.spec import Spec
 from stodyn.engine.stepping import FRAME, GROUP, Source
 from stodyn.engine.traces import fingerprint
 from stodyn.engine.watching import averages_itself
-from stodyn.noise.supply import Drawn, Given
+from stodyn.noise.supply import Supply
 from stodyn.numerics.printing import compiling
-from stodyn.numerics.printing.rows import Frame
+from stodyn.numerics.printing.rows import Frame, words
 from stodyn.statistics.contract import Snapshot, Statistic
 
 SECONDS = 0.05  # what a call should take, so that Ctrl-C is heard
@@ -62,96 +62,14 @@ class Printed:
         plan: Plan,
         members: Members,
         first_path: int,
-        supply: Drawn | Given,
+        supply: Supply,
         tell: Callable[[int], None],
     ) -> Went:
         """How the paths from first_path on went.
 
         `tell(steps)` hears of every call and may raise to end the run.
         """
-        work = _Work(self, spec, members, first_path, supply, plan)
-        gathered = Gathered(plan)
-        finite = work.begin()
-        if plan.saves[0] == 0:
-            gathered.keep(self._observed(work, plan.t[:1], slice(0, 1)))
-        if not finite.all():
-            gathered.begun_badly(~finite)
-        tell(0)
-        first, steps = 0, len(plan.h)
-        while first < steps:
-            last = self._end(plan, first, work.lanes)
-            before, began = work.kept(), time.perf_counter()
-            inside = plan.saves_in(first, last)
-            finite = work.advance(first, last, plan.saves[inside])
-            self.rate = work.lanes * (last - first) / max(time.perf_counter() - began, 1e-9)
-            if inside.start < inside.stop:
-                gathered.keep(self._observed(work, plan.t[plan.saves[inside]], inside))
-            if not finite.all():
-                gathered.gone_bad(first, ~finite, functools.partial(work.diagnose, before, first, last))
-            tell(last - first)
-            first = last
-        if self.source.layout.rounded:
-            gathered.rounded = int(work.state[-1].view(np.int64)[members.member].sum())
-        return gathered.result()
-
-    def _end(self, plan: Plan, first: int, lanes: int) -> int:
-        """The last step of a call that begins at `first`: what takes about SECONDS, and not too many saves."""
-        starting = self.source.traced.starting_steps
-        first_steps = 1 if self.looped else FIRST_STEPS
-        steps = max(int((LONGER if self.looped else SECONDS) * self.rate / lanes), 1) if self.rate else first_steps
-        most = max(SEEN_BYTES // (8 * lanes * len(self.source.seen)), 1)
-        place = int(np.searchsorted(plan.saves, first, side="right"))
-        last = min(first + steps, len(plan.h))
-        if place + most < len(plan.saves):
-            last = min(last, int(plan.saves[place + most]) - 1)
-        return min(last, starting) if first < starting else last
-
-    def _observed(self, work: _Work, times: np.ndarray, inside: slice) -> list[Any]:
-        """What each statistic sees at the saves of a call; None where it does not look."""
-        seen, n = work.seen[: len(times)], work.spec.problem.n
-        sound = np.isfinite(seen[:, :n]).all(axis=1) & work.members.member
-        weight = np.where(sound, work.members.weight, 0.0)
-        found: list[Any] = []
-        for k, statistic in enumerate(work.spec.statistics):
-            look = np.flatnonzero(work.plan.looks[k][inside])
-            if not look.size:
-                found.append(None)
-            elif averages_itself(statistic):
-                rows: Any = self.source.rows_of[k][0].ravel()
-                products = statistic.products(len(rows))  # type: ignore[attr-defined]
-                found.append(sums.central_sums(seen, rows, weight, look, products))
-            else:
-                observed = [self._by_jax(work, k, statistic, seen[j], sound[j], times[j]) for j in look]
-                found.append(jax.tree.map(lambda *parts: np.stack(parts), *observed))
-        return found
-
-    def _by_jax(self, work: _Work, k: int, statistic: Statistic, seen, sound, t) -> Any:
-        """What a statistic sees that looks at all paths of a block together, in JAX."""
-        spec = work.spec
-        own = [_typed(seen[rows], self.source.seen_dtypes[rows.flat[0]]) for rows in self.source.rows_of[k]]
-        iterations = own.pop(0) if statistic.counts_iterations else None
-        track = jax.tree.unflatten(self.source.watched.trees[k], own)
-        with np.errstate(over="ignore"):  # lanes that are no paths hold anything
-            x = seen[: spec.problem.n].astype(spec.dtype)
-
-        def observe(t, x, sound, weight, params, iterations, track):
-            tree = jax.tree.unflatten(spec.params_tree, params)
-            return statistic.observe(Snapshot(t, x, sound, weight, tree, spec.axes, iterations, track))
-
-        given = (
-            t.astype(spec.dtype),
-            x,
-            sound,
-            work.members.weight.astype(spec.dtype),
-            work.members.params,
-            iterations,
-            track,
-        )
-        if k not in work.observing:
-            with jax.enable_x64(True):
-                key = fingerprint(jax.make_jaxpr(observe)(*given)) + type(statistic).__name__
-                work.observing[k] = compiled(key, observe, *given).run
-        return jax.tree.map(np.asarray, work.observing[k](*given))
+        return gone_through(_Work(self, spec, members, first_path, supply, plan), plan, tell)
 
 
 _own = threading.local()
@@ -165,12 +83,10 @@ def _memory(name: str, *shape: int) -> np.ndarray:
     return getattr(_own, name)[:size].reshape(shape)
 
 
-class _Work:
-    """Some paths on their way: the memory that the program works on."""
+class _Work(Work):
+    """The memory that the program works on."""
 
-    def __init__(
-        self, program: Printed, spec: Spec, members: Members, first_path: int, supply: Drawn | Given, plan: Plan
-    ):
+    def __init__(self, program: Printed, spec: Spec, members: Members, first_path: int, supply: Supply, plan: Plan):
         self.program, self.spec, self.members, self.plan = program, spec, members, plan
         self.lanes = members.start.shape[1]
         self.observing: dict[int, Callable] = {}  # of statistics that look at all paths together
@@ -187,7 +103,7 @@ class _Work:
         common: list[np.ndarray] = []
         for values, varies in zip(members.params, spec.varies, strict=True):
             kept = own if varies else common
-            kept.append(_words(values).reshape(-1, self.lanes) if varies else _words(values).ravel())
+            kept.append(words(values).reshape(-1, self.lanes) if varies else words(values).ravel())
         self.t, self.h = (np.ascontiguousarray(x, float) for x in (plan.t, plan.h))
         self.failed, self.unsolved = np.zeros(self.lanes, np.int64), np.zeros(self.lanes, np.int64)
         self.frame = Frame(FRAME)
@@ -201,46 +117,107 @@ class _Work:
             scratch=_memory("scratch", program.scratch),
         )  # fmt: skip
 
-    def begin(self) -> np.ndarray:
-        """The state at the start, and what is seen there; which lanes are sound."""
+    def begin(self) -> np.ndarray | None:
         with np.errstate(all="ignore"):
             self.program.machine["begin"](self.frame.address)
             self.program.machine["look"](self.frame.address)
-        return self.finite()
+        return self.bad()
 
-    def advance(self, first: int, last: int, saves: np.ndarray, machine: compiling.Machine | None = None) -> np.ndarray:
-        """Over the steps from `first` to `last`, looking after those in `saves`; which lanes are sound then."""
+    def end(self, first: int) -> int:
+        """What takes about SECONDS, and not too many saves."""
+        program, plan = self.program, self.plan
+        starting = program.source.traced.starting_steps
+        seconds, unknown = (LONGER, 1) if program.looped else (SECONDS, FIRST_STEPS)
+        steps = max(int(seconds * program.rate / self.lanes), 1) if program.rate else unknown
+        most = max(SEEN_BYTES // (8 * self.lanes * len(program.source.seen)), 1)
+        place = int(np.searchsorted(plan.saves, first, side="right"))
+        last = min(first + steps, len(plan.h))
+        if place + most < len(plan.saves):
+            last = min(last, int(plan.saves[place + most]) - 1)
+        return min(last, starting) if first < starting else last
+
+    def advance(self, first: int, last: int, inside: slice) -> np.ndarray | None:
+        began = time.perf_counter()
+        self.step(self.program.machine, first, last, self.plan.saves[inside])
+        self.program.rate = self.lanes * (last - first) / max(time.perf_counter() - began, 1e-9)
+        return self.bad()
+
+    def step(self, machine: compiling.Machine, first: int, last: int, saves: np.ndarray) -> None:
         listed = np.append(saves - first, -1).astype(np.int64)
         starting = first < self.program.source.traced.starting_steps
         self.frame.set(t=self.t[first:], h=self.h[first:], steps=last - first, first_step=first, saves=listed)
-        (machine or self.program.machine)["starting" if starting else "run"](self.frame.address)
-        return self.finite()
+        machine["starting" if starting else "run"](self.frame.address)
 
-    def finite(self) -> np.ndarray:
+    def bad(self) -> np.ndarray | None:
         layout = self.program.source.layout
         real = slice(0, layout.of_method) if layout.real.all() else np.flatnonzero(layout.real)
-        return np.isfinite(self.state[real]).all(axis=0) | ~self.members.member
+        bad = ~np.isfinite(self.state[real]).all(axis=0) & self.members.member
+        return bad if bad.any() else None
+
+    def rounded(self) -> int:
+        if not self.program.source.layout.rounded:
+            return 0
+        return int(self.state[-1].view(np.int64)[self.members.member].sum())
 
     def kept(self) -> tuple[np.ndarray, np.ndarray]:
         return self.state.copy(), self.generators.copy()
 
     def diagnose(self, before: tuple[np.ndarray, np.ndarray], first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
-        """The steps once more: after which of them each lane was bad first (-1: none), and whether its solve failed."""
         after = self.kept()
         self.state[:], self.generators[:] = before
         self.failed[:], self.unsolved[:] = -1, 0
-        self.advance(first, last, np.empty(0, int), self.program.diagnosing)
+        self.step(self.program.diagnosing, first, last, np.empty(0, int))
         self.state[:], self.generators[:] = after
         return np.where(self.failed >= 0, self.failed - 1, -1), self.unsolved.astype(bool)
+
+    def observed(self, inside: slice) -> list[Any]:
+        times, source = self.plan.t[self.plan.saves[inside]], self.program.source
+        seen, n = self.seen[: len(times)], self.spec.problem.n
+        sound = np.isfinite(seen[:, :n]).all(axis=1) & self.members.member
+        weight = np.where(sound, self.members.weight, 0.0)
+        found: list[Any] = []
+        for k, statistic in enumerate(self.spec.statistics):
+            look = np.flatnonzero(self.plan.looks[k][inside])
+            if not look.size:
+                found.append(None)
+            elif averages_itself(statistic):
+                rows: Any = source.rows_of[k][0].ravel()
+                products = statistic.products(len(rows))  # type: ignore[attr-defined]
+                found.append(sums.central_sums(seen, rows, weight, look, products))
+            else:
+                observed = [self._by_jax(k, statistic, seen[j], sound[j], times[j]) for j in look]
+                found.append(jax.tree.map(lambda *parts: np.stack(parts), *observed))
+        return found
+
+    def _by_jax(self, k: int, statistic: Statistic, seen, sound, t) -> Any:
+        """What a statistic sees that looks at all paths of a block together, in JAX."""
+        spec, source = self.spec, self.program.source
+        own = [_typed(seen[rows], source.seen_dtypes[rows.flat[0]]) for rows in source.rows_of[k]]
+        iterations = own.pop(0) if statistic.counts_iterations else None
+        track = jax.tree.unflatten(source.watched.trees[k], own)
+        with np.errstate(over="ignore"):  # lanes that are no paths hold anything
+            x = seen[: spec.problem.n].astype(spec.dtype)
+
+        def observe(t, x, sound, weight, params, iterations, track):
+            tree = jax.tree.unflatten(spec.params_tree, params)
+            return statistic.observe(Snapshot(t, x, sound, weight, tree, spec.axes, iterations, track))
+
+        given = (
+            t.astype(spec.dtype),
+            x,
+            sound,
+            self.members.weight.astype(spec.dtype),
+            self.members.params,
+            iterations,
+            track,
+        )
+        if k not in self.observing:
+            with jax.enable_x64(True):
+                key = fingerprint(jax.make_jaxpr(observe)(*given)) + type(statistic).__name__
+                self.observing[k] = compiled(key, observe, *given).run
+        return jax.tree.map(np.asarray, self.observing[k](*given))
 
 
 def _typed(rows: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """Numbers of rows in their own type."""
     return rows.astype(dtype) if dtype.kind == "f" else np.ascontiguousarray(rows).view(np.int64).astype(dtype)
-
-
-def _words(values: np.ndarray) -> np.ndarray:
-    """Numbers as they stand in rows: reals as doubles, others as 64-bit integers."""
-    if values.dtype.kind == "f":
-        return values.astype(float)
-    return values.astype(np.int64).view(float)

@@ -29,13 +29,13 @@ from stodyn.engine.traces import calls_host, fingerprint, holds
 from stodyn.engine.watching import Watched, watched
 from stodyn.methods.contract import Method
 from stodyn.noise import stream
-from stodyn.noise.supply import Drawn, Given
+from stodyn.noise.supply import Counted, Drawn, Supply
 from stodyn.numerics.printing import compiling
 from stodyn.numerics.printing.flat import scalar_operations
 from stodyn.numerics.printing.scalars import Unprintable
 from stodyn.statistics.contract import Move, Snapshot, Statistic
 
-EXECUTORS = ("auto", "printed", "vmap", "kernel", "lanes")
+EXECUTORS = ("auto", "printed", "vmap")
 TOGETHER = 32  # lanes come in multiples of it, which every processor's vectors divide
 WIDEST, NARROWEST = 4096, 512  # paths of a block
 BLOCK_OPERATIONS = 2.5e8  # scalar operations of a block, up to which it is made wider
@@ -70,27 +70,34 @@ class Way(ABC):
         """How a block went; tell(path_steps) hears of what is done, and may raise."""
 
     @property
+    @abstractmethod
     def normals(self) -> str | None:
         """Where the normals come from, in words."""
-        return Drawn.name
 
 
 class Stepping(Way):
-    """A way that takes any paths step by step, with normals that are drawn or given.
+    """A way that takes any paths step by step, with normals that are drawn, counted or given.
 
+    supply    where the normals of a seed come from
     together  what the lanes of a block are a multiple of
     """
 
     together = TOGETHER
+    supply: type[Drawn] | type[Counted] = Drawn
+
+    @property
+    def normals(self) -> str:
+        return self.supply.name
 
     @abstractmethod
-    def paths(self, members: Members, first_path: int, supply: Drawn | Given, tell: Tell = lambda steps: None) -> Went:
+    def paths(self, members: Members, first_path: int, supply: Supply, tell: Tell = lambda steps: None) -> Went:
         """How the paths from first_path on went; tell(steps) hears of what is done, and may raise."""
 
     def block(self, layout, block, tell):
         count = layout.paths_in(block)
         members = layout.members(block, lanes_of(layout, self.together))
-        return self.paths(members, layout.first_path(block), Drawn(layout.seed), lambda steps: tell(steps * count))
+        supply = self.supply(layout.seed)
+        return self.paths(members, layout.first_path(block), supply, lambda steps: tell(steps * count))
 
 
 def lanes_of(layout: Layout, together: int = TOGETHER) -> int:
@@ -103,23 +110,28 @@ def plan_of(spec: Spec) -> Plan:
     return Plan(spec.times, spec.lengths, saves, tuple(np.isin(saves, one) for one in spec.saves))
 
 
-def get(spec: Spec, executor: str = "auto") -> Way:
+def get(spec: Spec, executor: str = "auto", supply: type[Drawn] | type[Counted] = Drawn) -> Way:
     """The way of a run on processors."""
     if not isinstance(spec.method, Method):
         return Hosted(spec)
+    return printed_or_vmapped(lambda: ByPrint(spec, supply), lambda reason: Vmapped(spec, reason, supply), executor)
+
+
+def printed_or_vmapped(printed: Callable[[], Way], vmapped: Callable[[str], Way], executor: str) -> Way:
+    """The way that is asked for; "auto" prints what can be printed."""
     if executor == "vmap":
-        return Vmapped(spec, "asked for")
+        return vmapped("asked for")
     try:
-        return ByPrint(spec)
+        return printed()
     except Unprintable as error:
         if executor == "printed":
             raise ValueError(f'executor="printed" is not possible for this problem and method: {error}') from error
-        return Vmapped(spec, str(error))
+        return vmapped(str(error))
 
 
 # --- printed ----------------------------------------------------------------------------------------------------------
 
-_programs: dict[str, Printed] = {}
+_programs: dict[str, Any] = {}
 _making: dict[str, threading.Lock] = {}
 _changing = threading.Lock()
 
@@ -140,9 +152,12 @@ class ByPrint(Stepping):
 
     name = "printed"
 
-    def __init__(self, spec: Spec):
-        self.spec, self.plan = spec, plan_of(spec)
-        self.program = _printed(spec)
+    def __init__(self, spec: Spec, supply: type[Drawn] | type[Counted] = Drawn):
+        self.spec, self.plan, self.supply = spec, plan_of(spec), supply
+        reason = compiling.unavailable()
+        if reason is not None:
+            raise Unprintable(reason)
+        self.program: Printed = kept_program(spec, str(compiling.processor()), _printed)
         self.reason = self.program.source.said
         self.together = FEWEST if self.program.looped else TOGETHER
 
@@ -156,23 +171,20 @@ class ByPrint(Stepping):
                 width //= 2
         return width
 
-    def paths(self, members: Members, first_path: int, supply: Drawn | Given, tell: Tell = lambda steps: None) -> Went:
+    def paths(self, members: Members, first_path: int, supply: Supply, tell: Tell = lambda steps: None) -> Went:
         return self.program.run(self.spec, self.plan, members, first_path, supply, tell)
 
 
-def _printed(spec: Spec) -> Printed:
-    """The program of a run, made where there is none yet; raises Unprintable."""
-    reason = compiling.unavailable()
-    if reason is not None:
-        raise Unprintable(reason)
+def kept_program(spec: Spec, target: str, make: Callable[[Spec, Watched], Any]) -> Any:
+    """The program of a run for a kind of machine, made where there is none yet; raises Unprintable."""
     _check_printable(spec)
     seen = watched(spec)
-    key = _key(spec, seen)
+    key = _key(spec, seen, target)
     with _changing:
         making = _making.setdefault(key, threading.Lock())
     with making:
         if key not in _programs:
-            made = Printed(_source(spec, seen))
+            made = make(spec, seen)
             with _changing:
                 while len(_programs) >= KEPT:
                     del _programs[next(iter(_programs))]
@@ -180,20 +192,26 @@ def _printed(spec: Spec) -> Printed:
         return _programs[key]
 
 
-def _source(spec: Spec, seen: Watched) -> Source | LoopSource:
+def _printed(spec: Spec, seen: Watched) -> Printed:
     """A step of many operations as loops over arrays, one of few as scalars."""
     traced: Any = spec.traced
-    count, reason = scalar_operations(traced.step), ""
-    if count > LOOPED and spec.problem.n > SMALL:
+    if scalar_operations(traced.step) > LOOPED and spec.problem.n > SMALL:
         try:
-            return LoopSource(spec, seen)
+            return Printed(LoopSource(spec, seen))
         except Unprintable as error:
-            reason = f" ({error})"
+            return Printed(scalar_source(spec, seen, f" ({error})"))
+    return Printed(scalar_source(spec, seen))
+
+
+def scalar_source(spec: Spec, seen: Watched, no_loops: str = "") -> Source:
+    """A step as scalars, where they are not too many; `no_loops` says why it is not printed as loops."""
+    traced: Any = spec.traced
+    count = scalar_operations(traced.step)
     if count > MOST_TRACED:
-        raise Unprintable(f"about {count} scalar operations a step, more than {MOST_TRACED}, and no loops{reason}")
+        raise Unprintable(f"about {count} scalar operations a step, more than {MOST_TRACED}, and no loops{no_loops}")
     source = Source(spec, seen)
     if source.operations() > MOST_OPERATIONS:
-        raise Unprintable(f"{source.operations()} scalar operations a step, more than {MOST_OPERATIONS}{reason}")
+        raise Unprintable(f"{source.operations()} scalar operations a step, more than {MOST_OPERATIONS}{no_loops}")
     return source
 
 
@@ -206,13 +224,13 @@ def _check_printable(spec: Spec) -> None:
         raise Unprintable("sparse elimination takes the numbers of all paths row by row")
 
 
-def _key(spec: Spec, seen: Watched) -> str:
+def _key(spec: Spec, seen: Watched, target: str) -> str:
     """A digest of everything that the text of a program depends on."""
     assert spec.traced is not None
     inside = (*spec.traced.fingerprints, *map(fingerprint, (seen.begin, seen.track, seen.see)))
     shapes = [(e.shape, e.dtype.str, v) for e, v in zip(spec.examples, spec.varies, strict=True)]
     words = (inside, shapes, spec.dtype.str, spec.has_equal_steps, seen.seen, seen.counts_iterations,
-             list(map(str, seen.trees)), spec.traced.streams, compiling.processor())  # fmt: skip
+             list(map(str, seen.trees)), spec.traced.streams, target)  # fmt: skip
     return hashlib.sha256(repr(words).encode()).hexdigest()
 
 
@@ -224,9 +242,9 @@ class Vmapped(Stepping):
 
     name = "vmap"
 
-    def __init__(self, spec: Spec, reason: str):
-        self.spec, self.reason = spec, reason
-        self._runners: dict[int, BlockRunner] = {}
+    def __init__(self, spec: Spec, reason: str, supply: type[Drawn] | type[Counted] = Drawn):
+        self.spec, self.reason, self.supply = spec, reason, supply
+        self._runners: dict[Any, BlockRunner] = {}
         self._making = threading.Lock()
 
     @property
@@ -237,17 +255,18 @@ class Vmapped(Stepping):
             width //= 2
         return width
 
-    def paths(self, members: Members, first_path: int, supply: Drawn | Given, tell: Tell = lambda steps: None) -> Went:
+    def paths(self, members: Members, first_path: int, supply: Supply, tell: Tell = lambda steps: None) -> Went:
         traced: Any = self.spec.traced
         lanes = members.start.shape[1]
         feed = supply.feed(traced.streams, first_path, lanes)
         with _in_float64_everywhere() if calls_host(traced.step) else contextlib.nullcontext():
-            return self._runner(members, lanes).run((), feed, members, tell)
+            return self._runner(members, lanes).run(feed, members, tell)
 
     def _runner(self, members, lanes: int) -> BlockRunner:
         traced: Any = self.spec.traced
+        key = lanes, str(jax.config.jax_default_device)  # type: ignore[attr-defined]
         with self._making:
-            if lanes not in self._runners:
+            if key not in self._runners:
                 normals = sum(count for _, count in traced.streams)
                 longest = int(np.clip(SLAB_BYTES // (8 * max(normals, 1) * lanes), 8, LONGEST_SLAB))
                 plan = plan_of(self.spec)
@@ -255,8 +274,8 @@ class Vmapped(Stepping):
                 program = VmapProgram(batch.Vmap(traced, lanes), self.spec.statistics, windows.intervals,
                                       self.spec.varies, windows.always)  # fmt: skip
                 with jax.enable_x64(True):
-                    self._runners[lanes] = BlockRunner(program, windows, members)
-            return self._runners[lanes]
+                    self._runners[key] = BlockRunner(program, windows, members)
+            return self._runners[key]
 
 
 _in_float64: list[bool] = []

@@ -17,8 +17,8 @@ import numpy as np
 import xarray as xr
 
 from stodyn import results
-from stodyn.engine import grid, programs
-from stodyn.engine.counted import BlockHalved, Counted, block_width, is_out_of_memory
+from stodyn.engine import cards, grid, programs
+from stodyn.engine.cards import BlockHalved, block_width, is_out_of_memory
 from stodyn.engine.expansion import expanded
 from stodyn.engine.follow import States
 from stodyn.engine.kernel import GROUP
@@ -41,7 +41,7 @@ from stodyn.engine.spec import (
 from stodyn.engine.until import Until, Watch
 from stodyn.methods.contract import Catalogued, Expansion, Method
 from stodyn.methods.recommend import advice
-from stodyn.noise.supply import Drawn
+from stodyn.noise.supply import Counted, Drawn
 from stodyn.statistics.contract import Statistic, is_count
 from stodyn.statistics.moments import Moments
 
@@ -95,9 +95,10 @@ def simulate(
     on_failure  "raise": stop with PathsFailed; "record": go on without the failed paths and return failed_path,
                 failure_time, failure_cause along the dimension `failure`; `sound` counts the paths that are left
     device      "cpu", "gpu" (all of the machine's), "auto" (a GPU where there is one) or a list from jax.devices(). A
-                GPU draws other normals, a function of seed, path and step: other paths of the same law
-    executor    "auto", "printed" (a program printed from the traces), "vmap" (jax.vmap, compiled by XLA); of a GPU
-                "kernel" (one kernel from save to save; on a processor interpreted, to look into a GPU's run) or "lanes"
+                GPU draws other normals, a function of seed, path and step: other paths of the same law. A list of
+                processors draws those too, and computes the paths of a GPU
+    executor    "auto", "printed" (a program printed from the traces; on a GPU its kernels), "vmap" (jax.vmap, compiled
+                by XLA)
     block       paths of a block, which are computed together; threads: workers, default one a core
     place       where the blocks run: stodyn.place.threads(n), processes(n) or dask(client); the same bits anywhere
     ledger      a folder that keeps every finished block: the same call goes on where an earlier one was ended, and with
@@ -190,16 +191,12 @@ def run_of(
         raise ValueError(f"executor: expected one of {expected}, got {executor!r}")
     if block is not None and not is_count(block):
         raise ValueError(f"block: expected a whole number of paths >= 1, got {block!r}")
-    if devices or executor == "kernel":
-        if not isinstance(spec.method, Method):
-            raise ValueError(f'device: {spec.method.name} is host code and makes no kernel; use device="cpu"')
-        if block is not None and block % GROUP:
-            raise ValueError(f"block: a kernel takes groups of {GROUP} paths; expected a multiple, got {block}")
+    if devices and not isinstance(spec.method, Method):
+        raise ValueError(f'device: {spec.method.name} is host code and makes no kernel; use device="cpu"')
+    if devices:
         scalars = spec.problem.n + sum(spec.method.needs.normals(spec.problem.m).values())
-        width = block or block_width(paths, scalars)
-        return Run(spec, Layout(spec, paths, seed, width), Counted(spec, executor, devices, width))
-    if executor == "lanes":
-        raise ValueError('executor: "lanes" is a way of GPUs; on processors give "printed", "vmap" or "auto"')
+        width = int(block or block_width(paths, scalars))
+        return Run(spec, Layout(spec, paths, seed, width), cards.get(spec, executor, devices, width))
     way = programs.get(spec, executor)
     width = way.width if block is None else int(block)
     return Run(spec, Layout(spec, paths, seed, width), way)
@@ -244,7 +241,8 @@ def _run(run: Run, place: Place, folder: Any, progress: bool | None, on_failure:
                     return merged(run, place, bar, on_failure, ledger), ledger
         except jax.errors.JaxRuntimeError as error:
             width = run.layout.width
-            if not (isinstance(run.way, Counted) and is_out_of_memory(error) and width > GROUP) or folder is not None:
+            devices = getattr(run.way, "devices", ())
+            if not (devices and is_out_of_memory(error) and width > GROUP) or folder is not None:
                 raise
             smaller = max(width // 2 // GROUP, 1) * GROUP
             warnings.warn(
@@ -253,7 +251,7 @@ def _run(run: Run, place: Place, folder: Any, progress: bool | None, on_failure:
                 BlockHalved,
                 stacklevel=4,
             )
-            run = run_of(run.spec, run.paths, run.layout.seed, run.way.executor, run.way.devices, smaller)
+            run = run_of(run.spec, run.paths, run.layout.seed, run.way.name, devices, smaller)
 
 
 def merged(
@@ -348,8 +346,9 @@ def replay(problem, method: Catalogued | str | None, run: xr.Dataset, path: int)
         raise ValueError(f"method: the run was made with {record['method']}, got {method.spelling}")
     spec = describe(problem, method, record["t"], record["dt"], States(every=1), record["dtype"])
     counted = str(record.get("normals", "")).startswith("Philox")
-    executor = "kernel" if counted else record["executor"] if record["executor"] in ("printed", "vmap") else "auto"
-    again = run_of(spec, record["paths"], record["seed"], executor, (), GROUP if counted else record["block"])
+    executor = record["executor"] if record["executor"] in programs.EXECUTORS else "auto"
+    way = programs.get(spec, executor, Counted if counted else Drawn)
+    again = Run(spec, Layout(spec, record["paths"], record["seed"], record["block"]), way)
     if record.get("normals") != again.way.normals:
         raise ValueError(
             f"run: its normals ({record.get('normals')}) are of another version of stodyn; replay it with that"
@@ -371,7 +370,7 @@ def _one_path(run: Run, path: int) -> np.ndarray:
     if isinstance(way, programs.Stepping):
         first = path // programs.TOGETHER * programs.TOGETHER
         members = layout.members_from(first, min(programs.TOGETHER, layout.paths - first), programs.TOGETHER)
-        observed = way.paths(members, first, Drawn(layout.seed)).observed
+        observed = way.paths(members, first, way.supply(layout.seed)).observed
     else:
         first = path // layout.width * layout.width
         observed = way.block(layout, path // layout.width, lambda steps: None).observed

@@ -1,22 +1,27 @@
 """Normals as a function of (seed, path, stream, number), for machines with thousands of threads: Philox4x32-10.
 
 Nothing is carried from draw to draw, so any thread can make the normals of any path at any step; a run's paths do not
-depend on how it is cut into blocks or over devices. Written in plain JAX, inside a GPU kernel as outside.
+depend on how it is cut into blocks or over devices. Written in plain JAX, from whose trace kernels are printed.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
+from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
+from jax.extend import core
 
 from stodyn.noise.stream import STREAMS
-from stodyn.numerics.trigonometry import polynomial, within_an_eighth
+from stodyn.numerics.printing.nodes import Entry, Graph
+from stodyn.numerics.printing.scalars import scalarised, unflatten
 
-NAME = "Philox4x32-10 by counter, its bits as digits"
+NAME = "Philox4x32-10 by counter, pairs along each path"
 
 # Salmon, Moraes, Dror & Shaw, Parallel random numbers: as easy as 1, 2, 3, SC11 (2011).
 ROUNDS = 10
@@ -30,6 +35,13 @@ ROOT_OF_HALF = np.float64(math.sqrt(0.5)).view(np.int64)
 # polynomial, in 50 digits.
 ARTANH = (0.66666666666666696862, 0.39999999999899504429, 0.285714286259755127, 0.22222211134790545357,
           0.18182889125592100432, 0.15331721589574306991, 0.14616449820782474981)  # fmt: skip
+
+# (sin r - r)/r³ and (cos r - 1 + r²/2)/r⁴ in powers of r² for |r| <= π/4, to 2⁻⁵⁸: FDLIBM 5.3, k_sin.c and k_cos.c
+# (Sun Microsystems, 1993).
+SIN = (-1.66666666666666324348e-01, 8.33333333332248946124e-03, -1.98412698298579493134e-04,
+       2.75573137070700676789e-06, -2.50507602534068634195e-08, 1.58969099521155010221e-10)  # fmt: skip
+COS = (4.16666666666666019037e-02, -1.38888888888741095749e-03, 2.48015872894767294178e-05,
+       -2.75573143513906633035e-07, 2.08757232129817482790e-09, -1.13596475577881948265e-11)  # fmt: skip
 
 
 def philox(key: tuple[Array, Array], counter: Sequence[Array]) -> tuple[Array, Array, Array, Array]:
@@ -53,20 +65,35 @@ def key_of(seed: int) -> np.ndarray:
     return np.random.SeedSequence(seed).generate_state(2, np.uint32)
 
 
-def pair(key: tuple[Array, Array], stream: str, neighbours: Array, number: Array) -> tuple[Array, Array]:
-    """The normals of a stream that two neighbouring paths take as their `number`th; uint64, below 2⁴⁸ and 2⁶⁴.
+def pair(key: tuple[Array, Array], stream: Any, path: Array, number: Array) -> tuple[Array, Array]:
+    """The normals that a path takes from stream number `stream` as its 2 number-th and the one after it.
 
-    By Box and Muller, r (cos φ, sin φ) with r = √(-2 ln u): 53 bits in u, which is never 0, so |z| < 8.74; 52
-    bits in φ within an eighth of a turn on either side of 0, and two for its three images.
+    `path` and `number` are uint64, below 2⁴⁸ and 2⁶³. By Box and Muller, r (cos φ, sin φ) with r = √(-2 ln u): 53 bits
+    in u, which is never 0, so |z| < 8.74; 52 bits in φ within an eighth of a turn on either side of 0, and two for its
+    three images.
     """
-    place = ((neighbours >> np.uint64(32)) | np.uint64(STREAMS[stream] << 16)).astype(np.uint32)
-    words = (neighbours.astype(np.uint32), place, number.astype(np.uint32), (number >> np.uint64(32)).astype(np.uint32))
-    a, b, c, d = philox(key, [jnp.broadcast_to(word, neighbours.shape) for word in words])
-    sine, cosine = within_an_eighth((math.pi / 2) * _from_one_to_two(c, d) - 0.75 * math.pi)
+    place = (path >> np.uint64(32)).astype(np.uint32) | (jnp.asarray(stream, np.uint32) << np.uint32(16))
+    words = (path.astype(np.uint32), place, number.astype(np.uint32), (number >> np.uint64(32)).astype(np.uint32))
+    a, b, c, d = philox(key, jnp.broadcast_arrays(*words))
+    sine, cosine = _within_an_eighth((math.pi / 2) * _from_one_to_two(c, d) - 0.75 * math.pi)
     opposite, swapped = (d & np.uint32(1)) > 0, (d & np.uint32(2)) > 0
     radius = _radius(_uniform(a, b))
     radius = jnp.where(opposite, -radius, radius)
     return radius * jnp.where(swapped, sine, cosine), radius * jnp.where(swapped, cosine, sine)
+
+
+def _within_an_eighth(r: Array) -> tuple[Array, Array]:
+    """sin r and cos r for |r| <= π/4, an eighth of a turn."""
+    z = r * r
+    return r + r * z * _polynomial(SIN, z), 1.0 - 0.5 * z + z * z * _polynomial(COS, z)
+
+
+def _polynomial(coefficients: Sequence[float], z: Array) -> Array:
+    """The sum of coefficients[k] zᵏ."""
+    total = jnp.full_like(z, coefficients[-1])
+    for coefficient in coefficients[-2::-1]:
+        total = total * z + coefficient
+    return total
 
 
 def _from_one_to_two(high: Array, low: Array) -> Array:
@@ -93,24 +120,25 @@ def _radius(u: Array) -> Array:
     s = (m - 1.0) / (m + 1.0)
     z = s * s
     exponent = lax.bitcast_convert_type(e + LARGE.view(np.int64), np.float64) - LARGE
-    w = (-2.0 * math.log(2.0)) * exponent - (4.0 * s + 2.0 * (s * z) * polynomial(ARTANH, z))
-    return w * lax.rsqrt(w)
+    w = (-2.0 * math.log(2.0)) * exponent - (4.0 * s + 2.0 * (s * z) * _polynomial(ARTANH, z))
+    return jnp.sqrt(w)
 
 
-class Normals:
-    """The normals of each step of some paths, `streams` naming how many of each; all of them from one key.
+def drawn(key: tuple[Array, Array], stream: str, paths: Array, first: int, count: int) -> Array:
+    """The normals of some paths from number `first` on, (count, paths)."""
+    pairs = jnp.asarray(first // 2, np.uint64) + jnp.arange(count // 2 + 1, dtype=np.uint64)
+    halves = jax.vmap(lambda number: jnp.stack(pair(key, STREAMS[stream], paths, number)))(pairs)
+    return lax.dynamic_slice_in_dim(halves.reshape(-1, paths.size), first % 2, count)
 
-    Neighbours share pairs: `pairs` numbers them, and paths 2k and 2k + 1 take the two halves of pair k.
-    """
 
-    def __init__(self, key: tuple[Array, Array], streams: tuple[tuple[str, int], ...], pairs: Array):
-        self.key, self.streams, self.pairs = key, streams, pairs
+@functools.cache
+def _trace() -> core.ClosedJaxpr:
+    word, long = jax.ShapeDtypeStruct((), np.uint32), jax.ShapeDtypeStruct((), np.uint64)
+    with jax.enable_x64(True):
+        return jax.make_jaxpr(lambda k0, k1, *rest: pair((k0, k1), *rest))(word, word, word, long, long)
 
-    def step(self, n: Array) -> list[list[Array]]:
-        """The normals of step n: for each stream a list of `count` arrays over the paths."""
-        return [[self._drawn(name, n.astype(np.uint64) * np.uint64(count) + np.uint64(k)) for k in range(count)]
-                for name, count in self.streams]  # fmt: skip
 
-    def _drawn(self, name: str, number: Array) -> Array:
-        halves = pair(self.key, name, self.pairs, number)
-        return jnp.stack(halves, axis=-1).reshape(2 * self.pairs.size)
+def entries(graph: Graph, key: tuple[Entry, Entry], stream: Entry, path: Entry, number: Entry) -> list[Entry]:
+    """`pair` as two entries of a graph."""
+    given = unflatten([*key, stream, path, number], [()] * 5)
+    return [half[()] for half in scalarised(_trace(), given, graph)]

@@ -1,15 +1,19 @@
-"""Where the normals of a run come from: drawn from the generators of its paths, or given."""
+"""Where the normals of a run come from: drawn from the generators of its paths, counted as on a GPU, or given."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import jax
 import numpy as np
 
-from stodyn.noise import path_normals
+from stodyn.noise import counter, path_normals
 from stodyn.noise.path_normals import LANES
+from stodyn.noise.stream import STREAMS
 from stodyn.numerics.printing import compiling
+from stodyn.numerics.printing.llvm import Printer, Writer
+from stodyn.numerics.printing.nodes import Graph, Node
 
 Streams = Sequence[tuple[str, int]]  # names, and how many normals a step takes of each
 
@@ -40,6 +44,44 @@ class Drawn:
                     for state, (_, count) in zip(states, streams, strict=True)]  # fmt: skip
 
         return feed
+
+
+class Counted:
+    """The normals of a seed as GPUs count them (noise.counter)."""
+
+    name = counter.NAME
+
+    def __init__(self, seed: int):
+        self.key = counter.key_of(seed)
+
+    def states(self, stream: str, first_path: int, paths: int) -> np.ndarray:
+        """Of each group of paths: their numbers, how many normals they have taken, the key, the stream's number."""
+        found = np.empty((-(-paths // LANES), 4, LANES), np.uint64)
+        found[:, 0] = first_path + np.arange(found[:, 0].size).reshape(-1, LANES)
+        found[:, 1], found[:, 2], found[:, 3] = 0, self.key.view("<u8")[0], STREAMS[stream]
+        return found
+
+    @property
+    def address(self) -> int:
+        return _counting().address("sd_count")
+
+    def feed(self, streams: Streams, first_path: int, paths: int) -> Callable[[int], list[Any]]:
+        """As that of Drawn, in arrays of JAX's."""
+        taken, numbers = 0, np.uint64(first_path) + np.arange(paths, dtype=np.uint64)
+
+        def feed(steps: int) -> list[Any]:
+            nonlocal taken
+            first, taken = taken, taken + steps
+            return [_counted(self.key, name, numbers, np.uint64(first * count), steps * count).reshape(steps, count, -1)
+                    for name, count in streams]  # fmt: skip
+
+        return feed
+
+
+_counted = jax.jit(
+    lambda key, name, paths, first, count: counter.drawn((key[0], key[1]), name, paths, first, count),
+    static_argnums=(1, 4),
+)
 
 
 class Given:
@@ -73,6 +115,9 @@ class Given:
         return feed
 
 
+Supply = Drawn | Counted | Given
+
+
 @compiling.once
 def _copying() -> compiling.Machine:
     """void sd_copy(const double **from, double *out, int64_t rows, int64_t stride): rows of eight, side by side."""
@@ -87,3 +132,36 @@ define void @sd_copy(ptr %state, ptr %out, i64 %rows, i64 %stride) {{
 }}
 """
     return compiling.compiled(text, ["sd_copy"], level=1)
+
+
+@compiling.once
+def _counting() -> compiling.Machine:
+    """void sd_count(uint64_t state[4][8], double *out, int64_t rows, int64_t stride): the next of eight paths."""
+    w, graph = Writer(LANES), Graph()
+    words = [graph.input((name, 0), np.uint32, lane=False) for name in ("key0", "key1", "stream")]
+    path, number = graph.input(("path", 0), np.uint64), graph.input(("number", 0), np.uint64, lane=False)
+    first, second = counter.entries(graph, (words[0], words[1]), words[2], path, number)
+    is_odd = graph.input(("is_odd", 0), bool, lane=False)
+    result = graph.select(is_odd, second, first, np.float64)
+    row = 8 * LANES
+    taken, key = (w.load(w.at("%state", k * row), "i64") for k in (1, 2))
+    given = {
+        "path": w.load("%state", w.type("uint64")),
+        "key0": w.value(f"trunc i64 {key} to i32"),
+        "key1": w.value(f"trunc i64 {w.whole('lshr', key, 32)} to i32"),
+        "stream": w.value(f"trunc i64 {w.load(w.at('%state', 3 * row), 'i64')} to i32"),
+    }
+
+    def value(node: Node) -> str:
+        return given[node.attr[0]]
+
+    printer = Printer(w, [result], value)
+    with w.counted(0, "%rows") as k, printer.scope():
+        place = w.whole("add", taken, k)
+        given |= {"number": w.whole("lshr", place, 1), "is_odd": w.value(f"trunc i64 {place} to i1")}
+        w.store(printer.read(result), w.at("%out", w.whole("mul", k, "%stride"), 8), w.type("float64"))
+    behind = printer.spread(w.whole("add", taken, "%rows"), "uint64")
+    w.store(behind, w.at("%state", row), w.type("uint64"))
+    w.emit("ret void")
+    text = w.text("void @sd_count(ptr %state, ptr %out, i64 %rows, i64 %stride)")
+    return compiling.compiled(text, ["sd_count"], level=3)

@@ -1,4 +1,4 @@
-"""LLVM text -> functions in memory, for the processor this runs on."""
+"""LLVM text -> functions in memory, for the processor this runs on, or PTX for a GPU."""
 
 from __future__ import annotations
 
@@ -124,3 +124,26 @@ def compiled(text: str, names: Sequence[str], level: int, passes: int = 0) -> Ma
         engine = llvm.create_mcjit_compiler(module, target)
         engine.finalize_object()
         return Machine(engine, names)
+
+
+GPU, OLDEST = "nvptx64-nvidia-cuda", "sm_75"  # PTX for the oldest cards that are still served runs on all later ones
+
+
+def ptx(text: str) -> str:
+    """A module as PTX, the assembly of NVIDIA's GPUs, which the driver optimises and translates for its card.
+
+    Few passes are run here: combining instructions would widen the 32-bit arithmetic of counted normals to 64 bits.
+    """
+    with _compiling:
+        llvm.initialize_all_targets()
+        llvm.initialize_all_asmprinters()
+        module = llvm.parse_assembly(text)
+        module.verify()
+        target = llvm.Target.from_triple(GPU).create_target_machine(cpu=OLDEST, opt=3)
+        module.triple, module.data_layout = GPU, str(target.target_data)
+        passes = llvm.create_new_module_pass_manager()
+        passes.add_always_inliner_pass()
+        passes.add_sroa_pass()
+        passes.add_dead_code_elimination_pass()
+        passes.run(module, llvm.create_pass_builder(target, llvm.create_pipeline_tuning_options(speed_level=1)))
+        return target.emit_assembly(module)

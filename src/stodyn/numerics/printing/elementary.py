@@ -74,12 +74,15 @@ def arguments(name: str) -> int:
     return _ALL[name].arguments
 
 
-def definitions(names: Iterable[str], width: int, attributes: str = "", tabled: bool | None = None) -> str:
+def definitions(
+    names: Iterable[str], width: int, attributes: str = "", tabled: bool | None = None, inlined: bool = False
+) -> str:
     """The LLVM text of the functions `names`, and of all they call, on `width` numbers; nothing else is needed.
 
     A function is `double @sd_exp_v1(double)`, `<4 x double> @sd_exp_v4(<4 x double>)`, ...; `attributes` (of the
     processor, such as "prefer-vector-width"="512") are written behind each. Constants are literals, or `tabled` in
-    memory where that is faster (ARM). The texts of several widths may stand in one module.
+    memory where that is faster (ARM); common paths may be `inlined`, as GPUs like it. The texts of several widths may
+    stand in one module.
     """
     unknown = sorted(set(names) - NAMES)
     if unknown:
@@ -97,7 +100,8 @@ def definitions(names: Iterable[str], width: int, attributes: str = "", tabled: 
             texts[name] = large_angles.text(width, attributes)
             continue
         entry = _ALL[name]
-        more = f"{PURE} {'noinline cold ' if entry.cold else ''}{attributes}".strip()
+        kind = "noinline cold " if entry.cold else "alwaysinline " if inlined else ""
+        more = f"{PURE} {kind}{attributes}".strip()
         code = Code(width, call_name(name, width), entry.arguments, more, table)
         found = entry.write(*code.arguments)
         texts[name] = code.text(found if isinstance(found, list) else [found])

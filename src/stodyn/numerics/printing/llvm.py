@@ -8,14 +8,14 @@ as one fused operation; no flag leaves the compiler a choice, so that bits depen
 from __future__ import annotations
 
 import contextlib
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from stodyn.numerics.printing import elementary
-from stodyn.numerics.printing.nodes import Entry, Loop, Node, reachable, value_of
+from stodyn.numerics.printing.nodes import Entry, Loop, Node, value_of
+from stodyn.numerics.printing.walk import Walk, key_of
 
 KINDS = {"float64": "double", "float32": "float", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64",
          "uint8": "i8", "uint16": "i16", "uint32": "i32", "uint64": "i64", "bool": "i1"}  # fmt: skip
@@ -60,7 +60,7 @@ class Writer:
 
     def type(self, dtype: Any, lane: bool = True) -> str:
         kind = KINDS[str(dtype)]
-        return f"<{self.width} x {kind}>" if lane else kind
+        return f"<{self.width} x {kind}>" if lane and self.width > 1 else kind
 
     # --- counters and memory ------------------------------------------------------------------------------------------
 
@@ -109,32 +109,17 @@ def short(type_: str) -> str:
     return f"v{n}{words.get(kind, kind)}"
 
 
-class Printer:
+class Printer(Walk):
     """Prints nodes into a writer; `inputs` gives the value of an input where it is first asked for.
 
     results  all that will be asked for, by which it is known who reads what
     """
 
     def __init__(self, writer: Writer, results: Sequence[Entry], inputs: Callable[[Node], str]):
-        self.w, self.inputs = writer, inputs
-        self.nodes = reachable(results)
-        self.fused = _fusions(self.nodes, results)
-        self.scopes: list[dict[Any, str]] = [{}]
+        super().__init__(results, inputs)
+        self.w = writer
 
-    # --- what stands where --------------------------------------------------------------------------------------------
-
-    @contextlib.contextmanager
-    def scope(self) -> Iterator[None]:
-        """A region whose values are not seen after it."""
-        self.scopes.append({})
-        yield
-        self.scopes.pop()
-
-    def known_as(self, key: Any) -> str | None:
-        return next((scope[key] for scope in reversed(self.scopes) if key in scope), None)
-
-    def name(self, node: Node, text: str) -> None:
-        self.scopes[-1][_key(node)] = text
+    # --- operands -----------------------------------------------------------------------------------------------------
 
     def read(self, entry: Entry, lane: bool = True) -> str:
         """An operand: a vector over the paths, or one number where `lane` is False (and the entry is one)."""
@@ -142,12 +127,12 @@ class Printer:
         if value is not None:
             return self.number(value, lane)
         self.need(entry)
-        text = self.known_as(_key(entry))
+        text = self.known_as(key_of(entry))
         assert text is not None
         if lane and not entry.lane:
-            spread = self.known_as((_key(entry), "spread"))
+            spread = self.known_as((key_of(entry), "spread"))
             if spread is None:
-                spread = self.scopes[-1][_key(entry), "spread"] = self.spread(text, entry.dtype)
+                spread = self.scopes[-1][key_of(entry), "spread"] = self.spread(text, entry.dtype)
             return spread
         return text
 
@@ -159,54 +144,26 @@ class Printer:
             text = str(int(value))
         else:
             text = f"0x{np.float64(value).view(np.uint64):016X}"
-        return f"splat ({kind} {text})" if lane else text
+        return f"splat ({kind} {text})" if lane and self.w.width > 1 else text
 
     def spread(self, text: str, dtype: Any) -> str:
         """One number for all paths as a vector."""
+        if self.w.width == 1:
+            return text
         kind, vector = self.w.type(dtype, False), self.w.type(dtype)
         one = self.w.value(f"insertelement {vector} poison, {kind} {text}, i32 0")
         return self.w.value(f"shufflevector {vector} {one}, {vector} poison, <{self.w.width} x i32> zeroinitializer")
 
     def any(self, mask: str) -> str:
-        return self.w.call(f"llvm.vector.reduce.or.v{self.w.width}i1", "i1", (self.w.type("bool"), mask))
+        return (
+            mask
+            if self.w.width == 1
+            else self.w.call(f"llvm.vector.reduce.or.v{self.w.width}i1", "i1", (self.w.type("bool"), mask))
+        )
 
     # --- printing -----------------------------------------------------------------------------------------------------
 
-    def need(self, node: Node) -> None:
-        """Print the node, and before it what it needs and is not yet seen here."""
-        stack = [node]
-        while stack:
-            node = stack[-1]
-            if self.known_as(_key(node)) is not None:
-                stack.pop()
-                continue
-            missing = [a for a in self.operands(node) if value_of(a) is None and self.known_as(_key(a)) is None]
-            if missing:
-                stack.extend(reversed(missing))
-                continue
-            self._print(node)
-            stack.pop()
-
-    def operands(self, node: Node) -> list[Entry]:
-        """What must be printed before a node."""
-        if node.op == "result":
-            loop = node.attr[0]
-            return [loop.enters, *loop.first]
-        if id(node) in self.fused:
-            return list(self.fused[id(node)].operands)
-        return list(node.args)
-
-    def _print(self, node: Node) -> None:
-        if node.op == "result":
-            self._loop(node.attr[0])
-        elif node.op == "input":
-            self.name(node, self.inputs(node))
-        elif id(node) in self.fused:
-            self.name(node, self._fused(node))
-        else:
-            self.name(node, self._operation(node))
-
-    def _operation(self, node: Node) -> str:
+    def operation(self, node: Node) -> str:
         operands = [self.read(a, node.lane) for a in node.args]
         rule = OPERATIONS.get(node.op)
         if rule is not None:
@@ -216,7 +173,7 @@ class Printer:
         given = ", ".join(f"{T} {x}" for x in operands)
         return self.w.value(f"call {T} @{elementary.call_name(node.op, width)}({given})")
 
-    def _fused(self, node: Node) -> str:
+    def fusion(self, node: Node) -> str:
         """a·b + c in one rounding, with the signs of a subtraction."""
         fusion, T = self.fused[id(node)], self.w.type(node.dtype, node.lane)
         a, b, c = (self.read(x, node.lane) for x in fusion.operands)
@@ -226,7 +183,7 @@ class Printer:
             c = self.w.value(f"fneg {T} {c}")
         return self.w.call(f"llvm.fma.{short(T)}", T, (T, a), (T, b), (T, c))
 
-    def _loop(self, loop: Loop) -> None:
+    def loop(self, loop: Loop) -> None:
         """Turns while any of the paths is active; where nobody enters, nothing of it is computed."""
         w, types = self.w, [self.w.type(node.dtype) for node in loop.carried]
         first, enters = [self.read(e) for e in loop.first], self.read(loop.enters)
@@ -262,45 +219,6 @@ class Printer:
             if not is_sure:
                 merged = w.value(f"phi {type_} [ {start}, %{outside} ], [ {new}, %{latch} ]")
             self.scopes[-1][loop.number, k] = merged
-
-
-def _key(node: Node) -> Any:
-    """What a node is remembered by: a result of a loop by its loop and place."""
-    return (node.attr[0].number, node.attr[1]) if node.op == "result" else id(node)
-
-
-class _Fusion:
-    """±a·b ± c."""
-
-    __slots__ = ("minus_product", "minus_rest", "operands")
-
-    def __init__(self, operands: tuple[Entry, Entry, Entry], minus_product: bool, minus_rest: bool):
-        self.operands, self.minus_product, self.minus_rest = operands, minus_product, minus_rest
-
-
-def _fusions(nodes: Sequence[Node], results: Sequence[Entry]) -> dict[int, _Fusion]:
-    """The additions that take a product with them: one that nobody else reads, computed in the same place."""
-    readers: Counter[int] = Counter(id(r) for r in results)
-    loops = {node.attr[0].number: node.attr[0] for node in nodes if node.op == "result"}
-    for loop in loops.values():
-        readers.update(map(id, (loop.enters, *loop.first, *loop.after, loop.again)))
-    for node in nodes:
-        if node.op != "result":
-            readers.update(map(id, node.args))
-    found: dict[int, _Fusion] = {}
-    for node in nodes:
-        if node.op not in ("add", "sub") or node.dtype.kind != "f":
-            continue
-        for place, product in enumerate(node.args):
-            if not (isinstance(product, Node) and product.op == "mul" and readers[id(product)] == 1):
-                continue
-            if (product.loops, product.moves, product.lane) != (node.loops, node.moves, node.lane):
-                continue
-            minus = node.op == "sub"
-            rest = node.args[1 - place]
-            found[id(node)] = _Fusion((*product.args, rest), minus and place == 1, minus and place == 0)
-            break
-    return found
 
 
 # --- the table of operations: node -> instruction ---------------------------------------------------------------------
@@ -388,7 +306,7 @@ def _sign(w: Writer, node: Node, a: str) -> str:
     mask = w.type("bool", node.lane)
     if dtype.kind == "f":
         one = f"0x{np.float64(1.0).view(np.uint64):016X}"
-        one = f"splat ({KINDS[str(dtype)]} {one})" if node.lane else one
+        one = f"splat ({KINDS[str(dtype)]} {one})" if T.startswith("<") else one
         unit = w.call(f"llvm.copysign.{short(T)}", T, (T, one), (T, a))
         zero = "zeroinitializer" if node.lane else "0.0"
         return w.value(f"select {mask} {w.value(f'fcmp one {T} {a}, {zero}')}, {T} {unit}, {T} {a}")
@@ -412,9 +330,8 @@ def _compare(real: str, whole: str) -> Callable:
 
 
 def _not(w: Writer, node: Node, a: str) -> str:
-    T, dtype = _types(w, node)
-    ones = ("splat (i1 true)" if node.lane else "true") if dtype == np.bool_ else _splat(T, -1)
-    return w.value(f"xor {T} {a}, {ones}")
+    T, _ = _types(w, node)
+    return w.value(f"xor {T} {a}, {_splat(T, -1)}")
 
 
 def _select(w: Writer, node: Node, which: str, yes: str, no: str) -> str:

@@ -1,15 +1,78 @@
-"""The printed elementary functions at NumPy arrays: one compiled loop for each, width and effort of LLVM."""
+"""Printed functions at NumPy arrays: functions of one path over many, and the elementary ones entry by entry."""
 
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import jax
 import numpy as np
 from numpy.typing import ArrayLike
 
-from stodyn.numerics.printing import compiling, elementary
+from stodyn.numerics.printing import compiling, elementary, rows, scalars
+from stodyn.numerics.printing.nodes import Graph
 from stodyn.numerics.printing.vectors import REAL, kind
+
+WORDS = ("first_lane", "last_lane", "stride", "results")
+
+
+class Printed:
+    """Functions of one path, printed for many; called with arrays whose last axis is the path, or common ones.
+
+    functions  name -> function
+    examples   of each argument an array of its shape and dtype for one path
+    common     the numbers of the arguments that all paths share
+    """
+
+    def __init__(
+        self,
+        functions: Mapping[str, Callable],
+        examples: Sequence[Any],
+        common: Sequence[int] = (),
+        width: int = 4,
+        level: int = 1,
+        passes: int = 0,
+    ):
+        self.width, self.common = width, common
+        self.frame = [*WORDS, *(f"given{k}" for k in range(len(examples)))]
+        self.outputs: dict[str, tuple[str, list[Any], int]] = {}
+        written: list[rows.Function] = []
+        for name, function in functions.items():
+            with jax.enable_x64(True):
+                closed = jax.make_jaxpr(function)(*examples)
+            graph = Graph()
+            inputs = [scalars.inputs_of(graph, f"given{k}", np.shape(x), np.asarray(x).dtype, lane=k not in common)
+                      for k, x in enumerate(examples)]  # fmt: skip
+            results = scalars.scalarised(closed, inputs, graph)
+            kinds = [(r.shape, v.aval.dtype) for r, v in zip(results, closed.jaxpr.outvars, strict=True)]
+            flat = [entry for r in results for entry in r.reshape(-1)]
+            dtypes = [dtype for r, (_, dtype) in zip(results, kinds, strict=True) for _ in range(r.size)]
+            self.outputs[name] = (f"f{len(written)}", kinds, len(flat))
+            written.append(rows.mapped(f"f{len(written)}", width, flat, dtypes, self.frame))
+        names = [symbol for symbol, _, _ in self.outputs.values()]
+        self.machine = compiling.compiled(rows.module(written), names, level, passes)
+
+    def __call__(self, name: str, *arrays: Any) -> list[np.ndarray]:
+        symbol, kinds, count = self.outputs[name]
+        paths = next(np.shape(x)[-1] for k, x in enumerate(arrays) if k not in self.common)
+        padded = -(-paths // self.width) * self.width
+        held = []
+        for k, x in enumerate(arrays):
+            x = rows.words(np.asarray(x)).reshape(-1, 1 if k in self.common else paths)
+            held.append(x if k in self.common else np.ascontiguousarray(x[:, np.arange(padded) % paths]))
+        out, frame = np.zeros((count, padded)), rows.Frame(self.frame)
+        frame.set(first_lane=0, last_lane=padded, stride=padded, results=out)
+        frame.set(**{f"given{k}": x for k, x in enumerate(held)})
+        self.machine[symbol](frame.address)
+        found, used = [], 0
+        for shape, dtype in kinds:
+            size = int(np.prod(shape))
+            part = out[used : used + size, :paths]
+            used += size
+            part = part if dtype.kind == "f" else part.view(np.int64) if size else part
+            found.append(part.astype(dtype).reshape(*shape, paths))
+        return found
 
 
 def evaluate(

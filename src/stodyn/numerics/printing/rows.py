@@ -16,6 +16,11 @@ from stodyn.numerics.printing.llvm import Printer, Writer
 from stodyn.numerics.printing.nodes import Entry, Node, reachable
 
 
+def words(values: np.ndarray) -> np.ndarray:
+    """Numbers as they stand in rows: reals as doubles, others as 64-bit integers."""
+    return values.astype(float) if values.dtype.kind == "f" else values.astype(np.int64).view(float)
+
+
 class Frame:
     """The arguments of a function by name: addresses and counts; what they point to lives as long as it."""
 
@@ -89,14 +94,17 @@ class Function(Writer):
         return self.text(f"void @{self.name}(ptr noalias %frame){wide}")
 
 
-def module(functions: Sequence[Function]) -> str:
+def module(functions: Sequence[Function], for_gpu: bool = False) -> str:
     """The text of a module with these functions and the elementary ones they call."""
+    how: dict[str, Any] = {"tabled": False, "inlined": True} if for_gpu else {}
     texts = [function.finished() for function in functions]
     wanted: dict[int, set[str]] = {}
     for function in functions:
         for name, width in function.elementary:
             wanted.setdefault(width, set()).add(name)
-    return "\n".join([*(elementary.definitions(names, width) for width, names in sorted(wanted.items())), *texts])
+    return "\n".join(
+        [*(elementary.definitions(names, width, **how) for width, names in sorted(wanted.items())), *texts]
+    )
 
 
 def operations(results: Sequence[Entry]) -> int:

@@ -1,0 +1,370 @@
+"""Blocks on GPUs: kernels printed from a run's traces, one thread for each path, blocks going round the cards."""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from stodyn.engine import kernel, programs, wide_sums
+from stodyn.engine.block import compiled
+from stodyn.engine.card import Card, Memory, card_of, unavailable
+from stodyn.engine.gathering import Went, Work, gone_through
+from stodyn.engine.kernel import FRAME, GROUP, Kept, sums_of
+from stodyn.engine.layout import Layout
+from stodyn.engine.programs import Tell, Vmapped, Way, plan_of, printed_or_vmapped
+from stodyn.engine.spec import Spec
+from stodyn.engine.stepping import Source
+from stodyn.engine.traces import fingerprint
+from stodyn.engine.watching import averages_itself
+from stodyn.noise import counter
+from stodyn.noise.supply import Counted
+from stodyn.numerics.printing import compiling
+from stodyn.numerics.printing.rows import Frame, words
+from stodyn.numerics.printing.scalars import Unprintable
+from stodyn.statistics.contract import Snapshot, Statistic
+from stodyn.statistics.moments import Sums
+
+WIDEST_BLOCK = 2**23
+BLOCK_BYTES = 2**30
+SEEN_BYTES = 2**31  # of what is seen in one call
+SECONDS = 0.2  # what a call should take, so that Ctrl-C is heard
+OPERATIONS = 1e12  # a second, assumed for the first call
+
+
+class BlockHalved(UserWarning):
+    """A block did not fit the device's memory."""
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Whether an error is a device's want of memory."""
+    return "Out of memory" in str(error) or "out of memory" in str(error)
+
+
+def block_width(paths: int, scalars: int) -> int:
+    """Lanes of a block: as few blocks as a GPU's memory allows, with few idle lanes.
+
+    The numbers come in sixteenths of a power of two, so that runs of about the same size share their memory.
+    """
+    most = min(WIDEST_BLOCK, max(BLOCK_BYTES // (8 * scalars), GROUP))
+    share = -(-paths // -(-paths // most))
+    unit = max(2 ** (share.bit_length() - 5), GROUP)
+    return min(-(-share // unit) * unit, most // GROUP * GROUP)
+
+
+class Program:
+    """The kernels of a run, loaded on each card that asks."""
+
+    def __init__(self, source: Source, statistics: Sequence[Statistic]):
+        self.source, self.kept = source, Kept(source, statistics)
+        self.operations = source.operations()
+        self._loaded: dict[tuple[Card, bool], Callable] = {}
+        self._loading = threading.Lock()
+        normals = sum(count for _, count in source.traced.streams)
+        self.rate = OPERATIONS / (self.operations + 100 * normals)  # path-steps a second
+
+    def on(self, card: Card, diagnosing: bool = False) -> Callable:
+        """launch(name, blocks, threads, frame)."""
+        with self._loading:
+            if (card, diagnosing) not in self._loaded:
+                text = kernel.text(self.source, self.kept, diagnosing, card.group, card.joining)
+                names = kernel.names(self.source, self.kept, diagnosing)
+                self._loaded[card, diagnosing] = card.loaded(text, names)
+            return self._loaded[card, diagnosing]
+
+
+class OnCards(Way):
+    """Printed kernels."""
+
+    name = "printed"
+    normals = counter.NAME
+
+    def __init__(self, spec: Spec, devices: tuple[Any, ...], width: int):
+        reason = compiling.unavailable() if devices[0].platform == "cpu" else unavailable()
+        if reason is not None:
+            raise Unprintable(reason)
+        self.spec, self.plan, self.devices, self._width = spec, plan_of(spec), devices, width
+        target = f"kernels {[averages_itself(statistic) for statistic in spec.statistics]}"
+        self.program: Program = programs.kept_program(
+            spec, target, lambda spec, seen: Program(programs.scalar_source(spec, seen), spec.statistics)
+        )
+        self.reason = f"{self.program.operations} scalar operations per step, one thread for each path"
+
+    @property
+    def width(self) -> int:
+        return self._width
+
+    def block(self, layout: Layout, block: int, tell: Tell) -> Went:
+        count, card = layout.paths_in(block), card_of(self.devices[block % len(self.devices)])
+        with card:
+            work = _Work(self, layout, block, card)
+            return gone_through(work, self.plan, lambda steps: tell(steps * count))
+
+
+class VmappedOnCards(Way):
+    """Steps under jax.vmap on GPUs, where they cannot be printed."""
+
+    name = "vmap"
+    normals = counter.NAME
+
+    def __init__(self, spec: Spec, devices: tuple[Any, ...], width: int, reason: str):
+        self.devices, self.reason, self._width = devices, reason, width
+        self._vmapped = Vmapped(spec, reason, Counted)
+
+    @property
+    def width(self) -> int:
+        return self._width
+
+    def block(self, layout: Layout, block: int, tell: Tell) -> Went:
+        with jax.default_device(self.devices[block % len(self.devices)]):
+            return self._vmapped.block(layout, block, tell)
+
+
+def get(spec: Spec, executor: str, devices: tuple[Any, ...], width: int) -> Way:
+    """The way of a run on GPUs."""
+    return printed_or_vmapped(
+        lambda: OnCards(spec, devices, width), lambda reason: VmappedOnCards(spec, devices, width, reason), executor
+    )
+
+
+class _Work(Work):
+    """The paths of a block on a card."""
+
+    def __init__(self, way: OnCards, layout: Layout, block: int, card: Card):
+        self.program, self.spec, self.plan, self.card = way.program, way.spec, way.plan, card
+        self.launch, self.paths = self.program.on(card), layout.paths_in(block)
+        source, kept, spec = self.program.source, self.program.kept, self.spec
+        self.lanes = -(-min(layout.width, layout.paths) // GROUP) * GROUP
+        self.blocks = self.lanes // card.group
+        bytes_of_a_save = 8 * (self.lanes * kept.rows + kept.values * self.blocks)
+        self.slots = int(np.clip(SEEN_BYTES // max(bytes_of_a_save, 1), 1, len(self.plan.saves)))
+        self.state, self.after = (card.memory(name, len(source.layout.dtypes), self.lanes) for name in ("one", "other"))
+        self.seen = card.memory("seen", self.slots, kept.rows, self.lanes) if kept.rows else None
+        partials = card.memory("partials", self.slots, kept.values, self.blocks) if kept.summed else None
+        self.totals = card.memory("totals", 1 + self.slots * kept.values)
+        self.found = np.empty(0)  # the totals of the last call
+        self.frame = Frame(FRAME)
+        first = layout.first_path(block)
+        starts, *drawn = layout.drawn(first, first + self.paths)
+        self._give_numbers(starts, drawn)
+        self.frame.set(
+            partials=partials.address if partials else 0, seen=self.seen.address if self.seen else 0,
+            totals=self.totals.at(1), flag=self.totals.address, blocks=self.blocks, stride=self.lanes,
+            paths=self.paths, first_path=first, key=counter.key_of(layout.seed).view("<i8")[0],
+        )  # fmt: skip
+        assert spec.traced is not None
+
+    def _give_numbers(self, starts: np.ndarray, drawn: Sequence[np.ndarray]) -> None:
+        """Times, parameters and starts: what all paths share in one piece, what is a path's own in rows."""
+        spec, plan, card = self.spec, self.plan, self.card
+        with np.errstate(over="ignore"):  # a start beyond float32 is a failure at the first time
+            starts = starts.astype(spec.dtype).astype(float)
+        rest = iter(drawn)
+        own, common = [], []
+        for leaf, example, varies in zip(spec.param_leaves, spec.examples, spec.varies, strict=True):
+            if varies:
+                own.append(words(np.moveaxis(next(rest), 0, -1).astype(example.dtype)).reshape(-1, self.paths))
+            else:
+                common.append(words(np.asarray(leaf, example.dtype)).ravel())
+        is_common = len(starts) == 1
+        pieces = {
+            "t": np.asarray(plan.t, float), "h": np.asarray(plan.h, float),
+            "common_params": np.concatenate([np.zeros(0), *common]),
+            "start": starts[0] if is_common else np.zeros(0),
+            "saves": np.append(plan.saves, -1).astype(np.int64).view(float),
+        }  # fmt: skip
+        shared, place = card.memory("shared", sum(map(len, pieces.values()))), 0
+        shared.put(np.concatenate(list(pieces.values())))
+        for name, values in pieces.items():
+            self.frame.set(**{name: shared.at(place)})
+            place += len(values)
+        self.frame.set(start_row=8, start_lane=0)
+        if not is_common:
+            self.frame.set(start=self._rows("start", starts.T).address, start_row=8 * self.lanes, start_lane=8)
+        self.own = self._rows("own_params", np.concatenate(own)) if own else None
+        self.frame.set(own_params=self.own.address if self.own else 0)
+
+    def _rows(self, name: str, values: np.ndarray) -> Memory:
+        """Rows over the paths of the block, those beyond the last repeating the first."""
+        memory = self.card.memory(name, len(values), self.lanes)
+        memory.put(values[:, np.arange(self.lanes) % self.paths] if self.lanes > self.paths else values)
+        return memory
+
+    # --- the flow of a block ------------------------------------------------------------------------------------------
+
+    def begin(self) -> np.ndarray | None:
+        self.frame.set(after=self.state.address)
+        return self._launched("begin", self.state, int(self.plan.saves[0] == 0))
+
+    def end(self, first: int) -> int:
+        plan, starting = self.plan, self.program.source.traced.starting_steps
+        steps = max(int(SECONDS * self.program.rate / self.lanes), 1)
+        place = int(np.searchsorted(plan.saves, first, side="right"))
+        last = min(first + steps, len(plan.h))
+        if place + self.slots < len(plan.saves):
+            last = min(last, int(plan.saves[place + self.slots]) - 1)
+        return min(last, starting) if first < starting else last
+
+    def advance(self, first: int, last: int, inside: slice) -> np.ndarray | None:
+        began = time.perf_counter()
+        self._set_steps(first, last, self.state, self.after, inside.start)
+        bad = self._launched(self._name(first), self.after, inside.stop - inside.start)
+        self.state, self.after = self.after, self.state
+        self.program.rate = self.lanes * (last - first) / max(time.perf_counter() - began, 1e-9)
+        return bad
+
+    def _name(self, first: int) -> str:
+        return "starting" if first < self.program.source.traced.starting_steps else "run"
+
+    def _set_steps(self, first: int, last: int, before: Memory, after: Memory, first_save: int) -> None:
+        self.frame.set(first=first, last=last, first_save=first_save, state=before.address, after=after.address)
+
+    def _launched(self, name: str, after: Memory, saves: int) -> np.ndarray | None:
+        """Launch a kernel and what joins its sums; which lanes are bad after it."""
+        kept, paths = self.program.kept, self.paths
+        self.totals.clear(1)
+        self.launch(name, self.blocks, self.card.group, self.frame)
+        for k in kept.summed if saves else ():
+            self.launch(f"join{k}", saves, self.card.joining, self.frame)
+        flag, *_ = self.found = self.totals.got(1 + saves * kept.values)
+        if flag.view(np.int64) == 0:
+            return None
+        layout = self.program.source.layout
+        real = [k for k, dtype in enumerate(layout.dtypes[: layout.of_method]) if dtype.kind == "f"]
+        rows = np.stack([after.got(self.lanes, k * self.lanes) for k in real])
+        return ~np.isfinite(rows).all(axis=0) & (np.arange(self.lanes) < paths)
+
+    def kept(self) -> Memory:
+        return self.state
+
+    def diagnose(self, before: Memory, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
+        card = self.card
+        scratch = card.memory("scratch", *before.shape)
+        failed, unsolved = (card.memory(name, self.lanes) for name in ("failed", "unsolved"))
+        failed.put(np.full(self.lanes, -1))
+        unsolved.clear(self.lanes)
+        self._set_steps(first, last, before, scratch, len(self.plan.saves))
+        self.frame.set(failed=failed.address, unsolved=unsolved.address)
+        self.program.on(card, diagnosing=True)(self._name(first), self.blocks, card.group, self.frame)
+        step, cause = (memory.got(self.lanes, dtype=np.int64) for memory in (failed, unsolved))
+        return np.where(step >= 0, step - 1 - first, -1), cause.astype(bool)
+
+    def rounded(self) -> int:
+        if not self.program.source.layout.rounded:
+            return 0
+        with jax.enable_x64(True):
+            return int(_whole_sum(self.state.array, np.arange(self.lanes) < self.paths))
+
+    # --- statistics ---------------------------------------------------------------------------------------------------
+
+    def observed(self, inside: slice) -> list[Any]:
+        kept, saves = self.program.kept, inside.stop - inside.start
+        totals = self.found[1:].reshape(saves, kept.values)
+        found: list[Any] = []
+        for k, statistic in enumerate(self.spec.statistics):
+            look = np.flatnonzero(self.plan.looks[k][inside])
+            if not look.size:
+                found.append(None)
+            elif k in kept.summed:
+                numbers = kept.summed[k]
+                products = statistic.products(len(numbers))  # type: ignore[attr-defined]
+                found.append(_sums(totals[look, kept.places[k] :], len(numbers), products))
+            elif k in kept.wide:
+                numbers = kept.wide[k]
+                products = statistic.products(len(numbers))  # type: ignore[attr-defined]
+                found.append(_sums(self._wide_sums(numbers, saves, products)[look], len(numbers), products))
+            else:
+                times = self.plan.t[self.plan.saves[inside]]
+                parts = [self._by_jax(k, statistic, int(j), times[j]) for j in look]
+                found.append(jax.tree.map(lambda *xs: np.stack(xs), *jax.device_get(parts)))
+        return found
+
+    def _wide_sums(self, numbers: np.ndarray, saves: int, products: bool) -> np.ndarray:
+        """The sums of rows at the saves of the last call."""
+        assert self.seen is not None
+        card, count = self.card, len(numbers)
+        size = sums_of(count)
+        rows, totals = card.memory("wide rows", count), card.memory("wide totals", saves * size)
+        rows.put(numbers.astype(np.int64))
+        frame = Frame(FRAME)
+        frame.set(seen=self.seen.address, rows=rows.address, count=count, totals=totals.address, stride=self.lanes,
+                  blocks=self.program.kept.rows, paths=self.paths)  # fmt: skip
+        launch = wide_sums.loaded(card)
+        launch("means", saves * count, card.joining, frame)
+        launch("powers", saves * count, card.joining, frame)
+        if products:
+            launch("products", saves * wide_sums.tiles(count) ** 2, card.joining, frame)
+        return totals.got(saves * size).reshape(saves, size)
+
+    def _by_jax(self, k: int, statistic: Statistic, slot: int, t: float) -> Any:
+        """What a statistic sees that looks at all paths of a block together, computed by JAX on the card."""
+        spec, source, lanes = self.spec, self.program.source, self.lanes
+
+        def observe(seen, slot, t, own, common):
+            rows = seen[slot]
+            x = rows[: spec.problem.n].astype(spec.dtype)
+            sound = rows[-1] > 0
+            weight = jnp.ones(lanes, spec.dtype)
+            taken = [_typed(rows[numbers], source.seen_dtypes[numbers.flat[0]]) for numbers in source.rows_of[k]]
+            iterations = taken.pop(0) if statistic.counts_iterations else None
+            track = jax.tree.unflatten(source.watched.trees[k], taken)
+            params = jax.tree.unflatten(spec.params_tree, self._params(own, common))
+            return statistic.observe(Snapshot(t, x, sound, weight, params, spec.axes, iterations, track))
+
+        common = [
+            np.asarray(leaf, example.dtype)
+            for leaf, example, varies in zip(spec.param_leaves, spec.examples, spec.varies, strict=True)
+            if not varies
+        ]
+        own = self.own.array if self.own is not None else np.zeros(1)
+        given = (self.seen.array, np.int32(slot), spec.dtype.type(t), own, common)  # type: ignore[union-attr]
+        with jax.enable_x64(True), jax.default_device(self.card.device):
+            if k not in self._observing:
+                key = fingerprint(jax.make_jaxpr(observe)(*given)) + type(statistic).__name__
+                self._observing[k] = compiled(key, observe, *given).run
+            return self._observing[k](*given)
+
+    @functools.cached_property
+    def _observing(self) -> dict[int, Any]:
+        return {}
+
+    def _params(self, own: Array, common: Sequence[Any]) -> list[Any]:
+        found, row, shared = [], 0, iter(common)
+        for example, varies in zip(self.spec.examples, self.spec.varies, strict=True):
+            if varies:
+                size = int(np.prod(example.shape))
+                found.append(_typed(own[row : row + size], example.dtype).reshape(*example.shape, self.lanes))
+                row += size
+            else:
+                found.append(next(shared))
+        return found
+
+
+def _typed(rows: Array, dtype: np.dtype) -> Array:
+    """Numbers of rows in their own type."""
+    return rows.astype(dtype) if dtype.kind == "f" else lax.bitcast_convert_type(rows, np.int64).astype(dtype)
+
+
+def _sums(totals: np.ndarray, n: int, products: bool) -> Sums:
+    """The joined sums of a statistic (saves, ...) in their places."""
+    row, column = np.tril_indices(n)
+    behind = 1 + n + len(row)
+    second = np.empty((len(totals), n, n))
+    second[:, row, column] = second[:, column, row] = totals[:, 1 + n : behind]
+    if not products:
+        second = np.diagonal(second, axis1=1, axis2=2).copy()
+    third, fourth = totals[:, behind : behind + n], totals[:, behind + n : behind + 2 * n]
+    return Sums(totals[:, 0].copy(), totals[:, 1 : 1 + n].copy(), second, third.copy(), fourth.copy())
+
+
+@jax.jit
+def _whole_sum(state: Array, member: Array) -> Array:
+    """The last row of a state, whole numbers, summed over the paths of the run."""
+    return jnp.sum(jnp.where(member, lax.bitcast_convert_type(state[-1], np.int64), 0))

@@ -1,0 +1,174 @@
+"""Central sums of many numbers of each path, from their rows on a card: kernels that serve any number of them.
+
+A save is a set of rows over the paths, the last of which is 1 where a path is sound. For each save, a block of threads
+takes the mean of a row, another its higher powers, another the products of TILE rows with TILE others.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+from stodyn.engine.card import Card
+from stodyn.engine.kernel import ALONE, JOINING, Kernel, module
+from stodyn.numerics.printing.rows import Frame, Function
+
+TILE = 8
+
+
+def tiles(count: int) -> int:
+    """Of `count` rows."""
+    return -(-count // TILE)
+
+
+@functools.cache
+def loaded(card: Card) -> Callable[[str, int, int, Frame], None]:
+    threads = ALONE if card.joining == ALONE else JOINING
+    functions: list[Function] = [_means(threads), _powers(threads), _products(threads)]
+    return card.loaded(module(functions, TILE**2), ["means", "powers", "products"])
+
+
+class _OfSaves(Kernel):
+    """A kernel of blocks numbered (save, number): `frame.rows` lists the rows, `seen` holds `blocks` of them a save.
+
+    Totals stand as kernels of paths leave them: count, means, second (i >= j), third, fourth.
+    """
+
+    def __init__(self, name: str, threads: int):
+        super().__init__(name, threads, TILE**2)
+
+    def split(self, number: str, by: str) -> tuple[str, str]:
+        return self.whole("sdiv", number, by), self.whole("srem", number, by)
+
+    def row(self, save: str, k: str) -> str:
+        """The address of row number k of a save."""
+        place = self.whole("add", self.whole("mul", save, self.count("blocks")), k)
+        return self.at(self.address("seen"), self.whole("mul", place, self.count("stride")), 8)
+
+    def numbered(self, save: str, i: str) -> str:
+        """The address of the row that is number i of the list."""
+        return self.row(save, self.load(self.at(self.address("rows"), i, 8), "i64"))
+
+    def sound(self, save: str) -> str:
+        return self.row(save, self.whole("sub", self.count("blocks"), 1))
+
+    def total(self, save: str, k: str) -> str:
+        """The address of total k of a save."""
+        n = self.count("count")
+        triangle = self.whole("sdiv", self.whole("mul", n, self.whole("add", n, 1)), 2)
+        size = self.whole("add", self.whole("add", triangle, self.whole("mul", n, 3)), 1)
+        return self.at(self.address("totals"), self.whole("add", self.whole("mul", save, size), k), 8)
+
+    def second(self, i: str, j: str) -> str:
+        """The number of the total of rows i >= j; that of i = count is the first third moment."""
+        first = self.whole("add", self.count("count"), 1)
+        row = self.whole("sdiv", self.whole("mul", i, self.whole("add", i, 1)), 2)
+        return self.whole("add", first, self.whole("add", row, j))
+
+    def mean(self, save: str, i: str) -> str:
+        return self.load(self.total(save, self.whole("add", i, 1)), "double")
+
+    def over_paths(self, count: int, terms: Callable[[str], list[str]]) -> list[str]:
+        """Sums of `count` terms of each path over the paths."""
+        slots = [f"%{self.fresh('sum')}" for _ in range(count)]
+        self.head += [f"  {slot} = alloca double, align 8" for slot in slots]
+        for slot in slots:
+            self.store("0.0", slot, "double")
+        with self.counted(self.tid, self.count("paths"), self.threads) as lane:
+            for slot, term in zip(slots, terms(lane), strict=True):
+                self.store(self.value(f"fadd double {self.load(slot, 'double')}, {term}"), slot, "double")
+        return self.block_sums([self.load(slot, "double") for slot in slots], 0)
+
+    def taken(self, row: str, is_sound: str, lane: str, mean: str = "0.0") -> str:
+        """A path's distance from the mean, 0 where it is not sound."""
+        apart = self.value(f"fsub double {self.load(self.at(row, lane, 8), 'double')}, {mean}")
+        return self.value(f"select i1 {is_sound}, double {apart}, double 0.0")
+
+    def is_sound(self, sound: str, lane: str) -> str:
+        return self.value(f"fcmp ogt double {self.load(self.at(sound, lane, 8), 'double')}, 0.0")
+
+    def by_one_thread(self, then: Callable[[], None]) -> None:
+        self.when(self.value(f"icmp eq i64 {self.tid}, 0"), then)
+
+
+def _means(threads: int) -> Function:
+    w = _OfSaves("means", threads)
+    save, i = w.split(w.block_number, w.count("count"))
+    row, sound = w.numbered(save, i), w.sound(save)
+
+    def terms(lane: str) -> list[str]:
+        return [w.load(w.at(sound, lane, 8), "double"), w.taken(row, w.is_sound(sound, lane), lane)]
+
+    count, first = w.over_paths(2, terms)
+    share = w.value(f"call double @llvm.maxnum.f64(double {count}, double 1.0)")
+
+    def leave() -> None:
+        w.store(count, w.total(save, "0"), "double")
+        w.store(w.value(f"fdiv double {first}, {share}"), w.total(save, w.whole("add", i, 1)), "double")
+
+    w.by_one_thread(leave)
+    return w
+
+
+def _powers(threads: int) -> Function:
+    w = _OfSaves("powers", threads)
+    n = w.count("count")
+    save, i = w.split(w.block_number, n)
+    row, sound, mean = w.numbered(save, i), w.sound(save), w.mean(save, i)
+
+    def terms(lane: str) -> list[str]:
+        d = w.taken(row, w.is_sound(sound, lane), lane, mean)
+        square = w.value(f"fmul double {d}, {d}")
+        return [square, w.value(f"fmul double {square}, {d}"), w.value(f"fmul double {square}, {square}")]
+
+    second, third, fourth = w.over_paths(3, terms)
+
+    def leave() -> None:
+        w.store(second, w.total(save, w.second(i, i)), "double")
+        place = w.whole("add", w.second(n, "0"), i)
+        w.store(third, w.total(save, place), "double")
+        w.store(fourth, w.total(save, w.whole("add", place, n)), "double")
+
+    w.by_one_thread(leave)
+    return w
+
+
+def _products(threads: int) -> Function:
+    w = _OfSaves("products", threads)
+    n = w.count("count")
+    side = w.whole("sdiv", w.whole("add", n, TILE - 1), TILE)
+    save, tile = w.split(w.block_number, w.whole("mul", side, side))
+    corners = [w.whole("mul", k, TILE) for k in w.split(tile, side)]
+    sound, last = w.sound(save), w.whole("sub", n, 1)
+
+    def numbers(first: str) -> list[str]:
+        """TILE rows from `first` on; the last row stands for those behind it."""
+        found = []
+        for k in range(TILE):
+            i = w.whole("add", first, k)
+            found.append(w.value(f"select i1 {w.value(f'icmp slt i64 {i}, {n}')}, i64 {i}, i64 {last}"))
+        return found
+
+    def whole_tile() -> None:
+        sides = [[(w.numbered(save, i), w.mean(save, i)) for i in numbers(first)] for first in corners]
+
+        def terms(lane: str) -> list[str]:
+            here = w.is_sound(sound, lane)
+            left, right = ([w.taken(row, here, lane, mean) for row, mean in rows] for rows in sides)
+            return [w.value(f"fmul double {a}, {b}") for a in left for b in right]
+
+        found = w.over_paths(TILE**2, terms)
+
+        def write(total: str, i: str, j: str) -> None:
+            w.store(total, w.total(save, w.second(i, j)), "double")
+
+        def leave() -> None:
+            for k, total in enumerate(found):
+                i, j = (w.whole("add", first, part) for first, part in zip(corners, divmod(k, TILE), strict=True))
+                is_there = w.value(f"and i1 {w.value(f'icmp slt i64 {i}, {n}')}, {w.value(f'icmp sle i64 {j}, {i}')}")
+                w.when(is_there, functools.partial(write, total, i, j))
+
+        w.by_one_thread(leave)
+
+    w.when(w.value(f"icmp sle i64 {corners[1]}, {corners[0]}"), whole_tile)
+    return w

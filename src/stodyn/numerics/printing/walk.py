@@ -1,0 +1,130 @@
+"""In which order the nodes of a graph are printed, whatever the language: depth first from what is asked for.
+
+A value is printed once in every region where it can be seen: before all loops, before a loop, inside it. A product that
+has one reader, an addition, is printed with it as one fused operation.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from stodyn.numerics.printing.nodes import Entry, Loop, Node, reachable, value_of
+
+
+class Walk(ABC):
+    """Prints nodes; `inputs` gives the text of an input where it is first asked for.
+
+    results  all that will be asked for, by which it is known who reads what
+    """
+
+    def __init__(self, results: Sequence[Entry], inputs: Callable[[Node], str]):
+        self.inputs = inputs
+        self.nodes = reachable(results)
+        self.fused = fusions(self.nodes, results)
+        self.scopes: list[dict[Any, str]] = [{}]
+
+    @abstractmethod
+    def operation(self, node: Node) -> str:
+        """Print an operation whose operands are printed; what its value is called."""
+
+    @abstractmethod
+    def fusion(self, node: Node) -> str:
+        """Print a·b + c in one rounding, with the signs of a subtraction."""
+
+    @abstractmethod
+    def loop(self, loop: Loop) -> None:
+        """Print a loop, and name its results."""
+
+    # --- what stands where --------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def scope(self) -> Iterator[None]:
+        """A region whose values are not seen after it."""
+        self.scopes.append({})
+        yield
+        self.scopes.pop()
+
+    def known_as(self, key: Any) -> str | None:
+        return next((scope[key] for scope in reversed(self.scopes) if key in scope), None)
+
+    def name(self, node: Node, text: str) -> None:
+        self.scopes[-1][key_of(node)] = text
+
+    # --- printing -----------------------------------------------------------------------------------------------------
+
+    def need(self, node: Node) -> None:
+        """Print the node, and before it what it needs and is not yet seen here."""
+        stack = [node]
+        while stack:
+            node = stack[-1]
+            if self.known_as(key_of(node)) is not None:
+                stack.pop()
+                continue
+            missing = [a for a in self.operands(node) if value_of(a) is None and self.known_as(key_of(a)) is None]
+            if missing:
+                stack.extend(reversed(missing))
+                continue
+            self._print(node)
+            stack.pop()
+
+    def operands(self, node: Node) -> list[Entry]:
+        """What must be printed before a node."""
+        if node.op == "result":
+            loop = node.attr[0]
+            return [loop.enters, *loop.first]
+        if id(node) in self.fused:
+            return list(self.fused[id(node)].operands)
+        return list(node.args)
+
+    def _print(self, node: Node) -> None:
+        if node.op == "result":
+            self.loop(node.attr[0])
+        elif node.op == "input":
+            self.name(node, self.inputs(node))
+        elif id(node) in self.fused:
+            self.name(node, self.fusion(node))
+        else:
+            self.name(node, self.operation(node))
+
+
+def key_of(node: Node) -> Any:
+    """What a node is remembered by: a result of a loop by its loop and place."""
+    return (node.attr[0].number, node.attr[1]) if node.op == "result" else id(node)
+
+
+class Fusion:
+    """±a·b ± c."""
+
+    __slots__ = ("minus_product", "minus_rest", "operands")
+
+    def __init__(self, operands: tuple[Entry, Entry, Entry], minus_product: bool, minus_rest: bool):
+        self.operands, self.minus_product, self.minus_rest = operands, minus_product, minus_rest
+
+
+def fusions(nodes: Sequence[Node], results: Sequence[Entry]) -> dict[int, Fusion]:
+    """The additions that take a product with them: one that nobody else reads, computed in the same place."""
+    readers: Counter[int] = Counter(id(r) for r in results)
+    loops = {node.attr[0].number: node.attr[0] for node in nodes if node.op == "result"}
+    for loop in loops.values():
+        readers.update(map(id, (loop.enters, *loop.first, *loop.after, loop.again)))
+    for node in nodes:
+        if node.op != "result":
+            readers.update(map(id, node.args))
+    found: dict[int, Fusion] = {}
+    for node in nodes:
+        if node.op not in ("add", "sub") or node.dtype.kind != "f":
+            continue
+        for place, product in enumerate(node.args):
+            if not (isinstance(product, Node) and product.op == "mul" and readers[id(product)] == 1):
+                continue
+            if (product.loops, product.moves, product.lane) != (node.loops, node.moves, node.lane):
+                continue
+            minus = node.op == "sub"
+            rest = node.args[1 - place]
+            found[id(node)] = Fusion((*product.args, rest), minus and place == 1, minus and place == 0)
+            break
+    return found
