@@ -89,6 +89,10 @@ class Recipe(ABC):
     def increment(self, h: ArrayLike, normals: Mapping[str, Array], m: int) -> Increment:
         """The increment over a step h; normals[name] has the shape (count,) that `normals` asked for."""
 
+    def join(self, first: Increment, second: Increment) -> Increment:
+        """The increment over two adjacent steps, made of theirs."""
+        return compose(first, second)
+
 
 def compose(first: Increment, second: Increment) -> Increment:
     """The increment over two adjacent steps, by Chen's relation I_w(s,t) = sum over w = uv of I_u(s,r) I_v(r,t).
