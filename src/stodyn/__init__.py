@@ -1,6 +1,7 @@
 """stodyn: simulate physical systems with noise in them."""
 
 from stodyn import circuits, plot, statistics
+from stodyn.accuracy.estimate import estimate
 from stodyn.analysis.plan import plan
 from stodyn.engine import place
 from stodyn.engine.failure import PathsFailed
@@ -38,6 +39,7 @@ __all__ = [
     "diagonal",
     "difference",
     "draw_increments",
+    "estimate",
     "exactly_filtered",
     "increments",
     "linear",

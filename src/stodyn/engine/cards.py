@@ -23,7 +23,7 @@ from stodyn.engine.programs import Tell, Vmapped, Way, plan_of, printed_or_vmapp
 from stodyn.engine.spec import Spec
 from stodyn.engine.stepping import Source
 from stodyn.engine.traces import fingerprint
-from stodyn.engine.watching import averages_itself
+from stodyn.engine.watching import averages_itself, gives_values
 from stodyn.noise import counter
 from stodyn.noise.supply import Counted
 from stodyn.numerics.printing import compiling
@@ -313,6 +313,8 @@ class _Work(Work):
             sound = rows[-1] > 0
             weight = jnp.ones(lanes, spec.dtype)
             taken = [_typed(rows[numbers], source.seen_dtypes[numbers.flat[0]]) for numbers in source.rows_of[k]]
+            if gives_values(statistic):
+                return taken[0].reshape(-1, lanes), sound
             iterations = taken.pop(0) if statistic.counts_iterations else None
             track = jax.tree.unflatten(source.watched.trees[k], taken)
             params = jax.tree.unflatten(spec.params_tree, self._params(own, common))

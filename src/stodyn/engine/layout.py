@@ -28,22 +28,43 @@ class Members(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """The paths of a run in blocks of `width`: block b holds paths b·width, ...; a path is the same in any block."""
+    """The paths of a run in blocks of `width`: block b holds paths b·width, ...; a path is the same in any block.
+
+    least   where it is not `width`, the blocks hold least, least, 2 least, 4 least, ..., width, width, ... paths: for
+            runs that begin with few paths and go on by doubling; width is then a multiple by a power of two
+    points  "random": normals of generators of their own; "sobol": of randomised Sobol points (noise.sobol)
+    """
 
     spec: Spec
     paths: int
     seed: int
     width: int
+    least: int | None = None
+    points: str = "random"
 
     @property
     def blocks(self) -> int:
-        return -(-self.paths // self.width)
+        found = self.whole_blocks
+        return found + (self.first_path(found) < self.paths)
+
+    @property
+    def whole_blocks(self) -> int:
+        """How many blocks at the beginning are as large as they can be."""
+        if self.least is None or self.paths >= self.width:
+            return self.paths // self.width + self._doublings
+        return (self.paths // self.least).bit_length()
+
+    @property
+    def _doublings(self) -> int:
+        return 0 if self.least is None else (self.width // self.least).bit_length() - 1
 
     def first_path(self, block: int) -> int:
-        return block * self.width
+        if self.least is None or block > self._doublings:
+            return (block - self._doublings) * self.width
+        return self.least * 2 ** (block - 1) if block else 0
 
     def paths_in(self, block: int) -> int:
-        return min(self.width, self.paths - self.first_path(block))
+        return min(self.first_path(block + 1), self.paths) - self.first_path(block)
 
     @functools.cached_property
     def has_common_start(self) -> bool:

@@ -19,7 +19,7 @@ from stodyn.engine.looped import LoopSource
 from stodyn.engine.spec import Spec
 from stodyn.engine.stepping import FRAME, GROUP, Source
 from stodyn.engine.traces import fingerprint
-from stodyn.engine.watching import averages_itself
+from stodyn.engine.watching import averages_itself, gives_values
 from stodyn.noise.supply import Supply
 from stodyn.numerics.printing import compiling
 from stodyn.numerics.printing.rows import Frame, words
@@ -184,6 +184,8 @@ class _Work(Work):
                 rows: Any = source.rows_of[k][0].ravel()
                 products = statistic.products(len(rows))  # type: ignore[attr-defined]
                 found.append(sums.central_sums(seen, rows, weight, look, products))
+            elif gives_values(statistic):
+                found.append((seen[look][:, source.rows_of[k][0].ravel()], sound[look]))
             else:
                 observed = [self._by_jax(k, statistic, seen[j], sound[j], times[j]) for j in look]
                 found.append(jax.tree.map(lambda *parts: np.stack(parts), *observed))

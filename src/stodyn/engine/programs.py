@@ -29,7 +29,8 @@ from stodyn.engine.traces import calls_host, fingerprint, holds
 from stodyn.engine.watching import Watched, watched
 from stodyn.methods.contract import Method
 from stodyn.noise import stream
-from stodyn.noise.supply import Counted, Drawn, Supply
+from stodyn.noise.sobol import Sobol, sobol
+from stodyn.noise.supply import Counted, Drawn, Given, Supply
 from stodyn.numerics.printing import compiling
 from stodyn.numerics.printing.flat import scalar_operations
 from stodyn.numerics.printing.scalars import Unprintable
@@ -94,15 +95,28 @@ class Stepping(Way):
         """How the paths from first_path on went; tell(steps) hears of what is done, and may raise."""
 
     def block(self, layout, block, tell):
-        count = layout.paths_in(block)
-        members = layout.members(block, lanes_of(layout, self.together))
-        supply = self.supply(layout.seed)
-        return self.paths(members, layout.first_path(block), supply, lambda steps: tell(steps * count))
+        count, lanes = layout.paths_in(block), lanes_of(layout, block, self.together)
+        members, first = layout.members(block, lanes), layout.first_path(block)
+
+        def told(steps: int) -> None:
+            tell(steps * count)
+
+        if layout.points == "random":
+            return self.paths(members, first, self.supply(layout.seed), told)
+        return self.paths(members, 0, Given(sobol_of(layout).normals(first, count, lanes)), told)
 
 
-def lanes_of(layout: Layout, together: int = TOGETHER) -> int:
+def sobol_of(layout: Layout) -> Sobol:
+    """The points of a run; the normals of a step may be those of two halves (methods.coupled)."""
+    spec: Any = layout.spec
+    lengths = tuple(spec.lengths.tolist())
+    return sobol(layout.seed, spec.traced.streams, lengths, getattr(spec.method.needs, "halves", 1))
+
+
+def lanes_of(layout: Layout, block: int, together: int = TOGETHER) -> int:
     """Lanes of a block: those of a run that is smaller than a block are fewer."""
-    return -(-min(layout.width, layout.paths) // together) * together
+    paths = min(layout.width, layout.paths) if layout.least is None else layout.paths_in(block)
+    return -(-paths // together) * together
 
 
 def plan_of(spec: Spec) -> Plan:

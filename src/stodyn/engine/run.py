@@ -16,6 +16,7 @@ from stodyn.engine.job import Job, Tell
 from stodyn.engine.layout import Layout
 from stodyn.engine.programs import Way
 from stodyn.engine.spec import Spec
+from stodyn.noise import sobol
 from stodyn.statistics.contract import Block, Labelled, Statistic
 from stodyn.statistics.contract import Run as Labels
 
@@ -42,8 +43,8 @@ class Run(Job):
 
     def grown(self, paths: int) -> Run:
         """The same run with so many paths, of which those of this one's whole blocks are done."""
-        done = self.paths // self.layout.width
-        more = dataclasses.replace(self, layout=dataclasses.replace(self.layout, paths=paths), first_block=done)
+        layout = dataclasses.replace(self.layout, paths=paths)
+        more = dataclasses.replace(self, layout=layout, first_block=self.layout.whole_blocks)
         if "identity" in self.__dict__:  # which does not say how many paths there are, and takes time to find
             more.__dict__["identity"] = self.identity
         return more
@@ -73,7 +74,8 @@ class Run(Job):
     def __reduce__(self) -> tuple:
         """As it travels: programs and traces are made anew where it arrives."""
         wanted = self.way.name if self.way.name in ("printed", "vmap") else "auto"
-        return _arrived, (self.spec.without_traces(), self.layout.paths, self.layout.seed, self.layout.width, wanted)
+        fields = {f.name: getattr(self.layout, f.name) for f in dataclasses.fields(self.layout) if f.name != "spec"}
+        return _arrived, (self.spec.without_traces(), fields, wanted)
 
     def describe(self) -> dict[str, Any]:
         return identity.of_run(self)
@@ -110,17 +112,19 @@ class Run(Job):
             "executor": way.name,
             "executor_reason": way.reason,
         }
+        if layout.least is not None:
+            record |= {"least_block": layout.least}
         if way.normals is not None:
-            record |= {"normals": way.normals}
+            record |= {"normals": sobol.NAME if layout.points == "sobol" else way.normals}
         if spec.traced is not None:
             record |= {"fingerprint": spec.traced.fingerprint}
         devices = getattr(way, "devices", ())
         return record | ({"devices": [device.device_kind for device in devices]} if devices else {})
 
 
-def _arrived(spec: Spec, paths: int, seed: int, width: int, executor: str) -> Run:
+def _arrived(spec: Spec, fields: dict[str, Any], executor: str) -> Run:
     spec = spec.traced_anew()
-    return Run(spec, Layout(spec, paths, seed, width), programs.get(spec, executor))
+    return Run(spec, Layout(spec, **fields), programs.get(spec, executor))
 
 
 class Tally:

@@ -245,7 +245,7 @@ def function_traces(problem: Any) -> list[tuple[str, core.ClosedJaxpr]]:
     """The functions f and g of a problem as traces, by name; a problem that is made of another has that one's."""
     while hasattr(problem, "problem"):
         problem = problem.problem
-    x, params = jnp.asarray(problem.example_start()), problem.example_params()
     with jax.enable_x64(True):
+        x, params = jnp.asarray(problem.example_start()), problem.example_params()
         return [(name, jax.make_jaxpr(getattr(problem, name))(jnp.zeros(()), x, params))
                 for name in ("f", "g") if hasattr(problem, name)]  # fmt: skip

@@ -10,7 +10,7 @@ import numpy as np
 
 from stodyn.engine.spec import Spec
 from stodyn.statistics.contract import Move, Snapshot, Statistic
-from stodyn.statistics.moments import Averaged
+from stodyn.statistics.moments import Averaged, Valued
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,6 +36,11 @@ def averages_itself(statistic: Statistic) -> bool:
     """Whether the sums of a statistic are those of numbers of single paths, so that a program may add them up."""
     kind = type(statistic)
     return isinstance(statistic, Averaged) and kind.observe is Averaged.observe and kind.fold is Statistic.fold
+
+
+def gives_values(statistic: Statistic) -> bool:
+    """Whether all that a statistic looks at are numbers of single paths, so that a program may write them down."""
+    return averages_itself(statistic) or (isinstance(statistic, Valued) and type(statistic).observe is Valued.observe)
 
 
 def watched(spec: Spec) -> Watched:
@@ -78,7 +83,7 @@ def watched(spec: Spec) -> Watched:
         found = []
         for statistic, own in zip(statistics, gathered, strict=True):
             wanted = jax.tree.leaves(own)
-            if averages_itself(statistic):
+            if gives_values(statistic):
                 values = statistic.values(snapshot._replace(track=own))  # type: ignore[attr-defined]
                 wanted = [jax.numpy.asarray(values, float)]
             elif statistic.counts_iterations:

@@ -1,5 +1,6 @@
 """What to keep of a run."""
 
+from stodyn.statistics import functional
 from stodyn.statistics.change import Change
 from stodyn.statistics.histogram import Histogram
 from stodyn.statistics.iterations import Iterations
@@ -21,4 +22,5 @@ __all__ = [
     "Paths",
     "Spectrum",
     "Surrogate",
+    "functional",
 ]

@@ -121,12 +121,21 @@ def summarise(sums: Sums) -> Summary:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Averaged(Statistic):
-    """A statistic that is made of averages over the paths of numbers that each path has by itself: its `values`."""
+class Valued(Statistic):
+    """A statistic of numbers that each path has by itself: its `values`. They are printed with the step, and `fold`
+    receives them with which lanes are sound, each with a leading axis of times."""
 
     @abstractmethod
     def values(self, snapshot: Snapshot) -> Any:
-        """What is averaged, path by path: (entries, lanes)."""
+        """The numbers, path by path: (entries, lanes)."""
+
+    def observe(self, snapshot):
+        return self.values(snapshot), snapshot.sound
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Averaged(Valued):
+    """A statistic that is made of averages over the paths of its `values`."""
 
     def means(self) -> dict[str, slice]:
         """The variables of the result that are means of `values`, and of which entries."""

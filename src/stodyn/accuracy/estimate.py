@@ -1,0 +1,460 @@
+"""E f of a path to a stated error: the method, the steps and the points are chosen, and the error is checked.
+
+pilot    differences of levels 1 and 2 of each method that comes into question, 256 points each
+predict  the cost of every base and top, from the pilot's variances and bias (rules.predicted)
+loop     half = q s + D; enough: stop. D too large and seen: another level. Else more points where they help most
+check    kurtosis, order, finite paths; what fails is a reason, and the result is not to be trusted
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from stodyn.accuracy import rules
+from stodyn.accuracy.candidates import Candidate, candidates
+from stodyn.accuracy.levels import LEAST, LevelRun, Question
+from stodyn.accuracy.report import dataset
+from stodyn.engine.failure import PathsFailed
+from stodyn.engine.place import Place, on_processor
+from stodyn.engine.progress import Progress
+from stodyn.engine.simulate import whereabouts
+from stodyn.engine.spec import as_it_is_now
+from stodyn.statistics.functional import End, Functional, Probability, Watching
+
+POINTS = ("auto", "sobol", "random")
+MOST_STEPS = 2**22
+RARE = 1e-3
+GROWTH = {"sobol": 2.0, "random": 1.25}
+DIMENSIONS = 21_201  # coordinates of a Sobol net
+WORTH = 1.5  # gain of Sobol points on a level below which the next levels take pseudo-random ones
+HOPELESS = 100.0  # predictions are too high by up to a factor of twelve
+FURTHER_LOOKS = 4  # doublings for a kurtosis that is too large
+SURE = 4096  # points that f must have had one value on to be taken for constant
+
+
+PILOT, CHEAP = 9 * LEAST, 1e5  # path-steps of a pilot for each of its first steps, and what it may cost in any case
+FAR = 10.0  # times how far the finest paths go, beyond which a path has left
+
+
+class NotToBeHad(ValueError):
+    """An expectation that cannot be estimated as asked, and why."""
+
+
+class Diverged(NotToBeHad):
+    """Paths of an explicit step that leave where the drift grows faster than linearly."""
+
+
+@on_processor
+def estimate(
+    problem,
+    f: Callable | Functional,
+    *,
+    t: Sequence[float],
+    error: float,
+    seed: int,
+    level: float = 0.95,
+    relative: bool = False,
+    method: Any = None,
+    steps: int | None = None,
+    points: str = "auto",
+    most: float = 1e10,
+    ledger: Any = None,
+    place: Place | None = None,
+    device: Any = "cpu",
+    progress: bool | None = None,
+) -> xr.Dataset:
+    """E f to a total error, bias and sampling, with a confidence interval; the cheapest way there is taken.
+
+        stodyn.estimate(problem, lambda t, x: x[0] ** 2, t=(0, 4), error=1e-3, seed=1)
+        stodyn.estimate(problem, functional.TimeAverage(energy), t=(0, 100), error=0.01, relative=True, seed=1)
+
+    Parameters
+    ----------
+    problem
+        An SDE, or what has an SDE with the same law (Hamiltonian, Mechanical, coloured noise); SDAEs by their own
+        methods. Starts and parameters may be random.
+    f
+        A function (t, x[, params]) of the end state that gives a number or a vector, or one of
+        stodyn.statistics.functional: End, TimeAverage, Integral, Maximum, Minimum, Probability.
+    t
+        (start, end).
+    error
+        Half the width of the interval that is asked for, of every entry of f; with relative=True as a share of the
+        value's size.
+    level
+        Of the interval of each entry by itself.
+    method, steps
+        Fix the method, and the number of steps of the coarsest level.
+    points
+        "sobol", "random", or "auto": Sobol points where they pay.
+    most
+        The largest number of path-steps.
+    ledger
+        A folder that keeps the blocks of every level.
+
+    Returns
+    -------
+    xarray.Dataset
+        value, error (the half-width that was reached), low, high, bias, stderr; for every level steps, points,
+        level_mean, level_stderr, level_variance, kurtosis, gain (of Sobol points), path_steps, sampled, role. attrs:
+        route, why, trusted, reasons, path_steps, pilot_path_steps, predicted, plain_path_steps.
+
+    The interval rests on a variance that can be estimated and on a bias that shrinks from level to level as was seen;
+    both are checked. A bias that is zero on the levels that were measured and not later cannot be seen by anyone.
+    """
+    began = time.perf_counter()
+    span, functional = _checked(t, error, level, points, most, steps, seed), _functional(f)
+    problem = as_it_is_now(problem)
+    where, devices, _ = whereabouts(place, None, device)
+    if devices and points == "sobol":
+        raise ValueError('points: Sobol points are made on the processor; give points="random", or device="cpu"')
+    kind = "random" if devices or points == "random" else "sobol"
+    work = _Work(level, float(error), relative, float(most), int(seed), kind, points == "auto", ledger)
+    found = candidates(problem, functional, method, span)
+    with Progress(0, progress, label="estimating", link=where.link) as bar:
+        ladders, failures = _pilots(found, functional, span, where, devices, work, steps, bar)
+        if not ladders:
+            raise NotToBeHad(f"f: no method gives levels that converge. {' | '.join(failures)}")
+        pilot = sum(ladder.spent for ladder in ladders)
+        left, reasons = list(ladders), None
+        while reasons is None:
+            choices = [(prediction, ladder) for ladder in left for prediction in ladder.predicted()]
+            best, ladder = min(choices, key=lambda choice: choice[0].cost)
+            if best.cost > HOPELESS * work.most:
+                raise NotToBeHad(_too_dear(best, ladder, work))
+            ladder.base, ladder.top, ladder.expected = best.base, max(best.top - 1, 2), best.cost
+            try:
+                reasons = _loop(ladder, work, bar, sum(other.spent for other in ladders if other is not ladder))
+            except (PathsFailed, Diverged) as reason:
+                if len(left) == 1:
+                    raise
+                left.remove(ladder)
+                failures.append(f"{ladder.candidate.method.name}: {reason}")
+    others = {id(l): math.inf for l in left if l is not ladder}
+    for prediction, other in choices:
+        if other is not ladder:
+            others[id(other)] = min(others[id(other)], prediction.cost)
+    spent = sum(other.spent for other in ladders)
+    return dataset(ladder, work, reasons, sorted(others.values()), failures, pilot, spent, time.perf_counter() - began)
+
+
+def _pilots(found, functional, span, where, devices, work, steps, bar) -> tuple[list[Ladder], list[str]]:
+    """Pilots of the methods that come into question, the cheapest first: one that would cost more than what an earlier
+    one is predicted to take in all is left out."""
+    ladders: list[Ladder] = []
+    failures = []
+    for candidate in sorted(found, key=lambda one: one.steps):
+        watched = Watching(functional) if candidate.watched else functional
+        question = Question(candidate.problem, candidate.method, watched, span, where, devices)
+        best = min((p.cost for ladder in ladders for p in ladder.predicted()), default=math.inf)
+        if PILOT * candidate.steps > max(best, CHEAP):
+            failures.append(f"{candidate.method.name}: its pilot would cost more than the whole estimate by another")
+            continue
+        try:
+            ladders.append(_pilot(question, candidate, work, steps, bar))
+        except (PathsFailed, NotToBeHad) as reason:
+            failures.append(f"{candidate.method.name}: {reason}")
+    return ladders, failures
+
+
+def _checked(t, error, level, points, most, steps, seed) -> tuple[float, float]:
+    try:
+        start, end = (float(x) for x in t)
+    except (TypeError, ValueError) as wrong:
+        raise ValueError(f"t: expected (start, end), got {t!r}") from wrong
+    if not (math.isfinite(start) and math.isfinite(end) and start < end):
+        raise ValueError(f"t: expected (start, end) with start < end, got {t!r}")
+    if isinstance(error, bool) or not isinstance(error, (int, float, np.number)) or not 0 < error < math.inf:
+        raise ValueError(f"error: expected a number > 0, got {error!r}; no number of paths gives an error of zero")
+    if not isinstance(level, (int, float)) or not 0.5 <= level < 1:
+        raise ValueError(f"level: expected a number from 0.5 to 1, such as 0.95, got {level!r}")
+    if points not in POINTS:
+        raise ValueError(f"points: expected one of {', '.join(map(repr, POINTS))}, got {points!r}")
+    if not isinstance(most, (int, float, np.number)) or not most >= 1:
+        raise ValueError(f"most: expected a number of path-steps, got {most!r}")
+    if steps is not None and (isinstance(steps, bool) or not isinstance(steps, (int, np.integer)) or steps < 1):
+        raise ValueError(f"steps: expected a whole number >= 1 of steps of the coarsest level, got {steps!r}")
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
+        raise ValueError(f"seed: expected a whole number >= 0, got {seed!r}")
+    return start, end
+
+
+def _functional(f: Any) -> Functional:
+    if isinstance(f, Functional):
+        return f
+    if not callable(f):
+        raise TypeError(
+            f"f: expected a function (t, x[, params]) of the end state, or one of stodyn.statistics.functional (End, "
+            f"TimeAverage, Integral, Maximum, Minimum, Probability), got {f!r}"
+        )
+    return End(f)
+
+
+@dataclasses.dataclass
+class _Work:
+    """What was asked for."""
+
+    level: float
+    error: float
+    relative: bool
+    most: float
+    seed: int
+    points: str
+    chooses: bool
+    ledger: Any
+    history: list[tuple[float, float, float]] = dataclasses.field(default_factory=list)  # path-steps, value, half
+
+    def tolerance(self, value: np.ndarray, half: np.ndarray) -> np.ndarray:
+        """The error asked for, by entry."""
+        if not self.relative:
+            return np.full(value.shape, self.error)
+        return self.error * np.maximum(np.abs(value) - half, 0.0)
+
+
+class Ladder:
+    """The levels of one method: singles and pairs, begun when they are first asked for."""
+
+    def __init__(self, question: Question, candidate: Candidate, work: _Work, steps: int):
+        self.question, self.candidate, self.work, self.steps = question, candidate, work, steps
+        self.runs: dict[tuple[str, int], LevelRun] = {}
+        self.base, self.top, self.expected = 0, 2, math.inf
+        self.random_from = math.inf  # the first level that takes pseudo-random points
+        self.dropped = 0  # path-steps of levels that were too coarse
+        self.result: Any = None  # interval, bias, levels, weights and error at the last look
+
+    @property
+    def functional(self) -> Functional:
+        """f itself, watched or not."""
+        f: Any = self.question.functional
+        return f.function if isinstance(f, Watching) else f
+
+    @property
+    def order(self) -> rules.Order:
+        return self.candidate.order
+
+    @property
+    def spent(self) -> int:
+        return self.dropped + sum(run.spent for run in self.runs.values())
+
+    def n(self, level: int) -> int:
+        return self.steps * 2**level
+
+    def run(self, role: str, level: int) -> LevelRun:
+        if (role, level) not in self.runs:
+            kind = "single" if role == "base" else self.candidate.kind
+            key = np.random.SeedSequence(self.work.seed, spawn_key=(1 + level, int(role != "base")))
+            seed = int(key.generate_state(1, np.uint64)[0] >> np.uint64(1))
+            points = self.work.points
+            if points == "sobol" and self.work.chooses and role != "base" and level >= self.random_from:
+                points = "random"
+            folder = None
+            if self.work.ledger is not None:
+                folder = f"{self.work.ledger}/{self.candidate.method.name}-{role}-{level}-n{self.n(level)}"
+            self.runs[role, level] = LevelRun(self.question, kind, self.n(level), seed, points, folder)
+        return self.runs[role, level]
+
+    @property
+    def question_entries(self) -> int:
+        return next(iter(self.runs.values())).entries
+
+    def check_far(self) -> None:
+        """Refuse levels on which a path went ten times as far as the finest paths do."""
+        if self.candidate.watched:
+            finest = max(l for role, l in self.runs if role == "difference")
+            fine = float(self.runs["difference", finest].largest[0])
+            far = max(float(run.largest.max()) for run in self.runs.values() if run.computed)
+            if not far <= FAR * fine:
+                raise Diverged(f"a path went to |x| = {far:.2g}, and paths of {self.n(finest)} steps to {fine:.2g}")
+
+    def known(self, role: str, level: int) -> Any:
+        return self.runs[role, level].known(slice(0, self.question_entries))
+
+    def fine(self, level: int) -> Any:
+        """P of the fine path of a difference."""
+        k = self.question_entries
+        return self.runs["difference", level].known(slice(k, 2 * k))
+
+    @property
+    def used(self) -> list[tuple[str, int]]:
+        """The means of the estimate and of its bias."""
+        differences = range(min(self.base + 1, self.top - 1), self.top + 1)
+        return [("base", self.base), *(("difference", l) for l in differences if l >= 1)]
+
+    def levels(self) -> list[rules.Level]:
+        found = [rules.Level(role, l, self.known(role, l), self.runs[role, l].cost) for role, l in self.used]
+        span = np.max([one.known.span if one.role == "base" else self.fine(one.level).span for one in found], axis=0)
+        return rules.guarded(found, self.order, span)
+
+    @property
+    def two_valued(self) -> bool:
+        return bool(np.any(self.fine(1).span > 0))
+
+    def predicted(self) -> list[rules.Prediction]:
+        finest = max(l for role, l in self.runs if role == "difference")
+        pairs, singles = {}, {}
+        for l in range(1, finest + 1):
+            Y, P, run = self.known("difference", l), self.fine(l), self.runs["difference", l]
+            pairs[l] = (Y.points * Y.stderr2, run.cost)
+            singles[l] = (P.points * P.stderr2, run.steps)
+        singles[0] = (singles[1][0], self.n(0))
+        b = rules.bias(self.known("difference", finest), self.known("difference", finest - 1), self.order)
+        tolerance = self.work.tolerance(self.fine(finest).mean, np.zeros(1))
+        return rules.predicted(singles, pairs, b.bound, self.order, np.maximum(tolerance, 1e-300), self.work.level)
+
+
+def _pilot(question: Question, candidate: Candidate, work: _Work, steps: int | None, bar: Progress) -> Ladder:
+    """Levels 1 and 2 on the coarsest grid on which paths are finite and the differences smaller than what they are
+    differences of."""
+    n, dropped = steps or candidate.steps, 0
+    while True:
+        ladder = Ladder(question, candidate, work, n)
+        ladder.dropped = dropped
+        reason: Exception | str = ""
+        try:
+            for l in (1, 2):
+                ladder.run("difference", l).grow(LEAST, bar)
+            ladder.check_far()
+            variance, whole = ladder.known("difference", 1).variance, ladder.fine(2).variance
+            bad = ~np.isfinite(variance) | ~np.isfinite(whole)
+            if bad.any():
+                raise ValueError("f: it is NaN or infinite on some paths; let it answer for every state that occurs")
+            if np.all(variance <= whole) or not np.any(whole > 0):
+                break
+            reason = f"differences of {n} and {2 * n} steps vary more than f itself"
+        except (PathsFailed, Diverged) as failed:
+            if steps is not None:
+                raise
+            reason = failed
+        if steps is not None or 2 * n > MOST_STEPS or n >= 64 * candidate.steps:
+            if steps is not None and not isinstance(reason, Exception):
+                break
+            raise NotToBeHad(str(reason))
+        n, dropped = 2 * n, ladder.spent
+    return ladder
+
+
+def _too_dear(best: rules.Prediction, ladder: Ladder, work: _Work) -> str:
+    finest = max(l for role, l in ladder.runs if role == "difference")
+    variance = float(np.max(ladder.fine(finest).variance))
+    reach = work.error * math.sqrt(best.cost / work.most)
+    return (
+        f"error: {work.error:g} needs about {best.cost:.0e} path-steps (pilot: variance {variance:.2g} at "
+        f"{ladder.n(finest)} steps); most={work.most:g} reaches about {reach:.1g}. Raise most, or ask for that"
+    )
+
+
+def _loop(ladder: Ladder, work: _Work, bar: Progress, elsewhere: int) -> list[str]:
+    """Points and levels until the error is reached; what is not as it should be, in words."""
+    looks = 0
+    while True:
+        for role, l in ladder.used:
+            ladder.run(role, l).grow(LEAST, bar)
+        ladder.check_far()
+        levels = ladder.levels()
+        by = {(one.role, one.level): one for one in levels}
+        top, below = by["difference", ladder.top].known, by["difference", ladder.top - 1].known
+        b = rules.bias(top, below, ladder.order)
+        counted = rules.weights(levels, ladder.base, ladder.top, ladder.order, b.extrapolated)
+        found = rules.interval(levels, counted, b.bound, work.level)
+        if not np.all(np.isfinite(found.value)):
+            raise ValueError("f: it is NaN or infinite on some paths; let it answer for every state that occurs")
+        error = work.tolerance(found.value, found.half)
+        share = found.half / np.maximum(error, 1e-300)
+        worst = int(np.argmax(share))
+        spent = ladder.spent + elsewhere
+        work.history.append((float(spent), float(found.value[worst]), float(found.half[worst])))
+        bar.expect(0, f"{found.value[worst]:.6g} ± {found.half[worst]:.2g}")
+        ladder.result = (found, b, levels, counted, error)
+        heavy = _heavy(levels, ladder)
+        constant = next((one for one in levels[:1] if np.any(one.known.variance == 0)), None)
+        unsure = heavy or (constant if constant is not None and constant.known.points < SURE else None)
+        if share[worst] <= 1 and (unsure is None or looks == FURTHER_LOOKS):
+            return _reasons(ladder, heavy)
+        where: Any
+        if share[worst] <= 1:
+            looks += 1
+            where = unsure
+        elif np.any((b.bound > 0.5 * error) & (b.bound > 2 * b.stderr)):
+            if _does_not_converge(ladder):
+                raise NotToBeHad(
+                    "f: its differences do not fall from level to level at a rate that can be seen: "
+                    + ", ".join(f"{one.known.mean[worst]:.2g} at {ladder.n(one.level)} steps" for one in levels[1:])
+                )
+            if 2 * ladder.n(ladder.top) > MOST_STEPS:
+                return [*_reasons(ladder, heavy), f"the bias asks for more than {MOST_STEPS} steps"]
+            gains = by["difference", ladder.top].known.gain
+            if ladder.runs["difference", ladder.top].points == "sobol" and np.max(gains) < WORTH:
+                ladder.random_from = min(ladder.random_from, ladder.top + 1)
+            ladder.top += 1
+            continue
+        elif np.any(b.bound > 0.5 * error):
+            g = ladder.order.ratio
+            pair = [by["difference", ladder.top], by["difference", ladder.top - 1]]
+            where = max(pair, key=lambda one: _helps(one, g if one.level == ladder.top else 1.0, worst))
+        else:
+            where = max(
+                zip(levels, counted, strict=True), key=lambda part: _helps(part[0], float(part[1][worst]), worst)
+            )[0]
+        run = ladder.runs[where.role, where.level]
+        growth = GROWTH[run.points] if share[worst] < 2 else max(GROWTH[run.points], 2.0)
+        wanted = max(int(growth * run.computed), run.computed + 1)
+        if run.points == "sobol" or wanted < run.run.layout.width:
+            wanted = LEAST * 2 ** math.ceil(math.log2(wanted / LEAST))
+        if spent + (wanted - run.computed) * run.cost > work.most:
+            reached = f"{found.half[worst]:.2g} was reached, not {error[worst]:.2g}"
+            return [*_reasons(ladder, heavy), f"most = {work.most:g} path-steps are spent: {reached}"]
+        run.grow(wanted, bar)
+
+
+def _helps(one: rules.Level, weight: float, entry: int) -> float:
+    """By how much a path-step on a level lowers the variance of the estimate."""
+    return weight**2 * float(one.known.stderr2[entry]) / (one.known.points * one.cost)
+
+
+def _heavy(levels: Sequence[rules.Level], ladder: Ladder) -> rules.Level | None:
+    """The level whose variance is least to be believed, if there is one."""
+    if ladder.two_valued:
+        return None
+    loose = [(float(np.max((one.known.kurtosis - 1) / one.known.points)), one) for one in levels]
+    value, one = max(loose, key=lambda pair: pair[0])
+    return one if value > rules.LOOSE else None
+
+
+def _does_not_converge(ladder: Ladder) -> bool:
+    """Three differences that are seen and fall by less than a tenth each."""
+    if ladder.top < 3 or ("difference", ladder.top - 2) not in ladder.runs:
+        return False
+    three = [ladder.known("difference", ladder.top - k) for k in range(3)]
+    ratios = [rules.bias(a, b, ladder.order).ratio for a, b in itertools.pairwise(three)]
+    return bool(np.any((ratios[0] > rules.STEEPEST) & (ratios[1] > rules.STEEPEST)))
+
+
+def _reasons(ladder: Ladder, heavy: rules.Level | None) -> list[str]:
+    found, _, levels, *_ = ladder.result
+    reasons = []
+    points = sum(one.known.points for one in levels)
+    if np.any(levels[0].known.variance == 0):
+        reasons.append(
+            f"f was the same on all {points} paths: if it has other values, their probability is below {3 / points:.1g}"
+        )
+    if heavy is not None:
+        worst = float(np.max(heavy.known.kurtosis))
+        reasons.append(
+            f"kurtosis {worst:.3g} at {ladder.n(heavy.level)} steps with {heavy.known.points} points: neither the "
+            "variance nor the interval is to be believed"
+        )
+    is_probability = isinstance(ladder.functional, Probability) | (np.abs(ladder.fine(1).span - 1) < 1e-9)
+    if np.any(is_probability & (found.value < RARE) & (levels[0].known.variance > 0)):
+        raise NotToBeHad(
+            f"f: a probability of about {float(np.min(found.value)):.1g}: an error of {ladder.work.error:g} says little "
+            "of so small a number, and a relative one costs more than its inverse; rare events need splitting"
+        )
+    return reasons

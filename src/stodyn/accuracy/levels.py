@@ -1,0 +1,216 @@
+"""One level of an estimate as a run: paths with n steps, or pairs with n and n/2 on the same noise.
+
+A level is described, laid out and computed like any run, and grows as ledgers do: more points are further blocks.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from stodyn.engine import grid, programs
+from stodyn.engine.layout import Layout
+from stodyn.engine.ledger import Ledger
+from stodyn.engine.place import Place
+from stodyn.engine.progress import Progress
+from stodyn.engine.run import Run, Tally
+from stodyn.engine.simulate import merged, run_of
+from stodyn.engine.spec import Spec, describe
+from stodyn.methods.coupled import FINE, PATHS, Level, Levelled
+from stodyn.noise.sobol import RANDOMISATIONS
+from stodyn.statistics.moments import Sums, merge_sums, variances
+from stodyn.statistics.observable import Observable
+from stodyn.statistics.randomised import Randomised
+
+LEAST = 16 * RANDOMISATIONS  # points of a pilot
+DEVICE_PATHS = 2**16  # for which the width of a block on a GPU is taken
+UNPRINTED = 256  # paths of a block that is not printed
+
+
+class Known(NamedTuple):
+    """What is known of a mean over the points of a level; arrays over the entries of f.
+
+    mean, stderr2  of the mean; freedom: degrees of freedom of stderr2
+    variance, kurtosis  of a single point; span: the distance of its values where there are two, else 0
+    different      how many of the means of the randomisations differ
+    """
+
+    points: int
+    mean: np.ndarray
+    stderr2: np.ndarray
+    freedom: float
+    variance: np.ndarray
+    kurtosis: np.ndarray
+    span: np.ndarray
+    different: int
+
+    @property
+    def gain(self) -> np.ndarray:
+        """By how much the points beat as many pseudo-random ones."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return self.variance / (self.points * self.stderr2)
+
+
+class Kept(NamedTuple):
+    """Of the paths of a level: sums for each randomisation, and the largest of each number."""
+
+    sums: Sums
+    largest: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LevelSums(Randomised):
+    """What is kept of a level."""
+
+    def fold(self, observed, block):
+        values = np.asarray(observed[0])[0, :, : block.paths]
+        with np.errstate(over="ignore", invalid="ignore"):
+            return Kept(super().fold(observed, block), np.abs(values).max(axis=1))
+
+    def merge(self, a, b):
+        return Kept(super().merge(a.sums, b.sums), np.maximum(a.largest, b.largest))
+
+    def label(self, result, run):
+        return super().label(result.sums, run)
+
+
+@dataclasses.dataclass(frozen=True)
+class Question:
+    """What every level of an estimate has in common: the problem as its method takes it, and where it runs."""
+
+    problem: Any
+    method: Any
+    functional: Any
+    t: tuple[float, float]
+    place: Place
+    devices: tuple[Any, ...] = ()
+
+    @functools.cached_property
+    def gathered(self) -> int:
+        """How many numbers the functional gathers of a path."""
+        problem = self.problem
+        with jax.enable_x64(True):
+            found = jax.eval_shape(
+                lambda x: self.functional.begin(problem, jnp.asarray(self.t[0]), x, problem.example_params()),
+                jax.ShapeDtypeStruct((problem.n,), np.float64),
+            )
+        return found.shape[0]
+
+    def spec(self, kind: str, steps: int) -> Spec:
+        """A level in so many (coarse) steps; described once for each kind, as long as the method stays as it is."""
+        start, end = self.t
+        step = (end - start) / steps
+        known = self._described.get(kind)
+        if known is not None and known.method.prepared(known.problem, step) == known.method:
+            times, lengths = grid.step_times(self.t, step)
+            return dataclasses.replace(known, times=times, lengths=lengths, saves=(np.array([steps]),))
+        levelled = Levelled(self.problem, self.functional, kind, self.gathered)
+
+        def values(t, x, params=None):
+            return levelled.values(t, x, params)
+
+        collect = LevelSums(Observable(values, name="f", at=[end]), at=[end])
+        found = describe(levelled, Level(self.method, kind, self.functional), self.t, step, collect, "float64")
+        self._described[kind] = found
+        return found
+
+    @functools.cached_property
+    def _described(self) -> dict[str, Spec]:
+        return {}
+
+
+class LevelRun:
+    """A level on its way: "single" with `steps` steps, or "pair" and "antithetic" with `steps` and half of them."""
+
+    def __init__(self, question: Question, kind: str, steps: int, seed: int, points: str, ledger: Any = None):
+        self.kind, self.steps, self.points = kind, steps, points
+        self.place, self.ledger, self.spent = question.place, ledger, 0
+        self.copies, self.functional = PATHS[kind], question.functional
+        spec = question.spec(kind, steps if kind == "single" else steps // 2)
+        if question.devices:
+            self.run = run_of(spec, DEVICE_PATHS, seed, "auto", question.devices, None)
+        else:
+            way = programs.get(spec)
+            is_printed = isinstance(way, programs.ByPrint)
+            width = 2 ** int(math.log2(way.width)) if is_printed else UNPRINTED
+            layout = Layout(spec, LEAST, seed, width, LEAST if is_printed else None, points)
+            self.run = Run(spec, layout, way)
+        self.tally = Tally(self.run, "raise")
+        self.computed = 0
+        self._known: dict[tuple[int, int, int], Known] = {}
+
+    @property
+    def cost(self) -> int:
+        """Path-steps of one point."""
+        return self.steps if self.kind == "single" else FINE[self.kind] * self.steps + self.steps // 2
+
+    def grow(self, points: int, bar: Progress) -> None:
+        """So many points in all; whole blocks beyond the first few."""
+        layout = self.run.layout
+        if points > layout.width:
+            points = -(-points // layout.width) * layout.width
+        if points <= self.computed:
+            return
+        before = self.run.layout
+        if self.computed and before.first_path(before.whole_blocks) == before.paths:
+            self.run, further = self.run.grown(points), points - self.computed
+        else:  # the beginning of a block that is gone on with is computed again
+            self.run, further = dataclasses.replace(self.run, layout=dataclasses.replace(layout, paths=points)), points
+            self.tally = Tally(self.run, "raise")
+        with jax.enable_x64(True):
+            ledger = None if self.ledger is None else Ledger(self.ledger, self.run)
+            merged(self.run, self.place, bar, "raise", ledger, self.tally)
+        self.spent += further * self.cost
+        self.computed = points
+
+    @property
+    def entries(self) -> int:
+        """How many numbers f has."""
+        watched = self.copies if self.functional.watches else 0
+        return (self.tally.merged[0].largest.size - watched) // (1 if self.kind == "single" else 2)
+
+    @property
+    def largest(self) -> np.ndarray:
+        """How far the paths went, the fine ones first; where they are watched."""
+        return self.tally.merged[0].largest[-self.copies :]
+
+    def known(self, entries: slice) -> Known:
+        """What is known of some of the numbers of a level: for pairs Y comes first, then P of the fine path."""
+        key = (self.computed, entries.start, entries.stop)
+        if key not in self._known:
+            self._known = {k: v for k, v in self._known.items() if k[0] == self.computed} | {key: self._find(entries)}
+        return self._known[key]
+
+    def _find(self, entries: slice) -> Known:
+        parts = Randomised.parted(self.tally.merged[0].sums)
+        means = np.stack([part.mean[0] for part in parts])[:, entries]
+        whole = functools.reduce(merge_sums, parts)
+        N = float(whole.weight[0])
+        m2, m4 = variances(whole)[0][entries] / N, whole.fourth[0][entries] / N
+        variance = m2 * N / (N - 1)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            kurtosis = np.where(m2 > 0, m4 / m2**2, 3.0)
+        if self.points == "sobol":
+            stderr2, freedom = means.var(axis=0, ddof=1) / len(parts), len(parts) - 1.0
+        else:
+            stderr2, freedom = variance / N, N - 1
+        different = min(len(np.unique(column)) for column in means.T)
+        span = self._span(whole, entries)
+        return Known(int(N), means.mean(axis=0), stderr2, freedom, variance, kurtosis, span, different)
+
+    @staticmethod
+    def _span(whole: Sums, entries: slice) -> np.ndarray:
+        """The distance of the two values of what has only two, √(4 μ2 + (μ3/μ2)²); 0 for anything else.
+
+        A law has two values where μ4 μ2 = μ3² + μ2³."""
+        N = whole.weight[0]
+        m2, m3, m4 = (s / N for s in (variances(whole)[0], whole.third[0], whole.fourth[0]))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            off = np.abs(m4 * m2 - m3**2 - m2**3) / np.maximum(m4 * m2, 1e-300)
+            return np.where((off < 1e-9) & (m2 > 0), np.sqrt(4 * m2 + (m3 / m2) ** 2), 0.0)[entries]

@@ -1,0 +1,129 @@
+"""An estimate as a Dataset: value, interval, levels, the route and why."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from stodyn.accuracy import rules
+
+
+def dataset(ladder: Any, work: Any, reasons: list[str], others: list[float], failures: list[str], pilot: int,
+            spent: int, seconds: float) -> xr.Dataset:  # fmt: skip
+    """The result of an estimate."""
+    found, bias, levels, counted, error = ladder.result
+    k = ladder.question_entries
+    by_entry: tuple[str, ...] = () if k == 1 else ("entry",)
+
+    def own(values: np.ndarray) -> tuple[tuple[str, ...], Any]:
+        return by_entry, float(values[0]) if k == 1 else values
+
+    def over_levels(values: list[Any]) -> tuple[tuple[str, ...], np.ndarray]:
+        stacked = np.asarray(values)
+        return ("level", *by_entry), stacked[:, 0] if k == 1 else stacked
+
+    runs = [ladder.runs[one.role, one.level] for one in levels]
+    roles = [
+        "bias only" if one.role != "base" and not np.any(w) else one.role
+        for one, w in zip(levels, counted, strict=True)
+    ]
+    variables = {
+        "value": own(found.value),
+        "error": own(found.half),
+        "low": own(found.value - found.half),
+        "high": own(found.value + found.half),
+        "bias": own(found.bias),
+        "stderr": own(found.stderr),
+        "steps": ("level", [run.steps for run in runs]),
+        "points": ("level", [one.known.points for one in levels]),
+        "level_mean": over_levels([one.known.mean for one in levels]),
+        "level_stderr": over_levels([np.sqrt(one.known.stderr2) for one in levels]),
+        "level_variance": over_levels([one.known.variance for one in levels]),
+        "kurtosis": over_levels([one.known.kurtosis for one in levels]),
+        "gain": over_levels([run.known(slice(0, k)).gain for run in runs]),
+        "path_steps": ("level", [run.spent for run in runs]),
+        "sampled": ("level", [run.points for run in runs]),
+        "role": ("level", roles),
+        "progress_path_steps": ("look", [entry[0] for entry in work.history]),
+        "progress_value": ("look", [entry[1] for entry in work.history]),
+        "progress_error": ("look", [entry[2] for entry in work.history]),
+    }
+    plain, plain_steps = _plain(ladder, found, error, work.level)
+    record = {
+        "problem": type(ladder.question.problem).__name__,
+        "method": ladder.candidate.method.spelling,
+        "f": type(ladder.functional).__name__,
+        "t": list(ladder.question.t),
+        "error": work.error,
+        "relative": work.relative,
+        "confidence": work.level,
+        "seed": work.seed,
+        "bias": "the last change of the extrapolated value"
+        if np.all(bias.extrapolated)
+        else "by the ratio of the last "
+        "two differences: the order seen is lower than claimed, and nothing is extrapolated",
+        "freedom": found.freedom if math.isfinite(found.freedom) else None,
+        "runs": [run.run.record() for run in runs],
+        "given_up": failures,
+        "seconds": round(seconds, 3),
+    }
+    attrs = {
+        "route": _route(ladder, bias, runs),
+        "why": _why(ladder, others, plain, spent),
+        "trusted": int(not reasons),
+        "reasons": "; ".join(reasons),
+        "path_steps": int(spent),
+        "pilot_path_steps": int(pilot),
+        "predicted": float(ladder.expected),
+        "plain_path_steps": float(plain),
+        "plain_steps": int(plain_steps),
+        "provenance": json.dumps(record),
+    }
+    return xr.Dataset(variables, attrs=attrs)
+
+
+def _plain(ladder: Any, found: rules.Interval, error: np.ndarray, level: float) -> tuple[float, int]:
+    """What plain Monte Carlo with the same method would have taken for the same error."""
+    variances, biases, steps = {}, {}, {}
+    top = max(l for role, l in ladder.runs if role == "difference")
+    left = np.zeros_like(found.value)
+    g = ladder.order.ratio
+    for l in range(top, 0, -1):
+        known = ladder.known("difference", l)
+        variances[l] = ladder.fine(l).variance
+        biases[l] = left + np.abs(known.mean) / (g - 1) if l == top else left
+        steps[l] = ladder.n(l)
+        left = biases[l] + np.abs(known.mean)
+    variances = {l - 1: v for l, v in variances.items()}
+    biases = {l - 1: v for l, v in biases.items()}
+    steps = {l - 1: v for l, v in steps.items()}
+    return rules.plain(variances, biases, steps, ladder.order, np.maximum(error, 1e-300), level)
+
+
+def _route(ladder: Any, bias: rules.Bias, runs: list[Any]) -> str:
+    base, top = ladder.n(ladder.base), ladder.n(ladder.top)
+    shape = f"{base} steps" if ladder.base == ladder.top else f"{base} to {top} steps"
+    pairs = " antithetic," if ladder.candidate.kind == "antithetic" else ""
+    sobol = sorted({run.steps for run in runs if run.points == "sobol"})
+    points = "pseudo-random points" if not sobol else "Sobol points" if all(r.points == "sobol" for r in runs) else (
+        f"Sobol points on {', '.join(map(str, sobol))} steps"
+    )  # fmt: skip
+    last = "extrapolated" if np.all(bias.extrapolated) else "not extrapolated"
+    return f"{ladder.candidate.method.name},{pairs} {shape}, {points}, {last}"
+
+
+def _why(ladder: Any, others: list[float], plain: float, spent: int) -> str:
+    said = ["the only method that came into question"]
+    if others:
+        said = [f"the next best method was predicted {others[0] / max(ladder.expected, 1e-300):.2g} times as dear"]
+    ratio = plain / max(spent, 1)
+    said.append(
+        f"plain Monte Carlo would take {ratio:.2g} times as many path-steps"
+        if ratio > 2
+        else "plain Monte Carlo is as good"
+    )
+    return "; ".join(said)

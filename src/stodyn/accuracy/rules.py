@@ -1,0 +1,203 @@
+"""From what is known of the levels to an interval and to what is sampled next: pure functions, without paths.
+
+Levels l = 0, 1, ... have n_0 2^l steps. P_l is f with so many steps, Y_l = P_l - P_(l-1) on the same noise. With base
+b, top L and weak order a (g = 2^a) the estimate is
+
+    E = P_b + Y_(b+1) + ... + Y_L + Y_L/(g - 1),          the last term being Richardson's (Talay & Tubaro, 1990);
+
+b = L is plain Monte Carlo, b = 0 multilevel (Giles, 2008). Its bias is taken for the last change of E,
+
+    D = |g Y_L - Y_(L-1)|/(g - 1),
+
+2g - 1 times the error that is left where the order is right, and just that error where the order is one less. Where
+|Y_L/Y_(L-1)| = ρ > 2^(0.4 - a) is seen (both beyond 3 standard errors), nothing is extrapolated and
+D = |Y_L| ρ/(1 - ρ).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import scipy.stats
+
+from stodyn.accuracy.levels import Known
+from stodyn.noise.sobol import RANDOMISATIONS
+
+SEEN, STEEPEST = 3.0, 0.9  # standard errors beyond which a difference is seen; the largest ratio of differences
+SLACK = 0.4  # by how much less than the claim the order may be: half an order less is found
+FEW_DIFFERENT = 5  # means of randomisations below which their scatter tells nothing
+LOOSE = 0.09  # (kurtosis - 1)/points beyond which a variance is not believed
+SHARE, BIAS_SHARE = 0.6, 1.0 / 3.0  # of the error, for sampling and for the bias, when costs are predicted
+
+
+class Order(NamedTuple):
+    """Weak order of f with a method, and the power of h by which the variance of its differences falls."""
+
+    weak: float
+    decay: float
+
+    @property
+    def ratio(self) -> float:
+        return 2.0**self.weak
+
+
+class Bias(NamedTuple):
+    """A bound of the bias by entry, its standard error, and where it is extrapolated; ratio: |Y_L/Y_(L-1)| if seen."""
+
+    bound: np.ndarray
+    stderr: np.ndarray
+    extrapolated: np.ndarray
+    ratio: np.ndarray
+
+
+class Level(NamedTuple):
+    """A mean of the estimate: "base" of P or a difference of level l, and what a point of it costs."""
+
+    role: str
+    level: int
+    known: Known
+    cost: int
+
+
+def guarded(levels: Sequence[Level], order: Order, span: np.ndarray) -> list[Level]:
+    """The levels with standard errors that are not below what a level may have: differences that were never seen are
+    not zero (a quarter of the level before, scaled), nor are means of two-valued f that are equal by accident."""
+    found: list[Level] = []
+    before: Level | None = None
+    for one in levels:
+        known, least = one.known, np.zeros_like(one.known.stderr2)
+        if one.role != "base":
+            if before is not None:
+                fall = 2.0 ** (-order.decay * (one.level - before.level)) * before.known.points / known.points
+                least = 0.25 * before.known.stderr2 * fall
+            before = one
+        few = known.different < FEW_DIFFERENT
+        floor = (RANDOMISATIONS * span / known.points) ** 2 / (4.0 * RANDOMISATIONS)
+        least = np.maximum(least, np.where((span > 0) | (few & (known.variance > 0)), floor, 0.0))
+        better = known._replace(stderr2=np.maximum(known.stderr2, least))
+        found.append(one._replace(known=better))
+        if one.role != "base":
+            before = found[-1]
+    return found
+
+
+def bias(top: Known, below: Known, order: Order) -> Bias:
+    """Of the two finest differences."""
+    g = order.ratio
+    Y, before = top.mean, below.mean
+    seen = (np.abs(Y) > SEEN * np.sqrt(top.stderr2)) & (np.abs(before) > SEEN * np.sqrt(below.stderr2))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.where(seen, np.abs(Y / before), 0.0)
+    lower = ratio > 2.0 ** (SLACK - order.weak)
+    r = np.minimum(ratio, STEEPEST)
+    bound = np.where(lower, np.abs(Y) * r / (1 - r), np.abs(g * Y - before) / (g - 1))
+    stderr = np.where(lower, np.sqrt(top.stderr2), np.sqrt(g * g * top.stderr2 + below.stderr2) / (g - 1))
+    return Bias(bound, stderr, ~lower, ratio)
+
+
+def weights(levels: Sequence[Level], base: int, top: int, order: Order, extrapolated: np.ndarray) -> list[np.ndarray]:
+    """What each mean counts in the estimate, by entry."""
+    more = np.where(extrapolated, 1.0 / (order.ratio - 1.0), 0.0)
+    found = []
+    for one in levels:
+        if one.role == "base":
+            weight = np.full(extrapolated.shape, float(one.level == base))
+        else:
+            weight = float(base < one.level <= top) + (more if one.level == top else 0.0) * np.ones(extrapolated.shape)
+        found.append(weight)
+    return found
+
+
+class Interval(NamedTuple):
+    """An estimate by entry: value ± half, half = q stderr + bias."""
+
+    value: np.ndarray
+    half: np.ndarray
+    stderr: np.ndarray
+    bias: np.ndarray
+    freedom: float
+
+
+def interval(levels: Sequence[Level], counted: Sequence[np.ndarray], bound: np.ndarray, level: float) -> Interval:
+    """Student's quantile with Satterthwaite's degrees of freedom over the means."""
+    value = sum(w * one.known.mean for w, one in zip(counted, levels, strict=True))
+    shares = [w**2 * one.known.stderr2 for w, one in zip(counted, levels, strict=True)]
+    variance = np.asarray(sum(shares))
+    spread = sum(np.square(s) / one.known.freedom for s, one in zip(shares, levels, strict=True))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        freedom = np.where(variance > 0, variance**2 / spread, np.inf)
+    q = scipy.stats.t.ppf(0.5 + 0.5 * level, freedom)
+    stderr = np.sqrt(variance)
+    return Interval(np.asarray(value), q * stderr + bound, stderr, bound, float(np.min(freedom)))
+
+
+@dataclasses.dataclass(frozen=True)
+class Prediction:
+    """What a choice of base and top is expected to cost, in path-steps times price."""
+
+    base: int
+    top: int
+    cost: float
+
+
+def predicted(
+    singles: Mapping[int, tuple[np.ndarray, int]],
+    pairs: Mapping[int, tuple[np.ndarray, int]],
+    bound: np.ndarray,
+    order: Order,
+    error: np.ndarray,
+    level: float,
+    most_levels: int = 24,
+) -> list[Prediction]:
+    """Of every base, with the least top whose bias is small enough.
+
+    singles, pairs  level -> (points times variance of the mean, cost of a point), from a pilot whose finest difference
+                    has the bias `bound`; beyond it both fall as the order says
+    """
+    finest = max(pairs)
+    top, D = finest, bound
+    while np.any(BIAS_SHARE * error < D) and top < most_levels:
+        top, D = top + 1, D * 2.0 ** -(order.weak + 1)
+    g, q = order.ratio, float(scipy.stats.norm.ppf(0.5 + 0.5 * level))
+
+    def single(l: int) -> tuple[np.ndarray, float]:
+        known = min(l, max(singles))
+        return singles[known][0], singles[known][1] * 2.0 ** (l - known)
+
+    def pair(l: int) -> tuple[np.ndarray, float]:
+        known = min(l, finest)
+        return pairs[known][0] * 2.0 ** (-order.decay * (l - known)), pairs[known][1] * 2.0 ** (l - known)
+
+    found = []
+    for base in range(top + 1):
+        terms = [(*single(base), 1.0)] + [(*pair(l), 1.0 if l < top else g / (g - 1)) for l in range(base + 1, top + 1)]
+        if base == top:
+            terms.append((*pair(top), 1.0 / (g - 1)))
+        total = sum(np.sqrt(v * c) * w for v, c, w in terms) ** 2 * (q / (SHARE * error)) ** 2
+        found.append(Prediction(base, top, float(np.max(total))))
+    return found
+
+
+def plain(
+    variances: Mapping[int, np.ndarray],
+    biases: Mapping[int, np.ndarray],
+    steps: Mapping[int, int],
+    order: Order,
+    error: np.ndarray,
+    level: float,
+) -> tuple[float, int]:
+    """Path-steps of plain Monte Carlo with its best step, n V (q/(error - bias_n))², and that number of steps n."""
+    q = float(scipy.stats.norm.ppf(0.5 + 0.5 * level))
+    last, best = max(variances), (math.inf, 0)
+    for l in range(last + 24):
+        known = min(l, last)
+        bound = biases[known] * 2.0 ** (-order.weak * (l - known))
+        n = steps[known] * 2 ** (l - known)
+        if np.all(bound < error):
+            cost = float(np.max(n * variances[known] * (q / (error - bound)) ** 2))
+            best = min(best, (cost, n))
+    return best

@@ -1,0 +1,237 @@
+"""Levels of a path: a functional on steps of length h, and its difference to steps of 2h on the same noise.
+
+A level is one method on a problem whose state holds every path that is followed:
+
+    "single"      one path                                     P
+    "pair"        two fine steps beside a coarse one           Y = P_fine - P_coarse
+    "antithetic"  a second fine path with the halves exchanged Y = (P_fine + P_swapped)/2 - P_coarse
+
+so that a level is run like anything else: in blocks, on any place, with a ledger. The coarse increment is made of the
+two fine ones by the recipe of the base. Where channels do not commute, a step of Milstein's without areas has
+differences of variance O(h) for pairs and O(h²) for antithetic ones (Giles & Szpruch, Ann. Appl. Prob. 24, 2014).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from stodyn.methods.contract import Method
+from stodyn.noise.increment import Increment, Recipe
+from stodyn.problems.contract import Problem
+
+FINE = {"single": 1, "pair": 1, "antithetic": 2}  # fine paths
+PATHS = {"single": 1, "pair": 2, "antithetic": 3}
+
+
+def refusal(method: Any, m: int) -> str | None:
+    """Why levels of a method cannot be coupled, in words; None where they can."""
+    if not isinstance(method, Method):
+        return f"{method.name} makes whole paths at once"
+    if method.starting_steps:
+        return f"{method.name} is a multistep method, whose history does not couple"
+    if hasattr(method, "base"):
+        return f"{method.name} chooses or fixes its steps by itself"
+    recipe = method.needs
+    if type(recipe).join is Recipe.join:
+        normals = {name: jnp.zeros(count) for name, count in recipe.normals(m).items()}
+        if recipe.increment(1.0, normals, m).aux is not None:
+            return f"{method.name}'s draws have the moments of W and are not a Brownian path: levels cannot be coupled"
+    return None
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Levelled(Problem):
+    """A problem of which several paths with the same noise are followed, and what a functional gathers of each."""
+
+    problem: Any
+    functional: Any  # statistics.functional
+    kind: str
+    gathered: int
+
+    @property
+    def copies(self) -> int:
+        return PATHS[self.kind]
+
+    @property
+    def n(self) -> int:  # type: ignore[override]
+        return self.copies * (self.problem.n + self.gathered)
+
+    @property
+    def m(self) -> int:  # type: ignore[override]
+        return self.problem.m
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        own = (*self.problem.names, *(f"gathered{k}" for k in range(self.gathered)))
+        return tuple(f"{name}.{copy}" for copy in range(self.copies) for name in own)
+
+    @property
+    def units(self) -> None:
+        return None
+
+    @property
+    def params(self) -> Any:
+        return self.problem.params
+
+    @property
+    def calculus(self) -> str:  # type: ignore[override]
+        return self.problem.calculus
+
+    @property
+    def start(self) -> Any:
+        return getattr(self.problem, "start", None)
+
+    @property
+    def noise_structure(self):
+        return self.problem.noise_structure
+
+    @property
+    def failure_advice(self) -> str:  # type: ignore[override]
+        return self.problem.failure_advice
+
+    def before_run(self, t):
+        return self.problem.before_run(t)
+
+    def draw_start(self, rng, paths):
+        x = self.problem.draw_start(rng, paths)
+        return np.tile(np.concatenate([x, np.zeros((len(x), self.gathered))], axis=1), (1, self.copies))
+
+    def parted(self, x) -> list[tuple[Any, Any]]:
+        """State and what is gathered of each path."""
+        n, size = self.problem.n, self.problem.n + self.gathered
+        return [(x[k * size : k * size + n], x[k * size + n : (k + 1) * size]) for k in range(self.copies)]
+
+    def values(self, t, x, params) -> jnp.ndarray:
+        """What is averaged: P of a single path; Y and the P of the fine path of a pair; then, where the functional
+        watches, how far each path went."""
+        found = [self.functional.finish(self.problem, t, own, state, params) for state, own in self.parted(x)]
+        far = [own[-1:] for _, own in self.parted(x)] if self.functional.watches else []
+        if self.kind == "single":
+            return jnp.concatenate([found[0], *far])
+        fine = found[0] if self.kind == "pair" else 0.5 * (found[0] + found[1])
+        return jnp.concatenate([fine - found[-1], found[0], *far])
+
+
+class Step(NamedTuple):
+    """A step as a functional sees it: W of the whole, of its first half where that is known, and standard normals."""
+
+    t: Any
+    h: Any
+    before: Any
+    after: Any
+    W: Any
+    first_W: Any
+    normals: Any
+
+
+class Halved(NamedTuple):
+    """The increments of two halves of a step, that of the whole, and the normals of the functional for each half."""
+
+    h: Any
+    first: Any
+    second: Any
+    whole: Any
+    normals: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Drawing(Recipe):
+    """The normals of a base recipe and of a functional; for pairs those of two halves of a step, side by side."""
+
+    base: Recipe
+    extra: int
+    halves: int
+
+    def normals(self, m):
+        found = {name: self.halves * count for name, count in self.base.normals(m).items()}
+        return {**found, **({"extreme": self.halves * self.extra} if self.extra else {})}
+
+    def increment(self, h, normals, m):
+        extra = normals.get("extreme")
+        own = {name: z for name, z in normals.items() if name != "extreme"}
+        if self.halves == 1:
+            return Halved(h, None, None, self.base.increment(h, own, m), extra)
+        counts = self.base.normals(m)
+
+        def half(k: int) -> Increment:
+            mine = {name: z[k * counts[name] : (k + 1) * counts[name]] for name, z in own.items()}
+            return self.base.increment(0.5 * h, mine, m)
+
+        first, second = half(0), half(1)
+        return Halved(h, first, second, self.base.join(first, second), extra)
+
+
+@dataclasses.dataclass(frozen=True)
+class Level(Method):
+    """The base method on every path of a Levelled problem; the state holds those of the base and what is gathered."""
+
+    base: Any
+
+    accepts = Levelled
+    calculus = None
+    claims = ()
+
+    kind: str = "single"
+    functional: Any = dataclasses.field(default=None, repr=False)
+
+    @property
+    def name(self):
+        return f"{self.base.spelling}, {self.kind}"
+
+    @property
+    def spelling(self):
+        return self.name
+
+    @property
+    def citation(self):
+        return "M. B. Giles, Multilevel Monte Carlo path simulation, Oper. Res. 56 (2008)"
+
+    @property
+    def needs(self):
+        return Drawing(self.base.needs, self.functional.normals, 1 if self.kind == "single" else 2)
+
+    def prepared(self, problem, h):
+        shortest = h if self.kind == "single" else 0.5 * h
+        return dataclasses.replace(self, base=self.base.prepared(problem.problem, shortest))
+
+    def start(self, problem, t, x, params):
+        inner, functional = problem.problem, problem.functional
+        return tuple(
+            (self.base.start(inner, t, state, params), functional.begin(inner, t, state, params))
+            for state, _ in problem.parted(x)
+        )
+
+    def read(self, state):
+        return jnp.concatenate([part for own, gathered in state for part in (self.base.read(own), gathered)])
+
+    def step(self, problem, t, state, noise, params):
+        inner, functional, half = problem.problem, problem.functional, 0.5 * noise.h
+        extra = problem.functional.normals
+        firsts = None if noise.normals is None else noise.normals[:extra]
+        seconds = None if noise.normals is None else noise.normals[extra:]
+
+        def moved(own, t, h, increment, normals, first_W=None):
+            before, gathered = own
+            after, report = self.base.step(inner, t, before, increment, params)
+            step = Step(t, h, self.base.read(before), self.base.read(after), increment.W, first_W, normals)
+            take = functional.move if first_W is None else functional.halved
+            return (after, take(inner, gathered, step, params)), report
+
+        if self.kind == "single":
+            after, report = moved(state[0], t, noise.h, noise.whole, noise.normals)
+            return (after,), report
+        found, reports = [], []
+        orders = [((noise.first, firsts), (noise.second, seconds)), ((noise.second, seconds), (noise.first, firsts))]
+        for own, ((one, one_normals), (other, other_normals)) in zip(state[:-1], orders[: len(state) - 1], strict=True):
+            middle, report = moved(own, t, half, one, one_normals)
+            after, again = moved(middle, t + half, half, other, other_normals)
+            found.append(after)
+            reports += [report, again]
+        coarse, report = moved(state[-1], t, noise.h, noise.whole, noise.normals, noise.first.W)
+        for other in reports:
+            report = report.joined(other)
+        return (*found, coarse), report

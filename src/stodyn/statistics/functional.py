@@ -1,0 +1,213 @@
+"""What an expectation is taken of: a number or a vector that each path has.
+
+    End(f)            f at the end
+    TimeAverage(f)    ∫ f dt/T, by the trapezoidal rule (weak order 2);  Integral(f): ∫ f dt
+    Maximum(f)        the largest value of f, between the steps too: f is followed as a Brownian bridge of its variance
+                      rate (weak order 1);  Minimum(f)
+    Probability(phi)  P(phi > 0) at the end, the last step taken as its Gaussian law: smooth in what went before
+
+Functions take (t, x[, params]) for one path. A functional gathers numbers step by step, by `move` over a step, or by
+`halved` over a long step of which the two half increments are known, so that fine and coarse paths that share their
+noise share what is drawn between their steps too. `finish` makes its value of them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+import jax.scipy.special
+
+from stodyn.methods.coupled import Step
+
+
+@dataclasses.dataclass(frozen=True)
+class Functional:
+    """A functional of a path.
+
+    weak_order   the highest that it can have, whatever the method; normals: how many it draws for each fine step
+    diffuses     whether it needs f and g of an SDE; watches: whether the last number gathered is how far a path went
+    """
+
+    function: Callable
+
+    weak_order: ClassVar[float] = math.inf
+    normals: ClassVar[int] = 0
+    diffuses: ClassVar[bool] = False
+    watches: ClassVar[bool] = False
+
+    def __post_init__(self):
+        if not callable(self.function):
+            raise TypeError(f"{type(self).__name__}: expected a function of (t, x[, params]), got {self.function!r}")
+
+    def value(self, problem, t, x, params) -> jax.Array:
+        """The function of one state, as a vector."""
+        return jnp.atleast_1d(jnp.asarray(self.function(t, x, *problem.extra(params)), x.dtype))
+
+    def begin(self, problem, t, x, params) -> jax.Array:
+        """What is gathered at the start: a vector."""
+        return jnp.zeros(0, x.dtype)
+
+    def move(self, problem, gathered, step: Step, params) -> jax.Array:
+        return gathered
+
+    def halved(self, problem, gathered, step: Step, params) -> jax.Array:
+        """The same over a step whose first half is known; step.normals are those of both halves."""
+        return self.move(problem, gathered, step, params)
+
+    def finish(self, problem, t, gathered, x, params) -> jax.Array:
+        return self.value(problem, t, x, params)
+
+
+@dataclasses.dataclass(frozen=True)
+class End(Functional):
+    """function at the end of the path."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Integral(Functional):
+    """∫ function dt over the path, by the trapezoidal rule."""
+
+    def begin(self, problem, t, x, params):
+        return jnp.zeros_like(self.value(problem, t, x, params))
+
+    def move(self, problem, gathered, step, params):
+        here = self.value(problem, step.t, step.before, params)
+        there = self.value(problem, step.t + step.h, step.after, params)
+        return gathered + 0.5 * step.h * (here + there)
+
+    def finish(self, problem, t, gathered, x, params):
+        return gathered
+
+
+@dataclasses.dataclass(frozen=True)
+class TimeAverage(Integral):
+    """The mean of function over the time of the path."""
+
+    def begin(self, problem, t, x, params):
+        return jnp.concatenate([super().begin(problem, t, x, params), jnp.reshape(jnp.asarray(t, x.dtype), (1,))])
+
+    def move(self, problem, gathered, step, params):
+        return jnp.concatenate([super().move(problem, gathered[:-1], step, params), gathered[-1:]])
+
+    def finish(self, problem, t, gathered, x, params):
+        return gathered[:-1] / (t - gathered[-1])
+
+
+def _rate(problem, function, t, x, params) -> jax.Array:
+    """∇f · g, a row over the channels."""
+    return jax.grad(lambda x: function(t, x)[0])(x) @ problem.g(t, x, params)
+
+
+@dataclasses.dataclass(frozen=True)
+class Maximum(Functional):
+    """The largest value of function over the path, a number; between two states it is that of a Brownian bridge."""
+
+    weak_order = 1.0
+    normals = 1
+    diffuses = True
+    sign: ClassVar[float] = 1.0
+
+    def begin(self, problem, t, x, params):
+        return self.value(problem, t, x, params)
+
+    def _between(self, start, end, variance, normal):
+        """The extreme of a bridge: (a + b ± √((b - a)² - 2 v ln U))/2, U = Φ(normal)."""
+        below = -jnp.log(jax.scipy.special.ndtr(normal))
+        return 0.5 * (start + end + self.sign * jnp.sqrt((end - start) ** 2 + 2.0 * variance * below))
+
+    def _ends(self, problem, step, params):
+        def one(t, x):
+            return self.value(problem, t, x, params)
+
+        rate = _rate(problem, one, step.t, step.before, params)
+        return one(step.t, step.before), one(step.t + step.h, step.after), rate
+
+    def _further(self, gathered, found):
+        return self.sign * jnp.maximum(self.sign * gathered, self.sign * found)
+
+    def move(self, problem, gathered, step, params):
+        start, end, rate = self._ends(problem, step, params)
+        return self._further(gathered, self._between(start, end, step.h * jnp.sum(rate**2), step.normals[0]))
+
+    def halved(self, problem, gathered, step, params):
+        start, end, rate = self._ends(problem, step, params)
+        middle = 0.5 * (start + end) + 0.5 * (rate @ (step.first_W - (step.W - step.first_W)))
+        variance = 0.5 * step.h * jnp.sum(rate**2)
+        for a, b, normal in ((start, middle, step.normals[0]), (middle, end, step.normals[1])):
+            gathered = self._further(gathered, self._between(a, b, variance, normal))
+        return gathered
+
+    def finish(self, problem, t, gathered, x, params):
+        return gathered
+
+
+@dataclasses.dataclass(frozen=True)
+class Minimum(Maximum):
+    """The smallest value of function over the path, a number; between two states it is that of a Brownian bridge."""
+
+    sign = -1.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Probability(Functional):
+    """P(function > 0) at the end: Φ(m/s), m and s² the mean and the variance of the function after the last step,
+    linearised; function must have a gradient."""
+
+    diffuses = True
+
+    def begin(self, problem, t, x, params):
+        return jnp.zeros(1, x.dtype)
+
+    def _smooth(self, problem, step, params, known, left):
+        """Given the part `known` of the increment, with the time `left` unknown."""
+        t, h, x = step.t, step.h, step.before
+
+        def one(t, x):
+            return self.value(problem, t, x, params)
+
+        mean = one(t + h, x + h * problem.f(t, x, params) + problem.g(t, x, params) @ known)
+        deviation = jnp.sqrt(left * jnp.sum(_rate(problem, one, t, x, params) ** 2))
+        return jax.scipy.special.ndtr(mean / deviation)
+
+    def move(self, problem, gathered, step, params):
+        return self._smooth(problem, step, params, jnp.zeros_like(step.W), step.h)
+
+    def halved(self, problem, gathered, step, params):
+        return self._smooth(problem, step, params, step.first_W, 0.5 * step.h)
+
+    def finish(self, problem, t, gathered, x, params):
+        return gathered
+
+
+@dataclasses.dataclass(frozen=True)
+class Watching(Functional):
+    """Another functional, and max |x_i| over the path, by which paths that leave are found; `function` is the other."""
+
+    function: Functional  # type: ignore[assignment]
+
+    watches = True
+
+    def __post_init__(self):
+        for name in ("weak_order", "normals", "diffuses"):
+            object.__setattr__(self, name, getattr(self.function, name))
+
+    def begin(self, problem, t, x, params):
+        return jnp.append(self.function.begin(problem, t, x, params), jnp.max(jnp.abs(x)))
+
+    def _after(self, move, problem, gathered, step, params):
+        far = jnp.maximum(gathered[-1], jnp.max(jnp.abs(step.after)))
+        return jnp.append(move(problem, gathered[:-1], step, params), far)
+
+    def move(self, problem, gathered, step, params):
+        return self._after(self.function.move, problem, gathered, step, params)
+
+    def halved(self, problem, gathered, step, params):
+        return self._after(self.function.halved, problem, gathered, step, params)
+
+    def finish(self, problem, t, gathered, x, params):
+        return self.function.finish(problem, t, gathered[:-1], x, params)

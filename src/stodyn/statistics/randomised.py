@@ -1,0 +1,91 @@
+"""Averages over paths that come in independent randomisations of one set of points: their errors are from these."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from stodyn.noise.sobol import RANDOMISATIONS
+from stodyn.statistics.contract import Labelled
+from stodyn.statistics.moments import Averaged, Sums, Valued, merge_sums
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Randomised(Valued):
+    """A statistic of averages, kept for each randomisation by itself: path p belongs to randomisation p % R.
+
+    The points of a randomisation are not independent of each other, so that the scatter of its paths tells nothing of
+    the error of their mean; the scatter of the R means does. The variables are those of `of`, each NAME_stderr made
+    of the R values of NAME.
+    """
+
+    of: Any = dataclasses.field(kw_only=False)
+
+    def prepared(self, problem, times):
+        return dataclasses.replace(self, of=self.of.prepared(problem, times))
+
+    def track_start(self, t, x, params):
+        return self.of.track_start(t, x, params)
+
+    def track(self, gathered, move):
+        return self.of.track(gathered, move)
+
+    def values(self, snapshot):
+        return self.of.values(snapshot)
+
+    def memory(self, times, paths, n):
+        return RANDOMISATIONS * self.of.memory(times, paths, n)
+
+    def fold(self, observed, block):
+        """Sums with a leading axis of randomisations and times."""
+        x, sound = (np.asarray(part) for part in observed)
+        x, sound = x[..., : block.paths].astype(float), sound[..., : block.paths]
+        times, entries, _ = x.shape
+        x = x.reshape(times, entries, -1, RANDOMISATIONS)
+        w = sound.reshape(times, 1, -1, RANDOMISATIONS).astype(float)
+        x = np.where(w > 0, x, 0.0)
+        count = w.sum(axis=2)
+        mean = x.sum(axis=2) / np.maximum(count, 1.0)
+        d = w * (x - mean[:, :, None])
+        square, third, fourth = (np.moveaxis((d**k).sum(axis=2), -1, 0) for k in (2, 3, 4))
+        second = np.einsum("teir,tfir->rtef", d, d) if self.of.products(entries) else square
+
+        def flat(part: np.ndarray) -> np.ndarray:
+            return np.ascontiguousarray(part.reshape(RANDOMISATIONS * times, *part.shape[2:]))
+
+        return Sums(*map(flat, (count[:, 0].T, np.moveaxis(mean, -1, 0), second, third, fourth)))
+
+    def merge(self, a, b):
+        return merge_sums(a, b)
+
+    @staticmethod
+    def parted(result: Sums) -> list[Sums]:
+        """The sums of each randomisation, with a leading axis of times."""
+        return [Sums(*parts) for parts in zip(*(np.split(part, RANDOMISATIONS) for part in result), strict=True)]
+
+    def label(self, result, run):
+        parts = self.parted(result)
+        whole = parts[0]
+        for part in parts[1:]:
+            whole = merge_sums(whole, part)
+        found: Labelled = self.of.label(whole, run)
+        each = [self.of.label(part, run).variables for part in parts]
+        variables = dict(found.variables)
+        for name in found.variables:
+            if f"{name}_stderr" in variables:
+                values = np.stack([one[name].values for one in each])
+                error = values.std(axis=0, ddof=1) / np.sqrt(len(each))
+                variables[f"{name}_stderr"] = variables[f"{name}_stderr"]._replace(values=error)
+        return Labelled(variables, found.coords)
+
+
+def randomised(statistic: Any) -> Randomised:
+    """A statistic with its errors from randomisations; refuses those that are not made of averages."""
+    if not isinstance(statistic, Averaged):
+        raise ValueError(
+            f'points: "sobol" serves averages (Moments, Observable, Passage), and {type(statistic).__name__} is not '
+            'made of them; collect it in a run with points="random"'
+        )
+    return Randomised(statistic, every=statistic.every, at=statistic.at)

@@ -1,0 +1,119 @@
+"""Estimates against exact expectations; an interval at 95 % fails one time in twenty, three times its error never."""
+
+import json
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import stodyn as sd
+from stodyn.accuracy.estimate import NotToBeHad
+from stodyn.models.ornstein_uhlenbeck import ornstein_uhlenbeck
+from stodyn.statistics import functional
+
+OU = sd.SDE(lambda t, x: -x, lambda t, x: 1.0, 2.0)
+SECOND = 4 * np.exp(-4) + 0.5 * (1 - np.exp(-4))  # E X²(2) from 2
+
+
+def square(t, x):
+    return x[0] ** 2
+
+
+def test_coverage():
+    """Fewer than 6 of 12 intervals that cover with 95 %: once in two million. All within three errors."""
+    found = [sd.estimate(OU, square, t=(0, 2), error=0.02, seed=k) for k in range(12)]
+    off = np.array([abs(float(one.value) - SECOND) for one in found])
+    assert np.all(off < 0.06) and all(float(one.error) <= 0.02 for one in found)
+    assert sum(o <= float(one.error) for o, one in zip(off, found, strict=True)) >= 6
+    assert all(one.attrs["path_steps"] < 1e5 for one in found)
+
+
+def test_what_the_result_says():
+    one = sd.estimate(OU, square, t=(0, 2), error=0.004, seed=3)
+    again = sd.estimate(OU, square, t=(0, 2), error=0.004, seed=3, place=sd.place.threads(2))
+    assert float(one.value) == float(again.value)
+    assert float(one.high - one.low) == pytest.approx(2 * float(one.error))
+    assert float(one.error) > float(one.bias) + 1.9 * float(one.stderr)
+    assert set(one.role.values) <= {"base", "difference", "bias only"} and set(one.sampled.values) <= {
+        "sobol",
+        "random",
+    }
+    assert one.attrs["trusted"] and "PlatenWeak2" in one.attrs["route"] and "times" in one.attrs["why"]
+    assert one.attrs["plain_path_steps"] > 5 * one.attrs["path_steps"]
+    assert one.attrs["pilot_path_steps"] <= 1e5
+    assert np.all(np.diff(one.progress_path_steps) > 0)
+    assert json.loads(one.attrs["provenance"])["method"] == "PlatenWeak2"
+
+
+def test_vectors_random_starts_and_parameters():
+    """E X and E X² of X' = -a X + ξ from N(1, 1), a in {1, 3}: every entry to the error."""
+    rng = np.random.default_rng(2)
+
+    def start(rng, size):
+        return rng.standard_normal((size, 1)) + 1.0
+
+    rates = sd.PerPath(np.where(rng.random(2**17) < 0.5, 1.0, 3.0))
+    problem = sd.SDE(lambda t, x, p: -p * x, lambda t, x, p: jnp.ones((1, 1)), start, params=rates)
+    one = sd.estimate(problem, lambda t, x, p: jnp.stack([x[0], x[0] ** 2]), t=(0, 1), error=0.03, seed=1)
+    share = np.mean(rates.values == 1.0)
+    exact = np.zeros(2)
+    for a, weight in ((1.0, share), (3.0, 1 - share)):
+        exact += weight * np.array([np.exp(-a), 2 * np.exp(-2 * a) + (1 - np.exp(-2 * a)) / (2 * a)])
+    assert one.value.dims == ("entry",)
+    assert np.all(np.abs(one.value - exact) < 3 * 0.03) and np.all(one.error <= 0.03)
+
+
+def test_a_drift_that_grows_faster_than_linearly():
+    """dX = -X³ dt + 2 dW has the density exp(-x⁴/8) in the long run: E X² = √8 Γ(3/4)/Γ(1/4). TamedEuler is tried beside
+    an explicit step, and no path that left is believed."""
+    cubic = sd.SDE(lambda t, x: -(x**3), lambda t, x: 2.0, 0.0)
+    one = sd.estimate(cubic, square, t=(0, 4), error=0.05, seed=1)
+    assert abs(float(one.value) - np.sqrt(8) * 0.33798912003364236) < 0.15
+    assert one.attrs["trusted"]
+
+
+def test_probabilities_and_what_is_rare():
+    mean, exact = 2 * np.exp(-2), 0.5
+    smooth = sd.estimate(OU, functional.Probability(lambda t, x: x[0] - mean), t=(0, 2), error=0.01, seed=1)
+    raw = sd.estimate(OU, lambda t, x: x[0] > mean, t=(0, 2), error=0.03, seed=1)
+    assert abs(float(smooth.value) - exact) < 0.03 and abs(float(raw.value) - exact) < 0.09
+    with pytest.raises(NotToBeHad, match="rare events need splitting"):
+        sd.estimate(OU, functional.Probability(lambda t, x: x[0] - 4.0), t=(0, 2), error=0.01, seed=1)
+    never = sd.estimate(OU, lambda t, x: x[0] > 20.0, t=(0, 2), error=0.01, seed=1)
+    assert not never.attrs["trusted"] and "the same on all" in never.attrs["reasons"]
+
+
+def test_the_ledger_and_budgets(tmp_path):
+    one = sd.estimate(OU, square, t=(0, 2), error=0.02, seed=3, ledger=tmp_path)
+    again = sd.estimate(OU, square, t=(0, 2), error=0.02, seed=3, ledger=tmp_path)
+    assert float(one.value) == float(again.value) and len(list(tmp_path.iterdir())) >= 3
+    with pytest.raises(NotToBeHad, match=r"error: 1e-07 needs about .* path-steps .* most=1e\+06 reaches about"):
+        sd.estimate(OU, square, t=(0, 2), error=1e-7, seed=3, most=1e6, points="random")
+    spent = sd.estimate(OU, square, t=(0, 2), error=0.004, seed=3, most=1e5, points="random")
+    assert not spent.attrs["trusted"] and "path-steps are spent" in spent.attrs["reasons"]
+    assert float(spent.error) > 0.004
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "words"),
+    [
+        ({"error": 0.0}, ValueError, "error: expected a number > 0"),
+        ({"level": 1.5}, ValueError, "level: expected"),
+        ({"points": "halton"}, ValueError, "points: expected one of"),
+        ({"t": (1, 0)}, ValueError, "t: expected"),
+        ({"f": 3.0}, TypeError, "f: expected a function"),
+        ({"f": lambda t, x: jnp.ones((2, 2))}, ValueError, "expected real numbers"),
+        ({"f": lambda t, x: jnp.log(x[0] - 5.0)}, ValueError, "f: it is NaN or infinite"),
+        ({"method": "RS1"}, ValueError, "method: RS1's draws .* Take one of PlatenWeak2"),
+        ({"steps": 0}, ValueError, "steps: expected"),
+    ],
+)
+def test_refused(options, kind, words):
+    asked = {"f": square, "t": (0, 2), "error": 0.1, "seed": 1} | options
+    with pytest.raises(kind, match=words):
+        sd.estimate(OU, asked.pop("f"), **asked)
+
+
+def test_relative_errors():
+    one = sd.estimate(ornstein_uhlenbeck(2.0), lambda t, x, p: x[0], t=(0, 1), error=0.01, relative=True, seed=1)
+    assert 0 < float(one.error) <= 0.01 * abs(float(one.value))

@@ -1,0 +1,98 @@
+"""The rules of estimates on made-up levels: no paths."""
+
+import numpy as np
+import pytest
+
+from stodyn.accuracy import rules
+from stodyn.accuracy.levels import Known
+from stodyn.accuracy.rules import Level, Order
+
+FREEDOM = 15.0
+
+
+def known(mean, stderr=0.0, points=4096, variance=1.0, different=16, span=0.0):
+    array = np.atleast_1d
+    return Known(
+        points, array(float(mean)), array(stderr**2), FREEDOM, array(variance), array(3.0), array(span), different
+    )
+
+
+def ladder(truth, c, order, n=(4, 8, 16, 32), stderr=1e-9):
+    """P_n = truth + c n^-order without an error."""
+    P = [truth + c * m**-order for m in n]
+    levels = [Level("base", 0, known(P[0], stderr), n[0])]
+    return levels + [Level("difference", l, known(P[l] - P[l - 1], stderr), 3 * n[l] // 2) for l in range(1, len(n))]
+
+
+def found(levels, claimed):
+    order = Order(claimed, 2.0)
+    b = rules.bias(levels[-1].known, levels[-2].known, order)
+    counted = rules.weights(levels, 0, levels[-1].level, order, b.extrapolated)
+    return rules.interval(levels, counted, b.bound, 0.95), b
+
+
+@pytest.mark.parametrize("order", [1.0, 2.0])
+def test_the_extrapolated_value_is_exact_where_the_order_is(order):
+    interval, b = found(ladder(3.0, 5.0, order), order)
+    assert interval.value[0] == pytest.approx(3.0, abs=1e-7) and b.extrapolated.all()
+
+
+@pytest.mark.parametrize(("claimed", "true"), [(2.0, 1.0), (1.0, 0.5), (2.0, 0.5)])
+def test_orders_below_the_claim_are_covered(claimed, true):
+    """Seen: nothing is extrapolated, and the bound is the rest of the geometric series of differences."""
+    interval, b = found(ladder(3.0, 5.0, true), claimed)
+    assert not b.extrapolated.any()
+    assert abs(interval.value[0] - 3.0) <= 1.0001 * interval.half[0] < 3 * abs(interval.value[0] - 3.0)
+
+
+def test_one_order_less_that_is_not_seen_is_covered_too():
+    """D is then just the bias, whatever the noise hides."""
+    interval, b = found(ladder(3.0, 5.0, 1.0, stderr=1.0), 2.0)
+    assert b.extrapolated.all() and b.bound[0] == pytest.approx(abs(interval.value[0] - 3.0), rel=1e-6)
+
+
+def test_weights_of_plain_monte_carlo_and_of_levels():
+    levels = ladder(3.0, 5.0, 2.0)
+    yes = np.array([True])
+    assert [float(w[0]) for w in rules.weights(levels, 0, 3, Order(2.0, 2.0), yes)] == pytest.approx([1, 1, 1, 4 / 3])
+    assert [float(w[0]) for w in rules.weights(levels, 0, 3, Order(2.0, 2.0), ~yes)] == pytest.approx([1, 1, 1, 1])
+    base = [levels[0]._replace(level=3), *levels[2:]]
+    assert [float(w[0]) for w in rules.weights(base, 3, 3, Order(2.0, 2.0), yes)] == pytest.approx([1, 0, 1 / 3])
+
+
+def test_differences_that_were_never_seen_are_not_zero():
+    levels = [
+        Level("base", 0, known(0.5, 0.01), 4),
+        Level("difference", 1, known(0.01, 0.01), 12),
+        Level("difference", 2, known(0.0, 0.0, variance=0.0, different=1), 24),
+    ]
+    safe = rules.guarded(levels, Order(1.0, 1.0), np.zeros(1))
+    assert safe[2].known.stderr2[0] == pytest.approx(0.25 * 0.01**2 / 2)
+    two = rules.guarded(levels[:1], Order(1.0, 1.0), np.ones(1))  # f has two values at the distance 1
+    assert two[0].known.stderr2[0] == max(0.01**2, (16 / 4096) ** 2 / 64)
+
+
+def test_predictions():
+    """A cheap base and differences whose variance falls by 4 make the coarsest base the best, at a cost of error^-2;
+    differences that vary as f does make plain Monte Carlo the best."""
+    order, n = Order(2.0, 2.0), 4
+    singles = {l: (np.ones(1), n * 2**l) for l in range(3)}
+    falling = {l: (np.full(1, 0.01 * 4.0**-l), 3 * n * 2 ** (l - 1)) for l in (1, 2)}
+    costs = {}
+    for error in (1e-3, 1e-4):
+        found = rules.predicted(singles, falling, np.full(1, 1e-5), order, np.full(1, error), 0.95)
+        best = min(found, key=lambda p: p.cost)
+        assert best.base == 0
+        costs[error] = best.cost
+    assert costs[1e-4] / costs[1e-3] == pytest.approx(100, rel=0.3)
+    wild = {l: (np.full(1, 2.0), 3 * n * 2 ** (l - 1)) for l in (1, 2)}
+    found = rules.predicted(singles, wild, np.full(1, 1e-5), Order(2.0, 0.0), np.full(1, 1e-3), 0.95)
+    assert min(found, key=lambda p: p.cost).base == 2
+
+
+def test_what_plain_monte_carlo_takes():
+    """Variance 1, bias 1/n: n (q/(ε - 1/n))² is least at n = 3/ε."""
+    steps = {l: 2**l for l in range(12)}
+    cost, n = rules.plain({l: np.ones(1) for l in steps}, {l: np.full(1, 1 / m) for l, m in steps.items()}, steps,
+                          Order(1.0, 2.0), np.full(1, 3 / 256), 0.95)  # fmt: skip
+    assert n == 256 and cost == pytest.approx(256 * (1.959964 / (2 / 256)) ** 2, rel=1e-6)

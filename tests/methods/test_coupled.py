@@ -1,0 +1,106 @@
+"""Levels on the same noise: exact means of differences, and how their variances fall."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import stodyn as sd
+from stodyn.accuracy.candidates import _WithoutAreas
+from stodyn.accuracy.levels import LevelRun, Question
+from stodyn.engine.place import Threads
+from stodyn.engine.progress import Progress
+from stodyn.engine.spec import matched
+from stodyn.methods.coupled import refusal
+from stodyn.methods.platen import PlatenWeak2, PlatenWeak2Pairs
+from stodyn.statistics import functional
+
+BAR = Progress(0, False)
+OU = sd.SDE(lambda t, x: -x, lambda t, x: 1.0, 2.0)
+
+
+def zeros(x):
+    return jnp.zeros_like(x)
+
+
+def area(t, x):
+    """Clark and Cameron's: dX_1 = dW_1, dX_2 = X_1 dW_2."""
+    return jnp.stack([jnp.stack([1.0 + 0.0 * x[0], zeros(x[0])]), jnp.stack([zeros(x[0]), x[0]])])
+
+
+CLARK_CAMERON = sd.SDE(lambda t, x: jnp.zeros_like(x), area, [0.0, 0.0])
+
+
+def question(problem, method, f, end):
+    return Question(matched(problem, method)[0], method, f, (0.0, end), Threads(1))
+
+
+def level(asked, kind, steps, points="random", count=8192):
+    run = LevelRun(asked, kind, steps, 5, points)
+    run.grow(count, BAR)
+    return run.known(slice(0, 1))
+
+
+def second_moment(n, end=2.0):
+    """E x² by PlatenWeak2 on dX = -X dt + dW: x' = (1 - h + h²/2) x + (1 - h/2) W."""
+    h, moment = end / n, 4.0
+    for _ in range(n):
+        moment = (1 - h + h * h / 2) ** 2 * moment + h * (1 - h / 2) ** 2
+    return moment
+
+
+def test_means_are_those_of_the_steps():
+    """Within 5 standard errors of 8192 points, or of 15 degrees of freedom within 12: once in a million."""
+    asked = question(OU, PlatenWeak2, functional.End(lambda t, x: x[0] ** 2), 2.0)
+    falls = []
+    for n in (16, 32):
+        found = level(asked, "pair", n)
+        exact = second_moment(n) - second_moment(n // 2)
+        assert abs(found.mean[0] - exact) < 5 * np.sqrt(found.stderr2[0])
+        falls.append(found.variance[0])
+    assert 3.5 < falls[0] / falls[1] < 4.5
+    net = level(asked, "single", 16, "sobol", 2048)
+    assert abs(net.mean[0] - second_moment(16)) < 12 * np.sqrt(net.stderr2[0])
+    assert net.gain[0] > 10  # of the points; pseudo-random ones have 1
+
+
+def test_antithetic_pairs_where_channels_do_not_commute():
+    """Var Y falls by 2 for pairs of weak order 2 steps, and by 4 for antithetic ones without areas."""
+    f = functional.End(lambda t, x: jnp.cos(x[1]))
+    falls = {}
+    for method, kind in ((PlatenWeak2Pairs, "pair"), (_WithoutAreas(), "antithetic")):
+        asked = question(CLARK_CAMERON, method, f, 1.0)
+        falls[kind] = level(asked, kind, 16).variance[0] / level(asked, kind, 32).variance[0]
+    assert 1.6 < falls["pair"] < 2.4 and 3.2 < falls["antithetic"] < 5.0
+
+
+def test_functionals_of_brownian_motion():
+    """W from 0 over a unit of time: E max = √(2/π), exact at any step with the bridge; E ∫ W² = 1/2 by the trapezoidal
+    rule; P(W > 0.5) exact; pairs of extremes have mean 0. Within 12 standard errors of 15 degrees of freedom."""
+    brownian = sd.SDE(lambda t, x: 0.0 * x, lambda t, x: 1.0, 0.0)
+    for f, exact in (
+        (functional.Maximum(lambda t, x: x[0]), np.sqrt(2 / np.pi)),
+        (functional.Minimum(lambda t, x: x[0]), -np.sqrt(2 / np.pi)),
+        (functional.TimeAverage(lambda t, x: x[0] ** 2), 0.5),
+        (functional.Probability(lambda t, x: x[0] - 0.5), 0.3085375387259869),
+    ):
+        asked = question(brownian, PlatenWeak2, f, 1.0)
+        for kind, truth in (("single", exact), ("pair", 0.0)):
+            found = level(asked, kind, 4, "sobol", 2048)
+            assert abs(found.mean[0] - truth) < 12 * np.sqrt(found.stderr2[0]) + 1e-12
+
+
+def test_blocks_may_be_cut_anywhere():
+    """The same level in one call and grown by doubling, with pseudo-random and with Sobol points."""
+    asked = question(OU, PlatenWeak2, functional.End(lambda t, x: x[0]), 2.0)
+    for points in ("random", "sobol"):
+        whole = level(asked, "pair", 8, points, 8192)
+        grown = LevelRun(asked, "pair", 8, 5, points)
+        for count in (256, 512, 4096, 8192):
+            grown.grow(count, BAR)
+        assert grown.known(slice(0, 1)).mean == pytest.approx(whole.mean, rel=1e-12)
+        assert grown.spent == 8192 * 12
+
+
+def test_what_cannot_be_coupled():
+    assert "not a Brownian path" in refusal(sd.method("RS1"), 1)
+    assert refusal(sd.method("Heun"), 2) is None

@@ -1,0 +1,40 @@
+"""Randomised Sobol points: nets, points by their index, and Brownian paths of them."""
+
+import numpy as np
+import pytest
+
+from stodyn.noise.sobol import Net, Sobol, increments
+
+
+def test_every_prefix_of_every_randomisation_is_a_net():
+    """One point of the first 2^k in each interval of length 2^-k, for every coordinate; in pairs of the first
+    coordinates, 2^(j + k) points hit each box 2^-j x 2^-k once."""
+    u = Net(3, 5).points(0, 64)
+    for k in (1, 4, 6):
+        boxes = np.sort(np.floor(u[:, : 2**k] * 2**k), axis=1)
+        np.testing.assert_array_equal(boxes, np.broadcast_to(np.arange(2**k)[None, :, None], boxes.shape))
+    for j in range(7):
+        boxes = np.floor(u[0] * 2**j) + 2**j * np.floor(u[1] * 2 ** (6 - j))
+        np.testing.assert_array_equal(np.sort(boxes, axis=0), np.broadcast_to(np.arange(64)[:, None], boxes.shape))
+
+
+def test_points_are_functions_of_their_index():
+    whole = Net(3, 5).points(0, 64)
+    parts = np.concatenate([Net(3, 5).points(a, b - a) for a, b in ((0, 5), (5, 16), (16, 63), (63, 64))], axis=1)
+    np.testing.assert_array_equal(whole, parts)
+    assert not np.any(Net(4, 5).points(0, 64) == whole)
+    normals = Sobol(3, [("W", 2), ("aux", 1)], np.full(4, 0.25))
+    one, other = normals.normals(0, 64, 64), normals.normals(32, 32, 32)
+    for name in one:
+        np.testing.assert_array_equal(one[name][..., 32:], other[name])
+    assert one["W"].shape == (4, 2, 64) and one["aux"].shape == (4, 1, 64)
+
+
+@pytest.mark.parametrize("n", [1, 6, 512])
+def test_increments_are_independent_standard_normals(n):
+    """The map from normals to standardised increments is orthogonal, for steps of any lengths."""
+    lengths = np.linspace(1.0, 2.0, n) / n
+    matrix = increments(np.eye(n), lengths)
+    np.testing.assert_allclose(matrix @ matrix.T, np.eye(n), atol=1e-9)
+    W = np.cumsum(np.sqrt(lengths)[:, None] * matrix, axis=0)
+    assert W[:, 0] @ W[:, 0] >= (W**2).sum(axis=0).max() - 1e-12  # the first normal tells most of the path
