@@ -64,8 +64,8 @@ def test_vectors_random_starts_and_parameters():
 
 
 def test_a_drift_that_grows_faster_than_linearly():
-    """dX = -X³ dt + 2 dW has the density exp(-x⁴/8) in the long run: E X² = √8 Γ(3/4)/Γ(1/4). TamedEuler is tried beside
-    an explicit step, and no path that left is believed."""
+    """dX = -X³ dt + 2 dW has the density exp(-x⁴/8) in the long run: E X² = √8 Γ(3/4)/Γ(1/4). TamedEuler is tried
+    beside an explicit step, and no path that left is believed."""
     cubic = sd.SDE(lambda t, x: -(x**3), lambda t, x: 2.0, 0.0)
     one = sd.estimate(cubic, square, t=(0, 4), error=0.05, seed=1)
     assert abs(float(one.value) - np.sqrt(8) * 0.33798912003364236) < 0.15

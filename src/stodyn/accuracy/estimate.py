@@ -454,7 +454,7 @@ def _reasons(ladder: Ladder, heavy: rules.Level | None) -> list[str]:
     is_probability = isinstance(ladder.functional, Probability) | (np.abs(ladder.fine(1).span - 1) < 1e-9)
     if np.any(is_probability & (found.value < RARE) & (levels[0].known.variance > 0)):
         raise NotToBeHad(
-            f"f: a probability of about {float(np.min(found.value)):.1g}: an error of {ladder.work.error:g} says little "
-            "of so small a number, and a relative one costs more than its inverse; rare events need splitting"
+            f"f: a probability of about {float(np.min(found.value)):.1g}: an error of {ladder.work.error:g} says "
+            "little of so small a number, and a relative one costs more than its inverse; rare events need splitting"
         )
     return reasons
