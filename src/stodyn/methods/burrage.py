@@ -83,7 +83,7 @@ class Burrage(Tabulated):
             X, c = combined(T.A[i], T.B1[i], T.B2[i]), sum(T.A[i], Q(0))
             time = t + float(c) * h if c else t
             drift.append(h * problem.f(time, X, params))
-            G = problem.noise(time, X, params)
+            G = problem.multiplier(time, X, params)
             by_W.append(G @ noise.W)
             by_Z.append(G @ (noise.Z / h) if any(T.γ2) else None)
         return combined(T.α, T.γ1, T.γ2), EXPLICIT

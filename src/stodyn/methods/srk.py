@@ -39,7 +39,7 @@ class SRA(Tabulated):
             H = _sum(x, _dot(T.A0[i], hf), _dot(T.B0[i], gZ))
             return h * problem.f(_time(t, T.c0[i], h), H, params)
 
-        g = _once(T.c1)(lambda i: problem.noise(_time(t, T.c1[i], h), x, params))
+        g = _once(T.c1)(lambda i: problem.multiplier(_time(t, T.c1[i], h), x, params))
         gW = _once(T.c1)(lambda i: g(i) @ noise.W)
         gZ = _once(T.c1)(lambda i: g(i) @ (noise.Z / h))
         return _sum(x, _dot(T.α, hf), _dot(T.β1, gW), _dot(T.β2, gZ)), EXPLICIT

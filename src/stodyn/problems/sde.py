@@ -159,19 +159,19 @@ class SDE(Problem):
         found = self.diffusion(t, x[0] if self.scalar else x, *self.extra(params))
         return found.dense() if isinstance(found, Operator) else jnp.reshape(found, (self.n, self.m))
 
-    def noise(self, t, x: Array, params) -> Any:
-        """The diffusion as what multiplies an increment, noise @ W: an operator, or the matrix (n, m)."""
+    def multiplier(self, t, x: Array, params) -> Any:
+        """The diffusion as what multiplies an increment, multiplier @ W: an operator, or the matrix (n, m)."""
         if self._is_diagonal_matrix:
             return Diagonal(self.diagonal(t, x, params))
         return self.diffusion(t, x, *self.extra(params)) if self._is_operator else self.g(t, x, params)
 
     def push(self, t, x: Array, params, W: Array) -> Array:
         """g(t, x) W, (n,): what an increment of the channels does to the components."""
-        return self.noise(t, x, params) @ W
+        return self.multiplier(t, x, params) @ W
 
     def row(self, t, x: Array, params, i: int) -> Array:
         """The noise of component i, one number per channel; zeros may be left out."""
-        noise = self.noise(t, x, params)
+        noise = self.multiplier(t, x, params)
         return noise.row(i) if isinstance(noise, Operator) else noise[i]
 
     def diagonal(self, t, x: Array, params) -> Array:
