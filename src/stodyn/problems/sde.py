@@ -196,7 +196,7 @@ class SDE(Problem):
         with jax.enable_x64(True):
             given = self.example_start(), self.example_params(), self.sample_params(CHECKED_STATES)
             if self._is_operator:
-                return find_structure_of_operator(self.noise, *given)
+                return find_structure_of_operator(self.multiplier, *given)
             return find_structure(self.g, *given)
 
     @property
