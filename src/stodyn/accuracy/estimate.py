@@ -1,6 +1,6 @@
 """E f of a path to a stated error: the method, the steps and the points are chosen, and the error is checked.
 
-pilot    differences of levels 1 and 2 of each method that comes into question, 256 points each
+pilot    differences of levels 1 and 2 of each method that comes into question, 256 points each, or fewer of many steps
 predict  the cost of every base and top, from the pilot's variances and bias (rules.predicted)
 loop     half = q s + D; enough: stop. D too large and seen: another level. Else more points where they help most
 check    kurtosis, order, finite paths; what fails is a reason, and the result is not to be trusted
@@ -20,7 +20,7 @@ import xarray as xr
 
 from stodyn.accuracy import rules
 from stodyn.accuracy.candidates import Candidate, candidates
-from stodyn.accuracy.levels import LEAST, LevelRun, Question
+from stodyn.accuracy.levels import CHEAP, PILOT, LevelRun, Question, pilot_points
 from stodyn.accuracy.report import dataset
 from stodyn.engine.failure import PathsFailed
 from stodyn.engine.place import Place, on_processor
@@ -40,7 +40,6 @@ FURTHER_LOOKS = 4  # doublings for a kurtosis that is too large
 SURE = 4096  # points that f must have had one value on to be taken for constant
 
 
-PILOT, CHEAP = 9 * LEAST, 1e5  # path-steps of a pilot for each of its first steps, and what it may cost in any case
 FAR = 10.0  # times how far the finest paths go, beyond which a path has left
 
 
@@ -155,7 +154,7 @@ def _pilots(found, functional, span, where, devices, work, steps, bar) -> tuple[
         watched = Watching(functional) if candidate.watched else functional
         question = Question(candidate.problem, candidate.method, watched, span, where, devices)
         best = min((p.cost for ladder in ladders for p in ladder.predicted()), default=math.inf)
-        if PILOT * candidate.steps > max(best, CHEAP):
+        if PILOT * candidate.steps * pilot_points(candidate.steps) > max(best, CHEAP):
             failures.append(f"{candidate.method.name}: its pilot would cost more than the whole estimate by another")
             continue
         try:
@@ -224,6 +223,7 @@ class Ladder:
 
     def __init__(self, question: Question, candidate: Candidate, work: _Work, steps: int):
         self.question, self.candidate, self.work, self.steps = question, candidate, work, steps
+        self.least = pilot_points(steps)
         self.runs: dict[tuple[str, int], LevelRun] = {}
         self.base, self.top, self.expected = 0, 2, math.inf
         self.random_from = math.inf  # the first level that takes pseudo-random points
@@ -258,7 +258,8 @@ class Ladder:
             folder = None
             if self.work.ledger is not None:
                 folder = f"{self.work.ledger}/{self.candidate.method.name}-{role}-{level}-n{self.n(level)}"
-            self.runs[role, level] = LevelRun(self.question, kind, self.n(level), seed, points, folder)
+            run = LevelRun(self.question, kind, self.n(level), seed, points, folder, self.least)
+            self.runs[role, level] = run
         return self.runs[role, level]
 
     @property
@@ -320,7 +321,7 @@ def _pilot(question: Question, candidate: Candidate, work: _Work, steps: int | N
         reason: Exception | str = ""
         try:
             for l in (1, 2):
-                ladder.run("difference", l).grow(LEAST, bar)
+                ladder.run("difference", l).grow(ladder.least, bar)
             ladder.check_far()
             variance, whole = ladder.known("difference", 1).variance, ladder.fine(2).variance
             bad = ~np.isfinite(variance) | ~np.isfinite(whole)
@@ -356,7 +357,7 @@ def _loop(ladder: Ladder, work: _Work, bar: Progress, elsewhere: int) -> list[st
     looks = 0
     while True:
         for role, l in ladder.used:
-            ladder.run(role, l).grow(LEAST, bar)
+            ladder.run(role, l).grow(ladder.least, bar)
         ladder.check_far()
         levels = ladder.levels()
         by = {(one.role, one.level): one for one in levels}
@@ -407,7 +408,7 @@ def _loop(ladder: Ladder, work: _Work, bar: Progress, elsewhere: int) -> list[st
         growth = GROWTH[run.points] if share[worst] < 2 else max(GROWTH[run.points], 2.0)
         wanted = max(int(growth * run.computed), run.computed + 1)
         if run.points == "sobol" or wanted < run.run.layout.width:
-            wanted = LEAST * 2 ** math.ceil(math.log2(wanted / LEAST))
+            wanted = ladder.least * 2 ** math.ceil(math.log2(wanted / ladder.least))
         if spent + (wanted - run.computed) * run.cost > work.most:
             reached = f"{found.half[worst]:.2g} was reached, not {error[worst]:.2g}"
             return [*_reasons(ladder, heavy), f"most = {work.most:g} path-steps are spent: {reached}"]

@@ -28,9 +28,18 @@ from stodyn.statistics.moments import Sums, merge_sums, variances
 from stodyn.statistics.observable import Observable
 from stodyn.statistics.randomised import Randomised
 
-LEAST = 16 * RANDOMISATIONS  # points of a pilot
+LEAST = 16 * RANDOMISATIONS  # points of a pilot, and where it has many steps:
+FEWEST = 2 * RANDOMISATIONS
+CHEAP = 1e5  # path-steps that a pilot may cost in any case
+PILOT = 9  # path-steps of the differences of levels 1 and 2, for each point and step of level 0
 DEVICE_PATHS = 2**16  # for which the width of a block on a GPU is taken
 UNPRINTED = 256  # paths of a block that is not printed
+
+
+def pilot_points(steps: int) -> int:
+    """How many points a pilot takes whose coarsest level has so many steps: a multiple of R by a power of two."""
+    wanted = min(max(CHEAP / (PILOT * steps), FEWEST), LEAST)
+    return RANDOMISATIONS * 2 ** int(math.log2(wanted / RANDOMISATIONS))
 
 
 class Known(NamedTuple):
@@ -128,7 +137,16 @@ class Question:
 class LevelRun:
     """A level on its way: "single" with `steps` steps, or "pair" and "antithetic" with `steps` and half of them."""
 
-    def __init__(self, question: Question, kind: str, steps: int, seed: int, points: str, ledger: Any = None):
+    def __init__(
+        self,
+        question: Question,
+        kind: str,
+        steps: int,
+        seed: int,
+        points: str,
+        ledger: Any = None,
+        least: int = LEAST,
+    ):
         self.kind, self.steps, self.points = kind, steps, points
         self.place, self.ledger, self.spent = question.place, ledger, 0
         self.copies, self.functional = PATHS[kind], question.functional
@@ -139,7 +157,7 @@ class LevelRun:
             way = programs.get(spec)
             is_printed = isinstance(way, programs.ByPrint)
             width = 2 ** int(math.log2(way.width)) if is_printed else UNPRINTED
-            layout = Layout(spec, LEAST, seed, width, LEAST if is_printed else None, points)
+            layout = Layout(spec, least, seed, width, least if is_printed else None, points)
             self.run = Run(spec, layout, way)
         self.tally = Tally(self.run, "raise")
         self.computed = 0

@@ -36,14 +36,17 @@ from stodyn.engine.spec import (
     describe,
     matched,
     rounded_numbers,
+    statistics_of,
     values_given,
 )
 from stodyn.engine.until import Until, Watch
 from stodyn.methods.contract import Catalogued, Expansion, Method
 from stodyn.methods.recommend import advice
+from stodyn.noise.sobol import RANDOMISATIONS
 from stodyn.noise.supply import Counted, Drawn
 from stodyn.statistics.contract import Statistic, is_count
 from stodyn.statistics.moments import Moments
+from stodyn.statistics.randomised import randomised
 
 BELIEVABLE = 1e100
 FIRST_PATHS = 2**16  # for which a run that is to go on `until` takes the width of its blocks on a GPU
@@ -77,6 +80,7 @@ def simulate(
     place: Place | None = None,
     ledger: str | os.PathLike | None = None,
     progress: bool | None = None,
+    points: str = "random",
 ) -> xr.Dataset:
     """Run `paths` paths of a problem and return their statistics, each with its standard error.
 
@@ -104,6 +108,10 @@ def simulate(
     ledger      a folder that keeps every finished block: the same call goes on where an earlier one was ended, and with
                 more paths it adds blocks to those that are there; stodyn.load(ledger) gives the result again
     progress    show a bar: None means on a terminal
+    points      "random", or "sobol": 16 independent randomisations of a Sobol net, whose first coordinates decide most
+                of each Brownian path. For averages over the paths, mostly of end states: their errors fall faster than
+                1/√paths where these are smooth functions of the noise, and are told from the 16 means. `paths` is then
+                16 times a power of two
 
     Returns an xarray.Dataset; stodyn.provenance(run) tells how it was made.
     """
@@ -115,12 +123,16 @@ def simulate(
             if given is not None:
                 raise ValueError(f"{name}: {chosen.name} makes no paths, so there are no blocks; leave it out")
         return _expand(problem, chosen, grid.step_times(t, dt)[0], paths, seed, collect, began)
+    if points != "random":
+        collect = check_points(points, chosen, paths, device, collect)
     rule = paths if isinstance(paths, Until) else None
     first = FIRST_PATHS if rule is not None else paths
     check_options(first, seed, on_failure)
     where, devices, found = whereabouts(place, threads, device)
     spec = described(problem, chosen, t, dt, collect, dtype, 1 if rule is not None else paths)
     run = run_of(spec, int(first), int(seed), executor, devices, block)  # type: ignore[arg-type]
+    if points != "random":
+        run = dataclasses.replace(run, layout=dataclasses.replace(run.layout, points=points))
     if rule is None:
         tally, kept = _run(run, where, ledger, progress, on_failure)
         reached: dict[str, Any] = {}
@@ -345,6 +357,10 @@ def replay(problem, method: Catalogued | str | None, run: xr.Dataset, path: int)
     if method.spelling != record["method"]:
         raise ValueError(f"method: the run was made with {record['method']}, got {method.spelling}")
     spec = describe(problem, method, record["t"], record["dt"], States(every=1), record["dtype"])
+    if str(record.get("normals", "")).startswith("Sobol"):
+        raise ValueError(
+            'run: its points are those of a Sobol net, which are not replayed; run it with points="random"'
+        )
     counted = str(record.get("normals", "")).startswith("Philox")
     executor = record["executor"] if record["executor"] in programs.EXECUTORS else "auto"
     way = programs.get(spec, executor, Counted if counted else Drawn)
@@ -375,6 +391,24 @@ def _one_path(run: Run, path: int) -> np.ndarray:
         first = path // layout.width * layout.width
         observed = way.block(layout, path // layout.width, lambda steps: None).observed
     return observed[0][:, :, path - first]
+
+
+def check_points(points: Any, method: Catalogued, paths: Any, device: Any, collect: Any) -> list[Statistic]:
+    """The statistics of a run with Sobol points; refuses what such points cannot serve."""
+    if points != "sobol":
+        raise ValueError(f'points: expected "random" or "sobol", got {points!r}')
+    if not isinstance(method, Method):
+        raise ValueError(
+            f'points: {method.name} draws by itself; Sobol points need a method of steps, or points="random"'
+        )
+    if not (isinstance(device, str) and device == "cpu"):
+        raise ValueError('points: Sobol points are made on the processor; give device="cpu", or points="random"')
+    if not is_count(paths) or paths % RANDOMISATIONS or (paths // RANDOMISATIONS) & (paths // RANDOMISATIONS - 1):
+        raise ValueError(
+            f"paths: Sobol points come in {RANDOMISATIONS} randomisations of a power of two; expected such as "
+            f"{RANDOMISATIONS * 256}, got {paths!r}"
+        )
+    return [randomised(statistic) for statistic in statistics_of(collect)]
 
 
 def check_options(paths, seed, on_failure) -> None:
