@@ -1,0 +1,166 @@
+"""What large systems cost: nanoseconds of processor time per component, path and step, and the first call.
+
+    python benchmarks/large_systems.py [--quick] [--only lorenz96,particles,...] [--json FILE]
+
+Every case runs on one thread. The best of several runs counts, in processor time, so that a shared machine does not
+show; the first call is that of a fresh problem in a process that has run another one before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+import jax.numpy as jnp
+import numpy as np
+from timing import machine
+
+import stodyn as sd
+from stodyn.statistics import Paths
+
+SIZES = (10, 100, 1000, 10_000, 100_000)
+SPREAD, NUMPY_RATIO, FIRST_CALL = 3.0, 3.0, 2.0  # what is wanted
+
+
+def timed(run: Callable[[], Any]) -> float:
+    began = time.process_time()
+    run()
+    return time.process_time() - began
+
+
+def simulated(problem: Any, method: str, dt: float, steps: int, paths: int) -> Callable[[], Any]:
+    t = (0.0, dt * steps)
+    return lambda: sd.simulate(problem, method, t=t, dt=dt, paths=paths, seed=1, threads=1, collect=Paths(1, at=[t[1]]))
+
+
+def measured(make: Callable[[], Any], method: str, dt: float, work: float, paths: int, rounds: int) -> dict[str, Any]:
+    """First call, and nanoseconds per component, path and step, of as many steps as make `work` component-steps."""
+    began = time.process_time()
+    problem = make()
+    simulated(problem, method, dt, 2, paths)()
+    first = time.process_time() - began
+    steps = max(int(work / (problem.n * paths)), 2)
+    best = min(timed(simulated(problem, method, dt, steps, paths)) for _ in range(rounds))
+    return {"n": problem.n, "first_call_s": first, "ns": best / (problem.n * paths * steps) * 1e9, "steps": steps,
+            "paths": paths}  # fmt: skip
+
+
+def lorenz96(n: int) -> Any:
+    def drift(t, x):
+        return (jnp.roll(x, -1) - jnp.roll(x, 2)) * jnp.roll(x, 1) - x + 8.0
+
+    return sd.SDE(drift, lambda t, x: sd.diagonal(0.1 * x), 8.0 + 0.1 * (np.arange(n) % 3), calculus="stratonovich")
+
+
+def by_numpy(n: int, dt: float, steps: int, paths: int) -> None:
+    """The same Heun steps with arrays (n, paths)."""
+    rng = np.random.default_rng(1)
+    x = np.repeat(8.0 + 0.1 * (np.arange(n) % 3)[:, None], paths, axis=1)
+
+    def moved(x, W):
+        return dt * ((np.roll(x, -1, 0) - np.roll(x, 2, 0)) * np.roll(x, 1, 0) - x + 8.0) + 0.1 * x * W
+
+    for _ in range(steps):
+        W = np.sqrt(dt) * rng.standard_normal((n, paths))
+        here = moved(x, W)
+        x = x + 0.5 * (here + moved(x + here, W))
+
+
+def flat_cost(quick: bool) -> dict[str, Any]:
+    work, rounds = (4e6, 2) if quick else (4e7, 4)
+    simulated(lorenz96(50), "Heun", 0.001, 2, 8)()  # imports and the generator of normals
+    rows = [measured(lambda n=n: lorenz96(n), "Heun", 0.001, work, 256 if n <= 1000 else 32 if n == 10_000 else 8, rounds)
+            for n in SIZES]  # fmt: skip
+    steps = max(int(work / 2 / (1000 * 256)), 2)
+    numpy = min(timed(lambda: by_numpy(1000, 0.001, steps, 256)) for _ in range(rounds)) / (1000 * 256 * steps) * 1e9
+    costs = [row["ns"] for row in rows]
+    at_1000 = next(row["ns"] for row in rows if row["n"] == 1000)
+    return {"rows": rows, "spread": max(costs) / min(costs), "spread_wanted": SPREAD, "numpy_ns": numpy,
+            "numpy_over_ours": numpy / at_1000, "numpy_wanted": NUMPY_RATIO,
+            "first_call_worst_s": max(row["first_call_s"] for row in rows), "first_call_wanted_s": FIRST_CALL}  # fmt: skip
+
+
+def allen_cahn(n: int) -> Any:
+    """A ring of n nodes: du = (ν u'' + u - u³) dt + σ dW."""
+
+    def drift(t, u):
+        return 0.2 * (jnp.roll(u, 1) - 2 * u + jnp.roll(u, -1)) + u - u**3
+
+    return sd.SDE(drift, lambda t, u: sd.diagonal(jnp.full(n, 0.1)), np.zeros(n))
+
+
+def particles(count: int) -> Any:
+    """Overdamped particles in a plane that repel each other, all pairs."""
+
+    def drift(t, x):
+        q = x.reshape(count, 2)
+        apart = q[:, None, :] - q[None, :, :]
+        return (jnp.sum(apart / (jnp.sum(apart**2, -1) + 0.1)[:, :, None] ** 2, axis=1) - q).ravel()
+
+    grid = np.stack(np.meshgrid(*[np.arange(-(-count // 32))] * 2)).reshape(2, -1).T
+    start = np.resize(grid, (count, 2)) + np.random.default_rng(2).uniform(0, 0.5, (count, 2))
+    return sd.SDE(drift, lambda t, x: sd.diagonal(jnp.full(2 * count, 0.1)), start.ravel())
+
+
+def fields(quick: bool) -> dict[str, Any]:
+    work, rounds = (4e6, 2) if quick else (4e7, 4)
+    return {"rows": [measured(lambda n=n: allen_cahn(n), "EulerMaruyama", 0.01, work, 64 if n == 1000 else 32, rounds)
+                     for n in (1000, 10_000)]}  # fmt: skip
+
+
+def pairs(quick: bool) -> dict[str, Any]:
+    """Also the nanoseconds of a pair, by a loop in Numba written by hand on one path and by ours on eight."""
+    count, paths, steps = (200 if quick else 1000), 8, 10
+    ours = measured(lambda: particles(count), "EulerMaruyama", 1e-3, 2 * count * paths * steps, paths, 2)
+    return ours | {"ns_a_pair": ours["ns"] * 2 / count, "numba_ns_a_pair": _by_numba(count, 4)}
+
+
+def _by_numba(count: int, steps: int) -> float:
+    import numba
+
+    @numba.njit(fastmath=False)
+    def run(q, normals, steps, dt):
+        force = np.empty_like(q)
+        for s in range(steps):
+            for i in range(q.shape[0]):
+                fx = fy = 0.0
+                for j in range(q.shape[0]):
+                    dx, dy = q[i, 0] - q[j, 0], q[i, 1] - q[j, 1]
+                    r2 = dx * dx + dy * dy + 0.1
+                    fx += dx / (r2 * r2)
+                    fy += dy / (r2 * r2)
+                force[i, 0], force[i, 1] = fx - q[i, 0], fy - q[i, 1]
+            for i in range(q.shape[0]):
+                for k in range(2):
+                    q[i, k] += dt * force[i, k] + 0.1 * np.sqrt(dt) * normals[s, i, k]
+
+    rng = np.random.default_rng(1)
+    q, normals = rng.uniform(0, 30, (count, 2)), rng.standard_normal((steps, count, 2))
+    run(q.copy(), normals, 1, 1e-3)
+    return min(timed(lambda: run(q.copy(), normals, steps, 1e-3)) for _ in range(3)) / (count * count * steps) * 1e9
+
+
+CASES = {"lorenz96": flat_cost, "fields": fields, "particles": pairs}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--only", default=",".join(CASES))
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    found = {"machine": machine()} | {name: CASES[name](options.quick) for name in options.only.split(",")}
+    print(json.dumps(found, indent=1, default=str))
+    if options.json:
+        options.json.write_text(json.dumps(found, indent=1, default=str))
+
+
+if __name__ == "__main__":
+    main()
