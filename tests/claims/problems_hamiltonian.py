@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from stodyn.analysis.linear import step_map
 from stodyn.methods.milstein import MilsteinLevy
 from stodyn.methods.srk import SRA3
 from stodyn.noise.iterated import MrongowiusRoessler
@@ -122,4 +123,44 @@ def unforced(problem):
     return Hamiltonian(problem.H, problem.h, start=START, params=problem.params)
 
 
-PROPERTIES = {(Hamiltonian, "symplectic"): symplectic}
+FRICTION, SIGMA = 0.7, 0.9  # of the temperature σ²/(2γ)
+
+
+def bath(stiffness):
+    """Of a harmonic oscillator in a bath the covariance that steps of length h leave, from the moments of the step."""
+    problem = Hamiltonian(lambda t, q, p: 0.5 * p**2 + 0.5 * stiffness * q**2, lambda t, q, p: -SIGMA * q,
+                          lambda t, q, p: -FRICTION * p, start=START)  # fmt: skip
+    return lambda method, h: step_map(method, problem, h)
+
+
+def temperature_of_free_particles(method):
+    """Var p tends to σ²/(2γ) at any step, γ h = 5 included."""
+    for h in (0.1, 5.0 / FRICTION):
+        step = bath(0.0)(method, h)
+        slope, spread = step.M[1, 1], step.second[1, -1, 1, -1]
+        np.testing.assert_allclose(spread / (1.0 - slope**2), SIGMA**2 / (2 * FRICTION), rtol=1e-12)
+
+
+def measured_covariances(method, steps):
+    return [np.asarray(bath(1.7)(method, h).stationary().covariance) for h in steps]
+
+
+def invariant_measure(method):
+    """The error of the stationary covariance falls with h²."""
+    exact = SIGMA**2 / (2 * FRICTION) * np.diag([1 / 1.7, 1.0])
+    coarse, fine = (np.abs(P - exact).max() for P in measured_covariances(method, (0.2, 0.1)))
+    assert 1.9 < np.log2(coarse / fine) < 2.1
+
+
+def harmonic_spread(method):
+    """Var q is kT/k at any stable step."""
+    for P in measured_covariances(method, (0.1, 1.0)):
+        np.testing.assert_allclose(P[0, 0], SIGMA**2 / (2 * FRICTION) / 1.7, rtol=1e-11)
+
+
+PROPERTIES = {
+    (Hamiltonian, "symplectic"): symplectic,
+    (Hamiltonian, "temperature of free particles"): temperature_of_free_particles,
+    (Hamiltonian, "invariant measure"): invariant_measure,
+    (Hamiltonian, "exact spread of harmonic oscillators"): harmonic_spread,
+}

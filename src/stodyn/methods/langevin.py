@@ -13,14 +13,17 @@ import numpy as np
 from jax import Array
 
 from stodyn.methods.contract import EXPLICIT, Claim, Method
+from stodyn.methods.langevin_splitting import has_diagonal_damping
 from stodyn.methods.partitioned import Solution, Stages, Sums
 from stodyn.methods.signature import integral
 from stodyn.methods.tableau import Matrix, Row, Table
 from stodyn.methods.trees import Scheme
 from stodyn.methods.variational import DIRK, PAPER, Midpoint, StoermerVerlet
 from stodyn.noise import wiener
+from stodyn.numerics.diagonals import diagonal
 from stodyn.numerics.surd import sqrt
 from stodyn.problems.hamiltonian import PARTS, Hamiltonian
+from stodyn.problems.operators import Diagonal
 from stodyn.problems.structure import depends_on_time
 
 
@@ -231,8 +234,13 @@ class _ConformalVerlet(Method):
             live = [k for k in range(problem.m + 1) if not problem.depends(k, part).zero]
             return sum((drivers[k] * getattr(problem, part)(k, time, q, p, params) for k in live), jnp.zeros_like(q))
 
-        γ = -jax.jacfwd(lambda p: total("push", t, q, p))(p)
-        decay = _exponential(-0.5 * γ)
+        def γ(p):
+            return -jax.jacfwd(lambda p: total("push", t, q, p))(p)
+
+        if problem.n > 2 and has_diagonal_damping(problem):
+            decay = Diagonal(jnp.exp(-0.5 * diagonal(γ)(p)))
+        else:
+            decay = _exponential(-0.5 * γ(p))
         P = decay @ (p + 0.5 * total("pull", t, q, p))
         q_next = q + total("velocity", t + 0.5 * h, q, P)
         p_next = decay @ P + 0.5 * total("pull", t + h, q_next, P)

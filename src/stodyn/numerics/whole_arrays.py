@@ -229,6 +229,10 @@ def _pad(equation: Any, inputs: Sequence[Facts], vector: int) -> Facts:
     return inputs[0] if plain else _unknown(equation, inputs, vector)
 
 
+def _split(equation: Any, inputs: Sequence[Facts], vector: int) -> Facts:
+    return inputs[0] if len(equation.outvars) == 1 else _unknown(equation, inputs, vector)
+
+
 def _reduce_sum(equation: Any, inputs: Sequence[Facts], vector: int) -> Facts:
     (x,), axes, ndim = inputs, equation.params["axes"], equation.invars[0].aval.ndim
     along = frozenset(axis for axis in range(ndim) if x.takes_along(vector, axis))
@@ -273,6 +277,7 @@ RULES: dict[str, Callable[[Any, Sequence[Facts], int], Facts]] = {
     "expand_dims": _moved(_reshaped),
     "slice": _moved(lambda params, given, out: {a: a for a in range(len(given))} if given == out else None),
     "pad": _pad,
+    "split": _split,
     "reduce_sum": _reduce_sum,
     "dot_general": _dot_general,
 }

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -14,6 +16,7 @@ from jax import Array
 
 from stodyn.numerics.dependence import dependence
 from stodyn.numerics.printing.scalars import Unprintable
+from stodyn.numerics.whole_arrays import facts_of
 from stodyn.problems import lowering, paired_start
 from stodyn.problems.contract import (
     CALCULI,
@@ -23,10 +26,12 @@ from stodyn.problems.contract import (
     component_units,
     returned_shape,
 )
+from stodyn.problems.operators import Operator, product
 from stodyn.problems.sde import SDE
-from stodyn.problems.structure import CHECKED_STATES, find_structure
+from stodyn.problems.structure import CHECKED_STATES, find_structure, find_structure_of_operator
 
 PARTS = ("velocity", "pull", "push")
+ENTRY_BY_ENTRY = 8  # coordinates up to which each entry of the equations is followed through its trace
 
 
 class Dependence(NamedTuple):
@@ -49,7 +54,8 @@ class Hamiltonian(Problem):
     """dq = H_p dt + Σ_r h_r,p ∘ dW_r,   dp = (-H_q + F) dt + Σ_r (-h_r,q + f_r) ∘ dW_r, subscripts being derivatives.
 
     H            H(t, q, p[, params]) -> number
-    h            the noise Hamiltonians h_r, one function a channel; None or () where there is only a force
+    h            the noise Hamiltonians h_r: one function a channel, or one function that returns all of them, (m,), as
+                 h = -σ * q does for a bath on each coordinate; None or () where there is only a force
     force        F(t, q, p[, params]), of the shape of q
     noise_force  f_r, one function a channel, None where a channel has none
     start        (q0, p0): two numbers make q and p numbers, two vectors make them vectors; either may be random (a
@@ -77,6 +83,7 @@ class Hamiltonian(Problem):
     scalar: bool = dataclasses.field(init=False)
     n: int = dataclasses.field(init=False)
     m: int = dataclasses.field(init=False)
+    all_h: Callable | None = dataclasses.field(init=False, default=None, repr=False)  # h that returns a vector
     calculus = "stratonovich"
 
     def __post_init__(self):
@@ -84,7 +91,7 @@ class Hamiltonian(Problem):
         q, p = paired_start.example(self.start, "qp")
         fill(self, "scalar", q.ndim == 0)
         fill(self, "n", 2 * q.size)
-        h, forces = _channels("h", self.h), _channels("noise_force", self.noise_force)
+        h, forces = self._noise_hamiltonians(q, p), _channels("noise_force", self.noise_force)
         if h and forces and len(h) != len(forces):
             raise ValueError(
                 f"noise_force: {len(forces)} given, and h has {len(h)}: one a noise channel is expected in both. "
@@ -97,7 +104,8 @@ class Hamiltonian(Problem):
             raise TypeError("H: expected a function H(t, q, p[, params]) -> number, got None")
         with jax.enable_x64(True):
             arguments = (("t", 0.0), ("q", q), ("p", p))
-            for name, function in (("H", self.H), *((f"h[{r}]", f) for r, f in enumerate(self._hamiltonians[1:]))):
+            single = () if self.all_h else ((f"h[{r}]", f) for r, f in enumerate(self._hamiltonians[1:]))
+            for name, function in (("H", self.H), *single):
                 if function is not None:
                     found = returned_shape(self, name, function, *arguments).shape
                     if found != ():
@@ -117,6 +125,22 @@ class Hamiltonian(Problem):
         fill(self, "names", names)
         fill(self, "units", component_units(self.units, names))
         fill(self, "periodic", _periods(self.periodic, N))
+
+    def _noise_hamiltonians(self, q: np.ndarray, p: np.ndarray) -> tuple[Callable | None, ...]:
+        """One function a channel; where one function returns all of them, its entries."""
+        h: Any = self.h
+        if isinstance(h, _Entries):
+            h = h.function
+        if not callable(h):
+            return _channels("h", h)
+        with jax.enable_x64(True):
+            shape = returned_shape(self, "h", h, ("t", 0.0), ("q", q), ("p", p)).shape
+        if shape == ():
+            return _channels("h", h)
+        if len(shape) != 1 or shape == (0,):
+            raise ValueError(f"h: returned shape {shape}, expected one number, or a vector of one number a channel")
+        object.__setattr__(self, "all_h", h)
+        return _Entries(h, shape[0])
 
     # --- the vectors of the equations: channel 0 is time, r = 1, ..., m the noise -------------------------------------
 
@@ -146,6 +170,22 @@ class Hamiltonian(Problem):
             return jnp.zeros_like(p)
         return jnp.reshape(jnp.asarray(function(t, *self._seen(q, p), *self.extra(params)), p.dtype), p.shape)
 
+    def kick(self, t, q: Array, p: Array, params, W: Array) -> tuple[Array, Array]:
+        """What an increment of the noise does to q and p: Σ_r h_r,p W_r and Σ_r (-h_r,q + f_r) W_r."""
+        if self.all_h is None or any(force is not None for force in self._forces[1:]):
+            terms = [(self.velocity(r, t, q, p, params), self.pull(r, t, q, p, params) + self.push(r, t, q, p, params))
+                     for r in range(1, self.m + 1)]  # fmt: skip
+            moved = [sum((W[r] * term[k] for r, term in enumerate(terms)), jnp.zeros_like(q)) for k in (0, 1)]
+            return moved[0], moved[1]
+
+        all_h = self.all_h
+
+        def together(q, p):
+            return W @ all_h(t, *self._seen(q, p), *self.extra(params))
+
+        by_q, by_p = jax.grad(together, argnums=(0, 1))(q, p)
+        return by_p, -by_q
+
     @property
     def _hamiltonians(self) -> tuple[Callable | None, ...]:
         return (self.H, *self.h)  # type: ignore[misc]
@@ -157,7 +197,7 @@ class Hamiltonian(Problem):
     def _seen(self, q: Array, p: Array) -> tuple[Array, Array]:
         return (q[0], p[0]) if self.scalar else (q, p)
 
-    def split(self, x: Array) -> tuple[Array, Array]:
+    def split(self, x: Any) -> tuple[Any, Any]:
         """q and p of a state (2N,)."""
         return x[: self.n // 2], x[self.n // 2 :]
 
@@ -184,7 +224,13 @@ class Hamiltonian(Problem):
         """The diffusion, (2N, m)."""
         if self.m == 0:
             return jnp.zeros((self.n, 0), x.dtype)
+        if self.all_h is not None:
+            return self._operator(t, x, params).dense().astype(x.dtype)
         return jnp.stack([self.vector(r, t, x, params) for r in range(1, self.m + 1)], axis=1)
+
+    def _operator(self, t, x: Array, params) -> Operator:
+        """The diffusion by its products: the vector field of the Hamiltonian Σ_r W_r h_r."""
+        return product(lambda W: jnp.concatenate(self.kick(t, *self.split(x), params, W)), self.m)
 
     # --- what is known about them --------------------------------------------------------------------------------
 
@@ -195,6 +241,8 @@ class Hamiltonian(Problem):
             if self.m == 0:
                 return NoiseStructure(("additive", "commutative"), "there is none")
             start, sampled = jnp.asarray(self.example_start()), self.sample_params(CHECKED_STATES)
+            if self.all_h is not None:
+                return find_structure_of_operator(self._operator, start, self.example_params(), sampled)
             return find_structure(self.g, start, self.example_params(), sampled)
 
     def depends(self, k: int, part: str) -> Dependence:
@@ -203,16 +251,32 @@ class Hamiltonian(Problem):
 
     @functools.cached_property
     def _dependences(self) -> dict[tuple[int, str], Dependence]:
-        with jax.enable_x64(True), jax.ensure_compile_time_eval():  # a step may ask while it is traced
-            return {(k, part): self._dependence(k, part) for k in range(self.m + 1) for part in PARTS}
+        is_large = self.n // 2 > ENTRY_BY_ENTRY
+        at_once = contextlib.nullcontext() if is_large else jax.ensure_compile_time_eval()
+        with jax.enable_x64(True), at_once:  # a step may ask while it is traced
+            found: dict[tuple[int, str], Dependence] = {}
+            for k, part in itertools.product(range(self.m + 1), PARTS):
+                is_alike = k > 1 and self.all_h is not None and part != "push"  # channels of one function
+                found[k, part] = found[1, part] if is_alike else self._dependence(k, part)
+            return found
 
     def _dependence(self, k: int, part: str) -> Dependence:
         given = self._forces if part == "push" else self._hamiltonians
         if given[k] is None:
             return Dependence(True, False, False, True, True, True)
-        function = functools.partial(getattr(self, part), k)
-        q, p = self.split(jnp.asarray(self.example_start(), float))
-        arguments = jnp.zeros(()), q, p, self.example_params()
+        function: Callable = functools.partial(getattr(self, part), k)
+        q, p = self.split(np.asarray(self.example_start(), float))
+        arguments: tuple[Any, ...] = np.zeros(()), q, p, self.example_params()
+        if k and part != "push" and self.all_h is not None:
+            place = PARTS.index(part)
+
+            def of_all(t, q, p, params, W):
+                return self.kick(t, q, p, params, W)[place]
+
+            function = of_all
+            arguments = (*arguments, np.ones(self.m))
+        if q.size > ENTRY_BY_ENTRY:
+            return _dependence_of_wholes(function, arguments)
 
         def reached(function) -> tuple[set[int], bool]:
             """Which of q (1) and p (2) the result depends on, and whether it is known to be zero."""
@@ -247,6 +311,8 @@ class Hamiltonian(Problem):
             return self.f(t, x, *(params or (None,)))
 
         def diffusion(t, x, *params):
+            if self.all_h is not None:
+                return self._operator(t, x, *(params or (None,)))
             return self.g(t, x, *(params or (None,))) if self.m else jnp.zeros((self.n, 1), x.dtype)
 
         start = paired_start.whole(self.start, "qp", self.n // 2)
@@ -258,6 +324,50 @@ class Hamiltonian(Problem):
 
     def draw_start(self, rng: np.random.Generator, paths: range) -> np.ndarray:
         return paired_start.drawn(self.start, "qp", rng, paths, self.n // 2)
+
+
+class _Entries(tuple):
+    """The entries of a function that returns a vector, as functions; of `function`, which is kept with them."""
+
+    function: Callable
+
+    def __new__(cls, function: Callable, count: int) -> _Entries:
+        found = super().__new__(cls, (_entry(function, r) for r in range(count)))
+        found.function = function
+        return found
+
+
+def _entry(function: Callable, r: int) -> Callable:
+    return lambda *arguments: function(*arguments)[r]
+
+
+def _dependence_of_wholes(function: Callable, arguments: tuple[Any, ...]) -> Dependence:
+    """The same from whole arrays: a function is affine where its derivative in any direction depends on it no more."""
+    numbers = [number for number, argument in enumerate(arguments) for _ in jax.tree.leaves(argument)]
+
+    def on(function: Callable, *more: Any) -> frozenset[int]:
+        trace = jax.make_jaxpr(function)(*arguments, *more)
+        (facts,) = facts_of(trace, [*numbers, *range(10, 10 + len(more))], vector=1)
+        return frozenset() if facts.number is not None else facts.on
+
+    def slope(t: Any, q: Any, p: Any, *others: Any) -> Any:
+        *rest, dq, dp = others
+        return jax.jvp(lambda q, p: function(t, q, p, *rest), (q, p), (dq, dp))[1]
+
+    def along(place: int) -> Callable:
+        def one(*given: Any) -> Any:
+            d, zero = given[-1], jnp.zeros_like(given[-1])
+            return slope(*given[:-1], *((d, zero) if place == 1 else (zero, d)))
+
+        return one
+
+    q, p = arguments[1:3]
+    here = on(function)
+    trace = jax.make_jaxpr(function)(*arguments)
+    (facts,) = facts_of(trace, numbers, vector=1)
+    by_q, by_p, by_both = on(along(1), q), on(along(2), p), on(slope, q, p)
+    is_zero = facts.number is not None and bool(facts.number == 0)
+    return Dependence(is_zero, 1 in here, 2 in here, 1 not in by_q, 2 not in by_p, not {1, 2} & by_both)
 
 
 def _channels(name: str, given: Any) -> tuple[Callable | None, ...]:

@@ -1,0 +1,159 @@
+"""Langevin's equation in exact pieces: kicks (B), drifts (A), and friction with its noise (O), one after another.
+
+    dq = T'(p) dt,   dp = -U'(q) dt - γ p dt + σ dW
+
+    A: q += c h T'(p)       B: p -= c h U'(q)       O: p = e^(-c γ h) p + √((1 - e^(-2 c γ h))/(2 γ)) σ ξ
+
+O has the law of the Ornstein-Uhlenbeck process at any step, so that the momenta of a free particle have their
+temperature however long a step is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from stodyn.methods.contract import EXPLICIT, Claim, Method
+from stodyn.noise import wiener
+from stodyn.numerics import uncompiled
+from stodyn.numerics.diagonals import diagonal
+from stodyn.problems.hamiltonian import Hamiltonian
+from stodyn.problems.structure import is_zero_off_diagonal
+
+CLAIMS = (
+    Claim("strong", 1.0, source="the noise of a step is right to h^(3/2)"),
+    Claim("weak", 2.0, source="symmetric composition of exact flows"),
+    Claim("deterministic", 2.0),
+    Claim("symplectic", source="shears and shifts"),
+    Claim("temperature of free particles", source="O is exact in law"),
+)
+
+
+def damping_matrix(problem: Hamiltonian, k: int, t: Any, p: Any, params: Any) -> Any:
+    """Γ of the force -Γ p of channel k, (N, N)."""
+    q = jnp.zeros_like(p)
+    return -jax.jacfwd(lambda p: problem.push(k, t, q, p, params))(p)
+
+
+def has_diagonal_damping(problem: Hamiltonian) -> bool:
+    """Whether the traces of the forces -Γ p of all channels prove that every Γ is diagonal."""
+    damped = [k for k in range(problem.m + 1) if not problem.depends(k, "push").zero]
+    with jax.enable_x64(True):
+        _, p = problem.split(problem.example_start())
+        given = p, problem.example_params()
+        return all(is_zero_off_diagonal(functools.partial(damping_matrix, problem, k), *given) for k in damped)
+
+
+def damping(problem: Hamiltonian, t: Any, p: Any, params: Any) -> Any:
+    """The diagonal of Γ of the drift, (N,), without the matrix."""
+    return diagonal(functools.partial(damping_matrix, problem, 0))(t, p, params)
+
+
+def _looked_at(problem: Hamiltonian, w: np.ndarray) -> list[np.ndarray]:
+    """At the start: the force on momenta 0, the diagonal of Γ, and the kicks of increments of 1 and of w."""
+
+    def look(x, params, w):
+        q, p = problem.split(x)
+        kicks = [problem.kick(0.0, q, p, params, v)[1] for v in (jnp.ones_like(w), w)]
+        return problem.push(0, 0.0, q, 0.0 * p, params), damping(problem, 0.0, p, params), *kicks
+
+    with jax.enable_x64(True):
+        given = np.asarray(problem.example_start(), float), problem.example_params(), w
+        trace = jax.make_jaxpr(look)(*given)
+        try:
+            return uncompiled.run(trace, *jax.tree.leaves(given))
+        except uncompiled.Compile:
+            return [np.asarray(found) for found in jax.jit(look)(*given)]
+
+
+@dataclasses.dataclass(frozen=True)
+class Splitting(Method):
+    """A symmetric composition of A, B and O: Langevin's equation of separable Hamiltonians, noise on the momenta alone.
+
+    The friction is -γ p, γ a constant for each coordinate; where these differ, each coordinate needs noise of its own.
+    Explicit, one evaluation of the forces for each B at a new position. Strong order 1, weak order 2, and the invariant
+    measure to order 2.
+    """
+
+    pieces: str
+    accepts = Hamiltonian
+    calculus = "stratonovich"
+    structures = ("additive",)
+    citation = "B. Leimkuhler & C. Matthews, Rational construction of stochastic numerical methods for molecular \
+sampling, Appl. Math. Res. eXpress (2013) 34-56"
+
+    @property
+    def name(self):
+        return self.pieces
+
+    @property
+    def claims(self):
+        exact = Claim("exact spread of harmonic oscillators", source="Leimkuhler & Matthews (2013)")
+        measure = Claim("invariant measure", 2.0, source="Leimkuhler & Matthews (2013)")
+        return (*CLAIMS, measure, *((exact,) if self.pieces == "BAOAB" else ()))
+
+    @property
+    def needs(self):
+        return wiener.W if self.pieces.count("O") == 1 else wiener.WZ
+
+    def refusal(self, problem):
+        reason = super().refusal(problem)
+        if reason is not None:
+            return reason
+        if not problem.separable:
+            return f"{self.name} takes separable Hamiltonians, T(p) + U(q), and these are not"
+        if any(not problem.depends(r, "velocity").zero for r in range(1, problem.m + 1)):
+            return f"{self.name} takes noise on the momenta alone, h_r = -σ_r · q, and here some h_r depends on p"
+        push = problem.depends(0, "push")
+        w = np.random.default_rng(0).standard_normal(problem.m)
+        at_rest, γ, alike, own = _looked_at(problem, w)
+        is_diagonal = problem.n == 2 or has_diagonal_damping(problem)
+        if push.on_q or not push.affine_p or np.any(at_rest) or not is_diagonal:
+            return f"{self.name} takes the friction -γ p, γ a constant for each coordinate, and here it is another"
+        if np.ptp(γ) == 0.0 or problem.m == 0:
+            return None
+        if problem.m != len(γ) or not np.allclose(own, alike * w, rtol=1e-12, atol=0.0):
+            return (
+                f"{self.name} takes different frictions where each coordinate has noise of its own (h_i = -σ_i q_i), "
+                "and here the noise of some is common"
+            )
+        return None
+
+    def step(self, problem, t, x, noise, params):
+        h, (q, p) = noise.h, problem.split(x)
+        γ = damping(problem, t + 0.5 * h, p, params)
+        drawn, passed = list(self._increments(noise)), 0.0
+        for piece in self.pieces:
+            c = 1.0 / self.pieces.count(piece)
+            if piece == "A":
+                q = q + c * h * problem.velocity(0, t + 0.5 * h, q, p, params)
+                passed += c
+            elif piece == "B":
+                p = p + c * h * problem.pull(0, t + passed * h, q, p, params)
+            else:
+                middle = t + (0.5 if c == 1.0 else 0.25 + 0.5 * (len(drawn) == 1)) * h
+                _, kick = problem.kick(middle, q, p, params, drawn.pop(0))
+                p = jnp.exp(-c * h * γ) * p + jnp.sqrt(_mean_decay(2.0 * c * h * γ)) * kick
+        return problem.wrap(jnp.concatenate([q, p])), EXPLICIT
+
+    def _increments(self, noise):
+        """Of each O, independent: W, or W/2 ± √3 (Z/h - W/2), which have the variance h/2."""
+        if self.pieces.count("O") == 1:
+            return (noise.W,)
+        apart = np.sqrt(3.0) * (noise.Z / noise.h - 0.5 * noise.W)
+        return 0.5 * noise.W + apart, 0.5 * noise.W - apart
+
+
+def _mean_decay(z):
+    """(1 - e^(-z))/z, 1 at 0."""
+    safe = jnp.where(z == 0.0, 1.0, z)
+    return jnp.where(z == 0.0, 1.0, -jnp.expm1(-safe) / safe)
+
+
+BAOAB = Splitting("BAOAB")
+OBABO = Splitting("OBABO")

@@ -1,0 +1,88 @@
+"""Chains in baths: noise of all coordinates from one function; BAOAB and OBABO on them (claims: tests/claims)."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import stodyn as sd
+from stodyn.methods.langevin_splitting import BAOAB, OBABO, damping
+
+N, GAMMA, KT = 12, 0.8, 0.6
+
+
+def energy(t, q, p, c):
+    stretch = jnp.diff(jnp.concatenate([jnp.zeros(1), q, jnp.zeros(1)]))
+    return 0.5 * jnp.sum(p**2) + jnp.sum(0.5 * stretch**2 + 0.25 * c["beta"] * stretch**4)
+
+
+def chain(size=N, h=None, beta=1.0, friction=GAMMA):
+    h = h or (lambda t, q, p, c: -c["sigma"] * q)
+    params = {"beta": beta, "gamma": friction, "sigma": np.sqrt(2 * np.asarray(friction) * KT)}
+    return sd.Hamiltonian(energy, h, lambda t, q, p, c: -c["gamma"] * p, start=(np.zeros(size), np.zeros(size)),
+                          params=params)  # fmt: skip
+
+
+def test_a_function_of_all_channels_is_as_many_functions():
+    one = chain(3)
+    other = chain(3, [lambda t, q, p, c, r=r: -c["sigma"] * q[r] for r in range(3)])
+    assert one.m == other.m == 3
+    assert one.noise_structure.kinds == other.noise_structure.kinds
+    x, params = jnp.arange(6.0), one.params
+    with jax.enable_x64(True):
+        np.testing.assert_allclose(one.g(0.0, x, params), other.g(0.0, x, params), rtol=1e-15)
+        for problem in (one, other):
+            moved = jnp.concatenate(problem.kick(0.0, *problem.split(x), params, jnp.array([1.0, -2.0, 0.5])))
+            np.testing.assert_allclose(moved, other.g(0.0, x, params) @ np.array([1.0, -2.0, 0.5]), rtol=1e-15)
+    runs = [
+        sd.simulate(problem, "BAOAB", t=(0, 0.3), dt=0.1, paths=8, seed=2, collect=sd.statistics.Paths(4))
+        for problem in (one, other)
+    ]
+    np.testing.assert_allclose(runs[0].path, runs[1].path, rtol=1e-13)
+
+
+def test_what_is_known_of_long_chains_is_known_from_whole_arrays():
+    short, long = chain(4), chain(40)
+    for k in (0, 1, 2):
+        for part in ("velocity", "pull", "push"):
+            assert short.depends(k, part) == long.depends(k, part), (k, part)
+    assert long.separable
+    with jax.enable_x64(True):
+        γ = damping(long, 0.0, jnp.zeros(40), long.params)
+    np.testing.assert_allclose(γ, GAMMA)
+
+
+@pytest.mark.parametrize("method", [BAOAB, OBABO])
+def test_a_chain_has_the_temperature_of_its_bath(method):
+    """Kinetic <p²> and configurational <q_i U_i>, both kT, to a bias of order h² and five standard errors."""
+    steps, h = 150, 0.1
+
+    def both(t, x, c):
+        q, p = x[:N], x[N:]
+        return jnp.array([jnp.mean(p**2), jnp.mean(q * jax.grad(lambda q: energy(t, q, 0.0 * p, c))(q))])
+
+    seen = sd.statistics.Observable(both, at=[h * steps])
+    run = sd.simulate(chain(), method, t=(0, h * steps), dt=h, paths=1600, seed=6, collect=seen)
+    found, error = run["both"].values[0], run["both_stderr"].values[0]
+    assert np.all(np.abs(found - KT) < 5 * error + 0.5 * h**2 * KT), (found, error)  # false alarm below 1e-6
+    assert np.all(error < 0.01)
+
+
+def test_frictions_may_differ_where_the_noise_does_not_mix_them():
+    different = np.linspace(0.5, 1.5, N)
+    assert BAOAB.refusal(chain(friction=different)) is None
+    mixed = chain(friction=different, h=lambda t, q, p, c: jnp.array([jnp.sum(q), q[0]]))
+    assert "noise of its own" in BAOAB.refusal(mixed)
+    assert BAOAB.refusal(chain(h=lambda t, q, p, c: jnp.array([jnp.sum(q), q[0]]))) is None
+
+
+def test_other_systems_are_refused():
+    def system(H=lambda t, q, p: 0.5 * p**2, h=lambda t, q, p: -q, force=lambda t, q, p: -p):
+        return sd.Hamiltonian(H, h, force, start=(0.5, 0.5))
+
+    assert "separable" in BAOAB.refusal(system(H=lambda t, q, p: 0.5 * p**2 * (1 + q**2)))
+    assert "momenta alone" in BAOAB.refusal(system(h=lambda t, q, p: p))
+    assert "additive" in BAOAB.refusal(system(h=lambda t, q, p: q**2))
+    assert "friction" in OBABO.refusal(system(force=lambda t, q, p: -(p**3)))
+    with pytest.raises(ValueError, match=r"h: returned shape \(2, 2\), expected one number, or a vector"):
+        system(h=lambda t, q, p: jnp.ones((2, 2)) * q)
