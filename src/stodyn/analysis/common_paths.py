@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array, lax
+from jax import Array
 
-from stodyn.engine.layout import Layout
+from stodyn.engine import programs
+from stodyn.engine.follow import States
+from stodyn.engine.layout import Layout, Members
+from stodyn.engine.programs import lanes_of
 from stodyn.engine.spec import Spec, matched
 from stodyn.methods.contract import Method
 from stodyn.noise import iterated, wiener
 from stodyn.noise.increment import Increment, Recipe, compose
-from stodyn.noise.supply import Drawn
+from stodyn.noise.supply import Drawn, Given
+from stodyn.numerics.printing.points import AtPoints
 
 CHUNK = 4_000_000  # numbers of fine noise held at a time
 
@@ -55,111 +60,143 @@ def common_paths(
     streams = tuple((name, count) for name, count in counts.items() if count)
     scalars = 1 + sum(counts.values()) + sum(a.size for a in jax.tree.leaves(example(recipe, m)))
     width = int(np.clip(CHUNK // (steps * scalars), 1, paths))
-    method = next(run.by for run in runs if isinstance(run.by, Method))
-    ends = np.array(t, float)
-    spec = Spec(matched(problem, method)[0], method, ends, np.diff(ends), (), (), np.dtype(float), None, {})
+    steppers = [_Stepper(run.by, problem, recipe) if isinstance(run.by, Method) else None for run in runs]
+    of_the_path = [None if isinstance(run.by, Method) else jax.jit(jax.vmap(run.by, in_axes=(None, 1))) for run in runs]
+    spec = next(stepper for stepper in steppers if stepper is not None).spec(t[0], h, steps)
     crowd = Layout(spec, paths, seed, width)
-    tree: Any = jax.tree.structure(problem.example_params())
+    made = AtPoints(lambda h, normals: recipe.increment(h, normals, m), (None, 0))
+    join = AtPoints(compose)
     for block in range(crowd.blocks):
-        members, sound = crowd.members(block), crowd.paths_in(block)
-        slab = [z[..., :width] for z in Drawn(seed).feed(streams, crowd.first_path(block), width)(steps)]
-        normals = {name: np.zeros((steps, count, width)) for name, count in counts.items() if not count}
+        lanes, sound = lanes_of(crowd, block), crowd.paths_in(block)
+        members, first = crowd.members(block, lanes), crowd.first_path(block)
+        slab = [z[..., :lanes] for z in Drawn(seed).feed(streams, first, lanes)(steps)]
+        normals = {name: np.zeros((steps, count, lanes)) for name, count in counts.items() if not count}
         normals |= {name: array for (name, _), array in zip(streams, slab, strict=True)}
+        taken = {name: _points(normals[name][:, :count]) for name, count in recipe.normals(m).items()}
+        fine = jax.tree.map(lambda a: a.reshape(steps, lanes, *a.shape[1:]), made(h, taken))
+        noise = {1: fine}
+        for factor in sorted({factor for run in runs for factor in run.factors} - {1}):
+            divisor = max(k for k in noise if factor % k == 0)
+            noise[factor] = _joined(noise[divisor], factor // divisor, join)
+        states = []
+        for run, stepper, function in zip(runs, steppers, of_the_path, strict=True):
+            if stepper is None:
+                with jax.enable_x64(True):
+                    seen = jax.tree.map(lambda a: a[:, :sound], fine)
+                    states.append(np.reshape(function(t[0], seen), (sound, 1, problem.n)))  # type: ignore[misc]
+            else:
+                ends = [stepper.ends(t[0], f * h, noise[f], normals, members) for f in run.factors]
+                states.append(np.stack(ends, axis=1))
+        yield fine.W.sum(axis=0)[:sound], [x[:sound] for x in states]
+
+
+def _points(normals: np.ndarray) -> np.ndarray:
+    """(steps, count, paths) -> (steps · paths, count)."""
+    steps, count, paths = normals.shape
+    return normals.swapaxes(1, 2).reshape(steps * paths, count)
+
+
+def _joined(noise: Increment, factor: int, join: Callable) -> Increment:
+    """Increments with the leading axes (steps, paths) joined by `factor`, one piece after the other."""
+
+    steps, paths, _ = noise.W.shape
+
+    def piece(k: int) -> Increment:
+        return jax.tree.map(lambda a: a[k::factor].reshape(steps // factor * paths, *a.shape[2:]), noise)
+
+    longer = piece(0)
+    for k in range(1, factor):
+        longer = join(longer, piece(k))
+    return jax.tree.map(lambda a: a.reshape(steps // factor, paths, *a.shape[1:]), longer)
+
+
+class _Stepper:
+    """A method on a problem along given increments, by the engine's programs."""
+
+    def __init__(self, method: Method, problem: Any, recipe: Recipe):
+        self.m, self.method = problem.m, method
+        self.composes = composes(method.needs, problem.m)
+        self.taken = matched(problem, method)[0]
+        along = _Along(method, _AsGiven(recipe)) if self.composes else method
+        ends = np.zeros(2)
+        spec = Spec(self.taken, along, ends, ends[1:], (States(),), (np.zeros(1, int),), np.dtype(float), None, {})
+        self.described = spec.traced_anew()
+
+    def spec(self, t: float, h: float, steps: int) -> Spec:
+        """What is run with `steps` steps of length h, of which the last state is looked at."""
+        times, lengths = t + h * np.arange(steps + 1), np.full(steps, h)
+        return dataclasses.replace(self.described, times=times, lengths=lengths, saves=(np.array([steps]),))
+
+    def ends(self, t: float, h: float, noise: Increment, normals: Mapping[str, np.ndarray], members: Members):
+        """The states (paths, n) after all increments (steps, paths, ...), NaN where a step failed.
+
+        Recipes that do not compose take their further normals from the last piece of the longer step.
+        """
+        steps, lanes = noise.W.shape[:2]
+        if self.composes:
+            parts = jax.tree.leaves(_without_length(noise))
+            leaves = [a.reshape(steps, lanes, math.prod(a.shape[2:])) for a in parts]
+            given = {"W": np.concatenate(leaves, axis=2).swapaxes(1, 2)}
+        else:
+            factor, counts = len(normals["W"]) // steps, self.method.needs.normals(self.m)
+            given = {name: normals[name][factor - 1 :: factor, :count] for name, count in counts.items() if count}
+            given["W"] = noise.W.swapaxes(1, 2) / np.sqrt(h)
         with jax.enable_x64(True):
-            noise = _made(recipe, m)(h, {name: normals[name][:, :count] for name, count in recipe.normals(m).items()})
-            given = members.start, tree.unflatten(members.params)
-            states = [_run(run, problem, crowd.spec.varies, t[0], h, *given, noise, normals) for run in runs]
-        yield np.asarray(noise.W).sum(axis=0)[:sound], [np.array(x)[:sound] for x in states]
+            way: Any = programs.get(self.spec(t, h, steps))
+            went = way.paths(members, 0, Given(given))
+        return went.observed[0][-1].T
 
 
-def _run(run: Run, problem: Any, varies: tuple[int, ...], t: float, h: float, start, params, noise, normals):
-    """The states of all paths at the end of a run, (paths, factors, n)."""
-    if not isinstance(run.by, Method):
-        ends = _of_the_path(run.by)(t, noise)
-        return jnp.reshape(ends, (len(ends), 1, problem.n))
-    steps, m = noise.W.shape[0], problem.m
-    longest, advance = steps // min(run.factors), _advance(run.by, problem, varies)
-    own = {} if composes(run.needs, m) else {name: c for name, c in run.needs.normals(m).items() if name != "W"}
-    ends = []
-    for factor in run.factors:
-        # Recipes that do not compose take their further normals from the last piece of the longer step.
-        further = {name: np.zeros((longest, count, noise.W.shape[1])) for name, count in own.items()}
-        for name, count in own.items():
-            further[name][: steps // factor] = normals[name][factor - 1 :: factor, :count]
-        joined = _joined(noise, factor, longest)
-        ends.append(advance(t, factor * h, steps // factor, start, params, joined, further))
-    return jnp.stack(ends, axis=1)
+@dataclasses.dataclass(frozen=True)
+class _AsGiven(Recipe):
+    """The numbers of an increment themselves, W, Z, ..., in place of normals that it would be made of."""
+
+    recipe: Recipe
+
+    def normals(self, m):
+        return {"W": sum(math.prod(a.shape) for a in jax.tree.leaves(self._parts(m)))}
+
+    def increment(self, h, normals, m):
+        tree: Any
+        leaves, tree = jax.tree.flatten(self._parts(m))
+        pieces = jnp.split(normals["W"], np.cumsum([math.prod(a.shape) for a in leaves])[:-1])
+        parts = tree.unflatten([jnp.reshape(x, a.shape) for x, a in zip(pieces, leaves, strict=True)])
+        return dataclasses.replace(parts, h=h)
+
+    def _parts(self, m: int) -> Increment:
+        return _without_length(example(self.recipe, m))
 
 
-@functools.lru_cache(maxsize=16)
-def _made(recipe: Recipe, m: int) -> Callable:
-    """(h, normals (steps, count, paths) of each stream) -> increments with the leading axes (steps, paths)."""
-
-    def one(h, normals):
-        return recipe.increment(h, normals, m)
-
-    return jax.jit(jax.vmap(jax.vmap(one, in_axes=(None, -1)), in_axes=(None, 0)))
+def _without_length(noise: Increment) -> Increment:
+    return dataclasses.replace(noise, h=None)  # type: ignore[arg-type]
 
 
-@functools.partial(jax.jit, static_argnums=2)
-def _joined(noise: Increment, factor: Any, length: int) -> Increment:
-    """Steps joined by `factor`, and zeros behind them up to `length`: compiled once for all step sizes."""
+@dataclasses.dataclass(frozen=True)
+class _Along(Method):
+    """A method that takes other noise than its own recipe's."""
 
-    def join(i, carry):
-        gathered, out = carry
-        piece = jax.tree.map(lambda a: lax.dynamic_index_in_dim(a, i, keepdims=False), noise)
-        longer = jax.vmap(compose)(gathered, piece)
-        gathered = jax.tree.map(lambda a, b: jnp.where(i % factor == 0, a, b), piece, longer)
-        keep = functools.partial(lax.dynamic_update_index_in_dim, index=i // factor, axis=0)
-        return gathered, jax.tree.map(keep, out, gathered)
+    method: Method
+    recipe: Recipe
 
-    first = jax.tree.map(lambda a: a[0], noise)
-    out = jax.tree.map(lambda a: jnp.zeros((length, *a.shape[1:]), a.dtype), noise)
-    return lax.fori_loop(0, noise.W.shape[0], join, (first, out))[1]
+    needs = property(lambda self: self.recipe)
+    accepts = property(lambda self: self.method.accepts)
+    calculus = property(lambda self: self.method.calculus)
+    name = property(lambda self: self.method.name)
+    claims = ()
+    citation = property(lambda self: self.method.citation)
+    starting_steps = property(lambda self: self.method.starting_steps)
 
+    def start(self, problem, t, x, params):
+        return self.method.start(problem, t, x, params)
 
-@functools.lru_cache(maxsize=16)
-def _of_the_path(function: Callable) -> Callable:
-    return jax.jit(jax.vmap(function, in_axes=(None, 1)))
+    def step(self, problem, t, state, noise, params):
+        return self.method.step(problem, t, state, noise, params)
 
+    def starting_step(self, k, problem, t, state, noise, params):
+        return self.method.starting_step(k, problem, t, state, noise, params)
 
-@functools.lru_cache(maxsize=16)
-def _advance(method: Method, problem: Any, varies: tuple[int, ...]) -> Callable:
-    """(t, h, steps, start, params, noise, further normals) -> the states at the end, NaN where a step failed.
-
-    Starts and parameters have the paths last where they differ, noise (steps, paths, ...), normals (steps, count,
-    paths). Compiled once for any number of steps.
-    """
-    taken, m, composed = matched(problem, method)[0], problem.m, composes(method.needs, problem.m)
-    tree: Any = jax.tree.structure(problem.example_params())
-    axes = tree.unflatten([-1 if differs else None for differs in varies])
-
-    @jax.jit
-    def advance(t, h, steps, start, params, noise, further):
-        def all_paths(step, k, carry):
-            def one(state, ok, params, piece, other):
-                piece = dataclasses.replace(piece, h=h)
-                if not composed:
-                    piece = method.needs.increment(h, other | {"W": piece.W / jnp.sqrt(h)}, m)
-                after, report = step(taken, t + k * h, state, piece, params)
-                return jax.tree.map(lambda new, old: jnp.asarray(new, old.dtype), after, state), ok & report.ok
-
-            at = functools.partial(lax.dynamic_index_in_dim, index=k, keepdims=False)
-            piece, other = jax.tree.map(at, noise), jax.tree.map(at, further)
-            return jax.vmap(one, in_axes=(0, 0, axes, 0, -1))(carry[0], carry[1], params, piece, other)
-
-        def starting(k, carry):
-            return all_paths(functools.partial(method.starting_step, k), k, carry)
-
-        time = jnp.asarray(t, float)
-        first = jax.vmap(lambda x, params: method.start(taken, time, x, params), in_axes=(-1, axes))(start, params)
-        carry, history = (first, jnp.ones(start.shape[-1], bool)), method.starting_steps
-        if history:
-            carry = lax.fori_loop(0, jnp.minimum(history, steps), starting, carry)
-        state, ok = lax.fori_loop(history, steps, functools.partial(all_paths, method.step), carry)
-        return jnp.where(ok[:, None], jax.vmap(method.read)(state), jnp.nan)
-
-    return advance
+    def read(self, state):
+        return self.method.read(state)
 
 
 def shared_recipe(recipes: Sequence[Recipe], m: int) -> Recipe:
@@ -185,9 +222,9 @@ def composes(recipe: Recipe, m: int) -> bool:
 @functools.lru_cache(maxsize=256)
 def follows_path(recipe: Recipe, m: int) -> bool:
     """Whether its W is the increment of the Brownian path, and not a draw that shares some moments with it."""
-    with jax.enable_x64(True):
-        normals = {name: jnp.linspace(0.1, 0.7, count) for name, count in recipe.normals(m).items()}
-        return bool(np.allclose(recipe.increment(1.0, normals, m).W, normals["W"], rtol=1e-9))
+    normals = {name: np.linspace(0.1, 0.7, count)[None] for name, count in recipe.normals(m).items()}
+    made = AtPoints(lambda normals: recipe.increment(1.0, normals, m).W, few=1)(normals)
+    return bool(np.allclose(made, normals["W"], rtol=1e-9))
 
 
 def example(recipe: Recipe, m: int) -> Increment:

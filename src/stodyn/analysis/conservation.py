@@ -14,11 +14,12 @@ from jax import Array
 
 from stodyn.engine.path import increments
 from stodyn.engine.simulate import simulate
-from stodyn.engine.spec import matched
+from stodyn.engine.spec import as_it_is_now, matched
 from stodyn.methods import variational
 from stodyn.methods.catalogue import catalogue, named
 from stodyn.methods.contract import Method
 from stodyn.noise.increment import Increment
+from stodyn.numerics.printing.points import at_points
 from stodyn.problems.hamiltonian import Hamiltonian
 from stodyn.statistics.change import Change
 from stodyn.statistics.observable import Observable
@@ -45,19 +46,19 @@ def draw_increment(method: Method | str, m: int, h: float, seed: int = 0) -> Inc
 
 def jacobian(method: Method | str, problem: Any, x: Any, noise: Increment, t: float = 0.0) -> np.ndarray:
     """∂(q', p')/∂(q, p) of one step by autodiff through the step itself, (2N, 2N); a problem is lowered as in a run."""
-    with jax.enable_x64(True):
-        return np.asarray(_jacobian(named(method), problem)(jnp.asarray(t, float), jnp.asarray(x, float), noise))
+    return jacobians(method, problem, np.asarray(x, float)[None], noise, t)[0]
 
 
-@functools.lru_cache(maxsize=32)
-def _jacobian(method: Method, problem: Any) -> Callable[..., Array]:
-    stepped, _ = matched(problem, method)
+def jacobians(method: Method | str, problem: Any, x: np.ndarray, noise: Increment, t: float = 0.0) -> np.ndarray:
+    """The same at several states (states, 2N)."""
+    step, problem = named(method), as_it_is_now(problem)
+    stepped, _ = matched(problem, step)
     params = problem.example_params()
 
-    def step(t, x, noise):
-        return method.read(method.step(stepped, t, method.start(stepped, t, x, params), noise, params)[0])
+    def after(t, x, noise):
+        return step.read(step.step(stepped, t, step.start(stepped, t, x, params), noise, params)[0])
 
-    return _jit(jax.jacfwd(step, argnums=1))
+    return at_points(jax.jacfwd(after, argnums=1), np.asarray(t, float), x, noise, in_axes=(None, 0, None))
 
 
 def symplectic_form(N: int) -> np.ndarray:
@@ -196,8 +197,7 @@ def verdict(method: Method | str, h: float = 0.1) -> Verdict:
 
     def spread(problem: Hamiltonian) -> float:
         states = np.random.default_rng(0).standard_normal((4, problem.n))
-        values = [np.linalg.det(jacobian(step, problem, x, noise)) for x in states]
-        return float(np.ptp(values))
+        return float(np.ptp(np.linalg.det(jacobians(step, problem, states, noise))))
 
     free = langevin_system(0.0)
     return Verdict(measure(entangled_system(), defect), measure(free, defect), measure(langevin_system(0.7), spread))
@@ -253,7 +253,7 @@ def momentum_balance(
     """
     if not callable(generator):
         raise TypeError(f"generator: expected a function ξ(q), got {generator!r}. For a matrix A: lambda q: A @ q")
-    step, N = named(method), problem.n // 2
+    step, problem, N = named(method), as_it_is_now(problem), problem.n // 2
     with jax.enable_x64(True):
         shape = jax.eval_shape(lambda q: jnp.asarray(generator(q)), jax.ShapeDtypeStruct((N,), np.float64)).shape
         if shape != (N,):
@@ -268,7 +268,6 @@ def momentum_balance(
     return MomentumBalance(np.asarray(momenta), None if gains is None else np.asarray(gains))
 
 
-@functools.lru_cache(maxsize=32)
 def _momenta(method: Method, problem: Hamiltonian, generator: Callable[[Array], Array]) -> Callable[..., Any]:
     """(start, noise, params) -> J after every step, and what the discrete forces gave in each (None: unknown)."""
     stepped, _ = matched(problem, method)

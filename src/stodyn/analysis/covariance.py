@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import math
 import warnings
@@ -14,7 +15,6 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.integrate
 import scipy.linalg
-from jax.flatten_util import ravel_pytree
 from numpy.typing import ArrayLike
 
 from stodyn.analysis.integrator import (
@@ -24,14 +24,15 @@ from stodyn.analysis.integrator import (
     Integrator,
     LinearStep,
     beginning,
-    linear_step,
     principal,
+    read_step,
     resolved,
     square,
     system_step,
     unscaled,
 )
 from stodyn.analysis.linear import Moments, axes, coefficients, exact_moments
+from stodyn.analysis.one_step import OneStep
 from stodyn.methods import classical, multistep
 from stodyn.methods.catalogue import named
 from stodyn.methods.contract import Method
@@ -92,21 +93,14 @@ def _mean_of_method(method: Method) -> Callable[[float], np.ndarray]:
             kind = method.accepts.__name__
             raise TypeError(f"integrator: {method.name} steps {kind} problems alone, and κ is asked of dx = x dW")
         problem = lowered[0]
-    counts = method.needs.normals(1)
-    ends = np.cumsum(list(counts.values()))[:-1]
-    zero, state = ravel_pytree(method.start(problem, jnp.zeros(()), jnp.ones(problem.n), None))
+    one, rules = OneStep(method, problem, convert=False), axes(method.needs, 1, FEW)
 
-    @jax.jit
-    def matrix(h, xi):
-        noise = method.needs.increment(h, dict(zip(counts, jnp.split(xi, ends), strict=True)), 1)
+    def matrix(h: float, xi: np.ndarray) -> np.ndarray:
+        s = np.concatenate([np.zeros((1, one.size)), np.eye(one.size)])
+        after = one.after(0.0, h, None, s, np.tile(xi, (len(s), 1)))
+        return (after[1:] - after[0]).T
 
-        def after(s):
-            return ravel_pytree(method.step(problem, jnp.zeros(()), state(s), noise, None)[0])[0]
-
-        return jax.vmap(after, out_axes=1)(jnp.eye(zero.size)) - after(jnp.zeros(zero.size))[:, None]
-
-    rules = axes(method.needs, 1, FEW)
-    return lambda h: _averaged(lambda xi: np.asarray(matrix(h, jnp.asarray(xi))), rules)
+    return lambda h: _averaged(functools.partial(matrix, h), rules)
 
 
 def _mean_of_box(box: BlackBox, rows: np.ndarray, scale: float) -> Callable[[float], np.ndarray]:
@@ -203,21 +197,23 @@ def delivered(
     if method.starting_steps and len(lengths) and np.ptp(lengths) > 1e-9 * lengths[0]:
         raise ValueError(f"h: {method.name} takes its history at equal steps, and the steps given differ")
     m0, P0 = _initial(problem, mean, covariance)
-    S, c = beginning(method, problem, t)
+    one = OneStep(method, problem, often=False)
+    starter = OneStep(method, problem, starting=True, often=False) if method.starting_steps else one
+    S, c = beginning(one, t)
     m, P = S @ m0 + c, S @ P0 @ S.T
-    autonomous, steps = is_autonomous(problem), len(lengths)
+    autonomous, steps = one.autonomous, len(lengths)
     means, covariances = np.empty((steps + 1, n)), np.empty((steps + 1, n, n))
     known: dict[float, LinearStep] = {}
-    read = linear_step(method, problem, 1.0 if not steps else lengths[0], t).R
+    read = one.read()[0][:, :-1]
     for k in range(steps + 1):
         means[k], covariances[k] = read @ m, read @ P @ read.T
         if k == steps:
             break
         step = known.get(lengths[k]) if autonomous and k >= method.starting_steps else None
         if step is None:
-            first = k if k < method.starting_steps else None
-            step = linear_step(method, problem, lengths[k], t, starting=first)
-            if first is None:
+            is_first = k < method.starting_steps
+            step = read_step(starter if is_first else one, lengths[k], t, problem.params, k)
+            if not is_first:
                 known[lengths[k]] = step
         m, P = step.advance(m, P)
         t += lengths[k]

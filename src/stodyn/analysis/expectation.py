@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 from collections.abc import Callable, Sequence
@@ -12,11 +11,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from stodyn.analysis.linear import StepMap, exact_moments, step_map
+from stodyn.analysis.linear import StepMap, exact_moments, read_map
+from stodyn.analysis.one_step import OneStep
 from stodyn.engine.spec import matched
 from stodyn.methods.contract import Method
 from stodyn.noise.distribution import is_random
 from stodyn.numerics import gauss
+from stodyn.numerics.newton import underived
+from stodyn.numerics.printing.points import AtPoints
 
 NODES = 7  # a normal: exact for steps of degree 6 in it, and small batches of steps with one or two normals
 USUAL_NODES, MOST_NODES = 1_000, 20_000  # of the noise of one step: kept to where three a normal allow it
@@ -50,21 +52,20 @@ def linear_moments(
     if truth is None:
         return None
     values, doubt = [], []
+    step = OneStep(method, problem)
+    starting = OneStep(method, problem, starting=True) if method.starting_steps else step
+    params = problem.params
     for count in steps:
         h = (t[1] - t[0]) / count
-        at = functools.partial(step_map, problem=problem, h=h, nodes=nodes)
-        first = [
-            at(_Starting(method), t=t[0] + k * h, params=(problem.params, k)) for k in range(method.starting_steps)
-        ]
-        maps = [*first, at(method, t=t[0] + len(first) * h)]
+        maps = [read_map(starting, h, t[0] + k * h, params, nodes, k) for k in range(method.starting_steps)]
+        maps.append(read_map(step, h, t[0] + len(maps) * h, params, nodes))
         if not maps[-1].autonomous:
-            maps += [at(method, t=t[0] + k * h) for k in range(len(maps), count)]
+            maps += [read_map(step, h, t[0] + k * h, params, nodes) for k in range(len(maps), count)]
         values.append(_joined(*_moments_after(maps, start, count)))
         doubt.append(max(step.error for step in maps) * count)
     return np.array(values), truth, np.array(doubt)
 
 
-@functools.lru_cache(maxsize=16)
 def _exact_moments(problem: Any, begin: float, end: float) -> np.ndarray | None:
     """What linear_moments compares with; None for a problem that is not linear."""
     start = np.reshape(problem.example_start(), problem.n)
@@ -72,32 +73,6 @@ def _exact_moments(problem: Any, begin: float, end: float) -> np.ndarray | None:
         return _joined(*exact_moments(problem, end - begin, start, np.zeros((problem.n, problem.n)), begin))
     except ValueError:
         return None
-
-
-@dataclasses.dataclass(frozen=True)
-class _Starting(Method):
-    """The starting steps of a multistep method as a method, their number being one more parameter: (params, k)."""
-
-    method: Method
-
-    accepts = property(lambda self: self.method.accepts)
-    calculus = property(lambda self: self.method.calculus)
-    name = property(lambda self: f"the start of {self.method.name}")
-    needs = property(lambda self: self.method.needs)
-    claims = ()
-    citation = property(lambda self: self.method.citation)
-
-    def refusal(self, problem):
-        return self.method.refusal(problem)
-
-    def start(self, problem, t, x, params):
-        return self.method.start(problem, t, x, params[0])
-
-    def step(self, problem, t, state, noise, params):
-        return self.method.starting_step(params[1], problem, t, state, noise, params[0])
-
-    def read(self, state):
-        return self.method.read(state)
 
 
 def _moments_after(maps: Sequence[StepMap], start: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -136,14 +111,15 @@ def enumerated(
         def advance(state, given):
             k, ξ = given
             noise = method.needs.increment(h, dict(zip(counts, jnp.split(ξ, ends), strict=True)), problem.m)
-            after, report = method.numbered_step(k, stepped, t[0] + k * h, state, noise, params)
+            with underived():
+                after, report = method.numbered_step(k, stepped, t[0] + k * h, state, noise, params)
             return jax.tree.map(lambda s: jnp.where(report.ok, s, jnp.nan), after), None
 
         start = jnp.reshape(jnp.asarray(problem.example_start(), float), problem.n)
         first = method.start(stepped, jnp.asarray(t[0], float), start, params)
         return method.read(jax.lax.scan(advance, first, (jnp.arange(len(ξ)), ξ))[0])
 
-    many = jax.jit(jax.vmap(end))
+    many = AtPoints(end)
     found = []
     with jax.enable_x64(True):
         for count in steps:

@@ -7,30 +7,21 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import itertools
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.linalg
-from jax.flatten_util import ravel_pytree
 from numpy.typing import ArrayLike
 
-from stodyn.analysis.linear import AFFINE
-from stodyn.engine.spec import matched
+from stodyn.analysis.one_step import AFFINE, OneStep, asked, of_values
 from stodyn.methods.catalogue import named
 from stodyn.methods.contract import Catalogued, Method
-from stodyn.numerics import uncompiled
 from stodyn.problems.sde import SDE
 
-# Most steps are read off a few times, which NumPy does in less time than it takes to compile them. Those that are read
-# often are compiled, and there compiling them fast counts, running them fast does not.
-UNCOMPILED_READINGS = 300
 SINGLE = 1e-4  # relative defect that a step in float32 may leave
-COMPILE_FAST = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 
 
 class Diverged(ValueError):
@@ -174,43 +165,40 @@ def linear_step(
     starting  the number of a starting step of a multistep method, instead of its step
     params    stands in for the problem's own
     """
-    params = problem.params if params is None else params
-    with jax.enable_x64(True):
-        shipped = _shipped(method, problem, starting is not None)
-
-        def evaluate(s: np.ndarray, xi: np.ndarray) -> np.ndarray:
-            return shipped.many(starting or 0, t, h, params, s, xi)
-
-        name = f"{method.name} with h = {h:g}"
-        return LinearStep(*_read_off(evaluate, shipped.size, shipped.normals, name), shipped.read)
+    one = OneStep(method, problem, starting is not None, often=False)
+    return read_step(one, h, t, problem.params if params is None else params, starting or 0)
 
 
-def beginning(method: Method, problem: Any, t: float) -> tuple[np.ndarray, np.ndarray]:
+def read_step(one: OneStep, h: float, t: float, params: Any, k: int = 0) -> LinearStep:
+    """The same of a step that is held; k: the number of a starting step."""
+
+    def evaluate(s: np.ndarray, xi: np.ndarray) -> np.ndarray:
+        return one.after(t, h, params, s, xi, k)
+
+    return LinearStep(
+        *_read_off(evaluate, one.size, one.normals, f"{one.method.name} with h = {h:g}"), one.read()[0][:, :-1]
+    )
+
+
+def beginning(one: OneStep, t: float) -> tuple[np.ndarray, np.ndarray]:
     """S and c: the method's state is S x + c at the start x, time t."""
-    with jax.enable_x64(True):
-        stepped, _ = matched(problem, method)
-        params = problem.example_params()
-        points = np.concatenate([np.zeros((1, problem.n)), np.eye(problem.n)])
-        states = _computed(jax.vmap(lambda x: ravel_pytree(method.start(stepped, t, x, params))[0]), points)
-    return (states[1:] - states[0]).T, states[0]
+    start, _ = one.start(t, one.problem.example_params())
+    return start[:, :-1], start[:, -1]
 
 
 def _read_off(
     evaluate: Callable, size: int, normals: int, name: str, allowed: float = AFFINE
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """M, c and G of evaluate(s, ξ) = M s + c + G ξ, given for many points at once, from unit vectors."""
-    random = np.random.default_rng(1).standard_normal((3, size + normals))
-    points = np.concatenate([np.zeros((1, size + normals)), np.eye(size + normals), random])
+    points = asked(size + normals)
     values = evaluate(points[:, :size], points[:, size:])
     if not np.isfinite(values).all():
         raise Diverged(f"{name}: a step from numbers of size 1 did not give finite numbers")
-    c = values[0]
-    slopes = (values[1 : size + normals + 1] - c).T
-    defect = np.abs(values[-3:] - (random @ slopes.T + c)).max() / max(np.abs(values).max(), 1e-300)
+    (matrix,), (defect,) = of_values(values[None], size + normals)
+    slopes, c = matrix[:, :-1], matrix[:, -1]
     if defect > allowed:
-        alone = np.abs(
-            evaluate(np.zeros((1, size)), random[:1, size:]) - (c + slopes[:, size:] @ random[0, size:])
-        ).max()
+        other = points[-1:, size:]
+        alone = np.abs(evaluate(np.zeros((1, size)), other) - (c + slopes[:, size:] @ other[0])).max()
         where = "its noise" if alone > allowed * np.abs(values).max() else "state and noise together"
         raise ValueError(
             f"{name}: the step is not linear in {where} (off by {defect:.3g} of its values). The system must be "
@@ -219,71 +207,12 @@ def _read_off(
     return slopes[:, :size], c, slopes[:, size:]
 
 
-class _Shipped(NamedTuple):
-    """(k, t, h, params, s (many, size), ξ (many, normals)) -> the states after a step, and x = read s."""
-
-    many: Callable
-    size: int
-    normals: int
-    read: np.ndarray
-
-
-@functools.lru_cache(maxsize=256)
-def _shipped(method: Method, problem: Any, starting: bool) -> _Shipped:
-    stepped, _ = matched(problem, method)
-    m, n = problem.m, problem.n
-    counts = method.needs.normals(m)
-    ends = np.cumsum(list(counts.values()))[:-1]
-    shapes = jax.eval_shape(lambda x: method.start(stepped, jnp.zeros(()), x, problem.example_params()), np.zeros(n))
-    leaves: list[Any]
-    tree: Any
-    leaves, tree = jax.tree.flatten(shapes)
-    parts = np.cumsum([leaf.size for leaf in leaves])
-
-    def state(s):
-        pieces = jnp.split(s, parts[:-1])
-        return tree.unflatten([jnp.reshape(a, leaf.shape) for a, leaf in zip(pieces, leaves, strict=True)])
-
-    def one(k, t, h, params, s, xi):
-        noise = method.needs.increment(h, dict(zip(counts, jnp.split(xi, ends), strict=True)), m)
-        step = functools.partial(method.starting_step, k) if starting else method.step
-        after, report = step(stepped, t, state(s), noise, params)
-        return jnp.where(report.ok, ravel_pytree(after)[0], jnp.nan)
-
-    plain = jax.vmap(one, in_axes=(None, None, None, None, 0, 0))
-    compiled = jax.jit(plain, compiler_options=COMPILE_FAST)
-    traces: dict[int, Any] = {}
-    readings = itertools.count()
-
-    def many(k, t, h, params, s, xi):
-        arguments = np.asarray(k), np.asarray(t, float), np.asarray(h, float), params, s, xi
-        if next(readings) < UNCOMPILED_READINGS:
-            if len(s) not in traces:
-                traces[len(s)] = jax.make_jaxpr(plain)(*arguments)
-            try:
-                return uncompiled.run(traces[len(s)], *jax.tree.leaves(arguments))[0]
-            except uncompiled.Compile:
-                next(itertools.islice(readings, UNCOMPILED_READINGS, None))
-        return np.asarray(compiled(*arguments))
-
-    size = int(parts[-1])
-    read = _computed(jax.vmap(lambda s: method.read(state(s))), np.eye(size)).T
-    return _Shipped(many, size, sum(counts.values()), read)
-
-
-def _computed(function: Callable, points: np.ndarray) -> np.ndarray:
-    """function(points), not compiled where NumPy can do it."""
-    try:
-        return uncompiled.run(jax.make_jaxpr(function)(points), points)[0]
-    except uncompiled.Compile:
-        return np.asarray(jax.jit(function)(points))
-
-
-@functools.cache
-def _system(n: int, m: int) -> SDE:
-    """dx = A x dt + B dW with the matrices as parameters: one trace serves all systems of a size."""
-    return SDE(lambda t, x, p: p["A"] @ x, lambda t, x, p: p["B"] + jnp.zeros((n, m)), np.zeros(n),
-               params={"A": np.zeros((n, n)), "B": np.ones((n, m))}, structure="additive")  # fmt: skip
+@functools.lru_cache(maxsize=64)
+def _held(method: Method, n: int, m: int) -> OneStep:
+    """The step of a method on dx = A x dt + B dW with the matrices as parameters: one trace serves all of a size."""
+    system = SDE(lambda t, x, p: p["A"] @ x, lambda t, x, p: p["B"] + jnp.zeros((n, m)), np.zeros(n),
+                 params={"A": np.zeros((n, n)), "B": np.ones((n, m))}, structure="additive")  # fmt: skip
+    return OneStep(method, system, often=False)
 
 
 def system_step(integrator: Integrator, A: ArrayLike, B: ArrayLike, h: float) -> LinearStep:
@@ -294,7 +223,7 @@ def system_step(integrator: Integrator, A: ArrayLike, B: ArrayLike, h: float) ->
     n, m = B.shape
     integrator = resolved(integrator)
     if isinstance(integrator, Method):
-        return linear_step(integrator, _system(n, m), h, params={"A": A, "B": B})
+        return read_step(_held(integrator, n, m), h, 0.0, {"A": A, "B": B})
 
     def derivative(x, t, w):
         return A @ x + B @ w

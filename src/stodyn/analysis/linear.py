@@ -9,20 +9,19 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import scipy.integrate
 import scipy.linalg
-from jax import Array
-from jax.flatten_util import ravel_pytree
 from numpy.typing import ArrayLike
 
-from stodyn.engine.spec import matched
+from stodyn.analysis.one_step import AFFINE, FEW, OneStep, affine, asked, of_values
+from stodyn.engine.spec import as_it_is_now
 from stodyn.methods.catalogue import find
 from stodyn.methods.contract import Method
 from stodyn.noise.distribution import is_random
 from stodyn.noise.increment import Recipe
 from stodyn.numerics import gauss
+from stodyn.numerics.printing.points import AtPoints
 from stodyn.problems import lowering
 from stodyn.problems.contract import Problem
 from stodyn.problems.sde import SDE
@@ -30,9 +29,8 @@ from stodyn.problems.structure import is_autonomous
 
 NODES = 12  # a normal: exact for polynomials of degree 23 in it
 MOST_NODES = 2_000_000
-CHUNKS = (64, 4096)  # nodes evaluated at a time: two sizes, so that a step is compiled at most twice
+CHUNK = 4096  # nodes evaluated at a time
 LOOKS = 20  # steps at the least over an interval in which coefficients change
-AFFINE = 1e-8  # relative defect that Newton's tolerance may leave
 
 
 class Moments(NamedTuple):
@@ -193,29 +191,33 @@ def step_map(
         )
     if isinstance(method, str):
         return step_map(find(method), problem, h, t, params=params, nodes=nodes)  # type: ignore[arg-type]
-    name = f"{method.name} with h = {h:g}"
-    recipe, m = method.needs, problem.m
-    with jax.enable_x64(True):
-        step, start, read = _read_off(method, problem)
+    return read_map(OneStep(method, problem), h, t, params, nodes)
 
-        def at(t: float, xi: np.ndarray) -> np.ndarray:
-            size = next(size for size in CHUNKS if len(xi) <= size)
-            filled = np.zeros((size, xi.shape[1]))
-            filled[: len(xi)] = xi
-            maps, defects = map(np.asarray, step(jnp.asarray(t, float), jnp.asarray(h, float), params, filled))
-            _require_affine(name, maps, defects, filled)
-            return maps[: len(xi)]
 
-        first, second = _integrate(functools.partial(at, t), axes(recipe, m, nodes))
-        scale = np.abs(first).max() + np.sqrt(np.abs(second).max())
-        error = 0.0
-        if not hasattr(recipe, "nodes"):
-            finer = _integrate(functools.partial(at, t), axes(recipe, m, nodes, extra=1))
-            error = max(float(np.abs(finer[k] - (first, second)[k]).max()) / scale ** (k + 1) for k in (0, 1))
-        autonomous = is_autonomous(problem)
-        into, out = (np.asarray(_checked(f"the {what} of {name}", function(jnp.asarray(t, float), params)))
-                     for what, function in (("start", start), ("reading", read)))  # fmt: skip
-    return StepMap(name, first, second, into, out, error, autonomous)
+def read_map(
+    one: OneStep, h: float, t: float, params: Any, nodes: int | Mapping[str, int] = NODES, k: int = 0
+) -> StepMap:
+    """The same of a step that is held; k: the number of a starting step."""
+    name, recipe, m = f"{one.method.name} with h = {h:g}", one.method.needs, one.problem.m
+    states = asked(one.size)
+
+    def at(xi: np.ndarray) -> np.ndarray:
+        s, ξ = np.tile(states, (len(xi), 1)), np.repeat(xi, len(states), axis=0)
+        values = one.after(t, h, params, s, ξ, k).reshape(len(xi), len(states), one.size)
+        with np.errstate(invalid="ignore"):
+            maps, defects = of_values(values, one.size)
+        _require_affine(name, maps, defects, xi)
+        return maps
+
+    first, second = _integrate(at, axes(recipe, m, nodes))
+    scale = np.abs(first).max() + np.sqrt(np.abs(second).max())
+    error = 0.0
+    if not hasattr(recipe, "nodes"):
+        finer = _integrate(at, axes(recipe, m, nodes, extra=1))
+        error = max(float(np.abs(finer[k] - (first, second)[k]).max()) / scale ** (k + 1) for k in (0, 1))
+    into = _checked(f"the start of {name}", one.start(t, params))
+    out = _checked(f"the reading of {name}", one.read())
+    return StepMap(name, first, second, into, out, error, one.autonomous)
 
 
 class Coefficients(NamedTuple):
@@ -229,13 +231,25 @@ class Coefficients(NamedTuple):
 
 def coefficients(problem: Problem, t: float = 0.0) -> Coefficients:
     """The coefficients of a linear SDE in its own calculus at time t; a problem that is not linear is refused."""
-    sde = _as_sde(problem)
-    n = sde.n
-    with jax.enable_x64(True):
-        f = np.asarray(_checked("drift", _affine(lambda x: sde.f(t, x, sde.params), n)))
-        g = np.asarray(_checked("diffusion", _affine(lambda x: sde.g(t, x, sde.params).T.ravel(), n)))
-    g = g.reshape(sde.m, n, n + 1)
+    sde = _as_sde(as_it_is_now(problem))
+    f, g = Slopes(sde).at(t)
     return Coefficients(f[:, :-1], f[:, -1], g[..., :-1], g[..., -1])
+
+
+class Slopes:
+    """[A | a] (n, n + 1) and all [B_k | b_k] (m, n, n + 1) of a linear SDE at any time."""
+
+    def __init__(self, sde: SDE):
+        self.sde = sde
+        self._drift = AtPoints(lambda t, x: sde.f(t, x, sde.params), (None, 0), FEW)
+        self._diffusion = AtPoints(lambda t, x: sde.g(t, x, sde.params).T.ravel(), (None, 0), FEW)
+
+    def at(self, t: float) -> tuple[np.ndarray, np.ndarray]:
+        """Raises ValueError where the equation is not linear."""
+        time, n = np.asarray(t, float), self.sde.n
+        f = _checked("drift", affine(lambda x: self._drift(time, x), n))
+        g = _checked("diffusion", affine(lambda x: self._diffusion(time, x), n))
+        return f, g.reshape(self.sde.m, n, n + 1)
 
 
 def exact_moments(problem: Problem, t: ArrayLike, mean0: ArrayLike, cov0: ArrayLike, start: float = 0.0) -> Moments:
@@ -246,7 +260,7 @@ def exact_moments(problem: Problem, t: ArrayLike, mean0: ArrayLike, cov0: ArrayL
     P is never the difference of two second moments. Where the coefficients depend on time it is integrated to 12
     digits, from the time `start` on. A Stratonovich problem is converted first.
     """
-    ito = lowering.to_ito(_as_sde(problem))
+    ito = lowering.to_ito(_as_sde(as_it_is_now(problem)))
     n = ito.n
     A, a, B, b = coefficients(ito, start)
     m0, P0 = _vector("mean0", mean0, n), _matrix("cov0", cov0, n)
@@ -278,32 +292,25 @@ def exact_moments(problem: Problem, t: ArrayLike, mean0: ArrayLike, cov0: ArrayL
 
 def _integrated_moments(ito: SDE, t: np.ndarray, m0: np.ndarray, P0: np.ndarray, start: float) -> Moments:
     """exact_moments where coefficients depend on time."""
-    n, m = ito.n, ito.m
-    with jax.enable_x64(True):
+    n, slopes = ito.n, Slopes(ito)
 
-        @jax.jit
-        def at(time):
-            f, _ = _affine(lambda x: ito.f(time, x, ito.params), n)
-            g, _ = _affine(lambda x: ito.g(time, x, ito.params).T.ravel(), n)
-            return f, g.reshape(m, n, n + 1)
+    def slope(time, y):
+        f, g = slopes.at(time)
+        P, s = y[n:].reshape(n, n), np.append(y[:n], 1.0)
+        kicks = g @ s  # (m, n)
+        grown = f[:, :-1] @ P
+        noise = kicks.T @ kicks + np.einsum("kij,jl,kml->im", g[..., :-1], P, g[..., :-1])
+        return np.concatenate([f @ s, (grown + grown.T + noise).ravel()])
 
-        def slope(time, y):
-            f, g = map(np.asarray, at(time))
-            P, s = y[n:].reshape(n, n), np.append(y[:n], 1.0)
-            kicks = g @ s  # (m, n)
-            grown = f[:, :-1] @ P
-            noise = kicks.T @ kicks + np.einsum("kij,jl,kml->im", g[..., :-1], P, g[..., :-1])
-            return np.concatenate([f @ s, (grown + grown.T + noise).ravel()])
-
-        ends = start + t.ravel()
-        order, y, now = np.argsort(ends), np.concatenate([m0, P0.ravel()]), start
-        found = np.empty((len(ends), n + n * n))
-        for index in order:
-            if ends[index] > now:
-                options = {"rtol": 1e-12, "atol": 1e-14, "max_step": (ends[order[-1]] - start) / LOOKS}
-                y = scipy.integrate.solve_ivp(slope, (now, ends[index]), y, "DOP853", **options).y[:, -1]
-                now = ends[index]
-            found[index] = y
+    ends = start + t.ravel()
+    order, y, now = np.argsort(ends), np.concatenate([m0, P0.ravel()]), start
+    found = np.empty((len(ends), n + n * n))
+    for index in order:
+        if ends[index] > now:
+            options = {"rtol": 1e-12, "atol": 1e-14, "max_step": (ends[order[-1]] - start) / LOOKS}
+            y = scipy.integrate.solve_ivp(slope, (now, ends[index]), y, "DOP853", **options).y[:, -1]
+            now = ends[index]
+        found[index] = y
     return Moments(found[:, :n].reshape(*t.shape, n), found[:, n:].reshape(*t.shape, n, n))
 
 
@@ -312,51 +319,6 @@ def _as_sde(problem: Problem) -> SDE:
     if not isinstance(lowered, SDE):
         raise TypeError(f"problem: expected one that can be written as an SDE, got a {type(problem).__name__}")
     return lowered
-
-
-def _affine(function: Callable[[Array], Array], size: int) -> tuple[Array, Array]:
-    """[M | c] of function(s) = M s + c from unit vectors, and how far it is from that at two other states."""
-    random = np.random.default_rng(1).standard_normal((2, size))
-    others = np.stack([2.0 * random[0], random[0] + random[1]])
-    values = jax.vmap(function)(jnp.concatenate([jnp.zeros((1, size)), jnp.eye(size), others]))
-    c, M = values[0], (values[1 : size + 1] - values[0]).T
-    defect = jnp.max(jnp.abs(values[size + 1 :] - (others @ M.T + c))) / jnp.maximum(jnp.max(jnp.abs(values)), 1e-300)
-    return jnp.concatenate([M, c[:, None]], axis=1), defect
-
-
-@functools.lru_cache(maxsize=32)
-def _read_off(method: Method, problem: Problem) -> tuple[Callable, Callable, Callable]:
-    """(t, h, params, xi (nodes, K)) -> maps and defects of the step, compiled; (t, params) -> those of start, read."""
-    stepped, _ = matched(problem, method)
-    counts, m, n = method.needs.normals(stepped.m), stepped.m, stepped.n
-    ends = np.cumsum(list(counts.values()))[:-1]
-
-    def flat_start(t, x, params):
-        return ravel_pytree(method.start(stepped, t, x, params))
-
-    @jax.jit
-    def step(t, h, params, xi):
-        zero, state = flat_start(t, jnp.zeros(n), params)
-
-        def one(xi):
-            noise = method.needs.increment(h, dict(zip(counts, jnp.split(xi, ends), strict=True)), m)
-
-            def after(s):
-                s, report = method.step(stepped, t, state(s), noise, params)
-                return jnp.where(report.ok, ravel_pytree(s)[0], jnp.nan)
-
-            return _affine(after, zero.size)
-
-        return jax.vmap(one)(xi)
-
-    def start(t, params):
-        return _affine(lambda x: flat_start(t, x, params)[0], n)
-
-    def read(t, params):
-        zero, state = flat_start(t, jnp.zeros(n), params)
-        return _affine(lambda s: method.read(state(s)), zero.size)
-
-    return step, start, read
 
 
 def axes(recipe: Recipe, m: int, nodes: int | Mapping[str, int], extra: int = 0) -> list[gauss.Rule]:
@@ -383,8 +345,8 @@ def _integrate(at: Callable, axes: list[gauss.Rule]) -> tuple[np.ndarray, np.nda
     total = math.prod(shape)
     centre = at(np.zeros((1, len(axes))))[0]  # moments about the quiet step: small noise keeps its digits
     mean, square = np.zeros(centre.size), np.zeros((centre.size, centre.size))
-    for begin in range(0, total, CHUNKS[-1]):
-        index = np.unravel_index(np.arange(begin, min(begin + CHUNKS[-1], total)), shape)
+    for begin in range(0, total, CHUNK):
+        index = np.unravel_index(np.arange(begin, min(begin + CHUNK, total)), shape)
         xi = np.stack([values[i] for (values, _), i in zip(axes, index, strict=True)], axis=1)
         weight = np.prod([weights[i] for (_, weights), i in zip(axes, index, strict=True)], axis=0)
         away = (at(xi) - centre).reshape(len(xi), -1)
@@ -407,13 +369,13 @@ def _require_affine(name: str, maps: np.ndarray, defects: np.ndarray, xi: np.nda
     )
 
 
-def _checked(what: str, read_off: tuple[Array, Array]) -> Array:
-    affine, defect = read_off
+def _checked(what: str, read_off: tuple[np.ndarray, float]) -> np.ndarray:
+    matrix, defect = read_off
     if not defect <= AFFINE:
         raise ValueError(
             f"{what}: expected to be linear in the state, found it off by {float(defect):.3g} of its values"
         )
-    return affine
+    return matrix
 
 
 def _vector(name: str, value: ArrayLike, n: int) -> np.ndarray:

@@ -18,12 +18,13 @@ from jax import Array
 from stodyn.analysis.common_paths import Run, common_paths, follows_path
 from stodyn.analysis.expectation import enumerated, integrated, linear_moments
 from stodyn.engine.grid import step_times
-from stodyn.engine.spec import matched
+from stodyn.engine.spec import as_it_is_now, matched
 from stodyn.methods.catalogue import catalogue
 from stodyn.methods.contract import Method
 from stodyn.models.catalogue import Model
 from stodyn.noise.distribution import is_random
 from stodyn.noise.increment import Increment
+from stodyn.numerics.printing.points import AtPoints
 from stodyn.problems.hamiltonian import Hamiltonian
 from stodyn.problems.mechanical import Mechanical
 from stodyn.problems.sdae import SDAE
@@ -127,7 +128,7 @@ def weak_order(
         found = linear_moments(method, study.problem, study.t, study.steps)
         if found is not None:
             return study.dataset("weak", study.computed(*found), level, how="moments", reference="exact moments")
-    φ = jax.jit(jax.vmap(lambda x: jnp.ravel(function(x) if function else first_and_second(x))))
+    φ = AtPoints(lambda x: jnp.ravel(function(x) if function else first_and_second(x)))
     if study.exact is not None:
         values = enumerated(method, study.problem, study.t, study.steps, φ)
         truth = integrated(study.exact, study.t, study.problem.m, φ)
@@ -171,7 +172,11 @@ def deterministic_order(
 
     def solution(T, W):
         followed: Any = (quiet.lower(SDE) or (None,))[0] if isinstance(quiet, SDAE) else quiet
-        f = jax.jit(lambda s, x: followed.f(s, x, quiet.params))
+        many = AtPoints(lambda s, x: followed.f(s, x, quiet.params), (None, 0))
+
+        def f(s, x):
+            return many(np.asarray(s, float), x[None])[0]
+
         with jax.enable_x64(True):
             run = scipy.integrate.solve_ivp(f, (t[0], T), followed.example_start(), "DOP853", rtol=1e-13, atol=1e-15)
             end = run.y[:, -1]
@@ -319,6 +324,7 @@ class Study:
         if exact is not None and reference is not None:
             raise ValueError("exact, reference: both were given; give one, the errors are measured against it")
         problem, name, solution = unpacked(problem)
+        problem = as_it_is_now(problem)
         exact = solution if exact is None and reference is None else exact
         matched(problem, method)
         counts = sorted(set(steps))
@@ -335,14 +341,19 @@ class Study:
         )
         if exact is not None and study.is_random:
             raise ValueError("exact: the start or the parameters differ from path to path; give a reference instead")
-        if exact is None and reference is None:
-            return dataclasses.replace(study, reference=best_reference(problem, method))
         if isinstance(reference, Method) and shown(problem, reference) != shown(problem, method):
             raise ValueError(
                 f"reference: {reference.name} shows {shown(problem, reference)} components of this problem and "
                 f"{method.name} {shown(problem, method)}; take one that runs it in the same form"
             )
         return study
+
+    @functools.cached_property
+    def against(self) -> Method | Pathwise | None:
+        """What runs beside the method: the reference, where there is no exact solution."""
+        if self.exact is not None or self.reference is not None:
+            return self.reference
+        return best_reference(self.problem, self.method)
 
     @property
     def h(self) -> np.ndarray:
@@ -360,16 +371,16 @@ class Study:
                 raise ValueError(f"{name}: expected a whole number >= {least}, got {value!r}")
         fine = self.steps[-1] * (self.refine if self.exact is None else 1)
         runs = [Run(self.method, tuple(fine // k for k in self.steps))]
-        if isinstance(self.reference, Method):
-            runs.append(Run(self.reference, (1, 2) if fine % 2 == 0 else (1, 1)))
-        elif self.reference is not None:
-            runs.append(Run(self.reference))
+        if isinstance(self.against, Method):
+            runs.append(Run(self.against, (1, 2) if fine % 2 == 0 else (1, 1)))
+        elif self.against is not None:
+            runs.append(Run(self.against))
         for W, states in common_paths(self.problem, runs, self.t, fine, int(paths), int(seed)):
             if self.exact is not None:
                 target = self._shown(np.asarray(self.exact(self.t[1], W), float).reshape(len(W), self.problem.n))
                 yield states[0], target, target
             else:
-                reference = states[1] if isinstance(self.reference, Method) else self._shown(states[1])
+                reference = states[1] if isinstance(self.against, Method) else self._shown(states[1])
                 yield states[0], reference[:, 0], reference[:, -1]
 
     def _shown(self, x: np.ndarray) -> np.ndarray:
@@ -400,7 +411,9 @@ class Study:
             "used": used,
             "reason": np.array(errors.reasons, str),
         }
-        named = {"kind": kind, "method": self.method.name, "reference": self._reference_words()} | attributes
+        named = {"kind": kind, "method": self.method.name} | attributes
+        if "reference" not in named:
+            named["reference"] = self._reference_words()
         named |= {"model": self.model} if self.model else {}
         data = {name: ("step", values) for name, values in variables.items()}
         return xr.Dataset(data, {"step": self.h}, errors.fit(self.h, level) | named)
@@ -408,9 +421,9 @@ class Study:
     def _reference_words(self) -> str:
         if self.exact is not None:
             return "exact solution"
-        if isinstance(self.reference, Method):
-            return f"{self.reference.name}, h = {self.h[-1] / self.refine:.4g}"
-        return getattr(self.reference, "__name__", "function of the path")
+        if isinstance(self.against, Method):
+            return f"{self.against.name}, h = {self.h[-1] / self.refine:.4g}"
+        return getattr(self.against, "__name__", "function of the path")
 
 
 def _is_count(value: Any, least: int = 1) -> bool:

@@ -12,7 +12,6 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.linalg
@@ -25,6 +24,8 @@ from stodyn.models.oscillators import growth, noisy_oscillator
 from stodyn.noise.increment import Increment
 from stodyn.noise.iterated import Words
 from stodyn.noise.words import Word, up_to_weight, weight
+from stodyn.numerics.newton import underived
+from stodyn.numerics.printing.points import AtPoints
 
 RESOLVED = Words(p=12, K=24)  # the integrals where they are sampled: rms errors of 1e-3 and 6e-2 of a step's
 ROUNDING = 1e-9  # by which a radius of 1 may be missed
@@ -176,9 +177,12 @@ def amplification(
 ) -> Amplification:
     """The step of a method on the test equation; eta and chi are numbers, or one a channel. omega = 0 gives A_0."""
     η, χ = np.broadcast_arrays(np.atleast_1d(np.asarray(eta, float)), np.atleast_1d(np.asarray(chi, float)))
-    with jax.enable_x64(True):
-        A, terms = map(np.asarray, _reader(_alpha(method), len(η))(float(omega), η, χ, float(h)))
     words = _words(len(η))
+    params = {"omega": float(omega), "eta": η, "chi": χ}
+    units = np.repeat(np.concatenate([np.zeros((1, len(words))), np.eye(len(words))]), 3, axis=0)
+    images = _step(_alpha(method), len(η))(params, float(h), units, np.tile(np.eye(3), (len(words) + 1, 1)))
+    A, *others = images.reshape(-1, 3, 3).swapaxes(1, 2)
+    terms = [other - A for other in others]
     return Amplification(float(omega), float(h), A, {w: T for w, T in zip(words, terms, strict=True) if T.any()})
 
 
@@ -188,8 +192,8 @@ def stiff_limit(method: GeneralisedAlpha | str, h: float, eta: ArrayLike = 0.0, 
 
 
 @functools.lru_cache(maxsize=64)
-def _reader(method: GeneralisedAlpha, m: int) -> Callable:
-    """(ω, η, χ, h) -> A_d and the stack of A_w, compiled."""
+def _step(method: GeneralisedAlpha, m: int) -> AtPoints:
+    """(params, h, the integrals of each point (points, words), Ξ (points, 3)) -> Ξ after a step."""
     problem = noisy_oscillator(1.0, np.ones(m), np.ones(m))
     words = _words(m)
 
@@ -197,17 +201,12 @@ def _reader(method: GeneralisedAlpha, m: int) -> Callable:
         held = dict(zip(words, integrals, strict=True))
         W, Z = (jnp.stack([held.pop((j, *rest)) for j in range(1, m + 1)]) for rest in ((), (0,)))
         state = (jnp.stack([Ξ[0], Ξ[1] / h]), Ξ[2:] / h**2)
-        (x, φ), report = method.step(problem, 0.0, state, Increment(h, W, Z, words=held), params)
+        with underived():
+            (x, φ), report = method.step(problem, 0.0, state, Increment(h, W, Z, words=held), params)
         after = jnp.stack([x[0], h * x[1], h**2 * φ[0]])
         return jnp.where(report.ok, after, jnp.nan)
 
-    def read(omega, eta, chi, h):
-        params = {"omega": omega, "eta": eta, "chi": chi}
-        units = jnp.concatenate([jnp.zeros((1, len(words))), jnp.eye(len(words))])
-        of = jax.vmap(lambda unit: jax.vmap(lambda Ξ: image(params, h, unit, Ξ))(jnp.eye(3)).T)(units)
-        return of[0], of[1:] - of[0]
-
-    return jax.jit(read)
+    return AtPoints(image, (None, None, 0, 0))
 
 
 @functools.lru_cache(maxsize=8)
@@ -226,17 +225,16 @@ def _draws(m: int, words: tuple[Word, ...], count: int, seed: int) -> np.ndarray
     """Samples of the integrals over a step h = 1, (count, words)."""
     rng = np.random.default_rng(seed)
     normals = {name: rng.standard_normal((count, k)) for name, k in RESOLVED.normals(m).items()}
-    with jax.enable_x64(True):
-        return np.asarray(_sampler(m, words)(normals))
+    return _sampler(m, words)(normals)
 
 
 @functools.lru_cache(maxsize=16)
-def _sampler(m: int, words: tuple[Word, ...]) -> Callable:
+def _sampler(m: int, words: tuple[Word, ...]) -> AtPoints:
     def one(normals):
         noise = RESOLVED.increment(1.0, normals, m)
         return jnp.stack([noise.word(w) for w in words]) if words else jnp.zeros(0)
 
-    return jax.jit(jax.vmap(one))
+    return AtPoints(one)
 
 
 def _estimate(values: np.ndarray) -> Estimate:
@@ -262,9 +260,7 @@ class Dissipation(NamedTuple):
 def dissipation(method: GeneralisedAlpha | str, Omega: ArrayLike) -> Dissipation:
     """Radius, period elongation and algorithmic damping over Ω; the last two are NaN where no pair is left."""
     Ω, method = np.asarray(Omega, float), _alpha(method)
-    with jax.enable_x64(True):
-        one = np.zeros(1)
-        A = np.asarray(jax.vmap(lambda Ω: _reader(method, 1)(Ω, one, one, 1.0)[0])(jnp.ravel(jnp.asarray(Ω))))
+    A = np.stack([amplification(method, frequency, 1.0).deterministic for frequency in Ω.ravel()])
     λ = np.linalg.eigvals(A)
     pair = np.where(λ.imag > 1e-12, λ, np.nan)
     with np.errstate(all="ignore"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +12,7 @@ import scipy.integrate
 from numpy.typing import ArrayLike
 
 from stodyn.analysis.linear import Moments
-from stodyn.engine.spec import matched
+from stodyn.engine.spec import as_it_is_now, matched
 from stodyn.methods.contract import Method
 from stodyn.problems.contract import Problem
 from stodyn.problems.sdae import SDAE
@@ -85,7 +84,7 @@ def delivered_small_noise(method: Method, problem: Problem, t: tuple[float, floa
     P' = Φ_x P Φ_x' + Φ_ξ Φ_ξ', ξ the normals of W. For methods whose state is that of the problem.
     """
     with jax.enable_x64(True):
-        start, advance = _linearised(method, problem, float(t[0]))
+        start, advance = _linearised(method, as_it_is_now(problem), float(t[0]))
         h = (t[1] - t[0]) / steps
         states = [(start, jnp.zeros((len(start), len(start))))]
         for k in range(steps):
@@ -94,7 +93,6 @@ def delivered_small_noise(method: Method, problem: Problem, t: tuple[float, floa
     return Moments(means, covariances)
 
 
-@functools.lru_cache(maxsize=16)
 def _linearised(method: Method, problem: Problem, begin: float) -> tuple[Any, Callable]:
     """The method's start, and (t, h, x, P) -> x and P after a step, compiled."""
     taken, counts, p = matched(problem, method)[0], method.needs.normals(problem.m), problem.example_params()

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,11 +19,13 @@ from stodyn.engine.spec import matched
 from stodyn.methods.catalogue import named
 from stodyn.methods.contract import Method
 from stodyn.methods.stiff_table import StiffTable
+from stodyn.numerics.newton import underived
 from stodyn.numerics.polynomial import Polynomial
+from stodyn.numerics.printing.points import AtPoints
 from stodyn.numerics.surd import Number, sign
 from stodyn.problems.sde import SDE
 
-CHUNK = 4096  # points a call: one size, so that a step is compiled once
+CHUNK = 4096  # points taken together
 RANGE = 1000.0  # of -h, in verdicts
 ROUNDING = 1e-11
 
@@ -41,13 +42,9 @@ def mean_square(method: Method | str, h: ArrayLike, k: ArrayLike) -> np.ndarray:
     is_complex = bool(np.iscomplexobj(h) or np.iscomplexobj(k))
     points = np.stack([h.real.ravel(), h.imag.ravel(), k.real.ravel(), k.imag.ravel()], axis=1).astype(float)
     found = np.empty(len(points))
-    with jax.enable_x64(True):
-        growth = _growth(stepper, is_complex)
-        for begin in range(0, len(points), CHUNK):
-            part = points[begin : begin + CHUNK]
-            filled = np.zeros((CHUNK, 4))
-            filled[: len(part)] = part
-            found[begin : begin + CHUNK] = np.asarray(growth(filled))[: len(part)]
+    growth = _growth(stepper, is_complex)
+    for begin in range(0, len(points), CHUNK):
+        found[begin : begin + CHUNK] = growth(points[begin : begin + CHUNK])
     return np.where(np.isfinite(found), found, np.inf).reshape(h.shape)
 
 
@@ -333,7 +330,7 @@ COMPLEX = SDE(_plane, _plane_noise, (1.0, 0.0), params=np.zeros(4), structure="s
 
 @functools.lru_cache(maxsize=64)
 def _growth(method: Method, is_complex: bool):
-    """points (CHUNK, 4) of (Re h, Im h, Re k, Im k) -> R̂, compiled."""
+    """points (..., 4) of (Re h, Im h, Re k, Im k) -> R̂."""
     problem = matched(COMPLEX if is_complex else REAL, method)[0]
     counts = method.needs.normals(1)
     ends = np.cumsum(list(counts.values()))[:-1]
@@ -341,20 +338,30 @@ def _growth(method: Method, is_complex: bool):
     def one(point, ξ):
         noise = method.needs.increment(jnp.ones(()), dict(zip(counts, jnp.split(ξ, ends), strict=True)), 1)
         state = method.start(problem, jnp.zeros(()), jnp.asarray(problem.example_start()), point)
-        after, report = method.step(problem, jnp.zeros(()), state, noise, point)
+        with underived():
+            after, report = method.step(problem, jnp.zeros(()), state, noise, point)
         return jnp.where(report.ok, jnp.sum(method.read(after) ** 2), jnp.nan)
 
-    rules = axes(method.needs, 1, {name: NODES if _matters(one, counts, name) else 1 for name in counts})
-    ξ = jnp.asarray(np.stack([v.ravel() for v in np.meshgrid(*(r[0] for r in rules), indexing="ij")], axis=-1))
-    weight = jnp.asarray(functools.reduce(np.multiply.outer, [r[1] for r in rules]).ravel())
-    return jax.jit(jax.vmap(lambda point: weight @ jax.vmap(lambda ξ: one(point, ξ))(ξ)))
+    squares = AtPoints(one)
+    rules = axes(method.needs, 1, {name: NODES if _matters(squares, counts, name) else 1 for name in counts})
+    ξ = np.stack([v.ravel() for v in np.meshgrid(*(r[0] for r in rules), indexing="ij")], axis=-1)
+    weight = functools.reduce(np.multiply.outer, [r[1] for r in rules]).ravel()
+
+    def growth(points):
+        found = squares(np.repeat(points, len(ξ), axis=0), np.tile(ξ, (len(points), 1)))
+        with np.errstate(all="ignore"):
+            return found.reshape(len(points), len(ξ)) @ weight
+
+    return growth
 
 
-def _matters(one: Callable, counts: Mapping[str, int], stream: str) -> bool:
+def _matters(squares: Callable, counts: Mapping[str, int], stream: str) -> bool:
     """Whether a step reads the normals of a stream: with one channel there are no areas to be made of them."""
     if len(counts) == 1:
         return True
     rng = np.random.default_rng(1)
-    point, normals = jnp.array([-0.4, 0.1, 0.3, -0.2]), {name: rng.standard_normal(k) for name, k in counts.items()}
+    normals = {name: rng.standard_normal(k) for name, k in counts.items()}
     other = normals | {stream: rng.standard_normal(counts[stream])}
-    return one(point, np.concatenate([*normals.values()])) != one(point, np.concatenate([*other.values()]))
+    ξ = np.stack([np.concatenate([*values.values()]) for values in (normals, other)])
+    first, second = squares(np.tile([-0.4, 0.1, 0.3, -0.2], (2, 1)), ξ)
+    return bool(first != second)

@@ -18,7 +18,7 @@ from stodyn.engine.batch import Vmap
 from stodyn.engine.gathering import Gathered, Plan, Went
 from stodyn.engine.layout import Members
 from stodyn.engine.place import available_cores
-from stodyn.engine.traces import fingerprint
+from stodyn.numerics.printing.telling import fingerprint
 from stodyn.statistics.contract import Move, Snapshot, Statistic
 
 COMPILED_LIMIT = 128

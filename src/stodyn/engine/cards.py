@@ -22,13 +22,13 @@ from stodyn.engine.layout import Layout
 from stodyn.engine.programs import Tell, Vmapped, Way, plan_of, printed_or_vmapped
 from stodyn.engine.spec import Spec
 from stodyn.engine.stepping import Source
-from stodyn.engine.traces import fingerprint
 from stodyn.engine.watching import averages_itself, gives_values
 from stodyn.noise import counter
 from stodyn.noise.supply import Counted
 from stodyn.numerics.printing import compiling
 from stodyn.numerics.printing.rows import Frame, words
 from stodyn.numerics.printing.scalars import Unprintable
+from stodyn.numerics.printing.telling import fingerprint
 from stodyn.statistics.contract import Snapshot, Statistic
 from stodyn.statistics.moments import Sums
 

@@ -17,8 +17,9 @@ import jax
 import numpy as np
 from jax.extend import core
 
-from stodyn.engine.traces import calls_host, fingerprint, function_traces
+from stodyn.engine.traces import function_traces
 from stodyn.noise.distribution import PerPath, draw
+from stodyn.numerics.printing.telling import calls_host, fingerprint
 from stodyn.problems.contract import is_drawn
 from stodyn.statistics.contract import Move, Snapshot, Statistic
 

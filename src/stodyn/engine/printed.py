@@ -18,11 +18,12 @@ from stodyn.engine.layout import Members
 from stodyn.engine.looped import LoopSource
 from stodyn.engine.spec import Spec
 from stodyn.engine.stepping import FRAME, GROUP, Source
-from stodyn.engine.traces import fingerprint
 from stodyn.engine.watching import averages_itself, gives_values
 from stodyn.noise.supply import Supply
-from stodyn.numerics.printing import compiling
-from stodyn.numerics.printing.rows import Frame, words
+from stodyn.numerics import uncompiled
+from stodyn.numerics.printing import compiling, scalars
+from stodyn.numerics.printing.rows import Frame, typed, words
+from stodyn.numerics.printing.telling import fingerprint
 from stodyn.statistics.contract import Snapshot, Statistic
 
 SECONDS = 0.05  # what a call should take, so that Ctrl-C is heard
@@ -194,7 +195,7 @@ class _Work(Work):
     def _by_jax(self, k: int, statistic: Statistic, seen, sound, t) -> Any:
         """What a statistic sees that looks at all paths of a block together, in JAX."""
         spec, source = self.spec, self.program.source
-        own = [_typed(seen[rows], source.seen_dtypes[rows.flat[0]]) for rows in source.rows_of[k]]
+        own = [typed(seen[rows], source.seen_dtypes[rows.flat[0]]) for rows in source.rows_of[k]]
         iterations = own.pop(0) if statistic.counts_iterations else None
         track = jax.tree.unflatten(source.watched.trees[k], own)
         with np.errstate(over="ignore"):  # lanes that are no paths hold anything
@@ -214,12 +215,15 @@ class _Work(Work):
             track,
         )
         if k not in self.observing:
-            with jax.enable_x64(True):
-                key = fingerprint(jax.make_jaxpr(observe)(*given)) + type(statistic).__name__
-                self.observing[k] = compiled(key, observe, *given).run
+            self.observing[k] = _observing(observe, given, type(statistic).__name__)
         return jax.tree.map(np.asarray, self.observing[k](*given))
 
 
-def _typed(rows: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Numbers of rows in their own type."""
-    return rows.astype(dtype) if dtype.kind == "f" else np.ascontiguousarray(rows).view(np.int64).astype(dtype)
+def _observing(observe: Callable, given: tuple, name: str) -> Callable:
+    """What a statistic sees, compiled; by NumPy where it only picks numbers out."""
+    with jax.enable_x64(True):
+        trace, shape = jax.make_jaxpr(observe, return_shape=True)(*given)
+        if all(equation.primitive.name in scalars.MOVES for equation in trace.eqns):
+            tree = jax.tree.structure(shape)
+            return lambda *given: jax.tree.unflatten(tree, uncompiled.run(trace, *jax.tree.leaves(given)))
+        return compiled(fingerprint(trace) + name, observe, *given).run

@@ -25,7 +25,6 @@ from stodyn.engine.looped import LoopSource
 from stodyn.engine.printed import Printed
 from stodyn.engine.spec import Spec
 from stodyn.engine.stepping import Source
-from stodyn.engine.traces import calls_host, fingerprint, holds
 from stodyn.engine.watching import Watched, watched
 from stodyn.methods.contract import Method
 from stodyn.noise import stream
@@ -34,6 +33,7 @@ from stodyn.noise.supply import Counted, Drawn, Given, Supply
 from stodyn.numerics.printing import compiling
 from stodyn.numerics.printing.flat import scalar_operations
 from stodyn.numerics.printing.scalars import Unprintable
+from stodyn.numerics.printing.telling import calls_host, fingerprint, holds
 from stodyn.statistics.contract import Move, Snapshot, Statistic
 
 EXECUTORS = ("auto", "printed", "vmap")

@@ -18,6 +18,7 @@ from stodyn.methods.recommend import best_fitting, recommend
 from stodyn.noise.distribution import PerPath, draw, is_random
 from stodyn.noise.iterated import check_resolution
 from stodyn.numerics.newton import underived
+from stodyn.numerics.printing.telling import calls_host, fingerprint
 from stodyn.problems import lowering
 from stodyn.problems.contract import Problem, check_problem, is_drawn, machine_memory
 from stodyn.problems.measured import Measured
@@ -130,7 +131,7 @@ def describe(problem: Any, method: Catalogued | str | None, t: Any, dt: Any, col
 def _check_repeatable(problem: Any) -> None:
     """Refuse functions that say another thing when they are looked at again: what they draw would be drawn once."""
     for (name, first), (_, second) in zip(*(traces.function_traces(problem) for _ in range(2)), strict=True):
-        if not traces.calls_host(first) and traces.fingerprint(first) != traces.fingerprint(second):
+        if not calls_host(first) and fingerprint(first) != fingerprint(second):
             called = {"f": "drift", "g": "diffusion"}[name]
             raise ValueError(
                 f"{called}: it is another function when it is looked at again: does it draw a random number, count, or "

@@ -6,7 +6,6 @@ import dataclasses
 import functools
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -14,6 +13,8 @@ from stodyn.methods.classical import RK4
 from stodyn.methods.contract import Method, Solver
 from stodyn.noise import wiener
 from stodyn.noise.increment import Increment
+from stodyn.numerics.newton import underived
+from stodyn.numerics.printing.points import AtPoints
 from stodyn.problems import lowering
 from stodyn.problems.sde import SDE
 
@@ -82,7 +83,7 @@ class _Dyadic(Solver):
         return reason
 
     def solve(self, problem, grid, start, params, streams):
-        steps = _compiled(self.base, problem)
+        steps = _both(self.base, problem)
         states = np.empty((len(grid), *start.shape))
         states[0] = start
         for k, h in enumerate(np.diff(grid)):
@@ -148,35 +149,31 @@ def follows_the_path(base: Method) -> bool:
         return False
     taken = lowering.to_ito(problem) if base.calculus == "ito" else problem
     spin = np.einsum("kij,k->ij", G, W[: len(G)])
-    misses = []
-    with jax.enable_x64(True):
-        for root in (1e-2, 5e-3):
-            noise = Increment(root**2, jnp.asarray(root * W[: len(G)]))
-            after = base.read(base.step(taken, 0.0, base.start(taken, 0.0, jnp.asarray(x), None), noise, None)[0])
-            exact = x + root * spin @ x + 0.5 * root**2 * spin @ spin @ x
-            misses.append(np.abs(np.asarray(after) - exact).max() / root**2)
+    roots = np.array([1e-2, 5e-3])
+
+    def step(root):
+        state = base.start(taken, jnp.zeros(()), jnp.asarray(x), None)
+        with underived():
+            return base.read(base.step(taken, jnp.zeros(()), state, Increment(root**2, root * W[: len(G)]), None)[0])
+
+    exact = [x + root * spin @ x + 0.5 * root**2 * spin @ spin @ x for root in roots]
+    misses = np.abs(AtPoints(step, few=1)(roots) - exact).max(axis=1) / roots**2
     return misses[1] < 0.75 * misses[0] or misses[1] < 1e-9  # halved with √h where only O(h^(3/2)) is missing
 
 
-@functools.lru_cache(maxsize=32)
-def _compiled(base: Method, problem: Any):
+def _both(base: Method, problem: Any) -> AtPoints:
     """(t, h, x, W, first, params), all with an axis of paths -> x after h in one step, and in two halves of it."""
 
     def one(t, h, x, W, params):
-        after, report = base.step(problem, t, base.start(problem, t, x, params), Increment(h, W), params)
+        with underived():
+            after, report = base.step(problem, t, base.start(problem, t, x, params), Increment(h, W), params)
         return jnp.where(report.ok, base.read(after), jnp.nan)
 
     def both(t, h, x, W, first, params):
         middle = one(t, 0.5 * h, x, first, params)
         return one(t, h, x, W, params), one(t + 0.5 * h, 0.5 * h, middle, W - first, params)
 
-    many = jax.jit(jax.vmap(both))
-
-    def steps(*arguments):
-        with jax.enable_x64(True), np.errstate(invalid="ignore"):
-            return tuple(map(np.asarray, many(*arguments)))
-
-    return steps
+    return AtPoints(both)
 
 
 Dyadic = _Dyadic()

@@ -133,7 +133,7 @@ def newton(
         return root, (((ok | rounded) & close).astype(real), spent.astype(real), rounded.astype(real))
 
     def tangent(linear: Callable[[Array], Array], r: Array) -> Array:
-        return jnp.linalg.solve(jax.jacfwd(linear)(r), r)
+        return eliminate(jax.jacfwd(linear)(r), r)
 
     if _underived.get():
         x, (ok, iterations, rounded) = search(equations, x)

@@ -320,7 +320,11 @@ class Hamiltonian(Problem):
         return lowering.to_ito(sde) if calculus == "ito" else sde
 
     def lower(self, kind: type) -> tuple[Problem, str] | None:
-        return (self.to_sde(), "Hamiltonian -> Stratonovich SDE of (q, p)") if kind is SDE else None
+        return (self._as_sde, "Hamiltonian -> Stratonovich SDE of (q, p)") if kind is SDE else None
+
+    @functools.cached_property
+    def _as_sde(self) -> SDE:
+        return self.to_sde()
 
     def draw_start(self, rng: np.random.Generator, paths: range) -> np.ndarray:
         return paired_start.drawn(self.start, "qp", rng, paths, self.n // 2)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from typing import Any, NamedTuple
 
 import jax
@@ -12,6 +11,7 @@ import numpy as np
 import scipy.linalg
 
 from stodyn.numerics.dependence import dependence
+from stodyn.numerics.printing.points import AtPoints, at_points
 from stodyn.numerics.printing.scalars import Unprintable
 
 RANK = 1e-12  # a singular value of the scaled mass matrix below this share of the largest is zero
@@ -113,7 +113,6 @@ class Diagnosis:
         return f"the start did not satisfy the constraints and was moved: {listed}" if far else ""
 
 
-@functools.lru_cache(maxsize=64)
 def diagnose(problem: Any, t: float = 0.0) -> Diagnosis:
     """Whether an SDAE is of index 1 at its start at time t, and if not, why.
 
@@ -188,7 +187,7 @@ class Looked(NamedTuple):
 def look(problem: Any, times: np.ndarray, states: np.ndarray) -> Looked:
     """The equations of an SDAE at STATES times and states, each with the parameters of a path of its own."""
     with jax.enable_x64(True), jax.ensure_compile_time_eval():  # a step may ask while it is traced
-        return Looked(*map(np.asarray, _looking(problem)(times, states, problem.sample_params(STATES)[0])))
+        return Looked(*problem.looking(times, states, problem.sample_params(STATES)[0]))
 
 
 def noise_slopes(problem: Any, times: np.ndarray, states: np.ndarray) -> np.ndarray:
@@ -199,18 +198,19 @@ def noise_slopes(problem: Any, times: np.ndarray, states: np.ndarray) -> np.ndar
 
     with jax.enable_x64(True), jax.ensure_compile_time_eval():
         params, axes = problem.sample_params(STATES)
-        return np.asarray(jax.jit(jax.vmap(at, in_axes=(0, 0, axes)))(times, states, params))
+        return at_points(at, times, states, params, in_axes=(0, 0, axes))
 
 
-@functools.lru_cache(maxsize=16)
-def _looking(problem: Any):
+def looking(problem: Any) -> AtPoints:
+    """(times, states, params) -> f, ∂f/∂x and g there."""
+
     def at(t, x, p):
         def f(x):
             return problem.f(t, x, p)
 
         return f(x), jax.jacfwd(f)(x), problem.g(t, x, p)
 
-    return jax.jit(jax.vmap(at, in_axes=(0, 0, problem.sample_params(STATES)[1])))
+    return AtPoints(at, (0, 0, problem.sample_params(STATES)[1]))
 
 
 def consistent_states(problem: Any, times: np.ndarray, states: np.ndarray) -> np.ndarray:

@@ -18,6 +18,7 @@ from stodyn.numerics.dependence import dependence
 from stodyn.numerics.elimination import WRITTEN_OUT, row_order
 from stodyn.numerics.elimination import solve as eliminate
 from stodyn.numerics.newton import newton
+from stodyn.numerics.printing.points import AtPoints
 from stodyn.numerics.printing.scalars import Unprintable
 from stodyn.numerics.sparse import Pattern
 from stodyn.problems.contract import (
@@ -41,6 +42,7 @@ from stodyn.problems.index import (
     consistent_states,
     diagnose,
     look,
+    looking,
     noise_slopes,
     split,
 )
@@ -196,10 +198,25 @@ class SDAE(Problem):
 
     def diagnose(self, t: float = 0.0) -> Diagnosis:
         """Whether the system is of index 1 at its start at time t, and why not: see problems.index.Diagnosis."""
-        return diagnose(self, float(t))
+        return dataclasses.replace(self).diagnosed(float(t))
+
+    def diagnosed(self, t: float = 0.0) -> Diagnosis:
+        """The same as it was found when it was first asked."""
+        if t not in self._diagnoses:
+            self._diagnoses[t] = diagnose(self, t)
+        return self._diagnoses[t]
+
+    @functools.cached_property
+    def _diagnoses(self) -> dict[float, Diagnosis]:
+        return {}
+
+    @functools.cached_property
+    def looking(self) -> AtPoints:
+        """(times, states, params) -> f, ∂f/∂x and g in index.STATES states."""
+        return looking(self)
 
     def before_run(self, t: float) -> tuple[str, ...]:
-        found = self.diagnose(t)
+        found = self.diagnosed(t)
         if found.index is None:
             raise ValueError(f"problem: this SDAE cannot be run: {found.reason}.")
         return (found.move,) if found.move else ()
@@ -258,7 +275,7 @@ class SDAE(Problem):
         if self.r == self.n:
             return given if self.n > WRITTEN_OUT else (_row_order(RM), ())
         times = np.append(0.0, np.geomspace(1e-3, 1e3, STATES - 1))
-        found = look(self, times, np.tile(self.diagnose().start, (STATES, 1))).f_x
+        found = look(self, times, np.tile(self.diagnosed().start, (STATES, 1))).f_x
         for C in (N @ f_x for f_x in found):
             with contextlib.suppress(ValueError):
                 whole = given[0] if self.n > WRITTEN_OUT else row_order(np.concatenate([RM, C]))
@@ -287,7 +304,7 @@ class SDAE(Problem):
     def _look(self) -> tuple[np.ndarray, np.ndarray]:
         """R g (states, r, m) and its derivative (states, r, m, r) in R M x, in consistent states around the start."""
         rng = np.random.default_rng(2024)
-        x = self.diagnose().start
+        x = self.diagnosed().start
         reach = 10.0 ** rng.uniform(-2, 0, (STATES, 1)) * (1.0 + np.abs(x))
         times = 10.0 ** rng.uniform(-2, 2, STATES)
         states = consistent_states(self, times, x + reach * rng.standard_normal((STATES, self.n)))
@@ -317,7 +334,7 @@ class SDAE(Problem):
 
     def state(self, t, y: Array, params) -> Array:
         """The state x (n,) at time t whose differential components are y (r,): (y, F(t, y)) of the state-space form."""
-        near = jnp.asarray(self.diagnose().start, y.dtype)
+        near = jnp.asarray(self.diagnosed().start, y.dtype)
         known = near.at[self.split.columns].add(y - jnp.asarray(self.evolving, y.dtype) @ near)
         return self.consistent(t, known, params)
 

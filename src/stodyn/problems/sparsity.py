@@ -39,7 +39,7 @@ def find_sparsity(problem: Any, implicit_noise: bool = False) -> Sparsity | None
     if n <= WRITTEN_OUT:
         return None
     with jax.enable_x64(True), jax.ensure_compile_time_eval():
-        start, params = jnp.asarray(problem.diagnose().start), problem.example_params()
+        start, params = jnp.asarray(problem.diagnosed().start), problem.example_params()
         try:
             drift = find_pattern(lambda x, t, p: problem.f(t, x, p), start, jnp.zeros(()), params)
             noise = (

@@ -12,6 +12,7 @@ import numpy as np
 from jax import Array
 
 from stodyn.numerics.dependence import dependence_of
+from stodyn.numerics.printing.points import AtPoints, at_points
 from stodyn.numerics.printing.scalars import Unprintable
 from stodyn.numerics.whole_arrays import Facts, facts_of
 from stodyn.problems.contract import NoiseStructure
@@ -34,16 +35,21 @@ def find_structure(g: Diffusion, x: Any, params: Any, sampled: tuple[Any, Any] |
     """
     (kinds, is_settled), known, sampled = proved_kinds(g, x, params), PROVED, sampled or (params, None)
     n, m = jax.eval_shape(g, 0.0, x, params).shape
+    looked: tuple[np.ndarray, np.ndarray] | None = None
     with jax.ensure_compile_time_eval():  # a step may ask while it is traced
         in_directions = n * n * m > DIFFERENTIATED
         if not (kinds or is_settled):
-            kinds = directed_kinds(g, x, sampled) if in_directions else checked_kinds(*_look(g, x, sampled))
+            looked = None if in_directions else _look(g, x, sampled)
+            kinds = directed_kinds(g, x, sampled) if looked is None else checked_kinds(*looked)
             known = CHECKED if kinds else known
         if m == 1:
             kinds.append("scalar")
         if kinds:
             return NoiseStructure((*kinds, "commutative"), known)
-        found = commutes_in_directions(g, x, sampled) if in_directions else commutes(*_look(g, x, sampled))
+        if in_directions:
+            found = commutes_in_directions(g, x, sampled)
+        else:
+            found = commutes(*(looked or _look(g, x, sampled)))
         return NoiseStructure(("commutative",) if found else (), CHECKED)
 
 
@@ -140,7 +146,7 @@ def depends_on_time(function: Callable[[Any, Array, Any], Array], x: Any, params
         states = x + rng.standard_normal((CHECKED_STATES, x.size))
         times = 10.0 ** rng.uniform(-2, 2, CHECKED_STATES)
         with jax.ensure_compile_time_eval():  # a step may ask while it is traced
-            looked = jax.jit(jax.vmap(function, in_axes=(0, 0, None)))
+            looked = AtPoints(function, (0, 0, None))
             now, then = looked(0.0 * times, states, params), looked(times, states, params)
         return not np.array_equal(now, then, equal_nan=True)
 
@@ -185,8 +191,7 @@ def _look(g: Diffusion, x: Array, sampled: tuple[Any, Any]) -> tuple[np.ndarray,
     def both(t, x, p):
         return g(t, x, p), jax.jacfwd(lambda x: g(t, x, p))(x)
 
-    looked = jax.jit(jax.vmap(both, in_axes=(0, 0, axes)))(times, states, params)
-    values, slopes = map(np.asarray, looked)
+    values, slopes = at_points(both, times, states, params, in_axes=(0, 0, axes))
     finite = np.isfinite(values).all((1, 2)) & np.isfinite(slopes).all((1, 2, 3))
     return values[finite], slopes[finite]
 

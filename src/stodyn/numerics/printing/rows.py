@@ -142,3 +142,8 @@ def mapped(
             address = w.at(w.at(w.address(into), w.whole("mul", stride, k)), lane, 8)
             w.store_row(x, address, dtype)
     return w
+
+
+def typed(rows: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Numbers of rows in their own type."""
+    return rows.astype(dtype) if dtype.kind == "f" else np.ascontiguousarray(rows).view(np.int64).astype(dtype)

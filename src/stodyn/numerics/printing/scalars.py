@@ -48,6 +48,8 @@ def literal_value(literal: Any) -> np.ndarray:
 def known_entries(x: Any) -> np.ndarray:
     """An array of numbers as an object array of entries known from the structure."""
     x = np.asarray(x)
+    if x.dtype == jax.dtypes.float0:  # what JAX calls the derivative of a whole number: there is none
+        x = np.zeros(x.shape, bool)
     if x.dtype not in TYPES:
         raise Unprintable(f"numbers of type {x.dtype}")
     result = np.empty(x.shape, object)
@@ -122,7 +124,7 @@ class _Scalars:
         if equation.effects:
             raise Unprintable(f"{name} has a side effect")
         for variable in equation.outvars:
-            if variable.aval.dtype not in TYPES:
+            if variable.aval.dtype not in TYPES and variable.aval.dtype != jax.dtypes.float0:
                 raise Unprintable(f"{name} gives numbers of type {variable.aval.dtype}")
         if name in MOVES:
             moved = MOVES[name](*inputs, **equation.params)

@@ -1,0 +1,104 @@
+"""One step of a method on a problem as a map between flat vectors, at many points; where it is affine, its matrix."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+
+from stodyn.engine.spec import as_it_is_now, matched
+from stodyn.methods.contract import Method
+from stodyn.numerics.newton import underived
+from stodyn.numerics.printing.points import AtPoints
+from stodyn.problems.structure import is_autonomous
+
+AFFINE = 1e-8  # relative defect that Newton's tolerance may leave
+OTHERS = 3  # random states at which it is asked whether a map is affine
+FEW = 300  # readings that NumPy does in less time than it takes to compile them
+
+
+class OneStep:
+    """s' = step(s, ξ): s the method's state in a row, x and for multistep methods the history; ξ its standard normals.
+
+    It is made for one question and held as long as that takes: the functions of the problem are looked at once.
+
+    starting  whether it is a starting step of a multistep method, number `k`, instead of its step
+    often     whether it is asked so often that compiling pays from the start
+    convert   whether the problem is converted as in a run, and refused where the method does not take it
+    """
+
+    def __init__(self, method: Method, problem: Any, starting: bool = False, often: bool = True, convert: bool = True):
+        self.method, self.problem = method, as_it_is_now(problem)
+        stepped = matched(self.problem, method)[0] if convert else self.problem
+        counts, m = method.needs.normals(stepped.m), stepped.m
+        ends = np.cumsum(list(counts.values()))[:-1]
+        with jax.enable_x64(True):
+            begun = jax.eval_shape(lambda x: method.start(stepped, jnp.zeros(()), x, self.problem.example_params()),
+                                   np.zeros(stepped.n))  # fmt: skip
+        leaves: list[Any]
+        tree: Any
+        leaves, tree = jax.tree.flatten(begun)
+        parts = np.cumsum([leaf.size for leaf in leaves])
+        self.n, self.size, self.normals = stepped.n, int(parts[-1]), sum(counts.values())
+
+        def state(s):
+            pieces = jnp.split(s, parts[:-1])
+            return tree.unflatten([jnp.reshape(a, leaf.shape) for a, leaf in zip(pieces, leaves, strict=True)])
+
+        def after(k, t, h, params, s, ξ):
+            noise = method.needs.increment(h, dict(zip(counts, jnp.split(ξ, ends), strict=True)), m)
+            step = functools.partial(method.starting_step, k) if starting else method.step
+            with underived():
+                new, report = step(stepped, t, state(s), noise, params)
+            return jnp.where(report.ok, ravel_pytree(new)[0], jnp.nan)
+
+        few = 0 if often else FEW
+        self._after = AtPoints(after, (None, None, None, None, 0, 0), few)
+        self._start = AtPoints(lambda t, params, x: ravel_pytree(method.start(stepped, t, x, params))[0],
+                               (None, None, 0), FEW)  # fmt: skip
+        self._read = AtPoints(lambda s: method.read(state(s)), 0, FEW)
+
+    @functools.cached_property
+    def autonomous(self) -> bool:
+        """Whether the step is the same at all times."""
+        return is_autonomous(self.problem)
+
+    def after(self, t: float, h: float, params: Any, s: np.ndarray, ξ: np.ndarray, k: int = 0) -> np.ndarray:
+        """The states (points, size) after a step from time t; NaN where its equations were not solved."""
+        return self._after(np.asarray(k), np.asarray(t, float), np.asarray(h, float), params, s, ξ)
+
+    def start(self, t: float, params: Any) -> tuple[np.ndarray, float]:
+        """[S | c] (size, n + 1) of s = S x + c at the start x, and how far it is from that."""
+        return affine(lambda x: self._start(np.asarray(t, float), params, x), self.n)
+
+    def read(self) -> tuple[np.ndarray, float]:
+        """[R | r] (n, size + 1) of x = R s + r, and how far it is from that."""
+        return affine(self._read, self.size)
+
+
+def affine(function: Callable[[np.ndarray], np.ndarray], size: int) -> tuple[np.ndarray, float]:
+    """[M | c] of function(s) = M s + c, given at many points at once, and how far it is from that, relative."""
+    matrices, defects = of_values(function(asked(size))[None], size)
+    return matrices[0], float(defects[0])
+
+
+def asked(size: int) -> np.ndarray:
+    """The states at which an affine map shows its matrix, zero and unit vectors, and others that tell if it is one."""
+    others = np.random.default_rng(1).standard_normal((OTHERS, size))
+    return np.concatenate([np.zeros((1, size)), np.eye(size), others])
+
+
+def of_values(values: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """[M | c] (maps, out, size + 1) of some maps from their values (maps, points, out) at the states `asked`, and how
+    far each is from being affine, relative to its largest value; NaN where a value is not finite."""
+    c = values[:, 0]
+    M = (values[:, 1 : size + 1] - c[:, None]).swapaxes(1, 2)
+    others = asked(size)[size + 1 :]
+    far = np.abs(values[:, size + 1 :] - (others @ M.swapaxes(1, 2) + c[:, None])).max(axis=(1, 2), initial=0.0)
+    largest = np.maximum(np.abs(values).max(axis=(1, 2), initial=0.0), 1e-300)
+    return np.concatenate([M, c[:, :, None]], axis=2), far / largest

@@ -1,0 +1,167 @@
+"""A function of one point at many points, as jax.jit(jax.vmap(function)) but compiled in milliseconds.
+
+The function is traced, printed as a loop over vectors of points, and compiled; what is compiled is kept under the
+digest of the trace. For what is evaluated a few times: XLA compiles for seconds what then runs for milliseconds.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax.extend import core
+
+from stodyn.numerics import uncompiled
+from stodyn.numerics.printing import compiling, rows, scalars
+from stodyn.numerics.printing.nodes import Entry, Graph
+from stodyn.numerics.printing.scalars import Unprintable
+from stodyn.numerics.printing.telling import calls_host, fingerprint, holds
+
+FRAME = ("own", "common", "results", "first_lane", "last_lane", "stride")
+MOST_OPERATIONS = 30_000  # of a function: beyond, text and code grow too long
+KEPT = 256  # functions
+QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}  # where XLA must compile
+
+
+class AtPoints:
+    """The function at many points: it takes and returns NumPy arrays, traced at the first call with such shapes.
+
+    in_axes  as those of jax.vmap: 0 or -1 where an argument, or a part of it, has the points first or last, None where
+             all points share it. Results have the points first
+    few      so many calls are computed by NumPy, where it knows all operations: they cost less than compiling
+
+    Hold it for as long as the function says the same: what it reads from outside is read when it is traced. In
+    double precision.
+    """
+
+    def __init__(self, function: Callable, in_axes: Any = 0, few: int = 0):
+        self.function, self.in_axes, self.few = function, in_axes, few
+        self._made: dict[Any, tuple[Callable, Any]] = {}
+
+    def __call__(self, *arguments: Any) -> Any:
+        given = self.in_axes if isinstance(self.in_axes, tuple) else (self.in_axes,) * len(arguments)
+        axes: list[int | None] = []
+        jax.tree.map(lambda axis, part: axes.extend([axis] * len(jax.tree.leaves(part))), given, arguments,
+                     is_leaf=lambda axis: axis is None)  # fmt: skip
+        leaves, tree = jax.tree.flatten(arguments)
+        arrays = [np.moveaxis(np.asarray(leaf), axis, 0) if axis else np.asarray(leaf)
+                  for leaf, axis in zip(leaves, axes, strict=True)]  # fmt: skip
+        differs = tuple(axis is not None for axis in axes)
+        shapes = tuple((a.shape[d:], a.dtype.str) for a, d in zip(arrays, differs, strict=True))
+        with jax.enable_x64(True):
+            if self.few > 0:
+                self.few -= 1
+                try:
+                    return self._uncompiled(tree, differs, shapes, arrays)
+                except uncompiled.Compile:
+                    self.few = 0
+            key = (tree, differs, shapes)
+            if key not in self._made:
+                self._made[key] = self._compiled(tree, differs, shapes)
+            compiled, shape = self._made[key]
+            return jax.tree.unflatten(shape, compiled(arrays))
+
+    def _uncompiled(self, tree: Any, differs: Sequence[bool], shapes: Sequence[tuple], arrays: list[np.ndarray]) -> Any:
+        """The results by NumPy; raises uncompiled.Compile."""
+        points = next(len(a) for a, own in zip(arrays, differs, strict=True) if own)
+        key = (tree, differs, shapes, points)
+        if key not in self._made:
+            axes = jax.tree.unflatten(tree, [0 if own else None for own in differs])
+            arguments = jax.tree.unflatten(tree, arrays)
+            trace, out = jax.make_jaxpr(jax.vmap(self.function, in_axes=axes), return_shape=True)(*arguments)
+            self._made[key] = functools.partial(uncompiled.run, trace), jax.tree.structure(out)
+        run, shape = self._made[key]
+        return jax.tree.unflatten(shape, run(*arrays))
+
+    def _compiled(self, tree: Any, differs: Sequence[bool], shapes: Sequence[tuple]) -> tuple[Callable, Any]:
+        """What takes the arrays to the results, and how these hang together."""
+
+        def flat(*leaves):
+            return self.function(*jax.tree.unflatten(tree, leaves))
+
+        examples = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in shapes]
+        closed, out = jax.make_jaxpr(flat, return_shape=True)(*examples)
+        shape = jax.tree.structure(out)
+        try:
+            return _printed(closed, differs), shape
+        except Unprintable:
+            mapped = jax.vmap(core.jaxpr_as_fun(closed), in_axes=[0 if d else None for d in differs])
+            many = jax.jit(mapped, compiler_options=QUICK)
+            return lambda arrays: list(map(np.asarray, many(*arrays))), shape
+
+
+def at_points(function: Callable, *arguments: Any, in_axes: Any = 0) -> Any:
+    """The function at many points, once."""
+    return AtPoints(function, in_axes)(*arguments)
+
+
+_kept: dict[str, _Loop] = {}
+_keeping = threading.Lock()
+
+
+def _printed(closed: core.ClosedJaxpr, differs: Sequence[bool]) -> _Loop:
+    """The compiled loop of a trace; raises Unprintable."""
+    reason = compiling.unavailable()
+    if reason is not None:
+        raise Unprintable(reason)
+    if calls_host(closed) or holds(closed, "custom_vmap_call"):
+        raise Unprintable("it takes all points together, or calls back to Python")
+    key = hashlib.sha256(repr((fingerprint(closed), differs, compiling.processor())).encode()).hexdigest()
+    with _keeping:
+        if key not in _kept:
+            while len(_kept) >= KEPT:
+                del _kept[next(iter(_kept))]
+            _kept[key] = _Loop(closed, differs)
+        return _kept[key]
+
+
+class _Loop:
+    """arrays -> results, by a printed function over rows of points."""
+
+    def __init__(self, closed: core.ClosedJaxpr, differs: Sequence[bool]):
+        graph, places, inputs = Graph(), [0, 0], []
+        self.differs, self.dtypes = differs, [v.aval.dtype for v in closed.jaxpr.invars]
+        for variable, own in zip(closed.jaxpr.invars, differs, strict=True):
+            first, shape = places[own], variable.aval.shape
+            nodes = [graph.input(("own" if own else "common", first + k), variable.aval.dtype, lane=bool(own))
+                     for k in range(int(np.prod(shape)))]  # fmt: skip
+            inputs += scalars.unflatten(nodes, [shape])
+            places[own] += len(nodes)
+        found = scalars.scalarised(closed, inputs, graph)
+        self.results = [(variable.aval.shape, variable.aval.dtype) for variable in closed.jaxpr.outvars]
+        entries: list[Entry] = scalars.flatten(found)
+        operations = rows.operations(entries)
+        if operations > MOST_OPERATIONS:
+            raise Unprintable(f"{operations} scalar operations, more than {MOST_OPERATIONS}")
+        self.width, self.count = 2 * compiling.processor().register, len(entries)
+        function = rows.mapped("run", self.width, entries, [entry.dtype for entry in entries], FRAME)
+        self.machine = compiling.compiled(rows.module([function]), ["run"], **compiling.effort(operations))
+
+    def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        points = next(len(a) for a, own in zip(arrays, self.differs, strict=True) if own)
+        lanes = -(-points // self.width) * self.width
+        own = [np.zeros((0, lanes))]
+        common = [np.zeros(0)]
+        for array, dtype, differs in zip(arrays, self.dtypes, self.differs, strict=True):
+            words = rows.words(np.asarray(array, dtype))
+            if differs:
+                own.append(np.resize(words.reshape(points, -1), (lanes, words[:1].size)).T if points else own[0])
+            else:
+                common.append(words.ravel())
+        results = np.empty((max(self.count, 1), lanes))
+        frame = rows.Frame(FRAME)
+        frame.set(own=np.ascontiguousarray(np.concatenate(own)), common=np.concatenate(common), results=results,
+                  first_lane=0, last_lane=lanes, stride=lanes)  # fmt: skip
+        self.machine["run"](frame.address)
+        found, used = [], 0
+        for shape, dtype in self.results:
+            size = int(np.prod(shape))
+            part = rows.typed(results[used : used + size, :points], dtype)
+            found.append(np.ascontiguousarray(part.T).reshape(points, *shape))
+            used += size
+        return found

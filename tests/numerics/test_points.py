@@ -1,0 +1,66 @@
+"""Functions of one point over many, printed: the numbers of jax.vmap, whatever differs from point to point."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from stodyn.numerics.printing import points
+from stodyn.numerics.printing.points import AtPoints, at_points
+
+rng = np.random.default_rng(0)
+TIMES, STATES = rng.standard_normal(7), rng.standard_normal((7, 3))
+PARAMS = {"k": np.arange(7), "j": np.float64(2.0)}
+AXES = (0, 0, {"k": 0, "j": None})
+
+
+def several(t, x, p):
+    """Results of several types and shapes, one of them the same everywhere."""
+    positive = jnp.stack([x[0] > 0, x[1] > 1])
+    return {"number": jnp.sin(t) * x @ x + p["k"] * p["j"], "truth": positive, "matrix": jnp.outer(x, x), "three": 3.0}
+
+
+def solved(t, x, p):
+    """By LAPACK, which is not printed."""
+    return jnp.linalg.solve(jnp.eye(3) + 0.1 * jnp.outer(x, x), x) * t
+
+
+@pytest.mark.parametrize("function", [several, solved])
+@pytest.mark.parametrize("few", [0, 1])
+def test_the_numbers_are_those_of_vmap(function, few):
+    found = AtPoints(function, AXES, few)(TIMES, STATES, PARAMS)
+    expected = jax.vmap(function, in_axes=AXES)(TIMES, STATES, PARAMS)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-14), found, expected)
+    assert jax.tree.map(lambda a: (a.shape, a.dtype), found) == jax.tree.map(lambda a: (a.shape, a.dtype), expected)
+
+
+def test_points_last_and_other_numbers_of_points():
+    """One compiled function serves every number of points, and takes them from either end of an argument."""
+    twice = AtPoints(lambda x, y: x @ y, (0, -1))
+    for count in (1, 5, 64):
+        x, y = rng.standard_normal((count, 3)), rng.standard_normal((3, count))
+        np.testing.assert_allclose(twice(x, y), np.einsum("pi,ip->p", x, y), rtol=1e-14, atol=1e-15)
+
+
+def test_derivatives_of_loops_over_whole_numbers():
+    """JAX gives whole numbers derivatives of a type of its own, float0: they are printed as nothing."""
+
+    def power(x):
+        return jax.lax.while_loop(lambda s: s[0] < 3, lambda s: (s[0] + 1, s[1] * x), (0, x))[1]
+
+    x = np.array([0.5, -1.5, 2.0])
+    np.testing.assert_allclose(at_points(jax.jacfwd(power), x), 4 * x**3, rtol=1e-14)
+
+
+def test_what_is_compiled_is_kept_under_what_the_function_says():
+    """A function that says the same takes the same program, another one its own, though its name is the same."""
+    scale = 2.0
+
+    def scaled(x):
+        return scale * x
+
+    assert at_points(scaled, np.ones(2)).tolist() == [2.0, 2.0]
+    kept = set(points._kept)
+    assert at_points(lambda x: 2.0 * x, np.ones(2)).tolist() == [2.0, 2.0] and set(points._kept) == kept
+    scale = 3.0
+    assert at_points(scaled, np.ones(2)).tolist() == [3.0, 3.0] and len(set(points._kept) - kept) == 1
