@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from stodyn import SDE, PerPath, simulate
+from stodyn import SDE, PerPath, provenance, simulate
 from stodyn import statistics as st
 from stodyn.methods.contract import EXPLICIT
 from stodyn.methods.explicit import EulerMaruyama, Heun
@@ -24,7 +24,7 @@ REFUSED = {
     "paths zero": (dict(paths=0), ValueError, "paths: expected a whole number >= 1, got 0"),
     "paths negative": (dict(paths=-1), ValueError, "paths: expected a whole number >= 1, got -1"),
     "paths half": (dict(paths=1.5), ValueError, "paths: expected a whole number >= 1, got 1.5"),
-    "paths whole but a float": (dict(paths=1e6), ValueError, "paths: expected a whole number >= 1, got 1000000.0"),
+    "paths infinite": (dict(paths=np.inf), ValueError, "paths: expected a whole number >= 1, got inf"),
     "paths true": (dict(paths=True), ValueError, "paths: expected a whole number >= 1, got True"),
     "seed negative": (dict(seed=-1), ValueError, "seed: expected a whole number >= 0, got -1"),
     "seed float": (dict(seed=1.0), ValueError, "seed: expected a whole number >= 0, got 1.0"),
@@ -34,7 +34,12 @@ REFUSED = {
     "dtype a class": (dict(dtype=float), ValueError, 'dtype: expected "float64" or "float32", got <class'),
     "executor": (dict(executor="gpu"), ValueError, "executor: expected one of 'auto', 'printed', .*, got 'gpu'"),
     "block zero": (dict(block=0), ValueError, "block: expected a whole number of paths >= 1, got 0"),
-    "block float": (dict(block=8.0), ValueError, "block: expected a whole number of paths >= 1, got 8.0"),
+    "block half": (dict(block=8.5), ValueError, "block: expected a whole number of paths >= 1, got 8.5"),
+    "block beyond memory": (
+        dict(block=10**12, paths=10**12),
+        MemoryError,
+        "block: 1000000000000 paths at a time need at least .* GB",
+    ),
     "block true": (dict(block=True), ValueError, "block: expected a whole number of paths >= 1, got True"),
     "threads zero": (dict(threads=0), ValueError, "threads: expected a whole number >= 1, got 0"),
     "threads float": (dict(threads=2.0), ValueError, "threads: expected a whole number >= 1, got 2.0"),
@@ -68,10 +73,20 @@ def test_refused(name):
 
 
 @pytest.mark.parametrize(
-    "options", [dict(paths=np.int64(3)), dict(seed=2**80), dict(threads=np.int32(1)), dict(block=np.int64(2))]
+    "options",
+    [
+        dict(paths=np.int64(3)),
+        dict(paths=1e1),
+        dict(seed=2**80),
+        dict(threads=np.int32(1)),
+        dict(block=np.int64(2)),
+        dict(block=8.0),
+        dict(block=10**9),
+    ],
 )
-def test_numpys_whole_numbers_and_large_seeds_are_taken(options):
-    simulate(ornstein_uhlenbeck(), **RUN | options)
+def test_whole_numbers_however_they_are_written_and_large_seeds_are_taken(options):
+    found = simulate(ornstein_uhlenbeck(), **RUN | options)
+    assert provenance(found)["paths"] == options.get("paths", RUN["paths"])
 
 
 @pytest.mark.parametrize(

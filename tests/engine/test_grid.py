@@ -58,6 +58,11 @@ REFUSED = {
     "NaN": ((0, 1), np.nan, "dt: expected a positive step length .* got nan"),
     "infinite": ((0, 1), np.inf, "dt: expected a positive step length .* got inf"),
     "word": ((0, 1), "small", "dt: expected a positive step length .* got 'small'"),
+    "a number in quotes": ((0, 1), "0.25", "dt: expected a positive step length .* got '0.25'"),
+    "true": ((0, 1), True, "dt: expected a positive step length .* got True"),
+    "true among numbers": ((0, 2), [True, 1.0], "dt: expected a positive step length"),
+    "very short": ((0, 1), 1e-300, r"dt: 1e-300 cuts the interval \(0, 1\) into 1e\+300 steps"),
+    "shorter than there is memory for": ((0, 1), 1e-12, r"into 1e\+12 steps, and a run may have 1e\+08"),
     "nothing": ((0, 1), None, "dt: expected a positive step length .* got None"),
     "matrix": ((0, 1), [[0.5, 0.5]], "dt: expected a positive step length"),
     "one negative": ((0, 1), [1.5, -0.5], "dt: expected a positive step length"),
@@ -75,6 +80,9 @@ REFUSED = {
     "t infinite": ((0, np.inf), 0.1, "t: expected a finite interval"),
     "t a number": (1.0, 0.1, r"t: expected \(start, end\), got 1.0"),
     "t of three": ((0, 1, 2), 0.1, r"t: expected \(start, end\), got \(0, 1, 2\)"),
+    "t in quotes": ("01", 0.1, r"t: expected \(start, end\), got '01'"),
+    "t of truths": ((False, True), 0.1, r"t: expected \(start, end\)"),
+    "t beyond the numbers": ((1e16, 1e16 + 2), 0.5, "t: between 1e.16 and 1e.16 .* 2 apart, too far for steps of 0.5"),
     "t of words": (("a", "b"), 0.1, r"t: expected \(start, end\)"),
 }
 

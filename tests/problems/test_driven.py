@@ -1,5 +1,7 @@
 """Coloured noise in the equations of any problem: an exact rewriting with white noise."""
 
+import warnings
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -7,10 +9,11 @@ import scipy.stats
 
 import stodyn as sd
 from stodyn.analysis import covariance
+from stodyn.analysis.integrator import linear_step
 from stodyn.analysis.linear import coefficients
 from stodyn.noise import coloured as co
 from stodyn.numerics import van_loan
-from stodyn.problems.driven import NoiseNotDelivered, delivered_variance
+from stodyn.problems.driven import NoiseNotDelivered, ResponseNotDelivered, delivered_variance
 from stodyn.problems.linear import linear
 
 pytestmark = pytest.mark.usefixtures("quick_compiling")
@@ -48,6 +51,26 @@ def test_steps_too_long_for_the_noise_are_told():
         heun.prepared(problem, 1.0)
     for right in (sd.exactly_filtered(heun, problem, 1.0), sd.method("VanLoan")):
         assert right.prepared(problem, 1.0) is right
+
+
+def test_steps_too_long_for_what_the_noise_drives_are_told():
+    """The noise is right at any step with exactly_filtered; of the oscillator the exact covariance is known."""
+    problem = sd.with_noise(STILL, co.dryden(1.0, 1.0, 1.0, components="w"), "v")
+    exact = van_loan.lyapunov(coefficients(problem).A, coefficients(problem).b.T @ coefficients(problem).b)[1, 1]
+    for dt, is_told in ((0.5, True), (0.05, False)):
+        method = sd.exactly_filtered("RK4", problem, dt)
+        step = linear_step(method, problem, dt)
+        lost = 1 - van_loan.discrete_lyapunov(step.M, step.G @ step.G.T)[1, 1] / exact
+        assert (lost > 0.05) == is_told
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            method.prepared(problem, dt)
+        words = f"RK4 with exact noise makes the variance of v in the long run {100 * lost:.3g} % too small"
+        assert [words in str(w.message) for w in found] == [True] * is_told
+    with pytest.warns(ResponseNotDelivered, match="Heun makes the variance of v in the long run .* too large"):
+        sd.method("Heun").prepared(sd.with_noise(STILL, co.gauss_markov(1.0, 5.0, "gust"), "v"), 0.5)
+    integrating = sd.SDE(lambda t, x: jnp.array([x[1], 0.0 * x[0]]), None, [0.0, 0.0], names=("x", "v"))
+    sd.method("RK4").prepared(sd.with_noise(integrating, co.gauss_markov(1.0, 5.0, "gust"), "v"), 0.5)
 
 
 def test_problems_without_white_noise():

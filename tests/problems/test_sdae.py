@@ -312,5 +312,36 @@ def test_a_path_that_leaves_its_branch_of_the_constraint_is_reported():
     with pytest.raises(stodyn.PathsFailed) as failed:
         stodyn.simulate(falling, "ImplicitEuler", t=(0.0, 1.0), dt=0.05, paths=4, seed=0)
     assert np.all((failed.value.times > 0.1) & (failed.value.times < 0.3))
-    assert "its index is not 1" in str(failed.value)
+    assert "became singular, so that the index is not 1 there" in str(failed.value)
     assert jax.numpy.sign(falling.orientation(0.0, jnp.array([0.0, 1.0]), None))[0, 0] == 1.0
+
+
+def _vanishing(of_time, copies=1):
+    """0 = of_time(t) z - x, so many times: singular where of_time vanishes, at t = .51."""
+
+    def drift(t, x):
+        return jnp.concatenate([-x[:1], of_time(t) * x[1:] - x[0]])
+
+    start = np.append(1.0, np.full(copies, 1.0 / of_time(0.0)))
+    push = np.append(0.1, np.zeros(copies))[:, None]
+    return SDAE(np.diag(np.append(1.0, np.zeros(copies))), drift, lambda t, x: jnp.asarray(push), start)
+
+
+@pytest.mark.parametrize(
+    ("problem", "is_singular"),
+    [
+        (_vanishing(lambda t: (t - 0.51) ** 2), True),
+        (_vanishing(lambda t: t - 0.51, copies=2), True),
+        (_vanishing(lambda t: (t - 0.51) ** 2 + 0.01), False),
+    ],
+    ids=["a double root", "two constraints together", "a dip that stays regular"],
+)
+@pytest.mark.parametrize("dt", [0.1, 0.02])
+def test_a_pole_without_a_change_of_sign_is_not_run_through(problem, is_singular, dt):
+    run = dict(t=(0.0, 1.0), dt=dt, paths=4, seed=1)
+    if not is_singular:
+        assert np.isfinite(stodyn.simulate(problem, "ImplicitEuler", **run)["mean"]).all()
+        return
+    with pytest.raises(stodyn.PathsFailed, match="became singular, so that the index is not 1 there") as failed:
+        stodyn.simulate(problem, "ImplicitEuler", **run)
+    np.testing.assert_allclose(failed.value.times, 0.51, atol=dt)

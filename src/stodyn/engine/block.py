@@ -347,6 +347,32 @@ class BlockRunner:
             gathered.rounded = int(np.sum(np.asarray(state.rounded)[np.asarray(members.member)]))
         return gathered.result()
 
+    def state_after(self, members: Members, feed, steps: int) -> tuple[Array, ...]:
+        """The method's state after so many steps."""
+        state, first = self.begin(members)[0], 0
+        while first < steps:
+            last = min(self.plan.end(first, self.plan.longest), steps)
+            normals = [self.padded(z) for z in feed(last - first)]
+            state, *_ = self.advance(state, normals, self.plan.window(first, last, self.program.dtype), members)
+            first = last
+        return state.method
+
+    def stepper(self, members: Members) -> Callable:
+        """step(leaves, t, h, normals) gives the method's state after one step from any, none of the starting ones."""
+        plan, dtype = self.plan, self.program.dtype
+        bounds = np.ones(plan.intervals + 1, np.int32)
+        bounds[0] = 0
+        looks = np.zeros((plan.intervals, len(plan.looks)), bool)
+        begun = np.asarray(self.program.run.traced.starting_steps, np.int32)
+        state = self.begin(members)[0]
+
+        def step(leaves: list[Array], t: float, h: float, normals: list[np.ndarray]) -> tuple[Array, ...]:
+            times, lengths = np.full(plan.longest + 1, t, dtype), np.full(plan.longest, h, dtype)
+            window = Window(times, lengths, bounds, looks, np.asarray(1, np.int32), begun)
+            return self.advance(state._replace(method=tuple(leaves)), normals, window, members)[0].method
+
+        return step
+
     def padded(self, z: Any) -> Any:
         """Normals of fewer steps than a call may take, with nothing behind them."""
         missing = self.plan.longest - len(z)

@@ -55,7 +55,9 @@ class FailureLog:
             "failure_cause": (("failure",), causes.astype(str)),
         }
 
-    def error(self, looked_at: int, advice: str = "") -> PathsFailed:
+    def error(
+        self, looked_at: int, advice: str = "", unsolved_words: str = "whose implicit equations Newton did not solve"
+    ) -> PathsFailed:
         paths, times, unsolved = self.all()
         order = np.argsort(times, kind="stable")
         paths, times, unsolved = paths[order], times[order], unsolved[order]
@@ -63,7 +65,7 @@ class FailureLog:
         more = f" and {len(paths) - SHOWN} more" if len(paths) > SHOWN else ""
         why = []
         if np.any(unsolved):
-            why.append(f"{np.count_nonzero(unsolved)} whose implicit equations Newton did not solve")
+            why.append(f"{np.count_nonzero(unsolved)} {unsolved_words}")
         if not np.all(unsolved):
             why.append(f"{np.count_nonzero(~unsolved)} whose state became infinite or NaN")
         if np.any(unsolved):

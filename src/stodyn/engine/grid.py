@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -10,6 +11,8 @@ from stodyn.statistics.contract import Statistic
 
 TOLERANCE = 1e-9  # relative to the interval: how closely dt must divide it and times must lie on the grid
 DEFAULT_SAVES = 100
+MOST_STEPS = 10**8  # of a run: their times are kept
+LEAST_SPACINGS = 8  # of floating-point numbers in a step
 
 
 def step_times(t: Sequence[float], dt: float | Sequence[float] | Callable) -> tuple[np.ndarray, np.ndarray]:
@@ -17,21 +20,31 @@ def step_times(t: Sequence[float], dt: float | Sequence[float] | Callable) -> tu
 
     dt is a number, the lengths of all steps, or a function of the interval that gives them, such as stodyn.plan(...).
     """
-    try:
-        start, end = (float(value) for value in t)
-    except (TypeError, ValueError):
-        raise ValueError(f"t: expected (start, end), got {t!r}") from None
+    ends = _numbers(t)
+    if ends is None or ends.shape != (2,):
+        raise ValueError(f"t: expected (start, end), got {t!r}")
+    start, end = map(float, ends)
     if not (np.isfinite(start) and np.isfinite(end) and end > start):
         raise ValueError(f"t: expected a finite interval (start, end) with start < end, got {t!r}")
     if callable(dt):
         dt = dt((start, end))
-    try:
-        lengths = np.array(dt, float)
-    except (TypeError, ValueError):
-        raise ValueError(f"dt: expected a positive step length (or a list of them), got {dt!r}") from None
+    lengths = _numbers(dt)
+    if lengths is None:
+        raise ValueError(f"dt: expected a positive step length (or a list of them), got {dt!r}")
     if lengths.ndim > 1 or not np.all(np.isfinite(lengths)) or np.any(lengths <= 0):
         raise ValueError(f"dt: expected a positive step length (or a list of them), got {dt!r}")
     span = end - start
+    if lengths.ndim == 0 and not span / float(lengths) <= MOST_STEPS:
+        raise ValueError(
+            f"dt: {float(lengths):g} cuts the interval ({start:g}, {end:g}) into {span / float(lengths):.3g} steps, "
+            f"and a run may have {MOST_STEPS:g}. Take longer steps, or run parts of the interval one after the other."
+        )
+    apart = float(lengths.min(initial=span))
+    if apart < LEAST_SPACINGS * np.spacing(max(abs(start), abs(end))):
+        raise ValueError(
+            f"t: between {start:g} and {end:g} floating-point numbers are {np.spacing(max(abs(start), abs(end))):.2g} "
+            f"apart, too far for steps of {apart:g}. Count the time from the start of the run."
+        )
     if lengths.ndim == 1:
         if abs(lengths.sum() - span) > TOLERANCE * span:
             raise ValueError(f"dt: the given steps add up to {lengths.sum()}, and the interval is {span} long")
@@ -49,6 +62,17 @@ def step_times(t: Sequence[float], dt: float | Sequence[float] | Callable) -> tu
     short = np.round(times[1:-1], 13 - int(np.ceil(np.log10(size))))
     times[1:-1] = np.where(np.abs(short - times[1:-1]) <= 2 * np.spacing(size), short, times[1:-1])
     return times, np.full(steps, span / steps)
+
+
+def _numbers(value: Any) -> np.ndarray | None:
+    """Real numbers as an array; None for words, truth values and whatever else is none."""
+    try:
+        array = np.asarray(value if np.ndim(value) == 0 else list(value))
+        if array.dtype.kind not in "iufO" or any(isinstance(v, bool | str) for v in np.asarray(value, object).flat):
+            return None
+        return array.astype(float)
+    except (TypeError, ValueError):
+        return None
 
 
 def save_steps(statistic: Statistic, times: np.ndarray, fallback: np.ndarray | None) -> np.ndarray:

@@ -72,6 +72,32 @@ class Printed:
         """
         return gone_through(_Work(self, spec, members, first_path, supply, plan), plan, tell)
 
+    def states_after(self, spec: Spec, plan: Plan, members: Members, supply: Supply, steps: int) -> np.ndarray:
+        """The method's states of the first paths after so many steps."""
+        work = _Work(self, spec, members, 0, supply, plan)
+        work.begin()
+        starting = min(self.source.traced.starting_steps, steps)
+        for first, last in ((0, starting), (starting, steps)):
+            if first < last:
+                work.step(self.machine, first, last, np.empty(0, int))
+        return work.state[: self.source.layout.of_method].copy()
+
+    def stepper(
+        self, spec: Spec, members: Members, normals: Supply
+    ) -> Callable[[np.ndarray, float, float], np.ndarray]:
+        """step(states, t, h) gives the states after one step, which is not one of the starting ones, from any."""
+        work = _Work(self, spec, members, 0, normals, Plan(np.zeros(2), np.zeros(1), np.ones(1, int), ()))
+        begun, of_method = work.generators.copy(), self.source.layout.of_method
+        work.frame.set(steps=1, first_step=self.source.traced.starting_steps, saves=np.array([-1]))
+
+        def step(states: np.ndarray, t: float, h: float) -> np.ndarray:
+            work.state[:of_method], work.generators[:] = states, begun
+            work.t[:], work.h[:] = (t, t + h), h
+            self.machine["run"](work.frame.address)
+            return work.state[:of_method].copy()
+
+        return step
+
 
 _own = threading.local()
 
@@ -89,6 +115,7 @@ class _Work(Work):
 
     def __init__(self, program: Printed, spec: Spec, members: Members, first_path: int, supply: Supply, plan: Plan):
         self.program, self.spec, self.members, self.plan = program, spec, members, plan
+        self.supply = supply  # which the generators point into
         self.lanes = members.start.shape[1]
         self.observing: dict[int, Callable] = {}  # of statistics that look at all paths together
         count = int(np.count_nonzero(members.member))

@@ -10,7 +10,7 @@ import contextlib
 import hashlib
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import jax
@@ -50,6 +50,7 @@ KEPT = 128  # programs
 SLAB_BYTES, LONGEST_SLAB = 2_000_000, 1024  # of normals given to a program under vmap
 
 Tell = Callable[[int], None]
+Step = Callable[[np.ndarray, float, float], np.ndarray]
 
 
 class Way(ABC):
@@ -106,6 +107,31 @@ class Stepping(Way):
         return self.paths(members, 0, Given(sobol_of(layout).normals(first, count, lanes)), told)
 
 
+class SingleSteps(ABC):
+    """A way that takes single steps from any states of the method."""
+
+    spec: Spec
+
+    @abstractmethod
+    def states_after(self, layout: Layout, paths: int, steps: int) -> np.ndarray:
+        """The method's states (scalars, paths) of the first paths after so many steps."""
+
+    @abstractmethod
+    def stepper(self, layout: Layout, normals: Mapping[str, np.ndarray], count: int) -> Step:
+        """step(states, t, h) gives the states (scalars, count) after one step from any; not one of the starting steps.
+
+        All have the parameters of the first path of the run. normals: of each stream (how many, count).
+        """
+
+    @property
+    def real_rows(self) -> np.ndarray:
+        """Which scalars of the method's state are real numbers."""
+        traced: Any = self.spec.traced
+        kinds = [np.dtype(d).kind for d, shape in zip(traced.state_dtypes, traced.state_shapes, strict=True)
+                 for _ in range(int(np.prod(shape)))]  # fmt: skip
+        return np.flatnonzero(np.array(kinds) == "f")
+
+
 def sobol_of(layout: Layout) -> Sobol:
     """The points of a run; the normals of a step may be those of two halves (methods.coupled)."""
     spec: Any = layout.spec
@@ -117,6 +143,11 @@ def lanes_of(layout: Layout, block: int, together: int = TOGETHER) -> int:
     """Lanes of a block: those of a run that is smaller than a block are fewer."""
     paths = min(layout.width, layout.paths) if layout.least is None else layout.paths_in(block)
     return -(-paths // together) * together
+
+
+def lanes_for(paths: int) -> int:
+    """Lanes for so many paths."""
+    return -(-paths // TOGETHER) * TOGETHER
 
 
 def plan_of(spec: Spec) -> Plan:
@@ -161,7 +192,7 @@ def forget() -> None:
         _programs.clear()
 
 
-class ByPrint(Stepping):
+class ByPrint(Stepping, SingleSteps):
     """A printed program."""
 
     name = "printed"
@@ -187,6 +218,17 @@ class ByPrint(Stepping):
 
     def paths(self, members: Members, first_path: int, supply: Supply, tell: Tell = lambda steps: None) -> Went:
         return self.program.run(self.spec, self.plan, members, first_path, supply, tell)
+
+    def states_after(self, layout, paths, steps):
+        members = layout.members_from(0, paths, lanes_for(paths))
+        return self.program.states_after(self.spec, self.plan, members, Drawn(layout.seed), steps)[:, :paths]
+
+    def stepper(self, layout, normals, count):
+        lanes = lanes_for(count)
+        fill = np.arange(lanes) % count
+        members = layout.members_from(0, 1, lanes)._replace(member=np.ones(lanes, bool))
+        step = self.program.stepper(self.spec, members, Given({name: z[None, :, fill] for name, z in normals.items()}))
+        return lambda states, t, h: step(states[:, fill], t, h)[:, :count]
 
 
 def kept_program(spec: Spec, target: str, make: Callable[[Spec, Watched], Any]) -> Any:
@@ -251,7 +293,7 @@ def _key(spec: Spec, seen: Watched, target: str) -> str:
 # --- under vmap -------------------------------------------------------------------------------------------------------
 
 
-class Vmapped(Stepping):
+class Vmapped(Stepping, SingleSteps):
     """The step by jax.vmap, compiled by XLA, with the normals of printed programs."""
 
     name = "vmap"
@@ -276,6 +318,33 @@ class Vmapped(Stepping):
         with _in_float64_everywhere() if calls_host(traced.step) else contextlib.nullcontext():
             return self._runner(members, lanes).run(feed, members, tell)
 
+    def states_after(self, layout, paths, steps):
+        traced: Any = self.spec.traced
+        members = layout.members(0, lanes_of(layout, 0))
+        lanes = members.start.shape[1]
+        runner, feed = self._runner(members, lanes), Drawn(layout.seed).feed(traced.streams, 0, lanes)
+        with jax.enable_x64(True):
+            return _rows(runner.state_after(members, feed, steps))[:, :paths]
+
+    def stepper(self, layout, normals, count):
+        traced: Any = self.spec.traced
+        lanes = lanes_of(layout, 0)
+        members = layout.members_from(0, 1, lanes)
+        runner = self._runner(members, lanes)
+        fills = [np.minimum(first + np.arange(lanes), count - 1) for first in range(0, count, lanes)]
+        given = [[runner.padded(normals[name][None, :, fill]) for name, _ in traced.streams] for fill in fills]
+        with jax.enable_x64(True):
+            one = runner.stepper(members)
+
+        def step(states, t, h):
+            with jax.enable_x64(True):
+                parts = [
+                    _rows(one(_leaves(states[:, fill], traced), t, h, z)) for fill, z in zip(fills, given, strict=True)
+                ]
+            return np.concatenate(parts, axis=1)[:, :count]
+
+        return step
+
     def _runner(self, members, lanes: int) -> BlockRunner:
         traced: Any = self.spec.traced
         key = lanes, str(jax.config.jax_default_device)  # type: ignore[attr-defined]
@@ -290,6 +359,18 @@ class Vmapped(Stepping):
                 with jax.enable_x64(True):
                     self._runners[key] = BlockRunner(program, windows, members)
             return self._runners[key]
+
+
+def _rows(leaves: Any) -> np.ndarray:
+    """The leaves of a state, each with a last axis of paths, as rows of scalars."""
+    return np.concatenate([np.asarray(leaf, float).reshape(-1, np.shape(leaf)[-1]) for leaf in leaves])
+
+
+def _leaves(rows: np.ndarray, traced: Any) -> list[np.ndarray]:
+    """The leaves of a state from its rows."""
+    sizes = [int(np.prod(shape)) for shape in traced.state_shapes]
+    parts = zip(np.split(rows, np.cumsum(sizes)[:-1]), traced.state_shapes, traced.state_dtypes, strict=True)
+    return [part.reshape(*shape, -1).astype(dtype) for part, shape, dtype in parts]
 
 
 _in_float64: list[bool] = []

@@ -17,6 +17,7 @@ from stodyn.engine.progress import Progress
 from stodyn.engine.run import Run, Tally
 from stodyn.engine.simulate import check_options, dataset, described, merged, run_of, whereabouts
 from stodyn.engine.spec import as_it_is_now, chosen_method
+from stodyn.engine.stability import warn_of_unstable_steps
 from stodyn.methods.contract import Catalogued, Expansion
 from stodyn.statistics.contract import Statistic
 
@@ -55,6 +56,7 @@ def prepare(
     where, devices, _ = whereabouts(place, threads, device)
     spec = described(problem, chosen, t, dt, collect, dtype, paths)
     run = run_of(spec, int(paths), 0, executor, devices, block)
+    warn_of_unstable_steps(run, problem, stacklevel=3)
     options = dict(t=t, dt=dt, paths=paths, collect=collect, on_failure=on_failure, dtype=dtype, device=device,
                    executor=executor, block=block, threads=threads, place=place)  # fmt: skip
     return Ready(problem, chosen, run, where, options)

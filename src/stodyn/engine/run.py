@@ -146,7 +146,8 @@ class Tally:
         self.rounded += rounded
         self.log.add(first + lanes, steps, unsolved)
         if self.log.found and self.on_failure == "raise":
-            raise self.log.error(first + run.paths_in(block), run.spec.problem.failure_advice)
+            problem = run.spec.problem
+            raise self.log.error(first + run.paths_in(block), problem.failure_advice, problem.unsolved)
         if not self.merged:
             self.merged = kept
             if run.blocks > 1:  # what cannot stand together is refused here, not at the end

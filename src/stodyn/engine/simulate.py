@@ -31,6 +31,7 @@ from stodyn.engine.spec import (
     SinglePrecisionConstant,
     Spec,
     as_it_is_now,
+    check_block,
     check_paths,
     chosen_method,
     describe,
@@ -39,12 +40,13 @@ from stodyn.engine.spec import (
     statistics_of,
     values_given,
 )
+from stodyn.engine.stability import warn_of_unstable_steps
 from stodyn.engine.until import Until, Watch
 from stodyn.methods.contract import Catalogued, Expansion, Method
 from stodyn.methods.recommend import advice
 from stodyn.noise.sobol import RANDOMISATIONS
 from stodyn.noise.supply import Counted, Drawn
-from stodyn.statistics.contract import Statistic, is_count
+from stodyn.statistics.contract import Statistic, is_count, is_whole
 from stodyn.statistics.moments import Moments
 from stodyn.statistics.randomised import randomised
 
@@ -133,6 +135,7 @@ def simulate(
     run = run_of(spec, int(first), int(seed), executor, devices, block)  # type: ignore[arg-type]
     if points != "random":
         run = dataclasses.replace(run, layout=dataclasses.replace(run.layout, points=points))
+    warn_of_unstable_steps(run, problem, stacklevel=4)
     if rule is None:
         tally, kept = _run(run, where, ledger, progress, on_failure)
         reached: dict[str, Any] = {}
@@ -201,8 +204,10 @@ def run_of(
     if executor not in programs.EXECUTORS:
         expected = ", ".join(map(repr, programs.EXECUTORS))
         raise ValueError(f"executor: expected one of {expected}, got {executor!r}")
-    if block is not None and not is_count(block):
+    if block is not None and not is_whole(block):
         raise ValueError(f"block: expected a whole number of paths >= 1, got {block!r}")
+    block = None if block is None else int(block)
+    check_block(spec, min(block or 1, paths))
     if devices and not isinstance(spec.method, Method):
         raise ValueError(f'device: {spec.method.name} is host code and makes no kernel; use device="cpu"')
     if devices:
@@ -210,7 +215,7 @@ def run_of(
         width = int(block or block_width(paths, scalars))
         return Run(spec, Layout(spec, paths, seed, width), cards.get(spec, executor, devices, width))
     way = programs.get(spec, executor)
-    width = way.width if block is None else int(block)
+    width = block or way.width
     return Run(spec, Layout(spec, paths, seed, width), way)
 
 
@@ -412,7 +417,7 @@ def check_points(points: Any, method: Catalogued, paths: Any, device: Any, colle
 
 
 def check_options(paths, seed, on_failure) -> None:
-    if isinstance(paths, bool) or not isinstance(paths, (int, np.integer)) or paths < 1:
+    if not is_whole(paths):
         raise ValueError(f"paths: expected a whole number >= 1, got {paths!r}")
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
         raise ValueError(f"seed: expected a whole number >= 0, got {seed!r}")

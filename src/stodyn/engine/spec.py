@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from stodyn.engine import grid, traces
@@ -16,12 +17,14 @@ from stodyn.methods.contract import Catalogued, Method
 from stodyn.methods.measured import measuring
 from stodyn.methods.recommend import best_fitting, recommend
 from stodyn.noise.distribution import PerPath, draw, is_random
-from stodyn.noise.iterated import check_resolution
+from stodyn.noise.iterated import Approximation, check_resolution
+from stodyn.numerics import uncompiled
 from stodyn.numerics.newton import underived
 from stodyn.numerics.printing.telling import calls_host, fingerprint
 from stodyn.problems import lowering
 from stodyn.problems.contract import Problem, check_problem, is_drawn, machine_memory
 from stodyn.problems.measured import Measured
+from stodyn.problems.sde import SDE
 from stodyn.statistics.contract import Statistic
 from stodyn.statistics.moments import Moments
 
@@ -110,7 +113,8 @@ def describe(problem: Any, method: Catalogued | str | None, t: Any, dt: Any, col
     ready = prepared(method, stepped, lengths)
     if isinstance(ready, Method):
         strong = max((float(c.order or 0) for c in ready.claims if c.kind == "strong" and not c.when), default=0.0)
-        check_resolution(ready.needs, float(lengths.min()), strong, stepped.m)
+        if isinstance(ready.needs, Approximation):
+            check_resolution(ready.needs, float(lengths.min()), strong, stepped.m, _unit_of_time(stepped, times))
         if ready.starting_steps and np.ptp(lengths) > grid.TOLERANCE * lengths[0]:
             raise ValueError(
                 f"dt: {method.name} takes its history at equal steps, and the steps given differ. "
@@ -126,6 +130,22 @@ def describe(problem: Any, method: Catalogued | str | None, t: Any, dt: Any, col
     }
     traced = _traced(stepped, measured, np.dtype(dtype)) if isinstance(measured, Method) else None
     return Spec(stepped, measured, times, lengths, statistics, saves, np.dtype(dtype), traced, said)
+
+
+def _unit_of_time(problem: Any, times: np.ndarray) -> float:
+    """The time in which the equations change things, whatever time is counted in: the inverse of their largest rate
+    about the start, but no more than the whole run."""
+    span = float(times[-1] - times[0])
+    sde: Any = problem if isinstance(problem, SDE) else (problem.lower(SDE) or (None,))[0]
+    if sde is None:
+        return span
+    with jax.enable_x64(True):
+        x, params = jnp.asarray(sde.example_start(), float), sde.example_params()
+        A = uncompiled.value(jax.jacfwd(lambda x: sde.f(times[0], x, params)), x)
+        B = np.moveaxis(uncompiled.value(jax.jacfwd(lambda x: sde.g(times[0], x, params)), x), 1, 0)
+    rates = [np.abs(np.linalg.eigvals(A)).max(), *(np.abs(np.linalg.eigvals(Bk)).max() ** 2 for Bk in B)]
+    rate = max((float(r) for r in rates if np.isfinite(r)), default=0.0)
+    return min(span, 1.0 / rate) if rate > 0 else span
 
 
 def _check_repeatable(problem: Any) -> None:
@@ -243,6 +263,17 @@ def values_given(spec: Spec) -> float:
     """How many paths there can be where starts or parameters are given path by path; infinity where none are."""
     leaves = jax.tree.leaves((getattr(spec.problem, "start", None), spec.problem.params), is_leaf=is_drawn)
     return min((len(leaf.values) for leaf in leaves if isinstance(leaf, PerPath)), default=np.inf)
+
+
+def check_block(spec: Spec, paths: int) -> None:
+    """Refuse blocks whose states, normals and generators alone do not fit into memory."""
+    streams = () if spec.traced is None else spec.traced.streams
+    needed = 8.0 * paths * (3 * spec.problem.n + sum(count + 4 for _, count in streams))
+    if needed > MEMORY_SHARE * machine_memory():
+        raise MemoryError(
+            f"block: {paths} paths at a time need at least {needed / 1e9:.1f} GB, and this machine has "
+            f"{machine_memory() / 1e9:.1f} GB. Leave it out, or give some thousands: blocks follow each other."
+        )
 
 
 def rounded_numbers(spec: Spec) -> list[str]:

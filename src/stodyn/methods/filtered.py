@@ -111,7 +111,12 @@ class _ExactlyFiltered(Method):
         return self.base.step_refusal(h)
 
     def prepared(self, problem, h):
+        problem.check_response(self, h)
         return self
+
+    def on(self, problem: Driven) -> Method:
+        """The same for another problem."""
+        return dataclasses.replace(self, problem=problem)
 
     def start(self, problem, t, x, params):
         n = self.own.n

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stodyn.circuits import Circuit
-from stodyn.methods import alpha, expansions, explicit, radau, srk, stiff, variational
+from stodyn.methods import alpha, expansions, explicit, implicit, radau, srk, stiff, variational
 from stodyn.methods.catalogue import catalogue, fitting
 from stodyn.methods.contract import Catalogued
 from stodyn.problems.hamiltonian import Hamiltonian
@@ -45,6 +45,19 @@ def recommend(problem) -> Catalogued:
     if any(problem.noise_structure.implies(kind) for kind in srk.SRIW1.structures):
         return srk.SRIW1
     return explicit.EulerMaruyama
+
+
+def stable_methods(problem) -> tuple[Catalogued, ...]:
+    """Implicit methods for a problem whose time scales are far apart, of higher order first."""
+    if isinstance(problem, Measured):
+        return stable_methods(problem.problem)
+    if isinstance(problem, Hamiltonian):
+        return (variational.Midpoint,)
+    if isinstance(problem, Mechanical):
+        return (alpha.StochasticAlpha,)
+    if isinstance(problem, SDAE):
+        return (stiff.Trapezoidal, stiff.ImplicitEuler)
+    return (implicit.ImplicitMidpoint, implicit.ThetaEuler) if isinstance(problem, SDE) else ()
 
 
 def best_fitting(problem, refused: str = "") -> str:

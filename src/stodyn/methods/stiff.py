@@ -18,7 +18,7 @@ from stodyn.methods.tableau import Tabulated
 from stodyn.noise import wiener
 from stodyn.noise.increment import Recipe
 from stodyn.noise.iterated import MrongowiusRoessler
-from stodyn.numerics.elimination import WRITTEN_OUT, determinant, factorised
+from stodyn.numerics.elimination import WRITTEN_OUT, determinant, factorised, only_where
 from stodyn.numerics.elimination import solve as eliminate
 from stodyn.numerics.newton import newton
 from stodyn.numerics.sparse import Elimination
@@ -33,6 +33,9 @@ their Stability analysis and classification of Runge-Kutta methods for index 1 s
 equations with scalar noise, Appl. Numer. Math. 96 (2015)"
 )
 _MANY = f"stodyn; the stages of {_PAPER}, with the I_(j,k) as in E. Platen's and A. Rößler's schemes"
+
+
+DIP, TOUCH = 0.1, 1e-3  # of the determinant of the constraints in a step, against its ends: looked at, taken for zero
 
 
 class Stepping:
@@ -109,12 +112,33 @@ class Stepping:
         return Z
 
     def end(self, h, Z: Array) -> tuple[Array, Report]:
-        """x' = x + Z; not ok where the Jacobian of the constraints has changed sign: there the index is not 1."""
+        """x' = x + Z; not ok where the constraints' Jacobian was singular on the way: there the index is not 1."""
         problem, after = self.problem, self.x + Z
         if problem.has_constant_orientation:
             return after, self.report
-        now, then = (self._orientation(s, x) for s, x in ((self.t, self.x), (self.t + h, after)))
-        return after, self.report._replace(ok=self.report.ok & (now * then > 0))
+        return after, self.report._replace(ok=self.report.ok & self._stays_regular(h, Z))
+
+    def _stays_regular(self, h, Z: Array) -> Array:
+        """Whether the determinant d of the constraints' Jacobian keeps its sign from x to x + Z, and does not touch
+        zero on the way, as it does where its root is double or two constraints vanish together.
+
+        A parabola through d at both ends and in the middle tells where it is least; where that is small, d is looked
+        at there. Of sparse systems the sign alone is known.
+        """
+
+        def d(u):
+            return self._orientation(self.t + u * h, self.x + u * Z)
+
+        first, last = d(0.0), d(1.0)
+        regular = first * last > 0
+        if self.problem.sparsity is not None:
+            return regular
+        sign, least = jnp.sign(first), jnp.minimum(jnp.abs(first), jnp.abs(last))
+        begin, middle, end = sign * first, sign * d(0.5), sign * last
+        bent, slope = 2.0 * (begin - 2.0 * middle + end), 4.0 * middle - 3.0 * begin - end
+        u = -0.5 * slope / jnp.where(bent > 0, bent, 1.0)
+        dips = (bent > 0) & (u > 0) & (u < 1) & (begin + 0.5 * slope * u < DIP * least)
+        return regular & (middle > TOUCH * least) & ~only_where(dips, lambda: sign * d(u) <= TOUCH * least)
 
     # --- matrices: sparse ones in the order that the problem knows, others by rows or by the library ------------------
 

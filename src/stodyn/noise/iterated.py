@@ -37,33 +37,42 @@ class Approximation(Recipe):
         """The rms error of the least exact integral over a step h with m channels."""
 
     @classmethod
-    def for_order(cls, order: float, h: float, m: int = 2) -> Self:
+    def for_order(cls, order: float, h: float, m: int = 2, unit: float = 1.0) -> Self:
         """The cheapest of these recipes that a method of strong order `order` may use at step h.
 
-        A local error of mean zero and size h^(order + 1/2) keeps the order (Milstein's theorem), so that is what
-        `error` must stay below, h counted in the problem's unit of time.
+        A local error of mean zero and size h^(order + 1/2) keeps the order (Milstein's theorem), h counted in the time
+        `unit` in which the problem changes things: that is what `error` must stay below.
         """
         size, step = 1, 1
-        while cls(step).error(h, m) > h ** (order + 0.5):  # type: ignore[call-arg]
+        while not cls(step).is_enough(order, h, m, unit):  # type: ignore[call-arg]
             size, step = step + 1, 2 * step
         while size < step:
             middle = (size + step) // 2
-            fine = cls(middle).error(h, m) <= h ** (order + 0.5)  # type: ignore[call-arg]
+            fine = cls(middle).is_enough(order, h, m, unit)  # type: ignore[call-arg]
             size, step = (size, middle) if fine else (middle + 1, step)
         return cls(size)  # type: ignore[call-arg]
+
+    def is_enough(self, order: float, h: float, m: int = 2, unit: float = 1.0) -> bool:
+        """Whether the error is small enough for a strong order; it scales as a power of time, as integrals do."""
+        return self.error(h / unit, m) <= (1 + 1e-9) * (h / unit) ** (order + 0.5)
 
 
 class ResolutionWarning(UserWarning):
     """The iterated integrals are too coarse for the order of the method that uses them."""
 
 
-def check_resolution(recipe: Recipe, h: float, order: float, m: int = 2) -> None:
-    """Warn where a recipe's error at step h costs a method its strong order; exact recipes pass."""
-    if isinstance(recipe, Approximation) and recipe.error(h, m) > (1 + 1e-9) * h ** (order + 0.5):
+def check_resolution(recipe: Recipe, h: float, order: float, m: int = 2, unit: float = 1.0) -> None:
+    """Warn where a recipe's error at step h costs a method its strong order; exact recipes pass.
+
+    unit  the time in which the problem changes things: a step is counted in it, so that the unit in which the problem
+          is written makes no difference
+    """
+    if isinstance(recipe, Approximation) and not recipe.is_enough(order, h, m, unit):
+        scaled, counted = h / unit, f"h = {h:g}" if unit == 1.0 else f"h = {h:g}, {h / unit:.2g} of the time {unit:.2g}"
         warnings.warn(
-            f"{recipe} has an rms error of {recipe.error(h, m):.2g} at h = {h:g} with {m} channel(s); strong order "
-            f"{order:g} needs at most h^{order + 0.5:g} = {h ** (order + 0.5):.2g}. "
-            f"Take {recipe.for_order(order, h, m)}, or a longer step.",
+            f"{recipe} has an rms error of {recipe.error(scaled, m):.2g} at {counted} with {m} channel(s); strong "
+            f"order {order:g} needs at most h^{order + 0.5:g} = {scaled ** (order + 0.5):.2g}. "
+            f"Take {recipe.for_order(order, h, m, unit)}, or a longer step.",
             ResolutionWarning,
             stacklevel=2,
         )

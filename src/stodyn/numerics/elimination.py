@@ -220,6 +220,15 @@ def _examined(a: Array, pivots: Pivots, order: Order) -> tuple[Array, Array]:
 # --- with exchanges, path by path -------------------------------------------------------------------------------------
 
 
+def only_where(asked: Array, answer: Callable[[], Array]) -> Array:
+    """asked and answer(): a loop, because the paths of a block run one only while one of them needs it."""
+
+    def once(state: tuple[Array, Array]) -> tuple[Array, Array]:
+        return jnp.zeros_like(state[0]), answer()
+
+    return lax.while_loop(lambda state: state[0], once, (asked, jnp.zeros_like(asked)))[1]
+
+
 def _mended(unsound: Array, quick: Array, slow: Callable[[], Array]) -> Array:
     """`quick`, or where that is unsound what `slow` gives: a loop, because the paths of a block run one only while one
     of them needs it."""

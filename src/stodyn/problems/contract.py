@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import os
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
@@ -61,6 +62,7 @@ class Problem(ABC):
     params: Any
     calculus: str
     further_structures: ClassVar[tuple[str, ...]] = ()  # what its noise_structure may tell beyond STRUCTURES
+    unsolved: ClassVar[str] = "whose implicit equations Newton did not solve"  # what became of paths that stopped
     failure_advice: ClassVar[str] = ""  # what else paths of such a problem may fail by, in words
 
     @property
@@ -175,6 +177,7 @@ def returned_shape(
         raise TypeError(f"{name}: expected a function {wanted}, got {function!r}")
     given = "not given" if problem.params is None else "given"
     check_signature(name, function, examples, f"{wanted} because params were {given}")
+    _warn_of_another_order(name, function, [word for word, _ in arguments], wanted)
     try:
         trace, result = jax.make_jaxpr(function, return_shape=True)(*examples)
     except MemoryError as error:
@@ -204,6 +207,40 @@ def check_signature(name: str, function: Callable, arguments: Sequence[Any], wan
         raise TypeError(f"{name}: must take {wanted}; {error}") from error
     except ValueError:
         pass  # a built-in without a signature: calling it will tell
+
+
+MEANT = {
+    "t": ("t", "time"),
+    "x": ("x", "y", "z", "q", "u", "state", "position"),
+    "q": ("q", "x", "position"),
+    "v": ("v", "velocity", "xdot", "dx"),
+    "p": ("p", "momentum"),
+    "params": ("params", "parameters", "par", "args"),
+}  # names that users give to arguments, by what stands in their place
+
+
+class AnotherOrder(UserWarning):
+    """The arguments of a function have names that belong to other places."""
+
+
+def _warn_of_another_order(name: str, function: Callable, words: Sequence[str], wanted: str) -> None:
+    """Warn where an argument has a name that is known for another place: drift(x, t) is called as drift(t, x)."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return
+    places = [*words, "params"]
+    given = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)][: len(places)]
+    for here, called in enumerate(given):
+        meant = [word for word in places if called.lower() in MEANT.get(word, ())]
+        if meant and places[here] not in meant:
+            warnings.warn(
+                f"{name}: it is called as {wanted}, and its arguments are called ({', '.join(given)}): is {called!r} "
+                f"meant to be {meant[0]}? What stands there is {places[here]}. Change their order, or their names.",
+                AnotherOrder,
+                stacklevel=6,
+            )
+            return
 
 
 def first_line(error: BaseException) -> str:

@@ -25,10 +25,16 @@ from stodyn.problems.measured import Measured
 from stodyn.problems.sde import SDE
 
 NOTABLE = 0.02  # relative error of the noise's variance that a run warns of
+NOTABLE_RESPONSE = 0.05  # of the variance of what it drives
+SLOW = 1e-6  # a rate of decay, against the fastest, that is none
 
 
 class NoiseNotDelivered(UserWarning):
     """The steps of a run are too long for the filter of its coloured noise."""
+
+
+class ResponseNotDelivered(UserWarning):
+    """The steps of a run are too long for what the coloured noise drives."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -44,9 +50,13 @@ class Driven(SDE):
 
     def check_step(self, method: Any, h: float) -> None:
         """Warn where the method's own step gives the noise another variance; refuse where it makes it grow."""
-        ratios = delivered_variance(method, self.noise, h) / self.noise.variance
+        delivered = delivered_variance(method, self.noise, h)
+        if delivered is None:
+            return
+        ratios = delivered / self.noise.variance
         worst = int(np.argmax(np.abs(ratios - 1.0)))
         if abs(ratios[worst] - 1.0) <= NOTABLE:
+            self.check_response(method, h)
             return
         rate = np.abs(np.linalg.eigvals(self.noise.A)).max()
         way = (
@@ -62,27 +72,91 @@ class Driven(SDE):
             stacklevel=6,
         )
 
+    def check_response(self, method: Any, h: float) -> None:
+        """Warn where the method's own step gives what the noise drives, linear about the start, another variance."""
+        linear = self.about_the_start()
+        exact = linear.stationary_variance()
+        found = None if exact is None else linear.delivered(method, h)
+        if exact is None or found is None:
+            return
+        n = linear.own.n
+        ratios = np.divide(found[:n], exact[:n], out=np.ones(n), where=exact[:n] > 0)
+        worst = int(np.argmax(np.abs(ratios - 1.0)))
+        if abs(ratios[worst] - 1.0) <= NOTABLE_RESPONSE:
+            return
+        percent = f"{100.0 * abs(ratios[worst] - 1.0):.3g} % too {'large' if ratios[worst] > 1.0 else 'small'}"
+        name = self.names[worst]  # type: ignore[index]
+        warnings.warn(
+            f"dt: with steps of {h:g} {method.name} makes the variance of {name} in the long run {percent}, as the "
+            "equations are about their start. Take smaller steps, or VanLoan where the problem is linear.",
+            ResponseNotDelivered,
+            stacklevel=7,
+        )
 
-def delivered_variance(method: Any, noise: Coloured, h: float) -> np.ndarray:
+    def about_the_start(self) -> Driven:
+        """The equations linear about the start of x without coloured noise, their own noise as it is there."""
+        own, p = self.own, len(self.noise.C)
+        x = np.asarray(self.example_start()[: own.n], float)
+        given = {"own": self.example_params(), "noise": np.zeros(p)}
+        with jax.enable_x64(True):
+            A = uncompiled.value(jax.jacfwd(lambda x: own.f(0.0, x, given)), x)
+            G = uncompiled.value(jax.jacfwd(lambda y: own.f(0.0, x, given | {"noise": y})), np.zeros(p))
+            b = uncompiled.value(lambda x: own.g(0.0, x, given), x)
+        linear = SDE(lambda t, x: A @ x, lambda t, x: jnp.asarray(b), np.zeros(own.n), None, self.calculus,
+                     structure="additive")  # fmt: skip
+        return with_noise(linear, self.noise, G)
+
+    def stationary_variance(self) -> np.ndarray | None:
+        """Of a linear problem the variance of each component in the long run; None where it goes on to grow."""
+        x = np.zeros(self.n)
+        with jax.enable_x64(True):
+            A, B = (
+                uncompiled.value(jax.jacfwd(lambda x: self.f(0.0, x, None)), x),
+                uncompiled.value(lambda x: self.g(0.0, x, None), x),
+            )
+        rates = np.linalg.eigvals(A)
+        if not np.isfinite(A).all() or rates.real.max() >= -SLOW * np.abs(rates).max():
+            return None
+        return np.diagonal(van_loan.lyapunov(A, B @ B.T))
+
+    def delivered(self, method: Any, h: float) -> np.ndarray | None:
+        """Of a linear problem the variance of each component in the long run, as a method steps it; None where that
+        grows or is not known."""
+        found = _delivered(method.on(self) if hasattr(method, "on") else method, self, h)
+        return None if found is None or not np.isfinite(found).all() else np.diagonal(found)
+
+
+def delivered_variance(method: Any, noise: Coloured, h: float) -> np.ndarray | None:
     """The variances (p,) of the noise in the long run where a method steps its filter; inf where they grow.
 
-    Exact, from the step itself on ds = A s dt + B dW. Methods whose step NumPy cannot make, as those that iterate, and
-    those that take the whole grid at once are taken to be right.
+    Exact, from the step itself on ds = A s dt + B dW. None for methods whose step NumPy cannot make, as those that
+    iterate, and those that take the whole grid at once.
     """
     A, B = noise.A, noise.B
-    k, r = B.shape
-    white = SDE(lambda t, s: A @ s, lambda t, s: jnp.asarray(B), np.zeros(k), structure="additive",
+    white = SDE(lambda t, s: A @ s, lambda t, s: jnp.asarray(B), np.zeros(len(A)), structure="additive",
                 calculus=getattr(method, "calculus", None) or "ito")  # fmt: skip
-    if not hasattr(method, "needs") or method.refusal(white):
-        return noise.variance
-    counts = method.needs.normals(r)
+    found = _delivered(method, white, h)
+    if found is None or not np.isfinite(found).all():
+        return None if found is None else np.full(len(noise.C), np.inf)
+    return np.diagonal(noise.C @ found @ noise.C.T)
+
+
+def _delivered(method: Any, problem: SDE, h: float) -> np.ndarray | None:
+    """The covariance (n, n) in the long run of a linear problem with additive noise, start 0, as a method steps it.
+
+    Infinite where it grows; None where the method makes no steps, or none that NumPy can make.
+    """
+    if not hasattr(method, "needs") or method.refusal(problem):
+        return None
+    counts = method.needs.normals(problem.m)
     ends = np.cumsum(list(counts.values()))[:-1]
     with jax.enable_x64(True):
-        start, state = ravel_pytree(method.start(white, jnp.zeros(()), jnp.zeros(k), None))
+        start, state = ravel_pytree(method.start(problem, jnp.zeros(()), jnp.zeros(problem.n), None))
 
         def step(s, xi):
-            made = method.needs.increment(jnp.asarray(h), dict(zip(counts, jnp.split(xi, ends), strict=True)), r)
-            after = method.step(white, jnp.zeros(()), state(s), made, None)[0]
+            normals = dict(zip(counts, jnp.split(xi, ends), strict=True))
+            made = method.needs.increment(jnp.asarray(h), normals, problem.m)
+            after = method.step(problem, jnp.zeros(()), state(s), made, None)[0]
             return ravel_pytree(after)[0], method.read(after)
 
         N, points = len(start), np.eye(len(start) + sum(counts.values()))
@@ -90,12 +164,12 @@ def delivered_variance(method: Any, noise: Coloured, h: float) -> np.ndarray:
         try:
             after, seen = uncompiled.run(jax.make_jaxpr(jax.vmap(step))(*inputs), *inputs)
         except uncompiled.Compile:
-            return noise.variance
+            return None
     M, G = after[:N].T, after[N:].T
-    if np.abs(np.linalg.eigvals(M)).max() >= 1.0:
-        return np.full(len(noise.C), np.inf)
-    S, outputs = van_loan.discrete_lyapunov(M, G @ G.T), noise.C @ seen[:N].T
-    return np.diagonal(outputs @ S @ outputs.T + noise.C @ seen[N:].T @ seen[N:] @ noise.C.T)
+    if not np.abs(np.linalg.eigvals(M)).max() < 1.0:
+        return np.full((problem.n, problem.n), np.inf)
+    S, R, D = van_loan.discrete_lyapunov(M, G @ G.T), seen[:N].T, seen[N:].T
+    return R @ S @ R.T + D @ D.T
 
 
 def with_noise(problem: Any, noise: Coloured, into: str | int | Sequence[str | int] | ArrayLike | Callable) -> Driven:

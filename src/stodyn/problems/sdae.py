@@ -66,8 +66,9 @@ class SDAE(Problem):
     params, names, units, structure   as for SDE; `structure` is that of the state-space form
 
     The index is 1 where the constraints determine the algebraic components. `diagnose(t)` says whether that is so, and
-    why not; simulate asks before a run, and every step watches the Jacobian of the constraints, whose sign must not
-    change along a path. The state-space form is dY = ... of the differential components alone: lower(SDE) gives it.
+    why not; simulate asks before a run, and every step watches the Jacobian of the constraints, whose determinant
+    must not vanish along a path. The state-space form is dY = ... of the differential components alone: lower(SDE)
+    gives it.
     """
 
     mass: Any
@@ -82,9 +83,23 @@ class SDAE(Problem):
     n: int = dataclasses.field(init=False)
     m: int = dataclasses.field(init=False)
     calculus = "ito"
-    failure_advice = (
-        "A step of an SDAE also fails where the Jacobian of the constraints changes sign: there its index is not 1."
-    )
+
+    @property
+    def unsolved(self) -> str:  # type: ignore[override]
+        """What became of paths whose step did not succeed."""
+        if self.has_constant_orientation:
+            return Problem.unsolved
+        return (
+            "whose step Newton did not solve, or on which the Jacobian of the constraints became singular, so that the "
+            "index is not 1 there"
+        )
+
+    @property
+    def failure_advice(self) -> str:  # type: ignore[override]
+        """What else paths may fail by."""
+        if self.has_constant_orientation:
+            return ""
+        return "No step helps where the index changes: state the equations so that their constraints stay solvable."
 
     def __post_init__(self):
         if self.structure is not None and self.structure not in STRUCTURES:

@@ -92,6 +92,13 @@ def is_count(value: Any) -> bool:
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and bool(value >= 1)
 
 
+def is_whole(value: Any) -> bool:
+    """Whether a value is a whole number >= 1, written as an integer or as a float: 1e5 paths."""
+    if isinstance(value, (float, np.floating)):
+        return float(value).is_integer() and bool(value >= 1)
+    return is_count(value)
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Statistic(ABC):
     """A frozen record of what to keep; `every` counts steps, `at` gives times, neither takes the run's own grid.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +11,6 @@ from matplotlib.figure import Figure
 
 from stodyn import plot
 from stodyn.models.bushing import BUSHING
-from stodyn.noise.iterated import ResolutionWarning
 from stodyn.studies.contract import Row, Size, Study, StudyResult
 from stodyn.studies.mechanics_runs import by_rho, newton_row, pace, path_of_each, same_paths, several_paths
 
@@ -37,8 +34,7 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
     for noise, (first, second, same, mean0, mean1) in list(FIGURES.items())[-size.of(1, 3, 3) :]:
         progress(f"{noise} noise, {paths} paths")
         methods = by_rho(*(0.0, 0.5, 1.0)[: size.of(1, 3, 3)], tol=TOLERANCE)
-        with on_the_scale_of_the_motion():
-            runs = same_paths(BUSHING(noise=noise).problem, methods, T, STEPS, paths, 40, seed=3)
+        runs = same_paths(BUSHING(noise=noise).problem, methods, T, STEPS, paths, 40, seed=3)
         figures[f"fig{same}"] = path_of_each(runs, "th", f"{noise} noise, one Brownian path")
         numbers = ((first, f"{mean0}-{noise}-dissipated"), (second, f"{mean1}-{noise}"))
         for label, (several, averaged) in zip(quiet, numbers, strict=False):
@@ -59,14 +55,6 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
         Row("torque", None, "as printed", None, "no potential gives its sign; bushing(torque='conservative') does")
     )
     return StudyResult(rows, figures)
-
-
-@contextlib.contextmanager
-def on_the_scale_of_the_motion():
-    """Areas are judged in the unit of time, a second; a step is 1/200 of T, where SecondMoments(4) is exact enough."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResolutionWarning)
-        yield
 
 
 def averages(run: Any, quiet: Any, title: str, paths: int) -> Figure:

@@ -1,0 +1,281 @@
+"""Before a run: does the method's own step grow where the equations decay, about the states that the run begins with?
+
+The program of the run makes single steps from a state s and from states beside it, which gives the matrix M(ξ) of the
+step linearised about s at nodes ξ of its normals. Differences of paths grow by ρ(E M) a step in the mean and by
+ρ(E M ⊗ M) in mean square. What the equations do to them is read off the same program with steps so short that the rates
+log ρ / h no longer change.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from jax.extend import core
+
+from stodyn.engine import programs
+from stodyn.engine.layout import Layout
+from stodyn.engine.spec import Spec, describe
+from stodyn.methods.recommend import stable_methods
+
+GROWTH = math.log(10.0)  # of differences over the whole run, beyond what the equations do, that a run warns of
+NOTICED = 1e-3  # growth in a step that is not a matter of rounding
+APART = 1e-6  # of neighbouring states, relative to the size of each component
+_NEAR, _FAR = np.sqrt(3.0 - np.sqrt(6.0)), np.sqrt(3.0 + np.sqrt(6.0))
+NODES = np.array([-_FAR, -_NEAR, _NEAR, _FAR])  # Gauss and Hermite's, of each normal where a step takes few
+WEIGHTS = np.array([_NEAR, _FAR, _FAR, _NEAR]) ** 2 / 12.0
+DRAWN = 64  # nodes where it takes many
+WHOLE = 128  # scalars of a state up to which its matrix is looked at; beyond, its growth in some directions
+DIRECTIONS, TURNS = 16, 24
+SAVES = 2  # at which states are looked at
+PILOT = 0.01  # of the work of a run that may be spent on reaching them
+SMALL = 12  # components of a problem for which implicit methods are tried
+FINEST = 30  # halvings of a step
+
+
+class UnstableSteps(UserWarning):
+    """The steps of a run are so long that its method grows where the equations decay."""
+
+
+Look = Callable[[float], "Growth | None"]
+
+
+class Growth(NamedTuple):
+    """Rates at which differences of paths grow: in the mean and in mean square (of its root)."""
+
+    mean: float
+    square: float
+
+
+class Found(NamedTuple):
+    """An unstable step: where, in which sense, its growth a step, and the longest step that would do."""
+
+    t: float
+    sense: str
+    factor: float
+    step: float
+
+
+def warn_of_unstable_steps(run: Any, problem: Any, stacklevel: int) -> None:
+    """Warn where the steps of a run are unstable, with a step and a method that would do."""
+    found = find_unstable(run.spec, run.layout, run.way)
+    if found is None:
+        return
+    spec, h = run.spec, float(run.spec.lengths.max())
+    name = _stable_method(problem, spec, run.layout)
+    other = "" if name is None else f", or {name}, which is stable with steps of {h:g}"
+    warnings.warn(
+        f"dt: steps of {h:g} are unstable: about the state at t = {found.t:g} {spec.method.name} makes differences "
+        f"grow {found.factor:.4g} times a step {found.sense}, and the equations do not. Take steps of "
+        f"{_rounded_down(found.step):g} or less{other}.",
+        UnstableSteps,
+        stacklevel=stacklevel,
+    )
+
+
+def _rounded_down(x: float) -> float:
+    """To two digits."""
+    unit = 10.0 ** (math.floor(math.log10(x)) - 1)
+    return math.floor(x / unit) * unit
+
+
+def find_unstable(spec: Spec, layout: Layout, way: Any) -> Found | None:
+    """The first state about which the steps grow and the equations do not, where that is so about two of the states
+    that are looked at: one alone may be a place that the path only passes. None where there is no such state.
+
+    Of implicit steps only their growth in mean square is looked at, which comes from the noise; Solvers, GPUs and
+    float32 are not looked at.
+    """
+    if not isinstance(way, programs.SingleSteps) or spec.dtype != np.float64:
+        return None
+    steps, found, looked, unstable = _Steps(spec, layout, way), None, 0, 0
+    is_explicit = isinstance(spec.traced.step.jaxpr.outvars[-2], core.Literal)  # type: ignore[union-attr]
+    if not is_explicit and len(steps.weights) == 1:
+        return None
+    for t, state in _states(spec, layout, way):
+        is_lost = not np.isfinite(state).all()
+        here = None if is_lost else _unstable_about(functools.partial(steps.growth, t, state), t, spec, is_explicit)
+        found, looked, unstable = found or here, looked + 1, unstable + (is_lost or here is not None)
+    return found if unstable >= min(2, looked) else None
+
+
+def _unstable_about(look: Look, t: float, spec: Spec, is_explicit: bool) -> Found | None:
+    """What is unstable about a state."""
+    h, T = float(spec.lengths.max()), float(spec.times[-1] - spec.times[0])
+    grown = look(h)
+    if grown is None or not any(_is_notable(rate, h, T) for rate in grown):
+        return None
+    own = _own_growth(look, h, T)
+    if own is None:
+        return None
+    in_the_mean, in_mean_square = (_is_unstable(rate, slow, h, T) for rate, slow in zip(grown, own, strict=True))
+    if in_the_mean:
+        return Found(t, "in the mean", math.exp(grown.mean * h), _longest(look, own, h, T)) if is_explicit else None
+    if in_mean_square:
+        return Found(t, "in mean square", math.exp(grown.square * h), _longest(look, own, h, T))
+    return None
+
+
+def _is_notable(rate: float, h: float, T: float) -> bool:
+    return rate * h > NOTICED and rate * T > GROWTH
+
+
+def _is_unstable(rate: float, own: float, h: float, T: float) -> bool:
+    """Whether a step grows although the equations do not, or much faster than they do."""
+    return _is_notable(rate - max(own, 0.0), h, T) and rate > 3.0 * own
+
+
+def _own_growth(look: Look, h: float, T: float) -> Growth | None:
+    """The rates of the equations: those of steps so short that they have settled."""
+    before = None
+    for halvings in range(4, FINEST):
+        now = look(h / 2**halvings)
+        if now is None:
+            return None
+        if before is not None and all(abs(a - b) <= 0.1 * (abs(a) + 1.0 / T) for a, b in zip(now, before, strict=True)):
+            return now
+        before = now
+    return None
+
+
+def _longest(look: Look, own: Growth, h: float, T: float) -> float:
+    """The longest step that is not unstable, to some percent."""
+    bad, good = 0.0, -float(FINEST)  # of log2 of the step over h
+    for _ in range(10):
+        middle = 0.5 * (bad + good)
+        step = h * 2.0**middle
+        grown = look(step)
+        is_good = grown is not None and not any(_is_unstable(a, b, step, T) for a, b in zip(grown, own, strict=True))
+        bad, good = (bad, middle) if is_good else (middle, good)
+    return h * 2.0**good
+
+
+def _stable_method(problem: Any, spec: Spec, layout: Layout) -> str | None:
+    """The name of an implicit method whose steps of the same length are stable, tried as this one was."""
+    for method in stable_methods(problem) if problem.n <= SMALL else ():
+        try:
+            other = describe(problem, method, (spec.times[0], spec.times[-1]), spec.lengths, None, "float64")
+            way = programs.get(other)
+        except (TypeError, ValueError):  # it takes no such problem
+            continue
+        if find_unstable(other, Layout(other, layout.paths, layout.seed, way.width), way) is None:
+            return method.name
+    return None
+
+
+def _states(spec: Spec, layout: Layout, way: programs.SingleSteps) -> Iterator[tuple[float, np.ndarray]]:
+    """Times and states of the method: of the first path at its start, of another one at each of the first saves."""
+    starting = spec.traced.starting_steps  # type: ignore[union-attr]
+    if not starting:
+        yield float(spec.times[0]), way.states_after(layout, 1, 0)[:, 0]
+    saves = np.unique(np.concatenate([given[:3] for given in spec.saves]))
+    limit = int(PILOT * layout.paths * spec.steps / programs.TOGETHER)
+    steps = sorted({min(int(k), limit) for k in saves if k > starting} - set(range(starting + 1)))[:SAVES]
+    paths = min(layout.paths, programs.TOGETHER)
+    for k in steps:
+        yield float(spec.times[k]), way.states_after(layout, paths, k)[:, k % paths]
+
+
+class _Steps:
+    """Single steps of a run from a state of its method and from states beside it."""
+
+    def __init__(self, spec: Spec, layout: Layout, way: programs.SingleSteps):
+        self.rows = way.real_rows
+        N = len(self.rows)
+        self.is_whole = N <= WHOLE
+        nodes, self.weights = _nodes(spec, self.is_whole)
+        if self.is_whole:
+            self.shifts = np.concatenate([np.zeros((N, 1)), APART * np.eye(N), 8 * APART * np.eye(N)], axis=1)
+        else:
+            self.shifts = np.zeros((N, 2 * DIRECTIONS))
+        self.normals, first = {}, 0
+        for name, count in spec.traced.streams:  # type: ignore[union-attr]
+            self.normals[name] = np.repeat(nodes[first : first + count], self.shifts.shape[1], axis=1)
+            first += count
+        self.step = way.stepper(layout, self.normals, len(self.weights) * self.shifts.shape[1])
+
+    def growth(self, t: float, state: np.ndarray, h: float) -> Growth | None:
+        """The rates of steps of length h about a state; None where they are not finite, or the step has no derivative
+        there."""
+        with np.errstate(all="ignore"):
+            if not self.is_whole:
+                return self._growth_in_directions(t, state, h)
+            M = self._matrices(t, state, h)
+            if M is None:
+                return None
+            mean = _radius(np.tensordot(self.weights, M, 1))
+            square = math.sqrt(_square_radius(M, self.weights)) if len(M) > 1 else mean
+        return Growth(*(math.log(max(rho, 1e-300)) / h for rho in (mean, square)))
+
+    def _after(self, t: float, state: np.ndarray, h: float, shifts: np.ndarray) -> np.ndarray:
+        """The states (nodes, N, shifts) after a step, in units of their size, from a state and states beside it."""
+        states = np.repeat(state[:, None], shifts.shape[1], axis=1)
+        states[self.rows] += _size(state[self.rows])[:, None] * shifts
+        after = self.step(np.tile(states, len(self.weights)), t, h)[self.rows] / _size(state[self.rows])[:, None]
+        return after.reshape(len(self.rows), len(self.weights), -1).transpose(1, 0, 2)
+
+    def _matrices(self, t: float, state: np.ndarray, h: float) -> np.ndarray | None:
+        """M (nodes, N, N) in units of the state's size, from differences at two distances, which must agree."""
+        N, after = len(self.rows), self._after(t, state, h, self.shifts)
+        near = (after[:, :, 1 : N + 1] - after[:, :, :1]) / APART
+        far = (after[:, :, N + 1 :] - after[:, :, :1]) / (8 * APART)
+        agree = np.abs(near - far).max() <= 0.01 * max(1.0, np.abs(near).max())  # NaN does not
+        return near if agree else None
+
+    def _growth_in_directions(self, t: float, state: np.ndarray, h: float) -> Growth | None:
+        """The growth that some directions come to, turned by the step again and again."""
+        v, grown = np.random.default_rng(1).standard_normal((len(self.rows), DIRECTIONS)), []
+        for _ in range(TURNS):
+            v /= np.linalg.norm(v, axis=0)
+            shifts = np.concatenate([0.0 * v, APART * v], axis=1)
+            (after,) = self._after(t, state, h, shifts)
+            v = (after[:, DIRECTIONS:] - after[:, :DIRECTIONS]) / APART
+            grown.append(float(np.mean(np.linalg.norm(v, axis=0))))
+        if not np.all(np.isfinite(grown)):
+            return None
+        rate = float(np.mean(np.log(np.maximum(grown[TURNS // 2 :], 1e-300)))) / h
+        return Growth(rate, rate)
+
+
+def _size(state: np.ndarray) -> np.ndarray:
+    """The size of each scalar of a state; that of a zero is the size of the others, or 1."""
+    size = np.abs(state)
+    rest = size.max(initial=0.0)
+    return np.where(size > 0, size, rest if rest > 0 else 1.0)
+
+
+def _nodes(spec: Spec, is_whole: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Nodes (normals, count) of a step's normals and their weights: one, zero, where the noise is additive, and where
+    the state is large."""
+    traced: Any = spec.traced
+    normals = sum(count for _, count in traced.streams)
+    if spec.said["noise"].startswith("additive") or not normals or not is_whole:
+        return np.zeros((normals, 1)), np.ones(1)
+    if len(NODES) ** normals <= DRAWN:
+        points = np.array(list(itertools.product(range(len(NODES)), repeat=normals))).T
+        return NODES[points], np.prod(WEIGHTS[points], axis=0)
+    half = DRAWN // 2
+    z = np.random.default_rng(0).standard_normal((normals, half))
+    z /= np.sqrt(np.mean(z**2, axis=1, keepdims=True))
+    return np.concatenate([z, -z], axis=1), np.full(2 * half, 0.5 / half)
+
+
+def _radius(M: np.ndarray) -> float:
+    return float(np.abs(np.linalg.eigvals(M)).max())
+
+
+def _square_radius(M: np.ndarray, weights: np.ndarray) -> float:
+    """The spectral radius of P -> E[M P M'], by its growth from the unit matrix."""
+    if M.shape[1] <= 8:
+        return _radius(np.einsum("k,kij,klm->iljm", weights, M, M).reshape(M.shape[1] ** 2, -1))
+    P, grown = np.eye(M.shape[1]), []
+    for _ in range(2 * TURNS):
+        P = np.einsum("k,kij,klj->il", weights, M @ P, M, optimize=True)
+        grown.append(np.trace(P))
+        P /= grown[-1]
+    return float(np.exp(np.mean(np.log(grown[TURNS:]))))

@@ -1,0 +1,138 @@
+"""What is said before a run: of unstable steps, in the mean and in mean square; of coarse areas; of swapped arguments.
+
+The limits asked for are exact: |R(hλ)| = 1 for the stability function R of a method, (1 + hλ)² + hμ² = 1 for Euler's
+second moment of dx = λ x dt + μ x dW.
+"""
+
+import re
+import warnings
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from stodyn import SDE, Hamiltonian, Mechanical, prepare, simulate
+from stodyn.engine.spec import describe
+from stodyn.engine.stability import UnstableSteps
+from stodyn.methods.milstein import MilsteinLevy
+from stodyn.noise.iterated import MrongowiusRoessler, ResolutionWarning
+from stodyn.problems.contract import AnotherOrder
+
+
+def one(t, x):
+    return jnp.ones_like(x)
+
+
+STIFF = SDE(lambda t, x: -30.0 * x, one, start=1.0)
+TURNING = SDE(lambda t, x: jnp.stack([x[1], -x[0]]), lambda t, x: jnp.array([[0.0], [0.1]]), [1.0, 0.0])
+MULTIPLICATIVE = SDE(lambda t, x: -10.0 * x, lambda t, x: 4.0 * x, start=1.0)
+LORENZ = SDE(
+    lambda t, x: jnp.stack([10 * (x[1] - x[0]), x[0] * (28 - x[2]) - x[1], x[0] * x[1] - 8 / 3 * x[2]]),
+    lambda t, x: jnp.eye(3),
+    [1.0, 1.0, 20.0],
+)
+
+# name -> (problem, method, t, dt, the longest stable step)
+UNSTABLE = {
+    "SRA1": (STIFF, None, 10.0, 0.1, 2 / 30),
+    "by vmap": (STIFF, None, 10.0, 0.1, 2 / 30),
+    "a history": (STIFF, "AB2", 10.0, 0.05, 1 / 30),  # |ζ| = 1 at hλ = -1
+    "RK4": (STIFF, "RK4", 10.0, 0.1, 2.785293563405282 / 30),
+    "in mean square": (MULTIPLICATIVE, "EulerMaruyama", 10.0, 0.1, 4 / 100),
+}
+
+
+def warned(call, *arguments, **options):
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        call(*arguments, **dict(paths=40, seed=1, on_failure="record") | options)
+    return [str(w.message) for w in found if isinstance(w.message, UnstableSteps)]
+
+
+@pytest.mark.parametrize("name", UNSTABLE)
+def test_an_unstable_step_is_warned_of_with_one_that_would_do(name):
+    problem, method, end, dt, limit = UNSTABLE[name]
+    (message,) = warned(
+        simulate, problem, method, t=(0.0, end), dt=dt, executor="vmap" if name == "by vmap" else "auto"
+    )
+    longest = float(re.search(r"Take steps of ([0-9.e-]+) or less", message).group(1))
+    assert 0.9 * limit < longest <= 1.12 * limit  # growth by less than 10 over the whole run is left alone
+    assert ("in mean square" in message) == (name == "in mean square")
+    assert "ImplicitMidpoint, which is stable" in message
+    assert not warned(simulate, problem, method, t=(0.0, end), dt=end / np.ceil(end / (0.9 * limit)))
+
+
+def test_a_method_that_turns_too_wide_is_warned_of_where_it_matters():
+    """|1 + ih| = √(1 + h²): Euler's energy grows e¹⁰-fold over 1000 steps of .1, and by 1.05 over five."""
+    assert warned(simulate, TURNING, "EulerMaruyama", t=(0.0, 100.0), dt=0.1)
+    assert not warned(simulate, TURNING, "EulerMaruyama", t=(0.0, 0.5), dt=0.1)
+    assert not warned(simulate, TURNING, "Heun", t=(0.0, 100.0), dt=0.1)
+
+
+def test_equations_that_grow_themselves_are_left_alone():
+    growing = SDE(lambda t, x: x, lambda t, x: 0.5 * x, start=1.0)
+    assert not warned(simulate, growing, "EulerMaruyama", t=(0.0, 10.0), dt=0.05)
+    assert not warned(simulate, LORENZ, None, t=(0.0, 5.0), dt=0.01)
+
+
+def test_a_step_that_becomes_unstable_on_the_way_is_seen_at_the_first_saves():
+    """x' = 300 - x³: harmless at x = 0, stiff where the path is soon, about x = 6.7 (a rate of 134)."""
+    rising = SDE(lambda t, x: -(x**3) + 300.0, lambda t, x: 0.1, start=0.0)
+    (message,) = warned(simulate, rising, "EulerMaruyama", t=(0.0, 4.0), dt=0.02, paths=2000)
+    assert "about the state at t = 0 " not in message
+
+
+def test_a_kink_is_no_instability():
+    friction = SDE(lambda t, x: -jnp.sign(x), one, start=0.0)
+    assert not warned(simulate, friction, "EulerMaruyama", t=(0.0, 10.0), dt=0.01)
+
+
+def test_problems_in_other_forms_and_runs_made_ready():
+    spring = Mechanical(lambda t, x, v: -1e4 * x, lambda t, x, v: 1.0, start=(1.0, 0.0))
+    assert warned(simulate, spring, "EulerMaruyama", t=(0.0, 1.0), dt=0.01)
+    assert not warned(simulate, spring, None, t=(0.0, 1.0), dt=0.01)
+    pendulum = Hamiltonian(lambda t, q, p: 0.5 * p**2 + 50.0 * q**2, h=lambda t, q, p: 0.1 * q, start=(1.0, 0.0))
+    (message,) = warned(simulate, pendulum, "StoermerVerlet", t=(0.0, 30.0), dt=0.25)
+    assert "Midpoint, which is stable" in message
+    with pytest.warns(UnstableSteps, match="steps of 0.1 are unstable"):
+        prepare(STIFF, t=(0.0, 10.0), dt=0.1, paths=8)
+
+
+@pytest.mark.parametrize("second", [1.0, 1e3, 1e-6])
+def test_the_unit_of_time_makes_no_difference_to_the_warning_of_coarse_areas(second):
+    rate = 1.0 / second
+
+    def diffusion(t, x):
+        return np.sqrt(rate) * jnp.array([[x[0], x[1]], [x[1], -x[0]]])
+
+    problem = SDE(lambda t, x: -rate * x, diffusion, [1.0, 1.0])
+    for fraction, terms, is_fine in ((0.1, 2, True), (0.001, 1, False)):
+        method = MilsteinLevy(area=MrongowiusRoessler(terms))
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            describe(problem, method, (0.0, second), fraction * second, None, "float64")
+        assert [type(w.message) for w in found] == ([] if is_fine else [ResolutionWarning])
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: SDE(lambda x, t: -x, one, 1.0),
+        lambda: SDE(lambda t, x: -x, lambda state, time: 1.0, 1.0),
+        lambda: SDE(lambda t, params, x: -x, lambda t, x, p: 1.0, 1.0, params=2.0),
+        lambda: Mechanical(lambda t, v, x: -x, None, start=(1.0, 0.0)),
+        lambda: Hamiltonian(lambda t, p, q: 0.5 * p**2, h=lambda t, q, p: q, start=(1.0, 0.0)),
+    ],
+)
+def test_arguments_in_another_order_are_warned_of(make):
+    with pytest.warns(AnotherOrder, match=r"it is called as .*, and its arguments are called \("):
+        make()
+
+
+def test_names_that_say_nothing_of_the_order_are_taken():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        SDE(lambda _, y: -y, lambda *given: 1.0, 1.0)
+        SDE(lambda time, state: -state, lambda s, w: 1.0, 1.0)
+        SDE(lambda t, x, p: -p * x, lambda t, x, theta: 1.0, 1.0, params=2.0)
+        Mechanical(lambda t, q, qdot: -q, None, start=(1.0, 0.0))
