@@ -115,7 +115,7 @@ def test_lines():
 def test_flicker_goes_by_the_mean_gain():
     """1/f noise of a transistor adds V² /(2f) to c in L, far from the carrier; c itself stays that of white noise."""
     text = examples()["ring_oscillator"].read_text()
-    loud = read(text.replace("GFLOOR=1n", "GFLOOR=1n KF=1e-14 AF=1"))
+    loud = read(text.replace("GFLOOR=1n", "GFLOOR=1n KF=1.2e-29 AF=1"))
     found = phase_noise(loud, "u1", offsets=np.geomspace(1e4, 1e8, 5), steps=64)
     assert float(found["c"]) == pytest.approx(1.02028966797e-17, rel=1e-6)
     f, f0 = found["offset"].values, 1.0 / float(found["period"])

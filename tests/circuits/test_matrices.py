@@ -158,7 +158,7 @@ def slopes_by_differences(circuit, x, h=1e-6):
 
 
 def test_a_diode():
-    circuit = read("title\nI1 0 a 1m\nD1 a 0 d 2\nC1 a 0 1n\n.model d D(IS=0.5p CJO=1p)\n")
+    circuit = read("title\nI1 0 a 1m\nD1 a 0 d 2\nC1 a 0 1n\n.model d D(IS=0.5p CJO=1p M=0)\n")
     x = np.array([0.5])
     assert circuit.mass[0, 0] == pytest.approx(1e-9 + 2e-12, rel=1e-14)  # the area multiplies IS and CJO
     rate = circuit.network.rates(x, np.array([1e-3]), np)

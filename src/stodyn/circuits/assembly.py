@@ -1,8 +1,10 @@
 """Modified nodal analysis: flat elements -> the arrays of M dX = f(t, X) dt + g(t, X) dW, elements of a kind together.
 
-The unknowns are the node voltages, then a current for each V, E, H and L, then the states of flicker filters. Rows:
-    node    Σ C u' = -Σ currents that leave it          V, E, H   0 = u₊ - u₋ - (V(t), gain (c₊ - c₋) or r j)
-    L       L j' = u₊ - u₋                              filter    s' = -s/τ + √(2/τ) σ dW
+The unknowns are the node voltages, then a current for each V, E, H and L, then a charge q for each part that stores one
+nonlinearly, in volts on its unit capacitance C₀, then the states of flicker filters. Rows:
+    node    Σ C u' + Σ C₀ q' = -Σ currents that leave it    V, E, H   0 = u₊ - u₋ - (V(t), gain (c₊ - c₋) or r j)
+    L       L j' + Σ M j' = u₊ - u₋                         charge    0 = q - Q(u)/C₀
+    filter  s' = -s/τ + √(2/τ) σ dW
 A source in a loop of capacitors and voltage sources has as its unknown the charge q it has delivered, j = q'.
 """
 
@@ -17,8 +19,9 @@ import numpy as np
 import scipy.sparse
 
 from stodyn.circuits import topology
-from stodyn.circuits.devices import CHARGE, KINDS, Current, Kind, Numbers, flicker_size, thermal
-from stodyn.circuits.netlist import GROUND, Element, Netlist
+from stodyn.circuits.devices import CHARGE, Current, Law, Numbers, flicker_size, thermal
+from stodyn.circuits.element import GROUND, Element
+from stodyn.circuits.netlist import Netlist
 from stodyn.circuits.text import NetlistError
 from stodyn.circuits.waveforms import Sources
 from stodyn.noise import coloured
@@ -71,16 +74,31 @@ class Sums:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Group:
-    """Nonlinear devices of a kind: `out` are the nodes their current leaves and enters, `control` those they read."""
+    """Nonlinear parts of one law: `out` are the rows their current leaves and enters, `control` what they read; of
+    charges `rows` are their unknowns."""
 
-    kind: Kind
+    law: Law
     elements: tuple[Element, ...]
     out: tuple[np.ndarray, np.ndarray]
     control: tuple[tuple[np.ndarray, np.ndarray], ...]
     numbers: Numbers
+    rows: np.ndarray
+
+    def read(self, x: Any) -> tuple[Any, ...]:
+        return tuple(x[c] - x[d] for c, d in self.control)
+
+    def value(self, x: Any, xp: Any) -> Any:
+        """Its current, or its charge over the unit capacitance."""
+        return self.law.value(self.read(x), self.numbers, xp)
 
     def current(self, x: Any, xp: Any) -> Current:
-        return self.kind.law(tuple(x[c] - x[d] for c, d in self.control), self.numbers, xp)
+        return self.law.at(self.read(x), self.numbers, xp)
+
+    def noise(self, x: Any, xp: Any) -> Any:
+        """S of its white noise."""
+        if self.law.noise is None:
+            return np.zeros(len(self.elements))
+        return self.law.noise(self.read(x), self.numbers, xp)
 
 
 class Flicker(NamedTuple):
@@ -119,6 +137,7 @@ class Network:
     source_columns: np.ndarray
     source_signs: np.ndarray
     groups: tuple[Group, ...]
+    charges: tuple[Group, ...]
     flickers: tuple[Flicker, ...]
     filters: coloured.Coloured | None
     resistances: np.ndarray
@@ -131,11 +150,12 @@ class Network:
     def rates(self, x: Any, sources: Any, xp: Any, linear: Stamps | None = None) -> Any:
         """f (n,) with the sources at the given values."""
         y = xp.concatenate([x, xp.zeros(1, x.dtype)])
-        currents = [group.current(y, xp).i for group in self.groups]
+        currents = [group.value(y, xp) for group in self.groups]
         kept = self.linear if linear is None else linear
         values = [kept.values * y[kept.columns], self.source_signs * sources[self.source_columns]]
         for i in (*currents, *self.flickering(currents, y, xp)):
             values += [-i, i]
+        values += [-group.value(y, xp) for group in self.charges]
         if linear is None:
             return self.sums(xp.concatenate(values), xp)[: self.n]
         return np.bincount(np.concatenate([kept.rows, *self.places]), np.concatenate(values), self.n + 1)[: self.n]
@@ -145,7 +165,8 @@ class Network:
         """The rows of what `rates` adds up beside the linear part."""
         devices = [node for group in self.groups for node in group.out]
         return [self.source_rows, *devices, *(node[part.devices] for part in self.flickers
-                                              for node in self.groups[part.group].out)]  # fmt: skip
+                                              for node in self.groups[part.group].out),
+                *(group.rows for group in self.charges)]  # fmt: skip
 
     @functools.cached_property
     def sums(self) -> Sums:
@@ -154,7 +175,7 @@ class Network:
     def flickering(self, currents: list[Any], y: Any, xp: Any) -> list[Any]:
         """The currents of the flicker noise."""
         return [
-            flicker_size(currents[k][devices], _chosen(self.groups[k].numbers, devices), xp) * y[states].sum(-1)
+            flicker_size(currents[k][devices], self.groups[k].numbers.chosen(devices), xp) * y[states].sum(-1)
             for k, devices, states in self.flickers
         ]
 
@@ -172,18 +193,23 @@ class Network:
                     values += [side * slope, -side * slope]
             for part in self.flickers:
                 if part.group == k:
-                    size = flicker_size(found.i[part.devices], _chosen(group.numbers, part.devices), np)
+                    size = flicker_size(found.i[part.devices], group.numbers.chosen(part.devices), np)
                     for node, side in zip(group.out, (-1.0, 1.0), strict=True):
                         rows.append(np.repeat(node[part.devices], part.states.shape[1]))
                         columns.append(part.states.ravel())
                         values.append(side * np.repeat(size, part.states.shape[1]))
+        for group in self.charges:
+            for slope, (c, d) in zip(group.current(y, np).slopes, group.control, strict=True):
+                rows += [group.rows, group.rows]
+                columns += [c, d]
+                values += [-slope, slope]
         return Stamps(np.concatenate(rows), np.concatenate(columns), np.concatenate(values)).matrix(self.n)
 
     def intensity(self, x: Any, sources: Any, xp: Any) -> Any:
         """S of all white noise: resistors, sources (shot noise of their currents), the groups; two-sided, A²/Hz."""
         y = xp.concatenate([x, xp.zeros(1, x.dtype)])
         quiet = thermal(self.resistances, self.netlist.kelvin)
-        devices = [] if self.has_additive_noise else [group.current(y, xp).noise for group in self.groups]
+        devices = [] if self.has_additive_noise else [group.noise(y, xp) for group in self.groups]
         return xp.concatenate([xp.asarray(quiet), CHARGE * xp.abs(xp.asarray(sources)), *devices])
 
     @functools.cached_property
@@ -192,18 +218,12 @@ class Network:
         return all(source.element.kind in "ri" for source in self.noises)
 
 
-def _chosen(numbers: Numbers, devices: np.ndarray) -> Numbers:
-    return Numbers({key: numbers[key][devices] for key in ("kf", "af")}, numbers.kelvin)
-
-
 def assemble(netlist: Netlist) -> Network:
     """The arrays of a netlist after its topology has been checked."""
     elements = netlist.elements
-    nodes: dict[str, int] = {}
-    for element in elements:
-        for node in element.nodes:
-            if node not in nodes:
-                nodes[node] = len(nodes)
+    used = dict.fromkeys(node for element in elements for node in element.nodes)
+    order = dict.fromkeys([*(node for node in netlist.node_order if node in used), *used])  # as in the text
+    nodes = {node: i for i, node in enumerate(order)}
     charged = topology.check(netlist, nodes)
     for element in elements:
         if element.source in charged and element.source:
@@ -213,21 +233,27 @@ def assemble(netlist: Netlist) -> Network:
     nodes = {name: i for i, name in enumerate(name for name in nodes if name != GROUND)}
     owners = [e for e in elements if e.kind in BRANCHES]
     branches = {e.name: len(nodes) + k for k, e in enumerate(owners)}
-    names = [*nodes, *(f"{'q' if e.name in charged else 'i'}({e.name})" for e in owners)]
-    units = ["V"] * len(nodes) + ["C" if e.name in charged else "A" for e in owners]
+    stored = [e for e in elements if e.law is not None and e.law.stores]
+    names = [*nodes, *(f"{'q' if e.name in charged else 'i'}({e.name})" for e in owners), *(e.name for e in stored)]
+    units = ["V"] * len(nodes) + ["C" if e.name in charged else "A" for e in owners] + ["V"] * len(stored)
     if len(names) > MOST_UNKNOWNS:
-        raise NetlistError(f"the circuit has {len(names):,} unknowns (node voltages and branch currents), expected at "
-                           f"most {MOST_UNKNOWNS:,}")  # fmt: skip
-    groups = _grouped(netlist, nodes, ground=-1)
-    flickers, filters = _flickers(netlist, groups, len(names))
+        raise NetlistError(f"the circuit has {len(names):,} unknowns (node voltages, branch currents, charges), "
+                           f"expected at most {MOST_UNKNOWNS:,}")  # fmt: skip
+    first = len(nodes) + len(owners)
+    rows_of = {e.name: first + k for k, e in enumerate(stored)}
+    place = {**nodes, **{f"i({name})": row for name, row in branches.items()}, GROUND: -1}
+    _check_reads(elements, place, charged)
+    groups = _grouped(netlist, place, branches, rows_of)
+    currents, charges = (tuple(g for g in groups if g.law.stores is stores) for stores in (False, True))
+    flickers, filters = _flickers(netlist, currents, len(names))
     for part in flickers:
         for device, states in zip(part.devices, part.states, strict=True):
-            names += [f"{groups[part.group].elements[device].name}.flicker{k}" for k in range(len(states))]
+            names += [f"{currents[part.group].elements[device].name}.flicker{k}" for k in range(len(states))]
             units += ["1"] * len(states)
     n = len(names)
-    place = {**nodes, GROUND: n}
-    groups = tuple(_with_ground(group, n) for group in groups)
-    mass, linear, at_dc = _stamps(netlist, place, branches, charged, flickers, filters)
+    place[GROUND] = n
+    currents, charges = (tuple(_with_ground(group, n) for group in some) for some in (currents, charges))
+    mass, linear, at_dc = _stamps(netlist, place, branches, charged, charges, flickers, filters)
     if not len(mass.values):
         raise NetlistError("there is neither a capacitor nor an inductor: nothing in this circuit takes time")
     driven = [e for e in elements if e.kind in "vi"]
@@ -241,22 +267,42 @@ def assemble(netlist: Netlist) -> Network:
     resistors = [e for e in elements if e.kind == "r"]
     return Network(
         netlist, tuple(names), tuple(units), nodes, branches, charged, mass, linear, at_dc, sources,
-        np.array(rows, INDEX), np.array(columns, INDEX), np.array(signs, float), groups, flickers, filters,
-        np.array([e.value for e in resistors], float), _noises(netlist, place, resistors, driven, groups),
+        np.array(rows, INDEX), np.array(columns, INDEX), np.array(signs, float), currents, charges, flickers, filters,
+        np.array([e.value for e in resistors], float), _noises(netlist, place, resistors, driven, currents),
     )  # fmt: skip
 
 
-def _grouped(netlist: Netlist, nodes: dict[str, int], ground: int) -> tuple[Group, ...]:
+def _check_reads(elements: list[Element], place: dict[str, int], charged: frozenset[str]) -> None:
+    """Refuse currents that are read and not there, or are derivatives."""
+    for e in elements:
+        for name in (end for pair in e.reads for end in pair if end.startswith("i(")):
+            if name not in place:
+                raise NetlistError(f"{e.name}: there is no source {name[2:-1]} whose current it could read", e.at)
+            if name[2:-1] in charged:
+                raise NetlistError(
+                    f"{e.name}: {name[2:-1]}, whose current it reads, lies in a loop of capacitors and voltage "
+                    "sources, where its current is a derivative; put a small resistor in series with it",
+                    e.at)  # fmt: skip
+
+
+def _grouped(netlist: Netlist, place, branches, rows_of) -> tuple[Group, ...]:
+    """The parts of each law together; ground is still -1."""
+    members: dict[int, list[Element]] = {}
+    for e in netlist.elements:
+        if e.law is not None:
+            members.setdefault(id(e.law), []).append(e)
     groups = []
-    for name, kind in KINDS.items():
-        members = tuple(e for e in netlist.elements if e.kind == name)
-        if not members:
-            continue
-        at = np.array([[nodes.get(node, ground) for node in e.nodes] for e in members], INDEX).T
-        keys = [key for key, value in members[0].value.items() if not isinstance(value, str)]
-        numbers = Numbers({key: np.array([e.value[key] for e in members]) for key in keys}, netlist.kelvin)
-        out = at[kind.carries[0]], at[kind.carries[1]]
-        groups.append(Group(kind, members, out, tuple((at[c], at[d]) for c, d in kind.between), numbers))
+    for some in members.values():
+        law = some[0].law
+        assert law is not None
+        keys = [key for key in some[0].value if all(key in e.value for e in some)]
+        numbers = Numbers({key: np.array([e.value[key] for e in some]) for key in keys}, netlist.kelvin)
+        ends = [(branches[e.source], -1) if e.source else (place[e.nodes[0]], place[e.nodes[1]]) for e in some]
+        out = np.array(ends, INDEX).T
+        control = np.array([[[place[end] for end in pair] for pair in e.reads] for e in some], INDEX)
+        rows = np.array([rows_of[e.name] for e in some] if law.stores else [], INDEX)
+        pairs = tuple((control[:, k, 0], control[:, k, 1]) for k in range(control.shape[1]))
+        groups.append(Group(law, tuple(some), (out[0], out[1]), pairs, numbers, rows))
     return tuple(groups)
 
 
@@ -299,7 +345,7 @@ def _band(netlist: Netlist, element: Element) -> tuple[float, float]:
     return low, high
 
 
-def _stamps(netlist, place, branches, charged, flickers, filters) -> tuple[Stamps, Stamps, Stamps]:
+def _stamps(netlist, place, branches, charged, charges, flickers, filters) -> tuple[Stamps, Stamps, Stamps]:
     mass: list[tuple[int, int, float]] = []
     linear: list[tuple[int, int, float]] = []
     only_dc: list[tuple[int, int, float]] = []
@@ -309,12 +355,16 @@ def _stamps(netlist, place, branches, charged, flickers, filters) -> tuple[Stamp
         """The current value (c - d) from a to b."""
         entries += [(a, c, -value), (a, d, value), (b, c, value), (b, d, -value)]
 
+    inductances = {e.name: e.value for e in netlist.elements if e.kind == "l"}
     for e in netlist.elements:
+        if e.kind == "k":
+            mass += _coupled(e, branches, inductances)
+            continue
         a, b = place[e.nodes[0]], place[e.nodes[1]]
         if e.kind == "r":
             between(linear, a, b, a, b, 1.0 / e.value)
-        elif topology.is_capacitive(e):
-            between(mass, a, b, a, b, -(e.value if e.kind == "c" else e.value["cjo"]))
+        elif e.kind == "c":
+            between(mass, a, b, a, b, -e.value)
         elif e.kind == "g":
             between(linear, a, b, place[e.nodes[2]], place[e.nodes[3]], e.value)
         elif e.kind == "f":
@@ -335,12 +385,28 @@ def _stamps(netlist, place, branches, charged, flickers, filters) -> tuple[Stamp
                 linear += [(j, place[e.nodes[2]], -e.value), (j, place[e.nodes[3]], e.value)]
             elif e.kind == "h":
                 linear.append((j, branches[e.source], -e.value))
+    for group in charges:
+        for a, b, row, unit in zip(*group.out, group.rows, group.numbers["unit"], strict=True):
+            mass += [(a, row, unit), (b, row, -unit)]
+            linear.append((row, row, 1.0))
     for part in flickers:
         for states in part.states:
             mass += [(s, s, 1.0) for s in states]
             only_run += [(s, s, value) for s, value in zip(states, np.diagonal(filters.A), strict=True)]
             only_dc += [(s, s, -1.0) for s in states]
     return tuple(map(_as_stamps, (mass, linear + only_run, linear + only_dc)))  # type: ignore[return-value]
+
+
+def _coupled(e: Element, branches: dict[str, int], inductances: dict[str, float]) -> list[tuple[int, int, float]]:
+    """The entries of a mutual inductance k √(L1 L2)."""
+    first, second = e.source.split()
+    for name in (first, second):
+        if name not in inductances:
+            raise NetlistError(f"{e.name}: there is no inductor {name} to couple", e.at)
+    if first == second:
+        raise NetlistError(f"{e.name}: couples {first} with itself", e.at)
+    mutual = e.value * float(np.sqrt(inductances[first] * inductances[second]))
+    return [(branches[first], branches[second], mutual), (branches[second], branches[first], mutual)]
 
 
 def _as_stamps(entries: list[tuple[int, int, float]]) -> Stamps:
@@ -352,11 +418,12 @@ def _noises(netlist: Netlist, place, resistors, driven, groups) -> tuple[Source,
     """The white sources, in the order of the netlist."""
     members = [*resistors, *driven, *(e for group in groups for e in group.elements)]
     index = {e.name: k for k, e in enumerate(members)}
-    kinds = {"r": "thermal", "i": "shot", "diode": "shot", "transistor": "channel", "smooth_transistor": "channel"}
+    kinds = {"r": "thermal", "i": "shot"}
     found = []
     for e in netlist.elements:
-        if e.kind in kinds and e.noisy and netlist.noisy:
+        sort = e.law.sort if e.law is not None else kinds.get(e.kind, "")
+        if sort and e.noisy and netlist.noisy:
             a, b = (place[end] for end in topology.ends(e))
             if a != b:
-                found.append(Source(e, kinds[e.kind], a, b, index[e.name]))
+                found.append(Source(e, sort, a, b, index[e.name]))
     return tuple(found)

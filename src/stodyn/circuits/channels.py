@@ -22,7 +22,7 @@ import scipy.sparse.linalg
 
 from stodyn.circuits import topology
 from stodyn.circuits.assembly import INDEX, Network, Source, Stamps, Sums
-from stodyn.circuits.netlist import GROUND
+from stodyn.circuits.element import GROUND
 from stodyn.circuits.text import NetlistError
 
 ROUNDING = 1e-9
@@ -159,8 +159,13 @@ def resolved(network: Network) -> tuple[list[tuple[np.ndarray, np.ndarray]], np.
 def nonlinear_constraints(network: Network) -> bool:
     """Whether a nonlinear device reads an unknown that a constraint determines, as far as the graph tells."""
     piece = _supernodes(network)
-    return bool(network.charged) or any(
-        np.any(piece[c] != piece[d]) for group in network.groups for c, d in group.control
+    if network.charged or network.charges:
+        return True
+    pairs = [pair for group in network.groups for pair in group.control]
+    nodes = len(network.nodes)
+    return any(
+        np.any(piece[c] != piece[d]) or np.any((c >= nodes) & (c < network.n)) or np.any((d >= nodes) & (d < network.n))
+        for c, d in pairs
     )
 
 
@@ -194,7 +199,7 @@ def _stand_ins(network: Network) -> scipy.sparse.csr_array:
     """
     size = float(np.median(np.abs(network.linear.values))) if len(network.linear.values) else 1.0
     rows, columns, values = [], [], []
-    for c, d in (pair for group in network.groups for pair in group.control):
+    for c, d in (pair for group in (*network.groups, *network.charges) for pair in group.control):
         rows += [c, c, d, d]
         columns += [c, d, c, d]
         values += [np.full(len(c), sign * size) for sign in (-1.0, 1.0, 1.0, -1.0)]

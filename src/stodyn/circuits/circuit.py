@@ -12,8 +12,10 @@ import numpy as np
 
 from stodyn.circuits.assembly import Network, assemble
 from stodyn.circuits.channels import channels, nonlinear_constraints
-from stodyn.circuits.devices import KINDS, Numbers
-from stodyn.circuits.netlist import GROUND, Netlist, read_netlist
+from stodyn.circuits.devices import Numbers
+from stodyn.circuits.element import GROUND
+from stodyn.circuits.elements import mosfet
+from stodyn.circuits.netlist import Netlist, read_netlist
 from stodyn.circuits.operating_point import OperatingPoint, operating_point
 from stodyn.circuits.small_signal import SmallSignal, Spectrum
 from stodyn.circuits.text import NetlistError
@@ -70,7 +72,7 @@ class Circuit(SDAE):
     @functools.cached_property
     def is_affine(self) -> bool:
         """Known from the elements: there is no nonlinear one."""
-        return not self.network.groups
+        return not self.network.groups and not self.network.charges
 
     @functools.cached_property
     def has_constant_orientation(self) -> bool:
@@ -112,10 +114,10 @@ class Circuit(SDAE):
         noise: NLEV=3 in the .model has it right."""
         y, found = np.append(self.operating_point.x, 0.0), []
         for group in self.network.groups:
-            if group.kind is KINDS["transistor"]:
+            if group.law in (mosfet.SQUARE, mosfet.BODY):
                 numbers = Numbers({**group.numbers.of, "nlev": np.array(3.0)}, group.numbers.kelvin)
-                whole = dataclasses.replace(group, numbers=numbers).current(y, np).noise
-                quiet = group.current(y, np).noise < 0.5 * whole
+                whole = dataclasses.replace(group, numbers=numbers).noise(y, np)
+                quiet = group.noise(y, np) < 0.5 * whole
                 found += [e.name for e, is_quiet in zip(group.elements, quiet, strict=True) if is_quiet and e.noisy]
         return tuple(found) if self.network.netlist.noisy else ()
 
@@ -176,6 +178,8 @@ def _start(network: Network) -> Any:
         for element in netlist.elements:
             if element.kind == "l" and element.initial is not None:
                 x[network.branches[element.name]] = element.initial
+        for group in network.charges:
+            x[group.rows] = group.value(np.append(x, 0.0), np)
     else:
         for element in netlist.elements:
             if element.kind in "ve" and element.nodes[1] == "0" and element.nodes[0] in netlist.initial:

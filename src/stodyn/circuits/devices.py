@@ -1,37 +1,33 @@
-"""What current a device carries, its slopes and its noise: junction diodes and field-effect transistors.
+"""What the nonlinear parts of elements are made of: laws of currents and charges, their numbers, junctions.
 
-A law takes the controlling voltages of all the devices of a kind (arrays), their numbers and an array module (numpy or
-jax.numpy), and gives
-    i        the current from the first node to the second (diode: anode to cathode; transistor: drain to source)
-    slopes   ∂i/∂v for each controlling voltage
+A law takes the voltages (or currents) that it reads, for all the parts of a kind at once (arrays), their numbers and an
+array module (numpy, jax.numpy, or dual numbers for slopes), and gives
+    current  the current from the first node of the part to the second, A
     noise    the two-sided density S of its white current noise in A²/Hz: i dt + √S dW
+    charge   the charge on the first node over the part's `unit` capacitance, V: its derivative is a current
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from stodyn.numerics import dual
+
 BOLTZMANN, CHARGE = 1.380649e-23, 1.602176634e-19  # J/K, C (exact)
 ZERO_CELSIUS = 273.15  # K
 LARGEST = 1e9  # A: beyond it a junction's exponential goes on as its tangent, so that no Newton step overflows
-
-
-class Current(NamedTuple):
-    """What a law gives."""
-
-    i: Any
-    slopes: tuple[Any, ...]
-    noise: Any
+REFERENCE = 300.15  # K: where SPICE's formulas of temperature begin
+EASY = 10.0  # V: by which a voltage that steers no junction may go up in one step of Newton's method
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Numbers:
-    """The numbers of the devices of a kind, one array each."""
+    """The numbers of the parts of a kind, one array each."""
 
     of: Mapping[str, np.ndarray]
     kelvin: float
@@ -39,66 +35,88 @@ class Numbers:
     def __getitem__(self, name: str) -> np.ndarray:
         return self.of[name]
 
+    @property
+    def thermal_voltage(self) -> float:
+        return BOLTZMANN * self.kelvin / CHARGE
+
+    def chosen(self, which: np.ndarray) -> Numbers:
+        return Numbers({key: values[which] for key, values in self.of.items()}, self.kelvin)
+
+
+class Current(NamedTuple):
+    """The current of each part, its slopes in what it reads, and its white noise; slopes only with numpy."""
+
+    i: Any
+    slopes: tuple[Any, ...]
+    noise: Any
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Law:
+    """How a nonlinear part behaves.
+
+    name      as messages and groups call it
+    value     (read, numbers, xp) -> its current, or its charge over `unit`
+    noise     (read, numbers, xp) -> S, None where it is silent; `sort`: what that noise is called
+    junction  per voltage read: (name of IS, name of N) where it steers a junction, None else
+    stores    whether `value` is a charge
+    conducts  whether it makes a path for direct current
+    breakdown (name of BV, name of NBV) where the junction conducts backwards as well
+    """
+
+    name: str
+    value: Callable[[tuple[Any, ...], Numbers, Any], Any]
+    noise: Callable[[tuple[Any, ...], Numbers, Any], Any] | None = None
+    sort: str = ""
+    junction: tuple[tuple[str, str] | None, ...] = ()
+    stores: bool = False
+    conducts: bool = True
+    breakdown: tuple[str, str] | None = None
+
+    def at(self, read: tuple[Any, ...], p: Numbers, xp: Any) -> Current:
+        """Value, slopes (with numpy) and noise."""
+        noise = self.noise(read, p, xp) if self.noise is not None else 0.0 * p["unit"]
+        if xp is not np:
+            return Current(self.value(read, p, xp), (), noise)
+        i, slopes = dual.slopes(lambda v, module: self.value(v, p, module), read)
+        return Current(i, tuple(slopes), noise)
+
+    def room(self, k: int, v: np.ndarray, p: Numbers) -> np.ndarray:
+        """By how much the k-th voltage may go up in one step of Newton's method: a junction by 2 N V_T beyond where it
+        conducts 10 µA."""
+        names = self.junction[k] if k < len(self.junction) else None
+        if names is None:
+            return np.full(len(v), EASY)
+        scale = p[names[1]] * p.thermal_voltage
+        knee = scale * np.log(1e-5 / p[names[0]] + 1.0)
+        return np.maximum(knee - v, 0.0) + 2.0 * scale
+
+    def room_below(self, v: np.ndarray, p: Numbers) -> np.ndarray:
+        """The same downwards: into the breakdown of a junction."""
+        if self.breakdown is None or not (p[self.breakdown[0]] < 1e30).any():
+            return np.full(len(v), np.inf)
+        scale = p[self.breakdown[1]] * p.thermal_voltage
+        knee = -p[self.breakdown[0]] - scale * np.log(1e-5 / p["is"] + 1.0)
+        return np.maximum(v - knee, 0.0) + 2.0 * scale
+
+
+class Parameter(NamedTuple):
+    """A parameter of a model: its default, its unit, and the least value it may have (-math.inf: any)."""
+
+    default: float
+    unit: str = ""
+    least: float = 0.0
+    may_be_least: bool = True
+
+
+ANY = -math.inf
+FLICKER = {"kf": Parameter(0.0), "af": Parameter(1.0, "", 0.0, False)}
+TEMPERATURE = {"tnom": Parameter(math.nan, "°C", -ZERO_CELSIUS, False)}
+
 
 def thermal(resistance: Any, kelvin: float) -> Any:
     """2kT/R: the two-sided density of a resistor's current noise; one-sided it is 4kT/R."""
     return 2.0 * BOLTZMANN * kelvin / resistance
-
-
-def diode(v: tuple[Any, ...], p: Numbers, xp: Any) -> Current:
-    """i = IS (exp(v/(N V_T)) - 1), V_T = kT/q; shot noise of both currents of the junction, S = q (i + 2 IS).
-
-    At v = 0 and N = 1 that is the thermal noise 2kT i'(0), as it must be.
-    """
-    saturation, scale = p["is"], p["n"] * (BOLTZMANN * p.kelvin / CHARGE)
-    most = np.log(LARGEST / saturation + 1.0)
-    z = v[0] / scale
-    over = xp.maximum(z - most, 0.0)
-    below = xp.minimum(z, most)
-    grown = xp.exp(below)
-    i = saturation * (xp.expm1(below) + grown * over)
-    return Current(i, (saturation * grown / scale,), CHARGE * (i + 2.0 * saturation))
-
-
-def transistor(v: tuple[Any, ...], p: Numbers, xp: Any) -> Current:
-    """The square law of level 1, drain and source exchanged where v_ds < 0; v = (v_gs, v_ds), o = v_gs - VTO.
-
-    i = β (o - u/2) u (1 + LAMBDA v_ds), u = min(v_ds, o), β = KP W/L; 0 for o < 0.
-    NLEV=2: S = 2kT (2/3)(g_m + GFLOOR), right in saturation. NLEV=3: S = 2kT (2/3)(β o (1 + a + a²)/(1 + a) + GFLOOR),
-    a = 1 - v_ds/o, which in the triode region goes to 2kT g_ds, as a switch that is on must have.
-    """
-    sign, β, λ = p["sign"], p["kp"] * p["w"] / p["l"], p["lambda"]
-    gs, ds = sign * v[0], sign * v[1]
-    back = ds < 0.0
-    gs, ds, way = xp.where(back, gs - ds, gs), xp.where(back, -ds, ds), xp.where(back, -1.0, 1.0)
-    o = xp.maximum(gs - sign * p["vto"], 0.0)
-    u = xp.minimum(ds, o)
-    longer = 1.0 + λ * ds
-    i, gm = β * (o - 0.5 * u) * u * longer, β * u * longer
-    gds = β * (o - u) * longer + λ * β * (o - 0.5 * u) * u
-    a = 1.0 - u / xp.where(o > 0.0, o, 1.0)
-    whole = β * o * (1.0 + a + a * a) / (1.0 + a)
-    slopes = xp.where(back, -gm, gm), xp.where(back, gm + gds, gds)
-    return Current(sign * way * i, slopes, _channel(xp.where(p["nlev"] == 3.0, whole, gm), p))
-
-
-def smooth_transistor(v: tuple[Any, ...], p: Numbers, xp: Any) -> Current:
-    """W. R. Curtice's law, smooth in v_ds: i = (β/2) s(v_gs - VTO)² tanh(ALPHA v_ds)(1 + LAMBDA |v_ds|).
-
-    s(o) = SMOOTH log(1 + exp(o/SMOOTH)) rounds the threshold. S = 2kT (2/3)(g_m + GFLOOR), g_m = |∂i/∂v_gs|.
-    """
-    sign, β, λ, α, width = p["sign"], p["kp"] * p["w"] / p["l"], p["lambda"], p["alpha"], p["smooth"]
-    o, ds = sign * (v[0] - p["vto"]), sign * v[1]
-    s = xp.maximum(o, 0.0) + width * xp.log1p(xp.exp(-xp.abs(o) / width))
-    rise = 1.0 / (1.0 + xp.exp(-xp.clip(o / width, -500.0, 500.0)))
-    bend, longer = xp.tanh(α * ds), 1.0 + λ * xp.abs(ds)
-    gm = β * s * rise * bend * longer
-    gds = 0.5 * β * s * s * (α * (1.0 - bend * bend) * longer + λ * xp.abs(bend))
-    return Current(sign * 0.5 * β * s * s * bend * longer, (gm, gds), _channel(xp.abs(gm), p))
-
-
-def _channel(conductance: Any, p: Numbers) -> Any:
-    return 2.0 * BOLTZMANN * p.kelvin * (2.0 / 3.0) * (conductance + p["gfloor"])
 
 
 def flicker_size(i: Any, p: Numbers, xp: Any) -> Any:
@@ -106,39 +124,57 @@ def flicker_size(i: Any, p: Numbers, xp: Any) -> Any:
     return xp.sqrt(p["kf"]) * (i * i + 1e-30) ** (0.25 * p["af"])
 
 
-class Kind(NamedTuple):
-    """A kind of nonlinear device: its law, and which of its nodes its controlling voltages lie between."""
-
-    law: Any
-    between: tuple[tuple[int, int], ...]
-    carries: tuple[int, int]
+# --- junctions --------------------------------------------------------------------------------------------------------
 
 
-KINDS = {
-    "diode": Kind(diode, ((0, 1),), (0, 1)),
-    "transistor": Kind(transistor, ((1, 2), (0, 2)), (0, 2)),
-    "smooth_transistor": Kind(smooth_transistor, ((1, 2), (0, 2)), (0, 2)),
-}
+def exponential(v: Any, saturation: Any, scale: Any, xp: Any) -> Any:
+    """IS (exp(v/scale) - 1), beyond LARGEST along its tangent."""
+    most = np.log(LARGEST / saturation + 1.0)
+    z = v / scale
+    below = xp.minimum(z, most)
+    return saturation * (xp.expm1(below) + xp.exp(below) * xp.maximum(z - most, 0.0))
 
 
-class Parameter(NamedTuple):
-    """A parameter of a model: its default and the least value it may have (math.inf below: any)."""
+def depletion(v: Any, potential: Any, grading: Any, fc: Any, xp: Any) -> Any:
+    """The charge of a depletion layer over its capacitance CJO, V: VJ/(1-M) (1 - (1 - v/VJ)^(1-M)) up to FC VJ, beyond
+    with the capacitance going on as a straight line."""
+    edge = fc * potential
+    below = xp.minimum(v, edge)
+    lower = potential / (1.0 - grading) * (1.0 - (1.0 - below / potential) ** (1.0 - grading))
+    over = xp.maximum(v - edge, 0.0)
+    slope = (1.0 - fc) ** (-grading)
+    return lower + slope * over * (1.0 + 0.5 * grading / (potential * (1.0 - fc)) * over)
 
-    default: float
-    least: float = 0.0
-    may_be_least: bool = True
+
+def gap(kelvin: float) -> float:
+    """The band gap of silicon, eV."""
+    return 1.16 - 7.02e-4 * kelvin**2 / (kelvin + 1108.0)
 
 
-ANY = -math.inf
-_FLICKER = {"kf": Parameter(0.0), "af": Parameter(1.0, 0.0, False)}
-_CHANNEL = {
-    "level": Parameter(1.0), "kp": Parameter(2e-5, 0.0, False), "vto": Parameter(0.0, ANY), "lambda": Parameter(0.0),
-    "alpha": Parameter(0.0, 0.0, False), "smooth": Parameter(0.02, 0.0, False), "gfloor": Parameter(1e-12, 0.0, False),
-    "nlev": Parameter(2.0), **_FLICKER,
-}  # fmt: skip
-MODELS: dict[str, dict[str, Parameter]] = {
-    "d": {"is": Parameter(1e-14, 0.0, False), "n": Parameter(1.0, 0.0, False), "cjo": Parameter(0.0), **_FLICKER},
-    "nmos": _CHANNEL,
-    "pmos": _CHANNEL,
-}
-SAME = {"cj0": "cjo", "vt0": "vto"}
+def _shift(kelvin: float) -> float:
+    thermal_voltage = BOLTZMANN * kelvin / CHARGE
+    argument = -gap(kelvin) / (2.0 * thermal_voltage) + 1.1150877 / (2.0 * BOLTZMANN * REFERENCE / CHARGE)
+    return -2.0 * thermal_voltage * (1.5 * math.log(kelvin / REFERENCE) + argument)
+
+
+def potential_at(potential: float, kelvin: float, nominal: float) -> float:
+    """The potential of a junction at a temperature, given the one at TNOM."""
+    at_reference = (potential - _shift(nominal)) * REFERENCE / nominal
+    return kelvin / REFERENCE * at_reference + _shift(kelvin)
+
+
+def capacitance_ratio(potential: float, grading: float, kelvin: float, nominal: float) -> float:
+    """By what CJO grows from TNOM to a temperature."""
+    at_reference = (potential - _shift(nominal)) * REFERENCE / nominal
+
+    def grown(temperature: float, there: float) -> float:
+        return 1.0 + grading * (4e-4 * (temperature - REFERENCE) - (there - at_reference) / at_reference)
+
+    return grown(kelvin, potential_at(potential, kelvin, nominal)) / grown(nominal, potential)
+
+
+def saturation_ratio(kelvin: float, nominal: float, energy: float, power: float, emission: float = 1.0) -> float:
+    """By what IS grows from TNOM to a temperature: exp((T/TNOM - 1) EG/(N V_T)) (T/TNOM)^(XTI/N)."""
+    ratio = kelvin / nominal
+    exponent = (ratio - 1.0) * energy / (emission * BOLTZMANN * kelvin / CHARGE)
+    return math.exp(exponent) * ratio ** (power / emission)

@@ -1,10 +1,12 @@
 """Numbers with engineering suffixes, and arithmetic over parameters by a small grammar; nothing is ever run as code.
 
-sum     = product {("+" | "-") product}
-product = signed {("*" | "/") signed}
-signed  = ["+" | "-"] signed | power
-power   = atom [("**" | "^") signed]
-atom    = number | name | function "(" sum {"," sum} ")" | "(" sum ")"
+choice    = condition ["?" choice ":" choice]
+condition = sum [(">" | "<" | ">=" | "<=" | "==" | "!=") sum]
+sum       = product {("+" | "-") product}
+product   = signed {("*" | "/") signed}
+signed    = ["+" | "-"] signed | power
+power     = atom [("**" | "^") signed]
+atom      = number | name | function "(" choice {"," choice} ")" | "(" choice ")"
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import math
 import operator
 import re
 from collections.abc import Callable
+from typing import Any
 
 SUFFIXES = {
     "t": 1e12, "g": 1e9, "meg": 1e6, "k": 1e3, "mil": 25.4e-6, "m": 1e-3, "u": 1e-6, "µ": 1e-6, "μ": 1e-6, "n": 1e-9,
@@ -22,15 +25,53 @@ _UNITS = "v|volts?|a|amps?|ohms?|ω|f|farads?|h|henrys?|hz|s|secs?"
 _NUMBER = rf"(\d+\.?\d*|\.\d+)(e[+-]?\d+)?(?:(t|g|meg|k|mil|m|u|µ|μ|n|p|f)?(?:{_UNITS})?(?![\w.]))"
 NUMBER = re.compile(_NUMBER)
 SIGNED = re.compile(rf"([+-]?){_NUMBER}")
-TOKEN = re.compile(r"\s*(?:(\*\*|[-+*/^(),])|([a-z_][\w.]*))")
+TOKEN = re.compile(r"\s*(?:(\*\*|>=|<=|==|!=|[-+*/^(),?:<>])|([a-z_][\w.]*))")
+COMPARED: dict[str, Callable[[Any, Any], Any]] = {
+    ">": operator.gt, "<": operator.lt, ">=": operator.ge, "<=": operator.le, "==": operator.eq, "!=": operator.ne,
+}  # fmt: skip
 FUNCTIONS: dict[str, tuple[int, Callable[..., float]]] = {
     "sqrt": (1, math.sqrt), "exp": (1, math.exp), "log": (1, math.log), "ln": (1, math.log), "log10": (1, math.log10),
     "abs": (1, abs), "sin": (1, math.sin), "cos": (1, math.cos), "tan": (1, math.tan), "atan": (1, math.atan),
     "sinh": (1, math.sinh), "cosh": (1, math.cosh), "tanh": (1, math.tanh), "pow": (2, math.pow), "min": (2, min),
-    "max": (2, max),
+    "max": (2, max), "int": (1, math.trunc), "floor": (1, math.floor), "ceil": (1, math.ceil),
+    "sgn": (1, lambda x: float((x > 0) - (x < 0))), "limit": (3, lambda x, a, b: min(max(x, min(a, b)), max(a, b))),
 }  # fmt: skip
 CONSTANTS = {"pi": math.pi}
 LONGEST, DEEPEST = 2000, 50
+
+
+def array_functions(xp: Any) -> dict[str, tuple[int, Callable[..., Any]]]:
+    """The functions of expressions over voltages, of an array module: smooth ones, and those with corners."""
+    return {
+        "sqrt": (1, lambda x: xp.sqrt(xp.maximum(x, 0.0))), "exp": (1, lambda x: xp.exp(xp.minimum(x, 200.0))),
+        "log": (1, xp.log), "ln": (1, xp.log), "log10": (1, xp.log10), "abs": (1, xp.abs), "sin": (1, xp.sin),
+        "cos": (1, xp.cos), "tan": (1, xp.tan), "atan": (1, xp.arctan), "sinh": (1, xp.sinh), "cosh": (1, xp.cosh),
+        "tanh": (1, xp.tanh), "pow": (2, lambda x, p: raised(x, p, xp)), "min": (2, xp.minimum),
+        "max": (2, xp.maximum), "sgn": (1, xp.sign), "limit": (3, lambda x, a, b: xp.minimum(xp.maximum(x, a), b)),
+        "u": (1, lambda x: xp.where(x > 0.0, 1.0, 0.0)), "uramp": (1, lambda x: xp.maximum(x, 0.0)),
+        "pwr": (2, lambda x, p: xp.sign(x) * xp.abs(x) ** p),
+        "table": (0, lambda *points: interpolated(*points, xp=xp)),
+    }  # fmt: skip
+
+
+def raised(base: Any, power: Any, xp: Any) -> Any:
+    """base ** power: of whole powers as it stands, else of |base|."""
+    if isinstance(power, float | int) and float(power).is_integer():
+        return base ** int(power)
+    return xp.abs(base) ** power
+
+
+def interpolated(x: Any, *points: Any, xp: Any) -> Any:
+    """Straight lines through x1, y1, x2, y2, ..., constant outside."""
+    places, values = points[::2], points[1::2]
+    if len(places) < 2 or len(places) != len(values):
+        raise BadValue("table() takes a value and at least two pairs of numbers")
+    found = values[0]
+    for left, right, low, high in zip(places, places[1:], values, values[1:], strict=False):
+        if not right > left:
+            raise BadValue("table(): its places must increase")
+        found = found + (high - low) * (xp.minimum(xp.maximum((x - left) / (right - left), 0.0), 1.0))
+    return found
 
 
 class BadValue(ValueError):
@@ -62,11 +103,18 @@ def evaluate(text: str, lookup: Callable[[str], float]) -> float:
     return value
 
 
-class _Parser:
-    """Recursive descent over the grammar above, computing as it goes."""
+def evaluate_arrays(text: str, lookup: Callable[[str], Any], xp: Any) -> Any:
+    """The same over arrays of the module xp: lookup(name) gives a number or an array."""
+    return _Parser(text, lookup, xp).whole()
 
-    def __init__(self, text: str, lookup: Callable[[str], float]):
-        self.text, self.lookup, self.place, self.depth = text, lookup, 0, 0
+
+class _Parser:
+    """Recursive descent over the grammar above, computing as it goes; with an array module, over arrays."""
+
+    def __init__(self, text: str, lookup: Callable[[str], Any], xp: Any = None):
+        self.text, self.lookup, self.xp, self.place, self.depth = text, lookup, xp, 0, 0
+        self.functions: dict[str, tuple[int, Callable]] = FUNCTIONS if xp is None else array_functions(xp)
+        self.live = True  # not in a branch that a condition leaves out
         self.advance()
 
     def advance(self) -> None:
@@ -95,47 +143,71 @@ class _Parser:
             return found
         return ""
 
-    def whole(self) -> float:
-        value = self.sum()
+    def whole(self) -> Any:
+        value = self.choice()
         if self.operator or self.name or self.value is not None:
             raise BadValue(f"{self.text!r}: did not expect {self.operator or self.name or f'{self.value:g}'!r} there")
         return value
 
-    def sum(self) -> float:
+    def deeper(self) -> None:
         self.depth += 1
         if self.depth > DEEPEST:
             raise BadValue(f"an expression nested deeper than {DEEPEST}")
-        value = self.product()
-        while sign := self.took("+", "-"):
-            value = value + self.product() if sign == "+" else value - self.product()
+
+    def choice(self) -> Any:
+        self.deeper()
+        value = self.condition()
+        if self.took("?"):
+            live, is_known = self.live, self.xp is None
+            self.live = live and (not is_known or bool(value))
+            then = self.choice()
+            if not self.took(":"):
+                raise BadValue(f"{self.text!r}: expected CONDITION ? VALUE : VALUE")
+            self.live = live and (not is_known or not value)
+            other = self.choice()
+            self.live = live
+            value = (then if value else other) if is_known else self.xp.where(value, then, other)
         self.depth -= 1
         return value
 
-    def product(self) -> float:
+    def condition(self) -> Any:
+        value = self.sum()
+        if sign := self.took(*COMPARED):
+            other = self.sum()
+            value = COMPARED[sign](value, other)
+            return float(value) if self.xp is None else value
+        return value if self.xp is None or self.operator != "?" else value != 0.0
+
+    def sum(self) -> Any:
+        value = self.product()
+        while sign := self.took("+", "-"):
+            value = value + self.product() if sign == "+" else value - self.product()
+        return value
+
+    def product(self) -> Any:
         value = self.signed()
         while sign := self.took("*", "/"):
             value = self.computed(operator.mul if sign == "*" else operator.truediv, value, self.signed())
         return value
 
-    def signed(self) -> float:
+    def signed(self) -> Any:
         negative = False
         while sign := self.took("+", "-"):
             negative ^= sign == "-"
         value = self.power()
         return -value if negative else value
 
-    def power(self) -> float:
+    def power(self) -> Any:
         base = self.atom()
         if not self.took("**", "^"):
             return base
-        self.depth += 1
-        if self.depth > DEEPEST:
-            raise BadValue(f"an expression nested deeper than {DEEPEST}")
-        result = self.computed(math.pow, base, self.signed())
+        self.deeper()
+        to = self.signed()
+        result = self.computed(math.pow if self.xp is None else lambda b, p: raised(b, p, self.xp), base, to)
         self.depth -= 1
         return result
 
-    def atom(self) -> float:
+    def atom(self) -> Any:
         if self.value is not None:
             value = self.value
             self.advance()
@@ -145,29 +217,33 @@ class _Parser:
             self.advance()
             if self.operator == "(":
                 return self.call(name)
-            return CONSTANTS[name] if name in CONSTANTS else self.lookup(name)
+            return CONSTANTS[name] if name in CONSTANTS else self.lookup(name) if self.live else 0.0
         if self.took("("):
-            value = self.sum()
+            value = self.choice()
             if not self.took(")"):
                 raise BadValue(f"{self.text!r}: a parenthesis is not closed")
             return value
         raise BadValue(f"{self.text!r}: a value is missing" + (f" before {self.operator!r}" if self.operator else ""))
 
-    def call(self, name: str) -> float:
-        if name not in FUNCTIONS:
-            raise BadValue(f"there is no function {name}(); there are {', '.join(FUNCTIONS)}")
+    def call(self, name: str) -> Any:
+        if name not in self.functions:
+            raise BadValue(f"there is no function {name}(); there are {', '.join(self.functions)}")
         self.advance()
-        values = [self.sum()]
+        values = [self.choice()]
         while self.took(","):
-            values.append(self.sum())
+            values.append(self.choice())
         if not self.took(")"):
             raise BadValue(f"{self.text!r}: the parenthesis of {name}( is not closed")
-        count, function = FUNCTIONS[name]
-        if len(values) != count:
+        count, function = self.functions[name]
+        if len(values) != count and count:
             raise BadValue(f"{name}() takes {count} value(s), got {len(values)}")
         return self.computed(function, *values)
 
-    def computed(self, function: Callable[..., float], *values: float) -> float:
+    def computed(self, function: Callable[..., Any], *values: Any) -> Any:
+        if not self.live:
+            return 0.0
+        if self.xp is not None:
+            return function(*values)
         try:
             return float(function(*values))
         except ZeroDivisionError:

@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import math
 import re
+import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from stodyn.circuits import waveforms
-from stodyn.circuits.devices import MODELS, SAME, ZERO_CELSIUS
+from stodyn import listing
+from stodyn.circuits import elements
+from stodyn.circuits.devices import ZERO_CELSIUS
+from stodyn.circuits.element import GROUND, Card, Element, ElementType, Model, near
 from stodyn.circuits.expressions import BadValue, evaluate, number
 from stodyn.circuits.text import DEEPEST, Line, NetlistError, Position, read_text
-from stodyn.circuits.waveforms import Waveform
 
 MOST_ELEMENTS = 100_000
-GROUND = "0"
+TYPES = listing.values(elements, ElementType)
+MODELS = {name: model for kind in TYPES.values() for name, model in kind.models.items()}
 TOKEN = re.compile(r"""\{[^{}]*\}|'[^']*'|"[^"]*"|[=(),]|[^\s=(),{}'"]+|\S""")
-ELEMENTS = {
-    "r": "R n+ n- value", "c": "C n+ n- value [ic=volts]", "l": "L n+ n- value [ic=amperes]",
-    "v": "V n+ n- [DC value] [SIN(...) ...]", "i": "I n+ n- [DC value] [SIN(...) ...]",
-    "e": "E n+ n- nc+ nc- gain", "g": "G n+ n- nc+ nc- transconductance",
-    "f": "F n+ n- vsource gain", "h": "H n+ n- vsource transresistance", "d": "D anode cathode model [area]",
-    "m": "M drain gate source bulk model [W= L=]", "x": "X node ... subcircuit [name=value ...]",
+INSTANCE = "X node ... subcircuit [name=value ...]"
+FIRST_VALUE = {"r": 3, "c": 3, "l": 3, "v": 3, "i": 3, "e": 5, "g": 5, "f": 4, "h": 4, "d": 3, "m": 5}
+NOT_HERE = {
+    "t": "a transmission line is not understood; write it as a ladder of some ten L and C sections for each wavelength",
+    "o": "a lossy line is not understood; write it as a ladder of R, L and C",
+    "u": "an RC line is not understood; write it as a ladder of R and C",
+    "z": "a MESFET is not understood; J is a junction transistor", "a": "code models are not understood",
+    "n": "compiled Verilog-A models are not understood",
 }  # fmt: skip
-NODES = {"r": 2, "c": 2, "l": 2, "v": 2, "i": 2, "e": 4, "g": 4, "f": 2, "h": 2, "d": 2, "m": 4}
+BEHAVIOURAL = re.compile(r"(\S+\s+\S+\s+\S+)\s+([vi])\s*=\s*(.*)")
 PERIPHERAL = (".print", ".plot", ".probe", ".save", ".width", ".title", ".op", ".ac", ".dc", ".four", ".meas",
               ".measure", ".tf", ".sens", ".pz", ".disto", ".nodeset", ".backanno")  # fmt: skip
 DIRECTIVES = (".param", ".model", ".subckt", ".ends", ".tran", ".ic", ".temp", ".include", ".options", ".noise",
@@ -37,34 +41,12 @@ ADVICE = {
 }
 ASSIGNED = re.compile(r"(?<![^\s=,(])([^\s=,(]++)\s*+(?:\([^)]*+\)\s*+)?=")  # no way back: in linear time
 NAME = re.compile(r"(?<![\w.])[a-z_][\w.]*+(?!\s*\()")
-LONGEST_NAME = 100  # of which near ones are looked for
 INITIAL = re.compile(r"v\s*\(\s*([^\s()]+)\s*\)\s*=\s*(\{[^{}]*\}|'[^']*'|[^\s,]+)[\s,]*")
 NOISE = re.compile(
     r"\.noise\s+v\s*\(\s*([^\s(),]+)\s*(?:,\s*([^\s(),]+)\s*)?\)\s+(\S+)"
     r"\s+(dec|oct|lin)\s+(\S+)\s+(\S+)\s+(\S+).*"
 )
 SWITCH = {"on": True, "off": False, "1": True, "0": False, "yes": True, "no": False}
-
-
-class Element(NamedTuple):
-    """An element after all subcircuits are laid out.
-
-    name   with the instances it lies in: x1.r1
-    kind   its letter; models make "diode", "transistor" and "smooth_transistor"
-    nodes  names of its nodes
-    value  a number, a Waveform (v, i), or a mapping of numbers (devices)
-    source the controlling source of f and h
-    initial what ic= says of a capacitor or an inductor
-    """
-
-    name: str
-    kind: str
-    nodes: tuple[str, ...]
-    value: Any
-    noisy: bool
-    at: Position
-    source: str = ""
-    initial: float | None = None
 
 
 class Transient(NamedTuple):
@@ -93,11 +75,16 @@ class Netlist:
     elements: list[Element] = dataclasses.field(default_factory=list)
     initial: dict[str, tuple[float, Position]] = dataclasses.field(default_factory=dict)
     kelvin: float = 27.0 + ZERO_CELSIUS
+    nominal: float = 27.0 + ZERO_CELSIUS
     transient: Transient | None = None
     noise: NoiseAnalysis | None = None
     noisy: bool = True
     flicker_band: tuple[float | None, float | None] = (None, None)
     notes: list[str] = dataclasses.field(default_factory=list)
+    node_order: dict[str, None] = dataclasses.field(default_factory=dict)
+    model_names: set[str] = dataclasses.field(default_factory=set)
+    ignored: dict[str, list[str]] = dataclasses.field(default_factory=dict)
+    without_gate: list[str] = dataclasses.field(default_factory=list)
 
 
 def read_netlist(source: str | Path) -> Netlist:
@@ -113,7 +100,8 @@ def read_netlist(source: str | Path) -> Netlist:
     if not top.lines and not top.subcircuits:
         raise NetlistError("the netlist has no elements", title.at)
     settings = [line for line in top.lines if line.text[0] == "."]
-    scope = _Scope(top, None, {}, "", {}, {})
+    scope = _Scope(top, None, {}, "", {}, {}, netlist)
+    netlist.model_names = _model_names(top)
     _settings(netlist, settings, scope)
     _lay_out(top, scope, netlist)
     for line in settings:
@@ -121,16 +109,31 @@ def read_netlist(source: str | Path) -> Netlist:
             netlist.noise = _noise(line, scope)
     if not netlist.elements:
         raise NetlistError("the netlist has no elements", title.at)
+    if netlist.ignored:
+        told = "; ".join(f"{model}: {', '.join(names)}" for model, names in netlist.ignored.items())
+        warnings.warn(f"parameters of models that are not known were left out: {told}", stacklevel=4)
+        netlist.notes.append(f"left out parameters of models that are not known: {told}")
+    if netlist.without_gate:
+        some = ", ".join(netlist.without_gate[:8]) + (" and others" if len(netlist.without_gate) > 8 else "")
+        said = f"with TOX the gates of {some} have capacitances of their own, Meyer's, and these are left out"
+        warnings.warn(said, stacklevel=4)
+        netlist.notes.append(said)
     return netlist
+
+
+def _model_names(block: _Block) -> set[str]:
+    found = set(block.models)
+    for inner in block.subcircuits.values():
+        found |= _model_names(inner)
+    return found
 
 
 def _is_element(line: Line) -> bool:
     """Whether the first line says a whole element with a number: no title does."""
     words = line.text.lower().split()
-    if not words or words[0][0] not in NODES or len(words) < 2:
+    if not words or words[0][0] not in FIRST_VALUE or len(words) < 2:
         return False
-    nodes = NODES[words[0][0]]
-    last = nodes + 1 + (words[0][0] in "fh") + (words[0][0] in "vi" and len(words) > 3 and words[3] == "dc")
+    last = FIRST_VALUE[words[0][0]] + (words[0][0] in "vi" and len(words) > 3 and words[3] == "dc")
     return len(words) > last and len(words[0]) > 1 and _is_number(words[last])
 
 
@@ -201,7 +204,7 @@ def _blocks(lines: list[Line]) -> _Block:
                 raise NetlistError(f".model {name}: did not expect {stray[0]!r}; parameters are name=value", line.at)
             block.models[name] = kind, given, line.at
         elif word not in PERIPHERAL and word not in DIRECTIVES and word != ".option":
-            hint = f"; {ADVICE[word]}" if word in ADVICE else _near(word, DIRECTIVES)
+            hint = f"; {ADVICE[word]}" if word in ADVICE else near(word, DIRECTIVES)
             raise NetlistError(f"unknown directive {word}{hint}", line.at)
         elif len(open_blocks) > 1:
             raise NetlistError(
@@ -268,13 +271,6 @@ def _is_number(word: str) -> bool:
         return True
 
 
-def _near(word: str, known: Any) -> str:
-    if len(word) > LONGEST_NAME:
-        return ""
-    close = difflib.get_close_matches(word, list(known), 1)
-    return f"; did you mean {close[0]}?" if close else ""
-
-
 # --- scopes: parameters and models ------------------------------------------------------------------------------------
 
 
@@ -282,7 +278,8 @@ class _Scope:
     """What names mean inside one instance: parameters, computed when asked for, models, subcircuits and nodes."""
 
     def __init__(self, block: _Block, outer: _Scope | None, given: dict[str, float], prefix: str,
-                 nodes: dict[str, str], path: dict[str, Position]):  # fmt: skip
+                 nodes: dict[str, str], path: dict[str, Position], netlist: Netlist):  # fmt: skip
+        self.netlist = netlist
         self.block, self.outer, self.prefix, self.nodes, self.path = block, outer, prefix, nodes, path
         self.known: dict[str, float] = dict(given)
         self.built: dict[str, Any] = {}
@@ -292,7 +289,7 @@ class _Scope:
         if name not in self.known and self._definition(name) is None:
             if self.outer is not None:
                 return self.outer.parameter(name)
-            raise BadValue(f"there is no parameter {name}{_near(name, self.block.params)}")
+            raise BadValue(f"there is no parameter {name}{near(name, self.block.params)}")
         chain = dict.fromkeys([name])  # each waits for the next: a chain may be of any length
         while chain:
             this = next(reversed(chain))
@@ -339,34 +336,43 @@ class _Scope:
             raise NetlistError(f"{what} = {text}: expected {'at least' if or_equal else 'more than'} {least:g}", at)
         return found
 
-    def model(self, name: str, kinds: tuple[str, ...], element: str, at: Position) -> dict[str, float]:
-        """The numbers of a model with all defaults, and its type under "type"."""
+    def model(self, name: str, kinds: tuple[str, ...], element: str, at: Position) -> Model:
+        """The .model of that name; its type must be one of `kinds`."""
         scope: _Scope | None = self
         while scope is not None and name not in scope.block.models:
             scope = scope.outer
         if scope is None:
-            raise NetlistError(f"{element}: there is no .model {name}{_near(name, self.models())}", at)
+            raise NetlistError(f"{element}: there is no .model {name}{near(name, self.models())}", at)
         kind, given, where = scope.block.models[name]
         if kind not in kinds:
             raise NetlistError(f"{element}: .model {name} is a {kind}, expected {' or '.join(kinds)}", at)
         if name not in scope.built:
-            numbers: dict[str, Any] = {key: parameter.default for key, parameter in MODELS[kind].items()}
-            for key, text in given.items():
-                same = SAME.get(key, key)
-                if same not in numbers:
-                    raise NetlistError(
-                        f".model {name}: {key} is not known for {kind}{_near(key, numbers)}; known are "
-                        f"{', '.join(numbers)}. Take it out where the circuit can do without", where)  # fmt: skip
-                limit = MODELS[kind][same]
-                numbers[same] = scope.number(text, f".model {name}: {key}", where, limit.least, limit.may_be_least)
-            if numbers.get("level", 1.0) != 1.0:
-                raise NetlistError(f".model {name}: level = {given['level']}, and only level 1 is known", where)
-            if numbers.get("nlev", 2.0) not in (2.0, 3.0):
-                raise NetlistError(f".model {name}: nlev = {given['nlev']}, expected 2 or 3", where)
-            if numbers.get("nlev") == 3.0 and numbers["alpha"] > 0.0:
-                raise NetlistError(f".model {name}: nlev=3 is for the square law, and alpha makes another", where)
-            scope.built[name] = {**numbers, "type": kind}
+            scope.built[name] = scope._built(name, kind, given, where)
         return scope.built[name]
+
+    def _built(self, name: str, kind: str, given: dict[str, str], at: Position) -> Model:
+        """Numbers with their defaults. Parameters that would change the answer are refused, unknown ones left out."""
+        known = MODELS[kind]
+        numbers: dict[str, float] = {key: parameter.default for key, parameter in known.parameters.items()}
+        said = set()
+        for key, text in given.items():
+            same = known.same.get(key, key)
+            if same in known.refused:
+                value = self.number(text, f".model {name}: {key}", at)
+                if value != known.refused[same]:
+                    raise NetlistError(f".model {name}: {key} = {text} would change the answer and is not implemented; "
+                                       "take it out where the circuit can do without", at)  # fmt: skip
+            elif same in numbers:
+                limit = known.parameters[same]
+                numbers[same] = self.number(text, f".model {name}: {key}", at, limit.least, limit.may_be_least)
+                said.add(same)
+            else:
+                self.netlist.ignored.setdefault(name, []).append(f"{key}{near(key, numbers)}")
+        try:
+            known.check(numbers)
+        except ValueError as error:
+            raise NetlistError(f".model {name}: {error}", at) from None
+        return Model(name, kind, numbers, frozenset(said), at)
 
     def models(self) -> list[str]:
         return [*self.block.models, *(self.outer.models() if self.outer is not None else ())]
@@ -398,11 +404,15 @@ def _lay_out(block: _Block, scope: _Scope, netlist: Netlist) -> None:
         letter = line.text[0].lower()
         if letter == ".":
             continue
-        words, given = _fields(line)
+        words, given = _behavioural(line) if letter == "b" else _fields(line)
         name = words[0] if words else line.text
-        if letter not in ELEMENTS:
-            raise NetlistError(f"{name}: there is no element {letter.upper()}; there are "
-                               f"{', '.join(key.upper() for key in ELEMENTS)}", line.at)  # fmt: skip
+        if letter not in TYPES and letter != "x":
+            known = ", ".join(key.upper() for key in (*TYPES, "x"))
+            raise NetlistError(
+                f"{name}: there is no element {letter.upper()}"
+                f"{'; ' + NOT_HERE[letter] if letter in NOT_HERE else f'; there are {known}'}",
+                line.at,
+            )
         if name in names:
             raise NetlistError(f"{name}: is defined already ({names[name]})", line.at)
         names[name] = line.at
@@ -411,17 +421,17 @@ def _lay_out(block: _Block, scope: _Scope, netlist: Netlist) -> None:
         if letter == "x":
             _instance(name, words, given, scope, netlist, line.at)
         else:
-            netlist.elements.append(_element(letter, name, words, given, scope, netlist, line.at))
+            netlist.elements += _element(TYPES[letter], name, words, given, scope, netlist, line.at)
 
 
 def _instance(name, words, given, scope: _Scope, netlist: Netlist, at: Position) -> None:
     words = [word for word in words if word != "params:"]
     if len(words) < 3:
-        raise NetlistError(f"{name}: expected {ELEMENTS['x']}", at)
+        raise NetlistError(f"{name}: expected {INSTANCE}", at)
     kind = words[-1]
     found = scope.subcircuit(kind)
     if found is None:
-        raise NetlistError(f"{name}: there is no .subckt {kind}{_near(kind, scope.subcircuits())}", at)
+        raise NetlistError(f"{name}: there is no .subckt {kind}{near(kind, scope.subcircuits())}", at)
     block, home = found
     nodes = words[1:-1]
     if len(nodes) != len(block.nodes):
@@ -435,123 +445,48 @@ def _instance(name, words, given, scope: _Scope, netlist: Netlist, at: Position)
     numbers = {}
     for key, text in given.items():
         if key not in block.defaults and key not in block.params:
-            raise NetlistError(f"{name}: {kind} has no parameter {key}{_near(key, block.defaults)}", at)
+            raise NetlistError(f"{name}: {kind} has no parameter {key}{near(key, block.defaults)}", at)
         numbers[key] = scope.number(text, f"{name}: {key}", at)
     inside = dict(zip(block.nodes, map(scope.node, nodes), strict=True))
-    inner = _Scope(block, home, numbers, f"{scope.prefix}{name}.", inside, {**scope.path, kind: at})
+    inner = _Scope(block, home, numbers, f"{scope.prefix}{name}.", inside, {**scope.path, kind: at}, netlist)
     _lay_out(block, inner, netlist)
 
 
-def _element(letter, name, words, given, scope: _Scope, netlist: Netlist, at: Position) -> Element:
-    count, full = NODES[letter], scope.prefix + name
+def _behavioural(line: Line) -> tuple[list[str], dict[str, str]]:
+    """The words of a B source, whose expression may stand without braces."""
+    found = BEHAVIOURAL.fullmatch(line.text.lower())
+    if found is None:
+        return _fields(line)
+    return found[1].split(), {found[2]: found[3].strip()}
+
+
+def _element(kind: ElementType, name, words, given, scope: _Scope, netlist: Netlist, at: Position) -> list[Element]:
+    """The parts of an element."""
     if len(name) < 2:
         raise NetlistError(f"{name}: an element needs a name, such as {name}1", at)
-    nodes = words[1 : count + 1]
-    rest = words[count + 1 :]
-    if len(nodes) < count or any(node in "()" for node in nodes):
-        raise NetlistError(f"{name}: expected {ELEMENTS[letter]}, found {len(words) - 1} word(s) after the name", at)
-    noisy = letter in "rdm"  # a current source only where asked: a photocurrent has shot noise, a current mirror not
+    nodes, rest = words[1 : kind.nodes + 1], words[kind.nodes + 1 :]
+    if len(nodes) < kind.nodes or any(node in "()" for node in nodes):
+        raise NetlistError(f"{name}: expected {kind.form}, found {len(words) - 1} word(s) after the name", at)
+    noisy = bool(kind.noisy)  # a current source only where asked: a photocurrent has shot noise, a current mirror not
     for key in ("noise", "noisy"):
         if key in given:
-            if letter not in "rdmi":
-                raise NetlistError(f"{name}: {key}= is for R, D, M and I; {letter.upper()} has no noise", at)
+            if kind.noisy is None:
+                loud = ", ".join(other.name.upper() for other in TYPES.values() if other.noisy is not None)
+                raise NetlistError(f"{name}: {key}= is for {loud}; {kind.name.upper()} has no noise", at)
             if given[key] not in SWITCH:
                 raise NetlistError(f"{name}: {key}={given[key]}, expected on or off", at)
             noisy = SWITCH[given.pop(key)]
-    source, initial = "", None
-    value: Any
-    kind = letter
-    if letter in "rcl":
-        if "value" in given:
-            rest = [*rest, given.pop("value")]
-        elif letter in given:
-            rest = [*rest, given.pop(letter)]
-        if "ic" in given and letter != "r":
-            initial = scope.number(given.pop("ic"), f"{name}: ic", at)
-            if netlist.transient is not None and not netlist.transient.uic:
-                netlist.notes.append(f"{at}: left out ic= of {full}, which counts only with .tran ... uic")
-        value = scope.number(_only(rest, name, letter, at), name, at, 0.0, False, ELEMENTS[letter])
-    elif letter in "eg":
-        value = scope.number(_only(rest, name, letter, at), name, at, form=ELEMENTS[letter])
-    elif letter in "fh":
-        if len(rest) < 1:
-            raise NetlistError(f"{name}: expected {ELEMENTS[letter]}", at)
-        source = scope.prefix + rest[0]
-        value = scope.number(_only(rest[1:], name, letter, at), name, at)
-    elif letter in "vi":
-        value = _source(name, rest, scope, netlist, at)
-    elif letter == "d":
-        value = dict(scope.model(rest[0], ("d",), name, at)) if rest else None
-        if value is None or len(rest) > 2:
-            raise NetlistError(f"{name}: expected {ELEMENTS[letter]}", at)
-        text = rest[1] if len(rest) == 2 else given.pop("area", "1")
-        area = scope.number(text, f"{name}: area", at, 0.0, False)
-        value["is"], value["cjo"], kind = area * value["is"], area * value["cjo"], "diode"
-    else:
-        value = dict(scope.model(rest[0], ("nmos", "pmos"), name, at)) if rest else None
-        if value is None or len(rest) > 1:
-            raise NetlistError(f"{name}: expected {ELEMENTS[letter]}", at)
-        value["sign"] = 1.0 if value["type"] == "nmos" else -1.0
-        for key in "wl":
-            text = given.pop(key, None)
-            value[key] = 1e-4 if text is None else scope.number(text, f"{name}: {key}", at, 0.0, False)
-        kind = "smooth_transistor" if value["alpha"] > 0.0 else "transistor"
-    if given:
-        raise NetlistError(f"{name}: did not expect {next(iter(given))}=; expected {ELEMENTS[letter]}", at)
     places = tuple(map(scope.node, nodes))
-    if places[0] == places[1] and letter in "veh":
-        raise NetlistError(f"{name}: both ends are the node {places[0]}: a voltage source that is short-circuited", at)
-    return Element(full, kind, places, value, noisy, at, source, initial)
-
-
-def _only(rest: list[str], name: str, letter: str, at: Position) -> str:
-    if len(rest) != 1:
-        said = "its value is missing" if not rest else f"did not expect {' '.join(rest[1:])!r}"
-        raise NetlistError(f"{name}: {said}; expected {ELEMENTS[letter]}", at)
-    return rest[0]
-
-
-def _source(name, rest: list[str], scope: _Scope, netlist: Netlist, at: Position) -> Waveform:
-    """[[DC] value] [AC size [phase]] [SIN(...) | PULSE(...) | EXP(...) | PWL(...)]"""
-    dc: float | None = None
-    kind, numbers, small_signal = "", tuple[float, ...](), False
-    words = list(rest)
-    while words:
-        word = words.pop(0)
-        if word in waveforms.ARGUMENTS or word == "pwl":
-            if kind:
-                raise NetlistError(f"{name}: two waveforms, {kind} and {word}", at)
-            if words and words[0] == "(":
-                if ")" not in words:
-                    raise NetlistError(f"{name}: the parenthesis of {word}( is not closed", at)
-                end = words.index(")")
-                inside, words = words[1:end], words[end + 1 :]
-            else:
-                inside, words = words, []
-            values = [scope.number(text, f"{name}: {word}", at) for text in inside]
-            ends = netlist.transient
-            try:
-                numbers = waveforms.completed(word, values, ends and ends.step, ends and ends.stop)
-            except ValueError as error:
-                raise NetlistError(f"{name}: {error}", at) from None
-            kind = word
-        elif word == "ac":
-            small_signal = True
-            for _ in range(2):  # of no use here: size and phase of a small-signal analysis
-                if words and _is_number(words[0]):
-                    words.pop(0)
-        elif words and words[0] == "(":
-            raise NetlistError(f"{name}: there is no waveform {word}; there are SIN, PULSE, EXP, PWL", at)
-        elif dc is None and (word != "dc" or words):
-            dc = scope.number(words.pop(0) if word == "dc" else word, name, at)
-        else:
-            raise NetlistError(f"{name}: did not expect {word!r}; a source is [DC value] and one of SIN, PULSE, EXP, "
-                               "PWL", at)  # fmt: skip
-    if dc is None and not kind:
-        if not small_signal:
-            raise NetlistError(f"{name}: has neither a value nor a waveform", at)
-        dc = 0.0
-    return Waveform(dc, kind, numbers)
+    netlist.node_order.update(dict.fromkeys(places))
+    card = Card(kind, name, scope.prefix + name, places, rest, given, noisy, at, scope, netlist)
+    parts = kind.parse(card)
+    if given:
+        raise NetlistError(f"{name}: did not expect {next(iter(given))}=; expected {kind.form}", at)
+    for part in parts:
+        if part.kind in ("v", "e", "h") and part.nodes[0] == part.nodes[1]:
+            raise NetlistError(f"{name}: both ends are the node {part.nodes[0]}: a voltage source that is "
+                               "short-circuited", at)  # fmt: skip
+    return parts
 
 
 # --- directives -------------------------------------------------------------------------------------------------------
@@ -619,6 +554,8 @@ def _options(netlist: Netlist, words, given, scope: _Scope, at: Position) -> Non
             netlist.noisy = SWITCH[text]
         elif key == "temp":
             netlist.kelvin = scope.number(text, ".options temp", at, -ZERO_CELSIUS, False) + ZERO_CELSIUS
+        elif key == "tnom":
+            netlist.nominal = scope.number(text, ".options tnom", at, -ZERO_CELSIUS, False) + ZERO_CELSIUS
         elif key == "flo":
             low = scope.number(text, ".options flo", at, 0.0, False)
         elif key == "fhi":

@@ -9,7 +9,6 @@ import scipy.sparse
 import scipy.sparse.linalg
 
 from stodyn.circuits.assembly import Network
-from stodyn.circuits.devices import BOLTZMANN, CHARGE
 from stodyn.circuits.text import NetlistError
 
 ROUNDS = 200
@@ -133,16 +132,12 @@ class _Solver:
         y, dy = np.append(x, 0.0), np.append(step, 0.0)
         most = 1.0
         for group in self.network.groups:
-            for c, d in group.control:
-                v, dv = y[c] - y[d], dy[c] - dy[d]
-                if len(group.control) == 1:
-                    p = group.numbers
-                    scale = p["n"] * BOLTZMANN * p.kelvin / CHARGE
-                    knee = scale * np.log(1e-5 / p["is"] + 1.0)
-                    room = np.maximum(knee - v, 0.0) + 2.0 * scale
-                else:
-                    room = np.full(len(v), 10.0)
-                over = dv > room
-                if over.any():
-                    most = min(most, float((room[over] / dv[over]).min()))
+            for k, (c, d) in enumerate(group.control):
+                sign = group.numbers.of.get("sign", 1.0)
+                v, dv = sign * (y[c] - y[d]), sign * (dy[c] - dy[d])
+                room = group.law.room(k, v, group.numbers)
+                for way, free in ((1.0, room), (-1.0, group.law.room_below(v, group.numbers))):
+                    over = way * dv > free
+                    if over.any():
+                        most = min(most, float((free[over] / (way * dv)[over]).min()))
         return most * step

@@ -63,12 +63,24 @@ class SmallSignal:
             parts[f"{name} (flicker)"] = np.abs(transfers[:, a] - transfers[:, b]) ** 2 * strength / f
         return Spectrum(f, np.sum([*parts.values(), np.zeros(len(f))], axis=0), parts)
 
+    def response(self, frequency: ArrayLike) -> np.ndarray:
+        """What .ac computes: complex amplitudes (frequencies, n) of all unknowns for the AC sizes of the sources."""
+        network, n = self.network, self.network.n
+        f = np.atleast_1d(np.asarray(frequency, float))
+        M, J = network.mass.matrix(n), network.slopes(self.x)
+        right = np.zeros(n + 1, complex)
+        np.add.at(
+            right, network.source_rows, network.source_signs * network.sources.small_signal[network.source_columns]
+        )
+        solves = (scipy.sparse.linalg.splu((2j * np.pi * f_k * M - J).tocsc()).solve(right[:n]) for f_k in f)
+        return np.stack(list(solves))
+
     def flicker(self) -> list[tuple[str, int, int, float]]:
         """Element, its two nodes, and KF |i|^AF."""
         y, found = np.append(self.x, 0.0), []
         for part in self.network.flickers:
             group = self.network.groups[part.group]
-            size = flicker_size(group.current(y, np).i, group.numbers, np) ** 2
+            size = flicker_size(group.value(y, np), group.numbers, np) ** 2
             found += [(group.elements[d].name, int(group.out[0][d]), int(group.out[1][d]), float(size[d]))
                       for d in part.devices]  # fmt: skip
         return found

@@ -15,22 +15,24 @@ import numpy as np
 import scipy.sparse
 import scipy.sparse.csgraph
 
-from stodyn.circuits.netlist import GROUND, Element, Netlist
+from stodyn.circuits.element import GROUND, Element
+from stodyn.circuits.netlist import Netlist
 from stodyn.circuits.text import NetlistError
 
 VOLTAGES = frozenset("veh")
-TRANSISTORS = frozenset(("transistor", "smooth_transistor"))
-CONDUCTS = frozenset(("r", "g", "diode")) | TRANSISTORS
 
 
 def ends(element: Element) -> tuple[str, str]:
     """The two nodes an element carries current between."""
-    nodes = element.nodes
-    return (nodes[0], nodes[2]) if element.kind in TRANSISTORS else (nodes[0], nodes[1])
+    return element.nodes[0], element.nodes[1]
 
 
 def is_capacitive(element: Element) -> bool:
-    return element.kind == "c" or (element.kind == "diode" and element.value["cjo"] > 0.0)
+    return element.kind == "c" or (element.law is not None and element.law.stores)
+
+
+def conducts(element: Element) -> bool:
+    return element.kind in ("r", "g") or (element.law is not None and element.law.conducts)
 
 
 def check(netlist: Netlist, nodes: dict[str, int]) -> frozenset[str]:
@@ -38,7 +40,7 @@ def check(netlist: Netlist, nodes: dict[str, int]) -> frozenset[str]:
 
     `nodes` numbers all nodes, the ground included. Costs a few passes over the elements.
     """
-    elements = netlist.elements
+    elements = [e for e in netlist.elements if e.nodes]
     uic = netlist.transient is not None and netlist.transient.uic
     _touched(netlist)
     piece = pieces(nodes, elements)
@@ -59,10 +61,10 @@ def check(netlist: Netlist, nodes: dict[str, int]) -> frozenset[str]:
                 f"a loop of voltage sources and inductors: {_listed(e.name for e in short)}; at DC it is a short "
                 "circuit, and its current is nobody's. Put a resistor into it, or start with .ic and .tran ... uic",
                 short[0].at)  # fmt: skip
-        conducting = [e for e in elements if e.kind in CONDUCTS or e.kind in VOLTAGES or e.kind == "l"]
+        conducting = [e for e in elements if conducts(e) or e.kind in VOLTAGES or e.kind == "l"]
         _refuse_cut(nodes, elements, conducting, "capacitors and current sources",
                     "at DC nothing determines {}; put a large resistor there, or start with .tran ... uic")  # fmt: skip
-    others = [e for e in elements if e.kind in CONDUCTS or e.kind in VOLTAGES or is_capacitive(e)]
+    others = [e for e in elements if conducts(e) or e.kind in VOLTAGES or is_capacitive(e)]
     _refuse_cut(nodes, elements, others, "inductors and current sources",
                 "the index is 2, {} jumps with their currents; put a resistor or a capacitor there")  # fmt: skip
     return frozenset(_in_loops(nodes, elements))
@@ -82,7 +84,7 @@ def _touched(netlist: Netlist) -> None:
             netlist.notes.append(f"{touching[0].at}: node {node} is touched by {touching[0].name} alone")
     sources = {e.name for e in netlist.elements if e.kind == "v"}
     for element in netlist.elements:
-        if element.source and element.source not in sources:
+        if element.source and element.source not in sources and element.kind != "k":
             raise NetlistError(f"{element.name}: there is no voltage source {element.source} to control it", element.at)
     for node, (_, at) in netlist.initial.items():
         if node not in count:

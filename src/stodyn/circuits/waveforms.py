@@ -15,11 +15,13 @@ SETTLED = 40.0  # time constants after which an EXP is constant
 
 
 class Waveform(NamedTuple):
-    """A source: its DC value (None where none was given), and a waveform with its numbers, "" where it is constant."""
+    """A source: its DC value (None where none was given), a waveform with its numbers, "" where it is constant, and
+    the size and phase (degrees) of its small signal."""
 
     dc: float | None
     kind: str = ""
     numbers: tuple[float, ...] = ()
+    small_signal: tuple[float, float] = (0.0, 0.0)
 
 
 # Names and defaults in the order in which SPICE writes them; step and stop are those of .tran.
@@ -89,6 +91,8 @@ class Sources:
         }
         self.points = _segments([waveforms[i].numbers for i in places["pwl"]])
         self.count = len(places["pwl"])
+        signals = [w.small_signal[0] * np.exp(1j * np.deg2rad(w.small_signal[1])) for w in waveforms]
+        self.small_signal = np.array(signals, complex)[self.order]
         self.dc = np.array([w.dc if w.dc is not None else np.nan for w in waveforms])[self.order]
 
     def values(self, t: Any, xp: Any) -> Any:

@@ -1,0 +1,171 @@
+"""Q: a bipolar transistor by H. K. Gummel and H. C. Poon, NPN or PNP, without quasi-saturation.
+
+    i_f = IS (exp(v_be/(NF V_T)) - 1),  i_r = IS (exp(v_bc/(NR V_T)) - 1)
+    q_b = (1 + √(1 + 4 (i_f/IKF + i_r/IKR)))/2 / (1 - v_bc/VAF - v_be/VAR)
+    collector to emitter (i_f - i_r)/q_b;  base to emitter i_f/BF + ISE (exp(v_be/(NE V_T)) - 1);  base to collector
+    i_r/BR + ISC (exp(v_bc/(NC V_T)) - 1)
+    charges TF i_f/q_b + CJE depletion(v_be),  TR i_r + CJC depletion(v_bc), of which 1 - XCJC at the outer base
+Shot noise q|i_c| and q|i_b|, thermal noise of RB, RC and RE, flicker KF |i_b|^AF/f.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from stodyn.circuits.devices import (
+    CHARGE,
+    FLICKER,
+    TEMPERATURE,
+    Law,
+    Numbers,
+    Parameter,
+    capacitance_ratio,
+    depletion,
+    exponential,
+    potential_at,
+    saturation_ratio,
+)  # fmt: skip
+from stodyn.circuits.element import Card, Element, ElementType, Model, ModelType
+
+MODEL = ModelType(
+    {
+        "is": Parameter(1e-16, "A", 0.0, False), "bf": Parameter(100.0, "", 0.0, False),
+        "br": Parameter(1.0, "", 0.0, False), "nf": Parameter(1.0, "", 0.0, False),
+        "nr": Parameter(1.0, "", 0.0, False),
+        "vaf": Parameter(0.0, "V"), "var": Parameter(0.0, "V"), "ikf": Parameter(0.0, "A"), "ikr": Parameter(0.0, "A"),
+        "ise": Parameter(0.0, "A"), "ne": Parameter(1.5, "", 0.0, False), "isc": Parameter(0.0, "A"),
+        "nc": Parameter(2.0, "", 0.0, False), "rb": Parameter(0.0, "Ω"), "rc": Parameter(0.0, "Ω"),
+        "re": Parameter(0.0, "Ω"), "cje": Parameter(0.0, "F"), "vje": Parameter(0.75, "V", 0.0, False),
+        "mje": Parameter(0.33), "cjc": Parameter(0.0, "F"), "vjc": Parameter(0.75, "V", 0.0, False),
+        "mjc": Parameter(0.33), "xcjc": Parameter(1.0), "fc": Parameter(0.5), "tf": Parameter(0.0, "s"),
+        "tr": Parameter(0.0, "s"), "cjs": Parameter(0.0, "F"), "eg": Parameter(1.11, "eV", 0.0, False),
+        "xti": Parameter(3.0), "xtb": Parameter(0.0, "", -math.inf), "level": Parameter(1.0), **FLICKER, **TEMPERATURE,
+    },
+    same={"va": "vaf", "vb": "var", "ik": "ikf", "pe": "vje", "me": "mje", "pc": "vjc", "mc": "mjc", "ccs": "cjs",
+          "tref": "tnom"},
+    refused={"rbm": math.nan, "irb": 0.0, "xtf": 0.0, "ptf": 0.0, "mjs": 0.0, "rco": 0.0, "vo": 0.0, "gamma": 0.0,
+             "qco": 0.0},
+)  # fmt: skip
+
+
+def _forward(v: Any, p: Numbers, xp: Any) -> Any:
+    return exponential(v, p["is"], p["nf"] * p.thermal_voltage, xp)
+
+
+def _reverse(v: Any, p: Numbers, xp: Any) -> Any:
+    return exponential(v, p["is"], p["nr"] * p.thermal_voltage, xp)
+
+
+def _base_charge(be: Any, bc: Any, p: Numbers, xp: Any) -> Any:
+    """q_b, the charge of the base over that at rest."""
+    early = 1.0 / (1.0 - bc * p["one_over_vaf"] - be * p["one_over_var"])
+    injected = _forward(be, p, xp) * p["one_over_ikf"] + _reverse(bc, p, xp) * p["one_over_ikr"]
+    return 0.5 * early * (1.0 + xp.sqrt(xp.maximum(1.0 + 4.0 * injected, 1e-12)))
+
+
+def transport(read: tuple[Any, ...], p: Numbers, xp: Any) -> Any:
+    be, bc = (p["sign"] * v for v in read)
+    return p["sign"] * (_forward(be, p, xp) - _reverse(bc, p, xp)) / _base_charge(be, bc, p, xp)
+
+
+def base(read: tuple[Any, ...], p: Numbers, xp: Any) -> Any:
+    be = p["sign"] * read[0]
+    leak = p["ise"] * xp.expm1(xp.minimum(be / (p["ne"] * p.thermal_voltage), 80.0))
+    return p["sign"] * (_forward(be, p, xp) / p["bf"] + leak)
+
+
+def back(read: tuple[Any, ...], p: Numbers, xp: Any) -> Any:
+    bc = p["sign"] * read[0]
+    leak = p["isc"] * xp.expm1(xp.minimum(bc / (p["nc"] * p.thermal_voltage), 80.0))
+    return p["sign"] * (_reverse(bc, p, xp) / p["br"] + leak)
+
+
+def collector_noise(read: tuple[Any, ...], p: Numbers, xp: Any) -> Any:
+    return CHARGE * xp.abs(transport(read, p, xp) - back(read[1:], p, xp))
+
+
+def base_noise(read: tuple[Any, ...], p: Numbers, xp: Any) -> Any:
+    return CHARGE * xp.abs(base(read[:1], p, xp) + back(read[1:], p, xp))
+
+
+def emitter_charge(read: tuple[Any, ...], p: Numbers, xp: Any) -> Any:
+    be, bc = (p["sign"] * v for v in read)
+    stored = p["tf"] * _forward(be, p, xp) / _base_charge(be, bc, p, xp)
+    return p["sign"] * (stored / p["unit"] + p["share"] * depletion(be, p["vj"], p["m"], p["fc"], xp))
+
+
+def collector_charge(read: tuple[Any, ...], p: Numbers, xp: Any) -> Any:
+    bc = p["sign"] * read[0]
+    stored = p["tr"] * _reverse(bc, p, xp)
+    return p["sign"] * (stored / p["unit"] + p["share"] * depletion(bc, p["vj"], p["m"], p["fc"], xp))
+
+
+TRANSPORT = Law("bipolar transport", transport, collector_noise, "shot", (("is", "nf"), ("is", "nr")))
+BASE = Law("bipolar base", base, base_noise, "shot", (("is", "nf"),))
+BACK = Law("bipolar collector junction", back, None, "", (("is", "nr"),))
+EMITTER_CHARGE = Law("bipolar emitter charge", emitter_charge, stores=True, conducts=False)
+COLLECTOR_CHARGE = Law("bipolar collector charge", collector_charge, stores=True, conducts=False)
+
+
+def at_temperature(model: Model, kelvin: float, nominal: float) -> dict[str, float]:
+    p = dict(model.numbers)
+    if kelvin == nominal:
+        return p
+    grown, gain = saturation_ratio(kelvin, nominal, p["eg"], p["xti"]), (kelvin / nominal) ** p["xtb"]
+    p["is"] *= grown
+    for key, emission in (("ise", "ne"), ("isc", "nc")):
+        p[key] *= grown ** (1.0 / p[emission]) / gain
+    p["bf"], p["br"] = p["bf"] * gain, p["br"] * gain
+    for c, v, m in (("cje", "vje", "mje"), ("cjc", "vjc", "mjc")):
+        p[c] *= capacitance_ratio(p[v], p[m], kelvin, nominal)
+        p[v] = potential_at(p[v], kelvin, nominal)
+    return p
+
+
+def _parse(card: Card) -> list[Element]:
+    substrate = "0"
+    if card.rest and len(card.rest) > 1 and card.rest[1] in card.netlist.model_names:
+        substrate = card.scope.node(card.rest.pop(0))
+    model = card.model(2)
+    area = card.number(card.rest[1], "area", 0.0, False) if len(card.rest) == 2 else card.named("area", 1.0, 0.0, False)
+    area *= card.named("m", 1.0, 0.0, False)
+    p = at_temperature(model, card.kelvin, model.nominal(card.nominal))
+    for key in ("is", "ise", "isc", "ikf", "ikr", "cje", "cjc", "cjs"):
+        p[key] *= area
+    for key in ("vaf", "var", "ikf", "ikr"):
+        p[f"one_over_{key}"] = 1.0 / p[key] if p[key] > 0.0 else 0.0
+    p["sign"] = sign = 1.0 if model.type == "npn" else -1.0
+    c, outer, e = card.nodes
+    at_collector, c_inner = card.resistor(c, "c", p["rc"] / area, ".rc", p["cjc"] + p["cjs"] + p["tr"] > 0.0)
+    at_base, b = card.resistor(outer, "b", p["rb"] / area, ".rb", p["cje"] + p["cjc"] + p["tf"] > 0.0)
+    at_emitter, e = card.resistor(e, "e", p["re"] / area, ".re", p["cje"] + p["tf"] > 0.0)
+    c = c_inner
+    loud, quiet = {**p}, {**p, "kf": 0.0}
+    parts = [
+        card.nonlinear(TRANSPORT, (c, e), ((b, e), (b, c)), quiet),
+        card.nonlinear(BASE, (b, e), ((b, e), (b, c)), loud, ".b"),
+        card.nonlinear(BACK, (b, c), ((b, c),), quiet, ".c", noisy=False),
+        *at_collector, *at_base, *at_emitter,
+    ]  # fmt: skip
+    typical = 1e-3 * area  # A: the charge that it stores sets the unit of charge where there is no capacitance
+    if p["cje"] > 0.0 or p["tf"] > 0.0:
+        unit = p["cje"] + p["tf"] * typical
+        value = {**quiet, "unit": unit, "share": p["cje"] / unit, "vj": p["vje"], "m": p["mje"]}
+        parts.append(card.nonlinear(EMITTER_CHARGE, (b, e), ((b, e), (b, c)), value, ".qe", noisy=False))
+    if p["cjc"] * p["xcjc"] > 0.0 or p["tr"] > 0.0:
+        unit = p["cjc"] * p["xcjc"] + p["tr"] * typical
+        value = {**quiet, "unit": unit, "share": p["cjc"] * p["xcjc"] / unit, "vj": p["vjc"], "m": p["mjc"]}
+        parts.append(card.nonlinear(COLLECTOR_CHARGE, (b, c), ((b, c),), value, ".qc", noisy=False))
+    if p["cjc"] > 0.0 and p["xcjc"] < 1.0:
+        unit = p["cjc"] * (1.0 - p["xcjc"])
+        value = {**quiet, "tr": 0.0, "unit": unit, "share": 1.0, "vj": p["vjc"], "m": p["mjc"]}
+        parts.append(card.nonlinear(COLLECTOR_CHARGE, (outer, c), ((outer, c),), value, ".qx", noisy=False))
+    if p["cjs"] > 0.0 and c != substrate:
+        ends = (c, substrate) if sign > 0.0 else (substrate, c)
+        parts.append(card.part("c", ends, p["cjs"], ".cs"))
+    return [part for part in parts if part.nodes[0] != part.nodes[1]]
+
+
+Q = ElementType("q", "Q collector base emitter [substrate] model [area]", 3, _parse, {"npn": MODEL, "pnp": MODEL},
+                noisy=True)  # fmt: skip

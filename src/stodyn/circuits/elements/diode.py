@@ -1,0 +1,113 @@
+"""D: a junction diode, i = IS (exp(v/(N V_T)) - 1) with breakdown at BV, RS in series, and the charge
+Q = CJO depletion(v) + TT i.
+
+Shot noise of both currents of the junction, S = q (i + 2 IS): at v = 0 and N = 1 that is the thermal noise 2kT i'(0),
+as it must be. Thermal noise of RS, and flicker KF |i|^AF/f. IS, VJ and CJO follow the temperature as in SPICE.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from stodyn.circuits.devices import (
+    CHARGE,
+    FLICKER,
+    TEMPERATURE,
+    Law,
+    Numbers,
+    Parameter,
+    capacitance_ratio,
+    depletion,
+    exponential,
+    potential_at,
+    saturation_ratio,
+)  # fmt: skip
+from stodyn.circuits.element import Card, Element, ElementType, ModelType
+
+MODEL = ModelType(
+    {
+        "is": Parameter(1e-14, "A", 0.0, False), "n": Parameter(1.0, "", 0.0, False), "rs": Parameter(0.0, "Ω"),
+        "cjo": Parameter(0.0, "F"), "vj": Parameter(1.0, "V", 0.0, False), "m": Parameter(0.5), "fc": Parameter(0.5),
+        "tt": Parameter(0.0, "s"), "bv": Parameter(math.inf, "V", 0.0, False), "ibv": Parameter(1e-3, "A", 0.0, False),
+        "nbv": Parameter(1.0, "", 0.0, False), "eg": Parameter(1.11, "eV", 0.0, False), "xti": Parameter(3.0),
+        "level": Parameter(1.0), **FLICKER, **TEMPERATURE,
+    },
+    same={"cj0": "cjo", "cj": "cjo", "js": "is", "pb": "vj", "mj": "m", "tref": "tnom"},
+    refused={"jsw": 0.0, "ik": 0.0, "ikf": 0.0, "ikr": 0.0, "isr": 0.0, "cjp": 0.0, "cjsw": 0.0, "jtun": 0.0,
+             "jtunsw": 0.0, "trs": 0.0, "tbv1": 0.0, "cta": 0.0},
+)  # fmt: skip
+
+
+def current(read: tuple[Any, ...], p: Numbers, xp: Any) -> Any:
+    (v,) = read
+    forward = exponential(v, p["is"], p["n"] * p.thermal_voltage, xp)
+    if not (p["bv"] < 1e30).any():
+        return forward
+    return forward - p["is"] * xp.exp(xp.minimum(-(v + p["bv"]) / (p["nbv"] * p.thermal_voltage), 60.0))
+
+
+def noise(read: tuple[Any, ...], p: Numbers, xp: Any) -> Any:
+    return CHARGE * (xp.abs(current(read, p, xp) + p["is"]) + p["is"])
+
+
+def charge(read: tuple[Any, ...], p: Numbers, xp: Any) -> Any:
+    (v,) = read
+    stored = p["tt"] * exponential(v, p["is"], p["n"] * p.thermal_voltage, xp) / p["unit"]
+    return p["share"] * depletion(v, p["vj"], p["m"], p["fc"], xp) + stored
+
+
+JUNCTION = Law("diode", current, noise, "shot", (("is", "n"),), breakdown=("bv", "nbv"))
+STORED = Law("diode charge", charge, stores=True, conducts=False)
+
+
+def _broken_down(numbers: dict[str, float], thermal_voltage: float) -> float:
+    """Where the exponential of the breakdown begins, so that IBV flows at BV."""
+    bv, scale = numbers["bv"], numbers["nbv"] * thermal_voltage
+    if not math.isfinite(bv):
+        return 1e300
+    if numbers["ibv"] < numbers["is"] * bv / thermal_voltage:
+        return bv
+    begin = bv - scale * math.log(1.0 + numbers["ibv"] / numbers["is"])
+    for _ in range(25):
+        begin = bv - scale * math.log(max(numbers["ibv"] / numbers["is"] + 1.0 - begin / thermal_voltage, 1e-30))
+    return begin
+
+
+def junction(card: Card, ends: tuple[str, str], numbers: dict[str, float], suffix: str = "",
+             name: str = "") -> list[Element]:  # fmt: skip
+    """A junction with its charge between two nodes, of numbers at the temperature of the circuit."""
+    thermal_voltage = 8.617333262145179e-05 * card.kelvin
+    numbers = {**numbers, "bv": _broken_down(numbers, thermal_voltage)}
+    parts = [card.nonlinear(JUNCTION, ends, (ends,), numbers, suffix)]
+    if numbers["cjo"] > 0.0 and numbers["m"] == 0.0 and not numbers["tt"]:
+        parts.append(card.part("c", ends, numbers["cjo"], f"{suffix}.c"))
+    elif numbers["cjo"] > 0.0 or numbers["tt"] > 0.0:
+        unit = max(numbers["cjo"], numbers["tt"] * 1e-3)  # F: the charge is counted in volts on it
+        value = {**numbers, "unit": unit, "share": numbers["cjo"] / unit, "kf": 0.0}
+        parts.append(card.nonlinear(STORED, ends, (ends,), value, f"{suffix}.q", noisy=False))
+    return parts
+
+
+def at_temperature(numbers: dict[str, float], kelvin: float, nominal: float) -> dict[str, float]:
+    """IS, VJ and CJO at the temperature of the circuit."""
+    if kelvin == nominal:
+        return dict(numbers)
+    vj = potential_at(numbers["vj"], kelvin, nominal)
+    cjo = numbers["cjo"] * capacitance_ratio(numbers["vj"], numbers["m"], kelvin, nominal)
+    grown = saturation_ratio(kelvin, nominal, numbers["eg"], numbers["xti"], numbers["n"])
+    return {**numbers, "is": numbers["is"] * grown, "vj": vj, "cjo": cjo}
+
+
+def _parse(card: Card) -> list[Element]:
+    model = card.model(2)
+    area = card.number(card.rest[1], "area", 0.0, False) if len(card.rest) == 2 else card.named("area", 1.0, 0.0, False)
+    area *= card.named("m", 1.0, 0.0, False)
+    numbers = at_temperature(model.numbers, card.kelvin, model.nominal(card.nominal))
+    for key in ("is", "cjo", "ibv"):
+        numbers[key] *= area
+    series, anode = card.resistor(card.nodes[0], "a", numbers["rs"] / area, ".rs", numbers["cjo"] + numbers["tt"] > 0.0)
+    return [*junction(card, (anode, card.nodes[1]), numbers), *series]
+
+
+D = ElementType("d", "D anode cathode model [area]", 2, _parse, {"d": MODEL}, noisy=True)

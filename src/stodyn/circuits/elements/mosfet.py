@@ -1,0 +1,221 @@
+"""M: a field-effect transistor of level 1, drain and source exchanged where v_ds < 0; o = v_gs - V_TH.
+
+    i = β (o - u/2) u (1 + LAMBDA v_ds),  u = min(v_ds, o),  β = KP W/(L - 2 LD);  0 for o < 0
+    V_TH = VTO + GAMMA (√(PHI - v_bs) - √PHI), the root as SPICE continues it for v_bs > 0
+White noise of the channel: NLEV=2 S = 2kT (2/3)(g_m + GFLOOR), right in saturation; NLEV=3
+S = 2kT (2/3)(β o (1 + a + a²)/(1 + a) GDSNOI + GFLOOR), a = 1 - v_ds/o, which in the triode region goes to 2kT g_ds, as
+a switch that is on must have. Flicker: KF |i|^AF/(W L Cox² f), with the oxide of 0.1 µm where TOX is not given.
+Besides: overlap capacitances CGSO, CGDO, CGBO, RD and RS, junctions of drain and source to bulk where a parameter of
+theirs is given, M= transistors side by side.
+
+ALPHA makes W. R. Curtice's law of it, smooth in v_ds: i = (β/2) s(o)² tanh(ALPHA v_ds)(1 + LAMBDA |v_ds|), the
+threshold rounded by s(o) = SMOOTH log(1 + exp(o/SMOOTH)).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from stodyn.circuits.devices import (
+    ANY,
+    BOLTZMANN,
+    FLICKER,
+    TEMPERATURE,
+    Law,
+    Numbers,
+    Parameter,
+    capacitance_ratio,
+    gap,
+    potential_at,
+)  # fmt: skip
+from stodyn.circuits.element import Card, Element, ElementType, Model, ModelType
+from stodyn.circuits.elements.diode import junction
+from stodyn.circuits.text import NetlistError
+
+OXIDE = 3.9 * 8.854214871e-12  # F/m
+SILICON = 11.7 * 8.854214871e-12
+THICK = 1e-7  # m: the oxide that flicker noise takes where none is given
+INTRINSIC = 1.45e16  # carriers in m³
+JUNCTIONS = ("is", "js", "cbd", "cbs", "cj", "cjsw")
+
+
+def _check(numbers) -> None:
+    if numbers["level"] != 1.0:
+        raise ValueError(f"level = {numbers['level']:g}, and only level 1 is known")
+    if numbers["nlev"] not in (2.0, 3.0):
+        raise ValueError(f"nlev = {numbers['nlev']:g}, expected 2 or 3")
+    if numbers["nlev"] == 3.0 and numbers["alpha"] > 0.0:
+        raise ValueError("nlev=3 is for the square law, and alpha makes another")
+
+
+MODEL = ModelType(
+    {
+        "level": Parameter(1.0), "kp": Parameter(2e-5, "A/V²", 0.0, False), "vto": Parameter(0.0, "V", ANY),
+        "lambda": Parameter(0.0, "1/V"), "gamma": Parameter(0.0, "√V"), "phi": Parameter(0.6, "V", 0.0, False),
+        "tox": Parameter(THICK, "m", 0.0, False), "uo": Parameter(600.0, "cm²/Vs", 0.0, False),
+        "nsub": Parameter(0.0, "1/cm³"), "ld": Parameter(0.0, "m"), "rd": Parameter(0.0, "Ω"),
+        "rs": Parameter(0.0, "Ω"), "cgso": Parameter(0.0, "F/m"), "cgdo": Parameter(0.0, "F/m"),
+        "cgbo": Parameter(0.0, "F/m"), "is": Parameter(1e-14, "A", 0.0, False), "js": Parameter(0.0, "A/m²"),
+        "cbd": Parameter(0.0, "F"), "cbs": Parameter(0.0, "F"), "cj": Parameter(0.0, "F/m²"),
+        "mj": Parameter(0.5), "cjsw": Parameter(0.0, "F/m"), "mjsw": Parameter(0.5),
+        "pb": Parameter(0.8, "V", 0.0, False), "fc": Parameter(0.5), "alpha": Parameter(0.0, "1/V", 0.0, False),
+        "smooth": Parameter(0.02, "V", 0.0, False), "gfloor": Parameter(1e-12, "S", 0.0, False),
+        "nlev": Parameter(2.0), "gdsnoi": Parameter(1.0), **FLICKER, **TEMPERATURE,
+    },
+    same={"vt0": "vto", "u0": "uo"}, refused={"rsh": 0.0, "nss": 0.0, "tpg": 1.0}, check=_check,
+)  # fmt: skip
+
+
+def _turned(read: tuple[Any, ...], p: Numbers, xp: Any):
+    """v_gs, v_ds ≥ 0 and v_bs of an N-channel transistor, and which way its current goes."""
+    gs, ds, bs = (p["sign"] * v for v in (*read, 0.0 * read[1])[:3])
+    back = ds < 0.0
+    return xp.where(back, gs - ds, gs), xp.where(back, -ds, ds), xp.where(back, bs - ds, bs), xp.where(back, -1.0, 1.0)
+
+
+def threshold(bs: Any, p: Numbers, xp: Any) -> Any:
+    """V_TH of an N-channel transistor."""
+    if not p["gamma"].any():
+        return p["vto"] * p["sign"]
+    root = xp.sqrt(xp.maximum(p["phi"] - xp.minimum(bs, 0.0), 1e-12))
+    root = xp.where(bs > 0.0, xp.maximum(p["phi"] ** 0.5 - bs / (2.0 * p["phi"] ** 0.5), 0.0), root)
+    return p["vto"] * p["sign"] + p["gamma"] * (root - p["phi"] ** 0.5)
+
+
+def square(read: tuple[Any, ...], p: Numbers, xp: Any) -> Any:
+    gs, ds, bs, way = _turned(read, p, xp)
+    o = xp.maximum(gs - threshold(bs, p, xp), 0.0)
+    u = xp.minimum(ds, o)
+    return p["sign"] * way * p["beta"] * (o - 0.5 * u) * u * (1.0 + p["lambda"] * ds)
+
+
+def square_noise(read: tuple[Any, ...], p: Numbers, xp: Any) -> Any:
+    gs, ds, bs, _ = _turned(read, p, xp)
+    o = xp.maximum(gs - threshold(bs, p, xp), 0.0)
+    u = xp.minimum(ds, o)
+    a = 1.0 - u / xp.where(o > 0.0, o, 1.0)
+    whole = p["gdsnoi"] * p["beta"] * o * (1.0 + a + a * a) / (1.0 + a)
+    return _channel(xp.where(p["nlev"] == 3.0, whole, p["beta"] * u * (1.0 + p["lambda"] * ds)), p)
+
+
+def smooth(read: tuple[Any, ...], p: Numbers, xp: Any) -> Any:
+    s, _, bend, longer = _rounded(read, p, xp)
+    return p["sign"] * 0.5 * p["beta"] * s * s * bend * longer
+
+
+def smooth_noise(read: tuple[Any, ...], p: Numbers, xp: Any) -> Any:
+    s, rise, bend, longer = _rounded(read, p, xp)
+    return _channel(xp.abs(p["beta"] * s * rise * bend * longer), p)
+
+
+def _rounded(read: tuple[Any, ...], p: Numbers, xp: Any):
+    o, ds = p["sign"] * (read[0] - p["vto"]), p["sign"] * read[1]
+    s = xp.maximum(o, 0.0) + p["smooth"] * xp.log1p(xp.exp(-xp.abs(o) / p["smooth"]))
+    rise = 1.0 / (1.0 + xp.exp(-xp.clip(o / p["smooth"], -500.0, 500.0)))
+    return s, rise, xp.tanh(p["alpha"] * ds), 1.0 + p["lambda"] * xp.abs(ds)
+
+
+def _channel(conductance: Any, p: Numbers) -> Any:
+    return 2.0 * BOLTZMANN * p.kelvin * (2.0 / 3.0) * (conductance + p["gfloor"])
+
+
+SQUARE = Law("transistor", square, square_noise, "channel")
+BODY = Law("transistor with body", square, square_noise, "channel")
+SMOOTH = Law("smooth_transistor", smooth, smooth_noise, "channel")
+
+
+def at_temperature(model: Model, kelvin: float, nominal: float) -> dict[str, float]:
+    """The model's numbers at the temperature of the circuit, those that follow from TOX and NSUB filled in."""
+    p = dict(model.numbers)
+    sign = 1.0 if model.type == "nmos" else -1.0
+    oxide = OXIDE / p["tox"]
+    if "tox" in model.given and "kp" not in model.given:
+        p["kp"] = p["uo"] * 1e-4 * oxide
+    if p["nsub"] > 0.0:
+        vt = BOLTZMANN * nominal / 1.602176634e-19
+        if "phi" not in model.given:
+            p["phi"] = max(2.0 * vt * math.log(p["nsub"] * 1e6 / INTRINSIC), 0.1)
+        if "gamma" not in model.given:
+            p["gamma"] = math.sqrt(2.0 * SILICON * 1.602176634e-19 * p["nsub"] * 1e6) / oxide
+    if p["alpha"] > 0.0 or kelvin == nominal:
+        return p
+    ratio = kelvin / nominal
+    phi = potential_at(p["phi"], kelvin, nominal)
+    built_in = p["vto"] - sign * p["gamma"] * math.sqrt(p["phi"]) + 0.5 * (gap(nominal) - gap(kelvin))
+    built_in += sign * 0.5 * (phi - p["phi"])
+    p["vto"], p["kp"] = built_in + sign * p["gamma"] * math.sqrt(phi), p["kp"] / ratio**1.5
+    thermal_voltage = 8.617333262145179e-05
+    grown = math.exp(-gap(kelvin) / (thermal_voltage * kelvin) + gap(nominal) / (thermal_voltage * nominal))
+    p["phi"], p["is"], p["js"] = phi, p["is"] * grown, p["js"] * grown
+    for key, grading in (("cbd", "mj"), ("cbs", "mj"), ("cj", "mj"), ("cjsw", "mjsw")):
+        p[key] *= capacitance_ratio(p["pb"], p[grading], kelvin, nominal)
+    p["pb"] = potential_at(p["pb"], kelvin, nominal)
+    return p
+
+
+def _parse(card: Card) -> list[Element]:
+    model = card.model()
+    p = at_temperature(model, card.kelvin, model.nominal(card.nominal))
+    many = card.named("m", 1.0, 0.0, False)
+    w, length = card.named("w", 1e-4, 0.0, False), card.named("l", 1e-4, 0.0, False)
+    areas = {key: card.named(key, 0.0, 0.0) for key in ("ad", "as", "pd", "ps")}
+    for key in ("nrd", "nrs"):
+        card.named(key, 1.0, 0.0)
+    if "tox" in model.given and not p["alpha"]:
+        card.netlist.without_gate.append(card.full)
+    effective = length - 2.0 * p["ld"]
+    if effective <= 0.0:
+        raise NetlistError(f"{card.name}: L = {length:g} is not longer than twice LD", card.at)
+    drain, gate, source, bulk = card.nodes
+    stored = max(p["cj"] * areas["ad"], p["cbd"]) > 0.0, max(p["cj"] * areas["as"], p["cbs"]) > 0.0
+    series, drain = card.resistor(drain, "d", p["rd"] / many, ".rd", p["cgdo"] > 0.0 or stored[0])
+    more, source = card.resistor(source, "s", p["rs"] / many, ".rs", p["cgso"] > 0.0 or stored[1])
+    sign = 1.0 if model.type == "nmos" else -1.0
+    flicker = p["kf"] / (w * many * effective * (OXIDE / p["tox"]) ** 2)
+    value = {
+        "beta": p["kp"] * w * many / effective, "sign": sign, "kf": flicker,
+        **{key: p[key] for key in ("vto", "lambda", "gamma", "phi", "alpha", "smooth", "nlev", "gdsnoi", "af")},
+        "gfloor": p["gfloor"],
+    }  # fmt: skip
+    reads = ((gate, source), (drain, source))
+    if p["alpha"] > 0.0:
+        if p["gamma"] > 0.0:
+            raise NetlistError(f"{card.name}: gamma is for the square law, and alpha makes another", card.at)
+        main = card.nonlinear(SMOOTH, (drain, source), reads, value)
+    elif p["gamma"] > 0.0:
+        main = card.nonlinear(BODY, (drain, source), (*reads, (bulk, source)), value)
+    else:
+        main = card.nonlinear(SQUARE, (drain, source), reads, value)
+    if bulk not in main.nodes:
+        main = main._replace(nodes=(*main.nodes, bulk))
+    parts = [main, *series, *more]
+    overlaps = (("cgso", gate, source, w), ("cgdo", gate, drain, w), ("cgbo", gate, bulk, effective))
+    for key, a, b, over in overlaps:
+        if p[key] > 0.0 and a != b:
+            parts.append(card.part("c", (a, b), p[key] * over * many, f".{key}"))
+    if any(key in model.given for key in JUNCTIONS):
+        for end, area, rim, bottom in ((drain, "ad", "pd", "cbd"), (source, "as", "ps", "cbs")):
+            parts += _bulk_diode(card, p, (bulk, end), sign, many, areas[area], areas[rim], p[bottom], f".{bottom[1:]}")
+    return parts
+
+
+def _bulk_diode(card, p, ends, sign, many, area, rim, bottom, suffix) -> list[Element]:
+    """The junction from bulk to drain or source: bottom and side wall."""
+    if ends[0] == ends[1]:
+        return []
+    ends = ends if sign > 0.0 else ends[::-1]
+    saturation = p["js"] * area if p["js"] > 0.0 and area > 0.0 else p["is"]
+    common = {"n": 1.0, "vj": p["pb"], "fc": p["fc"], "tt": 0.0, "bv": math.inf, "ibv": 1e-3, "nbv": 1.0, "share": 1.0}
+    below = bottom if bottom > 0.0 else p["cj"] * area
+    parts = junction(card, ends, {**common, "is": saturation * many, "cjo": below * many, "m": p["mj"]}, suffix)
+    side = p["cjsw"] * rim * many
+    if side > 0.0:
+        numbers = {**common, "is": 1.0, "cjo": side, "m": p["mjsw"]}
+        parts += junction(card, ends, numbers, f"{suffix}sw")[1:]
+    return parts
+
+
+M = ElementType(
+    "m", "M drain gate source bulk model [W= L= ...]", 4, _parse, {"nmos": MODEL, "pmos": MODEL}, noisy=True
+)

@@ -1,0 +1,74 @@
+"""R, C, L, and K, which couples inductors: M_12 = k √(L1 L2)."""
+
+from __future__ import annotations
+
+from stodyn.circuits.devices import ANY, TEMPERATURE, ZERO_CELSIUS, Parameter
+from stodyn.circuits.element import Card, Element, ElementType, ModelType
+
+RESISTOR = ModelType({"r": Parameter(1.0), "rsh": Parameter(0.0, "Ω/□"), "defw": Parameter(1e-6, "m", 0.0, False),
+                      "narrow": Parameter(0.0, "m"), "tc1": Parameter(0.0, "1/K", ANY),
+                      "tc2": Parameter(0.0, "1/K²", ANY), **TEMPERATURE},
+                     refused={"kf": 0.0, "tce": 0.0}, same={"tc": "tc1"})  # fmt: skip
+CAPACITOR = ModelType({"c": Parameter(1.0), "tc1": Parameter(0.0, "1/K", ANY), "tc2": Parameter(0.0, "1/K²", ANY),
+                       **TEMPERATURE}, refused={"cj": 0.0, "cjsw": 0.0})  # fmt: skip
+INDUCTOR = ModelType({"l": Parameter(1.0), "tc1": Parameter(0.0, "1/K", ANY), "tc2": Parameter(0.0, "1/K²", ANY),
+                      **TEMPERATURE})  # fmt: skip
+
+
+def _two_ends(card: Card) -> list[Element]:
+    """value, or model value, or model with l= and w= of a resistor; tc=, m= and scale= of all."""
+    letter = card.type.name
+    text = card.given.pop("value", None) or card.given.pop(letter, None)
+    rest = card.rest if text is None else [*card.rest, text]
+    numbers = dict.fromkeys(("tc1", "tc2"), 0.0)
+    factor, nominal = 1.0, card.nominal
+    named = next((word for word in rest if word in card.netlist.model_names), None)
+    if named is not None and not named[0].isdigit():
+        model = card.scope.model(named, tuple(card.type.models), card.name, card.at)
+        rest = [word for word in rest if word != named]
+        numbers, factor, nominal = model.numbers, model.numbers[letter], model.nominal(nominal)
+        if letter == "r" and not rest:
+            length, width = card.named("l", 0.0, 0.0, False), card.named("w", numbers["defw"], 0.0, False)
+            squares = (length - numbers["narrow"]) / (width - numbers["narrow"])
+            if squares * numbers["rsh"] > 0.0:
+                rest = [repr(numbers["rsh"] * squares)]
+        if not rest:
+            raise card.malformed(f"its value is missing, and .model {named} gives none")
+    if "tc" in card.given:
+        terms = card.given.pop("tc")
+        numbers = {**numbers, "tc1": card.number(terms, "tc")}
+        if rest and len(rest) == 2:  # tc=1m,2u: the second follows as a word
+            numbers["tc2"] = card.number(rest.pop(), "tc")
+    numbers = {**numbers, "tc1": card.named("tc1", numbers["tc1"]), "tc2": card.named("tc2", numbers["tc2"])}
+    initial = None
+    if "ic" in card.given and letter != "r":
+        initial = card.named("ic", 0.0)
+        if card.netlist.transient is not None and not card.netlist.transient.uic:
+            card.netlist.notes.append(f"{card.at}: left out ic= of {card.full}, which counts only with .tran ... uic")
+    value = factor * card.number(card.only(rest), "", 0.0, False) * card.named("scale", 1.0, 0.0, False)
+    kelvin = card.named("temp", card.kelvin - ZERO_CELSIUS) + ZERO_CELSIUS if "temp" in card.given else card.kelvin
+    warmer = kelvin - nominal
+    value *= 1.0 + numbers["tc1"] * warmer + numbers["tc2"] * warmer**2
+    many = card.named("m", 1.0, 0.0, False)
+    value = value * many if letter == "c" else value / many
+    if not value > 0.0:
+        raise card.malformed(f"is {value:g} at this temperature")
+    return [card.part(letter, card.nodes, value, initial=initial)]
+
+
+def _coupling(card: Card) -> list[Element]:
+    """K L1 L2 coefficient"""
+    if len(card.rest) != 3:
+        raise card.malformed()
+    first, second, text = card.rest
+    coefficient = card.number(text, "its coefficient", -1.0)
+    if abs(coefficient) >= 1.0:
+        raise card.malformed(f"its coefficient is {coefficient:g}, and must lie between -1 and 1")
+    both = " ".join(card.scope.prefix + name for name in (first, second))
+    return [card.part("k", (), coefficient, source=both)]
+
+
+R = ElementType("r", "R n+ n- value", 2, _two_ends, {"r": RESISTOR, "res": RESISTOR}, noisy=True)
+C = ElementType("c", "C n+ n- value [ic=volts]", 2, _two_ends, {"c": CAPACITOR, "cap": CAPACITOR})
+L = ElementType("l", "L n+ n- value [ic=amperes]", 2, _two_ends, {"l": INDUCTOR, "ind": INDUCTOR})
+K = ElementType("k", "K inductor inductor coefficient", 0, _coupling)

@@ -1,0 +1,64 @@
+"""S and W: a switch that a voltage or the current of a source works, its resistance going smoothly from ROFF to RON.
+
+With the control c, log R runs from log ROFF at VT - VH to log RON at VT + VH along (3z - z³)/4 + 1/2; a switch without
+VH turns within 1 % of VT (or 10 mV). Thermal noise of its resistance. SPICE's own switch jumps, and remembers on which
+side of the hysteresis it was; this one has no memory.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from stodyn.circuits.devices import ANY, BOLTZMANN, Law, Numbers, Parameter
+from stodyn.circuits.element import GROUND, Card, Element, ElementType, ModelType
+
+VOLTAGE = ModelType({"vt": Parameter(0.0, "V", ANY), "vh": Parameter(0.0, "V"), "ron": Parameter(1.0, "Ω", 0.0, False),
+                     "roff": Parameter(1e12, "Ω", 0.0, False)})  # fmt: skip
+CURRENT = ModelType({"it": Parameter(0.0, "A", ANY), "ih": Parameter(0.0, "A"), "ron": Parameter(1.0, "Ω", 0.0, False),
+                     "roff": Parameter(1e12, "Ω", 0.0, False)})  # fmt: skip
+
+
+def conductance(control: Any, p: Numbers, xp: Any) -> Any:
+    z = xp.clip((control - p["middle"]) / p["reach"], -1.0, 1.0)
+    share = 0.5 + 0.25 * z * (3.0 - z * z)
+    return xp.exp(-(np.log(p["roff"]) + share * np.log(p["ron"] / p["roff"])))
+
+
+def current(read: tuple[Any, ...], p: Numbers, xp: Any) -> Any:
+    return read[0] * conductance(read[1], p, xp)
+
+
+def noise(read: tuple[Any, ...], p: Numbers, xp: Any) -> Any:
+    return 2.0 * BOLTZMANN * p.kelvin * conductance(read[1], p, xp)
+
+
+SWITCH = Law("switch", current, noise, "thermal")
+
+
+def _made(card: Card, model: Any, middle: str, reach: str, control: tuple[str, str]) -> list[Element]:
+    p = model.numbers
+    smallest = max(0.01 * abs(p[middle]), 0.01 if middle == "vt" else 1e-6)
+    numbers = {"ron": p["ron"], "roff": p["roff"], "middle": p[middle], "reach": max(p[reach], smallest)}
+    ends = card.nodes[0], card.nodes[1]
+    return [card.nonlinear(SWITCH, ends, (ends, control), numbers)]
+
+
+def _by_voltage(card: Card) -> list[Element]:
+    if card.rest[-1:] in (["on"], ["off"]):
+        card.rest.pop()
+    return _made(card, card.model(), "vt", "vh", (card.nodes[2], card.nodes[3]))
+
+
+def _by_current(card: Card) -> list[Element]:
+    if card.rest[-1:] in (["on"], ["off"]):
+        card.rest.pop()
+    if len(card.rest) != 2:
+        raise card.malformed()
+    source = card.scope.prefix + card.rest.pop(0)
+    return _made(card, card.model(), "it", "ih", (f"i({source})", GROUND))
+
+
+S = ElementType("s", "S n+ n- nc+ nc- model [on|off]", 4, _by_voltage, {"sw": VOLTAGE}, noisy=True)
+W = ElementType("w", "W n+ n- vsource model [on|off]", 2, _by_current, {"csw": CURRENT}, noisy=True)

@@ -1,0 +1,155 @@
+"""Small circuits of every device in ngspice: operating point, .ac and .noise; and a transient of devices with charges.
+
+Where ngspice is not to be followed is said at the circuit: it takes the thermal noise of RS of a diode AREA times, and
+noise behind POLY sources depends on the frequencies asked for before.
+"""
+
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+
+import stodyn
+from stodyn import statistics as st
+from stodyn.analysis.periodic_start import followed
+from stodyn.analysis.periodic_system import system_of
+from stodyn.circuits import read
+from stodyn.circuits.element import ElementType
+from stodyn.circuits.netlist import TYPES
+
+pytestmark = pytest.mark.skipif(shutil.which("ngspice") is None, reason="ngspice is not installed")
+OPTIONS = ".options reltol=1e-9 abstol=1e-16 vntol=1e-12 gmin=1e-15\n"
+DIODE = "V1 in 0 {0} AC 1\nR1 in d 1k\nD1 d 0 j\nC1 d 0 1p\n.model j D(IS=1e-14 {1})\n"
+SOURCE = (
+    "V1 in 0 2 AC 1\nVDD vdd 0 5\nRD vdd out 2k\nM1 out in s 0 n W=20u L=2u\nRS s 0 500\nCS s 0 1p\nCL out 0 1p\n"
+    ".model n NMOS(LEVEL=1 KP=50u VTO=0.7 LAMBDA=0.02 GAMMA=0.5 PHI=0.65 {0})\n"
+)
+PNP = (
+    "V1 in 0 4.2 AC 1\nRB in b 1k\nVCC vcc 0 5\nQ1 c b vcc q\nRC c 0 1k\nCC c 0 1p\nCB b 0 0.1p\n"
+    ".model q PNP(IS=1e-15 BF=50 VAF=30 CJE=1p CJC=0.5p TF=0.1n)\n"
+)
+
+# name: netlist, node, whether ngspice's noise is to be followed
+CIRCUITS = {
+    "diode": (DIODE.format(1, "RS=5 CJO=10p VJ=0.8 M=0.4 TT=5n KF=1e-14 AF=1.1 N=1.05"), "d", True),
+    "diode in reverse": (DIODE.format(-3, "CJO=10p VJ=0.8 M=0.4"), "d", True),
+    "diode in breakdown": (DIODE.format(-12, "BV=5.1 IBV=5m RS=2"), "d", True),
+    "hot diode": (DIODE.format(1, "CJO=10p VJ=0.8") + ".temp 85\n", "d", True),
+    "diode, two areas": (DIODE.format(1, "CJO=10p").replace("0 j\n", "0 j area=2\n"), "d", True),
+    "NMOS with body, overlaps, flicker": (
+        SOURCE.format("CGSO=0.3n CGDO=0.3n CGBO=0.2n KF=1e-26 AF=1.1"), "out", True),
+    "hot NMOS": (SOURCE.format("") + ".temp 125\n", "out", True),
+    "PMOS with junctions": (
+        "V1 in 0 3 AC 1\nVDD vdd 0 5\nM1 out in vdd vdd p W=40u L=2u AD=100p AS=100p PD=30u PS=30u M=2\nRL out 0 1k\n"
+        "CL out 0 0.1p\n.model p PMOS(LEVEL=1 KP=20u VTO=-0.8 LAMBDA=0.05 CJ=0.3m CJSW=0.5n MJ=0.5 MJSW=0.33 PB=0.8 "
+        "JS=1e-8 RD=10 RS=10)\n", "out", True),
+    "NPN": (
+        "V1 in 0 0.75 AC 1\nRB in b 1k\nVCC vcc 0 5\nRC vcc c 1k\nQ1 c b e q\nRE e 0 50\nCE e 0 1p\nCC c 0 1p\n"
+        "CB b 0 0.1p\n"
+        ".model q NPN(IS=1e-15 BF=150 BR=3 VAF=50 IKF=10m ISE=1e-14 NE=1.6 RB=100 RC=10 RE=1 CJE=1p CJC=0.5p TF=0.1n "
+        "TR=5n KF=1e-15 AF=1 CJS=0.3p XCJC=0.6)\n", "c", True),
+    "hot PNP": (PNP + ".temp 60\n", "c", True),
+    "PNP, two areas": (PNP.replace("vcc q\n", "vcc q area=2\n"), "c", True),
+    "NJF": (
+        "V1 in 0 -0.5 AC 1\nVDD vdd 0 10\nRD vdd d 1k\nJ1 d in s j\nRS s 0 100\nCS s 0 1p\nCD d 0 1p\n"
+        ".model j NJF(VTO=-2 BETA=1m LAMBDA=0.01 CGS=2p CGD=1p RD=10 RS=5 KF=1e-16)\n", "d", True),
+    "E with POLY": (
+        "V1 in 0 0.5 AC 1\nR1 in a 1k\nC1 a 0 1n\nE1 b 0 POLY(1) a 0 0.1 2 0.5\nR2 b c 1k\nC2 c 0 10p\n", "c", False),
+    "F with POLY": (
+        "V1 in 0 0.5 AC 1\nR1 in m 1k\nC1 m 0 1n\nL1 m n 1u\nR3 n a 1k\nVM a 0 0\nF1 0 c POLY(1) VM 0 3 100\n"
+        "R2 c 0 1k\nC2 c 0 10p\n", "c", False),
+    "B": (
+        "V1 in 0 0.5 AC 1\nR1 in a 1k\nC1 a 0 1n\nB1 b 0 V={tanh(2*V(a))+V(a)^2}\nR2 b c 1k\nC2 c 0 10p\n"
+        "B2 c 0 I={1m*V(c)*V(a)}\n", "c", True),
+    "K": ("V1 in 0 1 AC 1\nR1 in a 50\nL1 a 0 1u\nL2 b 0 4u\nK1 L1 L2 0.8\nR2 b 0 1k\nC2 b 0 10p\n", "b", True),
+    "R with temperature coefficients": (
+        "V1 in 0 1 AC 1\nR1 in a 1k TC1=2m TC2=5u\nR2 a 0 rm L=10u W=1u\nC1 a 0 1n\n.model rm R(RSH=100 TC1=1m)\n"
+        ".temp 77\n", "a", True),
+}  # fmt: skip
+
+
+def peer(folder, text, commands):
+    """What ngspice's wrdata writes after each (commands, vector), as columns."""
+    file = folder / "peer.cir"
+    lines = [f"{command}\nwrdata {folder}/part{k}.data {vector}" for k, (command, vector) in enumerate(commands)]
+    file.write_text(f"{text}.control\nset wr_singlescale\n" + "\n".join(lines) + "\nquit\n.endc\n.end\n")
+    done = subprocess.run(["ngspice", "-b", str(file)], cwd=folder, capture_output=True, text=True, timeout=120)
+    assert (folder / f"part{len(commands) - 1}.data").exists(), done.stdout[-2000:] + done.stderr[-2000:]
+    return [np.loadtxt(folder / f"part{k}.data") for k in range(len(commands))]
+
+
+@pytest.mark.parametrize("name", CIRCUITS)
+def test_small_signals(name, tmp_path):
+    text, node, is_noise_right = CIRCUITS[name]
+    circuit = read(f"title\n{text}.options flo=1 fhi=1g\n.noise v({node}) V1 dec 2 100 1g\n")
+    sweep = "dec 2 100 1g"
+    op, ac, noise = peer(tmp_path, f"title\n{text}{OPTIONS}", [
+        ("op", f"v({node})"), (f"ac {sweep}", f"v({node})"),
+        (f"noise v({node}) V1 {sweep}\nsetplot noise1", "onoise_spectrum"),
+    ])  # fmt: skip
+    place = circuit.names.index(node)
+    assert circuit.operating_point.x[place] == pytest.approx(np.ravel(op)[-1], rel=1e-5, abs=1e-9)
+    theirs = ac[:, 1] + 1j * ac[:, 2]
+    ours = circuit.small_signal.response(ac[:, 0])[:, place]
+    np.testing.assert_allclose(ours, theirs, atol=1e-4 * np.abs(theirs).max())
+    if is_noise_right:
+        np.testing.assert_allclose(np.sqrt(circuit.noise_spectrum().density), noise[:, 1], rtol=1e-4)
+
+
+def test_waveforms_of_devices_with_charges(tmp_path):
+    """A rectifying diode that stores charge, a bipolar and a MOS inverter with their capacitances, a transformer."""
+    text = (
+        "title\nV1 in 0 SIN(0 3 2meg)\nR1 in d 200\nD1 d o j\nRL o 0 1k\nCL o 0 50p\n"
+        "V2 p 0 PULSE(0 3 0.1u 20n 20n 0.2u 0.5u)\nRB p b 2k\nQ1 c b 0 q\nVCC vcc 0 5\nRC vcc c 1k\nCC c 0 1p\n"
+        "M1 m g 0 0 n W=10u L=1u AD=20p AS=20p\nRG p g 1k\nRM vcc m 5k\nCM m 0 0.1p\n"
+        "L1 p1 0 10u\nL2 s 0 40u\nK1 L1 L2 0.9\nRP in p1 100\nRS s 0 1k\nCS s 0 20p\n"
+        ".model j D(IS=1e-14 CJO=20p TT=20n RS=2)\n.model q NPN(IS=1e-15 BF=80 CJE=2p CJC=1p TF=0.3n TR=10n VAF=40)\n"
+        ".model n NMOS(KP=100u VTO=0.8 GAMMA=0.4 CGSO=0.5n CGDO=0.5n CJ=0.4m)\n.tran 1n 1u\n"
+    )
+    seen = ("d", "o", "c", "m", "s")
+    precise = ".options reltol=1e-6 abstol=1e-14 vntol=1e-9 chgtol=1e-18 gmin=1e-15\n"
+    (theirs,) = peer(tmp_path, text.replace(".tran 1n 1u", ".tran 1n 1u 0 0.2n") + precise,
+                     [("run", " ".join(f"v({node})" for node in seen))])  # fmt: skip
+    circuit = read(text + ".options noise=off\n")
+    times, system = np.linspace(0.0, 1e-6, 251), system_of(circuit)
+    states = followed(system, times, system.start, 1e-5)
+    for k, node in enumerate(seen):
+        wanted = np.interp(times, theirs[:, 0], theirs[:, 1 + k])
+        assert np.abs(states[:, system.names.index(node)] - wanted).max() <= 1e-3 * np.ptp(wanted), node
+
+
+@pytest.mark.usefixtures("quick_compiling")
+def test_a_run_with_a_stored_charge(tmp_path):
+    """The engine steps a circuit whose diode stores charge, as ngspice does."""
+    text = "title\nV1 in 0 SIN(0 3 2meg)\nR1 in d 200\nD1 d 0 j\n.model j D(IS=1e-14 CJO=20p TT=20n)\n.tran 1n 1u\n"
+    precise = ".options reltol=1e-6 abstol=1e-14 vntol=1e-9 chgtol=1e-18 gmin=1e-15\n"
+    (theirs,) = peer(tmp_path, text.replace(".tran 1n 1u", ".tran 1n 1u 0 0.2n") + precise, [("run", "v(d)")])
+    circuit = read(text + ".options noise=off\n")
+    run = stodyn.simulate(
+        circuit, "Trapezoidal", t=circuit.span, dt=1e-9, paths=1, seed=1, collect=st.Paths(1, every=8)
+    )
+    wanted = np.interp(run["time"].values, theirs[:, 0], theirs[:, 1])
+    assert np.abs(run["path"].sel(component="d").values[0] - wanted).max() <= 3e-3 * np.ptp(wanted)
+
+
+def test_unknown_parameters_are_left_out_with_one_warning():
+    text = "title\nV1 in 0 1\nR1 in a 1k\nC1 a 0 1n\nD1 a 0 d1\nD2 a 0 d2\n.model d1 D(IS=1p MFG=3 ISS=2)\n"
+    with pytest.warns(UserWarning, match="d1: mfg, iss; did you mean is.; d2: vendor") as caught:
+        circuit = read(text + ".model d2 D(IS=1p VENDOR=1)\n")
+    assert len(caught) == 1 and any("mfg" in note for note in circuit.notes)
+
+
+def test_an_oxide_gives_kp_and_flicker_and_is_told_of():
+    """KP = UO ε/TOX, and KF over W L Cox²."""
+    text = "title\nV1 g 0 2\nM1 d g 0 0 n W=10u L=2u\nR1 d 0 1k\nC1 d 0 1p\n.model n NMOS(TOX=20n UO=500 KF=1e-27)\n"
+    with pytest.warns(UserWarning, match="the gates of m1 have capacitances of their own"):
+        group = read(text + ".options flo=1 fhi=1k\n").network.groups[0]
+    oxide = 3.9 * 8.854214871e-12 / 20e-9
+    assert group.numbers["beta"][0] == pytest.approx(500e-4 * oxide * 5.0, rel=1e-12)
+    assert group.numbers["kf"][0] == pytest.approx(1e-27 / (20e-12 * oxide**2), rel=1e-12)
+
+
+def test_every_letter_has_one_file():
+    assert set(TYPES) == set("rclkvidmqjswegfhb")
+    assert all(isinstance(kind, ElementType) and kind.form.lower().startswith(kind.name) for kind in TYPES.values())
