@@ -298,6 +298,43 @@ def order(study: xarray.Dataset, *, ax: Axes | None = None) -> Axes:
     return _finish(ax, study, "step size h", f"{study.attrs.get('kind', '')} error".strip(), legend=True)
 
 
+def levels(found: xarray.Dataset, truth: float | None = None) -> Axes:
+    """An estimate (stodyn.estimate) in four pictures: variance and size of what each level averages over its steps;
+    points of each level; the error against the path-steps spent, beside what plain Monte Carlo would have taken; the
+    value with its interval against them, with the truth where it is known. Of a vector the entry that was last to meet
+    the error. Returns the first of the four Axes."""
+    from matplotlib import pyplot
+
+    one = found.isel(entry=0) if "entry" in found.dims else found
+    figure, grid = pyplot.subplots(2, 2, figsize=(9.6, 7.2), layout="constrained")
+    means, points, errors, values = grid.ravel()
+    is_difference = one["role"].values != "base"
+    steps = one["steps"].values
+    for name, colour, label in (("level_variance", BLUE, "variance"), ("level_mean", ORANGE, "|mean|")):
+        size = np.abs(one[name].values)
+        means.loglog(steps[is_difference], size[is_difference], "o-", color=colour, label=f"{label} of differences")
+        means.loglog(steps[~is_difference], size[~is_difference], "s", color=colour, label=f"{label} of f")
+    means.set(xlabel="steps", ylabel="of a level")
+    means.legend(frameon=False, fontsize="small")
+    names = [f"{n}\n{role}" for n, role in zip(steps, one["role"].values, strict=True)]
+    points.bar(np.arange(len(names)), one["points"].values, color=SKY)
+    points.set_xticks(np.arange(len(names)), names, fontsize="small")
+    points.set(yscale="log", ylabel="points")
+    spent, half = found["progress_path_steps"].values, found["progress_error"].values
+    errors.loglog(spent, half, "o-", color=BLUE, label="this estimate")
+    plain = found.attrs["plain_path_steps"]
+    if np.isfinite(plain):
+        errors.loglog([plain], [half[-1]], "D", color=GREY, label="plain Monte Carlo")
+    errors.set(xlabel="path-steps", ylabel="error")
+    errors.legend(frameon=False, fontsize="small")
+    values.errorbar(spent, found["progress_value"].values, yerr=half, fmt="o", color=BLUE, capsize=3)
+    if truth is not None:
+        values.axhline(truth, color=ORANGE, lw=1)
+    values.set(xscale="log", xlabel="path-steps", ylabel="value")
+    figure.suptitle(found.attrs["route"], fontsize="medium")
+    return means
+
+
 def region(
     x: np.ndarray,
     y: np.ndarray,

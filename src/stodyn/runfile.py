@@ -34,6 +34,15 @@
     csv = "tables"                       # a folder: one table for each set of dimensions
     pictures = "pictures"                # a folder
 
+`stodyn estimate` takes a table [estimate] instead of [grid], [run] and [[collect]]:
+
+    [estimate]
+    t = [0, 5]
+    error = 1e-3                         # and any other option of stodyn.estimate: level, relative, points, most, ...
+    seed = 1
+    function = "my_module:energy"        # of the state, (t, x[, params])
+    functional = "TimeAverage"           # any of stodyn.statistics.functional; left out: End
+
 Paths are relative to the folder of the file, and modules are looked for there first. Nothing in it is executed but what
 module:name points to.
 """
@@ -56,6 +65,7 @@ import xarray as xr
 
 from stodyn import plot, results
 from stodyn import statistics as statistics_module
+from stodyn.accuracy.estimate import estimate
 from stodyn.engine import place
 from stodyn.engine.ledger import RUN_FILE, DescribedLedger
 from stodyn.engine.place import Place
@@ -65,10 +75,13 @@ from stodyn.methods.catalogue import find as find_method
 from stodyn.models.catalogue import Model
 from stodyn.models.catalogue import find as find_model
 from stodyn.problems.contract import Problem
+from stodyn.statistics import functional
 from stodyn.statistics.contract import Statistic
 
 OBJECT = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 HOME = "# from "  # the first line of the copy in a ledger: the folder of the run file
+ESTIMATE = ("t", "error", "seed", "function", "functional", "level", "relative", "steps", "points", "most", "device",
+            "ledger")  # fmt: skip
 SIMULATE = ("paths", "seed", "on_failure", "dtype", "device", "executor", "block", "ledger")
 
 
@@ -140,6 +153,58 @@ def run(described: RunFile, progress: bool | None = None) -> tuple[xr.Dataset, l
     with _modules_of(described.home), _opened(described.place) as where:
         found = simulate(described.problem, described.method, place=where, progress=progress, **options)
     return found, list(written(found, described.outputs))
+
+
+class EstimateFile(NamedTuple):
+    """What a file for `stodyn estimate` says, checked."""
+
+    home: Path
+    problem: Any
+    f: Any
+    options: dict[str, Any]
+    place: tuple[str, Any] | None
+    outputs: dict[str, Path]
+
+
+def read_estimate(file: str | Path) -> EstimateFile:
+    """A file with a table [estimate], every key checked; raises BadRunFile with the key."""
+    path = Path(file)
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadRunFile(f"{path}: cannot be read ({error})") from error
+    except tomllib.TOMLDecodeError as error:
+        raise BadRunFile(f"not TOML: {error}") from error
+    home = path.resolve().parent
+    _only(content, "", ("model", "method", "estimate", "place", "output"), needed=("model", "estimate"))
+    table = {name: _table(content.get(name, {}), name) for name in ("model", "method", "estimate", "place", "output")}
+    options = dict(table["estimate"])
+    _only(options, "estimate", ESTIMATE, needed=("t", "error", "seed", "function"))
+    if "ledger" in options:
+        options["ledger"] = home / _word(options["ledger"], "estimate.ledger")
+    name = _word(options.pop("functional", "End"), "estimate.functional")
+    kind = getattr(functional, name, None)
+    if not (isinstance(kind, type) and issubclass(kind, functional.Functional)):
+        there = "End, TimeAverage, Integral, Maximum, Minimum, Probability"
+        raise BadRunFile(f"estimate.functional: there is no {name!r}; there are {there}")
+    with _modules_of(home):
+        function = _object(_word(options.pop("function"), "estimate.function"), "estimate.function")
+        problem, method = _model(table["model"]), _method(table["method"])
+    options["method"] = method
+    outputs = _outputs(table["output"], home)
+    return EstimateFile(home, problem, kind(function), options, _place(table["place"]), outputs)
+
+
+def estimated(described: EstimateFile, progress: bool | None = None) -> tuple[xr.Dataset, list[Path]]:
+    """Estimate what a file describes, and write its outputs; the result, and the files that were written."""
+    with _modules_of(described.home), _opened(described.place) as where:
+        found = estimate(described.problem, described.f, place=where, progress=progress, **described.options)
+    files = list(written(found, {name: file for name, file in described.outputs.items() if name != "pictures"}))
+    if "pictures" in described.outputs:
+        described.outputs["pictures"].mkdir(parents=True, exist_ok=True)
+        files.append(described.outputs["pictures"] / "levels.png")
+        plot.save(plot.levels(found), files[-1])
+    return found, files
 
 
 def resumed(folder: str | Path) -> RunFile:

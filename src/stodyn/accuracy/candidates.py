@@ -92,7 +92,9 @@ def candidates(problem: Any, functional: Functional, method: Any, t: tuple[float
 
 
 def _for_problem(problem: Any, t: tuple[float, float]) -> list[tuple[Any, str]]:
-    lowered = problem if isinstance(problem, SDE) else (problem.lower(SDE) or (None,))[0]
+    lowered = problem
+    if not isinstance(problem, SDE):  # an SDAE is an SDE only where its constraints are solved in every step
+        lowered = None if isinstance(problem, SDAE) else (problem.lower(SDE) or (None,))[0]
     if lowered is None:
         return [(recommend(problem), "pair")]
     commutes = lowered.noise_structure.implies("commutative")
@@ -109,7 +111,8 @@ def _for_problem(problem: Any, t: tuple[float, float]) -> list[tuple[Any, str]]:
 def _rates(problem: Any) -> tuple[float, float]:
     """The largest rate of the drift's linearisation at the start, and its fastest decay."""
     with jax.enable_x64(True):
-        slope = jax.jacfwd(lambda x: problem.f(0.0, x, problem.example_params()))(np.asarray(problem.example_start()))
+        params = problem.example_params()
+        slope = jax.jit(jax.jacfwd(lambda x: problem.f(0.0, x, params)))(np.asarray(problem.example_start()))
     slope = np.asarray(slope)
     if not np.all(np.isfinite(slope)):
         return 0.0, 0.0
@@ -130,7 +133,7 @@ def superlinear(problem: Any) -> bool:
     rng = np.random.default_rng(0)
     with jax.enable_x64(True):
         params, x = problem.example_params(), np.asarray(problem.example_start())
-        drift = jax.vmap(lambda x: problem.f(0.0, x, params))
+        drift = jax.jit(jax.vmap(lambda x: problem.f(0.0, x, params)))
         directions, scale = rng.standard_normal((8, problem.n)), 1.0 + float(np.abs(x).max())
         near, far = (
             np.abs(np.asarray(drift(x + size * directions))).max(axis=1) for size in scale * np.array([1e4, 1e7])
