@@ -53,6 +53,7 @@ def main() -> None:
         .replace("docs/design.md", "design.md")
         .replace("docs/reference.md", "reference.md")
         .replace("docs/scaling.md", "scaling.md")
+        .replace("docs/accuracy.md", "accuracy.md")
         .replace("[Examples](examples) · ", "")
     )
     (DOCS / "index.md").write_text(readme.replace("(CONTRIBUTING.md)", "(design.md)"))
