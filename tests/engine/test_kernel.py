@@ -1,5 +1,6 @@
 """The kernels of GPUs, printed for the processor, and what a run says and does where there is no GPU."""
 
+import math
 import re
 
 import jax
@@ -10,7 +11,7 @@ import scipy.stats
 
 import stodyn as sd
 from stodyn import statistics as st
-from stodyn.engine import kernel
+from stodyn.engine import kernel, programs, self_test
 from stodyn.engine import simulate as front
 from stodyn.engine.cards import BlockHalved, block_width
 from stodyn.engine.spec import describe, matched
@@ -227,3 +228,29 @@ def test_a_method_of_each_kind_is_written_for_cuda(name):
     assert (".entry starting(" in ptx) == (name == "AB2")
     assert not re.findall(r"\b(?:add|sub|mul)\.f64", ptx) and "fma.rn.f64" in ptx
     assert "mul.wide.u32" in ptx  # Philox in words of 32 bits
+
+
+def test_a_device_that_computes_wrongly_is_refused_by_name(monkeypatch):
+    device = jax.devices("cpu")[0]
+    assert self_test.faults(device, 20_000) == []
+    monkeypatch.setitem(self_test.KNOWN, "sqrt", (lambda x: 0.0 * x, math.sqrt(512.0 * self_test.X)))
+    said = self_test.faults(device, 20_000)
+    assert [words.startswith(("sqrt gives 0.0 for", "JAX gives 0.0 for sqrt")) or words for words in said] == [True] * 2
+    monkeypatch.setattr(self_test, "faults", lambda device: ["sqrt gives 0.0 for 18.9"])
+    with pytest.raises(self_test.WrongDevice, match=rf"device: {device.device_kind} with JAX .* wrongly: sqrt gives"):
+        self_test.check((device,))
+
+
+def test_a_generator_that_is_off_is_seen(monkeypatch):
+    """Normals with a standard deviation of 1.05."""
+    pair = counter.pair
+    monkeypatch.setattr(counter, "pair", lambda *given: tuple(1.05 * z for z in pair(*given)))
+    counter._trace.cache_clear()
+    programs.forget()
+    try:
+        (said,) = self_test.faults(jax.devices("cpu")[0], 40_000)
+        assert said.startswith("the variance of 40000 paths is")
+    finally:
+        monkeypatch.undo()
+        counter._trace.cache_clear()
+        programs.forget()

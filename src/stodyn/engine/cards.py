@@ -37,6 +37,7 @@ BLOCK_BYTES = 2**30
 SEEN_BYTES = 2**31  # of what is seen in one call
 SECONDS = 0.2  # what a call should take, so that Ctrl-C is heard
 OPERATIONS = 1e12  # a second, assumed for the first call
+WORDS = 2  # before the totals of a call: whether a path is bad, and how many steps ended at rounding
 
 
 class BlockHalved(UserWarning):
@@ -148,7 +149,7 @@ class _Work(Work):
         self.state, self.after = (card.memory(name, len(source.layout.dtypes), self.lanes) for name in ("one", "other"))
         self.seen = card.memory("seen", self.slots, kept.rows, self.lanes) if kept.rows else None
         partials = card.memory("partials", self.slots, kept.values, self.blocks) if kept.summed else None
-        self.totals = card.memory("totals", 1 + self.slots * kept.values)
+        self.totals = card.memory("totals", WORDS + self.slots * kept.values)
         self.found = np.empty(0)  # the totals of the last call
         self.frame = Frame(FRAME)
         first = layout.first_path(block)
@@ -156,8 +157,8 @@ class _Work(Work):
         self._give_numbers(starts, drawn)
         self.frame.set(
             partials=partials.address if partials else 0, seen=self.seen.address if self.seen else 0,
-            totals=self.totals.at(1), flag=self.totals.address, blocks=self.blocks, stride=self.lanes,
-            paths=self.paths, first_path=first, key=counter.key_of(layout.seed).view("<i8")[0],
+            totals=self.totals.at(WORDS), flag=self.totals.at(0), rounded=self.totals.at(1), blocks=self.blocks,
+            stride=self.lanes, paths=self.paths, first_path=first, key=counter.key_of(layout.seed).view("<i8")[0],
         )  # fmt: skip
         assert spec.traced is not None
 
@@ -229,12 +230,13 @@ class _Work(Work):
     def _launched(self, name: str, after: Memory, saves: int) -> np.ndarray | None:
         """Launch a kernel and what joins its sums; which lanes are bad after it."""
         kept, paths = self.program.kept, self.paths
-        self.totals.clear(1)
+        self.totals.clear(WORDS)
         self.launch(name, self.blocks, self.card.group, self.frame)
         for k in kept.summed if saves else ():
             self.launch(f"join{k}", saves, self.card.joining, self.frame)
-        flag, *_ = self.found = self.totals.got(1 + saves * kept.values)
-        if flag.view(np.int64) == 0:
+        self.found = self.totals.got(WORDS + saves * kept.values)
+        is_bad, self._rounded = self.found[:WORDS].view(np.int64).tolist()
+        if not is_bad:
             return None
         layout = self.program.source.layout
         real = [k for k, dtype in enumerate(layout.dtypes[: layout.of_method]) if dtype.kind == "f"]
@@ -257,16 +259,13 @@ class _Work(Work):
         return np.where(step >= 0, step - 1 - first, -1), cause.astype(bool)
 
     def rounded(self) -> int:
-        if not self.program.source.layout.rounded:
-            return 0
-        with jax.enable_x64(True):
-            return int(_whole_sum(self.state.array, np.arange(self.lanes) < self.paths))
+        return self._rounded
 
     # --- statistics ---------------------------------------------------------------------------------------------------
 
     def observed(self, inside: slice) -> list[Any]:
         kept, saves = self.program.kept, inside.stop - inside.start
-        totals = self.found[1:].reshape(saves, kept.values)
+        totals = self.found[WORDS:].reshape(saves, kept.values)
         found: list[Any] = []
         for k, statistic in enumerate(self.spec.statistics):
             look = np.flatnonzero(self.plan.looks[k][inside])
@@ -291,7 +290,7 @@ class _Work(Work):
         assert self.seen is not None
         card, count = self.card, len(numbers)
         size = sums_of(count)
-        rows, totals = card.memory("wide rows", count), card.memory("wide totals", saves * size)
+        rows, totals = card.memory("wide rows", count), card.memory("wide totals", self.slots * size)
         rows.put(numbers.astype(np.int64))
         frame = Frame(FRAME)
         frame.set(seen=self.seen.address, rows=rows.address, count=count, totals=totals.address, stride=self.lanes,
@@ -364,9 +363,3 @@ def _sums(totals: np.ndarray, n: int, products: bool) -> Sums:
         second = np.diagonal(second, axis1=1, axis2=2).copy()
     third, fourth = totals[:, behind : behind + n], totals[:, behind + n : behind + 2 * n]
     return Sums(totals[:, 0].copy(), totals[:, 1 : 1 + n].copy(), second, third.copy(), fourth.copy())
-
-
-@jax.jit
-def _whole_sum(state: Array, member: Array) -> Array:
-    """The last row of a state, whole numbers, summed over the paths of the run."""
-    return jnp.sum(jnp.where(member, lax.bitcast_convert_type(state[-1], np.int64), 0))

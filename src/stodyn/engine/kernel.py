@@ -28,11 +28,12 @@ from stodyn.statistics.contract import Statistic
 GROUP, JOINING = 128, 256  # threads of a block of paths, and of a block that joins sums
 WARP, ALONE = 32, 1
 FEW = 12  # numbers of a path whose sums are taken in the kernel
+FEW_SUMS = 16  # that are written out one by one; more are taken in a loop
 UNROLLED = 8  # pairs of normals of a step that are written one by one; more are drawn in a loop
 FRAME = (
     "start", "start_row", "start_lane", "state", "after", "own_params", "common_params", "t", "h", "first", "last",
     "saves", "first_save", "seen", "partials", "totals", "blocks", "stride", "paths", "first_path", "key", "flag",
-    "failed", "unsolved", "grid", "rows", "count",
+    "rounded", "failed", "unsolved", "grid", "rows", "count",
 )  # fmt: skip
 TID = "@llvm.nvvm.read.ptx.sreg.tid.x"
 BLOCK = "@llvm.nvvm.read.ptx.sreg.ctaid.x"
@@ -128,37 +129,65 @@ class Kernel(Function):
 
     # --- sums over a block --------------------------------------------------------------------------------------------
 
-    def block_sums(self, values: Sequence[str], half: int) -> list[str]:
+    def block_sums(self, values: Sequence[str]) -> list[str]:
         """The sums of numbers over the threads of a block, which every thread gets.
 
-        They go through one half of the shared memory; one call after another takes the other half, and its barrier
-        tells that all threads have read the first.
+        They go through the first half of the shared memory, those of `leave_sums` through the second: where one is
+        called after the other, the barrier of each tells that all threads have read what the other shared.
         """
         if self.threads == ALONE:
             return list(values)
+        self._share([self._warp_sum(x) for x in values], 0)
+        return [self._shared_sum(0, k) for k in range(len(values))]
+
+    def leave_sums(self, values: Sequence[str], leave: Callable[[str, str], None]) -> None:
+        """leave(k, total) the sum of values[k] over the threads of a block; thread k does it."""
+        if self.threads == ALONE:
+            for number, x in enumerate(values):
+                leave(str(number), x)
+            return
+        if len(values) <= FEW_SUMS:
+            self._share([self._warp_sum(x) for x in values], 1)
+        else:
+            array = f"%{self.fresh('values')}"
+            self.head.append(f"  {array} = alloca [{len(values)} x double], align 8")
+            for place, x in enumerate(values):
+                self.store(x, self.at(array, place, 8), "double")
+            with self.counted(0, len(values)) as k:
+                self._share([self._warp_sum(self.load(self.at(array, k, 8), "double"))], 1, k, barrier=False)
+            self._barrier()
+        mine = self.value(f"icmp slt i64 {self.tid}, {len(values)}")
+        self.when(mine, lambda: leave(self.tid, self._shared_sum(1, self.tid)))
+
+    def _share(self, totals: Sequence[str], half: int, first: str | int = 0, barrier: bool = True) -> None:
+        """What each warp has, from place `first` of a half of the shared memory on."""
         warps = self.threads // WARP
-        place = half * self.most * warps
         lane, warp = self.whole("and", self.tid, WARP - 1), self.whole("lshr", self.tid, 5)
-        totals = [self._warp_sum(x) for x in values]
-        is_first = self.value(f"icmp eq i64 {lane}, 0")
 
-        def leave() -> None:
+        def write() -> None:
             for k, total in enumerate(totals):
-                index = self.whole("add", warp, place + k * warps)
-                self.emit(f"store double {total}, ptr addrspace(3) {self._shared(index)}, align 8")
+                place = self.whole("mul", self.whole("add", first, half * self.most + k), warps)
+                shared = self._shared(self.whole("add", place, warp))
+                self.emit(f"store double {total}, ptr addrspace(3) {shared}, align 8")
 
-        self.when(is_first, leave)
+        self.when(self.value(f"icmp eq i64 {lane}, 0"), write)
+        if barrier:
+            self._barrier()
+
+    def _barrier(self) -> None:
         self.emit("call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)")
-        found = []
-        for k in range(len(values)):
-            parts = [
-                self.value(f"load double, ptr addrspace(3) {self._shared(place + k * warps + j)}, align 8")
-                for j in range(warps)
-            ]
-            while len(parts) > 1:
-                parts = [self.value(f"fadd double {a}, {b}") for a, b in zip(parts[::2], parts[1::2], strict=True)]
-            found += parts
-        return found
+
+    def _shared_sum(self, half: int, k: str | int) -> str:
+        """The sum of what the warps have shared at place k."""
+        warps = self.threads // WARP
+        place = self.whole("mul", self.whole("add", k, half * self.most), warps)
+        parts = [
+            self.value(f"load double, ptr addrspace(3) {self._shared(self.whole('add', place, j))}, align 8")
+            for j in range(warps)
+        ]
+        while len(parts) > 1:
+            parts = [self.value(f"fadd double {a}, {b}") for a, b in zip(parts[::2], parts[1::2], strict=True)]
+        return parts[0]
 
     def _shared(self, index: str | int) -> str:
         return self.value(f"getelementptr double, ptr addrspace(3) @shared, i64 {index}")
@@ -177,17 +206,29 @@ class Kernel(Function):
             x = self.value(f"fadd double {x}, {self.value(f'bitcast i64 {word} to double')}")
         return x
 
-    def central(self, x: Sequence[str], sound: str) -> list[str]:
-        """The sums over a block of the numbers x of its threads, of those that are sound."""
+    def central(self, x: Sequence[str], sound: str, leave: Callable[[str, str], None]) -> None:
+        """leave(k, total) the sums over a block of the numbers x of its threads, of those that are sound."""
 
         def chosen(value: str) -> str:
             return self.value(f"select i1 {sound}, double {value}, double 0.0")
 
-        count, *firsts = self.block_sums([chosen("1.0"), *map(chosen, x)], 0)
+        count, *firsts = self.block_sums([chosen("1.0"), *map(chosen, x)])
+        means = self.means(count, firsts, leave)
+        d = [chosen(self.value(f"fsub double {a}, {m}")) for a, m in zip(x, means, strict=True)]
+        behind = 1 + len(x)
+        self.leave_sums(self._powers(d), lambda k, total: leave(self.whole("add", k, behind), total))
+
+    def means(self, count: str, firsts: Sequence[str], leave: Callable[[str, str], None]) -> list[str]:
+        """The means of sums over `count` paths, left with the count by the first thread."""
         share = self.value(f"call double @llvm.maxnum.f64(double {count}, double 1.0)")
         means = [self.value(f"fdiv double {first}, {share}") for first in firsts]
-        d = [chosen(self.value(f"fsub double {a}, {m}")) for a, m in zip(x, means, strict=True)]
-        return [count, *means, *self.block_sums(self._powers(d), 1)]
+
+        def write() -> None:
+            for k, value in enumerate((count, *means)):
+                leave(str(k), value)
+
+        self.when(self.value(f"icmp eq i64 {self.tid}, 0"), write)
+        return means
 
     def _powers(self, d: Sequence[str]) -> list[str]:
         squares = [self.value(f"fmul double {a}, {a}") for a in d]
@@ -279,15 +320,13 @@ class _OfPaths:
 
     def _sum(self, k: int, x: list[str], sound: str, slot: str) -> None:
         w, kept = self.w, self.kept
-        sums = w.central(x, sound)
         base = w.whole("add", w.whole("mul", slot, kept.values), kept.places[k])
 
-        def leave() -> None:
-            for j, total in enumerate(sums):
-                row = w.whole("mul", w.whole("add", base, j), w.count("blocks"))
-                w.store(total, w.at(w.address("partials"), w.whole("add", row, w.block_number), 8), "double")
+        def leave(j: str, total: str) -> None:
+            row = w.whole("mul", w.whole("add", base, j), w.count("blocks"))
+            w.store(total, w.at(w.address("partials"), w.whole("add", row, w.block_number), 8), "double")
 
-        w.when(w.value(f"icmp eq i64 {w.tid}, 0"), leave)
+        w.central(x, sound, leave)
 
     def finite(self, values: Sequence[str], dtypes: Sequence[np.dtype], so_far: str) -> str:
         w = self.w
@@ -299,7 +338,7 @@ class _OfPaths:
         return so_far
 
     def leave(self, state: Sequence[str]) -> None:
-        """The state after a launch, and a flag where a path has gone bad."""
+        """The state after a launch, a flag where a path has gone bad, and how many steps ended at rounding so far."""
         w, layout = self.w, self.source.layout
         for k, (x, dtype) in enumerate(zip(state, layout.dtypes, strict=True)):
             w.store_row(x, self.row("after", k), dtype)
@@ -307,6 +346,10 @@ class _OfPaths:
         sound = self.finite(state[own], layout.dtypes[own], "true")
         bad = w.value(f"and i1 {self.is_path}, {w.value(f'xor i1 {sound}, true')}")
         w.when(bad, lambda: w.store("1", w.address("flag"), "i64"))
+        if layout.rounded:
+            count = w.value(f"sext i32 {state[-1]} to i64")
+            some = w.value(f"and i1 {self.is_path}, {w.value(f'icmp sgt i64 {count}, 0')}")
+            w.when(some, lambda: w.emit(f"atomicrmw add ptr {w.address('rounded')}, i64 {count} monotonic"))
 
 
 class _Begin(_OfPaths):
@@ -520,9 +563,11 @@ def joined(name: str, kept: Kept, statistic: int, threads: int) -> Function:
         count = part(0, block)
         return [count, *(product(count, part(1 + i, block)) for i in range(n))]
 
-    count, *moments = w.block_sums(over_blocks(1 + n, firsts), 0)
-    share = w.value(f"call double @llvm.maxnum.f64(double {count}, double 1.0)")
-    means = [w.value(f"fdiv double {m}, {share}") for m in moments]
+    def leave(j: str, value: str) -> None:
+        w.store(value, w.at(w.address("totals"), w.whole("add", first, j), 8), "double")
+
+    count, *moments = w.block_sums(over_blocks(1 + n, firsts))
+    means = w.means(count, moments, leave)
     seconds = [(i, j) for i in range(n) for j in range(i + 1)]
     diagonal = {i: k for k, (i, j) in enumerate(seconds) if i == j}
 
@@ -548,11 +593,5 @@ def joined(name: str, kept: Kept, statistic: int, threads: int) -> Function:
             ),
         ]  # fmt: skip
 
-    found = [count, *means, *w.block_sums(over_blocks(sums_of(n) - 1 - n, powers), 1)]
-
-    def leave() -> None:
-        for j, value in enumerate(found):
-            w.store(value, w.at(w.address("totals"), w.whole("add", first, j), 8), "double")
-
-    w.when(w.value(f"icmp eq i64 {w.tid}, 0"), leave)
+    w.leave_sums(over_blocks(sums_of(n) - 1 - n, powers), lambda k, total: leave(w.whole("add", k, 1 + n), total))
     return w

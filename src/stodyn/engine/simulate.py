@@ -17,7 +17,7 @@ import numpy as np
 import xarray as xr
 
 from stodyn import results
-from stodyn.engine import cards, grid, programs
+from stodyn.engine import cards, grid, programs, self_test
 from stodyn.engine.cards import BlockHalved, block_width, is_out_of_memory
 from stodyn.engine.expansion import expanded
 from stodyn.engine.follow import States
@@ -211,6 +211,7 @@ def run_of(
     if devices and not isinstance(spec.method, Method):
         raise ValueError(f'device: {spec.method.name} is host code and makes no kernel; use device="cpu"')
     if devices:
+        self_test.check(tuple(device for device in devices if device.platform != "cpu"))
         scalars = spec.problem.n + sum(spec.method.needs.normals(spec.problem.m).values())
         width = int(block or block_width(paths, scalars))
         return Run(spec, Layout(spec, paths, seed, width), cards.get(spec, executor, devices, width))

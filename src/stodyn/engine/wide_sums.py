@@ -69,7 +69,7 @@ class _OfSaves(Kernel):
         return self.load(self.total(save, self.whole("add", i, 1)), "double")
 
     def over_paths(self, count: int, terms: Callable[[str], list[str]]) -> list[str]:
-        """Sums of `count` terms of each path over the paths."""
+        """Sums of `count` terms of each path over the paths of a thread."""
         slots = [f"%{self.fresh('sum')}" for _ in range(count)]
         self.head += [f"  {slot} = alloca double, align 8" for slot in slots]
         for slot in slots:
@@ -77,7 +77,7 @@ class _OfSaves(Kernel):
         with self.counted(self.tid, self.count("paths"), self.threads) as lane:
             for slot, term in zip(slots, terms(lane), strict=True):
                 self.store(self.value(f"fadd double {self.load(slot, 'double')}, {term}"), slot, "double")
-        return self.block_sums([self.load(slot, "double") for slot in slots], 0)
+        return [self.load(slot, "double") for slot in slots]
 
     def taken(self, row: str, is_sound: str, lane: str, mean: str = "0.0") -> str:
         """A path's distance from the mean, 0 where it is not sound."""
@@ -86,9 +86,6 @@ class _OfSaves(Kernel):
 
     def is_sound(self, sound: str, lane: str) -> str:
         return self.value(f"fcmp ogt double {self.load(self.at(sound, lane, 8), 'double')}, 0.0")
-
-    def by_one_thread(self, then: Callable[[], None]) -> None:
-        self.when(self.value(f"icmp eq i64 {self.tid}, 0"), then)
 
 
 def _means(threads: int) -> Function:
@@ -99,14 +96,12 @@ def _means(threads: int) -> Function:
     def terms(lane: str) -> list[str]:
         return [w.load(w.at(sound, lane, 8), "double"), w.taken(row, w.is_sound(sound, lane), lane)]
 
-    count, first = w.over_paths(2, terms)
-    share = w.value(f"call double @llvm.maxnum.f64(double {count}, double 1.0)")
-
-    def leave() -> None:
-        w.store(count, w.total(save, "0"), "double")
-        w.store(w.value(f"fdiv double {first}, {share}"), w.total(save, w.whole("add", i, 1)), "double")
-
-    w.by_one_thread(leave)
+    count, first = w.block_sums(w.over_paths(2, terms))
+    w.means(
+        count,
+        [first],
+        lambda k, value: w.store(value, w.total(save, w.whole("mul", k, w.whole("add", i, 1))), "double"),
+    )
     return w
 
 
@@ -121,15 +116,16 @@ def _powers(threads: int) -> Function:
         square = w.value(f"fmul double {d}, {d}")
         return [square, w.value(f"fmul double {square}, {d}"), w.value(f"fmul double {square}, {square}")]
 
-    second, third, fourth = w.over_paths(3, terms)
+    higher = w.whole("add", w.second(n, "0"), i)
 
-    def leave() -> None:
-        w.store(second, w.total(save, w.second(i, i)), "double")
-        place = w.whole("add", w.second(n, "0"), i)
-        w.store(third, w.total(save, place), "double")
-        w.store(fourth, w.total(save, w.whole("add", place, n)), "double")
+    def leave(k: str, total: str) -> None:
+        """The second sum on the diagonal, the third and the fourth n apart behind all seconds."""
+        place = w.whole("add", higher, w.whole("mul", n, w.whole("sub", k, 1)))
+        is_second = w.value(f"icmp eq i64 {k}, 0")
+        chosen = w.value(f"select i1 {is_second}, i64 {w.second(i, i)}, i64 {place}")
+        w.store(total, w.total(save, chosen), "double")
 
-    w.by_one_thread(leave)
+    w.leave_sums(w.over_paths(3, terms), leave)
     return w
 
 
@@ -157,18 +153,12 @@ def _products(threads: int) -> Function:
             left, right = ([w.taken(row, here, lane, mean) for row, mean in rows] for rows in sides)
             return [w.value(f"fmul double {a}, {b}") for a in left for b in right]
 
-        found = w.over_paths(TILE**2, terms)
+        def leave(k: str, total: str) -> None:
+            i, j = (w.whole("add", first, part) for first, part in zip(corners, w.split(k, str(TILE)), strict=True))
+            is_there = w.value(f"and i1 {w.value(f'icmp slt i64 {i}, {n}')}, {w.value(f'icmp sle i64 {j}, {i}')}")
+            w.when(is_there, lambda: w.store(total, w.total(save, w.second(i, j)), "double"))
 
-        def write(total: str, i: str, j: str) -> None:
-            w.store(total, w.total(save, w.second(i, j)), "double")
-
-        def leave() -> None:
-            for k, total in enumerate(found):
-                i, j = (w.whole("add", first, part) for first, part in zip(corners, divmod(k, TILE), strict=True))
-                is_there = w.value(f"and i1 {w.value(f'icmp slt i64 {i}, {n}')}, {w.value(f'icmp sle i64 {j}, {i}')}")
-                w.when(is_there, functools.partial(write, total, i, j))
-
-        w.by_one_thread(leave)
+        w.leave_sums(w.over_paths(TILE**2, terms), leave)
 
     w.when(w.value(f"icmp sle i64 {corners[1]}, {corners[0]}"), whole_tile)
     return w

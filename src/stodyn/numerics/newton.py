@@ -88,44 +88,35 @@ def newton(
     eps = float(jnp.finfo(x.dtype).eps)
     tol, far, near = jnp.maximum(tol, 16 * eps), 1 / (200 * eps), eps**0.5
 
-    # The loop carries x, the x before it and the size of the update before that, and judges by differences: of all it
-    # carries only x then depends on the residual, and the compiler has no reason to evaluate that more than once.
-    def judged(carry: Any) -> tuple[Array, Array, Array]:
-        """Whether it has converged, whether its updates are finite, and whether they no longer shrink."""
-        x, before, last, _ = carry
-        size, scale = jnp.max(jnp.abs(x - before)), 1.0 + jnp.max(jnp.abs(before))
-        finite = size < jnp.inf
-        return finite & (size <= tol * scale), finite, (last <= size) & (size <= near * scale)
-
-    def unfinished(carry: Any) -> Array:
-        ok, finite, stalled = judged(carry)
-        return (carry[-1] == 0) | (~ok & finite & ~stalled & (carry[-1] < limit))
-
     def search(residual: Callable[[Array], Array], start: Array) -> tuple[Array, tuple[Array, Array, Array]]:
         def iterate_with(solve: Solve) -> Callable[[Any], Any]:
             def iterate(carry: Any) -> Any:
-                x, before, _, iterations = carry
-                last = jnp.where(iterations == 0, jnp.inf, jnp.max(jnp.abs(x - before)))
-                return x - solve(residual, x, residual(x)), x, last, iterations + 1
+                """x, the size of its last update, whether it has converged, whether it goes on, how often it has."""
+                x, last, _, _, iterations = carry
+                # The barrier keeps XLA from evaluating the residual for each of what is carried.
+                after = lax.optimization_barrier(x - solve(residual, x, residual(x)))
+                size, scale = jnp.max(jnp.abs(after - x)), 1.0 + jnp.max(jnp.abs(x))
+                ok, stalled = (size < jnp.inf) & (size <= tol * scale), (last <= size) & (size <= near * scale)
+                goes_on = ~ok & (size < jnp.inf) & ~stalled & (iterations + 1 < limit)
+                return after, size, ok, goes_on, iterations + 1
 
             return iterate
 
+        def goes_on(carry: Any) -> Array:
+            return carry[3]
+
         none, never = jnp.asarray(0, jnp.int32), jnp.asarray(jnp.inf, x.dtype)
-        carry = lax.while_loop(unfinished, iterate_with(solve), (start, start, never, none))
-        ok, finite, _ = judged(carry)
-        spent = carry[-1]
+        no, yes = jnp.asarray(False), jnp.asarray(True)
+        root, size, ok, _, spent = lax.while_loop(goes_on, iterate_with(solve), (start, never, no, yes, none))
         if fallback is not None:
-            found = ok
-            again = (jnp.where(found, carry[0], start), jnp.where(found, carry[1], start), never, none)
-            carry = lax.while_loop(lambda carry: ~found & unfinished(carry), iterate_with(fallback), again)
-            ok, finite, _ = judged(carry)
-            spent = spent + carry[-1]
-        root = carry[0]
+            again = (jnp.where(ok, root, start), jnp.where(ok, size, never), ok, ~ok, none)
+            root, size, ok, _, more = lax.while_loop(goes_on, iterate_with(fallback), again)
+            spent = spent + more
         # A loop, because the paths of a block run one only while one of them needs it.
         _, rounded = lax.while_loop(
             lambda state: state[0],
             lambda state: (jnp.zeros_like(state[0]), is_rounding(traced, root)),
-            (finite & ~ok, jnp.zeros_like(ok)),
+            ((size < jnp.inf) & ~ok, jnp.zeros_like(ok)),
         )
         # A Jacobian that is singular but for rounding sends x so far that the residual is rounding too.
         close = jnp.max(jnp.abs(root - start)) <= far * (1.0 + jnp.max(jnp.abs(start)))

@@ -203,7 +203,7 @@ class Printer(Walk):
                 active = f"%{w.fresh('c')}"
                 place = len(w.lines)
                 w.lines += [""] * (len(types) + 1)
-                self.name(loop.active, active)
+                self.name(loop.active, active if w.width > 1 else "true")  # a path alone is in a turn only if active
                 for node, name in zip(loop.carried, names, strict=True):
                     self.name(node, name)
                 after, again = [self.read(e) for e in loop.after], self.read(loop.again)
@@ -294,10 +294,27 @@ def _extreme(word: str) -> Callable:
         T, dtype = _types(w, node)
         if dtype == np.bool_:
             return w.value(f"{'or' if word == 'max' else 'and'} {T} {a}, {b}")
+        if w.width == 1 and word == "max" and all(map(_is_size, node.args)):
+            return _largest_size(w, a, b, dtype)
         name = f"{word}imum" if dtype.kind == "f" else f"{'s' if dtype.kind == 'i' else 'u'}{word}"
         return w.call(f"llvm.{name}.{short(T)}", T, (T, a), (T, b))
 
     return rule
+
+
+def _is_size(entry: Entry) -> bool:
+    """Whether it is a real number of sign +, or NaN without a sign."""
+    if not isinstance(entry, Node):
+        return bool(entry.dtype.kind == "f" and entry > 0)
+    return entry.op == "abs" or (entry.op == "max" and all(map(_is_size, entry.args)))
+
+
+def _largest_size(w: Writer, a: str, b: str, dtype: np.dtype) -> str:
+    """By their words, in whose order NaN comes last: a GPU has no maximum that keeps NaN."""
+    real, word = w.type(dtype), w.type(f"int{8 * dtype.itemsize}")
+    left, right = (w.value(f"bitcast {real} {x} to {word}") for x in (a, b))
+    above = w.value(f"icmp sgt {word} {left}, {right}")
+    return w.value(f"select i1 {above}, {real} {a}, {real} {b}")
 
 
 def _sign(w: Writer, node: Node, a: str) -> str:
