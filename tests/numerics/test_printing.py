@@ -536,3 +536,29 @@ def test_every_name_in_the_tables_is_one_of_this_jax():
     tables = (scalars.ELEMENTWISE, scalars.MOVES, scalars.SPECIAL, scalars.CONTROL, scalars.INLINED, scalars.RANDOM)
     ours = {scalars.WHOLE}.union(*tables)
     assert sorted(ours - named - ELSEWHERE) == []
+
+
+@pytest.mark.parametrize("width", [1, 4])
+def test_sin_and_cos_of_one_number_have_the_bits_they_have_alone(width):
+    """Printed together, in a loop too, also beyond 2³⁰ and for NaN and zeros of both signs."""
+    x = np.concatenate([np.linspace(-30.0, 30.0, 41), [0.0, -0.0, np.nan, np.inf, 3e11, -7e200, 1e-300]])
+    together = {"both": lambda x: (jnp.sin(x), jnp.cos(x)), "looped": lambda x: lax.fori_loop(
+        0, 3, lambda k, s: (jnp.cos(s[0] + x), jnp.sin(s[0] + x)), (x, x))}  # fmt: skip
+    alone = {
+        "sin": jnp.sin,
+        "cos": jnp.cos,
+        "shifted": lambda x, y: jnp.sin(x + y),
+        "other": lambda x, y: jnp.cos(x + y),
+    }
+    printed = Printed(together, [np.float64(0)], width=width)
+    single = Printed({name: alone[name] for name in ("sin", "cos")}, [np.float64(0)], width=width)
+    sums = Printed({name: alone[name] for name in ("shifted", "other")}, [np.float64(0)] * 2, width=width)
+    sine, cosine = printed("both", x)
+    same(sine, single("sin", x)[0])
+    same(cosine, single("cos", x)[0])
+    now = x
+    for _ in range(3):
+        now, last = sums("other", now, x)[0], sums("shifted", now, x)[0]
+    found = printed("looped", x)
+    same(found[0], now)
+    same(found[1], last)

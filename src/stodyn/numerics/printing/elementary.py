@@ -43,6 +43,7 @@ EXPONENT = 52  # where a double's exponent begins
 ONE = 1023 << EXPONENT  # the word of 1.0
 ROOT_HALF = 0x3FE6A09E667F3BCD  # the word of √½
 SMALLEST = 2.0**-1022  # of the normal numbers
+SIN_AND_COS = "sin_and_cos"
 
 
 class Function(NamedTuple):
@@ -84,7 +85,7 @@ def definitions(
     memory where that is faster (ARM); common paths may be `inlined`, as GPUs like it. The texts of several widths may
     stand in one module.
     """
-    unknown = sorted(set(names) - NAMES)
+    unknown = sorted(set(names) - NAMES - {SIN_AND_COS})
     if unknown:
         raise ValueError(f"names: {unknown} are not among the elementary functions: {', '.join(sorted(NAMES))}")
     if tabled is None:
@@ -465,23 +466,34 @@ def _cosine(r: Value, low: Value) -> tuple[Value, Value]:
     return one, fma(z * z, polynomial(c.COS, z), ((1.0 - one) - half) - r * low)
 
 
-def _circular(x: Value, quarter: int) -> Value:
+def _circular(x: Value, *quarters: int) -> list[Value]:
+    """sin(x + quarter π/2) for each of the quarters."""
     r, low, words = _turn(x)
-    words = words + quarter
-    odd = (words & 1).equals(1)
     (s, s_low), (v, v_low) = _sine(r, low), _cosine(r, low)
-    value = select(odd, v, s) + select(odd, v_low, s_low)
-    return (value.bits ^ ((words & 2) << 62)).real
+    found = []
+    for quarter in quarters:
+        turned = words + quarter
+        odd = (turned & 1).equals(1)
+        value = select(odd, v, s) + select(odd, v_low, s_low)
+        found.append((value.bits ^ ((turned & 2) << 62)).real)
+    return found
 
 
 @function()
 def sin(x):
-    return select(x.equals(0.0), x, _circular(x, 0))
+    return select(x.equals(0.0), x, _circular(x, 0)[0])
 
 
 @function()
 def cos(x):
-    return _circular(x, 1)
+    return _circular(x, 1)[0]
+
+
+@function(name=SIN_AND_COS)
+def _sin_and_cos(x):
+    """Both, at little more than the price of one, and to the same bits."""
+    sine, cosine = _circular(x, 0, 1)
+    return [select(x.equals(0.0), x, sine), cosine]
 
 
 @function()
@@ -703,4 +715,4 @@ def any_digamma(x):
     return select(positive, value, select(x.equals(x), turned, x))
 
 
-NAMES = frozenset(name for name, entry in _ALL.items() if not entry.cold)
+NAMES = frozenset(name for name, entry in _ALL.items() if not entry.cold and name != SIN_AND_COS)

@@ -19,6 +19,7 @@ from stodyn.numerics.printing.walk import Walk, key_of
 
 KINDS = {"float64": "double", "float32": "float", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64",
          "uint8": "i8", "uint16": "i16", "uint32": "i32", "uint64": "i64", "bool": "i1"}  # fmt: skip
+TWINS = {"sin": "cos", "cos": "sin"}
 
 
 class Writer:
@@ -118,6 +119,8 @@ class Printer(Walk):
     def __init__(self, writer: Writer, results: Sequence[Entry], inputs: Callable[[Node], str]):
         super().__init__(results, inputs)
         self.w = writer
+        turns = {(node.op, id(node.args[0])): node for node in self.nodes if node.op in TWINS}
+        self.twins = {id(node): turns.get((TWINS[op], of)) for (op, of), node in turns.items()}
 
     # --- operands -----------------------------------------------------------------------------------------------------
 
@@ -169,9 +172,21 @@ class Printer(Walk):
         if rule is not None:
             return rule(self.w, node, *operands)
         T, width = self.w.type(node.dtype, node.lane), self.w.width if node.lane else 1
+        twin = self.twins.get(id(node))
+        if twin is not None:
+            return self._sin_and_cos(node, twin, T, width, operands[0])
         self.w.elementary.add((node.op, width))
         given = ", ".join(f"{T} {x}" for x in operands)
         return self.w.value(f"call {T} @{elementary.call_name(node.op, width)}({given})")
+
+    def _sin_and_cos(self, node: Node, twin: Node, T: str, width: int, x: str) -> str:
+        """One of them, where the other is wanted too and gets its name."""
+        self.w.elementary.add((elementary.SIN_AND_COS, width))
+        both = f"{{ {T}, {T} }}"
+        found = self.w.value(f"call {both} @{elementary.call_name(elementary.SIN_AND_COS, width)}({T} {x})")
+        sine, cosine = (self.w.value(f"extractvalue {both} {found}, {k}") for k in (0, 1))
+        self.name(twin, cosine if node.op == "sin" else sine)
+        return sine if node.op == "sin" else cosine
 
     def fusion(self, node: Node) -> str:
         """a·b + c in one rounding, with the signs of a subtraction."""
