@@ -28,7 +28,8 @@ from stodyn.statistics.contract import Statistic
 GROUP, JOINING = 128, 256  # threads of a block of paths, and of a block that joins sums
 WARP, ALONE = 32, 1
 FEW = 12  # numbers of a path whose sums are taken in the kernel
-FEW_SUMS = 16  # that are written out one by one; more are taken in a loop
+FEW_SUMS = 24  # that are written out one by one; more are taken in a loop
+CROWDED = 250, 800  # operations of kernels that run faster with fewer registers and more threads at a time
 UNROLLED = 8  # pairs of normals of a step that are written one by one; more are drawn in a loop
 FRAME = (
     "start", "start_row", "start_lane", "state", "after", "own_params", "common_params", "t", "h", "first", "last",
@@ -110,7 +111,10 @@ class Kernel(Function):
         if self.threads == ALONE:
             return self.text(f"internal void @{self.name}.block(ptr %frame, i64 %block)") + self._of_all_blocks()
         argument = f"ptr byval([{len(FRAME)} x i64]) align 8 %frame"
-        return self.text(f'ptx_kernel void @{self.name}({argument}) "nvvm.maxntid"="{self.threads}"')
+        size = f'"nvvm.maxntid"="{self.threads}"'
+        if CROWDED[0] < self.operations <= CROWDED[1]:
+            size += ' "nvvm.minctasm"="6"'
+        return self.text(f"ptx_kernel void @{self.name}({argument}) {size}")
 
     def _of_all_blocks(self) -> str:
         w = Function(self.name, 1, FRAME)
