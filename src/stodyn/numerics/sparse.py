@@ -129,11 +129,11 @@ def find_pattern(function: Callable, *arguments: Any) -> Pattern:
     Raises printing.scalars.Unprintable where the trace cannot be taken apart.
     """
     (entries,) = dependence(function, *arguments)
-    holds = np.zeros((entries.size, np.size(arguments[0])), bool)
-    for i, entry in enumerate(entries.ravel()):
-        if isinstance(entry, frozenset):
-            holds[i, [j for a, j in entry if a == 0]] = True
-    return Pattern.of(holds)
+    places = [(i, sorted(j for a, j in entry if a == 0)) for i, entry in enumerate(entries.ravel())
+              if isinstance(entry, frozenset)]  # fmt: skip
+    rows = np.repeat([i for i, _ in places], [len(those) for _, those in places]).astype(int)
+    columns = np.array([j for _, those in places for j in those], int)
+    return Pattern(rows, columns, (entries.size, np.size(arguments[0])))
 
 
 class Pivot(NamedTuple):

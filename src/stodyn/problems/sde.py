@@ -14,6 +14,7 @@ from jax import Array
 
 from stodyn.noise.distribution import draw, is_random
 from stodyn.numerics import diagonals
+from stodyn.numerics.sparse import Elimination
 from stodyn.problems.contract import (
     CALCULI,
     STRUCTURES,
@@ -28,6 +29,7 @@ from stodyn.problems.contract import (
     returned_shape,
 )
 from stodyn.problems.operators import Diagonal, Operator
+from stodyn.problems.sparsity import find_elimination
 from stodyn.problems.structure import (
     CHECKED_STATES,
     find_structure,
@@ -198,6 +200,11 @@ class SDE(Problem):
             if self._is_operator:
                 return find_structure_of_operator(self.multiplier, *given)
             return find_structure(self.g, *given)
+
+    @functools.cached_property
+    def elimination(self) -> Elimination | None:
+        """How the sparse matrices of implicit steps are eliminated; None where they are small or full."""
+        return find_elimination(self)
 
     @property
     def failure_advice(self) -> str:  # type: ignore[override]

@@ -67,6 +67,38 @@ def find_sparsity(problem: Any, implicit_noise: bool = False) -> Sparsity | None
     return None
 
 
+def find_elimination(problem: Any) -> Elimination | None:
+    """An order for the matrices 1 - a f_x - b (g W)_x of the implicit steps of a large SDE; None where there is none.
+
+    The pattern is proved from the traces of f and of g W. The samples are those of steps of no length and of the
+    lengths of the fastest, the middle and the slowest equation.
+    """
+    n = problem.n
+    if n <= WRITTEN_OUT:
+        return None
+    with jax.enable_x64(True):
+        start, params, W = np.asarray(problem.example_start(), float), problem.example_params(), np.ones(problem.m)
+        try:
+            drift = find_pattern(lambda x, t, p: problem.f(t, x, p), start, np.zeros(()), params)
+            noise = find_pattern(lambda x, t, p: problem.push(t, x, p, W), start, np.zeros(()), params)
+        except Unprintable:
+            return None
+        places = {*zip(drift.rows.tolist(), drift.columns.tolist(), strict=True), *((i, i) for i in range(n)),
+                  *zip(noise.rows.tolist(), noise.columns.tolist(), strict=True)}  # fmt: skip
+        if len(places) > MOST_FULL * n * n:
+            return None
+        rows, columns = np.array(sorted(places)).T
+        pattern = Pattern(rows, columns, (n, n))
+        with jax.ensure_compile_time_eval():
+            f_x = np.asarray(jax.jit(lambda x: pattern.jacobian(lambda x: problem.f(0.0, x, params), x))(start))
+        on_diagonal = rows == columns
+        slopes = np.zeros(n)
+        np.maximum.at(slopes, rows, np.abs(f_x))
+        lengths = np.sort(1.0 / slopes[slopes > 0.0])
+        steps = [0.0, *(lengths[[0, len(lengths) // 2, -1]] if len(lengths) else ())]
+        return ordered(pattern, np.array([on_diagonal - a * f_x for a in steps])) if np.isfinite(f_x).all() else None
+
+
 def _samples(pattern: Pattern, RM: np.ndarray, R_f_x: np.ndarray, N_f_x: np.ndarray) -> np.ndarray:
     """The values (K, nnz) of the matrices of steps of several lengths."""
     inertia, slope = (np.abs(part).max(axis=1, initial=0.0) for part in (RM, R_f_x))
