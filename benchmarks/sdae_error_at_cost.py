@@ -1,15 +1,17 @@
 """Which SDAE method has the smallest error at equal cost: python benchmarks/sdae_error_at_cost.py [problems] [--quick]
 
 Strong errors at the end, root mean square over paths on which all methods run with all their step sizes, against the
-exact solution or a reference that is 8 to 16 times finer than the finest step; beside them the processor time of a path
-and step in the engine, all by vmap. At the cost of the first method with each of its numbers of steps the errors of the
-others are interpolated on their own curves (both axes logarithmic). Factors above 1: smaller errors than the first.
+exact solution or a reference that is 8 to 16 times finer than the finest step. Cost is the processor time of a path and
+step in the engine, all by vmap, or with --solves the number of stages solved in a step, which no load on the machine
+changes. At the cost of the first method with each of its numbers of steps the errors of the others are interpolated on
+their own curves (both axes logarithmic). Factors above 1: smaller errors than the first.
 """
 
 import argparse
 import dataclasses
 import json
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -66,7 +68,7 @@ CASES = {
 def errors(case: Case, paths: int) -> tuple[dict[str, np.ndarray], float]:
     """Method -> root mean square errors over the steps, and the reference's own error."""
     problem, exact = case.model.problem, case.model.exact.get("solution")
-    levy = case.methods is GENERAL
+    levy = any(name.endswith("Levy") for name in case.methods)
     reference = stiff.StiffMilsteinLevy if levy else stiff.StiffMilstein
     fine = case.steps[-1] * (case.refine if exact is None else 1)
     runs = [Run(getattr(stiff, name), tuple(fine // n for n in case.steps)) for name in case.methods]
@@ -82,7 +84,7 @@ def errors(case: Case, paths: int) -> tuple[dict[str, np.ndarray], float]:
     return dict(zip(case.methods, np.sqrt(total / count), strict=True)), float(np.sqrt(own / count))
 
 
-def cost(case: Case, name: str, paths: int) -> float:
+def seconds(case: Case, name: str, paths: int = 1024) -> float:
     """Seconds of processor time a path and step, the best of three runs in the middle of the range of steps."""
     steps = case.steps[len(case.steps) // 2]
 
@@ -97,9 +99,17 @@ def cost(case: Case, name: str, paths: int) -> float:
     return min(run() for _ in range(3))
 
 
-def measured(case: Case, paths: int) -> dict[str, Any]:
+def solves(case: Case, name: str) -> float:
+    """Stages that a step solves."""
+    method, m = getattr(stiff, name), case.model.problem.m
+    if isinstance(method, stiff.StiffRungeKutta):
+        return sum(a[i] != 0 or b[i] != 0 for i, (a, b) in enumerate(zip(method.table.A, method.table.B3, strict=True)))
+    return m + 2
+
+
+def measured(case: Case, paths: int, by: Callable[[Case, str], float]) -> dict[str, Any]:
     found, own = errors(case, paths)
-    costs = {name: cost(case, name, 1024) for name in case.methods}
+    costs = {name: by(case, name) for name in case.methods}
     steps, first = np.array(case.steps), case.methods[0]
     spent = steps * costs[first]
     factors = {}
@@ -111,7 +121,7 @@ def measured(case: Case, paths: int) -> dict[str, Any]:
         at = np.where(np.log(spent) < np.log(steps[0] * costs[name]), low, np.where(np.isnan(at), high, at))
         factors[name] = list(found[first] / np.exp(at))
     return {"steps": case.steps, "errors": {k: list(v) for k, v in found.items()}, "reference_error": own,
-            "ns": {k: 1e9 * v for k, v in costs.items()}, "factors": factors}  # fmt: skip
+            "costs": costs, "factors": factors}  # fmt: skip
 
 
 def show(name: str, result: dict[str, Any]) -> None:
@@ -119,7 +129,7 @@ def show(name: str, result: dict[str, Any]) -> None:
     for method, values in result["errors"].items():
         at_cost = result["factors"][method]
         middle = float(np.exp(np.mean(np.log(at_cost))))
-        print(f"  {method:14s} errors {' '.join(f'{v:9.3e}' for v in values)}  {result['ns'][method]:8.0f} ns  "
+        print(f"  {method:14s} errors {' '.join(f'{v:9.3e}' for v in values)}  {result['costs'][method]:8.2g} a step  "
               f"at equal cost x {' '.join(f'{v:6.2f}' for v in at_cost)}  mean {middle:6.2f}", flush=True)  # fmt: skip
 
 
@@ -127,9 +137,14 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("problems", nargs="*", help=f"{', '.join(CASES)} [default: all]")
     parser.add_argument("--quick", action="store_true", help="a quarter of the paths")
+    parser.add_argument("--solves", action="store_true", help="cost is the stages solved, not processor time")
+    parser.add_argument("--methods", nargs="+", help="only these of the methods of a problem [default: all]")
     given = parser.parse_args()
     result: dict[str, Any] = {"machine": machine("jax", "numpy"), "load": load()}
     for name in given.problems or CASES:
-        result[name] = measured(CASES[name], 250 if given.quick else 1000)
+        case = CASES[name]
+        if given.methods:
+            case = dataclasses.replace(case, methods=tuple(m for m in case.methods if m in given.methods))
+        result[name] = measured(case, 250 if given.quick else 1000, solves if given.solves else seconds)
         show(name, result[name])
     print(json.dumps(result, indent=2))
