@@ -12,6 +12,7 @@ import pytest
 from stodyn.engine.spec import matched
 from stodyn.methods import stiff
 from stodyn.methods.contract import Claim
+from stodyn.methods.recommend import recommend
 from stodyn.methods.stiff import RK1W2, RK1W4, RK1W5, StiffRungeKutta
 from stodyn.methods.stiff_table import StiffTable
 from stodyn.models.circuits import RC_LADDER, RECTIFIER, TWO_DIODES
@@ -265,3 +266,16 @@ CONSTANTS = {
 def test_error_constants(name):
     found = getattr(stiff, name).table.error_constants()
     np.testing.assert_allclose(list(found.values()), CONSTANTS[name], atol=5.1e-5)
+
+
+def test_which_is_recommended():
+    """One channel, noise that commutes, that does not, and that does not depend on the state."""
+    expected = (
+        (NONLINEAR_DAE, "RK1A4"),
+        (TWO_DIODES, "RK1A4M"),
+        (RC_LADDER, "RK1A4M"),
+        (NONCOMMUTING_DAE, "RK1A4MLevy"),
+    )
+    for model, name in expected:
+        assert recommend(model.problem).name == name
+        assert recommend(model.problem).refusal(model.problem) is None

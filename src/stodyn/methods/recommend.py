@@ -17,9 +17,10 @@ from stodyn.problems.sde import SDE
 def recommend(problem) -> Catalogued:
     """Additive noise: SRA1. Else for Stratonovich problems Heun; for Ito problems SRIW1 where the noise is scalar or
     diagonal, Euler-Maruyama where it is neither. Hamiltonian systems: the midpoint rule. Mechanical ones: the
-    stochastic α method. SDAEs: RK1W2M, with areas where the noise does not commute; circuits, whose noise is
-    small, the trapezoidal rule, for its kT/C is right at any step. DAEs with random parameters:
-    Galerkin where they are linear, else Quadrature with up to four parameters and regression with more."""
+    stochastic α method. SDAEs: RK1A4 for one channel whose noise depends on the state, else RK1A4M, with areas where
+    the noise does not commute (errors at equal cost: benchmarks/sdae_error_at_cost.py); circuits, whose noise is small,
+    the trapezoidal rule, for its kT/C is right at any step. DAEs with random parameters: Galerkin where they are
+    linear, else Quadrature with up to four parameters and regression with more."""
     if isinstance(problem, Measured):
         return recommend(problem.problem)
     if isinstance(problem, Hamiltonian):
@@ -35,7 +36,10 @@ def recommend(problem) -> Catalogued:
     if isinstance(problem, Circuit):
         return stiff.Trapezoidal
     if isinstance(problem, SDAE):
-        return stiff.RK1W2M if problem.noise_structure.implies("commutative") else stiff.RK1W2MLevy
+        noise = problem.noise_structure
+        if noise.implies("scalar") and not noise.implies("additive"):
+            return stiff.RK1A4
+        return stiff.RK1A4M if noise.implies("commutative") else stiff.RK1A4MLevy
     if not isinstance(problem, SDE):
         raise TypeError(f"problem: no method is recommended for {type(problem).__name__}; name one")
     if problem.noise_structure.implies("additive"):
