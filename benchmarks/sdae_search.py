@@ -195,9 +195,6 @@ if __name__ == "__main__":
     part.add_argument("--dimension", type=int, default=2)
     part.add_argument("--starts", type=int, default=20)
     part.add_argument("--rounds", type=int, default=300)
-    part.add_argument(
-        "--margin", type=float, default=0.0, help="of the equation's mean-square abscissa, relative to |A|"
-    )
     part.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
     if given.part == "systems":
