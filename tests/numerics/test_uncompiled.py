@@ -24,6 +24,24 @@ def test_a_bit_of_everything():
         np.testing.assert_allclose(uncompiled.run(closed, t, x, M)[0], function(t, x, M), rtol=1e-13)
 
 
+def looping(x, start):
+    """Loops whose turns differ from point to point, branches that do, and what is gathered and scattered there."""
+    root = jax.lax.while_loop(lambda r: jnp.abs(r * r - x[0]) > 1e-12, lambda r: 0.5 * (r + x[0] / r), start)
+    chosen = jax.lax.cond(x[1] > 1.0, lambda: x * root, lambda: x - root)
+    total, parts = jax.lax.scan(lambda sum, y: (sum + y * root, sum * y), jnp.zeros(()), chosen, reverse=True)
+    place = jnp.argmax(chosen)
+    return parts.at[place].set(total) + chosen[place], jnp.any(parts > 1.0), jnp.min(parts)
+
+
+def test_loops_and_branches_at_one_point_and_at_many():
+    x = np.random.default_rng(1).uniform(0.5, 2.0, (6, 3))
+    many = jax.vmap(looping, in_axes=(0, None))
+    for function, given in ((looping, x[0]), (many, x)):
+        found = uncompiled.run(jax.make_jaxpr(function)(given, 1.0), given, 1.0)
+        for value, expected in zip(found, function(given, 1.0), strict=True):
+            np.testing.assert_allclose(value, expected, rtol=1e-13)
+
+
 def test_what_numpy_has_no_word_for_is_left_to_jax():
     closed = jax.make_jaxpr(lambda x: jnp.linalg.inv(x))(np.eye(2))
     with pytest.raises(uncompiled.Compile):

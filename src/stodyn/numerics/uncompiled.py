@@ -55,8 +55,9 @@ def _results(equation: Any, inputs: list[np.ndarray]) -> list[Any]:
     name, params = equation.primitive.name, equation.params
     if name in INLINED:
         inner = inner_of(equation)
-        closed = isinstance(inner, core.ClosedJaxpr)
-        return _run(inner.jaxpr, inner.consts, inputs) if closed else _run(inner, (), inputs)
+        return run(inner, *inputs) if isinstance(inner, core.ClosedJaxpr) else _run(inner, (), inputs)
+    if name in CONTROL:
+        return CONTROL[name](params, inputs)
     if name in EXACT:
         return [EXACT[name](*inputs)]
     if name in MOVES:
@@ -66,7 +67,42 @@ def _results(equation: Any, inputs: list[np.ndarray]) -> list[Any]:
         return [REAL[name](*inputs)]
     if name in OTHERS:
         return [OTHERS[name](*inputs, **params)]
+    if name in BY_JAX:
+        found = equation.primitive.bind(*inputs, **params)
+        return list(found) if equation.primitive.multiple_results else [found]
     raise Compile(name)
+
+
+def _while(params: Any, inputs: list[np.ndarray]) -> list[np.ndarray]:
+    tested, turned = params["cond_nconsts"], params["body_nconsts"]
+    test, body, carry = inputs[:tested], inputs[tested : tested + turned], inputs[tested + turned :]
+    while (goes_on := run(params["cond_jaxpr"], *test, *carry)[0]).any():
+        turn = run(params["body_jaxpr"], *body, *carry)
+        if goes_on.ndim:  # under vmap each path keeps its values once it is done
+            wide = [goes_on.reshape(goes_on.shape + (1,) * (new.ndim - goes_on.ndim)) for new in turn]
+            turn = [np.where(on, new, old) for on, new, old in zip(wide, turn, carry, strict=True)]
+        carry = turn
+    return carry
+
+
+def _cond(params: Any, inputs: list[np.ndarray]) -> list[np.ndarray]:
+    branches = params["branches"]
+    return run(branches[int(np.clip(inputs[0], 0, len(branches) - 1))], *inputs[1:])
+
+
+def _scan(params: Any, inputs: list[np.ndarray]) -> list[np.ndarray]:
+    length, fixed, carried = params["length"], params["num_consts"], params["num_carry"]
+    consts, carry, xs = inputs[:fixed], inputs[fixed : fixed + carried], inputs[fixed + carried :]
+    ys: list[Any] = [np.empty((length, *aval.shape), aval.dtype) for aval in params["jaxpr"].out_avals[carried:]]
+    for k in reversed(range(length)) if params["reverse"] else range(length):
+        found = run(params["jaxpr"], *consts, *carry, *(x[k] for x in xs))
+        carry = found[:carried]
+        for y, value in zip(ys, found[carried:], strict=True):
+            y[k] = value
+    return [*carry, *ys]
+
+
+CONTROL: dict[str, Callable] = {"while": _while, "cond": _cond, "scan": _scan}
 
 
 def _dynamic_slice(x: np.ndarray, starts: Sequence[np.ndarray], sizes: Sequence[int]) -> np.ndarray:
@@ -89,6 +125,7 @@ def _dot_general(a: np.ndarray, b: np.ndarray, *, dimension_numbers: Any, **_: A
     return np.einsum(f"{''.join(axes_a)},{''.join(axes_b)}->{''.join(batch + free)}", a, b)
 
 
+BY_JAX = {"gather", "scatter", "dynamic_update_slice"}  # whose rules are long, and which JAX compiles in no time
 EXACT: dict[str, Callable] = {
     "add": np.add, "add_any": np.add, "sub": np.subtract, "mul": np.multiply, "neg": np.negative, "abs": np.abs,
     "max": np.maximum, "min": np.minimum, "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal,
@@ -107,6 +144,11 @@ OTHERS: dict[str, Callable] = {
     "integer_pow": lambda x, *, y: x**y,
     "reduce_sum": lambda x, *, axes, **_: np.sum(x, tuple(axes)),
     "reduce_max": lambda x, *, axes, **_: np.max(x, tuple(axes)),
+    "reduce_min": lambda x, *, axes, **_: np.min(x, tuple(axes)),
+    "reduce_prod": lambda x, *, axes, **_: np.prod(x, tuple(axes)),
+    "reduce_or": lambda x, *, axes, **_: np.any(x, tuple(axes)),
+    "reduce_and": lambda x, *, axes, **_: np.all(x, tuple(axes)),
+    "argmax": lambda x, *, axes, **_: np.argmax(x, *axes),
     "stop_gradient": lambda x, **_: x,
     "clamp": lambda low, x, high: np.minimum(np.maximum(low, x), high),
     "rem": lambda a, b: (

@@ -33,7 +33,7 @@ class AtPoints:
 
     in_axes  as those of jax.vmap: 0 or -1 where an argument, or a part of it, has the points first or last, None where
              all points share it. Results have the points first
-    few      so many calls are computed by NumPy, where it knows all operations: they cost less than compiling
+    few      so many calls are computed by NumPy, where there are no loops: they cost less than compiling
 
     Hold it for as long as the function says the same: what it reads from outside is read when it is traced. In
     double precision.
@@ -74,6 +74,8 @@ class AtPoints:
             axes = jax.tree.unflatten(tree, [0 if own else None for own in differs])
             arguments = jax.tree.unflatten(tree, arrays)
             trace, out = jax.make_jaxpr(jax.vmap(self.function, in_axes=axes), return_shape=True)(*arguments)
+            if holds(trace, "while") or holds(trace, "scan"):
+                raise uncompiled.Compile("a loop turns often enough for compiling to pay")
             self._made[key] = functools.partial(uncompiled.run, trace), jax.tree.structure(out)
         run, shape = self._made[key]
         return jax.tree.unflatten(shape, run(*arrays))
