@@ -78,7 +78,7 @@ def test_probabilities_and_what_is_rare():
     raw = sd.estimate(OU, lambda t, x: x[0] > mean, t=(0, 2), error=0.03, seed=1)
     assert abs(float(smooth.value) - exact) < 0.03 and abs(float(raw.value) - exact) < 0.09
     with pytest.raises(NotToBeHad, match="rare events need splitting"):
-        sd.estimate(OU, functional.Probability(lambda t, x: x[0] - 4.0), t=(0, 2), error=0.01, seed=1)
+        sd.estimate(OU, functional.Probability(lambda t, x: x[0] - 3.5), t=(0, 2), error=0.01, seed=1)
     never = sd.estimate(OU, lambda t, x: x[0] > 20.0, t=(0, 2), error=0.01, seed=1)
     assert not never.attrs["trusted"] and "the same on all" in never.attrs["reasons"]
 
@@ -117,3 +117,19 @@ def test_refused(options, kind, words):
 def test_relative_errors():
     one = sd.estimate(ornstein_uhlenbeck(2.0), lambda t, x, p: x[0], t=(0, 1), error=0.01, relative=True, seed=1)
     assert 0 < float(one.error) <= 0.01 * abs(float(one.value))
+
+
+def test_controls_with_known_expectations():
+    """E exp(-S/100) of a geometric Brownian motion with S itself for a control, E S = 100 e^0.05: the same, cheaper."""
+    problem = sd.SDE(lambda t, x: 0.05 * x, lambda t, x: 0.2 * x, 100.0)
+
+    def f(t, x):
+        return jnp.exp(-x[0] / 100)
+
+    asked = dict(t=(0, 1), error=5e-4, seed=1, points="random")
+    with_control = sd.estimate(problem, f, control=(lambda t, x: x[0], 100 * np.exp(0.05)), **asked)
+    without = sd.estimate(problem, f, **asked)
+    assert with_control.attrs["path_steps"] < 0.5 * without.attrs["path_steps"]
+    assert abs(float(with_control.value) - float(without.value)) < 3e-3
+    with pytest.raises(TypeError, match="control: expected"):
+        sd.estimate(problem, f, control=lambda t, x: x[0], **asked)

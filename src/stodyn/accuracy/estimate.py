@@ -9,6 +9,7 @@ check    kurtosis, order, finite paths; what fails is a reason, and the result i
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import math
 import time
@@ -27,7 +28,9 @@ from stodyn.engine.place import Place, on_processor
 from stodyn.engine.progress import Progress
 from stodyn.engine.simulate import whereabouts
 from stodyn.engine.spec import as_it_is_now
-from stodyn.statistics.functional import End, Functional, Probability, Watching
+from stodyn.statistics.functional import Both, Controlled, End, Functional, Probability, Watching
+from stodyn.statistics.moments import merge_sums
+from stodyn.statistics.randomised import Randomised
 
 POINTS = ("auto", "sobol", "random")
 MOST_STEPS = 2**22
@@ -37,6 +40,7 @@ DIMENSIONS = 21_201  # coordinates of a Sobol net
 WORTH = 1.5  # gain of Sobol points on a level below which the next levels take pseudo-random ones
 HOPELESS = 100.0  # predictions are too high by up to a factor of twelve
 FURTHER_LOOKS = 4  # doublings for a kurtosis that is too large
+SLOPE_POINTS = 512  # paths from which the slope of a control is found
 SURE = 4096  # points that f must have had one value on to be taken for constant
 
 
@@ -64,6 +68,7 @@ def estimate(
     method: Any = None,
     steps: int | None = None,
     points: str = "auto",
+    control: tuple[Callable | Functional, float] | None = None,
     most: float = 1e10,
     ledger: Any = None,
     place: Place | None = None,
@@ -94,6 +99,9 @@ def estimate(
         Fix the method, and the number of steps of the coarsest level.
     points
         "sobol", "random", or "auto": Sobol points where they pay.
+    control
+        (c, E c): a function or functional of the same paths that goes with f, and its exact expectation. What is
+        estimated is then f - β (c - E c), β from a pilot of its own.
     most
         The largest number of path-steps.
     ledger
@@ -118,11 +126,14 @@ def estimate(
     kind = "random" if devices or points == "random" else "sobol"
     work = _Work(level, float(error), relative, float(most), int(seed), kind, points == "auto", ledger)
     found = candidates(problem, functional, method, span)
+    before = 0
+    if control is not None:
+        functional, before = _controlled(functional, control, found[0], span, where, devices, int(seed))
     with Progress(0, progress, label="estimating", link=where.link) as bar:
         ladders, failures = _pilots(found, functional, span, where, devices, work, steps, bar)
         if not ladders:
             raise NotToBeHad(f"f: no method gives levels that converge. {' | '.join(failures)}")
-        pilot = sum(ladder.spent for ladder in ladders)
+        pilot = before + sum(ladder.spent for ladder in ladders)
         left, reasons = list(ladders), None
         while reasons is None:
             choices = [(prediction, ladder) for ladder in left for prediction in ladder.predicted()]
@@ -141,8 +152,30 @@ def estimate(
     for prediction, other in choices:
         if other is not ladder:
             others[id(other)] = min(others[id(other)], prediction.cost)
-    spent = sum(other.spent for other in ladders)
+    spent = before + sum(other.spent for other in ladders)
     return dataset(ladder, work, reasons, sorted(others.values()), failures, pilot, spent, time.perf_counter() - began)
+
+
+def _controlled(f, control, candidate, span, where, devices, seed) -> tuple[Controlled, int]:
+    """f with its control, and the path-steps it took to find how they go together."""
+    try:
+        c, known = control
+        known = float(known)
+    except (TypeError, ValueError) as wrong:
+        raise TypeError(f"control: expected (function, its exact expectation), got {control!r}") from wrong
+    if not math.isfinite(known):
+        raise ValueError(f"control: expected a finite expectation, got {known!r}")
+    both = Both(f, _functional(c), 0.0, known)
+    steps = 2 * candidate.steps
+    own = int(np.random.SeedSequence(seed, spawn_key=(0,)).generate_state(1, np.uint64)[0] >> np.uint64(1))
+    question = Question(candidate.problem, candidate.method, both, span, where, devices)
+    run = LevelRun(question, "single", steps, own, "random")
+    run.grow(SLOPE_POINTS, Progress(0, False))
+    second = np.asarray(functools.reduce(merge_sums, Randomised.parted(run.tally.merged[0].sums)).second)[0]
+    if not second[-1, -1] > 0:
+        raise ValueError("control: it is the same on every path; leave it out")
+    slope = second[:-1, -1] / second[-1, -1]
+    return Controlled(f, both.control, slope, known), run.spent
 
 
 def _pilots(found, functional, span, where, devices, work, steps, bar) -> tuple[list[Ladder], list[str]]:
@@ -234,7 +267,9 @@ class Ladder:
     def functional(self) -> Functional:
         """f itself, watched or not."""
         f: Any = self.question.functional
-        return f.function if isinstance(f, Watching) else f
+        while isinstance(f, (Watching, Controlled)):
+            f = f.function
+        return f
 
     @property
     def order(self) -> rules.Order:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -182,6 +182,61 @@ class Probability(Functional):
 
     def finish(self, problem, t, gathered, x, params):
         return gathered
+
+
+@dataclasses.dataclass(frozen=True)
+class Controlled(Functional):
+    """f - β (c - E c): the expectation of f with less variance where c, whose expectation is known, goes with f.
+
+    f, c     functionals of the path; slope: β, a number for each entry of f; known: E c
+    """
+
+    function: Functional  # type: ignore[assignment]
+    control: Functional
+    slope: Any
+    known: float
+
+    def __post_init__(self):
+        both = (self.function, self.control)
+        object.__setattr__(self, "weak_order", min(one.weak_order for one in both))
+        object.__setattr__(self, "normals", self.function.normals)
+        object.__setattr__(self, "diffuses", any(one.diffuses for one in both))
+        if self.control.normals:
+            raise ValueError(
+                "control: extremes draw between the steps and are no controls; take End, Integral or others"
+            )
+
+    def _parted(self, problem, gathered, t, x, params):
+        size = jax.eval_shape(lambda x: self.function.begin(problem, t, x, params), x).shape[0]
+        return gathered[:size], gathered[size:]
+
+    def begin(self, problem, t, x, params):
+        return jnp.concatenate([one.begin(problem, t, x, params) for one in (self.function, self.control)])
+
+    def move(self, problem, gathered, step, params):
+        own, other = self._parted(problem, gathered, step.t, step.before, params)
+        moved = self.function.move(problem, own, step, params), self.control.move(problem, other, step, params)
+        return jnp.concatenate(moved)
+
+    def halved(self, problem, gathered, step, params):
+        own, other = self._parted(problem, gathered, step.t, step.before, params)
+        moved = self.function.halved(problem, own, step, params), self.control.halved(problem, other, step, params)
+        return jnp.concatenate(moved)
+
+    def finish(self, problem, t, gathered, x, params):
+        own, other = self._parted(problem, gathered, t, x, params)
+        off = self.control.finish(problem, t, other, x, params)[0] - self.known
+        return self.function.finish(problem, t, own, x, params) - jnp.asarray(self.slope) * off
+
+
+@dataclasses.dataclass(frozen=True)
+class Both(Controlled):
+    """f and c beside each other, to find β."""
+
+    def finish(self, problem, t, gathered, x, params):
+        own, other = self._parted(problem, gathered, t, x, params)
+        c = self.control.finish(problem, t, other, x, params)[:1]
+        return jnp.concatenate([self.function.finish(problem, t, own, x, params), c])
 
 
 @dataclasses.dataclass(frozen=True)
