@@ -359,6 +359,9 @@ def _pilot(question: Question, candidate: Candidate, work: _Work, steps: int | N
                 ladder.run("difference", l).grow(ladder.least, bar)
             ladder.check_far()
             variance, whole = ladder.known("difference", 1).variance, ladder.fine(2).variance
+            fine = ladder.fine(2)
+            if isinstance(ladder.functional, Probability) and np.any(fine.mean + 5 * np.sqrt(fine.stderr2) < RARE):
+                raise NotToBeHad(_rare(float(np.min(fine.mean)), work.error))
             bad = ~np.isfinite(variance) | ~np.isfinite(whole)
             if bad.any():
                 raise ValueError("f: it is NaN or infinite on some paths; let it answer for every state that occurs")
@@ -473,6 +476,13 @@ def _does_not_converge(ladder: Ladder) -> bool:
     return bool(np.any((ratios[0] > rules.STEEPEST) & (ratios[1] > rules.STEEPEST)))
 
 
+def _rare(probability: float, error: float) -> str:
+    return (
+        f"f: a probability of about {probability:.1g}: an error of {error:g} says little of so small a number, and a "
+        "relative one costs more than its inverse; rare events need splitting"
+    )
+
+
 def _reasons(ladder: Ladder, heavy: rules.Level | None) -> list[str]:
     found, _, levels, *_ = ladder.result
     reasons = []
@@ -489,8 +499,5 @@ def _reasons(ladder: Ladder, heavy: rules.Level | None) -> list[str]:
         )
     is_probability = isinstance(ladder.functional, Probability) | (np.abs(ladder.fine(1).span - 1) < 1e-9)
     if np.any(is_probability & (found.value < RARE) & (levels[0].known.variance > 0)):
-        raise NotToBeHad(
-            f"f: a probability of about {float(np.min(found.value)):.1g}: an error of {ladder.work.error:g} says "
-            "little of so small a number, and a relative one costs more than its inverse; rare events need splitting"
-        )
+        raise NotToBeHad(_rare(float(np.min(found.value)), ladder.work.error))
     return reasons
