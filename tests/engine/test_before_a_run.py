@@ -7,14 +7,16 @@ second moment of dx = λ x dt + μ x dW.
 import re
 import warnings
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from stodyn import SDE, Hamiltonian, Mechanical, prepare, simulate
+from stodyn import SDE, Hamiltonian, Mechanical, PathsFailed, prepare, simulate
 from stodyn.engine.spec import describe
 from stodyn.engine.stability import UnstableSteps
 from stodyn.methods.milstein import MilsteinLevy
+from stodyn.models.ornstein_uhlenbeck import ORNSTEIN_UHLENBECK
 from stodyn.noise.iterated import MrongowiusRoessler, ResolutionWarning
 from stodyn.problems.contract import AnotherOrder
 
@@ -127,6 +129,45 @@ def test_the_unit_of_time_makes_no_difference_to_the_warning_of_coarse_areas(sec
 def test_arguments_in_another_order_are_warned_of(make):
     with pytest.warns(AnotherOrder, match=r"it is called as .*, and its arguments are called \("):
         make()
+
+
+QUICK = dict(t=(0.0, 1.0), dt=0.25, paths=8, seed=1)
+
+
+def test_runs_inside_jaxs_transformations_are_refused_with_the_way_out():
+    """Under jit the numbers of a run would be frozen; grad would reach them as raw tracers."""
+    decaying = SDE(lambda t, x: -x, one, start=1.0)
+
+    def of(rate):
+        return simulate(SDE(lambda t, x: -rate * x, one, start=1.0), **QUICK)["mean"].values[-1, 0]
+
+    for call in (
+        lambda: jax.jit(lambda a: a * simulate(decaying, **QUICK)["mean"].values[-1, 0])(1.0),
+        lambda: jax.jit(lambda a: a + len(prepare(decaying, t=(0, 1), dt=0.5, paths=8).options))(1.0),
+        lambda: jax.grad(of)(1.0),
+    ):
+        with pytest.raises(TypeError, match=r"outside of jit, vmap and grad\. stodyn\.path"):
+            call()
+
+
+def test_options_by_another_name_are_refused_with_the_nearest():
+    with pytest.raises(TypeError, match="unexpected keyword argument 'npaths'; did you mean 'paths'"):
+        simulate(STIFF, t=(0, 1), dt=0.1, npaths=8, seed=1)
+
+
+def test_a_model_is_run_as_its_problem():
+    found = simulate(ORNSTEIN_UHLENBECK, "EulerMaruyama", **QUICK)
+    np.testing.assert_array_equal(found["mean"], simulate(ORNSTEIN_UHLENBECK.problem, "EulerMaruyama", **QUICK)["mean"])
+
+
+def test_failures_name_implicit_methods_of_the_problems_own_kind():
+    stiff = Mechanical(lambda t, x, v: -1e9 * x**3, lambda t, x, v: 1.0, start=(1.0, 0.0))
+    with (
+        warnings.catch_warnings(),
+        pytest.raises(PathsFailed, match=r"an implicit method \(StochasticAlpha\)"),
+    ):
+        warnings.simplefilter("ignore", UnstableSteps)
+        simulate(stiff, "EulerMaruyama", t=(0.0, 1.0), dt=0.1, paths=4, seed=1)
 
 
 def test_names_that_say_nothing_of_the_order_are_taken():

@@ -56,7 +56,11 @@ class FailureLog:
         }
 
     def error(
-        self, looked_at: int, advice: str = "", unsolved_words: str = "whose implicit equations Newton did not solve"
+        self,
+        looked_at: int,
+        advice: str = "",
+        unsolved_words: str = "whose implicit equations Newton did not solve",
+        implicit: tuple[str, ...] = ("ThetaEuler", "ImplicitMidpoint"),
     ) -> PathsFailed:
         paths, times, unsolved = self.all()
         order = np.argsort(times, kind="stable")
@@ -71,7 +75,8 @@ class FailureLog:
         if np.any(unsolved):
             other_way = "a larger Newton limit or tol (options of the method)"
         else:
-            other_way = "where the system is stiff an implicit method (ThetaEuler, ImplicitMidpoint)"
+            named = f" ({', '.join(implicit)})" if implicit else ""
+            other_way = f"where the system is stiff an implicit method{named}"
         return PathsFailed(
             f"{len(paths)} of the {looked_at} paths run so far failed ({'; '.join(why)}). First: {shown}{more}. "
             f"Try a smaller dt, or {other_way}. To look at such paths pass "

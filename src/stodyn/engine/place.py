@@ -8,7 +8,9 @@ place.dask(client)      the workers of a Dask cluster
 from __future__ import annotations
 
 import concurrent.futures
+import difflib
 import functools
+import inspect
 import math
 import os
 import threading
@@ -19,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from stodyn.engine.failure import Stopped
@@ -51,6 +54,41 @@ def on_processor(function: Callable) -> Callable:
             return function(*arguments, **options)
 
     return placed
+
+
+TRACED = (
+    jax.errors.TracerArrayConversionError,
+    jax.errors.ConcretizationTypeError,
+    jax.errors.UnexpectedTracerError,
+    jax.errors.TracerBoolConversionError,
+)
+
+
+def front_door(function: Callable) -> Callable:
+    """`function`, which users call, on the processor: options by other names are refused with the nearest, and so are
+    calls from inside JAX's transformations, which would freeze a run's numbers."""
+    name, known = function.__name__, tuple(inspect.signature(function).parameters)
+    way_out = (
+        f"{name} runs on the host, outside of JAX's transformations: call it with plain numbers, outside of jit, vmap "
+        "and grad. stodyn.path, one path with given noise, goes through all of them."
+    )
+
+    @functools.wraps(function)
+    def called(*arguments, **options):
+        for word in options:
+            if word not in known:
+                near = difflib.get_close_matches(word, known, 1, 0.5)
+                meant = f"; did you mean {near[0]!r}?" if near else f". It takes {', '.join(known)}"
+                raise TypeError(f"{name}() got an unexpected keyword argument {word!r}{meant}")
+        if isinstance(jnp.zeros(()) + 0.0, jax.core.Tracer):
+            raise TypeError(f"{name}: called while JAX traces a function. {way_out}")
+        try:
+            with jax.default_device(jax.devices("cpu")[0]):
+                return function(*arguments, **options)
+        except TRACED as error:
+            raise TypeError(f"{name}: a value that JAX is tracing has to be a number here. {way_out}") from error
+
+    return called
 
 
 def find_devices(device: Any) -> tuple[tuple[Any, ...], str]:

@@ -12,7 +12,7 @@ import numpy as np
 import xarray as xr
 
 from stodyn.engine.layout import Layout
-from stodyn.engine.place import Place, on_processor
+from stodyn.engine.place import Place, front_door
 from stodyn.engine.progress import Progress
 from stodyn.engine.run import Run, Tally
 from stodyn.engine.simulate import check_options, dataset, described, merged, run_of, whereabouts
@@ -22,7 +22,7 @@ from stodyn.methods.contract import Catalogued, Expansion
 from stodyn.statistics.contract import Statistic
 
 
-@on_processor
+@front_door
 def prepare(
     problem,
     method: Catalogued | str | None = None,

@@ -146,8 +146,9 @@ class Tally:
         self.rounded += rounded
         self.log.add(first + lanes, steps, unsolved)
         if self.log.found and self.on_failure == "raise":
-            problem = run.spec.problem
-            raise self.log.error(first + run.paths_in(block), problem.failure_advice, problem.unsolved)
+            spec, problem = run.spec, run.spec.problem
+            looked_at = first + run.paths_in(block)
+            raise self.log.error(looked_at, problem.failure_advice, problem.unsolved, spec.implicit)
         if not self.merged:
             self.merged = kept
             if run.blocks > 1:  # what cannot stand together is refused here, not at the end

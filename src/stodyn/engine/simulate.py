@@ -24,7 +24,7 @@ from stodyn.engine.follow import States
 from stodyn.engine.kernel import GROUP
 from stodyn.engine.layout import Layout
 from stodyn.engine.ledger import Ledger
-from stodyn.engine.place import Place, Threads, find_devices, on_processor
+from stodyn.engine.place import Place, Threads, find_devices, front_door
 from stodyn.engine.progress import Progress
 from stodyn.engine.run import Run, Tally
 from stodyn.engine.spec import (
@@ -63,7 +63,7 @@ def stodyn_version() -> str:
     return metadata.version("stodyn")
 
 
-@on_processor
+@front_door
 def simulate(
     problem,
     method: Catalogued | str | None = None,
@@ -232,7 +232,8 @@ def _warn_of_the_unbelievable(run: xr.Dataset, spec: Spec) -> None:
             first = float(mean[mean.dims[0]][int(np.argmax(bad))])
             why = "Its function gives NaN or such numbers on some paths: let it answer for every state that occurs"
             if type(statistic) is Moments:
-                why = "The steps are probably unstable: take a smaller dt, or an implicit method (ThetaEuler)"
+                named = f" ({', '.join(spec.implicit)})" if spec.implicit else ""
+                why = f"The steps are probably unstable: take a smaller dt, or an implicit method{named}"
             warnings.warn(
                 f"{name}: not finite or beyond 1e100 from t = {first:g} on. {why}.", Unbelievable, stacklevel=4
             )
@@ -346,7 +347,7 @@ def _expand(problem, method: Expansion, times, paths, seed, collect, began: floa
     return results.dataset(labelled, {}, record)
 
 
-@on_processor
+@front_door
 def replay(problem, method: Catalogued | str | None, run: xr.Dataset, path: int) -> xr.Dataset:
     """Path number `path` of an earlier run, at every step: it is run again with a few of its neighbours.
 

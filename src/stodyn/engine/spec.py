@@ -15,7 +15,8 @@ from stodyn.engine import grid, traces
 from stodyn.methods.catalogue import named
 from stodyn.methods.contract import Catalogued, Method
 from stodyn.methods.measured import measuring
-from stodyn.methods.recommend import best_fitting, recommend
+from stodyn.methods.recommend import best_fitting, recommend, stable_methods
+from stodyn.models.catalogue import Model
 from stodyn.noise.distribution import PerPath, draw, is_random
 from stodyn.noise.iterated import Approximation, check_resolution
 from stodyn.numerics import uncompiled
@@ -44,6 +45,7 @@ class Spec:
     statistics  made ready, each with the steps after which it looks in `saves`
     traced      of a Method its traces; None for a Solver
     said        what the record of the run says of problem and method
+    implicit    the names of implicit methods for the problem as it was given
     """
 
     problem: Any
@@ -55,6 +57,7 @@ class Spec:
     dtype: np.dtype
     traced: traces.Traced | None
     said: dict[str, Any]
+    implicit: tuple[str, ...] = ()
 
     @property
     def steps(self) -> int:
@@ -129,7 +132,8 @@ def describe(problem: Any, method: Catalogued | str | None, t: Any, dt: Any, col
         "noise": str(problem.noise_structure),
     }
     traced = _traced(stepped, measured, np.dtype(dtype)) if isinstance(measured, Method) else None
-    return Spec(stepped, measured, times, lengths, statistics, saves, np.dtype(dtype), traced, said)
+    implicit = tuple(other.name for other in stable_methods(problem) if other.name != method.name)
+    return Spec(stepped, measured, times, lengths, statistics, saves, np.dtype(dtype), traced, said, implicit)
 
 
 def _unit_of_time(problem: Any, times: np.ndarray) -> float:
@@ -169,8 +173,9 @@ def as_it_is_now(problem: Any) -> Any:
     """A copy that has found nothing out yet.
 
     A problem keeps what it finds out about its functions (the structure of its noise, for one), and they may read what
-    has changed since.
+    has changed since. A model gives its problem.
     """
+    problem = problem.problem if isinstance(problem, Model) else problem
     check_problem(problem)
     if not dataclasses.is_dataclass(problem):
         return problem

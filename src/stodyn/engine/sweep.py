@@ -22,7 +22,7 @@ from stodyn.engine import identity
 from stodyn.engine.failure import PathsFailed
 from stodyn.engine.job import Job, Tell
 from stodyn.engine.ledger import Ledger
-from stodyn.engine.place import Place, on_processor
+from stodyn.engine.place import Place, front_door
 from stodyn.engine.progress import Progress
 from stodyn.engine.run import Run, Tally
 from stodyn.engine.simulate import check_options, chosen_place, run_of
@@ -43,7 +43,7 @@ from stodyn.statistics.comparison import Comparison
 from stodyn.statistics.contract import Statistic
 
 
-@on_processor
+@front_door
 def sweep(
     problem: Any,
     method: Catalogued | str | None = None,
