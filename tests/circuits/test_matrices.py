@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from stodyn.circuits import read
+from stodyn.circuits import points, read
 from stodyn.circuits.devices import BOLTZMANN
 
 KT2 = 2.0 * BOLTZMANN * 300.15
@@ -196,6 +196,25 @@ def test_transistors_in_all_regions():
     assert names == ("d", "g", "s")
     on = n_and_p.current(np.array([0.0, -3.0, 0.0, 0.0]), np)
     assert on.noise[1] == pytest.approx(KT2 * (2e-3 * 2.4 + 2e-12 / 3), rel=1e-9)  # NLEV=3, on: 2kT g_ds
+
+
+def test_many_states_at_once():
+    """points.rates, slopes and intensities are those of the network, state by state."""
+    text = (
+        "title\nV1 in 0 SIN(1 1 1k)\nR1 in b 1k\nC1 b 0 1n\nQ1 c b 0 q\nR2 c 0 1k\nC2 c 0 1p\nD1 c in d\nM1 c b 0 0 n\n"
+    )
+    text += ".model q NPN(CJE=1p TF=1n VAF=10)\n.model d D(CJO=1p)\n.model n NMOS(GAMMA=0.4)\n"
+    network = read(text).network
+    x = np.random.default_rng(2).normal(0.0, 0.4, (5, network.n))
+    t = np.linspace(0.0, 1e-3, 5)
+    values = [network.sources.values(time, np) for time in t]
+    f = [network.rates(state, at, np) for state, at in zip(x, values, strict=True)]
+    S = [network.intensity(state, at, np) for state, at in zip(x, values, strict=True)]
+    np.testing.assert_allclose(points.rates(network, t, x), f, rtol=1e-12, atol=1e-20)
+    np.testing.assert_allclose(
+        points.slopes(network, x), [network.slopes(s).toarray() for s in x], rtol=1e-12, atol=1e-20
+    )
+    np.testing.assert_allclose(points.intensities(network, t, x), S, rtol=1e-12)
 
 
 def test_waveforms():

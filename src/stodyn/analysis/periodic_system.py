@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from stodyn.circuits import Circuit
+from stodyn.circuits import Circuit, points
 from stodyn.numerics.dependence import dependence
 from stodyn.numerics.printing.scalars import Unprintable
 from stodyn.problems.contract import Problem
@@ -69,36 +69,46 @@ class System:
 
     @functools.cached_property
     def _g(self) -> Callable:
-        """The noise, in circuits with a column for each element, also where several push in one direction."""
-        problem: Any = self.problem
-        if not isinstance(problem, Circuit):
-            return lambda t, x: problem.g(t, self._whole(x), self._params)[self.kept]
-        network, channels = problem.network, problem.channels
-        directions = np.zeros((problem.n, max(channels.total, 1)))
-        directions[channels.rows, channels.columns] = channels.coefficients
-        directions = directions[np.ix_(self.kept, channels.members)]
-
-        def g(t, x):
-            power = network.intensity(self._whole(x), network.sources.values(t, jnp), jnp)[channels.sources]
-            return directions * (self._params["noise"] * jnp.sqrt(channels.weights * power))
-
-        return g
+        return lambda t, x: self.problem.g(t, self._whole(x), self._params)[self.kept]  # type: ignore[attr-defined]
 
     def f(self, t: np.ndarray, x: np.ndarray) -> np.ndarray:
         """(points, n) at times (points,) and states (points, n)."""
+        if self.network is not None:
+            return points.rates(self.network, t, self._filled(x))[:, self.kept]
         return _called(self._programs["f"], t, x)
 
     def jacobian(self, t: np.ndarray, x: np.ndarray) -> np.ndarray:
         """f_x (points, n, n)."""
+        if self.network is not None:
+            return points.slopes(self.network, self._filled(x))[:, self.kept][:, :, self.kept]
         return _called(self._programs["J"], t, x)
 
     def drifting(self, t: np.ndarray, x: np.ndarray) -> np.ndarray:
         """∂f/∂t (points, n)."""
+        if not self.is_driven:
+            return np.zeros_like(x)
         return _called(self._programs["f_t"], t, x)
 
     def g(self, t: np.ndarray, x: np.ndarray) -> np.ndarray:
-        """(points, n, channels)."""
-        return _called(self._programs["g"], t, x)
+        """(points, n, sources); in circuits a column for each element, also where several push in one direction."""
+        if self.network is None:
+            return _called(self._programs["g"], t, x)
+        channels = self.problem.channels  # type: ignore[attr-defined]
+        directions = np.zeros((self.problem.n, max(channels.total, 1)))
+        directions[channels.rows, channels.columns] = channels.coefficients
+        directions = directions[np.ix_(self.kept, channels.members)]
+        power = points.intensities(self.network, t, self._filled(x))[:, channels.sources]
+        return directions * (self._params["noise"] * np.sqrt(channels.weights * power))[:, None, :]
+
+    @property
+    def network(self) -> Any:
+        """The network of a circuit; None of other problems."""
+        return self.problem.network if isinstance(self.problem, Circuit) else None
+
+    def _filled(self, x: np.ndarray) -> np.ndarray:
+        whole = np.zeros((len(x), self.problem.n))
+        whole[:, self.kept] = x
+        return whole
 
     @functools.cached_property
     def _programs(self) -> dict[str, Callable]:
@@ -124,6 +134,8 @@ class System:
     @functools.cached_property
     def is_driven(self) -> bool:
         """Whether f or g depends on time: from the trace, or else by looking at some times."""
+        if self.network is not None:
+            return bool(self.network.sources.moving) or self.network.sources.points is not None
         with jax.enable_x64(True):
             x = jnp.asarray(self.start)
             try:

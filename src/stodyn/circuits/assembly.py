@@ -85,7 +85,7 @@ class Group:
     rows: np.ndarray
 
     def read(self, x: Any) -> tuple[Any, ...]:
-        return tuple(x[c] - x[d] for c, d in self.control)
+        return tuple(x[..., c] - x[..., d] for c, d in self.control)
 
     def value(self, x: Any, xp: Any) -> Any:
         """Its current, or its charge over the unit capacitance."""
