@@ -23,7 +23,7 @@ import numpy as np
 from timing import machine
 
 import stodyn as sd
-from stodyn.statistics import Paths
+from stodyn.statistics import Observable, Paths
 
 SIZES = (10, 100, 1000, 10_000, 100_000)
 SPREAD, NUMPY_RATIO, FIRST_CALL = 3.0, 3.0, 2.0  # what is wanted
@@ -150,7 +150,51 @@ def _by_numba(count: int, steps: int) -> float:
     return min(timed(lambda: run(q.copy(), normals, steps, 1e-3)) for _ in range(3)) / (count * count * steps) * 1e9
 
 
-CASES = {"lorenz96": flat_cost, "fields": fields, "particles": pairs}
+def chain(N: int) -> Any:
+    """Fermi, Pasta and Ulam's chain from a wall, with a bath of temperature 1 on each particle, from equilibrium.
+
+    Its stretches are independent then, with the density exp(-r²/2 - r⁴/4): normals, of which some are rejected.
+    """
+
+    def H(t, q, p):
+        stretch = jnp.diff(jnp.concatenate([jnp.zeros(1), q]))
+        return 0.5 * jnp.sum(p**2) + jnp.sum(0.5 * stretch**2 + 0.25 * stretch**4)
+
+    def places(rng, size):
+        stretch = np.full((size, N), np.nan)
+        while (open_ := np.isnan(stretch)).any():
+            tried = rng.standard_normal(open_.sum())
+            stretch[open_] = np.where(rng.uniform(size=tried.size) < np.exp(-(tried**4) / 4), tried, np.nan)
+        return np.cumsum(stretch, axis=1)
+
+    start = (places, lambda rng, size: rng.standard_normal((size, N)))
+    return sd.Hamiltonian(H, lambda t, q, p: -np.sqrt(2.0) * q, lambda t, q, p: -p, start=start)
+
+
+def chains(quick: bool) -> dict[str, Any]:
+    """Temperatures of chains beside 1; processor time of 512 paths x 200 steps at N = 16, compiling included."""
+    rows = []
+    simulated(lorenz96(50), "Heun", 0.001, 2, 8)()
+    for method in ("BAOAB", "ConformalVerlet"):
+        whole = timed(lambda method=method: simulated(chain(16), method, 0.1, 200, 512)())
+        rows.append({"method": method, "N": 16, "first_run_s": whole, "first_run_wanted_s": 12.3 / 20})
+    for N, paths in ((16, 512), (128, 64), (1024, 16)):
+        problem, end, h = chain(N), 5.0, 0.1
+
+        def both(t, x, N=N, problem=problem):
+            q, p = x[:N], x[N:]
+            return jnp.array([jnp.mean(p**2), -jnp.mean(q * problem.pull(0, t, q, p, None))])
+
+        seen = Observable(both, name="kT", at=[end])
+        run = sd.simulate(problem, "BAOAB", t=(0, end), dt=h, paths=paths, seed=1, threads=1, collect=seen)
+        row = measured(lambda N=N: chain(N), "BAOAB", h, 4e6 if quick else 2e7, paths, 2)
+        kT, error = run["kT"].values[0], run["kT_stderr"].values[0]
+        rows.append(row | {"N": N, "kinetic": kT[0], "kinetic_stderr": error[0], "configurational": kT[1],
+                           "configurational_stderr": error[1]})  # fmt: skip
+    return {"rows": rows}
+
+
+CASES = {"lorenz96": flat_cost, "fields": fields, "particles": pairs, "chains": chains}
 
 
 def main() -> None:

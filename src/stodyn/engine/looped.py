@@ -55,7 +55,8 @@ class LoopSource:
 
     @property
     def said(self) -> str:
-        return f"{len(self.stepped.loops)} loops over arrays a step, {WIDTH} paths together"
+        count = len(self.stepped.loops)
+        return f"{count} loop{'s' * (count != 1)} over arrays a step, {WIDTH} paths together"
 
     def compiled(self, width: int, diagnosing: bool = False) -> compiling.Machine:
         return printed(self, diagnosing)

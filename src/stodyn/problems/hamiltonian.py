@@ -16,7 +16,7 @@ from jax import Array
 
 from stodyn.numerics.dependence import dependence
 from stodyn.numerics.printing.scalars import Unprintable
-from stodyn.numerics.whole_arrays import facts_of
+from stodyn.numerics.whole_arrays import Facts, facts_of
 from stodyn.problems import lowering, paired_start
 from stodyn.problems.contract import (
     CALCULI,
@@ -348,30 +348,31 @@ def _entry(function: Callable, r: int) -> Callable:
 def _dependence_of_wholes(function: Callable, arguments: tuple[Any, ...]) -> Dependence:
     """The same from whole arrays: a function is affine where its derivative in any direction depends on it no more."""
     numbers = [number for number, argument in enumerate(arguments) for _ in jax.tree.leaves(argument)]
+    q, p = arguments[1:3]
 
-    def on(function: Callable, *more: Any) -> frozenset[int]:
+    def facts(function: Callable, *more: Any) -> Facts:
         trace = jax.make_jaxpr(function)(*arguments, *more)
-        (facts,) = facts_of(trace, [*numbers, *range(10, 10 + len(more))], vector=1)
-        return frozenset() if facts.number is not None else facts.on
+        return facts_of(trace, [*numbers, *range(10, 10 + len(more))], vector=1)[0]
 
     def slope(t: Any, q: Any, p: Any, *others: Any) -> Any:
         *rest, dq, dp = others
         return jax.jvp(lambda q, p: function(t, q, p, *rest), (q, p), (dq, dp))[1]
 
-    def along(place: int) -> Callable:
-        def one(*given: Any) -> Any:
-            d, zero = given[-1], jnp.zeros_like(given[-1])
-            return slope(*given[:-1], *((d, zero) if place == 1 else (zero, d)))
+    def along_q(*given: Any) -> Any:
+        return slope(*given, jnp.zeros_like(p))
 
-        return one
+    def along_p(*given: Any) -> Any:
+        return slope(*given[:-1], jnp.zeros_like(q), given[-1])
 
-    q, p = arguments[1:3]
-    here = on(function)
-    trace = jax.make_jaxpr(function)(*arguments)
-    (facts,) = facts_of(trace, numbers, vector=1)
-    by_q, by_p, by_both = on(along(1), q), on(along(2), p), on(slope, q, p)
-    is_zero = facts.number is not None and bool(facts.number == 0)
-    return Dependence(is_zero, 1 in here, 2 in here, 1 not in by_q, 2 not in by_p, not {1, 2} & by_both)
+    here = facts(function)
+    on = frozenset() if here.number is not None else here.on
+    affine_q = 1 not in on or 1 not in facts(along_q, q).on
+    affine_p = 2 not in on or 2 not in facts(along_p, p).on
+    affine = affine_q and affine_p
+    if affine and {1, 2} <= on:
+        affine = not {1, 2} & facts(slope, q, p).on
+    is_zero = here.number is not None and bool(here.number == 0)
+    return Dependence(is_zero, 1 in on, 2 in on, affine_q, affine_p, affine)
 
 
 def _channels(name: str, given: Any) -> tuple[Callable | None, ...]:
