@@ -154,6 +154,8 @@ def _unit_of_time(problem: Any, times: np.ndarray) -> float:
 
 def _check_repeatable(problem: Any) -> None:
     """Refuse functions that say another thing when they are looked at again: what they draw would be drawn once."""
+    if len({fingerprint(traces.functions_trace(problem)) for _ in range(2)}) == 1:
+        return
     for (name, first), (_, second) in zip(*(traces.function_traces(problem) for _ in range(2)), strict=True):
         if not calls_host(first) and fingerprint(first) != fingerprint(second):
             called = {"f": "drift", "g": "diffusion"}[name]

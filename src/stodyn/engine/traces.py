@@ -158,9 +158,22 @@ def was_rounded(x: Any) -> bool:
 
 def function_traces(problem: Any) -> list[tuple[str, core.ClosedJaxpr]]:
     """The functions f and g of a problem as traces, by name; a problem that is made of another has that one's."""
+    functions, arguments = _functions(problem)
+    with jax.enable_x64(True):
+        return [(name, jax.make_jaxpr(function)(*arguments)) for name, function in functions.items()]
+
+
+def functions_trace(problem: Any) -> core.ClosedJaxpr:
+    """All of them in one trace."""
+    functions, arguments = _functions(problem)
+    with jax.enable_x64(True):
+        return jax.make_jaxpr(lambda *given: [function(*given) for function in functions.values()])(*arguments)
+
+
+def _functions(problem: Any) -> tuple[dict[str, Any], tuple]:
+    """f and g, and what they are traced with."""
     while hasattr(problem, "problem"):
         problem = problem.problem
     with jax.enable_x64(True):
-        x, params = jnp.asarray(problem.example_start()), problem.example_params()
-        return [(name, jax.make_jaxpr(getattr(problem, name))(jnp.zeros(()), x, params))
-                for name in ("f", "g") if hasattr(problem, name)]  # fmt: skip
+        arguments = np.zeros(()), jnp.asarray(problem.example_start()), problem.example_params()
+    return {name: getattr(problem, name) for name in ("f", "g") if hasattr(problem, name)}, arguments

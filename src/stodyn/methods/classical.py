@@ -108,7 +108,7 @@ class ExplicitRungeKutta(Method):
 
     # --- what the table says, in exact numbers where it is exact --------------------------------------------------
 
-    @property
+    @functools.cached_property
     def C(self) -> tuple[Row, ...]:
         """The correlation of the samples of a step: E w_i w_j' = (Γ/h) C_ij."""
         s = len(self.b)
@@ -128,12 +128,12 @@ class ExplicitRungeKutta(Method):
         """The times of the stages, c_i = Σ_j a_ij."""
         return tuple(sum(row) for row in self.A)
 
-    @property
+    @functools.cached_property
     def Gamma(self) -> Number:
         """Γ = 1/(b'Cb): samples of covariance ΓQ/h give white noise of intensity Q as h -> 0."""
         return _quotient(1, self._form(self.b, self.b))
 
-    @property
+    @functools.cached_property
     def kappa(self) -> Number:
         """κ = Γ Σ_ij b_i a_ij C_ij: 0 is Ito, 1/2 Stratonovich."""
         C = self.C
@@ -141,13 +141,13 @@ class ExplicitRungeKutta(Method):
         total = sum(_product(self.b[i], self.A[i][j], C[i][j]) for i in stages for j in stages)
         return _plain(_product(self.Gamma, total))
 
-    @property
+    @functools.cached_property
     def c1(self) -> Number:
         """c1 = 2 Γ b'aCb (condition ii): the coefficient of hA in the noise of a step, 1 in the continuous process."""
         second = self.rows[1] if len(self.rows) > 1 else (0,) * len(self.b)
         return _plain(_product(2, self.Gamma, self._form(second, self.b)))
 
-    @property
+    @functools.cached_property
     def drift_spread(self) -> Number:
         """Γ Σ_i b_i (aCa')_ii (condition iii): 1/2 where E f(x) of a curved f is right to second order."""
         total = sum(_product(b_i, self._form(a_i, a_i)) for b_i, a_i in zip(self.b, self.A, strict=True))
@@ -188,7 +188,7 @@ class ExplicitRungeKutta(Method):
         """The order of the table on ordinary differential equations."""
         return _order(self.A, self.b)
 
-    @property
+    @functools.cached_property
     def claims(self) -> tuple[Claim, ...]:
         found = [Claim("deterministic", float(self.order), source="order conditions")]
         if self.gamma is not None:
