@@ -1,5 +1,8 @@
 """Chains in baths: noise of all coordinates from one function; BAOAB and OBABO on them (claims: tests/claims)."""
 
+import dataclasses
+import pickle
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,6 +19,14 @@ def energy(t, q, p, c):
     return 0.5 * jnp.sum(p**2) + jnp.sum(0.5 * stretch**2 + 0.25 * c["beta"] * stretch**4)
 
 
+def kinetic(t, q, p):
+    return 0.5 * jnp.sum(p**2)
+
+
+def channels(t, q, p):
+    return -q
+
+
 def chain(size=N, h=None, beta=1.0, friction=GAMMA):
     h = h or (lambda t, q, p, c: -c["sigma"] * q)
     params = {"beta": beta, "gamma": friction, "sigma": np.sqrt(2 * np.asarray(friction) * KT)}
@@ -26,7 +37,8 @@ def chain(size=N, h=None, beta=1.0, friction=GAMMA):
 def test_a_function_of_all_channels_is_as_many_functions():
     one = chain(3)
     other = chain(3, [lambda t, q, p, c, r=r: -c["sigma"] * q[r] for r in range(3)])
-    assert one.m == other.m == 3
+    assert one.m == other.m == dataclasses.replace(one, periodic=None).m == 3
+    assert pickle.loads(pickle.dumps(sd.Hamiltonian(kinetic, channels, start=([0.0] * 3, [0.0] * 3)))).m == 3
     assert one.noise_structure.kinds == other.noise_structure.kinds
     x, params = jnp.arange(6.0), one.params
     with jax.enable_x64(True):

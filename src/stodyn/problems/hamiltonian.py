@@ -340,6 +340,9 @@ class _Entries(tuple):
         found.function = function
         return found
 
+    def __reduce__(self):
+        return _Entries, (self.function, len(self))
+
 
 def _entry(function: Callable, r: int) -> Callable:
     return lambda *arguments: function(*arguments)[r]
