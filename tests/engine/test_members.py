@@ -7,6 +7,8 @@ import scipy.stats
 
 from stodyn import SDE, PerPath, provenance, simulate
 from stodyn import statistics as st
+from stodyn.engine.layout import Layout
+from stodyn.engine.spec import describe
 from stodyn.methods.explicit import EulerMaruyama
 from stodyn.models.ornstein_uhlenbeck import ornstein_uhlenbeck
 
@@ -99,3 +101,13 @@ def test_a_draw_that_fails_in_the_run_is_told():
     problem = SDE(lambda t, x: -x, lambda t, x: 1.0, lambda rng, size: np.where(np.arange(size) > 2, np.nan, 1.0))
     with pytest.raises(ValueError, match="start: drew a value that is not finite"):
         simulate(problem, EulerMaruyama, paths=8, **RUN)
+
+
+def test_starts_and_parameters_are_drawn_from_streams_of_their_own():
+    """Independent: the correlation of 1024 pairs has standard deviation 1/32 (false alarms: one in a million)."""
+    normal = scipy.stats.norm()
+    problem = SDE(lambda t, x, p: -p["a"] * x + p["b"], lambda t, x, p: 1.0, normal, params={"a": normal, "b": normal})
+    spec = describe(problem, EulerMaruyama, (0.0, 1.0), 0.5, None, "float64")
+    start, a, b = (np.ravel(drawn) for drawn in Layout(spec, 1024, 3, 512).drawn(0, 1024))
+    correlations = np.corrcoef([start, a, b])[np.triu_indices(3, 1)]
+    assert np.abs(correlations).max() < 5.1 / 32

@@ -414,3 +414,13 @@ def test_stages_backward_reproduce_the_step():
     one = Sums({(0, 0): Q(1, 2)}, {(0, 0): Q(1, 2)}, {})
     last = Sums({(0, 0): Q(1)}, {(0, 0): Q(1)}, {})
     assert Stages({0: one}, last, {0: Q(1, 2)}).backward().rows[0].pull == {(0, 0): Q(-1, 2)}
+
+
+def test_conformal_verlet_takes_the_forces_at_the_times_of_its_parts():
+    """H = p²/2 - t q: p' = p + h (t + (t + h))/2 exactly, and q' = q + h (p + h t/2)."""
+    problem = Hamiltonian(lambda t, q, p: 0.5 * p**2 - t * q, h=lambda t, q, p: 0.0 * q, start=(0.3, 0.7))
+    t, h = 2.0, 0.25
+    with jax.enable_x64(True):
+        noise = Increment(h=jnp.asarray(h), W=jnp.zeros(1))
+        after, _ = langevin.ConformalVerlet.step(problem, jnp.asarray(t), jnp.array([0.3, 0.7]), noise, None)
+    np.testing.assert_allclose(after, [0.3 + h * (0.7 + 0.5 * h * t), 0.7 + h * (t + 0.5 * h)], rtol=1e-14)
