@@ -82,7 +82,7 @@ OBJECT = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)
 HOME = "# from "  # the first line of the copy in a ledger: the folder of the run file
 ESTIMATE = ("t", "error", "seed", "function", "functional", "level", "relative", "steps", "points", "most", "device",
             "ledger")  # fmt: skip
-SIMULATE = ("paths", "seed", "on_failure", "dtype", "device", "executor", "block", "ledger")
+SIMULATE = ("paths", "seed", "on_failure", "dtype", "device", "executor", "block", "ledger", "points")
 
 
 class BadRunFile(ValueError):

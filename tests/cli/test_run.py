@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from stodyn import load, runfile, simulate
+from stodyn import load, runfile, simulate, until
 from stodyn import statistics as st
 from stodyn.cli import application
 from stodyn.cli.status import in_words
@@ -209,3 +209,10 @@ def test_status_in_words():
     assert in_words(running)[1:] == ["2 blocks a second over the last ones", "about 35.0 s left"]
     assert "nothing for 10 min: ended, it seems; it would take 35.0 s more" in in_words(running._replace(idle=600.0))[2]
     assert "all blocks are there" in in_words(running._replace(done=100, rate=None))[1]
+
+
+def test_as_many_paths_as_it_takes(folder):
+    described = runfile.parsed(RUN.replace("paths = 200", "paths = {until = {stderr = 0.1, most = 5000}}"), folder)
+    assert described.options["paths"] == until(stderr=0.1, most=5000)
+    with pytest.raises(runfile.BadRunFile, match=r"run\.paths\.until: until: stderr must be a number > 0"):
+        runfile.parsed(RUN.replace("paths = 200", "paths = {until = {stderr = 0.0}}"), folder)
