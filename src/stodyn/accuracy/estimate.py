@@ -140,7 +140,7 @@ def estimate(
             best, ladder = min(choices, key=lambda choice: choice[0].cost)
             if best.cost > HOPELESS * work.most:
                 raise NotToBeHad(_too_dear(best, ladder, work))
-            ladder.base, ladder.top, ladder.expected = best.base, max(best.top - 1, 2), best.cost
+            ladder.base, ladder.top, ladder.expected = best.base, max(best.top - 1, best.base, 2), best.cost
             try:
                 reasons = _loop(ladder, work, bar, sum(other.spent for other in ladders if other is not ladder))
             except (PathsFailed, Diverged) as reason:
