@@ -5,7 +5,6 @@ import numpy as np
 from scipy.special import ive
 
 from stodyn.models.catalogue import Model
-from stodyn.noise.rejection import Rejection
 from stodyn.problems.hamiltonian import Hamiltonian
 
 
@@ -17,17 +16,18 @@ def lenard_bernstein(nu=0.01, mu=1.0, D=2.0**0.5, E0=3.0, eps=0.25, a=0.5, v0=4.
     M. Kraus & T. M. Tyranowski, Variational integrators for stochastic dissipative Hamiltonian systems, IMA J. Numer.
     Anal. 41 (2021), section 4.3.1.
     """
-    lower, upper = min(-7.0, v0 - 7.0 * width), max(7.0, v0 + 7.0 * width)
-    peak = (1.0 + abs(eps)) * (1.0 / width * a + 1.0) / ((1.0 + a) * np.sqrt(2.0 * np.pi))
 
-    def density(z):
-        return initial_density(z[:, 0], z[:, 1], eps=eps, a=a, v0=v0, width=width)
+    def bump_on_tail(rng, size):
+        """A uniform x moves by half a circle with probability (1 - eps cos 2πx)/2; that gives it its density."""
+        x, v = rng.random(size), rng.standard_normal(size)
+        x = np.where(2.0 * rng.random(size) < 1.0 + eps * np.cos(2.0 * np.pi * x), x, (x + 0.5) % 1.0)
+        return np.stack([x, np.where(rng.random(size) < a / (1.0 + a), v0 + width * v, v)], axis=1)
 
     return Hamiltonian(
         lambda t, x, v, c: 0.5 * v**2 + c["E0"] / (4.0 * jnp.pi) * jnp.sin(4.0 * jnp.pi * x),
         lambda t, x, v, c: -jnp.sqrt(c["nu"]) * c["D"] * x,
         lambda t, x, v, c: -c["nu"] * c["mu"] * v,
-        start=Rejection(density, (0.0, lower), (1.0, upper), peak),
+        start=bump_on_tail,
         params={"nu": nu, "mu": mu, "D": D, "E0": E0},
         names=("x", "v"),
         periodic=1.0,
