@@ -49,8 +49,10 @@ def jacobian(method: Method | str, problem: Any, x: Any, noise: Increment, t: fl
     return jacobians(method, problem, np.asarray(x, float)[None], noise, t)[0]
 
 
-def jacobians(method: Method | str, problem: Any, x: np.ndarray, noise: Increment, t: float = 0.0) -> np.ndarray:
-    """The same at several states (states, 2N)."""
+def jacobians(
+    method: Method | str, problem: Any, x: np.ndarray, noise: Increment, t: float = 0.0, of_noises: bool = False
+) -> np.ndarray:
+    """The same at several states (states, 2N), or `of_noises`: at one state with several increments, a leading axis."""
     step, problem = named(method), as_it_is_now(problem)
     stepped, _ = matched(problem, step)
     params = problem.example_params()
@@ -58,7 +60,8 @@ def jacobians(method: Method | str, problem: Any, x: np.ndarray, noise: Incremen
     def after(t, x, noise):
         return step.read(step.step(stepped, t, step.start(stepped, t, x, params), noise, params)[0])
 
-    return at_points(jax.jacfwd(after, argnums=1), np.asarray(t, float), x, noise, in_axes=(None, 0, None))
+    along = (None, None, 0) if of_noises else (None, 0, None)
+    return at_points(jax.jacfwd(after, argnums=1), np.asarray(t, float), x, noise, in_axes=along)
 
 
 def symplectic_form(N: int) -> np.ndarray:

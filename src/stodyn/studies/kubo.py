@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import functools
 import itertools
-import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from matplotlib.figure import Figure
 
 from stodyn import plot
-from stodyn.analysis.conservation import energy_of, jacobian
+from stodyn.analysis.conservation import energy_of, jacobians
 from stodyn.analysis.linear import step_map
+from stodyn.engine.path import increments
 from stodyn.engine.simulate import simulate
 from stodyn.methods.catalogue import find
 from stodyn.models.damped_kubo import DAMPED_KUBO
@@ -64,13 +65,12 @@ def moment_matrix(name: str, h: float, power: int) -> np.ndarray:
     recipe, counts = method.needs, method.needs.normals(1)
     rule = gauss.hermite(60 if name in RATIONAL else 12)
     axes = recipe.nodes(1) if hasattr(recipe, "nodes") else [rule] * sum(counts.values())
-    total = np.zeros((2**power, 2**power))
+    points, weights = (np.array(list(itertools.product(*(axis[k] for axis in axes)))) for k in (0, 1))
     with jax.enable_x64(True):
-        for node in itertools.product(*(zip(values, weights, strict=True) for values, weights in axes)):
-            normals = {stream: np.array([z]) for stream, (z, _) in zip(counts, node, strict=True)}
-            M = jacobian(method, DAMPED_KUBO.problem, START, recipe.increment(np.float64(h), normals, 1))
-            total += math.prod(float(weight) for _, weight in node) * functools.reduce(np.kron, [M] * power)
-    return total
+        normals = {stream: jnp.asarray(points[:, k : k + 1]) for k, stream in enumerate(counts)}
+        noises = increments(recipe, 1, jnp.full(len(points), h), normals)
+    matrices = jacobians(method, DAMPED_KUBO.problem, START, noises, of_noises=True)
+    return sum(w * functools.reduce(np.kron, [M] * power) for w, M in zip(weights.prod(axis=1), matrices, strict=True))
 
 
 def moment_growth(h: float, power: int, name: str = "StoermerVerlet") -> float:
