@@ -165,8 +165,10 @@ def _turns(system: System, times: np.ndarray, states: np.ndarray, rises: np.ndar
 
 
 def _rises(system: System, times: np.ndarray, states: np.ndarray) -> np.ndarray | None:
-    """When a component rises through the middle of its range, for the component that does so least often, but at least
-    RISES times; ripple of less than 40 % of the range is passed over."""
+    """When a component rises through the middle of its range, for the component that does so least often.
+
+    None where one does so at all, but fewer than RISES times. Ripple of less than 40 % of the range is passed over.
+    """
     best = None
     for i in np.setdiff1d(np.arange(system.n), system.wandering):
         values = states[:, i]
@@ -184,7 +186,9 @@ def _rises(system: System, times: np.ndarray, states: np.ndarray) -> np.ndarray 
                 share = -z[before - 1] / (z[before] - z[before - 1])
                 rises.append(times[before - 1] + share * (times[before] - times[before - 1]))
                 armed = False
-        if len(rises) >= RISES and (best is None or len(rises) < len(best)):
+        if 0 < len(rises) < RISES:  # the period may be longer than this window shows
+            return None
+        if rises and (best is None or len(rises) < len(best)):
             best = np.array(rises)
     return best
 
