@@ -116,3 +116,26 @@ def test_constants_that_lost_nothing_are_not_named():
     """0, 1, 0.5, -1024 are exact in any precision; in a float32 run nothing is lost that was not given up."""
     simulate(pulled(rounded([0.5, -1.0])), EulerMaruyama, **RUN)
     simulate(pulled(rounded([0.1, 0.2])), EulerMaruyama, dtype="float32", **RUN)
+
+
+WATCHING = {
+    "Moments": st.Moments(every=5),
+    "Histogram": st.Histogram(np.linspace(-3.0, 3.0, 7), every=5),
+    "Paths": st.Paths(3, every=5),
+    "Observable": st.Observable(lambda t, x, p: x[0] ** 2 + p["beta"], every=5),
+    "Passage": st.Passage(2.05, component=0, every=5),
+    "Iterations": st.Iterations(every=5),
+    "Autocorrelation": st.Autocorrelation(lags=3, every=1),
+    "Spectrum": st.Spectrum(segment=16, every=1),
+}
+
+
+@pytest.mark.parametrize("name", WATCHING)
+@pytest.mark.parametrize("method", ["Heun", "ImplicitMidpoint"])
+def test_what_is_seen_does_not_depend_on_the_sessions_precision(name, method):
+    """All other tests run in a session of float64, which would hide what is traced in the session's precision."""
+    runs = []
+    for is_double in (True, False):
+        with jax.enable_x64(is_double):
+            runs.append(simulate(kubo(), method, collect=WATCHING[name], **RUN))
+    assert runs[0].drop_attrs().identical(runs[1].drop_attrs())

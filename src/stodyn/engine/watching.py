@@ -44,7 +44,12 @@ def gives_values(statistic: Statistic) -> bool:
 
 
 def watched(spec: Spec) -> Watched:
-    """The traces of a run's statistics."""
+    """The traces of a run's statistics, in the precision of the run whatever the session's is."""
+    with jax.enable_x64(True):
+        return _watched(spec)
+
+
+def _watched(spec: Spec) -> Watched:
     assert spec.traced is not None
     n, dtype, statistics = spec.problem.n, spec.dtype, spec.statistics
     number, x = jax.ShapeDtypeStruct((), dtype), jax.ShapeDtypeStruct((n, 1), dtype)
@@ -92,12 +97,11 @@ def watched(spec: Spec) -> Watched:
             found.append(wanted)
         return jax.tree.leaves(found)
 
-    with jax.enable_x64(True):
-        return Watched(
-            jax.make_jaxpr(lambda *a: jax.tree.leaves(begun(*a)))(number, x, *params),
-            jax.make_jaxpr(track)(number, number, x, x, *leaves, *params),
-            jax.make_jaxpr(see)(number, x, count, *leaves, *params),
-            trees,
-            tuple(seen),
-            any(s.counts_iterations for s in statistics),
-        )
+    return Watched(
+        jax.make_jaxpr(lambda *a: jax.tree.leaves(begun(*a)))(number, x, *params),
+        jax.make_jaxpr(track)(number, number, x, x, *leaves, *params),
+        jax.make_jaxpr(see)(number, x, count, *leaves, *params),
+        trees,
+        tuple(seen),
+        any(s.counts_iterations for s in statistics),
+    )
