@@ -108,7 +108,7 @@ def test_a_method_that_does_not_fit_is_refused_with_those_that_do():
     gate = SDE(lambda t, x: -x, lambda t, x: jnp.array([[1.0, 0.0], [0.0, x[0]]]), [1.0, 1.0])
     with pytest.raises(ValueError, match="SRA1 is made for additive noise, and this problem's noise is general") as no:
         simulate(gate, **RUN | dict(method=SRA1))
-    few = "EulerMaruyama (recommended); MilsteinLevy (strong 1); DRI1, RS1, RS2 (weak 2)"
+    few = "EulerMaruyama (recommended); MilsteinLevy (strong 1); DRI1, PlatenWeak2Pairs, RS1 (weak 2)"
     assert str(no.value).endswith(f"Those that fit best: {few}. `stodyn methods` lists all.")
     with pytest.raises(ValueError, match=r"SRIW1 is made for .*scalar.* noise, and this problem's noise is general"):
         simulate(gate, **RUN | dict(method=SRIW1))
@@ -134,13 +134,13 @@ def test_the_recommended_method_is_said():
 
     run = simulate(kubo(), t=(0, 1), dt=0.1, paths=4, seed=1)
     assert provenance(run)["method"] == "Heun"
-    better = "higher orders for scalar noise: SRIW1 (strong 1.5); DRI1, RS1, RS2 (weak 2)"
+    better = "higher orders for scalar noise: SRIW1 (strong 1.5); DRI1, PlatenWeak2, PlatenWeak2Pairs (weak 2)"
     assert provenance(run)["advice"] == better
 
 
 def test_what_has_a_higher_order_than_the_recommended_method_is_said():
     assert advice(GENERAL_NOISE.problem, recommend(GENERAL_NOISE.problem)) == (
-        "higher orders for general noise: MilsteinLevy (strong 1); DRI1, RS1, RS2 (weak 2)"
+        "higher orders for general noise: MilsteinLevy (strong 1); DRI1, PlatenWeak2Pairs, RS1 (weak 2)"
     )
     assert advice(ADDITIVE_NOISE.problem, recommend(ADDITIVE_NOISE.problem)) == ""
 

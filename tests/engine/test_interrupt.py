@@ -102,10 +102,10 @@ def test_the_map_keeps_the_order_and_hands_errors_on():
         time.sleep(0.05 if block == 0 else 0.0)
         return block
 
-    assert list(Threads(3).map(slow_at_first, 20, lambda: None)) == list(range(20))
+    assert list(Threads(3).map(slow_at_first, range(20), lambda: None)) == list(range(20))
     stopped = []
     with pytest.raises(ZeroDivisionError):
-        list(Threads(2).map(lambda block: 1 // (block - 3), 20, lambda: stopped.append(True)))
+        list(Threads(2).map(lambda block: 1 // (block - 3), range(20), lambda: stopped.append(True)))
     assert stopped == [True]
 
 

@@ -53,9 +53,10 @@ class Growth(NamedTuple):
 
 
 class Found(NamedTuple):
-    """An unstable step: where, in which sense, its growth a step, and the longest step that would do."""
+    """An unstable step: where, how long it is, in which sense, its growth, and the longest step that would do."""
 
     t: float
+    length: float
     sense: str
     factor: float
     step: float
@@ -66,7 +67,7 @@ def warn_of_unstable_steps(run: Any, problem: Any, stacklevel: int) -> None:
     found = find_unstable(run.spec, run.layout, run.way)
     if found is None:
         return
-    spec, h = run.spec, float(run.spec.lengths.max())
+    spec, h = run.spec, found.length
     name = _stable_method(problem, spec, run.layout)
     other = "" if name is None else f", or {name}, which is stable with steps of {h:g}"
     warnings.warn(
@@ -106,7 +107,8 @@ def find_unstable(spec: Spec, layout: Layout, way: Any) -> Found | None:
 
 def _unstable_about(look: Look, t: float, spec: Spec, is_explicit: bool) -> Found | None:
     """What is unstable about a state."""
-    h, T = float(spec.lengths.max()), float(spec.times[-1] - spec.times[0])
+    place = min(int(np.searchsorted(spec.times, t, side="right")), spec.steps) - 1
+    h, T = float(spec.lengths[place]), float(spec.times[-1] - spec.times[0])
     grown = look(h)
     if grown is None or not any(_is_notable(rate, h, T) for rate in grown):
         return None
@@ -115,9 +117,9 @@ def _unstable_about(look: Look, t: float, spec: Spec, is_explicit: bool) -> Foun
         return None
     in_the_mean, in_mean_square = (_is_unstable(rate, slow, h, T) for rate, slow in zip(grown, own, strict=True))
     if in_the_mean:
-        return Found(t, "in the mean", math.exp(grown.mean * h), _longest(look, own, h, T)) if is_explicit else None
+        return Found(t, h, "in the mean", math.exp(grown.mean * h), _longest(look, own, h, T)) if is_explicit else None
     if in_mean_square:
-        return Found(t, "in mean square", math.exp(grown.square * h), _longest(look, own, h, T))
+        return Found(t, h, "in mean square", math.exp(grown.square * h), _longest(look, own, h, T))
     return None
 
 

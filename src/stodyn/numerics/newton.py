@@ -124,7 +124,10 @@ def newton(
         return root, (((ok | rounded) & close).astype(real), spent.astype(real), rounded.astype(real))
 
     def tangent(linear: Callable[[Array], Array], r: Array) -> Array:
-        return eliminate(jax.jacfwd(linear)(r), r)
+        J = jax.jacfwd(linear)(r)
+        return lax.custom_linear_solve(
+            lambda x: J @ x, r, lambda _, b: eliminate(J, b), transpose_solve=lambda _, b: eliminate(J.T, b)
+        )
 
     if _underived.get():
         x, (ok, iterations, rounded) = search(equations, x)
