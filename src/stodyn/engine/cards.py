@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -141,7 +140,7 @@ class _Work(Work):
     def __init__(self, way: OnCards, layout: Layout, block: int, card: Card):
         self.program, self.spec, self.plan, self.card = way.program, way.spec, way.plan, card
         self.launch, self.paths = self.program.on(card), layout.paths_in(block)
-        source, kept, spec = self.program.source, self.program.kept, self.spec
+        source, kept = self.program.source, self.program.kept
         self.lanes = -(-min(layout.width, layout.paths) // GROUP) * GROUP
         self.blocks = self.lanes // card.group
         bytes_of_a_save = 8 * (self.lanes * kept.rows + kept.values * self.blocks)
@@ -150,7 +149,8 @@ class _Work(Work):
         self.seen = card.memory("seen", self.slots, kept.rows, self.lanes) if kept.rows else None
         partials = card.memory("partials", self.slots, kept.values, self.blocks) if kept.summed else None
         self.totals = card.memory("totals", WORDS + self.slots * kept.values)
-        self.found = np.empty(0)  # the totals of the last call
+        self.found, self._rounded = np.empty(0), 0  # the totals of the last call
+        self._observing: dict[int, Callable] = {}  # of statistics that look at all paths together
         self.frame = Frame(FRAME)
         first = layout.first_path(block)
         starts, *drawn = layout.drawn(first, first + self.paths)
@@ -160,7 +160,6 @@ class _Work(Work):
             totals=self.totals.at(WORDS), flag=self.totals.at(0), rounded=self.totals.at(1), blocks=self.blocks,
             stride=self.lanes, paths=self.paths, first_path=first, key=counter.key_of(layout.seed).view("<i8")[0],
         )  # fmt: skip
-        assert spec.traced is not None
 
     def _give_numbers(self, starts: np.ndarray, drawn: Sequence[np.ndarray]) -> None:
         """Times, parameters and starts: what all paths share in one piece, what is a path's own in rows."""
@@ -205,13 +204,8 @@ class _Work(Work):
         return self._launched("begin", self.state, int(self.plan.saves[0] == 0))
 
     def end(self, first: int) -> int:
-        plan, starting = self.plan, self.program.source.traced.starting_steps
         steps = max(int(SECONDS * self.program.rate / self.lanes), 1)
-        place = int(np.searchsorted(plan.saves, first, side="right"))
-        last = min(first + steps, len(plan.h))
-        if place + self.slots < len(plan.saves):
-            last = min(last, int(plan.saves[place + self.slots]) - 1)
-        return min(last, starting) if first < starting else last
+        return self.plan.call_end(first, steps, self.slots, self.program.source.traced.starting_steps)
 
     def advance(self, first: int, last: int, inside: slice) -> np.ndarray | None:
         began = time.perf_counter()
@@ -238,8 +232,7 @@ class _Work(Work):
         is_bad, self._rounded = self.found[:WORDS].view(np.int64).tolist()
         if not is_bad:
             return None
-        layout = self.program.source.layout
-        real = [k for k, dtype in enumerate(layout.dtypes[: layout.of_method]) if dtype.kind == "f"]
+        real = np.flatnonzero(self.program.source.layout.real).tolist()
         rows = np.stack([after.got(self.lanes, k * self.lanes) for k in real])
         return ~np.isfinite(rows).all(axis=0) & (np.arange(self.lanes) < paths)
 
@@ -264,21 +257,18 @@ class _Work(Work):
     # --- statistics ---------------------------------------------------------------------------------------------------
 
     def observed(self, inside: slice) -> list[Any]:
-        kept, saves = self.program.kept, inside.stop - inside.start
+        kept, source, saves = self.program.kept, self.program.source, inside.stop - inside.start
         totals = self.found[WORDS:].reshape(saves, kept.values)
         found: list[Any] = []
         for k, statistic in enumerate(self.spec.statistics):
             look = np.flatnonzero(self.plan.looks[k][inside])
             if not look.size:
                 found.append(None)
-            elif k in kept.summed:
-                numbers = kept.summed[k]
+            elif averages_itself(statistic):
+                numbers = source.rows_of[k][0].ravel()
                 products = statistic.products(len(numbers))  # type: ignore[attr-defined]
-                found.append(_sums(totals[look, kept.places[k] :], len(numbers), products))
-            elif k in kept.wide:
-                numbers = kept.wide[k]
-                products = statistic.products(len(numbers))  # type: ignore[attr-defined]
-                found.append(_sums(self._wide_sums(numbers, saves, products)[look], len(numbers), products))
+                own = totals[:, kept.places[k] :] if k in kept.summed else self._wide_sums(numbers, saves, products)
+                found.append(_sums(own[look], len(numbers), products))
             else:
                 times = self.plan.t[self.plan.saves[inside]]
                 parts = [self._by_jax(k, statistic, int(j), times[j]) for j in look]
@@ -331,10 +321,6 @@ class _Work(Work):
                 key = fingerprint(jax.make_jaxpr(observe)(*given)) + type(statistic).__name__
                 self._observing[k] = compiled(key, observe, *given).run
             return self._observing[k](*given)
-
-    @functools.cached_property
-    def _observing(self) -> dict[int, Any]:
-        return {}
 
     def _params(self, own: Array, common: Sequence[Any]) -> list[Any]:
         found, row, shared = [], 0, iter(common)

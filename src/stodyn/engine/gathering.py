@@ -29,6 +29,15 @@ class Plan:
     saves: np.ndarray  # increasing; 0 is the start
     looks: tuple[np.ndarray, ...]
 
+    def call_end(self, first: int, steps: int, saves: int, starting: int) -> int:
+        """The last of `steps` steps from `first` on, or an earlier one: a call holds at most `saves` saves, and does
+        not go on from the `starting` first steps of a method to others."""
+        place = int(np.searchsorted(self.saves, first, side="right"))
+        last = min(first + steps, len(self.h))
+        if place + saves < len(self.saves):
+            last = min(last, int(self.saves[place + saves]) - 1)
+        return min(last, starting) if first < starting else last
+
     def saves_in(self, first: int, last: int) -> slice:
         """Which saves lie after step `first` and not after step `last`."""
         return slice(*np.searchsorted(self.saves, (first, last), side="right"))

@@ -48,16 +48,15 @@ def sums_of(count: int) -> int:
 class Kept:
     """What a launch leaves of the statistics: sums of those in `summed`, by their rows; rows where others look.
 
-    wide  statistics whose sums are taken of the rows, by their rows (engine.wide_sums)
     rows  of what is seen at a save, the last being 1 where the path is sound and 0 where not; 0 where nobody looks
     """
 
     def __init__(self, source: Source, statistics: Sequence[Statistic]):
-        averaged = {
-            k: source.rows_of[k][0].ravel() for k, statistic in enumerate(statistics) if averages_itself(statistic)
+        self.summed = {
+            k: source.rows_of[k][0].ravel()
+            for k, statistic in enumerate(statistics)
+            if averages_itself(statistic) and source.rows_of[k][0].size <= FEW
         }
-        self.summed = {k: numbers for k, numbers in averaged.items() if len(numbers) <= FEW}
-        self.wide = {k: numbers for k, numbers in averaged.items() if len(numbers) > FEW}
         self.rows = len(source.seen) + 1 if len(self.summed) < len(statistics) else 0
         self.places, place = {}, 0
         for k, numbers in self.summed.items():

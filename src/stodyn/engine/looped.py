@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from stodyn.engine.spec import Spec
-from stodyn.engine.stepping import FRAME, GENERATORS, GROUP, State
+from stodyn.engine.stepping import FRAME, GENERATORS, GROUP, OfOnePath
 from stodyn.engine.watching import Watched
 from stodyn.numerics.printing import compiling, rows
 from stodyn.numerics.printing.array_traces import ArrayTraces
@@ -28,20 +28,15 @@ from stodyn.numerics.printing.rows import Function
 ROWS = ("start", "state", "own_params", "seen")  # arrays whose entries lie [entry][lanes]
 
 
-class LoopSource:
+class LoopSource(OfOnePath):
     """The loops of a program: what begins, steps and is seen of one path."""
 
     def __init__(self, spec: Spec, watched: Watched):
-        traced: Any = spec.traced
-        self.traced, self.watched, self.equal_steps = traced, watched, spec.has_equal_steps
-        self.varies, self.examples, self.dtype = spec.varies, spec.examples, spec.dtype
-        gathered = [v.aval for v in watched.begin.jaxpr.outvars]
-        counted = [watched.counts_iterations, traced.may_round]
-        self.layout = State(traced.state_shapes, traced.state_dtypes, gathered, counted)
+        super().__init__(spec, watched)
         self.tables: list[np.ndarray] = []
         self.begun = self._begun()
         self.stepped, self.ok = self._stepped(None)
-        self.starting = self._stepped("k") if traced.starting is not None else None
+        self.starting = self._stepped("k") if self.traced.starting is not None else None
         self.see, self.seen, self.seen_dtypes, self.rows_of = self._seen()
         programs = [self.begun, self.see, self.stepped, *([self.starting[0]] if self.starting else [])]
         self.scratch = max(program.scratch for program in programs)

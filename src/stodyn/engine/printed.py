@@ -153,16 +153,11 @@ class _Work(Work):
 
     def end(self, first: int) -> int:
         """What takes about SECONDS, and not too many saves."""
-        program, plan = self.program, self.plan
-        starting = program.source.traced.starting_steps
+        program = self.program
         seconds, unknown = (LONGER, 1) if program.looped else (SECONDS, FIRST_STEPS)
         steps = max(int(seconds * program.rate / self.lanes), 1) if program.rate else unknown
         most = max(SEEN_BYTES // (8 * self.lanes * len(program.source.seen)), 1)
-        place = int(np.searchsorted(plan.saves, first, side="right"))
-        last = min(first + steps, len(plan.h))
-        if place + most < len(plan.saves):
-            last = min(last, int(plan.saves[place + most]) - 1)
-        return min(last, starting) if first < starting else last
+        return self.plan.call_end(first, steps, most, program.source.traced.starting_steps)
 
     def advance(self, first: int, last: int, inside: slice) -> np.ndarray | None:
         began = time.perf_counter()

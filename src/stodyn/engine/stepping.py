@@ -73,8 +73,8 @@ def _one(node: Entry) -> np.ndarray:
     return scalars.unflatten([node], [()])[0]
 
 
-class Source:
-    """The graphs of a program: what begins, steps and is seen of one path."""
+class OfOnePath:
+    """What a program is printed from: the traces of a run, and how the state of a path is laid out."""
 
     def __init__(self, spec: Spec, watched: Watched):
         traced: Any = spec.traced
@@ -83,9 +83,16 @@ class Source:
         gathered = [v.aval for v in watched.begin.jaxpr.outvars]
         counted = [watched.counts_iterations, traced.may_round]
         self.layout = State(traced.state_shapes, traced.state_dtypes, gathered, counted)
+
+
+class Source(OfOnePath):
+    """The graphs of a program: what begins, steps and is seen of one path."""
+
+    def __init__(self, spec: Spec, watched: Watched):
+        super().__init__(spec, watched)
         self.begun = self._begun()
         self.stepped, self.ok = self._stepped(None)
-        self.starting = self._stepped("k") if traced.starting is not None else None
+        self.starting = self._stepped("k") if self.traced.starting is not None else None
         self.seen, self.seen_dtypes, self.rows_of = self._seen()
 
     def _params(self, graph: Graph, lane_axis: bool = False) -> list[np.ndarray]:
