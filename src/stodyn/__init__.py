@@ -16,6 +16,7 @@ from stodyn.methods.filtered import exactly_filtered
 from stodyn.noise.distribution import PerPath
 from stodyn.problems.driven import with_noise
 from stodyn.problems.hamiltonian import Hamiltonian
+from stodyn.problems.level import Level
 from stodyn.problems.linear import linear
 from stodyn.problems.measured import with_measurement
 from stodyn.problems.mechanical import Mechanical
@@ -31,6 +32,7 @@ __all__ = [
     "SDAE",
     "SDE",
     "Hamiltonian",
+    "Level",
     "Mechanical",
     "PathsFailed",
     "PerPath",

@@ -119,6 +119,28 @@ class Problem(ABC):
         """The last argument of the user's functions: (params,), or () where the problem has none."""
         return () if self.params is None else (params,)
 
+    # --- how the components that a run shows move: dx_i = mean_rates_i dt + noise_rows_i dW ---------------------------
+
+    def noise_rows(self, t, x: jax.Array, params, components: Sequence[int]) -> tuple[jax.Array | None, ...]:
+        """How noise reaches each of these components: what the channels do to it, a vector whose zeros may be left
+        out, or None where it is not a component of a diffusion (an acceleration, an algebraic component)."""
+        return (None,) * len(components)
+
+    def mean_rates(self, t, x: jax.Array, params, components: Sequence[int]) -> tuple[jax.Array | None, ...]:
+        """The drift of each of these components, or None where `noise_rows` has none."""
+        return (None,) * len(components)
+
+    def noise_along(self, t, x: jax.Array, params, weights: jax.Array, components: Sequence[int]) -> jax.Array:
+        """Σ_i weights_i (row i), (m,): what each channel does to a function whose gradient is `weights` (n,), zero for
+        all but these components."""
+        rows: Any = self.noise_rows(t, x, params, components)
+        return sum((weights[i] * row for i, row in zip(components, rows, strict=True)), jnp.zeros(self.m, x.dtype))
+
+    def noise_push(self, t, x: jax.Array, params, W: jax.Array) -> jax.Array:
+        """What an increment W (m,) does to every component, (n,); nothing to those without a row."""
+        rows = self.noise_rows(t, x, params, range(self.n))
+        return jnp.stack([jnp.zeros((), x.dtype) if row is None else row @ W for row in rows])
+
 
 def is_drawn(leaf: Any) -> bool:
     """Whether a node of a pytree of parameters stands for values that differ from path to path."""

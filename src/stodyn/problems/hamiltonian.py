@@ -232,6 +232,14 @@ class Hamiltonian(Problem):
         """The diffusion by its products: the vector field of the Hamiltonian Σ_r W_r h_r."""
         return product(lambda W: jnp.concatenate(self.kick(t, *self.split(x), params, W)), self.m)
 
+    def noise_rows(self, t, x, params, components):
+        noise = self.g(t, x, params)
+        return tuple(noise[i] for i in components)
+
+    def mean_rates(self, t, x, params, components):
+        rates = self.f(t, x, params)
+        return tuple(rates[i] for i in components)
+
     # --- what is known about them --------------------------------------------------------------------------------
 
     @functools.cached_property

@@ -54,6 +54,17 @@ class Measured(Problem):
         x = self.problem.draw_start(rng, paths)
         return np.concatenate([x, x @ self.H.T], axis=1)
 
+    def noise_rows(self, t, x, params, components):
+        """Of the state; a measurement is drawn anew in every step, and has none."""
+        return self._inner(self.problem.noise_rows, t, x, params, components)
+
+    def mean_rates(self, t, x, params, components):
+        return self._inner(self.problem.mean_rates, t, x, params, components)
+
+    def _inner(self, rows, t, x, params, components):
+        n = self.problem.n
+        return tuple(rows(t, x[:n], params, (i,))[0] if i < n else None for i in components)
+
     def covariance(self, P: ArrayLike, dt: float) -> np.ndarray:
         """The exact covariance (..., p, p) of z where that of x is P (..., n, n): H P H' + R/dt."""
         return self.H @ np.asarray(P, float) @ self.H.T + self.R / dt

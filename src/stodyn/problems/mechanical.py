@@ -403,6 +403,40 @@ class Mechanical(Problem):
         y, v = x[: self.N], x[self.N : 2 * self.N]
         return jnp.concatenate([jnp.zeros((self.N, self.m), x.dtype), self.kicks(t, y, v, y[:0], params)])
 
+    def noise_rows(self, t, x, params, components):
+        """Nothing of the noise reaches positions at once; accelerations and massless coordinates have no row."""
+        y, v, z = self._coordinates(x)
+        b = self.kicks(t, y, v, z, params)
+        return tuple(
+            None if place is None else jnp.zeros(self.m, x.dtype) if order == 0 else b[place]
+            for order, place in map(self._place, components)
+        )
+
+    def mean_rates(self, t, x, params, components):
+        y, v, z = self._coordinates(x)
+        a = self.acceleration(t, y, v, z, params)
+        return tuple(
+            None if place is None else v[place] if order == 0 else a[place]
+            for order, place in map(self._place, components)
+        )
+
+    def _coordinates(self, x: Array) -> tuple[Array, Array, Array]:
+        """y, v and z of a state as it is shown."""
+        y, z = self.split(x[: self.N])
+        return y, self.split(x[self.N : 2 * self.N])[0], z
+
+    def _place(self, component: int) -> tuple[int, int | None]:
+        """How often a component is differentiated, and its place among the coordinates with inertia; None where it
+        is none of their positions and velocities."""
+        order, k = divmod(component, self.N)
+        if order == 2:
+            return order, None
+        if self.inertia is None or self.inertia.is_regular:
+            return order, k
+        columns = self.inertia.parts.columns
+        is_pure = k in columns and not self.inertia.parts.K[k].any()
+        return order, int(np.flatnonzero(columns == k)[0]) if is_pure else None
+
     def lower(self, kind: type) -> tuple[Problem, str] | None:
         if kind is SDAE:
             return self._as_sdae, "Mechanical -> SDAE of (x, v)"

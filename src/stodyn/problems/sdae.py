@@ -347,6 +347,28 @@ class SDAE(Problem):
         found[:, self.split.columns] = np.eye(self.r)
         return found
 
+    @functools.cached_property
+    def _evolving_places(self) -> dict[int, int]:
+        """Component -> its place among the differential components, of those that are one by themselves."""
+        alone = np.flatnonzero(np.count_nonzero(self.evolving, axis=1) == 1)
+        return {int(self.split.columns[k]): int(k) for k in alone}
+
+    @functools.cached_property
+    def _solved_mass(self) -> np.ndarray:
+        """S = (R M E)⁻¹, E the columns of the differential components: dY = S R f dt + S R g dW."""
+        return np.linalg.inv(self.mass[self.split.rows][:, self.split.columns])
+
+    def noise_rows(self, t, x, params, components):
+        """Of the differential components; constraints may bring noise to the others in ways of their own."""
+        return self._picked(jnp.asarray(self._solved_mass, x.dtype) @ self.equations(self.g(t, x, params)), components)
+
+    def mean_rates(self, t, x, params, components):
+        return self._picked(jnp.asarray(self._solved_mass, x.dtype) @ self.equations(self.f(t, x, params)), components)
+
+    def _picked(self, rows: Array, components: Sequence[int]) -> tuple[Array | None, ...]:
+        places = self._evolving_places
+        return tuple(rows[places[i]] if i in places else None for i in components)
+
     def state(self, t, y: Array, params) -> Array:
         """The state x (n,) at time t whose differential components are y (r,): (y, F(t, y)) of the state-space form."""
         near = jnp.asarray(self.diagnosed().start, y.dtype)
@@ -355,8 +377,7 @@ class SDAE(Problem):
 
     def to_sde(self) -> SDE:
         """The state-space form dY = S f dt + S g dW of the differential components, x from y by Newton."""
-        RM = self.mass[self.split.rows]
-        S = np.linalg.inv(RM[:, self.split.columns])
+        S = self._solved_mass
 
         def drift(t, y, *params):
             p = params[0] if params else None

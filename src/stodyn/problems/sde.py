@@ -176,6 +176,19 @@ class SDE(Problem):
         noise = self.multiplier(t, x, params)
         return noise.row(i) if isinstance(noise, Operator) else noise[i]
 
+    def noise_rows(self, t, x, params, components):
+        return tuple(self.row(t, x, params, i) for i in components)
+
+    def mean_rates(self, t, x, params, components):
+        rates = self.f(t, x, params)
+        return tuple(rates[i] for i in components)
+
+    def noise_along(self, t, x, params, weights, components):
+        return jax.grad(lambda W: weights @ self.push(t, x, params, W))(jnp.zeros(self.m, x.dtype))
+
+    def noise_push(self, t, x, params, W):
+        return self.push(t, x, params, W)
+
     def diagonal(self, t, x: Array, params) -> Array:
         """The diagonal (n,) of the diffusion, without its matrix where that is possible."""
         found = self.diffusion(t, x, *self.extra(params)) if self._is_operator else None

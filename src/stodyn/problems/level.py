@@ -1,0 +1,304 @@
+"""An event: a function of the state reaches a level.
+
+    Level(1.5)                                       the first component, from below
+    Level(0.0, of="x", direction="down")             a component, from above
+    Level((-1.0, 1.0), of=lambda t, x: x[1] - x[0])  a function of (t, x[, params]), out of a strip
+    Level(lambda t: 1.0 + 0.5 * t)                   a level that moves
+
+On a problem a level becomes a Gauge, for one path: how far the function is from the level, how noise reaches it, and so
+which of three ways tells whether the level was reached between two steps:
+
+    "bridge"   noise enters the function: a Brownian bridge between the two values
+    "cubic"    noise enters its rate at most (a position): Hermite's cubic through values and rates
+    "grid"     neither is known: the two values alone
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from stodyn.noise.distribution import is_random
+from stodyn.numerics import uncompiled
+from stodyn.numerics.dependence import dependence
+from stodyn.numerics.printing.scalars import Unprintable
+from stodyn.problems.contract import Problem, is_drawn, returned_shape
+
+BRIDGE, CUBIC, GRID = "bridge", "cubic", "grid"
+SIDES = {"up": (1.0,), "down": (-1.0,), "out": (-1.0, 1.0)}  # the signs of level - f on this side
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Level:
+    """A function of the state reaches a level: what st.Passage, sd.Stop, sd.Impact and sd.rare wait for.
+
+    Parameters
+    ----------
+    level : number, function or pair
+        A number; a function level(t[, params]); or a pair of these, (low, high): then leaving the strip is the event.
+    of : str, int or function
+        What reaches it: a component by its name or number, or a function of(t, x[, params]) -> number, written for
+        one path with jax.numpy. x is a vector, also where the problem is scalar. As for drift, params are given where
+        the problem has them.
+    direction : "up" or "down"
+        Whether the level is reached from below (the default) or from above. A pair has no direction.
+
+    Examples
+    --------
+    >>> import stodyn as sd
+    >>> sd.Level(1.5, of="x")
+    Level(1.5, of='x', direction='up')
+    """
+
+    level: Any
+    of: str | int | Callable = 0
+    direction: str | None = None
+
+    def __post_init__(self):
+        fill = object.__setattr__
+        if isinstance(self.level, (tuple, list)):
+            if len(self.level) != 2:
+                raise ValueError(f"level: expected a number, a function or a pair (low, high), got {self.level!r}")
+            if self.direction is not None and self.direction != "out":
+                raise ValueError(
+                    f"direction: {self.direction!r} was given for the pair of levels {self.level!r}. Leave it out: the "
+                    "event is to leave the strip between them; or give one level"
+                )
+            fill(self, "level", tuple(map(_checked_level, self.level)))
+            fill(self, "direction", "out")
+            low, high = self.level
+            if not (callable(low) or callable(high)) and not low < high:
+                raise ValueError(f"level: expected a pair (low, high) with low < high, got {self.level!r}")
+        else:
+            fill(self, "level", _checked_level(self.level))
+            fill(self, "direction", "up" if self.direction is None else self.direction)
+            if self.direction not in ("up", "down"):
+                raise ValueError(f'direction: expected "up" or "down", got {self.direction!r}')
+        if not callable(self.of) and (isinstance(self.of, bool) or not isinstance(self.of, (str, int, np.integer))):
+            raise TypeError(
+                f"of: expected a component by its name or number, or a function of (t, x[, params]), got {self.of!r}"
+            )
+
+    def __repr__(self) -> str:
+        direction = "" if self.direction == "out" else f", direction={self.direction!r}"
+        return f"Level({_words(self.level)}, of={_words(self.of)}{direction})"
+
+    @property
+    def bounds(self) -> tuple[Any, ...]:
+        """One level, or two."""
+        return self.level if isinstance(self.level, tuple) else (self.level,)
+
+    def on(self, problem: Problem, t: float = 0.0) -> Gauge:
+        """The level on a problem whose run begins at time t; errors in the user's terms."""
+        names: Any = problem.names
+        of = self.of
+        if isinstance(of, str):
+            if of not in names:
+                raise ValueError(f"of: there is no component {of!r}; there are {', '.join(names)}")
+            of = names.index(of)
+        if not callable(of) and not 0 <= of < problem.n:
+            raise ValueError(f"of: there is no component {of}; there are {problem.n}, counted from 0")
+        with jax.enable_x64(True):
+            if callable(of):
+                shape = returned_shape(problem, "of", of, ("t", 0.0), ("x", np.asarray(problem.example_start()))).shape
+                if shape != ():
+                    raise ValueError(f"of: returned shape {shape}, expected one number: the one that reaches a level")
+            for bound in filter(callable, self.bounds):
+                shape = returned_shape(problem, "level", bound, ("t", 0.0)).shape
+                if shape != ():
+                    raise ValueError(f"level: returned shape {shape}, expected one number")
+            gauge = Gauge(self, problem, of if callable(of) else int(of))
+            gauge.check_order(t)
+        return gauge
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Gauge:
+    """A level on a problem; its functions are of one path, (t, x, params).
+
+    Distances are positive on this side of a level and one for each level: (1,), or (2,) to the lower and the upper.
+    """
+
+    level: Level
+    problem: Any
+    of: int | Callable
+
+    # --- values and distances -----------------------------------------------------------------------------------------
+
+    def value(self, t, x: Array, params) -> Array:
+        """The function that reaches the level."""
+        if not callable(self.of):
+            return x[self.of]
+        return jnp.asarray(self.of(t, x, *self.problem.extra(params)), x.dtype)
+
+    def levels(self, t, params) -> Array:
+        """The level, (1,), or both, (2,)."""
+        found = [b(t, *self.problem.extra(params)) if callable(b) else b for b in self.level.bounds]
+        return jnp.stack([jnp.asarray(b, jnp.result_type(t)) for b in found])
+
+    def distances(self, t, x: Array, params) -> Array:
+        """How far the function is from each level; not positive where it has reached it."""
+        return self._signs(x) * (self.levels(t, params).astype(x.dtype) - self.value(t, x, params))
+
+    def _signs(self, x: Array) -> Array:
+        return jnp.asarray(SIDES[self.level.direction], x.dtype)  # type: ignore[index]
+
+    # --- rates --------------------------------------------------------------------------------------------------------
+
+    def noise(self, t, x: Array, params) -> Array:
+        """∇f · g, (m,): what each channel does to the function."""
+        return self.problem.noise_along(t, x, params, self.gradient(t, x, params), self.components)
+
+    def gradient(self, t, x: Array, params) -> Array:
+        """∇f, (n,)."""
+        if not callable(self.of):
+            return jnp.zeros_like(x).at[self.of].set(1.0)
+        return jax.grad(lambda x: self.value(t, x, params))(x)
+
+    def variance_rate(self, t, x: Array, params) -> Array:
+        """γ² = |∇f · g|², the variance that the function gathers in unit time."""
+        if callable(self.of):
+            row = self.noise(t, x, params)
+        else:
+            (row,) = self.problem.noise_rows(t, x, params, self.components)
+        return jnp.sum(row**2)
+
+    def at_the_level(self, t, x: Array, params, distance: Array, sign: float) -> Array:
+        """The point of the level that lies in the direction in which noise moves the function, x + (level - f) n with
+        n = g gᵀ∇f/γ²; x itself where noise does not reach the function there."""
+        row = self.noise(t, x, params)
+        rate = jnp.sum(row**2)
+        toward = self.problem.noise_push(t, x, params, row) / jnp.where(rate > 0, rate, 1.0)
+        return x + sign * distance * toward
+
+    def distance_rates(self, t, x: Array, params) -> Array:
+        """The rates of the distances along the path, of a function that noise does not enter."""
+        rates = jnp.stack(self.problem.mean_rates(t, x, params, self.components))
+        along = jnp.zeros_like(x).at[jnp.asarray(self.components)].set(rates)
+        t = jnp.asarray(t, x.dtype)
+        return jax.jvp(lambda t, x: self.distances(t, x, params), (t, x), (jnp.ones_like(t), along))[1]
+
+    # --- what is known, from traces -----------------------------------------------------------------------------------
+
+    @functools.cached_property
+    def components(self) -> tuple[int, ...]:
+        """The components of the state that the function depends on."""
+        if not callable(self.of):
+            return (self.of,)
+        found = self._reached(self.value)
+        if found is None:
+            return tuple(range(self.problem.n))
+        return tuple(sorted(i for entry in found.ravel() if isinstance(entry, frozenset) for a, i in entry if a == 1))
+
+    @functools.cached_property
+    def known(self) -> tuple[str, str]:
+        """How a crossing between two steps is told, "bridge", "cubic" or "grid", and why in words."""
+        names = self.problem.names
+        periods: Any = getattr(self.problem, "periodic", None) or ()
+        if not callable(self.of) and self.of < len(periods) and periods[self.of]:
+            return GRID, f"{names[self.of]} is wrapped to [0, {periods[self.of]:g}), so that it jumps"
+        missing = [names[i] for i, row in zip(self.components, self._rows(), strict=True) if row is None]
+        if missing:
+            return GRID, f"how noise reaches {', '.join(missing)} is not known: not a component of a diffusion"
+        rate = self._reached(self.variance_rate)
+        if rate is None:
+            return BRIDGE, "noise may enter the function: its trace cannot be taken apart"
+        if isinstance(rate[()], frozenset) or rate[()] != 0:
+            return BRIDGE, "noise enters the function"
+        return CUBIC, "noise does not enter the function, but its rate at most: proved from the trace"
+
+    @functools.cached_property
+    def has_constant_rate(self) -> bool:
+        """Whether the variance rate does not depend on the state: proved from the trace."""
+        rate = self._reached(self.variance_rate)
+        return rate is not None and not (isinstance(rate[()], frozenset) and any(a == 1 for a, _ in rate[()]))
+
+    def _rows(self) -> tuple[Any, ...]:
+        rows: list[Any] = []
+
+        def look(t, x, params):
+            rows.extend(self.problem.noise_rows(t, x, params, self.components))
+            return x
+
+        with jax.enable_x64(True):
+            jax.eval_shape(look, *self._arguments())
+        return tuple(rows)
+
+    def _reached(self, function: Callable) -> np.ndarray | None:
+        """numerics.dependence of a function of (t, x, params); None where its trace cannot be taken apart."""
+        with jax.enable_x64(True), jax.ensure_compile_time_eval(), contextlib.suppress(Unprintable):
+            return dependence(function, *self._arguments())[0]
+        return None
+
+    def _arguments(self) -> tuple[Any, ...]:
+        return np.zeros(()), np.asarray(self.problem.example_start(), float), self.problem.example_params()
+
+    # --- before a run -------------------------------------------------------------------------------------------------
+
+    def check_order(self, t: float) -> None:
+        """Refuse two levels that are in the wrong order when the run begins."""
+        if len(self.level.bounds) == 2:
+            low, high = uncompiled.value(lambda t: self.levels(t, self.problem.example_params()), np.asarray(t, float))
+            if not low < high:
+                raise ValueError(
+                    f"level: at t = {t:g} the pair (low, high) is ({low:g}, {high:g}), expected low < high"
+                )
+
+    def reached_at_start(self, t: float) -> str | None:
+        """In words, that every path is at or beyond the level when the run begins at time t; None where that is not
+        so, or not known: where starts or parameters are random, or the start is not that of a component."""
+        problem = self.problem
+        random = [leaf for leaf in jax.tree.leaves(problem.params, is_leaf=is_drawn) if is_random(leaf)]
+        start = getattr(problem, "start", None)
+        parts = start if isinstance(start, (tuple, list)) else (start,)
+        if random or any(map(is_random, parts)) or any(row is None for row in self._rows()):
+            return None
+
+        def look(t, x):
+            given = problem.example_params()
+            return jnp.concatenate([self.value(t, x, given)[None], self.levels(t, given), self.distances(t, x, given)])
+
+        with jax.enable_x64(True):
+            seen = uncompiled.value(look, np.asarray(t, float), np.asarray(problem.example_start(), float))
+        value, levels, distances = seen[0], *np.split(seen[1:], 2)
+        if np.all(distances > 0):
+            return None
+        found = levels[int(np.argmin(distances))]
+        where = "at" if value == found else "above" if value > found else "below"
+        other = {
+            "up": ' (direction="down" waits for it from above)',
+            "down": ' (direction="up" waits for it from below)',
+        }
+        return (
+            f"every path has reached it when the run begins: at t = {t:g} {self.words} is {value:g}, {where} the level "
+            f"{found:g}{other.get(self.level.direction, '')}"  # type: ignore[arg-type]
+        )
+
+    @property
+    def words(self) -> str:
+        """The function, as a sentence names it."""
+        return _words(self.of) if callable(self.of) else self.problem.names[self.of]
+
+
+def _checked_level(level: Any) -> Any:
+    if callable(level) or isinstance(level, jax.core.Tracer):
+        return level
+    found = np.asarray(level)
+    if found.ndim or found.dtype.kind not in "iuf" or not np.isfinite(found):
+        raise ValueError(f"level: expected a finite number, a function level(t[, params]) or a pair, got {level!r}")
+    return float(found)
+
+
+def _words(value: Any) -> str:
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_words, value))})"
+    name = getattr(value, "__name__", "function") if callable(value) else repr(value)
+    return "function" if name == "<lambda>" else name
