@@ -14,6 +14,7 @@ from stodyn.engine.until import until
 from stodyn.methods.catalogue import find as method
 from stodyn.methods.filtered import exactly_filtered
 from stodyn.noise.distribution import PerPath
+from stodyn.noise.from_normals import from_normals
 from stodyn.problems.driven import with_noise
 from stodyn.problems.hamiltonian import Hamiltonian
 from stodyn.problems.level import Level
@@ -43,6 +44,7 @@ __all__ = [
     "draw_increments",
     "estimate",
     "exactly_filtered",
+    "from_normals",
     "increments",
     "linear",
     "load",

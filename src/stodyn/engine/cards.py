@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from stodyn.engine import kernel, programs, wide_sums
+from stodyn.engine import card_starts, kernel, programs, wide_sums
 from stodyn.engine.block import compiled
 from stodyn.engine.card import Card, Memory, card_of, unavailable
 from stodyn.engine.gathering import Went, Work, gone_through
@@ -153,16 +153,21 @@ class _Work(Work):
         self._observing: dict[int, Callable] = {}  # of statistics that look at all paths together
         self.frame = Frame(FRAME)
         first = layout.first_path(block)
-        starts, *drawn = layout.drawn(first, first + self.paths)
-        self._give_numbers(starts, drawn)
         self.frame.set(
             partials=partials.address if partials else 0, seen=self.seen.address if self.seen else 0,
             totals=self.totals.at(WORDS), flag=self.totals.at(0), rounded=self.totals.at(1), blocks=self.blocks,
             stride=self.lanes, paths=self.paths, first_path=first, key=counter.key_of(layout.seed).view("<i8")[0],
         )  # fmt: skip
+        start = None if layout.has_common_start else self.spec.problem.start_from_normals
+        starts = layout.starts(first, first + self.paths) if start is None else np.zeros((0, self.spec.problem.n))
+        self._give_numbers(starts, layout.own_params(first, first + self.paths))
+        if start is not None:
+            card_starts.loaded(card, start)("starts", self.blocks, card.group, self.frame)
 
     def _give_numbers(self, starts: np.ndarray, drawn: Sequence[np.ndarray]) -> None:
-        """Times, parameters and starts: what all paths share in one piece, what is a path's own in rows."""
+        """Times, parameters and starts: what all paths share in one piece, what is a path's own in rows.
+
+        Where no starts are given, their rows are left to be written on the card."""
         spec, plan, card = self.spec, self.plan, self.card
         with np.errstate(over="ignore"):  # a start beyond float32 is a failure at the first time
             starts = starts.astype(spec.dtype).astype(float)
@@ -187,7 +192,8 @@ class _Work(Work):
             place += len(values)
         self.frame.set(start_row=8, start_lane=0)
         if not is_common:
-            self.frame.set(start=self._rows("start", starts.T).address, start_row=8 * self.lanes, start_lane=8)
+            rows = self._rows("start", starts.T) if len(starts) else card.memory("start", spec.problem.n, self.lanes)
+            self.frame.set(start=rows.address, start_row=8 * self.lanes, start_lane=8)
         self.own = self._rows("own_params", np.concatenate(own)) if own else None
         self.frame.set(own_params=self.own.address if self.own else 0)
 

@@ -81,7 +81,7 @@ def text(source: Source, kept: Kept, diagnosing: bool = False, group: int = GROU
     functions.append(_Advance("run", source, kept, source.stepped, source.ok, diagnosing, group).written())
     if source.starting is not None:
         functions.append(_Advance("starting", source, kept, *source.starting, diagnosing, group).written())
-    return "\n".join([_pair(), module(functions, kept.most)])
+    return "\n".join([normal_pair_function(), module(functions, kept.most)])
 
 
 def module(functions: Sequence[Function], most: int) -> str:
@@ -244,7 +244,7 @@ class Kernel(Function):
         return [*second, *third, *(self.value(f"fmul double {s}, {s}") for s in squares)]
 
 
-def _pair() -> str:
+def normal_pair_function() -> str:
     """The function sd_pair(key, stream, path, number) -> two normals (noise.counter)."""
     w, graph = Writer(1), Graph()
     names = {"k0": np.uint32, "k1": np.uint32, "stream": np.uint32, "path": np.uint64, "number": np.uint64}
@@ -256,6 +256,18 @@ def _pair() -> str:
     both = w.value(f"insertvalue {whole} poison, double {first}, 0")
     w.emit(f"ret {whole} {w.value(f'insertvalue {whole} {both}, double {second}, 1')}")
     return w.text(f"internal {whole} @sd_pair(i32 %k0, i32 %k1, i32 %stream, i64 %path, i64 %number) alwaysinline")
+
+
+def normal_pair(w: Kernel, stream: str, path: str, number: str) -> tuple[str, str]:
+    """Two normals of a path, by that function."""
+    key = w.count("key")
+    words = [w.value(f"trunc i64 {x} to i32") for x in (key, w.whole("lshr", key, 32))]
+    both = w.value(
+        f"call {{ double, double }} @sd_pair(i32 {words[0]}, i32 {words[1]}, i32 {STREAMS[stream]}, i64 {path}, "
+        f"i64 {number})"
+    )
+    first, second = (w.value(f"extractvalue {{ double, double }} {both}, {k}") for k in (0, 1))
+    return first, second
 
 
 class _OfPaths:
@@ -387,9 +399,7 @@ class _Advance(_OfPaths):
             if not node.moves and not node.loops and node.op not in ("literal", "carried"):
                 printer.need(node)
         begun = [w.load_row(self.row("state", k), dtype) for k, dtype in enumerate(dtypes)]
-        key, path = w.count("key"), w.whole("add", w.count("first_path"), self.lane)
-        words = [w.value(f"trunc i64 {x} to i32") for x in (key, w.whole("lshr", key, 32))]
-        self.source_of_pairs = f"i32 {words[0]}, i32 {words[1]}", path
+        self.path = w.whole("add", w.count("first_path"), self.lane)
         spares = self._first_spares()
         listed = w.load(w.at(w.address("saves"), w.count("first_save"), 8), "i64")
         before = w.block
@@ -441,12 +451,7 @@ class _Advance(_OfPaths):
     # --- normals ------------------------------------------------------------------------------------------------------
 
     def _pair(self, stream: str, number: str) -> tuple[str, str]:
-        key, path = self.source_of_pairs
-        both = self.w.value(
-            f"call {{ double, double }} @sd_pair({key}, i32 {STREAMS[stream]}, i64 {path}, i64 {number})"
-        )
-        first, second = (self.w.value(f"extractvalue {{ double, double }} {both}, {k}") for k in (0, 1))
-        return first, second
+        return normal_pair(self.w, stream, self.path, number)
 
     def _first_spares(self) -> dict[int, str]:
         """Of each stream with an odd number of normals, what an odd first step takes from the pair before it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -92,30 +93,37 @@ class Layout:
     def drawn(self, first: int, last: int) -> list[np.ndarray]:
         """The starts of the paths from `first` to `last`, and their values of each parameter that varies: a leading
         axis of paths, of length 1 for a start that all have in common."""
+        return [self.starts(first, last), *self.own_params(first, last)]
+
+    def starts(self, first: int, last: int) -> np.ndarray:
+        problem = self.spec.problem
+        if self.has_common_start:
+            return problem.draw_start(np.random.default_rng(0), range(1))
+        if problem.start_from_normals is not None:
+            return problem.start_from_normals.of_paths(self.seed, first, last).reshape(last - first, problem.n)
+        given = jax.tree.leaves(getattr(problem, "start", None), is_leaf=is_drawn)
+        return _in_parts(first, last, any(isinstance(leaf, PerPath) for leaf in given),
+                         lambda part, numbers: problem.draw_start(stream.generator(self.seed, part, "start"), numbers)
+        )  # fmt: skip
+
+    def own_params(self, first: int, last: int) -> list[np.ndarray]:
         spec = self.spec
         leaves = [leaf for leaf, varies in zip(spec.param_leaves, spec.varies, strict=True) if varies]
-        starts = [] if not self.has_common_start else [spec.problem.draw_start(np.random.default_rng(0), range(1))]
-        if self.has_common_start and not leaves:
-            return starts
-        parts = []
-        for number in range(first // PART, -(-last // PART)):
-            numbers = range(number * PART, (number + 1) * PART)
-            parts.append([
-                *([] if starts else [self._starts(numbers, last)]),
-                *(draw(leaf, stream.generator(self.seed, number, "params", k), _limited(leaf, numbers, last), "params")
-                  for k, leaf in enumerate(leaves)),
-            ])  # fmt: skip
-        here = slice(first % PART, first % PART + last - first)
-        return [*starts, *(np.concatenate(p)[here] for p in zip(*parts, strict=True))]
 
-    def _starts(self, numbers: range, last: int) -> np.ndarray:
-        given = jax.tree.leaves(getattr(self.spec.problem, "start", None), is_leaf=is_drawn)
-        limited = (
-            range(numbers.start, min(numbers.stop, last)) if any(isinstance(g, PerPath) for g in given) else numbers
-        )
-        return self.spec.problem.draw_start(stream.generator(self.seed, numbers.start // PART, "start"), limited)
+        def values(k: int, leaf: Any) -> np.ndarray:
+            return _in_parts(
+                first, last, isinstance(leaf, PerPath),
+                lambda part, numbers: draw(leaf, stream.generator(self.seed, part, "params", k), numbers, "params"),
+            )  # fmt: skip
+
+        return [values(k, leaf) for k, leaf in enumerate(leaves)]
 
 
-def _limited(leaf: Any, numbers: range, last: int) -> range:
-    """All of a part is drawn, whoever is wanted of it; values given path by path reach only to the last path."""
-    return range(numbers.start, min(numbers.stop, last)) if isinstance(leaf, PerPath) else numbers
+def _in_parts(first: int, last: int, is_listed: bool, draw_part: Callable[[int, range], np.ndarray]) -> np.ndarray:
+    """What is drawn for the paths from `first` to `last`, part by part: all of a part is drawn, whoever is wanted of
+    it; values listed path by path reach only to the last path."""
+    parts = []
+    for number in range(first // PART, -(-last // PART)):
+        stop = (number + 1) * PART
+        parts.append(draw_part(number, range(number * PART, min(stop, last) if is_listed else stop)))
+    return np.concatenate(parts)[first % PART : first % PART + last - first]

@@ -2,9 +2,11 @@
 
 import jax.numpy as jnp
 import numpy as np
+from jax.scipy.special import ndtr
 from scipy.special import ive
 
 from stodyn.models.catalogue import Model
+from stodyn.noise.from_normals import from_normals
 from stodyn.problems.hamiltonian import Hamiltonian
 
 
@@ -17,17 +19,17 @@ def lenard_bernstein(nu=0.01, mu=1.0, D=2.0**0.5, E0=3.0, eps=0.25, a=0.5, v0=4.
     Anal. 41 (2021), section 4.3.1.
     """
 
-    def bump_on_tail(rng, size):
+    def bump_on_tail(z):
         """A uniform x moves by half a circle with probability (1 - eps cos 2πx)/2; that gives it its density."""
-        x, v = rng.random(size), rng.standard_normal(size)
-        x = np.where(2.0 * rng.random(size) < 1.0 + eps * np.cos(2.0 * np.pi * x), x, (x + 0.5) % 1.0)
-        return np.stack([x, np.where(rng.random(size) < a / (1.0 + a), v0 + width * v, v)], axis=1)
+        x, moves, is_fast = ndtr(z[:3])
+        x = jnp.where(2.0 * moves < 1.0 + eps * jnp.cos(2.0 * jnp.pi * x), x, (x + 0.5) % 1.0)
+        return jnp.stack([x, jnp.where(is_fast < a / (1.0 + a), v0 + width * z[3], z[3])])
 
     return Hamiltonian(
         lambda t, x, v, c: 0.5 * v**2 + c["E0"] / (4.0 * jnp.pi) * jnp.sin(4.0 * jnp.pi * x),
         lambda t, x, v, c: -jnp.sqrt(c["nu"]) * c["D"] * x,
         lambda t, x, v, c: -c["nu"] * c["mu"] * v,
-        start=bump_on_tail,
+        start=from_normals(bump_on_tail, 4),
         params={"nu": nu, "mu": mu, "D": D, "E0": E0},
         names=("x", "v"),
         periodic=1.0,

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from stodyn.noise.distribution import PerPath, draw, is_random
+from stodyn.noise.from_normals import FromNormals
 from stodyn.numerics.bounds import check_bounds
 
 STRUCTURES = ("additive", "diagonal", "scalar", "commutative", "general")
@@ -73,6 +74,11 @@ class Problem(ABC):
     @abstractmethod
     def draw_start(self, rng: np.random.Generator, paths: range) -> np.ndarray:
         """The initial values of the given paths, (len(paths), n)."""
+
+    @property
+    def start_from_normals(self) -> FromNormals | None:
+        """The start as a function of normal numbers, where draw_start gives its values as they are."""
+        return None
 
     def lower(self, kind: type) -> tuple[Problem, str] | None:
         """This problem as one of another class with the same law, and what was done in words; None if there is none."""

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from stodyn.noise.from_normals import FromNormals
 from stodyn.numerics.dependence import dependence
 from stodyn.numerics.printing.scalars import Unprintable
 from stodyn.numerics.whole_arrays import Facts, facts_of
@@ -333,6 +334,10 @@ class Hamiltonian(Problem):
     @functools.cached_property
     def _as_sde(self) -> SDE:
         return self.to_sde()
+
+    @property
+    def start_from_normals(self) -> FromNormals | None:
+        return self.start if isinstance(self.start, FromNormals) else None
 
     def draw_start(self, rng: np.random.Generator, paths: range) -> np.ndarray:
         return paired_start.drawn(self.start, "qp", rng, paths, self.n // 2)

@@ -13,6 +13,7 @@ import numpy as np
 from jax import Array
 
 from stodyn.noise.distribution import draw, is_random
+from stodyn.noise.from_normals import FromNormals
 from stodyn.numerics import diagonals
 from stodyn.numerics.sparse import Elimination
 from stodyn.problems.contract import (
@@ -55,8 +56,8 @@ class SDE(Problem):
                written out: sd.diagonal(vector), sd.sparse(rows, columns, values, shape), sd.product(apply, channels);
                None: no white noise, as where coloured noise alone drives the system (with_noise)
     start      the initial value, (n,); a plain number makes the functions scalar (drift and diffusion return
-               numbers); or one draw a path: a frozen scipy.stats distribution, PerPath(values), or
-               start(rng, size) -> (size, n)
+               numbers); or one draw a path: a frozen scipy.stats distribution, PerPath(values),
+               start(rng, size) -> (size, n), or from_normals(function, normals)
     params     any pytree; given to the functions as their last argument if it is not None. Leaves may be PerPath
                values or frozen scipy.stats distributions: then every path has its own
     calculus   "ito" or "stratonovich"
@@ -250,6 +251,10 @@ class SDE(Problem):
         from stodyn.problems.sdae import with_unit_mass
 
         return with_unit_mass(to_ito(self))
+
+    @property
+    def start_from_normals(self) -> FromNormals | None:
+        return self.start if isinstance(self.start, FromNormals) else None
 
     def draw_start(self, rng: np.random.Generator, paths: range) -> np.ndarray:
         if is_random(self.start):

@@ -1,0 +1,44 @@
+"""Starts that are functions of normal numbers, drawn on a card: one thread for each path writes its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from stodyn.engine.card import Card
+from stodyn.engine.kernel import Kernel, module, normal_pair, normal_pair_function
+from stodyn.noise.from_normals import STREAM, FromNormals
+from stodyn.numerics.printing import scalars
+from stodyn.numerics.printing.llvm import Printer
+from stodyn.numerics.printing.nodes import Graph
+from stodyn.numerics.printing.rows import Frame
+from stodyn.numerics.printing.telling import fingerprint
+
+_loaded: dict[tuple[Card, str], Callable[[str, int, int, Frame], None]] = {}
+
+
+def loaded(card: Card, start: FromNormals) -> Callable[[str, int, int, Frame], None]:
+    """launch("starts", blocks, threads, frame); raises Unprintable."""
+    key = card, fingerprint(start.trace)
+    if key not in _loaded:
+        _loaded[key] = card.loaded(text(start, card.group), ["starts"])
+    return _loaded[key]
+
+
+def text(start: FromNormals, group: int) -> str:
+    graph = Graph()
+    z = [graph.input(("normals", k), np.float64) for k in range(start.normals)]
+    (found,) = scalars.scalarised(start.trace, scalars.unflatten(z, [(start.normals,)]), graph)
+    entries = scalars.flatten([found])
+    w = Kernel("starts", group, 1)
+    lane = w.whole("add", w.whole("mul", w.block_number, group), w.tid)
+    path = w.whole("add", w.count("first_path"), lane)
+    pairs = [normal_pair(w, STREAM, path, str(k)) for k in range(-(-start.normals // 2))]
+    normals = [half for pair in pairs for half in pair]
+    printer = Printer(w, entries, lambda node: normals[node.attr[1]])
+    w.operations = len(printer.nodes)
+    for k, entry in enumerate(entries):
+        row = w.at(w.address("start"), w.whole("mul", w.whole("mul", w.count("stride"), 8), k))
+        w.store(printer.read(entry), w.at(row, lane, 8), "double")
+    return "\n".join([normal_pair_function(), module([w], 1)])

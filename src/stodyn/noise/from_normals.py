@@ -1,0 +1,95 @@
+"""Random starts as functions of normal numbers: traced, so that they are drawn wherever the paths are run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.extend import core
+
+from stodyn.noise import counter
+from stodyn.noise.stream import STREAMS
+from stodyn.numerics.printing.points import AtPoints
+
+STREAM = "start"
+
+
+class FromNormals:
+    """function(z), of `normals` independent standard normal numbers z of each path.
+
+    trace  of the function, whose one result is the start
+    """
+
+    def __init__(self, function: Callable, normals: int):
+        if isinstance(normals, bool) or not isinstance(normals, (int, np.integer)) or normals < 1:
+            raise ValueError(f"from_normals: normals must be a whole number from 1 on, got {normals!r}")
+        if not callable(function):
+            raise TypeError(f"from_normals: function must be a function of {normals} normal numbers, got {function!r}")
+        self.function, self.normals = function, int(normals)
+        examples = jax.ShapeDtypeStruct((self.normals,), np.float64)
+        with jax.enable_x64(True):
+            try:
+                self.trace = jax.make_jaxpr(self._real)(examples)
+            except Exception as error:
+                raise TypeError(
+                    f"from_normals: function(z) with z of shape ({normals},) could not be traced by JAX "
+                    f"({type(error).__name__}: {str(error).partition(chr(10))[0]}). Write it with jax.numpy; let "
+                    "it return one array; jax.scipy.special.ndtr(z) makes uniform numbers of normal ones."
+                ) from error
+        self._at = AtPoints(self._value)
+        self._of_path = AtPoints(self._counted, in_axes=(0, None))
+
+    def _real(self, z: Array) -> Array:
+        return jnp.asarray(self.function(z), float)
+
+    def _value(self, z: Array) -> Array:
+        return core.jaxpr_as_fun(self.trace)(z)[0]
+
+    def _counted(self, path: Array, key: Array) -> Array:
+        pairs = range(-(-self.normals // 2))
+        halves = [counter.pair((key[0], key[1]), STREAMS[STREAM], path, jnp.asarray(k, np.uint64)) for k in pairs]
+        return self._value(jnp.stack([half for pair in halves for half in pair][: self.normals]))
+
+    def __reduce__(self):
+        return FromNormals, (self.function, self.normals)
+
+    def __repr__(self) -> str:
+        return f"from_normals({getattr(self.function, '__name__', self.function)}, {self.normals})"
+
+    def __call__(self, rng: np.random.Generator, size: int) -> np.ndarray:
+        """So many draws, as any function that draws starts."""
+        return self._at(rng.standard_normal((size, self.normals)))
+
+    def of_paths(self, seed: int, first: int, last: int) -> np.ndarray:
+        """The draws of the paths from `first` to `last`, of the normals that a GPU counts for them."""
+        return self._of_path(np.arange(first, last, dtype=np.uint64), counter.key_of(seed))
+
+
+def from_normals(function: Callable, normals: int) -> Any:
+    """Random starts computed from independent standard normal numbers.
+
+    Parameters
+    ----------
+    function
+        function(z) with z an array of `normals` standard normal numbers; it returns the start of one path. Written with
+        jax.numpy; traced once, here. `jax.scipy.special.ndtr(z)` makes uniform numbers of normal ones.
+    normals
+        How many normal numbers a path takes.
+
+    Returns
+    -------
+    What `start=` of a problem takes. A run on a GPU draws such starts there; those of `start(rng, size)` and of
+    distributions are drawn by the host.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> import stodyn as sd
+    >>> on_a_circle = sd.from_normals(lambda z: z / jnp.linalg.norm(z), 2)
+    >>> problem = sd.SDE(lambda t, x: -x, lambda t, x: 0.1 * jnp.eye(2), start=on_a_circle)
+    """
+    return FromNormals(function, normals)
