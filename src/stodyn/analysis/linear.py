@@ -24,6 +24,7 @@ from stodyn.numerics import gauss
 from stodyn.numerics.printing.points import AtPoints
 from stodyn.problems import lowering
 from stodyn.problems.contract import Problem
+from stodyn.problems.driven_mechanical import DrivenMechanical
 from stodyn.problems.sde import SDE
 from stodyn.problems.structure import is_autonomous
 
@@ -191,7 +192,9 @@ def step_map(
         )
     if isinstance(method, str):
         return step_map(find(method), problem, h, t, params=params, nodes=nodes)  # type: ignore[arg-type]
-    return read_map(OneStep(method, problem), h, t, params, nodes)
+    driven = isinstance(problem, DrivenMechanical) and isinstance(problem, method.accepts)
+    # The noise of a driven structure has the law of this length of step.
+    return read_map(OneStep(method.prepared(problem, h) if driven else method, problem), h, t, params, nodes)
 
 
 def read_map(

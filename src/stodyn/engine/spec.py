@@ -118,9 +118,9 @@ def describe(problem: Any, method: Catalogued | str | None, t: Any, dt: Any, col
         strong = max((float(c.order or 0) for c in ready.claims if c.kind == "strong" and not c.when), default=0.0)
         if isinstance(ready.needs, Approximation):
             check_resolution(ready.needs, float(lengths.min()), strong, stepped.m, _unit_of_time(stepped, times))
-        if ready.starting_steps and np.ptp(lengths) > grid.TOLERANCE * lengths[0]:
+        if ready.takes_equal_steps and np.ptp(lengths) > grid.TOLERANCE * lengths[0]:
             raise ValueError(
-                f"dt: {method.name} takes its history at equal steps, and the steps given differ. "
+                f"dt: {method.name} {ready.takes_equal_steps}, and the steps given differ. "
                 "Give one number, or a one-step method such as RK4."
             )
     measured = measuring(ready, stepped)

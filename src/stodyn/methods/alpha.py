@@ -15,11 +15,13 @@ import numpy as np
 from jax import Array
 
 from stodyn.methods.contract import Claim, Method, Report
+from stodyn.methods.excited import Excited
 from stodyn.noise import wiener
 from stodyn.noise.increment import Increment, Recipe
 from stodyn.noise.iterated import SecondMoments, Signature, SineSeries, Words
 from stodyn.numerics import elimination
 from stodyn.numerics.newton import newton
+from stodyn.problems.driven_mechanical import DrivenMechanical
 from stodyn.problems.mechanical import ADDITIVE_LINEAR, CONSTANT_UNDAMPED, Mechanical
 
 PAPER = "N. Rajan & S. Raha, The Stochastic α Method: A Numerical Method for Simulation of Noisy Second Order \
@@ -104,7 +106,7 @@ class GeneralisedAlpha(Method):
             Claim("deterministic", 2.0 if self.is_second_order else 1.0, source=CHUNG_HULBERT),
         )
 
-    def prepared(self, problem: Mechanical, h: float) -> GeneralisedAlpha:
+    def prepared(self, problem: Mechanical, h: float) -> GeneralisedAlpha | Excited:
         """With the cheapest noise that this problem allows; warns where the order asked for is not safe."""
         if self.order != "paper" and (problem.facts.noise_on_v or problem.facts.force_on_v):
             Ω = h * largest_rate(problem)
@@ -121,10 +123,16 @@ class GeneralisedAlpha(Method):
                     StiffWarning,
                     stacklevel=3,
                 )
-        return self if self.area is not None else self(area=cheapest(problem, self.order))
+        ready = self if self.area is not None else self(area=cheapest(problem, self.order))
+        return Excited(ready, problem, h) if isinstance(problem, DrivenMechanical) else ready
 
     def start(self, problem, t, x, params):
         N = problem.N
+        if isinstance(problem, DrivenMechanical):
+            raise TypeError(
+                f"{self.name}: the integrals of coloured noise belong to a length of step; take the method that "
+                "method.prepared(problem, h) gives"
+            )
         (y, z), v = problem.split(x[:N]), problem.split(x[N : 2 * N])[0]
         if len(z):
             root = newton(lambda z: problem.balance(t, y, v, z, params)[1], z, tol=self.tol, limit=100)
@@ -132,7 +140,8 @@ class GeneralisedAlpha(Method):
         φ = problem.acceleration(t, y, v, z, params)
         return _state(problem, y, v, z, jnp.zeros_like(z), φ)
 
-    def step(self, problem, t, state, noise, params):
+    def step(self, problem, t, state, noise, params, *, later=None, push=None):
+        """As every step; `later` are the parameters at its end, and `push` is added to x' and v' (methods.excited)."""
         shown, φ = state
         N, r, h = problem.N, problem.r, noise.h
         y, z = problem.split(shown[:N])
@@ -140,7 +149,10 @@ class GeneralisedAlpha(Method):
         αm, αf, β, γ = self.coefficients(h)
         fields = Fields(problem, z, params, self.order)
         x_kick, v_kick, N_kick = noise_terms(fields, (t, y, v), noise, γ, self.order)
+        if push is not None:
+            x_kick, v_kick = x_kick + push[0], v_kick + push[1]
         a = problem.acceleration(t, y, v, z, params)
+        at_end = params if later is None else later
         y_known = y + h * v + h**2 * (0.5 - β) * φ + x_kick
         v_known = v + h * (1.0 - γ) * φ + v_kick
         known = αm * φ - αf * a
@@ -149,7 +161,7 @@ class GeneralisedAlpha(Method):
 
         def residual(u):
             φ, z = u[:r], u[r:]
-            now = t + h, y_known + β * h**2 * φ, v_known + γ * h * φ, z, params
+            now = t + h, y_known + β * h**2 * φ, v_known + γ * h * φ, z, at_end
             force, vanishing = problem.balance(*now)
             left = problem.mass_times((1.0 - αm) * φ + known, *now)
             return jnp.concatenate([left - (1.0 - αf) * force, vanishing])

@@ -165,6 +165,11 @@ class Method(Catalogued):
         """How many steps at the beginning of a path `starting_step` makes, until a multistep method has its history."""
         return 0
 
+    @property
+    def takes_equal_steps(self) -> str:
+        """Why all steps of a run must have one length, in words for the user; empty where they need not."""
+        return "takes its history at equal steps" if self.starting_steps else ""
+
     def starting_step(self, k, problem, t, state, noise: Increment, params) -> tuple[Any, Report]:
         """Step number k (from 0, traced) of the first `starting_steps` ones; the state is that of `step`."""
         raise NotImplementedError(f"{self.name} has no starting steps")

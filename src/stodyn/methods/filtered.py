@@ -12,13 +12,14 @@ import numpy as np
 
 from stodyn.methods.catalogue import named
 from stodyn.methods.contract import Claim, Method
-from stodyn.noise.increment import Recipe
+from stodyn.noise.increment import Increment, Recipe
 from stodyn.numerics import van_loan
 from stodyn.problems import lowering
 from stodyn.problems.driven import Driven
+from stodyn.problems.driven_mechanical import DrivenMechanical
 
 
-def exactly_filtered(method: Method | str, problem: Driven, dt: float) -> Method:
+def exactly_filtered(method: Method | str, problem: Any, dt: float) -> Method:
     """The method for a problem made by with_noise and steps of length dt, with the filter of the noise stepped exactly.
 
     In a step the filter's state and the average of the noise over it are drawn from their joint law (Van Loan), and the
@@ -29,6 +30,12 @@ def exactly_filtered(method: Method | str, problem: Driven, dt: float) -> Method
     method = named(method)
     if not isinstance(method, Method) or method.starting_steps:
         raise TypeError(f"method: expected a one-step method such as RK4, got {method!r}")
+    if isinstance(problem, DrivenMechanical):
+        if issubclass(DrivenMechanical, method.accepts):
+            raise TypeError(
+                f"method: {method.name} keeps the noise of a mechanical system exact by itself; run it as it is"
+            )
+        problem = problem.lower(Driven)[0]  # type: ignore[index]
     if not isinstance(problem, Driven):
         raise TypeError(f"problem: expected one made by with_noise, got a {type(problem).__name__}")
     if not isinstance(problem.own, method.accepts):
@@ -42,7 +49,7 @@ def exactly_filtered(method: Method | str, problem: Driven, dt: float) -> Method
 
 
 @dataclasses.dataclass(frozen=True)
-class _AndFilter(Recipe):
+class AndFilter(Recipe):
     """The increments of another recipe over the problem's own channels, and the filter's normals in aux["coloured"]."""
 
     recipe: Recipe
@@ -56,6 +63,12 @@ class _AndFilter(Recipe):
         own = {name: z for name, z in normals.items() if name != "coloured"}
         made = self.recipe.increment(h, own, self.channels)
         return dataclasses.replace(made, aux={**(made.aux or {}), "coloured": normals["coloured"]})
+
+
+def without_filter(noise: Increment) -> Increment:
+    """The increment of the problem's own channels, as the recipe underneath made it."""
+    rest = {name: z for name, z in (noise.aux or {}).items() if name != "coloured"}
+    return dataclasses.replace(noise, aux=rest or None)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,10 +111,10 @@ class _ExactlyFiltered(Method):
 
     @property
     def needs(self):
-        return _AndFilter(self.base.needs, self.own.m, len(self.law[1]))
+        return AndFilter(self.base.needs, self.own.m, len(self.law[1]))
 
     def refusal(self, problem):
-        if getattr(problem, "drift", None) is not self.problem.drift:  # a function of its own for every with_noise
+        if not self.problem.is_copy_of(problem):
             return f"{self.name} was made for another problem; make it for this one with exactly_filtered(...)"
         return self.base.refusal(self.own)
 
@@ -127,9 +140,7 @@ class _ExactlyFiltered(Method):
         transition, root = self.law
         k = len(s)
         drawn = transition @ s + root @ noise.aux["coloured"]
-        rest = {name: z for name, z in noise.aux.items() if name != "coloured"}
-        own_noise = dataclasses.replace(noise, aux=rest or None)
-        after, report = self.base.step(self.own, t, before, own_noise, self._given(params, drawn[k:]))
+        after, report = self.base.step(self.own, t, before, without_filter(noise), self._given(params, drawn[k:]))
         # Steps of another length would draw from the wrong law; simulate refuses them by their longest.
         right = jnp.abs(noise.h - self.dt) <= 1e-6 * self.dt
         return (after, drawn[:k]), report._replace(ok=jnp.asarray(report.ok) & right)

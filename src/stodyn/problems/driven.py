@@ -22,6 +22,7 @@ from stodyn.numerics.printing.scalars import Unprintable
 from stodyn.problems.contract import check_problem, fixed_value, returned_shape
 from stodyn.problems.linear import GaussianStart
 from stodyn.problems.measured import Measured
+from stodyn.problems.mechanical import Mechanical
 from stodyn.problems.sde import SDE
 
 NOTABLE = 0.02  # relative error of the noise's variance that a run warns of
@@ -43,10 +44,17 @@ class Driven(SDE):
 
     own    the problem's own equations of x alone, whose params are {"own": its params, "noise": y}
     noise  what drives it
+    origin what it was made of, where that was no SDE: copies of one problem share it
     """
 
     own: Any = None
     noise: Any = None
+    origin: tuple = ()
+
+    def is_copy_of(self, other: Any) -> bool:
+        """Whether both were made of the same functions."""
+        made_of = (self.origin or (self.drift,)), (getattr(other, "origin", ()) or (getattr(other, "drift", None),))
+        return len(made_of[0]) == len(made_of[1]) and all(a is b for a, b in zip(*made_of, strict=True))
 
     def check_step(self, method: Any, h: float) -> None:
         """Warn where the method's own step gives the noise another variance; refuse where it makes it grow."""
@@ -172,7 +180,7 @@ def _delivered(method: Any, problem: SDE, h: float) -> np.ndarray | None:
     return R @ S @ R.T + D @ D.T
 
 
-def with_noise(problem: Any, noise: Coloured, into: str | int | Sequence[str | int] | ArrayLike | Callable) -> Driven:
+def with_noise(problem: Any, noise: Coloured, into: str | int | Sequence[str | int] | ArrayLike | Callable) -> Any:
     """The problem with coloured noise y in its equations: dx = (f + G y) dt + g dW, y = C s, ds = A s dt + B dW'.
 
     An exact rewriting as an SDE of (x, s) with white noise, for any method. s starts in its stationary law, and its
@@ -182,13 +190,21 @@ def with_noise(problem: Any, noise: Coloured, into: str | int | Sequence[str | i
     exact at any step. Other methods treat the filter as they do any linear system: a run warns where that puts the
     variance of the noise off by 2 %. With stodyn.exactly_filtered(method, problem, dt) the noise is exact beside any.
 
+    A mechanical system stays one: M x'' = force + G y + noise ξ. Methods of the α family take it with the exact
+    integrals of y over each step, others as an SDE of (x, v, s).
+
     into  where y enters: the component whose rate each output is added to, by name or number (a list for several
-          outputs); the matrix G (n, outputs); or a function into(t, x[, params]) -> G
+          outputs); the matrix G (n, outputs); or a function into(t, x[, params]) -> G. Of a mechanical system: the
+          coordinate on which y acts as a force; a matrix (N, outputs); or into(t, x, v[, params])
     """
     if not isinstance(noise, Coloured):
         raise TypeError(
             f"noise: expected coloured noise such as stodyn.noise.coloured.gauss_markov(1, 2), got {noise!r}"
         )
+    if isinstance(problem, Mechanical):
+        from stodyn.problems.driven_mechanical import driven_mechanical  # which is written as a Driven in turn
+
+        return driven_mechanical(problem, noise, into)
     sde = _as_sde(problem)
     noise = noise.with_outputs_first()
     n, p = sde.n, len(noise.names)

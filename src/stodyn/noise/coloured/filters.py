@@ -16,7 +16,7 @@ PROPER = 1e-12  # relative: below it a leading coefficient or a direct term coun
 
 def gauss_markov(sigma: float, tau: float, name: str = "y") -> Coloured:
     """First order: y' = -y/tau + sigma √(2/tau) w, autocovariance sigma² exp(-|lag|/tau)."""
-    _positive(sigma=sigma, tau=tau)
+    check_positive(sigma=sigma, tau=tau)
     return Coloured([[-1.0 / tau]], [[sigma * math.sqrt(2.0 / tau)]], [[1.0]], name)
 
 
@@ -25,7 +25,7 @@ def gauss_markov2(sigma: float, omega: float, zeta: float, name: str = "y") -> C
 
     The variance of y is sigma² and that of y' sigma² omega²; zeta = 1 is critically damped.
     """
-    _positive(sigma=sigma, omega=omega, zeta=zeta)
+    check_positive(sigma=sigma, omega=omega, zeta=zeta)
     A = [[0.0, 1.0], [-(omega**2), -2.0 * zeta * omega]]
     return Coloured(A, [[0.0], [2.0 * sigma * omega * math.sqrt(zeta * omega)]], [[1.0, 0.0]], name)
 
@@ -39,13 +39,13 @@ def kanai_tajimi(
     Give the bedrock's S0, or the standard deviation sigma of the ground: sigma² = π S0 omega (1 + 4 zeta²) / (2 zeta).
     K. Kanai (1957), H. Tajimi, Proc. 2nd World Conf. Earthquake Engineering (1960).
     """
-    _positive(omega=omega, zeta=zeta)
+    check_positive(omega=omega, zeta=zeta)
     if (sigma is None) == (S0 is None):
         raise ValueError(f"sigma, S0: expected one of the two, got sigma={sigma!r} and S0={S0!r}")
     if S0 is None:
-        _positive(sigma=sigma)
+        check_positive(sigma=sigma)
         S0 = sigma**2 * 2.0 * zeta / (math.pi * omega * (1.0 + 4.0 * zeta**2))  # type: ignore[operator]
-    _positive(S0=S0)
+    check_positive(S0=S0)
     # The states are the layer's displacement and velocity; the ground's acceleration is what spring and damper give.
     A = [[0.0, 1.0], [-(omega**2), -2.0 * zeta * omega]]
     return Coloured(A, [[0.0], [math.sqrt(2.0 * math.pi * S0)]], [[omega**2, 2.0 * zeta * omega]], name)
@@ -61,7 +61,7 @@ def flicker(K: float, band: tuple[float, float], poles_per_decade: int = 2, name
     in a band of less than a decade, which is all ends, by up to 0.6 dB.
     """
     f1, f2 = band
-    _positive(K=K, f1=f1, f2=f2)
+    check_positive(K=K, f1=f1, f2=f2)
     if not f1 < f2:
         raise ValueError(f"band: expected (f1, f2) with f1 < f2, got {band!r}")
     if isinstance(poles_per_decade, bool) or not isinstance(poles_per_decade, int) or poles_per_decade < 1:
@@ -81,7 +81,7 @@ def through(system: Any, intensity: float = 1.0, name: str = "y") -> Coloured:
             (A, B, C, D), or its lti, TransferFunction, ZerosPolesGain and StateSpace objects. A state space keeps its
             coordinates; the others become a chain of sections of one or two poles, which keeps digits at high orders
     """
-    _positive(intensity=intensity)
+    check_positive(intensity=intensity)
     root = math.sqrt(intensity)
     if isinstance(system, scipy.signal.dlti):
         raise TypeError(
@@ -181,7 +181,8 @@ def _section(z: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.n
     return A, np.array([[0.0], [1.0]]), np.array([[rest[1] / ω, rest[0]]]), d
 
 
-def _positive(**values: float | None) -> None:
+def check_positive(**values: float | None) -> None:
+    """Refuse what is not a finite number above 0, by its name."""
     for name, value in values.items():
         if value is None or not (math.isfinite(value) and value > 0):
             raise ValueError(f"{name}: expected a number > 0, got {value!r}")

@@ -47,6 +47,11 @@ class Fit:
     variance_in_band: float
     variance_in_all: float
 
+    def in_units(self, factor: float) -> Fit:
+        """The same of a noise whose variance is `factor` times as large."""
+        variances = (factor * v for v in (self.variance, self.variance_in_band, self.variance_in_all))
+        return Fit(self.order, self.error_db, self.rms_db, *variances)
+
     def __str__(self) -> str:
         return (
             f"order {self.order}: at most {self.error_db:.3g} dB off ({self.rms_db:.3g} dB rms); variance in the band "
@@ -77,7 +82,7 @@ def fitted(
     dt         the step at which the noise will be sampled, where that is known: what lies beyond 1/(2 dt) is then
                folded back, and is warned of where it is more than a tenth of the variance of the samples
     """
-    f, S = _checked(frequency, psd)
+    f, S = check_samples(frequency, psd)
     if dt is not None and not (math.isfinite(dt) and dt > 0):
         raise ValueError(f"dt: expected a step > 0, or None, got {dt!r}")
     weight = np.minimum((S / (FAINT * S.max())) ** FADING, 1.0)
@@ -284,7 +289,8 @@ def _filter(sections: _Sections, name: str, f: np.ndarray, S: np.ndarray):
     return noise, fit
 
 
-def _checked(frequency: ArrayLike, psd: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+def check_samples(frequency: ArrayLike, psd: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    """Both as arrays; refuses what is not a density over increasing frequencies."""
     f, S = np.asarray(frequency, float), np.asarray(psd, float)
     if f.ndim != 1 or f.shape != S.shape or len(f) < 4:
         raise ValueError(f"frequency, psd: expected two lists of one length, 4 or more, got {f.shape} and {S.shape}")

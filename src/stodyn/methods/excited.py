@@ -1,0 +1,129 @@
+"""An α method on a structure with coloured noise: the noise enters a step by its exact integrals.
+
+With b = M⁻¹Γ at the start of the step, y and y' the noise at its ends, Y1 = ∫y and Y2 = ∫∫y over it, drawn with the
+filter's state from their joint law, and η the noise as the recursion for φ follows it,
+
+    (1 - αm) η' + αm η = (1 - αf) y' + αf y,             η = y at the start of a path,
+    the force in the recursion for φ:                    force + Γ y, at both ends,
+    v' gets  b (Y1 - h [(1 - γ) η + γ η']),              x' gets  b (Y2 - h² [(1/2 - β) η + β η']).
+
+What the recursion itself makes of y is so replaced by the exact integrals, while force and Γ see a continuous y: strong
+order 2, where y sampled at the ends of the steps, or averaged over them, gives 1. Where b is constant that is the same
+as y left out of the force, b Y1 in v' and b Y2 in x'.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from stodyn.methods.contract import Method
+from stodyn.methods.filtered import AndFilter, without_filter
+from stodyn.problems.driven_mechanical import DrivenMechanical
+
+
+@dataclasses.dataclass(frozen=True)
+class Excited(Method):
+    """An α method with the filter's law for steps of length dt; the state is that of the method, s and η."""
+
+    base: Any
+    problem: Any = dataclasses.field(repr=False)
+    dt: float
+
+    accepts = DrivenMechanical
+
+    @property
+    def name(self):
+        return self.base.name
+
+    @property
+    def calculus(self):
+        return self.base.calculus
+
+    @property
+    def claims(self):
+        return self.base.claims
+
+    @property
+    def citation(self):
+        return self.base.citation
+
+    @property
+    def spelling(self):
+        return self.base.spelling
+
+    @property
+    def takes_equal_steps(self) -> str:
+        return "draws coloured noise from its law over one length of step"
+
+    @functools.cached_property
+    def law(self) -> tuple[np.ndarray, np.ndarray]:
+        return self.problem.integrals(self.dt)
+
+    @property
+    def needs(self):
+        return AndFilter(self.base.needs, self.problem.m, self.law[1].shape[1])
+
+    @functools.cached_property
+    def is_direct(self) -> bool:
+        """Whether y stays out of the force, and its integrals are added to x' and v'."""
+        terms = self.base.order == "paper" or self.problem.own.facts.additive  # L⁰b of other noise holds the force
+        return self.problem.has_constant_push and terms
+
+    def prepared(self, problem, h):
+        return self.base.prepared(problem, h)
+
+    def start(self, problem, t, x, params):
+        N, k = problem.N, len(problem.coloured.A)
+        s = x[-k:]
+        y = self._output(problem, s)
+        if self.is_direct:
+            return self._shown(problem, t, self.base.start(problem.own, t, x[:-k], params), y, params), s
+        given = {"own": params, "noise": y}
+        return self.base.start(problem.given_y, t, x[: 2 * N], given), s, y
+
+    def step(self, problem, t, state, noise, params):
+        before, s = state[:2]
+        k, p, h = len(s), problem.outputs, noise.h
+        transition, root = (jnp.asarray(matrix, s.dtype) for matrix in self.law)
+        drawn = transition @ s + root @ noise.aux["coloured"]
+        s_after, Y1, Y2 = drawn[:k], drawn[k : k + p], drawn[k + p :]
+        own_noise = without_filter(noise)
+        (y, z), v = problem.split(before[0][: problem.N]), problem.split(before[0][problem.N : 2 * problem.N])[0]
+        b = problem.push(t, y, v, z, params)
+        if self.is_direct:
+            after, report = self.base.step(problem.own, t, before, own_noise, params, push=(b @ Y2, b @ Y1))
+            now: tuple = (self._shown(problem, t + h, after, self._output(problem, s_after), params), s_after)
+        else:
+            αm, αf, β, γ = self.base.coefficients(h)
+            η, at_start, at_end = state[2], self._output(problem, s), self._output(problem, s_after)
+            η_after = ((1 - αf) * at_end + αf * at_start - αm * η) / (1 - αm)
+            in_x = Y2 - h**2 * ((0.5 - β) * η + β * η_after)
+            in_v = Y1 - h * ((1 - γ) * η + γ * η_after)
+            given, later = ({"own": params, "noise": value} for value in (at_start, at_end))
+            after, report = self.base.step(
+                problem.given_y, t, before, own_noise, given, later=later, push=(b @ in_x, b @ in_v)
+            )
+            now = (after, s_after, η_after)
+        # Steps of another length would draw from the wrong law; runs refuse them before they begin.
+        right = jnp.abs(h - self.dt) <= 1e-6 * self.dt
+        return now, report._replace(ok=jnp.asarray(report.ok) & right)
+
+    def read(self, state):
+        return jnp.concatenate([self.base.read(state[0]), state[1]])
+
+    def _output(self, problem, s):
+        return jnp.asarray(problem.coloured.C, s.dtype) @ s
+
+    def _shown(self, problem, t, state, y, params):
+        """The method's state, with the coloured force in the accelerations that are shown."""
+        if not problem.accelerations:
+            return state
+        shown, φ = state
+        N = problem.N
+        push = problem.push(t, shown[:N], shown[N : 2 * N], shown[:0], params) @ y
+        return jnp.concatenate([shown[: 2 * N], φ + push]), φ

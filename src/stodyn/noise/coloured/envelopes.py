@@ -1,0 +1,64 @@
+"""How strong a passing load is over time: factors e(t) between 0 and 1 for the `into` of with_noise.
+
+A noise e(t) y(t) has the variance e(t)² σ²: it is stationary noise that is let in and out, not one that changes colour.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+
+from stodyn.noise.coloured.filters import check_positive
+
+
+def jennings(rise: float, end: float, decay: float) -> Callable[[Any], Any]:
+    """(t/rise)² until `rise`, 1 until `end`, exp(-decay (t - end)) after it (Jennings, Housner & Tsai, 1968).
+
+    Parameters
+    ----------
+    rise, end : float
+        When the strong phase begins and ends.
+    decay : float
+        The rate at which it fades.
+
+    Returns
+    -------
+    function of t
+    """
+    check_positive(rise=rise, end=end, decay=decay)
+    if not rise <= end:
+        raise ValueError(f"end: expected a time at or after rise = {rise!r}, got {end!r}")
+
+    def envelope(t):
+        begun = jnp.clip(t / rise, 0.0, 1.0) ** 2
+        return begun * jnp.exp(-decay * jnp.maximum(t - end, 0.0))
+
+    return envelope
+
+
+def shinozuka_sato(a: float, b: float) -> Callable[[Any], Any]:
+    """(exp(-a t) - exp(-b t)) over its largest value, 0 < a < b (Shinozuka & Sato, 1967).
+
+    Parameters
+    ----------
+    a, b : float
+        The rates of fading and of rising.
+
+    Returns
+    -------
+    function of t
+    """
+    check_positive(a=a, b=b)
+    if not a < b:
+        raise ValueError(f"a, b: expected a < b, the rate of fading below that of rising, got {a!r} and {b!r}")
+    top = math.log(b / a) / (b - a)
+    largest = math.exp(-a * top) - math.exp(-b * top)
+
+    def envelope(t):
+        passed = jnp.maximum(t, 0.0)
+        return (jnp.exp(-a * passed) - jnp.exp(-b * passed)) / largest
+
+    return envelope

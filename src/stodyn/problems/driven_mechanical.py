@@ -1,0 +1,249 @@
+"""Mechanics with coloured noise in its forces: M x'' = force + noise ξ + Γ(t, x, v) y, y = C s, ds = A s dt + B dW'."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from stodyn.noise.coloured import Coloured, stacked
+from stodyn.numerics import van_loan
+from stodyn.numerics.dependence import dependence
+from stodyn.numerics.printing.scalars import Unprintable
+from stodyn.problems.contract import NoiseStructure, Problem, component_names, returned_shape
+from stodyn.problems.driven import Driven, with_noise
+from stodyn.problems.mechanical import Mechanical
+from stodyn.problems.sdae import SDAE
+from stodyn.problems.sde import SDE
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class DrivenMechanical(Mechanical):
+    """A mechanical system with coloured noise y in its forces, made by `with_noise`.
+
+    coloured  the noise, in coordinates whose first states are its outputs
+    into      Γ: a matrix (N, outputs), or a function into(t, x, v[, params]) -> (N, outputs)
+
+    The components of a run are those of the system and then the states of the filter, the outputs first. Methods of the
+    α family step it as what it is, with the exact integrals of y (methods.excited); all others take `lower(SDE)`.
+    """
+
+    coloured: Any = None
+    into: Any = None
+
+    def __post_init__(self):
+        super().__post_init__()
+        fill = object.__setattr__
+        names = (*tuple(self.names or ()), *self.coloured.state_names)
+        fill(self, "n", self.n + len(self.coloured.A))
+        fill(self, "names", component_names(names, names))
+
+    @property
+    def outputs(self) -> int:
+        """How many numbers y has."""
+        return len(self.coloured.C)
+
+    # --- the system without y, and with y as a parameter --------------------------------------------------------------
+
+    @functools.cached_property
+    def own(self) -> Mechanical:
+        """The system without coloured noise."""
+        fields: dict[str, Any] = {f.name: getattr(self, f.name) for f in dataclasses.fields(Mechanical) if f.init}
+        return Mechanical(**fields | {"names": tuple(self.names or ())[: self.N]})
+
+    @functools.cached_property
+    def given_y(self) -> Mechanical:
+        """The system as one whose params are {"own": its params, "noise": y}, Γ y being part of its force."""
+
+        def force(t, x, v, given):
+            own = self.force(t, x, v, *self.extra(given["own"]))
+            return own + jnp.reshape(self.gamma(t, x, v, given["own"]) @ given["noise"], jnp.shape(own))
+
+        def with_own(function: Any) -> Any:
+            if not callable(function):
+                return function
+            return lambda t, x, v, given: function(t, x, v, *self.extra(given["own"]))
+
+        given = {"own": self.params, "noise": np.zeros(self.outputs)}
+        changed = {"force": force, "noise": with_own(self.noise), "mass": with_own(self.mass), "params": given}
+        return dataclasses.replace(self.own, **changed)
+
+    def gamma(self, t, x, v, params) -> Array:
+        """Γ (N, outputs) at x and v as the user's functions see them."""
+        found = self.into(t, x, v, *self.extra(params)) if callable(self.into) else self.into
+        return jnp.reshape(jnp.asarray(found, jnp.asarray(x).dtype), (self.N, self.outputs))
+
+    def push(self, t, y: Array, v: Array, z: Array, params) -> Array:
+        """M⁻¹ Γ (r, outputs): what a unit of impulse of each output does to v."""
+        x, v_all = self._seen(y, v, z)
+        matrix = self.gamma(t, x, v_all, params)
+        return self._solved(t, y, v, z, params, matrix if self.inertia is None else self.inertia.with_inertia(matrix))
+
+    @functools.cached_property
+    def has_constant_push(self) -> bool:
+        """Whether M⁻¹ Γ is the same at all times and in all states, and Γ y in no equation without inertia."""
+        if not self.is_regular:
+            return False
+        if not callable(self.mass) and not callable(self.into):
+            return True
+        with jax.enable_x64(True), jax.ensure_compile_time_eval():
+            y, v, z = self.example_coordinates()
+            try:
+                (entries,) = dependence(self.push, jnp.zeros(()), y, v, z, self.example_params())
+            except Unprintable:
+                return False
+        reached = {argument for e in entries.ravel() if isinstance(e, frozenset) for argument, _ in e}
+        return not reached & {0, 1, 2}
+
+    def integrals(self, h: float) -> tuple[np.ndarray, np.ndarray]:
+        """(s, ∫y, ∫∫y) after a step h = transition s + root ξ, in law, for s at its start.
+
+        Van Loan on the system of all three. (∫y = C A⁻¹(s' - s - B W) would cancel as |A| h goes to 0.)
+        """
+        A, B, C = self.coloured.A, self.coloured.B, self.coloured.C
+        k, p = len(A), len(C)
+        joint = np.zeros((k + 2 * p, k + 2 * p))
+        joint[:k, :k], joint[k : k + p, :k], joint[k + p :, k : k + p] = A, C, np.eye(p)
+        # In units of h for time the entries are of one size, and ∫∫y keeps its digits.
+        unit = np.concatenate([np.ones(k), np.full(p, h), np.full(p, h * h)])
+        scaled = h * joint * unit / unit[:, None]
+        noise = np.sqrt(h) * np.concatenate([B, np.zeros((2 * p, B.shape[1]))]) / unit[:, None]
+        Phi, Qd = van_loan.discretise(scaled, noise, np.eye(B.shape[1]), 1.0)
+        return (unit[:, None] * Phi)[:, :k], unit[:, None] * van_loan.root(Qd)
+
+    # --- what every problem offers ------------------------------------------------------------------------------------
+
+    @functools.cached_property
+    def noise_structure(self) -> NoiseStructure:
+        """That of the system's white noise: a coloured force is an ordinary one."""
+        found = self.own.noise_structure
+        return NoiseStructure(
+            found.kinds, f"{found.known}; besides, the coloured force {', '.join(self.coloured.names)}"
+        )
+
+    def lower(self, kind: type) -> tuple[Problem, str] | None:
+        if kind in (SDE, Driven):
+            return self._as_driven, "Mechanical -> SDE of (x, v) and the filter of its coloured noise"
+        if kind is SDAE:
+            found = self._as_driven.lower(SDAE)
+            return None if found is None else (found[0], f"Mechanical -> SDE of (x, v) and the filter; {found[1]}")
+        return None
+
+    @functools.cached_property
+    def _as_driven(self) -> Driven:
+        own, N, p = self.own, self.N, self.outputs
+        lowered = own.lower(SDE)
+        if lowered is None or lowered[0].n != 2 * N:
+            raise TypeError(
+                "problem: has coordinates without inertia, and with coloured noise such a system is not written as an "
+                "SDE; take a method of the α family, such as StochasticAlpha"
+            )
+
+        def into(t, x, *params):
+            only = params[0] if params else None
+            return jnp.concatenate([jnp.zeros((N, p), x.dtype), self.push(t, x[:N], x[N:], x[:0], only)])
+
+        constant = self.has_constant_push and self.params is None
+        matrix = np.asarray(into(0.0, jnp.asarray(own.example_start()[: 2 * N], float))) if constant else None
+        driven = with_noise(lowered[0], self.coloured, into if matrix is None else matrix)
+        origin = (self.force, self.noise, self.mass, self.params, self.coloured, self.into)
+        return dataclasses.replace(driven, origin=origin)
+
+    def draw_start(self, rng: np.random.Generator, paths: range) -> np.ndarray:
+        """The system's own start and, independent of it, the filter's stationary law."""
+        own = self.own.draw_start(rng, paths)
+        root = van_loan.root(self.coloured.state_covariance)
+        return np.concatenate([own, rng.standard_normal((len(paths), len(root))) @ root.T], axis=1)
+
+    def flat_start(self, start: Any) -> Array:
+        """x, v and where they are given the states of the filter, else zeros for them."""
+        given, k = jnp.ravel(jnp.asarray(start, float)), len(self.coloured.A)
+        whole = given.size == 2 * self.N + k
+        own, s = (given[: 2 * self.N], given[2 * self.N :]) if whole else (given, jnp.zeros(k))
+        return jnp.concatenate([self.own.flat_start(own), s])
+
+
+def driven_mechanical(
+    problem: Mechanical, noise: Coloured, into: str | int | Sequence[str | int] | Any | Callable
+) -> DrivenMechanical:
+    """The mechanical system with coloured noise in its forces; what `with_noise` makes of one."""
+    if isinstance(problem, DrivenMechanical):
+        return _driven_again(problem, noise, into)
+    noise = noise.with_outputs_first()
+    coordinates = problem.names[: problem.N]  # type: ignore[index]
+    taken = sorted(set(problem.names) & set(noise.state_names))  # type: ignore[arg-type]
+    if taken:
+        raise ValueError(
+            f"noise: the problem has components called {taken} already; give it others with noise.named(...)"
+        )
+    fields = {f.name: getattr(problem, f.name) for f in dataclasses.fields(Mechanical) if f.init}
+    found = _checked_into(problem, noise, into, coordinates)
+    return DrivenMechanical(**fields | {"names": coordinates, "coloured": noise, "into": found})
+
+
+def _driven_again(problem: DrivenMechanical, noise: Coloured, into: Any) -> DrivenMechanical:
+    """A second noise beside the first, independent of it."""
+    second = driven_mechanical(problem.own, noise, into)
+    both = stacked(problem.coloured, second.coloured)
+    first_into, second_into = problem.into, second.into
+    if not callable(first_into) and not callable(second_into):
+        return driven_mechanical(problem.own, both, np.concatenate([first_into, second_into], axis=1))
+
+    def joined(t, x, v, *params):
+        only = params[0] if params else None
+        return jnp.concatenate([problem.gamma(t, x, v, only), second.gamma(t, x, v, only)], axis=1)
+
+    return driven_mechanical(problem.own, both, joined)
+
+
+def _checked_into(problem: Mechanical, noise: Coloured, into: Any, coordinates: Sequence[str]) -> Any:
+    """Γ as a matrix (N, outputs) or the user's function."""
+    N, p = problem.N, len(noise.names)
+    if callable(into):
+        start = problem.example_start()
+        x, v = start[:N], start[N : 2 * N]
+        seen = (("t", 0.0), ("x", x[0] if problem.scalar else x), ("v", v[0] if problem.scalar else v))
+        shape = returned_shape(problem, "into", into, *seen).shape
+        if shape not in [(N, p), *([(N,)] if p == 1 else []), *([()] if N == p == 1 else [])]:
+            raise ValueError(
+                f"into: returned shape {shape}, expected ({N}, {p}): a row for each coordinate, a column for each "
+                "output of the noise"
+            )
+        return into
+    places = (into,) if isinstance(into, (str, int, np.integer)) and not isinstance(into, bool) else into
+    if isinstance(places, Sequence) and all(isinstance(place, (str, int, np.integer)) for place in places):
+        if len(places) != p:
+            raise ValueError(
+                f"into: {len(places)} coordinate(s) for the {p} output(s) {noise.names}; one each is expected"
+            )
+        matrix = np.zeros((N, p))
+        for j, place in enumerate(places):
+            matrix[_coordinate(place, coordinates), j] = 1.0
+        return matrix
+    matrix = np.asarray(into, float)
+    matrix = matrix.reshape(N, 1) if matrix.shape in ((N,), ()) and p == 1 and matrix.size == N else matrix
+    if matrix.shape != (N, p) or not np.isfinite(matrix).all():
+        raise ValueError(
+            f"into: expected a finite matrix of shape ({N}, {p}), a row for each of the coordinates {coordinates} and "
+            f"a column for each of {noise.names}, got shape {matrix.shape}. It stands in M x'' = force + into y"
+        )
+    return matrix
+
+
+def _coordinate(place: str | int, coordinates: Sequence[str]) -> int:
+    if isinstance(place, str):
+        if place not in coordinates:
+            raise ValueError(
+                f"into: there is no coordinate {place!r}; there are {', '.join(coordinates)}. The noise is a "
+                "force, and is given the coordinate on which it acts"
+            )
+        return list(coordinates).index(place)
+    if not 0 <= place < len(coordinates):
+        raise ValueError(f"into: there is no coordinate {place}; there are {len(coordinates)}, counted from 0")
+    return int(place)

@@ -1,0 +1,118 @@
+"""Spectra of loads on structures, against their formulas; units, sides and what has no finite variance."""
+
+import math
+
+import numpy as np
+import pytest
+
+from stodyn.noise import coloured as co
+
+LN = 10.0 / math.log(10.0)
+
+
+def one_sided(noise, f):
+    return 2.0 * noise.spectrum(f)[:, 0, 0].real
+
+
+def test_clough_penzien_is_its_formula_in_either_scale():
+    ω_g, ζ_g, ω_f, ζ_f, S0 = 15.6, 0.6, 1.5, 0.7, 0.01
+    ω = np.linspace(0.1, 80.0, 9)
+    soil = (ω_g**4 + 4 * ζ_g**2 * ω_g**2 * ω**2) / ((ω_g**2 - ω**2) ** 2 + 4 * ζ_g**2 * ω_g**2 * ω**2)
+    formula = S0 * soil * ω**4 / ((ω_f**2 - ω**2) ** 2 + 4 * ζ_f**2 * ω_f**2 * ω**2)
+    noise = co.clough_penzien(ω_g, ζ_g, ω_f, ζ_f, S0=S0)
+    np.testing.assert_allclose(noise.spectrum(ω / (2 * np.pi))[:, 0, 0].real / (2 * np.pi), formula, rtol=1e-11)
+    np.testing.assert_allclose(co.clough_penzien(ω_g, ζ_g, ω_f, ζ_f, sigma=0.3).variance, 0.09, rtol=1e-12)
+    # Without the second filter it is Kanai and Tajimi's.
+    wide = co.clough_penzien(ω_g, ζ_g, 1e-3, 0.7, S0=S0).variance
+    np.testing.assert_allclose(wide, co.kanai_tajimi(ω_g, ζ_g, S0=S0).variance, rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("noise", "density"),
+    [
+        (co.kaimal(12.0, 1.8, 340.0), co.kaimal_spectrum),
+        (co.von_karman_wind(12.0, 1.8, 340.0), co.von_karman_wind_spectrum),
+    ],
+)
+def test_wind_meets_its_spectrum(noise, density):
+    f = np.geomspace(1e-3, 90.0, 300) * 12.0 / 340.0
+    off = LN * np.log(one_sided(noise, f) / density(f, 12.0, 1.8, 340.0))
+    assert np.abs(off).max() < 0.05
+    np.testing.assert_allclose(noise.variance, 1.8**2, rtol=5e-3)
+    assert noise.fit.error_db < 0.05 and noise.fit.variance_in_all == pytest.approx(noise.variance[0])
+
+
+def test_kaimal_is_also_the_form_with_height_and_friction_velocity():
+    z, U, u_star, f = 30.0, 15.0, 1.2, np.geomspace(1e-3, 1.0, 7)
+    n = f * z / U
+    formula = u_star**2 * 105.0 * n / (1.0 + 33.0 * n) ** (5.0 / 3.0) / f
+    np.testing.assert_allclose(co.kaimal_spectrum(f, U, math.sqrt(105.0 / 22.0) * u_star, 5.5 * z), formula, rtol=1e-12)
+
+
+@pytest.mark.parametrize("gamma", [1.0, 3.3])
+def test_waves_meet_their_spectrum(gamma):
+    height, period = 8.0, 12.0
+    noise = co.jonswap(height, period, gamma)
+    ω = 2.0 * np.pi / period * np.linspace(0.62, 2.45, 200)
+    found = one_sided(noise, ω / (2.0 * np.pi)) / (2.0 * np.pi)  # per radian
+    assert np.abs(LN * np.log(found / co.jonswap_spectrum(ω, height, period, gamma))).max() < 0.5
+    fine = np.linspace(1e-3, 60.0, 200_001)
+    np.testing.assert_allclose(np.trapezoid(co.jonswap_spectrum(fine, height, period, gamma), fine), 4.0, rtol=1e-4)
+    np.testing.assert_allclose(noise.variance, 4.0, rtol=0.05)
+    if gamma == 1.0:  # Pierson and Moskowitz: (5/16) H² ω_p⁴ ω⁻⁵ exp(-1.25 (ω_p/ω)⁴)
+        peak = 2.0 * np.pi / period
+        formula = 5.0 / 16.0 * height**2 * peak**4 * ω**-5.0 * np.exp(-1.25 * (peak / ω) ** 4)
+        np.testing.assert_allclose(co.jonswap_spectrum(ω, height, period, 1.0), formula, rtol=1e-9)
+        np.testing.assert_allclose(co.pierson_moskowitz(height, period).C, noise.C)
+
+
+def test_a_road_has_the_density_of_its_class_over_length():
+    U, road = 25.0, co.iso_road("C", 25.0)
+    n = np.geomspace(0.05, 3.0, 9)  # cycles/m
+    over_length = U * one_sided(road, U * n)
+    np.testing.assert_allclose(over_length, 256e-6 * (n / 0.1) ** -2.0 / (1.0 + (0.01 / n) ** 2), rtol=1e-12)
+    np.testing.assert_allclose(road.variance, np.pi * 256e-6 * 0.01 * 100.0 / 2.0, rtol=1e-12)
+    np.testing.assert_allclose(co.iso_road(256e-6, 50.0).variance, road.variance)
+
+
+def test_points_share_what_their_coherence_says():
+    f = np.geomspace(2e-3, 0.5, 30)
+    G = co.kaimal_spectrum(f, 20.0, 3.0, 150.0)
+    noise = co.at_points(f, G, [0.0, 15.0, 45.0], lambda f, d: np.exp(-10.0 * f * d / 20.0))
+    S = 2.0 * noise.spectrum(f).real / G[:, None, None]
+    distances = np.abs(np.subtract.outer([0.0, 15.0, 45.0], [0.0, 15.0, 45.0]))
+    assert np.abs(S - np.exp(-10.0 * f[:, None, None] * distances / 20.0)).max() < 0.1
+    R = np.array([[1.0, 0.6], [0.6, 1.0]])
+    pair = co.correlated(co.gauss_markov(2.0, 3.0, "g"), R)
+    np.testing.assert_allclose(pair.spectrum(0.1), R * co.gauss_markov(2.0, 3.0).spectrum(0.1), rtol=1e-12)
+    assert pair.names == ("g0", "g1")
+
+
+def test_envelopes_rise_to_one_and_fade():
+    t = np.linspace(0.0, 40.0, 4001)
+    jennings = np.asarray(co.envelopes.jennings(3.0, 10.0, 0.2)(t))
+    np.testing.assert_allclose(jennings[[150, 700, 2000]], [0.25, 1.0, math.exp(-2.0)], rtol=1e-12)
+    assert co.envelopes.shinozuka_sato(0.1, 0.6)(t).max() == pytest.approx(1.0, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: co.clough_penzien(15.0, 0.6, 1.5, 0.6), "sigma, S0: expected one of the two"),
+        (lambda: co.clough_penzien(15.0, -0.6, 1.5, 0.6, sigma=1.0), "zeta: expected a number > 0"),
+        (lambda: co.kaimal(0.0, 1.0, 1.0), "speed: expected a number > 0"),
+        (lambda: co.jonswap(8.0, 12.0, 0.5), "gamma: expected a number from 1"),
+        (lambda: co.iso_road("I", 20.0), "grade: expected one of A, B"),
+        (lambda: co.iso_road("A", 20.0, math.inf), "longest: expected a number > 0"),
+        (lambda: co.correlated(co.gauss_markov(1.0, 1.0), [[1.0, 2.0], [2.0, 1.0]]), "correlation: is negative"),
+        (lambda: co.correlated(co.gauss_markov(1.0, 1.0), [1.0, 2.0]), "correlation: expected a finite symmetric"),
+        (lambda: co.relaxing([0.0, 1.0, 2.0, 3.0], [1.0, 1.0, 1.0, 1.0]), "frequency: expected values > 0"),
+        (lambda: co.at_points([0.1, 0.2, 0.3, 0.4], [1.0] * 4, [0.0, 1.0], lambda f, d: 0.5 + 0 * f * d), "coherence:"),
+        (lambda: co.envelopes.jennings(3.0, 1.0, 0.1), "end: expected a time at or after rise"),
+        (lambda: co.envelopes.shinozuka_sato(0.6, 0.1), "a, b: expected a < b"),
+        (lambda: co.through(([1.0, 0.0, 0.0], [1.0, 1.0, 1.0])), "system: not strictly proper"),
+    ],
+)
+def test_errors(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
