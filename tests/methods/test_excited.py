@@ -164,6 +164,17 @@ def test_two_noises_and_an_envelope_in_time():
     assert '"executor": "printed"' in run.attrs["provenance"]
 
 
+def test_a_level_of_a_driven_coordinate_is_passed_smoothly():
+    """Nothing white reaches the roof, and its rate holds the ground."""
+    x = jnp.arange(1.0, 9.0)
+    rows, rates = (f(0.0, x, None, (2, 5, 6)) for f in (FRAME.noise_rows, FRAME.mean_rates))
+    assert rows[0].size == 0 and rows[2] is None and rates[2] is None
+    np.testing.assert_allclose(rates[:2], [6.0, -(K[2] @ x[:3] + C[2] @ x[3:6]) / m[2] - 7.0], rtol=1e-12)
+    passed = sd.statistics.Passage(1e-6, "x2")
+    run = sd.simulate(FRAME, t=(0.0, 0.1), dt=0.01, paths=4, seed=1, progress=False, collect=passed)
+    assert 0.0 <= float(run["passage_survival"][-1]) < 1.0
+
+
 def test_accelerations_that_are_shown_hold_the_coloured_force():
     shown = sd.with_noise(sd.Mechanical(OWN.force, None, OWN.start, m, accelerations=True), GROUND, -m)
     run = sd.simulate(shown, Newmark, t=(0.0, 0.1), dt=0.01, paths=2, seed=1, progress=False,

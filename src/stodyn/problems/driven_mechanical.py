@@ -127,6 +127,16 @@ class DrivenMechanical(Mechanical):
             found.kinds, f"{found.known}; besides, the coloured force {', '.join(self.coloured.names)}"
         )
 
+    def noise_rows(self, t, x, params, components):
+        """Of the system; the states of the filter are drawn beside its channels, and have none."""
+        n = self.own.n
+        return tuple(self.own.noise_rows(t, x[:n], params, (i,))[0] if i < n else None for i in components)
+
+    def mean_rates(self, t, x, params, components):
+        n = self.own.n
+        given = {"own": params, "noise": jnp.asarray(self.coloured.C, x.dtype) @ x[n:]}
+        return tuple(self.given_y.mean_rates(t, x[:n], given, (i,))[0] if i < n else None for i in components)
+
     def lower(self, kind: type) -> tuple[Problem, str] | None:
         if kind in (SDE, Driven):
             return self._as_driven, "Mechanical -> SDE of (x, v) and the filter of its coloured noise"
