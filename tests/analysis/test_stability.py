@@ -133,4 +133,8 @@ def test_refusals():
         mean_square("VanLoan", -1.0, 0.5)
     with pytest.raises(ValueError, match="sign: expected 1 or -1"):
         largest_noise("ImplicitEuler", -1.0, sign=0)
+    with pytest.raises(ValueError, match="h: expected a finite number, got nan"):
+        largest_noise("ImplicitEuler", math.nan)
+    with pytest.raises(ValueError, match="k_squared: expected numbers >= 0, got -1"):
+        region("ImplicitEuler", [-1.0], [1.0, -1.0])
     assert stability.largest_noise("EulerMaruyama", -3.0) == 0.0

@@ -313,6 +313,37 @@ def test_a_stage_that_cancels_is_no_pole():
     assert stability_function(stiff.RK1W2.table).factors == {(1 - sqrt(2) / 2, 0): 3}
 
 
+def own_table(A, B1, **more):
+    return StiffTable(**{"name": "mine", "A": A, "B1": B1, "claims": (), "source": "here"} | more)
+
+
+def test_tables_that_fail_say_why():
+    """A table that does nothing, an explicit one, poles for h < 0 and for k alone, and one without the normal form."""
+    idle = a_stability(own_table(((0,),), ((0,),)), complex_arguments=True)
+    assert (
+        idle.a_stable is False and str(idle) == "not A-stable: boundary: R = 1 for all h and k: the step does nothing"
+    )
+    euler = str(a_stability(own_table(((0, 0), (1, 0)), ((0, 0), (1, 0)))))
+    assert "origin: R̂ - 1 is 1 h²" in euler and "infinity: R̂ -> ∞" in euler and "boundary: R̂ - 1 = " in euler
+    assert "poles: h = -4, k = 0, inside" in str(a_stability(family(Q(1, 2), Q(-1, 4), Q(1, 2)), True))
+    noisy = str(a_stability(own_table(((0, 0), (0, 1)), ((0, 0), (1, 0)), B3=((1, 0), (0, 0)))))
+    assert "origin: R̂ - 1 is 2 k^3" in noisy and "poles: h = -1, k = 1, inside" in noisy
+    odd = own_table(
+        ((1, 0, 0), (0, Q(1, 2), 0), (0, 0, 1)), (ZERO, ZERO, (1, 0, 0)),
+        B2=(ZERO, ZERO, (-1, 1, 0)), B3=(ZERO, (1, 0, 0), ZERO),
+    )  # fmt: skip
+    verdict = a_stability(odd, complex_arguments=True)
+    assert verdict.a_stable is None and verdict.l_stable is None
+    assert str(verdict).startswith("undecided: boundary: no proof is known for such a table (in R of mine He_2(ξ)")
+
+
+def test_surds_and_floats():
+    """√2, √3 and √5 in one table; floats are the fractions they are. The theorem on three stages says who is stable."""
+    for a1, a3, stable in ((sqrt(2) / 2, sqrt(3) / 2, True), (sqrt(2) / 4, sqrt(3) / 4, False)):
+        assert a_stability(family(a1, sqrt(5) / 3, a3), True).a_stable is stable
+        assert a_stability(family(float(a1), float(sqrt(5) / 3), float(a3)), True).a_stable is stable
+
+
 # --- several channels -------------------------------------------------------------------------------------------------
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, overload
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from stodyn.analysis.linear import Moments
 from stodyn.engine.spec import as_it_is_now, matched
 from stodyn.methods.contract import Method
+from stodyn.numerics.printing.points import AtPoints
 from stodyn.problems.contract import Problem
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
@@ -77,35 +78,58 @@ def _form(problem: Problem, t: float) -> tuple[SDE, Callable[[Any, Any], Any]]:
     return lowered, lambda t, y: y
 
 
-def delivered_small_noise(method: Method, problem: Problem, t: tuple[float, float], steps: int) -> Moments:
+@overload
+def delivered_small_noise(method: Method, problem: Problem, t: tuple[float, float], steps: int) -> Moments: ...
+
+
+@overload
+def delivered_small_noise(
+    method: Method, problem: Problem, t: tuple[float, float], steps: Sequence[int]
+) -> list[Moments]: ...
+
+
+def delivered_small_noise(
+    method: Method, problem: Problem, t: tuple[float, float], steps: int | Sequence[int]
+) -> Moments | list[Moments]:
     """What `small_noise` finds, as a method with that many equal steps delivers it: mean and covariance at all steps.
 
     The mean path is stepped without noise, x' = Φ(x, 0), and the covariance with the derivatives of the step along it,
-    P' = Φ_x P Φ_x' + Φ_ξ Φ_ξ', ξ the normals of W. For methods whose state is that of the problem.
+    P' = Φ_x P Φ_x' + Φ_ξ Φ_ξ', ξ the normals of W. Several numbers of steps go together and give a list. For methods
+    whose state is that of the problem.
     """
+    counts = np.atleast_1d(np.asarray(steps))
+    if counts.ndim != 1 or not len(counts) or counts.dtype.kind not in "iu" or counts.min() < 1:
+        raise ValueError(f"steps: expected a whole number >= 1, or several, got {steps!r}")
+    if method.starting_steps:
+        raise ValueError(f"method: {method.name} needs a history, so that a step is not a function of the state alone")
+    begin, h = float(t[0]), (t[1] - t[0]) / counts
     with jax.enable_x64(True):
-        start, advance = _linearised(method, as_it_is_now(problem), float(t[0]))
-        h = (t[1] - t[0]) / steps
-        states = [(start, jnp.zeros((len(start), len(start))))]
-        for k in range(steps):
-            states.append(advance(t[0] + k * h, h, *states[-1]))
-    means, covariances = (np.stack(list(map(np.asarray, values))) for values in zip(*states, strict=True))
-    return Moments(means, covariances)
+        start, step = _linearised(method, as_it_is_now(problem), begin)
+    x, P = np.tile(start, (len(counts), 1)), np.zeros((len(counts), len(start), len(start)))
+    means, covariances = [[start] for _ in counts], [[matrix] for matrix in P.copy()]
+    for k in range(counts.max()):
+        going = np.flatnonzero(counts > k)
+        A, B, x[going] = step(begin + k * h[going], h[going], x[going])
+        P[going] = A @ P[going] @ A.mT + B @ B.mT
+        for i in going:
+            means[i].append(x[i].copy())
+            covariances[i].append(P[i].copy())
+    found = [Moments(np.stack(mean), np.stack(covariance)) for mean, covariance in zip(means, covariances, strict=True)]
+    return found[0] if np.ndim(steps) == 0 else found
 
 
-def _linearised(method: Method, problem: Problem, begin: float) -> tuple[Any, Callable]:
-    """The method's start, and (t, h, x, P) -> x and P after a step, compiled."""
+def _linearised(method: Method, problem: Problem, begin: float) -> tuple[np.ndarray, AtPoints]:
+    """The method's start, and (t, h, x) -> Φ_x, Φ_ξ and Φ of a step without noise, at many points."""
     taken, counts, p = matched(problem, method)[0], method.needs.normals(problem.m), problem.example_params()
-    silence = jnp.zeros(problem.m)
 
-    def after(t, h, x, xi):
-        normals = {name: jnp.zeros(count) for name, count in counts.items()} | {"W": xi}
+    def after(t, h, x, ξ):
+        normals = {name: jnp.zeros(count) for name, count in counts.items()} | {"W": ξ}
         reached = method.step(taken, t, x, method.needs.increment(h, normals, problem.m), p)[0]
         return reached, reached
 
-    @jax.jit
-    def advance(t, h, x, P):
-        (A, B), reached = jax.jacfwd(after, argnums=(2, 3), has_aux=True)(t, h, x, silence)
-        return reached, A @ P @ A.T + B @ B.T
+    def step(t, h, x):
+        (A, B), reached = jax.jacfwd(after, argnums=(2, 3), has_aux=True)(t, h, x, jnp.zeros(problem.m))
+        return A, B, reached
 
-    return jnp.asarray(method.start(taken, jnp.asarray(begin), jnp.asarray(taken.example_start()), p)), advance
+    start = method.start(taken, jnp.asarray(begin), jnp.asarray(taken.example_start()), p)
+    return np.asarray(start), AtPoints(step)

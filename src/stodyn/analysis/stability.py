@@ -56,6 +56,8 @@ def largest_noise(method: Method | str, h: float, sign: int = 1, most: float = 1
     """
     if sign not in (-1, 1):
         raise ValueError(f"sign: expected 1 or -1, got {sign!r}")
+    if not math.isfinite(h):
+        raise ValueError(f"h: expected a finite number, got {h!r}")
     k = sign * np.linspace(0.0, math.sqrt(most), CHUNK)
     stable = mean_square(method, h, k) < 1.0
     if not stable[0]:
@@ -73,7 +75,10 @@ def largest_noise(method: Method | str, h: float, sign: int = 1, most: float = 1
 
 def region(method: Method | str, h: ArrayLike, k_squared: ArrayLike, sign: int = 1) -> np.ndarray:
     """R̂ over the plane (h, k²), shape (len(k_squared), len(h)), for plot.region: stable where it is below 1."""
-    across, along = np.meshgrid(np.asarray(h, float), sign * np.sqrt(np.asarray(k_squared, float)))
+    squares = np.asarray(k_squared, float)
+    if np.any(squares < 0.0):
+        raise ValueError(f"k_squared: expected numbers >= 0, got {float(squares.min()):g}")
+    across, along = np.meshgrid(np.asarray(h, float), sign * np.sqrt(squares))
     return mean_square(method, across, along)
 
 
@@ -105,7 +110,7 @@ class Verdict(NamedTuple):
         if self.a_stable:
             return f"{'A-stable and L-stable' if self.l_stable else 'A-stable'}: {self.conditions[-1].said}"
         if self.a_stable is None:
-            return f"undecided: {'; '.join(c.said for c in self.conditions if c.holds is not False)}"
+            return f"undecided: {'; '.join(f'{c.name}: {c.said}' for c in self.conditions if c.holds is None)}"
         return f"not A-stable: {'; '.join(f'{c.name}: {c.said}' for c in self.conditions if c.holds is False)}"
 
 
@@ -135,7 +140,7 @@ def a_stability(method: Method | str | StiffTable, complex_arguments: bool = Fal
             tried = tried._replace(conditions=(_at_a_point(R, tried),))
         asked += tried.conditions
     else:
-        far = "infinite" if limit is None else f"{float(limit):.6g}"
+        far = "∞" if limit is None else f"{float(limit):.6g}"
         asked.append(Condition("infinity", limit is not None and limit <= 1, f"R̂ -> {far} for h -> -∞ with k² = -2h"))
         place = None if beyond is None else _worst_on_boundary(R, beyond, complex_arguments)
         asked.append(_boundary_condition(R, place, complex_arguments))
@@ -186,6 +191,8 @@ def _poles_condition(R: StabilityFunction) -> Condition:
 
 def _boundary_condition(R: StabilityFunction, place: tuple[float, float] | None, complex_arguments: bool) -> Condition:
     which = "complex" if complex_arguments else "real"
+    if R.is_one:
+        return Condition("boundary", False, "R = 1 for all h and k: the step does nothing")
     if place is None:
         plain = all(sign(c) >= 0 for c in R.boundary_polynomial.terms.values())
         how = "no coefficient of F is negative" if plain else "F >= 0, by its roots"

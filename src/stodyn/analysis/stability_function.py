@@ -11,7 +11,7 @@ equation's own stability, the method is A-stable if and only if all a >= 0 and
     F(x, Y) = |D|² - Σ_j j! (2x)^e_j |S_j|² >= 0   for all x, Y >= 0.
 
 Within the boundary R̂ < 1 then follows: R̂ grows with |k| unless all S_j but S_0 vanish at h, and |S_0/D| < 1 for
-Re h < 0 by the maximum principle.
+Re h < 0 by the maximum principle, unless R = 1 throughout.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class StabilityFunction:
         with np.errstate(all="ignore"):
             D = np.prod([(1.0 - float(a) * h - float(r) * k) ** n for (a, r), n in self.factors.items()], axis=0)
             square = sum(math.factorial(j) * np.abs(C.floats()(h, k, 1.0) / D) ** 2 for j, C in self.parts.items())
-        return np.where(np.isfinite(square), square, np.inf)
+        return np.broadcast_to(np.where(np.isfinite(square), square, np.inf), h.shape)
 
     def exact_mean_square(self, h: Fraction, k: Fraction) -> Number:
         """R̂ at a real point, exactly."""
@@ -139,7 +139,8 @@ class StabilityFunction:
     def excess(self, x: ArrayLike, Y: ArrayLike = 0.0) -> np.ndarray:
         """R̂ - 1 = -F/|D|² on the boundary, without cancellation: negative where the method is stable. Normal form."""
         x, Y = np.broadcast_arrays(np.asarray(x, float), np.asarray(Y, float))
-        return -self.boundary_polynomial.floats()(x, Y) / _modulus(self.denominator).floats()(x, Y)
+        with np.errstate(divide="ignore"):  # at poles
+            return -self.boundary_polynomial.floats()(x, Y) / np.asarray(_modulus(self.denominator).floats()(x, Y))
 
     def beyond_boundary(self, complex_arguments: bool) -> tuple[Fraction, Fraction] | None:
         """(x, Y) with F(x, Y) < 0, Y = 0 for real arguments; None where there is no such point. Normal form."""
@@ -150,6 +151,11 @@ class StabilityFunction:
         return negative_on_quadrant(F) if complex_arguments else None
 
     @property
+    def is_one(self) -> bool:
+        """Whether R = 1 for all h and k: the step does nothing."""
+        return not self.factors and set(self.parts) == {0} and self.parts[0] == 1
+
+    @property
     def vanishes_at_infinity(self) -> bool:
         """Whether R̂ -> 0 for |h| -> ∞ in |k|² <= -2 Re h; normal form."""
         D = self.denominator.degree(0)
@@ -158,12 +164,9 @@ class StabilityFunction:
 
 @functools.lru_cache(maxsize=256)
 def stability_function(table: StiffTable) -> StabilityFunction:
-    """R of a table, exactly; its coefficients are integers, fractions or surds, or floats taken as the fractions they
-    are."""
-    A, B1, B2, B3 = (
-        [[Fraction(x) if isinstance(x, float) else x for x in row] for row in rows]
-        for rows in ((*table.A, table.α), (*table.B1, table.β1), (*table.B2, table.β2), (*table.B3, table.β3))
-    )
+    """R of a table, exactly."""
+    A, B1 = (*table.A, table.α), (*table.B1, table.β1)
+    B2, B3 = (*table.B2, table.β2), (*table.B3, table.β3)
     square = (_XI * _XI - 1) * Fraction(1, 2)
 
     def weight(i: int, j: int) -> Polynomial:

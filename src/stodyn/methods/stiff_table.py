@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from fractions import Fraction as Q
+from typing import Any
 
 import numpy as np
 
 from stodyn.methods.signature import integral
 from stodyn.methods.tableau import Matrix, Row, Table
 from stodyn.methods.trees import Scheme, Stage
-from stodyn.numerics.surd import Number
+from stodyn.numerics.surd import Number, Surd
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -37,10 +38,13 @@ class StiffTable(Table):
     calculus = "ito"
 
     def __post_init__(self):
+        object.__setattr__(self, "A", _rows("A", self.A))
         s = len(self.A)
-        for name in ("B2", "B3"):
-            if not getattr(self, name):
-                object.__setattr__(self, name, ((0,) * s,) * s)
+        if not s:
+            raise ValueError("A: expected at least one stage, got no rows")
+        for name in ("B1", "B2", "B3"):
+            rows = _rows(name, getattr(self, name))
+            object.__setattr__(self, name, rows if rows or name == "B1" else ((0,) * s,) * s)
         for name, strict in (("A", False), ("B1", True), ("B2", True), ("B3", False)):
             matrix = getattr(self, name)
             if len(matrix) != s or any(len(row) != s for row in matrix):
@@ -51,8 +55,8 @@ class StiffTable(Table):
                     f"{name}: expected a {kind} triangular matrix (stages solved one by one), got {matrix}"
                 )
         for name, matrix in (("α", self.A), ("β1", self.B1), ("β2", self.B2), ("β3", self.B3)):
-            if not getattr(self, name):
-                object.__setattr__(self, name, matrix[-1])
+            (row,) = _rows(name, (getattr(self, name),))
+            object.__setattr__(self, name, row or matrix[-1])
             if len(getattr(self, name)) != s:
                 raise ValueError(f"{name}: expected {s} numbers, got {getattr(self, name)}")
         super().__post_init__()
@@ -169,6 +173,26 @@ class StiffTable(Table):
             found += weight * np.square(left)
         found += np.array([1 / 12, 1 / 12, 1 / 48, 0.0])
         return dict(zip(("f'g", "g'f", "g''(g,g)/2", "g'g'g"), map(float, found), strict=True))
+
+
+def _rows(name: str, given: Any) -> Matrix:
+    """The rows as tuples of exact numbers; floats are taken as the fractions they are."""
+    try:
+        return tuple(tuple(_exact(x) for x in row) for row in given)
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(
+            f"{name}: expected rows of integers, fractions, surds (numerics.surd.sqrt) or finite floats, got {given!r}"
+        ) from None
+
+
+def _exact(x: Any) -> Number:
+    if isinstance(x, np.generic):
+        x = x.item()
+    if isinstance(x, float):
+        return Q(x)
+    if not isinstance(x, (int, Q, Surd)):
+        raise TypeError
+    return x
 
 
 def _dot(row: Sequence[Number], column: Sequence[Number]) -> Number:
