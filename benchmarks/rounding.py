@@ -2,16 +2,19 @@
 
     python benchmarks/rounding.py                 all of them
     python benchmarks/rounding.py beam lorenz     these
+    python benchmarks/rounding.py --quick         the models of QUICK and every study (or those named), printed only
 
-Rounded otherwise are: products fused with sums or not (XLA without optimising fuses none; asked of every process before
-it is believed), printed or vmap, one path or the same path among many. Models run STEPS steps with the longest of some
-step lengths that works; studies run at their tiny size. A table lists how far anything moved: states relative to the
-largest of their component, rows relative to their value and in standard errors. What moved by more than FAR, has failed
-in one way of rounding only, or says other words, is listed again at the end, and the exit status is 1.
+Rounded otherwise are: products fused with sums or not (the printer is told to fuse none, and XLA without optimising
+fuses none; both are asked in every process before they are believed), printed or vmap, one path or the same path among
+many. Models run STEPS steps with the longest of some step lengths that works; studies run at their tiny size. A table
+lists how far anything moved: states relative to the largest of their component, rows relative to their value and in
+standard errors. What moved by more than FAR, has failed in one way of rounding only, or says other words, is listed
+again at the end, and the exit status is 1.
 """
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import json
 import math
@@ -21,69 +24,81 @@ import sys
 import tempfile
 import warnings
 from pathlib import Path
+from typing import Any
 
 STEPS, MANY, FAR = 50, 64, 1e-6
 LENGTHS = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
 NOTHING = 1e-12  # a row that is smaller than this in both is rounding itself
 FUSED = {"fused": "", "not fused": "--xla_backend_optimization_level=0"}
-MODEL_WAYS = (("fused", "auto", MANY), ("fused", "vmap", MANY), ("not fused", "vmap", MANY), ("fused", "auto", 1))
-STUDY_WAYS = (("fused", "auto", None), ("fused", "vmap", None), ("not fused", "vmap", None))
+EXECUTORS = ("auto", "vmap")
+QUICK = ("beam", "bushing", "slider_crank", "ring_oscillator")
 
 
 def main(names: list[str]) -> int:
     from stodyn.models.catalogue import catalogue as models
     from stodyn.studies.contract import catalogue as studies
 
-    ways = [("model", name, way) for name in models() for way in MODEL_WAYS if not names or name in names]
-    ways += [("study", name, way) for name in studies() for way in STUDY_WAYS if not names or name in names]
-    found = {}
-    for fused in FUSED:
-        found |= asked(fused, [one for one in ways if one[2][0] == fused])
+    quick = "--quick" in names
+    executors = EXECUTORS[:1] if quick else EXECUTORS
+    names = [name for name in names if name != "--quick"] or [*(QUICK if quick else models()), *studies()]
+    model_ways = [(fused, executor, MANY) for executor in executors for fused in FUSED] + [("fused", "auto", 1)]
+    study_ways = [(fused, executor, None) for executor in executors for fused in FUSED]
+    asked = [("model", name, model_ways) for name in models() if name in names]
+    asked += [("study", name, study_ways) for name in studies() if name in names]
     suspects = []
-    for kind, name, way in ways:
-        base = next(other for other in ways if other[:2] == (kind, name))
-        if way != base[2]:
-            line, fine = compared(found[base], found[kind, name, way])
-            label = f"{kind} {name}, {', '.join(str(word) for word in way if word)}"
-            print(f"{label:60s} {line}", flush=True)
-            suspects += [] if fine else [f"{label}: {line}"]
+    with contextlib.ExitStack() as stack:
+        processes = {fused: stack.enter_context(process(fused)) for fused in FUSED}
+        for kind, name, (base, *others) in asked:
+            found = answer(processes[base[0]], kind, name, base)
+            for way in others:
+                line, fine = compared(found, answer(processes[way[0]], kind, name, way))
+                label = f"{kind} {name}, {', '.join(str(word) for word in way if word)}"
+                print(f"{label:60s} {line}", flush=True)
+                suspects += [] if fine else [f"{label}: {line}"]
     print(f"\n{len(suspects)} moved by more than {FAR:g}, or failed in one way only", *suspects, sep="\n  ")
     return bool(suspects)
 
 
-def asked(fused: str, ways: list[tuple]) -> dict[tuple, dict]:
-    """What a process of its own finds, since the compiler's settings are read once."""
+def process(fused: str) -> subprocess.Popen:
+    """One of its own, since the compiler's settings are read once."""
     environment = os.environ | {"XLA_FLAGS": FUSED[fused], "JAX_PLATFORMS": "cpu"}
-    found = {}
-    with subprocess.Popen([sys.executable, __file__, "--ask"], env=environment, text=True, stdin=subprocess.PIPE,
-                          stdout=subprocess.PIPE) as process:  # fmt: skip
-        for way in ways:
-            print(json.dumps(way), file=process.stdin, flush=True)
-            answer = process.stdout.readline()
-            found[way] = json.loads(answer) if answer else {"failed": "the process died"}
-            print(f"{' '.join(map(str, way)):80s}", end="\r", file=sys.stderr, flush=True)
-    return found
+    return subprocess.Popen([sys.executable, __file__, "--ask", fused], env=environment, text=True,
+                            stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # fmt: skip
 
 
-def answers() -> None:
+def answer(process: subprocess.Popen, *question: Any) -> dict:
+    assert process.stdin is not None and process.stdout is not None
+    with contextlib.suppress(BrokenPipeError):
+        print(json.dumps(question), file=process.stdin, flush=True)
+    found = process.stdout.readline()
+    return json.loads(found) if found else {"failed": "the process died"}
+
+
+def answers(wanted: str) -> None:
     """A line of JSON for each that is read."""
     import jax
     import numpy as np
 
+    from stodyn.numerics.printing import walk
+    from stodyn.numerics.printing.points import at_points
+
+    if wanted == "not fused":
+        walk.fusions = lambda nodes, results: {}
     warnings.simplefilter("ignore")
     products = np.random.default_rng(1).uniform(1.0, 2.0, 1000)
     with jax.enable_x64(True):
-        errors = jax.jit(lambda a, b: a * a - b)(products, products * products)
-    fused = bool((np.asarray(errors) != 0.0).any())
+        compiled = jax.jit(lambda a, b: a * a - b)(products, products * products)
+    printed = at_points(lambda a, b: a * a - b, products, products * products)
+    is_fused = {"vmap": bool(np.any(compiled)), "auto": bool(np.any(printed))}
     for line in sys.stdin:
         kind, name, way = json.loads(line)
         try:
-            if fused != (way[0] == "fused"):
+            if is_fused[way[1]] != (way[0] == "fused"):
                 raise RuntimeError(f"this processor and JAX do not compile {way[0]}")
-            answer = (model if kind == "model" else study)(name, way)
+            found = (model if kind == "model" else study)(name, way)
         except Exception as error:
-            answer = {"failed": f"{type(error).__name__}: {str(error)[:150]}"}
-        print(json.dumps(answer), flush=True)
+            found = {"failed": f"{type(error).__name__}: {str(error)[:150]}"}
+        print(json.dumps(found), flush=True)
 
 
 def model(name: str, way: tuple) -> dict:
@@ -151,4 +166,4 @@ def compared(base: dict, other: dict) -> tuple[str, bool]:
 
 
 if __name__ == "__main__":
-    sys.exit(answers() if sys.argv[1:] == ["--ask"] else main(sys.argv[1:]))
+    sys.exit(answers(sys.argv[2]) if sys.argv[1:2] == ["--ask"] else main(sys.argv[1:]))

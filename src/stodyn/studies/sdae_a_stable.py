@@ -14,7 +14,8 @@ import numpy as np
 
 from stodyn import plot
 from stodyn.analysis import stability
-from stodyn.analysis.linear import step_map
+from stodyn.analysis.linear import read_map
+from stodyn.analysis.one_step import OneStep
 from stodyn.analysis.order import strong_order
 from stodyn.analysis.small_noise import delivered_small_noise
 from stodyn.analysis.stability_function import stability_function
@@ -184,8 +185,8 @@ def systems(count: int, dimensions: Sequence[int], methods: Sequence[Method]) ->
         problem = SDE(lambda t, x, p: p["A"] @ x, lambda t, x, p: (p["B"] @ x)[:, None], np.ones(n), params=drawn[0],
                       structure="scalar")  # fmt: skip
         for method in methods:
-            radius = np.array([[step_map(method, problem, h, params=p, nodes=4).mean_square_radius() for h in STEPS]
-                               for p in drawn])  # fmt: skip
+            one = OneStep(method, problem)
+            radius = np.array([[read_map(one, h, 0.0, p, nodes=4).mean_square_radius() for h in STEPS] for p in drawn])
             words = f"unstable of {radius.size} (systems, steps), largest radius {radius.max():.4f}"
             rows.append(Row(f"random systems of dimension {n}: {method.name}", None, int(np.sum(radius >= 1.0)),
                             remark=words))  # fmt: skip
