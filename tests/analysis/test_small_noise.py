@@ -1,12 +1,15 @@
 """Transient noise as a method delivers it, against covariance analysis and the continuous process."""
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from stodyn.analysis.covariance import delivered
 from stodyn.analysis.small_noise import delivered_small_noise, small_noise
 from stodyn.methods import stiff
+from stodyn.methods.srk import DRI1, SRA1
 from stodyn.models.circuits import RC_LADDER, TWO_DIODES
+from stodyn.problems.sde import SDE
 
 pytestmark = pytest.mark.usefixtures("quick_compiling")
 
@@ -32,8 +35,29 @@ def test_a_nonlinear_circuit():
     assert abs(errors[0]) < 0.02 and errors[0] / errors[1] == pytest.approx(2.0, rel=0.1)
 
 
+def test_all_normals_count():
+    """A method of order 3/2 draws Z too: dq = p dt, dp = -q dt + dW, by covariance analysis."""
+    problem = SDE(lambda t, x: jnp.array([x[1], -x[0]]), lambda t, x: jnp.array([[0.0], [1.0]]), [1.0, 0.0])
+    found = delivered_small_noise(SRA1, problem, (0.0, 1.0), 4)
+    np.testing.assert_allclose(found.covariance, delivered(SRA1, problem, 0.25, 4).covariance, atol=1e-12)
+
+
+def test_steps_that_cannot_be_solved_are_named():
+    """x' = 1 + h x'² has a real solution for h <= 1/4 alone."""
+    problem = SDE(lambda t, x: x**2, lambda t, x: jnp.ones((1, 1)), [1.0])
+    with pytest.raises(RuntimeError, match="steps: with 1 of them ImplicitEuler fails at t = 0"):
+        delivered_small_noise(stiff.ImplicitEuler, problem, (0.0, 0.5), (10, 1))
+
+
 def test_refusals():
     problem = RC_LADDER(nodes=2).problem
+    for t in ((1.0, 0.0), (0.0, np.inf), (0.0, np.nan)):
+        with pytest.raises(ValueError, match=r"t: expected \(begin, end\), begin before end"):
+            delivered_small_noise(stiff.Trapezoidal, problem, t, 10)
+    with pytest.raises(ValueError, match="method: DRI1 draws from a few points"):
+        delivered_small_noise(DRI1, SDE(lambda t, x: -x, lambda t, x: x, 1.0), (0.0, 1.0), 10)
+    with pytest.raises(TypeError, match="method: expected a method such as"):
+        delivered_small_noise("Trapezoidal", problem, (0.0, 1.0), 10)
     for steps in (0, (), (10, -1), 2.5, "10"):
         with pytest.raises(ValueError, match="steps: expected a whole number >= 1, or several, got"):
             delivered_small_noise(stiff.Trapezoidal, problem, (0.0, 1.0), steps)

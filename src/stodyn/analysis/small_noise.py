@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.integrate
+from jax.flatten_util import ravel_pytree
 from numpy.typing import ArrayLike
 
 from stodyn.analysis.linear import Moments
@@ -94,15 +95,16 @@ def delivered_small_noise(
     """What `small_noise` finds, as a method with that many equal steps delivers it: mean and covariance at all steps.
 
     The mean path is stepped without noise, x' = Φ(x, 0), and the covariance with the derivatives of the step along it,
-    P' = Φ_x P Φ_x' + Φ_ξ Φ_ξ', ξ the normals of W. Several numbers of steps go together and give a list. For methods
-    whose state is that of the problem.
+    P' = Φ_x P Φ_x' + Φ_ξ Φ_ξ', ξ all normals of a step. Several numbers of steps go together and give a list. For
+    methods whose state is that of the problem, with normal increments.
     """
     counts = np.atleast_1d(np.asarray(steps))
     if counts.ndim != 1 or not len(counts) or counts.dtype.kind not in "iu" or counts.min() < 1:
         raise ValueError(f"steps: expected a whole number >= 1, or several, got {steps!r}")
-    if method.starting_steps:
-        raise ValueError(f"method: {method.name} needs a history, so that a step is not a function of the state alone")
-    begin, h = float(t[0]), (t[1] - t[0]) / counts
+    begin, end = map(float, t)
+    if not -np.inf < begin < end < np.inf:
+        raise ValueError(f"t: expected (begin, end), begin before end, got {t!r}")
+    h = (end - begin) / counts
     with jax.enable_x64(True):
         start, step = _linearised(method, as_it_is_now(problem), begin)
     x, P = np.tile(start, (len(counts), 1)), np.zeros((len(counts), len(start), len(start)))
@@ -112,6 +114,11 @@ def delivered_small_noise(
         A, B, x[going] = step(begin + k * h[going], h[going], x[going])
         P[going] = A @ P[going] @ A.mT + B @ B.mT
         for i in going:
+            if not np.isfinite(P[i]).all() or not np.isfinite(x[i]).all():
+                raise RuntimeError(
+                    f"steps: with {counts[i]} of them {method.name} fails at t = {begin + k * h[i]:g}, without noise: "
+                    "its equations were not solved, or the state left the finite numbers. Take more steps."
+                )
             means[i].append(x[i].copy())
             covariances[i].append(P[i].copy())
     found = [Moments(np.stack(mean), np.stack(covariance)) for mean, covariance in zip(means, covariances, strict=True)]
@@ -119,17 +126,27 @@ def delivered_small_noise(
 
 
 def _linearised(method: Method, problem: Problem, begin: float) -> tuple[np.ndarray, AtPoints]:
-    """The method's start, and (t, h, x) -> Φ_x, Φ_ξ and Φ of a step without noise, at many points."""
-    taken, counts, p = matched(problem, method)[0], method.needs.normals(problem.m), problem.example_params()
+    """The method's start, and (t, h, x) -> Φ_x, Φ_ξ and Φ of a step without noise, at many points; NaN where its
+    equations were not solved."""
+    taken, p = matched(problem, method)[0], problem.example_params()
+    if not isinstance(method, Method):
+        raise TypeError(f"method: expected one that steps, got {method.name}, which takes the whole grid at once")
+    if method.starting_steps:
+        raise ValueError(f"method: {method.name} needs a history, so that a step is not a function of the state alone")
+    if hasattr(method.needs, "nodes"):
+        raise ValueError(f"method: {method.name} draws from a few points, and a step has no derivative by such a draw")
+    taken.before_run(begin)
+    start = method.start(taken, jnp.asarray(begin), jnp.asarray(taken.example_start()), p)
+    if not isinstance(start, jax.Array) or start.shape != (taken.n,):
+        raise ValueError(f"method: {method.name} carries more than the state: a step is not a function of it alone")
+    silence, unravel = ravel_pytree({name: jnp.zeros(count) for name, count in method.needs.normals(taken.m).items()})
 
     def after(t, h, x, ξ):
-        normals = {name: jnp.zeros(count) for name, count in counts.items()} | {"W": ξ}
-        reached = method.step(taken, t, x, method.needs.increment(h, normals, problem.m), p)[0]
-        return reached, reached
+        reached, report = method.step(taken, t, x, method.needs.increment(h, unravel(ξ), taken.m), p)
+        return reached, jnp.where(report.ok, reached, jnp.nan)
 
     def step(t, h, x):
-        (A, B), reached = jax.jacfwd(after, argnums=(2, 3), has_aux=True)(t, h, x, jnp.zeros(problem.m))
+        (A, B), reached = jax.jacfwd(after, argnums=(2, 3), has_aux=True)(t, h, x, silence)
         return A, B, reached
 
-    start = method.start(taken, jnp.asarray(begin), jnp.asarray(taken.example_start()), p)
     return np.asarray(start), AtPoints(step)
