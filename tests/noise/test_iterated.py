@@ -23,6 +23,7 @@ from stodyn.noise.iterated import (
     Fourier,
     MrongowiusRoessler,
     ResolutionWarning,
+    SecondMoments,
     Signature,
     SineSeries,
     Substeps,
@@ -448,6 +449,15 @@ def test_sizes_grow_with_the_rates_of_the_errors():
     )
     assert SineSeries.for_order(2.0, 1e-4, m=1).p <= 8
     assert SineSeries.for_order(2.0, 1e-9).p / SineSeries.for_order(2.0, 1e-6).p == pytest.approx(10, rel=0.1)
+
+
+def test_sizes_that_do_not_help_are_not_looked_for():
+    """SecondMoments leave an error h²/16 of I_(j,k,0) whatever their p: never enough for order 2, nor below h^(3/2) at
+    h > 260 units, where no order is to be seen and none is asked for."""
+    assert SecondMoments.for_order(1.0, 1e-2, m=2, unit=1e-5).p == 1
+    check_resolution(SecondMoments(1), 1e-2, 1.0, 1, unit=1e-5)
+    with pytest.raises(ValueError, match="order: no SecondMoments is enough for strong order 2 at h"):
+        SecondMoments.for_order(2.0, 1e-3)
 
 
 def test_too_few_terms_are_warned_of_with_the_number_that_would_do():

@@ -23,6 +23,8 @@ from stodyn.noise.increment import Increment, Recipe
 from stodyn.noise.wiener import WZ
 from stodyn.noise.words import Word, up_to_weight
 
+LARGEST = 2**60  # number of terms that is tried
+
 
 class Approximation(Recipe):
     """A recipe with W and Z exact in law and the other integrals to a mean-square error that its one number sets."""
@@ -46,6 +48,8 @@ class Approximation(Recipe):
         size, step = 1, 1
         while not cls(step).is_enough(order, h, m, unit):  # type: ignore[call-arg]
             size, step = step + 1, 2 * step
+            if step > LARGEST:
+                raise ValueError(f"order: no {cls.__name__} is enough for strong order {order:g} at h = {h:g}")
         while size < step:
             middle = (size + step) // 2
             fine = cls(middle).is_enough(order, h, m, unit)  # type: ignore[call-arg]
@@ -53,8 +57,12 @@ class Approximation(Recipe):
         return cls(size)  # type: ignore[call-arg]
 
     def is_enough(self, order: float, h: float, m: int = 2, unit: float = 1.0) -> bool:
-        """Whether the error is small enough for a strong order; it scales as a power of time, as integrals do."""
-        return self.error(h / unit, m) <= (1 + 1e-9) * (h / unit) ** (order + 0.5)
+        """Whether the error is small enough for a strong order; it scales as a power of time, as integrals do.
+
+        Steps longer than the unit, at which no order is to be seen, ask for no more than one of the unit.
+        """
+        scaled = min(h / unit, 1.0)
+        return self.error(scaled, m) <= (1 + 1e-9) * scaled ** (order + 0.5)
 
 
 class ResolutionWarning(UserWarning):
