@@ -13,6 +13,7 @@ from stodyn.engine.sweep import difference, sweep
 from stodyn.engine.until import until
 from stodyn.methods.catalogue import find as method
 from stodyn.methods.filtered import exactly_filtered
+from stodyn.methods.stopping import Stop
 from stodyn.noise.distribution import PerPath
 from stodyn.noise.from_normals import from_normals
 from stodyn.problems.driven import with_noise
@@ -38,6 +39,7 @@ __all__ = [
     "PathsFailed",
     "PerPath",
     "RandomDAE",
+    "Stop",
     "circuits",
     "diagonal",
     "difference",

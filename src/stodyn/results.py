@@ -36,9 +36,10 @@ def together(
     coords: dict[str, Any] = {}
     grids: list[tuple[str, np.ndarray]] = []
     for statistic, result, run in labelled:
-        time = _time_dimension(statistic, run, grids)
-        unit = run.units.get("time")
-        coords[time] = ((time,), run.times, {"units": unit} if unit else {})
+        time, unit = "time", run.units.get("time")
+        if any("time" in variable.dims for variable in (*result.variables.values(), *result.coords.values())):
+            time = _time_dimension(statistic, run, grids)
+            coords[time] = ((time,), run.times, {"units": unit} if unit else {})
         rename = {"time": time}
         for name, coordinate in result.coords.items():
             values = ((*coordinate.dims,), coordinate.values)

@@ -18,8 +18,9 @@ from stodyn.engine.batch import Vmap
 from stodyn.engine.gathering import Gathered, Plan, Went
 from stodyn.engine.layout import Members
 from stodyn.engine.place import available_cores
+from stodyn.engine.watching import frozen, moved
 from stodyn.numerics.printing.telling import fingerprint
-from stodyn.statistics.contract import Move, Snapshot, Statistic
+from stodyn.statistics.contract import Move, Snapshot, Statistic, parted
 
 COMPILED_LIMIT = 128
 
@@ -100,6 +101,7 @@ class Program:
 
     varies  for each leaf of the parameters 1 where every path has its own, 0 where it is common to all
     always  for each statistic whether it looks at the end of every interval
+    levels  how many levels stop a path
     """
 
     run: Vmap
@@ -107,6 +109,7 @@ class Program:
     intervals: int
     varies: tuple[int, ...]
     always: tuple[bool, ...]
+    levels: int = 0
 
     @property
     def dtype(self) -> Any:
@@ -117,7 +120,7 @@ class Program:
         axes = (None, -1, *(-1 if v else None for v in self.varies))
         start = jax.vmap(jaxpr_as_fun(self.run.traced.start), in_axes=axes, out_axes=-1, axis_size=self.run.paths)
         carry = tuple(start(t, members.start, *members.params))
-        here, params = self.run.read(carry), self.params(members)
+        here, params = parted(self.run.read(carry), len(members.start), self.levels)[0], self.params(members)
         tracks = tuple(s.track_start(t, here, params) for s in self.statistics)
         counts = any(s.counts_iterations for s in self.statistics)
         none = jnp.zeros(self.run.paths, np.int32)
@@ -182,14 +185,22 @@ class Program:
         rounded = None if state.rounded is None else state.rounded + jnp.asarray(edge, np.int32)
         tracks = state.tracks
         if jax.tree.leaves(tracks):
-            move = Move(t, h, self.run.read(state.method), self.run.read(after), self.params(members), self.axes)
-            tracks = tuple(s.track(track, move) for s, track in zip(self.statistics, tracks, strict=True))
+            shown = self.run.read(state.method), self.run.read(after)
+            move, goes_on = moved(t, h, *shown, self.params(members), self.axes, len(members.start), self.levels)
+            before, tracks = (
+                tracks,
+                tuple(s.track(track, move) for s, track in zip(self.statistics, tracks, strict=True)),
+            )
+            if goes_on is not None:
+                tracks = jax.tree.unflatten(
+                    jax.tree.structure(tracks), frozen(goes_on, jax.tree.leaves(tracks), jax.tree.leaves(before))
+                )
         return State(after, count, rounded, tracks), ok
 
     def observe(self, state: State, t, looks, members: Members):
-        x = self.run.read(state.method)
+        x, stops = parted(self.run.read(state.method), len(members.start), self.levels)
         sound = members.member & jnp.all(jnp.isfinite(x), axis=0)
-        snapshot = Snapshot(t, x, sound, members.weight, self.params(members), self.axes, state.iterations, None)
+        snapshot = Snapshot(t, x, sound, members.weight, self.params(members), self.axes, state.iterations, None, stops)
 
         def look(k, statistic):
             def seen(track):

@@ -21,7 +21,7 @@ from stodyn.engine.traces import function_traces
 from stodyn.noise.distribution import PerPath, draw
 from stodyn.numerics.printing.telling import calls_host, fingerprint
 from stodyn.problems.contract import is_drawn
-from stodyn.statistics.contract import Move, Snapshot, Statistic
+from stodyn.statistics.contract import Move, Snapshot, Statistic, parted
 
 PACKAGES = ("stodyn", "jax", "jaxlib", "numpy", "llvmlite", "scipy")
 WATCHED = 64  # lanes of the block on which it is told what a statistic computes
@@ -127,9 +127,10 @@ def _watching(spec: Any, statistic: Statistic) -> core.ClosedJaxpr:
 
     def watch(t, h, x, sound, weight, iterations, flat_params):
         params = jax.tree.unflatten(spec.params_tree, flat_params)
+        x, stops = parted(x, spec.problem.n, spec.levels)
         begun = statistic.track_start(t, x, params)
         track = statistic.track(begun, Move(t, h, x, x, params, spec.axes))
-        seen = statistic.observe(Snapshot(t, x, sound, weight, params, spec.axes, iterations, track))
+        seen = statistic.observe(Snapshot(t, x, sound, weight, params, spec.axes, iterations, track, stops))
         return begun, track, seen
 
     def lanes(*shape: int, dtype: Any = spec.dtype) -> jax.ShapeDtypeStruct:
@@ -141,8 +142,8 @@ def _watching(spec: Any, statistic: Statistic) -> core.ClosedJaxpr:
     ]
     with jax.enable_x64(True):
         return jax.make_jaxpr(watch)(
-            lanes(), lanes(), lanes(spec.problem.n, WATCHED), lanes(WATCHED, dtype=bool), lanes(WATCHED),
-            lanes(WATCHED, dtype=np.int32), params,
+            lanes(), lanes(), lanes(*spec.traced.read.out_avals[0].shape, WATCHED), lanes(WATCHED, dtype=bool),
+            lanes(WATCHED), lanes(WATCHED, dtype=np.int32), params,
         )  # fmt: skip
 
 

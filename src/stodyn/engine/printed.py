@@ -19,7 +19,7 @@ from stodyn.engine.looped import LoopSource
 from stodyn.engine.spec import Spec
 from stodyn.engine.stepping import FRAME, GROUP, Source
 from stodyn.engine.watching import averages_itself, gives_values
-from stodyn.noise.supply import Supply
+from stodyn.noise.supply import Given, Supply
 from stodyn.numerics import uncompiled
 from stodyn.numerics.printing import compiling, scalars
 from stodyn.numerics.printing.rows import Frame, typed, words
@@ -31,6 +31,8 @@ LONGER = 0.25  # the same of large systems, whose states take time to keep and t
 FIRST_STEPS = 64  # of the first call of all
 SLAB_BYTES = 24_000  # of normals drawn together: they stay in the cache nearest to the processor
 SEEN_BYTES = 2_000_000  # of what is seen in one call
+PACKED_AT = 0.5  # share of the lanes that still go on, at which those that do are packed together
+STOPPING = 65_536  # path-steps of a call that may stop paths: after it those that go on are counted
 
 
 class Printed:
@@ -70,7 +72,8 @@ class Printed:
 
         `tell(steps)` hears of every call and may raise to end the run.
         """
-        return gone_through(_Work(self, spec, members, first_path, supply, plan), plan, tell)
+        kind = _Packing if spec.levels and not isinstance(supply, Given) else _Work
+        return gone_through(kind(self, spec, members, first_path, supply, plan), plan, tell)
 
     def states_after(self, spec: Spec, plan: Plan, members: Members, supply: Supply, steps: int) -> np.ndarray:
         """The method's states of the first paths after so many steps."""
@@ -127,17 +130,19 @@ class _Work(Work):
         normals = _memory("normals", program.drawn * program.slab * program.chunk + 1)
         states = [supply.states(name, first_path, self.lanes) for name, _ in program.streams]
         self.generators = np.concatenate(states) if states else np.zeros((1, 4, GROUP), np.uint64)
-        own: list[np.ndarray] = []
+        self.moving = self.state, self.generators  # what a call changes
+        own: list[np.ndarray] = [np.empty((0, self.lanes))]
         common: list[np.ndarray] = []
         for values, varies in zip(members.params, spec.varies, strict=True):
             kept = own if varies else common
             kept.append(words(values).reshape(-1, self.lanes) if varies else words(values).ravel())
         self.t, self.h = (np.ascontiguousarray(x, float) for x in (plan.t, plan.h))
+        self.own_params = np.concatenate(own)
         self.failed, self.unsolved = np.zeros(self.lanes, np.int64), np.zeros(self.lanes, np.int64)
         self.frame = Frame(FRAME)
         self.frame.set(
             start=np.ascontiguousarray(members.start, float), state=self.state, seen=self.seen,
-            own_params=np.concatenate(own) if own else np.zeros(1),
+            own_params=self.own_params,
             common_params=np.concatenate(common) if common else np.zeros(1),
             t=self.t, h=self.h, stride=self.lanes, first_lane=0, last_lane=self.used, normals=normals,
             slab=program.slab, generators=self.generators, groups=self.lanes // GROUP, fill=supply.address,
@@ -183,14 +188,15 @@ class _Work(Work):
         return int(self.state[-1].view(np.int64)[self.members.member].sum())
 
     def kept(self) -> tuple[np.ndarray, np.ndarray]:
-        return self.state.copy(), self.generators.copy()
+        state, generators = self.moving
+        return state.copy(), generators.copy()
 
     def diagnose(self, before: tuple[np.ndarray, np.ndarray], first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
-        after = self.kept()
-        self.state[:], self.generators[:] = before
+        after, (state, generators) = self.kept(), self.moving
+        state[:], generators[:] = before
         self.failed[:], self.unsolved[:] = -1, 0
         self.step(self.program.diagnosing, first, last, np.empty(0, int))
-        self.state[:], self.generators[:] = after
+        state[:], generators[:] = after
         return np.where(self.failed >= 0, self.failed - 1, -1), self.unsolved.astype(bool)
 
     def observed(self, inside: slice) -> list[Any]:
@@ -239,6 +245,74 @@ class _Work(Work):
         if k not in self.observing:
             self.observing[k] = _observing(observe, given, type(statistic).__name__)
         return jax.tree.map(np.asarray, self.observing[k](*given))
+
+
+class _Packing(_Work):
+    """The same of paths that may be stopped: those that go on are packed together, so that a step costs these.
+
+    The last number of a path's state says by which level it was stopped, 0 while it goes on. `state`, `seen` and the
+    frame `everyone` hold all paths in their places, `few` those that go on and what they need, `going` says which they
+    are. A path has a generator of its own, so its numbers do not depend on the lane it stands in, and sums over the
+    paths are taken in their places: packing changes no bit.
+    """
+
+    def __init__(self, program: Printed, spec: Spec, members: Members, first_path: int, supply: Supply, plan: Plan):
+        super().__init__(program, spec, members, first_path, supply, plan)
+        self.everyone, self.going = self.frame, np.arange(self.used)
+        self.few = {
+            "state": self.state, "generators": self.generators, "own_params": self.own_params, "seen": self.seen
+        }  # fmt: skip
+        self.stopped_by = self.state[program.source.layout.of_method - 1].view(np.int64)
+
+    @property
+    def is_packed(self) -> bool:
+        return self.frame is not self.everyone
+
+    def end(self, first: int) -> int:
+        goes_on = (self.stopped_by[self.going] == 0) & self.members.member[self.going]
+        if np.count_nonzero(goes_on) <= PACKED_AT * self.going.size:
+            self._pack(np.flatnonzero(goes_on))
+        return min(super().end(first), first + max(STOPPING // max(self.going.size, 1), 1))
+
+    def _pack(self, kept: np.ndarray) -> None:
+        """Go on with these of the lanes alone."""
+        self.going = self.going[kept]
+        if not kept.size:
+            return
+        lanes = np.append(kept, np.repeat(kept[:1], -kept.size % self.program.chunk))
+        self.few = {
+            **{name: np.ascontiguousarray(self.few[name][:, lanes]) for name in ("state", "own_params")},
+            "generators": _of_lanes(self.few["generators"], len(self.program.streams), lanes),
+            "seen": np.empty((*self.seen.shape[:2], lanes.size)),
+        }
+        self.moving = self.few["state"], self.few["generators"]
+        self.frame = self.everyone.copy()
+        self.frame.set(**self.few, stride=lanes.size, last_lane=lanes.size, groups=lanes.size // GROUP)
+
+    def advance(self, first: int, last: int, inside: slice) -> np.ndarray | None:
+        if self.going.size and not self.is_packed:
+            return super().advance(first, last, inside)
+        for k, save in enumerate(self.plan.saves[inside]):  # of those that stand still
+            self.everyone.set(t=self.t[save:], seen=self.seen[k])
+            self.program.machine["look"](self.everyone.address)
+        if self.going.size:
+            self.step(self.program.machine, first, last, self.plan.saves[inside])
+            count, saves = self.going.size, inside.stop - inside.start
+            self.seen[:saves, :, self.going] = self.few["seen"][:saves, :, :count]
+            self.state[:, self.going] = self.few["state"][:, :count]
+        return self.bad()
+
+    def diagnose(self, before: tuple[np.ndarray, np.ndarray], first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
+        found = super().diagnose(before, first, last)
+        step, unsolved = np.full(self.lanes, -1), np.zeros(self.lanes, bool)
+        step[self.going], unsolved[self.going] = (part[: self.going.size] for part in found)
+        return step, unsolved
+
+
+def _of_lanes(generators: np.ndarray, streams: int, lanes: np.ndarray) -> np.ndarray:
+    """The generators of some lanes, of each stream in groups of eight."""
+    by_lane = generators.reshape(streams, -1, 4, GROUP).swapaxes(1, 2).reshape(streams, 4, -1)[:, :, lanes]
+    return np.ascontiguousarray(by_lane.reshape(streams, 4, -1, GROUP).swapaxes(1, 2)).reshape(-1, 4, GROUP)
 
 
 def _observing(observe: Callable, given: tuple, name: str) -> Callable:

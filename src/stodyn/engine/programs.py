@@ -355,7 +355,7 @@ class Vmapped(Stepping, SingleSteps):
                 plan = plan_of(self.spec)
                 windows = Windows(plan.t, plan.h, plan.saves, plan.looks, min(longest, self.spec.steps))
                 program = VmapProgram(batch.Vmap(traced, lanes), self.spec.statistics, windows.intervals,
-                                      self.spec.varies, windows.always)  # fmt: skip
+                                      self.spec.varies, windows.always, self.spec.levels)  # fmt: skip
                 with jax.enable_x64(True):
                     self._runners[key] = BlockRunner(program, windows, members)
             return self._runners[key]

@@ -19,6 +19,7 @@ from stodyn.engine.simulate import check_options, dataset, described, merged, ru
 from stodyn.engine.spec import as_it_is_now, chosen_method
 from stodyn.engine.stability import warn_of_unstable_steps
 from stodyn.methods.contract import Catalogued, Expansion
+from stodyn.methods.stopping import Stop
 from stodyn.statistics.contract import Statistic
 
 
@@ -38,6 +39,7 @@ def prepare(
     block: int | None = None,
     threads: int | None = None,
     place: Place | None = None,
+    stop: Stop | None = None,
 ) -> Ready:
     """A run made ready: checked, traced and compiled. ready(seed=2) runs it in about the time of its steps.
 
@@ -54,11 +56,11 @@ def prepare(
     if isinstance(chosen, Expansion):
         raise ValueError(f"method: {chosen.name} makes no paths; call simulate")
     where, devices, _ = whereabouts(place, threads, device)
-    spec = described(problem, chosen, t, dt, collect, dtype, paths)
+    spec = described(problem, chosen, t, dt, collect, dtype, paths, stop)
     run = run_of(spec, int(paths), 0, executor, devices, block)
     warn_of_unstable_steps(run, problem, stacklevel=3)
     options = dict(t=t, dt=dt, paths=paths, collect=collect, on_failure=on_failure, dtype=dtype, device=device,
-                   executor=executor, block=block, threads=threads, place=place)  # fmt: skip
+                   executor=executor, block=block, threads=threads, place=place, stop=stop)  # fmt: skip
     return Ready(problem, chosen, run, where, options)
 
 

@@ -44,11 +44,13 @@ from stodyn.engine.stability import warn_of_unstable_steps
 from stodyn.engine.until import Until, Watch
 from stodyn.methods.contract import Catalogued, Expansion, Method
 from stodyn.methods.recommend import advice
+from stodyn.methods.stopping import Stop
 from stodyn.noise.sobol import RANDOMISATIONS
 from stodyn.noise.supply import Counted, Drawn
 from stodyn.statistics.contract import Statistic, is_count, is_whole
 from stodyn.statistics.moments import Moments
 from stodyn.statistics.randomised import randomised
+from stodyn.statistics.stopping import Stopped
 
 BELIEVABLE = 1e100
 FIRST_PATHS = 2**16  # for which a run that is to go on `until` takes the width of its blocks on a GPU
@@ -56,6 +58,10 @@ FIRST_PATHS = 2**16  # for which a run that is to go on `until` takes the width 
 
 class Unbelievable(UserWarning):
     """A mean that is not finite, or so large that the steps must have been unstable."""
+
+
+class Unmet(UserWarning):
+    """A level that was to stop paths, and that none has reached."""
 
 
 @functools.cache
@@ -83,6 +89,7 @@ def simulate(
     ledger: str | os.PathLike | None = None,
     progress: bool | None = None,
     points: str = "random",
+    stop: Stop | None = None,
 ) -> xr.Dataset:
     """Run `paths` paths of a problem and return their statistics, each with its standard error.
 
@@ -114,6 +121,10 @@ def simulate(
                 of each Brownian path. For averages over the paths, mostly of end states: their errors fall faster than
                 1/√paths where these are smooth functions of the noise, and are told from the 16 means. `paths` is then
                 16 times a power of two
+    stop        stodyn.Stop(stodyn.Level(...), ...): each path is stopped where it first reaches one of the levels,
+                between two steps too, and costs nothing from then on. The result has stop_time, stopped_by,
+                stop_state of every path, and alive (time); other statistics are those of the stopped process, or with
+                Stop(..., stopped="alive") of the paths that go on
 
     Returns an xarray.Dataset; stodyn.provenance(run) tells how it was made.
     """
@@ -126,12 +137,14 @@ def simulate(
                 raise ValueError(f"{name}: {chosen.name} makes no paths, so there are no blocks; leave it out")
         return _expand(problem, chosen, grid.step_times(t, dt)[0], paths, seed, collect, began)
     if points != "random":
+        if stop is not None:
+            raise ValueError('stop: points of a Sobol net serve whole paths; give points="random", or leave stop out')
         collect = check_points(points, chosen, paths, device, collect)
     rule = paths if isinstance(paths, Until) else None
     first = FIRST_PATHS if rule is not None else paths
     check_options(first, seed, on_failure)
     where, devices, found = whereabouts(place, threads, device)
-    spec = described(problem, chosen, t, dt, collect, dtype, 1 if rule is not None else paths)
+    spec = described(problem, chosen, t, dt, collect, dtype, 1 if rule is not None else paths, stop)
     run = run_of(spec, int(first), int(seed), executor, devices, block)  # type: ignore[arg-type]
     if points != "random":
         run = dataclasses.replace(run, layout=dataclasses.replace(run.layout, points=points))
@@ -153,9 +166,11 @@ def simulate(
     return result
 
 
-def described(problem: Any, method: Catalogued, t: Any, dt: Any, collect: Any, dtype: str, paths: Any) -> Spec:
+def described(
+    problem: Any, method: Catalogued, t: Any, dt: Any, collect: Any, dtype: str, paths: Any, stop: Stop | None = None
+) -> Spec:
     """What is run, and that so many paths of it can be; with a warning of numbers that were rounded before."""
-    spec = describe(problem, method, t, dt, collect, dtype)
+    spec = describe(problem, method, t, dt, collect, dtype, stop)
     check_paths(spec, int(paths))
     rounded = rounded_numbers(spec)
     if rounded:
@@ -194,6 +209,7 @@ def dataset(tally: Tally, where: Place, further: dict[str, Any], began: float) -
     result = results.dataset(tally.labelled(), extra, record)
     if not tally.log.found:
         _warn_of_the_unbelievable(result, tally.run.spec)
+    _warn_of_unmet_stops(tally)
     return result
 
 
@@ -218,6 +234,18 @@ def run_of(
     way = programs.get(spec, executor)
     width = block or way.width
     return Run(spec, Layout(spec, paths, seed, width), way)
+
+
+def _warn_of_unmet_stops(tally: Tally) -> None:
+    """Where a level has stopped no path."""
+    for statistic, merged in zip(tally.run.spec.statistics, tally.merged, strict=True):
+        for words in statistic.unmet(merged) if isinstance(statistic, Stopped) else ():
+            warnings.warn(
+                f"stop: {words} before t = {tally.run.spec.times[-1]:g}. Run longer, lower the level, or see "
+                "stodyn.rare for events that are rare.",
+                Unmet,
+                stacklevel=4,
+            )
 
 
 def _warn_of_the_unbelievable(run: xr.Dataset, spec: Spec) -> None:
@@ -348,11 +376,13 @@ def _expand(problem, method: Expansion, times, paths, seed, collect, began: floa
 
 
 @front_door
-def replay(problem, method: Catalogued | str | None, run: xr.Dataset, path: int) -> xr.Dataset:
+def replay(
+    problem, method: Catalogued | str | None, run: xr.Dataset, path: int, *, stop: Stop | None = None
+) -> xr.Dataset:
     """Path number `path` of an earlier run, at every step: it is run again with a few of its neighbours.
 
     Variable: path (time, component), the same bits that the run saw; for a run on a GPU, which is repeated by the
-    processor, the same numbers but for rounding.
+    processor, the same numbers but for rounding. A run that stopped its paths is replayed with the same `stop`.
     """
     record = results.provenance(run)
     if "paths" not in record:
@@ -363,7 +393,10 @@ def replay(problem, method: Catalogued | str | None, run: xr.Dataset, path: int)
     method = chosen_method(problem, method)
     if method.spelling != record["method"]:
         raise ValueError(f"method: the run was made with {record['method']}, got {method.spelling}")
-    spec = describe(problem, method, record["t"], record["dt"], States(every=1), record["dtype"])
+    if ("stop" in record) != (stop is not None):
+        found = "stopped its paths; give the same stop=" if stop is None else "did not stop its paths; leave stop out"
+        raise ValueError(f"stop: the run {found}")
+    spec = describe(problem, method, record["t"], record["dt"], States(every=1), record["dtype"], stop)
     if str(record.get("normals", "")).startswith("Sobol"):
         raise ValueError(
             'run: its points are those of a Sobol net, which are not replayed; run it with points="random"'

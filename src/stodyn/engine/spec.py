@@ -16,6 +16,7 @@ from stodyn.methods.catalogue import named
 from stodyn.methods.contract import Catalogued, Method
 from stodyn.methods.measured import measuring
 from stodyn.methods.recommend import best_fitting, recommend, stable_methods
+from stodyn.methods.stopping import Stop, Stopping, stopping
 from stodyn.models.catalogue import Model
 from stodyn.noise.distribution import PerPath, draw, is_random
 from stodyn.noise.iterated import Approximation, check_resolution
@@ -28,6 +29,7 @@ from stodyn.problems.measured import Measured
 from stodyn.problems.sde import SDE
 from stodyn.statistics.contract import Statistic
 from stodyn.statistics.moments import Moments
+from stodyn.statistics.stopping import Alive, Stopped
 
 MEMORY_SHARE = 0.5  # of the machine's memory that a result may take
 
@@ -45,6 +47,7 @@ class Spec:
     statistics  made ready, each with the steps after which it looks in `saves`
     traced      of a Method its traces; None for a Solver
     said        what the record of the run says of problem and method
+    levels      how many levels stop a path (methods.stopping); 0 where every path goes on to the end
     implicit    the names of implicit methods for the problem as it was given
     """
 
@@ -58,6 +61,7 @@ class Spec:
     traced: traces.Traced | None
     said: dict[str, Any]
     implicit: tuple[str, ...] = ()
+    levels: int = 0
 
     @property
     def steps(self) -> int:
@@ -100,7 +104,9 @@ class Spec:
         return dataclasses.replace(self, traced=traced)
 
 
-def describe(problem: Any, method: Catalogued | str | None, t: Any, dt: Any, collect: Any, dtype: str) -> Spec:
+def describe(
+    problem: Any, method: Catalogued | str | None, t: Any, dt: Any, collect: Any, dtype: str, stop: Stop | None = None
+) -> Spec:
     """What a call of simulate asks for; refuses what cannot be run, in the user's terms."""
     check_problem(problem)
     if dtype not in ("float64", "float32"):
@@ -125,15 +131,32 @@ def describe(problem: Any, method: Catalogued | str | None, t: Any, dt: Any, col
             )
     measured = measuring(ready, stepped)
     statistics, saves = _looking(statistics_of(collect), stepped, times)
+    further: dict[str, Any] = {}
+    if stop is not None:
+        measured = stopping(measured, stepped, stop, float(times[0]))
+        further = {"stop": measured.said}
+        statistics = (*statistics, *_of_stops(statistics, measured, stepped))
+        saves = (*saves, saves[0], np.array([len(lengths)]))
     said = {
         "problem": type(problem).__name__,
         "method": method.spelling,
         "lowering": changes,
         "noise": str(problem.noise_structure),
+        **further,
     }
     traced = _traced(stepped, measured, np.dtype(dtype)) if isinstance(measured, Method) else None
     implicit = tuple(other.name for other in stable_methods(problem) if other.name != method.name)
-    return Spec(stepped, measured, times, lengths, statistics, saves, np.dtype(dtype), traced, said, implicit)
+    levels = 0 if stop is None else len(stop.levels)
+    return Spec(stepped, measured, times, lengths, statistics, saves, np.dtype(dtype), traced, said, implicit, levels)
+
+
+def _of_stops(statistics: tuple[Statistic, ...], method: Stopping, problem: Any) -> tuple[Statistic, ...]:
+    """What is kept of a run that stops paths beside its statistics, which may refuse it."""
+    for statistic in statistics:
+        if statistic.refuses_stops:
+            raise ValueError(f"stop: {type(statistic).__name__} {statistic.refuses_stops}; leave one of them out")
+    words = tuple(str(gauge.level) for gauge in method.gauges)
+    return Alive(), Stopped(levels=words, n=problem.n)
 
 
 def _unit_of_time(problem: Any, times: np.ndarray) -> float:

@@ -152,7 +152,7 @@ class Source(OfOnePath):
         last = layout.method + layout.gathered
         count = leaves[last][None] if layout.iterations else scalars.known_entries(np.zeros(1, np.int32))
         found = scalars.scalarised(watched.see, [t, x[:, None], count, *gathered, *self._params(graph, True)], graph)
-        entries: list[Entry] = _flat([x])
+        entries: list[Entry] = _flat([x[: self.traced.start.jaxpr.invars[1].aval.shape[0]]])
         places: dict[Any, int] = {}
         for k, entry in enumerate(entries):
             places.setdefault(_name(entry), k)

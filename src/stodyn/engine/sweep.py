@@ -28,6 +28,7 @@ from stodyn.engine.run import Run, Tally
 from stodyn.engine.simulate import check_options, chosen_place, run_of
 from stodyn.engine.spec import (
     MEMORY_SHARE,
+    Spec,
     as_it_is_now,
     check_paths,
     chosen_method,
@@ -35,6 +36,7 @@ from stodyn.engine.spec import (
     statistics_of,
 )
 from stodyn.methods.contract import Catalogued, Expansion
+from stodyn.methods.stopping import Stop
 from stodyn.models.catalogue import Model
 from stodyn.problems.contract import Problem, is_drawn, machine_memory
 from stodyn.problems.measured import Measured
@@ -64,6 +66,7 @@ def sweep(
     place: Place | None = None,
     ledger: str | os.PathLike | None = None,
     progress: bool | None = None,
+    stop: Stop | None = None,
 ) -> xr.Dataset:
     """Run a problem at every point of a grid of parameters and return one Dataset with a dimension for each of them.
 
@@ -101,7 +104,7 @@ def sweep(
     kept = [*asked, *(Values(s, every=s.every, at=s.at) for s in watched)]
     runs = []
     for number, point in zip(seeds, points, strict=True):
-        spec = describe(point, method, t, dt, kept, dtype)
+        spec = _with_values_last(describe(point, method, t, dt, kept, dtype, stop))
         check_paths(spec, int(paths))
         runs.append(run_of(spec, int(paths), number, executor, (), block))
     job = Sweep(runs, tuple(len(axis.points) for axis in axes), len(watched), _spelled(axes))
@@ -126,6 +129,14 @@ def sweep(
     if kept_in is not None:
         kept_in.finish(run)
     return run
+
+
+def _with_values_last(spec: Spec) -> Spec:
+    """What is run, with what is watched for the comparison behind all that is kept."""
+    order = sorted(range(len(spec.statistics)), key=lambda k: isinstance(spec.statistics[k], Values))
+    return dataclasses.replace(
+        spec, statistics=tuple(spec.statistics[k] for k in order), saves=tuple(spec.saves[k] for k in order)
+    )
 
 
 def difference(run: xr.Dataset, along: str, reference: Any = None) -> xr.Dataset:

@@ -6,10 +6,11 @@ import dataclasses
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from stodyn.engine.spec import Spec
-from stodyn.statistics.contract import Move, Snapshot, Statistic
+from stodyn.statistics.contract import Move, Snapshot, Statistic, parted
 from stodyn.statistics.moments import Averaged, Valued
 
 
@@ -43,6 +44,19 @@ def gives_values(statistic: Statistic) -> bool:
     return averages_itself(statistic) or (isinstance(statistic, Valued) and type(statistic).observe is Valued.observe)
 
 
+def moved(t: Any, h: Any, before: Any, after: Any, params: Any, axes: Any, n: int, levels: int) -> tuple[Move, Any]:
+    """A step of a block from what its method shows before and after, and which paths it moves; None: all of them."""
+    (x, was), (y, now) = parted(before, n, levels), parted(after, n, levels)
+    if was is None or now is None:
+        return Move(t, h, x, y, params, axes), None
+    return Move(t, jnp.where(now.by > 0, now.time - t, h), x, y, params, axes), was.by == 0
+
+
+def frozen(goes_on: Any, after: list[Any], before: list[Any]) -> list[Any]:
+    """What has been gathered after a step: of a path that was stopped before, what had been then."""
+    return [jnp.where(goes_on, a, b) for a, b in zip(after, before, strict=True)]
+
+
 def watched(spec: Spec) -> Watched:
     """The traces of a run's statistics, in the precision of the run whatever the session's is."""
     with jax.enable_x64(True):
@@ -51,21 +65,22 @@ def watched(spec: Spec) -> Watched:
 
 def _watched(spec: Spec) -> Watched:
     assert spec.traced is not None
-    n, dtype, statistics = spec.problem.n, spec.dtype, spec.statistics
-    number, x = jax.ShapeDtypeStruct((), dtype), jax.ShapeDtypeStruct((n, 1), dtype)
+    n, dtype, statistics, levels = spec.problem.n, spec.dtype, spec.statistics, spec.levels
+    shown = spec.traced.read.out_avals[0].shape[0]
+    number, x = jax.ShapeDtypeStruct((), dtype), jax.ShapeDtypeStruct((shown, 1), dtype)
     params = [jax.ShapeDtypeStruct((*e.shape, 1) if v else e.shape, e.dtype)
               for e, v in zip(spec.examples, spec.varies, strict=True)]  # fmt: skip
     count = jax.ShapeDtypeStruct((1,), np.int32)
 
     def begun(t, x, *flat):
         tree = jax.tree.unflatten(spec.params_tree, flat)
-        return [s.track_start(t, x, tree) for s in statistics]
+        return [s.track_start(t, parted(x, n, levels)[0], tree) for s in statistics]
 
     shapes = jax.eval_shape(begun, number, x, *params)
     trees: tuple[Any, ...] = tuple(jax.tree.structure(shape) for shape in shapes)
     leaves = jax.tree.leaves(shapes)
 
-    def parted(flat):
+    def apart(flat):
         """What each statistic gathers, and the parameters."""
         gathered, rest = [], list(flat)
         for tree in trees:
@@ -74,17 +89,19 @@ def _watched(spec: Spec) -> Watched:
         return gathered, jax.tree.unflatten(spec.params_tree, rest)
 
     def track(t, h, before, after, *flat):
-        gathered, tree = parted(flat)
-        move = Move(t, h, before, after, tree, spec.axes)
-        moved = [s.track(g, move) for s, g in zip(statistics, gathered, strict=True)]
-        return [jax.numpy.asarray(a, b.dtype) for a, b in zip(jax.tree.leaves(moved), leaves, strict=True)]
+        gathered, tree = apart(flat)
+        move, goes_on = moved(t, h, before, after, tree, spec.axes, n, levels)
+        tracked = [s.track(g, move) for s, g in zip(statistics, gathered, strict=True)]
+        found = [jax.numpy.asarray(a, b.dtype) for a, b in zip(jax.tree.leaves(tracked), leaves, strict=True)]
+        return found if goes_on is None else frozen(goes_on, found, jax.tree.leaves(gathered))
 
     seen: list[int] = []
 
     def see(t, x, iterations, *flat):
-        gathered, tree = parted(flat)
+        gathered, tree = apart(flat)
         sound, weight = np.ones(1, bool), np.ones(1)
-        snapshot = Snapshot(t, x, sound, weight, tree, spec.axes, iterations, None)
+        x, stops = parted(x, n, levels)
+        snapshot = Snapshot(t, x, sound, weight, tree, spec.axes, iterations, None, stops)
         found = []
         for statistic, own in zip(statistics, gathered, strict=True):
             wanted = jax.tree.leaves(own)

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from stodyn.noise.increment import Increment, Recipe
+from stodyn.problems.contract import NoiseStructure
 
 
 class Report(NamedTuple):
@@ -92,6 +93,12 @@ class Catalogued(ABC):
         """The highest order of a kind ("strong", "weak", "deterministic") claimed for a NoiseStructure; 0 if none."""
         fitting = (c for c in self.claims if c.kind == kind and (not c.when or any(map(noise.implies, c.when))))
         return max((float(claim.order or 0) for claim in fitting), default=0.0)
+
+    def freezes_noise(self, problem) -> bool:
+        """Whether a step takes noise that changes as it is where the step begins, as Euler and Maruyama's does."""
+        diagonal = NoiseStructure(("diagonal", "commutative"), "asked")
+        resolves = self.promised("strong", diagonal) >= 1 or self.promised("weak", diagonal) >= 2
+        return not resolves and not problem.noise_structure.implies("additive")
 
     def refusal(self, problem) -> str | None:
         """Why the method cannot take this problem of its own class, in words for the user; None if it can."""

@@ -18,6 +18,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -120,6 +121,10 @@ class Level:
         return gauge
 
 
+class NoBridge(UserWarning):
+    """A level whose crossings are seen after steps alone."""
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Gauge:
     """A level on a problem; its functions are of one path, (t, x, params).
@@ -146,9 +151,10 @@ class Gauge:
 
     def distances(self, t, x: Array, params) -> Array:
         """How far the function is from each level; not positive where it has reached it."""
-        return self._signs(x) * (self.levels(t, params).astype(x.dtype) - self.value(t, x, params))
+        return self.signs(x) * (self.levels(t, params).astype(x.dtype) - self.value(t, x, params))
 
-    def _signs(self, x: Array) -> Array:
+    def signs(self, x: Array) -> Array:
+        """Of level - f, on this side of each level."""
         return jnp.asarray(SIDES[self.level.direction], x.dtype)  # type: ignore[index]
 
     # --- rates --------------------------------------------------------------------------------------------------------
@@ -174,10 +180,40 @@ class Gauge:
     def at_the_level(self, t, x: Array, params, distance: Array, sign: float) -> Array:
         """The point of the level that lies in the direction in which noise moves the function, x + (level - f) n with
         n = g gᵀ∇f/γ²; x itself where noise does not reach the function there."""
+        return x + sign * distance * self.toward(t, x, params)
+
+    def toward(self, t, x: Array, params) -> Array:
+        """The direction in which noise moves the function, which changes by 1 along it: n = g gᵀ∇f/γ², (n,)."""
         row = self.noise(t, x, params)
         rate = jnp.sum(row**2)
-        toward = self.problem.noise_push(t, x, params, row) / jnp.where(rate > 0, rate, 1.0)
-        return x + sign * distance * toward
+        return self.problem.noise_push(t, x, params, row) / jnp.where(rate > 0, rate, 1.0)
+
+    def in_deviations(self, t, h, x: Array, y: Array, params, frozen: bool) -> tuple[Array, Array]:
+        """The distances at the beginning x and the end y of a step in standard deviations of the step, as a bridge
+        counts them: a/(γ √h).
+
+        Where γ changes with f the bridge lives in ∫ df/γ, and γ is √(γ(here) γ(at the level)) at either end; with a
+        method that freezes the noise over its steps it is γ(x) at both.
+        """
+        a, b, root = self.distances(t, x, params), self.distances(t + h, y, params), jnp.sqrt(h)
+
+        def deviation(t, x):
+            return jnp.sqrt(self.variance_rate(t, x, params))
+
+        def counted(distance, size):
+            """Far away where noise does not reach the function."""
+            return jnp.where(size > 0, distance / jnp.where(size > 0, size * root, 1.0), jnp.finfo(a.dtype).max ** 0.25)
+
+        if frozen or self.has_constant_rate:
+            size = deviation(t, x)
+            return counted(a, size), counted(b, size)
+
+        def mean(t, x, distances):
+            sizes = [deviation(t, self.at_the_level(t, x, params, distances[k], sign))
+                     for k, sign in enumerate(SIDES[self.level.direction])]  # type: ignore[index]  # fmt: skip
+            return jnp.sqrt(deviation(t, x) * jnp.stack(sizes))
+
+        return counted(a, mean(t, x, a)), counted(b, mean(t + h, y, b))
 
     def distance_rates(self, t, x: Array, params) -> Array:
         """The rates of the distances along the path, of a function that noise does not enter."""
@@ -281,6 +317,17 @@ class Gauge:
             f"every path has reached it when the run begins: at t = {t:g} {self.words} is {value:g}, {where} the level "
             f"{found:g}{other.get(self.level.direction, '')}"  # type: ignore[arg-type]
         )
+
+    def warn_of_grid(self, who: str, way_out: str, stacklevel: int) -> None:
+        """Warn where crossings between two steps cannot be told."""
+        kind, why = self.known
+        if kind == GRID:
+            warnings.warn(
+                f"{who}: {self.level} is looked at after its steps alone, so that what happens between two is missed: "
+                f"{why}. {way_out}",
+                NoBridge,
+                stacklevel=stacklevel,
+            )
 
     @property
     def words(self) -> str:

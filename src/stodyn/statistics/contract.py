@@ -5,12 +5,29 @@ from __future__ import annotations
 import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+
+
+class Stops(NamedTuple):
+    """When and where the paths of a block were stopped, as arrays over its lanes (the last axis)."""
+
+    time: Any  # (lanes,): 0 while a path goes on
+    closest: Any  # (levels, lanes): the smallest distance from each level so far, after the steps
+    place: Any  # (n, lanes): the state, which stays as it is once the path is stopped
+    by: Any  # (lanes,): the number of the level, counted from 1; 0 while the path goes on
+
+
+def parted(shown: Any, n: int, levels: int) -> tuple[Any, Stops | None]:
+    """The components in what a method shows of its state, and where it may stop paths, how they were stopped."""
+    if not levels:
+        return shown, None
+    time, closest, place, by = shown[n], shown[n + 1 : n + 1 + levels], shown[n + 1 + levels : -1], shown[-1]
+    return shown[:n], Stops(time, closest, place, by)
 
 
 class Snapshot(NamedTuple):
@@ -24,6 +41,7 @@ class Snapshot(NamedTuple):
     axes: Any  # for each leaf of params: None where it is common to all paths, -1 where it has an axis of lanes
     iterations: Any  # (lanes,): Newton iterations since the start, where a statistic counts them
     track: Any  # what this statistic's `track` has gathered, if it has one
+    stops: Stops | None = None  # where paths are stopped
 
     def map(self, function: Callable, name: str) -> Array:
         """function(t, x[, params]), written for one path, of every lane: (..., lanes); errors begin with `name`."""
@@ -49,7 +67,7 @@ class Move(NamedTuple):
     """One step of a block of paths, for statistics that must look at every step."""
 
     t: Array
-    h: Array
+    h: Array  # in runs that stop paths (lanes,): a path that is stopped within the step moves up to then
     before: Array  # (n, lanes)
     after: Array
     params: Any
@@ -114,6 +132,7 @@ class Statistic(ABC):
     at: Sequence[float] | None = None
 
     counts_iterations = False  # whether the run must count Newton iterations for it
+    refuses_stops: ClassVar[str] = ""  # why it cannot be taken of a run that stops paths, in words
 
     def __post_init__(self):
         kind = type(self).__name__

@@ -41,6 +41,8 @@ class _Series(Statistic):
     that failed are left out.
     """
 
+    refuses_stops = "needs records that go on to the end"
+
     paths: int = 1024
     after: float | None = None
     first: int = dataclasses.field(default=0, init=False, repr=False)

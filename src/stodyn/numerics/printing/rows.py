@@ -36,6 +36,12 @@ class Frame:
                 value = value.ctypes.data
             self.words[self.places[name]] = value
 
+    def copy(self) -> Frame:
+        """The same arguments, to be changed by themselves."""
+        other = Frame(())
+        other.places, other.words, other._held = self.places, self.words.copy(), dict(self._held)
+        return other
+
     @property
     def address(self) -> int:
         return self.words.ctypes.data

@@ -1,0 +1,289 @@
+"""A method whose paths are stopped where a function of the state first reaches a level.
+
+After every step it is decided whether a level was reached within it (problems.level), and when:
+
+    bridge   with the probability exp(-2 a b) of a Brownian bridge, a and b its distances in standard deviations of the
+             step; then the share of the step before the crossing is s/(1 + s), s inverse Gaussian of mean a/|b| and
+             shape a², and the state lies on the chord, plus the bridge of the noise that leaves the level alone
+    cubic    where Hermite's cubic through the function and its rate is at the level
+    grid     at the end of the step
+
+The decision takes two normals z of the stream "event": E = |z|²/2 is exponential, and the level is reached where
+E > 2 a b. Given that it is, E - 2 a b is exponential again and independent of the direction of z, so that z shortened
+to |z|² - 4 a b is a fresh pair of normals: it draws the share.
+
+The state of a stopped path stays as it is. The last number of the state of the method is the number of the level that
+stopped it, counted from 1, and 0 while the path goes on.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from stodyn.methods.contract import Method, Report
+from stodyn.methods.wrapping import AndNormals, Wrapping, without
+from stodyn.numerics import crossing
+from stodyn.problems.level import BRIDGE, CUBIC, GRID, Gauge, Level
+
+STREAM = "event"
+SMALL = 16  # components up to which what only a crossing needs is computed in a loop that runs where there is one
+ONTO = 4  # moves onto the level, by which a chord comes to lie on it but for rounding where it began close
+KINDS = ("frozen", "alive")
+
+
+@dataclasses.dataclass(frozen=True, init=False)
+class Stop:
+    """Stop each path where a function of its state first reaches one of some levels.
+
+    Parameters
+    ----------
+    *levels : Level
+        The first that a path reaches stops it.
+    stopped : "frozen" or "alive"
+        What statistics at a time are taken over afterwards: all paths, stopped ones staying where they were stopped
+        (the stopped process, the default); or those that are still going on.
+
+    Examples
+    --------
+    >>> import stodyn as sd
+    >>> stop = sd.Stop(sd.Level(1.0, of="x"))
+    """
+
+    levels: tuple[Level, ...]
+    stopped: str = "frozen"
+
+    def __init__(self, *levels: Level, stopped: str = "frozen"):
+        if not levels:
+            raise ValueError("stop: no level was given; write stop=stodyn.Stop(stodyn.Level(1.0, of=...))")
+        for level in levels:
+            if not isinstance(level, Level):
+                raise TypeError(f"stop: expected levels such as stodyn.Level(1.0, of=...), got {level!r}")
+        if stopped not in KINDS:
+            raise ValueError(f'stopped: expected "frozen" or "alive", got {stopped!r}')
+        object.__setattr__(self, "levels", levels)
+        object.__setattr__(self, "stopped", stopped)
+
+
+def stopping(method: Any, problem: Any, stop: Stop, t: float) -> Stopping:
+    """The method with a stop, made ready for a problem whose run begins at time t; refuses what cannot be stopped."""
+    if not isinstance(stop, Stop):
+        raise TypeError(f"stop: expected stodyn.Stop(stodyn.Level(...)), got {stop!r}")
+    if not isinstance(method, Method):
+        raise ValueError(
+            f"stop: {method.name} makes whole paths at once and cannot stop them on the way; take a method of steps"
+        )
+    gauges = tuple(level.on(problem, t) for level in stop.levels)
+    for gauge in gauges:
+        reached = gauge.reached_at_start(t)
+        if reached is not None:
+            raise ValueError(f"stop: {reached}")
+        gauge.warn_of_grid("stop", "Add it as a differential state, or take small steps.", stacklevel=6)
+    smooth = tuple(
+        i for i in range(problem.n if problem.n <= SMALL else 0) if Level(0.0, i).on(problem, t).known[0] == CUBIC
+    )
+    return Stopping(method, gauges, stop.stopped, problem.m, smooth)
+
+
+class End(NamedTuple):
+    """How a path was stopped: when, where (None where the method's state is that), by which level; and its smallest
+    distance from each level so far, after its steps."""
+
+    time: Any
+    closest: Any
+    place: Any
+    by: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Stopping(Wrapping, Method):
+    """A step of the method underneath, then where in it the path was stopped.
+
+    gauges    the levels on the problem; m: channels of its noise; smooth: components that noise does not enter
+    stopped   "frozen" or "alive": what is shown of a stopped path, its last state or NaN
+    """
+
+    gauges: tuple[Gauge, ...]
+    stopped: str
+    m: int
+    smooth: tuple[int, ...]
+    accepts = object
+
+    @property
+    def said(self) -> list[str]:
+        """What the record of a run says of the levels."""
+        return [f"{gauge.level}: {gauge.known[0]}, {gauge.known[1]}" for gauge in self.gauges]
+
+    @property
+    def bridges(self) -> int:
+        """How many of the levels need a decision at random."""
+        return sum(gauge.known[0] == BRIDGE for gauge in self.gauges)
+
+    @property
+    def needs(self):
+        if not self.bridges:
+            return self.method.needs
+        return AndNormals(self.method.needs, STREAM, 2 * self.bridges + (self.m if self.m > 1 else 0))
+
+    @property
+    def starting_steps(self):
+        return self.method.starting_steps
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the state of the method is that of the problem."""
+        return type(self.method).read is Method.read and type(self.method).start is Method.start
+
+    def start(self, problem, t, x, params):
+        inner = self.method.start(problem, t, x, params)
+        here = self.method.read(inner)
+        closest = jnp.stack([jnp.min(gauge.distances(t, here, params)) for gauge in self.gauges])
+        by = jnp.where(jnp.any(closest <= 0), jnp.argmin(closest) + 1, 0).astype(np.int32)
+        return inner, End(jnp.asarray(t, x.dtype), closest, None if self.is_plain else here, by)
+
+    def step(self, problem, t, state, noise, params):
+        found = self.method.step(problem, t, state[0], without(noise, STREAM), params)
+        return self._decided(problem, t, state, noise, params, found)
+
+    def starting_step(self, k, problem, t, state, noise, params):
+        found = self.method.starting_step(k, problem, t, state[0], without(noise, STREAM), params)
+        return self._decided(problem, t, state, noise, params, found)
+
+    def read(self, state):
+        inner, end = state
+        x = self.method.read(inner)
+        place = x if end.place is None else jnp.where(end.by > 0, end.place, x)
+        shown = jnp.where(end.by > 0, jnp.nan, x) if self.stopped == "alive" else place
+        by = end.by.astype(x.dtype)
+        return jnp.concatenate([shown, end.time[None], end.closest, place, by[None]])
+
+    # --- what a step does ---------------------------------------------------------------------------------------------
+
+    def _decided(self, problem, t, state, noise, params, found):
+        inner, end = state
+        after, report = found
+        goes_on = end.by == 0
+        x, y = self.method.read(inner), self.method.read(after)
+        closest = [jnp.min(gauge.distances(t + noise.h, y, params)) for gauge in self.gauges]
+        stops, share, by, place = self._stopped(problem, t, noise, x, y, params, goes_on)
+        time = jnp.where(stops, t + share * noise.h, end.time)
+        kept = jax.tree.map(lambda new, old: jnp.where(goes_on, new, old), after, inner)
+        if self.is_plain:
+            kept, last = jnp.where(stops, place, kept), None
+        else:
+            last = jnp.where(stops, place, end.place)
+        lowest = jnp.where(goes_on, jnp.minimum(end.closest, jnp.stack(closest)), end.closest)
+        return (kept, End(time, lowest, last, jnp.where(stops, by, end.by))), _of_those(report, goes_on)
+
+    def _stopped(self, problem, t, noise, x, y, params, goes_on):
+        """Whether a path is stopped in a step from x to y, the share of the step before, the level, and the state."""
+        h, tests, taken = noise.h, [], 0
+        normals = noise.aux[STREAM] if self.bridges else jnp.zeros(0, x.dtype)
+        for gauge in self.gauges:
+            tests.append(_Test(gauge, self, t, h, x, y, params, normals[taken : taken + 2]))
+            taken += 2 * (gauge.known[0] == BRIDGE)
+        possible = goes_on & jnp.any(jnp.stack([test.is_possible() for test in tests]))
+
+        def once(_):
+            reached, share, by, place = jnp.asarray(False), jnp.ones_like(x[0]), jnp.asarray(0, np.int32), y
+            for number, test in enumerate(tests, 1):
+                crosses, when, side = test.crossing()
+                where = test.place(when.astype(x.dtype), side, normals[taken:])
+                is_first = crosses & (~reached | (when < share))
+                share, by = jnp.where(is_first, when, share), jnp.where(is_first, np.int32(number), by)
+                reached, place = reached | crosses, jnp.where(is_first, where, place)
+            return jnp.asarray(False), reached, share.astype(x.dtype), by, place.astype(x.dtype)
+
+        nothing = possible, jnp.asarray(False), jnp.ones_like(x[0]), jnp.asarray(0, np.int32), y
+        if problem.n <= SMALL:
+            _, *answer = jax.lax.while_loop(lambda state: state[0], once, nothing)
+        else:
+            _, *answer = once(nothing)
+            answer[0] &= possible
+        return answer
+
+
+def _of_those(report: Report, goes_on: Array) -> Report:
+    """What a step reports, of a path that goes on."""
+    if report.ok is True:
+        return report
+    rounded = report.rounded if report.rounded is False else report.rounded & goes_on
+    return Report(report.ok | ~goes_on, jnp.where(goes_on, report.iterations, 0), rounded)
+
+
+class _Test:
+    """One level and one step of one path from x to y: z are two normals, for a bridge."""
+
+    def __init__(self, gauge: Gauge, method: Stopping, t, h, x, y, params, z):
+        self.gauge, self.kind, self.smooth = gauge, gauge.known[0], method.smooth
+        self.t, self.h, self.x, self.y, self.params, self.z = t, h, x, y, params, z
+        self.ends = gauge.distances(t, x, params), gauge.distances(t + h, y, params)
+        if self.kind == BRIDGE:
+            self.units = gauge.in_deviations(t, h, x, y, params, method.method.freezes_noise(gauge.problem))
+            self.energy = 0.5 * jnp.sum(z**2)
+        elif self.kind == CUBIC:
+            self.slopes = h * gauge.distance_rates(t, x, params), h * gauge.distance_rates(t + h, y, params)
+
+    def is_possible(self) -> Array:
+        """Whether the level may have been reached."""
+        beyond = jnp.any(self.ends[0] <= 0) | jnp.any(self.ends[1] <= 0)
+        if self.kind == BRIDGE:
+            a, b = self.units
+            spare = np.log(len(a))  # the chance of one of two levels is at most twice the larger one
+            return beyond | (self.energy + spare > 2.0 * jnp.min(a * b))
+        if self.kind == CUBIC:
+            return jnp.any(crossing.cubic_lowest(self.ends, self.slopes)[1] <= 0)
+        return beyond
+
+    def crossing(self) -> tuple[Array, Array, Array]:
+        """Whether the level was reached, the share of the step before, and which of two levels it was."""
+        one = jnp.ones_like(self.x[0])
+        if self.kind == GRID:
+            return jnp.any(self.ends[1] <= 0), one, jnp.argmin(self.ends[1])
+        if self.kind == CUBIC:
+            u, lowest = crossing.cubic_lowest(self.ends, self.slopes)
+            roots = jnp.where(lowest <= 0, crossing.cubic_root(self.ends, self.slopes, u), jnp.inf)
+            return jnp.any(lowest <= 0), jnp.min(roots), jnp.argmin(roots)
+        reached, energy, side = self._decision()
+        normal, other = self.z * jnp.sqrt(energy / jnp.maximum(self.energy, jnp.finfo(one.dtype).tiny))
+        a, b = (jnp.maximum(jnp.abs(x[side]), 1e-30) for x in self.units)
+        s = crossing.inverse_gaussian(a / b, a**2, normal, jax.scipy.special.ndtr(other))
+        return reached, jnp.where(self.ends[0][side] > 0, s / (1.0 + s), 0.0), side
+
+    def _decision(self) -> tuple[Array, Array, Array]:
+        """Whether a bridge reached the level, the exponential number that is left of the decision, and the side."""
+        a, b = (jnp.maximum(x, 0.0) for x in self.units)
+        if len(a) == 1:
+            left = self.energy - 2.0 * a[0] * b[0]
+            return left > 0, jnp.maximum(left, 0.0), jnp.zeros((), int)
+        chance = crossing.bridge_chance_of_two((a[0], b[0]), (a[1], b[1]))
+        low, high = crossing.bridge_chance(a[0], b[0]), crossing.bridge_chance(a[1], b[1])
+        uniform, share = jnp.exp(-self.energy) / chance, low / (low + high)
+        is_low = uniform < share
+        left = jnp.where(is_low, uniform / share, (uniform - share) / (1.0 - share))
+        return uniform < 1.0, -jnp.log(jnp.clip(left, 1e-30, 1.0)), jnp.where(is_low, 0, 1)
+
+    def place(self, share: Array, side: Array, normals: Array) -> Array:
+        """The state at the share of the step where the level was reached."""
+        t, h, x, y, params, problem = self.t, self.h, self.x, self.y, self.params, self.gauge.problem
+        if self.kind == GRID:
+            return y
+        chord = x + share * (y - x)
+        if self.kind == CUBIC:
+            here, there = (problem.mean_rates(*at, params, self.smooth) for at in ((t, x), (t + h, y)))
+            for i, p, q in zip(self.smooth, here, there, strict=True):
+                chord = chord.at[i].set(crossing.cubic_at(share, (x[i], y[i]), (h * p, h * q)))
+            return chord
+        if len(normals):
+            push = jnp.sqrt(h * share * (1.0 - share)) * problem.noise_push(t, x, params, normals)
+            chord = chord + push - self.gauge.toward(t, chord, params) * (self.gauge.gradient(t, chord, params) @ push)
+        when = t + share * h
+        for _ in range(ONTO):
+            off = (self.gauge.signs(x) * self.gauge.distances(when, chord, params))[side]
+            chord = chord + off * self.gauge.toward(when, chord, params)
+        return chord

@@ -1,0 +1,58 @@
+"""What methods that run another one underneath have in common."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from stodyn.methods.contract import Catalogued
+from stodyn.noise.increment import Increment, Recipe
+
+
+@dataclasses.dataclass(frozen=True)
+class AndNormals(Recipe):
+    """The increments of another recipe, with `count` normals of a further stream in aux[stream]."""
+
+    recipe: Recipe
+    stream: str
+    count: int
+
+    def normals(self, m):
+        return {**self.recipe.normals(m), self.stream: self.count}
+
+    def increment(self, h, normals, m):
+        own = self.recipe.increment(h, {name: z for name, z in normals.items() if name != self.stream}, m)
+        return dataclasses.replace(own, aux={**(own.aux or {}), self.stream: normals[self.stream]})
+
+
+def without(noise: Increment, stream: str) -> Increment:
+    """The increment as the recipe underneath made it."""
+    rest = {name: z for name, z in (noise.aux or {}).items() if name != stream}
+    return dataclasses.replace(noise, aux=rest or None)
+
+
+@dataclasses.dataclass(frozen=True)
+class Wrapping(Catalogued):
+    """A method that says of itself what the method underneath does."""
+
+    method: Any
+
+    @property
+    def name(self):
+        return self.method.name
+
+    @property
+    def calculus(self):
+        return self.method.calculus
+
+    @property
+    def claims(self):
+        return self.method.claims
+
+    @property
+    def citation(self):
+        return self.method.citation
+
+    @property
+    def spelling(self):
+        return self.method.spelling
