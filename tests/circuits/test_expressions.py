@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from stodyn.circuits.expressions import BadValue, evaluate, number
+from stodyn.circuits.expressions import BadValue, Names, evaluate, number
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_what_is_no_number(text):
     ],
 )  # fmt: skip
 def test_arithmetic(text, value):
-    assert evaluate(text, {"a": 2.0}.__getitem__) == pytest.approx(value, rel=1e-14)
+    assert evaluate(text, Names({"a": 2.0}.__getitem__)) == pytest.approx(value, rel=1e-14)
 
 
 @pytest.mark.parametrize(
@@ -53,4 +53,4 @@ def test_bad_expressions(text, said):
         raise BadValue(f"there is no parameter {name}")
 
     with pytest.raises(BadValue, match=said):
-        evaluate(text, unknown)
+        evaluate(text, Names(unknown))

@@ -66,7 +66,20 @@ CORPUS = [
     (5, "is defined by itself", RC + ".param a={b} b={a}\nR2 out 0 {a}\n"),
     (6, "is given already", RC + ".param a=1\n.param a=2\n"),
     (5, "expected .param NAME=VALUE", RC + ".param 5\n"),
-    (5, "functions of your own", RC + ".param f(x)={x*2}\n"),
+    (5, "there is a function of that name already", RC + ".param sqrt(x)={x*2}\n"),
+    (5, "must be different names", RC + ".func f(x,x) {x*2}\n"),
+    (5, "must be different names", RC + ".func f() {2}\n"),
+    (5, "pi is a number", RC + ".func f(pi) {2*pi}\n"),
+    (5, "expected .func NAME(x, y) {expression}", RC + ".func f x*2\n"),
+    (6, "f: is defined already (line 5)", RC + ".func f(x) {x}\n.func f(x) {2*x}\n"),
+    (6, "f() takes 1 value(s), got 2", RC + ".func f(x) {x}\nR2 out 0 {f(1,2)}\n"),
+    (6, "nested deeper than 50", RC + ".func f(x) {f(x)+1}\nR2 out 0 {f(1)}\n"),
+    (6, ".param a: is defined by itself (a -> a)", RC + ".func f(x) {x*a}\n.param a={f(2)}\nR2 out 0 {a}\n"),
+    (5, "there is no function gaus()", RC + ".param a={gaus(1,2)}\nR2 out 0 {a}\n"),
+    (5, "gauss() takes 2 or 3 value(s), got 1", RC + ".param a={gauss(1)}\nR2 out 0 {a}\n"),
+    (5, "unif() takes 2 value(s), got 3", RC + ".param a={unif(1,2,3)}\nR2 out 0 {a}\n"),
+    (5, "gauss() has no place here", RC + "B1 out 0 i={v(in)*gauss(1,2)}\n"),
+    (5, "gauss() has no place here", RC + ".tran {gauss(1n,0.1)} 1u\n"),
     # subcircuits
     (5, "no .subckt amp", RC + "X1 out 0 amp\n"),
     (5, "has the 2 node", RC + "X1 out amp\n.subckt amp a b\nR1 a b 1k\n.ends\n"),
@@ -76,7 +89,9 @@ CORPUS = [
     (8, "has no parameter gain", RC + ".subckt amp a b\nR1 a b 1k\n.ends\nX1 out 0 amp gain=2\n"),
     (7, "is defined already", RC + ".subckt amp a b\nR1 a b 1k\nR1 a b 1k\n.ends\nX1 out 0 amp\n"),
     # directives
-    (5, "unknown directive .lib; copy the models", RC + ".lib mos.lib tt\n"),
+    (5, ".lib mos.lib: a netlist given as text has no folder", RC + ".lib mos.lib tt\n"),
+    (5, ".lib: expected .lib FILE [SECTION]", RC + ".lib a b c\n"),
+    (5, ".endl without .lib", RC + ".endl\n"),
     (7, "outside of the subcircuit amp (line 5); is its .ends", RC + ".subckt amp a b\nR1 a b 1k\n.tran 1n 1u\n"),
     (5, "unknown directive .trn; did you mean .tran?", RC + ".trn 1n 1u\n"),
     (5, "expected .tran STEP STOP", RC + ".tran 1n\n"),
@@ -86,6 +101,42 @@ CORPUS = [
     (5, "expected .ic v(NODE)=VALUE", RC + ".ic out=1\n"),
     (5, "holds this node already", RC + ".ic v(in)=2\n"),
     (5, "more than -273.15", RC + ".temp -300\n"),
+    (5, "expected .temp and a temperature", RC + ".temp\n"),
+    (5, "there is no node nowhere", RC + ".nodeset v(nowhere)=1\n"),
+    (5, "expected .nodeset v(NODE)=VALUE", RC + ".nodeset out 1\n"),
+    (6, ".ic v(out): is given already (line 5)", RC + ".ic v(out)=1\n.ic v(out)=2\n"),
+    (5, "the ground is at 0 V", RC + ".ic v(0)=1\n"),
+    (5, "expected 0 <= start < stop", RC + ".tran 1n 1u 2u\n"),
+    (6, ".tran: is given twice", RC + ".tran 1n 1u\n.tran 1n 1u\n"),
+    (5, "expected .ac dec|oct|lin POINTS F1 F2", RC + ".ac 10 1 1k\n"),
+    (5, "expected .ac dec|oct|lin POINTS F1 F2", RC + ".ac dec 10 1\n"),
+    (5, "f1 <= f2", RC + ".ac dec 10 1k 1\n"),
+    (5, "a whole number", RC + ".ac dec 2.5 1 1k\n"),
+    (5, "more than 0", RC + ".ac dec 10 0 1k\n"),
+    (6, ".ac: is given twice", RC + ".ac dec 1 1 1k\n.ac dec 1 1 1k\n"),
+    (5, "there is no source v7 to refer", RC + ".noise v(out) V7 dec 10 1 1k\n"),
+    (5, ".noise v(no): there is no node no", RC + ".noise v(no) V1 dec 10 1 1k\n"),
+    (5, "expected .step param NAME", RC + ".step param r\n"),
+    (5, "expected .step param NAME", RC + ".step param r 1 2\n"),
+    (5, "no increment of -1 leads from 1 to 2", RC + ".step param r 1 2 -1\n"),
+    (5, "no increment of 0 leads", RC + ".step param r 1 2 0\n"),
+    (5, "values, expected at most 10,000", RC + ".step param r 1 2 1f\n"),
+    (5, "0 < start <= stop", RC + ".step dec param r 0 2 5\n"),
+    (5, "expected param NAME, temp, or the name of a V or I source", RC + ".step r1 1 2 1\n"),
+    (6, ".step r: is stepped already", RC + ".step param r 1 2 1\n.step param r 1 2 1\n"),
+    (5, "more than -273.15", RC + ".step temp -300 20 10\n"),
+    (5, "the analysis is missing", RC + ".measure\n"),
+    (5, "sp is not known; there are tran, ac, noise", RC + ".measure sp a max v(out)\n"),
+    (5, "most is not known; there are trig", RC + ".measure tran a most v(out)\n"),
+    (5, "a signal is missing", RC + ".measure tran a max\n"),
+    (5, "did not expect 'till'", RC + ".measure tran a max v(out) till=1\n"),
+    (5, "val= of v(in) is missing", RC + ".measure tran a trig v(in) rise=1 targ v(out) val=1 rise=1\n"),
+    (5, "targ is missing", RC + ".measure tran a trig v(in) val=1 rise=1\n"),
+    (5, "rise= and fall= of one event", RC + ".measure tran a when v(in)=1 rise=1 fall=1\n"),
+    (5, "expected 1, 2, ... or last", RC + ".measure tran a when v(in)=1 rise=0\n"),
+    (5, "at= or when is missing", RC + ".measure tran a find v(in)\n"),
+    (6, "a: is given already", RC + ".measure tran a max v(in)\n.measure tran a max v(out)\n"),
+    (5, "a name has letters", RC + ".measure tran 1a max v(in)\n"),
     (5, "has no folder", RC + ".include other.cir\n"),
     (5, "expected .noise", RC + ".noise out V1 dec 10 1 1k\n"),
     (5, ".control without .endc", RC + ".control\nrun\n"),
@@ -179,6 +230,39 @@ def test_includes_stay_in_their_folder(tmp_path):
     main.write_text(start + ".include bad.cir\n")
     with pytest.raises(NetlistError, match=r"^bad.cir, line 2: r7"):
         read(main)
+
+
+def test_sections_of_libraries(tmp_path):
+    """.lib FILE SECTION takes the lines of one section, which may take others; other folders only where named."""
+    folder, kit = tmp_path / "design", tmp_path / "kit"
+    folder.mkdir(), kit.mkdir()
+    (kit / "models.lib").write_text(
+        ".param common=1\n.lib tt\n.param r=1k\n.lib models.lib more\n.endl tt\n.lib ff\n.param r=900\n.endl\n"
+        ".lib MORE\n.param c=1n\n.endl\n.lib loop\n.lib models.lib loop\n.endl\n"
+    )
+    main, start = folder / "main.cir", "title\nV1 in 0 1\nR1 in out {r}\nC1 out 0 {c}\n"
+
+    def made(lines, libraries=(kit,)):
+        main.write_text(start + lines)
+        return read(main, libraries=libraries)
+
+    assert made(".lib models.lib tt\n").network.resistances == [1000.0]
+    assert made(".lib 'models.lib' FF\n.param c=2n\n").network.resistances == [900.0]
+    for lines, said in (
+        (".lib models.lib\n.param r=1 c=2\nR2 out 0 {common}\n", ""),
+        (".lib models.lib ss\n", "no such section; there are tt, ff, more, loop"),
+        (".lib models.lib loop\n", "includes itself"), (".lib gone.lib tt\n", "no such file"),
+        (".lib ../../x.lib tt\n", "outside"),
+    ):  # fmt: skip
+        if said:
+            with pytest.raises(NetlistError, match=said):
+                made(lines)
+        else:
+            made(lines)
+    with pytest.raises(NetlistError, match="name its folder among the libraries"):
+        made(".lib ../kit/models.lib tt\n", ())
+    with pytest.raises(NetlistError, match="libraries: there is no folder"):
+        made("", (tmp_path / "nowhere",))
 
 
 def test_encodings(tmp_path):

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from stodyn.circuits.circuit import Circuit, read
-from stodyn.circuits.small_signal import SmallSignal, Spectrum
+from stodyn.circuits.small_signal import Response, SmallSignal, Spectrum
 from stodyn.circuits.text import NetlistError
 
-__all__ = ["Circuit", "NetlistError", "SmallSignal", "Spectrum", "examples", "read"]
+__all__ = ["Circuit", "NetlistError", "Response", "SmallSignal", "Spectrum", "examples", "read"]
 
 
 def examples() -> dict[str, Path]:

@@ -133,6 +133,7 @@ class Network:
     linear: Stamps
     at_dc: Stamps  # in place of `linear`: the currents of charged sources, filters standing still
     sources: Sources
+    sources_of: tuple[str, ...]  # the names of the elements in the order of `sources`
     source_rows: np.ndarray
     source_columns: np.ndarray
     source_signs: np.ndarray
@@ -267,7 +268,8 @@ def assemble(netlist: Netlist) -> Network:
     resistors = [e for e in elements if e.kind == "r"]
     return Network(
         netlist, tuple(names), tuple(units), nodes, branches, charged, mass, linear, at_dc, sources,
-        np.array(rows, INDEX), np.array(columns, INDEX), np.array(signs, float), currents, charges, flickers, filters,
+        tuple(e.name for e in driven), np.array(rows, INDEX), np.array(columns, INDEX), np.array(signs, float),
+        currents, charges, flickers, filters,
         np.array([e.value for e in resistors], float), _noises(netlist, place, resistors, driven, currents),
     )  # fmt: skip
 

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
+from stodyn.circuits import measures
 from stodyn.circuits.assembly import Network, assemble
 from stodyn.circuits.channels import channels, nonlinear_constraints
 from stodyn.circuits.devices import Numbers
 from stodyn.circuits.element import GROUND
 from stodyn.circuits.elements import mosfet
-from stodyn.circuits.netlist import Netlist, read_netlist
+from stodyn.circuits.netlist import Netlist, laid_out, read_deck, warn
 from stodyn.circuits.operating_point import OperatingPoint, operating_point
-from stodyn.circuits.small_signal import SmallSignal, Spectrum
+from stodyn.circuits.small_signal import Response, SmallSignal, Spectrum
 from stodyn.circuits.text import NetlistError
 from stodyn.problems.linear import GaussianStart
 from stodyn.problems.sdae import SDAE
@@ -121,35 +124,107 @@ class Circuit(SDAE):
                 found += [e.name for e, is_quiet in zip(group.elements, quiet, strict=True) if is_quiet and e.noisy]
         return tuple(found) if self.network.netlist.noisy else ()
 
-    def noise_spectrum(self, node: str | None = None, frequency: Any = None) -> Spectrum:
-        """The one-sided output noise at a node, V²/Hz: what .noise asks for unless given."""
+    def noise_spectrum(self, node: str | None = None, frequency: Any = None, source: str | None = None) -> Spectrum:
+        """The one-sided output noise at a node, V²/Hz: what .noise asks for unless given.
+
+        `input_density` of the result is the noise referred to the source of .noise, or to `source`;
+        `noise_figure("rs")` that of the circuit behind the resistor rs.
+        """
         asked = self.network.netlist.noise
         if asked is None and (node is None or frequency is None):
             raise ValueError("node, frequency: there is no .noise in the netlist; give both")
         reference = "0"
+        if asked is not None and source is None:
+            source = asked.source
         if node is None:
             node, reference = asked.node, asked.reference
         if frequency is None:
-            spacing, points, first, last = asked.frequencies
-            span = {"dec": np.log10(last / first), "oct": np.log2(last / first), "lin": 1.0}[spacing]
-            count = points if spacing == "lin" else int(np.floor(span * points + 1e-9)) + 1
-            frequency = (np.linspace if spacing == "lin" else np.geomspace)(first, last, count)
-        return self.small_signal.spectrum(node, frequency, reference)
+            frequency = asked.sweep.frequencies
+        return self.small_signal.spectrum(node, frequency, reference, None if source is None else source.lower())
+
+    def response(self, frequency: Any = None) -> Response:
+        """What .ac computes: the complex amplitudes of all unknowns for the AC sizes of the sources."""
+        asked = self.network.netlist.ac
+        if frequency is None:
+            if asked is None:
+                raise ValueError("frequency: there is no .ac in the netlist; give frequencies in Hz")
+            frequency = asked.frequencies
+        found = self.small_signal.response(frequency)
+        return Response(np.atleast_1d(np.asarray(frequency, float)), found, self.network.names)
+
+    def measured(self, analysis: str, run: Any = None) -> dict[str, np.ndarray]:
+        """The .measure lines of an analysis, name -> values (paths,); NaN where a path does not have it.
+
+        "ac" and "noise" are computed at the operating point; for "tran" give a run that has collected statistics.Paths.
+        """
+        netlist = self.network.netlist
+        asked = [measure for measure in netlist.measures if measure.analysis == analysis]
+        if analysis == "ac":
+            found = self.response()
+            return measures.measured(asked, measures.Waveforms(found.frequency, found.__getitem__, found.names))
+        if analysis == "noise":
+            noise = self.noise_spectrum()
+            more = {"onoise": np.sqrt(noise.density), "inoise": np.sqrt(noise.input_density)}
+            return measures.measured(asked, measures.Waveforms(noise.frequency, lambda name: more[name], (), more))
+        if analysis != "tran":
+            raise ValueError(f"analysis: expected tran, ac or noise, got {analysis!r}")
+        if run is None or "path" not in run:
+            raise ValueError("run: .measure tran looks at paths; give a run with collect=statistics.Paths(...)")
+        paths, names = run["path"], list(self.network.names)
+        times = paths[next(str(dim) for dim in paths.dims if str(dim).startswith("time"))].values
+        return measures.measured(
+            asked, measures.Waveforms(times, lambda name: paths.values[:, :, names.index(name)], self.network.names)
+        )
+
+    def valued(self, values: Mapping[str, float]) -> Circuit:
+        """The circuit of the same netlist with other values: {"r1": 2e3, "m1.w": 2e-6, "temp": 85} and the like.
+
+        A .param goes by its name (x1.r inside the instance x1), parameters of elements and models as m1.w and nch.vto,
+        the number of a simple element as r1.value, the temperature (°C) as temp.
+        """
+        netlist = self.network.netlist
+        return _built(laid_out(netlist.deck, {**netlist.given.values, **_lowered(values)}))
+
+    def steps(self) -> Iterator[tuple[dict[str, float], Circuit]]:
+        """(values, circuit) for all combinations of the values of .step and .temp, the first .step innermost."""
+        steps = self.network.netlist.steps
+        for values in itertools.product(*(step.values for step in reversed(steps))):
+            given = dict(zip((step.place for step in steps), reversed(values), strict=True))
+            yield given, self.valued(given)
 
 
-def read(source: str | Path) -> Circuit:
+def read(
+    source: str | Path, values: Mapping[str, float] | None = None, libraries: Sequence[str | Path] = ()
+) -> Circuit:
     """The circuit of a netlist: a path, or the netlist itself as text of several lines.
 
-    A SPICE subset: R, C, L, V, I (DC, SIN, PULSE, PWL, EXP), E, G, F, H, D, M (level 1), X; .param, .model, .subckt,
-    .tran, .ic, .temp, .include, .options, .noise. Every resistor has thermal, every diode shot and every transistor
-    channel noise, and flicker where its model gives KF; `noise=off` on an element, or .options noise=off, takes it
-    away. The start is the operating point at t = 0, nodes of .ic held; with .tran ... uic it is .ic, and
-    ic= of capacitors and inductors, 0 elsewhere.
+    A SPICE subset: R, C, L, V, I (DC, SIN, PULSE, PWL, EXP), E, G, F, H, D, M (level 1), Q, J, S, W, K, B, X; .param,
+    .func, .model, .subckt, .tran, .ic, .nodeset, .temp, .step, .include, .lib, .options, .op, .ac, .noise, .measure.
+    Every resistor has thermal, every diode shot and every transistor channel noise, and flicker where its model gives
+    KF; `noise=off` on an element, or .options noise=off, takes it away. The start is the operating point at t = 0,
+    nodes of .ic held; with .tran ... uic it is .ic, and ic= of capacitors and inductors, 0 elsewhere.
+
+    values     other values than those of the netlist, by name: see Circuit.valued
+    libraries  folders beside the netlist's own from which .include and .lib may read
 
     Raises NetlistError, which names the line, the element and what to do. The netlist is data: nothing in it is run,
-    and no file outside its folder is read.
+    and no file outside its folder and the libraries is read.
     """
-    network = assemble(read_netlist(source))
+    netlist = laid_out(read_deck(source, libraries), _lowered(values or {}))
+    warn(netlist, 2)
+    return _built(netlist)
+
+
+def _lowered(values: Mapping[str, float]) -> dict[str, float]:
+    for name, value in values.items():
+        if not isinstance(value, float | int | np.floating | np.integer) or not np.isfinite(value):
+            raise ValueError(f"values[{name!r}]: expected a finite number, got {value!r}")
+    return {name.lower(): float(value) for name, value in values.items()}
+
+
+def _built(netlist: Netlist) -> Circuit:
+    """The problem of flat elements."""
+    network = assemble(netlist)
     noise = channels(network)
     n, m = network.n, max(noise.total, 1)
     additive = network.has_additive_noise

@@ -98,9 +98,11 @@ class Lookup(Protocol):
     """What a card needs of the names around it."""
 
     def number(self, text: str, what: str, at: Position, least: float = ..., or_equal: bool = ...,
-               form: str = ...) -> float: ...  # fmt: skip
+               form: str = ..., place: str = ...) -> float: ...  # fmt: skip
     def model(self, name: str, kinds: tuple[str, ...], element: str, at: Position) -> Model: ...
     def node(self, name: str) -> str: ...
+    def value(self, text: str, place: str = ...) -> float: ...
+    def function(self, name: str) -> Any: ...
 
     prefix: str
 
@@ -139,14 +141,20 @@ class Card:
         noisy = more.pop("noisy", self.noisy)
         return Element(self.full + suffix, law.name, nodes, numbers, noisy, self.at, law=law, reads=reads, **more)
 
-    def number(self, text: str, what: str = "", least: float = -float("inf"), or_equal: bool = True) -> float:
+    def number(
+        self, text: str, what: str = "", least: float = -float("inf"), or_equal: bool = True, place: str = ""
+    ) -> float:
+        """The number that a word says; `place` is what it is called in the element where `what` does not say so."""
         said = f"{self.name}: {what}" if what else self.name
-        return self.scope.number(text, said, self.at, least, or_equal, "" if what else self.type.form)
+        place = f"{self.full}.{place or what or 'value'}"
+        return self.scope.number(text, said, self.at, least, or_equal, "" if what else self.type.form, place)
 
     def named(self, key: str, default: float, least: float = -float("inf"), or_equal: bool = True) -> float:
         """The number of key=..., or the default."""
         text = self.given.pop(key, None)
-        return default if text is None else self.number(text, key, least, or_equal)
+        if text is None and f"{self.full}.{key}" not in self.netlist.given.values:
+            return default
+        return self.number(text or "", key, least, or_equal)
 
     def only(self, rest: list[str] | None = None) -> str:
         """The one word that is left."""

@@ -1,12 +1,19 @@
 """Numbers with engineering suffixes, and arithmetic over parameters by a small grammar; nothing is ever run as code.
 
-choice    = condition ["?" choice ":" choice]
+choice    = either ["?" choice ":" choice]
+either    = both {"||" both}
+both      = condition {"&&" condition}
 condition = sum [(">" | "<" | ">=" | "<=" | "==" | "!=") sum]
 sum       = product {("+" | "-") product}
 product   = signed {("*" | "/") signed}
-signed    = ["+" | "-"] signed | power
+signed    = ["+" | "-" | "!"] signed | power
 power     = atom [("**" | "^") signed]
 atom      = number | name | function "(" choice {"," choice} ")" | "(" choice ")"
+
+Functions are the ones below, those of .func, and the random ones: with ξ drawn for each place in which one stands,
+    gauss(x, r[, s]) = x + x r/s ξ    agauss(x, a[, s]) = x + a/s ξ       ξ normal, of variance 1
+    unif(x, r) = x + x r ξ            aunif(x, a) = x + a ξ               ξ uniform between -1 and 1
+    limit(x, a) = x + a sign(ξ)                                           the same
 """
 
 from __future__ import annotations
@@ -15,7 +22,7 @@ import math
 import operator
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 SUFFIXES = {
     "t": 1e12, "g": 1e9, "meg": 1e6, "k": 1e3, "mil": 25.4e-6, "m": 1e-3, "u": 1e-6, "µ": 1e-6, "μ": 1e-6, "n": 1e-9,
@@ -25,9 +32,10 @@ _UNITS = "v|volts?|a|amps?|ohms?|ω|f|farads?|h|henrys?|hz|s|secs?"
 _NUMBER = rf"(\d+\.?\d*|\.\d+)(e[+-]?\d+)?(?:(t|g|meg|k|mil|m|u|µ|μ|n|p|f)?(?:{_UNITS})?(?![\w.]))"
 NUMBER = re.compile(_NUMBER)
 SIGNED = re.compile(rf"([+-]?){_NUMBER}")
-TOKEN = re.compile(r"\s*(?:(\*\*|>=|<=|==|!=|[-+*/^(),?:<>])|([a-z_][\w.]*))")
+TOKEN = re.compile(r"\s*(?:(\*\*|>=|<=|==|!=|&&|\|\||[-+*/^(),?:<>!])|([a-z_][\w.]*))")
 COMPARED: dict[str, Callable[[Any, Any], Any]] = {
-    ">": operator.gt, "<": operator.lt, ">=": operator.ge, "<=": operator.le, "==": operator.eq, "!=": operator.ne,
+    ">": operator.gt, "<": operator.lt, ">=": operator.ge, "<=": operator.le,
+    "==": lambda a, b: (a <= b) & (a >= b), "!=": lambda a, b: (a < b) | (a > b),
 }  # fmt: skip
 FUNCTIONS: dict[str, tuple[int, Callable[..., float]]] = {
     "sqrt": (1, math.sqrt), "exp": (1, math.exp), "log": (1, math.log), "ln": (1, math.log), "log10": (1, math.log10),
@@ -38,6 +46,32 @@ FUNCTIONS: dict[str, tuple[int, Callable[..., float]]] = {
 }  # fmt: skip
 CONSTANTS = {"pi": math.pi}
 LONGEST, DEEPEST = 2000, 50
+MOST_CALLS = 1000  # of functions of .func in one expression, those inside others included
+NORMAL, UNIFORM = "normal", "uniform"
+RANDOM: dict[str, tuple[str, int, Callable[..., float]]] = {
+    "gauss": (NORMAL, 3, lambda ξ, x, r, s=1.0: x + x * r / s * ξ),
+    "agauss": (NORMAL, 3, lambda ξ, x, a, s=1.0: x + a / s * ξ),
+    "unif": (UNIFORM, 2, lambda ξ, x, r: x + x * r * ξ),
+    "aunif": (UNIFORM, 2, lambda ξ, x, a: x + a * ξ),
+    "limit": (UNIFORM, 2, lambda ξ, x, a: x + a * float((ξ > 0) - (ξ < 0))),
+}
+
+
+class Function(NamedTuple):
+    """A function of .func: the names of its arguments, its expression, and what other names in it mean."""
+
+    arguments: tuple[str, ...]
+    body: str
+    lookup: Callable[[str], Any]
+
+
+class Names(NamedTuple):
+    """What an expression may ask for: parameters, functions of .func (None: there is none), and ξ of a random function
+    by its name and law (None: random values have no place here)."""
+
+    parameter: Callable[[str], Any]
+    function: Callable[[str], Function | None] = lambda name: None
+    chance: Callable[[str, str], float] | None = None
 
 
 def array_functions(xp: Any) -> dict[str, tuple[int, Callable[..., Any]]]:
@@ -74,6 +108,11 @@ def interpolated(x: Any, *points: Any, xp: Any) -> Any:
     return found
 
 
+def _is_true(value: Any) -> Any:
+    """Not zero; of numbers, arrays and dual numbers alike."""
+    return (value > 0.0) | (value < 0.0)
+
+
 class BadValue(ValueError):
     """What is wrong with a value."""
 
@@ -93,26 +132,27 @@ def number(text: str) -> float | None:
     return -value if sign == "-" else value
 
 
-def evaluate(text: str, lookup: Callable[[str], float]) -> float:
-    """The value of an expression in lower case; lookup(name) gives a parameter or raises BadValue."""
+def evaluate(text: str, names: Names) -> float:
+    """The value of an expression in lower case; names that are not known raise BadValue."""
     if len(text) > LONGEST:
         raise BadValue(f"an expression of {len(text)} characters, expected at most {LONGEST}")
-    value = _Parser(text, lookup).whole()
+    value = _Parser(text, names).whole()
     if not math.isfinite(value):
         raise BadValue(f"{text!r} is not a finite number")
     return value
 
 
-def evaluate_arrays(text: str, lookup: Callable[[str], Any], xp: Any) -> Any:
-    """The same over arrays of the module xp: lookup(name) gives a number or an array."""
-    return _Parser(text, lookup, xp).whole()
+def evaluate_arrays(text: str, names: Names, xp: Any) -> Any:
+    """The same over arrays of the module xp: parameters are numbers or arrays."""
+    return _Parser(text, names, xp).whole()
 
 
 class _Parser:
     """Recursive descent over the grammar above, computing as it goes; with an array module, over arrays."""
 
-    def __init__(self, text: str, lookup: Callable[[str], Any], xp: Any = None):
-        self.text, self.lookup, self.xp, self.place, self.depth = text, lookup, xp, 0, 0
+    def __init__(self, text: str, names: Names, xp: Any = None, depth: int = 0, calls: list[int] | None = None):
+        self.text, self.names, self.xp, self.place, self.depth = text, names, xp, 0, depth
+        self.calls = [0] if calls is None else calls  # of functions of .func, counted together
         self.functions: dict[str, tuple[int, Callable]] = FUNCTIONS if xp is None else array_functions(xp)
         self.live = True  # not in a branch that a condition leaves out
         self.advance()
@@ -156,7 +196,7 @@ class _Parser:
 
     def choice(self) -> Any:
         self.deeper()
-        value = self.condition()
+        value = self.either()
         if self.took("?"):
             live, is_known = self.live, self.xp is None
             self.live = live and (not is_known or bool(value))
@@ -166,17 +206,32 @@ class _Parser:
             self.live = live and (not is_known or not value)
             other = self.choice()
             self.live = live
-            value = (then if value else other) if is_known else self.xp.where(value, then, other)
+            value = (then if value else other) if is_known else self.xp.where(_is_true(value), then, other)
         self.depth -= 1
         return value
+
+    def either(self) -> Any:
+        value = self.both()
+        while self.took("||"):
+            value = self.logical(operator.or_, value, self.both())
+        return value
+
+    def both(self) -> Any:
+        value = self.condition()
+        while self.took("&&"):
+            value = self.logical(operator.and_, value, self.condition())
+        return value
+
+    def logical(self, joined: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
+        found = joined(_is_true(a), _is_true(b))
+        return float(found) if self.xp is None else self.xp.where(found, 1.0, 0.0)
 
     def condition(self) -> Any:
         value = self.sum()
         if sign := self.took(*COMPARED):
-            other = self.sum()
-            value = COMPARED[sign](value, other)
-            return float(value) if self.xp is None else value
-        return value if self.xp is None or self.operator != "?" else value != 0.0
+            found = COMPARED[sign](value, self.sum())
+            return float(found) if self.xp is None else self.xp.where(found, 1.0, 0.0)
+        return value
 
     def sum(self) -> Any:
         value = self.product()
@@ -191,11 +246,16 @@ class _Parser:
         return value
 
     def signed(self) -> Any:
-        negative = False
-        while sign := self.took("+", "-"):
-            negative ^= sign == "-"
+        signs = []
+        while sign := self.took("+", "-", "!"):
+            signs.append(sign)
         value = self.power()
-        return -value if negative else value
+        for sign in reversed(signs):
+            if sign == "!":
+                value = float(not value) if self.xp is None else self.xp.where(_is_true(value), 0.0, 1.0)
+            elif sign == "-":
+                value = -value
+        return value
 
     def power(self) -> Any:
         base = self.atom()
@@ -217,7 +277,7 @@ class _Parser:
             self.advance()
             if self.operator == "(":
                 return self.call(name)
-            return CONSTANTS[name] if name in CONSTANTS else self.lookup(name) if self.live else 0.0
+            return self.named(name)
         if self.took("("):
             value = self.choice()
             if not self.took(")"):
@@ -225,19 +285,56 @@ class _Parser:
             return value
         raise BadValue(f"{self.text!r}: a value is missing" + (f" before {self.operator!r}" if self.operator else ""))
 
+    def named(self, name: str) -> Any:
+        if name in CONSTANTS:
+            return CONSTANTS[name]
+        return self.names.parameter(name) if self.live else 0.0
+
     def call(self, name: str) -> Any:
-        if name not in self.functions:
-            raise BadValue(f"there is no function {name}(); there are {', '.join(self.functions)}")
+        own = self.names.function(name)
+        if own is None and name not in self.functions and name not in RANDOM:
+            raise BadValue(f"there is no function {name}(); there are {', '.join((*self.functions, *RANDOM))}")
         self.advance()
         values = [self.choice()]
         while self.took(","):
             values.append(self.choice())
         if not self.took(")"):
             raise BadValue(f"{self.text!r}: the parenthesis of {name}( is not closed")
+        if own is not None:
+            return self.called(name, own, values)
+        if name in RANDOM and not (name in self.functions and len(values) > 2):
+            return self.drawn(name, values)
         count, function = self.functions[name]
         if len(values) != count and count:
             raise BadValue(f"{name}() takes {count} value(s), got {len(values)}")
         return self.computed(function, *values)
+
+    def called(self, name: str, own: Function, values: list[Any]) -> Any:
+        """The value of a function of .func."""
+        if len(values) != len(own.arguments):
+            raise BadValue(f"{name}() takes {len(own.arguments)} value(s), got {len(values)}")
+        if not self.live:
+            return 0.0
+        self.calls[0] += 1
+        if self.calls[0] > MOST_CALLS:
+            raise BadValue(f"more than {MOST_CALLS} calls of functions of .func in one expression")
+        self.deeper()
+        bound = dict(zip(own.arguments, values, strict=True))
+        inside = self.names._replace(parameter=lambda n: bound[n] if n in bound else own.lookup(n))
+        value = _Parser(own.body, inside, self.xp, self.depth, self.calls).whole()
+        self.depth -= 1
+        return value
+
+    def drawn(self, name: str, values: list[Any]) -> Any:
+        """The value of a random function."""
+        law, most, function = RANDOM[name]
+        if not 2 <= len(values) <= most:
+            raise BadValue(f"{name}() takes {'2 or 3' if most == 3 else '2'} value(s), got {len(values)}")
+        if not self.live:
+            return 0.0
+        if self.names.chance is None or self.xp is not None:
+            raise BadValue(f"{name}() has no place here; give a .param its value, and take that")
+        return self.computed(function, self.names.chance(name, law), *values)
 
     def computed(self, function: Callable[..., Any], *values: Any) -> Any:
         if not self.live:

@@ -28,10 +28,17 @@ class OperatingPoint(NamedTuple):
 def operating_point(network: Network, sources: np.ndarray, held: dict[int, float] | None = None) -> OperatingPoint:
     """Voltages and currents at rest with the sources at the given values, nodes of `held` kept at theirs (.ic).
 
-    Capacitors are open, inductors short. A source in a loop with capacitors shows its current, not its charge.
+    Capacitors are open, inductors short. A source in a loop with capacitors shows its current, not its charge. It is
+    sought from where the nodes of .nodeset are held at theirs: of several operating points the one near them is found.
     """
     solver = _Solver(network, sources, held or {})
     nothing = np.zeros(network.n)
+    guesses = {network.nodes[name]: value for name, (value, _) in network.netlist.guesses.items()}
+    if guesses:
+        near = _Solver(network, sources, guesses | (held or {})).newton(nothing)
+        found = None if near is None else solver.newton(near)
+        if found is not None:
+            return OperatingPoint(found, "Newton from .nodeset", solver.rounds)
     found = solver.newton(nothing)
     if found is not None:
         return OperatingPoint(found, "Newton", solver.rounds)

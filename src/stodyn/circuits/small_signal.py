@@ -15,13 +15,54 @@ from stodyn.circuits.assembly import Network
 from stodyn.circuits.devices import flicker_size
 from stodyn.numerics import van_loan
 
+STANDARD = 290.0  # K: the temperature of the source in a noise figure
+
 
 class Spectrum(NamedTuple):
-    """One-sided densities (V²/Hz, currents A²/Hz) at frequencies (Hz): of the whole, and of each element by itself."""
+    """One-sided densities (V²/Hz, currents A²/Hz) at frequencies (Hz): of the whole, and of each element by itself.
+
+    gain    |H|² from a source to the output, where one was named
+    kelvin  the temperature of the circuit
+    """
 
     frequency: np.ndarray
     density: np.ndarray
     parts: dict[str, np.ndarray]
+    kelvin: float
+    gain: np.ndarray | None = None
+
+    @property
+    def input_density(self) -> np.ndarray:
+        """The density of a noise at the source that would make the same output: V²/Hz at a V, A²/Hz at an I."""
+        if self.gain is None:
+            raise ValueError("input_density: no source was named; give source=, or write .noise v(OUT) SOURCE ...")
+        with np.errstate(divide="ignore"):
+            return self.density / self.gain
+
+    def noise_figure(self, resistor: str) -> np.ndarray:
+        """10 log10(1 + (S - S_R)/S_R₀), dB: S_R the part of the output noise that comes from the resistor of the signal
+        source, S_R₀ the same with this resistor at 290 K."""
+        name = resistor.lower()
+        if name not in self.parts or not self.parts[name].any():
+            loud = ", ".join(part for part, density in self.parts.items() if density.any())
+            raise ValueError(f"resistor: {resistor} makes no noise at the output; expected one of {loud}")
+        own = self.parts[name]
+        return 10.0 * np.log10(1.0 + (self.density - own) / (own * STANDARD / self.kelvin))
+
+
+class Response(NamedTuple):
+    """What .ac computes: complex amplitudes of the unknowns at frequencies (Hz), response["out"] those of a node."""
+
+    frequency: np.ndarray
+    amplitudes: np.ndarray
+    names: tuple[str, ...]
+
+    def __getitem__(self, name: Any) -> Any:
+        if not isinstance(name, str):
+            return tuple.__getitem__(self, name)
+        if name not in self.names:
+            raise KeyError(f"there is no {name!r}; there are {', '.join(self.names[:20])}")
+        return self.amplitudes[:, self.names.index(name)]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -37,8 +78,11 @@ class SmallSignal:
     problem: Any
     x: np.ndarray
 
-    def spectrum(self, node: str, frequency: ArrayLike, reference: str = "0") -> Spectrum:
-        """The noise of v(node) - v(reference); flicker with its own 1/f, white noise without any resolution."""
+    def spectrum(self, node: str, frequency: ArrayLike, reference: str = "0", source: str | None = None) -> Spectrum:
+        """The noise of v(node) - v(reference); flicker with its own 1/f, white noise without any resolution.
+
+        source  a V or I to which the noise may be referred: `input_density` of the spectrum
+        """
         network, n = self.network, self.network.n
         f = np.atleast_1d(np.asarray(frequency, float))
         if f.ndim != 1 or not (np.isfinite(f).all() and (f > 0.0).all()):
@@ -56,17 +100,30 @@ class SmallSignal:
             transfers[k, :n] = scipy.sparse.linalg.splu(system).solve(seen)
         transfers[:, n] = 0.0
         parts: dict[str, np.ndarray] = {}
-        for source in network.noises:
-            gain = np.abs(transfers[:, source.a] - transfers[:, source.b]) ** 2
-            parts[source.element.name] = gain * white[source.place]
+        for loud in network.noises:
+            size = np.abs(transfers[:, loud.a] - transfers[:, loud.b]) ** 2
+            parts[loud.element.name] = size * white[loud.place]
         for name, a, b, strength in flicker:
             parts[f"{name} (flicker)"] = np.abs(transfers[:, a] - transfers[:, b]) ** 2 * strength / f
-        return Spectrum(f, np.sum([*parts.values(), np.zeros(len(f))], axis=0), parts)
+        gain = None if source is None else np.abs(transfers @ self.pushed(source)) ** 2
+        return Spectrum(f, np.sum([*parts.values(), np.zeros(len(f))], axis=0), parts, network.netlist.kelvin, gain)
+
+    def pushed(self, source: str) -> np.ndarray:
+        """(n + 1,): what a source of size 1 adds to the equations."""
+        network = self.network
+        if source not in network.sources_of:
+            raise ValueError(f"source: there is no {source!r}; there are {', '.join(network.sources_of)}")
+        mine = network.source_columns == network.sources_of.index(source)
+        found = np.zeros(network.n + 1)
+        np.add.at(found, network.source_rows[mine], network.source_signs[mine])
+        return found
 
     def response(self, frequency: ArrayLike) -> np.ndarray:
         """What .ac computes: complex amplitudes (frequencies, n) of all unknowns for the AC sizes of the sources."""
         network, n = self.network, self.network.n
         f = np.atleast_1d(np.asarray(frequency, float))
+        if f.ndim != 1 or not (np.isfinite(f).all() and (f >= 0.0).all()):
+            raise ValueError(f"frequency: expected frequencies from 0 in Hz, got {frequency!r}")
         M, J = network.mass.matrix(n), network.slopes(self.x)
         right = np.zeros(n + 1, complex)
         np.add.at(

@@ -1,15 +1,22 @@
-"""Netlist text: lines with their positions, continuation, comments, and includes from the netlist's own folder."""
+"""Netlist text: lines with their positions, continuation, comments, includes and sections of libraries.
+
+.include FILE     all lines of a file                 .lib FILE SECTION   those of a file between .lib SECTION and .endl
+.lib FILE         the same as .include
+Files lie in the netlist's own folder, in one of the `libraries` that the caller names, or below.
+"""
 
 from __future__ import annotations
 
 import codecs
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 MOST_BYTES = 20_000_000  # of a netlist with all it includes
 DEEPEST = 20  # includes within includes, subcircuits within subcircuits
-INCLUDE = re.compile(r"\.inc(?:lude)?\b\s*(.*)", re.IGNORECASE)
+INCLUDE = re.compile(r"(\.inc(?:lude)?|\.lib)\b\s*(.*)", re.IGNORECASE)
+FILE = re.compile(r"""("[^"]*+"|'[^']*+'|[^\s"']++)\s*+(\S++)?""")
 UNPRINTABLE = re.compile(r"[\x00-\x08\x0e-\x19\x1b-\x1f]")
 COMMENT = re.compile(r";|(?<!\S)\$(?!\S)")
 LONG_WORD, SHOWN, MOST_SHOWN = re.compile(r"\S{200,}"), 60, 3000  # characters of words and messages that are shown
@@ -50,18 +57,20 @@ class Text(NamedTuple):
     notes: list[str]
 
 
-def read_text(source: str | Path) -> Text:
+def read_text(source: str | Path, libraries: Sequence[str | Path] = ()) -> Text:
     """The lines of a netlist: a path, or the text itself, which has more than one line.
 
     As in SPICE the first line is the title and .end the end; `*` begins a comment line, `;` or a lone `$` a comment at
     the end of one; `+` continues the line before; what stands between .control and .endc is left out. Included files
-    must lie in the netlist's folder or below it, links followed; a netlist given as text has no folder. Files are in
-    UTF-8, UTF-16 with its mark, or Latin-1, in which older programs write µ.
+    must lie in the netlist's folder, in one of the folders `libraries`, or below, links followed; a netlist given as
+    text has no folder of its own. Files are in UTF-8, UTF-16 with its mark, or Latin-1, in which older programs
+    write µ.
     """
+    folders = [_folder(library) for library in libraries]
     if isinstance(source, str) and "\n" in source:
         if len(source) > MOST_BYTES:
             raise NetlistError(f"the netlist has {len(source):,} characters, expected at most {MOST_BYTES:,}")
-        return _Reader(None).read(source)
+        return _Reader(folders).read(source)
     if not isinstance(source, str | Path):
         raise TypeError(f"netlist: expected a path, or text of several lines, got {type(source).__name__}")
     path = Path(source)
@@ -73,8 +82,15 @@ def read_text(source: str | Path) -> Text:
         raise NetlistError(
             f"netlist: there is no file {str(source)[:200]!r} (a netlist given as text has several lines)"
         )
-    reader = _Reader(path.parent.resolve())
+    reader = _Reader([path.parent.resolve(), *folders])
     return reader.read(reader.opened(path.resolve(), None), path.name, path.resolve())
+
+
+def _folder(library: str | Path) -> Path:
+    path = Path(library)
+    if not path.is_dir():
+        raise NetlistError(f"libraries: there is no folder {str(library)[:200]!r}")
+    return path.resolve()
 
 
 def _uncommented(text: str) -> str:
@@ -84,28 +100,40 @@ def _uncommented(text: str) -> str:
 
 
 class _Reader:
-    """Collects the lines of a netlist and of what it includes from `root` and below."""
+    """Collects the lines of a netlist and of what it includes from `roots` and below."""
 
-    def __init__(self, root: Path | None):
-        self.root, self.bytes = root, 0
+    def __init__(self, roots: list[Path]):
+        self.roots, self.bytes = roots, 0
         self.lines: list[Line] = []
         self.notes: list[str] = []
-        self.within: list[Path] = []
+        self.within: list[tuple[Path, str]] = []  # files and their sections, "" for all of it
 
     def read(self, text: str, name: str = "", path: Path | None = None) -> Text:
         rows = text.splitlines()
         title = Line(Position(name, 1), rows[0].strip() if rows else "")
         if path is not None:
-            self.within.append(path)
+            self.within.append((path, ""))
         self.collect(rows[1:], name, 2)
         return Text(title, self.lines, self.notes)
 
-    def collect(self, rows: list[str], name: str, first: int) -> None:
+    def collect(self, rows: list[str], name: str, first: int, section: str = "") -> None:
+        """Take in the rows of a file, or those of one of its sections."""
         skipping: Position | None = None
+        opened: str | None = None  # the section of a library that the row stands in
+        sections = _sections(rows)
+        begun, parts = len(self.lines), [""]
         for number, row in enumerate(rows, first):
             at, text = Position(name, number), row.strip()
             word = text[:9].lower()
-            if skipping is not None:
+            if word.startswith(".endl"):
+                if opened is None:
+                    raise NetlistError(".endl without .lib SECTION", at)
+                opened = None
+            elif number - first in sections:
+                opened = sections[number - first]
+            elif (opened is not None and opened != section) or (section and opened is None):
+                continue
+            elif skipping is not None:
                 skipping = None if word.startswith(".endc") else skipping
             elif word.startswith(".control"):
                 skipping = at
@@ -115,42 +143,71 @@ class _Reader:
             elif word.split()[0] == ".end":
                 break
             elif text[0] == "+":
-                if not self.lines or self.lines[-1].at.file != name:
+                if len(self.lines) == begun:
                     raise NetlistError("a line that begins with + continues the one before, and there is none", at)
-                before = self.lines[-1]
-                self.lines[-1] = before._replace(text=f"{before.text} {_uncommented(text[1:])}")
-            elif word.startswith(".inc"):
-                self.include(_uncommented(text), at)
+                parts.append(_uncommented(text[1:]))
             elif text := _uncommented(text):
-                self.lines.append(Line(at, text))
+                self._continued(begun, parts)
+                if word.startswith((".inc", ".lib")):
+                    self.include(text, at)
+                    begun = len(self.lines)
+                else:
+                    self.lines.append(Line(at, text))
+        self._continued(begun, parts)
         if skipping is not None:
             raise NetlistError(".control without .endc", skipping)
 
+    def _continued(self, begun: int, parts: list[str]) -> None:
+        """Join what continues the last line to it: all at once, so that many continuations cost no more than one."""
+        if len(parts) > 1:
+            before = self.lines[-1]
+            parts[0] = before.text
+            self.lines[-1] = before._replace(text=" ".join(parts))
+            del parts[1:]
+
     def include(self, text: str, at: Position) -> None:
         found = INCLUDE.fullmatch(text)
-        name = found[1].strip().strip("\"'") if found else ""
-        if not name:
-            raise NetlistError(f"{text.split(maxsplit=1)[0]}: expected .include FILE", at)
-        if self.root is None:
+        word = text.split(maxsplit=1)[0].lower()
+        named = FILE.fullmatch(found[2].strip()) if found else None
+        name, section = (named[1].strip("\"'"), (named[2] or "").lower()) if named else ("", "")
+        if not name or (section and word != ".lib"):
+            raise NetlistError(f"{word}: expected {'.lib FILE [SECTION]' if word == '.lib' else '.include FILE'}", at)
+        if not self.roots:
             raise NetlistError(
-                f".include {name}: a netlist given as text has no folder to include from; read it from a file", at
-            )
-        try:
-            path = (self.within[-1].parent / name).resolve()
-            inside, exists = path.is_relative_to(self.root), path.is_file()
-        except (OSError, ValueError, RuntimeError):
-            inside = exists = False
-        if not inside:
-            raise NetlistError(f".include {name}: lies outside the netlist's own folder; copy it there", at)
-        if not exists:
-            raise NetlistError(f".include {name}: there is no such file", at)
-        if path in self.within:
-            raise NetlistError(f".include {name}: includes itself, by way of {self.within[-1].name}", at)
+                f"{word} {name}: a netlist given as text has no folder to include from; read it from a file, or name "
+                "folders of libraries", at)  # fmt: skip
+        path = self.found(name, word, at)
+        if (path, section) in self.within:
+            raise NetlistError(f"{word} {name}: includes itself, by way of {self.within[-1][0].name}", at)
         if len(self.within) > DEEPEST:
-            raise NetlistError(f".include {name}: includes nested deeper than {DEEPEST}", at)
-        self.within.append(path)
-        self.collect(self.opened(path, at).splitlines(), str(path.relative_to(self.root)), 1)
+            raise NetlistError(f"{word} {name}: includes nested deeper than {DEEPEST}", at)
+        rows = self.opened(path, at).splitlines()
+        if section and section not in _sections(rows).values():
+            there = ", ".join(dict.fromkeys(_sections(rows).values())) or "none"
+            raise NetlistError(f".lib {name} {section}: there is no such section; there are {there}", at)
+        root = next(root for root in self.roots if path.is_relative_to(root))
+        self.within.append((path, section))
+        self.collect(rows, str(path.relative_to(root)), 1, section)
         self.within.pop()
+
+    def found(self, name: str, word: str, at: Position) -> Path:
+        """The file of that name: beside the one that includes it, or in a library."""
+        beside = [self.within[-1][0].parent] if self.within else []
+        inside = False
+        for folder in (*beside, *self.roots):
+            try:
+                path = (folder / name).resolve()
+                allowed, exists = any(path.is_relative_to(root) for root in self.roots), path.is_file()
+            except (OSError, ValueError, RuntimeError):
+                continue
+            if allowed and exists:
+                return path
+            inside |= allowed
+        if not inside:
+            raise NetlistError(
+                f"{word} {name}: lies outside the netlist's own folder; copy it there, or name its folder among the "
+                "libraries", at)  # fmt: skip
+        raise NetlistError(f"{word} {name}: there is no such file", at)
 
     def opened(self, path: Path, at: Position | None) -> str:
         self.bytes += path.stat().st_size
@@ -175,3 +232,19 @@ class _Reader:
                 f"{path.name}: not text: character {ord(strange[0])} in line {line}; save it as UTF-8", at
             )
         return text
+
+
+def _sections(rows: list[str]) -> dict[int, str]:
+    """The rows that open a section of a library, .lib SECTION: those that an .endl closes."""
+    found: dict[int, str] = {}
+    last: tuple[int, str] | None = None
+    for k, row in enumerate(rows):
+        word = row.lstrip()[:5].lower()
+        if word == ".lib" or (word.startswith(".lib") and word[4:].isspace()):
+            words = _uncommented(row).split()
+            if len(words) == 2:
+                last = k, words[1].lower()
+        elif word == ".endl" and last is not None:
+            found[last[0]] = last[1]
+            last = None
+    return found

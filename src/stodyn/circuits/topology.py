@@ -86,13 +86,10 @@ def _touched(netlist: Netlist) -> None:
     for element in netlist.elements:
         if element.source and element.source not in sources and element.kind != "k":
             raise NetlistError(f"{element.name}: there is no voltage source {element.source} to control it", element.at)
-    for node, (_, at) in netlist.initial.items():
-        if node not in count:
-            raise NetlistError(f".ic v({node}): there is no node {node}", at)
-    if netlist.noise is not None:
-        for node in (netlist.noise.node, netlist.noise.reference):
+    for word, voltages in ((".ic", netlist.initial), (".nodeset", netlist.guesses)):
+        for node, (_, at) in voltages.items():
             if node not in count:
-                raise NetlistError(f".noise v({node}): there is no node {node}", netlist.noise.at)
+                raise NetlistError(f"{word} v({node}): there is no node {node}", at)
 
 
 def pieces(nodes: dict[str, int], elements: Sequence[Element]) -> np.ndarray:

@@ -332,7 +332,7 @@ def band(circuit: Circuit, steps: int) -> tuple[float, float]:
     """Frequencies worth drawing: those of .noise, else what the run resolves."""
     asked = circuit.network.netlist.noise
     if asked is not None:
-        return asked.frequencies[2], asked.frequencies[3]
+        return asked.sweep.first, asked.sweep.last
     return 1.0 / circuit.span[1], 0.5 * steps / circuit.span[1]
 
 

@@ -14,9 +14,10 @@ import numpy as np
 
 from stodyn.circuits.devices import Law, Numbers
 from stodyn.circuits.element import GROUND, Card, Element, ElementType
-from stodyn.circuits.expressions import BadValue, evaluate_arrays
+from stodyn.circuits.expressions import BadValue, Names, evaluate_arrays
 from stodyn.circuits.text import NetlistError
 from stodyn.circuits.waveforms import Waveform
+from stodyn.circuits.words import unbraced
 
 READ = re.compile(r"(?<![\w.])([vi])\s*\(\s*([^\s(),]+)\s*(?:,\s*([^\s(),]+)\s*)?\)")
 MOST_TERMS = 20
@@ -40,7 +41,7 @@ def _polynomial_law(terms: int) -> Law:
 
 def _law(card: Card, text: str) -> tuple[Law, tuple[tuple[str, str], ...]]:
     """The law of an expression, and the pairs that it reads."""
-    bare = text[1:-1] if text[:1] in "{'\"" and len(text) > 1 else text
+    bare = unbraced(text)
     pairs: dict[tuple[str, str], str] = {}
 
     def replaced(found: re.Match) -> str:
@@ -59,12 +60,12 @@ def _law(card: Card, text: str) -> tuple[Law, tuple[tuple[str, str], ...]]:
         if name == "time":
             raise BadValue("time is not understood in expressions of sources; take a waveform of V or I")
         if name not in numbers:
-            numbers[name] = card.scope.value(name)  # type: ignore[attr-defined]
+            numbers[name] = card.scope.value(name)
         return numbers[name]
 
     def value(read: tuple[Any, ...], p: Numbers, xp: Any) -> Any:
-        given = evaluate_arrays(expression, lambda name: read[names[name]] if name in names else known(name), xp)
-        return given + 0.0 * read[0]
+        asked = Names(lambda name: read[names[name]] if name in names else known(name), card.scope.function)
+        return evaluate_arrays(expression, asked, xp) + 0.0 * read[0]
 
     try:
         if not pairs:
@@ -136,7 +137,7 @@ def _by_current(card: Card) -> list[Element]:
 def _polynomials(card: Card, is_voltage: bool, control: tuple[str, str], words: list[str]) -> list[Element]:
     if not words or len(words) > MOST_TERMS:
         raise card.malformed(f"POLY(1) takes 1 to {MOST_TERMS} coefficients, got {len(words)}")
-    terms = [card.number(word, "poly") for word in words]
+    terms = [card.number(word, "poly", place=f"p{k}") for k, word in enumerate(words)]
     if len(terms) == 1:  # SPICE takes a single coefficient for the linear one
         terms = [0.0, *terms]
     numbers = {f"p{k}": value for k, value in enumerate(terms)}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from stodyn.circuits import waveforms
 from stodyn.circuits.element import Card, Element, ElementType
-from stodyn.circuits.expressions import BadValue, number
 from stodyn.circuits.text import NetlistError
 from stodyn.circuits.waveforms import Waveform
+from stodyn.circuits.words import is_number
 
 
 def _source(card: Card) -> list[Element]:
@@ -26,7 +26,8 @@ def _source(card: Card) -> list[Element]:
                 inside, words = words[1:end], words[end + 1 :]
             else:
                 inside, words = words, []
-            values = [card.number(text, word) for text in inside]
+            places = [*waveforms.ARGUMENTS.get(word, ()), *(f"{word}{k}" for k in range(len(inside)))]
+            values = [card.number(text, word, place=place) for text, place in zip(inside, places, strict=False)]
             ends = card.netlist.transient
             try:
                 numbers = waveforms.completed(word, values, ends and ends.step, ends and ends.stop)
@@ -34,7 +35,7 @@ def _source(card: Card) -> list[Element]:
                 raise NetlistError(f"{card.name}: {error}", card.at) from None
             kind = word
         elif word == "ac":
-            size = [card.number(words.pop(0), "ac") for _ in range(2) if words and _is_number(words[0])]
+            size = [card.number(words.pop(0), key) for key in ("ac", "phase") if words and is_number(words[0])]
             small_signal = size[0] if size else 1.0, size[1] if len(size) > 1 else 0.0
         elif words and words[0] == "(":
             raise NetlistError(f"{card.name}: there is no waveform {word}; there are SIN, PULSE, EXP, PWL", card.at)
@@ -48,13 +49,6 @@ def _source(card: Card) -> list[Element]:
             raise NetlistError(f"{card.name}: has neither a value nor a waveform", card.at)
         dc = 0.0
     return [card.part(card.type.name, card.nodes, Waveform(dc, kind, numbers, small_signal or (0.0, 0.0)))]
-
-
-def _is_number(word: str) -> bool:
-    try:
-        return number(word) is not None
-    except BadValue:  # said where the number is needed
-        return True
 
 
 V = ElementType("v", "V n+ n- [DC value] [SIN(...) ...]", 2, _source)

@@ -36,9 +36,9 @@ def _two_ends(card: Card) -> list[Element]:
             raise card.malformed(f"its value is missing, and .model {named} gives none")
     if "tc" in card.given:
         terms = card.given.pop("tc")
-        numbers = {**numbers, "tc1": card.number(terms, "tc")}
+        numbers = {**numbers, "tc1": card.number(terms, "tc", place="tc1")}
         if rest and len(rest) == 2:  # tc=1m,2u: the second follows as a word
-            numbers["tc2"] = card.number(rest.pop(), "tc")
+            numbers["tc2"] = card.number(rest.pop(), "tc", place="tc2")
     numbers = {**numbers, "tc1": card.named("tc1", numbers["tc1"]), "tc2": card.named("tc2", numbers["tc2"])}
     initial = None
     if "ic" in card.given and letter != "r":
@@ -61,7 +61,7 @@ def _coupling(card: Card) -> list[Element]:
     if len(card.rest) != 3:
         raise card.malformed()
     first, second, text = card.rest
-    coefficient = card.number(text, "its coefficient", -1.0)
+    coefficient = card.number(text, "its coefficient", -1.0, place="value")
     if abs(coefficient) >= 1.0:
         raise card.malformed(f"its coefficient is {coefficient:g}, and must lie between -1 and 1")
     both = " ".join(card.scope.prefix + name for name in (first, second))

@@ -1,0 +1,91 @@
+"""Lines -> blocks: the top and the subcircuits, with their parameters, functions and models."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from stodyn import listing
+from stodyn.circuits import directives
+from stodyn.circuits.directive import Directive, OwnFunction, Statement
+from stodyn.circuits.element import GROUND, near
+from stodyn.circuits.text import DEEPEST, Line, NetlistError, Position
+from stodyn.circuits.words import fields
+
+LISTED = listing.values(directives, Directive)
+KNOWN = {name: found for found in LISTED.values() for name in (found.name, *found.also)}
+STRUCTURE = (".subckt", ".ends", ".include", ".lib", ".endl", ".end")
+SUBCIRCUIT = ".subckt NAME NODE ... [name=value ...]"
+
+
+class Block(NamedTuple):
+    """The lines of the top, or of a subcircuit with its nodes and its parameters."""
+
+    at: Position | None
+    name: str
+    nodes: tuple[str, ...]
+    defaults: dict[str, str]
+    lines: list[Line]
+    settings: list[Statement]
+    subcircuits: dict[str, Any]
+    models: dict[str, tuple[str, dict[str, str], Position]]
+    params: dict[str, tuple[str, Position]]
+    functions: dict[str, OwnFunction]
+
+    def model_names(self) -> set[str]:
+        """Of all models, those of subcircuits included."""
+        return set(self.models).union(*(inner.model_names() for inner in self.subcircuits.values()))
+
+
+def _opened(at: Position | None, name: str = "", nodes: tuple[str, ...] = (), defaults: Any = None) -> Block:
+    return Block(at, name, nodes, defaults or {}, [], [], {}, {}, {}, {})
+
+
+def blocks(lines: list[Line]) -> Block:
+    """The top of a netlist: elements in `lines`, directives that wait in `settings`, the others taken in."""
+    within = [_opened(None)]
+    for line in lines:
+        block = within[-1]
+        if line.text[0] != ".":
+            block.lines.append(line)
+            continue
+        word = line.text.split(None, 1)[0].lower().partition("(")[0]
+        if word == ".subckt":
+            inner = _subcircuit(line, block, len(within))
+            block.subcircuits[inner.name] = inner
+            within.append(inner)
+        elif word == ".ends":
+            if len(within) == 1:
+                raise NetlistError(".ends without .subckt", line.at)
+            named = line.text.split()[1:]
+            if named and named[0].lower() != block.name:
+                raise NetlistError(f".ends {named[0]}: the open subcircuit is {block.name} ({block.at})", line.at)
+            within.pop()
+        elif word not in KNOWN:
+            raise NetlistError(f"unknown directive {word}{near(word, (*KNOWN, *STRUCTURE))}", line.at)
+        elif KNOWN[word].stage == "block":
+            KNOWN[word].read(Statement(KNOWN[word], line, block))
+        elif len(within) > 1:
+            raise NetlistError(
+                f"{word} belongs outside of the subcircuit {block.name} ({block.at}); is its .ends missing?", line.at
+            )
+        else:
+            block.settings.append(Statement(KNOWN[word], line, block))
+    if len(within) > 1:
+        raise NetlistError(f".subckt {within[-1].name} is not closed by .ends", within[-1].at)
+    return within[0]
+
+
+def _subcircuit(line: Line, block: Block, depth: int) -> Block:
+    words, given = fields(line)
+    if "params:" in words:
+        words.remove("params:")
+    if len(words) < 3:
+        raise NetlistError(f".subckt: expected {SUBCIRCUIT}", line.at)
+    _, name, *nodes = words
+    if name in block.subcircuits:
+        raise NetlistError(f".subckt {name}: is defined already ({block.subcircuits[name].at})", line.at)
+    if len(set(nodes)) < len(nodes) or GROUND in nodes:
+        raise NetlistError(f".subckt {name}: its nodes must be different ones, and none the ground", line.at)
+    if depth > DEEPEST:
+        raise NetlistError(f".subckt {name}: definitions nested deeper than {DEEPEST}", line.at)
+    return _opened(line.at, name, tuple(nodes), given)

@@ -1,0 +1,1 @@
+"""The directives of netlists: one file for each kind, found by listing this folder."""

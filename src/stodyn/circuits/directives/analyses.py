@@ -1,0 +1,77 @@
+""".tran, .ac, .noise and .op: what is to be computed."""
+
+from __future__ import annotations
+
+import re
+
+from stodyn.circuits.asked import NoiseAnalysis, Sweep, Transient
+from stodyn.circuits.directive import Directive, Statement
+
+SPACINGS = ("dec", "oct", "lin")
+MOST_POINTS = 100_000
+OUTPUT = re.compile(r"v\s*+\(\s*+([^\s(),]++)\s*+(?:,\s*+([^\s(),]++)\s*+)?\)\s*+(.*+)")
+
+
+def _tran(statement: Statement) -> None:
+    words, given = statement.fields()
+    if statement.netlist.transient is not None:
+        raise statement.error(": is given twice")
+    numbers = [statement.number(word) for word in words if word != "uic"]
+    if not 2 <= len(numbers) <= 4 or given:
+        raise statement.malformed()
+    step, stop = (numbers[3] if len(numbers) == 4 else numbers[0]), numbers[1]
+    if not 0.0 < step <= stop:
+        raise statement.error(f": expected 0 < step <= stop, got {step:g} and {stop:g}")
+    if stop / step > 1e8:
+        raise statement.error(f": {stop / step:.3g} steps, expected at most 1e8")
+    start = numbers[2] if len(numbers) > 2 else 0.0
+    if not 0.0 <= start < stop:
+        raise statement.error(f": expected 0 <= start < stop, got {start:g} and {stop:g}")
+    statement.netlist.transient = Transient(step, stop, "uic" in words, start)
+
+
+def _sweep(statement: Statement, words: list[str]) -> Sweep:
+    if len(words) < 4 or words[0] not in SPACINGS:
+        raise statement.malformed()
+    points, first, last = (statement.number(text, "", 0.0, False) for text in words[1:4])
+    if not first <= last or points > MOST_POINTS or points != int(points):
+        raise statement.error(
+            f": expected f1 <= f2 and a whole number of at most {MOST_POINTS:,} points, got {' '.join(words[1:4])}"
+        )
+    return Sweep(words[0], int(points), first, last)
+
+
+def _ac(statement: Statement) -> None:
+    words, given = statement.fields()
+    if statement.netlist.ac is not None:
+        raise statement.error(": is given twice")
+    if given or len(words) != 4:
+        raise statement.malformed()
+    statement.netlist.ac = _sweep(statement, words)
+
+
+def _noise(statement: Statement) -> None:
+    if statement.netlist.noise is not None:
+        raise statement.error(": is given twice")
+    found = OUTPUT.fullmatch(statement.body)
+    words = found[3].split() if found else []
+    if found is None or len(words) not in (5, 6):
+        raise statement.malformed()
+    node, reference, source = statement.scope.node(found[1]), statement.scope.node(found[2] or "0"), words[0]
+    nodes = statement.netlist.node_order
+    for name in (node, reference):
+        if name not in nodes and name != "0":
+            raise statement.error(f" v({name}): there is no node {name}")
+    if not any(e.name == source and e.kind in "vi" for e in statement.netlist.elements):
+        raise statement.error(f": there is no source {source} to refer the noise to")
+    statement.netlist.noise = NoiseAnalysis(node, reference, source, _sweep(statement, words[1:]), statement.at)
+
+
+def _op(statement: Statement) -> None:
+    statement.netlist.wants_point = True
+
+
+TRAN = Directive(".tran", ".tran STEP STOP [START [LONGEST STEP]] [uic]", _tran)
+AC = Directive(".ac", ".ac dec|oct|lin POINTS F1 F2", _ac)
+NOISE = Directive(".noise", ".noise v(NODE[,REFERENCE]) SOURCE dec|oct|lin POINTS F1 F2", _noise, "analyses")
+OP = Directive(".op", ".op", _op)

@@ -1,0 +1,65 @@
+""".param NAME=VALUE, .func NAME(x, y) {expression}, .model NAME TYPE (name=value ...)."""
+
+from __future__ import annotations
+
+import re
+
+from stodyn.circuits.directive import Directive, OwnFunction, Statement
+from stodyn.circuits.expressions import CONSTANTS, FUNCTIONS, RANDOM
+from stodyn.circuits.kinds import MODELS
+from stodyn.circuits.words import NAME, assignments, unbraced
+
+FUNCTION = re.compile(r"([a-z_]\w*+)\s*+\(([^()]*+)\)\s*+=?\s*+(\S.*+)", re.DOTALL)
+
+
+def _param(statement: Statement) -> None:
+    params = statement.block.params
+    for name, arguments, value in assignments(statement.line):
+        if arguments is not None:
+            _define(statement, name, arguments.strip()[1:-1], value)
+            continue
+        if name in params:
+            raise statement.error(f" {name}: is given already ({params[name][1]})")
+        params[name] = value, statement.at
+
+
+def _func(statement: Statement) -> None:
+    found = FUNCTION.fullmatch(statement.body)
+    if found is None:
+        raise statement.malformed()
+    _define(statement, *found.groups())
+
+
+def _define(statement: Statement, name: str, arguments: str, body: str) -> None:
+    functions = statement.block.functions
+    names = tuple(word.strip() for word in arguments.split(","))
+    if name in FUNCTIONS or name in RANDOM:
+        raise statement.error(f" {name}: there is a function of that name already; take another name")
+    if name in functions:
+        raise statement.error(f" {name}: is defined already ({functions[name].at})")
+    if not all(NAME.fullmatch(word) for word in names) or len(set(names)) < len(names):
+        raise statement.error(f" {name}({arguments}): its arguments must be different names, one at least")
+    if any(word in CONSTANTS for word in names):
+        raise statement.error(f" {name}({arguments}): pi is a number, and no name for an argument")
+    functions[name] = OwnFunction(names, unbraced(body), statement.at)
+
+
+def _model(statement: Statement) -> None:
+    words, given = statement.fields()
+    words = [word for word in words if word not in "()"]
+    if len(words) < 2:
+        raise statement.malformed()
+    name, kind, *stray = words
+    models = statement.block.models
+    if name in models:
+        raise statement.error(f" {name}: is defined already ({models[name][2]})")
+    if kind not in MODELS:
+        raise statement.error(f" {name}: unknown type {kind}; there are {', '.join(MODELS)}")
+    if stray:
+        raise statement.error(f" {name}: did not expect {stray[0]!r}; parameters are name=value")
+    models[name] = kind, given, statement.at
+
+
+PARAM = Directive(".param", ".param NAME=VALUE ...", _param, "block", (".params",))
+FUNC = Directive(".func", ".func NAME(x, y) {expression}", _func, "block")
+MODEL = Directive(".model", ".model NAME TYPE (name=value ...)", _model, "block")

@@ -1,0 +1,213 @@
+"""What names mean inside one instance of a block: parameters, functions, models, subcircuits and nodes.
+
+Values may be given from outside by the names of their places: a .param by its name (x1.r in the instance x1), a
+parameter of an element or of a model as m1.w or nch.vto, the number of a simple element as r1.value. Each random
+function in an expression has a ξ of its own, named after its place: gauss(r1), gauss(x1.r), gauss(m1.w).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from stodyn.circuits.blocks import Block
+from stodyn.circuits.devices import ZERO_CELSIUS
+from stodyn.circuits.element import GROUND, Model, near
+from stodyn.circuits.expressions import NORMAL, BadValue, Function, Names, evaluate, number
+from stodyn.circuits.kinds import MODELS
+from stodyn.circuits.text import NetlistError, Position
+from stodyn.circuits.words import unbraced
+from stodyn.noise.distribution import Distribution, Normal, Uniform
+
+NAME = re.compile(r"(?<![\w.])[a-z_][\w.]*+(?!\s*\()")
+CALLED = re.compile(r"(?<![\w.])([a-z_]\w*+)\s*\(")
+
+
+class Given:
+    """The values given from outside, and which places there are for them; the random ones met on the way."""
+
+    def __init__(self, values: Mapping[str, float]):
+        self.values, self.used = values, set[str]()
+        self.random: dict[str, Distribution] = {}
+
+    def get(self, place: str) -> float | None:
+        if place not in self.values:
+            return None
+        self.used.add(place)
+        return float(self.values[place])
+
+    def chance(self, place: str, law: str) -> float:
+        """ξ of the next random function at a place: 0 unless it is given."""
+        name, k = place, 1
+        while name in self.random:
+            k += 1
+            name = f"{place} {k}"
+        self.random[name] = Normal(0.0, 1.0) if law == NORMAL else Uniform(-1.0, 1.0)
+        return self.get(name) or 0.0
+
+
+class Scope:
+    """The names of one instance; parameters are computed when they are asked for."""
+
+    def __init__(self, block: Block, outer: Scope | None, given: dict[str, float], prefix: str,
+                 nodes: dict[str, str], path: dict[str, Position], netlist: Any):  # fmt: skip
+        self.netlist = netlist
+        self.block, self.outer, self.prefix, self.nodes, self.path = block, outer, prefix, nodes, path
+        self.known: dict[str, float] = dict(given)
+        self.built: dict[str, Any] = {}
+        self.needs: dict[str, tuple[str, ...]] = {}
+        self.globals: set[str] = outer.globals if outer is not None else set()
+
+    # --- parameters and functions ---------------------------------------------------------------------------------
+
+    def parameter(self, name: str) -> float:
+        if name not in self.known and self._definition(name) is None:
+            if self.outer is not None:
+                return self.outer.parameter(name)
+            if name == "temper":
+                return self.netlist.kelvin - ZERO_CELSIUS
+            raise BadValue(f"there is no parameter {name}{near(name, self.block.params)}")
+        chain = dict.fromkeys([name])  # each waits for the next: a chain may be of any length
+        while chain:
+            this = next(reversed(chain))
+            text, at = self._definition(this) or ("", None)
+            needed = () if this in self.known else self._needed(text)
+            waits = next((n for n in needed if n not in self.known and self._definition(n) is not None), None)
+            if waits in chain:
+                raise NetlistError(f".param {waits}: is defined by itself ({' -> '.join([*chain, waits])})", at)
+            if waits is not None:
+                chain[waits] = None
+                continue
+            if this not in self.known:
+                try:
+                    self.known[this] = self.value(text, self.prefix + this)
+                except BadValue as error:
+                    raise NetlistError(f".param {this}: {error}", at) from None
+            del chain[this]
+        return self.known[name]
+
+    def _definition(self, name: str) -> tuple[str, Position | None] | None:
+        """The text of a parameter of this block, and where it stands."""
+        if name in self.block.params:
+            return self.block.params[name]
+        return (self.block.defaults[name], self.block.at) if name in self.block.defaults else None
+
+    def _needed(self, text: str) -> tuple[str, ...]:
+        """The names in an expression and in the functions of .func that it calls."""
+        if text not in self.needs:
+            found, waiting, seen = dict[str, None](), [text], set[str]()
+            while waiting:
+                this = waiting.pop()
+                found.update(dict.fromkeys(NAME.findall(this)))
+                for name in set(CALLED.findall(this)) - seen:
+                    seen.add(name)
+                    own = self.function(name)
+                    if own is not None:
+                        waiting.append(own.body)
+            self.needs[text] = tuple(found)
+        return self.needs[text]
+
+    def function(self, name: str) -> Function | None:
+        """The function of .func of that name."""
+        if name in self.block.functions:
+            arguments, body, _ = self.block.functions[name]
+            return Function(arguments, body, self.parameter)
+        return None if self.outer is None else self.outer.function(name)
+
+    def value(self, text: str, place: str = "") -> float:
+        """The number a word or an expression says; raises BadValue. `place` is the name of what it is the value of."""
+        given = self.netlist.given.get(place)
+        if given is not None:
+            return given
+        found = number(text)
+        if found is None:
+            chance = None if not place else lambda name, law: self.netlist.given.chance(f"{name}({place})", law)
+            found = evaluate(unbraced(text), Names(self.parameter, self.function, chance))
+        if not math.isfinite(found):
+            raise BadValue(f"{text} is not a finite number")
+        return found
+
+    def number(self, text: str, what: str, at: Position, least: float = -math.inf, or_equal: bool = True,
+               form: str = "", place: str = "") -> float:  # fmt: skip
+        """The same in a place that can be named, and of at least some size; `form` is what the line should be like."""
+        try:
+            found = self.value(text, place)
+        except BadValue as error:
+            raise NetlistError(f"{what}: {error}{f'; expected {form}' if form else ''}", at) from None
+        if found < least or (found == least and not or_equal):
+            said = text if number_or_none(text) is not None else f"{text} = {found:g}"
+            raise NetlistError(f"{what} = {said}: expected {'at least' if or_equal else 'more than'} {least:g}", at)
+        return found
+
+    # --- models, subcircuits, nodes -------------------------------------------------------------------------------
+
+    def model(self, name: str, kinds: tuple[str, ...], element: str, at: Position) -> Model:
+        """The .model of that name; its type must be one of `kinds`."""
+        scope: Scope | None = self
+        while scope is not None and name not in scope.block.models:
+            scope = scope.outer
+        if scope is None:
+            raise NetlistError(f"{element}: there is no .model {name}{near(name, self.models())}", at)
+        kind, given, where = scope.block.models[name]
+        if kind not in kinds:
+            raise NetlistError(f"{element}: .model {name} is a {kind}, expected {' or '.join(kinds)}", at)
+        if name not in scope.built:
+            scope.built[name] = scope._built(name, kind, given, where)
+        return scope.built[name]
+
+    def _built(self, name: str, kind: str, given: dict[str, str], at: Position) -> Model:
+        """Numbers with their defaults. Parameters that would change the answer are refused, unknown ones left out."""
+        known = MODELS[kind]
+        numbers: dict[str, float] = {key: parameter.default for key, parameter in known.parameters.items()}
+        said = set()
+        places = {key: f"{self.prefix}{name}.{key}" for key in numbers}
+        outside = {key: "" for key in numbers if key not in given and places[key] in self.netlist.given.values}
+        for key, text in {**given, **outside}.items():
+            same = known.same.get(key, key)
+            if same in known.refused:
+                value = self.number(text, f".model {name}: {key}", at)
+                if value != known.refused[same]:
+                    raise NetlistError(f".model {name}: {key} = {text} would change the answer and is not implemented; "
+                                       "take it out where the circuit can do without", at)  # fmt: skip
+            elif same in numbers:
+                limit = known.parameters[same]
+                numbers[same] = self.number(text, f".model {name}: {key}", at, limit.least, limit.may_be_least,
+                                            place=places[same])  # fmt: skip
+                said.add(same)
+            else:
+                self.netlist.ignored.setdefault(name, []).append(f"{key}{near(key, numbers)}")
+        try:
+            known.check(numbers)
+        except ValueError as error:
+            raise NetlistError(f".model {name}: {error}", at) from None
+        return Model(name, kind, numbers, frozenset(said), at)
+
+    def models(self) -> list[str]:
+        return [*self.block.models, *(self.outer.models() if self.outer is not None else ())]
+
+    def subcircuit(self, name: str) -> tuple[Block, Scope] | None:
+        if name in self.block.subcircuits:
+            return self.block.subcircuits[name], self
+        return None if self.outer is None else self.outer.subcircuit(name)
+
+    def subcircuits(self) -> list[str]:
+        return [*self.block.subcircuits, *(self.outer.subcircuits() if self.outer is not None else ())]
+
+    def node(self, name: str) -> str:
+        if name in ("0", "gnd"):
+            return GROUND
+        if name in self.nodes:
+            return self.nodes[name]
+        full = name if name in self.globals else self.prefix + name
+        self.nodes[name] = full
+        return full
+
+
+def number_or_none(text: str) -> float | None:
+    """The number that a word says, None where it says none."""
+    try:
+        return number(text)
+    except BadValue:
+        return None
