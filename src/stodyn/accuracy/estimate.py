@@ -22,6 +22,7 @@ import xarray as xr
 from stodyn.accuracy import rules
 from stodyn.accuracy.candidates import Candidate, candidates
 from stodyn.accuracy.levels import CHEAP, PILOT, LevelRun, Question, pilot_points
+from stodyn.accuracy.linear_control import Linearised, NoControl, linearised
 from stodyn.accuracy.report import dataset
 from stodyn.engine.failure import PathsFailed
 from stodyn.engine.place import Place, on_processor
@@ -41,6 +42,7 @@ WORTH = 1.5  # gain of Sobol points on a level below which the next levels take 
 HOPELESS = 100.0  # predictions are too high by up to a factor of twelve
 FURTHER_LOOKS = 4  # doublings for a kurtosis that is too large
 SLOPE_POINTS = 512  # paths from which the slope of a control is found
+PAYS = 2.5  # times less variance, from which on a second path beside each pays
 SURE = 4096  # points that f must have had one value on to be taken for constant
 
 
@@ -68,7 +70,7 @@ def estimate(
     method: Any = None,
     steps: int | None = None,
     points: str = "auto",
-    control: tuple[Callable | Functional, float] | None = None,
+    control: tuple[Callable | Functional, float] | str | None = None,
     most: float = 1e10,
     ledger: Any = None,
     place: Place | None = None,
@@ -101,7 +103,9 @@ def estimate(
         "sobol", "random", or "auto": Sobol points where they pay.
     control
         (c, E c): a function or functional of the same paths that goes with f, and its exact expectation. What is
-        estimated is then f - β (c - E c), β from a pilot of its own.
+        estimated is then f - β (c - E c), β from a pilot of its own. "linear": f on the problem linearised along its
+        own Gaussian law, beside each path; for additive noise, up to four components and End, Integral or TimeAverage.
+        "auto": the same where it lowers the variance by 2.5 and more, what the second path costs, else none.
     most
         The largest number of path-steps.
     ledger
@@ -125,10 +129,17 @@ def estimate(
         raise ValueError('points: Sobol points are made on the processor; give points="random", or device="cpu"')
     kind = "random" if devices or points == "random" else "sobol"
     work = _Work(level, float(error), relative, float(most), int(seed), kind, points == "auto", ledger)
-    found = candidates(problem, functional, method, span)
-    before = 0
-    if control is not None:
-        functional, before = _controlled(functional, control, found[0], span, where, devices, int(seed))
+    found, before = candidates(problem, functional, method, span), 0
+    if isinstance(control, str):
+        of_both = _linearised(problem, functional, span, float(error), control)
+        if of_both is not None:
+            beside = candidates(of_both.problem, of_both.functional, method, span)
+            known = (of_both.control, of_both.known)
+            both, before, factor = _controlled(of_both.functional, known, beside[0], span, where, devices, int(seed))
+            if control == "linear" or factor >= PAYS:
+                found, functional = beside, both
+    elif control is not None:
+        functional, before, _ = _controlled(functional, control, found[0], span, where, devices, int(seed))
     with Progress(0, progress, label="estimating", link=where.link) as bar:
         ladders, failures = _pilots(found, functional, span, where, devices, work, steps, bar)
         if not ladders:
@@ -156,8 +167,20 @@ def estimate(
     return dataset(ladder, work, reasons, sorted(others.values()), failures, pilot, spent, time.perf_counter() - began)
 
 
-def _controlled(f, control, candidate, span, where, devices, seed) -> tuple[Controlled, int]:
-    """f with its control, and the path-steps it took to find how they go together."""
+def _linearised(problem, functional, span, error, control) -> Linearised | None:
+    """The control that was asked for by name, or None where "auto" finds none."""
+    if control not in ("linear", "auto"):
+        raise ValueError(f'control: expected (function, its exact expectation), "linear" or "auto", got {control!r}')
+    try:
+        return linearised(problem, functional, span, error)
+    except NoControl:
+        if control == "linear":
+            raise
+        return None
+
+
+def _controlled(f, control, candidate, span, where, devices, seed) -> tuple[Controlled, int, float]:
+    """f with its control, the path-steps it took to find how they go together, and by how much the variance falls."""
     try:
         c, known = control
         known = float(known)
@@ -167,15 +190,18 @@ def _controlled(f, control, candidate, span, where, devices, seed) -> tuple[Cont
         raise ValueError(f"control: expected a finite expectation, got {known!r}")
     both = Both(f, _functional(c), 0.0, known)
     steps = 2 * candidate.steps
-    own = int(np.random.SeedSequence(seed, spawn_key=(0,)).generate_state(1, np.uint64)[0] >> np.uint64(1))
+    stream = int(np.random.SeedSequence(seed, spawn_key=(0,)).generate_state(1, np.uint64)[0] >> np.uint64(1))
     question = Question(candidate.problem, candidate.method, both, span, where, devices)
-    run = LevelRun(question, "single", steps, own, "random")
+    run = LevelRun(question, "single", steps, stream, "random")
     run.grow(SLOPE_POINTS, Progress(0, False))
     second = np.asarray(functools.reduce(merge_sums, Randomised.parted(run.tally.merged[0].sums)).second)[0]
     if not second[-1, -1] > 0:
         raise ValueError("control: it is the same on every path; leave it out")
     slope = second[:-1, -1] / second[-1, -1]
-    return Controlled(f, both.control, slope, known), run.spent
+    own = np.diagonal(second)[:-1]
+    left = own - slope * second[:-1, -1]
+    factor = float(np.min(own / np.maximum(left, 1e-300)))
+    return Controlled(f, both.control, slope, known), run.spent, factor
 
 
 def _pilots(found, functional, span, where, devices, work, steps, bar) -> tuple[list[Ladder], list[str]]:
@@ -270,6 +296,12 @@ class Ladder:
         while isinstance(f, (Watching, Controlled)):
             f = f.function
         return f
+
+    @property
+    def is_controlled(self) -> bool:
+        """Whether a control may have taken all variance away."""
+        f: Any = self.question.functional
+        return isinstance(f.function if isinstance(f, Watching) else f, Controlled)
 
     @property
     def order(self) -> rules.Order:
@@ -413,7 +445,7 @@ def _loop(ladder: Ladder, work: _Work, bar: Progress, elsewhere: int) -> list[st
         bar.expect(0, f"{found.value[worst]:.6g} ± {found.half[worst]:.2g}")
         ladder.result = (found, b, levels, counted, error)
         heavy = _heavy(levels, ladder)
-        constant = next((one for one in levels[:1] if np.any(one.known.variance == 0)), None)
+        constant = levels[0] if np.any(levels[0].known.variance == 0) and not ladder.is_controlled else None
         unsure = heavy or (constant if constant is not None and constant.known.points < SURE else None)
         if share[worst] <= 1 and (unsure is None or looks == FURTHER_LOOKS):
             return _reasons(ladder, heavy)
@@ -487,7 +519,7 @@ def _reasons(ladder: Ladder, heavy: rules.Level | None) -> list[str]:
     found, _, levels, *_ = ladder.result
     reasons = []
     points = sum(one.known.points for one in levels)
-    if np.any(levels[0].known.variance == 0):
+    if np.any(levels[0].known.variance == 0) and not ladder.is_controlled:
         reasons.append(
             f"f was the same on all {points} paths: if it has other values, their probability is below {3 / points:.1g}"
         )
