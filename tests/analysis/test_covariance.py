@@ -485,12 +485,15 @@ def test_black_box_of_a_shipped_step_is_the_shipped_step():
 
 
 def test_advice_is_sorted_with_the_exact_discretisation_first():
-    rows = cv.advise(-2.0, 1.0, 0.01, 0.2)
+    rows = cv.advise(-2.0, 1.0, 0.01, 0.2, step=rk4_step)
     assert rows[0].name == "VanLoan" and rows[0].worst == 0.0
     assert [row.worst for row in rows] == sorted(row.worst for row in rows)
     by_name = {row.name: row for row in rows}
     assert by_name["RK4 fresh, 3.6 Q/h"].error[0] == pytest.approx(-0.854, abs=6e-4)
     assert by_name["exact ODE solver, held noise Q/h"].error[0] == pytest.approx(-1.312, abs=6e-4)
+    assert by_name["your step, 3.6 Q/h"].error == pytest.approx(by_name["RK4 fresh, 3.6 Q/h"].error)
+    assert {"AM4 PEC fresh, Q/h", "AM4 P(EC)^2E fresh, 1.882 Q/h"} <= set(by_name)
+    assert all(row.worst >= np.abs(row.halved).max() for row in rows if row.halved is not None)
     unstable = by_name["AB4, noise in the history, Q/h"]
     assert unstable.error is None and "below 0.15" in unstable.remark
     assert rows[0].method is VanLoan and repr(by_name["RK4 fresh, 3.6 Q/h"].method).startswith("RK4(noise='fresh'")

@@ -77,6 +77,16 @@ def test_rc_filter_quantiles_and_density():
     assert float(found["truncation"].values.max()) < 1e-6
 
 
+def test_errors_of_quantiles_hold_what_a_short_expansion_leaves_out():
+    """The same with a degree of 2, whose quantiles are off by far more than the scatter of the points."""
+    problem = RandomDAE(lambda p: [[p["tau"]]], [[1.0]], [1.0], {"tau": Uniform(0.5, 1.5)}, [0.0])
+    found = simulate(problem, Galerkin(degree=2), t=(0.0, 0.5), dt=0.02,
+                     collect=st.Surrogate(at=[0.5], quantiles=(0.01, 0.25, 0.5, 0.9)))  # fmt: skip
+    exact = 1.0 - np.exp(-0.5 / (1.5 - np.array((0.01, 0.25, 0.5, 0.9))))
+    off, stderr = np.abs(found["quantile"].values[0, 0] - exact), found["quantile_stderr"].values[0, 0]
+    assert off.max() > 1e-3 and np.all(off < 3.0 * stderr) and np.all(stderr < 0.05)
+
+
 def test_rc_filter_sobol_indices():
     """R and C uniform: the indices from the closed form by a fine rule."""
     laws = {"R": Uniform(0.8, 1.2), "C": Uniform(0.5, 1.5)}

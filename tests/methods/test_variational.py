@@ -297,6 +297,8 @@ def test_truncation():
     for k, h, share in ((1e-9, 0.1, "100"), (0.0, 0.1, "100"), (-1.0, 0.1, "100"), (2.0, 0.9, "51.6")):
         assert f"would cut {share} % of the draws" in Midpoint(truncation=k).step_refusal(h)
     assert Midpoint(truncation=2.0).step_refusal(0.5) is None
+    with pytest.raises(ValueError, match=r"truncation: SRKw2 draws three-point increments, none beyond √\(3h\)"):
+        SRKw2(truncation=2.0)
 
 
 @pytest.mark.parametrize(

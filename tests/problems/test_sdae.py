@@ -7,6 +7,7 @@ import pytest
 
 import stodyn
 from stodyn.analysis.linear import exact_moments
+from stodyn.methods.stiff import Stepping
 from stodyn.models.circuits import RC_LADDER, RECTIFIER, RING_OSCILLATOR, TWO_DIODES
 from stodyn.models.differential_algebraic import (
     AMPLIFIED_NOISE,
@@ -19,6 +20,7 @@ from stodyn.models.differential_algebraic import (
     M,
     V,
 )
+from stodyn.numerics import uncompiled
 from stodyn.problems.index import split
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
@@ -95,6 +97,17 @@ def test_constraints_without_a_zero_row_are_found():
     assert found.constraints == ("0 = f[0] + f[1]",) and found.index == 1
     assert found.algebraic == ("x0 + x1",) and found.differential == ("x0 - x1",)
     np.testing.assert_allclose(found.start, [0.0, 1.0], atol=1e-12)
+
+
+@pytest.mark.parametrize("unit", [1e-14, 1.0, 1e14])
+def test_the_unit_of_a_component_does_not_change_the_index(unit):
+    """0 = x - unit z: whatever z is counted in, it is determined."""
+
+    def drift(t, x):
+        return jnp.stack([-x[0], x[0] - unit * x[1]])
+
+    found = SDAE(ONE, drift, lambda t, x: jnp.array([[0.1], [0.0]]), (1.0, 1.0 / unit)).diagnose()
+    assert found.index == 1 and found.condition == 1.0
 
 
 def test_a_regular_mass_is_index_0():
@@ -327,21 +340,44 @@ def _vanishing(of_time, copies=1):
     return SDAE(np.diag(np.append(1.0, np.zeros(copies))), drift, lambda t, x: jnp.asarray(push), start)
 
 
-@pytest.mark.parametrize(
-    ("problem", "is_singular"),
-    [
-        (_vanishing(lambda t: (t - 0.51) ** 2), True),
-        (_vanishing(lambda t: t - 0.51, copies=2), True),
-        (_vanishing(lambda t: (t - 0.51) ** 2 + 0.01), False),
-    ],
-    ids=["a double root", "two constraints together", "a dip that stays regular"],
-)
-@pytest.mark.parametrize("dt", [0.1, 0.02])
-def test_a_pole_without_a_change_of_sign_is_not_run_through(problem, is_singular, dt):
-    run = dict(t=(0.0, 1.0), dt=dt, paths=4, seed=1)
-    if not is_singular:
-        assert np.isfinite(stodyn.simulate(problem, "ImplicitEuler", **run)["mean"]).all()
-        return
+POLES = {
+    "a double root": (_vanishing(lambda t: (t - 0.51) ** 2), 0.1),
+    "a double root, short steps": (_vanishing(lambda t: (t - 0.51) ** 2), 0.02),
+    "a root of order 4": (_vanishing(lambda t: (t - 0.51) ** 4), 0.1),
+    "two constraints together": (_vanishing(lambda t: t - 0.51, copies=2), 0.1),
+    "four constraints together": (_vanishing(lambda t: t - 0.51, copies=4), 0.1),
+}
+
+
+@pytest.mark.parametrize("name", POLES)
+def test_a_pole_without_a_change_of_sign_is_not_run_through(name):
+    problem, dt = POLES[name]
     with pytest.raises(stodyn.PathsFailed, match="became singular, so that the index is not 1 there") as failed:
-        stodyn.simulate(problem, "ImplicitEuler", **run)
+        stodyn.simulate(problem, "ImplicitEuler", t=(0.0, 1.0), dt=dt, paths=4, seed=1)
     np.testing.assert_allclose(failed.value.times, 0.51, atol=dt)
+
+
+def test_constraints_that_come_near_to_zero_and_stay_regular_are_run():
+    """Four at once, whose determinant falls to 1e-8 of what it is at the ends of a step."""
+    near = _vanishing(lambda t: (t - 0.51) ** 2 + 1e-4, copies=4)
+    run = stodyn.simulate(near, "ImplicitEuler", t=(0.0, 1.0), dt=0.1, paths=4, seed=1)
+    assert np.isfinite(run["mean"]).all()
+
+
+def test_poles_of_large_systems_are_seen():
+    """Fourteen constraints, whose matrices are sparse: (t - .51)² + p, singular for p = 0 alone."""
+    count = 14
+
+    def drift(t, x, p):
+        return jnp.concatenate([-x[:1], ((t - 0.51) ** 2 + p) * x[1:] - x[0]])
+
+    mass, push = np.diag(np.append(1.0, np.zeros(count))), np.append(0.1, np.zeros(count))[:, None]
+    large = SDAE(mass, drift, lambda t, x, p: jnp.asarray(push), np.append(1.0, np.full(count, 3.7)), params=0.01)
+    assert large.sparsity is not None
+    x = np.append(1.0, np.full(count, 3.7))
+
+    def is_regular(p, Z):
+        return Stepping(stodyn.method("ImplicitEuler"), large, 0.5, jnp.asarray(x), p)._stays_regular(0.1, Z)
+
+    trace = jax.make_jaxpr(is_regular)(0.01, 0.1 * x)
+    assert [bool(uncompiled.run(trace, p, 0.1 * x)[0]) for p in (0.0, 1e-4, 0.01)] == [False, True, True]

@@ -363,3 +363,8 @@ def test_drift_corrections_of_diagonal_noise_are_those_of_any_noise():
     with jax.enable_x64(True):
         one, other = (to_stratonovich(p).f(0.5, x, None) for p in (problem, stated))
     np.testing.assert_allclose(one, other, rtol=1e-14)
+
+
+def test_a_start_that_jax_traces_is_refused_with_the_way_out():
+    with pytest.raises(TypeError, match=r"start: is a value that JAX is tracing.*stodyn\.path"):
+        jax.grad(lambda start: SDE(lambda t, x: -x, lambda t, x: 1.0, start).example_start()[0])(1.0)

@@ -121,6 +121,18 @@ def test_standard_errors_tell_the_scatter_of_the_estimates():
     np.testing.assert_allclose(np.sqrt((s.variance_stderr**2).mean()), s.variance.std(), rtol=0.25)
 
 
+def test_equal_numbers_have_no_variance_and_are_their_mean():
+    """However many there are, and in whichever way they are summed up."""
+    start = np.array([0.1, 1e9 / 3.0])
+    still = SDE(lambda t, x: 0.0 * x, lambda t, x: jnp.zeros((2, 1)), start)
+    run = simulate(still, "EulerMaruyama", t=(0.0, 1.0), dt=0.5, paths=1001, seed=1, block=400)
+    assert np.all(run["mean"].values == start) and np.all(run["variance"].values == 0.0)
+    sums = central_sums(jnp.asarray(np.tile(start[:, None], 1001)), jnp.arange(1001) != 0, jnp.ones(1001))
+    by_jax = central_sums(jnp.asarray(np.tile(start[:, None], 1001)), jnp.ones(1001, bool), jnp.ones(1001))
+    np.testing.assert_allclose(sums.mean, start, rtol=1e-15 * 100)  # about zero where the first lane is not sound
+    assert np.all(np.asarray(by_jax.mean) == start) and not np.any(by_jax.second)
+
+
 def test_one_path_has_a_mean_and_no_variance():
     run = simulate(kubo(), Heun, paths=1, collect=st.Moments(at=[1.0]), **RUN)
     assert np.all(np.isfinite(run["mean"]))

@@ -29,6 +29,7 @@ from stodyn.analysis.integrator import (
     resolved,
     square,
     system_step,
+    system_steps,
     unscaled,
 )
 from stodyn.analysis.linear import Moments, axes, coefficients, exact_moments
@@ -539,38 +540,66 @@ class Advice(NamedTuple):
     """One line of `advise`: an integrator, the percent by which each variance is wrong, and what there is to say."""
 
     name: str
-    method: Any  # for `simulate`; None for solvers of other libraries
+    method: Any  # for `simulate`; None for solvers of other libraries and for a step of the user's own
     error: np.ndarray | None  # (n,), None where the step is unstable
     remark: str
+    halved: np.ndarray | None = None  # (n,), the same with half the step
 
     @property
     def worst(self) -> float:
-        return math.inf if self.error is None else float(np.abs(self.error).max())
+        """The largest error with this step and with half of it: one that changes its sign nearby is small by chance."""
+        errors = [np.abs(error).max() for error in (self.error, self.halved) if error is not None]
+        return math.inf if self.error is None else float(max(errors))
 
 
-def advise(A: ArrayLike, B: ArrayLike, Q: ArrayLike | None = None, h: float = 0.1) -> list[Advice]:
+def advise(
+    A: ArrayLike,
+    B: ArrayLike,
+    Q: ArrayLike | None = None,
+    h: float = 0.1,
+    *,
+    step: Callable | None = None,
+    memory: int = 0,
+) -> list[Advice]:
     """How far every method's steady-state variances are off for x' = A x + B w with the step h, the best first.
 
-    The exact discretisation has no error and leads. Methods that are unstable with this step come last, with the step
-    up to which they are not.
+    The exact discretisation has no error and leads. The others are ranked by their largest error with h and with h/2.
+    Methods that are unstable with this step come last, with the step up to which they are not.
+
+    step, memory  an integrator of the user's own, as `probe` takes it, to stand among the others with samples of
+                  covariance ΓQ/h
     """
     if not (math.isfinite(h) and h > 0):
         raise ValueError(f"h: expected a step > 0, got {h!r}")
     A, driven = _system(A, B, Q)
     target = van_loan.lyapunov(A, driven @ driven.T)
-    Phi = scipy.linalg.expm(h * A)
-    held = np.linalg.solve(A, Phi - np.eye(len(A))) @ driven / math.sqrt(h)
-    rows = [Advice("exact ODE solver, held noise Q/h", None,
-                   _percent(van_loan.discrete_lyapunov(Phi, held @ held.T), target),
-                   "any solver of another library, one sample a step")]  # fmt: skip
-    for name, method, remark in candidates():
-        step = system_step(method, A, driven, h)
-        if step.radius < 1.0 - 1e-12:
-            P = step.R @ van_loan.discrete_lyapunov(step.M, step.G @ step.G.T) @ step.R.T
-            rows.append(Advice(name, method, _percent(P, target), remark))
+
+    def off(step: LinearStep, factor: float = 1.0) -> np.ndarray:
+        P = step.R @ van_loan.discrete_lyapunov(step.M, step.G @ step.G.T) @ step.R.T
+        return _percent(factor * P, target)
+
+    def exactly_with_held(h: float) -> np.ndarray:
+        Phi = scipy.linalg.expm(h * A)
+        held = np.linalg.solve(A, Phi - np.eye(len(A))) @ driven / math.sqrt(h)
+        return _percent(van_loan.discrete_lyapunov(Phi, held @ held.T), target)
+
+    rows = [Advice("exact ODE solver, held noise Q/h", None, exactly_with_held(h),
+                   "any solver of another library, one sample a step", exactly_with_held(0.5 * h))]  # fmt: skip
+    compared: list[tuple[str, Any, str, float]] = [(*candidate, 1.0) for candidate in candidates()]
+    if step is not None:
+        box = BlackBox(step, memory)
+        require_consistent(box, A, driven)
+        factor = gamma(box, 1.0 if len(A) == 1 else driven)
+        compared.append((f"your step, {_factor(factor)}Q/h", box, "", factor))
+    for name, method, remark, factor in compared:
+        of_h, of_half = system_steps(method, A, driven, h, 0.5 * h)
+        known = None if isinstance(method, BlackBox) else method
+        if of_h.radius < 1.0 - 1e-12:
+            halved = off(of_half, factor) if of_half.radius < 1.0 - 1e-12 else None
+            rows.append(Advice(name, known, off(of_h, factor), remark, halved))
         else:
             limit = stability_limit(method, A)
-            rows.append(Advice(name, method, None, f"unstable: take a step below {limit:.4g}"))
+            rows.append(Advice(name, known, None, f"unstable: take a step below {limit:.4g}"))
     rows.sort(key=lambda row: row.worst)
     exact_row = Advice("VanLoan", VanLoan, np.zeros(len(A)), "exact at any step, for linear time-invariant systems")
     return [exact_row, *rows]
@@ -595,6 +624,9 @@ def candidates() -> Iterator[tuple[str, Method, str]]:
     for pair in (multistep.AM2, multistep.AM3, multistep.AM4, multistep.AM5):
         yield f"{pair.name} PECE fresh, {_factor(pair.Gamma)}Q/h", pair, ""
         yield f"{pair.name} PECE held, Q/h", pair(noise="held"), "additive noise"
+        yield f"{pair.name} PEC fresh, Q/h", pair(mode="PEC"), ""
+        twice = pair(corrections=2)
+        yield f"{pair.name} P(EC)^2E fresh, {_factor(twice.Gamma)}Q/h", twice, ""
 
 
 def _percent(P: np.ndarray, target: np.ndarray) -> np.ndarray:

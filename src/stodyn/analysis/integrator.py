@@ -217,13 +217,24 @@ def _held(method: Method, n: int, m: int) -> OneStep:
 
 def system_step(integrator: Integrator, A: ArrayLike, B: ArrayLike, h: float) -> LinearStep:
     """The step of an integrator on x' = A x + B w, w of intensity 1 a channel; h > 0."""
+    return system_steps(integrator, A, B, h)[0]
+
+
+def system_steps(integrator: Integrator, A: ArrayLike, B: ArrayLike, *lengths: float) -> list[LinearStep]:
+    """The same for steps of several lengths."""
     A, B = square(A), np.atleast_2d(np.asarray(B, float))
-    if not (math.isfinite(h) and h > 0):
-        raise ValueError(f"h: expected a step > 0, got {h!r}")
-    n, m = B.shape
+    for h in lengths:
+        if not (math.isfinite(h) and h > 0):
+            raise ValueError(f"h: expected a step > 0, got {h!r}")
     integrator = resolved(integrator)
     if isinstance(integrator, Method):
-        return read_step(_held(integrator, n, m), h, 0.0, {"A": A, "B": B})
+        held = _held(integrator, *B.shape)
+        return [read_step(held, h, 0.0, {"A": A, "B": B}) for h in lengths]
+    return [_box_step(integrator, A, B, h) for h in lengths]
+
+
+def _box_step(integrator: BlackBox, A: np.ndarray, B: np.ndarray, h: float) -> LinearStep:
+    n, m = B.shape
 
     def derivative(x, t, w):
         return A @ x + B @ w

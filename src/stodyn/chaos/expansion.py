@@ -90,10 +90,16 @@ class Series:
         return np.einsum("kp,tnp->ktn", self.basis.evaluate(np.atleast_2d(points)), self.coefficients, optimize=True)
 
     def quantiles(self, levels: Sequence[float], seed: int = 0) -> Quantiles:
-        """Quantiles from the surrogate at scrambled Sobol points."""
+        """Quantiles from the surrogate at scrambled Sobol points.
+
+        Their errors are those of the points and of what the expansion leaves out (`truncation`, where the degree is
+        high enough to tell): a quantile moves by about as much as its argument.
+        """
         parts = np.stack([np.quantile(sample, levels, axis=0) for sample in self._samples(seed)])
         values = np.moveaxis(parts, 1, -1)
-        return Quantiles(values.mean(axis=0), values.std(axis=0, ddof=1) / np.sqrt(SCRAMBLES))
+        scatter = values.std(axis=0, ddof=1) / np.sqrt(SCRAMBLES)
+        left_out = np.nan_to_num(self.truncation(), posinf=np.inf)[..., None]
+        return Quantiles(values.mean(axis=0), np.hypot(scatter, left_out))
 
     def densities(self, bins: int, seed: int = 0) -> Densities:
         """Histograms of the surrogate between its extremes, `bins` equal ones for every time and component."""

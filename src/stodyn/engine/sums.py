@@ -33,8 +33,9 @@ def central_sums(
     """Of rows of seen (saves, rows, lanes), those numbered `wanted`, with the weights (saves, lanes) of the paths, at
     the saves numbered `look`.
 
-    Lanes of weight 0 are left out whatever stands in them. Two passes: the means, then Σ w (x - mean)^k. Without
-    `products` those of different rows are not taken.
+    Lanes of weight 0 are left out whatever stands in them. Two passes: the means, then Σ w (x - mean)^k. Means are
+    taken about the first lane, where it counts, so that equal numbers have no variance. Without `products` those of
+    different rows are not taken.
     """
     lanes, saves, n = seen.shape[2], len(look), len(wanted)
     numbers = np.ascontiguousarray(wanted, np.int64)
@@ -101,17 +102,21 @@ def _written() -> Function:
     w.store(total, w.address("total"), "double")
     least = f"0x{np.finfo(float).tiny.view(np.uint64):016X}"
     share = w.value(f"call double @llvm.maxnum.f64(double {total}, double {least})")
+    first_counts = w.value(f"fcmp ogt double {w.load(w.address('weight'), 'double')}, 0.0")
     with w.counted(0, w.count("count")) as i:
         here, deviations = row(i), w.at(w.address("deviations"), w.whole("mul", i, stride))
 
+        origin = w.value(f"select i1 {first_counts}, double {w.load(here, 'double')}, double 0.0")
+        origins = spread(origin)
+
         def weighted(lane: str) -> list[str]:
             part, counts = weight(lane)
-            x = w.load(w.at(here, lane, 8), vector)
+            x = w.value(f"fsub {vector} {w.load(w.at(here, lane, 8), vector)}, {origins}")
             product = w.value(f"fmul {vector} {part}, {x}")
             return [w.value(f"select {mask} {counts}, {vector} {product}, {vector} zeroinitializer")]
 
         (first,) = summed(weighted, 1)
-        mean = w.value(f"fdiv double {first}, {share}")
+        mean = w.value(f"fadd double {origin}, {w.value(f'fdiv double {first}, {share}')}")
         w.store(mean, w.at(w.address("first"), i, 8), "double")
         level = spread(mean)
 

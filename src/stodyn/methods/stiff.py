@@ -36,6 +36,48 @@ _MANY = f"stodyn; the stages of {_PAPER}, with the I_(j,k) as in E. Platen's and
 
 
 DIP, TOUCH = 0.1, 1e-3  # of the determinant of the constraints in a step, against its ends: looked at, taken for zero
+NEAR, ROUNDS = 1.0 / 64.0, 40  # of a step: within which d must fall to TOUCH; looks at d until its least value is found
+LARGE = 600.0  # logarithm of a determinant, in units of another, beyond which it does not matter how large it is
+
+
+def _touches_zero(d: Callable[[Array], Array], begin: Array, middle: Array, end: Array) -> Array:
+    """Whether the least value of d >= 0 between 0 and 1 is zero: less than TOUCH of what d is NEAR of it on both sides.
+
+    Compared so, a root of any order is told from a value that is small because many regular constraints fall together.
+    a < m < b hold the least value between them; every round looks into the longer half.
+    """
+
+    class Held(NamedTuple):
+        rounds: Array
+        a: Array
+        m: Array
+        b: Array
+        at_a: Array
+        at_m: Array
+        at_b: Array
+        rim: Array
+
+    def touches(held: Held) -> Array:
+        return (held.b - held.a <= NEAR) & (held.at_m <= TOUCH * held.rim)
+
+    def closer(held: Held) -> Held:
+        left = held.m - held.a > held.b - held.m
+        u = jnp.where(left, 0.5 * (held.a + held.m), 0.5 * (held.m + held.b))
+        at_u = d(u)
+        lower = at_u < held.at_m
+        # what stands beside the new middle: the old one, or the new place
+        beside, at_beside = jnp.where(lower, held.m, u), jnp.where(lower, held.at_m, at_u)
+        ends_left = left ^ lower
+        a, at_a = jnp.where(ends_left, beside, held.a), jnp.where(ends_left, at_beside, held.at_a)
+        b, at_b = jnp.where(ends_left, held.b, beside), jnp.where(ends_left, held.at_b, at_beside)
+        rim = jnp.where(b - a > NEAR, jnp.minimum(at_a, at_b), held.rim)
+        m, at_m = jnp.where(lower, u, held.m), jnp.where(lower, at_u, held.at_m)
+        return Held(held.rounds + 1, a, m, b, at_a, at_m, at_b, rim)
+
+    zero, one = jnp.zeros_like(middle), jnp.ones_like(middle)
+    held = Held(jnp.asarray(0, jnp.int32), zero, 0.5 * one, one, begin, middle, end, jnp.minimum(begin, end))
+    held = lax.while_loop(lambda held: (held.rounds < ROUNDS) & ~touches(held), closer, held)
+    return touches(held)
 
 
 class Stepping:
@@ -120,25 +162,20 @@ class Stepping:
 
     def _stays_regular(self, h, Z: Array) -> Array:
         """Whether the determinant d of the constraints' Jacobian keeps its sign from x to x + Z, and does not touch
-        zero on the way, as it does where its root is double or two constraints vanish together.
+        zero on the way, as it does where its root is of even order or several constraints vanish together.
 
-        A parabola through d at both ends and in the middle tells where it is least; where that is small, d is looked
-        at there. Of sparse systems the sign alone is known.
+        A parabola through d at both ends and in the middle tells whether d may have a small least value between them;
+        there that is sought (`_touches_zero`).
         """
-
-        def d(u):
-            return self._orientation(self.t + u * h, self.x + u * Z)
-
-        first, last = d(0.0), d(1.0)
-        regular = first * last > 0
-        if self.problem.sparsity is not None:
-            return regular
+        first, d = self._determinant_along(h, Z)
+        last = d(1.0)
         sign, least = jnp.sign(first), jnp.minimum(jnp.abs(first), jnp.abs(last))
         begin, middle, end = sign * first, sign * d(0.5), sign * last
         bent, slope = 2.0 * (begin - 2.0 * middle + end), 4.0 * middle - 3.0 * begin - end
         u = -0.5 * slope / jnp.where(bent > 0, bent, 1.0)
         dips = (bent > 0) & (u > 0) & (u < 1) & (begin + 0.5 * slope * u < DIP * least)
-        return regular & (middle > TOUCH * least) & ~only_where(dips, lambda: sign * d(u) <= TOUCH * least)
+        touched = only_where(dips, lambda: _touches_zero(lambda u: sign * d(u), begin, middle, end))
+        return (sign * last > 0) & (middle > 0) & ~touched
 
     # --- matrices: sparse ones in the order that the problem knows, others by rows or by the library ------------------
 
@@ -161,20 +198,38 @@ class Stepping:
     def _sign(self, residual: Callable, Z: Array, implicit_noise: bool = False) -> Array:
         """A number with the sign of det J."""
         if (sparse := self._sparse(implicit_noise)) is not None:
-            return sparse.sign(sparse.pattern.jacobian(residual, Z))
+            return sparse.determinant(sparse.pattern.jacobian(residual, Z))[0]
         return determinant(jax.jacfwd(residual)(Z), self.problem.row_orders[0])
 
-    def _orientation(self, s, x: Array) -> Array:
-        """A number with the sign of the Jacobian of the constraints, but for one that is the same for all states."""
+    def _determinant_along(self, h, Z: Array) -> tuple[Array, Callable[[Any], Array]]:
+        """The determinant of the constraints' Jacobian at x, and as a function of the share u of the way to x + Z, but
+        for a factor that is the same for all u: of large systems in units of that at x, because it may be of any size.
+        """
         problem = self.problem
         if problem.sparsity is None:
-            return determinant(problem.orientation(s, x, self.params), problem.row_orders[1])
-        nothing = jnp.zeros_like(x)
 
-        def at_rest(Z):
-            return jnp.concatenate([problem.momentum(Z), problem.constraints(self.rates(s, x + Z))])
+            def dense(u):
+                jacobian = problem.orientation(self.t + u * h, self.x + u * Z, self.params)
+                return determinant(jacobian, problem.row_orders[1])
 
-        return self._sign(at_rest, nothing)
+            return dense(0.0), dense
+        matrix = problem.sparsity.matrix
+
+        def sparse(u):
+            x = self.x + u * Z
+
+            def at_rest(Z):
+                return jnp.concatenate([problem.momentum(Z), problem.constraints(self.rates(self.t + u * h, x + Z))])
+
+            return matrix.determinant(matrix.pattern.jacobian(at_rest, jnp.zeros_like(x)))
+
+        first, unit = sparse(0.0)
+
+        def in_units(u):
+            sign, size = sparse(u)
+            return sign * jnp.exp(jnp.minimum(size - unit, LARGE))
+
+        return first, in_units
 
     def _before_the_pole(self, residual: Callable[[Array], Array], Z: Array) -> Any:
         """Whether the matrix of a stage that is implicit in the noise has the sign it has for h = 0.

@@ -116,6 +116,13 @@ class FromTable(LagrangeDAlembert):
     limit: int = 30
     truncation: float | None = None
 
+    def __post_init__(self):
+        if self.truncation is not None and isinstance(self.table, WeakTable):
+            raise ValueError(
+                f"truncation: {self.name} draws three-point increments, none beyond √(3h), and cutting them would cost "
+                "it its order; leave it out"
+            )
+
     @property
     def structures(self):
         return ("scalar", "additive") if isinstance(self.table, WeakTable) and self.table.symplecticity(2) else ()

@@ -161,9 +161,10 @@ class Elimination:
         factors, sound = self._factors(lax.stop_gradient(values))
         return lambda b: self._solution(values, factors, sound, b)
 
-    def sign(self, values: Array) -> Array:
-        """The sign of det a, found in the same two ways; 0 or NaN where a is singular."""
-        return self._sign(lax.stop_gradient(values))[0]
+    def determinant(self, values: Array) -> tuple[Array, Array]:
+        """The sign of det a and log |det a|, found in the same two ways; 0 or NaN and -∞ or NaN where a is singular."""
+        sign, size = self._determinant(lax.stop_gradient(values))
+        return sign, size
 
     @functools.cached_property
     def _plan(self) -> _Plan:
@@ -184,7 +185,7 @@ class Elimination:
     @functools.cached_property
     def _solution(self) -> Callable[[Array, Array, Array, Array], Array]:
         def batched(values: Array, factors: Array, sound: Array, b: Array) -> Array:
-            return self._mended(values, sound, b, self._plan.substitute(factors, b), lambda x, _: x)
+            return self._mended(values, sound, b, self._plan.substitute(factors, b), lambda x, *_: x)
 
         quickly = paths_last(batched)
 
@@ -201,14 +202,15 @@ class Elimination:
         return solution
 
     @functools.cached_property
-    def _sign(self) -> Callable[[Array], Array]:
+    def _determinant(self) -> Callable[[Array], Array]:
         swaps = _parity([p.row for p in self.pivots]) * _parity([p.column for p in self.pivots])
 
         def batched(values: Array) -> Array:
             factors, sound = self._factored(values)
-            sign = swaps * jnp.prod(jnp.sign(factors[self._plan.diagonal]), axis=0, keepdims=True)
+            pivots = factors[self._plan.diagonal]
+            quick = jnp.stack([swaps * jnp.prod(jnp.sign(pivots), axis=0), jnp.sum(jnp.log(jnp.abs(pivots)), axis=0)])
             nothing = jnp.zeros((self.pattern.shape[0], 1), values.dtype)
-            return self._mended(values, sound, nothing, sign, lambda _, sign: sign[None, None])
+            return self._mended(values, sound, nothing, quick, lambda _, sign, size: jnp.stack([sign, size])[:, None])
 
         return paths_last(batched)
 
@@ -412,8 +414,9 @@ def paths_last(function: Callable) -> Callable:
     return of_one
 
 
-def eliminated(a: Array, b: Array) -> tuple[Array, Array]:
-    """x with a x = b, a (n, n) and b (n, k), and the sign of det a, by dense elimination with partial pivoting.
+def eliminated(a: Array, b: Array) -> tuple[Array, Array, Array]:
+    """x with a x = b, a (n, n) and b (n, k), the sign of det a and log |det a|, by dense elimination with partial
+    pivoting.
 
     Not by the library's LU: of programs that call the library one thread less can run.
     """
@@ -421,19 +424,21 @@ def eliminated(a: Array, b: Array) -> tuple[Array, Array]:
     number = jnp.arange(n)
 
     def eliminate(k, state):
-        rows, sign = state
+        rows, sign, size = state
         pivot = jnp.argmax(jnp.where(number >= k, jnp.abs(rows[:, k]), -1.0))
         upper, lower = rows[pivot], rows[k]
         rows = rows.at[pivot].set(lower).at[k].set(upper)
         factor = jnp.where(number > k, rows[:, k] / upper[k], 0.0)
-        return rows - factor[:, None] * upper, sign * jnp.where(pivot == k, 1.0, -1.0) * jnp.sign(upper[k])
+        sign = sign * jnp.where(pivot == k, 1.0, -1.0) * jnp.sign(upper[k])
+        return rows - factor[:, None] * upper, sign, size + jnp.log(jnp.abs(upper[k]))
 
     def substitute(i, x):
         k = n - 1 - i
         return x.at[k].set((rows[k, n:] - rows[k, :n] @ x) / rows[k, k])
 
-    rows, sign = lax.fori_loop(0, n, eliminate, (jnp.concatenate([a, b], axis=1), jnp.ones((), a.dtype)))
-    return lax.fori_loop(0, n, substitute, jnp.zeros_like(b)), sign
+    begin = jnp.concatenate([a, b], axis=1), jnp.ones((), a.dtype), jnp.zeros((), a.dtype)
+    rows, sign, size = lax.fori_loop(0, n, eliminate, begin)
+    return lax.fori_loop(0, n, substitute, jnp.zeros_like(b)), sign, size
 
 
 def ordered(pattern: Pattern, samples: np.ndarray) -> Elimination | None:

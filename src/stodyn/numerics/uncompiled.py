@@ -102,7 +102,9 @@ def _scan(params: Any, inputs: list[np.ndarray]) -> list[np.ndarray]:
     return [*carry, *ys]
 
 
-CONTROL: dict[str, Callable] = {"while": _while, "cond": _cond, "scan": _scan}
+CONTROL: dict[str, Callable] = {
+    "while": _while, "cond": _cond, "scan": _scan, "optimization_barrier": lambda params, inputs: inputs,
+}  # fmt: skip
 
 
 def _dynamic_slice(x: np.ndarray, starts: Sequence[np.ndarray], sizes: Sequence[int]) -> np.ndarray:

@@ -321,6 +321,11 @@ def component_units(units: Any, names: Sequence[str]) -> dict[str, str] | None:
 
 def fixed_value(name: str, value: Any) -> np.ndarray:
     """A number or a vector of finite numbers."""
+    if isinstance(value, jax.core.Tracer):
+        raise TypeError(
+            f"{name}: is a value that JAX is tracing, and has to be a number here: problems are made outside of jit, "
+            f"vmap and grad. stodyn.path, one path with given noise, goes through all of them: give it {name}="
+        )
     try:
         given = np.asarray(value)
         x = given.astype(float) if given.dtype.kind in "biufO" else None

@@ -132,7 +132,7 @@ def diagnose(problem: Any, t: float = 0.0) -> Diagnosis:
     offsets[0] = 0.0
     looked = look(problem, np.full(STATES, t), start + offsets)
     noisy = _noisy(problem, parts.N, t, start)
-    ranks, conditions = zip(*(_rank(parts, jacobian) for jacobian in looked.f_x), strict=True)
+    ranks, conditions = zip(*(_rank(parts, jacobian, start) for jacobian in looked.f_x), strict=True)
     count = len(parts.N)
     reason = ""
     if noisy:
@@ -143,7 +143,7 @@ def diagnose(problem: Any, t: float = 0.0) -> Diagnosis:
             "capacitance), or leave the noise of that element out"
         )
     elif ranks[0] < count:
-        reason = _singular(parts, looked.f_x[0], ranks[0], constraints, algebraic)
+        reason = _singular(parts, looked.f_x[0], start, ranks[0], constraints, algebraic)
         if repaired and max(ranks) == count:
             reason = (
                 f"the Jacobian of the constraints {', '.join(constraints)} in {', '.join(algebraic)} is singular at "
@@ -263,9 +263,9 @@ def _noisy(problem: Any, N: np.ndarray, t: float, x: np.ndarray):
     return tuple((int(i), int(k)) for i, k in suspects if present[i, k])
 
 
-def _rank(parts: Split, jacobian: np.ndarray) -> tuple[int, float]:
+def _rank(parts: Split, jacobian: np.ndarray, x: np.ndarray) -> tuple[int, float]:
     """The rank and the condition number of N f_x K, rows and columns scaled."""
-    scaled = _scaled(parts, jacobian)
+    scaled = _scaled(parts, jacobian, x)
     if not scaled.size:
         return 0, 1.0
     if not np.isfinite(scaled).all():
@@ -275,22 +275,27 @@ def _rank(parts: Split, jacobian: np.ndarray) -> tuple[int, float]:
     return rank, float(size[0] / size[-1]) if size[-1] > 0 else np.inf
 
 
-def _scaled(parts: Split, jacobian: np.ndarray) -> np.ndarray:
-    C = parts.N @ jacobian @ parts.K
+def _scaled(parts: Split, jacobian: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """N f_x K in units in which its rows and columns are of one size, entries that are nothing but rounding set to 0.
+
+    What stands in a constraint is compared as it is there, slope times component, so that units do not matter.
+    """
+    C, size = parts.N @ jacobian @ parts.K, np.where(x == 0.0, 1.0, np.abs(x))
     terms = np.abs(parts.N) @ np.abs(jacobian) @ np.abs(parts.K)
-    of_row = np.abs(parts.N @ jacobian).max(axis=1, initial=0.0)  # a constraint in which only other components stand
-    C = np.where(np.abs(C) > CANCELLED * np.maximum(terms, 1e-3 * of_row[:, None]), C, 0.0)
+    of_row = (np.abs(parts.N @ jacobian) * size).max(axis=1, initial=0.0)  # where only other components stand
+    of_column = (np.abs(parts.K) * size[:, None]).max(axis=0, initial=0.0)
+    C = np.where(np.abs(C) > CANCELLED * np.maximum(terms, 1e-3 * of_row[:, None] / of_column), C, 0.0)
     for _ in range(3):
         C = C * _inverse(np.abs(C).max(axis=1, initial=0.0))[:, None]
         C = C * _inverse(np.abs(C).max(axis=0, initial=0.0))
     return C
 
 
-def _singular(parts: Split, jacobian, rank: int, constraints, algebraic) -> str:
+def _singular(parts: Split, jacobian, x: np.ndarray, rank: int, constraints, algebraic) -> str:
     """Why the constraint Jacobian is singular, in words."""
     if not np.isfinite(jacobian).all():
         return "the derivative of f with respect to the state is not finite at the start"
-    C = _scaled(parts, jacobian)
+    C = _scaled(parts, jacobian, x)
     count = len(constraints)
     words = f"its index is 2 or higher: the {count} constraint(s) {', '.join(constraints)} "
     words += f"do not determine {', '.join(algebraic)} (their scaled Jacobian has rank {rank} of {count})"

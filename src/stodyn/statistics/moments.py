@@ -39,9 +39,10 @@ def central_sums(x, sound, weight, products: bool = True) -> Sums:
     x = jnp.where(sound, jnp.asarray(x, float), 0.0)
     if products and lanes >= WIDE and n <= FEW:
         return _sums_one_by_one(x, sound, w)
-    first = jnp.concatenate([x, jnp.ones((1, lanes), x.dtype)]) @ w
+    origin = x[:, :1]  # zero where the first lane is not sound; equal numbers have no variance about it
+    first = jnp.concatenate([jnp.where(sound, x - origin, 0.0), jnp.ones((1, lanes), x.dtype)]) @ w
     total = first[n]
-    mean = first[:n] / jnp.maximum(total, np.finfo(x.dtype).tiny)
+    mean = origin[:, 0] + first[:n] / jnp.maximum(total, np.finfo(x.dtype).tiny)
     d = jnp.where(sound, x - mean[:, None], 0.0)
     if not products:
         square = d * d
@@ -53,7 +54,8 @@ def central_sums(x, sound, weight, products: bool = True) -> Sums:
 
 def _sums_one_by_one(x, sound, w) -> Sums:
     total = jnp.sum(w)
-    mean = jnp.stack([jnp.sum(w * row) for row in x]) / jnp.maximum(total, np.finfo(x.dtype).tiny)
+    about = jnp.stack([jnp.sum(w * jnp.where(sound, row - row[0], 0.0)) for row in x])
+    mean = x[:, 0] + about / jnp.maximum(total, np.finfo(x.dtype).tiny)
     d = [jnp.where(sound, row - m, 0.0) for row, m in zip(x, mean, strict=True)]
     upper = {(i, j): jnp.sum(w * d[i] * d[j]) for i in range(len(d)) for j in range(i, len(d))}
     second = jnp.stack([jnp.stack([upper[min(i, j), max(i, j)] for j in range(len(d))]) for i in range(len(d))])

@@ -20,7 +20,8 @@ class Surrogate(Statistic):
     Variables by time and component: mean, variance, std, truncation (estimated from the decay of the coefficients: the
     root mean square of what is left out); coefficient (also by term), norm_by_degree (by degree), sobol_first and
     sobol_total (by parameter); where asked quantile and quantile_stderr (by level), density, density_stderr (by bin)
-    and density_edge (by edge), from the surrogate at scrambled Sobol points. degree_in (term, parameter) tells the
+    and density_edge (by edge), from the surrogate at scrambled Sobol points. quantile_stderr holds the truncation,
+    where that is known; density_stderr is the scatter of the points alone. degree_in (term, parameter) tells the
     degrees of each term; left_out the cross-validated error of a regression.
     """
 
