@@ -16,6 +16,7 @@ import xarray as xr
 from stodyn.chaos import basis as bases
 from stodyn.chaos import coupled, nodes
 from stodyn.chaos.expansion import Series
+from stodyn.circuits.circuit import Circuit
 from stodyn.engine.simulate import simulate
 from stodyn.noise.distribution import distribution
 from stodyn.results import provenance
@@ -29,7 +30,7 @@ def split_variance(
     problem: Any,
     method: Any = None,
     *,
-    random: Mapping[str, Any],
+    random: Mapping[str, Any] | None = None,
     t: Sequence[float],
     dt: float | Sequence[float],
     paths: int,
@@ -43,7 +44,8 @@ def split_variance(
 ) -> xr.Dataset:
     """The variance of a problem with noise and random parameters, split, each part with its standard error.
 
-    random   name -> distribution, over entries of problem.params (a mapping)
+    random   name -> distribution, over entries of problem.params (a mapping); of a circuit over its random values, and
+             None for all of them with the distributions of the netlist
     route    "quadrature" over the tensor Gauss grid of degree + 1 nodes a parameter, "smolyak" of that level, or
              "collocation" at as many points as the basis has terms; every node sees the same noise
     paths    at each node, in `batches` independent batches from which the standard errors are taken
@@ -53,11 +55,15 @@ def split_variance(
     jackknife over the batches. Squares of sampled coefficients are unbiased: products of different batches.
     truncation: the estimated root mean square that the basis leaves out of E[x | p].
     """
-    if not isinstance(problem.params, Mapping):
+    is_circuit = isinstance(problem, Circuit)
+    if not is_circuit and not isinstance(problem.params, Mapping):
         raise TypeError(f"problem: random parameters are entries of params, a mapping; this one has {problem.params!r}")
-    missing = [name for name in random if name not in problem.params]
+    there = problem.random if is_circuit else problem.params
+    random = (there if is_circuit else {}) if random is None else random
+    missing = [name for name in random if name not in there]
     if missing or not random:
-        raise ValueError(f"random: {missing or 'nothing'} is no entry of params; there are {list(problem.params)}")
+        what = "random value of the circuit" if is_circuit else "entry of params"
+        raise ValueError(f"random: {missing or 'nothing'} is no {what}; there are {list(there)}")
     if not is_count(batches) or batches < 4 or paths % batches or paths < 2 * batches:
         raise ValueError(
             f"paths, batches: expected at least 4 batches of at least 2 paths each, got {paths!r} paths in {batches!r} "
@@ -68,9 +74,10 @@ def split_variance(
     points, weights = _rule(chosen, route)
     means, variances, run = [], [], None
     for point in points:
-        params = dict(problem.params) | dict(zip(random, point.tolist(), strict=True))
+        values = dict(zip(random, point.tolist(), strict=True))
+        fixed = problem.at(values) if is_circuit else dataclasses.replace(problem, params=dict(problem.params) | values)
         run = simulate(
-            dataclasses.replace(problem, params=params), method, t=t, dt=dt, paths=paths, seed=seed,
+            fixed, method, t=t, dt=dt, paths=paths, seed=seed,
             block=paths // batches, collect=Batches(every=every, at=at), progress=False,
         )  # fmt: skip
         means.append(run["batch_mean"].values)

@@ -30,6 +30,7 @@ FILLED = 16  # how many zeros an entry may cost where sums are gathered
 MOST_UNKNOWNS = 8000  # the matrices of a run are dense
 INDEX = np.int32  # JAX's own without 64 bits
 BRANCHES = frozenset("vehl")
+OVER_UNIT = "over unit"  # among the numbers of charges: their own unit over that of the mass matrix, where they vary
 
 
 class Stamps(NamedTuple):
@@ -88,11 +89,16 @@ class Group:
         return tuple(x[..., c] - x[..., d] for c, d in self.control)
 
     def value(self, x: Any, xp: Any) -> Any:
-        """Its current, or its charge over the unit capacitance."""
-        return self.law.value(self.read(x), self.numbers, xp)
+        """Its current, or its charge over the unit capacitance that the mass matrix has."""
+        found = self.law.value(self.read(x), self.numbers, xp)
+        return found * self.numbers[OVER_UNIT] if OVER_UNIT in self.numbers.of else found
 
     def current(self, x: Any, xp: Any) -> Current:
-        return self.law.at(self.read(x), self.numbers, xp)
+        found = self.law.at(self.read(x), self.numbers, xp)
+        if OVER_UNIT not in self.numbers.of:
+            return found
+        over = self.numbers[OVER_UNIT]
+        return Current(found.i * over, tuple(slope * over for slope in found.slopes), found.noise)
 
     def noise(self, x: Any, xp: Any) -> Any:
         """S of its white noise."""

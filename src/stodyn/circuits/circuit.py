@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +18,18 @@ from stodyn.circuits.channels import channels, nonlinear_constraints
 from stodyn.circuits.devices import Numbers
 from stodyn.circuits.element import GROUND
 from stodyn.circuits.elements import mosfet
+from stodyn.circuits.family import Family
 from stodyn.circuits.netlist import Netlist, laid_out, read_deck, warn
 from stodyn.circuits.operating_point import OperatingPoint, operating_point
 from stodyn.circuits.small_signal import Response, SmallSignal, Spectrum
 from stodyn.circuits.text import NetlistError
+from stodyn.noise.distribution import Distribution, PerPath, distribution
+from stodyn.noise.stream import generator
 from stodyn.problems.linear import GaussianStart
 from stodyn.problems.sdae import SDAE
 
 TAKEN_APART = 64  # unknowns: beyond it the Jacobian of nonlinear constraints is watched without asking if it changes
+MOST_CORNERS = 12  # random values whose corners are all taken
 LOOKED_AT = 1_000_000  # n² m: beyond it nobody looks whether noise that depends on the state commutes
 
 
@@ -36,10 +40,14 @@ class Circuit(SDAE):
     Units are V, A, s. Components are the node voltages by the names of their nodes, i(v1) for the currents of V, E, H
     and L (from + through the source to -), q(v1) for the charge delivered by a source that lies in a loop with
     capacitors. params["noise"] multiplies all white noise.
+
+    random  the distributions of the random values of the netlist, by name: ξ of gauss(...) and the like, gauss(r1), and
+            what `read` was given. A circuit as it is read has its usual values, ξ = 0; see `sampled` and `corners`
     """
 
     network: Any = None
     channels: Any = None
+    random: Mapping[str, Distribution] = dataclasses.field(default_factory=dict)
 
     @property
     def title(self) -> str:
@@ -183,7 +191,8 @@ class Circuit(SDAE):
         the number of a simple element as r1.value, the temperature (°C) as temp.
         """
         netlist = self.network.netlist
-        return _built(laid_out(netlist.deck, {**netlist.given.values, **_lowered(values)}))
+        made = _built(laid_out(netlist.deck, {**netlist.given.values, **_lowered(values)}))
+        return dataclasses.replace(made, random={name: law for name, law in self.random.items() if name not in values})
 
     def steps(self) -> Iterator[tuple[dict[str, float], Circuit]]:
         """(values, circuit) for all combinations of the values of .step and .temp, the first .step innermost."""
@@ -192,9 +201,82 @@ class Circuit(SDAE):
             given = dict(zip((step.place for step in steps), reversed(values), strict=True))
             yield given, self.valued(given)
 
+    @functools.cached_property
+    def family(self) -> Family:
+        """The circuits of all values of the random parameters, in one program."""
+        if not self.random:
+            raise ValueError(
+                "random: nothing in this circuit is random; write gauss(...), agauss, unif, aunif or limit in the "
+                "netlist, or give random={name: distribution} to read"
+            )
+        return Family(self.network.netlist, self.random)
+
+    def sampled(self, paths: int, seed: int) -> Circuit:
+        """The circuit with random values drawn for each of so many paths, and each path's own operating point.
+
+        simulate(circuit.sampled(1000, 1), paths=1000, ...): path k has the same values whatever the number of paths.
+        `params["devices"]` holds the numbers of the devices; `sampled_values(paths, seed)` the values drawn.
+        """
+        if not isinstance(paths, int | np.integer) or paths < 1:
+            raise ValueError(f"paths: expected a number of paths from 1 on, got {paths!r}")
+        data = self.family.data(self.family.drawn(int(paths), seed))
+        network = self.family.network
+        usual = _start(network)
+        mean = usual.mean if isinstance(usual, GaussianStart) else usual
+        start = self.family.starts(data, mean, _held(network))
+        if network.filters is not None:
+            rng = generator(seed, 0, "start", 1)
+            for part in network.flickers:
+                for states in part.states:
+                    start[:, states] = rng.multivariate_normal(
+                        np.zeros(len(states)), network.filters.state_covariance, len(start), method="eigh"
+                    )
+        return _of_family(self, network, PerPath(data), PerPath(start))
+
+    def sampled_values(self, paths: int, seed: int) -> dict[str, np.ndarray]:
+        """The random values that `sampled` draws, name -> (paths,)."""
+        return self.family.drawn(paths, seed)
+
+    def at(self, values: Mapping[str, float]) -> Circuit:
+        """The circuit at some values of its random parameters, others as usual: one program for all of them."""
+        unknown = [name for name in values if name not in self.random]
+        if unknown:
+            raise ValueError(f"values: {unknown[0]!r} is not random; random are {', '.join(self.random)}")
+        data = self.family.numbers(_lowered(values))
+        network = self.family.at(data, np)
+        return _of_family(self, network, data, _start(network))
+
+    def corners(
+        self, sigmas: float = 3.0, of: Sequence[str] | None = None
+    ) -> Iterator[tuple[dict[str, float], Circuit]]:
+        """(values, circuit) at all combinations of the ends of random values: the mean plus and minus so many standard
+        deviations, bounded ones at their bounds if these are nearer.
+
+        of  the names that are taken to their ends, all random ones where it is None; at most 12
+        """
+        names = list(self.random) if of is None else list(of)
+        unknown = [name for name in names if name not in self.random]
+        if unknown or not names:
+            raise ValueError(f"of: {unknown or 'nothing'} is not random; random are {', '.join(self.random) or 'none'}")
+        if len(names) > MOST_CORNERS:
+            raise ValueError(
+                f"of: {len(names)} values have 2^{len(names)} corners; name at most {MOST_CORNERS} of them"
+            )
+        ends = []
+        for name in names:
+            law = self.random[name]
+            reach = sigmas * np.sqrt(law.variance)
+            ends.append((max(law.mean - reach, law.low), min(law.mean + reach, law.high)))
+        for values in itertools.product(*ends):
+            given = {name: float(value) for name, value in zip(names, values, strict=True)}
+            yield given, self.at(given)
+
 
 def read(
-    source: str | Path, values: Mapping[str, float] | None = None, libraries: Sequence[str | Path] = ()
+    source: str | Path,
+    values: Mapping[str, float] | None = None,
+    libraries: Sequence[str | Path] = (),
+    random: Mapping[str, Any] | None = None,
 ) -> Circuit:
     """The circuit of a netlist: a path, or the netlist itself as text of several lines.
 
@@ -206,13 +288,18 @@ def read(
 
     values     other values than those of the netlist, by name: see Circuit.valued
     libraries  folders beside the netlist's own from which .include and .lib may read
+    random     distributions of values, by the same names; the netlist's own value is the usual one
 
     Raises NetlistError, which names the line, the element and what to do. The netlist is data: nothing in it is run,
     and no file outside its folder and the libraries is read.
     """
-    netlist = laid_out(read_deck(source, libraries), _lowered(values or {}))
+    deck = read_deck(source, libraries)
+    netlist = laid_out(deck, _lowered(values or {}))
     warn(netlist, 2)
-    return _built(netlist)
+    laws = {name.lower(): distribution(law, f"random[{name!r}]") for name, law in (random or {}).items()}
+    if laws:
+        laid_out(deck, {**_lowered(values or {}), **{name: law.mean for name, law in laws.items()}})
+    return dataclasses.replace(_built(netlist), random={**netlist.given.random, **laws})
 
 
 def _lowered(values: Mapping[str, float]) -> dict[str, float]:
@@ -225,28 +312,48 @@ def _lowered(values: Mapping[str, float]) -> dict[str, float]:
 def _built(netlist: Netlist) -> Circuit:
     """The problem of flat elements."""
     network = assemble(netlist)
+    return _problem(network, lambda params: network, {"noise": 1.0}, _start(network))
+
+
+def _of_family(circuit: Circuit, network: Network, data: Any, start: Any) -> Circuit:
+    """The problem of a family with numbers `data`; `network` is what analyses at rest look at."""
+    family = circuit.family
+    made = _problem(network, lambda params: family.at(params["devices"], jnp), {"noise": 1.0, "devices": data}, start)
+    made = dataclasses.replace(made, random=circuit.random)
+    vars(made)["family"] = family
+    return made
+
+
+def _problem(network: Network, of: Callable[[Any], Network], params: dict[str, Any], start: Any) -> Circuit:
+    """The SDAE of a network; `of` gives it with the numbers that are parameters of a run."""
     noise = channels(network)
     n, m = network.n, max(noise.total, 1)
     additive = network.has_additive_noise
     structure = "additive" if additive else "general" if n * n * m > LOOKED_AT else None
 
     def drift(t, x, params):
-        return network.rates(x, network.sources.values(t, jnp), jnp)
+        return of(params).rates(x, network.sources.values(t, jnp), jnp)
 
     def diffusion(t, x, params):
-        return noise.matrix(n, network.intensity(x, network.sources.values(t, jnp), jnp), params["noise"], jnp)
+        return noise.matrix(n, of(params).intensity(x, network.sources.values(t, jnp), jnp), params["noise"], jnp)
 
     mass = network.mass.matrix(n).toarray()
     mass.flags.writeable = False
     units = dict(zip(network.names, network.units, strict=True)) | {"time": "s"}
-    return Circuit(mass, drift, diffusion, _start(network), {"noise": 1.0}, network.names, units, structure, network,
-                   noise)  # fmt: skip
+    return Circuit(mass, drift, diffusion, start, params, network.names, units, structure, network, noise)
+
+
+def _held(network: Network) -> dict[int, float] | None:
+    """The nodes of .ic with their voltages, at which the operating point of the start is sought; None with uic."""
+    netlist = network.netlist
+    if netlist.transient is not None and netlist.transient.uic:
+        return None
+    return {network.nodes[name]: value for name, (value, _) in netlist.initial.items()}
 
 
 def _start(network: Network) -> Any:
-    netlist = network.netlist
-    held = {network.nodes[name]: value for name, (value, _) in netlist.initial.items()}
-    if netlist.transient is not None and netlist.transient.uic:
+    netlist, held = network.netlist, _held(network)
+    if held is None:
         x = np.zeros(network.n)
         for name, volts in _given_voltages(netlist).items():
             x[network.nodes[name]] = volts

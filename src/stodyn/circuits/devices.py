@@ -27,20 +27,26 @@ EASY = 10.0  # V: by which a voltage that steers no junction may go up in one st
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Numbers:
-    """The numbers of the parts of a kind, one array each."""
+    """The numbers of the parts of a kind, one array each; `usual` are known ones where those of a run are its data."""
 
-    of: Mapping[str, np.ndarray]
+    of: Mapping[str, Any]
     kelvin: float
+    usual: Mapping[str, np.ndarray] | None = None
 
-    def __getitem__(self, name: str) -> np.ndarray:
+    def __getitem__(self, name: str) -> Any:
         return self.of[name]
+
+    def known(self, name: str) -> np.ndarray:
+        """Numbers to decide by how an equation is written."""
+        return (self.of if self.usual is None else self.usual)[name]
 
     @property
     def thermal_voltage(self) -> float:
         return BOLTZMANN * self.kelvin / CHARGE
 
     def chosen(self, which: np.ndarray) -> Numbers:
-        return Numbers({key: values[which] for key, values in self.of.items()}, self.kelvin)
+        usual = None if self.usual is None else {key: values[which] for key, values in self.usual.items()}
+        return Numbers({key: values[..., which] for key, values in self.of.items()}, self.kelvin, usual)
 
 
 class Current(NamedTuple):
@@ -93,7 +99,7 @@ class Law:
 
     def room_below(self, v: np.ndarray, p: Numbers) -> np.ndarray:
         """The same downwards: into the breakdown of a junction."""
-        if self.breakdown is None or not (p[self.breakdown[0]] < 1e30).any():
+        if self.breakdown is None or not (p.known(self.breakdown[0]) < 1e30).any():
             return np.full(len(v), np.inf)
         scale = p[self.breakdown[1]] * p.thermal_voltage
         knee = -p[self.breakdown[0]] - scale * np.log(1e-5 / p["is"] + 1.0)
@@ -127,9 +133,14 @@ def flicker_size(i: Any, p: Numbers, xp: Any) -> Any:
 # --- junctions --------------------------------------------------------------------------------------------------------
 
 
+def known_log(x: Any, xp: Any) -> Any:
+    """The logarithm of numbers: taken at once where they are known."""
+    return np.log(x) if isinstance(x, np.ndarray | float) else xp.log(x)
+
+
 def exponential(v: Any, saturation: Any, scale: Any, xp: Any) -> Any:
     """IS (exp(v/scale) - 1), beyond LARGEST along its tangent."""
-    most = np.log(LARGEST / saturation + 1.0)
+    most = known_log(LARGEST / saturation + 1.0, xp)
     z = v / scale
     below = xp.minimum(z, most)
     return saturation * (xp.expm1(below) + xp.exp(below) * xp.maximum(z - most, 0.0))

@@ -84,7 +84,7 @@ def _touched(netlist: Netlist) -> None:
             netlist.notes.append(f"{touching[0].at}: node {node} is touched by {touching[0].name} alone")
     sources = {e.name for e in netlist.elements if e.kind == "v"}
     for element in netlist.elements:
-        if element.source and element.source not in sources and element.kind != "k":
+        if element.source and element.source not in sources and element.kind != "k" and element.law is None:
             raise NetlistError(f"{element.name}: there is no voltage source {element.source} to control it", element.at)
     for word, voltages in ((".ic", netlist.initial), (".nodeset", netlist.guesses)):
         for node, (_, at) in voltages.items():

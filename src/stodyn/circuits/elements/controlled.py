@@ -39,8 +39,8 @@ def _polynomial_law(terms: int) -> Law:
     return Law(f"polynomial of {terms} terms", _polynomial)
 
 
-def _law(card: Card, text: str) -> tuple[Law, tuple[tuple[str, str], ...]]:
-    """The law of an expression, and the pairs that it reads."""
+def _law(card: Card, text: str) -> tuple[Law, tuple[tuple[str, str], ...], dict[str, float]]:
+    """The law of an expression, the pairs that it reads, and the parameters in it."""
     bare = unbraced(text)
     pairs: dict[tuple[str, str], str] = {}
 
@@ -56,24 +56,40 @@ def _law(card: Card, text: str) -> tuple[Law, tuple[tuple[str, str], ...]]:
     names = {name: k for k, name in enumerate(pairs.values())}
     numbers: dict[str, float] = {}
 
-    def known(name: str) -> float:
-        if name == "time":
-            raise BadValue("time is not understood in expressions of sources; take a waveform of V or I")
-        if name not in numbers:
-            numbers[name] = card.scope.value(name)
-        return numbers[name]
-
     def value(read: tuple[Any, ...], p: Numbers, xp: Any) -> Any:
-        asked = Names(lambda name: read[names[name]] if name in names else known(name), card.scope.function)
-        return evaluate_arrays(expression, asked, xp) + 0.0 * read[0]
+        def parameter(name: str) -> Any:
+            if name == "time":
+                raise BadValue("time is not understood in expressions of sources; take a waveform of V or I")
+            return read[names[name]] if name in names else _given(p, f"given {name}")
+
+        def function(name: str) -> Any:
+            own = card.scope.function(name)
+            return own and own._replace(lookup=lambda inner: _given(p, f"given {name} {inner}"))
+
+        return evaluate_arrays(expression, Names(parameter, function), xp) + 0.0 * read[0]
+
+    class Asked(Numbers):
+        """Finds out which parameters there are."""
+
+        def __getitem__(self, name: str) -> Any:
+            _, first, *inner = name.split()
+            own = card.scope.function(first) if inner else None
+            numbers[name] = own.lookup(inner[0]) if own else card.scope.value(first)
+            return np.array([numbers[name]])
 
     try:
         if not pairs:
             raise BadValue("it reads neither V(...) nor I(...); a constant is a V or I source")
-        value(tuple(np.full(1, 0.1) for _ in pairs), Numbers({}, 300.0), np)
+        value(tuple(np.full(1, 0.1) for _ in pairs), Asked({}, 300.0), np)
     except BadValue as error:
         raise NetlistError(f"{card.name}: {error}", card.at) from None
-    return Law(f"expression {card.full}", value), tuple(pairs)
+    return Law(f"expression {card.full}", value), tuple(pairs), numbers
+
+
+def _given(p: Numbers, name: str) -> Any:
+    """A parameter in the expression of the only part of its law: a plain number where it is known."""
+    found = p[name]
+    return float(found[0]) if isinstance(found, np.ndarray) and found.shape == (1,) else found
 
 
 def _driven(card: Card, is_voltage: bool, law: Law, reads: tuple[tuple[str, str], ...], numbers: dict[str, float]):
@@ -90,8 +106,7 @@ def _form(card: Card, is_voltage: bool, reads: tuple[tuple[str, str], ...]) -> l
     """POLY(1) c0 c1 ..., VALUE={...}, TABLE {...} = (x, y) ...; None where the source is linear."""
     for key in ("value", "cur", "vol"):
         if key in card.given:
-            law, pairs = _law(card, card.given.pop(key))
-            return _driven(card, is_voltage, law, pairs, {})
+            return _driven(card, is_voltage, *_law(card, card.given.pop(key)))
     if card.rest and card.rest[0] == "poly":
         order = card.rest[2:3]
         if card.rest[1:2] != ["("] or card.rest[3:4] != [")"] or order != ["1"]:
@@ -148,8 +163,7 @@ def _behavioural(card: Card) -> list[Element]:
     kinds = [key for key in ("v", "i") if key in card.given]
     if len(kinds) != 1 or card.rest:
         raise card.malformed()
-    law, reads = _law(card, card.given.pop(kinds[0]))
-    return _driven(card, kinds[0] == "v", law, reads, {})
+    return _driven(card, kinds[0] == "v", *_law(card, card.given.pop(kinds[0])))
 
 
 E = ElementType("e", "E n+ n- nc+ nc- gain", 2, _by_voltage)

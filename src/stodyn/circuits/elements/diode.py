@@ -42,7 +42,7 @@ MODEL = ModelType(
 def current(read: tuple[Any, ...], p: Numbers, xp: Any) -> Any:
     (v,) = read
     forward = exponential(v, p["is"], p["n"] * p.thermal_voltage, xp)
-    if not (p["bv"] < 1e30).any():
+    if not (p.known("bv") < 1e30).any():
         return forward
     return forward - p["is"] * xp.exp(xp.minimum(-(v + p["bv"]) / (p["nbv"] * p.thermal_voltage), 60.0))
 

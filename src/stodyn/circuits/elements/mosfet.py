@@ -76,7 +76,7 @@ def _turned(read: tuple[Any, ...], p: Numbers, xp: Any):
 
 def threshold(bs: Any, p: Numbers, xp: Any) -> Any:
     """V_TH of an N-channel transistor."""
-    if not p["gamma"].any():
+    if not p.known("gamma").any():
         return p["vto"] * p["sign"]
     root = xp.sqrt(xp.maximum(p["phi"] - xp.minimum(bs, 0.0), 1e-12))
     root = xp.where(bs > 0.0, xp.maximum(p["phi"] ** 0.5 - bs / (2.0 * p["phi"] ** 0.5), 0.0), root)

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from stodyn.circuits.devices import ANY, BOLTZMANN, Law, Numbers, Parameter
+from stodyn.circuits.devices import ANY, BOLTZMANN, Law, Numbers, Parameter, known_log
 from stodyn.circuits.element import GROUND, Card, Element, ElementType, ModelType
 
 VOLTAGE = ModelType({"vt": Parameter(0.0, "V", ANY), "vh": Parameter(0.0, "V"), "ron": Parameter(1.0, "Ω", 0.0, False),
@@ -23,7 +21,7 @@ CURRENT = ModelType({"it": Parameter(0.0, "A", ANY), "ih": Parameter(0.0, "A"), 
 def conductance(control: Any, p: Numbers, xp: Any) -> Any:
     z = xp.clip((control - p["middle"]) / p["reach"], -1.0, 1.0)
     share = 0.5 + 0.25 * z * (3.0 - z * z)
-    return xp.exp(-(np.log(p["roff"]) + share * np.log(p["ron"] / p["roff"])))
+    return xp.exp(-(known_log(p["roff"], xp) + share * known_log(p["ron"] / p["roff"], xp)))
 
 
 def current(read: tuple[Any, ...], p: Numbers, xp: Any) -> Any:

@@ -1,0 +1,274 @@
+"""One circuit for many values of its parameters: the numbers that vary are data of the run, `params["devices"]`.
+
+The netlist is laid out at several values; where numbers differ the part becomes one whose law reads them:
+    R  i = u/R          C  q = C u/C₀ on its usual C₀        G, F  i = gain · what it reads
+    L, E, H, V          as usual, their branch's equation changed by (1 - L₀/L) u, (gain - gain₀) ..., V - V₀
+Devices have their numbers in laws already. The equations, and so the program of a run, are the same for all values.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from stodyn.circuits import points
+from stodyn.circuits.assembly import OVER_UNIT, Group, Network, assemble
+from stodyn.circuits.devices import BOLTZMANN, Law, Numbers
+from stodyn.circuits.element import GROUND, Element
+from stodyn.circuits.netlist import Netlist, laid_out
+from stodyn.circuits.operating_point import operating_point
+from stodyn.circuits.text import NetlistError
+from stodyn.circuits.waveforms import Waveform
+from stodyn.noise.distribution import Distribution
+from stodyn.noise.stream import generator
+
+PROBES = ((0.31, 0.618), (0.79, 0.414), (0.56, 0.732))  # where between the quantiles the netlist is looked at
+PART = 1024  # paths whose values are drawn together
+ROUNDS, SETTLED = 60, 1e-10  # of Newton's method for the starts of all paths together
+
+RESISTOR = Law(
+    "resistor that varies", lambda read, p, xp: p["size"] * read[0],
+    lambda read, p, xp: 2.0 * BOLTZMANN * p.kelvin * p["size"] + 0.0 * read[0], "thermal",
+)  # fmt: skip
+CAPACITOR = Law("capacitor that varies", lambda read, p, xp: 1.0 * read[0], stores=True, conducts=False)
+GAIN = Law("gain that varies", lambda read, p, xp: p["size"] * read[0])
+CHANGE = Law("change of a branch", lambda read, p, xp: p["size"] * read[0])
+OFFSET = Law("change of a source", lambda read, p, xp: p["size"] + 0.0 * read[0])
+
+
+def _scalars(e: Element) -> tuple[float, ...]:
+    """All numbers of a part."""
+    if isinstance(e.value, Mapping):
+        return tuple(e.value.values())
+    if isinstance(e.value, Waveform):
+        return (np.nan if e.value.dc is None else e.value.dc, *e.value.numbers, *e.value.small_signal)
+    return (float(e.value),)
+
+
+def _same_structure(a: Element, b: Element) -> bool:
+    laws = (a.law and a.law.name) == (b.law and b.law.name)
+    return a._replace(value=0, law=None) == b._replace(value=0, law=None) and laws
+
+
+class Family:
+    """The circuits of a deck whose random values vary."""
+
+    def __init__(self, netlist: Netlist, random: Mapping[str, Distribution]):
+        self.deck, self.fixed, self.random = netlist.deck, dict(netlist.given.values), dict(random)
+        self.usual = netlist
+        self.varying: set[str] = set()
+        probed = []
+        for shift, stride in PROBES:
+            levels = [0.25 + 0.5 * ((shift + stride * k) % 1.0) for k in range(len(self.random))]
+            values = {name: float(law.ppf(u)) for u, (name, law) in zip(levels, self.random.items(), strict=True)}
+            probed.append(self.elements(values))
+            self.varying |= self._differing(probed[-1])
+        self.probed = [self._parts(elements) for elements in probed]
+
+    def _parts(self, found: Sequence[Element]) -> dict[str, Element]:
+        """The parts that stand for those that vary, by name."""
+        pairs = zip(found, self.usual.elements, strict=True)
+        return {p.name: p for e, usual in pairs if e.name in self.varying for p in self._lifted(e, usual) if p.law}
+
+    def elements(self, values: Mapping[str, float]) -> list[Element]:
+        """The parts of the netlist at some values, its structure checked."""
+        found = laid_out(self.deck, {**self.fixed, **values}).elements
+        pairs = zip(found, self.usual.elements, strict=False)
+        odd = next((e for e, usual in pairs if not _same_structure(e, usual)), None)
+        if odd is not None or len(found) != len(self.usual.elements):
+            where = odd or found[-1]
+            raise NetlistError(
+                f"{where.name}: at {_told(values)} the circuit has other parts than usually; keep random values away "
+                "from where a part appears or vanishes", where.at)  # fmt: skip
+        return found
+
+    def _differing(self, found: Sequence[Element]) -> set[str]:
+        return {
+            e.name for e, usual in zip(found, self.usual.elements, strict=True)
+            if not np.array_equal(_scalars(e), _scalars(usual), equal_nan=True)
+        }  # fmt: skip
+
+    @functools.cached_property
+    def network(self) -> Network:
+        """The arrays at the usual values, with a law for each part that varies."""
+        parts = [part for e in self.usual.elements for part in self._lifted(e, e)]
+        coupled = {name for e in self.usual.elements if e.kind == "k" for name in e.source.split()}
+        wrong = next((e for e in self.usual.elements if e.kind == "l" and e.name in self.varying & coupled), None)
+        if wrong is not None:
+            raise NetlistError(f"{wrong.name}: is coupled by K, and may not be random; scale what it drives", wrong.at)
+        network = assemble(dataclasses.replace(self.usual, elements=parts))
+        charges = tuple(
+            dataclasses.replace(g, numbers=Numbers({**g.numbers.of, OVER_UNIT: np.ones(len(g.elements))},
+                                                   g.numbers.kelvin)) for g in network.charges
+        )  # fmt: skip
+        return dataclasses.replace(network, charges=charges)
+
+    def _lifted(self, e: Element, usual: Element) -> list[Element]:
+        """A part as laws where it varies; `usual` is the same part at its usual value."""
+        if e.name not in self.varying or e.law is not None:
+            return [e]
+        plain = {"unit": 1.0, "kf": 0.0, "af": 1.0}
+        ends = e.nodes[:2]
+        if e.kind == "r":
+            return [_law_part(e, RESISTOR, ends, (ends,), {**plain, "size": 1.0 / e.value})]
+        if e.kind == "c":
+            return [_law_part(e, CAPACITOR, ends, (ends,), {**plain, "unit": e.value}, noisy=False)]
+        if e.kind == "g":
+            return [_law_part(e, GAIN, ends, (e.nodes[2:4],), {**plain, "size": e.value}, noisy=False)]
+        if e.kind == "f":
+            return [
+                _law_part(
+                    e, GAIN, ends, ((f"i({e.source})", GROUND),), {**plain, "size": e.value}, noisy=False, source=""
+                )
+            ]
+        if e.kind in ("l", "e", "h"):
+            read = ((f"i({e.source})", GROUND),) if e.kind == "h" else (e.nodes[2:4] if e.kind == "e" else ends,)
+            size = 1.0 - usual.value / e.value if e.kind == "l" else e.value - usual.value
+            return [usual, _branch_part(e, CHANGE, read, {**plain, "size": size})]
+        if e.kind in ("v", "i") and e.value._replace(dc=None) == usual.value._replace(dc=None) and not e.value.kind:
+            if e.kind == "v":
+                return [usual, _branch_part(e, OFFSET, (ends,), {**plain, "size": e.value.dc - usual.value.dc})]
+            size = {**plain, "size": e.value.dc - usual.value.dc}
+            return [usual, _law_part(e, OFFSET, ends, (ends,), size, ".change", noisy=False)]
+        what = "a waveform" if e.kind in ("v", "i") else "its coefficient"
+        raise NetlistError(f"{e.name}: {what} may not be random; a random E, G or R behind it may", e.at)
+
+    @functools.cached_property
+    def places(self) -> list[tuple[str, int, str, np.ndarray]]:
+        """(groups or charges, which of them, name of a number, parts) of all that varies, in the order of the data."""
+        found = []
+        for kind in ("groups", "charges"):
+            for k, group in enumerate(getattr(self.network, kind)):
+                parts = np.array([i for i, e in enumerate(group.elements) if e.name in self.probed[0]], int)
+                keys = [key for key in group.numbers.of if key not in ("unit", OVER_UNIT) and any(
+                    some[group.elements[i].name].value[key] != group.elements[i].value[key]
+                    and not np.isnan(group.elements[i].value[key]) for i in parts for some in self.probed)]  # fmt: skip
+                keys += ["unit", OVER_UNIT] if kind == "charges" else []
+                found += [(kind, k, key, parts) for key in keys if len(parts)]
+        return found
+
+    def numbers(self, values: Mapping[str, float]) -> np.ndarray:
+        """The data of a run at some values."""
+        found = self.elements(values)
+        parts = self._parts(found)
+        odd = self._differing(found) - self.varying
+        data, told = [], set[tuple[str, str]]()
+        for kind, k, key, which in self.places:
+            elements = getattr(self.network, kind)[k].elements
+            for i in which:
+                usual, now = elements[i].value, parts[elements[i].name].value
+                data.append(now["unit"] / usual["unit"] if key == OVER_UNIT else now[key])
+                told.add((elements[i].name, key))
+        for kind in ("groups", "charges"):
+            for e in (e for group in getattr(self.network, kind) for e in group.elements if e.name in parts):
+                now = parts[e.name].value
+                changed = (key for key, value in e.value.items() if now[key] != value and not np.isnan(value))
+                odd |= {e.name for key in changed if (e.name, key) not in told and key in now}
+        if odd:
+            raise NetlistError(f"{min(odd)}: changes at {_told(values)} but not near the usual values; spread the "
+                               "random values less, or write the expression without a corner")  # fmt: skip
+        return np.array(data)
+
+    def at(self, data: Any, xp: Any) -> Network:
+        """The network with numbers (..., len(data)) of a run."""
+        changed: dict[tuple[str, int], dict[str, Any]] = {}
+        first = 0
+        for kind, k, key, which in self.places:
+            group: Group = getattr(self.network, kind)[k]
+            some = data[..., first : first + len(which)]
+            first += len(which)
+            usual = group.numbers.of[key]
+            if xp is np:
+                whole = np.broadcast_to(usual, (*some.shape[:-1], len(usual))).copy()
+                whole[..., which] = some
+            else:
+                whole = xp.asarray(usual).at[which].set(some)
+            changed.setdefault((kind, k), {})[key] = whole
+        made = {}
+        for kind in ("groups", "charges"):
+            groups = list(getattr(self.network, kind))
+            for k, group in enumerate(groups):
+                if (kind, k) in changed:
+                    of = {**group.numbers.of, **changed[kind, k]}
+                    numbers = Numbers(of, group.numbers.kelvin, group.numbers.of)
+                    groups[k] = dataclasses.replace(group, numbers=numbers)
+            made[kind] = tuple(groups)
+        return dataclasses.replace(self.network, **made)  # type: ignore[arg-type]
+
+    def drawn(self, paths: int, seed: int) -> dict[str, np.ndarray]:
+        """Random values (paths,) by name: functions of the seed and the path's number."""
+        drawn = {}
+        for k, (name, law) in enumerate(self.random.items()):
+            parts = [law.ppf(generator(seed, part, "params", 1 + k).random(PART)) for part in range(-(-paths // PART))]
+            drawn[name] = np.concatenate(parts)[:paths]
+        return drawn
+
+    def data(self, drawn: Mapping[str, np.ndarray]) -> np.ndarray:
+        """The data (paths, ...) of values (paths,)."""
+        paths = len(next(iter(drawn.values())))
+        rows = [self.numbers({name: float(values[i]) for name, values in drawn.items()}) for i in range(paths)]
+        return np.array(rows).reshape(paths, -1)
+
+    def starts(self, data: np.ndarray, start: np.ndarray, held: Mapping[int, float] | None) -> np.ndarray:
+        """Operating points (paths, n) at t = 0 with the numbers of each path, nodes of `held` at theirs; None: `start`
+        as it is, with the charges that belong to it."""
+        network = self.at(data, np)
+        x = np.tile(start, (len(data), 1))
+        if held is not None:
+            x = _settled(network, x, held)
+            bad = np.flatnonzero(~np.isfinite(x).all(axis=1))
+            for i in bad:
+                one = self.at(data[i], np)
+                x[i] = operating_point(one, one.sources.values(0.0, np), dict(held)).x
+            x[:, [network.branches[name] for name in network.charged]] = 0.0
+        grounded = np.concatenate([x, np.zeros((len(x), 1))], axis=1)
+        for group in network.charges:
+            x[:, group.rows] = group.value(grounded, np)
+        return x
+
+
+def _settled(network: Network, x: np.ndarray, held: Mapping[int, float]) -> np.ndarray:
+    """Newton's method on f = 0 at DC from x, all paths together; NaN where it does not settle."""
+    at_rest = dataclasses.replace(network, linear=network.at_dc)
+    times, rows = np.zeros(len(x)), list(held)
+    found = np.full_like(x, np.nan)
+    going = x.copy()
+    for _ in range(ROUNDS):
+        f, J = points.rates(at_rest, times, going), points.slopes(at_rest, going)
+        if rows:
+            J[:, rows] = np.eye(network.n)[rows]
+            f[:, rows] = going[:, rows] - np.array([held[row] for row in rows])
+        scale = np.abs(J).max(axis=2, keepdims=True)
+        try:
+            move = np.linalg.solve(J / scale, (f[..., None] / scale))[..., 0]
+        except np.linalg.LinAlgError:
+            return found
+        volts = len(network.nodes)
+        size = np.abs(move[:, :volts]).max(axis=1)
+        done = size <= SETTLED * (1.0 + np.abs(going[:, :volts]).max(axis=1))
+        going = going - move * np.minimum(1.0, 0.5 / np.maximum(size, 1e-300))[:, None]
+        if done.all():
+            break
+    found[done] = going[done]
+    return found
+
+
+def _law_part(e: Element, law: Law, ends: Any, reads: Any, value: dict[str, float], suffix: str = "",
+              **more: Any) -> Element:  # fmt: skip
+    nodes = tuple(dict.fromkeys((*ends, *(end for pair in reads for end in pair if not end.startswith("i(")))))
+    return e._replace(
+        name=e.name + suffix, kind=law.name, nodes=nodes, value=value, law=law, reads=tuple(reads), **more
+    )
+
+
+def _branch_part(e: Element, law: Law, reads: Any, value: dict[str, float]) -> Element:
+    part = _law_part(e, law, (GROUND, GROUND), reads, value, ".change", noisy=False, source=e.name)
+    return part._replace(nodes=(GROUND, GROUND, *part.nodes[1:]))
+
+
+def _told(values: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} = {value:.6g}" for name, value in list(values.items())[:6])
