@@ -36,7 +36,8 @@ class AtPoints:
     few      so many calls are computed by NumPy, where there are no loops: they cost less than compiling
 
     Hold it for as long as the function says the same: what it reads from outside is read when it is traced. In
-    double precision.
+    double precision. It computes at once where it is called within a trace; do not enter jax.ensure_compile_time_eval
+    for it, in which JAX compiles every constant of the function by itself while it is traced.
     """
 
     def __init__(self, function: Callable, in_axes: Any = 0, few: int = 0):
@@ -94,7 +95,12 @@ class AtPoints:
         except Unprintable:
             mapped = jax.vmap(core.jaxpr_as_fun(closed), in_axes=[0 if d else None for d in differs])
             many = jax.jit(mapped, compiler_options=QUICK)
-            return lambda arrays: list(map(np.asarray, many(*arrays))), shape
+
+            def by_xla(arrays):
+                with jax.ensure_compile_time_eval():
+                    return list(map(np.asarray, many(*arrays)))
+
+            return by_xla, shape
 
 
 def at_points(function: Callable, *arguments: Any, in_axes: Any = 0) -> Any:
