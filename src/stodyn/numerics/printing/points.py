@@ -79,7 +79,8 @@ class AtPoints:
                 raise uncompiled.Compile("a loop turns often enough for compiling to pay")
             self._made[key] = functools.partial(uncompiled.run, trace), jax.tree.structure(out)
         run, shape = self._made[key]
-        return jax.tree.unflatten(shape, run(*arrays))
+        with jax.ensure_compile_time_eval():
+            return jax.tree.unflatten(shape, run(*arrays))
 
     def _compiled(self, tree: Any, differs: Sequence[bool], shapes: Sequence[tuple]) -> tuple[Callable, Any]:
         """What takes the arrays to the results, and how these hang together."""
@@ -106,6 +107,12 @@ class AtPoints:
 def at_points(function: Callable, *arguments: Any, in_axes: Any = 0) -> Any:
     """The function at many points, once."""
     return AtPoints(function, in_axes)(*arguments)
+
+
+def at_one(function: Callable, *arguments: Any) -> Any:
+    """function(*arguments), once, as NumPy arrays: JAX would compile its operations one by one."""
+    found = AtPoints(function, few=1)(*jax.tree.map(lambda a: np.asarray(a)[None], arguments))
+    return jax.tree.map(lambda a: a[0], found)
 
 
 _kept: dict[str, _Loop] = {}
