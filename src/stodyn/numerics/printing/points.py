@@ -155,7 +155,7 @@ class _Loop:
             raise Unprintable(f"{operations} scalar operations, more than {MOST_OPERATIONS}")
         self.width, self.count = 2 * compiling.processor().register, len(entries)
         function = rows.mapped("run", self.width, entries, [entry.dtype for entry in entries], FRAME)
-        self.machine = compiling.compiled(rows.module([function]), ["run"], **compiling.effort(operations))
+        self.program = compiling.Program(rows.module([function]), ["run"], operations)
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         points = next(len(a) for a, own in zip(arrays, self.differs, strict=True) if own)
@@ -172,7 +172,7 @@ class _Loop:
         frame = rows.Frame(FRAME)
         frame.set(own=np.ascontiguousarray(np.concatenate(own)), common=np.concatenate(common), results=results,
                   first_lane=0, last_lane=lanes, stride=lanes)  # fmt: skip
-        self.machine["run"](frame.address)
+        self.program.machine(lanes)["run"](frame.address)
         found, used = [], 0
         for shape, dtype in self.results:
             size = int(np.prod(shape))
