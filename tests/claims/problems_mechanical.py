@@ -2,7 +2,11 @@
 
 import jax.numpy as jnp
 
+import stodyn
+from stodyn import statistics
 from stodyn.methods.alpha import StochasticAlpha20
+from stodyn.methods.projected_alpha import ProjectedAlpha
+from stodyn.models.jointed import JOINTED_PENDULUM
 from stodyn.models.oscillators import NOISY_OSCILLATOR
 from stodyn.problems.mechanical import ADDITIVE_LINEAR, CONSTANT_UNDAMPED, Mechanical
 
@@ -31,6 +35,18 @@ def fine(problem, for_half_orders=None):
     return case
 
 
+# A rod kicked hard, so that the errors of noise rule; its reference, ProjectedAlpha of order 2, equals the angle's path
+# to its own error (tests/models/test_jointed.py).
+KICKED = JOINTED_PENDULUM(noise=(12.0, 0.0)).problem
+
+
+def held(method):
+    """Of order 1.5 at shorter steps, where its errors no longer fall like h², and for a shorter time."""
+    is_half = method.order == 1.5
+    steps, paths, end = ((64, 128, 256), 1500, 0.25) if is_half else ((32, 64, 128), 500, 0.5)
+    return KICKED, {"reference": ProjectedAlpha, "steps": steps, "paths": paths, "refine": 8, "t": (0.0, end)}
+
+
 SAMPLED = {"reference": StochasticAlpha20, "steps": (8, 16, 32), "paths": 20_000, "refine": 8}
 
 
@@ -42,7 +58,7 @@ def fast_or_slow(method):
 CASES = {
     Mechanical: {
         "strong": {
-            "scalar": fine(VELOCITY, for_half_orders=POSITION),
+            "scalar": [fine(VELOCITY, for_half_orders=POSITION), held],
             CONSTANT_UNDAMPED: fine(UNDAMPED),
             ADDITIVE_LINEAR: fine(DAMPED),
         },
@@ -50,7 +66,21 @@ CASES = {
             "scalar": fast_or_slow,
             CONSTANT_UNDAMPED: (UNDAMPED, SAMPLED),
         },
-        "deterministic": {"scalar": (SWING, {"t": (0.0, 2.0)})},
+        "deterministic": {"scalar": [(SWING, {"t": (0.0, 2.0)}), (JOINTED_PENDULUM.problem, {"t": (0.0, 2.0)})]},
     }
 }
-PROPERTIES = {}
+
+
+def constraints_hold(method):
+    """g = 0 and G v = 0 to rounding after a thousand steps."""
+    problem = JOINTED_PENDULUM(friction=0.5).problem
+
+    def off(t, x):
+        return jnp.abs(jnp.stack([x[:2] @ x[:2] - 1.0, x[:2] @ x[2:4]]))
+
+    watched = statistics.Observable(off, every=100)
+    run = stodyn.simulate(problem, method, t=(0.0, 10.0), dt=0.01, paths=4, seed=3, collect=watched)
+    assert run["off"].values.max() < 1e-13
+
+
+PROPERTIES = {(Mechanical, "constraints"): constraints_hold}

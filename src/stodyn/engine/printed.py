@@ -45,7 +45,7 @@ class Printed:
         self.width = source.width() if width is None else width
         self.chunk = max(self.width, GROUP)
         self.operations = source.operations()
-        self.code = source.compiled(self.width)
+        self.machine = source.compiled(self.width)
         self.streams = source.traced.streams
         self.drawn = sum(count for _, count in self.streams)
         self.looped = isinstance(source, LoopSource)
@@ -56,7 +56,7 @@ class Printed:
         self.rate = 0.0  # path-steps a second, once it is known
 
     @functools.cached_property
-    def diagnosing(self) -> compiling.Program:
+    def diagnosing(self) -> compiling.Machine:
         return self.source.compiled(self.width, diagnosing=True)
 
     def run(
@@ -82,7 +82,7 @@ class Printed:
         starting = min(self.source.traced.starting_steps, steps)
         for first, last in ((0, starting), (starting, steps)):
             if first < last:
-                work.step(work.machine, first, last, np.empty(0, int))
+                work.step(self.machine, first, last, np.empty(0, int))
         return work.state[: self.source.layout.of_method].copy()
 
     def stepper(
@@ -96,7 +96,7 @@ class Printed:
         def step(states: np.ndarray, t: float, h: float) -> np.ndarray:
             work.state[:of_method], work.generators[:] = states, begun
             work.t[:], work.h[:] = (t, t + h), h
-            self.code.machine(work.lanes)["run"](work.frame.address)
+            self.machine["run"](work.frame.address)
             return work.state[:of_method].copy()
 
         return step
@@ -120,7 +120,6 @@ class _Work(Work):
         self.program, self.spec, self.members, self.plan = program, spec, members, plan
         self.supply = supply  # which the generators point into
         self.lanes = members.start.shape[1]
-        self.machine = program.code.machine(self.lanes * len(plan.h))
         self.observing: dict[int, Callable] = {}  # of statistics that look at all paths together
         count = int(np.count_nonzero(members.member))
         self.used = -(-count // program.chunk) * program.chunk
@@ -153,8 +152,8 @@ class _Work(Work):
 
     def begin(self) -> np.ndarray | None:
         with np.errstate(all="ignore"):
-            self.machine["begin"](self.frame.address)
-            self.machine["look"](self.frame.address)
+            self.program.machine["begin"](self.frame.address)
+            self.program.machine["look"](self.frame.address)
         return self.bad()
 
     def end(self, first: int) -> int:
@@ -167,7 +166,7 @@ class _Work(Work):
 
     def advance(self, first: int, last: int, inside: slice) -> np.ndarray | None:
         began = time.perf_counter()
-        self.step(self.machine, first, last, self.plan.saves[inside])
+        self.step(self.program.machine, first, last, self.plan.saves[inside])
         self.program.rate = self.lanes * (last - first) / max(time.perf_counter() - began, 1e-9)
         return self.bad()
 
@@ -196,7 +195,7 @@ class _Work(Work):
         after, (state, generators) = self.kept(), self.moving
         state[:], generators[:] = before
         self.failed[:], self.unsolved[:] = -1, 0
-        self.step(self.program.diagnosing.machine(self.lanes * (last - first)), first, last, np.empty(0, int))
+        self.step(self.program.diagnosing, first, last, np.empty(0, int))
         state[:], generators[:] = after
         return np.where(self.failed >= 0, self.failed - 1, -1), self.unsolved.astype(bool)
 
@@ -295,9 +294,9 @@ class _Packing(_Work):
             return super().advance(first, last, inside)
         for k, save in enumerate(self.plan.saves[inside]):  # of those that stand still
             self.everyone.set(t=self.t[save:], seen=self.seen[k])
-            self.machine["look"](self.everyone.address)
+            self.program.machine["look"](self.everyone.address)
         if self.going.size:
-            self.step(self.machine, first, last, self.plan.saves[inside])
+            self.step(self.program.machine, first, last, self.plan.saves[inside])
             count, saves = self.going.size, inside.stop - inside.start
             self.seen[:saves, :, self.going] = self.few["seen"][:saves, :, :count]
             self.state[:, self.going] = self.few["state"][:, :count]

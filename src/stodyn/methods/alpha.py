@@ -21,7 +21,6 @@ from stodyn.noise.increment import Increment, Recipe
 from stodyn.noise.iterated import SecondMoments, Signature, SineSeries, Words
 from stodyn.numerics import elimination
 from stodyn.numerics.newton import newton
-from stodyn.numerics.printing.points import at_points
 from stodyn.problems.driven_mechanical import DrivenMechanical
 from stodyn.problems.mechanical import ADDITIVE_LINEAR, CONSTANT_UNDAMPED, Mechanical
 
@@ -81,6 +80,11 @@ class GeneralisedAlpha(Method):
     @abstractmethod
     def coefficients(self, h) -> Coefficients:
         """The four numbers at a step h."""
+
+    def refusal(self, problem):
+        if problem.joints is not None:
+            return f"{self.name} knows no constraints, and this problem has them: take RattleAlpha or ProjectedAlpha"
+        return super().refusal(problem)
 
     def _check(self) -> None:
         if self.order not in ORDERS:
@@ -257,17 +261,26 @@ def noise_terms(fields: Fields, at: tuple, noise: Increment, γ, order) -> tuple
     N_kick = jnp.zeros_like(at[2])
     if not fields.channels:
         return N_kick, N_kick, N_kick
-    b, L = fields.b(*at), fields.L
+    b = fields.b(*at)
     x_kick, v_kick = b @ noise.Z, b @ noise.W
     if fields.facts.noise_on_v:
-        for l in fields.channels:
-            slope = L(l, fields.b)(*at)
-            v_kick = v_kick + slope @ _words(noise, (l + 1, None))
-            x_kick = x_kick + slope @ _words(noise, (l + 1, None, 0))
+        t, y, v = at
+        x_more, v_more = milstein_terms(lambda v: fields.b(t, y, v), v, b, noise)
+        x_kick, v_kick = x_kick + x_more, v_kick + v_more
     if order != "paper":
         further, N_kick = taylor_terms(fields, at, noise, γ, order)
         v_kick = v_kick + further
     return x_kick, v_kick, N_kick
+
+
+def milstein_terms(kicks: Callable, v: Array, b: Array, noise: Increment) -> tuple[Array, Array]:
+    """Σ_lk (b_l · ∂/∂v) kicks_k(v) times I_(l,k,0) for x, and times I_(l,k) for v."""
+    x_kick = v_kick = jnp.zeros_like(v)
+    for l in range(b.shape[1]):
+        slope = jax.jvp(kicks, (v,), (b[:, l],))[1]
+        v_kick = v_kick + slope @ _words(noise, (l + 1, None))
+        x_kick = x_kick + slope @ _words(noise, (l + 1, None, 0))
+    return x_kick, v_kick
 
 
 def taylor_terms(fields: Fields, at: tuple, noise: Increment, γ, order) -> tuple[Array, Array]:
@@ -338,8 +351,7 @@ def largest_rate(problem: Mechanical) -> float:
         def a(y, v):
             return problem.acceleration(0.0, y, v, problem.settled(0.0, y, v, z, params), params)
 
-        slopes = at_points(jax.jacfwd(a, argnums=(0, 1)), np.asarray(y)[None], np.asarray(v)[None])
-        stiffness, damping = (J[0] for J in slopes)
+        stiffness, damping = map(np.asarray, jax.jit(jax.jacfwd(a, argnums=(0, 1)))(y, v))
     r = problem.r
     system = np.block([[np.zeros((r, r)), np.eye(r)], [stiffness, damping]])
     return float(np.abs(np.linalg.eigvals(system)).max()) if np.isfinite(system).all() else math.inf

@@ -56,6 +56,8 @@ def _results(equation: Any, inputs: list[np.ndarray]) -> list[Any]:
     if name in INLINED:
         inner = inner_of(equation)
         return run(inner, *inputs) if isinstance(inner, core.ClosedJaxpr) else _run(inner, (), inputs)
+    if name == "optimization_barrier":
+        return inputs
     if name in CONTROL:
         return CONTROL[name](params, inputs)
     if name in EXACT:

@@ -39,6 +39,11 @@ class DrivenMechanical(Mechanical):
 
     def __post_init__(self):
         super().__post_init__()
+        if self.joints is not None:
+            raise ValueError(
+                "problem: it has constraints, and coloured noise is not taken beside them; write the filter's states "
+                "as coordinates of their own, or the system in minimal coordinates (problems.minimal)"
+            )
         fill = object.__setattr__
         names = (*tuple(self.names or ()), *self.coloured.state_names)
         fill(self, "n", self.n + len(self.coloured.A))
@@ -92,10 +97,10 @@ class DrivenMechanical(Mechanical):
             return False
         if not callable(self.mass) and not callable(self.into):
             return True
-        with jax.enable_x64(True):
+        with jax.enable_x64(True), jax.ensure_compile_time_eval():
             y, v, z = self.example_coordinates()
             try:
-                (entries,) = dependence(self.push, np.zeros(()), y, v, z, self.example_params())
+                (entries,) = dependence(self.push, jnp.zeros(()), y, v, z, self.example_params())
             except Unprintable:
                 return False
         reached = {argument for e in entries.ravel() if isinstance(e, frozenset) for argument, _ in e}

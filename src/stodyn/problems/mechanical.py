@@ -1,4 +1,4 @@
-"""Noisy mechanics: M x'' = force(t, x, v) + noise(t, x, v) ξ, with any mass matrix."""
+"""Noisy mechanics: M x'' = force(t, x, v) + noise(t, x, v) ξ, with any mass matrix, and joints g(t, x) = 0."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from jax import Array
 from stodyn.numerics import elimination
 from stodyn.numerics.banded import Band, find_band
 from stodyn.numerics.dependence import dependence
-from stodyn.numerics.printing.points import at_points
 from stodyn.numerics.printing.scalars import Unprintable
 from stodyn.problems import paired_start
 from stodyn.problems.contract import (
@@ -27,6 +26,7 @@ from stodyn.problems.contract import (
     returned_shape,
 )
 from stodyn.problems.inertia import Inertia
+from stodyn.problems.joints import Joints, JointsDiagnosis, drifting, joints_of
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
 from stodyn.problems.structure import CHECKED_STATES, find_structure
@@ -67,6 +67,11 @@ class Mechanical(Problem):
     names   of the N coordinates; the components of a run are the names, then "d" + names. units: one a component, or
             component -> unit
     accelerations  whether the run shows the acceleration φ of the integrator too, as "dd" + names
+    constraints    constraints(t, x[, params]) -> (c,), holonomic: g(t, x) = 0 holds along every path, and reactions
+            -Gᵀ dΛ with G = ∂g/∂x stand beside the forces: problems.joints. The start is moved onto them, and says so
+    constraint_names  one for each, "g0", ... by default
+    redundant      "refuse" constraints that follow from others, or "drop" them
+    impulses       whether the run shows the impulses Λ of the reactions since the start, as "Λ_" + constraint_names
 
     What the functions depend on is proved from their traces: it decides which noise a step asks for.
     """
@@ -79,11 +84,16 @@ class Mechanical(Problem):
     names: Sequence[str] | None = None
     units: Sequence[str] | Mapping[str, str] | None = None
     accelerations: bool = False
+    constraints: Callable | None = None
+    constraint_names: Sequence[str] | None = None
+    redundant: str = "refuse"
+    impulses: bool = False
 
     scalar: bool = dataclasses.field(init=False)
     N: int = dataclasses.field(init=False)
     n: int = dataclasses.field(init=False)
     m: int = dataclasses.field(init=False)
+    joints: Joints | None = dataclasses.field(init=False, repr=False)
     calculus = "ito"
     further_structures = (CONSTANT_UNDAMPED, ADDITIVE_LINEAR)
 
@@ -92,7 +102,8 @@ class Mechanical(Problem):
         """What else paths may fail by."""
         singular = "It may be that the mass, which depends on the state, became singular there. "
         rounded = "A force of stiffness k is rounded to 1e-16 k |x|: where that is above Newton's tol, raise tol."
-        return (singular if callable(self.mass) else "") + rounded
+        held = "" if self.joints is None else f" {self.joints.failure_advice}"
+        return (singular if callable(self.mass) else "") + rounded + held
 
     def __post_init__(self):
         fill = object.__setattr__
@@ -108,12 +119,16 @@ class Mechanical(Problem):
                 raise ValueError(f"force: returned shape {found}, expected {x.shape}, the shape of x0")
             fill(self, "m", 0 if self.noise is None else self._channels(*arguments))
             fill(self, "mass", self._checked_mass(*arguments))
+            fill(self, "joints", joints_of(self, x))
         default = ["x"] if self.scalar else [f"x{i}" for i in range(self.N)]
         names = self.names
         if names is not None and tuple(names)[self.N : 2 * self.N] == tuple(f"d{name}" for name in names[: self.N]):
             names = tuple(names)[: self.N]  # of a problem that is copied with dataclasses.replace
         names = component_names(names, default)
         names = tuple(d + name for d in ("", "d", "dd")[: self.n // self.N] for name in names)
+        if self.joints is not None and self.impulses:
+            names += tuple(f"Λ_{name}" for name in self.joints.names)
+            fill(self, "n", len(names))
         fill(self, "names", component_names(names, names))
         fill(self, "units", component_units(self.units, names))
 
@@ -174,8 +189,8 @@ class Mechanical(Problem):
 
     @functools.cached_property
     def inertia(self) -> Inertia | None:
-        """The constant mass matrix; None where it is 1 or depends on the state."""
-        return None if self.mass is None or callable(self.mass) else Inertia(self.mass)
+        """The constant mass matrix; None where it is 1 or depends on the state, and where joints work with it."""
+        return None if self.mass is None or callable(self.mass) or self.joints is not None else Inertia(self.mass)
 
     @property
     def is_regular(self) -> bool:
@@ -209,11 +224,15 @@ class Mechanical(Problem):
         return a if self.mass is None else self._mass(t, y, v, z, params) @ a
 
     def acceleration(self, t, y: Array, v: Array, z: Array, params) -> Array:
-        """a with M a = force, (r,)."""
+        """a with M a = force, (r,); with joints that of the paths, tangent to the constraints."""
+        if self.joints is not None:
+            return self.joints.acceleration(t, y, v, params)
         return self._solved(t, y, v, z, params, self.balance(t, y, v, z, params)[0])
 
     def kicks(self, t, y: Array, v: Array, z: Array, params) -> Array:
-        """b with M b = noise, (r, m): what a unit of each channel does to v."""
+        """b with M b = noise, (r, m): what a unit of each channel does to v; with joints the part along them."""
+        if self.joints is not None:
+            return self.joints.kicks(t, y, v, params)
         if self.noise is None:
             return jnp.zeros((self.r, 0), y.dtype)
         B = jnp.asarray(self.noise(t, *self._seen(y, v, z), *self.extra(params)), y.dtype)
@@ -260,9 +279,9 @@ class Mechanical(Problem):
             force, vanishing = self.balance(t, y, y, z, params)
             return jnp.concatenate([self.mass_times(y, t, y, y, z, params) - force, vanishing])
 
-        with jax.enable_x64(True):
+        with jax.enable_x64(True), jax.ensure_compile_time_eval():
             y, _, z = self.example_coordinates()
-            return find_band(residual, np.concatenate([y, z]), np.zeros(()), self.example_params())
+            return find_band(residual, jnp.concatenate([y, z]), jnp.zeros(()), self.example_params())
 
     @functools.cached_property
     def row_order(self) -> tuple[int, ...] | None:
@@ -282,25 +301,24 @@ class Mechanical(Problem):
 
     @functools.cached_property
     def _constraint_jacobian(self) -> np.ndarray:
-        y, v, z = self.example_coordinates()
-        slope = jax.jacfwd(lambda z: self.balance(0.0, y, v, z, self.example_params())[1])
-        return at_points(slope, np.asarray(z)[None])[0]
+        with jax.enable_x64(True), jax.ensure_compile_time_eval():
+            y, v, z = self.example_coordinates()
+            return np.asarray(jax.jacfwd(lambda z: self.balance(0.0, y, v, z, self.example_params())[1])(z))
 
     # --- what is known about them -------------------------------------------------------------------------------------
 
     def example_coordinates(self) -> tuple[Array, Array, Array]:
-        """y, v and z of one start, as numbers even where a step asks while it is traced."""
-        start: Any = np.asarray(self.example_start(), float)
-        with jax.enable_x64(True), jax.ensure_compile_time_eval():
-            (y, z), (v, _) = self.split(start[: self.N]), self.split(start[self.N : 2 * self.N])
-            return jax.device_put((y, v, z))
+        """y, v and z of one start."""
+        start = jnp.asarray(self.example_start(), float)
+        y, z = self.split(start[: self.N])
+        return y, self.split(start[self.N : 2 * self.N])[0], z
 
     @functools.cached_property
     def facts(self) -> Facts:
         """What acceleration and kicks depend on; everything, where their traces cannot be taken apart."""
-        with jax.enable_x64(True):
+        with jax.enable_x64(True), jax.ensure_compile_time_eval():
             y, v, z = self.example_coordinates()
-            t, params = np.zeros(()), self.example_params()
+            t, params = jnp.zeros(()), self.example_params()
             try:
                 noise, force = self._reached(self.kicks), self._reached(self.acceleration)
                 bent = _arguments(
@@ -318,8 +336,8 @@ class Mechanical(Problem):
         """Whether noise depends on a z that depends on v, so that its derivative in v is one along the constraints."""
         if self.is_regular:
             return False
-        with jax.enable_x64(True):
-            arguments = (np.zeros(()), *self.example_coordinates(), self.example_params())
+        with jax.enable_x64(True), jax.ensure_compile_time_eval():
+            arguments = (jnp.zeros(()), *self.example_coordinates(), self.example_params())
             try:
                 constraints = _arguments(lambda *args: self.balance(*args)[1], *arguments)
                 return 3 in _arguments(self.kicks, *arguments) and 2 in constraints
@@ -329,9 +347,9 @@ class Mechanical(Problem):
     def _reached(self, function: Callable) -> set[int]:
         """Which of t (0), y (1), v (2) a function depends on; through z on what the constraints do."""
         y, v, z = self.example_coordinates()
-        found = _arguments(function, np.zeros(()), y, v, z, self.example_params())
+        found = _arguments(function, jnp.zeros(()), y, v, z, self.example_params())
         if 3 in found:
-            constraint = _arguments(lambda *args: self.balance(*args)[1], np.zeros(()), y, v, z, self.example_params())
+            constraint = _arguments(lambda *args: self.balance(*args)[1], jnp.zeros(()), y, v, z, self.example_params())
             found |= constraint
         return found - {3, 4}
 
@@ -347,8 +365,8 @@ class Mechanical(Problem):
         elif not self.is_regular:
             found = self._as_sdae.noise_structure
         else:
-            with jax.enable_x64(True):
-                start = np.asarray(self.example_start()[: 2 * self.N], float)
+            with jax.enable_x64(True), jax.ensure_compile_time_eval():
+                start = jnp.asarray(self.example_start()[: 2 * self.N])
                 found = find_structure(self.g, start, self.example_params(), self.sample_params(CHECKED_STATES))
         facts, kinds = self.facts, found.kinds
         if facts.additive and facts.linear_damping:
@@ -357,7 +375,24 @@ class Mechanical(Problem):
             kinds = (*kinds, CONSTANT_UNDAMPED)
         return NoiseStructure(kinds, found.known)
 
+    def diagnose(self, t: float = 0.0) -> JointsDiagnosis:
+        """What the constraints do at the start at time t: rank, how far the start is moved, what noise they take up."""
+        if self.joints is None:
+            raise ValueError("constraints: there are none, so there is nothing to diagnose; give constraints=g")
+        return self.joints.diagnose(t)
+
+    def multiplier(self, t, x: Array, params: Any = None) -> Array:
+        """The multipliers λ of the reactions -Gᵀ λ, (c,), at a state x of a run: a function for Observable.
+
+        Refused where noise has a part along a reaction, which then is no function of time but contains white noise.
+        """
+        if self.joints is None:
+            raise ValueError("multiplier: there are no constraints, so there are no reactions; give constraints=g")
+        return self.joints.multiplier(t, x[: self.N], x[self.N : 2 * self.N], params)
+
     def before_run(self, t: float) -> tuple[str, ...]:
+        if self.joints is not None:
+            return self.joints.before_run(t)
         if callable(self.mass):
             with jax.enable_x64(True):
                 y, v, z = self.example_coordinates()
@@ -406,7 +441,7 @@ class Mechanical(Problem):
         return jnp.concatenate([jnp.zeros((self.N, self.m), x.dtype), self.kicks(t, y, v, y[:0], params)])
 
     def noise_rows(self, t, x, params, components):
-        """Nothing of the noise reaches positions at once; accelerations and massless coordinates have no row."""
+        """Nothing of the noise reaches positions at once; accelerations, massless coordinates, impulses have no row."""
         y, v, z = self._coordinates(x)
         b = self.kicks(t, y, v, z, params)
         return tuple(
@@ -431,7 +466,7 @@ class Mechanical(Problem):
         """How often a component is differentiated, and its place among the coordinates with inertia; None where it
         is none of their positions and velocities."""
         order, k = divmod(component, self.N)
-        if order == 2:
+        if order >= 2:
             return order, None
         if self.inertia is None or self.inertia.is_regular:
             return order, k
@@ -440,6 +475,8 @@ class Mechanical(Problem):
         return order, int(np.flatnonzero(columns == k)[0]) if is_pure else None
 
     def lower(self, kind: type) -> tuple[Problem, str] | None:
+        if self.joints is not None:
+            return drifting(self) if kind is SDE else None
         if kind is SDAE:
             return self._as_sdae, "Mechanical -> SDAE of (x, v)"
         if kind is not SDE:

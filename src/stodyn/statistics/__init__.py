@@ -8,6 +8,7 @@ from stodyn.statistics.moments import Moments
 from stodyn.statistics.observable import Observable
 from stodyn.statistics.passage import Passage
 from stodyn.statistics.paths import Paths
+from stodyn.statistics.reaction import Reaction
 from stodyn.statistics.series import Autocorrelation, Spectrum
 from stodyn.statistics.surrogate import Surrogate
 
@@ -20,6 +21,7 @@ __all__ = [
     "Observable",
     "Passage",
     "Paths",
+    "Reaction",
     "Spectrum",
     "Surrogate",
     "functional",

@@ -1,0 +1,125 @@
+"""The α method on accelerations and kicks along the constraints, and a projection back onto them after every step.
+
+With a and b of problems.joints in the place of M⁻¹ force and M⁻¹ noise, a step of StochasticAlpha gives q and v near
+the constraints; then q' = q - C(q) μ with g(t', q') = 0, and v' = v - C(q') ν with G(q') v' + g_t = 0. The solution
+lies on the constraints, so that the projection moves by no more than the error, and keeps every strong order. Impulses:
+
+    "paper":   ΔΛ = h [(1 - γ) l + γ l'] + μ W + ν,    l the α-filtered λ, l = λ at the start
+    1.5, 2.0:  ΔΛ = ½ h (λ + λ') + μ W + (dμ/dt along v) (h W - Z) + (∂λ/∂v b) (Z - ½ h W)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from stodyn.methods.alpha import Fields, StochasticAlpha, cheapest, noise_terms
+from stodyn.methods.contract import Claim, Report
+from stodyn.methods.rattle_alpha import MEASURED, Constrained, impulses, is_sound, shown
+from stodyn.noise.increment import Recipe
+from stodyn.noise.iterated import SecondMoments, Words
+from stodyn.numerics.newton import newton
+from stodyn.problems.mechanical import Mechanical
+
+
+@dataclasses.dataclass(frozen=True)
+class _ProjectedAlpha(Constrained):
+    """The α method along the constraints with a projection back onto them: of strong order 2, and for singular masses.
+
+    rho    in [0, 1]: what is left per step of an oscillation with ωh → ∞, as that of StochasticAlpha
+    order  2.0, 1.5 or "paper": strong orders 2, 1.5 and 1, by the terms of StochasticAlpha. RattleAlpha has smaller
+           errors at "paper" and costs less
+    area   the recipe for the iterated integrals; None takes the cheapest that will do
+
+    Newton solves for N unknowns, then for c. The terms beyond "paper" are explicit, and take second and third
+    derivatives of g.
+    """
+
+    rho: float = 0.8
+    order: Any = 2.0
+    tol: float = 1e-10
+    limit: int = 20
+    area: Recipe | None = None
+
+    name = "ProjectedAlpha"
+    citation = "stodyn: the stochastic α method of N. Rajan & S. Raha, CMES (2008), with E. Hairer & G. Wanner's \
+projection, Solving Ordinary Differential Equations II (1996)"
+
+    def __post_init__(self):
+        StochasticAlpha(rho=self.rho, order=self.order)
+
+    @property
+    def needs(self):
+        return self.area or (SecondMoments(4) if self.order == "paper" else Words())
+
+    @property
+    def claims(self):
+        strong = Claim("strong", 1.0 if self.order == "paper" else self.order, source=MEASURED)
+        return strong, Claim("deterministic", 2.0, source=MEASURED), Claim("constraints", source="solved by Newton")
+
+    def prepared(self, problem, h):
+        problem.check_step(self, h)
+        return self if self.area is not None else self(area=cheapest(problem, self.order))
+
+    def start(self, problem, t, x, params):
+        seen, N = super().start(problem, t, x, params), problem.N
+        φ, λ = problem.joints.accelerated(t, seen[:N], seen[N : 2 * N], params)
+        return shown(problem, seen[:N], seen[N : 2 * N], φ, impulses(problem, seen)), φ, λ
+
+    def step(self, problem, t, state, noise, params):
+        seen, φ, filtered = state
+        joints, N, h = problem.joints, problem.N, noise.h
+        q, v = seen[:N], seen[N : 2 * N]
+        αm, αf, β, γ = StochasticAlpha(rho=self.rho).coefficients(h)
+        fields = Fields(problem, q[:0], params, self.order)
+        x_kick, v_kick, N_kick = noise_terms(fields, (t, q, v), noise, γ, self.order)
+        a, λ = joints.accelerated(t, q, v, params)
+        q_known = q + h * v + h**2 * (0.5 - β) * φ + x_kick
+        v_known = v + h * (1.0 - γ) * φ + v_kick
+        known = αm * φ - αf * a - (0.0 if self.order == "paper" else (αf - αm) * N_kick)
+
+        def near(φ):
+            return t + h, q_known + β * h**2 * φ, v_known + γ * h * φ, params
+
+        root = newton(
+            lambda φ: (1.0 - αm) * φ + known - (1.0 - αf) * joints.acceleration(*near(φ)),
+            φ, tol=self.tol, limit=self.limit,
+        )  # fmt: skip
+        φ = root.x
+        t_after, q_near, v_near, _ = near(φ)
+        q_after, projected = joints.moved_onto(t_after, q_near, params, self.tol, self.limit)
+        frame = joints.frame(t_after, q_after, params)
+        v_after, ν = frame.held(v_near, joints.rate(t_after, q_after, params))
+        report = Report(*root[1:]).joined(Report(*projected[1:]))
+        report = report._replace(ok=report.ok & is_sound(joints.frame(t, q, params), frame))
+        Λ = jnp.zeros(joints.c, q.dtype)
+        if problem.impulses and self.order == "paper":
+            λ_near = joints.accelerated(*near(φ))[1]
+            before, filtered = filtered, ((1.0 - αf) * λ_near + αf * λ - αm * filtered) / (1.0 - αm)
+            Λ = h * ((1.0 - γ) * before + γ * filtered) + joints.kicked(t, q, v, params)[1] @ noise.W + ν
+        elif problem.impulses:
+            λ_after = joints.accelerated(t_after, q_after, v_after, params)[1]
+            Λ = 0.5 * h * (λ + λ_after) + _noise_of_impulses(problem, t, q, v, noise, params)
+        return (shown(problem, q_after, v_after, φ, impulses(problem, seen) + Λ), φ, filtered), report
+
+    def read(self, state):
+        return state[0]
+
+
+def _noise_of_impulses(problem: Mechanical, t, q, v, noise, params):
+    """μ W + (dμ/dt along v) (h W - Z) + (∂λ/∂v b) (Z - ½ h W)."""
+    joints: Any = problem.joints
+    b, μ = joints.kicked(t, q, v, params)
+    if not problem.m:
+        return jnp.zeros(joints.c, q.dtype)
+    t = jnp.asarray(t, q.dtype)
+    along = jax.jvp(lambda t, q: joints.kicked(t, q, v, params)[1], (t, q), (jnp.ones_like(t), v))[1]
+    slopes = [jax.jvp(lambda v: joints.accelerated(t, q, v, params)[1], (v,), (b[:, k],))[1] for k in range(problem.m)]
+    late = noise.Z - 0.5 * noise.h * noise.W
+    return μ @ noise.W + along @ (noise.h * noise.W - noise.Z) + jnp.stack(slopes, axis=1) @ late
+
+
+ProjectedAlpha = _ProjectedAlpha()

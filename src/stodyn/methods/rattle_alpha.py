@@ -1,0 +1,271 @@
+"""RATTLE-α: the generalised-α method of noisy mechanics with joints, with impulses at both ends of a step.
+
+With φ the α-filtered free acceleration M⁻¹f, C = M⁻¹Gᵀ, b_k the part of M⁻¹B_k along the constraints, W_k = I_(k),
+Z_k = I_(k,0), H_k = Z_k/h - W_k/2, and φ', Λ1, Λ2 such that g = 0 and G v + g_t = 0 hold at the end of the step:
+
+    q' = q + h v + h² [(1/2 - β) φ + β φ'] + Σ M⁻¹B_k Z_k             - (h/2) C(q) Λ1
+    v' = v + h [(1 - γ) φ + γ φ']          + Σ M⁻¹B_k W_k + E         - ½ C(q) Λ1 - ½ C(q') Λ2
+    (1 - αm) φ' + αm φ = (1 - αf) M⁻¹f(t', q', v') + αf M⁻¹f(t, q, v) + (αf - αm) N,      ΔΛ = ½ (Λ1 + Λ2)
+
+Where B or M depend on t or q the kicks are those of shifted RATTLE: v + b(q) H at first, ½ M⁻¹B W with each impulse,
+and - b(q') H at last. For constant ones both are the same step. Where B depends on v, Milstein's terms with b along
+the constraints stand beside them. Orders: E = N = 0 makes 1; 1.5 takes
+
+    N = Σ d_k W_k,  E = Σ d_k (Z_k - γ h W_k) - Σ (b_k · ∂_q) b_k [h W_k²/12 + h H_k²/5 + h²/15],  d_k = M⁻¹ f_v b_k,
+
+the last sum because the two impulses make h (W²/4 - H²) of I_(k,0,k), whose mean given W and Z is another.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from stodyn.methods.alpha import Coefficients, StochasticAlpha, cheapest, milstein_terms
+from stodyn.methods.contract import Claim, Method, Report
+from stodyn.noise import wiener
+from stodyn.noise.increment import Increment, Recipe
+from stodyn.noise.iterated import SecondMoments
+from stodyn.numerics import elimination
+from stodyn.numerics.newton import newton
+from stodyn.problems.joints import Frame, Joints
+from stodyn.problems.mechanical import Mechanical
+
+MEASURED = "measured on the same Brownian path as in minimal coordinates"
+SOURCE = "stodyn: the generalised-α method of Chung & Hulbert (1993) with the impulses of RATTLE, H. C. Andersen, \
+J. Comput. Phys. 52 (1983), and the noise terms of N. Rajan & S. Raha, CMES (2008)"
+
+
+class Constrained(Method):
+    """What methods for mechanical systems with joints share: whom they refuse, their starts, what a run shows."""
+
+    accepts = Mechanical
+    calculus = "ito"
+
+    def refusal(self, problem):
+        if problem.joints is None:
+            return f"{self.name} is made for constraints, and this problem has none"
+        return super().refusal(problem)
+
+    def start(self, problem, t, x, params):
+        q, v = problem.joints.consistent(t, x[: problem.N], x[problem.N : 2 * problem.N], params)
+        return shown(problem, q, v, jnp.zeros_like(q), jnp.zeros(problem.joints.c, q.dtype))
+
+
+def shown(problem: Mechanical, q: Array, v: Array, φ: Array, Λ: Array) -> Array:
+    """What a run shows: (x, v), the accelerations and the impulses where they are asked for."""
+    parts = [q, v, *([φ] if problem.accelerations else []), *([Λ] if problem.impulses else [])]
+    return jnp.concatenate(parts)
+
+
+def impulses(problem: Mechanical, x: Array) -> Array:
+    """Λ of what a run shows, zeros where it does not."""
+    return x[-problem.joints.c :] if problem.impulses else jnp.zeros(problem.joints.c, x.dtype)  # type: ignore[union-attr]
+
+
+def refuses_mass(problem: Mechanical, name: str) -> str | None:
+    """Why a method that solves with M alone does not take a singular one."""
+    if problem.joints is None or problem.joints.mass_is_regular:
+        return None
+    return (
+        f"{name} solves with the mass, which is singular here; add s G'G to it, which changes no motion, or take "
+        "ProjectedAlpha"
+    )
+
+
+def is_sound(here: Frame, there: Frame) -> Array | bool:
+    """Whether the constraints of both ends of a step are independent, and those of one determine the other's impulses:
+    det G(q') M⁻¹ G(q)ᵀ changes sign where normals turn by 90°, and where a singular configuration is passed."""
+    if len(here.A) > elimination.WRITTEN_OUT:
+        return there.is_regular
+    return (elimination.determinant(there.G @ here.C) > 0.0) & there.is_regular
+
+
+@dataclasses.dataclass(frozen=True)
+class _RattleAlpha(Constrained):
+    """The α method with the impulses of RATTLE for mechanical systems with joints: g = 0 and G v + g_t = 0 to rounding.
+
+    rho    in [0, 1]: what is left per step of an oscillation with ωh → ∞, as that of StochasticAlpha
+    order  "paper": strong order 1, with a small constant; 1.5: with an explicit correction, for noise that does not
+           depend on v
+    area   the recipe for the iterated integrals of noise that depends on v; None takes the cheapest that will do
+
+    One Newton solve for N + c unknowns a step, c where the force depends on t alone.
+    """
+
+    rho: float = 0.8
+    order: Any = "paper"
+    tol: float = 1e-10
+    limit: int = 20
+    area: Recipe | None = None
+
+    citation = SOURCE
+
+    def __post_init__(self):
+        StochasticAlpha(rho=self.rho)
+        if self.order not in ("paper", 1.5):
+            raise ValueError(f'order: expected "paper" or 1.5, got {self.order!r}; ProjectedAlpha has order 2.0')
+
+    @property
+    def name(self):
+        return "RattleAlpha" if self.order == "paper" else "RattleAlpha15"
+
+    @property
+    def needs(self):
+        return self.area or (SecondMoments(4) if self.order == "paper" else wiener.WZ)
+
+    @property
+    def claims(self):
+        strong = Claim("strong", 1.0 if self.order == "paper" else 1.5, source=MEASURED)
+        return strong, Claim("deterministic", 2.0, source=MEASURED), Claim("constraints", source="solved by Newton")
+
+    def refusal(self, problem):
+        reason = super().refusal(problem) or refuses_mass(problem, self.name)
+        if reason is None and self.order == 1.5 and problem.joints.free.facts.noise_on_v:
+            return f"{self.name} takes noise that does not depend on v, and here it does"
+        return reason
+
+    def prepared(self, problem, h):
+        problem.check_step(self, h)
+        return self if self.area is not None else self(area=cheapest(problem, "paper"))
+
+    def start(self, problem, t, x, params):
+        seen = super().start(problem, t, x, params)
+        N = problem.N
+        φ = problem.joints.free.acceleration(t, seen[:N], seen[N : 2 * N], seen[:0], params)
+        return shown(problem, seen[:N], seen[N : 2 * N], φ, impulses(problem, seen)), φ
+
+    def step(self, problem, t, state, noise, params):
+        seen, φ = state
+        q, v = seen[: problem.N], seen[problem.N : 2 * problem.N]
+        φ, q, v, Λ, report = _moved(self._kicks(problem, t, q, v, noise, params), self, problem, t, q, v, φ, params)
+        return (shown(problem, q, v, φ, impulses(problem, seen) + Λ), φ), report
+
+    def read(self, state):
+        return state[0]
+
+    def _kicks(self, problem: Mechanical, t: Any, q: Array, v: Array, noise: Increment, params: Any) -> _Kicks:
+        """What the noise does to q and v, with the first impulse and with the second."""
+        joints, none = problem.joints, q[:0]
+        free, zero = joints.free, jnp.zeros_like(q)  # type: ignore[union-attr]
+        frame, h = joints.frame(t, q, params), noise.h  # type: ignore[union-attr]
+        if not problem.m:
+            return _Kicks(frame, h, zero, zero, zero, None, None)
+        facts, b = free.facts, free.kicks(t, q, v, none, params)
+        W, Z = noise.W, jnp.asarray(noise.Z)
+        H = Z / h - 0.5 * W
+        shifts = _shifts(problem)
+        if shifts:
+            at_first = frame.tangent(b) @ H
+            x, u = h * at_first + 0.5 * h * (b @ W), at_first + 0.5 * (b @ W)
+        else:
+            x, u = b @ Z, b @ W
+        if facts.noise_on_v:
+            more_x, more_u = milstein_terms(lambda v: free.kicks(t, q, v, none, params), v, frame.tangent(b), noise)
+            x, u = x + more_x, u + more_u
+        N = zero
+        if self.order != "paper":
+            E, N = _correction(problem, t, q, v, noise, frame.tangent(b), _coefficients(self.rho).gamma, params)
+            u = u + E
+        return _Kicks(frame, h, x, u, N, (W, H) if shifts else None, free if shifts else None)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Kicks:
+    """frame at the start, h, what noise adds to q, to v and to the force; W and H where kicks depend on q'."""
+
+    frame: Frame
+    h: Any
+    x: Array
+    u: Array
+    N: Array
+    shift: tuple[Array, Array] | None
+    free: Any
+
+    def after(
+        self, t: Any, q: Array, v: Array, w: Array, rate: Array, frame: Frame, params: Any
+    ) -> tuple[Array, Array]:
+        """The velocity at the end along the constraints, of w before the second impulse, and Λ2."""
+        if self.shift is None:
+            v, half = frame.held(w, rate)
+            return v, 2.0 * half
+        W, H = self.shift
+        b = self.free.kicks(t, q, v, q[:0], params)
+        v, half = frame.held(w + 0.5 * (b @ W), rate)
+        return v - frame.held(b @ H)[0], 2.0 * half
+
+
+def _coefficients(rho: float) -> Coefficients:
+    return StochasticAlpha(rho=rho).coefficients(0.0)
+
+
+def _shifts(problem: Mechanical) -> bool:
+    """Whether the kicks are those of shifted RATTLE: M⁻¹B depends on t or q, and not on v."""
+    facts = problem.joints.free.facts  # type: ignore[union-attr]
+    return (facts.noise_on_t or facts.noise_on_x) and not facts.noise_on_v
+
+
+def _moved(kicks, method, problem, t, q, v, φ, params):
+    """φ', q', v', ΔΛ and how it went: Newton on φ' and Λ1, Λ2 is linear in them."""
+    αm, αf, β, γ = _coefficients(method.rho)
+    joints: Joints = problem.joints
+    free, none, N, h, frame = joints.free, q[:0], problem.N, kicks.h, kicks.frame
+    a = free.acceleration(t, q, v, none, params)
+    q_known = q + h * v + h**2 * (0.5 - β) * φ + kicks.x
+    v_known = v + h * (1.0 - γ) * φ + kicks.u
+    known = αm * φ - αf * a - (αf - αm) * kicks.N
+    t_after, on_v = t + h, free.facts.force_on_v
+
+    def position(φ, Λ):
+        return q_known + β * h**2 * φ - 0.5 * h * (frame.C @ Λ)
+
+    def velocity(φ, Λ, q):
+        there = joints.frame(t_after, q, params)
+        w = v_known + γ * h * φ - 0.5 * (frame.C @ Λ)
+        return (*kicks.after(t_after, q, v, w, joints.rate(t_after, q, params), there, params), there)
+
+    def held(φ, Λ):
+        return joints.value(t_after, position(φ, Λ), params) / h
+
+    zero = jnp.zeros(joints.c, q.dtype)
+    if joints.force_is_free_of_state:
+        φ = ((1.0 - αf) * free.acceleration(t_after, q, v, none, params) - known) / (1.0 - αm)
+        root = newton(lambda Λ: held(φ, Λ), zero, tol=method.tol, limit=method.limit, **joints.solver)
+        Λ1 = root.x
+    else:
+
+        def residual(u):
+            φ, Λ = u[:N], u[N:]
+            q = position(φ, Λ)
+            force = free.balance(t_after, q, velocity(φ, Λ, q)[0] if on_v else v, none, params)[0]
+            left = free.mass_times((1.0 - αm) * φ + known, t_after, q, v, none, params)
+            return jnp.concatenate([left - (1.0 - αf) * force, held(φ, Λ)])
+
+        root = newton(residual, jnp.concatenate([φ, zero]), tol=method.tol, limit=method.limit)
+        φ, Λ1 = root.x[:N], root.x[N:]
+    q = position(φ, Λ1)
+    v, Λ2, there = velocity(φ, Λ1, q)
+    return φ, q, v, 0.5 * (Λ1 + Λ2), Report(root.ok & is_sound(frame, there), root.iterations, root.rounded)
+
+
+def _correction(problem, t, q, v, noise, b, γ, params) -> tuple[Array, Array]:
+    """E and N of order 1.5."""
+    joints, h, W, Z = problem.joints, noise.h, noise.W, noise.Z
+    free, none = joints.free, q[:0]
+    E, N = jnp.zeros_like(q), jnp.zeros_like(q)
+    size = h * W**2 / 12.0 + h * (Z / h - 0.5 * W) ** 2 / 5.0 + h**2 / 15.0
+    for k in range(problem.m):
+        if free.facts.force_on_v:
+            d = jax.jvp(lambda v: free.acceleration(t, q, v, none, params), (v,), (b[:, k],))[1]
+            E, N = E + d * (Z[k] - γ * h * W[k]), N + d * W[k]
+        bent = jax.jvp(lambda q, k=k: joints.kicks(t, q, v, params)[:, k], (q,), (b[:, k],))[1]
+        E = E - bent * size[k]
+    return E, N
+
+
+RattleAlpha = _RattleAlpha()
+RattleAlpha15 = _RattleAlpha(order=1.5)

@@ -1,0 +1,375 @@
+"""Joints: holonomic constraints g(t, q) = 0 of M dv = f dt + B dW - Gᵀ dΛ, dq = v dt, with G = ∂g/∂q.
+
+q has a derivative, so that d(G v + g_t) = G dv + γ dt without a further term, γ the second derivative of g along
+q' = v, q'' = 0. In either calculus, then,
+
+    [M Gᵀ; G 0] (a, λ) = (f, -γ),    [M Gᵀ; G 0] (b, μ) = (B, 0),    dv = a dt + b dW,    dΛ = λ dt + μ dW,
+
+which has a solution where G has full row rank and M is positive definite along the constraints; M itself may be
+singular: M + s GᵀG gives the same a and b, and λ + s γ for λ. Λ(t) is a process without a derivative where μ is not
+zero: the reaction at a time is then white noise, and only its impulses, or its means over a time, are numbers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from stodyn.noise.distribution import is_random
+from stodyn.numerics import elimination
+from stodyn.numerics.banded import Band, find_band
+from stodyn.numerics.dependence import dependence
+from stodyn.numerics.newton import newton
+from stodyn.numerics.printing.scalars import Unprintable
+from stodyn.problems import joints_diagnosis
+from stodyn.problems.contract import is_drawn, returned_shape
+from stodyn.problems.inertia import Inertia
+from stodyn.problems.joints_diagnosis import FAR, JointsDiagnosis
+from stodyn.problems.sde import SDE
+
+START_LIMIT = 50  # rounds of Newton onto the constraints from a start
+SINGULAR = 1e-6  # the lowest singular value of the constraints, rows of length 1, at which a path has lost one of them
+
+
+class Frame:
+    """The constraints at one (t, q): G, C = M⁻¹ Gᵀ, A = G C, and solves with them."""
+
+    def __init__(self, joints: Joints, t: Any, q: Array, params: Any):
+        self.joints = joints
+        self.G = joints.jacobian(t, q, params)
+        self.inverse = joints.mass_inverse(t, q, params, self.G)
+        self.C = self.inverse(self.G.T)
+        self.A = self.G @ self.C
+        self.solve = joints.factorised(self.A)
+
+    def held(self, w: Array, rate: Array | float = 0.0) -> tuple[Array, Array]:
+        """w - C λ with G (w - C λ) = -rate, and λ: of a velocity rate is g_t, of an acceleration γ."""
+        λ = self.solve(self.G @ w + rate)
+        return w - self.C @ λ, λ
+
+    def tangent(self, b: Array) -> Array:
+        """The part of each column of b (N, m) along the constraints."""
+        return jnp.stack([self.held(b[:, k])[0] for k in range(b.shape[1])], axis=1) if b.shape[1] else b
+
+    @property
+    def is_regular(self) -> Array | bool:
+        """Whether the constraints are independent here, the rows of G M^(-1/2) taken with length 1: an inverse
+        iteration from a fixed vector estimates their lowest singular value."""
+        c = len(self.A)
+        if c == 1:
+            return True
+        length = jnp.sqrt(jnp.diagonal(self.A))
+        r = jnp.asarray(np.cos(1.0 + 2.4 * np.arange(c)), length.dtype)
+        return jnp.max(jnp.abs(length * self.solve(length * r))) <= SINGULAR**-2
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Joints:
+    """The constraints of a mechanical problem, and its equations with them; for one path.
+
+    names   of the constraints that are kept; rows: their numbers among what the user's function returns
+    """
+
+    problem: Any
+    names: tuple[str, ...]
+    rows: tuple[int, ...]
+
+    @property
+    def c(self) -> int:
+        return len(self.rows)
+
+    @functools.cached_property
+    def free(self) -> Any:
+        """The problem without constraints."""
+        return dataclasses.replace(
+            self.problem, constraints=None, constraint_names=None, redundant="refuse", impulses=False, units=None
+        )
+
+    # --- the constraints ----------------------------------------------------------------------------------------------
+
+    def value(self, t: Any, q: Array, params: Any) -> Array:
+        """g, (c,)."""
+        found = jnp.ravel(jnp.asarray(self.problem.constraints(t, q, *self.problem.extra(params)), q.dtype))
+        return found if len(found) == self.c else found[np.asarray(self.rows)]
+
+    def jacobian(self, t: Any, q: Array, params: Any) -> Array:
+        """G, (c, N)."""
+        return jax.jacfwd(lambda q: self.value(t, q, params))(q)
+
+    def rate(self, t: Any, q: Array, params: Any) -> Array:
+        """g_t, (c,)."""
+        if not self.moves:
+            return jnp.zeros(self.c, q.dtype)
+        t = jnp.asarray(t, q.dtype)
+        return jax.jvp(lambda t: self.value(t, q, params), (t,), (jnp.ones_like(t),))[1]
+
+    def bend(self, t: Any, q: Array, v: Array, params: Any) -> Array:
+        """γ, the second derivative of g along q' = v, q'' = 0, (c,)."""
+        t = jnp.asarray(t, q.dtype)
+        along = (jnp.ones_like(t), v) if self.moves else (jnp.zeros_like(t), v)
+
+        def slope(t, q):
+            return jax.jvp(lambda t, q: self.value(t, q, params), (t, q), along)[1]
+
+        return jax.jvp(slope, (t, q), along)[1]
+
+    @functools.cached_property
+    def moves(self) -> bool:
+        """Whether a constraint depends on time."""
+        return 0 in self._reached(lambda t, q, v, p: self.value(t, q, p))
+
+    # --- the mass -----------------------------------------------------------------------------------------------------
+
+    def mass(self, t: Any, q: Array, params: Any) -> Array:
+        """M, (N, N)."""
+        given, N = self.problem.mass, self.problem.N
+        if callable(given):
+            given = given(t, q, jnp.zeros_like(q), *self.problem.extra(params))
+        return jnp.eye(N, dtype=q.dtype) if given is None else jnp.reshape(jnp.asarray(given, q.dtype), (N, N))
+
+    def mass_inverse(self, t: Any, q: Array, params: Any, G: Array) -> Callable[[Array], Array]:
+        """right (N,) or (N, k) -> M⁻¹ right; of a singular mass (M + s GᵀG)⁻¹ right."""
+        if self.problem.mass is None:
+            return lambda right: right
+        if self.inertia is not None and self.inertia.is_regular:
+            return self.inertia.solve
+        M = self.mass(t, q, params)
+        solve = elimination.factorised(M if self.mass_is_regular else M + self.stiffening * (G.T @ G))
+        return lambda right: (
+            solve(right) if right.ndim == 1 else jnp.stack([solve(right[:, k]) for k in range(right.shape[1])], axis=1)
+        )
+
+    @functools.cached_property
+    def inertia(self) -> Inertia | None:
+        """A constant mass; None where it is 1 or depends on the state."""
+        mass = self.problem.mass
+        return None if mass is None or callable(mass) else Inertia(mass)
+
+    @functools.cached_property
+    def mass_is_regular(self) -> bool:
+        """Whether M can be solved with at the start."""
+        if self.inertia is not None:
+            return self.inertia.is_regular
+        size = np.abs(np.linalg.eigvalsh(self._look_at_start.M))
+        return bool(size.min() > 1e-9 * size.max())
+
+    @functools.cached_property
+    def stiffening(self) -> float:
+        """s of M + s GᵀG, which makes both parts of one size at the start; 0 for a regular mass."""
+        found = self._look_at_start
+        return 0.0 if self.mass_is_regular else float(np.trace(found.M) / np.trace(found.G.T @ found.G))
+
+    @functools.cached_property
+    def _look_at_start(self) -> joints_diagnosis.Looked:
+        q = np.asarray(self.problem.example_start(), float)[None, : self.problem.N]
+        return joints_diagnosis.Looked(*(part[0] for part in joints_diagnosis.looking(self)(np.zeros(1), q)))
+
+    def frame(self, t: Any, q: Array, params: Any) -> Frame:
+        return Frame(self, t, q, params)
+
+    # --- the equations ------------------------------------------------------------------------------------------------
+
+    def forces(self, t: Any, q: Array, v: Array, params: Any) -> Array:
+        return jnp.reshape(
+            jnp.asarray(self.problem.force(t, q, v, *self.problem.extra(params)), q.dtype), (self.problem.N,)
+        )
+
+    def pushes(self, t: Any, q: Array, v: Array, params: Any) -> Array:
+        """B, (N, m)."""
+        shape = (self.problem.N, self.problem.m)
+        if self.problem.noise is None:
+            return jnp.zeros(shape, q.dtype)
+        return jnp.reshape(jnp.asarray(self.problem.noise(t, q, v, *self.problem.extra(params)), q.dtype), shape)
+
+    def accelerated(self, t: Any, q: Array, v: Array, params: Any) -> tuple[Array, Array]:
+        """a and λ."""
+        frame, γ = self.frame(t, q, params), self.bend(t, q, v, params)
+        a, λ = frame.held(frame.inverse(self.forces(t, q, v, params)), γ)
+        return a, λ - self.stiffening * γ
+
+    def acceleration(self, t: Any, q: Array, v: Array, params: Any) -> Array:
+        return self.accelerated(t, q, v, params)[0]
+
+    def kicked(self, t: Any, q: Array, v: Array, params: Any) -> tuple[Array, Array]:
+        """b (N, m) and μ (c, m)."""
+        frame, B = self.frame(t, q, params), self.pushes(t, q, v, params)
+        if not self.problem.m:
+            return B, jnp.zeros((self.c, 0), q.dtype)
+        free = frame.inverse(B)
+        pairs = [frame.held(free[:, k]) for k in range(self.problem.m)]
+        return jnp.stack([b for b, _ in pairs], axis=1), jnp.stack([μ for _, μ in pairs], axis=1)
+
+    def kicks(self, t: Any, q: Array, v: Array, params: Any) -> Array:
+        return self.kicked(t, q, v, params)[0]
+
+    def moved_onto(self, t: Any, q: Array, params: Any, tol: float, limit: int) -> tuple[Array, Any]:
+        """q moved along M⁻¹Gᵀ to g(t, q) = 0, and how Newton went: a round with C at q, the others with C where it
+        ends, which is as near as each with its own C but for the third power of the way."""
+        frame = self.frame(t, q, params)
+        q = q - frame.C @ frame.solve(self.value(t, q, params))
+        C = self.frame(t, q, params).C
+        zero = jnp.zeros(self.c, q.dtype)
+        root = newton(lambda μ: self.value(t, q - C @ μ, params), zero, tol=tol, limit=limit, **self.solver)
+        return q - C @ root.x, root
+
+    def consistent(self, t: Any, q: Array, v: Array, params: Any) -> tuple[Array, Array]:
+        """A start moved onto the constraints, the velocity onto their tangent; NaN where q is farther than FAR |q|."""
+        on, root = self.moved_onto(t, q, params, 1e-14, START_LIMIT)
+        near = jnp.sqrt(jnp.sum((on - q) ** 2)) <= FAR * jnp.sqrt(jnp.sum(on**2))
+        on = jnp.where(root.ok & near, on, jnp.nan)
+        return on, self.frame(t, on, params).held(v, self.rate(t, on, params))[0]
+
+    def multiplier(self, t: Any, q: Array, v: Array, params: Any) -> Array:
+        if self.noisy_reactions:
+            raise ValueError(
+                f"multiplier: the reaction of {', '.join(map(repr, self.noisy_reactions))} contains white noise, so "
+                "that it has no value at a time: whatever is printed for it grows as the step falls. Ask for impulses "
+                "with Mechanical(..., impulses=True), and for means over a time with statistics.Reaction(time)"
+            )
+        return self.accelerated(t, q, v, params)[1]
+
+    @functools.cached_property
+    def force_is_free_of_state(self) -> bool:
+        """Whether M⁻¹ f depends on t and params alone."""
+        return not self._reached(lambda t, q, v, p: self.free.acceleration(t, q, v, q[:0], p)) & {1, 2}
+
+    # --- solving ------------------------------------------------------------------------------------------------------
+
+    def factorised(self, A: Array) -> Callable[[Array], Array]:
+        """r -> A⁻¹ r for a matrix with the pattern of G M⁻¹ Gᵀ."""
+        if self.band is not None:
+            return self.band.factorised(self.band.jacobian(lambda x: A @ x, jnp.zeros(self.c, A.dtype)))
+        return elimination.factorised(A)
+
+    @property
+    def solver(self) -> dict[str, Callable]:
+        """How Newton's systems for the multipliers of positions are solved, as options of newton."""
+        if self.band is None:
+            return {}
+        band = self.band
+        return {"solve": lambda residual, u, right: band.factorised(band.jacobian(residual, u))(right)}
+
+    @functools.cached_property
+    def band(self) -> Band | None:
+        """The order in which G M⁻¹ Gᵀ of many constraints is banded, as that of a chain, if there is one."""
+        if self.c <= elimination.WRITTEN_OUT:
+            return None
+
+        def residual(x, q, t, params):
+            G = self.jacobian(t, q, params)
+            return G @ (self.mass_inverse(t, q, params, G)(G.T) @ x)
+
+        with jax.enable_x64(True), jax.ensure_compile_time_eval():
+            q = jnp.asarray(self.problem.example_start(), float)[: self.problem.N]
+            return find_band(residual, jnp.zeros(self.c), q, jnp.zeros(()), self.problem.example_params())
+
+    # --- before a run -------------------------------------------------------------------------------------------------
+
+    @property
+    def failure_advice(self) -> str:
+        return (
+            "With constraints a step finds no solution where it is longer than the joints bend, h |v| > R on a circle "
+            "of radius R (take shorter steps); where the mechanism reaches a singular configuration, in which "
+            "constraints become dependent and the motion may branch; and where a start is farther than "
+            f"{FAR:.0%} of |x| from the "
+            "constraints."
+        )
+
+    @functools.cached_property
+    def noisy_reactions(self) -> tuple[str, ...]:
+        """The constraints whose reactions contain white noise: μ is not zero."""
+        return self.diagnose(0.0).noisy
+
+    def diagnose(self, t: float) -> JointsDiagnosis:
+        return joints_diagnosis.diagnose(self, float(t))
+
+    def before_run(self, t: float) -> tuple[str, ...]:
+        return joints_diagnosis.checked(self, self.diagnose(t))
+
+    def _reached(self, function: Callable) -> set[int]:
+        """Which of t (0), q (1), v (2), params (3) a function depends on; all where its trace cannot be taken apart."""
+        with jax.enable_x64(True), jax.ensure_compile_time_eval():
+            start = jnp.asarray(self.problem.example_start(), float)
+            q, v = start[: self.problem.N], start[self.problem.N : 2 * self.problem.N]
+            try:
+                (entries,) = dependence(function, jnp.zeros(()), q, v, self.problem.example_params())
+            except Unprintable:
+                return {0, 1, 2, 3}
+        return {number for e in np.ravel(entries) if isinstance(e, frozenset) for number, _ in e}
+
+
+def joints_of(problem: Any, x: np.ndarray) -> Joints | None:
+    """The joints of a mechanical problem whose coordinates look like x; refuses what cannot be one."""
+    if problem.constraints is None:
+        for option, value in {"constraint_names": None, "redundant": "refuse", "impulses": False}.items():
+            if getattr(problem, option) != value:
+                raise ValueError(f"{option}: belongs to constraints=, and there are none")
+        return None
+    if problem.redundant not in ("refuse", "drop"):
+        raise ValueError(f'redundant: expected "refuse" or "drop", got {problem.redundant!r}')
+    if problem.scalar:
+        raise ValueError(
+            "constraints: x is a number, and nothing could move; give start as vectors, ([x0, y0], [vx0, vy0])"
+        )
+    found = returned_shape(problem, "constraints", problem.constraints, ("t", 0.0), ("x", x)).shape
+    if len(found) > 1 or found == (0,):
+        raise ValueError(f"constraints: returned shape {found}, expected (c,), one number for each constraint")
+    count = found[0] if found else 1
+    names = tuple(problem.constraint_names or (f"g{i}" for i in range(count)))
+    if len(names) != count or len(set(names)) != count or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"constraint_names: expected {count} different names, one for each constraint, got {names}")
+    joints = Joints(problem, names, tuple(range(count)))
+    object.__setattr__(problem, "joints", joints)  # what looks at the problem below finds it
+    if callable(problem.mass) and 2 in joints._reached(lambda t, q, v, p: problem.mass(t, q, v, *problem.extra(p))):
+        raise ValueError("mass: depends on v; with constraints it may depend on t, x and params alone")
+    if problem.redundant == "drop":
+        rows = joints_diagnosis.independent_rows(joints)
+        joints = Joints(problem, tuple(names[i] for i in rows), rows)
+    return joints
+
+
+class Drifting(UserWarning):
+    """A method that knows no constraints steps the accelerations that these allow."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class DriftingSDE(SDE):
+    """The SDE of (x, v) with accelerations and kicks along the constraints, for methods that know no constraints."""
+
+    def check_step(self, method: Any, h: float) -> None:
+        warnings.warn(
+            f"method: {method.name} steps accelerations that the constraints allow, and knows no constraints: "
+            "positions drift off them, without bound. Take RattleAlpha, ProjectedAlpha or ConstrainedBAOAB",
+            Drifting,
+            stacklevel=3,
+        )
+
+
+def drifting(problem: Any) -> tuple[SDE, str] | None:
+    """A problem with joints as an SDE; None where its start would have to be moved path by path."""
+    joints = problem.joints
+    drawn = any(map(is_random, jax.tree.leaves((problem.start, problem.params), is_leaf=is_drawn)))
+    if drawn or joints.moves or problem.impulses:
+        return None
+    found = joints.diagnose(0.0)
+    if found.reason:
+        return None
+    names = tuple(problem.names)[: 2 * problem.N]
+    units = None if problem.units is None else {k: u for k, u in problem.units.items() if k in (*names, "time")}
+
+    def diffusion(t, x, *params):
+        return problem.g(t, x, *(params or (None,))) if problem.m else jnp.zeros((2 * problem.N, 1), x.dtype)
+
+    sde = DriftingSDE(
+        lambda t, x, *params: problem.f(t, x, *(params or (None,))), diffusion, found.start, problem.params, "ito",
+        names, units,
+    )  # fmt: skip
+    return sde, "Mechanical with constraints -> SDE of (x, v) with accelerations along them: positions drift off"

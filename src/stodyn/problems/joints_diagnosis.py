@@ -1,0 +1,334 @@
+"""Before a run with joints: are the constraints independent, is there inertia along them, where do paths start?
+
+With the rows of G M^(-1/2) scaled to length 1, the lowest singular value σ of all constraints says how far they are
+from depending on each other. It is looked at in the start, moved onto the constraints, and in consistent states around
+it: zero everywhere means that one constraint follows from others, zero at the start alone a singular configuration.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from stodyn.noise.distribution import is_random
+from stodyn.numerics.printing.points import AtPoints, at_points
+from stodyn.problems.contract import is_drawn
+
+STATES = 9  # the start, and consistent states around it
+DRAWN = 64  # starts and parameters that are looked at where paths have their own
+ROUNDS = 60  # of Newton onto the constraints
+DEPENDENT = 1e-10  # σ below this share of the largest everywhere: a constraint follows from others
+BRANCHING = 1e-6  # σ below this at the start alone: the motion may branch
+FAR = 0.1  # a start is not moved farther than this share of |x|
+SAID = 1e-6  # a start that is moved by more than this share of its size is warned of
+
+
+class StartMoved(UserWarning):
+    """The start did not satisfy the constraints, and was moved onto them."""
+
+
+class Looked(NamedTuple):
+    """g (S, c), G (S, c, N), g_t (S, c) and M (S, N, N) at S states."""
+
+    g: np.ndarray
+    G: np.ndarray
+    rate: np.ndarray
+    M: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class JointsDiagnosis:
+    """What is known of the constraints of a mechanical problem before it is run.
+
+    reason    why it cannot be run, in words that begin with the argument; "" where it can
+    names     of the constraints; degrees: how many coordinates are left to move
+    sigma     the lowest singular value of G M^(-1/2), rows scaled to length 1, at the start
+    noisy     the constraints whose reactions contain white noise
+    start     (x, v) moved onto the constraints; moved: component -> by how much
+    """
+
+    reason: str
+    names: tuple[str, ...]
+    degrees: int
+    sigma: float
+    noisy: tuple[str, ...]
+    start: np.ndarray
+    moved: dict[str, float]
+
+    def __str__(self) -> str:
+        if self.reason:
+            return f"cannot be run: {self.reason}"
+        words = f"{len(self.names)} constraint(s) {', '.join(self.names)}, {self.degrees} degree(s) of freedom; "
+        words += f"lowest singular value {self.sigma:.3g}"
+        words += f"; white noise in the reaction of {', '.join(self.noisy)}" if self.noisy else ""
+        return words + (f"; {self.move}" if self.move else "")
+
+    @property
+    def move(self) -> str:
+        """How the start was made consistent, in words; "" where it was."""
+        far = {name: distance for name, distance in self.moved.items() if abs(distance) > 1e-9}
+        listed = ", ".join(f"{name} by {distance:+.6g}" for name, distance in far.items())
+        return f"the start did not satisfy the constraints and was moved: {listed}" if far else ""
+
+
+def looking(joints: Any, params: Any = None, axes: Any = None) -> Callable[[np.ndarray, np.ndarray], Looked]:
+    """(times (S,), coordinates (S, N)) -> what is there, with the parameters of one path, or of S of them."""
+    params = joints.problem.example_params() if params is None else params
+
+    def at(t, q, p):
+        return Looked(joints.value(t, q, p), joints.jacobian(t, q, p), joints.rate(t, q, p), joints.mass(t, q, p))
+
+    look = AtPoints(at, (0, 0, axes))
+
+    def found(times: np.ndarray, q: np.ndarray) -> Looked:
+        with jax.enable_x64(True), jax.ensure_compile_time_eval():  # a step may ask while it is traced
+            return Looked(*map(np.asarray, look(times, q, params)))
+
+    return found
+
+
+def diagnose(joints: Any, t: float) -> JointsDiagnosis:
+    """What the constraints do at the start at time t, and why they cannot be run, if so."""
+    problem = joints.problem
+    N, names, look = problem.N, joints.names, looking(joints)
+    given = np.asarray(problem.example_start(), float)[: 2 * N]
+    x, v = given[:N], given[N:]
+    times, near = _states(t, x)
+    q, solved = _onto(look, times, near)
+    start, rate = x, v
+
+    def answer(reason: str, sigma: float = 0.0, noisy: tuple[str, ...] = ()) -> JointsDiagnosis:
+        moved = np.concatenate([start - x, rate - v])
+        listed = dict(zip(problem.names[: 2 * N], moved.tolist(), strict=True))
+        return JointsDiagnosis(reason, names, N - joints.c, sigma, noisy, np.concatenate([start, rate]), listed)
+
+    raw = look(times, near)
+    if not all(np.isfinite(part[0]).all() for part in raw):
+        return answer(f"constraints: g, its derivatives or the mass are not finite at the start and t = {t:g}")
+    found = look(times, q)
+    usable = np.isfinite(q).all(axis=1) & np.isfinite(found.G).all(axis=(1, 2))
+    if not usable[0]:
+        return answer(f"start: Newton finds no state near {x.tolist()} that satisfies {_listed(names)}; start nearer")
+    flat = _flat(raw, found, usable)
+    if len(flat):
+        return answer(
+            f"constraints: the gradient of {_listed(names[i] for i in flat)} vanishes where the constraint holds; "
+            "write it so that it changes sign there (|r|² - l², not its square), and let it depend on x"
+        )
+    bad = _without_inertia(found.M[0], found.G[0], problem.names[:N])
+    if bad:
+        return answer(bad)
+    spectra = np.array([_spectrum(Looked(*(part[i] for part in found))) for i in np.flatnonzero(usable)])
+    σ = float(spectra[0, -1])
+    rows = _independent(found, usable)
+    if len(rows) < joints.c:
+        return answer(_redundant(joints, found, rows), σ)
+    if joints.c >= N:
+        return answer(
+            f"constraints: {joints.c} independent ones on {N} coordinates, so that nothing can move; leave one out"
+        )
+    if not solved[0]:
+        return answer(
+            f"start: Newton finds no state near {x.tolist()} that satisfies {_listed(names)} (it ends "
+            f"{_distance(found).max():.3g} away); start nearer, or look whether they can hold together"
+        )
+    if σ < BRANCHING and np.median(spectra[:, -1]) > 100.0 * σ:
+        _, _, right = np.linalg.svd(_scaled(found.G[0], found.M[0]).T)
+        mixed = [name for name, share in zip(names, np.abs(right[-1]), strict=True) if share > 0.1]
+        return answer(
+            f"start: is a singular configuration: {_listed(mixed)} depend on each other there, and nowhere near it "
+            f"(lowest singular value {σ:.2g}); the motion may branch. Start elsewhere",
+            σ,
+        )
+    start = q[0]
+    rate = v + _pulled(found.G[0], found.M[0], -(found.G[0] @ v + found.rate[0]))
+    far = float(np.linalg.norm(start - x))
+    if far > FAR * np.linalg.norm(start):
+        return answer(
+            f"start: {far:.3g} away from the constraints {_listed(names)}, more than {FAR:.0%} of |x|; give a start "
+            f"that satisfies them, such as {np.round(start, 6).tolist()}"
+        )
+    return answer("", σ, _noisy(joints, times[usable], q[usable], v))
+
+
+def checked(joints: Any, found: JointsDiagnosis) -> tuple[str, ...]:
+    """What the record of a run says; refuses what cannot be run, and warns where the start is moved."""
+    if found.reason:
+        raise ValueError(f"{found.reason}.")
+    N = joints.problem.N
+    moved = np.abs(list(found.moved.values()))
+    sizes = [np.abs(part).max(initial=0.0) for part in (found.start[:N], found.start[N:])]
+    if any(m.max() > SAID * (size or 1.0) for m, size in zip((moved[:N], moved[N:]), sizes, strict=True)):
+        warnings.warn(f"start: {found.move}", StartMoved, stacklevel=4)
+    _check_drawn(joints)
+    return (found.move,) if found.move else ()
+
+
+def independent_rows(joints: Any) -> tuple[int, ...]:
+    """The first constraints on which all others depend, at the start and around it."""
+    look = looking(joints)
+    times, near = _states(0.0, np.asarray(joints.problem.example_start(), float)[: joints.problem.N])
+    q, _ = _onto(look, times, near)
+    found = look(times, q)
+    return _independent(found, np.isfinite(q).all(axis=1) & np.isfinite(found.G).all(axis=(1, 2)))
+
+
+# --- the questions ----------------------------------------------------------------------------------------------------
+
+
+def _states(t: float, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Times and states: the start, and others around it."""
+    rng = np.random.default_rng(5)
+    offsets = 0.1 * (np.abs(x) + 0.5 * np.abs(x).max(initial=1e-3)) * rng.standard_normal((STATES, len(x)))
+    offsets[0] = 0.0
+    return t + np.append(0.0, 0.1 * rng.random(STATES - 1)), x + offsets
+
+
+def _metric(G: np.ndarray, M: np.ndarray) -> np.ndarray:
+    """R with R Rᵀ = M⁻¹, of M + s GᵀG, which is regular where there is inertia along the constraints."""
+    size = np.trace(G.T @ G)
+    value, vector = np.linalg.eigh(0.5 * (M + M.T) + (1e-3 * np.trace(M) / size if size else 0.0) * G.T @ G)
+    return vector / np.sqrt(np.maximum(value, 1e-13 * np.abs(value).max(initial=1e-300)))
+
+
+def _scaled(G: np.ndarray, M: np.ndarray) -> np.ndarray:
+    """G M^(-1/2), its rows of length 1."""
+    X = G @ _metric(G, M)
+    return X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1e-300)
+
+
+def _spectrum(found: Looked) -> np.ndarray:
+    return np.linalg.svd(_scaled(found.G, found.M), compute_uv=False)
+
+
+def _pulled(G: np.ndarray, M: np.ndarray, change: np.ndarray) -> np.ndarray:
+    """The smallest d in the metric of M with G d = change; dependent rows share it."""
+    R = _metric(G, M)
+    return R @ (np.linalg.pinv(G @ R, rcond=DEPENDENT) @ change)
+
+
+def _onto(look: Callable, times: np.ndarray, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """States moved onto the constraints by Newton in the metric of M, and whether all constraints hold there."""
+    q, done = np.array(states), np.zeros(len(states), bool)
+    with np.errstate(all="ignore"):
+        for _ in range(ROUNDS):
+            found = look(times, q)
+            for i in np.flatnonzero(~done):
+                parts = found.g[i], found.G[i], found.M[i]
+                if not all(np.isfinite(part).all() for part in parts):
+                    q[i], done[i] = np.nan, True
+                    continue
+                move = _pulled(found.G[i], found.M[i], -found.g[i])
+                q[i] += move
+                done[i] = np.abs(move).max() <= 1e-14 * (np.abs(q[i]).max() or 1.0)
+            if done.all():
+                break
+        found = look(times, q)
+        return q, np.isfinite(q).all(axis=1) & (_distance(found) <= 1e-9 * np.abs(q).max(axis=1))
+
+
+def _distance(found: Looked) -> np.ndarray:
+    """How far each state is from its farthest constraint, in the units of x."""
+    return np.max(np.abs(found.g) / np.maximum(np.linalg.norm(found.G, axis=2), 1e-300), axis=1, initial=0.0)
+
+
+def _flat(raw: Looked, found: Looked, usable: np.ndarray) -> np.ndarray:
+    """The constraints without a gradient where they hold."""
+    before, after = (np.linalg.norm(part.G[usable], axis=2).max(axis=0) for part in (raw, found))
+    return np.flatnonzero(~(after > 1e-6 * before) | (before == 0.0))
+
+
+def _without_inertia(M: np.ndarray, G: np.ndarray, names: Any) -> str:
+    """Why M is not positive definite along the constraints, in words; "" where it is."""
+    _, s, right = np.linalg.svd(G)
+    free = right[int(np.sum(s > DEPENDENT * s[0])) :].T
+    if not free.shape[1]:
+        return ""
+    value, vector = np.linalg.eigh(free.T @ (0.5 * (M + M.T)) @ free)
+    if value[0] > 1e-10 * np.abs(M).max():
+        return ""
+    direction = np.abs(free @ vector[:, 0])
+    held = [name for name, share in zip(names, direction, strict=True) if share > 0.1]
+    if value[0] < -1e-10 * np.abs(M).max():
+        return f"mass: is negative along the constraints, in the direction of {_listed(held)}. Give masses >= 0"
+    return (
+        f"mass: {_listed(held)} can move within the constraints and have no inertia there; give them mass, or "
+        "constrain them"
+    )
+
+
+def _independent(found: Looked, usable: np.ndarray) -> tuple[int, ...]:
+    """The first rows on which all others depend in all states."""
+    scaled = [_scaled(found.G[i], found.M[i]) for i in np.flatnonzero(usable)]
+    rows: list[int] = []
+    for row in range(found.G.shape[1]):
+        tried = [np.linalg.svd(X[[*rows, row]], compute_uv=False) for X in scaled]
+        if any(len(s) > len(rows) and s[-1] > DEPENDENT * s[0] for s in tried):
+            rows.append(row)
+    return tuple(rows)
+
+
+def _redundant(joints: Any, found: Looked, rows: tuple[int, ...]) -> str:
+    """Which constraint follows from which, or contradicts them, in words."""
+    dropped = next(i for i in range(joints.c) if i not in rows)
+    X, name = _scaled(found.G[0], found.M[0]), joints.names[dropped]
+    share = np.linalg.lstsq(X[list(rows)].T, X[dropped], rcond=None)[0]
+    others = _listed(joints.names[i] for i, s in zip(rows, share, strict=True) if abs(s) > 1e-8)
+    apart = float(_distance(Looked(*(part[:1] for part in found)))[0])
+    if apart > 1e-9 * (1.0 + np.abs(found.g[0]).max()):
+        return f"constraints: {name!r} and {others} contradict each other by {apart:.3g}: no state satisfies them all"
+    return (
+        f'constraints: {name!r} follows from {others}; leave it out, or say redundant="drop". The motion is the '
+        "same, but single reactions of dependent constraints are not determined"
+    )
+
+
+def _noisy(joints: Any, times: np.ndarray, q: np.ndarray, v: np.ndarray) -> tuple[str, ...]:
+    """The constraints with white noise in their reactions."""
+    if not joints.problem.m:
+        return ()
+
+    def at(t, q, v, p):
+        frame = joints.frame(t, q, p)
+        return joints.kicked(t, q, v, p)[1], frame.inverse(joints.pushes(t, q, v, p)), frame.C
+
+    rates = v + np.abs(v).max(initial=1.0) * np.random.default_rng(6).standard_normal((len(q), len(v)))
+    with jax.enable_x64(True), jax.ensure_compile_time_eval():
+        μ, b, C = at_points(at, times, q, rates, joints.problem.example_params(), in_axes=(0, 0, 0, None))
+    size = np.linalg.norm(b, axis=1)[:, None, :] / np.linalg.norm(C, axis=1)[:, :, None]
+    noisy = np.any(np.abs(μ) > 1e-9 * size, axis=(0, 2))
+    return tuple(name for name, is_noisy in zip(joints.names, noisy, strict=True) if is_noisy)
+
+
+def _check_drawn(joints: Any) -> None:
+    """Look at some starts and parameters of paths that have their own."""
+    problem = joints.problem
+    leaves = jax.tree.leaves((problem.start, problem.params), is_leaf=is_drawn)
+    if not any(map(is_random, leaves)):
+        return
+    count = min([DRAWN, *(len(leaf.values) for leaf in leaves if hasattr(leaf, "values"))])
+    x = np.asarray(problem.draw_start(np.random.default_rng(0), range(count)), float)[:, : problem.N]
+    params, axes = problem.sample_params(count)
+    q, solved = _onto(looking(joints, params, axes), np.zeros(count), x)
+    far = np.linalg.norm(q - x, axis=1) / np.maximum(np.linalg.norm(q, axis=1), 1e-300)
+    lost = ~solved | ~(far <= FAR)
+    if lost.any():
+        raise ValueError(
+            f"start: {int(lost.sum())} of {count} drawn ones are not within {FAR:.0%} of |x| of the constraints "
+            f"{_listed(joints.names)}, the first {x[np.argmax(lost)].tolist()}; draw starts that satisfy them."
+        )
+    if far.max() > SAID:
+        warnings.warn(
+            f"start: drawn starts are moved onto the constraints, by up to {far.max():.3g} of |x| in {count} of them",
+            StartMoved,
+            stacklevel=5,
+        )
+
+
+def _listed(names: Any) -> str:
+    return ", ".join(map(repr, names))

@@ -1,0 +1,67 @@
+"""A mechanical system with joints in coordinates u that satisfy them by themselves: q = ψ(t, u).
+
+With J = ψ_u, v = J w + ψ_t and κ the second derivative of ψ along u' = w, t' = 1,
+
+    JᵀMJ dw = Jᵀ (f - M κ) dt + JᵀB dW,        du = w dt.
+
+u has a derivative, so that no term of Ito's appears, and both forms have the same paths.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from stodyn.problems.mechanical import Mechanical
+
+
+def in_minimal_coordinates(
+    problem: Mechanical, embedding: Callable, start: Any, names: Sequence[str] | None = None
+) -> Mechanical:
+    """The problem without its constraints, in coordinates u with x = embedding(t, u[, params]), from start (u0, w0).
+
+    The mass is JᵀMJ, a function of (t, u); `placed` takes its states back. The embedding is the user's: where it leaves
+    the constraints the result is another system, which `placed` and the constraints show.
+    """
+    joints = problem.joints
+    if joints is None:
+        raise ValueError("problem: it has no constraints, so its coordinates are minimal as they are")
+
+    def at(t, u, w, params):
+        q, v, κ = _along(embedding, t, u, w, params)
+        return q, v, κ, jax.jacfwd(lambda u: embedding(t, u, *params))(u), params[0] if params else None
+
+    def mass(t, u, w, *params):
+        q, _, _, J, p = at(t, u, w, params)
+        return J.T @ joints.mass(t, q, p) @ J
+
+    def force(t, u, w, *params):
+        q, v, κ, J, p = at(t, u, w, params)
+        return J.T @ (joints.forces(t, q, v, p) - joints.mass(t, q, p) @ κ)
+
+    def noise(t, u, w, *params):
+        q, v, _, J, p = at(t, u, w, params)
+        return J.T @ joints.pushes(t, q, v, p)
+
+    return Mechanical(force, noise if problem.m else None, start, mass, problem.params, names)
+
+
+def placed(embedding: Callable, t: Any, state: Any, *params: Any) -> Any:
+    """(x, v) of the constrained problem, (2N,), of a state (u, w) in minimal coordinates."""
+    u, w = jnp.split(jnp.asarray(state), 2)
+    return jnp.concatenate(_along(embedding, t, u, w, params)[:2])
+
+
+def _along(embedding: Callable, t: Any, u: Any, w: Any, params: tuple) -> tuple[Any, Any, Any]:
+    """ψ, its first and its second derivative along u' = w, t' = 1."""
+    t = jnp.asarray(t, u.dtype)
+    one = jnp.ones_like(t)
+
+    def slope(t, u):
+        return jax.jvp(lambda t, u: jnp.asarray(embedding(t, u, *params)), (t, u), (one, w))
+
+    (q, v), (_, κ) = jax.jvp(slope, (t, u), (one, w))
+    return q, v, κ

@@ -1,0 +1,93 @@
+"""Mean reactions of joints over a time: what may be said of a force that contains white noise."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from stodyn.statistics.contract import Labelled, Variable
+from stodyn.statistics.moments import Averaged, summarise
+
+EARLY = 1e-9  # a step that ends this share of the time before a window does ends it
+
+
+class Window(NamedTuple):
+    """When the window began and the impulses then, and the mean reactions over the last whole one, NaN before it."""
+
+    begun: Array
+    impulses: Array
+    mean: Array
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Reaction(Averaged):
+    """Mean and variance over the paths of the mean reactions ΔΛ/Δ of all constraints over windows of a time Δ.
+
+    With white noise in a reaction Λ' the variance of its mean grows like 1/Δ as Δ falls, so that a reaction without an
+    averaging time has no variance, and peaks of it mean nothing. Where a statistic looks, the last window that has
+    ended is seen; windows follow each other from the start of the run, each ending with the first step at or after its
+    time is over. Needs Mechanical(..., constraints=..., impulses=True).
+
+    Variables: reaction, reaction_stderr, reaction_variance, reaction_variance_stderr (time, constraint); NaN before
+    the first window has ended.
+    """
+
+    time: float = dataclasses.field(kw_only=False)
+    rows: tuple[int, ...] = dataclasses.field(default=(), init=False, repr=False)
+
+    def __post_init__(self):
+        super().__post_init__()
+        if (
+            isinstance(self.time, bool)
+            or not isinstance(self.time, (int, float, np.number))
+            or not 0 < self.time < np.inf
+        ):
+            raise ValueError(
+                f"Reaction: time must be a positive number, that over which reactions are averaged, got {self.time!r}"
+            )
+
+    def prepared(self, problem, times):
+        rows = tuple(i for i, name in enumerate(problem.names) if name.startswith("Λ_"))
+        if not rows:
+            raise ValueError("Reaction: this run shows no impulses; give Mechanical(..., constraints=g, impulses=True)")
+        if np.max(times) - np.min(times) < self.time * (1.0 - EARLY) and len(times) > 1:
+            raise ValueError(f"Reaction: time {self.time:g} is longer than the run; no window would end")
+        ready = dataclasses.replace(self)
+        object.__setattr__(ready, "rows", rows)
+        return ready
+
+    def track_start(self, t, x, params):
+        impulses = x[np.asarray(self.rows)]
+        return Window(jnp.zeros_like(impulses[0]) + t, impulses, jnp.full_like(impulses, jnp.nan))
+
+    def track(self, gathered, move):
+        end, impulses = move.t + move.h, move.after[np.asarray(self.rows)]
+        passed = end - gathered.begun
+        over = passed >= self.time * (1.0 - EARLY)
+        return Window(
+            jnp.where(over, end, gathered.begun),
+            jnp.where(over, impulses, gathered.impulses),
+            jnp.where(over, (impulses - gathered.impulses) / passed, gathered.mean),
+        )
+
+    def values(self, snapshot):
+        return snapshot.track.mean
+
+    def label(self, result, run):
+        s = summarise(result)
+        values = {
+            "reaction": s.mean,
+            "reaction_stderr": s.mean_stderr,
+            "reaction_variance": s.variance,
+            "reaction_variance_stderr": s.variance_stderr,
+        }
+        names = np.array([run.names[i].removeprefix("Λ_") for i in self.rows])
+        attrs = {"averaged over": float(self.time)}
+        return Labelled(
+            {name: Variable(("time", "constraint"), value, attrs) for name, value in values.items()},
+            {"constraint": Variable(("constraint",), names)},
+        )

@@ -1,0 +1,214 @@
+"""Constraints of mechanical systems: the fields along them, equal to minimal coordinates; what is refused, and how."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import stodyn as sd
+from stodyn import statistics as st
+from stodyn.models.jointed import (
+    CRANK,
+    FOUR_BAR,
+    HOISTING_CRANE,
+    JOINTED_PENDULUM,
+    PENDULUM_CHAIN,
+    SPHERICAL_PENDULUM,
+    four_bar,
+)
+from stodyn.models.rigid_body import RIGID_BODY, rigid_body
+from stodyn.noise import coloured
+from stodyn.noise.distribution import PerPath
+from stodyn.numerics import uncompiled
+from stodyn.problems.joints import Drifting
+from stodyn.problems.joints_diagnosis import StartMoved
+from stodyn.problems.mechanical import Mechanical
+
+θ = 1.0
+ON, ALONG = np.array([np.sin(θ), -np.cos(θ)]), 0.5 * np.array([np.cos(θ), np.sin(θ)])
+
+
+def pendulum(
+    constraints=lambda t, x: 0.5 * (x @ x - 1.0)[None], start=(ON, ALONG), mass=None, noise=(1.5, 0.0), **more
+):
+    return Mechanical(
+        lambda t, x, v, *p: jnp.concatenate([jnp.array([0.0, -9.81]), jnp.zeros(len(x) - 2)]),
+        lambda t, x, v, *p: jnp.concatenate([jnp.asarray(noise), jnp.zeros(len(x) - 2)])[:, None],
+        start, mass, constraints=constraints, **more,
+    )  # fmt: skip
+
+
+def refused(match, problem, **options):
+    with pytest.raises((ValueError, TypeError), match=match):
+        sd.simulate(problem, t=(0.0, 0.02), dt=0.01, paths=2, seed=0, **options)
+
+
+# --- the equations ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "model", [JOINTED_PENDULUM, PENDULUM_CHAIN, SPHERICAL_PENDULUM, CRANK, FOUR_BAR, HOISTING_CRANE, RIGID_BODY],
+    ids=lambda model: model.name,
+)  # fmt: skip
+def test_accelerations_and_kicks_are_those_of_minimal_coordinates(model):
+    """a = J a_u + κ and b = J b_u at a state of the constraints: moving joints too."""
+    problem, minimal, embedding = model.problem, model.exact["minimal"](), model.exact["embedding"]
+    t, u, w = 0.3, np.array([0.4, 0.5, -0.3]), np.array([0.7, -1.1, 0.4])
+    u, w = u[: minimal.N], w[: minimal.N]
+
+    def both(u, w):
+        def place(s):
+            return embedding(t + s, u + s * w + 0.5 * s**2 * minimal.acceleration(t, u, w, u[:0], None))
+
+        def slope(s):
+            return jax.jvp(place, (s,), (jnp.ones(()),))[1]
+
+        (v, a), q = jax.jvp(slope, (jnp.zeros(()),), (jnp.ones(()),)), embedding(t, u)
+        J = jax.jacfwd(lambda u: embedding(t, u))(u)
+        found = problem.acceleration(t, q, v, q[:0], None), problem.kicks(t, q, v, q[:0], None)
+        rate = problem.joints.jacobian(t, q, None) @ v + problem.joints.rate(t, q, None)
+        return jnp.concatenate([a - found[0], jnp.ravel(J @ minimal.kicks(t, u, w, u[:0], None) - found[1]), rate])
+
+    assert np.abs(uncompiled.value(both, u, w)).max() < 2e-13
+
+
+def test_a_singular_mass_has_the_same_motion_and_multiplier():
+    """M of rank 3 for the quaternion body, whose parts along q do no work; λ differs from that of M + c G'G by c γ."""
+    state = np.array([0.6, 0.3, -0.5, 0.2]), np.array([0.1, 0.5, 0.4, 0.3])
+    q = state[0] / np.linalg.norm(state[0])
+    v = state[1] - (state[1] @ q) * q
+    found = []
+    for c in (0.0, 3.0):
+        joints = rigid_body(stiffening=c).joints
+        found.append(
+            uncompiled.value(lambda q, v, joints=joints: jnp.concatenate(joints.accelerated(0.0, q, v, None)), q, v)
+        )
+    singular, regular = found
+    assert np.allclose(singular[:4], regular[:4], rtol=0, atol=1e-12)
+    assert not rigid_body(stiffening=0.0).joints.mass_is_regular
+    assert abs(singular[4] - (regular[4] + 3.0 * (v @ v - v @ v))) < 1e-11
+
+
+def test_noise_in_reactions_is_told_and_the_multiplier_refused():
+    force, torque = JOINTED_PENDULUM.problem, JOINTED_PENDULUM(torque=1.5).problem
+    assert force.diagnose().noisy == ("rod",) and torque.diagnose().noisy == ()
+    x = force.example_start()
+    with pytest.raises(ValueError, match=r"multiplier: the reaction of 'rod' contains white noise.*impulses=True"):
+        force.multiplier(0.0, x)
+    λ = float(torque.multiplier(0.0, jnp.asarray(x))[0])
+    assert abs(λ - (0.25 + 9.81 * np.cos(1.0))) < 1e-12  # m (θ'² + g cos θ)/L
+
+
+# --- starts -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_start_off_the_constraints_is_moved_and_said():
+    """Along the rod in the metric of M, and the velocity onto the tangent."""
+    problem = pendulum(start=(1.001 * ON, ALONG + 0.2 * ON))
+    with pytest.warns(StartMoved, match="was moved: x0 by -0.000841471, x1 by .0.000540302, dx0 by -0.168294"):
+        run = sd.simulate(problem, t=(0.0, 0.01), dt=0.01, paths=2, seed=0)
+    first = run["mean"].values[0]
+    assert np.allclose(first, np.concatenate([ON, ALONG]), rtol=0, atol=1e-14)
+    assert "was moved" in run.attrs["provenance"]
+
+
+def test_starts_far_away_are_refused_fixed_or_drawn():
+    refused(r"start: 0.3 away from the constraints 'g0', more than 10%", pendulum(start=(1.3 * ON, ALONG)))
+    drawn = PerPath(np.stack([ON, 1.3 * ON])), PerPath(np.stack([ALONG, ALONG]))
+    refused(r"start: 1 of 2 drawn ones are not within 10%", pendulum(start=drawn))
+
+
+def test_drawn_starts_and_parameters_have_their_own_constraints():
+    """Rods of different lengths, one for each path."""
+    lengths = np.array([0.9, 1.0, 1.1])
+    problem = pendulum(
+        lambda t, x, p: 0.5 * (x @ x - p["L"] ** 2)[None], params={"L": PerPath(lengths)},
+        start=(PerPath(lengths[:, None] * ON), PerPath(np.tile(ALONG, (3, 1)))),
+    )  # fmt: skip
+    run = sd.simulate(problem, t=(0.0, 0.5), dt=0.01, paths=3, seed=0, collect=st.Paths(3, every=50))
+    last = run["path"].isel(time=-1).values
+    assert np.allclose(np.linalg.norm(last[:, :2], axis=1), lengths, rtol=0, atol=1e-14)
+
+
+# --- bad input --------------------------------------------------------------------------------------------------------
+
+REFUSED = {
+    "follows": (lambda t, x: jnp.stack([x @ x - 1.0, 3.0 * (x @ x) - 3.0]), "constraints: 'g1' follows from 'g0'"),
+    "contradicts": (lambda t, x: jnp.stack([x @ x - 1.0, x @ x - 1.1]), "'g1' and 'g0' contradict each other by 0.0"),
+    "nothing moves": (lambda t, x: jnp.stack([x[0] - ON[0], x[1] - ON[1]]), "so that nothing can move"),
+    "square": (lambda t, x: ((x @ x - 1.0) ** 2)[None], "the gradient of 'g0' vanishes where the constraint holds"),
+    "constant": (lambda t, x: jnp.zeros(1), "the gradient of 'g0' vanishes"),
+    "impossible": (lambda t, x: (x @ x + 1.0)[None], "constraints|start"),
+    "not finite": (lambda t, x: jnp.sqrt(x[0] - 2.0)[None], "not finite at the start"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_constraints_that_cannot_be_are_refused(name):
+    constraints, match = REFUSED[name]
+    refused(match, pendulum(constraints))
+
+
+def test_wrong_shapes_names_and_options_are_refused_at_once():
+    for match, options in {
+        "constraints: must take": {"constraints": lambda t, x, v: x @ x},
+        "constraints: returned shape": {"constraints": lambda t, x: jnp.eye(2)},
+        "constraint_names: expected 1": {"constraint_names": ("a", "b")},
+        'redundant: expected "refuse" or "drop"': {"redundant": "keep"},
+        "mass: depends on v": {"mass": lambda t, x, v: (1.0 + v @ v) * jnp.eye(2)},
+        "impulses: belongs to constraints=": {"constraints": None, "impulses": True},
+    }.items():
+        with pytest.raises((ValueError, TypeError), match=match):
+            pendulum(**options)
+    with pytest.raises(ValueError, match=r"multiplier: there are no constraints"):
+        pendulum(constraints=None).multiplier(0.0, jnp.zeros(4))
+
+
+def test_a_coordinate_without_inertia_or_constraint_is_named():
+    start = np.append(ON, 0.2), np.append(ALONG, 0.0)
+    refused("mass: 'x2' can move within the constraints and have no inertia",
+            pendulum(start=start, mass=[1.0, 1.0, 0.0], constraints=lambda t, x: (x[:2] @ x[:2] - 1.0)[None]),
+            method="ProjectedAlpha")  # fmt: skip
+    held = pendulum(
+        start=start, mass=[1.0, 1.0, 0.0],
+        constraints=lambda t, x: jnp.stack([x[:2] @ x[:2] - 1.0, x[2] - 0.2]),
+    )  # fmt: skip
+    assert held.diagnose().reason == ""
+    refused("RattleAlpha solves with the mass, which is singular here", held, method="RattleAlpha")
+
+
+def test_a_parallelogram_is_refused_where_it_may_branch():
+    """a = c, b = d: σ falls with the angle, and at 0 the bars lie on a line."""
+    bars = {"bars": (0.5, 1.2, 0.5), "ground": 1.2, "masses": (1.0, 2.0)}
+    σ = [four_bar(**bars, angle=angle).diagnose().sigma for angle in (0.1, 0.01)]
+    assert 9.5 < σ[0] / σ[1] < 10.5
+    flat = dataclasses.replace(four_bar(**bars, angle=0.5), start=(np.array([0.5, 0.0, 1.7, 0.0]), np.zeros(4)))
+    refused("start: is a singular configuration: 'crank', 'coupler', 'rocker' depend on each other there", flat)
+
+
+def test_dropped_constraints_leave_the_motion_alone():
+    def twice(t, x):
+        return jnp.stack([0.5 * (x @ x - 1.0), x @ x - 1.0])
+
+    dropped = pendulum(twice, redundant="drop", constraint_names=("rod", "again"), impulses=True)
+    assert dropped.names[-1] == "Λ_rod" and dropped.n == 5
+    runs = [
+        sd.simulate(problem, t=(0.0, 0.1), dt=0.01, paths=3, seed=0)["mean"].values[-1]
+        for problem in (dropped, pendulum(impulses=True))
+    ]
+    assert np.array_equal(*runs)
+
+
+def test_coloured_noise_beside_constraints_is_refused():
+    with pytest.raises(ValueError, match="it has constraints, and coloured noise is not taken beside them"):
+        sd.with_noise(pendulum(), coloured.gauss_markov(1.0, 0.5), into="x0")
+
+
+def test_methods_that_know_no_constraints_refuse_them_or_warn():
+    refused("StochasticAlpha knows no constraints.*RattleAlpha", pendulum(), method="StochasticAlpha")
+    with pytest.warns(Drifting, match="positions drift off them"):
+        run = sd.simulate(pendulum(), "EulerMaruyama", t=(0.0, 0.02), dt=0.01, paths=2, seed=0)
+    assert "positions drift off" in run.attrs["provenance"]
+    refused("RattleAlpha is made for constraints", pendulum(constraints=None), method="RattleAlpha")
