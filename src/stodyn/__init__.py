@@ -2,6 +2,7 @@
 
 from stodyn import circuits, plot, statistics
 from stodyn.accuracy.estimate import estimate
+from stodyn.accuracy.rare import rare
 from stodyn.analysis.plan import plan
 from stodyn.engine import place
 from stodyn.engine.failure import PathsFailed
@@ -59,6 +60,7 @@ __all__ = [
     "product",
     "provenance",
     "quantile",
+    "rare",
     "replay",
     "save",
     "simulate",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -72,8 +72,25 @@ class Printed:
 
         `tell(steps)` hears of every call and may raise to end the run.
         """
-        kind = _Packing if spec.levels and not isinstance(supply, Given) else _Work
+        kind = _Packing if spec.method.stops and not isinstance(supply, Given) else _Work
         return gone_through(kind(self, spec, members, first_path, supply, plan), plan, tell)
+
+    def until_stopped(
+        self, spec: Spec, plan: Plan, members: Members, supply: Supply
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Call by call, until every path stands still: the lanes that go on, and what is seen of them after each step,
+        (steps, rows, lanes); paths that fail are told of by ValueError."""
+        work, first = _Packing(self, spec, members, 0, supply, plan), 0
+        bad = work.begin()
+        while bad is None and first < len(plan.h):
+            last = work.end(first)
+            if not work.going.size:
+                return
+            bad = work.move(first, last, plan.saves_in(first, last))
+            yield work.going, work.seen[: last - first][:, :, work.going]
+            first = last
+        if bad is not None:
+            raise FloatingPointError(f"{np.count_nonzero(bad)} of {np.count_nonzero(members.member)}")
 
     def states_after(self, spec: Spec, plan: Plan, members: Members, supply: Supply, steps: int) -> np.ndarray:
         """The method's states of the first paths after so many steps."""
@@ -290,11 +307,17 @@ class _Packing(_Work):
         self.frame.set(**self.few, stride=lanes.size, last_lane=lanes.size, groups=lanes.size // GROUP)
 
     def advance(self, first: int, last: int, inside: slice) -> np.ndarray | None:
-        if self.going.size and not self.is_packed:
+        if not self.going.size or self.is_packed:
+            for k, save in enumerate(self.plan.saves[inside]):  # of those that stand still
+                self.everyone.set(t=self.t[save:], seen=self.seen[k])
+                self.program.machine["look"](self.everyone.address)
+            self.everyone.set(seen=self.seen)
+        return self.move(first, last, inside)
+
+    def move(self, first: int, last: int, inside: slice) -> np.ndarray | None:
+        """The same, looking at those that go on alone."""
+        if not self.is_packed and self.going.size:
             return super().advance(first, last, inside)
-        for k, save in enumerate(self.plan.saves[inside]):  # of those that stand still
-            self.everyone.set(t=self.t[save:], seen=self.seen[k])
-            self.program.machine["look"](self.everyone.address)
         if self.going.size:
             self.step(self.program.machine, first, last, self.plan.saves[inside])
             count, saves = self.going.size, inside.stop - inside.start

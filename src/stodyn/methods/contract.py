@@ -154,6 +154,8 @@ class Method(Catalogued):
     It draws nothing and loops over no paths: the engine batches it, and a test may call it with made-up noise.
     """
 
+    stops: ClassVar[bool] = False  # whether a path stands still once the last number of its state is not 0
+
     @property
     @abstractmethod
     def needs(self) -> Recipe:

@@ -87,7 +87,7 @@ def stopping(method: Any, problem: Any, stop: Stop, t: float) -> Stopping:
     smooth = tuple(
         i for i in range(problem.n if problem.n <= SMALL else 0) if Level(0.0, i).on(problem, t).known[0] == CUBIC
     )
-    return Stopping(method, gauges, stop.stopped, problem.m, smooth)
+    return Stopping(method, gauges, stop.stopped, problem.n, problem.m, smooth)
 
 
 class End(NamedTuple):
@@ -104,15 +104,18 @@ class End(NamedTuple):
 class Stopping(Wrapping, Method):
     """A step of the method underneath, then where in it the path was stopped.
 
-    gauges    the levels on the problem; m: channels of its noise; smooth: components that noise does not enter
+    gauges    the levels on the problem; n, m: its components, and channels of its noise
+    smooth    components that noise does not enter
     stopped   "frozen" or "alive": what is shown of a stopped path, its last state or NaN
     """
 
     gauges: tuple[Gauge, ...]
     stopped: str
+    n: int
     m: int
     smooth: tuple[int, ...]
     accepts = object
+    stops = True
 
     @property
     def said(self) -> list[str]:
@@ -178,7 +181,7 @@ class Stopping(Wrapping, Method):
         else:
             last = jnp.where(stops, place, end.place)
         lowest = jnp.where(goes_on, jnp.minimum(end.closest, jnp.stack(closest)), end.closest)
-        return (kept, End(time, lowest, last, jnp.where(stops, by, end.by))), _of_those(report, goes_on)
+        return (kept, End(time, lowest, last, jnp.where(stops, by, end.by))), of_those(report, goes_on)
 
     def _stopped(self, problem, t, noise, x, y, params, goes_on):
         """Whether a path is stopped in a step from x to y, the share of the step before, the level, and the state."""
@@ -208,7 +211,7 @@ class Stopping(Wrapping, Method):
         return answer
 
 
-def _of_those(report: Report, goes_on: Array) -> Report:
+def of_those(report: Report, goes_on: Array) -> Report:
     """What a step reports, of a path that goes on."""
     if report.ok is True:
         return report

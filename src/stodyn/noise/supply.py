@@ -46,6 +46,17 @@ class Drawn:
         return feed
 
 
+class Numbered(Drawn):
+    """The normals of a seed for paths of any numbers, one for each lane."""
+
+    def __init__(self, seed: int, numbers: np.ndarray):
+        super().__init__(seed)
+        self.numbers = np.asarray(numbers, np.uint64)
+
+    def states(self, stream: str, first_path: int, paths: int) -> np.ndarray:
+        return path_normals.states(path_normals.key(self.seed, stream), self.numbers[first_path : first_path + paths])
+
+
 class Counted:
     """The normals of a seed as GPUs count them (noise.counter)."""
 

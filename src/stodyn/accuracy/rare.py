@@ -1,0 +1,551 @@
+"""Probabilities of rare events, by adaptive multilevel splitting (accuracy/splitting.py).
+
+R independent runs of N paths each give estimates p_1, ..., p_R, every one of them unbiased:
+
+    p = their mean,   stderr = s/√R,   95 %:  p exp(± t_(R-1) stderr/p)
+
+The interval is taken on the logarithmic scale, since estimates are skewed to the right; it is never taken from one run.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+import json
+import math
+import os
+import time
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.stats
+import xarray as xr
+
+from stodyn.accuracy import scores
+from stodyn.accuracy.splitting import Outcome, Segment, Splitting, records, run_together
+from stodyn.engine import grid, identity, programs
+from stodyn.engine.failure import PathsFailed
+from stodyn.engine.gathering import Plan
+from stodyn.engine.job import Job, Tell
+from stodyn.engine.layout import Members
+from stodyn.engine.ledger import Ledger
+from stodyn.engine.place import Place, front_door
+from stodyn.engine.progress import Progress
+from stodyn.engine.simulate import chosen_place, stodyn_version
+from stodyn.engine.spec import Spec, as_it_is_now, chosen_method, describe
+from stodyn.methods.branching import EVENT, GOES_ON, beginning, branching, carried
+from stodyn.methods.contract import Catalogued
+from stodyn.methods.stopping import Stop
+from stodyn.noise import stream
+from stodyn.noise.supply import Numbered
+from stodyn.problems.level import Level
+from stodyn.statistics.contract import is_whole
+from stodyn.statistics.moments import Valued
+
+LONGEST = 200_000  # steps that a path may take where no time is given
+TOGETHER = 4  # runs of a block, whose segments are made together
+SKEWED = 0.7  # c.o.v. of single runs beyond which their mean lies low most of the time
+FEW_ANCESTORS, FAR_FROM_IDEAL, DIFFERENT = 5, 2.0, 3.0  # what is told as doubtful
+CLOCK = 3  # place of the number of steps in a carry, from its end
+KEPT = 16  # paths with the event that are given back
+MOST_RUNS = 4096
+
+
+class Skewed(UserWarning):
+    """Single runs scatter so much that an estimate from some of them lies low more often than not."""
+
+
+class MissedWays(UserWarning):
+    """Signs that the runs have not seen all ways to the event."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Whole(Valued):
+    """Everything that is shown of every path."""
+
+    def values(self, snapshot):
+        return snapshot.x
+
+    def merge(self, a, b):
+        raise AssertionError("looked at call by call")
+
+    label = merge
+
+
+@front_door
+def rare(
+    problem: Any,
+    method: Catalogued | str | None = None,
+    *,
+    event: Level,
+    before: float | Level | Sequence[Any],
+    dt: float,
+    seed: int,
+    t0: float = 0.0,
+    replicas: int = 128,
+    runs: int = 16,
+    kill: float = 0.25,
+    score: str | Callable | None = None,
+    tol: float | None = None,
+    threads: int | None = None,
+    place: Place | None = None,
+    ledger: str | os.PathLike | None = None,
+    progress: bool | None = None,
+) -> xr.Dataset:
+    """The probability that an event happens before a time, or before another level is reached, however rare it is.
+
+        found = sd.rare(problem, event=sd.Level(5.0, of="x"), before=10.0, dt=0.01, seed=1)
+        float(found["probability"]), float(found["probability_stderr"])
+
+    Parameters
+    ----------
+    problem, method
+        As in `simulate`; a method that makes steps.
+    event : Level
+        One level, from one side; for both sides give a function, of=lambda t, x: abs(x[0]).
+    before : number, Level or list of both
+        The time up to which the event counts, another level that ends a path without it, or both.
+    dt, t0, seed
+        The length of the steps, the time at which paths begin, and a whole number. Within steps the event is told by
+        bridges or cubics, as everywhere; long steps cost variance, no bias beyond that of the method.
+    replicas, runs
+        Paths of a run, and how many independent runs there are at first. Errors are told from the scatter of the runs.
+    kill : number
+        The share of the paths that is replaced at a time; it hardly matters.
+    score : None, "index", "distance", "amplitude" or a function of (t, x[, params])
+        How near a state is to the event. None: the reliability index of the rest where the problem is linear with
+        additive noise and a time is given, else the distance from the level. The better it tells which states
+        will bring about the event, the smaller the error; the mean is right with any.
+    tol : number, optional
+        Add runs until the relative standard error is below.
+    threads, place, ledger, progress
+        As in `simulate`. The result depends on the seed and the options above alone; with more runs a ledger goes on.
+
+    Returns
+    -------
+    xarray.Dataset
+        probability, probability_stderr, probability_low and probability_high (95 %, on the logarithmic scale); of each
+        run (run): estimate, ancestors, iterations, path_steps; up to 16 of the paths that made it, event_path
+        (number, time, component), NaN after their event, and event_time (number).
+
+    Notes
+    -----
+    Nothing tells of a way to the event that no run has ever taken. What can be told is warned of: few first paths that
+    all others come from, runs that went different ways, and more scatter than a good score would leave. Repeat with
+    four times the replicas: an estimate that grows by more than two standard errors had missed a way.
+    """
+    began = time.perf_counter()
+    problem = as_it_is_now(problem)
+    _check(event, dt, t0, replicas, runs, kill, tol, seed)
+    end, others = _ends(before, t0)
+    steps = LONGEST if end is None else round((end - t0) / dt)
+    if end is not None:
+        grid.step_times((t0, end), dt)
+    where = chosen_place(place, threads)
+    job = _job(problem, chosen_method(problem, method), event, others, t0, float(dt), steps, end is not None, score,
+               int(replicas), int(runs), float(kill), int(seed))  # fmt: skip
+    outcomes: list[Outcome] = []
+    kept = None
+    with jax.enable_x64(True), Progress(0, progress, "splitting", where.link) as bar:
+        while True:
+            kept = None if ledger is None else Ledger(ledger, job)
+            for part in where.parts(job, kept, bar.advance):
+                outcomes += part
+            estimate = Estimate.of(np.array([outcome.probability for outcome in outcomes]))
+            enough = tol is None or estimate.relative <= tol or len(outcomes) >= MOST_RUNS
+            if enough:
+                break
+            job = job.grown(_more(len(outcomes), estimate.relative, tol))
+        result = _dataset(job, outcomes, estimate, began)
+    _warn(job, outcomes, estimate)
+    if kept is not None:
+        kept.finish(result)
+    return result
+
+
+def _more(runs: int, relative: float, tol: float | None) -> int:
+    """How many runs are wanted next: what the scatter says, at most twice as many."""
+    wanted = runs * (relative / float(tol or 1.0)) ** 2 if math.isfinite(relative) else 2 * runs
+    return int(min(max(TOGETHER * math.ceil(1.1 * wanted / TOGETHER), runs + TOGETHER), 2 * runs, MOST_RUNS))
+
+
+# --- what is asked for ------------------------------------------------------------------------------------------------
+
+
+def _check(event: Any, dt: Any, t0: Any, replicas: Any, runs: Any, kill: Any, tol: Any, seed: Any) -> None:
+    if not isinstance(event, Level):
+        raise TypeError(f"event: expected stodyn.Level(...), got {event!r}")
+    if event.direction == "out":
+        raise ValueError(
+            f"event: {event} has two sides; give one level of a function, such as of=lambda t, x: abs(x[0])"
+        )
+    for name, value in (("dt", dt), ("t0", t0)):
+        if not isinstance(value, (int, float, np.number)) or not math.isfinite(value) or (name == "dt" and value <= 0):
+            raise ValueError(f"{name}: expected a {'positive ' * (name == 'dt')}number, got {value!r}")
+    for name, value, least in (("replicas", replicas, 4), ("runs", runs, 2)):
+        if not is_whole(value) or value < least:
+            raise ValueError(f"{name}: expected a whole number >= {least}, got {value!r}")
+    if not isinstance(kill, (int, float, np.number)) or not 0 < kill < 1:
+        raise ValueError(f"kill: expected a share between 0 and 1, got {kill!r}")
+    if tol is not None and (not isinstance(tol, (int, float, np.number)) or not 0 < tol < 1):
+        raise ValueError(f"tol: expected a relative error between 0 and 1, such as 0.1, got {tol!r}")
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
+        raise ValueError(f"seed: expected a whole number >= 0, got {seed!r}")
+
+
+def _ends(before: Any, t0: float) -> tuple[float | None, tuple[Level, ...]]:
+    """The time and the levels that end paths without the event."""
+    given = list(before) if isinstance(before, (list, tuple)) else [before]
+    levels = tuple(one for one in given if isinstance(one, Level))
+    times = [one for one in given if not isinstance(one, Level)]
+    if len(times) > 1 or not all(isinstance(one, (int, float, np.number)) for one in times) or not given:
+        raise TypeError(f"before: expected a time, a stodyn.Level or a list of both, got {before!r}")
+    if times and not times[0] > t0:
+        raise ValueError(f"before: expected a time after t0 = {t0:g}, got {times[0]!r}")
+    return (float(times[0]) if times else None), levels
+
+
+def _job(problem, method, event, others, t0, dt, steps, has_time, score, replicas, runs, kill, seed) -> Splits:
+    spec = describe(problem, method, (t0, t0 + 2 * dt), dt, _Whole(every=1), "float64", Stop(event, *others))
+    if any(spec.varies):
+        raise ValueError(
+            "params: some differ from path to path, and a path that branches has those of the other; draw them outside "
+            "and call rare for each"
+        )
+    stopping: Any = spec.method
+    gauge = stopping.gauges[0]
+    found, words = _score(score, gauge, dt, steps, has_time, t0)
+    branched, branches = branching(stopping, spec.problem, found, t0, steps)
+    made = dataclasses.replace(
+        spec, problem=branched, method=branches, statistics=spec.statistics[:1], saves=spec.saves[:1], levels=0
+    ).traced_anew()
+    said = {**spec.said, "event": str(event), "score": words}
+    return Splits(made, steps, replicas, runs, kill, seed, dt, t0, said)
+
+
+def _score(score: Any, gauge: Any, dt: float, steps: int, has_time: bool, t0: float) -> tuple[Callable, str]:
+    if score is None or score == "index":
+        found = scores.index(gauge, dt, steps, t0) if has_time else None
+        if found is not None:
+            return found, "index of the rest of a linear problem"
+        if score == "index":
+            why = "the problem, its noise or the function is not linear, or moves with time" if has_time else \
+                  "no time is given"  # fmt: skip
+            raise ValueError(f'score: there is no "index": {why}. Give "distance", or a function of (t, x[, params])')
+        return scores.distance, "distance from the level"
+    if score == "distance":
+        return scores.distance, "distance from the level"
+    if score == "amplitude":
+        return scores.amplitude(gauge), "amplitude of an oscillator"
+    if not callable(score):
+        raise ValueError(
+            f'score: expected None, "index", "distance", "amplitude" or a function of (t, x[, params]), got {score!r}'
+        )
+    return scores.given(score, gauge.problem), "given"
+
+
+# --- the runs ---------------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Splits(Job):
+    """Runs of splitting; a block holds TOGETHER of them."""
+
+    spec: Spec
+    steps: int
+    replicas: int
+    runs: int
+    kill: float
+    seed: int
+    dt: float
+    t0: float
+    said: dict[str, Any]
+    first_block: int = 0
+
+    @property
+    def paths(self) -> int:  # type: ignore[override]
+        return self.runs
+
+    @property
+    def blocks(self) -> int:
+        return -(-self.runs // TOGETHER)
+
+    def paths_in(self, block: int) -> int:
+        return min(TOGETHER, self.runs - block * TOGETHER)
+
+    def path_steps(self, block: int) -> int:
+        return 0
+
+    def grown(self, runs: int) -> Splits:
+        """The same with more runs, of which those of its whole blocks are done."""
+        return dataclasses.replace(self, runs=runs, first_block=self.blocks)
+
+    @functools.cached_property
+    def program(self) -> Any:
+        try:
+            return programs.ByPrint(self.spec).program
+        except programs.Unprintable as error:
+            raise ValueError(f"problem: paths that branch need a printed program, and there is none: {error}") from None
+
+    @property
+    def plan(self) -> Plan:
+        times = self.t0 + self.dt * np.arange(self.steps + 1)
+        return Plan(times, np.full(self.steps, self.dt), np.arange(1, self.steps + 1), ())
+
+    def compute(self, block: int, tell: Tell) -> list[Outcome]:
+        n, size = self.spec.problem.problem.n, self.spec.problem.n
+        runs = [
+            Splitting(
+                r, self.starts(r), self.kill, stream.generator(self.seed, r, "selection"), slice(0, n), size - CLOCK
+            )
+            for r in range(block * TOGETHER, block * TOGETHER + self.paths_in(block))
+        ]
+        for steps in run_together(runs, self.simulate):
+            tell(steps)
+        return [run.outcome for run in runs]  # type: ignore[misc]
+
+    def starts(self, run: int) -> np.ndarray:
+        """The first carries of a run."""
+        branched: Any = self.spec.problem
+        method: Any = self.spec.method
+        x = branched.problem.draw_start(stream.generator(self.seed, run, "start"), range(self.replicas))
+        distinct, where = np.unique(x, axis=0, return_inverse=True)
+        with jax.enable_x64(True):
+            begun = [
+                carried(method.method, beginning(method.method, branched.problem, self.t0, jnp.asarray(one)))
+                for one in distinct
+            ]
+        return np.array(begun)[where.ravel()]
+
+    def simulate(self, carries: np.ndarray, numbers: np.ndarray) -> list[Segment]:
+        """How segments go on from their carries, each with the normals of its number."""
+        count, plan = len(carries), self.plan
+        kept: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+        best, last, taken = np.full(count, -np.inf), carries.copy(), np.zeros(count, int)
+        for lanes, seen in self.calls(carries, numbers, plan):
+            score, end = seen[:, -2], seen[:, -1]
+            is_record, best[lanes] = records(np.where(end == GOES_ON, score, -np.inf), best[lanes])
+            step, lane = np.nonzero(is_record)
+            kept.append((lanes[lane], score[step, lane], seen[step, :, lane]))
+            stays = end != GOES_ON
+            final = np.where(stays.any(axis=0), stays.argmax(axis=0), len(seen) - 1)
+            last[lanes] = seen[final, :, np.arange(lanes.size)]
+            taken[lanes] += final + 1
+        if np.any(last[:, -1] == GOES_ON):
+            raise ValueError(
+                f"before: after {self.steps} steps of dt = {self.dt:g} some paths had reached neither level; give a "
+                "time too: before=[time, level]"
+            )
+        return _parted(kept, last, taken, count, carries.shape[1])
+
+    def calls(self, carries: np.ndarray, numbers: np.ndarray, plan: Plan) -> Iterable[tuple[np.ndarray, np.ndarray]]:
+        """The lanes that go on and their carries (steps, size, lanes) after each step, call by call."""
+        lanes = programs.lanes_for(len(carries))
+        fill = np.arange(lanes) % len(carries)
+        params = [np.asarray(leaf, example.dtype)
+                  for leaf, example in zip(self.spec.param_leaves, self.spec.examples, strict=True)]  # fmt: skip
+        members = Members(fill == np.arange(lanes), np.ones(lanes), np.ascontiguousarray(carries[fill].T), params)
+        rows = self.program.source.rows_of[0][0].ravel()
+        try:
+            for going, seen in self.program.until_stopped(self.spec, plan, members, Numbered(self.seed, numbers[fill])):
+                paths = going < len(carries)
+                yield going[paths], seen[:, rows][:, :, paths]
+        except FloatingPointError as error:
+            raise PathsFailed(
+                f"{error} paths went beyond all numbers, or their equations were not solved: take a smaller dt, or "
+                "another method",
+                np.empty(0, int),
+                np.empty(0),
+            ) from None
+
+    def __reduce__(self) -> tuple:
+        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "spec"}
+        return _arrived, (self.spec.without_traces(), fields)
+
+    def describe(self) -> dict[str, Any]:
+        traced: Any = self.spec.traced
+        return {
+            **{name: str(value) for name, value in self.said.items()},
+            "equations": identity.digest(*traced.fingerprints),
+            "start": identity.digest(self.starts(0)),
+            "params": identity.digest(*(np.asarray(leaf) for leaf in self.spec.param_leaves)),
+            "rare": {name: getattr(self, name) for name in ("steps", "replicas", "kill", "seed", "dt", "t0")},
+            "block": TOGETHER,
+            "software": identity.software(),
+        }
+
+    def members_digest(self, block: int) -> str:
+        return identity.digest(self.starts(block * TOGETHER))
+
+    def owners(self) -> Iterable[type]:
+        return (Outcome,)
+
+
+def _arrived(spec: Spec, fields: dict[str, Any]) -> Splits:
+    return Splits(spec.traced_anew(), **fields)
+
+
+def _parted(kept: list, last: np.ndarray, taken: np.ndarray, count: int, size: int) -> list[Segment]:
+    """The records of all lanes, in the order of the steps, lane by lane."""
+    lane = np.concatenate([np.empty(0, int), *(part[0] for part in kept)])
+    score = np.concatenate([np.empty(0), *(part[1] for part in kept)])
+    carry = np.concatenate([np.empty((0, size)), *(part[2] for part in kept)])
+    order = np.argsort(lane, kind="stable")
+    bounds = np.searchsorted(lane[order], np.arange(count + 1))
+    return [
+        Segment(score[order[a:b]], carry[order[a:b]], last[k], int(taken[k]), bool(last[k, -1] == EVENT))
+        for k, (a, b) in enumerate(itertools.pairwise(bounds))
+    ]
+
+
+# --- what is told -----------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Estimate:
+    """The mean of runs, its standard error, and 95 % bounds on the logarithmic scale."""
+
+    mean: float
+    stderr: float
+    low: float
+    high: float
+    scatter: float  # c.o.v. of single runs
+
+    @staticmethod
+    def of(estimates: np.ndarray) -> Estimate:
+        count, mean = len(estimates), float(np.mean(estimates))
+        spread = float(np.std(estimates, ddof=1))
+        if mean == 0:
+            return Estimate(0.0, 0.0, 0.0, math.nan, math.nan)
+        stderr = spread / math.sqrt(count)
+        factor = math.exp(float(scipy.stats.t.ppf(0.975, count - 1)) * stderr / mean)
+        return Estimate(mean, stderr, mean / factor, min(mean * factor, 1.0), spread / mean)
+
+    @property
+    def relative(self) -> float:
+        return self.stderr / self.mean if self.mean > 0 else math.inf
+
+
+def _dataset(job: Splits, outcomes: Sequence[Outcome], estimate: Estimate, began: float) -> xr.Dataset:
+    variables: dict[str, Any] = {
+        "probability": ((), estimate.mean),
+        "probability_stderr": ((), estimate.stderr),
+        "probability_low": ((), estimate.low),
+        "probability_high": ((), estimate.high),
+        "estimate": (("run",), np.array([one.probability for one in outcomes])),
+        "ancestors": (("run",), np.array([one.ancestors for one in outcomes])),
+        "iterations": (("run",), np.array([one.rounds for one in outcomes])),
+        "path_steps": (("run",), np.array([one.steps for one in outcomes])),
+    }
+    coords: dict[str, Any] = {}
+    states, times, steps = paths_with_event(job, outcomes, KEPT)
+    if len(times):
+        variables["event_path"] = (("number", "time", "component"), states)
+        variables["event_time"] = (("number",), times)
+        coords = {"time": job.t0 + job.dt * np.arange(steps + 1), "component": list(job.spec.problem.problem.names)}
+    record = {
+        **job.said,
+        "runs": len(outcomes),
+        **{name: getattr(job, name) for name in ("replicas", "kill", "seed", "dt", "t0")},
+        "path_steps": int(sum(one.steps for one in outcomes)),
+        "versions": {"stodyn": stodyn_version(), "jax": jax.__version__, "numpy": np.__version__},
+        "seconds": round(time.perf_counter() - began, 3),
+    }
+    return xr.Dataset(variables, coords, {"provenance": json.dumps(record)})
+
+
+def paths_with_event(job: Splits, outcomes: Sequence[Outcome], most: int) -> tuple[np.ndarray, np.ndarray, int]:
+    """Some of the paths with the event, taken from all runs in turn and made again segment by segment: states (paths,
+    steps + 1, n), NaN after the event, the times of the events, and the steps of the longest."""
+    chosen = sorted((k, r) for r, one in enumerate(outcomes) for k in range(len(one.ends)))[:most]
+    n, clock = job.spec.problem.problem.n, job.spec.problem.n - CLOCK
+    if not chosen:
+        return np.empty((0, 0, n)), np.empty(0), 0
+    wanted: dict[tuple[int, int], np.ndarray] = {}
+    for k, r in chosen:
+        begins = {int(row[0]): row[1:] for row in outcomes[r].begins}
+        for path, segment, _ in outcomes[r].lineage:
+            if path == k:
+                wanted[r, int(segment)] = begins[int(segment)]
+    numbers = np.array([r * 2**32 + s for r, s in wanted], np.uint64)
+    carries = np.array(list(wanted.values()))
+    made = [[carry[None]] for carry in carries]
+    for lanes, seen in job.calls(carries, numbers, job.plan):
+        for j, lane in enumerate(lanes):
+            made[lane].append(seen[:, :, j])
+    whole = dict(zip(wanted, (np.concatenate(parts) for parts in made), strict=True))
+    longest = max(int(outcomes[r].ends[k, clock]) for k, r in chosen)
+    states, times = np.full((len(chosen), longest + 1, n), np.nan), np.empty(len(chosen))
+    for number, (k, r) in enumerate(chosen):
+        parts = [(int(s), int(first)) for path, s, first in outcomes[r].lineage if path == k]
+        last = int(outcomes[r].ends[k, clock])
+        for (segment, first), until in zip(parts, [f for _, f in parts[1:]] + [last], strict=True):
+            states[number, first : until + 1] = whole[r, segment][: until - first + 1, :n]
+        times[number] = outcomes[r].ends[k, n]
+    return states, times, longest
+
+
+def _warn(job: Splits, outcomes: Sequence[Outcome], estimate: Estimate) -> None:
+    """Say what is doubtful, and the way out."""
+    extinct = sum(one.probability == 0 for one in outcomes)
+    best = max(one.reached for one in outcomes)
+    if extinct == len(outcomes):
+        warnings.warn(
+            f"rare: all {extinct} runs died out: no path reached {job.said['event']}. The best score was {best:.4g}, "
+            f"after {max(one.rounds for one in outcomes)} rounds. Is the level within reach, and does the score grow "
+            "on the way to it? A score that many paths share stops the search: give one that tells them apart.",
+            MissedWays,
+            stacklevel=4,
+        )
+        return
+    ideal = math.sqrt(-math.log(min(estimate.mean, 0.999)) / job.replicas)
+    if estimate.scatter > SKEWED:
+        warnings.warn(
+            f"rare: single runs scatter by {estimate.scatter:.2g} of their mean, so that the estimate lies low more "
+            "often than not, and intervals too. Give a better score, more replicas or shorter steps.",
+            Skewed,
+            stacklevel=4,
+        )
+    said = []
+    ancestors = float(np.mean([one.ancestors for one in outcomes]))
+    if ancestors < FEW_ANCESTORS:
+        said.append(f"all paths of a run come from {ancestors:.2g} of its {job.replicas} first ones")
+    if estimate.scatter > FAR_FROM_IDEAL * ideal:
+        said.append(f"runs scatter {estimate.scatter / ideal:.2g} times as much as with a perfect score")
+    names, ratios = job.spec.problem.problem.names, _apart(outcomes, estimate.mean)
+    said += [
+        f"runs went different ways: in {names[i]} they are {ratio:.2g} times as far apart, by variance, as paths "
+        "within them tell"
+        for i, ratio in enumerate(ratios)
+        if ratio > DIFFERENT
+    ]
+    if extinct:
+        said.append(f"{extinct} of {len(outcomes)} runs died out")
+    if said:
+        warnings.warn(
+            f"rare: ways to the event may have been missed: {'; '.join(said)}. Repeat with {4 * job.replicas} "
+            "replicas: an estimate that grows by more than two standard errors had missed one. Or give a score that "
+            "tells the ways apart.",
+            MissedWays,
+            stacklevel=4,
+        )
+
+
+def _apart(outcomes: Sequence[Outcome], probability: float) -> np.ndarray:
+    """Of each component, the variance between runs of the mean state where half of the way is made, by the logarithm of
+    the probability, over that which the variance within runs tells; 1 where all go the same ways."""
+    means, expected = [], []
+    for one in outcomes:
+        if len(one.shares):
+            k = int(np.argmin(np.abs(np.log(one.shares) - 0.5 * math.log(probability))))
+            means.append(one.means[k])
+            expected.append(one.variances[k] / max(one.families[k] - 1.0, 1.0))
+    if len(means) < 3:
+        return np.ones(len(outcomes[0].means.T))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.nan_to_num(np.var(means, axis=0, ddof=1) / np.mean(expected, axis=0), nan=1.0, posinf=1.0)

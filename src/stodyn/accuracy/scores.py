@@ -1,0 +1,147 @@
+"""How near a path is to a rare event: the score by which splitting tells paths apart. Only its ranks matter.
+
+distance  -(smallest distance from the level in the step): perfect where the level must be passed on the way
+index     -min over 0 < u <= T - t of (level - m(u))/s(u), with mean m and standard deviation s of the function at
+          t + u given the state at t: the reliability index of what is left, of linear problems. A state that is high
+          and late is worth less than one that is high and early
+amplitude √(x² + (v/ω)²) of the oscillator whose position is watched
+function  any function of (t, x[, params])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.linalg
+
+from stodyn.analysis.linear import coefficients
+from stodyn.methods.branching import LEAST
+from stodyn.numerics import van_loan
+from stodyn.problems.level import Gauge
+from stodyn.problems.structure import is_autonomous
+
+LOOKS = 16  # lengths of time ahead at which the index looks, besides the end
+MOST_STEPS = 100_000  # whose rows are tabulated
+LARGE = 64  # components beyond which no matrices are made
+
+
+def distance(t: Any, y: Any, closest: Any, params: Any) -> Any:
+    """The smallest distance from the level in the step, with its sign turned."""
+    return -closest
+
+
+def given(function: Callable, problem: Any) -> Callable:
+    """A function of (t, x[, params]) that the user gives."""
+
+    def score(t, y, closest, params):
+        return jnp.asarray(function(t, y, *problem.extra(params)), y.dtype)
+
+    return score
+
+
+def linear_parts(gauge: Gauge) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, float] | None:
+    """A, a, S, c, l of a linear problem dx = (A x + a) dt + noise of intensity S whose event is c·x >= l, turned so
+    that the level is above; None where something is not linear, moves with time or differs from path to path."""
+    problem = gauge.problem
+    level = gauge.level.level
+    if isinstance(level, tuple) or callable(level) or problem.n > LARGE:
+        return None
+    if not problem.noise_structure.implies("additive"):
+        return None
+    try:
+        A, a, _, b = coefficients(problem)
+        if not is_autonomous(problem):
+            return None
+        with jax.enable_x64(True):
+            params = problem.example_params()
+            states = np.concatenate(
+                [np.zeros((1, problem.n)), np.random.default_rng(0).standard_normal((3, problem.n))]
+            )
+            rows = np.array([gauge.gradient(0.0, jnp.asarray(x), params) for x in states])
+            at_zero = float(gauge.value(0.0, jnp.zeros(problem.n), params))
+            later = float(gauge.value(1.7, jnp.asarray(states[1]), params))
+    except (TypeError, ValueError, AttributeError):
+        return None
+    sign = 1.0 if gauge.level.direction == "up" else -1.0
+    is_affine = np.array_equal(rows[1:], np.repeat(rows[:1], 3, axis=0)) and np.isfinite(rows).all()
+    if not is_affine or not np.isclose(later, at_zero + rows[0] @ states[1], rtol=1e-12, atol=1e-12):
+        return None
+    return A, a, b.T @ b, sign * rows[0], sign * (float(level) - at_zero)
+
+
+def index(gauge: Gauge, h: float, steps: int, first_time: float) -> Callable | None:
+    """The reliability index of the rest of a linear problem; None where it is not linear."""
+    parts = linear_parts(gauge)
+    if parts is None or steps > MOST_STEPS:
+        return None
+    A, a, S, c, level = parts
+    rows, means, deviations = _ahead(A, a, S, c, h, steps)
+    eigenvalues = np.linalg.eigvals(A)
+    rates, turns = np.abs(eigenvalues.real), np.abs(eigenvalues.imag)
+    memory = min([2.0 / r for r in rates if r > 0] + [2 * np.pi / w for w in turns if w > 0] + [np.inf])
+    longest = int(np.clip(memory / h if np.isfinite(memory) else 0, 0, steps))
+    looks = np.unique(np.round(np.geomspace(1, longest, LOOKS)).astype(int)) if longest >= 1 else np.empty(0, int)
+    looks = looks[deviations[looks] > 0]
+    table = np.column_stack([rows, level - means, 1.0 / np.where(deviations > 0, deviations, np.inf)])
+    end, n = first_time + steps * h, len(A)
+
+    def score(t, y, closest, params):
+        left = jnp.clip(jnp.round((end - t) / h), 0, steps).astype(np.int32)
+        last = jnp.asarray(table, y.dtype)[left]
+        best = jnp.where(last[n + 1] > 0, (last[n] - last[:n] @ y) * last[n + 1], -LEAST)
+        for u in looks:
+            ahead = (table[u, n] - jnp.asarray(table[u, :n], y.dtype) @ y) * table[u, n + 1]
+            best = jnp.where(u < left, jnp.minimum(best, ahead), best)
+        return -best
+
+    return score
+
+
+def _ahead(A, a, S, c, h: float, steps: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """c exp(A u), and mean (from the state 0) and standard deviation of c·x after u = 0, h, 2h, ..."""
+    n = len(A)
+    Phi, Qd = van_loan.discretise(A, np.eye(n), S, h)
+    shift = scipy.linalg.expm(h * np.block([[A, a[:, None]], [np.zeros((1, n + 1))]]))[:n, n]
+    rows, means, variances = np.empty((steps + 1, n)), np.zeros(steps + 1), np.zeros(steps + 1)
+    row = np.array(c, float)
+    for k in range(steps + 1):
+        rows[k] = row
+        if k < steps:  # c·x after k + 1 steps is c exp(A k h)·(the first of them), and so on
+            means[k + 1] = means[k] + row @ shift
+            variances[k + 1] = variances[k] + row @ Qd @ row
+            row = row @ Phi
+    return rows, means, np.sqrt(variances)
+
+
+def amplitude(gauge: Gauge) -> Callable:
+    """√(x² + (v/ω)²) of the watched position x, v its rate and ω² = -∂(dv/dt)/∂x where the problem starts."""
+    problem = gauge.problem
+    if gauge.known[0] != "cubic" or callable(gauge.of):
+        raise ValueError(
+            'score: "amplitude" is for the position of an oscillator, a component whose rate is driven by noise; '
+            'give "distance", or a function of (t, x[, params])'
+        )
+    with jax.enable_x64(True):
+        x = jnp.asarray(problem.example_start(), float)
+        params = problem.example_params()
+
+        def acceleration(x):
+            def speed(y):
+                return problem.mean_rates(0.0, y, params, (gauge.of,))[0]
+
+            rates = jnp.stack(problem.mean_rates(0.0, x, params, tuple(range(problem.n))))
+            return jax.grad(speed)(x) @ rates
+
+        square = -float(jax.grad(acceleration)(x)[gauge.of])
+    if not square > 0:
+        raise ValueError('score: "amplitude" needs a position that is drawn back, and this is not; give "distance"')
+
+    def score(t, y, closest, params):
+        v = problem.mean_rates(t, y, params, (gauge.of,))[0]
+        return jnp.sqrt(y[gauge.of] ** 2 + v**2 / square)
+
+    return score

@@ -1,0 +1,141 @@
+"""A method whose paths begin anywhere: at any state, at any step, so that a path can branch from another one.
+
+Every path has a clock of its own. Its whole state is what a run shows and takes as a start, its *carry*: the components
+and the time of the stop, for those who look; the state of the method underneath; the number of steps made; the score of
+the last step; and how the path has ended (0: it goes on; 1: by the event; 2: by another level; 3: by the end of time).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from stodyn.methods.contract import Method
+from stodyn.methods.stopping import STREAM, Stopping, of_those
+from stodyn.methods.wrapping import Wrapping
+from stodyn.numerics import crossing
+from stodyn.problems.contract import NoiseStructure, Problem
+from stodyn.problems.level import BRIDGE, CUBIC, SIDES
+
+LEAST = -1e300  # the score of a step that ends a path without the event
+GOES_ON, EVENT, OTHER, TIME = range(4)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Branched(Problem):
+    """A problem whose components are the numbers of a carry."""
+
+    problem: Any
+    n: int
+    names: Any = ()
+    units: Any = None
+
+    @property
+    def m(self) -> int:  # type: ignore[override]
+        return self.problem.m
+
+    @property
+    def params(self) -> Any:
+        return self.problem.params
+
+    @property
+    def calculus(self) -> str:  # type: ignore[override]
+        return self.problem.calculus
+
+    @property
+    def noise_structure(self) -> NoiseStructure:
+        return self.problem.noise_structure
+
+    def draw_start(self, rng: np.random.Generator, paths: range) -> np.ndarray:
+        return np.zeros((len(paths), self.n))
+
+
+@dataclasses.dataclass(frozen=True)
+class Branching(Wrapping, Method):
+    """A step of a method that stops paths, from any state and step.
+
+    score    score(t, y, distance, params): of a step that ends at time t in y and came to `distance` from the event
+    tree, leaves  how the state hangs together, and the shape and type of each leaf
+    """
+
+    method: Stopping
+    score: Any
+    first_time: float
+    steps: int
+    tree: Any
+    leaves: tuple[Any, ...]
+    accepts = Branched
+    stops = True
+
+    @property
+    def needs(self):
+        return self.method.needs
+
+    def start(self, problem, t, x, params):
+        found, place = [], problem.problem.n + 1
+        for leaf in self.leaves:
+            size = int(np.prod(leaf.shape))
+            found.append(x[place : place + size].reshape(leaf.shape).astype(leaf.dtype))
+            place += size
+        return self.tree.unflatten(found)
+
+    def read(self, state):
+        return carried(self.method, state)
+
+    def step(self, problem, t, state, noise, params):
+        inner, k, score, end = state
+        here = self.first_time + k.astype(score.dtype) * noise.h
+        after, report = self.method.numbered_step(k, problem.problem, here, inner, noise, params)
+        by, following = after[1].by, k + 1
+        time_is_over = jnp.where(following >= self.steps, np.int32(TIME), np.int32(GOES_ON))
+        ended = jnp.where(by == 1, np.int32(EVENT), jnp.where(by > 1, np.int32(OTHER), time_is_over))
+        reached = self._scored(here, inner, after, noise, params)
+        new = after, following, jnp.where(ended == GOES_ON, reached, LEAST).astype(score.dtype), ended
+        goes_on = end == GOES_ON
+        return jax.tree.map(lambda a, b: jnp.where(goes_on, a, b), new, state), of_those(report, goes_on)
+
+    def _scored(self, t, inner, after, noise, params):
+        """The score of a step, at the smallest distance from the event within it."""
+        gauge, method, h = self.method.gauges[0], self.method.method, noise.h
+        x, y = method.read(inner[0]), method.read(after[0])
+        (a,), (b,) = gauge.distances(t, x, params), gauge.distances(t + h, y, params)
+        kind = gauge.known[0]
+        if kind == BRIDGE:
+            (u,), (v,) = gauge.in_deviations(t, h, x, y, params, method.freezes_noise(gauge.problem))
+            variance = jnp.where((u > 0) & (v > 0), a * b / jnp.where((u > 0) & (v > 0), u * v, 1.0), 0.0)
+            energy = 0.5 * jnp.sum(noise.aux[STREAM][:2] ** 2)
+            distance = 0.5 * (a + b - jnp.sqrt((a - b) ** 2 + 2.0 * variance * energy))
+            y = gauge.at_the_level(t + h, y, params, b - distance, SIDES[str(gauge.level.direction)][0])
+        elif kind == CUBIC:
+            slopes = h * gauge.distance_rates(t, x, params)[0], h * gauge.distance_rates(t + h, y, params)[0]
+            distance = crossing.cubic_lowest((a, b), slopes)[1]
+        else:
+            distance = b
+        return self.score(t + h, y, distance, params)
+
+
+def carried(method: Stopping, state: Any) -> jax.Array:
+    """The carry of a path in a state."""
+    x = method.read(state[0])
+    leaves = [jnp.asarray(leaf).astype(x.dtype).ravel() for leaf in jax.tree.leaves(state)]
+    return jnp.concatenate([x[: method.n], state[0][1].time[None], *leaves])
+
+
+def branching(method: Stopping, problem: Any, score: Any, first_time: float, steps: int) -> tuple[Branched, Branching]:
+    """The problem and the method of paths that branch."""
+    with jax.enable_x64(True):
+        begun = jax.eval_shape(lambda x: beginning(method, problem, first_time, x), jnp.zeros(problem.n))
+    leaves, tree = jax.tree.flatten(begun)
+    size = problem.n + 1 + sum(int(np.prod(leaf.shape)) for leaf in leaves)
+    made = Branching(method, score, first_time, steps, tree, tuple(leaves))
+    return Branched(problem, size, tuple(f"s{k}" for k in range(size))), made
+
+
+def beginning(method: Stopping, problem: Any, t: float, x: jax.Array) -> Any:
+    """The state of a path that begins in x."""
+    inner = method.start(problem, t, x, problem.example_params())
+    return inner, jnp.zeros((), np.int32), jnp.full((), LEAST, x.dtype), jnp.zeros((), np.int32)

@@ -1,0 +1,170 @@
+"""Rare events by splitting: against the reflection principle and quadratures, bit by bit, and what is said of doubt."""
+
+import itertools
+import warnings
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import stodyn as sd
+from stodyn.accuracy import rare as splits
+from stodyn.accuracy.splitting import Outcome, Segment, Splitting, records
+
+BROWNIAN = sd.SDE(lambda t, x: 0.0 * x, lambda t, x: 1.0, 0.0)
+LEVEL, P = 3.2905267314919, 1e-3  # the level that W passes before 1 with this probability, 2 Φ(-level)
+QUICK = dict(event=sd.Level(LEVEL), before=1.0, dt=0.1, seed=3, replicas=40, runs=8, threads=1)
+pytestmark = pytest.mark.filterwarnings("ignore:rare:UserWarning")  # of few replicas, which tests take for speed
+
+
+def rarely(problem=BROWNIAN, **options):
+    return sd.rare(problem, "EulerMaruyama", **QUICK | options)
+
+
+@pytest.fixture(scope="module")
+def many():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return rarely(runs=32)
+
+
+def test_unbiased_with_few_replicas(many):
+    """40 replicas and steps of a tenth: the bridge is exact, and so is the mean. |z| < 5: one in 10⁶."""
+    assert abs(many["probability"] - P) < 5 * many["probability_stderr"]
+    assert many["probability_low"] < many["probability"] < many["probability_high"]
+    assert "index" in sd.provenance(many)["score"]
+
+
+def test_ties_cost_no_bias():
+    """Scores of about 13 different values, |z| < 5. Killing one path where several tie would halve the mean."""
+    found = rarely(runs=32, score=lambda t, x: jnp.floor(4.0 * (x[0] - LEVEL) / jnp.sqrt(1.05 - t)))
+    assert abs(found["probability"] - P) < 5 * found["probability_stderr"]
+    assert sd.provenance(found)["score"] == "given"
+
+
+def test_the_same_bits_with_any_threads_and_more_runs(many, tmp_path):
+    few = rarely(threads=2, ledger=tmp_path)
+    assert np.array_equal(few["estimate"].values, many["estimate"].values[:8])
+    more = rarely(runs=12, ledger=tmp_path)
+    assert np.array_equal(more["estimate"].values, many["estimate"].values[:12])
+    first = few["event_path"].values[0], more["event_path"].values[0]
+    assert np.array_equal(*(path[np.isfinite(path)] for path in first))
+
+
+def test_a_path_with_the_event_is_made_again_bit_by_bit(many):
+    """Its segments, each from the carry that was kept and with its own noise, join where the next one began."""
+    problem, times = many["event_path"].values[:, :, 0], many["event_time"].values
+    for path, time in zip(problem, times, strict=True):
+        last = int(np.ceil(time / 0.1 - 1e-9))
+        assert path[0] == 0.0 and path[last] == pytest.approx(LEVEL, abs=1e-12)
+        assert np.all(np.isnan(path[last + 1 :])) and np.all(path[:last] < LEVEL)
+    job = splits._job(
+        BROWNIAN, sd.method("EulerMaruyama"), QUICK["event"], (), 0.0, 0.1, 10, True, None, 40, 4, 0.25, 3
+    )
+    (outcome, *_) = job.compute(0, lambda steps: None)
+    begins = {int(row[0]): row[1:] for row in outcome.begins}
+    numbers = np.array(list(begins), np.uint64)
+    made = {int(number): [begins[int(number)]] for number in numbers}
+    for lanes, seen in job.calls(np.array(list(begins.values())), numbers, job.plan):
+        for j, lane in enumerate(lanes):
+            made[int(numbers[lane])] += list(seen[:, :, j])
+    joined = 0
+    for path in range(len(outcome.ends)):
+        parts = [(segment, first) for number, segment, first in outcome.lineage if number == path]
+        for (segment, first), (following, at) in itertools.pairwise(parts):
+            assert np.array_equal(made[segment][at - first], begins[following])
+            joined += 1
+        assert np.array_equal(made[parts[-1][0]][int(outcome.ends[path, -3]) - parts[-1][1]], outcome.ends[path])
+    assert joined > 0
+
+
+def test_from_one_well_into_the_other():
+    """P(-0.9 reaches 1 before -1) = 0.0141008826906 for dx = (x - x³) dt + dW/2, by quadrature of exp(2V/σ²). The bias
+    of Euler's steps of 0.02 with bridges is 2 %, a fifth of the bound."""
+    well = sd.SDE(lambda t, x: x - x**3, lambda t, x: 0.5, -0.9)
+    found = rarely(well, event=sd.Level(1.0), before=sd.Level(-1.0, direction="down"), dt=0.02, replicas=32)
+    assert abs(found["probability"] - 0.0141008826906) < 5 * found["probability_stderr"]
+    assert found["probability_stderr"] < 0.2 * found["probability"]
+    assert "distance" in sd.provenance(found)["score"]
+
+
+def test_splitting_by_itself():
+    """A chain that goes up by one with probability 1/2, else ends: P(it gets to 6) = 2^-6, from 400 runs."""
+    rng = np.random.default_rng(5)
+
+    def simulate(carries, numbers):
+        found = []
+        for carry in carries:
+            heights = [carry[0] + k + 1 for k in range(int(rng.geometric(0.5)) - 1)]
+            heights = [h for h in heights if h < 6] if heights and heights[-1] >= 6 else heights
+            event = carry[0] + len(heights) >= 5 and rng.random() < 0.5 if len(heights) == 5 - carry[0] else False
+            ends = np.array([carry[0] + len(heights), 0.0, 0.0, 0.0])
+            rows = np.array([[h, carry[1] + k + 1, h, 0.0] for k, h in enumerate(heights)]).reshape(-1, 4)
+            found.append(Segment(np.array(heights, float), rows, ends, len(heights) + 1, bool(event)))
+        return found
+
+    estimates = []
+    for r in range(400):
+        run = Splitting(r, np.zeros((10, 4)), 0.25, np.random.default_rng(r), slice(0, 1), 1)
+        while run.waiting:
+            run.take(simulate(*run.wanted()))
+        estimates.append(run.outcome.probability)
+    assert abs(np.mean(estimates) - 2.0**-6) < 5 * np.std(estimates) / 20
+
+
+def test_records():
+    scores = np.array([[1.0, 0.0], [0.5, 3.0], [2.0, 3.0]])
+    which, best = records(scores, np.array([0.9, 1.0]))
+    assert which.tolist() == [[True, False], [False, True], [True, False]] and best.tolist() == [2.0, 3.0]
+
+
+def test_runs_are_added_until_the_error_is_small():
+    found = rarely(tol=0.15, runs=4)
+    assert found["probability_stderr"] <= 0.15 * found["probability"] and found.sizes["run"] > 4
+
+
+WRONG = {
+    "no level": (dict(event=3.0), "event: expected stodyn.Level"),
+    "two sides": (dict(event=sd.Level((-1.0, 1.0))), "event: .* has two sides"),
+    "no time": (dict(before="soon"), "before: expected a time"),
+    "the past": (dict(before=-1.0), "before: expected a time after t0 = 0"),
+    "one run": (dict(runs=1), "runs: expected a whole number >= 2"),
+    "kill all": (dict(kill=1.0), "kill: expected a share"),
+    "a score": (dict(score="luck"), "score: expected None"),
+    "no index": (dict(score="index", event=sd.Level(9.0, of=lambda t, x: x[0] ** 2)), 'score: there is no "index"'),
+    "no oscillator": (dict(score="amplitude"), 'score: "amplitude" is for the position'),
+    "reached": (dict(event=sd.Level(-1.0)), "every path has reached it"),
+    "tol": (dict(tol=2.0), "tol: expected a relative error"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_bad_input(case):
+    options, words = WRONG[case]
+    with pytest.raises((ValueError, TypeError), match=words):
+        rarely(**options)
+
+
+def test_a_score_that_never_grows():
+    with pytest.warns(UserWarning, match="all 4 runs died out.*The best score was 0"):
+        found = rarely(runs=4, score=lambda t, x: 0.0 * x[0])
+    assert found["probability"] == 0 and np.isnan(found["probability_high"])
+
+
+def test_few_ancestors_are_told():
+    """At 10⁻³ with 8 replicas nearly all paths come from one of the first ones: a way they did not take is lost."""
+    with pytest.warns(UserWarning, match="may have been missed: all paths of a run come from .* of its 8 first ones"):
+        rarely(replicas=8)
+
+
+def test_runs_that_went_different_ways_are_told_apart():
+    """Runs whose paths are at -1 or at 1, against runs in each of which both are found; variances within are 10⁻²."""
+
+    def outcome(mean, variance):
+        one, state = np.ones(1), np.array([[0.0, mean]])
+        return Outcome(1e-4, 1, one, one * 1e-2, state, np.array([[1.0, variance]]), one * 10, 9, 1, 0.0, *(one,) * 3)
+
+    rng = np.random.default_rng(1)
+    apart = splits._apart([outcome((-1) ** k, 1e-2) for k in range(8)], 1e-4)
+    mixed = splits._apart([outcome(0.3 * rng.standard_normal(), 1.0) for k in range(8)], 1e-4)
+    assert apart[1] > 100 and mixed[1] < splits.DIFFERENT
