@@ -15,6 +15,7 @@ import scipy.linalg
 from stodyn.analysis.order import Errors
 from stodyn.engine.spec import matched
 from stodyn.numerics import gauss
+from stodyn.numerics.printing.points import AtPoints, at_one, at_points
 from stodyn.problems import lowering
 
 WEIGHT = 4
@@ -23,13 +24,12 @@ POINTS = np.random.default_rng(0).uniform(-1.0, 1.0, (16, 2))
 
 
 def monomials(x):
-    u, v = x
-    return jnp.stack([u**i * v**j for j in range(WEIGHT // 2 + 1) for i in range(WEIGHT + 1 - 2 * j)])
+    return jnp.stack([x[0] ** i * x[1] ** j for j in range(WEIGHT // 2 + 1) for i in range(WEIGHT + 1 - 2 * j)])
 
 
 def in_monomials(values):
     """The matrix M with values = M φ at POINTS; what is no polynomial of that weight is an error."""
-    φ = np.asarray(jax.vmap(monomials)(POINTS))
+    φ = at_points(monomials, POINTS)
     M, *_ = np.linalg.lstsq(φ, values, rcond=None)
     assert np.abs(φ @ M - values).max() < 1e-9 * np.abs(values).max(), "not a polynomial of the weight that is kept"
     return M.T
@@ -48,8 +48,8 @@ def exact_expectations(problem, T):
         bent = sum(jax.jvp(slope(g[:, k]), (x,), (g[:, k],))[1] for k in range(ito.m))
         return slope(ito.f(0.0, x, None))(x) + 0.5 * bent
 
-    G = in_monomials(np.asarray(jax.jit(jax.vmap(generator))(POINTS)))
-    return scipy.linalg.expm(T * G) @ np.asarray(monomials(jnp.asarray(problem.start)))
+    G = in_monomials(at_points(generator, POINTS))
+    return scipy.linalg.expm(T * G) @ at_one(monomials, problem.start)
 
 
 def computed_weak_order(method, problem, steps, T=1.0, level=0.99):
@@ -61,18 +61,20 @@ def computed_weak_order(method, problem, steps, T=1.0, level=0.99):
     ξ = np.stack([v.ravel() for v in np.meshgrid(*(np.array(v) for v, _ in rules), indexing="ij")], axis=-1)
     weight = functools.reduce(np.multiply.outer, [np.array(w, float) for _, w in rules]).ravel()
 
-    @jax.jit
+    def after(h, x, ξ):
+        noise = recipe.increment(h, dict(zip(counts, jnp.split(ξ, ends), strict=True)), problem.m)
+        return monomials(method.step(taken, 0.0, x, noise, None)[0])
+
+    afters = AtPoints(after, (None, 0, 0))
+
     def expected(h):
-        def after(x, ξ):
-            noise = recipe.increment(h, dict(zip(counts, jnp.split(ξ, ends), strict=True)), problem.m)
-            return monomials(method.step(taken, 0.0, x, noise, None)[0])
+        pairs = np.repeat(POINTS, len(ξ), axis=0), np.tile(ξ, (len(POINTS), 1))
+        return np.einsum("k,xki->xi", weight, afters(np.asarray(h), *pairs).reshape(len(POINTS), len(ξ), -1))
 
-        return jax.vmap(lambda x: weight @ jax.vmap(after, (None, 0))(x, ξ))(POINTS)
-
-    start, truth = np.asarray(monomials(jnp.asarray(problem.start))), exact_expectations(problem, T)
+    start, truth = at_one(monomials, problem.start), exact_expectations(problem, T)
     error = []
     for N in steps:
-        step = in_monomials(np.asarray(expected(T / N)))
+        step = in_monomials(expected(T / N))
         error.append(np.linalg.norm(np.linalg.matrix_power(step, N) @ start - truth))
     rounding = {"rounding": 1e-13 * np.array(steps)}
     errors = Errors(np.array(error), rounding, np.zeros(len(steps)))

@@ -8,6 +8,7 @@ from stodyn.analysis.linear import step_map
 from stodyn.methods.milstein import MilsteinLevy
 from stodyn.methods.srk import SRA3
 from stodyn.noise.iterated import MrongowiusRoessler
+from stodyn.numerics.printing.points import at_points
 from stodyn.problems.hamiltonian import Hamiltonian
 
 START = (0.8, -0.3)
@@ -109,13 +110,13 @@ def symplectic(method):
     free = (GENERAL, LINEAR_GENERAL, unforced(LINEAR_CLOCK), unforced(LANGEVIN))
     problem = next(problem for problem in free if method.refusal(problem) is None)
     Ω = np.kron([[0.0, 1.0], [-1.0, 0.0]], np.eye(problem.n // 2))
-    normals = method.needs.normals(problem.m)
-    for seed in range(3):
-        rng = np.random.default_rng(seed)
-        drawn = {name: jnp.asarray(rng.standard_normal(count)) for name, count in normals.items()}
-        noise = method.needs.increment(0.1, drawn, problem.m)
-        x = jnp.asarray(rng.standard_normal(problem.n))
-        J = np.asarray(jax.jit(jax.jacfwd(lambda x: method.step(problem, 0.0, x, noise, problem.params)[0]))(x))
+    rng = np.random.default_rng(0)
+    drawn = {name: rng.standard_normal((3, count)) for name, count in method.needs.normals(problem.m).items()}
+
+    def after(x, drawn):
+        return method.step(problem, 0.0, x, method.needs.increment(0.1, drawn, problem.m), problem.params)[0]
+
+    for J in at_points(jax.jacfwd(after), rng.standard_normal((3, problem.n)), drawn):
         np.testing.assert_allclose(J.T @ Ω @ J, Ω, atol=1e-8)
 
 

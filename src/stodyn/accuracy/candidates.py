@@ -27,6 +27,7 @@ from stodyn.methods.milstein import _Milstein
 from stodyn.methods.platen import PlatenWeak2, PlatenWeak2Pairs
 from stodyn.methods.recommend import recommend
 from stodyn.methods.tamed import TamedEuler
+from stodyn.numerics.printing.points import AtPoints, at_points
 from stodyn.problems.measured import Measured
 from stodyn.problems.random_dae import RandomDAE
 from stodyn.problems.sdae import SDAE
@@ -110,10 +111,8 @@ def _for_problem(problem: Any, t: tuple[float, float]) -> list[tuple[Any, str]]:
 
 def _rates(problem: Any) -> tuple[float, float]:
     """The largest rate of the drift's linearisation at the start, and its fastest decay."""
-    with jax.enable_x64(True):
-        params = problem.example_params()
-        slope = jax.jit(jax.jacfwd(lambda x: problem.f(0.0, x, params)))(np.asarray(problem.example_start()))
-    slope = np.asarray(slope)
+    params, x = problem.example_params(), np.asarray(problem.example_start(), float)
+    slope = at_points(jax.jacfwd(lambda x: problem.f(0.0, x, params)), x[None])[0]
     if not np.all(np.isfinite(slope)):
         return 0.0, 0.0
     rates = np.linalg.eigvals(slope)
@@ -131,13 +130,10 @@ def _first_steps(rates: tuple[float, float], t: tuple[float, float], is_implicit
 def superlinear(problem: Any) -> bool:
     """Whether the drift grows faster than linearly along some of a few directions."""
     rng = np.random.default_rng(0)
-    with jax.enable_x64(True):
-        params, x = problem.example_params(), np.asarray(problem.example_start())
-        drift = jax.jit(jax.vmap(lambda x: problem.f(0.0, x, params)))
-        directions, scale = rng.standard_normal((8, problem.n)), 1.0 + float(np.abs(x).max())
-        near, far = (
-            np.abs(np.asarray(drift(x + size * directions))).max(axis=1) for size in scale * np.array([1e4, 1e7])
-        )
+    params, x = problem.example_params(), np.asarray(problem.example_start(), float)
+    drift = AtPoints(lambda x: problem.f(0.0, x, params))
+    directions, scale = rng.standard_normal((8, problem.n)), 1.0 + float(np.abs(x).max())
+    near, far = (np.abs(drift(x + size * directions)).max(axis=1) for size in scale * np.array([1e4, 1e7]))
     with np.errstate(divide="ignore", invalid="ignore"):
         power = np.log10(far / near) / 3.0
     return bool(np.any(~np.isfinite(far) | (power > 1.05)))

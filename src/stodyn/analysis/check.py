@@ -23,6 +23,7 @@ from stodyn.methods.contract import Method
 from stodyn.models.catalogue import catalogue
 from stodyn.numerics import gauss, uncompiled
 from stodyn.numerics.newton import underived
+from stodyn.numerics.printing.points import at_one
 from stodyn.numerics.printing.scalars import Unprintable
 from stodyn.problems import lowering
 from stodyn.problems.contract import STRUCTURES
@@ -172,7 +173,7 @@ def _driftless(method: Method, problems: list[Any]) -> str:
     if not issubclass(SDE, method.accepts):
         return "not asked: it takes no SDE"
     problem = _stepped(_taken(method, FREE), method)
-    G = np.asarray(problem.g(0.0, jnp.zeros(problem.n), None))
+    G = at_one(lambda x: problem.g(0.0, x, None), np.zeros(problem.n))
     path = np.asarray(_plain(problem, method))
     W = sum(
         np.stack([_increment(method, problem, k, i).W for i in range(PATHS)], axis=1) for k in range(_steps(method))
@@ -194,16 +195,15 @@ def _consistent(method: Method, problems: list[Any]) -> str:
     if rules is None:
         return "not asked: a step has too many normals for a quadrature"
     stepped, params, ito = _stepped(problem, method), problem.example_params(), lowering.to_ito(sde)
-    x, seen_of = jnp.asarray(np.reshape(problem.example_start(), problem.n) + 0.1), np.eye(problem.n)
+    x, seen_of = np.reshape(problem.example_start(), problem.n) + 0.1, np.eye(problem.n)
     if isinstance(problem, SDAE):
-        x, seen_of = problem.consistent(0.0, x, params), problem.evolving
-    x = jnp.asarray(_on_joints(problem, np.asarray(x)[:, None])[:, 0])
-    y = jnp.asarray(seen_of @ x)
-    g = np.asarray(ito.g(0.0, y, params))
-    drift, spread = np.asarray(ito.f(0.0, y, params)), g @ g.T
+        x, seen_of = at_one(functools.partial(problem.consistent, 0.0), x, params), problem.evolving
+    x = _on_joints(problem, np.asarray(x)[:, None])[:, 0]
+    drift, g = at_one(lambda y, params: (ito.f(0.0, y, params), ito.g(0.0, y, params)), seen_of @ x, params)
+    spread = g @ g.T
     counts = method.needs.normals(problem.m)
     ends = np.cumsum(list(counts.values()))[:-1]
-    ξ = jnp.asarray(np.stack([v.ravel() for v in np.meshgrid(*(r[0] for r in rules), indexing="ij")], axis=-1))
+    ξ = np.stack([v.ravel() for v in np.meshgrid(*(r[0] for r in rules), indexing="ij")], axis=-1)
     weight = functools.reduce(np.multiply.outer, [r[1] for r in rules]).ravel()
 
     def moved(h, ξ):
@@ -272,14 +272,14 @@ def _report(method: Method, problems: list[Any]) -> str:
         report = method.numbered_step(0, problem, 0.0, method.start(problem, 0.0, x, params), noise, params)[1]
         return jnp.asarray(report.ok), jnp.asarray(report.iterations)
 
-    ok, iterations = reported(jnp.asarray(_starts(problem)[:, 0]))
+    ok, iterations = reported(_starts(problem)[:, 0])
     assert ok.dtype == bool and jnp.issubdtype(iterations.dtype, jnp.integer), (
         f"ok and iterations are {ok.dtype} and {iterations.dtype}, expected a truth value and a count"
     )
     assert ok, f"a plain step is reported as failed after {iterations} rounds"
     if iterations == 0:
         return "explicit"
-    assert not reported(jnp.full(problem.n, jnp.nan))[0], "a step from NaN is reported as solved"
+    assert not reported(np.full(problem.n, np.nan))[0], "a step from NaN is reported as solved"
     return f"{iterations} rounds a step"
 
 
@@ -372,8 +372,8 @@ def _normals(counts: Mapping[str, int], k: int) -> dict[str, np.ndarray]:
 
 
 def _increment(method: Method, problem: Any, k: int, i: int):
-    normals = {name: jnp.asarray(z[:, i]) for name, z in _normals(method.needs.normals(problem.m), k).items()}
-    return method.needs.increment(STEP, normals, problem.m)
+    normals = {name: z[:, i] for name, z in _normals(method.needs.normals(problem.m), k).items()}
+    return at_one(lambda h, normals: method.needs.increment(h, normals, problem.m), STEP, normals)
 
 
 def _steps(method: Method) -> int:
@@ -414,9 +414,9 @@ def _vmapped(method: Method, problem: Any, dtype: Any) -> np.ndarray:
     """The same by jax.vmap."""
     traced = trace(problem, method, dtype)
     executor = Vmap(traced, PATHS)
-    params = [jnp.asarray(p, number_type(p, dtype)) for p in jax.tree.leaves(problem.example_params())]
+    params = [np.asarray(p, number_type(p, dtype)) for p in jax.tree.leaves(problem.example_params())]
     start = jax.vmap(core.jaxpr_as_fun(traced.start), in_axes=(None, -1, *(None for _ in params)), out_axes=-1)
-    carry = tuple(start(jnp.zeros((), dtype), jnp.asarray(_starts(problem), dtype), *params))
+    carry = tuple(_uncompiled(start)(np.zeros((), dtype), _starts(problem).astype(dtype), *params))
     steps = traced.starting_steps + 1
 
     @_uncompiled
@@ -428,7 +428,5 @@ def _vmapped(method: Method, problem: Any, dtype: Any) -> np.ndarray:
         return executor.read(carry)
 
     drawn = [np.random.default_rng(k) for k in range(steps)]
-    normals = [
-        [jnp.asarray(rng.standard_normal((count, PATHS)), dtype) for _, count in traced.streams] for rng in drawn
-    ]
+    normals = [[rng.standard_normal((count, PATHS)).astype(dtype) for _, count in traced.streams] for rng in drawn]
     return np.asarray(run(carry, normals))

@@ -83,10 +83,11 @@ def common_paths(
             if stepper is None:
                 with jax.enable_x64(True):
                     seen = jax.tree.map(lambda a: a[:, :sound], fine)
-                    states.append(np.reshape(function(t[0], seen), (sound, 1, problem.n)))  # type: ignore[misc]
+                    ends = np.asarray(function(t[0], seen))  # type: ignore[misc]
+                    states.append(ends.reshape(sound, 1, problem.n))
             else:
-                ends = [stepper.ends(t[0], f * h, noise[f], normals, members) for f in run.factors]
-                states.append(np.stack(ends, axis=1))
+                of_each = [stepper.ends(t[0], f * h, noise[f], normals, members) for f in run.factors]
+                states.append(np.stack(of_each, axis=1))
         yield fine.W.sum(axis=0)[:sound], [x[:sound] for x in states]
 
 

@@ -24,7 +24,7 @@ from stodyn.methods.contract import Method
 from stodyn.models.catalogue import Model
 from stodyn.noise.distribution import is_random
 from stodyn.noise.increment import Increment
-from stodyn.numerics.printing.points import AtPoints
+from stodyn.numerics.printing.points import AtPoints, at_one
 from stodyn.problems.hamiltonian import Hamiltonian
 from stodyn.problems.mechanical import Mechanical
 from stodyn.problems.sdae import SDAE
@@ -177,10 +177,9 @@ def deterministic_order(
         def f(s, x):
             return many(np.asarray(s, float), x[None])[0]
 
-        with jax.enable_x64(True):
-            run = scipy.integrate.solve_ivp(f, (t[0], T), followed.example_start(), "DOP853", rtol=1e-13, atol=1e-15)
-            end = run.y[:, -1]
-            return np.asarray(quiet.state(T, jnp.asarray(end), quiet.params) if isinstance(quiet, SDAE) else end)[None]
+        run = scipy.integrate.solve_ivp(f, (t[0], T), followed.example_start(), "DOP853", rtol=1e-13, atol=1e-15)
+        end = run.y[:, -1]
+        return (at_one(lambda x: quiet.state(T, x, quiet.params), end) if isinstance(quiet, SDAE) else end)[None]
 
     study = Study.of(method, quiet, t, steps, solution, None, 1, model)
     ((ends, target, _),) = study.pairs(paths=1, seed=0)

@@ -53,7 +53,7 @@ class LoopSource(OfOnePath):
         count = len(self.stepped.loops)
         return f"{count} loop{'s' * (count != 1)} over arrays a step, {WIDTH} paths together"
 
-    def compiled(self, width: int, diagnosing: bool = False) -> compiling.Machine:
+    def compiled(self, width: int, diagnosing: bool = False) -> compiling.Program:
         return printed(self, diagnosing)
 
     # --- inputs -------------------------------------------------------------------------------------------------------
@@ -181,8 +181,8 @@ def _are_components(arrays: ArrayTraces, array: Array, x: Array) -> bool:
 # --- text -------------------------------------------------------------------------------------------------------------
 
 
-def printed(source: LoopSource, diagnosing: bool = False) -> compiling.Machine:
-    """The functions begin, look, run and, where the method has them, starting, compiled."""
+def printed(source: LoopSource, diagnosing: bool = False) -> compiling.Program:
+    """The functions begin, look, run and, where the method has them, starting."""
     functions = [
         mapped("begin", source.begun, FRAME, ROWS),
         mapped("look", source.see, FRAME, ROWS),
@@ -191,7 +191,7 @@ def printed(source: LoopSource, diagnosing: bool = False) -> compiling.Machine:
     if source.starting is not None:
         functions.append(_Advance("starting", source, *source.starting, diagnosing).written())
     operations = max(function.operations for function in functions)
-    return compiling.compiled(rows.module(functions), [f.name for f in functions], **compiling.effort(operations))
+    return compiling.Program(rows.module(functions), [f.name for f in functions], operations, source.operations())
 
 
 class _Advance:

@@ -45,7 +45,7 @@ class Printed:
         self.width = source.width() if width is None else width
         self.chunk = max(self.width, GROUP)
         self.operations = source.operations()
-        self.machine = source.compiled(self.width)
+        self.code = source.compiled(self.width)
         self.streams = source.traced.streams
         self.drawn = sum(count for _, count in self.streams)
         self.looped = isinstance(source, LoopSource)
@@ -56,7 +56,7 @@ class Printed:
         self.rate = 0.0  # path-steps a second, once it is known
 
     @functools.cached_property
-    def diagnosing(self) -> compiling.Machine:
+    def diagnosing(self) -> compiling.Program:
         return self.source.compiled(self.width, diagnosing=True)
 
     def run(
@@ -99,7 +99,7 @@ class Printed:
         starting = min(self.source.traced.starting_steps, steps)
         for first, last in ((0, starting), (starting, steps)):
             if first < last:
-                work.step(self.machine, first, last, np.empty(0, int))
+                work.step(work.machine, first, last, np.empty(0, int))
         return work.state[: self.source.layout.of_method].copy()
 
     def stepper(
@@ -113,7 +113,7 @@ class Printed:
         def step(states: np.ndarray, t: float, h: float) -> np.ndarray:
             work.state[:of_method], work.generators[:] = states, begun
             work.t[:], work.h[:] = (t, t + h), h
-            self.machine["run"](work.frame.address)
+            self.code.machine(work.lanes)["run"](work.frame.address)
             return work.state[:of_method].copy()
 
         return step
@@ -137,6 +137,7 @@ class _Work(Work):
         self.program, self.spec, self.members, self.plan = program, spec, members, plan
         self.supply = supply  # which the generators point into
         self.lanes = members.start.shape[1]
+        self.machine = program.code.machine(self.lanes * len(plan.h))
         self.observing: dict[int, Callable] = {}  # of statistics that look at all paths together
         count = int(np.count_nonzero(members.member))
         self.used = -(-count // program.chunk) * program.chunk
@@ -169,8 +170,8 @@ class _Work(Work):
 
     def begin(self) -> np.ndarray | None:
         with np.errstate(all="ignore"):
-            self.program.machine["begin"](self.frame.address)
-            self.program.machine["look"](self.frame.address)
+            self.machine["begin"](self.frame.address)
+            self.machine["look"](self.frame.address)
         return self.bad()
 
     def end(self, first: int) -> int:
@@ -183,7 +184,7 @@ class _Work(Work):
 
     def advance(self, first: int, last: int, inside: slice) -> np.ndarray | None:
         began = time.perf_counter()
-        self.step(self.program.machine, first, last, self.plan.saves[inside])
+        self.step(self.machine, first, last, self.plan.saves[inside])
         self.program.rate = self.lanes * (last - first) / max(time.perf_counter() - began, 1e-9)
         return self.bad()
 
@@ -212,7 +213,7 @@ class _Work(Work):
         after, (state, generators) = self.kept(), self.moving
         state[:], generators[:] = before
         self.failed[:], self.unsolved[:] = -1, 0
-        self.step(self.program.diagnosing, first, last, np.empty(0, int))
+        self.step(self.program.diagnosing.machine(self.lanes * (last - first)), first, last, np.empty(0, int))
         state[:], generators[:] = after
         return np.where(self.failed >= 0, self.failed - 1, -1), self.unsolved.astype(bool)
 
@@ -310,7 +311,7 @@ class _Packing(_Work):
         if not self.going.size or self.is_packed:
             for k, save in enumerate(self.plan.saves[inside]):  # of those that stand still
                 self.everyone.set(t=self.t[save:], seen=self.seen[k])
-                self.program.machine["look"](self.everyone.address)
+                self.machine["look"](self.everyone.address)
             self.everyone.set(seen=self.seen)
         return self.move(first, last, inside)
 
@@ -319,7 +320,7 @@ class _Packing(_Work):
         if not self.is_packed and self.going.size:
             return super().advance(first, last, inside)
         if self.going.size:
-            self.step(self.program.machine, first, last, self.plan.saves[inside])
+            self.step(self.machine, first, last, self.plan.saves[inside])
             count, saves = self.going.size, inside.stop - inside.start
             self.seen[:saves, :, self.going] = self.few["seen"][:saves, :, :count]
             self.state[:, self.going] = self.few["state"][:, :count]

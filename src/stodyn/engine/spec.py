@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from stodyn.engine import grid, traces
@@ -167,7 +166,7 @@ def _unit_of_time(problem: Any, times: np.ndarray) -> float:
     if sde is None:
         return span
     with jax.enable_x64(True):
-        x, params = jnp.asarray(sde.example_start(), float), sde.example_params()
+        x, params = np.asarray(sde.example_start(), float), sde.example_params()
         A = uncompiled.value(jax.jacfwd(lambda x: sde.f(times[0], x, params)), x)
         B = np.moveaxis(uncompiled.value(jax.jacfwd(lambda x: sde.g(times[0], x, params)), x), 1, 0)
     rates = [np.abs(np.linalg.eigvals(A)).max(), *(np.abs(np.linalg.eigvals(Bk)).max() ** 2 for Bk in B)]

@@ -176,7 +176,7 @@ class Source(OfOnePath):
         """How it is printed, in words."""
         return f"{self.operations()} scalar operations a step, {self.width()} paths together"
 
-    def compiled(self, width: int, diagnosing: bool = False) -> compiling.Machine:
+    def compiled(self, width: int, diagnosing: bool = False) -> compiling.Program:
         return printed(self, width, diagnosing)
 
     # --- how wide -----------------------------------------------------------------------------------------------------
@@ -196,8 +196,8 @@ class Source(OfOnePath):
         return 2 * register if count < SERIAL * max(depth.values()) else register
 
 
-def printed(source: Source, width: int, diagnosing: bool = False) -> compiling.Machine:
-    """The functions begin, look, run and, where the method has them, starting, compiled.
+def printed(source: Source, width: int, diagnosing: bool = False) -> compiling.Program:
+    """The functions begin, look, run and, where the method has them, starting.
 
     Diagnosing ones write down when each path failed, and why.
     """
@@ -211,7 +211,7 @@ def printed(source: Source, width: int, diagnosing: bool = False) -> compiling.M
         functions.append(_Advance("starting", width, source, *source.starting, diagnosing).written())
     operations = max(function.operations for function in functions)
     names = [function.name for function in functions]
-    return compiling.compiled(rows.module(functions), names, **compiling.effort(operations))
+    return compiling.Program(rows.module(functions), names, operations)
 
 
 class _Advance:

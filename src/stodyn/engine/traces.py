@@ -60,11 +60,11 @@ class Traced:
 
 def trace(problem, method: Method, dtype=np.float64) -> Traced:
     """Trace the three functions of a method on a problem."""
-    params = jax.tree.map(lambda leaf: jnp.asarray(leaf, number_type(leaf, dtype)), problem.example_params())
+    params = jax.tree.map(lambda leaf: np.asarray(leaf, number_type(leaf, dtype)), problem.example_params())
     leaves: list[Any]
     tree: Any
     leaves, tree = jax.tree.flatten(params)
-    x, t = jnp.zeros(problem.n, dtype), jnp.zeros((), dtype)
+    x, t = np.zeros(problem.n, dtype), np.zeros((), dtype)  # in NumPy: JAX would compile each zero
     counts = method.needs.normals(problem.m)
     streams = tuple((name, count) for name, count in counts.items() if count)
     start_shape = jax.eval_shape(lambda t, x, *p: method.start(problem, t, x, tree.unflatten(p)), t, x, *leaves)
@@ -96,13 +96,13 @@ def trace(problem, method: Method, dtype=np.float64) -> Traced:
     def read(*state):
         return jnp.asarray(method.read(state_tree.unflatten(state)), dtype)
 
-    normals = [jnp.zeros(count, dtype) for _, count in streams]
+    normals = [np.zeros(count, dtype) for _, count in streams]
     inputs = (t, t, *state_leaves, *normals, *leaves)
     return Traced(
         _without_dead_code(jax.make_jaxpr(step)(*inputs)),
         jax.make_jaxpr(start)(t, x, *leaves),
         jax.make_jaxpr(read)(*state_leaves),
-        jax.make_jaxpr(starting)(jnp.zeros((), np.int32), *inputs) if method.starting_steps else None,
+        jax.make_jaxpr(starting)(np.zeros((), np.int32), *inputs) if method.starting_steps else None,
         method.starting_steps,
         streams,
         tuple(leaf.shape for leaf in state_leaves),
@@ -175,5 +175,5 @@ def _functions(problem: Any) -> tuple[dict[str, Any], tuple]:
     while hasattr(problem, "problem"):
         problem = problem.problem
     with jax.enable_x64(True):
-        arguments = np.zeros(()), jnp.asarray(problem.example_start()), problem.example_params()
+        arguments = np.zeros(()), np.asarray(problem.example_start()), problem.example_params()
     return {name: getattr(problem, name) for name in ("f", "g") if hasattr(problem, name)}, arguments

@@ -21,6 +21,7 @@ from stodyn.noise.increment import Increment, Recipe
 from stodyn.noise.iterated import SecondMoments, Signature, SineSeries, Words
 from stodyn.numerics import elimination
 from stodyn.numerics.newton import newton
+from stodyn.numerics.printing.points import at_points
 from stodyn.problems.driven_mechanical import DrivenMechanical
 from stodyn.problems.mechanical import ADDITIVE_LINEAR, CONSTANT_UNDAMPED, Mechanical
 
@@ -351,7 +352,8 @@ def largest_rate(problem: Mechanical) -> float:
         def a(y, v):
             return problem.acceleration(0.0, y, v, problem.settled(0.0, y, v, z, params), params)
 
-        stiffness, damping = map(np.asarray, jax.jit(jax.jacfwd(a, argnums=(0, 1)))(y, v))
+        slopes = at_points(jax.jacfwd(a, argnums=(0, 1)), np.asarray(y)[None], np.asarray(v)[None])
+        stiffness, damping = (J[0] for J in slopes)
     r = problem.r
     system = np.block([[np.zeros((r, r)), np.eye(r)], [stiffness, damping]])
     return float(np.abs(np.linalg.eigvals(system)).max()) if np.isfinite(system).all() else math.inf

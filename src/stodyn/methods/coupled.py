@@ -16,6 +16,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -37,8 +38,8 @@ def refusal(method: Any, m: int) -> str | None:
         return f"{method.name} chooses or fixes its steps by itself"
     recipe = method.needs
     if type(recipe).join is Recipe.join:
-        normals = {name: jnp.zeros(count) for name, count in recipe.normals(m).items()}
-        if recipe.increment(1.0, normals, m).aux is not None:
+        normals = {name: np.zeros(count) for name, count in recipe.normals(m).items()}
+        if jax.eval_shape(lambda normals: recipe.increment(1.0, normals, m), normals).aux is not None:
             return f"{method.name}'s draws have the moments of W and are not a Brownian path: levels cannot be coupled"
     return None
 

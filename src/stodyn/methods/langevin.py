@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 from fractions import Fraction as Q
 from typing import Any
@@ -21,6 +22,7 @@ from stodyn.methods.trees import Scheme
 from stodyn.methods.variational import DIRK, PAPER, Midpoint, StoermerVerlet
 from stodyn.noise import wiener
 from stodyn.numerics.diagonals import diagonal
+from stodyn.numerics.printing.points import at_one
 from stodyn.numerics.surd import sqrt
 from stodyn.problems.hamiltonian import PARTS, Hamiltonian
 from stodyn.problems.operators import Diagonal
@@ -217,10 +219,9 @@ class _ConformalVerlet(Method):
             return f"{self.name} takes separable Hamiltonians, T(p) + U(q), and these are not"
         for k in range(problem.m + 1):
             push = problem.depends(k, "push")
-            with jax.enable_x64(True):
-                q, p = problem.split(jnp.asarray(problem.example_start(), float))
-                at_rest = problem.push(k, 0.0, q, 0.0 * p, problem.example_params())
-            if push.on_q or not push.affine_p or np.any(np.asarray(at_rest)):
+            q, p = problem.split(np.asarray(problem.example_start(), float))
+            at_rest = at_one(functools.partial(problem.push, k, 0.0), q, 0.0 * p, problem.example_params())
+            if push.on_q or not push.affine_p or np.any(at_rest):
                 return (
                     f"{self.name} takes forces -Γ p with constant matrices Γ, and the force of channel {k} is another"
                 )

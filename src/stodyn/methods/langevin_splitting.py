@@ -20,8 +20,8 @@ import numpy as np
 
 from stodyn.methods.contract import EXPLICIT, Claim, Method
 from stodyn.noise import wiener
-from stodyn.numerics import uncompiled
 from stodyn.numerics.diagonals import diagonal
+from stodyn.numerics.printing.points import at_one
 from stodyn.problems.hamiltonian import Hamiltonian
 from stodyn.problems.structure import is_zero_off_diagonal
 
@@ -54,7 +54,7 @@ def damping(problem: Hamiltonian, t: Any, p: Any, params: Any) -> Any:
     return diagonal(functools.partial(damping_matrix, problem, 0))(t, p, params)
 
 
-def _looked_at(problem: Hamiltonian, w: np.ndarray) -> list[np.ndarray]:
+def _looked_at(problem: Hamiltonian, w: np.ndarray) -> tuple[np.ndarray, ...]:
     """At the start: the force on momenta 0, the diagonal of Γ, and the kicks of increments of 1 and of w."""
 
     def look(x, params, w):
@@ -62,13 +62,7 @@ def _looked_at(problem: Hamiltonian, w: np.ndarray) -> list[np.ndarray]:
         kicks = [problem.kick(0.0, q, p, params, v)[1] for v in (jnp.ones_like(w), w)]
         return problem.push(0, 0.0, q, 0.0 * p, params), damping(problem, 0.0, p, params), *kicks
 
-    with jax.enable_x64(True):
-        given = np.asarray(problem.example_start(), float), problem.example_params(), w
-        trace = jax.make_jaxpr(look)(*given)
-        try:
-            return uncompiled.run(trace, *jax.tree.leaves(given))
-        except uncompiled.Compile:
-            return [np.asarray(found) for found in jax.jit(look)(*given)]
+    return at_one(look, np.asarray(problem.example_start(), float), problem.example_params(), w)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -93,7 +94,7 @@ class Band:
         return solve
 
 
-def find_band(residual: Callable, *arguments: jax.ShapeDtypeStruct | Array) -> Band | None:
+def find_band(residual: Callable, *arguments: Any) -> Band | None:
     """The band of the Jacobian of residual(x, ...) in x, proved from the trace; None where its width is n/3 or more.
 
     The order is that of Cuthill and McKee, reversed, on the pattern of the Jacobian made symmetric.

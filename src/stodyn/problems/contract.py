@@ -200,7 +200,7 @@ def returned_shape(
     `arguments` are (name, example) pairs; the parameters are added where the problem has them.
     """
     wanted = f"{name}({', '.join([word for word, _ in arguments] + ['params'] * (problem.params is not None))})"
-    examples = [*(jnp.asarray(example) for _, example in arguments), *problem.extra(problem.example_params())]
+    examples = [*(np.asarray(example) for _, example in arguments), *problem.extra(problem.example_params())]
     if not callable(function):
         raise TypeError(f"{name}: expected a function {wanted}, got {function!r}")
     given = "not given" if problem.params is None else "given"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import itertools
@@ -249,7 +248,7 @@ class Hamiltonian(Problem):
         with jax.enable_x64(True):
             if self.m == 0:
                 return NoiseStructure(("additive", "commutative"), "there is none")
-            start, sampled = jnp.asarray(self.example_start()), self.sample_params(CHECKED_STATES)
+            start, sampled = np.asarray(self.example_start(), float), self.sample_params(CHECKED_STATES)
             if self.all_h is not None:
                 return find_structure_of_operator(self._operator, start, self.example_params(), sampled)
             return find_structure(self.g, start, self.example_params(), sampled)
@@ -260,9 +259,7 @@ class Hamiltonian(Problem):
 
     @functools.cached_property
     def _dependences(self) -> dict[tuple[int, str], Dependence]:
-        is_large = self.n // 2 > ENTRY_BY_ENTRY
-        at_once = contextlib.nullcontext() if is_large else jax.ensure_compile_time_eval()
-        with jax.enable_x64(True), at_once:  # a step may ask while it is traced
+        with jax.enable_x64(True):
             found: dict[tuple[int, str], Dependence] = {}
             for k, part in itertools.product(range(self.m + 1), PARTS):
                 is_alike = k > 1 and self.all_h is not None and part != "push"  # channels of one function

@@ -186,8 +186,7 @@ class Looked(NamedTuple):
 
 def look(problem: Any, times: np.ndarray, states: np.ndarray) -> Looked:
     """The equations of an SDAE at STATES times and states, each with the parameters of a path of its own."""
-    with jax.enable_x64(True), jax.ensure_compile_time_eval():  # a step may ask while it is traced
-        return Looked(*problem.looking(times, states, problem.sample_params(STATES)[0]))
+    return Looked(*problem.looking(times, states, problem.sample_params(STATES)[0]))
 
 
 def noise_slopes(problem: Any, times: np.ndarray, states: np.ndarray) -> np.ndarray:
@@ -196,9 +195,8 @@ def noise_slopes(problem: Any, times: np.ndarray, states: np.ndarray) -> np.ndar
     def at(t, x, p):
         return jax.jacfwd(lambda x: problem.g(t, x, p))(x)
 
-    with jax.enable_x64(True), jax.ensure_compile_time_eval():
-        params, axes = problem.sample_params(STATES)
-        return at_points(at, times, states, params, in_axes=(0, 0, axes))
+    params, axes = problem.sample_params(STATES)
+    return at_points(at, times, states, params, in_axes=(0, 0, axes))
 
 
 def looking(problem: Any) -> AtPoints:

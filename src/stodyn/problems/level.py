@@ -270,7 +270,7 @@ class Gauge:
 
     def _reached(self, function: Callable) -> np.ndarray | None:
         """numerics.dependence of a function of (t, x, params); None where its trace cannot be taken apart."""
-        with jax.enable_x64(True), jax.ensure_compile_time_eval(), contextlib.suppress(Unprintable):
+        with jax.enable_x64(True), contextlib.suppress(Unprintable):
             return dependence(function, *self._arguments())[0]
         return None
 

@@ -15,6 +15,7 @@ from jax import Array
 from stodyn.numerics import elimination
 from stodyn.numerics.banded import Band, find_band
 from stodyn.numerics.dependence import dependence
+from stodyn.numerics.printing.points import at_points
 from stodyn.numerics.printing.scalars import Unprintable
 from stodyn.problems import paired_start
 from stodyn.problems.contract import (
@@ -279,9 +280,9 @@ class Mechanical(Problem):
             force, vanishing = self.balance(t, y, y, z, params)
             return jnp.concatenate([self.mass_times(y, t, y, y, z, params) - force, vanishing])
 
-        with jax.enable_x64(True), jax.ensure_compile_time_eval():
+        with jax.enable_x64(True):
             y, _, z = self.example_coordinates()
-            return find_band(residual, jnp.concatenate([y, z]), jnp.zeros(()), self.example_params())
+            return find_band(residual, np.concatenate([y, z]), np.zeros(()), self.example_params())
 
     @functools.cached_property
     def row_order(self) -> tuple[int, ...] | None:
@@ -301,24 +302,25 @@ class Mechanical(Problem):
 
     @functools.cached_property
     def _constraint_jacobian(self) -> np.ndarray:
-        with jax.enable_x64(True), jax.ensure_compile_time_eval():
-            y, v, z = self.example_coordinates()
-            return np.asarray(jax.jacfwd(lambda z: self.balance(0.0, y, v, z, self.example_params())[1])(z))
+        y, v, z = self.example_coordinates()
+        slope = jax.jacfwd(lambda z: self.balance(0.0, y, v, z, self.example_params())[1])
+        return at_points(slope, np.asarray(z)[None])[0]
 
     # --- what is known about them -------------------------------------------------------------------------------------
 
     def example_coordinates(self) -> tuple[Array, Array, Array]:
-        """y, v and z of one start."""
-        start = jnp.asarray(self.example_start(), float)
-        y, z = self.split(start[: self.N])
-        return y, self.split(start[self.N : 2 * self.N])[0], z
+        """y, v and z of one start, as numbers even where a step asks while it is traced."""
+        start: Any = np.asarray(self.example_start(), float)
+        with jax.enable_x64(True), jax.ensure_compile_time_eval():
+            (y, z), (v, _) = self.split(start[: self.N]), self.split(start[self.N : 2 * self.N])
+            return jax.device_put((y, v, z))
 
     @functools.cached_property
     def facts(self) -> Facts:
         """What acceleration and kicks depend on; everything, where their traces cannot be taken apart."""
-        with jax.enable_x64(True), jax.ensure_compile_time_eval():
+        with jax.enable_x64(True):
             y, v, z = self.example_coordinates()
-            t, params = jnp.zeros(()), self.example_params()
+            t, params = np.zeros(()), self.example_params()
             try:
                 noise, force = self._reached(self.kicks), self._reached(self.acceleration)
                 bent = _arguments(
@@ -336,8 +338,8 @@ class Mechanical(Problem):
         """Whether noise depends on a z that depends on v, so that its derivative in v is one along the constraints."""
         if self.is_regular:
             return False
-        with jax.enable_x64(True), jax.ensure_compile_time_eval():
-            arguments = (jnp.zeros(()), *self.example_coordinates(), self.example_params())
+        with jax.enable_x64(True):
+            arguments = (np.zeros(()), *self.example_coordinates(), self.example_params())
             try:
                 constraints = _arguments(lambda *args: self.balance(*args)[1], *arguments)
                 return 3 in _arguments(self.kicks, *arguments) and 2 in constraints
@@ -347,9 +349,9 @@ class Mechanical(Problem):
     def _reached(self, function: Callable) -> set[int]:
         """Which of t (0), y (1), v (2) a function depends on; through z on what the constraints do."""
         y, v, z = self.example_coordinates()
-        found = _arguments(function, jnp.zeros(()), y, v, z, self.example_params())
+        found = _arguments(function, np.zeros(()), y, v, z, self.example_params())
         if 3 in found:
-            constraint = _arguments(lambda *args: self.balance(*args)[1], jnp.zeros(()), y, v, z, self.example_params())
+            constraint = _arguments(lambda *args: self.balance(*args)[1], np.zeros(()), y, v, z, self.example_params())
             found |= constraint
         return found - {3, 4}
 
@@ -365,8 +367,8 @@ class Mechanical(Problem):
         elif not self.is_regular:
             found = self._as_sdae.noise_structure
         else:
-            with jax.enable_x64(True), jax.ensure_compile_time_eval():
-                start = jnp.asarray(self.example_start()[: 2 * self.N])
+            with jax.enable_x64(True):
+                start = np.asarray(self.example_start()[: 2 * self.N], float)
                 found = find_structure(self.g, start, self.example_params(), self.sample_params(CHECKED_STATES))
         facts, kinds = self.facts, found.kinds
         if facts.additive and facts.linear_damping:

@@ -6,7 +6,6 @@ import dataclasses
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from stodyn.numerics.dependence import dependence
@@ -38,12 +37,13 @@ def find_sparsity(problem: Any, implicit_noise: bool = False) -> Sparsity | None
     n, (rows, N, *_) = problem.n, problem.split
     if n <= WRITTEN_OUT:
         return None
-    with jax.enable_x64(True), jax.ensure_compile_time_eval():
-        start, params = jnp.asarray(problem.diagnosed().start), problem.example_params()
+    with jax.enable_x64(True):
+        start: Any = np.asarray(problem.diagnosed().start, float)
+        params = problem.example_params()
         try:
-            drift = find_pattern(lambda x, t, p: problem.f(t, x, p), start, jnp.zeros(()), params)
+            drift = find_pattern(lambda x, t, p: problem.f(t, x, p), start, np.zeros(()), params)
             noise = (
-                find_pattern(lambda x, t, p: problem.g(t, x, p).sum(1), start, jnp.zeros(()), params)
+                find_pattern(lambda x, t, p: problem.g(t, x, p).sum(1), start, np.zeros(()), params)
                 if implicit_noise
                 else None
             )
@@ -60,7 +60,8 @@ def find_sparsity(problem: Any, implicit_noise: bool = False) -> Sparsity | None
         pattern = Pattern.of(np.concatenate([top, bottom]), drift.reversible)
         slopes = jax.jit(lambda t: drift.dense(drift.jacobian(lambda x: problem.f(t, x, params), start)))
         for t in LATER:
-            f_x = np.asarray(slopes(t))
+            with jax.ensure_compile_time_eval():  # a step may ask while it is traced
+                f_x = np.asarray(slopes(t))
             if np.isfinite(f_x).all() and (found := ordered(pattern, _samples(pattern, RM, f_x[rows], N @ f_x))):
                 mass = Pattern.of(RM != 0.0)
                 return Sparsity(drift, mass, RM[mass.rows, mass.columns], found)
@@ -124,10 +125,10 @@ def noise_pattern(problem: Any) -> Pattern | None:
     """The places of g (n, m) that are not zero in the trace; None where it cannot be taken apart or is too large."""
     if problem.n <= WRITTEN_OUT or problem.n * problem.m > MOST_ENTRIES:
         return None
-    with jax.enable_x64(True), jax.ensure_compile_time_eval():
-        start, params = jnp.asarray(problem.example_start()), problem.example_params()
+    with jax.enable_x64(True):
+        start, params = np.asarray(problem.example_start(), float), problem.example_params()
         try:
-            (entries,) = dependence(problem.g, jnp.zeros(()), start, params)
+            (entries,) = dependence(problem.g, np.zeros(()), start, params)
         except Unprintable:
             return None
     holds = np.array([isinstance(entry, frozenset) or entry != 0.0 for entry in entries.ravel()], bool)

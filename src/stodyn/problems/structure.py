@@ -36,21 +36,20 @@ def find_structure(g: Diffusion, x: Any, params: Any, sampled: tuple[Any, Any] |
     (kinds, is_settled), known, sampled = proved_kinds(g, x, params), PROVED, sampled or (params, None)
     n, m = jax.eval_shape(g, 0.0, x, params).shape
     looked: tuple[np.ndarray, np.ndarray] | None = None
-    with jax.ensure_compile_time_eval():  # a step may ask while it is traced
-        in_directions = n * n * m > DIFFERENTIATED
-        if not (kinds or is_settled):
-            looked = None if in_directions else _look(g, x, sampled)
-            kinds = directed_kinds(g, x, sampled) if looked is None else checked_kinds(*looked)
-            known = CHECKED if kinds else known
-        if m == 1:
-            kinds.append("scalar")
-        if kinds:
-            return NoiseStructure((*kinds, "commutative"), known)
-        if in_directions:
-            found = commutes_in_directions(g, x, sampled)
-        else:
-            found = commutes(*(looked or _look(g, x, sampled)))
-        return NoiseStructure(("commutative",) if found else (), CHECKED)
+    in_directions = n * n * m > DIFFERENTIATED
+    if not (kinds or is_settled):
+        looked = None if in_directions else _look(g, x, sampled)
+        kinds = directed_kinds(g, x, sampled) if looked is None else checked_kinds(*looked)
+        known = CHECKED if kinds else known
+    if m == 1:
+        kinds.append("scalar")
+    if kinds:
+        return NoiseStructure((*kinds, "commutative"), known)
+    if in_directions:
+        found = commutes_in_directions(g, x, sampled)
+    else:
+        found = commutes(*(looked or _look(g, x, sampled)))
+    return NoiseStructure(("commutative",) if found else (), CHECKED)
 
 
 def find_structure_of_operator(
@@ -79,8 +78,7 @@ def find_structure_of_operator(
         return NoiseStructure((*kinds, "commutative"), PROVED)
     if n * m <= TAKEN_APART:
         return find_structure(lambda t, x, p: operator(t, x, p).dense(), x, params, sampled)
-    with jax.ensure_compile_time_eval():
-        found = commutes_in_directions(operator, x, sampled)
+    found = commutes_in_directions(operator, x, sampled)
     return NoiseStructure(("commutative",) if found else (), CHECKED)
 
 
@@ -145,9 +143,8 @@ def depends_on_time(function: Callable[[Any, Array, Any], Array], x: Any, params
         rng = np.random.default_rng(2024)
         states = x + rng.standard_normal((CHECKED_STATES, x.size))
         times = 10.0 ** rng.uniform(-2, 2, CHECKED_STATES)
-        with jax.ensure_compile_time_eval():  # a step may ask while it is traced
-            looked = AtPoints(function, (0, 0, None))
-            now, then = looked(0.0 * times, states, params), looked(times, states, params)
+        looked = AtPoints(function, (0, 0, None))
+        now, then = looked(0.0 * times, states, params), looked(times, states, params)
         return not np.array_equal(now, then, equal_nan=True)
 
 
@@ -210,7 +207,8 @@ def _asked(question: Callable, x: Array, sampled: tuple[Any, Any]) -> np.ndarray
         own = jax.tree.map(
             lambda axis, leaf, now=now: leaf if axis is None else leaf[now], axes, params, is_leaf=lambda a: a is None
         )
-        answers.append(np.asarray(ask(times[now], states[now], states[other], own, normals[now]))[0])
+        with jax.ensure_compile_time_eval():  # a step may ask while it is traced
+            answers.append(np.asarray(ask(times[now], states[now], states[other], own, normals[now]))[0])
     found = np.array(answers)
     return found[found[:, -1]][:, :-1]
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from stodyn.numerics.bounds import check_bounds
 from stodyn.statistics.contract import Labelled, Variable
@@ -38,7 +39,7 @@ class Observable(Averaged):
     def prepared(self, problem, times):
         extra = () if problem.params is None else (problem.example_params(),)
         try:
-            trace = jax.make_jaxpr(self.function)(jnp.zeros(()), jnp.zeros(problem.n), *extra)
+            trace = jax.make_jaxpr(self.function)(np.zeros(()), np.zeros(problem.n), *extra)
         except Exception:  # said when the run is traced
             return self
         check_bounds(trace, f"Observable {self.name}:")

@@ -15,6 +15,7 @@ except ImportError:  # Numba brings it; without it nothing is printed
 
 OPTIMISED = 400  # instructions up to which LLVM's own passes are worth their time
 LEVEL_ONE = 3000  # instructions up to which registers are allocated with care
+PAYS = 3e8  # operations on numbers, a fraction of a second, beyond which compiling with care pays
 
 
 class Processor(NamedTuple):
@@ -124,6 +125,33 @@ def compiled(text: str, names: Sequence[str], level: int, passes: int = 0) -> Ma
         engine = llvm.create_mcjit_compiler(module, target)
         engine.finalize_object()
         return Machine(engine, names)
+
+
+class Program:
+    """The functions of a module, compiled quickly at first, and with care once they have worked so long that it pays.
+
+    Both do the same arithmetic: how hard LLVM tries changes the time a program takes, never its bits.
+
+    operations  in the text of the longest function
+    work        operations that it does when it is called for one point or one step of a path; default: as many
+    """
+
+    def __init__(self, text: str, names: Sequence[str], operations: int, work: int | None = None):
+        self.text, self.names, self.operations = text, names, operations
+        self.work = operations if work is None else work
+        self._worked, self._choosing = 0.0, threading.Lock()
+        self._quick: Machine | None = None
+        self._careful: Machine | None = None
+
+    def machine(self, times: float) -> Machine:
+        """What computes a function for so many points or steps more."""
+        with self._choosing:
+            self._worked += times * self.work
+            if self._worked > PAYS:
+                self._careful = self._careful or compiled(self.text, self.names, **effort(self.operations))
+                return self._careful
+            self._quick = self._quick or compiled(self.text, self.names, level=0)
+            return self._quick
 
 
 GPU, OLDEST = "nvptx64-nvidia-cuda", "sm_75"  # PTX for the oldest cards that are still served runs on all later ones

@@ -36,7 +36,8 @@ class AtPoints:
     few      so many calls are computed by NumPy, where there are no loops: they cost less than compiling
 
     Hold it for as long as the function says the same: what it reads from outside is read when it is traced. In
-    double precision.
+    double precision. It computes at once where it is called within a trace; do not enter jax.ensure_compile_time_eval
+    for it, in which JAX compiles every constant of the function by itself while it is traced.
     """
 
     def __init__(self, function: Callable, in_axes: Any = 0, few: int = 0):
@@ -78,7 +79,8 @@ class AtPoints:
                 raise uncompiled.Compile("a loop turns often enough for compiling to pay")
             self._made[key] = functools.partial(uncompiled.run, trace), jax.tree.structure(out)
         run, shape = self._made[key]
-        return jax.tree.unflatten(shape, run(*arrays))
+        with jax.ensure_compile_time_eval():
+            return jax.tree.unflatten(shape, run(*arrays))
 
     def _compiled(self, tree: Any, differs: Sequence[bool], shapes: Sequence[tuple]) -> tuple[Callable, Any]:
         """What takes the arrays to the results, and how these hang together."""
@@ -94,12 +96,23 @@ class AtPoints:
         except Unprintable:
             mapped = jax.vmap(core.jaxpr_as_fun(closed), in_axes=[0 if d else None for d in differs])
             many = jax.jit(mapped, compiler_options=QUICK)
-            return lambda arrays: list(map(np.asarray, many(*arrays))), shape
+
+            def by_xla(arrays):
+                with jax.ensure_compile_time_eval():
+                    return list(map(np.asarray, many(*arrays)))
+
+            return by_xla, shape
 
 
 def at_points(function: Callable, *arguments: Any, in_axes: Any = 0) -> Any:
     """The function at many points, once."""
     return AtPoints(function, in_axes)(*arguments)
+
+
+def at_one(function: Callable, *arguments: Any) -> Any:
+    """function(*arguments), once, as NumPy arrays: JAX would compile its operations one by one."""
+    found = AtPoints(function, few=1)(*jax.tree.map(lambda a: np.asarray(a)[None], arguments))
+    return jax.tree.map(lambda a: a[0], found)
 
 
 _kept: dict[str, _Loop] = {}
@@ -142,7 +155,7 @@ class _Loop:
             raise Unprintable(f"{operations} scalar operations, more than {MOST_OPERATIONS}")
         self.width, self.count = 2 * compiling.processor().register, len(entries)
         function = rows.mapped("run", self.width, entries, [entry.dtype for entry in entries], FRAME)
-        self.machine = compiling.compiled(rows.module([function]), ["run"], **compiling.effort(operations))
+        self.program = compiling.Program(rows.module([function]), ["run"], operations)
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         points = next(len(a) for a, own in zip(arrays, self.differs, strict=True) if own)
@@ -159,7 +172,7 @@ class _Loop:
         frame = rows.Frame(FRAME)
         frame.set(own=np.ascontiguousarray(np.concatenate(own)), common=np.concatenate(common), results=results,
                   first_lane=0, last_lane=lanes, stride=lanes)  # fmt: skip
-        self.machine["run"](frame.address)
+        self.program.machine(lanes)["run"](frame.address)
         found, used = [], 0
         for shape, dtype in self.results:
             size = int(np.prod(shape))
