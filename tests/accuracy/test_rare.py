@@ -6,6 +6,7 @@ import warnings
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.stats import multivariate_normal
 
 import stodyn as sd
 from stodyn.accuracy import rare as splits
@@ -168,3 +169,32 @@ def test_runs_that_went_different_ways_are_told_apart():
     apart = splits._apart([outcome((-1) ** k, 1e-2) for k in range(8)], 1e-4)
     mixed = splits._apart([outcome(0.3 * rng.standard_normal(), 1.0) for k in range(8)], 1e-4)
     assert apart[1] > 100 and mixed[1] < splits.DIFFERENT
+
+
+OSCILLATOR = sd.linear([[0.0, 1.0], [-1.0, -0.1]], [[0.0], [np.sqrt(0.2)]])
+
+
+def test_first_excursions_of_an_oscillator_by_elementary_events():
+    """ω = 1, ζ = 0.05, unit stationary variance, from rest, T = 20 at steps of 0.1: 8.410(42)e-3 beyond 3 on both
+    sides, 6.451(31)e-5 beyond 4 on one, computed by another program. |z| < 5 with both errors: one in 10⁶."""
+    for event, exact, error in ((sd.Level((-3.0, 3.0)), 8.410e-3, 4.2e-5), (sd.Level(4.0), 6.451e-5, 3.1e-7)):
+        found = sd.rare(OSCILLATOR, event=event, before=20.0, dt=0.1, seed=1, by="elementary", replicas=100)
+        assert abs(found["probability"] - exact) < 5 * np.hypot(found["probability_stderr"], error)
+        assert found["probability_stderr"] < 0.05 * found["probability"]
+
+
+def test_elementary_events_at_two_times():
+    """P(W(1/2) or W(1) is beyond 3) from the bivariate normal law. |z| < 5: one in 10⁶."""
+    found = sd.rare(BROWNIAN, event=sd.Level(3.0), before=1.0, dt=0.5, seed=1, by="elementary", replicas=100)
+    exact = 1.0 - multivariate_normal(cov=[[0.5, 0.5], [0.5, 1.0]]).cdf([3.0, 3.0])
+    assert abs(found["probability"] - exact) < 5 * found["probability_stderr"]
+
+
+@pytest.mark.parametrize(("options", "words"), [
+    (dict(by="luck"), 'by: expected "splitting"'),
+    (dict(by="elementary", event=sd.Level(9.0, of=lambda t, x: x[0] ** 2)), 'by: "elementary" needs a linear problem'),
+    (dict(by="elementary", before=sd.Level(-1.0, direction="down")), "before: by=.elementary. takes a time"),
+])  # fmt: skip
+def test_what_elementary_events_do_not_serve(options, words):
+    with pytest.raises(ValueError, match=words):
+        sd.rare(BROWNIAN, **{**QUICK, "threads": None} | options)

@@ -1,4 +1,5 @@
-"""Probabilities of rare events, by adaptive multilevel splitting (accuracy/splitting.py).
+"""Probabilities of rare events, by adaptive multilevel splitting (accuracy/splitting.py), or for linear systems by
+importance sampling (accuracy/elementary.py).
 
 R independent runs of N paths each give estimates p_1, ..., p_R, every one of them unbiased:
 
@@ -27,6 +28,7 @@ import scipy.stats
 import xarray as xr
 
 from stodyn.accuracy import scores
+from stodyn.accuracy.elementary import drawn, elementary
 from stodyn.accuracy.splitting import Outcome, Segment, Splitting, records, run_together
 from stodyn.engine import grid, identity, programs
 from stodyn.engine.failure import PathsFailed
@@ -42,8 +44,11 @@ from stodyn.methods.branching import EVENT, GOES_ON, beginning, branching, carri
 from stodyn.methods.contract import Catalogued
 from stodyn.methods.stopping import Stop
 from stodyn.noise import stream
+from stodyn.noise.distribution import is_random
 from stodyn.noise.supply import Numbered
-from stodyn.problems.level import Level
+from stodyn.problems.contract import is_drawn
+from stodyn.problems.level import SIDES, Level
+from stodyn.problems.sde import SDE
 from stodyn.statistics.contract import is_whole
 from stodyn.statistics.moments import Valued
 
@@ -92,6 +97,7 @@ def rare(
     kill: float = 0.25,
     score: str | Callable | None = None,
     tol: float | None = None,
+    by: str = "splitting",
     threads: int | None = None,
     place: Place | None = None,
     ledger: str | os.PathLike | None = None,
@@ -107,7 +113,7 @@ def rare(
     problem, method
         As in `simulate`; a method that makes steps.
     event : Level
-        One level, from one side; for both sides give a function, of=lambda t, x: abs(x[0]).
+        One level, from one side; for both sides give a function, of=lambda t, x: abs(x[0]). By "elementary" a pair.
     before : number, Level or list of both
         The time up to which the event counts, another level that ends a path without it, or both.
     dt, t0, seed
@@ -123,6 +129,10 @@ def rare(
         will bring about the event, the smaller the error; the mean is right with any.
     tol : number, optional
         Add runs until the relative standard error is below.
+    by : "splitting" or "elementary"
+        Splitting of paths, for every problem; or importance sampling from elementary events, for a linear function of
+        a linear problem with additive noise and a fixed start, before a time: exact steps, an error of about
+        1/√(replicas runs) however rare the event is, which is looked for after steps alone.
     threads, place, ledger, progress
         As in `simulate`. The result depends on the seed and the options above alone; with more runs a ledger goes on.
 
@@ -143,6 +153,15 @@ def rare(
     problem = as_it_is_now(problem)
     _check(event, dt, t0, replicas, runs, kill, tol, seed)
     end, others = _ends(before, t0)
+    if by == "elementary":
+        options = dict(dt=float(dt), t0=float(t0), replicas=int(replicas), runs=int(runs), seed=int(seed), tol=tol)
+        return _by_elementary(problem, method, event, end, others, score, options, (place, ledger), began)
+    if by != "splitting":
+        raise ValueError(f'by: expected "splitting" or "elementary", got {by!r}')
+    if event.direction == "out":
+        raise ValueError(
+            f"event: {event} has two sides; give one level of a function, such as of=lambda t, x: abs(x[0])"
+        )
     steps = LONGEST if end is None else round((end - t0) / dt)
     if end is not None:
         grid.step_times((t0, end), dt)
@@ -180,10 +199,6 @@ def _more(runs: int, relative: float, tol: float | None) -> int:
 def _check(event: Any, dt: Any, t0: Any, replicas: Any, runs: Any, kill: Any, tol: Any, seed: Any) -> None:
     if not isinstance(event, Level):
         raise TypeError(f"event: expected stodyn.Level(...), got {event!r}")
-    if event.direction == "out":
-        raise ValueError(
-            f"event: {event} has two sides; give one level of a function, such as of=lambda t, x: abs(x[0])"
-        )
     for name, value in (("dt", dt), ("t0", t0)):
         if not isinstance(value, (int, float, np.number)) or not math.isfinite(value) or (name == "dt" and value <= 0):
             raise ValueError(f"{name}: expected a {'positive ' * (name == 'dt')}number, got {value!r}")
@@ -247,6 +262,63 @@ def _score(score: Any, gauge: Any, dt: float, steps: int, has_time: bool, t0: fl
             f'score: expected None, "index", "distance", "amplitude" or a function of (t, x[, params]), got {score!r}'
         )
     return scores.given(score, gauge.problem), "given"
+
+
+# --- linear problems --------------------------------------------------------------------------------------------------
+
+
+def _by_elementary(problem, method, event, end, others, score, options, unused, began) -> xr.Dataset:
+    """The same by importance sampling."""
+    for name, found in (("method", method), ("score", score), ("place", unused[0]), ("ledger", unused[1])):
+        if found is not None:
+            raise ValueError(f'{name}: by="elementary" takes exact steps and draws whole paths at once; leave it out')
+    if others or end is None:
+        raise ValueError('before: by="elementary" takes a time; for another level take by="splitting"')
+    dt, t0, replicas, seed, tol = (options[name] for name in ("dt", "t0", "replicas", "seed", "tol"))
+    steps = len(grid.step_times((t0, end), dt)[1])
+    sde = problem if isinstance(problem, SDE) else (problem.lower(SDE) or (None,))[0]
+    parts = None if sde is None else scores.linear_parts(event.on(sde, t0))
+    starts = jax.tree.leaves(getattr(problem, "start", None), is_leaf=is_drawn)
+    if sde is None or parts is None or any(map(is_random, starts)):
+        raise ValueError(
+            'by: "elementary" needs a linear problem with additive noise that does not depend on time, a fixed start, '
+            'and a level of a linear function of the state; take by="splitting"'
+        )
+    gauge = event.on(sde, t0)
+    reached = gauge.reached_at_start(t0)
+    if reached is not None:
+        raise ValueError(f"event: {reached}")
+    bounds = tuple(zip(SIDES[str(event.direction)], event.bounds, strict=True))
+    events = elementary(parts, np.asarray(sde.example_start(), float), dt, steps, bounds)
+    if events.total == 0:
+        raise ValueError(f"event: noise does not reach {gauge.words}, or {event} is beyond all numbers")
+    estimates: list[float] = []
+    wanted = options["runs"]
+    while True:
+        for run in range(len(estimates), wanted):
+            estimates.append(float(drawn(events, replicas, stream.generator(seed, run, "selection")).mean()))
+        estimate = Estimate.of(np.array(estimates))
+        if tol is None or estimate.relative <= tol or wanted >= MOST_RUNS:
+            break
+        wanted = _more(wanted, estimate.relative, tol)
+    record = {
+        "problem": type(problem).__name__,
+        "method": "exact steps (van Loan), elementary events",
+        "event": str(event),
+        "runs": len(estimates),
+        **{name: options[name] for name in ("replicas", "seed", "dt", "t0")},
+        "path_steps": len(estimates) * replicas * steps,
+        **_versions(began),
+    }
+    variables = {**estimate.variables(), "estimate": (("run",), np.array(estimates))}
+    return xr.Dataset(variables, attrs={"provenance": json.dumps(record)})
+
+
+def _versions(began: float) -> dict[str, Any]:
+    return {
+        "versions": {"stodyn": stodyn_version(), "jax": jax.__version__, "numpy": np.__version__},
+        "seconds": round(time.perf_counter() - began, 3),
+    }
 
 
 # --- the runs ---------------------------------------------------------------------------------------------------------
@@ -426,6 +498,10 @@ class Estimate:
         factor = math.exp(float(scipy.stats.t.ppf(0.975, count - 1)) * stderr / mean)
         return Estimate(mean, stderr, mean / factor, min(mean * factor, 1.0), spread / mean)
 
+    def variables(self) -> dict[str, Any]:
+        found = {"": self.mean, "_stderr": self.stderr, "_low": self.low, "_high": self.high}
+        return {f"probability{name}": ((), value) for name, value in found.items()}
+
     @property
     def relative(self) -> float:
         return self.stderr / self.mean if self.mean > 0 else math.inf
@@ -433,10 +509,7 @@ class Estimate:
 
 def _dataset(job: Splits, outcomes: Sequence[Outcome], estimate: Estimate, began: float) -> xr.Dataset:
     variables: dict[str, Any] = {
-        "probability": ((), estimate.mean),
-        "probability_stderr": ((), estimate.stderr),
-        "probability_low": ((), estimate.low),
-        "probability_high": ((), estimate.high),
+        **estimate.variables(),
         "estimate": (("run",), np.array([one.probability for one in outcomes])),
         "ancestors": (("run",), np.array([one.ancestors for one in outcomes])),
         "iterations": (("run",), np.array([one.rounds for one in outcomes])),
@@ -453,8 +526,7 @@ def _dataset(job: Splits, outcomes: Sequence[Outcome], estimate: Estimate, began
         "runs": len(outcomes),
         **{name: getattr(job, name) for name in ("replicas", "kill", "seed", "dt", "t0")},
         "path_steps": int(sum(one.steps for one in outcomes)),
-        "versions": {"stodyn": stodyn_version(), "jax": jax.__version__, "numpy": np.__version__},
-        "seconds": round(time.perf_counter() - began, 3),
+        **_versions(began),
     }
     return xr.Dataset(variables, coords, {"provenance": json.dumps(record)})
 

@@ -11,7 +11,7 @@ function  any function of (t, x[, params])
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +21,7 @@ import scipy.linalg
 from stodyn.analysis.linear import coefficients
 from stodyn.methods.branching import LEAST
 from stodyn.numerics import van_loan
-from stodyn.problems.level import Gauge
+from stodyn.problems.level import SIDES, Gauge
 from stodyn.problems.structure import is_autonomous
 
 LOOKS = 16  # lengths of time ahead at which the index looks, besides the end
@@ -43,14 +43,21 @@ def given(function: Callable, problem: Any) -> Callable:
     return score
 
 
-def linear_parts(gauge: Gauge) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, float] | None:
-    """A, a, S, c, l of a linear problem dx = (A x + a) dt + noise of intensity S whose event is c·x >= l, turned so
-    that the level is above; None where something is not linear, moves with time or differs from path to path."""
+class LinearParts(NamedTuple):
+    """dx = (A x + a) dt + noise of intensity S, and the function c·x + offset that reaches a level."""
+
+    A: np.ndarray
+    a: np.ndarray
+    S: np.ndarray
+    c: np.ndarray
+    offset: float
+
+
+def linear_parts(gauge: Gauge) -> LinearParts | None:
+    """The matrices of a linear problem with additive noise and a level of a linear function; None where something is
+    not linear, depends on time or differs from path to path."""
     problem = gauge.problem
-    level = gauge.level.level
-    if isinstance(level, tuple) or callable(level) or problem.n > LARGE:
-        return None
-    if not problem.noise_structure.implies("additive"):
+    if any(map(callable, gauge.level.bounds)) or problem.n > LARGE or not problem.noise_structure.implies("additive"):
         return None
     try:
         A, a, _, b = coefficients(problem)
@@ -58,19 +65,19 @@ def linear_parts(gauge: Gauge) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.n
             return None
         with jax.enable_x64(True):
             params = problem.example_params()
-            states = np.concatenate(
-                [np.zeros((1, problem.n)), np.random.default_rng(0).standard_normal((3, problem.n))]
-            )
+            states = np.zeros((4, problem.n))
+            states[1:] = np.random.default_rng(0).standard_normal((3, problem.n))
             rows = np.array([gauge.gradient(0.0, jnp.asarray(x), params) for x in states])
-            at_zero = float(gauge.value(0.0, jnp.zeros(problem.n), params))
+            offset = float(gauge.value(0.0, jnp.zeros(problem.n), params))
             later = float(gauge.value(1.7, jnp.asarray(states[1]), params))
     except (TypeError, ValueError, AttributeError):
         return None
-    sign = 1.0 if gauge.level.direction == "up" else -1.0
-    is_affine = np.array_equal(rows[1:], np.repeat(rows[:1], 3, axis=0)) and np.isfinite(rows).all()
-    if not is_affine or not np.isclose(later, at_zero + rows[0] @ states[1], rtol=1e-12, atol=1e-12):
+    c, further = rows[0][: len(A)], rows[0][len(A) :]
+    if not np.isfinite(rows).all() or not np.array_equal(rows[1:], np.repeat(rows[:1], 3, axis=0)) or further.any():
         return None
-    return A, a, b.T @ b, sign * rows[0], sign * (float(level) - at_zero)
+    if not np.isclose(later, offset + rows[0] @ states[1], rtol=1e-12, atol=1e-12):
+        return None
+    return LinearParts(A, a, b.T @ b, c, offset)
 
 
 def index(gauge: Gauge, h: float, steps: int, first_time: float) -> Callable | None:
@@ -78,31 +85,33 @@ def index(gauge: Gauge, h: float, steps: int, first_time: float) -> Callable | N
     parts = linear_parts(gauge)
     if parts is None or steps > MOST_STEPS:
         return None
-    A, a, S, c, level = parts
-    rows, means, deviations = _ahead(A, a, S, c, h, steps)
-    eigenvalues = np.linalg.eigvals(A)
+    sign = SIDES[str(gauge.level.direction)][0]
+    rows, means, deviations = ahead(parts, h, steps)
+    distance_from_zero = sign * (gauge.level.level - parts.offset - means)
+    eigenvalues = np.linalg.eigvals(parts.A)
     rates, turns = np.abs(eigenvalues.real), np.abs(eigenvalues.imag)
     memory = min([2.0 / r for r in rates if r > 0] + [2 * np.pi / w for w in turns if w > 0] + [np.inf])
     longest = int(np.clip(memory / h if np.isfinite(memory) else 0, 0, steps))
     looks = np.unique(np.round(np.geomspace(1, longest, LOOKS)).astype(int)) if longest >= 1 else np.empty(0, int)
     looks = looks[deviations[looks] > 0]
-    table = np.column_stack([rows, level - means, 1.0 / np.where(deviations > 0, deviations, np.inf)])
-    end, n = first_time + steps * h, len(A)
+    table = np.column_stack([sign * rows, distance_from_zero, 1.0 / np.where(deviations > 0, deviations, np.inf)])
+    end, n = first_time + steps * h, len(parts.A)
 
     def score(t, y, closest, params):
         left = jnp.clip(jnp.round((end - t) / h), 0, steps).astype(np.int32)
-        last = jnp.asarray(table, y.dtype)[left]
-        best = jnp.where(last[n + 1] > 0, (last[n] - last[:n] @ y) * last[n + 1], -LEAST)
+        last, x = jnp.asarray(table, y.dtype)[left], y[:n]
+        best = jnp.where(last[n + 1] > 0, (last[n] - last[:n] @ x) * last[n + 1], -LEAST)
         for u in looks:
-            ahead = (table[u, n] - jnp.asarray(table[u, :n], y.dtype) @ y) * table[u, n + 1]
-            best = jnp.where(u < left, jnp.minimum(best, ahead), best)
+            later = (table[u, n] - jnp.asarray(table[u, :n], y.dtype) @ x) * table[u, n + 1]
+            best = jnp.where(u < left, jnp.minimum(best, later), best)
         return -best
 
     return score
 
 
-def _ahead(A, a, S, c, h: float, steps: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def ahead(parts: LinearParts, h: float, steps: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """c exp(A u), and mean (from the state 0) and standard deviation of c·x after u = 0, h, 2h, ..."""
+    A, a, S, c, _ = parts
     n = len(A)
     Phi, Qd = van_loan.discretise(A, np.eye(n), S, h)
     shift = scipy.linalg.expm(h * np.block([[A, a[:, None]], [np.zeros((1, n + 1))]]))[:n, n]
