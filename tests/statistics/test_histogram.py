@@ -30,7 +30,7 @@ def test_counts_are_numpys(brownian):
         below = [(x < edge).mean() for edge in EDGES]
         np.testing.assert_allclose(brownian["cumulative"].values[k, 0], below, rtol=1e-14)
         share = counts / PATHS
-        error = np.sqrt(share * (1 - share) / PATHS) / np.diff(EDGES)
+        error = np.sqrt(share * (1 - share) / (PATHS - 1)) / np.diff(EDGES)  # unbiased
         np.testing.assert_allclose(brownian["density_stderr"].values[k, 0], error, rtol=1e-12)
     np.testing.assert_array_equal(brownian["sound_in_histogram"], PATHS)
     np.testing.assert_array_equal(brownian["edge"], EDGES)

@@ -121,6 +121,14 @@ def test_standard_errors_tell_the_scatter_of_the_estimates():
     np.testing.assert_allclose(np.sqrt((s.variance_stderr**2).mean()), s.variance.std(), rtol=0.25)
 
 
+@pytest.mark.parametrize("N", [2, 3, 8])
+def test_the_error_of_a_variance_is_right_for_few_paths_too(N):
+    """Var s² = 2/(N-1) for normal numbers, on average over 20 000 samples of N; five standard errors."""
+    s = summarise(sums_of(np.random.default_rng(N).normal(size=(20_000, 1, N))))
+    squares = s.variance_stderr[:, 0] ** 2
+    assert abs(squares.mean() - 2 / (N - 1)) < 5 * squares.std() / np.sqrt(len(squares))
+
+
 def test_equal_numbers_have_no_variance_and_are_their_mean():
     """However many there are, and in whichever way they are summed up."""
     start = np.array([0.1, 1e9 / 3.0])

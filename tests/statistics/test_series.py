@@ -181,3 +181,45 @@ def test_what_cannot_be_estimated_is_refused(statistic, words):
 def test_what_the_spectrum_may_be_freed_of():
     with pytest.raises(ValueError, match='mean must be "paths" or "segment"'):
         st.Spectrum(mean="none")
+
+
+def groups(paths, times, count, seed):
+    """So many independent sets of series."""
+    return stationary_series(paths * count, times, seed).reshape(count, paths, 1, times)
+
+
+def test_bands_of_eight_paths_cover_as_often_as_they_say():
+    """E S as the window makes it of R, 300 sets of 8 series. The sets are independent: coverage averaged over nine
+    frequencies is known to .013 at the worst, and .90 is what it was without Student's quantile (.89 at 0)."""
+    L = 16
+    w = scipy.signal.get_window("hann", L)
+    i, j = np.meshgrid(np.arange(L), np.arange(L), indexing="ij")
+    angle = 2 * np.pi * np.arange(L // 2 + 1)[:, None, None] / L * (i - j)
+    exact = np.sum(np.outer(w, w) * 0.9 ** np.abs(i - j) * np.cos(angle), axis=(1, 2)) / np.sum(w**2)
+    found = [folded(st.Spectrum(segment=L), series) for series in groups(8, 256, 300, seed=11)]
+    low, high = (np.stack([one[name][:, 0] for one in found]) for name in ("spectrum_low", "spectrum_high"))
+    covered = ((low < exact) & (exact < high))[:, 1:]  # at 0 the mean that was taken out is missing
+    assert 0.925 < covered.mean() < 0.975
+
+
+def test_the_band_of_one_path_counts_segments_that_overlap_by_half():
+    """Half overlapping Hann windows share (Σ w_i w_(i+L/2)/Σ w²)² = 1/36 of the variance of their periodograms."""
+    L, times = 64, 320
+    w = scipy.signal.get_window("hann", L)
+    share = (np.sum(w[: L // 2] * w[L // 2 :]) / np.sum(w**2)) ** 2
+    K = (times - L // 2) // (L // 2)
+    lags = (1 - np.arange(1, K) / K) * np.where(np.arange(1, K) == 1, share, 0.0)
+    freedom = 2 * K / (1 + 2 * lags.sum())
+    found = folded(st.Spectrum(segment=L), stationary_series(1, times, seed=12))
+    width = found["spectrum_high"] / found["spectrum_low"]
+    law = scipy.stats.chi2(freedom)
+    np.testing.assert_allclose(width, law.ppf(0.975) / law.ppf(0.025), rtol=1e-9)
+
+
+def test_autocovariance_of_few_paths_is_not_biased_by_their_mean():
+    """R(lag) = .9^lag on average over 2000 sets of 3 series of 40: the variance of their mean, .25, is not missing.
+    Five standard errors of the average at five lags: a false alarm in 3e5."""
+    found = np.stack([folded(st.Autocorrelation(lags=4), series)["autocovariance"][:, 0]
+                      for series in groups(3, 40, 2000, seed=13)])  # fmt: skip
+    stderr = found.std(axis=0) / np.sqrt(len(found))
+    assert np.all(np.abs(found.mean(axis=0) - 0.9 ** np.arange(5)) < 5 * stderr) and np.all(stderr < 0.02)

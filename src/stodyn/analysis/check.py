@@ -40,7 +40,7 @@ LARGEST = 4  # components of the models that are tried
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """One question, whether the method passed, and what was seen."""
+    """One question, whether it was passed, and what was seen."""
 
     question: str
     ok: bool
@@ -48,7 +48,7 @@ class Result:
 
 
 class CheckFailed(AssertionError):
-    """A method that failed some of the suite; `results` holds all of it."""
+    """What failed some of its suite; `results` holds all of it."""
 
     def __init__(self, name: str, results: Sequence[Result]):
         failed = [result for result in results if not result.ok]
@@ -80,7 +80,7 @@ def check_method(method: Method | str, problems: Sequence[Any] | None = None) ->
         raise TypeError(f"method: expected a method that makes steps, or its name, got {method!r}")
     with jax.enable_x64(True):
         tried = list(problems) if problems is not None else examples(method)
-        results = [_ask(question, check, method, tried) for question, check in SUITE.items()]
+        results = [ask(question, check, method, tried) for question, check in SUITE.items()]
     if not all(result.ok for result in results):
         raise CheckFailed(method.name, results)
     return results
@@ -103,9 +103,10 @@ def _small_problems(method: Method) -> Iterator[Any]:
             yield model.problem
 
 
-def _ask(question: str, check: Callable, method: Method, problems: list[Any]) -> Result:
+def ask(question: str, check: Callable, *subject: Any) -> Result:
+    """What a check says of its subject, or what it raises."""
     try:
-        return Result(question, True, check(method, problems))
+        return Result(question, True, check(*subject))
     except AssertionError as found:
         return Result(question, False, str(found))
     except Exception as error:  # whatever a method under test may raise is an answer

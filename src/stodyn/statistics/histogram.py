@@ -52,7 +52,7 @@ class Histogram(Statistic):
         with np.errstate(divide="ignore", invalid="ignore"):
             cumulative = below / count
             share = np.diff(cumulative, axis=-1)
-            stderr = np.sqrt(share * (1 - share) / count)
+            stderr = np.sqrt(np.where(count > 1, share * (1 - share) / (count - 1), np.nan))
         by_bin = ("time", "component", "bin")
         return Labelled(
             {

@@ -107,7 +107,8 @@ class Summary(NamedTuple):
 
 
 def summarise(sums: Sums) -> Summary:
-    """Unbiased variance; its standard error from the fourth moment: Var s² = (μ4 - (N-3)/(N-1) σ⁴)/N."""
+    """Unbiased variance s², and an unbiased estimate of Var s² = κ₄/N + 2σ⁴/(N-1) from Fisher's k-statistics: the
+    fourth cumulant κ₄ by k₄, for N < 4 taken for zero, as it is for normal numbers."""
     sums = Sums(*(np.asarray(part, float) for part in sums))
     count = sums.weight[:, None]
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -115,10 +116,12 @@ def summarise(sums: Sums) -> Summary:
         covariance = None
         if sums.second.ndim == 3:
             covariance = np.where(count[:, :, None] > 1, sums.second / (count[:, :, None] - 1), np.nan)
-        spread = sums.fourth / count - (count - 3) / (count - 1) * variance**2
+        k4 = count * (count + 1) * sums.fourth - 3 * (count - 1) * variances(sums) ** 2
+        k4 = np.where(count > 3, k4 / ((count - 1) * (count - 2) * (count - 3)), 0.0)
+        spread = (2 * variance**2 + (count - 1) / count * k4) / (count + 1)
         mean = np.where(count > 0, sums.mean, np.nan)
         stderr = np.sqrt(variance / count)
-        variance_stderr = np.sqrt(np.maximum(spread, 0.0) / count)
+        variance_stderr = np.sqrt(np.maximum(spread, 0.0))
     return Summary(mean, stderr, variance, np.where(np.isnan(variance), np.nan, variance_stderr), covariance)
 
 

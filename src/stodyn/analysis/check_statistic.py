@@ -1,0 +1,247 @@
+"""One suite that every statistic must pass, whoever wrote it: what the engine needs, and what its errors promise."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.stats
+
+from stodyn import statistics as st
+from stodyn.analysis.check import CheckFailed, Result, ask
+from stodyn.engine.ready import Ready, prepare
+from stodyn.noise.distribution import PerPath
+from stodyn.problems.sde import SDE
+from stodyn.statistics.contract import Snapshot, Statistic
+from stodyn.statistics.moments import Averaged
+
+PATHS, WIDTH = 24, 8  # of the runs that are compared
+GRID: dict[str, Any] = dict(t=(0.0, 4.0), dt=0.25)
+FAR = 1e9
+AGREE, MOVED, SINGLE = 1e-9, 1e-5, 1e-3  # relative: between ways to merge, after a move by FAR, in float32
+CONFIDENCE = 0.95
+SKEWED, SETTLED = 0.03, 0.01  # what coverage may lack with 8 and with 1000 paths, because estimates are not normal
+LOPSIDED = ("variance", "rms", "density", "survival")  # whose estimates from 8 paths are too skewed for an interval
+Make = Callable[[float], Statistic]
+
+
+def check_statistic(statistic: Statistic | Make, seeds: int = 0) -> list[Result]:
+    """Put a statistic to the suite; returns what each question found.
+
+    Raises CheckFailed if any failed. It looks at an Ornstein-Uhlenbeck process of two components, dX = -X dt + dW.
+
+    record    it is a frozen, hashable value
+    merge     blocks may be merged in pairs from either end, and give what one block gives
+    one       a single path has finite numbers, errors and variances apart
+    failed    paths that failed leave no trace, also where they are a whole block
+    offset    states moved by 1e9 give the same numbers, or numbers moved by 1e9
+    float32   states in single precision give the same numbers to three digits, summed up in double precision
+    weights   where it averages over paths, a path of weight 2 counts as two paths
+    coverage  each NAME_stderr is the scatter of NAME over the seeds, with 8 paths and with 1000, and Student's interval
+              of 95 % covers the truth as often, but for what the skewness of NAME takes (3 % with 8 paths, 1 % with
+              1000; variances, densities and probabilities are not asked for intervals with 8 paths)
+
+    statistic  the statistic, or a function of the offset that gives the one for states moved by it, as a level or
+               edges have to move with them: lambda offset: Histogram(edges + offset)
+    seeds      for how many seeds coverage is measured, 300 or more for a firm answer; 0: it is not asked
+    """
+    make: Make = (lambda offset: statistic) if isinstance(statistic, Statistic) else statistic
+    checks = dict(SUITE)
+    if seeds:
+        checks["coverage"] = functools.partial(_coverage, seeds=seeds)
+    with jax.enable_x64(True):
+        results = [ask(question, check, make) for question, check in checks.items()]
+    if not all(result.ok for result in results):
+        raise CheckFailed(type(make(0.0)).__name__, results)
+    return results
+
+
+def _record(make: Make) -> str:
+    statistic = make(0.0)
+    assert isinstance(statistic, Statistic), f"{statistic!r} is no Statistic"
+    assert getattr(getattr(statistic, "__dataclass_params__", None), "frozen", False), "it is no frozen dataclass"
+    hash(statistic)
+    return repr(statistic)
+
+
+def _merge(make: Make) -> str:
+    ready = _ready(make)
+    parts = [ready.run.compute(block, lambda steps: None).kept[0] for block in range(ready.run.blocks)]
+    merge = ready.run.spec.statistics[0].merge
+    a, b, c = (jax.tree.map(np.array, part) for part in parts)
+    from_left, from_right = merge(merge(a, b), c), merge(*(jax.tree.map(np.array, p) for p in (a, merge(b, c))))
+    left, right = (_labelled(ready, result) for result in (from_left, from_right))
+    _compare(left, right, AGREE, "merged from the right")
+    _compare(left, _ready(make, block=PATHS).arrays(seed=ready.run.layout.seed), AGREE, "as one block")
+    return f"{len(left)} variables"
+
+
+def _one(make: Make) -> str:
+    found = _ready(make, paths=1).arrays(seed=1)
+    for name, values in found.items():
+        if "stderr" not in name and "variance" not in name and values.dtype.kind == "f":
+            assert np.isfinite(values[-1:]).any(), f"{name} of one path is {values.ravel()[:3]}"
+    return f"{len(found)} variables"
+
+
+def _failed(make: Make) -> str:
+    """Without noise, so that a path is its start: of 24 the first block fails whole, of the second two."""
+    starts = np.linspace(-1.0, 1.0, 2 * PATHS).reshape(PATHS, 2)
+    bad = np.isin(np.arange(PATHS), [*range(WIDTH), WIDTH + 1, WIDTH + 5])
+    with_bad = np.where(bad[:, None], 100.0, starts)
+    some = _ready(make, start=PerPath(with_bad), noise=0.0, on_failure="record")
+    others = _ready(make, start=PerPath(starts[~bad]), noise=0.0, paths=int((~bad).sum()), block=PATHS)
+    found, expected = some.arrays(seed=1), others.arrays(seed=1)
+    dims = {name: variable.dims for name, variable in _variables(others).items()}
+    for name, values in expected.items():
+        first = 1 if dims[name][:1] == ("time",) else 0  # at the start nobody has failed
+        if "number" not in dims[name]:
+            _compare({name: values[first:]}, {name: found[name][first:]}, AGREE, "with failed paths")
+    return f"{bad.sum()} of {PATHS} paths left out"
+
+
+def _offset(make: Make) -> str:
+    plain, moved = (_ready(make, offset=offset).arrays(seed=1) for offset in (0.0, FAR))
+    for name, values in plain.items():
+        gap = moved[name].astype(float) - values
+        gap = np.where(np.abs(gap - FAR) < 0.5 * FAR, gap - FAR, gap)
+        bound = MOVED * (1.0 + np.abs(values))
+        assert np.all((np.abs(gap) <= bound) | (np.isnan(values) & np.isnan(moved[name]))), (
+            f"{name} differs by {np.nanmax(np.abs(gap)):.2g} where all states are moved by {FAR:g}"
+        )
+    return f"equal to {MOVED:g}"
+
+
+def _float32(make: Make) -> str:
+    double, single = (_ready(make, dtype=dtype).arrays(seed=1) for dtype in ("float64", "float32"))
+    for name, values in single.items():
+        expected = np.float32 if name == "path" else np.float64
+        assert values.dtype.kind != "f" or values.dtype == expected, f"{name} is of {values.dtype}"
+    _compare(double, single, SINGLE, "in float32")
+    return f"equal to {SINGLE:g}"
+
+
+def _weights(make: Make) -> str:
+    """Weights 1, 2, 3 against paths that stand there once, twice, three times."""
+    statistic = make(0.0)
+    if not isinstance(statistic, Averaged):
+        return "not asked: it is not made of averages"
+    problem, repeats = _problem(0.0, 1.0, None), np.array([1, 2, 3, 1])
+    ready = statistic.prepared(problem, np.linspace(0.0, 4.0, 17))
+    x = np.random.default_rng(1).normal(size=(2, 4))
+
+    def seen(x, weight):
+        lanes = x.shape[1]
+        t, x = jnp.zeros(()), jnp.asarray(x)
+        track = ready.track_start(t, x, None)
+        return ready.observe(Snapshot(t, x, jnp.ones(lanes, bool), jnp.asarray(weight), None, None, 0, track))
+
+    once, often = seen(x, repeats.astype(float)), seen(np.repeat(x, repeats, axis=1), np.ones(repeats.sum()))
+    for a, b in zip(jax.tree.leaves(once), jax.tree.leaves(often), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12)
+    return "a weight of k is k paths"
+
+
+def _coverage(make: Make, seeds: int) -> str:
+    few, many = (_over_seeds(make, paths, seeds) for paths in (8, 1000))
+    seen, sigma = [], np.sqrt(CONFIDENCE * (1.0 - CONFIDENCE) / seeds)
+    for name in [name for name in many if f"{name}_stderr" in many]:
+        truth = many[name].mean(axis=0)
+        for paths, found, lacking in ((8, few, SKEWED), (1000, many, SETTLED)):
+            values, stderr = found[name], found[f"{name}_stderr"]
+            asked = (many[name].std(axis=0) > 1e-9 * (1.0 + np.abs(truth))) & np.isfinite(stderr).all(axis=0)
+            if not asked.any():
+                continue
+            values, stderr, true = values[:, asked], stderr[:, asked], truth[asked]
+            ratio = float(np.mean(stderr**2) / np.mean(values.var(axis=0, ddof=1)))
+            spread = 5.0 * np.sqrt(3.0 / seeds) + lacking
+            assert abs(ratio - 1.0) < spread, f"{name}_stderr² is {ratio:.3g} of its scatter with {paths} paths"
+            reach = scipy.stats.t.ppf(0.5 + 0.5 * CONFIDENCE, paths - 1) * stderr
+            covered = float(np.mean(np.abs(values - true) <= reach))
+            if paths == 1000 or not any(word in name for word in LOPSIDED):
+                assert covered > CONFIDENCE - lacking - 3.0 * sigma, f"{name}: {covered:.3f} covered with {paths} paths"
+            seen.append(f"{name} {covered:.3f} ({paths} paths, {ratio:.2f})")
+    if "spectrum_low" in many:
+        truth = many["spectrum"].mean(axis=0)
+        for paths, found, lacking in ((8, few, SKEWED), (1000, many, SETTLED)):
+            covered = float(np.mean((found["spectrum_low"] <= truth) & (truth <= found["spectrum_high"])))
+            assert covered > CONFIDENCE - lacking - 3.0 * sigma, f"spectrum: {covered:.3f} covered with {paths} paths"
+            seen.append(f"spectrum {covered:.3f} ({paths} paths)")
+    return ", ".join(seen) or "it has no errors"
+
+
+SUITE: dict[str, Callable[[Make], str]] = {
+    "record": _record,
+    "merge": _merge,
+    "one": _one,
+    "failed": _failed,
+    "offset": _offset,
+    "float32": _float32,
+    "weights": _weights,
+}
+
+
+EDGES = np.linspace(-2.0, 2.0, 6)
+EXAMPLES: dict[str, Make] = {  # every statistic of paths, as it is asked
+    "Moments": lambda offset: st.Moments(every=4),
+    "Moments without covariance": lambda offset: st.Moments(every=8, covariance=False),
+    "Observable": lambda offset: st.Observable(lambda t, x: x, name="seen", every=8),
+    "Change": lambda offset: st.Change(lambda t, x: x[0], every=8),
+    "Histogram": lambda offset: st.Histogram(EDGES + offset, every=8),
+    "Paths": lambda offset: st.Paths(9, every=8),
+    "Passage": lambda offset: st.Passage(1.0 + offset, bridge=False, every=8),
+    "Iterations": lambda offset: st.Iterations(every=8),
+    "Autocorrelation": lambda offset: st.Autocorrelation(lags=4),
+    "Spectrum": lambda offset: st.Spectrum(segment=8),
+    "Spectrum of segments": lambda offset: st.Spectrum(segment=8, mean="segment"),
+}
+
+
+# --- the runs ---------------------------------------------------------------------------------------------------------
+
+
+def _problem(offset: float, noise: float, start: Any) -> SDE:
+    def drift(t, x):
+        return jnp.where(x > offset + 50.0, jnp.nan, offset - x)
+
+    def diffusion(t, x):
+        return noise * jnp.eye(2)
+
+    def stationary(rng, size):
+        return offset + rng.normal(0.0, np.sqrt(0.5), (size, 2))
+
+    return SDE(drift, diffusion, stationary if start is None else start, structure="additive")
+
+
+def _ready(make: Make, *, offset: float = 0.0, noise: float = 1.0, start: Any = None, **options: Any) -> Ready:
+    given = dict(paths=PATHS, block=WIDTH, collect=make(offset)) | GRID | options
+    return prepare(_problem(offset, noise, start), "EulerMaruyama", **given)
+
+
+def _over_seeds(make: Make, paths: int, seeds: int) -> dict[str, np.ndarray]:
+    """Every variable with a leading axis of seeds."""
+    ready = _ready(make, paths=paths, block=None)
+    runs = [ready.arrays(seed=seed) for seed in range(seeds)]
+    return {name: np.stack([run[name] for run in runs]) for name in runs[0]}
+
+
+def _variables(ready: Ready) -> dict[str, Any]:
+    part = ready.run.compute(0, lambda steps: None).kept
+    return dict(ready.run.label(part)[0][1].variables)
+
+
+def _labelled(ready: Ready, result: Any) -> dict[str, np.ndarray]:
+    ((_, labelled, _),) = ready.run.label([result])
+    return {name: variable.values for name, variable in labelled.variables.items()}
+
+
+def _compare(expected: dict[str, np.ndarray], found: dict[str, np.ndarray], tolerance: float, how: str) -> None:
+    assert set(expected) <= set(found), f"{how} it has the variables {sorted(found)}, expected {sorted(expected)}"
+    for name, values in expected.items():
+        near = np.isclose(found[name], values, rtol=tolerance, atol=tolerance, equal_nan=True)
+        gap = np.abs(found[name].astype(float) - values)
+        assert near.all(), f"{how} {name} differs by {np.nanmax(np.where(near, 0.0, gap)):.2g}"
