@@ -20,6 +20,7 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 import jax.numpy as jnp
 import numpy as np
+import scipy.sparse
 from timing import machine
 
 import stodyn as sd
@@ -194,7 +195,22 @@ def chains(quick: bool) -> dict[str, Any]:
     return {"rows": rows}
 
 
-CASES = {"lorenz96": flat_cost, "fields": fields, "particles": pairs, "chains": chains}
+def building(storeys: int) -> Any:
+    """A shear building under white ground acceleration."""
+    ones = np.ones(storeys - 1)
+    stiffness = 2.5e8 * scipy.sparse.diags_array([-ones, np.append(2.0 * ones, 1.0), -ones], offsets=[-1, 0, 1])
+    mass, damping = np.full(storeys, 2e5), ("rayleigh", (0.6, 0.05), (20.0, 0.05))
+    return sd.Mechanical.from_matrices(mass, None, stiffness, damping=damping, noise=mass)
+
+
+def buildings(quick: bool) -> dict[str, Any]:
+    """Shear buildings with the stochastic α method, one sparse solve a step."""
+    work = 1e6 if quick else 1e7
+    return {"rows": [measured(lambda n=n: building(n), "StochasticAlpha", 0.01, work, 64, 2)
+                     for n in ((200,) if quick else (200, 1000))]}  # fmt: skip
+
+
+CASES = {"lorenz96": flat_cost, "fields": fields, "particles": pairs, "chains": chains, "buildings": buildings}
 
 
 def main() -> None:

@@ -3,6 +3,7 @@
 from stodyn import circuits, plot, statistics
 from stodyn.accuracy.estimate import estimate
 from stodyn.accuracy.rare import rare
+from stodyn.analysis import structures
 from stodyn.analysis.plan import plan
 from stodyn.engine import place
 from stodyn.engine.failure import PathsFailed
@@ -27,6 +28,7 @@ from stodyn.problems.operators import diagonal, product, sparse
 from stodyn.problems.random_dae import RandomDAE
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
+from stodyn.problems.structural import base_excited
 from stodyn.results import provenance, quantile, save
 
 __version__ = "0.1.0"
@@ -41,6 +43,7 @@ __all__ = [
     "PerPath",
     "RandomDAE",
     "Stop",
+    "base_excited",
     "circuits",
     "diagonal",
     "difference",
@@ -66,6 +69,7 @@ __all__ = [
     "simulate",
     "sparse",
     "statistics",
+    "structures",
     "sweep",
     "until",
     "with_measurement",

@@ -20,7 +20,7 @@ from stodyn.noise import wiener
 from stodyn.noise.increment import Increment, Recipe
 from stodyn.noise.iterated import SecondMoments, Signature, SineSeries, Words
 from stodyn.numerics import elimination
-from stodyn.numerics.newton import newton
+from stodyn.numerics.newton import Root, newton
 from stodyn.numerics.printing.points import at_points
 from stodyn.problems.driven_mechanical import DrivenMechanical
 from stodyn.problems.mechanical import ADDITIVE_LINEAR, CONSTANT_UNDAMPED, Mechanical
@@ -173,13 +173,25 @@ class GeneralisedAlpha(Method):
             return jnp.concatenate([left - (1.0 - αf) * force, vanishing])
 
         guess = jnp.concatenate([φ, z])
-        root = newton(residual, guess, tol=self.tol, limit=self.limit, **_solver(problem, residual, guess))
+        linear = getattr(problem, "step_matrices", None)
+        if linear is None:
+            root = newton(residual, guess, tol=self.tol, limit=self.limit, **_solver(problem, residual, guess))
+        else:
+            order, (M, C, K) = linear[0], (jnp.asarray(entries, φ.dtype) for entries in linear[1:])
+            matrix = (1.0 - αm) * M + (1.0 - αf) * (β * h**2 * K + γ * h * C)
+            root = affine_root(residual, guess, order.factorised(matrix))
         φ, after = root.x[:r], root.x[r:]
         y, v = y_known + β * h**2 * φ, v_known + γ * h * φ
         return _state(problem, y, v, after, (after - z) / h, φ), Report(*root[1:])
 
     def read(self, state):
         return state[0]
+
+
+def affine_root(residual: Callable, guess: Array, solve: Callable) -> Root:
+    """The root of a residual that is affine, by one solve with its matrix."""
+    found = guess - solve(residual(guess))
+    return Root(found, jnp.all(jnp.isfinite(found)), jnp.asarray(1, jnp.int32), jnp.asarray(False))
 
 
 def _state(problem: Mechanical, y: Array, v: Array, z: Array, rate: Array, φ: Array) -> tuple[Array, Array]:

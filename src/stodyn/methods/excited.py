@@ -22,39 +22,20 @@ import jax.numpy as jnp
 import numpy as np
 
 from stodyn.methods.contract import Method
-from stodyn.methods.filtered import AndFilter, without_filter
+from stodyn.methods.wrapping import AndNormals, Wrapping, without
 from stodyn.problems.driven_mechanical import DrivenMechanical
+
+STREAM = "coloured"
 
 
 @dataclasses.dataclass(frozen=True)
-class Excited(Method):
+class Excited(Wrapping, Method):
     """An α method with the filter's law for steps of length dt; the state is that of the method, s and η."""
 
-    base: Any
     problem: Any = dataclasses.field(repr=False)
     dt: float
 
     accepts = DrivenMechanical
-
-    @property
-    def name(self):
-        return self.base.name
-
-    @property
-    def calculus(self):
-        return self.base.calculus
-
-    @property
-    def claims(self):
-        return self.base.claims
-
-    @property
-    def citation(self):
-        return self.base.citation
-
-    @property
-    def spelling(self):
-        return self.base.spelling
 
     @property
     def takes_equal_steps(self) -> str:
@@ -66,46 +47,52 @@ class Excited(Method):
 
     @property
     def needs(self):
-        return AndFilter(self.base.needs, self.problem.m, self.law[1].shape[1])
+        return AndNormals(self.method.needs, STREAM, self.law[1].shape[1])
 
     @functools.cached_property
     def is_direct(self) -> bool:
         """Whether y stays out of the force, and its integrals are added to x' and v'."""
-        terms = self.base.order == "paper" or self.problem.own.facts.additive  # L⁰b of other noise holds the force
+        terms = self.method.order == "paper" or self.problem.own.facts.additive  # L⁰b of other noise holds the force
         return self.problem.has_constant_push and terms
 
     def prepared(self, problem, h):
-        return self.base.prepared(problem, h)
+        return self.method.prepared(problem, h)
 
     def start(self, problem, t, x, params):
         N, k = problem.N, len(problem.coloured.A)
         s = x[-k:]
         y = self._output(problem, s)
         if self.is_direct:
-            return self._shown(problem, t, self.base.start(problem.own, t, x[:-k], params), y, params), s
+            return self._shown(problem, t, self.method.start(problem.own, t, x[:-k], params), y, params), s
         given = {"own": params, "noise": y}
-        return self.base.start(problem.given_y, t, x[: 2 * N], given), s, y
+        return self.method.start(problem.given_y, t, x[: 2 * N], given), s, y
+
+    def drawn(self, state, noise):
+        """s after a step from a state, ∫y and ∫∫y over it."""
+        s = state[1]
+        k, p = len(s), len(self.problem.coloured.C)
+        transition, root = (jnp.asarray(matrix, s.dtype) for matrix in self.law)
+        found = transition @ s + root @ noise.aux[STREAM]
+        return found[:k], found[k : k + p], found[k + p :]
 
     def step(self, problem, t, state, noise, params):
-        before, s = state[:2]
-        k, p, h = len(s), problem.outputs, noise.h
-        transition, root = (jnp.asarray(matrix, s.dtype) for matrix in self.law)
-        drawn = transition @ s + root @ noise.aux["coloured"]
-        s_after, Y1, Y2 = drawn[:k], drawn[k : k + p], drawn[k + p :]
-        own_noise = without_filter(noise)
-        (y, z), v = problem.split(before[0][: problem.N]), problem.split(before[0][problem.N : 2 * problem.N])[0]
+        (before, s), h = state[:2], noise.h
+        s_after, Y1, Y2 = self.drawn(state, noise)
+        own_noise = without(noise, STREAM)
+        shown = self.method.read(before)
+        (y, z), v = problem.split(shown[: problem.N]), problem.split(shown[problem.N : 2 * problem.N])[0]
         b = problem.push(t, y, v, z, params)
         if self.is_direct:
-            after, report = self.base.step(problem.own, t, before, own_noise, params, push=(b @ Y2, b @ Y1))
+            after, report = self.method.step(problem.own, t, before, own_noise, params, push=(b @ Y2, b @ Y1))
             now: tuple = (self._shown(problem, t + h, after, self._output(problem, s_after), params), s_after)
         else:
-            αm, αf, β, γ = self.base.coefficients(h)
+            αm, αf, β, γ = self.method.coefficients(h)
             η, at_start, at_end = state[2], self._output(problem, s), self._output(problem, s_after)
             η_after = ((1 - αf) * at_end + αf * at_start - αm * η) / (1 - αm)
             in_x = Y2 - h**2 * ((0.5 - β) * η + β * η_after)
             in_v = Y1 - h * ((1 - γ) * η + γ * η_after)
             given, later = ({"own": params, "noise": value} for value in (at_start, at_end))
-            after, report = self.base.step(
+            after, report = self.method.step(
                 problem.given_y, t, before, own_noise, given, later=later, push=(b @ in_x, b @ in_v)
             )
             now = (after, s_after, η_after)
@@ -114,7 +101,7 @@ class Excited(Method):
         return now, report._replace(ok=jnp.asarray(report.ok) & right)
 
     def read(self, state):
-        return jnp.concatenate([self.base.read(state[0]), state[1]])
+        return jnp.concatenate([self.method.read(state[0]), state[1]])
 
     def _output(self, problem, s):
         return jnp.asarray(problem.coloured.C, s.dtype) @ s

@@ -12,7 +12,8 @@ import numpy as np
 
 from stodyn.methods.catalogue import named
 from stodyn.methods.contract import Claim, Method
-from stodyn.noise.increment import Increment, Recipe
+from stodyn.methods.wrapping import without
+from stodyn.noise.increment import Recipe
 from stodyn.numerics import van_loan
 from stodyn.problems import lowering
 from stodyn.problems.driven import Driven
@@ -49,7 +50,7 @@ def exactly_filtered(method: Method | str, problem: Any, dt: float) -> Method:
 
 
 @dataclasses.dataclass(frozen=True)
-class AndFilter(Recipe):
+class _AndFilter(Recipe):
     """The increments of another recipe over the problem's own channels, and the filter's normals in aux["coloured"]."""
 
     recipe: Recipe
@@ -63,12 +64,6 @@ class AndFilter(Recipe):
         own = {name: z for name, z in normals.items() if name != "coloured"}
         made = self.recipe.increment(h, own, self.channels)
         return dataclasses.replace(made, aux={**(made.aux or {}), "coloured": normals["coloured"]})
-
-
-def without_filter(noise: Increment) -> Increment:
-    """The increment of the problem's own channels, as the recipe underneath made it."""
-    rest = {name: z for name, z in (noise.aux or {}).items() if name != "coloured"}
-    return dataclasses.replace(noise, aux=rest or None)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,7 +106,7 @@ class _ExactlyFiltered(Method):
 
     @property
     def needs(self):
-        return AndFilter(self.base.needs, self.own.m, len(self.law[1]))
+        return _AndFilter(self.base.needs, self.own.m, len(self.law[1]))
 
     def refusal(self, problem):
         if not self.problem.is_copy_of(problem):
@@ -140,7 +135,7 @@ class _ExactlyFiltered(Method):
         transition, root = self.law
         k = len(s)
         drawn = transition @ s + root @ noise.aux["coloured"]
-        after, report = self.base.step(self.own, t, before, without_filter(noise), self._given(params, drawn[k:]))
+        after, report = self.base.step(self.own, t, before, without(noise, "coloured"), self._given(params, drawn[k:]))
         # Steps of another length would draw from the wrong law; simulate refuses them by their longest.
         right = jnp.abs(noise.h - self.dt) <= 1e-6 * self.dt
         return (after, drawn[:k]), report._replace(ok=jnp.asarray(report.ok) & right)

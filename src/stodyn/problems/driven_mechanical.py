@@ -27,15 +27,19 @@ from stodyn.problems.sde import SDE
 class DrivenMechanical(Mechanical):
     """A mechanical system with coloured noise y in its forces, made by `with_noise`.
 
+    system    the system without it
     coloured  the noise, in coordinates whose first states are its outputs
     into      Γ: a matrix (N, outputs), or a function into(t, x, v[, params]) -> (N, outputs)
+    base      ι, where the noise is the acceleration of the ground under it (`base_excited`)
 
     The components of a run are those of the system and then the states of the filter, the outputs first. Methods of the
     α family step it as what it is, with the exact integrals of y (methods.excited); all others take `lower(SDE)`.
     """
 
+    system: Any = None
     coloured: Any = None
     into: Any = None
+    base: Any = None
 
     def __post_init__(self):
         super().__post_init__()
@@ -49,6 +53,13 @@ class DrivenMechanical(Mechanical):
         fill(self, "n", self.n + len(self.coloured.A))
         fill(self, "names", component_names(names, names))
 
+    def _checked_mass(self, *arguments: Any) -> Any:
+        return self.system.mass
+
+    @property
+    def facts(self):
+        return self.system.facts
+
     @property
     def outputs(self) -> int:
         """How many numbers y has."""
@@ -56,11 +67,14 @@ class DrivenMechanical(Mechanical):
 
     # --- the system without y, and with y as a parameter --------------------------------------------------------------
 
-    @functools.cached_property
+    @property
     def own(self) -> Mechanical:
         """The system without coloured noise."""
-        fields: dict[str, Any] = {f.name: getattr(self, f.name) for f in dataclasses.fields(Mechanical) if f.init}
-        return Mechanical(**fields | {"names": tuple(self.names or ())[: self.N]})
+        return self.system
+
+    @property
+    def inertia(self):
+        return self.system.inertia
 
     @functools.cached_property
     def given_y(self) -> Mechanical:
@@ -77,7 +91,10 @@ class DrivenMechanical(Mechanical):
 
         given = {"own": self.params, "noise": np.zeros(self.outputs)}
         changed = {"force": force, "noise": with_own(self.noise), "mass": with_own(self.mass), "params": given}
-        return dataclasses.replace(self.own, **changed)
+        if not self.pushes_by_state:
+            return dataclasses.replace(self.own, **changed)
+        fields: dict[str, Any] = {f.name: getattr(self.own, f.name) for f in dataclasses.fields(Mechanical) if f.init}
+        return Mechanical(**fields | changed)  # what was known of the force holds no more
 
     def gamma(self, t, x, v, params) -> Array:
         """Γ (N, outputs) at x and v as the user's functions see them."""
@@ -97,14 +114,27 @@ class DrivenMechanical(Mechanical):
             return False
         if not callable(self.mass) and not callable(self.into):
             return True
+        return not self._reached_by(self.push) & {0, 1, 2}
+
+    @property
+    def pushes_by_state(self) -> bool:
+        """Whether Γ depends on x or v."""
+        return bool(self._reached_by(self._flat_gamma) & {1, 2})
+
+    def _flat_gamma(self, t, y, v, z, params):
+        return self.gamma(t, *self._seen(y, v, z), params)
+
+    def _reached_by(self, function: Callable) -> set[int]:
+        """Which of t (0), y (1), v (2) a function of (t, y, v, z, params) depends on; all where nobody can tell."""
+        if function == self._flat_gamma and not callable(self.into):
+            return set()
         with jax.enable_x64(True):
             y, v, z = self.example_coordinates()
             try:
-                (entries,) = dependence(self.push, np.zeros(()), y, v, z, self.example_params())
+                (entries,) = dependence(function, np.zeros(()), y, v, z, self.example_params())
             except Unprintable:
-                return False
-        reached = {argument for e in entries.ravel() if isinstance(e, frozenset) for argument, _ in e}
-        return not reached & {0, 1, 2}
+                return {0, 1, 2}
+        return {argument for e in entries.ravel() if isinstance(e, frozenset) for argument, _ in e}
 
     def integrals(self, h: float) -> tuple[np.ndarray, np.ndarray]:
         """(s, ∫y, ∫∫y) after a step h = transition s + root ξ, in law, for s at its start.
@@ -131,6 +161,11 @@ class DrivenMechanical(Mechanical):
         return NoiseStructure(
             found.kinds, f"{found.known}; besides, the coloured force {', '.join(self.coloured.names)}"
         )
+
+    def g(self, t, x, params):
+        """What the channels of white noise do, (n, m): nothing to the filter, which is drawn beside them."""
+        own = super().g(t, x, params)
+        return jnp.concatenate([own, jnp.zeros((self.n - len(own), self.m), x.dtype)])
 
     def noise_rows(self, t, x, params, components):
         """Of the system; the states of the filter are drawn beside its channels, and have none."""
@@ -199,7 +234,7 @@ def driven_mechanical(
         )
     fields = {f.name: getattr(problem, f.name) for f in dataclasses.fields(Mechanical) if f.init}
     found = _checked_into(problem, noise, into, coordinates)
-    return DrivenMechanical(**fields | {"names": coordinates, "coloured": noise, "into": found})
+    return DrivenMechanical(**fields | {"names": coordinates, "system": problem, "coloured": noise, "into": found})
 
 
 def _driven_again(problem: DrivenMechanical, noise: Coloured, into: Any) -> DrivenMechanical:

@@ -186,6 +186,39 @@ class Mechanical(Problem):
             )
         return M
 
+    @classmethod
+    def from_matrices(cls, M: Any, C: Any, K: Any, **options: Any) -> Mechanical:
+        """The structure M x'' + C x' + K x = load(t) + noise ξ from its matrices, as finite-element programs give them.
+
+        Parameters
+        ----------
+        M, C, K : array (N, N) or (N,), scipy.sparse array, or path
+            Mass, damping and stiffness: dense, a diagonal, any sparse format (banded ones too), or the name of a Matrix
+            Market file. Symmetric, and not negative in any direction. C is None where `damping` says it.
+        damping : tuple, optional
+            ("rayleigh", (ω1, ζ1), (ω2, ζ2)) for the ratios ζ at two frequencies in radians per unit of time, or
+            ("modal", ζ) with one ratio or one for each mode, which fills C up.
+        load : array (N,) or function load(t[, params]), optional
+            Forces besides the noise.
+        noise : array (N, channels), (N,) or function noise(t, x, v[, params]), optional
+            White noise. Coloured loads are joined by `with_noise` or `base_excited`.
+        start : (x0, v0), optional
+            At rest by default.
+        params, names, units, accelerations : optional
+            As those of Mechanical.
+        modes : int, optional
+            Reduce the structure to so many modes, those of the lowest frequencies: the coordinates are then "mode1",
+            "mode2", ...; `problem.reduction.coordinates` gives those of the structure, `stodyn.structures` the error.
+
+        Returns
+        -------
+        Mechanical
+            Whose matrices are known to stodyn.structures. A step of a large linear one costs one sparse solve.
+        """
+        from stodyn.problems.structural import structure  # a kind of Mechanical
+
+        return structure(M, C, K, **options)
+
     # --- coordinates: those with inertia (y) and those without (z) ----------------------------------------------------
 
     @functools.cached_property

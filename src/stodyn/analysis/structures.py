@@ -1,0 +1,345 @@
+"""What an engineer reads of a structure: drifts, base shear, accelerations, stationary laws, peaks, response spectra.
+
+Exact where the structure is linear: with z = (x, v, s) of structure and filter, dz = A z dt + B dW, the covariance P
+solves A P + P A' + B B' = 0, and for a response q = c z the spectral moments of its one-sided density are
+
+    λ0 = c P c',   λ1 = (2/π) c A log(-A) P c',   λ2 = (c A) P (c A)',
+
+λ2 where c B = 0: otherwise q has no rate, and crosses any level again and again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import warnings
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+import scipy.integrate
+import scipy.linalg
+from numpy.typing import ArrayLike
+
+from stodyn.noise.coloured import Coloured
+from stodyn.numerics import van_loan
+from stodyn.problems.accounted import Accounted, with_energy
+from stodyn.problems.driven_mechanical import DrivenMechanical
+from stodyn.problems.structural import Structure, base_excited, effective_masses, frequencies
+from stodyn.statistics.observable import Observable
+
+__all__ = [
+    "Peaks",
+    "Responses",
+    "base_excited",
+    "effective_masses",
+    "frequencies",
+    "peaks",
+    "reduction_error",
+    "response_spectrum",
+    "responses",
+    "stationary_covariance",
+    "with_energy",
+]
+
+LOGARITHM = 1e-8  # relative: what exp(log(-A)) may be off by
+SMOOTH = 1e-9  # relative: white noise in a response below this share of its rate is rounding
+
+
+class Responses(NamedTuple):
+    """Rows c with q = c (x, v) of a structure: drifts (N, 2N), base shear (k, 2N), absolute accelerations (N, 2N)."""
+
+    drifts: np.ndarray
+    base_shear: np.ndarray
+    accelerations: np.ndarray
+
+    def observables(self, **options: Any) -> list[Observable]:
+        """Each as a statistic for `collect`, named "drift", "base_shear" and "acceleration"."""
+
+        def of(rows: np.ndarray, name: str) -> Observable:
+            width = rows.shape[1]
+            return Observable(lambda t, z: jnp.asarray(rows, z.dtype) @ z[:width], name=name, **options)
+
+        names = ("drift", "base_shear", "acceleration")
+        return [of(rows, name) for rows, name in zip(self, names, strict=True)]
+
+
+def responses(problem: Any, direction: ArrayLike | None = None, drifts: ArrayLike | None = None) -> Responses:
+    """What is read of the states of a linear structure from matrices.
+
+    Absolute accelerations are those of a structure on moving ground, -M⁻¹(K x + C v); the base shear ι'(K x + C v) is
+    the force of the structure on its foundation in the direction ι.
+
+    Parameters
+    ----------
+    problem : Mechanical
+        A linear structure of `Mechanical.from_matrices`, driven or not; of a modal reduction the responses of the whole
+        structure.
+    direction : array (N,) or (N, k), optional
+        ι; by default that of `base_excited`, or ones.
+    drifts : array (k, N), optional
+        Which differences of displacements are drifts; by default x_0, x_1 - x_0, x_2 - x_1, ..., as for floors that are
+        numbered upwards.
+
+    Returns
+    -------
+    Responses
+    """
+    inner = problem.problem if isinstance(problem, Accounted) else problem
+    own = _linear(inner)
+    reduction = own.reduction
+    whole = own if reduction is None else reduction.whole
+    N = whole.N
+    base = inner.base if isinstance(inner, DrivenMechanical) and direction is None else direction
+    ι = np.ones((N, 1)) if base is None else np.asarray(base, float).reshape(N, -1)
+    D = np.eye(N) - np.eye(N, k=-1) if drifts is None else np.atleast_2d(np.asarray(drifts, float))
+    if D.shape[1] != N:
+        raise ValueError(f"drifts: expected (drifts, {N}), a column for each coordinate, got shape {D.shape}")
+    M, C, K = (matrix.toarray() for matrix in whole.matrices)
+    forces = np.concatenate([K, C], axis=1)
+    found = [np.concatenate([D, np.zeros_like(D)], axis=1), ι.T @ forces, -np.linalg.solve(M, forces)]
+    if reduction is not None:
+        Φ = scipy.linalg.block_diag(reduction.shapes, reduction.shapes)
+        found = [rows @ Φ for rows in found]
+    return Responses(*found)
+
+
+def _linear(problem: Any) -> Structure:
+    own = problem.own if isinstance(problem, DrivenMechanical) else problem
+    if not isinstance(own, Structure) or not own.is_linear:
+        raise TypeError("problem: expected a linear structure made by Mechanical.from_matrices")
+    return own
+
+
+def _system(problem: Any) -> tuple[np.ndarray, np.ndarray]:
+    """A and B of dz = A z dt + B dW, z = (x, v, s)."""
+    own = _linear(problem)
+    M, C, K = (matrix.toarray() for matrix in own.matrices)
+    N = own.N
+    pushed = np.zeros((N, 0))
+    if own.noise is not None:
+        if not own.facts.additive or own.facts.noise_on_t:
+            raise ValueError("problem: its white noise is not constant, so that it has no stationary law")
+        pushed = np.asarray(own.noise(0.0, np.zeros(N), np.zeros(N), *own.extra(own.example_params()))).reshape(
+            N, own.m
+        )
+    A = np.block([[np.zeros((N, N)), np.eye(N)], [-np.linalg.solve(M, np.concatenate([K, C], axis=1))]])
+    B = np.concatenate([np.zeros_like(pushed), np.linalg.solve(M, pushed)])
+    if not isinstance(problem, DrivenMechanical):
+        return A, B
+    if callable(problem.into):
+        raise ValueError("problem: the coloured force changes with time or state, so that there is no stationary law")
+    noise = problem.coloured
+    entering = np.concatenate([np.zeros((N, len(noise.A))), np.linalg.solve(M, problem.into) @ noise.C])
+    return (
+        np.block([[A, entering], [np.zeros((len(noise.A), 2 * N)), noise.A]]),
+        scipy.linalg.block_diag(B, noise.B),
+    )
+
+
+def stationary_covariance(problem: Any) -> np.ndarray:
+    """The exact covariance of (x, v) and the states of the filter in the long run, of a linear structure.
+
+    Parameters
+    ----------
+    problem : Mechanical
+        A linear structure of `Mechanical.from_matrices` with constant white noise or coloured forces.
+
+    Returns
+    -------
+    array (n, n)
+    """
+    A, B = _system(problem)
+    unit = _units(A)
+    P = van_loan.lyapunov(A * unit / unit[:, None], (B / unit[:, None]) @ (B / unit[:, None]).T)
+    return P * np.outer(unit, unit)
+
+
+def _units(A: np.ndarray) -> np.ndarray:
+    """Scales in which the entries of A are of one size."""
+    _, (scale, _) = scipy.linalg.matrix_balance(A, permute=False, separate=True)
+    return scale
+
+
+def reduction_error(whole: Any, reduced: Any, rows: str = "drifts") -> np.ndarray:
+    """The relative errors of stationary variances of responses by modal reduction, exact: reduced/whole - 1.
+
+    Parameters
+    ----------
+    whole, reduced : DrivenMechanical or Mechanical
+        The same structure and loads with all coordinates, and with modes=r.
+    rows : str
+        "drifts", "base_shear" or "accelerations".
+
+    Returns
+    -------
+    array, one for each response
+    """
+    if _linear(reduced).reduction is None:
+        raise TypeError("reduced: expected a structure made with modes=r")
+    found = []
+    for problem in (whole, reduced):
+        c = getattr(responses(problem), rows)
+        P = stationary_covariance(problem)[: c.shape[1], : c.shape[1]]
+        found.append(np.einsum("ij,jk,ik->i", c, P, c))
+    return found[1] / found[0] - 1.0
+
+
+# --- peaks ------------------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Peaks:
+    """The largest |q| over a time, of a stationary Gaussian response, by Vanmarcke's approximation.
+
+    moments    λ0, λ1, λ2; sigma: √λ0
+    crossings  ν, of zero per unit of time; bandwidth: δ, 0 for a single frequency
+    duration   T
+    """
+
+    moments: tuple[float, float, float]
+    duration: float
+
+    @property
+    def sigma(self) -> float:
+        return math.sqrt(self.moments[0])
+
+    @property
+    def crossings(self) -> float:
+        return math.sqrt(self.moments[2] / self.moments[0]) / math.pi
+
+    @property
+    def bandwidth(self) -> float:
+        λ0, λ1, λ2 = self.moments
+        return math.sqrt(max(1.0 - λ1**2 / (λ0 * λ2), 0.0))
+
+    def survival(self, factor: ArrayLike) -> np.ndarray:
+        """P(|q| < r σ for the whole time), r = factor."""
+        r = np.asarray(factor, float)
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            grouped = -np.expm1(-math.sqrt(0.5 * math.pi) * self.bandwidth**1.2 * r)
+            rate = self.crossings * self.duration * grouped / np.expm1(0.5 * r**2)
+            return np.where(r > 0.0, -np.expm1(-0.5 * r**2) * np.exp(-rate), 0.0)
+
+    @property
+    def factor(self) -> float:
+        """The mean of max|q|/σ."""
+        return self._moment(lambda r: 1.0)
+
+    @property
+    def factor_sd(self) -> float:
+        """Its standard deviation."""
+        return math.sqrt(max(self._moment(lambda r: 2.0 * r) - self.factor**2, 0.0))
+
+    @property
+    def expected_maximum(self) -> float:
+        """E max|q|."""
+        return self.factor * self.sigma
+
+    def _moment(self, weight: Any) -> float:
+        top = math.sqrt(2.0 * math.log(max(self.crossings * self.duration, 1.0)) + 80.0)
+        found, _ = scipy.integrate.quad(lambda r: weight(r) * (1.0 - float(self.survival(r))), 0.0, top, limit=200,
+                                        epsabs=1e-12)  # fmt: skip
+        return found
+
+
+def peaks(problem: Any, row: ArrayLike, duration: float) -> Peaks:
+    """The law of the largest |q| of a response q = row · (x, v[, s]) over a time, from the stationary start on.
+
+    Vanmarcke's formula (J. Appl. Mech. 42, 1975) is an approximation, good to some per cent of the mean for structures:
+    put it beside a sampled `Passage`, not in its place.
+
+    Parameters
+    ----------
+    problem : Mechanical
+        A linear structure of `Mechanical.from_matrices` with stationary loads.
+    row : array
+        c, as the rows of `responses`.
+    duration : float
+        T.
+
+    Returns
+    -------
+    Peaks
+    """
+    if not (math.isfinite(duration) and duration > 0):
+        raise ValueError(f"duration: expected a time > 0, got {duration!r}")
+    A, B = _system(problem)
+    c = np.zeros(len(A))
+    given = np.asarray(row, float).ravel()
+    if len(given) > len(c) or not np.isfinite(given).all():
+        raise ValueError(f"row: expected up to {len(c)} finite numbers, one for each state, got {len(given)}")
+    c[: len(given)] = given
+    P = stationary_covariance(problem)
+    return Peaks(_moments(A, B, P, c), float(duration))
+
+
+def _moments(A: np.ndarray, B: np.ndarray, P: np.ndarray, c: np.ndarray) -> tuple[float, float, float]:
+    rate = c @ A
+    size = math.sqrt(max(float(rate @ P @ rate), 0.0))
+    white = float(np.linalg.norm(c @ B))
+    decay = float(np.abs(np.linalg.eigvals(A)).max())
+    if white > SMOOTH * size / math.sqrt(decay):
+        raise ValueError(
+            "row: white noise reaches this response directly, so that its rate has no finite variance and it crosses "
+            "every level it reaches again at once: there is no finite rate of crossings. Accelerations under white "
+            "noise are such; give the ground a spectrum that falls off, or take a displacement"
+        )
+    unit = _units(A)
+    scaled = A * unit / unit[:, None]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # of an error that is looked at here
+        log = np.real(scipy.linalg.logm(-scaled))
+    if np.abs(scipy.linalg.expm(log) + scaled).max() > LOGARITHM * np.abs(scaled).max():
+        raise ValueError("problem: its frequencies are so far apart that the logarithm of its matrix is not accurate")
+    log = log * unit[:, None] / unit
+    λ1 = 2.0 / math.pi * float(c @ A @ log @ P @ c)
+    return float(c @ P @ c), λ1, size**2
+
+
+def response_spectrum(
+    ground: Coloured, periods: ArrayLike, damping: float = 0.05, duration: float = 10.0, kind: str = "acceleration"
+) -> np.ndarray:
+    """The expected peak response of single oscillators on ground of a given spectrum, over their periods.
+
+    x'' + 2 ζ ω x' + ω² x = -a_g: σ exact by Lyapunov's equation, the peak factor over `duration` by Vanmarcke.
+
+    Parameters
+    ----------
+    ground : Coloured
+        The acceleration of the ground, with one output.
+    periods : array
+        2π/ω, > 0.
+    damping : float
+        ζ.
+    duration : float
+        Of the strong motion, which is taken as stationary.
+    kind : str
+        "displacement" x; "velocity" ω x; "acceleration" ω² x (the last two are the pseudo spectra of codes).
+
+    Returns
+    -------
+    array like periods
+    """
+    powers = {"displacement": 0, "velocity": 1, "acceleration": 2}
+    if kind not in powers:
+        raise ValueError(f"kind: expected one of {', '.join(powers)}, got {kind!r}")
+    if len(ground.C) != 1:
+        raise ValueError(f"ground: expected one output, got {ground.names}")
+    T = np.asarray(periods, float)
+    if not (np.isfinite(T).all() and (T > 0).all()):
+        raise ValueError(f"periods: expected times > 0, got {periods!r}")
+    if not (math.isfinite(damping) and damping > 0):
+        raise ValueError(f"damping: expected a ratio > 0, got {damping!r}")
+    found = np.empty(T.shape)
+    for index, period in np.ndenumerate(T):
+        ω = 2.0 * math.pi / period
+        single = structure_of_one(ω, damping)
+        law = peaks(base_excited(single, ground), [1.0, 0.0], duration)
+        found[index] = ω ** powers[kind] * law.expected_maximum
+    return found
+
+
+def structure_of_one(omega: float, zeta: float) -> Any:
+    """The oscillator x'' + 2 ζ ω x' + ω² x = 0."""
+    return Structure.from_matrices([[1.0]], [[2.0 * zeta * omega]], [[omega**2]])

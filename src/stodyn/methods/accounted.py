@@ -1,0 +1,84 @@
+"""An α method that keeps the account of a structure's energies beside its steps."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax.numpy as jnp
+
+from stodyn.methods.contract import Method
+from stodyn.methods.excited import Excited
+from stodyn.methods.wrapping import Wrapping
+from stodyn.problems.accounted import Accounted
+from stodyn.problems.driven_mechanical import DrivenMechanical
+from stodyn.problems.mechanical import Mechanical
+
+
+@dataclasses.dataclass(frozen=True)
+class Accounting(Wrapping, Method):
+    """A step of the method, then the energies; the state is that of the method, and the energies with that at start."""
+
+    accepts = Accounted
+
+    @property
+    def needs(self):
+        return self.method.needs
+
+    @property
+    def takes_equal_steps(self):
+        return self.method.takes_equal_steps
+
+    def start(self, problem, t, x, params):
+        inner = problem.problem
+        state = self.method.start(inner, t, x[: inner.n], params)
+        kinetic, strain = problem.held(*self._seen(problem, state))
+        nothing = jnp.zeros_like(kinetic)
+        return state, jnp.stack([kinetic, strain, nothing, nothing, kinetic + strain])
+
+    def step(self, problem, t, state, noise, params):
+        before, account = state
+        inner, own, h = problem.problem, problem.structure, noise.h
+        after, report = self.method.step(inner, t, before, noise, params)
+        (_, v), (x_after, v_after) = self._seen(problem, before), self._seen(problem, after)
+        kinetic, strain = problem.held(x_after, v_after)
+        dissipated = account[2] + 0.5 * h * (problem.losses(v) + problem.losses(v_after))
+        mean = 0.5 * (v + v_after)
+        fed = jnp.zeros((), v.dtype)
+        if own.m:
+            fed = fed + mean @ (jnp.reshape(own.noise(t, *self._user(own, before), *own.extra(params)), (own.N, own.m))
+                                @ noise.W)  # fmt: skip
+        if isinstance(inner, DrivenMechanical) and isinstance(self.method, Excited):
+            impulse = self.method.drawn(before, noise)[1]
+            gamma = 0.5 * (inner.gamma(t, v, v, params) + inner.gamma(t + h, v, v, params))
+            fed = fed + mean @ (gamma @ impulse)
+        if own.load is not None:
+            given = own.extra(params)
+            fed = fed + 0.5 * h * (v @ own.load(t, *given) + v_after @ own.load(t + h, *given))
+        entered = account[3] + fed
+        return (after, jnp.stack([kinetic, strain, dissipated, entered, account[4]])), report
+
+    def read(self, state):
+        kinetic, strain, dissipated, entered, first = state[1]
+        residual = entered - dissipated - (kinetic + strain - first)
+        return jnp.concatenate(
+            [self.method.read(state[0]), jnp.stack([kinetic, strain, dissipated, entered, residual])]
+        )
+
+    def _seen(self, problem, state):
+        shown, N = self.method.read(state), problem.structure.N
+        return shown[:N], shown[N : 2 * N]
+
+    def _user(self, own, state):
+        shown = self.method.read(state)
+        x, v = shown[: own.N], shown[own.N : 2 * own.N]
+        return (x[0], v[0]) if own.scalar else (x, v)
+
+
+def accounting(method: Method, problem: Accounted) -> Method:
+    """The method as it runs on a structure whose energies are kept."""
+    if not isinstance(problem.problem, Mechanical):
+        raise TypeError(
+            f"method: {method.name} does not keep the account of energies; take a method of the α family, such as "
+            "StochasticAlpha or Newmark"
+        )
+    return Accounting(method)

@@ -1,0 +1,85 @@
+"""The energy of a structure beside its state: what came in, what was dissipated, what is there, and what is missing.
+
+E_in = T + U + D,   T = v'Mv/2,   U = x'Kx/2,   D = ∫ v'C v dt,   E_in = ∫ v'(Γ y + load) dt + ∫ v'B ∘ dW
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from stodyn.problems.driven_mechanical import DrivenMechanical
+from stodyn.problems.measured import Measured
+from stodyn.problems.mechanical import Mechanical
+from stodyn.problems.structural import Product, Structure
+
+NAMES = ("kinetic", "strain", "dissipated", "input", "residual")
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Accounted(Measured):
+    """A structure with its energies as further components; made by `with_energy`."""
+
+    def draw_start(self, rng: np.random.Generator, paths: range) -> np.ndarray:
+        x = self.problem.draw_start(rng, paths)
+        return np.concatenate([x, np.zeros((len(paths), len(NAMES)))], axis=1)
+
+    @property
+    def structure(self) -> Any:
+        """The structure without its coloured loads."""
+        return self.problem.own if isinstance(self.problem, DrivenMechanical) else self.problem
+
+    def held(self, x: Any, v: Any) -> tuple[Any, Any]:
+        """Kinetic and strain energy at a state."""
+        M, _, K = (Product(matrix) for matrix in self.structure.matrices)
+        return 0.5 * v @ M(v), 0.5 * x @ K(x)
+
+    def losses(self, v: Any) -> Any:
+        """The power that dampers take up at a velocity."""
+        C = self.structure.matrices.C
+        return v @ Product(C)(v) if C.nnz else jnp.zeros((), v.dtype)
+
+
+def with_energy(problem: Mechanical) -> Accounted:
+    """The structure with its energies as components: "kinetic", "strain", "dissipated", "input" and "residual".
+
+    The methods of the α family keep the account. Dissipation is integrated by the trapezoidal rule; the input is the
+    impulse of each step times the mean of the velocities at its ends, which for white noise is Stratonovich's product
+    and holds the ½ tr(B'M⁻¹B) per unit of time that such noise feeds in. The residual, input - dissipated - change of
+    kinetic and strain energy, is what the integrator itself made or lost: small where steps are short enough.
+
+    Parameters
+    ----------
+    problem : Mechanical
+        A linear structure of `Mechanical.from_matrices`, also with coloured loads; with white noise that is constant.
+
+    Returns
+    -------
+    Accounted
+        The components of a run are those of the structure, then the five energies.
+    """
+    own = problem.own if isinstance(problem, DrivenMechanical) else problem
+    if not isinstance(own, Structure) or not own.is_linear:
+        raise TypeError(
+            "problem: expected a linear structure made by Mechanical.from_matrices: of other forces it is not known "
+            "which part is strain and which is loss"
+        )
+    if own.m and not own.facts.additive:
+        raise ValueError(
+            "problem: its white noise depends on the state; the energy that it feeds in is not accounted for"
+        )
+    if not own.is_regular:
+        raise ValueError("problem: has coordinates without inertia, whose energy is not accounted for")
+    if isinstance(problem, DrivenMechanical) and problem.pushes_by_state:
+        raise ValueError(
+            "problem: the coloured force depends on the state; the energy that it feeds in is not accounted for"
+        )
+    taken = sorted(set(NAMES) & set(problem.names or ()))
+    if taken:
+        raise ValueError(f"problem: has components called {taken} already; give it other names")
+    names = (*(problem.names or ()), *NAMES)
+    zeros = np.zeros((len(NAMES), problem.n))
+    return Accounted(problem, zeros, np.eye(len(NAMES)), names, problem.units)

@@ -1,0 +1,261 @@
+"""Structures from matrices and what is read of them, against exact laws."""
+
+import functools
+
+import numpy as np
+import pytest
+import scipy.io
+import scipy.sparse
+
+import stodyn as sd
+from stodyn.methods.alpha import Newmark, StochasticAlpha
+from stodyn.noise import coloured as co
+
+m, k = 1e5 * np.array([1.0, 1.0, 0.8]), 1e7 * np.array([8.0, 6.5, 5.0])
+K = np.diag(k + np.append(k[1:], 0.0)) - np.diag(k[1:], 1) - np.diag(k[1:], -1)
+ω = np.array([12.50767218, 31.75509868, 45.38911593])
+GROUND = co.kanai_tajimi(15.6, 0.6, sigma=1.0)
+
+
+@functools.cache
+def frame(modes=None, damping="rayleigh", ground=GROUND):
+    exact = sd.structures.frequencies(sd.Mechanical.from_matrices(m, np.zeros((3, 3)), K))
+    said = ("rayleigh", (exact[0], 0.05), (exact[2], 0.05)) if damping == "rayleigh" else ("modal", 0.05)
+    built = sd.Mechanical.from_matrices(m, None, K, damping=said, modes=modes)
+    return sd.base_excited(built, ground)
+
+
+def variances(problem, rows):
+    P = sd.structures.stationary_covariance(problem)[: rows.shape[1], : rows.shape[1]]
+    return np.einsum("ij,jk,ik->i", rows, P, rows)
+
+
+def test_the_frame_has_its_exact_stationary_law():
+    problem = frame()
+    np.testing.assert_allclose(sd.structures.frequencies(problem), ω, rtol=1e-9)
+    read = sd.structures.responses(problem)
+    drifts = [6.661555211924e-05, 6.448913604012e-05, 3.079763268434e-05]
+    np.testing.assert_allclose(variances(problem, read.drifts), drifts, rtol=1e-10)
+    np.testing.assert_allclose(variances(problem, read.base_shear), [4.315579631504e11], rtol=1e-10)
+    accelerations = [2.615226761025, 6.750029531719, 12.09552988890]
+    np.testing.assert_allclose(variances(problem, read.accelerations), accelerations, rtol=1e-10)
+    P = sd.structures.stationary_covariance(problem)
+    np.testing.assert_allclose(0.5 * np.trace(np.diag(m) @ P[3:6, 3:6]), 5403.347892706, rtol=1e-10)
+    np.testing.assert_allclose(0.5 * np.trace(K @ P[:3, :3]), 5530.459823182, rtol=1e-10)
+    np.testing.assert_allclose(np.trace(problem.own.matrices.C.toarray() @ P[3:6, 3:6]), 13739.26294459, rtol=1e-10)
+    modal = [6.655560317478e-05, 6.447591411704e-05, 3.053255066322e-05]
+    found = variances(frame(damping="modal"), sd.structures.responses(frame(damping="modal")).drifts)
+    np.testing.assert_allclose(found, modal, rtol=1e-10)
+
+
+def test_modal_reduction_says_what_it_leaves_out():
+    for count, errors in ((1, [-1.36, -0.11, -5.80]), (2, [-0.25, -0.07, 0.17])):
+        found = 100.0 * sd.structures.reduction_error(frame(), frame(count))
+        np.testing.assert_allclose(found, errors, atol=6e-3)
+    np.testing.assert_allclose(sd.structures.reduction_error(frame(), frame(3)), 0.0, atol=1e-11)
+    shares = np.cumsum(sd.structures.effective_masses(frame(3).own))
+    np.testing.assert_allclose(shares, [0.8813, 0.9733, 1.0], atol=5e-5)
+    assert frame(2).names[:2] == ("mode1", "mode2")
+
+
+def test_peaks_of_the_first_drift():
+    law = sd.structures.peaks(frame(), [1.0, 0.0, 0.0], 10.0)
+    np.testing.assert_allclose(law.moments, [6.661555211924e-05, 8.084925919085e-04, 1.035074031986e-02], rtol=1e-9)
+    np.testing.assert_allclose([law.bandwidth, law.crossings], [0.228050842608, 3.967783965126], rtol=1e-9)
+    np.testing.assert_allclose([law.factor, law.factor_sd], [2.599696528829, 0.495923851230], rtol=1e-8)
+    np.testing.assert_allclose(law.survival([2.5, 3.0, 3.5]), [0.4507373404, 0.8013950079, 0.9532743020], rtol=1e-9)
+    np.testing.assert_allclose(law.survival(2.559278648993), 0.5, rtol=1e-9)
+
+
+def test_a_response_spectrum_has_the_stiff_limit():
+    """A stiff oscillator feels the ground's own acceleration."""
+    ground = co.clough_penzien(15.6, 0.6, 1.5, 0.6, sigma=1.0)
+    stiff = sd.structures.response_spectrum(ground, [0.002], 0.05, 10.0)[0]
+    # The ground's acceleration itself is not differentiable; that of a stiff oscillator has its variance.
+    single = sd.Mechanical.from_matrices([[1.0]], [[0.1 * np.pi / 0.001]], [[(np.pi / 0.001) ** 2]])
+    σ = np.sqrt(sd.structures.stationary_covariance(sd.base_excited(single, ground))[0, 0]) * (np.pi / 0.001) ** 2
+    np.testing.assert_allclose(σ, 1.0, rtol=0.02)
+    assert 3.0 < stiff / σ < 6.0
+    kinds = [sd.structures.response_spectrum(ground, [1.0], kind=kind)[0] for kind in ("displacement", "acceleration")]
+    np.testing.assert_allclose(kinds[1] / kinds[0], (2.0 * np.pi) ** 2, rtol=1e-12)
+
+
+def test_the_sign_of_the_ground_and_white_base_noise():
+    """A steady ground acceleration pushes by -M ι a; white noise of the two-sided density S0 feeds in π S0 ι'Mι."""
+    problem = frame()
+    np.testing.assert_array_equal(problem.into[:, 0], -m)
+    S0 = 0.3
+    noise = np.sqrt(2.0 * np.pi * S0) * m
+    white = sd.Mechanical.from_matrices(m, None, K, damping=("modal", 0.03), noise=noise)
+    P = sd.structures.stationary_covariance(white)
+    power = np.trace(white.matrices.C.toarray() @ P[3:, 3:])
+    np.testing.assert_allclose(power, np.pi * S0 * m.sum(), rtol=1e-10)
+
+
+@pytest.mark.parametrize("method", [StochasticAlpha, Newmark])
+def test_the_energy_balance_closes(method):
+    """The residual of each path is of the order of the step, and the means are those of the exact law."""
+    residuals = []
+    for dt in (0.02, 0.01):
+        problem = sd.structures.with_energy(frame())
+        run = sd.simulate(problem, method, t=(0.0, 1.0), dt=dt, paths=64, seed=3, progress=False,
+                          collect=sd.statistics.Moments(at=[1.0]))  # fmt: skip
+        mean = dict(zip(run["component"].values, run["mean"].values[-1], strict=True))
+        spread = dict(zip(run["component"].values, run["variance"].values[-1], strict=True))
+        total = mean["kinetic"] + mean["strain"] + mean["dissipated"]
+        np.testing.assert_allclose(mean["input"] - mean["residual"], total, rtol=1e-9)
+        residuals.append(np.sqrt(spread["residual"] + mean["residual"] ** 2) / mean["input"])
+    assert residuals[1] < 0.03 and residuals[1] < 0.6 * residuals[0], residuals
+
+
+def test_white_noise_feeds_in_what_ito_says():
+    """E input = ½ tr(B'M⁻¹B) t from rest, exactly in the limit; here within 5 standard errors and the step's 2 %."""
+    noise = np.array([3e4, 0.0, 2e4])
+    problem = sd.Mechanical.from_matrices(m, None, K, damping=("modal", 0.05), noise=noise)
+    run = sd.simulate(sd.structures.with_energy(problem), t=(0.0, 0.5), dt=0.005, paths=2000, seed=4, progress=False,
+                      collect=sd.statistics.Moments(at=[0.5]))  # fmt: skip
+    at = list(run["component"].values).index("input")
+    exact = 0.25 * (noise**2 / m).sum()
+    assert abs(run["mean"][-1, at] - exact) < 5.0 * run["mean_stderr"][-1, at] + 0.02 * exact
+
+
+def test_responses_are_statistics_too():
+    read = sd.structures.responses(frame())
+    run = sd.simulate(frame(), t=(0.0, 0.1), dt=0.02, paths=4, seed=1, progress=False, collect=read.observables())
+    assert run["drift"].shape[1:] == (3,) and "base_shear" in run and "acceleration" in run
+
+
+# --- files, forms and refusals ----------------------------------------------------------------------------------------
+
+
+def truss():
+    """A cantilever of two bays: bars of EA = 2e8 N between joints, lumped masses; coordinates (x, y) of free joints."""
+    joints = np.array([[0, 0], [0, 1], [1, 0], [1, 1], [2, 0], [2, 1]], float)
+    bars = [(0, 2), (1, 3), (2, 3), (0, 3), (2, 4), (3, 5), (4, 5), (2, 5)]
+    whole = np.zeros((12, 12))
+    for a, b in bars:
+        along = joints[b] - joints[a]
+        length = np.linalg.norm(along)
+        e = along / length
+        block = 2e8 / length * np.outer(e, e)
+        at = [2 * a, 2 * a + 1, 2 * b, 2 * b + 1]
+        whole[np.ix_(at, at)] += np.block([[block, -block], [-block, block]])
+    return np.full(8, 50.0), whole[4:, 4:]
+
+
+def test_a_truss_from_matrix_market_files(tmp_path):
+    mass, stiffness = truss()
+    scipy.io.mmwrite(tmp_path / "M.mtx", scipy.sparse.coo_array(np.diag(mass)), symmetry="symmetric")
+    scipy.io.mmwrite(tmp_path / "K.mtx", scipy.sparse.coo_array(stiffness), symmetry="symmetric")
+    built = sd.Mechanical.from_matrices(tmp_path / "M.mtx", None, tmp_path / "K.mtx", damping=("modal", 0.02),
+                                        noise=np.eye(8)[:, [7]] * 1e3)  # fmt: skip
+    np.testing.assert_allclose(built.matrices.K.toarray(), stiffness)
+    Φ_K = np.linalg.eigvalsh(stiffness / 50.0)
+    np.testing.assert_allclose(sd.structures.frequencies(built), np.sqrt(Φ_K), rtol=1e-10)
+    # Each mode is an oscillator under white noise: var = b²/(4 ζ ω³), b = φ'B.
+    values, shapes = np.linalg.eigh(stiffness / 50.0)
+    shapes /= np.sqrt(50.0)
+    P = sd.structures.stationary_covariance(built)
+    modal = 50.0**2 * shapes.T @ P[:8, :8] @ shapes
+    exact = (1e3 * shapes[7]) ** 2 / (4 * 0.02 * values**1.5)
+    np.testing.assert_allclose(np.diag(modal), exact, rtol=1e-8)
+    sparse = sd.Mechanical.from_matrices(
+        scipy.sparse.diags_array(mass), np.zeros((8, 8)), scipy.sparse.dia_array(stiffness)
+    )
+    x = np.arange(8.0)
+    np.testing.assert_allclose(sparse.force(0.0, x, x), -stiffness @ x, rtol=1e-12)
+
+
+def tall(storeys, consistent=False):
+    """A shear building with equal floors; its mass lumped, or consistent: (m/6) (1, 4, 1)."""
+    ones = np.ones(storeys - 1)
+    stiffness = 2.5e8 * scipy.sparse.diags_array([-ones, np.append(2.0 * ones, 1.0), -ones], offsets=[-1, 0, 1])
+    mass = np.full(storeys, 2e5)
+    if consistent:
+        mass = 2e5 / 6.0 * scipy.sparse.diags_array([ones, np.append(4.0 * ones, 2.0), ones], offsets=[-1, 0, 1])
+    return sd.Mechanical.from_matrices(mass, None, stiffness, damping=("rayleigh", (0.6, 0.05), (20.0, 0.05)))
+
+
+def test_a_large_structure_is_stepped_by_sparse_solves():
+    """One step of 100 storeys is the step with dense matrices."""
+    built = tall(100, consistent=True)
+    assert built.step_matrices is not None
+    M, C, K = (matrix.toarray() for matrix in built.matrices)
+    method, h, rng = StochasticAlpha.prepared(built, 0.02), 0.02, np.random.default_rng(1)
+    x, v, φ = rng.standard_normal((3, 100)) * np.array([[1e-2], [0.1], [1.0]])
+    noise = method.needs.increment(h, {"W": np.zeros(0), "Z": np.zeros(0)}, 0)
+    (after, φ_after), report = method.step(built, 0.0, (np.concatenate([x, v]), φ), noise, None)
+    αm, αf, β, γ = method.coefficients(h)
+    known_x, known_v = x + h * v + h**2 * (0.5 - β) * φ, v + h * (1 - γ) * φ
+    J = (1 - αm) * M + (1 - αf) * (β * h**2 * K + γ * h * C)
+    a = np.linalg.solve(M, -K @ x - C @ v)
+    right = -(1 - αf) * (K @ known_x + C @ known_v) - M @ (αm * φ - αf * a)
+    exact = np.linalg.solve(J, right)
+    np.testing.assert_allclose(φ_after, exact, rtol=1e-9, atol=1e-9 * np.abs(exact).max())
+    np.testing.assert_allclose(after[:100], known_x + β * h**2 * exact, rtol=1e-10, atol=1e-12)
+    assert bool(report.ok)
+
+
+def test_exact_laws_of_a_hundred_storeys():
+    """Under Kanai-Tajimi ground twelve modes are enough for the first drift, and displacements grow upwards."""
+    problem = sd.base_excited(tall(100), GROUND)
+    P = sd.structures.stationary_covariance(problem)
+    few = sd.base_excited(sd.Mechanical.from_matrices(*problem.own.matrices, modes=12), GROUND)
+    np.testing.assert_allclose(sd.structures.reduction_error(problem, few)[0], 0.0, atol=0.02)
+    assert P[99, 99] > P[50, 50] > P[0, 0] > 0.0
+
+
+UNSYMMETRIC = K + np.eye(3, k=1) * 1e3
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            lambda: sd.Mechanical.from_matrices(m, None, UNSYMMETRIC, damping=("modal", 0.1)),
+            r"K: is not symmetric, entry",
+        ),
+        (lambda: sd.Mechanical.from_matrices(-m, None, K, damping=("modal", 0.1)), "M: is negative in 3 direction"),
+        (lambda: sd.Mechanical.from_matrices(m, None, -K, damping=("modal", 0.1)), "K: is negative in 3 direction"),
+        (lambda: sd.Mechanical.from_matrices(m, -0.1 * K, K), "C: is negative in 3 direction"),
+        (lambda: sd.Mechanical.from_matrices(m[:2], None, K, damping=("modal", 0.1)), r"K: has shape \(3, 3\), and M"),
+        (lambda: sd.Mechanical.from_matrices(m, K[:2, :2], K), r"C: has shape \(2, 2\), and M"),
+        (lambda: sd.Mechanical.from_matrices(m, None, K), "C, damping: expected one of the two"),
+        (lambda: sd.Mechanical.from_matrices(m, K, K, damping=("modal", 0.1)), "C, damping: expected one of the two"),
+        (lambda: sd.Mechanical.from_matrices(m, None, K, damping=("viscous", 0.1)), "damping: expected"),
+        (lambda: sd.Mechanical.from_matrices(m, None, K, damping=("modal", [0.1, 0.2])), "damping: expected a ratio"),
+        (
+            lambda: sd.Mechanical.from_matrices(m, None, K, damping=("rayleigh", (14.0, 0.01), (16.0, 0.2))),
+            "damping: the ratio at ω",
+        ),
+        (lambda: sd.Mechanical.from_matrices(m, K, K, modes=4), "modes: expected a whole number from 1 to 3"),
+        (lambda: sd.Mechanical.from_matrices(m, K, K, noise=np.ones((2, 1))), r"noise: expected a finite matrix \(3"),
+        (lambda: sd.Mechanical.from_matrices(m, K, K, load=np.ones(2)), "load: expected 3 finite numbers"),
+        (lambda: sd.Mechanical.from_matrices("no_such.mtx", K, K), "M: there is no file"),
+        (lambda: sd.base_excited(frame().own, GROUND, direction=[1.0, 1.0]), "direction: expected 3 finite numbers"),
+        (lambda: sd.structures.responses(frame(), drifts=np.eye(2)), r"drifts: expected \(drifts, 3\)"),
+        (lambda: sd.structures.peaks(frame(), sd.structures.responses(frame()).drifts[0], 0.0), "duration: expected"),
+        (lambda: sd.structures.response_spectrum(GROUND, [1.0], kind="jerk"), "kind: expected one of"),
+    ],
+)
+def test_errors(make, message):
+    with pytest.raises((ValueError, TypeError, FileNotFoundError), match=message):
+        make()
+
+
+def test_files_of_another_kind_and_responses_without_a_rate(tmp_path):
+    (tmp_path / "pattern.mtx").write_text("%%MatrixMarket matrix coordinate pattern symmetric\n3 3 1\n1 1\n")
+    (tmp_path / "skew.mtx").write_text("%%MatrixMarket matrix coordinate real skew-symmetric\n3 3 1\n2 1 4.0\n")
+    (tmp_path / "wide.mtx").write_text("%%MatrixMarket matrix coordinate real general\n2 3 1\n1 1 4.0\n")
+    (tmp_path / "words.mtx").write_text("mass matrix of the bridge\n")
+    for name, message in (("pattern", "holds a pattern matrix"), ("skew", "holds a skew-symmetric"), ("wide", "square"),
+                          ("words", "is not a Matrix Market file")):  # fmt: skip
+        with pytest.raises(ValueError, match=f"K: .*{name}.*{message}"):
+            sd.Mechanical.from_matrices(m, np.zeros(3), tmp_path / f"{name}.mtx")
+    white = sd.Mechanical.from_matrices(m, None, K, damping=("modal", 0.05), noise=m)
+    with pytest.raises(ValueError, match="row: white noise reaches this response directly"):
+        sd.structures.peaks(white, sd.structures.responses(white).accelerations[0], 10.0)
+    with pytest.raises(TypeError, match="problem: expected a linear structure made by"):
+        sd.structures.with_energy(sd.Mechanical(lambda t, x, v: -x, None, (1.0, 0.0)))
+    with pytest.raises(TypeError, match="method: RK4 does not keep the account"):
+        sd.simulate(sd.structures.with_energy(frame()), "RK4", t=(0, 0.1), dt=0.01, paths=2, seed=1)
