@@ -25,6 +25,11 @@
     statistic = "Observable"
     function = "my_module:energy"
 
+    [[stop]]                             # stop each path where it first reaches one of these; left out: at the end
+    level = 1.0                          # a number, or [-1.0, 1.0]
+    of = "x"                             # a component, or module:function of (t, x[, params])
+    direction = "up"
+
     [place]
     kind = "processes"                   # "threads" (the default), "processes", or "dask" with address = "tcp://..."
     workers = 2
@@ -33,6 +38,15 @@
     netcdf = "ou.nc"                     # everything
     csv = "tables"                       # a folder: one table for each set of dimensions
     pictures = "pictures"                # a folder
+
+`stodyn run` takes a table [rare] instead of [grid], [run], [[collect]] and [[stop]]:
+
+    [rare]
+    event = {level = 5.0, of = "x"}      # as a table of [[stop]]
+    before = 10.0                        # or {level = -1.0, direction = "down"}, or a list of both
+    dt = 0.01
+    seed = 1                             # and any other option of stodyn.rare: t0, replicas, runs, kill, score, tol, by
+    ledger = "runs/rare"
 
 `stodyn estimate` takes a table [estimate] instead of [grid], [run] and [[collect]]:
 
@@ -66,15 +80,18 @@ import xarray as xr
 from stodyn import plot, results
 from stodyn import statistics as statistics_module
 from stodyn.accuracy.estimate import estimate
+from stodyn.accuracy.rare import rare
 from stodyn.engine import place
 from stodyn.engine.ledger import RUN_FILE, DescribedLedger
 from stodyn.engine.place import Place
 from stodyn.engine.simulate import simulate
 from stodyn.engine.until import until
 from stodyn.methods.catalogue import find as find_method
+from stodyn.methods.stopping import Stop
 from stodyn.models.catalogue import Model
 from stodyn.models.catalogue import find as find_model
 from stodyn.problems.contract import Problem
+from stodyn.problems.level import Level
 from stodyn.statistics import functional
 from stodyn.statistics.contract import Statistic
 
@@ -82,7 +99,9 @@ OBJECT = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)
 HOME = "# from "  # the first line of the copy in a ledger: the folder of the run file
 ESTIMATE = ("t", "error", "seed", "function", "functional", "level", "relative", "steps", "points", "most", "device",
             "ledger")  # fmt: skip
-SIMULATE = ("paths", "seed", "on_failure", "dtype", "device", "executor", "block", "ledger", "points")
+SIMULATE = ("paths", "seed", "on_failure", "dtype", "device", "executor", "block", "ledger", "points", "stopped")
+RARE = ("event", "before", "dt", "seed", "t0", "replicas", "runs", "kill", "score", "tol", "by", "ledger")
+WORDS_FOR_SCORES = ("index", "distance", "amplitude")
 
 
 class BadRunFile(ValueError):
@@ -99,6 +118,7 @@ class RunFile(NamedTuple):
     options: dict[str, Any]
     place: tuple[str, Any] | None
     outputs: dict[str, Path]
+    door: Callable = simulate
 
     @property
     def ledger(self) -> Path | None:
@@ -121,8 +141,13 @@ def parsed(text: str, home: Path) -> RunFile:
         content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise BadRunFile(f"not TOML: {error}") from error
+    if "rare" in content:
+        return _rare(content, text, home)
     _only(
-        content, "", ("model", "method", "grid", "run", "collect", "place", "output"), needed=("model", "grid", "run")
+        content,
+        "",
+        ("model", "method", "grid", "run", "collect", "stop", "place", "output"),
+        needed=("model", "grid", "run"),
     )
     table = {name: content.get(name, {}) for name in ("model", "method", "grid", "run", "place", "output")}
     for name, value in table.items():
@@ -141,8 +166,28 @@ def parsed(text: str, home: Path) -> RunFile:
         raise BadRunFile(f"collect: expected tables, [[collect]], got {collect!r}")
     with _modules_of(home):
         options["collect"] = [_statistic(entry, f"collect[{k}]") for k, entry in enumerate(collect)] or None
+        options |= _stop(content.get("stop", []), options.pop("stopped", None))
         problem, method = _model(table["model"]), _method(table["method"])
     return RunFile(home, text, problem, method, options, _place(table["place"]), _outputs(table["output"], home))
+
+
+def _rare(content: Mapping[str, Any], text: str, home: Path) -> RunFile:
+    """What a file with a table [rare] says."""
+    names = ("model", "method", "rare", "place", "output")
+    _only(content, "", names, needed=("model", "rare"))
+    table = {name: _table(content.get(name, {}), name) for name in names}
+    options = dict(table["rare"])
+    _only(options, "rare", RARE, needed=("event", "before", "dt", "seed"))
+    if "ledger" in options:
+        options["ledger"] = home / _word(options["ledger"], "rare.ledger")
+    with _modules_of(home):
+        options["event"] = _level(options["event"], "rare.event")
+        ends = options["before"] if isinstance(options["before"], list) else [options["before"]]
+        options["before"] = [_level(end, "rare.before") if isinstance(end, dict) else end for end in ends]
+        if "score" in options and options["score"] not in WORDS_FOR_SCORES:
+            options["score"] = _object(_word(options["score"], "rare.score"), "rare.score")
+        problem, method = _model(table["model"]), _method(table["method"])
+    return RunFile(home, text, problem, method, options, _place(table["place"]), _outputs(table["output"], home), rare)
 
 
 def run(described: RunFile, progress: bool | None = None) -> tuple[xr.Dataset, list[Path]]:
@@ -151,7 +196,7 @@ def run(described: RunFile, progress: bool | None = None) -> tuple[xr.Dataset, l
     if described.ledger is not None:
         options["ledger"] = DescribedLedger(described.ledger, f"{HOME}{described.home}\n{described.text}")
     with _modules_of(described.home), _opened(described.place) as where:
-        found = simulate(described.problem, described.method, place=where, progress=progress, **options)
+        found = described.door(described.problem, described.method, place=where, progress=progress, **options)
     return found, list(written(found, described.outputs))
 
 
@@ -339,6 +384,29 @@ def _statistic(table: Mapping[str, Any], key: str) -> Statistic:
     if "function" in given:
         given["function"] = _object(_word(given["function"], f"{key}.function"), f"{key}.function")
     return _called(found, given, key)
+
+
+def _stop(tables: Any, stopped: Any) -> dict[str, Any]:
+    """The option `stop` of simulate, where there are levels."""
+    if not isinstance(tables, list):
+        raise BadRunFile(f"stop: expected tables, [[stop]], got {tables!r}")
+    if not tables:
+        if stopped is not None:
+            raise BadRunFile("run.stopped: there are no tables [[stop]] that stop paths; leave it out")
+        return {}
+    levels = [_level(entry, f"stop[{k}]") for k, entry in enumerate(tables)]
+    return {"stop": _called(lambda **kind: Stop(*levels, **kind), {} if stopped is None else {"stopped": stopped},
+                            "run.stopped")}  # fmt: skip
+
+
+def _level(value: Any, key: str) -> Level:
+    table = dict(_table(value, key))
+    _only(table, key, ("level", "of", "direction"), needed=("level",))
+    if isinstance(table["level"], str):
+        table["level"] = _object(table["level"], f"{key}.level")
+    if isinstance(table.get("of"), str) and ":" in table["of"]:
+        table["of"] = _object(table["of"], f"{key}.of")
+    return _called(Level, table, key)
 
 
 def _place(table: Mapping[str, Any]) -> tuple[str, Any] | None:

@@ -24,6 +24,16 @@ def show(described: runfile.RunFile) -> None:
     console = Console(highlight=False, soft_wrap=True)
     run, files = runfile.run(described)
     record = provenance(run)
+    if "probability" in run:
+        low, high = float(run["probability_low"]), float(run["probability_high"])
+        console.print(
+            f"{record['event']}: {float(run['probability']):.4g}, 95 %: {low:.3g} to {high:.3g}", markup=False
+        )
+        console.print(
+            f"{record['runs']} runs, {record['path_steps']:,} path-steps in {record['seconds']:.1f} s", markup=False
+        )
+        _list(console, files)
+        return
     paths = (
         f"{record['paths']:,} paths x {record['steps']:,} steps" if "paths" in record else f"{record['steps']:,} steps"
     )
@@ -31,5 +41,12 @@ def show(described: runfile.RunFile) -> None:
     if described.ledger is not None:
         read, blocks = record["blocks_read"], -(-record["paths"] // record["block"])
         console.print(f"ledger {described.ledger}: {read} of {blocks} blocks were there, {blocks - read} computed")
+    if "stop_time" in run:
+        stopped = int((run["stopped_by"] >= 0).sum())
+        console.print(f"{stopped:,} paths were stopped, at {float(run['stop_time'].mean()):.4g} on average")
+    _list(console, files)
+
+
+def _list(console: Console, files: list[Path]) -> None:
     for path in files:
         console.print(f"wrote {path}", markup=False)

@@ -59,7 +59,7 @@ class Stopped(Valued):
         time, by, state = map(np.concatenate, result[:3])
         found = {
             "stop_time": Variable(("member",), time, {"units": run.units["time"]} if "time" in run.units else {}),
-            "stopped_by": Variable(("member",), np.where(by > 0, by - 1, -1), {"levels": list(self.levels)}),
+            "stopped_by": Variable(("member",), np.where(by > 0, by - 1, -1), {"levels": "; ".join(self.levels)}),
         }
         if len(state) == len(time):
             stopped = np.where((by > 0)[:, None], state, np.nan)
