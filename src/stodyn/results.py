@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,8 @@ def dataset(
     in small letters.
     """
     variables, coords = together(labelled, extra)
+    for said in (warning for _, result, _ in labelled for warning in result.said):
+        warnings.warn(said, stacklevel=5)
     return xr.Dataset(variables, _indexed(coords), {"provenance": json.dumps(provenance)})
 
 

@@ -111,7 +111,7 @@ def test_the_law_is_the_processors():
 
 def test_every_kind_of_statistic():
     edges, square = np.linspace(-3, 3, 13), st.Observable(lambda t, x, p: x[0] ** 2)
-    collect = [st.Moments(), st.Histogram(edges), st.Paths(3), square, st.Iterations(), st.Passage(1.2, component=0)]
+    collect = [st.Moments(), st.Histogram(edges), st.Paths(3), square, st.Iterations(), st.Passage(1.2, 0, mean=False)]
     run = on_a_card(oscillator(), "ImplicitMidpoint", collect=collect)
     plain = on_a_card(oscillator(), "ImplicitMidpoint", collect=collect, executor="vmap")
     for name in run.data_vars:

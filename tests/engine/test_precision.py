@@ -123,7 +123,7 @@ WATCHING = {
     "Histogram": st.Histogram(np.linspace(-3.0, 3.0, 7), every=5),
     "Paths": st.Paths(3, every=5),
     "Observable": st.Observable(lambda t, x, p: x[0] ** 2 + p["beta"], every=5),
-    "Passage": st.Passage(2.05, component=0, every=5),
+    "Passage": st.Passage(2.05, 0, every=5, mean=False),
     "Iterations": st.Iterations(every=5),
     "Autocorrelation": st.Autocorrelation(lags=3, every=1),
     "Spectrum": st.Spectrum(segment=16, every=1),

@@ -45,7 +45,7 @@ def test_every_statistic_sees_it():
         st.Histogram([-1.0, 0.0, 1.0]),
         st.Observable(lambda t, x, p: x[0] ** 2 + p["rate"], name="square"),
         st.Iterations(),
-        st.Passage(2.5, bridge=False),
+        st.Passage(2.5, bridge=False, mean=False),
         st.Autocorrelation(lags=1, every=1),
     ]
     run = simulate(MODEL.problem, ExactOU(), paths=2500, collect=collect, **RUN)

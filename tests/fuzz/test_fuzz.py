@@ -95,7 +95,7 @@ PAIR = SDE(lambda t, x: -0.5 * x, lambda t, x: 0.3 * jnp.eye(2), [1.0, -1.0], na
 STRATONOVICH = SDE(lambda t, x: -x, lambda t, x: 0.2 * x, scipy.stats.uniform(1, 1), calculus="stratonovich")
 collected = make.lists(
     mostly(st.Moments(), st.Moments(every=2), st.Paths(64), st.Observable(lambda t, x, *p: x[0], name="seen"),
-           st.Histogram([-1.0, 0.0, 1.0]), st.Moments(at=[1.0]), st.Iterations(), st.Passage(2.0, bridge=False)),
+           st.Histogram([-1.0, 0.0, 1.0]), st.Moments(at=[1.0]), st.Iterations(), st.Passage(2.0, mean=False)),
     max_size=3,
 )  # fmt: skip
 simulated = make.fixed_dictionaries(
@@ -205,8 +205,8 @@ STATISTICS = {
     st.Moments: {}, st.Iterations: {}, st.Paths: dict(count=counts),
     st.Histogram: dict(edges=mostly([0.0, 1.0], np.linspace(-1, 1, 4), [1.0, 0.0])),
     st.Observable: dict(function=functions_of_state, name=mostly(None, "seen", "time"), units=mostly(None, "J")),
-    st.Passage: dict(level=levels, component=mostly(0, 1, "a", "z"), direction=mostly("up", "down", "left"),
-                     bridge=mostly(True, False)),
+    st.Passage: dict(level=mostly(2.0, 5.0, -1.0, (-3.0, 3.0)), of=mostly(0, 1, "a", "z", lambda t, x: x @ x),
+                     direction=mostly(None, "up", "down", "left"), bridge=mostly(True, False), mean=mostly(False)),
     st.Spectrum: dict(segment=mostly(8, 256), paths=counts, after=mostly(None, 0.5), confidence=mostly(0.9, 2.0),
                       mean=mostly("paths", "segment", "none")),
     st.Autocorrelation: dict(lags=mostly(1, 50), paths=counts, after=mostly(None, 0.5)),
@@ -317,7 +317,7 @@ def test_run_files(changes, cut):
 
 def test_ledgers_of_all_kinds_of_statistics(tmp_path):
     """What a call keeps is what it gives."""
-    kinds = [st.Moments(), st.Passage(2.0, bridge=False), st.Change(lambda t, x: x[0]), st.Paths(3),
+    kinds = [st.Moments(), st.Passage(2.0, mean=False), st.Change(lambda t, x: x[0]), st.Paths(3),
              st.Histogram([-1.0, 0.0, 1.0]), st.Observable(lambda t, x: x @ x, name="energy"), st.Iterations(),
              st.Autocorrelation(lags=1, paths=5), st.Spectrum(segment=8, paths=5)]  # fmt: skip
     options = dict(t=(0, 1), dt=0.125, paths=20, seed=1, block=8, collect=kinds, ledger=tmp_path / "run")

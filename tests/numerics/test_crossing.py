@@ -94,3 +94,4 @@ def test_the_first_root_of_a_cubic():
     assert value < 0
     found = jax.jit(crossing.cubic_root)(*(jax.numpy.asarray(x) for x in (ends, slopes)), lowest)
     assert found == pytest.approx(0.25, abs=1e-11)
+    assert crossing.cubic_root(ends, tuple(slopes), lowest, 12) == pytest.approx(0.25, abs=2e-4)

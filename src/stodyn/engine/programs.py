@@ -409,6 +409,11 @@ class Hosted(Way):
 
     def __init__(self, spec: Spec):
         self.spec = spec
+        self.tracks = [self._compiled_track(statistic) for statistic in spec.statistics]
+
+    def _compiled_track(self, statistic: Statistic) -> Callable:
+        axes = self.spec.axes
+        return jax.jit(lambda track, t, h, before, after, p: statistic.track(track, Move(t, h, before, after, p, axes)))
 
     def block(self, layout, block, tell):
         tell(0)
@@ -427,20 +432,19 @@ class Hosted(Way):
             raise ValueError(f"method: {spec.method.name}.solve gave shape {states.shape}, expected {expected}")
         finite, params = np.isfinite(states).all(axis=2), tree.unflatten(members.params)
 
-        def look(statistic: Statistic, saves: np.ndarray) -> Any:
+        def look(statistic: Statistic, tracked: Callable, saves: np.ndarray) -> Any:
             seen, wanted = [], set(saves.tolist())
             track = statistic.track_start(times[0], states[0].T, params)
             for k, t in enumerate(times):
                 if k and track is not None:
-                    move = Move(times[k - 1], spec.lengths[k - 1], states[k - 1].T, states[k].T, params, spec.axes)
-                    track = statistic.track(track, move)
+                    track = tracked(track, times[k - 1], spec.lengths[k - 1], states[k - 1].T, states[k].T, params)
                 if k in wanted:
                     idle = np.zeros(width, np.int32)
                     snapshot = Snapshot(t, states[k].T, finite[k], members.weight, params, spec.axes, idle, track)
                     seen.append(jax.tree.map(np.asarray, statistic.observe(snapshot)))
             return jax.tree.map(lambda *xs: np.stack(xs), *seen)
 
-        observed = [look(s, saves) for s, saves in zip(spec.statistics, spec.saves, strict=True)]
+        observed = [look(*each) for each in zip(spec.statistics, self.tracks, spec.saves, strict=True)]
         lanes = np.flatnonzero(~finite.all(axis=0))
         tell(spec.steps * width)
         return Went(observed, Failures(lanes, np.argmin(finite[:, lanes], axis=0), np.zeros(lanes.size, bool)), 0)

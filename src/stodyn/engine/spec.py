@@ -129,7 +129,7 @@ def describe(
                 "Give one number, or a one-step method such as RK4."
             )
     measured = measuring(ready, stepped)
-    statistics, saves = _looking(statistics_of(collect), stepped, times)
+    statistics, saves = _looking(statistics_of(collect), stepped, measured, times)
     further: dict[str, Any] = {}
     if stop is not None:
         measured = stopping(measured, stepped, stop, float(times[0]))
@@ -262,13 +262,14 @@ def statistics_of(collect: Statistic | Sequence[Statistic] | None) -> tuple[Stat
 
 
 def _looking(
-    asked: tuple[Statistic, ...], problem: Any, times: np.ndarray
+    asked: tuple[Statistic, ...], problem: Any, method: Any, times: np.ndarray
 ) -> tuple[tuple[Statistic, ...], tuple[np.ndarray, ...]]:
     """The statistics made ready, and the steps after which each looks; one that names none takes another's."""
     explicit = [s for s in asked if s.every is not None or s.at is not None]
     fallback = grid.save_steps(explicit[0], times, None) if explicit else None
     saves = tuple(grid.save_steps(s, times, fallback) for s in asked)
-    return tuple(s.prepared(problem, times[g]) for s, g in zip(asked, saves, strict=True)), saves
+    ready = (s.prepared(problem, times[g]) for s, g in zip(asked, saves, strict=True))
+    return tuple(statistic.stepped_by(method, times) for statistic in ready), saves
 
 
 def check_paths(spec: Spec, paths: int) -> None:

@@ -299,6 +299,9 @@ class Values(Statistic):
     def prepared(self, problem, times):
         return dataclasses.replace(self, of=self.of.prepared(problem, times))
 
+    def stepped_by(self, method, times):
+        return dataclasses.replace(self, of=self.of.stepped_by(method, times))
+
     def observe(self, snapshot):
         return self.of.values(snapshot), snapshot.sound
 

@@ -161,7 +161,8 @@ class Gauge:
 
     def noise(self, t, x: Array, params) -> Array:
         """∇f · g, (m,): what each channel does to the function."""
-        return self.problem.noise_along(t, x, params, self.gradient(t, x, params), self.components)
+        row = self.problem.noise_along(t, x, params, self.gradient(t, x, params), self.components)
+        return jnp.asarray(row, x.dtype)
 
     def gradient(self, t, x: Array, params) -> Array:
         """∇f, (n,)."""
@@ -175,7 +176,33 @@ class Gauge:
             row = self.noise(t, x, params)
         else:
             (row,) = self.problem.noise_rows(t, x, params, self.components)
-        return jnp.sum(row**2)
+        return jnp.sum(jnp.asarray(row, x.dtype) ** 2)
+
+    def in_deviations(self, t, h, x: Array, y: Array, params, frozen: bool) -> tuple[Array, Array]:
+        """The distances at the beginning x and the end y of a step in standard deviations of the step, as a bridge
+        counts them: a/(γ √h), large where noise does not reach the function.
+
+        Where γ changes with f the bridge lives in ∫ df/γ, and γ is √(γ(here) γ(at the level)) at either end; with a
+        method that freezes the noise over its steps it is γ(x) at both.
+        """
+        first, last = self.distances(t, x, params), self.distances(t + h, y, params)
+        if frozen:
+            rates = (self.variance_rate(t, x, params),) * 2
+        elif self.has_constant_rate:
+            rates = self.variance_rate(t, x, params), self.variance_rate(t + h, y, params)
+        else:
+            rates = self._mean_rate(t, x, params, first), self._mean_rate(t + h, y, params, last)
+        least = float(jnp.finfo(x.dtype).tiny) ** 0.25
+        one, other = (1.0 / jnp.maximum(jnp.sqrt(h * rate), least) for rate in rates)
+        return first * one, last * other
+
+    def _mean_rate(self, t, x: Array, params, distances: Array) -> Array:
+        """γ(x) γ(x_l), for each level."""
+        here = self.variance_rate(t, x, params)
+        signs = SIDES[self.level.direction]  # type: ignore[index]
+        there = [self.variance_rate(t, self.at_the_level(t, x, params, d, s), params)
+                 for d, s in zip(distances, signs, strict=True)]  # fmt: skip
+        return jnp.sqrt(here * jnp.stack(there))
 
     def at_the_level(self, t, x: Array, params, distance: Array, sign: float) -> Array:
         """The point of the level that lies in the direction in which noise moves the function, x + (level - f) n with
@@ -186,39 +213,13 @@ class Gauge:
         """The direction in which noise moves the function, which changes by 1 along it: n = g gᵀ∇f/γ², (n,)."""
         row = self.noise(t, x, params)
         rate = jnp.sum(row**2)
-        return self.problem.noise_push(t, x, params, row) / jnp.where(rate > 0, rate, 1.0)
-
-    def in_deviations(self, t, h, x: Array, y: Array, params, frozen: bool) -> tuple[Array, Array]:
-        """The distances at the beginning x and the end y of a step in standard deviations of the step, as a bridge
-        counts them: a/(γ √h).
-
-        Where γ changes with f the bridge lives in ∫ df/γ, and γ is √(γ(here) γ(at the level)) at either end; with a
-        method that freezes the noise over its steps it is γ(x) at both.
-        """
-        a, b, root = self.distances(t, x, params), self.distances(t + h, y, params), jnp.sqrt(h)
-
-        def deviation(t, x):
-            return jnp.sqrt(self.variance_rate(t, x, params))
-
-        def counted(distance, size):
-            """Far away where noise does not reach the function."""
-            return jnp.where(size > 0, distance / jnp.where(size > 0, size * root, 1.0), jnp.finfo(a.dtype).max ** 0.25)
-
-        if frozen or self.has_constant_rate:
-            size = deviation(t, x)
-            return counted(a, size), counted(b, size)
-
-        def mean(t, x, distances):
-            sizes = [deviation(t, self.at_the_level(t, x, params, distances[k], sign))
-                     for k, sign in enumerate(SIDES[self.level.direction])]  # type: ignore[index]  # fmt: skip
-            return jnp.sqrt(deviation(t, x) * jnp.stack(sizes))
-
-        return counted(a, mean(t, x, a)), counted(b, mean(t + h, y, b))
+        toward = self.problem.noise_push(t, x, params, row) / jnp.where(rate > 0, rate, 1.0)
+        return jnp.asarray(toward, x.dtype)
 
     def distance_rates(self, t, x: Array, params) -> Array:
         """The rates of the distances along the path, of a function that noise does not enter."""
         rates = jnp.stack(self.problem.mean_rates(t, x, params, self.components))
-        along = jnp.zeros_like(x).at[jnp.asarray(self.components)].set(rates)
+        along = jnp.zeros_like(x).at[np.asarray(self.components)].set(jnp.asarray(rates, x.dtype))
         t = jnp.asarray(t, x.dtype)
         return jax.jvp(lambda t, x: self.distances(t, x, params), (t, x), (jnp.ones_like(t), along))[1]
 

@@ -103,6 +103,7 @@ class Labelled(NamedTuple):
 
     variables: Mapping[str, Variable]
     coords: Mapping[str, Variable] = {}
+    said: tuple[Warning, ...] = ()  # what the user must be told of them, once
 
 
 def is_count(value: Any) -> bool:
@@ -151,6 +152,10 @@ class Statistic(ABC):
 
     def prepared(self, problem: Any, times: np.ndarray) -> Statistic:
         """The statistic made ready for a problem and for the times it will look at; errors in the user's terms."""
+        return self
+
+    def stepped_by(self, method: Any, times: np.ndarray) -> Statistic:
+        """The prepared statistic made ready for the steps of a method, which go from each of the times to the next."""
         return self
 
     def track_start(self, t: Array, x: Array, params: Any) -> Any:

@@ -1,130 +1,413 @@
-"""First passage: when a component first reaches a level."""
+"""First passage: when a function of the state first reaches a level.
+
+Each path carries the probability s, given the path on the grid, that the level has not been reached yet, and its
+integral; s falls in a step by the chance of a crossing within it (problems.level), so that nothing is drawn:
+
+    survival S(t) = E s;   restricted mean E min(τ, t) = E ∫ s;   between two looks, s falling by d on the way:
+    density E d/Δ;         hazard ln(S_before/S)/Δ;               errors from sums over paths of s, d, ∫ s and products
+    E τ = E min(τ, T) + S(T)/λ, where the hazard λ is constant at the end (λ over the last fifth of the time)
+"""
 
 from __future__ import annotations
 
 import dataclasses
-import math
-from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import jax.scipy.special
 import numpy as np
 from jax import Array
 
-from stodyn.problems.sdae import SDAE
-from stodyn.problems.sde import SDE
+from stodyn.numerics import crossing, uncompiled
+from stodyn.numerics.rarely import rarely
+from stodyn.problems.level import BRIDGE, CUBIC, GRID, Gauge, Level
 from stodyn.statistics.contract import Labelled, Variable
-from stodyn.statistics.moments import Averaged, summarise
+from stodyn.statistics.moments import Averaged, Summary, summarise
+
+COMPLETE = 1e-3  # survival at the end, up to which a mean is complete
+EARLY, LATE = 0.6, 0.8  # shares of the time at which survival is kept: of the hazard before them and after
+FAR = 18.5  # a product of distances in units of noise, beyond which the chance of a crossing is below 1e-16
+FEW_COMPONENTS, FEW_HALVINGS = 8, 12  # up to which what few paths need is left to loops; without them, of a root
+FEW = 16  # looks whose times are compared one by one
+SURVIVAL, TIME, FALL, AT_EARLY, AT_LATE, VALUE = range(6)  # the numbers of a path at a look
+
+
+class Censored(UserWarning):
+    """Paths had not reached the level when the run ended, so that a mean of their passage times is not all known."""
 
 
 class Track(NamedTuple):
-    """Of each lane: the probability, given the path on the grid, that the level has not been reached; its integral."""
+    """Of each lane: the probability that the level has not been reached, and its integral; what the probability was
+    at the latest look before this time, and at two marks near the end."""
 
     survival: Array
     time: Array
-
-
-def share_after_crossing(a: Array, b: Array, variance: Array) -> Array:
-    """The mean share of a step that a Brownian bridge has left when it first reaches a level, given that it does.
-
-    It begins at the distance a and ends at b, on either side; `variance` is that of the step:
-        1 - a √(π/2v) erfcx((a + b)/√(2v)),
-    from ∫ (1 - u) f_a(u) p_b(1 - u) du over p_(a+b)(1), f_a the density of the first passage and p_b that of the end.
-    """
-    scale = jnp.sqrt(2.0 * variance)
-    z = (a + b) / scale
-    small, large = jnp.minimum(z, 8.0), jnp.maximum(z, 8.0)
-    w = 0.5 / large**2
-    series = (1.0 - w * (1.0 - 3.0 * w * (1.0 - 5.0 * w * (1.0 - 7.0 * w)))) / (math.sqrt(math.pi) * large)
-    erfcx = jnp.where(z < 8.0, jnp.exp(small**2) * jax.scipy.special.erfc(small), series)
-    return 1.0 - math.sqrt(math.pi) * a / scale * erfcx
+    last: Array
+    early: Array
+    late: Array
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Passage(Averaged):
-    """The law of the first time τ at which a component reaches `level`, from below ("up") or from above ("down").
+    """The law of the first time τ at which a function of the state reaches a level.
 
-    A path may cross and come back between two steps. With bridge=True (the default) the chance of that is taken from
-    the Brownian bridge between the two states, exp(-2 (level - x)(level - x') / (h Σ_k g_k²)), g at the beginning of
-    the step, and so is the mean time of the crossing: both exact for Brownian motion at any step, and of a higher order
-    in h than without. No further random numbers are drawn: each path carries the probability that it has survived.
-    Without the bridge crossings are seen at the grid only, and τ comes out late by O(√h).
+    A path may reach the level and come back between two steps. Where noise enters the function, the chance of that is
+    taken from the Brownian bridge between its two values, measured in units of noise; where noise enters its rate alone
+    (positions), from Hermite's cubic through values and rates; where neither is known, crossings are seen at the grid
+    alone and τ comes out late by O(√h), with a warning. P(τ > t) then has weak order 1, 2 for additive noise and a
+    method of weak order 2, and ½ on the grid alone. Nothing is drawn.
 
-    Variables, NAME being `name`: NAME_survival = P(τ > t), NAME_time = E min(τ, t), each with _stderr (time).
+    Parameters
+    ----------
+    level : number, function, pair or Level
+        As for `sd.Level`: a number, level(t[, params]), or a pair (low, high) to be left; or a Level with everything.
+    of : str, int or function
+        A component by its name or number, or of(t, x[, params]) -> number.
+    direction : "up" or "down"
+        Whether the level is reached from below (the default) or from above.
+    bridge : bool
+        False: crossings are seen at the times of the steps alone.
+    mean : bool
+        False: E τ is not asked for, and nothing is said where the run was too short for it.
+    name : str
+        Under which the variables stand in the result.
+
+    Notes
+    -----
+    Variables, NAME being `name`, each with NAME_..._stderr: over the looks (time) NAME_survival = P(τ > t) and
+    NAME_restricted_mean = E min(τ, t); over the intervals between them (NAME_middle) NAME_density and NAME_hazard; the
+    number NAME_mean = E τ. NAME_mean_kind says what that is: "complete" (at most one path in a thousand is left, whose
+    part S/λ is added), "extrapolated" (the hazard was constant over the last two fifths of the time, and S/λ is added),
+    or "bound" (E min(τ, T), a lower bound). For the latter two a warning `Censored` says what is missing.
     """
 
-    level: float = dataclasses.field(kw_only=False)
-    component: str | int = dataclasses.field(kw_only=False, default=0)
-    direction: str = "up"
+    level: Any = dataclasses.field(kw_only=False)
+    of: Any = dataclasses.field(kw_only=False, default=0)
+    direction: str | None = None
     bridge: bool = True
+    mean: bool = True
     name: str = "passage"
-    index: int = dataclasses.field(default=0, init=False, repr=False)
-    variance_rate: Callable | None = dataclasses.field(default=None, init=False, repr=False)
+    gauge: Any = dataclasses.field(default=None, init=False, repr=False)
+    over_step: Any = dataclasses.field(default=None, init=False, repr=False)
+    looks: Any = dataclasses.field(default=(), init=False, repr=False)
+    marks: Any = dataclasses.field(default=(), init=False, repr=False)
+
+    def __post_init__(self):
+        super().__post_init__()
+        if isinstance(self.level, Level):
+            if self.of != 0 or self.direction is not None:
+                raise ValueError("Passage: level is a Level, which says of and direction itself; leave them out here")
+        else:
+            with _named():
+                Level(self.level, self.of, self.direction)
+        for name in ("bridge", "mean"):
+            if not isinstance(getattr(self, name), bool):
+                raise ValueError(f"Passage: {name} must be True or False, got {getattr(self, name)!r}")
+        if not isinstance(self.name, str):
+            raise TypeError(f"Passage: name must be a word, got {self.name!r}")
+
+    # --- before the run -----------------------------------------------------------------------------------------------
 
     def prepared(self, problem, times):
-        found = np.asarray(self.level)
-        if found.ndim or found.dtype.kind not in "iuf" or not np.isfinite(found):
-            raise ValueError(f"Passage: level must be a number, got {self.level!r}; write Passage(level, component)")
-        if self.direction not in ("up", "down"):
-            raise ValueError(f'Passage: direction must be "up" or "down", got {self.direction!r}')
-        if isinstance(self.component, str):
-            if self.component not in problem.names:
-                raise ValueError(f"Passage: no component {self.component!r}; there are {', '.join(problem.names)}")
-            index = problem.names.index(self.component)
-        else:
-            index = int(self.component)
-            if not 0 <= index < problem.n:
-                raise ValueError(f"Passage: component {index}, expected 0 to {problem.n - 1}")
-        if self.bridge and (not hasattr(problem, "g") or isinstance(problem, SDAE)):
-            raise ValueError(
-                f"Passage: the bridge needs the diffusion of an SDE, and this is a {type(problem).__name__}; "
-                "lower the problem to an SDE, or pass bridge=False"
-            )
-        ready = dataclasses.replace(self)
-        object.__setattr__(ready, "index", index)
+        level = self.level if isinstance(self.level, Level) else Level(self.level, self.of, self.direction)
+        with _named():
+            gauge = level.on(problem)
         if self.bridge:
-            row = problem.row if isinstance(problem, SDE) else lambda t, x, p, i: problem.g(t, x, p)[i]
-            object.__setattr__(ready, "variance_rate", lambda t, x, p: jnp.sum(row(t, x, p, index) ** 2))
+            gauge.warn_of_grid(
+                "Passage", "Take a differential component of the state, or pass bridge=False.", stacklevel=9
+            )
+        return self._with(gauge=gauge, looks=np.asarray(times, float))
+
+    def stepped_by(self, method, times):
+        with _named():
+            self.gauge.check_order(float(times[0]))
+        said = self.gauge.reached_at_start(float(times[0]))
+        if said is not None:
+            raise ValueError(f"Passage: {said}")
+        how = self.gauge.known[0] if self.bridge else GRID
+        freezes = method.freezes_noise(self.gauge.problem)
+        over_step = {BRIDGE: _Bridged(self.gauge, freezes), CUBIC: _Followed(self.gauge), GRID: _Seen(self.gauge)}[how]
+        over_step.check(float(times[0]), float(np.diff(times).max()))
+        until = times[times <= self.looks[-1]]
+        wanted = times[0] + np.array([EARLY, LATE]) * (until[-1] - times[0])
+        marks = until[np.abs(until[:, None] - wanted).argmin(axis=0)]
+        return self._with(over_step=over_step, marks=(float(times[0]), *map(float, marks)))
+
+    def _with(self, **fields: Any) -> Passage:
+        ready = dataclasses.replace(self)
+        kept = {name: getattr(self, name) for name in ("gauge", "over_step", "looks", "marks")}
+        for name, value in (kept | fields).items():
+            object.__setattr__(ready, name, value)
         return ready
 
-    def _distance(self, x: Array) -> Array:
-        distance = self.level - x[self.index]
-        return distance if self.direction == "up" else -distance
+    # --- along a path -------------------------------------------------------------------------------------------------
 
     def track_start(self, t, x, params):
-        alive = jnp.where(self._distance(x) > 0, 1.0, 0.0).astype(x.dtype)
-        return Track(alive, jnp.zeros_like(alive))
+        def alive(x, params):
+            return jnp.where(jnp.all(self.gauge.distances(t, x, params) > 0), 1.0, 0.0).astype(x.dtype)
+
+        begun = jax.vmap(alive, in_axes=(-1, self._axes(params, x)))(x, params)
+        return Track(begun, jnp.zeros_like(begun), begun, begun, begun)
+
+    def _axes(self, params: Any, x: Array) -> Any:
+        """Which leaves of the parameters have an axis of lanes, told by their shapes."""
+        examples = self.gauge.problem.example_params()
+        return jax.tree.map(lambda leaf, one: -1 if np.ndim(leaf) > np.ndim(one) else None, params, examples)
 
     def track(self, gathered, move):
-        before, after = self._distance(move.before), self._distance(move.after)
-        stays = jnp.where(after > 0, 1.0, 0.0).astype(after.dtype)
-        time = 0.5 * move.h * (1.0 + stays)
-        if self.variance_rate is not None:
-            axes = (None, -1, move.axes)
-            rate = jax.vmap(self.variance_rate, in_axes=axes)(move.t, move.before, move.params)
-            variance = jnp.where(rate > 0, move.h * rate, 1.0)
-            before = jnp.maximum(before, 0)  # beyond the level nothing is left to be lost
-            crossed = jnp.exp(-2 * before * jnp.maximum(after, 0) / variance)
-            lost = crossed * move.h * share_after_crossing(before, jnp.abs(after), variance)
-            time = jnp.where(rate > 0, move.h - lost, time)
-            stays = jnp.where(rate > 0, stays * (1 - crossed), stays)
-        return Track(gathered.survival * stays, gathered.time + gathered.survival * time)
+        t, h = move.t, move.h
+        is_look, is_early, is_late = self._is_look(t, h), *(jnp.abs(t - mark) < 0.25 * h for mark in self.marks[1:])
+
+        def noted(track):
+            kept = (jnp.where(is_now, track.survival, old)
+                    for is_now, old in zip((is_look, is_early, is_late), track[2:], strict=True))  # fmt: skip
+            return Track(track.survival, track.time, *kept)
+
+        gathered = rarely(is_look | is_early | is_late, noted, gathered, _loops(self.gauge))
+        over = jax.vmap(self.over_step, in_axes=((-1, -1), None, None, -1, -1, move.axes), out_axes=-1)
+        moved = over(gathered[:2], t, h, move.before, move.after, move.params)
+        return Track(*moved, *gathered[2:])
+
+    def _is_look(self, t: Array, h: Array) -> Array:
+        """Whether the statistic looked at the paths at time t, at the beginning of a step."""
+        looks = self.looks[self.looks > self.marks[0]][:-1]  # the start is kept as it is, the end begins no step
+        apart = np.diff(looks)
+        if len(looks) > 2 and np.ptp(apart) < 1e-6 * apart[0]:
+            number = (t - looks[0]) * (1.0 / apart.mean())
+            return (jnp.abs(number - jnp.round(number)) * apart.mean() < 0.25 * h) & (t > looks[0] - 0.25 * h)
+        if len(looks) <= FEW:
+            return sum((jnp.abs(t - look) < 0.25 * h for look in looks), jnp.zeros((), bool))
+        table = jnp.asarray(looks, t.dtype)
+        near = table[jnp.clip(jnp.searchsorted(table, t - 0.25 * h), 0, len(looks) - 1)]
+        return jnp.abs(t - near) < 0.25 * h
 
     def values(self, snapshot):
-        return jnp.stack([snapshot.track.survival, snapshot.track.time])
+        track = snapshot.track
+        extra, axes = ((), ()) if snapshot.params is None else ((snapshot.params,), (snapshot.axes,))
+        value = jax.vmap(lambda x, *p: self.gauge.value(snapshot.t, x, *(p or (None,))), in_axes=(-1, *axes))
+        seen = value(snapshot.x, *extra)
+        return jnp.stack([track.survival, track.time, track.last - track.survival, track.early, track.late, seen])
+
+    # --- the result ---------------------------------------------------------------------------------------------------
 
     def means(self):
-        return {f"{self.name}_survival": slice(0, 1), f"{self.name}_time": slice(1, 2)}
+        return {f"{self.name}_survival": slice(0, 1), f"{self.name}_restricted_mean": slice(1, 2)}
 
     def label(self, result, run):
-        s = summarise(result)
-        return Labelled(
-            {
-                f"{self.name}_survival": Variable(("time",), s.mean[:, 0]),
-                f"{self.name}_survival_stderr": Variable(("time",), s.mean_stderr[:, 0]),
-                f"{self.name}_time": Variable(("time",), s.mean[:, 1]),
-                f"{self.name}_time_stderr": Variable(("time",), s.mean_stderr[:, 1]),
+        found = summarise(result)
+        count = np.asarray(result.weight, float)
+        how = "grid: bridge=False" if not self.bridge else ": ".join(self.gauge.known)
+        variables = {
+            "survival": Variable(("time",), found.mean[:, SURVIVAL], {"between_steps": how}),
+            "survival_stderr": Variable(("time",), found.mean_stderr[:, SURVIVAL]),
+            "restricted_mean": Variable(("time",), found.mean[:, TIME]),
+            "restricted_mean_stderr": Variable(("time",), found.mean_stderr[:, TIME]),
+        }
+        middle, between = self._between(found, count, run.times)
+        variables |= {name: Variable((f"{self.name}_middle",), value) for name, value in between.items()}
+        said: tuple[Warning, ...] = ()
+        if self.mean:
+            mean = _mean(found, count, run.times[-1], self.marks)
+            variables |= {
+                "mean": Variable((), np.asarray(mean.value)),
+                "mean_stderr": Variable((), np.asarray(mean.stderr)),
+                "mean_kind": Variable((), np.asarray(mean.kind)),
             }
+            said = self._said(mean, found, count[-1], float(run.times[-1]))
+        coords = {f"{self.name}_middle": Variable((f"{self.name}_middle",), middle)}
+        return Labelled({f"{self.name}_{name}": v for name, v in variables.items()}, coords, said)
+
+    def _between(self, found: Summary, count: np.ndarray, times: np.ndarray) -> tuple[np.ndarray, dict[str, Any]]:
+        """The middles of the intervals that end at a look, and density and hazard over them with their errors."""
+        ends = np.flatnonzero(times > self.marks[0])
+        before = np.where(ends > 0, times[ends - 1], self.marks[0])
+        length = times[ends] - before
+        S, fall = found.mean[ends, SURVIVAL], found.mean[ends, FALL]
+        covariance = found.covariance[ends] / count[ends, None, None]  # type: ignore[index]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            hazard = np.where(S > 0, np.log1p(fall / S), np.nan) / length
+            slopes = np.zeros((len(ends), 6))
+            slopes[:, SURVIVAL], slopes[:, FALL] = -fall / (S * (S + fall)) / length, 1.0 / (S + fall) / length
+            error = np.sqrt(np.einsum("ti,tij,tj->t", slopes, covariance, slopes))
+        return 0.5 * (before + times[ends]), {
+            "density": fall / length,
+            "density_stderr": found.mean_stderr[ends, FALL] / length,
+            "hazard": hazard,
+            "hazard_stderr": np.where(S > 0, error, np.nan),
+        }
+
+    def _said(self, mean: _Mean, found: Summary, count: float, end: float) -> tuple[Warning, ...]:
+        """What must be said of the mean, in words."""
+        S, words = found.mean[-1, SURVIVAL], self.gauge.words
+        if count * (1.0 - S) < 1.0:
+            where = f"{words} was {found.mean[-1, VALUE]:.3g} there, with a standard deviation of "
+            where += f"{np.sqrt(found.variance[-1, VALUE]):.3g}{self._levels(end)}"
+            return (
+                Censored(
+                    f"{self.name}: none of {count:.0f} paths reached the level before t = {end:g} ({where}), so that "
+                    f"nothing is known of the mean but that P(τ > {end:g}) > {max(1 - 3 / count, 0):.6g}, with 95 % "
+                    "confidence. Run longer, give more paths, or ask for the probability of a rare event; mean=False "
+                    "asks for none."
+                ),
+            )
+        if mean.kind == "complete":
+            return ()
+        left = (
+            f"{self.name}: {100 * S:.3g} % of the paths had not reached the level when the run ended at t = {end:g}. "
         )
+        way = "Run longer for more; mean=False asks for no mean."
+        if mean.kind == "extrapolated":
+            return (
+                Censored(
+                    f"{left}Of the mean {mean.value:.4g}, {mean.added:.4g} is extrapolated from the hazard at the end, "
+                    f"which was constant. {way}"
+                ),
+            )
+        return (
+            Censored(
+                f"{left}The mean {mean.value:.4g} is that of min(τ, {end:g}), a lower bound of the mean of τ: the "
+                f"hazard was not constant at the end, or is not known well enough to extrapolate. {way}"
+            ),
+        )
+
+    def _levels(self, t: float) -> str:
+        if any(map(callable, self.gauge.level.bounds)):
+            return ""
+        numbers = " and ".join(f"{bound:g}" for bound in self.gauge.level.bounds)
+        return f"; the level is {numbers}"
+
+
+class _Mean(NamedTuple):
+    """E τ as far as it is known; added: the part that is extrapolated."""
+
+    value: float
+    stderr: float
+    kind: str
+    added: float
+
+
+def _mean(found: Summary, count: np.ndarray, end: float, marks: tuple[float, ...]) -> _Mean:
+    """E min(τ, T) + S/λ where the hazard λ of the last fifth permits it; its error by the delta method."""
+    S, R, early, late = (float(found.mean[-1, k]) for k in (SURVIVAL, TIME, AT_EARLY, AT_LATE))
+    covariance = found.covariance[-1] / count[-1]  # type: ignore[index]
+    bound = _Mean(R, float(found.mean_stderr[-1, TIME]), "bound", 0.0)
+    if S <= 0.0:
+        return bound._replace(kind="complete" if S == 0.0 else "bound")
+    last, before = end - marks[2], marks[2] - marks[1]
+    if not (last > 0 and before > 0 and late > S and early > 0):
+        return bound
+    λ, λ_before = np.log(late / S) / last, np.log(early / late) / before
+
+    def error(**slopes: float) -> float:
+        vector = np.zeros(6)
+        for name, slope in slopes.items():
+            vector[{"S": SURVIVAL, "R": TIME, "early": AT_EARLY, "late": AT_LATE}[name]] = slope
+        return float(np.sqrt(max(vector @ covariance @ vector, 0.0)))
+
+    of_hazard = error(S=-1 / (S * last), late=1 / (late * last))
+    of_change = error(S=-1 / (S * last), late=1 / (late * last) + 1 / (late * before), early=-1 / (early * before))
+    mean = _Mean(
+        R + S / λ, error(R=1.0, S=1 / λ + 1 / (λ**2 * last), late=-S / (λ**2 * late * last)), "extrapolated", S / λ
+    )
+    if S <= COMPLETE:
+        return mean._replace(kind="complete")
+    is_constant = abs(λ - λ_before) <= 2.0 * of_change and λ > 2.0 * of_hazard
+    return mean if is_constant else bound
+
+
+# --- a step: survival and its integral after it -----------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class _Seen:
+    """Looked at after the step alone; a crossing is taken to be in the middle."""
+
+    gauge: Gauge
+
+    def __call__(self, alive, t, h, before, after, params):
+        survival, time = alive
+        stays = jnp.all(self.gauge.distances(t + h, after, params) > 0)
+        left = jnp.where(stays, survival, 0.0)
+        return left, time + 0.5 * h * (survival + left)
+
+    def check(self, t: float, h: float) -> None:
+        """Refuse steps that are too long."""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Followed(_Seen):
+    """Along Hermite's cubic."""
+
+    def __call__(self, alive, t, h, before, after, params):
+        gauge = self.gauge
+        ends = gauge.distances(t, before, params), gauge.distances(t + h, after, params)
+        slopes = h * gauge.distance_rates(t, before, params), h * gauge.distance_rates(t + h, after, params)
+        where, lowest = crossing.cubic_lowest(ends, slopes)
+
+        def reached(alive):
+            survival, time = alive
+            halvings = crossing.BISECTIONS if _loops(gauge) else FEW_HALVINGS
+            share = jnp.min(jnp.where(lowest > 0, 1.0, crossing.cubic_root(ends, slopes, where, halvings)))
+            return jnp.zeros_like(survival), time - h * (1.0 - share) * survival
+
+        survival, time = alive
+        return rarely(~jnp.all(lowest > 0), reached, (survival, time + h * survival), _loops(gauge))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Bridged(_Seen):
+    """Along a Brownian bridge in units of noise; freezes: whether the method holds the noise fixed over the step."""
+
+    freezes: bool
+
+    def __call__(self, alive, t, h, before, after, params):
+        first, last = self.gauge.in_deviations(t, h, before, after, params, self.freezes)
+
+        def near(alive):
+            survival, time = alive
+            a, b = jnp.maximum(first, 0.0), jnp.maximum(last, 0.0)
+            each = crossing.bridge_chance(a, b)
+            lost = each * crossing.share_after_crossing(a, jnp.abs(last))
+            if len(self.gauge.level.bounds) == 1:
+                return survival * (1.0 - each[0]), time - h * survival * lost[0]
+            reached = crossing.bridge_chance_of_two((a[0], b[0]), (a[1], b[1]))
+            share = jnp.sum(lost) / jnp.maximum(jnp.sum(each), jnp.finfo(after.dtype).tiny)
+            return survival * (1.0 - reached), time - h * survival * reached * share
+
+        survival, time = alive
+        return rarely(~jnp.all(first * last > FAR), near, (survival, time + h * survival), _loops(self.gauge))
+
+    def check(self, t, h):
+        if len(self.gauge.level.bounds) == 1:
+            return
+        gauge, problem = self.gauge, self.gauge.problem
+
+        def narrow(x):
+            levels = gauge.levels(jnp.asarray(t, float), problem.example_params())
+            rate = gauge.variance_rate(jnp.asarray(t, float), x, problem.example_params())
+            return jnp.stack([jnp.sqrt(h * rate), levels[1] - levels[0]])
+
+        with jax.enable_x64(True):
+            deviation, apart = uncompiled.value(narrow, np.asarray(problem.example_start(), float))
+        if deviation > apart:
+            raise ValueError(
+                f"dt: in a step of {h:g} noise moves {gauge.words} by {deviation:.3g} (its standard deviation), and "
+                f"the two levels are {apart:.3g} apart: both may be reached in one step. Take steps below "
+                f"{h * (0.5 * apart / deviation) ** 2:.2g}."
+            )
+
+
+def _loops(gauge: Gauge) -> bool:
+    """Whether loops serve: the steps of large systems are printed without those that depend on a path."""
+    return gauge.problem.n <= FEW_COMPONENTS
+
+
+class _named:
+    """Errors of a level, begun with the name of the statistic."""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        if kind in (ValueError, TypeError, IndexError):
+            raise kind(f"Passage: {error}") from error

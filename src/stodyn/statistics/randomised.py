@@ -26,6 +26,9 @@ class Randomised(Valued):
     def prepared(self, problem, times):
         return dataclasses.replace(self, of=self.of.prepared(problem, times))
 
+    def stepped_by(self, method, times):
+        return dataclasses.replace(self, of=self.of.stepped_by(method, times))
+
     def track_start(self, t, x, params):
         return self.of.track_start(t, x, params)
 
@@ -78,7 +81,7 @@ class Randomised(Valued):
                 values = np.stack([one[name].values for one in each])
                 error = values.std(axis=0, ddof=1) / np.sqrt(len(each))
                 variables[f"{name}_stderr"] = variables[f"{name}_stderr"]._replace(values=error)
-        return Labelled(variables, found.coords)
+        return Labelled(variables, found.coords, found.said)
 
 
 def randomised(statistic: Any) -> Randomised:

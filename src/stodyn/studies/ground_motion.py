@@ -56,7 +56,7 @@ def shaken(paths: int, end: float = END, seed: int = 1940):
     collect = [
         Moments(every=EVERY),
         Observable(lambda t, z: floors @ z[: 2 * n], name="acceleration", every=EVERY),
-        *(Passage(limit * σ, "drift1", name=_name(limit), every=EVERY, bridge=False) for limit in LIMITS),
+        *(Passage(limit * σ, "drift1", name=_name(limit), every=EVERY, mean=False) for limit in LIMITS),
     ]
     return sd.simulate(SHEAR_BUILDING.problem, RK4, t=(0.0, end), dt=STEP, paths=paths, seed=seed, collect=collect,
                        progress=False)  # fmt: skip

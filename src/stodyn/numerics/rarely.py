@@ -1,0 +1,24 @@
+"""What few paths need: computed where one of them does, and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+
+
+def rarely(needed: Array, function: Callable[[Any], Any], state: Any, loops: bool = True) -> Any:
+    """function(state) where `needed`, and state where not.
+
+    A loop of one round, which no path enters that does not need it: a printed program turns it for a vector of paths
+    only where one of them does, and each path keeps its own values. Without `loops`, as steps of large systems are
+    printed, it is computed for all paths and picked.
+    """
+    if not loops:
+        return jax.tree.map(lambda new, old: jnp.where(needed, new, old), function(state), state)
+    return lax.while_loop(lambda both: both[0], lambda both: (both[0] & ~both[0], function(both[1])), (needed, state))[
+        1
+    ]
