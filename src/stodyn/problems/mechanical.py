@@ -219,6 +219,42 @@ class Mechanical(Problem):
 
         return structure(M, C, K, **options)
 
+    @classmethod
+    def from_lagrangian(cls, T: Any, V: Any, q: Any, v: Any = None, **options: Any) -> Mechanical:
+        """The system of a kinetic energy T(t, q, v) and a potential energy V(t, q), by SymPy (`stodyn[sympy]`).
+
+        Parameters
+        ----------
+        T, V : expressions
+            Of the symbols below. T is quadratic in the velocities.
+        q, v : sequences of symbols
+            Coordinates and velocities; where q are dynamicsymbols, v may be left out, and their first derivatives are
+            the velocities.
+        start : (q0, v0)
+            As that of Mechanical.
+        t : symbol, optional
+            Time, where T, V, forces or constraints depend on it.
+        forces : sequence of expressions, optional
+            Generalised forces besides those of V.
+        dissipation : expression, optional
+            Rayleigh's function R: the force is -∂R/∂v.
+        constraints : sequence of expressions, optional
+            g(t, q) = 0.
+        noise : sequence of expressions, or matrix (N, channels), optional
+            In M dv = ... dt + noise dW.
+        params : mapping, optional
+            Symbol -> value. Numbers are put in; what differs between paths (PerPath, distributions) becomes params.
+        names, units, accelerations, constraint_names, redundant, impulses : optional
+            As those of Mechanical.
+
+        Returns
+        -------
+        Mechanical
+        """
+        from stodyn.problems.lagrangian import from_energies  # a maker of Mechanical
+
+        return from_energies(T, V, q, v, **options)
+
     # --- coordinates: those with inertia (y) and those without (z) ----------------------------------------------------
 
     @functools.cached_property
