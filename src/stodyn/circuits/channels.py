@@ -156,19 +156,6 @@ def resolved(network: Network) -> tuple[list[tuple[np.ndarray, np.ndarray]], np.
     return columns, np.flatnonzero(np.abs(moves).max(axis=1, initial=0.0) > 1e-13 * np.abs(moves).max(initial=0.0))
 
 
-def nonlinear_constraints(network: Network) -> bool:
-    """Whether a nonlinear device reads an unknown that a constraint determines, as far as the graph tells."""
-    piece = _supernodes(network)
-    if network.charged or network.charges:
-        return True
-    pairs = [pair for group in network.groups for pair in group.control]
-    nodes = len(network.nodes)
-    return any(
-        np.any(piece[c] != piece[d]) or np.any((c >= nodes) & (c < network.n)) or np.any((d >= nodes) & (d < network.n))
-        for c, d in pairs
-    )
-
-
 def _supernodes(network: Network) -> np.ndarray:
     """(n + 1,): for each node the number of the piece that capacitors make of it, -1 where that reaches ground."""
     elements = [e for e in network.netlist.elements if topology.is_capacitive(e) or e.name in network.charged]

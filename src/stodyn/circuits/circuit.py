@@ -12,9 +12,9 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from stodyn.circuits import measures
+from stodyn.circuits import measures, points
 from stodyn.circuits.assembly import Network, assemble
-from stodyn.circuits.channels import channels, nonlinear_constraints
+from stodyn.circuits.channels import channels
 from stodyn.circuits.devices import Numbers
 from stodyn.circuits.element import GROUND
 from stodyn.circuits.elements import mosfet
@@ -25,10 +25,10 @@ from stodyn.circuits.small_signal import Response, SmallSignal, Spectrum
 from stodyn.circuits.text import NetlistError
 from stodyn.noise.distribution import Distribution, PerPath, distribution
 from stodyn.noise.stream import generator
+from stodyn.problems.index import STATES
 from stodyn.problems.linear import GaussianStart
 from stodyn.problems.sdae import SDAE
 
-TAKEN_APART = 64  # unknowns: beyond it the Jacobian of nonlinear constraints is watched without asking if it changes
 MOST_CORNERS = 12  # random values whose corners are all taken
 LOOKED_AT = 1_000_000  # n² m: beyond it nobody looks whether noise that depends on the state commutes
 
@@ -87,10 +87,41 @@ class Circuit(SDAE):
 
     @functools.cached_property
     def has_constant_orientation(self) -> bool:
-        """Known from the graph where no nonlinear device reads what a constraint determines; else sought if small."""
-        if self.is_affine or not nonlinear_constraints(self.network):
-            return True
-        return self.n <= TAKEN_APART and super().has_constant_orientation
+        """Known from the stamps: no nonlinear part that acts on a constraint reads in an algebraic direction."""
+        _, N, K, _ = self.split
+        N, K = (np.pad(matrix, width) for matrix, width in ((N, ((0, 0), (0, 1))), (K, ((0, 1), (0, 0)))))
+        for group in (*self.network.groups, *self.network.charges):
+            acts = N[:, group.rows] if group.law.stores else N[:, group.out[0]] - N[:, group.out[1]]
+            acting = np.abs(acts).max(axis=0, initial=0.0) > 0.0
+            if any(np.any(acting & (np.abs(K[c] - K[d]).max(axis=1, initial=0.0) > 0.0)) for c, d in group.control):
+                return False
+        return True
+
+    def _with(self, params: Any) -> tuple[Network, np.ndarray]:
+        """The network with the numbers of STATES sampled parameters, and what multiplies its white noise."""
+        network = self.network
+        if "devices" in self.params:
+            network = self.family.at(np.asarray(params["devices"]), np)
+        return network, np.broadcast_to(np.asarray(params["noise"], float), STATES)
+
+    @functools.cached_property
+    def looking(self) -> Callable:
+        """f, ∂f/∂x and g in some states, without a trace where no flicker noise is added to f."""
+        if self.network.flickers:
+            return SDAE.looking.func(self)  # type: ignore[attr-defined]
+
+        def at(times, states, params):
+            network, factor = self._with(params)
+            return (points.rates(network, times, states), points.slopes(network, states),
+                    points.noise(network, self.channels, times, states, factor))  # fmt: skip
+
+        return at
+
+    def noise_slopes(self, times: np.ndarray, states: np.ndarray) -> np.ndarray:
+        if self.network.flickers:
+            return super().noise_slopes(times, states)
+        network, factor = self._with(self.sample_params(STATES)[0])
+        return points.noise_slopes(network, self.channels, times, states, factor)
 
     def before_run(self, t: float) -> tuple[str, ...]:
         try:

@@ -1,6 +1,7 @@
-"""The equations of a network at many states at once, in numpy: f, f_x and the noise, nothing compiled.
+"""The equations of a network at many states at once, in numpy: f, f_x, g and g_x, nothing traced or compiled.
 
-For those who look at hundreds of states once or twice, as the search for a cycle does; flicker filters are at rest.
+For those who look at some states once or twice: the search for a cycle, the checks before a run. Flicker filters are at
+rest.
 """
 
 from __future__ import annotations
@@ -8,7 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from stodyn.circuits.assembly import Network
+from stodyn.circuits.channels import Channels
 from stodyn.circuits.devices import CHARGE, thermal
+from stodyn.numerics import dual
 
 
 def sources_at(network: Network, t: np.ndarray) -> np.ndarray:
@@ -55,6 +58,36 @@ def intensities(network: Network, t: np.ndarray, x: np.ndarray) -> np.ndarray:
     quiet = np.tile(thermal(network.resistances, network.netlist.kelvin), (len(x), 1))
     devices = [np.broadcast_to(group.noise(y, np), (len(x), len(group.elements))) for group in network.groups]
     return np.concatenate([quiet, CHARGE * np.abs(sources_at(network, t)), *devices], axis=1)
+
+
+def noise(network: Network, channels: Channels, t: np.ndarray, x: np.ndarray, factor: np.ndarray) -> np.ndarray:
+    """g (points, n, channels), the white noise times the factor (points,)."""
+    intensity = intensities(network, t, x)
+    return np.stack([channels.matrix(network.n, s, k, np) for s, k in zip(intensity, factor, strict=True)])
+
+
+def noise_slopes(network: Network, channels: Channels, t: np.ndarray, x: np.ndarray, factor: np.ndarray) -> np.ndarray:
+    """g_x (points, n, channels, n): of g = c √P, P = Σ w S(x), it is c P_x/(2 √P)."""
+    y, n = _grounded(x), network.n
+    intensity = intensities(network, t, x)
+    rises = np.zeros((*intensity.shape, n + 1))
+    first = len(network.resistances) + network.sources.dc.size
+    for group in network.groups:
+        places = np.arange(first, first + len(group.elements))
+        first += len(group.elements)
+        if group.law.noise is None:
+            continue
+        _, slopes = dual.slopes(lambda v, xp, g=group: g.law.noise(v, g.numbers, xp), group.read(y))
+        for slope, (c, d) in zip(slopes, group.control, strict=True):
+            _add(rises, np.broadcast_to(slope, (len(x), len(places))), places, c)
+            _add(rises, -np.broadcast_to(slope, (len(x), len(places))), places, d)
+    power, rise = np.zeros((len(x), channels.total)), np.zeros((len(x), channels.total, n))
+    _add(power, channels.weights * intensity[:, channels.sources], channels.members)
+    _add(rise, channels.weights[:, None] * rises[:, channels.sources, :n], channels.members)
+    steep = factor[:, None, None] * rise / (2.0 * np.sqrt(np.where(power > 0.0, power, np.inf)))[..., None]
+    found = np.zeros((len(x), n, max(channels.total, 1), n))
+    found[:, channels.rows, channels.columns] = channels.coefficients[:, None] * steep[:, channels.columns]
+    return found
 
 
 def _grounded(x: np.ndarray) -> np.ndarray:

@@ -18,7 +18,6 @@ from stodyn.numerics.dependence import dependence
 from stodyn.numerics.elimination import WRITTEN_OUT, row_order
 from stodyn.numerics.elimination import solve as eliminate
 from stodyn.numerics.newton import newton
-from stodyn.numerics.printing.points import AtPoints
 from stodyn.numerics.printing.scalars import Unprintable
 from stodyn.numerics.sparse import Pattern
 from stodyn.problems.contract import (
@@ -226,9 +225,13 @@ class SDAE(Problem):
         return {}
 
     @functools.cached_property
-    def looking(self) -> AtPoints:
+    def looking(self) -> Callable:
         """(times, states, params) -> f, ∂f/∂x and g in index.STATES states."""
         return looking(self)
+
+    def noise_slopes(self, times: np.ndarray, states: np.ndarray) -> np.ndarray:
+        """∂g/∂x (S, n, m, n) in index.STATES states."""
+        return noise_slopes(self, times, states)
 
     def before_run(self, t: float) -> tuple[str, ...]:
         found = self.diagnosed(t)
@@ -328,7 +331,7 @@ class SDAE(Problem):
         matrices = np.concatenate([np.broadcast_to(self.mass[rows], (STATES, self.r, self.n)), N @ found.f_x], axis=1)
         sound = np.isfinite(matrices).all((1, 2)) & (np.linalg.cond(np.nan_to_num(matrices)) < 1e14)
         along = np.linalg.solve(np.where(sound[:, None, None], matrices, np.eye(self.n)), np.eye(self.n, self.r))
-        g_x = noise_slopes(self, times, states)[:, rows]
+        g_x = self.noise_slopes(times, states)[:, rows]
         values, slopes = found.g[:, rows], np.einsum("skmn,snr->skmr", g_x, along)
         rounding = np.einsum("skmn,snr->skmr", np.abs(g_x), np.abs(along))
         slopes = np.where(np.abs(slopes) > 1e-11 * rounding, slopes, 0.0)

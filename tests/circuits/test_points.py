@@ -1,0 +1,25 @@
+"""The equations in numpy, which the checks before a run look at, are those of the run."""
+
+import numpy as np
+
+from stodyn.circuits import read
+from stodyn.problems import index
+from stodyn.problems.sdae import SDAE
+
+STAGE = (
+    "title\nV1 in 0 1\nM1 out in 0 b n W=20u L=2u\nRD in out 2k\nCL out 0 1p\nRB b 0 1k\nCB b 0 1p\nD1 out b d\n"
+    ".model d D(IS=1p CJO=1p)\n.model n NMOS(KP=50u VTO=0.7 LAMBDA=0.02 GAMMA=0.5)\n"
+)
+
+
+def test_looking_without_a_trace():
+    circuit = read(STAGE)
+    rng = np.random.default_rng(1)
+    t = rng.uniform(0.0, 1e-7, index.STATES)
+    x = circuit.operating_point.x + 0.3 * rng.standard_normal((index.STATES, circuit.n))
+    params = circuit.sample_params(index.STATES)[0]
+    for ours, traced in zip(circuit.looking(t, x, params), SDAE.looking.func(circuit)(t, x, params), strict=True):
+        np.testing.assert_allclose(ours, traced, rtol=1e-11, atol=1e-14 * np.abs(traced).max())
+    traced = index.noise_slopes(circuit, t, x)
+    np.testing.assert_allclose(circuit.noise_slopes(t, x), traced, rtol=1e-9, atol=1e-12 * np.abs(traced).max())
+    assert circuit.has_constant_orientation == SDAE.has_constant_orientation.func(circuit)
