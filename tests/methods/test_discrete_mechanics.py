@@ -12,16 +12,15 @@ import numpy as np
 import pytest
 
 from stodyn.analysis import conservation
-from stodyn.engine.path import increments
 from stodyn.methods import burrage, explicit, srk, variational
 from stodyn.methods.variational import DIRK, Midpoint, SRKw1, SRKw2, SRKw2Coupled, StoermerVerlet
 from stodyn.noise.increment import Increment
+from stodyn.numerics.printing.points import AtPoints, at_one, at_points
 from stodyn.problems.hamiltonian import Hamiltonian
 
 pytestmark = pytest.mark.usefixtures("quick_compiling_everywhere")
 METHODS = (Midpoint, StoermerVerlet, DIRK, SRKw1, SRKw2, SRKw2Coupled)
 STEPS, TOLERANCE = 4, 1e-11
-jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})  # compiling is what takes time
 named = functools.partial(pytest.mark.parametrize, ids=lambda value: getattr(value, "name", None))
 
 
@@ -52,25 +51,19 @@ class Along(NamedTuple):
 
 @functools.cache
 def along(method):
-    """Compiled once a method, the pieces of all steps side by side."""
+    """Once a method, the pieces of all steps side by side."""
     problem = crossed(1 if method is SRKw2 else 2)
     d, N = variational.discrete(method, problem), problem.n // 2
     rng = np.random.default_rng(3)
-    normals = {k: jnp.asarray(rng.standard_normal((STEPS, c))) for k, c in method.needs.normals(problem.m).items()}
-    noise, times = increments(method.needs, problem.m, jnp.full(STEPS, 0.1), normals), 0.1 * jnp.arange(STEPS)
-
-    @jit
-    def run(x):
-        def one(x, given):
-            after, _ = method.step(problem, given[0], x, given[1], None)
-            return after, after
-
-        states = jnp.concatenate([x[None], jax.lax.scan(one, x, (times, noise))[1]])
-        q, p = states[:, :N], states[:, N:]
-
-        return q, p, *jax.vmap(lambda *given: d.pieces(*given, None))(times, q[:-1], p[1:], noise)
-
-    return Along(*map(np.asarray, run(jnp.asarray(problem.example_start()))))
+    normals = {k: rng.standard_normal((STEPS, c)) for k, c in method.needs.normals(problem.m).items()}
+    noise = at_points(lambda h, z: method.needs.increment(h, z, problem.m), np.full(STEPS, 0.1), normals)
+    times, states = 0.1 * np.arange(STEPS), [problem.example_start()]
+    step = AtPoints(lambda t, x, noise: method.step(problem, t, x, noise, None)[0])
+    for k in range(STEPS):
+        piece = jax.tree.map(lambda a, k=k: a[k : k + 1], noise)
+        states.append(step(times[k : k + 1], states[-1][None], piece)[0])
+    q, p = np.split(np.stack(states), [N], axis=1)
+    return Along(q, p, *at_points(lambda *given: d.pieces(*given, None), times, q[:-1], p[1:], noise))
 
 
 @named("method", METHODS)
@@ -107,11 +100,11 @@ def test_from_discrete_gives_the_method_back():
         lambda t, q, p: -0.1 * p,
         start=(1.0, 0.5),
     )
-    method, given = StoermerVerlet, Increment(0.1, jnp.array([0.2]))
+    method, given = StoermerVerlet, Increment(0.1, np.array([0.2]))
     d = variational.discrete(method, problem)
     again = variational.from_discrete(d.H, d.F_plus, d.F_minus)
-    (found, report), (expected, _) = jit(lambda x: [m.step(problem, 0.3, x, given, None) for m in (again, method)])(
-        jnp.array([1.0, 0.5])
+    (found, report), (expected, _) = at_one(
+        lambda x, noise: [m.step(problem, 0.3, x, noise, None) for m in (again, method)], np.array([1.0, 0.5]), given
     )
     np.testing.assert_allclose(found, expected, atol=1e-12)
     assert bool(report.ok)

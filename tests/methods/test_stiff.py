@@ -4,7 +4,6 @@ import dataclasses
 import functools
 from fractions import Fraction as Q
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -18,6 +17,7 @@ from stodyn.methods.stiff_table import StiffTable
 from stodyn.models.circuits import RC_LADDER, RECTIFIER, TWO_DIODES
 from stodyn.models.differential_algebraic import LINEAR_DAE, NONCOMMUTING_DAE, NONLINEAR_DAE
 from stodyn.noise.increment import Increment
+from stodyn.numerics.printing.points import AtPoints, at_one, at_points
 from stodyn.numerics.surd import sqrt
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
@@ -149,18 +149,16 @@ def end(problem, method, W, II=None, h=STEP):
     problem = matched(problem, method)[0]
     params = problem.example_params()
 
-    def step(first, t, state, noise):
-        taken = functools.partial(method.starting_step, jnp.zeros((), int)) if first else method.step
-        return taken(problem, t, state, noise, params)
+    def stepping(make):
+        return AtPoints(lambda t, state, noise: make(problem, t, state, noise, params))
 
-    # Without loops of Newton it is quicker to run operation by operation than to compile.
-    step = step if problem.is_affine else jax.jit(step, static_argnums=0)
-    state = method.start(problem, jnp.zeros(()), jnp.asarray(problem.example_start()), params)
+    first, later = stepping(functools.partial(method.starting_step, jnp.zeros((), int))), stepping(method.step)
+    state = at_points(lambda x: method.start(problem, 0.0, x, params), problem.example_start()[None])
     for k in range(len(W)):
-        noise = Increment(jnp.asarray(h), jnp.asarray(W[k]), II=None if II is None else jnp.asarray(II[k]))
-        state, report = step(k < method.starting_steps, jnp.asarray(k * h), state, noise)
-        assert report.ok
-    return np.asarray(method.read(state))
+        noise = Increment(np.array([h]), W[k : k + 1], II=None if II is None else II[k : k + 1])
+        state, report = (first if k < method.starting_steps else later)(np.array([k * h]), state, noise)
+        assert np.all(report.ok)
+    return at_points(method.read, state)[0]
 
 
 REFERENCE = {
@@ -247,8 +245,8 @@ def test_steps_beyond_a_pole_are_refused():
 
     def step(method, k):
         problem = SDE(lambda t, x, p: -x, lambda t, x, p: p * x[:, None], (1.0,), params=0.0).lower(SDAE)[0]
-        noise = Increment(jnp.asarray(1.0), jnp.array([0.3]))
-        x, report = jax.jit(lambda k: method.step(problem, 0.0, jnp.ones(1), noise, k))(k)
+        noise = Increment(1.0, np.array([0.3]))
+        x, report = at_one(lambda x, k: method.step(problem, 0.0, x, noise, k), np.ones(1), k)
         return float(x[0]), bool(report.ok)
 
     γ = 1 - np.sqrt(2) / 2

@@ -12,20 +12,19 @@ import numpy as np
 import xarray as xr
 from jax import Array
 
-from stodyn.engine.path import increments
 from stodyn.engine.simulate import simulate
 from stodyn.engine.spec import as_it_is_now, matched
 from stodyn.methods import variational
 from stodyn.methods.catalogue import catalogue, named
 from stodyn.methods.contract import Method
 from stodyn.noise.increment import Increment
-from stodyn.numerics.printing.points import at_points
+from stodyn.numerics.newton import underived
+from stodyn.numerics.printing.points import AtPoints, at_one, at_points
 from stodyn.problems.hamiltonian import Hamiltonian
 from stodyn.statistics.change import Change
 from stodyn.statistics.observable import Observable
 
 TOLERANCE = 1e-12  # a defect of a 64-bit step below it is rounding
-_jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})  # evaluated a few times only
 
 
 def draw_increment(method: Method | str, m: int, h: float, seed: int = 0) -> Increment:
@@ -35,13 +34,11 @@ def draw_increment(method: Method | str, m: int, h: float, seed: int = 0) -> Inc
     over.
     """
     rng, needs = np.random.default_rng(seed), named(method).needs
-    counts = needs.normals(m)
-    with jax.enable_x64(True):
-        while True:
-            normals = {name: jnp.asarray(rng.standard_normal((1, count))) for name, count in counts.items()}
-            noise = jax.tree.map(lambda a: a[0], increments(needs, m, jnp.asarray([h]), normals))
-            if np.all(noise.W):
-                return noise
+    while True:
+        normals = {name: rng.standard_normal(count) for name, count in needs.normals(m).items()}
+        noise = at_one(lambda h, normals: needs.increment(h, normals, m), float(h), normals)
+        if np.all(noise.W):
+            return noise
 
 
 def jacobian(method: Method | str, problem: Any, x: Any, noise: Increment, t: float = 0.0) -> np.ndarray:
@@ -125,14 +122,15 @@ def frictions(problem: Hamiltonian) -> list[np.ndarray]:
     if not isinstance(problem, Hamiltonian):
         raise TypeError(f"problem: expected a Hamiltonian, got {type(problem).__name__}")
     found = []
-    with jax.enable_x64(True):
-        q, p = problem.split(jnp.asarray(problem.example_start(), float))
-        params = problem.example_params()
-        for k in range(problem.m + 1):
-            depends = problem.depends(k, "push")
-            if depends.on_q or not depends.affine_p or np.any(np.asarray(problem.push(k, 0.0, q, 0.0 * p, params))):
-                raise ValueError(f"problem: expected forces -Γ p, Γ a constant matrix; that of channel {k} is another")
-            found.append(-np.asarray(jax.jacfwd(lambda p: problem.push(k, 0.0, q, p, params))(p)))
+    q, p = problem.split(np.asarray(problem.example_start(), float))
+    params = problem.example_params()
+    for k in range(problem.m + 1):
+        depends = problem.depends(k, "push")
+        push = functools.partial(problem.push, k, 0.0)
+        at_rest, slope = at_one(lambda q, p: (push(q, 0.0 * p, params), jax.jacfwd(push, 1)(q, p, params)), q, p)
+        if depends.on_q or not depends.affine_p or np.any(at_rest):
+            raise ValueError(f"problem: expected forces -Γ p, Γ a constant matrix; that of channel {k} is another")
+        found.append(-slope)
     return found
 
 
@@ -261,48 +259,53 @@ def momentum_balance(
         shape = jax.eval_shape(lambda q: jnp.asarray(generator(q)), jax.ShapeDtypeStruct((N,), np.float64)).shape
         if shape != (N,):
             raise ValueError(f"generator: returned shape {shape} for q of shape ({N},), expected ({N},)")
-        rng = np.random.default_rng(seed)
-        normals = {k: jnp.asarray(rng.standard_normal((steps, c))) for k, c in step.needs.normals(problem.m).items()}
-        noise = increments(step.needs, problem.m, jnp.full(steps, float(h)), normals)
-        start = jnp.asarray(problem.example_start(), float)
-        momenta, gains = _momenta(step, problem, generator)(
-            start, noise, problem.example_params() if params is None else params
-        )
-    return MomentumBalance(np.asarray(momenta), None if gains is None else np.asarray(gains))
+    rng = np.random.default_rng(seed)
+    normals = {name: rng.standard_normal((steps, count)) for name, count in step.needs.normals(problem.m).items()}
+    noise = at_points(lambda h, z: step.needs.increment(h, z, problem.m), np.full(steps, float(h)), normals)
+    params = problem.example_params() if params is None else params
+    states = _states(step, problem, noise, params)
 
-
-def _momenta(method: Method, problem: Hamiltonian, generator: Callable[[Array], Array]) -> Callable[..., Any]:
-    """(start, noise, params) -> J after every step, and what the discrete forces gave in each (None: unknown)."""
-    stepped, _ = matched(problem, method)
-    pieces: Any = None
-    if isinstance(method, variational.LagrangeDAlembert):
-        pieces = variational.discrete(method, problem).pieces
-
-    def J(x):
+    def momentum(x):
         q, p = problem.split(x)
         return p @ generator(q)
 
-    @_jit
-    def run(start, noise, params):
-        def one(carry, piece):
-            t, state = carry
-            after, _ = method.step(stepped, t, state, piece, params)
-            return (t + piece.h, after), (t, method.read(after))
+    momenta = at_points(momentum, states)
+    if not isinstance(step, variational.LagrangeDAlembert):
+        return MomentumBalance(momenta, None)
+    pieces = variational.discrete(step, problem).pieces
 
-        first = method.start(stepped, 0.0, start, params)
-        _, (times, after) = jax.lax.scan(one, (jnp.zeros(()), first), noise)
-        states = jnp.concatenate([method.read(first)[None], after])
+    def given(t, x, x_next, noise, params):
+        q, (q_next, p_next) = problem.split(x)[0], problem.split(x_next)
+        _, _, plus, minus = pieces(t, q, p_next, noise, params)
+        lifted = -jax.grad(lambda q: p_next @ generator(q))(q_next)
+        return minus @ generator(q) + plus @ lifted
 
-        def given(t, x, x_next, noise):
-            q, (q_next, p_next) = problem.split(x)[0], problem.split(x_next)
-            _, _, plus, minus = pieces(t, q, p_next, noise, params)
-            lifted = -jax.grad(lambda q: p_next @ generator(q))(q_next)
-            return minus @ generator(q) + plus @ lifted
+    along = h * np.arange(steps), states[:-1], states[1:], noise
+    return MomentumBalance(momenta, at_points(given, *along, params, in_axes=(0, 0, 0, 0, None)))
 
-        gains = None if pieces is None else jax.vmap(given)(times, states[:-1], states[1:], noise)
-        return jax.vmap(J)(states), gains
 
-    return run
+def _states(method: Method, problem: Hamiltonian, noise: Increment, params: Any) -> np.ndarray:
+    """The states (steps + 1, n) of a path from the start of the problem, along increments with a leading axis."""
+    stepped, _ = matched(problem, method)
+
+    def begun(x, params):
+        state = method.start(stepped, 0.0, x, params)
+        return state, method.read(state)
+
+    def after(t, state, noise, params):
+        with underived():
+            state, _ = method.step(stepped, t, state, noise, params)
+        return state, method.read(state)
+
+    advanced, t = AtPoints(after, (None, 0, 0, None)), 0.0
+    state, x = at_points(begun, np.asarray(problem.example_start(), float)[None], params, in_axes=(0, None))
+    states = [x[0]]
+    for k in range(len(noise.h)):
+        piece = jax.tree.map(lambda a, k=k: a[k : k + 1], noise)
+        state, x = advanced(np.asarray(t), state, piece, params)
+        states.append(x[0])
+        t += float(noise.h[k])
+    return np.stack(states)
 
 
 # --- energy ----------------------------------------------------------------------------------------------------------

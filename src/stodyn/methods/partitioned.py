@@ -252,14 +252,13 @@ class Solution:
         tol: float,
         limit: int,
         unread: bool = False,
-        linear: Callable[[Array, Array], Array] = eliminate,
     ):
-        """`unread`: solve for the stages, too, that this problem's result does not read; linear(a, b): a⁻¹ b."""
+        """`unread`: solve for the stages, too, that this problem's result does not read."""
         self.problem, self.t, self.params = problem, t, params
         self.h = noise.h
         self.start = dict(zip("QP", problem.split(x), strict=True))
         self.drivers = [noise.h, *(noise.W[r] for r in range(problem.m))]
-        self.stages, self.tol, self.limit, self.linear = stages, tol, limit, linear
+        self.stages, self.tol, self.limit = stages, tol, limit
         self.nodes: dict[Stage, tuple[Node, Node]] = {stage: self._nodes(row) for stage, row in stages.rows.items()}
         self.values: dict[Node, Array] = {}
         self.vectors: dict[Hashable, Array] = {}
@@ -317,12 +316,12 @@ class Solution:
                 return y - jnp.concatenate([self.sum(node[0], self._terms(node)) for node in block.unknowns])
 
             if self._affine(block):
-                y = guess - self.linear(jax.jacfwd(residual)(guess), residual(guess))
+                y = guess - eliminate(jax.jacfwd(residual)(guess), residual(guess))
                 ok, iterations, rounded = jnp.all(jnp.isfinite(y)), jnp.asarray(1), jnp.asarray(False)
             else:
 
                 def slope(residual: Callable[[Array], Array], y: Array, r: Array) -> Array:
-                    return self.linear(jax.jacfwd(residual)(y), r)
+                    return eliminate(jax.jacfwd(residual)(y), r)
 
                 y, ok, iterations, rounded = newton(residual, guess, tol=self.tol, limit=self.limit, solve=slope)
             self.values, self.vectors = dict(known_values), dict(known_vectors)

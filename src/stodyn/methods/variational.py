@@ -282,7 +282,7 @@ def discrete(method: LagrangeDAlembert, problem: Hamiltonian) -> Discrete:
 
     def solved(t, q, p_next, noise, params):
         x = jnp.concatenate([q, p_next])
-        return method.solve(backward, problem, t, x, noise, params, unread=True, linear=jnp.linalg.solve)
+        return method.solve(backward, problem, t, x, noise, params, unread=True)
 
     def hamiltonian(s: Solution, t, p_next, noise, params) -> Array:
         q_next, _ = problem.split(s.result())
