@@ -300,11 +300,11 @@ def _states(method: Method, problem: Hamiltonian, noise: Increment, params: Any)
     advanced, t = AtPoints(after, (None, 0, 0, None)), 0.0
     state, x = at_points(begun, np.asarray(problem.example_start(), float)[None], params, in_axes=(0, None))
     states = [x[0]]
-    for k in range(len(noise.h)):
+    for k, h in enumerate(np.asarray(noise.h)):
         piece = jax.tree.map(lambda a, k=k: a[k : k + 1], noise)
         state, x = advanced(np.asarray(t), state, piece, params)
         states.append(x[0])
-        t += float(noise.h[k])
+        t += float(h)
     return np.stack(states)
 
 
