@@ -1,13 +1,19 @@
 """What the claims of methods for mechanical systems are measured on; see problems.py."""
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 
 import stodyn
 from stodyn import statistics
 from stodyn.methods.alpha import StochasticAlpha20
 from stodyn.methods.projected_alpha import ProjectedAlpha
-from stodyn.models.jointed import JOINTED_PENDULUM
+from stodyn.models.jointed import JOINTED_PENDULUM, THERMAL_PENDULUM
 from stodyn.models.oscillators import NOISY_OSCILLATOR
+from stodyn.noise.increment import Increment
+from stodyn.numerics import gauss, uncompiled
+from stodyn.numerics.newton import underived
+from stodyn.numerics.printing.points import AtPoints
 from stodyn.problems.mechanical import ADDITIVE_LINEAR, CONSTANT_UNDAMPED, Mechanical
 
 START = (1.0, 0.5)
@@ -40,6 +46,10 @@ def fine(problem, for_half_orders=None):
 KICKED = JOINTED_PENDULUM(noise=(12.0, 0.0)).problem
 
 
+# Noise and friction that balance, for the method that samples a temperature.
+THERMAL = THERMAL_PENDULUM.problem
+
+
 def held(method):
     """Of order 1.5 at shorter steps, where its errors no longer fall like h², and for a shorter time."""
     is_half = method.order == 1.5
@@ -66,14 +76,17 @@ CASES = {
             "scalar": fast_or_slow,
             CONSTANT_UNDAMPED: (UNDAMPED, SAMPLED),
         },
-        "deterministic": {"scalar": [(SWING, {"t": (0.0, 2.0)}), (JOINTED_PENDULUM.problem, {"t": (0.0, 2.0)})]},
+        "deterministic": {
+            "scalar": [(SWING, {"t": (0.0, 2.0)}), (JOINTED_PENDULUM.problem, {"t": (0.0, 2.0)})],
+            "commutative": [(THERMAL, {"t": (0.0, 2.0)})],
+        },
     }
 }
 
 
 def constraints_hold(method):
     """g = 0 and G v = 0 to rounding after a thousand steps."""
-    problem = JOINTED_PENDULUM(friction=0.5).problem
+    problem = JOINTED_PENDULUM.problem if method.refusal(THERMAL) else THERMAL
 
     def off(t, x):
         return jnp.abs(jnp.stack([x[:2] @ x[:2] - 1.0, x[:2] @ x[2:4]]))
@@ -83,4 +96,45 @@ def constraints_hold(method):
     assert run["off"].values.max() < 1e-13
 
 
-PROPERTIES = {(Mechanical, "constraints"): constraints_hold}
+def invariant_measure(method):
+    """A step from the exact law of a pendulum changes expectations by O(h³), so that the law that it keeps differs by
+    O(h²): by Gauss' rules in ω and the two normals, the trapezoidal rule in θ."""
+    κ, θ = 1.5, 2.0 * np.pi * np.arange(32) / 32
+    (ω, of_rate), (ξ, of_normal) = gauss.hermite(20), gauss.hermite(6)
+    θ, ω, first, second = (part.ravel() for part in np.meshgrid(θ, ω, ξ, ξ, indexing="ij"))
+    angles = np.exp(κ * np.cos(2.0 * np.pi * np.arange(32) / 32))
+    weight = np.einsum("i,j,k,l->ijkl", angles / angles.sum(), of_rate, of_normal, of_normal).ravel()
+    x = np.stack([np.sin(θ), -np.cos(θ), ω * np.cos(θ), ω * np.sin(θ)], axis=1)
+
+    def change(h, x, ξ):
+        def seen(x):
+            return jnp.stack([-x[1], x[2] ** 2 + x[3] ** 2, -x[1] * (x[2] ** 2 + x[3] ** 2)])
+
+        noise = Increment(h, jnp.sqrt(h) * ξ)
+        return seen(method.step(THERMAL, 0.0, x, noise, None)[0]) - seen(x)
+
+    with underived():
+        changes = AtPoints(change, (None, 0, 0))
+        defects = [np.abs(weight @ changes(h, x, np.stack([first, second], axis=1))) for h in (0.1, 0.05)]
+    assert np.all(defects[0] < 5e-4) and np.all(defects[1] < defects[0] / 6.5), defects
+
+
+def symplectic(method):
+    """Of a pendulum in its angle and its rate: the map of a step keeps areas, whatever the increment is."""
+    problem = JOINTED_PENDULUM.problem
+
+    def step(u):
+        θ, ω = u
+        x = jnp.stack([jnp.sin(θ), -jnp.cos(θ), ω * jnp.cos(θ), ω * jnp.sin(θ)])
+        after, _ = method.step(problem, 0.0, x, Increment(0.1, jnp.array([0.4]), jnp.array([0.01])), None)
+        return jnp.stack([jnp.arctan2(after[0], -after[1]), after[2] * -after[1] + after[3] * after[0]])
+
+    area = jnp.linalg.det(uncompiled.value(jax.jacfwd(step), np.array([0.7, 1.3])))
+    assert abs(area - 1.0) < 1e-12
+
+
+PROPERTIES = {
+    (Mechanical, "constraints"): constraints_hold,
+    (Mechanical, "invariant measure"): invariant_measure,
+    (Mechanical, "symplectic"): symplectic,
+}

@@ -1,5 +1,6 @@
 """Methods for mechanical systems with joints along prescribed increments, against tabulated values of another code."""
 
+import dataclasses
 import os
 from pathlib import Path
 
@@ -9,8 +10,10 @@ import numpy as np
 import pytest
 
 import stodyn as sd
+from stodyn import statistics as st
 from stodyn.methods.alpha import StochasticAlpha
 from stodyn.methods.projected_alpha import ProjectedAlpha
+from stodyn.methods.rattle import ConstrainedBAOAB, Rattle, ShiftedRattle, ShiftedRattle15
 from stodyn.methods.rattle_alpha import RattleAlpha, RattleAlpha15
 from stodyn.models.jointed import CRANK, FOUR_BAR, HOISTING_CRANE, JOINTED_PENDULUM, PENDULUM_CHAIN, SPHERICAL_PENDULUM
 from stodyn.models.rigid_body import RIGID_BODY, body_rates
@@ -56,6 +59,7 @@ FRICTION = FORCE(friction=0.6)
 TABLE = {
     "A force": (FORCE, PAPER, "-.808046016185 -.589119373071 -.704228656655 .965931840821 12.445440608329"),
     "B force": (FORCE, RattleAlpha, "-.810065602169 -.586339253490 -.687557126013 .949904639668 12.440923634524"),
+    "Rattle": (FORCE, Rattle, "-.810032619570 -.586384818385 -.687376738852 .949542967257 12.440748928397"),
     "A torque": (
         FORCE(torque=1.5), PAPER, "-.809761427742 -.586759260806 -.728590996593 1.005497356498 12.439268277467"),
     "B double": (
@@ -69,6 +73,10 @@ TABLE = {
     "A 2.0 friction": (FRICTION, ProjectedAlpha, "-.629882947585 -.776690074831 -.681478116261 .552667606417"),
 }  # fmt: skip
 WHOLE_TABLE = {
+    "Rattle double": (
+        PENDULUM_CHAIN(impulses=True), Rattle,
+        "-.167398011618 -.985889398313 -.888651379233 -1.678560734304 -1.789461796848 .303839707751 -2.596635576630 "
+        "1.144320288756 34.017346198989 24.745435987905"),
     "A double": (
         PENDULUM_CHAIN(impulses=True), PAPER,
         "-.164901558091 -.986310030436 -.882638030907 -1.682624869852 -1.705303168380 .285110300825 -2.600466726498 "
@@ -152,6 +160,68 @@ def test_a_linear_constraint_is_the_alpha_step_in_minimal_coordinates(method):
     assert np.abs(a - np.concatenate([b[0] * J, b[1] * J])).max() < 1e-13
 
 
+@pytest.mark.parametrize(("shifted", "alpha"), [(ShiftedRattle, RattleAlpha), (ShiftedRattle15, RattleAlpha15)])
+def test_shifted_rattle_is_rattle_alpha_for_constant_forces(shifted, alpha):
+    """Whatever rho is: with constant f and B the kicks of both are the same, and so are x and v."""
+    a, b = walk(JOINTED_PENDULUM.problem, shifted), walk(JOINTED_PENDULUM.problem, alpha(rho=0.3))
+    assert np.abs(a - b).max() < 1e-13
+
+
+def langevin(friction, kT=1.0, noise=None):
+    """A pendulum of length 1 and weight 1.5 in a bath: friction is Γ, a number or two."""
+    Γ = np.broadcast_to(np.asarray(friction, float), (2,))
+    B = np.diag(np.sqrt(2.0 * kT * Γ)) if noise is None else noise
+    return Mechanical(
+        lambda t, x, v: jnp.array([0.0, -1.5]) - Γ * v, lambda t, x, v: jnp.asarray(B), ([0.0, -1.0], [0.3, 0.0]),
+        constraints=lambda t, x: 0.5 * (x @ x - 1.0)[None],
+    )  # fmt: skip
+
+
+def test_constrained_baoab_samples_its_tabulated_law():
+    """E cos θ and E ω² at a long step, computed elsewhere without sampling; exact are I1/I0(1.5) and 1. Looks are 6
+    units of time apart, so that their errors are independent; within 5 of them, one false alarm in a million."""
+
+    def seen(t, x):
+        return jnp.stack([-x[1], x[2] ** 2 + x[3] ** 2])
+
+    run = sd.simulate(
+        langevin(1.0), ConstrainedBAOAB(substeps=1), t=(0.0, 150.0), dt=0.3, paths=4000, seed=5,
+        collect=st.Observable(seen, every=20),
+    ).isel(time=slice(2, None))  # fmt: skip
+    mean = run["seen"].values.mean(axis=0)
+    error = np.sqrt(np.mean(run["seen_variance"].values, axis=0) / (4000 * len(run["time"])))
+    expected = np.array([0.596133238831291 - 4.3281462e-3, 1.0 - 2.02066256e-2])
+    assert np.all(np.abs(mean - expected) < 5.0 * error), (mean, expected, error)
+
+
+def test_constrained_baoab_keeps_the_gaussian_law_of_any_friction():
+    """Friction that is not γ M: without weight v along the circle keeps its variance kT at any step, to 5 errors."""
+    still = dataclasses.replace(langevin((2.0, 0.5)), force=lambda t, x, v: -np.array([2.0, 0.5]) * v)
+    run = sd.simulate(
+        still, ConstrainedBAOAB(substeps=2), t=(0.0, 10.0), dt=0.25, paths=4000, seed=6,
+        collect=st.Observable(lambda t, x: x[2] ** 2 + x[3] ** 2, name="square", every=40),
+    ).isel(time=-1)  # fmt: skip
+    assert abs(run["square"] - 1.0) < 5.0 * run["square_stderr"]
+
+
+def test_rattle_and_baoab_refuse_what_they_do_not_take():
+    for method, problem, match in (
+        (Rattle, JOINTED_PENDULUM(friction=0.5).problem, "with friction take RattleAlpha or ConstrainedBAOAB"),
+        (Rattle, RIGID_BODY.problem, "takes a constant mass"),
+        (ConstrainedBAOAB, JOINTED_PENDULUM(friction=0.5).problem, "noise and friction do not balance"),
+        (ConstrainedBAOAB, HOISTING_CRANE.problem, "one depends on t"),
+        (ConstrainedBAOAB, langevin(1.0, noise=np.array([[1.0, 0.5], [0.0, 1.0]])), "do not balance"),
+        (RattleAlpha15, Mechanical(
+            lambda t, x, v: -v, lambda t, x, v: v[:, None], ([0.0, -1.0], [0.3, 0.0]),
+            constraints=lambda t, x: (x @ x - 1.0)[None]), "takes noise that does not depend on v"),
+    ):  # fmt: skip
+        assert match in method.refusal(problem)
+    with pytest.raises(ValueError, match="substeps: expected a whole number"):
+        ConstrainedBAOAB(substeps=0)
+    with pytest.raises(ValueError, match="correction: it belongs to shifted"):
+        Rattle(correction=True)
+
+
 def test_constraints_hold_to_rounding_over_many_steps():
     """|g| and |G v| at most 1e-12 (they are 1e-15) wherever they are looked at, moving joints too."""
     for model, method in ((JOINTED_PENDULUM, RattleAlpha), (HOISTING_CRANE(hoist=0.01), RattleAlpha)):
@@ -164,7 +234,7 @@ def test_constraints_hold_to_rounding_over_many_steps():
             return jnp.concatenate([jnp.abs(joints.value(t, q, None)), jnp.abs(along)])
 
         run = sd.simulate(
-            problem, method, t=(0.0, 50.0), dt=0.01, paths=4, seed=3, collect=sd.statistics.Observable(off, every=500)
+            problem, method, t=(0.0, 50.0), dt=0.01, paths=4, seed=3, collect=st.Observable(off, every=500)
         )
         assert run["off"].values.max() < 1e-13
 

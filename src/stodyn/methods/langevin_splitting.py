@@ -132,7 +132,7 @@ sampling, Appl. Math. Res. eXpress (2013) 34-56"
             else:
                 middle = t + (0.5 if c == 1.0 else 0.25 + 0.5 * (len(drawn) == 1)) * h
                 _, kick = problem.kick(middle, q, p, params, drawn.pop(0))
-                p = jnp.exp(-c * h * γ) * p + jnp.sqrt(_mean_decay(2.0 * c * h * γ)) * kick
+                p = jnp.exp(-c * h * γ) * p + jnp.sqrt(mean_decay(2.0 * c * h * γ)) * kick
         return problem.wrap(jnp.concatenate([q, p])), EXPLICIT
 
     def _increments(self, noise):
@@ -143,7 +143,7 @@ sampling, Appl. Math. Res. eXpress (2013) 34-56"
         return 0.5 * noise.W + apart, 0.5 * noise.W - apart
 
 
-def _mean_decay(z):
+def mean_decay(z):
     """(1 - e^(-z))/z, 1 at 0."""
     safe = jnp.where(z == 0.0, 1.0, z)
     return jnp.where(z == 0.0, 1.0, -jnp.expm1(-safe) / safe)

@@ -254,17 +254,24 @@ def _moved(kicks, method, problem, t, q, v, φ, params):
 
 def _correction(problem, t, q, v, noise, b, γ, params) -> tuple[Array, Array]:
     """E and N of order 1.5."""
-    joints, h, W, Z = problem.joints, noise.h, noise.W, noise.Z
-    free, none = joints.free, q[:0]
+    h, W, Z, free, none = noise.h, noise.W, noise.Z, problem.joints.free, q[:0]
     E, N = jnp.zeros_like(q), jnp.zeros_like(q)
     size = h * W**2 / 12.0 + h * (Z / h - 0.5 * W) ** 2 / 5.0 + h**2 / 15.0
     for k in range(problem.m):
         if free.facts.force_on_v:
             d = jax.jvp(lambda v: free.acceleration(t, q, v, none, params), (v,), (b[:, k],))[1]
             E, N = E + d * (Z[k] - γ * h * W[k]), N + d * W[k]
-        bent = jax.jvp(lambda q, k=k: joints.kicks(t, q, v, params)[:, k], (q,), (b[:, k],))[1]
-        E = E - bent * size[k]
-    return E, N
+    return E - bent_kicks(problem, t, q, v, b, params) @ size, N
+
+
+def bent_kicks(problem: Mechanical, t: Any, q: Array, v: Array, b: Array, params: Any) -> Array:
+    """(b_k · ∂_q) b_k, one column for each channel."""
+    joints: Any = problem.joints
+
+    def along(k):
+        return jax.jvp(lambda q: joints.kicks(t, q, v, params)[:, k], (q,), (b[:, k],))[1]
+
+    return jnp.stack([along(k) for k in range(problem.m)], axis=1) if problem.m else b
 
 
 RattleAlpha = _RattleAlpha()

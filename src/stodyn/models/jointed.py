@@ -9,6 +9,7 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy.special
 
 from stodyn.models.catalogue import Model
 from stodyn.numerics import uncompiled
@@ -77,6 +78,24 @@ def _angle_of_pendulum(*, m, L, g, friction, noise, torque, angle, rate):
 
 
 JOINTED_PENDULUM = Model(jointed_pendulum, {"embedding": _on_circle, "minimal": _angle_of_pendulum})
+
+
+def thermal_pendulum(m=1.0, L=1.0, g=1.5, friction=1.0, kT=1.0, angle=0.5, rate=0.0, impulses=False) -> Mechanical:
+    """d²(x, y)/dt² of a mass on a rod in a bath of temperature kT: friction -γ m v, and a white force on x and on y."""
+    return _posed(
+        lambda t, x, v: jnp.array([0.0, -m * g]) - friction * m * v,
+        lambda t, x, v: jnp.sqrt(2.0 * kT * friction * m) * jnp.eye(2), functools.partial(_on_circle, L=L), [angle],
+        [rate], [m, m], lambda t, x: _rod(x, L)[None], ("rod",), ("x", "y"), impulses,
+    )  # fmt: skip
+
+
+def _angle_density(θ, *, m, L, g, kT):
+    """exp(κ cos θ)/(2π I0(κ)), κ = m g L/kT."""
+    κ = m * g * L / kT
+    return np.exp(κ * (np.cos(np.asarray(θ, float)) - 1.0)) / (2.0 * np.pi * scipy.special.i0e(κ))
+
+
+THERMAL_PENDULUM = Model(thermal_pendulum, {"embedding": _on_circle, "angle_density": _angle_density})
 
 
 def pendulum_chain(

@@ -1,0 +1,281 @@
+"""RATTLE with noise, and constrained BAOAB: mechanical systems with joints by impulses, for a constant mass.
+
+With C = M⁻¹Gᵀ, and Λ1, Λ2 such that g = 0 and G v + g_t = 0 hold at the end of the step,
+
+    v½ = v + ½ M⁻¹(h f + B W) - ½ C Λ1,   q' = q + h v½,   v' = v½ + ½ M⁻¹(h f' + B'W) - ½ C' Λ2,   ΔΛ = ½ (Λ1 + Λ2).
+
+For every W that is the RATTLE step of a Hamiltonian system where B_k is a gradient, so that it is symplectic. Kicks in
+the middle of nowhere cost it a large constant: *shifted*, with v + b(q) H before and - b(q') H after it, b the part of
+M⁻¹B along the constraints and H = Z/h - W/2, it is RATTLE-α's step where f and B are constant.
+
+BAOAB composes B (half a kick of the forces along the constraints), A (RATTLE without forces, in substeps) and O
+(friction and its noise, exact in law along the constraints). Its invariant law is exp(-V/kT) √det(JᵀMJ) du in minimal
+coordinates u to order 2; a stiff spring in the place of a constraint has another law, without the root (Fixman's
+factor).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from stodyn.methods.contract import Claim, Report
+from stodyn.methods.langevin_splitting import mean_decay
+from stodyn.methods.rattle_alpha import MEASURED, Constrained, bent_kicks, impulses, is_sound, refuses_mass, shown
+from stodyn.noise import wiener
+from stodyn.numerics import elimination
+from stodyn.numerics.newton import newton
+from stodyn.numerics.printing.points import at_points
+from stodyn.problems.joints import Joints
+from stodyn.problems.mechanical import Mechanical
+
+ANDERSEN = "H. C. Andersen, RATTLE: a velocity version of the SHAKE algorithm, J. Comput. Phys. 52 (1983)"
+BALANCED = 1e-9  # how well noise and friction must balance, of their size
+
+
+def impulse_step(joints: Joints, t, q, v, h, first, second, params, tol, limit):
+    """q', v', ΔΛ and how it went: v + first, a drift, + second(q'), with the impulses of the constraints."""
+    here = joints.frame(t, q, params)
+    known = q + h * (v + first)
+
+    def held(Λ):
+        return joints.value(t + h, known - 0.5 * h * (here.C @ Λ), params) / h
+
+    root = newton(held, jnp.zeros(joints.c, q.dtype), tol=tol, limit=limit, **joints.solver)
+    after = known - 0.5 * h * (here.C @ root.x)
+    there = joints.frame(t + h, after, params)
+    w = v + first - 0.5 * (here.C @ root.x) + second(after)
+    v, half = there.held(w, joints.rate(t + h, after, params))
+    return after, v, 0.5 * root.x + half, there, Report(root.ok & is_sound(here, there), root.iterations, root.rounded)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Rattle(Constrained):
+    """RATTLE with a random kick in each of its two impulses: forces and noise that do not depend on v, a constant mass.
+
+    shifted     whether v is shifted by H before and after, which makes the error many times smaller
+    correction  whether the mean of what kicks and constraint make together is put right: strong order 1.5
+    """
+
+    shifted: bool = False
+    correction: bool = False
+    tol: float = 1e-10
+    limit: int = 20
+
+    citation = ANDERSEN + "; shifted and corrected: stodyn"
+
+    def __post_init__(self):
+        if self.correction and not self.shifted:
+            raise ValueError("correction: it belongs to shifted=True")
+
+    @property
+    def name(self):
+        return ("ShiftedRattle15" if self.correction else "ShiftedRattle") if self.shifted else "Rattle"
+
+    @property
+    def order(self):
+        return 1.5 if self.correction else 1.0
+
+    @property
+    def needs(self):
+        return wiener.WZ if self.shifted else wiener.W
+
+    @property
+    def claims(self):
+        strong = Claim("strong", self.order, source=MEASURED)
+        found = strong, Claim("deterministic", 2.0, source=ANDERSEN), Claim("constraints", source="solved by Newton")
+        return found if self.shifted else (*found, Claim("symplectic", source="RATTLE of a Hamiltonian for every W"))
+
+    def refusal(self, problem):
+        return super().refusal(problem) or refuses_mass(problem, self.name) or _takes(self.name, problem)
+
+    def step(self, problem, t, x, noise, params):
+        joints, N, h = problem.joints, problem.N, noise.h
+        free, q, v = joints.free, x[:N], x[N : 2 * N]
+        none, frame = q[:0], joints.frame(t, q, params)
+
+        def half_kick(t, q):
+            a = h * free.acceleration(t, q, v, none, params)
+            return 0.5 * (a + free.kicks(t, q, v, none, params) @ noise.W)
+
+        if self.shifted:
+            H = noise.Z / h - 0.5 * noise.W
+            b = frame.tangent(free.kicks(t, q, v, none, params))
+            v = v + b @ H
+        first = half_kick(t, q)
+        if self.correction:
+            size = h * noise.W**2 / 12.0 + h * H**2 / 5.0 + h**2 / 15.0
+            bent = bent_kicks(problem, t, q, v, b, params) @ size
+        else:
+            bent = jnp.zeros_like(q)
+        q, v, Λ, there, report = impulse_step(
+            joints, t, q, v, h, first, lambda q: half_kick(t + h, q) - bent, params, self.tol, self.limit
+        )
+        if self.shifted:
+            v = v - there.held(free.kicks(t + h, q, v, none, params) @ H)[0]
+        φ = free.acceleration(t + h, q, v, none, params) if problem.accelerations else v
+        return shown(problem, q, v, φ, impulses(problem, x) + Λ), report
+
+
+def _takes(name: str, problem: Mechanical) -> str | None:
+    """Why RATTLE does not take the forces, the noise or the mass, in words; None if it does."""
+    if callable(problem.mass):
+        return f"{name} takes a constant mass, and here it depends on the state; RattleAlpha takes those"
+    facts = problem.joints.free.facts  # type: ignore[union-attr]
+    if facts.force_on_v:
+        return f"{name} takes forces that do not depend on v; with friction take RattleAlpha or ConstrainedBAOAB"
+    if facts.noise_on_v:
+        return f"{name} takes noise that does not depend on v; RattleAlpha takes such noise"
+    return None
+
+
+@dataclasses.dataclass(frozen=True)
+class _ConstrainedBAOAB(Constrained):
+    """Langevin's equation with joints in exact pieces, B A O A B: its invariant law to order 2, at any friction.
+
+    substeps  how many steps RATTLE takes in each A: it follows chords, and four make its error an eighth of one's
+
+    force = F(t, x) - Γ v and noise B with B Bᵀ = 2 kT Γ, Γ symmetric: kT is found, and refused where there is none.
+    Where Γ is γ M, O is exp(-γ h) and its noise, else the implicit midpoint rule, which keeps the Gaussian law of v.
+    """
+
+    substeps: int = 4
+    tol: float = 1e-10
+    limit: int = 20
+
+    name = "ConstrainedBAOAB"
+    order = "invariant"
+    needs = wiener.W
+    citation = (
+        "B. Leimkuhler & C. Matthews, Efficient molecular dynamics using geodesic integration and solvent-solute \
+splitting, Proc. R. Soc. A 472 (2016); T. Lelièvre, M. Rousset & G. Stoltz, Langevin dynamics with constraints and \
+computation of free energy differences, Math. Comp. 81 (2012)"
+    )
+    claims = (
+        Claim("invariant measure", 2.0, source="computed without sampling for a pendulum"),
+        Claim("deterministic", 2.0, source="symmetric composition"),
+        Claim("constraints", source="solved by Newton"),
+    )
+
+    def __post_init__(self):
+        if isinstance(self.substeps, bool) or not isinstance(self.substeps, int) or self.substeps < 1:
+            raise ValueError(f"substeps: expected a whole number >= 1, got {self.substeps!r}")
+
+    def refusal(self, problem):
+        return super().refusal(problem) or refuses_mass(problem, self.name) or _unbalanced(self.name, problem)
+
+    def step(self, problem, t, x, noise, params):
+        joints, N, h = problem.joints, problem.N, noise.h
+        q, v, none = x[:N], x[N : 2 * N], x[:0]
+        free = joints.free
+
+        def B(t, q, v):
+            frame = joints.frame(t, q, params)
+            change, λ = frame.held(0.5 * h * free.acceleration(t, q, jnp.zeros_like(v), none, params))
+            return v + change, λ
+
+        def A(q, v):
+            δ = 0.5 * h / self.substeps
+
+            def turn(_, carried):
+                q, v, Λ, ok, iterations, rounded = carried
+                zero = jnp.zeros_like(q)
+                q, v, more, _, r = impulse_step(joints, t, q, v, δ, zero, lambda q: zero, params, self.tol, self.limit)
+                return q, v, Λ + more, ok & r.ok, iterations + r.iterations, rounded | r.rounded
+
+            start = jnp.zeros(joints.c, q.dtype), jnp.asarray(True), jnp.zeros((), jnp.int32), jnp.asarray(False)
+            q, v, Λ, *said = jax.lax.fori_loop(0, self.substeps, turn, (q, v, *start))
+            return q, v, Λ, Report(*said)
+
+        v, Λ = B(t, q, v)
+        q, v, more, first = A(q, v)
+        Λ = Λ + more
+        v, more = _friction(joints, t + 0.5 * h, q, v, h, noise.W, params)
+        Λ = Λ + more
+        q, v, more, second = A(q, v)
+        Λ = Λ + more
+        v, more = B(t + h, q, v)
+        φ = free.acceleration(t + h, q, v, none, params) if problem.accelerations else v
+        return shown(problem, q, v, φ, impulses(problem, x) + Λ + more), first.joined(second)
+
+
+def damping(joints: Joints, t: Any, q: Array, params: Any) -> Array:
+    """Γ of the force -Γ v, (N, N)."""
+    return -jax.jacfwd(lambda v: joints.forces(t, q, v, params))(jnp.zeros_like(q))
+
+
+def _friction(joints: Joints, t, q, v, h, W, params) -> tuple[Array, Array]:
+    """v after O, and what the reactions do in it."""
+    frame, Γ = joints.frame(t, q, params), damping(joints, t, q, params)
+    push = joints.pushes(t, q, v, params) @ W
+    if _is_proportional(joints.problem):
+        γ = Γ[0, 0] / joints.mass(t, q, params)[0, 0]
+        kick, λ = frame.held(frame.inverse(push))
+        return jnp.exp(-γ * h) * v + jnp.sqrt(mean_decay(2.0 * γ * h)) * kick, λ
+    M = joints.mass(t, q, params)
+    solve = elimination.factorised(M + 0.5 * h * Γ)
+    C = jnp.stack([solve(row) for row in frame.G], axis=1)
+    w = solve(M @ v - 0.5 * h * (Γ @ v) + push)
+    λ = joints.factorised(frame.G @ C)(frame.G @ w)
+    return w - C @ λ, λ
+
+
+def _looked_at(problem: Mechanical) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Γ, B Bᵀ and M at the start and around it."""
+    joints: Any = problem.joints
+
+    def at(t, q, p):
+        B = joints.pushes(t, q, jnp.zeros_like(q), p)
+        return damping(joints, t, q, p), B @ B.T, joints.mass(t, q, p)
+
+    with jax.enable_x64(True), jax.ensure_compile_time_eval():
+        q = np.asarray(problem.example_start(), float)[: problem.N]
+        near = q + 0.1 * (1.0 + np.abs(q)) * np.random.default_rng(7).standard_normal((5, problem.N))
+        near[0] = q
+        return at_points(at, np.linspace(0.0, 1.0, 5), near, problem.example_params(), in_axes=(0, 0, None))
+
+
+def _is_proportional(problem: Mechanical) -> bool:
+    """Whether Γ = γ M with one γ in all states."""
+    Γ, _, M = _looked_at(problem)
+    γ = Γ[:, 0, 0] / M[:, 0, 0]
+    return bool(
+        np.ptp(γ) <= BALANCED * np.abs(γ).max() and np.abs(Γ - γ[:, None, None] * M).max() <= BALANCED * np.abs(Γ).max()
+    )
+
+
+def _unbalanced(name: str, problem: Mechanical) -> str | None:
+    """Why there is no temperature, or no such form, in words; None where there is."""
+    joints: Any = problem.joints
+    if joints.moves:
+        return f"{name} takes constraints that do not move, and here one depends on t"
+    if callable(problem.mass):
+        return f"{name} takes a constant mass, and here it depends on the state; RattleAlpha takes those"
+    facts = joints.free.facts
+    if facts.noise_on_v or (facts.force_on_v and not facts.linear_damping):
+        return (
+            f"{name} takes forces F(x) - Γ v and noise that does not depend on v, and here they depend on it otherwise"
+        )
+    Γ, spread, _ = _looked_at(problem)
+    size = max(np.abs(spread).max(), 1e-300)
+    total = np.trace(Γ, axis1=1, axis2=2)
+    kT = 0.5 * np.trace(spread, axis1=1, axis2=2)[0] / total[0] if total[0] else 0.0
+    if np.abs(Γ - np.swapaxes(Γ, 1, 2)).max() > BALANCED * np.abs(Γ).max(initial=0.0):
+        return f"{name} takes a symmetric friction matrix Γ, and here it is not; RattleAlpha takes any"
+    if np.abs(spread - 2.0 * kT * Γ).max() > BALANCED * size:
+        return (
+            f"{name} samples a temperature, and there is none: noise and friction do not balance, B B' is not 2 kT Γ "
+            f"(at the start B B' = {np.round(spread[0], 6).tolist()}, Γ = {np.round(Γ[0], 6).tolist()})"
+        )
+    return None
+
+
+Rattle = _Rattle()
+ShiftedRattle = _Rattle(shifted=True)
+ShiftedRattle15 = _Rattle(shifted=True, correction=True)
+ConstrainedBAOAB = _ConstrainedBAOAB()
