@@ -2,6 +2,7 @@
 
 from stodyn import circuits, plot, statistics
 from stodyn.accuracy.estimate import estimate
+from stodyn.accuracy.fragility import fragility
 from stodyn.accuracy.rare import rare
 from stodyn.analysis import structures
 from stodyn.analysis.plan import plan
@@ -50,6 +51,7 @@ __all__ = [
     "draw_increments",
     "estimate",
     "exactly_filtered",
+    "fragility",
     "from_normals",
     "increments",
     "linear",

@@ -87,23 +87,19 @@ def sweep(
     """
     began = time.perf_counter()
     check_options(paths, seed, on_failure)
-    axes = _axes(over)
+    axes, problems = points(problem, over)
     where = chosen_place(place, threads)
-    points = [
-        as_it_is_now(_at(problem, dict(itertools.chain(*point))))
-        for point in itertools.product(*(axis.points for axis in axes))
-    ]
-    method = chosen_method(points[0], method)
+    method = chosen_method(problems[0], method)
     if isinstance(method, Expansion):
         raise ValueError(f"method: {method.name} makes no paths; a sweep needs a method that does")
     asked = statistics_of(collect)
     watched = [s for s in asked if hasattr(s, "averages")] if differences and common else []
-    seeds = [int(seed)] * len(points)
+    seeds = [int(seed)] * len(problems)
     if not common:
-        seeds = [int(np.random.SeedSequence([int(seed), k]).generate_state(1)[0]) for k in range(len(points))]
+        seeds = [int(np.random.SeedSequence([int(seed), k]).generate_state(1)[0]) for k in range(len(problems))]
     kept = [*asked, *(Values(s, every=s.every, at=s.at) for s in watched)]
     runs = []
-    for number, point in zip(seeds, points, strict=True):
+    for number, point in zip(seeds, problems, strict=True):
         spec = _with_values_last(describe(point, method, t, dt, kept, dtype, stop))
         check_paths(spec, int(paths))
         runs.append(run_of(spec, int(paths), number, executor, (), block))
@@ -252,6 +248,13 @@ def _plainly(value: Any) -> Any:
         return identity.told(np.asarray(value, float))
     except (TypeError, ValueError):
         return repr(value)
+
+
+def points(problem: Any, over: Mapping[Any, Sequence[Any]]) -> tuple[list[_Axis], list[Any]]:
+    """The dimensions of a grid, and the problem at each of its points."""
+    axes = _axes(over)
+    grid = itertools.product(*(axis.points for axis in axes))
+    return axes, [as_it_is_now(_at(problem, dict(itertools.chain(*point)))) for point in grid]
 
 
 def _at(problem: Any, values: Mapping[str, Any]) -> Any:

@@ -1,0 +1,74 @@
+"""Fragility curves: the probability that a bound is exceeded within a time, over a parameter such as an intensity."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import scipy.stats
+import xarray as xr
+
+from stodyn import results
+from stodyn.accuracy.rare import rare
+from stodyn.engine.sweep import points
+from stodyn.methods.contract import Catalogued
+
+LEAST = 3  # points with probabilities between 0 and 1 that a curve is fitted to
+
+
+def fragility(
+    problem: Any, method: Catalogued | str | None = None, *, over: Mapping[str, Sequence[Any]], **options: Any
+) -> xr.Dataset:
+    """The probability of an event at every value of a parameter, however rare it is, and a lognormal curve through it.
+
+        curve = sd.fragility(building, over={"intensity": [0.5, 1, 2, 4]}, event=sd.Level(0.02, of="drift"),
+                             before=20.0, dt=0.01, seed=1)
+
+    Parameters
+    ----------
+    problem
+        A problem, whose `params` are changed; or a model or a function of the swept name that returns one.
+    over : mapping
+        One name and its values, as in `sweep`.
+    **options
+        Those of `rare`: event, before, dt, seed and others. Every point has the same seed.
+
+    Returns
+    -------
+    xarray.Dataset
+        probability, probability_stderr, probability_low and probability_high over the swept dimension; for positive
+        values the median and the dispersion of the curve Φ(ln(value/median)/dispersion), fitted by weights from the
+        standard errors, where at least three probabilities lie between 0 and 1.
+    """
+    axes, problems = points(problem, over)
+    if len(axes) != 1:
+        raise ValueError(f"over: a curve has one parameter, got {len(axes)}: {', '.join(axis.name for axis in axes)}")
+    found = [rare(one, method, **options) for one in problems]
+    names = [f"probability{part}" for part in ("", "_stderr", "_low", "_high")]
+    axis = axes[0]
+    variables: dict[str, Any] = {name: ((axis.name,), np.array([float(one[name]) for one in found])) for name in names}
+    coords = axis.coords()
+    values = np.asarray(coords[axis.name][1])
+    fitted = _lognormal(values, variables["probability"][1], variables["probability_stderr"][1])
+    if fitted is not None:
+        variables |= {"median": ((), fitted[0]), "dispersion": ((), fitted[1])}
+    records = [results.provenance(one) for one in found]
+    record = {**records[0], "swept": axis.name, "path_steps": sum(one["path_steps"] for one in records)}
+    return xr.Dataset(variables, coords, {"provenance": json.dumps(record)})
+
+
+def _lognormal(values: np.ndarray, p: np.ndarray, stderr: np.ndarray) -> tuple[float, float] | None:
+    """Median and dispersion of Φ(ln(v/median)/dispersion), by least squares of Φ⁻¹(p) = (ln v - ln median)/dispersion
+    with the weights (φ(Φ⁻¹ p)/stderr)²."""
+    if values.dtype.kind not in "iuf" or not np.all(values > 0):
+        return None
+    inside = (p > 0) & (p < 1) & (stderr > 0)
+    if np.count_nonzero(inside) < LEAST:
+        return None
+    score = scipy.stats.norm.ppf(p[inside])
+    weight = scipy.stats.norm.pdf(score) / stderr[inside]
+    slope, shift = np.polyfit(np.log(values[inside].astype(float)), score, 1, w=weight)
+    return (math.exp(-shift / slope), 1.0 / slope) if slope > 0 else None
