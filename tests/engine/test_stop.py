@@ -178,6 +178,10 @@ WRONG = {
         lambda: stopped(BROWNIAN, sd.Level(1.0), t=1.0, dt=0.1, collect=st.Spectrum(segment=8, every=1)),
         "stop: Spectrum needs records that go on to the end",
     ),
+    "a passage": (
+        lambda: stopped(BROWNIAN, sd.Level(1.0), t=1.0, dt=0.1, collect=st.Passage(1.0)),
+        "stop: Passage weighs crossings",
+    ),
     "a solver": (
         lambda: stopped(sd.linear([[-1.0]], [[1.0]]), sd.Level(1.0), t=1.0, dt=0.1, method="VanLoan"),
         "stop: VanLoan makes whole paths at once",

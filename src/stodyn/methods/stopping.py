@@ -29,6 +29,7 @@ from jax import Array
 from stodyn.methods.contract import Method, Report
 from stodyn.methods.wrapping import AndNormals, Wrapping, without
 from stodyn.numerics import crossing
+from stodyn.numerics.rarely import rarely
 from stodyn.problems.level import BRIDGE, CUBIC, GRID, Gauge, Level
 
 STREAM = "event"
@@ -200,15 +201,10 @@ class Stopping(Wrapping, Method):
                 is_first = crosses & (~reached | (when < share))
                 share, by = jnp.where(is_first, when, share), jnp.where(is_first, np.int32(number), by)
                 reached, place = reached | crosses, jnp.where(is_first, where, place)
-            return jnp.asarray(False), reached, share.astype(x.dtype), by, place.astype(x.dtype)
+            return reached, share.astype(x.dtype), by, place.astype(x.dtype)
 
-        nothing = possible, jnp.asarray(False), jnp.ones_like(x[0]), jnp.asarray(0, np.int32), y
-        if problem.n <= SMALL:
-            _, *answer = jax.lax.while_loop(lambda state: state[0], once, nothing)
-        else:
-            _, *answer = once(nothing)
-            answer[0] &= possible
-        return answer
+        nothing = jnp.asarray(False), jnp.ones_like(x[0]), jnp.asarray(0, np.int32), y
+        return rarely(possible, once, nothing, loops=problem.n <= SMALL)
 
 
 def of_those(report: Report, goes_on: Array) -> Report:

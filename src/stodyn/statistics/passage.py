@@ -81,6 +81,8 @@ class Passage(Averaged):
     or "bound" (E min(τ, T), a lower bound). For the latter two a warning `Censored` says what is missing.
     """
 
+    refuses_stops = "weighs crossings, and a stop decides them: the run has stop_time and alive"
+
     level: Any = dataclasses.field(kw_only=False)
     of: Any = dataclasses.field(kw_only=False, default=0)
     direction: str | None = None
