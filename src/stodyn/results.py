@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import json
+import os
+import uuid
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -111,10 +113,22 @@ def provenance(run: xr.Dataset) -> dict[str, Any]:
 
 
 def save(run: xr.Dataset, file: str | Path) -> None:
-    """Write a run to a NetCDF file; `load` gives it back equal."""
-    if not Path(file).absolute().parent.is_dir():
-        raise FileNotFoundError(f"save: there is no folder {Path(file).absolute().parent}; make it first")
-    run.to_netcdf(file, engine="netcdf4")
+    """Write a run to a NetCDF file; `load` gives it back equal. A file is written whole or not at all: one that was
+    there before stays where the disk is full."""
+    file = Path(file).absolute()
+    if not file.parent.is_dir():
+        raise FileNotFoundError(f"save: there is no folder {file.parent}; make it first")
+    unfinished = file.parent / f".unfinished-{uuid.uuid4().hex}"
+    try:
+        run.to_netcdf(unfinished, engine="netcdf4")
+        os.replace(unfinished, file)
+    except (OSError, RuntimeError) as error:  # the library says "HDF error" where the disk is full
+        raise OSError(
+            f"save: {file} could not be written ({error}). Is there room for {run.nbytes / 1e6:.3g} MB, and permission "
+            "to write there?"
+        ) from error
+    finally:
+        unfinished.unlink(missing_ok=True)
 
 
 def load(file: str | Path) -> xr.Dataset:

@@ -15,6 +15,7 @@ from jax import Array, lax
 from jax.extend.core import jaxpr_as_fun
 
 from stodyn.engine.batch import Vmap
+from stodyn.engine.forked import require_threads
 from stodyn.engine.gathering import Gathered, Plan, Went
 from stodyn.engine.layout import Members
 from stodyn.engine.place import available_cores
@@ -280,6 +281,7 @@ class Compiled(NamedTuple):
 
 def compiled(key: str, function: Callable, *arguments: Any) -> Compiled:
     """`function` compiled for arguments of these shapes, or what was compiled under the same key before."""
+    require_threads()
     with _compiling:
         name = (key, function.__name__, str(jax.config.jax_default_device))  # type: ignore[attr-defined]
         if name not in _compiled:

@@ -25,6 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from stodyn.engine.failure import Stopped
+from stodyn.engine.forked import note_run
 
 if TYPE_CHECKING:
     from stodyn.engine.cluster import Dask
@@ -82,6 +83,7 @@ def front_door(function: Callable) -> Callable:
                 raise TypeError(f"{name}() got an unexpected keyword argument {word!r}{meant}")
         if isinstance(jnp.zeros(()) + 0.0, jax.core.Tracer):
             raise TypeError(f"{name}: called while JAX traces a function. {way_out}")
+        note_run()
         try:
             with jax.default_device(jax.devices("cpu")[0]):
                 return function(*arguments, **options)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import inspect
 import os
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
 import jax
@@ -290,8 +292,20 @@ def _advice(error: Exception, arguments: tuple[tuple[str, Any], ...]) -> str:
 
 
 def machine_memory() -> float:
-    """Bytes of memory that this machine has."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else np.inf
+    """Bytes of memory that this machine has, or that this process may still take where it is limited (ulimit -v)."""
+    if not hasattr(os, "sysconf"):
+        return np.inf
+    page = os.sysconf("SC_PAGE_SIZE")
+    there = float(page * os.sysconf("SC_PHYS_PAGES"))
+    with contextlib.suppress(ImportError, OSError, ValueError):
+        import resource
+
+        limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+        if limit != resource.RLIM_INFINITY:
+            taken = page * int(Path("/proc/self/statm").read_text().split()[0])
+            there = min(there, float(max(limit - taken, 0)))
+        there = min(there, float(Path("/sys/fs/cgroup/memory.max").read_text()))  # "max" where there is no limit
+    return there
 
 
 def component_names(names: Any, default: Sequence[str]) -> tuple[str, ...]:

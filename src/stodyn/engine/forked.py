@@ -1,0 +1,32 @@
+"""A process that was forked after a run: printed programs serve on, JAX does not, because its threads stayed behind."""
+
+from __future__ import annotations
+
+import os
+
+_ran = _forked = False
+
+
+def note_run() -> None:
+    """Say that this process runs something, so that JAX has threads from now on."""
+    global _ran
+    _ran = True
+
+
+def _remember() -> None:
+    global _forked
+    _forked = _ran
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_remember)
+
+
+def require_threads() -> None:
+    """Refuse to compile or to run by XLA where that would wait for ever."""
+    if _forked:
+        raise RuntimeError(
+            "this process was forked from one that had run something, and the threads of JAX do not live on in it: "
+            "what JAX compiles would wait for ever. Start processes by spawn (multiprocessing.get_context('spawn')) or "
+            "run in stodyn.place.processes(n); printed programs with Moments, Observable or Passage run here too"
+        )

@@ -1,0 +1,91 @@
+"""Disks that are full, memory that is limited, processes that fork: said in words, and nothing is lost or waits."""
+
+import contextlib
+import os
+import resource
+import signal
+import warnings
+
+import numpy as np
+import pytest
+
+import stodyn as sd
+from stodyn import SDE, load, provenance, simulate
+from stodyn import statistics as st
+from stodyn.problems.contract import machine_memory
+
+DECAY = SDE(lambda t, x: -x, lambda t, x: 1.0, start=1.0)
+RUN = dict(t=(0.0, 1.0), dt=0.125, paths=40, seed=1, block=8, collect=st.Moments())
+
+
+@contextlib.contextmanager
+def limited(kind, amount):
+    """The soft limit of a resource, for a moment."""
+    soft, hard = resource.getrlimit(kind)
+    resource.setrlimit(kind, (int(amount), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(kind, (soft, hard))
+
+
+def test_a_ledger_where_files_may_be_no_larger_goes_on_where_it_stopped(tmp_path):
+    """The manifest fits into 1100 bytes, a block into as many, the result does not."""
+    expected = simulate(DECAY, "EulerMaruyama", **RUN)
+    with limited(resource.RLIMIT_FSIZE, 1100), pytest.raises(OSError, match=r"ledger: no room for .* blocks written"):
+        simulate(DECAY, "EulerMaruyama", ledger=tmp_path / "run", **RUN)
+    again = simulate(DECAY, "EulerMaruyama", ledger=tmp_path / "run", **RUN)
+    np.testing.assert_array_equal(again["mean"], expected["mean"])
+    assert load(tmp_path / "run").identical(again)
+    assert provenance(again)["blocks_read"] <= 5
+
+
+def test_a_run_that_does_not_fit_on_the_disk_leaves_the_file_before_it(tmp_path):
+    small, large = (simulate(DECAY, "EulerMaruyama", **RUN | dict(dt=dt)) for dt in (0.5, 0.125))
+    sd.save(small, tmp_path / "run.nc")
+    with limited(resource.RLIMIT_FSIZE, 1000), pytest.raises(OSError, match=r"save: .*run\.nc could not be written"):
+        sd.save(large, tmp_path / "run.nc")
+    assert [file.name for file in tmp_path.iterdir()] == ["run.nc"]
+    assert load(tmp_path / "run.nc").sizes["time"] == small.sizes["time"]
+
+
+def test_a_limit_of_memory_counts_as_the_memory_there_is():
+    with open("/proc/self/statm") as file:
+        taken = os.sysconf("SC_PAGE_SIZE") * int(file.read().split()[0])
+    before, room = machine_memory(), 2**30
+    with limited(resource.RLIMIT_AS, taken + room):
+        assert machine_memory() <= 1.1 * room < before
+        with pytest.raises(MemoryError, match=r"Paths: would keep .* GB"):
+            simulate(DECAY, "EulerMaruyama", **RUN | dict(paths=10**7, collect=st.Paths(10**7)))
+
+
+def answers_of_a_fork(*calls):
+    """What each call gives in a forked process, in words; it is ended after a minute."""
+    reading, writing = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # JAX's own, of the same matter
+        process = os.fork()
+    if process == 0:
+        signal.alarm(60)
+        with os.fdopen(writing, "w") as pipe:
+            for call in calls:
+                try:
+                    print(call(), file=pipe, flush=True)
+                except Exception as error:
+                    print(f"{type(error).__name__}: {error}", file=pipe, flush=True)
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as pipe:
+        said = pipe.read().splitlines()
+    os.waitpid(process, 0)
+    return said
+
+
+def test_a_process_forked_after_a_run_computes_by_print_and_refuses_what_would_wait_for_ever():
+    def mean(executor):
+        return float(simulate(DECAY, "EulerMaruyama", executor=executor, threads=2, **RUN)["mean"].values[-1, 0])
+
+    expected = mean("printed")
+    printed, vmapped = answers_of_a_fork(lambda: mean("printed"), lambda: mean("vmap"))
+    assert float(printed) == expected
+    assert vmapped.startswith("RuntimeError: this process was forked from one that had run something")
