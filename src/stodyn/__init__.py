@@ -30,6 +30,7 @@ from stodyn.problems.random_dae import RandomDAE
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
 from stodyn.problems.structural import base_excited
+from stodyn.problems.walls import Walls, with_walls
 from stodyn.results import provenance, quantile, save
 
 __version__ = "0.1.0"
@@ -44,6 +45,7 @@ __all__ = [
     "PerPath",
     "RandomDAE",
     "Stop",
+    "Walls",
     "base_excited",
     "circuits",
     "diagonal",
@@ -76,4 +78,5 @@ __all__ = [
     "until",
     "with_measurement",
     "with_noise",
+    "with_walls",
 ]

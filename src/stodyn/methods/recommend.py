@@ -12,6 +12,7 @@ from stodyn.problems.mechanical import Mechanical
 from stodyn.problems.random_dae import RandomDAE
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
+from stodyn.problems.walls import Walled
 
 
 def recommend(problem) -> Catalogued:
@@ -21,6 +22,8 @@ def recommend(problem) -> Catalogued:
     RK1A4M, with areas where the noise does not commute (errors at equal cost: benchmarks/sdae_error_at_cost.py);
     circuits, whose noise is small, the trapezoidal rule, for its kT/C is right at any step. DAEs with random
     parameters: Galerkin where they are linear, else Quadrature with up to four parameters and regression with more."""
+    if isinstance(problem, Walled) and isinstance(problem.problem, Mechanical):
+        return recommend(problem.problem.lower(SDE)[0])  # type: ignore[index]
     if isinstance(problem, Measured):
         return recommend(problem.problem)
     if isinstance(problem, Hamiltonian):

@@ -78,6 +78,10 @@ def with_measurement(problem: Any, H: ArrayLike, R: ArrayLike, names: Sequence[s
     Any method of the problem serves; `covariance` gives the exact covariance of z.
     """
     check_problem(problem)
+    if isinstance(problem, Measured):
+        raise TypeError(
+            f"problem: a {type(problem).__name__} has measurements, energies or walls already, which are not joined"
+        )
     matrix = np.atleast_2d(np.asarray(H, float))
     if matrix.ndim != 2 or matrix.shape[1] != problem.n or not np.isfinite(matrix).all():
         raise ValueError(f"H: expected a finite matrix with {problem.n} columns, one a component, got {matrix.shape}")

@@ -1,0 +1,98 @@
+"""A method on a problem with walls: its step, then what the wall does to it.
+
+lifted    x' = y + max(0, low - m), m = (x + y - √((x - y)² + v χ²))/2 the least value of a Brownian bridge from x to y
+          of variance v, χ² = ξ₁² + ξ₂²                        D. Lépingle, Math. Comput. Simul. 38 (1995)
+folded    x' = low + |y - low|                              M. Bossy, E. Gobet & D. Talay, J. Appl. Probab. 41 (2004)
+mirrored  x' = low + e (low - y) and v' = -e v where y is below the wall
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import jax.numpy as jnp
+
+from stodyn.methods.contract import Method
+from stodyn.methods.wrapping import AndNormals, Wrapping, without
+from stodyn.problems.walls import Walled
+
+STREAM = "wall"
+DRAWN = 2  # normals for each side of a component
+
+
+def walling(method: Any, problem: Walled) -> Method:
+    """The method as it runs between walls; refuses methods that keep more than the state, or make whole paths."""
+    if not isinstance(method, Method):
+        raise ValueError(f"method: {method.name} makes whole paths at once, and walls act on steps; take EulerMaruyama")
+    kind: Any = type(method)
+    if kind.start is not Method.start or kind.read is not Method.read or method.starting_steps:
+        raise ValueError(
+            f"method: {method.name} keeps more than the state of the problem from step to step, which a wall would "
+            "change behind its back; take a one-step method such as EulerMaruyama, Heun or SRA1"
+        )
+    draws = problem.walls.kind == "reflect" and problem.walls.draw
+    return _Walled(method, sum(map(math.isfinite, (b for place in problem.places for b in place[2:]))) if draws else 0)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Walled(Wrapping, Method):
+    """A step of the method, then the walls; sides: for how many of them something is drawn."""
+
+    sides: int
+    accepts = Walled
+
+    @property
+    def needs(self):
+        return AndNormals(self.method.needs, STREAM, DRAWN * self.sides) if self.sides else self.method.needs
+
+    def step(self, problem, t, state, noise, params):
+        own = without(noise, STREAM) if self.sides else noise
+        after, report = self.method.step(problem.problem, t, state, own, params)
+        drawn = iter(noise.aux[STREAM]) if self.sides else iter(())
+        for i, velocity, low, high in problem.places:
+            if velocity >= 0:
+                after = _mirrored(after, i, velocity, low, high, problem.walls.restitution)
+                continue
+            y = after[i]
+            if self.sides:
+                (row,) = problem.problem.noise_rows(t, state, params, (i,))
+                y = _lifted(state[i], y, noise.h * jnp.sum(jnp.asarray(row, y.dtype) ** 2), low, high, drawn)
+            after = after.at[i].set(folded(y, low, high))
+        return after, report
+
+
+def _lifted(x: Any, y: Any, v: Any, low: float, high: float, drawn: Iterator) -> Any:
+    """y moved by what the extremes of the bridge from x to y lie beyond the walls; `drawn` gives the normals."""
+
+    def largest(sign: float) -> Any:
+        """Of sign times the bridge."""
+        square = next(drawn) ** 2 + next(drawn) ** 2
+        return 0.5 * (sign * (x + y) + jnp.sqrt((x - y) ** 2 + v * square))
+
+    up = jnp.maximum(low + largest(-1.0), 0.0) if math.isfinite(low) else 0.0
+    down = jnp.maximum(largest(1.0) - high, 0.0) if math.isfinite(high) else 0.0
+    return y + (up - down)
+
+
+def _mirrored(after: Any, i: int, velocity: int, low: float, high: float, e: float) -> Any:
+    """The state with x and v mirrored where x is beyond a wall; what is still beyond the other one is folded."""
+    y, v = after[i], after[velocity]
+    is_out = (y < low) | (y > high)
+    wall = jnp.clip(y, low, high)
+    back = folded(wall - e * (y - wall), low, high)
+    return after.at[i].set(jnp.where(is_out, back, y)).at[velocity].set(jnp.where(is_out, -e * v, v))
+
+
+def folded(y: Any, low: float, high: float) -> Any:
+    """y mirrored at the walls until it is between them."""
+    if not math.isfinite(high):
+        return low + jnp.abs(y - low)
+    if not math.isfinite(low):
+        return high - jnp.abs(high - y)
+    length = high - low
+    u = y - low
+    u = u - 2.0 * length * jnp.floor(u / (2.0 * length))
+    return low + jnp.minimum(u, 2.0 * length - u)

@@ -1,0 +1,138 @@
+"""Walls: reflection against the kernel's errors and exact laws, impacts against folded paths.
+
+Sampled tests allow 5 standard errors (a false alarm in 6e-7 for each number) and have fixed seeds.
+"""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats as laws
+
+import stodyn as sd
+from stodyn import statistics as st
+
+FREE = sd.SDE(lambda t, x: -(x + 0.5), lambda t, x: 1.0, 0.5)
+OSCILLATOR = sd.Mechanical(lambda t, x, v: -x - 0.1 * v, lambda t, x, v: 0.5, (1.0, 0.0))
+
+
+def run_of(problem, method="EulerMaruyama", **options):
+    run = {
+        "t": (0, 1),
+        "dt": 0.25,
+        "paths": 100_000,
+        "seed": 1,
+        "threads": 1,
+        "collect": st.Moments(at=[1.0]),
+    } | options
+    return sd.simulate(problem, method, **run)
+
+
+@pytest.mark.parametrize(("draw", "errors"), [(True, (0.0196, 0.0111)), (False, (0.0789, 0.0381))])
+def test_reflection_has_the_errors_of_its_rule(draw, errors):
+    """dX = -(X + ½) dt + dW + dK, X >= 0, from ½: E X_1 = .4137483524; errors of 4 and 8 steps by quadrature, which
+    halve with the step (order 1)."""
+    problem = sd.with_walls(FREE, sd.Walls({"x": (0.0, None)}, draw=draw))
+    for steps, error in zip((4, 8), errors, strict=True):
+        run = run_of(problem, dt=1 / steps)
+        assert abs(run["mean"] - 0.4137483524 - error) < 5 * run["mean_stderr"] + 5e-5
+    assert "weak order 1 with walls" in sd.provenance(run)["lowering"][-1]
+
+
+def test_reflected_brownian_motion_is_exact_at_any_step():
+    """Of one step of Lépingle's rule without drift: |W|, with its mean and variance; from above alike."""
+    still = sd.SDE(lambda t, x: jnp.zeros(2), lambda t, x: jnp.eye(2), [0.0, 0.0])
+    run = run_of(sd.with_walls(still, {"x0": (0.0, None), 1: (None, 0.0)}), dt=1.0)
+    mean = np.sqrt(2 / np.pi)
+    assert np.all(np.abs(run["mean"][0] - [mean, -mean]) < 5 * run["mean_stderr"][0])
+    assert np.all(np.abs(run["variance"][0] - (1 - mean**2)) < 5 * run["variance_stderr"][0])
+
+
+@pytest.mark.parametrize("draw", [True, False])
+def test_a_box_is_filled_evenly_and_never_left(draw):
+    """Brownian motion between 0 and 1 for a long time, in steps of a third of its width: nearly uniform (mean ½,
+    variance 1/12), and every state inside."""
+    still = sd.SDE(lambda t, x: 0.0 * x, lambda t, x: 1.0, 0.2)
+    box = sd.with_walls(still, sd.Walls({"x": (0.0, 1.0)}, draw=draw))
+    run = run_of(box, t=(0, 2), dt=0.1, paths=20_000, collect=[st.Moments(at=[2.0]), st.Paths(50, every=1)])
+    assert abs(run["mean"] - 0.5) < 5 * run["mean_stderr"]
+    assert abs(run["variance"] - 1 / 12) < 5 * run["variance_stderr"] + (0.004 if draw else 0.0)
+    assert run["path"].min() >= 0 and run["path"].max() <= 1
+
+
+def test_an_elastic_wall_in_the_middle_folds_the_paths():
+    """x'' = -x: between mirrors at 0 a path without noise is |free path|; with noise its energy has the free law."""
+    quiet = sd.Mechanical(lambda t, x, v: -x, None, (1.0, 0.3))
+    walls = sd.Walls({"x": (0.0, None)}, kind="impact")
+    options = dict(method="RK4", t=(0, 12), dt=0.125, paths=1, collect=st.Paths(1, every=1))
+    bounded, free = (run_of(problem, **options)["path"].values[0] for problem in (sd.with_walls(quiet, walls), quiet))
+    np.testing.assert_allclose(bounded[:, 0], np.abs(free[:, 0]), atol=1e-12)
+    np.testing.assert_allclose(bounded[:, 1], np.where(free[:, 0] < 0, -1, 1) * free[:, 1], atol=1e-12)
+    energy = st.Observable(lambda t, x: x @ x, name="energy", at=[4.0])
+    options = dict(method="SRA1", t=(0, 4), dt=0.125, paths=20_000, collect=energy)
+    one, other = (run_of(problem, **options) for problem in (sd.with_walls(OSCILLATOR, walls), OSCILLATOR))
+    assert abs(one["energy"] - other["energy"]) < 5 * np.hypot(one["energy_stderr"], other["energy_stderr"])
+
+
+def test_impacts_lose_velocity():
+    """e = .7, T = 4: in the limit E v²/2 = .2282(4) and E x = .5392(5); mirrored with steps of 1/20, of order 1."""
+    walls = sd.Walls({"x": (0.0, None)}, kind="impact", restitution=0.7)
+    kinetic = st.Observable(lambda t, x: 0.5 * x[1] ** 2, name="kinetic", at=[4.0])
+    run = run_of(sd.with_walls(OSCILLATOR, walls), "SRA1", t=(0, 4), dt=0.05, paths=40_000,
+                 collect=[st.Moments(at=[4.0]), kinetic])  # fmt: skip
+    assert abs(run["kinetic"] - 0.2282) < 5 * run["kinetic_stderr"] + 0.0016
+    assert abs(run["mean"][0, 0] - 0.5392) < 5 * run["mean_stderr"][0, 0] + 0.0012
+    resting = run_of(sd.with_walls(OSCILLATOR, sd.Walls({"x": (0.0, 2.0)}, "impact", 0.0)), "SRA1", t=(0, 4), dt=0.05,
+                     paths=50, collect=st.Paths(50, every=1))  # fmt: skip
+    assert resting["path"][:, :, 0].min() >= 0
+
+
+def test_walls_go_where_runs_go():
+    """Replay, sweeps, parameters and passages take a problem with walls like any other."""
+    problem = sd.with_walls(
+        sd.SDE(lambda t, x, p: -p["a"] * x, lambda t, x, p: p["a"], 0.5, {"a": 1.0}), {"x": (0, None)}
+    )
+    run = run_of(problem, paths=100, collect=[st.Paths(3, every=1), st.Passage(2.0, every=4, mean=False)])
+    again = sd.replay(problem, "EulerMaruyama", run, 2)
+    np.testing.assert_array_equal(again["path"].values[:, 0], run["path"].values[2, :, 0])
+    swept = sd.sweep(problem, "EulerMaruyama", over={"a": [1.0, 2.0]}, t=(0, 1), dt=0.25, paths=2000, seed=1,
+                     collect=st.Moments(at=[1.0]))  # fmt: skip
+    assert swept["mean"].values.min() > 0 and swept.sizes["a"] == 2
+    stopped = run_of(problem, paths=100, collect=st.Moments(every=4), stop=sd.Stop(sd.Level(1.0)))
+    assert 0 < int(stopped["alive"][-1]) < 100
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "words"),
+    [
+        (lambda: sd.Walls({"x": (1.0, 0.0)}), ValueError, "they cross: low = 1 is not below high = 0"),
+        (lambda: sd.Walls({"x": (None, None)}), ValueError, "expected .low, high."),
+        (lambda: sd.Walls({"x": (np.inf, None)}), ValueError, "expected .low, high."),
+        (lambda: sd.Walls({}), TypeError, "expected a mapping"),
+        (lambda: sd.Walls({"x": (0, 1)}, kind="absorb"), ValueError, '"reflect" or "impact"'),
+        (lambda: sd.Walls({"x": (0, 1)}, "impact", 1.5), ValueError, "from 0 .* to 1 .*got 1.5"),
+        (lambda: sd.Walls({"x": (0, 1)}, "impact", -0.1), ValueError, "restitution"),
+        (lambda: sd.Walls({"x": (0, 1)}, restitution=0.5), ValueError, "belongs to impacts"),
+        (lambda: sd.with_walls(FREE, {"y": (0, None)}), ValueError, "walls: there is no component 'y'"),
+        (lambda: sd.with_walls(FREE, {"x": (1.0, None)}), ValueError, "x = 0.5 of path 0 is outside its walls"),
+        (lambda: sd.with_walls(OSCILLATOR, {"x": (0, None)}), TypeError, 'give kind="impact"'),
+        (lambda: sd.with_walls(FREE, sd.Walls({"x": (0, None)}, "impact")), TypeError, "take a Mechanical"),
+        (lambda: sd.with_walls(OSCILLATOR, sd.Walls({"dx": (0, None)}, "impact")), ValueError, "dx is a velocity"),
+        (lambda: sd.with_walls(sd.with_walls(FREE, {"x": (0, None)}), {"x": (0, 1)}), TypeError, "all walls"),
+        (lambda: sd.with_measurement(sd.with_walls(FREE, {"x": (0, None)}), [[1.0]], 1.0), TypeError, "walls"),
+        (lambda: run_of(sd.with_walls(FREE, {"x": (0, None)}), "AB2", paths=4), ValueError, "keeps more"),
+        (lambda: run_of(sd.with_walls(FREE, {"x": (0, None)}), "VanLoan", paths=4), ValueError, "whole paths at once"),
+        (lambda: run_of(sd.with_walls(OSCILLATOR, sd.Walls({"x": (0, None)}, "impact")), "StochasticAlpha", paths=4),
+         ValueError, "keeps more than the state"),
+        (lambda: run_of(sd.with_walls(sd.SDE(lambda t, x: -x, lambda t, x: 1.0, laws.norm(0, 1)), {"x": (0, None)})),
+         ValueError, "Start all paths inside"),
+    ],
+)  # fmt: skip
+def test_bad_walls(make, error, words):
+    with pytest.raises(error, match=words):
+        make()
+
+
+def test_a_component_without_noise_is_struck_not_reflected():
+    pair = sd.SDE(lambda t, x: jnp.stack([x[1], -x[0]]), lambda t, x: jnp.array([[0.0], [1.0]]), [1.0, 0.0])
+    with pytest.raises(ValueError, match="noise does not enter x0"):
+        sd.with_walls(pair, {"x0": (0.0, None)})
