@@ -15,6 +15,7 @@ ROUNDS = 200
 SETTLED = 1e-12  # of the voltages: Newton stops there, one round after which nothing is left but rounding
 GMIN = 10.0 ** np.arange(-2.0, -13.0, -1.0)  # S, from every node to ground
 STEPS = 1e-6  # the shortest step of the sources
+CAPS = ((120, 0.1), (40, 0.5))  # turns of Newton's method, and the longest step of a voltage from then on, V
 
 
 class OperatingPoint(NamedTuple):
@@ -80,6 +81,13 @@ def _by_source_stepping(solver: _Solver, x: np.ndarray) -> np.ndarray | None:
     return x
 
 
+def shortened(turn: int, move: float) -> float:
+    """By what a step of Newton's method is shortened: after some turns no voltage moves farther than CAPS says, so that
+    it does not go round for ever."""
+    cap = next((volts for turns, volts in CAPS if turn >= turns), np.inf)
+    return min(1.0, cap / move) if move > 0.0 else 1.0
+
+
 class _Solver:
     """Newton on f(x) = 0 of a network at rest."""
 
@@ -94,7 +102,7 @@ class _Solver:
         grounded = np.where(np.arange(n) < self.count, gmin, 0.0)
         keep = np.ones(n)
         keep[list(self.held)] = 0.0
-        for _ in range(ROUNDS):
+        for turn in range(ROUNDS):
             self.rounds += 1
             f = network.rates(x, share * self.sources, np, network.at_dc) - grounded * x
             J = network.slopes(x, network.at_dc) - scipy.sparse.diags_array(grounded)
@@ -105,7 +113,7 @@ class _Solver:
             move = self.solved(J, f)
             if move is None:
                 return None
-            step = self.limited(x, -move)
+            step = self.limited(x, -move) * shortened(turn, np.abs(move[: self.count]).max(initial=0.0))
             x = x + step
             voltages = np.abs(x[: self.count]).max(initial=0.0)
             if np.abs(move[: self.count]).max(initial=0.0) <= SETTLED * (1.0 + voltages):
