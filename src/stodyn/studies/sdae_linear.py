@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from stodyn.engine.follow import States, follow
+from stodyn.engine.follow import States, followed
+from stodyn.engine.spec import describe
 from stodyn.methods import stiff
 from stodyn.methods.contract import Method
 from stodyn.models.catalogue import Model
@@ -31,11 +33,13 @@ def squared_errors(method: Method, model: Model, fine: np.ndarray, halvings: Seq
     (paths, steps) are given; a longer step sums its neighbours."""
     paths = len(fine)
     exact, errors = model.exact["solution"](END, fine.sum(axis=1, keepdims=True)), []
+    once = describe(model.problem, method, (0.0, END), END, States(at=[END]), "float64")  # one step is as all others
     for halving in halvings:
         count = 2**halving
         normals = fine.reshape(paths, count, -1).sum(axis=2).T[:, None] / np.sqrt(END / count)
-        states = follow(model.problem, method, (0.0, END), END / count, {"W": normals}, saves=States(at=[END]))
-        errors.append(np.sum((states[-1].T - exact) ** 2, axis=1))
+        times, lengths = np.linspace(0.0, END, count + 1), np.full(count, END / count)
+        spec = dataclasses.replace(once, times=times, lengths=lengths, saves=(np.array([count]),))
+        errors.append(np.sum((followed(spec, paths, {"W": normals})[-1].T - exact) ** 2, axis=1))
     return np.array(errors)
 
 
