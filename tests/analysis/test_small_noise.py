@@ -51,7 +51,7 @@ def test_steps_that_cannot_be_solved_are_named():
 
 def test_refusals():
     problem = RC_LADDER(nodes=2).problem
-    for t in ((1.0, 0.0), (0.0, np.inf), (0.0, np.nan)):
+    for t in ((1.0, 0.0), (0.0, np.inf), (0.0, np.nan), 1.0):
         with pytest.raises(ValueError, match=r"t: expected \(begin, end\), begin before end"):
             delivered_small_noise(stiff.Trapezoidal, problem, t, 10)
     with pytest.raises(ValueError, match="method: DRI1 draws from a few points"):

@@ -133,8 +133,18 @@ def test_refusals():
         mean_square("VanLoan", -1.0, 0.5)
     with pytest.raises(ValueError, match="sign: expected 1 or -1"):
         largest_noise("ImplicitEuler", -1.0, sign=0)
-    with pytest.raises(ValueError, match="h: expected a finite number, got nan"):
+    with pytest.raises(ValueError, match="h: expected finite numbers, got nan"):
         largest_noise("ImplicitEuler", math.nan)
-    with pytest.raises(ValueError, match="k_squared: expected numbers >= 0, got -1"):
-        region("ImplicitEuler", [-1.0], [1.0, -1.0])
+    with pytest.raises(ValueError, match=r"h: expected a real number, got \[-1.0, -2.0\]"):
+        largest_noise("ImplicitEuler", [-1.0, -2.0])
+    for k_squared in ([1.0, -1.0], [1j]):
+        with pytest.raises(ValueError, match="k_squared: expected numbers >= 0, got"):
+            region("ImplicitEuler", [-1.0], k_squared)
+    with pytest.raises(ValueError, match="sign: expected 1 or -1, got 3"):
+        region("ImplicitEuler", [-1.0], [1.0], sign=3)
+    for wrong in (math.nan, math.inf, "1"):
+        with pytest.raises(ValueError, match="k: expected finite numbers, got"):
+            mean_square("ImplicitEuler", -1.0, wrong)
+    with pytest.raises(TypeError, match="complex_arguments: expected True or False, got 'real'"):
+        a_stability("RK1A4", "real")
     assert stability.largest_noise("EulerMaruyama", -3.0) == 0.0

@@ -101,10 +101,9 @@ def delivered_small_noise(
     counts = np.atleast_1d(np.asarray(steps))
     if counts.ndim != 1 or not len(counts) or counts.dtype.kind not in "iu" or counts.min() < 1:
         raise ValueError(f"steps: expected a whole number >= 1, or several, got {steps!r}")
-    begin, end = map(float, t)
-    if not -np.inf < begin < end < np.inf:
+    if np.shape(t) != (2,) or not -np.inf < t[0] < t[1] < np.inf:
         raise ValueError(f"t: expected (begin, end), begin before end, got {t!r}")
-    h = (end - begin) / counts
+    begin, h = float(t[0]), (t[1] - t[0]) / counts
     with jax.enable_x64(True):
         start, step = _linearised(method, as_it_is_now(problem), begin)
     x, P = np.tile(start, (len(counts), 1)), np.zeros((len(counts), len(start), len(start)))

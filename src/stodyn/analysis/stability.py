@@ -38,7 +38,7 @@ def mean_square(method: Method | str, h: ArrayLike, k: ArrayLike) -> np.ndarray:
     is stable in mean square where R̂ < 1, the equation where 2 Re h + |k|² < 0. inf where the step has no solution.
     """
     stepper = _one_step(method)
-    h, k = np.broadcast_arrays(np.asarray(h), np.asarray(k))
+    h, k = np.broadcast_arrays(_numbers("h", h), _numbers("k", k))
     is_complex = bool(np.iscomplexobj(h) or np.iscomplexobj(k))
     points = np.stack([h.real.ravel(), h.imag.ravel(), k.real.ravel(), k.imag.ravel()], axis=1).astype(float)
     found = np.empty(len(points))
@@ -54,10 +54,9 @@ def largest_noise(method: Method | str, h: float, sign: int = 1, most: float = 1
     For the equation it is -2h. 0 where the method is unstable without noise, inf where it is stable up to `most`.
     Some methods (RK1W1, RK1W5) are not even in k: ask for both signs.
     """
-    if sign not in (-1, 1):
-        raise ValueError(f"sign: expected 1 or -1, got {sign!r}")
-    if not math.isfinite(h):
-        raise ValueError(f"h: expected a finite number, got {h!r}")
+    _check_sign(sign)
+    if np.ndim(h) or np.iscomplexobj(h):
+        raise ValueError(f"h: expected a real number, got {h!r}")
     k = sign * np.linspace(0.0, math.sqrt(most), CHUNK)
     stable = mean_square(method, h, k) < 1.0
     if not stable[0]:
@@ -75,11 +74,26 @@ def largest_noise(method: Method | str, h: float, sign: int = 1, most: float = 1
 
 def region(method: Method | str, h: ArrayLike, k_squared: ArrayLike, sign: int = 1) -> np.ndarray:
     """R̂ over the plane (h, k²), shape (len(k_squared), len(h)), for plot.region: stable where it is below 1."""
-    squares = np.asarray(k_squared, float)
-    if np.any(squares < 0.0):
-        raise ValueError(f"k_squared: expected numbers >= 0, got {float(squares.min()):g}")
-    across, along = np.meshgrid(np.asarray(h, float), sign * np.sqrt(squares))
+    _check_sign(sign)
+    real, squares = _numbers("h", h), _numbers("k_squared", k_squared)
+    if np.iscomplexobj(real):
+        raise ValueError(f"h: expected real numbers, got {h!r}; mean_square takes complex ones")
+    if np.iscomplexobj(squares) or np.any(squares < 0.0):
+        raise ValueError(f"k_squared: expected numbers >= 0, got {k_squared!r}")
+    across, along = np.meshgrid(real, sign * np.sqrt(squares))
     return mean_square(method, across, along)
+
+
+def _numbers(name: str, given: ArrayLike) -> np.ndarray:
+    found = np.asarray(given)
+    if found.dtype.kind not in "iufc" or not np.isfinite(found).all():
+        raise ValueError(f"{name}: expected finite numbers, got {given!r}")
+    return found
+
+
+def _check_sign(sign: int) -> None:
+    if sign not in (-1, 1):
+        raise ValueError(f"sign: expected 1 or -1, got {sign!r}")
 
 
 class Condition(NamedTuple):
@@ -125,6 +139,8 @@ def a_stability(method: Method | str | StiffTable, complex_arguments: bool = Fal
     -2 Re h with both signs of k, with complex arguments also over phases of h and k; where none fails they are
     undecided.
     """
+    if not isinstance(complex_arguments, bool):
+        raise TypeError(f"complex_arguments: expected True or False, got {complex_arguments!r}")
     h, k = _points(complex_arguments)
     table = _table(method)
     if table is None:

@@ -25,6 +25,9 @@ class StiffTable(Table):
     A and B3 are lower triangular, B1 and B2 strictly so; B2 and B3 are zero, and α, β1, β2, β3 the last rows, unless
     given: then x' = H_s, the table is stiffly accurate, and x' satisfies the constraints wherever M is singular. For
     that A must be regular, or the first stage be x itself and the rest of A regular.
+
+    Coefficients are integers, fractions or surds (numerics.surd.sqrt). Floats are taken as the fractions they are, and
+    what holds but for rounding does not hold of them: give Fraction(2, 3), not 2/3, where order or stability is asked.
     """
 
     A: Matrix
