@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 from stodyn.analysis.linear import Moments
 from stodyn.engine.spec import as_it_is_now, matched
 from stodyn.methods.contract import Method
+from stodyn.numerics import uncompiled
 from stodyn.numerics.printing.points import AtPoints
 from stodyn.problems.contract import Problem
 from stodyn.problems.sdae import SDAE
@@ -138,14 +139,25 @@ def _linearised(method: Method, problem: Problem, begin: float) -> tuple[np.ndar
     start = method.start(taken, jnp.asarray(begin), jnp.asarray(taken.example_start()), p)
     if not isinstance(start, jax.Array) or start.shape != (taken.n,):
         raise ValueError(f"method: {method.name} carries more than the state: a step is not a function of it alone")
-    silence, unravel = ravel_pytree({name: jnp.zeros(count) for name, count in method.needs.normals(taken.m).items()})
+    increment, silence, felt = _increments(method, taken.m)
 
     def after(t, h, x, ξ):
-        reached, report = method.step(taken, t, x, method.needs.increment(h, unravel(ξ), taken.m), p)
+        reached, report = method.step(taken, t, x, increment(h, silence.at[felt].set(ξ)), p)
         return reached, jnp.where(report.ok, reached, jnp.nan)
 
     def step(t, h, x):
-        (A, B), reached = jax.jacfwd(after, argnums=(2, 3), has_aux=True)(t, h, x, silence)
+        (A, B), reached = jax.jacfwd(after, argnums=(2, 3), has_aux=True)(t, h, x, silence[felt])
         return A, B, reached
 
     return np.asarray(start), AtPoints(step)
+
+
+def _increments(method: Method, m: int) -> tuple[Callable[[Any, Any], Any], Any, np.ndarray]:
+    """(h, ξ) -> the noise of a step; ξ = 0; and which of ξ are felt there: areas are products, without a slope at 0."""
+    silence, unravel = ravel_pytree({name: jnp.zeros(count) for name, count in method.needs.normals(m).items()})
+
+    def increment(h, ξ):
+        return method.needs.increment(h, unravel(ξ), m)
+
+    slopes = uncompiled.value(jax.jacfwd(lambda ξ: ravel_pytree(increment(1.0, ξ))[0]), silence)
+    return increment, silence, np.flatnonzero(np.any(slopes != 0.0, axis=0))

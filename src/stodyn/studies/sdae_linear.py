@@ -15,7 +15,7 @@ from stodyn.methods import stiff
 from stodyn.methods.contract import Method
 from stodyn.models.catalogue import Model
 from stodyn.models.differential_algebraic import LINEAR_DAE
-from stodyn.plot import PALETTE
+from stodyn.plot import GREY, PALETTE
 from stodyn.studies.contract import Row, Size, Study, StudyResult
 
 METHODS = (stiff.ImplicitEuler, stiff.Trapezoidal, stiff.RK1W1, stiff.RK1W2, stiff.RK1W3, stiff.RK1W4, stiff.RK1W5)
@@ -85,6 +85,7 @@ def drawn(found: Mapping[str, np.ndarray], title: str) -> Any:
         h = END / 2.0 ** np.arange(len(errors))
         ax.loglog(h, errors, marker="o", base=2, ms=3, lw=1, color=PALETTE[k % len(PALETTE)], label=name,
                   ls="-" if k < len(PALETTE) else "--")  # fmt: skip
+    ax.loglog(h, 1.5 * max(errors[0] for errors in found.values()) * h / h[0], ":", base=2, color=GREY, label="order 1")
     ax.set(xlabel="step size h", ylabel="mean-square error", title=title)
     ax.legend(frameon=False, fontsize="small")
     return figure
