@@ -35,7 +35,7 @@ tests: install
 fuzz: install
 	STODYN_FUZZ=1 $(BIN)/python -m pytest tests/fuzz
 
-# Every study at its small size (a quarter of an hour on two cores); says at the end which failed.
+# Every study at its small size (20 to 25 minutes of processor time); says at the end which failed.
 studies: install
 	$(BIN)/stodyn reproduce --all
 

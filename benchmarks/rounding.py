@@ -31,7 +31,7 @@ LENGTHS = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
 NOTHING = 1e-12  # a row that is smaller than this in both is rounding itself
 FUSED = {"fused": "", "not fused": "--xla_backend_optimization_level=0"}
 EXECUTORS = ("auto", "vmap")
-QUICK = ("beam", "bushing", "slider_crank", "ring_oscillator")
+QUICK = ("bushing", "constrained_pendulum", "lorenz", "slider_crank", "two_diodes")
 
 
 def main(names: list[str]) -> int:

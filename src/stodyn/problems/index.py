@@ -18,6 +18,7 @@ RANK = 1e-12  # a singular value of the scaled mass matrix below this share of t
 SINGULAR = 1e-10  # the same of the scaled constraint Jacobian
 CANCELLED = 1e-11  # a sum this much smaller than its terms is zero
 STATES = 64  # in which the equations are looked at
+FEW = 12  # looks by NumPy: an index takes some, and to compile the equations of a beam takes ten seconds
 START_TOLERANCE = 1e-13
 START_LIMIT = 400  # rounds of Newton for a consistent start: an exponential comes down by one scale a round
 
@@ -208,7 +209,7 @@ def looking(problem: Any) -> AtPoints:
 
         return f(x), jax.jacfwd(f)(x), problem.g(t, x, p)
 
-    return AtPoints(at, (0, 0, problem.sample_params(STATES)[1]))
+    return AtPoints(at, (0, 0, problem.sample_params(STATES)[1]), FEW)
 
 
 def consistent_states(problem: Any, times: np.ndarray, states: np.ndarray) -> np.ndarray:
