@@ -6,11 +6,12 @@ import warnings
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.stats import multivariate_normal
+from scipy.stats import multivariate_normal, norm
 
 import stodyn as sd
 from stodyn.accuracy import rare as splits
 from stodyn.accuracy.splitting import Outcome, Segment, Splitting, records
+from stodyn.accuracy.subset import subset
 
 BROWNIAN = sd.SDE(lambda t, x: 0.0 * x, lambda t, x: 1.0, 0.0)
 LEVEL, P = 3.2905267314919, 1e-3  # the level that W passes before 1 with this probability, 2 Φ(-level)
@@ -198,3 +199,26 @@ def test_elementary_events_at_two_times():
 def test_what_elementary_events_do_not_serve(options, words):
     with pytest.raises(ValueError, match=words):
         sd.rare(BROWNIAN, **{**QUICK, "threads": None} | options)
+
+
+def test_subset_simulation_with_a_random_parameter():
+    """x(1) = a + W/10 for a rate a with the normal law: P(x is beyond 3.3 before 1) = Φ(-3.3/√1.01) but for paths that
+    come back, less than 2 %. Biased by O(1/replicas): 10 % more are let through. |z| < 5: one in 10⁶."""
+    problem = sd.SDE(lambda t, x, p: p["a"] + 0.0 * x, lambda t, x, p: 0.1, 0.0, params={"a": norm(0.0, 1.0)})
+    found = sd.rare(problem, "EulerMaruyama", event=sd.Level(3.3), before=1.0, dt=0.25, seed=1, by="subset",
+                    replicas=200, runs=8)  # fmt: skip
+    exact = norm.sf(3.3 / np.sqrt(1.01))
+    assert abs(found["probability"] - exact) < 5 * found["probability_stderr"] + 0.1 * exact
+    with pytest.raises(ValueError, match=r'params: some differ from path to path.*take by="subset"'):
+        sd.rare(problem, "EulerMaruyama", event=sd.Level(3.3), before=1.0, dt=0.25, seed=1)
+
+
+def test_subset_simulation_in_the_space_of_normals():
+    """A half-space: P(u_1 > 3.5), of 4 normals, from 40 runs of 200 paths. Bias below 10 %; |z| < 5."""
+
+    def score(u):
+        return np.where(u[0] > 3.5, np.inf, u[0])
+
+    found = [subset(score, 4, 200, np.random.default_rng(k)).probability for k in range(40)]
+    assert abs(np.mean(found) - norm.sf(3.5)) < 5 * np.std(found) / np.sqrt(40) + 0.1 * norm.sf(3.5)
+    assert subset(lambda u: 0.0 * u[0], 2, 50, np.random.default_rng(0)).probability == 0

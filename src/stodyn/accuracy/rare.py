@@ -1,5 +1,5 @@
 """Probabilities of rare events, by adaptive multilevel splitting (accuracy/splitting.py), or for linear systems by
-importance sampling (accuracy/elementary.py).
+importance sampling (accuracy/elementary.py), or where paths cannot be split by subset simulation (accuracy/subset.py).
 
 R independent runs of N paths each give estimates p_1, ..., p_R, every one of them unbiased:
 
@@ -26,10 +26,12 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.stats
 import xarray as xr
+from scipy.special import ndtr
 
 from stodyn.accuracy import scores
 from stodyn.accuracy.elementary import drawn, elementary
 from stodyn.accuracy.splitting import Outcome, Segment, Splitting, records, run_together
+from stodyn.accuracy.subset import subset
 from stodyn.engine import grid, identity, programs
 from stodyn.engine.failure import PathsFailed
 from stodyn.engine.gathering import Plan
@@ -45,7 +47,7 @@ from stodyn.methods.contract import Catalogued
 from stodyn.methods.stopping import Stop
 from stodyn.noise import stream
 from stodyn.noise.distribution import is_random
-from stodyn.noise.supply import Numbered
+from stodyn.noise.supply import Given, Numbered
 from stodyn.problems.contract import is_drawn
 from stodyn.problems.level import SIDES, Level
 from stodyn.problems.sde import SDE
@@ -129,10 +131,12 @@ def rare(
         will bring about the event, the smaller the error; the mean is right with any.
     tol : number, optional
         Add runs until the relative standard error is below.
-    by : "splitting" or "elementary"
+    by : "splitting", "elementary" or "subset"
         Splitting of paths, for every problem; or importance sampling from elementary events, for a linear function of
         a linear problem with additive noise and a fixed start, before a time: exact steps, an error of about
-        1/√(replicas runs) however rare the event is, which is looked for after steps alone.
+        1/√(replicas runs) however rare the event is, which is looked for after steps alone. "subset": chains in the
+        space of all normals, for parameters that differ from path to path, before a time; biased by O(1/replicas), so
+        give about 1000 replicas.
     threads, place, ledger, progress
         As in `simulate`. The result depends on the seed and the options above alone; with more runs a ledger goes on.
 
@@ -156,12 +160,15 @@ def rare(
     if by == "elementary":
         options = dict(dt=float(dt), t0=float(t0), replicas=int(replicas), runs=int(runs), seed=int(seed), tol=tol)
         return _by_elementary(problem, method, event, end, others, score, options, (place, ledger), began)
-    if by != "splitting":
-        raise ValueError(f'by: expected "splitting" or "elementary", got {by!r}')
+    if by not in ("splitting", "subset"):
+        raise ValueError(f'by: expected "splitting", "elementary" or "subset", got {by!r}')
     if event.direction == "out":
         raise ValueError(
             f"event: {event} has two sides; give one level of a function, such as of=lambda t, x: abs(x[0])"
         )
+    if by == "subset":
+        options = dict(dt=float(dt), t0=float(t0), replicas=int(replicas), runs=int(runs), seed=int(seed), tol=tol)
+        return _by_subset(problem, method, event, end, others, score, options, (place, ledger), began)
     steps = LONGEST if end is None else round((end - t0) / dt)
     if end is not None:
         grid.step_times((t0, end), dt)
@@ -229,8 +236,7 @@ def _job(problem, method, event, others, t0, dt, steps, has_time, score, replica
     spec = describe(problem, method, (t0, t0 + 2 * dt), dt, _Whole(every=1), "float64", Stop(event, *others))
     if any(spec.varies):
         raise ValueError(
-            "params: some differ from path to path, and a path that branches has those of the other; draw them outside "
-            "and call rare for each"
+            'params: some differ from path to path, and a path that branches has those of the other; take by="subset"'
         )
     stopping: Any = spec.method
     gauge = stopping.gauges[0]
@@ -292,26 +298,111 @@ def _by_elementary(problem, method, event, end, others, score, options, unused, 
     events = elementary(parts, np.asarray(sde.example_start(), float), dt, steps, bounds)
     if events.total == 0:
         raise ValueError(f"event: noise does not reach {gauge.words}, or {event} is beyond all numbers")
+
+    def one(run: int) -> float:
+        return float(drawn(events, replicas, stream.generator(seed, run, "selection")).mean())
+
+    estimates = _repeated(one, options["runs"], tol)
+    said = {"problem": type(problem).__name__, "method": "exact steps (van Loan), elementary events"}
+    return _told(estimates, said, event, options, len(estimates) * replicas * steps, began)
+
+
+def _repeated(one: Callable[[int], float], runs: int, tol: float | None) -> list[float]:
+    """one(run) of as many runs as the error takes."""
     estimates: list[float] = []
-    wanted = options["runs"]
     while True:
-        for run in range(len(estimates), wanted):
-            estimates.append(float(drawn(events, replicas, stream.generator(seed, run, "selection")).mean()))
-        estimate = Estimate.of(np.array(estimates))
-        if tol is None or estimate.relative <= tol or wanted >= MOST_RUNS:
-            break
-        wanted = _more(wanted, estimate.relative, tol)
+        estimates += [one(run) for run in range(len(estimates), runs)]
+        relative = Estimate.of(np.array(estimates)).relative
+        if tol is None or relative <= tol or runs >= MOST_RUNS:
+            return estimates
+        runs = _more(runs, relative, tol)
+
+
+def _told(estimates: list[float], said: dict, event: Level, options: dict, steps: int, began: float) -> xr.Dataset:
+    """The result of runs of which the estimates alone are kept."""
     record = {
-        "problem": type(problem).__name__,
-        "method": "exact steps (van Loan), elementary events",
+        **said,
         "event": str(event),
         "runs": len(estimates),
         **{name: options[name] for name in ("replicas", "seed", "dt", "t0")},
-        "path_steps": len(estimates) * replicas * steps,
+        "path_steps": steps,
         **_versions(began),
     }
-    variables = {**estimate.variables(), "estimate": (("run",), np.array(estimates))}
+    variables = {**Estimate.of(np.array(estimates)).variables(), "estimate": (("run",), np.array(estimates))}
     return xr.Dataset(variables, attrs={"provenance": json.dumps(record)})
+
+
+# --- black boxes ------------------------------------------------------------------------------------------------------
+
+
+def _by_subset(problem, method, event, end, others, score, options, unused, began) -> xr.Dataset:
+    """The same by subset simulation."""
+    for name, found in (("score", score), ("place", unused[0]), ("ledger", unused[1])):
+        if found is not None:
+            raise ValueError(f'{name}: by="subset" scores by the distance from the level, in one thread; leave it out')
+    if end is None:
+        raise ValueError('before: by="subset" takes a time, alone or in a list with a level')
+    starts = jax.tree.leaves(getattr(problem, "start", None), is_leaf=is_drawn)
+    if any(map(is_random, starts)):
+        raise ValueError('start: by="subset" takes one start for all paths; let a random parameter stand for it')
+    dt, t0, replicas, seed, tol = (options[name] for name in ("dt", "t0", "replicas", "seed", "tol"))
+    spec = describe(problem, method, (t0, end), dt, None, "float64", Stop(event, *others))
+    box = _Box(dataclasses.replace(spec, statistics=spec.statistics[-1:], saves=spec.saves[-1:]))
+    made: list[Any] = []
+
+    def one(run: int) -> float:
+        made.append(subset(box.score, box.size, replicas, stream.generator(seed, run, "selection")))
+        return made[-1].probability
+
+    with jax.enable_x64(True):
+        estimates = _repeated(one, options["runs"], tol)
+    if not any(estimates):
+        best = max(found.reached for found in made)
+        warnings.warn(
+            f"rare: no run found {event}; the nearest path was {-best:.4g} away from it. Is the level within reach, "
+            "and does the distance from it tell paths apart?",
+            MissedWays,
+            stacklevel=4,
+        )
+    steps = spec.steps * sum(found.paths for found in made)
+    return _told(estimates, {**spec.said, "by": "subset simulation"}, event, options, steps, began)
+
+
+class _Box:
+    """Paths as a function of normals: those of random parameters, then those of all steps."""
+
+    def __init__(self, spec: Spec):
+        self.spec, self.way = spec, programs.get(spec)
+        self.streams = spec.traced.streams  # type: ignore[union-attr]
+        self.drawn = [leaf for leaf, varies in zip(spec.param_leaves, spec.varies, strict=True) if varies]
+        for leaf, example in zip(spec.param_leaves, spec.examples, strict=True):
+            if is_random(leaf) and (not hasattr(leaf, "ppf") or example.shape):
+                raise ValueError(
+                    'params: by="subset" takes numbers with a frozen scipy.stats distribution of one variable, got '
+                    f"{leaf!r}"
+                )
+        self.size = len(self.drawn) + spec.steps * sum(count for _, count in self.streams)
+        self.start = np.asarray(spec.problem.example_start(), float)
+
+    def score(self, u: np.ndarray) -> np.ndarray:
+        """How near each path came to the event: infinity where it has it."""
+        spec, paths = self.spec, u.shape[1]
+        lanes = programs.lanes_for(paths)
+        u = np.ascontiguousarray(u[:, np.arange(lanes) % paths])
+        place, normals = len(self.drawn), {}
+        for name, count in self.streams:
+            normals[name] = u[place : place + spec.steps * count].reshape(spec.steps, count, lanes)
+            place += spec.steps * count
+        values = iter(leaf.ppf(ndtr(row)) for leaf, row in zip(self.drawn, u, strict=False))
+        params = [
+            np.ascontiguousarray(next(values) if varies else leaf, example.dtype)
+            for leaf, example, varies in zip(spec.param_leaves, spec.examples, spec.varies, strict=True)
+        ]
+        begun = np.repeat(self.start[:, None], lanes, axis=1)
+        way: Any = self.way
+        went = way.paths(Members(np.arange(lanes) < paths, np.ones(lanes), begun, params), 0, Given(normals))
+        _, by, closest = went.observed[0][0][0][:3, :paths]
+        return np.where(by == 1, np.inf, np.where(np.isfinite(closest), -closest, -np.inf))
 
 
 def _versions(began: float) -> dict[str, Any]:
