@@ -365,3 +365,15 @@ def test_two_processes_in_one_ledger_and_one_is_killed(tmp_path, forked):
     again = simulate(kubo(), Heun, ledger=folder, collect=[st.Moments(every=16384), st.Paths(3)], **LONGER)
     assert provenance(again)["blocks_read"] == 64
     assert_same_bits(again, unbroken)
+
+
+def test_a_block_of_another_run_in_its_place_is_computed_again(tmp_path, unbroken):
+    """Copied there by hand, whole and with a right checksum: its own record says whose it is."""
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    simulate(kubo(), Heun, paths=PATHS, ledger=ours, **RUN)
+    simulate(kubo(), Heun, paths=64, ledger=theirs, **RUN | dict(seed=4))
+    first = blocks_of(theirs)[0]
+    (ours / first.relative_to(theirs)).write_bytes(first.read_bytes())
+    run = simulate(kubo(), Heun, paths=PATHS, ledger=ours, **RUN)
+    assert_same_bits(run, unbroken)
+    assert provenance(run)["blocks_read"] == 15
