@@ -19,7 +19,9 @@ from stodyn.methods.filtered import exactly_filtered
 from stodyn.methods.stopping import Stop
 from stodyn.noise.distribution import PerPath
 from stodyn.noise.from_normals import from_normals
+from stodyn.problems import elements
 from stodyn.problems.driven import with_noise
+from stodyn.problems.elements import with_elements
 from stodyn.problems.hamiltonian import Hamiltonian
 from stodyn.problems.level import Level
 from stodyn.problems.linear import linear
@@ -51,6 +53,7 @@ __all__ = [
     "diagonal",
     "difference",
     "draw_increments",
+    "elements",
     "estimate",
     "exactly_filtered",
     "fragility",
@@ -76,6 +79,7 @@ __all__ = [
     "structures",
     "sweep",
     "until",
+    "with_elements",
     "with_measurement",
     "with_noise",
     "with_walls",

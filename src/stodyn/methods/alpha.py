@@ -16,6 +16,7 @@ from jax import Array
 
 from stodyn.methods.contract import Claim, Method, Report
 from stodyn.methods.excited import Excited
+from stodyn.methods.hysteresis import Hysteresis
 from stodyn.noise import wiener
 from stodyn.noise.increment import Increment, Recipe
 from stodyn.noise.iterated import SecondMoments, Signature, SineSeries, Words
@@ -23,6 +24,7 @@ from stodyn.numerics import elimination
 from stodyn.numerics.newton import Root, newton
 from stodyn.numerics.printing.points import at_points
 from stodyn.problems.driven_mechanical import DrivenMechanical
+from stodyn.problems.elements import Hysteretic
 from stodyn.problems.mechanical import ADDITIVE_LINEAR, CONSTANT_UNDAMPED, Mechanical
 
 PAPER = "N. Rajan & S. Raha, The Stochastic α Method: A Numerical Method for Simulation of Noisy Second Order \
@@ -129,14 +131,21 @@ class GeneralisedAlpha(Method):
                     StiffWarning,
                     stacklevel=3,
                 )
-        ready = self if self.area is not None else self(area=cheapest(problem, self.order))
+        ready: Any = self if self.area is not None else self(area=cheapest(problem, self.order))
+        if isinstance(problem.own if isinstance(problem, DrivenMechanical) else problem, Hysteretic):
+            if self.order != "paper":
+                raise ValueError(
+                    f"order: {self.order} needs forces with derivatives, and those of hysteretic elements have none "
+                    'where the motion turns; take order="paper"'
+                )
+            ready = Hysteresis(ready)
         return Excited(ready, problem, h) if isinstance(problem, DrivenMechanical) else ready
 
     def start(self, problem, t, x, params):
         N = problem.N
-        if isinstance(problem, DrivenMechanical):
+        if isinstance(problem, (DrivenMechanical, Hysteretic)):
             raise TypeError(
-                f"{self.name}: the integrals of coloured noise belong to a length of step; take the method that "
+                f"{self.name}: a system with coloured noise or hysteretic elements is stepped by the method that "
                 "method.prepared(problem, h) gives"
             )
         (y, z), v = problem.split(x[:N]), problem.split(x[N : 2 * N])[0]

@@ -59,13 +59,13 @@ class Excited(Wrapping, Method):
         return self.method.prepared(problem, h)
 
     def start(self, problem, t, x, params):
-        N, k = problem.N, len(problem.coloured.A)
+        k = len(problem.coloured.A)
         s = x[-k:]
         y = self._output(problem, s)
         if self.is_direct:
             return self._shown(problem, t, self.method.start(problem.own, t, x[:-k], params), y, params), s
         given = {"own": params, "noise": y}
-        return self.method.start(problem.given_y, t, x[: 2 * N], given), s, y
+        return self.method.start(problem.given_y, t, x[:-k], given), s, y
 
     def drawn(self, state, noise):
         """s after a step from a state, ∫y and ∫∫y over it."""

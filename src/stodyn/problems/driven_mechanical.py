@@ -49,8 +49,8 @@ class DrivenMechanical(Mechanical):
                 "as coordinates of their own, or the system in minimal coordinates (problems.minimal)"
             )
         fill = object.__setattr__
-        names = (*tuple(self.names or ()), *self.coloured.state_names)
-        fill(self, "n", self.n + len(self.coloured.A))
+        names = (*tuple(self.system.names or ()), *self.coloured.state_names)
+        fill(self, "n", self.system.n + len(self.coloured.A))
         fill(self, "names", component_names(names, names))
 
     def _checked_mass(self, *arguments: Any) -> Any:
@@ -91,10 +91,9 @@ class DrivenMechanical(Mechanical):
 
         given = {"own": self.params, "noise": np.zeros(self.outputs)}
         changed = {"force": force, "noise": with_own(self.noise), "mass": with_own(self.mass), "params": given}
-        if not self.pushes_by_state:
-            return dataclasses.replace(self.own, **changed)
-        fields: dict[str, Any] = {f.name: getattr(self.own, f.name) for f in dataclasses.fields(Mechanical) if f.init}
-        return Mechanical(**fields | changed)  # what was known of the force holds no more
+        if self.pushes_by_state and hasattr(self.own, "is_linear"):
+            changed["is_linear"] = False  # what was known of the force holds no more
+        return dataclasses.replace(self.own, **changed)
 
     def gamma(self, t, x, v, params) -> Array:
         """Γ (N, outputs) at x and v as the user's functions see them."""
@@ -191,8 +190,8 @@ class DrivenMechanical(Mechanical):
         lowered = own.lower(SDE)
         if lowered is None or lowered[0].n != 2 * N:
             raise TypeError(
-                "problem: has coordinates without inertia, and with coloured noise such a system is not written as an "
-                "SDE; take a method of the α family, such as StochasticAlpha"
+                "problem: has coordinates without inertia or hysteretic elements, and with coloured noise such a "
+                "system is not written as an SDE; take a method of the α family, such as StochasticAlpha"
             )
 
         def into(t, x, *params):
@@ -214,8 +213,8 @@ class DrivenMechanical(Mechanical):
     def flat_start(self, start: Any) -> Array:
         """x, v and where they are given the states of the filter, else zeros for them."""
         given, k = jnp.ravel(jnp.asarray(start, float)), len(self.coloured.A)
-        whole = given.size == 2 * self.N + k
-        own, s = (given[: 2 * self.N], given[2 * self.N :]) if whole else (given, jnp.zeros(k))
+        bare = given.size in (2 * self.N, self.own.n)
+        own, s = (given, jnp.zeros(k)) if bare else (given[:-k], given[-k:])
         return jnp.concatenate([self.own.flat_start(own), s])
 
 

@@ -1,0 +1,58 @@
+"""An α method on a structure with hysteretic elements: z' = z + h (r(v, z) + r(v', z'))/2, solved with the step."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax.numpy as jnp
+
+from stodyn.methods.contract import Method
+from stodyn.methods.wrapping import Wrapping
+from stodyn.problems.elements import Hysteretic
+
+BEYOND = 1.5  # times its bound: a z further out is the work of a step that is too long
+
+
+@dataclasses.dataclass(frozen=True)
+class Hysteresis(Wrapping, Method):
+    """The method on the system whose force holds z at the end of the step; the state is that of the method, and z."""
+
+    accepts = Hysteretic
+
+    @property
+    def needs(self):
+        return self.method.needs
+
+    @property
+    def order(self):
+        return self.method.order
+
+    def coefficients(self, h):
+        return self.method.coefficients(h)
+
+    def start(self, problem, t, x, params):
+        z = x[2 * problem.N :]
+        return self.method.start(
+            problem.given_z, t, x[: 2 * problem.N], self._given(params, z, jnp.zeros_like(z), 0.0)
+        ), z
+
+    def step(self, problem, t, state, noise, params, *, later=None, push=None):
+        before, z = state
+        N, h = problem.N, noise.h
+        r = problem.rates(self.method.read(before)[N : 2 * N], z)
+        given = self._given(params, z, r, jnp.zeros_like(h))
+        at_end = self._given(params if later is None else later, z, r, h)
+        after, report = self.method.step(problem.given_z, t, before, noise, given, later=at_end, push=push)
+        v = self.method.read(after)[N : 2 * N]
+        z_after = problem.after(z, r, v, h)
+        off = jnp.abs(z_after - z - 0.5 * h * (r + problem.rates(v, z_after)))
+        bounds = jnp.asarray([element.bound for element, _ in problem.hysteresis], z.dtype)
+        solved = jnp.all(off <= 1e-6 * (bounds + jnp.abs(z_after)))
+        inside = jnp.all(jnp.abs(z_after) <= BEYOND * jnp.maximum(bounds, jnp.abs(z)))
+        return (after, z_after), report._replace(ok=jnp.asarray(report.ok) & solved & inside)
+
+    def read(self, state):
+        return jnp.concatenate([self.method.read(state[0]), state[1]])
+
+    def _given(self, params, z, r, h):
+        return {"own": params, "z": z, "r": r, "h": jnp.asarray(h, z.dtype)}

@@ -1,0 +1,362 @@
+"""Nonlinear elements between two coordinates of a structure, or a coordinate and the ground.
+
+With the stretch d = x_at - x_to and its rate w, an element pulls `at` back by F and `to` forwards by F:
+
+    Gap         F = k max(d - gap, 0), on both sides where asked
+    PowerDamper F = c w (w² + s²)^((a-1)/2), that is c |w|^a sign w but for rates below s
+    Friction    F = f tanh(w/s)
+    BoucWen     F = α k d + (1 - α) k z,   z' = A w - β |w| |z|^(n-1) z - γ w |z|^n
+
+z is a state of its own: a structure with such elements is a Hysteretic problem, of (x, v, z).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from stodyn.problems.contract import Problem, component_names
+from stodyn.problems.mechanical import Mechanical
+from stodyn.problems.sde import SDE
+
+ROUNDS = 6  # of Newton's method for z at the end of a step: it is piecewise linear for n = 1
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Element:
+    """Between the coordinates `at` and `to`, by name or number; to=None is the ground."""
+
+    at: str | int
+    to: str | int | None = None
+
+    def force(self, d: Any, w: Any) -> Any:
+        """F at a stretch d and its rate w; for BoucWen, without z."""
+        raise NotImplementedError
+
+    def _check(self, **positive: float) -> None:
+        for name, value in positive.items():
+            if not (isinstance(value, (int, float, np.number)) and math.isfinite(value) and value > 0):
+                raise ValueError(f"{type(self).__name__}: {name}: expected a number > 0, got {value!r}")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Gap(Element):
+    """A stop: a spring of `stiffness` that is met where the stretch exceeds `gap`; both: also below -gap."""
+
+    stiffness: float
+    gap: float = 0.0
+    both: bool = False
+
+    def __post_init__(self):
+        self._check(stiffness=self.stiffness)
+        if not (math.isfinite(self.gap) and (self.gap >= 0 or not self.both)):
+            raise ValueError(
+                f"Gap: gap: expected a finite number, not negative where it is on both sides, got {self.gap!r}"
+            )
+
+    def force(self, d, w):
+        met = jnp.maximum(d - self.gap, 0.0)
+        return self.stiffness * (met - jnp.maximum(-d - self.gap, 0.0) if self.both else met)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PowerDamper(Element):
+    """A damper c |w|^exponent sign w; below the rate `smooth` it is linear, which exponents below 1 need."""
+
+    c: float
+    exponent: float
+    smooth: float = 0.0
+
+    def __post_init__(self):
+        self._check(c=self.c, exponent=self.exponent)
+        if not (math.isfinite(self.smooth) and self.smooth >= 0):
+            raise ValueError(f"PowerDamper: smooth: expected a rate >= 0, got {self.smooth!r}")
+        if self.exponent < 1 and self.smooth == 0:
+            raise ValueError(
+                f"PowerDamper: smooth: with the exponent {self.exponent:g} the slope at rest is infinite; give the "
+                "rate below which the damper is linear, small against those of the motion"
+            )
+
+    def force(self, d, w):
+        if self.smooth == 0:
+            return self.c * w if self.exponent == 1 else self.c * w * jnp.abs(w) ** (self.exponent - 1.0)
+        return self.c * w * (w**2 + self.smooth**2) ** (0.5 * (self.exponent - 1.0))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Friction(Element):
+    """Dry friction of the force `slip`, regularised: slip tanh(w/speed). Below `speed` it creeps."""
+
+    slip: float
+    speed: float
+
+    def __post_init__(self):
+        self._check(slip=self.slip, speed=self.speed)
+
+    def force(self, d, w):
+        return self.slip * jnp.tanh(w / self.speed)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BoucWen(Element):
+    """A hysteretic spring: `stiffness` at first, alpha times that after yielding; z is bounded by (A/(β+γ))^(1/n)."""
+
+    stiffness: float
+    alpha: float
+    A: float = 1.0
+    beta: float = 0.5
+    gamma: float = 0.5
+    n: float = 1.0
+
+    def __post_init__(self):
+        self._check(stiffness=self.stiffness, A=self.A, beta=self.beta)
+        if not 0 <= self.alpha <= 1:
+            raise ValueError(f"BoucWen: alpha: expected the ratio of stiffnesses, from 0 to 1, got {self.alpha!r}")
+        if not (math.isfinite(self.gamma) and -self.beta < self.gamma <= self.beta):
+            raise ValueError(
+                f"BoucWen: gamma: expected -beta < gamma <= beta (here beta is {self.beta!r}), so that z stays bounded "
+                f"and the element takes up energy, got {self.gamma!r}"
+            )
+        if not (math.isfinite(self.n) and self.n >= 1):
+            raise ValueError(f"BoucWen: n: expected a number >= 1, got {self.n!r}")
+
+    @property
+    def bound(self) -> float:
+        """The largest |z| that a motion reaches from z = 0."""
+        return (self.A / (self.beta + self.gamma)) ** (1.0 / self.n)
+
+    def force(self, d, w):
+        return self.alpha * self.stiffness * d
+
+    def rate(self, w, z):
+        size = jnp.abs(z)
+        return self.A * w - self.beta * jnp.abs(w) * size ** (self.n - 1.0) * z - self.gamma * w * size**self.n
+
+    def slope(self, w, z):
+        """∂rate/∂z."""
+        size = jnp.abs(z) ** (self.n - 1.0)
+        return -self.n * size * (self.beta * jnp.abs(w) + self.gamma * w * jnp.sign(z))
+
+    def after(self, z, r, w, h):
+        """z' = z + h (r + rate(w, z'))/2 at the end of a step, by Newton's method from z."""
+        found = z
+        for _ in range(ROUNDS):
+            off = found - z - 0.5 * h * (r + self.rate(w, found))
+            found = found - off / (1.0 - 0.5 * h * self.slope(w, found))
+        return found
+
+
+def with_elements(problem: Mechanical, *elements: Element, names: Sequence[str] | None = None) -> Mechanical:
+    """The structure with nonlinear elements between its coordinates.
+
+    Parameters
+    ----------
+    problem : Mechanical
+        Without constraints.
+    elements : Gap, PowerDamper, Friction, BoucWen
+        Each says where it is by `at` and `to`.
+    names : sequence of str, optional
+        Of the hysteretic variables of BoucWen elements, which are components of a run; "z0", "z1", ... by default.
+
+    Returns
+    -------
+    Mechanical
+        With BoucWen elements a Hysteretic one, which the methods of the α family step with their order "paper", and all
+        others as an SDE of (x, v, z). Its forces are not smooth: expect strong order 1.
+    """
+    if not isinstance(problem, Mechanical) or hasattr(problem, "coloured"):
+        raise TypeError("problem: expected a mechanical system; give it elements before it is driven by coloured noise")
+    if not elements or not all(isinstance(element, Element) for element in elements):
+        raise TypeError(f"elements: expected one or more of Gap, PowerDamper, Friction and BoucWen, got {elements!r}")
+    if problem.joints is not None:
+        raise ValueError(
+            "problem: it has constraints, beside which elements are not taken; write their forces into force"
+        )
+    places = [_place(problem, element) for element in elements]
+
+    def force(t, x, v, *params):
+        found = jnp.atleast_1d(problem.force(t, x, v, *params))
+        xs, vs = jnp.atleast_1d(x), jnp.atleast_1d(v)
+        for element, (at, to) in zip(elements, places, strict=True):
+            d, w = (u[at] - (0.0 if to is None else u[to]) for u in (xs, vs))
+            found = _pulled(found, at, to, element.force(d, w))
+        return jnp.reshape(found, jnp.shape(x))
+
+    known = {"is_linear": False} if hasattr(problem, "is_linear") else {}
+    system = dataclasses.replace(problem, force=force, **known)  # type: ignore[arg-type]
+    hysteretic = [(e, p) for e, p in zip(elements, places, strict=True) if isinstance(e, BoucWen)]
+    if not hysteretic:
+        return system
+    default = ("z",) if len(hysteretic) == 1 else tuple(f"z{i}" for i in range(len(hysteretic)))
+    fields: dict[str, Any] = {f.name: getattr(system, f.name) for f in dataclasses.fields(Mechanical) if f.init}
+    coordinates = tuple(problem.names or ())[: problem.N]
+    return Hysteretic(**fields | {"names": coordinates}, system=system, hysteresis=tuple(hysteretic),
+                      internal_names=component_names(names, default))  # fmt: skip
+
+
+def _pulled(force: Array, at: int, to: int | None, F: Any) -> Array:
+    force = force.at[at].add(-F)
+    return force if to is None else force.at[to].add(F)
+
+
+def _place(problem: Mechanical, element: Element) -> tuple[int, int | None]:
+    coordinates = list(problem.names or ())[: problem.N]
+
+    def number(name: str, place: Any) -> int:
+        if isinstance(place, str):
+            if place not in coordinates:
+                kind = type(element).__name__
+                raise ValueError(
+                    f"{kind}: {name}: there is no coordinate {place!r}; there are {', '.join(coordinates)}"
+                )
+            return coordinates.index(place)
+        if isinstance(place, bool) or not isinstance(place, (int, np.integer)) or not 0 <= place < problem.N:
+            raise ValueError(
+                f"{type(element).__name__}: {name}: expected a coordinate, 0 to {problem.N - 1}, got {place!r}"
+            )
+        return int(place)
+
+    at, to = number("at", element.at), None if element.to is None else number("to", element.to)
+    if at == to:
+        raise ValueError(
+            f"{type(element).__name__}: at, to: both are coordinate {at}; expected two, or to=None for the ground"
+        )
+    return at, to
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Hysteretic(Mechanical):
+    """A mechanical system with hysteretic elements, made by `with_elements`; its state is (x, v, z).
+
+    system          the same with the elastic parts of these elements alone
+    hysteresis      the BoucWen elements and where they are
+    internal_names  of z
+    """
+
+    system: Any = None
+    hysteresis: tuple = ()
+    internal_names: tuple[str, ...] = ()
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.accelerations:
+            raise ValueError("accelerations: are not shown of systems with hysteretic elements")
+        if not self.is_regular:
+            raise ValueError("mass: hysteretic elements need inertia in every coordinate, and this mass is singular")
+        fill = object.__setattr__
+        names = (*tuple(self.names or ()), *self.internal_names)
+        fill(self, "n", 2 * self.N + len(self.hysteresis))
+        fill(self, "names", component_names(names, names))
+
+    @property
+    def failure_advice(self) -> str:  # type: ignore[override]
+        return (
+            "It may be that a hysteretic variable left its bound (A/(β+γ))^(1/n) in a step that was too long for it: "
+            "take shorter ones."
+        )
+
+    @property
+    def facts(self):
+        return self.system.facts._replace(force_on_v=True, linear_damping=False)
+
+    def rates_of_stretch(self, v: Array) -> list[Array]:
+        """w of each hysteretic element."""
+        return [v[at] - (0.0 if to is None else v[to]) for _, (at, to) in self.hysteresis]
+
+    def rates(self, v: Array, z: Array) -> Array:
+        """z' of each hysteretic element."""
+        pairs = zip(self.hysteresis, self.rates_of_stretch(v), strict=True)
+        return jnp.stack([element.rate(w, z[i]) for i, ((element, _), w) in enumerate(pairs)])
+
+    def after(self, z: Array, r: Array, v: Array, h: Any) -> Array:
+        """z at the end of a step from z with the rate r, where v is the velocity there."""
+        pairs = zip(self.hysteresis, self.rates_of_stretch(v), strict=True)
+        return jnp.stack([element.after(z[i], r[i], w, h) for i, ((element, _), w) in enumerate(pairs)])
+
+    @functools.cached_property
+    def given_z(self) -> Mechanical:
+        """The system whose params are {"own": its params, "z", "r", "h"}: z at the start of a step of length h, and its
+        rate there; the force is that at the end of such a step, or at its start where h is 0."""
+
+        def force(t, x, v, given):
+            found = jnp.atleast_1d(self.force(t, x, v, *self.extra(given["own"])))
+            z = self.after(given["z"], given["r"], jnp.atleast_1d(v), given["h"])
+            return jnp.reshape(self.pulled(found, z), jnp.shape(x))
+
+        def with_own(function: Any) -> Any:
+            if not callable(function):
+                return function
+            return lambda t, x, v, given: function(t, x, v, *self.extra(given["own"]))
+
+        nothing = np.zeros(len(self.hysteresis))
+        given = {"own": self.params, "z": nothing, "r": nothing, "h": 0.0}
+        fields: dict[str, Any] = {f.name: getattr(self, f.name) for f in dataclasses.fields(Mechanical) if f.init}
+        changed = {"force": force, "noise": with_own(self.noise), "mass": with_own(self.mass), "params": given,
+                   "names": tuple(self.names or ())[: self.N]}  # fmt: skip
+        return Mechanical(**fields | changed)
+
+    def pulled(self, force: Array, z: Array) -> Array:
+        """The force with that of z."""
+        for i, (element, (at, to)) in enumerate(self.hysteresis):
+            force = _pulled(force, at, to, (1.0 - element.alpha) * element.stiffness * z[i])
+        return force
+
+    # --- as other problems --------------------------------------------------------------------------------------------
+
+    def f(self, t, x, params):
+        """The drift of (x, v, z)."""
+        N = self.N
+        y, v, z = x[:N], x[N : 2 * N], x[2 * N :]
+        own = jnp.atleast_1d(self.force(t, *self._seen(y, v, y[:0]), *self.extra(params)))
+        a = self._solved(t, y, v, y[:0], params, self.pulled(jnp.asarray(own, x.dtype), z))
+        return jnp.concatenate([v, a, self.rates(v, z)])
+
+    def g(self, t, x, params):
+        own = super().g(t, x, params)
+        return jnp.concatenate([own, jnp.zeros((len(self.hysteresis), self.m), x.dtype)])
+
+    def noise_rows(self, t, x, params, components):
+        rows = self.g(t, x, params)
+        return tuple(rows[i] for i in components)
+
+    def mean_rates(self, t, x, params, components):
+        rates = self.f(t, x, params)
+        return tuple(rates[i] for i in components)
+
+    def lower(self, kind: type) -> tuple[Problem, str] | None:
+        return (self._as_sde, "Mechanical -> SDE of (x, v, z)") if kind is SDE else None
+
+    @functools.cached_property
+    def _as_sde(self) -> SDE:
+        q = len(self.hysteresis)
+
+        def start(rng, size):
+            return self.draw_start(rng, range(size))
+
+        random = callable(self.start) or hasattr(self.start, "rvs") or any(
+            callable(part) or hasattr(part, "rvs") or hasattr(part, "values") for part in self.start)  # fmt: skip
+        return SDE(
+            lambda t, x, *params: self.f(t, x, *(params or (None,))),
+            lambda t, x, *params: (
+                self.g(t, x, *(params or (None,))) if self.m else jnp.zeros((2 * self.N + q, 1), x.dtype)
+            ),
+            start if random else self.draw_start(np.random.default_rng(0), range(1))[0],
+            self.params, "ito", self.names,
+        )  # fmt: skip
+
+    def draw_start(self, rng: np.random.Generator, paths: range) -> np.ndarray:
+        """The system's own start, the hysteretic elements unstrained."""
+        return np.concatenate(
+            [self.system.draw_start(rng, paths), np.zeros((len(paths), len(self.hysteresis)))], axis=1
+        )
+
+    def flat_start(self, start: Any) -> Array:
+        given = jnp.ravel(jnp.asarray(start, float))
+        return jnp.concatenate([given, jnp.zeros(self.n - given.size)])

@@ -1,0 +1,116 @@
+"""Nonlinear elements at the nodes of structures."""
+
+import math
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.integrate
+
+import stodyn as sd
+from stodyn.analysis.one_step import OneStep
+from stodyn.methods.alpha import Newmark, StochasticAlpha
+from stodyn.noise import coloured as co
+from stodyn.problems.elements import BoucWen, Friction, Gap, PowerDamper
+
+PLAIN = sd.Mechanical(lambda t, x, v: -0.2 * v, lambda t, x, v: 2.0, (0.0, 0.0))
+SPRING = BoucWen(at=0, stiffness=4.0 * math.pi**2, alpha=0.1)
+
+
+def test_bouc_wen_on_given_increments():
+    """Sixty-four steps of 1/32 with made-up noise: x, v and z to the digits of an independent computation."""
+    problem = sd.with_elements(PLAIN, SPRING)
+    assert problem.names == ("x", "dx", "z")
+    h, n = 1.0 / 32.0, np.arange(64)
+    method = StochasticAlpha(tol=1e-13).prepared(problem, h)
+    W = 0.2 * np.cos(n)
+    Z = 0.5 * h * W + 0.002 * h * np.sin(n)
+    ξ = np.stack([W / math.sqrt(h), (2.0 * Z / h - W) * math.sqrt(3.0 / h)], axis=1)
+    one = OneStep(method, problem)
+    state = np.zeros((1, one.size))
+    for k in n:
+        state = one.after(k * h, h, None, state, ξ[[k]])
+    np.testing.assert_allclose(state[0, [0, 1, 3]], [-0.003599697764, 0.420608327782, -0.003783323179], rtol=1e-9)
+
+
+def test_bouc_wen_against_a_fine_solution():
+    """A frame of two storeys with a yielding first storey and a load that swings, without noise: error of order 2."""
+    K, C = np.array([[300.0, -300.0], [-300.0, 300.0]]), 0.5 * np.eye(2)
+    frame = sd.Mechanical.from_matrices([1.0, 1.0], C, K, load=lambda t: jnp.array([0.0, 40.0]) * jnp.sin(9.0 * t))
+    element = BoucWen(at=0, stiffness=300.0, alpha=0.05, A=1.0, beta=20.0, gamma=15.0, n=2.0)
+    problem = sd.with_elements(frame, element, names=["yield"])
+
+    def slope(t, s):
+        x, v, z = s[:2], s[2:4], s[4]
+        pull = 300.0 * (0.05 * x[0] + 0.95 * z)
+        a = -K @ x - C @ v + np.array([-pull, 40.0 * np.sin(9.0 * t)])
+        return [*v, *a, v[0] - 20.0 * abs(v[0]) * abs(z) * z - 15.0 * v[0] * z**2]
+
+    exact = scipy.integrate.solve_ivp(slope, (0.0, 2.0), np.zeros(5), rtol=1e-10, atol=1e-12, max_step=0.01).y[:, -1]
+    off = []
+    for dt in (0.01, 0.005):
+        run = sd.simulate(problem, Newmark, t=(0.0, 2.0), dt=dt, paths=1, seed=1, progress=False,
+                          collect=sd.statistics.Paths(at=[2.0]))  # fmt: skip
+        off.append(np.abs(run["path"].values.ravel() - exact).max())
+    assert off[1] < 0.01 * np.abs(exact).max() and off[0] / off[1] > 3.0, off
+    lowered = problem.lower(sd.SDE)[0]
+    s = np.array([0.01, 0.02, 0.3, -0.1, 0.05])
+    np.testing.assert_allclose(lowered.f(0.4, s, None), slope(0.4, s), rtol=1e-12)
+
+
+def test_the_forces_of_elements():
+    base = sd.Mechanical(lambda t, x, v: jnp.zeros(2), None, (np.zeros(2), np.zeros(2)), names=("a", "b"))
+    x, v = np.array([0.5, 0.2]), np.array([2.0, 1.0])
+    for element, F in (
+        (Gap(at="a", to="b", stiffness=10.0, gap=0.1), 10.0 * 0.2),
+        (Gap(at="b", to="a", stiffness=10.0, gap=0.1), 0.0),
+        (Gap(at="b", to="a", stiffness=10.0, gap=0.1, both=True), -10.0 * 0.2),
+        (PowerDamper(at="a", c=3.0, exponent=2.0), 3.0 * 4.0),
+        (PowerDamper(at="a", to="b", c=3.0, exponent=0.3, smooth=1e-6), 3.0),
+        (Friction(at="a", to="b", slip=5.0, speed=0.01), 5.0),
+    ):
+        found = np.asarray(sd.with_elements(base, element).force(0.0, x, v))
+        at, to = (0, 1) if element.at == "a" else (1, 0)
+        expected = np.zeros(2)
+        expected[at] -= F
+        if element.to is not None:
+            expected[to] += F
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+
+
+def test_a_structure_with_elements_is_no_longer_taken_as_linear_and_may_be_driven():
+    frame = sd.Mechanical.from_matrices([1.0, 1.0], 0.1 * np.eye(2), [[2.0, -1.0], [-1.0, 1.0]])
+    both = sd.with_elements(frame, Gap(at=1, stiffness=5.0, gap=0.2), BoucWen(at=0, stiffness=1.0, alpha=0.1))
+    assert not both.system.is_linear
+    with pytest.raises(TypeError, match="expected a linear structure"):
+        sd.structures.stationary_covariance(both)
+    driven = sd.base_excited(both, co.gauss_markov(0.5, 1.0, "ground"))
+    run = sd.simulate(driven, t=(0.0, 0.4), dt=0.1, paths=8, seed=1, progress=False)
+    assert tuple(run["component"].values) == ("x0", "x1", "dx0", "dx1", "z", "ground")
+    assert (run["variance"].values[-1] > 0).all()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: sd.with_elements(PLAIN), "elements: expected one or more"),
+        (lambda: sd.with_elements(PLAIN, Gap(at="y", stiffness=1.0)), "Gap: at: there is no coordinate 'y'"),
+        (lambda: sd.with_elements(PLAIN, Gap(at=1, stiffness=1.0)), "Gap: at: expected a coordinate, 0 to 0"),
+        (lambda: sd.with_elements(PLAIN, Gap(at=0, to=0, stiffness=1.0)), "Gap: at, to: both are coordinate 0"),
+        (lambda: Gap(at=0, stiffness=-1.0), "Gap: stiffness: expected a number > 0"),
+        (lambda: PowerDamper(at=0, c=1.0, exponent=0.5), "PowerDamper: smooth: with the exponent 0.5"),
+        (lambda: BoucWen(at=0, stiffness=1.0, alpha=2.0), "BoucWen: alpha: expected the ratio"),
+        (lambda: BoucWen(at=0, stiffness=1.0, alpha=0.1, gamma=0.9), "BoucWen: gamma: expected -beta < gamma"),
+        (lambda: BoucWen(at=0, stiffness=1.0, alpha=0.1, n=0.5), "BoucWen: n: expected a number >= 1"),
+        (
+            lambda: sd.simulate(
+                sd.with_elements(PLAIN, SPRING), "StochasticAlpha15", t=(0, 1), dt=0.1, paths=2, seed=1
+            ),
+            "order: 1.5 needs forces with derivatives",
+        ),
+        (lambda: sd.with_elements(sd.with_noise(PLAIN, co.gauss_markov(1, 1), "x"), SPRING), "before it is driven"),
+    ],
+)
+def test_errors(make, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        make()
