@@ -11,6 +11,7 @@ import pytest
 
 import stodyn as sd
 from stodyn import statistics as st
+from stodyn.engine.failure import PathsFailed
 from stodyn.methods.alpha import StochasticAlpha
 from stodyn.methods.projected_alpha import ProjectedAlpha
 from stodyn.methods.rattle import ConstrainedBAOAB, Rattle, ShiftedRattle, ShiftedRattle15
@@ -237,6 +238,24 @@ def test_constraints_hold_to_rounding_over_many_steps():
             problem, method, t=(0.0, 50.0), dt=0.01, paths=4, seed=3, collect=st.Observable(off, every=500)
         )
         assert run["off"].values.max() < 1e-13
+
+
+def test_paths_through_a_dead_point_fail():
+    """A parallelogram whose bars come to lie on a line may go on as another mechanism: no path is taken through it."""
+    flat = FOUR_BAR(bars=(0.5, 1.2, 0.5), ground=1.2, angle=0.3, rate=-8.0, noise=0.3)
+    with pytest.raises(PathsFailed, match="reaches a singular configuration"):
+        sd.simulate(flat.problem, "RattleAlpha", t=(0.0, 0.06), dt=0.01, paths=2, seed=1)
+
+
+def test_accelerations_are_those_along_the_constraints():
+    """At the start of a swing from rest g sin θ along the circle, and no force of the rod."""
+    problem = Mechanical(
+        lambda t, x, v: jnp.array([0.0, -9.81]), None, ([0.6, -0.8], [0.0, 0.0]), accelerations=True,
+        constraints=lambda t, x: x @ x - 1.0,
+    )  # fmt: skip
+    for method in (RattleAlpha, Rattle):
+        run = sd.simulate(problem, method, t=(0.0, 0.01), dt=0.01, paths=1, seed=0)
+        assert np.allclose(run["mean"].values[0, 4:], -9.81 * 0.6 * np.array([0.8, 0.6]), rtol=1e-13)
 
 
 def test_a_step_longer_than_the_joint_bends_says_so():

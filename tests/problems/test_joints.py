@@ -9,6 +9,7 @@ import pytest
 
 import stodyn as sd
 from stodyn import statistics as st
+from stodyn.methods.recommend import recommend
 from stodyn.models.jointed import (
     CRANK,
     FOUR_BAR,
@@ -120,6 +121,12 @@ def test_starts_far_away_are_refused_fixed_or_drawn():
     refused(r"start: 1 of 2 drawn ones are not within 10%", pendulum(start=drawn))
 
 
+def test_drawn_velocities_off_the_tangent_are_said():
+    drawn = PerPath(np.tile(ON, (4, 1))), PerPath(np.stack([ALONG, ALONG, ALONG, ALONG + ON]))
+    with pytest.warns(StartMoved, match=r"v by up to 2 of \|v\| in 4 of them"):
+        pendulum(start=drawn).before_run(0.0)
+
+
 def test_drawn_starts_and_parameters_have_their_own_constraints():
     """Rods of different lengths, one for each path."""
     lengths = np.array([0.9, 1.0, 1.1])
@@ -199,6 +206,13 @@ def test_dropped_constraints_leave_the_motion_alone():
         for problem in (dropped, pendulum(impulses=True))
     ]
     assert np.array_equal(*runs)
+    with pytest.raises(ValueError, match=r"'g1' and 'g0' contradict each other by 0.0"):
+        pendulum(lambda t, x: jnp.stack([x @ x - 1.0, x @ x - 1.05]), redundant="drop")
+
+
+def test_a_singular_mass_gets_the_method_that_takes_it():
+    assert recommend(rigid_body(stiffening=0.0)).name == "ProjectedAlpha"
+    assert recommend(RIGID_BODY.problem).name == "RattleAlpha"
 
 
 def test_coloured_noise_beside_constraints_is_refused():

@@ -67,7 +67,7 @@ projection, Solving Ordinary Differential Equations II (1996)"
     def start(self, problem, t, x, params):
         seen, N = super().start(problem, t, x, params), problem.N
         φ, λ = problem.joints.accelerated(t, seen[:N], seen[N : 2 * N], params)
-        return shown(problem, seen[:N], seen[N : 2 * N], φ, impulses(problem, seen)), φ, λ
+        return seen, φ, λ
 
     def step(self, problem, t, state, noise, params):
         seen, φ, filtered = state
@@ -103,7 +103,7 @@ projection, Solving Ordinary Differential Equations II (1996)"
         elif problem.impulses:
             λ_after = joints.accelerated(t_after, q_after, v_after, params)[1]
             Λ = 0.5 * h * (λ + λ_after) + _noise_of_impulses(problem, t, q, v, noise, params)
-        return (shown(problem, q_after, v_after, φ, impulses(problem, seen) + Λ), φ, filtered), report
+        return (shown(problem, t_after, q_after, v_after, impulses(problem, seen) + Λ, params), φ, filtered), report
 
     def read(self, state):
         return state[0]

@@ -118,8 +118,7 @@ class _Rattle(Constrained):
         )
         if self.shifted:
             v = v - there.held(free.kicks(t + h, q, v, none, params) @ H)[0]
-        φ = free.acceleration(t + h, q, v, none, params) if problem.accelerations else v
-        return shown(problem, q, v, φ, impulses(problem, x) + Λ), report
+        return shown(problem, t + h, q, v, impulses(problem, x) + Λ, params), report
 
 
 def _takes(name: str, problem: Mechanical) -> str | None:
@@ -200,8 +199,7 @@ computation of free energy differences, Math. Comp. 81 (2012)"
         q, v, more, second = A(q, v)
         Λ = Λ + more
         v, more = B(t + h, q, v)
-        φ = free.acceleration(t + h, q, v, none, params) if problem.accelerations else v
-        return shown(problem, q, v, φ, impulses(problem, x) + Λ + more), first.joined(second)
+        return shown(problem, t + h, q, v, impulses(problem, x) + Λ + more, params), first.joined(second)
 
 
 def damping(joints: Joints, t: Any, q: Array, params: Any) -> Array:

@@ -53,13 +53,15 @@ class Constrained(Method):
 
     def start(self, problem, t, x, params):
         q, v = problem.joints.consistent(t, x[: problem.N], x[problem.N : 2 * problem.N], params)
-        return shown(problem, q, v, jnp.zeros_like(q), jnp.zeros(problem.joints.c, q.dtype))
+        return shown(problem, t, q, v, jnp.zeros(problem.joints.c, q.dtype), params)
 
 
-def shown(problem: Mechanical, q: Array, v: Array, φ: Array, Λ: Array) -> Array:
-    """What a run shows: (x, v), the accelerations and the impulses where they are asked for."""
-    parts = [q, v, *([φ] if problem.accelerations else []), *([Λ] if problem.impulses else [])]
-    return jnp.concatenate(parts)
+def shown(problem: Mechanical, t: Any, q: Array, v: Array, Λ: Array, params: Any) -> Array:
+    """What a run shows: (x, v), and where they are asked for the accelerations along the constraints, but for their
+    noise, and the impulses."""
+    joints: Any = problem.joints
+    parts = [q, v, *([joints.acceleration(t, q, v, params)] if problem.accelerations else [])]
+    return jnp.concatenate([*parts, *([Λ] if problem.impulses else [])])
 
 
 def impulses(problem: Mechanical, x: Array) -> Array:
@@ -137,13 +139,13 @@ class _RattleAlpha(Constrained):
         seen = super().start(problem, t, x, params)
         N = problem.N
         φ = problem.joints.free.acceleration(t, seen[:N], seen[N : 2 * N], seen[:0], params)
-        return shown(problem, seen[:N], seen[N : 2 * N], φ, impulses(problem, seen)), φ
+        return seen, φ
 
     def step(self, problem, t, state, noise, params):
         seen, φ = state
         q, v = seen[: problem.N], seen[problem.N : 2 * problem.N]
         φ, q, v, Λ, report = _moved(self._kicks(problem, t, q, v, noise, params), self, problem, t, q, v, φ, params)
-        return (shown(problem, q, v, φ, impulses(problem, seen) + Λ), φ), report
+        return (shown(problem, t + noise.h, q, v, impulses(problem, seen) + Λ, params), φ), report
 
     def read(self, state):
         return state[0]

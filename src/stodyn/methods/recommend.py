@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 from stodyn.circuits import Circuit
-from stodyn.methods import alpha, expansions, explicit, implicit, radau, rattle_alpha, srk, stiff, variational
+from stodyn.methods import (
+    alpha,
+    expansions,
+    explicit,
+    implicit,
+    projected_alpha,
+    radau,
+    rattle_alpha,
+    srk,
+    stiff,
+    variational,
+)
 from stodyn.methods.catalogue import catalogue, fitting
 from stodyn.methods.contract import Catalogued
 from stodyn.problems.hamiltonian import Hamiltonian
@@ -18,7 +29,7 @@ from stodyn.problems.walls import Walled
 def recommend(problem) -> Catalogued:
     """Additive noise: SRA1. Else for Stratonovich problems Heun; for Ito problems SRIW1 where the noise is scalar or
     diagonal, Euler-Maruyama where it is neither. Hamiltonian systems: the midpoint rule. Mechanical ones: the
-    stochastic α method, with constraints RATTLE-α. SDAEs: RK1A4 for one channel whose noise depends on the state, else
+    stochastic α method, with joints RATTLE-α. SDAEs: RK1A4 for one channel whose noise depends on the state, else
     RK1A4M, with areas where the noise does not commute (errors at equal cost: benchmarks/sdae_error_at_cost.py);
     circuits, whose noise is small, the trapezoidal rule, for its kT/C is right at any step. DAEs with random
     parameters: Galerkin where they are linear, else Quadrature with up to four parameters and regression with more."""
@@ -29,7 +40,9 @@ def recommend(problem) -> Catalogued:
     if isinstance(problem, Hamiltonian):
         return variational.Midpoint
     if isinstance(problem, Mechanical):
-        return alpha.StochasticAlpha if problem.joints is None else rattle_alpha.RattleAlpha
+        if problem.joints is None:
+            return alpha.StochasticAlpha
+        return rattle_alpha.RattleAlpha if problem.joints.mass_is_regular else projected_alpha.ProjectedAlpha
     if isinstance(problem, RandomDAE):
         if not problem.random:
             return radau.Radau5

@@ -292,7 +292,7 @@ class Joints:
         return joints_diagnosis.diagnose(self, float(t))
 
     def before_run(self, t: float) -> tuple[str, ...]:
-        return joints_diagnosis.checked(self, self.diagnose(t))
+        return joints_diagnosis.checked(self, self.diagnose(t), t)
 
     def _reached(self, function: Callable) -> set[int]:
         """Which of t (0), q (1), v (2), params (3) a function depends on; all where its trace cannot be taken apart."""

@@ -156,7 +156,7 @@ def diagnose(joints: Any, t: float) -> JointsDiagnosis:
     return answer("", σ, _noisy(joints, times[usable], q[usable], v))
 
 
-def checked(joints: Any, found: JointsDiagnosis) -> tuple[str, ...]:
+def checked(joints: Any, found: JointsDiagnosis, t: float) -> tuple[str, ...]:
     """What the record of a run says; refuses what cannot be run, and warns where the start is moved."""
     if found.reason:
         raise ValueError(f"{found.reason}.")
@@ -165,7 +165,7 @@ def checked(joints: Any, found: JointsDiagnosis) -> tuple[str, ...]:
     sizes = [np.abs(part).max(initial=0.0) for part in (found.start[:N], found.start[N:])]
     if any(m.max() > SAID * (size or 1.0) for m, size in zip((moved[:N], moved[N:]), sizes, strict=True)):
         warnings.warn(f"start: {found.move}", StartMoved, stacklevel=4)
-    _check_drawn(joints)
+    _check_drawn(joints, t)
     return (found.move,) if found.move else ()
 
 
@@ -175,7 +175,10 @@ def independent_rows(joints: Any) -> tuple[int, ...]:
     times, near = _states(0.0, np.asarray(joints.problem.example_start(), float)[: joints.problem.N])
     q, _ = _onto(look, times, near)
     found = look(times, q)
-    return _independent(found, np.isfinite(q).all(axis=1) & np.isfinite(found.G).all(axis=(1, 2)))
+    rows = _independent(found, np.isfinite(q).all(axis=1) & np.isfinite(found.G).all(axis=(1, 2)))
+    if rows and len(rows) < joints.c and np.isfinite(q[0]).all() and _distance(found)[0] > 1e-9 * np.abs(q[0]).max():
+        raise ValueError(f"{_redundant(joints, found, rows)}.")
+    return rows or tuple(range(joints.c))
 
 
 # --- the questions ----------------------------------------------------------------------------------------------------
@@ -305,16 +308,19 @@ def _noisy(joints: Any, times: np.ndarray, q: np.ndarray, v: np.ndarray) -> tupl
     return tuple(name for name, is_noisy in zip(joints.names, noisy, strict=True) if is_noisy)
 
 
-def _check_drawn(joints: Any) -> None:
+def _check_drawn(joints: Any, t: float) -> None:
     """Look at some starts and parameters of paths that have their own."""
     problem = joints.problem
     leaves = jax.tree.leaves((problem.start, problem.params), is_leaf=is_drawn)
     if not any(map(is_random, leaves)):
         return
     count = min([DRAWN, *(len(leaf.values) for leaf in leaves if hasattr(leaf, "values"))])
-    x = np.asarray(problem.draw_start(np.random.default_rng(0), range(count)), float)[:, : problem.N]
+    N, times = problem.N, np.full(count, t)
+    start = np.asarray(problem.draw_start(np.random.default_rng(0), range(count)), float)
+    x, v = start[:, :N], start[:, N : 2 * N]
     params, axes = problem.sample_params(count)
-    q, solved = _onto(looking(joints, params, axes), np.zeros(count), x)
+    look = looking(joints, params, axes)
+    q, solved = _onto(look, times, x)
     far = np.linalg.norm(q - x, axis=1) / np.maximum(np.linalg.norm(q, axis=1), 1e-300)
     lost = ~solved | ~(far <= FAR)
     if lost.any():
@@ -322,9 +328,13 @@ def _check_drawn(joints: Any) -> None:
             f"start: {int(lost.sum())} of {count} drawn ones are not within {FAR:.0%} of |x| of the constraints "
             f"{_listed(joints.names)}, the first {x[np.argmax(lost)].tolist()}; draw starts that satisfy them."
         )
-    if far.max() > SAID:
+    there = look(times, q)
+    turned = [_pulled(G, M, -(G @ w + rate)) for G, M, w, rate in zip(there.G, there.M, v, there.rate, strict=True)]
+    aside = np.linalg.norm(turned, axis=1) / np.maximum(np.linalg.norm(v + turned, axis=1), 1e-300)
+    if far.max() > SAID or aside.max() > SAID:
         warnings.warn(
-            f"start: drawn starts are moved onto the constraints, by up to {far.max():.3g} of |x| in {count} of them",
+            f"start: drawn starts are moved onto the constraints, x by up to {far.max():.3g} of |x|, v by up to "
+            f"{aside.max():.3g} of |v| in {count} of them",
             StartMoved,
             stacklevel=5,
         )

@@ -67,7 +67,8 @@ class Mechanical(Problem):
     params  any pytree, given to all functions as their last argument if it is not None
     names   of the N coordinates; the components of a run are the names, then "d" + names. units: one a component, or
             component -> unit
-    accelerations  whether the run shows the acceleration φ of the integrator too, as "dd" + names
+    accelerations  whether the run shows the acceleration φ of the integrator too, as "dd" + names; with constraints
+            the acceleration along them, but for its noise
     constraints    constraints(t, x[, params]) -> (c,), holonomic: g(t, x) = 0 holds along every path, and reactions
             -Gᵀ dΛ with G = ∂g/∂x stand beside the forces: problems.joints. The start is moved onto them, and says so
     constraint_names  one for each, "g0", ... by default
