@@ -1,7 +1,7 @@
 """How often the intervals that statistics state cover the truth: over many seeds, with 8 paths and with 1000.
 
-    python benchmarks/coverage.py                      all statistics over 300 seeds (a minute or two)
-    python benchmarks/coverage.py --seeds 2000 --only Spectrum
+    python benchmarks/stated_errors.py                      all statistics over 300 seeds (a minute or two)
+    python benchmarks/stated_errors.py --seeds 2000 --only Spectrum
 
 Printed for every variable: the share of Student's intervals of 95 % that hold the truth and, in brackets, the paths and
 the mean of stderr² over the scatter of the estimates. A share outside its binomial bound makes the script fail.
