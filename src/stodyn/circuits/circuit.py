@@ -43,11 +43,13 @@ class Circuit(SDAE):
 
     random  the distributions of the random values of the netlist, by name: ξ of gauss(...) and the like, gauss(r1), and
             what `read` was given. A circuit as it is read has its usual values, ξ = 0; see `sampled` and `corners`
+    of_family  the family that it is one of, where `params["devices"]` are numbers of its devices
     """
 
     network: Any = None
     channels: Any = None
     random: Mapping[str, Distribution] = dataclasses.field(default_factory=dict)
+    of_family: Family | None = None
 
     @property
     def title(self) -> str:
@@ -235,6 +237,8 @@ class Circuit(SDAE):
     @functools.cached_property
     def family(self) -> Family:
         """The circuits of all values of the random parameters, in one program."""
+        if self.of_family is not None:
+            return self.of_family
         if not self.random:
             raise ValueError(
                 "random: nothing in this circuit is random; write gauss(...), agauss, unif, aunif or limit in the "
@@ -350,9 +354,7 @@ def _of_family(circuit: Circuit, network: Network, data: Any, start: Any) -> Cir
     """The problem of a family with numbers `data`; `network` is what analyses at rest look at."""
     family = circuit.family
     made = _problem(network, lambda params: family.at(params["devices"], jnp), {"noise": 1.0, "devices": data}, start)
-    made = dataclasses.replace(made, random=circuit.random)
-    vars(made)["family"] = family
-    return made
+    return dataclasses.replace(made, random=circuit.random, of_family=family)
 
 
 def _problem(network: Network, of: Callable[[Any], Network], params: dict[str, Any], start: Any) -> Circuit:
