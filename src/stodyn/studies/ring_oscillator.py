@@ -16,6 +16,7 @@ import stodyn
 from stodyn import plot, statistics
 from stodyn.methods.stiff import RK1W2M
 from stodyn.models.circuits import RING_OSCILLATOR
+from stodyn.numerics.printing.points import AtPoints, at_one, at_points
 from stodyn.problems.sde import SDE
 from stodyn.studies.contract import Row, Size, Study, StudyResult
 
@@ -41,33 +42,30 @@ def cycle(problem: Any, guess: float = 3.3) -> Cycle:
     sde = problem.lower(SDE)[0]
     n, params = sde.n, problem.example_params()
 
-    @jax.jit
-    def slope(z):
+    def along(z):
         y, flow = z[:n], z[n:].reshape(n, n)
         f, A = sde.f(0.0, y, params), jax.jacfwd(lambda y: sde.f(0.0, y, params))(y)
         return jnp.concatenate([f, (A @ flow).ravel()])
+
+    drift, slope = AtPoints(lambda y: sde.f(0.0, y, params)), AtPoints(along)
 
     def rises(t, z):
         return z[0] - LEVEL
 
     rises.direction = 1.0  # type: ignore[attr-defined]
     options = {"method": "LSODA", "rtol": 1e-10, "atol": 1e-12}
-    with jax.enable_x64(True):
-        quiet = jax.jit(lambda y: sde.f(0.0, y, params))
-        settled = scipy.integrate.solve_ivp(lambda t, y: np.asarray(quiet(y)), (0.0, 12.0 * guess), sde.example_start(),
-                                            events=rises, **options)  # fmt: skip
-        period, state = settled.t_events[0][-1] - settled.t_events[0][-2], settled.y_events[0][-1]
-        start = np.concatenate([state, np.eye(n).ravel()])
-        times = np.linspace(0.0, period, 2001)
-        run = scipy.integrate.solve_ivp(
-            lambda t, z: np.asarray(slope(z)), (0.0, period), start, t_eval=times, **options
-        )
-        flows = run.y[n:].T.reshape(-1, n, n)
-        values, vectors = np.linalg.eig(flows[-1].T)
-        left = vectors[:, np.argmin(np.abs(values - 1.0))].real
-        responses = np.linalg.solve(flows.transpose(0, 2, 1), left[:, None])[..., 0]
-        responses /= left @ np.asarray(quiet(state))
-        noise = np.asarray(jax.jit(jax.vmap(lambda y: sde.g(0.0, y, params)))(run.y[:n].T))
+    settled = scipy.integrate.solve_ivp(lambda t, y: drift(y[None])[0], (0.0, 12.0 * guess), sde.example_start(),
+                                        events=rises, **options)  # fmt: skip
+    period, state = settled.t_events[0][-1] - settled.t_events[0][-2], settled.y_events[0][-1]
+    start = np.concatenate([state, np.eye(n).ravel()])
+    times = np.linspace(0.0, period, 2001)
+    run = scipy.integrate.solve_ivp(lambda t, z: slope(z[None])[0], (0.0, period), start, t_eval=times, **options)
+    flows = run.y[n:].T.reshape(-1, n, n)
+    values, vectors = np.linalg.eig(flows[-1].T)
+    left = vectors[:, np.argmin(np.abs(values - 1.0))].real
+    responses = np.linalg.solve(flows.transpose(0, 2, 1), left[:, None])[..., 0]
+    responses /= left @ drift(state[None])[0]
+    noise = at_points(lambda y: sde.g(0.0, y, params), run.y[:n].T)
     kicks = np.einsum("tn,tnm->tm", responses, noise)
     return Cycle(float(period), state, float(scipy.integrate.simpson(np.sum(kicks**2, axis=1), times)))
 
@@ -100,9 +98,8 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
     problem = dataclasses.replace(RING_OSCILLATOR.problem, structure="commutative")
     progress("the noise-free cycle")
     quiet = cycle(problem)
-    with jax.enable_x64(True):
-        begun = problem.state(0.0, jnp.asarray(quiet.state), problem.params)
-    problem = dataclasses.replace(problem, start=np.asarray(begun))  # no transient: every path begins on the cycle
+    begun = at_one(lambda x: problem.state(0.0, x, problem.params), quiet.state)
+    problem = dataclasses.replace(problem, start=begun)  # no transient: every path begins on the cycle
     end = STEP * round((periods + 2.5) * quiet.period / STEP)
     progress(f"{paths} paths over {periods} periods")
     sampled = stodyn.simulate(problem, RK1W2M, t=(0.0, end), dt=STEP, paths=paths, seed=1, progress=False,
