@@ -31,7 +31,8 @@ layers: install
 tests: install
 	$(BIN)/python -m pytest -n 3 --dist worksteal
 
-# More than 10 000 generated calls, other ones every time (some minutes); CI makes a few hundred.
+# More than 10 000 generated calls, and some hundreds of generated functions by all executors, other ones every time (some
+# minutes); CI makes a few hundred and a dozen.
 fuzz: install
 	STODYN_FUZZ=1 $(BIN)/python -m pytest tests/fuzz
 
