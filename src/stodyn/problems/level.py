@@ -185,6 +185,11 @@ class Gauge:
         Where γ changes with f the bridge lives in ∫ df/γ, and γ is √(γ(here) γ(at the level)) at either end; with a
         method that freezes the noise over its steps it is γ(x) at both.
         """
+        first, last, one, other = self.ends_and_deviations(t, h, x, y, params, frozen)
+        return first * (1.0 / one), last * (1.0 / other)
+
+    def ends_and_deviations(self, t, h, x: Array, y: Array, params, frozen: bool) -> tuple[Array, Array, Array, Array]:
+        """The distances at both ends of a step, and by which numbers `in_deviations` divides them."""
         first, last = self.distances(t, x, params), self.distances(t + h, y, params)
         if frozen:
             rates = (self.variance_rate(t, x, params),) * 2
@@ -193,8 +198,8 @@ class Gauge:
         else:
             rates = self._mean_rate(t, x, params, first), self._mean_rate(t + h, y, params, last)
         least = float(jnp.finfo(x.dtype).tiny) ** 0.25
-        one, other = (1.0 / jnp.maximum(jnp.sqrt(h * rate), least) for rate in rates)
-        return first * one, last * other
+        one, other = (jnp.maximum(jnp.sqrt(h * rate), least) for rate in rates)
+        return first, last, one, other
 
     def _mean_rate(self, t, x: Array, params, distances: Array) -> Array:
         """γ(x) γ(x_l), for each level."""

@@ -11,6 +11,7 @@ integral; s falls in a step by the chance of a crossing within it (problems.leve
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any, NamedTuple
 
 import jax
@@ -29,7 +30,9 @@ EARLY, LATE = 0.6, 0.8  # shares of the time at which survival is kept: of the h
 FAR = 18.5  # a product of distances in units of noise, beyond which the chance of a crossing is below 1e-16
 FEW_COMPONENTS, FEW_HALVINGS = 8, 12  # up to which what few paths need is left to loops; without them, of a root
 FEW = 16  # looks whose times are compared one by one
-SURVIVAL, TIME, FALL, AT_EARLY, AT_LATE, VALUE = range(6)  # the numbers of a path at a look
+SURVIVAL, TIME, FALL, AT_EARLY, AT_LATE, VALUE = range(
+    6
+)  # the numbers of a path at a look, the latter three for the mean
 
 
 class Censored(UserWarning):
@@ -43,8 +46,8 @@ class Track(NamedTuple):
     survival: Array
     time: Array
     last: Array
-    early: Array
-    late: Array
+    early: Array | None
+    late: Array | None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -149,7 +152,8 @@ class Passage(Averaged):
             return jnp.where(jnp.all(self.gauge.distances(t, x, params) > 0), 1.0, 0.0).astype(x.dtype)
 
         begun = jax.vmap(alive, in_axes=(-1, self._axes(params, x)))(x, params)
-        return Track(begun, jnp.zeros_like(begun), begun, begun, begun)
+        kept = (begun, begun) if self.mean else (None, None)
+        return Track(begun, jnp.zeros_like(begun), begun, *kept)
 
     def _axes(self, params: Any, x: Array) -> Any:
         """Which leaves of the parameters have an axis of lanes, told by their shapes."""
@@ -158,14 +162,13 @@ class Passage(Averaged):
 
     def track(self, gathered, move):
         t, h = move.t, move.h
-        is_look, is_early, is_late = self._is_look(t, h), *(jnp.abs(t - mark) < 0.25 * h for mark in self.marks[1:])
+        times = [self._is_look(t, h), *(jnp.abs(t - mark) < 0.25 * h for mark in self.marks[1:] if self.mean)]
 
         def noted(track):
-            kept = (jnp.where(is_now, track.survival, old)
-                    for is_now, old in zip((is_look, is_early, is_late), track[2:], strict=True))  # fmt: skip
-            return Track(track.survival, track.time, *kept)
+            kept = [jnp.where(now, track.survival, old) for now, old in zip(times, track[2:], strict=False)]
+            return Track(*track[:2], *kept, *track[2 + len(kept) :])
 
-        gathered = rarely(is_look | is_early | is_late, noted, gathered, _loops(self.gauge))
+        gathered = rarely(functools.reduce(jnp.logical_or, times), noted, gathered, _loops(self.gauge))
         over = jax.vmap(self.over_step, in_axes=((-1, -1), None, None, -1, -1, move.axes), out_axes=-1)
         moved = over(gathered[:2], t, h, move.before, move.after, move.params)
         return Track(*moved, *gathered[2:])
@@ -185,10 +188,12 @@ class Passage(Averaged):
 
     def values(self, snapshot):
         track = snapshot.track
+        own = [track.survival, track.time, track.last - track.survival]
+        if not self.mean:
+            return jnp.stack(own)
         extra, axes = ((), ()) if snapshot.params is None else ((snapshot.params,), (snapshot.axes,))
         value = jax.vmap(lambda x, *p: self.gauge.value(snapshot.t, x, *(p or (None,))), in_axes=(-1, *axes))
-        seen = value(snapshot.x, *extra)
-        return jnp.stack([track.survival, track.time, track.last - track.survival, track.early, track.late, seen])
+        return jnp.stack([*own, track.early, track.late, value(snapshot.x, *extra)])
 
     # --- the result ---------------------------------------------------------------------------------------------------
 
@@ -228,7 +233,7 @@ class Passage(Averaged):
         covariance = found.covariance[ends] / count[ends, None, None]  # type: ignore[index]
         with np.errstate(divide="ignore", invalid="ignore"):
             hazard = np.where(S > 0, np.log1p(fall / S), np.nan) / length
-            slopes = np.zeros((len(ends), 6))
+            slopes = np.zeros((len(ends), found.mean.shape[1]))
             slopes[:, SURVIVAL], slopes[:, FALL] = -fall / (S * (S + fall)) / length, 1.0 / (S + fall) / length
             error = np.sqrt(np.einsum("ti,tij,tj->t", slopes, covariance, slopes))
         return 0.5 * (before + times[ends]), {
@@ -363,13 +368,14 @@ class _Bridged(_Seen):
     freezes: bool
 
     def __call__(self, alive, t, h, before, after, params):
-        first, last = self.gauge.in_deviations(t, h, before, after, params, self.freezes)
+        first, last, one, other = self.gauge.ends_and_deviations(t, h, before, after, params, self.freezes)
 
         def near(alive):
             survival, time = alive
-            a, b = jnp.maximum(first, 0.0), jnp.maximum(last, 0.0)
+            end = last / other
+            a, b = jnp.maximum(first / one, 0.0), jnp.maximum(end, 0.0)
             each = crossing.bridge_chance(a, b)
-            lost = each * crossing.share_after_crossing(a, jnp.abs(last))
+            lost = each * crossing.share_after_crossing(a, jnp.abs(end))
             if len(self.gauge.level.bounds) == 1:
                 return survival * (1.0 - each[0]), time - h * survival * lost[0]
             reached = crossing.bridge_chance_of_two((a[0], b[0]), (a[1], b[1]))
@@ -377,7 +383,9 @@ class _Bridged(_Seen):
             return survival * (1.0 - reached), time - h * survival * reached * share
 
         survival, time = alive
-        return rarely(~jnp.all(first * last > FAR), near, (survival, time + h * survival), _loops(self.gauge))
+        return rarely(
+            ~jnp.all(first * last > FAR * one * other), near, (survival, time + h * survival), _loops(self.gauge)
+        )
 
     def check(self, t, h):
         if len(self.gauge.level.bounds) == 1:
