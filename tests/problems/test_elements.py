@@ -1,5 +1,6 @@
 """Nonlinear elements at the nodes of structures."""
 
+import dataclasses
 import math
 
 import jax.numpy as jnp
@@ -84,6 +85,16 @@ def test_a_structure_with_elements_is_no_longer_taken_as_linear_and_may_be_drive
     assert not both.system.is_linear
     with pytest.raises(TypeError, match="expected a linear structure"):
         sd.structures.stationary_covariance(both)
+    moved = dataclasses.replace(both, start=([0.3, 0.1], [0.0, 0.0]))
+    np.testing.assert_allclose(moved.example_start(), [0.3, 0.1, 0.0, 0.0, 0.0])
+    pushed = dataclasses.replace(sd.base_excited(frame, co.gauss_markov(0.5, 1.0)), start=([0.3, 0.1], [0.0, 0.0]))
+    np.testing.assert_allclose(pushed.example_start()[:4], [0.3, 0.1, 0.0, 0.0])
+    with pytest.raises(ValueError, match="mass: is not that of the matrices"):
+        dataclasses.replace(frame, mass=[2.0, 2.0])
+    few = sd.Mechanical.from_matrices([1.0, 1.0], 0.1 * np.eye(2), [[2.0, -1.0], [-1.0, 1.0]], modes=1)
+    with pytest.raises(ValueError, match="problem: its coordinates are modes"):
+        sd.with_elements(few, Gap(at=0, stiffness=5.0))
+    assert not dataclasses.replace(frame, force=lambda t, x, v: -(x**3)).is_linear
     driven = sd.base_excited(both, co.gauss_markov(0.5, 1.0, "ground"))
     run = sd.simulate(driven, t=(0.0, 0.4), dt=0.1, paths=8, seed=1, progress=False)
     assert tuple(run["component"].values) == ("x0", "x1", "dx0", "dx1", "z", "ground")

@@ -42,6 +42,7 @@ class DrivenMechanical(Mechanical):
     base: Any = None
 
     def __post_init__(self):
+        object.__setattr__(self, "system", synchronised(self))
         super().__post_init__()
         if self.joints is not None:
             raise ValueError(
@@ -91,8 +92,8 @@ class DrivenMechanical(Mechanical):
 
         given = {"own": self.params, "noise": np.zeros(self.outputs)}
         changed = {"force": force, "noise": with_own(self.noise), "mass": with_own(self.mass), "params": given}
-        if self.pushes_by_state and hasattr(self.own, "is_linear"):
-            changed["is_linear"] = False  # what was known of the force holds no more
+        if getattr(self.own, "is_linear", False) and not self.pushes_by_state:
+            changed["linear_force"] = force  # it is one still
         return dataclasses.replace(self.own, **changed)
 
     def gamma(self, t, x, v, params) -> Array:
@@ -216,6 +217,14 @@ class DrivenMechanical(Mechanical):
         bare = given.size in (2 * self.N, self.own.n)
         own, s = (given, jnp.zeros(k)) if bare else (given[:-k], given[-k:])
         return jnp.concatenate([self.own.flat_start(own), s])
+
+
+def synchronised(problem: Any) -> Any:
+    """The system inside a problem, with what was changed of the problem since (by dataclasses.replace)."""
+    shared = (f.name for f in dataclasses.fields(Mechanical) if f.init and f.name not in ("names", "units"))
+    changed = {name: getattr(problem, name) for name in shared}
+    changed = {name: value for name, value in changed.items() if value is not getattr(problem.system, name)}
+    return dataclasses.replace(problem.system, **changed) if changed else problem.system
 
 
 def driven_mechanical(

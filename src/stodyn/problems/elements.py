@@ -23,6 +23,7 @@ import numpy as np
 from jax import Array
 
 from stodyn.problems.contract import Problem, component_names
+from stodyn.problems.driven_mechanical import synchronised
 from stodyn.problems.mechanical import Mechanical
 from stodyn.problems.sde import SDE
 
@@ -179,6 +180,10 @@ def with_elements(problem: Mechanical, *elements: Element, names: Sequence[str] 
         raise ValueError(
             "problem: it has constraints, beside which elements are not taken; write their forces into force"
         )
+    if getattr(problem, "reduction", None) is not None:
+        raise ValueError(
+            "problem: its coordinates are modes, and elements act at nodes; take the structure without modes="
+        )
     places = [_place(problem, element) for element in elements]
 
     def force(t, x, v, *params):
@@ -189,8 +194,7 @@ def with_elements(problem: Mechanical, *elements: Element, names: Sequence[str] 
             found = _pulled(found, at, to, element.force(d, w))
         return jnp.reshape(found, jnp.shape(x))
 
-    known = {"is_linear": False} if hasattr(problem, "is_linear") else {}
-    system = dataclasses.replace(problem, force=force, **known)  # type: ignore[arg-type]
+    system = dataclasses.replace(problem, force=force)
     hysteretic = [(e, p) for e, p in zip(elements, places, strict=True) if isinstance(e, BoucWen)]
     if not hysteretic:
         return system
@@ -245,6 +249,7 @@ class Hysteretic(Mechanical):
     internal_names: tuple[str, ...] = ()
 
     def __post_init__(self):
+        object.__setattr__(self, "system", synchronised(self))
         super().__post_init__()
         if self.accelerations:
             raise ValueError("accelerations: are not shown of systems with hysteretic elements")

@@ -89,15 +89,25 @@ class Structure(Mechanical):
     """A mechanical system whose matrices are known; made by `Mechanical.from_matrices`.
 
     matrices   M, C, K of the coordinates of this problem
-    is_linear  whether the force is load(t) - K x - C v and no more, so that a step is one linear system
+    linear_force  the force load(t) - K x - C v: where `force` is that and no other, a step is one linear system
     reduction  of what it is a modal reduction; None where it is none
     load       what stands on the right side besides noise: a function of (t[, params]), or None
     """
 
     matrices: Any = None
-    is_linear: bool = True
+    linear_force: Any = None
     reduction: Any = None
     load: Any = None
+
+    def __post_init__(self):
+        super().__post_init__()
+        if not np.array_equal(self.matrices.M.toarray(), self.mass):
+            raise ValueError("mass: is not that of the matrices; make the structure anew with Mechanical.from_matrices")
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether nothing but load(t) - K x - C v acts."""
+        return self.force is self.linear_force
 
     def _checked_mass(self, *arguments: Any) -> Any:
         return self.mass  # from_matrices has looked at it
@@ -229,7 +239,7 @@ def _structure(matrices: Matrices, load, noise, start, params, names, units, acc
 
     return Structure(
         force, noise, start, matrices.M.toarray(), params, names, units, accelerations,
-        matrices=matrices, reduction=reduction, load=load,
+        matrices=matrices, linear_force=force, reduction=reduction, load=load,
     )  # fmt: skip
 
 
