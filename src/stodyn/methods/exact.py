@@ -6,12 +6,12 @@ import dataclasses
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import scipy.linalg
 
 from stodyn.methods.contract import Claim, Solver
 from stodyn.numerics import gauss, van_loan
+from stodyn.numerics.printing.points import at_one, at_points
 from stodyn.problems.contract import is_drawn
 from stodyn.problems.sde import SDE
 from stodyn.problems.structure import depends_on_time
@@ -89,8 +89,8 @@ def _find_coefficients(problem: Any) -> _Coefficients:
     points = np.concatenate([np.zeros((1, n)), np.eye(n), random])
     params = problem.params
     with jax.enable_x64(True):
-        values = np.asarray(jax.vmap(lambda x: problem.f(0.0, x, params))(jnp.asarray(points)))
-        B = np.asarray(problem.g(0.0, jnp.zeros(n), params))
+        values = at_points(lambda x: problem.f(0.0, x, params), points)
+        B = at_one(lambda x: problem.g(0.0, x, params), np.zeros(n))
         fixed = not depends_on_time(problem.f, points[0], params)
         constant = fixed or not depends_on_time(lambda t, x, p: jax.jacfwd(lambda x: problem.f(t, x, p))(x), points[0],
                                                 params)  # fmt: skip
@@ -106,9 +106,8 @@ def _find_coefficients(problem: Any) -> _Coefficients:
 
 def _inputs(problem: Any, times: np.ndarray) -> np.ndarray:
     """a(t) at the given times."""
-    zero = jnp.zeros(problem.n)
-    with jax.enable_x64(True):
-        return np.asarray(jax.vmap(lambda t: problem.f(t, zero, problem.params))(jnp.asarray(times)))
+    zero = np.zeros(problem.n)
+    return at_points(lambda t, x: problem.f(t, x, problem.params), np.asarray(times, float), zero, in_axes=(0, None))
 
 
 VanLoan = _VanLoan()

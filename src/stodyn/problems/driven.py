@@ -296,7 +296,7 @@ def _component(sde: SDE, place: str | int) -> int:
 def _is_quiet(sde: SDE) -> bool:
     """Whether the problem has no noise of its own: its diffusion is known to be zero."""
     try:
-        (entries,) = dependence(sde.g, jnp.zeros(()), jnp.asarray(sde.example_start()), sde.example_params())
+        (entries,) = dependence(sde.g, np.zeros(()), np.asarray(sde.example_start()), sde.example_params())
     except Unprintable:
         return False
     return all(not isinstance(entry, frozenset) and entry == 0 for entry in entries.ravel())

@@ -6,7 +6,6 @@ import dataclasses
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import scipy.linalg
 
@@ -244,7 +243,7 @@ def _noisy(problem: Any, N: np.ndarray, t: float, x: np.ndarray):
     params = problem.example_params()
     with jax.enable_x64(True):
         try:
-            (entries,) = dependence(lambda t, x, p: N @ problem.g(t, x, p), jnp.zeros(()), jnp.asarray(x), params)
+            (entries,) = dependence(lambda t, x, p: N @ problem.g(t, x, p), np.zeros(()), np.asarray(x), params)
             suspects = [
                 index for index, entry in np.ndenumerate(entries) if isinstance(entry, frozenset) or float(entry) != 0.0
             ]
