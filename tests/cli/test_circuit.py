@@ -1,5 +1,7 @@
 """stodyn circuit prints the statistics of every node and draws what is probed."""
 
+import re
+
 import numpy as np
 import pytest
 import xarray
@@ -117,3 +119,19 @@ def test_cautions():
         )
         found = cautions(circuit, run, method)
         assert len(found) == len(said) and all(part in line for part, line in zip(said, found, strict=True)), found
+
+
+@pytest.mark.usefixtures("quick_compiling")
+def test_random_values_and_measures(invoke, tmp_path):
+    """A level is met R C log 2 after the edge, which R with 5 % spreads by as much."""
+    file = tmp_path / "measured.cir"
+    file.write_text(
+        "title\nV1 in 0 PULSE(0 1 10n 1n 1n 1u)\nR1 in out {gauss(1k,0.05)}\nC1 out 0 10p\n.tran 1n 40n\n"
+        ".measure tran half when v(out)=0.5 rise=1\n"
+    )
+    result = invoke("circuit", file, "--paths", 50, "--probe", "out", "--out", tmp_path)
+    assert result.exit_code == 0, result.output
+    found = re.search(r"half: (\S+), σ (\S+)", result.output)
+    assert "1 random value, drawn for each path" in result.output and found
+    assert float(found[1]) == pytest.approx(10.5e-9 + 10e-9 * np.log(2.0), rel=0.02)
+    assert float(found[2]) == pytest.approx(0.05 * 10e-9 * np.log(2.0), rel=0.5)

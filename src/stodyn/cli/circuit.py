@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import scipy.signal
 import typer
 from rich.console import Console
 from rich.table import Table
 
+from stodyn.analysis.transient_noise import band, deviation_spectrum, fastest, stationary
 from stodyn.circuits import Circuit, NetlistError, examples, read
 from stodyn.circuits.expressions import number
 from stodyn.cli import looked_up
@@ -20,8 +20,6 @@ from stodyn.problems.sdae import SDAE
 
 KEPT, LOOKS = 256, 400  # paths kept for the sampled spectrum; times at which statistics are taken
 MOST_KEPT = 30_000_000  # numbers in the paths kept
-LARGEST = 600  # unknowns up to which the stationary covariance is computed
-EIGENVALUES = 2e7  # n³ of all the linearisations along the mean waveform together
 RESOLVED = 2.0  # steps times the fastest rate: beyond it the trapezoidal rule changes signs from step to step
 TOLD = 0.001  # shares of the noise below it are not told one by one
 
@@ -46,11 +44,15 @@ def command(
         str | None, typer.Option(metavar="F1,F2", help="Offsets from the carrier for --phase-noise, such as 1k,100meg.")
     ] = None,
     level: Annotated[float | None, typer.Option(help="Threshold at which --phase-noise counts periods, V.")] = None,
+    library: Annotated[
+        list[Path] | None, typer.Option(metavar="DIR", help="A folder from which .include and .lib may read as well.")
+    ] = None,
 ) -> None:
     """Simulate the transient noise of a SPICE netlist: statistics of every node, waveforms with ±2σ, noise spectra.
 
     The run is that of .tran (its step is the step of the method); the noise is that of the elements: thermal, shot,
-    channel and flicker. Beside it stands the small-signal analysis at the operating point.
+    channel and flicker. Beside it stands the small-signal analysis at the operating point. Random values of the netlist
+    are drawn for each path; .measure tran is told with its standard deviation over the paths kept.
 
     With --phase-noise NODE nothing is sampled: the cycle of the oscillator, its phase noise, its jitter, their causes.
     """
@@ -63,7 +65,7 @@ def command(
         raise typer.BadParameter(f"--method: {chosen.name} is not for circuits; these are: {fit}")
     path = located(file)
     try:
-        circuit = read(path)
+        circuit = read(path, libraries=library or ())
         if circuit.network.netlist.transient is None:
             raise NetlistError(f"{path.name}: there is no .tran; add .tran STEP STOP, such as .tran 1n 1u")
         span, step = circuit.span, circuit.step
@@ -81,9 +83,12 @@ def command(
         f"{counted(len(elements), 'element')}, {counted(len(circuit.nodes), 'node')}, "
         f"{counted(circuit.channels.total, 'channel')} of noise; "
         f"{paths:,} paths of {steps:,} steps of {amount(step, 's')} by {chosen.name}", markup=False)  # fmt: skip
-    run = simulated(circuit, chosen, paths, seed, steps, bool(probed))
+    if circuit.random:
+        console.print(f"{counted(len(circuit.random), 'random value')}, drawn for each path", markup=False)
+    run = simulated(circuit, chosen, paths, seed, steps, bool(probed) or bool(circuit.network.netlist.measures))
     rest, why = stationary(circuit)
     console.print(table(circuit, run, rest, [name for name in probed if name not in circuit.nodes]))
+    tell_measures(console, circuit, run)
     for said in cautions(circuit, run, chosen.name):
         console.print(said, style="yellow", markup=False)
     bare = [name for name in circuit.channels.without_white if name in circuit.nodes]
@@ -211,7 +216,9 @@ def simulated(circuit: Circuit, method: Any, paths: int, seed: int, steps: int, 
     collect: list[Any] = [statistics.Moments(every=every)]
     collect += [statistics.Paths(kept, every=max(1, steps // 4096))] if with_paths else []
     try:
-        return simulate(circuit, method, t=circuit.span, dt=circuit.step, paths=paths, seed=seed, collect=collect)
+        drawn = circuit.sampled(paths, seed) if circuit.random else circuit
+        run = simulate(drawn, method, t=circuit.span, dt=circuit.step, paths=paths, seed=seed, collect=collect)
+        return run.sel(component=list(circuit.network.names)) if circuit.random else run
     except PathsFailed as error:
         typer.echo(f"{error}\nTake a shorter step in .tran, or another --method: BDF2Maruyama does not ring.", err=True)
         raise typer.Exit(1) from None
@@ -219,19 +226,19 @@ def simulated(circuit: Circuit, method: Any, paths: int, seed: int, steps: int, 
         raise typer.BadParameter(str(error)) from None
 
 
-def stationary(circuit: Circuit) -> tuple[np.ndarray | None, str]:
-    """Standard deviations of the small-signal analysis, or why there are none."""
-    if circuit.n > LARGEST:
-        return None, f"no small-signal deviations: more than {LARGEST} unknowns"
+def tell_measures(console: Console, circuit: Circuit, run: Any) -> None:
+    """What .measure asks for: of transients its mean and deviation over the paths kept."""
+    asked = [measure.analysis for measure in circuit.network.netlist.measures]
     try:
-        return np.sqrt(np.diagonal(circuit.small_signal.covariance())), ""
-    except NetlistError as error:
-        return None, f"no small-signal analysis: {error}"
-    except ValueError:
-        rates = circuit.small_signal.rates
-        grows = rates.real.max() > 1e-9 * abs(rates[0])
-        why = "the circuit is not stable" if grows else "nothing holds the charge of some node"
-        return None, f"no small-signal deviations: {why} at the operating point"
+        for analysis in dict.fromkeys(asked):
+            for name, values in circuit.measured(analysis, run).items():
+                there = values[np.isfinite(values)]
+                said = f"{there.mean():.6g}" if len(there) else "is met by no path"
+                said += f", σ {there.std(ddof=1):.3g}" if len(there) > 1 else ""
+                said += f", met by {len(there)} of {len(values)} paths" if 0 < len(there) < len(values) else ""
+                console.print(f"{name}: {said}", markup=False)
+    except (NetlistError, ValueError) as error:
+        raise typer.BadParameter(str(error)) from None
 
 
 def cautions(circuit: Circuit, run: Any, method: str) -> list[str]:
@@ -250,24 +257,6 @@ def cautions(circuit: Circuit, run: Any, method: str) -> list[str]:
         said.append(f"in the triode region at the operating point: {', '.join(circuit.too_quiet[:10])}; the noise "
                     "2kT(2/3)g_m is too small there, NLEV=3 in the .model has it right")  # fmt: skip
     return said
-
-
-def fastest(circuit: Circuit, run: Any) -> tuple[float, float]:
-    """The fastest rate of the circuit linearised along its mean waveform (1/s), and when."""
-    times, means = run["time"].values, run["mean"].values
-    looks = np.linspace(0, len(times) - 1, int(np.clip(EIGENVALUES / circuit.n**3, 2, len(times)))).astype(int)
-    if circuit.n > LARGEST:
-        return 0.0, 0.0
-    if circuit.is_affine:
-        looks = looks[:1]
-    rates = []
-    for k in looks:
-        try:
-            rates.append(abs(circuit.linearised(means[k]).rates[0]))
-        except (np.linalg.LinAlgError, IndexError):  # no linearisation there, or nothing that moves
-            rates.append(0.0)
-    most = int(np.argmax(rates))
-    return float(rates[most]), float(times[looks[most]])
 
 
 def table(circuit: Circuit, run: Any, rest: np.ndarray | None, currents: list[str]) -> Table:
@@ -328,14 +317,6 @@ def tell_spectrum(console: Console, circuit: Circuit, node: str, steps: int) -> 
     console.print(f"small-signal noise of {node} at {where}: {size}, from {said}", markup=False)
 
 
-def band(circuit: Circuit, steps: int) -> tuple[float, float]:
-    """Frequencies worth drawing: those of .noise, else what the run resolves."""
-    asked = circuit.network.netlist.noise
-    if asked is not None:
-        return asked.sweep.first, asked.sweep.last
-    return 1.0 / circuit.span[1], 0.5 * steps / circuit.span[1]
-
-
 def written(circuit: Circuit, run: Any, probed: list[str], linear: bool, out: Path) -> list[Path]:
     """Pictures of the probes, and the statistics as run.nc."""
     from stodyn import plot, results
@@ -358,18 +339,6 @@ def written(circuit: Circuit, run: Any, probed: list[str], linear: bool, out: Pa
     files.append(out / "run.nc")
     results.save(run.drop_dims([d for d in run.dims if str(d).startswith(("path", "time_path"))]), files[-1])
     return files
-
-
-def deviation_spectrum(run: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """The one-sided density of the kept paths' deviations from their mean, over the second half of the run."""
-    kept = run["path"].sel(component=name)
-    values, times = kept.values, kept[next(str(d) for d in kept.dims if str(d).startswith("time"))].values
-    values = values if values.shape[-1] == len(times) else values.T
-    half = values[:, len(times) // 2 :]
-    away = (half - half.mean(axis=0)) * math.sqrt(len(half) / (len(half) - 1))
-    segment = min(len(away[0]), 1024)
-    frequency, power = scipy.signal.welch(away, 1.0 / (times[1] - times[0]), "hann", segment, detrend=False)
-    return frequency[1:], power.mean(axis=0)[1:]
 
 
 def amount(value: float, unit: str, digits: int = 3) -> str:
