@@ -92,14 +92,21 @@ def _moved(sums: Comparison, axis: int, mean: np.ndarray) -> Products:
 def error_covariances(sums: Comparison, axis: int) -> tuple[np.ndarray, np.ndarray]:
     """Cov of the estimated means and of the estimated variances of points p and q along an axis (..., P, P):
 
-    Cov(x̄_p, x̄_q) = μ11/N,   Cov(s²_p, s²_q) = (μ22 - μ20 μ02)/N + 2 μ11²/(N (N - 1)),
+    Cov(x̄_p, x̄_q) = κ11/N,   Cov(s²_p, s²_q) = κ22/N + 2 κ11²/(N - 1),
 
-    for paths that are the same at both points; exact for independent paths, with sample moments for μ.
+    for paths that are the same at both points, estimated without bias: κ22 by Fisher's k22, for N < 4 taken for zero,
+    and with E k11² = κ11² + κ22/N + (κ20 κ02 + κ11²)/(N - 1), E k20 k02 = κ20 κ02 + Cov(s²_p, s²_q)
+
+    Cov(s²_p, s²_q) ≈ ((N - 1)/N k22 + 2 ((N - 1) k11² - k20 k02)/(N - 2))/(N + 1).
     """
     first, _, second = sums.lines[axis]
     n = sums.paths.reshape(-1, *[1] * (first.ndim - 1))
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         joint = np.where(n > 1, first / (n - 1), np.nan)
-        own = np.diagonal(joint, axis1=-2, axis2=-1)
-        of_variances = (second / n - own[..., :, None] * own[..., None, :]) / n + 2 * joint**2 / (n * (n - 1))
+        own = np.diagonal(first, axis1=-2, axis2=-1)
+        product = own[..., :, None] * own[..., None, :]
+        k22 = n * (n + 1) * second - (n - 1) * (2 * first**2 + product)
+        k22 = np.where(n > 3, k22 / ((n - 1) * (n - 2) * (n - 3)), 0.0)
+        squares = np.where(n > 2, ((n - 1) * joint**2 - product / (n - 1) ** 2) / (n - 2), joint**2)
+        of_variances = ((n - 1) / n * k22 + 2 * squares) / (n + 1)
         return joint / n, of_variances
