@@ -5,10 +5,11 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from stodyn import SDE, PathsFailed, difference, load, place, provenance, simulate, sweep
+from stodyn import SDE, PathsFailed, RandomDAE, difference, load, place, provenance, simulate, sweep
 from stodyn import statistics as st
 from stodyn.methods.explicit import EulerMaruyama, Heun
 from stodyn.models.ornstein_uhlenbeck import ORNSTEIN_UHLENBECK, ornstein_uhlenbeck
+from stodyn.noise.distribution import Uniform
 
 pytestmark = pytest.mark.usefixtures("quick_compiling_everywhere")
 PATHS = 300
@@ -141,3 +142,9 @@ def test_bad_differences(swept):
         difference(simulate(ornstein_uhlenbeck(), Heun, collect=COLLECT[:1], **RUN), "rate")
     with pytest.raises(ValueError, match=r"over: 'mean' is a name of the result already"):
         sweep(lambda mean: ornstein_uhlenbeck(mean), Heun, over={"mean": [1.0, 2.0]}, collect=COLLECT[:1], **RUN)
+
+
+def test_a_problem_with_random_parameters_alone_is_refused():
+    random = RandomDAE(lambda p: [[p["tau"]]], [[1.0]], [1.0], {"tau": Uniform(0.5, 1.5)}, [0.0])
+    with pytest.raises(TypeError, match="a RandomDAE has random parameters and no paths of noise"):
+        sweep(random, over={"tau": [1.0, 2.0]}, t=(0, 1), dt=0.1, paths=8, seed=1)

@@ -40,6 +40,7 @@ from stodyn.methods.stopping import Stop
 from stodyn.models.catalogue import Model
 from stodyn.problems.contract import Problem, is_drawn, machine_memory
 from stodyn.problems.measured import Measured
+from stodyn.problems.random_dae import RandomDAE
 from stodyn.statistics import comparison
 from stodyn.statistics.comparison import Comparison
 from stodyn.statistics.contract import Statistic
@@ -263,6 +264,11 @@ def _at(problem: Any, values: Mapping[str, Any]) -> Any:
         return problem(**values).problem
     if isinstance(problem, Measured):
         return dataclasses.replace(problem, problem=_at(problem.problem, values))
+    if isinstance(problem, RandomDAE):
+        raise TypeError(
+            "problem: a RandomDAE has random parameters and no paths of noise, so that a sweep has nothing to vary; "
+            "expand it over its parameters by simulate (Galerkin, Collocation), or sweep a function that makes SDAEs"
+        )
     if isinstance(problem, Problem):
         return dataclasses.replace(problem, params=_changed(problem.params, values))  # type: ignore[type-var]
     if callable(problem):
