@@ -86,7 +86,7 @@ CASES = {
 
 def constraints_hold(method):
     """g = 0 and G v = 0 to rounding after a thousand steps."""
-    problem = JOINTED_PENDULUM.problem if method.refusal(THERMAL) else THERMAL
+    problem = THERMAL if method.refusal(JOINTED_PENDULUM.problem) else JOINTED_PENDULUM.problem
 
     def off(t, x):
         return jnp.abs(jnp.stack([x[:2] @ x[:2] - 1.0, x[:2] @ x[2:4]]))

@@ -99,6 +99,16 @@ def test_constraints_without_a_zero_row_are_found():
     np.testing.assert_allclose(found.start, [0.0, 1.0], atol=1e-12)
 
 
+def test_a_component_that_is_all_but_zero_at_the_start_is_seen():
+    """0 = x - 0.2 - z with z = 3e-21 at the start, as the current of a source may be that a capacitor blocks."""
+
+    def drift(t, x):
+        return jnp.stack([-x[0], x[0] - 0.2 - x[1]])
+
+    found = SDAE(ONE, drift, lambda t, x: jnp.array([[0.1], [0.0]]), (0.2, 3e-21)).diagnose()
+    assert found.index == 1, found
+
+
 @pytest.mark.parametrize("unit", [1e-14, 1.0, 1e14])
 def test_the_unit_of_a_component_does_not_change_the_index(unit):
     """0 = x - unit z: whatever z is counted in, it is determined."""

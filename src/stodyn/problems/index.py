@@ -276,9 +276,10 @@ def _rank(parts: Split, jacobian: np.ndarray, x: np.ndarray) -> tuple[int, float
 def _scaled(parts: Split, jacobian: np.ndarray, x: np.ndarray) -> np.ndarray:
     """N f_x K in units in which its rows and columns are of one size, entries that are nothing but rounding set to 0.
 
-    What stands in a constraint is compared as it is there, slope times component, so that units do not matter.
+    What stands in a constraint is compared as it is there, slope times component, so that units do not matter; a
+    component that is small at the start may become larger.
     """
-    C, size = parts.N @ jacobian @ parts.K, np.where(x == 0.0, 1.0, np.abs(x))
+    C, size = parts.N @ jacobian @ parts.K, np.maximum(1.0, np.abs(x))
     terms = np.abs(parts.N) @ np.abs(jacobian) @ np.abs(parts.K)
     of_row = (np.abs(parts.N @ jacobian) * size).max(axis=1, initial=0.0)  # where only other components stand
     of_column = (np.abs(parts.K) * size[:, None]).max(axis=0, initial=0.0)
