@@ -291,3 +291,8 @@ def test_which_is_recommended():
     for model, name in expected:
         assert recommend(model.problem).name == name
         assert recommend(model.problem).refusal(model.problem) is None
+
+
+def test_claims_of_a_table_are_claims():
+    with pytest.raises(TypeError, match=r"claims: expected a tuple of Claim\(kind, order\), .* got 'strong 1'"):
+        StiffTable(name="Mine", A=((1,),), B1=((0,),), claims="strong 1", source="here")

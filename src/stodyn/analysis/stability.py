@@ -280,6 +280,8 @@ def closed_form(table: StiffTable, h: ArrayLike, k: ArrayLike, printed: bool = F
     In (7.2), after A22 h, the paper prints B32 of B2 where B31 belongs; printed=True keeps that. For complex arguments
     squares are read as squared moduli, and products as real parts of one times the conjugate of the other.
     """
+    if not isinstance(table, StiffTable):
+        raise TypeError(f"table: expected a StiffTable, such as sd.method('RK1W2').table, got {table!r}")
     if len(table.A) != 3:
         raise ValueError(f"table: the formulas are for 3 stages, and {table.name} has {len(table.A)}")
     A, B1, B2, B3 = (np.array([[float(x) for x in row] for row in m]) for m in (table.A, table.B1, table.B2, table.B3))

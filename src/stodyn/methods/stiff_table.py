@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from stodyn.methods.contract import Claim
 from stodyn.methods.signature import integral
 from stodyn.methods.tableau import Matrix, Row, Table
 from stodyn.methods.trees import Scheme, Stage
@@ -41,6 +42,8 @@ class StiffTable(Table):
     calculus = "ito"
 
     def __post_init__(self):
+        if not isinstance(self.claims, tuple) or not all(isinstance(claim, Claim) for claim in self.claims):
+            raise TypeError(f"claims: expected a tuple of Claim(kind, order), () for none, got {self.claims!r}")
         object.__setattr__(self, "A", _rows("A", self.A))
         s = len(self.A)
         if not s:
