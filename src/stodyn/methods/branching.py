@@ -18,7 +18,7 @@ from stodyn.methods.contract import Method
 from stodyn.methods.stopping import STREAM, Stopping, of_those
 from stodyn.methods.wrapping import Wrapping
 from stodyn.numerics import crossing
-from stodyn.problems.contract import NoiseStructure, Problem
+from stodyn.problems.contract import Around
 from stodyn.problems.level import BRIDGE, CUBIC, SIDES
 
 LEAST = -1e300  # the score of a step that ends a path without the event
@@ -26,29 +26,12 @@ GOES_ON, EVENT, OTHER, TIME = range(4)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Branched(Problem):
+class Branched(Around):
     """A problem whose components are the numbers of a carry."""
 
-    problem: Any
     n: int
     names: Any = ()
     units: Any = None
-
-    @property
-    def m(self) -> int:  # type: ignore[override]
-        return self.problem.m
-
-    @property
-    def params(self) -> Any:
-        return self.problem.params
-
-    @property
-    def calculus(self) -> str:  # type: ignore[override]
-        return self.problem.calculus
-
-    @property
-    def noise_structure(self) -> NoiseStructure:
-        return self.problem.noise_structure
 
     def draw_start(self, rng: np.random.Generator, paths: range) -> np.ndarray:
         return np.zeros((len(paths), self.n))

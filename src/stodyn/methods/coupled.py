@@ -22,7 +22,7 @@ import numpy as np
 
 from stodyn.methods.contract import Method
 from stodyn.noise.increment import Increment, Recipe
-from stodyn.problems.contract import Problem
+from stodyn.problems.contract import Around
 
 FINE = {"single": 1, "pair": 1, "antithetic": 2}  # fine paths
 PATHS = {"single": 1, "pair": 2, "antithetic": 3}
@@ -45,10 +45,9 @@ def refusal(method: Any, m: int) -> str | None:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Levelled(Problem):
+class Levelled(Around):
     """A problem of which several paths with the same noise are followed, and what a functional gathers of each."""
 
-    problem: Any
     functional: Any  # statistics.functional
     kind: str
     gathered: int
@@ -62,10 +61,6 @@ class Levelled(Problem):
         return self.copies * (self.problem.n + self.gathered)
 
     @property
-    def m(self) -> int:  # type: ignore[override]
-        return self.problem.m
-
-    @property
     def names(self) -> tuple[str, ...]:
         own = (*self.problem.names, *(f"gathered{k}" for k in range(self.gathered)))
         return tuple(f"{name}.{copy}" for copy in range(self.copies) for name in own)
@@ -75,20 +70,8 @@ class Levelled(Problem):
         return None
 
     @property
-    def params(self) -> Any:
-        return self.problem.params
-
-    @property
-    def calculus(self) -> str:  # type: ignore[override]
-        return self.problem.calculus
-
-    @property
     def start(self) -> Any:
         return getattr(self.problem, "start", None)
-
-    @property
-    def noise_structure(self):
-        return self.problem.noise_structure
 
     @property
     def failure_advice(self) -> str:  # type: ignore[override]

@@ -150,6 +150,29 @@ class Problem(ABC):
         return jnp.stack([jnp.zeros((), x.dtype) if row is None else row @ W for row in rows])
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class Around(Problem):
+    """A problem made of another one, with the same noise, calculus and parameters."""
+
+    problem: Any
+
+    @property
+    def m(self) -> int:  # type: ignore[override]
+        return self.problem.m
+
+    @property
+    def params(self) -> Any:
+        return self.problem.params
+
+    @property
+    def calculus(self) -> str:  # type: ignore[override]
+        return self.problem.calculus
+
+    @property
+    def noise_structure(self) -> NoiseStructure:
+        return self.problem.noise_structure
+
+
 def is_drawn(leaf: Any) -> bool:
     """Whether a node of a pytree of parameters stands for values that differ from path to path."""
     return isinstance(leaf, PerPath) or hasattr(leaf, "rvs")

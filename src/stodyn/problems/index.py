@@ -107,10 +107,14 @@ class Diagnosis:
 
     @property
     def move(self) -> str:
-        """How the start was made consistent, in words; "" where it was."""
-        far = {name: distance for name, distance in self.moved.items() if abs(distance) > 1e-9}
-        listed = ", ".join(f"{name} by {distance:+.6g}" for name, distance in far.items())
-        return f"the start did not satisfy the constraints and was moved: {listed}" if far else ""
+        return how_moved(self.moved)
+
+
+def how_moved(moved: dict[str, float]) -> str:
+    """How a start was made consistent, in words; "" where it was."""
+    far = {name: distance for name, distance in moved.items() if abs(distance) > 1e-9}
+    listed = ", ".join(f"{name} by {distance:+.6g}" for name, distance in far.items())
+    return f"the start did not satisfy the constraints and was moved: {listed}" if far else ""
 
 
 def diagnose(problem: Any, t: float = 0.0) -> Diagnosis:

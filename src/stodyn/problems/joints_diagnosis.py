@@ -18,6 +18,7 @@ import numpy as np
 from stodyn.noise.distribution import is_random
 from stodyn.numerics.printing.points import AtPoints, at_points
 from stodyn.problems.contract import is_drawn
+from stodyn.problems.index import how_moved
 
 STATES = 9  # the start, and consistent states around it
 DRAWN = 64  # starts and parameters that are looked at where paths have their own
@@ -70,10 +71,7 @@ class JointsDiagnosis:
 
     @property
     def move(self) -> str:
-        """How the start was made consistent, in words; "" where it was."""
-        far = {name: distance for name, distance in self.moved.items() if abs(distance) > 1e-9}
-        listed = ", ".join(f"{name} by {distance:+.6g}" for name, distance in far.items())
-        return f"the start did not satisfy the constraints and was moved: {listed}" if far else ""
+        return how_moved(self.moved)
 
 
 def looking(joints: Any, params: Any = None, axes: Any = None) -> Callable[[np.ndarray, np.ndarray], Looked]:

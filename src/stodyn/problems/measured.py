@@ -9,15 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from stodyn.problems.contract import NoiseStructure, Problem, check_problem, component_names
+from stodyn.problems.contract import Around, check_problem, component_names
 from stodyn.problems.linear import intensity
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Measured(Problem):
+class Measured(Around):
     """A problem whose state is followed by the measurements z = H x + v; made by `with_measurement`."""
 
-    problem: Any
     H: np.ndarray  # (p, n)
     R: np.ndarray  # (p, p)
     names: Any
@@ -28,24 +27,8 @@ class Measured(Problem):
         return self.problem.n + len(self.H)
 
     @property
-    def m(self) -> int:  # type: ignore[override]
-        return self.problem.m
-
-    @property
-    def params(self) -> Any:
-        return self.problem.params
-
-    @property
-    def calculus(self) -> str:  # type: ignore[override]
-        return self.problem.calculus
-
-    @property
     def start(self) -> Any:
         return self.problem.start
-
-    @property
-    def noise_structure(self) -> NoiseStructure:
-        return self.problem.noise_structure
 
     def before_run(self, t: float) -> tuple[str, ...]:
         return self.problem.before_run(t)
