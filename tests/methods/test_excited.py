@@ -170,7 +170,7 @@ def test_a_level_of_a_driven_coordinate_is_passed_smoothly():
     rows, rates = (f(0.0, x, None, (2, 5, 6)) for f in (FRAME.noise_rows, FRAME.mean_rates))
     assert rows[0].size == 0 and rows[2] is None and rates[2] is None
     np.testing.assert_allclose(rates[:2], [6.0, -(K[2] @ x[:3] + C[2] @ x[3:6]) / m[2] - 7.0], rtol=1e-12)
-    passed = sd.statistics.Passage(1e-6, "x2")
+    passed = sd.statistics.Passage(1e-6, "x2", mean=False)
     run = sd.simulate(FRAME, t=(0.0, 0.1), dt=0.01, paths=4, seed=1, progress=False, collect=passed)
     assert 0.0 <= float(run["passage_survival"][-1]) < 1.0
 

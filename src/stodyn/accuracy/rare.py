@@ -48,7 +48,6 @@ from stodyn.methods.stopping import Stop
 from stodyn.noise import stream
 from stodyn.noise.distribution import is_random
 from stodyn.noise.supply import Given, Numbered
-from stodyn.problems.contract import is_drawn
 from stodyn.problems.level import SIDES, Level
 from stodyn.problems.sde import SDE
 from stodyn.statistics.contract import is_whole
@@ -284,8 +283,7 @@ def _by_elementary(problem, method, event, end, others, score, options, unused, 
     steps = len(grid.step_times((t0, end), dt)[1])
     sde = problem if isinstance(problem, SDE) else (problem.lower(SDE) or (None,))[0]
     parts = None if sde is None else scores.linear_parts(event.on(sde, t0))
-    starts = jax.tree.leaves(getattr(problem, "start", None), is_leaf=is_drawn)
-    if sde is None or parts is None or any(map(is_random, starts)):
+    if sde is None or parts is None or problem.has_random_start:
         raise ValueError(
             'by: "elementary" needs a linear problem with additive noise that does not depend on time, a fixed start, '
             'and a level of a linear function of the state; take by="splitting"'
@@ -342,8 +340,7 @@ def _by_subset(problem, method, event, end, others, score, options, unused, bega
             raise ValueError(f'{name}: by="subset" scores by the distance from the level, in one thread; leave it out')
     if end is None:
         raise ValueError('before: by="subset" takes a time, alone or in a list with a level')
-    starts = jax.tree.leaves(getattr(problem, "start", None), is_leaf=is_drawn)
-    if any(map(is_random, starts)):
+    if problem.has_random_start:
         raise ValueError('start: by="subset" takes one start for all paths; let a random parameter stand for it')
     dt, t0, replicas, seed, tol = (options[name] for name in ("dt", "t0", "replicas", "seed", "tol"))
     spec = describe(problem, method, (t0, end), dt, None, "float64", Stop(event, *others))

@@ -361,7 +361,8 @@ class Study:
     @property
     def is_random(self) -> bool:
         """Whether starts or parameters differ from path to path."""
-        return any(map(is_random, jax.tree.leaves((self.problem.start, self.problem.params), is_leaf=is_random)))
+        params = jax.tree.leaves(self.problem.params, is_leaf=is_random)
+        return self.problem.has_random_start or any(map(is_random, params))
 
     def pairs(self, paths: int, seed: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """Block by block: x_h (paths, points, n), the solution (paths, n), and the reference at twice its step."""

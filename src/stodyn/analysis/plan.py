@@ -284,7 +284,7 @@ def _initial(problem: Any) -> tuple[np.ndarray, np.ndarray]:
     start = problem.start
     if isinstance(start, GaussianStart):
         return start.mean, start.covariance
-    if any(is_random(leaf) for leaf in jax.tree.leaves(start, is_leaf=is_random)):
+    if problem.has_random_start:
         drawn = problem.draw_start(np.random.default_rng(0), range(4096))
         return drawn.mean(axis=0), np.cov(drawn.T).reshape(problem.n, problem.n)
     return np.asarray(problem.example_start(), float), np.zeros((problem.n, problem.n))

@@ -83,16 +83,15 @@ def _equations(spec: Any) -> str:
 def given(layout: Any) -> str:
     """A digest of the starts and parameters: those of the first paths, and all that is given path by path."""
     first = layout.members_from(0, 1, 1)
-    leaves = jax.tree.leaves(
-        (getattr(layout.spec.problem, "start", None), layout.spec.problem.params), is_leaf=is_drawn
-    )
+    problem = layout.spec.problem
+    leaves = (*problem.start_sources, *jax.tree.leaves(problem.params, is_leaf=is_drawn))
     return digest(first.start, *first.params, *(leaf.values for leaf in leaves if isinstance(leaf, PerPath)))
 
 
 def _start(layout: Any) -> Any:
     """The start of all paths, or those of the first few; with values given path by path, that of the first."""
-    leaves = jax.tree.leaves(getattr(layout.spec.problem, "start", None), is_leaf=is_drawn)
-    starts = layout.drawn(0, 1 if any(isinstance(leaf, PerPath) for leaf in leaves) else SHORT)[0]
+    listed = any(isinstance(source, PerPath) for source in layout.spec.problem.start_sources)
+    starts = layout.drawn(0, 1 if listed else SHORT)[0]
     return told(starts[0]) if len(starts) == 1 else f"drawn: {digest(starts)}"
 
 

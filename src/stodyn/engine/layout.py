@@ -7,13 +7,11 @@ import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
 from stodyn.engine.spec import Spec
 from stodyn.noise import stream
-from stodyn.noise.distribution import PerPath, draw, is_random
-from stodyn.problems.contract import is_drawn
+from stodyn.noise.distribution import PerPath, draw
 
 PART = 1024  # paths whose random starts and parameters are drawn together
 
@@ -69,8 +67,7 @@ class Layout:
 
     @functools.cached_property
     def has_common_start(self) -> bool:
-        leaves = jax.tree.leaves(getattr(self.spec.problem, "start", None), is_leaf=is_drawn)
-        return not any(map(is_random, leaves))
+        return not self.spec.problem.has_random_start
 
     def members(self, block: int, lanes: int | None = None) -> Members:
         """The members of a block; lanes beyond the last path repeat its first ones and are no members."""
@@ -101,8 +98,7 @@ class Layout:
             return problem.draw_start(np.random.default_rng(0), range(1))
         if problem.start_from_normals is not None:
             return problem.start_from_normals.of_paths(self.seed, first, last).reshape(last - first, problem.n)
-        given = jax.tree.leaves(getattr(problem, "start", None), is_leaf=is_drawn)
-        return _in_parts(first, last, any(isinstance(leaf, PerPath) for leaf in given),
+        return _in_parts(first, last, any(isinstance(source, PerPath) for source in problem.start_sources),
                          lambda part, numbers: problem.draw_start(stream.generator(self.seed, part, "start"), numbers)
         )  # fmt: skip
 

@@ -73,12 +73,12 @@ def path(
             f"method: {method.name} takes {method.calculus} problems, and this one is {problem.calculus}. Convert it "
             f"exactly with stodyn.problems.lowering.to_{method.calculus}(problem)."
         )
-    start, params = problem.start if start is None else start, problem.params if params is None else params
-    for name, given in (("start", start), ("params", params)):
+    sources, params = problem.start_sources if start is None else start, problem.params if params is None else params
+    for name, given in (("start", sources), ("params", params)):
         if any(is_random(leaf) for leaf in jax.tree.leaves(given, is_leaf=is_drawn)):
             raise ValueError(f"{name}: differs from path to path in this problem; give path(..., {name}=) those of one")
     _check_noise(noise, method, problem.m)
-    x = problem.flat_start(start)
+    x = problem.flat_start(problem.start if start is None else start)
     lengths = jnp.asarray(noise.h)
     begins = t + jnp.concatenate([jnp.zeros(1, lengths.dtype), jnp.cumsum(lengths)[:-1]])
     first = method.start(problem, begins[0], x, params)

@@ -291,7 +291,7 @@ def check_paths(spec: Spec, paths: int) -> None:
 
 def values_given(spec: Spec) -> float:
     """How many paths there can be where starts or parameters are given path by path; infinity where none are."""
-    leaves = jax.tree.leaves((getattr(spec.problem, "start", None), spec.problem.params), is_leaf=is_drawn)
+    leaves = (*spec.problem.start_sources, *jax.tree.leaves(spec.problem.params, is_leaf=is_drawn))
     return min((len(leaf.values) for leaf in leaves if isinstance(leaf, PerPath)), default=np.inf)
 
 

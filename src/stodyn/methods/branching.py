@@ -33,6 +33,10 @@ class Branched(Around):
     names: Any = ()
     units: Any = None
 
+    @property
+    def start_sources(self) -> tuple[Any, ...]:
+        return (np.zeros(self.n),)  # where a path begins is given to each run of a block
+
     def draw_start(self, rng: np.random.Generator, paths: range) -> np.ndarray:
         return np.zeros((len(paths), self.n))
 

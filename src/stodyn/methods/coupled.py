@@ -70,10 +70,6 @@ class Levelled(Around):
         return None
 
     @property
-    def start(self) -> Any:
-        return getattr(self.problem, "start", None)
-
-    @property
     def failure_advice(self) -> str:  # type: ignore[override]
         return self.problem.failure_advice
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,20 @@ class PerPath:
         object.__setattr__(self, "values", values)
 
 
+class OfPaths:
+    """Values of several sources, some of which may list theirs path by path: draw(rng, paths) -> (len(paths), ...).
+
+    parts  the sources; those that are PerPath say for how many paths there are values
+    """
+
+    def __init__(self, draw: Callable[[np.random.Generator, range], np.ndarray], parts: Sequence[Any]):
+        self.draw, self.parts = draw, tuple(parts)
+
+    def __call__(self, rng: np.random.Generator, size: int) -> np.ndarray:
+        """Those of the first paths, as any function that draws."""
+        return self.draw(rng, range(size))
+
+
 def is_random(source: Any) -> bool:
     """Whether each path has its own value: PerPath, a frozen scipy.stats distribution, or draw(rng, size)."""
     return isinstance(source, PerPath) or hasattr(source, "rvs") or callable(source)
@@ -60,6 +74,8 @@ def draw(source: Any, rng: np.random.Generator, paths: range, name: str) -> np.n
         values = np.asarray(source.rvs(size=(size, *own) if own else size, random_state=rng), float)
         if size == 1 and values.shape[:1] != (1,):
             values = values[None]  # scipy drops the axis of a single draw of a vector
+    elif isinstance(source, OfPaths):
+        values = source.draw(rng, paths)
     else:
         values = np.asarray(source(rng, size), float)
     if values.shape[:1] != (size,):
@@ -70,6 +86,14 @@ def draw(source: Any, rng: np.random.Generator, paths: range, name: str) -> np.n
     if not np.all(np.isfinite(values)):
         raise ValueError(f"{name}: drew a value that is not finite")
     return values
+
+
+def of_values(source: Any, function: Callable[[np.ndarray], np.ndarray]) -> Any:
+    """The random source whose values are function(values) of another one's, for values (paths, ...)."""
+    if isinstance(source, PerPath):
+        return PerPath(function(source.values))
+    parts = source.parts if isinstance(source, OfPaths) else (source,)
+    return OfPaths(lambda rng, paths: function(draw(source, rng, paths, "start")), parts)
 
 
 class Distribution(ABC):

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from stodyn.noise.distribution import PerPath, draw, is_random
+from stodyn.noise.distribution import OfPaths, PerPath, draw, is_random
 from stodyn.noise.from_normals import FromNormals
 from stodyn.numerics.bounds import check_bounds
 
@@ -76,6 +76,17 @@ class Problem(ABC):
     @abstractmethod
     def draw_start(self, rng: np.random.Generator, paths: range) -> np.ndarray:
         """The initial values of the given paths, (len(paths), n)."""
+
+    @property
+    def start_sources(self) -> tuple[Any, ...]:
+        """What a start is made of, part by part: values that all paths have in common, and what each path draws."""
+        leaves = jax.tree.leaves(getattr(self, "start", None), is_leaf=is_drawn)
+        return tuple(part for leaf in leaves for part in (leaf.parts if isinstance(leaf, OfPaths) else (leaf,)))
+
+    @property
+    def has_random_start(self) -> bool:
+        """Whether starts differ from path to path."""
+        return any(map(is_random, self.start_sources))
 
     @property
     def start_from_normals(self) -> FromNormals | None:
@@ -155,6 +166,10 @@ class Around(Problem):
     """A problem made of another one, with the same noise, calculus and parameters."""
 
     problem: Any
+
+    @property
+    def start_sources(self) -> tuple[Any, ...]:
+        return self.problem.start_sources
 
     @property
     def m(self) -> int:  # type: ignore[override]

@@ -15,7 +15,7 @@ from jax.flatten_util import ravel_pytree
 from numpy.typing import ArrayLike
 
 from stodyn.noise.coloured import Coloured
-from stodyn.noise.distribution import PerPath, is_random
+from stodyn.noise.distribution import OfPaths, is_random
 from stodyn.numerics import uncompiled, van_loan
 from stodyn.numerics.dependence import dependence
 from stodyn.numerics.printing.scalars import Unprintable
@@ -313,9 +313,7 @@ def _start(sde: SDE, noise: Coloured) -> Any:
         def both(rng, paths):
             return np.concatenate([sde.draw_start(rng, paths), filtered(rng, len(paths))], axis=1)
 
-        if isinstance(sde.start, PerPath):
-            return PerPath(both(np.random.default_rng(0), range(len(sde.start.values))))
-        return lambda rng, size: both(rng, range(size))
+        return OfPaths(both, (*sde.start_sources, filtered))
     else:
         mean, own = fixed_value("start", sde.start).reshape(sde.n), np.zeros((sde.n, sde.n))
     covariance = np.zeros((sde.n + k, sde.n + k))

@@ -18,6 +18,7 @@ from stodyn.numerics.dependence import dependence
 from stodyn.numerics.printing.scalars import Unprintable
 from stodyn.problems.contract import NoiseStructure, Problem, component_names, returned_shape
 from stodyn.problems.driven import Driven, with_noise
+from stodyn.problems.linear import GaussianStart
 from stodyn.problems.mechanical import Mechanical
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
@@ -205,11 +206,18 @@ class DrivenMechanical(Mechanical):
         origin = (self.force, self.noise, self.mass, self.params, self.coloured, self.into)
         return dataclasses.replace(driven, origin=origin)
 
+    @property
+    def start_sources(self) -> tuple[Any, ...]:
+        return *self.own.start_sources, self._filter_start
+
+    @functools.cached_property
+    def _filter_start(self) -> GaussianStart:
+        return GaussianStart(np.zeros(len(self.coloured.A)), self.coloured.state_covariance)
+
     def draw_start(self, rng: np.random.Generator, paths: range) -> np.ndarray:
         """The system's own start and, independent of it, the filter's stationary law."""
         own = self.own.draw_start(rng, paths)
-        root = van_loan.root(self.coloured.state_covariance)
-        return np.concatenate([own, rng.standard_normal((len(paths), len(root))) @ root.T], axis=1)
+        return np.concatenate([own, self._filter_start(rng, len(paths))], axis=1)
 
     def flat_start(self, start: Any) -> Array:
         """x, v and where they are given the states of the filter, else zeros for them."""

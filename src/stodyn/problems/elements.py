@@ -22,6 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from stodyn.noise.distribution import OfPaths
 from stodyn.problems.contract import Problem, component_names
 from stodyn.problems.driven_mechanical import synchronised
 from stodyn.problems.mechanical import Mechanical
@@ -342,18 +343,13 @@ class Hysteretic(Mechanical):
     def _as_sde(self) -> SDE:
         q = len(self.hysteresis)
 
-        def start(rng, size):
-            return self.draw_start(rng, range(size))
-
-        random = callable(self.start) or hasattr(self.start, "rvs") or any(
-            callable(part) or hasattr(part, "rvs") or hasattr(part, "values") for part in self.start)  # fmt: skip
         return SDE(
             lambda t, x, *params: self.f(t, x, *(params or (None,))),
             lambda t, x, *params: (
                 self.g(t, x, *(params or (None,))) if self.m else jnp.zeros((2 * self.N + q, 1), x.dtype)
             ),
-            start if random else self.draw_start(np.random.default_rng(0), range(1))[0],
-            self.params, "ito", self.names,
+            OfPaths(self.draw_start, self.start_sources) if self.has_random_start else self.example_start(),
+            self.params, "ito", self.names, self.units,
         )  # fmt: skip
 
     def draw_start(self, rng: np.random.Generator, paths: range) -> np.ndarray:

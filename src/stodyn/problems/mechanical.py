@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from stodyn.noise.distribution import is_random, of_values
 from stodyn.numerics import elimination
 from stodyn.numerics.banded import Band, find_band
 from stodyn.numerics.dependence import dependence
@@ -631,10 +632,6 @@ def _arguments(function: Callable, *arguments: Any) -> set[int]:
 
 def _picked(start: Any, kept: list[int]) -> Any:
     """Some components of a source of starts."""
-    if hasattr(start, "rvs"):
-        return lambda rng, size: np.asarray(start.rvs(size=size, random_state=rng))[:, kept]
-    if callable(start):
-        return lambda rng, size: np.asarray(start(rng, size))[:, kept]
-    if hasattr(start, "values"):
-        return type(start)(start.values[:, kept])
+    if is_random(start):
+        return of_values(start, lambda values: values[:, kept])
     return np.asarray(start)[kept]

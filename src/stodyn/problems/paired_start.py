@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from stodyn.noise.distribution import PerPath, draw, is_random
+from stodyn.noise.distribution import OfPaths, draw, is_random
 from stodyn.problems.contract import fixed_value
 
 
@@ -59,10 +59,7 @@ def whole(start: Any, letters: str, N: int) -> Any:
     rng = np.random.default_rng(0)
     if not any(map(is_random, start)):
         return drawn(start, letters, rng, range(1), N)[0]
-    if any(isinstance(part, PerPath) for part in start):
-        paths = range(min(len(part.values) for part in start if isinstance(part, PerPath)))
-        return PerPath(drawn(start, letters, rng, paths, N))
-    return lambda rng, size: drawn(start, letters, rng, range(size), N)
+    return OfPaths(lambda rng, paths: drawn(start, letters, rng, paths, N), start)
 
 
 def _names(letters: str) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from stodyn.noise.distribution import PerPath, draw, is_random
+from stodyn.noise.distribution import draw, is_random, of_values
 from stodyn.numerics.dependence import dependence
 from stodyn.numerics.elimination import WRITTEN_OUT, row_order
 from stodyn.numerics.elimination import solve as eliminate
@@ -396,10 +396,8 @@ class SDAE(Problem):
         start = self.start
         if not is_random(start):
             start = self.evolving @ self.example_start()
-        elif isinstance(start, PerPath):
-            start = PerPath(start.values @ self.evolving.T)
         else:
-            start = _Part(start, self.evolving)
+            start = of_values(start, lambda values: values.reshape(len(values), -1) @ self.evolving.T)
         sde = SDE(drift, diffusion, start, self.params, names=names, units=units, structure=self.structure)
         if self.structure is None:  # it is known already, and would be found again through every Newton solve
             found, mixed = self.noise_structure, np.any(np.diag(np.diagonal(S)) != S)
@@ -422,25 +420,12 @@ class SDAE(Problem):
         return np.tile(fixed_value("start", self.start).reshape(1, self.n), (len(paths), 1))
 
 
-class _Part:
-    """start(rng, size) of the differential components of random whole states."""
-
-    def __init__(self, start: Any, evolving: np.ndarray):
-        self.start, self.evolving = start, evolving
-
-    def __call__(self, rng: np.random.Generator, size: int) -> np.ndarray:
-        return draw(self.start, rng, range(size), "start").reshape(size, -1) @ self.evolving.T
-
-
 def with_unit_mass(sde: SDE) -> SDAE:
     """An Ito SDE as the SDAE with M = 1, for methods that take SDAEs."""
-    start = sde.start
-    if not is_random(start):
-        start = sde.example_start()
-    elif isinstance(start, PerPath):
-        start = PerPath(start.values.reshape(-1, sde.n))
+    if is_random(sde.start):
+        start = of_values(sde.start, lambda values: values.reshape(len(values), sde.n))
     else:
-        start = _Part(start, np.eye(sde.n))
+        start = sde.example_start()
 
     def drift(t, x, *params):
         return sde.f(t, x, params[0] if params else None)
