@@ -23,6 +23,7 @@ from stodyn.problems import elements
 from stodyn.problems.driven import with_noise
 from stodyn.problems.elements import with_elements
 from stodyn.problems.hamiltonian import Hamiltonian
+from stodyn.problems.impact import Impact, Restitution
 from stodyn.problems.level import Level
 from stodyn.problems.linear import linear
 from stodyn.problems.measured import with_measurement
@@ -41,11 +42,13 @@ __all__ = [
     "SDAE",
     "SDE",
     "Hamiltonian",
+    "Impact",
     "Level",
     "Mechanical",
     "PathsFailed",
     "PerPath",
     "RandomDAE",
+    "Restitution",
     "Stop",
     "Walls",
     "base_excited",

@@ -98,8 +98,7 @@ class Branching(Wrapping, Method):
             distance = 0.5 * (a + b - jnp.sqrt((a - b) ** 2 + 2.0 * variance * energy))
             y = gauge.at_the_level(t + h, y, params, b - distance, SIDES[str(gauge.level.direction)][0])
         elif kind == CUBIC:
-            slopes = h * gauge.distance_rates(t, x, params)[0], h * gauge.distance_rates(t + h, y, params)[0]
-            distance = crossing.cubic_lowest((a, b), slopes)[1]
+            (distance,) = crossing.cubic_lowest(*gauge.ends_and_slopes(t, h, x, y, params))[1]
         else:
             distance = b
         return self.score(t + h, y, distance, params)

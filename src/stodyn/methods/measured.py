@@ -10,9 +10,11 @@ import numpy as np
 
 from stodyn.methods.accounted import accounting
 from stodyn.methods.contract import Method, Solver
+from stodyn.methods.striking import striking
 from stodyn.methods.walled import walling
 from stodyn.methods.wrapping import AndNormals, Wrapping, without
 from stodyn.problems.accounted import Accounted
+from stodyn.problems.impact import Struck
 from stodyn.problems.measured import Measured
 from stodyn.problems.walls import Walled
 
@@ -25,6 +27,8 @@ def measuring(method: Any, problem: Any) -> Any:
         return method
     if isinstance(problem, Walled):
         return walling(method, problem)
+    if isinstance(problem, Struck):
+        return striking(method, problem)
     if isinstance(problem, Accounted):
         return accounting(method, problem)
     return _Steps(method, len(problem.H)) if isinstance(method, Method) else _Solves(method)

@@ -221,12 +221,13 @@ class _Test:
     def __init__(self, gauge: Gauge, method: Stopping, t, h, x, y, params, z):
         self.gauge, self.kind, self.smooth = gauge, gauge.known[0], method.smooth
         self.t, self.h, self.x, self.y, self.params, self.z = t, h, x, y, params, z
-        self.ends = gauge.distances(t, x, params), gauge.distances(t + h, y, params)
+        if self.kind == CUBIC:
+            self.ends, self.slopes = gauge.ends_and_slopes(t, h, x, y, params)
+        else:
+            self.ends = gauge.distances(t, x, params), gauge.distances(t + h, y, params)
         if self.kind == BRIDGE:
             self.units = gauge.in_deviations(t, h, x, y, params, method.method.freezes_noise(gauge.problem))
             self.energy = 0.5 * jnp.sum(z**2)
-        elif self.kind == CUBIC:
-            self.slopes = h * gauge.distance_rates(t, x, params), h * gauge.distance_rates(t + h, y, params)
 
     def is_possible(self) -> Array:
         """Whether the level may have been reached."""

@@ -160,6 +160,18 @@ class Problem(ABC):
         rows = self.noise_rows(t, x, params, range(self.n))
         return jnp.stack([jnp.zeros((), x.dtype) if row is None else row @ W for row in rows])
 
+    def is_broken(self, x: jax.Array, y: jax.Array) -> jax.Array | None:
+        """Whether a path jumped in a step from x to y, so that nothing between them is known; None: it never does."""
+        return None
+
+    def reach(self, component: int) -> tuple[float, float]:
+        """Between which values a component stays."""
+        return -np.inf, np.inf
+
+    def jumps(self, component: int) -> str:
+        """Why a component jumps in a step so that it cannot be seen where, in words; empty where it does not."""
+        return ""
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Around(Problem):

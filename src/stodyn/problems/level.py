@@ -118,6 +118,7 @@ class Level:
                     raise ValueError(f"level: returned shape {shape}, expected one number")
             gauge = Gauge(self, problem, of if callable(of) else int(of))
             gauge.check_order(t)
+            gauge.check_reach()
         return gauge
 
 
@@ -199,7 +200,20 @@ class Gauge:
             rates = self._mean_rate(t, x, params, first), self._mean_rate(t + h, y, params, last)
         least = float(jnp.finfo(x.dtype).tiny) ** 0.25
         one, other = (jnp.maximum(jnp.sqrt(h * rate), least) for rate in rates)
+        broken = self.problem.is_broken(x, y)
+        if broken is not None:
+            one, other = jnp.where(broken, least, one), jnp.where(broken, least, other)
         return first, last, one, other
+
+    def ends_and_slopes(self, t, h, x: Array, y: Array, params) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+        """The distances at both ends of a step, and their changes in a step there, of a function that noise does not
+        enter; the chord where the path jumped on the way."""
+        first, last = self.distances(t, x, params), self.distances(t + h, y, params)
+        slopes = h * self.distance_rates(t, x, params), h * self.distance_rates(t + h, y, params)
+        broken = self.problem.is_broken(x, y)
+        if broken is not None:
+            slopes = jnp.where(broken, last - first, slopes[0]), jnp.where(broken, last - first, slopes[1])
+        return (first, last), slopes
 
     def _mean_rate(self, t, x: Array, params, distances: Array) -> Array:
         """γ(x) γ(x_l), for each level."""
@@ -247,6 +261,9 @@ class Gauge:
         periods: Any = getattr(self.problem, "periodic", None) or ()
         if not callable(self.of) and self.of < len(periods) and periods[self.of]:
             return GRID, f"{names[self.of]} is wrapped to [0, {periods[self.of]:g}), so that it jumps"
+        jumps = next(filter(None, map(self.problem.jumps, self.components)), "")
+        if jumps:
+            return GRID, jumps
         missing = [names[i] for i, row in zip(self.components, self._rows(), strict=True) if row is None]
         if missing:
             return GRID, f"how noise reaches {', '.join(missing)} is not known: not a component of a diffusion"
@@ -293,6 +310,21 @@ class Gauge:
                 raise ValueError(
                     f"level: at t = {t:g} the pair (low, high) is ({low:g}, {high:g}), expected low < high"
                 )
+
+    def check_reach(self) -> None:
+        """Refuse fixed levels of a component that its walls keep it from."""
+        if callable(self.of) or any(map(callable, self.level.bounds)):
+            return
+        low, high = self.problem.reach(self.of)
+        kept = [
+            bound < low if sign < 0 else bound > high
+            for sign, bound in zip(SIDES[self.level.direction], self.level.bounds, strict=True)  # type: ignore[index]
+        ]
+        if all(kept):
+            raise ValueError(
+                f"level: {self.level} cannot be reached: walls keep {self.problem.names[self.of]} between {low:g} and "
+                f"{high:g}"
+            )
 
     def reached_at_start(self, t: float) -> str | None:
         """In words, that every path is at or beyond the level when the run begins at time t; None where that is not

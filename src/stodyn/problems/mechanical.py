@@ -311,6 +311,10 @@ class Mechanical(Problem):
         B = jnp.reshape(B, (self.N, self.m))
         return self._solved(t, y, v, z, params, B if self.inertia is None else self.inertia.with_inertia(B))
 
+    def mobility(self, t, x: Array, params, force: Array) -> Array:
+        """M⁻¹ force, (N,), at a state (2N,) of a system all of whose coordinates have inertia and are free."""
+        return self._solved(t, x[: self.N], x[self.N : 2 * self.N], x[:0], params, force)
+
     def settled(self, t, y: Array, v: Array, z: Array, params, rounds: int = CORRECTIONS) -> Array:
         """z after some Newton steps on the constraints from a z that is near: smooth in t, y and v."""
 

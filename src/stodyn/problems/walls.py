@@ -15,9 +15,9 @@ import numpy as np
 
 from stodyn.noise.distribution import is_random
 from stodyn.problems.contract import check_problem
+from stodyn.problems.impact import Impact, Restitution, Struck, check_restitution, check_strikable, struck
 from stodyn.problems.level import BRIDGE, Level
 from stodyn.problems.measured import Measured
-from stodyn.problems.mechanical import Mechanical
 from stodyn.problems.sde import SDE
 
 KINDS = ("reflect", "impact")
@@ -33,10 +33,14 @@ class Walls:
         Component, by its name or number -> (low, high), None for a side without a wall.
     kind : "reflect" or "impact"
         "reflect" sends a component that noise enters back along itself. "impact" is for positions of mechanical
-        systems: where a step ends beyond the wall, x and v are mirrored, x -> wall - e (x - wall) and v -> -e v. That
-        is exact for e = 1 in a field that is symmetric about the wall, and of weak order 1 else.
+        systems, whose velocity is turned round at the wall.
     restitution : number
         e of an impact, from 0 to 1: what is left of the velocity. 1 by default.
+    located : bool
+        Of impacts. False (the default): where a step ends beyond the wall, x and v are mirrored, x -> wall - e (x -
+        wall) and v -> -e v. That costs nothing, is exact for e = 1 in a field that is symmetric about the wall, and of
+        weak order 1 else. True: the moment of the impact is found within the step, as by `Impact`, with errors about
+        a third as large.
     draw : bool
         Of reflection. True (the default): the least value between two steps is drawn as that of a Brownian bridge, and
         the step is lifted by as much as that lies beyond the wall (Lépingle), exactly for constant coefficients.
@@ -53,6 +57,7 @@ class Walls:
     kind: str = "reflect"
     restitution: float = 1.0
     draw: bool = True
+    located: bool = False
 
     def __post_init__(self):
         if self.kind not in KINDS:
@@ -61,18 +66,26 @@ class Walls:
             raise TypeError(f"walls: expected a mapping such as {{'x': (0.0, None)}}, got {self.bounds!r}")
         for component, pair in self.bounds.items():
             _check_pair(component, pair)
-        e = self.restitution
-        if isinstance(e, bool) or not isinstance(e, (int, float, np.number)) or not 0 <= e <= 1:
-            raise ValueError(
-                f"restitution: expected a number from 0 (all is lost) to 1 (nothing is), got {e!r}: an impact gives "
-                "back no more than it was given"
-            )
-        if self.kind == "reflect" and e != 1:
+        check_restitution(self.restitution)
+        if self.kind == "reflect" and self.restitution != 1:
             raise ValueError(
                 'restitution: belongs to impacts; reflection loses nothing. Give kind="impact", or leave it'
             )
-        if not isinstance(self.draw, bool):
-            raise ValueError(f"draw: expected True or False, got {self.draw!r}")
+        for name in ("draw", "located"):
+            if not isinstance(getattr(self, name), bool):
+                raise ValueError(f"{name}: expected True or False, got {getattr(self, name)!r}")
+        if self.kind == "reflect" and self.located:
+            raise ValueError('located: belongs to impacts; reflection is drawn within the step. Give kind="impact"')
+
+    @property
+    def impacts(self) -> tuple[Impact, ...]:
+        """Every wall as an impact of its own."""
+        return tuple(
+            Impact(Level(bound, component, direction), Restitution(self.restitution))
+            for component, pair in self.bounds.items()
+            for bound, direction in zip(pair, ("down", "up"), strict=True)
+            if bound is not None
+        )
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -96,13 +109,24 @@ class Walled(Measured):
                 )
         return x
 
+    def reach(self, component: int) -> tuple[float, float]:
+        found = {i: (low, high) for i, _, low, high in self.places}
+        return found.get(component, super().reach(component))
+
+    def jumps(self, component: int) -> str:
+        struck = {j for i, velocity, _, _ in self.places if velocity >= 0 for j in (i, velocity)}
+        mirrored = (
+            f"{self.names[component]} is mirrored at a wall after the step, so that it jumps; located=True tells when"
+        )
+        return mirrored if component in struck else ""
+
     def before_run(self, t: float) -> tuple[str, ...]:
         rule = "mirrored after the step" if self.walls.kind == "impact" else "lifted" if self.walls.draw else "folded"
         names = ", ".join(f"{self.names[i]} in ({low:g}, {high:g})" for i, _, low, high in self.places)
         return (*self.problem.before_run(t), f"walls: {names}, {rule}; weak order 1 with walls")
 
 
-def with_walls(problem: Any, walls: Walls | Mapping) -> Walled:
+def with_walls(problem: Any, *walls: Walls | Mapping | Impact) -> Walled | Struck:
     """The problem with walls that components of its state cannot pass.
 
     Parameters
@@ -110,13 +134,16 @@ def with_walls(problem: Any, walls: Walls | Mapping) -> Walled:
     problem : SDE or Mechanical
         An SDE whose noise enters the components that are reflected, or a mechanical system whose positions are bounded
         by impacts.
-    walls : Walls
-        Which components, and how they come back; a mapping component -> (low, high) reflects.
+    *walls : Walls, or one Impact or more
+        Which components, and how they come back; a mapping component -> (low, high) reflects. Impacts are walls of any
+        shape, fixed or moving, with any map of the state, located within the step.
 
     Returns
     -------
-    Walled
-        For one-step methods that step the state itself, such as EulerMaruyama, Heun or SRA1. At most weak order 1.
+    Walled or Struck
+        For one-step methods, with walls those that step the state itself, such as EulerMaruyama, Heun or SRA1. At most
+        weak order 1. With impacts a run shows two components more: how many `impacts` a path has had, and in how many
+        steps it was at rest at a wall (`rests`).
 
     Examples
     --------
@@ -124,25 +151,27 @@ def with_walls(problem: Any, walls: Walls | Mapping) -> Walled:
     >>> free = sd.SDE(lambda t, x: -(x + 0.5), lambda t, x: 1.0, 0.5)
     >>> bounded = sd.with_walls(free, sd.Walls({"x": (0.0, None)}))
     """
-    walls = walls if isinstance(walls, Walls) else Walls(walls)
     if isinstance(problem, Measured):
         raise TypeError(
             f"problem: a {type(problem).__name__} has further components already; put all walls around the problem"
         )
     check_problem(problem)
+    if not walls:
+        raise TypeError("walls: none were given; write stodyn.Walls({'x': (0.0, None)}) or stodyn.Impact(...)")
+    if isinstance(walls[0], Impact) or len(walls) > 1:
+        return struck(problem, walls)  # type: ignore[arg-type]
+    given = walls[0] if isinstance(walls[0], Walls) else Walls(walls[0])
+    return struck(problem, given.impacts) if given.located else _walled(problem, given)
+
+
+def _walled(problem: Any, walls: Walls) -> Walled:
     if walls.kind == "reflect" and not isinstance(problem, SDE):
         raise TypeError(
             f"problem: reflection takes an SDE whose noise enters the component, got a {type(problem).__name__}; "
             'for positions of a Mechanical give kind="impact"'
         )
-    if walls.kind == "impact" and not (isinstance(problem, Mechanical) and problem.is_regular and problem.m >= 0):
-        raise TypeError(
-            f"problem: impacts take a Mechanical all of whose coordinates have inertia, got a {type(problem).__name__}"
-        )
-    if walls.kind == "impact" and (problem.n != 2 * problem.N or getattr(problem, "joints", None) is not None):
-        raise TypeError(
-            "problem: impacts take a Mechanical without accelerations, joints or impulses among its components"
-        )
+    if walls.kind == "impact":
+        check_strikable(problem)
     places = tuple(_place(problem, walls, of, pair) for of, pair in walls.bounds.items())
     if len({place[0] for place in places}) < len(places):
         raise ValueError(f"walls: a component is named twice in {list(walls.bounds)}")

@@ -347,8 +347,7 @@ class _Followed(_Seen):
 
     def __call__(self, alive, t, h, before, after, params):
         gauge = self.gauge
-        ends = gauge.distances(t, before, params), gauge.distances(t + h, after, params)
-        slopes = h * gauge.distance_rates(t, before, params), h * gauge.distance_rates(t + h, after, params)
+        ends, slopes = gauge.ends_and_slopes(t, h, before, after, params)
         where, lowest = crossing.cubic_lowest(ends, slopes)
 
         def reached(alive):

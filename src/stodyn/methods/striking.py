@@ -1,0 +1,193 @@
+"""A method on a mechanical system with impacts, each located within its step.
+
+A step of the method from x to y. Where Hermite's cubic through the distance from a wall and its rate comes to zero,
+at the share u of the step, the path is stopped there:
+
+    position   on the cubics of all coordinates, moved onto the wall
+    velocity   the slopes of the cubics plus ½ √(h u (1 - u)) b ξ, the law of the velocity of an integrated Brownian
+               path given both ends and the position
+    impact     the map of the wall
+    rest       a step of the method of length (1 - u) h from there, with noise of its own
+
+and again with the rest. A path that falls back onto the wall it has just left without getting off it, or strikes more
+than MOST times in a step, is at rest there: what lies beyond the wall is moved onto it, and loses its speed.
+
+The noise of the rests is made of two normals of the stream "wall", whose bits are the key of a counter: it costs
+nothing where nothing is struck.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from stodyn.methods.contract import Method, Report
+from stodyn.methods.wrapping import AndNormals, Wrapping, without
+from stodyn.noise import counter
+from stodyn.numerics import crossing
+from stodyn.numerics.rarely import rarely
+from stodyn.problems.impact import COUNTED, Struck
+from stodyn.problems.level import Gauge
+
+STREAM = "wall"
+MOST = 8  # impacts in a step
+NO_WAY = 1e-9  # share of a step below which a path has not got off the wall
+LEAST = 1e-14  # share of a step that the last rest has at least: methods divide by the length of their steps
+NEVER = 2.0  # a share beyond the step
+POLISHED = 2  # Newton's steps after the halvings of a root
+
+
+def striking(method: Any, problem: Struck) -> Method:
+    """The method as it runs on a system with impacts; refuses methods that cannot begin anew within a step."""
+    if not isinstance(method, Method):
+        raise ValueError(
+            f"method: {method.name} makes whole paths at once, and impacts happen in steps; take StochasticAlpha"
+        )
+    if method.starting_steps or method.takes_equal_steps:
+        why = method.takes_equal_steps or "takes its history at equal steps"
+        raise ValueError(
+            f"method: {method.name} {why}, and an impact cuts a step in two; take a one-step method such as "
+            "StochasticAlpha, Newmark or SRA1"
+        )
+    return _Striking(method)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Striking(Wrapping, Method):
+    """A step of the method, then the impacts in it; the state is that of the method and two counts (COUNTED)."""
+
+    accepts = Struck
+
+    @property
+    def needs(self):
+        return AndNormals(self.method.needs, STREAM, 2)
+
+    def start(self, problem, t, x, params):
+        inner = self.method.start(problem.problem, t, x[: problem.own.n], params)
+        return inner, jnp.zeros(len(COUNTED), np.int32)
+
+    def read(self, state):
+        x = self.method.read(state[0])
+        return jnp.concatenate([x, state[1].astype(x.dtype)])
+
+    def step(self, problem, t, state, noise, params):
+        inner, counts = state
+        own, h = problem.problem, noise.h
+        after, report = self.method.step(own, t, inner, without(noise, STREAM), params)
+        x = self.method.read(inner)
+        key = _key(noise.aux[STREAM])
+        gauges = problem.gauges
+        told = Report(*(jnp.asarray(part) for part in report))
+        first = _located(gauges, t, h, x, self.method.read(after), params)
+        begun = jnp.zeros((), x.dtype), x, after, jnp.zeros((), np.int32), first, told
+
+        def goes_on(now):
+            *_, k, (share, _, rests), _ = now
+            return (share < NEVER) & ~rests & (k < MOST)
+
+        def struck(now):
+            gone, x, after, k, (share, which, _), told = now
+            begin, length = t + gone * h, jnp.maximum(1.0 - gone, LEAST) * h
+            normals = self._drawn(key, k, own.m, x.dtype)
+            place = _place(problem, length, x, self.method.read(after), share, params, begin, normals.pop(""))
+            when = begin + share * length
+            hit = [problem.after(i, gauge, when, problem.onto(gauge, when, place, params), params)
+                   for i, gauge in enumerate(gauges)]  # fmt: skip
+            x = _chosen(which, hit)
+            gone = gone + share * (1.0 - gone)
+            rest = jnp.maximum(1.0 - gone, LEAST) * h
+            fresh = self.method.start(own, when, x, params)
+            following = self.method.needs.increment(rest, normals, own.m)
+            after, report = self.method.step(own, when, fresh, following, params)
+            new = Report(*(jnp.asarray(part) for part in report))
+            next_one = _located(gauges, when, rest, x, self.method.read(after), params)
+            return gone, x, after, k + 1, next_one, told.joined(new)
+
+        *_, after, k, (share, _, _), told = lax.while_loop(goes_on, struck, begun)
+        at_wall = share < NEVER
+
+        def rested(after):
+            y = self.method.read(after)
+            for gauge in gauges:
+                is_beyond = gauge.distances(t + h, y, params)[0] <= 0
+                on = problem.onto(gauge, t + h, y, params)
+                still = problem.moved(gauge, t + h, on, params, lambda speed: jnp.maximum(speed, 0.0))
+                y = jnp.where(is_beyond, still, y)
+            return self.method.start(own, t + h, y, params)
+
+        after = rarely(at_wall, rested, after)
+        counted = counts + jnp.stack([k, at_wall.astype(np.int32)])
+        return (after, counted), Report(*told) if report.ok is not True else report
+
+    def _drawn(self, key: tuple[Array, Array], k: Array, m: int, dtype: Any) -> dict[str, Array]:
+        """The normals of rest number k: those of its step by their streams, and m for the velocity under ""."""
+        wanted = {**self.method.needs.normals(m), "": m}
+        pairs = (sum(wanted.values()) + 1) // 2
+        numbers = k.astype(np.uint64) * np.uint64(pairs) + jnp.arange(pairs, dtype=np.uint64)
+        both = counter.pair(key, np.uint32(0), jnp.zeros_like(numbers), numbers)
+        drawn, found = jnp.concatenate(both).astype(dtype), {}
+        for name, count in wanted.items():
+            found[name], drawn = drawn[:count], drawn[count:]
+        return found
+
+
+def _key(normals: Array) -> tuple[Array, Array]:
+    """The bits of two normals as two words of 32 bits."""
+    if normals.dtype == np.float32:
+        first, second = (lax.bitcast_convert_type(z, np.uint32) for z in normals)
+        return first, second
+    words = [lax.bitcast_convert_type(z, np.uint64) for z in normals]
+    first, second = ((word ^ (word >> np.uint64(32))).astype(np.uint32) for word in words)
+    return first, second
+
+
+def _located(gauges: tuple[Gauge, ...], t, h, x: Array, y: Array, params) -> tuple[Array, Array, Array]:
+    """The share of a step at which the first wall is struck (NEVER where none is), which it is, and whether a path lies
+    at it: it falls back at once, without having moved towards the wall when it began."""
+    shares, falls = [], []
+    for gauge in gauges:
+        (a,), (b,) = gauge.distances(t, x, params), gauge.distances(t + h, y, params)
+        (p,), (q,) = h * gauge.distance_rates(t, x, params), h * gauge.distance_rates(t + h, y, params)
+        ends, slopes = (jnp.maximum(a, 0.0), b), (p, q)
+        beyond, lowest = crossing.cubic_lowest(ends, slopes)
+        is_struck = (lowest <= 0.0) & (beyond > 0.0)
+        root = rarely(is_struck, functools.partial(_root, ends, slopes, beyond), jnp.full_like(a, NEVER))
+        shares.append(root)
+        falls.append((root < NO_WAY) & (p >= 0.0))
+    which = jnp.argmin(jnp.stack(shares))
+    return jnp.min(jnp.stack(shares)), which.astype(np.int32), jnp.any(jnp.stack(falls))
+
+
+def _root(ends: tuple[Array, Array], slopes: tuple[Array, Array], beyond: Array, none: Array) -> Array:
+    """Where the cubic is at zero, to all digits; in place of `none`."""
+    u = crossing.cubic_root(ends, slopes, beyond)
+    for _ in range(POLISHED):
+        value, slope = jax.jvp(lambda u: crossing.cubic_at(u, ends, slopes), (u,), (jnp.ones_like(u),))
+        better = u - value / jnp.where(slope < 0.0, slope, 1.0)
+        u = jnp.where((slope < 0.0) & (jnp.abs(better - u) < 1e-6), jnp.clip(better, 0.0, 1.0), u)
+    return u
+
+
+def _place(problem: Struck, h, x: Array, y: Array, u: Array, params, t, normals: Array) -> Array:
+    """Positions and velocities at the share u of a step."""
+    own, N = problem.own, problem.own.N
+    ends, slopes = (x[:N], y[:N]), (h * x[N:], h * y[N:])
+    position, rate = jax.jvp(lambda u: crossing.cubic_at(u, ends, slopes), (u,), (jnp.ones_like(u),))
+    velocity = rate / h
+    if own.m:
+        kicks = own.kicks(t, x[:N], x[N:], x[:0], params)
+        velocity = velocity + 0.5 * jnp.sqrt(h * u * (1.0 - u)) * (kicks @ normals)
+    return jnp.concatenate([position, velocity])
+
+
+def _chosen(which: Array, states: list[Array]) -> Array:
+    found = states[0]
+    for i, state in enumerate(states[1:], 1):
+        found = jnp.where(which == i, state, found)
+    return found

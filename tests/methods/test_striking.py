@@ -1,0 +1,229 @@
+"""Impacts located within the step: bouncing balls in closed form, moving frames, metrics of the mass, rest at a wall.
+
+Sampled tests allow 5 standard errors (a false alarm in 6e-7 for each number) and have fixed seeds.
+"""
+
+import dataclasses
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import stodyn as sd
+from stodyn import statistics as st
+from stodyn.methods.contract import EXPLICIT, Method
+from stodyn.noise import wiener
+from stodyn.numerics import van_loan
+from stodyn.problems.mechanical import Mechanical
+
+G = 9.81
+BALL = sd.Mechanical(lambda t, x, v: -G + 0.0 * x, None, (1.0, 0.0))
+FLOOR = sd.Level(0.0, of="x", direction="down")
+OSCILLATOR = sd.Mechanical(lambda t, x, v: -x - 0.1 * v, lambda t, x, v: 0.5, (1.0, 0.0))
+
+
+def path_of(problem, method="RK4", t=3.0, dt=0.1, **options):
+    run = sd.simulate(problem, method, t=(0, t), dt=dt, paths=1, seed=1, threads=1,
+                      collect=st.Paths(1, every=1), **options)  # fmt: skip
+    return run["path"].values[0]
+
+
+def bounced(times, e, height=1.0, floor=0.0):
+    """Height, speed and impacts so far of a ball that falls from rest, in closed form."""
+    found = []
+    for t in times:
+        impact, speed, count = np.sqrt(2 * (height - floor) / G), np.sqrt(2 * G * (height - floor)), 0
+        if t < impact:
+            found.append((height - G * t**2 / 2, -G * t, 0))
+            continue
+        while True:
+            speed, count = e * speed, count + 1
+            if t < impact + 2 * speed / G:
+                s = t - impact
+                found.append((floor + speed * s - G * s**2 / 2, speed - G * s, count))
+                break
+            impact += 2 * speed / G
+    return np.array(found)
+
+
+@pytest.mark.parametrize("method", ["RK4", "StochasticAlpha"])
+def test_a_bouncing_ball_is_exact(method):
+    """Parabolas are cubics, so that impacts are found to rounding and every one of them takes 1 - e² of the energy."""
+    path = path_of(sd.with_walls(BALL, sd.Impact(FLOOR, sd.Restitution(0.8))), method)
+    np.testing.assert_allclose(path[:, :3], bounced(0.1 * np.arange(31), 0.8), atol=1e-12)
+    assert path[-1, 2] == 6 and np.all(path[:, 3] == 0)
+    energy = 0.5 * path[:, 1] ** 2 + G * path[:, 0]
+    np.testing.assert_allclose(energy, G * 0.64 ** path[:, 2], rtol=1e-12)
+
+
+def test_a_floor_that_moves_is_a_floor_at_rest_in_its_frame():
+    """The floor rises at 0.3 from 0, and the ball starts with 0.3: as seen from a frame that moves with it."""
+    rising = sd.Mechanical(lambda t, x, v: -G + 0.0 * x, None, (1.0, 0.3))
+    path = path_of(
+        sd.with_walls(rising, sd.Impact(sd.Level(lambda t: 0.3 * t, "x", "down"), sd.Restitution(0.8))), t=2.0
+    )
+    times = 0.1 * np.arange(21)
+    exact = bounced(times, 0.8)
+    np.testing.assert_allclose(path[:, 0] - 0.3 * times, exact[:, 0], atol=1e-12)
+    np.testing.assert_allclose(path[:, 1] - 0.3, exact[:, 1], atol=1e-11)
+
+
+def test_a_ball_comes_to_rest():
+    """e = 1/2: all impacts are over at √(2/g) (1 + 2 e/(1 - e)), and from then on the ball lies at 0 without speed."""
+    path = path_of(sd.with_walls(BALL, sd.Impact(FLOOR, sd.Restitution(0.5))), t=2.0)
+    over = np.sqrt(2 / G) * 3.0
+    lies = 0.1 * np.arange(21) >= over + 0.1
+    np.testing.assert_allclose(path[lies, :2], 0.0, atol=1e-15)
+    assert np.all(np.diff(path[lies, 3]) == 1) and np.all(np.diff(path[lies, 2]) == 0)
+    before = 0.1 * np.arange(21) < over - 0.1
+    np.testing.assert_allclose(path[before, :2], bounced(0.1 * np.arange(21)[before], 0.5)[:, :2], atol=1e-12)
+
+
+def test_many_walls_in_one_step():
+    """A free particle at speed 10 in a box of width 1: five impacts in a step of 1/2, a folded line; at speed 100
+    there are more than a step allows, and it is told to rest."""
+    free = sd.Mechanical(lambda t, x, v: 0.0 * x, None, sd.PerPath(np.array([[0.3, 10.0], [0.3, 100.0]])))
+    box = sd.with_walls(free, sd.Walls({"x": (0.0, 1.0)}, "impact", located=True))
+    run = sd.simulate(box, "RK4", t=(0, 1), dt=0.5, paths=2, seed=1, threads=1, collect=st.Paths(2, every=1))
+    one, other = run["path"].values
+    folded = np.abs((0.3 + 10.0 * np.array([0.0, 0.5, 1.0]) + 1.0) % 2.0 - 1.0)
+    np.testing.assert_allclose(one[:, 0], folded, atol=1e-12)
+    assert one[:, 2].tolist() == [0, 5, 10] and np.all(one[:, 3] == 0)
+    assert other[1, 3] == 1 and np.all((other[:, 0] >= 0) & (other[:, 0] <= 1))
+
+
+MASS = np.array([[2.0, 0.5], [0.5, 1.0]])
+
+
+def test_a_slope_in_the_metric_of_the_mass():
+    """A slope n·x >= 0: e = 1 keeps v'Mv/2 + potential, ν = n·v is turned round, and momentum along the slope kept."""
+    n = np.array([0.6, 0.8])
+    start = (np.array([0.5, 1.0]), np.array([0.4, -1.0]))
+    problem = sd.Mechanical(lambda t, x, v: jnp.array([0.3, -2.0]), None, start, MASS)
+    slope = sd.Impact(sd.Level(0.0, of=lambda t, x: n @ x[:2], direction="down"), sd.Restitution(1.0))
+    path = path_of(sd.with_walls(problem, slope), t=2.0)
+    x, v, impacts = path[:, :2], path[:, 2:4], path[:, 4]
+    energy = 0.5 * np.einsum("ti,ij,tj->t", v, MASS, v) - x @ [0.3, -2.0]
+    np.testing.assert_allclose(energy, energy[0], rtol=1e-12)
+    assert impacts[-1] >= 1 and (x @ n).min() > -1e-12
+    along = np.array([-0.8, 0.6])
+    momentum = v @ MASS @ along - 0.1 * np.arange(21) * (along @ [0.3, -2.0])
+    np.testing.assert_allclose(momentum, momentum[0], rtol=1e-12)
+
+
+def test_any_map():
+    """Where it reaches the floor the ball begins anew at 1, with its speed: uniform acceleration, folded in x."""
+    problem = sd.with_walls(BALL, sd.Impact(FLOOR, lambda t, x: x.at[0].set(1.0)))
+    path = path_of(problem, t=1.0)
+    times = 0.1 * np.arange(11)
+    np.testing.assert_allclose(path[:, 1], -G * times, atol=1e-12)
+    np.testing.assert_allclose(path[:, 0], (1 - G * times**2 / 2) % 1.0 + (times == 0), atol=1e-11)
+
+
+def test_the_order_of_a_smooth_motion_with_impacts():
+    """x'' = -x with a wall at -0.4 off the centre, e = 0.7: between impacts amplitude and phase are known, and the
+    error of RK4 with impacts found on cubics falls by 2^4 with the step (2^3.6 asked)."""
+    quiet = sd.Mechanical(lambda t, x, v: -x, None, (1.0, 0.0))
+    problem = sd.with_walls(quiet, sd.Impact(sd.Level(-0.4, "x", "down"), sd.Restitution(0.7)))
+    t, amplitude, phase = 0.0, 1.0, 0.0  # x = amplitude cos(t - phase)
+    while (hit := phase + np.arccos(-0.4 / amplitude)) < 12.0:
+        t, v = hit, 0.7 * np.sqrt(amplitude**2 - 0.16)
+        amplitude = np.hypot(0.4, v)
+        phase = t + np.arctan2(v, -0.4)
+        phase -= 0.0 if phase >= t else -2 * np.pi
+        if amplitude <= 0.4 * (1 + 1e-12):
+            break
+    exact = amplitude * np.cos(12.0 - phase)
+    errors = [abs(path_of(problem, t=12.0, dt=dt)[-1, 0] - exact) for dt in (0.2, 0.1)]
+    assert errors[1] < 1e-5 and errors[0] / errors[1] > 2**3.6
+
+
+@dataclasses.dataclass(frozen=True)
+class _Flow(Method):
+    """Exact steps of x'' = -x - v/10 + ξ/2, of any length."""
+
+    accepts, calculus, name, claims, citation = Mechanical, "ito", "Flow", (), "test"
+
+    @property
+    def needs(self):
+        return wiener.WZ
+
+    def step(self, problem, t, state, noise, params):
+        h, w = noise.h, np.sqrt(1.0 - 0.0025)
+        decay, c, s = jnp.exp(-0.05 * h), jnp.cos(w * h), jnp.sin(w * h) / w
+        x, v = state
+        mean = decay * jnp.stack([c * x + s * (v + 0.05 * x), c * v - s * (x + 0.05 * v)])
+        # Covariance by Simpson's rule over b(u) = flow(u) (0, 1/2): to 1e-6 at h = 0.4
+        total = jnp.zeros((2, 2), h.dtype)
+        for weight, u in zip((1, 4, 2, 4, 2, 4, 2, 4, 1), np.linspace(0, 1, 9), strict=True):
+            g, cu, su = 0.5 * jnp.exp(-0.05 * u * h), jnp.cos(w * u * h), jnp.sin(w * u * h) / w
+            b = g * jnp.stack([su, cu - 0.05 * su])
+            total = total + weight * h / 24 * b[:, None] * b[None, :]
+        first = noise.W[0] / jnp.sqrt(h)
+        second = (noise.Z[0] - 0.5 * h * noise.W[0]) / jnp.sqrt(h**3 / 12)
+        root = jnp.sqrt(total[1, 1])
+        below = total[0, 1] / root
+        rest = jnp.sqrt(jnp.maximum(total[0, 0] - below**2, 0.0))
+        return mean + jnp.stack([below * first + rest * second, root * first]), EXPLICIT
+
+
+def test_impacts_with_noise():
+    """e = 0.7, T = 4, exact flow between impacts. Located in steps of 0.4 E v²/2 = .2258(5) and E x = .5363(5), by
+    another program; mirrored after the steps .2215(5) and .5342(5): the locating is what is tested."""
+    A, b = np.array([[0.0, 1.0], [-1.0, -0.1]]), np.array([[0.0], [0.5]])
+    Phi, Qd = van_loan.discretise(A, b, np.eye(1), 0.4)
+    kinetic = st.Observable(lambda t, x: 0.5 * x[1] ** 2, name="kinetic", at=[4.0])
+    free = sd.simulate(OSCILLATOR, _Flow(), t=(0, 0.4), dt=0.4, paths=20_000, seed=2, threads=1)
+    np.testing.assert_allclose(free["mean"].values[-1], Phi @ [1.0, 0.0], atol=5 * np.sqrt(Qd.max() / 20_000))
+    np.testing.assert_allclose(free["variance"].values[-1], np.diag(Qd), rtol=0.05)
+    problem = sd.with_walls(OSCILLATOR, sd.Walls({"x": (0.0, None)}, "impact", 0.7, located=True))
+    run = sd.simulate(problem, _Flow(), t=(0, 4), dt=0.4, paths=100_000, seed=1, threads=1,
+                      collect=[st.Moments(at=[4.0]), kinetic])  # fmt: skip
+    error = run["kinetic_stderr"].values[0]
+    assert error < 1.1e-3 and abs(run["kinetic"].values[0] - 0.2258) < 5 * np.hypot(error, 5e-4)
+    assert abs(run["mean"].values[0, 0] - 0.5363) < 5 * np.hypot(run["mean_stderr"].values[0, 0], 5e-4)
+
+
+def test_levels_beside_walls():
+    """The cubic through a step with an impact dips below the floor, where the ball never is; a level above is reached
+    on the way up from the floor, when the parabola says."""
+    thrown = sd.Mechanical(lambda t, x, v: -G + 0.0 * x, None, (0.2, -3.0))
+    bouncing = sd.with_walls(thrown, sd.Impact(FLOOR, sd.Restitution(0.8)))
+    below, above = sd.Level(-0.05, of=lambda t, x: x[0], direction="down"), sd.Level(0.25, "x")
+    options = dict(t=(0, 0.5), dt=0.1, paths=1, seed=1, threads=1)
+    with pytest.warns(UserWarning, match="no path has reached Level.-0.05"):
+        stopped = sd.simulate(bouncing, "RK4", stop=sd.Stop(below, above), **options)
+    speed = np.sqrt(9 + 2 * G * 0.2)
+    rise = (0.8 * speed - np.sqrt(0.64 * speed**2 - 2 * G * 0.25)) / G
+    assert stopped["stop_time"].values[0] == pytest.approx((speed - 3) / G + rise, abs=1e-11)
+    assert stopped["stopped_by"].values[0] == 1
+    with pytest.raises(ValueError, match="cannot be reached: walls keep x between 0 and inf"):
+        sd.simulate(bouncing, "RK4", stop=sd.Stop(sd.Level(-0.1, "x", "down")), **options)
+
+
+def impact(*arguments, **options):
+    return sd.with_walls(BALL, sd.Impact(*arguments, **options))
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "words"),
+    [
+        (lambda: sd.Restitution(1.2), ValueError, "from 0 .* to 1 .*got 1.2"),
+        (lambda: sd.Restitution(-0.1), ValueError, "restitution: expected"),
+        (lambda: impact(FLOOR, 0.7), TypeError, "then: expected stodyn.Restitution"),
+        (lambda: impact(0.0), TypeError, "expected stodyn.Level"),
+        (lambda: impact(sd.Level((0.0, 2.0), "x")), ValueError, "has two sides; give an Impact for each"),
+        (lambda: impact(sd.Level(0.0, "dx", "down")), ValueError, "a wall is where bodies are"),
+        (lambda: impact(sd.Level(0.0, lambda t, x: x[0] + x[1], "down")), ValueError, "a wall is where bodies are"),
+        (lambda: impact(FLOOR, lambda t, x: x[0]), ValueError, r"then: returned shape \(\), expected \(2,\)"),
+        (lambda: path_of(impact(sd.Level(2.0, "x", "down"))), ValueError, "beyond the wall"),
+        (lambda: sd.with_walls(BALL, sd.Impact(FLOOR), sd.Impact(sd.Level(-1.0, "x"))), ValueError, "they cross"),
+        (lambda: sd.with_walls(BALL, sd.Impact(FLOOR), {"x": (0, 1)}), TypeError, "stodyn.Impact"),
+        (lambda: sd.with_walls(BALL), TypeError, "none were given"),
+        (lambda: sd.Walls({"x": (0, 1)}, located=True), ValueError, "located: belongs to impacts"),
+        (lambda: path_of(impact(FLOOR), "AB2"), ValueError, "an impact cuts a step in two"),
+    ],
+)
+def test_bad_impacts(make, error, words):
+    with pytest.raises(error, match=words):
+        make()
