@@ -11,7 +11,7 @@ import numpy as np
 
 from stodyn.engine import programs
 from stodyn.engine.layout import Members
-from stodyn.engine.spec import Spec, describe
+from stodyn.engine.spec import Spec, as_it_is_now, describe
 from stodyn.noise.supply import Given
 from stodyn.statistics.contract import Statistic
 
@@ -44,7 +44,7 @@ def follow(
 
     start  (n, paths); default the problem's own for all of them. Paths that failed are NaN from then on.
     """
-    spec = describe(problem, method, t, dt, saves or States(every=1), dtype)
+    spec = describe(as_it_is_now(problem), method, t, dt, saves or States(every=1), dtype)
     paths = next(iter(normals.values())).shape[2]
     return followed(spec, paths, normals, start, executor)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -65,9 +64,9 @@ class Layout:
     def paths_in(self, block: int) -> int:
         return min(self.first_path(block + 1), self.paths) - self.first_path(block)
 
-    @functools.cached_property
+    @property
     def has_common_start(self) -> bool:
-        return not self.spec.problem.has_random_start
+        return self.spec.common_start is not None
 
     def members(self, block: int, lanes: int | None = None) -> Members:
         """The members of a block; lanes beyond the last path repeat its first ones and are no members."""
@@ -95,7 +94,7 @@ class Layout:
     def starts(self, first: int, last: int) -> np.ndarray:
         problem = self.spec.problem
         if self.has_common_start:
-            return problem.draw_start(np.random.default_rng(0), range(1))
+            return self.spec.common_start  # type: ignore[return-value]
         if problem.start_from_normals is not None:
             return problem.start_from_normals.of_paths(self.seed, first, last).reshape(last - first, problem.n)
         return _in_parts(first, last, any(isinstance(source, PerPath) for source in problem.start_sources),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -124,7 +125,7 @@ _own = threading.local()
 
 def _memory(name: str, *shape: int) -> np.ndarray:
     """An array that the thread keeps from block to block and from run to run: fresh pages cost time."""
-    size = int(np.prod(shape))
+    size = math.prod(shape)
     if getattr(_own, name, np.empty(0)).size < size:
         setattr(_own, name, np.empty(size))
     return getattr(_own, name)[:size].reshape(shape)

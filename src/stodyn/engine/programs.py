@@ -33,7 +33,7 @@ from stodyn.noise.supply import Counted, Drawn, Given, Supply
 from stodyn.numerics.printing import compiling
 from stodyn.numerics.printing.flat import scalar_operations
 from stodyn.numerics.printing.scalars import Unprintable
-from stodyn.numerics.printing.telling import calls_host, fingerprint, holds
+from stodyn.numerics.printing.telling import calls_host, fingerprint
 from stodyn.statistics.contract import Move, Snapshot, Statistic
 
 EXECUTORS = ("auto", "printed", "vmap")
@@ -233,7 +233,9 @@ class ByPrint(Stepping, SingleSteps):
 
 def kept_program(spec: Spec, target: str, make: Callable[[Spec, Watched], Any]) -> Any:
     """The program of a run for a kind of machine, made where there is none yet; raises Unprintable."""
-    _check_printable(spec)
+    traced: Any = spec.traced
+    if traced.unprintable is not None:
+        raise Unprintable(traced.unprintable)
     seen = watched(spec)
     key = _key(spec, seen, target)
     with _changing:
@@ -269,15 +271,6 @@ def scalar_source(spec: Spec, seen: Watched, no_loops: str = "") -> Source:
     if source.operations() > MOST_OPERATIONS:
         raise Unprintable(f"{source.operations()} scalar operations a step, more than {MOST_OPERATIONS}{no_loops}")
     return source
-
-
-def _check_printable(spec: Spec) -> None:
-    """Refuse what would be found out only after all that stands before it."""
-    assert spec.traced is not None
-    if holds(spec.traced.step, "lu"):
-        raise Unprintable("primitive lu: a linear solve that is not written out goes to LAPACK")
-    if holds(spec.traced.step, "custom_vmap_call"):
-        raise Unprintable("sparse elimination takes the numbers of all paths row by row")
 
 
 def _key(spec: Spec, seen: Watched, target: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from stodyn.engine import grid, traces
+from stodyn.engine import grid, kept_traces, traces
 from stodyn.methods.catalogue import named
 from stodyn.methods.contract import Catalogued, Method
 from stodyn.methods.measured import measuring
@@ -85,7 +85,13 @@ class Spec:
         leaves = jax.tree.leaves(self.problem.example_params())
         return [np.asarray(leaf, traces.number_type(leaf, self.dtype)) for leaf in leaves]
 
-    @property
+    @functools.cached_property
+    def common_start(self) -> np.ndarray | None:
+        """The start (1, n) of all paths; None where each has its own."""
+        problem = self.problem
+        return None if problem.has_random_start else problem.draw_start(np.random.default_rng(0), range(1))
+
+    @functools.cached_property
     def params_tree(self) -> Any:
         return jax.tree.structure(self.problem.example_params())
 
@@ -110,7 +116,7 @@ def describe(
     check_problem(problem)
     if dtype not in ("float64", "float32"):
         raise ValueError(f'dtype: expected "float64" or "float32", got {dtype!r}')
-    _check_repeatable(problem)
+    seen = _seen(problem)
     method = chosen_method(problem, method)
     times, lengths = grid.step_times(t, dt)
     stepped, conversions = matched(problem, method)
@@ -143,7 +149,10 @@ def describe(
         "noise": str(problem.noise_structure),
         **further,
     }
-    traced = _traced(stepped, measured, np.dtype(dtype)) if isinstance(measured, Method) else None
+    traced = None
+    if isinstance(measured, Method):
+        make = functools.partial(_traced, stepped, measured, np.dtype(dtype))
+        traced = kept_traces.kept(problem, seen, measured, make) if dtype == "float64" else make()
     implicit = tuple(other.name for other in stable_methods(problem) if other.name != method.name)
     levels = 0 if stop is None else len(stop.levels)
     return Spec(stepped, measured, times, lengths, statistics, saves, np.dtype(dtype), traced, said, implicit, levels)
@@ -174,18 +183,18 @@ def _unit_of_time(problem: Any, times: np.ndarray) -> float:
     return min(span, 1.0 / rate) if rate > 0 else span
 
 
-def _check_repeatable(problem: Any) -> None:
-    """Refuse functions that say another thing when they are looked at again: what they draw would be drawn once."""
-    if len({fingerprint(traces.functions_trace(problem)) for _ in range(2)}) == 1:
-        return
-    for (name, first), (_, second) in zip(*(traces.function_traces(problem) for _ in range(2)), strict=True):
-        if not calls_host(first) and fingerprint(first) != fingerprint(second):
-            called = {"f": "drift", "g": "diffusion"}[name]
+def _seen(problem: Any) -> dict[str, Any]:
+    """The traces of a problem's functions, after two looks at each: one that says another thing when it is looked at
+    again is refused, since what it draws would be drawn once."""
+    found = traces.looks(problem)
+    for name, (first, again) in found.items():
+        if fingerprint(first) != fingerprint(again) and not calls_host(first):
             raise ValueError(
-                f"{called}: it is another function when it is looked at again: does it draw a random number, count, or "
+                f"{name}: it is another function when it is looked at again: does it draw a random number, count, or "
                 "read a clock? JAX looks at a function once, so that all paths and steps would have the same number. "
                 "Randomness belongs into diffusion, start or params."
             )
+    return {name: again for name, (_, again) in found.items()}
 
 
 def _traced(problem: Any, method: Method, dtype: np.dtype) -> traces.Traced:

@@ -32,6 +32,7 @@ WEIGHTS = np.array([_NEAR, _FAR, _FAR, _NEAR]) ** 2 / 12.0
 DRAWN = 64  # nodes where it takes many
 WHOLE = 128  # scalars of a state up to which its matrix is looked at; beyond, its growth in some directions
 DIRECTIONS, TURNS = 16, 24
+WRITTEN = 24  # scalars of a state up to which the matrix of its second moments is written out
 SAVES = 2  # at which states are looked at
 PILOT = 0.01  # of the work of a run that may be spent on reaching them
 SMALL = 12  # components of a problem for which implicit methods are tried
@@ -274,12 +275,23 @@ def _radius(M: np.ndarray) -> float:
 
 
 def _square_radius(M: np.ndarray, weights: np.ndarray) -> float:
-    """The spectral radius of P -> E[M P M'], by its growth from the unit matrix."""
-    if M.shape[1] <= 8:
-        return _radius(np.einsum("k,kij,klm->iljm", weights, M, M).reshape(M.shape[1] ** 2, -1))
-    P, grown = np.eye(M.shape[1]), []
+    """The spectral radius of P -> E[M P M']: from its eigenvalues, or by growth from the unit matrix."""
+    N, grown = M.shape[1], []
+    if N > WRITTEN:
+        P = np.eye(N)
+        for _ in range(2 * TURNS):
+            P = np.tensordot(weights, M @ P @ M.swapaxes(1, 2), 1)
+            grown.append(np.trace(P))
+            P /= grown[-1]
+        return float(np.exp(np.mean(np.log(grown[TURNS:]))))
+    flat = M.reshape(len(M), -1)
+    products = np.einsum("ki,kj->ij", weights[:, None] * flat, flat)  # not by BLAS, whose threads would wake for it
+    square = products.reshape(N, N, N, N).swapaxes(1, 2).reshape(N * N, -1)
+    if N <= 8:
+        return _radius(square)
+    p = np.eye(N).ravel()
     for _ in range(2 * TURNS):
-        P = np.einsum("k,kij,klj->il", weights, M @ P, M, optimize=True)
-        grown.append(np.trace(P))
-        P /= grown[-1]
+        p = np.einsum("ij,j->i", square, p)
+        grown.append(np.trace(p.reshape(N, N)))
+        p /= grown[-1]
     return float(np.exp(np.mean(np.log(grown[TURNS:]))))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -171,7 +172,7 @@ class Source(OfOnePath):
     scratch = 0  # numbers that a vector of paths needs beside its state
     tables: tuple[np.ndarray, ...] = ()
 
-    @property
+    @functools.cached_property
     def said(self) -> str:
         """How it is printed, in words."""
         return f"{self.operations()} scalar operations a step, {self.width()} paths together"
@@ -181,19 +182,23 @@ class Source(OfOnePath):
 
     # --- how wide -----------------------------------------------------------------------------------------------------
 
+    @functools.cached_property
+    def _size(self) -> tuple[int, int]:
+        """Operations of a step, and the longest chain of them."""
+        nodes, depth = reachable(self.stepped), dict[int, int]()
+        for node in nodes:
+            depth[id(node)] = 1 + max((depth[id(a)] for a in node.args if id(a) in depth), default=0)
+        return rows.operations(nodes), max(depth.values(), default=0)
+
     def operations(self) -> int:
-        return rows.operations(self.stepped)
+        return self._size[0]
 
     def width(self) -> int:
         """Paths taken together: as many as leave the processor neither waiting nor short of registers."""
-        register, nodes = compiling.processor().register, reachable(self.stepped)
-        depth: dict[int, int] = {}
-        for node in nodes:
-            depth[id(node)] = 1 + max((depth[id(a)] for a in node.args if id(a) in depth), default=0)
-        count = self.operations()
+        register, (count, depth) = compiling.processor().register, self._size
         if count < TINY:
             return 4 * register
-        return 2 * register if count < SERIAL * max(depth.values()) else register
+        return 2 * register if count < SERIAL * depth else register
 
 
 def printed(source: Source, width: int, diagnosing: bool = False) -> compiling.Program:

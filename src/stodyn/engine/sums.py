@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from stodyn.numerics.printing import compiling, rows
-from stodyn.numerics.printing.rows import Frame, Function
+from stodyn.numerics.printing.rows import Frame, Function, address
 from stodyn.statistics.moments import Sums
 
 PARTIAL = 8  # sums that are added up side by side
@@ -38,20 +40,18 @@ def central_sums(
     different rows are not taken.
     """
     lanes, saves, n = seen.shape[2], len(look), len(wanted)
-    numbers = np.ascontiguousarray(wanted, np.int64)
-    found = Sums(
-        np.zeros(saves), np.zeros((saves, n)), np.zeros((saves, n, n) if products else (saves, n)),
-        np.zeros((saves, n)), np.zeros((saves, n)),
-    )  # fmt: skip
-    deviations = np.empty((n, lanes))
-    frame, machine = Frame(FRAME), _machine()
-    frame.set(rows=numbers, count=n, lanes=lanes, stride=lanes, deviations=deviations,
-              pairs=int(products), apart=n + 1 if products else 1)  # fmt: skip
-    for k, save in enumerate(look):
-        frame.set(seen=seen[save], weight=weight[save], total=found.weight[k : k + 1], first=found.mean[k],
-                  second=found.second[k], third=found.third[k], fourth=found.fourth[k])  # fmt: skip
-        machine["sums"](frame.address)
-    return found
+    shapes = {"total": (), "first": (n,), "second": (n, n) if products else (n,), "third": (n,), "fourth": (n,)}
+    sizes = [math.prod(shape) for shape in shapes.values()]
+    found = [np.zeros((saves, *shape)) for shape in shapes.values()]
+    frame, run = Frame(FRAME), _machine()["sums"]
+    frame.set(rows=np.ascontiguousarray(wanted, np.int64), count=n, lanes=lanes, stride=lanes,
+              deviations=np.empty((n, lanes)), pairs=int(products), apart=n + 1 if products else 1)  # fmt: skip
+    here, weights, into = address(seen), address(weight), [address(array) for array in found]
+    for k, save in enumerate(look.tolist()):
+        frame.set(seen=here + save * seen.strides[0], weight=weights + save * weight.strides[0],
+                  **{name: to + 8 * k * size for name, to, size in zip(shapes, into, sizes, strict=True)})  # fmt: skip
+        run(frame.address)
+    return Sums(*found)
 
 
 @compiling.once

@@ -14,7 +14,8 @@ from jax.interpreters import partial_eval
 
 from stodyn.methods.contract import Method, Report
 from stodyn.numerics.printing.scalars import inner_traces
-from stodyn.numerics.printing.telling import fingerprint
+from stodyn.numerics.printing.telling import fingerprint, holds
+from stodyn.problems.contract import Problem
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,6 +47,15 @@ class Traced:
     def fingerprints(self) -> tuple[str, str, str]:
         """Of the step, the start and the reading."""
         return self.fingerprint, fingerprint(self.start), fingerprint(self.read)
+
+    @functools.cached_property
+    def unprintable(self) -> str | None:
+        """Why it is not printed, where that can be told before all else."""
+        if holds(self.step, "lu"):
+            return "primitive lu: a linear solve that is not written out goes to LAPACK"
+        if holds(self.step, "custom_vmap_call"):
+            return "sparse elimination takes the numbers of all paths row by row"
+        return None
 
     @property
     def may_round(self) -> bool:
@@ -156,24 +166,24 @@ def was_rounded(x: Any) -> bool:
         return not np.array_equal(x, x.astype(np.float16))
 
 
+def looks(problem: Any, path: str = "") -> dict[str, tuple[core.ClosedJaxpr, core.ClosedJaxpr]]:
+    """Two looks at each function that a problem was given, by the name of its field; "problem.drift" is the drift of
+    the problem that another is made of. Of problems that keep no looks of their own, f and g."""
+    found = {path + name: (look.trace, look.again()) for name, look in problem.looks.items()}
+    for field in dataclasses.fields(problem) if dataclasses.is_dataclass(problem) else ():
+        value = getattr(problem, field.name)
+        if isinstance(value, Problem):
+            found |= looks(value, f"{path}{field.name}.")
+    if not found:
+        first, again = (dict(function_traces(problem)) for _ in range(2))
+        found = {path + name: (first[name], again[name]) for name in first}
+    return found
+
+
 def function_traces(problem: Any) -> list[tuple[str, core.ClosedJaxpr]]:
     """The functions f and g of a problem as traces, by name; a problem that is made of another has that one's."""
-    functions, arguments = _functions(problem)
-    with jax.enable_x64(True):
-        return [(name, jax.make_jaxpr(function)(*arguments)) for name, function in functions.items()]
-
-
-def functions_trace(problem: Any) -> core.ClosedJaxpr:
-    """All of them in one trace."""
-    functions, arguments = _functions(problem)
-    with jax.enable_x64(True):
-        return jax.make_jaxpr(lambda *given: [function(*given) for function in functions.values()])(*arguments)
-
-
-def _functions(problem: Any) -> tuple[dict[str, Any], tuple]:
-    """f and g, and what they are traced with."""
     while hasattr(problem, "problem"):
         problem = problem.problem
     with jax.enable_x64(True):
         arguments = np.zeros(()), np.asarray(problem.example_start()), problem.example_params()
-    return {name: getattr(problem, name) for name in ("f", "g") if hasattr(problem, name)}, arguments
+        return [(name, jax.make_jaxpr(getattr(problem, name))(*arguments)) for name in "fg" if hasattr(problem, name)]

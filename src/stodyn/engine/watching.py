@@ -76,7 +76,7 @@ def _watched(spec: Spec) -> Watched:
         tree = jax.tree.unflatten(spec.params_tree, flat)
         return [s.track_start(t, parted(x, n, levels)[0], tree) for s in statistics]
 
-    shapes = jax.eval_shape(begun, number, x, *params)
+    begin, shapes = jax.make_jaxpr(begun, return_shape=True)(number, x, *params)
     trees: tuple[Any, ...] = tuple(jax.tree.structure(shape) for shape in shapes)
     leaves = jax.tree.leaves(shapes)
 
@@ -115,7 +115,7 @@ def _watched(spec: Spec) -> Watched:
         return jax.tree.leaves(found)
 
     return Watched(
-        jax.make_jaxpr(lambda *a: jax.tree.leaves(begun(*a)))(number, x, *params),
+        begin,
         jax.make_jaxpr(track)(number, number, x, x, *leaves, *params),
         jax.make_jaxpr(see)(number, x, count, *leaves, *params),
         trees,

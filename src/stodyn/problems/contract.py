@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import inspect
 import os
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend import core
 
 from stodyn.noise.distribution import OfPaths, PerPath, draw, is_random
 from stodyn.noise.from_normals import FromNormals
@@ -22,6 +24,25 @@ from stodyn.numerics.bounds import check_bounds
 
 STRUCTURES = ("additive", "diagonal", "scalar", "commutative", "general")
 CALCULI = ("ito", "stratonovich")
+
+
+class Look(NamedTuple):
+    """A user's function as it was seen once: its trace for these arguments."""
+
+    function: Callable
+    arguments: tuple[Any, ...]
+    trace: core.ClosedJaxpr
+
+    def again(self) -> core.ClosedJaxpr:
+        """The trace of the function as it is now."""
+        with jax.enable_x64(True):
+            return anew(self.function)(*self.arguments)[0]
+
+
+def anew(function: Callable) -> Callable[..., tuple[core.ClosedJaxpr, Any]]:
+    """The trace of a function and the shape of its result; JAX keeps traces of functions that it has seen before, and
+    what they read may have changed since."""
+    return jax.make_jaxpr(functools.wraps(function)(lambda *arguments: function(*arguments)), return_shape=True)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,6 +121,15 @@ class Problem(ABC):
     def before_run(self, t: float) -> tuple[str, ...]:
         """What the record of a run from time t should say; raises ValueError in plain words where there can be none."""
         return ()
+
+    @functools.cached_property
+    def looks(self) -> dict[str, Look]:
+        """The functions it was given, by the names of its fields, as they were looked at when it was made."""
+        return {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """As it travels: without traces."""
+        return {name: value for name, value in self.__dict__.items() if name != "looks"}
 
     def check_step(self, method: Any, h: float) -> None:  # noqa: B027
         """Warn of what a method does to this problem with steps up to h, or raise ValueError where it cannot work."""
@@ -249,7 +279,8 @@ def returned_shape(
 ) -> jax.ShapeDtypeStruct:
     """The shape of what a user's function returns, or an error in the user's terms.
 
-    `arguments` are (name, example) pairs; the parameters are added where the problem has them.
+    `arguments` are (name, example) pairs; the parameters are added where the problem has them. What is seen of a
+    function that stands in a field of the problem is kept among its `looks`.
     """
     wanted = f"{name}({', '.join([word for word, _ in arguments] + ['params'] * (problem.params is not None))})"
     examples = [*(np.asarray(example) for _, example in arguments), *problem.extra(problem.example_params())]
@@ -259,7 +290,7 @@ def returned_shape(
     check_signature(name, function, examples, f"{wanted} because params were {given}")
     _warn_of_another_order(name, function, [word for word, _ in arguments], wanted)
     try:
-        trace, result = jax.make_jaxpr(function, return_shape=True)(*examples)
+        trace, result = anew(function)(*examples)
     except MemoryError as error:
         raise MemoryError(
             f"{name}: {wanted} needs more memory than there is ({first_line(error)}). Return sd.diagonal(vector) in "
@@ -276,6 +307,8 @@ def returned_shape(
         )
     if not jnp.issubdtype(result.dtype, jnp.floating) and not jnp.issubdtype(result.dtype, jnp.integer):
         raise TypeError(f"{name}: {wanted} returned {result.dtype} values, expected real numbers.")
+    if dataclasses.is_dataclass(problem) and name.partition("[")[0] in {f.name for f in dataclasses.fields(problem)}:
+        problem.looks[name] = Look(function, tuple(examples), trace)
     return result
 
 

@@ -47,7 +47,7 @@ from stodyn.problems.index import (
 )
 from stodyn.problems.sde import SDE, silent
 from stodyn.problems.sparsity import Sparsity, find_sparsity, noise_pattern
-from stodyn.problems.structure import PROVED, checked_kinds, commutes, proved_kinds
+from stodyn.problems.structure import PROVED, checked_kinds, commutes, look_at, proved_kinds
 
 CHECKED = f"checked at {STATES} random states"
 
@@ -308,7 +308,7 @@ class SDAE(Problem):
             return NoiseStructure(kinds, "stated by the user")
         scalar = ("scalar",) if self.m == 1 else ()
         with jax.enable_x64(True):
-            proved, _ = proved_kinds(self.g, self.example_start(), self.example_params())
+            proved, _ = proved_kinds(look_at(self.g, self.example_start(), self.example_params()))
         if "additive" in proved:
             return NoiseStructure(("additive", *scalar, "commutative"), PROVED)
         if scalar:

@@ -213,7 +213,7 @@ class SDE(Problem):
             given = self.example_start(), self.example_params(), self.sample_params(CHECKED_STATES)
             if self._is_operator:
                 return find_structure_of_operator(self.multiplier, *given)
-            return find_structure(self.g, *given)
+            return find_structure(self.g, *given, look=None if self.scalar else self.looks.get("diffusion"))
 
     @functools.cached_property
     def elimination(self) -> Elimination | None:

@@ -15,7 +15,7 @@ from stodyn.numerics.dependence import dependence_of
 from stodyn.numerics.printing.points import AtPoints, at_points
 from stodyn.numerics.printing.scalars import Unprintable
 from stodyn.numerics.whole_arrays import Facts, facts_of
-from stodyn.problems.contract import NoiseStructure
+from stodyn.problems.contract import Look, NoiseStructure
 from stodyn.problems.operators import Diagonal, Operator
 
 CHECKED_STATES = 64
@@ -25,16 +25,19 @@ DIFFERENTIATED = 250_000  # n² m: beyond it derivatives are looked at in random
 Diffusion = Callable[[Any, Array, Any], Array]
 
 
-def find_structure(g: Diffusion, x: Any, params: Any, sampled: tuple[Any, Any] | None = None) -> NoiseStructure:
-    """The structure of the noise of dx = ... + g(t, x, params) dW around the state x.
+def find_structure(
+    g: Diffusion, x: Any, params: Any, sampled: tuple[Any, Any] | None = None, look: Look | None = None
+) -> NoiseStructure:
+    """The structure of the noise of dx = ... + g(t, x, params) dW around the state x; `look`: one at g, where there is.
 
     Additive, diagonal and scalar are proved from the trace of g, seen as whole arrays, and entry by entry where these
     are few; where nothing can be proved, and for commutativity, g is looked at in random states around x, each at a
     time of its own, and with the parameters of another path where these differ: `sampled` is what
     Problem.sample_params(CHECKED_STATES) gives.
     """
-    (kinds, is_settled), known, sampled = proved_kinds(g, x, params), PROVED, sampled or (params, None)
-    n, m = jax.eval_shape(g, 0.0, x, params).shape
+    look = look or look_at(g, x, params)
+    (kinds, is_settled), known, sampled = proved_kinds(look), PROVED, sampled or (params, None)
+    n, m = look.trace.out_avals[0].shape
     looked: tuple[np.ndarray, np.ndarray] | None = None
     in_directions = n * n * m > DIFFERENTIATED
     if not (kinds or is_settled):
@@ -88,10 +91,14 @@ def is_zero_off_diagonal(g: Diffusion, x: Any, params: Any) -> bool:
     return _facts(jax.make_jaxpr(g)(*arguments), arguments).is_zero((0, 1))
 
 
-def proved_kinds(g: Diffusion, x: Any, params: Any) -> tuple[list[str], bool]:
-    """Which of "additive" and "diagonal" are proved from the trace of g, and whether the others are disproved by it."""
+def look_at(g: Diffusion, x: Any, params: Any) -> Look:
     arguments = (np.zeros(()), x, params)
-    trace = jax.make_jaxpr(g)(*arguments)
+    return Look(g, arguments, jax.make_jaxpr(g)(*arguments))
+
+
+def proved_kinds(g: Look) -> tuple[list[str], bool]:
+    """Which of "additive" and "diagonal" are proved from the trace of g, and whether the others are disproved by it."""
+    trace, arguments = g.trace, g.arguments
     n, m = trace.out_avals[0].shape
     kinds = _seen_as_a_whole(_facts(trace, arguments), n == m)
     if "diagonal" not in kinds and n * m <= TAKEN_APART:

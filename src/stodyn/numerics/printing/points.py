@@ -18,7 +18,7 @@ from jax.extend import core
 
 from stodyn.numerics import uncompiled
 from stodyn.numerics.printing import compiling, rows, scalars
-from stodyn.numerics.printing.nodes import Entry, Graph
+from stodyn.numerics.printing.nodes import Entry, Graph, reachable
 from stodyn.numerics.printing.scalars import Unprintable
 from stodyn.numerics.printing.telling import calls_host, fingerprint, holds
 
@@ -150,7 +150,7 @@ class _Loop:
         found = scalars.scalarised(closed, inputs, graph)
         self.results = [(variable.aval.shape, variable.aval.dtype) for variable in closed.jaxpr.outvars]
         entries: list[Entry] = scalars.flatten(found)
-        operations = rows.operations(entries)
+        operations = rows.operations(reachable(entries))
         if operations > MOST_OPERATIONS:
             raise Unprintable(f"{operations} scalar operations, more than {MOST_OPERATIONS}")
         self.width, self.count = 2 * compiling.processor().register, len(entries)

@@ -11,7 +11,10 @@ from typing import Any
 import numpy as np
 from jax.extend import core
 
-from stodyn.numerics.printing.scalars import WHOLE, inner_traces, literal_value, opened
+from stodyn.numerics.printing.scalars import WHOLE, inner_traces, literal_value, opened, traces_inside
+
+LARGE = 100_000  # bytes of a constant that is not kept beside the others
+MESH = "ctx_mesh"  # of compiled functions: the devices of the session, which can be called but says nothing
 
 _host_functions: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 _unweak_functions: dict[int, tuple[Any, int]] = {}  # those that Python cannot refer to weakly, such as NumPy's
@@ -27,46 +30,59 @@ def _host_number(function: Any) -> int:
 
 def fingerprint(closed: core.ClosedJaxpr) -> str:
     """A digest of a trace and of every constant in it: equal for two functions that say the same."""
-    digest = hashlib.sha256()
+    digest, parts = hashlib.sha256(), list[bytes]()
+    shown: dict[Any, str] = {}  # types in words, which take time to find
 
-    def take(*words: Any) -> None:
-        digest.update(repr(words).encode())
+    def take(words: str) -> None:
+        parts.append(words.encode())
 
     def take_array(array: np.ndarray) -> None:
-        take(str(array.dtype), array.shape)
-        digest.update(array.tobytes())
+        take(f"('{array.dtype}', {array.shape})")
+        parts.append(array.tobytes())
+        if array.nbytes > LARGE:
+            digest.update(b"".join(parts))
+            parts.clear()
 
     def walk(jaxpr: Any, consts: Sequence[Any]) -> None:
         numbers: dict[Any, int] = {}
-        for const in consts:
-            take_array(np.asarray(const))
-        for variable in (*jaxpr.constvars, *jaxpr.invars):
-            take(numbers.setdefault(variable, len(numbers)), str(variable.aval))
+
+        def defined(variable: Any) -> None:
+            kind = variable.aval
+            if kind not in shown:
+                shown[kind] = repr(str(kind))
+            take(f"({numbers.setdefault(variable, len(numbers))}, {shown[kind]})")
 
         def operand(variable: Any) -> None:
             if isinstance(variable, core.Literal):
                 take_array(literal_value(variable))
             else:
-                take(numbers[variable])
+                take(f"({numbers[variable]},)")
 
+        for const in consts:
+            take_array(np.asarray(const))
+        for variable in (*jaxpr.constvars, *jaxpr.invars):
+            defined(variable)
         for equation in jaxpr.eqns:
-            take(equation.primitive.name)
+            name = equation.primitive.name
+            take(f"({name!r},)")
             for variable in equation.invars:
                 operand(variable)
-            if equation.primitive.name == WHOLE:
+            if name == WHOLE:
                 whole = opened(equation)
                 walk(whole.jaxpr, whole.consts)
             else:
-                for name, value in sorted(equation.params.items()):
-                    parameter(name, value)
+                for key, value in sorted(equation.params.items()):
+                    parameter(key, value)
             for variable in equation.outvars:
-                take(numbers.setdefault(variable, len(numbers)), str(variable.aval))
+                defined(variable)
         for variable in jaxpr.outvars:
             operand(variable)
 
     def parameter(name: str, value: Any) -> None:
-        take(name)
-        if isinstance(value, core.ClosedJaxpr):
+        take(f"({name!r},)")
+        if value is None or isinstance(value, (int, str)):
+            take(f"({value!r},)")
+        elif isinstance(value, core.ClosedJaxpr):
             walk(value.jaxpr, value.consts)
         elif isinstance(value, core.Jaxpr):
             walk(value, ())
@@ -74,12 +90,24 @@ def fingerprint(closed: core.ClosedJaxpr) -> str:
             for entry in value:
                 parameter("", entry)
         elif name == "callback":  # what a host function does is not in the trace: two are told apart by themselves
-            take(_host_number(getattr(value, "callback_func", value)))
+            take(f"({_host_number(getattr(value, 'callback_func', value))},)")
         elif not callable(value) or isinstance(value, type):
-            take(value)  # other callables (derivative rules) are not run; what is run is in the traces
+            take(f"({value!r},)")  # other callables (derivative rules) are not run; what is run is in the traces
 
     walk(closed.jaxpr, closed.consts)
+    digest.update(b"".join(parts))
     return digest.hexdigest()
+
+
+def says_all(closed: core.ClosedJaxpr) -> bool:
+    """Whether the digest of a trace tells its derivatives, too: not where it calls the host or has rules of its own."""
+    for equation in closed.jaxpr.eqns:
+        name, named = equation.primitive.name, equation.params.items()
+        has_rules = name.startswith("custom_") or name == WHOLE
+        has_rules |= any(callable(value) and not isinstance(value, type) and key != MESH for key, value in named)
+        if has_rules or "callback" in name or not all(map(says_all, traces_inside(equation))):
+            return False
+    return True
 
 
 def calls_host(closed: core.ClosedJaxpr) -> bool:

@@ -1,0 +1,113 @@
+"""Steps are traced once for all calls that say the same, and anew for those that do not or cannot be told."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import stodyn as sd
+from stodyn import statistics as st
+from stodyn.engine import kept_traces, traces
+from stodyn.methods.contract import EXPLICIT, Claim, Method
+from stodyn.methods.implicit import ThetaEuler
+from stodyn.noise import wiener
+from stodyn.numerics.printing.telling import says_all
+
+RUN = dict(t=(0.0, 1.0), dt=0.25, paths=2, seed=1, collect=st.Moments(at=[1.0]))
+
+
+@pytest.fixture
+def traced(monkeypatch):
+    """The methods whose steps are traced."""
+    made = []
+
+    def trace(problem, method, dtype):
+        made.append(method)
+        return original(problem, method, dtype)
+
+    original = traces.trace
+    monkeypatch.setattr(traces, "trace", trace)
+    kept_traces.forget()
+    return made
+
+
+def last(problem, method, **options):
+    return float(sd.simulate(problem, method, **RUN | options)["mean"][-1, 0])
+
+
+def test_equal_calls_share_a_trace_and_others_have_their_own(traced):
+    """Of dx = -rate x dt by Euler's steps, explicit and implicit: (1 - h rate)^4 and (1 + h rate)^-4."""
+    rate = [1.0]
+    problem = sd.SDE(lambda t, x: -rate[0] * x, None, 1.0)
+    for rate[0] in (1.0, 2.0, 1.0):
+        np.testing.assert_allclose(last(problem, "EulerMaruyama"), (1 - 0.25 * rate[0]) ** 4, rtol=1e-14)
+        np.testing.assert_allclose(last(problem, ThetaEuler(theta=1.0)), (1 + 0.25 * rate[0]) ** -4, rtol=1e-9)
+    assert len(traced) == 4
+    np.testing.assert_allclose(last(problem, ThetaEuler(theta=0.5)), (0.875 / 1.125) ** 4, rtol=1e-9)
+    assert len(traced) == 5
+
+
+def test_parameters_and_starts_of_small_sdes_are_no_part_of_a_trace(traced):
+    for rate, start in ((1.0, 1.0), (2.0, 3.0)):
+        problem = sd.SDE(lambda t, x, p: -p["rate"] * x, None, start, {"rate": rate})
+        np.testing.assert_allclose(last(problem, "EulerMaruyama"), start * (1 - 0.25 * rate) ** 4, rtol=1e-14)
+    assert len(traced) == 1
+    last(sd.SDE(lambda t, x, p: -p["rate"][0] * x, None, 1.0, {"rate": np.ones(1)}), "EulerMaruyama")
+    assert len(traced) == 2
+
+
+def test_functions_of_other_problems_may_change_too(traced):
+    """An oscillator with a stiffness and a mass that are read from outside: each shows, and each has its trace."""
+    stiffness, mass = [1.0], [1.0]
+    problem = sd.Mechanical(
+        lambda t, x, v: -stiffness[0] * x, None, (1.0, 0.0), mass=lambda t, x, v: mass[0] + 0.0 * x * x
+    )
+    found = {}
+    for stiffness[0], mass[0] in ((1.0, 1.0), (4.0, 1.0), (4.0, 4.0), (1.0, 1.0)):
+        found.setdefault(stiffness[0] / mass[0], []).append(last(problem, None, dt=1 / 64))
+    np.testing.assert_allclose(found[1.0], np.cos(1.0), atol=1e-3)
+    np.testing.assert_allclose(found[4.0], np.cos(2.0), atol=1e-3)
+    assert len(traced) == 3
+
+
+def test_a_mass_that_draws_is_refused():
+    rng = np.random.default_rng(1)
+    problem = sd.Mechanical(lambda t, x, v: -x, None, (1.0, 0.0), mass=lambda t, x, v: 1.0 + rng.random() + 0.0 * x)
+    with pytest.raises(ValueError, match="mass: it is another function when it is looked at again"):
+        last(problem, None)
+
+
+@dataclasses.dataclass(frozen=True)
+class _OfAUser(Method):
+    """Euler's, with a share of the step that its class holds."""
+
+    share = 1.0
+    accepts = sd.SDE
+    calculus = "ito"
+    name = "OfAUser"
+    needs = wiener.W
+    citation = "here"
+    claims = (Claim("strong", 0.5),)
+
+    def step(self, problem, t, x, noise, params):
+        return x + self.share * noise.h * problem.f(t, x, params), EXPLICIT
+
+
+def test_methods_of_users_are_traced_anew(traced, monkeypatch):
+    problem = sd.SDE(lambda t, x: -x, None, 1.0)
+    for share in (1.0, 0.5):
+        monkeypatch.setattr(_OfAUser, "share", share)
+        np.testing.assert_allclose(last(problem, _OfAUser()), (1 - 0.25 * share) ** 4, rtol=1e-14)
+
+
+def test_a_function_with_derivatives_of_its_own_is_not_told_by_its_trace():
+    @jax.custom_jvp
+    def ruled(x):
+        return x * x
+
+    ruled.defjvp(lambda primals, tangents: (ruled(*primals), 0.0 * tangents[0]))
+    with jax.enable_x64(True):
+        assert says_all(jax.make_jaxpr(lambda x: jnp.diag(jnp.where(x > 0, x, 0.0)))(np.ones(2)))
+        assert not says_all(jax.make_jaxpr(lambda x: jax.jit(ruled)(x))(np.ones(2)))
