@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: install tour test lint types layers tests wheel docs fuzz studies
+.PHONY: install tour test test-full checks lint types layers tests wheel docs fuzz studies
 
 install: .venv/installed
 
@@ -10,13 +10,21 @@ install: .venv/installed
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "stodyn needs Python 3.11 or newer; set PYTHON=")'
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,docs]'
+	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable '.[dev,docs]'
 	touch $@
 
 tour: install
 	$(BIN)/stodyn tour
 
-test: lint types layers tests docs wheel
+# The tests, and everything else beside them.
+test: install
+	+$(MAKE) --jobs=2 tests checks
+
+checks: lint layers types docs wheel
+
+# With every case of the tests that `make test` asks in brief (some 10 minutes more).
+test-full: install
+	STODYN_FULL=1 $(BIN)/python -m pytest -n 3 --dist worksteal
 
 lint: install
 	$(BIN)/ruff check .
@@ -48,7 +56,7 @@ docs: install
 wheel: install
 	rm -rf build/wheel
 	$(BIN)/python -m build --wheel --no-isolation --outdir build/wheel . > /dev/null
-	$(PYTHON) -m venv build/wheel/venv
-	build/wheel/venv/bin/python -m pip install --quiet --constraint constraints.txt build/wheel/*.whl
+	$(PYTHON) -m venv --without-pip build/wheel/venv
+	$(BIN)/python -m pip --python build/wheel/venv/bin/python install --quiet --no-compile --constraint constraints.txt build/wheel/*.whl
 	cd build/wheel && venv/bin/stodyn tour --paths 1000 --out tour > /dev/null && venv/bin/stodyn methods > /dev/null
 	rm -rf build/wheel/venv

@@ -1,6 +1,7 @@
 """Tests compute in float64 unless they say otherwise, and what one of them has compiled the others read."""
 
 import contextlib
+import gc
 import json
 import os
 import signal
@@ -20,6 +21,39 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 
 import jax
 import pytest
+
+FULL = bool(os.environ.get("STODYN_FULL"))  # make test-full
+
+
+def pytest_configure(config):
+    config.addinivalue_line(
+        "markers",
+        "brief(*ids): of the cases of a parametrised test those that differ in their way through the code; the others "
+        "are asked by `make test-full`, or by their names",
+    )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config, items):
+    """Studies first, so that none of the longest is the last; of tests marked `brief` the named cases alone."""
+    items.sort(key=lambda item: item.path.parent.name != "studies")
+    if FULL or any("[" in argument for argument in config.args):
+        return
+    brief = {item: item.get_closest_marker("brief") for item in items}
+    left = [item for item, marker in brief.items() if marker and item.callspec.id not in marker.args]
+    found = {(item.parent, item.originalname, item.callspec.id) for item, marker in brief.items() if marker}
+    asked = {(item.parent, item.originalname, name) for item, marker in brief.items() if marker for name in marker.args}
+    if asked - found:
+        raise pytest.UsageError(f"brief: no such cases: {sorted(f'{test}[{name}]' for _, test, name in asked - found)}")
+    config.hook.pytest_deselected(items=left)
+    items[:] = [item for item in items if item not in set(left)]
+
+
+def pytest_collection_finish(session):
+    """What has been imported stays, and tests make graphs of hundreds of thousands of objects: looking for cycles among
+    all of them as often as Python does takes a fifteenth of the time."""
+    gc.freeze()
+    gc.set_threshold(100_000, 50, 100)
 
 
 @contextlib.contextmanager

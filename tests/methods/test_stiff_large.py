@@ -47,6 +47,7 @@ def densely(problem):
     return found
 
 
+@pytest.mark.brief("Trapezoidal-True", "RK1W4-True", "RK1W2M-False")  # implicit drift, noise; affine
 @pytest.mark.parametrize(
     ("name", "nonlinear"),
     [("Trapezoidal", True), ("StiffMilstein", True), ("RK1W4", True), ("RK1W2M", False)],

@@ -10,6 +10,7 @@ import numpy as np
 
 from stodyn.numerics.dependence import dependence
 from stodyn.numerics.elimination import WRITTEN_OUT
+from stodyn.numerics.printing.points import AtPoints, at_one
 from stodyn.numerics.printing.scalars import Unprintable
 from stodyn.numerics.sparse import Elimination, Pattern, find_pattern, ordered
 
@@ -58,10 +59,10 @@ def find_sparsity(problem: Any, implicit_noise: bool = False) -> Sparsity | None
         if noise is not None:
             top |= noise.holds()[rows]
         pattern = Pattern.of(np.concatenate([top, bottom]), drift.reversible)
-        slopes = jax.jit(lambda t: drift.dense(drift.jacobian(lambda x: problem.f(t, x, params), start)))
+        slopes = AtPoints(lambda t: drift.jacobian(lambda x: problem.f(t, x, params), start), few=len(LATER))
         for t in LATER:
-            with jax.ensure_compile_time_eval():  # a step may ask while it is traced
-                f_x = np.asarray(slopes(t))
+            f_x = np.zeros((n, n))
+            f_x[drift.rows, drift.columns] = slopes(np.array([t]))[0]
             if np.isfinite(f_x).all() and (found := ordered(pattern, _samples(pattern, RM, f_x[rows], N @ f_x))):
                 mass = Pattern.of(RM != 0.0)
                 return Sparsity(drift, mass, RM[mass.rows, mass.columns], found)
@@ -90,8 +91,7 @@ def find_elimination(problem: Any) -> Elimination | None:
             return None
         rows, columns = np.array(sorted(places)).T
         pattern = Pattern(rows, columns, (n, n))
-        with jax.ensure_compile_time_eval():
-            f_x = np.asarray(jax.jit(lambda x: pattern.jacobian(lambda x: problem.f(0.0, x, params), x))(start))
+        f_x = at_one(lambda x: pattern.jacobian(lambda x: problem.f(0.0, x, params), x), start)
         on_diagonal = rows == columns
         slopes = np.zeros(n)
         np.maximum.at(slopes, rows, np.abs(f_x))

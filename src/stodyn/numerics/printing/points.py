@@ -42,7 +42,7 @@ class AtPoints:
 
     def __init__(self, function: Callable, in_axes: Any = 0, few: int = 0):
         self.function, self.in_axes, self.few = function, in_axes, few
-        self._made: dict[Any, tuple[Callable, Any]] = {}
+        self._made: dict[Any, tuple[Any, Any]] = {}
 
     def __call__(self, *arguments: Any) -> Any:
         given = self.in_axes if isinstance(self.in_axes, tuple) else (self.in_axes,) * len(arguments)
@@ -72,36 +72,46 @@ class AtPoints:
         points = next(len(a) for a, own in zip(arrays, differs, strict=True) if own)
         key = (tree, differs, shapes, points)
         if key not in self._made:
-            axes = jax.tree.unflatten(tree, [0 if own else None for own in differs])
-            arguments = jax.tree.unflatten(tree, arrays)
-            trace, out = jax.make_jaxpr(jax.vmap(self.function, in_axes=axes), return_shape=True)(*arguments)
-            if holds(trace, "while") or holds(trace, "scan"):
+            closed, shape = self._traced(tree, shapes)
+            if holds(closed, "while") or holds(closed, "scan"):
                 raise uncompiled.Compile("a loop turns often enough for compiling to pay")
-            self._made[key] = functools.partial(uncompiled.run, trace), jax.tree.structure(out)
+            trace = jax.make_jaxpr(_mapped(closed, differs))(*arrays)
+            self._made[key] = functools.partial(uncompiled.run, trace), shape
         run, shape = self._made[key]
         with jax.ensure_compile_time_eval():
             return jax.tree.unflatten(shape, run(*arrays))
 
-    def _compiled(self, tree: Any, differs: Sequence[bool], shapes: Sequence[tuple]) -> tuple[Callable, Any]:
-        """What takes the arrays to the results, and how these hang together."""
+    def _traced(self, tree: Any, shapes: Sequence[tuple]) -> tuple[core.ClosedJaxpr, Any]:
+        """The trace at one point, made once, and how its results hang together."""
 
         def flat(*leaves):
             return self.function(*jax.tree.unflatten(tree, leaves))
 
-        examples = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in shapes]
-        closed, out = jax.make_jaxpr(flat, return_shape=True)(*examples)
-        shape = jax.tree.structure(out)
+        key = (tree, shapes)
+        if key not in self._made:
+            examples = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in shapes]
+            closed, out = jax.make_jaxpr(flat, return_shape=True)(*examples)
+            self._made[key] = closed, jax.tree.structure(out)
+        return self._made[key]
+
+    def _compiled(self, tree: Any, differs: Sequence[bool], shapes: Sequence[tuple]) -> tuple[Callable, Any]:
+        """What takes the arrays to the results, and how these hang together."""
+        closed, shape = self._traced(tree, shapes)
         try:
             return _printed(closed, differs), shape
         except Unprintable:
-            mapped = jax.vmap(core.jaxpr_as_fun(closed), in_axes=[0 if d else None for d in differs])
-            many = jax.jit(mapped, compiler_options=QUICK)
+            many = jax.jit(_mapped(closed, differs), compiler_options=QUICK)
 
             def by_xla(arrays):
                 with jax.ensure_compile_time_eval():
                     return list(map(np.asarray, many(*arrays)))
 
             return by_xla, shape
+
+
+def _mapped(closed: core.ClosedJaxpr, differs: Sequence[bool]) -> Callable:
+    """The trace of one point, over many."""
+    return jax.vmap(core.jaxpr_as_fun(closed), in_axes=[0 if own else None for own in differs])
 
 
 def at_points(function: Callable, *arguments: Any, in_axes: Any = 0) -> Any:
