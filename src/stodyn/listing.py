@@ -1,11 +1,13 @@
 """What a folder of the package holds, and looking a name up in it: nobody keeps a central list."""
 
+import ast
 import difflib
 import importlib
 import pkgutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from types import ModuleType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -57,3 +59,32 @@ def find(name: str, found: Mapping[str, T], kind: str) -> T:
 
 def _folded(name: str) -> str:
     return name.lower().replace("-", "_")
+
+
+def on_demand(package: str, file: str) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
+    """The __all__, __getattr__ and __dir__ of a package whose names are imported when they are first used.
+
+    The names are those that the package's __init__.pyi, which type checkers and editors read, imports and lists in
+    __all__; so a name has one home.
+    """
+    homes: dict[str, tuple[str, str]] = {}
+    for statement in ast.parse(Path(file).with_suffix(".pyi").read_text()).body:
+        if isinstance(statement, ast.ImportFrom):
+            homes |= {alias.asname or alias.name: (str(statement.module), alias.name) for alias in statement.names}
+
+    def get(name: str) -> Any:
+        if name not in homes:
+            near = difflib.get_close_matches(name, homes, n=3)
+            hint = f". Near it: {', '.join(near)}" if near else ""
+            raise AttributeError(f"module {package!r} has no attribute {name!r}{hint}", name=name)
+        home, called = homes[name]
+        try:
+            value = importlib.import_module(f"{home}.{called}")  # a module
+        except ModuleNotFoundError as error:
+            if error.name != f"{home}.{called}":
+                raise
+            value = getattr(importlib.import_module(home), called)
+        setattr(importlib.import_module(package), name, value)
+        return value
+
+    return sorted(homes), get, lambda: sorted(homes)

@@ -11,7 +11,7 @@ from stodyn import statistics as st
 from stodyn.methods.contract import EXPLICIT
 from stodyn.methods.explicit import EulerMaruyama, Heun
 from stodyn.methods.implicit import ImplicitMidpoint, ThetaEuler
-from stodyn.methods.recommend import advice, recommend
+from stodyn.methods.recommend import advice, recommended
 from stodyn.methods.srk import SRA1, SRIW1
 from stodyn.models.kubo import kubo
 from stodyn.models.noise_structures import ADDITIVE_NOISE, GENERAL_NOISE
@@ -139,10 +139,10 @@ def test_the_recommended_method_is_said():
 
 
 def test_what_has_a_higher_order_than_the_recommended_method_is_said():
-    assert advice(GENERAL_NOISE.problem, recommend(GENERAL_NOISE.problem)) == (
+    assert advice(GENERAL_NOISE.problem, recommended(GENERAL_NOISE.problem)) == (
         "higher orders for general noise: MilsteinLevy (strong 1); DRI1, PlatenWeak2Pairs, RS1 (weak 2)"
     )
-    assert advice(ADDITIVE_NOISE.problem, recommend(ADDITIVE_NOISE.problem)) == ""
+    assert advice(ADDITIVE_NOISE.problem, recommended(ADDITIVE_NOISE.problem)) == ""
 
 
 @pytest.mark.parametrize("block", [1, 4, None])

@@ -103,7 +103,7 @@ def test_a_change_in_any_coefficient_is_noticed(method):
                     continue
                 new = tuple((*r[:j], entry + Q(1, 7), *r[j + 1 :]) if k == i else r for k, r in enumerate(rows))
                 try:
-                    other = dataclasses.replace(table, **{name: new if rows is value else new[0]})
+                    other = dataclasses.replace(table, proved=False, **{name: new if rows is value else new[0]})
                 except ValueError as error:
                     assert "Check the coefficients" in str(error)
                 else:

@@ -11,7 +11,7 @@ import pytest
 from stodyn.engine.spec import matched
 from stodyn.methods import stiff
 from stodyn.methods.contract import Claim
-from stodyn.methods.recommend import recommend
+from stodyn.methods.recommend import recommended
 from stodyn.methods.stiff import RK1W2, RK1W4, RK1W5, StiffRungeKutta
 from stodyn.methods.stiff_table import StiffTable
 from stodyn.models.circuits import RC_LADDER, RECTIFIER, TWO_DIODES
@@ -294,8 +294,8 @@ def test_which_is_recommended():
         (NONCOMMUTING_DAE, "RK1A4MLevy"),
     )
     for model, name in expected:
-        assert recommend(model.problem).name == name
-        assert recommend(model.problem).refusal(model.problem) is None
+        assert recommended(model.problem).name == name
+        assert recommended(model.problem).refusal(model.problem) is None
 
 
 def test_claims_of_a_table_are_claims():

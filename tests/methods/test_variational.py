@@ -15,7 +15,7 @@ from stodyn.engine import programs
 from stodyn.engine.spec import describe
 from stodyn.methods import burrage, explicit, langevin, srk, variational
 from stodyn.methods.partitioned import Stages, Sums
-from stodyn.methods.recommend import recommend
+from stodyn.methods.recommend import recommended
 from stodyn.methods.variational import DIRK, Midpoint, SRKw1, SRKw2, SRKw2Coupled, StoermerVerlet
 from stodyn.models.damped_kubo import DAMPED_KUBO
 from stodyn.models.harmonic_langevin import HARMONIC_LANGEVIN
@@ -325,7 +325,7 @@ def test_newton_rounds(strength, h, mean, failed):
 
 
 def test_the_midpoint_rule_is_what_a_hamiltonian_system_gets():
-    assert recommend(pendulum()) is Midpoint
+    assert recommended(pendulum()) is Midpoint
 
 
 def test_paths_that_newton_cannot_solve_are_flagged_and_counted():

@@ -9,7 +9,7 @@ import pytest
 
 import stodyn as sd
 from stodyn import statistics as st
-from stodyn.methods.recommend import recommend
+from stodyn.methods.recommend import recommended
 from stodyn.models.jointed import (
     CRANK,
     FOUR_BAR,
@@ -211,8 +211,8 @@ def test_dropped_constraints_leave_the_motion_alone():
 
 
 def test_a_singular_mass_gets_the_method_that_takes_it():
-    assert recommend(rigid_body(stiffening=0.0)).name == "ProjectedAlpha"
-    assert recommend(RIGID_BODY.problem).name == "RattleAlpha"
+    assert recommended(rigid_body(stiffening=0.0)).name == "ProjectedAlpha"
+    assert recommended(RIGID_BODY.problem).name == "RattleAlpha"
 
 
 def test_coloured_noise_beside_constraints_is_refused():

@@ -25,7 +25,7 @@ from stodyn.methods.catalogue import named
 from stodyn.methods.coupled import refusal
 from stodyn.methods.milstein import _Milstein
 from stodyn.methods.platen import PlatenWeak2, PlatenWeak2Pairs
-from stodyn.methods.recommend import recommend
+from stodyn.methods.recommend import recommended
 from stodyn.methods.tamed import TamedEuler
 from stodyn.numerics.printing.points import AtPoints, at_points
 from stodyn.problems.measured import Measured
@@ -97,7 +97,7 @@ def _for_problem(problem: Any, t: tuple[float, float]) -> list[tuple[Any, str]]:
     if not isinstance(problem, SDE):  # an SDAE is an SDE only where its constraints are solved in every step
         lowered = None if isinstance(problem, SDAE) else (problem.lower(SDE) or (None,))[0]
     if lowered is None:
-        return [(recommend(problem), "pair")]
+        return [(recommended(problem), "pair")]
     commutes = lowered.noise_structure.implies("commutative")
     found: list[tuple[Any, str]] = [(PlatenWeak2 if commutes else PlatenWeak2Pairs, "pair")]
     if not commutes:

@@ -16,9 +16,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import scipy.signal
-import scipy.stats
-from scipy.special import log_ndtr, ndtri_exp
+import scipy
 
 from stodyn.accuracy.scores import LinearParts, ahead
 from stodyn.numerics import van_loan
@@ -55,7 +53,7 @@ def elementary(parts: LinearParts, start: np.ndarray, h: float, steps: int, boun
     deviation = deviations[1:]
     safe = np.where(deviation > 0, deviation, 1.0)
     distance = np.stack([sign * (level - mean) / safe for sign, level in bounds], axis=1)
-    log_chance = np.where((deviation > 0)[:, None], log_ndtr(-distance), -np.inf)
+    log_chance = np.where((deviation > 0)[:, None], scipy.special.log_ndtr(-distance), -np.inf)
     return Elementary(mean, deviation, rows[:-1] @ root, bounds, log_chance)
 
 
@@ -78,7 +76,7 @@ def _counted(events: Elementary, k: np.ndarray, side: np.ndarray, rng: np.random
     signs, levels = np.array(events.bounds).T
     # Beyond the level: the deviation u with P(U > u) = P(F_k) V, V uniform
     tail = events.log_chance[k, side] + np.log(1.0 - rng.random(len(k)))
-    here = -signs[side] * ndtri_exp(tail) * events.deviation[k]
+    here = -signs[side] * scipy.special.ndtri_exp(tail) * events.deviation[k]
     shift = here - apart[k, np.arange(len(k))]
     covariance = np.empty((K, len(k)))
     for one in np.unique(k):  # Cov(f_j, f_k) = Σ_i kernel_(j-i)·kernel_(k-i)

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy
 from numpy.polynomial import chebyshev
-from scipy.integrate import solve_ivp
 
 from stodyn.noise.distribution import is_random
 from stodyn.numerics import gauss, orthogonal
@@ -58,7 +58,7 @@ def linearised(problem: Any, functional: Functional, t: tuple[float, float], err
     n, params = sde.n, sde.example_params()
     evaluated = _Evaluated(sde, params)
     A, b = _coefficients(sde, evaluated, t)
-    law = solve_ivp(
+    law = scipy.integrate.solve_ivp(
         lambda s, y: _rates(y, A(s), b(s), evaluated.covariance(s)), t, _packed(sde), dense_output=True, **TOLERANCE
     )
     _check_smooth(functional, sde, params)
@@ -115,7 +115,7 @@ def _coefficients(sde: SDE, evaluated: _Evaluated, t: tuple[float, float]) -> tu
         f, A = evaluated.moments(s, y[:n], y[n:].reshape(n, n))
         return _rates(y, A, f - A @ y[:n], evaluated.covariance(s))
 
-    path = solve_ivp(closed, t, _packed(sde), dense_output=True, method="RK45", rtol=1e-6, atol=1e-9)
+    path = scipy.integrate.solve_ivp(closed, t, _packed(sde), dense_output=True, method="RK45", rtol=1e-6, atol=1e-9)
     if not path.success:
         raise NoControl(f"control: the moments of the linearised problem have no end ({path.message})")
     for degree in DEGREES:

@@ -24,9 +24,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import scipy.stats
+import scipy
 import xarray as xr
-from scipy.special import ndtr
 
 from stodyn.accuracy import scores
 from stodyn.accuracy.elementary import drawn, elementary
@@ -390,7 +389,7 @@ class _Box:
         for name, count in self.streams:
             normals[name] = u[place : place + spec.steps * count].reshape(spec.steps, count, lanes)
             place += spec.steps * count
-        values = iter(leaf.ppf(ndtr(row)) for leaf, row in zip(self.drawn, u, strict=False))
+        values = iter(leaf.ppf(scipy.special.ndtr(row)) for leaf, row in zip(self.drawn, u, strict=False))
         params = [
             np.ascontiguousarray(next(values) if varies else leaf, example.dtype)
             for leaf, example, varies in zip(spec.param_leaves, spec.examples, spec.varies, strict=True)

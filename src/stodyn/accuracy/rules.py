@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import scipy.stats
+import scipy
 
 from stodyn.accuracy.levels import Known
 from stodyn.noise.sobol import RANDOMISATIONS

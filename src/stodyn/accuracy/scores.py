@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import scipy.linalg
+import scipy
 
 from stodyn.analysis.linear import coefficients
 from stodyn.methods.branching import LEAST

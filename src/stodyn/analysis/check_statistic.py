@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import scipy.stats
+import scipy
 
 from stodyn import statistics as st
 from stodyn.analysis.check import CheckFailed, Result, ask

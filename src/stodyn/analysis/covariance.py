@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import scipy.integrate
-import scipy.linalg
+import scipy
 from numpy.typing import ArrayLike
 
 from stodyn.analysis.integrator import (

@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-import scipy.integrate
-import scipy.linalg
+import scipy
 from numpy.typing import ArrayLike
 
 from stodyn.analysis.one_step import AFFINE, FEW, OneStep, affine, asked, of_values

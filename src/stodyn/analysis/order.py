@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import scipy.integrate
+import scipy
 import xarray as xr
 from jax import Array
 
@@ -25,8 +25,6 @@ from stodyn.models.catalogue import Model
 from stodyn.noise.distribution import is_random
 from stodyn.noise.increment import Increment
 from stodyn.numerics.printing.points import AtPoints, at_one
-from stodyn.problems.hamiltonian import Hamiltonian
-from stodyn.problems.mechanical import Mechanical
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
 
@@ -168,7 +166,7 @@ def deterministic_order(
     if finest < FEWEST:
         raise ValueError(f"finest: expected at least {FEWEST} points for a slope and its bend, got {finest}")
     problem, model, _ = unpacked(problem)
-    quiet = without_noise(problem, method.calculus)
+    quiet = problem.without_noise(method.calculus)
 
     def solution(T, W):
         followed: Any = (quiet.lower(SDE) or (None,))[0] if isinstance(quiet, SDAE) else quiet
@@ -188,25 +186,6 @@ def deterministic_order(
     usable = np.flatnonzero([not reason for reason in errors.reasons])
     coarse = usable[-finest] if len(usable) > finest else 0
     return study.dataset("deterministic", dataclasses.replace(errors, coarse=coarse), LEVEL, reference="scipy DOP853")
-
-
-def without_noise(problem: Any, calculus: str | None = None) -> Any:
-    """The same equations with the noise set to zero, in a calculus of choice."""
-    match problem:
-        case SDE():
-            shape = () if problem.scalar else (problem.n, problem.m)
-            calculus = calculus or problem.calculus
-            return dataclasses.replace(
-                problem, diffusion=lambda t, x, *params: jnp.zeros(shape), calculus=calculus, structure=None
-            )
-        case SDAE():
-            shape = (problem.n, problem.m)
-            return dataclasses.replace(problem, diffusion=lambda t, x, *params: jnp.zeros(shape), structure=None)
-        case Hamiltonian():
-            return dataclasses.replace(problem, h=(), noise_force=())
-        case Mechanical():
-            return dataclasses.replace(problem, noise=None)
-    raise TypeError(f"problem: expected an SDE, an SDAE, a Hamiltonian or a mechanical system, got {problem!r}")
 
 
 def first_and_second(x: Array) -> Array:

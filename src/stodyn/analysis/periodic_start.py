@@ -11,7 +11,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-import scipy.linalg
+import scipy
 
 from stodyn.analysis.periodic_system import System
 from stodyn.numerics import radau

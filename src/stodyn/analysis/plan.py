@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import scipy.integrate
+import scipy
 
 from stodyn.engine.spec import matched
 from stodyn.methods.catalogue import named

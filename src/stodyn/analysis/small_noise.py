@@ -8,7 +8,7 @@ from typing import Any, overload
 import jax
 import jax.numpy as jnp
 import numpy as np
-import scipy.integrate
+import scipy
 from jax.flatten_util import ravel_pytree
 from numpy.typing import ArrayLike
 

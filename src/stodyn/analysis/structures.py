@@ -17,8 +17,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-import scipy.integrate
-import scipy.linalg
+import scipy
 from numpy.typing import ArrayLike
 
 from stodyn.noise.coloured import Coloured

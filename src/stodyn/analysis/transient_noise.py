@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import numpy as np
-import scipy.signal
+import scipy
 
 from stodyn.circuits import Circuit, NetlistError
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import scipy.sparse
+import scipy
 
 from stodyn.chaos.memory import refuse_too_large
 from stodyn.noise.distribution import Distribution

@@ -15,8 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import scipy.linalg
-import scipy.sparse
+import scipy
 
 from stodyn.chaos import nodes as grids
 from stodyn.chaos.basis import Basis

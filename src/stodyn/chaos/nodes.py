@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy.stats import qmc
+import scipy
 
 from stodyn.chaos.memory import refuse_too_large
 from stodyn.noise.distribution import Distribution
@@ -84,7 +84,7 @@ def random(laws: Sequence[Distribution], count: int, rng: np.random.Generator) -
 
 def sobol(laws: Sequence[Distribution], count: int, seed: int) -> Nodes:
     """A scrambled Sobol sequence through the quantiles, with equal weights; a power of two is best."""
-    engine = qmc.Sobol(len(laws), scramble=True, rng=np.random.default_rng(seed))
+    engine = scipy.stats.qmc.Sobol(len(laws), scramble=True, rng=np.random.default_rng(seed))
     u = engine.random_base2(math.ceil(math.log2(count)))[:count]
     u = np.clip(u, 0.5**53, 1.0 - 0.5**53)
     points = np.stack([law.ppf(u[:, j]) for j, law in enumerate(laws)], axis=1)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-import scipy.sparse
+import scipy
 
 from stodyn.circuits import topology
 from stodyn.circuits.devices import CHARGE, Current, Law, Numbers, flicker_size, thermal

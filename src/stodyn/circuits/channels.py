@@ -17,8 +17,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-import scipy.sparse
-import scipy.sparse.linalg
+import scipy
 
 from stodyn.circuits import topology
 from stodyn.circuits.assembly import INDEX, Network, Source, Stamps, Sums

@@ -25,6 +25,7 @@ from stodyn.circuits.small_signal import Response, SmallSignal, Spectrum
 from stodyn.circuits.text import NetlistError
 from stodyn.noise.distribution import Distribution, PerPath, distribution
 from stodyn.noise.stream import generator
+from stodyn.problems.contract import Recommended
 from stodyn.problems.index import STATES
 from stodyn.problems.linear import GaussianStart
 from stodyn.problems.sdae import SDAE
@@ -50,6 +51,10 @@ class Circuit(SDAE):
     channels: Any = None
     random: Mapping[str, Distribution] = dataclasses.field(default_factory=dict)
     of_family: Family | None = None
+
+    @property
+    def recommended(self) -> Recommended:
+        return Recommended("Trapezoidal", "the noise of circuits is small, and kT/C is right at any step")
 
     @property
     def title(self) -> str:

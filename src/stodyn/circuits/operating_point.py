@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse
-import scipy.sparse.linalg
+import scipy
 
 from stodyn.circuits.assembly import Network
 from stodyn.circuits.text import NetlistError

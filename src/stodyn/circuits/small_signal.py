@@ -7,8 +7,7 @@ import functools
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse
-import scipy.sparse.linalg
+import scipy
 from numpy.typing import ArrayLike
 
 from stodyn.circuits.assembly import Network

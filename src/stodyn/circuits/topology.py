@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-import scipy.sparse
-import scipy.sparse.csgraph
+import scipy
 
 from stodyn.circuits.element import GROUND, Element
 from stodyn.circuits.netlist import Netlist

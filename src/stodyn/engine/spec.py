@@ -14,7 +14,7 @@ from stodyn.engine import grid, kept_traces, traces
 from stodyn.methods.catalogue import named
 from stodyn.methods.contract import Catalogued, Method
 from stodyn.methods.measured import measuring
-from stodyn.methods.recommend import best_fitting, recommend, stable_methods
+from stodyn.methods.recommend import best_fitting, recommended, stable_methods
 from stodyn.methods.stopping import Stop, Stopping, stopping
 from stodyn.models.catalogue import Model
 from stodyn.noise.distribution import PerPath, draw, is_random
@@ -219,7 +219,7 @@ def as_it_is_now(problem: Any) -> Any:
 
 def chosen_method(problem: Any, method: Catalogued | str | None) -> Catalogued:
     """The method itself, from its name, or the recommended one."""
-    return recommend(problem) if method is None else named(method)
+    return recommended(problem) if method is None else named(method)
 
 
 def prepared(method: Catalogued, stepped: Any, lengths: np.ndarray) -> Catalogued:

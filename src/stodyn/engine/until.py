@@ -26,7 +26,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.stats
+import scipy
 
 from stodyn.statistics.contract import Labelled, Statistic, is_count
 from stodyn.statistics.contract import Run as Labels

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-import scipy.linalg
+import scipy
 
 from stodyn.methods.contract import Claim, Solver
 from stodyn.numerics import gauss, van_loan

@@ -229,6 +229,7 @@ _STRATONOVICH = (
 SRA1 = SRA(
     SRATable(
         name="SRA1",
+        proved=True,
         source=_STRONG,
         claims=(
             Claim("strong", 1.5, when=("additive",), source="Rößler (2010)"),
@@ -248,6 +249,7 @@ SRA1 = SRA(
 SRA3 = SRA(
     SRATable(
         name="SRA3",
+        proved=True,
         source=_STRONG,
         claims=(
             Claim("strong", 1.5, when=("additive",), source="Rößler (2010)"),
@@ -268,6 +270,7 @@ SRA3 = SRA(
 SRIW1 = SRI(
     SRITable(
         name="SRIW1",
+        proved=True,
         source=_STRONG,
         claims=(
             Claim("strong", 1.5, when=("scalar", "diagonal"), source="Rößler (2010)"),
@@ -290,6 +293,7 @@ SRIW1 = SRI(
 DRI1 = DRI(
     DRITable(
         name="DRI1",
+        proved=True,
         source=_ITO,
         claims=(Claim("weak", 2.0, source="Debrabant & Rößler (2009)"), Claim("deterministic", 3.0)),
         c0=(0, Q(1, 2), 1),
@@ -314,6 +318,7 @@ DRI1 = DRI(
 RS1 = RS(
     RSTable(
         name="RS1",
+        proved=True,
         source=_STRATONOVICH,
         claims=(Claim("weak", 2.0, source="Rößler (2007)"), Claim("deterministic", 2.0)),
         c0=(0, 0, 1, 0),
@@ -334,6 +339,7 @@ RS2 = RS(
     dataclasses.replace(
         RS1.table,
         name="RS2",
+        proved=True,
         claims=(Claim("weak", 2.0, source="Rößler (2007)"), Claim("deterministic", 3.0)),
         c0=(0, Q(2, 3), Q(2, 3), 0),
         A0=((0, 0, 0, 0), (Q(2, 3), 0, 0, 0), (Q(1, 6), Q(1, 2), 0, 0), (0, 0, 0, 0)),

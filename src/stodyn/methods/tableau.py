@@ -25,15 +25,18 @@ class Table(ABC):
     """A method's coefficients as its paper prints them, what it claims with them, and where they are from.
 
     A table that misses a claimed order with one noise channel cannot be made; `missed` asks for more channels.
+
+    proved  whether that is known already: the tables of this package are proved by its tests, not at every import
     """
 
     name: str
     claims: tuple[Claim, ...]
     source: str
+    proved: bool = dataclasses.field(default=False, repr=False, compare=False)
     calculus: ClassVar[str]
 
     def __post_init__(self):
-        missed = self.missed(channels=(1,))
+        missed = () if self.proved else self.missed(channels=(1,))
         if missed:
             raise ValueError(f"table {missed[0]}. Check the coefficients against the paper, or claim less.")
 

@@ -131,7 +131,7 @@ class FromTable(LagrangeDAlembert):
 def _midpoint_table() -> MeanSquareTable:
     half, one = ((Q(1, 2),),), (Q(1),)
     return MeanSquareTable(
-        name="Midpoint", claims=_SQUARE, source=PAPER,
+        name="Midpoint", claims=_SQUARE, source=PAPER, proved=True,
         a=half, a_bar=half, a_hat=half, b=half, b_bar=half, b_hat=half, α=one, α_hat=one, β=one, β_hat=one,
     )  # fmt: skip
 
@@ -139,7 +139,7 @@ def _midpoint_table() -> MeanSquareTable:
 def _verlet_table() -> MeanSquareTable:
     q, p, w = ((0, 0), (Q(1, 2), Q(1, 2))), ((Q(1, 2), 0), (Q(1, 2), 0)), (Q(1, 2), Q(1, 2))
     return MeanSquareTable(
-        name="StoermerVerlet", claims=_SQUARE, source=PAPER,
+        name="StoermerVerlet", claims=_SQUARE, source=PAPER, proved=True,
         a=q, a_bar=p, a_hat=p, b=q, b_bar=p, b_hat=p, α=w, α_hat=w, β=w, β_hat=w,
     )  # fmt: skip
 
@@ -175,6 +175,7 @@ def _srkw2_table(name: str, coupled: bool) -> WeakTable:
     )
     return WeakTable(
         name=name, claims=claims, source=f"{PAPER}, after P. Wang, J. Hong & D. Xu, Commun. Comput. Phys. 21 (2017)",
+        proved=True,
         A0=tuple(tuple(Q(1, 4) if j < i else Q(1, 8) if j == i else Q(0) for j in range(4)) for i in range(4)),
         B0=((Q(5, 6) - s / 3, -Q(1, 2), 0, 0), (-Q(1, 6) + s / 3, Q(1, 2), 0, 0), (Q(1, 2), Q(1, 2), 0, 0),
             (-Q(1, 6), Q(1, 2), 0, 0)),

@@ -2,7 +2,7 @@
 
 import jax.numpy as jnp
 import numpy as np
-import scipy.optimize
+import scipy
 
 from stodyn.circuits.devices import BOLTZMANN, CHARGE
 from stodyn.models.catalogue import Model

@@ -1,7 +1,7 @@
 """A damped oscillator in thermal noise."""
 
 import numpy as np
-import scipy.linalg
+import scipy
 
 from stodyn.models.catalogue import Model
 from stodyn.problems.hamiltonian import Hamiltonian

@@ -9,7 +9,7 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
-import scipy.special
+import scipy
 
 from stodyn.models.catalogue import Model
 from stodyn.numerics import uncompiled

@@ -2,8 +2,8 @@
 
 import jax.numpy as jnp
 import numpy as np
+import scipy
 from jax.scipy.special import ndtr
-from scipy.special import ive
 
 from stodyn.models.catalogue import Model
 from stodyn.noise.from_normals import from_normals
@@ -51,7 +51,7 @@ def initial_energy(*, a, v0, width):
 def position_density(x, *, mu, D, E0):
     """The stationary density of x, exp(-(2 mu/D²) E0/(4π) sin(4πx)) / I_0."""
     k = 2.0 * mu / D**2 * E0 / (4.0 * np.pi)
-    return np.exp(-k * np.sin(4.0 * np.pi * np.asarray(x, float)) - k) / ive(0, k)
+    return np.exp(-k * np.sin(4.0 * np.pi * np.asarray(x, float)) - k) / scipy.special.ive(0, k)
 
 
 def velocity_density(v, *, mu, D):
@@ -62,7 +62,7 @@ def velocity_density(v, *, mu, D):
 def ergodic_energy(*, mu, D, E0):
     """E H in the stationary state: D²/(4 mu) - κ I_1(bκ)/I_0(bκ) with κ = E0/(4π), b = 2 mu/D²."""
     kappa, b = E0 / (4.0 * np.pi), 2.0 * mu / D**2
-    return float(0.5 / b - kappa * ive(1, b * kappa) / ive(0, b * kappa))
+    return float(0.5 / b - kappa * scipy.special.ive(1, b * kappa) / scipy.special.ive(0, b * kappa))
 
 
 LENARD_BERNSTEIN = Model(

@@ -2,7 +2,7 @@
 
 import jax.numpy as jnp
 import numpy as np
-import scipy.linalg
+import scipy
 
 from stodyn.models.catalogue import Model
 from stodyn.problems.mechanical import Mechanical

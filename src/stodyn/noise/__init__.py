@@ -1,1 +1,5 @@
 """Randomness, which knows nothing of problems."""
+
+from stodyn import listing
+
+__all__, __getattr__, __dir__ = listing.on_demand(__name__, __file__)

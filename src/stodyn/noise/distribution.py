@@ -9,13 +9,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import scipy.stats
-from scipy.stats.sampling import NumericalInversePolynomial
+import scipy
 
 from stodyn.numerics import gauss, orthogonal
 from stodyn.numerics.orthogonal import Recurrence
 
-PANEL = gauss.legendre(16)
 RESOLVED = 1e-14  # relative to the whole mass: how well the integral of a density over a panel is known
 NEGLIGIBLE = 1e-8  # the share of a moment that may come from the outermost panels before it is called infinite
 TAIL = 1e-60  # the probability beyond the outermost quantile that is integrated to
@@ -253,7 +251,7 @@ class Density(Distribution):
         return _discretised(self._points, n, repr(self))
 
     @functools.cached_property
-    def _standard(self) -> NumericalInversePolynomial:
+    def _standard(self) -> scipy.stats.sampling.NumericalInversePolynomial:
         """The quantiles in standard deviations from the mean."""
         mean, std, mass = self.mean, np.sqrt(self.variance), self._points.mass
 
@@ -261,7 +259,9 @@ class Density(Distribution):
             pdf = staticmethod(lambda z: float(self.density(np.array([mean + std * z]))[0]) / mass * std)
 
         ends = ((self.low - mean) / std, (self.high - mean) / std)
-        return NumericalInversePolynomial(Standardised(), domain=ends, center=0.0, u_resolution=1e-12)
+        return scipy.stats.sampling.NumericalInversePolynomial(
+            Standardised(), domain=ends, center=0.0, u_resolution=1e-12
+        )
 
     @functools.cached_property
     def _points(self) -> _Points:
@@ -376,15 +376,16 @@ class _Points:
 
 def _integrated(pdf: Callable, edges: np.ndarray, name: str) -> _Points:
     """Gauss-Legendre points on panels between the edges, halved until the density is resolved on each."""
+    panel = gauss.legendre(16)
 
     def on(low, high):
         half = 0.5 * (high - low)[:, None]
-        x = half * PANEL.nodes + 0.5 * (high + low)[:, None]
+        x = half * panel.nodes + 0.5 * (high + low)[:, None]
         with np.errstate(all="ignore"):
             values = np.asarray(pdf(x.ravel()), float)
         if values.shape != (x.size,) or np.any(values < 0) or not np.all(np.isfinite(values)):
             raise ValueError(f"{name}: the density must give one finite number >= 0 for every x of an array")
-        return x, values.reshape(x.shape) * PANEL.weights * 2.0 * half
+        return x, values.reshape(x.shape) * panel.weights * 2.0 * half
 
     low, high = edges[:-1], edges[1:]
     kept: list[tuple[np.ndarray, np.ndarray]] = []

@@ -16,14 +16,19 @@ from typing import Self
 
 import jax.numpy as jnp
 import numpy as np
+import scipy
 from jax import Array, lax
-from scipy.special import zeta
 
 from stodyn.noise.increment import Increment, Recipe
 from stodyn.noise.wiener import WZ
 from stodyn.noise.words import Word, up_to_weight
 
 LARGEST = 2**60  # number of terms that is tried
+
+
+def zeta(s: float, a: float) -> float:
+    """Hurwitz' zeta function Σ (a + k)^-s, k = 0, 1, ..."""
+    return float(scipy.special.zeta(s, a))
 
 
 class Approximation(Recipe):

@@ -19,12 +19,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import scipy.special
-import scipy.stats.qmc
+import scipy
 
 RANDOMISATIONS = 16
 BITS = 30
-MOST = scipy.stats.qmc.Sobol.MAXDIM
+MOST = 21201  # coordinates: those of Joe and Kuo's direction numbers in scipy.stats.qmc.Sobol
 COMPONENTS = 256  # times up to which all of a path is made of principal components
 NAME = "Sobol points, Matoušek's scramble, principal components, 1"  # renamed whenever a number changes
 

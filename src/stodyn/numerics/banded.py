@@ -10,8 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import scipy.sparse
-import scipy.sparse.csgraph
+import scipy
 from jax import Array, lax
 
 from stodyn.numerics.dependence import dependence

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import scipy.linalg
+import scipy
 from numpy.typing import ArrayLike
 
 BLOCK_LIMIT = 1.0  # norm of h A up to which one block exponential is used

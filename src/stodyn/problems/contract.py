@@ -71,6 +71,14 @@ class NoiseStructure:
         return f"{self.kind} ({self.known})"
 
 
+class Recommended(NamedTuple):
+    """The method that a problem gets when none is named, and why."""
+
+    method: str
+    reason: str
+    options: Mapping[str, Any] = {}
+
+
 class Problem(ABC):
     """A frozen record of functions and numbers; concrete classes are frozen dataclasses compared by identity.
 
@@ -113,6 +121,20 @@ class Problem(ABC):
     def start_from_normals(self) -> FromNormals | None:
         """The start as a function of normal numbers, where draw_start gives its values as they are."""
         return None
+
+    @property
+    def recommended(self) -> Recommended:
+        """The method to take where none is named."""
+        raise TypeError(f"problem: no method is recommended for {type(self).__name__}; name one")
+
+    @property
+    def stable_methods(self) -> tuple[str, ...]:
+        """Implicit methods for when its time scales are far apart, those of higher order first."""
+        return ()
+
+    def without_noise(self, calculus: str | None = None) -> Any:
+        """The same equations with the noise set to zero; an SDE in a calculus of choice."""
+        raise TypeError(f"problem: a {type(self).__name__} has no form without noise; give the problem it is made of")
 
     def lower(self, kind: type) -> tuple[Problem, str] | None:
         """This problem as one of another class with the same law, and what was done in words; None if there is none."""

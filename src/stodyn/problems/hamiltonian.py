@@ -22,6 +22,7 @@ from stodyn.problems.contract import (
     CALCULI,
     NoiseStructure,
     Problem,
+    Recommended,
     component_names,
     component_units,
     returned_shape,
@@ -241,6 +242,17 @@ class Hamiltonian(Problem):
         return tuple(rates[i] for i in components)
 
     # --- what is known about them --------------------------------------------------------------------------------
+
+    @property
+    def recommended(self) -> Recommended:
+        return Recommended("Midpoint", "symplectic and implicit, of strong order 1 where noise commutes")
+
+    @property
+    def stable_methods(self) -> tuple[str, ...]:
+        return ("Midpoint",)
+
+    def without_noise(self, calculus: str | None = None) -> Hamiltonian:
+        return dataclasses.replace(self, h=(), noise_force=())
 
     @functools.cached_property
     def noise_structure(self) -> NoiseStructure:

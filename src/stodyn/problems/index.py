@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-import scipy.linalg
+import scipy
 
 from stodyn.numerics.dependence import dependence
 from stodyn.numerics.printing.points import AtPoints, at_points

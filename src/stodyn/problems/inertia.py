@@ -8,7 +8,7 @@ import functools
 import jax.numpy as jnp
 import jax.scipy.linalg
 import numpy as np
-import scipy.linalg
+import scipy
 from jax import Array
 
 from stodyn.numerics import elimination

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from stodyn.problems.contract import Around, check_problem, component_names
+from stodyn.problems.contract import Around, Recommended, check_problem, component_names
 from stodyn.problems.linear import intensity
 
 
@@ -25,6 +25,14 @@ class Measured(Around):
     @property
     def n(self) -> int:  # type: ignore[override]
         return self.problem.n + len(self.H)
+
+    @property
+    def recommended(self) -> Recommended:
+        return self.problem.recommended
+
+    @property
+    def stable_methods(self) -> tuple[str, ...]:
+        return self.problem.stable_methods
 
     @property
     def start(self) -> Any:

@@ -22,6 +22,7 @@ from stodyn.problems import paired_start
 from stodyn.problems.contract import (
     NoiseStructure,
     Problem,
+    Recommended,
     check_params,
     component_names,
     component_units,
@@ -429,6 +430,21 @@ class Mechanical(Problem):
             constraint = _arguments(lambda *args: self.balance(*args)[1], np.zeros(()), y, v, z, self.example_params())
             found |= constraint
         return found - {3, 4}
+
+    @property
+    def recommended(self) -> Recommended:
+        if self.joints is None:
+            return Recommended("StochasticAlpha", "implicit, with the dissipation of fast modes chosen by rho")
+        if self.joints.mass_is_regular:
+            return Recommended("RattleAlpha", "keeps the joints and their velocities to rounding")
+        return Recommended("ProjectedAlpha", "keeps the joints, and takes masses that are singular without them")
+
+    @property
+    def stable_methods(self) -> tuple[str, ...]:
+        return (self.recommended.method,)
+
+    def without_noise(self, calculus: str | None = None) -> Mechanical:
+        return dataclasses.replace(self, noise=None)
 
     @functools.cached_property
     def noise_structure(self) -> NoiseStructure:

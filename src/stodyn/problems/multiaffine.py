@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse
+import scipy
 
 EXACT = 1e-11  # of the largest value of an entry: what rounding may put between the function and its interpolant
 ROUNDING = 1e-13  # of it: what a coefficient that is none may be left with

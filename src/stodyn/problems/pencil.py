@@ -16,8 +16,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse
-import scipy.sparse.linalg
+import scipy
 
 TOLERANCE = 1e-10  # of the largest singular value: smaller ones count as zero
 SHIFTS = (1.0, -1.0, 0.61, -0.61, 1.7, -1.7, 3.1, -3.1)  # λ in scaled time

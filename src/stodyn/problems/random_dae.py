@@ -12,9 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import scipy.optimize
-import scipy.sparse
-from scipy.stats import qmc
+import scipy
 
 from stodyn.noise.distribution import Distribution, distribution
 from stodyn.numerics.radau import Forcing, Linear, Nonlinear
@@ -22,6 +20,7 @@ from stodyn.problems import multiaffine, pencil
 from stodyn.problems.contract import (
     NoiseStructure,
     Problem,
+    Recommended,
     check_signature,
     component_names,
     component_units,
@@ -307,6 +306,16 @@ class RandomDAE(Problem):
     # --- as a problem of the engine -------------------------------------------------------------------------------
 
     @property
+    def recommended(self) -> Recommended:
+        if not self.random:
+            return Recommended("Radau5", "nothing is random: an implicit method of order 5 with error control")
+        if self.linear:
+            return Recommended("Galerkin", "the equations are linear: one coupled system gives all coefficients")
+        if len(self.random) <= 4:
+            return Recommended("Quadrature", "up to four random parameters: the grid is small")
+        return Recommended("Sampling", "a grid over more than four parameters is too large", {"fit": "regression"})
+
+    @property
     def noise_structure(self) -> NoiseStructure:
         return NoiseStructure(("additive", "commutative"), "there is none")
 
@@ -505,7 +514,7 @@ def _domain(problem: RandomDAE, points: int) -> np.ndarray:
     laws = problem.distributions
     if not laws:
         return problem.center[None]
-    u = qmc.Sobol(len(laws), scramble=False).random(points)[1:]
+    u = scipy.stats.qmc.Sobol(len(laws), scramble=False).random(points)[1:]
     inner = np.stack([law.ppf(u[:, i]) for i, law in enumerate(laws)], axis=1)
     ends = np.array([_ends(law) for law in laws])
     if len(laws) <= 4:

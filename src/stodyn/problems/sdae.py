@@ -24,6 +24,7 @@ from stodyn.problems.contract import (
     STRUCTURES,
     NoiseStructure,
     Problem,
+    Recommended,
     check_params,
     component_names,
     component_units,
@@ -299,6 +300,23 @@ class SDAE(Problem):
                 whole = given[0] if self.n > WRITTEN_OUT else row_order(np.concatenate([RM, C]))
                 return whole, row_order(C @ K)
         return given
+
+    @property
+    def recommended(self) -> Recommended:
+        noise = self.noise_structure  # errors at equal cost: benchmarks/sdae_error_at_cost.py
+        if noise.implies("scalar") and not noise.implies("additive"):
+            return Recommended("RK1A4", "strong order 1 for one channel, at the least error for its cost")
+        if noise.implies("commutative"):
+            return Recommended("RK1A4M", "strong order 1 for noise that commutes, at the least error for its cost")
+        return Recommended("RK1A4MLevy", "strong order 1 with Lévy areas, since the noise does not commute")
+
+    @property
+    def stable_methods(self) -> tuple[str, ...]:
+        return "Trapezoidal", "ImplicitEuler"
+
+    def without_noise(self, calculus: str | None = None) -> SDAE:
+        shape = (self.n, self.m)
+        return dataclasses.replace(self, diffusion=lambda t, x, *params: jnp.zeros(shape), structure=None)
 
     @functools.cached_property
     def noise_structure(self) -> NoiseStructure:

@@ -21,6 +21,7 @@ from stodyn.problems.contract import (
     STRUCTURES,
     NoiseStructure,
     Problem,
+    Recommended,
     check_params,
     component_names,
     component_units,
@@ -214,6 +215,30 @@ class SDE(Problem):
             if self._is_operator:
                 return find_structure_of_operator(self.multiplier, *given)
             return find_structure(self.g, *given, look=None if self.scalar else self.looks.get("diffusion"))
+
+    @property
+    def recommended(self) -> Recommended:
+        noise = self.noise_structure
+        if noise.implies("additive"):
+            return Recommended("SRA1", "strong order 1.5 for additive noise at two evaluations of the drift")
+        if self.calculus == "stratonovich":
+            return Recommended("Heun", "solves Stratonovich equations, of strong order 1 where noise commutes")
+        if noise.implies("scalar") or noise.implies("diagonal"):
+            return Recommended("SRIW1", "strong order 1.5 for scalar and for diagonal noise")
+        return Recommended("EulerMaruyama", "no higher strong order is to be had for such noise without its Lévy areas")
+
+    @property
+    def stable_methods(self) -> tuple[str, ...]:
+        return "ImplicitMidpoint", "ThetaEuler"
+
+    def without_noise(self, calculus: str | None = None) -> SDE:
+        shape = () if self.scalar else (self.n, self.m)
+        return dataclasses.replace(
+            self,
+            diffusion=lambda t, x, *params: jnp.zeros(shape),
+            calculus=calculus or self.calculus,
+            structure=None,
+        )
 
     @functools.cached_property
     def elimination(self) -> Elimination | None:

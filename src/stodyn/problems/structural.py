@@ -15,11 +15,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-import scipy.io
-import scipy.linalg
-import scipy.sparse
-import scipy.sparse.csgraph
-import scipy.sparse.linalg
+import scipy
 from jax import Array
 
 from stodyn.numerics.elimination import WRITTEN_OUT

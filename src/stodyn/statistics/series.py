@@ -15,8 +15,7 @@ from abc import abstractmethod
 from typing import NamedTuple
 
 import numpy as np
-import scipy.signal
-import scipy.stats
+import scipy
 
 from stodyn.statistics.contract import Labelled, Statistic, Variable
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import scipy.interpolate
+import scipy
 from matplotlib.figure import Figure
 
 from stodyn import plot

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import scipy.integrate
+import scipy
 
 import stodyn
 from stodyn import plot, statistics

@@ -8,8 +8,7 @@ import warnings
 from typing import NamedTuple
 
 import numpy as np
-import scipy.interpolate
-import scipy.optimize
+import scipy
 from numpy.typing import ArrayLike
 
 from stodyn.noise.coloured.filters import through

@@ -14,7 +14,7 @@ import math
 import warnings
 
 import numpy as np
-import scipy.integrate
+import scipy
 from numpy.typing import ArrayLike
 
 from stodyn.noise.coloured.filters import check_positive, gauss_markov

@@ -18,8 +18,7 @@ import warnings
 from collections.abc import Callable, Sequence
 
 import numpy as np
-import scipy.linalg
-import scipy.optimize
+import scipy
 from numpy.typing import ArrayLike
 
 from stodyn.noise.coloured.fit import DECIBEL, Fit, SpectrumNotMet, check_samples

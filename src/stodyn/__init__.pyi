@@ -1,0 +1,91 @@
+from stodyn import analysis, circuits, models, noise, plot, statistics
+from stodyn.accuracy.estimate import estimate
+from stodyn.accuracy.fragility import fragility
+from stodyn.accuracy.rare import rare
+from stodyn.analysis import structures
+from stodyn.analysis.choosing import recommend
+from stodyn.analysis.plan import plan
+from stodyn.engine import place
+from stodyn.engine.failure import PathsFailed
+from stodyn.engine.ledger import load
+from stodyn.engine.path import draw_increments, increments, path
+from stodyn.engine.ready import prepare
+from stodyn.engine.simulate import replay, simulate
+from stodyn.engine.sweep import difference, sweep
+from stodyn.engine.until import until
+from stodyn.methods.catalogue import find as method
+from stodyn.methods.filtered import exactly_filtered
+from stodyn.methods.stopping import Stop
+from stodyn.noise.distribution import PerPath
+from stodyn.noise.from_normals import from_normals
+from stodyn.problems import elements
+from stodyn.problems.driven import with_noise
+from stodyn.problems.elements import with_elements
+from stodyn.problems.hamiltonian import Hamiltonian
+from stodyn.problems.impact import Impact, Restitution
+from stodyn.problems.level import Level
+from stodyn.problems.linear import linear
+from stodyn.problems.measured import with_measurement
+from stodyn.problems.mechanical import Mechanical
+from stodyn.problems.operators import diagonal, product, sparse
+from stodyn.problems.random_dae import RandomDAE
+from stodyn.problems.sdae import SDAE
+from stodyn.problems.sde import SDE
+from stodyn.problems.structural import base_excited
+from stodyn.problems.walls import Walls, with_walls
+from stodyn.results import provenance, quantile, save
+
+__all__ = [
+    "SDAE",
+    "SDE",
+    "Hamiltonian",
+    "Impact",
+    "Level",
+    "Mechanical",
+    "PathsFailed",
+    "PerPath",
+    "RandomDAE",
+    "Restitution",
+    "Stop",
+    "Walls",
+    "analysis",
+    "base_excited",
+    "circuits",
+    "diagonal",
+    "difference",
+    "draw_increments",
+    "elements",
+    "estimate",
+    "exactly_filtered",
+    "fragility",
+    "from_normals",
+    "increments",
+    "linear",
+    "load",
+    "method",
+    "models",
+    "noise",
+    "path",
+    "place",
+    "plan",
+    "plot",
+    "prepare",
+    "product",
+    "provenance",
+    "quantile",
+    "rare",
+    "recommend",
+    "replay",
+    "save",
+    "simulate",
+    "sparse",
+    "statistics",
+    "structures",
+    "sweep",
+    "until",
+    "with_elements",
+    "with_measurement",
+    "with_noise",
+    "with_walls",
+]
+__version__: str

@@ -1,0 +1,43 @@
+from stodyn.analysis import (
+    check,
+    check_statistic,
+    conservation,
+    covariance,
+    cyclostationary,
+    ergodic,
+    integrator,
+    linear,
+    order,
+    plan,
+    second_order,
+    small_noise,
+    stability,
+    stability_function,
+    structures,
+    tolerance,
+    transient_noise,
+)
+from stodyn.analysis.periodic import periodic
+from stodyn.analysis.phase_noise import phase_noise
+
+__all__ = [
+    "check",
+    "check_statistic",
+    "conservation",
+    "covariance",
+    "cyclostationary",
+    "ergodic",
+    "integrator",
+    "linear",
+    "order",
+    "periodic",
+    "phase_noise",
+    "plan",
+    "second_order",
+    "small_noise",
+    "stability",
+    "stability_function",
+    "structures",
+    "tolerance",
+    "transient_noise",
+]

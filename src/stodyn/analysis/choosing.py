@@ -1,0 +1,181 @@
+"""Methods for a problem, ranked by what is wanted of them.
+
+strong  paths close to the true ones: the highest strong order, then the fewest operations
+weak    means, variances, probabilities: the highest weak order, then the fewest operations
+long    long times and stationary statistics: what keeps the structure or is stable, then the highest weak order
+fast    the fewest operations per step of those that converge
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import numpy as np
+
+from stodyn.engine.spec import matched
+from stodyn.methods.catalogue import catalogue, find, fitting
+from stodyn.methods.contract import Catalogued, Method
+from stodyn.methods.recommend import recommended
+from stodyn.numerics.printing.flat import scalar_operations
+from stodyn.problems.contract import NoiseStructure, check_problem
+
+WANTS = {"strong": "close paths", "weak": "statistics", "long": "long times", "fast": "cheap steps"}
+EXACT = "exact in law"
+KEPT = (EXACT, "invariant measure", "symplectic", "constraints", "A-stable")  # over long times, the best first
+LOOKED_AT = 12  # methods of the best orders whose operations are counted
+SMALL = 12  # components up to which they are: steps of larger problems take long to trace
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """A method, and the reason to take it."""
+
+    method: Catalogued
+    reason: str
+
+
+class Choices(tuple[Choice, ...]):
+    """Methods with reasons, the best first: `choices[0].method` is one to give to `simulate`."""
+
+    def __repr__(self) -> str:
+        width = max((len(choice.method.name) for choice in self), default=0)
+        return "\n".join(f"{choice.method.name:{width}}  {choice.reason}" for choice in self)
+
+
+def recommend(problem: Any, want: str | None = None, most: int = 5) -> Choices:
+    """Methods for a problem, the best first, each with the reason to take it.
+
+    Parameters
+    ----------
+    problem : Problem
+        What is to be solved. Its noise is looked at, and methods made for such problems are listed; those for the kinds
+        that it can be converted to may still be named (an SDE's for a Hamiltonian).
+    want : {"strong", "weak", "long", "fast"}, optional
+        "strong": paths close to the true ones. "weak": means, variances, probabilities. "long": long times and
+        stationary statistics. "fast": the cheapest step that converges. Left out: the method that `simulate` takes when
+        none is named, then the best one for each of these.
+    most : int
+        How many are listed.
+
+    Returns
+    -------
+    Choices
+        A tuple of choices, each with a `method` and a `reason`; it prints as a table.
+
+    Examples
+    --------
+    >>> import stodyn as sd
+    >>> spring = sd.SDE(lambda t, x: -x, lambda t, x: 0.5, 1.0)
+    >>> sd.recommend(spring, "strong")[0].method
+    SRA1
+    """
+    check_problem(problem)
+    if isinstance(most, bool) or not isinstance(most, int) or most < 1:
+        raise ValueError(f"most: expected how many methods to list, a positive whole number, got {most!r}")
+    if want not in (None, *WANTS):
+        raise ValueError(f"want: expected one of {', '.join(map(repr, WANTS))}, or nothing, got {want!r}")
+    candidates = [candidate for candidate in _candidates(problem) if candidate.converges]
+    if want is not None:
+        return Choices(Choice(c.method, c.reason) for c in _ranked(candidates, want)[:most])
+    best: dict[str, list[str]] = {}
+    reasons: dict[str, str] = {}
+    for each, words in WANTS.items():
+        for c in _ranked(candidates, each)[:1]:
+            best.setdefault(c.method.name, []).append(words)
+            reasons[c.method.name] = c.reason
+    own = Choice(recommended(problem), f"taken when none is named: {problem.recommended.reason}")
+    others = [Choice(find(name), f"for {', '.join(best[name])}: {reasons[name]}") for name in best]
+    return Choices([own, *others][:most])
+
+
+def _ranked(candidates: list[_Candidate], want: str) -> list[_Candidate]:
+    """The best first; operations are counted only of those that may be among them."""
+    first = sorted(candidates, key=lambda c: (c.worth(want), c.method.name))[:LOOKED_AT]
+    counted = [dataclasses.replace(c, operations=_operations(c.method, c.problem)) for c in first]
+    return sorted(counted, key=lambda c: (c.worth(want), c.operations or np.inf, c.method.name))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Candidate:
+    """A method, the problem in the form that it takes, and what was done to bring it there."""
+
+    method: Catalogued
+    noise: NoiseStructure
+    problem: Any
+    conversions: tuple[str, ...]
+    stable: bool
+    operations: int | None = None
+
+    @property
+    def orders(self) -> dict[str, float]:
+        return {kind: self.method.promised(kind, self.noise) for kind in ("strong", "weak")}
+
+    @property
+    def kept(self) -> list[str]:
+        """What it keeps over long times, from KEPT."""
+        held = {c.kind for c in self.method.claims if not c.when or any(map(self.noise.implies, c.when))}
+        return [kind for kind in KEPT if kind in held]
+
+    @property
+    def converges(self) -> bool:
+        return any(self.orders.values()) or EXACT in self.kept or not isinstance(self.method, Method)
+
+    def worth(self, want: str) -> tuple[float, ...]:
+        """A key to sort by, the best first, operations aside."""
+        inexact, strong, weak = EXACT not in self.kept, self.orders["strong"], self.orders["weak"]
+        match want:
+            case "strong":
+                return -strong, -weak
+            case "weak":
+                return inexact, -weak, -strong
+            case "long":
+                kept = KEPT.index((self.kept or ["A-stable"])[0]) if self.kept or self.stable else len(KEPT)
+                return kept, -weak, -strong
+        if not isinstance(self.method, Method):
+            return inexact, np.inf
+        return inexact, sum(self.method.needs.normals(self.problem.m).values())
+
+    @property
+    def reason(self) -> str:
+        orders = [f"{kind} order {order:g}" for kind, order in self.orders.items() if order]
+        words = [f"{' and '.join(orders)} for {self.noise.kind} noise"] if orders else []
+        words += [", ".join(self.kept)] if self.kept else []
+        if self.operations is not None and isinstance(self.method, Method):
+            normals = sum(self.method.needs.normals(self.problem.m).values())
+            words.append(f"{normals} normal{'s' * (normals != 1)} and {self.operations} operations per step")
+        words += [f"after {' and '.join(self.conversions)}"] if self.conversions else []
+        return "; ".join(words or [self.method.summary])
+
+
+def _candidates(problem: Any) -> Iterator[_Candidate]:
+    """Methods for problems of this kind; where there are none, those that take it after an exact conversion."""
+    forms: dict[tuple, tuple[Any, list[str]]] = {}  # the problem as methods of one kind and calculus take it
+    own = [kind for kind in {m.accepts for m in catalogue().values()} if isinstance(problem, kind)]
+    for name in fitting(problem, own[0] if own else None):
+        method = catalogue()[name]
+        form = method.accepts, method.calculus
+        if form not in forms:
+            forms[form] = matched(problem, method)
+        taken, conversions = forms[form]
+        stable = name in problem.stable_methods
+        yield _Candidate(method, problem.noise_structure, taken, tuple(conversions), stable)
+
+
+def _operations(method: Catalogued, problem: Any) -> int | None:
+    """Scalar operations of one step, of one round of Newton's method where there is one; None where nobody counted."""
+    if not isinstance(method, Method) or problem.n > SMALL:
+        return None
+    counts = method.needs.normals(problem.m)
+    normals = {name: jax.ShapeDtypeStruct((count,), np.dtype(float)) for name, count in counts.items()}
+
+    def step(t, h, normals, x, params):
+        noise = method.needs.increment(h, normals, problem.m)
+        return method.step(problem, t, method.start(problem, t, x, params), noise, params)
+
+    with jax.enable_x64(True):
+        return scalar_operations(
+            jax.make_jaxpr(step)(0.0, 0.01, normals, problem.example_start(), problem.example_params())
+        )

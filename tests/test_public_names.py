@@ -1,0 +1,50 @@
+"""The names a user types: found when they are first used, complete, each with a docstring."""
+
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import stodyn as sd
+from stodyn import analysis, listing, models, noise
+
+ROOM = Path(sd.__file__).parent
+
+
+@pytest.mark.parametrize("package", [sd, analysis, models, noise], ids=lambda package: package.__name__)
+def test_every_listed_name_opens_and_says_what_it_is(package):
+    assert dir(package) == package.__all__
+    for name in package.__all__:
+        value = getattr(package, name)
+        assert inspect.getdoc(value), name
+        assert not inspect.ismodule(value) or value.__name__.endswith(name)
+
+
+def test_few_enough_names_to_read():
+    assert len(dir(sd)) <= 60
+
+
+def test_every_model_is_listed():
+    assert set(models.__all__) == {m.__name__.rpartition(".")[2] for m in listing.modules(models)} - {"catalogue"}
+
+
+def test_an_unknown_name_is_told_with_those_near_it():
+    with pytest.raises(AttributeError, match=r"'stodyn' has no attribute 'simulat'. Near it: simulate"):
+        sd.simulat  # noqa: B018
+
+
+def test_importing_loads_nothing_that_is_not_used():
+    """`import stodyn` alone loads neither JAX nor SciPy; opening `simulate` no statistics, signals or pictures."""
+    code = (
+        "import sys, stodyn as sd; heavy = {'jax', 'scipy', 'xarray'} & set(sys.modules); sd.SDE; sd.simulate; "
+        "print(heavy, {'scipy.stats', 'scipy.signal', 'matplotlib', 'sympy', 'stodyn.circuits'} & set(sys.modules))"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert said.strip() == "set() set()"
+
+
+def test_the_types_are_shipped():
+    assert (ROOM / "py.typed").exists()
+    assert (ROOM / "__init__.pyi").exists()
