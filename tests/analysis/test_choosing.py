@@ -6,6 +6,7 @@ import pytest
 import stodyn as sd
 from stodyn.methods.catalogue import catalogue
 from stodyn.models.damped_kubo import DAMPED_KUBO
+from stodyn.models.geometric_brownian_motion import GEOMETRIC_BROWNIAN_MOTION
 from stodyn.models.kubo import KUBO
 from stodyn.models.noise_structures import GENERAL_NOISE
 from stodyn.models.ornstein_uhlenbeck import ORNSTEIN_UHLENBECK
@@ -25,7 +26,7 @@ def test_the_first_has_the_highest_order_of_all_that_take_the_problem(model):
 
 
 def test_fast_counts_operations():
-    choices = sd.recommend(KUBO.problem, "fast", 3)
+    choices = sd.recommend(GEOMETRIC_BROWNIAN_MOTION.problem, "fast", 3)
     assert choices[0].method.name in ("Euler", "EulerMaruyama")
     operations = [int(choice.reason.split(" operations")[0].split()[-1]) for choice in choices]
     assert operations == sorted(operations)

@@ -20,6 +20,7 @@ from stodyn.methods.catalogue import catalogue, find, fitting
 from stodyn.methods.contract import Catalogued, Method
 from stodyn.methods.recommend import recommended
 from stodyn.numerics.printing.flat import scalar_operations
+from stodyn.numerics.printing.telling import holds
 from stodyn.problems.contract import NoiseStructure, check_problem
 
 WANTS = {"strong": "close paths", "weak": "statistics", "long": "long times", "fast": "cheap steps"}
@@ -93,9 +94,9 @@ def recommend(problem: Any, want: str | None = None, most: int = 5) -> Choices:
 
 def _ranked(candidates: list[_Candidate], want: str) -> list[_Candidate]:
     """The best first; operations are counted only of those that may be among them."""
-    first = sorted(candidates, key=lambda c: (c.worth(want), c.method.name))[:LOOKED_AT]
-    counted = [dataclasses.replace(c, operations=_operations(c.method, c.problem)) for c in first]
-    return sorted(counted, key=lambda c: (c.worth(want), c.operations or np.inf, c.method.name))
+    first = sorted(candidates, key=lambda c: (c.worth(want), c.method.name))
+    counted = [c.counted() for c in (first if want == "fast" else first[:LOOKED_AT])]
+    return sorted(counted, key=lambda c: (c.worth(want), c.iterates, c.operations or np.inf, c.method.name))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,6 +109,25 @@ class _Candidate:
     conversions: tuple[str, ...]
     stable: bool
     operations: int | None = None
+    iterates: bool = False
+
+    def counted(self) -> _Candidate:
+        """With its operations, where it has steps that are quickly traced."""
+        method, problem = self.method, self.problem
+        if not isinstance(method, Method) or problem.n > SMALL:
+            return self
+        counts = method.needs.normals(problem.m)
+        normals = {name: jax.ShapeDtypeStruct((count,), np.dtype(float)) for name, count in counts.items()}
+
+        def step(t, h, normals, x, params):
+            noise = method.needs.increment(h, normals, problem.m)
+            return method.step(problem, t, method.start(problem, t, x, params), noise, params)
+
+        with jax.enable_x64(True):
+            trace = jax.make_jaxpr(step)(0.0, 0.01, normals, problem.example_start(), problem.example_params())
+        if holds(trace, "while"):
+            return dataclasses.replace(self, iterates=True)
+        return dataclasses.replace(self, operations=scalar_operations(trace))
 
     @property
     def orders(self) -> dict[str, float]:
@@ -143,9 +163,11 @@ class _Candidate:
         orders = [f"{kind} order {order:g}" for kind, order in self.orders.items() if order]
         words = [f"{' and '.join(orders)} for {self.noise.kind} noise"] if orders else []
         words += [", ".join(self.kept)] if self.kept else []
-        if self.operations is not None and isinstance(self.method, Method):
+        if isinstance(self.method, Method):
             normals = sum(self.method.needs.normals(self.problem.m).values())
-            words.append(f"{normals} normal{'s' * (normals != 1)} and {self.operations} operations per step")
+            count = "" if self.operations is None else f" and {self.operations} operations"
+            words.append(f"{normals} normal{'s' * (normals != 1)}{count} per step")
+        words += ["its equations are solved by Newton's method"] if self.iterates else []
         words += [f"after {' and '.join(self.conversions)}"] if self.conversions else []
         return "; ".join(words or [self.method.summary])
 
@@ -162,20 +184,3 @@ def _candidates(problem: Any) -> Iterator[_Candidate]:
         taken, conversions = forms[form]
         stable = name in problem.stable_methods
         yield _Candidate(method, problem.noise_structure, taken, tuple(conversions), stable)
-
-
-def _operations(method: Catalogued, problem: Any) -> int | None:
-    """Scalar operations of one step, of one round of Newton's method where there is one; None where nobody counted."""
-    if not isinstance(method, Method) or problem.n > SMALL:
-        return None
-    counts = method.needs.normals(problem.m)
-    normals = {name: jax.ShapeDtypeStruct((count,), np.dtype(float)) for name, count in counts.items()}
-
-    def step(t, h, normals, x, params):
-        noise = method.needs.increment(h, normals, problem.m)
-        return method.step(problem, t, method.start(problem, t, x, params), noise, params)
-
-    with jax.enable_x64(True):
-        return scalar_operations(
-            jax.make_jaxpr(step)(0.0, 0.01, normals, problem.example_start(), problem.example_params())
-        )

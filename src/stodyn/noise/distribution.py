@@ -251,17 +251,17 @@ class Density(Distribution):
         return _discretised(self._points, n, repr(self))
 
     @functools.cached_property
-    def _standard(self) -> scipy.stats.sampling.NumericalInversePolynomial:
+    def _standard(self) -> Any:
         """The quantiles in standard deviations from the mean."""
+        from scipy.stats.sampling import NumericalInversePolynomial  # slow to import
+
         mean, std, mass = self.mean, np.sqrt(self.variance), self._points.mass
 
         class Standardised:
             pdf = staticmethod(lambda z: float(self.density(np.array([mean + std * z]))[0]) / mass * std)
 
         ends = ((self.low - mean) / std, (self.high - mean) / std)
-        return scipy.stats.sampling.NumericalInversePolynomial(
-            Standardised(), domain=ends, center=0.0, u_resolution=1e-12
-        )
+        return NumericalInversePolynomial(Standardised(), domain=ends, center=0.0, u_resolution=1e-12)
 
     @functools.cached_property
     def _points(self) -> _Points:
