@@ -5,8 +5,11 @@ SDEs        PlatenWeak2, of weak order 2 and, where the noise commutes, of stron
             commute
 + stiff     a drift-implicit method, from 4 steps on
 + steep     TamedEuler where the drift grows faster than linearly: explicit steps are watched there, and given up
-            when a path leaves
+            when a path leaves; those below weak order 2 are not taken, and not trusted where they are asked for
 others      the recommended method of the problem
+
+The coarsest grid has about a step for every time of the linearised system, and follows what the coefficients do in
+time: a load of 16 periods is zero at every time of 4, 8 and 16 steps, and no difference of these levels would tell.
 """
 
 from __future__ import annotations
@@ -32,15 +35,18 @@ from stodyn.problems.measured import Measured
 from stodyn.problems.random_dae import RandomDAE
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
+from stodyn.problems.structure import depends_on_time
 from stodyn.statistics.functional import Functional
 
 STIFF = 64.0  # decay times in the interval beyond which implicit methods are tried
 FEWEST, MOST_FIRST = 2, 4096  # steps of the coarsest level
+LOOKS = 512  # random times at which coefficients are looked at
 COUPLABLE = "PlatenWeak2 (weak 2), Milstein, Heun, ThetaEuler"
 
 
 class Candidate(NamedTuple):
-    """A method on the problem as it takes it; watched: whether paths that leave must be looked for."""
+    """A method on the problem as it takes it; watched: whether paths that leave must be looked for; leaves: whether
+    they must be expected to leave on grids that are too coarse, however few have been seen."""
 
     problem: Any
     method: Any
@@ -48,6 +54,7 @@ class Candidate(NamedTuple):
     order: Order
     steps: int
     watched: bool
+    leaves: bool
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,13 +89,15 @@ def candidates(problem: Any, functional: Functional, method: Any, t: tuple[float
         if functional.diffuses and (isinstance(stepped, SDAE) or not hasattr(stepped, "g")):
             name = type(functional).__name__
             raise TypeError(f"f: {name} needs the drift and diffusion of an SDE, and {one.name} steps none; use End(f)")
-        weak = min(max(one.promised("weak", stepped.noise_structure), 1.0), functional.weak_order)
+        own = max(one.promised("weak", stepped.noise_structure), 1.0)
         strong = 1.0 if kind == "antithetic" else one.promised("strong", stepped.noise_structure)
         is_implicit = one in (implicit.ThetaEuler, milstein.ImplicitMilstein)
-        growth = _rates(stepped) if isinstance(stepped, SDE) else None
+        growth = _rates(stepped, t[0]) if isinstance(stepped, SDE) else None
         steps = 8 if growth is None else _first_steps(growth, t, is_implicit)
+        steps = max(steps, _steps_in_time(stepped, functional, t))
         watched = isinstance(stepped, SDE) and one is not TamedEuler and not is_implicit and superlinear(stepped)
-        found.append(Candidate(stepped, one, kind, Order(weak, 2.0 if strong >= 1 else 1.0), steps, watched))
+        order = Order(min(own, functional.weak_order), 2.0 if strong >= 1 else 1.0)
+        found.append(Candidate(stepped, one, kind, order, steps, watched, watched and own < 2))
     return found
 
 
@@ -98,21 +107,21 @@ def _for_problem(problem: Any, t: tuple[float, float]) -> list[tuple[Any, str]]:
         lowered = None if isinstance(problem, SDAE) else (problem.lower(SDE) or (None,))[0]
     if lowered is None:
         return [(recommended(problem), "pair")]
-    commutes = lowered.noise_structure.implies("commutative")
+    commutes, steep = lowered.noise_structure.implies("commutative"), superlinear(lowered)
     found: list[tuple[Any, str]] = [(PlatenWeak2 if commutes else PlatenWeak2Pairs, "pair")]
-    if not commutes:
+    if not commutes and not steep:
         found.append((_WithoutAreas(), "antithetic"))
-    if _rates(lowered)[1] * (t[1] - t[0]) > STIFF:
+    if _rates(lowered, t[0])[1] * (t[1] - t[0]) > STIFF:
         found.append((milstein.ImplicitMilstein if commutes else implicit.ThetaEuler, "pair"))
-    if superlinear(lowered):
+    if steep:
         found.append((TamedEuler, "pair"))
     return found
 
 
-def _rates(problem: Any) -> tuple[float, float]:
+def _rates(problem: Any, t: float) -> tuple[float, float]:
     """The largest rate of the drift's linearisation at the start, and its fastest decay."""
     params, x = problem.example_params(), np.asarray(problem.example_start(), float)
-    slope = at_points(jax.jacfwd(lambda x: problem.f(0.0, x, params)), x[None])[0]
+    slope = at_points(jax.jacfwd(lambda x: problem.f(t, x, params)), x[None])[0]
     if not np.all(np.isfinite(slope)):
         return 0.0, 0.0
     rates = np.linalg.eigvals(slope)
@@ -125,6 +134,41 @@ def _first_steps(rates: tuple[float, float], t: tuple[float, float], is_implicit
         return 4
     wanted = min(max(FEWEST, (t[1] - t[0]) * rates[0]), MOST_FIRST)
     return 2 ** math.ceil(math.log2(wanted))
+
+
+def _steps_in_time(problem: Any, functional: Functional, t: tuple[float, float]) -> int:
+    """The fewest steps between whose ends coefficients and what is integrated are all but straight lines: at random
+    times they differ from these by less than half of their deviation."""
+    params, x = problem.example_params(), np.asarray(problem.example_start(), float)
+    told: list[Any] = [problem.f, problem.g]
+    if functional.gathers_in_time:
+        told.append(lambda t, x, params: functional.value(problem, t, x, params))
+    told = [function for function in told if depends_on_time(function, x, params)]
+    if not told:
+        return FEWEST
+    rng = np.random.default_rng(0)
+    states = np.stack([x, x + (1.0 + np.abs(x)) * rng.standard_normal(x.shape)])
+    places = np.concatenate([np.linspace(0.0, 1.0, MOST_FIRST + 1), rng.random(LOOKS)])
+    times = np.tile(t[0] + (t[1] - t[0]) * places, len(states))
+    rows = []
+    for function in told:
+        values = AtPoints(function, (0, 0, None))(times, np.repeat(states, len(places), axis=0), params)
+        rows.append(
+            np.moveaxis(np.asarray(values).reshape(len(states), len(places), -1), 1, 2).reshape(-1, len(places))
+        )
+    values = np.concatenate(rows)
+    grid, others = values[:, : MOST_FIRST + 1], values[:, MOST_FIRST + 1 :]
+    moving = np.isfinite(values).all(axis=1) & (np.ptp(others, axis=1) > 1e-9 * np.abs(others).max(axis=1))
+    grid, others, u = grid[moving], others[moving], places[MOST_FIRST + 1 :]
+    deviation, n = others.std(axis=1), FEWEST
+    while n <= MOST_FIRST:
+        left = np.minimum((u * n).astype(int), n - 1)
+        nodes, part = grid[:, :: MOST_FIRST // n], u * n - left
+        lines = (1 - part) * nodes[:, left] + part * nodes[:, left + 1]
+        if np.all(np.sqrt(np.mean((lines - others) ** 2, axis=1)) <= 0.5 * deviation):
+            return n
+        n *= 2
+    return n
 
 
 def superlinear(problem: Any) -> bool:

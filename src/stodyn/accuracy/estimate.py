@@ -9,29 +9,28 @@ check    kurtosis, order, finite paths; what fails is a reason, and the result i
 from __future__ import annotations
 
 import dataclasses
-import functools
 import itertools
 import math
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 
 from stodyn.accuracy import rules
-from stodyn.accuracy.candidates import Candidate, candidates
+from stodyn.accuracy.candidates import MOST_FIRST, Candidate, candidates
 from stodyn.accuracy.levels import CHEAP, PILOT, LevelRun, Question, pilot_points
 from stodyn.accuracy.linear_control import Linearised, NoControl, linearised
 from stodyn.accuracy.report import dataset
 from stodyn.engine.failure import PathsFailed
-from stodyn.engine.place import Place, on_processor
+from stodyn.engine.place import Place, front_door
 from stodyn.engine.progress import Progress
 from stodyn.engine.simulate import whereabouts
 from stodyn.engine.spec import as_it_is_now
 from stodyn.statistics.functional import Both, Controlled, End, Functional, Probability, Watching
-from stodyn.statistics.moments import merge_sums
-from stodyn.statistics.randomised import Randomised
 
 POINTS = ("auto", "sobol", "random")
 MOST_STEPS = 2**22
@@ -39,10 +38,13 @@ RARE = 1e-3
 GROWTH = {"sobol": 2.0, "random": 1.25}
 DIMENSIONS = 21_201  # coordinates of a Sobol net
 WORTH = 1.5  # gain of Sobol points on a level below which the next levels take pseudo-random ones
+PILOT_SHARE = 0.05  # of the whole as it is predicted, up to a few times too high, that pilots may cost
 HOPELESS = 100.0  # predictions are too high by up to a factor of twelve
 FURTHER_LOOKS = 4  # doublings for a kurtosis that is too large
 SLOPE_POINTS = 512  # paths from which the slope of a control is found
 PAYS = 2.5  # times less variance, from which on a second path beside each pays
+TINY = 1e-140  # in place of a tolerance of zero, which has a square
+MENDS = 2**18  # points of a level after which a kurtosis that is still too large will stay so
 SURE = 4096  # points that f must have had one value on to be taken for constant
 
 
@@ -57,7 +59,7 @@ class Diverged(NotToBeHad):
     """Paths of an explicit step that leave where the drift grows faster than linearly."""
 
 
-@on_processor
+@front_door
 def estimate(
     problem,
     f: Callable | Functional,
@@ -121,50 +123,86 @@ def estimate(
     The interval rests on a variance that can be estimated and on a bias that shrinks from level to level as was seen;
     both are checked. A bias that is zero on the levels that were measured and not later cannot be seen by anyone.
     """
-    began = time.perf_counter()
-    span, functional = _checked(t, error, level, points, most, steps, seed), _functional(f)
-    problem = as_it_is_now(problem)
-    where, devices, _ = whereabouts(place, None, device)
-    if devices and points == "sobol":
-        raise ValueError('points: Sobol points are made on the processor; give points="random", or device="cpu"')
-    kind = "random" if devices or points == "random" else "sobol"
-    work = _Work(level, float(error), relative, float(most), int(seed), kind, points == "auto", ledger)
-    found, before = candidates(problem, functional, method, span), 0
-    if isinstance(control, str):
-        of_both = _linearised(problem, functional, span, float(error), control)
-        if of_both is not None:
-            beside = candidates(of_both.problem, of_both.functional, method, span)
-            known = (of_both.control, of_both.known)
-            both, before, factor = _controlled(of_both.functional, known, beside[0], span, where, devices, int(seed))
-            if control == "linear" or factor >= PAYS:
-                found, functional = beside, both
-    elif control is not None:
-        functional, before, _ = _controlled(functional, control, found[0], span, where, devices, int(seed))
-    with Progress(0, progress, label="estimating", link=where.link) as bar:
-        ladders, failures = _pilots(found, functional, span, where, devices, work, steps, bar)
-        if not ladders:
-            raise NotToBeHad(f"f: no method gives levels that converge. {' | '.join(failures)}")
-        pilot = before + sum(ladder.spent for ladder in ladders)
-        left, reasons = list(ladders), None
-        while reasons is None:
-            choices = [(prediction, ladder) for ladder in left for prediction in ladder.predicted()]
-            best, ladder = min(choices, key=lambda choice: choice[0].cost)
-            if best.cost > HOPELESS * work.most:
-                raise NotToBeHad(_too_dear(best, ladder, work))
-            ladder.base, ladder.top, ladder.expected = best.base, max(best.top - 1, best.base, 2), best.cost
-            try:
-                reasons = _loop(ladder, work, bar, sum(other.spent for other in ladders if other is not ladder))
-            except (PathsFailed, Diverged) as reason:
-                if len(left) == 1:
-                    raise
-                left.remove(ladder)
-                failures.append(f"{ladder.candidate.method.name}: {reason}")
-    others = {id(l): math.inf for l in left if l is not ladder}
-    for prediction, other in choices:
-        if other is not ladder:
-            others[id(other)] = min(others[id(other)], prediction.cost)
-    spent = before + sum(other.spent for other in ladders)
-    return dataset(ladder, work, reasons, sorted(others.values()), failures, pilot, spent, time.perf_counter() - began)
+    _check_wishes(error, level, most, seed)
+    asked = Asked(problem, f, t, method=method, steps=steps, points=points, control=control, place=place, device=device)
+    return asked.answered(error, seed, level=level, relative=relative, most=most, ledger=ledger, progress=progress)
+
+
+class Asked:
+    """What an expectation is asked of, described and traced once for any number of answers; options as of estimate."""
+
+    def __init__(
+        self, problem, f, t, *, method=None, steps=None, points="auto", control=None, place=None, device="cpu"
+    ):
+        self.span, self.functional = _checked_span(t), _functional(f)
+        _check_choices(points, steps)
+        self.problem, self.method, self.steps, self.control = as_it_is_now(problem), method, steps, control
+        self.where, self.devices, _ = whereabouts(place, None, device)
+        if self.devices and points == "sobol":
+            raise ValueError('points: Sobol points are made on the processor; give points="random", or device="cpu"')
+        self.kind = "random" if self.devices or points == "random" else "sobol"
+        self.chooses = points == "auto"
+        self.found = self._questions(self.problem, self.functional)
+        _check_values(self.functional, self.found[0][0].problem, self.span[0])
+
+    def _questions(self, problem, functional, beside: Functional | None = None) -> list[tuple[Candidate, Question]]:
+        """The methods that come into question, the coarsest first; `beside` is asked in the functional's place."""
+        found = candidates(problem, functional, self.method, self.span)
+        return [(one, self._question(one, beside or functional)) for one in sorted(found, key=lambda one: one.steps)]
+
+    def _question(self, candidate: Candidate, functional: Functional) -> Question:
+        watched = Watching(functional) if candidate.watched else functional
+        return Question(candidate.problem, candidate.method, watched, self.span, self.where, self.devices)
+
+    def _controlled(self, error: float, seed: int) -> tuple[list[tuple[Candidate, Question]], int]:
+        """What is asked with the control that was given, and the path-steps that its slope took."""
+        if self.control is None:
+            return self.found, 0
+        problem, functional, control = self.problem, self.functional, self.control
+        if isinstance(control, str):
+            linear = _linearised(problem, functional, self.span, error, control)
+            if linear is None:
+                return self.found, 0
+            problem, functional, known = linear.problem, linear.functional, (linear.control, linear.known)
+        else:
+            known = control
+        first = candidates(problem, functional, self.method, self.span)[0]
+        both, spent, factor = _with_control(functional, known, self._question(first, functional), first, seed)
+        if control == "auto" and factor < PAYS:
+            return self.found, spent
+        return self._questions(problem, functional, both), spent
+
+    def answered(self, error, seed, *, level=0.95, relative=False, most=1e10, ledger=None, progress=None) -> xr.Dataset:
+        """E f to an error."""
+        began = time.perf_counter()
+        work = _Work(level, float(error), relative, float(most), int(seed), self.kind, self.chooses, ledger)
+        found, before = self._controlled(float(error), int(seed))
+        with Progress(0, progress, label="estimating", link=self.where.link) as bar:
+            ladders, failures = _pilots(found, work, self.steps, bar)
+            if not ladders:
+                raise NotToBeHad(f"f: no method gives levels that converge. {' | '.join(failures)}")
+            pilot = before + sum(ladder.spent for ladder in ladders)
+            left, reasons = list(ladders), None
+            while reasons is None:
+                choices = [(prediction, ladder) for ladder in left for prediction in ladder.predicted()]
+                best, ladder = min(choices, key=lambda choice: choice[0].cost)
+                if best.cost > HOPELESS * work.most:
+                    raise NotToBeHad(_too_dear(best, ladder, work))
+                ladder.base, ladder.top, ladder.expected = best.base, max(best.top - 1, best.base, 2), best.cost
+                try:
+                    reasons = _loop(ladder, work, bar, sum(other.spent for other in ladders if other is not ladder))
+                except (PathsFailed, Diverged) as reason:
+                    if len(left) == 1:
+                        raise
+                    left.remove(ladder)
+                    failures.append(f"{ladder.candidate.method.name}: {reason}")
+        others = {id(l): math.inf for l in left if l is not ladder}
+        for prediction, other in choices:
+            if other is not ladder:
+                others[id(other)] = min(others[id(other)], prediction.cost)
+        spent = before + sum(other.spent for other in ladders)
+        seconds = time.perf_counter() - began
+        return dataset(ladder, work, reasons, sorted(others.values()), failures, pilot, spent, seconds)
 
 
 def _linearised(problem, functional, span, error, control) -> Linearised | None:
@@ -179,7 +217,7 @@ def _linearised(problem, functional, span, error, control) -> Linearised | None:
         return None
 
 
-def _controlled(f, control, candidate, span, where, devices, seed) -> tuple[Controlled, int, float]:
+def _with_control(f, control, asked: Question, candidate: Candidate, seed: int) -> tuple[Controlled, int, float]:
     """f with its control, the path-steps it took to find how they go together, and by how much the variance falls."""
     try:
         c, known = control
@@ -189,12 +227,10 @@ def _controlled(f, control, candidate, span, where, devices, seed) -> tuple[Cont
     if not math.isfinite(known):
         raise ValueError(f"control: expected a finite expectation, got {known!r}")
     both = Both(f, _functional(c), 0.0, known)
-    steps = 2 * candidate.steps
     stream = int(np.random.SeedSequence(seed, spawn_key=(0,)).generate_state(1, np.uint64)[0] >> np.uint64(1))
-    question = Question(candidate.problem, candidate.method, both, span, where, devices)
-    run = LevelRun(question, "single", steps, stream, "random")
+    run = LevelRun(dataclasses.replace(asked, functional=both), "single", 2 * candidate.steps, stream, "random")
     run.grow(SLOPE_POINTS, Progress(0, False))
-    second = np.asarray(functools.reduce(merge_sums, Randomised.parted(run.tally.merged[0].sums)).second)[0]
+    second = np.asarray(run.sums[1].second)[0]
     if not second[-1, -1] > 0:
         raise ValueError("control: it is the same on every path; leave it out")
     slope = second[:-1, -1] / second[-1, -1]
@@ -204,17 +240,18 @@ def _controlled(f, control, candidate, span, where, devices, seed) -> tuple[Cont
     return Controlled(f, both.control, slope, known), run.spent, factor
 
 
-def _pilots(found, functional, span, where, devices, work, steps, bar) -> tuple[list[Ladder], list[str]]:
-    """Pilots of the methods that come into question, the cheapest first: one that would cost more than what an earlier
-    one is predicted to take in all is left out."""
+def _pilots(found, work, steps, bar) -> tuple[list[Ladder], list[str]]:
+    """Pilots of the methods that come into question, the cheapest first; one that would make the pilots dearer than
+    CHEAP and than a small share of the whole is left out."""
     ladders: list[Ladder] = []
     failures = []
-    for candidate in sorted(found, key=lambda one: one.steps):
-        watched = Watching(functional) if candidate.watched else functional
-        question = Question(candidate.problem, candidate.method, watched, span, where, devices)
+    for candidate, question in found:
+        if steps is None and candidate.steps > MOST_FIRST:
+            raise NotToBeHad(_too_fast())
         best = min((p.cost for ladder in ladders for p in ladder.predicted()), default=math.inf)
-        if PILOT * candidate.steps * pilot_points(candidate.steps) > max(best, CHEAP):
-            failures.append(f"{candidate.method.name}: its pilot would cost more than the whole estimate by another")
+        so_far = sum(ladder.spent for ladder in ladders)
+        if so_far + PILOT * candidate.steps * pilot_points(candidate.steps) > max(PILOT_SHARE * best, CHEAP):
+            failures.append(f"{candidate.method.name}: its pilot would cost too much beside the estimate by another")
             continue
         try:
             ladders.append(_pilot(question, candidate, work, steps, bar))
@@ -223,26 +260,52 @@ def _pilots(found, functional, span, where, devices, work, steps, bar) -> tuple[
     return ladders, failures
 
 
-def _checked(t, error, level, points, most, steps, seed) -> tuple[float, float]:
+def _checked_span(t) -> tuple[float, float]:
     try:
         start, end = (float(x) for x in t)
     except (TypeError, ValueError) as wrong:
         raise ValueError(f"t: expected (start, end), got {t!r}") from wrong
     if not (math.isfinite(start) and math.isfinite(end) and start < end):
         raise ValueError(f"t: expected (start, end) with start < end, got {t!r}")
+    return start, end
+
+
+def _check_choices(points, steps) -> None:
+    if points not in POINTS:
+        raise ValueError(f"points: expected one of {', '.join(map(repr, POINTS))}, got {points!r}")
+    if steps is not None and (isinstance(steps, bool) or not isinstance(steps, (int, np.integer)) or steps < 1):
+        raise ValueError(f"steps: expected a whole number >= 1 of steps of the coarsest level, got {steps!r}")
+    if steps is not None and 4 * steps > MOST_STEPS:
+        raise ValueError(f"steps: expected at most {MOST_STEPS // 4} of the coarsest level, got {steps}")
+
+
+def _check_values(functional: Functional, problem: Any, t: float) -> None:
+    """Refuse functions whose values cannot be averaged; those that JAX cannot trace are told of where they are run."""
+    with jax.enable_x64(True):
+        x, params = jnp.asarray(problem.example_start(), float), problem.example_params()
+        try:
+            found = jax.eval_shape(lambda x: functional.function(t, x, *problem.extra(params)), x)
+            shape, kind = np.shape(found), jnp.result_type(found).kind
+        except Exception:
+            return
+    wanted = "a number" if functional.of_numbers else "a number or a vector"
+    most = 0 if functional.of_numbers else 1
+    if kind not in "fiub" or (len(shape) > most and shape != (1,)):
+        name = "complex numbers" if kind == "c" else f"an array of shape {shape}"
+        raise ValueError(
+            f"f: expected {wanted} for each path, got {name} from the function of {type(functional).__name__}"
+        )
+
+
+def _check_wishes(error, level, most, seed) -> None:
     if isinstance(error, bool) or not isinstance(error, (int, float, np.number)) or not 0 < error < math.inf:
         raise ValueError(f"error: expected a number > 0, got {error!r}; no number of paths gives an error of zero")
     if not isinstance(level, (int, float)) or not 0.5 <= level < 1:
         raise ValueError(f"level: expected a number from 0.5 to 1, such as 0.95, got {level!r}")
-    if points not in POINTS:
-        raise ValueError(f"points: expected one of {', '.join(map(repr, POINTS))}, got {points!r}")
     if not isinstance(most, (int, float, np.number)) or not most >= 1:
         raise ValueError(f"most: expected a number of path-steps, got {most!r}")
-    if steps is not None and (isinstance(steps, bool) or not isinstance(steps, (int, np.integer)) or steps < 1):
-        raise ValueError(f"steps: expected a whole number >= 1 of steps of the coarsest level, got {steps!r}")
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
         raise ValueError(f"seed: expected a whole number >= 0, got {seed!r}")
-    return start, end
 
 
 def _functional(f: Any) -> Functional:
@@ -375,7 +438,7 @@ class Ladder:
         singles[0] = (singles[1][0], self.n(0))
         b = rules.bias(self.known("difference", finest), self.known("difference", finest - 1), self.order)
         tolerance = self.work.tolerance(self.fine(finest).mean, np.zeros(1))
-        return rules.predicted(singles, pairs, b.bound, self.order, np.maximum(tolerance, 1e-300), self.work.level)
+        return rules.predicted(singles, pairs, b.bound, self.order, np.maximum(tolerance, TINY), self.work.level)
 
 
 def _pilot(question: Question, candidate: Candidate, work: _Work, steps: int | None, bar: Progress) -> Ladder:
@@ -412,6 +475,14 @@ def _pilot(question: Question, candidate: Candidate, work: _Work, steps: int | N
     return ladder
 
 
+def _too_fast() -> str:
+    return (
+        f"problem: its coefficients, or what is integrated, change in time faster than {MOST_FIRST} steps follow: "
+        "coarse levels would not see what happens between their steps. Give steps= of a coarsest level that follows "
+        "them, or a shorter t"
+    )
+
+
 def _too_dear(best: rules.Prediction, ladder: Ladder, work: _Work) -> str:
     finest = max(l for role, l in ladder.runs if role == "difference")
     variance = float(np.max(ladder.fine(finest).variance))
@@ -444,11 +515,17 @@ def _loop(ladder: Ladder, work: _Work, bar: Progress, elsewhere: int) -> list[st
         work.history.append((float(spent), float(found.value[worst]), float(found.half[worst])))
         bar.expect(0, f"{found.value[worst]:.6g} ± {found.half[worst]:.2g}")
         ladder.result = (found, b, levels, counted, error)
+        _check_rare(ladder, found.value + 5 * found.stderr)
         heavy = _heavy(levels, ladder)
         constant = levels[0] if np.any(levels[0].known.variance == 0) and not ladder.is_controlled else None
-        unsure = heavy or (constant if constant is not None and constant.known.points < SURE else None)
+        unsure = (heavy[0] if heavy else None) or (
+            constant if constant is not None and constant.known.points < SURE else None
+        )
         if share[worst] <= 1 and (unsure is None or looks == FURTHER_LOOKS):
             return _reasons(ladder, heavy)
+        for hopeless in (one for one in heavy if one.known.points >= MENDS):
+            reached = f"{found.half[worst]:.2g} was reached, not {error[worst]:.2g}"
+            return [*_reasons(ladder, [hopeless]), f"given up, for more points do not mend that: {reached}"]
         where: Any
         if share[worst] <= 1:
             looks += 1
@@ -490,13 +567,15 @@ def _helps(one: rules.Level, weight: float, entry: int) -> float:
     return weight**2 * float(one.known.stderr2[entry]) / (one.known.points * one.cost)
 
 
-def _heavy(levels: Sequence[rules.Level], ladder: Ladder) -> rules.Level | None:
-    """The level whose variance is least to be believed, if there is one."""
+def _heavy(levels: Sequence[rules.Level], ladder: Ladder) -> list[rules.Level]:
+    """The levels whose variances are not to be believed, the worst first."""
     if ladder.two_valued:
-        return None
-    loose = [(float(np.max((one.known.kurtosis - 1) / one.known.points)), one) for one in levels]
-    value, one = max(loose, key=lambda pair: pair[0])
-    return one if value > rules.LOOSE else None
+        return []
+
+    def looseness(one: rules.Level) -> float:
+        return float(np.max((one.known.kurtosis - 1) / one.known.points))
+
+    return sorted((one for one in levels if looseness(one) > rules.LOOSE), key=looseness, reverse=True)
 
 
 def _does_not_converge(ladder: Ladder) -> bool:
@@ -515,21 +594,33 @@ def _rare(probability: float, error: float) -> str:
     )
 
 
-def _reasons(ladder: Ladder, heavy: rules.Level | None) -> list[str]:
+def _reasons(ladder: Ladder, heavy: Sequence[rules.Level]) -> list[str]:
     found, _, levels, *_ = ladder.result
     reasons = []
+    if ladder.candidate.leaves:
+        reasons.append(
+            f"{ladder.candidate.method.name} is explicit and the drift grows faster than linearly: coarse paths leave "
+            "with a small probability, and the expectations of its levels are infinite. Leave method out, or take "
+            "TamedEuler"
+        )
     points = sum(one.known.points for one in levels)
     if np.any(levels[0].known.variance == 0) and not ladder.is_controlled:
         reasons.append(
             f"f was the same on all {points} paths: if it has other values, their probability is below {3 / points:.1g}"
         )
-    if heavy is not None:
-        worst = float(np.max(heavy.known.kurtosis))
+    for one in heavy[:1]:
+        worst = float(np.max(one.known.kurtosis))
         reasons.append(
-            f"kurtosis {worst:.3g} at {ladder.n(heavy.level)} steps with {heavy.known.points} points: neither the "
+            f"kurtosis {worst:.3g} at {ladder.n(one.level)} steps with {one.known.points} points: neither the "
             "variance nor the interval is to be believed"
         )
-    is_probability = isinstance(ladder.functional, Probability) | (np.abs(ladder.fine(1).span - 1) < 1e-9)
-    if np.any(is_probability & (found.value < RARE) & (levels[0].known.variance > 0)):
-        raise NotToBeHad(_rare(float(np.min(found.value)), ladder.work.error))
+    _check_rare(ladder, found.value)
     return reasons
+
+
+def _check_rare(ladder: Ladder, most: np.ndarray) -> None:
+    """Refuse probabilities that are at most so large, where that is little."""
+    found, _, levels, *_ = ladder.result
+    is_probability = isinstance(ladder.functional, Probability) | (np.abs(ladder.fine(1).span - 1) < 1e-9)
+    if np.any(is_probability & (most < RARE) & (levels[0].known.variance > 0)):
+        raise NotToBeHad(_rare(float(np.min(found.value)), ladder.work.error))

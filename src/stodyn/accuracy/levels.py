@@ -129,8 +129,26 @@ class Question:
         self._described[kind] = found
         return found
 
+    def way(self, kind: str, spec: Spec) -> programs.Way:
+        """How a level is computed; levels of one kind share their program while only their times differ."""
+        known = self._ways.get(kind)
+        if (
+            known is not None
+            and known.spec.traced is spec.traced
+            and known.spec.has_equal_steps == spec.has_equal_steps
+        ):
+            return known.on_grid(spec)
+        found = programs.get(spec)
+        if isinstance(found, programs.ByPrint):
+            self._ways[kind] = found
+        return found
+
     @functools.cached_property
     def _described(self) -> dict[str, Spec]:
+        return {}
+
+    @functools.cached_property
+    def _ways(self) -> dict[str, programs.ByPrint]:
         return {}
 
 
@@ -154,13 +172,14 @@ class LevelRun:
         if question.devices:
             self.run = run_of(spec, DEVICE_PATHS, seed, "auto", question.devices, None)
         else:
-            way = programs.get(spec)
+            way = question.way(kind, spec)
             is_printed = isinstance(way, programs.ByPrint)
             width = 2 ** int(math.log2(way.width)) if is_printed else UNPRINTED
             layout = Layout(spec, least, seed, width, least if is_printed else None, points)
             self.run = Run(spec, layout, way)
         self.tally = Tally(self.run, "raise")
         self.computed = 0
+        self._sums: tuple[int, Sums, Sums] | None = None
         self._known: dict[tuple[int, int, int], Known] = {}
 
     @property
@@ -198,6 +217,16 @@ class LevelRun:
         """How far the paths went, the fine ones first; where they are watched."""
         return self.tally.merged[0].largest[-self.copies :]
 
+    @property
+    def sums(self) -> tuple[Sums, Sums]:
+        """Those of the randomisations, one after the other, and of all points."""
+        if self._sums is None or self._sums[0] != self.computed:
+            parts = whole = self.tally.merged[0].sums
+            for half in (2**k for k in reversed(range(RANDOMISATIONS.bit_length() - 1))):
+                whole = merge_sums(Sums(*(part[:half] for part in whole)), Sums(*(part[half:] for part in whole)))
+            self._sums = self.computed, parts, whole
+        return self._sums[1:]
+
     def known(self, entries: slice) -> Known:
         """What is known of some of the numbers of a level: for pairs Y comes first, then P of the fine path."""
         key = (self.computed, entries.start, entries.stop)
@@ -206,16 +235,15 @@ class LevelRun:
         return self._known[key]
 
     def _find(self, entries: slice) -> Known:
-        parts = Randomised.parted(self.tally.merged[0].sums)
-        means = np.stack([part.mean[0] for part in parts])[:, entries]
-        whole = functools.reduce(merge_sums, parts)
+        parts, whole = self.sums
+        means = parts.mean[:, entries]
         N = float(whole.weight[0])
         m2, m4 = variances(whole)[0][entries] / N, whole.fourth[0][entries] / N
         variance = m2 * N / (N - 1)
         with np.errstate(divide="ignore", invalid="ignore"):
             kurtosis = np.where(m2 > 0, m4 / m2**2, 3.0)
         if self.points == "sobol":
-            stderr2, freedom = means.var(axis=0, ddof=1) / len(parts), len(parts) - 1.0
+            stderr2, freedom = means.var(axis=0, ddof=1) / RANDOMISATIONS, RANDOMISATIONS - 1.0
         else:
             stderr2, freedom = variance / N, N - 1
         different = min(len(np.unique(column)) for column in means.T)

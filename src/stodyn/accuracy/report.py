@@ -92,12 +92,16 @@ def _plain(ladder: Any, found: rules.Interval, error: np.ndarray, level: float) 
     top = max(l for role, l in ladder.runs if role == "difference")
     left = np.zeros_like(found.value)
     g = ladder.order.ratio
+    change, variance = np.zeros_like(left), np.zeros_like(left)
     for l in range(top, 0, -1):
-        known = ladder.known("difference", l)
-        variances[l] = ladder.fine(l).variance
-        biases[l] = left + np.abs(known.mean) / (g - 1) if l == top else left
+        if ("difference", l) in ladder.runs:
+            change, variance = np.abs(ladder.known("difference", l).mean), ladder.fine(l).variance
+        else:  # between the pilot and a base far above it
+            change = g * change
+        variances[l] = variance
+        biases[l] = left + change / (g - 1) if l == top else left
         steps[l] = ladder.n(l)
-        left = biases[l] + np.abs(known.mean)
+        left = biases[l] + change
     variances = {l - 1: v for l, v in variances.items()}
     biases = {l - 1: v for l, v in biases.items()}
     steps = {l - 1: v for l, v in steps.items()}

@@ -7,6 +7,7 @@ of it over their times, and its failures. Compiled code is kept under a digest o
 from __future__ import annotations
 
 import contextlib
+import copy
 import hashlib
 import threading
 from abc import ABC, abstractmethod
@@ -205,6 +206,12 @@ class ByPrint(Stepping, SingleSteps):
         self.program: Printed = kept_program(spec, str(compiling.processor()), _printed)
         self.reason = self.program.source.said
         self.together = FEWEST if self.program.looped else TOGETHER
+
+    def on_grid(self, spec: Spec) -> ByPrint:
+        """The same program for a run that differs in its times alone, without tracing anew."""
+        found = copy.copy(self)
+        found.spec, found.plan = spec, plan_of(spec)
+        return found
 
     @property
     def width(self) -> int:

@@ -31,6 +31,8 @@ class Functional:
 
     weak_order   the highest that it can have, whatever the method; normals: how many it draws for each fine step
     diffuses     whether it needs f and g of an SDE; watches: whether the last number gathered is how far a path went
+    gathers_in_time  whether the function is looked at along the path, not at its end alone; of_numbers: whether it
+                 must be a number
     """
 
     function: Callable
@@ -39,6 +41,8 @@ class Functional:
     normals: ClassVar[int] = 0
     diffuses: ClassVar[bool] = False
     watches: ClassVar[bool] = False
+    gathers_in_time: ClassVar[bool] = False
+    of_numbers: ClassVar[bool] = False
 
     def __post_init__(self):
         if not callable(self.function):
@@ -71,6 +75,8 @@ class End(Functional):
 @dataclasses.dataclass(frozen=True)
 class Integral(Functional):
     """∫ function dt over the path, by the trapezoidal rule."""
+
+    gathers_in_time = True
 
     def begin(self, problem, t, x, params):
         return jnp.zeros_like(self.value(problem, t, x, params))
@@ -110,6 +116,8 @@ class Maximum(Functional):
     weak_order = 1.0
     normals = 1
     diffuses = True
+    gathers_in_time = True
+    of_numbers = True
     sign: ClassVar[float] = 1.0
 
     def begin(self, problem, t, x, params):
@@ -156,9 +164,10 @@ class Minimum(Maximum):
 @dataclasses.dataclass(frozen=True)
 class Probability(Functional):
     """P(function > 0) at the end: Φ(m/s), m and s² the mean and the variance of the function after the last step,
-    linearised; function must have a gradient."""
+    linearised; function must be a number and have a gradient."""
 
     diffuses = True
+    of_numbers = True
 
     def begin(self, problem, t, x, params):
         return jnp.zeros(1, x.dtype)

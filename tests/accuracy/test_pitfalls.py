@@ -1,0 +1,133 @@
+"""What could make an interval silently wrong, through the public door: each is avoided, or said."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import stodyn as sd
+from stodyn.accuracy import rules
+from stodyn.accuracy.estimate import Ladder, NotToBeHad
+from stodyn.statistics import functional
+
+BROWNIAN = sd.SDE(lambda t, x: 0.0 * x, lambda t, x: 1.0, 0.0)
+OU = sd.SDE(lambda t, x: -x, lambda t, x: 1.0, 2.0)
+
+
+def ask(problem, f, **options):
+    return sd.estimate(problem, f, **({"t": (0, 1), "error": 0.01, "seed": 1} | options))
+
+
+def test_a_base_above_the_levels_of_the_pilot(monkeypatch):
+    """Predicted to be cheapest with base and top at level 5, the estimate extrapolates there and not from level 4 below
+    its base: of x' = -x from 2, with hardly any noise, 2/e to the error of 64 extrapolated steps."""
+    monkeypatch.setattr(Ladder, "predicted", lambda ladder: [rules.Prediction(5, 5, 1.0)])
+    problem = sd.SDE(lambda t, x: -x, lambda t, x: 1e-9, 2.0)
+    found = ask(problem, lambda t, x: x[0], error=1e-4)
+    base = int(found.steps[found.role == "base"][0])
+    assert base == found.steps.max() == 64
+    assert float(found.value) == pytest.approx(2 / np.e, abs=2e-6)
+
+
+def test_noise_and_loads_that_vanish_on_coarse_grids():
+    """g² = (1 + 0.9 cos 32πt)² is 3.61 at every time of 2 to 16 steps, and 1.405 in the mean; ∫ cos 32πt dt = 0 is 1 by
+    the trapezoidal rule there. Three errors are never passed."""
+    noise = sd.SDE(lambda t, x: 0.0 * x, lambda t, x: 1.0 + 0.9 * jnp.cos(32 * np.pi * t), 0.0)
+    found = ask(noise, lambda t, x: x[0] ** 2, error=0.05)
+    assert abs(float(found.value) - 1.405) < 0.15
+    load = sd.SDE(lambda t, x: jnp.cos(32 * np.pi * t) + 0.0 * x, lambda t, x: 0.1, 0.0)
+    assert abs(float(ask(load, lambda t, x: x[0]).value)) < 0.03
+    assert abs(float(ask(BROWNIAN, functional.Integral(lambda t, x: jnp.cos(32 * np.pi * t) + x[0])).value)) < 0.03
+
+
+def test_coefficients_too_fast_for_any_coarse_grid():
+    fast = sd.SDE(lambda t, x: -x, lambda t, x: jnp.sin(1e6 * t), 1.0)
+    with pytest.raises(NotToBeHad, match=r"problem: its coefficients.*change in time faster than 4096 steps"):
+        ask(fast, lambda t, x: x[0])
+
+
+@pytest.mark.parametrize("method", ["EulerMaruyama", None])
+def test_levels_of_a_drift_that_grows_faster_than_linearly(method):
+    """Of dX = -X⁵ dt + 2 dW explicit Euler is never trusted; chosen freely, the answer is that of fine levels of
+    TamedEuler."""
+    problem = sd.SDE(lambda t, x: -(x**5), lambda t, x: 2.0, 0.0)
+    found = ask(problem, lambda t, x: jnp.abs(x[0]), error=0.02, method=method)
+    if method is None:
+        tamed = ask(problem, lambda t, x: jnp.abs(x[0]), error=0.02, method="TamedEuler", steps=128)
+        assert found.attrs["trusted"] and abs(float(found.value) - float(tamed.value)) < 0.08
+    else:
+        assert not found.attrs["trusted"] and "the drift grows faster than linearly" in found.attrs["reasons"]
+
+
+@pytest.mark.parametrize("a", [0.3, 0.6])
+def test_infinite_variances_and_means(a):
+    """E exp(a W²) has no variance for a ≥ 1/4 and is infinite for a ≥ 1/2: never trusted, and given up."""
+    found = ask(BROWNIAN, lambda t, x: jnp.exp(a * x[0] ** 2), steps=2)
+    assert not found.attrs["trusted"] and "is to be believed" in found.attrs["reasons"]
+
+
+def test_tails_that_points_do_not_mend():
+    found = ask(BROWNIAN, lambda t, x: jnp.exp(3 * x[0]), error=0.05, relative=True)
+    assert not found.attrs["trusted"] and "given up" in found.attrs["reasons"]
+
+
+def test_an_indicator_of_a_rare_event():
+    with pytest.raises(NotToBeHad, match="rare events need splitting"):
+        ask(BROWNIAN, lambda t, x: x[0] > 3.719016, error=0.1, relative=True)
+
+
+def test_paths_that_explode():
+    """x' = x³ from 1 ends at t = 1/2."""
+    problem = sd.SDE(lambda t, x: x**3, lambda t, x: 0.1, 1.0)
+    with pytest.raises(NotToBeHad, match=r"no method gives levels that converge|differences do not fall"):
+        ask(problem, lambda t, x: x[0])
+
+
+def test_paths_that_fail():
+    problem = sd.SDE(lambda t, x: -jnp.sqrt(x), lambda t, x: 1.0, 0.1)
+    with pytest.raises(NotToBeHad, match=r"no method gives levels that converge. PlatenWeak2: .* paths .* failed"):
+        ask(problem, lambda t, x: x[0])
+
+
+@pytest.mark.parametrize(
+    ("f", "words"),
+    [
+        (lambda t, x: jnp.exp(1j * x[0]), "got complex numbers from the function of End"),
+        (lambda t, x: jnp.ones((2, 2)), r"got an array of shape \(2, 2\)"),
+        (functional.Maximum(lambda t, x: jnp.stack([x[0], 2 * x[0]])), r"expected a number .*\(2,\) .* Maximum"),
+        (functional.Probability(lambda t, x: jnp.stack([x[0], x[0]])), "expected a number for each path"),
+        (lambda t, x: None, "could not be traced"),
+        (lambda x: x[0], "takes 1 positional argument but 2 were given"),
+        (lambda t, x: jnp.sqrt(x[0] + 2.5), "f: it is NaN or infinite on some paths"),
+    ],
+)
+def test_functions_that_cannot_be_averaged(f, words):
+    with pytest.raises((ValueError, TypeError), match=words):
+        ask(BROWNIAN, f, error=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"error": float("nan")}, "error: expected a number > 0"),
+        ({"error": "1e-3"}, "error: expected a number > 0"),
+        ({"steps": 2**22}, "steps: expected at most 1048576"),
+        ({"eror": 0.1}, "did you mean 'error'"),
+        ({"method": "DRI1"}, "DRI1's draws have the moments of W and are not a Brownian path"),
+    ],
+)
+def test_options_that_cannot_be_met(options, words):
+    with pytest.raises((ValueError, TypeError), match=words):
+        ask(OU, lambda t, x: x[0], **options)
+
+
+def test_an_error_below_what_a_budget_reaches():
+    with pytest.raises(NotToBeHad, match=r"needs about \de\+\d+ path-steps .* most=1e\+10 reaches about"):
+        ask(OU, lambda t, x: x[0] ** 2, error=1e-14)
+
+
+def test_a_corner_that_lowers_the_order():
+    """dX = -sign X dt + dW: |X| is a reflected Brownian motion, P(|X(1)| > y) = Φ(-y - 1) + e^(-2y) Φ(1 - y), and
+    E |X(1)| = 0.4246602; three errors are never passed."""
+    problem = sd.SDE(lambda t, x: -jnp.sign(x), lambda t, x: 1.0, 0.0)
+    found = ask(problem, lambda t, x: jnp.abs(x[0]))
+    assert abs(float(found.value) - 0.4246602) < 0.03
