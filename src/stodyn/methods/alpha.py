@@ -442,6 +442,12 @@ class _StochasticAlpha(GeneralisedAlpha):
         self._check()
 
     @property
+    def summary(self):
+        if self.order == "paper":
+            return "Rajan and Raha's stochastic α, its dissipation chosen by rho"
+        return f"Stochastic α with the noise terms of strong order {self.order}"
+
+    @property
     def name(self):
         return "StochasticAlpha" if self.order == "paper" else f"StochasticAlpha{round(10 * self.order)}"
 
@@ -473,7 +479,7 @@ class _StochasticAlpha(GeneralisedAlpha):
 
 @dataclasses.dataclass(frozen=True)
 class _General(GeneralisedAlpha):
-    """Any four coefficients of the generalised-α scheme, in Chung & Hulbert's convention."""
+    """Any four coefficients of the generalised-α scheme; the convention is Chung & Hulbert's."""
 
     alpha_m: float = 0.0
     alpha_f: float = 0.0

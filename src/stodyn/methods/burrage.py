@@ -94,6 +94,7 @@ _NONE: Matrix = ((0, 0), (0, 0))
 R2 = Burrage(
     BurrageTable(
         name="R2",
+        what="Burrage and Burrage's two-stage step, for Stratonovich problems",
         proved=True,
         source="K. Burrage & P. M. Burrage, High strong order explicit Runge-Kutta methods for stochastic ordinary "
         "differential equations, Appl. Numer. Math. 22 (1996)",
@@ -116,6 +117,7 @@ R2 = Burrage(
 E1 = Burrage(
     BurrageTable(
         name="E1",
+        what="Burrage and Burrage's four-stage step for one channel",
         proved=True,
         source="K. Burrage & P. M. Burrage, Order conditions of stochastic Runge-Kutta methods by B-series, SIAM J. "
         "Numer. Anal. 38 (2000)",

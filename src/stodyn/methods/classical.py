@@ -98,12 +98,12 @@ class ExplicitRungeKutta(Method):
 
     @property
     def summary(self) -> str:
-        words = {"held": "one sample of noise held over a step", "fresh": "a fresh sample of noise a stage"}
+        words = {"held": "noise held", "fresh": "fresh noise"}
         return (
-            f"Runge-Kutta of order {self.order} in {len(self.b)} stages"
-            + (", for linear systems" if self.variances else "")
-            + (", with an embedded estimate" if self.embedded else "")
-            + f", {words.get(str(self.noise), 'correlated samples of noise')}"
+            f"{len(self.b)}-stage Runge-Kutta of order {self.order}"
+            + (" for linear systems" if self.variances else "")
+            + (" with estimate" if self.embedded else "")
+            + f", {words.get(str(self.noise), 'correlated noise')}"
         )
 
     # --- what the table says, in exact numbers where it is exact --------------------------------------------------

@@ -23,7 +23,7 @@ DEEPEST = 30  # halvings
 
 @dataclasses.dataclass(frozen=True)
 class _Dyadic(Solver):
-    """A step of the grid is compared with two half steps, and halved again where they differ by more than tol.
+    """Steps halved along each path where halves and whole differ: by more than tol.
 
     Where the increment W of a step h is halved, its halves are those of the same Brownian path, W₁ = W/2 + √h ξ/2 and
     W₂ = W - W₁ (the bridge), whatever is decided of the step: nothing is drawn again, so that the law of W stays what

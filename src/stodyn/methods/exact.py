@@ -22,7 +22,7 @@ LINEAR = 1e-9  # relative: how far from linear rounding may put the drift
 
 @dataclasses.dataclass(frozen=True)
 class _VanLoan(Solver):
-    """The exact solution of dx = (A x + a(t)) dt + B dW with constant A and B, from grid point to grid point:
+    """The exact solution of linear equations: dx = (A x + a(t)) dt + B dW with constant A and B, between grid points:
 
     x(t + h) = exp(Ah) x(t) + ∫ exp(A(h-s)) a(t+s) ds + w,   w ~ N(0, ∫ exp(As) BB' exp(A's) ds).
 

@@ -86,7 +86,7 @@ class _Chaos(Expansion):
 
 @dataclasses.dataclass(frozen=True)
 class _Quadrature(_Chaos):
-    """The coefficients v_i = Σ_k w_k x(t, p_k) Φ_i(p_k) from solutions at the nodes of a Gauss or sparse grid.
+    """Coefficients by quadrature over a Gauss or sparse grid: v_i = Σ_k w_k x(t, p_k) Φ_i(p_k).
 
     nodes  Gauss nodes a parameter (degree + 1 unless given), or the level of Smolyak's grid
     grid   "tensor" or "smolyak"
@@ -116,7 +116,7 @@ class _Quadrature(_Chaos):
 
 @dataclasses.dataclass(frozen=True)
 class _Sampling(_Chaos):
-    """The coefficients from solutions at random or quasi-random parameters, which the seed of the run decides.
+    """Coefficients from solutions at sampled parameters: random or quasi-random, the seed of the run decides which.
 
     samples  how many; points  "sobol" or "random"
     fit      "projection": v_i = mean of x Φ_i, for any number of samples; "regression": least squares, for smooth
@@ -156,7 +156,7 @@ class _Sampling(_Chaos):
 
 @dataclasses.dataclass(frozen=True)
 class _Collocation(_Chaos):
-    """The polynomial that takes the solutions at as many points as it has terms: v = C⁻¹ x(t, p_l), C = (Φ_i(p_l)).
+    """The polynomial through the solutions at as many points as terms: v = C⁻¹ x(t, p_l), C = (Φ_i(p_l)).
 
     points   (terms, Q), one row a point; None takes the Gauss nodes for a tensor basis and a well-spread choice of them
              for another

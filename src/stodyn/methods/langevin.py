@@ -56,6 +56,10 @@ arXiv 2101.03446 (2021); the step: {PAPER}"
     )
 
     @property
+    def summary(self):
+        return f"{self.base.name} between two shifts of the momenta"
+
+    @property
     def name(self):
         return self.label
 

@@ -82,6 +82,10 @@ class Splitting(Method):
 sampling, Appl. Math. Res. eXpress (2013) 34-56"
 
     @property
+    def summary(self):
+        return f"Langevin's equation in exact pieces, {' '.join(self.pieces)}"
+
+    @property
     def name(self):
         return self.pieces
 

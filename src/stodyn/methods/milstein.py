@@ -59,6 +59,11 @@ class _Milstein(Method):
     )
 
     @property
+    def summary(self):
+        noise = "noise that commutes" if self.area is None else "any noise, with Lévy areas"
+        return f"Milstein's method for {noise}"
+
+    @property
     def name(self):
         return "Milstein" if self.area is None else "MilsteinLevy"
 
@@ -76,7 +81,7 @@ class _Milstein(Method):
 
 @dataclasses.dataclass(frozen=True)
 class _ImplicitMilstein(Method):
-    """Drift-implicit Milstein for stiff Ito problems, with Milstein's noise terms at the start of the step:
+    """Drift-implicit Milstein for stiff Ito problems: Milstein's noise terms are taken at the start of the step,
     x' = x + h [(1-θ) f(t, x) + θ f(t+h, x')] + Σ_k g_k W_k + Σ_jk (∂g_k/∂x g_j) I_(j,k).
 
     θ = 1 (the default) damps stiff components in one step, θ = 1/2 is the trapezoidal rule in the drift. Strong and

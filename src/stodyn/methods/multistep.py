@@ -236,7 +236,7 @@ class AdamsMoulton(Method):
 
     @property
     def summary(self) -> str:
-        return f"Adams-Moulton predictor-corrector of order {self.order} ({self.mode}, {self.noise} noise)"
+        return f"Adams-Moulton of order {self.order} ({self.mode}, {self.noise} noise)"
 
     @property
     def claims(self):

@@ -55,6 +55,10 @@ class _PlatenWeak2(Method):
     citation = "P. E. Kloeden & E. Platen, Numerical Solution of Stochastic Differential Equations (1992), section 15.1"
 
     @property
+    def summary(self):
+        return f"Platen's weak step of order 2{', with draws for pairs of channels' if self.pairs else ''}"
+
+    @property
     def name(self):
         return "PlatenWeak2Pairs" if self.pairs else "PlatenWeak2"
 

@@ -27,7 +27,7 @@ from stodyn.problems.mechanical import Mechanical
 
 @dataclasses.dataclass(frozen=True)
 class _ProjectedAlpha(Constrained):
-    """The α method along the constraints with a projection back onto them: of strong order 2, and for singular masses.
+    """The α method along the constraints, projected back onto them: of strong order 2, and for singular masses.
 
     rho    in [0, 1]: what is left per step of an oscillation with ωh → ∞, as that of StochasticAlpha
     order  2.0, 1.5 or "paper": strong orders 2, 1.5 and 1, by the terms of StochasticAlpha. RattleAlpha has smaller

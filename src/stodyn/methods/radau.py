@@ -34,6 +34,10 @@ class _Radau(Solver):
     citation = "E. Hairer & G. Wanner, Solving Ordinary Differential Equations II (Springer 1996), IV.8, VII.3"
 
     @property
+    def summary(self):
+        return f"Radau IIA collocation of order {self.order}"
+
+    @property
     def name(self):
         return f"Radau{self.order}"
 

@@ -74,6 +74,12 @@ class _Rattle(Constrained):
             raise ValueError("correction: it belongs to shifted=True")
 
     @property
+    def summary(self):
+        if not self.shifted:
+            return "RATTLE with a random kick in each of its two impulses"
+        return f"RATTLE between two shifts of v{', with its mean put right' if self.correction else ''}"
+
+    @property
     def name(self):
         return ("ShiftedRattle15" if self.correction else "ShiftedRattle") if self.shifted else "Rattle"
 

@@ -113,6 +113,10 @@ class _RattleAlpha(Constrained):
             raise ValueError(f'order: expected "paper" or 1.5, got {self.order!r}; ProjectedAlpha has order 2.0')
 
     @property
+    def summary(self):
+        return f"The α method with RATTLE's impulses, for joints{'' if self.order == 'paper' else ', corrected'}"
+
+    @property
     def name(self):
         return "RattleAlpha" if self.order == "paper" else "RattleAlpha15"
 

@@ -229,6 +229,7 @@ _STRATONOVICH = (
 SRA1 = SRA(
     SRATable(
         name="SRA1",
+        what="Rößler's two-stage step for additive Ito noise",
         proved=True,
         source=_STRONG,
         claims=(
@@ -249,6 +250,7 @@ SRA1 = SRA(
 SRA3 = SRA(
     SRATable(
         name="SRA3",
+        what="Rößler's three-stage step for additive Ito noise",
         proved=True,
         source=_STRONG,
         claims=(
@@ -270,6 +272,7 @@ SRA3 = SRA(
 SRIW1 = SRI(
     SRITable(
         name="SRIW1",
+        what="Rößler's four-stage step for scalar or diagonal Ito noise",
         proved=True,
         source=_STRONG,
         claims=(
@@ -293,6 +296,7 @@ SRIW1 = SRI(
 DRI1 = DRI(
     DRITable(
         name="DRI1",
+        what="Debrabant and Rößler's weak step for Ito problems, any noise",
         proved=True,
         source=_ITO,
         claims=(Claim("weak", 2.0, source="Debrabant & Rößler (2009)"), Claim("deterministic", 3.0)),
@@ -318,6 +322,7 @@ DRI1 = DRI(
 RS1 = RS(
     RSTable(
         name="RS1",
+        what="Rößler's weak step for Stratonovich problems, ODE order 2",
         proved=True,
         source=_STRATONOVICH,
         claims=(Claim("weak", 2.0, source="Rößler (2007)"), Claim("deterministic", 2.0)),
@@ -339,6 +344,7 @@ RS2 = RS(
     dataclasses.replace(
         RS1.table,
         name="RS2",
+        what="Rößler's weak step for Stratonovich problems, ODE order 3",
         proved=True,
         claims=(Claim("weak", 2.0, source="Rößler (2007)"), Claim("deterministic", 3.0)),
         c0=(0, Q(2, 3), Q(2, 3), 0),

@@ -340,6 +340,7 @@ _ZERO = (0, 0, 0)
 ImplicitEuler = StiffRungeKutta(
     StiffTable(
         name="ImplicitEuler",
+        what="Backward Euler, noise taken at the start of the step",
         A=((0, 0), (0, 1)),
         B1=((0, 0), (1, 0)),
         claims=(
@@ -355,6 +356,7 @@ ImplicitEuler = StiffRungeKutta(
 Trapezoidal = StiffRungeKutta(
     StiffTable(
         name="Trapezoidal",
+        what="The trapezoidal rule, noise taken at the start of the step",
         A=((0, 0), (Q(1, 2), Q(1, 2))),
         B1=((0, 0), (1, 0)),
         claims=(
@@ -369,6 +371,7 @@ Trapezoidal = StiffRungeKutta(
 RK1W1 = StiffRungeKutta(
     StiffTable(
         name="RK1W1",
+        what="Three stages, with a trapezoidal drift",
         A=(_ZERO, (0, Q(1, 2), 0), (Q(1, 2), 0, Q(1, 2))),
         B1=(_ZERO, _ZERO, (1, 0, 0)),
         B2=(_ZERO, _ZERO, (-1, 1, 0)),
@@ -380,6 +383,7 @@ RK1W1 = StiffRungeKutta(
 RK1W2 = StiffRungeKutta(
     StiffTable(
         name="RK1W2",
+        what="Three stages, with Alexander's L-stable drift of order 2",
         A=_ALEXANDER,
         B1=(_ZERO, _ZERO, (1, 0, 0)),
         B2=(_ZERO, _ZERO, (-1, 1, 0)),
@@ -392,6 +396,7 @@ RK1W2 = StiffRungeKutta(
 RK1W3 = StiffRungeKutta(
     StiffTable(
         name="RK1W3",
+        what="Alexander's drift, noise taken at a middle stage",
         A=_ALEXANDER,
         B1=(_ZERO, (Q(1, 2), 0, 0), (0, 1, 0)),
         B3=(_ZERO, (Q(-1, 2), 0, 0), (-1, 1, 0)),
@@ -402,6 +407,7 @@ RK1W3 = StiffRungeKutta(
 RK1W4 = StiffRungeKutta(
     StiffTable(
         name="RK1W4",
+        what="Alexander's drift, noise taken at two symmetric stages",
         A=((γ, 0, 0), (0, γ, 0), (sqrt(2) / 4, sqrt(2) / 4, γ)),
         B1=(_ZERO, _ZERO, (Q(1, 2), Q(1, 2), 0)),
         B2=(_ZERO, _ZERO, (Q(1, 2), Q(-1, 2), 0)),
@@ -413,6 +419,7 @@ RK1W4 = StiffRungeKutta(
 RK1W5 = StiffRungeKutta(
     StiffTable(
         name="RK1W5",
+        what="Three stages with the diagonal 1/2, ODE order 1",
         A=((Q(1, 2), 0, 0), (Q(1, 2), Q(1, 2), 0), (0, Q(1, 2), Q(1, 2))),
         B1=(_ZERO, _ZERO, (0, 1, 0)),
         B2=(_ZERO, _ZERO, (1, -1, 0)),
@@ -435,6 +442,7 @@ _δ = sqrt(10) / 2 - 1  # 2δ² + 4δ = 3: the least ODE error that A-stability 
 RK1A3 = StiffRungeKutta(
     StiffTable(
         name="RK1A3",
+        what="Three stages, A- and L-stable in mean square",
         A=((_δ, 0, 0), (0, _δ, 0), (1 - _δ, 0, _δ)),
         B1=(_ZERO, (Q(1, 2), 0, 0), (0, 1, 0)),
         B3=(_ZERO, (Q(-1, 2), 0, 0), (-1, 1, 0)),
@@ -445,6 +453,7 @@ RK1A3 = StiffRungeKutta(
 RK1A4 = StiffRungeKutta(
     StiffTable(
         name="RK1A4",
+        what="Four stages, A-stable in mean square, ODE order 2",
         A=(_ZEROS, (Q(7, 24), Q(3, 8), 0, 0), (Q(7, 24), 0, Q(3, 8), 0), (Q(7, 16), Q(3, 32), Q(3, 32), Q(3, 8))),
         claims=(*_FIRST_ORDER, _A_STABLE),
         source=_STABLE,
@@ -454,6 +463,7 @@ RK1A4 = StiffRungeKutta(
 RK1A4L = StiffRungeKutta(
     StiffTable(
         name="RK1A4L",
+        what="Four stages, A- and L-stable in mean square, ODE order 2",
         A=(
             (Q(1, 4), 0, 0, 0),
             (Q(7, 12), Q(1, 4), 0, 0),
@@ -488,6 +498,7 @@ class _Drift(NamedTuple):
     α2: Number
     z: Q
     order: float
+    what: str
     claims: tuple[Claim, ...] = ()
 
     @property
@@ -499,13 +510,13 @@ class _Drift(NamedTuple):
         return bool(self.a21 or self.α1)
 
 
-_ALEXANDERS = _Drift(γ, 0, 0, sqrt(2) / 2, Q(1), 2.0)
+_ALEXANDERS = _Drift(γ, 0, 0, sqrt(2) / 2, Q(1), 2.0, "Alexander's L-stable drift")
 _DRIFTS = {
     "W2": _ALEXANDERS,
-    "WR": _ALEXANDERS,
-    "A3": _Drift(_δ, 0, 0, 1 - _δ, Q(1, 2), 1.0, (_A_STABLE, _L_STABLE)),
-    "A4": _Drift(Q(3, 8), Q(1, 4), Q(17, 40), Q(1, 5), Q(1, 4), 2.0, (_A_STABLE,)),
-    "AT": _Drift(Q(1, 2), 0, Q(1, 2), 0, Q(1, 4), 2.0, (_A_STABLE,)),
+    "WR": _ALEXANDERS._replace(what="Alexander's drift, pairs of stages"),
+    "A3": _Drift(_δ, 0, 0, 1 - _δ, Q(1, 2), 1.0, "A- and L-stable in mean square", (_A_STABLE, _L_STABLE)),
+    "A4": _Drift(Q(3, 8), Q(1, 4), Q(17, 40), Q(1, 5), Q(1, 4), 2.0, "A-stable in mean square", (_A_STABLE,)),
+    "AT": _Drift(Q(1, 2), 0, Q(1, 2), 0, Q(1, 4), 2.0, "Trapezoidal, noise from its middle", (_A_STABLE,)),
 }
 
 
@@ -548,6 +559,10 @@ class _ManyChannels(_Stiff):
             Claim("deterministic", self.drift.order, source="order of the drift's table"),
             *self.drift.claims,
         )
+
+    @property
+    def summary(self):
+        return f"{self.drift.what}, {'channels that commute' if self.area is None else 'any channels, with areas'}"
 
     @property
     def name(self):
@@ -691,6 +706,11 @@ simulation, J. Comput. Appl. Math. 157 (2003)"
     )
 
     @property
+    def summary(self):
+        noise = "noise that commutes" if self.area is None else "any noise, with Lévy areas"
+        return f"Drift-implicit Milstein for {noise}"
+
+    @property
     def name(self):
         return "StiffMilstein" if self.area is None else "StiffMilsteinLevy"
 
@@ -730,7 +750,7 @@ class _Past(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class _BDF2Maruyama(_Stiff):
-    """The two-step M (x' - 4/3 x + 1/3 x⁻) = 2/3 h f(t+h, x') + g(t, x) W - 1/3 g(t-h, x⁻) W⁻ for small noise.
+    """Two-step backward differences: M (x' - 4/3 x + 1/3 x⁻) = 2/3 h f(t+h, x') + g(t, x) W - 1/3 g(t-h, x⁻) W⁻.
 
     Strong order 1/2, 1 for additive noise; where the noise is small its error falls like h² down to the level of the
     noise. Any noise. One solve a step; equal steps. The first step is one of implicit Euler.

@@ -26,12 +26,14 @@ class Table(ABC):
 
     A table that misses a claimed order with one noise channel cannot be made; `missed` asks for more channels.
 
+    what    what the method is, in a line
     proved  whether that is known already: the tables of this package are proved by its tests, not at every import
     """
 
     name: str
     claims: tuple[Claim, ...]
     source: str
+    what: str = dataclasses.field(default="", repr=False, compare=False)
     proved: bool = dataclasses.field(default=False, repr=False, compare=False)
     calculus: ClassVar[str]
 
@@ -82,6 +84,10 @@ class Tabulated(Method):
     @property
     def name(self):
         return self.table.name
+
+    @property
+    def summary(self):
+        return self.table.what or super().summary
 
     @property
     def claims(self):

@@ -55,6 +55,10 @@ class LagrangeDAlembert(Method):
         return self.table.name
 
     @property
+    def summary(self):
+        return self.table.what or super().summary
+
+    @property
     def claims(self):
         return self.table.claims
 
@@ -131,7 +135,8 @@ class FromTable(LagrangeDAlembert):
 def _midpoint_table() -> MeanSquareTable:
     half, one = ((Q(1, 2),),), (Q(1),)
     return MeanSquareTable(
-        name="Midpoint", claims=_SQUARE, source=PAPER, proved=True,
+        name="Midpoint", what="The stochastic midpoint rule for Hamiltonian systems",
+        claims=_SQUARE, source=PAPER, proved=True,
         a=half, a_bar=half, a_hat=half, b=half, b_bar=half, b_hat=half, α=one, α_hat=one, β=one, β_hat=one,
     )  # fmt: skip
 
@@ -139,7 +144,8 @@ def _midpoint_table() -> MeanSquareTable:
 def _verlet_table() -> MeanSquareTable:
     q, p, w = ((0, 0), (Q(1, 2), Q(1, 2))), ((Q(1, 2), 0), (Q(1, 2), 0)), (Q(1, 2), Q(1, 2))
     return MeanSquareTable(
-        name="StoermerVerlet", claims=_SQUARE, source=PAPER, proved=True,
+        name="StoermerVerlet", what="Störmer-Verlet for Hamiltonian systems with noise",
+        claims=_SQUARE, source=PAPER, proved=True,
         a=q, a_bar=p, a_hat=p, b=q, b_bar=p, b_hat=p, α=w, α_hat=w, β=w, β_hat=w,
     )  # fmt: skip
 
@@ -148,7 +154,8 @@ def _verlet_table() -> MeanSquareTable:
 def _dirk_table(lam: Q) -> MeanSquareTable:
     a, w = ((lam / 2, 0), (lam, (1 - lam) / 2)), (lam, 1 - lam)
     return MeanSquareTable(
-        name="DIRK", claims=_SQUARE, source=PAPER,
+        name="DIRK", what="Two midpoint steps in a row, lam of the step and the rest of it",
+        claims=_SQUARE, source=PAPER,
         a=a, a_bar=a, a_hat=a, b=a, b_bar=a, b_hat=a, α=w, α_hat=w, β=w, β_hat=w,
     )  # fmt: skip
 
@@ -158,7 +165,8 @@ def _srkw1_table(lam: Q) -> WeakTable:
     half, one = ((Q(1, 2),),), (Q(1),)
     claims = Claim("weak", 1.0, source="order conditions"), Claim("deterministic", 2.0), _SQUARE[-1]
     return WeakTable(
-        name="SRKw1", claims=claims, source=f"{PAPER}, after P. Wang, J. Hong & D. Xu, Commun. Comput. Phys. 21 (2017)",
+        name="SRKw1", what="A one-stage weak step with three-point draws",
+        claims=claims, source=f"{PAPER}, after P. Wang, J. Hong & D. Xu, Commun. Comput. Phys. 21 (2017)",
         A0=half, B0=((lam,),), A1=((1 - lam,),), B1=half, B3=half, α=one, β=one,
     )  # fmt: skip
 
@@ -174,8 +182,8 @@ def _srkw2_table(name: str, coupled: bool) -> WeakTable:
         _SQUARE[-1],
     )
     return WeakTable(
-        name=name, claims=claims, source=f"{PAPER}, after P. Wang, J. Hong & D. Xu, Commun. Comput. Phys. 21 (2017)",
-        proved=True,
+        name=name, what=f"A four-stage weak step of order 2 for {'noise that commutes' if coupled else 'one channel'}",
+        claims=claims, source=f"{PAPER}, after P. Wang, J. Hong & D. Xu, Commun. Comput. Phys. 21 (2017)", proved=True,
         A0=tuple(tuple(Q(1, 4) if j < i else Q(1, 8) if j == i else Q(0) for j in range(4)) for i in range(4)),
         B0=((Q(5, 6) - s / 3, -Q(1, 2), 0, 0), (-Q(1, 6) + s / 3, Q(1, 2), 0, 0), (Q(1, 2), Q(1, 2), 0, 0),
             (-Q(1, 6), Q(1, 2), 0, 0)),
