@@ -502,6 +502,7 @@ def test_what_cannot_be_printed_is_named(function, said):
 
 # Of other versions of JAX than this one.
 ELSEWHERE = {
+    "execute_instructions",  # a primitive of ours: numerics/instructions.py
     "one_minus_square",
     "call_hi_primitive",
     "checkpoint",

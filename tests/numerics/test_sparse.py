@@ -94,7 +94,7 @@ def test_work_grows_with_the_net_and_not_with_its_square():
         pattern = Pattern.of(ladder != 0.0)
         found = ordered(pattern, ladder[None, pattern.rows, pattern.columns])
         assert n + sum(len(p.beside) + len(p.below) for p in found.pivots) <= 5 * n
-        assert len(found._plan.factoring.base) <= 5 * n / 32 + 2.5 * np.log2(n)
+        assert len(found._plan.factoring.grouped.base) <= 5 * n / 32 + 2.5 * np.log2(n)
     full = Pattern.of(np.ones((30, 30)))
     assert ordered(full, np.random.default_rng(1).standard_normal((1, 900))) is None
     assert ordered(pattern, np.zeros((1, len(pattern.rows)))) is None

@@ -38,8 +38,8 @@ class LoopSource(OfOnePath):
         self.stepped, self.ok = self._stepped(None)
         self.starting = self._stepped("k") if self.traced.starting is not None else None
         self.see, self.seen, self.seen_dtypes, self.rows_of = self._seen()
-        programs = [self.begun, self.see, self.stepped, *([self.starting[0]] if self.starting else [])]
-        self.scratch = max(program.scratch for program in programs)
+        steps = [self.stepped, *([self.starting[0]] if self.starting else [])]
+        self.scratch = max(self.begun.scratch, self.see.scratch + max(program.scratch for program in steps))
 
     def operations(self) -> int:
         """Operations of a step for each path, by the shapes of its trace."""
@@ -50,7 +50,7 @@ class LoopSource(OfOnePath):
 
     @property
     def said(self) -> str:
-        count = len(self.stepped.loops)
+        count = self.stepped.loops
         return f"{count} loop{'s' * (count != 1)} over arrays a step, {WIDTH} paths together"
 
     def compiled(self, width: int, diagnosing: bool = False) -> compiling.Program:
@@ -208,7 +208,7 @@ class _Advance:
         names = ["now", "then", "scratch", *(f"normals {k}" for k in range(len(self.source.traced.streams)))]
         bases: dict[str, Callable[[], str]] = {name: functools.partial(self.place.__getitem__, name) for name in names}
         self.memory = memory = Memory(w, ("own_params",), bases)
-        self.printer = LoopPrinter(w, self.program, self.given, memory.load, memory.store)
+        self.printer = LoopPrinter(w, self.program, self.given, memory)
         w.operations = self.program.operations
         states = w.address("scratch")
         size = 8 * WIDTH
@@ -217,7 +217,7 @@ class _Advance:
         with w.counted(w.count("first_lane"), w.count("last_lane"), WIDTH) as lane, self.printer.scope():
             memory.lane = self.place["lane"] = lane
             self.copy(lane, one, inwards=True)
-            self.printer.before(moves=False)
+            self.printer.before_steps()
             before, head, end = w.block, w.fresh("step"), w.fresh("done")
             i, q, now, then = (f"%{w.fresh(word)}" for word in ("i", "q", "now", "then"))
             w.jump(head)
@@ -228,8 +228,7 @@ class _Advance:
             in_slab = w.whole("srem", i, w.count("slab"))
             self.draw(lane, i, in_slab)
             with self.printer.scope():
-                self.printer.before(moves=True)
-                self.printer.write()
+                self.printer.step()
                 following = w.value(f"add nsw i64 {i}, 1")
                 if self.diagnosing:
                     self.diagnose(self.printer.read(self.ok), then, following, lane)
@@ -292,8 +291,9 @@ class _Advance:
         w.open(saving)
         first = w.whole("mul", w.whole("mul", q, len(source.seen)), self.memory.stride)
         seen = w.at(w.address("seen"), first)
+        behind = w.at(self.place["scratch"], self.program.scratch, 8 * WIDTH)
         bases: dict[str, Callable[[], str]] = {
-            "state": lambda: then, "seen": lambda: seen, "scratch": lambda: self.place["scratch"]
+            "state": lambda: then, "seen": lambda: seen, "scratch": lambda: behind
         }  # fmt: skip
         memory = Memory(w, ("seen", "own_params"), bases)
         memory.lane = lane
@@ -301,9 +301,9 @@ class _Advance:
         def given(node: Node) -> str:
             return w.load_row(w.at(w.address("t"), following, 8), node.dtype, False)
 
-        printer = LoopPrinter(w, source.see, given, memory.load, memory.store)
-        printer.before(moves=True)
-        printer.write()
+        printer = LoopPrinter(w, source.see, given, memory)
+        printer.before_steps()
+        printer.step()
         next_q = w.value(f"add nsw i64 {q}, 1")
         saved = w.block
         w.jump(on)

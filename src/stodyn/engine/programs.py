@@ -34,7 +34,7 @@ from stodyn.noise.supply import Counted, Drawn, Given, Supply
 from stodyn.numerics.printing import compiling
 from stodyn.numerics.printing.flat import scalar_operations
 from stodyn.numerics.printing.scalars import Unprintable
-from stodyn.numerics.printing.telling import calls_host, fingerprint
+from stodyn.numerics.printing.telling import calls_host, fingerprint, holds
 from stodyn.statistics.contract import Move, Snapshot, Statistic
 
 EXECUTORS = ("auto", "printed", "vmap")
@@ -260,7 +260,8 @@ def kept_program(spec: Spec, target: str, make: Callable[[Spec, Watched], Any]) 
 def _printed(spec: Spec, seen: Watched) -> Printed:
     """A step of many operations as loops over arrays, one of few as scalars."""
     traced: Any = spec.traced
-    if scalar_operations(traced.step) > LOOPED and spec.problem.n > SMALL:
+    eliminates = holds(traced.step, "execute_instructions")  # with all that its dense elimination would write out
+    if scalar_operations(traced.step) > LOOPED and (spec.problem.n > SMALL or eliminates):
         try:
             return Printed(LoopSource(spec, seen))
         except Unprintable as error:

@@ -53,8 +53,6 @@ class Traced:
         """Why it is not printed, where that can be told before all else."""
         if holds(self.step, "lu"):
             return "primitive lu: a linear solve that is not written out goes to LAPACK"
-        if holds(self.step, "custom_vmap_call"):
-            return "sparse elimination takes the numbers of all paths row by row"
         return None
 
     @property

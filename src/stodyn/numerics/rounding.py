@@ -19,7 +19,7 @@ from stodyn.numerics.printing.scalars import INLINED, WHOLE, inner_of
 
 CHANGE, SAMPLES = 32, 8  # changes are of up to this many ε, and made so many times
 SUMS = {"add", "add_any", "sub"}
-SUMS_OF_MANY = {"reduce_sum", "dot_general", "cumsum", "scatter-add", "scatter_add"}
+SUMS_OF_MANY = {"reduce_sum", "dot_general", "cumsum", "scatter-add", "scatter_add", "execute_instructions"}
 WITH_TRACES = {"cond", "while", "scan", "custom_linear_solve", WHOLE}  # taken as one operation
 
 

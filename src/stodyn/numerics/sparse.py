@@ -15,14 +15,14 @@ from jax import Array, lax
 from jax.custom_batching import custom_vmap
 
 from stodyn.numerics.dependence import dependence
+from stodyn.numerics.instructions import LED, ONE, WIDEST, ZERO, Instructions, execute, led, rows_of
+from stodyn.numerics.rarely import rarely
 
 REVERSE_COST = 2  # of a derivative backwards, in derivatives forwards
 SMALL_PIVOT = 0.1  # a pivot below this share of its column waits until there is no other
 PATIENCE = 4  # pivots that cost up to this many times the cheapest are taken in the same round
 DENSE = 12  # more than n³/12 products, a quarter of a dense elimination's, are too many
-ZERO, ONE, MINUS_ONE, LED = 0, 1, 2, 3  # the constants in front of the numbers of a program
-SLOTS = 32  # instructions that are executed together
-WIDEST = 8  # sums of up to this many products are written out
+PIVOTED = 1000  # unknowns up to which a printed program eliminates a matrix whole where the order does not serve
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -97,23 +97,24 @@ class Pattern:
         return self._times(values, x)
 
     @functools.cached_property
-    def _times(self) -> Callable[[Array, Array], Array]:
-        products = [
-            (r, LED + k, c) for k, (r, c) in enumerate(zip(self.rows.tolist(), self.columns.tolist(), strict=True))
-        ]
-        sums = Sums(products, self.shape[0])
+    def products(self) -> Instructions:
+        """-a x from x, the values of a being those behind the constants of another program."""
+        m, n = self.shape
+        ends = np.searchsorted(self.rows, np.arange(m + 1))
+        nothing, places = np.zeros(m, np.int64), LED + np.arange(len(self.rows))
+        return Instructions(n, nothing + ZERO, nothing + ONE, ends, places, LED + self.columns, LED + len(places))
 
-        def batched(values: Array, x: Array) -> Array:
-            return sums(_led(values), x)
+    @functools.cached_property
+    def _times(self) -> Callable[[Array, Array], Array]:
+        sums = Sums(list(zip(self.rows.tolist(), LED + np.arange(len(self.rows)), self.columns.tolist(), strict=True)),
+                    self.shape[0])  # fmt: skip
 
         def plain(values: Array, x: Array) -> Array:
-            return batched(values[:, None], x[:, None])[:, 0]
-
-        quickly = paths_last(batched)
+            return sums(led(values[:, None]), x[:, None])[:, 0]
 
         @jax.custom_jvp
         def times(values: Array, x: Array) -> Array:
-            return quickly(values, x)
+            return -execute(self.products, x, loaded(values))[LED + self.shape[1] :]
 
         @times.defjvp
         def derivative(given, changes):
@@ -121,6 +122,12 @@ class Pattern:
             return times(values, x), plain(dvalues, x) + plain(values, dx)
 
         return times
+
+
+def loaded(values: Array) -> Array:
+    """Values as the numbers of a program without instructions."""
+    none = np.zeros(0, np.int64)
+    return execute(Instructions(values.size, none, none, np.zeros(1, np.int64), none, none), values)
 
 
 def find_pattern(function: Callable, *arguments: Any) -> Pattern:
@@ -170,28 +177,21 @@ class Elimination:
     def _plan(self) -> _Plan:
         return _Plan(self.pattern, self.pivots)
 
-    def _factored(self, values: Array) -> tuple[Array, Array]:
-        """The factors of matrices (nnz, paths), and whether they serve (1, paths)."""
-        plan = self._plan
-        factors = plan.decompose(values)
-        ones = plan.substitute(factors, plan.row_sums(_led(values), jnp.ones((1, 1), values.dtype)))
+    def _factors(self, values: Array) -> tuple[Array, Array]:
+        """The factors of a matrix, and whether they serve."""
+        factors = execute(self._plan.factoring, values)
+        n = self.pattern.shape[0]
+        row_sums = -execute(self.pattern.products, jnp.ones(n, values.dtype), factors)[LED + n :]
         tolerance = math.sqrt(float(jnp.finfo(values.dtype).eps))
-        return factors, jnp.max(jnp.abs(ones - 1.0), axis=0, keepdims=True) <= tolerance
-
-    @functools.cached_property
-    def _factors(self) -> Callable[[Array], tuple[Array, Array]]:
-        return paths_last(self._factored)
+        return factors, jnp.max(jnp.abs(self._plan.substituted(factors, row_sums) - 1.0)) <= tolerance
 
     @functools.cached_property
     def _solution(self) -> Callable[[Array, Array, Array, Array], Array]:
-        def batched(values: Array, factors: Array, sound: Array, b: Array) -> Array:
-            return self._mended(values, sound, b, self._plan.substitute(factors, b), lambda x, *_: x)
-
-        quickly = paths_last(batched)
+        mended = self._mended(lambda x, *_: x)
 
         @jax.custom_jvp
         def solution(values, factors, sound, b):
-            return quickly(values, factors, sound, b)
+            return mended(values, sound, b, self._plan.substituted(factors, b))
 
         @solution.defjvp
         def derivative(given, changes):
@@ -204,161 +204,120 @@ class Elimination:
     @functools.cached_property
     def _determinant(self) -> Callable[[Array], Array]:
         swaps = _parity([p.row for p in self.pivots]) * _parity([p.column for p in self.pivots])
+        mended = self._mended(lambda _, sign, size: jnp.stack([sign, size])[:, None])
 
-        def batched(values: Array) -> Array:
-            factors, sound = self._factored(values)
+        def determinant(values: Array) -> Array:
+            factors, sound = self._factors(values)
             pivots = factors[self._plan.diagonal]
-            quick = jnp.stack([swaps * jnp.prod(jnp.sign(pivots), axis=0), jnp.sum(jnp.log(jnp.abs(pivots)), axis=0)])
-            nothing = jnp.zeros((self.pattern.shape[0], 1), values.dtype)
-            return self._mended(values, sound, nothing, quick, lambda _, sign, size: jnp.stack([sign, size])[:, None])
+            quick = jnp.stack([swaps * jnp.prod(jnp.sign(pivots)), jnp.sum(jnp.log(jnp.abs(pivots)))])
+            return mended(values, sound, jnp.zeros(self.pattern.shape[0], values.dtype), quick)
 
-        return paths_last(batched)
+        return determinant
 
-    def _mended(self, values: Array, sound: Array, b: Array, quick: Array, wanted: Callable) -> Array:
-        """`quick` (entries, paths), where it is not sound replaced by what dense elimination gives."""
+    def _mended(self, wanted: Callable) -> Callable[[Array, Array, Array, Array], Array]:
+        """`quick`, where it is not sound replaced by what dense elimination gives.
+
+        Under vmap one path after another is eliminated so. Printed programs keep memory for it up to PIVOTED unknowns,
+        and give NaN beyond.
+        """
 
         def dense(values, b):
             return wanted(*eliminated(self.pattern.dense(values), b))
 
-        if values.shape[1] == 1:
-            return lax.cond(sound[0, 0], lambda: quick, lambda: dense(values[:, 0], b))
-        b = jnp.broadcast_to(b, (len(b), values.shape[1]))
+        @custom_vmap
+        def mended(values, sound, b, quick):
+            left = ~sound & jnp.all(jnp.isfinite(values))  # a path that failed before needs no care
+            if self.pattern.shape[0] > PIVOTED:
+                return jnp.where(left, jnp.nan, quick)
+            return rarely(left, lambda _: dense(values, b[:, None])[:, 0], quick)
 
-        def one(state):
-            found, left = state
-            k = jnp.argmax(left)
-            return found.at[:, k].set(dense(values[:, k], b[:, k][:, None])[:, 0]), left.at[k].set(False)
+        @mended.def_vmap
+        def of_many(paths, batched, *given):
+            values, sound, b, quick = (x if is_batched else jnp.broadcast_to(x, (paths, *x.shape))
+                                       for x, is_batched in zip(given, batched, strict=True))  # fmt: skip
 
-        left = ~sound[0] & jnp.all(jnp.isfinite(values), axis=0)  # a path that failed before needs no care
-        return lax.while_loop(lambda state: jnp.any(state[1]), one, (quick, left))[0]
+            def one(state):
+                found, left = state
+                k = jnp.argmax(left)
+                return found.at[k].set(dense(values[k], b[k][:, None])[:, 0]), left.at[k].set(False)
+
+            left = ~sound & jnp.all(jnp.isfinite(values), axis=1)
+            return lax.while_loop(lambda state: jnp.any(state[1]), one, (quick, left))[0], True
+
+        return mended
 
 
 class _Plan:
-    """The arithmetic of an elimination, written as two programs of the instruction z = (base - Σ left right)/divisor.
+    """The arithmetic of an elimination, as two programs of instructions.
 
-    Factors are the constants 0, 1, -1, the entries of a, and the results: an entry of L, U or their diagonal is that
-    of a less Σ L U over the pivots before it, L divided by its pivot. Forwards and backwards substitution is the same.
+    Factors are the entries of a and the results: an entry of L, U or their diagonal is that of a less Σ L U over the
+    pivots before it, L divided by its pivot. Forwards and backwards substitution is the same.
+
+    Entries are named by the places of their pivots, (i, j) with j < i in L and i < j in U, and made in the order of
+    min(i, j): the diagonal, a row of U, a column of L.
     """
 
     def __init__(self, pattern: Pattern, pivots: Sequence[Pivot]):
-        n, places = pattern.shape[0], zip(pattern.rows.tolist(), pattern.columns.tolist(), strict=True)
-        given = {place: LED + k for k, place in enumerate(places)}
-        entries = n + sum(len(p.beside + p.below) for p in pivots)
-        factoring = _Writer(LED + len(given), sum(len(p.beside) * len(p.below) for p in pivots) / entries)
-        upper: list[dict[int, int]] = []  # of a pivot: column -> where U is
-        lower: list[dict[int, int]] = [{} for _ in range(n)]  # of a row: pivot -> where L is
-        self.diagonal = np.empty(n, np.int32)
+        n = pattern.shape[0]
+        pivot_rows, pivot_columns = (np.array([p[k] for p in pivots]) for k in (0, 1))
+        of_row, of_column = np.argsort(pivot_rows), np.argsort(pivot_columns)
+        beside, below = ([np.array(p[k], np.int64) for p in pivots] for k in (2, 3))
+        on = np.arange(n)
+        wide, high = (np.array([len(those) for those in lists]) for lists in (beside, below))
+        i = np.concatenate([on, np.repeat(on, wide), of_row[np.concatenate(below)]])
+        j = np.concatenate([on, of_column[np.concatenate(beside)], np.repeat(on, high)])
+        kind = np.repeat([0, 1, 2], [n, wide.sum(), high.sum()])
+        order = np.lexsort((np.maximum(i, j), kind, np.minimum(i, j)))
+        i, j, kind = i[order], j[order], kind[order]
+        code = i * n + j
+        sorted_code = np.argsort(code)
 
-        def entry(row: int, column: int, divisor: int) -> int:
-            products = [(at, upper[p][column]) for p, at in lower[row].items() if column in upper[p]]
-            return factoring.write(given.get((row, column), ZERO), products, divisor)
+        def entry(i: np.ndarray, j: np.ndarray) -> np.ndarray:
+            return sorted_code[np.searchsorted(code, i * n + j, sorter=sorted_code)]
 
-        for k, pivot in enumerate(pivots):
-            self.diagonal[k] = entry(pivot.row, pivot.column, ONE)
-            upper.append({})
-            upper[k] = {column: entry(pivot.row, column, ONE) for column in pivot.beside}
-            for row in pivot.below:
-                lower[row][k] = entry(row, pivot.column, int(self.diagonal[k]))
-        solving = _Writer(LED + n, entries / (2 * n), fixed=True)
-        y: list[int] = []
-        for pivot in pivots:
-            y.append(solving.write(LED + pivot.row, [(at, y[p]) for p, at in lower[pivot.row].items()], ONE))
-        x: dict[int, int] = {}
-        for k in reversed(range(n)):
-            products = [(at, x[column]) for column, at in upper[k].items()]
-            x[pivots[k].column] = solving.write(y[k], products, int(self.diagonal[k]))
-        self.unknowns = np.array([x[column] for column in range(n)], np.int32)
-        self.factoring, self.solving = factoring.tables(), solving.tables()
-        self.row_sums = Sums([(r, at, 0) for (r, _), at in given.items()], n)
+        # of every pivot all L beside all U
+        lower, upper = (np.flatnonzero(kind == k) for k in (2, 1))
+        times, first_lower, first_upper = high * wide, np.cumsum(high) - high, np.cumsum(wide) - wide
+        pivot = np.repeat(on, times)
+        number = np.arange(times.sum()) - np.repeat(np.cumsum(times) - times, times)
+        left = lower[first_lower[pivot] + number // np.maximum(wide[pivot], 1)]
+        right = upper[first_upper[pivot] + number % np.maximum(wide[pivot], 1)]
+        target = entry(i[left], j[right])
+        by_target = np.argsort(target, kind="stable")
+        counts = np.bincount(target, minlength=len(i))
 
-    def decompose(self, values: Array) -> Array:
-        """The factors of a."""
-        return _execute(self.factoring, _led(values))
+        base = np.full(len(i), ZERO)
+        base[entry(of_row[pattern.rows], of_column[pattern.columns])] = LED + np.arange(len(pattern.rows))
+        made = (counts > 0) | (kind == 2)
+        first = LED + len(pattern.rows)
+        at = np.where(made, first + np.cumsum(made) - 1, base)
+        self.diagonal = at[kind == 0]
+        divisor = np.where(kind == 2, self.diagonal[j], ONE)
+        ends = np.append(0, np.cumsum(counts[made]))
+        self.factoring = Instructions(len(pattern.rows), base[made], divisor[made], ends, at[left][by_target],
+                                      at[right][by_target])  # fmt: skip
 
-    def substitute(self, factors: Array, b: Array) -> Array:
+        # y = b less L y, then x = (y less U x)/pivot from the last one backwards
+        by_row = lower[np.argsort(i[lower], kind="stable")]
+        backwards = upper[np.argsort(-i[upper], kind="stable")]
+        y_counts, x_counts = (np.bincount(i[those], minlength=n) for those in (lower, upper))
+        y_made = y_counts > 0
+        y = np.where(y_made, LED + n + np.cumsum(y_made) - 1, LED + pivot_rows)
+        x = LED + n + y_made.sum() + on[::-1]
+        self.solving = Instructions(
+            n,
+            np.concatenate([LED + pivot_rows[y_made], y[::-1]]),
+            np.concatenate([np.full(y_made.sum(), ONE), self.diagonal[::-1]]),
+            np.append(0, np.cumsum(np.concatenate([y_counts[y_made], x_counts[::-1]]))),
+            np.concatenate([at[by_row], at[backwards]]),
+            np.concatenate([y[j[by_row]], x[j[backwards]]]),
+            self.factoring.size,
+        )
+        self.unknowns = x[of_column]
+
+    def substituted(self, factors: Array, b: Array) -> Array:
         """x from L U x = b."""
-        paths = max(factors.shape[1], b.shape[1])
-        return _execute(self.solving, _led(jnp.broadcast_to(b, (len(b), paths))), factors)[self.unknowns]
-
-
-class _Writer:
-    """Packs instructions into groups of SLOTS that read only results of groups before them.
-
-    first  where results begin
-    mean   how many products a sum has: an instruction has about as many, longer sums are made of several
-    fixed  whether `left` and `divisor` are taken from another array, which is there before
-    """
-
-    def __init__(self, first: int, mean: float, fixed: bool = False):
-        self.first, self.fixed = first, fixed
-        self.width = min(1 << max(round(math.log2(mean + 1.0)), 1), WIDEST)  # two at the least, to add results up
-        self.groups: list[list[tuple[int, list[tuple[int, int]], int]]] = []
-
-    def write(self, base: int, products: list[tuple[int, int]], divisor: int) -> int:
-        """Where the result will be."""
-        if not products and divisor == ONE:
-            return base
-        while len(products) > self.width:
-            parts = [products[k : k + self.width] for k in range(0, len(products), self.width)]
-            products = [(MINUS_ONE, self.write(ZERO, part, ONE)) for part in parts]
-        read = [base, *(right for _, right in products)]
-        if not self.fixed:
-            read += [divisor, *(left for left, _ in products)]
-        group = max((at - self.first) // SLOTS + 1 if at >= self.first else 0 for at in read)
-        while group < len(self.groups) and len(self.groups[group]) == SLOTS:
-            group += 1
-        if group == len(self.groups):
-            self.groups.append([])
-        self.groups[group].append((base, products, divisor))
-        return self.first + group * SLOTS + len(self.groups[group]) - 1
-
-    def tables(self) -> Tables:
-        count = len(self.groups)
-        base, divisor = np.full((count, SLOTS), ZERO, np.int32), np.full((count, SLOTS), ONE, np.int32)
-        left, right = np.full((2, count, self.width, SLOTS), ZERO, np.int32)
-        for g, group in enumerate(self.groups):
-            for s, (of, products, by) in enumerate(group):
-                base[g, s], divisor[g, s] = of, by
-                for q, (a, b) in enumerate(products):
-                    left[g, q, s], right[g, q, s] = a, b
-        return Tables(base, left, right, divisor)
-
-
-class Tables(NamedTuple):
-    """Instructions: base and divisor (groups, SLOTS), left and right (groups, width, SLOTS)."""
-
-    base: np.ndarray
-    left: np.ndarray
-    right: np.ndarray
-    divisor: np.ndarray
-
-
-def _execute(tables: Tables, state: Array, fixed: Array | None = None) -> Array:
-    """The state (entries, paths) with the results of a program below it."""
-    count, first = len(tables.base), len(state)
-    state = jnp.concatenate([state, jnp.zeros((count * SLOTS, state.shape[1]), state.dtype)])
-
-    def group(k, state):
-        base, left, right, divisor = lax.optimization_barrier(tuple(jnp.asarray(table)[k] for table in tables))
-        other = state if fixed is None else fixed
-        z = _rows(state, base)
-        for q in range(len(left)):
-            z = z - _rows(other, left[q]) * _rows(state, right[q])
-        z = lax.optimization_barrier(z / _rows(other, divisor))  # else the state would be copied for every group
-        return lax.dynamic_update_slice(state, z, (first + k * SLOTS, 0))
-
-    return lax.fori_loop(0, count, group, state)
-
-
-def _rows(a: Array, at: Any) -> Array:
-    """The rows of a (entries, paths) at given places, which are there."""
-    return a.at[at].get(mode="promise_in_bounds")
-
-
-def _led(values: Array) -> Array:
-    """Values (entries, paths) after the constants 0, 1, -1."""
-    constants = np.array([[0.0], [1.0], [-1.0]])
-    return jnp.concatenate([jnp.broadcast_to(jnp.asarray(constants, values.dtype), (LED, values.shape[1])), values])
+        return execute(self.solving, b, factors)[self.unknowns]
 
 
 class Sums:
@@ -386,32 +345,13 @@ class Sums:
 
     def __call__(self, a: Array, b: Array) -> Array:
         parts = [
-            functools.reduce(jnp.add, (_rows(a, i) * _rows(b, j) for i, j in zip(left, right, strict=True)))
+            functools.reduce(jnp.add, (rows_of(a, i) * rows_of(b, j) for i, j in zip(left, right, strict=True)))
             if len(left) <= WIDEST
-            else (_rows(a, left) * _rows(b, right)).sum(axis=0)
+            else (rows_of(a, left) * rows_of(b, right)).sum(axis=0)
             for left, right in self.tables
         ]
         whole = parts[0] if len(parts) == 1 else jnp.concatenate(parts)
-        return whole if self.place is None else _rows(whole, self.place)
-
-
-def paths_last(function: Callable) -> Callable:
-    """A function of arrays (entries, paths) as one of the vectors (entries,) of a path, which vmap turns back.
-
-    vmap by itself would gather along the last axis, number by number; so it gathers rows, all paths at once.
-    """
-
-    @custom_vmap
-    def of_one(*vectors):
-        return jax.tree.map(lambda x: x[:, 0], function(*(v[:, None] for v in vectors)))
-
-    @of_one.def_vmap
-    def of_many(paths, batched, *vectors):
-        found = function(*(v.T if b else v[:, None] for v, b in zip(vectors, batched, strict=True)))
-        found = jax.tree.map(lambda x: jnp.broadcast_to(x, (len(x), paths)).T, found)
-        return found, jax.tree.map(lambda _: True, found)
-
-    return of_one
+        return whole if self.place is None else rows_of(whole, self.place)
 
 
 def eliminated(a: Array, b: Array) -> tuple[Array, Array, Array]:

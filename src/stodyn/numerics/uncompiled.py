@@ -129,6 +129,18 @@ def _dot_general(a: np.ndarray, b: np.ndarray, *, dimension_numbers: Any, **_: A
     return np.einsum(f"{''.join(axes_a)},{''.join(axes_b)}->{''.join(batch + free)}", a, b)
 
 
+def _execute(given: np.ndarray, *fixed: np.ndarray, program: Any) -> np.ndarray:
+    numbers = [*program.constants, *given]
+    others = fixed[0] if fixed else numbers
+    for k, (base, divisor) in enumerate(zip(program.base, program.divisor, strict=True)):
+        those = slice(program.ends[k], program.ends[k + 1])
+        z = numbers[base]
+        for left, right in zip(program.left[those], program.right[those], strict=True):
+            z = z - others[left] * numbers[right]
+        numbers.append(z if divisor == program.one else z / others[divisor])
+    return np.array(numbers)
+
+
 BY_JAX = {"gather", "scatter", "dynamic_update_slice"}  # whose rules are long, and which JAX compiles in no time
 EXACT: dict[str, Callable] = {
     "add": np.add, "add_any": np.add, "sub": np.subtract, "mul": np.multiply, "neg": np.negative, "abs": np.abs,
@@ -144,6 +156,7 @@ REAL: dict[str, Callable] = {
 }  # fmt: skip
 OTHERS: dict[str, Callable] = {
     "dot_general": _dot_general,
+    "execute_instructions": _execute,
     "convert_element_type": lambda x, *, new_dtype, **_: np.asarray(x, new_dtype),
     "integer_pow": lambda x, *, y: x**y,
     "reduce_sum": lambda x, *, axes, **_: np.sum(x, tuple(axes)),

@@ -18,6 +18,7 @@ from stodyn.numerics.printing.arrays import FEW, Array, Arrays, Index, broadcast
 from stodyn.numerics.printing.flat import Equation, Value, flattened
 from stodyn.numerics.printing.nodes import BOOL, FOLDS, Entry
 from stodyn.numerics.printing.scalars import ELEMENTWISE, MOVES, TYPES, Unprintable
+from stodyn.numerics.printing.turns import TURNS
 from stodyn.numerics.printing.views import VIEWS
 
 CHEAP = 3  # operations of an entry below which it is computed again wherever it is read
@@ -67,8 +68,9 @@ class ArrayTraces(Arrays):
         known = self._computed(equation, inputs)
         if known is not None:
             return [known]
-        if name in VIEWS:
-            found = VIEWS[name](self, equation, inputs)
+        rule = VIEWS.get(name) or TURNS.get(name)
+        if rule is not None:
+            found = rule(self, equation, inputs)
             return found if isinstance(found, list) else [found]
         if name in ELEMENTWISE:
             return [self.elementwise(equation, inputs)]

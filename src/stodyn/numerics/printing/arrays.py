@@ -2,7 +2,8 @@
 
 An array gives its entry (i, j, ...) as a node, where the indices are nodes too, so that chains of rules are fused. What
 is kept in memory is stored by a loop over its entries; loops over equal shapes share a body until one needs an entry
-that another has not made yet. Reductions are folds: loops inside a body.
+that another has not made yet. Reductions are folds: loops inside a body. Turns, as those of Newton's method, hold loops
+themselves; what they carry from one to the next stands in memory.
 """
 
 from __future__ import annotations
@@ -33,8 +34,9 @@ class Shifted(Exception):
 class Buffer:
     """Entries in memory, one behind the other.
 
-    name   what memory it is in: "scratch", "table", or the inputs' own; first: its first entry there
-    lane   whether each path has its own numbers; moves: whether they may change from step to step
+    name    what memory it is in: "scratch", "table", or the inputs' own; first: its first entry there
+    lane    whether each path has its own numbers; moves: whether they may change from step to step
+    within  the buffer of which this is the part that begins at its entry `first`
     """
 
     name: str
@@ -43,10 +45,21 @@ class Buffer:
     dtype: np.dtype
     lane: bool = True
     moves: bool = True
+    within: Buffer | None = None
 
     @property
     def size(self) -> int:
         return math.prod(self.shape)
+
+    @property
+    def whole(self) -> Buffer:
+        """The buffer that is placed in memory."""
+        return self if self.within is None else self.within
+
+    @property
+    def begin(self) -> int:
+        """Its first entry in its memory."""
+        return self.first if self.within is None else self.within.first + self.first
 
 
 class Array:
@@ -72,6 +85,10 @@ class Array:
 class Stored(Array):
     """An array in memory: an entry is what its loop has just made, and after that loop what is loaded."""
 
+    def __init__(self, buffer: Buffer, at: Callable[[Index], Entry]):
+        super().__init__(buffer.shape, buffer.dtype, at)
+        self.buffer = buffer
+
     def at(self, index: Index) -> Entry:
         return self._at(index)
 
@@ -89,14 +106,58 @@ class Loop:
 
 
 @dataclasses.dataclass(eq=False)
+class Turns:
+    """What is repeated: the items of a turn, in their order.
+
+    number, counter  of the turns; length: how many there are, None where each path ends by itself
+    condition        items that compute `goes_on`, whether a path makes another turn; `active` stands for it in a turn
+    copies           what turns hand on is stored where the next one reads it
+    """
+
+    number: int
+    counter: Node
+    active: Node
+    length: int | None = None
+    goes_on: Entry | None = None
+    condition: list[Item] = dataclasses.field(default_factory=list)
+    body: list[Item] = dataclasses.field(default_factory=list)
+    copies: list[Item] = dataclasses.field(default_factory=list)
+
+
+@dataclasses.dataclass(eq=False)
+class Executed:
+    """Instructions z = (base - Σ left right)/divisor, one after another: base and right in `state`, which the results
+    follow from its entry `first` on, left and divisor in `fixed`.
+
+    words   base + 2^32 divisor of each instruction; ends: of its products, of which each is left + 2^32 right
+    one     the number of the divisor that is 1
+    """
+
+    state: Buffer
+    fixed: Buffer
+    first: int
+    count: int
+    words: Buffer
+    ends: Buffer
+    products: Buffer
+    one: int
+
+
+Item = Loop | Turns | Executed
+
+
+@dataclasses.dataclass(eq=False)
 class Fold:
-    """for (k = first; k < last; ...): every total = after, beginning with its own start."""
+    """for (k = first; k < last; ...): every total = after, beginning with its own start.
+
+    kind  the loops on which its totals depend, and whether they move: the same for all of them
+    """
 
     number: int
     counter: Node
     first: Entry
     last: Entry
-    outside: frozenset[int] | None = None
+    kind: tuple[frozenset[int], bool] | None = None
     totals: list[Total] = dataclasses.field(default_factory=list)
 
 
@@ -113,14 +174,16 @@ class ArrayGraph(Graph):
 
     def counter(self) -> tuple[int, Node]:
         number = next(self._numbers)
-        return number, Node("counter", INT64, (), number, False, True, frozenset([number]))
+        return number, Node("counter", INT64, (), number, False, False, frozenset([number]))
 
     def load(self, buffer: Buffer, place: Entry) -> Node:
         key = ("load", id(buffer), int(place) if is_known(place) else id(place))
         if key not in self._made:
             loops = NOWHERE if is_known(place) else place.loops
-            moves = buffer.moves or (not is_known(place) and place.moves)
-            self._made[key] = Node("load", buffer.dtype, (place,), buffer, buffer.lane, moves, loops)
+            moves, lane = buffer.moves, buffer.lane
+            if isinstance(place, Node):
+                moves, lane = moves or place.moves, lane or place.lane
+            self._made[key] = Node("load", buffer.dtype, (place,), buffer, lane, moves, loops)
         return self._made[key]
 
     def whole(self, op: str, a: Entry, b: Entry | int) -> Entry:
@@ -141,10 +204,10 @@ class Arrays:
 
     def __init__(self, graph: ArrayGraph | None = None):
         self.graph = graph or ArrayGraph()
-        self.loops: list[Loop] = []
+        self.items: list[Item] = []
         self.tables: list[np.ndarray] = []
-        self.scratch = 0  # entries
         self._open: Loop | None = None
+        self._stage = 0
         self._pending: dict[int, dict[Any, Entry]] = {}
         self._folds: dict[Any, list[Fold]] = {}
         self._context: tuple[int, ...] = ()
@@ -165,7 +228,7 @@ class Arrays:
                 raise Shifted
             return pending[key]
 
-        return Stored(buffer.shape, buffer.dtype, at)
+        return Stored(buffer, at)
 
     def place(self, shape: tuple[int, ...], index: Index) -> Entry:
         """The number of an entry, row by row."""
@@ -216,15 +279,24 @@ class Arrays:
     def kept(self, x: Array, into: Buffer | None = None) -> Array:
         """An array whose entries are stored by a loop; of one without axes the node alone."""
         if not x.shape and into is None:
-            try:
-                entry = x.at(())
-            except Shifted:
-                self.close()
-                entry = x.at(())
-            return self.one(entry)
-        if into is None:
-            into = Buffer("scratch", self.scratch, x.shape, x.dtype)
-            self.scratch += x.size
+            return self.one(self.entry(x))
+        return self.buffered(self.stored(x, into))
+
+    def entry(self, x: Array) -> Entry:
+        """The only entry of an array without axes."""
+        try:
+            return x.at(())
+        except Shifted:
+            self.close()
+            return x.at(())
+
+    def stored(
+        self, x: Array, into: Buffer | Callable[[bool, bool], Buffer] | None = None, row: Entry | None = None
+    ) -> Buffer:
+        """Where a loop stores the entries of an array: in all of a buffer, or in one of its rows.
+
+        into  a buffer, or what makes one of whether the entries differ between paths and whether they move
+        """
         if self._open is None or self._open.shape != x.shape:
             self._begin(x.shape)
         assert self._open is not None
@@ -233,26 +305,35 @@ class Arrays:
         except Shifted:
             self._begin(x.shape)
             found = self._entries(self._open, x)
-        self._open.stores += [(into, place, entry) for place, entry in found]
-        self._pending[id(into)] = {int(p) if is_known(p) else id(p): entry for p, entry in found}
-        return self.buffered(into)
+        if not isinstance(into, Buffer):
+            nodes = [entry for _, entry in found if isinstance(entry, Node)]
+            kind = any(node.lane for node in nodes), any(node.moves for node in nodes)
+            into = Buffer("scratch", 0, x.shape, x.dtype, *kind) if into is None else into(*kind)
+        leading = () if row is None else (row,)
+        places = [(self.place(into.shape, (*leading, *index)), entry) for index, entry in found]
+        self._open.stores += [(into, place, entry) for place, entry in places]
+        self._pending[id(into)] = {int(p) if is_known(p) else id(p): entry for p, entry in places}
+        return into
 
-    def _entries(self, loop: Loop, x: Array) -> list[tuple[Entry, Entry]]:
-        self._context = tuple(number for number, _, _ in loop.counters)
+    def _entries(self, loop: Loop, x: Array) -> list[tuple[Index, Entry]]:
+        outer = self._context
+        self._context = (*outer, *(number for number, _, _ in loop.counters))
         try:
-            return [(self.place(x.shape, index), x.at(index)) for index in _indices(loop)]
+            return [(index, x.at(index)) for index in _indices(loop)]
         finally:
-            self._context = ()
+            self._context = outer
 
     def _begin(self, shape: tuple[int, ...]) -> None:
         self.close()
         counters = [(*self.graph.counter(), size) for size in shape if size > FEW]
         self._open = Loop(shape, counters)
-        self.loops.append(self._open)
+        self._stage += 1
+        self.items.append(self._open)
 
     def close(self) -> None:
         """What is stored from now on is stored by another loop."""
         self._open = None
+        self._stage += 1  # folds before and after a loop are not one
         self._pending.clear()
 
     # --- folds --------------------------------------------------------------------------------------------------------
@@ -266,8 +347,7 @@ class Arrays:
             return total
         outer = self._context
         names = tuple(int(b) if is_known(b) else id(b) for b in (first, last))
-        stored = (len(self.loops), self._open is None)  # folds before and after a loop are not one
-        alike = self._folds.setdefault((outer, names, stored), [])
+        alike = self._folds.setdefault((outer, names, self._stage), [])
         for fold in itertools.chain(alike, [None]):
             if fold is None:
                 fold = Fold(*self.graph.counter(), first, last)
@@ -280,14 +360,16 @@ class Arrays:
             loops = (entry.loops if isinstance(entry, Node) else NOWHERE) | {fold.number}
             bounds = [b for b in (first, last, start) if isinstance(b, Node)]
             outside = frozenset().union(loops - {fold.number}, *(b.loops for b in bounds))
-            waits = any(node.op == "folded" and node.attr is fold for node in reachable([entry]))
-            if waits or fold.outside not in (None, outside):
-                continue
-            fold.outside = outside
-            lane = any(isinstance(e, Node) and e.lane for e in (entry, start))
-            carried = Node("carried", np.dtype(dtype), (), (fold.number, len(fold.totals)), lane, True, loops | outside)
-            after = self.graph.make(op, dtype, carried, entry)
             moves = any(isinstance(e, Node) and e.moves for e in (entry, start, first, last))
+            waits = any(node.op == "folded" and node.attr is fold for node in reachable([entry]))
+            if waits or fold.kind not in (None, (outside, moves)):
+                continue
+            fold.kind = outside, moves
+            lane = any(isinstance(e, Node) and e.lane for e in (entry, start))
+            carried = Node(
+                "carried", np.dtype(dtype), (), (fold.number, len(fold.totals)), lane, moves, loops | outside
+            )
+            after = self.graph.make(op, dtype, carried, entry)
             result = Node("folded", np.dtype(dtype), (after, start, first, last), fold, lane, moves, outside)
             fold.totals.append(Total(carried, start, after, result))
             return result

@@ -10,7 +10,15 @@ from typing import Any
 import numpy as np
 from jax.extend import core
 
-from stodyn.numerics.printing.scalars import ELEMENTWISE, INLINED, WHOLE, Unprintable, inner_of, literal_value
+from stodyn.numerics.printing.scalars import (
+    ELEMENTWISE,
+    INLINED,
+    WHOLE,
+    Unprintable,
+    inner_of,
+    literal_value,
+    traces_inside,
+)
 
 
 @dataclasses.dataclass(eq=False)
@@ -56,6 +64,10 @@ def flattened(closed: core.ClosedJaxpr) -> tuple[list[Value], list[Equation], li
                 found = opened(inner_of(equation), inputs)
             elif name == "optimization_barrier":
                 found = inputs
+            elif name == "custom_linear_solve":  # the solution alone: the other functions are for derivatives
+                lengths, functions = equation.params["const_lengths"], equation.params["jaxprs"]
+                before = lengths.matvec + lengths.vecmat
+                found = opened(functions.solve, [*inputs[before : before + lengths.solve], *inputs[sum(lengths) :]])
             elif name == "cond":
                 branches = [opened(branch, inputs[1:]) for branch in equation.params["branches"]]
                 found = []
@@ -87,13 +99,22 @@ def flattened(closed: core.ClosedJaxpr) -> tuple[list[Value], list[Equation], li
 
 
 def scalar_operations(closed: core.ClosedJaxpr) -> int:
-    """How many operations a trace has, entry by entry: an estimate that looks at shapes alone."""
+    """How many operations a trace has, entry by entry: an estimate that looks at shapes alone.
+
+    Every turn of a scan counts, and one of a while loop.
+    """
     total = 0
     for equation in closed.jaxpr.eqns:
         name = equation.primitive.name
         if name in INLINED or name == WHOLE:
             inner = inner_of(equation)
             total += scalar_operations(inner if isinstance(inner, core.ClosedJaxpr) else core.ClosedJaxpr(inner, ()))
+        elif name in ("while", "cond", "scan"):
+            total += equation.params.get("length", 1) * sum(map(scalar_operations, traces_inside(equation)))
+        elif name == "custom_linear_solve":
+            total += scalar_operations(equation.params["jaxprs"].solve)
+        elif name == "execute_instructions":
+            total += equation.params["program"].operations
         elif name == "dot_general":
             (contracted, _), _ = equation.params["dimension_numbers"]
             length = math.prod(equation.invars[0].aval.shape[k] for k in contracted)

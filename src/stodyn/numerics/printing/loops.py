@@ -6,90 +6,274 @@ What does not depend on a counter stands before its loop. Only what is read by s
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from stodyn.numerics.printing.arrays import Arrays, Buffer, Fold, Loop, Total
-from stodyn.numerics.printing.llvm import Printer, Writer
+from stodyn.numerics.printing.arrays import Arrays, Buffer, Executed, Fold, Item, Loop, Total, Turns
+from stodyn.numerics.printing.llvm import Printer, Writer, short
 from stodyn.numerics.printing.nodes import Entry, Node, reachable
 from stodyn.numerics.printing.rows import Function
 
 WIDTH = 8  # paths taken together: a line of the cache, and enough independent chains for every processor
 SKIPPED = ("literal", "carried", "counter")  # nodes that nobody prints
+EXECUTED = 20  # operations that the text of executed instructions counts for
 
 
 class Program:
-    """The loops of a function of arrays that are needed for what it stores outside of the scratch, and for `results`.
+    """The items of a function of arrays that are needed for what it stores outside of the scratch, and for `results`.
 
-    scratch  entries of it that are used; operations: nodes of all bodies
+    fixed       those that are the same in all steps; items: the others
+    loops       how many there are; operations: nodes of all bodies
+    scratch     numbers of a vector of paths that are used of it
     """
 
     def __init__(self, arrays: Arrays, results: Sequence[Entry] = ()):
         self.results = list(results)
-        self.loops = _needed(arrays.loops, self.results)
+        needed = _needed(arrays.items, _loaded(self.results))[0]
+        self.fixed, self.items = [], []  # type: ignore[var-annotated]
+        for item in needed:
+            for part in _by_moving(item):
+                (self.items if _moves(part) else self.fixed).append(part)
         self.scratch = 0
         placed: set[int] = set()
-        for loop in self.loops:
-            for buffer, _, _ in loop.stores:
-                if buffer.name == "scratch" and id(buffer) not in placed:
-                    placed.add(id(buffer))
-                    buffer.first, self.scratch = self.scratch, self.scratch + buffer.size
-        self.wanted = [*self.results, *(e for loop in self.loops for _, *pair in loop.stores for e in pair)]
-        self.operations = len(reachable(self.wanted))
+        for buffer in _stored(needed):
+            if buffer.name == "scratch" and id(buffer) not in placed:
+                placed.add(id(buffer))
+                buffer.first, self.scratch = (
+                    self.scratch,
+                    self.scratch + (buffer.size if buffer.lane else -(-buffer.size // WIDTH)),
+                )
+        self.loops = sum(isinstance(item, Loop) for item in _all(needed))
+        self.wanted = [*self.results, *_entries(needed)]
+        self.operations = len(reachable(self.wanted)) + EXECUTED * sum(isinstance(i, Executed) for i in _all(needed))
 
 
-def _needed(loops: Sequence[Loop], results: Sequence[Entry]) -> list[Loop]:
-    """The loops with those stores only that are read or belong to the caller."""
-    read = _loaded(results)
-    kept = []
-    for loop in reversed(loops):
-        stores = [s for s in loop.stores if s[0].name != "scratch" or id(s[0]) in read]
-        read |= _loaded([e for _, place, entry in stores for e in (place, entry)])
-        if stores:
-            kept.append(Loop(loop.shape, loop.counters, stores))
-    return kept[::-1]
+def _needed(items: Sequence[Item], read: set[int]) -> tuple[list[Item], set[int]]:
+    """The items with those stores only that are read or belong to the caller; and what is read before them."""
+    kept: list[Item] = []
+    read = set(read)
+    for item in reversed(items):
+        if isinstance(item, Loop):
+            stores = [s for s in item.stores if s[0].name != "scratch" or id(s[0].whole) in read]
+            read |= _loaded([e for _, place, entry in stores for e in (place, entry)])
+            if stores:
+                kept.append(Loop(item.shape, item.counters, stores))
+        elif isinstance(item, Executed):
+            if id(item.state) in read:
+                read.add(id(item.fixed))
+                kept.append(item)
+        elif any(buffer.name != "scratch" or id(buffer) in read for buffer in _stored([item])):
+            found, read = _needed_turns(item, read)
+            kept.append(found)
+    return kept[::-1], read
 
 
-def _loaded(entries: Sequence[Entry]) -> set[int]:
-    return {id(node.attr) for node in reachable(entries) if node.op == "load"}
+def _needed_turns(turns: Turns, read: set[int]) -> tuple[Turns, set[int]]:
+    """What is handed on is needed where a later turn reads it, too."""
+    while True:
+        before = read
+        copies, read = _needed(turns.copies, read)
+        body, read = _needed(turns.body, read)
+        condition, read = _needed(turns.condition, read | _loaded([turns.goes_on]))
+        if read == before:
+            return dataclasses.replace(turns, condition=condition, body=body, copies=copies), read
+
+
+def _loaded(entries: Sequence[Any]) -> set[int]:
+    return {id(node.attr.whole) for node in reachable(entries) if node.op == "load"}
+
+
+def _all(items: Sequence[Item]) -> Iterator[Item]:
+    """The items and those inside of them."""
+    for item in items:
+        yield item
+        if isinstance(item, Turns):
+            yield from _all([*item.condition, *item.body, *item.copies])
+
+
+def _stored(items: Sequence[Item]) -> Iterator[Buffer]:
+    """Where they store, in the order in which they do."""
+    for item in _all(items):
+        if isinstance(item, Executed):
+            yield item.state
+        elif isinstance(item, Loop):
+            for buffer, _, _ in item.stores:
+                yield buffer.whole
+
+
+def _entries(items: Sequence[Item]) -> Iterator[Entry]:
+    """All that they ask for."""
+    for item in _all(items):
+        if isinstance(item, Loop):
+            for _, *pair in item.stores:
+                yield from pair
+        elif isinstance(item, Turns) and item.goes_on is not None:
+            yield item.goes_on
+
+
+def _moves(item: Item) -> bool:
+    """Whether what an item stores may change from step to step, or belongs to the caller."""
+    if any(buffer.name != "scratch" or buffer.moves for buffer in _stored([item])):
+        return True
+    return any(isinstance(entry, Node) and entry.moves for entry in _entries([item]))
+
+
+def _by_moving(item: Item) -> list[Item]:
+    """A loop as two of them: what is the same in all steps, and the rest."""
+    if not isinstance(item, Loop):
+        return [item]
+    parts = [Loop(item.shape, item.counters, [s for s in item.stores if _moves(Loop((), [], [s])) == moves])
+             for moves in (False, True)]  # fmt: skip
+    return [part for part in parts if part.stores]
 
 
 class LoopPrinter(Printer):
-    """Prints loops and folds; `load` gives the value of an entry of a buffer, `store` takes one."""
+    """Prints loops, turns and folds over the entries of buffers in a memory."""
 
     def __init__(
         self,
         writer: Writer,
         program: Program,
         inputs: Callable[[Node], str],
-        load: Callable[[Buffer, str], str],
-        store: Callable[[Buffer, str, str], None],
+        memory: Memory,
     ):
         super().__init__(writer, program.wanted, inputs)
-        self.program, self.load, self.store = program, load, store
+        self.program, self.load, self.gather, self.store = program, memory.load, memory.gather, memory.store
         self._present = {id(node) for node in self.nodes}
         self._opened: set[int] = set()
 
-    def before(self, moves: bool) -> None:
-        """Print what depends on nothing that moves, or on no loop."""
-        stored = {id(buffer) for loop in self.program.loops for buffer, _, _ in loop.stores}
-        later: set[int] = set()  # nodes that need what a loop of the program stores
-        for node in self.nodes:
-            if (node.op == "load" and id(node.attr) in stored) or any(id(a) in later for a in node.args):
-                later.add(id(node))
-            elif node.op not in SKIPPED and not node.loops and (moves or not node.moves):
+    def before_steps(self) -> None:
+        """Print what is the same in all steps."""
+        self._print_before(self.nodes, [*self.program.fixed, *self.program.items], moves=False)
+        self.write(self.program.fixed)
+
+    def step(self) -> None:
+        """Print a step."""
+        self._print_before(self.nodes, self.program.items)
+        self.write(self.program.items)
+
+    def _print_before(self, nodes: Sequence[Node], items: Sequence[Item], moves: bool = True) -> None:
+        """Print the nodes that depend on no loop which is not open and on nothing that the items store."""
+        stored = {id(buffer) for buffer in _stored(items)}
+        later: set[int] = set()
+        folds: set[int] = set()  # with a total that comes later: all of a fold's are printed together
+        while True:
+            before = len(later)
+            for node in nodes:
+                is_later = (node.op == "load" and id(node.attr.whole) in stored) or any(
+                    id(a) in later for a in node.args
+                )
+                if is_later or (node.op == "folded" and id(node.attr) in folds):
+                    later.add(id(node))
+                    if node.op == "folded":
+                        folds.add(id(node.attr))
+            if len(later) == before:
+                break
+        for node in nodes:
+            is_asked = node.op not in SKIPPED and node.loops <= self._opened and (moves or not node.moves)
+            if is_asked and id(node) not in later:
                 self.need(node)
 
-    def write(self) -> None:
-        """All loops, one after another."""
-        for loop in self.program.loops:
-            nodes = reachable([e for _, *pair in loop.stores for e in pair])
-            with contextlib.ExitStack() as stack:
-                for number, counter, length in loop.counters:
-                    self._hoist(nodes)
-                    stack.enter_context(self._counting(number, counter, length))
-                for buffer, place, entry in loop.stores:
-                    self.store(buffer, self.read(place, False), self.read(entry))
+    def write(self, items: Sequence[Item]) -> None:
+        """Items one after another."""
+        for item in items:
+            if isinstance(item, Loop):
+                self._loop(item)
+            elif isinstance(item, Turns):
+                self._turns(item)
+            else:
+                self._execute(item)
+
+    def _loop(self, loop: Loop) -> None:
+        nodes = reachable([e for _, *pair in loop.stores for e in pair])
+        with contextlib.ExitStack() as stack:
+            for number, counter, length in loop.counters:
+                self._hoist(nodes)
+                stack.enter_context(self._counting(number, counter, length))
+            for buffer, place, entry in loop.stores:
+                self.store(buffer, self.read(place, False), self.read(entry, buffer.lane))
+
+    def _turns(self, turns: Turns) -> None:
+        """A counted number of turns, or turns while any path goes on; where nobody does, nothing is computed."""
+        inside = [*turns.body, *turns.copies]
+        nodes = reachable(list(_entries(inside)))
+        if turns.length is not None:
+            self._print_before(nodes, inside)
+            with self._counting(turns.number, turns.counter, turns.length):
+                self.write(inside)
+            return
+        w, lane = self.w, turns.active.lane
+        enter, turn, end = w.fresh("enter"), w.fresh("turn"), w.fresh("ended")
+        first = self._asked(turns, enter, end)
+        w.open(enter)
+        with self.scope():
+            self._print_before(nodes, [turns])
+            before = w.block
+            w.jump(turn)
+            w.open(turn)
+            place, active = len(w.lines), f"%{w.fresh('active')}"
+            w.lines.append("")
+            with self.scope():
+                self.name(turns.active, active)
+                self._opened.add(turns.number)
+                self.write(inside)
+                self._opened.remove(turns.number)
+            again = self._asked(turns, turn, end)
+            w.lines[place] = f"  {active} = phi {w.type('bool', lane)} [ {first}, %{before} ], [ {again}, %{w.block} ]"
+        w.open(end)
+
+    def _asked(self, turns: Turns, yes: str, no: str) -> str:
+        """Whether paths go on, and the branch to where they do."""
+        lane = turns.active.lane
+        with self.scope():
+            self._print_before(reachable(list(_entries(turns.condition))), turns.condition)
+            self.write(turns.condition)
+            goes_on = self.read(turns.goes_on, lane)
+        self.w.branch(self.any(goes_on) if lane else goes_on, yes, no)
+        return goes_on
+
+    def _execute(self, item: Executed) -> None:
+        """z = (base - Σ left right)/divisor for one instruction after another."""
+        w, state, fixed = self.w, item.state, item.fixed
+        number = w.type("float64", state.lane)
+
+        def halves(word: str) -> tuple[str, str]:
+            return w.value(f"and i64 {word}, 4294967295"), w.whole("lshr", word, 32)
+
+        def factor(place: str) -> str:
+            x = self.load(fixed, place)
+            return self.spread(x, "float64") if state.lane and not fixed.lane else x
+
+        with w.counted(0, item.count) as k:
+            base, divisor = halves(self.load(item.words, k))
+            first, last = self.load(item.ends, k), self.load(item.ends, w.whole("add", k, 1))
+            begin = self.load(state, base)
+            before, head, body, added = w.block, w.fresh("sum"), w.fresh("product"), w.fresh("added")
+            p, z = f"%{w.fresh('p')}", f"%{w.fresh('z')}"
+            w.jump(head)
+            w.open(head)
+            place = len(w.lines)
+            w.lines += ["", ""]
+            w.branch(w.value(f"icmp slt i64 {p}, {last}"), body, added)
+            w.open(body)
+            left, right = halves(self.load(item.products, p))
+            minus = w.value(f"fneg {number} {factor(left)}")
+            less = w.call(f"llvm.fma.{short(number)}", number, (number, minus), (number, self.load(state, right)),
+                          (number, z))  # fmt: skip
+            following = w.whole("add", p, 1)
+            w.jump(head)
+            w.lines[place] = f"  {p} = phi i64 [ {first}, %{before} ], [ {following}, %{body} ]"
+            w.lines[place + 1] = f"  {z} = phi {number} [ {begin}, %{before} ], [ {less}, %{body} ]"
+            w.open(added)
+            dividing, done = w.fresh("divide"), w.fresh("made")
+            w.branch(w.value(f"icmp eq i64 {divisor}, {item.one}"), done, dividing)
+            w.open(dividing)
+            quotient = w.value(f"fdiv {number} {z}, {factor(divisor)}")
+            w.jump(done)
+            w.open(done)
+            found = w.value(f"phi {number} [ {z}, %{added} ], [ {quotient}, %{dividing} ]")
+            self.store(state, w.whole("add", k, item.first), found)
 
     @contextlib.contextmanager
     def _counting(self, number: int, counter: Node, length: int) -> Iterator[None]:
@@ -136,7 +320,9 @@ class LoopPrinter(Printer):
 
     def _print(self, node: Node) -> None:
         if node.op == "load":
-            self.name(node, self.load(node.attr, self.read(node.args[0], False)))
+            place = node.args[0]
+            lane = isinstance(place, Node) and place.lane
+            self.name(node, (self.gather if lane else self.load)(node.attr, self.read(place, lane)))
         elif node.op == "folded":
             self._fold(node.attr)
         else:
@@ -181,22 +367,43 @@ class Memory:
     def __init__(self, w: Function, at_rows: Sequence[str], bases: dict[str, Callable[[], str]]):
         self.w, self.at_rows, self.bases = w, set(at_rows), bases
         self.stride = w.whole("mul", w.count("stride"), 8)
-        self.lane = ""
+        self.lane = self.gathered = ""
 
     def address(self, buffer: Buffer, place: str) -> str:
-        w, first, name = self.w, buffer.first, buffer.name
-        number = place if not first else str(int(place) + first) if place.isdigit() else w.whole("add", place, first)
+        """Of an entry: of its numbers for the vector of paths, or of its one number."""
+        w, name = self.w, buffer.name
         base = self.bases[name]() if name in self.bases else w.address("tables" if name == "table" else name)
-        if name in self.at_rows and buffer.lane:
-            return w.at(w.at(base, w.whole("mul", self.stride, number)), self.lane, 8)
-        unit = f"[{WIDTH} x double]" if buffer.lane else "double"
-        return w.value(f"getelementptr {unit}, ptr {base}, i64 {number}")
+        if buffer.lane and name in self.at_rows:
+            return w.at(w.at(base, w.whole("mul", self.stride, _plus(w, place, buffer.begin))), self.lane, 8)
+        if buffer.lane:
+            return w.value(f"getelementptr [{WIDTH} x double], ptr {base}, i64 {_plus(w, place, buffer.begin)}")
+        first = buffer.begin
+        if name == "scratch":  # entries close together, from where a vector of paths would stand
+            first += (WIDTH - 1) * buffer.whole.first
+        return w.value(f"getelementptr double, ptr {base}, i64 {_plus(w, place, first)}")
 
     def load(self, buffer: Buffer, place: str) -> str:
         return self.w.load_row(self.address(buffer, place), buffer.dtype, buffer.lane)
 
+    def gather(self, buffer: Buffer, places: str) -> str:
+        """Of each path the entry that it asks for."""
+        w, word = self.w, self.w.type("int64")
+        if not self.gathered:
+            self.gathered = f"%{w.fresh('gathered')}"
+            w.head.append(f"  {self.gathered} = alloca {word}, align 64")
+        for lane in range(WIDTH):
+            place = w.value(f"extractelement {word} {places}, i32 {lane}")
+            address = self.address(buffer, place)
+            number = w.load(w.at(address, lane, 8) if buffer.lane else address, "i64")
+            w.store(number, w.at(self.gathered, lane, 8), "i64")
+        return w.load_row(self.gathered, buffer.dtype)
+
     def store(self, buffer: Buffer, place: str, x: str) -> None:
-        self.w.store_row(x, self.address(buffer, place), buffer.dtype)
+        self.w.store_row(x, self.address(buffer, place), buffer.dtype, buffer.lane)
+
+
+def _plus(w: Function, place: str, first: int) -> str:
+    return place if not first else str(int(place) + first) if place.isdigit() else w.whole("add", place, first)
 
 
 def mapped(name: str, program: Program, frame: Sequence[str], at_rows: Sequence[str]) -> Function:
@@ -210,10 +417,10 @@ def mapped(name: str, program: Program, frame: Sequence[str], at_rows: Sequence[
     def given(node: Node) -> str:
         return w.load_row(w.address(node.attr[0]), node.dtype, False)
 
-    printer = LoopPrinter(w, program, given, memory.load, memory.store)
+    printer = LoopPrinter(w, program, given, memory)
     w.operations = program.operations
     with w.counted(w.count("first_lane"), w.count("last_lane"), WIDTH) as lane, printer.scope():
         memory.lane = lane
-        printer.before(moves=True)
-        printer.write()
+        printer.before_steps()
+        printer.step()
     return w

@@ -668,6 +668,23 @@ def _scatter(combine: str | None):
     return scatter
 
 
+def _execute(self: _Scalars, equation, inputs):
+    """Instructions (numerics.instructions), written out."""
+    program, given = equation.params["program"], inputs[0]
+    dtype, graph = equation.outvars[0].aval.dtype, self.graph
+    numbers = [*(as_number(c, dtype) for c in program.constants), *given]
+    fixed = inputs[1] if len(inputs) > 1 else numbers
+    ends = program.ends.tolist()
+    for k, (base, divisor) in enumerate(zip(program.base.tolist(), program.divisor.tolist(), strict=True)):
+        z = numbers[base]
+        for p in range(ends[k], ends[k + 1]):
+            z = graph.make("sub", dtype, z, self.mul(fixed[program.left[p]], numbers[program.right[p]], dtype))
+        numbers.append(z if divisor == program.one else graph.make("div", dtype, z, fixed[divisor]))
+    found = np.empty(len(numbers), object)
+    found[:] = numbers
+    return found
+
+
 SPECIAL: dict[str, Callable] = {
     "reduce_sum": _reduction("add"),
     "reduce_prod": _reduction("mul"),
@@ -683,6 +700,7 @@ SPECIAL: dict[str, Callable] = {
     "cummax": _cumulative("max"),
     "cummin": _cumulative("min"),
     "dot_general": _dot_general,
+    "execute_instructions": _execute,
     "dynamic_slice": _dynamic_slice,
     "dynamic_update_slice": _dynamic_update_slice,
     "gather": _gather,
@@ -745,7 +763,7 @@ def _while(self: _Scalars, equation, inputs):
     return unflatten(self.graph.loop(flatten(start), dtypes, turn, goes_on), shapes)
 
 
-def _scan_sizes(params: dict[str, Any], inputs: int) -> tuple[int, int]:
+def scan_sizes(params: dict[str, Any], inputs: int) -> tuple[int, int]:
     """How many of a scan's inputs are constants, and how many it carries."""
     if "num_consts" in params:
         return params["num_consts"], params["num_carry"]
@@ -756,7 +774,7 @@ def _scan_sizes(params: dict[str, Any], inputs: int) -> tuple[int, int]:
 def _scan(self: _Scalars, equation, inputs):
     """Written out; a long one without series in or out is a loop that counts."""
     params, length = equation.params, equation.params["length"]
-    n_consts, n_carry = _scan_sizes(params, len(inputs))
+    n_consts, n_carry = scan_sizes(params, len(inputs))
     consts, carry, xs = inputs[:n_consts], inputs[n_consts : n_consts + n_carry], inputs[n_consts + n_carry :]
     closed = params["jaxpr"]
     order = range(length - 1, -1, -1) if params["reverse"] else range(length)

@@ -150,8 +150,6 @@ def _iota(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
 
 def _whole_index(self: Arrays, entry: Entry) -> Entry:
     """An index from a trace as one that addresses memory."""
-    if isinstance(entry, Node) and entry.lane:
-        raise Unprintable("an index that differs between paths, into an array that is printed as a loop")
     return self.graph.convert(entry, INT64)
 
 
@@ -221,24 +219,20 @@ def _dynamic_update_slice(self: Arrays, equation: Equation, inputs: list[Array])
 
 
 def _scatter(combine: str | None) -> Callable:
-    """x with updates written to, or combined with, what they land on; the places are known beforehand."""
+    """x with updates written to, or combined with, what they land on; many places are known beforehand."""
 
     def scatter(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
         (x, indices, updates), numbers, graph = inputs, equation.params["dimension_numbers"], self.graph
-        if indices.known is None:
-            raise Unprintable("a scatter to places that are computed, in a step that is printed as loops")
         if numbers.operand_batching_dims:
             raise Unprintable("a scatter under vmap, in a step that is printed as loops")
         axes = numbers.scatter_dims_to_operand_dims
         window_axes = [a for a in range(len(x.shape)) if a not in numbers.inserted_window_dims]
         window = dict(zip(window_axes, (updates.shape[d] for d in numbers.update_window_dims), strict=True))
-        rows = indices.known.reshape(-1, len(axes)).astype(np.int64)
         limits = np.array([x.shape[a] - window.get(a, 1) for a in axes])
-        if "CLIP" in str(equation.params["mode"]):
-            rows = np.clip(rows, 0, limits)
-        sound = ((rows >= 0) & (rows <= limits)).all(axis=1)
+        is_clipped = "CLIP" in str(equation.params["mode"])
         batch_dims = [d for d in range(len(updates.shape)) if d not in numbers.update_window_dims]
         batch_shape = tuple(updates.shape[d] for d in batch_dims)
+        count = math.prod(batch_shape)
 
         def update_at(batch: Index, index: Index, starts: dict[int, Entry]) -> Entry:
             where: list[Entry] = [np.int64(0)] * len(updates.shape)
@@ -251,27 +245,38 @@ def _scatter(combine: str | None) -> Callable:
         def joined(old: Entry, new: Entry) -> Entry:
             return new if combine is None else graph.make(combine, x.dtype, old, new)
 
-        if len(rows) <= FEW:  # a few windows, one after another
+        if count <= FEW:  # a few windows, one after another
 
             def among(index: Index) -> Entry:
                 found = x.at(index)
-                for k in np.flatnonzero(sound):
-                    inside, starts, clamped = np.True_, {}, list(index)
-                    for a, first in zip(axes, rows[k], strict=True):
-                        starts[a] = np.int64(first)
-                        size = window.get(a, 1)
-                        if size < x.shape[a]:
-                            inside = graph.make(
-                                "and", BOOL, inside, graph.inside(index[a], int(first), int(first) + size)
-                            )
-                            low = graph.whole("max", index[a], int(first))
-                            clamped[a] = graph.whole("min", low, int(first) + size - 1)
+                for k in range(count):
                     batch = tuple(np.int64(b) for b in np.unravel_index(k, batch_shape))
+                    inside, starts, clamped = np.True_, {}, list(index)
+                    for place, (a, limit) in enumerate(zip(axes, limits, strict=True)):
+                        first = _whole_index(self, indices.at((*batch, np.int64(place))))
+                        if is_clipped:
+                            first = graph.clamped(first, int(limit) + 1)
+                        else:
+                            inside = graph.make("and", BOOL, inside, graph.inside(first, 0, int(limit) + 1))
+                        starts[a] = first
+                        size = window.get(a, 1)
+                        last = graph.whole("add", first, size - 1)
+                        if size < x.shape[a]:
+                            above = graph.make("ge", BOOL, index[a], first)
+                            here = graph.make("and", BOOL, above, graph.make("le", BOOL, index[a], last))
+                            inside = graph.make("and", BOOL, inside, here)
+                            clamped[a] = graph.whole("min", graph.whole("max", index[a], first), last)
                     new = update_at(batch, tuple(clamped), starts)
                     found = graph.select(inside, joined(found, new), found, x.dtype)
                 return found
 
-            return Array(x.shape, x.dtype, among, x.cost + (updates.cost + 1) * len(rows))
+            return Array(x.shape, x.dtype, among, x.cost + (updates.cost + 1) * count)
+        if indices.known is None:
+            raise Unprintable("a scatter to many places that are computed, in a step that is printed as loops")
+        rows = indices.known.reshape(-1, len(axes)).astype(np.int64)
+        if is_clipped:
+            rows = np.clip(rows, 0, limits)
+        sound = ((rows >= 0) & (rows <= limits)).all(axis=1)
         if any(window.get(a, 1) != 1 for a in axes) or len(batch_shape) != 1:
             raise Unprintable("a scatter of many windows, in a step that is printed as loops")
         lengths = tuple(x.shape[a] for a in axes)
