@@ -4,6 +4,7 @@ from stodyn.accuracy.fragility import fragility
 from stodyn.accuracy.rare import rare
 from stodyn.analysis import structures
 from stodyn.analysis.choosing import recommend
+from stodyn.analysis.comparing import compare
 from stodyn.analysis.plan import plan
 from stodyn.engine import place
 from stodyn.engine.failure import PathsFailed
@@ -51,6 +52,7 @@ __all__ = [
     "analysis",
     "base_excited",
     "circuits",
+    "compare",
     "diagonal",
     "difference",
     "draw_increments",

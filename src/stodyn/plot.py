@@ -298,6 +298,33 @@ def order(study: xarray.Dataset, *, ax: Axes | None = None) -> Axes:
     return _finish(ax, study, "step size h", f"{study.attrs.get('kind', '')} error".strip(), legend=True)
 
 
+def comparison(study: xarray.Dataset, *, ax: Axes | None = None) -> Axes:
+    """Error against cost of several methods, both axes logarithmic; points that are not settled are hollow.
+
+    study  what `sd.compare` gives: error, error_stderr, cost and settled over integrator and dt
+    """
+    if not {"error", "error_stderr", "cost", "settled"} <= set(study.variables):
+        raise ValueError("study: expected the Dataset of sd.compare, with error, error_stderr, cost and settled")
+    ax = _axes(ax)
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    for i, name in enumerate(study["integrator"].values):
+        row = study.sel(integrator=name)
+        color, error, cost = PALETTE[i % len(PALETTE)], row["error"].values, 1e6 * row["cost"].values
+        ax.plot(cost, error, "o-", color=color, mfc="white", ms=6, lw=1.2, label=str(name))
+        settled = row["settled"].values
+        ax.plot(cost[settled], error[settled], "o", color=color, ms=6)
+    begin, end = study.attrs["t"]
+    ax.set_title(f"t = {begin:g} to {end:g}, {study.attrs['paths']:,} paths, dt = {_steps(study)}", fontsize="medium")
+    quantity = study.attrs["quantity"]
+    of = "root mean square of paths" if quantity == "paths" else f"mean of {quantity}"
+    return _finish(ax, None, "processor time of one path in µs", f"error, {of}", legend=True)
+
+
+def _steps(study: xarray.Dataset) -> str:
+    return f"{float(study['dt'].max()):g} to {float(study['dt'].min()):g}"
+
+
 def levels(found: xarray.Dataset, truth: float | None = None) -> Axes:
     """An estimate (stodyn.estimate) in four pictures: variance and size of what each level averages over its steps;
     points of each level; the error against the path-steps spent, beside what plain Monte Carlo would have taken; the

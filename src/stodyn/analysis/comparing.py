@@ -1,0 +1,225 @@
+"""Error against cost of several methods on a problem of your own.
+
+All methods at all step sizes follow the same Brownian paths, and so does the reference, a method of high order at a
+step several times finer. With x the reference at the end T and x_h a method at step h, the error is
+
+    √E |x_h(T) - x(T)|²  (quantity "paths"),   or   |E f(T, x_h(T)) - E f(T, x(T))|  (quantity f)
+
+and the cost is the processor time of one path, measured.
+"""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import xarray as xr
+
+from stodyn.analysis.common_paths import Run, common_paths, follows_path
+from stodyn.analysis.order import best_reference, shown
+from stodyn.engine.grid import step_times
+from stodyn.engine.ready import prepare
+from stodyn.engine.spec import as_it_is_now, matched
+from stodyn.methods.catalogue import named
+from stodyn.methods.contract import Method
+from stodyn.noise.distribution import is_random
+from stodyn.numerics.printing.points import AtPoints
+from stodyn.problems.contract import check_problem, is_drawn
+from stodyn.statistics.moments import Moments
+
+REFINE = 4  # how many times finer than the finest step the reference is
+TIMED = 200_000  # path-steps that are timed
+ALONE = 2  # an error is told apart from the reference's own where it is this many times as large
+
+
+def compare(
+    problem: Any,
+    methods: Sequence[Any],
+    quantity: str | Callable = "paths",
+    *,
+    t: Sequence[float],
+    dt: Sequence[float],
+    paths: int = 1000,
+    seed: int = 0,
+) -> xr.Dataset:
+    """Error against cost of several methods on one problem: which method and which step for the accuracy wanted.
+
+    Parameters
+    ----------
+    problem : Problem
+        Your problem.
+    methods : sequence of methods or their names
+        Those that are compared; `sd.recommend(problem)` has candidates.
+    quantity : "paths" or function
+        "paths": how far the paths are from the true ones at the end. A function f(t, x), or f(t, x, params), of the
+        state at the end, a number or a vector: how far its mean is from the true one.
+    t : (start, end)
+        The interval.
+    dt : sequence of float
+        The steps. Each is made to divide the interval, and each is a whole multiple of the finest one.
+    paths, seed : int
+        How many paths, and which.
+
+    Returns
+    -------
+    xarray.Dataset
+        error, error_stderr and cost (seconds of processor time for one path) over integrator and dt; `settled`, whether
+        the error is clear of sampling and of the reference's own error. `sd.plot.comparison` draws it.
+
+    Examples
+    --------
+    >>> import stodyn as sd
+    >>> growth = sd.SDE(lambda t, x: 0.5 * x, lambda t, x: 0.3 * x, 1.0)
+    >>> study = sd.compare(growth, ["EulerMaruyama", "Milstein"], t=(0, 1), dt=[0.25, 0.125], paths=200, seed=1)
+    >>> error = study.error.sel(dt=0.125)
+    >>> bool(error.sel(integrator="Milstein") < error.sel(integrator="EulerMaruyama"))
+    True
+    """
+    check_problem(problem)
+    problem = as_it_is_now(problem)
+    compared = _checked_methods(problem, methods)
+    (begin, end), steps = _checked_steps(t, dt)
+    f = _checked_quantity(problem, quantity, compared[0])
+    for name, value, least in (("paths", paths, 2), ("seed", seed, 0)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise ValueError(f"{name}: expected a whole number >= {least}, got {value!r}")
+    weak_draws = [m.name for m in compared if not follows_path(m.needs, problem.m)]
+    if f is None and weak_draws:
+        raise ValueError(
+            f"methods: the draws of {weak_draws[0]} share moments with a Brownian path and are not one: its paths have "
+            "no error of their own. Give a function as `quantity`, or leave it out."
+        )
+    reference = best_reference(problem, compared[0])
+    fine = REFINE * steps[-1]
+    runs = [Run(method, tuple(fine // count for count in steps)) for method in compared] + [Run(reference, (1, 2))]
+    apart: list[np.ndarray] = []  # (paths, methods + 1, steps, values): from the reference; the last is its own
+    with jax.enable_x64(True), np.errstate(all="ignore"):
+        for _, states in common_paths(problem, runs, (begin, end), fine, paths, seed):
+            values = [x if f is None else _seen(f, end, x) for x in states]
+            truth = values[-1][:, :1]
+            own = np.broadcast_to(values[-1][:, 1:] - truth, values[0].shape)
+            apart.append(np.stack([*(value - truth for value in values[:-1]), own], axis=1))
+    error, stderr = _errors(np.concatenate(apart), of_paths=f is None)
+    failed = ~np.isfinite(error[:-1])
+    own_error = error[-1, 0] + 2 * stderr[-1, 0]
+    settled = ~failed & (error[:-1] > ALONE * np.maximum(2 * stderr[:-1], own_error))
+    lengths = (end - begin) / np.array(steps)
+    per_step = np.array([_seconds_per_step(problem, method, (begin, end), steps[-1], seed) for method in compared])
+    coordinates = {"integrator": [method.name for method in compared], "dt": lengths}
+    over = ("integrator", "dt")
+    return xr.Dataset(
+        {
+            "error": (over, error[:-1]),
+            "error_stderr": (over, stderr[:-1]),
+            "cost": (over, np.outer(per_step, steps), {"units": "s", "long_name": "processor time of one path"}),
+            "settled": (over, settled),
+        },
+        coordinates,
+        {
+            "quantity": quantity if isinstance(quantity, str) else getattr(quantity, "__name__", "f"),
+            "reference": f"{reference.name} at dt = {(end - begin) / fine:g}",
+            "t": (begin, end),
+            "paths": paths,
+            "seed": seed,
+        },
+    )
+
+
+def _checked_methods(problem: Any, methods: Sequence[Any]) -> list[Method]:
+    if isinstance(methods, (str, Method)) or not isinstance(methods, Sequence) or not methods:
+        raise TypeError(f'methods: expected a list of methods such as ["Heun", "SRIW1"], got {methods!r}')
+    found = [named(method) for method in methods]
+    for method in found:
+        if not isinstance(method, Method):
+            raise TypeError(f"methods: expected methods that step, such as Heun, got {method!r}")
+        matched(problem, method)
+    if len({method.name for method in found}) < len(found):
+        raise ValueError(f"methods: a method is named twice in {[method.name for method in found]}")
+    for method in found[1:]:
+        if shown(problem, method) != shown(problem, found[0]):
+            raise ValueError(
+                f"methods: {method.name} shows {shown(problem, method)} components of this problem and {found[0].name} "
+                f"{shown(problem, found[0])}; compare those that run it in the same form"
+            )
+    return found
+
+
+def _checked_steps(t: Sequence[float], dt: Sequence[float]) -> tuple[tuple[float, float], list[int]]:
+    """The interval, and the number of steps of each length, fewest first."""
+    if np.ndim(dt) != 1 or len(dt) < 2 or not all(np.isfinite(h) and h > 0 for h in dt):
+        raise ValueError(f"dt: expected at least two steps to compare, such as [0.1, 0.05, 0.025], got {dt!r}")
+    begin, end = (float(x) for x in step_times(t, float(t[1]) - float(t[0]))[0])
+    steps = sorted({max(1, round((end - begin) / float(h))) for h in dt})
+    odd = [count for count in steps if steps[-1] % count]
+    if odd or len(steps) < 2:
+        raise ValueError(
+            f"dt: {list(dt)} makes {steps} steps from {begin:g} to {end:g}; each number must divide the largest, as "
+            "with steps that are halved, since all follow the same Brownian paths"
+        )
+    return (begin, end), steps
+
+
+def _checked_quantity(problem: Any, quantity: Any, method: Method) -> Callable | None:
+    """f of one state as a vector, or None where the paths themselves are compared."""
+    if isinstance(quantity, str) and quantity == "paths":
+        return None
+    if not callable(quantity):
+        raise TypeError(f'quantity: expected "paths" or a function f(t, x) of the state at the end, got {quantity!r}')
+    takes_params = problem.params is not None and _arguments(quantity) > 2
+    if takes_params and any(map(is_random, jax.tree.leaves(problem.params, is_leaf=is_drawn))):
+        raise ValueError("quantity: params differ from path to path here; give a function f(t, x) of the state alone")
+    extra = problem.extra(problem.example_params()) if takes_params else ()
+
+    def f(t, x):
+        return jnp.ravel(jnp.asarray(quantity(t, x, *extra), float))
+
+    n = shown(problem, method)
+    try:
+        shape = jax.eval_shape(f, 0.0, jax.ShapeDtypeStruct((n,), np.dtype(float)))
+    except Exception as error:
+        raise TypeError(
+            f"quantity: f(t, x{', params' if extra else ''}) could not be traced by JAX with x of shape ({n},): {error}"
+        ) from error
+    if not jnp.issubdtype(shape.dtype, jnp.floating):
+        raise TypeError(f"quantity: f returned {shape.dtype} values, expected real numbers")
+    return f
+
+
+def _arguments(function: Callable) -> int:
+    try:
+        return len(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        return 2
+
+
+def _seen(f: Callable, t: float, x: np.ndarray) -> np.ndarray:
+    """f of states (paths, steps, n), (paths, steps, values)."""
+    paths, steps, n = x.shape
+    return np.asarray(AtPoints(lambda point: f(t, point))(x.reshape(paths * steps, n))).reshape(paths, steps, -1)
+
+
+def _errors(apart: np.ndarray, of_paths: bool) -> tuple[np.ndarray, np.ndarray]:
+    """The errors and their standard errors (methods, steps), from differences (paths, methods, steps, values)."""
+    count = len(apart)
+    if of_paths:
+        squares = np.sum(apart**2, axis=3)
+        error = np.sqrt(squares.mean(axis=0))
+        return error, squares.std(axis=0, ddof=1) / np.sqrt(count) / (2 * np.where(error > 0, error, 1.0))
+    mean, deviation = apart.mean(axis=0), apart.std(axis=0, ddof=1) / np.sqrt(count)
+    return np.linalg.norm(mean, axis=2), np.linalg.norm(deviation, axis=2)
+
+
+def _seconds_per_step(problem: Any, method: Method, t: tuple[float, float], steps: int, seed: int) -> float:
+    """Processor seconds of one step of one path in a run of some paths, compiling left out."""
+    paths = int(np.clip(TIMED // steps, 64, 4096))
+    options: dict[str, Any] = {"t": t, "dt": (t[1] - t[0]) / steps, "paths": paths, "collect": Moments(at=[t[1]])}
+    ready = prepare(problem, method, on_failure="record", threads=1, **options)
+    ready(seed=seed)
+    began = time.process_time()
+    ready(seed=seed)
+    return (time.process_time() - began) / (paths * steps)
