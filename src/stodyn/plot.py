@@ -314,6 +314,7 @@ def comparison(study: xarray.Dataset, *, ax: Axes | None = None) -> Axes:
         ax.plot(cost, error, "o-", color=color, mfc="white", ms=6, lw=1.2, label=str(name))
         settled = row["settled"].values
         ax.plot(cost[settled], error[settled], "o", color=color, ms=6)
+    ax.xaxis.set_minor_formatter("")  # labels of 2, 3, 4, ... would touch within one decade
     begin, end = study.attrs["t"]
     ax.set_title(f"t = {begin:g} to {end:g}, {study.attrs['paths']:,} paths, dt = {_steps(study)}", fontsize="medium")
     quantity = study.attrs["quantity"]
@@ -323,6 +324,21 @@ def comparison(study: xarray.Dataset, *, ax: Axes | None = None) -> Axes:
 
 def _steps(study: xarray.Dataset) -> str:
     return f"{float(study['dt'].max()):g} to {float(study['dt'].min()):g}"
+
+
+def shares(split: xarray.Dataset, component: str, *, ax: Axes | None = None) -> Axes:
+    """Over time, the variance of a component by parameters and by noise, one on top of the other.
+
+    split  what `analysis.tolerance.split_variance` gives
+    """
+    for name in ("variance_parameters", "variance_noise"):
+        if name not in split.variables:
+            raise ValueError(f"split: has no {name!r}; expected the Dataset of analysis.tolerance.split_variance")
+    ax = _axes(ax)
+    parts = [_pick(split, name, component) for name in ("variance_parameters", "variance_noise")]
+    values = np.maximum([part.values for part in parts], 0.0)
+    ax.stackplot(_time(parts[0]), values, colors=(SKY, ORANGE), labels=("by parameters", "by noise"), alpha=0.8)
+    return _finish(ax, split, "time", f"variance of {component}", legend=True)
 
 
 def levels(found: xarray.Dataset, truth: float | None = None) -> Axes:
