@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from stodyn.noise.increment import Increment, Recipe
+from stodyn.problems import describing
 from stodyn.problems.contract import NoiseStructure
 
 
@@ -49,6 +50,12 @@ class Claim:
     order: Fraction | float | None = None
     when: tuple[str, ...] = ()
     source: str = ""
+
+
+def _in_words(claim: Claim) -> str:
+    order = "" if claim.order is None else f"order {float(claim.order):g}"
+    noise = f"for {', '.join(claim.when)} noise" if claim.when else ""
+    return " ".join(word for word in (order, noise) if word) or "yes"
 
 
 class Catalogued(ABC):
@@ -133,6 +140,12 @@ class Catalogued(ABC):
 
     def __repr__(self) -> str:
         return self.spelling
+
+    def _repr_html_(self) -> str:
+        claims = [(claim.kind, _in_words(claim)) for claim in self.claims]
+        takes = f"{self.accepts.__name__}, {self.calculus or 'either calculus'}"
+        lines = [("", self.summary), ("takes", takes), *claims, ("from", self.citation)]
+        return describing.as_html(self.spelling, lines)
 
     def __call__(self, *values, **options):
         """A copy with other options."""

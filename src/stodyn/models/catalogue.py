@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from stodyn import listing, models
+from stodyn.problems import describing
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,6 +64,17 @@ class Model:
             quantity: functools.partial(function, **{name: self.parameters[name] for name in _keywords(function)})
             for quantity, function in self.answers.items()
         }
+
+    def __repr__(self) -> str:
+        return describing.as_text(*self._described())
+
+    def _repr_html_(self) -> str:
+        return describing.as_html(*self._described())
+
+    def _described(self) -> tuple[str, list[tuple[str, str]]]:
+        values = ", ".join(f"{name}={value}" for name, value in self.parameters.items())
+        lines = [("", self.summary), ("made by", f"{self.name}({values})"), ("known exactly", ", ".join(self.answers))]
+        return f"Model {self.name}", [line for line in lines if line[1]]
 
     def __call__(self, **parameters: Any) -> "Model":
         """The same system with other parameters."""

@@ -21,6 +21,7 @@ from jax.extend import core
 from stodyn.noise.distribution import OfPaths, PerPath, draw, is_random
 from stodyn.noise.from_normals import FromNormals
 from stodyn.numerics.bounds import check_bounds
+from stodyn.problems import describing
 
 STRUCTURES = ("additive", "diagonal", "scalar", "commutative", "general")
 CALCULI = ("ito", "stratonovich")
@@ -96,6 +97,16 @@ class Problem(ABC):
     further_structures: ClassVar[tuple[str, ...]] = ()  # what its noise_structure may tell beyond STRUCTURES
     unsolved: ClassVar[str] = "whose implicit equations Newton did not solve"  # what became of paths that stopped
     failure_advice: ClassVar[str] = ""  # what else paths of such a problem may fail by, in words
+
+    def __init_subclass__(cls, **keywords: Any):
+        super().__init_subclass__(**keywords)
+        cls.__repr__ = Problem.__repr__  # type: ignore[method-assign]  # or dataclass writes one with every field
+
+    def __repr__(self) -> str:
+        return describing.as_text(*describing.of_problem(self))
+
+    def _repr_html_(self) -> str:
+        return describing.as_html(*describing.of_problem(self))
 
     @property
     @abstractmethod

@@ -225,6 +225,8 @@ class SDE(Problem):
             return Recommended("Heun", "solves Stratonovich equations, of strong order 1 where noise commutes")
         if noise.implies("scalar") or noise.implies("diagonal"):
             return Recommended("SRIW1", "strong order 1.5 for scalar and for diagonal noise")
+        if noise.implies("commutative"):
+            return Recommended("Milstein", "strong order 1 without Lévy areas, since the noise commutes")
         return Recommended("EulerMaruyama", "no higher strong order is to be had for such noise without its Lévy areas")
 
     @property

@@ -1,0 +1,65 @@
+"""A problem, a method or a model as a person reads it: lines of (what, words), as text and as a table of HTML."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+Lines = Iterable[tuple[str, str]]
+MOST = 8  # components or parameters that are named
+
+
+def as_text(title: str, lines: Lines) -> str:
+    lines = list(lines)
+    width = max((len(what) for what, _ in lines), default=0)
+    return "\n".join([title, *(f"  {what:{width}}  {words}" for what, words in lines)])
+
+
+def as_html(title: str, lines: Lines) -> str:
+    rows = "".join(
+        f"<tr><td style='text-align:left;color:#777'>{html.escape(what)}</td>"
+        f"<td style='text-align:left'>{html.escape(words)}</td></tr>"
+        for what, words in lines
+    )
+    return f"<b>{html.escape(title)}</b><table>{rows}</table>"
+
+
+def of_problem(problem: Any) -> tuple[str, Lines]:
+    """What a problem has: components, channels, what is known of its noise, start, parameters, the method it gets."""
+    channels = f"{problem.m} channel{'s' * (problem.m != 1)} of noise" if problem.m else "no noise"
+    title = f"{type(problem).__name__} with {problem.n} component{'s' * (problem.n != 1)} and {channels}"
+    lines = [("components", _few(map(str, problem.names)))]
+    if problem.m:
+        lines.append(("noise", f"{problem.noise_structure}, {problem.calculus}"))
+    if hasattr(problem, "start"):
+        lines.append(("start", _short(problem.start)))
+    if isinstance(problem.params, Mapping):
+        lines.append(("params", _few(f"{name} = {_short(value)}" for name, value in problem.params.items())))
+    elif problem.params is not None:
+        lines.append(("params", _short(problem.params)))
+    try:
+        name, reason, _ = problem.recommended
+    except TypeError:
+        return title, lines
+    return title, [*lines, ("method", f"{name} unless another is named: {reason}")]
+
+
+def _few(words: Iterable[str]) -> str:
+    found = list(words)
+    return ", ".join(found[:MOST]) + (f", ... ({len(found)} in all)" if len(found) > MOST else "")
+
+
+def _short(value: Any) -> str:
+    if callable(value) and hasattr(value, "__name__"):
+        return f"drawn by {value.__name__}"
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_short, value))})"
+    if isinstance(value, (list, np.ndarray)) or hasattr(value, "__array__"):
+        array = np.asarray(value)
+        if array.size > MOST:
+            return f"array of shape {array.shape}"
+        return np.array2string(array, precision=6, separator=", ", max_line_width=1000)
+    return f"{value:g}" if isinstance(value, float) else str(value)

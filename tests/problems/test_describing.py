@@ -1,0 +1,41 @@
+"""What a person reads of a problem, a method and a model."""
+
+import numpy as np
+import scipy.stats
+
+import stodyn as sd
+from stodyn.models.catalogue import catalogue
+
+
+def test_a_problem_tells_its_noise_its_start_and_its_method():
+    spring = sd.SDE(
+        lambda t, x, p: -p["k"] * x,
+        lambda t, x, p: p["s"] * x,
+        1.0,
+        params={"k": 2.0, "s": scipy.stats.norm(1.0, 0.1)},
+    )
+    lines = repr(spring).splitlines()
+    assert lines[0] == "SDE with 1 component and 1 channel of noise"
+    told = {line.split()[0]: line.split(maxsplit=1)[1] for line in lines[1:]}
+    assert told["components"] == "x"
+    assert told["noise"] == f"{spring.noise_structure}, ito"
+    assert told["start"] == "1"
+    assert told["params"].startswith("k = 2, s = ")
+    assert told["method"].startswith("SRIW1 unless another is named: ")
+    page = spring._repr_html_()
+    assert page.startswith("<b>SDE with 1 component") and "SRIW1" in page
+
+
+def test_many_components_are_counted_and_html_is_escaped():
+    chain = sd.SDE(
+        lambda t, x: -x, lambda t, x: sd.diagonal(0.1 + 0 * x), np.zeros(40), names=[f"<{i}>" for i in range(40)]
+    )
+    assert "... (40 in all)" in repr(chain) and "array of shape (40,)" in repr(chain)
+    assert "&lt;0&gt;" in chain._repr_html_() and "<0>" not in chain._repr_html_()
+
+
+def test_every_model_and_method_tells_itself():
+    for model in catalogue().values():
+        assert model.summary in repr(model)
+    page = sd.method("SRA1")._repr_html_()
+    assert "order 1.5 for additive noise" in page and "Rößler" in page
