@@ -196,10 +196,11 @@ class Stepping:
         return eliminate(jax.jacfwd(residual)(Z), r, self.problem.row_orders[0])
 
     def _sign(self, residual: Callable, Z: Array, implicit_noise: bool = False) -> Array:
-        """A number with the sign of det J."""
+        """The sign of det J."""
         if (sparse := self._sparse(implicit_noise)) is not None:
             return sparse.determinant(sparse.pattern.jacobian(residual, Z))[0]
-        return determinant(jax.jacfwd(residual)(Z), self.problem.row_orders[0])
+        orders, units = self.problem.row_orders, self.problem.determinant_units
+        return jnp.sign(determinant(jax.jacfwd(residual)(Z), orders[0], units[0]))
 
     def _determinant_along(self, h, Z: Array) -> tuple[Array, Callable[[Any], Array]]:
         """The determinant of the constraints' Jacobian at x, and as a function of the share u of the way to x + Z, but
@@ -210,7 +211,7 @@ class Stepping:
 
             def dense(u):
                 jacobian = problem.orientation(self.t + u * h, self.x + u * Z, self.params)
-                return determinant(jacobian, problem.row_orders[1])
+                return determinant(jacobian, problem.row_orders[1], problem.determinant_units[1])
 
             return dense(0.0), dense
         matrix = problem.sparsity.matrix

@@ -77,11 +77,11 @@ def factorised(a: ArrayLike, order: Sequence[int] | None = None) -> Callable[[Ar
     return lambda b: _inverted(a, pivots, unsound, jnp.asarray(b), fixed)
 
 
-def determinant(a: ArrayLike, order: Sequence[int] | None = None) -> Array:
-    """The determinant of a (n, n) for one path: expanded up to n = 3, by elimination in the given row order, or where
-    that does not serve by partial pivoting, up to 12, beyond by LU with partial pivoting. 0, about 0 or NaN where a is
-    singular."""
-    a = jnp.asarray(a)
+def determinant(a: ArrayLike, order: Sequence[int] | None = None, unit: float = 1.0) -> Array:
+    """The determinant of a/unit, a (n, n), for one path: expanded up to n = 3, by elimination in the given row order,
+    or where that does not serve by partial pivoting, up to 12, beyond by LU with partial pivoting. 0, about 0 or NaN
+    where a is singular. A unit like the entries keeps products of n of them within the range of floats."""
+    a = jnp.asarray(a) if unit == 1.0 else jnp.asarray(a) * (1.0 / unit)
     n = a.shape[0]
     if n == 0:
         return jnp.ones((), a.dtype)

@@ -223,7 +223,7 @@ def consistent_states(problem: Any, times: np.ndarray, states: np.ndarray) -> np
         for _ in range(START_LIMIT if len(N) else 0):
             looked = look(problem, times, np.where(np.isfinite(x), x, states))
             C = N @ looked.f_x @ K
-            regular = np.isfinite(C).all((1, 2)) & (np.abs(np.linalg.det(np.where(np.isfinite(C), C, 0.0))) > 0)
+            regular = np.isfinite(np.linalg.slogdet(np.where(np.isfinite(C), C, 0.0))[1])  # det may underflow
             C[~regular] = np.eye(len(N))
             move = np.linalg.solve(C, (looked.f @ N.T)[..., None])[..., 0] @ K.T
             x = np.where(regular[:, None] & ~done[:, None], x - move, x)

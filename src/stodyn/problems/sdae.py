@@ -50,6 +50,7 @@ from stodyn.problems.sde import SDE, silent
 from stodyn.problems.sparsity import Sparsity, find_sparsity, noise_pattern
 from stodyn.problems.structure import PROVED, checked_kinds, commutes, look_at, proved_kinds
 
+ORDINARY = 200.0  # determinants of e^±200 are far from the ends of the range of floats
 CHECKED = f"checked at {STATES} random states"
 
 
@@ -287,15 +288,13 @@ class SDAE(Problem):
         diagonals. At t = 0 or, where it is singular there, at a later time. Large matrices are eliminated otherwise,
         and have none.
         """
-        RM, (_, N, K, _) = self.mass[self.split.rows], self.split
+        RM, K = self.mass[self.split.rows], self.split.K
         given = tuple(range(self.n)), tuple(range(self.n - self.r))
         if self.n - self.r > WRITTEN_OUT:
             return given
         if self.r == self.n:
             return given if self.n > WRITTEN_OUT else (_row_order(RM), ())
-        times = np.append(0.0, np.geomspace(1e-3, 1e3, STATES - 1))
-        found = look(self, times, np.tile(self.diagnosed().start, (STATES, 1))).f_x
-        for C in (N @ f_x for f_x in found):
+        for C in self._constraint_slopes():
             with contextlib.suppress(ValueError):
                 whole = given[0] if self.n > WRITTEN_OUT else row_order(np.concatenate([RM, C]))
                 return whole, row_order(C @ K)
@@ -317,6 +316,22 @@ class SDAE(Problem):
     def without_noise(self, calculus: str | None = None) -> SDAE:
         shape = (self.n, self.m)
         return dataclasses.replace(self, diffusion=lambda t, x, *params: jnp.zeros(shape), structure=None)
+
+    @functools.cached_property
+    def determinant_units(self) -> tuple[float, float]:
+        """Units in which the determinants of the same two matrices are within the range of floats: 1 where they are
+        anyway, else such that they are about 1 at the start. A determinant has the n-th power of a unit of its entries.
+        """
+        RM = self.mass[self.split.rows]
+        if self.r == self.n:
+            return _determinant_unit(RM), 1.0
+        C = self._constraint_slopes()[0]
+        return _determinant_unit(np.concatenate([RM, C])), _determinant_unit(C @ self.split.K)
+
+    def _constraint_slopes(self) -> np.ndarray:
+        """N f_x at the start, at t = 0 and at later times."""
+        times = np.append(0.0, np.geomspace(1e-3, 1e3, STATES - 1))
+        return self.split.N @ look(self, times, np.tile(self.diagnosed().start, (STATES, 1))).f_x
 
     @functools.cached_property
     def noise_structure(self) -> NoiseStructure:
@@ -480,3 +495,8 @@ def _row_order(matrix: np.ndarray) -> tuple[int, ...]:
         return row_order(matrix)
     except ValueError:
         return tuple(range(len(matrix)))
+
+
+def _determinant_unit(matrix: np.ndarray) -> float:
+    size = np.linalg.slogdet(matrix)[1]
+    return 1.0 if abs(size) < ORDINARY or not np.isfinite(size) else float(np.exp(size / len(matrix)))
