@@ -1,0 +1,44 @@
+"""What a stop of the tour tells."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+
+class Answer(NamedTuple):
+    """A number with its standard error beside the truth."""
+
+    quantity: str
+    ours: float
+    stderr: float
+    truth: float
+
+    @property
+    def z(self) -> float:
+        """The distance from the truth in standard errors."""
+        return (self.ours - self.truth) / self.stderr
+
+
+class Told(NamedTuple):
+    """What was found: the answers, matplotlib Axes with the picture, and what was run in a few words."""
+
+    answers: Sequence[Answer]
+    picture: Any
+    run: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Stop:
+    """One system: visit(paths, seed) simulates it; its source is shown beside what it found."""
+
+    name: str
+    question: str
+    truth: str  # where the truth is from
+    visit: Callable[[int, int], Told]
+    place: int  # in the tour
+
+
+def counted(record: dict[str, Any]) -> str:
+    """What a run was, from its provenance."""
+    method = record["method"].partition("(")[0]
+    return f"{record['paths']:,} paths of {record['steps']:,} steps by {method}"
