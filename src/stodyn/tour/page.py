@@ -7,10 +7,12 @@ from pathlib import Path
 
 from stodyn.tour.contract import Stop, Told
 
-STYLE = """body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #222; }
+STYLE = """body { font: 16px/1.5 system-ui, sans-serif; color: #222; }
+body { max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
 table { border-collapse: collapse; margin: 1rem 0; } td, th { padding: .3rem 1rem .3rem 0; text-align: right; }
 td:first-child, th:first-child { text-align: left; } th { color: #777; font-weight: normal; }
-img { max-width: 100%; } pre { background: #f5f5f5; padding: 1rem; overflow-x: auto; font-size: 13px; line-height: 1.4; }
+img { max-width: 100%; }
+pre { background: #f5f5f5; padding: 1rem; overflow-x: auto; font-size: 13px; line-height: 1.4; }
 summary { cursor: pointer; color: #0072B2; } .run { color: #777; }"""
 
 
@@ -19,8 +21,8 @@ def write(out: Path, visits: Sequence[tuple[Stop, Told, float]]) -> Path:
     parts = [
         "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>",
         f"<title>stodyn: a tour</title><style>{STYLE}</style><h1>stodyn: a tour</h1>",
-        "<p>One noisy system from each field. Every number has its standard error, and stands beside the truth; z is the "
-        "distance between them in standard errors, of which one in twenty is beyond 2 by chance.</p>",
+        "<p>One noisy system from each field. Every number has its standard error, and stands beside the truth; z is "
+        "the distance between them in standard errors, of which one in twenty is beyond 2 by chance.</p>",
     ]
     for stop, told, seconds in visits:
         parts.append(f"<h2>{html.escape(stop.question)}</h2>")
@@ -30,7 +32,8 @@ def write(out: Path, visits: Sequence[tuple[Stop, Told, float]]) -> Path:
             cells = "".join(f"<td>{number}</td>" for number in numbers)
             parts.append(f"<tr><td>{html.escape(a.quantity)}</td>{cells}</tr>")
         parts.append(f"</table><p class=run>{html.escape(told.run)}, {seconds:.1f} s with compiling. The truth: ")
-        parts.append(f"{html.escape(stop.truth)}.</p><p><img src='{stop.name}.png' alt='{html.escape(stop.question)}'></p>")
+        image = f"<img src='{stop.name}.png' alt='{html.escape(stop.question)}'>"
+        parts.append(f"{html.escape(stop.truth)}.</p><p>{image}</p>")
         source = inspect.getsource(inspect.getmodule(stop.visit) or stop.visit)
         parts.append(f"<details><summary>The code</summary><pre>{html.escape(source)}</pre></details>")
     page = out / "index.html"
