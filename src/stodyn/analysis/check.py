@@ -179,7 +179,7 @@ def _driftless(method: Method, problems: list[Any]) -> str:
     W = sum(
         np.stack([_increment(method, problem, k, i).W for i in range(PATHS)], axis=1) for k in range(_steps(method))
     )
-    gap = np.abs(path - (_starts(problem) + G @ W)).max()
+    gap = np.abs(path - (states_near(problem) + G @ W)).max()
     # Noise in the history of a multistep method is still on its way into x.
     bound = 10.0 * np.abs(G).sum() * np.sqrt(STEP) * method.starting_steps or AGREE
     assert gap <= bound, f"with no drift and constant noise g, x differs from x0 + g W by {gap:.2g}"
@@ -273,7 +273,7 @@ def _report(method: Method, problems: list[Any]) -> str:
         report = method.numbered_step(0, problem, 0.0, method.start(problem, 0.0, x, params), noise, params)[1]
         return jnp.asarray(report.ok), jnp.asarray(report.iterations)
 
-    ok, iterations = reported(_starts(problem)[:, 0])
+    ok, iterations = reported(states_near(problem)[:, 0])
     assert ok.dtype == bool and jnp.issubdtype(iterations.dtype, jnp.integer), (
         f"ok and iterations are {ok.dtype} and {iterations.dtype}, expected a truth value and a count"
     )
@@ -345,7 +345,7 @@ def _uncompiled(function: Callable) -> Callable:
     return call
 
 
-def _starts(problem: Any) -> np.ndarray:
+def states_near(problem: Any) -> np.ndarray:
     """States (n, PATHS) near the start."""
     offsets = np.random.default_rng(1).standard_normal((problem.n, PATHS))
     return _on_joints(problem, np.reshape(problem.example_start(), (problem.n, 1)) + 0.1 * offsets)
@@ -395,7 +395,7 @@ def _plain(problem: Any, method: Method) -> np.ndarray:
             state, _ = step(problem, k * STEP, state, noise, params)
         return method.read(state)
 
-    x = _starts(problem)
+    x = states_near(problem)
     return np.stack([one(x[:, i], [_increment(method, problem, k, i) for k in range(_steps(method))])
                      for i in range(PATHS)], axis=1)  # fmt: skip
 
@@ -408,7 +408,7 @@ def _printed(method: Method, problem: Any) -> np.ndarray:
     normals = {name: np.stack([z[name] for z in drawn]) for name in counts}
     times, lengths = STEP * np.arange(steps + 1), np.full(steps, STEP)
     spec = Spec(problem, method, times, lengths, (States(),), (np.array([steps]),), np.dtype(float), None, {})
-    return followed(spec.traced_anew(), PATHS, normals, _starts(problem), "printed")[-1]
+    return followed(spec.traced_anew(), PATHS, normals, states_near(problem), "printed")[-1]
 
 
 def _vmapped(method: Method, problem: Any, dtype: Any) -> np.ndarray:
@@ -417,7 +417,7 @@ def _vmapped(method: Method, problem: Any, dtype: Any) -> np.ndarray:
     executor = Vmap(traced, PATHS)
     params = [np.asarray(p, number_type(p, dtype)) for p in jax.tree.leaves(problem.example_params())]
     start = jax.vmap(core.jaxpr_as_fun(traced.start), in_axes=(None, -1, *(None for _ in params)), out_axes=-1)
-    carry = tuple(_uncompiled(start)(np.zeros((), dtype), _starts(problem).astype(dtype), *params))
+    carry = tuple(_uncompiled(start)(np.zeros((), dtype), states_near(problem).astype(dtype), *params))
     steps = traced.starting_steps + 1
 
     @_uncompiled

@@ -112,4 +112,4 @@ class Ready:
                 raise ValueError(
                     f"params: expected the structure {was}, got {now}; prepare another problem for other parameters"
                 )
-        return prepare(dataclasses.replace(self.problem, **changes), self.method, **self.options)
+        return prepare(self.problem.changed(**changes), self.method, **self.options)

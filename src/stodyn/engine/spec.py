@@ -23,7 +23,7 @@ from stodyn.numerics import uncompiled
 from stodyn.numerics.newton import underived
 from stodyn.numerics.printing.telling import calls_host, fingerprint
 from stodyn.problems import lowering
-from stodyn.problems.contract import Problem, check_problem, is_drawn, machine_memory
+from stodyn.problems.contract import Problem, expect_problem, is_drawn, machine_memory
 from stodyn.problems.measured import Measured
 from stodyn.problems.sde import SDE
 from stodyn.statistics.contract import Statistic
@@ -113,7 +113,7 @@ def describe(
     problem: Any, method: Catalogued | str | None, t: Any, dt: Any, collect: Any, dtype: str, stop: Stop | None = None
 ) -> Spec:
     """What a call of simulate asks for; refuses what cannot be run, in the user's terms."""
-    check_problem(problem)
+    expect_problem(problem)
     if dtype not in ("float64", "float32"):
         raise ValueError(f'dtype: expected "float64" or "float32", got {dtype!r}')
     seen = _seen(problem)
@@ -209,7 +209,7 @@ def as_it_is_now(problem: Any) -> Any:
     has changed since. A model gives its problem.
     """
     problem = problem.problem if isinstance(problem, Model) else problem
-    check_problem(problem)
+    expect_problem(problem)
     if not dataclasses.is_dataclass(problem):
         return problem
     fields = {field.name: getattr(problem, field.name) for field in dataclasses.fields(problem) if field.init}
@@ -229,7 +229,7 @@ def prepared(method: Catalogued, stepped: Any, lengths: np.ndarray) -> Catalogue
 
 def matched(problem: Any, method: Any) -> tuple[Any, list[str]]:
     """The problem as the method takes it, and the exact conversions made for it; refuses what does not fit."""
-    check_problem(problem)
+    expect_problem(problem)
     if not isinstance(method, Catalogued):
         raise TypeError(f"method: expected a method such as stodyn.methods.explicit.Heun, got {method!r}")
     if isinstance(problem, Measured):

@@ -147,6 +147,10 @@ class Problem(ABC):
         """The same equations with the noise set to zero; an SDE in a calculus of choice."""
         raise TypeError(f"problem: a {type(self).__name__} has no form without noise; give the problem it is made of")
 
+    def changed(self, **changes: Any) -> Problem:
+        """A copy with another start or other params."""
+        return dataclasses.replace(self, **changes)  # type: ignore[type-var]
+
     def lower(self, kind: type) -> tuple[Problem, str] | None:
         """This problem as one of another class with the same law, and what was done in words; None if there is none."""
         return None
@@ -246,6 +250,9 @@ class Around(Problem):
     def start_sources(self) -> tuple[Any, ...]:
         return self.problem.start_sources
 
+    def changed(self, **changes: Any) -> Problem:
+        return dataclasses.replace(self, problem=self.problem.changed(**changes))
+
     @property
     def m(self) -> int:  # type: ignore[override]
         return self.problem.m
@@ -302,7 +309,8 @@ def drawn_example(source: Any, name: str) -> np.ndarray:
         raise TypeError(f"{name}: expected a function {name}(rng, size) -> (size, ...); {error}") from error
 
 
-def check_problem(problem: Any) -> None:
+def expect_problem(problem: Any) -> None:
+    """Refuse what is not a problem."""
     if not isinstance(problem, Problem):
         raise TypeError(f"problem: expected a problem such as stodyn.SDE, got {problem!r}")
 

@@ -19,7 +19,7 @@ from stodyn.noise.distribution import OfPaths, is_random
 from stodyn.numerics import uncompiled, van_loan
 from stodyn.numerics.dependence import dependence
 from stodyn.numerics.printing.scalars import Unprintable
-from stodyn.problems.contract import check_problem, fixed_value, returned_shape
+from stodyn.problems.contract import expect_problem, fixed_value, returned_shape
 from stodyn.problems.linear import GaussianStart
 from stodyn.problems.measured import Measured
 from stodyn.problems.mechanical import Mechanical
@@ -245,7 +245,7 @@ def with_noise(problem: Any, noise: Coloured, into: str | int | Sequence[str | i
 def _as_sde(problem: Any) -> SDE:
     if isinstance(problem, Measured):
         raise TypeError("problem: drive it before it is measured: with_measurement(with_noise(problem, ...), ...)")
-    check_problem(problem)
+    expect_problem(problem)
     lowered = problem if isinstance(problem, SDE) else (problem.lower(SDE) or (None,))[0]
     if not isinstance(lowered, SDE):
         raise TypeError(f"problem: a {type(problem).__name__} cannot be written as an SDE, which coloured noise needs")

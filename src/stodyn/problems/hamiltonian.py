@@ -23,6 +23,7 @@ from stodyn.problems.contract import (
     NoiseStructure,
     Problem,
     Recommended,
+    check_params,
     component_names,
     component_units,
     returned_shape,
@@ -89,6 +90,7 @@ class Hamiltonian(Problem):
 
     def __post_init__(self):
         fill = object.__setattr__
+        check_params(self.params)
         q, p = paired_start.example(self.start, "qp")
         fill(self, "scalar", q.ndim == 0)
         fill(self, "n", 2 * q.size)

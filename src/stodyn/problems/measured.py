@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from stodyn.problems.contract import Around, Recommended, check_problem, component_names
+from stodyn.problems.contract import Around, Recommended, component_names, expect_problem
 from stodyn.problems.linear import intensity
 
 
@@ -68,7 +68,7 @@ def with_measurement(problem: Any, H: ArrayLike, R: ArrayLike, names: Sequence[s
     R δ(t - s): a sample over a step dt has the covariance R/dt. At the start, where no step has been made, z = H x.
     Any method of the problem serves; `covariance` gives the exact covariance of z.
     """
-    check_problem(problem)
+    expect_problem(problem)
     if isinstance(problem, Measured):
         raise TypeError(
             f"problem: a {type(problem).__name__} has measurements, energies or walls already, which are not joined"

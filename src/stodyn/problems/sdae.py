@@ -140,11 +140,11 @@ class SDAE(Problem):
 
     def f(self, t, x: Array, params) -> Array:
         """The drift (n,)."""
-        return jnp.asarray(self.drift(t, x, *self.extra(params)))
+        return jnp.asarray(self.drift(t, x, *self.extra(params)), x.dtype)
 
     def g(self, t, x: Array, params) -> Array:
         """The diffusion (n, m)."""
-        return jnp.asarray(self.diffusion(t, x, *self.extra(params)))
+        return jnp.asarray(self.diffusion(t, x, *self.extra(params)), x.dtype)
 
     @functools.cached_property
     def split(self) -> Split:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from stodyn.noise.distribution import is_random
-from stodyn.problems.contract import check_problem
+from stodyn.problems.contract import expect_problem
 from stodyn.problems.impact import Impact, Restitution, Struck, check_restitution, check_strikable, struck
 from stodyn.problems.level import BRIDGE, Level
 from stodyn.problems.measured import Measured
@@ -155,7 +155,7 @@ def with_walls(problem: Any, *walls: Walls | Mapping | Impact) -> Walled | Struc
         raise TypeError(
             f"problem: a {type(problem).__name__} has further components already; put all walls around the problem"
         )
-    check_problem(problem)
+    expect_problem(problem)
     if not walls:
         raise TypeError("walls: none were given; write stodyn.Walls({'x': (0.0, None)}) or stodyn.Impact(...)")
     if isinstance(walls[0], Impact) or len(walls) > 1:
