@@ -89,6 +89,8 @@ KINDS = {
     "measured": sd.with_measurement(PLAIN, [[1.0, 1.0]], 0.1),
     "energies": with_energy(STRUCTURE),
     "walls": sd.with_walls(sd.SDE(lambda t, x, p: -p * x, lambda t, x, p: 0.1, 0.5, 1.5), {"x": (0.0, None)}),
+    "a ball": sd.with_walls(sd.Mechanical(lambda t, x, v, g: -g, lambda t, x, v, g: 0.1, (0.1, -0.2), params=9.81),
+                            sd.Impact(sd.Level(0.0, of="x", direction="down"), sd.Restitution(0.7))),
     "impacts": sd.with_walls(OSCILLATOR, sd.Walls({"x": (None, 1.0)}, kind="impact", restitution=0.5)),
     "random parameters": sd.RandomDAE(np.diag([1.0, 0.0]), lambda p: np.array([[p["r"], -1.0], [-1.0, 2.0]]),
                                       random={"r": Uniform(0.5, 1.5)}, start=[1.0, 0.5]),

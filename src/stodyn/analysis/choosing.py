@@ -21,7 +21,7 @@ from stodyn.methods.contract import Catalogued, Method
 from stodyn.methods.recommend import recommended
 from stodyn.numerics.printing.flat import scalar_operations
 from stodyn.numerics.printing.telling import holds
-from stodyn.problems.contract import NoiseStructure, check_problem
+from stodyn.problems.contract import NoiseStructure, expect_problem
 
 WANTS = {"strong": "close paths", "weak": "statistics", "long": "long times", "fast": "cheap steps"}
 EXACT = "exact in law"
@@ -73,7 +73,7 @@ def recommend(problem: Any, want: str | None = None, most: int = 5) -> Choices:
     >>> sd.recommend(spring, "strong")[0].method
     SRA1
     """
-    check_problem(problem)
+    expect_problem(problem)
     if isinstance(most, bool) or not isinstance(most, int) or most < 1:
         raise ValueError(f"most: expected how many methods to list, a positive whole number, got {most!r}")
     if want not in (None, *WANTS):

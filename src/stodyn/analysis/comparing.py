@@ -29,7 +29,7 @@ from stodyn.methods.catalogue import named
 from stodyn.methods.contract import Method
 from stodyn.noise.distribution import is_random
 from stodyn.numerics.printing.points import AtPoints
-from stodyn.problems.contract import check_problem, is_drawn
+from stodyn.problems.contract import expect_problem, is_drawn
 from stodyn.statistics.moments import Moments
 
 REFINE = 4  # how many times finer than the finest step the reference is
@@ -80,7 +80,7 @@ def compare(
     >>> bool(error.sel(integrator="Milstein") < error.sel(integrator="EulerMaruyama"))
     True
     """
-    check_problem(problem)
+    expect_problem(problem)
     problem = as_it_is_now(problem)
     compared = _checked_methods(problem, methods)
     (begin, end), steps = _checked_steps(t, dt)

@@ -39,7 +39,6 @@ from stodyn.methods.contract import Catalogued, Expansion
 from stodyn.methods.stopping import Stop
 from stodyn.models.catalogue import Model
 from stodyn.problems.contract import Problem, is_drawn, machine_memory
-from stodyn.problems.measured import Measured
 from stodyn.problems.random_dae import RandomDAE
 from stodyn.statistics import comparison
 from stodyn.statistics.comparison import Comparison
@@ -262,15 +261,13 @@ def _at(problem: Any, values: Mapping[str, Any]) -> Any:
     """The problem at a point."""
     if isinstance(problem, Model):
         return problem(**values).problem
-    if isinstance(problem, Measured):
-        return dataclasses.replace(problem, problem=_at(problem.problem, values))
     if isinstance(problem, RandomDAE):
         raise TypeError(
             "problem: a RandomDAE has random parameters and no paths of noise, so that a sweep has nothing to vary; "
             "expand it over its parameters by simulate (Galerkin, Collocation), or sweep a function that makes SDAEs"
         )
     if isinstance(problem, Problem):
-        return dataclasses.replace(problem, params=_changed(problem.params, values))  # type: ignore[type-var]
+        return problem.changed(params=_changed(problem.params, values))
     if callable(problem):
         made = problem(**values)
         if not isinstance(made, Problem):

@@ -111,6 +111,10 @@ class Struck(Measured):
     def gauges(self) -> tuple[Gauge, ...]:
         return tuple(impact.level.on(self.own) for impact in self.impacts)
 
+    def changed(self, **changes: Any) -> Struck:
+        own: Any = self.own.changed(**changes)
+        return dataclasses.replace(self, problem=own, own=own)
+
     def draw_start(self, rng: np.random.Generator, paths: range) -> np.ndarray:
         x = super().draw_start(rng, paths)
         self._check_start(x, paths)
