@@ -26,6 +26,12 @@ def test_the_order_of_elimination_is_that_of_a_line():
     assert problem(12).elimination is None
 
 
+def test_equations_that_grow_have_an_order_too():
+    """Of Allen and Cahn's at rest the matrix of the time of growth itself is singular."""
+    ring = sd.SDE(lambda t, u: jnp.roll(u, 1) - 2 * u + jnp.roll(u, -1) + 3 * u - u**3, None, np.zeros(N))
+    assert len(ring.elimination.pattern.rows) == 3 * N
+
+
 def test_sparse_steps_are_the_dense_ones():
     options = {"t": (0, 0.02), "dt": 0.01, "paths": 3, "seed": 1, "collect": sd.statistics.Paths(3)}
     sparse = sd.simulate(problem(), "ThetaEuler", **options)

@@ -5,12 +5,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from stodyn.numerics import patterns
 from stodyn.numerics.printing import compiling, rows
 from stodyn.numerics.printing.array_traces import ArrayTraces
 from stodyn.numerics.printing.arrays import Buffer
 from stodyn.numerics.printing.flat import scalar_operations
 from stodyn.numerics.printing.loops import WIDTH, Program, mapped
 from stodyn.numerics.printing.scalars import Unprintable
+from stodyn.numerics.sparse import find_pattern
 
 FRAME = ("x", "y", "scratch", "tables", "stride", "first_lane", "last_lane")
 LANES = 16
@@ -128,6 +130,16 @@ def test_loops_compute_what_numpy_does(name):
     found = evaluated(lambda x: CASES[name](jnp, x), x)
     assert found.shape == expected.shape
     np.testing.assert_allclose(found, expected, rtol=2e-13, atol=2e-13)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_patterns_of_whole_arrays_are_those_of_scalars(name):
+    def function(x):
+        return CASES[name](jnp, x)
+
+    with jax.enable_x64(True):
+        found = patterns.rows_of(function, np.ones(N))
+        assert np.array_equal(found.toarray(), find_pattern(function, np.ones(N)).holds())
 
 
 def test_whole_numbers_and_truth_values():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import math
@@ -11,17 +12,24 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy.sparse
+import scipy.sparse.linalg
 from jax import Array, lax
 from jax.custom_batching import custom_vmap
 
+from stodyn.numerics import patterns
 from stodyn.numerics.dependence import dependence
 from stodyn.numerics.instructions import LED, ONE, WIDEST, ZERO, Instructions, execute, led, rows_of
+from stodyn.numerics.printing.scalars import Unprintable
 from stodyn.numerics.rarely import rarely
 
 REVERSE_COST = 2  # of a derivative backwards, in derivatives forwards
 SMALL_PIVOT = 0.1  # a pivot below this share of its column waits until there is no other
 PATIENCE = 4  # pivots that cost up to this many times the cheapest are taken in the same round
 DENSE = 12  # more than n³/12 products, a quarter of a dense elimination's, are too many
+FOLLOWED = 64  # unknowns up to which patterns are found scalar by scalar
+ON_DIAGONAL = 200  # unknowns from which the diagonal is tried first, by compiled code
+TRUSTED = 1e-9  # error of a solution of ones up to which pivots on the diagonal serve
 PIVOTED = 1000  # unknowns up to which a printed program eliminates a matrix whole where the order does not serve
 
 
@@ -43,6 +51,19 @@ class Pattern:
         """The places where `holds` (m, n) is not zero."""
         rows, columns = np.nonzero(holds)
         return cls(rows, columns, holds.shape, reversible)
+
+    @classmethod
+    def of_csr(cls, matrix: scipy.sparse.csr_array) -> Pattern:
+        """The places that a sparse matrix stores."""
+        matrix = scipy.sparse.csr_array(matrix)
+        matrix.sum_duplicates()
+        rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+        return cls(rows, matrix.indices.astype(np.int64), matrix.shape)
+
+    def csr(self, values: Any = True) -> scipy.sparse.csr_array:
+        """A sparse matrix with values at these places."""
+        values = np.broadcast_to(values, self.rows.shape)
+        return scipy.sparse.csr_array((values, (self.rows, self.columns)), self.shape)
 
     def holds(self) -> np.ndarray:
         """(m, n) True at these places."""
@@ -135,6 +156,9 @@ def find_pattern(function: Callable, *arguments: Any) -> Pattern:
 
     Raises printing.scalars.Unprintable where the trace cannot be taken apart.
     """
+    if np.size(arguments[0]) > FOLLOWED:
+        with contextlib.suppress(Unprintable):
+            return Pattern.of_csr(patterns.rows_of(function, *arguments))
     (entries,) = dependence(function, *arguments)
     places = [(i, sorted(j for a, j in entry if a == 0)) for i, entry in enumerate(entries.ravel())
               if isinstance(entry, frozenset)]  # fmt: skip
@@ -391,6 +415,8 @@ def ordered(pattern: Pattern, samples: np.ndarray) -> Elimination | None:
     ladder of n nodes takes log₂ n rounds, and its factors about 5n numbers.
     """
     n, scaled = pattern.shape[0], samples.T
+    if n >= ON_DIAGONAL and (found := _on_diagonal(pattern, samples)) is not None:
+        return found
     for lines in (pattern.rows, pattern.columns):
         largest = np.zeros((n, len(samples)))
         np.maximum.at(largest, lines, np.abs(scaled))
@@ -413,6 +439,40 @@ def ordered(pattern: Pattern, samples: np.ndarray) -> Elimination | None:
             _remove(rows, columns, i, j)
         open_columns -= {j for _, j in pivots}
     return Elimination(pattern, tuple(order))
+
+
+def _on_diagonal(pattern: Pattern, samples: np.ndarray) -> Elimination | None:
+    """With the diagonal as pivots in an order of least degree, by SuperLU, where that serves for all of the samples."""
+    n = pattern.shape[0]
+    holds = scipy.sparse.csr_array(pattern.csr(1.0) + scipy.sparse.eye_array(n))
+    generic = scipy.sparse.csc_array(holds)
+    generic.data = np.random.default_rng(1).uniform(0.5, 1.0, generic.nnz)  # numbers that do not cancel
+    generic = scipy.sparse.csc_array(generic + 2.0 * np.max(holds.sum(axis=1)) * scipy.sparse.eye_array(n))
+    how = {"diag_pivot_thresh": 0.0, "options": {"SymmetricMode": True, "Equil": False}}
+    order = np.argsort(scipy.sparse.linalg.splu(generic, permc_spec="MMD_AT_PLUS_A", **how).perm_c)
+    factors = scipy.sparse.linalg.splu(generic[order][:, order], permc_spec="NATURAL", **how)
+    if (factors.perm_c != np.arange(n)).any() or (factors.perm_r != np.arange(n)).any():
+        return None
+    lower, upper = scipy.sparse.csc_array(factors.L), scipy.sparse.csr_array(factors.U)
+    high, wide = np.diff(lower.indptr) - 1, np.diff(upper.indptr) - 1
+    if np.sum(high * wide) > n**3 / DENSE:
+        return None
+    for values in samples:
+        try:
+            a = scipy.sparse.csc_array(pattern.csr(values))[order][:, order]
+            solved = scipy.sparse.linalg.splu(a, permc_spec="NATURAL", **how)
+        except RuntimeError:  # a pivot is zero
+            return None
+        is_kept = (solved.perm_r == np.arange(n)).all()
+        if not is_kept or not np.max(np.abs(solved.solve(a.sum(axis=1)) - 1.0)) <= TRUSTED:
+            return None
+    lower.sort_indices()
+    upper.sort_indices()
+    columns, rows = order[upper.indices].tolist(), order[lower.indices].tolist()
+    pivots = [Pivot(p, p, tuple(columns[upper.indptr[k] + 1 : upper.indptr[k + 1]]),
+                    tuple(rows[lower.indptr[k] + 1 : lower.indptr[k + 1]]))
+              for k, p in enumerate(order.tolist())]  # fmt: skip
+    return Elimination(pattern, tuple(pivots))
 
 
 def _choose(

@@ -7,15 +7,18 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+import scipy.sparse
 
+from stodyn.numerics import uncompiled
 from stodyn.numerics.dependence import dependence
 from stodyn.numerics.elimination import WRITTEN_OUT
-from stodyn.numerics.printing.points import AtPoints, at_one
+from stodyn.numerics.printing.points import AtPoints
 from stodyn.numerics.printing.scalars import Unprintable
 from stodyn.numerics.sparse import Elimination, Pattern, find_pattern, ordered
 
 MOST_FULL = 0.5  # of the places of a matrix: a fuller one is dense
 LATER = (0.0, 1e-3, 1.0, 1e3)  # times at which the slopes of f are looked at, until they are regular
+LENGTHS = 0.5  # of the steps of samples, in the times of the equations
 MOST_ENTRIES = 4_000_000  # of g: where there are more, nobody asks which are zero
 
 
@@ -72,8 +75,9 @@ def find_sparsity(problem: Any, implicit_noise: bool = False) -> Sparsity | None
 def find_elimination(problem: Any) -> Elimination | None:
     """An order for the matrices 1 - a f_x - b (g W)_x of the implicit steps of a large SDE; None where there is none.
 
-    The pattern is proved from the traces of f and of g W. The samples are those of steps of no length and of the
-    lengths of the fastest, the middle and the slowest equation.
+    The pattern is proved from the traces of f and of g W. The samples are those of steps of no length and of half the
+    lengths of the fastest, the middle and the slowest equation: with the whole length of one that grows its matrix
+    would be singular.
     """
     n = problem.n
     if n <= WRITTEN_OUT:
@@ -85,17 +89,15 @@ def find_elimination(problem: Any) -> Elimination | None:
             noise = find_pattern(lambda x, t, p: problem.push(t, x, p, W), start, np.zeros(()), params)
         except Unprintable:
             return None
-        places = {*zip(drift.rows.tolist(), drift.columns.tolist(), strict=True), *((i, i) for i in range(n)),
-                  *zip(noise.rows.tolist(), noise.columns.tolist(), strict=True)}  # fmt: skip
-        if len(places) > MOST_FULL * n * n:
+        pattern = Pattern.of_csr(drift.csr() + noise.csr() + scipy.sparse.eye_array(n, dtype=bool))
+        if len(pattern.rows) > MOST_FULL * n * n:
             return None
-        rows, columns = np.array(sorted(places)).T
-        pattern = Pattern(rows, columns, (n, n))
-        f_x = at_one(lambda x: pattern.jacobian(lambda x: problem.f(0.0, x, params), x), start)
-        on_diagonal = rows == columns
+        with jax.ensure_compile_time_eval():  # a step may ask while it is traced
+            f_x = uncompiled.value(lambda x: pattern.jacobian(lambda x: problem.f(0.0, x, params), x), start)
+        on_diagonal = pattern.rows == pattern.columns
         slopes = np.zeros(n)
-        np.maximum.at(slopes, rows, np.abs(f_x))
-        lengths = np.sort(1.0 / slopes[slopes > 0.0])
+        np.maximum.at(slopes, pattern.rows, np.abs(f_x))
+        lengths = np.sort(LENGTHS / slopes[slopes > 0.0])
         steps = [0.0, *(lengths[[0, len(lengths) // 2, -1]] if len(lengths) else ())]
         return ordered(pattern, np.array([on_diagonal - a * f_x for a in steps])) if np.isfinite(f_x).all() else None
 

@@ -1,0 +1,266 @@
+"""On which entries of a vector each entry of a large array depends: a proof from a trace, whole arrays at a time.
+
+An array has beside its shape a sparse matrix of truth values, a row for each of its entries and a column for each of
+the vector's, and the numbers of those entries that are known. Operations between entries unite rows, data movement
+moves them, sums add them up; a known zero times anything depends on nothing. So a proof costs what the operations cost,
+where dependence.py, which follows every scalar, would take minutes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+import scipy.sparse
+from jax.extend import core
+
+from stodyn.numerics import uncompiled
+from stodyn.numerics.printing.scalars import ELEMENTWISE, INLINED, MOVES, WHOLE, Unprintable, inner_of, literal_value
+
+LARGEST, COLUMNS = 20_000_000, 64  # products of entries that are looked at one by one; columns of a product
+
+
+@dataclasses.dataclass(eq=False)
+class Spread:
+    """An array: its numbers, which of them are known, and on which entries of the vector each depends."""
+
+    numbers: np.ndarray
+    known: np.ndarray
+    on: scipy.sparse.csr_array
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.numbers.shape
+
+    def is_zero(self) -> np.ndarray:
+        return self.known & (self.numbers == 0)
+
+
+def rows_of(function: Callable, *arguments: Any) -> scipy.sparse.csr_array:
+    """(entries of function(x, ...), entries of x): where one may depend on the other, x being the first argument.
+
+    Raises Unprintable where the trace holds what is on none of the lists below.
+    """
+    closed = jax.make_jaxpr(function)(*arguments)
+    first, *others = closed.jaxpr.invars
+    n = int(np.prod(first.aval.shape))
+    whole = scipy.sparse.csr_array(scipy.sparse.eye_array(n, dtype=bool))
+    given = [
+        _of(first.aval, whole),
+        *(_of(v.aval, scipy.sparse.csr_array((v.aval.size, n), dtype=bool)) for v in others),
+    ]
+    (found,) = _run(closed.jaxpr, closed.consts, given, n)
+    return found.on
+
+
+def _of(aval: Any, on: scipy.sparse.csr_array) -> Spread:
+    return Spread(np.zeros(aval.shape, aval.dtype), np.zeros(aval.shape, bool), on)
+
+
+def _constant(x: np.ndarray, n: int) -> Spread:
+    return Spread(x, np.ones(x.shape, bool), scipy.sparse.csr_array((x.size, n), dtype=bool))
+
+
+def _run(jaxpr: Any, consts: Sequence[Any], given: Sequence[Spread], n: int) -> list[Spread]:
+    values: dict[Any, Spread] = dict(zip(jaxpr.invars, given, strict=True))
+    values.update((v, _constant(np.asarray(c), n)) for v, c in zip(jaxpr.constvars, consts, strict=True))
+
+    def read(variable: Any) -> Spread:
+        return _constant(literal_value(variable), n) if isinstance(variable, core.Literal) else values[variable]
+
+    for equation in jaxpr.eqns:
+        name, inputs = equation.primitive.name, [read(v) for v in equation.invars]
+        if name in INLINED or name == WHOLE:
+            inner = inner_of(equation)
+            trace, held = (inner.jaxpr, inner.consts) if isinstance(inner, core.ClosedJaxpr) else (inner, ())
+            found = _run(trace, held, inputs, n)
+        elif all(x.known.all() for x in inputs):
+            found = [_constant(x, n) for x in _computed(equation, inputs)]
+        else:
+            found = _applied(equation, inputs)
+        values.update(zip(equation.outvars, found, strict=True))
+    return [read(v) for v in jaxpr.outvars]
+
+
+def _computed(equation: Any, inputs: Sequence[Spread]) -> list[np.ndarray]:
+    try:
+        with np.errstate(all="ignore"):
+            return uncompiled.apply(equation, [x.numbers for x in inputs])
+    except uncompiled.Compile as error:
+        raise Unprintable(f"primitive {error} of known numbers") from None
+
+
+def _applied(equation: Any, inputs: list[Spread]) -> list[Spread]:
+    name = equation.primitive.name
+    if name in MOVES:
+        return _moved(equation, inputs, lambda numbered: MOVES[name](*numbered, **equation.params))
+    if name in ("gather", "dynamic_slice", "dynamic_update_slice", "scatter"):
+        return _by_indices(equation, inputs)
+    if name in RULES:
+        return [RULES[name](equation, inputs)]
+    if name in ELEMENTWISE:
+        return [_between_entries(equation, inputs)]
+    raise Unprintable(f"primitive {name} is on no list of operations whose pattern is followed")
+
+
+def _joined(matrices: Sequence[scipy.sparse.csr_array]) -> scipy.sparse.csr_array:
+    """Where one of them holds."""
+    total = matrices[0]
+    for other in matrices[1:]:
+        total = total + other
+    return scipy.sparse.csr_array(total, dtype=bool)
+
+
+def _masked(on: scipy.sparse.csr_array, rows: np.ndarray) -> scipy.sparse.csr_array:
+    """Only these rows of it."""
+    if rows.all():
+        return on
+    found = scipy.sparse.csr_array(scipy.sparse.diags_array(rows.astype(float)) @ on)
+    found.eliminate_zeros()
+    return scipy.sparse.csr_array(found, dtype=bool)
+
+
+def _spread_over(x: Spread, shape: tuple[int, ...]) -> Spread:
+    if x.shape == shape:
+        return x
+    numbered = np.broadcast_to(np.arange(x.numbers.size).reshape(x.shape), shape).ravel()
+    return Spread(np.broadcast_to(x.numbers, shape), np.broadcast_to(x.known, shape), x.on[numbered])
+
+
+def _between_entries(equation: Any, inputs: list[Spread]) -> Spread:
+    out, name = equation.outvars[0].aval, equation.primitive.name
+    given = [_spread_over(x, out.shape) for x in inputs]
+    known = np.logical_and.reduce([x.known for x in given])
+    if name == "select_n" and given[0].known.all():
+        which = np.asarray(given[0].numbers, np.intp)
+        cases = [_masked(x.on, (which == k).ravel()) for k, x in enumerate(given[1:])]
+        return Spread(np.choose(which, [x.numbers for x in given[1:]]), np.choose(which, [x.known for x in given[1:]]),
+                      _joined(cases))  # fmt: skip
+    zero = np.zeros(out.shape, bool)
+    if name == "mul":
+        zero = given[0].is_zero() | given[1].is_zero()
+    elif name == "div":
+        zero = given[0].is_zero()
+    numbers = np.zeros(out.shape, out.dtype)
+    if known.any():
+        (computed,) = _computed(equation, [dataclasses.replace(x, numbers=np.asarray(x.numbers)) for x in given])
+        numbers = np.where(known, computed, numbers)
+    on = _joined([x.on for x in given])
+    return Spread(np.where(zero, 0, numbers), known | zero, _masked(on, ~zero.ravel()))
+
+
+def _moved(equation: Any, inputs: list[Spread], move: Callable) -> list[Spread]:
+    """By moving the numbers of the entries, counted through all inputs."""
+    firsts = np.cumsum([0, *(x.numbers.size for x in inputs)])
+    numbered = [np.arange(f, f + x.numbers.size).reshape(x.shape) for f, x in zip(firsts, inputs, strict=False)]
+    found = move(numbered)
+    numbers, known = (np.concatenate([np.ravel(getattr(x, part)) for x in inputs]) for part in ("numbers", "known"))
+    on = scipy.sparse.csr_array(scipy.sparse.vstack([x.on for x in inputs]))
+    results = found if isinstance(found, list) else [found]
+    return [Spread(numbers[at], known[at], on[np.ravel(at)]) for at in map(np.asarray, results)]
+
+
+def _by_indices(equation: Any, inputs: list[Spread]) -> list[Spread]:
+    """Movement to or from places that are known."""
+    name = equation.primitive.name
+    arrays = {"gather": (0,), "dynamic_slice": (0,), "dynamic_update_slice": (0, 1), "scatter": (0, 2)}[name]
+    places = {k: x for k, x in enumerate(inputs) if k not in arrays}
+    if not all(x.known.all() for x in places.values()):
+        raise Unprintable(f"{name} with an index that is computed")
+    if name == "gather" and "FILL" in str(equation.params["mode"]):
+        equation = _Clipped(equation)
+
+    def move(numbered: list[np.ndarray]) -> np.ndarray:
+        moved = iter(numbered)
+        given = [places[k].numbers if k in places else next(moved) for k in range(len(inputs))]
+        return uncompiled.apply(_OfIntegers(equation), given)[0]
+
+    return _moved(equation, [inputs[k] for k in arrays], move)
+
+
+class _OfIntegers:
+    """An equation whose first result is one of whole numbers."""
+
+    def __init__(self, equation: Any):
+        self.primitive, self.params = equation.primitive, equation.params
+        self.outvars = [core.Literal(0, jax.core.ShapedArray((), np.int64))]
+
+
+class _Clipped:
+    """A gather that takes the nearest place for one that is not there: on which it depends, or on nothing."""
+
+    def __init__(self, equation: Any):
+        self.primitive, self.outvars = equation.primitive, equation.outvars
+        self.params = equation.params | {"mode": jax.lax.GatherScatterMode.CLIP, "fill_value": None}
+
+
+def _summed(target: np.ndarray, x: Spread, equation: Any) -> Spread:
+    """Rows added up: entry k of x goes to entry target[k]."""
+    aval = equation.outvars[0].aval
+    ones = np.ones(target.size, bool)
+    collect = scipy.sparse.csr_array((ones, (target, np.arange(target.size))), (aval.size, target.size))
+    return _of(aval, scipy.sparse.csr_array(collect @ x.on, dtype=bool))
+
+
+def _reduction(equation: Any, inputs: list[Spread]) -> Spread:
+    (x,), axes = inputs, equation.params["axes"]
+    kept = [a for a in range(len(x.shape)) if a not in axes]
+    target = np.arange(int(np.prod([x.shape[a] for a in kept]))).reshape([x.shape[a] for a in kept])
+    wide = np.broadcast_to(np.expand_dims(target, tuple(axes)), x.shape)
+    return _summed(wide.ravel(), x, equation)
+
+
+def _dot_general(equation: Any, inputs: list[Spread]) -> Spread:
+    """Σ_k a b, of the products that are not zero."""
+    a, b = inputs
+    (contract_a, contract_b), (batch_a, _) = equation.params["dimension_numbers"]
+    out = equation.outvars[0].aval
+    length = int(np.prod([a.shape[k] for k in contract_a]))
+    if batch_a or len(contract_a) != 1:
+        raise Unprintable("dot_general over several axes")
+    first = np.moveaxis(np.arange(a.numbers.size).reshape(a.shape), contract_a[0], -1).reshape(-1, length)
+    second = np.moveaxis(np.arange(b.numbers.size).reshape(b.shape), contract_b[0], -1).reshape(-1, length)
+    place = np.arange(out.size).reshape(len(first), len(second))
+    if len(first) < len(second):
+        a, b, first, second, place = b, a, second, first, place.T
+    i, k = np.nonzero(~a.is_zero().ravel()[first])
+    if len(i) * len(second) > LARGEST or len(second) > COLUMNS:
+        raise Unprintable("dot_general of many products")
+    total = scipy.sparse.csr_array((out.size, a.on.shape[1]), dtype=bool)
+    for j, own in enumerate(~b.is_zero().ravel()[second]):
+        those = own[k]
+        rows, ones = place[i[those], j], np.ones(int(those.sum()), bool)
+        for x, at in ((a, first[i[those], k[those]]), (b, second[j, k[those]])):
+            if x.on.nnz:
+                pick = scipy.sparse.csr_array((ones, (rows, at)), (out.size, x.numbers.size))
+                total = total + scipy.sparse.csr_array(pick @ x.on, dtype=bool)
+    return _of(out, scipy.sparse.csr_array(total, dtype=bool))
+
+
+def _scatter_add(equation: Any, inputs: list[Spread]) -> Spread:
+    """Where updates land is seen by moving them one by one: the places of scatter itself, without what was there."""
+    x, indices, updates = inputs
+    numbers = equation.params["dimension_numbers"]
+    if not indices.known.all() or numbers.update_window_dims or numbers.operand_batching_dims:
+        raise Unprintable("a scatter of windows, or to computed places")
+    axes = numbers.scatter_dims_to_operand_dims
+    if len(axes) != len(x.shape):
+        raise Unprintable("a scatter of windows")
+    at = indices.numbers.reshape(-1, len(axes)).astype(np.int64)
+    inside: Any = ((at >= 0) & (at < np.array([x.shape[a] for a in axes]))).all(axis=1)
+    where: list[Any] = [None] * len(axes)
+    for column, axis in enumerate(axes):
+        where[axis] = np.clip(at[:, column], 0, x.shape[axis] - 1)
+    target = np.ravel_multi_index(tuple(where), x.shape)
+    landed = _summed(target, dataclasses.replace(updates, on=_masked(updates.on, inside)), equation)
+    return _of(equation.outvars[0].aval, _joined([x.on, landed.on]))
+
+
+RULES: dict[str, Callable[[Any, list[Spread]], Spread]] = {
+    **dict.fromkeys(("reduce_sum", "reduce_prod", "reduce_max", "reduce_min", "reduce_and", "reduce_or"), _reduction),
+    "dot_general": _dot_general,
+    "scatter-add": _scatter_add,
+}
