@@ -22,7 +22,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import scipy
 import xarray as xr
@@ -45,8 +44,9 @@ from stodyn.methods.branching import EVENT, GOES_ON, beginning, branching, carri
 from stodyn.methods.contract import Catalogued
 from stodyn.methods.stopping import Stop
 from stodyn.noise import stream
-from stodyn.noise.distribution import is_random
+from stodyn.noise.distribution import draw, is_random
 from stodyn.noise.supply import Given, Numbered
+from stodyn.numerics.printing.points import AtPoints
 from stodyn.problems.level import SIDES, Level
 from stodyn.problems.sde import SDE
 from stodyn.statistics.contract import is_whole
@@ -113,7 +113,7 @@ def rare(
     problem, method
         As in `simulate`; a method that makes steps.
     event : Level
-        One level, from one side; for both sides give a function, of=lambda t, x: abs(x[0]). By "elementary" a pair.
+        What must happen: a level from one side, or a pair to be left on either.
     before : number, Level or list of both
         The time up to which the event counts, another level that ends a path without it, or both.
     dt, t0, seed
@@ -133,7 +133,7 @@ def rare(
         Splitting of paths, for every problem; or importance sampling from elementary events, for a linear function of
         a linear problem with additive noise and a fixed start, before a time: exact steps, an error of about
         1/√(replicas runs) however rare the event is, which is looked for after steps alone. "subset": chains in the
-        space of all normals, for parameters that differ from path to path, before a time; biased by O(1/replicas), so
+        space of all normals, those behind random parameters included, before a time; biased by O(1/replicas), so
         give about 1000 replicas.
     threads, place, ledger, progress
         As in `simulate`. The result depends on the seed and the options above alone; with more runs a ledger goes on.
@@ -160,10 +160,6 @@ def rare(
         return _by_elementary(problem, method, event, end, others, score, options, (place, ledger), began)
     if by not in ("splitting", "subset"):
         raise ValueError(f'by: expected "splitting", "elementary" or "subset", got {by!r}')
-    if event.direction == "out":
-        raise ValueError(
-            f"event: {event} has two sides; give one level of a function, such as of=lambda t, x: abs(x[0])"
-        )
     if by == "subset":
         options = dict(dt=float(dt), t0=float(t0), replicas=int(replicas), runs=int(runs), seed=int(seed), tol=tol)
         return _by_subset(problem, method, event, end, others, score, options, (place, ledger), began)
@@ -232,19 +228,15 @@ def _ends(before: Any, t0: float) -> tuple[float | None, tuple[Level, ...]]:
 
 def _job(problem, method, event, others, t0, dt, steps, has_time, score, replicas, runs, kill, seed) -> Splits:
     spec = describe(problem, method, (t0, t0 + 2 * dt), dt, _Whole(every=1), "float64", Stop(event, *others))
-    if any(spec.varies):
-        raise ValueError(
-            'params: some differ from path to path, and a path that branches has those of the other; take by="subset"'
-        )
     stopping: Any = spec.method
     gauge = stopping.gauges[0]
     found, words = _score(score, gauge, dt, steps, has_time, t0)
-    branched, branches = branching(stopping, spec.problem, found, t0, steps)
+    branched, branches = branching(stopping, spec.problem, found, t0, steps, spec.varies)
     made = dataclasses.replace(
         spec, problem=branched, method=branches, statistics=spec.statistics[:1], saves=spec.saves[:1], levels=0
     ).traced_anew()
     said = {**spec.said, "event": str(event), "score": words}
-    return Splits(made, steps, replicas, runs, kill, seed, dt, t0, said)
+    return Splits(made, steps, replicas, runs, kill, seed, dt, t0, said, tuple(spec.param_leaves))
 
 
 def _score(score: Any, gauge: Any, dt: float, steps: int, has_time: bool, t0: float) -> tuple[Callable, str]:
@@ -424,6 +416,7 @@ class Splits(Job):
     dt: float
     t0: float
     said: dict[str, Any]
+    drawn_from: tuple[Any, ...]  # the leaves of the parameters, as they were given
     first_block: int = 0
 
     @property
@@ -471,15 +464,33 @@ class Splits(Job):
     def starts(self, run: int) -> np.ndarray:
         """The first carries of a run."""
         branched: Any = self.spec.problem
+        paths = range(self.replicas)
+        columns = [branched.problem.draw_start(stream.generator(self.seed, run, "start"), paths)]
+        for k, leaf in enumerate(self.drawn_from):
+            if is_random(leaf):
+                values = draw(leaf, stream.generator(self.seed, run, "params", k), paths, "params")
+                columns.append(values.reshape(len(paths), -1))
+        distinct, where = np.unique(np.concatenate(columns, axis=1), axis=0, return_inverse=True)
+        return self.begun(distinct)[where.ravel()]
+
+    @functools.cached_property
+    def begun(self) -> AtPoints:
+        """The first carries of paths from their starts, each followed by the parameters of its own."""
+        branched: Any = self.spec.problem
         method: Any = self.spec.method
-        x = branched.problem.draw_start(stream.generator(self.seed, run, "start"), range(self.replicas))
-        distinct, where = np.unique(x, axis=0, return_inverse=True)
-        with jax.enable_x64(True):
-            begun = [
-                carried(method.method, beginning(method.method, branched.problem, self.t0, jnp.asarray(one)))
-                for one in distinct
-            ]
-        return np.array(begun)[where.ravel()]
+        n, examples = branched.problem.n, zip(self.spec.examples, method.varies, strict=True)
+        shapes = [example.shape for example, is_own in examples if is_own]
+
+        def carry(row):
+            own, place = [], n
+            for shape in shapes:
+                size = int(np.prod(shape))
+                own.append(row[place : place + size].reshape(shape))
+                place += size
+            state = beginning(method.method, branched.problem, self.t0, row[:n], tuple(own), method.varies)
+            return carried(method.method, state)
+
+        return AtPoints(carry)
 
     def simulate(self, carries: np.ndarray, numbers: np.ndarray) -> list[Segment]:
         """How segments go on from their carries, each with the normals of its number."""

@@ -10,6 +10,7 @@ function  any function of (t, x[, params])
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -26,6 +27,7 @@ from stodyn.problems.structure import is_autonomous
 
 LOOKS = 16  # lengths of time ahead at which the index looks, besides the end
 MOST_STEPS = 100_000  # whose rows are tabulated
+POSITIONS = 256  # of a table that every path reads at a place of its own
 LARGE = 64  # components beyond which no matrices are made
 
 
@@ -85,25 +87,34 @@ def index(gauge: Gauge, h: float, steps: int, first_time: float) -> Callable | N
     parts = linear_parts(gauge)
     if parts is None or steps > MOST_STEPS:
         return None
-    sign = SIDES[str(gauge.level.direction)][0]
     rows, means, deviations = ahead(parts, h, steps)
-    distance_from_zero = sign * (gauge.level.level - parts.offset - means)
     eigenvalues = np.linalg.eigvals(parts.A)
     rates, turns = np.abs(eigenvalues.real), np.abs(eigenvalues.imag)
     memory = min([2.0 / r for r in rates if r > 0] + [2 * np.pi / w for w in turns if w > 0] + [np.inf])
     longest = int(np.clip(memory / h if np.isfinite(memory) else 0, 0, steps))
     looks = np.unique(np.round(np.geomspace(1, longest, LOOKS)).astype(int)) if longest >= 1 else np.empty(0, int)
     looks = looks[deviations[looks] > 0]
-    table = np.column_stack([sign * rows, distance_from_zero, 1.0 / np.where(deviations > 0, deviations, np.inf)])
+    table = np.column_stack([rows, parts.offset + means, 1.0 / np.where(deviations > 0, deviations, np.inf)])
     end, n = first_time + steps * h, len(parts.A)
+    ends = np.arange(steps + 1)
+    if steps >= POSITIONS:  # closer together towards the end, where the index changes fast
+        ends = np.ceil(steps * (np.arange(POSITIONS) / (POSITIONS - 1)) ** 2 - 1e-9).astype(int)
+    sides = tuple(zip(SIDES[str(gauge.level.direction)], gauge.level.bounds, strict=True))
 
     def score(t, y, closest, params):
-        left = jnp.clip(jnp.round((end - t) / h), 0, steps).astype(np.int32)
-        last, x = jnp.asarray(table, y.dtype)[left], y[:n]
-        best = jnp.where(last[n + 1] > 0, (last[n] - last[:n] @ x) * last[n + 1], -LEAST)
+        left, x = jnp.clip(jnp.round((end - t) / h), 0, steps).astype(np.int32), y[:n]
+
+        def distance(row):
+            """From the nearer level, in standard deviations."""
+            mean = row[:n] @ x + row[n]
+            found = [sign * (level - mean) for sign, level in sides]
+            return functools.reduce(jnp.minimum, found) * row[n + 1]
+
+        place = left if steps < POSITIONS else jnp.ceil(jnp.sqrt(left / steps) * (POSITIONS - 1)).astype(np.int32)
+        last = jnp.asarray(table[ends], y.dtype)[place]
+        best = jnp.where(last[n + 1] > 0, distance(last), -LEAST)
         for u in looks:
-            later = (table[u, n] - jnp.asarray(table[u, :n], y.dtype) @ x) * table[u, n + 1]
-            best = jnp.where(u < left, jnp.minimum(best, later), best)
+            best = jnp.where(u < left, jnp.minimum(best, distance(jnp.asarray(table[u], y.dtype))), best)
         return -best
 
     return score

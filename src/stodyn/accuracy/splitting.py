@@ -113,9 +113,9 @@ class Splitting:
     def take(self, segments: Sequence[Segment]) -> None:
         for i, segment in zip(self.waiting, segments, strict=True):
             path = self.paths[i]
-            beats = segment.scores > (path.scores[-1] if len(path.scores) else -math.inf)
-            scores = np.concatenate([path.scores, segment.scores[beats]])
-            carries = np.concatenate([path.carries, segment.carries[beats]])
+            beats = segment.scores.searchsorted(path.scores[-1], "right") if len(path.scores) else 0
+            scores = np.concatenate([path.scores, segment.scores[beats:]])
+            carries = np.concatenate([path.carries, segment.carries[beats:]])
             self.paths[i] = Path(scores, carries, segment.last, segment.has_event, path.lineage)
             self.best[i] = self.paths[i].best
             self.steps += segment.steps
@@ -145,7 +145,10 @@ class Splitting:
                 self.paths[i], self.best[i] = dataclasses.replace(source), self.best[parent]
                 continue
             begin = source.carries[k]
-            kept = (*tuple(part for part in source.lineage if part[1] < self._step(begin)), (number, self._step(begin)))
+            step, parts = self._step(begin), len(source.lineage)
+            while parts and source.lineage[parts - 1][1] >= step:
+                parts -= 1
+            kept = (*source.lineage[:parts], (number, step))
             self.paths[i] = Path(source.scores[: k + 1], source.carries[: k + 1], begin, False, kept)
             self.begins[number] = begin
             self.waiting.append(int(i))

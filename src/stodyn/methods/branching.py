@@ -1,8 +1,9 @@
 """A method whose paths begin anywhere: at any state, at any step, so that a path can branch from another one.
 
 Every path has a clock of its own. Its whole state is what a run shows and takes as a start, its *carry*: the components
-and the time of the stop, for those who look; the state of the method underneath; the number of steps made; the score of
-the last step; and how the path has ended (0: it goes on; 1: by the event; 2: by another level; 3: by the end of time).
+and the time of the stop, for those who look; the state of the method underneath; the parameters that are its own, where
+some differ from path to path; the number of steps made; the score of the last step; and how the path has ended (0: it
+goes on; 1: by the event; 2: by another level; 3: by the end of time).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from stodyn.methods.stopping import STREAM, Stopping, of_those
 from stodyn.methods.wrapping import Wrapping
 from stodyn.numerics import crossing
 from stodyn.problems.contract import Around
-from stodyn.problems.level import BRIDGE, CUBIC, SIDES
+from stodyn.problems.level import BRIDGE, CUBIC
 
 LEAST = -1e300  # the score of a step that ends a path without the event
 GOES_ON, EVENT, OTHER, TIME = range(4)
@@ -37,6 +38,11 @@ class Branched(Around):
     def start_sources(self) -> tuple[Any, ...]:
         return (np.zeros(self.n),)  # where a path begins is given to each run of a block
 
+    @property
+    def params(self) -> Any:
+        """Those of one path: what differs from path to path stands in the carry."""
+        return self.problem.example_params()
+
     def draw_start(self, rng: np.random.Generator, paths: range) -> np.ndarray:
         return np.zeros((len(paths), self.n))
 
@@ -47,6 +53,7 @@ class Branching(Wrapping, Method):
 
     score    score(t, y, distance, params): of a step that ends at time t in y and came to `distance` from the event
     tree, leaves  how the state hangs together, and the shape and type of each leaf
+    varies   of each leaf of the parameters, whether every path has its own
     """
 
     method: Stopping
@@ -55,6 +62,7 @@ class Branching(Wrapping, Method):
     steps: int
     tree: Any
     leaves: tuple[Any, ...]
+    varies: tuple[int, ...]
     accepts = Branched
     stops = True
 
@@ -74,14 +82,15 @@ class Branching(Wrapping, Method):
         return carried(self.method, state)
 
     def step(self, problem, t, state, noise, params):
-        inner, k, score, end = state
+        inner, own, k, score, end = state
+        params = with_own(params, own, self.varies)
         here = self.first_time + k.astype(score.dtype) * noise.h
         after, report = self.method.numbered_step(k, problem.problem, here, inner, noise, params)
         by, following = after[1].by, k + 1
         time_is_over = jnp.where(following >= self.steps, np.int32(TIME), np.int32(GOES_ON))
         ended = jnp.where(by == 1, np.int32(EVENT), jnp.where(by > 1, np.int32(OTHER), time_is_over))
         reached = self._scored(here, inner, after, noise, params)
-        new = after, following, jnp.where(ended == GOES_ON, reached, LEAST).astype(score.dtype), ended
+        new = after, own, following, jnp.where(ended == GOES_ON, reached, LEAST).astype(score.dtype), ended
         goes_on = end == GOES_ON
         return jax.tree.map(lambda a, b: jnp.where(goes_on, a, b), new, state), of_those(report, goes_on)
 
@@ -89,19 +98,29 @@ class Branching(Wrapping, Method):
         """The score of a step, at the smallest distance from the event within it."""
         gauge, method, h = self.method.gauges[0], self.method.method, noise.h
         x, y = method.read(inner[0]), method.read(after[0])
-        (a,), (b,) = gauge.distances(t, x, params), gauge.distances(t + h, y, params)
         kind = gauge.known[0]
-        if kind == BRIDGE:
-            (u,), (v,) = gauge.in_deviations(t, h, x, y, params, method.freezes_noise(gauge.problem))
-            variance = jnp.where((u > 0) & (v > 0), a * b / jnp.where((u > 0) & (v > 0), u * v, 1.0), 0.0)
-            energy = 0.5 * jnp.sum(noise.aux[STREAM][:2] ** 2)
-            distance = 0.5 * (a + b - jnp.sqrt((a - b) ** 2 + 2.0 * variance * energy))
-            y = gauge.at_the_level(t + h, y, params, b - distance, SIDES[str(gauge.level.direction)][0])
-        elif kind == CUBIC:
-            (distance,) = crossing.cubic_lowest(*gauge.ends_and_slopes(t, h, x, y, params))[1]
-        else:
-            distance = b
-        return self.score(t + h, y, distance, params)
+        if kind == CUBIC:
+            closest = crossing.cubic_lowest(*gauge.ends_and_slopes(t, h, x, y, params))[1]
+            return self.score(t + h, y, jnp.min(closest), params)
+        ends = gauge.distances(t + h, y, params)
+        if kind != BRIDGE:
+            return self.score(t + h, y, jnp.min(ends), params)
+        a, b, one, other = gauge.ends_and_deviations(t, h, x, y, params, method.freezes_noise(gauge.problem))
+        energy = 0.5 * jnp.sum(noise.aux[STREAM][:2] ** 2)
+        closest = 0.5 * (a + b - jnp.sqrt((a - b) ** 2 + 2.0 * one * other * energy))
+        side = jnp.argmin(closest)
+        sign = gauge.signs(x)[side]
+        y = gauge.at_the_level(t + h, y, params, ends[side] - closest[side], sign)
+        return self.score(t + h, y, closest[side], params)
+
+
+def with_own(params: Any, own: tuple[jax.Array, ...], varies: tuple[int, ...]) -> Any:
+    """The parameters of a path, from those that all have in common and its own."""
+    leaves, tree = jax.tree.flatten(params)
+    rest = iter(own)
+    return jax.tree.unflatten(
+        tree, [next(rest) if is_own else leaf for leaf, is_own in zip(leaves, varies, strict=True)]
+    )
 
 
 def carried(method: Stopping, state: Any) -> jax.Array:
@@ -111,17 +130,23 @@ def carried(method: Stopping, state: Any) -> jax.Array:
     return jnp.concatenate([x[: method.n], state[0][1].time[None], *leaves])
 
 
-def branching(method: Stopping, problem: Any, score: Any, first_time: float, steps: int) -> tuple[Branched, Branching]:
+def branching(
+    method: Stopping, problem: Any, score: Any, first_time: float, steps: int, varies: tuple[int, ...]
+) -> tuple[Branched, Branching]:
     """The problem and the method of paths that branch."""
     with jax.enable_x64(True):
-        begun = jax.eval_shape(lambda x: beginning(method, problem, first_time, x), jnp.zeros(problem.n))
+        leaves = jax.tree.leaves(problem.example_params())
+        own = tuple(jnp.asarray(leaf) for leaf, is_own in zip(leaves, varies, strict=True) if is_own)
+        begun = jax.eval_shape(lambda x: beginning(method, problem, first_time, x, own, varies), jnp.zeros(problem.n))
     leaves, tree = jax.tree.flatten(begun)
     size = problem.n + 1 + sum(int(np.prod(leaf.shape)) for leaf in leaves)
-    made = Branching(method, score, first_time, steps, tree, tuple(leaves))
+    made = Branching(method, score, first_time, steps, tree, tuple(leaves), varies)
     return Branched(problem, size, tuple(f"s{k}" for k in range(size))), made
 
 
-def beginning(method: Stopping, problem: Any, t: float, x: jax.Array) -> Any:
-    """The state of a path that begins in x."""
-    inner = method.start(problem, t, x, problem.example_params())
-    return inner, jnp.zeros((), np.int32), jnp.full((), LEAST, x.dtype), jnp.zeros((), np.int32)
+def beginning(
+    method: Stopping, problem: Any, t: float, x: jax.Array, own: tuple[jax.Array, ...], varies: tuple[int, ...]
+) -> Any:
+    """The state of a path that begins in x with its own parameters."""
+    inner = method.start(problem, t, x, with_own(problem.example_params(), own, varies))
+    return inner, own, jnp.zeros((), np.int32), jnp.full((), LEAST, x.dtype), jnp.zeros((), np.int32)

@@ -223,7 +223,7 @@ class Gauge:
                  for d, s in zip(distances, signs, strict=True)]  # fmt: skip
         return jnp.sqrt(here * jnp.stack(there))
 
-    def at_the_level(self, t, x: Array, params, distance: Array, sign: float) -> Array:
+    def at_the_level(self, t, x: Array, params, distance: Array, sign: Any) -> Array:
         """The point of the level that lies in the direction in which noise moves the function, x + (level - f) n with
         n = g gᵀ∇f/γ²; x itself where noise does not reach the function there."""
         return x + sign * distance * self.toward(t, x, params)
