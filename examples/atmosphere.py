@@ -22,7 +22,7 @@ run = sd.simulate(
     sd.with_walls(ball, floor),
     "SRA1",
     t=(0, 20),
-    dt=0.05,
+    dt=0.02,
     paths=20_000,
     seed=1,
     collect=st.Moments(every=10),
