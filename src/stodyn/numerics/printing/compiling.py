@@ -15,6 +15,7 @@ except ImportError:  # Numba brings it; without it nothing is printed
 
 OPTIMISED = 400  # instructions up to which LLVM's own passes are worth their time
 LEVEL_ONE = 3000  # instructions up to which registers are allocated with care
+QUICK = {"level": 0, "passes": 0}
 PAYS = 3e8  # operations on numbers, a fraction of a second, beyond which compiling with care pays
 
 
@@ -145,12 +146,13 @@ class Program:
 
     def machine(self, times: float) -> Machine:
         """What computes a function for so many points or steps more."""
+        care = effort(self.operations)
         with self._choosing:
             self._worked += times * self.work
-            if self._worked > PAYS:
-                self._careful = self._careful or compiled(self.text, self.names, **effort(self.operations))
+            if self._worked > PAYS and care != QUICK:
+                self._careful = self._careful or compiled(self.text, self.names, **care)
                 return self._careful
-            self._quick = self._quick or compiled(self.text, self.names, level=0)
+            self._quick = self._quick or compiled(self.text, self.names, **QUICK)
             return self._quick
 
 

@@ -144,15 +144,20 @@ class Graph:
     def select(self, which: Entry, yes: Entry, no: Entry, dtype: Any) -> Entry:
         return self.make("select", dtype, which, yes, no)
 
-    def loop(self, first: Sequence[Entry], dtypes: Sequence[Any], turn: Callable, goes_on: Callable) -> list[Entry]:
+    def loop(
+        self, first: Sequence[Entry], dtypes: Sequence[Any], turn: Callable, goes_on: Callable, guess: Sequence[bool]
+    ) -> list[Entry]:
         """What is left of the carried entries when no path goes on: turn(entries) -> entries, goes_on(entries) -> bool.
 
-        Entries that no turn changes are not carried; the turn is looked at again until it is known which these are.
+        Entries that no turn changes are not carried. Which ones a turn changes is guessed at first, and the turn is
+        looked at again where that proves wrong: loops inside it are looked at as often as it is, so a good guess saves
+        much. A known entry that is wrongly guessed to change is no longer known in the turn.
         """
         enters = goes_on(list(first))
         if value_of(enters) is not None and not value_of(enters):
             return list(first)
-        moving = [False] * len(first)
+        moving = list(guess)
+        stay = [False] * len(first)  # those that were guessed to move, and did not
         while True:
             number = next(self._numbers)
             inside = frozenset([number])
@@ -161,10 +166,15 @@ class Graph:
                 for k, (entry, dtype, moves) in enumerate(zip(first, dtypes, moving, strict=True))
             ]
             after = turn(entries)
-            changed = [m or not _same(old, new) for m, old, new in zip(moving, entries, after, strict=True)]
-            if changed == moving:
+            changed = [not _same(old, new) for old, new in zip(entries, after, strict=True)]
+            idle = [
+                moves and not was and (not moved or _same(begun, new))
+                for begun, new, moves, moved, was in zip(first, after, moving, changed, stay, strict=True)
+            ]
+            now = [(m or c) and not i for m, c, i in zip(moving, changed, idle, strict=True)]
+            if now == moving:
                 break
-            moving = changed
+            moving, stay = now, [was or i for was, i in zip(stay, idle, strict=True)]
         active = Node("carried", BOOL, (), (number, -1), True, True, inside)
         kept = [
             self.select(active, new, old, dtype) if moves else old

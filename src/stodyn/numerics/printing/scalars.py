@@ -759,8 +759,18 @@ def _while(self: _Scalars, equation, inputs):
         return functools.reduce(lambda a, b: self.graph.make("or", BOOL, a, b), flatten([conditions(entries)]))
 
     several = params["cond_jaxpr"].out_avals[0].ndim > 0
+    body = params["body_jaxpr"].jaxpr
+    handed_on = [new is old for new, old in zip(body.outvars, body.invars[params["body_nconsts"] :], strict=True)]
+    guess = [moves for same, x in zip(handed_on, start, strict=True) for moves in _guessed(x, same)]
+    return unflatten(self.graph.loop(flatten(start), dtypes, turn, goes_on, guess), shapes)
 
-    return unflatten(self.graph.loop(flatten(start), dtypes, turn, goes_on), shapes)
+
+def _guessed(begun: np.ndarray, is_handed_on: bool) -> list[bool]:
+    """Which entries of an array the turns of a loop probably change: what is not known, counters, flags and sums; not
+    the known entries of other arrays, whose zeros may stay."""
+    entries = list(begun.flat)
+    is_begun_alike = begun.ndim <= 1 and all(map(is_known, entries)) and len({e.tobytes() for e in entries}) == 1
+    return [not is_handed_on and (is_begun_alike or not is_known(entry)) for entry in entries]
 
 
 def scan_sizes(params: dict[str, Any], inputs: int) -> tuple[int, int]:
@@ -797,7 +807,10 @@ def _scan(self: _Scalars, equation, inputs):
         def goes_on(entries):
             return self.graph.make("lt", BOOL, entries[0], np.int32(length))
 
-        return unflatten(self.graph.loop([np.int32(0), *flatten(carry)], [INT32, *dtypes], turn, goes_on)[1:], shapes)
+        begun = [np.int32(0), *flatten(carry)]
+        guess = [True, *(not is_known(entry) for entry in begun[1:])]
+        found = self.graph.loop(begun, [INT32, *dtypes], turn, goes_on, guess)
+        return unflatten(found[1:], shapes)
     ys = [np.empty(variable.aval.shape, object) for variable in ys_of]
     for k in order:
         carry, outputs = body(carry, [x[k : k + 1].reshape(x.shape[1:]) for x in xs])
