@@ -12,14 +12,14 @@ from typing import Any
 import jax
 import numpy as np
 
-from stodyn.engine import sums
+from stodyn.engine import counts, sums
 from stodyn.engine.block import compiled
 from stodyn.engine.gathering import Plan, Went, Work, gone_through
 from stodyn.engine.layout import Members
 from stodyn.engine.looped import LoopSource
 from stodyn.engine.spec import Spec
 from stodyn.engine.stepping import FRAME, GROUP, Source
-from stodyn.engine.watching import averages_itself, gives_values
+from stodyn.engine.watching import averages_itself, counts_below, gives_values
 from stodyn.noise.supply import Given, Supply
 from stodyn.numerics import uncompiled
 from stodyn.numerics.printing import compiling, scalars
@@ -232,6 +232,9 @@ class _Work(Work):
                 rows: Any = source.rows_of[k][0].ravel()
                 products = statistic.products(len(rows))  # type: ignore[attr-defined]
                 found.append(sums.central_sums(seen, rows, weight, look, products))
+            elif counts_below(statistic):
+                edges = np.asarray(statistic.edges, self.spec.dtype).astype(float)  # type: ignore[attr-defined]
+                found.append(counts.below(seen, n, sound, look, edges))
             elif gives_values(statistic):
                 found.append((seen[look][:, source.rows_of[k][0].ravel()], sound[look]))
             else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
@@ -60,40 +61,47 @@ def _machine() -> compiling.Machine:
     return compiling.compiled(rows.module([function]), ["sums"], **compiling.effort(0))
 
 
+def over_lanes(w: Function, terms: Callable[[str], list[str]], count: int, dtype: str = "float64") -> list[str]:
+    """Sums over the lanes of the vectors that terms(lane) gives: eight partial sums, then these in their order."""
+    vector, (op, begin) = w.type(dtype), {"float64": ("fadd", "double 0.0, "), "int64": ("add", "")}[dtype]
+    before, head, body, end = w.block, w.fresh("head"), w.fresh("body"), w.fresh("end")
+    lane, following = f"%{w.fresh('lane')}", f"%{w.fresh('lane')}"
+    totals = [f"%{w.fresh('sum')}" for _ in range(count)]
+    w.jump(head)
+    w.open(head)
+    place = len(w.lines)
+    w.lines += [""] * (count + 1)
+    w.branch(w.value(f"icmp slt i64 {lane}, {w.count('lanes')}"), body, end)
+    w.open(body)
+    after = [w.value(f"{op} {vector} {total}, {term}") for total, term in zip(totals, terms(lane), strict=True)]
+    w.emit(f"{following} = add nsw i64 {lane}, {PARTIAL}")
+    w.lines[place] = f"  {lane} = phi i64 [ 0, %{before} ], [ {following}, %{w.block} ]"
+    for k, (total, new) in enumerate(zip(totals, after, strict=True)):
+        w.lines[place + 1 + k] = f"  {total} = phi {vector} [ zeroinitializer, %{before} ], [ {new}, %{w.block} ]"
+    w.jump(head)
+    w.open(end)
+    one, short = ("double", "f64") if dtype == "float64" else ("i64", "i64")
+    return [w.value(f"call {one} @llvm.vector.reduce.{op}.v{PARTIAL}{short}({begin}{vector} {t})") for t in totals]
+
+
+def spread(w: Function, x: str) -> str:
+    """A number in every lane."""
+    vector = w.type("float64")
+    one = w.value(f"insertelement {vector} poison, double {x}, i32 0")
+    return w.value(f"shufflevector {vector} {one}, {vector} poison, <{PARTIAL} x i32> zeroinitializer")
+
+
 def _written() -> Function:
     w = Function("sums", PARTIAL, FRAME)
     vector, mask = w.type("float64"), w.type("bool")
     stride = w.whole("mul", w.count("stride"), 8)
 
-    def summed(terms, count: int) -> list[str]:
-        """Sums over the lanes of the vectors that terms(lane) gives."""
-        before, head, body, end = w.block, w.fresh("head"), w.fresh("body"), w.fresh("end")
-        lane, following = f"%{w.fresh('lane')}", f"%{w.fresh('lane')}"
-        totals = [f"%{w.fresh('sum')}" for _ in range(count)]
-        w.jump(head)
-        w.open(head)
-        place = len(w.lines)
-        w.lines += [""] * (count + 1)
-        w.branch(w.value(f"icmp slt i64 {lane}, {w.count('lanes')}"), body, end)
-        w.open(body)
-        after = [w.value(f"fadd {vector} {total}, {term}") for total, term in zip(totals, terms(lane), strict=True)]
-        w.emit(f"{following} = add nsw i64 {lane}, {PARTIAL}")
-        w.lines[place] = f"  {lane} = phi i64 [ 0, %{before} ], [ {following}, %{w.block} ]"
-        for k, (total, new) in enumerate(zip(totals, after, strict=True)):
-            w.lines[place + 1 + k] = f"  {total} = phi {vector} [ zeroinitializer, %{before} ], [ {new}, %{w.block} ]"
-        w.jump(head)
-        w.open(end)
-        return [
-            w.value(f"call double @llvm.vector.reduce.fadd.v{PARTIAL}f64(double 0.0, {vector} {t})") for t in totals
-        ]
+    def summed(terms: Callable[[str], list[str]], count: int) -> list[str]:
+        return over_lanes(w, terms, count)
 
     def weight(lane: str) -> tuple[str, str]:
         x = w.load(w.at(w.address("weight"), lane, 8), vector)
         return x, w.value(f"fcmp ogt {vector} {x}, zeroinitializer")
-
-    def spread(x: str) -> str:
-        one = w.value(f"insertelement {vector} poison, double {x}, i32 0")
-        return w.value(f"shufflevector {vector} {one}, {vector} poison, <{PARTIAL} x i32> zeroinitializer")
 
     def row(number: str) -> str:
         return w.at(w.address("seen"), w.whole("mul", w.load(w.at(w.address("rows"), number, 8), "i64"), stride))
@@ -107,7 +115,7 @@ def _written() -> Function:
         here, deviations = row(i), w.at(w.address("deviations"), w.whole("mul", i, stride))
 
         origin = w.value(f"select i1 {first_counts}, double {w.load(here, 'double')}, double 0.0")
-        origins = spread(origin)
+        origins = spread(w, origin)
 
         def weighted(lane: str) -> list[str]:
             part, counts = weight(lane)
@@ -118,7 +126,7 @@ def _written() -> Function:
         (first,) = summed(weighted, 1)
         mean = w.value(f"fadd double {origin}, {w.value(f'fdiv double {first}, {share}')}")
         w.store(mean, w.at(w.address("first"), i, 8), "double")
-        level = spread(mean)
+        level = spread(w, mean)
 
         def powers(lane: str) -> list[str]:
             part, counts = weight(lane)

@@ -11,6 +11,7 @@ import numpy as np
 
 from stodyn.engine.spec import Spec
 from stodyn.statistics.contract import Move, Snapshot, Statistic, parted
+from stodyn.statistics.histogram import Histogram
 from stodyn.statistics.moments import Averaged, Valued
 
 
@@ -42,6 +43,11 @@ def averages_itself(statistic: Statistic) -> bool:
 def gives_values(statistic: Statistic) -> bool:
     """Whether all that a statistic looks at are numbers of single paths, so that a program may write them down."""
     return averages_itself(statistic) or (isinstance(statistic, Valued) and type(statistic).observe is Valued.observe)
+
+
+def counts_below(statistic: Statistic) -> bool:
+    """Whether a statistic counts the paths whose components lie below its edges, so that a program may do it."""
+    return isinstance(statistic, Histogram) and type(statistic).observe is Histogram.observe
 
 
 def moved(t: Any, h: Any, before: Any, after: Any, params: Any, axes: Any, n: int, levels: int) -> tuple[Move, Any]:

@@ -1,0 +1,68 @@
+"""How many paths of a block lie below each of some edges, in machine code."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from stodyn.engine.sums import PARTIAL, over_lanes, spread
+from stodyn.numerics.printing import compiling, rows
+from stodyn.numerics.printing.rows import Frame, Function, address
+
+TOGETHER = 4  # edges that the numbers are compared with while they are in registers
+FRAME = ("seen", "sound", "lanes", "stride", "rows", "edges", "groups", "counted", "found")
+
+
+def below(
+    seen: np.ndarray, n: int, sound: np.ndarray, look: np.ndarray, edges: Sequence[float]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Of the first n rows of seen (saves, rows, lanes), at the saves numbered `look`, how many of the lanes that are
+    sound (saves, lanes) lie below each edge: (saves, n, edges), and how many are sound: (saves,)."""
+    lanes, count = seen.shape[2], len(edges)
+    padded = np.append(np.asarray(edges, float), np.full(-count % TOGETHER, np.inf))
+    found = np.empty((len(look), n, padded.size), np.int64)
+    frame, run = Frame(FRAME), _machine()["counts"]
+    frame.set(edges=padded, groups=padded.size // TOGETHER, rows=n, lanes=lanes, stride=lanes,
+              counted=np.empty(lanes))  # fmt: skip
+    here, into = address(seen), address(found)
+    for k, save in enumerate(look.tolist()):
+        frame.set(
+            seen=here + save * seen.strides[0], sound=sound[save].astype(float), found=into + k * found.strides[0]
+        )
+        run(frame.address)
+    return np.ascontiguousarray(found[:, :, :count]), sound[look].sum(axis=1)
+
+
+@compiling.once
+def _machine() -> compiling.Machine:
+    return compiling.compiled(rows.module([_written()]), ["counts"], **compiling.effort(0))
+
+
+def _written() -> Function:
+    """Lanes that are not sound are taken for infinite, below no edge."""
+    w = Function("counts", PARTIAL, FRAME)
+    vector, mask, whole = w.type("float64"), w.type("bool"), w.type("int64")
+    infinite = spread(w, "0x7FF0000000000000")
+    with w.counted(0, w.count("rows")) as i:
+        row = w.at(w.address("seen"), w.whole("mul", i, w.whole("mul", w.count("stride"), 8)))
+        with w.counted(0, w.count("lanes"), PARTIAL) as lane:
+            x, own = (w.load(w.at(base, lane, 8), vector) for base in (row, w.address("sound")))
+            counts = w.value(f"fcmp ogt {vector} {own}, zeroinitializer")
+            kept = w.value(f"select {mask} {counts}, {vector} {x}, {vector} {infinite}")
+            w.store(kept, w.at(w.address("counted"), lane, 8), vector)
+        with w.counted(0, w.count("groups")) as group:
+            first = w.whole("mul", group, TOGETHER)
+            places = [w.whole("add", first, k) for k in range(TOGETHER)]
+            levels = [spread(w, w.load(w.at(w.address("edges"), place, 8), "double")) for place in places]
+
+            def terms(lane: str, levels: list[str] = levels) -> list[str]:
+                x = w.load(w.at(w.address("counted"), lane, 8), vector)
+                tests = [w.value(f"fcmp olt {vector} {x}, {level}") for level in levels]
+                return [w.value(f"zext {mask} {test} to {whole}") for test in tests]
+
+            width = w.whole("mul", w.count("groups"), TOGETHER)
+            beginning = w.whole("mul", i, width)
+            for place, total in zip(places, over_lanes(w, terms, TOGETHER, "int64"), strict=True):
+                w.store(total, w.at(w.address("found"), w.whole("add", beginning, place), 8), "i64")
+    return w
