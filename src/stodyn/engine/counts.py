@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from stodyn.engine.sums import PARTIAL, over_lanes, spread
@@ -15,7 +13,7 @@ FRAME = ("seen", "sound", "lanes", "stride", "rows", "edges", "groups", "counted
 
 
 def below(
-    seen: np.ndarray, n: int, sound: np.ndarray, look: np.ndarray, edges: Sequence[float]
+    seen: np.ndarray, n: int, sound: np.ndarray, look: np.ndarray, edges: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Of the first n rows of seen (saves, rows, lanes), at the saves numbered `look`, how many of the lanes that are
     sound (saves, lanes) lie below each edge: (saves, n, edges), and how many are sound: (saves,)."""
