@@ -3,6 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.linalg
 
 import stodyn as sd
 from stodyn.accuracy import rules
@@ -131,3 +132,33 @@ def test_a_corner_that_lowers_the_order():
     problem = sd.SDE(lambda t, x: -jnp.sign(x), lambda t, x: 1.0, 0.0)
     found = ask(problem, lambda t, x: jnp.abs(x[0]))
     assert abs(float(found.value) - 0.4246602) < 0.03
+
+
+def test_paths_that_lose_each_other():
+    """Lorenz's equations with noise over 12 times: differences vary as those of independent paths do. Plain Monte Carlo
+    is as good, and the mean of z, 23.55 over long times, is met within three errors."""
+
+    def lorenz(t, x):
+        return jnp.stack([10 * (x[1] - x[0]), x[0] * (28 - x[2]) - x[1], x[0] * x[1] - 8 / 3 * x[2]])
+
+    problem = sd.SDE(lorenz, lambda t, x: jnp.eye(3), [1.0, 1.0, 25.0])
+    found = ask(problem, lambda t, x: x[2], t=(0, 12), error=1.5, points="random")
+    assert abs(float(found.value) - 23.55) < 4.5 and "as good" in found.attrs["why"]
+
+
+def test_what_swings_beside_what_is_stiff():
+    """A stiff component beside two that swing for 30 radians: implicit steps damp these, so that differences do not
+    fall, and explicit ones are tried although their pilot is dear. The energy is known from its moments."""
+    Ω, T = 10.0, 3.0
+
+    def drift(t, x):
+        return jnp.stack([Ω * x[1], -Ω * x[0] - 0.02 * x[1], -200.0 * (x[2] - x[0])])
+
+    problem = sd.SDE(drift, lambda t, x: jnp.array([[0.0], [0.2], [0.0]]), [1.0, 0.0, 1.0])
+    A = np.array([[0.0, Ω], [-Ω, -0.02]])
+    S = np.array([1.0, 0.0, 0.0])  # E x², E xv, E v²
+    M = np.array([[0, 2 * Ω, 0], [-Ω, A[1, 1], Ω], [0, -2 * Ω, 2 * A[1, 1]]])
+    steady = np.linalg.solve(-M, [0.0, 0.0, 0.04])
+    exact = scipy.linalg.expm(M * T) @ (S - steady) + steady
+    found = ask(problem, lambda t, x: x[0] ** 2 + x[1] ** 2, t=(0, T), error=0.1)
+    assert abs(float(found.value) - exact[0] - exact[2]) < 0.3

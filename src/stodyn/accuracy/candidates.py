@@ -4,6 +4,7 @@ SDEs        PlatenWeak2, of weak order 2 and, where the noise commutes, of stron
 + general   Milstein's step without areas on antithetic pairs, whose differences fall faster where channels do not
             commute
 + stiff     a drift-implicit method, from 4 steps on
++ long      the recommended method of Hamiltonian systems over many of their periods, which explicit steps heat or damp
 + steep     TamedEuler where the drift grows faster than linearly: explicit steps are watched there, and given up
             when a path leaves; those below weak order 2 are not taken, and not trusted where they are asked for
 others      the recommended method of the problem
@@ -31,6 +32,7 @@ from stodyn.methods.platen import PlatenWeak2, PlatenWeak2Pairs
 from stodyn.methods.recommend import recommended
 from stodyn.methods.tamed import TamedEuler
 from stodyn.numerics.printing.points import AtPoints, at_points
+from stodyn.problems.hamiltonian import Hamiltonian
 from stodyn.problems.measured import Measured
 from stodyn.problems.random_dae import RandomDAE
 from stodyn.problems.sdae import SDAE
@@ -39,6 +41,7 @@ from stodyn.problems.structure import depends_on_time
 from stodyn.statistics.functional import Functional
 
 STIFF = 64.0  # decay times in the interval beyond which implicit methods are tried
+LONG = 64.0  # times of the system in the interval beyond which methods that keep its structure are tried
 FEWEST, MOST_FIRST = 2, 4096  # steps of the coarsest level
 LOOKS = 512  # random times at which coefficients are looked at
 COUPLABLE = "PlatenWeak2 (weak 2), Milstein, Heun, ThetaEuler"
@@ -92,7 +95,7 @@ def candidates(problem: Any, functional: Functional, method: Any, t: tuple[float
         own = max(one.promised("weak", stepped.noise_structure), 1.0)
         strong = 1.0 if kind == "antithetic" else one.promised("strong", stepped.noise_structure)
         is_implicit = one in (implicit.ThetaEuler, milstein.ImplicitMilstein)
-        growth = _rates(stepped, t[0]) if isinstance(stepped, SDE) else None
+        growth = _rates(stepped, t[0]) if isinstance(stepped, (SDE, Hamiltonian)) else None
         steps = 8 if growth is None else _first_steps(growth, t, is_implicit)
         steps = max(steps, _steps_in_time(stepped, functional, t))
         watched = isinstance(stepped, SDE) and one is not TamedEuler and not is_implicit and superlinear(stepped)
@@ -111,28 +114,39 @@ def _for_problem(problem: Any, t: tuple[float, float]) -> list[tuple[Any, str]]:
     found: list[tuple[Any, str]] = [(PlatenWeak2 if commutes else PlatenWeak2Pairs, "pair")]
     if not commutes and not steep:
         found.append((_WithoutAreas(), "antithetic"))
-    if _rates(lowered, t[0])[1] * (t[1] - t[0]) > STIFF:
+    rates, T = _rates(lowered, t[0]), t[1] - t[0]
+    if isinstance(problem, Hamiltonian) and rates.largest * T > LONG:
+        found.append((recommended(problem), "pair"))
+    if rates.decay * T > STIFF:
         found.append((milstein.ImplicitMilstein if commutes else implicit.ThetaEuler, "pair"))
     if steep:
         found.append((TamedEuler, "pair"))
     return found
 
 
-def _rates(problem: Any, t: float) -> tuple[float, float]:
-    """The largest rate of the drift's linearisation at the start, and its fastest decay."""
+class _Rates(NamedTuple):
+    """Of the drift's linearisation at the start: the largest, the fastest decay, and the fastest oscillation that lasts
+    for a period."""
+
+    largest: float
+    decay: float
+    oscillation: float
+
+
+def _rates(problem: Any, t: float) -> _Rates:
     params, x = problem.example_params(), np.asarray(problem.example_start(), float)
     slope = at_points(jax.jacfwd(lambda x: problem.f(t, x, params)), x[None])[0]
     if not np.all(np.isfinite(slope)):
-        return 0.0, 0.0
+        return _Rates(0.0, 0.0, 0.0)
     rates = np.linalg.eigvals(slope)
-    return float(np.abs(rates).max()), float(max(-rates.real.min(), 0.0))
+    swinging = np.where(np.abs(rates.real) < np.abs(rates.imag), np.abs(rates), 0.0)
+    return _Rates(float(np.abs(rates).max()), float(max(-rates.real.min(), 0.0)), float(swinging.max()))
 
 
-def _first_steps(rates: tuple[float, float], t: tuple[float, float], is_implicit: bool) -> int:
-    """About a step for every time of the system; implicit methods begin with four."""
-    if is_implicit:
-        return 4
-    wanted = min(max(FEWEST, (t[1] - t[0]) * rates[0]), MOST_FIRST)
+def _first_steps(rates: _Rates, t: tuple[float, float], is_implicit: bool) -> int:
+    """About a step for every time of the system; implicit methods begin with four, or follow what swings."""
+    least, rate = (4, rates.oscillation) if is_implicit else (FEWEST, rates.largest)
+    wanted = min(max(least, (t[1] - t[0]) * rate), MOST_FIRST)
     return 2 ** math.ceil(math.log2(wanted))
 
 

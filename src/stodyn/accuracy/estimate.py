@@ -40,11 +40,13 @@ DIMENSIONS = 21_201  # coordinates of a Sobol net
 WORTH = 1.5  # gain of Sobol points on a level below which the next levels take pseudo-random ones
 PILOT_SHARE = 0.05  # of the whole as it is predicted, up to a few times too high, that pilots may cost
 HOPELESS = 100.0  # predictions are too high by up to a factor of twelve
+MOST_DOUBLED = 64  # times the steps that a method begins with, beyond which it is given up
 FURTHER_LOOKS = 4  # doublings for a kurtosis that is too large
 SLOPE_POINTS = 512  # paths from which the slope of a control is found
 PAYS = 2.5  # times less variance, from which on a second path beside each pays
 TINY = 1e-140  # in place of a tolerance of zero, which has a square
 MENDS = 2**18  # points of a level after which a kurtosis that is still too large will stay so
+APART = 2.5  # times the variance of f, beyond which differences are not those of independent paths
 SURE = 4096  # points that f must have had one value on to be taken for constant
 
 
@@ -56,7 +58,8 @@ class NotToBeHad(ValueError):
 
 
 class Diverged(NotToBeHad):
-    """Paths of an explicit step that leave where the drift grows faster than linearly."""
+    """Levels of one method that do not serve: paths that leave where the drift grows faster than linearly, differences
+    that do not fall."""
 
 
 @front_door
@@ -178,7 +181,7 @@ class Asked:
         work = _Work(level, float(error), relative, float(most), int(seed), self.kind, self.chooses, ledger)
         found, before = self._controlled(float(error), int(seed))
         with Progress(0, progress, label="estimating", link=self.where.link) as bar:
-            ladders, failures = _pilots(found, work, self.steps, bar)
+            ladders, failures, spare = _pilots(found, work, self.steps, bar)
             if not ladders:
                 raise NotToBeHad(f"f: no method gives levels that converge. {' | '.join(failures)}")
             pilot = before + sum(ladder.spent for ladder in ladders)
@@ -192,10 +195,13 @@ class Asked:
                 try:
                     reasons = _loop(ladder, work, bar, sum(other.spent for other in ladders if other is not ladder))
                 except (PathsFailed, Diverged) as reason:
-                    if len(left) == 1:
-                        raise
                     left.remove(ladder)
                     failures.append(f"{ladder.candidate.method.name}: {reason}")
+                    if not left and spare:  # what was too dear to be tried beside others
+                        left, further, _ = _pilots(spare[:1], work, self.steps, bar)
+                        ladders, failures, spare = ladders + left, failures + further, spare[1:]
+                    if not left:
+                        raise
         others = {id(l): math.inf for l in left if l is not ladder}
         for prediction, other in choices:
             if other is not ladder:
@@ -228,8 +234,17 @@ def _with_control(f, control, asked: Question, candidate: Candidate, seed: int) 
         raise ValueError(f"control: expected a finite expectation, got {known!r}")
     both = Both(f, _functional(c), 0.0, known)
     stream = int(np.random.SeedSequence(seed, spawn_key=(0,)).generate_state(1, np.uint64)[0] >> np.uint64(1))
-    run = LevelRun(dataclasses.replace(asked, functional=both), "single", 2 * candidate.steps, stream, "random")
-    run.grow(SLOPE_POINTS, Progress(0, False))
+    question, steps, spent = dataclasses.replace(asked, functional=both), 2 * candidate.steps, 0
+    while True:
+        run = LevelRun(question, "single", steps, stream, "random")
+        spent += SLOPE_POINTS * run.cost
+        try:
+            run.grow(SLOPE_POINTS, Progress(0, False))
+            break
+        except PathsFailed:
+            if steps >= MOST_DOUBLED * candidate.steps:
+                raise
+            steps *= 2
     second = np.asarray(run.sums[1].second)[0]
     if not second[-1, -1] > 0:
         raise ValueError("control: it is the same on every path; leave it out")
@@ -237,14 +252,14 @@ def _with_control(f, control, asked: Question, candidate: Candidate, seed: int) 
     own = np.diagonal(second)[:-1]
     left = own - slope * second[:-1, -1]
     factor = float(np.min(own / np.maximum(left, 1e-300)))
-    return Controlled(f, both.control, slope, known), run.spent, factor
+    return Controlled(f, both.control, slope, known), spent, factor
 
 
-def _pilots(found, work, steps, bar) -> tuple[list[Ladder], list[str]]:
-    """Pilots of the methods that come into question, the cheapest first; one that would make the pilots dearer than
-    CHEAP and than a small share of the whole is left out."""
+def _pilots(found, work, steps, bar) -> tuple[list[Ladder], list[str], list[tuple[Candidate, Question]]]:
+    """Pilots of the methods that come into question, the cheapest first, and the methods that are left out because they
+    would make the pilots dearer than CHEAP and than a small share of the whole."""
     ladders: list[Ladder] = []
-    failures = []
+    failures, spare = [], []
     for candidate, question in found:
         if steps is None and candidate.steps > MOST_FIRST:
             raise NotToBeHad(_too_fast())
@@ -252,12 +267,13 @@ def _pilots(found, work, steps, bar) -> tuple[list[Ladder], list[str]]:
         so_far = sum(ladder.spent for ladder in ladders)
         if so_far + PILOT * candidate.steps * pilot_points(candidate.steps) > max(PILOT_SHARE * best, CHEAP):
             failures.append(f"{candidate.method.name}: its pilot would cost too much beside the estimate by another")
+            spare.append((candidate, question))
             continue
         try:
             ladders.append(_pilot(question, candidate, work, steps, bar))
         except (PathsFailed, NotToBeHad) as reason:
             failures.append(f"{candidate.method.name}: {reason}")
-    return ladders, failures
+    return ladders, failures, spare
 
 
 def _checked_span(t) -> tuple[float, float]:
@@ -443,8 +459,9 @@ class Ladder:
 
 def _pilot(question: Question, candidate: Candidate, work: _Work, steps: int | None, bar: Progress) -> Ladder:
     """Levels 1 and 2 on the coarsest grid on which paths are finite and the differences smaller than what they are
-    differences of."""
-    n, dropped = steps or candidate.steps, 0
+    differences of; or, where shorter steps do not make them so, on the coarsest on which they are those of paths that
+    have lost each other: such levels serve to measure the bias of plain Monte Carlo."""
+    n, dropped, before = steps or candidate.steps, 0, math.inf
     while True:
         ladder = Ladder(question, candidate, work, n)
         ladder.dropped = dropped
@@ -463,11 +480,15 @@ def _pilot(question: Question, candidate: Candidate, work: _Work, steps: int | N
             if np.all(variance <= whole) or not np.any(whole > 0):
                 break
             reason = f"differences of {n} and {2 * n} steps vary more than f itself"
+            ratio = float(np.max(variance / np.maximum(whole, TINY)))
+            if ratio <= APART and ratio > 0.5 * before:
+                break
+            before = ratio
         except (PathsFailed, Diverged) as failed:
             if steps is not None:
                 raise
             reason = failed
-        if steps is not None or 2 * n > MOST_STEPS or n >= 64 * candidate.steps:
+        if steps is not None or 2 * n > MOST_STEPS or n >= MOST_DOUBLED * candidate.steps:
             if steps is not None and not isinstance(reason, Exception):
                 break
             raise NotToBeHad(str(reason))
@@ -532,7 +553,7 @@ def _loop(ladder: Ladder, work: _Work, bar: Progress, elsewhere: int) -> list[st
             where = unsure
         elif np.any((b.bound > 0.5 * error) & (b.bound > 2 * b.stderr)):
             if _does_not_converge(ladder):
-                raise NotToBeHad(
+                raise Diverged(
                     "f: its differences do not fall from level to level at a rate that can be seen: "
                     + ", ".join(f"{one.known.mean[worst]:.2g} at {ladder.n(one.level)} steps" for one in levels[1:])
                 )
