@@ -1,5 +1,7 @@
 """Any method beside coloured noise that is stepped exactly."""
 
+import re
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from stodyn.analysis.linear import coefficients
 from stodyn.methods.filtered import exactly_filtered
 from stodyn.noise import coloured as co
 from stodyn.numerics import van_loan
+from stodyn.problems.driven import NoiseNotDelivered
 
 pytestmark = pytest.mark.usefixtures("quick_compiling")
 
@@ -67,6 +70,17 @@ def test_calculus_of_the_problem_is_that_of_its_own_noise():
     problem = sd.with_noise(own, co.gauss_markov(0.1, 1.0), "x")
     method = exactly_filtered("Heun", problem, 0.05)
     np.testing.assert_allclose(method.own.f(0.0, jnp.array([2.0]), {"own": None, "noise": np.zeros(1)}), [-2.0 - 0.25])
+
+
+def test_what_is_advised_for_steps_that_are_too_long_can_be_done():
+    """A multistep method has no form with exact noise: another method is named in its place."""
+    with pytest.warns(NoiseNotDelivered) as caught:
+        GUST.check_step(sd.method("EulerMaruyama"), 0.1)
+    with pytest.raises(ValueError, match="AB4 makes the coloured noise grow") as raised:
+        GUST.check_step(sd.method("AB4"), 1.0)
+    for said, expected in ((caught[0].message, "EulerMaruyama"), (raised.value, "Heun")):
+        (named,) = re.findall(r"exactly_filtered\('(\w+)', problem, dt\)", str(said))
+        assert named == expected and exactly_filtered(named, GUST, 0.1).own.n == 2
 
 
 def test_bad_input():

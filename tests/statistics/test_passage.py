@@ -63,6 +63,14 @@ def test_brownian_motion_with_the_bridge_at_any_step(direction):
     np.testing.assert_array_equal(run["passage_middle"], [0.5, 1.5])
 
 
+def test_looks_that_leave_the_start_out_see_the_same_intervals():
+    """The first interval begins with the run, the others where the one before ended."""
+    runs = [passed(BROWNIAN, "EulerMaruyama", st.Passage(1.0, mean=False, **looks), paths=64)
+            for looks in ({"every": 1}, {"at": [1.0, 2.0]})]  # fmt: skip
+    for name in ("middle", "density", "density_stderr", "hazard"):
+        np.testing.assert_array_equal(*(run[f"passage_{name}"].values for run in runs))
+
+
 def test_two_levels_and_a_level_that_moves():
     """Two-sided (-.7, 1): S(.5) = .7275542, S(1) = .4150660; W reaches 1 + t/2 before t = 1 with .1803118."""
     run = passed(BROWNIAN, "EulerMaruyama", st.Passage((-0.7, 1.0), every=1, mean=False), t=(0, 1), dt=0.5)

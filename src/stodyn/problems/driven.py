@@ -67,9 +67,10 @@ class Driven(SDE):
             self.check_response(method, h)
             return
         rate = np.abs(np.linalg.eigvals(self.noise.A)).max()
+        one_step = "Heun" if method.starting_steps else method.name
         way = (
             f"The filter of the noise has rates up to {rate:.3g}: take smaller steps, or keep the noise exact at any "
-            f"step by stodyn.exactly_filtered({method.name!r}, problem, dt), or by VanLoan where the problem is linear."
+            f"step by stodyn.exactly_filtered({one_step!r}, problem, dt), or by VanLoan where the problem is linear."
         )
         if math.isinf(ratios[worst]):
             raise ValueError(f"dt: {method.name} makes the coloured noise grow with steps of {h:g}. {way}")
