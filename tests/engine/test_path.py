@@ -199,6 +199,8 @@ def test_noise_that_is_not_the_paths_is_refused_in_words():
     key, lengths = jax.random.key(1), jnp.full(4, 0.01)
     with pytest.raises(TypeError, match="recipe: expected what a method needs"):
         sd.draw_increments(key, SRA1, problem.m, lengths)
+    with pytest.raises(TypeError, match="recipe: expected what a method needs"):
+        sd.increments("SRA1", problem.m, lengths, {})
     with pytest.raises(ValueError, match="channels: expected a whole number >= 1"):
         sd.draw_increments(key, SRA1.needs, 0, lengths)
     with pytest.raises(ValueError, match=r"lengths: expected the length of every step.*jnp\.full"):

@@ -374,6 +374,12 @@ def test_constraints_that_come_near_to_zero_and_stay_regular_are_run():
     assert np.isfinite(run["mean"]).all()
 
 
+def test_what_is_taken_for_rounding_is_told():
+    """0 = x0 - 1e-14 x1 with both of size 1: x1 is there, and too small beside x0 to be solved for."""
+    problem = stodyn.SDAE(np.diag([1.0, 0.0]), lambda t, x: jnp.stack([-x[0], x[0] - 1e-14 * x[1]]), None, [1e-14, 1.0])
+    assert "no constraint contains x1, but for 1e-14 x1, which beside the other terms" in problem.diagnose().reason
+
+
 def test_poles_of_large_systems_are_seen():
     """Fourteen constraints, whose matrices are sparse: (t - .51)² + p, singular for p = 0 alone."""
     count = 14

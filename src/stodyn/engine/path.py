@@ -19,8 +19,7 @@ from stodyn.problems.contract import is_drawn
 
 def draw_increments(key: Array, recipe: Recipe, channels: int, lengths: Array) -> Increment:
     """The increments of one path over steps of the given lengths, from a jax.random key: a leading axis of steps."""
-    if not isinstance(recipe, Recipe):
-        raise TypeError(f"recipe: expected what a method needs (method.needs), got {recipe!r}")
+    _expect_recipe(recipe)
     if isinstance(channels, bool) or not isinstance(channels, int) or channels < 1:
         raise ValueError(f"channels: expected a whole number >= 1 (problem.m), got {channels!r}")
     if jnp.ndim(lengths) != 1:
@@ -38,7 +37,13 @@ def draw_increments(key: Array, recipe: Recipe, channels: int, lengths: Array) -
 
 def increments(recipe: Recipe, channels: int, lengths: Array, normals: Mapping[str, Array]) -> Increment:
     """The increments that a recipe makes of given normals, each (steps, count): a leading axis of steps."""
+    _expect_recipe(recipe)
     return jax.vmap(lambda h, z: recipe.increment(h, z, channels))(jnp.asarray(lengths), dict(normals))
+
+
+def _expect_recipe(recipe: Any) -> None:
+    if not isinstance(recipe, Recipe):
+        raise TypeError(f"recipe: expected what a method needs (method.needs), got {recipe!r}")
 
 
 def path(

@@ -308,6 +308,10 @@ def _singular(parts: Split, jacobian, x: np.ndarray, rank: int, constraints, alg
         words += f"; no algebraic component stands in {', '.join(silent)}"
     if unseen:
         words += f"; no constraint contains {', '.join(unseen)}"
+        slopes = np.abs(parts.N @ jacobian @ parts.K).max(axis=0)
+        tiny = [f"{slopes[j]:.2g} {algebraic[j]}" for j in range(count) if slopes[j] > 0 and not C[:, j].any()]
+        if tiny:
+            words += f", but for {', '.join(tiny)}, which beside the other terms is rounding: count it in other units"
     if not silent and not unseen:
         _, _, right = np.linalg.svd(C)
         free = [algebraic[j] for j in np.flatnonzero(np.abs(right[-1]) > 0.1)]
