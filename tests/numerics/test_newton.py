@@ -10,6 +10,7 @@ import pytest
 from stodyn.numerics.elimination import row_order, solve
 from stodyn.numerics.newton import newton
 from stodyn.numerics.printing.over_arrays import Printed
+from stodyn.numerics.printing.points import at_points
 
 
 def circle(c):
@@ -264,6 +265,27 @@ def test_equations_whose_terms_cancel_are_solved_to_rounding(inside):
         root = solve_with(y, h)
         assert root.ok.all() and root.rounded.any() == (h < 1e-6)
         np.testing.assert_allclose(root.x[:, 0], exact, atol=10 * h + 100 * np.finfo(float).eps / h)
+
+
+@pytest.mark.parametrize(
+    "force",
+    [
+        lambda x: -1e12 * (1.0 - jnp.cos(1e-4 * x)) * jnp.sign(x) - x,  # the digits that the cosine loses
+        lambda x: -1e10 * (jnp.cosh(1e-3 * x) - 1.0) * jnp.sign(x) - x,
+        lambda x: 1e13 * x * 0.1 * x * 10.0 - 1e13 * x * x - x,  # those that products lose
+        lambda x: 1e13 * (3.0 * (x * x / 3.0) - x * x) - x,
+    ],
+)
+def test_functions_and_products_that_cancel_are_solved_to_rounding(force):
+    """Steps of stiff problems whose force is known to 1e-6 to 1e-2 of the scale of x: no path fails, many are rounded,
+    and each is a root but for that."""
+    x = np.linspace(-1.0, 1.0, 200)
+    roots = at_points(lambda x: newton(lambda y: y - x - 0.01 * force(y), jnp.array([x]), tol=1e-14), x)
+    assert roots.ok.all() and roots.rounded.any()
+    assert (
+        np.abs(roots.x[:, 0] - x - 0.01 * np.asarray(force(roots.x[:, 0]))).max()
+        < 1e13 * 0.01 * 8 * np.finfo(float).eps
+    )
 
 
 def test_what_has_not_converged_is_no_rounding():

@@ -66,7 +66,8 @@ def newton(
     Stiff forces and differences of large numbers may leave residuals whose rounding alone keeps δ above tol. So a path
     ends, too, when δ no longer shrinks below √ε (1 + max|x|), where Newton's method squares it in every iteration. A
     path that has not converged is ok if every equation is solved to rounding: |residual| is at most twice what changes
-    by 32 ε of its data (x and all that the residual closes over) and of every sum in it make of it.
+    by 32 ε of its data (x and all that the residual closes over) and of every sum, product and function in it make of
+    it.
 
     Where `solve` is only near J⁻¹ (a Jacobian taken elsewhere: simplified Newton), `fallback` gives a better one:
     paths that have not converged with `solve` begin again with `fallback`; the others do not pay for it.

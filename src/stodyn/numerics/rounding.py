@@ -1,7 +1,8 @@
-"""What rounding may do to a function: its values when the data and every sum are changed in their last digits.
+"""What rounding may do to a function: its values when the data and what is computed are changed in their last digits.
 
 Changed data alone do not show it. In sin(y + h x) - sin(y) with a small h the sum loses digits of h x: the same ones
-for all floats y next to each other, and changes of y cancel.
+for all floats y next to each other, and changes of y cancel. In cosh(x) - 1 with a small x the cosine loses them, and
+changes of x are too small to be seen. In x·0.1·10 - x the products do.
 """
 
 from __future__ import annotations
@@ -15,17 +16,19 @@ import numpy as np
 from jax import Array, lax
 from jax.extend import core
 
+from stodyn.numerics.printing.elementary import NAMES as FUNCTIONS
 from stodyn.numerics.printing.scalars import INLINED, WHOLE, inner_of
 
 CHANGE, SAMPLES = 32, 8  # changes are of up to this many ε, and made so many times
 SUMS = {"add", "add_any", "sub"}
 SUMS_OF_MANY = {"reduce_sum", "dot_general", "cumsum", "scatter-add", "scatter_add", "execute_instructions"}
 WITH_TRACES = {"cond", "while", "scan", "custom_linear_solve", WHOLE}  # taken as one operation
+ROUNDED = SUMS | FUNCTIONS | WITH_TRACES | {"mul", "div"}
 
 
 def is_rounding(equations: core.ClosedJaxpr, x: Array) -> Array:
     """Whether each entry of equations(x) is at most twice what changes by up to 32 ε make of it, of x, of all that the
-    trace has captured and that may differ between paths, and of the sums it computes."""
+    trace has captured and that may differ between paths, and of the sums, products and functions it computes."""
     (found,) = core.jaxpr_as_fun(equations)(x)
 
     def sample(state: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -60,7 +63,7 @@ def _changed(value: Array, size: Array, changes: Iterator[Array]) -> Array:
 
 
 def _evaluated(jaxpr: core.Jaxpr, consts: Sequence[Any], given: Sequence[Any], changes: Iterator[Array]) -> list[Any]:
-    """The results of a trace whose sums are changed."""
+    """The results of a trace in which everything that is rounded is changed."""
     known: dict[Any, Any] = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*consts, *given], strict=True))
     for equation in jaxpr.eqns:
         values = [v.val if isinstance(v, core.Literal) else known[v] for v in equation.invars]
@@ -71,7 +74,7 @@ def _evaluated(jaxpr: core.Jaxpr, consts: Sequence[Any], given: Sequence[Any], c
             results = _evaluated(trace, its_own, values, changes)
         else:
             results = _applied(equation, values)
-            if name in SUMS or name in WITH_TRACES:
+            if name in ROUNDED:
                 results = [_changed(result, result, changes) for result in results]
             elif name in SUMS_OF_MANY:
                 sizes = _applied(equation, [jnp.abs(v) if jnp.issubdtype(v.dtype, jnp.inexact) else v for v in values])
