@@ -71,6 +71,14 @@ def test_looks_that_leave_the_start_out_see_the_same_intervals():
         np.testing.assert_array_equal(*(run[f"passage_{name}"].values for run in runs))
 
 
+@pytest.mark.parametrize("looks", [{"every": 5}, {"at": [0.0, 0.1, 0.5, 0.6, 1.5, 2.0]}])
+def test_the_density_is_the_fall_of_the_survival_between_looks(looks):
+    """Path by path, so that it is so in every sample."""
+    run = passed(BROWNIAN, "EulerMaruyama", st.Passage(1.0, mean=False, **looks), paths=64, dt=0.05)
+    fall = -np.diff(run["passage_survival"].values)
+    np.testing.assert_allclose(run["passage_density"].values * np.diff(run["time"].values), fall, atol=1e-12)
+
+
 def test_two_levels_and_a_level_that_moves():
     """Two-sided (-.7, 1): S(.5) = .7275542, S(1) = .4150660; W reaches 1 + t/2 before t = 1 with .1803118."""
     run = passed(BROWNIAN, "EulerMaruyama", st.Passage((-0.7, 1.0), every=1, mean=False), t=(0, 1), dt=0.5)
