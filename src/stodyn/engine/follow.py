@@ -11,7 +11,7 @@ import numpy as np
 
 from stodyn.engine import programs
 from stodyn.engine.layout import Members
-from stodyn.engine.spec import Spec, as_it_is_now, describe
+from stodyn.engine.spec import Spec
 from stodyn.noise.supply import Given
 from stodyn.statistics.contract import Statistic
 
@@ -29,30 +29,14 @@ class States(Statistic):
     label = merge
 
 
-def follow(
-    problem: Any,
-    method: Any,
-    t: Any,
-    dt: Any,
-    normals: Mapping[str, Any],
-    start: Any = None,
-    saves: States | None = None,
-    dtype: str = "float64",
-    executor: str = "auto",
-) -> np.ndarray:
-    """The states (times, n, paths) of paths whose normals are given: of each stream (steps, count, paths).
-
-    start  (n, paths); default the problem's own for all of them. Paths that failed are NaN from then on.
-    """
-    spec = describe(as_it_is_now(problem), method, t, dt, saves or States(every=1), dtype)
-    paths = next(iter(normals.values())).shape[2]
-    return followed(spec, paths, normals, start, executor)
-
-
 def followed(
     spec: Spec, paths: int, normals: Mapping[str, Any], start: Any = None, executor: str = "auto"
 ) -> np.ndarray:
-    """The same of what is described already, with States as its only statistic."""
+    """The states (times, n, paths) of paths whose normals are given, of what is described with States as its only
+    statistic: of each stream (steps, count, paths).
+
+    start  (n, paths); default the problem's own for all of them. Paths that failed are NaN from then on.
+    """
     lanes = -(-paths // programs.TOGETHER) * programs.TOGETHER
     fill = np.arange(lanes) % paths
     begun = np.repeat(spec.problem.example_start()[:, None], paths, axis=1) if start is None else np.asarray(start)

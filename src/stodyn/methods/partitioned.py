@@ -262,6 +262,7 @@ class Solution:
         self.nodes: dict[Stage, tuple[Node, Node]] = {stage: self._nodes(row) for stage, row in stages.rows.items()}
         self.values: dict[Node, Array] = {}
         self.vectors: dict[Hashable, Array] = {}
+        self.functions: dict[tuple[int, str], Callable[..., Array]] = {}
         self.report = EXPLICIT
         waiting = [node for pair in self.nodes.values() for node in pair] if unread else [*self._nodes(stages.last)]
         seen: dict[Node, tuple[Node, ...]] = {}
@@ -356,8 +357,14 @@ class Solution:
             q = self.values[Q] if depends.on_q else self.start["Q"]
             p = self.values[P] if depends.on_p else self.start["P"]
             time = self.t + float(clock) * self.h if clock else self.t
-            self.vectors[key] = _vector(self.problem, k, part)(time, q, p, self.params)
+            self.vectors[key] = self._function(k, part)(time, q, p, self.params)
         return self.vectors[key]
+
+    def _function(self, k: int, part: str) -> Callable[..., Array]:
+        """A vector of the equations, traced once for all stages and all rounds of Newton."""
+        if (k, part) not in self.functions:
+            self.functions[k, part] = jax.jit(functools.partial(getattr(self.problem, part), k))
+        return self.functions[k, part]
 
     def stage(self, stage: Stage) -> tuple[Array, Array]:
         """Q and P of a stage."""
@@ -367,9 +374,3 @@ class Solution:
     def result(self) -> Array:
         """(q', p')."""
         return jnp.concatenate([self.sum(node[0], self._terms(node)) for node in self._nodes(self.stages.last)])
-
-
-@functools.lru_cache(maxsize=256)
-def _vector(problem: Hamiltonian, k: int, part: str) -> Callable[..., Array]:
-    """A vector of the equations, traced once for all stages and all rounds of Newton."""
-    return jax.jit(functools.partial(getattr(problem, part), k))
