@@ -18,6 +18,7 @@ from stodyn.noise import wiener
 from stodyn.noise.increment import Increment
 from stodyn.noise.iterated import SecondMoments, Signature, SineSeries
 from stodyn.numerics import uncompiled
+from stodyn.numerics.printing.points import AtPoints, at_one, at_points
 from stodyn.problems.mechanical import Mechanical
 
 RHOS = (0.0, 0.5, 0.8, 1.0)
@@ -34,18 +35,15 @@ pytestmark = pytest.mark.usefixtures("quick_compiling_everywhere")
 def walk(problem, method, h, steps, noise):
     """x and v, φ, and the Newton iterations, along prescribed increments."""
 
-    def one(state, k):
-        after, report = method.step(problem, k * h, state, noise(k), problem.params)
-        return after, (report.ok, report.iterations)
-
-    @jax.jit
-    def run():
-        start = method.start(problem, 0.0, jnp.asarray(problem.example_start()), problem.params)
-        return jax.lax.scan(one, start, jnp.arange(steps))
-
-    (shown, φ), (ok, iterations) = run()
-    assert np.all(ok)
-    return np.asarray(shown), np.asarray(φ), int(np.sum(iterations))
+    one = AtPoints(lambda k, state: method.step(problem, k * h, state, noise(k), problem.params))
+    state = at_points(lambda x: method.start(problem, 0.0, x, problem.params), problem.example_start()[None])
+    iterations = 0
+    for k in range(steps):
+        state, report = one(np.array([k]), state)
+        assert report.ok.all()
+        iterations += int(report.iterations.sum())
+    shown, φ = state
+    return shown[0], φ[0], iterations
 
 
 # --- coefficients -----------------------------------------------------------------------------------------------------
@@ -114,8 +112,9 @@ def test_the_operators_of_itos_formula():
         L(L(a)): -0.2312556319580415, L(L0(b)): 0.11615656379751918, L0(L(b)): -0.40689100245156573,
         L(L(L(b))): -0.08150427235331852,
     }  # fmt: skip
-    for g, value in expected.items():
-        np.testing.assert_allclose(np.ravel(g(*at)), value, rtol=1e-13)
+    found = at_one(lambda *at: [g(*at) for g in expected], *at)
+    for value, number in zip(expected.values(), found, strict=True):
+        np.testing.assert_allclose(np.ravel(number), value, rtol=1e-13)
 
 
 @pytest.mark.parametrize(
@@ -160,19 +159,21 @@ def test_without_noise_it_is_the_generalised_alpha_method(name):
     h, none = 0.01, jnp.zeros(problem.m)
     silent = Increment(h, none, none, words={(1, 1): 0.0 * h, (1, 1, 0): 0.0 * h})
 
-    @jax.jit
-    def run(rho):
+    def with_rho(ρ):  # one compiled program for all of them
         method = copy.copy(StochasticAlpha(tol=1e-13))
-        object.__setattr__(method, "rho", rho)  # one compiled program for every ρ
-        start = method.start(problem, 0.0, jnp.asarray(problem.example_start()), problem.params)
+        object.__setattr__(method, "rho", ρ)
+        return method
 
-        def one(state, k):
-            return method.step(problem, k * h, state, silent, problem.params)[0], None
+    def step(ρ, k, state):
+        return with_rho(ρ).step(problem, k * h, state, silent, problem.params)[0]
 
-        return jax.lax.scan(one, start, jnp.arange(100))[0][0]
-
-    for ρ, values in expected.items():
-        np.testing.assert_allclose(np.asarray(run(ρ))[np.array(shown)], values, rtol=2e-12, atol=2e-12)
+    rhos = np.array(list(expected))
+    start = np.tile(problem.example_start(), (len(rhos), 1))
+    state = at_points(lambda ρ, x: with_rho(ρ).start(problem, 0.0, x, problem.params), rhos, start)
+    stepped = AtPoints(step, (0, None, 0))
+    for k in range(100):
+        state = stepped(rhos, np.asarray(k), state)
+    np.testing.assert_allclose(state[0][:, shown], list(expected.values()), rtol=2e-12, atol=2e-12)
 
 
 def test_rho_1_is_newmarks_average_acceleration():
@@ -237,12 +238,14 @@ def test_a_step_asks_for_no_more_noise_than_it_needs(name):
     for order, recipe in zip(alpha.ORDERS, recipes, strict=True):
         assert cheapest(problem, order) == RECIPES[recipe], order
         asked = StochasticAlpha(order=order).needs  # what serves every problem holds all that is needed here
-        zeros = {stream: jnp.zeros(count) for stream, count in asked.normals(problem.m).items()}
+        zeros = {stream: np.zeros(count) for stream, count in asked.normals(problem.m).items()}
         method = StochasticAlpha(order=order)
-        state = method.start(problem, 0.0, jnp.asarray(problem.example_start()), None)
-        jax.eval_shape(
-            lambda s, n: method.step(problem, 0.0, s, n, None), state, asked.increment(0.1, zeros, problem.m)
-        )
+
+        def stepped(x, normals, asked=asked, method=method):
+            state = method.start(problem, 0.0, x, None)
+            return method.step(problem, 0.0, state, asked.increment(0.1, normals, problem.m), None)
+
+        jax.eval_shape(stepped, problem.example_start(), zeros)
 
 
 def test_one_seed_is_one_path_for_every_rho():

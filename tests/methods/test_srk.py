@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 from scipy.linalg import expm
 
+from stodyn.analysis.order import strong_order
 from stodyn.methods.signature import mean, variable
 from stodyn.methods.srk import DRI1, RS1, RS2, SRA1, SRA3, SRIW1
 from stodyn.methods.trees import exact_weight, forests, weak_order
-from stodyn.noise.increment import Increment, compose_all
+from stodyn.noise.increment import Increment
+from stodyn.numerics.printing.points import AtPoints, at_one
 from stodyn.problems.sde import SDE, STRUCTURES
 
 STRONG = (SRA1, SRA3, SRIW1)
@@ -138,13 +140,12 @@ def by_the_scheme(method, problem, t, x, noise):
             total += float(q) * math.prod(draws) * (word(w) if w else 1.0)
         return total
 
-    f, g = (jax.jit(lambda s, y, field=field: field(s, y, None)) for field in (problem.f, problem.g))
+    both = AtPoints(lambda s, y: (problem.f(s, y, None), problem.g(s, y, None)))
 
     def field(colour, stage):
         s = t + float(scheme.clock[stage]) * h
-        if colour == 0:
-            return h * np.asarray(f(s, states[stage]))
-        return math.sqrt(h) * np.asarray(g(s, states[stage]))[:, colour - 1]
+        f, g = both(np.array([s]), np.asarray(states[stage])[None])
+        return h * f[0] if colour == 0 else math.sqrt(h) * g[0, :, colour - 1]
 
     states: dict = {}
     while len(states) < len(scheme.rows):
@@ -194,11 +195,11 @@ CASES = [
 @pytest.mark.parametrize(("method", "problem"), CASES, ids=[f"{method.name}-{p.m}" for method, p in CASES])
 def test_the_step_is_the_scheme_whose_conditions_were_checked(method, problem):
     rng = np.random.default_rng(1)
-    h, t, x = 0.3, 0.2, jnp.array(START)
+    h, t, x = 0.3, 0.2, np.array(START)
     recipe = method.needs
-    normals = {name: jnp.array(1.5 * rng.standard_normal(n)) for name, n in recipe.normals(problem.m).items()}
-    noise = recipe.increment(h, normals, problem.m)
-    stepped = jax.jit(lambda x, noise: method.step(problem, t, x, noise, None)[0])(x, noise)
+    normals = {name: 1.5 * rng.standard_normal(n) for name, n in recipe.normals(problem.m).items()}
+    noise = at_one(lambda normals: recipe.increment(h, normals, problem.m), normals)
+    stepped = at_one(lambda x, noise: method.step(problem, t, x, noise, None)[0], x, noise)
     np.testing.assert_allclose(stepped, by_the_scheme(method, problem, t, x, noise), rtol=0, atol=1e-13)
 
 
@@ -210,18 +211,21 @@ def test_rs1_on_a_pendulum_with_prescribed_draws():
         start=[1.0, 0.5],
         calculus="stratonovich",
     )
-    noise = Increment(0.1, jnp.sqrt(jnp.array([0.3])), aux={"two": jnp.sqrt(jnp.array([0.1]))})
-    x = jax.jit(lambda x: RS1.step(problem, 0.0, x, noise, None)[0])(jnp.array([1.0, 0.5]))
+    noise = Increment(0.1, np.sqrt([0.3]), aux={"two": np.sqrt([0.1])})
+    x = at_one(lambda x, noise: RS1.step(problem, 0.0, x, noise, None)[0], np.array([1.0, 0.5]), noise)
     np.testing.assert_allclose(x, [1.18821015032497, 0.34779160239814], rtol=0, atol=2e-14)
 
 
 @named(STRONG + WEAK)
 def test_single_precision_stays_single(method):
     problem = SDE(lambda t, x: -x, lambda t, x: jnp.ones((1, 1), x.dtype), [1.0], calculus=method.calculus)
-    x = jnp.ones(1, jnp.float32)
-    normals = {name: jnp.ones(n, jnp.float32) for name, n in method.needs.normals(1).items()}
-    noise = method.needs.increment(jnp.float32(0.1), normals, 1)
-    assert method.step(problem, jnp.float32(0), x, noise, None)[0].dtype == jnp.float32
+    x = np.ones(1, np.float32)
+    normals = {name: np.ones(n, np.float32) for name, n in method.needs.normals(1).items()}
+
+    def step(t, h, x, normals):
+        return method.step(problem, t, x, method.needs.increment(h, normals, 1), None)[0]
+
+    assert jax.eval_shape(step, np.float32(0), np.float32(0.1), x, normals).dtype == jnp.float32
 
 
 def test_noise_that_a_method_is_not_made_for_is_refused():
@@ -256,31 +260,12 @@ def test_sra_evaluates_the_noise_only_where_it_is_needed():
 # --- strong orders by measurement -----------------------------------------------------------------------------------
 
 
-def rms_error(method, problem, exact, factor, paths=1000, finest=128, T=1.0):
-    """log of the root mean square error at T with steps of factor/finest, and its standard error."""
-    rng = np.random.default_rng(3)
-    normals = {k: rng.standard_normal((paths, finest, n)) for k, n in method.needs.normals(problem.m).items()}
-
-    def error(normals):
-        fine = jax.vmap(lambda n: method.needs.increment(T / finest, n, problem.m))(normals)
-
-        def step(carry, noise):
-            t, x = carry
-            return (t + noise.h, method.step(problem, t, x, noise, None)[0]), None
-
-        (_, x), _ = jax.lax.scan(step, (0.0, jnp.asarray(problem.start, float)), compose_all(fine, factor))
-        return jnp.sum((x - exact(T, jnp.sum(fine.W, 0))) ** 2)
-
-    squares = np.asarray(jax.jit(jax.vmap(error))(normals))
-    return 0.5 * math.log(squares.mean()), 0.5 * squares.std() / squares.mean() / math.sqrt(paths)
-
-
 def decaying(t, W):
-    return (1.0 + 0.5 * (t + 0.4 * W)) / jnp.sqrt(1.0 + t)
+    return (1.0 + 0.5 * (t + 0.4 * W)) / np.sqrt(1.0 + t)
 
 
 def tangent(t, W):
-    return jnp.arctan(jnp.array([0.5, 0.4]) * W + jnp.tan(jnp.array([0.5, -0.3])))
+    return np.arctan(np.array([0.5, 0.4]) * W + np.tan([0.5, -0.3]))
 
 
 DECAYING = SDE(
@@ -302,15 +287,16 @@ TANGENT = SDE(
         # A drift linear in x: f'' is 0, and the only conditions of order 2 that SRA misses are those with f''.
         (SRA1, DECAYING, decaying, 2.0),
         (SRA3, DECAYING, decaying, 2.0),
-        (SRIW1, HYPERBOLIC, lambda t, W: jnp.sinh(t + W), 1.5),
+        (SRIW1, HYPERBOLIC, lambda t, W: np.sinh(t + W), 1.5),
         (SRIW1, TANGENT, tangent, 1.5),
     ],
     ids=["SRA1", "SRA3", "SRIW1-scalar", "SRIW1-diagonal"],
 )
 def test_strong_order_on_exactly_solvable_problems(method, problem, exact, order):
-    (fine, e1), (coarse, e2) = (rms_error(method, problem, exact, factor) for factor in (1, 8))
-    slope, error = (coarse - fine) / math.log(8), math.hypot(e1, e2) / math.log(8)
-    assert abs(slope - order) < 0.1 + 5 * error  # 5 standard errors: false alarm below 1e-6; 0.1 for the finite step
+    study = strong_order(method, problem, steps=(16, 32, 64, 128), paths=1000, seed=3, exact=exact)
+    assert np.all(study["used"])
+    # 5 standard errors: false alarm below 1e-6; 0.1 for the finite step
+    assert abs(study.attrs["order"] - order) < 0.1 + 5 * study.attrs["order_stderr"]
 
 
 # --- weak orders without sampling -----------------------------------------------------------------------------------
@@ -324,18 +310,16 @@ def second_moment_matrix(method, problem):
     values = np.array(list(itertools.product(*(v for v, _ in nodes))))
     weights = np.array([math.prod(float(p) for p in w) for w in itertools.product(*(w for _, w in nodes))])
     columns = np.split(values, np.cumsum([count for _, count in names])[:-1], axis=1)
-    normals = {name: jnp.array(column) for (name, _), column in zip(names, columns, strict=True)}
+    normals = {name: column for (name, _), column in zip(names, columns, strict=True)}
 
-    @jax.jit
-    def matrices(h):
-        def matrix(normals):
-            noise = method.needs.increment(h, normals, m)
-            return jax.vmap(lambda x: method.step(problem, 0.0, x, noise, None)[0], out_axes=1)(jnp.eye(n))
+    def matrix(h, normals):
+        noise = method.needs.increment(h, normals, m)
+        return jax.vmap(lambda x: method.step(problem, 0.0, x, noise, None)[0], out_axes=1)(jnp.eye(n))
 
-        return jax.vmap(matrix)(normals)
+    matrices = AtPoints(matrix, (None, 0))
 
     def moments(h):
-        M = np.asarray(matrices(h))
+        M = matrices(np.asarray(h), normals)
         return np.einsum("s,sij,skl->ikjl", weights, M, M).reshape(n * n, n * n)
 
     return moments

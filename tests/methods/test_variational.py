@@ -21,12 +21,12 @@ from stodyn.models.damped_kubo import DAMPED_KUBO
 from stodyn.models.harmonic_langevin import HARMONIC_LANGEVIN
 from stodyn.models.van_der_pol import VAN_DER_POL
 from stodyn.noise.increment import Increment
+from stodyn.numerics.printing.points import AtPoints, at_one
 from stodyn.problems.hamiltonian import Hamiltonian
 
 pytestmark = pytest.mark.usefixtures("quick_compiling_everywhere")
 SQUARE = (Midpoint, StoermerVerlet, DIRK)
 WEAK = (SRKw1, SRKw2, SRKw2Coupled)
-jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})  # compiling is what takes time
 named = functools.partial(pytest.mark.parametrize, ids=lambda value: getattr(value, "name", None))
 
 
@@ -76,11 +76,13 @@ def compiled(method, problem):
     """(x, noise, t) -> (x', report) of one step, the problem lowered as in a run."""
     stepped = problem if isinstance(problem, method.accepts) else problem.to_sde()
 
-    @jit
-    def step(x, noise, t):
-        return method.step(stepped, t, x, noise, stepped.params)
+    many = AtPoints(lambda x, noise, t: method.step(stepped, t, x, noise, stepped.params))
 
-    return lambda x, noise, t=0.0: step(jnp.asarray(x), noise, t)
+    def step(x, noise, t=0.0):
+        point = jax.tree.map(lambda a: np.asarray(a, float)[None], (np.asarray(x), noise, t))
+        return jax.tree.map(lambda a: a[0], many(*point))
+
+    return step
 
 
 # --- reference steps ------------------------------------------------------------------------------------------------
@@ -161,7 +163,7 @@ def iterations(method, problem):
         return jnp.asarray(report.iterations)
 
     known = []
-    count = jit(step)(jnp.asarray(problem.example_start()))
+    count = at_one(step, np.asarray(problem.example_start(), float))
     return known[0] if isinstance(known[0], int) else int(count)
 
 
@@ -268,8 +270,8 @@ def test_a_table_of_the_users_own():
     x, given = jnp.array([1.0, 0.5]), noise(mine, 2)
     after, _ = compiled(mine, problem)(x, given)
     d = variational.discrete(mine, problem)
-    q_next, p = jit(lambda q, p: d.map(0.0, q, p, given, None))(x[:1], after[1:])
-    np.testing.assert_allclose(jnp.concatenate([q_next, p]), jnp.stack([after[0], x[1]]), atol=1e-11)
+    q_next, p = at_one(lambda q, p: d.map(0.0, q, p, given, None), x[:1], after[1:])
+    np.testing.assert_allclose(np.concatenate([q_next, p]), [after[0], x[1]], atol=1e-11)
     with pytest.raises(ValueError, match=r"Bad claims strong order 0\.5 for general noise and has order 0"):
         dataclasses.replace(both, name="Bad", b=((Q(0), Q(0)), (Q(0), Q(0))))
 
@@ -311,13 +313,9 @@ def test_newton_rounds(strength, h, mean, failed):
     truncation k = 2 there are none.
     """
     free = dataclasses.replace(pendulum(strength), force=None, noise_force=None)
-    W = jnp.asarray(np.sqrt(h) * np.random.default_rng(2).standard_normal((200_000, 1)))
-
-    @jax.jit
-    def rounds(W):
-        method = Midpoint(tol=1e-12)
-        return jax.vmap(lambda W: method.step(free, 0.0, jnp.array([1.0, 0.5]), Increment(h, W), None)[1])(W)
-
+    W = np.sqrt(h) * np.random.default_rng(2).standard_normal((200_000, 1))
+    method, x = Midpoint(tol=1e-12), jnp.array([1.0, 0.5])
+    rounds = AtPoints(lambda W: method.step(free, 0.0, x, Increment(h, W), None)[1])
     report = rounds(W)
     assert mean - 0.2 < np.mean(report.iterations) < mean + 0.05
     assert abs(np.sum(~np.asarray(report.ok)) - failed) <= 4 * np.sqrt(2 * max(failed, 1))

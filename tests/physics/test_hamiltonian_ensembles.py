@@ -33,7 +33,6 @@ def test_kubo_against_the_exact_moments_of_the_scheme(name):
         if name == "StoermerVerlet" and h >= 0.25:
             continue  # test_what_a_sample_of_verlet_cannot_hold
         run = sd.simulate(problem, name, t=(0.0, end), dt=h, paths=paths, seed=41, progress=False,
-                          executor="vmap" if name == "SRKw2" else "auto",
                           collect=Observable(energy_of(problem), name="energy", at=[end]))  # fmt: skip
         mean, deviation = kubo.energy_moments(name, h, end)
         agree(float(run["energy"][-1]), deviation / np.sqrt(paths), mean)

@@ -3,7 +3,6 @@
 import functools
 import math
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -17,6 +16,7 @@ from stodyn.methods.alpha import StochasticAlpha
 from stodyn.models.beam import BEAM
 from stodyn.models.oscillators import NOISY_OSCILLATOR, OSCILLATOR_CHAIN
 from stodyn.noise.increment import Increment
+from stodyn.numerics.printing.points import AtPoints
 from stodyn.problems.mechanical import Mechanical
 
 OSCILLATOR = Mechanical(lambda t, x, v: -9.0 * x, lambda t, x, v: 0.5, (0.0, 0.0))
@@ -25,17 +25,28 @@ OSCILLATOR = Mechanical(lambda t, x, v: -9.0 * x, lambda t, x, v: 0.5, (0.0, 0.0
 pytestmark = pytest.mark.usefixtures("quick_compiling_everywhere")
 
 
-@functools.lru_cache(maxsize=16)
-def linear_step(problem, method, h):
-    """M and Q of s' = M s + c, Cov c = Q, for a linear problem with additive noise: derivatives of the shipped step."""
+@functools.cache
+def stepped(problem, method):
+    """The state as an array, and (h, s, (W, Z)) -> s' at many points."""
     m = problem.m
     flat, unflat = ravel_pytree(method.start(problem, 0.0, jnp.zeros(problem.n), None))
 
-    def after(s, WZ):
+    def after(h, s, WZ):
         state, report = method.step(problem, 0.0, unflat(s), Increment(h, WZ[:m], WZ[m:]), None)
         return jnp.where(report.ok, ravel_pytree(state)[0], jnp.nan)
 
-    M, C = (np.asarray(J) for J in jax.jit(jax.jacfwd(after, argnums=(0, 1)))(flat, jnp.zeros(2 * m)))
+    return len(flat), AtPoints(after, (None, 0, 0))
+
+
+def linear_step(problem, method, h):
+    """M and Q of s' = M s + c, Cov c = Q, for a linear problem with additive noise.
+
+    What the shipped step, which is affine, makes of each unit vector, less what it makes of zero.
+    """
+    m, (size, after) = problem.m, stepped(problem, method)
+    units = np.concatenate([np.zeros((1, size + 2 * m)), np.eye(size + 2 * m)])
+    found = after(np.asarray(h), units[:, :size], units[:, size:])
+    M, C = np.split((found[1:] - found[0]).T, [size], axis=1)
     WZ = np.kron([[h, h**2 / 2], [h**2 / 2, h**3 / 3]], np.eye(m))
     return M, C @ WZ @ C.T
 
@@ -75,22 +86,17 @@ def test_modes_of_the_beam_lose_the_energy_that_the_spectral_radius_says():
     h, steps, ρ = 0.02, 40, 0.8
     method = StochasticAlpha(ρ, tol=1e-13)
     silent = Increment(h, jnp.zeros(0), jnp.zeros(0))
-
-    @jax.jit
-    def vibrate(x):
-        state = method.start(problem, 4.0, jnp.concatenate([x, jnp.zeros(10)]), None)
-
-        def one(state, k):
-            state, _ = method.step(problem, 4.0 + k * h, state, silent, None)
-            return state, state[0][:10]
-
-        return jax.lax.scan(one, state, jnp.arange(steps))[1]
+    begun = AtPoints(lambda x: method.start(problem, 4.0, x, None))
+    one = AtPoints(lambda t, state: method.step(problem, t, state, silent, None)[0], (None, 0))
 
     size = 1e-6
-    left = {}
-    for k in (0, 9):
-        x = np.asarray(vibrate(jnp.asarray(size * modes[:, k])))
-        amplitude = np.linalg.solve(modes, x.T)[k] / size
+    left, x, asked = {}, [], (0, 9)
+    state = begun(np.concatenate([size * modes[:, asked].T, np.zeros((2, 10))], axis=1))
+    for k in range(steps):
+        state = one(np.asarray(4.0 + k * h), state)
+        x.append(state[0][:, :10])
+    for place, k in enumerate(asked):
+        amplitude = np.linalg.solve(modes, np.array(x)[:, place].T)[k] / size
         A = amplification(StochasticAlpha(ρ), ω[k], h).deterministic
         Ξ, expected = np.array([1.0, 0.0, -((ω[k] * h) ** 2)]), []
         for _ in range(steps):
