@@ -15,6 +15,7 @@ from stodyn.numerics.printing import compiling, rows, scalars
 from stodyn.numerics.printing.llvm import OPERATIONS
 from stodyn.numerics.printing.nodes import FOLDS, Graph
 from stodyn.numerics.printing.over_arrays import WORDS, Printed
+from stodyn.numerics.printing.points import QUICK
 from stodyn.numerics.printing.scalars import Unprintable
 
 pytestmark = pytest.mark.skipif(compiling.unavailable() is not None, reason="nothing can be printed here")
@@ -55,7 +56,8 @@ def theirs(everyday, on_paths):
     def all_of_them(x, s):
         return {name: jax.tree.leaves(f(x, s)) for name, f in everyday.items() if name not in REFUSED}
 
-    batched = jax.jit(jax.vmap(all_of_them, in_axes=(-1, None), out_axes=-1, axis_size=PATHS))
+    many = jax.vmap(all_of_them, in_axes=(-1, None), out_axes=-1, axis_size=PATHS)
+    batched = jax.jit(many, compiler_options=QUICK)
     with jax.enable_x64(True):
         return batched(*on_paths)
 

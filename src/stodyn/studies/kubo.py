@@ -59,8 +59,8 @@ def exact_of_scheme(name: str, h: float, times: np.ndarray) -> np.ndarray:
 
 
 @functools.cache
-def moment_matrix(name: str, h: float, power: int) -> np.ndarray:
-    """E[M ⊗ ... ⊗ M] of the matrix M of a step, `power` factors: it takes moments of that degree to the next."""
+def step_matrices(name: str, h: float) -> tuple[np.ndarray, np.ndarray]:
+    """The matrices M of a step at the nodes of a rule for its draws, and the weights of the nodes."""
     method: Any = find(name)
     recipe, counts = method.needs, method.needs.normals(1)
     rule = gauss.hermite(60 if name in RATIONAL else 12)
@@ -69,8 +69,13 @@ def moment_matrix(name: str, h: float, power: int) -> np.ndarray:
     with jax.enable_x64(True):
         normals = {stream: jnp.asarray(points[:, k : k + 1]) for k, stream in enumerate(counts)}
         noises = increments(recipe, 1, jnp.full(len(points), h), normals)
-    matrices = jacobians(method, DAMPED_KUBO.problem, START, noises, of_noises=True)
-    return sum(w * functools.reduce(np.kron, [M] * power) for w, M in zip(weights.prod(axis=1), matrices, strict=True))
+    return jacobians(method, DAMPED_KUBO.problem, START, noises, of_noises=True), weights.prod(axis=1)
+
+
+@functools.cache
+def moment_matrix(name: str, h: float, power: int) -> np.ndarray:
+    """E[M ⊗ ... ⊗ M] of the matrix M of a step, `power` factors: it takes moments of that degree to the next."""
+    return sum(w * functools.reduce(np.kron, [M] * power) for M, w in zip(*step_matrices(name, h), strict=True))
 
 
 def moment_growth(h: float, power: int, name: str = "StoermerVerlet") -> float:

@@ -60,13 +60,12 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
     progress("oscillator")
     linear = split_variance(oscillator(), "SRA1", random=OSCILLATOR, t=(0.0, END), dt=0.02, paths=paths, seed=7,
                             degree=4, every=20)  # fmt: skip
-    times = linear["time"].values
-    parameters, noise = exact_split(times)
+    linear_at = linear.sel(time=[3.2, 6.4, 12.0], method="nearest")
     rows = []
-    for t in (3.2, 6.4, 12.0):
-        k = int(np.argmin(np.abs(times - t)))
-        one = linear.isel(time=k).sel(component="x")
-        for name, exact in (("variance_parameters", parameters[k]), ("variance_noise", noise[k])):
+    for k, (parameters, noise) in enumerate(zip(*exact_split(linear_at["time"].values), strict=True)):
+        one = linear_at.isel(time=k).sel(component="x")
+        t = float(one["time"])
+        for name, exact in (("variance_parameters", parameters), ("variance_noise", noise)):
             ours, stderr = float(one[name]), float(one[f"{name}_stderr"])
             rows.append(Row(f"oscillator, t = {t:g}: {name}", None, ours, stderr,
                             f"exact {exact:.6g}, {(ours - exact) / stderr:+.1f} standard errors from it"))  # fmt: skip

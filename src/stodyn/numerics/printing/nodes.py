@@ -218,24 +218,22 @@ def _outside(results: Sequence[Entry], number: int) -> list[Node]:
 def reachable(results: Sequence[Entry]) -> list[Node]:
     """Every node that the results need, turns of loops included; arguments come before what uses them."""
     order: list[Node] = []
-    state: dict[int, int] = {}
+    begun: set[Node] = set()
+    ended: set[Node] = set()
     stack: list[Node] = [r for r in results if isinstance(r, Node)]
     while stack:
         node = stack[-1]
-        seen = state.get(id(node), 0)
-        if seen == 2:
+        if node in begun:
             stack.pop()
+            if node not in ended:
+                ended.add(node)
+                order.append(node)
             continue
-        if seen == 1:
-            state[id(node)] = 2
-            order.append(node)
-            stack.pop()
-            continue
-        state[id(node)] = 1
-        needed = list(node.args)
+        begun.add(node)
+        needed = node.args
         if node.op == "result":
-            needed += [*node.attr[0].after, node.attr[0].again]
-        stack += [a for a in needed if isinstance(a, Node) and state.get(id(a), 0) == 0]
+            needed = (*needed, *node.attr[0].after, node.attr[0].again)
+        stack += [a for a in needed if isinstance(a, Node) and a not in begun]
     return order
 
 
