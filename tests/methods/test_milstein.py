@@ -198,7 +198,7 @@ def test_order_for_commutative_noise():
 def test_order_for_noise_that_does_not_commute():
     """1 with areas, 1/2 without, on the same paths.
 
-    Against MilsteinLevy with 1024 steps, 1/16 of the shortest that is measured; standard errors of the slopes below 0.05.
+    Against MilsteinLevy with 1024 steps, 1/16 of the shortest measured; standard errors of the slopes below 0.05.
     """
     problem = SDE(
         lambda t, x: -x,

@@ -16,7 +16,7 @@ from stodyn.noise.distribution import is_random, of_values
 from stodyn.numerics import elimination
 from stodyn.numerics.banded import Band, find_band
 from stodyn.numerics.dependence import dependence
-from stodyn.numerics.printing.points import at_points
+from stodyn.numerics.printing.points import at_one, at_points
 from stodyn.numerics.printing.scalars import Unprintable
 from stodyn.problems import paired_start
 from stodyn.problems.contract import (
@@ -510,7 +510,7 @@ class Mechanical(Problem):
                 B = jnp.zeros(0) if self.noise is None else self.noise(t, *seen, *self.extra(params))
                 return jnp.concatenate([jnp.ravel(f), jnp.ravel(B)])
 
-            if np.any(np.asarray(jax.jacfwd(of_hidden_rates)(jnp.zeros_like(z)))):
+            if np.any(at_one(jax.jacfwd(of_hidden_rates), np.zeros(np.shape(z)))):
                 raise ValueError(
                     f"mass: has rank {self.r} of {self.N}, and force or noise depends on the velocity of a coordinate "
                     "without inertia, which the constraints do not give. Leave its damping out, give it a mass, or "

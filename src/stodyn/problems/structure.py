@@ -208,14 +208,13 @@ def _asked(question: Callable, x: Array, sampled: tuple[Any, Any]) -> np.ndarray
     times, states = _random_states(x)
     rng, (params, axes) = np.random.default_rng(2025), sampled
     normals = rng.standard_normal((CHECKED_STATES, 2, x.size))
-    ask, answers = jax.jit(jax.vmap(question, in_axes=(0, 0, 0, axes, 0))), []
+    ask, answers = AtPoints(question, (0, 0, 0, axes, 0), few=CHECKED_STATES), []
     for k in range(CHECKED_STATES):
         now, other = slice(k, k + 1), slice(k - 1, k or None)
         own = jax.tree.map(
             lambda axis, leaf, now=now: leaf if axis is None else leaf[now], axes, params, is_leaf=lambda a: a is None
         )
-        with jax.ensure_compile_time_eval():  # a step may ask while it is traced
-            answers.append(np.asarray(ask(times[now], states[now], states[other], own, normals[now]))[0])
+        answers.append(ask(times[now], states[now], states[other], own, normals[now])[0])
     found = np.array(answers)
     return found[found[:, -1]][:, :-1]
 
