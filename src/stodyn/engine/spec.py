@@ -19,8 +19,8 @@ from stodyn.methods.stopping import Stop, Stopping, stopping
 from stodyn.models.catalogue import Model
 from stodyn.noise.distribution import PerPath, draw, is_random
 from stodyn.noise.iterated import Approximation, check_resolution
-from stodyn.numerics import uncompiled
 from stodyn.numerics.newton import underived
+from stodyn.numerics.printing.points import AtPoints
 from stodyn.numerics.printing.telling import calls_host, fingerprint
 from stodyn.problems import lowering
 from stodyn.problems.contract import Problem, expect_problem, is_drawn, machine_memory
@@ -174,10 +174,13 @@ def _unit_of_time(problem: Any, times: np.ndarray) -> float:
     sde: Any = problem if isinstance(problem, SDE) else (problem.lower(SDE) or (None,))[0]
     if sde is None:
         return span
-    with jax.enable_x64(True):
-        x, params = np.asarray(sde.example_start(), float), sde.example_params()
-        A = uncompiled.value(jax.jacfwd(lambda x: sde.f(times[0], x, params)), x)
-        B = np.moveaxis(uncompiled.value(jax.jacfwd(lambda x: sde.g(times[0], x, params)), x), 1, 0)
+    x, params = np.asarray(sde.example_start(), float), sde.example_params()
+
+    def along(direction):
+        return jax.jvp(lambda x: (sde.f(times[0], x, params), sde.g(times[0], x, params)), (x,), (direction,))[1]
+
+    A, B = AtPoints(along, few=1)(np.eye(len(x)))  # column by column
+    B = np.moveaxis(B, 2, 0)
     rates = [np.abs(np.linalg.eigvals(A)).max(), *(np.abs(np.linalg.eigvals(Bk)).max() ** 2 for Bk in B)]
     rate = max((float(r) for r in rates if np.isfinite(r)), default=0.0)
     return min(span, 1.0 / rate) if rate > 0 else span
