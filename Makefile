@@ -10,7 +10,7 @@ install: .venv/installed
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "stodyn needs Python 3.11 or newer; set PYTHON=")'
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable '.[dev,docs]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,docs]'
 	touch $@
 
 tour: install
@@ -24,7 +24,7 @@ checks: lint layers types docs wheel
 
 # With every case of the tests that `make test` asks in brief (some 10 minutes more).
 test-full: install
-	STODYN_FULL=1 $(BIN)/python -m pytest -n 3 --dist worksteal
+	STODYN_FULL=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
 lint: install
 	$(BIN)/ruff check .
@@ -37,7 +37,7 @@ layers: install
 	$(BIN)/lint-imports
 
 tests: install
-	$(BIN)/python -m pytest -n 3 --dist worksteal
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 # More than 10 000 generated calls, and some hundreds of generated functions by all executors, other ones every time (some
 # minutes); CI makes a few hundred and a dozen.

@@ -22,6 +22,9 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 import jax
 import pytest
 
+# Tests make graphs of hundreds of thousands of objects: looking for cycles among all of them as often as Python does takes
+# a fifteenth of the time.
+gc.set_threshold(100_000, 50, 100)
 FULL = bool(os.environ.get("STODYN_FULL"))  # make test-full
 
 
@@ -50,10 +53,8 @@ def pytest_collection_modifyitems(config, items):
 
 
 def pytest_collection_finish(session):
-    """What has been imported stays, and tests make graphs of hundreds of thousands of objects: looking for cycles among
-    all of them as often as Python does takes a fifteenth of the time."""
+    """What has been imported and collected stays."""
     gc.freeze()
-    gc.set_threshold(100_000, 50, 100)
 
 
 @contextlib.contextmanager
