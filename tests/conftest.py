@@ -22,8 +22,8 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 import jax
 import pytest
 
-# Tests make graphs of hundreds of thousands of objects: looking for cycles among all of them as often as Python does takes
-# a fifteenth of the time.
+# Tests make graphs of hundreds of thousands of objects: looking for cycles among all of them as often as Python does
+# takes a fifteenth of the time.
 gc.set_threshold(100_000, 50, 100)
 FULL = bool(os.environ.get("STODYN_FULL"))  # make test-full
 
@@ -49,7 +49,8 @@ def pytest_collection_modifyitems(config, items):
     if asked - found:
         raise pytest.UsageError(f"brief: no such cases: {sorted(f'{test}[{name}]' for _, test, name in asked - found)}")
     config.hook.pytest_deselected(items=left)
-    items[:] = [item for item in items if item not in set(left)]
+    gone = set(left)
+    items[:] = [item for item in items if item not in gone]
 
 
 def pytest_collection_finish(session):
