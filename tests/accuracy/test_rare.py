@@ -175,16 +175,21 @@ def test_few_ancestors_are_told():
 
 
 def test_runs_that_went_different_ways_are_told_apart():
-    """Runs whose paths are at -1 or at 1, against runs in each of which both are found; variances within are 10⁻²."""
+    """Runs whose paths are at -1 or at 1, against runs in each of which both are found; variances within are 10⁻². The
+    same states where they follow the level, as the watched component does, say nothing."""
 
-    def outcome(mean, variance):
+    def outcome(mean, variance, level=1.0):
         one, state = np.ones(1), np.array([[0.0, mean]])
-        return Outcome(1e-4, 1, one, one * 1e-2, state, np.array([[1.0, variance]]), one * 10, 9, 1, 0.0, *(one,) * 3)
+        return Outcome(
+            1e-4, 1, one * level, one * 1e-2, state, np.array([[1.0, variance]]), one * 10, 9, 1, 0.0, *(one,) * 3
+        )
 
     rng = np.random.default_rng(1)
     apart = splits._apart([outcome((-1) ** k, 1e-2) for k in range(8)], 1e-4)
     mixed = splits._apart([outcome(0.3 * rng.standard_normal(), 1.0) for k in range(8)], 1e-4)
     assert apart[1] > 100 and mixed[1] < splits.DIFFERENT
+    watched = splits._apart([outcome((-1) ** k, 1e-2, 3.0 + 2.0 * (-1) ** k) for k in range(8)], 1e-4)
+    assert watched[1] < 1e-6
 
 
 OSCILLATOR = sd.linear([[0.0, 1.0], [-1.0, -0.1]], [[0.0], [np.sqrt(0.2)]])

@@ -708,14 +708,22 @@ def _warn(job: Splits, outcomes: Sequence[Outcome], estimate: Estimate) -> None:
 
 def _apart(outcomes: Sequence[Outcome], probability: float) -> np.ndarray:
     """Of each component, the variance between runs of the mean state where half of the way is made, by the logarithm of
-    the probability, over that which the variance within runs tells; 1 where all go the same ways."""
-    means, expected = [], []
+    the probability, over that which the variance within runs tells; 1 where all go the same ways.
+
+    Runs are there at different levels, which moves the states of all of them alike: what follows the level along a
+    straight line is left out.
+    """
+    means, expected, levels = [], [], []
     for one in outcomes:
         if len(one.shares):
             k = int(np.argmin(np.abs(np.log(one.shares) - 0.5 * math.log(probability))))
             means.append(one.means[k])
+            levels.append(one.levels[k])
             expected.append(one.variances[k] / max(one.families[k] - 1.0, 1.0))
-    if len(means) < 3:
+    if len(means) < 4:
         return np.ones(len(outcomes[0].means.T))
+    off, found = np.array(levels) - np.mean(levels), np.array(means) - np.mean(means, axis=0)
+    slope = off @ found / max(off @ off, np.finfo(float).tiny)
+    left = np.sum((found - off[:, None] * slope) ** 2, axis=0) / (len(means) - 2)
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.nan_to_num(np.var(means, axis=0, ddof=1) / np.mean(expected, axis=0), nan=1.0, posinf=1.0)
+        return np.nan_to_num(left / np.mean(expected, axis=0), nan=1.0, posinf=1.0)
