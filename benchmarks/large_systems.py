@@ -24,6 +24,7 @@ import scipy.sparse
 from timing import machine
 
 import stodyn as sd
+from stodyn.methods.implicit import ImplicitMidpoint, ThetaEuler
 from stodyn.statistics import Observable, Paths
 
 SIZES = (10, 100, 1000, 10_000, 100_000)
@@ -36,12 +37,12 @@ def timed(run: Callable[[], Any]) -> float:
     return time.process_time() - began
 
 
-def simulated(problem: Any, method: str, dt: float, steps: int, paths: int) -> Callable[[], Any]:
+def simulated(problem: Any, method: Any, dt: float, steps: int, paths: int) -> Callable[[], Any]:
     t = (0.0, dt * steps)
     return lambda: sd.simulate(problem, method, t=t, dt=dt, paths=paths, seed=1, threads=1, collect=Paths(1, at=[t[1]]))
 
 
-def measured(make: Callable[[], Any], method: str, dt: float, work: float, paths: int, rounds: int) -> dict[str, Any]:
+def measured(make: Callable[[], Any], method: Any, dt: float, work: float, paths: int, rounds: int) -> dict[str, Any]:
     """First call, and nanoseconds per component, path and step, of as many steps as make `work` component-steps."""
     began = time.process_time()
     problem = make()
@@ -117,6 +118,40 @@ def fields(quick: bool) -> dict[str, Any]:
     work, rounds = (4e6, 2) if quick else (4e7, 4)
     return {"rows": [measured(lambda n=n: allen_cahn(n), "EulerMaruyama", 0.01, work, 64 if n == 1000 else 32, rounds)
                      for n in (1000, 10_000)]}  # fmt: skip
+
+
+def heat(n: int) -> Any:
+    """A ring of n nodes with noise on each: du = (ν u'' - u) dt + dW, whose modes decay at 1 + 4ν sin²(πk/n)."""
+
+    def drift(t, u):
+        return 5.0 * (jnp.roll(u, 1) - 2 * u + jnp.roll(u, -1)) - u
+
+    return sd.SDE(drift, lambda t, u: sd.diagonal(jnp.ones(n)), np.zeros(n))
+
+
+def implicit(quick: bool) -> dict[str, Any]:
+    """The heat equation by implicit schemes: stationary covariances of a node with itself and its neighbour, beside the
+    exact ones, which both schemes keep at any step; and Allen and Cahn's equation, whose matrices change."""
+    rows: list[dict[str, Any]] = []
+    work, end, h = 4e6 if quick else 2e7, 6.0, 0.1
+    for method, n, paths in (("ThetaEuler(theta=0.5)", 1000, 64), ("ThetaEuler(theta=0.5)", 10_000, 32),
+                             ("ImplicitMidpoint", 1000, 64)):  # fmt: skip
+        chosen = METHODS[method]
+        row = measured(lambda n=n: heat(n), chosen, h, work, paths, 2)
+        seen = Observable(lambda t, u: jnp.array([jnp.mean(u**2), jnp.mean(u * jnp.roll(u, 1))]), name="c", at=[end])
+        run = sd.simulate(heat(n), chosen, t=(0, end), dt=h, paths=paths // 2, seed=2, threads=1, collect=seen)
+        angle = 2 * np.pi * np.arange(n) / n
+        modes = 0.5 / (1.0 + 10.0 * (1.0 - np.cos(angle)))
+        exact = np.mean(modes), np.mean(modes * np.cos(angle))
+        found, error = run["c"].values[0], run["c_stderr"].values[0]
+        rows.append(row | {"method": method, "exact": exact, "found": found.tolist(), "stderr": error.tolist()})
+    for n, paths in ((1000, 64), (10_000, 32)):
+        row = measured(lambda n=n: allen_cahn(n), "ThetaEuler", 0.1, work, paths, 2)
+        rows.append(row | {"method": "ThetaEuler, Allen-Cahn"})
+    return {"rows": rows}
+
+
+METHODS = {"ThetaEuler(theta=0.5)": ThetaEuler(theta=0.5), "ImplicitMidpoint": ImplicitMidpoint}
 
 
 def pairs(quick: bool) -> dict[str, Any]:
@@ -210,7 +245,10 @@ def buildings(quick: bool) -> dict[str, Any]:
                      for n in ((200,) if quick else (200, 1000))]}  # fmt: skip
 
 
-CASES = {"lorenz96": flat_cost, "fields": fields, "particles": pairs, "chains": chains, "buildings": buildings}
+CASES = {
+    "lorenz96": flat_cost, "fields": fields, "implicit": implicit, "particles": pairs, "chains": chains,
+    "buildings": buildings,
+}  # fmt: skip
 
 
 def main() -> None:
