@@ -46,16 +46,7 @@ def which_method() -> str:
 def main() -> None:
     (DOCS / "generated").mkdir(exist_ok=True)
     (DOCS / "generated" / "methods.md").write_text(which_method())
-    readme = (
-        (DOCS.parent / "README.md")
-        .read_text()
-        .replace("docs/images/", "images/")
-        .replace("docs/design.md", "design.md")
-        .replace("docs/reference.md", "reference.md")
-        .replace("docs/scaling.md", "scaling.md")
-        .replace("docs/accuracy.md", "accuracy.md")
-        .replace("[Examples](examples) · ", "")
-    )
+    readme = (DOCS.parent / "README.md").read_text().replace("](docs/", "](").replace("[Examples](examples) · ", "")
     (DOCS / "index.md").write_text(readme.replace("(CONTRIBUTING.md)", "(design.md)"))
 
 
