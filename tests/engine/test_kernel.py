@@ -205,6 +205,12 @@ def test_blocks_fill_a_gpu():
     assert 8 * 1000 * block_width(10**7, 1000) <= 2**30
 
 
+def test_more_blocks_run_together_where_a_step_leaves_registers():
+    """As measured: Kubo's oscillator, α, 40 components, two diodes, 100 components."""
+    steps = (38, 2), (466, 7), (804, 40), (2036, 4), (2004, 100)
+    assert [kernel.blocks_together(*step) for step in steps] == [8, 6, 4, 4, 2]
+
+
 def written(name):
     """The kernels of a method on the smallest model that it takes, as PTX."""
     method = catalogue()[name]
@@ -227,6 +233,11 @@ def test_a_method_of_each_kind_is_written_for_cuda(name):
     assert (".entry starting(" in ptx) == (name == "AB2")
     assert not re.findall(r"\b(?:add|sub|mul)\.f64", ptx) and "fma.rn.f64" in ptx
     assert "mul.wide.u32" in ptx  # Philox in words of 32 bits
+    numbers = [low for _, low in compiling.NUMBER.findall("".join(re.findall(r"(?:fma|add|sub|mul)\.rn\.f64.*", ptx)))]
+    assert set(numbers) <= {"00000000"}  # those with more digits stand in constant memory
+    (memory,) = re.findall(r"\.const .* numbers\[(\d+)\] = \{(.*)\};", ptx)
+    assert int(memory[0]) == len(set(memory[1].split(", ")))
+    assert max(int(place) for place in re.findall(r"\[numbers\+(\d+)\]", ptx)) == 8 * int(memory[0]) - 8
 
 
 def test_a_device_that_computes_wrongly_is_refused_by_name(monkeypatch):

@@ -12,12 +12,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from stodyn.engine import card_starts, kernel, programs, wide_sums
+from stodyn.engine import card_starts, kernel, looped_kernel, programs, wide_sums
 from stodyn.engine.block import compiled
 from stodyn.engine.card import Card, Memory, card_of, unavailable
 from stodyn.engine.gathering import Went, Work, gone_through
-from stodyn.engine.kernel import FRAME, GROUP, Kept, sums_of
+from stodyn.engine.kernel import ALONE, FRAME, GROUP, Kept
 from stodyn.engine.layout import Layout
+from stodyn.engine.looped import LoopSource
 from stodyn.engine.programs import Tell, Vmapped, Way, plan_of, printed_or_vmapped
 from stodyn.engine.spec import Spec
 from stodyn.engine.stepping import Source
@@ -34,6 +35,8 @@ from stodyn.statistics.moments import Sums
 WIDEST_BLOCK = 2**23
 BLOCK_BYTES = 2**30
 SEEN_BYTES = 2**31  # of what is seen in one call
+LOOPED = 2000  # scalar operations beyond which a step is printed as loops
+READ_BYTES = 2**26  # of states that are read at a time
 SECONDS = 0.2  # what a call should take, so that Ctrl-C is heard
 OPERATIONS = 1e12  # a second, assumed for the first call
 WORDS = 2  # before the totals of a call: whether a path is bad, and how many steps ended at rounding
@@ -60,10 +63,14 @@ def block_width(paths: int, scalars: int) -> int:
 
 
 class Program:
-    """The kernels of a run, loaded on each card that asks."""
+    """The kernels of a run, loaded on each card that asks.
 
-    def __init__(self, source: Source, statistics: Sequence[Statistic]):
+    looped  whether they are loops over the entries of arrays
+    """
+
+    def __init__(self, source: Source | LoopSource, statistics: Sequence[Statistic]):
         self.source, self.kept = source, Kept(source, statistics)
+        self.looped = isinstance(source, LoopSource)
         self.operations = source.operations()
         self._loaded: dict[tuple[Card, bool], Callable] = {}
         self._loading = threading.Lock()
@@ -74,10 +81,29 @@ class Program:
         """launch(name, blocks, threads, frame)."""
         with self._loading:
             if (card, diagnosing) not in self._loaded:
-                text = kernel.text(self.source, self.kept, diagnosing, card.group, card.joining)
-                names = kernel.names(self.source, self.kept, diagnosing)
-                self._loaded[card, diagnosing] = card.loaded(text, names)
+                self._loaded[card, diagnosing] = card.loaded(*self._text(card, diagnosing))
             return self._loaded[card, diagnosing]
+
+    def _text(self, card: Card, diagnosing: bool) -> tuple[str, list[str]]:
+        """Of the kernels, and their names."""
+        source, kept = self.source, self.kept
+        if isinstance(source, LoopSource):
+            return looped_kernel.text(source, kept, diagnosing, self.threads(card)), looped_kernel.names(source)
+        return kernel.text(source, kept, diagnosing, card.group, card.joining), kernel.names(source, kept, diagnosing)
+
+    def threads(self, card: Card) -> int:
+        """Of a block of paths."""
+        return looped_kernel.THREADS if self.looped and card.group != ALONE else card.group
+
+    def paths(self, card: Card, lanes: int) -> int:
+        """Of a block of threads."""
+        return looped_kernel.paths_of_a_block(lanes) if self.looped and card.group != ALONE else card.group
+
+    @property
+    def said(self) -> str:
+        if isinstance(self.source, LoopSource):
+            return f"{self.source.said.split(',')[0]}, {looped_kernel.THREADS} threads for some paths together"
+        return f"{self.operations} scalar operations per step, one thread for each path"
 
 
 class OnCards(Way):
@@ -93,9 +119,9 @@ class OnCards(Way):
         self.spec, self.plan, self.devices, self._width = spec, plan_of(spec), devices, width
         target = f"kernels {[averages_itself(statistic) for statistic in spec.statistics]}"
         self.program: Program = programs.kept_program(
-            spec, target, lambda spec, seen: Program(programs.scalar_source(spec, seen), spec.statistics)
+            spec, target, lambda spec, seen: Program(programs.source_of(spec, seen, LOOPED), spec.statistics)
         )
-        self.reason = f"{self.program.operations} scalar operations per step, one thread for each path"
+        self.reason = self.program.said
 
     @property
     def width(self) -> int:
@@ -142,7 +168,8 @@ class _Work(Work):
         self.launch, self.paths = self.program.on(card), layout.paths_in(block)
         source, kept = self.program.source, self.program.kept
         self.lanes = -(-min(layout.width, layout.paths) // GROUP) * GROUP
-        self.blocks = self.lanes // card.group
+        self.threads, paths = self.program.threads(card), self.program.paths(card, self.lanes)
+        self.blocks = self.lanes // paths
         bytes_of_a_save = 8 * (self.lanes * kept.rows + kept.values * self.blocks)
         self.slots = int(np.clip(SEEN_BYTES // max(bytes_of_a_save, 1), 1, len(self.plan.saves)))
         self.state, self.after = (card.memory(name, len(source.layout.dtypes), self.lanes) for name in ("one", "other"))
@@ -152,6 +179,9 @@ class _Work(Work):
         self.found, self._rounded = np.empty(0), 0  # the totals of the last call
         self._observing: dict[int, Callable] = {}  # of statistics that look at all paths together
         self.frame = Frame(FRAME)
+        self.frame.set(shift=paths.bit_length() - 1)
+        if isinstance(source, LoopSource):
+            self._give_rows(source)
         first = layout.first_path(block)
         self.frame.set(
             partials=partials.address if partials else 0, seen=self.seen.address if self.seen else 0,
@@ -162,7 +192,18 @@ class _Work(Work):
         starts = layout.starts(first, first + self.paths) if start is None else np.zeros((0, self.spec.problem.n))
         self._give_numbers(starts, layout.own_params(first, first + self.paths))
         if start is not None:
-            card_starts.loaded(card, start)("starts", self.blocks, card.group, self.frame)
+            card_starts.loaded(card, start)("starts", self.lanes // card.group, card.group, self.frame)
+
+    def _give_rows(self, source: LoopSource) -> None:
+        """What the loops of a large system need beside its state before and after a call."""
+        card = self.card
+        self.between = card.memory("between", *self.state.shape)
+        entries = card.memory("entries", max(source.scratch, 1), self.lanes)
+        normals = card.memory("normals", max(looped_kernel.rows_of_normals(source.traced.streams), 1), self.lanes)
+        tables = np.concatenate([*source.tables, np.zeros(1, np.int64)])
+        known = card.memory("tables", len(tables))
+        known.put(tables)
+        self.frame.set(entries=entries.address, normals=normals.address, tables=known.address)
 
     def _give_numbers(self, starts: np.ndarray, drawn: Sequence[np.ndarray]) -> None:
         """Times, parameters and starts: what all paths share in one piece, what is a path's own in rows.
@@ -226,21 +267,28 @@ class _Work(Work):
 
     def _set_steps(self, first: int, last: int, before: Memory, after: Memory, first_save: int) -> None:
         self.frame.set(first=first, last=last, first_save=first_save, state=before.address, after=after.address)
+        if self.program.looped:  # the last of the steps writes to `after`
+            one, other = (after, self.between) if (last - first) % 2 else (self.between, after)
+            self.frame.set(one=one.address, other=other.address)
 
     def _launched(self, name: str, after: Memory, saves: int) -> np.ndarray | None:
         """Launch a kernel and what joins its sums; which lanes are bad after it."""
         kept, paths = self.program.kept, self.paths
         self.totals.clear(WORDS)
-        self.launch(name, self.blocks, self.card.group, self.frame)
+        self.launch(name, self.blocks, self.threads, self.frame)
         for k in kept.summed if saves else ():
             self.launch(f"join{k}", saves, self.card.joining, self.frame)
         self.found = self.totals.got(WORDS + saves * kept.values)
         is_bad, self._rounded = self.found[:WORDS].view(np.int64).tolist()
         if not is_bad:
             return None
-        real = np.flatnonzero(self.program.source.layout.real).tolist()
-        rows = np.stack([after.got(self.lanes, k * self.lanes) for k in real])
-        return ~np.isfinite(rows).all(axis=0) & (np.arange(self.lanes) < paths)
+        real, lanes = self.program.source.layout.real, self.lanes
+        sound, at_a_time = np.arange(lanes) < paths, max(READ_BYTES // (8 * lanes), 1)
+        for first in range(0, len(real), at_a_time):
+            own = real[first : first + at_a_time]
+            rows = after.got(len(own) * lanes, first * lanes).reshape(-1, lanes)
+            sound &= np.isfinite(rows[own]).all(axis=0)
+        return ~sound & (np.arange(lanes) < paths)
 
     def kept(self) -> Memory:
         return self.state
@@ -253,7 +301,7 @@ class _Work(Work):
         unsolved.clear(self.lanes)
         self._set_steps(first, last, before, scratch, len(self.plan.saves))
         self.frame.set(failed=failed.address, unsolved=unsolved.address)
-        self.program.on(card, diagnosing=True)(self._name(first), self.blocks, card.group, self.frame)
+        self.program.on(card, diagnosing=True)(self._name(first), self.blocks, self.threads, self.frame)
         step, cause = (memory.got(self.lanes, dtype=np.int64) for memory in (failed, unsolved))
         return np.where(step >= 0, step - 1 - first, -1), cause.astype(bool)
 
@@ -273,8 +321,12 @@ class _Work(Work):
             elif averages_itself(statistic):
                 numbers = source.rows_of[k][0].ravel()
                 products = statistic.products(len(numbers))  # type: ignore[attr-defined]
-                own = totals[:, kept.places[k] :] if k in kept.summed else self._wide_sums(numbers, saves, products)
-                found.append(_sums(own[look], len(numbers), products))
+                if k in kept.summed:
+                    found.append(_sums(totals[look, kept.places[k] :], len(numbers), products, True))
+                else:
+                    found.append(
+                        _sums(self._wide_sums(numbers, saves, products)[look], len(numbers), products, products)
+                    )
             else:
                 times = self.plan.t[self.plan.saves[inside]]
                 parts = [self._by_jax(k, statistic, int(j), times[j]) for j in look]
@@ -285,12 +337,13 @@ class _Work(Work):
         """The sums of rows at the saves of the last call."""
         assert self.seen is not None
         card, count = self.card, len(numbers)
-        size = sums_of(count)
+        seconds = count * (count + 1) // 2 if products else count
+        size = 1 + 3 * count + seconds
         rows, totals = card.memory("wide rows", count), card.memory("wide totals", self.slots * size)
         rows.put(numbers.astype(np.int64))
         frame = Frame(FRAME)
         frame.set(seen=self.seen.address, rows=rows.address, count=count, totals=totals.address, stride=self.lanes,
-                  blocks=self.program.kept.rows, paths=self.paths)  # fmt: skip
+                  blocks=self.program.kept.rows, paths=self.paths, seconds=seconds)  # fmt: skip
         launch = wide_sums.loaded(card)
         launch("means", saves * count, card.joining, frame)
         launch("powers", saves * count, card.joining, frame)
@@ -345,13 +398,16 @@ def _typed(rows: Array, dtype: np.dtype) -> Array:
     return rows.astype(dtype) if dtype.kind == "f" else lax.bitcast_convert_type(rows, np.int64).astype(dtype)
 
 
-def _sums(totals: np.ndarray, n: int, products: bool) -> Sums:
-    """The joined sums of a statistic (saves, ...) in their places."""
-    row, column = np.tril_indices(n)
-    behind = 1 + n + len(row)
-    second = np.empty((len(totals), n, n))
-    second[:, row, column] = second[:, column, row] = totals[:, 1 + n : behind]
-    if not products:
-        second = np.diagonal(second, axis1=1, axis2=2).copy()
+def _sums(totals: np.ndarray, n: int, products: bool, are_there: bool) -> Sums:
+    """The joined sums of a statistic (saves, ...) in their places; products of different numbers only where they are
+    wanted, and `are_there`."""
+    places = np.arange(n)
+    behind = 1 + n + (n * (n + 1) // 2 if are_there else n)
+    if products:
+        row, column = np.tril_indices(n)
+        second = np.empty((len(totals), n, n))
+        second[:, row, column] = second[:, column, row] = totals[:, 1 + n : behind]
+    else:
+        second = totals[:, 1 + n + (places * (places + 3) // 2 if are_there else places)]
     third, fourth = totals[:, behind : behind + n], totals[:, behind + n : behind + 2 * n]
     return Sums(totals[:, 0].copy(), totals[:, 1 : 1 + n].copy(), second, third.copy(), fourth.copy())

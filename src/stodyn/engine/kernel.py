@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from stodyn.engine.looped import LoopSource
 from stodyn.engine.stepping import Source
 from stodyn.engine.watching import averages_itself
 from stodyn.noise import counter
@@ -29,12 +30,14 @@ GROUP, JOINING = 128, 256  # threads of a block of paths, and of a block that jo
 WARP, ALONE = 32, 1
 FEW = 12  # numbers of a path whose sums are taken in the kernel
 FEW_SUMS = 24  # that are written out one by one; more are taken in a loop
-CROWDED = 250, 800  # operations of kernels that run faster with fewer registers and more threads at a time
+CROWDED = ((250, 8), (800, 6), (np.inf, 4))  # operations up to which so many blocks should run together on a processor
+REGISTERS, OWN = 512, 40  # of a thread while one block runs there, and what it needs beside its state
 UNROLLED = 8  # pairs of normals of a step that are written one by one; more are drawn in a loop
 FRAME = (
     "start", "start_row", "start_lane", "state", "after", "own_params", "common_params", "t", "h", "first", "last",
     "saves", "first_save", "seen", "partials", "totals", "blocks", "stride", "paths", "first_path", "key", "flag",
-    "rounded", "failed", "unsolved", "grid", "rows", "count",
+    "rounded", "failed", "unsolved", "grid", "rows", "count", "seconds", "shift", "one", "other", "entries", "normals",
+    "tables",
 )  # fmt: skip
 TID = "@llvm.nvvm.read.ptx.sreg.tid.x"
 BLOCK = "@llvm.nvvm.read.ptx.sreg.ctaid.x"
@@ -45,17 +48,24 @@ def sums_of(count: int) -> int:
     return 1 + count + count * (count + 1) // 2 + 2 * count
 
 
+def blocks_together(operations: int, numbers: int) -> int:
+    """Blocks of paths that should run at a time on one processor of a card, of a step of so many operations on a state
+    of so many numbers: as many as hide the time that an instruction takes, and leave registers for the state."""
+    wanted = next(blocks for most, blocks in CROWDED if operations <= most)
+    return max(min(wanted, REGISTERS // (2 * numbers + OWN)), 2)
+
+
 class Kept:
     """What a launch leaves of the statistics: sums of those in `summed`, by their rows; rows where others look.
 
     rows  of what is seen at a save, the last being 1 where the path is sound and 0 where not; 0 where nobody looks
     """
 
-    def __init__(self, source: Source, statistics: Sequence[Statistic]):
+    def __init__(self, source: Source | LoopSource, statistics: Sequence[Statistic]):
         self.summed = {
             k: source.rows_of[k][0].ravel()
             for k, statistic in enumerate(statistics)
-            if averages_itself(statistic) and source.rows_of[k][0].size <= FEW
+            if isinstance(source, Source) and averages_itself(statistic) and source.rows_of[k][0].size <= FEW
         }
         self.rows = len(source.seen) + 1 if len(self.summed) < len(statistics) else 0
         self.places, place = {}, 0
@@ -96,6 +106,7 @@ class Kernel(Function):
     def __init__(self, name: str, threads: int, most: int):
         super().__init__(name, 1, FRAME)
         self.threads, self.most = threads, most
+        self.together = 1  # blocks that should run at a time on a processor of the card: more have fewer registers each
         if threads == ALONE:
             self.tid, self.block_number = "0", "%block"
         else:
@@ -111,8 +122,8 @@ class Kernel(Function):
             return self.text(f"internal void @{self.name}.block(ptr %frame, i64 %block)") + self._of_all_blocks()
         argument = f"ptr byval([{len(FRAME)} x i64]) align 8 %frame"
         size = f'"nvvm.maxntid"="{self.threads}"'
-        if CROWDED[0] < self.operations <= CROWDED[1]:
-            size += ' "nvvm.minctasm"="6"'
+        if self.together > 1:
+            size += f' "nvvm.minctasm"="{self.together}"'
         return self.text(f"ptx_kernel void @{self.name}({argument}) {size}")
 
     def _of_all_blocks(self) -> str:
@@ -158,7 +169,7 @@ class Kernel(Function):
                 self.store(x, self.at(array, place, 8), "double")
             with self.counted(0, len(values)) as k:
                 self._share([self._warp_sum(self.load(self.at(array, k, 8), "double"))], 1, k, barrier=False)
-            self._barrier()
+            self.barrier()
         mine = self.value(f"icmp slt i64 {self.tid}, {len(values)}")
         self.when(mine, lambda: leave(self.tid, self._shared_sum(1, self.tid)))
 
@@ -175,9 +186,9 @@ class Kernel(Function):
 
         self.when(self.value(f"icmp eq i64 {lane}, 0"), write)
         if barrier:
-            self._barrier()
+            self.barrier()
 
-    def _barrier(self) -> None:
+    def barrier(self) -> None:
         self.emit("call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)")
 
     def _shared_sum(self, half: int, k: str | int) -> str:
@@ -395,6 +406,7 @@ class _Advance(_OfPaths):
         w, dtypes = self.w, self.source.layout.dtypes
         printer = Printer(w, [*self.results, self.ok] if self.diagnosing else self.results, self.given)
         w.operations = len(printer.nodes)
+        w.together = blocks_together(w.operations, len(dtypes))
         for node in printer.nodes:  # what is the same in all steps
             if not node.moves and not node.loops and node.op not in ("literal", "carried"):
                 printer.need(node)

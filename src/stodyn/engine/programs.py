@@ -258,15 +258,19 @@ def kept_program(spec: Spec, target: str, make: Callable[[Spec, Watched], Any]) 
 
 
 def _printed(spec: Spec, seen: Watched) -> Printed:
-    """A step of many operations as loops over arrays, one of few as scalars."""
+    return Printed(source_of(spec, seen))
+
+
+def source_of(spec: Spec, seen: Watched, most: int = LOOPED) -> Source | LoopSource:
+    """A step of more than `most` operations as loops over arrays, one of fewer as scalars."""
     traced: Any = spec.traced
     eliminates = holds(traced.step, "execute_instructions")  # with all that its dense elimination would write out
-    if scalar_operations(traced.step) > LOOPED and (spec.problem.n > SMALL or eliminates):
+    if scalar_operations(traced.step) > most and (spec.problem.n > SMALL or eliminates):
         try:
-            return Printed(LoopSource(spec, seen))
+            return LoopSource(spec, seen)
         except Unprintable as error:
-            return Printed(scalar_source(spec, seen, f" ({error})"))
-    return Printed(scalar_source(spec, seen))
+            return scalar_source(spec, seen, f" ({error})")
+    return scalar_source(spec, seen)
 
 
 def scalar_source(spec: Spec, seen: Watched, no_loops: str = "") -> Source:

@@ -31,7 +31,8 @@ def loaded(card: Card) -> Callable[[str, int, int, Frame], None]:
 class _OfSaves(Kernel):
     """A kernel of blocks numbered (save, number): `frame.rows` lists the rows, `seen` holds `blocks` of them a save.
 
-    Totals stand as kernels of paths leave them: count, means, second (i >= j), third, fourth.
+    Totals stand as kernels of paths leave them: count, means, second (i >= j), third, fourth; of the second ones, of
+    which `frame.seconds` tells how many there are, those with i = j alone where products are not wanted.
     """
 
     def __init__(self, name: str, threads: int):
@@ -55,15 +56,20 @@ class _OfSaves(Kernel):
     def total(self, save: str, k: str) -> str:
         """The address of total k of a save."""
         n = self.count("count")
-        triangle = self.whole("sdiv", self.whole("mul", n, self.whole("add", n, 1)), 2)
-        size = self.whole("add", self.whole("add", triangle, self.whole("mul", n, 3)), 1)
+        size = self.whole("add", self.whole("add", self.count("seconds"), self.whole("mul", n, 3)), 1)
         return self.at(self.address("totals"), self.whole("add", self.whole("mul", save, size), k), 8)
 
     def second(self, i: str, j: str) -> str:
-        """The number of the total of rows i >= j; that of i = count is the first third moment."""
+        """The number of the total of rows i >= j."""
         first = self.whole("add", self.count("count"), 1)
         row = self.whole("sdiv", self.whole("mul", i, self.whole("add", i, 1)), 2)
         return self.whole("add", first, self.whole("add", row, j))
+
+    def diagonal(self, i: str) -> str:
+        """The number of the total of row i with itself, whichever of the second ones there are."""
+        alone = self.value(f"icmp eq i64 {self.count('seconds')}, {self.count('count')}")
+        own = self.whole("add", self.whole("add", self.count("count"), 1), i)
+        return self.value(f"select i1 {alone}, i64 {own}, i64 {self.second(i, i)}")
 
     def mean(self, save: str, i: str) -> str:
         return self.load(self.total(save, self.whole("add", i, 1)), "double")
@@ -116,13 +122,13 @@ def _powers(threads: int) -> Function:
         square = w.value(f"fmul double {d}, {d}")
         return [square, w.value(f"fmul double {square}, {d}"), w.value(f"fmul double {square}, {square}")]
 
-    higher = w.whole("add", w.second(n, "0"), i)
+    higher = w.whole("add", w.whole("add", w.whole("add", n, 1), w.count("seconds")), i)
 
     def leave(k: str, total: str) -> None:
         """The second sum on the diagonal, the third and the fourth n apart behind all seconds."""
         place = w.whole("add", higher, w.whole("mul", n, w.whole("sub", k, 1)))
         is_second = w.value(f"icmp eq i64 {k}, 0")
-        chosen = w.value(f"select i1 {is_second}, i64 {w.second(i, i)}, i64 {place}")
+        chosen = w.value(f"select i1 {is_second}, i64 {w.diagonal(i)}, i64 {place}")
         w.store(total, w.total(save, chosen), "double")
 
     w.leave_sums(w.over_paths(3, terms), leave)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import re
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -176,4 +177,37 @@ def ptx(text: str) -> str:
         passes.add_sroa_pass()
         passes.add_dead_code_elimination_pass()
         passes.run(module, llvm.create_pass_builder(target, llvm.create_pipeline_tuning_options(speed_level=1)))
-        return target.emit_assembly(module)
+        return with_numbers_in_memory(target.emit_assembly(module))
+
+
+ARITHMETIC = re.compile(r"\s+(?:fma|mul|add|sub)\.rn\.f64\s")
+NUMBER = re.compile(r"\b0d([0-9A-F]{8})([0-9A-F]{8})\b")
+HEAD = ".address_size 64\n"
+ROOM = 4096  # numbers, half of a card's constant memory
+
+
+def with_numbers_in_memory(text: str) -> str:
+    """PTX whose arithmetic reads its numbers from constant memory.
+
+    An instruction of the card holds the upper half of a number at most: one with digits in its lower half would be put
+    together by two further instructions, wherever it is used. From constant memory it comes by one.
+    """
+    places: dict[str, int] = {}
+    lines, loads = [], 0
+    for line in text.splitlines():
+        if ARITHMETIC.match(line):
+            for high, low in NUMBER.findall(line):
+                word = high + low
+                if low == "00000000" or (word not in places and len(places) == ROOM):
+                    continue
+                place = places.setdefault(word, len(places))
+                lines.append(f"\tld.const.f64 \t%number{loads}, [numbers+{8 * place}];")
+                line = line.replace(f"0d{word}", f"%number{loads}", 1)
+                loads += 1
+        lines.append(line)
+    if not places:
+        return text
+    words = ", ".join(f"0x{word}" for word in places)
+    memory = f".const .align 8 .b64 numbers[{len(places)}] = {{{words}}};\n"
+    found = "\n".join(lines).replace(HEAD, HEAD + memory, 1) + "\n"
+    return found.replace("\n{\n", f"\n{{\n\t.reg .f64 \t%number<{loads}>;\n")

@@ -1,0 +1,119 @@
+"""Kernels of large systems, loops over the entries of arrays: printed for the processor, a block has one thread."""
+
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import stodyn as sd
+from stodyn import statistics as st
+from stodyn.engine import kernel, looped_kernel
+from stodyn.engine.looped import LoopSource
+from stodyn.engine.spec import describe
+from stodyn.engine.watching import watched
+from stodyn.methods.catalogue import find
+from stodyn.numerics.printing import compiling
+
+N, STEPS, H = 401, 7, 0.01
+RUN = dict(t=(0.0, STEPS * H), dt=H, seed=4, paths=9, device=jax.devices("cpu"))
+
+
+def lorenz(**options):
+    """Lorenz's 96 model with noise of its own in every component; its forcing is a parameter."""
+
+    def drift(t, x, forcing):
+        return (jnp.roll(x, -1) - jnp.roll(x, 2)) * jnp.roll(x, 1) - x + forcing
+
+    def diffusion(t, x, forcing):
+        return sd.diagonal(0.5 + 0.0 * x)
+
+    return sd.SDE(drift, diffusion, **dict(start=np.linspace(1.0, 3.0, N), params=8.0) | options)
+
+
+def drawn(rng, size):
+    return rng.normal(2.0, 0.5, size=(size, N))
+
+
+def run_of(problem, method="Heun", **options):
+    run = sd.simulate(problem, method, **RUN | dict(collect=st.Paths(9, every=1)) | options)
+    assert "over arrays a step" in sd.provenance(run)["executor_reason"]
+    return run
+
+
+@pytest.mark.parametrize("method", ["Heun", "AB2", "SRA1"])
+def test_a_path_has_the_bits_of_the_processors_programs(method):
+    """Odd numbers of normals, of which one pair reaches from step to step; starting steps; two streams."""
+    problem = lorenz(start=drawn, params=sd.PerPath(np.linspace(6.0, 9.0, 9)))
+    run = run_of(problem, method)
+    for path in (0, 8):
+        np.testing.assert_array_equal(sd.replay(problem, method, run, path)["path"], run["path"][path])
+
+
+def test_calls_and_blocks_are_cut_anywhere(monkeypatch):
+    problem = lorenz(start=drawn, params=sd.PerPath(np.linspace(6.0, 9.0, 9)))
+    whole = run_of(problem)
+    monkeypatch.setattr("stodyn.engine.cards.OPERATIONS", 1.0)  # a step a call
+    monkeypatch.setattr("stodyn.engine.cards.SECONDS", 0.0)
+    np.testing.assert_array_equal(run_of(problem)["path"], whole["path"])
+
+
+def test_statistics_of_many_components_and_of_one_number():
+    edges = np.linspace(-10.0, 20.0, 6)
+    collect = [st.Moments(every=STEPS), st.Paths(9, every=STEPS), st.Histogram(edges, at=[STEPS * H]),
+               st.Observable(lambda t, x, p: jnp.sum(x**2), name="energy", every=STEPS)]  # fmt: skip
+    run = run_of(lorenz(start=drawn), collect=collect)
+    x = run["path"].values
+    np.testing.assert_allclose(run["mean"], x.mean(axis=0), rtol=1e-13)
+    np.testing.assert_allclose(run["variance"], x.var(axis=0, ddof=1), rtol=1e-10, atol=1e-13)
+    np.testing.assert_allclose(run["energy"], (x**2).sum(axis=2).mean(axis=0), rtol=1e-13)
+    assert "covariance" not in run
+    counts, _ = np.histogram(x[:, -1, 0], edges)
+    np.testing.assert_allclose(run["density"][-1, 0] * 9 * 6.0, counts, rtol=1e-12)
+
+
+def test_a_covariance_where_it_is_asked_for():
+    run = run_of(lorenz(start=drawn), collect=[st.Moments(every=STEPS, covariance=True), st.Paths(9, every=STEPS)])
+    x = run["path"].values[:, -1]
+    np.testing.assert_allclose(run["covariance"][-1], np.cov(x.T), rtol=1e-9, atol=1e-12)
+
+
+def test_failures_are_found_at_their_step():
+    """One component of one path is far enough out to overflow, at the second step."""
+
+    def start(rng, size):
+        x = np.ones((size, N))
+        x[np.arange(size) == 7, 200] = 1e200
+        return x
+
+    run = run_of(lorenz(start=start), "EulerMaruyama", on_failure="record", collect=st.Moments(every=1))
+    assert run["failed_path"].values.tolist() == [7]
+    assert run["failure_time"].values.tolist() == [2 * H]
+    assert run["sound"].values.tolist() == [9, 9, *[8] * (STEPS - 1)]
+    with pytest.raises(sd.PathsFailed, match=r"t = 0\.02"):
+        run_of(lorenz(start=start), "EulerMaruyama")
+
+
+def test_the_text_does_not_grow_with_the_system():
+    """As PTX: threads share a loop's entries, and wait for each other behind it."""
+    texts = []
+    for n in (500, 50_000):
+
+        def drift(t, x):
+            return jnp.roll(x, -1) * jnp.roll(x, 1) - x
+
+        problem = sd.SDE(drift, lambda t, x: sd.diagonal(x), np.ones(n))
+        spec = describe(problem, find("Heun"), (0.0, 1.0), 0.1, st.Moments(every=5), "float64")
+        source = LoopSource(spec, watched(spec))
+        kept = kernel.Kept(source, spec.statistics)
+        texts.append(compiling.ptx(looped_kernel.text(source, kept, False, looped_kernel.THREADS)))
+    small, large = (len(text.splitlines()) for text in texts)
+    assert abs(large - small) <= 0.02 * small
+    step = texts[1][texts[1].index(".entry run(") :]
+    assert len(re.findall(r"bar\.sync", step)) >= 3  # behind the normals, the predictor and the corrector
+
+
+def test_blocks_hold_as_many_paths_as_keep_a_card_busy():
+    found = [looped_kernel.paths_of_a_block(lanes) for lanes in (128, 4096, 8192, 16_384, 100_352)]
+    assert found == [4, 8, 16, 32, 32]
