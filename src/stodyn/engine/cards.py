@@ -186,8 +186,11 @@ class _Work(Work):
         self.frame.set(
             partials=partials.address if partials else 0, seen=self.seen.address if self.seen else 0,
             totals=self.totals.at(WORDS), flag=self.totals.at(0), rounded=self.totals.at(1), blocks=self.blocks,
-            stride=self.lanes, paths=self.paths, first_path=first, key=counter.key_of(layout.seed).view("<i8")[0],
+            stride=self.lanes, paths=self.paths, first_path=first,
         )  # fmt: skip
+        with np.errstate(over="ignore"):  # the words of a schedule wrap around
+            words = np.array(counter.schedule(*counter.key_of(layout.seed))).view(np.int64)
+        self.frame.set(**{f"key{k}": word for k, word in enumerate(words.tolist())})
         start = None if layout.has_common_start else self.spec.problem.start_from_normals
         starts = layout.starts(first, first + self.paths) if start is None else np.zeros((0, self.spec.problem.n))
         self._give_numbers(starts, layout.own_params(first, first + self.paths))

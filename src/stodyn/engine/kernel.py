@@ -35,9 +35,9 @@ REGISTERS, OWN = 512, 40  # of a thread while one block runs there, and what it 
 UNROLLED = 8  # pairs of normals of a step that are written one by one; more are drawn in a loop
 FRAME = (
     "start", "start_row", "start_lane", "state", "after", "own_params", "common_params", "t", "h", "first", "last",
-    "saves", "first_save", "seen", "partials", "totals", "blocks", "stride", "paths", "first_path", "key", "flag",
+    "saves", "first_save", "seen", "partials", "totals", "blocks", "stride", "paths", "first_path", "flag",
     "rounded", "failed", "unsolved", "grid", "rows", "count", "seconds", "shift", "one", "other", "entries", "normals",
-    "tables",
+    "tables", *(f"key{k}" for k in range(counter.ROUNDS)),
 )  # fmt: skip
 TID = "@llvm.nvvm.read.ptx.sreg.tid.x"
 BLOCK = "@llvm.nvvm.read.ptx.sreg.ctaid.x"
@@ -115,6 +115,16 @@ class Kernel(Function):
     def _register(self, word: str) -> str:
         number = self.value(f"call i32 {word}()")
         return self.value(f"zext i32 {number} to i64")
+
+    def half(self, name: str, which: int) -> str:
+        """The lower or the upper 32 bits of a word of the frame."""
+        value = f"%{name}.{which}"
+        if value not in self._words:
+            slot = f"%{self.fresh('slot')}"
+            self.head += [f"  {slot} = getelementptr i8, ptr %frame, i64 {8 * self.places[name] + 4 * which}",
+                          f"  {value} = load i32, ptr {slot}, align 4"]  # fmt: skip
+            self._words[value] = value
+        return value
 
     def finished(self) -> str:
         self.emit("ret void")
@@ -256,27 +266,25 @@ class Kernel(Function):
 
 
 def normal_pair_function() -> str:
-    """The function sd_pair(key, stream, path, number) -> two normals (noise.counter)."""
+    """The function sd_pair(words of the key's schedule, stream, path, number) -> two normals (noise.counter)."""
     w, graph = Writer(1), Graph()
-    names = {"k0": np.uint32, "k1": np.uint32, "stream": np.uint32, "path": np.uint64, "number": np.uint64}
+    words = [f"k{k}" for k in range(2 * counter.ROUNDS)]
+    names = {**dict.fromkeys(words, np.uint32), "stream": np.uint32, "path": np.uint64, "number": np.uint64}
     nodes = [graph.input((name, 0), dtype) for name, dtype in names.items()]
-    halves = counter.entries(graph, (nodes[0], nodes[1]), *nodes[2:])
+    halves = counter.entries(graph, nodes[:-3], *nodes[-3:])
     printer = Printer(w, halves, lambda node: f"%{node.attr[0]}")
     whole = "{ double, double }"
     first, second = map(printer.read, halves)
     both = w.value(f"insertvalue {whole} poison, double {first}, 0")
     w.emit(f"ret {whole} {w.value(f'insertvalue {whole} {both}, double {second}, 1')}")
-    return w.text(f"internal {whole} @sd_pair(i32 %k0, i32 %k1, i32 %stream, i64 %path, i64 %number) alwaysinline")
+    given = ", ".join(f"{w.type(np.dtype(dtype))} %{name}" for name, dtype in names.items())
+    return w.text(f"internal {whole} @sd_pair({given}) alwaysinline")
 
 
 def normal_pair(w: Kernel, stream: str, path: str, number: str) -> tuple[str, str]:
     """Two normals of a path, by that function."""
-    key = w.count("key")
-    words = [w.value(f"trunc i64 {x} to i32") for x in (key, w.whole("lshr", key, 32))]
-    both = w.value(
-        f"call {{ double, double }} @sd_pair(i32 {words[0]}, i32 {words[1]}, i32 {STREAMS[stream]}, i64 {path}, "
-        f"i64 {number})"
-    )
+    words = ", ".join(f"i32 {w.half(f'key{k}', half)}" for k in range(counter.ROUNDS) for half in (0, 1))
+    both = w.value(f"call {{ double, double }} @sd_pair({words}, i32 {STREAMS[stream]}, i64 {path}, i64 {number})")
     first, second = (w.value(f"extractvalue {{ double, double }} {both}, {k}") for k in (0, 1))
     return first, second
 

@@ -22,15 +22,15 @@ from stodyn.numerics.printing.loops import LoopPrinter, Program
 from stodyn.numerics.printing.nodes import Entry, Node, reachable
 from stodyn.numerics.printing.rows import Function
 
-THREADS = 256  # of a block
-MOST_PATHS, FEWEST_PATHS = 32, 4  # of a block: whole lines of memory, and the least that are read at a time
-BLOCKS = 512  # that keep a card busy
+THREADS = 512  # of a block
+MOST_PATHS = 32  # of a block: whole lines of memory
+BLOCKS = 256  # that keep a card busy
 
 
 def paths_of_a_block(lanes: int) -> int:
-    """A power of two."""
+    """A power of two: as many as leave blocks for all processors of a card."""
     paths = MOST_PATHS
-    while paths > FEWEST_PATHS and lanes // paths < BLOCKS:
+    while paths > 1 and lanes // paths < BLOCKS:
         paths //= 2
     return paths
 

@@ -44,14 +44,22 @@ COS = (4.16666666666666019037e-02, -1.38888888888741095749e-03, 2.48015872894767
        -2.75573143513906633035e-07, 2.08757232129817482790e-09, -1.13596475577881948265e-11)  # fmt: skip
 
 
-def philox(key: tuple[Array, Array], counter: Sequence[Array]) -> tuple[Array, Array, Array, Array]:
-    """Four random words of 32 bits for each counter of four words, under a key of two."""
-    (k0, k1), (c0, c1, c2, c3) = key, counter
-    for _ in range(ROUNDS):
+def philox(key: Sequence[Array], counter: Sequence[Array]) -> tuple[Array, Array, Array, Array]:
+    """Four random words of 32 bits for each counter of four words, under a key of two, or all words of its `schedule`,
+    which a GPU reads from its constant memory faster than it adds them up."""
+    words, (c0, c1, c2, c3) = schedule(*key) if len(key) == 2 else key, counter
+    for k0, k1 in zip(words[::2], words[1::2], strict=True):
         (high0, low0), (high2, low2) = _product(MULTIPLIERS[0], c0), _product(MULTIPLIERS[1], c2)
         c0, c1, c2, c3 = high2 ^ c1 ^ k0, low2, high0 ^ c3 ^ k1, low0
-        k0, k1 = k0 + np.uint32(WEYL[0]), k1 + np.uint32(WEYL[1])
     return c0, c1, c2, c3
+
+
+def schedule(k0: Any, k1: Any) -> list[Any]:
+    """The two words of each round, one behind the other."""
+    words = [k0, k1]
+    for _ in range(ROUNDS - 1):
+        words += [words[-2] + np.uint32(WEYL[0]), words[-1] + np.uint32(WEYL[1])]
+    return words
 
 
 def _product(a: int, b: Array) -> tuple[Array, Array]:
@@ -65,7 +73,7 @@ def key_of(seed: int) -> np.ndarray:
     return np.random.SeedSequence(seed).generate_state(2, np.uint32)
 
 
-def pair(key: tuple[Array, Array], stream: Any, path: Array, number: Array) -> tuple[Array, Array]:
+def pair(key: Sequence[Array], stream: Any, path: Array, number: Array) -> tuple[Array, Array]:
     """The normals that a path takes from stream number `stream` as its 2 number-th and the one after it.
 
     `path` and `number` are uint64, below 2⁴⁸ and 2⁶³. By Box and Muller, r (cos φ, sin φ) with r = √(-2 ln u): 53 bits
@@ -132,13 +140,13 @@ def drawn(key: tuple[Array, Array], stream: str, paths: Array, first: int, count
 
 
 @functools.cache
-def _trace() -> core.ClosedJaxpr:
+def _trace(words: int) -> core.ClosedJaxpr:
     word, long = jax.ShapeDtypeStruct((), np.uint32), jax.ShapeDtypeStruct((), np.uint64)
     with jax.enable_x64(True):
-        return jax.make_jaxpr(lambda k0, k1, *rest: pair((k0, k1), *rest))(word, word, word, long, long)
+        return jax.make_jaxpr(lambda *given: pair(given[:words], *given[words:]))(*[word] * (words + 1), long, long)
 
 
-def entries(graph: Graph, key: tuple[Entry, Entry], stream: Entry, path: Entry, number: Entry) -> list[Entry]:
+def entries(graph: Graph, key: Sequence[Entry], stream: Entry, path: Entry, number: Entry) -> list[Entry]:
     """`pair` as two entries of a graph."""
-    given = unflatten([*key, stream, path, number], [()] * 5)
-    return [half[()] for half in scalarised(_trace(), given, graph)]
+    given = unflatten([*key, stream, path, number], [()] * (len(key) + 3))
+    return [half[()] for half in scalarised(_trace(len(key)), given, graph)]
