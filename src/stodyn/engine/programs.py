@@ -258,10 +258,10 @@ def kept_program(spec: Spec, target: str, make: Callable[[Spec, Watched], Any]) 
 
 
 def _printed(spec: Spec, seen: Watched) -> Printed:
-    return Printed(source_of(spec, seen))
+    return Printed(source_of(spec, seen, LOOPED))
 
 
-def source_of(spec: Spec, seen: Watched, most: int = LOOPED) -> Source | LoopSource:
+def source_of(spec: Spec, seen: Watched, most: int) -> Source | LoopSource:
     """A step of more than `most` operations as loops over arrays, one of fewer as scalars."""
     traced: Any = spec.traced
     eliminates = holds(traced.step, "execute_instructions")  # with all that its dense elimination would write out
