@@ -12,6 +12,7 @@ import scipy.stats
 import stodyn as sd
 from stodyn import statistics as st
 from stodyn.engine import kernel, programs, self_test
+from stodyn.engine import ready as readied
 from stodyn.engine import simulate as front
 from stodyn.engine.cards import BlockHalved, block_width
 from stodyn.engine.spec import describe, matched
@@ -165,9 +166,18 @@ def test_want_of_memory_halves_the_blocks(monkeypatch):
         return merged(run, *arguments)
 
     monkeypatch.setattr(front, "merged", small_device)
-    with pytest.warns(BlockHalved, match="a block of 256 paths does not fit the device's memory: going on with 128"):
+    monkeypatch.setattr(readied, "merged", small_device)
+    said = "a block of 256 paths does not fit the device's memory: going on with 128"
+    with pytest.warns(BlockHalved, match=said):
         run = on_a_card(oscillator(), "Heun")
     assert sd.provenance(run)["block"] == 128
+    plan = {name: RUN[name] for name in ("t", "dt")}
+    ready = sd.prepare(oscillator(), "Heun", paths=200, device=jax.devices("cpu"), **plan)
+    with pytest.warns(BlockHalved, match=said) as warned:
+        held = ready(seed=4)
+    assert warned[0].filename == __file__
+    assert ready(seed=4).drop_attrs().identical(held.drop_attrs())  # which begins with the smaller blocks, and warns no more
+    assert held.drop_attrs().identical(run.drop_attrs())
     with pytest.raises(jax.errors.JaxRuntimeError):
         sd.simulate(oscillator(), "Heun", paths=500, **RUN)
 

@@ -15,7 +15,7 @@ from stodyn.engine.layout import Layout
 from stodyn.engine.place import Place, front_door
 from stodyn.engine.progress import Progress
 from stodyn.engine.run import Run, Tally
-from stodyn.engine.simulate import check_options, dataset, described, merged, run_of, whereabouts
+from stodyn.engine.simulate import check_options, dataset, described, halved, merged, run_of, whereabouts
 from stodyn.engine.spec import as_it_is_now, chosen_method
 from stodyn.engine.stability import warn_of_unstable_steps
 from stodyn.methods.contract import Catalogued, Expansion
@@ -64,7 +64,7 @@ def prepare(
     return Ready(problem, chosen, run, where, options)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(eq=False)
 class Ready:
     """What `prepare` gives: call it with a seed."""
 
@@ -96,9 +96,15 @@ class Ready:
         check_options(self.run.paths, seed, self.options["on_failure"])
         changes = {name: new for name, new in (("params", params), ("start", start)) if new is not None}
         run = self.run if not changes else self._changed(changes).run
-        layout = Layout(run.spec, run.paths, int(seed), run.layout.width)
-        with jax.enable_x64(True), Progress(0, False) as bar:
-            return merged(dataclasses.replace(run, layout=layout), self.where, bar, self.options["on_failure"])
+        while True:
+            layout = Layout(run.spec, run.paths, int(seed), run.layout.width)
+            try:
+                with jax.enable_x64(True), Progress(0, False) as bar:
+                    return merged(dataclasses.replace(run, layout=layout), self.where, bar, self.options["on_failure"])
+            except RuntimeError as error:
+                run = halved(run, error, stacklevel=4)
+                if not changes:
+                    self.run = run
 
     def _changed(self, changes: dict[str, Any]) -> Ready:
         for name, new in changes.items():

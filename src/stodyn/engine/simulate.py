@@ -286,19 +286,25 @@ def _run(run: Run, place: Place, folder: Any, progress: bool | None, on_failure:
                 ledger = None if folder is None else Ledger(folder, run)
                 with Progress(run.paths * run.spec.steps, progress, link=place.link) as bar:
                     return merged(run, place, bar, on_failure, ledger), ledger
-        except jax.errors.JaxRuntimeError as error:
-            width = run.layout.width
-            devices = getattr(run.way, "devices", ())
-            if not (devices and is_out_of_memory(error) and width > GROUP) or folder is not None:
+        except RuntimeError as error:
+            if folder is not None:
                 raise
-            smaller = max(width // 2 // GROUP, 1) * GROUP
-            warnings.warn(
-                f"a block of {width} paths does not fit the device's memory: going on with {smaller} "
-                f"(to begin so, give block={smaller})",
-                BlockHalved,
-                stacklevel=4,
-            )
-            run = run_of(run.spec, run.paths, run.layout.seed, run.way.name, devices, smaller)
+            run = halved(run, error, stacklevel=5)
+
+
+def halved(run: Run, error: RuntimeError, stacklevel: int) -> Run:
+    """The run in blocks of half as many paths, where the error is a device's want of memory; else the error is raised."""
+    width, devices = run.layout.width, getattr(run.way, "devices", ())
+    if not (devices and is_out_of_memory(error) and width > GROUP):
+        raise error
+    smaller = max(width // 2 // GROUP, 1) * GROUP
+    warnings.warn(
+        f"a block of {width} paths does not fit the device's memory: going on with {smaller} "
+        f"(to begin so, give block={smaller})",
+        BlockHalved,
+        stacklevel=stacklevel,
+    )
+    return run_of(run.spec, run.paths, run.layout.seed, run.way.name, devices, smaller)
 
 
 def merged(
