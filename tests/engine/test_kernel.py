@@ -176,7 +176,7 @@ def test_want_of_memory_halves_the_blocks(monkeypatch):
     with pytest.warns(BlockHalved, match=said) as warned:
         held = ready(seed=4)
     assert warned[0].filename == __file__
-    assert ready(seed=4).drop_attrs().identical(held.drop_attrs())  # which begins with the smaller blocks, and warns no more
+    assert ready(seed=4).drop_attrs().identical(held.drop_attrs())  # begins with them, and warns no more
     assert held.drop_attrs().identical(run.drop_attrs())
     with pytest.raises(jax.errors.JaxRuntimeError):
         sd.simulate(oscillator(), "Heun", paths=500, **RUN)

@@ -107,13 +107,27 @@ def test_the_text_does_not_grow_with_the_system():
         spec = describe(problem, find("Heun"), (0.0, 1.0), 0.1, st.Moments(every=5), "float64")
         source = LoopSource(spec, watched(spec))
         kept = kernel.Kept(source, spec.statistics)
-        texts.append(compiling.ptx(looped_kernel.text(source, kept, False, looped_kernel.THREADS)))
+        texts.append(compiling.ptx(looped_kernel.text(source, kept, False, 512)))
     small, large = (len(text.splitlines()) for text in texts)
     assert abs(large - small) <= 0.02 * small
     step = texts[1][texts[1].index(".entry run(") :]
     assert len(re.findall(r"bar\.sync", step)) >= 3  # behind the normals, the predictor and the corrector
 
 
+def test_newtons_turns_and_sparse_elimination():
+    """Implicit steps: turns until every path of a block is done, and instructions of a sparse elimination."""
+    problem = sd.SDE(lambda t, x: -(x**3) + jnp.roll(x, 1), lambda t, x: sd.diagonal(0.2 + 0.0 * x), drawn)
+    run = run_of(problem, "ImplicitMidpoint")
+    np.testing.assert_array_equal(sd.replay(problem, "ImplicitMidpoint", run, 8)["path"], run["path"][8])
+    spec = describe(problem, find("ImplicitMidpoint"), (0.0, 1.0), 0.1, st.Moments(every=5), "float64")
+    source = LoopSource(spec, watched(spec))
+    ptx = compiling.ptx(looped_kernel.text(source, kernel.Kept(source, spec.statistics), False, 128))
+    assert re.search(r"bar(rier)?(\.cta)?\.red(\.aligned)?\.(or|popc)", ptx)  # all threads of a block turn together
+    assert (looped_kernel.threads_of_a_block(source), looped_kernel.paths_of_a_block(source, 4096)) == (128, 128)
+
+
 def test_blocks_hold_as_many_paths_as_keep_a_card_busy():
-    found = [looped_kernel.paths_of_a_block(lanes) for lanes in (128, 4096, 8192, 16_384, 100_352)]
-    assert found == [1, 16, 32, 32, 32]
+    spec = describe(lorenz(), find("Heun"), (0.0, 1.0), 0.1, st.Moments(every=5), "float64")
+    source = LoopSource(spec, watched(spec))
+    assert [looped_kernel.paths_of_a_block(source, lanes) for lanes in (128, 512, 1024, 100_352)] == [4, 4, 8, 8]
+    assert looped_kernel.threads_of_a_block(source) == 1024

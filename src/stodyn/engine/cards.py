@@ -93,16 +93,21 @@ class Program:
 
     def threads(self, card: Card) -> int:
         """Of a block of paths."""
-        return looped_kernel.THREADS if self.looped and card.group != ALONE else card.group
+        if not isinstance(self.source, LoopSource) or card.group == ALONE:
+            return card.group
+        return looped_kernel.threads_of_a_block(self.source)
 
     def paths(self, card: Card, lanes: int) -> int:
         """Of a block of threads."""
-        return looped_kernel.paths_of_a_block(lanes) if self.looped and card.group != ALONE else card.group
+        if not isinstance(self.source, LoopSource) or card.group == ALONE:
+            return card.group
+        return looped_kernel.paths_of_a_block(self.source, lanes)
 
     @property
     def said(self) -> str:
         if isinstance(self.source, LoopSource):
-            return f"{self.source.said.split(',')[0]}, {looped_kernel.THREADS} threads for some paths together"
+            threads = looped_kernel.threads_of_a_block(self.source)
+            return f"{self.source.said.split(',')[0]}, {threads} threads for some paths together"
         return f"{self.operations} scalar operations per step, one thread for each path"
 
 
@@ -201,7 +206,7 @@ class _Work(Work):
         """What the loops of a large system need beside its state before and after a call."""
         card = self.card
         self.between = card.memory("between", *self.state.shape)
-        entries = card.memory("entries", max(source.scratch, 1), self.lanes)
+        entries = card.memory("entries", max(looped_kernel.rows_of_scratch(source), 1), self.lanes)
         normals = card.memory("normals", max(looped_kernel.rows_of_normals(source.traced.streams), 1), self.lanes)
         tables = np.concatenate([*source.tables, np.zeros(1, np.int64)])
         known = card.memory("tables", len(tables))

@@ -15,22 +15,31 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from stodyn.engine.kernel import ALONE, Kept, Kernel, module, normal_pair, normal_pair_function
+from stodyn.engine.kernel import ALONE, GROUP, Kept, Kernel, module, normal_pair, normal_pair_function
 from stodyn.engine.looped import LoopSource
-from stodyn.numerics.printing.arrays import Buffer, Loop
-from stodyn.numerics.printing.loops import LoopPrinter, Program
-from stodyn.numerics.printing.nodes import Entry, Node, reachable
+from stodyn.numerics.printing.arrays import Buffer, Executed, Loop
+from stodyn.numerics.printing.loops import LoopPrinter, Program, executes, plus, stored
+from stodyn.numerics.printing.nodes import Entry, Node
 from stodyn.numerics.printing.rows import Function
 
-THREADS = 512  # of a block
-MOST_PATHS = 32  # of a block: whole lines of memory
-BLOCKS = 256  # that keep a card busy
+THREADS, MANY_THREADS, FEW = 512, 1024, 150  # of a block, and of one whose step has few operations, with few registers
+MOST_PATHS, FEWEST_PATHS = 8, 4  # of a block: memory is read by fours at least
+BLOCKS = 128  # that keep a card busy
+NOBODY = -1  # the number of no loop
 
 
-def paths_of_a_block(lanes: int) -> int:
-    """A power of two: as many as leave blocks for all processors of a card."""
+def threads_of_a_block(source: LoopSource) -> int:
+    if executes(source.stepped):
+        return GROUP
+    return MANY_THREADS if source.stepped.operations <= FEW else THREADS
+
+
+def paths_of_a_block(source: LoopSource, lanes: int) -> int:
+    """A power of two; all threads have a path of their own where instructions are executed one after another."""
+    if executes(source.stepped):
+        return GROUP
     paths = MOST_PATHS
-    while paths > 1 and lanes // paths < BLOCKS:
+    while paths > FEWEST_PATHS and lanes // paths < BLOCKS:
         paths //= 2
     return paths
 
@@ -51,27 +60,33 @@ def text(source: LoopSource, kept: Kept, diagnosing: bool, threads: int) -> str:
 
 
 class _SharedLoops(LoopPrinter):
-    """Prints loops of which each thread takes its share, with a barrier behind each."""
+    """Prints loops of which each thread takes its share, with a barrier behind each.
+
+    What a path does as a whole, its first thread does. Turns go on while any path of the block does, so that all of its
+    threads come to the same barriers.
+    """
 
     def __init__(self, of: _OfPaths, program: Program, given: Callable[[Node], str], rows: _Rows):
-        super().__init__(of.w, program, given, rows.load, rows.store)
-        self.of, self._shared = of, -1
-
-    def write(self) -> None:
-        for loop in self.program.loops:
-            self._loop(loop)
-            self.of.barrier()
+        super().__init__(of.w, program, given, rows)  # type: ignore[arg-type]
+        self.of, self._shared = of, NOBODY
 
     def _loop(self, loop: Loop) -> None:
-        """The threads share the longest of its counters; a loop without any is run by all of them alike."""
-        nodes = reachable([e for _, *pair in loop.stores for e in pair])
-        _, self._shared = max(((length, number) for number, _, length in loop.counters), default=(0, -1))
-        with contextlib.ExitStack() as stack:
-            for number, counter, length in loop.counters:
-                self._hoist(nodes)
-                stack.enter_context(self._counting(number, counter, length))
-            for buffer, place, entry in loop.stores:
-                self.store(buffer, self.read(place, False), self.read(entry))
+        """The threads share the longest of its counters."""
+        if loop.counters:
+            _, self._shared = max((length, number) for number, _, length in loop.counters)
+            super()._loop(loop)
+            self._shared = NOBODY
+        else:
+            self._alone(lambda: super(_SharedLoops, self)._loop(loop))
+        self.of.barrier()
+
+    def _execute(self, item: Executed) -> None:
+        self._alone(lambda: super(_SharedLoops, self)._execute(item))
+        self.of.barrier()
+
+    def _alone(self, what: Callable[[], None]) -> None:
+        with self.scope():
+            self.of.w.when(self.of.is_first, what)
 
     @contextlib.contextmanager
     def _counting(self, number: int, counter: Node, length: int) -> Iterator[None]:
@@ -82,20 +97,27 @@ class _SharedLoops(LoopPrinter):
             yield
             self._opened.remove(number)
 
+    def any_of_the_turns(self, goes_on: str) -> str:
+        return self.of.any(goes_on)
+
 
 class _Rows:
-    """Where the buffers of a kernel stand.
+    """Where the buffers of a program stand.
 
     bases    the addresses of this path's numbers in row 0
     strides  bytes from row to row, a word of 32 bits, of those that do not stand as the state does
     """
 
-    def __init__(self, of: _OfPaths, bases: dict[str, str], strides: dict[str, str] | None = None):
+    def __init__(self, of: _OfPaths, program: Program, bases: dict[str, str], strides: dict[str, str] | None = None):
         self.of, self.w, self.bases, self.strides = of, of.w, bases, strides or {}
+        self.places = _scratch(program)[0]
 
     def address(self, buffer: Buffer, place: str) -> str:
-        w, first, name = self.w, buffer.first, buffer.name
-        number = place if not first else str(int(place) + first) if place.isdigit() else w.whole("add", place, first)
+        w, name = self.w, buffer.name
+        if name == "scratch":
+            inside = buffer.first if buffer.within is not None else 0
+            return self.of.row(self.bases[name], plus(w, place, self.places[id(buffer.whole)] + inside))
+        number = plus(w, place, buffer.begin)
         if buffer.lane:
             return self.of.row(self.bases[name], number, self.strides.get(name))
         return w.at(w.address("tables" if name == "table" else name), number, 8)
@@ -103,8 +125,28 @@ class _Rows:
     def load(self, buffer: Buffer, place: str) -> str:
         return self.w.load_row(self.address(buffer, place), buffer.dtype)
 
+    gather = load  # a thread has one path
+
     def store(self, buffer: Buffer, place: str, x: str) -> None:
         self.w.store_row(x, self.address(buffer, place), buffer.dtype)
+
+
+def _scratch(program: Program) -> tuple[dict[int, int], int]:
+    """The first row of each buffer of the scratch, and how many rows there are; every path has its own numbers of all,
+    since blocks of threads are not at the same step."""
+    places: dict[int, int] = {}
+    rows = 0
+    for buffer in stored([*program.fixed, *program.items]):
+        if buffer.name == "scratch" and id(buffer) not in places:
+            places[id(buffer)] = rows
+            rows += buffer.size
+    return places, rows
+
+
+def rows_of_scratch(source: LoopSource) -> int:
+    """Rows that the loops need beside the state: what is seen stands behind what the step keeps."""
+    programs = [source.begun, source.stepped, *([source.starting[0]] if source.starting else [])]
+    return max(_scratch(program)[1] for program in programs) + _scratch(source.see)[1]
 
 
 class _OfPaths:
@@ -148,10 +190,14 @@ class _OfPaths:
         """A program from its beginning to its end."""
         printer = _SharedLoops(self, program, lambda node: self.given(node, step), rows)
         with printer.scope():
-            printer.before(moves=True)
-            printer.write()
+            printer.before_steps()
+            printer.step()
 
-    def see(self, state: str, step: str, slot: str | int) -> None:
+    def any(self, which: str) -> str:
+        """Whether it is so for any thread of the block; a barrier."""
+        return which if self.w.threads == ALONE else self.w.any(which)
+
+    def see(self, state: str, step: str, slot: str | int, behind: Program) -> None:
         """The rows of a save, number `slot` of the launch; the last is 1 where a path is sound."""
         w, kept = self.w, self.kept
         n = self.source.traced.start.jaxpr.invars[1].aval.shape[0]
@@ -159,8 +205,9 @@ class _OfPaths:
         sound = self.row(seen, kept.rows - 1)
         one = w.value(f"select i1 {self.is_path}, double 1.0, double 0.0")
         w.when(self.is_first, lambda: w.store(one, sound, "double"))
-        bases = {"state": state, "seen": seen, "scratch": self.here("entries"), "own_params": self.here("own_params")}
-        self.printed(self.source.see, step, _Rows(self, bases))
+        scratch = self.row(self.here("entries"), _scratch(behind)[1])
+        bases = {"state": state, "seen": seen, "scratch": scratch, "own_params": self.here("own_params")}
+        self.printed(self.source.see, step, _Rows(self, self.source.see, bases))
         self.finite(seen, 0, n, lambda: w.store("0.0", sound, "double"))
 
     def finite(self, base: str, first: int, count: int, otherwise: Callable[[], None]) -> None:
@@ -208,8 +255,8 @@ class _Begin(_OfPaths):
         row = w.value(f"trunc i64 {w.count('start_row')} to i32")
         bases = {"start": start, "state": state, "scratch": self.here("entries"), "own_params": own}
         w.operations = source.begun.operations
-        self.printed(source.begun, "0", _Rows(self, bases, {"start": row}))
-        self.see(state, "0", 0)
+        self.printed(source.begun, "0", _Rows(self, source.begun, bases, {"start": row}))
+        self.see(state, "0", 0, source.begun)
         self.leave(state)
         return w
 
@@ -229,12 +276,13 @@ class _Advance(_OfPaths):
         w.operations = self.program.operations
         bases = {"scratch": self.here("entries"), "own_params": self.here("own_params")}
         self.step = w.count("first")  # at which nothing that moves is read
-        printer = _SharedLoops(self, self.program, lambda node: self.given(node, self.step), _Rows(self, bases))
+        rows = _Rows(self, self.program, bases)
+        printer = _SharedLoops(self, self.program, lambda node: self.given(node, self.step), rows)
         self.path = w.whole("add", w.count("first_path"), self.lane)
         normals = self.here("normals")
         listed = w.load(w.at(w.address("saves"), w.count("first_save"), 8), "i64")
         begun, one, other = map(self.here, ("state", "one", "other"))
-        printer.before(moves=False)
+        printer.before_steps()
         before, head, saving, on, done = w.block, *map(w.fresh, ("step", "save", "on", "done"))
         i, q, due, now, then, spare = (f"%{w.fresh(word)}" for word in ("i", "q", "due", "now", "then", "spare"))
         w.jump(head)
@@ -246,8 +294,7 @@ class _Advance(_OfPaths):
         self._draw(i, normals, bases)
         self.barrier()
         with printer.scope():
-            printer.before(moves=True)
-            printer.write()
+            printer.step()
             following = w.value(f"add nsw i64 {i}, 1")
             if self.diagnosing:
                 self._diagnose(printer.read(self.ok), then, following)
@@ -255,7 +302,7 @@ class _Advance(_OfPaths):
         reached = w.block
         w.open(saving)
         if not self.diagnosing:
-            self.see(then, following, q)
+            self.see(then, following, q, self.program)
         next_q = w.value(f"add nsw i64 {q}, 1")
         next_due = w.load(w.at(w.address("saves"), w.whole("add", next_q, w.count("first_save")), 8), "i64")
         saved = w.block

@@ -293,7 +293,7 @@ def _run(run: Run, place: Place, folder: Any, progress: bool | None, on_failure:
 
 
 def halved(run: Run, error: RuntimeError, stacklevel: int) -> Run:
-    """The run in blocks of half as many paths, where the error is a device's want of memory; else the error is raised."""
+    """The run in blocks of half as many paths, where an error is a device's want of memory; another one is raised."""
     width, devices = run.layout.width, getattr(run.way, "devices", ())
     if not (devices and is_out_of_memory(error) and width > GROUP):
         raise error

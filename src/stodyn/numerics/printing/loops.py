@@ -37,7 +37,7 @@ class Program:
                 (self.items if _moves(part) else self.fixed).append(part)
         self.scratch = 0
         placed: set[int] = set()
-        for buffer in _stored(needed):
+        for buffer in stored(needed):
             if buffer.name == "scratch" and id(buffer) not in placed:
                 placed.add(id(buffer))
                 buffer.first, self.scratch = (
@@ -63,7 +63,7 @@ def _needed(items: Sequence[Item], read: set[int]) -> tuple[list[Item], set[int]
             if id(item.state) in read:
                 read.add(id(item.fixed))
                 kept.append(item)
-        elif any(buffer.name != "scratch" or id(buffer) in read for buffer in _stored([item])):
+        elif any(buffer.name != "scratch" or id(buffer) in read for buffer in stored([item])):
             found, read = _needed_turns(item, read)
             kept.append(found)
     return kept[::-1], read
@@ -92,7 +92,7 @@ def _all(items: Sequence[Item]) -> Iterator[Item]:
             yield from _all([*item.condition, *item.body, *item.copies])
 
 
-def _stored(items: Sequence[Item]) -> Iterator[Buffer]:
+def stored(items: Sequence[Item]) -> Iterator[Buffer]:
     """Where they store, in the order in which they do."""
     for item in _all(items):
         if isinstance(item, Executed):
@@ -112,9 +112,14 @@ def _entries(items: Sequence[Item]) -> Iterator[Entry]:
             yield item.goes_on
 
 
+def executes(program: Program) -> bool:
+    """Whether a program executes instructions one after another."""
+    return any(isinstance(item, Executed) for item in _all([*program.fixed, *program.items]))
+
+
 def _moves(item: Item) -> bool:
     """Whether what an item stores may change from step to step, or belongs to the caller."""
-    if any(buffer.name != "scratch" or buffer.moves for buffer in _stored([item])):
+    if any(buffer.name != "scratch" or buffer.moves for buffer in stored([item])):
         return True
     return any(isinstance(entry, Node) and entry.moves for entry in _entries([item]))
 
@@ -155,13 +160,13 @@ class LoopPrinter(Printer):
 
     def _print_before(self, nodes: Sequence[Node], items: Sequence[Item], moves: bool = True) -> None:
         """Print the nodes that depend on no loop which is not open and on nothing that the items store."""
-        stored = {id(buffer) for buffer in _stored(items)}
+        written = {id(buffer) for buffer in stored(items)}
         later: set[int] = set()
         folds: set[int] = set()  # with a total that comes later: all of a fold's are printed together
         while True:
             before = len(later)
             for node in nodes:
-                is_later = (node.op == "load" and id(node.attr.whole) in stored) or any(
+                is_later = (node.op == "load" and id(node.attr.whole) in written) or any(
                     id(a) in later for a in node.args
                 )
                 if is_later or (node.op == "folded" and id(node.attr) in folds):
@@ -230,8 +235,12 @@ class LoopPrinter(Printer):
             self._print_before(reachable(list(_entries(turns.condition))), turns.condition)
             self.write(turns.condition)
             goes_on = self.read(turns.goes_on, lane)
-        self.w.branch(self.any(goes_on) if lane else goes_on, yes, no)
+        self.w.branch(self.any_of_the_turns(goes_on) if lane else goes_on, yes, no)
         return goes_on
+
+    def any_of_the_turns(self, goes_on: str) -> str:
+        """Whether any of the paths that are computed together makes another turn."""
+        return self.any(goes_on)
 
     def _execute(self, item: Executed) -> None:
         """z = (base - Σ left right)/divisor for one instruction after another."""
@@ -374,13 +383,13 @@ class Memory:
         w, name = self.w, buffer.name
         base = self.bases[name]() if name in self.bases else w.address("tables" if name == "table" else name)
         if buffer.lane and name in self.at_rows:
-            return w.at(w.at(base, w.whole("mul", self.stride, _plus(w, place, buffer.begin))), self.lane, 8)
+            return w.at(w.at(base, w.whole("mul", self.stride, plus(w, place, buffer.begin))), self.lane, 8)
         if buffer.lane:
-            return w.value(f"getelementptr [{WIDTH} x double], ptr {base}, i64 {_plus(w, place, buffer.begin)}")
+            return w.value(f"getelementptr [{WIDTH} x double], ptr {base}, i64 {plus(w, place, buffer.begin)}")
         first = buffer.begin
         if name == "scratch":  # entries close together, from where a vector of paths would stand
             first += (WIDTH - 1) * buffer.whole.first
-        return w.value(f"getelementptr double, ptr {base}, i64 {_plus(w, place, first)}")
+        return w.value(f"getelementptr double, ptr {base}, i64 {plus(w, place, first)}")
 
     def load(self, buffer: Buffer, place: str) -> str:
         return self.w.load_row(self.address(buffer, place), buffer.dtype, buffer.lane)
@@ -402,7 +411,8 @@ class Memory:
         self.w.store_row(x, self.address(buffer, place), buffer.dtype, buffer.lane)
 
 
-def _plus(w: Function, place: str, first: int) -> str:
+def plus(w: Function, place: str, first: int) -> str:
+    """The number of an entry from where others begin."""
     return place if not first else str(int(place) + first) if place.isdigit() else w.whole("add", place, first)
 
 
