@@ -114,20 +114,13 @@ def test_the_text_does_not_grow_with_the_system():
     assert len(re.findall(r"bar\.sync", step)) >= 3  # behind the normals, the predictor and the corrector
 
 
-def test_newtons_turns_and_sparse_elimination():
-    """Implicit steps: turns until every path of a block is done, and instructions of a sparse elimination."""
+def test_implicit_steps_of_large_systems_go_to_vmap_with_the_reason():
     problem = sd.SDE(lambda t, x: -(x**3) + jnp.roll(x, 1), lambda t, x: sd.diagonal(0.2 + 0.0 * x), drawn)
-    run = run_of(problem, "ImplicitMidpoint")
-    np.testing.assert_array_equal(sd.replay(problem, "ImplicitMidpoint", run, 8)["path"], run["path"][8])
-    spec = describe(problem, find("ImplicitMidpoint"), (0.0, 1.0), 0.1, st.Moments(every=5), "float64")
-    source = LoopSource(spec, watched(spec))
-    ptx = compiling.ptx(looped_kernel.text(source, kernel.Kept(source, spec.statistics), False, 128))
-    assert re.search(r"bar(rier)?(\.cta)?\.red(\.aligned)?\.(or|popc)", ptx)  # all threads of a block turn together
-    assert (looped_kernel.threads_of_a_block(source), looped_kernel.paths_of_a_block(source, 4096)) == (128, 128)
+    with pytest.raises(ValueError, match=r"executor=\"printed\" is not possible .*no turns such as Newton's"):
+        sd.simulate(problem, "ImplicitMidpoint", executor="printed", **RUN)
 
 
 def test_blocks_hold_as_many_paths_as_keep_a_card_busy():
+    assert [looped_kernel.paths_of_a_block(lanes) for lanes in (128, 512, 1024, 100_352)] == [4, 4, 8, 8]
     spec = describe(lorenz(), find("Heun"), (0.0, 1.0), 0.1, st.Moments(every=5), "float64")
-    source = LoopSource(spec, watched(spec))
-    assert [looped_kernel.paths_of_a_block(source, lanes) for lanes in (128, 512, 1024, 100_352)] == [4, 4, 8, 8]
-    assert looped_kernel.threads_of_a_block(source) == 1024
+    assert looped_kernel.threads_of_a_block(LoopSource(spec, watched(spec))) == 1024

@@ -22,10 +22,11 @@ from stodyn.engine.looped import LoopSource
 from stodyn.engine.programs import Tell, Vmapped, Way, plan_of, printed_or_vmapped
 from stodyn.engine.spec import Spec
 from stodyn.engine.stepping import Source
-from stodyn.engine.watching import averages_itself, gives_values
+from stodyn.engine.watching import Watched, averages_itself, gives_values
 from stodyn.noise import counter
 from stodyn.noise.supply import Counted
 from stodyn.numerics.printing import compiling
+from stodyn.numerics.printing.loops import has_loops_alone
 from stodyn.numerics.printing.rows import Frame, words
 from stodyn.numerics.printing.scalars import Unprintable
 from stodyn.numerics.printing.telling import fingerprint
@@ -101,7 +102,7 @@ class Program:
         """Of a block of threads."""
         if not isinstance(self.source, LoopSource) or card.group == ALONE:
             return card.group
-        return looped_kernel.paths_of_a_block(self.source, lanes)
+        return looped_kernel.paths_of_a_block(lanes)
 
     @property
     def said(self) -> str:
@@ -109,6 +110,18 @@ class Program:
             threads = looped_kernel.threads_of_a_block(self.source)
             return f"{self.source.said.split(',')[0]}, {threads} threads for some paths together"
         return f"{self.operations} scalar operations per step, one thread for each path"
+
+
+def _source(spec: Spec, seen: Watched) -> Source | LoopSource:
+    """What the kernels of a run are printed from; raises Unprintable."""
+    source = programs.source_of(spec, seen, LOOPED)
+    if isinstance(source, LoopSource):
+        parts = [source.begun, source.see, source.stepped, *([source.starting[0]] if source.starting else [])]
+        if not all(map(has_loops_alone, parts)):
+            return programs.scalar_source(
+                spec, seen, " (kernels have loops over arrays, but no turns such as Newton's)"
+            )
+    return source
 
 
 class OnCards(Way):
@@ -124,7 +137,7 @@ class OnCards(Way):
         self.spec, self.plan, self.devices, self._width = spec, plan_of(spec), devices, width
         target = f"kernels {[averages_itself(statistic) for statistic in spec.statistics]}"
         self.program: Program = programs.kept_program(
-            spec, target, lambda spec, seen: Program(programs.source_of(spec, seen, LOOPED), spec.statistics)
+            spec, target, lambda spec, seen: Program(_source(spec, seen), spec.statistics)
         )
         self.reason = self.program.said
 

@@ -201,12 +201,6 @@ class Kernel(Function):
     def barrier(self) -> None:
         self.emit("call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)")
 
-    def any(self, which: str) -> str:
-        """Whether it is so for any thread of the block; all of them must come here."""
-        number = self.value(f"zext i1 {which} to i32")
-        found = self.value(f"call i32 @llvm.nvvm.barrier0.or(i32 {number})")
-        return self.value(f"icmp ne i32 {found}, 0")
-
     def _shared_sum(self, half: int, k: str | int) -> str:
         """The sum of what the warps have shared at place k."""
         warps = self.threads // WARP

@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from stodyn.engine.kernel import ALONE, GROUP, Kept, Kernel, module, normal_pair, normal_pair_function
+from stodyn.engine.kernel import ALONE, Kept, Kernel, module, normal_pair, normal_pair_function
 from stodyn.engine.looped import LoopSource
-from stodyn.numerics.printing.arrays import Buffer, Executed, Loop
-from stodyn.numerics.printing.loops import LoopPrinter, Program, executes, plus, stored
+from stodyn.numerics.printing.arrays import Buffer, Loop
+from stodyn.numerics.printing.loops import LoopPrinter, Program, plus, stored
 from stodyn.numerics.printing.nodes import Entry, Node
 from stodyn.numerics.printing.rows import Function
 
@@ -29,15 +29,11 @@ NOBODY = -1  # the number of no loop
 
 
 def threads_of_a_block(source: LoopSource) -> int:
-    if executes(source.stepped):
-        return GROUP
     return MANY_THREADS if source.stepped.operations <= FEW else THREADS
 
 
-def paths_of_a_block(source: LoopSource, lanes: int) -> int:
-    """A power of two; all threads have a path of their own where instructions are executed one after another."""
-    if executes(source.stepped):
-        return GROUP
+def paths_of_a_block(lanes: int) -> int:
+    """A power of two."""
     paths = MOST_PATHS
     while paths > FEWEST_PATHS and lanes // paths < BLOCKS:
         paths //= 2
@@ -60,11 +56,8 @@ def text(source: LoopSource, kept: Kept, diagnosing: bool, threads: int) -> str:
 
 
 class _SharedLoops(LoopPrinter):
-    """Prints loops of which each thread takes its share, with a barrier behind each.
-
-    What a path does as a whole, its first thread does. Turns go on while any path of the block does, so that all of its
-    threads come to the same barriers.
-    """
+    """Prints loops of which each thread takes its share, with a barrier behind each; one that is written out is the
+    first thread's of a path."""
 
     def __init__(self, of: _OfPaths, program: Program, given: Callable[[Node], str], rows: _Rows):
         super().__init__(of.w, program, given, rows)  # type: ignore[arg-type]
@@ -80,10 +73,6 @@ class _SharedLoops(LoopPrinter):
             self._alone(lambda: super(_SharedLoops, self)._loop(loop))
         self.of.barrier()
 
-    def _execute(self, item: Executed) -> None:
-        self._alone(lambda: super(_SharedLoops, self)._execute(item))
-        self.of.barrier()
-
     def _alone(self, what: Callable[[], None]) -> None:
         with self.scope():
             self.of.w.when(self.of.is_first, what)
@@ -96,9 +85,6 @@ class _SharedLoops(LoopPrinter):
             self._opened.add(number)
             yield
             self._opened.remove(number)
-
-    def any_of_the_turns(self, goes_on: str) -> str:
-        return self.of.any(goes_on)
 
 
 class _Rows:
@@ -192,10 +178,6 @@ class _OfPaths:
         with printer.scope():
             printer.before_steps()
             printer.step()
-
-    def any(self, which: str) -> str:
-        """Whether it is so for any thread of the block; a barrier."""
-        return which if self.w.threads == ALONE else self.w.any(which)
 
     def see(self, state: str, step: str, slot: str | int, behind: Program) -> None:
         """The rows of a save, number `slot` of the launch; the last is 1 where a path is sound."""

@@ -112,9 +112,9 @@ def _entries(items: Sequence[Item]) -> Iterator[Entry]:
             yield item.goes_on
 
 
-def executes(program: Program) -> bool:
-    """Whether a program executes instructions one after another."""
-    return any(isinstance(item, Executed) for item in _all([*program.fixed, *program.items]))
+def has_loops_alone(program: Program) -> bool:
+    """Whether a program has neither turns nor instructions that are executed."""
+    return all(isinstance(item, Loop) for item in [*program.fixed, *program.items])
 
 
 def _moves(item: Item) -> bool:
@@ -235,12 +235,8 @@ class LoopPrinter(Printer):
             self._print_before(reachable(list(_entries(turns.condition))), turns.condition)
             self.write(turns.condition)
             goes_on = self.read(turns.goes_on, lane)
-        self.w.branch(self.any_of_the_turns(goes_on) if lane else goes_on, yes, no)
+        self.w.branch(self.any(goes_on) if lane else goes_on, yes, no)
         return goes_on
-
-    def any_of_the_turns(self, goes_on: str) -> str:
-        """Whether any of the paths that are computed together makes another turn."""
-        return self.any(goes_on)
 
     def _execute(self, item: Executed) -> None:
         """z = (base - Σ left right)/divisor for one instruction after another."""
