@@ -97,6 +97,7 @@ from stodyn.statistics.contract import Statistic
 
 OBJECT = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 HOME = "# from "  # the first line of the copy in a ledger: the folder of the run file
+FUNCTIONALS = ("End", "TimeAverage", "Integral", "Maximum", "Minimum", "Probability")
 ESTIMATE = ("t", "error", "seed", "function", "functional", "level", "relative", "steps", "points", "most", "device",
             "ledger")  # fmt: skip
 SIMULATE = ("paths", "seed", "on_failure", "dtype", "device", "executor", "block", "ledger", "points", "stopped")
@@ -228,10 +229,9 @@ def read_estimate(file: str | Path) -> EstimateFile:
     if "ledger" in options:
         options["ledger"] = home / _word(options["ledger"], "estimate.ledger")
     name = _word(options.pop("functional", "End"), "estimate.functional")
-    kind = getattr(functional, name, None)
-    if not (isinstance(kind, type) and issubclass(kind, functional.Functional)):
-        there = "End, TimeAverage, Integral, Maximum, Minimum, Probability"
-        raise BadRunFile(f"estimate.functional: there is no {name!r}; there are {there}")
+    kind = getattr(functional, name, None) if name in FUNCTIONALS else None
+    if kind is None:
+        raise BadRunFile(f"estimate.functional: there is no {name!r}; there are {', '.join(FUNCTIONALS)}")
     with _modules_of(home):
         function = _object(_word(options.pop("function"), "estimate.function"), "estimate.function")
         problem, method = _model(table["model"]), _method(table["method"])

@@ -46,7 +46,8 @@ def test_what_the_result_says():
     assert one.attrs["plain_path_steps"] > 5 * one.attrs["path_steps"]
     assert one.attrs["pilot_path_steps"] <= 1e5
     assert np.all(np.diff(one.progress_path_steps) > 0)
-    assert json.loads(one.attrs["provenance"])["method"] == "PlatenWeak2"
+    record = json.loads(one.attrs["provenance"])
+    assert record["method"] == "PlatenWeak2" and record["starts_and_params"] == "fixed"
 
 
 def test_vectors_random_starts_and_parameters():
@@ -65,6 +66,7 @@ def test_vectors_random_starts_and_parameters():
         exact += weight * np.array([np.exp(-a), 2 * np.exp(-2 * a) + (1 - np.exp(-2 * a)) / (2 * a)])
     assert one.value.dims == ("entry",)
     assert np.all(np.abs(one.value - exact) < 3 * 0.03) and np.all(one.error <= 0.03)
+    assert json.loads(one.attrs["provenance"])["starts_and_params"] == "pseudo-random"
 
 
 def test_a_drift_that_grows_faster_than_linearly():

@@ -66,6 +66,7 @@ def dataset(ladder: Any, work: Any, reasons: list[str], others: list[float], fai
         if np.all(bias.extrapolated)
         else "by the ratio of the last "
         "two differences: the order seen is lower than claimed, and nothing is extrapolated",
+        "starts_and_params": "pseudo-random" if ladder.question.problem.differs_from_path_to_path else "fixed",
         "freedom": found.freedom if math.isfinite(found.freedom) else None,
         "runs": [run.run.record() for run in runs],
         "given_up": failures,

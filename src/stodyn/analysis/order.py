@@ -22,7 +22,6 @@ from stodyn.engine.spec import as_it_is_now, matched
 from stodyn.methods.catalogue import catalogue
 from stodyn.methods.contract import Method
 from stodyn.models.catalogue import Model
-from stodyn.noise.distribution import is_random
 from stodyn.noise.increment import Increment
 from stodyn.numerics.printing.points import AtPoints, at_one
 from stodyn.problems.sdae import SDAE
@@ -340,8 +339,7 @@ class Study:
     @property
     def is_random(self) -> bool:
         """Whether starts or parameters differ from path to path."""
-        params = jax.tree.leaves(self.problem.params, is_leaf=is_random)
-        return self.problem.has_random_start or any(map(is_random, params))
+        return self.problem.differs_from_path_to_path
 
     def pairs(self, paths: int, seed: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """Block by block: x_h (paths, points, n), the solution (paths, n), and the reference at twice its step."""

@@ -129,6 +129,11 @@ class Problem(ABC):
         return any(map(is_random, self.start_sources))
 
     @property
+    def differs_from_path_to_path(self) -> bool:
+        """Whether starts or parameters do."""
+        return self.has_random_start or any(map(is_random, jax.tree.leaves(self.params, is_leaf=is_drawn)))
+
+    @property
     def start_from_normals(self) -> FromNormals | None:
         """The start as a function of normal numbers, where draw_start gives its values as they are."""
         return None
