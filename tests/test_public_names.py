@@ -45,6 +45,14 @@ def test_importing_loads_nothing_that_is_not_used():
     assert said.strip() == "set() set()"
 
 
+def test_modules_that_are_not_listed_open_too():
+    code = "import stodyn; print(stodyn.methods.explicit.Heun, stodyn.engine.grid.__name__)"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert said.strip() == "Heun stodyn.engine.grid"
+    with pytest.raises(AttributeError, match=r"module 'stodyn.methods' has no attribute 'explicitly'"):
+        sd.methods.explicitly  # noqa: B018
+
+
 def test_the_types_are_shipped():
     assert (ROOM / "py.typed").exists()
     assert (ROOM / "__init__.pyi").exists()

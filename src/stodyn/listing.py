@@ -65,7 +65,7 @@ def on_demand(package: str, file: str) -> tuple[list[str], Callable[[str], Any],
     """The __all__, __getattr__ and __dir__ of a package whose names are imported when they are first used.
 
     The names are those that the package's __init__.pyi, which type checkers and editors read, imports and lists in
-    __all__; so a name has one home.
+    __all__; so a name has one home. Modules of the package that are not listed open too.
     """
     homes: dict[str, tuple[str, str]] = {}
     for statement in ast.parse(Path(file).with_suffix(".pyi").read_text()).body:
@@ -73,18 +73,39 @@ def on_demand(package: str, file: str) -> tuple[list[str], Callable[[str], Any],
             homes |= {alias.asname or alias.name: (str(statement.module), alias.name) for alias in statement.names}
 
     def get(name: str) -> Any:
-        if name not in homes:
+        home, called = homes.get(name, (package, name))
+        value = _module(f"{home}.{called}")
+        if value is None and name in homes:
+            value = getattr(importlib.import_module(home), called)
+        if value is None:
             near = difflib.get_close_matches(name, homes, n=3)
             hint = f". Near it: {', '.join(near)}" if near else ""
             raise AttributeError(f"module {package!r} has no attribute {name!r}{hint}", name=name)
-        home, called = homes[name]
-        try:
-            value = importlib.import_module(f"{home}.{called}")  # a module
-        except ModuleNotFoundError as error:
-            if error.name != f"{home}.{called}":
-                raise
-            value = getattr(importlib.import_module(home), called)
         setattr(importlib.import_module(package), name, value)
         return value
 
     return sorted(homes), get, lambda: sorted(homes)
+
+
+def modules_on_demand(package: str) -> Callable[[str], Any]:
+    """The __getattr__ of a package whose modules are imported when they are first used."""
+
+    def get(name: str) -> Any:
+        value = _module(f"{package}.{name}")
+        if value is None:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}", name=name)
+        return value
+
+    return get
+
+
+def _module(name: str) -> ModuleType | None:
+    """The module of that name; None where there is none."""
+    if name.rpartition(".")[2].startswith("__"):
+        return None
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name != name:
+            raise
+        return None
