@@ -129,8 +129,8 @@ def test_steps_halved_by_looking_at_the_noise_have_the_right_limit(name):
 def test_every_method_passes_the_suite(name):
     """On the most general noise that it takes; the first value of a class also on diagonal noise.
 
-    The values of a class are one formula with other numbers, and the claims of each are measured above: STODYN_FULL=1
-    asks the suite of all of them.
+    The values of a class are one formula with other numbers, and the claims of each are measured above: `make
+    test-full` asks the suite of all of them.
     """
     method = STEPPERS[name]
     first = STEPPERS[FIRST_OF_CLASS[type(method)]]

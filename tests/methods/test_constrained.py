@@ -115,7 +115,7 @@ WHOLE_TABLE = {
 
 @pytest.mark.parametrize("name", [*TABLE, *(WHOLE_TABLE if os.environ.get("STODYN_FULL") else ())])
 def test_tabulated_paths(name):
-    """To the digits of a code without any line in common: x, v and impulses after 32 steps. STODYN_FULL=1 asks all."""
+    """To the digits of a code without any line in common: x, v, impulses after 32 steps. `make test-full` asks all."""
     model, method, expected = (TABLE | WHOLE_TABLE)[name]
     expected = np.array(expected.split(), float)
     found = walk(model.problem, method)
