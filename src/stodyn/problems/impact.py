@@ -90,7 +90,6 @@ class Impact:
         if self.level.direction == "out":
             raise ValueError(f"Impact: {self.level} has two sides; give an Impact for each of them")
         if not isinstance(self.then, Restitution) and not callable(self.then):
-            check_restitution(self.then) if isinstance(self.then, (int, float)) else None
             raise TypeError(
                 f"then: expected stodyn.Restitution(e) or a function then(t, x[, params]) -> x, got {self.then!r}"
             )
