@@ -1,6 +1,9 @@
 from stodyn.analysis import (
     check,
+    check_problem,
     check_statistic,
+    choosing,
+    comparing,
     conservation,
     covariance,
     cyclostationary,
@@ -22,7 +25,10 @@ from stodyn.analysis.phase_noise import phase_noise
 
 __all__ = [
     "check",
+    "check_problem",
     "check_statistic",
+    "choosing",
+    "comparing",
     "conservation",
     "covariance",
     "cyclostationary",
