@@ -162,3 +162,33 @@ def test_what_swings_beside_what_is_stiff():
     exact = scipy.linalg.expm(M * T) @ (S - steady) + steady
     found = ask(problem, lambda t, x: x[0] ** 2 + x[1] ** 2, t=(0, T), error=0.1)
     assert abs(float(found.value) - exact[0] - exact[2]) < 0.3
+
+
+@pytest.mark.parametrize(("begin", "end"), [(0.2035, 0.2165), (1 / 3, 1 / 3 + 1e-3)])
+def test_a_short_pulse_in_time_is_seen(begin, end):
+    """∫ of a pulse of area 1 beside little noise: the coarsest level has steps within the pulse."""
+    problem = sd.SDE(lambda t, x: jnp.where((t > begin) & (t < end), 1 / (end - begin), 0.0), lambda t, x: 0.1, 0.0)
+    found = ask(problem, lambda t, x: x, error=0.02)
+    assert abs(float(found.value) - 1.0) < 3 * 0.02
+
+
+def test_heavy_tails_beside_an_entry_of_two_values_are_told():
+    """exp 3W alone is not trusted for its kurtosis, and beside 1(W > 0) it is not either."""
+
+    def both(t, x):
+        return jnp.stack([jnp.where(x[0] > 0, 1.0, 0.0), jnp.exp(3 * x[0])])
+
+    found = ask(BROWNIAN, both, error=5.0, most=3e6)
+    assert not found.attrs["trusted"] and "kurtosis" in found.attrs["reasons"]
+
+
+def test_a_control_with_another_expectation_is_refused():
+    with pytest.raises(ValueError, match=r"control: its mean over 4096 paths .* given, 0\.3"):
+        ask(BROWNIAN, lambda t, x: x + 0.1 * x**2, control=(lambda t, x: x[0], 0.3))
+    found = ask(BROWNIAN, lambda t, x: x + 0.1 * x**2, control=(lambda t, x: x[0], 0.0))
+    assert abs(float(found.value) - 0.1) < 3 * 0.01
+
+
+def test_a_probability_of_a_truth_value_is_refused():
+    with pytest.raises(ValueError, match=r"f: the function of Probability is True or False; give a number"):
+        ask(OU, functional.Probability(lambda t, x: x > 1.5))

@@ -43,6 +43,7 @@ HOPELESS = 100.0  # predictions are too high by up to a factor of twelve
 MOST_DOUBLED = 64  # times the steps that a method begins with, beyond which it is given up
 FURTHER_LOOKS = 4  # doublings for a kurtosis that is too large
 SLOPE_POINTS = 512  # paths from which the slope of a control is found
+DOUBTED, REFUTED, FINER = 2.5, 6.0, 8  # standard errors of its mean; how many times as many steps and paths tell
 PAYS = 2.5  # times less variance, from which on a second path beside each pays
 TINY = 1e-140  # in place of a tolerance of zero, which has a square
 MENDS = 2**18  # points of a level after which a kurtosis that is still too large will stay so
@@ -170,7 +171,9 @@ class Asked:
         else:
             known = control
         first = candidates(problem, functional, self.method, self.span)[0]
-        both, spent, factor = _with_control(functional, known, self._question(first, functional), first, seed)
+        both, spent, factor = _with_control(
+            functional, known, self._question(first, functional), first, seed, is_own=isinstance(control, str)
+        )
         if control == "auto" and factor < PAYS:
             return self.found, spent
         return self._questions(problem, functional, both), spent
@@ -223,7 +226,9 @@ def _linearised(problem, functional, span, error, control) -> Linearised | None:
         return None
 
 
-def _with_control(f, control, asked: Question, candidate: Candidate, seed: int) -> tuple[Controlled, int, float]:
+def _with_control(
+    f, control, asked: Question, candidate: Candidate, seed: int, is_own: bool
+) -> tuple[Controlled, int, float]:
     """f with its control, the path-steps it took to find how they go together, and by how much the variance falls."""
     try:
         c, known = control
@@ -233,7 +238,8 @@ def _with_control(f, control, asked: Question, candidate: Candidate, seed: int) 
     if not math.isfinite(known):
         raise ValueError(f"control: expected a finite expectation, got {known!r}")
     both = Both(f, _functional(c), 0.0, known)
-    stream = int(np.random.SeedSequence(seed, spawn_key=(0,)).generate_state(1, np.uint64)[0] >> np.uint64(1))
+    streams = np.random.SeedSequence(seed, spawn_key=(0,)).generate_state(2, np.uint64) >> np.uint64(1)
+    stream = int(streams[0])
     question, steps, spent = dataclasses.replace(asked, functional=both), 2 * candidate.steps, 0
     while True:
         run = LevelRun(question, "single", steps, stream, "random")
@@ -248,11 +254,29 @@ def _with_control(f, control, asked: Question, candidate: Candidate, seed: int) 
     second = np.asarray(run.sums[1].second)[0]
     if not second[-1, -1] > 0:
         raise ValueError("control: it is the same on every path; leave it out")
+    if not is_own and _off(run, known)[1] > DOUBTED:  # by chance, by coarse steps, or it is wrong: more paths tell
+        finer = LevelRun(question, "single", FINER * steps, int(streams[1]), "random")
+        finer.grow(FINER * SLOPE_POINTS, Progress(0, False))
+        spent += FINER * SLOPE_POINTS * finer.cost
+        mean, off = _off(finer, known)
+        if off > REFUTED:
+            raise ValueError(
+                f"control: its mean over {FINER * SLOPE_POINTS} paths of {FINER * steps} steps is {mean:.4g}, "
+                f"{off:.0f} standard errors from the expectation given, {known:.4g}. Give its exact expectation."
+            )
     slope = second[:-1, -1] / second[-1, -1]
     own = np.diagonal(second)[:-1]
     left = own - slope * second[:-1, -1]
     factor = float(np.min(own / np.maximum(left, 1e-300)))
     return Controlled(f, both.control, slope, known), spent, factor
+
+
+def _off(run: LevelRun, known: float) -> tuple[float, float]:
+    """The mean of the control, and how many standard errors it is from what is said of it."""
+    sums = run.sums[1]
+    count, mean = float(np.asarray(sums.weight).ravel()[0]), float(np.asarray(sums.mean)[0, -1])
+    variance = float(np.asarray(sums.second)[0, -1, -1]) / (count - 1)
+    return mean, abs(mean - known) / math.sqrt(variance / count)
 
 
 def _pilots(found, work, steps, bar) -> tuple[list[Ladder], list[str], list[tuple[Candidate, Question]]]:
@@ -304,6 +328,11 @@ def _check_values(functional: Functional, problem: Any, t: float) -> None:
             shape, kind = np.shape(found), jnp.result_type(found).kind
         except Exception:
             return
+    if kind == "b" and isinstance(functional, Probability):
+        raise ValueError(
+            "f: the function of Probability is True or False; give a number that is above 0 where the event happens, "
+            "such as x[0] - 1.5 for x[0] > 1.5, from which the chance within the last step is known"
+        )
     wanted = "a number" if functional.of_numbers else "a number or a vector"
     most = 0 if functional.of_numbers else 1
     if kind not in "fiub" or (len(shape) > most and shape != (1,)):
@@ -439,10 +468,6 @@ class Ladder:
         found = [rules.Level(role, l, self.known(role, l), self.runs[role, l].cost) for role, l in self.used]
         span = np.max([one.known.span if one.role == "base" else self.fine(one.level).span for one in found], axis=0)
         return rules.guarded(found, self.order, span)
-
-    @property
-    def two_valued(self) -> bool:
-        return bool(np.any(self.fine(1).span > 0))
 
     def predicted(self) -> list[rules.Prediction]:
         finest = max(l for role, l in self.runs if role == "difference")
@@ -590,11 +615,11 @@ def _helps(one: rules.Level, weight: float, entry: int) -> float:
 
 def _heavy(levels: Sequence[rules.Level], ladder: Ladder) -> list[rules.Level]:
     """The levels whose variances are not to be believed, the worst first."""
-    if ladder.two_valued:
-        return []
+    spread = np.atleast_1d(ladder.fine(1).span <= 0)  # entries that are not two-valued, whose variance their mean tells
 
     def looseness(one: rules.Level) -> float:
-        return float(np.max((one.known.kurtosis - 1) / one.known.points))
+        loose = np.atleast_1d((one.known.kurtosis - 1) / one.known.points)
+        return float(np.max(loose, where=spread, initial=0.0))
 
     return sorted((one for one in levels if looseness(one) > rules.LOOSE), key=looseness, reverse=True)
 
