@@ -4,7 +4,7 @@ import stodyn as sd
 from stodyn import statistics as st
 from stodyn.circuits.devices import BOLTZMANN
 from stodyn.studies.circuit_noise import transimpedance
-from stodyn.tour.contract import Answer, Stop, Told, counted
+from stodyn.tour.contract import Stop, Told, counted, rms
 
 
 def visit(paths: int, seed: int) -> Told:
@@ -13,10 +13,8 @@ def visit(paths: int, seed: int) -> Told:
     run = sd.simulate(circuit, t=circuit.span, dt=circuit.step, paths=paths, seed=seed, collect=collect)
 
     end = run.isel(time=-1).sel(component="out")
-    exact = transimpedance(BOLTZMANN * 300.15) ** 0.5
-    ours = float(end["variance"]) ** 0.5
-    answer = Answer("rms noise of the output in µV", 1e6 * ours,
-                    1e6 * float(end["variance_stderr"]) / (2 * ours), 1e6 * exact)  # fmt: skip
+    exact = transimpedance(BOLTZMANN * 300.15)
+    answer = rms("rms noise of the output in µV", end["variance"], end["variance_stderr"], exact, 1e6)
     return Told([answer], sd.plot.band(run, "out"), counted(sd.provenance(run)))
 
 

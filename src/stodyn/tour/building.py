@@ -5,7 +5,7 @@ import numpy as np
 import stodyn as sd
 from stodyn import statistics as st
 from stodyn.noise import coloured
-from stodyn.tour.contract import Answer, Stop, Told, counted
+from stodyn.tour.contract import Stop, Told, counted, rms
 
 
 def visit(paths: int, seed: int) -> Told:
@@ -20,10 +20,8 @@ def visit(paths: int, seed: int) -> Told:
     run = sd.simulate(shaken, "StochasticAlpha", t=(0, 15), dt=0.02, paths=paths, seed=seed, collect=collect)
 
     end = run.isel(time=-1).sel(component="x2")
-    exact = np.sqrt(sd.structures.stationary_covariance(shaken)[2, 2])
-    ours = float(end["variance"]) ** 0.5
-    answer = Answer("rms displacement of the top floor in mm", 1e3 * ours,
-                    1e3 * float(end["variance_stderr"]) / (2 * ours), 1e3 * exact)  # fmt: skip
+    exact = sd.structures.stationary_covariance(shaken)[2, 2]
+    answer = rms("rms displacement of the top floor in mm", end["variance"], end["variance_stderr"], exact, 1e3)
     return Told([answer], sd.plot.band(run, "x2"), counted(sd.provenance(run)))
 
 

@@ -19,6 +19,12 @@ class Answer(NamedTuple):
         return (self.ours - self.truth) / self.stderr
 
 
+def rms(quantity: str, variance: Any, stderr: Any, truth: Any, unit: float = 1.0) -> Answer:
+    """The root of a variance beside that of the true one, in a unit of choice."""
+    ours = float(variance) ** 0.5
+    return Answer(quantity, unit * ours, unit * float(stderr) / (2 * ours), unit * float(truth) ** 0.5)
+
+
 class Told(NamedTuple):
     """What was found: the answers, matplotlib Axes with the picture, and what was run in a few words."""
 

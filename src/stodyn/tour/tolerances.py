@@ -5,7 +5,7 @@ import numpy as np
 import stodyn as sd
 from stodyn.analysis.tolerance import split_variance
 from stodyn.circuits.devices import BOLTZMANN
-from stodyn.tour.contract import Answer, Stop, Told
+from stodyn.tour.contract import Stop, Told, rms
 
 NETLIST = """A small capacitor charged through a resistor with a tolerance of 10 %
 V1 in 0 0.05
@@ -28,9 +28,8 @@ def visit(paths: int, seed: int) -> Told:
     tolerance = weights @ v**2 - (weights @ v) ** 2
     noise = BOLTZMANN * 300.15 / C * (weights @ -np.expm1(-2 * t / (R * C)))
     answers = [
-        Answer(f"rms of the output by {word}, in mV", 1e3 * ours, 1e3 * stderr / (2 * ours), 1e3 * float(truth) ** 0.5)
+        rms(f"rms of the output by {word}, in mV", end[f"variance_{name}"], end[f"variance_{name}_stderr"], truth, 1e3)
         for word, name, truth in (("tolerance", "parameters", tolerance), ("noise", "noise", noise))
-        for ours, stderr in [(float(end[f"variance_{name}"]) ** 0.5, float(end[f"variance_{name}_stderr"]))]
     ]
     return Told(answers, sd.plot.shares(split, "out"), f"{batches:,} paths at each of 3 values of the resistor")
 

@@ -1,11 +1,9 @@
 """An airliner in gusts: a classical Runge-Kutta method with the noise that belongs to it."""
 
-import numpy as np
-
 import stodyn as sd
 from stodyn import statistics as st
 from stodyn.models.gust_response import GUST_RESPONSE
-from stodyn.tour.contract import Answer, Stop, Told, counted
+from stodyn.tour.contract import Stop, Told, counted, rms
 
 
 def visit(paths: int, seed: int) -> Told:
@@ -14,9 +12,8 @@ def visit(paths: int, seed: int) -> Told:
     run = sd.simulate(airliner, "RK4", t=(0, 30), dt=0.05, paths=paths, seed=seed, collect=collect)
 
     end = run.isel(time=-1).sel(component="w")
-    exact = np.sqrt(GUST_RESPONSE.exact["stationary_covariance"]()[1, 1])
-    ours = float(end["variance"]) ** 0.5
-    answer = Answer("rms heave in ft/s", ours, float(end["variance_stderr"]) / (2 * ours), exact)
+    exact = GUST_RESPONSE.exact["stationary_covariance"]()[1, 1]
+    answer = rms("rms heave in ft/s", end["variance"], end["variance_stderr"], exact)
     return Told([answer], sd.plot.band(run, "w"), counted(sd.provenance(run)))
 
 
