@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from stodyn.engine.looped import LoopSource
-from stodyn.engine.stepping import Source
+from stodyn.engine.stepping import Source, past_a_save
 from stodyn.engine.watching import averages_itself
 from stodyn.noise import counter
 from stodyn.noise.stream import STREAMS
@@ -450,20 +450,12 @@ class _Advance(_OfPaths):
             w.open(saving)
             if not self.diagnosing:
                 self.see(after, following, q)
-            next_q = w.value(f"add nsw i64 {q}, 1")
-            index = w.whole("add", next_q, w.count("first_save"))
-            next_due = w.load(w.at(w.address("saves"), index, 8), "i64")
-            saved = w.block
-            w.jump(on)
-            w.open(on)
-            after_q = w.value(f"phi i64 [ {q}, %{reached} ], [ {next_q}, %{saved} ]")
-            after_due = w.value(f"phi i64 [ {due}, %{reached} ], [ {next_due}, %{saved} ]")
+            after_q, after_due = past_a_save(w, q, due, reached, on, "first_save")
         w.branch(w.value(f"icmp slt i64 {following}, {w.count('last')}"), head, done)
         phis = [(i, "i64", w.count("first"), following), (q, "i64", "0", after_q), (due, "i64", listed, after_due)]
         phis += [(name, w.type(d), x, new) for name, d, x, new in zip(names, dtypes, begun, after, strict=True)]
         phis += [(kept_spares[number], "double", spares[number], new_spares[number]) for number in spares]
-        for k, (name, type_, start, new) in enumerate(phis):
-            w.lines[place + k] = f"  {name} = phi {type_} [ {start}, %{before} ], [ {new}, %{w.block} ]"
+        w.carry(place, before, phis)
         w.open(done)
         self.leave(after)
         return w

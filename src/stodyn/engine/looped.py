@@ -234,10 +234,9 @@ class _Advance:
                     self.diagnose(self.printer.read(self.ok), then, following, lane)
             q_after = self.save(lane, then, following, q)
             again = w.value(f"icmp slt i64 {following}, {w.count('steps')}")
-            for k, (name, type_, start, new) in enumerate((
+            w.carry(phis, before, (
                 (i, "i64", "0", following), (q, "i64", "0", q_after), (now, "ptr", one, then), (then, "ptr", other, now)
-            )):  # fmt: skip
-                w.lines[phis + k] = f"  {name} = phi {type_} [ {start}, %{before} ], [ {new}, %{w.block} ]"
+            ))  # fmt: skip
             w.branch(again, head, end)
             w.open(end)
             self.copy(lane, then, inwards=False)

@@ -17,6 +17,7 @@ import numpy as np
 
 from stodyn.engine.kernel import ALONE, Kept, Kernel, module, normal_pair, normal_pair_function
 from stodyn.engine.looped import LoopSource
+from stodyn.engine.stepping import past_a_save
 from stodyn.numerics.printing.arrays import Buffer, Loop
 from stodyn.numerics.printing.loops import LoopPrinter, Program, plus, stored
 from stodyn.numerics.printing.nodes import Entry, Node
@@ -285,20 +286,13 @@ class _Advance(_OfPaths):
         w.open(saving)
         if not self.diagnosing:
             self.see(then, following, q, self.program)
-        next_q = w.value(f"add nsw i64 {q}, 1")
-        next_due = w.load(w.at(w.address("saves"), w.whole("add", next_q, w.count("first_save")), 8), "i64")
-        saved = w.block
-        w.jump(on)
-        w.open(on)
-        after_q = w.value(f"phi i64 [ {q}, %{reached} ], [ {next_q}, %{saved} ]")
-        after_due = w.value(f"phi i64 [ {due}, %{reached} ], [ {next_due}, %{saved} ]")
+        after_q, after_due = past_a_save(w, q, due, reached, on, "first_save")
         w.branch(w.value(f"icmp slt i64 {following}, {w.count('last')}"), head, done)
         phis = [
             (i, "i64", w.count("first"), following), (q, "i64", "0", after_q), (due, "i64", listed, after_due),
             (now, "ptr", begun, then), (then, "ptr", one, spare), (spare, "ptr", other, then),
         ]  # fmt: skip
-        for k, (name, type_, start, new) in enumerate(phis):
-            w.lines[place + k] = f"  {name} = phi {type_} [ {start}, %{before} ], [ {new}, %{w.block} ]"
+        w.carry(place, before, phis)
         w.open(done)
         self.leave(then)
         return w

@@ -201,6 +201,19 @@ class Source(OfOnePath):
         return 2 * register if count < SERIAL * depth else register
 
 
+def past_a_save(w: Function, q: str, due: str, reached: str, on: str, first: str = "") -> tuple[str, str]:
+    """End the block of save number q, due after step `due`, and open the block `on`, which steps without a save reach
+    from `reached`: there, the number of the next save and when it is due. Saves are listed from `first` on."""
+    next_q = w.value(f"add nsw i64 {q}, 1")
+    index = w.whole("add", next_q, w.count(first)) if first else next_q
+    next_due = w.load(w.at(w.address("saves"), index, 8), "i64")
+    saved = w.block
+    w.jump(on)
+    w.open(on)
+    after_q = w.value(f"phi i64 [ {q}, %{reached} ], [ {next_q}, %{saved} ]")
+    return after_q, w.value(f"phi i64 [ {due}, %{reached} ], [ {next_due}, %{saved} ]")
+
+
 def printed(source: Source, width: int, diagnosing: bool = False) -> compiling.Program:
     """The functions begin, look, run and, where the method has them, starting.
 
@@ -368,21 +381,14 @@ class _Advance:
             reached = w.block
             w.open(saving)
             self.see(after, then, following, q, lane)
-            next_q = w.value(f"add nsw i64 {q}, 1")
-            next_due = w.load(w.at(w.address("saves"), next_q, 8), "i64")
-            saved = w.block
-            w.jump(on)
-            w.open(on)
-            after_q = w.value(f"phi i64 [ {q}, %{reached} ], [ {next_q}, %{saved} ]")
-            after_due = w.value(f"phi i64 [ {due}, %{reached} ], [ {next_due}, %{saved} ]")
+            after_q, after_due = past_a_save(w, q, due, reached, on)
         w.branch(w.value(f"icmp slt i64 {following}, {end}"), head, done)
         phis = [(i, "i64", first, following), (q, "i64", save, after_q), (due, "i64", listed, after_due)]
         if self.in_memory:
             phis += [(now, "ptr", "%one", then), (then, "ptr", "%other", now)]
         else:
             phis += [(name, w.type(d), x, new) for name, d, x, new in zip(names, dtypes, begun, after, strict=True)]
-        for k, (name, type_, start, new) in enumerate(phis):
-            w.lines[place + k] = f"  {name} = phi {type_} [ {start}, %{before} ], [ {new}, %{w.block} ]"
+        w.carry(place, before, phis)
         w.open(done)
         for k, dtype in enumerate(dtypes):
             x = w.load_row(w.at(then, k * self.width, 8), dtype) if self.in_memory else after[k]

@@ -8,7 +8,7 @@ as one fused operation; no flag leaves the compiler a choice, so that bits depen
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -55,6 +55,12 @@ class Writer:
 
     def branch(self, which: str, yes: str, no: str) -> None:
         self.emit(f"br i1 {which}, label %{yes}, label %{no}")
+
+    def carry(self, place: int, before: str, phis: Iterable[tuple[str, str, str, str]]) -> None:
+        """Write into the lines from `place` on, kept free at the head of a loop, what it carries: (name, type, value
+        when it is entered from the block `before`, value after a turn that ends here)."""
+        for k, (name, type_, start, new) in enumerate(phis):
+            self.lines[place + k] = f"  {name} = phi {type_} [ {start}, %{before} ], [ {new}, %{self.block} ]"
 
     def call(self, name: str, result: str, *arguments: tuple[str, str]) -> str:
         return self.value(f"call {result} @{name}({', '.join(f'{t} {a}' for t, a in arguments)})")
@@ -224,8 +230,7 @@ class Printer(Walk):
                 after, again = [self.read(e) for e in loop.after], self.read(loop.again)
                 mask = w.type("bool")
                 phis = zip((*names, active), (*types, mask), (*first, enters), (*after, again), strict=True)
-                for k, (name, type_, start, new) in enumerate(phis):
-                    w.lines[place + k] = f"  {name} = phi {type_} [ {start}, %{before} ], [ {new}, %{w.block} ]"
+                w.carry(place, before, phis)
                 w.branch(self.any(again), head, end)
                 latch = w.block
         w.open(end)

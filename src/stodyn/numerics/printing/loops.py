@@ -355,8 +355,7 @@ class LoopPrinter(Printer):
             self._opened.remove(fold.number)
             following = w.value(f"add nsw i64 {i}, 1")
         phis = zip((i, *names), ("i64", *types), (first, *starts), (following, *after), strict=True)
-        for k, (name, type_, start, new) in enumerate(phis):
-            w.lines[place + k] = f"  {name} = phi {type_} [ {start}, %{before} ], [ {new}, %{w.block} ]"
+        w.carry(place, before, phis)
         w.jump(head)
         w.open(end)
         for total, name in zip(totals, names, strict=True):
