@@ -33,6 +33,7 @@ R, SIGMA = 0.05, 0.2
 D = float(np.exp(-R))
 J = np.array([[0.0, 1.0], [-1.0, -0.1]])
 GBM = sd.SDE(lambda t, x: R * x, lambda t, x: SIGMA * x, 100.0)
+VOLATILE = sd.SDE(lambda t, x: 0.1 * x, lambda t, x: 0.4 * x, 1.0)
 AVERAGED = sd.SDE(
     lambda t, x: jnp.stack([R * x[0], x[0]]), lambda t, x: jnp.stack([SIGMA * x[0], 0.0 * x[0]])[:, None], [100.0, 0.0]
 )
@@ -70,6 +71,7 @@ PROBLEMS = {
     "European": (GBM, lambda t, x: call(x[0]), 1.0, (0.05, 0.0125, 0.002), 10.4505835722),
     "Asian": (AVERAGED, lambda t, x: call(x[1]), 1.0, (0.05, 0.0125, 0.002), 5.763088),
     "lookback": (GBM, functional.Minimum(lambda t, x: x[0]), 1.0, (0.1, 0.02, 0.005), (100 - 17.2168022374) / D),
+    "maximum": (VOLATILE, functional.Maximum(lambda t, x: x[0]), 1.0, (0.01, 0.003, 0.001), 1.436098954205),
     "digital": (GBM, functional.Probability(lambda t, x: x[0] - 100.0), 1.0, (5e-3, 1e-3, 2e-4), 0.532324815454 / D),
     "OU": (sd.SDE(lambda t, x: -x, lambda t, x: 1.0, 2.0), lambda t, x: x[0] ** 2, 2.0, (0.02, 0.004, 0.0008),
            0.5641047362),

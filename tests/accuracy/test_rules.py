@@ -96,3 +96,34 @@ def test_what_plain_monte_carlo_takes():
     cost, n = rules.plain({l: np.ones(1) for l in steps}, {l: np.full(1, 1 / m) for l, m in steps.items()}, steps,
                           Order(1.0, 2.0), np.full(1, 3 / 256), 0.95)  # fmt: skip
     assert n == 256 and cost == pytest.approx(256 * (1.959964 / (2 / 256)) ** 2, rel=1e-6)
+
+
+def test_extremes_whose_bias_bound_is_small_by_chance():
+    """The levels of E max of a geometric Brownian motion (rate 0.1, volatility 0.4) at 4, 8 and 16 steps: P_16 is
+    0.0057 short of the truth and E of the extrapolated value 0.0012, where D = 0.0011 in the mean. Of 4000 calls that
+    end because their interval is narrow enough, 93 % cover and more; with D alone 77 % did."""
+    rng, calls, stderr, error = np.random.default_rng(1), 4000, 4e-4, 3e-3
+    short, Y, before = 0.0057, 0.0045, 0.0079
+
+    def level(mean):
+        noisy = mean + stderr * rng.standard_normal(calls)
+        return Known(4096, noisy, np.full(calls, stderr**2), FREEDOM, np.ones(calls), np.full(calls, 3.0),
+                     np.zeros(calls), 16)  # fmt: skip
+
+    order = Order(1.0, 2.0, has_roots=True)
+    levels = [Level("base", 4, level(-short), 16), Level("difference", 3, level(before), 12)]
+    levels.append(Level("difference", 4, level(Y), 24))
+    b = rules.bias(levels[2].known, levels[1].known, order)
+    interval = rules.interval(levels, rules.weights(levels, 4, 4, order, b.extrapolated), b.bound, 0.95)
+    ends = interval.half <= error
+    assert ends.sum() > 400
+    assert np.mean(np.abs(interval.value) <= interval.half, where=ends) > 0.93
+
+
+def test_an_interval_without_bias_is_wider_than_students():
+    """Sampling ends where the standard error happens to be small: the part of the bias makes up for that, and where
+    there is none 15 % more."""
+    levels = ladder(3.0, 0.0, 1.0, stderr=0.01)
+    interval, b = found(levels, 1.0)
+    q = 2.1  # Student's quantile is more than that for 15 to 40 degrees of freedom, or less by 4 %
+    assert b.bound[0] == 0.0 and interval.half[0] == pytest.approx(1.15 * q * interval.stderr[0], rel=0.04)

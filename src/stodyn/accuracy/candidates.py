@@ -99,7 +99,7 @@ def candidates(problem: Any, functional: Functional, method: Any, t: tuple[float
         steps = 8 if growth is None else _first_steps(growth, t, is_implicit)
         steps = max(steps, _steps_in_time(stepped, functional, t))
         watched = isinstance(stepped, SDE) and one is not TamedEuler and not is_implicit and superlinear(stepped)
-        order = Order(min(own, functional.weak_order), 2.0 if strong >= 1 else 1.0)
+        order = Order(min(own, functional.weak_order), 2.0 if strong >= 1 else 1.0, functional.has_roots)
         found.append(Candidate(stepped, one, kind, order, steps, watched, watched and own < 2))
     return found
 

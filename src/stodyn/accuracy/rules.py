@@ -12,6 +12,9 @@ b = L is plain Monte Carlo, b = 0 multilevel (Giles, 2008). Its bias is taken fo
 2g - 1 times the error that is left where the order is right, and just that error where the order is one less. Where
 |Y_L/Y_(L-1)| = ρ > 2^(0.4 - a) is seen (both beyond 3 standard errors), nothing is extrapolated and
 D = |Y_L| ρ/(1 - ρ).
+
+Errors in powers of √h, as those of extremes, leave no such safety: there D is hardly more than the error that is left,
+a D that is small by chance would end the sampling, and its standard error is added.
 """
 
 from __future__ import annotations
@@ -31,14 +34,19 @@ SEEN, STEEPEST = 3.0, 0.9  # standard errors beyond which a difference is seen; 
 SLACK = 0.4  # by how much less than the claim the order may be: half an order less is found
 FEW_DIFFERENT = 5  # means of randomisations below which their scatter tells nothing
 LOOSE = 0.09  # (kurtosis - 1)/points beyond which a variance is not believed
+STOPPED = 0.15  # of the sampling part: what the interval is widened by at least, since s was looked at before the end
 SHARE, BIAS_SHARE = 0.6, 1.0 / 3.0  # of the error, for sampling and for the bias, when costs are predicted
 
 
 class Order(NamedTuple):
-    """Weak order of f with a method, and the power of h by which the variance of its differences falls."""
+    """Weak order of f with a method, and the power of h by which the variance of its differences falls.
+
+    has_roots  whether its error is a series in powers of √h, not of h
+    """
 
     weak: float
     decay: float
+    has_roots: bool = False
 
     @property
     def ratio(self) -> float:
@@ -96,6 +104,8 @@ def bias(top: Known, below: Known, order: Order) -> Bias:
     r = np.minimum(ratio, STEEPEST)
     bound = np.where(lower, np.abs(Y) * r / (1 - r), np.abs(g * Y - before) / (g - 1))
     stderr = np.where(lower, np.sqrt(top.stderr2), np.sqrt(g * g * top.stderr2 + below.stderr2) / (g - 1))
+    if order.has_roots:
+        bound = bound + stderr
     return Bias(bound, stderr, ~lower, ratio)
 
 
@@ -113,7 +123,11 @@ def weights(levels: Sequence[Level], base: int, top: int, order: Order, extrapol
 
 
 class Interval(NamedTuple):
-    """An estimate by entry: value ± half, half = q stderr + bias."""
+    """An estimate by entry: value ± half, half = q stderr + max(bias, 0.15 q stderr).
+
+    The end comes when q stderr happens to be small enough, which costs some per cent of coverage; the bound of the
+    bias, which is seldom all used up, makes up for them, and where it is tiny a share of q stderr does.
+    """
 
     value: np.ndarray
     half: np.ndarray
@@ -132,7 +146,8 @@ def interval(levels: Sequence[Level], counted: Sequence[np.ndarray], bound: np.n
         freedom = np.where(variance > 0, variance**2 / spread, np.inf)
     q = scipy.stats.t.ppf(0.5 + 0.5 * level, freedom)
     stderr = np.sqrt(variance)
-    return Interval(np.asarray(value), q * stderr + bound, stderr, bound, float(np.min(freedom)))
+    half = q * stderr + np.maximum(bound, STOPPED * q * stderr)
+    return Interval(np.asarray(value), half, stderr, bound, float(np.min(freedom)))
 
 
 @dataclasses.dataclass(frozen=True)

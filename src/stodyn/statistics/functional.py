@@ -29,7 +29,8 @@ from stodyn.methods.coupled import Step
 class Functional:
     """A functional of a path.
 
-    weak_order   the highest that it can have, whatever the method; normals: how many it draws for each fine step
+    weak_order   the highest that it can have, whatever the method; has_roots: whether its error has powers of √h
+    normals      how many it draws for each fine step
     diffuses     whether it needs f and g of an SDE; watches: whether the last number gathered is how far a path went
     gathers_in_time  whether the function is looked at along the path, not at its end alone; of_numbers: whether it
                  must be a number
@@ -38,6 +39,7 @@ class Functional:
     function: Callable
 
     weak_order: ClassVar[float] = math.inf
+    has_roots: ClassVar[bool] = False
     normals: ClassVar[int] = 0
     diffuses: ClassVar[bool] = False
     watches: ClassVar[bool] = False
@@ -114,6 +116,7 @@ class Maximum(Functional):
     """The largest value of function over the path, a number; between two states it is that of a Brownian bridge."""
 
     weak_order = 1.0
+    has_roots = True
     normals = 1
     diffuses = True
     gathers_in_time = True
