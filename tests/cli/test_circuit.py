@@ -8,9 +8,10 @@ import xarray
 from typer.testing import CliRunner
 
 from stodyn import load
+from stodyn.analysis.transient_noise import cautions, probes
 from stodyn.circuits import examples, read
 from stodyn.cli import application
-from stodyn.cli.circuit import amount, between, cautions, probes
+from stodyn.numerics.amounts import amount, with_error
 
 
 @pytest.fixture
@@ -53,8 +54,8 @@ def test_phase_noise(invoke, tmp_path):
         (("rc_lowpas",), "did you mean the example rc_lowpass?"),
         ((".",), "is a folder"),
         (("rc_lowpass", "--method", "Heun"), "Heun is not for circuits; these are: BDF2Maruyama"),
-        (("rc_lowpass", "--out", f"{__file__}/below"), "cannot be made (Not a directory)"),
-        (("rc_lowpass", "--probe", "nothing"), "there is no nothing"),
+        (("rc_lowpass", "--out", f"{__file__}/below"), "(Not a directory); name another folder"),
+        (("rc_lowpass", "--probe", "nothing"), "--probe: unknown node nothing; there are in, out"),
         (("rc_lowpass", "--method", "Heunn"), "Heun"),
         (("rc_lowpass", "--paths", 1), "2"),
     ],
@@ -89,8 +90,8 @@ def test_every_example_can_be_read():
 def test_probes():
     """Nodes that no source holds, those of the designer before those of subcircuits; and what .noise asks for."""
     text = "title\n.subckt rc a b\nR1 a m 1k\nC1 m 0 1n\nR2 m b 1k\nC2 b 0 1n\n.ends\nV1 in 0 1\nX1 in out rc\n"
-    assert probes(read(text), None) == ["out", "x1.m"]
-    assert probes(read(text + ".noise v(x1.m) V1 dec 10 1 1k\n"), None) == ["x1.m"]
+    assert probes(read(text)) == ["out", "x1.m"]
+    assert probes(read(text + ".noise v(x1.m) V1 dec 10 1 1k\n")) == ["x1.m"]
     assert probes(read(text), ["V(OUT),i(v1)", "x1.m"]) == ["out", "i(v1)", "x1.m"]
 
 
@@ -99,7 +100,7 @@ def test_amounts():
         "6.44 µV", "-1.25 mV", "0 V", "1.00 kV", "1.00 aV",
     ]  # fmt: skip
     assert amount(2e6, "Hz", 1) == "2 MHz"
-    assert between(0.450493, 2.1e-7, "V") == "450.49300 mV ± 210 nV"
+    assert with_error(0.450493, 2.1e-7, "V") == "450.49300 mV ± 210 nV"
 
 
 def test_cautions():

@@ -3,16 +3,22 @@
 import json
 import sys
 import textwrap
+import typing
 from fractions import Fraction
-from importlib import metadata
+from pathlib import Path
 
+import numpy as np
 import pytest
+import typer
 from typer.testing import CliRunner
 
+import stodyn
 from stodyn import listing, studies
-from stodyn.cli import application
+from stodyn.cli import EXIT_CODES, application
+from stodyn.cli._output import AsJson, duration, errors_as_messages, plain
 from stodyn.cli.methods import in_words
-from stodyn.cli.reproduce import duration, printed
+from stodyn.cli.reproduce import printed
+from stodyn.engine.failure import PathsFailed
 from stodyn.methods.catalogue import catalogue, find
 from stodyn.methods.contract import Claim
 from stodyn.studies.contract import Study
@@ -68,7 +74,7 @@ def toy(tmp_path, monkeypatch):
 
 
 def test_it_tells_its_version(invoke):
-    assert invoke("--version").output == f"stodyn {metadata.version('stodyn')}\n"
+    assert invoke("--version").output == f"stodyn {stodyn.__version__}\n"
 
 
 def test_every_file_of_the_folder_is_a_command(invoke):
@@ -76,6 +82,41 @@ def test_every_file_of_the_folder_is_a_command(invoke):
     assert result.exit_code == 0
     for name in ("methods", "reproduce", "cite"):
         assert name in result.output
+    assert "output" not in result.output.split()  # what the commands share is not a command
+
+
+def test_json_and_exit_codes_mean_the_same_everywhere(invoke):
+    """Every command takes the flag --json, with the same words of help, and states its exit codes."""
+    app = application()
+    assert len(app.registered_commands) >= 13
+    for command in app.registered_commands:
+        hints = typing.get_type_hints(command.callback, include_extras=True)
+        assert hints["as_json"] == AsJson, command.name
+        assert command.epilog == EXIT_CODES
+    assert "2 when an argument or a file it was given cannot be used" in words(invoke("--help").output.replace("│", ""))
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(ValueError("dt: too long"), 2), (OSError("no such file"), 2), (PathsFailed("path 3 failed", [3], [0.5]), 1)],
+)
+def test_exit_codes(error, code):
+    """Mistakes in what was given and failures of a run are told apart by the exit code."""
+    with pytest.raises((typer.BadParameter, typer.Exit)) as raised, errors_as_messages():
+        raise error
+    assert raised.value.exit_code == code
+
+
+def test_json_has_no_infinities():
+    values = {"a": np.array([1.0, np.nan]), "b": (np.float64(np.inf), Path("x")), 3: np.int64(2), "c": None}
+    assert plain(values) == {"a": [1.0, None], "b": [None, "x"], "3": 2, "c": None}
+
+
+@pytest.mark.parametrize("arguments", [("models",), ("cite", "SRIW1"), ("reproduce", "--list"), ("methods",)])
+def test_rows_fit_a_hundred_columns(invoke, arguments):
+    lines = invoke(*arguments).output.splitlines()
+    assert lines and max(map(len, lines)) <= 100
+    assert json.loads(invoke(*arguments, "--json").stdout)
 
 
 def test_methods_prints_the_catalogue(invoke):
@@ -98,9 +139,9 @@ def test_methods_for_a_problem_a_noise_and_an_order(invoke):
     rows = invoke("methods", "--noise", "general", "--order", 2, "--json").output
     assert {"DRI1", "RS1"} <= {entry["name"] for entry in json.loads(rows)}
     assert not {"SRA1", "SRKw2"} & {entry["name"] for entry in json.loads(rows)}
-    assert "No method is like that" in invoke("methods", "--for", "SDAE", "--order", 3).output
-    assert "there is no 'ode'; the kinds are" in words(invoke("methods", "--for", "ode").output)
-    assert "there is no 'red'; the structures are" in words(invoke("methods", "--noise", "red").output)
+    assert "No method fits" in invoke("methods", "--for", "SDAE", "--order", 3).output
+    assert "unknown kind 'ode'; the kinds are" in words(invoke("methods", "--for", "ode").output)
+    assert "unknown structure 'red'; the structures are" in words(invoke("methods", "--noise", "red").output)
 
 
 def test_claims_in_words():
@@ -125,7 +166,7 @@ def test_methods_in_json(invoke):
 def test_cite(invoke):
     result = invoke("cite", "Heun")
     assert result.exit_code == 0
-    assert result.output.startswith(f"Heun: {catalogue()['Heun'].citation}\n")
+    assert words(result.output).startswith(f"Heun: {catalogue()['Heun'].citation} ")
     assert "strong 1 (commutative): Rümelin (1982)" in result.output
 
 
@@ -145,9 +186,10 @@ def test_reproduce_lists_studies(invoke, toy):
 
 
 def test_reproduce_prints_rows_and_writes_what_it_found(invoke, toy):
-    result = invoke("reproduce", "toy", "--json", toy / "toy.json")
+    result = invoke("reproduce", "toy")
     assert result.exit_code == 0, result.output
-    lines = result.output.splitlines()
+    assert words(result.stderr).endswith("s drawing a line")  # also where the output is not a terminal
+    lines = result.stdout.splitlines()
     assert "A. Author, A line (1900): [Fig. 1]" in lines
     rows = [words(line) for line in lines]
     assert "length [m] 1.25 1.2512 0.0012 within one standard error" in rows
@@ -161,7 +203,9 @@ def test_reproduce_prints_rows_and_writes_what_it_found(invoke, toy):
     def refuse(word):
         raise AssertionError(f"{word} is not JSON")
 
-    assert json.loads((toy / "toy.json").read_text(), parse_constant=refuse) == {
+    result = invoke("reproduce", "toy", "--json")
+    assert "length [m] 1.25 1.2512 0.0012 within one standard error" in map(words, result.stderr.splitlines())
+    assert json.loads(result.stdout, parse_constant=refuse) == {
         "study": "toy",
         "rows": [
             {
@@ -174,7 +218,7 @@ def test_reproduce_prints_rows_and_writes_what_it_found(invoke, toy):
             {"quantity": "[bold] energy", "paper": None, "ours": 2.0, "stderr": None, "remark": ""},
             {"quantity": "growth", "paper": "diverges", "ours": None, "stderr": None, "remark": "left the floats"},
         ],
-        "figures": ["reproduced/toy/line.png"],
+        "files": ["reproduced/toy/line.png"],
     }
 
 
@@ -204,8 +248,7 @@ def test_reproduce_refuses_before_it_runs(invoke, toy):
     for arguments, message in (
         ((), "give the NAME of a study, or --all, or --list"),
         (("toy", "--tiny", "--full"), "--tiny and --full are two sizes; give one"),
-        (("toy", "--all"), "--all runs every study; leave NAME and --json out"),
-        (("toy", "--json", "nowhere/toy.json"), "--json: the folder nowhere does not exist; make it first"),
+        (("toy", "--all"), "--all runs every study; leave NAME out"),
         (("toy", "--out", toy / "more_studies" / "toy_study.py"), "is not a folder; name another"),
     ):
         result = invoke("reproduce", *arguments)

@@ -1,5 +1,6 @@
 """stodyn run, resume and status: a run as data, ended and gone on with, and every mistake named by its key."""
 
+import json
 import sys
 import textwrap
 
@@ -84,8 +85,8 @@ def folder(tmp_path):
 def test_run_status_resume_and_what_is_written(invoke, folder):
     result = invoke("run", folder / "run.toml")
     assert result.exit_code == 0, result.output
-    assert "200 paths x 16 steps of Heun" in result.output
-    assert "0 of 4 blocks were there, 4 computed" in result.output
+    assert "200 paths × 16 steps of Heun" in result.output
+    assert "0 of 4 blocks were read from the ledger, 4 were computed" in result.output
     collect = [st.Moments(every=8), st.Observable(lambda t, x, p: 0.5 * x @ x, name="energy")]
     same = simulate(ornstein_uhlenbeck(2.0), "Heun", t=(0, 1), dt=0.0625, paths=200, seed=1, block=64, collect=collect)
     for run in (load(folder / "out" / "ou.nc"), load(folder / "runs" / "ou")):
@@ -104,7 +105,7 @@ def test_run_status_resume_and_what_is_written(invoke, folder):
     assert "3 of 4 blocks done (75 %)" in invoke("status", folder / "runs" / "ou").output
     (folder / "run.toml").unlink()  # the ledger has its own copy
     result = invoke("resume", folder / "runs" / "ou")
-    assert "3 of 4 blocks were there, 1 computed" in result.output, result.output
+    assert "3 of 4 blocks were read from the ledger, 1 were computed" in result.output, result.output
 
 
 def test_more_paths_and_another_run(invoke, folder):
@@ -112,12 +113,13 @@ def test_more_paths_and_another_run(invoke, folder):
     file.write_text(UNWRITTEN)
     assert invoke("run", file).exit_code == 0
     file.write_text(UNWRITTEN.replace("paths = 200", "paths = 256"))
-    assert "3 of 4 blocks were there, 1 computed" in invoke("run", file).output
-    assert "4 of 4 blocks were there" in invoke("resume", folder / "runs" / "ou").output  # of the longer run
+    assert "3 of 4 blocks were read from the ledger, 1 were computed" in invoke("run", file).output
+    longer = json.loads(invoke("resume", folder / "runs" / "ou", "--json").stdout)
+    assert (longer["provenance"]["paths"], longer["provenance"]["blocks_read"]) == (256, 4)
     file.write_text(UNWRITTEN.replace("seed = 1", "seed = 2"))
     result = invoke("run", file)
     assert result.exit_code != 0 and "holds another run: seed was 1 and is 2" in result.output
-    assert "4 of 4 blocks were there" in invoke("resume", folder / "runs" / "ou").output
+    assert "4 of 4 blocks were read from the ledger" in invoke("resume", folder / "runs" / "ou").output
 
 
 def test_a_killed_run_is_gone_on_with(invoke, folder, forked):
@@ -132,9 +134,9 @@ def test_a_killed_run_is_gone_on_with(invoke, folder, forked):
     done = len(list(ledger.glob("blocks/*/[0-9]*")))
     said = invoke("status", ledger).output
     assert 9 <= done < 63 and f"{done} of 63 blocks done" in said and "complete" not in said, said
-    assert "blocks a second" in said
+    assert "blocks per second" in said
     result = invoke("resume", ledger)
-    assert f"{done} of 63 blocks were there, {63 - done} computed" in result.output, result.output
+    assert f"{done} of 63 blocks were read from the ledger, {63 - done} were computed" in result.output, result.output
     (folder / "run.toml").write_text((folder / "run.toml").read_text().replace("runs/ou", "runs/unbroken"))
     assert invoke("run", folder / "run.toml").exit_code == 0
     assert load(ledger).drop_attrs().identical(load(folder / "runs" / "unbroken").drop_attrs())
@@ -206,9 +208,12 @@ def test_what_cannot_be_resumed(invoke, tmp_path):
 
 def test_status_in_words():
     running = Status(done=30, blocks=100, paths=6400, complete=False, rate=2.0, idle=0.4)
-    assert in_words(running)[1:] == ["2 blocks a second over the last ones", "about 35.0 s left"]
-    assert "nothing for 10 min: ended, it seems; it would take 35.0 s more" in in_words(running._replace(idle=600.0))[2]
-    assert "all blocks are there" in in_words(running._replace(done=100, rate=None))[1]
+    assert in_words(running)[1:] == ["2 blocks per second recently", "about 35.0 s left"]
+    said = in_words(running._replace(idle=600.0))[2]
+    assert said == "no new block for 10 min: the run seems to have ended; the rest would take 35.0 s"
+    assert (
+        "All blocks are done but the result has not been written" in in_words(running._replace(done=100, rate=None))[1]
+    )
 
 
 def test_as_many_paths_as_it_takes(folder):

@@ -1,21 +1,187 @@
-"""What stands beside a run of a circuit's transient noise: stationary deviations, the fastest rate, sampled spectra."""
+"""The transient noise of a circuit: its run, what the run says of each node, and what stands beside it."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy
+import xarray
 
+from stodyn import statistics
 from stodyn.circuits import Circuit, NetlistError
+from stodyn.engine.simulate import simulate
+from stodyn.methods.contract import Catalogued
+from stodyn.numerics.amounts import amount
 
 LARGEST = 600  # unknowns up to which the stationary covariance is computed
 EIGENVALUES = 2e7  # n³ of all the linearisations along the mean waveform together
+KEPT, TIMES = 256, 400  # paths kept for the sampled spectrum; times at which statistics are taken
+MOST_KEPT = 30_000_000  # numbers in the paths kept
+RESOLVED = 2.0  # step times fastest rate: beyond it the trapezoidal rule changes signs from step to step
+LEAST_SHARE = 0.001  # shares of the noise below it are not listed
+
+
+class ComponentNoise(NamedTuple):
+    """A voltage or current at the end of a run: its mean and standard deviation σ with their errors.
+
+    largest, largest_time  the largest σ of the run, and when
+    small_signal           σ by the small-signal analysis at the operating point; None where there is none
+    """
+
+    name: str
+    unit: str
+    mean: float
+    mean_stderr: float
+    deviation: float
+    deviation_stderr: float
+    largest: float
+    largest_time: float
+    small_signal: float | None
+
+
+class Measured(NamedTuple):
+    """A .measure over the paths kept: mean and standard deviation of the paths that met it (NaN where none did)."""
+
+    mean: float
+    deviation: float
+    met: int
+    paths: int
+
+
+class Density(NamedTuple):
+    """The root of a small-signal noise density at a frequency, and the largest shares of its sources."""
+
+    frequency: float
+    root: float
+    shares: dict[str, float]
+
+
+def probes(circuit: Circuit, asked: Sequence[str] = ()) -> list[str]:
+    """Choose the components worth drawing.
+
+    They are those asked for (out, v(out), or several with commas between them); else the output of .noise; else up to
+    four nodes that no source holds, those inside subcircuits last.
+    """
+    if asked:
+        names = [name.strip().lower() for word in asked for name in word.split(",")]
+        names = [name[2:-1] if name.startswith("v(") and name.endswith(")") else name for name in names]
+        for name in names:
+            if name not in circuit.network.names:
+                raise ValueError(f"unknown node {name}; there are {', '.join(circuit.network.names[:40])}")
+        return names
+    netlist = circuit.network.netlist
+    if netlist.noise is not None and netlist.noise.node in circuit.nodes:
+        return [netlist.noise.node]
+    held = {node for e in netlist.elements if e.kind == "v" for node in e.nodes}
+    return sorted((node for node in circuit.nodes if node not in held), key=lambda node: "." in node)[:4]
+
+
+def simulated(
+    circuit: Circuit, method: Catalogued | str, *, paths: int, seed: int, keep_paths: bool = True
+) -> xarray.Dataset:
+    """Run a circuit over the time of its .tran, random values drawn for each path, and keep moments and some paths."""
+    steps = round(circuit.span[1] / circuit.step)
+    kept = min(KEPT, paths, max(8, MOST_KEPT // (steps * circuit.n)))
+    collect: list[Any] = [statistics.Moments(every=max(1, steps // TIMES))]
+    collect += [statistics.Paths(kept, every=max(1, steps // 4096))] if keep_paths else []
+    drawn = circuit.sampled(paths, seed) if circuit.random else circuit
+    run = simulate(drawn, method, t=circuit.span, dt=circuit.step, paths=paths, seed=seed, collect=collect)
+    return run.sel(component=list(circuit.network.names)) if circuit.random else run
+
+
+def component_noise(
+    circuit: Circuit, run: xarray.Dataset, rest: np.ndarray | None, names: Sequence[str]
+) -> list[ComponentNoise]:
+    """Read mean and deviation of components off a run; what rounding alone makes counts as 0.
+
+    `rest` are the deviations of `stationary`, if there are any.
+    """
+    times, end = run["time"].values, run.isel(time=-1)
+    least = 0.0 if rest is None else 1e-12 * float(np.max(rest[: len(circuit.nodes)], initial=0.0))
+    found = []
+    for name in names:
+        i = circuit.network.names.index(name)
+        unit = circuit.network.units[i]
+        mean, variance = run["mean"].values[:, i], run["variance"].values[:, i]
+        rounding = 1e-13 * max(float(np.abs(mean).max()), 1e-300)
+        deviation = np.where(np.sqrt(variance) > rounding, np.sqrt(variance), 0.0)
+        σ, most = float(deviation[-1]), int(np.argmax(deviation))
+        small_signal = None
+        if rest is not None:
+            small_signal = float(rest[i]) if rest[i] > least or unit != "V" else 0.0
+        found.append(
+            ComponentNoise(
+                name,
+                unit,
+                mean=float(mean[-1]) if abs(mean[-1]) > 10.0 * rounding else 0.0,
+                mean_stderr=float(end["mean_stderr"].values[i]) if σ else 0.0,
+                deviation=σ,
+                deviation_stderr=float(end["variance_stderr"].values[i]) / (2.0 * σ) if σ else 0.0,
+                largest=float(deviation[most]),
+                largest_time=float(times[most]),
+                small_signal=small_signal,
+            )
+        )
+    return found
+
+
+def measured(circuit: Circuit, run: xarray.Dataset) -> dict[str, Measured]:
+    """Evaluate every .measure of the netlist, those of transients over the paths kept."""
+    found = {}
+    for analysis in dict.fromkeys(measure.analysis for measure in circuit.network.netlist.measures):
+        for name, values in circuit.measured(analysis, run).items():
+            met = values[np.isfinite(values)]
+            mean = float(met.mean()) if len(met) else math.nan
+            deviation = float(met.std(ddof=1)) if len(met) > 1 else math.nan
+            found[name] = Measured(mean, deviation, len(met), len(values))
+    return found
+
+
+def cautions(circuit: Circuit, run: xarray.Dataset, method: str) -> list[str]:
+    """Say what a designer must know about a run: a step too long for the circuit, transistors with too little noise."""
+    said = []
+    rate, time = fastest(circuit, run)
+    if circuit.step * rate > RESOLVED and not (circuit.is_affine and method != "Trapezoidal"):
+        said.append(
+            f"the step, {amount(circuit.step, 's')}, is {circuit.step * rate:.2g} times the shortest time constant, "
+            f"{amount(1.0 / rate, 's')} at {amount(time, 's')}: "
+            + (
+                "waveforms ring after edges; take a shorter step in .tran, or --method BDF2Maruyama"
+                if circuit.is_affine
+                else "σ is not to be trusted where devices switch that fast; compare with a shorter step in .tran"
+            )
+        )
+    if circuit.too_quiet:
+        said.append(
+            f"in the triode region at the operating point: {', '.join(circuit.too_quiet[:10])}; the noise 2kT(2/3)g_m "
+            "is too small there, NLEV=3 in the .model has it right"
+        )
+    bare = [name for name in circuit.channels.without_white if name in circuit.nodes]
+    if bare:
+        said.append(
+            f"no capacitor at {', '.join(bare)}: white noise there has an infinite variance, σ is that of the rest, "
+            "and spectra are those of the small-signal analysis alone"
+        )
+    return said
+
+
+def loudest(circuit: Circuit, node: str) -> Density | None:
+    """Find the small-signal density of a node in the middle of its band, and what makes it; None without noise."""
+    low, high = band(circuit)
+    found = circuit.small_signal.spectrum(node, [math.sqrt(low * high)])
+    whole = float(found.density[0])
+    if not whole:
+        return None
+    shares = sorted(((float(density[0]) / whole, name) for name, density in found.parts.items()), reverse=True)
+    listed = {name: share for share, name in shares[:5] if share >= LEAST_SHARE}
+    return Density(float(found.frequency[0]), math.sqrt(whole), listed)
 
 
 def stationary(circuit: Circuit) -> tuple[np.ndarray | None, str]:
-    """Standard deviations of the small-signal analysis, or why there are none."""
+    """Return the standard deviations of the small-signal analysis, or why there are none."""
     if circuit.n > LARGEST:
         return None, f"no small-signal deviations: more than {LARGEST} unknowns"
     try:
@@ -29,8 +195,8 @@ def stationary(circuit: Circuit) -> tuple[np.ndarray | None, str]:
         return None, f"no small-signal deviations: {why} at the operating point"
 
 
-def fastest(circuit: Circuit, run: Any) -> tuple[float, float]:
-    """The fastest rate of the circuit linearised along its mean waveform (1/s), and when."""
+def fastest(circuit: Circuit, run: xarray.Dataset) -> tuple[float, float]:
+    """Return the fastest rate of the circuit linearised along its mean waveform (1/s), and when."""
     times, means = run["time"].values, run["mean"].values
     looks = np.linspace(0, len(times) - 1, int(np.clip(EIGENVALUES / circuit.n**3, 2, len(times)))).astype(int)
     if circuit.n > LARGEST:
@@ -47,16 +213,16 @@ def fastest(circuit: Circuit, run: Any) -> tuple[float, float]:
     return float(rates[most]), float(times[looks[most]])
 
 
-def band(circuit: Circuit, steps: int) -> tuple[float, float]:
-    """Frequencies worth drawing: those of .noise, else what the run resolves."""
+def band(circuit: Circuit) -> tuple[float, float]:
+    """Return the frequencies worth drawing: those of .noise, else what the run resolves."""
     asked = circuit.network.netlist.noise
     if asked is not None:
         return asked.sweep.first, asked.sweep.last
-    return 1.0 / circuit.span[1], 0.5 * steps / circuit.span[1]
+    return 1.0 / circuit.span[1], 0.5 / circuit.step
 
 
-def deviation_spectrum(run: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """The one-sided density of the kept paths' deviations from their mean, over the second half of the run."""
+def deviation_spectrum(run: xarray.Dataset, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return the one-sided density of the kept paths' deviations from their mean, over the second half of the run."""
     kept = run["path"].sel(component=name)
     values, times = kept.values, kept[next(str(d) for d in kept.dims if str(d).startswith("time"))].values
     values = values if values.shape[-1] == len(times) else values.T

@@ -1,59 +1,48 @@
-"""The command `stodyn`: every file of this folder is a sub-command, its function `command`."""
+"""The command `stodyn`: every file of this folder is a sub-command, its function `command`.
 
-import contextlib
-from collections.abc import Callable, Iterator
-from importlib import metadata
-from typing import Annotated, TypeVar
+Files whose names begin with an underscore hold what the commands share.
+"""
+
+from typing import Annotated
 
 import typer
 
+import stodyn
 from stodyn import listing
-from stodyn.engine.failure import PathsFailed
-from stodyn.engine.worker import WorkerDiffers, WorkersDied
 
-T = TypeVar("T")
+EXIT_CODES = (
+    "Exit codes: 0 when the command did what it was asked; 1 when it ran and failed (paths that failed, workers that "
+    "died, a study that raised an error); 2 when an argument or a file it was given cannot be used; 130 when it was "
+    "interrupted."
+)
 
 
 def application() -> typer.Typer:
-    """The application with every command found in this folder."""
+    """Return the application with every command found in this folder."""
     from stodyn import cli
 
     app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
-    def tell_version(asked: bool) -> None:
+    def print_version(asked: bool) -> None:
         if asked:
-            typer.echo(f"stodyn {metadata.version('stodyn')}")
+            typer.echo(f"stodyn {stodyn.__version__}")
             raise typer.Exit
 
-    @app.callback()
-    def stodyn(
+    @app.callback(epilog=EXIT_CODES)
+    def callback(
         version: Annotated[
-            bool, typer.Option("--version", callback=tell_version, is_eager=True, help="Print the version and leave.")
+            bool, typer.Option("--version", callback=print_version, is_eager=True, help="Print the version and exit.")
         ] = False,
     ) -> None:
         """Simulate physical systems with noise in them."""
 
     for module in listing.modules(cli):
-        app.command(module.__name__.rpartition(".")[2].replace("_", "-"))(module.command)
+        name = module.__name__.rpartition(".")[2]
+        if not name.startswith("_"):
+            app.command(name.replace("_", "-"), epilog=EXIT_CODES)(module.command)
     return app
 
 
 def main() -> None:
+    """Run the command line."""
     application()()
-
-
-@contextlib.contextmanager
-def told() -> Iterator[None]:
-    """Errors in what the user gave, told in a line."""
-    try:
-        yield
-    except (ValueError, TypeError, OSError, MemoryError, ImportError, PathsFailed, WorkerDiffers, WorkersDied) as error:
-        raise typer.BadParameter(str(error)) from error
-
-
-def looked_up(find: Callable[[str], T], name: str) -> T:
-    """find(name), its error told as a mistake in the command line."""
-    try:
-        return find(name)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from error

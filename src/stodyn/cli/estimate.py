@@ -5,29 +5,33 @@ from typing import Annotated
 
 import numpy as np
 import typer
-from rich.console import Console
 
 from stodyn import runfile
-from stodyn.cli import told
+from stodyn.cli._output import AsJson, console, errors_as_messages, print_files, print_json
 
 
 def command(
-    file: Annotated[Path, typer.Argument(metavar="FILE.toml", help="What to estimate; the reference shows one.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE.toml", help="What to estimate; the reference shows an example.")
+    ],
+    as_json: AsJson = False,
 ) -> None:
-    """Estimate an expectation to a stated total error, and say how it was done."""
-    console = Console(highlight=False, soft_wrap=True)
-    with told():
+    """Estimate an expectation to a stated total error, and print how it was done."""
+    with errors_as_messages():
         described = runfile.read_estimate(file)
         found, files = runfile.estimated(described)
+    if as_json:
+        print_json({"value": found["value"].values, "error": found["error"].values, **found.attrs, "files": files})
+        return
+    screen = console()
     level = described.options.get("level", 0.95)
-    for value, error in zip(np.atleast_1d(found.value.values), np.atleast_1d(found.error.values), strict=True):
-        console.print(f"{value:.10g} ± {error:.2g} (bias and sampling, {100 * level:g} %)", markup=False)
+    for value, error in zip(np.atleast_1d(found["value"].values), np.atleast_1d(found["error"].values), strict=True):
+        screen.print(f"{value:.10g} ± {error:.2g} (bias and sampling, {100 * level:g} %)")
     attrs = found.attrs
-    console.print(
+    screen.print(
         f"{attrs['route']}: {attrs['path_steps']:.2g} path-steps, {attrs['pilot_path_steps']:.2g} in the pilot"
     )
-    console.print(attrs["why"], markup=False)
+    screen.print(attrs["why"])
     if not attrs["trusted"]:
-        console.print(f"not to be trusted: {attrs['reasons']}", markup=False)
-    for path in files:
-        console.print(f"wrote {path}", markup=False)
+        screen.print(f"not to be trusted: {attrs['reasons']}")
+    print_files(screen, files)

@@ -1,11 +1,11 @@
-"""stodyn methods: what is in the catalogue, one line for each method."""
+"""stodyn methods: the catalogue, one line for each method."""
 
-import json
 from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
 
+from stodyn.cli._output import AsJson, print_json
 from stodyn.methods.catalogue import catalogue
 from stodyn.methods.contract import Catalogued, Claim, Expansion, Solver
 from stodyn.problems.contract import STRUCTURES, NoiseStructure
@@ -23,15 +23,15 @@ def command(
     order: Annotated[
         float, typer.Option(metavar="P", help="Methods of at least this strong or weak order for that noise.", min=0.0)
     ] = 0.0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the catalogue as JSON instead of a table.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """List the methods by the kind of problem they take: the orders they promise, and what they are."""
+    """List the methods by the kind of problem they take, with the orders they promise and what they are."""
     methods = chosen(catalogue(), problem, noise, order)
     if as_json:
-        typer.echo(json.dumps([described(*item) for item in methods.items()], indent=2, allow_nan=False))
+        print_json([described(*item) for item in methods.items()])
         return
     if not methods:
-        typer.echo("No method is like that. Ask for less: leave out --order, --noise or --for.")
+        typer.echo("No method fits. Ask for less: leave out --order, --noise or --for.")
     width = max(map(len, methods), default=0)
     for kind in dict.fromkeys(method.accepts.__name__ for method in methods.values()):
         typer.echo(f"{kind}\n{'':{width + 2}}strong weak")
@@ -40,16 +40,16 @@ def command(
                 typer.echo(f"{name:{width}}  {orders(method, noise)}  {method.summary}")
         typer.echo("")
     if methods:
-        typer.echo("Orders are the highest a method promises for some noise; --json tells for which.")
+        typer.echo("Each order is the highest that a method promises for some kind of noise; --json says for which.")
 
 
 def chosen(methods: Mapping[str, Catalogued], problem: str, noise: str, order: float) -> dict[str, Catalogued]:
-    """The methods for a kind of problem and noise, of an order; names that are not known are refused."""
+    """Return the methods for a kind of problem, a structure of noise and an order; refuse unknown names."""
     kinds = {method.accepts.__name__.lower(): method.accepts.__name__ for method in methods.values()}
     if problem and problem.lower() not in kinds:
-        raise typer.BadParameter(f"--for: there is no {problem!r}; the kinds are {', '.join(kinds.values())}")
+        raise typer.BadParameter(f"--for: unknown kind {problem!r}; the kinds are {', '.join(kinds.values())}")
     if noise and noise not in STRUCTURES:
-        raise typer.BadParameter(f"--noise: there is no {noise!r}; the structures are {', '.join(STRUCTURES)}")
+        raise typer.BadParameter(f"--noise: unknown structure {noise!r}; the structures are {', '.join(STRUCTURES)}")
     return {
         name: method
         for name, method in methods.items()
@@ -60,7 +60,7 @@ def chosen(methods: Mapping[str, Catalogued], problem: str, noise: str, order: f
 
 
 def structure(noise: str) -> NoiseStructure:
-    """A noise of which no more is known than its name says."""
+    """Return a structure about which only its name is known."""
     return NoiseStructure(() if noise == "general" else (noise, "commutative"), "asked")
 
 
@@ -69,7 +69,7 @@ def takes(method: Catalogued, noise: str) -> bool:
 
 
 def promised(method: Catalogued, kind: str, noise: str) -> float:
-    """The order of a kind that a method promises for a noise; the highest for any where none is asked for."""
+    """Return the order that a method promises for a structure of noise, or the highest for any if none is given."""
     asked = (noise,) if noise else STRUCTURES
     return max((method.promised(kind, structure(each)) for each in asked if takes(method, each)), default=0.0)
 
@@ -80,7 +80,7 @@ def orders(method: Catalogued, noise: str) -> str:
 
 
 def in_words(claim: Claim, method: Catalogued) -> str:
-    """A claim in a few words, with the noise it holds for: strong 1.5 (additive)."""
+    """Describe a claim in a few words, with the noise it holds for: strong 1.5 (additive)."""
     order = "" if claim.order is None else f" {float(claim.order):g}"
     noise = claim.when or (() if claim.kind == "deterministic" else method.structures)
     when = f" ({', '.join(noise)})" if noise else ""

@@ -4,49 +4,53 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
+import xarray
 
 from stodyn import runfile
-from stodyn.cli import told
+from stodyn.cli._output import AsJson, console, errors_as_messages, print_files, print_json
 from stodyn.results import provenance
 
 
 def command(
-    file: Annotated[Path, typer.Argument(metavar="FILE.toml", help="What to run; the reference shows one.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE.toml", help="What to run; the reference shows an example.")],
+    as_json: AsJson = False,
 ) -> None:
-    """Run what a TOML file describes, and write what it asks for; the same again goes on where it was ended."""
-    with told():
-        show(runfile.read(file))
+    """Run what a TOML file describes and write the outputs it asks for.
+
+    Where the file names a ledger, the same command continues a run that was interrupted.
+    """
+    with errors_as_messages():
+        show(runfile.read(file), as_json)
 
 
-def show(described: runfile.RunFile) -> None:
-    """Run it, and say what was done."""
-    console = Console(highlight=False, soft_wrap=True)
+def show(described: runfile.RunFile, as_json: bool) -> None:
+    """Run what a file describes, and print what was done."""
     run, files = runfile.run(described)
+    if as_json:
+        numbers = {name: variable.item() for name, variable in run.data_vars.items() if not variable.dims}
+        print_json({"provenance": provenance(run), "numbers": numbers, "files": files})
+        return
+    screen = console()
+    for line in in_words(run, described.ledger is not None):
+        screen.print(line)
+    print_files(screen, files)
+
+
+def in_words(run: xarray.Dataset, has_ledger: bool) -> list[str]:
+    """Describe a run in lines for a person."""
     record = provenance(run)
     if "probability" in run:
         low, high = float(run["probability_low"]), float(run["probability_high"])
-        console.print(
-            f"{record['event']}: {float(run['probability']):.4g}, 95 %: {low:.3g} to {high:.3g}", markup=False
-        )
-        console.print(
-            f"{record['runs']} runs, {record['path_steps']:,} path-steps in {record['seconds']:.1f} s", markup=False
-        )
-        _list(console, files)
-        return
-    paths = (
-        f"{record['paths']:,} paths x {record['steps']:,} steps" if "paths" in record else f"{record['steps']:,} steps"
-    )
-    console.print(f"{paths} of {record['method']} in {record['seconds']:.1f} s", markup=False)
-    if described.ledger is not None:
+        return [
+            f"{record['event']}: {float(run['probability']):.4g}, 95 %: {low:.3g} to {high:.3g}",
+            f"{record['runs']} runs, {record['path_steps']:,} path-steps in {record['seconds']:.1f} s",
+        ]
+    paths = f"{record['paths']:,} paths × " if "paths" in record else ""
+    lines = [f"{paths}{record['steps']:,} steps of {record['method']} in {record['seconds']:.1f} s"]
+    if has_ledger:
         read, blocks = record["blocks_read"], -(-record["paths"] // record["block"])
-        console.print(f"ledger {described.ledger}: {read} of {blocks} blocks were there, {blocks - read} computed")
+        lines.append(f"{read} of {blocks} blocks were read from the ledger, {blocks - read} were computed")
     if "stop_time" in run:
         stopped = int((run["stopped_by"] >= 0).sum())
-        console.print(f"{stopped:,} paths were stopped, at {float(run['stop_time'].mean()):.4g} on average")
-    _list(console, files)
-
-
-def _list(console: Console, files: list[Path]) -> None:
-    for path in files:
-        console.print(f"wrote {path}", markup=False)
+        lines.append(f"{stopped:,} paths were stopped, at {float(run['stop_time'].mean()):.4g} on average")
+    return lines

@@ -1,40 +1,50 @@
-"""stodyn status: how far a run is."""
+"""stodyn status: how far a run has come."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from stodyn.cli import told
-from stodyn.cli.reproduce import duration
+from stodyn.cli._output import AsJson, console, duration, errors_as_messages, print_json
 from stodyn.engine import ledger
 
 
 def command(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A ledger: the folder given to ledger=.")],
+    as_json: AsJson = False,
 ) -> None:
-    """Tell how many blocks of a run are done, how fast, and how long it will take; nothing is computed or locked."""
-    with told():
+    """Print how many blocks of a run are done, how fast, and how long the rest will take.
+
+    Nothing is computed and nothing is locked.
+    """
+    with errors_as_messages():
         found = ledger.status(folder)
+    if as_json:
+        print_json({**found._asdict(), "left": found.left})
+        return
     for line in in_words(found):
-        Console(highlight=False).print(line)
+        console().print(line)
 
 
 def in_words(found: ledger.Status) -> list[str]:
+    """Describe the state of a run in lines for a person."""
     lines = [
         f"{found.done} of {found.blocks} blocks done ({100 * found.done / found.blocks:.0f} %), {found.paths:,} paths"
     ]
     if found.complete:
-        return [*lines, "complete: stodyn.load gives the result"]
+        return [*lines, "complete: stodyn.load reads the result"]
     if found.rate is not None and found.idle is not None and found.left is not None:
-        lines.append(f"{found.rate:.3g} blocks a second over the last ones")
+        lines.append(f"{found.rate:.3g} blocks per second recently")
         if found.idle > max(60.0, 20 / found.rate):
             lines.append(
-                f"nothing for {duration(found.idle)}: ended, it seems; it would take {duration(found.left)} more"
+                f"no new block for {duration(found.idle)}: the run seems to have ended; the rest would take "
+                f"{duration(found.left)}"
             )
         else:
             lines.append(f"about {duration(found.left)} left")
     elif found.done == found.blocks:
-        lines.append("all blocks are there, and the result is not: give the same run again, which takes a moment")
+        lines.append(
+            "All blocks are done but the result has not been written. Run the same command again; it will finish in a "
+            "moment."
+        )
     return lines

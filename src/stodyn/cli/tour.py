@@ -7,38 +7,50 @@ from typing import Annotated
 import typer
 
 from stodyn import listing, plot, tour
+from stodyn.cli._output import AsJson, check_folder, console, print_json
 from stodyn.tour import page
-from stodyn.tour.contract import Stop, Told
+from stodyn.tour.contract import Findings, Stop
 
 
 def command(
     out: Annotated[Path, typer.Option(help="Folder for the page and its pictures.")] = Path("tour"),
-    paths: Annotated[int, typer.Option(help="Paths of each system.", min=640)] = 20_000,
-    seed: Annotated[int, typer.Option(help="Another seed, other paths.", min=0)] = 1,
+    paths: Annotated[int, typer.Option(help="Number of paths of each system.", min=640)] = 20_000,
+    seed: Annotated[int, typer.Option(help="Another seed gives other paths.", min=0)] = 1,
+    as_json: AsJson = False,
 ) -> None:
-    """Simulate one noisy system from each field, set the answers beside the truth, and draw them."""
-    out.mkdir(parents=True, exist_ok=True)
+    """Simulate one noisy system from each field, print the answers beside the truth, and draw them."""
+    check_folder("--out", out)
     stops = all_stops()
-    typer.echo(f"\n{len(stops)} systems with noise in them, {paths:,} paths each.\n")
+    screen = console(stderr=as_json)
+    screen.print(f"\n{len(stops)} systems with noise in them, {paths:,} paths each.\n")
     began = time.perf_counter()
-    visits: list[tuple[Stop, Told, float]] = []
+    visits: list[tuple[Stop, Findings, float]] = []
     for stop in stops:
-        typer.secho(stop.question, bold=True)
+        screen.print(stop.question, style="bold")
         started = time.perf_counter()
-        told = stop.visit(paths, seed)
+        found = stop.visit(paths, seed)
         seconds = time.perf_counter() - started
-        plot.save(told.picture, out / f"{stop.name}.png")
-        visits.append((stop, told, seconds))
-        for a in told.answers:
-            typer.echo(f"  {a.quantity}: {a.ours:.4g} ± {a.stderr:.1g}; the truth is {a.truth:.4g} (z = {a.z:+.1f})")
-        typer.echo(f"  {told.run}, {seconds:.1f} s with compiling\n")
-    typer.echo(
-        f"z is the distance from the truth in standard errors. All of it took {time.perf_counter() - began:.0f} s."
+        plot.save(found.picture, out / f"{stop.name}.png")
+        visits.append((stop, found, seconds))
+        for a in found.answers:
+            screen.print(f"  {a.quantity}: {a.ours:.4g} ± {a.stderr:.1g}; the truth is {a.truth:.4g} (z = {a.z:+.1f})")
+        screen.print(f"  {found.run}, {seconds:.1f} s with compiling\n")
+    written = page.write(out, visits)
+    if as_json:
+        print_json(
+            [
+                {"stop": stop.name, "answers": [a._asdict() for a in found.answers], "run": found.run}
+                for stop, found, _ in visits
+            ]
+        )
+        return
+    screen.print(
+        f"z is the distance from the truth in standard errors. The whole tour took {time.perf_counter() - began:.0f} s."
     )
-    typer.echo(f"Open {page.write(out, visits)}: all pictures, numbers, and the code that made them.\n")
-    typer.echo("Next: `stodyn methods` lists the methods; the README has twenty lines to start from.")
+    screen.print(f"Open {written}: all pictures, numbers, and the code that made them.\n", soft_wrap=True)
+    screen.print("Next: `stodyn methods` lists the methods; the README has twenty lines to start from.")
 
 
 def all_stops() -> list[Stop]:
-    """The stops of the tour in their order."""
+    """Return the stops of the tour in their order."""
     return sorted(listing.values(tour, Stop).values(), key=lambda stop: stop.place)

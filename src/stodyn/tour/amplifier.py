@@ -4,10 +4,10 @@ import stodyn as sd
 from stodyn import statistics as st
 from stodyn.circuits.devices import BOLTZMANN
 from stodyn.studies.circuit_noise import transimpedance
-from stodyn.tour.contract import Stop, Told, counted, rms
+from stodyn.tour.contract import Findings, Stop, rms, run_in_words
 
 
-def visit(paths: int, seed: int) -> Told:
+def visit(paths: int, seed: int) -> Findings:
     circuit = sd.circuits.read(sd.circuits.examples()["transimpedance"])
     collect = [st.Moments(every=20), st.Paths(4)]
     run = sd.simulate(circuit, t=circuit.span, dt=circuit.step, paths=paths, seed=seed, collect=collect)
@@ -15,7 +15,7 @@ def visit(paths: int, seed: int) -> Told:
     end = run.isel(time=-1).sel(component="out")
     exact = transimpedance(BOLTZMANN * 300.15)
     answer = rms("rms noise of the output in µV", end["variance"], end["variance_stderr"], exact, 1e6)
-    return Told([answer], sd.plot.band(run, "out"), counted(sd.provenance(run)))
+    return Findings([answer], sd.plot.band(run, "out"), run_in_words(sd.provenance(run)))
 
 
 AMPLIFIER = Stop("amplifier", "How much noise stands on the output of a photodiode amplifier?",

@@ -5,10 +5,10 @@ import numpy as np
 import stodyn as sd
 from stodyn import statistics as st
 from stodyn.noise import coloured
-from stodyn.tour.contract import Stop, Told, counted, rms
+from stodyn.tour.contract import Findings, Stop, rms, run_in_words
 
 
-def visit(paths: int, seed: int) -> Told:
+def visit(paths: int, seed: int) -> Findings:
     masses = 1e5 * np.array([1.0, 1.0, 0.8])  # kg, of three floors
     k = 1e7 * np.array([8.0, 6.5, 5.0])  # N/m, of three storeys
     stiffness = np.diag(k + np.append(k[1:], 0.0)) - np.diag(k[1:], 1) - np.diag(k[1:], -1)
@@ -22,7 +22,7 @@ def visit(paths: int, seed: int) -> Told:
     end = run.isel(time=-1).sel(component="x2")
     exact = sd.structures.stationary_covariance(shaken)[2, 2]
     answer = rms("rms displacement of the top floor in mm", end["variance"], end["variance_stderr"], exact, 1e3)
-    return Told([answer], sd.plot.band(run, "x2"), counted(sd.provenance(run)))
+    return Findings([answer], sd.plot.band(run, "x2"), run_in_words(sd.provenance(run)))
 
 
 BUILDING = Stop("building", "How far does the top of a three-storey building sway in an earthquake?",

@@ -25,7 +25,7 @@ def rms(quantity: str, variance: Any, stderr: Any, truth: Any, unit: float = 1.0
     return Answer(quantity, unit * ours, unit * float(stderr) / (2 * ours), unit * float(truth) ** 0.5)
 
 
-class Told(NamedTuple):
+class Findings(NamedTuple):
     """What was found: the answers, matplotlib Axes with the picture, and what was run in a few words."""
 
     answers: Sequence[Answer]
@@ -40,11 +40,11 @@ class Stop:
     name: str
     question: str
     truth: str  # where the truth is from
-    visit: Callable[[int, int], Told]
+    visit: Callable[[int, int], Findings]
     place: int  # in the tour
 
 
-def counted(record: dict[str, Any]) -> str:
+def run_in_words(record: dict[str, Any]) -> str:
     """What a run was, from its provenance."""
     method = record["method"].partition("(")[0]
     return f"{record['paths']:,} paths of {record['steps']:,} steps by {method}"

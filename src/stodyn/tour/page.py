@@ -5,7 +5,7 @@ import inspect
 from collections.abc import Sequence
 from pathlib import Path
 
-from stodyn.tour.contract import Stop, Told
+from stodyn.tour.contract import Findings, Stop
 
 STYLE = """body { font: 16px/1.5 system-ui, sans-serif; color: #222; }
 body { max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
@@ -16,7 +16,7 @@ pre { background: #f5f5f5; padding: 1rem; overflow-x: auto; font-size: 13px; lin
 summary { cursor: pointer; color: #0072B2; } .run { color: #777; }"""
 
 
-def write(out: Path, visits: Sequence[tuple[Stop, Told, float]]) -> Path:
+def write(out: Path, visits: Sequence[tuple[Stop, Findings, float]]) -> Path:
     """Write index.html beside the pictures, which are there by name."""
     parts = [
         "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>",
@@ -24,14 +24,14 @@ def write(out: Path, visits: Sequence[tuple[Stop, Told, float]]) -> Path:
         "<p>One noisy system from each field. Every number has its standard error, and stands beside the truth; z is "
         "the distance between them in standard errors, of which one in twenty is beyond 2 by chance.</p>",
     ]
-    for stop, told, seconds in visits:
+    for stop, found, seconds in visits:
         parts.append(f"<h2>{html.escape(stop.question)}</h2>")
         parts.append("<table><tr><th></th><th>stodyn</th><th>standard error</th><th>truth</th><th>z</th></tr>")
-        for a in told.answers:
+        for a in found.answers:
             numbers = (f"{a.ours:.4g}", f"{a.stderr:.1g}", f"{a.truth:.4g}", f"{a.z:+.1f}")
             cells = "".join(f"<td>{number}</td>" for number in numbers)
             parts.append(f"<tr><td>{html.escape(a.quantity)}</td>{cells}</tr>")
-        parts.append(f"</table><p class=run>{html.escape(told.run)}, {seconds:.1f} s with compiling. The truth: ")
+        parts.append(f"</table><p class=run>{html.escape(found.run)}, {seconds:.1f} s with compiling. The truth: ")
         image = f"<img src='{stop.name}.png' alt='{html.escape(stop.question)}'>"
         parts.append(f"{html.escape(stop.truth)}.</p><p>{image}</p>")
         source = inspect.getsource(inspect.getmodule(stop.visit) or stop.visit)

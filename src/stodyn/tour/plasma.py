@@ -6,10 +6,10 @@ import numpy as np
 import stodyn as sd
 from stodyn import statistics as st
 from stodyn.models.lenard_bernstein import LENARD_BERNSTEIN
-from stodyn.tour.contract import Answer, Stop, Told, counted
+from stodyn.tour.contract import Answer, Findings, Stop, run_in_words
 
 
-def visit(paths: int, seed: int) -> Told:
+def visit(paths: int, seed: int) -> Findings:
     plasma = LENARD_BERNSTEIN(nu=1.0)  # a bump on the tail of a Maxwellian, frequent collisions
 
     def energy(t, x, p):
@@ -21,7 +21,7 @@ def visit(paths: int, seed: int) -> Told:
     ours, stderr = (float(run[name][-1]) for name in ("energy", "energy_stderr"))
     answer = Answer("mean energy of a particle", ours, stderr, plasma.exact["ergodic_energy"]())
     picture = sd.plot.histogram(run, "v", exact=plasma.exact["velocity_density"])
-    return Told([answer], picture, counted(sd.provenance(run)))
+    return Findings([answer], picture, run_in_words(sd.provenance(run)))
 
 
 PLASMA = Stop("plasma", "Which energy do the particles of a plasma wave come to by collisions?",

@@ -5,7 +5,7 @@ import numpy as np
 import stodyn as sd
 from stodyn.analysis.tolerance import split_variance
 from stodyn.circuits.devices import BOLTZMANN
-from stodyn.tour.contract import Stop, Told, rms
+from stodyn.tour.contract import Findings, Stop, rms
 
 NETLIST = """A small capacitor charged through a resistor with a tolerance of 10 %
 V1 in 0 0.05
@@ -16,7 +16,7 @@ C1 out 0 1f
 """
 
 
-def visit(paths: int, seed: int) -> Told:
+def visit(paths: int, seed: int) -> Findings:
     circuit = sd.circuits.read(NETLIST)
     batches = max(paths // 10 // 32, 2) * 32
     split = split_variance(circuit, t=circuit.span, dt=circuit.step, paths=batches, seed=seed, every=10)
@@ -31,7 +31,7 @@ def visit(paths: int, seed: int) -> Told:
         rms(f"rms of the output by {word}, in mV", end[f"variance_{name}"], end[f"variance_{name}_stderr"], truth, 1e3)
         for word, name, truth in (("tolerance", "parameters", tolerance), ("noise", "noise", noise))
     ]
-    return Told(answers, sd.plot.shares(split, "out"), f"{batches:,} paths at each of 3 values of the resistor")
+    return Findings(answers, sd.plot.shares(split, "out"), f"{batches:,} paths at each of 3 values of the resistor")
 
 
 TOLERANCES = Stop("tolerances", "How much of a circuit's scatter comes from tolerances, and how much from noise?",
