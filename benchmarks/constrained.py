@@ -57,7 +57,7 @@ def orders(small):
     for name, model in models.items():
         for method in METHODS:
             study = strong_order(
-                find(method), model.problem, reference=in_minimal_coordinates(model), steps=steps, paths=paths,
+                model.problem, find(method), reference=in_minimal_coordinates(model), steps=steps, paths=paths,
                 refine=8, seed=1, t=(0.0, 1.0), level=0.95,
             )  # fmt: skip
             slopes = np.diff(np.log2(study["error"].values)) / -1.0

@@ -96,7 +96,7 @@ def measure_errors(times: dict[str, dict[str, Contender]], quick: bool) -> list[
         method: Any = find(name)
         reference: Any = find("SRA1" if JOBS[name] == "additive" else "SRIW1")
         counts = (32, 64, 128) if quick else (32, 64, 128, 256, 512)
-        study = strong_order(method, lorenz(noise=JOBS[name]), t=(0.0, SPAN), steps=counts, refine=16, level=0.95,
+        study = strong_order(lorenz(noise=JOBS[name]), method, t=(0.0, SPAN), steps=counts, refine=16, level=0.95,
                              paths=100 if quick else 200, seed=1, reference=reference)  # fmt: skip
         peer = [c for c in found.values() if c.name.startswith("diffrax")]
         for h, error, stderr in zip(*(study[k].values for k in ("step", "error", "error_stderr")), strict=True):

@@ -36,20 +36,20 @@ def two_channels():
 def test_variational_steps_are_symplectic(method):
     problem = conservation.entangled_system()
     noise = conservation.draw_increment(method, 1, 0.1, seed=3)
-    assert conservation.symplecticity_defect(method, problem, X, noise) < 1e-12
+    assert conservation.symplecticity_defect(problem, method, X, noise) < 1e-12
 
 
 @pytest.mark.parametrize("method", OTHERS, ids=ids)
 def test_the_others_are_visibly_not(method):
     noise = conservation.draw_increment(method, 1, 0.1, seed=3)
-    assert conservation.symplecticity_defect(method, conservation.entangled_system(), X, noise) > 1e-5
+    assert conservation.symplecticity_defect(conservation.entangled_system(), method, X, noise) > 1e-5
 
 
 def test_srkw2_loses_the_form_with_two_channels_and_its_coupled_form_keeps_it():
     problem, noise, x = two_channels(), Increment(0.1, jnp.array([0.3**0.5, -(0.3**0.5)]), aux={}), X[::2]
-    assert conservation.symplecticity_defect(SRKw2Coupled, problem, x, noise) < 1e-12
+    assert conservation.symplecticity_defect(problem, SRKw2Coupled, x, noise) < 1e-12
     with pytest.raises(ValueError, match="SRKw2 is made for"):
-        conservation.symplecticity_defect(SRKw2, problem, x, noise)
+        conservation.symplecticity_defect(problem, SRKw2, x, noise)
 
     def step(x):
         return SRKw2.step(problem, 0.0, x, noise, None)[0]
@@ -73,13 +73,13 @@ def test_verlet_is_conformal_and_others_are_not():
     problem, noise = damped(), Increment(0.2, jnp.array([0.3, -0.2]))
     g = 0.7 * 0.2 + 0.3 * 0.3
     exact = np.exp(-g)
-    verlet = conservation.conformal_factor(StoermerVerlet, problem, X, noise)
+    verlet = conservation.conformal_factor(problem, StoermerVerlet, X, noise)
     assert verlet.factor == pytest.approx((1 - g / 2) / (1 + g / 2), abs=1e-14) and verlet.defect < 1e-13
     assert verlet.exact == pytest.approx(exact, abs=1e-15)
-    better = conservation.conformal_factor(langevin.ConformalVerlet, problem, X, noise)
+    better = conservation.conformal_factor(problem, langevin.ConformalVerlet, X, noise)
     assert better.factor == pytest.approx(exact, abs=1e-14) and better.defect < 1e-13
     for method in (Midpoint, DIRK):
-        assert conservation.conformal_factor(method, problem, X, noise).defect > 1e-5
+        assert conservation.conformal_factor(problem, method, X, noise).defect > 1e-5
 
 
 def test_volume_against_the_corrected_formula():
@@ -98,14 +98,14 @@ def test_volume_against_the_corrected_formula():
     )
     noise = Increment(0.2, jnp.array([0.3, -0.2]))
     γ = 0.2 * Γ[0] + 0.3 * Γ[1] - 0.2 * Γ[2]
-    found = conservation.volume_factor("StoermerVerlet", problem, X, noise)
+    found = conservation.volume_factor(problem, "StoermerVerlet", X, noise)
     assert found.step == pytest.approx(found.verlet, abs=1e-14)
     assert found.verlet == pytest.approx(np.linalg.det(np.eye(2) - γ @ np.linalg.inv(np.eye(2) + γ / 2)), abs=1e-14)
     assert abs(found.step - np.linalg.det(np.eye(2) + γ @ np.linalg.inv(np.eye(2) - γ / 2))) > 0.1  # as printed
-    conformal = conservation.volume_factor(langevin.ConformalVerlet, problem, X, noise)
+    conformal = conservation.volume_factor(problem, langevin.ConformalVerlet, X, noise)
     assert conformal.step == pytest.approx(np.exp(-np.trace(γ)), abs=1e-14) == pytest.approx(conformal.exact, abs=1e-14)
     with pytest.raises(ValueError, match="some Γ is another matrix"):
-        conservation.conformal_factor(StoermerVerlet, problem, X, noise)
+        conservation.conformal_factor(problem, StoermerVerlet, X, noise)
     with pytest.raises(ValueError, match="expected forces -Γ p"):
         conservation.frictions(two_channels_forced())
 
@@ -141,4 +141,4 @@ def test_verdicts_are_given_with_noise():
 
 def test_the_implicit_midpoint_rule_for_sdes_is_the_same_step():
     problem, noise = two_channels(), Increment(0.1, jnp.array([0.2, -0.1]))
-    assert conservation.symplecticity_defect(implicit.ImplicitMidpoint, problem, X[::2], noise) < 1e-12
+    assert conservation.symplecticity_defect(problem, implicit.ImplicitMidpoint, X[::2], noise) < 1e-12

@@ -169,8 +169,8 @@ def test_jurys_determinants_agree_for_adams_bashforth(z):
 def test_reading_agrees_with_the_moments_of_the_step_map():
     problem = linear(OSCILLATOR, FORCED)
     for method in (RK4F, c.RK4, srk.SRA1, explicit.Heun, implicit.ImplicitMidpoint):
-        step = linear_step(method, problem, 0.2)
-        other = step_map(method, problem, 0.2, nodes=3)
+        step = linear_step(problem, method, 0.2)
+        other = step_map(problem, method, 0.2, nodes=3)
         np.testing.assert_allclose(step.M, other.M, atol=1e-9)
         np.testing.assert_allclose(step.G @ step.G.T, other.second[:, -1, :, -1], atol=1e-9)
 
@@ -179,7 +179,7 @@ def test_example_of_riggs_over_time():
     problem, times = linear(-2.0, 1.0, 0.01), [0.1, 0.5, 1.0, 2.0]
     exact = cv.exact(problem, times).covariance[:, 0, 0]
     assert exact == pytest.approx([8.2419988e-4, 2.16166179e-3, 2.45421090e-3, 2.49916134e-3], rel=1e-8)
-    found = cv.delivered(RK4F, problem, 0.1, 20).covariance[[1, 5, 10, 20], 0, 0]
+    found = cv.delivered(problem, RK4F, 0.1, 20).covariance[[1, 5, 10, 20], 0, 0]
     assert found == pytest.approx([8.2215240e-4, 2.15630877e-3, 2.44814263e-3, 2.49298475e-3], rel=1e-8)
 
 
@@ -191,7 +191,7 @@ def test_mean_with_an_input_and_a_random_start():
     found = cv.exact(problem, 1.2)
     np.testing.assert_allclose(found.mean, steady + Phi @ ([1.0, -1.0] - steady), atol=1e-12)
     np.testing.assert_allclose(found.covariance, Phi @ [[0.2, 0.1], [0.1, 0.3]] @ Phi.T + Qd, atol=1e-12)
-    discrete = cv.delivered(c.RK4, problem, 0.01, 120)
+    discrete = cv.delivered(problem, c.RK4, 0.01, 120)
     np.testing.assert_allclose(discrete.mean[-1], found.mean, atol=1e-8)
     np.testing.assert_allclose(discrete.covariance[-1], found.covariance, atol=2e-5)
 
@@ -206,7 +206,7 @@ def test_coefficients_that_change_with_time():
     found = cv.exact(problem, end)
     assert float(found.mean[0]) == pytest.approx(2 * np.exp(-end - end**2 / 2), rel=1e-10)
     assert float(found.covariance[0, 0]) == pytest.approx(P, rel=1e-10)
-    errors = [float(cv.delivered(c.RK4, problem, end / k, k).covariance[-1, 0, 0]) / P - 1 for k in (30, 60)]
+    errors = [float(cv.delivered(problem, c.RK4, end / k, k).covariance[-1, 0, 0]) / P - 1 for k in (30, 60)]
     assert abs(errors[1]) < 1e-3 and errors[0] / errors[1] == pytest.approx(4, abs=0.2)
 
 
@@ -339,7 +339,7 @@ def ab2(f, s, t, h, noise):
 
 
 def test_probe_of_a_step_written_in_numpy():
-    found = cv.probe(rk4_step, OSCILLATOR, FORCED, h=0.2)
+    found = cv.probe(rk4_step, OSCILLATOR, FORCED, dt=0.2)
     assert found.gamma == pytest.approx(3.6, abs=1e-12) and found.kappa == pytest.approx(0, abs=1e-10)
     assert found.calculus == "ito"
     assert found.error == pytest.approx(
@@ -366,7 +366,7 @@ def test_integrators_are_taken_by_name_and_as_plain_functions():
     assert cv.gamma("RK4") == cv.gamma(c.RK4) and cv.kappa("rk4") == cv.kappa(c.RK4)
     assert cv.gamma(rk4_step) == pytest.approx(3.6, abs=1e-12)
     problem = linear(-2.0, 1.0)
-    np.testing.assert_array_equal(cv.delivered("RK4", problem, 0.1, 3)[1], cv.delivered(c.RK4, problem, 0.1, 3)[1])
+    np.testing.assert_array_equal(cv.delivered(problem, "RK4", 0.1, 3)[1], cv.delivered(problem, c.RK4, 0.1, 3)[1])
     for other, found in (("VanLoan", "takes the whole grid"), (4, "got 4")):
         with pytest.raises(TypeError, match=f"integrator: expected a method .* step.*{found}"):
             cv.gamma(other)
@@ -444,7 +444,7 @@ def test_kappa_is_the_growth_of_the_mean(integrator, exact):
 def test_probe_of_a_position_and_its_velocity():
     """Symplectic Euler on x'' = -x - v/2 + w against its step as matrices: G = (h, 1) √h."""
     A, h = np.array([[0.0, 1.0], [-1.0, -0.5]]), 0.1
-    found = cv.probe(position_and_velocity, A, [[0.0], [1.0]], h=h)
+    found = cv.probe(position_and_velocity, A, [[0.0], [1.0]], dt=h)
     M = np.array([[1 - h**2, h - 0.5 * h**2], [-h, 1 - 0.5 * h]])
     G = np.sqrt(h) * np.array([[h], [1.0]])
     P = scipy.linalg.solve_discrete_lyapunov(M, G @ G.T)
@@ -471,7 +471,7 @@ def test_a_step_in_float32_is_linear_to_its_digits():
 
 
 def test_a_method_that_is_stable_at_no_step_is_called_so():
-    with pytest.raises(ValueError, match=r"unstable on this system with h = 0.1 .* and with smaller ones too"):
+    with pytest.raises(ValueError, match=r"unstable on this system with dt = 0.1 .* and with smaller ones too"):
         cv.steady(lambda f, x, t, h, noise: x - h * f(x, t, noise()), -1.0, 1.0, 0.1)
 
 
@@ -521,11 +521,11 @@ def test_corrections_that_no_longer_converge_are_unstable():
 
 
 def test_unstable_steps_name_the_limit():
-    with pytest.raises(ValueError, match=r"h: AB4 is unstable .* stable below h = 0\.15"):
+    with pytest.raises(ValueError, match=r"dt: AB4 is unstable .* stable below dt = 0\.15"):
         cv.steady(AB4H, -2.0, 1.0, 0.2)
     with pytest.raises(ValueError, match="A: not stable itself"):
         cv.stability_limit(c.RK4, 0.5)
-    with pytest.raises(ValueError, match=r"stable below h = 0\.3"):
+    with pytest.raises(ValueError, match=r"stable below dt = 0\.3"):
         cv.steady_ratio(AB4H, -0.5)
     with pytest.raises(ValueError, match="z: expected h times a pole A < 0"):
         cv.steady_ratio(c.RK4, 0.5)
@@ -545,7 +545,7 @@ def test_bad_intensities(Q, message):
 def test_noise_that_depends_on_the_state_is_refused():
     problem = SDE(lambda t, x: -x, lambda t, x: x, 1.0)
     with pytest.raises(ValueError, match="not linear in state and noise together"):
-        linear_step(c.Euler, problem, 0.1)
+        linear_step(problem, c.Euler, 0.1)
 
 
 def test_other_bad_arguments():
@@ -555,7 +555,7 @@ def test_other_bad_arguments():
         cv.noise_needed(AB4H, -1.0, 1.0, 0.1, match="local")
     with pytest.raises(ValueError, match="asked of a multistep method"):
         cv.local_factor(AB4, -0.1)
-    with pytest.raises(ValueError, match="h: expected a step > 0"):
+    with pytest.raises(ValueError, match="dt: expected a step > 0"):
         cv.steady(c.RK4, -1.0, 1.0, 0.0)
     for given in (lambda: cv.steady(c.RK4, OSCILLATOR, [0, 1], 0.1), lambda: linear(OSCILLATOR, [0, 1])):
         with pytest.raises(ValueError, match=r"B: expected .* got shape \(2,\)[^$]*write"):

@@ -72,7 +72,7 @@ def normal_power(mean, variance, k):
 @pytest.mark.parametrize("h", [0.01, 0.3])
 def test_euler_on_geometric_brownian_motion(h):
     l, s = -1.3, 0.8
-    step = step_map(EulerMaruyama, GEOMETRIC["ito"], h)
+    step = step_map(GEOMETRIC["ito"], EulerMaruyama, h)
     np.testing.assert_allclose(step.M, [[1 + l * h]], rtol=1e-14)
     np.testing.assert_allclose(step.MM, [[(1 + l * h) ** 2 + s**2 * h]], rtol=1e-14)
     assert step.c == 0 and step.cc == 0 and step.Mc == 0
@@ -86,7 +86,7 @@ def test_euler_on_geometric_brownian_motion(h):
 def test_heun_on_geometric_brownian_motion(h, calculus):
     """M = 1 + z + z²/2 with z = l h + s W, l the Stratonovich drift; an Ito problem is converted first."""
     l, s = -1.3, 0.8
-    step = step_map(Heun, GEOMETRIC[calculus], h)
+    step = step_map(GEOMETRIC[calculus], Heun, h)
     drift = l - 0.5 * s**2 if calculus == "ito" else l
     z = [normal_power(drift * h, s**2 * h, k) for k in range(5)]
     np.testing.assert_allclose(step.M, [[1 + z[1] + z[2] / 2]], rtol=1e-14)
@@ -95,7 +95,7 @@ def test_heun_on_geometric_brownian_motion(h, calculus):
 
 @pytest.mark.parametrize("h", [0.02, 0.5])
 def test_euler_on_a_general_linear_system(h):
-    step = step_map(EulerMaruyama, GENERAL["ito"], h)
+    step = step_map(GENERAL["ito"], EulerMaruyama, h)
     M, c = np.eye(3) + h * A, h * a
     np.testing.assert_allclose(step.M, M, atol=1e-14)
     np.testing.assert_allclose(step.c, c, atol=1e-14)
@@ -113,23 +113,23 @@ def test_midpoint_is_rational_and_its_quadrature_error_is_reported():
         M = np.linalg.solve(np.eye(2) - z / 2, np.eye(2) + z / 2)
         exact = np.einsum("s,sij,skl->ikjl", w, M, M).reshape(4, 4)
         for nodes in (6, 12, 24):
-            step = step_map(ImplicitMidpoint, KUBO, h, nodes=nodes)
+            step = step_map(KUBO, ImplicitMidpoint, h, nodes=nodes)
             error = np.abs(step.MM - exact).max()
             assert error < 20 * step.error + 1e-14
             assert nodes > 6 or step.error > 1e-12
-    assert step_map(ImplicitMidpoint, KUBO, 0.5, nodes=40).error < 1e-14
+    assert step_map(KUBO, ImplicitMidpoint, 0.5, nodes=40).error < 1e-14
 
 
 def test_params_stand_in_for_the_problems_own():
-    other = step_map(EulerMaruyama, GEOMETRIC["ito"], 0.1, params=(-2.0, 0.7))
+    other = step_map(GEOMETRIC["ito"], EulerMaruyama, 0.1, params=(-2.0, 0.7))
     np.testing.assert_allclose(other.MM, [[0.8**2 + 0.49 * 0.1]], rtol=1e-14)
 
 
 def test_callers_precision_is_left_alone():
     with jax.enable_x64(False):
-        step = step_map(Heun, KUBO, 0.05)
+        step = step_map(KUBO, Heun, 0.05)
         assert jnp.zeros(1).dtype == jnp.float32
-    np.testing.assert_array_equal(step.MM, step_map(Heun, KUBO, 0.05).MM)
+    np.testing.assert_array_equal(step.MM, step_map(KUBO, Heun, 0.05).MM)
 
 
 # --- moments over time ------------------------------------------------------------------------------------------------
@@ -153,7 +153,7 @@ def test_covariance_is_that_of_every_outcome_enumerated(method):
     cloud = math.sqrt(n) * root.T
     states, weights = np.zeros((486, n)), np.zeros(486)
     states[: 2 * n], weights[: 2 * n] = mean0 + np.concatenate([cloud, -cloud]), 1 / (2 * n)  # mean0, root root'
-    found = step_map(method, problem, h, nodes=3).covariance(mean0, root @ root.T, 3)
+    found = step_map(problem, method, h, nodes=3).moments(mean0, root @ root.T, 3)
     for k in range(4):  # 6, 54, 486 and 4374 outcomes
         mean = weights @ states
         np.testing.assert_allclose(found.mean[k], mean, atol=1e-12)
@@ -166,11 +166,11 @@ def test_covariance_is_that_of_every_outcome_enumerated(method):
 
 def test_euler_on_ornstein_uhlenbeck():
     rate, level, s, h = 1.5, 2.0, 0.6, 0.2
-    step = step_map(EulerMaruyama, OU, h)
+    step = step_map(OU, EulerMaruyama, h)
     mean, covariance = step.stationary()
     np.testing.assert_allclose(mean, [level], rtol=1e-14)
     np.testing.assert_allclose(covariance, [[s**2 / (2 * rate - rate**2 * h)]], rtol=1e-14)
-    run = step.covariance(5.0, 0.3, 20)
+    run = step.moments(5.0, 0.3, 20)
     r, k = 1 - rate * h, np.arange(21)
     np.testing.assert_allclose(run.mean[:, 0], level + 3.0 * r**k, rtol=1e-14)
     exact = 0.3 * r ** (2 * k) + s**2 * h * (1 - r ** (2 * k)) / (1 - r**2)
@@ -182,7 +182,7 @@ def test_euler_on_ornstein_uhlenbeck():
 def test_theta_scheme_on_ornstein_uhlenbeck(theta, h):
     """Stationary variance s²/(2a + (2θ-1) a² h): exact for the trapezoidal rule, and stable at every step."""
     rate, s = 1.5, 0.6
-    step = step_map(ThetaEuler(theta=theta), OU, h)
+    step = step_map(OU, ThetaEuler(theta=theta), h)
     mean, covariance = step.stationary()
     np.testing.assert_allclose(mean, [2.0], rtol=1e-12)
     np.testing.assert_allclose(covariance, [[s**2 / (2 * rate + (2 * theta - 1) * rate**2 * h)]], rtol=1e-12)
@@ -191,9 +191,9 @@ def test_theta_scheme_on_ornstein_uhlenbeck(theta, h):
 @pytest.mark.parametrize("h, heun", [(0.5, 1.647618), (0.25, 1.279930), (0.125, 1.251216)])
 def test_stationary_energy_of_the_langevin_oscillator(h, heun):
     """Midpoint has the exact 1.25 at every step; Heun: E(H) of its own Lyapunov equation."""
-    _, covariance = step_map(ImplicitMidpoint, LANGEVIN, h).stationary()
+    _, covariance = step_map(LANGEVIN, ImplicitMidpoint, h).stationary()
     np.testing.assert_allclose(covariance, 1.25 * np.eye(2), rtol=1e-12, atol=1e-12)
-    mean, covariance = step_map(Heun, LANGEVIN, h).stationary()
+    mean, covariance = step_map(LANGEVIN, Heun, h).stationary()
     drift = np.array([[0.0, 1.0], [-1.0, -0.1]])
     M, g = np.eye(2) + h * drift + h * h / 2 * drift @ drift, (np.eye(2) + h / 2 * drift) @ [0.0, 0.5]
     np.testing.assert_allclose(covariance, van_loan.discrete_lyapunov(M, h * np.outer(g, g)), rtol=1e-11, atol=1e-12)
@@ -204,8 +204,8 @@ def test_stationary_energy_of_the_langevin_oscillator(h, heun):
 def test_heun_gains_energy_in_the_kubo_oscillator(h, expected):
     """E(H)(1000) = ½ tr of E[M⊗M]^k, M = 1 + z J + z² J²/2 with normal z: here from the moments of z and a power."""
     steps = round(1000 / h)
-    step = step_map(Heun, KUBO, h)
-    run = step.covariance([2.0, 0.0], np.zeros((2, 2)), steps)
+    step = step_map(KUBO, Heun, h)
+    run = step.moments([2.0, 0.0], np.zeros((2, 2)), steps)
     found = energy(run.mean[-1], run.covariance[-1])
     powers = [np.eye(2), CLOCK, CLOCK @ CLOCK / 2]
     MM = sum(
@@ -220,14 +220,14 @@ def test_heun_gains_energy_in_the_kubo_oscillator(h, expected):
 
 @pytest.mark.parametrize("h, expected", [(0.5, 0.83557173), (0.25, 0.77892611), (0.1, 0.75111418)])
 def test_midpoint_energy_of_the_kubo_oscillator(h, expected):
-    run = step_map(ImplicitMidpoint, KUBO, h).covariance([2.0, 0.0], np.zeros((2, 2)), round(1000 / h))
+    run = step_map(KUBO, ImplicitMidpoint, h).moments([2.0, 0.0], np.zeros((2, 2)), round(1000 / h))
     assert math.isclose(energy(run.mean[-1], run.covariance[-1]), expected, rel_tol=2e-8)
 
 
 def test_small_noise_keeps_its_digits_beside_a_large_mean():
     """Var = (1 + σ² h)^k - 1 for dx = σ x dW under Euler, 1e-18 of the squared mean."""
     s, h = 1e-9, 0.5
-    run = step_map(EulerMaruyama, GEOMETRIC["ito"], h, params=(0.0, s)).covariance(1e3, 0.0, 10)
+    run = step_map(GEOMETRIC["ito"], EulerMaruyama, h, params=(0.0, s)).moments(1e3, 0.0, 10)
     np.testing.assert_allclose(run.covariance[1:, 0, 0], 1e6 * s**2 * h * np.arange(1, 11), rtol=1e-6)
 
 
@@ -237,7 +237,7 @@ def test_mean_square_stability_of_euler_ends_where_the_closed_form_says():
     limit = -(2 * l + s**2) / l**2
 
     def at(h):
-        return step_map(EulerMaruyama, GEOMETRIC["ito"], h, params=(l, s))
+        return step_map(GEOMETRIC["ito"], EulerMaruyama, h, params=(l, s))
 
     assert at(limit * (1 - 1e-9)).is_mean_square_stable
     assert not at(limit).is_mean_square_stable
@@ -259,7 +259,7 @@ class _WeakEuler(Method):
 
 def test_discrete_draws_use_their_own_nodes():
     """Three-point draws have the first five moments of W: Euler's mean-square matrix is that of normals, no more."""
-    weak, strong = step_map(_WeakEuler(), GENERAL["ito"], 0.2), step_map(EulerMaruyama, GENERAL["ito"], 0.2)
+    weak, strong = step_map(GENERAL["ito"], _WeakEuler(), 0.2), step_map(GENERAL["ito"], EulerMaruyama, 0.2)
     np.testing.assert_allclose(weak.MM, strong.MM, atol=1e-14)
     np.testing.assert_allclose(weak.cc, strong.cc, atol=1e-14)
     assert weak.error == 0.0
@@ -286,9 +286,9 @@ class _TwoStep(Method):
 def test_a_state_larger_than_x():
     """x_(k+1) = (1 - 3z/2) x_k + (z/2) x_(k-1) + s Z, z = a h, Var Z = h³/3, from x_0 and x_(-1) = x_0 + 1."""
     rate, s, h = 1.5, 0.6, 0.2
-    step = step_map(_TwoStep(), OU, h, params={"rate": rate, "level": 0.0, "s": s})
+    step = step_map(OU, _TwoStep(), h, params={"rate": rate, "level": 0.0, "s": s})
     z, fresh = rate * h, s**2 * h**3 / 3
-    run = step.covariance(5.0, 0.3, 2)
+    run = step.moments(5.0, 0.3, 2)
     first = (1 - z) * 5.0 + z / 2
     second = (1 - 1.5 * z) * first + z / 2 * 5.0
     np.testing.assert_allclose(run.mean[:, 0], [5.0, first, second], rtol=1e-14)
@@ -306,12 +306,12 @@ def test_time_dependent_equations_advance_step_by_step():
     h, m, P = 0.1, np.array([0.5]), np.array([[0.2]])
     mean, variance = 0.5, 0.2
     for k in range(5):
-        step = step_map(EulerMaruyama, problem, h, t=k * h)
+        step = step_map(problem, EulerMaruyama, h, t=k * h)
         assert not step.autonomous
         m, P = step.advance(m, P)
         mean, variance = mean + h * (math.cos(k * h) - mean), (1 - h) ** 2 * variance + 0.09 * (1 + k * h) ** 2 * h
     np.testing.assert_allclose([m[0], P[0, 0]], [mean, variance], rtol=1e-13)
-    for ask in (lambda: step.covariance(0.0, 0.0, 3), step.stationary):
+    for ask in (lambda: step.moments(0.0, 0.0, 3), step.stationary):
         with pytest.raises(ValueError, match="depend on time"):
             ask()
 
@@ -369,7 +369,7 @@ def test_every_method_tends_to_the_exact_moments(method, order):
     exact = exact_moments(problem, 1.0, mean0, P0)
     errors = []
     for steps in (64, 128):
-        run = step_map(method, problem, 1.0 / steps, nodes=6).covariance(mean0, P0, steps)
+        run = step_map(problem, method, 1.0 / steps, nodes=6).moments(mean0, P0, steps)
         errors.append(np.abs(run.covariance[-1] - exact.covariance).max())
     assert 2 ** (order - 0.15) < errors[0] / errors[1] < 2 ** (order + 1.2)
 
@@ -407,7 +407,7 @@ def test_exact_moments_where_coefficients_depend_on_time():
     for begin, length in ((0.0, 1.0), (0.5, 2.0)):
         end = begin + length
         exact = scipy.integrate.quad(lambda s, T=end: np.exp(s**2 - T**2), begin, end)[0]
-        mean, covariance = exact_moments(damped, length, 2.0, 0.0, begin)
+        mean, covariance = exact_moments(damped, end, 2.0, 0.0, begin)
         assert mean[0] == pytest.approx(2.0 * np.exp(-0.5 * (end**2 - begin**2)), rel=1e-10)
         assert covariance[0, 0] == pytest.approx(exact, rel=1e-10)
     _, covariance = exact_moments(SDE(lambda t, x: 0.0 * x, lambda t, x: t * x, 1.0), [1.5, 0.5], 1.0, 0.0)
@@ -419,8 +419,8 @@ def test_exact_moments_where_coefficients_depend_on_time():
 
 def test_problems_that_are_not_linear_are_refused():
     pendulum = SDE(lambda t, x: jnp.stack([x[1], -jnp.sin(x[0])]), lambda t, x: jnp.array([[0.0], [0.5]]), [0.0, 0.0])
-    with pytest.raises(ValueError, match=r"Heun with h = 0\.1 is not affine in the state"):
-        step_map(Heun, pendulum, 0.1)
+    with pytest.raises(ValueError, match=r"Heun with dt = 0\.1 is not affine in the state"):
+        step_map(pendulum, Heun, 0.1)
     with pytest.raises(ValueError, match="drift: expected to be linear in the state"):
         exact_moments(pendulum, 1.0, [0.0, 0.0], np.eye(2))
     with pytest.raises(ValueError, match="diffusion: expected to be linear"):
@@ -428,29 +428,29 @@ def test_problems_that_are_not_linear_are_refused():
 
 
 def test_a_step_that_is_not_solved_is_refused():
-    """Backward Euler on x' = 10 x with h = 0.1: 1 - h λ = 0."""
-    with pytest.raises(ValueError, match=r"ThetaEuler with h = 0\.1 did not give a finite step"):
-        step_map(ThetaEuler, SDE(lambda t, x: 10.0 * x, lambda t, x: 1.0 + 0 * x, 0.0), 0.1)
+    """Backward Euler on x' = 10 x with dt = 0.1: 1 - h λ = 0."""
+    with pytest.raises(ValueError, match=r"ThetaEuler with dt = 0\.1 did not give a finite step"):
+        step_map(SDE(lambda t, x: 10.0 * x, lambda t, x: 1.0 + 0 * x, 0.0), ThetaEuler, 0.1)
 
 
 def test_bad_input_is_named():
-    with pytest.raises(ValueError, match="h: expected a step > 0, got 0"):
-        step_map(Heun, KUBO, 0.0)
+    with pytest.raises(ValueError, match="dt: expected a step > 0, got 0"):
+        step_map(KUBO, Heun, 0.0)
     with pytest.raises(ValueError, match="params: expected the numbers of one path"):
-        step_map(EulerMaruyama, geometric(scipy.stats.norm(), 0.1), 0.1)
+        step_map(geometric(scipy.stats.norm(), 0.1), EulerMaruyama, 0.1)
     with pytest.raises(ValueError, match=r"nodes: expected a number >= 1 .* streams \['W'\], got \{'Z': 3\}"):
-        step_map(Heun, KUBO, 0.1, nodes={"Z": 3})
+        step_map(KUBO, Heun, 0.1, nodes={"Z": 3})
     wide = SDE(lambda t, x: -x, lambda t, x: jnp.eye(7), np.zeros(7))
     with pytest.raises(
         ValueError, match=r"3.58e\+07 nodes for the normals \{'W': 7\} of a step.* Take nodes=6 or less"
     ):
-        step_map(EulerMaruyama, wide, 0.1)
-    step = step_map(Heun, KUBO, 0.1)
-    with pytest.raises(ValueError, match=r"mean0: expected a vector of 2 components, got shape \(3,\)"):
-        step.covariance(np.zeros(3), np.eye(2), 1)
-    with pytest.raises(ValueError, match=r"cov0: expected a covariance matrix of shape \(2, 2\)"):
-        step.covariance(np.zeros(2), np.eye(3), 1)
+        step_map(wide, EulerMaruyama, 0.1)
+    step = step_map(KUBO, Heun, 0.1)
+    with pytest.raises(ValueError, match=r"mean: expected a vector of 2 components, got shape \(3,\)"):
+        step.moments(np.zeros(3), np.eye(2), 1)
+    with pytest.raises(ValueError, match=r"covariance: expected a covariance matrix of shape \(2, 2\)"):
+        step.moments(np.zeros(2), np.eye(3), 1)
     with pytest.raises(
-        ValueError, match=r"stationary: the mean-square radius of Heun with h = 0\.1 is 1\.\d+, expected less"
+        ValueError, match=r"stationary: the mean-square radius of Heun with dt = 0\.1 is 1\.\d+, expected less"
     ):
         step.stationary()

@@ -33,13 +33,13 @@ def decaying():
 
 def asked(problem):
     """What several questions answer, each a function of the rate."""
-    study = order.strong_order(EulerMaruyama, problem, steps=(4, 8, 16), paths=40, seed=1, refine=2)
+    study = order.strong_order(problem, EulerMaruyama, steps=(4, 8, 16), paths=40, seed=1, refine=2)
     return {
-        "step_map": linear.step_map(EulerMaruyama, problem, 0.1).M[0, 0],
+        "step_map": linear.step_map(problem, EulerMaruyama, 0.1).M[0, 0],
         "coefficients": linear.coefficients(problem).A[0, 0],
-        "delivered": covariance.delivered(EulerMaruyama, problem, 0.1, steps=3).covariance[-1, 0, 0],
+        "delivered": covariance.delivered(problem, EulerMaruyama, 0.1, steps=3).covariance[-1, 0, 0],
         "strong_order": float(study["error"][0]),
-        "small_noise": small_noise.delivered_small_noise(EulerMaruyama, problem, (0.0, 0.3), 3).covariance[-1, 0, 0],
+        "small_noise": small_noise.delivered_small_noise(problem, EulerMaruyama, (0.0, 0.3), 3).covariance[-1, 0, 0],
     }
 
 
@@ -80,7 +80,7 @@ def test_jacobians_follow_the_potential():
     noise = conservation.draw_increment(Midpoint, 1, 0.1)
     for k in (1.0, 9.0):
         stiffness[0] = k
-        trace = np.trace(conservation.jacobian(Midpoint, problem, [0.5, 0.2], noise))
+        trace = np.trace(conservation.jacobian(problem, Midpoint, [0.5, 0.2], noise))
         assert trace == pytest.approx(2 * (4 - k * 0.01) / (4 + k * 0.01), rel=1e-12)
 
 
@@ -88,8 +88,8 @@ def test_structures_follow_the_noise():
     """Noise that was additive and no longer is: Heun on the Ito form has another drift."""
     exponent = np.array([0])
     problem = SDE(lambda t, x: -x, lambda t, x: 0.3 * x[:, None] ** int(exponent[0]), [1.0])
-    assert linear.step_map(Heun, problem, 0.1, nodes=3).M[0, 0] == pytest.approx(0.905, rel=1e-12)
+    assert linear.step_map(problem, Heun, 0.1, nodes=3).M[0, 0] == pytest.approx(0.905, rel=1e-12)
     exponent[0] = 1
     a = -1.0 - 0.5 * 0.09
     mean = 1 + 0.1 * a + 0.5 * (0.1 * a) ** 2 + 0.5 * 0.1 * 0.09
-    assert linear.step_map(Heun, problem, 0.1, nodes=3).M[0, 0] == pytest.approx(mean, rel=1e-12)
+    assert linear.step_map(problem, Heun, 0.1, nodes=3).M[0, 0] == pytest.approx(mean, rel=1e-12)

@@ -97,7 +97,7 @@ def test_a_doubt_of_one_percent_widens_the_interval():
 
 @pytest.mark.parametrize(("method", "order"), [(EulerMaruyama, 0.5), (Milstein, 1.0), (SRIW1, 1.5)])
 def test_strong_orders_against_an_exact_solution(method, order):
-    study = strong_order(method, GBM, steps=(16, 32, 64, 128), paths=2000, level=SURE)
+    study = strong_order(GBM, method, steps=(16, 32, 64, 128), paths=2000, level=SURE)
     assert inside(study, order) and not inside(study, order + 0.5)
     assert study.attrs["reference"] == "exact solution"
     assert study.sizes == {"step": 4}
@@ -106,7 +106,7 @@ def test_strong_orders_against_an_exact_solution(method, order):
 
 def test_the_rms_error_is_that_of_plain_paths():
     """The error and its standard error from W drawn by ourselves, the coarse path stepped by a loop."""
-    study = strong_order(EulerMaruyama, GBM, steps=(2, 4, 8), paths=500, seed=3)
+    study = strong_order(GBM, EulerMaruyama, steps=(2, 4, 8), paths=500, seed=3)
     ((W_end, (ends,)),) = common_paths(GBM.problem, [Run(EulerMaruyama, (4, 2, 1))], (0.0, 1.0), 8, 500, 3)
     exact = GBM.exact["solution"](1.0, W_end)
     error = np.sqrt(np.mean((ends[:, :, 0] - exact) ** 2, axis=0))
@@ -145,8 +145,8 @@ def test_one_path_serves_every_step_size():
 
 def test_references_agree_with_the_exact_solution():
     """Against SRIW1 sixteen times finer the errors are those against the solution, and the doubt covers the gap."""
-    exact = strong_order(Heun, SCALAR_NOISE, paths=200, seed=1)
-    fine = strong_order(Heun, SCALAR_NOISE.problem, paths=200, seed=1, reference=SRIW1, refine=16)
+    exact = strong_order(SCALAR_NOISE, Heun, paths=200, seed=1)
+    fine = strong_order(SCALAR_NOISE.problem, Heun, paths=200, seed=1, reference=SRIW1, refine=16)
     assert fine.attrs["reference"] == "SRIW1, h = 0.0004883"
     assert abs(fine.attrs["order"] - exact.attrs["order"]) < 5.0 * exact.attrs["order_stderr"] + 0.05
     assert 0.0 < fine.attrs["order_doubt"] < 0.05
@@ -166,14 +166,14 @@ def test_random_starts_and_parameters():
         scipy.stats.norm(1.0, 0.3),
         params={"r": scipy.stats.uniform(0.5, 1.0), "s": 0.5},
     )
-    study = strong_order(EulerMaruyama, problem, steps=(16, 32, 64), paths=1600, level=SURE)
+    study = strong_order(problem, EulerMaruyama, steps=(16, 32, 64), paths=1600, level=SURE)
     assert inside(study, 1.0) and not inside(study, 0.5) and not inside(study, 1.5)
     with pytest.raises(ValueError, match="exact: the start or the parameters differ from path to path"):
-        strong_order(EulerMaruyama, problem, exact=lambda t, W: W)
+        strong_order(problem, EulerMaruyama, exact=lambda t, W: W)
 
 
 def test_multistep_methods_make_their_history():
-    study = strong_order(AB2, ADDITIVE_NOISE, steps=(32, 64, 128), paths=300, reference=SRA3, refine=2, level=SURE)
+    study = strong_order(ADDITIVE_NOISE, AB2, steps=(32, 64, 128), paths=300, reference=SRA3, refine=2, level=SURE)
     assert inside(study, 1.0) and not inside(study, 0.5) and not inside(study, 1.5)
 
 
@@ -196,9 +196,9 @@ class HeunAsIto(Method):
 
 
 def test_a_wrong_calculus_does_not_converge():
-    strong = strong_order(HeunAsIto(), GBM(volatility=0.8), steps=(16, 32, 64, 128), level=SURE)
+    strong = strong_order(GBM(volatility=0.8), HeunAsIto(), steps=(16, 32, 64, 128), level=SURE)
     assert inside(strong, 0.0) and strong.attrs["order_high"] < 0.5
-    weak = weak_order(HeunAsIto(), GBM(volatility=0.8))
+    weak = weak_order(GBM(volatility=0.8), HeunAsIto())
     assert weak.attrs["how"] == "moments" and abs(weak.attrs["order"]) < 0.2
 
 
@@ -207,7 +207,7 @@ def test_a_wrong_calculus_does_not_converge():
 
 def test_weak_errors_of_linear_problems_are_the_exact_ones():
     """Euler on dx = -x dt + σ dW: E x = (1-h)^N and Var x = σ² h Σ (1-h)^2k in closed form."""
-    study = weak_order(EulerMaruyama, ORNSTEIN_UHLENBECK(sigma=0.7), steps=(4, 8, 16))
+    study = weak_order(ORNSTEIN_UHLENBECK(sigma=0.7), EulerMaruyama, steps=(4, 8, 16))
     h = study["step"].values
     N = np.round(1.0 / h)
     mean, variance = (1 - h) ** N, 0.49 * h * (1 - (1 - h) ** (2 * N)) / (1 - (1 - h) ** 2)
@@ -220,9 +220,9 @@ def test_weak_errors_of_linear_problems_are_the_exact_ones():
 
 def test_sampled_weak_errors_agree_with_computed_ones():
     """Euler on geometric Brownian motion: each sampled error within 5 standard errors of the computed one."""
-    computed = weak_order(EulerMaruyama, GBM, steps=(4, 8, 16))
+    computed = weak_order(GBM, EulerMaruyama, steps=(4, 8, 16))
     solution = GBM.exact["solution"]
-    sampled = weak_order(EulerMaruyama, GBM.problem, steps=(4, 8, 16), exact=solution, paths=20_000, level=SURE)
+    sampled = weak_order(GBM.problem, EulerMaruyama, steps=(4, 8, 16), exact=solution, paths=20_000, level=SURE)
     assert sampled.attrs["how"] == "sampled"
     assert np.all(np.abs(sampled["error"] - computed["error"]) <= 5.0 * sampled["error_stderr"])
     assert inside(sampled, 1.0)
@@ -230,15 +230,15 @@ def test_sampled_weak_errors_agree_with_computed_ones():
 
 def test_weak_draws_are_gone_through_one_by_one():
     """DRI1 on a nonlinear problem: the enumerated expectation is that of 400 000 draws within 5 standard errors."""
-    study = weak_order(DRI1, SCALAR_NOISE, steps=(1, 2, 4), t=(0.0, 0.25))
+    study = weak_order(SCALAR_NOISE, DRI1, steps=(1, 2, 4), t=(0.0, 0.25))
     assert study.attrs["how"] == "enumerated" and inside(study, 2.0) and not inside(study, 1.5)
     problem, φ = SCALAR_NOISE.problem, jax.vmap(first_and_second)
-    values = enumerated(DRI1, problem, (0.0, 0.5), (2,), φ)[0]
+    values = enumerated(problem, DRI1, (0.0, 0.5), (2,), φ)[0]
     run = stodyn.simulate(problem, DRI1, t=(0.0, 0.5), dt=0.25, paths=400_000, seed=4).isel(time=-1, component=0)
     assert abs(values[0] - run["mean"]) <= 5.0 * run["mean_stderr"]
     assert abs(values[1] - values[0] ** 2 - run["variance"]) <= 5.0 * run["variance_stderr"]
-    assert enumerated(EulerMaruyama, problem, (0.0, 1.0), (2,), φ) is None
-    assert enumerated(DRI1, problem, (0.0, 1.0), (64,), φ) is None
+    assert enumerated(problem, EulerMaruyama, (0.0, 1.0), (2,), φ) is None
+    assert enumerated(problem, DRI1, (0.0, 1.0), (64,), φ) is None
 
 
 def test_expectations_of_exact_solutions():
@@ -253,7 +253,7 @@ def test_expectations_of_exact_solutions():
 def test_moments_of_methods_with_a_history_are_computed():
     """AB2 on dx = -x dt + σ dW: x' = (1 - 3h/2) x + h/2 x_before + σ W after a first step by the classical method."""
     h, σ, steps = 0.125, 0.7, 8
-    values, _, doubt = linear_moments(AB2, ORNSTEIN_UHLENBECK(sigma=σ).problem, (0.0, 1.0), (steps,))
+    values, _, doubt = linear_moments(ORNSTEIN_UHLENBECK(sigma=σ).problem, AB2, (0.0, 1.0), (steps,))
     mean = np.array([1.0 - h + h**2 / 2 - h**3 / 6 + h**4 / 24, 1.0])
     covariance, M = np.diag([σ**2 * h, 0.0]), np.array([[1.0 - 1.5 * h, 0.5 * h], [1.0, 0.0]])
     for _ in range(steps - 1):
@@ -263,9 +263,9 @@ def test_moments_of_methods_with_a_history_are_computed():
 
 
 def test_what_cannot_be_computed_is_sampled():
-    assert linear_moments(EulerMaruyama, SCALAR_NOISE.problem, (0.0, 1.0), (4,)) is None  # not linear
-    assert linear_moments(MilsteinLevy, GENERAL_NOISE.problem, (0.0, 1.0), (4,)) is None  # too many normals
-    study = weak_order(RS1, SCALAR_NOISE, steps=(1, 2, 4, 16), paths=50_000, function=lambda x: x**2)
+    assert linear_moments(SCALAR_NOISE.problem, EulerMaruyama, (0.0, 1.0), (4,)) is None  # not linear
+    assert linear_moments(GENERAL_NOISE.problem, MilsteinLevy, (0.0, 1.0), (4,)) is None  # too many normals
+    study = weak_order(SCALAR_NOISE, RS1, steps=(1, 2, 4, 16), paths=50_000, function=lambda x: x**2)
     assert study.attrs["how"] == "sampled"  # 16 steps have too many outcomes
 
 
@@ -275,7 +275,7 @@ def test_what_cannot_be_computed_is_sampled():
 def test_the_rounding_plateau_is_recognised():
     """RK of order 3 down to h = 2^-15: the last points are rounding, and the slope is that of the others."""
     steps = tuple(2**k for k in range(2, 16))
-    study = deterministic_order(SRA3, ADDITIVE_NOISE, steps=steps)
+    study = deterministic_order(ADDITIVE_NOISE, SRA3, steps=steps)
     plateau = study["reason"].values == "rounding"
     assert plateau.any() and not plateau[:8].any()
     assert not study["used"].values[plateau].any() and study["used"].values.sum() == 3
@@ -286,7 +286,7 @@ def test_the_rounding_plateau_is_recognised():
 
 def test_the_sampling_plateau_is_recognised():
     solution = GBM.exact["solution"]
-    study = weak_order(EulerMaruyama, GBM.problem, exact=solution, steps=(4, 8, 16, 32, 64, 128, 256), paths=2000)
+    study = weak_order(GBM.problem, EulerMaruyama, exact=solution, steps=(4, 8, 16, 32, 64, 128, 256), paths=2000)
     assert "sampling" in study["reason"].values
     assert np.all(study["reason"].values[study["used"].values] == "")
     assert np.all(study["used"].values[:3]) and not study["used"].values[-1]
@@ -296,14 +296,14 @@ def test_a_reference_that_is_too_coarse_is_recognised():
     with pytest.raises(
         ValueError, match=r"steps: 0 of 3 errors can be used.*the reference's own error.*finer reference"
     ):
-        strong_order(SRA1, ADDITIVE_NOISE, steps=(16, 32, 64), paths=50, reference=EulerMaruyama, refine=1)
+        strong_order(ADDITIVE_NOISE, SRA1, steps=(16, 32, 64), paths=50, reference=EulerMaruyama, refine=1)
 
 
 def test_failed_paths_spoil_their_point():
     """dx = x² dt ∘ ...: the implicit midpoint rule has no solution for the longest steps."""
     stiff = SDE(lambda t, x: 3.0 * (1.0 + x**2), lambda t, x: 0.05 * x, 0.0, calculus="stratonovich")
     study = strong_order(
-        ImplicitMidpoint, stiff, t=(0.0, 0.45), steps=(1, 8, 16, 32), paths=50, reference=Heun, refine=64
+        stiff, ImplicitMidpoint, t=(0.0, 0.45), steps=(1, 8, 16, 32), paths=50, reference=Heun, refine=64
     )
     assert study["reason"].values[0] == "50 path(s) failed"
     assert inside(study, 1.0) or study.attrs["order"] > 1.0
@@ -316,7 +316,7 @@ def test_failed_paths_spoil_their_point():
     ("change", "error", "message"),
     [
         ({"method": DRI1}, ValueError, r"the draws of DRI1, WeakPairs\(\), have moments of W.*Ask for weak_order"),
-        ({"method": "Heun"}, TypeError, "method: expected a method that steps"),
+        ({"method": "VanLoan"}, TypeError, "method: expected a method that makes steps"),
         ({"method": SRA1}, ValueError, "SRA1 is made for additive noise"),
         ({"steps": (8, 16)}, ValueError, "steps: expected at least 3 different numbers of steps"),
         ({"steps": (8, 16, 0)}, ValueError, "steps: expected at least 3 different numbers of steps"),
@@ -333,22 +333,22 @@ def test_failed_paths_spoil_their_point():
 def test_bad_input(change, error, message):
     options = {"method": Heun, "problem": KUBO, "steps": (2, 4, 8), "paths": 10} | change
     with pytest.raises(error, match=message):
-        strong_order(options.pop("method"), options.pop("problem"), **options)
+        strong_order(options.pop("problem"), options.pop("method"), **options)
 
 
 def test_methods_for_sdes_are_measured_on_the_state_space_form_of_an_sdae():
     """Its exact solution and references are seen in the same components; another form is refused."""
-    study = strong_order(EulerMaruyama, LINEAR_DAE, t=(0.0, 0.25), steps=(8, 16, 32), paths=200, level=SURE)
+    study = strong_order(LINEAR_DAE, EulerMaruyama, t=(0.0, 0.25), steps=(8, 16, 32), paths=200, level=SURE)
     assert inside(study, 0.5) or 0.5 < study.attrs["order"] < 1.0
     pendulum = CONSTRAINED_PENDULUM.problem
     assert best_reference(pendulum, Heun).accepts is SDE and best_reference(pendulum, ImplicitEuler).accepts is SDAE
     with pytest.raises(ValueError, match="reference: SRIW1 shows 4 components of this problem and ImplicitEuler 5"):
-        strong_order(ImplicitEuler, pendulum, reference=SRIW1)
+        strong_order(pendulum, ImplicitEuler, reference=SRIW1)
 
 
 def test_deterministic_orders_need_three_points():
     with pytest.raises(ValueError, match="finest: expected at least 3 points"):
-        deterministic_order(Heun, KUBO, finest=2)
+        deterministic_order(KUBO, Heun, finest=2)
 
 
 # --- recipes ----------------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ FRESH = c.RK4(noise="fresh")
 
 def worst(method, lengths):
     P = covariance.exact(PULSE, np.cumsum(lengths)).covariance[:, 0, 0]
-    return np.abs(covariance.delivered(method, PULSE, lengths).covariance[1:, 0, 0] / P - 1).max()
+    return np.abs(covariance.delivered(PULSE, method, lengths).covariance[1:, 0, 0] / P - 1).max()
 
 
 @pytest.mark.parametrize("method", [FRESH, c.RK4], ids=["fresh", "held"])
@@ -41,7 +41,7 @@ def test_every_component_is_judged_relative_to_itself():
     """A fast component of small variance: RK4 is unstable on it with the steps that the other one needs."""
     lengths = sd.plan(SCALES, c.RK4, 1e-2)((0.0, 1.0))
     exact = covariance.exact(SCALES, np.cumsum(lengths)).covariance
-    found = covariance.delivered(c.RK4, SCALES, lengths).covariance[1:]
+    found = covariance.delivered(SCALES, c.RK4, lengths).covariance[1:]
     found, exact = (np.diagonal(P, axis1=1, axis2=2)[np.cumsum(lengths) > 0.1] for P in (found, exact))
     ratio = found / exact
     assert np.abs(ratio - 1.0).max() <= 1e-2
@@ -62,7 +62,7 @@ def test_a_pulse_too_narrow_for_a_first_look_is_not_stepped_over():
     times = np.concatenate([[0.0], np.cumsum(lengths)])
     assert np.count_nonzero((times > 0.98) & (times < 1.02)) > 10
     P = covariance.exact(narrow, times[1:]).covariance[:, 0, 0]
-    assert np.abs(covariance.delivered(c.RK4, narrow, lengths).covariance[1:, 0, 0] / P - 1).max() <= 1e-3
+    assert np.abs(covariance.delivered(narrow, c.RK4, lengths).covariance[1:, 0, 0] / P - 1).max() <= 1e-3
 
 
 def test_runs_take_a_plan_for_their_steps():
@@ -71,7 +71,7 @@ def test_runs_take_a_plan_for_their_steps():
                       collect=sd.statistics.Moments(at=[1.0, 2.0]))  # fmt: skip
     lengths = plan((0.0, 2.0))
     assert sd.provenance(run)["dt"] == lengths.tolist()
-    P = covariance.delivered(c.RK4, PULSE, lengths).covariance[:, 0, 0]
+    P = covariance.delivered(PULSE, c.RK4, lengths).covariance[:, 0, 0]
     at_one = np.argmin(abs(np.cumsum(lengths) - 1.0)) + 1
     stderr = run["variance_stderr"].values[:, 0]
     # Four standard errors at two times: a false alarm in one of eight thousand.
@@ -97,7 +97,7 @@ def test_noise_that_depends_on_the_state_is_planned_alike_in_both_calculi():
     # The variance that RK4 then delivers follows the planned steps one by one.
     m, P = np.array([1.0]), np.zeros((1, 1))
     for h in sd.plan(problem, "RK4", 1e-3)((0.0, 1.0)):
-        m, P = step_map(c.RK4, problem, h, nodes=6).advance(m, P)
+        m, P = step_map(problem, c.RK4, h, nodes=6).advance(m, P)
     assert float(P[0, 0]) == pytest.approx(np.exp(-2) * np.expm1(0.25), rel=2e-3)
 
 

@@ -58,18 +58,16 @@ def test_the_matrices_are_those_of_the_scheme(method):
 def test_closed_forms_of_the_paper_corrected():
     for ρ in (0.0, 0.5, 0.8):
         for Ω in (0.3, 1.0, 7.0):
-            A = second_order.matrix_12(ρ, Ω)
+            A = second_order.closed_amplification(ρ, Ω)
             np.testing.assert_allclose(amplification(READ(ρ), Ω, 1.0).deterministic, A, atol=1e-13)
-            closed, numeric = second_order.eigenvalues_13(ρ, Ω), np.linalg.eigvals(A)
+            closed, numeric = second_order.closed_eigenvalues(ρ, Ω), np.linalg.eigvals(A)
             gaps = np.abs(closed[:, None] - numeric)
             assert max(gaps.min(axis=0).max(), gaps.min(axis=1).max()) < 1e-7
-    assert second_order.eigenvalues_13(0.5, 1.0)[0].real == pytest.approx(-0.02919205789, abs=1e-11)
+    assert second_order.closed_eigenvalues(0.5, 1.0)[0].real == pytest.approx(-0.02919205789, abs=1e-11)
     for y in (1e-4, 1e-3):
         ρ = 0.02
-        np.testing.assert_allclose(
-            second_order.series_16(ρ, y), StochasticAlpha(ρ, "paper", "stochastic", math.sqrt(y)).coefficients(1.0)[2:],
-            atol=y**2 + 8 * ρ**5,
-        )  # fmt: skip
+        exact = StochasticAlpha(ρ, "paper", "stochastic", math.sqrt(y)).coefficients(1.0)[2:]
+        np.testing.assert_allclose(second_order.series_coefficients(ρ, y), exact, atol=y**2 + 8 * ρ**5)
 
 
 def test_the_stiff_limit_has_the_eigenvalues_minus_rho():
@@ -82,7 +80,7 @@ def test_the_stiff_limit_has_the_eigenvalues_minus_rho():
         A = step.deterministic + sum(
             value * step.terms[word] for word, value in {(1,): W, (1, 0): Z, (1, 1): S, (1, 1, 0): X}.items()
         )
-        pair = second_order.eigenvalues_14(READ(ρ).coefficients(h), h, η * W, η * Z, η**2 * S, η**2 * X)
+        pair = second_order.stiff_eigenvalues(READ(ρ).coefficients(h), h, η * W, η * Z, η**2 * S, η**2 * X)
         np.testing.assert_allclose(np.poly(A), np.poly([-ρ, *pair]).real, atol=1e-9)
 
 

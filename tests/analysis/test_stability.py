@@ -129,7 +129,7 @@ def test_refusals():
         mean_square("BDF2Maruyama", -1.0, 0.0)
     with pytest.raises(ValueError, match="SRA1 is made for additive noise"):
         mean_square("SRA1", -1.0, 0.5)
-    with pytest.raises(TypeError, match="method: expected a method that steps"):
+    with pytest.raises(TypeError, match="method: expected a method that makes steps"):
         mean_square("VanLoan", -1.0, 0.5)
     with pytest.raises(ValueError, match="sign: expected 1 or -1"):
         largest_noise("ImplicitEuler", -1.0, sign=0)

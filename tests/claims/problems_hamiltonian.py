@@ -131,7 +131,7 @@ def bath(stiffness):
     """Of a harmonic oscillator in a bath the covariance that steps of length h leave, from the moments of the step."""
     problem = Hamiltonian(lambda t, q, p: 0.5 * p**2 + 0.5 * stiffness * q**2, lambda t, q, p: -SIGMA * q,
                           lambda t, q, p: -FRICTION * p, start=START)  # fmt: skip
-    return lambda method, h: step_map(method, problem, h)
+    return lambda method, h: step_map(problem, method, h)
 
 
 def temperature_of_free_particles(method):

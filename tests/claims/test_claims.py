@@ -59,7 +59,7 @@ def holds(claim, study, most, next_order=0.5):
 
 def strong(method, claim, structure):
     problem, options = case(method, "strong", structure)
-    study = strong_order(method, problem, level=LEVEL, seed=1, **options)
+    study = strong_order(problem, method, level=LEVEL, seed=1, **options)
     holds(claim, study, method.promised("strong", unpacked(problem)[0].noise_structure))
 
 
@@ -74,14 +74,14 @@ def weak(method, claim, structure):
     if kind == "weak, nonlinear":
         study = computed_weak_order(method, problem, **options)
     else:
-        study = weak_order(method, problem, level=LEVEL, seed=2, **options)
+        study = weak_order(problem, method, level=LEVEL, seed=2, **options)
         assert study.attrs["how"] == ("moments" if kind == "weak" else "sampled")
     holds(claim, study, method.promised("weak", unpacked(problem)[0].noise_structure))
 
 
 def deterministic(method, claim, structure):
     problem, options = case(method, "deterministic", structure)
-    holds(claim, deterministic_order(method, problem, **options), most=0.0, next_order=1.0)
+    holds(claim, deterministic_order(problem, method, **options), most=0.0, next_order=1.0)
 
 
 ORDERS = {"strong": strong, "weak": weak, "deterministic": deterministic}
@@ -143,6 +143,6 @@ def test_areas_are_what_milstein_needs_where_channels_do_not_commute():
     """With areas order 1 (above), and exactly the same step without them (W_j W_k/2 for I_(j,k)) order 1/2."""
     problem, options = case(STEPPERS["MilsteinLevy"], "strong", "general")
     forced = dataclasses.replace(problem, structure="commutative")
-    without = strong_order(STEPPERS["Milstein"], forced, level=LEVEL, seed=1, **options)
+    without = strong_order(forced, STEPPERS["Milstein"], level=LEVEL, seed=1, **options)
     assert without.attrs["order_low"] <= 0.5 <= without.attrs["order_high"] < 1.0, without
     assert np.all(without["used"])

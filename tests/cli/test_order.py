@@ -27,7 +27,7 @@ SMALL = ("--steps", "4,8,16", "--paths", 50, "--seed", 3)
 def test_table_picture_and_json(invoke, tmp_path):
     result = invoke("heun", "kubo", *SMALL, "--out", tmp_path / "order.png")
     assert result.exit_code == 0, result.output
-    study = strong_order(Heun, KUBO, steps=(4, 8, 16), paths=50, seed=3)
+    study = strong_order(KUBO, Heun, steps=(4, 8, 16), paths=50, seed=3)
     lines = [words(line) for line in result.output.splitlines()]
     for h, error, stderr in zip(*(study[n].values for n in ("step", "error", "error_stderr")), strict=True):
         assert f"{h:.6g} {error:.4g} {stderr:.2g} yes" in lines

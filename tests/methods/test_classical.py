@@ -290,7 +290,7 @@ def test_exact_moments_of_geometric_brownian_motion_at_finite_steps(key):
     # The equation x' = mu x + s x w as it stands in the calculus that the method solves.
     problem = dataclasses.replace(GBM, calculus=method.calculus)
     for K, expected in MOMENTS[key].items():
-        found = step_map(method, problem, 1.0 / K, nodes=8).covariance(1.0, 0.0, K)
+        found = step_map(problem, method, 1.0 / K, nodes=8).moments(1.0, 0.0, K)
         mean = found.mean[-1, 0]
         assert (mean, found.covariance[-1, 0, 0] + mean**2) == pytest.approx(expected, abs=6e-9)
 
@@ -299,7 +299,7 @@ def test_rotation_grows_with_fresh_noise_and_keeps_its_length_with_held():
     turn = 0.5 * np.array([[0.0, -1.0], [1.0, 0.0]])
     for method, expected in ((fresh(c.RK4), 1.28518835), (c.RK4, 0.99999798)):
         problem = SDE(lambda t, x: 0.0 * x, lambda t, x: (turn @ x)[:, None], [1.0, 0.0], calculus=method.calculus)
-        found = step_map(method, problem, 1 / 40, nodes=6).covariance([1.0, 0.0], np.zeros((2, 2)), 40)
+        found = step_map(problem, method, 1 / 40, nodes=6).moments([1.0, 0.0], np.zeros((2, 2)), 40)
         square = np.trace(found.covariance[-1]) + found.mean[-1] @ found.mean[-1]
         assert square == pytest.approx(expected, abs=6e-9)
 
@@ -314,7 +314,7 @@ SQUARE = np.einsum("aij,ajk->ik", PAIR, PAIR)
 def mean_of_the_pair(method, K, nodes):
     problem = SDE(lambda t, x: 0.0 * x, lambda t, x: jnp.einsum("aij,j->ia", PAIR, x), [1.0, 0.5],
                   calculus=method.calculus)  # fmt: skip
-    return step_map(method, problem, 1 / K, nodes=nodes).covariance([1.0, 0.5], np.zeros((2, 2)), K).mean[-1]
+    return step_map(problem, method, 1 / K, nodes=nodes).moments([1.0, 0.5], np.zeros((2, 2)), K).mean[-1]
 
 
 def test_fresh_noise_leaves_the_mean_of_two_channels_alone():
@@ -384,7 +384,7 @@ def test_neither_equation_is_refused_with_the_way_out_and_compensated_on_request
     method = c.RK4(noise=Q(1, 2))
     with pytest.raises(ValueError, match=r"neither the Ito nor the Stratonovich .*κ = 9/23.*compensate=True"):
         simulate(GBM, method, t=(0, 1), dt=0.1, paths=8, seed=1)
-    found = step_map(method(compensate=True), GBM, 0.01, nodes=4).covariance(1.0, 0.0, 100)
+    found = step_map(GBM, method(compensate=True), 0.01, nodes=4).moments(1.0, 0.0, 100)
     assert found.mean[-1, 0] == pytest.approx(0.74081822, abs=2e-3)
     additive = SDE(lambda t, x: -x, lambda t, x: 1.0 + 0.0 * t, 1.0)
     simulate(additive, method, t=(0, 1), dt=0.1, paths=8, seed=1)
@@ -428,6 +428,6 @@ def test_every_table_is_in_the_catalogue_under_its_name():
 
 def test_the_noise_depends_on_time_at_the_times_of_the_stages():
     problem = linear(0.0, 1.0, lambda t: 1.0 + t)
-    G = linear_step(fresh(c.RK4), problem, 0.5, t=1.0).G
+    G = linear_step(problem, fresh(c.RK4), 0.5, t=1.0).G
     # Γ h Σ b_i² Q(t + c_i h): 3.6 · 0.5 (2/36 + (2/9) 2.25 + 2.5/36)
     assert np.sum(G**2) == pytest.approx(1.8 * (2 / 36 + 2 / 9 * 2.25 + 2.5 / 36), rel=1e-12)

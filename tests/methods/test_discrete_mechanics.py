@@ -123,7 +123,7 @@ def test_a_discrete_hamiltonian_of_the_users_own_is_symplectic():
         return p @ q + noise.h * problem.energy(0, t, q, p, params) + noise.W[0] * problem.energy(1, t, q, p, params)
 
     method, given = variational.from_discrete(H_d), Increment(0.1, jnp.array([0.25]))
-    assert conservation.symplecticity_defect(method, problem, problem.example_start(), given) < 1e-13
+    assert conservation.symplecticity_defect(problem, method, problem.example_start(), given) < 1e-13
     with pytest.raises(TypeError, match=r"H_d: expected a function"):
         variational.from_discrete(None)
     with pytest.raises(TypeError, match=r"method: expected one of methods\.variational"):
@@ -160,7 +160,7 @@ def rotation(q):
 def test_angular_momentum(method):
     """Kept to 1e-13 over 199 steps while forces are orthogonal to rotations; from then on (3.14): what it loses is what
     the discrete forces take."""
-    found = conservation.momentum_balance(method, rotating(), rotation, h=STEP, steps=2 * CALM)
+    found = conservation.momentum_balance(rotating(), method, rotation, dt=STEP, steps=2 * CALM)
     calm = conservation.MomentumBalance(found.momentum[:CALM], None)
     assert calm.drift < 1e-13 and found.defect < TOLERANCE
     assert found.drift > 1e-2
@@ -168,7 +168,7 @@ def test_angular_momentum(method):
 
 @named("method", [explicit.Heun, burrage.R2, burrage.E1, srk.RS1, srk.RS2])
 def test_angular_momentum_drifts_without_structure(method):
-    found = conservation.momentum_balance(method, rotating(), rotation, h=STEP, steps=CALM - 1)
+    found = conservation.momentum_balance(rotating(), method, rotation, dt=STEP, steps=CALM - 1)
     assert 1e-5 < found.drift < 1e-1
     with pytest.raises(ValueError, match="no discrete forces"):
         _ = found.defect
@@ -176,6 +176,6 @@ def test_angular_momentum_drifts_without_structure(method):
 
 def test_a_generator_of_the_wrong_shape():
     with pytest.raises(ValueError, match=r"generator: returned shape \(\) for q of shape \(2,\), expected \(2,\)"):
-        conservation.momentum_balance(Midpoint, rotating(), lambda q: q[0], h=0.1, steps=2)
+        conservation.momentum_balance(rotating(), Midpoint, lambda q: q[0], dt=0.1, steps=2)
     with pytest.raises(TypeError, match=r"(?s)generator: expected a function ξ.* For a matrix A"):
-        conservation.momentum_balance(Midpoint, rotating(), np.eye(2), h=0.1, steps=2)
+        conservation.momentum_balance(rotating(), Midpoint, np.eye(2), dt=0.1, steps=2)

@@ -23,7 +23,7 @@ def test_variance_is_right_where_equal_steps_of_the_grid_are_not():
     stderr = run["variance_stderr"].values[:, 0]
     # Four standard errors at three times: a false alarm in one of 5000.
     assert (abs(run["variance"].values[:, 0] - exact) <= 4 * stderr).all()
-    plain = covariance.delivered(c.RK4, PULSE, 0.1, 20).covariance[[10, 12], 0, 0]
+    plain = covariance.delivered(PULSE, c.RK4, 0.1, 20).covariance[[10, 12], 0, 0]
     assert (abs(plain / exact[:2] - 1) > 0.2).any()
 
 

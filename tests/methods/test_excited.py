@@ -40,7 +40,7 @@ def one_step(h, method=EXACT, direct=True):
     """The method as it steps the frame, and M, G, S, R with state' = M state + G ξ, state = S start, seen = R state."""
     method = method.prepared(FRAME, h)
     method.__dict__["is_direct"] = direct
-    one = OneStep(method, FRAME, often=False)
+    one = OneStep(FRAME, method, often=False)
     points = np.eye(one.size + one.normals)
     after = one.after(0.0, h, None, points[:, : one.size], points[:, one.size :]).T
     start, read = one.start(0.0, None)[0][:, :-1], one.read()[0][:, :-1]
@@ -134,7 +134,7 @@ def test_noise_that_multiplies_the_state_keeps_order_two():
     def end(steps):
         h, join = T / steps, fine // steps
         method = StochasticAlpha.prepared(problem, h)
-        one = OneStep(method, problem)
+        one = OneStep(problem, method)
         law, back = method.law[0], np.linalg.inv(method.law[1])
         z = np.tile([1.0, 0.0], (paths, 1))
         y0, a0 = s[0], -1.0 + (1.0 + 0.5 * np.sin(1.0)) * s[0]

@@ -22,7 +22,7 @@ GUST = sd.with_noise(STILL, co.dryden(1.0, 1.0, 1.0, components="w"), "v")
 
 
 def steady(problem, dt, method="RK4"):
-    step = linear_step(exactly_filtered(method, problem, dt), problem, dt)
+    step = linear_step(problem, exactly_filtered(method, problem, dt), dt)
     return van_loan.discrete_lyapunov(step.M, step.G @ step.G.T)
 
 
@@ -31,7 +31,7 @@ def test_noise_is_exact_at_any_step_and_with_any_method(dt):
     for method in ("RK4", "EulerMaruyama") if dt < 0.1 else ("RK4",):
         P = steady(GUST, dt, method)[2:, 2:]
         np.testing.assert_allclose(P, GUST.noise.state_covariance, rtol=1e-10, atol=1e-12)
-        step = linear_step(exactly_filtered(method, GUST, dt), GUST, dt)
+        step = linear_step(GUST, exactly_filtered(method, GUST, dt), dt)
         np.testing.assert_allclose(step.M[2:, 2:], GUST.noise.discretise(dt)[0], atol=1e-12)
 
 

@@ -29,7 +29,7 @@ def includes(found, order, width=0.35):
 
 @named("method", [variational.Midpoint, variational.StoermerVerlet, variational.DIRK, burrage.R2, burrage.E1])
 def test_mean_square_order_one_on_kubo(method):
-    includes(strong_order(method, DAMPED_KUBO(nu=0.1), steps=(16, 32, 64, 128), paths=500, level=LEVEL), 1.0)
+    includes(strong_order(DAMPED_KUBO(nu=0.1), method, steps=(16, 32, 64, 128), paths=500, level=LEVEL), 1.0)
 
 
 def test_mean_square_order_one_with_coupled_noise():
@@ -41,7 +41,7 @@ def test_mean_square_order_one_with_coupled_noise():
         lambda t, q, p: -0.1 * p,
         start=(1.0, 0.5),
     )
-    found = strong_order(variational.StoermerVerlet, pendulum, steps=(4, 8, 16), paths=1200, level=LEVEL,
+    found = strong_order(pendulum, variational.StoermerVerlet, steps=(4, 8, 16), paths=1200, level=LEVEL,
                          reference=variational.DIRK, refine=32)  # fmt: skip
     includes(found, 1.0)
 
@@ -52,7 +52,7 @@ def test_mean_square_order_one_half_where_the_channels_do_not_commute():
         (lambda t, q, p: 0.25 * q**2, lambda t, q, p: 0.25 * p**2),
         start=(1.0, 0.0),
     )
-    found = strong_order(variational.StoermerVerlet, crossed, steps=(16, 32, 64), paths=1000, level=LEVEL,
+    found = strong_order(crossed, variational.StoermerVerlet, steps=(16, 32, 64), paths=1000, level=LEVEL,
                          reference=variational.Midpoint, refine=256)  # fmt: skip
     includes(found, 0.5)
 
@@ -63,7 +63,7 @@ def test_mean_square_order_one_with_two_channels_that_commute():
         (lambda t, q, p: 0.5 * jnp.sin(q), lambda t, q, p: 0.4 * jnp.cos(q)),
         start=(1.0, 0.5),
     )
-    found = strong_order(variational.StoermerVerlet, pair, steps=(8, 16, 32), paths=600, level=LEVEL,
+    found = strong_order(pair, variational.StoermerVerlet, steps=(8, 16, 32), paths=600, level=LEVEL,
                          reference=variational.StoermerVerlet, refine=32)  # fmt: skip
     includes(found, 1.0)
 
@@ -81,7 +81,7 @@ def particle(force):
     ],
 )
 def test_the_shift_makes_order_two_of_order_one(method, order):
-    found = strong_order(method, particle(lambda t, q, p: -0.3 * p), steps=(8, 16, 32, 64), paths=300, level=LEVEL,
+    found = strong_order(particle(lambda t, q, p: -0.3 * p), method, steps=(8, 16, 32, 64), paths=300, level=LEVEL,
                          reference=langevin.ShiftedVerlet, refine=8)  # fmt: skip
     includes(found, order)
 
@@ -91,7 +91,7 @@ def test_order_one_and_a_half_for_additive_noise_and_any_drift(method, order):
     cubic = Hamiltonian(
         lambda t, q, p: 0.5 * (p**2 + q**2), lambda t, q, p: -1.2 * q, lambda t, q, p: -0.5 * p**3, start=(1.0, 0.5)
     )
-    found = strong_order(method, cubic, steps=(64, 128, 256), paths=1000, level=LEVEL, reference=langevin.AdditiveDIRK,
+    found = strong_order(cubic, method, steps=(64, 128, 256), paths=1000, level=LEVEL, reference=langevin.AdditiveDIRK,
                          refine=16)  # fmt: skip
     includes(found, order)
 
@@ -104,7 +104,7 @@ def test_order_one_and_a_half_for_additive_noise_and_any_drift(method, order):
     ],
 )
 def test_weak_orders_on_kubo_without_sampling(method, order):
-    found = weak_order(method, DAMPED_KUBO(nu=0.3), t=(0.0, 2.0), steps=(128, 256, 512, 1024))
+    found = weak_order(DAMPED_KUBO(nu=0.3), method, t=(0.0, 2.0), steps=(128, 256, 512, 1024))
     assert found.attrs["how"] == "moments"
     assert abs(found.attrs["order"] - order) < 0.06
 
@@ -112,7 +112,7 @@ def test_weak_orders_on_kubo_without_sampling(method, order):
 def test_truncation_with_k_2_keeps_the_order_and_k_1_loses_it():
     kubo = DAMPED_KUBO(nu=0.1)
     two, one = (
-        strong_order(variational.Midpoint(truncation=k), kubo, steps=(32, 64, 128, 256), paths=1000).attrs["order"]
+        strong_order(kubo, variational.Midpoint(truncation=k), steps=(32, 64, 128, 256), paths=1000).attrs["order"]
         for k in (2.0, 1.0)
     )
     assert two > 0.9 and one < 0.85
@@ -125,6 +125,6 @@ def test_additive_noise_that_depends_on_time(method):
     problem = Hamiltonian(lambda t, q, p: 0.5 * p**2, lambda t, q, p: -t * q, start=(0.0, 0.0))
     misses = []
     for steps in (10, 20):
-        variances = np.diagonal(delivered(method, problem, 1.0 / steps, steps).covariance[-1])
+        variances = np.diagonal(delivered(problem, method, 1.0 / steps, steps).covariance[-1])
         misses.append(np.abs(variances * [30.0, 3.0] - 1.0).max())
     assert misses[0] < 0.02 and misses[1] < 0.3 * misses[0]

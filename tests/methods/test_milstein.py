@@ -161,7 +161,7 @@ def test_moments_of_a_step_on_geometric_brownian_motion():
 
 def slope(method, problem, **against):
     """Of the root mean squares of x_h(1) - x(1) for 8, 16, 32 and 64 steps on the same 1000 paths."""
-    study = strong_order(method, problem, steps=(8, 16, 32, 64), paths=1000, seed=1, **against)
+    study = strong_order(problem, method, steps=(8, 16, 32, 64), paths=1000, seed=1, **against)
     return np.polyfit(np.log(study["step"]), np.log(study["error"]), 1)[0]
 
 

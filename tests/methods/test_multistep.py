@@ -93,13 +93,13 @@ STARTS = {
 @pytest.mark.parametrize("name", STARTS)
 def test_exact_variance_after_the_start(name):
     method, expected = STARTS[name]
-    found = covariance.delivered(method, EXAMPLE, 0.005, 200).covariance[TIMES, 0, 0]
+    found = covariance.delivered(EXAMPLE, method, 0.005, 200).covariance[TIMES, 0, 0]
     exact = 0.0025 * -np.expm1(-4 * 0.005 * np.array(TIMES))
     np.testing.assert_allclose(found / exact, expected, atol=6e-4)
 
 
 def test_no_spike_with_the_increment_outside_the_history():
-    found = covariance.delivered(AB4, EXAMPLE, 0.005, 200).covariance[1:, 0, 0]
+    found = covariance.delivered(EXAMPLE, AB4, 0.005, 200).covariance[1:, 0, 0]
     error = found / (0.0025 * -np.expm1(-4 * 0.005 * np.arange(1, 201))) - 1
     assert np.abs(error).max() < 0.0101 and abs(error[-1]) < 3e-5
 
@@ -108,7 +108,7 @@ def test_what_the_starting_steps_leave_for_small_steps():
     """P/(hQ) is what the first three steps leave for good, one a later step, and the jitter 2402/576 of the history."""
     for starter, left in (("rk4", 13.8125), ("adams", 2.4618)):
         method = AB4(placement="history", starter=starter)
-        P = covariance.delivered(method, linear(-1.0, 1.0), 1e-9, 40).covariance[:, 0, 0] / 1e-9
+        P = covariance.delivered(linear(-1.0, 1.0), method, 1e-9, 40).covariance[:, 0, 0] / 1e-9
         assert P[40] == pytest.approx(left + 37 + 2402 / 576, abs=6e-5)
         if starter == "rk4":
             assert P[4] == pytest.approx(37.5205, abs=1e-4)

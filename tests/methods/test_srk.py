@@ -293,7 +293,7 @@ TANGENT = SDE(
     ids=["SRA1", "SRA3", "SRIW1-scalar", "SRIW1-diagonal"],
 )
 def test_strong_order_on_exactly_solvable_problems(method, problem, exact, order):
-    study = strong_order(method, problem, steps=(16, 32, 64, 128), paths=1000, seed=3, exact=exact)
+    study = strong_order(problem, method, steps=(16, 32, 64, 128), paths=1000, seed=3, exact=exact)
     assert np.all(study["used"])
     # 5 standard errors: false alarm below 1e-6; 0.1 for the finite step
     assert abs(study.attrs["order"] - order) < 0.1 + 5 * study.attrs["order_stderr"]

@@ -378,7 +378,7 @@ def test_kubo_energy_without_sampling(name):
     problem = DAMPED_KUBO.problem
     for h, values in KUBO[name].items():
         nodes = 40 if name in ("Midpoint", "StoermerVerlet", "DIRK") else 8
-        step = step_map(ALL[name], problem, h, nodes=nodes)
+        step = step_map(problem, ALL[name], h, nodes=nodes)
         for T, expected in zip((1000, 5000), values, strict=True):
             if expected is not None:
                 energy = 0.5 * np.trace(second_moment(step, (2.0, 0.0), round(T / h)))
@@ -402,7 +402,7 @@ LANGEVIN = {
 @pytest.mark.parametrize("name", LANGEVIN)
 def test_stationary_energy_of_the_oscillator(name):
     for h, expected in zip((0.5, 0.25, 0.125), LANGEVIN[name], strict=True):
-        covariance = step_map(ALL[name], HARMONIC_LANGEVIN.problem, h, nodes=6).stationary().covariance
+        covariance = step_map(HARMONIC_LANGEVIN.problem, ALL[name], h, nodes=6).stationary().covariance
         assert 0.5 * np.trace(covariance) == pytest.approx(expected, abs=1e-6)
         if name == "Midpoint":
             np.testing.assert_allclose(covariance, 1.25 * np.eye(2), atol=1e-10)

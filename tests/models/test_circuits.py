@@ -69,7 +69,7 @@ def test_kt_over_c_by_covariance_analysis():
     A, _, _, b = coefficients(model.problem)
     np.testing.assert_allclose(lyapunov(A, b.T @ b), exact[:3, :3], rtol=1e-8)
     np.testing.assert_allclose(
-        step_map("Trapezoidal", model.problem, 0.2, nodes=3).stationary().covariance, exact, rtol=1e-8
+        step_map(model.problem, "Trapezoidal", 0.2, nodes=3).stationary().covariance, exact, rtol=1e-8
     )
 
 

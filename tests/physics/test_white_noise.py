@@ -115,7 +115,7 @@ def test_variance_of_the_runs_is_that_of_the_step():
     _, found, stderr = Beside(methods, EXAMPLE).run(2.0, H, RUNS, 89, TIMES)
     steps = np.rint(np.array(TIMES) / H).astype(int)
     for k, method in enumerate(methods):
-        discrete = delivered(method, EXAMPLE, H, 40).covariance[steps, 0, 0]
+        discrete = delivered(EXAMPLE, method, H, 40).covariance[steps, 0, 0]
         assert (abs(found[:, k, 0, 0] - discrete) <= 4 * stderr[:, k, 0]).all(), method.spelling
     assert len(NAIVE) == 6
     wrong = slice(len(TABLE), None)

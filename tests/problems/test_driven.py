@@ -59,7 +59,7 @@ def test_steps_too_long_for_what_the_noise_drives_are_told():
     exact = van_loan.lyapunov(coefficients(problem).A, coefficients(problem).b.T @ coefficients(problem).b)[1, 1]
     for dt, is_told in ((0.5, True), (0.05, False)):
         method = sd.exactly_filtered("RK4", problem, dt)
-        step = linear_step(method, problem, dt)
+        step = linear_step(problem, method, dt)
         lost = 1 - van_loan.discrete_lyapunov(step.M, step.G @ step.G.T)[1, 1] / exact
         assert (lost > 0.05) == is_told
         with warnings.catch_warnings(record=True) as found:
@@ -156,7 +156,7 @@ def test_the_exact_discretisation_is_exact_for_a_driven_linear_problem_at_a_larg
 def test_methods_deliver_what_the_analysis_says_of_them():
     """RK4 on the Dryden filter at h V/L = 0.5: -4.8 % with held samples, as told before the run."""
     problem = sd.with_noise(STILL, co.dryden(1.0, 1.0, 1.0, components="w"), "v")
-    expected = covariance.delivered(sd.method("RK4"), problem, 0.5, 24).covariance[-1]
+    expected = covariance.delivered(problem, sd.method("RK4"), 0.5, 24).covariance[-1]
     assert expected[2, 2] == pytest.approx(1 - 0.048, abs=5e-4)
     with pytest.warns(NoiseNotDelivered, match=r"w_g 4\.8 % too small"):
         run = sd.simulate(problem, "RK4", t=(0, 12), dt=0.5, paths=40_000, seed=3,

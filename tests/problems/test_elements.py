@@ -27,7 +27,7 @@ def test_bouc_wen_on_given_increments():
     W = 0.2 * np.cos(n)
     Z = 0.5 * h * W + 0.002 * h * np.sin(n)
     ξ = np.stack([W / math.sqrt(h), (2.0 * Z / h - W) * math.sqrt(3.0 / h)], axis=1)
-    one = OneStep(method, problem)
+    one = OneStep(problem, method)
     state = np.zeros((1, one.size))
     for k in n:
         state = one.after(k * h, h, None, state, ξ[[k]])

@@ -76,7 +76,7 @@ def test_measurements_have_their_exact_covariance(method):
     if method == "VanLoan":
         exact = covariance.exact(problem, 1.0).covariance
     else:
-        exact = covariance.delivered(method, problem, dt, 20).covariance[-1]
+        exact = covariance.delivered(problem, method, dt, 20).covariance[-1]
     expected = np.block([[exact, exact @ H.T], [H @ exact, measured.covariance(exact, dt)]])
     # A covariance of N normal pairs has the standard error √((P_ii P_jj + P_ij²)/N); five of them.
     error = np.sqrt((np.outer(np.diagonal(expected), np.diagonal(expected)) + expected**2) / 40_000)

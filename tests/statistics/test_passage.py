@@ -132,7 +132,7 @@ def kernel_errors(method, steps, exact):
     errors = []
     for n in steps:
         h = 1.0 / n
-        step = step_map(method, OU, h)
+        step = step_map(OU, method, h)
         mean, deviation = step.M.item(), np.sqrt(step.second[0, -1, 0, -1])
 
         def chance(x, y, h=h):

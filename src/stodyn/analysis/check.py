@@ -18,7 +18,7 @@ from stodyn.engine.batch import Vmap
 from stodyn.engine.follow import States, followed
 from stodyn.engine.spec import Spec, matched
 from stodyn.engine.traces import number_type, trace
-from stodyn.methods.catalogue import named
+from stodyn.methods.catalogue import stepping
 from stodyn.methods.contract import Method
 from stodyn.models.catalogue import catalogue
 from stodyn.numerics import gauss, uncompiled
@@ -75,9 +75,7 @@ def check_method(method: Method | str, problems: Sequence[Any] | None = None) ->
     problems  what it is tried on; default: of the models of the kind it accepts, one of each structure of noise.
               `quiet` and `driftless` use equations of their own and are asked of methods for SDEs
     """
-    method = named(method)
-    if not isinstance(method, Method):
-        raise TypeError(f"method: expected a method that makes steps, or its name, got {method!r}")
+    method = stepping(method)
     with jax.enable_x64(True):
         tried = list(problems) if problems is not None else examples(method)
         results = [ask(question, check, method, tried) for question, check in SUITE.items()]
@@ -163,7 +161,7 @@ def _quiet(method: Method, problems: list[Any]) -> str:
     if not issubclass(SDE, method.accepts):
         return "not asked: it takes no SDE"
     claimed = max((float(c.order or 0) for c in method.claims if c.kind == "deterministic"), default=1.0)
-    study = deterministic_order(method, _taken(method, PENDULUM), t=(0.0, 2.0))
+    study = deterministic_order(_taken(method, PENDULUM), method, t=(0.0, 2.0))
     low, high = study.attrs["order_low"], study.attrs["order_high"]
     seen = f"order {study.attrs['order']:.3f} in [{low:.2f}, {high:.2f}]"
     assert high >= claimed - 0.1, f"{seen}, and {claimed:g} is claimed"

@@ -60,7 +60,7 @@ def common_paths(
     streams = tuple((name, count) for name, count in counts.items() if count)
     scalars = 1 + sum(counts.values()) + sum(a.size for a in jax.tree.leaves(example(recipe, m)))
     width = int(np.clip(CHUNK // (steps * scalars), 1, paths))
-    steppers = [_Stepper(run.by, problem, recipe) if isinstance(run.by, Method) else None for run in runs]
+    steppers = [_Stepper(problem, run.by, recipe) if isinstance(run.by, Method) else None for run in runs]
     of_the_path = [None if isinstance(run.by, Method) else jax.jit(jax.vmap(run.by, in_axes=(None, 1))) for run in runs]
     spec = next(stepper for stepper in steppers if stepper is not None).spec(t[0], h, steps)
     crowd = Layout(spec, paths, seed, width)
@@ -114,7 +114,7 @@ def _joined(noise: Increment, factor: int, join: Callable) -> Increment:
 class _Stepper:
     """A method on a problem along given increments, by the engine's programs."""
 
-    def __init__(self, method: Method, problem: Any, recipe: Recipe):
+    def __init__(self, problem: Any, method: Method, recipe: Recipe):
         self.m, self.method = problem.m, method
         self.composes = composes(method.needs, problem.m)
         self.taken = matched(problem, method)[0]

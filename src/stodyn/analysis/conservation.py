@@ -15,7 +15,7 @@ from jax import Array
 from stodyn.engine.simulate import simulate
 from stodyn.engine.spec import as_it_is_now, matched
 from stodyn.methods import variational
-from stodyn.methods.catalogue import catalogue, named
+from stodyn.methods.catalogue import catalogue, stepping
 from stodyn.methods.contract import Method
 from stodyn.noise.increment import Increment
 from stodyn.numerics.newton import underived
@@ -27,30 +27,30 @@ from stodyn.statistics.observable import Observable
 TOLERANCE = 1e-12  # a defect of a 64-bit step below it is rounding
 
 
-def draw_increment(method: Method | str, m: int, h: float, seed: int = 0) -> Increment:
-    """One increment of the noise a method asks for, over a step h, that moves every channel.
+def draw_increment(method: Method | str, m: int, dt: float, seed: int = 0) -> Increment:
+    """One increment of the noise a method asks for, over a step dt, that moves every channel.
 
     A three-point draw is zero two times in three, and a step without noise would tell nothing: such draws are passed
     over.
     """
-    rng, needs = np.random.default_rng(seed), named(method).needs
+    rng, needs = np.random.default_rng(seed), stepping(method).needs
     while True:
         normals = {name: rng.standard_normal(count) for name, count in needs.normals(m).items()}
-        noise = at_one(lambda h, normals: needs.increment(h, normals, m), float(h), normals)
+        noise = at_one(lambda h, normals: needs.increment(h, normals, m), float(dt), normals)
         if np.all(noise.W):
             return noise
 
 
-def jacobian(method: Method | str, problem: Any, x: Any, noise: Increment, t: float = 0.0) -> np.ndarray:
+def jacobian(problem: Any, method: Method | str, x: Any, noise: Increment, t: float = 0.0) -> np.ndarray:
     """∂(q', p')/∂(q, p) of one step by autodiff through the step itself, (2N, 2N); a problem is lowered as in a run."""
-    return jacobians(method, problem, np.asarray(x, float)[None], noise, t)[0]
+    return jacobians(problem, method, np.asarray(x, float)[None], noise, t)[0]
 
 
 def jacobians(
-    method: Method | str, problem: Any, x: np.ndarray, noise: Increment, t: float = 0.0, of_noises: bool = False
+    problem: Any, method: Method | str, x: np.ndarray, noise: Increment, t: float = 0.0, of_noises: bool = False
 ) -> np.ndarray:
     """The same at several states (states, 2N), or `of_noises`: at one state with several increments, a leading axis."""
-    step, problem = named(method), as_it_is_now(problem)
+    step, problem = stepping(method), as_it_is_now(problem)
     stepped, _ = matched(problem, step)
     params = problem.example_params()
 
@@ -66,9 +66,9 @@ def symplectic_form(N: int) -> np.ndarray:
     return np.kron([[0.0, 1.0], [-1.0, 0.0]], np.eye(N))
 
 
-def symplecticity_defect(method: Method | str, problem: Any, x: Any, noise: Increment, t: float = 0.0) -> float:
+def symplecticity_defect(problem: Any, method: Method | str, x: Any, noise: Increment, t: float = 0.0) -> float:
     """max |Jᵀ Ω J - Ω| of one step: rounding for a symplectic one."""
-    J, Ω = jacobian(method, problem, x, noise, t), symplectic_form(problem.n // 2)
+    J, Ω = jacobian(problem, method, x, noise, t), symplectic_form(problem.n // 2)
     return float(np.abs(J.T @ Ω @ J - Ω).max())
 
 
@@ -80,7 +80,7 @@ class Conformal(NamedTuple):
     exact: float
 
 
-def conformal_factor(method: Method | str, problem: Hamiltonian, x: Any, noise: Increment, t: float = 0.0) -> Conformal:
+def conformal_factor(problem: Hamiltonian, method: Method | str, x: Any, noise: Increment, t: float = 0.0) -> Conformal:
     """The conformal factor of one step against exp(-ν_0 h - Σ ν_r W_r) of the flow, forces -ν_k p.
 
     Theorem 2.4 of Kraus & Tyranowski (2021).
@@ -89,7 +89,7 @@ def conformal_factor(method: Method | str, problem: Hamiltonian, x: Any, noise: 
     N = problem.n // 2
     if any(np.abs(Γ - Γ[0, 0] * np.eye(N)).max() > 0 for Γ in friction):
         raise ValueError("problem: a conformal flow has friction -ν p, ν a number, and here some Γ is another matrix")
-    J, Ω = jacobian(method, problem, x, noise, t), symplectic_form(N)
+    J, Ω = jacobian(problem, method, x, noise, t), symplectic_form(N)
     pulled = J.T @ Ω @ J
     c = float(np.sum(pulled * Ω) / np.sum(Ω * Ω))
     exact = np.exp(-sum(δ * Γ[0, 0] for δ, Γ in zip(_drivers(noise), friction, strict=True)))
@@ -104,7 +104,7 @@ class Volume(NamedTuple):
     verlet: float
 
 
-def volume_factor(method: Method | str, problem: Hamiltonian, x: Any, noise: Increment, t: float = 0.0) -> Volume:
+def volume_factor(problem: Hamiltonian, method: Method | str, x: Any, noise: Increment, t: float = 0.0) -> Volume:
     """By what a step changes phase-space volume where the forces are -Γ_k p: γ = h Γ_0 + Σ W_r Γ_r.
 
     (2.43) of Kraus & Tyranowski (2021), and their (3.54) with the sign of γ corrected.
@@ -113,7 +113,7 @@ def volume_factor(method: Method | str, problem: Hamiltonian, x: Any, noise: Inc
     γ = np.tensordot(_drivers(noise), friction, axes=1)
     one = np.eye(len(γ))
     verlet = np.linalg.det(one - γ / 2) / np.linalg.det(one + γ / 2)
-    ours = np.linalg.det(jacobian(method, problem, x, noise, t))
+    ours = np.linalg.det(jacobian(problem, method, x, noise, t))
     return Volume(float(ours), float(np.exp(-np.trace(γ))), float(verlet))
 
 
@@ -183,33 +183,33 @@ def entangled_system() -> Hamiltonian:
     )
 
 
-def verdict(method: Method | str, h: float = 0.1) -> Verdict:
+def verdict(method: Method | str, dt: float = 0.1) -> Verdict:
     """What a method of the catalogue keeps, measured at one draw of its noise and, for QS2, at four states."""
-    step = named(method)
+    step = stepping(method)
 
     def measure(problem: Hamiltonian, ask: Callable[[Hamiltonian], float]) -> float | None:
         lowered = (problem, "") if isinstance(problem, step.accepts) else problem.lower(step.accepts)
         return None if lowered is None or step.refusal(lowered[0]) is not None else ask(problem)
 
-    noise = draw_increment(step, 1, h, seed=5)
+    noise = draw_increment(step, 1, dt, seed=5)
 
     def defect(problem: Hamiltonian) -> float:
-        return symplecticity_defect(step, problem, problem.example_start(), noise)
+        return symplecticity_defect(problem, step, problem.example_start(), noise)
 
     def spread(problem: Hamiltonian) -> float:
         states = np.random.default_rng(0).standard_normal((4, problem.n))
-        return float(np.ptp(np.linalg.det(jacobians(step, problem, states, noise))))
+        return float(np.ptp(np.linalg.det(jacobians(problem, step, states, noise))))
 
     free = langevin_system(0.0)
     return Verdict(measure(entangled_system(), defect), measure(free, defect), measure(langevin_system(0.7), spread))
 
 
-def verdicts(h: float = 0.1, names: Sequence[str] | None = None) -> dict[str, Verdict]:
+def verdicts(dt: float = 0.1, names: Sequence[str] | None = None) -> dict[str, Verdict]:
     """Method name -> verdict, for every stepping method of the catalogue (or the named ones) that takes the system."""
     found = {}
     for name, method in catalogue().items():
         if isinstance(method, Method) and (names is None or name in names):
-            result = verdict(method, h)
+            result = verdict(method, dt)
             if any(value is not None for value in result):
                 found[name] = result
     return found
@@ -238,11 +238,11 @@ class MomentumBalance(NamedTuple):
 
 
 def momentum_balance(
-    method: Method | str,
     problem: Hamiltonian,
+    method: Method | str,
     generator: Callable[[Array], Array],
     *,
-    h: float,
+    dt: float,
     steps: int,
     seed: int = 0,
     params: Any = None,
@@ -254,16 +254,17 @@ def momentum_balance(
     """
     if not callable(generator):
         raise TypeError(f"generator: expected a function ξ(q), got {generator!r}. For a matrix A: lambda q: A @ q")
-    step, problem, N = named(method), as_it_is_now(problem), problem.n // 2
+    step, problem = stepping(method), as_it_is_now(problem)
+    N = problem.n // 2
     with jax.enable_x64(True):
         shape = jax.eval_shape(lambda q: jnp.asarray(generator(q)), jax.ShapeDtypeStruct((N,), np.float64)).shape
         if shape != (N,):
             raise ValueError(f"generator: returned shape {shape} for q of shape ({N},), expected ({N},)")
     rng = np.random.default_rng(seed)
     normals = {name: rng.standard_normal((steps, count)) for name, count in step.needs.normals(problem.m).items()}
-    noise = at_points(lambda h, z: step.needs.increment(h, z, problem.m), np.full(steps, float(h)), normals)
+    noise = at_points(lambda h, z: step.needs.increment(h, z, problem.m), np.full(steps, float(dt)), normals)
     params = problem.example_params() if params is None else params
-    states = _states(step, problem, noise, params)
+    states = _states(problem, step, noise, params)
 
     def momentum(x):
         q, p = problem.split(x)
@@ -280,11 +281,11 @@ def momentum_balance(
         lifted = -jax.grad(lambda q: p_next @ generator(q))(q_next)
         return minus @ generator(q) + plus @ lifted
 
-    along = h * np.arange(steps), states[:-1], states[1:], noise
+    along = dt * np.arange(steps), states[:-1], states[1:], noise
     return MomentumBalance(momenta, at_points(given, *along, params, in_axes=(0, 0, 0, 0, None)))
 
 
-def _states(method: Method, problem: Hamiltonian, noise: Increment, params: Any) -> np.ndarray:
+def _states(problem: Hamiltonian, method: Method, noise: Increment, params: Any) -> np.ndarray:
     """The states (steps + 1, n) of a path from the start of the problem, along increments with a leading axis."""
     stepped, _ = matched(problem, method)
 

@@ -34,11 +34,12 @@ from stodyn.analysis.integrator import (
 from stodyn.analysis.linear import Moments, axes, coefficients, exact_moments
 from stodyn.analysis.one_step import OneStep
 from stodyn.methods import classical, multistep
-from stodyn.methods.catalogue import named
+from stodyn.methods.catalogue import stepping
 from stodyn.methods.contract import Method
 from stodyn.methods.exact import VanLoan
 from stodyn.noise.distribution import is_random
 from stodyn.numerics import gauss, van_loan
+from stodyn.problems.contract import expect_problem
 from stodyn.problems.linear import GaussianStart, intensity
 from stodyn.problems.sde import SDE
 from stodyn.problems.structure import is_autonomous
@@ -93,7 +94,7 @@ def _mean_of_method(method: Method) -> Callable[[float], np.ndarray]:
             kind = method.accepts.__name__
             raise TypeError(f"integrator: {method.name} steps {kind} problems alone, and κ is asked of dx = x dW")
         problem = lowered[0]
-    one, rules = OneStep(method, problem, convert=False), axes(method.needs, 1, FEW)
+    one, rules = OneStep(problem, method, convert=False), axes(method.needs, 1, FEW)
 
     def matrix(h: float, xi: np.ndarray) -> np.ndarray:
         s = np.concatenate([np.zeros((1, one.size)), np.eye(one.size)])
@@ -175,30 +176,47 @@ def steady_ratio(integrator: Integrator, z: float) -> float:
 
 
 def delivered(
-    method: Method | str,
     problem: Any,
-    h: ArrayLike,
+    method: Method | str,
+    dt: ArrayLike,
     steps: int | None = None,
     mean: ArrayLike | None = None,
     covariance: ArrayLike | None = None,
-    t: float = 0.0,
+    t0: float = 0.0,
 ) -> Moments:
-    """Mean (steps+1, n) and covariance (steps+1, n, n) of the discrete state from time t, starting steps included.
+    """The mean and covariance that a method delivers after every step, starting steps included; nothing is sampled.
 
-    h is the step, made `steps` times, or the lengths of all steps. For linear problems with additive noise whose
-    coefficients may depend on time; mean and covariance at the start are those of the problem unless given.
+    Parameters
+    ----------
+    problem
+        Linear with additive noise; its coefficients may depend on time.
+    method
+        A method that makes steps, or its name.
+    dt, steps
+        The step and the number of steps, or in `dt` alone the lengths of all steps.
+    mean, covariance
+        Of the state at the start; by default those of the problem.
+    t0
+        The time of the start.
+
+    Returns
+    -------
+    Moments
+        Mean (steps + 1, n) and covariance (steps + 1, n, n).
     """
-    n, method = problem.n, named(method)
-    if not isinstance(method, Method):
-        raise TypeError("method: expected a method that makes steps, or its name; for a step of your own: `steady`")
-    if (np.ndim(h) == 0) == (steps is None):
-        raise ValueError(f"h, steps: expected a step and their number, or all lengths, got {h!r}, {steps!r}")
-    lengths = np.full(steps, h, float) if steps is not None else np.asarray(h, float)
+    expect_problem(problem)
+    n, method, t = problem.n, stepping(method), t0
+    if (np.ndim(dt) == 0) == (steps is None):
+        raise ValueError(
+            f"dt, steps: expected a step and the number of steps, or the lengths of all steps in dt alone, "
+            f"got dt={dt!r}, steps={steps!r}"
+        )
+    lengths = np.full(steps, dt, float) if steps is not None else np.asarray(dt, float)
     if method.starting_steps and len(lengths) and np.ptp(lengths) > 1e-9 * lengths[0]:
-        raise ValueError(f"h: {method.name} takes its history at equal steps, and the steps given differ")
+        raise ValueError(f"dt: {method.name} takes its history at equal steps, but the steps given differ")
     m0, P0 = _initial(problem, mean, covariance)
-    one = OneStep(method, problem, often=False)
-    starter = OneStep(method, problem, starting=True, often=False) if method.starting_steps else one
+    one = OneStep(problem, method, often=False)
+    starter = OneStep(problem, method, starting=True, often=False) if method.starting_steps else one
     S, c = beginning(one, t)
     m, P = S @ m0 + c, S @ P0 @ S.T
     autonomous, steps = one.autonomous, len(lengths)
@@ -221,19 +239,36 @@ def delivered(
 
 
 def exact(
-    problem: Any, t: ArrayLike, mean: ArrayLike | None = None, covariance: ArrayLike | None = None, start: float = 0.0
+    problem: Any, t: ArrayLike, mean: ArrayLike | None = None, covariance: ArrayLike | None = None, t0: float = 0.0
 ) -> Moments:
     """The mean and covariance of the continuous process at the times t, Riggs' (13)-(16).
 
     By the matrix exponential where the coefficients are constant; otherwise the noise must be additive, and
     m' = A m + a, P' = A P + P A' + B Q B' is integrated to 12 digits.
+
+    Parameters
+    ----------
+    problem
+        A linear problem.
+    t
+        A time or an array of times, none before `t0`.
+    mean, covariance
+        Of the state at time `t0`; by default those of the problem's start.
+    t0
+        The time of the start.
+
+    Returns
+    -------
+    Moments
+        Mean (..., n) and covariance (..., n, n), with the axes of `t` in front.
     """
+    expect_problem(problem)
     n = problem.n
     m0, P0 = _initial(problem, mean, covariance)
     times = np.asarray(t, float)
     if is_autonomous(problem):
-        return exact_moments(problem, times - start, m0, P0)
-    for time in (start, float(np.max(times, initial=start))):
+        return exact_moments(problem, times, m0, P0, t0)
+    for time in (t0, float(np.max(times, initial=t0))):
         if coefficients(problem, time).B.any():
             raise ValueError("problem: its noise depends on the state and on time; expected additive or constant noise")
 
@@ -251,7 +286,7 @@ def exact(
             P = y[n:].reshape(n, n)
             return np.concatenate([A @ y[:n] + a, (A @ P + P @ A.T + S).ravel()])
 
-        flat = _integrated(slope, np.concatenate([m0, P0.ravel()]), start, times.ravel())
+        flat = _integrated(slope, np.concatenate([m0, P0.ravel()]), t0, times.ravel())
     return Moments(flat[:, :n].reshape(*times.shape, n), flat[:, n:].reshape(*times.shape, n, n))
 
 
@@ -269,31 +304,31 @@ def _integrated(slope: Callable, y: np.ndarray, now: float, times: np.ndarray) -
     return found
 
 
-def steady(integrator: Integrator, A: ArrayLike, B: ArrayLike, h: float, Q: ArrayLike | None = None) -> np.ndarray:
+def steady(integrator: Integrator, A: ArrayLike, B: ArrayLike, dt: float, Q: ArrayLike | None = None) -> np.ndarray:
     """The covariance (n, n) that an integrator delivers in the steady state of x' = A x + B w."""
     A, B = _system(A, B, Q)
-    step = system_step(integrator, A, B, h)
-    _require_stable(integrator, A, B, h, step)
+    step = system_step(integrator, A, B, dt)
+    _require_stable(integrator, A, B, dt, step)
     P = van_loan.discrete_lyapunov(step.M, step.G @ step.G.T)
     return step.R @ P @ step.R.T
 
 
 def spectrum(
-    integrator: Integrator, A: ArrayLike, B: ArrayLike, h: float, frequency: ArrayLike, Q: ArrayLike | None = None
+    integrator: Integrator, A: ArrayLike, B: ArrayLike, dt: float, frequency: ArrayLike, Q: ArrayLike | None = None
 ) -> np.ndarray:
     """The two-sided spectral density (..., n, n) of the discrete state at frequencies in cycles a unit of time.
 
     h Σ_k Cov(x_j, x_(j+k)) exp(-2πi f k h) = h T T*, T = R (exp(2πi f h) - M)^-1 G. exact_spectrum: of the process.
     """
     A, B = _system(A, B, Q)
-    step = system_step(integrator, A, B, h)
-    _require_stable(integrator, A, B, h, step)
+    step = system_step(integrator, A, B, dt)
+    _require_stable(integrator, A, B, dt, step)
     frequencies = np.asarray(frequency, float)
     result = np.empty((*frequencies.shape, len(A), len(A)), complex)
     for index, f in np.ndenumerate(frequencies):
-        turn = np.exp(2j * np.pi * f * h) * np.eye(len(step.M))
+        turn = np.exp(2j * np.pi * f * dt) * np.eye(len(step.M))
         T = step.R @ np.linalg.solve(turn - step.M, step.G)
-        result[index] = h * T @ T.conj().T
+        result[index] = dt * T @ T.conj().T
     return result
 
 
@@ -421,7 +456,7 @@ def _in_a_line(matrix: np.ndarray) -> str:
 
 
 def noise_needed(
-    integrator: Integrator, A: ArrayLike, B: ArrayLike, h: float, Q: ArrayLike | None = None, match: str = "steady"
+    integrator: Integrator, A: ArrayLike, B: ArrayLike, dt: float, Q: ArrayLike | None = None, match: str = "steady"
 ) -> NoiseNeeded:
     """Which samples give exactly the covariance of the continuous process: in the steady state, or in every step.
 
@@ -431,9 +466,9 @@ def noise_needed(
         raise ValueError(f'match: expected "steady" or "local", got {match!r}')
     A, driven = _system(A, B, Q)
     n = len(A)
-    own = system_step(integrator, A, driven, h)
-    _require_stable(integrator, A, driven, h, own)
-    step = system_step(unscaled(integrator), A, np.eye(n), h)
+    own = system_step(integrator, A, driven, dt)
+    _require_stable(integrator, A, driven, dt, own)
+    step = system_step(unscaled(integrator), A, np.eye(n), dt)
     pieces = np.moveaxis(step.G.reshape(len(step.G), -1, n), 1, 0)  # one piece for each sample: (N, n)
     if match == "steady":
         target = van_loan.lyapunov(A, driven @ driven.T)
@@ -441,7 +476,7 @@ def noise_needed(
     else:
         if len(step.M) != n:
             raise ValueError("match: a step of a multistep method shares its samples with others; take match='steady'")
-        target = van_loan.discretise(A, driven, np.eye(driven.shape[1]), h)[1]
+        target = van_loan.discretise(A, driven, np.eye(driven.shape[1]), dt)[1]
         mine = own.G @ own.G.T
     mine = own.R @ mine @ own.R.T
 
@@ -460,7 +495,7 @@ def noise_needed(
     system = np.stack([delivered_by(E)[rows, columns] for E in basis], axis=1)
     wanted, *_ = np.linalg.lstsq(system, target[rows, columns], rcond=None)
     reached = np.allclose(system @ wanted, target[rows, columns], rtol=0, atol=1e-9 * np.abs(target).max())
-    W = sum(w * E for w, E in zip(wanted if reached else np.nan * wanted, basis, strict=True)) / h
+    W = sum(w * E for w, E in zip(wanted if reached else np.nan * wanted, basis, strict=True)) / dt
     left = np.linalg.pinv(np.atleast_2d(np.asarray(B, float)))
     channels = left @ W @ left.T
     back = np.atleast_2d(np.asarray(B, float)) @ channels @ np.atleast_2d(np.asarray(B, float)).T
@@ -512,20 +547,25 @@ class Probe:
 
 
 def probe(
-    step: Callable, A: ArrayLike = -1.0, B: ArrayLike = 1.0, Q: ArrayLike | None = None, h: float = 0.1, memory: int = 0
+    step: Callable,
+    A: ArrayLike = -1.0,
+    B: ArrayLike = 1.0,
+    Q: ArrayLike | None = None,
+    dt: float = 0.1,
+    memory: int = 0,
 ) -> Probe:
     """Γ, κ, the noise needed and the stability limit of an integrator of the user's own, as a black box.
 
     step(f, x, t, h, noise) -> x, in Python or NumPy, with f(x, t, w) the derivative and noise() a sample; see BlackBox.
-    The system x' = A x + B w and the step h say for what the noise is asked.
+    The noise is asked for on the system x' = A x + B w with the step dt = h.
     """
     box, (A, driven) = BlackBox(step, memory), _system(A, B, Q)
     require_consistent(box, A, driven)
     alone = 1.0 if len(A) == 1 else driven
     factor = gamma(box, alone)
-    own = factor * steady(box, A, driven, h)
+    own = factor * steady(box, A, driven, dt)
     target = van_loan.lyapunov(A, driven @ driven.T)
-    needed = noise_needed(box, A, B, h, Q)
+    needed = noise_needed(box, A, B, dt, Q)
     scale, residual = needed.scale / factor, needed.residual
     needed = dataclasses.replace(needed, scale=scale, residual=residual)
     error = _percent(own, target)
@@ -555,21 +595,21 @@ def advise(
     A: ArrayLike,
     B: ArrayLike,
     Q: ArrayLike | None = None,
-    h: float = 0.1,
+    dt: float = 0.1,
     *,
     step: Callable | None = None,
     memory: int = 0,
 ) -> list[Advice]:
-    """How far every method's steady-state variances are off for x' = A x + B w with the step h, the best first.
+    """How far every method's steady-state variances are off for x' = A x + B w with the step dt, the best first.
 
-    The exact discretisation has no error and leads. The others are ranked by their largest error with h and with h/2.
+    The exact discretisation has no error and leads. The others are ranked by their largest error with dt and with dt/2.
     Methods that are unstable with this step come last, with the step up to which they are not.
 
     step, memory  an integrator of the user's own, as `probe` takes it, to stand among the others with samples of
                   covariance ΓQ/h
     """
-    if not (math.isfinite(h) and h > 0):
-        raise ValueError(f"h: expected a step > 0, got {h!r}")
+    if not (math.isfinite(dt) and dt > 0):
+        raise ValueError(f"dt: expected a step > 0, got {dt!r}")
     A, driven = _system(A, B, Q)
     target = van_loan.lyapunov(A, driven @ driven.T)
 
@@ -582,8 +622,8 @@ def advise(
         held = np.linalg.solve(A, Phi - np.eye(len(A))) @ driven / math.sqrt(h)
         return _percent(van_loan.discrete_lyapunov(Phi, held @ held.T), target)
 
-    rows = [Advice("exact ODE solver, held noise Q/h", None, exactly_with_held(h),
-                   "any solver of another library, one sample a step", exactly_with_held(0.5 * h))]  # fmt: skip
+    rows = [Advice("exact ODE solver, held noise Q/h", None, exactly_with_held(dt),
+                   "any solver of another library, one sample a step", exactly_with_held(0.5 * dt))]  # fmt: skip
     compared: list[tuple[str, Any, str, float]] = [(*candidate, 1.0) for candidate in candidates()]
     if step is not None:
         box = BlackBox(step, memory)
@@ -591,7 +631,7 @@ def advise(
         factor = gamma(box, 1.0 if len(A) == 1 else driven)
         compared.append((f"your step, {_factor(factor)}Q/h", box, "", factor))
     for name, method, remark, factor in compared:
-        of_h, of_half = system_steps(method, A, driven, h, 0.5 * h)
+        of_h, of_half = system_steps(method, A, driven, dt, 0.5 * dt)
         known = None if isinstance(method, BlackBox) else method
         if of_h.radius < 1.0 - 1e-12:
             halved = off(of_half, factor) if of_half.radius < 1.0 - 1e-12 else None
@@ -655,16 +695,16 @@ def _system(A: ArrayLike, B: ArrayLike, Q: ArrayLike | None) -> tuple[np.ndarray
     return A, matrix if Q is None else matrix @ np.linalg.cholesky(intensity(Q, matrix.shape[1]))
 
 
-def _require_stable(integrator: Integrator, A: np.ndarray, B: np.ndarray, h: float, step: LinearStep) -> None:
+def _require_stable(integrator: Integrator, A: np.ndarray, B: np.ndarray, dt: float, step: LinearStep) -> None:
     if step.radius >= 1.0 - 1e-12:
         limit = stability_limit(integrator, A)
         way_out = (
-            f"and stable below h = {limit:.6g}. Take a smaller step"
+            f"and stable below dt = {limit:.6g}. Take a smaller step"
             if limit
             else "and with smaller ones too. Take another method"
         )
         raise ValueError(
-            f"h: {resolved(integrator).name} is unstable on this system with h = {h:g} (spectral radius "
+            f"dt: {resolved(integrator).name} is unstable on this system with dt = {dt:g} (spectral radius "
             f"{step.radius:.6g}), {way_out}, or the exact discretisation (VanLoan)."
         )
 

@@ -35,7 +35,7 @@ def quadrature_nodes(method: Method, m: int) -> int:
 
 
 def linear_moments(
-    method: Method, problem: Any, t: tuple[float, float], steps: Sequence[int]
+    problem: Any, method: Method, t: tuple[float, float], steps: Sequence[int]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
     """E x_i and E x_i x_j, i <= j, at the end: of the method (points, ...), of the equation, and the former's error.
 
@@ -52,8 +52,8 @@ def linear_moments(
     if truth is None:
         return None
     values, doubt = [], []
-    step = OneStep(method, problem)
-    starting = OneStep(method, problem, starting=True) if method.starting_steps else step
+    step = OneStep(problem, method)
+    starting = OneStep(problem, method, starting=True) if method.starting_steps else step
     params = problem.params
     for count in steps:
         h = (t[1] - t[0]) / count
@@ -70,7 +70,7 @@ def _exact_moments(problem: Any, begin: float, end: float) -> np.ndarray | None:
     """What linear_moments compares with; None for a problem that is not linear."""
     start = np.reshape(problem.example_start(), problem.n)
     try:
-        return _joined(*exact_moments(problem, end - begin, start, np.zeros((problem.n, problem.n)), begin))
+        return _joined(*exact_moments(problem, end, start, np.zeros((problem.n, problem.n)), begin))
     except ValueError:
         return None
 
@@ -89,7 +89,7 @@ def _joined(mean: np.ndarray, covariance: np.ndarray) -> np.ndarray:
 
 
 def enumerated(
-    method: Method, problem: Any, t: tuple[float, float], steps: Sequence[int], φ: Callable
+    problem: Any, method: Method, t: tuple[float, float], steps: Sequence[int], φ: Callable
 ) -> np.ndarray | None:
     """E φ(x) at the end, (points, ...), the sum over all outcomes of the draws with their probabilities.
 

@@ -17,7 +17,7 @@ import scipy
 from numpy.typing import ArrayLike
 
 from stodyn.analysis.one_step import AFFINE, OneStep, asked, of_values
-from stodyn.methods.catalogue import named
+from stodyn.methods.catalogue import named, stepping
 from stodyn.methods.contract import Catalogued, Method
 from stodyn.problems.sde import SDE
 
@@ -158,15 +158,15 @@ def resolved(integrator: Integrator) -> Method | BlackBox:
 
 
 def linear_step(
-    method: Method, problem: Any, h: float, t: float = 0.0, *, starting: int | None = None, params: Any = None
+    problem: Any, method: Method | str, dt: float, t: float = 0.0, *, starting: int | None = None, params: Any = None
 ) -> LinearStep:
     """The shipped step of a method on a linear problem with additive noise, from time t.
 
     starting  the number of a starting step of a multistep method, instead of its step
     params    stands in for the problem's own
     """
-    one = OneStep(method, problem, starting is not None, often=False)
-    return read_step(one, h, t, problem.params if params is None else params, starting or 0)
+    one = OneStep(problem, stepping(method), starting is not None, often=False)
+    return read_step(one, dt, t, problem.params if params is None else params, starting or 0)
 
 
 def read_step(one: OneStep, h: float, t: float, params: Any, k: int = 0) -> LinearStep:
@@ -176,7 +176,7 @@ def read_step(one: OneStep, h: float, t: float, params: Any, k: int = 0) -> Line
         return one.after(t, h, params, s, xi, k)
 
     return LinearStep(
-        *_read_off(evaluate, one.size, one.normals, f"{one.method.name} with h = {h:g}"), one.read()[0][:, :-1]
+        *_read_off(evaluate, one.size, one.normals, f"{one.method.name} with dt = {h:g}"), one.read()[0][:, :-1]
     )
 
 
@@ -212,7 +212,7 @@ def _held(method: Method, n: int, m: int) -> OneStep:
     """The step of a method on dx = A x dt + B dW with the matrices as parameters: one trace serves all of a size."""
     system = SDE(lambda t, x, p: p["A"] @ x, lambda t, x, p: p["B"] + jnp.zeros((n, m)), np.zeros(n),
                  params={"A": np.zeros((n, n)), "B": np.ones((n, m))}, structure="additive")  # fmt: skip
-    return OneStep(method, system, often=False)
+    return OneStep(system, method, often=False)
 
 
 def system_step(integrator: Integrator, A: ArrayLike, B: ArrayLike, h: float) -> LinearStep:
@@ -225,7 +225,7 @@ def system_steps(integrator: Integrator, A: ArrayLike, B: ArrayLike, *lengths: f
     A, B = square(A), np.atleast_2d(np.asarray(B, float))
     for h in lengths:
         if not (math.isfinite(h) and h > 0):
-            raise ValueError(f"h: expected a step > 0, got {h!r}")
+            raise ValueError(f"dt: expected a step > 0, got {h!r}")
     integrator = resolved(integrator)
     if isinstance(integrator, Method):
         held = _held(integrator, *B.shape)

@@ -15,14 +15,14 @@ from numpy.typing import ArrayLike
 
 from stodyn.analysis.one_step import AFFINE, FEW, OneStep, affine, asked, of_values
 from stodyn.engine.spec import as_it_is_now
-from stodyn.methods.catalogue import find
+from stodyn.methods.catalogue import stepping
 from stodyn.methods.contract import Method
 from stodyn.noise.distribution import is_random
 from stodyn.noise.increment import Recipe
 from stodyn.numerics import gauss
 from stodyn.numerics.printing.points import AtPoints
 from stodyn.problems import lowering
-from stodyn.problems.contract import Problem
+from stodyn.problems.contract import Problem, expect_problem
 from stodyn.problems.driven_mechanical import DrivenMechanical
 from stodyn.problems.sde import SDE
 from stodyn.problems.structure import is_autonomous
@@ -96,14 +96,14 @@ class StepMap:
         """
         return self.M @ m + self.c, self.M @ P @ self.M.T + self._spread(m, P)
 
-    def covariance(self, mean0: ArrayLike, cov0: ArrayLike, steps: int) -> Moments:
-        """Mean (steps+1, n) and covariance (steps+1, n, n) of x after 0, 1, ..., steps steps from mean0 and cov0.
+    def moments(self, mean: ArrayLike, covariance: ArrayLike, steps: int) -> Moments:
+        """Mean (steps+1, n) and covariance (steps+1, n, n) of x after 0, 1, ..., steps steps from those of its start.
 
         Exact but for `error`; O(N⁴) a step.
         """
-        self._require_autonomous("covariance")
+        self._require_autonomous("moments")
         S, R = self.start, self.read
-        x, P = _vector("mean0", mean0, len(R)), _matrix("cov0", cov0, len(R))
+        x, P = _vector("mean", mean, len(R)), _matrix("covariance", covariance, len(R))
         m, P = S[:, :-1] @ x + S[:, -1], S[:, :-1] @ P @ S[:, :-1].T
         means, covariances = np.empty((steps + 1, len(m))), np.empty((steps + 1, *P.shape))
         for k in range(steps + 1):
@@ -118,7 +118,7 @@ class StepMap:
         if not self.is_mean_square_stable:
             raise ValueError(
                 f"stationary: the mean-square radius of {self.name} is {self.mean_square_radius():.9g}, expected less "
-                "than 1. Take a smaller step, add damping, or ask for finite times (covariance)."
+                "than 1. Take a smaller step, add damping, or ask for finite times (moments)."
             )
         m = np.linalg.solve(np.eye(N) - self.M, self.c)
         fresh = self._spread(m, np.zeros((N, N)))
@@ -164,9 +164,9 @@ class StepMap:
 
 
 def step_map(
-    method: Method | str,
     problem: Problem,
-    h: float,
+    method: Method | str,
+    dt: float,
     t: float = 0.0,
     *,
     params: Any = None,
@@ -182,25 +182,25 @@ def step_map(
     nodes  how many a normal, for all streams or {stream: how many}. n nodes are exact where the step has degree n - 1
            or less in that normal; the cost is their product over all normals.
     """
-    if not (math.isfinite(h) and h > 0):
-        raise ValueError(f"h: expected a step > 0, got {h!r}")
+    expect_problem(problem)
+    if not (math.isfinite(dt) and dt > 0):
+        raise ValueError(f"dt: expected a step > 0, got {dt!r}")
+    method = stepping(method)
     params = problem.params if params is None else params
     if any(is_random(leaf) for leaf in jax.tree.leaves(params, is_leaf=is_random)):
         raise ValueError(
             "params: expected the numbers of one path, got random ones; give them as step_map(..., params=...)"
         )
-    if isinstance(method, str):
-        return step_map(find(method), problem, h, t, params=params, nodes=nodes)  # type: ignore[arg-type]
     driven = isinstance(problem, DrivenMechanical) and isinstance(problem, method.accepts)
     # The noise of a driven structure has the law of this length of step.
-    return read_map(OneStep(method.prepared(problem, h) if driven else method, problem), h, t, params, nodes)
+    return read_map(OneStep(problem, method.prepared(problem, dt) if driven else method), dt, t, params, nodes)
 
 
 def read_map(
     one: OneStep, h: float, t: float, params: Any, nodes: int | Mapping[str, int] = NODES, k: int = 0
 ) -> StepMap:
     """The same of a step that is held; k: the number of a starting step."""
-    name, recipe, m = f"{one.method.name} with h = {h:g}", one.method.needs, one.problem.m
+    name, recipe, m = f"{one.method.name} with dt = {h:g}", one.method.needs, one.problem.m
     states = asked(one.size)
 
     def at(xi: np.ndarray) -> np.ndarray:
@@ -254,20 +254,21 @@ class Slopes:
         return f, g.reshape(self.sde.m, n, n + 1)
 
 
-def exact_moments(problem: Problem, t: ArrayLike, mean0: ArrayLike, cov0: ArrayLike, start: float = 0.0) -> Moments:
-    """The exact mean and covariance of a linear SDE at the times t (a number or an array) after mean0 and cov0.
+def exact_moments(problem: Problem, t: ArrayLike, mean: ArrayLike, covariance: ArrayLike, t0: float = 0.0) -> Moments:
+    """The exact mean and covariance of a linear SDE at the times t (a number or an array), from those at time t0.
 
     For the Ito form, m' = A m + a and P' = A P + P A' + Σ_k [B_k P B_k' + (B_k m + b_k)(B_k m + b_k)']. With the outer
     product U = m m' this is one linear system for (1, m, U, P), solved by its matrix exponential of size 1 + n + 2n²;
     P is never the difference of two second moments. Where the coefficients depend on time it is integrated to 12
-    digits, from the time `start` on. A Stratonovich problem is converted first.
+    digits. A Stratonovich problem is converted first.
     """
     ito = lowering.to_ito(_as_sde(as_it_is_now(problem)))
     n = ito.n
-    A, a, B, b = coefficients(ito, start)
-    m0, P0 = _vector("mean0", mean0, n), _matrix("cov0", cov0, n)
+    A, a, B, b = coefficients(ito, t0)
+    m0, P0 = _vector("mean", mean, n), _matrix("covariance", covariance, n)
+    times = np.asarray(t, float) - t0
     if not is_autonomous(ito):
-        return _integrated_moments(ito, np.asarray(t, float), m0, P0, start)
+        return _integrated_moments(ito, times, m0, P0, t0)
 
     def outer(u: np.ndarray, V: np.ndarray) -> np.ndarray:
         """The matrix of m -> vec(u (V m)' + (V m) u')."""
@@ -284,12 +285,11 @@ def exact_moments(problem: Problem, t: ArrayLike, mean0: ArrayLike, cov0: ArrayL
         [(b.T @ b).reshape(-1, 1), mixed, noise, drift + noise],
     ])  # fmt: skip
     initial = np.concatenate([[1.0], m0, np.outer(m0, m0).ravel(), P0.ravel()])
-    times = np.asarray(t, dtype=float)
-    mean, covariance = np.empty((*times.shape, n)), np.empty((*times.shape, n, n))
+    means, covariances = np.empty((*times.shape, n)), np.empty((*times.shape, n, n))
     for index, time in np.ndenumerate(times):
         final = scipy.linalg.expm(time * system) @ initial
-        mean[index], covariance[index] = final[1 : n + 1], final[-n * n :].reshape(n, n)
-    return Moments(mean, covariance)
+        means[index], covariances[index] = final[1 : n + 1], final[-n * n :].reshape(n, n)
+    return Moments(means, covariances)
 
 
 def _integrated_moments(ito: SDE, t: np.ndarray, m0: np.ndarray, P0: np.ndarray, start: float) -> Moments:

@@ -32,8 +32,8 @@ class OneStep:
     convert   whether the problem is converted as in a run, and refused where the method does not take it
     """
 
-    def __init__(self, method: Method, problem: Any, starting: bool = False, often: bool = True, convert: bool = True):
-        self.method, self.problem = method, as_it_is_now(problem)
+    def __init__(self, problem: Any, method: Method, starting: bool = False, often: bool = True, convert: bool = True):
+        self.problem, self.method = as_it_is_now(problem), method
         stepped = matched(self.problem, method)[0] if convert else self.problem
         counts, m = method.needs.normals(stepped.m), stepped.m
         ends = np.cumsum(list(counts.values()))[:-1]

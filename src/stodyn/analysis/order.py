@@ -19,11 +19,12 @@ from stodyn.analysis.common_paths import Run, common_paths, follows_path
 from stodyn.analysis.expectation import enumerated, integrated, linear_moments
 from stodyn.engine.grid import step_times
 from stodyn.engine.spec import as_it_is_now, matched
-from stodyn.methods.catalogue import catalogue
+from stodyn.methods.catalogue import catalogue, stepping
 from stodyn.methods.contract import Method
 from stodyn.models.catalogue import Model
 from stodyn.noise.increment import Increment
 from stodyn.numerics.printing.points import AtPoints, at_one
+from stodyn.problems.contract import expect_problem
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
 
@@ -40,15 +41,15 @@ Pathwise = Callable[[float, Increment], Array]
 
 
 def strong_order(
-    method: Method,
     problem: Any,
+    method: Method | str,
     *,
     t: Sequence[float] = (0.0, 1.0),
     steps: Sequence[int] = STEPS,
     paths: int = 1000,
     seed: int = 0,
     exact: Solution | None = None,
-    reference: Method | Pathwise | None = None,
+    reference: Method | Pathwise | str | None = None,
     refine: int = 8,
     level: float = LEVEL,
 ) -> xr.Dataset:
@@ -76,7 +77,8 @@ def strong_order(
                                          where the error is C h^p (1 + D h)
     kind, method, model, reference       what was measured, against what
     """
-    study = Study.of(method, problem, t, steps, exact, reference, refine)
+    method = stepping(method)
+    study = Study.of(problem, method, t, steps, exact, reference, refine)
     if not follows_path(method.needs, study.problem.m):
         raise ValueError(
             f"method: the draws of {method.name}, {method.needs}, have moments of W and are no Brownian path: there is "
@@ -97,8 +99,8 @@ def strong_order(
 
 
 def weak_order(
-    method: Method,
     problem: Any,
+    method: Method | str,
     *,
     t: Sequence[float] = (0.0, 1.0),
     steps: Sequence[int] = STEPS,
@@ -106,7 +108,7 @@ def weak_order(
     seed: int = 0,
     function: Callable[[Array], Array] | None = None,
     exact: Solution | None = None,
-    reference: Method | Pathwise | None = None,
+    reference: Method | Pathwise | str | None = None,
     refine: int = 8,
     level: float = LEVEL,
 ) -> xr.Dataset:
@@ -120,14 +122,15 @@ def weak_order(
     is the mean of φ(x_h) - φ(x) over pairs on the same Brownian path, x as in strong_order; weak draws are cut from the
     path's own increments. What is returned is as in strong_order; the attribute `how` says which way was taken.
     """
-    study = Study.of(method, problem, t, steps, exact, reference, refine)
+    method = stepping(method)
+    study = Study.of(problem, method, t, steps, exact, reference, refine)
     if function is None and exact is None and reference is None:
-        found = linear_moments(method, study.problem, study.t, study.steps)
+        found = linear_moments(study.problem, method, study.t, study.steps)
         if found is not None:
             return study.dataset("weak", study.computed(*found), level, how="moments", reference="exact moments")
     φ = AtPoints(lambda x: jnp.ravel(function(x) if function else first_and_second(x)))
     if study.exact is not None:
-        values = enumerated(method, study.problem, study.t, study.steps, φ)
+        values = enumerated(study.problem, method, study.t, study.steps, φ)
         truth = integrated(study.exact, study.t, study.problem.m, φ)
         if values is not None and truth is not None:
             return study.dataset("weak", study.computed(values, truth, 0.0), level, how="enumerated")
@@ -149,8 +152,8 @@ def weak_order(
 
 
 def deterministic_order(
-    method: Method,
     problem: Any,
+    method: Method | str,
     *,
     t: Sequence[float] = (0.0, 1.0),
     steps: Sequence[int] = DOUBLINGS,
@@ -164,7 +167,8 @@ def deterministic_order(
     """
     if finest < FEWEST:
         raise ValueError(f"finest: expected at least {FEWEST} points for a slope and its bend, got {finest}")
-    problem, model, _ = unpacked(problem)
+    (problem, model, _), method = unpacked(problem), stepping(method)
+    expect_problem(problem)
     quiet = problem.without_noise(method.calculus)
 
     def solution(T, W):
@@ -178,7 +182,7 @@ def deterministic_order(
         end = run.y[:, -1]
         return (at_one(lambda x: quiet.state(T, x, quiet.params), end) if isinstance(quiet, SDAE) else end)[None]
 
-    study = Study.of(method, quiet, t, steps, solution, None, 1, model)
+    study = Study.of(quiet, method, t, steps, solution, None, 1, model)
     ((ends, target, _),) = study.pairs(paths=1, seed=0)
     error = np.linalg.norm(ends - target[:, None], axis=2)[0]
     errors = Errors(error, study.doubts(np.abs(target).max()), ~np.isfinite(error))
@@ -294,10 +298,9 @@ class Study:
     refine: int
 
     @classmethod
-    def of(cls, method, problem, t, steps, exact, reference, refine, model="") -> Study:
+    def of(cls, problem, method, t, steps, exact, reference, refine, model="") -> Study:
         """Checked and made ready."""
-        if not isinstance(method, Method):
-            raise TypeError(f"method: expected a method that steps, such as explicit.Heun, got {method!r}")
+        reference = stepping(reference, "reference") if isinstance(reference, str) else reference
         if exact is not None and reference is not None:
             raise ValueError("exact, reference: both were given; give one, the errors are measured against it")
         problem, name, solution = unpacked(problem)

@@ -48,7 +48,7 @@ class Amplification:
     """
 
     omega: float
-    h: float
+    dt: float
     deterministic: np.ndarray
     terms: dict[Word, np.ndarray]
 
@@ -63,7 +63,7 @@ class Amplification:
         total = np.kron(self.deterministic, self.deterministic)
         for u, A in self.terms.items():
             for w, B in self.terms.items():
-                total = total + self.h ** ((weight(u) + weight(w)) / 2) * _product_mean(u, w) * np.kron(A, B)
+                total = total + self.dt ** ((weight(u) + weight(w)) / 2) * _product_mean(u, w) * np.kron(A, B)
         return total
 
     @property
@@ -77,10 +77,10 @@ class Amplification:
 
     def second_moments(self, x: float, v: float, φ: float, steps: int) -> np.ndarray:
         """E x², E x v, E v² after 0, ..., steps steps, (steps + 1, 3), without sampling."""
-        Ξ = np.array([x, self.h * v, self.h**2 * φ])
+        Ξ = np.array([x, self.dt * v, self.dt**2 * φ])
         P, found = np.outer(Ξ, Ξ).ravel(), []
         for _ in range(steps + 1):
-            found.append([P[0], P[1] / self.h, P[4] / self.h**2])
+            found.append([P[0], P[1] / self.dt, P[4] / self.dt**2])
             P = self.mean_square @ P
         return np.array(found)
 
@@ -88,7 +88,7 @@ class Amplification:
         """Independent draws of A, (count, 3, 3)."""
         m = max((max(w) for w in self.terms), default=1)
         values = _draws(m, tuple(self.terms), count, seed)
-        scale = np.array([self.h ** (weight(w) / 2) for w in self.terms])
+        scale = np.array([self.dt ** (weight(w) / 2) for w in self.terms])
         stack = np.array(list(self.terms.values())).reshape(len(self.terms), 9)
         return self.deterministic + (values * scale @ stack).reshape(count, 3, 3)
 
@@ -113,7 +113,7 @@ class Amplification:
 
         Near the limit Ω → ∞, where A_d is a Jordan block, `excess` is raised tenfold until P is well conditioned.
         """
-        units = min(max(self.omega * self.h, 1e-4), 1.0) ** -np.arange(3.0)  # slow oscillations have v ~ ω x, φ ~ ω² x
+        units = min(max(self.omega * self.dt, 1e-4), 1.0) ** -np.arange(3.0)  # slow oscillations have v ~ ω x, φ ~ ω² x
         A = units[:, None] * self.deterministic / units
         while True:
             size = self.spectral_radius + excess
@@ -148,7 +148,7 @@ class Amplification:
 
     def lyapunov(self, steps: int = 4000, paths: int = 400, seed: int = 1) -> Estimate:
         """The almost-sure exponent lim log‖Ξ_n‖ / (n h), by simulation: below 0 means almost surely stable."""
-        Ξ, logs = np.tile([1.0, 0.3 * self.h, -((self.omega * self.h) ** 2)], (paths, 1)), np.zeros(paths)
+        Ξ, logs = np.tile([1.0, 0.3 * self.dt, -((self.omega * self.dt) ** 2)], (paths, 1)), np.zeros(paths)
         P = self.adapted_norm()  # near the energy for slow oscillations: any other norm would show their phase
         begun = steps // 10
         for first in range(0, steps + begun, 100):
@@ -159,7 +159,7 @@ class Amplification:
             logs += np.log(size) if first >= begun else 0.0
             Ξ /= size[:, None]
         counted = 100 * sum(first >= begun for first in range(0, steps + begun, 100))
-        return _estimate(logs / (counted * self.h))
+        return _estimate(logs / (counted * self.dt))
 
 
 def _alpha(method: GeneralisedAlpha | str) -> GeneralisedAlpha:
@@ -173,22 +173,22 @@ def _alpha(method: GeneralisedAlpha | str) -> GeneralisedAlpha:
 
 
 def amplification(
-    method: GeneralisedAlpha | str, omega: float, h: float, eta: ArrayLike = 0.0, chi: ArrayLike = 0.0
+    method: GeneralisedAlpha | str, omega: float, dt: float, eta: ArrayLike = 0.0, chi: ArrayLike = 0.0
 ) -> Amplification:
     """The step of a method on the test equation; eta and chi are numbers, or one a channel. omega = 0 gives A_0."""
     η, χ = np.broadcast_arrays(np.atleast_1d(np.asarray(eta, float)), np.atleast_1d(np.asarray(chi, float)))
     words = _words(len(η))
     params = {"omega": float(omega), "eta": η, "chi": χ}
     units = np.repeat(np.concatenate([np.zeros((1, len(words))), np.eye(len(words))]), 3, axis=0)
-    images = _step(_alpha(method), len(η))(params, float(h), units, np.tile(np.eye(3), (len(words) + 1, 1)))
+    images = _step(_alpha(method), len(η))(params, float(dt), units, np.tile(np.eye(3), (len(words) + 1, 1)))
     A, *others = images.reshape(-1, 3, 3).swapaxes(1, 2)
     terms = [other - A for other in others]
-    return Amplification(float(omega), float(h), A, {w: T for w, T in zip(words, terms, strict=True) if T.any()})
+    return Amplification(float(omega), float(dt), A, {w: T for w, T in zip(words, terms, strict=True) if T.any()})
 
 
-def stiff_limit(method: GeneralisedAlpha | str, h: float, eta: ArrayLike = 0.0, chi: ArrayLike = 0.0) -> Amplification:
+def stiff_limit(method: GeneralisedAlpha | str, dt: float, eta: ArrayLike = 0.0, chi: ArrayLike = 0.0) -> Amplification:
     """A_stiff: the limit of the step for ω → ∞, to a dozen digits."""
-    return amplification(method, STIFF / h, h, eta, chi)
+    return amplification(method, STIFF / dt, dt, eta, chi)
 
 
 @functools.lru_cache(maxsize=64)
@@ -274,7 +274,7 @@ def dissipation(method: GeneralisedAlpha | str, Omega: ArrayLike) -> Dissipation
 # --- closed forms, corrected, against which the matrices above are checked --------------------------------------------
 
 
-def matrix_12(rho: float, Omega: float) -> np.ndarray:
+def closed_amplification(rho: float, Omega: float) -> np.ndarray:
     """A_d of Chung & Hulbert's coefficients: (12) of the paper with the sign of its entry (1, 3) corrected."""
     ρ, Ω2 = rho, Omega**2
     D = -(ρ**3) + 3 * ρ + Ω2 + 2
@@ -288,8 +288,8 @@ def matrix_12(rho: float, Omega: float) -> np.ndarray:
     ])  # fmt: skip
 
 
-def eigenvalues_13(rho: float, Omega: float) -> np.ndarray:
-    """The eigenvalues of matrix_12 by Cardano's formula: (13) with its brackets restored."""
+def closed_eigenvalues(rho: float, Omega: float) -> np.ndarray:
+    """The eigenvalues of closed_amplification by Cardano's formula: (13) with its brackets restored."""
     ρ, Ω2 = rho, complex(Omega) ** 2
     D, s = -(ρ**3) + 3 * ρ + Ω2 + 2, ρ + 1
     inner = (27 * (ρ - 1) * Ω2**2 + 2 * s**4 + 9 * s**2 * (3 * (ρ - 3) * ρ + 8) * Ω2) * s**5
@@ -300,7 +300,7 @@ def eigenvalues_13(rho: float, Omega: float) -> np.ndarray:
     return 2 ** (1 / 3) * L / (3 * P * turns) - P * turns / (3 * 2 ** (1 / 3)) + Q
 
 
-def eigenvalues_14(c: Coefficients, h: float, W: float, Z: float, S: float, X: float) -> np.ndarray:
+def stiff_eigenvalues(c: Coefficients, h: float, W: float, Z: float, S: float, X: float) -> np.ndarray:
     """The two eigenvalues of A_stiff beside -ρ for W_v = W, Z_v = Z, S_v = S, X_v = X: (14)."""
     β, γ = c.beta, c.gamma
     θ1 = (4 * β * h - 2 * γ * h + 2 * β * (S + W) * h - h - 2 * γ * (X + Z)) / (4 * β * h)
@@ -310,7 +310,7 @@ def eigenvalues_14(c: Coefficients, h: float, W: float, Z: float, S: float, X: f
     return np.array([θ1 + root, θ1 - root])
 
 
-def series_16(rho: float, y: float) -> tuple[float, float]:
+def series_coefficients(rho: float, y: float) -> tuple[float, float]:
     """β and γ of stochastic_coefficients to ρ⁴ and first order in y; the paper's (16b) repeats its (16a)."""
     powers = rho ** np.arange(5)
     β = np.array([1, -2, 3, -4, 5]) + y * np.array([-1 / 16, 1 / 4, -17 / 24, 5 / 3, -27 / 8])
@@ -331,18 +331,18 @@ class Lemma(NamedTuple):
     holds: bool
 
 
-def lemmas(method: GeneralisedAlpha, omega: float, h: float, eta: float, chi: float, rho: float) -> list[Lemma]:
+def lemmas(method: GeneralisedAlpha, omega: float, dt: float, eta: float, chi: float, rho: float) -> list[Lemma]:
     """Lemmas 4.1, 4.3/4.4 and 4.5, Theorems 4.1 to 4.3 of Rajan & Raha at given numbers, each with its verdict.
 
     4.1 printed: √(7/3) η √h (+ its second term), or χ h^1.5/√3 for η = 0; true: E‖A_s‖_F. 4.4 printed: the radius of
     A_d plus max(θ, θ^(1/3)), θ = E‖A_s‖_F (1 + ‖N‖ + ‖N‖²), N the strict upper part of the Schur form of A_d; true:
     E max|λ|. Theorem 4.1: the exponent is negative; 4.2, 4.3: the radii of the mean and the mean square are below 1.
     """
-    step = amplification(method, omega, h, eta, chi)
+    step = amplification(method, omega, dt, eta, chi)
     norm, radius, exponent = step.noise_norm(), step.mean_radius(), step.lyapunov()
-    first = math.sqrt(7 / 3) * abs(eta) * math.sqrt(h)
-    second = abs(eta) * (13 * eta**2 + 89 * omega / ((rho - 2) * (rho + 1) ** 2)) * h**1.5 / (8 * math.sqrt(21))
-    bound = first + second if eta else abs(chi) * h**1.5 / math.sqrt(3)
+    first = math.sqrt(7 / 3) * abs(eta) * math.sqrt(dt)
+    second = abs(eta) * (13 * eta**2 + 89 * omega / ((rho - 2) * (rho + 1) ** 2)) * dt**1.5 / (8 * math.sqrt(21))
+    bound = first + second if eta else abs(chi) * dt**1.5 / math.sqrt(3)
     θ = norm.value * schur_sum(step.deterministic)
     spread = step.spectral_radius + max(θ, θ ** (1 / 3))
     contracts = step.contracts_with_probability(step.adapted_norm())

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 
 from stodyn.analysis.linear import Moments
 from stodyn.engine.spec import as_it_is_now, matched
+from stodyn.methods.catalogue import stepping
 from stodyn.methods.contract import Method
 from stodyn.numerics import uncompiled
 from stodyn.numerics.printing.points import AtPoints
@@ -81,17 +82,17 @@ def _form(problem: Problem, t: float) -> tuple[SDE, Callable[[Any, Any], Any]]:
 
 
 @overload
-def delivered_small_noise(method: Method, problem: Problem, t: tuple[float, float], steps: int) -> Moments: ...
+def delivered_small_noise(problem: Problem, method: Method | str, t: tuple[float, float], steps: int) -> Moments: ...
 
 
 @overload
 def delivered_small_noise(
-    method: Method, problem: Problem, t: tuple[float, float], steps: Sequence[int]
+    problem: Problem, method: Method | str, t: tuple[float, float], steps: Sequence[int]
 ) -> list[Moments]: ...
 
 
 def delivered_small_noise(
-    method: Method, problem: Problem, t: tuple[float, float], steps: int | Sequence[int]
+    problem: Problem, method: Method | str, t: tuple[float, float], steps: int | Sequence[int]
 ) -> Moments | list[Moments]:
     """What `small_noise` finds, as a method with that many equal steps delivers it: mean and covariance at all steps.
 
@@ -99,14 +100,14 @@ def delivered_small_noise(
     P' = Φ_x P Φ_x' + Φ_ξ Φ_ξ', ξ all normals of a step. Several numbers of steps go together and give a list. For
     methods whose state is that of the problem, with normal increments.
     """
-    counts = np.atleast_1d(np.asarray(steps))
+    method, counts = stepping(method), np.atleast_1d(np.asarray(steps))
     if counts.ndim != 1 or not len(counts) or counts.dtype.kind not in "iu" or counts.min() < 1:
         raise ValueError(f"steps: expected a whole number >= 1, or several, got {steps!r}")
     if np.shape(t) != (2,) or not -np.inf < t[0] < t[1] < np.inf:
         raise ValueError(f"t: expected (begin, end), begin before end, got {t!r}")
     begin, h = float(t[0]), (t[1] - t[0]) / counts
     with jax.enable_x64(True):
-        start, step = _linearised(method, as_it_is_now(problem), begin)
+        start, step = _linearised(as_it_is_now(problem), method, begin)
     x, P = np.tile(start, (len(counts), 1)), np.zeros((len(counts), len(start), len(start)))
     means, covariances = [[start] for _ in counts], [[matrix] for matrix in P.copy()]
     for k in range(counts.max()):
@@ -125,12 +126,10 @@ def delivered_small_noise(
     return found[0] if np.ndim(steps) == 0 else found
 
 
-def _linearised(method: Method, problem: Problem, begin: float) -> tuple[np.ndarray, AtPoints]:
+def _linearised(problem: Problem, method: Method, begin: float) -> tuple[np.ndarray, AtPoints]:
     """The method's start, and (t, h, x) -> Φ_x, Φ_ξ and Φ of a step without noise, at many points; NaN where its
     equations were not solved."""
     taken, p = matched(problem, method)[0], problem.example_params()
-    if not isinstance(method, Method):
-        raise TypeError(f"method: expected one that steps, got {method.name}, which takes the whole grid at once")
     if method.starting_steps:
         raise ValueError(f"method: {method.name} needs a history, so that a step is not a function of the state alone")
     if hasattr(method.needs, "nodes"):

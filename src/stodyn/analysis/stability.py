@@ -16,7 +16,7 @@ from stodyn.analysis.linear import NODES, axes
 from stodyn.analysis.second_order import largest_step  # noqa: F401  (of mechanics, which has a file of its own)
 from stodyn.analysis.stability_function import StabilityFunction, stability_function
 from stodyn.engine.spec import matched
-from stodyn.methods.catalogue import named
+from stodyn.methods.catalogue import stepping
 from stodyn.methods.contract import Method
 from stodyn.methods.stiff_table import StiffTable
 from stodyn.numerics.newton import underived
@@ -321,13 +321,11 @@ def closed_form(table: StiffTable, h: ArrayLike, k: ArrayLike, printed: bool = F
 
 
 def _one_step(method: Method | str) -> Method:
-    stepper = named(method)
-    if not isinstance(stepper, Method):
-        raise TypeError(f"method: expected a method that steps, or its name, got {method!r}")
+    stepper = stepping(method)
     if stepper.starting_steps:
         raise ValueError(
             f"method: {stepper.name} needs a history, so that a step is no function of y alone. Its stability is "
-            "analysis.linear.step_map(method, problem, h).mean_square_radius()."
+            "analysis.linear.step_map(problem, method, dt).mean_square_radius()."
         )
     # Beyond a pole the solver refuses a step; its stability function goes on.
     return stepper(guard=False) if getattr(stepper, "guard", False) and "guard" in vars(stepper) else stepper

@@ -87,9 +87,9 @@ def measured(kind: Kind, method: Any, model: Any, *, paths: int | None, seed: in
     from stodyn.analysis.order import deterministic_order, strong_order, weak_order  # compiles JAX programs on import
 
     if kind is Kind.deterministic:
-        return deterministic_order(method, model, **options)
+        return deterministic_order(model, method, **options)
     options |= {"seed": seed} if paths is None else {"seed": seed, "paths": paths}
-    return (strong_order if kind is Kind.strong else weak_order)(method, model, **options)
+    return (strong_order if kind is Kind.strong else weak_order)(model, method, **options)
 
 
 def rows(study: xarray.Dataset) -> list[tuple]:

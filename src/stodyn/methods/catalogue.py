@@ -6,7 +6,8 @@ import functools
 from typing import Any
 
 from stodyn import listing, methods
-from stodyn.methods.contract import Catalogued
+from stodyn.methods.contract import Catalogued, Method
+from stodyn.problems.contract import Problem
 
 
 @functools.cache
@@ -21,8 +22,19 @@ def find(name: str) -> Catalogued:
 
 
 def named(method: Any) -> Any:
-    """The method of a name; what is no name is given back as it is."""
+    """The method of that name; anything but a string is returned unchanged."""
     return find(method) if isinstance(method, str) else method
+
+
+def stepping(method: Any, argument: str = "method") -> Method:
+    """The method itself or the one of that name, which must make steps; `argument` is what an error calls it."""
+    found = named(method)
+    if isinstance(found, Problem):
+        raise TypeError(f"{argument}: got a problem ({type(found).__name__}). The problem comes first, then the method")
+    if not isinstance(found, Method):
+        given = f"{found.name}, which takes the whole grid at once" if isinstance(found, Catalogued) else repr(found)
+        raise TypeError(f'{argument}: expected a method that makes steps, or its name, such as "Heun", got {given}')
+    return found
 
 
 def fitting(problem, kind: type | None = None) -> list[str]:

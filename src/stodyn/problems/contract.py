@@ -317,7 +317,9 @@ def drawn_example(source: Any, name: str) -> np.ndarray:
 def expect_problem(problem: Any) -> None:
     """Refuse what is not a problem."""
     if not isinstance(problem, Problem):
-        raise TypeError(f"problem: expected a problem such as stodyn.SDE, got {problem!r}")
+        swapped = isinstance(problem, str) or hasattr(problem, "accepts")
+        order = ". The problem comes first, then the method" if swapped else ""
+        raise TypeError(f"problem: expected a problem such as stodyn.SDE, got {problem!r}{order}")
 
 
 def returned_shape(

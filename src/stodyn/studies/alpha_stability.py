@@ -29,7 +29,7 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
         rows.append(Row(f"ρ = {rho:g}: spectral radius of A_d at Ω = 1e4", rho, radius, None, "tends to ρ as Ω → ∞"))
     pairs = [(rho, Ω) for rho in RHOS for Ω in (0.1, 1.0, 10.0)]
     read = [amplification(StochasticAlpha(rho=rho), Ω, 1.0).deterministic for rho, Ω in pairs]
-    gap = np.abs(np.array(read) - [second_order.matrix_12(*pair) for pair in pairs]).max()
+    gap = np.abs(np.array(read) - [second_order.closed_amplification(*pair) for pair in pairs]).max()
     rows.append(Row("A_d against (12), sign of entry (1, 3) corrected", None, float(gap), None, "largest difference"))
     progress("mean square")
     figures["mean-square"] = mean_square_picture()

@@ -58,7 +58,7 @@ def response(h: float, end: float, paths: int):
     """A run from the stationary law, and the covariance that its step delivers at the end."""
     run = sd.simulate(GUST_RESPONSE.problem, RK4, t=(0.0, end), dt=h, paths=paths, seed=7, progress=False,
                       collect=Moments(at=[0.0, end]))  # fmt: skip
-    return run, delivered(RK4, GUST_RESPONSE.problem, h, round(end / h)).covariance[-1]
+    return run, delivered(GUST_RESPONSE.problem, RK4, h, round(end / h)).covariance[-1]
 
 
 def spectra(h: float, end: float, paths: int, segment: int):

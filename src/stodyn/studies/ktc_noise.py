@@ -22,7 +22,7 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
     model = RC_LADDER(nodes=nodes)
     exact = model.exact["equilibrium"]()
     progress("covariance analysis")
-    computed = step_map(METHOD, model.problem, STEP, nodes=3).stationary().covariance
+    computed = step_map(model.problem, METHOD, STEP, nodes=3).stationary().covariance
     progress(f"{paths} paths")
     sampled = stodyn.simulate(model.problem, METHOD, t=(0.0, SETTLED), dt=STEP, paths=paths, seed=1, progress=False,
                               collect=statistics.Moments(at=[SETTLED]))  # fmt: skip

@@ -50,7 +50,7 @@ START = np.array([2.0, 0.0])
 
 def exact_of_scheme(name: str, h: float, times: np.ndarray) -> np.ndarray:
     """E H of a scheme at the given times without sampling: E[M ⊗ M] to the power of the number of steps."""
-    step = step_map(name, DAMPED_KUBO.problem, h, nodes=40 if name in RATIONAL else 8)
+    step = step_map(DAMPED_KUBO.problem, name, h, nodes=40 if name in RATIONAL else 8)
     values, vectors = np.linalg.eig(step.MM)
     start = np.linalg.solve(vectors, np.outer(START, START).ravel().astype(complex))
     trace = vectors[0] + vectors[3]
@@ -69,7 +69,7 @@ def step_matrices(name: str, h: float) -> tuple[np.ndarray, np.ndarray]:
     with jax.enable_x64(True):
         normals = {stream: jnp.asarray(points[:, k : k + 1]) for k, stream in enumerate(counts)}
         noises = increments(recipe, 1, jnp.full(len(points), h), normals)
-    return jacobians(method, DAMPED_KUBO.problem, START, noises, of_noises=True), weights.prod(axis=1)
+    return jacobians(DAMPED_KUBO.problem, method, START, noises, of_noises=True), weights.prod(axis=1)
 
 
 @functools.cache

@@ -45,7 +45,7 @@ def simulated(
     run = sd.simulate(
         EXAMPLE.problem, method, t=(0.0, end), dt=h, paths=runs, seed=seed, collect=moments, progress=False
     )
-    exact = delivered(method, EXAMPLE.problem, h, steps).covariance[:, 0, 0]
+    exact = delivered(EXAMPLE.problem, method, h, steps).covariance[:, 0, 0]
     times = run["time"].values
     picked = np.rint(times / h).astype(int)
     return Curve(times, run["variance"].values[:, 0], run["variance_stderr"].values[:, 0], exact[picked])

@@ -63,7 +63,7 @@ def run(size: Size, out: Path, progress) -> StudyResult:
     variance = paths[:, at].var(axis=0, ddof=1)
     fourth = ((paths[:, at] - paths[:, at].mean(axis=0)) ** 4).mean(axis=0)
     stderr = np.sqrt(np.maximum(fourth - (runs - 3) / (runs - 1) * variance**2, 0.0) / runs)
-    curve = Curve(at * h, variance, stderr, delivered(method, EXAMPLE.problem, h, steps).covariance[at, 0, 0])
+    curve = Curve(at * h, variance, stderr, delivered(EXAMPLE.problem, method, h, steps).covariance[at, 0, 0])
     P = curve.process[-1]
     u = uniforms(4)
     tails = normals(drawn_too)

@@ -186,7 +186,7 @@ def _worst(method, lengths: np.ndarray) -> float:
 def _ratio(method, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     times = np.cumsum(lengths)
     P = exact(STIFFENING, times).covariance[:, 0, 0]
-    return times, delivered(method, STIFFENING, lengths).covariance[1:, 0, 0] / P
+    return times, delivered(STIFFENING, method, lengths).covariance[1:, 0, 0] / P
 
 
 def dyadic(runs: int, seed: int) -> tuple[float, float]:

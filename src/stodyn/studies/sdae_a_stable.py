@@ -148,7 +148,7 @@ def with_areas(paths: int) -> list[Row]:
     for each of the finest: with 8 its own error would leave out the finest points."""
     rows = []
     for method in (stiff.RK1W2MLevy, stiff.RK1A3MLevy, stiff.RK1A4MLevy, stiff.RK1ATMLevy):
-        found = strong_order(method, NONCOMMUTING_DAE, steps=(4, 8, 16, 32, 64), paths=paths, seed=5,
+        found = strong_order(NONCOMMUTING_DAE, method, steps=(4, 8, 16, 32, 64), paths=paths, seed=5,
                              reference=stiff.StiffMilsteinLevy, refine=64)  # fmt: skip
         low, high, error = found.attrs["order_low"], found.attrs["order_high"], found["error"].values[-1]
         words = f"in [{low:.2f}, {high:.2f}], error {error:.3e} with 64 steps"
@@ -190,7 +190,7 @@ def systems(count: int, dimensions: Sequence[int], methods: Sequence[Method]) ->
         problem = SDE(lambda t, x, p: p["A"] @ x, lambda t, x, p: (p["B"] @ x)[:, None], np.ones(n), params=drawn[0],
                       structure="scalar")  # fmt: skip
         for method in methods:
-            one = OneStep(method, problem)
+            one = OneStep(problem, method)
             radius = np.array([[read_map(one, h, 0.0, p, nodes=4).mean_square_radius() for h in STEPS] for p in drawn])
             words = f"unstable of {radius.size} (systems, steps), largest radius {radius.max():.4f}"
             rows.append(Row(f"random systems of dimension {n}: {method.name}", None, int(np.sum(radius >= 1.0)),
@@ -234,7 +234,7 @@ def transient_noise(case: Case) -> dict[str, np.ndarray]:
     def deviations(method: Method, *more: int) -> np.ndarray:
         """σ at the coarsest grid's times, a row for each number of steps."""
         counts = (*case.steps, *more)
-        found = delivered_small_noise(method, circuit, circuit.span, counts)
+        found = delivered_small_noise(circuit, method, circuit.span, counts)
         return np.array([np.sqrt(moments.covariance[:: n // coarsest, index, index])
                          for n, moments in zip(counts, found, strict=True)])  # fmt: skip
 

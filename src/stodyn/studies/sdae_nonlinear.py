@@ -38,7 +38,7 @@ def areas(paths: int, last: int) -> dict[str, Any]:
         "RK1W2M with areas": (stiff.RK1W2MLevy, problem),
     }
     return {
-        name: strong_order(method, given, steps=(4, 8, 16, 32, 64, 128), paths=paths, seed=11, refine=8,
+        name: strong_order(given, method, steps=(4, 8, 16, 32, 64, 128), paths=paths, seed=11, refine=8,
                            reference=stiff.StiffMilsteinLevy)
         for name, (method, given) in list(cases.items())[-last:]
     }  # fmt: skip

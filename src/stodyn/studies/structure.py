@@ -72,7 +72,7 @@ def conformal_rows(names: tuple[str, ...]) -> Iterator[Row]:
     )
     noise = Increment(0.1, np.array([0.3]))  # type: ignore[arg-type]
     for name in names:
-        found = conservation.conformal_factor(_method(name), damped, damped.example_start(), noise)
+        found = conservation.conformal_factor(damped, _method(name), damped.example_start(), noise)
         word = "conformal" if found.defect < conservation.TOLERANCE else "not conformal"
         yield Row(f"{name}: conformal factor c", None, found.factor, remark=f"the flow's is {found.exact:.8g}")
         yield Row(f"{name}: max |J'ΩJ - cΩ|", None, found.defect, remark=word)
@@ -88,7 +88,7 @@ def momentum_row(name: str) -> Row:
         start=([1.0, 0.2], [-0.3, 0.8]),
     )
     found = conservation.momentum_balance(
-        _method(name), rotating, lambda q: jnp.stack([-q[1], q[0]]), h=0.05, steps=STEPS
+        rotating, _method(name), lambda q: jnp.stack([-q[1], q[0]]), dt=0.05, steps=STEPS
     )
     kept = "kept" if found.drift < 1e-13 else "not kept"
     return Row(f"{name}: max |L_k - L_0| of the angular momentum", None, found.drift, remark=kept)
