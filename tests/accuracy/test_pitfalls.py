@@ -8,6 +8,7 @@ import scipy.linalg
 import stodyn as sd
 from stodyn.accuracy import rules
 from stodyn.accuracy.estimate import Ladder, NotToBeHad
+from stodyn.accuracy.fast_modes import FastModes
 from stodyn.statistics import functional
 
 BROWNIAN = sd.SDE(lambda t, x: 0.0 * x, lambda t, x: 1.0, 0.0)
@@ -192,3 +193,34 @@ def test_a_control_with_another_expectation_is_refused():
 def test_a_probability_of_a_truth_value_is_refused():
     with pytest.raises(ValueError, match=r"f: the function of Probability is True or False; give a number"):
         ask(OU, functional.Probability(lambda t, x: x > 1.5))
+
+
+def test_noise_that_implicit_steps_damp_out():
+    """dx = λ(1 - x) dt + s dW has E x² = 1 + s²/2λ, of which implicit steps of λh ≫ 1 keep the 1 alone, all alike. The
+    coarsest level follows λ where s²/2λ = 1 matters, and where 5e-5 do not, they are in the bound of the bias."""
+    loud = sd.SDE(lambda t, x: 500.0 * (1 - x), lambda t, x: np.sqrt(1000.0), 0.0)
+    assert FastModes(loud, functional.End(lambda t, x: x[0] ** 2), (0.0, 1.0)).steps_for(0.3, False, 4) == 512
+    quiet = sd.SDE(lambda t, x: 1e4 * (1 - x), lambda t, x: 1.0, 0.0)
+    found = ask(quiet, lambda t, x: x[0] ** 2, error=1e-3, method="ImplicitMilstein")
+    assert found.steps.max() <= 64 and float(found.bias) >= 4.9e-5
+    with pytest.raises(NotToBeHad, match="noise reaches modes that decay within a step"):
+        ask(sd.SDE(lambda t, x: -1e6 * x, lambda t, x: 1e3, 0.0), lambda t, x: x[0] ** 2, method="ImplicitMilstein")
+
+
+@pytest.mark.parametrize(
+    ("f", "missing"),
+    [
+        (functional.End(lambda t, x: x[0]), 0.5),  # E x = 1 - 1/e by the drift alone; a step over all gives 1/2
+        (functional.TimeAverage(lambda t, x: x[1] ** 2), 1.0),
+        (functional.Maximum(lambda t, x: x[1]), 1.0),
+    ],
+)
+def test_what_fast_modes_do(f, missing):
+    """x' = -x + y², y an Ornstein-Uhlenbeck process of variance 1 and rate 10^4."""
+
+    def drift(t, x):
+        return jnp.stack([-x[0] + x[1] ** 2, -1e4 * x[1]])
+
+    problem = sd.SDE(drift, lambda t, x: jnp.array([[0.0], [np.sqrt(2e4)]]), [0.0, 0.0])
+    modes = FastModes(problem, f, (0.0, 1.0))
+    assert modes.unseen(16) == pytest.approx(missing, rel=1e-6) and modes.unseen(2**14) == 0.0

@@ -11,6 +11,7 @@ others      the recommended method of the problem
 
 The coarsest grid has about a step for every time of the linearised system, and follows what the coefficients do in
 time: a load of 16 periods is zero at every time of 4, 8 and 16 steps, and no difference of these levels would tell.
+Implicit steps also follow modes that decay quickly where f would miss the noise that reaches them (fast_modes).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from stodyn.accuracy.fast_modes import FastModes
 from stodyn.accuracy.rules import Order
 from stodyn.engine.spec import matched
 from stodyn.methods import implicit, milstein
@@ -48,8 +50,12 @@ COUPLABLE = "PlatenWeak2 (weak 2), Milstein, Heun, ThetaEuler"
 
 
 class Candidate(NamedTuple):
-    """A method on the problem as it takes it; watched: whether paths that leave must be looked for; leaves: whether
-    they must be expected to leave on grids that are too coarse, however few have been seen."""
+    """A method on the problem as it takes it.
+
+    watched  whether paths that leave must be looked for
+    leaves   whether they must be expected to leave on grids that are too coarse, however few have been seen
+    fast     of an implicit method: the modes whose noise it may damp out
+    """
 
     problem: Any
     method: Any
@@ -58,6 +64,13 @@ class Candidate(NamedTuple):
     steps: int
     watched: bool
     leaves: bool
+    fast: FastModes | None
+
+    def following(self, error: float, is_relative: bool) -> Candidate:
+        """With as many steps as modes that decay quickly ask for, where noise reaches them."""
+        if self.fast is None:
+            return self
+        return self._replace(steps=self.fast.steps_for(error, is_relative, self.steps))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,7 +113,9 @@ def candidates(problem: Any, functional: Functional, method: Any, t: tuple[float
         steps = max(steps, _steps_in_time(stepped, functional, t))
         watched = isinstance(stepped, SDE) and one is not TamedEuler and not is_implicit and superlinear(stepped)
         order = Order(min(own, functional.weak_order), 2.0 if strong >= 1 else 1.0, functional.has_roots)
-        found.append(Candidate(stepped, one, kind, order, steps, watched, watched and own < 2))
+        damps = is_implicit or isinstance(stepped, SDAE)
+        fast = FastModes(stepped, functional, t) if damps else None
+        found.append(Candidate(stepped, one, kind, order, steps, watched, watched and own < 2, fast))
     return found
 
 

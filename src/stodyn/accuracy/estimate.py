@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 
-from stodyn.accuracy import rules
+from stodyn.accuracy import fast_modes, rules
 from stodyn.accuracy.candidates import MOST_FIRST, Candidate, candidates
 from stodyn.accuracy.levels import CHEAP, PILOT, LevelRun, Question, pilot_points
 from stodyn.accuracy.linear_control import Linearised, NoControl, linearised
@@ -284,9 +284,15 @@ def _pilots(found, work, steps, bar) -> tuple[list[Ladder], list[str], list[tupl
     would make the pilots dearer than CHEAP and than a small share of the whole."""
     ladders: list[Ladder] = []
     failures, spare = [], []
-    for candidate, question in found:
+    for candidate, _ in found:
         if steps is None and candidate.steps > MOST_FIRST:
             raise NotToBeHad(_too_fast())
+    if steps is None:
+        found = [(candidate.following(work.error, work.relative), question) for candidate, question in found]
+    for candidate, question in sorted(found, key=lambda one: one[0].steps):
+        if steps is None and candidate.fast is not None and candidate.steps > fast_modes.MOST_STEPS:
+            failures.append(f"{candidate.method.name}: {_damped(candidate.fast.unseen(fast_modes.MOST_STEPS))}")
+            continue
         best = min((p.cost for ladder in ladders for p in ladder.predicted()), default=math.inf)
         so_far = sum(ladder.spent for ladder in ladders)
         if so_far + PILOT * candidate.steps * pilot_points(candidate.steps) > max(PILOT_SHARE * best, CHEAP):
@@ -416,6 +422,12 @@ class Ladder:
         return self.candidate.order
 
     @property
+    def unseen(self) -> float:
+        """What implicit steps damp out, by which E f is off on every level so far."""
+        fast = self.candidate.fast
+        return 0.0 if fast is None else fast.unseen(self.n(self.top))
+
+    @property
     def spent(self) -> int:
         return self.dropped + sum(run.spent for run in self.runs.values())
 
@@ -529,6 +541,14 @@ def _too_fast() -> str:
     )
 
 
+def _damped(unseen: float) -> str:
+    return (
+        "noise reaches modes that decay within a step of the finest level that can be begun with "
+        f"({fast_modes.MOST_STEPS} steps); implicit steps damp it out, so that about {unseen:.2g} of E f would be "
+        "missing on every level. Ask for a larger error, or replace what decays so quickly by its stationary law"
+    )
+
+
 def _too_dear(best: rules.Prediction, ladder: Ladder, work: _Work) -> str:
     finest = max(l for role, l in ladder.runs if role == "difference")
     variance = float(np.max(ladder.fine(finest).variance))
@@ -550,6 +570,7 @@ def _loop(ladder: Ladder, work: _Work, bar: Progress, elsewhere: int) -> list[st
         by = {(one.role, one.level): one for one in levels}
         top, below = by["difference", ladder.top].known, by["difference", ladder.top - 1].known
         b = rules.bias(top, below, ladder.order)
+        b = b._replace(bound=b.bound + ladder.unseen)
         counted = rules.weights(levels, ladder.base, ladder.top, ladder.order, b.extrapolated)
         found = rules.interval(levels, counted, b.bound, work.level)
         if not np.all(np.isfinite(found.value)):

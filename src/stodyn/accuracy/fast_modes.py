@@ -1,0 +1,187 @@
+"""What noise gives to modes that decay within a step: implicit steps damp it out, and no difference of levels tells.
+
+    M dx = f dt + g dW,    A = ∂f/∂x,    A v = λ M v,    w* A = λ w* M,    γ = w* g/(w* M v)
+
+A mode of rate λ that noise reaches has the variance |γ|²/(2|λ|). A step h of the implicit Euler method gives it
+|γ|²/(|λ|² h), and half that step twice as much: both are nothing beside the truth as long as |λ|h ≫ 1, and so is their
+difference. Hence the law of the modes with |Re λ| h > 1 is taken from the linearised equations, and f is asked what
+difference it makes: at the end or along the path, by itself and through the mean of the drift.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+import scipy
+
+from stodyn.numerics.printing.points import AtPoints
+from stodyn.problems.sdae import SDAE
+from stodyn.statistics.functional import Functional, Integral, Maximum, Probability, TimeAverage
+
+FLOW = 16  # implicit Euler steps along which the equations are linearised
+LOOKS = (0, 8, 16)  # after which of them
+STATES = 4  # at each look: one on the path of the mean, the others spread around it
+MOST_STEPS = 2**15  # that may be asked for
+SHARE = 0.2  # of the error that may be damped out; it is counted as bias
+APART = 1e-10  # w* M v beside |w| |M v|, below which modes are not told apart
+DENSITY = 0.4  # the largest density of a standard normal
+
+
+class Look(NamedTuple):
+    """The linearised equations at one time of the path of the mean."""
+
+    time: float
+    state: np.ndarray
+    spread: np.ndarray  # a root of the covariance there
+    A: np.ndarray
+    g: np.ndarray
+
+
+class Shift(NamedTuple):
+    """What fast modes add to the means of f and of the drift, and to the deviation of f, which is given whole too."""
+
+    of_f: float
+    of_drift: np.ndarray
+    deviation: float
+    whole_deviation: float
+
+
+class FastModes:
+    """Of a problem, an SDE or an SDAE, over an interval, as a functional sees them."""
+
+    def __init__(self, problem: Any, functional: Functional, t: tuple[float, float]):
+        self.problem, self.functional, self.t = problem, functional, t
+        self.mass = np.asarray(problem.mass, float) if isinstance(problem, SDAE) else np.eye(problem.n)
+        self._known: dict[int, float] = {}
+
+    def steps_for(self, error: float, is_relative: bool, least: int) -> int:
+        """The fewest steps, at least so many, with which what is damped out is a small share of the error."""
+        if is_relative:
+            error = error * self._size
+        n = least
+        while n <= MOST_STEPS and self.unseen(n) > SHARE * error:
+            n *= 2
+        return n
+
+    def unseen(self, steps: int) -> float:
+        """About how far E f is off where all modes that decay within one of so many steps have no noise."""
+        if steps not in self._known:
+            with np.errstate(all="ignore"):
+                self._known[steps] = self._unseen(steps)
+        return self._known[steps]
+
+    def _unseen(self, steps: int) -> float:
+        T = self.t[1] - self.t[0]
+        roots = [self._root(look, steps / T) for look in self._looks]
+        if not any(root.any() for root in roots):
+            return 0.0
+        f, own = self.functional, [self._shifts(look, root) for look, root in zip(self._looks, roots, strict=True)]
+        if isinstance(f, Maximum):
+            return max(shift.deviation for shift in own)
+        if isinstance(f, Probability):
+            return DENSITY * own[-1].deviation / max(own[-1].whole_deviation, 1e-300)
+        if isinstance(f, (Integral, TimeAverage)):
+            return float(np.mean([shift.of_f for shift in own])) * (1.0 if isinstance(f, TimeAverage) else T)
+        drift = np.mean([shift.of_drift for shift in own], axis=0)
+        last = self._looks[-1]
+        moved = np.linalg.solve(self.mass - T * last.A, T * drift)
+        through = self._values(last.time, np.stack([last.state, last.state + moved]))
+        return own[-1].of_f + float(np.abs(through[1] - through[0]).max())
+
+    def _shifts(self, look: Look, root: np.ndarray) -> Shift:
+        """What the modes of a covariance root rootᵀ do to f and to the drift: by three Gauss points along each column
+        at states around the path."""
+        spread = np.random.default_rng(0).standard_normal((STATES - 1, root.shape[0])) @ look.spread.T
+        states = look.state + np.concatenate([np.zeros((1, root.shape[0])), spread])
+        columns = root.T[np.any(root != 0, axis=0)]
+        moves = np.sqrt(3.0) * np.concatenate([np.zeros((1, root.shape[0])), columns, -columns])
+        points = (states[:, None] + moves).reshape(-1, root.shape[0])
+
+        def mean_change(values: np.ndarray) -> np.ndarray:
+            values = values.reshape(STATES, len(moves), -1)
+            change = (values[:, 1:] - values[:, :1]).sum(axis=1) / 6.0
+            return np.where(np.isfinite(change), change, 0.0)
+
+        f = self._values(look.time, points)
+        first = f.reshape(STATES, len(moves), -1)[:, :, 0]
+        along = (first[:, 1 : 1 + len(columns)] - first[:, 1 + len(columns) :]) / (2 * np.sqrt(3.0))
+        around = first[:, 0] - first[0, 0]
+        deviation = float(np.nanmax(np.sqrt((along**2).sum(axis=1))))
+        drift = self._drift(np.full(len(points), look.time), points, self.problem.example_params())[0]
+        return Shift(
+            float(np.abs(mean_change(f)).mean(axis=0).max()),
+            mean_change(drift).mean(axis=0),
+            deviation,
+            float(np.sqrt(np.nanmean(around**2) + deviation**2)),
+        )
+
+    def _root(self, look: Look, rate: float) -> np.ndarray:
+        """A root of the covariance of the modes that decay faster than `rate`."""
+        n = len(look.state)
+        if not np.all(np.isfinite(look.A)):
+            return np.zeros((n, n))
+        rates, left, right = scipy.linalg.eig(look.A, self.mass, left=True)
+        own = np.einsum("ik,ij,jk->k", left.conj(), self.mass, right)
+        size = np.linalg.norm(left, axis=0) * np.linalg.norm(self.mass @ right, axis=0)
+        fast = np.isfinite(rates) & (rates.real < -rate) & (np.abs(own) > APART * size)
+        if not fast.any():
+            return np.zeros((n, n))
+        rates, right = rates[fast], right[:, fast]
+        driven = left[:, fast].conj().T @ look.g / own[fast][:, None]
+        modes = -(driven @ driven.conj().T) / (rates[:, None] + rates.conj())
+        covariance = (right @ modes @ right.conj().T).real
+        return _root(covariance)
+
+    @functools.cached_property
+    def _looks(self) -> list[Look]:
+        """Along the path of the mean, by implicit Euler steps of the linearised equations, with their covariance."""
+        x, t, h = np.asarray(self.problem.example_start(), float), self.t[0], (self.t[1] - self.t[0]) / FLOW
+        covariance, found, params = np.zeros((len(x), len(x))), [], self.problem.example_params()
+        for k in range(FLOW + 1):
+            f, A, g = (part[0] for part in self._drift(np.array([t + k * h]), x[None], params))
+            if k in LOOKS:
+                found.append(Look(t + k * h, x, _root(covariance), A, g))
+            with np.errstate(all="ignore"):
+                try:
+                    step = np.linalg.inv(self.mass - h * A)
+                except np.linalg.LinAlgError:
+                    break
+                x, before = x + h * step @ f, x
+                whole = self.mass @ covariance @ self.mass.T + h * g @ g.T
+                covariance = step @ whole @ step.T
+            if not (np.all(np.isfinite(x)) and np.all(np.isfinite(covariance))):
+                found.append(Look(t + k * h, before, np.zeros_like(covariance), A, g))
+                break
+        return found
+
+    @functools.cached_property
+    def _drift(self) -> AtPoints:
+        """f, A and g at points (t, x)."""
+        p = self.problem
+
+        def both(t, x, params):
+            return p.f(t, x, params), jax.jacfwd(lambda y: p.f(t, y, params))(x), p.g(t, x, params)
+
+        return AtPoints(both, (0, 0, None))
+
+    def _values(self, time: float, states: np.ndarray) -> np.ndarray:
+        """The function that the functional is made of, at states (points, n): (points, entries)."""
+        return self._function(np.full(len(states), time), states, self.problem.example_params())
+
+    @functools.cached_property
+    def _function(self) -> AtPoints:
+        return AtPoints(lambda t, x, params: self.functional.value(self.problem, t, x, params), (0, 0, None))
+
+    @functools.cached_property
+    def _size(self) -> float:
+        """The largest |f| along the path of the mean."""
+        return float(max(np.abs(self._values(look.time, look.state[None])).max() for look in self._looks))
+
+
+def _root(covariance: np.ndarray) -> np.ndarray:
+    """R with R Rᵀ = covariance, which may be singular; columns of rounding are zero."""
+    values, vectors = np.linalg.eigh(0.5 * (covariance + covariance.T))
+    return vectors * np.sqrt(np.where(values > 1e-14 * np.abs(values).max(initial=0.0), values, 0.0))
