@@ -98,7 +98,7 @@ def test_paths_that_fail():
         (functional.Maximum(lambda t, x: jnp.stack([x[0], 2 * x[0]])), r"expected a number .*\(2,\) .* Maximum"),
         (functional.Probability(lambda t, x: jnp.stack([x[0], x[0]])), "expected a number for each path"),
         (lambda t, x: None, "could not be traced"),
-        (lambda x: x[0], "takes 1 positional argument but 2 were given"),
+        (lambda x: x[0], r"f: must take f\(t, x\) or f\(t, x, params\), got lambda\(x\)"),
         (lambda t, x: jnp.sqrt(x[0] + 2.5), "f: it is NaN or infinite on some paths"),
     ],
 )

@@ -160,7 +160,7 @@ def test_constraints_that_cannot_be_are_refused(name):
 
 def test_wrong_shapes_names_and_options_are_refused_at_once():
     for match, options in {
-        "constraints: must take": {"constraints": lambda t, x, v: x @ x},
+        "constraints: must take": {"constraints": lambda x: x @ x},
         "constraints: returned shape": {"constraints": lambda t, x: jnp.eye(2)},
         "constraint_names: expected 1": {"constraint_names": ("a", "b")},
         'redundant: expected "refuse" or "drop"': {"redundant": "keep"},

@@ -163,22 +163,26 @@ def ones(t, x):
 
 REFUSED = {
     # functions
-    "drift not callable": (dict(drift=3.0), TypeError, r"drift: expected a function drift\(t, x\), got 3.0"),
+    "drift not callable": (
+        dict(drift=3.0),
+        TypeError,
+        r"drift: expected a function drift\(t, x\[, params\]\), got 3.0",
+    ),
     "diffusion not callable": (dict(diffusion=0.5), TypeError, r"diffusion: expected a function .* got 0.5"),
     "drift of x alone": (
         dict(drift=lambda x: -x),
         TypeError,
-        r"drift: must take drift\(t, x\) because params were not given; too many positional arguments",
-    ),
-    "params not taken": (
-        dict(params=1.0),
-        TypeError,
-        r"drift: must take drift\(t, x, params\) because params were given; too many",
+        r"drift: must take drift\(t, x\) or drift\(t, x, params\), got lambda\(x\)\. Its 2 arguments are",
     ),
     "params not given": (
-        dict(diffusion=lambda t, x, p: p),
+        dict(diffusion=lambda t, x, p: p["size"] * x[:, None]),
         TypeError,
-        r"diffusion: must take diffusion\(t, x\) because params were not given; missing a required argument: 'p'",
+        r"diffusion: diffusion\(t, x, params\) .*KeyError.* The problem has no params, so",
+    ),
+    "two arguments too many": (
+        dict(drift=lambda t, x, a, b: a * x),
+        TypeError,
+        r"drift: must take .* got lambda\(t, x, a, b\)\. Capture further values in",
     ),
     "list": (dict(drift=lambda t, x: [x[1], x[0]]), TypeError, r"drift: .* returned a list, expected one array\. Wrap"),
     "tuple": (

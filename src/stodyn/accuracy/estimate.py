@@ -30,6 +30,7 @@ from stodyn.engine.place import Place, front_door
 from stodyn.engine.progress import Progress
 from stodyn.engine.simulate import whereabouts
 from stodyn.engine.spec import as_it_is_now
+from stodyn.problems.calling import call, check_call
 from stodyn.statistics.functional import Both, Controlled, End, Functional, Probability, Watching
 
 POINTS = ("auto", "sobol", "random")
@@ -327,10 +328,11 @@ def _check_choices(points, steps) -> None:
 
 def _check_values(functional: Functional, problem: Any, t: float) -> None:
     """Refuse functions whose values cannot be averaged; those that JAX cannot trace are told of where they are run."""
+    check_call("f", functional.function, ("t", "x"), problem.params)
     with jax.enable_x64(True):
         x, params = jnp.asarray(problem.example_start(), float), problem.example_params()
         try:
-            found = jax.eval_shape(lambda x: functional.function(t, x, *problem.extra(params)), x)
+            found = jax.eval_shape(lambda x: call(functional.function, t, x, params=params), x)
             shape, kind = np.shape(found), jnp.result_type(found).kind
         except Exception:
             return

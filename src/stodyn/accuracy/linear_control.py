@@ -24,6 +24,7 @@ from stodyn.noise.distribution import is_random
 from stodyn.numerics import gauss, orthogonal
 from stodyn.numerics.printing.points import AtPoints
 from stodyn.numerics.printing.telling import holds
+from stodyn.problems.calling import call
 from stodyn.problems.contract import is_drawn
 from stodyn.problems.sde import SDE
 from stodyn.statistics.functional import End, Functional, Integral, TimeAverage
@@ -62,7 +63,7 @@ def linearised(problem: Any, functional: Functional, t: tuple[float, float], err
         lambda s, y: _rates(y, A(s), b(s), evaluated.covariance(s)), t, _packed(sde), dense_output=True, **TOLERANCE
     )
     _check_smooth(functional, sde, params)
-    known = [_expectation(functional, sde.extra(params), law.sol, t, n, rule) for rule in (0, 1)]
+    known = [_expectation(functional, params, law.sol, t, n, rule) for rule in (0, 1)]
     if not abs(known[1] - known[0]) <= AGREE * error:
         raise NoControl(
             f"control: E f of the linearised problem is {known[0]:.9g} or {known[1]:.9g} by two rules of quadrature, "
@@ -191,16 +192,16 @@ def _tensor(nodes: np.ndarray, weights: np.ndarray, n: int) -> tuple[np.ndarray,
 def _check_smooth(functional: Functional, sde: SDE, params: Any) -> None:
     """Refuse what quadrature may get wrong without a sign of it."""
     with jax.enable_x64(True):
-        trace = jax.make_jaxpr(functional.function)(0.0, jnp.zeros(sde.n), *sde.extra(params))
+        trace = jax.make_jaxpr(functional.value, static_argnums=0)(sde, 0.0, jnp.zeros(sde.n), params)
     rough = [name for name in ROUGH_OPERATIONS if holds(trace, name)]
     if rough:
         raise NoControl(f"control: f has corners or jumps ({', '.join(rough)}), and its expectation is not exact")
 
 
-def _expectation(f: Functional, extra: tuple, law: Callable, t: tuple[float, float], n: int, rule: int) -> float:
+def _expectation(f: Functional, params: Any, law: Callable, t: tuple[float, float], n: int, rule: int) -> float:
     """E f of the Gaussian path, by the coarser or the finer rule."""
     z, weights = _tensor(*gauss.rule(*orthogonal.hermite(FINE[n][rule])), n)
-    function = AtPoints(lambda x, s: jnp.atleast_1d(jnp.asarray(f.function(s, x, *extra), float)), (0, None))
+    function = AtPoints(lambda x, s: f.value(None, s, x, params), (0, None))
 
     def at(s: float) -> float:
         y = law(s)
@@ -221,12 +222,12 @@ def _beside(sde: SDE, A: _Polynomials, b: _Polynomials) -> SDE:
     """x and y along the same noise."""
     n = sde.n
 
-    def drift(t, z, *params):
-        own = sde.f(t, z[:n], params[0] if params else None)
+    def drift(t, z, params):
+        own = sde.f(t, z[:n], params)
         return jnp.concatenate([own, A.traced(t) @ z[n:] + b.traced(t)])
 
-    def diffusion(t, z, *params):
-        g = sde.g(t, z[:n], params[0] if params else None)
+    def diffusion(t, z, params):
+        g = sde.g(t, z[:n], params)
         return jnp.concatenate([g, g])
 
     start = np.tile(np.asarray(sde.example_start(), float), 2)
@@ -235,4 +236,4 @@ def _beside(sde: SDE, A: _Polynomials, b: _Polynomials) -> SDE:
 
 def _of(functional: Functional, part: slice) -> Functional:
     f = functional.function
-    return dataclasses.replace(functional, function=lambda t, z, *params: f(t, z[part], *params))
+    return dataclasses.replace(functional, function=lambda t, z, params: call(f, t, z[part], params=params))

@@ -22,6 +22,7 @@ import scipy
 from stodyn.analysis.linear import coefficients
 from stodyn.methods.branching import LEAST
 from stodyn.numerics import van_loan
+from stodyn.problems.calling import call, check_call
 from stodyn.problems.level import SIDES, Gauge
 from stodyn.problems.structure import is_autonomous
 
@@ -38,9 +39,10 @@ def distance(t: Any, y: Any, closest: Any, params: Any) -> Any:
 
 def given(function: Callable, problem: Any) -> Callable:
     """A function of (t, x[, params]) that the user gives."""
+    check_call("score", function, ("t", "x"), problem.params)
 
     def score(t, y, closest, params):
-        return jnp.asarray(function(t, y, *problem.extra(params)), y.dtype)
+        return jnp.asarray(call(function, t, y, params=params), y.dtype)
 
     return score
 

@@ -10,7 +10,6 @@ and the cost is the processor time of one path, measured.
 
 from __future__ import annotations
 
-import inspect
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -29,6 +28,7 @@ from stodyn.methods.catalogue import named
 from stodyn.methods.contract import Method
 from stodyn.noise.distribution import is_random
 from stodyn.numerics.printing.points import AtPoints
+from stodyn.problems.calling import call, check_call, takes_params
 from stodyn.problems.contract import expect_problem, is_drawn
 from stodyn.statistics.moments import Moments
 
@@ -170,31 +170,25 @@ def _checked_quantity(problem: Any, quantity: Any, method: Method) -> Callable |
         return None
     if not callable(quantity):
         raise TypeError(f'quantity: expected "paths" or a function f(t, x) of the state at the end, got {quantity!r}')
-    takes_params = problem.params is not None and _arguments(quantity) > 2
-    if takes_params and any(map(is_random, jax.tree.leaves(problem.params, is_leaf=is_drawn))):
+    check_call("quantity", quantity, ("t", "x"), problem.params)
+    takes = takes_params(quantity, 2, problem.params)
+    if takes and any(map(is_random, jax.tree.leaves(problem.params, is_leaf=is_drawn))):
         raise ValueError("quantity: params differ from path to path here; give a function f(t, x) of the state alone")
-    extra = problem.extra(problem.example_params()) if takes_params else ()
+    params = problem.example_params() if takes else None
 
     def f(t, x):
-        return jnp.ravel(jnp.asarray(quantity(t, x, *extra), float))
+        return jnp.ravel(jnp.asarray(call(quantity, t, x, params=params), float))
 
     n = shown(problem, method)
     try:
         shape = jax.eval_shape(f, 0.0, jax.ShapeDtypeStruct((n,), np.dtype(float)))
     except Exception as error:
         raise TypeError(
-            f"quantity: f(t, x{', params' if extra else ''}) could not be traced by JAX with x of shape ({n},): {error}"
+            f"quantity: f(t, x{', params' if takes else ''}) could not be traced by JAX with x of shape ({n},): {error}"
         ) from error
     if not jnp.issubdtype(shape.dtype, jnp.floating):
         raise TypeError(f"quantity: f returned {shape.dtype} values, expected real numbers")
     return f
-
-
-def _arguments(function: Callable) -> int:
-    try:
-        return len(inspect.signature(function).parameters)
-    except (TypeError, ValueError):
-        return 2
 
 
 def _seen(f: Callable, t: float, x: np.ndarray) -> np.ndarray:

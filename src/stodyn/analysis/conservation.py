@@ -314,7 +314,7 @@ def _states(problem: Hamiltonian, method: Method, noise: Increment, params: Any)
 
 def energy_of(problem: Hamiltonian) -> Callable[..., Array]:
     """H as a function of (t, x[, params]), for statistics."""
-    return lambda t, x, *params: problem.energy(0, t, *problem.split(x), *(params or (None,)))
+    return lambda t, x, params: problem.energy(0, t, *problem.split(x), params)
 
 
 def energy_drift(

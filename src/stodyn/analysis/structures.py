@@ -23,6 +23,7 @@ from numpy.typing import ArrayLike
 from stodyn.noise.coloured import Coloured
 from stodyn.numerics import van_loan
 from stodyn.problems.accounted import Accounted, with_energy
+from stodyn.problems.calling import call
 from stodyn.problems.driven_mechanical import DrivenMechanical
 from stodyn.problems.structural import Structure, base_excited, effective_masses, frequencies
 from stodyn.statistics.observable import Observable
@@ -119,7 +120,7 @@ def _system(problem: Any) -> tuple[np.ndarray, np.ndarray]:
     if own.noise is not None:
         if not own.facts.additive or own.facts.noise_on_t:
             raise ValueError("problem: its white noise is not constant, so that it has no stationary law")
-        pushed = np.asarray(own.noise(0.0, np.zeros(N), np.zeros(N), *own.extra(own.example_params()))).reshape(
+        pushed = np.asarray(call(own.noise, 0.0, np.zeros(N), np.zeros(N), params=own.example_params())).reshape(
             N, own.m
         )
     A = np.block([[np.zeros((N, N)), np.eye(N)], [-np.linalg.solve(M, np.concatenate([K, C], axis=1))]])

@@ -10,6 +10,7 @@ from stodyn.methods.contract import Method
 from stodyn.methods.excited import Excited
 from stodyn.methods.wrapping import Wrapping
 from stodyn.problems.accounted import Accounted
+from stodyn.problems.calling import call
 from stodyn.problems.driven_mechanical import DrivenMechanical
 from stodyn.problems.mechanical import Mechanical
 
@@ -45,15 +46,15 @@ class Accounting(Wrapping, Method):
         mean = 0.5 * (v + v_after)
         fed = jnp.zeros((), v.dtype)
         if own.m:
-            fed = fed + mean @ (jnp.reshape(own.noise(t, *self._user(own, before), *own.extra(params)), (own.N, own.m))
-                                @ noise.W)  # fmt: skip
+            B = jnp.reshape(call(own.noise, t, *self._user(own, before), params=params), (own.N, own.m))
+            fed = fed + mean @ (B @ noise.W)
         if isinstance(inner, DrivenMechanical) and isinstance(self.method, Excited):
             impulse = self.method.drawn(before, noise)[1]
             gamma = 0.5 * (inner.gamma(t, v, v, params) + inner.gamma(t + h, v, v, params))
             fed = fed + mean @ (gamma @ impulse)
         if own.load is not None:
-            given = own.extra(params)
-            fed = fed + 0.5 * h * (v @ own.load(t, *given) + v_after @ own.load(t + h, *given))
+            first, last = (call(own.load, time, params=params) for time in (t, t + h))
+            fed = fed + 0.5 * h * (v @ first + v_after @ last)
         entered = account[3] + fed
         return (after, jnp.stack([kinetic, strain, dissipated, entered, account[4]])), report
 

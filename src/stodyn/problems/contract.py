@@ -22,6 +22,7 @@ from stodyn.noise.distribution import OfPaths, PerPath, draw, is_random
 from stodyn.noise.from_normals import FromNormals
 from stodyn.numerics.bounds import check_bounds
 from stodyn.problems import describing
+from stodyn.problems.calling import PARAMS_NAMES, check_call, takes_params
 
 STRUCTURES = ("additive", "diagonal", "scalar", "commutative", "general")
 CALCULI = ("ito", "stratonovich")
@@ -85,7 +86,7 @@ class Problem(ABC):
 
     n, m     components of the state and channels of the noise
     names    names of the components; units: component (or "time") -> unit, or None
-    params   a pytree given to the functions as their last argument, or None: then they are called without it
+    params   a pytree given to those functions that have a place for it behind their other arguments (problems.calling)
     """
 
     n: int
@@ -206,10 +207,6 @@ class Problem(ABC):
 
         return tuple(jax.tree.map(f, self.params, is_leaf=is_drawn) for f in (sample, axis))
 
-    def extra(self, params: Any) -> tuple:
-        """The last argument of the user's functions: (params,), or () where the problem has none."""
-        return () if self.params is None else (params,)
-
     # --- how the components that a run shows move: dx_i = mean_rates_i dt + noise_rows_i dW ---------------------------
 
     def noise_rows(self, t, x: jax.Array, params, components: Sequence[int]) -> tuple[jax.Array | None, ...]:
@@ -327,16 +324,18 @@ def returned_shape(
 ) -> jax.ShapeDtypeStruct:
     """The shape of what a user's function returns, or an error in the user's terms.
 
-    `arguments` are (name, example) pairs; the parameters are added where the problem has them. What is seen of a
-    function that stands in a field of the problem is kept among its `looks`.
+    `arguments` are (name, example) pairs; params are added as problems.calling says. What is seen of a function that
+    stands in a field of the problem is kept among its `looks`.
     """
-    wanted = f"{name}({', '.join([word for word, _ in arguments] + ['params'] * (problem.params is not None))})"
-    examples = [*(np.asarray(example) for _, example in arguments), *problem.extra(problem.example_params())]
+    words = [word for word, _ in arguments]
     if not callable(function):
-        raise TypeError(f"{name}: expected a function {wanted}, got {function!r}")
-    given = "not given" if problem.params is None else "given"
-    check_signature(name, function, examples, f"{wanted} because params were {given}")
-    _warn_of_another_order(name, function, [word for word, _ in arguments], wanted)
+        raise TypeError(f"{name}: expected a function {name}({', '.join(words)}[, params]), got {function!r}")
+    check_call(name, function, words, problem.params)
+    examples: list[Any] = [np.asarray(example) for _, example in arguments]
+    if takes_params(function, len(words), problem.params):
+        examples.append({} if problem.params is None else problem.example_params())
+    wanted = f"{name}({', '.join([*words, 'params'][: len(examples)])})"
+    _warn_of_another_order(name, function, words, wanted)
     try:
         trace, result = anew(function)(*examples)
     except MemoryError as error:
@@ -346,7 +345,7 @@ def returned_shape(
         ) from error
     except Exception as error:
         raise TypeError(
-            f"{name}: {wanted} could not be traced by JAX ({first_line(error)}). {_advice(error, arguments)}"
+            f"{name}: {wanted} could not be traced by JAX ({first_line(error)}). {_advice(error, arguments, examples)}"
         ) from error
     check_bounds(trace, f"{name}: {wanted}")
     if not isinstance(result, jax.ShapeDtypeStruct):
@@ -376,7 +375,7 @@ MEANT = {
     "q": ("q", "x", "position"),
     "v": ("v", "velocity", "xdot", "dx"),
     "p": ("p", "momentum"),
-    "params": ("params", "parameters", "par", "args"),
+    "params": tuple(name for name in PARAMS_NAMES if name != "p"),
 }  # names that users give to arguments, by what stands in their place
 
 
@@ -393,7 +392,8 @@ def _warn_of_another_order(name: str, function: Callable, words: Sequence[str], 
     places = [*words, "params"]
     given = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)][: len(places)]
     for here, called in enumerate(given):
-        meant = [word for word in places if called.lower() in MEANT.get(word, ())]
+        known = (*places, "v") if places[here] == "params" else places
+        meant = [word for word in known if called.lower() in MEANT.get(word, ())]
         if meant and places[here] not in meant:
             warnings.warn(
                 f"{name}: it is called as {wanted}, and its arguments are called ({', '.join(given)}): is {called!r} "
@@ -413,7 +413,9 @@ def _listed(words: Any) -> tuple:
     return tuple(words) if isinstance(words, Iterable) and not isinstance(words, str) else (words,)
 
 
-def _advice(error: Exception, arguments: tuple[tuple[str, Any], ...]) -> str:
+def _advice(error: Exception, arguments: tuple[tuple[str, Any], ...], examples: Sequence[Any]) -> str:
+    if len(examples) > len(arguments) and isinstance(examples[-1], dict) and not examples[-1]:
+        return "The problem has no params, so that it is given an empty dict: give params=, or leave the argument out."
     if isinstance(error, KeyError):
         return "It asks params for an entry that is not there."
     if isinstance(error, (IndexError, ValueError)) and not isinstance(error, jax.errors.JAXTypeError):

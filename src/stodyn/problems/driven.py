@@ -19,6 +19,7 @@ from stodyn.noise.distribution import OfPaths, is_random
 from stodyn.numerics import uncompiled, van_loan
 from stodyn.numerics.dependence import dependence
 from stodyn.numerics.printing.scalars import Unprintable
+from stodyn.problems.calling import call
 from stodyn.problems.contract import expect_problem, fixed_value, returned_shape
 from stodyn.problems.linear import GaussianStart
 from stodyn.problems.measured import Measured
@@ -214,15 +215,15 @@ def with_noise(problem: Any, noise: Coloured, into: str | int | Sequence[str | i
     A, B, C = noise.A, noise.B, noise.C
     m, r = (0 if quiet else sde.m), B.shape[1]
 
-    def drift(t, z, *params):
-        x, s, only = z[:n], z[n:], params[0] if params else None
-        return jnp.concatenate([sde.f(t, x, only) + jnp.reshape(G(t, x, only), (n, p)) @ (C @ s), A @ s])
+    def drift(t, z, params):
+        x, s = z[:n], z[n:]
+        return jnp.concatenate([sde.f(t, x, params) + jnp.reshape(G(t, x, params), (n, p)) @ (C @ s), A @ s])
 
-    def diffusion(t, z, *params):
+    def diffusion(t, z, params):
         filtered = jnp.concatenate([jnp.zeros((n, r), z.dtype), jnp.asarray(B, z.dtype)])
         if quiet:
             return filtered
-        own = sde.g(t, z[:n], params[0] if params else None)
+        own = sde.g(t, z[:n], params)
         return jnp.concatenate([jnp.concatenate([own, jnp.zeros((len(A), m), z.dtype)]), filtered], axis=1)
 
     def own_drift(t, x, given):
@@ -263,7 +264,7 @@ def _input(sde: SDE, noise: Coloured, into: Any) -> Callable:
             raise ValueError(
                 f"into: returned shape {shape}, expected ({n}, {p}): a row a component, a column an output"
             )
-        return lambda t, x, params: into(t, x[0] if sde.scalar else x, *sde.extra(params))
+        return lambda t, x, params: call(into, t, x[0] if sde.scalar else x, params=params)
     places = (into,) if isinstance(into, (str, int, np.integer)) and not isinstance(into, bool) else into
     if isinstance(places, Sequence) and all(isinstance(place, (str, int, np.integer)) for place in places):
         if len(places) != p:

@@ -16,6 +16,7 @@ from stodyn.noise.coloured import Coloured, stacked
 from stodyn.numerics import van_loan
 from stodyn.numerics.dependence import dependence
 from stodyn.numerics.printing.scalars import Unprintable
+from stodyn.problems.calling import call
 from stodyn.problems.contract import NoiseStructure, Problem, component_names, returned_shape
 from stodyn.problems.driven import Driven, with_noise
 from stodyn.problems.linear import GaussianStart
@@ -83,13 +84,13 @@ class DrivenMechanical(Mechanical):
         """The system as one whose params are {"own": its params, "noise": y}, Γ y being part of its force."""
 
         def force(t, x, v, given):
-            own = self.force(t, x, v, *self.extra(given["own"]))
+            own = call(self.force, t, x, v, params=given["own"])
             return own + jnp.reshape(self.gamma(t, x, v, given["own"]) @ given["noise"], jnp.shape(own))
 
         def with_own(function: Any) -> Any:
             if not callable(function):
                 return function
-            return lambda t, x, v, given: function(t, x, v, *self.extra(given["own"]))
+            return lambda t, x, v, given: call(function, t, x, v, params=given["own"])
 
         given = {"own": self.params, "noise": np.zeros(self.outputs)}
         changed = {"force": force, "noise": with_own(self.noise), "mass": with_own(self.mass), "params": given}
@@ -99,7 +100,7 @@ class DrivenMechanical(Mechanical):
 
     def gamma(self, t, x, v, params) -> Array:
         """Γ (N, outputs) at x and v as the user's functions see them."""
-        found = self.into(t, x, v, *self.extra(params)) if callable(self.into) else self.into
+        found = call(self.into, t, x, v, params=params) if callable(self.into) else self.into
         return jnp.reshape(jnp.asarray(found, jnp.asarray(x).dtype), (self.N, self.outputs))
 
     def push(self, t, y: Array, v: Array, z: Array, params) -> Array:
@@ -196,12 +197,11 @@ class DrivenMechanical(Mechanical):
                 "system is not written as an SDE; take a method of the α family, such as StochasticAlpha"
             )
 
-        def into(t, x, *params):
-            only = params[0] if params else None
-            return jnp.concatenate([jnp.zeros((N, p), x.dtype), self.push(t, x[:N], x[N:], x[:0], only)])
+        def into(t, x, params):
+            return jnp.concatenate([jnp.zeros((N, p), x.dtype), self.push(t, x[:N], x[N:], x[:0], params)])
 
         constant = self.has_constant_push and self.params is None
-        matrix = np.asarray(into(0.0, jnp.asarray(own.example_start()[: 2 * N], float))) if constant else None
+        matrix = np.asarray(into(0.0, jnp.asarray(own.example_start()[: 2 * N], float), None)) if constant else None
         driven = with_noise(lowered[0], self.coloured, into if matrix is None else matrix)
         origin = (self.force, self.noise, self.mass, self.params, self.coloured, self.into)
         return dataclasses.replace(driven, origin=origin)
@@ -261,9 +261,8 @@ def _driven_again(problem: DrivenMechanical, noise: Coloured, into: Any) -> Driv
     if not callable(first_into) and not callable(second_into):
         return driven_mechanical(problem.own, both, np.concatenate([first_into, second_into], axis=1))
 
-    def joined(t, x, v, *params):
-        only = params[0] if params else None
-        return jnp.concatenate([problem.gamma(t, x, v, only), second.gamma(t, x, v, only)], axis=1)
+    def joined(t, x, v, params):
+        return jnp.concatenate([problem.gamma(t, x, v, params), second.gamma(t, x, v, params)], axis=1)
 
     return driven_mechanical(problem.own, both, joined)
 

@@ -23,6 +23,7 @@ import numpy as np
 from jax import Array
 
 from stodyn.noise.distribution import OfPaths
+from stodyn.problems.calling import call
 from stodyn.problems.contract import Problem, component_names
 from stodyn.problems.driven_mechanical import synchronised
 from stodyn.problems.mechanical import Mechanical
@@ -187,8 +188,8 @@ def with_elements(problem: Mechanical, *elements: Element, names: Sequence[str] 
         )
     places = [_place(problem, element) for element in elements]
 
-    def force(t, x, v, *params):
-        found = jnp.atleast_1d(problem.force(t, x, v, *params))
+    def force(t, x, v, params=None):
+        found = jnp.atleast_1d(call(problem.force, t, x, v, params=params))
         xs, vs = jnp.atleast_1d(x), jnp.atleast_1d(v)
         for element, (at, to) in zip(elements, places, strict=True):
             d, w = (u[at] - (0.0 if to is None else u[to]) for u in (xs, vs))
@@ -292,14 +293,14 @@ class Hysteretic(Mechanical):
         rate there; the force is that at the end of such a step, or at its start where h is 0."""
 
         def force(t, x, v, given):
-            found = jnp.atleast_1d(self.force(t, x, v, *self.extra(given["own"])))
+            found = jnp.atleast_1d(call(self.force, t, x, v, params=given["own"]))
             z = self.after(given["z"], given["r"], jnp.atleast_1d(v), given["h"])
             return jnp.reshape(self.pulled(found, z), jnp.shape(x))
 
         def with_own(function: Any) -> Any:
             if not callable(function):
                 return function
-            return lambda t, x, v, given: function(t, x, v, *self.extra(given["own"]))
+            return lambda t, x, v, given: call(function, t, x, v, params=given["own"])
 
         nothing = np.zeros(len(self.hysteresis))
         given = {"own": self.params, "z": nothing, "r": nothing, "h": 0.0}
@@ -320,7 +321,7 @@ class Hysteretic(Mechanical):
         """The drift of (x, v, z)."""
         N = self.N
         y, v, z = x[:N], x[N : 2 * N], x[2 * N :]
-        own = jnp.atleast_1d(self.force(t, *self._seen(y, v, y[:0]), *self.extra(params)))
+        own = jnp.atleast_1d(call(self.force, t, *self._seen(y, v, y[:0]), params=params))
         a = self._solved(t, y, v, y[:0], params, self.pulled(jnp.asarray(own, x.dtype), z))
         return jnp.concatenate([v, a, self.rates(v, z)])
 
@@ -344,10 +345,8 @@ class Hysteretic(Mechanical):
         q = len(self.hysteresis)
 
         return SDE(
-            lambda t, x, *params: self.f(t, x, *(params or (None,))),
-            lambda t, x, *params: (
-                self.g(t, x, *(params or (None,))) if self.m else jnp.zeros((2 * self.N + q, 1), x.dtype)
-            ),
+            self.f,
+            self.g if self.m else lambda t, x: jnp.zeros((2 * self.N + q, 1), x.dtype),
             OfPaths(self.draw_start, self.start_sources) if self.has_random_start else self.example_start(),
             self.params, "ito", self.names, self.units,
         )  # fmt: skip

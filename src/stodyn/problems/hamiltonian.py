@@ -18,6 +18,7 @@ from stodyn.numerics.dependence import dependence
 from stodyn.numerics.printing.scalars import Unprintable
 from stodyn.numerics.whole_arrays import Facts, facts_of
 from stodyn.problems import lowering, paired_start
+from stodyn.problems.calling import call
 from stodyn.problems.contract import (
     CALCULI,
     NoiseStructure,
@@ -63,7 +64,7 @@ class Hamiltonian(Problem):
     start        (q0, p0): two numbers make q and p numbers, two vectors make them vectors; either may be random (a
                  frozen scipy.stats distribution, PerPath, draw(rng, size)). Or one sampler of whole states, such as
                  noise.rejection.Rejection, start(rng, size) -> (size, 2N): q first; q and p are numbers where N = 1
-    params       any pytree, given to all functions as their last argument if it is not None
+    params       any pytree, given to those functions that have a place for it behind their other arguments
     names        of the 2N components, q first; units likewise
     periodic     the period of each coordinate q_i, None for one that has none: q is wrapped to [0, period) after every
                  step. All functions must have these periods
@@ -152,7 +153,7 @@ class Hamiltonian(Problem):
         function = self._hamiltonians[k]
         if function is None:
             return jnp.zeros((), q.dtype)
-        return jnp.asarray(function(t, *self._seen(q, p), *self.extra(params)))
+        return jnp.asarray(call(function, t, *self._seen(q, p), params=params))
 
     def velocity(self, k: int, t, q: Array, p: Array, params) -> Array:
         """∂H/∂p or ∂h_k/∂p, (N,)."""
@@ -171,7 +172,7 @@ class Hamiltonian(Problem):
         function = self._forces[k]
         if function is None:
             return jnp.zeros_like(p)
-        return jnp.reshape(jnp.asarray(function(t, *self._seen(q, p), *self.extra(params)), p.dtype), p.shape)
+        return jnp.reshape(jnp.asarray(call(function, t, *self._seen(q, p), params=params), p.dtype), p.shape)
 
     def kick(self, t, q: Array, p: Array, params, W: Array) -> tuple[Array, Array]:
         """What an increment of the noise does to q and p: Σ_r h_r,p W_r and Σ_r (-h_r,q + f_r) W_r."""
@@ -184,7 +185,7 @@ class Hamiltonian(Problem):
         all_h = self.all_h
 
         def together(q, p):
-            return W @ all_h(t, *self._seen(q, p), *self.extra(params))
+            return W @ call(all_h, t, *self._seen(q, p), params=params)
 
         by_q, by_p = jax.grad(together, argnums=(0, 1))(q, p)
         return by_p, -by_q
@@ -327,16 +328,11 @@ class Hamiltonian(Problem):
         if calculus not in CALCULI:
             raise ValueError(f"calculus: expected one of {CALCULI}, got {calculus!r}")
 
-        def drift(t, x, *params):
-            return self.f(t, x, *(params or (None,)))
-
-        def diffusion(t, x, *params):
-            if self.all_h is not None:
-                return self._operator(t, x, *(params or (None,)))
-            return self.g(t, x, *(params or (None,))) if self.m else jnp.zeros((self.n, 1), x.dtype)
-
+        diffusion: Callable = self.g if self.m else lambda t, x: jnp.zeros((self.n, 1), x.dtype)
+        if self.all_h is not None:
+            diffusion = self._operator
         start = paired_start.whole(self.start, "qp", self.n // 2)
-        sde = SDE(drift, diffusion, start, self.params, "stratonovich", self.names, self.units)
+        sde = SDE(self.f, diffusion, start, self.params, "stratonovich", self.names, self.units)
         return lowering.to_ito(sde) if calculus == "ito" else sde
 
     def lower(self, kind: type) -> tuple[Problem, str] | None:
@@ -369,7 +365,7 @@ class _Entries(tuple):
 
 
 def _entry(function: Callable, r: int) -> Callable:
-    return lambda *arguments: function(*arguments)[r]
+    return functools.wraps(function)(lambda *arguments: function(*arguments)[r])
 
 
 def _dependence_of_wholes(function: Callable, arguments: tuple[Any, ...]) -> Dependence:

@@ -23,6 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from stodyn.problems.calling import call
 from stodyn.problems.contract import component_names, returned_shape
 from stodyn.problems.level import CUBIC, Gauge, Level
 from stodyn.problems.measured import Measured
@@ -166,7 +167,7 @@ class Struck(Measured):
         if isinstance(then, Restitution):
             return self.moved(gauge, t, x, params, lambda speed: then.e * jnp.abs(speed))
         inward = self.moved(gauge, t, x, params, lambda speed: -jnp.abs(speed))
-        return jnp.reshape(jnp.asarray(then(t, inward, *self.own.extra(params)), x.dtype), x.shape)
+        return jnp.reshape(jnp.asarray(call(then, t, inward, params=params), x.dtype), x.shape)
 
     def moved(self, gauge: Gauge, t, x: Array, params, to: Callable[[Array], Array]) -> Array:
         """The state with the rate of the distance from a level changed by an impulse along the wall's normal."""

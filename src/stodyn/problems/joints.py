@@ -30,6 +30,7 @@ from stodyn.numerics.dependence import dependence
 from stodyn.numerics.newton import newton
 from stodyn.numerics.printing.scalars import Unprintable
 from stodyn.problems import joints_diagnosis
+from stodyn.problems.calling import call
 from stodyn.problems.contract import is_drawn, returned_shape
 from stodyn.problems.inertia import Inertia
 from stodyn.problems.joints_diagnosis import FAR, JointsDiagnosis
@@ -97,7 +98,7 @@ class Joints:
 
     def value(self, t: Any, q: Array, params: Any) -> Array:
         """g, (c,)."""
-        found = jnp.ravel(jnp.asarray(self.problem.constraints(t, q, *self.problem.extra(params)), q.dtype))
+        found = jnp.ravel(jnp.asarray(call(self.problem.constraints, t, q, params=params), q.dtype))
         return found if len(found) == self.c else found[np.asarray(self.rows)]
 
     def jacobian(self, t: Any, q: Array, params: Any) -> Array:
@@ -132,7 +133,7 @@ class Joints:
         """M, (N, N)."""
         given, N = self.problem.mass, self.problem.N
         if callable(given):
-            given = given(t, q, jnp.zeros_like(q), *self.problem.extra(params))
+            given = call(given, t, q, jnp.zeros_like(q), params=params)
         return jnp.eye(N, dtype=q.dtype) if given is None else jnp.reshape(jnp.asarray(given, q.dtype), (N, N))
 
     def mass_inverse(self, t: Any, q: Array, params: Any, G: Array) -> Callable[[Array], Array]:
@@ -178,16 +179,14 @@ class Joints:
     # --- the equations ------------------------------------------------------------------------------------------------
 
     def forces(self, t: Any, q: Array, v: Array, params: Any) -> Array:
-        return jnp.reshape(
-            jnp.asarray(self.problem.force(t, q, v, *self.problem.extra(params)), q.dtype), (self.problem.N,)
-        )
+        return jnp.reshape(jnp.asarray(call(self.problem.force, t, q, v, params=params), q.dtype), (self.problem.N,))
 
     def pushes(self, t: Any, q: Array, v: Array, params: Any) -> Array:
         """B, (N, m)."""
         shape = (self.problem.N, self.problem.m)
         if self.problem.noise is None:
             return jnp.zeros(shape, q.dtype)
-        return jnp.reshape(jnp.asarray(self.problem.noise(t, q, v, *self.problem.extra(params)), q.dtype), shape)
+        return jnp.reshape(jnp.asarray(call(self.problem.noise, t, q, v, params=params), q.dtype), shape)
 
     def accelerated(self, t: Any, q: Array, v: Array, params: Any) -> tuple[Array, Array]:
         """a and λ."""
@@ -328,7 +327,7 @@ def joints_of(problem: Any, x: np.ndarray) -> Joints | None:
         raise ValueError(f"constraint_names: expected {count} different names, one for each constraint, got {names}")
     joints = Joints(problem, names, tuple(range(count)))
     object.__setattr__(problem, "joints", joints)  # what looks at the problem below finds it
-    if callable(problem.mass) and 2 in joints._reached(lambda t, q, v, p: problem.mass(t, q, v, *problem.extra(p))):
+    if callable(problem.mass) and 2 in joints._reached(lambda t, q, v, p: call(problem.mass, t, q, v, params=p)):
         raise ValueError("mass: depends on v; with constraints it may depend on t, x and params alone")
     if problem.redundant == "drop":
         rows = joints_diagnosis.independent_rows(joints)
@@ -365,11 +364,6 @@ def drifting(problem: Any) -> tuple[SDE, str] | None:
     names = tuple(problem.names)[: 2 * problem.N]
     units = None if problem.units is None else {k: u for k, u in problem.units.items() if k in (*names, "time")}
 
-    def diffusion(t, x, *params):
-        return problem.g(t, x, *(params or (None,))) if problem.m else jnp.zeros((2 * problem.N, 1), x.dtype)
-
-    sde = DriftingSDE(
-        lambda t, x, *params: problem.f(t, x, *(params or (None,))), diffusion, found.start, problem.params, "ito",
-        names, units,
-    )  # fmt: skip
+    diffusion = problem.g if problem.m else lambda t, x: jnp.zeros((2 * problem.N, 1), x.dtype)
+    sde = DriftingSDE(problem.f, diffusion, found.start, problem.params, "ito", names, units)
     return sde, "Mechanical with constraints -> SDE of (x, v) with accelerations along them: positions drift off"

@@ -168,8 +168,8 @@ class _Reader:
         compiled = self._compiled([*self.q, *self.v], expressions)
         names, shape = [str(s) for s in self.free], () if scalar else tuple(shape)
 
-        def of(t, x, v, *params):
-            entries = (*jnp.ravel(x), *jnp.ravel(v), *(params[0][name] for name in names))
+        def of(t, x, v, params):
+            entries = (*jnp.ravel(x), *jnp.ravel(v), *(params[name] for name in names))
             return jnp.reshape(jnp.stack([jnp.asarray(e, jnp.asarray(x).dtype) for e in compiled(t, *entries)]), shape)
 
         return of
@@ -177,8 +177,8 @@ class _Reader:
     def constraint_function(self, expressions: Sequence[Any]) -> Callable:
         compiled, names = self._compiled(self.q, expressions), [str(s) for s in self.free]
 
-        def of(t, x, *params):
-            entries = (*jnp.ravel(x), *(params[0][name] for name in names))
+        def of(t, x, params):
+            entries = (*jnp.ravel(x), *(params[name] for name in names))
             return jnp.stack([jnp.asarray(e, jnp.asarray(x).dtype) for e in compiled(t, *entries)])
 
         return of

@@ -31,6 +31,7 @@ from stodyn.noise.distribution import is_random
 from stodyn.numerics import uncompiled
 from stodyn.numerics.dependence import dependence
 from stodyn.numerics.printing.scalars import Unprintable
+from stodyn.problems.calling import call
 from stodyn.problems.contract import Problem, is_drawn, returned_shape
 
 BRIDGE, CUBIC, GRID = "bridge", "cubic", "grid"
@@ -143,11 +144,11 @@ class Gauge:
         """The function that reaches the level."""
         if not callable(self.of):
             return x[self.of]
-        return jnp.asarray(self.of(t, x, *self.problem.extra(params)), x.dtype)
+        return jnp.asarray(call(self.of, t, x, params=params), x.dtype)
 
     def levels(self, t, params) -> Array:
         """The level, (1,), or both, (2,)."""
-        found = [b(t, *self.problem.extra(params)) if callable(b) else b for b in self.level.bounds]
+        found = [call(b, t, params=params) if callable(b) else b for b in self.level.bounds]
         return jnp.stack([jnp.asarray(b, jnp.result_type(t)) for b in found])
 
     def distances(self, t, x: Array, params) -> Array:

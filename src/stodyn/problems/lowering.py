@@ -31,10 +31,9 @@ def _shifted(problem: SDE, sign: float, calculus: str) -> SDE:
     if problem.noise_structure.implies("additive"):
         return dataclasses.replace(problem, calculus=calculus)
 
-    def drift(t, x, *params):
-        only = params[0] if params else None
+    def drift(t, x, params):
         vector = x[None] if problem.scalar else x
-        shifted = problem.f(t, vector, only) + sign * correction(problem, t, vector, only)
+        shifted = problem.f(t, vector, params) + sign * correction(problem, t, vector, params)
         return shifted[0] if problem.scalar else shifted
 
     return dataclasses.replace(problem, drift=drift, calculus=calculus)

@@ -19,6 +19,7 @@ from stodyn.numerics.dependence import dependence
 from stodyn.numerics.printing.points import at_one, at_points
 from stodyn.numerics.printing.scalars import Unprintable
 from stodyn.problems import paired_start
+from stodyn.problems.calling import call
 from stodyn.problems.contract import (
     NoiseStructure,
     Problem,
@@ -66,7 +67,7 @@ class Mechanical(Problem):
             equations without inertia, 0 = N force with N M = 0, in which no noise may stand (index 1). Their start is
             a guess. Their v is the difference quotient of the last step, 0 at the start, and their acceleration 0;
             force and noise may not depend on their v
-    params  any pytree, given to all functions as their last argument if it is not None
+    params  any pytree, given to those functions that have a place for it behind their other arguments
     names   of the N coordinates; the components of a run are the names, then "d" + names. units: one a component, or
             component -> unit
     accelerations  whether the run shows the acceleration φ of the integrator too, as "dd" + names; with constraints
@@ -287,7 +288,7 @@ class Mechanical(Problem):
 
     def balance(self, t, y: Array, v: Array, z: Array, params) -> tuple[Array, Array]:
         """The force in the equations with inertia (r,), and in those without (N - r,), where it must vanish."""
-        f = jnp.reshape(jnp.asarray(self.force(t, *self._seen(y, v, z), *self.extra(params)), y.dtype), (self.N,))
+        f = jnp.reshape(jnp.asarray(call(self.force, t, *self._seen(y, v, z), params=params), y.dtype), (self.N,))
         return (f, f[:0]) if self.inertia is None else (self.inertia.with_inertia(f), self.inertia.without(f))
 
     def mass_times(self, a: Array, t, y: Array, v: Array, z: Array, params) -> Array:
@@ -308,7 +309,7 @@ class Mechanical(Problem):
             return self.joints.kicks(t, y, v, params)
         if self.noise is None:
             return jnp.zeros((self.r, 0), y.dtype)
-        B = jnp.asarray(self.noise(t, *self._seen(y, v, z), *self.extra(params)), y.dtype)
+        B = jnp.asarray(call(self.noise, t, *self._seen(y, v, z), params=params), y.dtype)
         B = jnp.reshape(B, (self.N, self.m))
         return self._solved(t, y, v, z, params, B if self.inertia is None else self.inertia.with_inertia(B))
 
@@ -333,7 +334,7 @@ class Mechanical(Problem):
     def _mass(self, t, y, v, z, params) -> Array:
         """A mass that depends on the state, (N, N)."""
         return jnp.reshape(
-            jnp.asarray(self.mass(t, *self._seen(y, v, z), *self.extra(params)), y.dtype), (self.N, self.N)
+            jnp.asarray(call(self.mass, t, *self._seen(y, v, z), params=params), y.dtype), (self.N, self.N)
         )
 
     def _solved(self, t, y, v, z, params, right: Array) -> Array:
@@ -506,8 +507,8 @@ class Mechanical(Problem):
             def of_hidden_rates(w):
                 v_all = self.joined(v, w)
                 seen = (self.joined(y, z), v_all)
-                f = self.force(t, *seen, *self.extra(params))
-                B = jnp.zeros(0) if self.noise is None else self.noise(t, *seen, *self.extra(params))
+                f = call(self.force, t, *seen, params=params)
+                B = jnp.zeros(0) if self.noise is None else call(self.noise, t, *seen, params=params)
                 return jnp.concatenate([jnp.ravel(f), jnp.ravel(B)])
 
             if np.any(at_one(jax.jacfwd(of_hidden_rates), np.zeros(np.shape(z)))):
@@ -590,8 +591,8 @@ class Mechanical(Problem):
         """A problem without noise gets a channel of zeros."""
         start, names, units = self._start_and_names
         return SDE(
-            lambda t, x, *params: self.f(t, x, *(params or (None,))),
-            lambda t, x, *params: self.g(t, x, *(params or (None,))) if self.m else jnp.zeros((2 * self.N, 1), x.dtype),
+            self.f,
+            self.g if self.m else lambda t, x: jnp.zeros((2 * self.N, 1), x.dtype),
             start, self.params, "ito", names, units,
         )  # fmt: skip
 
@@ -613,21 +614,19 @@ class Mechanical(Problem):
         def parts(x):
             return *self.split(x[:N]), x[N:]
 
-        def drift(t, x, *params):
-            p = params[0] if params else None
+        def drift(t, x, params):
             y, z, v = parts(x)
-            moved, vanishing = self.balance(t, y, v, z, p)
-            return jnp.concatenate([v, self.acceleration(t, y, v, z, p) if solve else moved, vanishing])
+            moved, vanishing = self.balance(t, y, v, z, params)
+            return jnp.concatenate([v, self.acceleration(t, y, v, z, params) if solve else moved, vanishing])
 
-        def diffusion(t, x, *params):
-            p = params[0] if params else None
+        def diffusion(t, x, params):
             y, z, v = parts(x)
             if self.noise is None:
                 return jnp.zeros((N + r, 1), x.dtype)
             if solve:
-                B = self.kicks(t, y, v, z, p)
+                B = self.kicks(t, y, v, z, params)
             else:
-                B = jnp.asarray(self.noise(t, *self._seen(y, v, z), *params), x.dtype).reshape(N, self.m)
+                B = jnp.asarray(call(self.noise, t, *self._seen(y, v, z), params=params), x.dtype).reshape(N, self.m)
             if self.inertia is not None:
                 B = jnp.concatenate([self.inertia.with_inertia(B), self.inertia.without(B)])
             return jnp.concatenate([jnp.zeros((r, self.m), x.dtype), B])

@@ -15,6 +15,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from stodyn.problems.calling import call
 from stodyn.problems.mechanical import Mechanical
 
 
@@ -31,37 +32,36 @@ def in_minimal_coordinates(
         raise ValueError("problem: it has no constraints, so its coordinates are minimal as they are")
 
     def at(t, u, w, params):
-        q, v, κ = _along(embedding, t, u, w, params)
-        return q, v, κ, jax.jacfwd(lambda u: embedding(t, u, *params))(u), params[0] if params else None
+        return *_along(embedding, t, u, w, params), jax.jacfwd(lambda u: call(embedding, t, u, params=params))(u)
 
-    def mass(t, u, w, *params):
-        q, _, _, J, p = at(t, u, w, params)
-        return J.T @ joints.mass(t, q, p) @ J
+    def mass(t, u, w, params):
+        q, _, _, J = at(t, u, w, params)
+        return J.T @ joints.mass(t, q, params) @ J
 
-    def force(t, u, w, *params):
-        q, v, κ, J, p = at(t, u, w, params)
-        return J.T @ (joints.forces(t, q, v, p) - joints.mass(t, q, p) @ κ)
+    def force(t, u, w, params):
+        q, v, κ, J = at(t, u, w, params)
+        return J.T @ (joints.forces(t, q, v, params) - joints.mass(t, q, params) @ κ)
 
-    def noise(t, u, w, *params):
-        q, v, _, J, p = at(t, u, w, params)
-        return J.T @ joints.pushes(t, q, v, p)
+    def noise(t, u, w, params):
+        q, v, _, J = at(t, u, w, params)
+        return J.T @ joints.pushes(t, q, v, params)
 
     return Mechanical(force, noise if problem.m else None, start, mass, problem.params, names)
 
 
-def placed(embedding: Callable, t: Any, state: Any, *params: Any) -> Any:
+def placed(embedding: Callable, t: Any, state: Any, params: Any = None) -> Any:
     """(x, v) of the constrained problem, (2N,), of a state (u, w) in minimal coordinates."""
     u, w = jnp.split(jnp.asarray(state), 2)
     return jnp.concatenate(_along(embedding, t, u, w, params)[:2])
 
 
-def _along(embedding: Callable, t: Any, u: Any, w: Any, params: tuple) -> tuple[Any, Any, Any]:
+def _along(embedding: Callable, t: Any, u: Any, w: Any, params: Any) -> tuple[Any, Any, Any]:
     """ψ, its first and its second derivative along u' = w, t' = 1."""
     t = jnp.asarray(t, u.dtype)
     one = jnp.ones_like(t)
 
     def slope(t, u):
-        return jax.jvp(lambda t, u: jnp.asarray(embedding(t, u, *params)), (t, u), (one, w))
+        return jax.jvp(lambda t, u: jnp.asarray(call(embedding, t, u, params=params)), (t, u), (one, w))
 
     (q, v), (_, κ) = jax.jvp(slope, (t, u), (one, w))
     return q, v, κ

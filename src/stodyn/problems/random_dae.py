@@ -17,6 +17,7 @@ import scipy
 from stodyn.noise.distribution import Distribution, distribution
 from stodyn.numerics.radau import Forcing, Linear, Nonlinear
 from stodyn.problems import multiaffine, pencil
+from stodyn.problems.calling import call
 from stodyn.problems.contract import (
     NoiseStructure,
     Problem,
@@ -295,7 +296,7 @@ class RandomDAE(Problem):
         assert self.force is not None
 
         def one(t, x, p):
-            return jnp.asarray(self.force(t, x, *self.extra(p)), float)  # type: ignore[misc]
+            return jnp.asarray(call(self.force, t, x, params=p), float)  # type: ignore[arg-type]
 
         over_members = jax.vmap(one, (None, 0, 0))
         return (

@@ -20,6 +20,7 @@ from stodyn.numerics.elimination import solve as eliminate
 from stodyn.numerics.newton import newton
 from stodyn.numerics.printing.scalars import Unprintable
 from stodyn.numerics.sparse import Pattern
+from stodyn.problems.calling import call
 from stodyn.problems.contract import (
     STRUCTURES,
     NoiseStructure,
@@ -140,11 +141,11 @@ class SDAE(Problem):
 
     def f(self, t, x: Array, params) -> Array:
         """The drift (n,)."""
-        return jnp.asarray(self.drift(t, x, *self.extra(params)), x.dtype)
+        return jnp.asarray(call(self.drift, t, x, params=params), x.dtype)
 
     def g(self, t, x: Array, params) -> Array:
         """The diffusion (n, m)."""
-        return jnp.asarray(self.diffusion(t, x, *self.extra(params)), x.dtype)
+        return jnp.asarray(call(self.diffusion, t, x, params=params), x.dtype)
 
     @functools.cached_property
     def split(self) -> Split:
@@ -315,7 +316,7 @@ class SDAE(Problem):
 
     def without_noise(self, calculus: str | None = None) -> SDAE:
         shape = (self.n, self.m)
-        return dataclasses.replace(self, diffusion=lambda t, x, *params: jnp.zeros(shape), structure=None)
+        return dataclasses.replace(self, diffusion=lambda t, x: jnp.zeros(shape), structure=None)
 
     @functools.cached_property
     def determinant_units(self) -> tuple[float, float]:
@@ -415,13 +416,11 @@ class SDAE(Problem):
         """The state-space form dY = S f dt + S g dW of the differential components, x from y by Newton."""
         S = self._solved_mass
 
-        def drift(t, y, *params):
-            p = params[0] if params else None
-            return jnp.asarray(S, y.dtype) @ self.equations(self.f(t, self.state(t, y, p), p))
+        def drift(t, y, params):
+            return jnp.asarray(S, y.dtype) @ self.equations(self.f(t, self.state(t, y, params), params))
 
-        def diffusion(t, y, *params):
-            p = params[0] if params else None
-            return jnp.asarray(S, y.dtype) @ self.equations(self.g(t, self.state(t, y, p), p))
+        def diffusion(t, y, params):
+            return jnp.asarray(S, y.dtype) @ self.equations(self.g(t, self.state(t, y, params), params))
 
         names = components(self)[0]
         given: Any = self.units or {}
@@ -459,14 +458,7 @@ def with_unit_mass(sde: SDE) -> SDAE:
         start = of_values(sde.start, lambda values: values.reshape(len(values), sde.n))
     else:
         start = sde.example_start()
-
-    def drift(t, x, *params):
-        return sde.f(t, x, params[0] if params else None)
-
-    def diffusion(t, x, *params):
-        return sde.g(t, x, params[0] if params else None)
-
-    return SDAE(np.eye(sde.n), drift, diffusion, start, sde.params, sde.names, sde.units, sde.structure)
+    return SDAE(np.eye(sde.n), sde.f, sde.g, start, sde.params, sde.names, sde.units, sde.structure)
 
 
 def _constant(mass: Any, n: int) -> np.ndarray:

@@ -16,6 +16,7 @@ from stodyn.noise.distribution import draw, is_random
 from stodyn.noise.from_normals import FromNormals
 from stodyn.numerics import diagonals
 from stodyn.numerics.sparse import Elimination
+from stodyn.problems.calling import call
 from stodyn.problems.contract import (
     CALCULI,
     STRUCTURES,
@@ -43,7 +44,7 @@ from stodyn.problems.structure import (
 MEMORY_SHARE = 0.25  # of the machine's memory that one matrix of noise may take
 
 
-def silent(t, x, *params):
+def silent(t, x):
     """One channel that does nothing."""
     return jnp.zeros((*jnp.shape(x), 1) if jnp.ndim(x) else ())
 
@@ -59,7 +60,7 @@ class SDE(Problem):
     start      the initial value, (n,); a plain number makes the functions scalar (drift and diffusion return
                numbers); or one draw a path: a frozen scipy.stats distribution, PerPath(values),
                start(rng, size) -> (size, n), or from_normals(function, normals)
-    params     any pytree; given to the functions as their last argument if it is not None. Leaves may be PerPath
+    params     any pytree, given to those functions that have a place for it behind (t, x); leaves may be PerPath
                values or frozen scipy.stats distributions: then every path has its own
     calculus   "ito" or "stratonovich"
     names      names of the components; units: a unit each, or name -> unit, where "time" may have
@@ -156,18 +157,18 @@ class SDE(Problem):
 
     def f(self, t, x: Array, params) -> Array:
         """The drift as a vector (n,)."""
-        return jnp.reshape(self.drift(t, x[0] if self.scalar else x, *self.extra(params)), (self.n,))
+        return jnp.reshape(call(self.drift, t, x[0] if self.scalar else x, params=params), (self.n,))
 
     def g(self, t, x: Array, params) -> Array:
         """The diffusion as a matrix (n, m)."""
-        found = self.diffusion(t, x[0] if self.scalar else x, *self.extra(params))
+        found = call(self.diffusion, t, x[0] if self.scalar else x, params=params)
         return found.dense() if isinstance(found, Operator) else jnp.reshape(found, (self.n, self.m))
 
     def multiplier(self, t, x: Array, params) -> Any:
         """The diffusion as what multiplies an increment, multiplier @ W: an operator, or the matrix (n, m)."""
         if self._is_diagonal_matrix:
             return Diagonal(self.diagonal(t, x, params))
-        return self.diffusion(t, x, *self.extra(params)) if self._is_operator else self.g(t, x, params)
+        return call(self.diffusion, t, x, params=params) if self._is_operator else self.g(t, x, params)
 
     def push(self, t, x: Array, params, W: Array) -> Array:
         """g(t, x) W, (n,): what an increment of the channels does to the components."""
@@ -193,7 +194,7 @@ class SDE(Problem):
 
     def diagonal(self, t, x: Array, params) -> Array:
         """The diagonal (n,) of the diffusion, without its matrix where that is possible."""
-        found = self.diffusion(t, x, *self.extra(params)) if self._is_operator else None
+        found = call(self.diffusion, t, x, params=params) if self._is_operator else None
         return found.entries if isinstance(found, Diagonal) else diagonals.diagonal(self.g)(t, x, params)
 
     @functools.cached_property
@@ -237,7 +238,7 @@ class SDE(Problem):
         shape = () if self.scalar else (self.n, self.m)
         return dataclasses.replace(
             self,
-            diffusion=lambda t, x, *params: jnp.zeros(shape),
+            diffusion=lambda t, x: jnp.zeros(shape),
             calculus=calculus or self.calculus,
             structure=None,
         )

@@ -20,6 +20,7 @@ from jax import Array
 
 from stodyn.numerics.elimination import WRITTEN_OUT
 from stodyn.numerics.sparse import Elimination, Pattern, ordered
+from stodyn.problems.calling import call
 from stodyn.problems.contract import NoiseStructure
 from stodyn.problems.driven_mechanical import DrivenMechanical, driven_mechanical
 from stodyn.problems.inertia import Inertia
@@ -225,12 +226,12 @@ def structure(
 def _structure(matrices: Matrices, load, noise, start, params, names, units, accelerations, reduction=None):
     stiffness, damper = Product(matrices.K), Product(matrices.C) if matrices.C.nnz else None
 
-    def force(t, x, v, *given):
+    def force(t, x, v, params):
         found = -stiffness(jnp.atleast_1d(x))
         if damper is not None:
             found = found - damper(jnp.atleast_1d(v))
         if load is not None:
-            found = found + jnp.asarray(load(t, *given), found.dtype)
+            found = found + jnp.asarray(call(load, t, params=params), found.dtype)
         return jnp.reshape(found, jnp.shape(x))
 
     return Structure(
@@ -245,7 +246,7 @@ class _ConstantNoise:
     def __init__(self, matrix: np.ndarray):
         self.matrix = matrix
 
-    def __call__(self, t, x, v, *params):
+    def __call__(self, t, x, v):
         return jnp.asarray(self.matrix, jnp.asarray(x).dtype)
 
 
@@ -255,7 +256,7 @@ def _load(load: Any, N: int) -> Callable | None:
     vector = np.asarray(load, float)
     if vector.shape != (N,) or not np.isfinite(vector).all():
         raise ValueError(f"load: expected {N} finite numbers or a function load(t[, params]), got shape {vector.shape}")
-    return lambda t, *params: jnp.asarray(vector)
+    return lambda t: jnp.asarray(vector)
 
 
 def _noise(noise: Any, N: int) -> Any:
@@ -446,9 +447,9 @@ def reduced(whole: Structure, count: int) -> Structure:
     def of_modes(function: Callable) -> Callable:
         if isinstance(function, _ConstantNoise):
             return _ConstantNoise(Φ.T @ function.matrix)
-        return lambda t, z, v, *params: Φ.T @ function(t, Φ @ z, Φ @ v, *params)
+        return lambda t, z, v, params: Φ.T @ call(function, t, Φ @ z, Φ @ v, params=params)
 
-    load = None if whole.load is None else (lambda t, *params: Φ.T @ whole.load(t, *params))
+    load = None if whole.load is None else (lambda t, params: Φ.T @ call(whole.load, t, params=params))
     noise = None if whole.noise is None else of_modes(whole.noise)
     start = tuple(Φ.T @ (M @ np.asarray(part, float)) for part in whole.start)
     names = tuple(f"mode{i + 1}" for i in range(int(count)))
@@ -511,7 +512,7 @@ class _Enveloped:
     def __init__(self, matrix: np.ndarray, envelope: Callable):
         self.matrix, self.envelope = matrix, envelope
 
-    def __call__(self, t, x, v, *params):
+    def __call__(self, t, x, v):
         return jnp.asarray(self.envelope(t)) * jnp.asarray(self.matrix)
 
 

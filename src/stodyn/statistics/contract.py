@@ -12,6 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from stodyn.problems.calling import call, check_call, takes_params
+
 
 class Stops(NamedTuple):
     """When and where the paths of a block were stopped, as arrays over its lanes (the last axis)."""
@@ -45,12 +47,16 @@ class Snapshot(NamedTuple):
 
     def map(self, function: Callable, name: str) -> Array:
         """function(t, x[, params]), written for one path, of every lane: (..., lanes); errors begin with `name`."""
-        extra, axes = ((), ()) if self.params is None else ((self.params,), (self.axes,))
-        one = jax.vmap(lambda x, *p: jnp.asarray(function(self.t, x, *p)), in_axes=(-1, *axes), out_axes=-1)
+        check_call(name, function, ("t", "x"), self.params)
+        one = jax.vmap(
+            lambda x, params: jnp.asarray(call(function, self.t, x, params=params)),
+            in_axes=(-1, self.axes),
+            out_axes=-1,
+        )
         try:
-            values = one(self.x, *extra)
+            values = one(self.x, self.params)
         except Exception as error:
-            wanted = "(t, x)" if self.params is None else "(t, x, params)"
+            wanted = "(t, x, params)" if takes_params(function, 2, self.params) else "(t, x)"
             raise TypeError(
                 f"{name}: function{wanted} could not be traced by JAX ({type(error).__name__}: "
                 f"{str(error).partition(chr(10))[0]}). Write it for one path with jax.numpy: a number or a vector of x."

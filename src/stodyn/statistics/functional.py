@@ -23,6 +23,7 @@ import jax.numpy as jnp
 import jax.scipy.special
 
 from stodyn.methods.coupled import Step
+from stodyn.problems.calling import call
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +53,7 @@ class Functional:
 
     def value(self, problem, t, x, params) -> jax.Array:
         """The function of one state, as a vector."""
-        return jnp.atleast_1d(jnp.asarray(self.function(t, x, *problem.extra(params)), x.dtype))
+        return jnp.atleast_1d(jnp.asarray(call(self.function, t, x, params=params), x.dtype))
 
     def begin(self, problem, t, x, params) -> jax.Array:
         """What is gathered at the start: a vector."""

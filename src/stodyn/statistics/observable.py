@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from stodyn.numerics.bounds import check_bounds
+from stodyn.problems.calling import call
 from stodyn.statistics.contract import Labelled, Variable
 from stodyn.statistics.moments import Averaged, summarise
 
@@ -18,8 +19,8 @@ from stodyn.statistics.moments import Averaged, summarise
 class Observable(Averaged):
     """Mean and variance over the paths of function(t, x[, params]), a number or a vector, written for one path.
 
-    Variables: NAME, NAME_stderr, NAME_variance, NAME_variance_stderr (time[, NAME_entry]). The function takes params
-    only if the problem has them; x is a vector (n,), also where the problem is scalar.
+    Variables: NAME, NAME_stderr, NAME_variance, NAME_variance_stderr (time[, NAME_entry]). The function may take params
+    or not, whether the problem has any or not; x is a vector (n,), also where the problem is scalar.
     """
 
     function: Callable = dataclasses.field(kw_only=False)
@@ -37,9 +38,10 @@ class Observable(Averaged):
             raise TypeError(f"Observable: name must be a word, the variable's name in the result, got {self.name!r}")
 
     def prepared(self, problem, times):
-        extra = () if problem.params is None else (problem.example_params(),)
         try:
-            trace = jax.make_jaxpr(self.function)(np.zeros(()), np.zeros(problem.n), *extra)
+            trace = jax.make_jaxpr(lambda t, x, params: call(self.function, t, x, params=params))(
+                np.zeros(()), np.zeros(problem.n), problem.example_params()
+            )
         except Exception:  # said when the run is traced
             return self
         check_bounds(trace, f"Observable {self.name}:")

@@ -1,0 +1,100 @@
+"""How a user's function is called: with params behind its other arguments where its signature has a place for them.
+
+lambda t, x: ...            without params, whether the problem has any or not
+lambda t, x, p: ...         with params; with an empty dict where the problem has none
+lambda t, x, p=None: ...    with params where the problem has some
+lambda t, x, *rest: ...     likewise, and so are functions that do not tell their signature
+lambda t, x, *, k=2: ...    without params: keywords are the function's own
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+PARAMS_NAMES = ("params", "parameters", "par", "args", "p")  # names that users give to the argument
+
+
+class _Places(NamedTuple):
+    """The arguments that a function takes by position, and the keywords that it cannot be called without."""
+
+    required: int
+    most: float
+    parameters: tuple[inspect.Parameter, ...]
+    keywords: tuple[str, ...]
+
+
+def call(function: Callable, *arguments: Any, params: Any) -> Any:
+    """function(*arguments), or function(*arguments, params) where its signature has a place for them."""
+    if not takes_params(function, len(arguments), params):
+        return function(*arguments)
+    return function(*arguments, {} if params is None else params)
+
+
+def takes_params(function: Callable, count: int, params: Any) -> bool:
+    """Whether a function is given params behind `count` other arguments."""
+    places = _places(function)
+    if places is None:
+        return _is_given(params)
+    return places.required > count or (places.most > count and _is_given(params))
+
+
+def check_call(name: str, function: Callable, words: Sequence[str], params: Any) -> None:
+    """Refuse a function that cannot be called so.
+
+    Parameters
+    ----------
+    name
+        What the function is called in errors.
+    words
+        What its arguments before params are, such as ("t", "x").
+    params
+        Those of the problem.
+    """
+    places = _places(function)
+    if places is None:
+        return
+    count, shown = len(words), f"{_called(function)}{inspect.signature(function)}"
+    if places.most < count or places.required > count + 1 or places.keywords:
+        raise TypeError(
+            f"{name}: must take {name}({', '.join(words)}) or {name}({', '.join((*words, 'params'))}), "
+            f"got {shown}. {_way_out(places, count)}"
+        )
+    if _is_given(params) and places.required <= count < len(places.parameters):
+        optional = places.parameters[count]
+        if optional.default is not None and optional.name not in PARAMS_NAMES:
+            raise TypeError(
+                f"{name}: the problem has params, and {shown} has {optional.name}={optional.default!r} where params "
+                f"would stand. Write `*, {optional.name}=...` to keep its value, or name it params to be given them."
+            )
+
+
+def _way_out(places: _Places, count: int) -> str:
+    if places.keywords:
+        return f"Give {places.keywords[0]} a value: functools.partial(function, {places.keywords[0]}=...)."
+    if places.most < count:
+        return f"Its {count} arguments are given by position; take those that it does not use too."
+    return "Capture further values in the function, or put them into params."
+
+
+def _places(function: Callable) -> _Places | None:
+    """Those of a function, or None where it does not tell them, as some that are built in."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    own = tuple(p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD))
+    endless = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+    keywords = tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty)
+    return _Places(sum(p.default is p.empty for p in own), math.inf if endless else len(own), own, keywords)
+
+
+def _is_given(params: Any) -> bool:
+    return params is not None and not (isinstance(params, Mapping) and not params)
+
+
+def _called(function: Callable) -> str:
+    name = getattr(function, "__name__", type(function).__name__)
+    return "lambda" if name == "<lambda>" else name
