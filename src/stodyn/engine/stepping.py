@@ -23,7 +23,8 @@ FRAME = (
     "first_lane", "last_lane", "normals", "slab", "generators", "groups", "fill", "failed", "unsolved", "scratch",
     "tables",
 )  # fmt: skip
-TINY, SERIAL = 60, 8  # operations of a step with room for more paths; operations side by side that fill a processor
+TINY, SHORT = 60, 150  # operations of a step with room for more paths; the same where operations wait for each other
+SERIAL = 8  # operations side by side that fill a processor
 
 
 class State:
@@ -184,8 +185,8 @@ class Source(OfOnePath):
 
     @functools.cached_property
     def _size(self) -> tuple[int, int]:
-        """Operations of a step, and the longest chain of them."""
-        nodes, depth = reachable(self.stepped), dict[int, int]()
+        """Operations of a step, and the longest chain of them, without those that few paths need."""
+        nodes, depth = reachable(self.stepped, rare=False), dict[int, int]()
         for node in nodes:
             depth[id(node)] = 1 + max((depth[id(a)] for a in node.args if id(a) in depth), default=0)
         return rows.operations(nodes), max(depth.values(), default=0)
@@ -196,7 +197,7 @@ class Source(OfOnePath):
     def width(self) -> int:
         """Paths taken together: as many as leave the processor neither waiting nor short of registers."""
         register, (count, depth) = compiling.processor().register, self._size
-        if count < TINY:
+        if count < TINY or (count < SHORT and count < SERIAL // 2 * depth):
             return 4 * register
         return 2 * register if count < SERIAL * depth else register
 
@@ -229,7 +230,7 @@ def printed(source: Source, width: int, diagnosing: bool = False) -> compiling.P
         functions.append(_Advance("starting", width, source, *source.starting, diagnosing).written())
     operations = max(function.operations for function in functions)
     names = [function.name for function in functions]
-    return compiling.Program(rows.module(functions), names, operations)
+    return compiling.Program(rows.module(functions), names, operations, source.operations())
 
 
 class _Advance:

@@ -194,13 +194,18 @@ def _is_unsound(a: Array, x: Array, b: Array) -> Array:
     """Whether growth has spoilt x in a x = b, and b is finite: a path that failed before needs no care.
 
     Row by row, so that the units of the equations do not matter, and each x_j by its own size or, where it is small,
-    by that of the others in units of their columns.
+    by that of the others in units of their columns. Few paths need the latter, and only where one does it is computed.
     """
-    entries = jnp.abs(a)
-    columns, size = jnp.max(entries, axis=0), jnp.abs(x)
-    scale = entries @ (size + SMALL * jnp.max(size * columns) * (1.0 / columns)) + jnp.abs(b)
-    sound = jnp.all(jnp.abs(a @ x - b) <= GROWTH * jnp.finfo(x.dtype).eps * scale)
-    return ~sound & jnp.isfinite(jnp.sum(b))
+    entries, size, error = jnp.abs(a), jnp.abs(x), jnp.abs(a @ x - b)
+    most = GROWTH * jnp.finfo(x.dtype).eps
+
+    def is_large() -> Array:
+        columns = jnp.max(entries, axis=0)
+        scale = entries @ (size + SMALL * jnp.max(size * columns) * (1.0 / columns)) + jnp.abs(b)
+        return ~jnp.all(error <= most * scale)
+
+    is_doubtful = ~jnp.all(error <= most * (entries @ size + jnp.abs(b)))
+    return only_where(is_doubtful & jnp.isfinite(jnp.sum(b)), is_large)
 
 
 def _evaluated_once(b: Array) -> Array:

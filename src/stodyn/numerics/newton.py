@@ -86,7 +86,7 @@ def newton(
         def solve(residual, x, r):
             return eliminate(jax.jacfwd(residual)(x), r)
 
-    eps = float(jnp.finfo(x.dtype).eps)
+    eps, largest = float(jnp.finfo(x.dtype).eps), float(jnp.finfo(x.dtype).max)
     tol, far, near = jnp.maximum(tol, 16 * eps), 1 / (200 * eps), eps**0.5
 
     def search(residual: Callable[[Array], Array], start: Array) -> tuple[Array, tuple[Array, Array, Array]]:
@@ -97,8 +97,9 @@ def newton(
                 # The barrier keeps XLA from evaluating the residual for each of what is carried.
                 after = lax.optimization_barrier(x - solve(residual, x, residual(x)))
                 size, scale = jnp.max(jnp.abs(after - x)), 1.0 + jnp.max(jnp.abs(x))
-                ok, stalled = (size < jnp.inf) & (size <= tol * scale), (last <= size) & (size <= near * scale)
-                goes_on = ~ok & (size < jnp.inf) & ~stalled & (iterations + 1 < limit)
+                is_finite = size <= largest
+                ok, stalled = is_finite & (size <= tol * scale), (last <= size) & (size <= near * scale)
+                goes_on = ~ok & is_finite & ~stalled & (iterations + 1 < limit)
                 return after, size, ok, goes_on, iterations + 1
 
             return iterate
@@ -117,7 +118,7 @@ def newton(
         _, rounded = lax.while_loop(
             lambda state: state[0],
             lambda state: (jnp.zeros_like(state[0]), is_rounding(traced, root)),
-            ((size < jnp.inf) & ~ok, jnp.zeros_like(ok)),
+            ((size <= largest) & ~ok, jnp.zeros_like(ok)),
         )
         # A Jacobian that is singular but for rounding sends x so far that the residual is rounding too.
         close = jnp.max(jnp.abs(root - start)) <= far * (1.0 + jnp.max(jnp.abs(start)))

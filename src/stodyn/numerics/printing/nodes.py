@@ -215,8 +215,12 @@ def _outside(results: Sequence[Entry], number: int) -> list[Node]:
     return list(found.values())
 
 
-def reachable(results: Sequence[Entry]) -> list[Node]:
-    """Every node that the results need, turns of loops included; arguments come before what uses them."""
+def reachable(results: Sequence[Entry], rare: bool = True) -> list[Node]:
+    """Every node that the results need, turns of loops included; arguments come before what uses them.
+
+    Without `rare` ones, loops that a path may pass by are left out, with what they alone need: fall-backs, which few
+    paths enter.
+    """
     order: list[Node] = []
     begun: set[Node] = set()
     ended: set[Node] = set()
@@ -232,7 +236,11 @@ def reachable(results: Sequence[Entry]) -> list[Node]:
         begun.add(node)
         needed = node.args
         if node.op == "result":
-            needed = (*needed, *node.attr[0].after, node.attr[0].again)
+            loop = node.attr[0]
+            if rare or value_of(loop.enters) is not None:
+                needed = (*needed, *loop.after, loop.again)
+            else:
+                needed = (loop.enters, *loop.first)
         stack += [a for a in needed if isinstance(a, Node) and a not in begun]
     return order
 
@@ -323,13 +331,19 @@ def _or(graph, dtype, a, b):
     return np.True_ if _says(a, True) or _says(b, True) else None
 
 
+def _gt(graph, dtype, a, b):
+    """Of a truth value as a number beside 0: the truth value."""
+    is_truth = isinstance(a, Node) and a.op == "convert" and a.args[0].dtype == BOOL
+    return a.args[0] if is_truth and value_of(b) == 0 else None
+
+
 def _not(graph, dtype, a):
     return a.args[0] if isinstance(a, Node) and a.op == "not" else None
 
 
 SIMPLER: dict[str, Callable] = {
     "add": _add, "sub": _sub, "mul": _mul, "div": _div, "neg": _neg, "select": _select, "and": _and, "or": _or,
-    "not": _not,
+    "not": _not, "gt": _gt,
 }  # fmt: skip
 
 
