@@ -36,8 +36,7 @@ class Watched:
 
 def averages_itself(statistic: Statistic) -> bool:
     """Whether the sums of a statistic are those of numbers of single paths, so that a program may add them up."""
-    kind = type(statistic)
-    return isinstance(statistic, Averaged) and kind.observe is Averaged.observe and kind.fold is Statistic.fold
+    return isinstance(statistic, Averaged) and type(statistic).observe is Averaged.observe
 
 
 def gives_values(statistic: Statistic) -> bool:

@@ -6,19 +6,22 @@ import dataclasses
 
 import numpy as np
 
-from stodyn.statistics.contract import Labelled, Statistic, Variable
-from stodyn.statistics.moments import Sums, central_sums
+from stodyn.statistics.contract import Labelled, Variable
+from stodyn.statistics.moments import Averaged, Sums
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Batches(Statistic):
+class Batches(Averaged):
     """Mean and variance over each block of paths: independent batches, the same for every run with one seed.
 
     Variables: batch_mean, batch_variance (batch, time, component) and batch_paths (batch, time).
     """
 
-    def observe(self, snapshot):
-        return central_sums(snapshot.x, snapshot.sound, snapshot.weight, products=False)
+    def values(self, snapshot):
+        return snapshot.x
+
+    def products(self, entries):
+        return False
 
     def fold(self, observed, block):
         return Sums(*(np.asarray(part)[None] for part in observed))
