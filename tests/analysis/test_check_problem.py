@@ -92,8 +92,8 @@ KINDS = {
     "a ball": sd.with_walls(sd.Mechanical(lambda t, x, v, g: -g, lambda t, x, v, g: 0.1, (0.1, -0.2), params=9.81),
                             sd.Impact(sd.Level(0.0, of="x", direction="down"), sd.Restitution(0.7))),
     "impacts": sd.with_walls(OSCILLATOR, sd.Walls({"x": (None, 1.0)}, kind="impact", restitution=0.5)),
-    "random parameters": sd.RandomDAE(np.diag([1.0, 0.0]), lambda p: np.array([[p["r"], -1.0], [-1.0, 2.0]]),
-                                      random={"r": Uniform(0.5, 1.5)}, start=[1.0, 0.5]),
+    "random parameters": sd.RandomDAE(np.diag([1.0, 0.0]), matrix=lambda p: np.array([[-p["r"], 1.0], [1.0, -2.0]]),
+                                      params={"r": Uniform(0.5, 1.5)}, start=[1.0, 0.5]),
 }  # fmt: skip
 MADE_INSIDE = {Around, DriftingSDE}
 

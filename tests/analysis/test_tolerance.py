@@ -95,8 +95,8 @@ def ornstein_uhlenbeck_without():
 
 def test_bad_input():
     for options, words in [
-        ({"random": {"speed": Uniform(0, 1)}}, r"random: \['speed'\] is no entry of params; there are \['rate', 'sig"),
-        ({"random": {}}, "random: nothing is no entry"),
+        ({"random": {"speed": Uniform(0, 1)}}, r"random: 'speed' is not one of the entries of params, \['rate', 'sig"),
+        ({"random": {}}, "random: nothing is random; give distributions for some of the entries of params"),
         ({"random": RANDOM, "batches": 7}, "paths, batches: .* got 4096 paths in 7 batches; take a multiple of 7"),
         ({"random": RANDOM, "route": "guess"}, "route: expected one of"),
     ]:

@@ -19,9 +19,13 @@ def ishigami(t, p):
     return [np.sin(p["x1"]) + 7.0 * np.sin(p["x2"]) ** 2 + 0.1 * p["x3"] ** 4 * np.sin(p["x1"])]
 
 
-def algebraic(function, random):
-    """0 x' + x = function(p)."""
-    return RandomDAE([[0.0]], [[1.0]], function, random, [0.0])
+def linear(mass, matrix, source, params, start):
+    return RandomDAE(mass, matrix=matrix, source=source, params=params, start=start)
+
+
+def algebraic(function, params):
+    """0 = -x + function(p)."""
+    return linear([[0.0]], [[-1.0]], function, params, [0.0])
 
 
 def test_ishigami():
@@ -61,7 +65,7 @@ def test_rc_filter_quantiles_and_density():
     """u' = (1 - u)/τ, τ uniform on [1/2, 3/2]: u(t) = 1 - exp(-t/τ) decreases with τ. Quantiles to 5 standard errors
     and 1e-5; the density between edges is the difference of the distribution function.
     """
-    problem = RandomDAE(lambda p: [[p["tau"]]], [[1.0]], [1.0], {"tau": Uniform(0.5, 1.5)}, [0.0])
+    problem = linear(lambda p: [[p["tau"]]], [[-1.0]], [1.0], {"tau": Uniform(0.5, 1.5)}, [0.0])
     levels = (0.01, 0.25, 0.5, 0.9)
     found = simulate(problem, Galerkin(degree=12), t=(0.0, 2.0), dt=0.02,
                      collect=st.Surrogate(at=[0.5, 2.0], quantiles=levels, density=20))  # fmt: skip
@@ -79,7 +83,7 @@ def test_rc_filter_quantiles_and_density():
 
 def test_errors_of_quantiles_hold_what_a_short_expansion_leaves_out():
     """The same with a degree of 2, whose quantiles are off by far more than the scatter of the points."""
-    problem = RandomDAE(lambda p: [[p["tau"]]], [[1.0]], [1.0], {"tau": Uniform(0.5, 1.5)}, [0.0])
+    problem = linear(lambda p: [[p["tau"]]], [[-1.0]], [1.0], {"tau": Uniform(0.5, 1.5)}, [0.0])
     found = simulate(problem, Galerkin(degree=2), t=(0.0, 0.5), dt=0.02,
                      collect=st.Surrogate(at=[0.5], quantiles=(0.01, 0.25, 0.5, 0.9)))  # fmt: skip
     exact = 1.0 - np.exp(-0.5 / (1.5 - np.array((0.01, 0.25, 0.5, 0.9))))
@@ -90,7 +94,7 @@ def test_errors_of_quantiles_hold_what_a_short_expansion_leaves_out():
 def test_rc_filter_sobol_indices():
     """R and C uniform: the indices from the closed form by a fine rule."""
     laws = {"R": Uniform(0.8, 1.2), "C": Uniform(0.5, 1.5)}
-    problem = RandomDAE(lambda p: [[p["C"]]], lambda p: [[1.0 / p["R"]]], lambda t, p: [1.0 / p["R"]], laws, [0.0])
+    problem = linear(lambda p: [[p["C"]]], lambda p: [[-1.0 / p["R"]]], lambda t, p: [1.0 / p["R"]], laws, [0.0])
     assert problem.structure == {"mass": "affine", "matrix": "general"}
     x, w = np.polynomial.legendre.leggauss(40)
     R, C = 1.0 + 0.2 * x, 1.0 + 0.5 * x
@@ -115,8 +119,8 @@ def test_rc_filter_sobol_indices():
 
 def test_nonlinear_systems():
     """x' = -z, 0 = z - p x³: x = 1/√(1 + 2pt); moments from the closed form."""
-    problem = RandomDAE(np.diag([1.0, 0.0]), force=lambda t, x, p: jnp.stack([-x[1], x[1] - p["p"] * x[0] ** 3]),
-                        random={"p": Uniform(0.5, 1.5)}, start=lambda p: [1.0, p["p"]])  # fmt: skip
+    problem = RandomDAE(np.diag([1.0, 0.0]), lambda t, x, p: jnp.stack([-x[1], x[1] - p["p"] * x[0] ** 3]),
+                        lambda p: [1.0, p["p"]], {"p": Uniform(0.5, 1.5)})  # fmt: skip
     p, w = Uniform(0.5, 1.5).rule(30)
     x = (1.0 + 2.0 * p) ** -0.5
     mean, std = w @ x, np.sqrt(w @ x**2 - (w @ x) ** 2)
@@ -126,14 +130,14 @@ def test_nonlinear_systems():
         )
         assert float(found["mean"]) == pytest.approx(mean, rel=1e-8)
         assert float(found["std"]) == pytest.approx(std, rel=1e-6)
-    assert provenance(found)["structure"] == {"force": "nonlinear"}
+    assert provenance(found)["structure"] == {"drift": "nonlinear"}
 
 
 def test_sources_and_starts_that_depend_on_parameters():
-    """x' + x = p q + q sin(p t), x(0) = p²: Galerkin's projections of what is no polynomial of degree one."""
+    """x' = -x + p q + q sin(p t), x(0) = p²: Galerkin's projections of what is no polynomial of degree one."""
     laws = {"p": Normal(1.0, 0.1), "q": Uniform(0.0, 1.0)}
-    problem = RandomDAE([[1.0]], [[1.0]], lambda t, p: [p["p"] * p["q"] + p["q"] * np.sin(p["p"] * t)], laws,
-                        lambda p: [p["p"] ** 2])  # fmt: skip
+    problem = linear([[1.0]], [[-1.0]], lambda t, p: [p["p"] * p["q"] + p["q"] * np.sin(p["p"] * t)], laws,
+                     lambda p: [p["p"] ** 2])  # fmt: skip
     rule = nodes.tensor(problem.distributions, 12)
     p, q = rule.points.T
     # ∫ exp(s - t) sin(ps) ds = (sin pt - p cos pt + p exp(-t)) / (1 + p²)

@@ -140,9 +140,9 @@ def test_theorem_two_needs_its_hypothesis():
     def problem(square):
         return RandomDAE(
             lambda p: 5.0 * np.diag([1.0, 1, 1, 0]) + 0.3 * np.diag([1.0, 1, 1, 0]) @ (A0 + p["p"] * A1),
-            lambda p: 6.0 * np.eye(4) + B0 + 0.3 * (p["p"] * B1 + p["q"] * B2 + p["p"] * p["q"] * B12)
-            + square * 0.3 * p["p"] ** 2 * B1,
-            lambda t, p: [np.sin(t), p["q"], 0.0, 0.0], laws, lambda p: [0.0, 1.0, p["p"], 0.0],
+            matrix=lambda p: -(6.0 * np.eye(4) + B0 + 0.3 * (p["p"] * B1 + p["q"] * B2 + p["p"] * p["q"] * B12)
+                               + square * 0.3 * p["p"] ** 2 * B1),
+            source=lambda t, p: [np.sin(t), p["q"], 0.0, 0.0], params=laws, start=lambda p: [0.0, 1.0, p["p"], 0.0],
         )  # fmt: skip
 
     for square, low, high in ((0.0, 0.0, 1e-13), (1.0, 1e-6, 1.0)):
@@ -224,9 +224,10 @@ BAD = [
     (PROBLEM, Sampling(samples=1), {"seed": 1}, "samples: expected a whole number >= 2"),
     (PROBLEM, Sampling(fit="guess"), {"seed": 1}, "points, fit: expected"),
     (MILLER_INTEGRATOR(a=2.9).problem, Galerkin, {},
-     r"random: the index of the system changes inside the domain .* index 2 at the means and index 3"),
-    (RandomDAE([[1.0]], [[1.0]], start=[0.0]), Galerkin, {}, "expands in random parameters, and this problem has none"),
-    (RandomDAE(lambda p: np.diag([p["a"], 0]), np.diag([1.0, 0]), None, {"a": Normal(1, 0.1)}, [0.0, 0]), Galerkin, {},
+     r"params: the index of the system changes inside the domain .* index 2 at the means and index 3"),
+    (RandomDAE([[1.0]], matrix=[[1.0]], start=[0.0]), Galerkin, {}, "expands in random parameters, but this"),
+    (RandomDAE(lambda p: np.diag([p["a"], 0]), matrix=np.diag([-1.0, 0]), params={"a": Normal(1, 0.1)}, start=[0.0, 0]),
+     Galerkin, {},
      "the pencil is singular"),
 ]  # fmt: skip
 

@@ -14,7 +14,7 @@ CASES: dict = {RandomDAE: {}}
 def deterministic(method):
     """x' = y, y' = -x: the slope of the largest error over the grid, to a quarter of an order."""
     (claim,) = method.claims
-    rotation = RandomDAE(np.eye(2), np.array([[0.0, -1.0], [1.0, 0.0]]), None, start=[0.0, 1.0])
+    rotation = RandomDAE(np.eye(2), matrix=np.array([[0.0, 1.0], [-1.0, 0.0]]), start=[0.0, 1.0])
     errors = []
     for steps in (16, 32):
         grid = np.linspace(0.0, 3.0, steps + 1)

@@ -5,11 +5,10 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from stodyn import SDE, PathsFailed, RandomDAE, difference, load, place, provenance, simulate, sweep
+from stodyn import SDE, PathsFailed, difference, load, place, provenance, simulate, sweep
 from stodyn import statistics as st
 from stodyn.methods.explicit import EulerMaruyama, Heun
 from stodyn.models.ornstein_uhlenbeck import ORNSTEIN_UHLENBECK, ornstein_uhlenbeck
-from stodyn.noise.distribution import Uniform
 
 pytestmark = pytest.mark.usefixtures("quick_compiling_everywhere")
 PATHS = 300
@@ -144,7 +143,10 @@ def test_bad_differences(swept):
         sweep(lambda mean: ornstein_uhlenbeck(mean), Heun, over={"mean": [1.0, 2.0]}, collect=COLLECT[:1], **RUN)
 
 
-def test_a_problem_with_random_parameters_alone_is_refused():
-    random = RandomDAE(lambda p: [[p["tau"]]], [[1.0]], [1.0], {"tau": Uniform(0.5, 1.5)}, [0.0])
-    with pytest.raises(TypeError, match="a RandomDAE has random parameters and no paths of noise"):
-        sweep(random, over={"tau": [1.0, 2.0]}, t=(0, 1), dt=0.1, paths=8, seed=1)
+def test_a_device_runs_the_paths_it_has_in_simulate():
+    """A list of processors computes the paths of a GPU; the points of a sweep on it are its runs."""
+    problem, options = ornstein_uhlenbeck(), RUN | {"device": jax.devices("cpu"), "paths": 64}
+    found = sweep(problem, EulerMaruyama, over={"sigma": SIGMAS}, **options)
+    alone = simulate(ornstein_uhlenbeck(sigma=SIGMAS[1]), EulerMaruyama, **options)
+    np.testing.assert_array_equal(found["mean"].values[1], alone["mean"].values)
+    assert (difference(found, "sigma")["variance_stderr"].values[0, -1] > 0).all()

@@ -28,8 +28,9 @@ def orders(problem, exact, end, order, steps=(8, 16, 32)):
         return np.log2(np.array(errors[:-1]) / np.array(errors[1:]))[-1]
 
 
-def linear(A, B, source, start):
-    return RandomDAE(np.array(A, float), np.array(B, float), source, start=start)
+def linear(mass, minus_matrix, source, start):
+    """mass x' + minus_matrix x = source(t), as text books write it."""
+    return RandomDAE(np.array(mass, float), matrix=-np.array(minus_matrix, float), source=source, start=start)
 
 
 def test_coefficients():
@@ -122,16 +123,16 @@ def robertson(t, x):
 
 
 @pytest.mark.parametrize(
-    ("force", "start", "end"),
+    ("drift", "start", "end"),
     [(van_der_pol, [2.0, 0.0], 1200.0), (robertson, [1.0, 0.0, 0.0], 1e4)],
     ids=["van der Pol", "Robertson"],
 )
-def test_stiff_equations_against_scipy(force, start, end):
+def test_stiff_equations_against_scipy(drift, start, end):
     """Steps chosen for rtol = 1e-6: within 1e-4 of scipy's Radau at 1e-9, over a relaxation and a transient."""
-    problem = RandomDAE(np.eye(len(start)), force=force, start=start)
+    problem = RandomDAE(np.eye(len(start)), drift, start)
     collect = st.Paths(1, every=1)
     run = simulate(problem, Radau5(rtol=1e-6), t=(0.0, end), dt=end / 40, paths=1, seed=0, collect=collect)
-    plain = jax.jit(force)
+    plain = jax.jit(drift)
     reference = scipy.integrate.solve_ivp(lambda t, x: np.asarray(plain(t, x)), (0.0, end), start, "Radau",
                                           run["time"].values, rtol=1e-9, atol=1e-12)  # fmt: skip
     ours, scale = run["path"].values[0], np.abs(reference.y).max(axis=1)
@@ -160,8 +161,8 @@ def test_chosen_steps_on_index_two():
 def test_chosen_steps_from_zero():
     """x' = 3 t² + z - y, y' = x³, 0 = z - y: everything starts at 0, y as t¹⁰/10; x = t³ exactly."""
     problem = RandomDAE(
-        np.diag([1.0, 1.0, 0.0]), start=[0.0, 0.0, 0.0],
-        force=lambda t, x: jnp.stack([3.0 * t**2 + x[2] - x[1], x[0] ** 3, x[2] - x[1]]),
+        np.diag([1.0, 1.0, 0.0]), lambda t, x: jnp.stack([3.0 * t**2 + x[2] - x[1], x[0] ** 3, x[2] - x[1]]),
+        start=[0.0, 0.0, 0.0],
     )  # fmt: skip
     grid = np.linspace(0.0, 2.0, 5)
     for rtol in (1e-4, 1e-8):
@@ -174,7 +175,7 @@ def test_chosen_steps_from_zero():
 
 def test_nonlinear_index_one_with_prescribed_steps():
     """x' = -z, 0 = z - x³: x = 1/√(1 + 2t). Order 5 and 3, and Newton reaches rounding."""
-    problem = RandomDAE(np.diag([1.0, 0.0]), force=lambda t, x: jnp.stack([-x[1], x[1] - x[0] ** 3]), start=[1.0, 1.0])
+    problem = RandomDAE(np.diag([1.0, 0.0]), lambda t, x: jnp.stack([-x[1], x[1] - x[0] ** 3]), [1.0, 1.0])
     for order in (3, 5):
         found = orders(problem, lambda t: np.stack([(1 + 2 * t) ** -0.5, (1 + 2 * t) ** -1.5], axis=1), 2.0, order)
         np.testing.assert_allclose(found, order, atol=0.35)
@@ -182,11 +183,12 @@ def test_nonlinear_index_one_with_prescribed_steps():
 
 def test_monte_carlo_over_the_parameters_through_simulate():
     """u' = (1 - u)/p, p uniform: the mean of 2000 paths within 5 standard errors (6e-7) of the integral."""
-    problem = RandomDAE(lambda p: [[p["tau"]]], [[1.0]], [1.0], {"tau": Uniform(0.5, 1.5)}, [0.0])
+    problem = RandomDAE(lambda p: [[p["tau"]]], matrix=[[-1.0]], source=[1.0], params={"tau": Uniform(0.5, 1.5)},
+                        start=[0.0])  # fmt: skip
     run = simulate(problem, Radau3, t=(0.0, 1.0), dt=0.02, paths=2000, seed=4)
     exact = scipy.integrate.quad(lambda tau: 1.0 - np.exp(-1.0 / tau), 0.5, 1.5)[0]
     assert abs(run["mean"].values[-1, 0] - exact) < 5 * run["mean_stderr"].values[-1, 0]
-    started = RandomDAE([[1.0]], [[1.0]], None, {"x0": Uniform(0.5, 1.5)}, lambda p: [p["x0"]])
+    started = RandomDAE([[1.0]], matrix=[[-1.0]], params={"x0": Uniform(0.5, 1.5)}, start=lambda p: [p["x0"]])
     paths = simulate(started, "Radau5", t=(0.0, 1.0), dt=0.1, paths=5, seed=4, collect=st.Paths(5, at=[0.0, 1.0]))
     x = paths["path"].values[:, :, 0]
     np.testing.assert_allclose(x[:, 1], x[:, 0] * np.exp(-1.0), rtol=1e-8)
@@ -195,7 +197,7 @@ def test_monte_carlo_over_the_parameters_through_simulate():
 
 def test_members_that_fail_leave_the_others_alone():
     """x' = p x² with p = 1 blows up at t = 1, with p = -1 it does not: NaN from there on, and the rest to rounding."""
-    problem = RandomDAE(np.eye(1), force=lambda t, x, p: p["p"] * x**2, random={"p": Uniform(-2.0, 2.0)}, start=[1.0])
+    problem = RandomDAE(np.eye(1), lambda t, x, p: p["p"] * x**2, [1.0], {"p": Uniform(-2.0, 2.0)})
     grid = np.linspace(0.0, 1.5, 16)
     states = solved(problem, np.array([[1.0], [-1.0]]), grid)[:, :, 0]
     assert np.isfinite(states[:9, 0]).all() and np.isnan(states[-1, 0])
@@ -205,10 +207,10 @@ def test_members_that_fail_leave_the_others_alone():
 def test_what_cannot_be_done():
     with pytest.raises(ValueError, match="order: expected 3 or 5, got 4"):
         solved(MILLER_INTEGRATOR.problem, MILLER_INTEGRATOR.problem.center[None], np.linspace(0, 1e-6, 3), 4)
-    blowing = RandomDAE(np.eye(1), force=lambda t, x: x**2, start=[1.0])
+    blowing = RandomDAE(np.eye(1), lambda t, x: x**2, [1.0])
     with pytest.raises(radau.StepTooSmall, match=r"rtol: 1e-06 was not reached at t = 1.*look for a jump or a sing"):
         solved(blowing, NONE, np.linspace(0.0, 2.0, 3), 5, 1e-6)
-    singular = RandomDAE(np.zeros((2, 2)), [[1.0, 1.0], [1.0, 1.0]], start=[0.0, 0.0])
+    singular = RandomDAE(np.zeros((2, 2)), matrix=[[1.0, 1.0], [1.0, 1.0]], start=[0.0, 0.0])
     with pytest.raises(ValueError, match="the pencil may be singular"):
         solved(singular, NONE, np.linspace(0.0, 1.0, 3))
     sparse = radau.Linear(scipy.sparse.csr_array((2, 2)), scipy.sparse.csr_array(np.ones((2, 2))),

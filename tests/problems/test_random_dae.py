@@ -1,23 +1,43 @@
 """RandomDAE: structure found by interpolation, the index over the domain, starts, and bad input."""
 
+import dataclasses
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.sparse
 import scipy.stats
 
-from stodyn import simulate
+from stodyn import simulate, sweep
 from stodyn.methods.radau import solved
 from stodyn.models.miller_integrator import MILLER_INTEGRATOR
-from stodyn.noise.distribution import Normal, Uniform
+from stodyn.noise.distribution import Normal, PerPath, Uniform
 from stodyn.problems.random_dae import RandomDAE, check_start, derivatives
 from stodyn.statistics.surrogate import Surrogate
 
 TWO = {"p": Uniform(1.0, 3.0), "q": Normal(0.0, 1.0)}
 
 
-def with_matrices(mass, matrix, source=None, random=TWO, start=(0.0, 0.0)):
-    return RandomDAE(mass, matrix, source, random, start)
+def with_matrices(mass, matrix, source=None, params=TWO, start=(0.0, 0.0)):
+    return RandomDAE(mass, matrix=matrix, source=source, params=params, start=start)
+
+
+def test_fixed_params_stand_beside_random_ones_and_problems_keep_what_they_were_given():
+    """τ u' = g - u with τ random and g fixed: only τ is expanded, E u(1) = g ∫ (1 - exp(-1/τ)) dτ; a sweep over g."""
+    given = {"tau": scipy.stats.uniform(0.5, 1.0), "g": 2.0}
+    problem = RandomDAE(
+        lambda p: [[p["tau"]]], matrix=[[-1.0]], source=lambda t, p: [p["g"]], params=given, start=[0.0]
+    )
+    assert problem.parameters == ("tau",) and problem.params is given
+    exact = scipy.integrate.quad(lambda tau: 1.0 - np.exp(-1.0 / tau), 0.5, 1.5)[0]
+    grid = {"t": (0.0, 1.0), "dt": 0.05, "seed": 1}
+    expanded = sweep(problem, "Galerkin", over={"g": [1.0, 2.0]}, collect=Surrogate(at=[1.0]), **grid)
+    np.testing.assert_allclose(expanded["mean"].values[:, 0, 0], exact * np.array([1.0, 2.0]), rtol=1e-4)
+    sampled = sweep(problem, "Radau3", over={"g": [1.0, 2.0]}, paths=50, **grid)
+    np.testing.assert_allclose(sampled["mean"].values[1], 2.0 * sampled["mean"].values[0], rtol=1e-12)
+    nonlinear = RandomDAE([[1.0]], lambda t, x, p: p["g"] * (1.0 - p["tau"] * x), [0.0], given)
+    at_mean = solved(nonlinear, nonlinear.center[None], np.linspace(0.0, 1.0, 21))[-1, 0, 0]
+    assert at_mean == pytest.approx(1.0 - np.exp(-2.0), rel=1e-6)
 
 
 def test_structure_is_found():
@@ -43,7 +63,7 @@ def test_structure_is_found():
 def test_interactions_of_three_parameters_around_zero_are_found():
     """p q r around 0 shows no pair: all subsets are looked at."""
     three = {name: Uniform(-1.0, 1.0) for name in "pqr"}
-    problem = RandomDAE([[1.0]], lambda p: [[2.0 + p["p"] * p["q"] * p["r"]]], None, three, [0.0])
+    problem = with_matrices([[1.0]], lambda p: [[2.0 + p["p"] * p["q"] * p["r"]]], params=three, start=[0.0])
     assert problem.structure["matrix"] == "multi-affine"
     assert set(problem.matrix_terms.terms) == {(), (0, 1, 2)}
 
@@ -72,7 +92,7 @@ def test_a_source_with_parameters_in_a_short_pulse_alone(method):
         return [p["p"] * p["q"] + (p["h"] ** 2 if 0.3 <= t < 0.4 else 0.0)]
 
     laws = {"p": Uniform(-1.0, 1.0), "q": Uniform(-1.0, 1.0), "h": Uniform(0.0, 1.0)}
-    problem = RandomDAE([[1.0]], [[0.0]], source, laws, [0.0])
+    problem = with_matrices([[1.0]], [[0.0]], source, laws, [0.0])
     assert problem.source_terms(np.linspace(0.0, 1.0, 51)) is None
     assert problem.source_terms(np.linspace(0.0, 0.2, 51)) == [(), (0, 1)]
     run = simulate(problem, method, t=(0.0, 1.0), dt=0.02, collect=Surrogate(every=50))
@@ -98,11 +118,9 @@ def test_starts():
     """Consistent ones pass; one that the first step corrects is told; one with an impulse is refused."""
     problem = MILLER_INTEGRATOR.problem
     assert check_start(problem, 0.0, 1e-8) == "consistent"
-    wrong = RandomDAE(problem.mass, problem.matrix, problem.source, problem.random, [0.0, 0.1, 0.2, 1e-4, 0.0],
-                      names=problem.names)  # fmt: skip
+    wrong = dataclasses.replace(problem, start=[0.0, 0.1, 0.2, 1e-4, 0.0])
     assert check_start(wrong, 0.0, 1e-8) == "the first step moves j2 by 0.0001; nothing else changes"
-    charged = RandomDAE(problem.mass, problem.matrix, problem.source, problem.random, [0.0, 0.1, 0.0, 0.0, 0.0],
-                        names=problem.names)  # fmt: skip
+    charged = dataclasses.replace(problem, start=[0.0, 0.1, 0.0, 0.0, 0.0])
     with pytest.raises(
         ValueError, match=r"start: does not satisfy .*u2 by 0\.2, u3 by 0\.6.*impulses \(j2: -2e-11 δ\(t\)\)"
     ):
@@ -117,8 +135,8 @@ def test_starts():
 
 def test_the_integrator_shows_the_impulse():
     """From the inconsistent start j2 is of the size 1/h in the first step, and u2 at the value it jumps to."""
-    problem, start = MILLER_INTEGRATOR.problem, [0.0, 0.1, 0.0, 0.0, 0.0]
-    charged = RandomDAE(problem.mass, problem.matrix, problem.source, problem.random, start, names=problem.names)
+    problem = MILLER_INTEGRATOR.problem
+    charged = dataclasses.replace(problem, start=[0.0, 0.1, 0.0, 0.0, 0.0])
     for steps, current in ((400, -5.81e-3), (800, -1.18e-2)):
         states = solved(charged, problem.center[None], np.linspace(0.0, 4e-6, steps + 1))[:, 0]
         assert states[1, 4] == pytest.approx(current, rel=5e-3)
@@ -142,27 +160,30 @@ def unfulfilled(t, x):
 
 
 BAD = [
-    (lambda: RandomDAE(np.eye(2), random=TWO, start=[0, 0]), "matrix, force: give one of them"),
-    (lambda: RandomDAE(np.ones((2, 3)), np.eye(2), start=[0, 0]), r"mass: expected a square matrix, got"),
+    (lambda: RandomDAE(np.eye(2), params=TWO, start=[0, 0]), "drift, matrix: give one of them"),
+    (lambda: RandomDAE(np.ones((2, 3)), matrix=np.eye(2), start=[0, 0]), r"mass: expected a square matrix, got"),
     (lambda: with_matrices(square, np.eye(3)), "matrix: expected 2 rows, as mass has"),
     (lambda: with_matrices(square, np.full((2, 2), np.inf)), "matrix: has entries that are not finite"),
     (lambda: with_matrices(square, np.eye(2), lambda t, p: [1.0]), "source: expected 2 numbers"),
-    (lambda: with_matrices(square, np.eye(2), lambda t: [1.0, 1.0]), r"source: must take source\(t, p\); too many"),
+    (lambda: with_matrices(square, np.eye(2), lambda: [1.0, 1.0]), r"source: must take source\(t\) or source\(t, par"),
     (lambda: with_matrices(lambda p: p["Tau"] * np.eye(2), np.eye(2)),
      r"mass: mass\(p\) failed at the mean parameters \(KeyError: 'Tau'\)\. p is a mapping with the entries '"),
     (lambda: with_matrices(square, lambda p: p[0] * np.eye(2)), r"matrix: matrix\(p\) failed .* p is a mapping"),
-    (lambda: RandomDAE(np.diag([1.0, 0]), np.diag([1.0, 0]), start=[0, 0], names=("u", "w")).pencil_at(),
+    (lambda: RandomDAE(np.diag([1.0, 0]), matrix=np.diag([1.0, 0]), start=[0, 0], names=("u", "w")).pencil_at(),
      "the equations do not determine w. Look"),
     (lambda: with_matrices(square, np.eye(2), start=[0.0]), "start: expected 2 numbers"),
     (lambda: with_matrices(square, np.eye(2), start=None), "start: missing; give 2 initial values"),
-    (lambda: with_matrices(square, np.eye(2), random=[1.0]), "random: expected a mapping name -> distribution"),
-    (lambda: with_matrices(square, np.eye(2), random={("a", "b"): scipy.stats.multivariate_normal([0, 0])}),
-     "names no single parameter.* write dependent ones as functions of independent ones"),
-    (lambda: with_matrices(square, np.eye(2), random={"a": 1.0}), r"random\['a'\]: expected a distribution"),
-    (lambda: RandomDAE(np.eye(2), force=lambda t, x: x[:1], start=[0, 0]), "force: returned shape"),
-    (lambda: RandomDAE(np.eye(1), force=lambda t, x: x, source=[1.0], start=[0]), "source: belongs to the linear form"),
-    (lambda: RandomDAE(np.eye(1), np.eye(1), start=[0], kinks={"p": [0.0]}), "kinks: .'p'. are no random"),
-    (lambda: check_start(RandomDAE(np.diag([1.0, 0]), force=unfulfilled, start=[0, 0]), 0.0, 1.0),
+    (lambda: with_matrices(square, np.eye(2), params=[1.0]), "params: expected a mapping name -> distribution"),
+    (lambda: with_matrices(square, np.eye(2), params={("a", "b"): scipy.stats.multivariate_normal([0, 0])}),
+     "not the name of a single parameter.* write dependent ones as functions of independent ones"),
+    (lambda: with_matrices(square, np.eye(2), params={"a": lambda: 1.0}), r"params\['a'\]: expected a distribution"),
+    (lambda: with_matrices(square, np.eye(2), params={"a": np.nan}), r"params\['a'\]: is NaN"),
+    (lambda: with_matrices(square, np.eye(2), params={"a": PerPath([1.0, 2.0])}), r"params\['a'\]: got PerPath values"),
+    (lambda: RandomDAE([[1.0]], [[1.0]], start=[0]), r"drift: expected a function .* For M x' = A x: matrix=A"),
+    (lambda: RandomDAE(np.eye(2), lambda t, x: x[:1], [0, 0]), "drift: returned shape"),
+    (lambda: RandomDAE(np.eye(1), lambda t, x: x, [0], source=[1.0]), "source: belongs to the linear form"),
+    (lambda: RandomDAE(np.eye(1), matrix=np.eye(1), start=[0], kinks={"p": [0.0]}), "kinks: 'p' is not a random par"),
+    (lambda: check_start(RandomDAE(np.diag([1.0, 0]), unfulfilled, [0, 0]), 0.0, 1.0),
      "start: the algebraic equations have the residuals"),
 ]  # fmt: skip
 
@@ -178,9 +199,8 @@ def test_an_index_that_changes_inside_the_domain_is_found_whatever_its_order(pow
     """0 = -x₁ + (c - 0.3127)^k x₂ loses its index at one c; for even k the determinant keeps its sign on both sides."""
 
     def matrix(p):
-        return jnp.array([[1.0, 0.0], [-1.0, (p["c"] - 0.3127) ** power]])
+        return -jnp.array([[1.0, 0.0], [-1.0, (p["c"] - 0.3127) ** power]])
 
-    problem = RandomDAE(np.diag([1.0, 0.0]), matrix, lambda t, p: jnp.zeros(2), {"c": scipy.stats.uniform(-1, 2)},
-                        [0.0, 0.0])  # fmt: skip
+    problem = with_matrices(np.diag([1.0, 0.0]), matrix, lambda t, p: jnp.zeros(2), {"c": scipy.stats.uniform(-1, 2)})
     found = problem.domain_index
     assert found.index is None and found.where["c"] == pytest.approx(0.3127, abs=1e-2)

@@ -44,8 +44,8 @@ def split_variance(
 ) -> xr.Dataset:
     """The variance of a problem with noise and random parameters, split, each part with its standard error.
 
-    random   name -> distribution, over entries of problem.params (a mapping); of a circuit over its random values, and
-             None for all of them with the distributions of the netlist
+    random   name -> distribution, over entries of problem.params (a mapping), or over the random values of a circuit;
+             None: all that have distributions in params, or in the netlist
     route    "quadrature" over the tensor Gauss grid of degree + 1 nodes a parameter, "smolyak" of that level, or
              "collocation" at as many points as the basis has terms; every node sees the same noise
     paths    at each node, in `batches` independent batches from which the standard errors are taken
@@ -59,11 +59,14 @@ def split_variance(
     if not is_circuit and not isinstance(problem.params, Mapping):
         raise TypeError(f"problem: random parameters are entries of params, a mapping; this one has {problem.params!r}")
     there = problem.random if is_circuit else problem.params
-    random = (there if is_circuit else {}) if random is None else random
+    if random is None:
+        random = there if is_circuit else {name: law for name, law in there.items() if hasattr(law, "rvs")}
+    what = "random values of the circuit" if is_circuit else "entries of params"
+    if not random:
+        raise ValueError(f"random: nothing is random; give distributions for some of the {what}, {list(there)}")
     missing = [name for name in random if name not in there]
-    if missing or not random:
-        what = "random value of the circuit" if is_circuit else "entry of params"
-        raise ValueError(f"random: {missing or 'nothing'} is no {what}; there are {list(there)}")
+    if missing:
+        raise ValueError(f"random: {missing[0]!r} is not one of the {what}, {list(there)}")
     if not is_count(batches) or batches < 4 or paths % batches or paths < 2 * batches:
         raise ValueError(
             f"paths, batches: expected at least 4 batches of at least 2 paths each, got {paths!r} paths in {batches!r} "

@@ -49,16 +49,16 @@ def galerkin(problem: RandomDAE, basis: Basis, times: np.ndarray) -> Coupled:
     if not problem.linear:
         return _nonlinear_galerkin(problem, basis)
     A, off_A = _projected(problem, basis, problem.mass_terms, problem.masses)
-    B, off_B = _projected(problem, basis, problem.matrix_terms, problem.matrices)
+    minus_B, off_B = _projected(problem, basis, problem.matrix_terms, problem.matrices)
     forcing, off_s = projected_forcing(problem, basis, times)
     start, off_x = projected_start(problem, basis)
-    return Coupled(Linear(A, B, forcing), start.reshape(1, -1), max(off_A, off_B, off_s, off_x))
+    return Coupled(Linear(A, -minus_B, forcing), start.reshape(1, -1), max(off_A, off_B, off_s, off_x))
 
 
 def collocation(problem: RandomDAE, basis: Basis, points: np.ndarray, times: np.ndarray) -> Coupled:
     """The collocation system (9) at as many points as the basis has terms."""
     C = collocation_matrix(basis, points)
-    A, B, n = problem.masses(points), problem.matrices(points), problem.n
+    A, B, n = problem.masses(points), -problem.matrices(points), problem.n
     starts = np.linalg.solve(C, problem.starts(points))
 
     def blocks(stack: np.ndarray) -> Any:

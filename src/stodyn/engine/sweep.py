@@ -25,7 +25,7 @@ from stodyn.engine.ledger import Ledger
 from stodyn.engine.place import Place, front_door
 from stodyn.engine.progress import Progress
 from stodyn.engine.run import Run, Tally
-from stodyn.engine.simulate import check_options, chosen_place, run_of
+from stodyn.engine.simulate import check_options, run_of, simulate, whereabouts
 from stodyn.engine.spec import (
     MEMORY_SHARE,
     Spec,
@@ -39,7 +39,6 @@ from stodyn.methods.contract import Catalogued, Expansion
 from stodyn.methods.stopping import Stop
 from stodyn.models.catalogue import Model
 from stodyn.problems.contract import Problem, is_drawn, machine_memory
-from stodyn.problems.random_dae import RandomDAE
 from stodyn.statistics import comparison
 from stodyn.statistics.comparison import Comparison
 from stodyn.statistics.contract import Statistic
@@ -53,13 +52,14 @@ def sweep(
     over: Mapping[Any, Sequence[Any]],
     t: Sequence[float],
     dt: float | Sequence[float],
-    paths: int,
-    seed: int,
+    paths: int | None = None,
+    seed: int | None = None,
     collect: Statistic | Sequence[Statistic] | None = None,
     common: bool = True,
     differences: bool = True,
     on_failure: str = "raise",
     dtype: str = "float64",
+    device: Any = "cpu",
     executor: str = "auto",
     block: int | None = None,
     threads: int | None = None,
@@ -80,18 +80,23 @@ def sweep(
                  the errors of mean and variance, as NAME_error_covariance_DIMENSION. Taken over pairs of single paths,
                  not over batches. Costs 3 P lanes operations a time, component and point (P points along the
                  dimension), and memory for the values of one block at all times and points
-    The rest as in simulate. A block of a ledger holds all points.
+    The rest as in simulate; expansions in random parameters have no paths here either. A block of a ledger holds all
+    points.
 
     Returns the Dataset of simulate with the swept dimensions in front; with on_failure="record" `failures` counts the
     failed paths of each point.
     """
     began = time.perf_counter()
-    check_options(paths, seed, on_failure)
     axes, problems = points(problem, over)
-    where = chosen_place(place, threads)
     method = chosen_method(problems[0], method)
     if isinstance(method, Expansion):
-        raise ValueError(f"method: {method.name} makes no paths; a sweep needs a method that does")
+        for name, given in (("place", place), ("ledger", ledger)):
+            if given is not None:
+                raise ValueError(f"{name}: {method.name} makes no paths, so there are no blocks; leave it out")
+        return _expansions(axes, problems, method, began, t=t, dt=dt, paths=paths, seed=seed, collect=collect)
+    check_options(paths, seed, on_failure)
+    assert paths is not None and seed is not None
+    where, devices, found = whereabouts(place, threads, device)
     asked = statistics_of(collect)
     watched = [s for s in asked if hasattr(s, "averages")] if differences and common else []
     seeds = [int(seed)] * len(problems)
@@ -102,7 +107,7 @@ def sweep(
     for number, point in zip(seeds, problems, strict=True):
         spec = _with_values_last(describe(point, method, t, dt, kept, dtype, stop))
         check_paths(spec, int(paths))
-        runs.append(run_of(spec, int(paths), number, executor, (), block))
+        runs.append(run_of(spec, int(paths), number, executor, devices, block))
     job = Sweep(runs, tuple(len(axis.points) for axis in axes), len(watched), _spelled(axes))
     job.check()
     with jax.enable_x64(True):
@@ -117,14 +122,29 @@ def sweep(
         "sweep": _spelled(axes),
         "common_random_numbers": bool(common),
         "place": where.words,
+        **({} if found == "asked for" else {"device": f"{'GPU' if devices else 'processor'}: {found}"}),
         **({} if kept_in is None else {"blocks_read": kept_in.read_blocks}),
-        "versions": {"stodyn": metadata.version("stodyn"), "jax": jax.__version__, "numpy": np.__version__},
-        "seconds": round(time.perf_counter() - began, 3),
+        **_made(began),
     }
     run = _dataset(axes, tallies, watched, compared, on_failure == "record", record)
     if kept_in is not None:
         kept_in.finish(run)
     return run
+
+
+def _expansions(axes, problems: Sequence[Any], method: Expansion, began: float, **options: Any) -> xr.Dataset:
+    """The expansions in random parameters at all points, which have no paths to be compared."""
+    runs = [simulate(point, method, **options) for point in problems]
+    variables, coords = _stacked(axes, runs)
+    first = results.provenance(runs[0])
+    record = {**first, "sweep": _spelled(axes), "common_random_numbers": False, **_made(began)}
+    return xr.Dataset(variables, coords, {"provenance": json.dumps(record)})
+
+
+def _made(began: float) -> dict[str, Any]:
+    """By what a sweep was made, and in what time."""
+    versions = {"stodyn": metadata.version("stodyn"), "jax": jax.__version__, "numpy": np.__version__}
+    return {"versions": versions, "seconds": round(time.perf_counter() - began, 3)}
 
 
 def _with_values_last(spec: Spec) -> Spec:
@@ -261,11 +281,6 @@ def _at(problem: Any, values: Mapping[str, Any]) -> Any:
     """The problem at a point."""
     if isinstance(problem, Model):
         return problem(**values).problem
-    if isinstance(problem, RandomDAE):
-        raise TypeError(
-            "problem: a RandomDAE has random parameters and no paths of noise, so that a sweep has nothing to vary; "
-            "expand it over its parameters by simulate (Galerkin, Collocation), or sweep a function that makes SDAEs"
-        )
     if isinstance(problem, Problem):
         return problem.changed(params=_changed(problem.params, values))
     if callable(problem):
@@ -421,6 +436,25 @@ class Sweep(Job):
 
 def _dataset(axes, tallies: Sequence[Tally], watched, compared, recorded: bool, record: dict[str, Any]) -> xr.Dataset:
     runs = [results.dataset(tally.labelled(), {}, {}) for tally in tallies]
+    variables, coords = _stacked(axes, runs)
+    dims, grid = tuple(axis.name for axis in axes), tuple(len(axis.points) for axis in axes)
+    first = runs[0]
+    if recorded:
+        counts = np.array([len(tally.log.all()[0]) for tally in tallies])
+        variables["failures"] = (dims, counts.reshape(grid))
+    for statistic, sums in zip(watched, compared, strict=True):
+        for k, dim in enumerate(dims):
+            others = tuple(d for d in dims if d != dim)
+            for name, found in zip(statistic.averages, comparison.error_covariances(sums, k), strict=True):
+                time, *entries = first[name].dims
+                found = found if entries else found[:, 0]
+                joint = (time, *entries, *others, dim, f"{dim}_other")
+                variables[f"{name}_error_covariance_{dim}"] = (joint, found)
+    return xr.Dataset(variables, coords, {"provenance": json.dumps(record)})
+
+
+def _stacked(axes: Sequence[_Axis], runs: Sequence[xr.Dataset]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The variables of all points with the swept dimensions in front, and the coordinates."""
     dims, grid = tuple(axis.name for axis in axes), tuple(len(axis.points) for axis in axes)
     first = runs[0]
     coords = {str(name): c.variable for name, c in first.coords.items()}
@@ -436,15 +470,4 @@ def _dataset(axes, tallies: Sequence[Tally], watched, compared, recorded: bool, 
             raise ValueError(f"collect: {name!r} has another shape at another point: {sorted(shapes)}")
         values = np.stack([run[name].values for run in runs])
         variables[name] = ((*dims, *first[name].dims), values.reshape(*grid, *values.shape[1:]), first[name].attrs)
-    if recorded:
-        counts = np.array([len(tally.log.all()[0]) for tally in tallies])
-        variables["failures"] = (dims, counts.reshape(grid))
-    for statistic, sums in zip(watched, compared, strict=True):
-        for k, dim in enumerate(dims):
-            others = tuple(d for d in dims if d != dim)
-            for name, found in zip(statistic.averages, comparison.error_covariances(sums, k), strict=True):
-                time, *entries = first[name].dims
-                found = found if entries else found[:, 0]
-                joint = (time, *entries, *others, dim, f"{dim}_other")
-                variables[f"{name}_error_covariance_{dim}"] = (joint, found)
-    return xr.Dataset(variables, coords, {"provenance": json.dumps(record)})
+    return variables, coords

@@ -53,8 +53,8 @@ class _Chaos(Expansion):
     claims = ()
 
     def refusal(self, problem) -> str | None:
-        if not problem.random:
-            return f"{self.name} expands in random parameters, and this problem has none"
+        if not problem.parameters:
+            return f"{self.name} expands in random parameters, but this problem has none"
         return None
 
     def _begin(self, problem: RandomDAE, times: np.ndarray, kept: np.ndarray) -> tuple[Basis, dict[str, Any]]:
@@ -77,7 +77,7 @@ class _Chaos(Expansion):
         found = problem.domain_index
         if found.index is None:
             raise ValueError(
-                f"random: the index of the system changes inside the domain of the parameters: {found.said}. "
+                f"params: the index of the system changes inside the domain of the parameters: {found.said}. "
                 "Polynomials of the parameters converge to no such solution; take narrower distributions, or pass "
                 "diagnose=False and look at the result with care."
             )
@@ -240,7 +240,9 @@ def _solve(method: _Chaos, problem: RandomDAE, points: np.ndarray, times: np.nda
     states = solved(problem, points, times, method.order, method.rtol)[kept]
     bad = np.flatnonzero(~np.isfinite(states).all(axis=(0, 2)))
     if len(bad):
-        where = ", ".join(f"{name} = {value:.6g}" for name, value in zip(problem.random, points[bad[0]], strict=True))
+        where = ", ".join(
+            f"{name} = {value:.6g}" for name, value in zip(problem.parameters, points[bad[0]], strict=True)
+        )
         raise ValueError(f"problem: {len(bad)} of {len(points)} solutions failed, first at {where}. Try smaller steps.")
     return states
 

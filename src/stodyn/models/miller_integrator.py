@@ -10,7 +10,7 @@ from stodyn.problems.random_dae import RandomDAE
 def miller_integrator(
     a=2.0, C1=1e-10, C2=5e-11, R1=1e3, period=1e-6, tolerance=0.1, sections=0, R_line=1e3, C_line=1e-11
 ) -> RandomDAE:
-    """d(A x)/dt + B x = s: the Miller integrator with uniform tolerances of its gain and its capacitors.
+    """M x' = A x + s: the Miller integrator with uniform tolerances of its gain and its capacitors.
 
     x = (u1, u2, u3, j1, j2): the voltages of input, amplifier input and output, the currents of the two sources. Driven
     by sin(2πt / period). With sections > 0 the signal comes through an RC ladder whose capacitors are uncertain too.
@@ -21,23 +21,23 @@ def miller_integrator(
     u2, u3, j1, j2 = (sections + k for k in (1, 2, 3, 4))
 
     def mass(p):
-        A = np.zeros((n, n))
-        A[u2, u2], A[u2, u3], A[u3, u2], A[u3, u3] = p["C1"] + p["C2"], -p["C2"], -p["C2"], p["C2"]
+        M = np.zeros((n, n))
+        M[u2, u2], M[u2, u3], M[u3, u2], M[u3, u3] = p["C1"] + p["C2"], -p["C2"], -p["C2"], p["C2"]
         for k in range(sections):
-            A[k + 1, k + 1] = p[f"C_line{k + 1}"]
-        return A
+            M[k + 1, k + 1] = p[f"C_line{k + 1}"]
+        return M
 
     def matrix(p):
-        B = np.zeros((n, n))
+        A = np.zeros((n, n))
         for k in range(sections + 1):
             g = G if k == sections else GL
-            B[k, k] += g
-            B[k + 1, k + 1] += g
-            B[k, k + 1] -= g
-            B[k + 1, k] -= g
-        B[0, j1] = B[u3, j2] = B[j1, 0] = B[j2, u3] = 1.0
-        B[j2, u2] = -p["a"]
-        return B
+            A[k, k] -= g
+            A[k + 1, k + 1] -= g
+            A[k, k + 1] += g
+            A[k + 1, k] += g
+        A[0, j1] = A[u3, j2] = A[j1, 0] = A[j2, u3] = -1.0
+        A[j2, u2] = p["a"]
+        return A
 
     def source(t, p):
         s = np.zeros(n)
@@ -45,10 +45,11 @@ def miller_integrator(
         return s
 
     nominal = {"a": a, "C1": C1, "C2": C2} | {f"C_line{k + 1}": C_line for k in range(sections)}
-    random = {name: Uniform(v * (1.0 - tolerance), v * (1.0 + tolerance)) for name, v in nominal.items()}
+    params = {name: Uniform(v * (1.0 - tolerance), v * (1.0 + tolerance)) for name, v in nominal.items()}
     nodes = ["u1", *(f"v{k + 1}" for k in range(sections)), "u2", "u3"]
     units = ["V"] * len(nodes) + ["A", "A"]
-    return RandomDAE(mass, matrix, source, random, np.zeros(n), names=(*nodes, "j1", "j2"), units=units)
+    names = (*nodes, "j1", "j2")
+    return RandomDAE(mass, matrix=matrix, source=source, start=np.zeros(n), params=params, names=names, units=units)
 
 
 def states(t, nodes, *, R1, period):

@@ -359,16 +359,6 @@ def returned_shape(
     return result
 
 
-def check_signature(name: str, function: Callable, arguments: Sequence[Any], wanted: str) -> None:
-    """An error in the user's terms where a function does not take so many arguments."""
-    try:
-        inspect.signature(function).bind(*arguments)
-    except TypeError as error:
-        raise TypeError(f"{name}: must take {wanted}; {error}") from error
-    except ValueError:
-        pass  # a built-in without a signature: calling it will tell
-
-
 MEANT = {
     "t": ("t", "time"),
     "x": ("x", "y", "z", "q", "u", "state", "position"),

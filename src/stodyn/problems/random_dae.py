@@ -1,4 +1,4 @@
-"""Differential-algebraic equations with random parameters: A(p) x' + B(p) x = s(t, p), and M(p) x' = f(t, x, p)."""
+"""Differential-algebraic equations with random parameters: M(p) x' = f(t, x, p), and M(p) x' = A(p) x + s(t, p)."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ import jax.numpy as jnp
 import numpy as np
 import scipy
 
-from stodyn.noise.distribution import Distribution, distribution
+from stodyn.noise.distribution import Distribution, PerPath, distribution, is_random
 from stodyn.numerics.radau import Forcing, Linear, Nonlinear
 from stodyn.problems import multiaffine, pencil
-from stodyn.problems.calling import call
+from stodyn.problems.calling import call, check_call
 from stodyn.problems.contract import (
     NoiseStructure,
     Problem,
     Recommended,
-    check_signature,
+    check_params,
     component_names,
     component_units,
     first_line,
@@ -41,57 +41,77 @@ DOMAIN_POINTS = 32
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class RandomDAE(Problem):
-    """A(p) x' + B(p) x = s(t, p), or M(p) x' = f(t, x, p), with independent random parameters p.
+    """M(p) x' = f(t, x, p) with independent random parameters p; in its linear form M(p) x' = A(p) x + s(t, p).
 
-    mass    A or M: an array, a scipy.sparse matrix, or mass(p) -> one; it may be singular
-    matrix  B, likewise; None for the nonlinear form
-    source  s: a vector or source(t, p) -> (n,); None for zero
-    random  name -> distribution (noise.distribution, or a frozen continuous one of scipy.stats). Functions get p as
-            a mapping name -> number, and where there are no random parameters they are called without it
-    start   x at the beginning: a vector or start(p) -> (n,)
-    force   f: force(t, x, p) -> (n,) written with jax.numpy, in place of matrix and source
-    kinks   name -> places where the functions are not smooth in that parameter: integrals stop and begin there
-    names   names of the components; units: their units
+    Parameters
+    ----------
+    mass
+        M: an array, a scipy.sparse matrix, or a function mass(p) that returns one. It may be singular.
+    drift
+        f: a function drift(t, x, p) -> (n,) written with jax.numpy. Leave it out for the linear form.
+    start
+        x at the start: a vector, or a function start(p) -> (n,).
+    params
+        Name -> value, as for SDE. Entries that are distributions (stodyn.noise.Uniform and its kin, or a frozen
+        continuous one of scipy.stats) are the random parameters, which are independent; the others are fixed. Functions
+        get p, a mapping with a value for every name; one that does not need it may leave it out.
+    names, units
+        Of the components, as for SDE.
+    matrix
+        A of the linear form, given like `mass`.
+    source
+        s of the linear form: a vector or a function source(t, p) -> (n,); None for zero.
+    kinks
+        Name -> values of that random parameter at which the functions are not smooth; integrals are split there.
 
-    Whether A, B and s are affine or multi-affine in p is found by interpolation (mass_terms, matrix_terms), and used.
+    Whether M, A and s are affine or multi-affine in p is found by interpolation (mass_terms, matrix_terms), and used.
+
+    Examples
+    --------
+    A capacitor that charges through a resistor of uncertain value, R C u' = 1 - u:
+
+    >>> import stodyn as sd
+    >>> rc = sd.RandomDAE(lambda p: [[p["R"] * p["C"]]], matrix=[[-1.0]], source=[1.0], start=[0.0],
+    ...                   params={"R": sd.noise.Uniform(0.9, 1.1), "C": 2.0})
+    >>> rc.parameters
+    ('R',)
     """
 
     mass: Any
-    matrix: Any = None
-    source: Any = None
-    random: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    drift: Callable | None = None
     start: Any = None
-    force: Callable | None = None
-    kinks: Mapping[str, Sequence[float]] = dataclasses.field(default_factory=dict)
+    params: Any = None
     names: Sequence[str] | None = None
     units: Sequence[str] | Mapping[str, str] | None = None
+    _: dataclasses.KW_ONLY
+    matrix: Any = None
+    source: Any = None
+    kinks: Mapping[str, Sequence[float]] = dataclasses.field(default_factory=dict)
 
     n: int = dataclasses.field(init=False)
-    params: Any = dataclasses.field(init=False)
-    distributions: tuple[Distribution, ...] = dataclasses.field(init=False)
     m = 0
     calculus = "ito"
 
     def __post_init__(self):
         fill = object.__setattr__
-        if not isinstance(self.random, Mapping):
-            raise TypeError(f"random: expected a mapping name -> distribution, got {self.random!r}")
-        for name in self.random:
+        if self.params is not None and not isinstance(self.params, Mapping):
+            raise TypeError(f"params: expected a mapping name -> distribution or number, got {self.params!r}")
+        for name in self.params or ():
             if not isinstance(name, str):
                 raise TypeError(
-                    f"random: {name!r} names no single parameter. Random parameters are independent, one name and one "
-                    "distribution each; write dependent ones as functions of independent ones."
+                    f"params: {name!r} is not the name of a single parameter. Random parameters are independent, with "
+                    "one name and one distribution each; write dependent ones as functions of independent ones."
                 )
-        laws = {name: distribution(law, f"random[{name!r}]") for name, law in self.random.items()}
-        fill(self, "distributions", tuple(laws.values()))
-        fill(self, "params", laws or None)
-        if (self.matrix is None) == (self.force is None):
-            raise TypeError("matrix, force: give one of them: matrix for A x' + B x = s, force for M x' = f(t, x)")
-        if self.force is not None and self.source is not None:
-            raise TypeError("source: belongs to the linear form; add it inside force")
+        check_params({name: value for name, value in (self.params or {}).items() if name not in self._laws})
+        if (self.matrix is None) == (self.drift is None):
+            raise TypeError("drift, matrix: give one of them: drift for M x' = f(t, x), matrix for M x' = A x + s(t)")
+        if self.drift is not None and self.source is not None:
+            raise TypeError("source: belongs to the linear form; add it inside drift")
+        if self.drift is not None and not callable(self.drift):
+            raise TypeError(f"drift: expected a function drift(t, x, p), got {self.drift!r}. For M x' = A x: matrix=A")
         for name, leading in (("mass", ()), ("matrix", ()), ("start", ()), ("source", ("t",))):
             if callable(getattr(self, name)):
-                _check_call(name, getattr(self, name), leading, self._given(self.center))
+                _try_call(name, getattr(self, name), leading, self._params_at(self.center))
         fill(self, "n", _square("mass", self._mass_at(self.center)).shape[0])
         if self.matrix is not None and _square("matrix", self._matrix_at(self.center)).shape[0] != self.n:
             found = np.shape(self._matrix_at(self.center))
@@ -100,61 +120,88 @@ class RandomDAE(Problem):
             raise ValueError(f"start: missing; give {self.n} initial values, or start(p)")
         for name, vector in (("start", self._start_at(self.center)), ("source", self._source_at(0.0, self.center))):
             if vector.shape != (self.n,):
-                raise ValueError(f"{name}: expected {self.n} numbers, one a component, got shape {vector.shape}")
-        if self.force is not None:
+                raise ValueError(f"{name}: expected {self.n} numbers, one per component, got shape {vector.shape}")
+        if self.drift is not None:
             with jax.enable_x64(True):
-                found = returned_shape(self, "force", self.force, ("t", 0.0), ("x", np.zeros(self.n)))
+                found = returned_shape(self, "drift", self.drift, ("t", 0.0), ("x", np.zeros(self.n)))
             if found.shape != (self.n,):
-                raise ValueError(f"force: returned shape {found.shape}, expected {(self.n,)}, one number a row of mass")
-        unknown = set(self.kinks) - set(self.random)
+                raise ValueError(
+                    f"drift: returned shape {found.shape}, expected {(self.n,)}, one number per row of mass"
+                )
+        unknown = sorted(set(self.kinks) - set(self.parameters))
         if unknown:
-            raise ValueError(f"kinks: {sorted(unknown)} are no random parameters; there are {list(self.random)}")
+            raise ValueError(f"kinks: {unknown[0]!r} is not a random parameter; they are {list(self.parameters)}")
         names = component_names(self.names, [f"x{i}" for i in range(self.n)])
         fill(self, "names", names)
         fill(self, "units", component_units(self.units, names))
 
     # --- values at parameters -------------------------------------------------------------------------------------
 
+    @functools.cached_property
+    def _laws(self) -> dict[str, Distribution]:
+        """Name -> distribution of the random parameters."""
+        laws = {}
+        for name, value in (self.params or {}).items():
+            if isinstance(value, PerPath):
+                raise TypeError(
+                    f"params[{name!r}]: got PerPath values, but the parameters of a RandomDAE have distributions. "
+                    "Give a distribution such as Uniform(0.9, 1.1), or sweep over fixed values."
+                )
+            if is_random(value):
+                laws[name] = distribution(value, f"params[{name!r}]")
+        return laws
+
     @property
     def parameters(self) -> tuple[str, ...]:
         """The names of the random parameters."""
-        return tuple(self.random)
+        return tuple(self._laws)
+
+    @property
+    def distributions(self) -> tuple[Distribution, ...]:
+        """The distributions of the random parameters."""
+        return tuple(self._laws.values())
 
     @property
     def linear(self) -> bool:
-        return self.force is None
+        """Whether the equations are given by a matrix."""
+        return self.drift is None
 
     @functools.cached_property
     def center(self) -> np.ndarray:
         """The means of the parameters."""
         return np.array([law.mean for law in self.distributions])
 
-    def _given(self, p: np.ndarray) -> tuple:
-        return ({name: float(v) for name, v in zip(self.random, p, strict=True)},) if self.random else ()
+    def _params_at(self, p: np.ndarray) -> dict[str, Any] | None:
+        """What the functions get as params where the random ones are p."""
+        if self.params is None:
+            return None
+        return {**self.params, **{name: float(v) for name, v in zip(self.parameters, p, strict=True)}}
 
     def _mass_at(self, p: np.ndarray) -> Any:
-        return self.mass(*self._given(p)) if callable(self.mass) else self.mass
+        return call(self.mass, params=self._params_at(p)) if callable(self.mass) else self.mass
 
     def _matrix_at(self, p: np.ndarray) -> Any:
-        return self.matrix(*self._given(p)) if callable(self.matrix) else self.matrix
+        return call(self.matrix, params=self._params_at(p)) if callable(self.matrix) else self.matrix
 
     def _start_at(self, p: np.ndarray) -> np.ndarray:
-        return fixed_value("start", self.start(*self._given(p)) if callable(self.start) else self.start)
+        start = call(self.start, params=self._params_at(p)) if callable(self.start) else self.start
+        return fixed_value("start", start)
 
     def _source_at(self, t: float, p: np.ndarray) -> np.ndarray:
         if self.source is None:
             return np.zeros(self.n)
-        return np.asarray(self.source(t, *self._given(p)) if callable(self.source) else self.source, float)
+        source = call(self.source, t, params=self._params_at(p)) if callable(self.source) else self.source
+        return np.asarray(source, float)
 
     def _sources_at(self, times: np.ndarray, p: np.ndarray) -> np.ndarray:
         return np.stack([self._source_at(t, p) for t in times])
 
     def masses(self, nodes: np.ndarray) -> np.ndarray:
-        """A or M at the nodes (K, Q), (K, n, n)."""
+        """M at the nodes (K, Q), (K, n, n)."""
         return self._stacked(self.mass_terms, self._mass_at, nodes)
 
     def matrices(self, nodes: np.ndarray) -> np.ndarray:
-        """B at the nodes, (K, n, n)."""
+        """A at the nodes, (K, n, n)."""
         return self._stacked(self.matrix_terms, self._matrix_at, nodes)
 
     def starts(self, nodes: np.ndarray) -> np.ndarray:
@@ -190,7 +237,7 @@ class RandomDAE(Problem):
 
     @functools.cached_property
     def matrix_terms(self) -> MultiAffine | None:
-        """The same of the matrix B."""
+        """The same of the matrix A."""
         return self._find(lambda p: scipy.sparse.csr_array(_square("matrix", self._matrix_at(p))))
 
     @functools.cached_property
@@ -226,7 +273,7 @@ class RandomDAE(Problem):
 
     def _unlike(self, times: np.ndarray, sets: list[tuple[int, ...]]) -> np.ndarray:
         """The times at which the source at a test point is not what the sets make of it."""
-        if not self.random:
+        if not self.parameters:
             return times[:0]
         p = self._tests[0]
         products = MultiAffine(self.center, dict.fromkeys(sets)).monomials(p[None])[0]
@@ -239,15 +286,15 @@ class RandomDAE(Problem):
     def structure(self) -> dict[str, str]:
         """In words: constant, affine, multi-affine or general."""
         if not self.linear:
-            return {"force": "nonlinear"}
+            return {"drift": "nonlinear"}
         found = {"mass": self.mass_terms, "matrix": self.matrix_terms}
         return {name: "general" if terms is None else terms.kind for name, terms in found.items()}
 
     def source_parts(self, times: np.ndarray, sets: list[tuple[int, ...]]) -> np.ndarray:
         """The coefficients of the source for each set, (times, sets, n)."""
         if sets == [()] and callable(self.source):
-            given = self._given(self.center)
-            return np.array([self.source(t, *given) for t in times.tolist()], float)[:, None]
+            params = self._params_at(self.center)
+            return np.array([call(self.source, t, params=params) for t in times.tolist()], float)[:, None]
         rows = []
         for t in times:
             found = multiaffine.interpolated(functools.partial(self._source_at, t), self.center, self._spread, sets)
@@ -260,12 +307,12 @@ class RandomDAE(Problem):
         """The systems at the nodes (K, Q) as one batch."""
         if not self.linear:
             return self._nonlinear(nodes)
-        return Linear(self.masses(nodes), self.matrices(nodes), self.forcing(nodes, times))
+        return Linear(self.masses(nodes), -self.matrices(nodes), self.forcing(nodes, times))
 
     def sparse_system(self, p: np.ndarray, times: np.ndarray) -> Linear:
         """The linear system at one parameter with sparse matrices."""
-        A, B = scipy.sparse.csr_array(self._mass_at(p)), scipy.sparse.csr_array(self._matrix_at(p))
-        return Linear(A, B, self.forcing(p[None], times))
+        M, A = scipy.sparse.csr_array(self._mass_at(p)), scipy.sparse.csr_array(self._matrix_at(p))
+        return Linear(M, -A, self.forcing(p[None], times))
 
     def forcing(self, nodes: np.ndarray, times: np.ndarray) -> Forcing:
         """s(t, p) at the nodes; a source that does not depend on p is evaluated once for all of them."""
@@ -278,7 +325,7 @@ class RandomDAE(Problem):
         return Forcing(lambda t: np.einsum("ks,tsn->tkn", products, self.source_parts(t, sets)), columns)
 
     def _nonlinear(self, nodes: np.ndarray) -> Nonlinear:
-        given = {name: jnp.asarray(nodes[:, i]) for i, name in enumerate(self.random)}
+        given = {name: jnp.asarray(nodes[:, i]) for i, name in enumerate(self.parameters)}
 
         def f(t, x):
             with jax.enable_x64(True):
@@ -293,10 +340,11 @@ class RandomDAE(Problem):
     @functools.cached_property
     def _batched(self) -> tuple[Callable, Callable]:
         """f (stages, members, n) and its Jacobian (members, n, n), compiled once for a shape."""
-        assert self.force is not None
+        drift, params = self.drift, self.params
+        assert drift is not None
 
         def one(t, x, p):
-            return jnp.asarray(call(self.force, t, x, params=p), float)  # type: ignore[arg-type]
+            return jnp.asarray(call(drift, t, x, params=None if params is None else {**params, **p}), float)
 
         over_members = jax.vmap(one, (None, 0, 0))
         return (
@@ -308,11 +356,11 @@ class RandomDAE(Problem):
 
     @property
     def recommended(self) -> Recommended:
-        if not self.random:
+        if not self.parameters:
             return Recommended("Radau5", "nothing is random: an implicit method of order 5 with error control")
         if self.linear:
             return Recommended("Galerkin", "the equations are linear: one coupled system gives all coefficients")
-        if len(self.random) <= 4:
+        if len(self.parameters) <= 4:
             return Recommended("Quadrature", "up to four random parameters: the grid is small")
         return Recommended("Sampling", "a grid over more than four parameters is too large", {"fit": "regression"})
 
@@ -330,7 +378,7 @@ class RandomDAE(Problem):
         """The pencil at one parameter (the means unless given); of a nonlinear system, linearised at its start."""
         p = self.center if p is None else np.asarray(p, float)
         if self.linear:
-            return pencil.analyse(self._mass_at(p), self._matrix_at(p), scaling=scaling, names=self.names)
+            return pencil.analyse(self._mass_at(p), -_array(self._matrix_at(p)), scaling=scaling, names=self.names)
         system = self._nonlinear(p[None])
         J = system.jacobian(t, self._start_at(p)[None])[0]
         return pencil.analyse(system.mass[0], -J, scaling=scaling, names=self.names)
@@ -340,52 +388,56 @@ class RandomDAE(Problem):
         """The index over the domain of the parameters."""
         return over_domain(self)
 
-    def consistent(self, t: float, step: float) -> RandomDAE:
+    def consistent(self, t: float, dt: float) -> RandomDAE:
         """The same system from the consistent start that an inconsistent one jumps to, at every parameter.
 
-        step is a time over which the source is smooth: its derivatives are taken over four of them.
+        Parameters
+        ----------
+        t
+            The time of the start.
+        dt
+            A time over which the source is smooth: its derivatives are taken over four of them.
         """
-        return dataclasses.replace(self, start=_Jumped(self, t, step)) if self.random else dataclasses.replace(
-            self, start=start_report(self, self.center, t, step).x
-        )  # fmt: skip
+        start = start_report(self, self.center, t, dt).x if self.params is None else _Jumped(self, t, dt)
+        return dataclasses.replace(self, start=start)
 
 
-def _check_call(name: str, function: Callable, leading: tuple[str, ...], given: tuple) -> None:
+def _try_call(name: str, function: Callable, words: tuple[str, ...], params: dict[str, Any] | None) -> None:
     """An error in the user's terms where a function of the parameters cannot be called at their means, time 0."""
-    wanted = f"{name}({', '.join([*leading, *['p'] * len(given)])})"
-    arguments = [*[0.0] * len(leading), *given]
-    check_signature(name, function, arguments, wanted)
+    check_call(name, function, words, params)
     try:
-        function(*arguments)
+        call(function, *[0.0] * len(words), params=params)
     except (AttributeError, IndexError, KeyError, TypeError) as error:
-        holds = f" p is a mapping with the entries {', '.join(map(repr, given[0]))}." if given else ""
+        wanted = f"{name}({', '.join([*words, 'p'] if params else words)})"
+        holds = f" p is a mapping with the entries {', '.join(map(repr, params))}." if params else ""
         raise TypeError(f"{name}: {wanted} failed at the mean parameters ({first_line(error)}).{holds}") from error
 
 
 class _Jumped:
     """start(p): where the solution jumps to."""
 
-    def __init__(self, problem: RandomDAE, t: float, step: float):
-        self.problem, self.t, self.step = problem, t, step
+    def __init__(self, problem: RandomDAE, t: float, dt: float):
+        self.problem, self.t, self.dt = problem, t, dt
 
     def __call__(self, p: Mapping[str, float]) -> np.ndarray:
-        return start_report(self.problem, np.array([p[name] for name in self.problem.random]), self.t, self.step).x
+        random = np.array([p[name] for name in self.problem.parameters])
+        return start_report(self.problem, random, self.t, self.dt).x
 
 
-def start_report(problem: RandomDAE, p: np.ndarray, t: float, step: float) -> pencil.Start:
+def start_report(problem: RandomDAE, p: np.ndarray, t: float, dt: float) -> pencil.Start:
     """What the start of a linear system does at one parameter: consistent value, jump and impulses."""
     found = problem.pencil_at(p)
-    sources = derivatives(lambda s: problem._source_at(s, p), t, 4.0 * step, found.index)
+    sources = derivatives(lambda s: problem._source_at(s, p), t, 4.0 * dt, found.index)
     return found.start(problem._start_at(p), sources)
 
 
-def check_start(problem: RandomDAE, t: float, step: float) -> str:
+def check_start(problem: RandomDAE, t: float, dt: float) -> str:
     """In words how the start fits the constraints at the mean parameters; refuses one that would cause an impulse."""
     if problem.n > INDEX_LIMIT:
         return f"not looked at: {problem.n} components"
     if not problem.linear:
         return _check_nonlinear_start(problem, t)
-    report = start_report(problem, problem.center, t, step)
+    report = start_report(problem, problem.center, t, dt)
     found = problem.pencil_at()
     c, names = found.scaling.columns, tuple(problem.names or ())
     bad = np.flatnonzero(report.moved)
@@ -459,7 +511,7 @@ class DomainIndex:
 
 def over_domain(problem: RandomDAE, points: int = DOMAIN_POINTS) -> DomainIndex:
     """The index at the means, at the ends of the parameters and at points of a Sobol sequence; where the leading
-    coefficient of det(λA + B) has another sign at one of them, also at the surface on the way there; and where the
+    coefficient of det(λM - A) has another sign at one of them, also at the surface on the way there; and where the
     margin is least, found by minimising it: an index may change without a change of sign.
     """
     places = _domain(problem, points)
@@ -473,14 +525,14 @@ def over_domain(problem: RandomDAE, points: int = DOMAIN_POINTS) -> DomainIndex:
     if len(unlike) and alike():
         surface = _surface(problem, scaling, places[0], places[unlike[0]], found[0].leading)
         places, found = np.vstack([places, surface]), [*found, _asked(problem, surface, scaling)]
-    for start in np.argsort([one.margin for one in found])[:STARTS] if problem.random else ():
+    for start in np.argsort([one.margin for one in found])[:STARTS] if problem.parameters else ():
         if alike():
             place = _least_clear(problem, scaling, places[start], found[start])
             places, found = np.vstack([places, place]), [*found, _asked(problem, place, scaling)]
     indices = np.array([one.index for one in found])
     same = bool(np.all(indices == indices[0]) and all(one.agree for one in found))
     worst = int(np.argmin([one.margin for one in found])) if same else int(np.argmax(indices != indices[0]))
-    where = dict(zip(problem.random, places[worst].tolist(), strict=True))
+    where = dict(zip(problem.parameters, places[worst].tolist(), strict=True))
     at = ", ".join(f"{name} = {value:.6g}" for name, value in where.items())
     if same:
         said = f"index {indices[0]} at {len(places)} parameters; least clear at {at} ({found[worst]})"
@@ -571,9 +623,14 @@ def _surface(problem: RandomDAE, scaling, a: np.ndarray, b: np.ndarray, leading:
 
 def _square(name: str, matrix: Any) -> Any:
     """A finite square matrix, sparse or dense."""
-    found = matrix if scipy.sparse.issparse(matrix) else np.asarray(matrix, float)
+    found = _array(matrix)
     if found.ndim != 2 or found.shape[0] != found.shape[1] or found.shape[0] == 0:
         raise ValueError(f"{name}: expected a square matrix, got shape {found.shape}")
     if not np.all(np.isfinite(found.data if scipy.sparse.issparse(found) else found)):
         raise ValueError(f"{name}: has entries that are not finite")
     return found
+
+
+def _array(matrix: Any) -> Any:
+    """A sparse matrix as it is, anything else as a dense array."""
+    return matrix if scipy.sparse.issparse(matrix) else np.asarray(matrix, float)

@@ -33,11 +33,11 @@ def spline(p: float, center: float) -> float:
 
 
 def diagonal(bump: Callable[[float, float], float]) -> RandomDAE:
-    """diag(a₁(p), a₂(p)) x' + x = 0 with bumps of disjoint supports: index 1 for every p."""
+    """diag(a₁(p), a₂(p)) x' = -x with bumps of disjoint supports: index 1 for every p."""
     kinks = sorted(c + HALF * k for c in CENTERS for k in (-1.0, -0.5, 0.0, 0.5, 1.0))
     return RandomDAE(
-        lambda p: np.diag([bump(p["p"], c) for c in CENTERS]), np.eye(2), None, {"p": Uniform(-1.0, 1.0)}, [0.0, 0.0],
-        kinks={"p": kinks},
+        lambda p: np.diag([bump(p["p"], c) for c in CENTERS]), matrix=-np.eye(2), start=[0.0, 0.0],
+        params={"p": Uniform(-1.0, 1.0)}, kinks={"p": kinks},
     )  # fmt: skip
 
 
@@ -49,7 +49,7 @@ def affine(c: float) -> RandomDAE:
 
     def matrix(p):
         a, b = p["p1"] * eye, p["p2"] * eye
-        return np.block([
+        return -np.block([
             [-eye, -eye, zero, zero, zero, zero],
             [zero, -a, eye, zero, zero, zero],
             [zero, zero, -b, eye, zero, zero],
@@ -60,7 +60,8 @@ def affine(c: float) -> RandomDAE:
 
     mass = np.zeros((12, 12))
     mass[:2, :2] = eye
-    return RandomDAE(mass, matrix, None, {name: Uniform(-1.0, 1.0) for name in ("p1", "p2")}, np.zeros(12))
+    params = {name: Uniform(-1.0, 1.0) for name in ("p1", "p2")}
+    return RandomDAE(mass, matrix=matrix, start=np.zeros(12), params=params)
 
 
 def commutator(kind: str, degree: int) -> float:
