@@ -22,7 +22,7 @@ def step_times(t: Sequence[float], dt: float | Sequence[float] | Callable) -> tu
     """
     ends = _numbers(t)
     if ends is None or ends.shape != (2,):
-        raise ValueError(f"t: expected (start, end), got {t!r}")
+        raise ValueError(f"t: expected (start, end), such as t=(0, 8), got {t!r}")
     start, end = map(float, ends)
     if not (np.isfinite(start) and np.isfinite(end) and end > start):
         raise ValueError(f"t: expected a finite interval (start, end) with start < end, got {t!r}")

@@ -18,7 +18,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
@@ -57,6 +57,7 @@ def on_processor(function: Callable) -> Callable:
     return placed
 
 
+F = TypeVar("F", bound=Callable)
 TRACED = (
     jax.errors.TracerArrayConversionError,
     jax.errors.ConcretizationTypeError,
@@ -65,10 +66,15 @@ TRACED = (
 )
 
 
-def front_door(function: Callable) -> Callable:
-    """`function`, which users call, on the processor: options by other names are refused with the nearest, and so are
-    calls from inside JAX's transformations, which would freeze a run's numbers."""
-    name, known = function.__name__, tuple(inspect.signature(function).parameters)
+def front_door(function: F) -> F:
+    """Return `function`, which users call, on the processor.
+
+    Unknown options are refused with the nearest name, calls without a needed one with the way to call it, and calls
+    from inside JAX's transformations, which would freeze a run's numbers, altogether.
+    """
+    signature = inspect.signature(function).parameters
+    name, known = function.__name__, tuple(signature)
+    needed = [word for word, parameter in signature.items() if parameter.default is parameter.empty]
     way_out = (
         f"{name} runs on the host, outside of JAX's transformations: call it with plain numbers, outside of jit, vmap "
         "and grad. stodyn.path, one path with given noise, goes through all of them."
@@ -81,6 +87,10 @@ def front_door(function: Callable) -> Callable:
                 near = difflib.get_close_matches(word, known, 1, 0.5)
                 meant = f"; did you mean {near[0]!r}?" if near else f". It takes {', '.join(known)}"
                 raise TypeError(f"{name}() got an unexpected keyword argument {word!r}{meant}")
+        missing = [word for word in needed if word not in options and word not in known[: len(arguments)]]
+        if missing:
+            call = ", ".join(word if word in known[:1] else f"{word}=..." for word in needed)
+            raise TypeError(f"{name}() needs {' and '.join(missing)}; call it as {name}({call})")
         if isinstance(jnp.zeros(()) + 0.0, jax.core.Tracer):
             raise TypeError(f"{name}: called while JAX traces a function. {way_out}")
         note_run()
@@ -90,7 +100,7 @@ def front_door(function: Callable) -> Callable:
         except TRACED as error:
             raise TypeError(f"{name}: a value that JAX is tracing has to be a number here. {way_out}") from error
 
-    return called
+    return cast(F, called)
 
 
 def find_devices(device: Any) -> tuple[tuple[Any, ...], str]:

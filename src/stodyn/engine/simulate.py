@@ -461,6 +461,6 @@ def check_options(paths, seed, on_failure) -> None:
     if not is_whole(paths):
         raise ValueError(f"paths: expected a whole number >= 1, got {paths!r}")
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
-        raise ValueError(f"seed: expected a whole number >= 0, got {seed!r}")
+        raise ValueError(f"seed: expected a whole number >= 0, such as seed=1, got {seed!r}")
     if on_failure not in ("raise", "record"):
         raise ValueError(f'on_failure: expected "raise" or "record", got {on_failure!r}')

@@ -267,7 +267,10 @@ def statistics_of(collect: Statistic | Sequence[Statistic] | None) -> tuple[Stat
         statistics = tuple(collect) if isinstance(collect, (list, tuple)) else (collect,)
     for statistic in statistics:
         if not isinstance(statistic, Statistic):
-            raise TypeError(f"collect: expected statistics such as statistics.Moments(every=10), got {statistic!r}")
+            hint = f"; call it: {statistic.__name__}()" if isinstance(statistic, type) else ""
+            raise TypeError(
+                f"collect: expected statistics such as statistics.Moments(every=10), got {statistic!r}{hint}"
+            )
     if not statistics:
         raise ValueError("collect: nothing to collect; leave it out for Moments()")
     return statistics

@@ -19,7 +19,10 @@ def check_bounds(closed: core.ClosedJaxpr, who: str) -> None:
     """Refuse a trace with an index that is known and out of bounds; `who` begins the sentence."""
     outside = out_of_bounds(closed)
     if outside is not None:
-        raise IndexError(f"{who} takes {outside}. JAX would take the nearest in silence; count from 0.")
+        raise IndexError(
+            f"{who} takes {outside}. JAX would silently take the nearest entry. Count from 0, and check the length "
+            "of the vector."
+        )
 
 
 def out_of_bounds(closed: core.ClosedJaxpr) -> str | None:

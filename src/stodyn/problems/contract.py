@@ -314,9 +314,10 @@ def drawn_example(source: Any, name: str) -> np.ndarray:
 def expect_problem(problem: Any) -> None:
     """Refuse what is not a problem."""
     if not isinstance(problem, Problem):
-        swapped = isinstance(problem, str) or hasattr(problem, "accepts")
-        order = ". The problem comes first, then the method" if swapped else ""
-        raise TypeError(f"problem: expected a problem such as stodyn.SDE, got {problem!r}{order}")
+        hint = ". Write equations as a problem: stodyn.SDE(drift, diffusion, start)" if callable(problem) else ""
+        if isinstance(problem, str) or hasattr(problem, "accepts"):
+            hint = ". The problem comes first, then the method"
+        raise TypeError(f"problem: expected a problem such as stodyn.SDE, got {problem!r}{hint}")
 
 
 def returned_shape(
@@ -473,7 +474,10 @@ def fixed_value(name: str, value: Any) -> np.ndarray:
             f"{name}: expected a number, a vector, a distribution, {name}(rng, size) or PerPath(values), got {value!r}"
         )
     if x.ndim > 1:
-        raise ValueError(f"{name}: expected a number or a vector, got shape {x.shape}")
+        raise ValueError(
+            f"{name}: expected a number or a vector, got shape {x.shape}. For one row per path give "
+            f"{name}=stodyn.PerPath(values)."
+        )
     if not np.all(np.isfinite(x)):
         raise ValueError(f"{name}: not finite: {x}. Give finite values.")
     return x

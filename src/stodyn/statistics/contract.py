@@ -59,7 +59,8 @@ class Snapshot(NamedTuple):
             wanted = "(t, x, params)" if takes_params(function, 2, self.params) else "(t, x)"
             raise TypeError(
                 f"{name}: function{wanted} could not be traced by JAX ({type(error).__name__}: "
-                f"{str(error).partition(chr(10))[0]}). Write it for one path with jax.numpy: a number or a vector of x."
+                f"{str(error).partition(chr(10))[0]}). Write it for one path with jax.numpy, a "
+                "number or a vector of x: jnp.where for `if`, & for `and`, jnp.sin for np.sin."
             ) from error
         if values.ndim > 2 or values.size == 0 or jnp.iscomplexobj(values):
             raise ValueError(

@@ -1,0 +1,163 @@
+"""Fifty typical mistakes: none is silent, none raw; each names the argument and says the way out before anything runs.
+
+A mistake is told well where its message says what is wrong, where (the argument), and how to fix it. Each row holds the
+call, the argument, and words of the way out.
+"""
+
+import math
+import warnings
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.stats
+
+import stodyn as sd
+from stodyn import statistics as st
+from stodyn.models.kubo import KUBO
+
+
+def drift(t, x):
+    return jnp.array([x[1], -x[0]])
+
+
+def kick(t, x):
+    return jnp.array([[0.0], [0.3]])
+
+
+OSCILLATOR = sd.SDE(drift, kick, [1.0, 0.0], names=("q", "p"))
+
+
+def sde(f, g=kick, start=(1.0, 0.0), **options):
+    return sd.SDE(f, g, start, **options)
+
+
+def damped(f, **options):
+    return sd.SDE(f, lambda t, x, p: jnp.array([[0.1]]), [1.0], **options)
+
+
+def run(problem=OSCILLATOR, method="Heun", **options):
+    return sd.simulate(problem, method, **({"t": (0, 1), "dt": 0.1, "paths": 8, "seed": 1} | options))
+
+
+def sweep(over, problem=KUBO.problem):
+    return sd.sweep(problem, "Heun", over=over, t=(0, 1), dt=0.1, paths=8, seed=1)
+
+
+def in_place(t, x):
+    x[0] = 0.0
+    return x
+
+
+# what was done: (call, the argument the message names, the way out it offers)
+MISTAKES = {
+    # shapes
+    "start too short": (lambda: run(sde(drift, start=[1.0])), "drift", "check the length of the vector"),
+    "start is a number": (lambda: run(sde(drift, start=1.0)), "drift", "a start that is a number makes x one"),
+    "start is a matrix": (lambda: run(sde(drift, start=np.ones((8, 2)))), "start", "PerPath(values)"),
+    "drift too short": (lambda: run(sde(lambda t, x: x[:1])), "drift", "expected (2,), the shape of start"),
+    "drift is a list": (lambda: run(sde(lambda t, x: [x[1], -x[0]])), "drift", "jnp.array([...])"),
+    "drift returns nothing": (lambda: run(sde(lambda t, x: None)), "drift", "expected one array"),
+    "diffusion is a vector": (lambda: run(sde(drift, lambda t, x: 0.1 * x)), "diffusion", "write [:, None]"),
+    "diffusion is a number": (lambda: run(sde(drift, lambda t, x: 0.1)), "diffusion", "write [:, None]"),
+    "diffusion transposed": (
+        lambda: run(sde(drift, lambda t, x: 0.1 * x[None])),
+        "diffusion", "expected (2, channels)"),
+    "Observable of a matrix": (
+        lambda: run(collect=st.Observable(lambda t, x: jnp.ones((2, 2)), name="e")),
+        "Observable e", "or a vector of them"),
+    "matrices of two sizes": (
+        lambda: sd.Mechanical.from_matrices([1.0, 1.0], None, np.eye(3)), "K", "expected the same"),
+    # kinds of numbers
+    "complex start": (lambda: sde(drift, start=[1j, 0.0]), "start", "expected a number, a vector"),
+    "start of words": (lambda: sde(drift, start=["a", "b"]), "start", "expected a number, a vector"),
+    "start is not finite": (lambda: run(sde(drift, start=[np.nan, 0.0])), "start", "Give finite values"),
+    "a family of distributions": (lambda: run(sde(drift, start=scipy.stats.norm)), "start", "scipy.stats.norm(...)"),
+    "a word among params": (
+        lambda: run(damped(lambda t, x, p: -x, params={"a": "fast"})),
+        "params['a']", "expected numbers"),
+    "half precision": (lambda: run(dtype="float16"), "dtype", '"float64" or "float32"'),
+    # NumPy and Python inside of functions
+    "np.sin": (lambda: run(sde(lambda t, x: -np.sin(x))), "drift", "Write it with jax.numpy"),
+    "math.sin": (lambda: run(sde(lambda t, x: x * math.sin(x[0]))), "drift", "jnp.sin for math.sin"),
+    "a random number inside": (
+        lambda: run(sde(lambda t, x: -x + np.random.default_rng().normal())), "drift", "Randomness belongs into"),
+    "assignment in place": (lambda: run(sde(in_place)), "drift", "x.at[idx].set(y)"),
+    "if on x": (lambda: run(sde(lambda t, x: -x if x[0] > 0 else x)), "drift", "jnp.where or lax.cond"),
+    "if on params": (
+        lambda: run(damped(lambda t, x, p: -x if p["a"] > 0 else x, params={"a": 1.0})),
+        "drift", "jnp.where or lax.cond"),
+    "range of x": (lambda: run(sde(lambda t, x: sum(x for _ in range(int(x[0]))))), "drift", "Write it with jax.numpy"),
+    "and in an Observable": (
+        lambda: run(collect=st.Observable(lambda t, x: x[0] > 0 and x[1] > 0, name="e")),
+        "Observable e", "& for `and`"),
+    # names
+    "a method misspelt": (lambda: run(method="Hein"), "method", "Heun"),
+    "a name misspelt": (lambda: sd.simulat, "simulat", "simulate"),
+    "a keyword misspelt": (lambda: run(n_paths=8), "n_paths", "did you mean 'paths'?"),
+    "a component misspelt": (lambda: run(stop=sd.Stop(sd.Level(1.0, of="angle"))), "of", "there are q, p"),
+    "an entry of params misspelt": (
+        lambda: run(damped(lambda t, x, p: -p["gravty"] * x, params={"gravity": 9.81})), "params", "gravty"),
+    "a swept name misspelt": (lambda: sweep({"rate": [1.0]}), "over", "beta, nu"),
+    "a parameter of a model": (lambda: KUBO(nope=1.0), "nope", "it has beta, nu"),
+    "an option of a method": (lambda: sd.method("ThetaEuler")(thetta=0.5), "thetta", "theta"),
+    "calculus by another word": (lambda: sde(drift, calculus="strat"), "calculus", "'ito', 'stratonovich'"),
+    "one name for two components": (lambda: sde(drift, names=("q",)), "names", "expected 2 different names"),
+    # units
+    "a unit of nothing": (lambda: sde(drift, names=("q", "p"), units={"y": "m"}), "units", "('q', 'p', 'time')"),
+    "too few units": (lambda: sde(drift, names=("q", "p"), units=("m",)), "units", "expected 2 entries"),
+    # missing, swapped and impossible arguments
+    "problem and method swapped": (lambda: run("Heun", OSCILLATOR), "problem", "The problem comes first"),
+    "a function as problem": (lambda: run(drift), "problem", "stodyn.SDE(drift, diffusion, start)"),
+    "no dt": (lambda: sd.simulate(OSCILLATOR, "Heun", t=(0, 1), paths=8, seed=1), "dt", "call it as simulate(problem"),
+    "no seed": (lambda: run(seed=None), "seed", "such as seed=1"),
+    "t is a number": (lambda: run(t=8), "t", "such as t=(0, 8)"),
+    "t goes backwards": (lambda: run(t=(8, 0)), "t", "start < end"),
+    "dt does not divide": (lambda: run(dt=0.3), "dt", "the nearest that do are 0.25"),
+    "dt below 0": (lambda: run(dt=-0.1), "dt", "expected a positive step"),
+    "half a path": (lambda: run(paths=10.5), "paths", "expected a whole number >= 1"),
+    "a statistic by its class": (lambda: run(collect=[st.Moments]), "collect", "call it: Moments()"),
+    "times outside of the run": (lambda: run(collect=st.Moments(at=[5.0])), "at=5", "Give times inside it"),
+    "a percentage as quantile": (
+        lambda: sd.quantile(run(collect=st.Histogram([-2.0, 0.0, 2.0])), 95), "q", "between 0 and 1"),
+    # impossible sizes
+    "too many paths to keep": (
+        lambda: run(paths=10**12, collect=st.Paths(10**12)), "Paths", "Keep fewer paths, or fewer times"),
+    "too many steps": (lambda: run(dt=1e-13), "dt", "Take longer steps"),
+    # wrong kinds of problem
+    "a method for another kind": (lambda: run(method="StochasticAlpha"), "method", "Those that fit best: SRA1"),
+    "a method for other noise": (
+        lambda: run(sde(drift, lambda t, x: 0.1 * x[:, None]), "SRA1"), "method", "Those that fit best: SRIW1"),
+    "a run without a histogram": (lambda: sd.quantile(run(), 0.5), "run", "statistics.Histogram(edges)"),
+    "a run without moments": (
+        lambda: sd.plot.band(run(collect=st.Paths(2, every=1)), "q"), "run", "collect=[statistics.Moments()]"),
+    "a file that is not there": (lambda: sd.load("nowhere.nc"), "load", "there is no file and no folder nowhere.nc"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_it_says_what_where_and_how_to_fix_it(name):
+    call, argument, way_out = MISTAKES[name]
+    with pytest.raises((ValueError, TypeError, AttributeError, IndexError, MemoryError, OSError)) as raised:
+        call()
+    message = str(raised.value)
+    assert argument in message.partition(". ")[0], message
+    assert way_out in message, message
+
+
+def test_arguments_in_another_order_are_warned_of():
+    """drift(x, t) for one component is legal JAX, so that a warning says it beside the error on its shape."""
+    with warnings.catch_warnings(record=True) as seen, pytest.raises(ValueError, match="drift: returned shape"):
+        warnings.simplefilter("always")
+        run(sd.SDE(lambda x, t: -x, lambda t, x: jnp.array([[0.1]]), [1.0]))
+    assert any("Change their order, or their names" in str(warning.message) for warning in seen)
+
+
+def test_paths_that_blow_up_are_told_with_a_way_out():
+    blown = sd.SDE(lambda t, x: x**3, lambda t, x: jnp.array([[5.0]]), [1.0])
+    with pytest.raises(sd.PathsFailed, match=r"8 of the 8 paths.*Try a smaller dt.*on_failure=\"record\""):
+        run(blown, t=(0, 50))
+
+
+def test_there_are_fifty():
+    assert len(MISTAKES) + 2 >= 50
