@@ -223,7 +223,7 @@ def _problem(offset: float, noise: float, start: Any) -> SDE:
 
 
 def _ready(make: Make, *, offset: float = 0.0, noise: float = 1.0, start: Any = None, **options: Any) -> Ready:
-    given = dict(paths=PATHS, block=WIDTH, collect=make(offset)) | GRID | options
+    given: dict[str, Any] = dict(paths=PATHS, block=WIDTH, collect=make(offset)) | GRID | options
     return prepare(_problem(offset, noise, start), "EulerMaruyama", **given)
 
 

@@ -193,7 +193,7 @@ def _double_well(p: float, options: dict) -> tuple[float, float, xr.Dataset]:
 
 def _oscillator(p: float, options: dict) -> tuple[float, float, xr.Dataset]:
     level = {1e-3: 3.4, 1e-5: 4.37, 1e-7: 5.16, 1e-9: 5.85}[p]
-    steps = dict(event=Level(level), before=20.0)
+    steps: dict[str, Any] = dict(event=Level(level), before=20.0)
     exact = rare(OSCILLATOR, by="elementary", dt=0.025, replicas=3 * options["replicas"], runs=8, seed=28, **steps)
     more = options | {"replicas": 4 * options["replicas"]}
     found = rare(OSCILLATOR, "SRA1", dt=0.05, score="amplitude", **steps, **more)
