@@ -9,9 +9,11 @@ import pytest
 import stodyn as sd
 from stodyn.analysis import cyclostationary
 from stodyn.analysis.periodic import periodic
+from stodyn.analysis.periodic_system import StageEquations, system_of
 from stodyn.analysis.phase_noise import jitter, phase_noise, response
 from stodyn.analysis.phase_noise_line import Wander
 from stodyn.circuits import examples, read
+from stodyn.numerics.radau import Scheme
 
 pytestmark = pytest.mark.usefixtures("quick_compiling")
 
@@ -205,3 +207,21 @@ def test_pictures(ring, rectifier):
     assert len(sd.plot.jitter(ring, ends).lines) >= 2
     assert sd.plot.cyclostationary(cyclostationary.covariance(rectifier), "u3").get_xlabel() == "phase"
     pyplot.close("all")
+
+
+def test_stage_equations_without_stored_charges_are_those_with_them():
+    """A diode and a transistor that store charge: solved without the charges, and all at once."""
+    system = system_of(read(
+        "title\nV1 in 0 1\nR1 in d 1k\nD1 d 0 j\nM1 o d 0 0 n W=9u L=1u AD=9p\nR2 in o 9k\nC1 o 0 1p\n"
+        ".model j D(CJO=2p)\n.model n NMOS(KP=99u VTO=0.5 CJ=0.4m)\n"))  # fmt: skip
+    rng, n, D, h = np.random.default_rng(1), system.n, np.linalg.inv(Scheme(2).A), 1e-9
+    assert len(system.explicit) == 2
+    J = system.jacobian(np.zeros(6), 0.3 * rng.standard_normal((6, n))).reshape(3, 2, n, n)
+    whole = np.einsum("ij,kl->ikjl", D, system.mass / h) - np.einsum("ij,Nikl->Nikjl", np.eye(2), J)
+    stages, whole = StageEquations(system, J, D, h), whole.reshape(3, 2 * n, 2 * n)
+    right = rng.standard_normal((3, 2, n, 4))
+    found = stages.solved(right).reshape(3, 2 * n, 4)
+    np.testing.assert_allclose(whole @ found, right.reshape(3, 2 * n, 4), atol=1e-11)
+    last = np.linalg.inv(whole)[:, n:].reshape(3, n, 2, n).transpose(0, 2, 1, 3)
+    rows = system.implicit
+    np.testing.assert_allclose(stages.kicks_at_the_end()[..., rows], last[..., rows], rtol=1e-9, atol=1e-9)

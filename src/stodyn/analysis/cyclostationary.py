@@ -18,7 +18,7 @@ import xarray as xr
 from numpy.typing import ArrayLike
 
 from stodyn.analysis.periodic import ONE, Cycle, _scheme
-from stodyn.analysis.periodic_system import _solved
+from stodyn.analysis.periodic_system import StageEquations
 
 DOUBLINGS = 60
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(20)
@@ -115,15 +115,10 @@ def added(cycle: Cycle) -> np.ndarray:
     states = cycle.stages.reshape(-1, n)
     J = cycle.system.jacobian(times, states).reshape(N, s, n, n)
     g = cycle.system.g(times, states).reshape(N, s, n, -1)
-    transposed = np.empty((N, s, n, s, n))
-    transposed[...] = np.einsum("ji,lk->ikjl", np.linalg.inv(method.A), cycle.system.mass) / h
-    for i in range(s):
-        transposed[:, i, :, i] -= J[:, i].mT
-    last = np.zeros((N, s, n, n))
-    last[:, -1] = np.eye(n)
-    rows = _solved(transposed.reshape(N, s * n, s * n), last.reshape(N, s * n, n)).reshape(N, s, n, n)
-    felt = np.einsum("Nikl,Nikm->Nilm", rows, g) / np.sqrt(h * b)[None, :, None, None]
-    return np.einsum("Nilm,Nikm->Nlk", felt, felt)
+    kicks = StageEquations(cycle.system, J, np.linalg.inv(method.A), h).kicks_at_the_end()
+    felt = kicks @ g / np.sqrt(h * b)[None, :, None, None]
+    felt = felt.transpose(0, 2, 1, 3).reshape(N, n, -1)
+    return felt @ felt.mT
 
 
 def after_a_period(cycle: Cycle) -> np.ndarray:

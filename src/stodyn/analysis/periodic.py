@@ -21,7 +21,7 @@ import numpy as np
 
 from stodyn.analysis import periodic_start
 from stodyn.analysis.periodic_start import NoOscillation
-from stodyn.analysis.periodic_system import System, _solved, system_of
+from stodyn.analysis.periodic_system import StageEquations, System, system_of
 from stodyn.circuits import Circuit
 from stodyn.numerics.radau import Scheme
 from stodyn.problems.contract import Problem
@@ -31,6 +31,7 @@ HALVINGS = 8
 ONE = 1e-6  # multipliers nearer to 1 count as 1
 ROUNDING = 1e-9  # of the range: where Newton may stop when it gets no better
 SMALL_SYSTEM = 16  # unknowns up to which the order 9 costs little
+SAME = 0.2  # by which the period and the ranges may differ from those that were seen
 TINY = 1e-14  # added to the sizes of components, some of which may be zero
 REST = 1e-6  # of its size: a cycle whose components all stay within that is an equilibrium
 
@@ -207,15 +208,41 @@ def periodic(
         begin = guess.t
     else:
         try:
-            guess = periodic_start.sharpened(system, periodic_start.autonomous(system, x, period, settle))
+            guess = periodic_start.autonomous(system, x, period, settle)
+            at_once = _from_turn(system, guess, steps, order, tol)
+            if at_once is not None:
+                return _shortest(at_once, tol)
+            guess = periodic_start.sharpened(system, guess)
         except NoOscillation as error:
             raise ValueError(f"problem: no periodic solution was found from this start: {error}. Give start= nearer to "
                              "it, period=, or settle=") from None  # fmt: skip
     cycle = _solved_from(system, begin, guess, steps, order, tol)
-    for part in () if cycle.driven else (5, 3, 2):
+    return cycle if cycle.driven else _shortest(cycle, tol)
+
+
+def _from_turn(system: System, guess: periodic_start.Guess, steps: int, order: int, tol: float) -> Cycle | None:
+    """The stable cycle to which Newton comes from the period that was seen last, followed roughly; None where it comes
+    to none."""
+    if guess.window is None:
+        return None
+    shares = np.add.outer(np.arange(steps), _scheme(order).c) / steps
+    stages = guess.turn(shares.ravel()).reshape(steps, -1, system.n)
+    try:
+        cycle = _newton(system, 0.0, guess.turn(np.zeros(1))[0], stages, guess.period, False, order, tol)
+    except (NoOscillation, np.linalg.LinAlgError):
+        return None
+    near = abs(cycle.period / guess.period - 1.0) <= SAME and np.all(
+        np.abs(np.ptp(cycle.x, axis=0) - np.ptp(guess.turn(shares.ravel()), axis=0)) <= SAME * np.ptp(cycle.x, axis=0)
+    )
+    return cycle if near and cycle.stable else None
+
+
+def _shortest(cycle: Cycle, tol: float) -> Cycle:
+    """A cycle that is several turns of a shorter one is that one."""
+    for part in (5, 3, 2):
         if _repeats(cycle, part):
-            shorter = guess._replace(x=cycle.x[0], period=cycle.period / part)
-            cycle = _solved_from(system, begin, shorter, steps, order, tol)
+            shorter = periodic_start.Guess(0.0, cycle.x[0], cycle.period / part, (cycle.period,))
+            cycle = _solved_from(cycle.system, 0.0, shorter, cycle.steps, cycle.order, tol)
     return cycle
 
 
@@ -282,16 +309,13 @@ def _linearised(system: System, begin: float, x0: np.ndarray, X: np.ndarray, h: 
     f = system.f(times, X.reshape(-1, n)).reshape(N, s, n)
     J = system.jacobian(times, X.reshape(-1, n)).reshape(N, s, n, n)
     slopes = np.einsum("ij,Njn->Nin", D, X - before[:, None]) @ M.T / h
-    matrix = np.empty((N, s, n, s, n))
-    matrix[...] = np.einsum("ij,kl->ikjl", D, M) / h
-    for i in range(s):
-        matrix[:, i, :, i] -= J[:, i]
-    right = np.empty((N, s, n, n + 2))
-    right[..., :n] = np.einsum("i,kl->ikl", D.sum(axis=1), M) / h
-    right[..., n] = f - slopes
-    right[..., n + 1] = slopes
-    found = _solved(matrix.reshape(N, s * n, s * n), right.reshape(N, s * n, n + 2)).reshape(N, s, n, n + 2)
-    return found[..., :n], found[..., n], found[..., n + 1]
+    felt = np.flatnonzero(M.any(axis=1))  # rows through which the state at the beginning of a step is seen
+    right = np.zeros((N, s, n, len(felt) + 2))
+    right[:, :, felt, np.arange(len(felt))] = D.sum(axis=1)[:, None] / h
+    right[..., -2] = f - slopes
+    right[..., -1] = slopes
+    found = StageEquations(system, J, D, h).solved(right)
+    return found[..., :-2] @ M[felt], found[..., -2], found[..., -1]
 
 
 def _correction(system: System, linear, x0: np.ndarray, X: np.ndarray, T: float, driven: bool):

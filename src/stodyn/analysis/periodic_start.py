@@ -20,17 +20,26 @@ RTOL, FINE = 1e-3, 1e-5
 LOOKS = 800  # points of a window
 DOUBLINGS = 60
 MOST_TURNS = 8  # rises of one component within a period
-RISES = 4  # seen in a window before anybody believes in a period
+RISES = 3  # seen in a window before anybody believes in a period
 REST = 1e-6  # of the size of a component: a range below it is none
 
 
 class Guess(NamedTuple):
-    """A state near the periodic solution at time t, its period, and the periods seen last."""
+    """A state near the periodic solution at time t, its period, and the periods seen last; where whole periods were
+    seen, the times and states of the last window."""
 
     t: float
     x: np.ndarray
     period: float
     seen: tuple[float, ...]
+    window: tuple[np.ndarray, np.ndarray] | None = None
+
+    def turn(self, shares: np.ndarray) -> np.ndarray:
+        """The states (shares, n) at such shares of the last period seen, which ended at t."""
+        assert self.window is not None
+        times, states = self.window
+        when = self.t + self.period * (shares - 1.0)
+        return np.stack([np.interp(when, times, states[:, i]) for i in range(states.shape[1])], axis=1)
 
 
 class NoOscillation(ValueError):
@@ -92,7 +101,8 @@ def autonomous(system: System, x: np.ndarray, period: float | None, settle: floa
         turns = _turns(system, times, states, found)
         if turns is not None:
             periods = found[turns::turns] - found[: len(found) - turns : turns] if turns > 1 else np.diff(found)
-            return Guess(float(found[-1]), _between(times, states, found[-1]), float(periods[-1]), tuple(periods[-3:]))
+            return Guess(float(found[-1]), _between(times, states, found[-1]), float(periods[-1]), tuple(periods[-3:]),
+                         (times, states))  # fmt: skip
         seen, known = np.diff(found)[-3:].tolist(), float(found[-1] - found[-2])
         if spent > 8.0 * settle:
             break

@@ -74,13 +74,15 @@ class System:
     def f(self, t: np.ndarray, x: np.ndarray) -> np.ndarray:
         """(points, n) at times (points,) and states (points, n)."""
         if self.network is not None:
-            return points.rates(self.network, t, self._filled(x))[:, self.kept]
+            found = points.rates(self.network, t, self._filled(x))
+            return found if self.n == self.problem.n else found[:, self.kept]
         return _called(self._programs["f"], t, x)
 
     def jacobian(self, t: np.ndarray, x: np.ndarray) -> np.ndarray:
         """f_x (points, n, n)."""
         if self.network is not None:
-            return points.slopes(self.network, self._filled(x))[:, self.kept][:, :, self.kept]
+            found = points.slopes(self.network, self._filled(x))
+            return found if self.n == self.problem.n else found[:, self.kept][:, :, self.kept]
         return _called(self._programs["J"], t, x)
 
     def drifting(self, t: np.ndarray, x: np.ndarray) -> np.ndarray:
@@ -106,6 +108,8 @@ class System:
         return self.problem.network if isinstance(self.problem, Circuit) else None
 
     def _filled(self, x: np.ndarray) -> np.ndarray:
+        if self.n == self.problem.n:
+            return x
         whole = np.zeros((len(x), self.problem.n))
         whole[:, self.kept] = x
         return whole
@@ -161,6 +165,19 @@ class System:
             if not np.abs(move).max() > CONSISTENT * np.abs(x).max():
                 break
         return x if np.isfinite(x).all() else np.array(self.problem.example_start(), float)[self.kept]
+
+    @functools.cached_property
+    def explicit(self) -> np.ndarray:
+        """Unknowns that are functions of the others, 0 = x_k - Q(others), read by nothing but M: stored charges."""
+        if self.network is None:
+            return np.zeros(0, int)
+        rows = [group.rows for group in self.network.charges]
+        return np.searchsorted(self.kept, np.concatenate([np.zeros(0, int), *rows])).astype(int)
+
+    @functools.cached_property
+    def implicit(self) -> np.ndarray:
+        """The other unknowns."""
+        return np.setdiff1d(np.arange(self.n), self.explicit)
 
     def kicked(self, J: np.ndarray) -> np.ndarray:
         """S (points, n, r): an impulse R g dW moves the state by S R g dW, [R M; N J] S = [1; 0]."""
@@ -226,3 +243,47 @@ def _solved(matrices: np.ndarray, right: np.ndarray) -> np.ndarray:
     size = np.abs(matrices).max(axis=-1, keepdims=True)
     size = np.where(size > 0.0, size, 1.0)
     return np.linalg.solve(matrices / size, right / size)
+
+
+class StageEquations:
+    """Σ_j D_ij M δX_j/h - J_i δX_i = r_i of the stages of many steps, J (steps, s, n, n).
+
+    The explicit unknowns, δq = -r_q - J_q δu, are substituted into the other equations, whose mass at each stage is
+    then M_u - M_q J_q. With two stored charges in every transistor this removes two thirds of the unknowns.
+    """
+
+    def __init__(self, system: System, J: np.ndarray, D: np.ndarray, h: float):
+        u, q = system.implicit, system.explicit
+        self.system, self.D, self.h = system, D, h
+        self.slopes = J[:, :, q][..., u]  # of the charges
+        self.stored = system.mass[np.ix_(u, q)]
+        masses = system.mass[np.ix_(u, u)] - self.stored @ self.slopes
+        N, s = J.shape[:2]
+        matrix = (D / h)[:, None, :, None] * np.broadcast_to(masses, (N, s, len(u), len(u))).swapaxes(1, 2)[:, None]
+        for i in range(s):
+            matrix[:, i, :, i] -= J[:, i][:, u][..., u]
+        self.matrix = matrix.reshape(N, s * len(u), s * len(u))
+
+    def solved(self, right: np.ndarray) -> np.ndarray:
+        """δX (steps, s, n, columns) for r of that shape."""
+        u, q = self.system.implicit, self.system.explicit
+        N, s, _, columns = right.shape
+        moved = right[:, :, u]
+        if len(q) and right[:, :, q].any():
+            moved = moved + np.tensordot(self.stored @ right[:, :, q], self.D / self.h, (1, 1)).transpose(0, 3, 1, 2)
+        found = np.empty_like(right)
+        found[:, :, u] = _solved(self.matrix, moved.reshape(N, -1, columns)).reshape(N, s, len(u), columns)
+        found[:, :, q] = -right[:, :, q] - self.slopes @ found[:, :, u]
+        return found
+
+    def kicks_at_the_end(self) -> np.ndarray:
+        """(steps, s, n, n): what an impulse in the rows of stage i does to the last stage; charges receive none."""
+        u, q = self.system.implicit, self.system.explicit
+        N, size, _ = self.matrix.shape
+        s, last = size // len(u), np.zeros((N, size, len(u)))
+        last[:, -len(u) :] = np.eye(len(u))
+        by_rows = _solved(self.matrix.mT, last).reshape(N, s, len(u), len(u)).mT
+        found = np.zeros((N, s, self.system.n, self.system.n))
+        found[:, :, u[:, None], u] = by_rows
+        found[:, :, q[:, None], u] = -self.slopes[:, -1:] @ by_rows
+        return found

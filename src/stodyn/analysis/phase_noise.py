@@ -34,6 +34,7 @@ from stodyn.noise import coloured
 from stodyn.problems.contract import Problem
 
 WANTED = 1e-9  # relative error of c at which steps are fine enough
+SLOWLY = 8.0  # where twice the steps do not divide the error by it (devices with corners), they are doubled no more
 MOST_NUMBERS = 30_000_000  # in the stage equations of all steps together: no finer steps beyond it
 LAGS = 64  # periods over which jitter is followed
 SLOW = 0.99  # a multiplier above it makes amplitude noise that lasts for hundreds of periods
@@ -139,7 +140,8 @@ def phase_noise(
     level
         Threshold at which periods are counted; the middle of the range unless given.
     period, start, steps
-        As for `periodic`. Steps that are not given are doubled until c is right to 1e-9.
+        As for `periodic`. Steps that are not given are doubled until c is right to 1e-9, or
+        until that helps no more, as where devices have corners.
     f_lo
         Lowest frequency of 1/f noise; .options flo, or the lowest offset, unless given.
 
@@ -159,11 +161,13 @@ def phase_noise(
         raise ValueError("problem: depends on time, and a driven system has no free phase; ask "
                          "cyclostationary.spectrum for its noise")  # fmt: skip
     found, finer = response(cycle), response(cycle.refined)
-    while steps is None and abs(finer.c / found.c - 1.0) > WANTED if found.c else False:
+    error, before = abs(finer.c / found.c - 1.0) if found.c else 0.0, np.inf
+    while steps is None and error > WANTED and error < before / SLOWLY:
         if 2 * cycle.steps * (cycle.stages.shape[1] * cycle.system.n) ** 2 > MOST_NUMBERS:
             break
-        cycle, found = cycle.refined, finer
+        cycle, found, before = cycle.refined, finer, error
         finer = response(cycle.refined)
+        error = abs(finer.c / found.c - 1.0)
     _check(cycle)
     i = _observed(cycle, node)
     f0 = 1.0 / cycle.period
@@ -217,7 +221,7 @@ def phase_noise(
     )  # fmt: skip
     if lowest is not None:
         result.attrs["f_lo"] = lowest
-    result["c"].attrs["error"] = abs(finer.c / found.c - 1.0) if found.c else 0.0
+    result["c"].attrs["error"] = error
     result["period"].attrs["error"] = abs(cycle.refined.period / cycle.period - 1.0)
     return result
 

@@ -26,6 +26,7 @@ from stodyn.circuits.text import NetlistError
 from stodyn.circuits.waveforms import Sources
 from stodyn.noise import coloured
 
+SMALL = 300  # unknowns up to which dense products are quicker than the calls of sparse ones
 FILLED = 16  # how many zeros an entry may cost where sums are gathered
 MOST_UNKNOWNS = 8000  # the matrices of a run are dense
 INDEX = np.int32  # JAX's own without 64 bits
@@ -178,6 +179,46 @@ class Network:
     @functools.cached_property
     def sums(self) -> Sums:
         return Sums(np.concatenate([self.linear.rows, *self.places]), self.n + 1)
+
+    @functools.cached_property
+    def matrices(self) -> tuple[Any, Any]:
+        """The linear part (n, n), and what carries sources, device currents and charges to their rows (n, values)."""
+        still = [rows for k, rows in enumerate(self.places) if not self._is_flicker(k)]
+        rows = np.concatenate(still)
+        spread = scipy.sparse.csr_array((np.ones(len(rows)), (rows, np.arange(len(rows)))), (self.n + 1, len(rows)))
+        both = self.linear.matrix(self.n), spread[: self.n]
+        return (both[0].toarray(), both[1].toarray()) if self.n <= SMALL else both
+
+    def _is_flicker(self, place: int) -> bool:
+        first = 1 + 2 * len(self.groups)
+        return first <= place < first + 2 * len(self.flickers)
+
+    @functools.cached_property
+    def slope_stamps(self) -> tuple[np.ndarray, np.ndarray, scipy.sparse.csr_array]:
+        """Places in the flat f_x, its linear part there, and what carries the slopes of all devices there."""
+        n = self.n
+        rows, columns, signs, slopes = [], [], [], []
+        first = 0
+        for group in (*self.groups, *self.charges):
+            ends = ((group.rows, -1.0),) if group.law.stores else tuple(zip(group.out, (-1.0, 1.0), strict=True))
+            for c, d in group.control:
+                for row, side in ends:
+                    for column, sign in ((c, side), (d, -side)):
+                        rows.append(row)
+                        columns.append(column)
+                        signs.append(np.full(len(row), sign))
+                        slopes.append(first + np.arange(len(row)))
+                first += len(group.elements)
+        linear = self.linear.matrix(n).tocoo()
+        if not rows:
+            return linear.row * n + linear.col, linear.data, scipy.sparse.csr_array((len(linear.data), 0))
+        row, column = np.concatenate(rows), np.concatenate(columns)
+        inside = (row < n) & (column < n)
+        flat = row[inside].astype(int) * n + column[inside]
+        places, which = np.unique(np.concatenate([linear.row.astype(int) * n + linear.col, flat]), return_inverse=True)
+        constant = np.bincount(which[: linear.nnz], linear.data, len(places))
+        entries = np.concatenate(signs)[inside], (which[linear.nnz :], np.concatenate(slopes)[inside])
+        return places, constant, scipy.sparse.csr_array(entries, (len(places), first))
 
     def flickering(self, currents: list[Any], y: Any, xp: Any) -> list[Any]:
         """The currents of the flicker noise."""

@@ -146,12 +146,15 @@ def exponential(v: Any, saturation: Any, scale: Any, xp: Any) -> Any:
     return saturation * (xp.expm1(below) + xp.exp(below) * xp.maximum(z - most, 0.0))
 
 
-def depletion(v: Any, potential: Any, grading: Any, fc: Any, xp: Any) -> Any:
+def depletion(v: Any, potential: Any, grading: Any, fc: Any, xp: Any, abrupt: bool = False) -> Any:
     """The charge of a depletion layer over its capacitance CJO, V: VJ/(1-M) (1 - (1 - v/VJ)^(1-M)) up to FC VJ, beyond
-    with the capacitance going on as a straight line."""
+    with the capacitance continued as a straight line. Abrupt junctions, M = 1/2, take a root, which is quicker than a
+    power."""
     edge = fc * potential
     below = xp.minimum(v, edge)
-    lower = potential / (1.0 - grading) * (1.0 - (1.0 - below / potential) ** (1.0 - grading))
+    left = 1.0 - below / potential
+    power = xp.sqrt(left) if abrupt else left ** (1.0 - grading)
+    lower = potential / (1.0 - grading) * (1.0 - power)
     over = xp.maximum(v - edge, 0.0)
     slope = (1.0 - fc) ** (-grading)
     return lower + slope * over * (1.0 + 0.5 * grading / (potential * (1.0 - fc)) * over)

@@ -6,6 +6,8 @@ rest.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from stodyn.circuits.assembly import Network
@@ -16,40 +18,30 @@ from stodyn.numerics import dual
 
 def sources_at(network: Network, t: np.ndarray) -> np.ndarray:
     """The values (points, sources) of all sources at times (points,)."""
-    sources = network.sources
-    if not sources.moving and sources.points is None:
-        return np.tile(sources.values(0.0, np), (len(t), 1))
-    return np.stack([sources.values(time, np) for time in t])
+    return network.sources.at_times(np.asarray(t, float))
 
 
 def rates(network: Network, t: np.ndarray, x: np.ndarray) -> np.ndarray:
     """f (points, n) at times (points,) and states (points, n)."""
-    y, n = _grounded(x), network.n
-    found = np.zeros((len(x), n + 1))
-    found[:, :n] = (network.linear.matrix(n) @ x.T).T
+    y = _grounded(x)
+    currents = [group.value(y, np) for group in network.groups]
     given = network.source_signs * sources_at(network, t)[:, network.source_columns]
-    _add(found, given, network.source_rows)
-    for group in network.groups:
-        current = group.value(y, np)
-        for node, side in zip(group.out, (-1.0, 1.0), strict=True):
-            _add(found, side * current, node)
-    for group in network.charges:
-        found[:, group.rows] -= group.value(y, np)
-    return found[:, :n]
+    values = [given, *(side * i for i in currents for side in (-1.0, 1.0)), *(-q.value(y, np) for q in network.charges)]
+    linear, spread = network.matrices
+    return _times(linear, x) + _times(spread, np.concatenate(values, axis=1))
 
 
 def slopes(network: Network, x: np.ndarray) -> np.ndarray:
     """f_x (points, n, n)."""
     y, n = _grounded(x), network.n
-    found = np.zeros((len(x), n + 1, n + 1))
-    found[:, :n, :n] = network.linear.matrix(n).toarray()
-    for group in (*network.groups, *network.charges):
-        ends = ((group.rows, -1.0),) if group.law.stores else tuple(zip(group.out, (-1.0, 1.0), strict=True))
-        for slope, (c, d) in zip(group.current(y, np).slopes, group.control, strict=True):
-            for row, side in ends:
-                _add(found, side * slope, row, c)
-                _add(found, -side * slope, row, d)
-    return found[:, :n, :n]
+    places, constant, stamp = network.slope_stamps
+    groups = (*network.groups, *network.charges)
+    values = [slope for group in groups for slope in group.current(y, np).slopes]
+    found = np.zeros((len(x), n * n))
+    found[:, places] = constant
+    if values:
+        found[:, places] += _times(stamp, np.concatenate(values, axis=1))
+    return found.reshape(len(x), n, n)
 
 
 def intensities(network: Network, t: np.ndarray, x: np.ndarray) -> np.ndarray:
@@ -88,6 +80,11 @@ def noise_slopes(network: Network, channels: Channels, t: np.ndarray, x: np.ndar
     found = np.zeros((len(x), n, max(channels.total, 1), n))
     found[:, channels.rows, channels.columns] = channels.coefficients[:, None] * steep[:, channels.columns]
     return found
+
+
+def _times(matrix: Any, values: np.ndarray) -> np.ndarray:
+    """matrix (rows, columns), dense or sparse, times each of the values (points, columns)."""
+    return values @ matrix.T if isinstance(matrix, np.ndarray) else (matrix @ values.T).T
 
 
 def _grounded(x: np.ndarray) -> np.ndarray:

@@ -106,6 +106,17 @@ class Sources:
             parts.append(member @ here)
         return xp.concatenate(parts)
 
+    def at_times(self, t: np.ndarray) -> np.ndarray:
+        """The values (times, sources) at many times, in `order`."""
+        when = t[:, None]
+        parts = [np.tile(self.constant, (len(t), 1))]
+        parts += [_LAWS[kind](when, numbers, np) for kind, numbers in self.moving.items()]
+        if self.points is not None:
+            begin, end, source, t0, v0, slope = self.points
+            here = np.where((when >= begin) & (when < end), v0 + (when - t0) * slope, 0.0)
+            parts.append(here @ (source[:, None] == np.arange(self.count)).astype(float))
+        return np.concatenate(parts, axis=1)
+
     def period(self) -> tuple[float | None, float]:
         """The common period of all sources, None where they are constant, and the time from which they have it.
 

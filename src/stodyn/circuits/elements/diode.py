@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from stodyn.circuits.devices import (
     CHARGE,
     FLICKER,
@@ -53,8 +55,10 @@ def noise(read: tuple[Any, ...], p: Numbers, xp: Any) -> Any:
 
 def charge(read: tuple[Any, ...], p: Numbers, xp: Any) -> Any:
     (v,) = read
-    stored = p["tt"] * exponential(v, p["is"], p["n"] * p.thermal_voltage, xp) / p["unit"]
-    return p["share"] * depletion(v, p["vj"], p["m"], p["fc"], xp) + stored
+    layer = p["share"] * depletion(v, p["vj"], p["m"], p["fc"], xp, bool(np.all(p.known("m") == 0.5)))
+    if not p.known("tt").any():
+        return layer
+    return layer + p["tt"] * exponential(v, p["is"], p["n"] * p.thermal_voltage, xp) / p["unit"]
 
 
 JUNCTION = Law("diode", current, noise, "shot", (("is", "n"),), breakdown=("bv", "nbv"))
