@@ -354,7 +354,7 @@ def test_steps_that_are_too_long_for_two_levels_are_refused():
         ({"direction": "left"}, "Passage: direction: .*up"),
         ({"level": "x"}, "Passage: level: expected a finite number"),
         ({"level": (1.0, -1.0)}, "Passage: level: .*low < high"),
-        ({"level": sd.Level(1.0), "of": "x"}, "says of and direction itself"),
+        ({"level": sd.Level(1.0), "of": "x"}, "has its own of and direction"),
         ({"bridge": "no"}, "bridge must be True or False"),
         ({"of": lambda t, x: x}, r"Passage: of: returned shape \(1,\)"),
     ],

@@ -41,7 +41,7 @@ class SRA(Tabulated):
 
         g = _once(T.c1)(lambda i: problem.multiplier(_time(t, T.c1[i], h), x, params))
         gW = _once(T.c1)(lambda i: g(i) @ noise.W)
-        gZ = _once(T.c1)(lambda i: g(i) @ (noise.Z / h))
+        gZ = _once(T.c1)(lambda i: g(i) @ (noise.Z * (1.0 / h)))
         return _sum(x, _dot(T.α, hf), _dot(T.β1, gW), _dot(T.β2, gZ)), EXPLICIT
 
 

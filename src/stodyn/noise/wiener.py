@@ -28,7 +28,7 @@ class WienerIntegral(Recipe):
 
     def increment(self, h, normals, m):
         W = jnp.sqrt(h) * normals["W"]
-        return Increment(h, W, Z=0.5 * h * (W + jnp.sqrt(h) * normals["Z"] / math.sqrt(3.0)))
+        return Increment(h, W, Z=0.5 * h * (W + math.sqrt(1.0 / 3.0) * jnp.sqrt(h) * normals["Z"]))
 
 
 W = Wiener()

@@ -3,7 +3,7 @@
 Each path carries the probability s, given the path on the grid, that the level has not been reached yet, and its
 integral; s falls in a step by the chance of a crossing within it (problems.level), so that nothing is drawn:
 
-    survival S(t) = E s;   restricted mean E min(τ, t) = E ∫ s;   between two looks, s falling by d on the way:
+    survival S(t) = E s;   restricted mean E min(τ, t) = E ∫ s;   between two observations, s falling by d on the way:
     density E d/Δ;         hazard ln(S_before/S)/Δ;               errors from sums over paths of s, d, ∫ s and products
     E τ = E min(τ, T) + S(T)/λ, where the hazard λ is constant at the end (λ over the last fifth of the time)
 """
@@ -11,7 +11,7 @@ integral; s falls in a step by the chance of a crossing within it (problems.leve
 from __future__ import annotations
 
 import dataclasses
-import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -27,24 +27,28 @@ from stodyn.statistics.moments import Averaged, Summary, summarise
 
 COMPLETE = 1e-3  # survival at the end, up to which a mean is complete
 EARLY, LATE = 0.6, 0.8  # shares of the time at which survival is kept: of the hazard before them and after
-FAR = 18.5  # a product of distances in units of noise, beyond which the chance of a crossing is below 1e-16
+FAR = 11.5  # a product of distances in units of noise, beyond which the chance of a crossing is below 1e-10
 FEW_COMPONENTS, FEW_HALVINGS = 8, 12  # up to which what few paths need is left to loops; without them, of a root
-FEW = 16  # looks whose times are compared one by one
-SURVIVAL, TIME, FALL, AT_EARLY, AT_LATE, VALUE = range(
-    6
-)  # the numbers of a path at a look, the latter three for the mean
+FEW = 16  # observation times that are compared one by one
+SURVIVAL, TIME, FALL, AT_EARLY, AT_LATE, VALUE = range(6)  # of a path at an observation; the last three for the mean
 
 
 class Censored(UserWarning):
-    """Paths had not reached the level when the run ended, so that a mean of their passage times is not all known."""
+    """Some paths had not reached the level when the run ended, so their mean passage time is not fully known."""
 
 
 class Track(NamedTuple):
-    """Of each lane: the probability that the level has not been reached, and its integral; what the probability was
-    at the latest look before this time, and at two marks near the end."""
+    """What each path carries. It changes only in a step that may have reached the level, and is constant otherwise.
+
+    survival  the probability s that the level has not been reached
+    time      the integral of s up to the time `when`, where the latest such step ended
+    last      s at the beginning of the observation interval that holds `when`
+    early, late  s at the two marks near the end; None where no mean is asked for
+    """
 
     survival: Array
     time: Array
+    when: Array
     last: Array
     early: Array | None
     late: Array | None
@@ -55,36 +59,44 @@ class Passage(Averaged):
     """The law of the first time τ at which a function of the state reaches a level.
 
     A path may reach the level and come back between two steps. Where noise enters the function, the chance of that is
-    taken from the Brownian bridge between its two values, measured in units of noise; where noise enters its rate alone
-    (positions), from Hermite's cubic through values and rates; where neither is known, crossings are seen at the grid
-    alone and τ comes out late by O(√h), with a warning. P(τ > t) then has weak order 1, 2 for additive noise and a
-    method of weak order 2, and ½ on the grid alone. Nothing is drawn.
+    taken from the Brownian bridge between its two values, measured in units of noise; where noise enters only its rate
+    (positions), from Hermite's cubic through values and rates; where neither is known, crossings are seen only at the
+    grid points, and τ comes out late by O(√h), with a warning. P(τ > t) has weak order 1 with the bridge, 2 for
+    additive noise and a method of weak order 2, and ½ on the grid alone. Nothing is drawn. Crossings whose chance in a
+    step is below 1e-10 are not counted; that changes the hazard by 1e-10 of itself.
 
     Parameters
     ----------
     level : number, function, pair or Level
-        As for `sd.Level`: a number, level(t[, params]), or a pair (low, high) to be left; or a Level with everything.
+        As for `sd.Level`: a number, a function level(t[, params]), a pair (low, high) that the path leaves, or a
+        complete Level.
     of : str, int or function
         A component by its name or number, or of(t, x[, params]) -> number.
     direction : "up" or "down"
         Whether the level is reached from below (the default) or from above.
     bridge : bool
-        False: crossings are seen at the times of the steps alone.
+        False: crossings are seen only at the times of the steps.
     mean : bool
-        False: E τ is not asked for, and nothing is said where the run was too short for it.
+        False: E τ is not estimated, and there is no warning where the run was too short for it.
     name : str
-        Under which the variables stand in the result.
+        The name under which the variables appear in the result.
 
     Notes
     -----
-    Variables, NAME being `name`, each with NAME_..._stderr: over the looks (time) NAME_survival = P(τ > t) and
-    NAME_restricted_mean = E min(τ, t); over the intervals between them (NAME_middle) NAME_density and NAME_hazard; the
-    number NAME_mean = E τ. NAME_mean_kind says what that is: "complete" (at most one path in a thousand is left, whose
-    part S/λ is added), "extrapolated" (the hazard was constant over the last two fifths of the time, and S/λ is added),
-    or "bound" (E min(τ, T), a lower bound). For the latter two a warning `Censored` says what is missing.
+    Variables, with NAME for `name`, each with NAME_..._stderr: at the observation times (time) NAME_survival = P(τ > t)
+    and NAME_restricted_mean = E min(τ, t); over the intervals between them (NAME_middle) NAME_density and NAME_hazard;
+    and the number NAME_mean = E τ. NAME_mean_kind says what that number is: "complete" (at most one path in a thousand
+    is left, and its share S/λ is added), "extrapolated" (the hazard was constant over the last two fifths of the time,
+    and S/λ is added), or "bound" (E min(τ, T), a lower bound). For the last two a warning `Censored` says what is
+    missing.
+
+    Examples
+    --------
+    >>> from stodyn import statistics as st
+    >>> passage = st.Passage(2.0, of="x", every=16)
     """
 
-    refuses_stops = "weighs crossings, and a stop decides them: the run has stop_time and alive"
+    refuses_stops = "weighs crossings, but a stop decides them: read stop_time and alive from the run instead"
 
     level: Any = dataclasses.field(kw_only=False)
     of: Any = dataclasses.field(kw_only=False, default=0)
@@ -96,12 +108,13 @@ class Passage(Averaged):
     over_step: Any = dataclasses.field(default=None, init=False, repr=False)
     looks: Any = dataclasses.field(default=(), init=False, repr=False)
     marks: Any = dataclasses.field(default=(), init=False, repr=False)
+    tolerance: float = dataclasses.field(default=0.0, init=False, repr=False)
 
     def __post_init__(self):
         super().__post_init__()
         if isinstance(self.level, Level):
             if self.of != 0 or self.direction is not None:
-                raise ValueError("Passage: level is a Level, which says of and direction itself; leave them out here")
+                raise ValueError("Passage: level is a Level, which has its own of and direction; leave them out here")
         else:
             with _named():
                 Level(self.level, self.of, self.direction)
@@ -136,11 +149,15 @@ class Passage(Averaged):
         until = times[times <= self.looks[-1]]
         wanted = times[0] + np.array([EARLY, LATE]) * (until[-1] - times[0])
         marks = until[np.abs(until[:, None] - wanted).argmin(axis=0)]
-        return self._with(over_step=over_step, marks=(float(times[0]), *map(float, marks)))
+        return self._with(
+            over_step=over_step,
+            marks=(float(times[0]), *map(float, marks)),
+            tolerance=0.25 * float(np.diff(times).min()),
+        )
 
     def _with(self, **fields: Any) -> Passage:
         ready = dataclasses.replace(self)
-        kept = {name: getattr(self, name) for name in ("gauge", "over_step", "looks", "marks")}
+        kept = {name: getattr(self, name) for name in ("gauge", "over_step", "looks", "marks", "tolerance")}
         for name, value in (kept | fields).items():
             object.__setattr__(ready, name, value)
         return ready
@@ -153,46 +170,53 @@ class Passage(Averaged):
 
         begun = jax.vmap(alive, in_axes=(-1, self._axes(params, x)))(x, params)
         kept = (begun, begun) if self.mean else (None, None)
-        return Track(begun, jnp.zeros_like(begun), begun, *kept)
+        return Track(begun, jnp.zeros_like(begun), jnp.full_like(begun, t), begun, *kept)
 
     def _axes(self, params: Any, x: Array) -> Any:
-        """Which leaves of the parameters have an axis of lanes, told by their shapes."""
+        """Which leaves of the parameters have an axis of lanes, judged by their shapes."""
         examples = self.gauge.problem.example_params()
         return jax.tree.map(lambda leaf, one: -1 if np.ndim(leaf) > np.ndim(one) else None, params, examples)
 
     def track(self, gathered, move):
-        t, h = move.t, move.h
-        times = [self._is_look(t, h), *(jnp.abs(t - mark) < 0.25 * h for mark in self.marks[1:] if self.mean)]
+        over = jax.vmap(self._over_step, in_axes=(-1, None, None, -1, -1, move.axes), out_axes=-1)
+        return over(gathered, move.t, move.h, move.before, move.after, move.params)
 
-        def noted(track):
-            kept = [jnp.where(now, track.survival, old) for now, old in zip(times, track[2:], strict=False)]
-            return Track(*track[:2], *kept, *track[2 + len(kept) :])
+    def _over_step(self, track: Track, t, h, before: Array, after: Array, params) -> Track:
+        """What one path carries after a step."""
+        is_possible, law = self.over_step(t, h, before, after, params)
 
-        gathered = rarely(functools.reduce(jnp.logical_or, times), noted, gathered, _loops(self.gauge))
-        over = jax.vmap(self.over_step, in_axes=((-1, -1), None, None, -1, -1, move.axes), out_axes=-1)
-        moved = over(gathered[:2], t, h, move.before, move.after, move.params)
-        return Track(*moved, *gathered[2:])
+        def fallen(track: Track) -> Track:
+            reached, lost = law()
+            s = track.survival
+            left = s * (1.0 - reached)
+            time = track.time + s * ((t - track.when) + h * (1.0 - lost))
+            is_new = self._interval(t + self.tolerance) != self._interval(track.when - self.tolerance)
+            marks = [jnp.where(t + self.tolerance < mark, left, old)
+                     for mark, old in zip(self.marks[1:], track[4:], strict=True) if old is not None]  # fmt: skip
+            kept = marks or (None, None)
+            return Track(left, time, t + h + 0.0 * s, jnp.where(is_new, s, track.last), *kept)
 
-    def _is_look(self, t: Array, h: Array) -> Array:
-        """Whether the statistic looked at the paths at time t, at the beginning of a step."""
-        looks = self.looks[self.looks > self.marks[0]][:-1]  # the start is kept as it is, the end begins no step
+        return rarely(is_possible & (track.survival > 0.0), fallen, track, _loops(self.gauge))
+
+    def _interval(self, t: Array) -> Array:
+        """The number of observation times up to t, by which intervals between them are told apart."""
+        looks = self.looks
         apart = np.diff(looks)
         if len(looks) > 2 and np.ptp(apart) < 1e-6 * apart[0]:
-            number = (t - looks[0]) * (1.0 / apart.mean())
-            return (jnp.abs(number - jnp.round(number)) * apart.mean() < 0.25 * h) & (t > looks[0] - 0.25 * h)
+            return jnp.maximum(jnp.floor((t - looks[0]) * (1.0 / apart.mean())), -1.0)
         if len(looks) <= FEW:
-            return sum((jnp.abs(t - look) < 0.25 * h for look in looks), jnp.zeros((), bool))
-        table = jnp.asarray(looks, t.dtype)
-        near = table[jnp.clip(jnp.searchsorted(table, t - 0.25 * h), 0, len(looks) - 1)]
-        return jnp.abs(t - near) < 0.25 * h
+            return sum((jnp.where(t >= look, 1.0, 0.0) for look in looks), jnp.zeros_like(t))
+        return jnp.searchsorted(jnp.asarray(looks, t.dtype), t, side="right").astype(t.dtype)
 
     def values(self, snapshot):
-        track = snapshot.track
-        own = [track.survival, track.time, track.last - track.survival]
+        track, t = snapshot.track, snapshot.t
+        is_open = self._interval(t - self.tolerance) == self._interval(track.when - self.tolerance)
+        fall = jnp.where(is_open, track.last - track.survival, 0.0)
+        own = [track.survival, track.time + (t - track.when) * track.survival, fall]
         if not self.mean:
             return jnp.stack(own)
         extra, axes = ((), ()) if snapshot.params is None else ((snapshot.params,), (snapshot.axes,))
-        value = jax.vmap(lambda x, *p: self.gauge.value(snapshot.t, x, *(p or (None,))), in_axes=(-1, *axes))
+        value = jax.vmap(lambda x, *p: self.gauge.value(t, x, *(p or (None,))), in_axes=(-1, *axes))
         return jnp.stack([*own, track.early, track.late, value(snapshot.x, *extra)])
 
     # --- the result ---------------------------------------------------------------------------------------------------
@@ -322,7 +346,9 @@ def _mean(found: Summary, count: np.ndarray, end: float, marks: tuple[float, ...
     return mean if is_constant else bound
 
 
-# --- a step: survival and its integral after it -----------------------------------------------------------------------
+# --- a step: whether the level may have been reached, and the law of it -----------------------------------------------
+
+Law = Callable[[], tuple[Array, Array]]  # the probability that it was, and that times the mean share of the step left
 
 
 @dataclasses.dataclass(frozen=True)
@@ -331,11 +357,10 @@ class _Seen:
 
     gauge: Gauge
 
-    def __call__(self, alive, t, h, before, after, params):
-        survival, time = alive
-        stays = jnp.all(self.gauge.distances(t + h, after, params) > 0)
-        left = jnp.where(stays, survival, 0.0)
-        return left, time + 0.5 * h * (survival + left)
+    def __call__(self, t, h, before, after, params) -> tuple[Array, Law]:
+        distances = self.gauge.distances(t + h, after, params)
+        one = jnp.ones_like(after[0])
+        return ~jnp.all(distances > 0), lambda: (one, 0.5 * one)
 
     def check(self, t: float, h: float) -> None:
         """Refuse steps that are too long."""
@@ -345,19 +370,17 @@ class _Seen:
 class _Followed(_Seen):
     """Along Hermite's cubic."""
 
-    def __call__(self, alive, t, h, before, after, params):
+    def __call__(self, t, h, before, after, params):
         gauge = self.gauge
         ends, slopes = gauge.ends_and_slopes(t, h, before, after, params)
         where, lowest = crossing.cubic_lowest(ends, slopes)
 
-        def reached(alive):
-            survival, time = alive
+        def law():
             halvings = crossing.BISECTIONS if _loops(gauge) else FEW_HALVINGS
             share = jnp.min(jnp.where(lowest > 0, 1.0, crossing.cubic_root(ends, slopes, where, halvings)))
-            return jnp.zeros_like(survival), time - h * (1.0 - share) * survival
+            return jnp.ones_like(share), 1.0 - share
 
-        survival, time = alive
-        return rarely(~jnp.all(lowest > 0), reached, (survival, time + h * survival), _loops(gauge))
+        return ~jnp.all(lowest > 0), law
 
 
 @dataclasses.dataclass(frozen=True)
@@ -366,25 +389,20 @@ class _Bridged(_Seen):
 
     freezes: bool
 
-    def __call__(self, alive, t, h, before, after, params):
+    def __call__(self, t, h, before, after, params):
         first, last, one, other = self.gauge.ends_and_deviations(t, h, before, after, params, self.freezes)
 
-        def near(alive):
-            survival, time = alive
-            end = last / other
-            a, b = jnp.maximum(first / one, 0.0), jnp.maximum(end, 0.0)
+        def law():
+            end = last * (1.0 / other)
+            a, b = jnp.maximum(first * (1.0 / one), 0.0), jnp.maximum(end, 0.0)
             each = crossing.bridge_chance(a, b)
             lost = each * crossing.share_after_crossing(a, jnp.abs(end))
             if len(self.gauge.level.bounds) == 1:
-                return survival * (1.0 - each[0]), time - h * survival * lost[0]
+                return each[0], lost[0]
             reached = crossing.bridge_chance_of_two((a[0], b[0]), (a[1], b[1]))
-            share = jnp.sum(lost) / jnp.maximum(jnp.sum(each), jnp.finfo(after.dtype).tiny)
-            return survival * (1.0 - reached), time - h * survival * reached * share
+            return reached, reached * jnp.sum(lost) / jnp.maximum(jnp.sum(each), jnp.finfo(after.dtype).tiny)
 
-        survival, time = alive
-        return rarely(
-            ~jnp.all(first * last > FAR * one * other), near, (survival, time + h * survival), _loops(self.gauge)
-        )
+        return ~jnp.all(first * last > FAR * one * other), law
 
     def check(self, t, h):
         if len(self.gauge.level.bounds) == 1:
