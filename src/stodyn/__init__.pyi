@@ -15,7 +15,7 @@ from stodyn.engine.simulate import replay, simulate
 from stodyn.engine.sweep import difference, sweep
 from stodyn.engine.until import until
 from stodyn.methods.catalogue import find as method
-from stodyn.methods.filtered import exactly_filtered
+from stodyn.methods.filtered import ExactNoise
 from stodyn.methods.stopping import Stop
 from stodyn.noise.distribution import PerPath
 from stodyn.noise.from_normals import from_normals
@@ -39,6 +39,7 @@ from stodyn.results import provenance, quantile, save
 __all__ = [
     "SDAE",
     "SDE",
+    "ExactNoise",
     "Hamiltonian",
     "Impact",
     "Level",
@@ -58,7 +59,6 @@ __all__ = [
     "draw_increments",
     "elements",
     "estimate",
-    "exactly_filtered",
     "fragility",
     "from_normals",
     "increments",

@@ -193,7 +193,10 @@ def test_accelerations_that_are_shown_hold_the_coloured_force():
         (lambda: sd.with_noise(OWN, GROUND, ["x0", "x1"]), r"into: 2 coordinate\(s\) for the 1 output"),
         (lambda: sd.with_noise(OWN, GROUND, lambda t, x, v: x[:2]), r"into: returned shape \(2,\), expected \(3, 1\)"),
         (lambda: sd.with_noise(OWN, GROUND.named("x1"), "x0"), r"components called \['x1'\] already"),
-        (lambda: sd.exactly_filtered("Newmark", FRAME, 0.1), "method: Newmark keeps the noise"),
+        (
+            lambda: sd.simulate(FRAME, sd.ExactNoise("Newmark"), t=(0.0, 0.2), dt=0.1, paths=2, seed=1),
+            "methods of the α family keep the noise of a mechanical system exact by themselves",
+        ),
         (
             lambda: sd.simulate(FRAME, t=(0.0, 0.3), dt=[0.1, 0.2], paths=2, seed=1),
             "dt: StochasticAlpha draws coloured noise from its law over one length of step",
@@ -206,7 +209,6 @@ def test_errors(make, message):
 
 
 def test_other_methods_take_the_same_system_as_an_sde():
-    filtered = sd.exactly_filtered("RK4", FRAME, 0.002)
-    for method in ("RK4", filtered):
+    for method in ("RK4", sd.ExactNoise("RK4")):
         run = sd.simulate(FRAME, method, t=(0.0, 0.02), dt=0.002, paths=8, seed=1, progress=False)
         assert tuple(run["component"].values) == FRAME.names

@@ -9,7 +9,6 @@ import pytest
 import stodyn as sd
 from stodyn.analysis.integrator import linear_step
 from stodyn.analysis.linear import coefficients
-from stodyn.methods.filtered import exactly_filtered
 from stodyn.noise import coloured as co
 from stodyn.numerics import van_loan
 from stodyn.problems.driven import NoiseNotDelivered
@@ -22,7 +21,7 @@ GUST = sd.with_noise(STILL, co.dryden(1.0, 1.0, 1.0, components="w"), "v")
 
 
 def steady(problem, dt, method="RK4"):
-    step = linear_step(problem, exactly_filtered(method, problem, dt), dt)
+    step = linear_step(problem, sd.ExactNoise(method), dt)
     return van_loan.discrete_lyapunov(step.M, step.G @ step.G.T)
 
 
@@ -31,7 +30,7 @@ def test_noise_is_exact_at_any_step_and_with_any_method(dt):
     for method in ("RK4", "EulerMaruyama") if dt < 0.1 else ("RK4",):
         P = steady(GUST, dt, method)[2:, 2:]
         np.testing.assert_allclose(P, GUST.noise.state_covariance, rtol=1e-10, atol=1e-12)
-        step = linear_step(GUST, exactly_filtered(method, GUST, dt), dt)
+        step = linear_step(GUST, sd.ExactNoise(method), dt)
         np.testing.assert_allclose(step.M[2:, 2:], GUST.noise.discretise(dt)[0], atol=1e-12)
 
 
@@ -56,9 +55,8 @@ def test_runs_of_a_nonlinear_problem_at_a_large_step():
     duffing = sd.SDE(lambda t, x: jnp.array([x[1], -x[0] - x[0] ** 3 - 0.5 * x[1]]), lambda t, x: jnp.zeros((2, 1)),
                      [0.0, 0.0], names=("x", "v"))  # fmt: skip
     problem = sd.with_noise(duffing, co.dryden(1.0, 1.0, 1.0, components="w"), "v")
-    method = exactly_filtered("RK4", problem, 0.5)
     run = sd.simulate(
-        problem, method, t=(0, 10), dt=0.5, paths=40_000, seed=5, collect=sd.statistics.Moments(at=[10.0])
+        problem, sd.ExactNoise("RK4"), t=(0, 10), dt=0.5, paths=40_000, seed=5, collect=sd.statistics.Moments(at=[10.0])
     )
     found, stderr = (float(run[name].sel(component="w_g")[0]) for name in ("variance", "variance_stderr"))
     assert found == pytest.approx(1.0, abs=4 * stderr)  # a false alarm in one of 16 000; RK4 on the filter is 4.8 % low
@@ -68,7 +66,7 @@ def test_runs_of_a_nonlinear_problem_at_a_large_step():
 def test_calculus_of_the_problem_is_that_of_its_own_noise():
     own = sd.SDE(lambda t, x: -x, lambda t, x: 0.5 * x, 1.0)  # Ito, and Heun takes Stratonovich problems
     problem = sd.with_noise(own, co.gauss_markov(0.1, 1.0), "x")
-    method = exactly_filtered("Heun", problem, 0.05)
+    method = sd.ExactNoise("Heun").for_steps(problem, 0.05)
     np.testing.assert_allclose(method.own.f(0.0, jnp.array([2.0]), {"own": None, "noise": np.zeros(1)}), [-2.0 - 0.25])
 
 
@@ -79,28 +77,26 @@ def test_what_is_advised_for_steps_that_are_too_long_can_be_done():
     with pytest.raises(ValueError, match="AB4 makes the coloured noise grow") as raised:
         GUST.check_step(sd.method("AB4"), 1.0)
     for said, expected in ((caught[0].message, "EulerMaruyama"), (raised.value, "Heun")):
-        (named,) = re.findall(r"exactly_filtered\('(\w+)', problem, dt\)", str(said))
-        assert named == expected and exactly_filtered(named, GUST, 0.1).own.n == 2
+        (named,) = re.findall(r"ExactNoise\('(\w+)'\)", str(said))
+        assert named == expected and sd.ExactNoise(named).for_steps(GUST, 0.1).own.n == 2
 
 
 def test_bad_input():
-    with pytest.raises(TypeError, match="problem: expected one made by with_noise"):
-        exactly_filtered("RK4", STILL, 0.1)
-    with pytest.raises(TypeError, match="method: expected a one-step method"):
-        exactly_filtered("AB4", GUST, 0.1)
-    with pytest.raises(ValueError, match="dt: expected a step > 0"):
-        exactly_filtered("RK4", GUST, -0.1)
-    with pytest.raises(ValueError, match=r"made for steps of 0\.1, not 0\.2"):
-        sd.simulate(GUST, exactly_filtered("RK4", GUST, 0.1), t=(0, 1), dt=0.2, paths=4, seed=1)
-    with pytest.raises(sd.PathsFailed):
-        sd.simulate(GUST, exactly_filtered("RK4", GUST, 0.04), t=(0, 0.1), dt=[0.04, 0.02, 0.04], paths=4, seed=1)
-    other = sd.with_noise(STILL, co.gauss_markov(1.0, 1.0), "v")
-    with pytest.raises(ValueError, match="made for another problem"):
-        sd.simulate(other, exactly_filtered("RK4", GUST, 0.1), t=(0, 1), dt=0.1, paths=4, seed=1)
+    run = {"t": (0, 1), "dt": 0.1, "paths": 4, "seed": 1}
+    with pytest.raises(TypeError, match=r"ExactNoise\(RK4\) takes Driven problems, and this is a SDE"):
+        sd.simulate(STILL, sd.ExactNoise("RK4"), **run)
+    with pytest.raises(TypeError, match="base: expected a one-step method such as RK4, got 'AB4', which has a history"):
+        sd.ExactNoise("AB4")
+    with pytest.raises(TypeError, match=r"base: expected a method that makes steps, or its name, .* got VanLoan"):
+        sd.ExactNoise("VanLoan")
+    with pytest.raises(ValueError, match=r"dt: ExactNoise\(RK4\) draws coloured noise from its law over one length"):
+        sd.simulate(GUST, sd.ExactNoise("RK4"), **run | {"t": (0, 0.1), "dt": [0.04, 0.02, 0.04]})
+    with pytest.raises(TypeError, match=r"for a single step take method.for_steps\(problem, dt\)"):
+        assert sd.ExactNoise("RK4").needs
 
 
 def test_methods_for_other_problems_are_refused():
     oscillator = sd.SDE(lambda t, x: jnp.stack([x[1], -x[0] - 0.2 * x[1]]), None, (0.0, 0.0))
     driven = sd.with_noise(oscillator, co.gauss_markov(1.0, 2.0), 1)
-    with pytest.raises(TypeError, match="StochasticAlpha steps Mechanical problems"):
-        sd.exactly_filtered("StochasticAlpha", driven, 0.1)
+    with pytest.raises(ValueError, match="StochasticAlpha steps Mechanical problems"):
+        sd.simulate(driven, sd.ExactNoise("StochasticAlpha"), t=(0, 1), dt=0.1, paths=4, seed=1)

@@ -45,27 +45,27 @@ def test_variance_of_the_noise_that_a_method_delivers(name):
 def test_steps_too_long_for_the_noise_are_told():
     problem, heun = sd.with_noise(STILL, co.gauss_markov(1.0, 0.5, "gust"), "v"), sd.method("Heun")
     heun.prepared(problem, 0.1)  # z = -0.2 leaves -1.1 %
-    with pytest.warns(NoiseNotDelivered, match=r"variance of gust 4.76 % too small.*exactly_filtered\('Heun'"):
+    with pytest.warns(NoiseNotDelivered, match=r"variance of gust 4.76 % too small.*ExactNoise\('Heun'"):
         heun.prepared(problem, 0.2)  # z = -0.4
     with pytest.raises(ValueError, match=r"dt: Heun makes the coloured noise grow with steps of 1.* rates up to 2"):
         heun.prepared(problem, 1.0)
-    for right in (sd.exactly_filtered(heun, problem, 1.0), sd.method("VanLoan")):
-        assert right.prepared(problem, 1.0) is right
+    for right in (sd.ExactNoise(heun), sd.method("VanLoan")):
+        assert right.prepared(problem, 1.0).spelling == right.spelling  # without a warning
 
 
 def test_steps_too_long_for_what_the_noise_drives_are_told():
-    """The noise is right at any step with exactly_filtered; of the oscillator the exact covariance is known."""
+    """The noise is right at any step with ExactNoise; of the oscillator the exact covariance is known."""
     problem = sd.with_noise(STILL, co.dryden(1.0, 1.0, 1.0, components="w"), "v")
     exact = van_loan.lyapunov(coefficients(problem).A, coefficients(problem).b.T @ coefficients(problem).b)[1, 1]
     for dt, is_told in ((0.5, True), (0.05, False)):
-        method = sd.exactly_filtered("RK4", problem, dt)
+        method = sd.ExactNoise("RK4")
         step = linear_step(problem, method, dt)
         lost = 1 - van_loan.discrete_lyapunov(step.M, step.G @ step.G.T)[1, 1] / exact
         assert (lost > 0.05) == is_told
         with warnings.catch_warnings(record=True) as found:
             warnings.simplefilter("always")
             method.prepared(problem, dt)
-        words = f"RK4 with exact noise makes the variance of v in the long run {100 * lost:.3g} % too small"
+        words = f"ExactNoise(RK4) makes the variance of v in the long run {100 * lost:.3g} % too small"
         assert [words in str(w.message) for w in found] == [True] * is_told
     with pytest.warns(ResponseNotDelivered, match="Heun makes the variance of v in the long run .* too large"):
         sd.method("Heun").prepared(sd.with_noise(STILL, co.gauss_markov(1.0, 5.0, "gust"), "v"), 0.5)

@@ -16,6 +16,7 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
+from stodyn.analysis.linear import for_step
 from stodyn.analysis.one_step import AFFINE, OneStep, asked, of_values
 from stodyn.methods.catalogue import named, stepping
 from stodyn.methods.contract import Catalogued, Method
@@ -165,7 +166,7 @@ def linear_step(
     starting  the number of a starting step of a multistep method, instead of its step
     params    stands in for the problem's own
     """
-    one = OneStep(problem, stepping(method), starting is not None, often=False)
+    one = OneStep(problem, for_step(problem, stepping(method), dt), starting is not None, often=False)
     return read_step(one, dt, t, problem.params if params is None else params, starting or 0)
 
 

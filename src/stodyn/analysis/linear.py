@@ -14,9 +14,10 @@ import scipy
 from numpy.typing import ArrayLike
 
 from stodyn.analysis.one_step import AFFINE, FEW, OneStep, affine, asked, of_values
-from stodyn.engine.spec import as_it_is_now
+from stodyn.engine.spec import as_it_is_now, matched
 from stodyn.methods.catalogue import stepping
 from stodyn.methods.contract import Method
+from stodyn.methods.filtered import ExactNoise
 from stodyn.noise.distribution import is_random
 from stodyn.noise.increment import Recipe
 from stodyn.numerics import gauss
@@ -191,9 +192,14 @@ def step_map(
         raise ValueError(
             "params: expected the numbers of one path, got random ones; give them as step_map(..., params=...)"
         )
-    driven = isinstance(problem, DrivenMechanical) and isinstance(problem, method.accepts)
-    # The noise of a driven structure has the law of this length of step.
-    return read_map(OneStep(problem, method.prepared(problem, dt) if driven else method), dt, t, params, nodes)
+    return read_map(OneStep(problem, for_step(problem, method, dt)), dt, t, params, nodes)
+
+
+def for_step(problem: Problem, method: Method, dt: float) -> Method:
+    """The method with the law of its noise over steps of length dt, where that noise is coloured and drawn exactly."""
+    if isinstance(problem, DrivenMechanical) and isinstance(problem, method.accepts):
+        return method.prepared(problem, dt)
+    return method.for_steps(matched(problem, method)[0], dt) if isinstance(method, ExactNoise) else method
 
 
 def read_map(

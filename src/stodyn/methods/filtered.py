@@ -4,49 +4,98 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
-from stodyn.methods.catalogue import named
+from stodyn.methods.catalogue import stepping
 from stodyn.methods.contract import Claim, Method
-from stodyn.methods.wrapping import without
+from stodyn.methods.wrapping import Wrapping, without
 from stodyn.noise.increment import Recipe
 from stodyn.numerics import van_loan
 from stodyn.problems import lowering
 from stodyn.problems.driven import Driven
-from stodyn.problems.driven_mechanical import DrivenMechanical
 
 
-def exactly_filtered(method: Method | str, problem: Any, dt: float) -> Method:
-    """The method for a problem made by with_noise and steps of length dt, with the filter of the noise stepped exactly.
+@dataclasses.dataclass(frozen=True)
+class ExactNoise(Method):
+    """A one-step method on a problem with coloured noise, the filter of the noise being stepped exactly.
 
     In a step the filter's state and the average of the noise over it are drawn from their joint law (Van Loan), and the
-    method steps the problem's own equations with this average for the noise, constant over the step. So the noise has
-    its exact covariance and autocovariance at any dt, and the response an error of order dt² for smooth systems: it
-    receives the exact impulse of every step. Costs k + p normals a step for k states of the filter and p outputs.
+    base method steps the problem's own equations with this average for the noise, constant over the step. So the noise
+    has its exact covariance and autocovariance at any dt, and the response an error of order dt² for smooth systems: it
+    receives the exact impulse of every step. Costs k + p normals per step for k states of the filter and p outputs.
+
+    Parameters
+    ----------
+    base
+        A one-step method for SDEs, or its name. The problem, made by `with_noise`, and dt come from the run.
+
+    Examples
+    --------
+    >>> import stodyn as sd
+    >>> sd.ExactNoise("RK4").name
+    'ExactNoise(RK4)'
     """
-    method = named(method)
-    if not isinstance(method, Method) or method.starting_steps:
-        raise TypeError(f"method: expected a one-step method such as RK4, got {method!r}")
-    if isinstance(problem, DrivenMechanical):
-        if issubclass(DrivenMechanical, method.accepts):
-            raise TypeError(
-                f"method: {method.name} keeps the noise of a mechanical system exact by itself; run it as it is"
+
+    base: Any
+
+    accepts = Driven
+    calculus = None
+    claims: tuple[Claim, ...] = dataclasses.field(default=(), init=False, repr=False)
+
+    def __post_init__(self):
+        if stepping(self.base, "base").starting_steps:
+            raise TypeError(f"base: expected a one-step method such as RK4, got {self.base!r}, which has a history")
+
+    @property
+    def name(self):
+        return f"ExactNoise({stepping(self.base).name})"
+
+    @property
+    def spelling(self):
+        return f"ExactNoise({stepping(self.base).spelling})"
+
+    @property
+    def citation(self):
+        return f"{stepping(self.base).citation}; the noise: C. Van Loan, IEEE Trans. Automat. Control 23 (1978)"
+
+    def refusal(self, problem):
+        base = stepping(self.base)
+        if not isinstance(problem.own, base.accepts):
+            return (
+                f"{base.name} steps {base.accepts.__name__} problems, but with exact noise the equations are written "
+                "as an SDE. Take a method for SDEs such as RK4 or Heun as base; methods of the α family keep the noise "
+                "of a mechanical system exact by themselves"
             )
-        problem = problem.lower(Driven)[0]  # type: ignore[index]
-    if not isinstance(problem, Driven):
-        raise TypeError(f"problem: expected one made by with_noise, got a {type(problem).__name__}")
-    if not isinstance(problem.own, method.accepts):
-        raise TypeError(
-            f"method: {method.name} steps {method.accepts.__name__} problems, and the equations of one made by "
-            "with_noise are written as an SDE; take a method for SDEs such as RK4 or Heun"
+        return base.refusal(problem.own)
+
+    def step_refusal(self, h):
+        return stepping(self.base).step_refusal(h)
+
+    def prepared(self, problem, h):
+        ready = self.for_steps(problem, h)
+        problem.check_response(ready, h)
+        return ready
+
+    def for_steps(self, problem: Driven, dt: float) -> Method:
+        """The method with the law of the noise of a problem over steps of length dt."""
+        return _OverEqualSteps(self, stepping(self.base), problem, float(dt))
+
+    @property
+    def needs(self):
+        raise TypeError(f"method: {self._unprepared}")
+
+    def step(self, problem, t, state, noise, params):
+        raise TypeError(f"method: {self._unprepared}")
+
+    @property
+    def _unprepared(self) -> str:
+        return (
+            f"{self.name} draws from a law that depends on the problem and on dt. A run hands them over; for a single "
+            "step take method.for_steps(problem, dt)"
         )
-    if not (math.isfinite(dt) and dt > 0):
-        raise ValueError(f"dt: expected a step > 0, got {dt!r}")
-    return _ExactlyFiltered(method, problem, float(dt))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,24 +116,19 @@ class _AndFilter(Recipe):
 
 
 @dataclasses.dataclass(frozen=True)
-class _ExactlyFiltered(Method):
-    """The base method on the problem's own equations, then the filter; the state is that of the base and s."""
+class _OverEqualSteps(Wrapping, Method):
+    """ExactNoise for a problem and steps of length dt: the base on the problem's own equations, then the filter; the
+    state is that of the base and s."""
 
     base: Any
     problem: Any = dataclasses.field(repr=False)
     dt: float
 
     accepts = Driven
-    calculus = None
-    claims: tuple[Claim, ...] = dataclasses.field(default=(), init=False, repr=False)
 
     @property
-    def name(self):
-        return f"{self.base.name} with exact noise"
-
-    @property
-    def citation(self):
-        return f"{self.base.citation}; the noise: C. Van Loan, IEEE Trans. Automat. Control 23 (1978)"
+    def takes_equal_steps(self) -> str:
+        return "draws coloured noise from its law over one length of step"
 
     @functools.cached_property
     def own(self) -> Any:
@@ -109,18 +153,7 @@ class _ExactlyFiltered(Method):
         return _AndFilter(self.base.needs, self.own.m, len(self.law[1]))
 
     def refusal(self, problem):
-        if not self.problem.is_copy_of(problem):
-            return f"{self.name} was made for another problem; make it for this one with exactly_filtered(...)"
-        return self.base.refusal(self.own)
-
-    def step_refusal(self, h):
-        if abs(h - self.dt) > 1e-9 * self.dt:
-            return f"{self.name} was made for steps of {self.dt:g}, not {h:g}; make it anew with exactly_filtered(...)"
-        return self.base.step_refusal(h)
-
-    def prepared(self, problem, h):
-        problem.check_response(self, h)
-        return self
+        return self.method.refusal(problem)
 
     def on(self, problem: Driven) -> Method:
         """The same for another problem."""
@@ -136,8 +169,7 @@ class _ExactlyFiltered(Method):
         k = len(s)
         drawn = transition @ s + root @ noise.aux["coloured"]
         after, report = self.base.step(self.own, t, before, without(noise, "coloured"), self._given(params, drawn[k:]))
-        # Steps of another length would draw from the wrong law; simulate refuses them by their longest.
-        right = jnp.abs(noise.h - self.dt) <= 1e-6 * self.dt
+        right = jnp.abs(noise.h - self.dt) <= 1e-6 * self.dt  # steps of another length have another law
         return (after, drawn[:k]), report._replace(ok=jnp.asarray(report.ok) & right)
 
     def read(self, state):

@@ -45,17 +45,10 @@ class Driven(SDE):
 
     own    the problem's own equations of x alone, whose params are {"own": its params, "noise": y}
     noise  what drives it
-    origin what it was made of, where that was no SDE: copies of one problem share it
     """
 
     own: Any = None
     noise: Any = None
-    origin: tuple = ()
-
-    def is_copy_of(self, other: Any) -> bool:
-        """Whether both were made of the same functions."""
-        made_of = (self.origin or (self.drift,)), (getattr(other, "origin", ()) or (getattr(other, "drift", None),))
-        return len(made_of[0]) == len(made_of[1]) and all(a is b for a, b in zip(*made_of, strict=True))
 
     def check_step(self, method: Any, h: float) -> None:
         """Warn where the method's own step gives the noise another variance; refuse where it makes it grow."""
@@ -71,7 +64,7 @@ class Driven(SDE):
         one_step = "Heun" if method.starting_steps else method.name
         way = (
             f"The filter of the noise has rates up to {rate:.3g}: take smaller steps, or keep the noise exact at any "
-            f"step by stodyn.exactly_filtered({one_step!r}, problem, dt), or by VanLoan where the problem is linear."
+            f"step by stodyn.ExactNoise({one_step!r}), or by VanLoan where the problem is linear."
         )
         if math.isinf(ratios[worst]):
             raise ValueError(f"dt: {method.name} makes the coloured noise grow with steps of {h:g}. {way}")
@@ -190,7 +183,7 @@ def with_noise(problem: Any, noise: Coloured, into: str | int | Sequence[str | i
     the same in both calculi; the problem's own white noise and its calculus stay as they are. Problems of other kinds
     are written as SDEs first (an SDAE without its algebraic components). For a linear problem the method VanLoan is
     exact at any step. Other methods treat the filter as they do any linear system: a run warns where that puts the
-    variance of the noise off by 2 %. With stodyn.exactly_filtered(method, problem, dt) the noise is exact beside any.
+    variance of the noise off by 2 %. With stodyn.ExactNoise(method) the noise is exact beside any.
 
     A mechanical system stays one: M x'' = force + G y + noise ξ. Methods of the α family take it with the exact
     integrals of y over each step, others as an SDE of (x, v, s).

@@ -202,9 +202,7 @@ class DrivenMechanical(Mechanical):
 
         constant = self.has_constant_push and self.params is None
         matrix = np.asarray(into(0.0, jnp.asarray(own.example_start()[: 2 * N], float), None)) if constant else None
-        driven = with_noise(lowered[0], self.coloured, into if matrix is None else matrix)
-        origin = (self.force, self.noise, self.mass, self.params, self.coloured, self.into)
-        return dataclasses.replace(driven, origin=origin)
+        return with_noise(lowered[0], self.coloured, into if matrix is None else matrix)
 
     @property
     def start_sources(self) -> tuple[Any, ...]:
