@@ -97,7 +97,7 @@ def test_paths_that_fail():
         (lambda t, x: jnp.ones((2, 2)), r"got an array of shape \(2, 2\)"),
         (functional.Maximum(lambda t, x: jnp.stack([x[0], 2 * x[0]])), r"expected a number .*\(2,\) .* Maximum"),
         (functional.Probability(lambda t, x: jnp.stack([x[0], x[0]])), "expected a number for each path"),
-        (lambda t, x: None, "could not be traced"),
+        (lambda t, x: None, r"f: f\(t, x\) returned a NoneType"),
         (lambda x: x[0], r"f: must take f\(t, x\) or f\(t, x, params\), got lambda\(x\)"),
         (lambda t, x: jnp.sqrt(x[0] + 2.5), "f: it is NaN or infinite on some paths"),
     ],
@@ -224,3 +224,43 @@ def test_what_fast_modes_do(f, missing):
     problem = sd.SDE(drift, lambda t, x: jnp.array([[0.0], [np.sqrt(2e4)]]), [0.0, 0.0])
     modes = FastModes(problem, f, (0.0, 1.0))
     assert modes.unseen(16) == pytest.approx(missing, rel=1e-6) and modes.unseen(2**14) == 0.0
+
+
+def test_pulses_in_a_component_that_counts_time():
+    """y' = 1 beside x' = 2 sin²(16πy), ∫ = 1, which is zero at every time of 4, 8 and 16 steps."""
+
+    def drift(t, x):
+        return jnp.stack([2.0 * jnp.sin(16 * np.pi * x[1]) ** 2, 1.0])
+
+    clock = sd.SDE(drift, lambda t, x: jnp.array([[0.1], [0.0]]), [0.0, 0.0])
+    assert abs(float(ask(clock, lambda t, x: x[0], error=0.02).value) - 1.0) < 0.06
+
+
+def test_rare_large_values_of_a_function_with_jumps():
+    """x + 100·1(x > 3.09), of which 0.1 comes from one path in a thousand, which a pilot does not see."""
+    found = ask(BROWNIAN, lambda t, x: x[0] + 100.0 * (x[0] > 3.0902323), error=0.05, most=1e6)
+    assert abs(float(found.value) - 0.1) < 0.15 and found.points.max() >= 4096
+
+
+@pytest.mark.parametrize("scale", [1e-60, 1e-90, 1e90])
+def test_heavy_tails_at_any_scale(scale):
+    found = ask(BROWNIAN, lambda t, x: scale * jnp.exp(3 * x[0]), error=5.0 * scale, most=1e5)
+    assert not found.attrs["trusted"] and "kurtosis" in found.attrs["reasons"]
+
+
+def test_relative_errors_of_small_and_of_no_values():
+    """P(x > 1.5) = 0.004663 of a double well (Fokker-Planck), whose levels were refined without end while the interval
+    held zero; of a mean of zero no error is a share."""
+    well = sd.SDE(lambda t, x: x - x**3, lambda t, x: 0.7, -1.0)
+    small = functional.Probability(lambda t, x: x[0] - 1.5)
+    found = ask(well, small, t=(0, 5), error=0.5, relative=True)
+    assert found.attrs["trusted"] and abs(float(found.value) - 0.004663) < 3 * float(found.error) < 0.005
+    found = ask(BROWNIAN, lambda t, x: x[0], relative=True)
+    assert not found.attrs["trusted"] and "still holds zero" in found.attrs["reasons"]
+
+
+def test_what_plain_monte_carlo_would_take_beside_a_control_that_takes_all_variance():
+    """W itself as the control of 3 W: nothing is left to sample, and plain Monte Carlo takes 9 (1.96/0.01)² paths."""
+    found = ask(BROWNIAN, lambda t, x: 3 * x[0], control=(lambda t, x: x[0], 0.0))
+    assert "takes all the variance away" in found.attrs["why"] and "plain Monte Carlo would take" in found.attrs["why"]
+    assert found.attrs["plain_path_steps"] / found.attrs["plain_steps"] == pytest.approx(9 * 196**2, rel=0.3)

@@ -1,10 +1,14 @@
 """Runs with Sobol points: the same expectations, smaller errors, told from independent randomisations."""
 
+import warnings
+
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import stodyn as sd
 from stodyn import statistics as st
+from stodyn.engine.until import HeavyTailed
 from stodyn.models.ornstein_uhlenbeck import ornstein_uhlenbeck
 
 RUN = dict(t=(0.0, 1.0), dt=0.125, paths=4096, seed=1)
@@ -49,3 +53,16 @@ def test_the_same_bits_in_any_blocks_of_one_width(tmp_path):
 def test_refused(options, words):
     with pytest.raises(ValueError, match=words):
         sd.simulate(ornstein_uhlenbeck(), **(RUN | {"points": "sobol"} | options))
+
+
+def test_what_is_said_of_standard_errors_from_randomisations():
+    """exp 2W has the kurtosis 9e6: the 16 means tell little, and that is said; those of W tell by Student's 2.13."""
+    brownian = sd.SDE(lambda t, x: 0.0 * x, lambda t, x: 1.0, 0.0)
+    tails = st.Observable(lambda t, x: jnp.exp(2.0 * x[0]), name="tails", at=[1.0])
+    options = dict(t=(0, 1), dt=0.5, seed=1, paths=1024, points="sobol")
+    with pytest.warns(HeavyTailed, match="the standard error of tails is decided by rare large values"):
+        sd.simulate(brownian, "EulerMaruyama", collect=[tails], **options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run = sd.simulate(brownian, "EulerMaruyama", collect=[st.Moments(at=[1.0])], **options)
+    assert "2.13" in sd.provenance(run)["stderr"]

@@ -8,7 +8,7 @@ import pytest
 
 import stodyn as sd
 from stodyn import statistics as st
-from stodyn.engine.until import HeavyTailed, Watch
+from stodyn.engine.until import HeavyTailed, OneValue, Watch
 from stodyn.models.ornstein_uhlenbeck import ornstein_uhlenbeck
 from stodyn.statistics.contract import Run as Labels
 from stodyn.statistics.moments import Sums
@@ -82,7 +82,8 @@ def test_what_cannot_be_reached_is_said():
 
 def test_no_event_is_not_a_standard_error_of_zero_and_heavy_tails_are_said():
     never = st.Observable(lambda t, x, p: x[0] > 30.0, name="never", at=1.0)
-    run = sd.simulate(ornstein_uhlenbeck(), collect=never, paths=sd.until(stderr={"never": 2e-4}), **RUN)
+    with pytest.warns(OneValue, match="never had one value"):
+        run = sd.simulate(ornstein_uhlenbeck(), collect=never, paths=sd.until(stderr={"never": 2e-4}), **RUN)
     assert sd.provenance(run)["paths"] == 19 * 1024  # q √2/n = 2e-4 at n = 13 859: looks at 13 and 19 blocks
     wild = st.Observable(lambda t, x, p: jnp.exp(6.0 * x[0]), name="wild", at=1.0)
     with warnings.catch_warnings(record=True) as heard:
@@ -121,3 +122,14 @@ def test_variables_that_are_not_there_are_named():
         sd.simulate(ornstein_uhlenbeck(), paths=sd.until(stderr={"energy": 1.0}), **RUN, **END)
     with pytest.raises(ValueError, match="paths: expected a whole number"):
         sd.prepare(ornstein_uhlenbeck(), t=(0, 1), dt=0.1, paths=sd.until(stderr=1.0))
+
+
+def test_one_value_on_all_paths_is_said():
+    """1e5·1(W > 4.26), whose mean is 1, is zero on all paths of a first look."""
+    problem = sd.SDE(lambda t, x: 0.0 * x, lambda t, x: 1.0, 0.0)
+    lottery = st.Observable(lambda t, x: 1e5 * (x[0] > 4.26489), name="prize", at=[1.0])
+    with pytest.warns(OneValue, match="prize had one value on all 16384 paths"):
+        run = sd.simulate(
+            problem, "EulerMaruyama", t=(0, 1), dt=0.5, seed=0, paths=sd.until(stderr=0.1), collect=[lottery]
+        )
+    assert sd.provenance(run)["until"]["one_value"] == ["prize"]

@@ -46,6 +46,7 @@ STIFF = 64.0  # decay times in the interval beyond which implicit methods are tr
 LONG = 64.0  # times of the system in the interval beyond which methods that keep its structure are tried
 FEWEST, MOST_FIRST = 2, 4096  # steps of the coarsest level
 LOOKS = 512  # random times at which coefficients are looked at
+CLOCK_LOOKS, CLOCKED = 8, 64  # times at which clocks are looked for, and components up to which
 COUPLABLE = "PlatenWeak2 (weak 2), Milstein, Heun, ThetaEuler"
 
 
@@ -168,21 +169,27 @@ def _first_steps(rates: _Rates, t: tuple[float, float], is_implicit: bool) -> in
 def _steps_in_time(problem: Any, functional: Functional, t: tuple[float, float]) -> int:
     """The fewest steps between whose ends coefficients and what is integrated are all but straight lines: at random
     times, and at those of the finest grid, which sees short pulses, they differ from these by less than half of their
-    deviation."""
+    deviation. Components that move as clocks do are moved along."""
     params, x = problem.example_params(), np.asarray(problem.example_start(), float)
     told: list[Any] = [problem.f, problem.g]
     if functional.gathers_in_time:
         told.append(lambda t, x, params: functional.value(problem, t, x, params))
-    told = [function for function in told if depends_on_time(function, x, params)]
-    if not told:
-        return FEWEST
     rng = np.random.default_rng(0)
     states = np.stack([x, x + (1.0 + np.abs(x)) * rng.standard_normal(x.shape)])
     places = np.concatenate([np.linspace(0.0, 1.0, MOST_FIRST + 1), rng.random(LOOKS)])
-    times = np.tile(t[0] + (t[1] - t[0]) * places, len(states))
+    times = t[0] + (t[1] - t[0]) * places
+    moved = np.repeat(states[:, None], len(places), axis=1)
+    clocks = _clocks(problem, params, states, times)
+    if clocks:
+        for i, rate in clocks.items():
+            moved[:, :, i] += rate * (times - t[0])
+    else:
+        told = [function for function in told if depends_on_time(function, x, params)]
+    if not told:
+        return FEWEST
     rows = []
     for function in told:
-        values = AtPoints(function, (0, 0, None))(times, np.repeat(states, len(places), axis=0), params)
+        values = AtPoints(function, (0, 0, None))(np.tile(times, len(states)), moved.reshape(-1, x.size), params)
         rows.append(
             np.moveaxis(np.asarray(values).reshape(len(states), len(places), -1), 1, 2).reshape(-1, len(places))
         )
@@ -198,6 +205,20 @@ def _steps_in_time(problem: Any, functional: Functional, t: tuple[float, float])
             return n
         n *= 2
     return n
+
+
+def _clocks(problem: Any, params: Any, states: np.ndarray, times: np.ndarray) -> dict[int, float]:
+    """The components that only count time, x_i' = c ≠ 0 without noise, and their rates: the same at a few states and
+    times."""
+    if isinstance(problem, SDAE) or problem.n > CLOCKED:
+        return {}
+    few = times[:: max(len(times) // CLOCK_LOOKS, 1)]
+    points = np.repeat(states, len(few), axis=0)
+    f, g = (
+        AtPoints(one, (0, 0, None), few=1)(np.tile(few, len(states)), points, params) for one in (problem.f, problem.g)
+    )
+    still = (np.ptp(f, axis=0) == 0) & (f[0] != 0) & ~np.any(g, axis=(0, 2))
+    return {int(i): float(f[0, i]) for i in np.flatnonzero(still)}
 
 
 def superlinear(problem: Any) -> bool:

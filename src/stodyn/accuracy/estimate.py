@@ -12,8 +12,9 @@ import dataclasses
 import itertools
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -30,7 +31,8 @@ from stodyn.engine.place import Place, front_door
 from stodyn.engine.progress import Progress
 from stodyn.engine.simulate import whereabouts
 from stodyn.engine.spec import as_it_is_now
-from stodyn.problems.calling import call, check_call
+from stodyn.problems.calling import call
+from stodyn.problems.contract import returned_shape
 from stodyn.statistics.functional import Both, Controlled, End, Functional, Probability, Watching
 
 POINTS = ("auto", "sobol", "random")
@@ -42,14 +44,14 @@ WORTH = 1.5  # gain of Sobol points on a level below which the next levels take 
 PILOT_SHARE = 0.05  # of the whole as it is predicted, up to a few times too high, that pilots may cost
 HOPELESS = 100.0  # predictions are too high by up to a factor of twelve
 MOST_DOUBLED = 64  # times the steps that a method begins with, beyond which it is given up
-FURTHER_LOOKS = 4  # doublings for a kurtosis that is too large
+FURTHER_LOOKS = 4  # doublings of a level for a kurtosis that is too large
 SLOPE_POINTS = 512  # paths from which the slope of a control is found
 DOUBTED, REFUTED, FINER = 2.5, 6.0, 8  # standard errors of its mean; how many times as many steps and paths tell
 PAYS = 2.5  # times less variance, from which on a second path beside each pays
 TINY = 1e-140  # in place of a tolerance of zero, which has a square
-MENDS = 2**18  # points of a level after which a kurtosis that is still too large will stay so
+MENDS = 2**18  # points of a level after which a kurtosis that is still too large will stay so, or a value may be zero
 APART = 2.5  # times the variance of f, beyond which differences are not those of independent paths
-SURE = 4096  # points that f must have had one value on to be taken for constant
+SURE = 4096  # points that f must have had one value on to be taken for constant, or seen where it has jumps
 
 
 FAR = 10.0  # times how far the finest paths go, beyond which a path has left
@@ -159,31 +161,33 @@ class Asked:
         watched = Watching(functional) if candidate.watched else functional
         return Question(candidate.problem, candidate.method, watched, self.span, self.where, self.devices)
 
-    def _controlled(self, error: float, seed: int) -> tuple[list[tuple[Candidate, Question]], int]:
-        """What is asked with the control that was given, and the path-steps that its slope took."""
+    def _controlled(self, error: float, seed: int) -> tuple[list[tuple[Candidate, Question]], WithControl]:
+        """What is asked with the control that was given, and how they go together."""
+        none = WithControl(None, 0, 1.0, None)
         if self.control is None:
-            return self.found, 0
+            return self.found, none
         problem, functional, control = self.problem, self.functional, self.control
         if isinstance(control, str):
             linear = _linearised(problem, functional, self.span, error, control)
             if linear is None:
-                return self.found, 0
+                return self.found, none
             problem, functional, known = linear.problem, linear.functional, (linear.control, linear.known)
         else:
             known = control
         first = candidates(problem, functional, self.method, self.span)[0]
-        both, spent, factor = _with_control(
+        with_control = _with_control(
             functional, known, self._question(first, functional), first, seed, is_own=isinstance(control, str)
         )
-        if control == "auto" and factor < PAYS:
-            return self.found, spent
-        return self._questions(problem, functional, both), spent
+        if control == "auto" and with_control.factor < PAYS:
+            return self.found, none._replace(spent=with_control.spent)
+        return self._questions(problem, functional, with_control.functional), with_control
 
     def answered(self, error, seed, *, level=0.95, relative=False, most=1e10, ledger=None, progress=None) -> xr.Dataset:
         """E f to an error."""
         began = time.perf_counter()
         work = _Work(level, float(error), relative, float(most), int(seed), self.kind, self.chooses, ledger)
-        found, before = self._controlled(float(error), int(seed))
+        found, control = self._controlled(float(error), int(seed))
+        before = control.spent
         with Progress(0, progress, label="estimating", link=self.where.link) as bar:
             ladders, failures, spare = _pilots(found, work, self.steps, bar)
             if not ladders:
@@ -212,7 +216,17 @@ class Asked:
                 others[id(other)] = min(others[id(other)], prediction.cost)
         spent = before + sum(other.spent for other in ladders)
         seconds = time.perf_counter() - began
-        return dataset(ladder, work, reasons, sorted(others.values()), failures, pilot, spent, seconds)
+        return dataset(ladder, work, reasons, sorted(others.values()), failures, pilot, spent, seconds, control)
+
+
+class WithControl(NamedTuple):
+    """f with its control, the path-steps it took to find how they go together, the factor by which the variance falls,
+    and the variance of f by itself, by entry."""
+
+    functional: Controlled | None
+    spent: int
+    factor: float
+    variance: np.ndarray | None
 
 
 def _linearised(problem, functional, span, error, control) -> Linearised | None:
@@ -227,10 +241,8 @@ def _linearised(problem, functional, span, error, control) -> Linearised | None:
         return None
 
 
-def _with_control(
-    f, control, asked: Question, candidate: Candidate, seed: int, is_own: bool
-) -> tuple[Controlled, int, float]:
-    """f with its control, the path-steps it took to find how they go together, and by how much the variance falls."""
+def _with_control(f, control, asked: Question, candidate: Candidate, seed: int, is_own: bool) -> WithControl:
+    """How f and its control go together, from a pilot of its own."""
     try:
         c, known = control
         known = float(known)
@@ -269,7 +281,7 @@ def _with_control(
     own = np.diagonal(second)[:-1]
     left = own - slope * second[:-1, -1]
     factor = float(np.min(own / np.maximum(left, 1e-300)))
-    return Controlled(f, both.control, slope, known), spent, factor
+    return WithControl(Controlled(f, both.control, slope, known), spent, factor, own / (SLOPE_POINTS - 1))
 
 
 def _off(run: LevelRun, known: float) -> tuple[float, float]:
@@ -327,15 +339,16 @@ def _check_choices(points, steps) -> None:
 
 
 def _check_values(functional: Functional, problem: Any, t: float) -> None:
-    """Refuse functions whose values cannot be averaged; those that JAX cannot trace are told of where they are run."""
-    check_call("f", functional.function, ("t", "x"), problem.params)
+    """Refuse functions whose values cannot be averaged."""
     with jax.enable_x64(True):
         x, params = jnp.asarray(problem.example_start(), float), problem.example_params()
         try:
             found = jax.eval_shape(lambda x: call(functional.function, t, x, params=params), x)
-            shape, kind = np.shape(found), jnp.result_type(found).kind
         except Exception:
-            return
+            found = None
+        if not isinstance(found, jax.ShapeDtypeStruct):
+            found = returned_shape(problem, "f", functional.function, ("t", t), ("x", x))  # says what is wrong with it
+    shape, kind = found.shape, found.dtype.kind
     if kind == "b" and isinstance(functional, Probability):
         raise ValueError(
             "f: the function of Probability is True or False; give a number that is above 0 where the event happens, "
@@ -391,6 +404,12 @@ class _Work:
         if not self.relative:
             return np.full(value.shape, self.error)
         return self.error * np.maximum(np.abs(value) - half, 0.0)
+
+    def aim(self, value: np.ndarray, half: np.ndarray) -> np.ndarray:
+        """The error by which the next level is chosen: of a value that may still be zero, that of half of it."""
+        if not self.relative:
+            return np.full(value.shape, self.error)
+        return self.error * np.maximum(np.abs(value) - half, 0.5 * np.abs(value))
 
 
 class Ladder:
@@ -492,7 +511,8 @@ class Ladder:
             singles[l] = (P.points * P.stderr2, run.steps)
         singles[0] = (singles[1][0], self.n(0))
         b = rules.bias(self.known("difference", finest), self.known("difference", finest - 1), self.order)
-        tolerance = self.work.tolerance(self.fine(finest).mean, np.zeros(1))
+        fine = self.fine(finest)
+        tolerance = self.work.tolerance(np.maximum(np.abs(fine.mean), np.sqrt(fine.stderr2)), np.zeros(1))
         return rules.predicted(singles, pairs, b.bound, self.order, np.maximum(tolerance, TINY), self.work.level)
 
 
@@ -543,6 +563,13 @@ def _too_fast() -> str:
     )
 
 
+def _may_be_zero(found: rules.Interval, entry: int, points: int) -> str:
+    return (
+        f"after {points} points the interval {found.value[entry]:.2g} ± {found.half[entry]:.2g} still holds zero, of "
+        "which no error is a share; ask for an absolute error (relative=False)"
+    )
+
+
 def _damped(unseen: float) -> str:
     return (
         "noise reaches modes that decay within a step of the finest level that can be begun with "
@@ -563,7 +590,7 @@ def _too_dear(best: rules.Prediction, ladder: Ladder, work: _Work) -> str:
 
 def _loop(ladder: Ladder, work: _Work, bar: Progress, elsewhere: int) -> list[str]:
     """Points and levels until the error is reached; what is not as it should be, in words."""
-    looks = 0
+    looks: Counter[tuple[str, int]] = Counter()
     while True:
         for role, l in ladder.used:
             ladder.run(role, l).grow(ladder.least, bar)
@@ -577,7 +604,7 @@ def _loop(ladder: Ladder, work: _Work, bar: Progress, elsewhere: int) -> list[st
         found = rules.interval(levels, counted, b.bound, work.level)
         if not np.all(np.isfinite(found.value)):
             raise ValueError("f: it is NaN or infinite on some paths; let it answer for every state that occurs")
-        error = work.tolerance(found.value, found.half)
+        error, aim = work.tolerance(found.value, found.half), work.aim(found.value, found.half)
         share = found.half / np.maximum(error, 1e-300)
         worst = int(np.argmax(share))
         spent = ladder.spent + elsewhere
@@ -587,19 +614,21 @@ def _loop(ladder: Ladder, work: _Work, bar: Progress, elsewhere: int) -> list[st
         _check_rare(ladder, found.value + 5 * found.stderr)
         heavy = _heavy(levels, ladder)
         constant = levels[0] if np.any(levels[0].known.variance == 0) and not ladder.is_controlled else None
-        unsure = (heavy[0] if heavy else None) or (
-            constant if constant is not None and constant.known.points < SURE else None
-        )
-        if share[worst] <= 1 and (unsure is None or looks == FURTHER_LOOKS):
+        hidden = levels[0] if constant is not None or ladder.question.has_jumps else None
+        doubted = [*heavy, *([hidden] if hidden is not None and hidden.known.points < SURE else [])]
+        unsure = next((one for one in doubted if looks[one.role, one.level] < FURTHER_LOOKS), None)
+        if share[worst] <= 1 and unsure is None:
             return _reasons(ladder, heavy)
         for hopeless in (one for one in heavy if one.known.points >= MENDS):
             reached = f"{found.half[worst]:.2g} was reached, not {error[worst]:.2g}"
             return [*_reasons(ladder, [hopeless]), f"given up, for more points do not mend that: {reached}"]
+        if work.relative and levels[0].known.points >= MENDS and found.half[worst] > abs(found.value[worst]):
+            return [*_reasons(ladder, heavy), _may_be_zero(found, worst, levels[0].known.points)]
         where: Any
-        if share[worst] <= 1:
-            looks += 1
+        if unsure is not None and share[worst] <= 1:
+            looks[unsure.role, unsure.level] += 1
             where = unsure
-        elif np.any((b.bound > 0.5 * error) & (b.bound > 2 * b.stderr)):
+        elif np.any((b.bound > 0.5 * aim) & (b.bound > 2 * b.stderr)):
             if _does_not_converge(ladder):
                 raise Diverged(
                     "f: its differences do not fall from level to level at a rate that can be seen: "
@@ -612,7 +641,7 @@ def _loop(ladder: Ladder, work: _Work, bar: Progress, elsewhere: int) -> list[st
                 ladder.random_from = min(ladder.random_from, ladder.top + 1)
             ladder.top += 1
             continue
-        elif np.any(b.bound > 0.5 * error):
+        elif np.any(b.bound > 0.5 * aim):
             g = ladder.order.ratio
             pair = [by["difference", ladder.top], by["difference", ladder.top - 1]]
             where = max(pair, key=lambda one: _helps(one, g if one.level == ladder.top else 1.0, worst))

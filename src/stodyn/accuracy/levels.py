@@ -24,6 +24,8 @@ from stodyn.engine.simulate import merged, run_of
 from stodyn.engine.spec import Spec, describe
 from stodyn.methods.coupled import FINE, PATHS, Level, Levelled
 from stodyn.noise.sobol import RANDOMISATIONS
+from stodyn.numerics.printing.telling import holds
+from stodyn.statistics.functional import Functional
 from stodyn.statistics.moments import Sums, merge_sums, variances
 from stodyn.statistics.observable import Observable
 from stodyn.statistics.randomised import Randomised
@@ -33,6 +35,7 @@ FEWEST = 2 * RANDOMISATIONS
 CHEAP = 1e5  # path-steps that a pilot may cost in any case
 PILOT = 9  # path-steps of the differences of levels 1 and 2, for each point and step of level 0
 DEVICE_PATHS = 2**16  # for which the width of a block on a GPU is taken
+JUMPS = ("gt", "ge", "lt", "le", "eq", "ne", "select_n", "sign", "floor", "ceil", "round")
 UNPRINTED = 256  # paths of a block that is not printed
 
 
@@ -110,6 +113,17 @@ class Question:
                 jax.ShapeDtypeStruct((problem.n,), np.float64),
             )
         return found.shape[0]
+
+    @functools.cached_property
+    def has_jumps(self) -> bool:
+        """Whether the function compares or rounds: it may then have values that few points show."""
+        functional, problem = self.functional, self.problem
+        while isinstance(functional.function, Functional):
+            functional = functional.function
+        with jax.enable_x64(True):
+            x, params = jnp.asarray(problem.example_start(), float), problem.example_params()
+            trace = jax.make_jaxpr(lambda x: functional.value(problem, self.t[1], x, params))(x)
+        return any(holds(trace, name) for name in JUMPS)
 
     def spec(self, kind: str, steps: int) -> Spec:
         """A level in so many (coarse) steps; described once for each kind, as long as the method stays as it is."""
@@ -240,8 +254,11 @@ class LevelRun:
         N = float(whole.weight[0])
         m2, m4 = variances(whole)[0][entries] / N, whole.fourth[0][entries] / N
         variance = m2 * N / (N - 1)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            kurtosis = np.where(m2 > 0, m4 / m2**2, 3.0)
+        with np.errstate(all="ignore"):
+            kurtosis = np.where(m2 > 0, m4 / m2 / m2, 3.0)
+            kurtosis = np.where(
+                kurtosis >= 0.99, kurtosis, np.inf
+            )  # less where powers underflow, NaN where they overflow
         if self.points == "sobol":
             stderr2, freedom = means.var(axis=0, ddof=1) / RANDOMISATIONS, RANDOMISATIONS - 1.0
         else:
@@ -254,9 +271,10 @@ class LevelRun:
     def _span(whole: Sums, entries: slice) -> np.ndarray:
         """The distance of the two values of what has only two, √(4 μ2 + (μ3/μ2)²); 0 for anything else.
 
-        A law has two values where μ4 μ2 = μ3² + μ2³."""
+        A law has two values where μ4 μ2 = μ3² + μ2³: here in units of its deviation, for f may be tiny."""
         N = whole.weight[0]
         m2, m3, m4 = (s / N for s in (variances(whole)[0], whole.third[0], whole.fourth[0]))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            off = np.abs(m4 * m2 - m3**2 - m2**3) / np.maximum(m4 * m2, 1e-300)
-            return np.where((off < 1e-9) & (m2 > 0), np.sqrt(4 * m2 + (m3 / m2) ** 2), 0.0)[entries]
+        with np.errstate(all="ignore"):
+            kurtosis, skewness = m4 / m2 / m2, m3 / m2 / np.sqrt(m2)
+            off = np.abs(kurtosis - skewness**2 - 1.0) / kurtosis
+            return np.where((off < 1e-9) & (m2 > 0), np.sqrt(m2 * (4 + skewness**2)), 0.0)[entries]

@@ -11,9 +11,11 @@ import xarray as xr
 
 from stodyn.accuracy import rules
 
+ALL = 1e12  # factor of a control beyond which the variance that is left is rounding
+
 
 def dataset(ladder: Any, work: Any, reasons: list[str], others: list[float], failures: list[str], pilot: int,
-            spent: int, seconds: float) -> xr.Dataset:  # fmt: skip
+            spent: int, seconds: float, control: Any) -> xr.Dataset:  # fmt: skip
     """The result of an estimate."""
     found, bias, levels, counted, error = ladder.result
     k = ladder.question_entries
@@ -52,7 +54,7 @@ def dataset(ladder: Any, work: Any, reasons: list[str], others: list[float], fai
         "progress_value": ("look", [entry[1] for entry in work.history]),
         "progress_error": ("look", [entry[2] for entry in work.history]),
     }
-    plain, plain_steps = _plain(ladder, found, error, work.level)
+    plain, plain_steps = _plain(ladder, found, error, work.level, control.variance)
     record = {
         "problem": type(ladder.question.problem).__name__,
         "method": ladder.candidate.method.spelling,
@@ -74,7 +76,7 @@ def dataset(ladder: Any, work: Any, reasons: list[str], others: list[float], fai
     }
     attrs = {
         "route": _route(ladder, bias, runs),
-        "why": _why(ladder, others, plain, spent),
+        "why": _why(ladder, others, plain, spent, control),
         "trusted": int(not reasons),
         "reasons": "; ".join(reasons),
         "path_steps": int(spent),
@@ -87,8 +89,11 @@ def dataset(ladder: Any, work: Any, reasons: list[str], others: list[float], fai
     return xr.Dataset(variables, attrs=attrs)
 
 
-def _plain(ladder: Any, found: rules.Interval, error: np.ndarray, level: float) -> tuple[float, int]:
-    """What plain Monte Carlo with the same method would have taken for the same error."""
+def _plain(
+    ladder: Any, found: rules.Interval, error: np.ndarray, level: float, own: np.ndarray | None
+) -> tuple[float, int]:
+    """What plain Monte Carlo with the same method would have taken for the same error; own: the variance of f where the
+    levels have that of f with a control."""
     variances, biases, steps = {}, {}, {}
     top = max(l for role, l in ladder.runs if role == "difference")
     left = np.zeros_like(found.value)
@@ -99,7 +104,7 @@ def _plain(ladder: Any, found: rules.Interval, error: np.ndarray, level: float) 
             change, variance = np.abs(ladder.known("difference", l).mean), ladder.fine(l).variance
         else:  # between the pilot and a base far above it
             change = g * change
-        variances[l] = variance
+        variances[l] = variance if own is None else own
         biases[l] = left + change / (g - 1) if l == top else left
         steps[l] = ladder.n(l)
         left = biases[l] + change
@@ -121,14 +126,18 @@ def _route(ladder: Any, bias: rules.Bias, runs: list[Any]) -> str:
     return f"{ladder.candidate.method.name},{pairs} {shape}, {points}, {last}"
 
 
-def _why(ladder: Any, others: list[float], plain: float, spent: int) -> str:
+def _why(ladder: Any, others: list[float], plain: float, spent: int, control: Any) -> str:
     said = ["the only method that came into question"]
     if others:
         said = [f"the next best method was predicted {others[0] / max(ladder.expected, 1e-300):.2g} times as dear"]
+    if control.functional is not None:
+        said.append(f"the control lowers the variance {control.factor:.2g} times" if control.factor < ALL else
+                    "the control takes all the variance away")  # fmt: skip
     ratio = plain / max(spent, 1)
-    said.append(
-        f"plain Monte Carlo would take {ratio:.2g} times as many path-steps"
-        if ratio > 2
-        else "plain Monte Carlo is as good"
-    )
+    if math.isinf(ratio):
+        said.append("no step of plain Monte Carlo that was looked at has a bias below the error")
+    elif ratio > 2:
+        said.append(f"plain Monte Carlo would take {ratio:.2g} times as many path-steps")
+    else:
+        said.append("plain Monte Carlo is as good")
     return "; ".join(said)

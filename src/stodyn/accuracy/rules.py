@@ -32,6 +32,7 @@ from stodyn.noise.sobol import RANDOMISATIONS
 
 SEEN, STEEPEST = 3.0, 0.9  # standard errors beyond which a difference is seen; the largest ratio of differences
 SLACK = 0.4  # by how much less than the claim the order may be: half an order less is found
+FEWEST_PATHS = 30  # whose scatter tells anything
 FEW_DIFFERENT = 5  # means of randomisations below which their scatter tells nothing
 LOOSE = 0.09  # (kurtosis - 1)/points beyond which a variance is not believed
 STOPPED = 0.15  # of the sampling part: what the interval is widened by at least, since s was looked at before the end
@@ -141,9 +142,9 @@ def interval(levels: Sequence[Level], counted: Sequence[np.ndarray], bound: np.n
     value = sum(w * one.known.mean for w, one in zip(counted, levels, strict=True))
     shares = [w**2 * one.known.stderr2 for w, one in zip(counted, levels, strict=True)]
     variance = np.asarray(sum(shares))
-    spread = sum(np.square(s) / one.known.freedom for s, one in zip(shares, levels, strict=True))
     with np.errstate(divide="ignore", invalid="ignore"):
-        freedom = np.where(variance > 0, variance**2 / spread, np.inf)
+        spread = sum(np.square(s / variance) / one.known.freedom for s, one in zip(shares, levels, strict=True))
+        freedom = np.where(variance > 0, 1.0 / spread, np.inf)
     q = scipy.stats.t.ppf(0.5 + 0.5 * level, freedom)
     stderr = np.sqrt(variance)
     half = q * stderr + np.maximum(bound, STOPPED * q * stderr)
@@ -205,7 +206,8 @@ def plain(
     error: np.ndarray,
     level: float,
 ) -> tuple[float, int]:
-    """Path-steps of plain Monte Carlo with its best step, n V (q/(error - bias_n))², and that number of steps n."""
+    """Path-steps of plain Monte Carlo with its best step, n V (q/(error - bias_n))² (at least 30 paths), and its number
+    of steps n."""
     q = float(scipy.stats.norm.ppf(0.5 + 0.5 * level))
     last, best = max(variances), (math.inf, 0)
     for l in range(last + 24):
@@ -213,6 +215,6 @@ def plain(
         bound = biases[known] * 2.0 ** (-order.weak * (l - known))
         n = steps[known] * 2 ** (l - known)
         if np.all(bound < error):
-            cost = float(np.max(n * variances[known] * (q / (error - bound)) ** 2))
+            cost = n * max(float(np.max(variances[known] * (q / (error - bound)) ** 2)), FEWEST_PATHS)
             best = min(best, (cost, n))
     return best

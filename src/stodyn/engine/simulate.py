@@ -41,7 +41,7 @@ from stodyn.engine.spec import (
     values_given,
 )
 from stodyn.engine.stability import warn_of_unstable_steps
-from stodyn.engine.until import Until, Watch
+from stodyn.engine.until import Until, Watch, of_randomisations
 from stodyn.methods.contract import Catalogued, Expansion, Method
 from stodyn.methods.recommend import advice
 from stodyn.methods.stopping import Stop
@@ -154,6 +154,8 @@ def simulate(
         reached: dict[str, Any] = {}
     else:
         tally, kept, reached = _run_until(rule, run, where, ledger, progress, on_failure, began)
+    if points != "random":
+        reached |= of_randomisations(spec.statistics, tally.merged, run.labels())
     further = {
         **reached,
         **({} if method is not None else {"advice": advice(problem, chosen)}),

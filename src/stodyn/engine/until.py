@@ -20,6 +20,7 @@ The looks are functions of the blocks merged in their order: the end, and the bi
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import warnings
 from collections.abc import Mapping, Sequence
@@ -28,10 +29,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy
 
+from stodyn.noise.sobol import RANDOMISATIONS
 from stodyn.statistics.contract import Labelled, Statistic, is_count
 from stodyn.statistics.contract import Run as Labels
 from stodyn.statistics.histogram import Histogram
 from stodyn.statistics.moments import Averaged, Sums, variances
+from stodyn.statistics.observable import Observable
 
 FEWEST_BLOCKS, FEWEST_PATHS, MANY_BLOCKS = 4, 4096, 16
 GROWTH = 1.5
@@ -42,6 +45,10 @@ MOST = 2**30
 
 class HeavyTailed(UserWarning):
     """A standard error that is itself known badly: rare large values decide it."""
+
+
+class OneValue(UserWarning):
+    """A quantity that had one value on every path: rare other values are in no standard error."""
 
 
 def until(
@@ -142,6 +149,7 @@ class Quantity(NamedTuple):
     """A variable as it is known so far: arrays over its dims, the first of which may be time.
 
     ones      how many of the paths are ones, where every path is 0 or 1; kurtosis, paths: where they are known
+    same      whether all paths have one value, where that is known
     """
 
     dims: tuple[str, ...]
@@ -150,6 +158,7 @@ class Quantity(NamedTuple):
     ones: np.ndarray | None = None
     kurtosis: np.ndarray | None = None
     paths: np.ndarray | None = None
+    same: np.ndarray | None = None
 
 
 def quantities(statistic: Statistic, merged: Any, labels: Labels) -> dict[str, Quantity]:
@@ -192,6 +201,7 @@ def _of_sums(quantity: Quantity, sums: Sums, columns: slice) -> Quantity:
         ones=ones.reshape(shape),
         kurtosis=kurtosis.reshape(shape),
         paths=count.reshape(shape),
+        same=(m2 == 0).reshape(shape),
     )
 
 
@@ -224,6 +234,7 @@ class Watch:
         self._means: dict[str, np.ndarray] = {}
         self._squares: dict[str, np.ndarray] = {}
         self.looks: list[int] = []
+        self.same: list[str] = []  # Observables that have one value on all paths at the end
 
     def take(self, kept: Sequence[Any]) -> None:
         """The next block, whole: the means of its variables (Welford's sums)."""
@@ -244,6 +255,8 @@ class Watch:
         for statistic, part, labels in zip(self.statistics, merged, self.labels, strict=True):
             found |= {name: (q, labels) for name, q in quantities(statistic, part, labels).items()}
         self._check_names(list(found))
+        own = [name for one in self.statistics if isinstance(one, Observable) for name in one.means()]
+        self.same = [name for name in own if self._tolerance(name) is not None and _is_same(found[name][0])]
         verdicts = [
             self._worst(name, q, labels, paths)
             for name, (q, labels) in found.items()
@@ -330,6 +343,14 @@ class Watch:
                 HeavyTailed,
                 stacklevel=5,
             )
+        if self.same:
+            warnings.warn(
+                f"{', '.join(self.same)} had one value on all {self.looks[-1]} paths. Other values have a probability "
+                f"below {3 / self.looks[-1]:.1g}: the tolerance holds where they are truth values, but says nothing of "
+                "rare large ones; see stodyn.rare for rare events",
+                OneValue,
+                stacklevel=5,
+            )
         return {
             "asked": rule.asked(),
             "reached": bool(verdict.share <= 1),
@@ -339,8 +360,39 @@ class Watch:
             "half_width": verdict.half,
             "tolerance": verdict.tolerance,
             **({} if math.isnan(loose) else tails),
+            **({"one_value": self.same} if self.same else {}),
             "says": f"each number by itself at {rule.level:g}, sampling only: the bias of the step is not in it",
         }
+
+
+def _is_same(quantity: Quantity) -> bool:
+    """Whether some number has one value on all paths at the last time."""
+    return quantity.same is not None and bool(quantity.same[-1:].any())
+
+
+def of_randomisations(statistics: Sequence[Any], merged: Sequence[Any], labels: Sequence[Labels]) -> dict:
+    """What the record of a run with Sobol points says of its standard errors; warns where few points decide them."""
+    freedom = RANDOMISATIONS - 1
+    for statistic, part, own in zip(statistics, merged, labels, strict=True):
+        whole = functools.reduce(statistic.merge, statistic.parted(part))
+        for name, quantity in quantities(statistic.of, whole, own).items():
+            if quantity.kurtosis is None or quantity.paths is None:
+                continue
+            with np.errstate(invalid="ignore"):
+                loose = float(np.nanmax(np.sqrt((quantity.kurtosis - 1) / quantity.paths), initial=0.0))
+            if loose > LOOSE:
+                warnings.warn(
+                    f"the standard error of {name} is decided by rare large values (kurtosis "
+                    f"{np.nanmax(quantity.kurtosis):.3g} with {int(quantity.paths.max())} paths): intervals made of it "
+                    "cover less than they say. Take more paths",
+                    HeavyTailed,
+                    stacklevel=4,
+                )
+    q = float(scipy.stats.t.ppf(0.975, freedom))
+    return {
+        "randomisations": RANDOMISATIONS,
+        "stderr": f"from {RANDOMISATIONS} means: intervals at 0.95 take Student's quantile {q:.2f}, not 1.96",
+    }
 
 
 def _words(name: str, dims: Sequence[str], place: Sequence[int], labels: Labels) -> str:
