@@ -34,13 +34,17 @@ def pytest_configure(config):
         "brief(*ids): of the cases of a parametrised test those that differ in their way through the code; the others "
         "are asked by `make test-full`, or by their names",
     )
+    config.addinivalue_line(
+        "markers",
+        "long(instead): asked by `make test-full`, or by its name; `instead` says what asks for the same in less time",
+    )
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
-    """Studies first, so that none of the longest is the last; of tests marked `brief` the named cases alone."""
+    """Studies first, so that none of the longest is the last; of `brief` tests the named cases, of `long` ones none."""
     items.sort(key=lambda item: item.path.parent.name != "studies")
-    if FULL or any("[" in argument for argument in config.args):
+    if FULL or any("::" in argument for argument in config.args):
         return
     brief = {item: item.get_closest_marker("brief") for item in items}
     left = [item for item, marker in brief.items() if marker and item.callspec.id not in marker.args]
@@ -48,6 +52,7 @@ def pytest_collection_modifyitems(config, items):
     asked = {(item.parent, item.originalname, name) for item, marker in brief.items() if marker for name in marker.args}
     if asked - found:
         raise pytest.UsageError(f"brief: no such cases: {sorted(f'{test}[{name}]' for _, test, name in asked - found)}")
+    left += [item for item in items if item.get_closest_marker("long")]
     config.hook.pytest_deselected(items=left)
     gone = set(left)
     items[:] = [item for item in items if item not in gone]

@@ -12,6 +12,7 @@ from stodyn.models.noise_structures import GENERAL_NOISE
 from stodyn.models.ornstein_uhlenbeck import ORNSTEIN_UHLENBECK
 
 
+@pytest.mark.brief("ornstein_uhlenbeck", "general_noise")
 @pytest.mark.parametrize("model", [KUBO, ORNSTEIN_UHLENBECK, GENERAL_NOISE, DAMPED_KUBO], ids=lambda model: model.name)
 def test_the_first_has_the_highest_order_of_all_that_take_the_problem(model):
     problem = model.problem

@@ -11,6 +11,7 @@ from stodyn.analysis import conservation
 from stodyn.methods import burrage, explicit, implicit, langevin, srk
 from stodyn.methods.variational import DIRK, Midpoint, SRKw1, SRKw2, SRKw2Coupled, StoermerVerlet
 from stodyn.noise.increment import Increment
+from stodyn.numerics.printing.points import at_one
 from stodyn.problems.hamiltonian import Hamiltonian
 
 pytestmark = pytest.mark.usefixtures("quick_compiling_everywhere")
@@ -32,6 +33,7 @@ def two_channels():
     )
 
 
+@pytest.mark.brief("Midpoint", "StoermerVerlet", "SRKw1")
 @pytest.mark.parametrize("method", VARIATIONAL, ids=ids)
 def test_variational_steps_are_symplectic(method):
     problem = conservation.entangled_system()
@@ -45,16 +47,23 @@ def test_the_others_are_visibly_not(method):
     assert conservation.symplecticity_defect(conservation.entangled_system(), method, X, noise) > 1e-5
 
 
-def test_srkw2_loses_the_form_with_two_channels_and_its_coupled_form_keeps_it():
-    problem, noise, x = two_channels(), Increment(0.1, jnp.array([0.3**0.5, -(0.3**0.5)]), aux={}), X[::2]
-    assert conservation.symplecticity_defect(problem, SRKw2Coupled, x, noise) < 1e-12
+TWO_KICKS = Increment(0.1, jnp.array([0.3**0.5, -(0.3**0.5)]), aux={})
+
+
+def test_srkw2_refuses_two_channels():
     with pytest.raises(ValueError, match="SRKw2 is made for"):
-        conservation.symplecticity_defect(problem, SRKw2, x, noise)
+        conservation.symplecticity_defect(two_channels(), SRKw2, X[::2], TWO_KICKS)
+
+
+@pytest.mark.long("test_variational_steps_are_symplectic")
+def test_srkw2_loses_the_form_with_two_channels_and_its_coupled_form_keeps_it():
+    problem, noise, x = two_channels(), TWO_KICKS, X[::2]
+    assert conservation.symplecticity_defect(problem, SRKw2Coupled, x, noise) < 1e-12
 
     def step(x):
         return SRKw2.step(problem, 0.0, x, noise, None)[0]
 
-    J = np.asarray(jax.jit(jax.jacfwd(step))(jnp.asarray(x)))
+    J = at_one(jax.jacfwd(step), x)
     assert abs(np.linalg.det(J) - 1.0) > 1e-2
 
 
@@ -114,6 +123,7 @@ def two_channels_forced():
     return Hamiltonian(lambda t, q, p: 0.5 * p @ p, force=lambda t, q, p: -q * p, start=(X[:2], X[2:]))
 
 
+@pytest.mark.long("test_verlet_is_conformal_and_others_are_not")
 def test_quasi_symplectic_verdicts():
     """Verlet and its kin are quasi-symplectic; midpoint and DIRK keep QS1 alone; explicit methods keep neither."""
     names = ["StoermerVerlet", "ConformalVerlet", "ShiftedVerlet", "Midpoint", "Heun"]

@@ -200,6 +200,7 @@ def test_stationary_energy_of_the_langevin_oscillator(h, heun):
     assert abs(energy(mean, covariance) - heun) < 1e-6
 
 
+@pytest.mark.brief("0.05-19.799685", "0.02-2.1707709")
 @pytest.mark.parametrize("h, expected", [(0.05, 19.799685), (0.02, 2.1707709), (0.01, 1.2164979)])
 def test_heun_gains_energy_in_the_kubo_oscillator(h, expected):
     """E(H)(1000) = ½ tr of E[M⊗M]^k, M = 1 + z J + z² J²/2 with normal z: here from the moments of z and a power."""

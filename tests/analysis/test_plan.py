@@ -24,6 +24,7 @@ def worst(method, lengths):
     return np.abs(covariance.delivered(PULSE, method, lengths).covariance[1:, 0, 0] / P - 1).max()
 
 
+@pytest.mark.brief("0.01-fresh", "0.001-held")
 @pytest.mark.parametrize("method", [FRESH, c.RK4], ids=["fresh", "held"])
 @pytest.mark.parametrize("tol", [1e-2, 1e-3])
 def test_plan_around_a_pulse(method, tol):

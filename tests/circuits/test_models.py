@@ -59,6 +59,7 @@ def test_the_same_equations(name, model, renamed, second):
         assert not np.any(ours["g"][[j for j in range(circuit.n) if not circuit.mass[j].any()]])
 
 
+@pytest.mark.long("test_the_same_equations")
 def test_two_diodes_with_given_increments():
     """RK1W2M in V, A and s gives the twelve digits that an independent program in V, mA and us gave."""
     circuit = dataclasses.replace(read(examples()["two_diodes"]), params={"noise": 1000.0}, structure="commutative")

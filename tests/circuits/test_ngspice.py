@@ -13,9 +13,10 @@ from stodyn.circuits import read
 pytestmark = pytest.mark.skipif(shutil.which("ngspice") is None, reason="ngspice is not installed")
 PRECISE = ".options reltol=1e-7 abstol=1e-15 vntol=1e-10 chgtol=1e-18 method=gear maxord=3\n"
 
-# Circuits side by side on one ground, so that one program is compiled: every element and every waveform.
-TRANSIENT = """all elements
-.param c=1n
+# Every element and every waveform, in circuits small enough for their steps to be compiled at once, and what is seen.
+TRANSIENT = {
+    "passive": (
+        """.param c=1n
 .subckt lowpass a b r=1k
 R1 a b {r}
 C1 b 0 c
@@ -26,12 +27,28 @@ V2 p 0 PULSE(0 1 0.5u 0.1u 0.2u 1u 3u)
 RL p m 50
 L1 m lc 20u
 C2 lc 0 200p
-V3 s 0 SIN(0 2 500k)
+""",
+        ("rc", "lc"),
+    ),
+    "devices": (
+        """V3 s 0 SIN(0 2 500k)
 RS s t 500
 D1 t u dio
 RD u 0 5k
 C3 u 0 400p
-I1 0 w EXP(0 1m 0.2u 0.3u 2u 0.5u)
+V4 gate 0 PWL(0 0 1u 3 2u 3 3u 0.5)
+VDD vdd 0 3
+MN o gate 0 0 n W=2u L=1u
+MP o gate vdd vdd p W=4u L=1u
+CO o 0 1n
+.model dio D(IS=1e-13 N=1.2 CJO=0)
+.model n NMOS(LEVEL=1 KP=100u VTO=0.7 LAMBDA=0.03)
+.model p PMOS(LEVEL=1 KP=50u VTO=-0.8 LAMBDA=0.05)
+""",
+        ("u", "o"),
+    ),
+    "controlled": (
+        """I1 0 w EXP(0 1m 0.2u 0.3u 2u 0.5u)
 RW w 0 1k
 CW w 0 100p
 E1 e 0 w 0 2.5
@@ -45,18 +62,11 @@ CH h 0 200p
 H1 k 0 VM 300
 RK k l 1k
 CK l 0 100p
-G1 l 0 lc 0 0.2m
-V4 gate 0 PWL(0 0 1u 3 2u 3 3u 0.5)
-VDD vdd 0 3
-MN o gate 0 0 n W=2u L=1u
-MP o gate vdd vdd p W=4u L=1u
-CO o 0 1n
-.model dio D(IS=1e-13 N=1.2 CJO=0)
-.model n NMOS(LEVEL=1 KP=100u VTO=0.7 LAMBDA=0.03)
-.model p PMOS(LEVEL=1 KP=50u VTO=-0.8 LAMBDA=0.05)
-.tran 2n 4u
-"""
-SEEN = ("rc", "lc", "u", "w", "f", "h", "l", "o")
+G1 l 0 w 0 0.2m
+""",
+        ("w", "f", "h", "l"),
+    ),
+}
 
 NOISE = {
     "thermal": ("R1 in out 10k\nC1 out 0 100p\nV1 in 0 1 AC 1\nR2 out x 5k\nC2 x 0 20p\n", "x"),
@@ -89,15 +99,17 @@ def peer(folder, text, commands, vectors):
     return np.loadtxt(data)
 
 
-def test_waveforms_without_noise(tmp_path):
-    circuit = read(TRANSIENT + ".options noise=off\n")
-    theirs = peer(tmp_path, TRANSIENT.replace(".tran 2n 4u", ".tran 2n 4u 0 0.5n") + PRECISE, "run",
-                  " ".join(f"v({node})" for node in SEEN))  # fmt: skip
+@pytest.mark.parametrize("name", TRANSIENT)
+def test_waveforms_without_noise(name, tmp_path):
+    text, seen = TRANSIENT[name]
+    circuit = read(f"title\n{text}.tran 2n 4u\n.options noise=off\n")
+    theirs = peer(tmp_path, f"title\n{text}.tran 2n 4u 0 0.5n\n" + PRECISE, "run",
+                  " ".join(f"v({node})" for node in seen))  # fmt: skip
     run = stodyn.simulate(
         circuit, "Trapezoidal", t=circuit.span, dt=1e-9, paths=1, seed=1, collect=st.Paths(1, every=8)
     )
     times = run["time"].values
-    for k, node in enumerate(SEEN):
+    for k, node in enumerate(seen):
         ours = run["path"].sel(component=node).values[0]
         wanted = np.interp(times, theirs[:, 0], theirs[:, 1 + k])
         assert np.abs(ours - wanted).max() <= 1e-4 * np.ptp(wanted), node

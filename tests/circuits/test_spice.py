@@ -168,6 +168,7 @@ def test_small_signals(name, tmp_path):
         np.testing.assert_allclose(np.sqrt(found.input_density[seen]), noise[seen, 2], rtol=1e-4)
 
 
+@pytest.mark.long("test_small_signals has their charges, tests/circuits/test_ngspice.py waveforms")
 def test_waveforms_of_devices_with_charges(tmp_path):
     """A rectifying diode that stores charge, a bipolar and a MOS inverter with their capacitances, a transformer."""
     text = (

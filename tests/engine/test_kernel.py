@@ -51,6 +51,7 @@ def paths_of(problem, method, **options):
     return run["path"].values, sd.provenance(run)
 
 
+@pytest.mark.brief("Heun", "ImplicitMidpoint", "DRI1")
 @pytest.mark.parametrize("method", ["Heun", "SRIW1", "AB3", "ImplicitMidpoint", "DRI1"])
 def test_the_kernel_takes_the_steps_that_programs_of_processors_and_vmap_take(method):
     """One, two and more normals a step; a history; Newton's loop; discrete draws. From the processor's programs, with
@@ -64,6 +65,7 @@ def test_the_kernel_takes_the_steps_that_programs_of_processors_and_vmap_take(me
     np.testing.assert_array_equal(sd.replay(oscillator(), method, run, 3)["path"], found[3])
 
 
+@pytest.mark.brief("3", "17")
 @pytest.mark.parametrize("channels", [1, 2, 3, 17, 20])
 def test_normals_are_numbered_along_each_path_whatever_a_step_takes_and_wherever_a_call_begins(channels, monkeypatch):
     """Sums of normals: odd streams leave one over for the next step, long ones are drawn in a loop."""

@@ -35,6 +35,7 @@ def engine_normals(recipe, m, seed, lane):
     return drawn
 
 
+@pytest.mark.brief("Heun", "lowered", "midpoint", "with Z")
 @pytest.mark.parametrize(
     ("problem", "method"),
     [
@@ -87,6 +88,7 @@ def test_derivatives_in_closed_form(noise):
     np.testing.assert_allclose(by_noise.h, x * 0.5 / factors, rtol=1e-12)
 
 
+@pytest.mark.brief("problem0-method0")
 @pytest.mark.parametrize(("problem", "method"), [(kubo(), ImplicitMidpoint), (lorenz(), ThetaEuler)])
 def test_derivatives_through_newton(problem, method):
     """Against central differences of order 2: error 1e-6² + 1e-10/1e-6 of Newton's tolerance."""

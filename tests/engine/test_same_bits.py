@@ -40,6 +40,7 @@ def bits(run, *names):
     return hashlib.sha256(b"".join(np.ascontiguousarray(run[name].values).tobytes() for name in names)).hexdigest()
 
 
+@pytest.mark.usefixtures("quick_compiling")
 @pytest.mark.parametrize("name", CASES)
 def test_threads_slabs_and_statistics(name, monkeypatch):
     problem, method, executor = CASES[name]
@@ -81,6 +82,7 @@ def test_processes():
     assert child.stdout.strip() == here, child.stderr
 
 
+@pytest.mark.brief("problem0-method0")
 @pytest.mark.parametrize(("problem", "method"), [(lorenz(), EulerMaruyama), (kubo(), ImplicitMidpoint)])
 def test_printed_and_vmap_agree(problem, method):
     runs = [

@@ -13,6 +13,7 @@ from stodyn.studies.alpha_orders import PROBLEMS, measured
 pytestmark = pytest.mark.usefixtures("quick_compiling_everywhere")
 
 
+@pytest.mark.long("tests/claims measures the order with general noise")
 def test_strong_orders_of_two_coordinates_with_two_channels_that_do_not_commute():
     """The double pendulum; one coordinate and one channel are measured with every other claim (tests/claims)."""
     problem, expected = PROBLEMS["double pendulum, two channels"]

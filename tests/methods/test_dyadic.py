@@ -19,7 +19,7 @@ def test_variance_is_right_where_equal_steps_of_the_grid_are_not():
     times = [1.0, 1.2, 2.0]
     exact = covariance.exact(PULSE, times).covariance[:, 0, 0]
     collect = sd.statistics.Moments(at=times)
-    run = sd.simulate(PULSE, Dyadic(tol=1e-3), t=(0, 2), dt=0.1, paths=20_000, seed=11, collect=collect)
+    run = sd.simulate(PULSE, Dyadic(tol=1e-3), t=(0, 2), dt=0.1, paths=5_000, seed=11, collect=collect)
     stderr = run["variance_stderr"].values[:, 0]
     # Four standard errors at three times: a false alarm in one of 5000.
     assert (abs(run["variance"].values[:, 0] - exact) <= 4 * stderr).all()

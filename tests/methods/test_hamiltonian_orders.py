@@ -46,6 +46,7 @@ def test_mean_square_order_one_with_coupled_noise():
     includes(found, 1.0)
 
 
+@pytest.mark.long("tests/claims measures the orders")
 def test_mean_square_order_one_half_where_the_channels_do_not_commute():
     crossed = Hamiltonian(
         lambda t, q, p: 0.5 * (p**2 + q**2),

@@ -175,6 +175,7 @@ REFERENCE = {
 }
 
 
+@pytest.mark.brief("Trapezoidal", "RK1W4", "RK1A4")
 @pytest.mark.parametrize("name", REFERENCE)
 def test_fixed_increments(name):
     """Computed independently, with stages solved for H - x in the original equations; agreement to 1e-11."""
@@ -195,6 +196,7 @@ def test_exact_solutions():
 PAIRS = np.array([(0.02, -0.03), (0.01, 0.04), (-0.05, 0.02), (0.03, -0.01)])
 
 
+@pytest.mark.long("test_fixed_increments, and tests/claims measures orders with several channels")
 def test_fixed_increments_in_two_channels():
     def commutative(h):
         return np.array([(np.outer(w, w) - h * np.eye(2)) / 2 for w in PAIRS])

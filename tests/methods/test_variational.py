@@ -127,6 +127,7 @@ def test_one_step_with_two_channels(method, expected):
     np.testing.assert_allclose(x, expected, rtol=0, atol=1e-14)
 
 
+@pytest.mark.brief("0.3")
 @pytest.mark.parametrize("lam", [0.5, 0.3, Q(5, 4)])
 def test_dirk_is_two_midpoint_steps(lam):
     x, W, half = jnp.array([1.0, 0.5]), jnp.array([0.2, -0.35]), compiled(Midpoint, crossed())
@@ -373,6 +374,7 @@ def second_moment(step, x0, steps):
     return (np.linalg.matrix_power(step.MM, steps) @ np.outer(x0, x0).ravel()).reshape(2, 2)
 
 
+@pytest.mark.brief("Midpoint", "SRKw1", "Heun", "RS1")
 @pytest.mark.parametrize("name", KUBO)
 def test_kubo_energy_without_sampling(name):
     problem = DAMPED_KUBO.problem
@@ -399,6 +401,7 @@ LANGEVIN = {
 }
 
 
+@pytest.mark.brief("Midpoint", "Heun", "RS1")
 @pytest.mark.parametrize("name", LANGEVIN)
 def test_stationary_energy_of_the_oscillator(name):
     for h, expected in zip((0.5, 0.25, 0.125), LANGEVIN[name], strict=True):

@@ -31,6 +31,7 @@ REFERENCES = [
 ]
 
 
+@pytest.mark.brief("two_diodes---")
 @pytest.mark.parametrize(
     ("model", "end", "values", "deviations"), REFERENCES, ids=lambda value: getattr(value, "name", "")
 )
@@ -96,6 +97,7 @@ def test_the_ring_oscillates_with_its_period():
     np.testing.assert_allclose(crossings(t, rising, 2), [[0.25, 1.25], [0.31, 1.31]], atol=1e-4)
 
 
+@pytest.mark.long("tests/models/test_jointed.py follows angles")
 def test_the_pendulum_follows_its_angle():
     """The SDAE of position, velocity and rod on the same path as the SDE of the angle: the gap falls with the step."""
     p = CONSTRAINED_PENDULUM.parameters

@@ -20,6 +20,7 @@ def end(problem, method, h):
     return sd.simulate(problem, method, t=(0.0, T), dt=h, paths=PATHS, seed=7, collect=kept)["path"].values[:, -1]
 
 
+@pytest.mark.brief("jointed_pendulum")
 @pytest.mark.parametrize("model", [JOINTED_PENDULUM(noise=(4.0, 1.0)), HOISTING_CRANE], ids=lambda model: model.name)
 def test_both_forms_have_the_same_paths(model):
     """The rms difference of x and v falls at least like h: both methods see the same W and Z for a seed."""

@@ -67,6 +67,7 @@ CASES = {
 }
 
 
+@pytest.mark.brief("rectifier")
 @pytest.mark.parametrize("name", CASES)
 def test_they_are_solved_to_rounding(name):
     """Row by row, and the chosen order makes entries so little larger than those it began with that it serves."""

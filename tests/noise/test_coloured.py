@@ -486,6 +486,7 @@ def jonswap(f, height=3.0, peak=0.1):
     return shape(f) * (height / 4) ** 2 / np.trapezoid(shape(fine), fine)
 
 
+@pytest.mark.brief("0.04")
 @pytest.mark.parametrize("lowest", [0.07, 0.04])
 def test_waves_have_their_height_outside_the_band_too(lowest):
     """Below 0.05 Hz the density is 100 to 200 dB down, where no filter follows it and none needs to."""

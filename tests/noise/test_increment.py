@@ -13,6 +13,7 @@ import pytest
 from stodyn.noise import wiener
 from stodyn.noise.increment import Increment, compose, compose_all
 from stodyn.noise.words import express, product, up_to_weight, weight
+from stodyn.numerics.printing.points import at_one
 
 
 @pytest.fixture(autouse=True)
@@ -130,6 +131,7 @@ def test_composition_is_the_product_of_signatures_for_every_word(m):
     close(joined, exact)
 
 
+@pytest.mark.brief("2", "6")
 @pytest.mark.parametrize("factor", [1, 2, 3, 6])
 def test_coarsening_a_stack_is_composing_its_steps(factor):
     pieces = random_pieces(2, 6, seed=6)
@@ -147,7 +149,7 @@ def test_coarsening_a_stack_is_composing_its_steps(factor):
 
 def test_coarsening_in_two_stages_and_to_one_step():
     fine = stacked([as_increment(p, 2) for p in random_pieces(2, 8, seed=7)])
-    one, two = compose_all(fine), compose_all(compose_all(fine, 2), 4)
+    one, two = at_one(lambda fine: (compose_all(fine), compose_all(compose_all(fine, 2), 4)), fine)
     close(one, jax.tree.map(lambda a: a[0], two))
 
 

@@ -30,6 +30,7 @@ from stodyn.noise.iterated import (
     check_resolution,
 )
 from stodyn.noise.words import product, up_to_weight, weight
+from stodyn.numerics.printing.points import at_points
 
 RECIPES = [Substeps(1), Substeps(3), Fourier(2), MrongowiusRoessler(2), SineSeries(3), Signature(2)]
 
@@ -98,6 +99,7 @@ def test_the_isometry_reproduces_the_known_list():
         assert ito(u, v) == pytest.approx(value, abs=1e-15)
 
 
+@pytest.mark.brief("1-recipe0", "1-recipe2", "1-recipe5", "2-recipe3", "2-recipe4")
 @pytest.mark.parametrize("recipe", RECIPES)
 @pytest.mark.parametrize("m", [1, 2])
 def test_W_and_Z_are_those_of_wiener_WZ(recipe, m):
@@ -372,7 +374,7 @@ def quadrature(recipe, m, words, h, nodes):
     x, w = np.polynomial.hermite_e.hermegauss(nodes)
     grid = np.stack(np.meshgrid(*[x] * n, indexing="ij"), axis=-1).reshape(-1, n)
     weights = np.prod(np.stack(np.meshgrid(*[w / w.sum()] * n, indexing="ij"), axis=-1).reshape(-1, n), axis=1)
-    values = np.asarray(jax.jit(jax.vmap(lambda x: jnp.stack([step(recipe, h, x, m).word(w) for w in words])))(grid))
+    values = at_points(lambda x: jnp.stack([step(recipe, h, x, m).word(w) for w in words]), grid)
     return weights @ values, (values * weights[:, None]).T @ values
 
 
@@ -479,6 +481,7 @@ def test_a_size_that_is_no_positive_integer_is_refused(recipe, size):
         recipe(size)
 
 
+@pytest.mark.brief("recipe0", "recipe3")
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_precision_follows_the_normals_and_h_may_be_traced(recipe):
     x = draw(recipe, 2, seed=7)

@@ -180,6 +180,7 @@ def test_printed_programs_exchange_rows_path_by_path():
     np.testing.assert_array_equal(solve_all(a, b)[1], served[1])
 
 
+@pytest.mark.brief("None")
 @pytest.mark.parametrize("order", [None, (1, 0, 3, 2)])
 def test_derivatives_of_all_kinds_are_those_of_the_inverse(order):
     """Forwards, backwards, twice, and for many right-hand sides, served by the order or not."""

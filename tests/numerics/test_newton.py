@@ -188,6 +188,7 @@ def test_row_order_matters_to_time_alone():
         np.testing.assert_allclose(residual(root.x), 0.0, atol=1e-14)
 
 
+@pytest.mark.brief("jacrev")
 @pytest.mark.parametrize("derivative", [jax.jacfwd, jax.jacrev])
 def test_derivatives_are_those_of_the_root(derivative):
     def root(c):

@@ -70,6 +70,7 @@ def test_error_of_band_limited_noise():
         assert exact == pytest.approx(riggs_bandwidth.cut_off_error(ratio), rel=0.03)
 
 
+@pytest.mark.long("test_every_study.py runs it at its tiny size")
 def test_bandwidth_study(tmp_path, monkeypatch):
     result = riggs_bandwidth.run(Size.SMALL, tmp_path, quiet)
     for row in result.rows:
