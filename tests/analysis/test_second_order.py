@@ -66,7 +66,7 @@ def test_closed_forms_of_the_paper_corrected():
     assert second_order.closed_eigenvalues(0.5, 1.0)[0].real == pytest.approx(-0.02919205789, abs=1e-11)
     for y in (1e-4, 1e-3):
         ρ = 0.02
-        exact = StochasticAlpha(ρ, "paper", "stochastic", math.sqrt(y)).coefficients(1.0)[2:]
+        exact = StochasticAlpha(ρ, 1.0, "stochastic", math.sqrt(y)).coefficients(1.0)[2:]
         np.testing.assert_allclose(second_order.series_coefficients(ρ, y), exact, atol=y**2 + 8 * ρ**5)
 
 
@@ -166,7 +166,7 @@ def test_second_moments_without_sampling():
         np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
-@pytest.mark.parametrize(("order", "weak"), [("paper", 1.0), (1.5, 2.0), (2.0, 2.0)])
+@pytest.mark.parametrize(("order", "weak"), [(1.0, 1.0), (1.5, 2.0), (2.0, 2.0)])
 def test_the_weak_order_that_second_moments_show(order, weak):
     exact = NOISY_OSCILLATOR.exact["second_moments"](1.0)
     errors = [

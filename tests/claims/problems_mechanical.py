@@ -62,7 +62,7 @@ SAMPLED = {"reference": StochasticAlpha20, "steps": (8, 16, 32), "paths": 20_000
 
 def fast_or_slow(method):
     """For weak order 2 an oscillator whose frequency makes errors that stand out beside those of sampling."""
-    return (OSCILLATOR if method.order == "paper" else NOISY_OSCILLATOR.problem), SAMPLED
+    return (OSCILLATOR if method.order == 1.0 else NOISY_OSCILLATOR.problem), SAMPLED
 
 
 CASES = {

@@ -92,7 +92,7 @@ def prescribed(h, size, small, smaller):
 
 @pytest.mark.parametrize(
     ("order", "expected"),
-    [("paper", (0.2875961503221142, -1.2128159628584414)), (1.5, (0.28687508021804675, -1.210919134626574))],
+    [(1.0, (0.2875961503221142, -1.2128159628584414)), (1.5, (0.28687508021804675, -1.210919134626574))],
 )
 def test_a_scalar_problem_along_prescribed_integrals(order, expected):
     found = walk(SCALAR, StochasticAlpha(0.8, order, tol=1e-13), 1 / 16, 16, prescribed(1 / 16, 0.25, 1e-3, 1e-4))[0]
@@ -267,7 +267,7 @@ def test_one_seed_is_one_path_for_every_rho():
         ({"rho": -0.1}, "rho: expected a number from 0 .* to 1 .*, got -0.1"),
         ({"rho": 1.2}, "rho: expected a number from 0 .* to 1 .*, got 1.2"),
         ({"rho": "high"}, "rho: expected a number"),
-        ({"order": 3}, r"order: expected one of \('paper', 1.5, 2.0\), got 3"),
+        ({"order": 3}, r"order: expected one of \(1.0, 1.5, 2.0\), got 3"),
         ({"parameters": "other"}, 'parameters: expected "deterministic" or "stochastic"'),
         ({"parameters": "stochastic"}, 'eta: belongs to parameters="stochastic"'),
         ({"eta": 1.0}, 'eta: belongs to parameters="stochastic"'),
@@ -295,7 +295,7 @@ def test_a_step_beyond_the_real_range_is_refused_with_the_limit():
 
 
 def test_high_orders_warn_where_the_system_is_stiff():
-    with pytest.warns(alpha.StiffWarning, match=r'order=2\.0: .* times the step is 4\.47.*order="paper"'):
+    with pytest.warns(alpha.StiffWarning, match=r"order=2\.0: .* times the step is 4\.47.*order=1\.0"):
         StochasticAlpha(order=2.0).prepared(SPRING_PENDULUM.problem, 0.1)
     StochasticAlpha().prepared(SPRING_PENDULUM.problem, 0.1)
     StochasticAlpha(order=2.0).prepared(SPRING_PENDULUM.problem, 0.01)

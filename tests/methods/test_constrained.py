@@ -54,7 +54,7 @@ def walk(problem, method, steps=32, given=lambda state: None):
     return np.asarray(method.read(jax.tree.map(lambda leaf: leaf[0], state)))
 
 
-PAPER = ProjectedAlpha(order="paper")
+PAPER = ProjectedAlpha(order=1.0)
 FORCE = JOINTED_PENDULUM(impulses=True)
 FRICTION = FORCE(friction=0.6)
 TABLE = {

@@ -68,7 +68,7 @@ def test_variance_of_an_undamped_oscillator(ρ, low, high):
 def test_stationary_variance_of_a_chain_against_lyapunovs_equation():
     """10 degrees of freedom with linear damping and constant noise: of order 2 for the paper's scheme too."""
     exact = OSCILLATOR_CHAIN.exact["stationary_covariance"]()
-    for order in ("paper", 1.5):
+    for order in (1.0, 1.5):
         errors = []
         for h in (0.02, 0.01):
             M, Q = linear_step(OSCILLATOR_CHAIN.problem, StochasticAlpha(0.8, order), h)

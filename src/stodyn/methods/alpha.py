@@ -32,7 +32,7 @@ Dynamical Systems, CMES: Computer Modeling in Engineering & Sciences (2008)"
 CHUNG_HULBERT = "J. Chung & G. M. Hulbert, A time integration algorithm for structural dynamics with improved \
 numerical dissipation: the generalized-α method, J. Appl. Mech. 60 (1993)"
 MEASURED = "measured; Rajan & Raha claim strong order 2 for x and 3/2 for v"
-ORDERS = ("paper", 1.5, 2.0)
+ORDERS = (1.0, 1.5, 2.0)
 LARGE_OMEGA = 2.0  # beyond it the explicit terms of orders 1.5 and 2.0 amplify noise
 
 
@@ -60,9 +60,10 @@ class GeneralisedAlpha(Method):
         v' = v + h [(1 - γ) φ + γ φ']          + Σ_k b_k I_(k)   + Σ_lk (L^l b_k) I_(l,k)
         (1 - αm) φ' + αm φ = (1 - αf) a' + αf a,                  φ = a at the start of a path.
 
-    order  "paper": these terms. Strong order 1 in x and v, 2 for constant noise and a force without velocities
+    order  1.0: these terms, those of the paper. Strong order 1 in x and v, 2 for constant noise and a force without
+           velocities
            1.5, 2.0: with the further Ito-Taylor terms of v, see `taylor_terms`: that strong order for all smooth
-           equations. They are explicit: for stiff systems (ωh above 2) keep "paper"; simulate warns
+           equations. They are explicit: for stiff systems (ωh above 2) keep 1.0; simulate warns
     area   the recipe for the iterated integrals; None takes the cheapest that the problem's functions allow: W and Z
            where noise does not depend on v, one normal more for one channel, areas for channels that do not commute,
            and for orders 1.5 and 2.0 with several of these iterated.Signature(8), whose K must grow like h^-2 and h^-3
@@ -75,7 +76,7 @@ class GeneralisedAlpha(Method):
 
     accepts = Mechanical
     calculus = "ito"
-    order: Any
+    order: float
     tol: float
     limit: int
     area: Recipe | None
@@ -91,11 +92,11 @@ class GeneralisedAlpha(Method):
 
     def _check(self) -> None:
         if self.order not in ORDERS:
-            raise ValueError(f"order: expected one of {ORDERS}, got {self.order!r}")
-        if self.order != "paper" and not self.is_second_order:
+            raise ValueError(f"order: expected one of {ORDERS}, got {self.order!r}; the paper's terms are order 1.0")
+        if self.order != 1.0 and not self.is_second_order:
             raise ValueError(
                 f"order: {self.order} needs γ = 1/2 + αf - αm, and here γ is {self.coefficients(0.0).gamma:g}. "
-                'Take order="paper", or other coefficients.'
+                "Take order=1.0, or other coefficients."
             )
 
     @property
@@ -105,38 +106,38 @@ class GeneralisedAlpha(Method):
 
     @property
     def needs(self) -> Recipe:
-        return self.area or (SecondMoments(4) if self.order == "paper" else Words())
+        return self.area or (SecondMoments(4) if self.order == 1.0 else Words())
 
     @property
     def claims(self) -> tuple[Claim, ...]:
         return (
-            Claim("strong", 1.0 if self.order == "paper" else self.order, source=MEASURED),
+            Claim("strong", float(self.order), source=MEASURED),
             Claim("deterministic", 2.0 if self.is_second_order else 1.0, source=CHUNG_HULBERT),
         )
 
     def prepared(self, problem: Mechanical, h: float) -> GeneralisedAlpha | Excited:
         """With the cheapest noise that this problem allows; warns where the order asked for is not safe."""
-        if self.order != "paper" and (problem.facts.noise_on_v or problem.facts.force_on_v):
+        if self.order != 1.0 and (problem.facts.noise_on_v or problem.facts.force_on_v):
             Ω = h * largest_rate(problem)
             if math.isinf(Ω):
                 raise ValueError(
                     f"order: {self.order} takes the derivative of force or noise by the state, and at the start it is "
-                    'not finite (as that of |v|^0.4 at v = 0). Smooth it, start elsewhere, or take order="paper"'
+                    "not finite (as that of |v|^0.4 at v = 0). Smooth it, start elsewhere, or take order=1.0"
                 )
             if Ω > LARGE_OMEGA:
                 warnings.warn(
                     f"order={self.order}: its noise terms are explicit, and the fastest rate of this system at its "
                     f"start times the step is {Ω:.3g}: above {LARGE_OMEGA:g} they may amplify noise. Take a step of "
-                    f'{h * LARGE_OMEGA / Ω:.2g}, or order="paper".',
+                    f"{h * LARGE_OMEGA / Ω:.2g}, or order=1.0.",
                     StiffWarning,
                     stacklevel=3,
                 )
         ready: Any = self if self.area is not None else self(area=cheapest(problem, self.order))
         if isinstance(problem.own if isinstance(problem, DrivenMechanical) else problem, Hysteretic):
-            if self.order != "paper":
+            if self.order != 1.0:
                 raise ValueError(
                     f"order: {self.order} needs forces with derivatives, and those of hysteretic elements have none "
-                    'where the motion turns; take order="paper"'
+                    "where the motion turns; take order=1.0"
                 )
             ready = Hysteresis(ready)
         return Excited(ready, problem, h) if isinstance(problem, DrivenMechanical) else ready
@@ -171,7 +172,7 @@ class GeneralisedAlpha(Method):
         y_known = y + h * v + h**2 * (0.5 - β) * φ + x_kick
         v_known = v + h * (1.0 - γ) * φ + v_kick
         known = αm * φ - αf * a
-        if self.order != "paper":
+        if self.order != 1.0:
             known = known - (αf - αm) * N_kick
 
         def residual(u):
@@ -236,9 +237,9 @@ def _solver(problem: Mechanical, residual: Callable, start: Array) -> dict[str, 
 class Fields:
     """a and b as functions of (t, x, v) near the start of a step, and Ito's operators on such functions."""
 
-    def __init__(self, problem: Mechanical, z: Array, params: Any, order: Any):
+    def __init__(self, problem: Mechanical, z: Array, params: Any, order: float):
         self.facts, self.channels = problem.facts, range(problem.m)
-        follows = len(z) > 0 and (order != "paper" or problem.noise_follows_constraints)
+        follows = len(z) > 0 and (order != 1.0 or problem.noise_follows_constraints)
 
         def with_z(function):
             def of(t, y, v):
@@ -289,7 +290,7 @@ def noise_terms(fields: Fields, at: tuple, noise: Increment, γ, order) -> tuple
         t, y, v = at
         x_more, v_more = milstein_terms(lambda v: fields.b(t, y, v), v, b, noise)
         x_kick, v_kick = x_kick + x_more, v_kick + v_more
-    if order != "paper":
+    if order != 1.0:
         further, N_kick = taylor_terms(fields, at, noise, γ, order)
         v_kick = v_kick + further
     return x_kick, v_kick, N_kick
@@ -357,9 +358,9 @@ def cheapest(problem: Mechanical, order) -> Recipe:
         if facts.additive and facts.linear_damping:
             return wiener.WZ
         return SineSeries(8) if one else Signature(8)
-    if one or (order == "paper" and problem.noise_structure.implies("commutative")):
+    if one or (order == 1.0 and problem.noise_structure.implies("commutative")):
         return SecondMoments(0)
-    return SecondMoments(4) if order == "paper" else Signature(8)
+    return SecondMoments(4) if order == 1.0 else Signature(8)
 
 
 def largest_rate(problem: Mechanical) -> float:
@@ -414,7 +415,7 @@ class _StochasticAlpha(GeneralisedAlpha):
     """
 
     rho: float = 0.8
-    order: Any = "paper"
+    order: float = 1.0
     parameters: str = "deterministic"
     eta: Any = None
     tol: float = 1e-10
@@ -443,19 +444,19 @@ class _StochasticAlpha(GeneralisedAlpha):
 
     @property
     def summary(self):
-        if self.order == "paper":
+        if self.order == 1.0:
             return "Rajan and Raha's stochastic α, its dissipation chosen by rho"
         return f"Stochastic α with the noise terms of strong order {self.order}"
 
     @property
     def name(self):
-        return "StochasticAlpha" if self.order == "paper" else f"StochasticAlpha{round(10 * self.order)}"
+        return "StochasticAlpha" if self.order == 1.0 else f"StochasticAlpha{round(10 * self.order)}"
 
     @property
     def claims(self):
-        better = CONSTANT_UNDAMPED if self.order == "paper" else ADDITIVE_LINEAR
-        more = {"paper": ("strong", "weak"), 1.5: ("strong",), 2.0: ()}[self.order]
-        weak = Claim("weak", 1.0 if self.order == "paper" else 2.0, source=MEASURED)
+        better = CONSTANT_UNDAMPED if self.order == 1.0 else ADDITIVE_LINEAR
+        more = {1.0: ("strong", "weak"), 1.5: ("strong",), 2.0: ()}[self.order]
+        weak = Claim("weak", 1.0 if self.order == 1.0 else 2.0, source=MEASURED)
         return (*super().claims, weak, *(Claim(kind, 2.0, when=(better,), source=MEASURED) for kind in more))
 
     def coefficients(self, h):
@@ -485,7 +486,7 @@ class _General(GeneralisedAlpha):
     alpha_f: float = 0.0
     beta: float = 0.25
     gamma: float = 0.5
-    order: Any = "paper"
+    order: float = 1.0
     tol: float = 1e-10
     limit: int = 20
     area: Recipe | None = None
@@ -515,7 +516,7 @@ class _Newmark(GeneralisedAlpha):
 
     beta: float = 0.25
     gamma: float = 0.5
-    order: Any = "paper"
+    order: float = 1.0
     tol: float = 1e-10
     limit: int = 20
     area: Recipe | None = None
@@ -539,7 +540,7 @@ class _HHT(GeneralisedAlpha):
     """Hilber, Hughes & Taylor's method: αm = 0, αf = (1-ρ)/(1+ρ), β = (1+αf)²/4, γ = 1/2 + αf, with 1/2 <= ρ <= 1."""
 
     rho: float = 0.8
-    order: Any = "paper"
+    order: float = 1.0
     tol: float = 1e-10
     limit: int = 20
     area: Recipe | None = None
@@ -563,7 +564,7 @@ class _WBZ(GeneralisedAlpha):
     """Wood, Bossak & Zienkiewicz's method: αf = 0, αm = (ρ-1)/(ρ+1), β = (1-αm)²/4, γ = 1/2 - αm, with 0 <= ρ <= 1."""
 
     rho: float = 0.8
-    order: Any = "paper"
+    order: float = 1.0
     tol: float = 1e-10
     limit: int = 20
     area: Recipe | None = None

@@ -52,7 +52,7 @@ class Excited(Wrapping, Method):
     @functools.cached_property
     def is_direct(self) -> bool:
         """Whether y stays out of the force, and its integrals are added to x' and v'."""
-        terms = self.method.order == "paper" or self.problem.own.facts.additive  # L⁰b of other noise holds the force
+        terms = self.method.order == 1.0 or self.problem.own.facts.additive  # L⁰b of other noise holds the force
         return self.problem.has_constant_push and terms
 
     def prepared(self, problem, h):

@@ -30,16 +30,16 @@ class _ProjectedAlpha(Constrained):
     """The α method along the constraints, projected back onto them: of strong order 2, and for singular masses.
 
     rho    in [0, 1]: what is left per step of an oscillation with ωh → ∞, as that of StochasticAlpha
-    order  2.0, 1.5 or "paper": strong orders 2, 1.5 and 1, by the terms of StochasticAlpha. RattleAlpha has smaller
-           errors at "paper" and costs less
+    order  2.0, 1.5 or 1.0: the strong order, by the terms of StochasticAlpha. RattleAlpha has smaller errors at 1.0
+           and costs less
     area   the recipe for the iterated integrals; None takes the cheapest that will do
 
-    Newton solves for N unknowns, then for c. The terms beyond "paper" are explicit, and take second and third
+    Newton solves for N unknowns, then for c. The terms beyond order 1.0 are explicit, and take second and third
     derivatives of g.
     """
 
     rho: float = 0.8
-    order: Any = 2.0
+    order: float = 2.0
     tol: float = 1e-10
     limit: int = 20
     area: Recipe | None = None
@@ -53,11 +53,11 @@ projection, Solving Ordinary Differential Equations II (1996)"
 
     @property
     def needs(self):
-        return self.area or (SecondMoments(4) if self.order == "paper" else Words())
+        return self.area or (SecondMoments(4) if self.order == 1.0 else Words())
 
     @property
     def claims(self):
-        strong = Claim("strong", 1.0 if self.order == "paper" else self.order, source=MEASURED)
+        strong = Claim("strong", float(self.order), source=MEASURED)
         return strong, Claim("deterministic", 2.0, source=MEASURED), Claim("constraints", source="solved by Newton")
 
     def prepared(self, problem, h):
@@ -79,7 +79,7 @@ projection, Solving Ordinary Differential Equations II (1996)"
         a, λ = joints.accelerated(t, q, v, params)
         q_known = q + h * v + h**2 * (0.5 - β) * φ + x_kick
         v_known = v + h * (1.0 - γ) * φ + v_kick
-        known = αm * φ - αf * a - (0.0 if self.order == "paper" else (αf - αm) * N_kick)
+        known = αm * φ - αf * a - (0.0 if self.order == 1.0 else (αf - αm) * N_kick)
 
         def near(φ):
             return t + h, q_known + β * h**2 * φ, v_known + γ * h * φ, params
@@ -96,7 +96,7 @@ projection, Solving Ordinary Differential Equations II (1996)"
         report = Report(*root[1:]).joined(Report(*projected[1:]))
         report = report._replace(ok=report.ok & is_sound(joints.frame(t, q, params), frame))
         Λ = jnp.zeros(joints.c, q.dtype)
-        if problem.impulses and self.order == "paper":
+        if problem.impulses and self.order == 1.0:
             λ_near = joints.accelerated(*near(φ))[1]
             before, filtered = filtered, ((1.0 - αf) * λ_near + αf * λ - αm * filtered) / (1.0 - αm)
             Λ = h * ((1.0 - γ) * before + γ * filtered) + joints.kicked(t, q, v, params)[1] @ noise.W + ν

@@ -92,7 +92,7 @@ class _RattleAlpha(Constrained):
     """The α method with the impulses of RATTLE for mechanical systems with joints: g = 0 and G v + g_t = 0 to rounding.
 
     rho    in [0, 1]: what is left per step of an oscillation with ωh → ∞, as that of StochasticAlpha
-    order  "paper": strong order 1, with a small constant; 1.5: with an explicit correction, for noise that does not
+    order  1.0: strong order 1, with a small constant; 1.5: with an explicit correction, for noise that does not
            depend on v
     area   the recipe for the iterated integrals of noise that depends on v; None takes the cheapest that will do
 
@@ -100,7 +100,7 @@ class _RattleAlpha(Constrained):
     """
 
     rho: float = 0.8
-    order: Any = "paper"
+    order: float = 1.0
     tol: float = 1e-10
     limit: int = 20
     area: Recipe | None = None
@@ -109,24 +109,24 @@ class _RattleAlpha(Constrained):
 
     def __post_init__(self):
         StochasticAlpha(rho=self.rho)
-        if self.order not in ("paper", 1.5):
-            raise ValueError(f'order: expected "paper" or 1.5, got {self.order!r}; ProjectedAlpha has order 2.0')
+        if self.order not in (1.0, 1.5):
+            raise ValueError(f"order: expected 1.0 or 1.5, got {self.order!r}; ProjectedAlpha has order 2.0")
 
     @property
     def summary(self):
-        return f"The α method with RATTLE's impulses, for joints{'' if self.order == 'paper' else ', corrected'}"
+        return f"The α method with RATTLE's impulses, for joints{'' if self.order == 1.0 else ', corrected'}"
 
     @property
     def name(self):
-        return "RattleAlpha" if self.order == "paper" else "RattleAlpha15"
+        return "RattleAlpha" if self.order == 1.0 else "RattleAlpha15"
 
     @property
     def needs(self):
-        return self.area or (SecondMoments(4) if self.order == "paper" else wiener.WZ)
+        return self.area or (SecondMoments(4) if self.order == 1.0 else wiener.WZ)
 
     @property
     def claims(self):
-        strong = Claim("strong", 1.0 if self.order == "paper" else 1.5, source=MEASURED)
+        strong = Claim("strong", float(self.order), source=MEASURED)
         return strong, Claim("deterministic", 2.0, source=MEASURED), Claim("constraints", source="solved by Newton")
 
     def refusal(self, problem):
@@ -137,7 +137,7 @@ class _RattleAlpha(Constrained):
 
     def prepared(self, problem, h):
         problem.check_step(self, h)
-        return self if self.area is not None else self(area=cheapest(problem, "paper"))
+        return self if self.area is not None else self(area=cheapest(problem, 1.0))
 
     def start(self, problem, t, x, params):
         seen = super().start(problem, t, x, params)
@@ -174,7 +174,7 @@ class _RattleAlpha(Constrained):
             more_x, more_u = milstein_terms(lambda v: free.kicks(t, q, v, none, params), v, frame.tangent(b), noise)
             x, u = x + more_x, u + more_u
         N = zero
-        if self.order != "paper":
+        if self.order != 1.0:
             E, N = _correction(problem, t, q, v, noise, frame.tangent(b), _coefficients(self.rho).gamma, params)
             u = u + E
         return _Kicks(frame, h, x, u, N, (W, H) if shifts else None, free if shifts else None)

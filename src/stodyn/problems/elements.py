@@ -171,7 +171,7 @@ def with_elements(problem: Mechanical, *elements: Element, names: Sequence[str] 
     Returns
     -------
     Mechanical
-        With BoucWen elements a Hysteretic one, which the methods of the α family step with their order "paper", and all
+        With BoucWen elements a Hysteretic one, which the methods of the α family step with their order 1.0, and all
         others as an SDE of (x, v, z). Its forces are not smooth: expect strong order 1.
     """
     if not isinstance(problem, Mechanical) or hasattr(problem, "coloured"):

@@ -60,7 +60,7 @@ def double_pendulum_with_two_channels(g=9.81) -> Mechanical:
     return dataclasses.replace(pendulum, noise=noise, accelerations=True)
 
 
-# name: (problem, what the table of the corrected theory says for "paper", 1.5, 2.0)
+# name: (problem, what the table of the corrected theory says for 1.0, 1.5, 2.0)
 PROBLEMS: dict[str, tuple[Mechanical, tuple[float, float, float]]] = {
     "A1: additive, f(x)": (_problem(_pendulum, lambda t, x, v: jnp.full((1, 1), 0.5)), (2.0, 2.0, 2.0)),
     "A2: additive, linear damping": (_problem(_damped, lambda t, x, v: jnp.full((1, 1), 0.5)), (1.0, 2.0, 2.0)),
@@ -142,7 +142,7 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
             fit = one.slope
             told = f"limit {expected[ORDERS.index(order)]:g}; last slope {one.last:.2f}" if quantity != "φ" else ""
             interval = f"99%: {fit['order_low']:.2f} to {fit['order_high']:.2f}"
-            printed = claims[quantity] if order == "paper" else None
+            printed = claims[quantity] if order == 1.0 else None
             rows.append(Row(f"{name}: order={order}, {quantity}", printed, fit["order"], fit["order_stderr"],
                             "; ".join(filter(None, (interval, told)))))  # fmt: skip
         if name in ("A1: additive, f(x)", "S1: strong, v"):
