@@ -33,5 +33,5 @@ def command(
     )
     screen.print(attrs["why"])
     if not attrs["trusted"]:
-        screen.print(f"not to be trusted: {attrs['reasons']}")
+        screen.print(f"Do not trust this interval: {attrs['reasons']}")
     print_files(screen, files)
