@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: install tour test test-full checks lint types layers tests wheel docs fuzz studies
+.PHONY: install tour test test-full checks lint types layers tests wheel docs changelog fuzz studies
 
 install: .venv/installed
 
@@ -51,6 +51,10 @@ studies: install
 docs: install
 	$(BIN)/python docs/generate.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+# CHANGELOG.md from the fragments in changes/, the table of renamed things at its head.
+changelog: install
+	$(BIN)/python docs/generate.py --changelog
 
 # The wheel is built, installed alone into a scratch environment, and asked to simulate from outside the source tree.
 wheel: install

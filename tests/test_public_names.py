@@ -9,6 +9,7 @@ import pytest
 
 import stodyn as sd
 from stodyn import analysis, listing, models, noise
+from stodyn.engine.identity import software
 
 ROOM = Path(sd.__file__).parent
 
@@ -51,6 +52,13 @@ def test_modules_that_are_not_listed_open_too():
     assert said.strip() == "Heun stodyn.engine.grid"
     with pytest.raises(AttributeError, match=r"module 'stodyn.methods' has no attribute 'explicitly'"):
         sd.methods.explicitly  # noqa: B018
+
+
+def test_the_version_has_one_home():
+    """The wheel reads it from the package; a citation says the same."""
+    assert f"version: {sd.__version__}\n" in (ROOM.parents[1] / "CITATION.cff").read_text()
+    assert 'dynamic = ["version"]' in (ROOM.parents[1] / "pyproject.toml").read_text()
+    assert software()["stodyn"] == sd.__version__
 
 
 def test_the_types_are_shipped():

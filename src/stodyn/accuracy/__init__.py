@@ -1,4 +1,7 @@
-"""Expectations to a stated error: levels of steps, points, and how many of each."""
+"""Expectations to a stated error: levels of steps, points, and how many of each.
+
+Private: names in here may change in any version; the public ones are those of `stodyn`.
+"""
 
 from stodyn import listing
 

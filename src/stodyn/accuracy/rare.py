@@ -26,6 +26,7 @@ import numpy as np
 import scipy
 import xarray as xr
 
+import stodyn
 from stodyn.accuracy import scores
 from stodyn.accuracy.elementary import drawn, elementary
 from stodyn.accuracy.splitting import Outcome, Segment, Splitting, records, run_together
@@ -38,7 +39,7 @@ from stodyn.engine.layout import Members
 from stodyn.engine.ledger import Ledger
 from stodyn.engine.place import Place, front_door
 from stodyn.engine.progress import Progress
-from stodyn.engine.simulate import chosen_place, stodyn_version
+from stodyn.engine.simulate import chosen_place
 from stodyn.engine.spec import Spec, as_it_is_now, chosen_method, describe
 from stodyn.methods.branching import EVENT, GOES_ON, beginning, branching, carried
 from stodyn.methods.contract import Catalogued
@@ -395,7 +396,7 @@ class _Box:
 
 def _versions(began: float) -> dict[str, Any]:
     return {
-        "versions": {"stodyn": stodyn_version(), "jax": jax.__version__, "numpy": np.__version__},
+        "versions": {"stodyn": stodyn.__version__, "jax": jax.__version__, "numpy": np.__version__},
         "seconds": round(time.perf_counter() - began, 3),
     }
 

@@ -1,4 +1,7 @@
-"""Randomness in parameters: orthonormal bases, grids, coupled systems, and what an expansion tells."""
+"""Randomness in parameters: orthonormal bases, grids, coupled systems, and what an expansion tells.
+
+Private: names in here may change in any version; the public ones are those of `stodyn`.
+"""
 
 from stodyn import listing
 

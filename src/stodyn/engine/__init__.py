@@ -1,4 +1,7 @@
-"""Who runs where."""
+"""Running ensembles: what is asked for, how a block is computed, where, and how results are merged.
+
+Private: names in here may change in any version; the public ones are those of `stodyn`.
+"""
 
 from stodyn import listing
 

@@ -17,13 +17,14 @@ import jax
 import numpy as np
 from jax.extend import core
 
+import stodyn
 from stodyn.engine.traces import function_traces
 from stodyn.noise.distribution import PerPath, draw
 from stodyn.numerics.printing.telling import calls_host, fingerprint
 from stodyn.problems.contract import is_drawn
 from stodyn.statistics.contract import Move, Snapshot, Statistic, parted
 
-PACKAGES = ("stodyn", "jax", "jaxlib", "numpy", "llvmlite", "scipy")
+PACKAGES = ("jax", "jaxlib", "numpy", "llvmlite", "scipy")
 WATCHED = 64  # lanes of the block on which it is told what a statistic computes
 SHORT = 16  # numbers that are written out; more are told by a digest
 NOT_COMPARED = ("paths", "given", "executor_reason", "fingerprint")  # of a run's record: free, or told otherwise
@@ -32,7 +33,7 @@ NOT_COMPARED = ("paths", "given", "executor_reason", "fingerprint")  # of a run'
 @functools.cache
 def software() -> dict[str, str]:
     """The versions of what computes, and the processor: XLA makes other instructions for another one."""
-    found = {"python": ".".join(platform.python_version_tuple()[:2])}
+    found = {"python": ".".join(platform.python_version_tuple()[:2]), "stodyn": stodyn.__version__}
     for package in PACKAGES:
         try:
             found[package] = metadata.version(package)

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import os
 import time
 import warnings
 from collections.abc import Sequence
-from importlib import metadata
 from typing import Any
 
 import jax
 import numpy as np
 import xarray as xr
 
+import stodyn
 from stodyn import results
 from stodyn.engine import cards, grid, programs, self_test
 from stodyn.engine.cards import BlockHalved, block_width, is_out_of_memory
@@ -62,11 +61,6 @@ class Unbelievable(UserWarning):
 
 class Unmet(UserWarning):
     """A level that was to stop paths, and that none has reached."""
-
-
-@functools.cache
-def stodyn_version() -> str:
-    return metadata.version("stodyn")
 
 
 @front_door
@@ -204,7 +198,7 @@ def dataset(tally: Tally, where: Place, further: dict[str, Any], began: float) -
         **further,
         **({"rounded_steps": tally.rounded} if tally.rounded else {}),
         "place": where.words,
-        "versions": {"stodyn": stodyn_version(), "jax": jax.__version__, "numpy": np.__version__},
+        "versions": {"stodyn": stodyn.__version__, "jax": jax.__version__, "numpy": np.__version__},
         "seconds": round(time.perf_counter() - began, 3),
     }
     extra = tally.log.variables() if tally.on_failure == "record" else {}
@@ -377,7 +371,7 @@ def _expand(problem, method: Expansion, times, paths, seed, collect, began: floa
         "problem": type(problem).__name__,
         "method": method.spelling,
         **record,
-        "versions": {"stodyn": stodyn_version(), "numpy": np.__version__},
+        "versions": {"stodyn": stodyn.__version__, "numpy": np.__version__},
         "seconds": round(time.perf_counter() - began, 3),
     }
     return results.dataset(labelled, {}, record)

@@ -10,13 +10,13 @@ import json
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from importlib import metadata
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 import xarray as xr
 
+import stodyn
 from stodyn import results
 from stodyn.engine import identity
 from stodyn.engine.failure import PathsFailed
@@ -143,7 +143,7 @@ def _expansions(axes, problems: Sequence[Any], method: Expansion, began: float, 
 
 def _made(began: float) -> dict[str, Any]:
     """By what a sweep was made, and in what time."""
-    versions = {"stodyn": metadata.version("stodyn"), "jax": jax.__version__, "numpy": np.__version__}
+    versions = {"stodyn": stodyn.__version__, "jax": jax.__version__, "numpy": np.__version__}
     return {"versions": versions, "seconds": round(time.perf_counter() - began, 3)}
 
 

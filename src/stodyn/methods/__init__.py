@@ -1,4 +1,7 @@
-"""One step of it: every method is one value in one file."""
+"""Methods: one value in one file describes a step and what it promises.
+
+Of its modules only `contract`, for authors, is public; `sd.method(name)` finds a method.
+"""
 
 from stodyn import listing
 

@@ -1,4 +1,7 @@
-"""Mathematics that knows nothing of dynamics."""
+"""Mathematics that knows nothing about dynamics.
+
+Private: names in here may change in any version; the public ones are those of `stodyn`.
+"""
 
 from stodyn import listing
 

@@ -1,4 +1,7 @@
-"""What is solved: frozen records of functions and numbers."""
+"""Problems, what is solved: frozen records of functions and numbers.
+
+Of its modules only `contract`, for authors, is public; problems are found in `stodyn`.
+"""
 
 from stodyn import listing
 
