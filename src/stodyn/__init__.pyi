@@ -17,8 +17,8 @@ from stodyn.engine.until import until
 from stodyn.methods.catalogue import find as method
 from stodyn.methods.filtered import ExactNoise
 from stodyn.methods.stopping import Stop
-from stodyn.noise.distribution import PerPath
 from stodyn.noise.from_normals import from_normals
+from stodyn.noise.source import PerPath
 from stodyn.problems import elements
 from stodyn.problems.driven import with_noise
 from stodyn.problems.elements import with_elements

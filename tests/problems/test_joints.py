@@ -21,7 +21,7 @@ from stodyn.models.jointed import (
 )
 from stodyn.models.rigid_body import RIGID_BODY, rigid_body
 from stodyn.noise import coloured
-from stodyn.noise.distribution import PerPath
+from stodyn.noise.source import PerPath
 from stodyn.numerics import uncompiled
 from stodyn.problems.joints import Drifting
 from stodyn.problems.joints_diagnosis import StartMoved

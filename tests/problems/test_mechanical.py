@@ -12,8 +12,8 @@ import stodyn as sd
 from stodyn import statistics as st
 from stodyn.methods import alpha
 from stodyn.methods.alpha import StochasticAlpha
-from stodyn.noise.distribution import PerPath
 from stodyn.noise.increment import Increment
+from stodyn.noise.source import PerPath
 from stodyn.problems.mechanical import ADDITIVE_LINEAR, CONSTANT_UNDAMPED, Mechanical
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE

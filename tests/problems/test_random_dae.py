@@ -11,7 +11,8 @@ import scipy.stats
 from stodyn import simulate, sweep
 from stodyn.methods.radau import solved
 from stodyn.models.miller_integrator import MILLER_INTEGRATOR
-from stodyn.noise.distribution import Normal, PerPath, Uniform
+from stodyn.noise.distribution import Normal, Uniform
+from stodyn.noise.source import PerPath
 from stodyn.problems.random_dae import RandomDAE, check_start, derivatives
 from stodyn.statistics.surrogate import Surrogate
 

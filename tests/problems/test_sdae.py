@@ -240,7 +240,7 @@ def test_noise_that_cancels_in_a_constraint_is_none():
         ({"mass": "heavy"}, TypeError, "mass: expected a matrix of numbers"),
         ({"mass": [[1.0, np.nan], [0.0, 0.0]]}, ValueError, "mass: expected finite numbers"),
         ({"mass": np.zeros((2, 2))}, ValueError, "mass: is zero"),
-        ({"start": 1.0}, ValueError, r"start: expected a vector a path, got shape \(\)"),
+        ({"start": 1.0}, ValueError, r"start: expected a vector per path, got shape \(\)"),
         ({"drift": lambda t, x: x[:1]}, ValueError, r"drift: returned shape \(1,\), expected \(2,\)"),
         ({"diffusion": lambda t, x: x}, ValueError, r"diffusion: returned shape \(2,\), expected \(2, channels\)"),
         ({"structure": "calm"}, ValueError, "structure: expected one of"),

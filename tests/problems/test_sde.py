@@ -238,7 +238,7 @@ REFUSED = {
     "NaN": (dict(start=[1.0, np.nan]), ValueError, r"start: not finite: \[ 1\. nan\]"),
     "infinite": (dict(start=[np.inf, 1.0]), ValueError, r"start: not finite"),
     "matrix": (dict(start=np.eye(2)), ValueError, r"start: expected a number or a vector, got shape \(2, 2\)"),
-    "empty": (dict(start=[]), ValueError, r"start: expected a number or a vector a path, got shape \(0,\)"),
+    "empty": (dict(start=[]), ValueError, r"start: expected a number or a vector per path, got shape \(0,\)"),
     "word": (
         dict(start="1.5"),
         TypeError,
@@ -250,7 +250,7 @@ REFUSED = {
     "draws are matrices": (
         dict(start=lambda rng, size: np.ones((size, 2, 2))),
         ValueError,
-        r"start: expected a number or a vector a path, got shape \(2, 2\)",
+        r"start: expected a number or a vector per path, got shape \(2, 2\)",
     ),
     "draw without size": (dict(start=lambda rng: 1.0), TypeError, r"start: expected a function start\(rng, size\)"),
     "draw of one": (dict(start=lambda rng, size: np.ones(2)), ValueError, r"start: asked for 1 draws .* shape \(2,\)"),

@@ -20,12 +20,10 @@ import numpy as np
 import scipy
 from numpy.polynomial import chebyshev
 
-from stodyn.noise.distribution import is_random
 from stodyn.numerics import gauss, orthogonal
 from stodyn.numerics.printing.points import AtPoints
 from stodyn.numerics.printing.telling import holds
 from stodyn.problems.calling import call
-from stodyn.problems.contract import is_drawn
 from stodyn.problems.sde import SDE
 from stodyn.statistics.functional import End, Functional, Integral, TimeAverage
 
@@ -78,7 +76,7 @@ def _checked(problem: Any, functional: Functional) -> SDE:
         raise NoControl(f"control: a {type(problem).__name__} is not linearised; it must be an SDE, or lower to one")
     if not sde.noise_structure.implies("additive"):
         raise NoControl("control: the noise depends on the state, and the linearised problem would not be Gaussian")
-    if any(map(is_random, jax.tree.leaves((sde.start, sde.params), is_leaf=is_drawn))):
+    if sde.differs_from_path_to_path:
         raise NoControl("control: start or params are random, so that the linearised problem is not Gaussian")
     if sde.n > MOST:
         raise NoControl(f"control: expectations over {sde.n} components are too many; {MOST} at most")

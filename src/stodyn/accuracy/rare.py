@@ -45,7 +45,6 @@ from stodyn.methods.branching import EVENT, GOES_ON, beginning, branching, carri
 from stodyn.methods.contract import Catalogued
 from stodyn.methods.stopping import Stop
 from stodyn.noise import stream
-from stodyn.noise.distribution import draw, is_random
 from stodyn.noise.supply import Given, Numbered
 from stodyn.numerics.printing.points import AtPoints
 from stodyn.problems.level import SIDES, Level
@@ -237,7 +236,7 @@ def _job(problem, method, event, others, t0, dt, steps, has_time, score, replica
         spec, problem=branched, method=branches, statistics=spec.statistics[:1], saves=spec.saves[:1], levels=0
     ).traced_anew()
     said = {**spec.said, "event": str(event), "score": words}
-    return Splits(made, steps, replicas, runs, kill, seed, dt, t0, said, tuple(spec.param_leaves))
+    return Splits(made, steps, replicas, runs, kill, seed, dt, t0, said, spec.problem.param_sources)
 
 
 def _score(score: Any, gauge: Any, dt: float, steps: int, has_time: bool, t0: float) -> tuple[Callable, str]:
@@ -363,9 +362,9 @@ class _Box:
     def __init__(self, spec: Spec):
         self.spec, self.way = spec, programs.get(spec)
         self.streams = spec.traced.streams  # type: ignore[union-attr]
-        self.drawn = [leaf for leaf, varies in zip(spec.param_leaves, spec.varies, strict=True) if varies]
-        for leaf, example in zip(spec.param_leaves, spec.examples, strict=True):
-            if is_random(leaf) and (not hasattr(leaf, "ppf") or example.shape):
+        self.drawn: list[Any] = [source for source in spec.problem.param_sources if source.is_random]
+        for source, leaf, example in zip(spec.problem.param_sources, spec.param_leaves, spec.examples, strict=True):
+            if source.is_random and (source.ppf is None or example.shape):
                 raise ValueError(
                     'params: by="subset" takes numbers with a frozen scipy.stats distribution of one variable, got '
                     f"{leaf!r}"
@@ -382,7 +381,7 @@ class _Box:
         for name, count in self.streams:
             normals[name] = u[place : place + spec.steps * count].reshape(spec.steps, count, lanes)
             place += spec.steps * count
-        values = iter(leaf.ppf(scipy.special.ndtr(row)) for leaf, row in zip(self.drawn, u, strict=False))
+        values = iter(source.ppf(scipy.special.ndtr(row)) for source, row in zip(self.drawn, u, strict=False))
         params = [
             np.ascontiguousarray(next(values) if varies else leaf, example.dtype)
             for leaf, example, varies in zip(spec.param_leaves, spec.examples, spec.varies, strict=True)
@@ -417,7 +416,7 @@ class Splits(Job):
     dt: float
     t0: float
     said: dict[str, Any]
-    drawn_from: tuple[Any, ...]  # the leaves of the parameters, as they were given
+    drawn_from: tuple[Any, ...]  # the sources of the parameters, leaf by leaf
     first_block: int = 0
 
     @property
@@ -467,9 +466,9 @@ class Splits(Job):
         branched: Any = self.spec.problem
         paths = range(self.replicas)
         columns = [branched.problem.draw_start(stream.generator(self.seed, run, "start"), paths)]
-        for k, leaf in enumerate(self.drawn_from):
-            if is_random(leaf):
-                values = draw(leaf, stream.generator(self.seed, run, "params", k), paths, "params")
+        for k, source in enumerate(self.drawn_from):
+            if source.is_random:
+                values = source.draw(stream.generator(self.seed, run, "params", k), paths, "params")
                 columns.append(values.reshape(len(paths), -1))
         distinct, where = np.unique(np.concatenate(columns, axis=1), axis=0, return_inverse=True)
         return self.begun(distinct)[where.ravel()]

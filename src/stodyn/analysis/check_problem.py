@@ -17,11 +17,11 @@ from stodyn.engine.ready import prepare
 from stodyn.engine.simulate import simulate
 from stodyn.methods.contract import Expansion
 from stodyn.methods.recommend import recommended
-from stodyn.noise.distribution import PerPath
+from stodyn.noise.source import PerPath
 from stodyn.numerics.newton import underived
 from stodyn.numerics.printing.points import at_one
 from stodyn.problems import lowering
-from stodyn.problems.contract import CALCULI, Around, expect_problem, is_drawn
+from stodyn.problems.contract import CALCULI, Around, expect_problem
 from stodyn.problems.mechanical import Mechanical
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
@@ -88,7 +88,7 @@ def _start(problem: Any) -> str:
         assert values.shape[1:] == (problem.n,), f"starts have the shape {values.shape[1:]}, expected ({problem.n},)"
         assert np.isfinite(values).all(), "a start is not finite"
     same = np.array_equal(*drawn)
-    listed = all(isinstance(source, PerPath) or not callable(source) for source in problem.start_sources)
+    listed = all(part.is_listed or not part.is_random for part in problem.start_parts)
     if problem.has_random_start:
         assert len(np.unique(drawn[0], axis=0)) == 3, "several paths have the same random start"
         assert listed or not same, "a random start does not depend on the seed"
@@ -271,9 +271,9 @@ def _starts(problem: Any) -> str:
 
 
 def _params(problem: Any) -> str:
-    leaves: list[Any] = jax.tree.leaves(problem.params, is_leaf=is_drawn)
-    tree: Any = jax.tree.structure(problem.params, is_leaf=is_drawn)
-    if not leaves or any(map(is_drawn, leaves)):
+    leaves: list[Any] = jax.tree.leaves(problem.params)
+    tree: Any = jax.tree.structure(problem.params)
+    if not leaves or problem.has_random_params:
         return "not asked: it has none" if not leaves else "not asked: they are random"
     spoilt = tree.unflatten([np.full(np.shape(leaf), np.nan) for leaf in leaves])
     try:

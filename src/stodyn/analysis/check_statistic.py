@@ -14,7 +14,7 @@ import scipy
 from stodyn import statistics as st
 from stodyn.analysis.check import CheckFailed, Result, ask
 from stodyn.engine.ready import Ready, prepare
-from stodyn.noise.distribution import PerPath
+from stodyn.noise.source import PerPath
 from stodyn.problems.sde import SDE
 from stodyn.statistics.contract import Snapshot, Statistic
 from stodyn.statistics.moments import Averaged

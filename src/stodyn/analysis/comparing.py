@@ -26,10 +26,9 @@ from stodyn.engine.ready import prepare
 from stodyn.engine.spec import as_it_is_now, matched
 from stodyn.methods.catalogue import named
 from stodyn.methods.contract import Method
-from stodyn.noise.distribution import is_random
 from stodyn.numerics.printing.points import AtPoints
 from stodyn.problems.calling import call, check_call, takes_params
-from stodyn.problems.contract import expect_problem, is_drawn
+from stodyn.problems.contract import expect_problem
 from stodyn.statistics.moments import Moments
 
 REFINE = 4  # how many times finer than the finest step the reference is
@@ -172,7 +171,7 @@ def _checked_quantity(problem: Any, quantity: Any, method: Method) -> Callable |
         raise TypeError(f'quantity: expected "paths" or a function f(t, x) of the state at the end, got {quantity!r}')
     check_call("quantity", quantity, ("t", "x"), problem.params)
     takes = takes_params(quantity, 2, problem.params)
-    if takes and any(map(is_random, jax.tree.leaves(problem.params, is_leaf=is_drawn))):
+    if takes and problem.has_random_params:
         raise ValueError("quantity: params differ from path to path here; give a function f(t, x) of the state alone")
     params = problem.example_params() if takes else None
 

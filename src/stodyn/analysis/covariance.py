@@ -37,7 +37,6 @@ from stodyn.methods import classical, multistep
 from stodyn.methods.catalogue import stepping
 from stodyn.methods.contract import Method
 from stodyn.methods.exact import VanLoan
-from stodyn.noise.distribution import is_random
 from stodyn.numerics import gauss, van_loan
 from stodyn.problems.contract import expect_problem
 from stodyn.problems.linear import GaussianStart, intensity
@@ -714,7 +713,7 @@ def _initial(problem: Any, mean: ArrayLike | None, covariance: ArrayLike | None)
     n, start = problem.n, problem.start
     if isinstance(start, GaussianStart):
         known = start.mean, start.covariance
-    elif not is_random(start):
+    elif not problem.has_random_start:
         known = start, np.zeros((n, n))
     elif mean is None or covariance is None:
         raise ValueError("mean, covariance: the start of this problem is random; give both, or start it by linear(...)")

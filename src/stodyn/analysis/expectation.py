@@ -15,7 +15,6 @@ from stodyn.analysis.linear import StepMap, exact_moments, read_map
 from stodyn.analysis.one_step import OneStep
 from stodyn.engine.spec import matched
 from stodyn.methods.contract import Method
-from stodyn.noise.distribution import is_random
 from stodyn.numerics import gauss
 from stodyn.numerics.newton import underived
 from stodyn.numerics.printing.points import AtPoints
@@ -43,7 +42,7 @@ def linear_moments(
     many normals for a quadrature of three nodes each.
     """
     nodes, n = quadrature_nodes(method, problem.m), problem.n
-    if any(map(is_random, jax.tree.leaves((problem.start, problem.params), is_leaf=is_random))):
+    if problem.differs_from_path_to_path:
         return None
     if nodes < 3 and not hasattr(method.needs, "nodes"):
         return None

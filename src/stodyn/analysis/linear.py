@@ -8,7 +8,6 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 import scipy
 from numpy.typing import ArrayLike
@@ -18,8 +17,8 @@ from stodyn.engine.spec import as_it_is_now, matched
 from stodyn.methods.catalogue import stepping
 from stodyn.methods.contract import Method
 from stodyn.methods.filtered import ExactNoise
-from stodyn.noise.distribution import is_random
 from stodyn.noise.increment import Recipe
+from stodyn.noise.source import differs
 from stodyn.numerics import gauss
 from stodyn.numerics.printing.points import AtPoints
 from stodyn.problems import lowering
@@ -188,7 +187,7 @@ def step_map(
         raise ValueError(f"dt: expected a step > 0, got {dt!r}")
     method = stepping(method)
     params = problem.params if params is None else params
-    if any(is_random(leaf) for leaf in jax.tree.leaves(params, is_leaf=is_random)):
+    if differs(params):
         raise ValueError(
             "params: expected the numbers of one path, got random ones; give them as step_map(..., params=...)"
         )

@@ -16,10 +16,8 @@ import scipy
 from stodyn.engine.spec import matched
 from stodyn.methods.catalogue import named
 from stodyn.methods.contract import Method
-from stodyn.noise.distribution import is_random
 from stodyn.numerics import gauss
 from stodyn.problems import lowering
-from stodyn.problems.contract import is_drawn
 from stodyn.problems.linear import GaussianStart
 from stodyn.problems.measured import Measured
 from stodyn.problems.sde import SDE
@@ -272,7 +270,7 @@ def plan(problem: Any, method: Method | str, tol: float = 1e-3, at: Sequence[flo
     if not (math.isfinite(tol) and 0 < tol < 1):
         raise ValueError(f"tol: expected a relative error between 0 and 1, got {tol!r}")
     problem = problem.problem if isinstance(problem, Measured) else problem
-    if any(is_random(leaf) for leaf in jax.tree.leaves(problem.params, is_leaf=is_drawn)):
+    if problem.has_random_params:
         raise ValueError(
             "params: differ from path to path, and a plan is one for all; give it a problem with fixed ones"
         )

@@ -23,7 +23,8 @@ from stodyn.circuits.netlist import Netlist, laid_out, read_deck, warn
 from stodyn.circuits.operating_point import OperatingPoint, operating_point
 from stodyn.circuits.small_signal import Response, SmallSignal, Spectrum
 from stodyn.circuits.text import NetlistError
-from stodyn.noise.distribution import Distribution, PerPath, distribution
+from stodyn.noise.distribution import Distribution, distribution
+from stodyn.noise.source import PerPath
 from stodyn.noise.stream import generator
 from stodyn.problems.contract import Recommended
 from stodyn.problems.index import STATES

@@ -19,9 +19,8 @@ from jax.extend import core
 
 import stodyn
 from stodyn.engine.traces import function_traces
-from stodyn.noise.distribution import PerPath, draw
+from stodyn.noise.source import PerPath, source_of
 from stodyn.numerics.printing.telling import calls_host, fingerprint
-from stodyn.problems.contract import is_drawn
 from stodyn.statistics.contract import Move, Snapshot, Statistic, parted
 
 PACKAGES = ("jax", "jaxlib", "numpy", "llvmlite", "scipy")
@@ -85,26 +84,26 @@ def given(layout: Any) -> str:
     """A digest of the starts and parameters: those of the first paths, and all that is given path by path."""
     first = layout.members_from(0, 1, 1)
     problem = layout.spec.problem
-    leaves = (*problem.start_sources, *jax.tree.leaves(problem.params, is_leaf=is_drawn))
-    return digest(first.start, *first.params, *(leaf.values for leaf in leaves if isinstance(leaf, PerPath)))
+    sources = (*problem.start_parts, *problem.param_sources)
+    return digest(first.start, *first.params, *(one.values for one in sources if isinstance(one, PerPath)))
 
 
 def _start(layout: Any) -> Any:
     """The start of all paths, or those of the first few; with values given path by path, that of the first."""
-    listed = any(isinstance(source, PerPath) for source in layout.spec.problem.start_sources)
-    starts = layout.drawn(0, 1 if listed else SHORT)[0]
+    starts = layout.drawn(0, 1 if layout.spec.problem.has_listed_start else SHORT)[0]
     return told(starts[0]) if len(starts) == 1 else f"drawn: {digest(starts)}"
 
 
 def _params(spec: Any) -> dict[str, Any]:
     def one(leaf: Any) -> Any:
-        if isinstance(leaf, PerPath):
-            return "one value a path"
-        if is_drawn(leaf):
-            return f"drawn: {digest(draw(leaf, np.random.default_rng(0), range(SHORT), 'params'))}"
+        source = source_of(leaf)
+        if source.is_listed:
+            return "one value per path"
+        if source.is_random:
+            return f"drawn: {digest(source.draw(np.random.default_rng(0), range(SHORT), 'params'))}"
         return told(np.asarray(leaf))
 
-    places = jax.tree_util.tree_flatten_with_path(spec.problem.params, is_leaf=is_drawn)[0]
+    places = jax.tree_util.tree_flatten_with_path(spec.problem.params)[0]
     return {jax.tree_util.keystr(place): one(leaf) for place, leaf in places}
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from stodyn.engine.traces import Traced
 from stodyn.numerics.elimination import WRITTEN_OUT
 from stodyn.numerics.printing.telling import fingerprint, says_all
-from stodyn.problems.contract import Problem, is_drawn
+from stodyn.problems.contract import Problem
 from stodyn.problems.sde import SDE
 
 KEPT = 128
@@ -62,7 +62,7 @@ def _problem(problem: Problem, seen: Mapping[str, Any], path: str = "") -> list[
     """All that a problem was given; starts and parameters of small SDEs by shape, since their steps know no values."""
     if not _is_ours(problem):
         raise Untold(type(problem))
-    if any(map(is_drawn, jax.tree.leaves(problem.params, is_leaf=is_drawn))):
+    if problem.has_random_params:
         raise Untold("parameters that are drawn")
     values = [np.asarray(x) for x in (problem.example_start(), *jax.tree.leaves(problem.params))]
     if type(problem) is SDE and problem.n <= WRITTEN_OUT:

@@ -10,7 +10,7 @@ import numpy as np
 
 from stodyn.engine.spec import Spec
 from stodyn.noise import stream
-from stodyn.noise.distribution import PerPath, draw
+from stodyn.noise.source import Source
 
 PART = 1024  # paths whose random starts and parameters are drawn together
 
@@ -97,21 +97,20 @@ class Layout:
             return self.spec.common_start  # type: ignore[return-value]
         if problem.start_from_normals is not None:
             return problem.start_from_normals.of_paths(self.seed, first, last).reshape(last - first, problem.n)
-        return _in_parts(first, last, any(isinstance(source, PerPath) for source in problem.start_sources),
+        return _in_parts(first, last, problem.has_listed_start,
                          lambda part, numbers: problem.draw_start(stream.generator(self.seed, part, "start"), numbers)
         )  # fmt: skip
 
     def own_params(self, first: int, last: int) -> list[np.ndarray]:
-        spec = self.spec
-        leaves = [leaf for leaf, varies in zip(spec.param_leaves, spec.varies, strict=True) if varies]
+        own = [source for source in self.spec.problem.param_sources if source.is_random]
 
-        def values(k: int, leaf: Any) -> np.ndarray:
+        def values(k: int, source: Source) -> np.ndarray:
             return _in_parts(
-                first, last, isinstance(leaf, PerPath),
-                lambda part, numbers: draw(leaf, stream.generator(self.seed, part, "params", k), numbers, "params"),
+                first, last, source.is_listed,
+                lambda part, numbers: source.draw(stream.generator(self.seed, part, "params", k), numbers, "params"),
             )  # fmt: skip
 
-        return [values(k, leaf) for k, leaf in enumerate(leaves)]
+        return [values(k, source) for k, source in enumerate(own)]
 
 
 def _in_parts(first: int, last: int, is_listed: bool, draw_part: Callable[[int, range], np.ndarray]) -> np.ndarray:

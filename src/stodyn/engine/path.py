@@ -12,9 +12,8 @@ from jax import Array, lax
 from stodyn.methods.catalogue import named
 from stodyn.methods.contract import Method
 from stodyn.methods.recommend import best_fitting
-from stodyn.noise.distribution import is_random
 from stodyn.noise.increment import Increment, Recipe
-from stodyn.problems.contract import is_drawn
+from stodyn.noise.source import differs
 
 
 def draw_increments(key: Array, recipe: Recipe, channels: int, lengths: Array) -> Increment:
@@ -78,9 +77,10 @@ def path(
             f"method: {method.name} takes {method.calculus} problems, and this one is {problem.calculus}. Convert it "
             f"exactly with stodyn.problems.lowering.to_{method.calculus}(problem)."
         )
-    sources, params = problem.start_sources if start is None else start, problem.params if params is None else params
-    for name, given in (("start", sources), ("params", params)):
-        if any(is_random(leaf) for leaf in jax.tree.leaves(given, is_leaf=is_drawn)):
+    params = problem.params if params is None else params
+    own = problem.has_random_start if start is None else differs(start)
+    for name, is_own in (("start", own), ("params", differs(params))):
+        if is_own:
             raise ValueError(f"{name}: differs from path to path in this problem; give path(..., {name}=) those of one")
     _check_noise(noise, method, problem.m)
     x = problem.flat_start(problem.start if start is None else start)

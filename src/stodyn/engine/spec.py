@@ -17,13 +17,12 @@ from stodyn.methods.measured import measuring
 from stodyn.methods.recommend import best_fitting, recommended, stable_methods
 from stodyn.methods.stopping import Stop, Stopping, stopping
 from stodyn.models.catalogue import Model
-from stodyn.noise.distribution import PerPath, draw, is_random
 from stodyn.noise.iterated import Approximation, check_resolution
 from stodyn.numerics.newton import underived
 from stodyn.numerics.printing.points import AtPoints
 from stodyn.numerics.printing.telling import calls_host, fingerprint
 from stodyn.problems import lowering
-from stodyn.problems.contract import Problem, expect_problem, is_drawn, machine_memory
+from stodyn.problems.contract import Problem, expect_problem, machine_memory
 from stodyn.problems.measured import Measured
 from stodyn.problems.sde import SDE
 from stodyn.statistics.contract import Statistic
@@ -72,12 +71,12 @@ class Spec:
 
     @functools.cached_property
     def param_leaves(self) -> list[Any]:
-        return jax.tree.leaves(self.problem.params, is_leaf=is_drawn)
+        return jax.tree.leaves(self.problem.params)
 
     @functools.cached_property
     def varies(self) -> tuple[int, ...]:
         """For each leaf of the parameters 1 where every path has its own."""
-        return tuple(int(is_random(leaf)) for leaf in self.param_leaves)
+        return tuple(int(source.is_random) for source in self.problem.param_sources)
 
     @functools.cached_property
     def examples(self) -> list[np.ndarray]:
@@ -299,15 +298,14 @@ def check_paths(spec: Spec, paths: int) -> None:
             )
     last, rng = range(paths - 1, paths), np.random.default_rng(0)
     spec.problem.draw_start(rng, last)
-    for leaf, varies in zip(spec.param_leaves, spec.varies, strict=True):
-        if varies:
-            draw(leaf, rng, last, "params")
+    for source in spec.problem.param_sources:
+        if source.is_random:
+            source.draw(rng, last, "params")
 
 
 def values_given(spec: Spec) -> float:
     """How many paths there can be where starts or parameters are given path by path; infinity where none are."""
-    leaves = (*spec.problem.start_sources, *jax.tree.leaves(spec.problem.params, is_leaf=is_drawn))
-    return min((len(leaf.values) for leaf in leaves if isinstance(leaf, PerPath)), default=np.inf)
+    return min((source.count for source in (*spec.problem.start_parts, *spec.problem.param_sources)), default=np.inf)
 
 
 def check_block(spec: Spec, paths: int) -> None:
@@ -327,6 +325,6 @@ def rounded_numbers(spec: Spec) -> list[str]:
         return []
     found = [] if spec.traced is None else list(spec.traced.rounded_constants)
     for name, tree in {"start": getattr(spec.problem, "start", None), "params": spec.problem.params}.items():
-        for place, leaf in jax.tree_util.tree_flatten_with_path(tree, is_leaf=is_drawn)[0]:
+        for place, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
             found += [f"{name}{jax.tree_util.keystr(place)} = {leaf}"] if traces.was_rounded(leaf) else []
     return found

@@ -38,7 +38,8 @@ from stodyn.engine.spec import (
 from stodyn.methods.contract import Catalogued, Expansion
 from stodyn.methods.stopping import Stop
 from stodyn.models.catalogue import Model
-from stodyn.problems.contract import Problem, is_drawn, machine_memory
+from stodyn.noise.source import differs
+from stodyn.problems.contract import Problem, machine_memory
 from stodyn.statistics import comparison
 from stodyn.statistics.comparison import Comparison
 from stodyn.statistics.contract import Statistic
@@ -293,7 +294,7 @@ def _at(problem: Any, values: Mapping[str, Any]) -> Any:
 
 def _changed(params: Any, values: Mapping[str, Any]) -> Any:
     """Params with other values in some places."""
-    places, tree = jax.tree_util.tree_flatten_with_path(params, is_leaf=is_drawn)
+    places, tree = jax.tree_util.tree_flatten_with_path(params)
     names = [jax.tree_util.keystr(place, simple=True, separator=".") or "params" for place, _ in places]
     unknown = [name for name in values if name not in names]
     if unknown:
@@ -301,7 +302,7 @@ def _changed(params: Any, values: Mapping[str, Any]) -> Any:
         raise ValueError(f"over: {unknown[0]!r} is none of the problem's params; {have}")
     leaves = [values.get(name, leaf) for name, (_, leaf) in zip(names, places, strict=True)]
     for name, leaf, (_, before) in zip(names, leaves, places, strict=True):
-        if name in values and not is_drawn(leaf) and not is_drawn(before) and np.shape(leaf) != np.shape(before):
+        if name in values and not differs((leaf, before)) and np.shape(leaf) != np.shape(before):
             raise ValueError(
                 f"over: {name} has shape {np.shape(before)} in params, and a value of shape {np.shape(leaf)}"
             )

@@ -18,6 +18,7 @@ import numpy as np
 from stodyn.methods.contract import Method
 from stodyn.methods.stopping import STREAM, Stopping, of_those
 from stodyn.methods.wrapping import Wrapping
+from stodyn.noise.source import Fixed, Source
 from stodyn.numerics import crossing
 from stodyn.problems.contract import Around
 from stodyn.problems.level import BRIDGE, CUBIC
@@ -35,8 +36,8 @@ class Branched(Around):
     units: Any = None
 
     @property
-    def start_sources(self) -> tuple[Any, ...]:
-        return (np.zeros(self.n),)  # where a path begins is given to each run of a block
+    def start_parts(self) -> tuple[Source, ...]:
+        return (Fixed(np.zeros(self.n)),)  # where a path begins is given to each run of a block
 
     @property
     def params(self) -> Any:

@@ -12,7 +12,6 @@ import scipy
 from stodyn.methods.contract import Claim, Solver
 from stodyn.numerics import gauss, van_loan
 from stodyn.numerics.printing.points import at_one, at_points
-from stodyn.problems.contract import is_drawn
 from stodyn.problems.sde import SDE
 from stodyn.problems.structure import depends_on_time
 
@@ -44,7 +43,7 @@ class _VanLoan(Solver):
         reason = super().refusal(problem)
         if reason is not None:
             return reason
-        if any(is_drawn(leaf) for leaf in jax.tree.leaves(problem.params, is_leaf=is_drawn)):
+        if problem.has_random_params:
             return f"{self.name} takes one linear system for all paths, and this problem's params differ between paths"
         return _find_coefficients(problem).reason
 

@@ -14,10 +14,10 @@ from stodyn.noise.distribution import (
     Gamma,
     LogNormal,
     Normal,
-    PerPath,
     Truncated,
     Uniform,
 )
+from stodyn.noise.source import PerPath
 
 __all__ = [
     "Beta",

@@ -1,11 +1,11 @@
-"""Random starts and parameters: one draw a path, or the orthogonal polynomials of their distribution."""
+"""Distributions of random numbers, and the orthogonal polynomials that belong to them."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,81 +17,6 @@ from stodyn.numerics.orthogonal import Recurrence
 RESOLVED = 1e-14  # relative to the whole mass: how well the integral of a density over a panel is known
 NEGLIGIBLE = 1e-8  # the share of a moment that may come from the outermost panels before it is called infinite
 TAIL = 1e-60  # the probability beyond the outermost quantile that is integrated to
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class PerPath:
-    """Values that differ from path to path: `values[i]` belongs to path i (a leaf of `params`, or a `start`)."""
-
-    values: np.ndarray
-
-    def __init__(self, values: Any):
-        values = np.asarray(values, float)
-        if values.ndim == 0:
-            raise ValueError("PerPath: values is a single number; give one value a path, shape (paths, ...)")
-        object.__setattr__(self, "values", values)
-
-
-class OfPaths:
-    """Values of several sources, some of which may list theirs path by path: draw(rng, paths) -> (len(paths), ...).
-
-    parts  the sources; those that are PerPath say for how many paths there are values
-    """
-
-    def __init__(self, draw: Callable[[np.random.Generator, range], np.ndarray], parts: Sequence[Any]):
-        self.draw, self.parts = draw, tuple(parts)
-
-    def __call__(self, rng: np.random.Generator, size: int) -> np.ndarray:
-        """Those of the first paths, as any function that draws."""
-        return self.draw(rng, range(size))
-
-
-def is_random(source: Any) -> bool:
-    """Whether each path has its own value: PerPath, a frozen scipy.stats distribution, or draw(rng, size)."""
-    return isinstance(source, PerPath) or hasattr(source, "rvs") or callable(source)
-
-
-def draw(source: Any, rng: np.random.Generator, paths: range, name: str) -> np.ndarray:
-    """The values of the paths in `paths`, shape (len(paths), ...)."""
-    size = len(paths)
-    if isinstance(source, PerPath):
-        if paths.stop > len(source.values):
-            raise ValueError(
-                f"{name}: PerPath holds values for {len(source.values)} paths, and path {paths.stop - 1} of the run "
-                "needs one too. Give one value a path."
-            )
-        return source.values[paths.start : paths.stop]
-    if hasattr(source, "rvs"):
-        if isinstance(source, (scipy.stats.rv_continuous, scipy.stats.rv_discrete)):
-            raise TypeError(
-                f"{name}: {source.name} is a family of distributions; "
-                f"give its parameters: scipy.stats.{source.name}(...)"
-            )
-        given = (*source.args, *source.kwds.values()) if hasattr(source, "args") else ()
-        own = np.broadcast_shapes(*map(np.shape, given))
-        values = np.asarray(source.rvs(size=(size, *own) if own else size, random_state=rng), float)
-        if size == 1 and values.shape[:1] != (1,):
-            values = values[None]  # scipy drops the axis of a single draw of a vector
-    elif isinstance(source, OfPaths):
-        values = source.draw(rng, paths)
-    else:
-        values = np.asarray(source(rng, size), float)
-    if values.shape[:1] != (size,):
-        raise ValueError(
-            f"{name}: asked for {size} draws and got an array of shape {values.shape}; "
-            "its first axis must count the draws"
-        )
-    if not np.all(np.isfinite(values)):
-        raise ValueError(f"{name}: drew a value that is not finite")
-    return values
-
-
-def of_values(source: Any, function: Callable[[np.ndarray], np.ndarray]) -> Any:
-    """The random source whose values are function(values) of another one's, for values (paths, ...)."""
-    if isinstance(source, PerPath):
-        return PerPath(function(source.values))
-    parts = source.parts if isinstance(source, OfPaths) else (source,)
-    return OfPaths(lambda rng, paths: function(draw(source, rng, paths, "start")), parts)
 
 
 class Distribution(ABC):

@@ -12,13 +12,14 @@ from jax import Array
 from jax.extend import core
 
 from stodyn.noise import counter
+from stodyn.noise.source import Source, drawn
 from stodyn.noise.stream import STREAMS
 from stodyn.numerics.printing.points import AtPoints
 
 STREAM = "start"
 
 
-class FromNormals:
+class FromNormals(Source):
     """function(z), of `normals` independent standard normal numbers z of each path.
 
     trace  of the function, whose one result is the start
@@ -60,9 +61,8 @@ class FromNormals:
     def __repr__(self) -> str:
         return f"from_normals({getattr(self.function, '__name__', self.function)}, {self.normals})"
 
-    def __call__(self, rng: np.random.Generator, size: int) -> np.ndarray:
-        """So many draws, as any function that draws starts."""
-        return self._at(rng.standard_normal((size, self.normals)))
+    def draw(self, rng, paths, name):
+        return drawn(self._at(rng.standard_normal((len(paths), self.normals))), len(paths), name)
 
     def of_paths(self, seed: int, first: int, last: int) -> np.ndarray:
         """The draws of the paths from `first` to `last`, of the normals that a GPU counts for them."""

@@ -18,8 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 
-from stodyn.noise.distribution import OfPaths, PerPath, draw, is_random
 from stodyn.noise.from_normals import FromNormals
+from stodyn.noise.source import Fixed, PerPath, Source, source_of, sources_in
 from stodyn.numerics.bounds import check_bounds
 from stodyn.problems import describing
 from stodyn.problems.calling import PARAMS_NAMES, check_call, takes_params
@@ -94,6 +94,7 @@ class Problem(ABC):
     names: Any
     units: Any
     params: Any
+    start: Any
     calculus: str
     further_structures: ClassVar[tuple[str, ...]] = ()  # what its noise_structure may tell beyond STRUCTURES
     unsolved: ClassVar[str] = "whose implicit equations Newton did not solve"  # what became of paths that stopped
@@ -114,25 +115,44 @@ class Problem(ABC):
     def noise_structure(self) -> NoiseStructure:
         """What is true of the noise, and how it is known."""
 
-    @abstractmethod
+    @functools.cached_property
+    def start_source(self) -> Source:
+        """Where the starts of the paths come from."""
+        return checked_source("start", self.start)
+
     def draw_start(self, rng: np.random.Generator, paths: range) -> np.ndarray:
         """The initial values of the given paths, (len(paths), n)."""
+        return self.start_source.draw(rng, paths, "start").reshape(len(paths), self.n)
 
     @property
-    def start_sources(self) -> tuple[Any, ...]:
-        """What a start is made of, part by part: values that all paths have in common, and what each path draws."""
-        leaves = jax.tree.leaves(getattr(self, "start", None), is_leaf=is_drawn)
-        return tuple(part for leaf in leaves for part in (leaf.parts if isinstance(leaf, OfPaths) else (leaf,)))
+    def start_parts(self) -> tuple[Source, ...]:
+        """What a start is made of, part by part."""
+        return self.start_source.parts
 
     @property
     def has_random_start(self) -> bool:
         """Whether starts differ from path to path."""
-        return any(map(is_random, self.start_sources))
+        return any(part.is_random for part in self.start_parts)
+
+    @property
+    def has_listed_start(self) -> bool:
+        """Whether some of a start is listed path by path."""
+        return any(part.is_listed for part in self.start_parts)
+
+    @functools.cached_property
+    def param_sources(self) -> tuple[Source, ...]:
+        """Where the parameters come from, leaf by leaf."""
+        return tuple(jax.tree.leaves(sources_in(self.params)))
+
+    @property
+    def has_random_params(self) -> bool:
+        """Whether some parameter differs from path to path."""
+        return any(source.is_random for source in self.param_sources)
 
     @property
     def differs_from_path_to_path(self) -> bool:
         """Whether starts or parameters do."""
-        return self.has_random_start or any(map(is_random, jax.tree.leaves(self.params, is_leaf=is_drawn)))
+        return self.has_random_start or self.has_random_params
 
     @property
     def start_from_normals(self) -> FromNormals | None:
@@ -187,25 +207,16 @@ class Problem(ABC):
 
     def example_params(self) -> Any:
         """The parameters of one path."""
-        return jax.tree.map(
-            lambda leaf: draw(leaf, np.random.default_rng(0), range(1), "params")[0] if is_random(leaf) else leaf,
-            self.params,
-            is_leaf=is_drawn,
-        )
+        return jax.tree.map(lambda source: source.example("params"), sources_in(self.params))
 
     def sample_params(self, count: int) -> tuple[Any, Any]:
         """Parameters of `count` paths, and jax.vmap's axes: 0 for leaves that differ from path to path, None else."""
-        rng = np.random.default_rng(0)
+        rng, sources = np.random.default_rng(0), sources_in(self.params)
 
-        def sample(leaf):
-            if isinstance(leaf, PerPath):
-                return leaf.values[np.linspace(0, len(leaf.values) - 1, count).astype(int)]
-            return draw(leaf, rng, range(count), "params") if is_random(leaf) else leaf
+        def sample(source: Source) -> Any:
+            return source.spread(rng, count, "params") if source.is_random else source.given
 
-        def axis(leaf):
-            return 0 if is_random(leaf) else None
-
-        return tuple(jax.tree.map(f, self.params, is_leaf=is_drawn) for f in (sample, axis))
+        return jax.tree.map(sample, sources), jax.tree.map(lambda source: 0 if source.is_random else None, sources)
 
     # --- how the components that a run shows move: dx_i = mean_rates_i dt + noise_rows_i dW ---------------------------
 
@@ -249,8 +260,13 @@ class Around(Problem):
     problem: Any
 
     @property
-    def start_sources(self) -> tuple[Any, ...]:
-        return self.problem.start_sources
+    def start_source(self) -> Source:
+        """Where the starts of the problem inside come from."""
+        return self.problem.start_source
+
+    @property
+    def start_parts(self) -> tuple[Source, ...]:
+        return self.problem.start_parts
 
     def changed(self, **changes: Any) -> Problem:
         return dataclasses.replace(self, problem=self.problem.changed(**changes))
@@ -272,28 +288,23 @@ class Around(Problem):
         return self.problem.noise_structure
 
 
-def is_drawn(leaf: Any) -> bool:
-    """Whether a node of a pytree of parameters stands for values that differ from path to path."""
-    return isinstance(leaf, PerPath) or hasattr(leaf, "rvs")
-
-
 def check_params(params: Any) -> None:
-    """Refuse parameters that are no numbers, and NaN among them (infinity may be meant: a wall, a switch)."""
-    for place, leaf in jax.tree_util.tree_flatten_with_path(params, is_leaf=is_drawn)[0]:
-        name = f"params{jax.tree_util.keystr(place)}"
+    """Refuse parameters that are not numbers, and NaN among them (infinity may be meant: a wall, a switch)."""
+    for place, leaf in jax.tree_util.tree_flatten_with_path(params)[0]:
+        name, source = f"params{jax.tree_util.keystr(place)}", source_of(leaf)
         if isinstance(leaf, jax.core.Tracer):
             continue
-        if is_random(leaf) and not isinstance(leaf, PerPath):
-            drawn_example(leaf, name)
+        if source.is_random and not source.is_listed:
+            drawn_example(name, source)
             continue
-        values = leaf.values if isinstance(leaf, PerPath) else np.asarray(leaf)
+        values = source.values if isinstance(source, PerPath) else np.asarray(leaf)
         if values.dtype.kind not in "biufc":
             raise TypeError(
                 f"{name}: expected numbers, PerPath values or a frozen scipy.stats distribution, got {leaf!r}. "
-                "What is no number is best captured by the functions."
+                "What is not a number is best captured by the functions."
             )
         if values.dtype.kind in "fc" and np.any(np.isnan(values)):
-            raise ValueError(f"{name}: is NaN{_which(values) if isinstance(leaf, PerPath) else ''}. Give numbers.")
+            raise ValueError(f"{name}: is NaN{_which(values) if source.is_listed else ''}. Give numbers.")
 
 
 def _which(values: np.ndarray) -> str:
@@ -301,12 +312,22 @@ def _which(values: np.ndarray) -> str:
     return f" for {len(bad)} of {len(values)} paths, first for path {bad[0]}"
 
 
-def drawn_example(source: Any, name: str) -> np.ndarray:
-    """The first draw of what differs from path to path; PerPath values are all looked at."""
-    if isinstance(source, PerPath) and not np.all(np.isfinite(source.values)):
-        raise ValueError(f"{name}: not finite{_which(source.values)}. Give finite values.")
+def checked_source(name: str, given: Any) -> Source:
+    """The source of a start that is a number or a vector; errors begin with `name`."""
+    source = source_of(given)
+    if not source.is_random:
+        return Fixed(fixed_value(name, source.given))
+    drawn_example(name, source)
+    return source
+
+
+def drawn_example(name: str, source: Source) -> np.ndarray:
+    """The first draw of what differs from path to path; listed values are all looked at."""
+    for part in source.parts:
+        if isinstance(part, PerPath) and not np.all(np.isfinite(part.values)):
+            raise ValueError(f"{name}: not finite{_which(part.values)}. Give finite values.")
     try:
-        return draw(source, np.random.default_rng(0), range(1), name)[0]
+        return source.example(name)
     except TypeError as error:
         raise TypeError(f"{name}: expected a function {name}(rng, size) -> (size, ...); {error}") from error
 

@@ -15,12 +15,12 @@ from jax.flatten_util import ravel_pytree
 from numpy.typing import ArrayLike
 
 from stodyn.noise.coloured import Coloured
-from stodyn.noise.distribution import OfPaths, is_random
+from stodyn.noise.source import joined, source_of
 from stodyn.numerics import uncompiled, van_loan
 from stodyn.numerics.dependence import dependence
 from stodyn.numerics.printing.scalars import Unprintable
 from stodyn.problems.calling import call
-from stodyn.problems.contract import expect_problem, fixed_value, returned_shape
+from stodyn.problems.contract import expect_problem, returned_shape
 from stodyn.problems.linear import GaussianStart
 from stodyn.problems.measured import Measured
 from stodyn.problems.mechanical import Mechanical
@@ -302,15 +302,10 @@ def _start(sde: SDE, noise: Coloured) -> Any:
     P, k = noise.state_covariance, len(noise.A)
     if isinstance(sde.start, GaussianStart):
         mean, own = sde.start.mean, sde.start.covariance
-    elif is_random(sde.start):
-        filtered = GaussianStart(np.zeros(k), P)
-
-        def both(rng, paths):
-            return np.concatenate([sde.draw_start(rng, paths), filtered(rng, len(paths))], axis=1)
-
-        return OfPaths(both, (*sde.start_sources, filtered))
+    elif sde.has_random_start:
+        return joined([sde.start_source, source_of(GaussianStart(np.zeros(k), P))])
     else:
-        mean, own = fixed_value("start", sde.start).reshape(sde.n), np.zeros((sde.n, sde.n))
+        mean, own = sde.example_start(), np.zeros((sde.n, sde.n))
     covariance = np.zeros((sde.n + k, sde.n + k))
     covariance[: sde.n, : sde.n], covariance[sde.n :, sde.n :] = own, P
     return GaussianStart(np.concatenate([mean, np.zeros(k)]), covariance)

@@ -13,6 +13,7 @@ import numpy as np
 from jax import Array
 
 from stodyn.noise.coloured import Coloured, stacked
+from stodyn.noise.source import Source, source_of
 from stodyn.numerics import van_loan
 from stodyn.numerics.dependence import dependence
 from stodyn.numerics.printing.scalars import Unprintable
@@ -205,17 +206,17 @@ class DrivenMechanical(Mechanical):
         return with_noise(lowered[0], self.coloured, into if matrix is None else matrix)
 
     @property
-    def start_sources(self) -> tuple[Any, ...]:
-        return *self.own.start_sources, self._filter_start
+    def start_parts(self) -> tuple[Source, ...]:
+        return *self.own.start_parts, self._filter_start
 
     @functools.cached_property
-    def _filter_start(self) -> GaussianStart:
-        return GaussianStart(np.zeros(len(self.coloured.A)), self.coloured.state_covariance)
+    def _filter_start(self) -> Source:
+        return source_of(GaussianStart(np.zeros(len(self.coloured.A)), self.coloured.state_covariance))
 
     def draw_start(self, rng: np.random.Generator, paths: range) -> np.ndarray:
         """The system's own start and, independent of it, the filter's stationary law."""
         own = self.own.draw_start(rng, paths)
-        return np.concatenate([own, self._filter_start(rng, len(paths))], axis=1)
+        return np.concatenate([own, self._filter_start.draw(rng, paths, "start")], axis=1)
 
     def flat_start(self, start: Any) -> Array:
         """x, v and where they are given the states of the filter, else zeros for them."""

@@ -22,7 +22,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from stodyn.noise.distribution import OfPaths
 from stodyn.problems.calling import call
 from stodyn.problems.contract import Problem, component_names
 from stodyn.problems.driven_mechanical import synchronised
@@ -347,15 +346,9 @@ class Hysteretic(Mechanical):
         return SDE(
             self.f,
             self.g if self.m else lambda t, x: jnp.zeros((2 * self.N + q, 1), x.dtype),
-            OfPaths(self.draw_start, self.start_sources) if self.has_random_start else self.example_start(),
+            self.start_source.mapped(lambda rows: np.pad(rows, ((0, 0), (0, q)))).given,
             self.params, "ito", self.names, self.units,
         )  # fmt: skip
-
-    def draw_start(self, rng: np.random.Generator, paths: range) -> np.ndarray:
-        """The system's own start, the hysteretic elements unstrained."""
-        return np.concatenate(
-            [self.system.draw_start(rng, paths), np.zeros((len(paths), len(self.hysteresis)))], axis=1
-        )
 
     def flat_start(self, start: Any) -> Array:
         given = jnp.ravel(jnp.asarray(start, float))

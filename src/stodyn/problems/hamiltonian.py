@@ -14,6 +14,7 @@ import numpy as np
 from jax import Array
 
 from stodyn.noise.from_normals import FromNormals
+from stodyn.noise.source import Source
 from stodyn.numerics.dependence import dependence
 from stodyn.numerics.printing.scalars import Unprintable
 from stodyn.numerics.whole_arrays import Facts, facts_of
@@ -331,7 +332,7 @@ class Hamiltonian(Problem):
         diffusion: Callable = self.g if self.m else lambda t, x: jnp.zeros((self.n, 1), x.dtype)
         if self.all_h is not None:
             diffusion = self._operator
-        start = paired_start.whole(self.start, "qp", self.n // 2)
+        start = self.start_source.given
         sde = SDE(self.f, diffusion, start, self.params, "stratonovich", self.names, self.units)
         return lowering.to_ito(sde) if calculus == "ito" else sde
 
@@ -346,8 +347,9 @@ class Hamiltonian(Problem):
     def start_from_normals(self) -> FromNormals | None:
         return self.start if isinstance(self.start, FromNormals) else None
 
-    def draw_start(self, rng: np.random.Generator, paths: range) -> np.ndarray:
-        return paired_start.drawn(self.start, "qp", rng, paths, self.n // 2)
+    @functools.cached_property
+    def start_source(self) -> Source:
+        return paired_start.source(self.start, "qp")
 
 
 class _Entries(tuple):

@@ -23,7 +23,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from stodyn.noise.distribution import is_random
 from stodyn.numerics import elimination
 from stodyn.numerics.banded import Band, find_band
 from stodyn.numerics.dependence import dependence
@@ -31,7 +30,7 @@ from stodyn.numerics.newton import newton
 from stodyn.numerics.printing.scalars import Unprintable
 from stodyn.problems import joints_diagnosis
 from stodyn.problems.calling import call
-from stodyn.problems.contract import is_drawn, returned_shape
+from stodyn.problems.contract import returned_shape
 from stodyn.problems.inertia import Inertia
 from stodyn.problems.joints_diagnosis import FAR, JointsDiagnosis
 from stodyn.problems.sde import SDE
@@ -355,8 +354,7 @@ class DriftingSDE(SDE):
 def drifting(problem: Any) -> tuple[SDE, str] | None:
     """A problem with joints as an SDE; None where its start would have to be moved path by path."""
     joints = problem.joints
-    drawn = any(map(is_random, jax.tree.leaves((problem.start, problem.params), is_leaf=is_drawn)))
-    if drawn or joints.moves or problem.impulses:
+    if problem.differs_from_path_to_path or joints.moves or problem.impulses:
         return None
     found = joints.diagnose(0.0)
     if found.reason:

@@ -15,9 +15,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from stodyn.noise.distribution import is_random
 from stodyn.numerics.printing.points import AtPoints, at_points
-from stodyn.problems.contract import is_drawn
 from stodyn.problems.index import how_moved
 
 STATES = 9  # the start, and consistent states around it
@@ -309,10 +307,9 @@ def _noisy(joints: Any, times: np.ndarray, q: np.ndarray, v: np.ndarray) -> tupl
 def _check_drawn(joints: Any, t: float) -> None:
     """Look at some starts and parameters of paths that have their own."""
     problem = joints.problem
-    leaves = jax.tree.leaves((problem.start, problem.params), is_leaf=is_drawn)
-    if not any(map(is_random, leaves)):
+    if not problem.differs_from_path_to_path:
         return
-    count = min([DRAWN, *(len(leaf.values) for leaf in leaves if hasattr(leaf, "values"))])
+    count = int(min([DRAWN, *(source.count for source in (*problem.start_parts, *problem.param_sources))]))
     N, times = problem.N, np.full(count, t)
     start = np.asarray(problem.draw_start(np.random.default_rng(0), range(count)), float)
     x, v = start[:, :N], start[:, N : 2 * N]

@@ -15,7 +15,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from stodyn.problems.contract import is_drawn
+from stodyn.noise.source import source_of
 from stodyn.problems.mechanical import Mechanical
 
 
@@ -134,7 +134,7 @@ class _Reader:
         if len(set(names)) != len(names):
             raise ValueError(f"params: expected different names, got {names}")
         # Numbers that are not drawn anew for each path are known now, and make constant masses constant.
-        fixed = [not is_drawn(value) and np.ndim(value) == 0 for value in self.values]
+        fixed = [not source_of(value).is_random and np.ndim(value) == 0 for value in self.values]
         self.params = {n: x for n, x, f in zip(names, self.values, fixed, strict=True) if not f} or None
         self.known = {s: x for s, x, f in zip(self.symbols, self.values, fixed, strict=True) if f}
         self.free = [s for s, f in zip(self.symbols, fixed, strict=True) if not f]

@@ -27,12 +27,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from stodyn.noise.distribution import is_random
 from stodyn.numerics import uncompiled
 from stodyn.numerics.dependence import dependence
 from stodyn.numerics.printing.scalars import Unprintable
 from stodyn.problems.calling import call
-from stodyn.problems.contract import Problem, is_drawn, returned_shape
+from stodyn.problems.contract import Problem, returned_shape
 
 BRIDGE, CUBIC, GRID = "bridge", "cubic", "grid"
 SIDES = {"up": (1.0,), "down": (-1.0,), "out": (-1.0, 1.0)}  # the signs of level - f on this side
@@ -331,10 +330,7 @@ class Gauge:
         """In words, that every path is at or beyond the level when the run begins at time t; None where that is not
         so, or not known: where starts or parameters are random, or the start is not that of a component."""
         problem = self.problem
-        random = [leaf for leaf in jax.tree.leaves(problem.params, is_leaf=is_drawn) if is_random(leaf)]
-        start = getattr(problem, "start", None)
-        parts = start if isinstance(start, (tuple, list)) else (start,)
-        if random or any(map(is_random, parts)) or any(row is None for row in self._rows()):
+        if problem.differs_from_path_to_path or any(row is None for row in self._rows()):
             return None
 
         def look(t, x):

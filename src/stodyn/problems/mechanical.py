@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from stodyn.noise.distribution import is_random, of_values
+from stodyn.noise.source import Source
 from stodyn.numerics import elimination
 from stodyn.numerics.banded import Band, find_band
 from stodyn.numerics.dependence import dependence
@@ -581,10 +581,10 @@ class Mechanical(Problem):
         return None if lowered is None else (lowered[0], f"Mechanical -> SDAE of (x, v); {lowered[1]}")
 
     @property
-    def _start_and_names(self) -> tuple[Any, tuple[str, ...], Any]:
+    def _start_and_names(self) -> tuple[Source, tuple[str, ...], Any]:
         names = tuple(self.names)[: 2 * self.N]  # type: ignore[arg-type]
         units = None if self.units is None else {k: u for k, u in self.units.items() if k in (*names, "time")}  # type: ignore[union-attr]
-        return paired_start.whole(self.start, "xv", self.N), names, units
+        return self.start_source, names, units
 
     @functools.cached_property
     def _as_sde(self) -> SDE:
@@ -593,7 +593,7 @@ class Mechanical(Problem):
         return SDE(
             self.f,
             self.g if self.m else lambda t, x: jnp.zeros((2 * self.N, 1), x.dtype),
-            start, self.params, "ito", names, units,
+            start.given, self.params, "ito", names, units,
         )  # fmt: skip
 
     @functools.cached_property
@@ -607,7 +607,7 @@ class Mechanical(Problem):
             M[:r, :N] = np.linalg.inv(self.inertia.coordinates)[:r]
             M[r : 2 * r, N:] = self.inertia.matrix
             kept = [*range(N), *(N + self.inertia.parts.columns)]
-            start, names = _picked(start, kept), tuple(names[i] for i in kept)
+            start, names = start.mapped(lambda rows: rows[:, kept]), tuple(names[i] for i in kept)
             units = None if units is None else {k: u for k, u in units.items() if k in (*names, "time")}
         solve = callable(self.mass)
 
@@ -631,10 +631,14 @@ class Mechanical(Problem):
                 B = jnp.concatenate([self.inertia.with_inertia(B), self.inertia.without(B)])
             return jnp.concatenate([jnp.zeros((r, self.m), x.dtype), B])
 
-        return SDAE(M, drift, diffusion, start, self.params, names, units)
+        return SDAE(M, drift, diffusion, start.given, self.params, names, units)
+
+    @functools.cached_property
+    def start_source(self) -> Source:
+        return paired_start.source(self.start, "xv")
 
     def draw_start(self, rng: np.random.Generator, paths: range) -> np.ndarray:
-        start = paired_start.drawn(self.start, "xv", rng, paths, self.N)
+        start = self.start_source.draw(rng, paths, "start").reshape(len(paths), 2 * self.N)
         return np.concatenate([start, np.zeros((len(paths), self.n - 2 * self.N))], axis=1)
 
     def flat_start(self, start: Any) -> Array:
@@ -647,10 +651,3 @@ def _arguments(function: Callable, *arguments: Any) -> set[int]:
     """The numbers of the arguments that the result of a function depends on."""
     (entries,) = dependence(function, *arguments)
     return {number for e in entries.ravel() if isinstance(e, frozenset) for number, _ in e}
-
-
-def _picked(start: Any, kept: list[int]) -> Any:
-    """Some components of a source of starts."""
-    if is_random(start):
-        return of_values(start, lambda values: values[:, kept])
-    return np.asarray(start)[kept]

@@ -14,7 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 import scipy
 
-from stodyn.noise.distribution import Distribution, PerPath, distribution, is_random
+from stodyn.noise.distribution import Distribution, distribution
+from stodyn.noise.source import Fixed, Source, source_of
 from stodyn.numerics.radau import Forcing, Linear, Nonlinear
 from stodyn.problems import multiaffine, pencil
 from stodyn.problems.calling import call, check_call
@@ -142,12 +143,12 @@ class RandomDAE(Problem):
         """Name -> distribution of the random parameters."""
         laws = {}
         for name, value in (self.params or {}).items():
-            if isinstance(value, PerPath):
+            if source_of(value).is_listed:
                 raise TypeError(
                     f"params[{name!r}]: got PerPath values, but the parameters of a RandomDAE have distributions. "
                     "Give a distribution such as Uniform(0.9, 1.1), or sweep over fixed values."
                 )
-            if is_random(value):
+            if source_of(value).is_random:
                 laws[name] = distribution(value, f"params[{name!r}]")
         return laws
 
@@ -368,9 +369,10 @@ class RandomDAE(Problem):
     def noise_structure(self) -> NoiseStructure:
         return NoiseStructure(("additive", "commutative"), "there is none")
 
-    def draw_start(self, rng: np.random.Generator, paths: range) -> np.ndarray:
-        """Starts at the mean parameters: those of each path are its solver's to find, who knows its parameters."""
-        return np.tile(self._start_at(self.center), (len(paths), 1))
+    @functools.cached_property
+    def start_source(self) -> Source:
+        """The start at the mean parameters: those of each path are its solver's to find, who knows its parameters."""
+        return Fixed(self._start_at(self.center))
 
     # --- index and start ------------------------------------------------------------------------------------------
 

@@ -13,7 +13,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from stodyn.noise.distribution import draw, is_random, of_values
 from stodyn.numerics.dependence import dependence
 from stodyn.numerics.elimination import WRITTEN_OUT, row_order
 from stodyn.numerics.elimination import solve as eliminate
@@ -29,8 +28,6 @@ from stodyn.problems.contract import (
     check_params,
     component_names,
     component_units,
-    drawn_example,
-    fixed_value,
     returned_shape,
 )
 from stodyn.problems.index import (
@@ -109,9 +106,9 @@ class SDAE(Problem):
         check_params(self.params)
         if self.diffusion is None:
             object.__setattr__(self, "diffusion", silent)
-        example = drawn_example(self.start, "start") if is_random(self.start) else fixed_value("start", self.start)
+        example = np.asarray(self.start_source.example("start"))
         if example.ndim != 1 or example.size == 0:
-            raise ValueError(f"start: expected a vector a path, got shape {example.shape}")
+            raise ValueError(f"start: expected a vector per path, got shape {example.shape}")
         fill = object.__setattr__
         fill(self, "n", example.size)
         fill(self, "mass", _constant(self.mass, self.n))
@@ -425,11 +422,7 @@ class SDAE(Problem):
         names = components(self)[0]
         given: Any = self.units or {}
         units = {name: given[name] for name in names if name in given} or None
-        start = self.start
-        if not is_random(start):
-            start = self.evolving @ self.example_start()
-        else:
-            start = of_values(start, lambda values: values.reshape(len(values), -1) @ self.evolving.T)
+        start = self.start_source.mapped(lambda rows: rows @ self.evolving.T).given
         sde = SDE(drift, diffusion, start, self.params, names=names, units=units, structure=self.structure)
         if self.structure is None:  # it is known already, and would be found again through every Newton solve
             found, mixed = self.noise_structure, np.any(np.diag(np.diagonal(S)) != S)
@@ -446,18 +439,10 @@ class SDAE(Problem):
     def _state_space(self) -> SDE:
         return self.to_sde()
 
-    def draw_start(self, rng: np.random.Generator, paths: range) -> np.ndarray:
-        if is_random(self.start):
-            return draw(self.start, rng, paths, "start").reshape(len(paths), self.n)
-        return np.tile(fixed_value("start", self.start).reshape(1, self.n), (len(paths), 1))
-
 
 def with_unit_mass(sde: SDE) -> SDAE:
     """An Ito SDE as the SDAE with M = 1, for methods that take SDAEs."""
-    if is_random(sde.start):
-        start = of_values(sde.start, lambda values: values.reshape(len(values), sde.n))
-    else:
-        start = sde.example_start()
+    start = sde.start_source.mapped(lambda rows: rows).given
     return SDAE(np.eye(sde.n), sde.f, sde.g, start, sde.params, sde.names, sde.units, sde.structure)
 
 

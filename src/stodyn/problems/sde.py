@@ -12,7 +12,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from stodyn.noise.distribution import draw, is_random
 from stodyn.noise.from_normals import FromNormals
 from stodyn.numerics import diagonals
 from stodyn.numerics.sparse import Elimination
@@ -26,8 +25,6 @@ from stodyn.problems.contract import (
     check_params,
     component_names,
     component_units,
-    drawn_example,
-    fixed_value,
     machine_memory,
     returned_shape,
 )
@@ -90,9 +87,9 @@ class SDE(Problem):
         check_params(self.params)
         if self.diffusion is None:
             object.__setattr__(self, "diffusion", silent)
-        example = drawn_example(self.start, "start") if is_random(self.start) else fixed_value("start", self.start)
+        example = np.asarray(self.start_source.example("start"))
         if example.ndim > 1 or example.size == 0:
-            raise ValueError(f"start: expected a number or a vector a path, got shape {example.shape}")
+            raise ValueError(f"start: expected a number or a vector per path, got shape {example.shape}")
         fill = object.__setattr__
         fill(self, "scalar", example.ndim == 0)
         fill(self, "n", example.size)
@@ -283,8 +280,3 @@ class SDE(Problem):
     @property
     def start_from_normals(self) -> FromNormals | None:
         return self.start if isinstance(self.start, FromNormals) else None
-
-    def draw_start(self, rng: np.random.Generator, paths: range) -> np.ndarray:
-        if is_random(self.start):
-            return draw(self.start, rng, paths, "start").reshape(len(paths), self.n)
-        return np.tile(fixed_value("start", self.start).reshape(1, self.n), (len(paths), 1))

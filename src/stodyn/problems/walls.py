@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from stodyn.noise.distribution import is_random
 from stodyn.problems.contract import expect_problem
 from stodyn.problems.impact import Impact, Restitution, Struck, check_restitution, check_strikable, struck
 from stodyn.problems.level import BRIDGE, Level
@@ -177,8 +176,7 @@ def _walled(problem: Any, walls: Walls) -> Walled:
         raise ValueError(f"walls: a component is named twice in {list(walls.bounds)}")
     nothing = np.zeros((0, problem.n)), np.zeros((0, 0))
     walled = Walled(problem, *nothing, problem.names, problem.units, walls, places)
-    starts = problem.start if isinstance(problem.start, tuple) else (problem.start,)
-    if not any(map(is_random, starts)):
+    if not problem.has_random_start:
         walled.example_start()
     return walled
 

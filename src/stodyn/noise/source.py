@@ -1,0 +1,249 @@
+"""Where a start or a parameter comes from: one value for all paths, or a value for each of them.
+
+    source_of(1.5)                     Fixed: the same for all paths
+    source_of(PerPath(values))         listed: values[i] belongs to path i
+    source_of(scipy.stats.norm(0, 1))  drawn from a distribution
+    source_of(draw)                    drawn by a function, draw(rng, size) -> (size, ...)
+    source_of(from_normals(f, 2))      a traced function of normal numbers (noise/from_normals.py)
+
+What users give is converted once, by `source_of`; everyone else asks the source.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+import scipy
+
+
+class Source(ABC):
+    """The values of all paths.
+
+    is_random  whether each path has its own
+    is_listed  whether some of the values are listed path by path
+    count      how many paths there are values for
+    """
+
+    is_random: bool = True
+    is_listed: bool = False
+    count: float = math.inf
+    ppf: Callable | None = None  # the quantiles of a number drawn from a distribution
+
+    @abstractmethod
+    def draw(self, rng: np.random.Generator, paths: range, name: str) -> np.ndarray:
+        """The values of some paths, (len(paths), ...); errors begin with `name`."""
+
+    def example(self, name: str) -> Any:
+        """The value of one path."""
+        return self.draw(np.random.default_rng(0), range(1), name)[0]
+
+    def spread(self, rng: np.random.Generator, count: int, name: str) -> np.ndarray:
+        """The values of `count` paths from all over the ensemble."""
+        return self.draw(rng, range(count), name)
+
+    @property
+    def parts(self) -> tuple[Source, ...]:
+        """The sources that it is made of."""
+        return (self,)
+
+    @property
+    def given(self) -> Any:
+        """What a problem is given to have this source."""
+        return self
+
+    def mapped(self, function: Callable[[np.ndarray], np.ndarray]) -> Source:
+        """The source of function(rows), for values as rows (paths, numbers)."""
+        return _Mapped(self, function)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Fixed(Source):
+    """One value for all paths."""
+
+    value: Any
+    is_random = False
+
+    def draw(self, rng, paths, name):
+        return np.repeat(np.asarray(self.value)[None], len(paths), axis=0)
+
+    def example(self, name):
+        return self.value
+
+    @property
+    def given(self):
+        return self.value
+
+    def mapped(self, function):
+        return Fixed(function(np.reshape(self.value, (1, -1)))[0])
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class PerPath(Source):
+    """Values listed path by path.
+
+    Parameters
+    ----------
+    values : array (paths, ...)
+        `values[i]` belongs to path i.
+
+    Examples
+    --------
+    As the start of a problem, or as a leaf of its params:
+
+    >>> import stodyn as sd
+    >>> problem = sd.SDE(lambda t, x, p: -p * x, lambda t, x: 0.1, start=1.0, params=sd.PerPath([1.0, 2.0, 3.0]))
+    """
+
+    values: np.ndarray
+    is_listed = True
+
+    def __init__(self, values: Any):
+        values = np.asarray(values, float)
+        if values.ndim == 0:
+            raise ValueError("PerPath: values is a single number; give one value per path, shape (paths, ...)")
+        object.__setattr__(self, "values", values)
+
+    @property
+    def count(self) -> float:  # type: ignore[override]
+        return len(self.values)
+
+    def draw(self, rng, paths, name):
+        if paths.stop > len(self.values):
+            raise ValueError(
+                f"{name}: PerPath holds values for {len(self.values)} paths, and path {paths.stop - 1} of the run "
+                "needs one too. Give one value per path."
+            )
+        return self.values[paths.start : paths.stop]
+
+    def spread(self, rng, count, name):
+        return self.values[np.linspace(0, len(self.values) - 1, count).astype(int)]
+
+    def mapped(self, function):
+        return PerPath(function(self.values.reshape(len(self.values), -1)))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _FromDistribution(Source):
+    """Draws from a distribution: one of noise.distribution, or a frozen one of scipy.stats."""
+
+    law: Any
+
+    @property
+    def ppf(self):  # type: ignore[override]
+        return getattr(self.law, "ppf", None)
+
+    def draw(self, rng, paths, name):
+        law, size = self.law, len(paths)
+        if isinstance(law, (scipy.stats.rv_continuous, scipy.stats.rv_discrete)):
+            raise TypeError(
+                f"{name}: {law.name} is a family of distributions; give its parameters: scipy.stats.{law.name}(...)"
+            )
+        arguments = (*law.args, *law.kwds.values()) if hasattr(law, "args") else ()
+        own = np.broadcast_shapes(*map(np.shape, arguments))
+        values = np.asarray(law.rvs(size=(size, *own) if own else size, random_state=rng), float)
+        if size == 1 and values.shape[:1] != (1,):
+            values = values[None]  # scipy drops the axis of a single draw of a vector
+        return drawn(values, size, name)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _FromFunction(Source):
+    """Draws of a user's function(rng, size) -> (size, ...)."""
+
+    function: Callable
+
+    def draw(self, rng, paths, name):
+        return drawn(np.asarray(self.function(rng, len(paths)), float), len(paths), name)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Mapped(Source):
+    """A function of another source's values, as rows."""
+
+    source: Source
+    function: Callable
+
+    @property
+    def parts(self):
+        return self.source.parts
+
+    @property
+    def is_listed(self) -> bool:  # type: ignore[override]
+        return self.source.is_listed
+
+    @property
+    def count(self) -> float:  # type: ignore[override]
+        return self.source.count
+
+    def draw(self, rng, paths, name):
+        return self.function(self.source.draw(rng, paths, name).reshape(len(paths), -1))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Joined(Source):
+    """Several sources side by side, drawn one after the other; names: what each is called in errors."""
+
+    sources: tuple[Source, ...]
+    names: tuple[str, ...]
+
+    @functools.cached_property
+    def parts(self):
+        return tuple(part for source in self.sources for part in source.parts)
+
+    @property
+    def is_listed(self) -> bool:  # type: ignore[override]
+        return any(source.is_listed for source in self.sources)
+
+    @property
+    def count(self) -> float:  # type: ignore[override]
+        return min(source.count for source in self.sources)
+
+    def draw(self, rng, paths, name):
+        named = self.names or (name,) * len(self.sources)
+        columns = [source.draw(rng, paths, own) for source, own in zip(self.sources, named, strict=True)]
+        return np.concatenate([column.reshape(len(paths), -1) for column in columns], axis=1)
+
+
+def source_of(given: Any) -> Source:
+    """What a user gives for a start or a parameter, as a source."""
+    if isinstance(given, Source):
+        return given
+    if hasattr(given, "rvs"):
+        return _FromDistribution(given)
+    return _FromFunction(given) if callable(given) else Fixed(given)
+
+
+def sources_in(tree: Any) -> Any:
+    """A pytree with the sources of its leaves."""
+    return jax.tree.map(source_of, tree)
+
+
+def differs(tree: Any) -> bool:
+    """Whether some leaf of a pytree differs from path to path."""
+    return any(source_of(leaf).is_random for leaf in jax.tree.leaves(tree))
+
+
+def joined(sources: Sequence[Source], names: Sequence[str] = ()) -> Source:
+    """The source of vectors that are those of several sources side by side."""
+    if any(source.is_random for source in sources):
+        return _Joined(tuple(sources), tuple(names))
+    return Fixed(np.concatenate([np.ravel(source.given) for source in sources]))
+
+
+def drawn(values: np.ndarray, size: int, name: str) -> np.ndarray:
+    """What was drawn for `size` paths, checked."""
+    if values.shape[:1] != (size,):
+        raise ValueError(
+            f"{name}: asked for {size} draws and got an array of shape {values.shape}; "
+            "its first axis must count the draws"
+        )
+    if not np.all(np.isfinite(values)):
+        raise ValueError(f"{name}: drew a value that is not finite")
+    return values
