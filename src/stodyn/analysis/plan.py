@@ -20,6 +20,7 @@ from stodyn.numerics import gauss
 from stodyn.problems import lowering
 from stodyn.problems.linear import GaussianStart
 from stodyn.problems.measured import Measured
+from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
 
 SAFETY, SHORTER, LONGER = 0.9, 0.1, 2.0
@@ -253,6 +254,9 @@ def plan(problem: Any, method: Method | str, tol: float = 1e-3, at: Sequence[flo
 
     at  times that steps must meet, so that statistics can look there
     """
+    if isinstance(problem, SDAE):
+        raise TypeError(f"problem: a {type(problem).__name__} has constraints, along which no covariance is followed; "
+                        "give a circuit dt=circuit.time_steps(), another one dt as numbers")  # fmt: skip
     method = named(method)
     if not isinstance(method, Method):
         raise TypeError(f"method: expected a stepping method or its name, got {method!r}")

@@ -13,6 +13,7 @@ import xarray
 from stodyn import statistics
 from stodyn.circuits import Circuit, NetlistError
 from stodyn.engine.simulate import simulate
+from stodyn.methods.catalogue import named
 from stodyn.methods.contract import Catalogued
 from stodyn.numerics.amounts import amount
 
@@ -79,17 +80,40 @@ def probes(circuit: Circuit, asked: Sequence[str] = ()) -> list[str]:
     return sorted((node for node in circuit.nodes if node not in held), key=lambda node: "." in node)[:4]
 
 
+def step_lengths(circuit: Circuit, method: Catalogued) -> np.ndarray:
+    """Return the steps of .tran as `Circuit.time_steps` plans them; equal ones for methods that need them."""
+    if getattr(method, "starting_steps", 0):
+        return np.diff(circuit.times)
+    return circuit.time_steps()
+
+
 def simulated(
-    circuit: Circuit, method: Catalogued | str, *, paths: int, seed: int, keep_paths: bool = True
+    circuit: Circuit,
+    method: Catalogued | str,
+    *,
+    paths: int,
+    seed: int,
+    keep_paths: bool = True,
+    dt: np.ndarray | None = None,
 ) -> xarray.Dataset:
-    """Run a circuit over the time of its .tran, random values drawn for each path, and keep moments and some paths."""
-    steps = round(circuit.span[1] / circuit.step)
-    kept = min(KEPT, paths, max(8, MOST_KEPT // (steps * circuit.n)))
-    collect: list[Any] = [statistics.Moments(every=max(1, steps // TIMES))]
-    collect += [statistics.Paths(kept, every=max(1, steps // 4096))] if keep_paths else []
+    """Run a circuit over the time of its .tran, random values drawn for each path, and keep moments and some paths.
+
+    Statistics look at times of .tran, whatever the steps `dt`; these are planned unless given.
+    """
+    times, chosen = circuit.times, named(method)
+    kept = min(KEPT, paths, max(8, MOST_KEPT // (len(times) * circuit.n)))
+    collect: list[Any] = [statistics.Moments(at=_thinned(times, TIMES))]
+    collect += [statistics.Paths(kept, at=_thinned(times, 4096))] if keep_paths else []
     drawn = circuit.sampled(paths, seed) if circuit.random else circuit
-    run = simulate(drawn, method, t=circuit.span, dt=circuit.step, paths=paths, seed=seed, collect=collect)
+    lengths = step_lengths(circuit, chosen) if dt is None else dt
+    run = simulate(drawn, chosen, t=circuit.span, dt=lengths, paths=paths, seed=seed, collect=collect)
     return run.sel(component=list(circuit.network.names)) if circuit.random else run
+
+
+def _thinned(times: np.ndarray, count: int) -> list[float]:
+    """Every so many times that about `count` are left, and the last."""
+    some = times[:: max(1, (len(times) - 1) // count)]
+    return some.tolist() if some[-1] == times[-1] else [*some.tolist(), float(times[-1])]
 
 
 def component_noise(
@@ -140,13 +164,16 @@ def measured(circuit: Circuit, run: xarray.Dataset) -> dict[str, Measured]:
     return found
 
 
-def cautions(circuit: Circuit, run: xarray.Dataset, method: str) -> list[str]:
-    """Say what a designer must know about a run: a step too long for the circuit, transistors with too little noise."""
+def cautions(circuit: Circuit, run: xarray.Dataset, method: str, lengths: np.ndarray | None = None) -> list[str]:
+    """Say what a designer must know about a run: a step too long for the circuit, transistors with too little noise.
+
+    `lengths` are the steps of the run, those of .tran unless given.
+    """
     said = []
-    rate, time = fastest(circuit, run)
-    if circuit.step * rate > RESOLVED and not (circuit.is_affine and method != "Trapezoidal"):
+    rate, time, step = fastest(circuit, run, np.diff(circuit.times) if lengths is None else lengths)
+    if step * rate > RESOLVED and not (circuit.is_affine and method != "Trapezoidal"):
         said.append(
-            f"the step, {amount(circuit.step, 's')}, is {circuit.step * rate:.2g} times the shortest time constant, "
+            f"the step, {amount(step, 's')}, is {step * rate:.2g} times the shortest time constant, "
             f"{amount(1.0 / rate, 's')} at {amount(time, 's')}: "
             + (
                 "waveforms ring after edges; take a shorter step in .tran, or --method BDF2Maruyama"
@@ -195,12 +222,15 @@ def stationary(circuit: Circuit) -> tuple[np.ndarray | None, str]:
         return None, f"no small-signal deviations: {why} at the operating point"
 
 
-def fastest(circuit: Circuit, run: xarray.Dataset) -> tuple[float, float]:
-    """Return the fastest rate of the circuit linearised along its mean waveform (1/s), and when."""
+def fastest(circuit: Circuit, run: xarray.Dataset, lengths: np.ndarray) -> tuple[float, float, float]:
+    """Return the rate (1/s) that is fastest beside the step taken, when, and that step.
+
+    Rates are those of the circuit linearised along its mean waveform.
+    """
     times, means = run["time"].values, run["mean"].values
     looks = np.linspace(0, len(times) - 1, int(np.clip(EIGENVALUES / circuit.n**3, 2, len(times)))).astype(int)
     if circuit.n > LARGEST:
-        return 0.0, 0.0
+        return 0.0, 0.0, 0.0
     if circuit.is_affine:
         looks = looks[:1]
     rates = []
@@ -209,8 +239,12 @@ def fastest(circuit: Circuit, run: xarray.Dataset) -> tuple[float, float]:
             rates.append(abs(circuit.linearised(means[k]).rates[0]))
         except (np.linalg.LinAlgError, IndexError):  # no linearisation there, or nothing that moves
             rates.append(0.0)
-    most = int(np.argmax(rates))
-    return float(rates[most]), float(times[looks[most]])
+    ends = circuit.span[0] + np.cumsum(lengths)
+    taken = lengths[np.searchsorted(ends, times[looks]).clip(max=len(lengths) - 1)]
+    if circuit.is_affine:
+        taken = lengths.max(keepdims=True)
+    most = int(np.argmax(rates * taken))
+    return float(rates[most]), float(times[looks[most]]), float(taken[most])
 
 
 def band(circuit: Circuit) -> tuple[float, float]:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 MOST_POINTS = 200_000
+MOST_CORNERS = 1_000_000  # periods of a pulse in a run
 MOST_PERIODS = 1000  # of the fastest source in the common period of all
 SETTLED = 40.0  # time constants after which an EXP is constant
 
@@ -116,6 +117,25 @@ class Sources:
             here = np.where((when >= begin) & (when < end), v0 + (when - t0) * slope, 0.0)
             parts.append(here @ (source[:, None] == np.arange(self.count)).astype(float))
         return np.concatenate(parts, axis=1)
+
+    def corners(self, start: float, end: float) -> np.ndarray:
+        """The times between start and end at which the slope of a source jumps, in their order."""
+        found = [
+            *self.moving.get("sin", np.zeros((6, 0)))[3],
+            *self.moving.get("exp", np.zeros((6, 0)))[[2, 4]].ravel(),
+        ]
+        for _, _, td, tr, tf, pw, per in self.moving.get("pulse", np.zeros((7, 0))).T:
+            one = td + np.cumsum([0.0, tr, pw, tf])
+            first, last = (math.floor((t - td) / per) if math.isfinite(per) else 0 for t in (start, end))
+            if last - first > MOST_CORNERS:
+                raise ValueError(f"pulse: {last - first:,} periods of {per:g} s in the run, expected at most "
+                                 f"{MOST_CORNERS:,}")  # fmt: skip
+            turns = np.arange(max(first, 0), max(last, 0) + 1)
+            found += np.add.outer(turns * (per if math.isfinite(per) else 0.0), one).ravel().tolist()
+        if self.points is not None:
+            found += self.points[0].tolist()
+        times = np.unique(found)
+        return times[(times > start) & (times < end)]
 
     def period(self) -> tuple[float | None, float]:
         """The common period of all sources, None where they are constant, and the time from which they have it.

@@ -55,9 +55,10 @@ def command(
 ) -> None:
     """Simulate the transient noise of a SPICE netlist: statistics of every node, waveforms with ±2σ, noise spectra.
 
-    The run is that of .tran (its step is the step of the method); the noise is that of the elements: thermal, shot,
-    channel and flicker. The small-signal analysis at the operating point is printed beside it. Random values of the
-    netlist are drawn for each path; .measure tran is printed with its standard deviation over the paths kept.
+    The run is that of .tran, with shorter steps where a source has a corner or the circuit is fast; the noise is that
+    of the elements: thermal, shot, channel and flicker. The small-signal analysis at the operating point is printed
+    beside it. Random values of the netlist are drawn for each path; .measure tran is printed with its standard
+    deviation over the paths kept.
 
     With --phase-noise NODE nothing is sampled: the cycle of the oscillator, its phase noise, its jitter, their causes.
     """
@@ -121,16 +122,17 @@ def show_transient_noise(
     screen.print(circuit.title or path.name, style="bold")
     for note in circuit.notes:
         screen.print(note, style="dim")
+    lengths = transient_noise.step_lengths(circuit, chosen)
     screen.print(
         f"{counted(len(circuit.network.netlist.elements), 'element')}, {counted(len(circuit.nodes), 'node')}, "
-        f"{counted(circuit.channels.total, 'channel')} of noise; {paths:,} paths of "
-        f"{round(circuit.span[1] / circuit.step):,} steps of {amount(circuit.step, 's')} by {chosen.name}"
+        f"{counted(circuit.channels.total, 'channel')} of noise; {paths:,} paths of {steps_in_words(lengths)} by "
+        f"{chosen.name}"
     )
     if circuit.random:
         screen.print(f"{counted(len(circuit.random), 'random value')}, drawn for each path")
     keep_paths = bool(probed) or bool(circuit.network.netlist.measures)
     try:
-        run = transient_noise.simulated(circuit, chosen, paths=paths, seed=seed, keep_paths=keep_paths)
+        run = transient_noise.simulated(circuit, chosen, paths=paths, seed=seed, keep_paths=keep_paths, dt=lengths)
     except PathsFailed as error:
         typer.echo(f"{error}\nTake a shorter step in .tran, or another --method: BDF2Maruyama does not ring.", err=True)
         raise typer.Exit(1) from None
@@ -138,7 +140,7 @@ def show_transient_noise(
     names = [*circuit.nodes, *(name for name in probed if name not in circuit.nodes)]
     nodes = transient_noise.component_noise(circuit, run, rest, names)
     measures = transient_noise.measured(circuit, run)
-    cautions = transient_noise.cautions(circuit, run, chosen.name)
+    cautions = transient_noise.cautions(circuit, run, chosen.name, lengths)
     densities = {} if why else {name: transient_noise.loudest(circuit, name) for name in probed}
     files = written(circuit, run, probed, rest is not None, out)
     if as_json:
@@ -178,6 +180,13 @@ def show_transient_noise(
             shares = ", ".join(f"{source} {100 * share:.3g} %" for source, share in found.shares.items())
             screen.print(f"small-signal noise of {name} at {amount(found.frequency, 'Hz')}: {size}, from {shares}")
     print_files(screen, files)
+
+
+def steps_in_words(lengths: np.ndarray) -> str:
+    """Format the steps of a run: 400 steps of 50 ns, or 612 steps of 80 ps to 50 ns."""
+    shortest, longest = float(lengths.min()), float(lengths.max())
+    least = f"{amount(shortest, 's')} to " if shortest < longest * (1.0 - 1e-6) else ""
+    return f"{len(lengths):,} steps of {least}{amount(longest, 's')}"
 
 
 def measure_in_words(measure: transient_noise.Measured) -> str:

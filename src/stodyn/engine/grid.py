@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from stodyn.statistics.contract import Statistic
 
@@ -15,7 +16,7 @@ MOST_STEPS = 10**8  # of a run: their times are kept
 LEAST_SPACINGS = 8  # of floating-point numbers in a step
 
 
-def step_times(t: Sequence[float], dt: float | Sequence[float] | Callable) -> tuple[np.ndarray, np.ndarray]:
+def step_times(t: Sequence[float], dt: ArrayLike | Callable[..., Any]) -> tuple[np.ndarray, np.ndarray]:
     """(times (steps + 1,), lengths (steps,)) of the interval t = (start, end) cut by dt.
 
     dt is a number, the lengths of all steps, or a function of the interval that gives them, such as stodyn.plan(...).

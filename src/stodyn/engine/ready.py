@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 import xarray as xr
+from numpy.typing import ArrayLike
 
 from stodyn.engine.layout import Layout
 from stodyn.engine.place import Place, front_door
@@ -29,7 +30,7 @@ def prepare(
     method: Catalogued | str | None = None,
     *,
     t: Sequence[float],
-    dt: float | Sequence[float],
+    dt: ArrayLike | Callable[..., Any],
     paths: int,
     collect: Statistic | Sequence[Statistic] | None = None,
     on_failure: str = "raise",

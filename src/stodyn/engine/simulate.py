@@ -7,12 +7,13 @@ import dataclasses
 import os
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 import xarray as xr
+from numpy.typing import ArrayLike
 
 import stodyn
 from stodyn import results
@@ -69,7 +70,7 @@ def simulate(
     method: Catalogued | str | None = None,
     *,
     t: Sequence[float],
-    dt: float | Sequence[float],
+    dt: ArrayLike | Callable[..., Any],
     paths: int | Until | None = None,
     seed: int | None = None,
     collect: Statistic | Sequence[Statistic] | None = None,

@@ -9,12 +9,13 @@ import itertools
 import json
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 import xarray as xr
+from numpy.typing import ArrayLike
 
 import stodyn
 from stodyn import results
@@ -52,7 +53,7 @@ def sweep(
     *,
     over: Mapping[Any, Sequence[Any]],
     t: Sequence[float],
-    dt: float | Sequence[float],
+    dt: ArrayLike | Callable[..., Any],
     paths: int | None = None,
     seed: int | None = None,
     collect: Statistic | Sequence[Statistic] | None = None,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -44,6 +45,10 @@ class Scheme:
         self.error = self.gamma * (embedded - A[-1]) @ np.linalg.inv(A)
         nodes = np.append(0.0, c)
         self._vandermonde = np.linalg.inv(nodes[:, None] ** np.arange(stages + 1))
+
+    def derivative(self, Z: np.ndarray, h: float) -> np.ndarray:
+        """The highest derivative, of order s, of the collocation polynomial with the increments Z (s, ...)."""
+        return math.factorial(self.stages) / h**self.stages * np.tensordot(self._vandermonde[-1, 1:], Z, 1)
 
     def interpolation(self, place: np.ndarray) -> np.ndarray:
         """Weights of the Z_i in x(t + place h) - x(t): the collocation polynomial, of order s + 1 inside the step."""
@@ -320,9 +325,10 @@ def controlled(
     rtol: float = 1e-6,
     atol: float | np.ndarray = 0.0,
     component_index: np.ndarray | None = None,
+    watch: Callable[[float, float, np.ndarray, np.ndarray], None] | None = None,
 ):
     """(states (len(grid), members, n), Work): steps as long as the error allows, common to all members, and the states
-    at the grid's times from the collocation polynomial.
+    at the grid's times from the collocation polynomial. `watch` is called with t, h, x and Z of every step taken.
 
     The error of a step is that of the embedded formula, filtered by (γM/h - J)⁻¹, in each component relative to the
     largest value it has had; one that starts at 0 is measured by its size after the grid's first step. Components of
@@ -377,6 +383,8 @@ def controlled(
             work.rejected += 1
             continue
         work.steps += 1
+        if watch is not None:
+            watch(t, h, x, Z)
         reached = end if end - (t + h) <= 1e-12 * span else t + h
         inside = int(np.searchsorted(grid, reached + 1e-14 * span, side="right"))
         if inside > done:
