@@ -34,7 +34,7 @@ from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
 from stodyn.problems.structural import base_excited
 from stodyn.problems.walls import Walls, with_walls
-from stodyn.results import provenance, quantile, save
+from stodyn.results import interval, provenance, quantile, save
 
 __all__ = [
     "SDAE",
@@ -62,6 +62,7 @@ __all__ = [
     "fragility",
     "from_normals",
     "increments",
+    "interval",
     "linear",
     "load",
     "method",

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from stodyn.statistics import intervals
 from stodyn.statistics.contract import Labelled, Run, Statistic
 
 LARGEST_KEPT = 100_000  # numbers of a coordinate that is kept from result to result
@@ -138,6 +139,58 @@ def load(file: str | Path) -> xr.Dataset:
             return opened.load()
     except OSError as error:
         raise ValueError(f"load: {file} is no NetCDF file that can be read ({error})") from error
+
+
+def interval(run: xr.Dataset, name: str, confidence: float = 0.95) -> xr.Dataset:
+    """A confidence interval of a variable that has a standard error, by the rule that fits what it estimates.
+
+    A few paths tell more about a variance or a probability than value ± 2 stderr does: such intervals lie too low, or
+    leave the range of what is estimated. The attributes of a variable name its rule and the number of paths: Student's
+    for means, chi-square with the measured kurtosis for variances, Clopper's and Pearson's for probabilities and
+    densities (see stodyn.statistics.intervals).
+
+    Parameters
+    ----------
+    run : Dataset
+        A result of `simulate`.
+    name : str
+        A variable such as "mean", "variance", "density" or "passage_survival".
+    confidence : number
+        The probability, between 0 and 1, with which the interval covers the truth.
+
+    Returns
+    -------
+    Dataset
+        The variables `low` and `high`, with the dimensions of the variable.
+
+    Raises
+    ------
+    ValueError
+        Where the run has no such variable, or the variable names no rule.
+
+    Examples
+    --------
+    >>> import stodyn as sd
+    >>> run = sd.simulate(sd.models.kubo.problem(), t=(0, 1), dt=0.1, paths=8, seed=1)
+    >>> bool((interval(run, "variance").low <= run.variance).all())
+    True
+    """
+    if isinstance(confidence, bool) or not isinstance(confidence, (int, float, np.number)) or not 0 < confidence < 1:
+        raise ValueError(f"confidence: expected a number between 0 and 1, got {confidence!r}")
+    known = [v for v in run.data_vars if "interval" in run[v].attrs and f"{v}_stderr" in run]
+    if name not in known:
+        raise ValueError(
+            f"name: {name!r} has no interval in this run; these have: {', '.join(map(repr, known)) or 'none'}"
+        )
+    variable, stderr = run[name], run[f"{name}_stderr"].values
+    paths = variable.attrs["paths"]
+    counted = dict(variable.attrs) | ({"paths": run[paths].values} if isinstance(paths, str) else {})
+    low, high = intervals.limits(variable.values, stderr, counted, float(confidence))
+    return xr.Dataset(
+        {"low": (variable.dims, low), "high": (variable.dims, high)},
+        {dim: run[dim] for dim in variable.dims if dim in run.coords},
+        {"of": name, "confidence": float(confidence), "rule": variable.attrs["interval"]},
+    )
 
 
 def quantile(run: xr.Dataset, q: float) -> xr.Dataset:

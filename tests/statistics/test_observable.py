@@ -89,18 +89,13 @@ def test_a_value_that_is_no_number_is_seen():
 @pytest.mark.parametrize(
     ("function", "kind", "words"),
     [
-        (
-            lambda t, x: x[0],
-            TypeError,
-            r"Observable it: function\(t, x, params\) could not be traced.*takes 2 positional",
-        ),
         (lambda t, x, p: math.sin(x[0]), TypeError, r"Observable it: .*could not be traced.* with jax\.numpy"),
         (lambda t, x, p: p["mass"], TypeError, r"Observable it: .*KeyError: 'mass'"),
         (lambda t, x, p: jnp.outer(x, x), ValueError, r"Observable it: .* of shape \(1, 1\), expected real numbers"),
         (lambda t, x, p: 1j * x[0], ValueError, r"Observable it: the function returns complex128 of shape \(\)"),
         (lambda t, x, p: x[:0], ValueError, r"Observable it: .* of shape \(0,\)"),
     ],
-    ids=["no params", "math", "misspelt", "matrix", "complex", "empty"],
+    ids=["math", "misspelt", "matrix", "complex", "empty"],
 )
 def test_functions_that_are_refused(function, kind, words):
     with pytest.raises(kind, match=words):

@@ -9,13 +9,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import scipy
 
 from stodyn import statistics as st
 from stodyn.analysis.check import CheckFailed, Result, ask
 from stodyn.engine.ready import Ready, prepare
 from stodyn.noise.source import PerPath
 from stodyn.problems.sde import SDE
+from stodyn.statistics import intervals
 from stodyn.statistics.contract import Snapshot, Statistic
 from stodyn.statistics.moments import Averaged
 
@@ -25,7 +25,6 @@ FAR = 1e9
 AGREE, MOVED, SINGLE = 1e-9, 1e-5, 1e-3  # relative: between ways to merge, after a move by FAR, in float32
 CONFIDENCE = 0.95
 SKEWED, SETTLED = 0.03, 0.01  # what coverage may lack with 8 and with 1000 paths, because estimates are not normal
-LOPSIDED = ("variance", "rms", "density", "survival")  # whose estimates from 8 paths are too skewed for an interval
 Make = Callable[[float], Statistic]
 
 
@@ -41,9 +40,10 @@ def check_statistic(statistic: Statistic | Make, seeds: int = 0) -> list[Result]
     offset    states moved by 1e9 give the same numbers, or numbers moved by 1e9
     float32   states in single precision give the same numbers to three digits, summed up in double precision
     weights   where it averages over paths, a path of weight 2 counts as two paths
-    coverage  each NAME_stderr is the scatter of NAME over the seeds, with 8 paths and with 1000, and Student's interval
-              of 95 % covers the truth as often, but for what the skewness of NAME takes (3 % with 8 paths, 1 % with
-              1000; variances, densities and probabilities are not asked for intervals with 8 paths)
+    coverage  each NAME_stderr is the scatter of NAME over the seeds, with 8 paths and with 1000, and the interval of
+              95 % that NAME names (`results.interval`; Student's where it names none) covers the truth as often, but
+              for what the skewness of means takes (3 % with 8 paths, 1 % with 1000). A variable whose NAME_kind says
+              that it may be a bound of what is meant is not asked
 
     statistic  the statistic, or a function of the offset that gives the one for states moved by it, as a level or
                edges have to move with them: lambda offset: Histogram(edges + offset)
@@ -153,22 +153,25 @@ def _weights(make: Make) -> str:
 
 def _coverage(make: Make, seeds: int) -> str:
     few, many = (_over_seeds(make, paths, seeds) for paths in (8, 1000))
+    attrs = {name: dict(variable.attrs) for name, variable in _variables(_ready(make)).items()}
     seen, sigma = [], np.sqrt(CONFIDENCE * (1.0 - CONFIDENCE) / seeds)
-    for name in [name for name in many if f"{name}_stderr" in many]:
+    for name in [name for name in many if f"{name}_stderr" in many and f"{name}_kind" not in many]:
         truth = many[name].mean(axis=0)
         for paths, found, lacking in ((8, few, SKEWED), (1000, many, SETTLED)):
             values, stderr = found[name], found[f"{name}_stderr"]
             asked = (many[name].std(axis=0) > 1e-9 * (1.0 + np.abs(truth))) & np.isfinite(stderr).all(axis=0)
             if not asked.any():
                 continue
-            values, stderr, true = values[:, asked], stderr[:, asked], truth[asked]
+            values, stderr = values[:, asked], stderr[:, asked]
             ratio = float(np.mean(stderr**2) / np.mean(values.var(axis=0, ddof=1)))
             spread = 5.0 * np.sqrt(3.0 / seeds) + lacking
             assert abs(ratio - 1.0) < spread, f"{name}_stderr² is {ratio:.3g} of its scatter with {paths} paths"
-            reach = scipy.stats.t.ppf(0.5 + 0.5 * CONFIDENCE, paths - 1) * stderr
-            covered = float(np.mean(np.abs(values - true) <= reach))
-            if paths == 1000 or not any(word in name for word in LOPSIDED):
-                assert covered > CONFIDENCE - lacking - 3.0 * sigma, f"{name}: {covered:.3f} covered with {paths} paths"
+            counted = attrs[name].get("paths")
+            known: dict[str, Any] = {"interval": intervals.STUDENT} | attrs[name]
+            known["paths"] = found[counted] if isinstance(counted, str) else paths
+            low, high = (x[:, asked] for x in intervals.limits(found[name], found[f"{name}_stderr"], known, CONFIDENCE))
+            covered = float(np.mean((low <= truth[asked]) & (truth[asked] <= high)))
+            assert covered > CONFIDENCE - lacking - 3.0 * sigma, f"{name}: {covered:.3f} covered with {paths} paths"
             seen.append(f"{name} {covered:.3f} ({paths} paths, {ratio:.2f})")
     if "spectrum_low" in many:
         truth = many["spectrum"].mean(axis=0)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import jax.numpy as jnp
 import numpy as np
 
+from stodyn.statistics import intervals
 from stodyn.statistics.contract import Labelled, Variable
 from stodyn.statistics.moments import Averaged, summarise
 
@@ -44,4 +45,8 @@ class Change(Averaged):
         with np.errstate(divide="ignore", invalid="ignore"):
             rms_stderr = np.where(rms > 0, 0.5 * s.mean_stderr[:, 1] / rms, 0.0)
         values = {"": s.mean[:, 0], "_stderr": s.mean_stderr[:, 0], "_rms": rms, "_rms_stderr": rms_stderr}
-        return Labelled({f"{self.name}{ending}": Variable(("time",), value) for ending, value in values.items()})
+        kinds = {"": intervals.STUDENT, "_rms": intervals.RMS}
+        known = {ending: intervals.attributes(kind, result.weight) for ending, kind in kinds.items()}
+        return Labelled(
+            {f"{self.name}{ending}": Variable(("time",), v, known.get(ending, {})) for ending, v in values.items()}
+        )

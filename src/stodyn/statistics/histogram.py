@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from stodyn.statistics import intervals
 from stodyn.statistics.contract import Labelled, Statistic, Variable
 
 
@@ -56,7 +57,7 @@ class Histogram(Statistic):
         by_bin = ("time", "component", "bin")
         return Labelled(
             {
-                "density": Variable(by_bin, share / width),
+                "density": Variable(by_bin, share / width, intervals.attributes(intervals.BINOMIAL, result[1], width)),
                 "density_stderr": Variable(by_bin, stderr / width),
                 "cumulative": Variable(("time", "component", "edge"), cumulative),
                 "sound_in_histogram": Variable(("time",), np.asarray(result[1])),

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
+from stodyn.statistics import intervals
 from stodyn.statistics.contract import Labelled, Snapshot, Statistic, Variable
 
 
@@ -192,9 +193,11 @@ class Moments(Averaged):
         left_out = f"left out of {s.mean.shape[1]} components; Moments(covariance=True) keeps it"
         said = {} if s.covariance is not None else {"covariance": left_out}
         found = {
-            "mean": Variable(by_component, s.mean),
+            "mean": Variable(by_component, s.mean, intervals.attributes(intervals.STUDENT, result.weight)),
             "mean_stderr": Variable(by_component, s.mean_stderr),
-            "variance": Variable(by_component, s.variance, said),
+            "variance": Variable(
+                by_component, s.variance, said | intervals.attributes(intervals.CHI_SQUARE, result.weight)
+            ),
             "variance_stderr": Variable(by_component, s.variance_stderr),
             "sound": Variable(("time",), np.rint(result.weight).astype(int)),
         }

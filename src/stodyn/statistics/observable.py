@@ -11,6 +11,7 @@ import numpy as np
 
 from stodyn.numerics.bounds import check_bounds
 from stodyn.problems.calling import call
+from stodyn.statistics import intervals
 from stodyn.statistics.contract import Labelled, Variable
 from stodyn.statistics.moments import Averaged, summarise
 
@@ -60,10 +61,15 @@ class Observable(Averaged):
         one = s.mean.shape[1] == 1
         dims = ("time",) if one else ("time", f"{self.name}_entry")
         attrs = {"units": self.units} if self.units else {}
-        values = {
-            f"{self.name}": s.mean,
-            f"{self.name}_stderr": s.mean_stderr,
-            f"{self.name}_variance": s.variance,
-            f"{self.name}_variance_stderr": s.variance_stderr,
-        }
-        return Labelled({name: Variable(dims, v[:, 0] if one else v, attrs) for name, v in values.items()})
+        kinds = {"": intervals.STUDENT, "_variance": intervals.CHI_SQUARE}
+        values = {"": s.mean, "_stderr": s.mean_stderr, "_variance": s.variance, "_variance_stderr": s.variance_stderr}
+        return Labelled(
+            {
+                f"{self.name}{ending}": Variable(
+                    dims,
+                    v[:, 0] if one else v,
+                    attrs | (intervals.attributes(kinds[ending], result.weight) if ending in kinds else {}),
+                )
+                for ending, v in values.items()
+            }
+        )

@@ -22,6 +22,7 @@ from jax import Array
 from stodyn.numerics import crossing, uncompiled
 from stodyn.numerics.rarely import rarely
 from stodyn.problems.level import BRIDGE, CUBIC, GRID, Gauge, Level
+from stodyn.statistics import intervals
 from stodyn.statistics.contract import Labelled, Variable
 from stodyn.statistics.moments import Averaged, Summary, summarise
 
@@ -84,11 +85,12 @@ class Passage(Averaged):
     Notes
     -----
     Variables, with NAME for `name`, each with NAME_..._stderr: at the observation times (time) NAME_survival = P(τ > t)
-    and NAME_restricted_mean = E min(τ, t); over the intervals between them (NAME_middle) NAME_density and NAME_hazard;
-    and the number NAME_mean = E τ. NAME_mean_kind says what that number is: "complete" (at most one path in a thousand
-    is left, and its share S/λ is added), "extrapolated" (the hazard was constant over the last two fifths of the time,
-    and S/λ is added), or "bound" (E min(τ, T), a lower bound). For the last two a warning `Censored` says what is
-    missing.
+    and NAME_restricted_mean = E min(τ, t); over the intervals between them (NAME_middle) NAME_density, NAME_hazard and,
+    without an error, NAME_at_risk, how many paths enter the interval; and the number NAME_mean = E τ. NAME_mean_kind
+    says what that number is: "complete" (at most one path in a thousand is left, and its share S/λ is added),
+    "extrapolated" (the hazard was constant over the last two fifths of the time, and S/λ is added), or "bound"
+    (E min(τ, T), a lower bound). For the last two a warning `Censored` says what is missing. Intervals of survival,
+    density and hazard: `results.interval`.
 
     Examples
     --------
@@ -229,13 +231,17 @@ class Passage(Averaged):
         count = np.asarray(result.weight, float)
         how = "grid: bridge=False" if not self.bridge else ": ".join(self.gauge.known)
         variables = {
-            "survival": Variable(("time",), found.mean[:, SURVIVAL], {"between_steps": how}),
+            "survival": Variable(
+                ("time",),
+                found.mean[:, SURVIVAL],
+                {"between_steps": how} | intervals.attributes(intervals.BINOMIAL, count),
+            ),
             "survival_stderr": Variable(("time",), found.mean_stderr[:, SURVIVAL]),
-            "restricted_mean": Variable(("time",), found.mean[:, TIME]),
+            "restricted_mean": Variable(("time",), found.mean[:, TIME], intervals.attributes(intervals.STUDENT, count)),
             "restricted_mean_stderr": Variable(("time",), found.mean_stderr[:, TIME]),
         }
         middle, between = self._between(found, count, run.times)
-        variables |= {name: Variable((f"{self.name}_middle",), value) for name, value in between.items()}
+        variables |= {name: Variable((f"{self.name}_middle",), *values) for name, values in between.items()}
         said: tuple[Warning, ...] = ()
         if self.mean:
             mean = _mean(found, count, run.times[-1], self.marks)
@@ -261,10 +267,11 @@ class Passage(Averaged):
             slopes[:, SURVIVAL], slopes[:, FALL] = -fall / (S * (S + fall)) / length, 1.0 / (S + fall) / length
             error = np.sqrt(np.einsum("ti,tij,tj->t", slopes, covariance, slopes))
         return 0.5 * (before + times[ends]), {
-            "density": fall / length,
-            "density_stderr": found.mean_stderr[ends, FALL] / length,
-            "hazard": hazard,
-            "hazard_stderr": np.where(S > 0, error, np.nan),
+            "density": (fall / length, intervals.attributes(intervals.BINOMIAL, count[ends], length)),
+            "density_stderr": (found.mean_stderr[ends, FALL] / length,),
+            "hazard": (hazard, intervals.attributes(intervals.HAZARD, f"{self.name}_at_risk", length)),
+            "hazard_stderr": (np.where(S > 0, error, np.nan),),
+            "at_risk": (count[ends] * (S + fall),),
         }
 
     def _said(self, mean: _Mean, found: Summary, count: float, end: float) -> tuple[Warning, ...]:

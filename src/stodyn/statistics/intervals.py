@@ -1,0 +1,86 @@
+"""Confidence intervals of estimates over N independent paths, from an estimate and its standard error s.
+
+    Student      value ± t s, with N - 1 degrees of freedom: means
+    chi-square   a variance v: (v ν/χ²_upper, v ν/χ²_lower), with ν = 2 v²/s² - 2 degrees of freedom, N - 1 at most. For
+                 normal numbers ν is about N - 1; heavy tails leave fewer
+    rms          a root mean square r: the square roots of the limits of r², with ν = r²/(2 s²), N at most
+    binomial     a probability p: Clopper's and Pearson's limits for N trials, or for p(1 - p)/s² where that is more, as
+                 where paths carry probabilities in place of yes and no
+    hazard       a hazard λ over an interval Δ: those of the probability 1 - exp(-λ Δ) among the paths that enter it
+
+The last four never leave the range of what they estimate. They cover the truth at least as often as they say for
+normal numbers and for counts; chi-square covers less often where a few paths of a heavy tail decide a variance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+STUDENT, CHI_SQUARE, RMS, BINOMIAL, HAZARD = "Student", "chi-square", "rms", "binomial", "hazard"
+Limits = tuple[np.ndarray, np.ndarray]
+
+
+def attributes(kind: str, paths: Any, width: Any = None) -> dict[str, Any]:
+    """What a variable says of its interval: its kind, over how many paths it is taken (a number, one for each time, or
+    the name of the variable that holds them) and, for a density or a hazard, the widths of its intervals."""
+    widths = {} if width is None else {"width": np.asarray(width).tolist()}
+    if isinstance(paths, str):
+        return {"interval": kind, "paths": paths} | widths
+    count = np.atleast_1d(np.rint(np.asarray(paths, float))).astype(int)
+    known: Any = int(count[0]) if np.all(count == count[0]) else count.tolist()
+    return {"interval": kind, "paths": known} | widths
+
+
+def limits(value: Any, stderr: Any, attrs: Mapping[str, Any], confidence: float = 0.95) -> Limits:
+    """The lower and the upper limit of an estimate with the given attributes, in which `paths` stands as numbers."""
+    value, stderr = np.asarray(value, float), np.asarray(stderr, float)
+    paths = np.asarray(attrs["paths"], float)
+    paths = paths.reshape(paths.shape + (1,) * (value.ndim - paths.ndim)) if paths.ndim else paths
+    tail = 0.5 * (1.0 - confidence)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        width = np.asarray(attrs.get("width", 1.0), float)
+        if attrs["interval"] == BINOMIAL:
+            low, high = _binomial(value * width, stderr * width, paths, tail)
+            return low / width, high / width
+        if attrs["interval"] == HAZARD:
+            stays = np.exp(-value * width)
+            low, high = _binomial(1.0 - stays, stays * stderr * width, paths, tail)
+            return -np.log1p(-low) / width, -np.log1p(-high) / width
+        return _RULES[attrs["interval"]](value, stderr, paths, tail)
+
+
+def _student(value: np.ndarray, stderr: np.ndarray, paths: np.ndarray, tail: float) -> Limits:
+    reach = special.stdtrit(paths - 1.0, 1.0 - tail) * stderr
+    return value - reach, value + reach
+
+
+def _chi_square(value: np.ndarray, stderr: np.ndarray, paths: np.ndarray, tail: float) -> Limits:
+    return _scaled(value, np.clip(2.0 * (value / stderr) ** 2 - 2.0, 1.0, paths - 1.0), tail)
+
+
+def _rms(value: np.ndarray, stderr: np.ndarray, paths: np.ndarray, tail: float) -> Limits:
+    low, high = _scaled(value**2, np.clip(0.5 * (value / stderr) ** 2, 1.0, paths), tail)
+    return np.sqrt(low), np.sqrt(high)
+
+
+def _scaled(value: np.ndarray, freedom: np.ndarray, tail: float) -> Limits:
+    """Of a variance whose estimate is a scaled χ²; without scatter, the value itself."""
+    low, high = (value * freedom / (2.0 * special.gammaincinv(0.5 * freedom, q)) for q in (1.0 - tail, tail))
+    return np.where(value > 0, low, value), np.where(value > 0, high, value)
+
+
+def _binomial(p: np.ndarray, stderr: np.ndarray, paths: np.ndarray, tail: float) -> Limits:
+    p = np.clip(p, 0.0, 1.0)
+    trials = np.where(stderr > 0, np.fmax(paths, p * (1.0 - p) / stderr**2), paths)
+    hits = p * trials
+    low = np.where(hits > 0, special.betaincinv(hits, trials - hits + 1.0, tail), 0.0)
+    high = np.where(hits < trials, special.betaincinv(hits + 1.0, trials - hits, 1.0 - tail), 1.0)
+    unknown = np.isnan(p)
+    return np.where(unknown, np.nan, low), np.where(unknown, np.nan, high)
+
+
+_RULES: dict[str, Callable[..., Limits]] = {STUDENT: _student, CHI_SQUARE: _chi_square, RMS: _rms}

@@ -1,0 +1,83 @@
+"""Intervals of estimates from few paths, against the exact laws of what they estimate."""
+
+import numpy as np
+import pytest
+from scipy import stats as laws
+
+import stodyn as sd
+from stodyn import results
+from stodyn import statistics as st
+from stodyn.statistics import intervals
+
+PATHS, SETS = 8, 20_000
+BROWNIAN = sd.SDE(lambda t, x: 0.0 * x, lambda t, x: 1.0, 0.0)
+
+
+def held(value, stderr, attrs, truth, confidence=0.95):
+    low, high = intervals.limits(value, stderr, attrs, confidence)
+    return np.mean((low <= truth) & (truth <= high))
+
+
+def test_variances_of_eight_normal_numbers():
+    """At least as often as they say: χ² with 7 degrees of freedom is exact, and the measured kurtosis takes some away.
+    20 000 sets: five standard errors of a share of 95 % are .008."""
+    x = np.random.default_rng(1).normal(size=(SETS, PATHS))
+    d = x - x.mean(axis=1, keepdims=True)
+    sums = st.moments.Sums(
+        np.full(SETS, PATHS), x.mean(axis=1)[:, None], *((d**k).sum(axis=1)[:, None] for k in (2, 3, 4))
+    )
+    s = st.moments.summarise(sums)
+    share = held(s.variance[:, 0], s.variance_stderr[:, 0], intervals.attributes("chi-square", PATHS), 1.0)
+    assert 0.942 < share < 0.98
+    by_student = held(s.variance[:, 0], s.variance_stderr[:, 0], intervals.attributes("Student", PATHS), 1.0)
+    assert by_student < 0.85
+
+
+@pytest.mark.parametrize("p", [0.02, 0.3, 0.9])
+def test_probabilities_from_eight_counts(p):
+    """Summed over all counts, no sampling: never below what is said, and within [0, 1]."""
+    hits = np.arange(PATHS + 1)
+    share = hits / PATHS
+    attrs = intervals.attributes("binomial", PATHS)
+    low, high = intervals.limits(share, np.sqrt(share * (1 - share) / (PATHS - 1)), attrs)
+    chance = laws.binom.pmf(hits, PATHS, p)
+    assert chance[(low <= p) & (p <= high)].sum() >= 0.95
+    exact = laws.binomtest(3, PATHS).proportion_ci(0.95, method="exact")
+    np.testing.assert_allclose([low[3], high[3]], exact, rtol=1e-9)
+    assert low.min() == 0.0 and high.max() == 1.0
+
+
+def test_root_mean_squares_of_eight_normal_numbers():
+    square = np.random.default_rng(2).normal(size=(SETS, PATHS)) ** 2
+    rms = np.sqrt(square.mean(axis=1))
+    stderr = 0.5 * square.std(axis=1, ddof=1) / np.sqrt(PATHS) / rms
+    assert 0.93 < held(rms, stderr, intervals.attributes("rms", PATHS), 1.0) < 0.99
+
+
+def test_a_run_gives_the_interval_of_each_of_its_variables(tmp_path):
+    """A density is a probability over the width of its bin; intervals survive a file."""
+    edges = np.array([-1.0, 0.0, 2.0])
+    collect = [st.Moments(), st.Histogram(edges), st.Passage(1.0, mean=False)]
+    run = sd.simulate(BROWNIAN, "EulerMaruyama", t=(0, 1), dt=0.25, paths=PATHS, seed=1, collect=collect)
+    results.save(run, tmp_path / "run.nc")
+    for given in (run, results.load(tmp_path / "run.nc")):
+        for name in ("mean", "variance", "density", "passage_survival", "passage_density"):
+            found = results.interval(given, name)
+            inside = (found.low <= given[name]) & (given[name] <= found.high)
+            assert bool(inside.all()), name
+        density = results.interval(given, "density")
+        shares = given["density"].values[-1, 0] * np.diff(edges)
+        exact = [laws.binomtest(round(8 * p), PATHS).proportion_ci(0.95, method="exact") for p in shares]
+        np.testing.assert_allclose(density.low[-1, 0] * np.diff(edges), [e.low for e in exact], rtol=1e-9)
+        assert float(results.interval(given, "passage_survival").low.min()) >= 0.0
+    assert results.interval(run, "variance").attrs["rule"] == "chi-square"
+    start = results.interval(run, "variance").isel(time=0)
+    assert float(start.low.item()) == float(start.high.item()) == 0.0  # a fixed start has no scatter
+
+
+def test_bad_requests():
+    run = sd.simulate(BROWNIAN, "EulerMaruyama", t=(0, 1), dt=0.5, paths=PATHS, seed=1)
+    with pytest.raises(ValueError, match="name: 'covariance' has no interval in this run; these have: 'mean', 'var"):
+        results.interval(run, "covariance")
+    with pytest.raises(ValueError, match="confidence: expected a number between 0 and 1, got 95"):
+        results.interval(run, "mean", 95)
