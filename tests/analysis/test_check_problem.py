@@ -68,7 +68,7 @@ KINDS = {
     "Hamiltonian": sd.Hamiltonian(lambda t, q, p, k: (k * q**2 + p**2) / 2, lambda t, q, p, k: -0.1 * jnp.sin(q) * p,
                                   lambda t, q, p, k: -0.1 * p, start=(0.3, 0.2), params=1.3),
     "baths": sd.Hamiltonian(lambda t, q, p: q @ q / 2 + p @ p / 2, lambda t, q, p: -0.2 * q, start=RESTING),
-    "kicked": sd.Hamiltonian(lambda t, q, p: p**2 / 2 - jnp.cos(q), noise_force=lambda t, q, p: 0.1 * p,
+    "kicked": sd.Hamiltonian(lambda t, q, p: p**2 / 2 - jnp.cos(q), noise=lambda t, q, p: 0.1 * p,
                              start=(0.3, 0.2), periodic=2 * np.pi),
     "Mechanical": OSCILLATOR,
     "quiet": sd.Mechanical(force, None, (0.1, 0.2)),

@@ -313,7 +313,7 @@ def test_newton_rounds(strength, h, mean, failed):
     The failures are draws without a solution in reach, found within 4 standard deviations of a Poisson number; with
     truncation k = 2 there are none.
     """
-    free = dataclasses.replace(pendulum(strength), force=None, noise_force=None)
+    free = dataclasses.replace(pendulum(strength), force=None, noise=None)
     W = np.sqrt(h) * np.random.default_rng(2).standard_normal((200_000, 1))
     method, x = Midpoint(tol=1e-12), jnp.array([1.0, 0.5])
     rounds = AtPoints(lambda W: method.step(free, 0.0, x, Increment(h, W), None)[1])

@@ -1,5 +1,7 @@
 """Hamiltonian problems: the equations they stand for, what is proved about them, and what they refuse."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,6 +14,7 @@ from stodyn.models.catalogue import catalogue
 from stodyn.models.lenard_bernstein import lenard_bernstein
 from stodyn.noise.rejection import Rejection
 from stodyn.problems.hamiltonian import Hamiltonian
+from stodyn.problems.mechanical import Mechanical
 from stodyn.problems.sde import SDE
 
 
@@ -20,7 +23,7 @@ def pendulum(**changes):
         H=lambda t, q, p: 0.5 * p**2 - jnp.cos(q),
         h=lambda t, q, p: 0.3 * jnp.sin(q) * p,
         force=lambda t, q, p: -0.2 * p,
-        noise_force=lambda t, q, p: -0.1 * p,
+        noise=lambda t, q, p: -0.1 * p,
         start=(1.0, 0.5),
     )
     return Hamiltonian(**(given | changes))
@@ -59,7 +62,7 @@ def test_ito_drift_is_the_corrected_formula():
 def written_out_ito_drift(problem, q, p, c):
     drift_q = jax.grad(lambda p: problem.H(0.0, q, p, c))(p)
     drift_p = -jax.grad(lambda q: problem.H(0.0, q, p, c))(q) + problem.force(0.0, q, p, c)
-    for h, f in zip(problem.h, problem.noise_force, strict=True):
+    for h, f in zip(problem.h, problem.noise, strict=True):
         h_q, h_p = (jax.grad(h, argnums=i)(0.0, q, p, c) for i in (1, 2))
         (h_qq, h_qp), (h_pq, h_pp) = (
             [jax.jacfwd(jax.grad(h, argnums=i), argnums=j)(0.0, q, p, c) for j in (1, 2)] for i in (1, 2)
@@ -93,7 +96,7 @@ def brackets(problem, x):
     m, zero = problem.m, jnp.zeros_like(q)
 
     def force(r, q, p):
-        f = problem.noise_force[r]
+        f = problem.noise[r]
         return zero if f is None else jnp.reshape(f(0.0, *problem._seen(q, p)), q.shape)
 
     def h(r):
@@ -123,7 +126,7 @@ def brackets(problem, x):
     ],
 )
 def test_noise_structure_is_that_of_the_brackets(h, forces, kind):
-    problem = Hamiltonian(lambda t, q, p: 0.5 * p**2, h, noise_force=forces, start=(0.3, -0.4))
+    problem = Hamiltonian(lambda t, q, p: 0.5 * p**2, h, noise=forces, start=(0.3, -0.4))
     x = jnp.array([0.7, 0.6])
     table = jax.jit(lambda x: brackets(problem, x))(x)
     commutes = np.allclose(table[0, 1], table[1, 0], atol=1e-12)
@@ -178,12 +181,22 @@ def test_rejection_draws_from_the_density():
         Rejection(draw.density, (0, 1), (1, 1), 0.1)
 
 
+def test_names_count_coordinates_or_components():
+    """As in Mechanical; a copy keeps them."""
+    named = pendulum(names=("angle",))
+    assert named.names == dataclasses.replace(named, start=(1.0, 0.0)).names == ("angle", "p_angle")
+    assert pendulum(names=("angle", "momentum")).names == ("angle", "momentum")
+    mass = Mechanical(lambda t, x, v: -x, None, (0.0, 1.0), names="x", accelerations=True)
+    assert mass.names == dataclasses.replace(mass, start=(1.0, 0.0)).names == ("x", "dx", "ddx")
+    assert Mechanical(lambda t, x, v: -x, None, (0.0, 1.0), names=("x", "v")).names == ("x", "v")
+
+
 @pytest.mark.parametrize(
     ("changes", "error", "words"),
     [
         ({"H": lambda t, q, p: jnp.stack([q, p])}, ValueError, r"H: returned shape \(2,\), expected one number"),
         ({"h": (lambda t, q, p: jnp.ones(3) * q,)}, ValueError, r"h\[0\]: returned shape \(3,\), expected one number"),
-        ({"noise_force": (lambda t, q, p: q, None)}, ValueError, "noise_force: 2 given, and h has 1"),
+        ({"noise": (lambda t, q, p: q, None)}, ValueError, "noise: 2 given, and h has 1"),
         ({"force": lambda t, q, p: jnp.ones(2)}, ValueError, r"force: returned shape \(2,\), expected \(\)"),
         ({"start": (1.0, [0.5, 0.2])}, ValueError, "two numbers or two vectors of one length"),
         ({"start": None}, ValueError, "start: missing"),
@@ -193,7 +206,11 @@ def test_rejection_draws_from_the_density():
         ({"h": 3.0}, TypeError, r"h: expected a function of .* or a tuple of one a channel, got 3\.0"),
         ({"periodic": (1.0, 2.0)}, ValueError, "periodic: expected 1 periods"),
         ({"periodic": -1.0}, ValueError, "periodic: expected 1 periods > 0"),
-        ({"names": ("q",)}, ValueError, "names: expected 2 different names"),
+        (
+            {"names": ("a", "b", "c")},
+            ValueError,
+            "names: expected 1 different names, one per coordinate, or 2",
+        ),
     ],
 )
 def test_bad_input(changes, error, words):

@@ -25,7 +25,7 @@ def lorentz_collisions(nu=0.005, E0=3.0, eps=0.25) -> Hamiltonian:
 
     return Hamiltonian(
         H,
-        noise_force=lambda t, x, v, c: jnp.sqrt(2.0 * c["nu"]) * jnp.stack([v[1], -v[0]]),
+        noise=lambda t, x, v, c: jnp.sqrt(2.0 * c["nu"]) * jnp.stack([v[1], -v[0]]),
         start=(place, lambda rng, size: rng.standard_normal((size, 2))),
         params={"nu": nu, "E0": E0},
         names=("x", "y", "vx", "vy"),

@@ -26,7 +26,6 @@ from stodyn.problems.contract import (
     Problem,
     Recommended,
     check_params,
-    component_names,
     component_units,
     returned_shape,
 )
@@ -60,13 +59,15 @@ class Hamiltonian(Problem):
     H            H(t, q, p[, params]) -> number
     h            the noise Hamiltonians h_r: one function a channel, or one function that returns all of them, (m,), as
                  h = -σ * q does for a bath on each coordinate; None or () where there is only a force
-    force        F(t, q, p[, params]), of the shape of q
-    noise_force  f_r, one function a channel, None where a channel has none
+    force        F(t, q, p[, params]), of the shape of q: forces without noise that do not come from H, such as friction
+    noise        f_r(t, q, p[, params]), of the shape of q: forces that white noise multiplies and that do not come from
+                 h, one function per channel; None where a channel has none
     start        (q0, p0): two numbers make q and p numbers, two vectors make them vectors; either may be random (a
                  frozen scipy.stats distribution, PerPath, draw(rng, size)). Or one sampler of whole states, such as
                  noise.rejection.Rejection, start(rng, size) -> (size, 2N): q first; q and p are numbers where N = 1
     params       any pytree, given to those functions that have a place for it behind their other arguments
-    names        of the 2N components, q first; units likewise
+    names        one per coordinate, as in start; the momenta are then called "p_" + name. Or 2N names, one per
+                 component. units: one per component, or component -> unit
     periodic     the period of each coordinate q_i, None for one that has none: q is wrapped to [0, period) after every
                  step. All functions must have these periods
 
@@ -77,7 +78,7 @@ class Hamiltonian(Problem):
     H: Callable
     h: Sequence[Callable | None] | Callable | None = ()
     force: Callable | None = None
-    noise_force: Sequence[Callable | None] | Callable | None = None
+    noise: Sequence[Callable | None] | Callable | None = None
     start: Any = None
     params: Any = None
     names: Sequence[str] | None = None
@@ -96,15 +97,15 @@ class Hamiltonian(Problem):
         q, p = paired_start.example(self.start, "qp")
         fill(self, "scalar", q.ndim == 0)
         fill(self, "n", 2 * q.size)
-        h, forces = self._noise_hamiltonians(q, p), _channels("noise_force", self.noise_force)
+        h, forces = self._noise_hamiltonians(q, p), _channels("noise", self.noise)
         if h and forces and len(h) != len(forces):
             raise ValueError(
-                f"noise_force: {len(forces)} given, and h has {len(h)}: one a noise channel is expected in both. "
+                f"noise: {len(forces)} given, and h has {len(h)}: one a noise channel is expected in both. "
                 "Write None for a channel that has no force, or no Hamiltonian."
             )
         fill(self, "m", max(len(h), len(forces)))
         fill(self, "h", h or (None,) * self.m)
-        fill(self, "noise_force", forces or (None,) * self.m)
+        fill(self, "noise", forces or (None,) * self.m)
         if self.H is None:
             raise TypeError("H: expected a function H(t, q, p[, params]) -> number, got None")
         with jax.enable_x64(True):
@@ -118,7 +119,7 @@ class Hamiltonian(Problem):
                             f"{name}: returned shape {found}, expected one number: a Hamiltonian is scalar. "
                             "Sum over the components, e.g. 0.5 * jnp.sum(p**2)."
                         )
-            pushes = ((f"noise_force[{r}]", f) for r, f in enumerate(self._forces[1:]))
+            pushes = ((f"noise[{r}]", f) for r, f in enumerate(self._forces[1:]))
             for name, function in (("force", self.force), *pushes):
                 if function is not None:
                     found = returned_shape(self, name, function, *arguments).shape
@@ -126,7 +127,7 @@ class Hamiltonian(Problem):
                         raise ValueError(f"{name}: returned shape {found}, expected {q.shape}, the shape of q")
         N = self.n // 2
         default = ("q", "p") if self.scalar else [f"{word}{i}" for word in "qp" for i in range(N)]
-        names = component_names(self.names, default)
+        names = paired_start.pair_names(self.names, default, "p_")
         fill(self, "names", names)
         fill(self, "units", component_units(self.units, names))
         fill(self, "periodic", _periods(self.periodic, N))
@@ -197,7 +198,7 @@ class Hamiltonian(Problem):
 
     @property
     def _forces(self) -> tuple[Callable | None, ...]:
-        return (self.force, *self.noise_force)  # type: ignore[misc]
+        return (self.force, *self.noise)  # type: ignore[misc]
 
     def _seen(self, q: Array, p: Array) -> tuple[Array, Array]:
         return (q[0], p[0]) if self.scalar else (q, p)
@@ -256,7 +257,7 @@ class Hamiltonian(Problem):
         return ("Midpoint",)
 
     def without_noise(self, calculus: str | None = None) -> Hamiltonian:
-        return dataclasses.replace(self, h=(), noise_force=())
+        return dataclasses.replace(self, h=(), noise=())
 
     @functools.cached_property
     def noise_structure(self) -> NoiseStructure:

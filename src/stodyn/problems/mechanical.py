@@ -58,8 +58,9 @@ class Facts(NamedTuple):
 class Mechanical(Problem):
     """M x'' = force(t, x, v) + noise(t, x, v) ξ in Ito's sense: dx = v dt, M dv = force dt + noise dW.
 
-    force   force(t, x, v[, params]) -> (N,)
-    noise   noise(t, x, v[, params]) -> (N, m): column k belongs to channel k; None for none
+    force   force(t, x, v[, params]) -> (N,): all forces without noise, those of springs and dampers among them
+    noise   noise(t, x, v[, params]) -> (N, m): the forces that white noise multiplies, column k by channel k; None for
+            none
     start   (x0, v0): two numbers make x and v numbers and noise one number; two vectors make them vectors. Either may
             be random (a frozen scipy.stats distribution, PerPath, draw(rng, size)); or one sampler of states (2N,)
     mass    None for 1; numbers (N,) for a diagonal, (N, N), or mass(t, x, v[, params]) -> (N, N). It is solved with,
@@ -68,8 +69,8 @@ class Mechanical(Problem):
             a guess. Their v is the difference quotient of the last step, 0 at the start, and their acceleration 0;
             force and noise may not depend on their v
     params  any pytree, given to those functions that have a place for it behind their other arguments
-    names   of the N coordinates; the components of a run are the names, then "d" + names. units: one a component, or
-            component -> unit
+    names   one per coordinate, as in start; the velocities are then called "d" + name. Or 2N names, one per component.
+            units: one per component, or component -> unit
     accelerations  whether the run shows the acceleration φ of the integrator too, as "dd" + names; with constraints
             the acceleration along them, but for its noise
     constraints    constraints(t, x[, params]) -> (c,), holonomic: g(t, x) = 0 holds along every path, and reactions
@@ -125,12 +126,12 @@ class Mechanical(Problem):
             fill(self, "m", 0 if self.noise is None else self._channels(*arguments))
             fill(self, "mass", self._checked_mass(*arguments))
             fill(self, "joints", joints_of(self, x))
-        default = ["x"] if self.scalar else [f"x{i}" for i in range(self.N)]
-        names = self.names
-        if names is not None and tuple(names)[self.N : 2 * self.N] == tuple(f"d{name}" for name in names[: self.N]):
-            names = tuple(names)[: self.N]  # of a problem that is copied with dataclasses.replace
-        names = component_names(names, default)
-        names = tuple(d + name for d in ("", "d", "dd")[: self.n // self.N] for name in names)
+        coordinates = ["x"] if self.scalar else [f"x{i}" for i in range(self.N)]
+        given: Any = self.names
+        if isinstance(given, tuple) and all(str(name).startswith(("dd", "Λ_")) for name in given[2 * self.N :]):
+            given = given[: 2 * self.N]  # of a problem that is copied with dataclasses.replace
+        names = paired_start.pair_names(given, [*coordinates, *(f"d{name}" for name in coordinates)], "d")
+        names += tuple(f"dd{name}" for name in names[: self.N]) if self.accelerations else ()
         if self.joints is not None and self.impulses:
             names += tuple(f"Λ_{name}" for name in self.joints.names)
             fill(self, "n", len(names))

@@ -2,12 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from stodyn.noise.source import Source, joined, source_of
-from stodyn.problems.contract import checked_source
+from stodyn.problems.contract import checked_source, component_names
+
+
+def pair_names(given: Any, default: Sequence[str], derived: str) -> tuple[str, ...]:
+    """The names of all 2N components, from those of the N coordinates or of all.
+
+    Parameters
+    ----------
+    given
+        N names, which with `derived` in front name the second part too; 2N names; or None.
+    default
+        2N names, for None.
+    """
+    N = len(default) // 2
+    found = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Iterable) else given
+    if isinstance(found, tuple) and len(found) == N:
+        found = (*found, *(f"{derived}{name}" for name in found))
+    try:
+        return component_names(found, default)
+    except ValueError:
+        raise ValueError(
+            f"names: expected {N} different names, one per coordinate, or {2 * N}, one per component, got {given!r}"
+        ) from None
 
 
 def source(start: Any, letters: str) -> Source:
