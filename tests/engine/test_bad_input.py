@@ -106,11 +106,11 @@ def test_unknown_options_of_a_method_are_refused(method, options, words):
 
 def test_a_method_that_does_not_fit_is_refused_with_those_that_do():
     gate = SDE(lambda t, x: -x, lambda t, x: jnp.array([[1.0, 0.0], [0.0, x[0]]]), [1.0, 1.0])
-    with pytest.raises(ValueError, match="SRA1 is made for additive noise, and this problem's noise is general") as no:
+    with pytest.raises(ValueError, match="SRA1 is made for additive noise, but this problem's noise is general") as no:
         simulate(gate, **RUN | dict(method=SRA1))
     few = "EulerMaruyama (recommended); MilsteinLevy (strong 1); DRI1, PlatenWeak2Pairs, RS1 (weak 2)"
     assert str(no.value).endswith(f"Those that fit best: {few}. `stodyn methods` lists all.")
-    with pytest.raises(ValueError, match=r"SRIW1 is made for .*scalar.* noise, and this problem's noise is general"):
+    with pytest.raises(ValueError, match=r"SRIW1 is made for .*scalar.* noise, but this problem's noise is general"):
         simulate(gate, **RUN | dict(method=SRIW1))
 
 

@@ -239,7 +239,7 @@ def test_what_they_need_and_take():
 def test_a_recipe_without_areas_is_refused():
     recipe = SineSeries(2)
     noise = recipe.increment(0.1, {name: jnp.ones(count) for name, count in recipe.normals(2).items()}, 2)
-    with pytest.raises(ValueError, match=r"area: SineSeries\(p=2\) does not give I_\(j,k\); take iterated\."):
+    with pytest.raises(ValueError, match=r"area: expected .* gives I_\(j,k\), got SineSeries\(p=2\); take iterated\."):
         one_step(MilsteinLevy(area=recipe), linear(), noise, [1.0, 0.5])
 
 

@@ -273,7 +273,7 @@ def test_a_table_of_the_users_own():
     d = variational.discrete(mine, problem)
     q_next, p = at_one(lambda q, p: d.map(0.0, q, p, given, None), x[:1], after[1:])
     np.testing.assert_allclose(np.concatenate([q_next, p]), [after[0], x[1]], atol=1e-11)
-    with pytest.raises(ValueError, match=r"Bad claims strong order 0\.5 for general noise and has order 0"):
+    with pytest.raises(ValueError, match=r"Bad claims strong order 0\.5 for general noise but has order 0"):
         dataclasses.replace(both, name="Bad", b=((Q(0), Q(0)), (Q(0), Q(0))))
 
 

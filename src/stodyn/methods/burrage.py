@@ -1,4 +1,4 @@
-"""Explicit mean-square Runge-Kutta methods of K. and P. M. Burrage for Stratonovich problems: R2 and E1."""
+"""The explicit Runge-Kutta methods R2 and E1 of K. and P. M. Burrage for Stratonovich problems."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from stodyn.problems.sde import SDE
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BurrageTable(Table):
-    """With W_r and Z_r = ∫ W_r ds for each channel:
+    """The class of K. and P. M. Burrage, with W_r and Z_r = ∫ W_r ds for each channel:
 
     X_i = x + h Σ A_ij f(X_j) + Σ_r Σ (B1_ij W_r + B2_ij Z_r/h) g_r(X_j)
     x'  = x + h Σ α_i f(X_i) + Σ_r Σ (γ1_i W_r + γ2_i Z_r/h) g_r(X_i)
@@ -50,7 +50,7 @@ class BurrageTable(Table):
 
 @dataclasses.dataclass(frozen=True)
 class Burrage(Tabulated):
-    """An explicit step of tableau BurrageTable: one evaluation of f and g a stage; Z is drawn only where it is used."""
+    """An explicit step with a BurrageTable; one evaluation of f and g per stage, and Z only where the table uses it."""
 
     table: BurrageTable = dataclasses.field(repr=False)
     accepts = SDE
@@ -94,7 +94,7 @@ _NONE: Matrix = ((0, 0), (0, 0))
 R2 = Burrage(
     BurrageTable(
         name="R2",
-        what="Burrage and Burrage's two-stage step, for Stratonovich problems",
+        what="Burrage and Burrage's two-stage step for Stratonovich problems",
         proved=True,
         source="K. Burrage & P. M. Burrage, High strong order explicit Runge-Kutta methods for stochastic ordinary "
         "differential equations, Appl. Numer. Math. 22 (1996)",
@@ -117,7 +117,7 @@ R2 = Burrage(
 E1 = Burrage(
     BurrageTable(
         name="E1",
-        what="Burrage and Burrage's four-stage step for one channel",
+        what="Burrage and Burrage's four-stage step for one noise channel",
         proved=True,
         source="K. Burrage & P. M. Burrage, Order conditions of stochastic Runge-Kutta methods by B-series, SIAM J. "
         "Numer. Anal. 38 (2000)",

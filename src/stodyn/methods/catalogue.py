@@ -1,4 +1,4 @@
-"""Every method of the library: found by listing the family modules, named in no central list."""
+"""The methods of the library, collected from the modules of the families: there is no central list."""
 
 from __future__ import annotations
 
@@ -12,33 +12,58 @@ from stodyn.problems.contract import Problem
 
 @functools.cache
 def catalogue() -> dict[str, Catalogued]:
-    """name -> method, in alphabetical order."""
+    """All methods by name, in alphabetical order."""
     return listing.values(methods, Catalogued)  # type: ignore[type-abstract]
 
 
 def find(name: str) -> Catalogued:
-    """The method of that name, or an error with the names near it."""
+    """The method with the given name.
+
+    Parameters
+    ----------
+    name : str
+        A name that `stodyn methods` lists; capitals and hyphens make no difference.
+
+    Returns
+    -------
+    Catalogued
+        The method with its default options; call it to change them.
+
+    Raises
+    ------
+    ValueError
+        If there is no such method; the message lists similar names.
+
+    Examples
+    --------
+    >>> find("ThetaEuler")(theta=0.5)
+    ThetaEuler(theta=0.5, tol=1e-10, limit=20)
+    """
     return listing.find(name, catalogue(), "method")
 
 
 def named(method: Any) -> Any:
-    """The method of that name; anything but a string is returned unchanged."""
+    """The method with this name; anything but a string is returned unchanged."""
     return find(method) if isinstance(method, str) else method
 
 
 def stepping(method: Any, argument: str = "method") -> Method:
-    """The method itself or the one of that name, which must make steps; `argument` is what an error calls it."""
-    found = named(method)
-    if isinstance(found, Problem):
-        raise TypeError(f"{argument}: got a problem ({type(found).__name__}). The problem comes first, then the method")
-    if not isinstance(found, Method):
-        given = f"{found.name}, which takes the whole grid at once" if isinstance(found, Catalogued) else repr(found)
+    """The method itself, or the one with this name; it must make steps. Errors call it `argument`."""
+    method = named(method)
+    if isinstance(method, Problem):
+        kind = type(method).__name__
+        raise TypeError(f"{argument}: got a problem ({kind}). The problem comes first, then the method")
+    if not isinstance(method, Method):
+        given = f"{method.name}, which takes the whole grid at once" if isinstance(method, Catalogued) else repr(method)
         raise TypeError(f'{argument}: expected a method that makes steps, or its name, such as "Heun", got {given}')
-    return found
+    return method
 
 
 def fitting(problem, kind: type | None = None) -> list[str]:
-    """The names of the methods that take a problem as it is or after an exact conversion; of one kind if asked."""
+    """The names of the methods that take a problem, as it is or after an exact conversion.
+
+    With `kind`, a class of problems, only methods that accept this class are named.
+    """
     names, lowered = [], {type(problem): problem}
     for name, method in catalogue().items():
         accepts = method.accepts

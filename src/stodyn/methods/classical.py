@@ -1,6 +1,6 @@
-"""Explicit Runge-Kutta methods of ordinary differential equations on x' = f(t, x) + g(t, x) w with white noise w.
+"""Explicit Runge-Kutta methods for ordinary differential equations, applied to x' = f(t, x) + g(t, x) w, w white noise.
 
-A step draws a sample w_i for each stage, of mean 0 and covariance E w_i w_j' = (Γ/h) C_ij, new ones in every step:
+Each step draws new samples w_i, one per stage, of mean 0 and covariance E w_i w_j' = (Γ/h) C_ij:
 
     k_i = f(t + c_i h, X_i) + g(t + c_i h, X_i) w_i,    X_i = x + h Σ_j a_ij k_j,    x' = x + h Σ_i b_i k_i.
 
@@ -33,7 +33,7 @@ from stodyn.problems.sde import SDE
 Number = Any  # int, Fraction, Surd: exact; or float
 Row = tuple[Number, ...]
 EXACT = (int, Fraction, Surd)
-HIGHEST_ORDER = 8  # of the order conditions that are looked at
+HIGHEST_ORDER = 8  # of the order conditions that are checked
 TOLERANCE = 1e-9  # of order conditions in floating point
 
 
@@ -43,20 +43,37 @@ class CovarianceError(UserWarning):
 
 @dataclasses.dataclass(frozen=True)
 class ExplicitRungeKutta(Method):
-    """An explicit Runge-Kutta method with the table (A, b), its stages driven by correlated noise; see the module.
+    """An explicit Runge-Kutta method with the table (A, b) and correlated noise in its stages; equations in the module.
 
-    noise       "held": one sample a step, C_ij = 1 (default; Γ = 1, Stratonovich for tables of order 2 and more, asks
-                for W alone); "fresh": a new sample a stage, C = I (Γ = 1/Σ b_i², Ito); a number ρ: C_ij = ρ between
-                different stages; or the matrix C
-    gamma       takes the place of Γ, to show what a wrong scaling does
-    compensate  subtracts κ Σ_k (∂g_k/∂x) g_k from the drift: the scheme then solves the Ito equation whatever its κ
-    embedded    a second row of weights: `estimate` gives the difference of the two results
-    variances   of the samples of the stages of a table made for "fresh" noise, relative to Γ/h (all 1 unless given)
+    Weak order 1 (2 for additive noise where conditions ii and iii hold, which of the tables here only RK2 with held
+    noise satisfies); without noise, the order of the table. One evaluation of f and g per stage.
 
-    Exact where the table is: entries are ints, fractions.Fraction or surds; floats are taken as they are. Weak order 1
-    (2 for additive noise where conditions ii and iii hold: of the tables here for RK2 held); the order of the table in
-    the drift alone. One evaluation of f and g a stage.
+    Parameters
+    ----------
+    A, b
+        The table. Entries may be ints, fractions.Fraction or surds, which are kept exact, or floats.
+    noise
+        "held" (the default): one sample per step, C_ij = 1; needs W alone, Γ = 1, Stratonovich for tables of order 2
+        and more. "fresh": a new sample per stage, C = I; Γ = 1/Σ b_i², Ito. A number ρ: C_ij = ρ between different
+        stages. Or the matrix C itself.
+    gamma
+        Used in place of Γ, to show what a wrong scaling does.
+    compensate
+        Subtract κ Σ_k (∂g_k/∂x) g_k from the drift, so that the scheme solves the Ito equation whatever its κ.
+    embedded
+        A second row of weights; `estimate` gives the difference of the two results.
+    variances
+        The variances of the samples of the stages relative to Γ/h, for a table made for "fresh" noise; 1 by default.
+
+    References
+    ----------
     T. L. Riggs, Modeling continuous-time random processes in digital computer simulations (1986), with corrections.
+
+    Examples
+    --------
+    >>> midpoint = ExplicitRungeKutta(A=[[], [0.5]], b=[0, 1])
+    >>> midpoint.order, midpoint.calculus
+    (2, 'stratonovich')
     """
 
     A: Sequence[Sequence[Number]] = dataclasses.field(repr=False)
@@ -91,22 +108,22 @@ class ExplicitRungeKutta(Method):
         if self.order >= 2 and not _equal(self.c1, 1):
             warnings.warn(
                 f"{self.name}: with this noise the covariance has an error of order h, c1 = 2 b'aCb/b'Cb = "
-                f"{float(self.c1):.6g} is not 1. Hold the sample (noise='held'), or take RK4 or RK2 with fresh ones.",
+                f"{float(self.c1):.6g} is not 1. Hold the sample (noise='held'), or take RK4 or RK2 for fresh noise.",
                 CovarianceError,
                 stacklevel=2,
             )
 
     @property
     def summary(self) -> str:
-        words = {"held": "noise held", "fresh": "fresh noise"}
+        words = {"held": "held noise", "fresh": "fresh noise"}
         return (
             f"{len(self.b)}-stage Runge-Kutta of order {self.order}"
             + (" for linear systems" if self.variances else "")
-            + (" with estimate" if self.embedded else "")
+            + (" with error estimate" if self.embedded else "")
             + f", {words.get(str(self.noise), 'correlated noise')}"
         )
 
-    # --- what the table says, in exact numbers where it is exact --------------------------------------------------
+    # --- properties of the table, exact where its entries are ------------------------------------------------------
 
     @functools.cached_property
     def C(self) -> tuple[Row, ...]:
@@ -170,15 +187,15 @@ class ExplicitRungeKutta(Method):
 
     @property
     def covariance_coefficients(self) -> tuple[Row, ...]:
-        """[i][j]: of h^(i+j) A^i Λ A'^j in the covariance a step adds, over h: Γ (b'a^i) C (b'a^j)'.
+        """The coefficients [i][j] of h^(i+j+1) A^i Λ A'^j in the covariance that a step adds, Γ (b'a^i) C (b'a^j)'.
 
-        The continuous process has 1/((i + j + 1) i! j!).
+        Those of the continuous process are 1/((i + j + 1) i! j!).
         """
         return tuple(tuple(_plain(_product(self.Gamma, self._form(p, q))) for q in self.rows) for p in self.rows)
 
     @property
     def f(self) -> Row:
-        """The coefficients of f(z): a step adds the variance h f(hA) to x' = A x + w; (exp(2z) - 1)/(2z) is exact."""
+        """The coefficients of f(z): a step of x' = A x + w adds the variance h f(hA); (exp(2z) - 1)/(2z) is exact."""
         K = self.covariance_coefficients
         degrees = range(2 * len(K) - 1)
         return tuple(_plain(sum(K[i][d - i] for i in range(len(K)) if 0 <= d - i < len(K))) for d in degrees)
@@ -190,22 +207,22 @@ class ExplicitRungeKutta(Method):
 
     @functools.cached_property
     def claims(self) -> tuple[Claim, ...]:
-        found = [Claim("deterministic", float(self.order), source="order conditions")]
+        claims = [Claim("deterministic", float(self.order), source="order conditions")]
         if self.gamma is not None:
-            return tuple(found)
+            return tuple(claims)
         if self.calculus is None:
-            found.append(Claim("weak", 1.0, when=("additive",), source="Γ = 1/(b'Cb)"))
+            claims.append(Claim("weak", 1.0, when=("additive",), source="Γ = 1/(b'Cb)"))
         else:
-            found.append(Claim("weak", 1.0, source="Γ and κ"))
+            claims.append(Claim("weak", 1.0, source="Γ and κ"))
         c_weighted = tuple(b * c for b, c in zip(self.b, self.c, strict=True))
         second = (2 * self.drift_spread, self.c1, _product(2, self.Gamma, self._form(c_weighted, self.b)))
         if self.order >= 2 and all(_equal(value, 1) for value in second):
-            found.append(Claim("weak", 2.0, when=("additive",), source="conditions ii and iii"))
+            claims.append(Claim("weak", 2.0, when=("additive",), source="conditions ii and iii"))
         if self.noise == "held":
-            found.append(Claim("strong", 0.5, source="Rümelin (1982)"))
+            claims.append(Claim("strong", 0.5, source="Rümelin (1982)"))
             when = "commutative" if self.order >= 2 else "additive"
-            found.append(Claim("strong", 1.0, when=(when,), source="Rümelin (1982)"))
-        return tuple(found)
+            claims.append(Claim("strong", 1.0, when=(when,), source="Rümelin (1982)"))
+        return tuple(claims)
 
     def _form(self, p: Sequence[Number], q: Sequence[Number]) -> Number:
         """p' C q."""
@@ -236,31 +253,30 @@ class ExplicitRungeKutta(Method):
         return weighted(x, self.b, hk), EXPLICIT
 
     def estimate(self, problem, t, x, noise, params):
-        """x' by the weights b less x' by the embedded weights: what step control looks at (sound for held noise only).
+        """x' with the weights b minus x' with the embedded weights: an error estimate for held noise.
 
-        With fresh noise it is of size √h whatever the accuracy, since the two results average other samples.
+        With fresh noise it is of size √h whatever the accuracy, since the two results average different samples.
         """
         if self.embedded is None:
-            raise ValueError(f"{self.name}: has no embedded weights; give embedded=, or take RKF45, RKF78 or DOPRI5")
+            raise ValueError(f"{self.name} has no embedded weights; give embedded=, or take RKF45, RKF78 or DOPRI5")
         difference = tuple(b - e for b, e in zip(self.b, self.embedded, strict=True))
         hk = self.stages(problem, t, x, noise, params, difference)
         return weighted(x, difference, hk) - x
 
     @property
     def companion(self) -> ExplicitRungeKutta:
-        """The method that goes on with the embedded weights instead."""
+        """The method that steps with the embedded weights."""
         if self.embedded is None:
-            raise ValueError(f"{self.name}: has no embedded weights")
+            raise ValueError(f"{self.name} has no embedded weights; give embedded=, or take RKF45, RKF78 or DOPRI5")
         name = f"{self.name}companion"
         return dataclasses.replace(self, b=self.embedded, embedded=self.b, gamma=None, name=name)
 
     def stages(self, problem, t, x, noise, params, weights: Sequence[Number]) -> dict[int, Any]:
-        """h k_i of every stage that the result needs."""
+        """h k_i of every stage that the result with these weights depends on."""
         h = noise.h
-        wanted = _wanted(self.A, weights)
         samples = noise.W if self.noise == "held" and self.gamma is None else noise.aux["stages"]
         hk: dict[int, Any] = {}
-        for i in wanted:
+        for i in _contributing_stages(self.A, weights):
             time = t + float(self.c[i]) * h if self.c[i] else t
             X = weighted(x, self.A[i], hk)
             drift = problem.f(time, X, params)
@@ -272,7 +288,7 @@ class ExplicitRungeKutta(Method):
 
 
 def weighted(x, row: Sequence[Number], values):
-    """x + Σ row_j values_j over the entries that are not zero."""
+    """x + Σ row_j values_j over the nonzero entries."""
     for j, a in enumerate(row):
         if a:
             x = x + (values[j] if a == 1 else float(a) * values[j])
@@ -280,7 +296,7 @@ def weighted(x, row: Sequence[Number], values):
 
 
 def known_calculus(kappa: Number) -> str | None:
-    """The calculus with the factor κ, or None where it is neither."""
+    """The calculus that κ stands for, or None where it is neither Ito nor Stratonovich."""
     return "ito" if _equal(kappa, 0) else "stratonovich" if _equal(kappa, Q(1, 2)) else None
 
 
@@ -288,9 +304,9 @@ def neither(method: str, kappa: Number, problem) -> str:
     """Why a scheme whose κ is neither 0 nor 1/2 is refused for state-dependent noise."""
     return (
         f"{method} solves neither the Ito nor the Stratonovich equation of noise that depends on the state (κ = "
-        f"{kappa if isinstance(kappa, EXACT) else format(float(kappa), '.6g')}; Ito is 0, Stratonovich 1/2), and this "
-        f"problem's noise is {problem.noise_structure}. Take another noise option, or compensate=True to have the "
-        "difference taken out of the drift"
+        f"{kappa if isinstance(kappa, EXACT) else format(float(kappa), '.6g')}; Ito is 0, Stratonovich 1/2), but this "
+        f"problem's noise is {problem.noise_structure}. Take another noise option, or compensate=True to subtract the "
+        "difference from the drift"
     )
 
 
@@ -300,14 +316,14 @@ def neither(method: str, kappa: Number, problem) -> str:
 def _row(name: str, values: Sequence[Number], length: int | None = None) -> Row:
     row = tuple(v if isinstance(v, EXACT) and not isinstance(v, bool) else float(v) for v in values)
     if length is not None and len(row) != length:
-        raise ValueError(f"{name}: expected {length} entries, one a stage, got {len(row)}")
+        raise ValueError(f"{name}: expected {length} entries, one per stage, got {len(row)}")
     if not row or not all(math.isfinite(float(v)) for v in row):
         raise ValueError(f"{name}: expected finite numbers, got {row}")
     return row
 
 
 def _lower_triangle(A: Sequence[Sequence[Number]], s: int) -> tuple[Row, ...]:
-    """A as a square matrix; rows may be given up to the diagonal, and the first, empty one left out."""
+    """A as a square matrix; rows may end before the diagonal, and the first, empty row may be left out."""
     rows = [tuple(row) for row in A]
     if len(rows) == s - 1:
         rows = [(), *rows]
@@ -321,7 +337,7 @@ def _lower_triangle(A: Sequence[Sequence[Number]], s: int) -> tuple[Row, ...]:
 def _check_correlation(C: tuple[Row, ...], noise: Any, s: int) -> None:
     matrix = np.array([[float(x) for x in row] for row in C])
     if matrix.shape != (s, s) or not np.allclose(matrix, matrix.T, rtol=0, atol=1e-12):
-        raise ValueError(f"noise: expected a symmetric matrix of shape ({s}, {s}), one row a stage, got {noise!r}")
+        raise ValueError(f"noise: expected a symmetric matrix of shape ({s}, {s}), one row per stage, got {noise!r}")
     lowest = np.linalg.eigvalsh(matrix)[0]
     if lowest < -1e-12 * max(1.0, np.abs(matrix).max()):
         raise ValueError(
@@ -341,7 +357,7 @@ def _square_root(C: np.ndarray, noise: Any) -> np.ndarray:
     return vectors[:, kept] * np.sqrt(values[kept])
 
 
-def _wanted(A: Sequence[Sequence[Number]], weights: Sequence[Number]) -> list[int]:
+def _contributing_stages(A: Sequence[Sequence[Number]], weights: Sequence[Number]) -> list[int]:
     """The stages that the result depends on."""
     wanted = {i for i, b in enumerate(weights) if b}
     for i in reversed(range(len(A))):
@@ -351,14 +367,14 @@ def _wanted(A: Sequence[Sequence[Number]], weights: Sequence[Number]) -> list[in
 
 
 def _plain(x: Number) -> Number:
-    """A Fraction where the value is rational, else as it is."""
+    """The value as a Fraction where it is rational, unchanged otherwise."""
     if isinstance(x, Surd):
         return Fraction(x.parts.get(1, 0)) if set(x.parts) <= {1} else x
     return Fraction(x) if isinstance(x, int) else x
 
 
 def _product(*factors: Number) -> Number:
-    """Exact unless a factor is not."""
+    """The product, which is exact if all factors are."""
     return math.prod(map(float, factors)) if any(isinstance(x, float) for x in factors) else math.prod(factors)
 
 
@@ -562,8 +578,8 @@ DOPRI5 = ExplicitRungeKutta(
     citation="J. R. Dormand & P. J. Prince, A family of embedded Runge-Kutta formulae, "
     "J. Comput. Appl. Math. 6 (1980) 19-26",
 )
-# For linear time-invariant systems: the covariance of a step is right to z², and nearly so beyond (curved drifts see
-# order 2). Copies of this table in public code leave the last entry of A unused, and are then of first order.
+# For linear time-invariant systems: the covariance of a step is right to z², and nearly so beyond (for nonlinear drifts
+# the order is 2). Copies of this table in public code leave the last entry of A unused and are then of first order.
 Kasdin4 = ExplicitRungeKutta(
     (
         (Q("2.71644396264860"),),

@@ -1,4 +1,4 @@
-"""What every method promises and says."""
+"""The contract of all methods: Method (a step), Solver (a whole grid) and Expansion (no paths), and what they claim."""
 
 from __future__ import annotations
 
@@ -20,9 +20,16 @@ from stodyn.problems.contract import NoiseStructure
 
 
 class Report(NamedTuple):
-    """How a step went: ok is False where its equations were not solved; an explicit step says EXPLICIT.
+    """The outcome of a step; an explicit step returns EXPLICIT.
 
-    rounded  whether they were solved as well as their rounding allows, and no better than that (newton.Root)
+    Parameters
+    ----------
+    ok
+        False where the equations of the step were not solved.
+    iterations
+        How many Newton rounds (or the like) the step took.
+    rounded
+        True where rounding, not `tol`, limited the solution (see newton.Root).
     """
 
     ok: Any
@@ -30,7 +37,7 @@ class Report(NamedTuple):
     rounded: Any = False
 
     def joined(self, other: Report) -> Report:
-        """Of two solves in one step."""
+        """The report of a step that made both of these solves."""
         return Report(self.ok & other.ok, self.iterations + other.iterations, self.rounded | other.rounded)
 
 
@@ -39,11 +46,18 @@ EXPLICIT = Report(ok=True, iterations=0)
 
 @dataclasses.dataclass(frozen=True)
 class Claim:
-    """One property of a method and the conditions it holds under; tests/claims measures each.
+    """One property of a method and the conditions under which it holds; tests/claims measures each claim.
 
-    kind   "strong", "weak", "deterministic" (orders), or the name of a property ("A-stable", "symplectic", ...)
-    order  the order, where kind is one
-    when   the noise structures it holds for, from problems.sde.STRUCTURES; () means every one the method takes
+    Parameters
+    ----------
+    kind
+        "strong", "weak" or "deterministic" (orders), or the name of a property ("A-stable", "symplectic", ...).
+    order
+        The order, where `kind` is a kind of order.
+    when
+        The noise structures the claim holds for, from problems.sde.STRUCTURES; () means all that the method takes.
+    source
+        Where the claim is proved.
     """
 
     kind: str
@@ -59,7 +73,7 @@ def _in_words(claim: Claim) -> str:
 
 
 class Catalogued(ABC):
-    """What steps and solvers share: a name, what they take, what they promise, where they are from.
+    """The entry of a method in the catalogue: its name, its kind of problem, its claims and its source.
 
     A method is a frozen value. Calling it with options gives a changed copy: Midpoint(tol=1e-8).
     """
@@ -69,7 +83,7 @@ class Catalogued(ABC):
     @property
     @abstractmethod
     def calculus(self) -> str | None:
-        """The calculus of the problems it solves; None where it makes no difference to the method."""
+        """The calculus of the problems the method solves; None where both are the same to it."""
 
     @property
     @abstractmethod
@@ -88,7 +102,7 @@ class Catalogued(ABC):
 
     @property
     def summary(self) -> str:
-        """What the method is, in a line: the beginning of its documentation, up to the equation, or more."""
+        """One line on what the method is: its documentation up to the first colon, semicolon or full stop."""
         return re.split(r"[:;.](?:\s|$)", inspect.getdoc(type(self)) or "")[0].replace("\n", " ")
 
     @property
@@ -102,41 +116,41 @@ class Catalogued(ABC):
         return max((float(claim.order or 0) for claim in fitting), default=0.0)
 
     def freezes_noise(self, problem) -> bool:
-        """Whether a step takes noise that changes as it is where the step begins, as Euler and Maruyama's does."""
+        """Whether a step keeps g at its value where the step begins, although g changes (as EulerMaruyama does)."""
         diagonal = NoiseStructure(("diagonal", "commutative"), "asked")
         resolves = self.promised("strong", diagonal) >= 1 or self.promised("weak", diagonal) >= 2
         return not resolves and not problem.noise_structure.implies("additive")
 
     def refusal(self, problem) -> str | None:
-        """Why the method cannot take this problem of its own class, in words for the user; None if it can."""
+        """Why the method cannot take this problem of its own class, in words for the user; None where it can."""
         if self.structures and not any(problem.noise_structure.implies(s) for s in self.structures):
             return (
-                f"{self.name} is made for {' or '.join(self.structures)} noise, and this problem's noise is "
+                f"{self.name} is made for {' or '.join(self.structures)} noise, but this problem's noise is "
                 f"{problem.noise_structure}"
             )
         return None
 
     def step_refusal(self, h: float) -> str | None:
-        """Why the method cannot take a step of length h, in words for the user; None if it can."""
+        """Why the method cannot take a step of length h, in words for the user; None where it can."""
         return None
 
     def prepared(self, problem, h: float):
-        """The method made ready for a problem of its own class and steps up to h: with the cheapest noise that will do.
+        """A copy of the method for one problem of its class and steps up to h, with the cheapest noise that suffices.
 
-        It may warn of what the numbers tell, as the problem may.
+        The method and the problem may warn where the numbers show that results will be poor.
         """
         problem.check_step(self, h)
         return self
 
     @property
     def spelling(self) -> str:
-        """The name with every option, as one would write it; fields without a repr belong to the name."""
+        """The method with all its options, as a user would write it; fields without a repr are part of the name."""
         options = [f"{f.name}={getattr(self, f.name)!r}" for f in dataclasses.fields(self) if f.init and f.repr]  # type: ignore[arg-type]
         return f"{self.name}({', '.join(options)})" if options else self.name
 
     def __init_subclass__(cls, **keywords):
         super().__init_subclass__(**keywords)
-        cls.__repr__ = Catalogued.__repr__  # type: ignore[method-assign]  # or dataclass writes one with the class's name
+        cls.__repr__ = Catalogued.__repr__  # type: ignore[method-assign]  # else dataclass shows the class's name
 
     def __repr__(self) -> str:
         return self.spelling
@@ -148,7 +162,7 @@ class Catalogued(ABC):
         return describing.as_html(self.spelling, lines)
 
     def __call__(self, *values, **options):
-        """A copy with other options."""
+        """A copy of the method with other options."""
         names = [field.name for field in dataclasses.fields(self) if field.init]  # type: ignore[arg-type]
         if len(values) > len(names):
             raise TypeError(f"{self.name} takes at most {len(names)} options ({', '.join(names)}), got {len(values)}")
@@ -162,12 +176,13 @@ class Catalogued(ABC):
 
 
 class Method(Catalogued):
-    """One step, written for ONE path in plain JAX on small vectors; concrete classes are final frozen dataclasses.
+    """A method that makes steps, each written for ONE path in plain JAX on small vectors.
 
-    It draws nothing and loops over no paths: the engine batches it, and a test may call it with made-up noise.
+    A step neither draws noise nor loops over paths: the engine batches it, and a test may call it with made-up noise.
+    Concrete classes are final frozen dataclasses.
     """
 
-    stops: ClassVar[bool] = False  # whether a path stands still once the last number of its state is not 0
+    stops: ClassVar[bool] = False  # whether a path stands still once the last entry of its state is not 0
 
     @property
     @abstractmethod
@@ -180,56 +195,66 @@ class Method(Catalogued):
 
     @abstractmethod
     def step(self, problem, t, state, noise: Increment, params) -> tuple[Any, Report]:
-        """The state at t + noise.h and how it went."""
+        """The state at t + noise.h, and the Report of the step."""
 
     @property
     def starting_steps(self) -> int:
-        """How many steps at the beginning of a path `starting_step` makes, until a multistep method has its history."""
+        """How many steps `starting_step` makes at the beginning of a path, to build a multistep method's history."""
         return 0
 
     @property
     def takes_equal_steps(self) -> str:
-        """Why all steps of a run must have one length, in words for the user; empty where they need not."""
+        """Why all steps of a run must have the same length, in words for the user; empty where they need not."""
         return "takes its history at equal steps" if self.starting_steps else ""
 
     def starting_step(self, k, problem, t, state, noise: Increment, params) -> tuple[Any, Report]:
-        """Step number k (from 0, traced) of the first `starting_steps` ones; the state is that of `step`."""
+        """Step number k (from 0, traced) of the first `starting_steps` steps; it has the same state as `step`."""
         raise NotImplementedError(f"{self.name} has no starting steps")
 
     def numbered_step(self, k, problem, t, state, noise: Increment, params) -> tuple[Any, Report]:
-        """Step number k of a path: a starting step where the method has them, then `step`. For plain loops in JAX."""
+        """Step number k of a path, a starting step or an ordinary one; for plain loops in JAX."""
         if not self.starting_steps:
             return self.step(problem, t, state, noise, params)
 
-        def told(after: Any, report: Report) -> tuple[Any, Report]:
+        def as_arrays(after: Any, report: Report) -> tuple[Any, Report]:
             ok, rounded = (jnp.asarray(flag, bool) for flag in (report.ok, report.rounded))
             return after, Report(ok, jnp.asarray(report.iterations, jnp.int32), rounded)
 
         return jax.lax.cond(
             k < self.starting_steps,
-            lambda: told(*self.starting_step(k, problem, t, state, noise, params)),
-            lambda: told(*self.step(problem, t, state, noise, params)),
+            lambda: as_arrays(*self.starting_step(k, problem, t, state, noise, params)),
+            lambda: as_arrays(*self.step(problem, t, state, noise, params)),
         )
 
     def read(self, state) -> jax.Array:
-        """What a user sees of the state: the vector of the problem's components."""
+        """The vector of the problem's components in the method's state, which is the part a user sees."""
         return state
 
 
 class Solver(Catalogued):
-    """A method that is not a step: host code that takes a block of members over the whole grid at once."""
+    """A method without steps: host code that takes a block of members over the whole grid at once."""
 
     @abstractmethod
     def solve(self, problem, grid: np.ndarray, start: np.ndarray, params, streams: Mapping[str, Any]) -> np.ndarray:
-        """States (len(grid), members, n) from start (members, n).
+        """The states (len(grid), members, n) of members that begin at start (members, n).
 
-        params holds the problem's parameters with a leading axis of members; streams[name] is a NumPy Generator.
+        `params` holds the problem's parameters with a leading axis of members; `streams[name]` is a NumPy Generator.
         """
 
 
 class Expanded(NamedTuple):
-    """What an Expansion gives: the series in polynomials of the parameters (chaos.expansion.Series), how it was
-    made, and where it was fitted the error of samples left out, (times, n).
+    """The result of an Expansion.
+
+    Parameters
+    ----------
+    parameters
+        The names of the random parameters.
+    series
+        The solution in polynomials of the parameters (chaos.expansion.Series).
+    record
+        How the series was made.
+    left_out
+        The error at samples left out of a fit, (times, n); None where nothing was fitted.
     """
 
     parameters: tuple[str, ...]
@@ -241,7 +266,7 @@ class Expanded(NamedTuple):
 class Expansion(Catalogued):
     """A method without paths: host code that gives the solution as a polynomial of the random parameters."""
 
-    draws: ClassVar[bool] = False  # whether it needs a seed
+    draws: ClassVar[bool] = False  # whether the expansion needs a seed
 
     @abstractmethod
     def expand(self, problem, times: np.ndarray, kept: np.ndarray, seed: int) -> Expanded:

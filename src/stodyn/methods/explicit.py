@@ -1,4 +1,4 @@
-"""Euler-Maruyama and stochastic Heun: the two explicit methods everything else is compared with."""
+"""Euler-Maruyama and stochastic Heun, the two explicit methods with which all others are compared."""
 
 import dataclasses
 
@@ -11,7 +11,8 @@ from stodyn.problems.sde import SDE
 class _EulerMaruyama(Method):
     """Euler-Maruyama for Ito problems: x' = x + h f(t, x) + g(t, x) W.
 
-    Strong order 1/2 (1 for additive noise), weak order 1. One evaluation of f and g a step.
+    The simplest method, and the cheapest per step. Strong order 1/2 (1 for additive noise), weak order 1. One
+    evaluation of f and g per step.
     """
 
     accepts = SDE
@@ -27,7 +28,7 @@ class _EulerMaruyama(Method):
     )
 
     def step(self, problem, t, x, noise, params):
-        # Drift and noise are added up first: a small drift beside a large x is not lost in float32.
+        # Drift and noise are summed first, so that a small drift beside a large x is not lost in float32.
         return x + (noise.h * problem.f(t, x, params) + problem.push(t, x, params, noise.W)), EXPLICIT
 
 
@@ -35,7 +36,8 @@ class _EulerMaruyama(Method):
 class _Heun(Method):
     """Stochastic Heun for Stratonovich problems: the trapezoidal rule on an Euler prediction, in drift and noise.
 
-    Strong order 1 for commutative noise (1/2 otherwise), weak order 1. Two evaluations of f and g a step.
+    The usual first choice for commutative noise. Strong order 1 for commutative noise (1/2 otherwise), weak order 1.
+    Two evaluations of f and g per step.
     """
 
     accepts = SDE

@@ -10,7 +10,7 @@ from stodyn.problems.sde import SDE
 
 
 def sparse_solve(problem: SDE) -> dict[str, Any]:
-    """The option of `newton` that solves with sparse Jacobians where the problem is large and they are."""
+    """The options of `newton` for a large problem with a sparse Jacobian; empty for other problems."""
     order = problem.elimination
     if order is None:
         return {}
@@ -21,9 +21,17 @@ def sparse_solve(problem: SDE) -> dict[str, Any]:
 class _ThetaEuler(Method):
     """Drift-implicit Euler: x' = x + h [(1-θ) f(t, x) + θ f(t+h, x')] + g(t, x) W, for stiff Ito problems.
 
-    θ = 1 (the default) damps stiff components in one step, θ = 1/2 is the trapezoidal rule in the drift. Strong order
-    1/2 (1 for additive noise), weak order 1. One Newton solve of n unknowns a step, to `tol` in at most `limit` rounds;
-    that of a large system with a sparse Jacobian costs what its entries do.
+    Strong order 1/2 (1 for additive noise), weak order 1. One Newton solve for n unknowns per step; for a large system
+    with a sparse Jacobian its cost is proportional to the number of nonzero entries.
+
+    Parameters
+    ----------
+    theta : float, 0 < theta <= 1
+        1 damps stiff components within one step; 1/2 is the trapezoidal rule in the drift.
+    tol : float
+        Newton's tolerance, relative to 1 + |x|.
+    limit : int
+        The most Newton rounds per step.
     """
 
     theta: float = 1.0
@@ -62,8 +70,16 @@ class _ImplicitMidpoint(Method):
     y = (x + x')/2.
 
     Keeps quadratic invariants of the system exactly (up to `tol`); its stationary covariance is exact for linear
-    systems with additive noise at any step. Strong order 1 for commutative noise (1/2 otherwise), weak order 1. One
-    Newton solve of n unknowns a step. W is unbounded, so a step may have no solution near x: such paths are reported.
+    systems with additive noise, whatever the step. Strong order 1 for commutative noise (1/2 otherwise), weak order 1.
+    One Newton solve for n unknowns per step. W is unbounded, so a step may have no solution near x; such paths are
+    reported as failed.
+
+    Parameters
+    ----------
+    tol : float
+        Newton's tolerance, relative to 1 + |x|.
+    limit : int
+        The most Newton rounds per step.
     """
 
     tol: float = 1e-10

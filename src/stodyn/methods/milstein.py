@@ -1,4 +1,4 @@
-"""Milstein's method for Ito problems: diagonal and commutative noise from W alone, any noise through I_(j,k)."""
+"""Milstein's method for Ito problems: W alone for diagonal and commutative noise, I_(j,k) for any other."""
 
 import dataclasses
 
@@ -17,8 +17,8 @@ from stodyn.problems.sde import SDE
 def noise_terms(problem, t, x, noise, params, area: Recipe | None):
     """Σ_k g_k W_k + Σ_jk (∂g_k/∂x g_j) I_(j,k) at (t, x), with the derivatives by jax.jvp.
 
-    Without `area` (W_j W_k - δ_jk h)/2 stands for I_(j,k), which gives the same sum where the noise commutes. One
-    derivative of g a channel; one of its n entries where the noise is diagonal.
+    Without `area`, (W_j W_k - δ_jk h)/2 takes the place of I_(j,k), which gives the same sum where the noise commutes.
+    One derivative of g per channel; for diagonal noise, one of its n entries in all.
     """
     W, h = noise.W, noise.h
 
@@ -29,7 +29,9 @@ def noise_terms(problem, t, x, noise, params, area: Recipe | None):
         G, slope = jax.jvp(lambda x: problem.diagonal(t, x, params), (x,), (problem.diagonal(t, x, params),))
         return G * W + 0.5 * slope * (W * W - h)
     if area is not None and noise.II is None:
-        raise ValueError(f"area: {area} does not give I_(j,k); take iterated.MrongowiusRoessler(p) or the like")
+        raise ValueError(
+            f"area: expected a recipe that gives I_(j,k), got {area}; take iterated.MrongowiusRoessler(p), for example"
+        )
     G = g(x)
     I = noise.II if area is not None else 0.5 * (jnp.outer(W, W) - h * jnp.eye(problem.m, dtype=W.dtype))
     return G @ W + sum(jax.jvp(lambda x: g(x) @ I[j], (x,), (G[:, j],))[1] for j in range(problem.m))
@@ -39,11 +41,16 @@ def noise_terms(problem, t, x, noise, params, area: Recipe | None):
 class _Milstein(Method):
     """Milstein's method: x' = x + h f(t, x) + Σ_k g_k W_k + Σ_jk (∂g_k/∂x g_j) I_(j,k).
 
-    Strong and weak order 1. Without `area` it takes problems whose channels commute (additive, scalar, diagonal do),
-    where W is enough. With `area`, a recipe of noise that gives I_(j,k), it takes all; the order then lasts down to the
-    step h at which the rms error of the recipe is h^(3/2). `iterated.check_resolution` warns below that step;
-    `MrongowiusRoessler.for_order(1.0, h, m)` is large enough. One evaluation of f, one of g and one derivative of g a
-    channel (for diagonal noise one of its n entries) a step.
+    Strong and weak order 1. One evaluation of f, one of g, and one derivative of g per channel and step (for diagonal
+    noise, one of its n entries in all).
+
+    Parameters
+    ----------
+    area : Recipe, optional
+        A recipe of noise that gives I_(j,k). Without it the method takes problems whose channels commute (additive,
+        scalar and diagonal noise does), for which W is enough; with it, any problem. The order then holds down to the
+        step h at which the rms error of the recipe is h^(3/2): `iterated.check_resolution` warns below that step, and
+        `MrongowiusRoessler.for_order(1.0, h, m)` is accurate enough for h.
     """
 
     area: Recipe | None = None
@@ -84,9 +91,18 @@ class _ImplicitMilstein(Method):
     """Drift-implicit Milstein for stiff Ito problems: Milstein's noise terms are taken at the start of the step,
     x' = x + h [(1-θ) f(t, x) + θ f(t+h, x')] + Σ_k g_k W_k + Σ_jk (∂g_k/∂x g_j) I_(j,k).
 
-    θ = 1 (the default) damps stiff components in one step, θ = 1/2 is the trapezoidal rule in the drift. Strong and
-    weak order 1; noise and `area` as for Milstein. One Newton solve of n unknowns a step, to `tol` in at most `limit`
-    rounds.
+    Strong and weak order 1. One Newton solve for n unknowns per step.
+
+    Parameters
+    ----------
+    theta : float, 0 < theta <= 1
+        1 damps stiff components within one step; 1/2 is the trapezoidal rule in the drift.
+    tol : float
+        Newton's tolerance, relative to 1 + |x|.
+    limit : int
+        The most Newton rounds per step.
+    area : Recipe, optional
+        As for Milstein.
     """
 
     theta: float = 1.0

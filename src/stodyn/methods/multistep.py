@@ -1,9 +1,9 @@
-"""Adams methods on x' = f(t, x) + g(t, x) w with white noise w: Bashforth, and Moulton predictor-correctors.
+"""Adams methods for x' = f(t, x) + g(t, x) w, w white noise: Adams-Bashforth, and Adams-Moulton predictor-correctors.
 
-The history h F_(n-1), h F_(n-2), ... of derivatives is in the method's state. With noise in it, a sample of covariance
-γQ/h acts in several steps; Γ = 1/Σ (total weight of a sample)² gives the covariance of the continuous process as
-h -> 0, and is 1 for Bashforth, PEC and held samples, 1/(α² + (1-α)²) for P(EC)^k E with fresh ones, α the corrector's
-weight of the new derivative: 32/17 for order 4.
+The method's state holds the history h F_(n-1), h F_(n-2), ... of derivatives. If it contains noise, a sample of
+covariance γQ/h acts in several steps; γ = Γ = 1/Σ (total weight of a sample)² gives the covariance of the continuous
+process as h -> 0. Γ is 1 for Bashforth, PEC and held samples, and 1/(α² + (1-α)²) for P(EC)^k E with fresh samples,
+where α is the corrector's weight of the new derivative: 32/17 for order 4.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class History(NamedTuple):
     hF: tuple[Array, ...]
 
     def moved(self, x: Array, hF: Array) -> History:
-        """With a new x and a new derivative; the oldest is forgotten."""
+        """The history with a new x and a new derivative; the oldest derivative is dropped."""
         return History(x, (hF, *self.hF)[: len(self.hF)])
 
 
@@ -64,18 +64,26 @@ class History(NamedTuple):
 class AdamsBashforth(Method):
     """The explicit Adams formula of order 2 to 4 with noise: x_(n+1) = x_n + h Σ_j b_j F_(n-j) [+ g W].
 
-    placement  "increment" (default): F = f, and one increment g(t_n, x_n) W is added outside the history. Variance
-               right to z²/12 (AB3, AB4) or z²/2 (AB2) in the steady state of x' = A x + w, z = hA; no starting spike.
-               "history": F = f + g w with one sample a step, as in a simulator that draws its noise in the derivative.
-               Ito as well, but the state jitters: the variance is 4.17 hQ too large for order 4
-    starter    how the first order-1 steps are made. "rk4" (default): the classical Runge-Kutta step (of the drift for
-               "increment"; with fresh noise 3.6 Q/h and its first derivative kept for "history", which leaves a spike),
-               "adams": the formulas of order 1, 2, 3; "rk4-resampled" ("history" only): the derivatives that are kept
-               are taken again with a sample of their own
-    gamma      the samples of "history" have the variance gamma Q/h; 1 unless given
+    Take it where f is expensive and smooth: one evaluation of f and g per step. Strong order 1/2 (1 for additive noise
+    with "increment"), weak order 1. All steps must be equal. Stable for real z = hA above -1 (order 2), -6/11 (3),
+    -3/10 (4).
 
-    Strong order 1/2, weak order 1; strong order 1 for additive noise with "increment". One evaluation of f and g a
-    step. Equal steps only. Stable for the real z above -1 (order 2), -6/11 (3), -3/10 (4).
+    Parameters
+    ----------
+    order : 2, 3 or 4
+        The order of the formula.
+    placement : "increment" or "history"
+        "increment" (the default): F = f, and one increment g(t_n, x_n) W is added outside the history. In the steady
+        state of x' = A x + w the relative error of the variance is z²/12 (AB3, AB4) or z²/2 (AB2); no starting spike.
+        "history": F = f + g w with one sample per step, as in a simulator that draws its noise in the derivative. This
+        too solves the Ito equation, but the state jitters: the variance is 4.17 hQ too large for order 4.
+    starter : "rk4", "adams" or "rk4-resampled"
+        How the first order-1 steps are made. "rk4" (the default): by the classical Runge-Kutta step of the drift for
+        "increment"; for "history" with fresh noise 3.6 Q/h, whose first derivative stays in the history and leaves a
+        spike. "adams": by the formulas of order 1, 2, 3. "rk4-resampled" (for "history" only): as "rk4", but the
+        derivatives that stay are evaluated with samples of their own.
+    gamma : float, optional
+        The samples of "history" have the variance gamma Q/h; 1 by default.
     """
 
     order: int = dataclasses.field(repr=False)
@@ -119,12 +127,12 @@ class AdamsBashforth(Method):
 
     @property
     def Gamma(self) -> Fraction:
-        """Γ of samples in the history: every one ends with the weight Σ b_j = 1."""
+        """Γ of samples in the history: the total weight of each is Σ b_j = 1."""
         return 1 / Q(sum(BASHFORTH[self.order])) / sum(BASHFORTH[self.order])
 
     @property
     def kappa(self) -> Fraction:
-        """κ = 0: no sample meets a state that holds it (Ito)."""
+        """κ = 0 (Ito): no sample multiplies a g of a state that contains this sample."""
         return Q(0)
 
     @functools.cached_property
@@ -153,7 +161,7 @@ class AdamsBashforth(Method):
 
     def starting_step(self, k, problem, t, state, noise, params):
         if self.starter == "adams":
-            # Row k of the formulas of order k + 1; the history is still zero where it has not begun.
+            # Step k takes the formula of order k + 1; the history is zero before the start.
             rows = [(*BASHFORTH[j], *(0,) * (self.order - j)) for j in range(1, self.order)]
             row = [_chosen(k, [float(r[j]) for r in rows]) for j in range(self.order)]
             return self._advanced(row, problem, t, state, noise, params)
@@ -189,18 +197,30 @@ class AdamsBashforth(Method):
 class AdamsMoulton(Method):
     """Predict, then correct by the implicit Adams formula of order 2 to 5: x' = x + h (α F' + Σ_j α_j F_(n-j)).
 
-    mode         "PECE" (default): the derivative is taken again after the last correction and kept; "PEC": the last
-                 one used is kept
-    corrections  how many, or "converged": until they change x by less than tol (1 + |x|), at most `limit` times
-    predictor    "bashforth" of the same order, or "rk4"
-    noise        "fresh" (default): a new sample in every evaluation: Ito, Γ = 1/(α² + (1-α)²) for PECE, 1 for PEC.
-                 "held": the sample of the new time is used in all its evaluations: Γ = 1; κ = α(1-α) for one
-                 correction and α for more, neither Ito nor Stratonovich, so for additive noise alone unless compensated
-    gamma        takes the place of Γ, to show what a wrong scaling does
-    compensate   subtracts κ Σ_k (∂g_k/∂x) g_k from the drift: the scheme then solves the Ito equation
+    Weak order 1; without noise, the order of the formula. corrections + 1 evaluations of f and g per step (4 more with
+    "rk4"). All steps must be equal; the first order-1 are Runge-Kutta steps of the drift with one increment each.
 
-    Weak order 1; order of the formula in the drift alone. corrections + 1 evaluations a step (4 more with "rk4").
-    Equal steps only. The first order-1 steps are Runge-Kutta steps of the drift with one increment each.
+    Parameters
+    ----------
+    order : 2, 3, 4 or 5
+        The order of the formula.
+    mode : "PECE" or "PEC"
+        "PECE" (the default) evaluates the derivative once more after the last correction and keeps it in the history;
+        "PEC" keeps the last derivative that was used.
+    corrections : int or "converged"
+        How many corrections. "converged": until one changes x by less than tol (1 + |x|).
+    predictor : "bashforth" or "rk4"
+        The Adams-Bashforth formula of the same order, or the classical Runge-Kutta step.
+    noise : "fresh" or "held"
+        "fresh" (the default): a new sample in every evaluation; Ito, Γ = 1/(α² + (1-α)²) for PECE, 1 for PEC. "held":
+        one sample for all evaluations at the new time; Γ = 1, and κ is α(1-α) for one correction, α for more. This is
+        neither Ito nor Stratonovich and takes additive noise alone, unless it is compensated.
+    gamma : float, optional
+        Used in place of Γ, to show what a wrong scaling does.
+    compensate : bool
+        Subtract κ Σ_k (∂g_k/∂x) g_k from the drift, so that the scheme solves the Ito equation.
+    tol, limit
+        The tolerance and the largest number of corrections for "converged".
     """
 
     order: int = dataclasses.field(repr=False)
@@ -259,11 +279,11 @@ class AdamsMoulton(Method):
 
     @property
     def kappa(self) -> Fraction:
-        """κ: 0 for fresh samples and PEC with one correction, else what the corrected states hold of their sample."""
+        """κ: 0 for fresh samples and PEC with one correction, else the weight of a sample in the states it acts on."""
         α, once = self.α[0], self.corrections == 1
         if self.noise == "fresh" or (once and self.mode == "PEC" and self.predictor == "bashforth"):
             return Q(0)
-        if self.predictor == "rk4" and once:  # the predicted state holds the sample with the weight 1
+        if self.predictor == "rk4" and once:  # the predicted state contains the sample with the weight 1
             return α + (1 - α) * α if self.mode == "PECE" else Q(1)
         return α * (1 - α) if once else α
 
@@ -355,7 +375,7 @@ class AdamsMoulton(Method):
     def starting_step(self, k, problem, t, state, noise, params):
         h, x = noise.h, state.x
         hw = noise.W if noise.aux is None else noise.aux["stages"][-1]
-        # The derivative at the start itself has no sample yet: the one of the first step serves for it.
+        # No sample has been drawn for the derivative at the start: that of the first step is used.
         here = jnp.where(k == 0, self._scaled_derivative(problem, t, x, h, noise.W, params), state.hF[0])
         after = weighted(x, RK4.b, _drift_stages(problem, t, x, h, params)) + problem.push(t, x, params, noise.W)
         there = self._scaled_derivative(problem, t + h, after, h, hw, params)
@@ -371,7 +391,7 @@ class AdamsMoulton(Method):
 
 @functools.cache
 def _fresh():
-    """The classical Runge-Kutta step with a sample a stage."""
+    """The classical Runge-Kutta step with a sample per stage."""
     return RK4(noise="fresh")
 
 
@@ -402,7 +422,7 @@ def _check(name: str, value: Any, allowed: tuple) -> None:
 
 def _check_gamma(gamma: float | None) -> None:
     if gamma is not None and not (math.isfinite(gamma) and gamma > 0):
-        raise ValueError(f"gamma: expected a factor > 0, got {gamma!r}; leave it out for Γ")
+        raise ValueError(f"gamma: expected a factor > 0, got {gamma!r}; leave it out to use Γ")
 
 
 AB2, AB3, AB4 = (AdamsBashforth(order) for order in (2, 3, 4))

@@ -1,7 +1,7 @@
-"""Platen's explicit step of weak order 2, driven by W itself: a strong order 1 step too where the noise commutes.
+"""Platen's explicit step of weak order 2, driven by W itself and therefore of strong order 1 where the noise commutes.
 
-Increments of W add up to those of longer steps, so that fine and coarse steps follow the same Brownian path; the
-discrete draws of other weak methods do not.
+Increments of W add up to the increments of longer steps, so that fine and coarse steps can follow the same Brownian
+path; the discrete draws of other weak methods cannot.
 """
 
 import dataclasses
@@ -19,7 +19,8 @@ from stodyn.problems.sde import SDE
 class WienerPairs(Recipe):
     """W and, independent of it, aux["pairs"]: the antisymmetric V_rj = h U_rj, one standard normal for each r < j.
 
-    V stands for what W does not tell of the integrals I_(r,j): mean 0 and variance h² are enough for weak order 2.
+    V takes the place of the part of the integrals I_(r,j) that is independent of W: for weak order 2 it is enough that
+    its mean is 0 and its variance h².
     """
 
     def normals(self, m):
@@ -31,7 +32,7 @@ class WienerPairs(Recipe):
         return Increment(h, jnp.sqrt(h) * normals["W"], aux={"pairs": V - V.T})
 
     def join(self, first, second):
-        """V of the longer step is √2 (V_1 + V_2), which has its variance."""
+        """The longer step has V = √2 (V_1 + V_2), which has the right variance."""
         V = jnp.sqrt(2.0) * (first.aux["pairs"] + second.aux["pairs"])
         return Increment(jnp.asarray(first.h) + second.h, first.W + second.W, aux={"pairs": V})
 
@@ -44,8 +45,8 @@ class _PlatenWeak2(Method):
         x' = x + (f(u) + f) h/2 + Σ_j (g_j(R+_j) + g_j(R-_j) + 2 g_j) W_j/4 + (g_j(R+_j) - g_j(R-_j)) (W_j² - h)/(4√h)
                + Σ_j Σ_(r≠j) (g_j(U+_r) + g_j(U-_r) - 2 g_j) W_j/4 + (g_j(U+_r) - g_j(U-_r)) (W_j W_r + V_rj)/(4√h).
 
-    Weak order 2; strong order 1 where the channels commute, and there V, which is then not needed, is left out. Two
-    evaluations of f and, unless the noise is additive, 4m - 1 of g a step (3 where it is diagonal).
+    Weak order 2. PlatenWeak2 takes commuting channels, needs no V and has strong order 1; PlatenWeak2Pairs takes any.
+    Two evaluations of f per step and, unless the noise is additive, 4m - 1 of g (3 for diagonal noise).
     """
 
     pairs: bool = dataclasses.field(default=False, repr=False)
@@ -104,7 +105,7 @@ class _PlatenWeak2(Method):
         return x + change, EXPLICIT
 
     def _diagonal(self, problem, t, x, h, f, W, params) -> jax.Array:
-        """The noise of diagonal problems: of other channels nothing is left."""
+        """The noise terms of diagonal problems, in which no channel sees the others."""
         G, root = problem.diagonal(t, x, params), jnp.sqrt(h)
         up, down = (problem.diagonal(t + h, x + h * f + sign * root * G, params) for sign in (1.0, -1.0))
         return 0.25 * ((up + down + 2.0 * G) * W + (up - down) * (W * W - h) / root)

@@ -22,7 +22,8 @@ from stodyn.problems.sde import SDE
 class SRA(Tabulated):
     """Rößler's methods for Ito problems with additive noise g(t); the equations are in tableau.SRATable.
 
-    Asks for W and Z = I_(k,0). One evaluation of f a stage, one of g for each different time c1.
+    Take them for additive noise that must be followed path by path: strong order 1.5. They need W and Z = I_(k,0). One
+    evaluation of f per stage, one of g for each different time c1.
     """
 
     table: SRATable = dataclasses.field(repr=False)
@@ -49,7 +50,8 @@ class SRA(Tabulated):
 class SRI(Tabulated):
     """Rößler's methods for Ito problems with scalar or diagonal noise; the equations are in tableau.SRITable.
 
-    Asks for W and Z = I_(k,0); I_(k,k) and I_(k,k,k) are polynomials in W. Diagonal noise costs what its n entries do.
+    Strong order 1.5. They need W and Z = I_(k,0); I_(k,k) and I_(k,k,k) are polynomials in W. Of diagonal noise only
+    the n entries are computed.
     """
 
     table: SRITable = dataclasses.field(repr=False)
@@ -61,7 +63,7 @@ class SRI(Tabulated):
     def step(self, problem, t, x, noise, params):
         T, h, W = self.table, noise.h, noise.W
         root = jnp.sqrt(h)
-        # I_(k), I_(k,k)/√h, I_(k,0)/h, I_(k,k,k)/h: one number for scalar noise, one a component for diagonal noise.
+        # I_(k), I_(k,k)/√h, I_(k,0)/h, I_(k,k,k)/h: one number for scalar noise, one per component for diagonal noise.
         I = (W, (W * W - h) / (2.0 * root), noise.Z / h, W * (W * W - 3.0 * h) / (6.0 * h))
 
         @_once(T.c0, T.A0, T.B0)
@@ -86,7 +88,8 @@ class SRI(Tabulated):
 class DRI(Tabulated):
     """Weak methods of Debrabant and Rößler for Ito problems, any noise; the equations are in tableau.DRITable.
 
-    Asks for three-point W and two-point draws. The evaluations of g grow linearly with the number of channels.
+    Weak order 2. They need three-point W and two-point draws. The number of evaluations of g grows linearly with that
+    of the channels.
     """
 
     table: DRITable = dataclasses.field(repr=False)
@@ -133,7 +136,8 @@ class DRI(Tabulated):
 class RS(Tabulated):
     """Rößler's weak methods for Stratonovich problems, any noise; the equations are in tableau.RSTable.
 
-    Asks for three-point W and two-point draws. The evaluations of g grow linearly with the number of channels.
+    Weak order 2. They need three-point W and two-point draws. The number of evaluations of g grows linearly with that
+    of the channels.
     """
 
     table: RSTable = dataclasses.field(repr=False)
@@ -169,15 +173,15 @@ class RS(Tabulated):
 
 
 def _dot(row, values):
-    """Σ row[j] values(j) over the entries that are not zero; None if all are."""
+    """Σ row[j] values(j) over the nonzero entries; None if all are zero."""
     terms = [float(a) * values(j) for j, a in enumerate(row) if a]
     return functools.reduce(operator.add, terms) if terms else None
 
 
 def _sum(x, *terms):
-    """x + the sum of the terms, which are small beside it: added up first, none is lost in float32."""
-    given = [term for term in terms if term is not None]
-    return x + functools.reduce(operator.add, given) if given else x
+    """x + the sum of the terms that are not None. They are small beside x: summed first, none is lost in float32."""
+    present = [term for term in terms if term is not None]
+    return x + functools.reduce(operator.add, present) if present else x
 
 
 def _time(t, c, h):
@@ -185,7 +189,7 @@ def _time(t, c, h):
 
 
 def _once(*columns):
-    """A function of the stage that is evaluated once for all stages with equal entries in these columns."""
+    """Let a function of the stage be evaluated once for all stages with equal entries in these columns."""
     stages = list(zip(*columns, strict=True))
 
     def decorate(function):
@@ -203,12 +207,12 @@ def _channels(problem, t, H, params):
 
 
 def _own(G):
-    """Row k of the k-th state: g^k(Hk)."""
+    """Row k of the k-th state, g^k(Hk)."""
     return G if G.ndim == 2 else jnp.diagonal(G, axis1=0, axis2=1).T
 
 
 def _antisymmetric(I, J):
-    """I_k J_l below the diagonal, -I_l J_k above: what stands for the Levy areas, with their moments."""
+    """I_k J_l below the diagonal, -I_l J_k above: a substitute for the Lévy areas, with their moments."""
     below = jnp.where(np.tri(len(I), k=-1, dtype=bool), jnp.outer(I, J), 0.0)
     return below - below.T
 
@@ -268,7 +272,7 @@ SRA3 = SRA(
     )
 )
 
-# No weak order is claimed: it is 3/2, since the mean of g · g'''(g, g, g) comes out as -h^(5/2)/4 where it is 0.
+# No weak order is claimed: it is 3/2, since the mean of the term g · g'''(g, g, g) is -h^(5/2)/4 in place of 0.
 SRIW1 = SRI(
     SRITable(
         name="SRIW1",

@@ -1,4 +1,4 @@
-"""Coefficient records of Runge-Kutta methods, in exact numbers, and the questions one may ask them."""
+"""Tables of coefficients of stochastic Runge-Kutta methods, in exact numbers, and the orders that follow from them."""
 
 from __future__ import annotations
 
@@ -17,17 +17,23 @@ from stodyn.numerics.surd import Number
 
 Row = tuple[Number, ...]
 Matrix = tuple[Row, ...]
-Block = tuple[Row, int, Hashable, Coefficient]  # coefficients, colour, family of stages, what the coefficients multiply
+Block = tuple[Row, int, Hashable, Coefficient]  # coefficients, colour, family of stages, common factor
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Table(ABC):
-    """A method's coefficients as its paper prints them, what it claims with them, and where they are from.
+    """A method's coefficients as its paper prints them, with the claims they support and their source.
 
-    A table that misses a claimed order with one noise channel cannot be made; `missed` asks for more channels.
+    Making a table raises ValueError if it misses a claimed order with one noise channel; `missed` tries more channels.
 
-    what    what the method is, in a line
-    proved  whether that is known already: the tables of this package are proved by its tests, not at every import
+    Parameters
+    ----------
+    name, claims, source
+        The name, the claims and the citation of the method.
+    what
+        One line on what the method is.
+    proved
+        True where the claims are known to hold: tests prove the tables of this package, so that imports need not.
     """
 
     name: str
@@ -44,10 +50,13 @@ class Table(ABC):
 
     @abstractmethod
     def scheme(self, m: int) -> Scheme:
-        """The step for m noise channels, for the questions of methods.trees."""
+        """The step for m noise channels, in the form of which methods.trees computes orders."""
 
     def order(self, kind: str, structure: str = "general", m: int = 2, limit: Fraction | float = 2) -> Order:
-        """The order <= limit of that kind ("strong", "weak", "deterministic") for such noise in m channels."""
+        """The order, at most `limit`, for noise of this structure in m channels.
+
+        `kind` is "strong", "weak" or "deterministic".
+        """
         match kind:
             case "strong":
                 return strong_order(self.scheme(m), structure, limit)
@@ -58,8 +67,8 @@ class Table(ABC):
         raise ValueError(f"order: kind is {kind!r}; expected 'strong', 'weak' or 'deterministic'")
 
     def missed(self, channels: Iterable[int] = (1, 2)) -> tuple[str, ...]:
-        """The claimed orders that the coefficients do not have, in words with a condition that fails."""
-        found = []
+        """The claimed orders that the coefficients miss, in words that give a violated condition."""
+        misses = []
         for claim in self.claims:
             if claim.kind not in ("strong", "weak", "deterministic") or claim.order is None:
                 continue
@@ -68,16 +77,16 @@ class Table(ABC):
                     continue
                 order, violated = self.order(claim.kind, structure, m, claim.order)
                 if order < claim.order:
-                    found.append(
-                        f"{self.name} claims {claim.kind} order {claim.order} for {structure} noise and has order "
+                    misses.append(
+                        f"{self.name} claims {claim.kind} order {claim.order} for {structure} noise but has order "
                         f"{order} with {m} channel(s); violated: {violated[0]}"
                     )
-        return tuple(found)
+        return tuple(misses)
 
 
 @dataclasses.dataclass(frozen=True)
 class Tabulated(Method):
-    """A method whose table says who it is and what it promises."""
+    """A method with the name, the claims and the source of its table."""
 
     table: Table
 
@@ -176,8 +185,8 @@ class DRITable(Table):
              + Σ_(k≠l) Σ (β3_i I_k + β4_i I_kl/√h) g^k(t, Ĥl_i)
     I_kk = (I_k² - h)/2,   I_kl = (I_k I_l + I_k J_l)/2 for l < k,   (I_k I_l - I_l J_k)/2 for l > k
 
-    The pairs found elsewhere, (I_k I_l + √h J_l)/2 and (I_k I_l - √h J_k)/2, have E I_12 I_13 = h²/4 where it should be
-    0: weak order 2 for two channels, 1 for more. The ones used here have the right moments for any number.
+    Other texts print the pairs (I_k I_l + √h J_l)/2 and (I_k I_l - √h J_k)/2, for which E I_12 I_13 is h²/4 in place of
+    0: weak order 2 for two channels, 1 for more. The pairs used here have the right moments for any number of channels.
     """
 
     c0: Row

@@ -1,4 +1,4 @@
-"""Euler's step with a drift that cannot run away, for drifts that grow faster than linearly."""
+"""The tamed Euler method, whose paths stay bounded where the drift grows faster than linearly."""
 
 import dataclasses
 
@@ -13,8 +13,9 @@ from stodyn.problems.sde import SDE
 class _TamedEuler(Method):
     """Tamed Euler for Ito problems: x' = x + h f/(1 + h |f|) + g W.
 
-    The explicit Euler step diverges where the drift grows faster than linearly: a few paths leave, and moments are
-    infinite. Tamed, no step of the drift is longer than 1. Strong order 1/2 (1 for additive noise).
+    Take it where the drift grows faster than linearly. There a few paths of the explicit Euler method diverge, and with
+    them all moments; taming makes no step of the drift longer than 1. Strong order 1/2 (1 for additive noise). One
+    evaluation of f and g per step.
     """
 
     accepts = SDE

@@ -1,4 +1,4 @@
-"""What methods that run another one underneath have in common."""
+"""The common part of methods that wrap another method: it says who they are, and may need further normals."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stodyn.noise.increment import Increment, Recipe
 
 @dataclasses.dataclass(frozen=True)
 class AndNormals(Recipe):
-    """The increments of another recipe, with `count` normals of a further stream in aux[stream]."""
+    """The increments of another recipe, and beside them `count` normals from another stream, in aux[stream]."""
 
     recipe: Recipe
     stream: str
@@ -26,14 +26,14 @@ class AndNormals(Recipe):
 
 
 def without(noise: Increment, stream: str) -> Increment:
-    """The increment as the recipe underneath made it."""
+    """The increment without that stream, as the wrapped method's own recipe made it."""
     rest = {name: z for name, z in (noise.aux or {}).items() if name != stream}
     return dataclasses.replace(noise, aux=rest or None)
 
 
 @dataclasses.dataclass(frozen=True)
 class Wrapping(Catalogued):
-    """A method that says of itself what the method underneath does."""
+    """A method with the name, the claims and the source of the method it wraps."""
 
     method: Any
 
