@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 from stodyn.numerics import patterns
-from stodyn.numerics.printing import compiling, rows
+from stodyn.numerics.printing import compiling, rows, scalars
 from stodyn.numerics.printing.array_traces import ArrayTraces
 from stodyn.numerics.printing.arrays import Buffer
 from stodyn.numerics.printing.flat import scalar_operations
 from stodyn.numerics.printing.loops import WIDTH, Program, mapped
 from stodyn.numerics.printing.scalars import Unprintable
+from stodyn.numerics.printing.views import VIEWS
 from stodyn.numerics.sparse import find_pattern
 
 FRAME = ("x", "y", "scratch", "tables", "stride", "first_lane", "last_lane")
@@ -118,6 +119,8 @@ CASES = {
     "scatter": scattered,
     "edges": bounded,
     "stack": lambda xp, x: xp.stack([x, -x, x * x]).sum(axis=0),
+    "unstack": lambda xp, x: xp.exp(xp.unstack(x.reshape(1, N), axis=1)[3]) * x + xp.unstack(xp.stack([x, -x]))[1],
+    "tile": lambda xp, x: xp.tile(x[:4], 2)[:7] * xp.tile(x[:7], (2, 1))[1],
     "scalar": lambda xp, x: xp.sum(x**2) * xp.ones(1),
     "prefix": lambda xp, x: x[0] * x + x[3] * x[N - 1],
 }
@@ -295,3 +298,8 @@ def test_operations_are_counted_by_shapes():
     with jax.enable_x64(True):
         count = scalar_operations(jax.make_jaxpr(lambda x: A @ x + jnp.sin(x) * x)(np.ones(N)))
     assert count == 2 * N * N + 3 * N
+
+
+def test_whatever_moves_entries_as_scalars_moves_them_in_loops():
+    """JAX gives some movements primitives of their own from time to time: large systems take them too."""
+    assert set(scalars.MOVES) - set(VIEWS) == set()

@@ -93,6 +93,25 @@ def _shifted(self: Arrays, axis: int, by: int, index: Index) -> Index:
     return (*index[:axis], self.graph.whole("add", index[axis], by), *index[axis + 1 :])
 
 
+def _unstack(self: Arrays, equation: Equation, inputs: list[Array]) -> list[Array]:
+    axis, (x,) = equation.params["axis"], inputs
+    return [
+        _moved(x, value.aval.shape, functools.partial(_in_front_of, axis, np.int64(k)))
+        for k, value in enumerate(equation.outputs)
+    ]
+
+
+def _in_front_of(axis: int, place: Entry, index: Index) -> Index:
+    return (*index[:axis], place, *index[axis:])
+
+
+def _tile(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
+    (x,) = inputs
+    missing = len(_out(equation)) - len(x.shape)  # axes that are repeated but not there stand in front
+    return _moved(x, _out(equation), lambda index: tuple(
+        self.graph.whole("rem", i, size) for i, size in zip(index[missing:], x.shape, strict=True)))  # fmt: skip
+
+
 def _concatenate(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
     axis, graph, parts = equation.params["dimension"], self.graph, [x for x in inputs if x.size]
     starts = np.cumsum([0, *(x.shape[axis] for x in parts)])
@@ -428,7 +447,8 @@ def _stack(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
 VIEWS: dict[str, Callable] = {
     "reshape": _reshape, "squeeze": _reshape, "expand_dims": _reshape, "broadcast_in_dim": _broadcast_in_dim,
     "transpose": _transpose, "rev": _rev, "slice": _slice, "split": _split, "concatenate": _concatenate, "pad": _pad,
-    "stack": _stack, "iota": _iota, "gather": _gather, "dynamic_slice": _dynamic_slice,
+    "stack": _stack, "unstack": _unstack, "tile": _tile, "iota": _iota, "gather": _gather,
+    "dynamic_slice": _dynamic_slice,
     "dynamic_update_slice": _dynamic_update_slice, "scatter": _scatter(None), "scatter-add": _scatter("add"),
     "scatter-mul": _scatter("mul"), "scatter-min": _scatter("min"), "scatter-max": _scatter("max"),
     "reduce_sum": _reduction("add"), "reduce_prod": _reduction("mul"), "reduce_max": _reduction("max"),
