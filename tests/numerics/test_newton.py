@@ -46,6 +46,27 @@ def test_linear_equation_takes_one_iteration_and_one_to_see_it():
     assert newton(lambda x: a @ x, jnp.zeros(2)).iterations == 1
 
 
+@pytest.mark.parametrize("units", [(1e-12, 1e-12), (1e-9, 1.0), (1.0, 1e-15)])
+def test_unknowns_far_below_the_tolerance_are_solved_in_their_own_units(units):
+    """x + 2 x³ = 3 and y + x y = 1 from 0, each in units of its own: x = 1, y = 1/2."""
+    units = np.array(units)
+
+    def residual(z):
+        x, y = z / units
+        return jnp.stack([x + 2.0 * x**3 - 3.0, y + x * y - 1.0]) * units
+
+    root = newton(residual, jnp.zeros(2), limit=50)
+    assert root.ok and not root.rounded
+    np.testing.assert_allclose(root.x / units, [1.0, 0.5], rtol=2e-6)
+
+
+def test_an_unknown_that_is_rounding_alone_costs_no_iteration():
+    """The second unknown is what rounding leaves of x² - 2, where x = √2."""
+    root = newton(lambda x: jnp.stack([x[0] ** 2 - 2.0, x[1] - 1e-3 * (x[0] * x[0] - 2.0)]), jnp.array([1.0, 0.0]))
+    alone = newton(lambda x: x * x - 2.0, jnp.array([1.0]))
+    assert root.ok and root.iterations == alone.iterations
+
+
 @pytest.mark.parametrize("start", [np.nan, np.inf])
 def test_a_start_that_is_not_finite_stops_at_once(start):
     root = newton(circle(0.3), jnp.array([start, 0.5]))

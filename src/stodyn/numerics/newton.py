@@ -13,11 +13,12 @@ from jax import Array, lax
 from jax.extend import core
 from jax.typing import ArrayLike
 
+from stodyn.numerics.elimination import only_where
 from stodyn.numerics.elimination import solve as eliminate
 from stodyn.numerics.rounding import is_rounding
 
 Solve = Callable[[Callable[[Array], Array], Array, Array], Array]  # (residual, x, r) -> J⁻¹ r
-
+SHRINKING = 0.9  # times the last update: one above it is about as good as rounding lets it be
 
 _underived: contextvars.ContextVar[bool] = contextvars.ContextVar("underived", default=False)
 
@@ -60,8 +61,11 @@ def newton(
     each; a path that has converged keeps its value. The test is `delta <= tol`, so NaN never counts as converged,
     and a path whose δ is not finite stops at once: a path that failed in an earlier step (its state is NaN) costs
     the others nothing. `solve(residual, x, r)` replaces the dense J⁻¹ r for a structured Jacobian. A tolerance below
-    16 ε of the precision of x is taken as 16 ε; a root more than (1 + max|x|)/(200 ε) away is none. One evaluation of
-    the residual and its Jacobian an iteration.
+    16 ε of the precision of x is taken as 16 ε; a root more than (1 + max|x|)/(200 ε) away does not count. One
+    evaluation of the residual and its Jacobian per iteration.
+
+    That alone would not see unknowns far below tol, such as lengths of 1e-9 m. So a path goes on, too, while an update
+    is above √tol |x_i| + tol max|x|, as long as the updates shrink by a tenth at least: else it ends as converged.
 
     Stiff forces and differences of large numbers may leave residuals whose rounding alone keeps δ above tol. So a path
     ends, too, when δ no longer shrinks below √ε (1 + max|x|), where Newton's method squares it in every iteration. A
@@ -96,10 +100,15 @@ def newton(
                 x, last, _, _, iterations = carry
                 # The barrier keeps XLA from evaluating the residual for each of what is carried.
                 after = lax.optimization_barrier(x - solve(residual, x, residual(x)))
-                size, scale = jnp.max(jnp.abs(after - x)), 1.0 + jnp.max(jnp.abs(x))
-                is_finite = size <= largest
+                updates, sizes = jnp.abs(after - x), jnp.abs(x)
+                size, most = jnp.max(updates), jnp.max(sizes)
+                scale, is_finite = 1.0 + most, size <= largest
                 ok, stalled = is_finite & (size <= tol * scale), (last <= size) & (size <= near * scale)
-                goes_on = ~ok & is_finite & ~stalled & (iterations + 1 < limit)
+                is_unseen = only_where(  # which few ask: paths whose unknowns are all far below 1
+                    ok & (size > tol * most),
+                    lambda: (size <= SHRINKING * last) & jnp.any(updates > jnp.sqrt(tol) * sizes + tol * most),
+                )
+                goes_on = (~ok | is_unseen) & is_finite & ~stalled & (iterations + 1 < limit)
                 return after, size, ok, goes_on, iterations + 1
 
             return iterate
