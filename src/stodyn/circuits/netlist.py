@@ -178,6 +178,7 @@ def _instance(name, words, given, scope: Scope, netlist: Netlist, at: Position) 
         raise NetlistError(
             f"{name}: {kind} has the {len(block.nodes)} node(s) {' '.join(block.nodes)}, got {len(nodes)}: "
             f"{' '.join(nodes)}", at)  # fmt: skip
+    _check_nodes(name, nodes, at)
     if kind in scope.path:
         raise NetlistError(f"{name}: the subcircuit {kind} holds itself ({' -> '.join([*scope.path, kind])})", at)
     if len(scope.path) > DEEPEST:
@@ -190,6 +191,13 @@ def _instance(name, words, given, scope: Scope, netlist: Netlist, at: Position) 
     inside = dict(zip(block.nodes, map(scope.node, nodes), strict=True))
     inner = Scope(block, home, numbers, f"{scope.prefix}{name}.", inside, {**scope.path, kind: at}, netlist)
     _lay_out(block, inner, netlist)
+
+
+def _check_nodes(name: str, nodes: list[str], at: Position) -> None:
+    """Refuse an expression or a bracket where a node belongs."""
+    wrong = next((node for node in nodes if set(node) & set("(){}='\"")), None)
+    if wrong is not None:
+        raise NetlistError(f"{name}: expected the name of a node, found {wrong!r}", at)
 
 
 def _behavioural(line: Line) -> tuple[list[str], dict[str, str]]:
@@ -216,6 +224,7 @@ def _element(kind: ElementType, name, words, given, scope: Scope, netlist: Netli
             if given[key] not in SWITCH:
                 raise NetlistError(f"{name}: {key}={given[key]}, expected on or off", at)
             noisy = SWITCH[given.pop(key)]
+    _check_nodes(name, nodes, at)
     places = tuple(map(scope.node, nodes))
     netlist.node_order.update(dict.fromkeys(places))
     card = Card(kind, name, scope.prefix + name, places, rest, given, noisy, at, scope, netlist)

@@ -63,6 +63,8 @@ def _event(words: _Words, is_trigger: bool) -> Event:
     if words.peek() == "at" and words.peek(1) == "=":
         return Event(at=words.number(words.pairs(("at",))["at"], "at"))
     signal = _expression(words.next("a signal"))
+    if signal in EDGES:
+        raise words.statement.malformed(f"expected a signal such as v(out), found {signal}")
     level: float | str = 0.0
     if not is_trigger:
         if words.peek() != "=":

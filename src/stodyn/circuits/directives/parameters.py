@@ -20,6 +20,7 @@ def _param(statement: Statement) -> None:
             continue
         if name in params:
             raise statement.error(f" {name}: is given already ({params[name][1]})")
+        _check_brackets(statement, name, value)
         params[name] = value, statement.at
 
 
@@ -41,7 +42,15 @@ def _define(statement: Statement, name: str, arguments: str, body: str) -> None:
         raise statement.error(f" {name}({arguments}): its arguments must be different names, one at least")
     if any(word in CONSTANTS for word in names):
         raise statement.error(f" {name}({arguments}): pi is a number, and no name for an argument")
+    _check_brackets(statement, name, body)
     functions[name] = OwnFunction(names, unbraced(body), statement.at)
+
+
+def _check_brackets(statement: Statement, name: str, text: str) -> None:
+    """Refuse what is wrong at sight, whether anybody uses the name or not."""
+    for opening, closing in ("()", "{}"):
+        if text.count(opening) != text.count(closing):
+            raise statement.error(f" {name}: {opening!r} and {closing!r} do not match in {text[:60]!r}")
 
 
 def _model(statement: Statement) -> None:
