@@ -19,7 +19,7 @@ from stodyn.chaos.basis import Basis
 from stodyn.chaos.expansion import Series
 from stodyn.chaos.memory import refuse_too_large
 from stodyn.methods.contract import Expanded, Expansion
-from stodyn.methods.radau import integrated, solved
+from stodyn.methods.radau import integrate, states_at
 from stodyn.numerics.radau import Forcing
 from stodyn.problems.random_dae import INDEX_LIMIT, RandomDAE, check_start
 
@@ -224,7 +224,7 @@ class _Galerkin(_Chaos):
                 return forcing
             return Forcing(lambda t: at_nodes(t, phi[some][:, blocks]), np.arange(n))
 
-        states = solved(problem, grid.points, times, self.order, self.rtol, phi @ start, given)[kept]
+        states = states_at(problem, grid.points, times, self.order, self.rtol, phi @ start, given)[kept]
         record |= {"solved": f"decoupled at {grid.spelling}: mass is {record['structure']['mass']} and matrix "
                              f"{record['structure']['matrix']}, the basis a tensor product",
                    "projection_error": max(off_s, off_x)}  # fmt: skip
@@ -237,7 +237,7 @@ def _solve(method: _Chaos, problem: RandomDAE, points: np.ndarray, times: np.nda
     """The states at the kept times, (times, points, n)."""
     refuse_too_large(2.0 * len(points) * problem.n * len(times), f"nodes: {len(points)} of {problem.n} components over "
                      f"{len(times)} times", "Take fewer nodes, or longer steps.")  # fmt: skip
-    states = solved(problem, points, times, method.order, method.rtol)[kept]
+    states = states_at(problem, points, times, method.order, method.rtol)[kept]
     bad = np.flatnonzero(~np.isfinite(states).all(axis=(0, 2)))
     if len(bad):
         where = ", ".join(
@@ -257,7 +257,7 @@ def _terms_last(stacked: np.ndarray) -> np.ndarray:
 
 
 def _integrate(method: _Chaos, problem: RandomDAE, basis: Basis, whole: coupled.Coupled, times, kept) -> np.ndarray:
-    states = integrated(problem, whole.system, whole.start, times, method.order, method.rtol)[kept, 0]
+    states = integrate(problem, whole.system, whole.start, times, method.order, method.rtol)[kept, 0]
     if not np.isfinite(states).all():
         raise ValueError("problem: the coupled system was not solved at some step. Try smaller steps.")
     return np.ascontiguousarray(np.moveaxis(states.reshape(len(kept), len(basis), problem.n), 1, 2))

@@ -1,4 +1,4 @@
-"""Radau IIA for linear and nonlinear differential-algebraic equations, one member a path, all of them as a batch."""
+"""Radau IIA for linear and nonlinear differential-algebraic equations with random parameters, many members at once."""
 
 from __future__ import annotations
 
@@ -13,17 +13,24 @@ from stodyn.numerics import radau
 from stodyn.numerics.radau import Forcing
 from stodyn.problems.random_dae import DENSE_LIMIT, INDEX_LIMIT, RandomDAE, check_start
 
-BATCH = 4096  # members of a batch
+BATCH = 4096  # members that are solved at once
 
 
 @dataclasses.dataclass(frozen=True)
 class _Radau(Solver):
-    """Radau IIA collocation: stages x + Z_i with A Σ_j (R⁻¹)_ij Z_j / h + B (x + Z_i) = s(t + c_i h), R its matrix.
+    """Radau IIA collocation: stages x + Z_i with M Σ_j (R⁻¹)_ij Z_j / h = f(t + c_i h, x + Z_i), R its matrix.
 
-    Stiffly accurate and L-stable, for ODEs and DAEs of index up to 3. Order 2s - 1 in differential and index-1
-    components; in index-2 and index-3 components the order is lower, down to s and s - 1. Prescribed steps factorise
-    once a step length; rtol=... chooses the steps and reads the grid's times off the collocation polynomial, in which
-    order s + 1 is left. One real and one complex factorisation (order 5), n² operations a member and step after it.
+    Stiffly accurate and L-stable; for ODEs and for DAEs of index up to 3. With s stages (2 or 3) the order is 2s - 1 in
+    differential and index-1 components; in index-2 and index-3 components it is lower, down to s and s - 1. Order 5
+    needs one real and one complex factorisation per step length, then n² operations per member and step.
+
+    Parameters
+    ----------
+    rtol : float, optional
+        Choose the steps so that their relative error is at most rtol; the states at the times of the grid are then read
+        off the collocation polynomial, to order s + 1. Without it the steps are those of the grid.
+    order : 3 or 5
+        The order; Radau3 and Radau5 set it.
     """
 
     rtol: float | None = None
@@ -50,10 +57,10 @@ class _Radau(Solver):
         for i, name in enumerate(problem.parameters):
             nodes[:, i] = params[name]
         check_start(problem, float(grid[0]), float(grid[1] - grid[0]))
-        return solved(problem, nodes, grid, self.order, self.rtol)
+        return states_at(problem, nodes, grid, self.order, self.rtol)
 
 
-def solved(
+def states_at(
     problem: RandomDAE,
     nodes: np.ndarray,
     grid: np.ndarray,
@@ -62,8 +69,9 @@ def solved(
     starts: np.ndarray | None = None,
     forcing: Callable[[slice], Forcing] | None = None,
 ) -> np.ndarray:
-    """The states (times, nodes, n) at the parameters (nodes, Q), from their own starts and with their own sources where
-    none are given.
+    """The states (times, nodes, n) for the values (nodes, Q) of the random parameters.
+
+    Without `starts` and `forcing` the problem gives them for each node.
     """
     alone = problem.linear and problem.n > DENSE_LIMIT
     size, starts = (1 if alone else BATCH), (problem.starts(nodes) if starts is None else starts)
@@ -73,12 +81,15 @@ def solved(
         system: Any = problem.sparse_system(nodes[first], grid) if alone else problem.system(nodes[some], grid)
         if forcing is not None:
             system = dataclasses.replace(system, forcing=forcing(some))
-        parts.append(integrated(problem, system, starts[some], grid, order, rtol))
+        parts.append(integrate(problem, system, starts[some], grid, order, rtol))
     return np.concatenate(parts, axis=1)
 
 
-def integrated(problem: RandomDAE, system: Any, start: np.ndarray, grid: np.ndarray, order: int, rtol: float | None):
-    """Prescribed steps, or with rtol steps chosen by the error, in which high-index components weigh less."""
+def integrate(problem: RandomDAE, system: Any, start: np.ndarray, grid: np.ndarray, order: int, rtol: float | None):
+    """The states of a system at the times of the grid, by its steps, or with rtol by steps chosen by their error.
+
+    Components of higher index count less in the error.
+    """
     if rtol is None:
         return radau.prescribed(system, grid, start, order)[0]
     small = problem.n <= INDEX_LIMIT

@@ -1,4 +1,4 @@
-"""Which method a problem gets when none is named, and which others promise most."""
+"""The method that a problem gets when none is named, and the others that promise most."""
 
 from __future__ import annotations
 
@@ -20,35 +20,40 @@ def stable_methods(problem: Any) -> tuple[Catalogued, ...]:
 
 
 def best_fitting(problem, refused: str = "") -> str:
-    """In words: the forms of the refused method that take the problem (SRKw2Coupled, MilsteinLevy: their names begin
-    with its own), the recommended method, and some of those that promise the highest strong and weak order."""
+    """A sentence for the user on the methods that fit a problem best.
+
+    It names the variants of the refused method that take the problem (their names begin with its name: SRKw2Coupled,
+    MilsteinLevy), the recommended method, and some of the methods of the highest strong and weak order.
+    """
     names = fitting(problem, type(problem)) or fitting(problem)
     if not names:
         return "No method takes it."
     try:
-        found = [f"{recommended(problem).name} (recommended)"]
-    except TypeError:  # none is recommended for problems of this kind
-        found = []
-    forms = [name for name in names if refused and name.startswith(refused)]
-    if forms:
-        found.insert(0, f"{', '.join(forms)} (as {refused}, for such noise)")
-    return f"Those that fit best: {'; '.join(found + of_highest_order(problem, names))}. `stodyn methods` lists all."
+        fits = [f"{recommended(problem).name} (recommended)"]
+    except TypeError:  # no method is recommended for problems of this kind
+        fits = []
+    variants = [name for name in names if refused and name.startswith(refused)]
+    if variants:
+        fits.insert(0, f"{', '.join(variants)} (as {refused}, for such noise)")
+    return f"Those that fit best: {'; '.join(fits + of_highest_order(problem, names))}. `stodyn methods` lists all."
 
 
 def advice(problem, chosen: Catalogued) -> str:
-    """Which methods of the same kind have a higher order for a problem than the one chosen for it; "" if none has."""
+    """The methods of the same kind that have a higher order for a problem than the chosen one, in words; "" if none."""
     better = of_highest_order(problem, fitting(problem, chosen.accepts), than=chosen)
     return f"higher orders for {problem.noise_structure.kind} noise: {'; '.join(better)}" if better else ""
 
 
 def of_highest_order(problem, names: list[str], than: Catalogued | None = None, most: int = 3) -> list[str]:
-    """For strong and weak orders each, the first of the methods with the highest one, where it is higher than that of
-    another: "MilsteinLevy (strong 1)"."""
-    noise, found = problem.noise_structure, []
+    """The first few methods of the highest strong and of the highest weak order, as in "MilsteinLevy (strong 1)".
+
+    An order is left out where it is not higher than that of the method `than`.
+    """
+    noise, leaders = problem.noise_structure, []
     for kind in ("strong", "weak"):
         orders = {name: catalogue()[name].promised(kind, noise) for name in names}
         best = max(orders.values(), default=0.0)
         if best > (0.0 if than is None else than.promised(kind, noise)):
             holders = [name for name, order in orders.items() if order == best]
-            found.append(f"{', '.join(holders[:most])} ({kind} {best:g})")
-    return found
+            leaders.append(f"{', '.join(holders[:most])} ({kind} {best:g})")
+    return leaders

@@ -1,4 +1,4 @@
-"""Random coefficients in exact arithmetic: iterated integrals as words, discrete variables, and their means."""
+"""Exact arithmetic with random coefficients: polynomials in iterated integrals and discrete variables, their means."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Random:
     """A polynomial in Ito integrals over a step h = 1 and in independent discrete variables: Σ q · monomial · I_word.
 
     A word (j1, ..., jk) stands for ∫ dW_j1(s1) ... dW_jk(sk) over 0 < s1 < ... < sk < 1, the first letter innermost,
-    with 0 for time. Products are reduced to sums of words by Ito's product rule, so that equal variables are written
-    alike once `homogeneous` has brought their words to one weight.
+    with 0 for time. Products are reduced to sums of words by Ito's product rule, so that equal variables have equal
+    terms once `homogeneous` has brought their words to the same weight.
     """
 
     __slots__ = ("terms",)
@@ -84,7 +84,7 @@ def integral(*word: int) -> Random:
 def variable(law: str, name: str) -> Random:
     """A variable independent of all others: law "two" (±1), "three" (±√3 with 1/6 each, else 0) or "normal".
 
-    It stands for the draw of a weak scheme divided by √h. Wiener increments that a path is compared with are integrals.
+    It stands for a draw of a weak scheme, divided by √h. The Wiener increments of a path are integrals.
     """
     if law not in ("two", "three", "normal"):
         raise ValueError(f"variable: the law of {name} is {law!r}; known are 'two', 'three' and 'normal'")

@@ -1,4 +1,4 @@
-"""Methods for index-1 SDAEs M dX = f dt + g dW and stiff Ito SDEs: stiffly accurate Runge-Kutta and its rivals."""
+"""Methods for index-1 SDAEs M dX = f dt + g dW and stiff Ito SDEs: stiffly accurate Runge-Kutta and its competitors."""
 
 from __future__ import annotations
 
@@ -27,27 +27,28 @@ from stodyn.problems.sdae import SDAE
 
 _PAPER = "D. Küpper, A. Kværnø & A. Rößler, A Runge-Kutta method for index 1 stochastic differential-algebraic \
 equations with scalar noise, BIT 52 (2012), NTNU preprint 6/2010"
-_STABLE = (
-    f"stodyn, in the class of {_PAPER}, who ask for A-stable methods of order 1; that such methods exist may be in \
+_STABLE = f"stodyn, in the class of {_PAPER}, who ask for A-stable methods of order 1; such methods may be in \
 their Stability analysis and classification of Runge-Kutta methods for index 1 stochastic differential-algebraic \
 equations with scalar noise, Appl. Numer. Math. 96 (2015)"
-)
 _MANY = f"stodyn; the stages of {_PAPER}, with the I_(j,k) as in E. Platen's and A. Rößler's schemes"
 
 
-DIP, TOUCH = 0.1, 1e-3  # of the determinant of the constraints in a step, against its ends: looked at, taken for zero
-NEAR, ROUNDS = 1.0 / 64.0, 40  # of a step: within which d must fall to TOUCH; looks at d until its least value is found
-LARGE = 600.0  # logarithm of a determinant, in units of another, beyond which it does not matter how large it is
+DIP = (
+    0.1  # the determinant d of the constraints is examined where it falls within a step to this part of its end values
+)
+TOUCH, NEAR = 1e-3, 1.0 / 64.0  # d touches zero where it falls to TOUCH of its value within NEAR of a step
+ROUNDS = 40  # the most evaluations of d in the search for its minimum
+LARGE = 600.0  # the largest logarithm of a determinant relative to another; beyond it the size does not matter
 
 
 def _touches_zero(d: Callable[[Array], Array], begin: Array, middle: Array, end: Array) -> Array:
-    """Whether the least value of d >= 0 between 0 and 1 is zero: less than TOUCH of what d is NEAR of it on both sides.
+    """Whether the minimum of d >= 0 between 0 and 1 is zero: less than TOUCH of the value of d at a distance of NEAR.
 
-    Compared so, a root of any order is told from a value that is small because many regular constraints fall together.
-    a < m < b hold the least value between them; every round looks into the longer half.
+    This distinguishes a root of any order from a value that is small because many regular constraints decrease at once.
+    The minimum lies between a and b, a < m < b; every round evaluates d in the longer half.
     """
 
-    class Held(NamedTuple):
+    class Bracket(NamedTuple):
         rounds: Array
         a: Array
         m: Array
@@ -57,40 +58,40 @@ def _touches_zero(d: Callable[[Array], Array], begin: Array, middle: Array, end:
         at_b: Array
         rim: Array
 
-    def touches(held: Held) -> Array:
-        return (held.b - held.a <= NEAR) & (held.at_m <= TOUCH * held.rim)
+    def touches(now: Bracket) -> Array:
+        return (now.b - now.a <= NEAR) & (now.at_m <= TOUCH * now.rim)
 
-    def closer(held: Held) -> Held:
-        left = held.m - held.a > held.b - held.m
-        u = jnp.where(left, 0.5 * (held.a + held.m), 0.5 * (held.m + held.b))
+    def narrowed(now: Bracket) -> Bracket:
+        left = now.m - now.a > now.b - now.m
+        u = jnp.where(left, 0.5 * (now.a + now.m), 0.5 * (now.m + now.b))
         at_u = d(u)
-        lower = at_u < held.at_m
-        # what stands beside the new middle: the old one, or the new place
-        beside, at_beside = jnp.where(lower, held.m, u), jnp.where(lower, held.at_m, at_u)
+        lower = at_u < now.at_m
+        # the neighbour of the new middle: the old middle, or u
+        beside, at_beside = jnp.where(lower, now.m, u), jnp.where(lower, now.at_m, at_u)
         ends_left = left ^ lower
-        a, at_a = jnp.where(ends_left, beside, held.a), jnp.where(ends_left, at_beside, held.at_a)
-        b, at_b = jnp.where(ends_left, held.b, beside), jnp.where(ends_left, held.at_b, at_beside)
-        rim = jnp.where(b - a > NEAR, jnp.minimum(at_a, at_b), held.rim)
-        m, at_m = jnp.where(lower, u, held.m), jnp.where(lower, at_u, held.at_m)
-        return Held(held.rounds + 1, a, m, b, at_a, at_m, at_b, rim)
+        a, at_a = jnp.where(ends_left, beside, now.a), jnp.where(ends_left, at_beside, now.at_a)
+        b, at_b = jnp.where(ends_left, now.b, beside), jnp.where(ends_left, now.at_b, at_beside)
+        rim = jnp.where(b - a > NEAR, jnp.minimum(at_a, at_b), now.rim)
+        m, at_m = jnp.where(lower, u, now.m), jnp.where(lower, at_u, now.at_m)
+        return Bracket(now.rounds + 1, a, m, b, at_a, at_m, at_b, rim)
 
     zero, one = jnp.zeros_like(middle), jnp.ones_like(middle)
-    held = Held(jnp.asarray(0, jnp.int32), zero, 0.5 * one, one, begin, middle, end, jnp.minimum(begin, end))
-    held = lax.while_loop(lambda held: (held.rounds < ROUNDS) & ~touches(held), closer, held)
-    return touches(held)
+    whole = Bracket(jnp.asarray(0, jnp.int32), zero, 0.5 * one, one, begin, middle, end, jnp.minimum(begin, end))
+    return touches(lax.while_loop(lambda now: (now.rounds < ROUNDS) & ~touches(now), narrowed, whole))
 
 
 class Stepping:
-    """One step of a stiff method: solves its stages, counts Newton's rounds, and watches the constraint Jacobian.
+    """One step of a stiff method: it solves the stages, counts Newton rounds, and watches the constraint Jacobian.
 
-    A stage is found as its increment Z = H - x, from
-        R M Z = known + a R f(s, x + Z) + b R g(s, x + Z)   and   0 = N f(s, x + Z):
-    with H itself as the unknown the rounding of M H - M x would drown constraints of the size h f. The constraints of
-    the stages hold one by one, because A is triangular. `share(s, a)` eliminates the matrix of this equation once for
-    all the stages with the same a: exactly where f is affine, as simplified Newton where the matrix is large; paths
-    that do not converge with it go on with Newton itself. A sparse matrix (problem.sparsity) that is not shared is
-    eliminated once a stage in the same way, because a Jacobian costs as much as many solves. Small matrices are
-    eliminated in every round: with the faster convergence that costs less.
+    The unknown of a stage is its increment Z = H - x:
+        R M Z = known + a R f(s, x + Z) + b R g(s, x + Z)   and   0 = N f(s, x + Z).
+    With H itself as the unknown, the rounding errors of M H - M x would hide constraints of the size h f. Because A is
+    triangular, each stage satisfies its constraints by itself.
+
+    `share(s, a)` eliminates the matrix of this equation once for all stages with the same a: this is exact where f is
+    affine, and simplified Newton where the matrix is large; paths on which that does not converge continue with Newton
+    itself. A sparse matrix (problem.sparsity) that is not shared is likewise eliminated once per stage, because a
+    Jacobian costs as much as many solves. Small matrices are eliminated in every round: the faster convergence pays.
     """
 
     def __init__(self, method: Any, problem: SDAE, t, x: Array, params: Any):
@@ -105,7 +106,7 @@ class Stepping:
         return self.problem.equations(self.rates(s, self.x + Z))
 
     def g(self, s, Z: Array) -> Array:
-        """g of a stage, (n, m); problem.push multiplies it."""
+        """g of a stage, (n, m), in the form that problem.push takes."""
         return self.problem.g(s, self.x + Z, self.params)
 
     def residual(self, s, known: Array, a=None, b=None) -> Callable[[Array], Array]:
@@ -123,49 +124,49 @@ class Stepping:
         return residual
 
     def share(self, s, a) -> None:
-        """Eliminate the matrix of the stages with this a once, at the state the step begins with, where that pays."""
+        """Eliminate the matrix of the stages with this a once, at the start of the step, where that pays."""
         if not self.problem.is_affine and self.problem.n <= WRITTEN_OUT:
             return
         nothing = jnp.zeros_like(self.x)
         self.shared = self.factorised(self.residual(s, self.problem.momentum(nothing), a), nothing)
 
     def solve(self, s, known: Array, a=None, b=None, guess: Array | None = None) -> tuple[Array, Report]:
-        """Z of a stage, and how it went."""
+        """Z of a stage, and the report of its solve."""
         residual, shared = self.residual(s, known, a, b), None if a is None or b is not None else self.shared
         start = jnp.zeros_like(self.x) if guess is None else guess
         fresh = functools.partial(self._fresh, implicit_noise=b is not None)
         if shared is None and self._sparse(b is not None) is not None:
             shared = self.factorised(residual, start, b is not None)
-        kept = None if shared is None else lambda residual, Z, r: shared(r)
+        reused = None if shared is None else lambda residual, Z, r: shared(r)
         if self.problem.is_affine and (b is None or self.problem.has_affine_noise):
             nothing = jnp.zeros_like(self.x)
-            Z = -(kept or fresh)(residual, nothing, residual(nothing))
+            Z = -(reused or fresh)(residual, nothing, residual(nothing))
             ok, rounds = jnp.all(jnp.isfinite(Z)), jnp.asarray(1, jnp.int32)
             return Z, Report(ok if b is None else ok & self._before_the_pole(residual, Z), rounds)
-        found = newton(residual, start, tol=self.method.tol, limit=self.method.limit, solve=kept or fresh,
-                       fallback=fresh if kept else None)  # fmt: skip
-        ok = found.ok if b is None else found.ok & self._before_the_pole(residual, found.x)
-        return found.x, Report(ok, found.iterations, found.rounded)
+        root = newton(residual, start, tol=self.method.tol, limit=self.method.limit, solve=reused or fresh,
+                      fallback=fresh if reused else None)  # fmt: skip
+        ok = root.ok if b is None else root.ok & self._before_the_pole(residual, root.x)
+        return root.x, Report(ok, root.iterations, root.rounded)
 
     def stage(self, s, known: Array, a=None, b=None, guess: Array | None = None) -> Array:
-        """Z of a stage; how it went is kept."""
-        Z, went = self.solve(s, known, a, b, guess)
-        self.report = self.report.joined(went)
+        """Z of a stage; the report of its solve is added to that of the step."""
+        Z, report = self.solve(s, known, a, b, guess)
+        self.report = self.report.joined(report)
         return Z
 
     def end(self, h, Z: Array) -> tuple[Array, Report]:
-        """x' = x + Z; not ok where the constraints' Jacobian was singular on the way: there the index is not 1."""
+        """x' = x + Z; not ok where the constraints' Jacobian is singular on the way, since there the index is not 1."""
         problem, after = self.problem, self.x + Z
         if problem.has_constant_orientation:
             return after, self.report
         return after, self.report._replace(ok=self.report.ok & self._stays_regular(h, Z))
 
     def _stays_regular(self, h, Z: Array) -> Array:
-        """Whether the determinant d of the constraints' Jacobian keeps its sign from x to x + Z, and does not touch
-        zero on the way, as it does where its root is of even order or several constraints vanish together.
+        """Whether the determinant d of the constraints' Jacobian keeps its sign from x to x + Z without touching zero.
 
-        A parabola through d at both ends and in the middle tells whether d may have a small least value between them;
-        there that is sought (`_touches_zero`).
+        It touches zero where its root is of even order or several constraints become singular at once. A parabola
+        through d at both ends and in the middle shows whether d may have a small minimum between them; only then is it
+        searched for (`_touches_zero`).
         """
         first, d = self._determinant_along(h, Z)
         last = d(1.0)
@@ -177,11 +178,11 @@ class Stepping:
         touched = only_where(dips, lambda: _touches_zero(lambda u: sign * d(u), begin, middle, end))
         return (sign * last > 0) & (middle > 0) & ~touched
 
-    # --- matrices: sparse ones in the order that the problem knows, others by rows or by the library ------------------
+    # --- matrices: sparse ones in the elimination order of the problem, others by rows or by the library --------------
 
     def _sparse(self, implicit_noise: bool = False) -> Elimination | None:
-        found = self.problem.noisy_sparsity if implicit_noise else self.problem.sparsity
-        return None if found is None else found.matrix
+        sparsity = self.problem.noisy_sparsity if implicit_noise else self.problem.sparsity
+        return None if sparsity is None else sparsity.matrix
 
     def factorised(self, residual: Callable, Z: Array, implicit_noise: bool = False) -> Callable[[Array], Array]:
         """r -> J⁻¹ r for the Jacobian of a residual at Z."""
@@ -190,7 +191,7 @@ class Stepping:
         return factorised(jax.jacfwd(residual)(Z), self.problem.row_orders[0])
 
     def _fresh(self, residual: Callable, Z: Array, r: Array, implicit_noise: bool) -> Array:
-        """J⁻¹ r once."""
+        """J⁻¹ r for a Jacobian that is used once."""
         if self._sparse(implicit_noise) is not None:
             return self.factorised(residual, Z, implicit_noise)(r)
         return eliminate(jax.jacfwd(residual)(Z), r, self.problem.row_orders[0])
@@ -203,8 +204,10 @@ class Stepping:
         return jnp.sign(determinant(jax.jacfwd(residual)(Z), orders[0], units[0]))
 
     def _determinant_along(self, h, Z: Array) -> tuple[Array, Callable[[Any], Array]]:
-        """The determinant of the constraints' Jacobian at x, and as a function of the share u of the way to x + Z, but
-        for a factor that is the same for all u: of large systems in units of that at x, because it may be of any size.
+        """The determinant of the constraints' Jacobian at x, and at x + u Z as a function of u.
+
+        Both lack a factor that is the same for all u. For large systems, where the determinant may be of any size, the
+        function gives it relative to its size at x.
         """
         problem = self.problem
         if problem.sparsity is None:
@@ -233,9 +236,9 @@ class Stepping:
         return first, in_units
 
     def _before_the_pole(self, residual: Callable[[Array], Array], Z: Array) -> Any:
-        """Whether the matrix of a stage that is implicit in the noise has the sign it has for h = 0.
+        """Whether the determinant of a stage that is implicit in the noise has the sign it has for h = 0.
 
-        b carries √h, so that the matrix has poles at finite h: beyond one Z is on no branch that h -> 0 reaches.
+        b contains √h, so the inverse has poles at finite h; beyond a pole Z is not on a branch that h -> 0 can reach.
         """
         if not self.method.guard:
             return True
@@ -247,7 +250,7 @@ class Stepping:
 
 @dataclasses.dataclass(frozen=True)
 class _Stiff(Method):
-    """What the methods of this file share: they take SDAEs and solve stages to `tol` in at most `limit` rounds."""
+    """The common part of the methods here: they take SDAEs and solve stages to `tol` in at most `limit` rounds."""
 
     accepts = SDAE
     calculus = "ito"
@@ -261,12 +264,21 @@ class _Stiff(Method):
 class StiffRungeKutta(Tabulated, _Stiff):
     """A stiffly accurate Runge-Kutta method; the equations are in stiff_table.StiffTable, x' is the last stage.
 
-    The step on an SDAE is the step on its state-space form, so the order is the same. Tables that use W alone take any
-    noise, the others scalar noise. One solve of n unknowns an implicit stage; where two or more have the same matrix
-    (equal A_ii, no B3_ii) it is eliminated once a step. Stages with B3_ii != 0 are implicit in the noise: their
-    matrix M - A_ii h f' - B3_ii √h g' has poles, and a step beyond one is reported as failed unless guard = False.
+    The step of an SDAE is the step of its state-space form, so the order is the same. Tables that use W alone take any
+    noise, the others scalar noise. One solve for n unknowns per implicit stage; if two or more stages have the same
+    matrix (equal A_ii, no B3_ii) it is eliminated once per step.
 
-    A table of your own: StiffRungeKutta(StiffTable(name=..., A=..., B1=..., claims=..., source=...)).
+    Parameters
+    ----------
+    table : StiffTable
+        The coefficients; your own table is StiffTable(name=..., A=..., B1=..., claims=..., source=...).
+    tol : float
+        Newton's tolerance, relative to 1 + max|Z|.
+    limit : int
+        The most Newton rounds per stage.
+    guard : bool
+        Stages with B3_ii != 0 are implicit in the noise: the inverse of their matrix M - A_ii h f' - B3_ii √h g' has
+        poles, and a step beyond a pole is reported as failed unless guard is False.
     """
 
     table: StiffTable = dataclasses.field(repr=False)
@@ -303,7 +315,7 @@ class StiffRungeKutta(Tabulated, _Stiff):
             step.share(t + float(T.c[first]) * h, float(*alike) * h)
 
         def kick(i, j):
-            """What multiplies g of stage j in stage i, (m,)."""
+            """The factor of g of stage j in stage i, (m,)."""
             terms = ((T.B1[i][j], W), (T.B2[i][j], II), (T.B3[i][j], root * jnp.ones_like(W)))
             return sum(float(b) * term for b, term in terms if b)
 
@@ -341,7 +353,7 @@ _ZERO = (0, 0, 0)
 ImplicitEuler = StiffRungeKutta(
     StiffTable(
         name="ImplicitEuler",
-        what="Backward Euler, noise taken at the start of the step",
+        what="Backward Euler, with noise from the start of the step",
         A=((0, 0), (0, 1)),
         B1=((0, 0), (1, 0)),
         claims=(
@@ -357,7 +369,7 @@ ImplicitEuler = StiffRungeKutta(
 Trapezoidal = StiffRungeKutta(
     StiffTable(
         name="Trapezoidal",
-        what="The trapezoidal rule, noise taken at the start of the step",
+        what="The trapezoidal rule, with noise from the start of the step",
         A=((0, 0), (Q(1, 2), Q(1, 2))),
         B1=((0, 0), (1, 0)),
         claims=(
@@ -372,7 +384,7 @@ Trapezoidal = StiffRungeKutta(
 RK1W1 = StiffRungeKutta(
     StiffTable(
         name="RK1W1",
-        what="Three stages, with a trapezoidal drift",
+        what="Three-stage Runge-Kutta with a trapezoidal drift",
         A=(_ZERO, (0, Q(1, 2), 0), (Q(1, 2), 0, Q(1, 2))),
         B1=(_ZERO, _ZERO, (1, 0, 0)),
         B2=(_ZERO, _ZERO, (-1, 1, 0)),
@@ -384,7 +396,7 @@ RK1W1 = StiffRungeKutta(
 RK1W2 = StiffRungeKutta(
     StiffTable(
         name="RK1W2",
-        what="Three stages, with Alexander's L-stable drift of order 2",
+        what="Three-stage Runge-Kutta with Alexander's L-stable drift",
         A=_ALEXANDER,
         B1=(_ZERO, _ZERO, (1, 0, 0)),
         B2=(_ZERO, _ZERO, (-1, 1, 0)),
@@ -397,7 +409,7 @@ RK1W2 = StiffRungeKutta(
 RK1W3 = StiffRungeKutta(
     StiffTable(
         name="RK1W3",
-        what="Alexander's drift, noise taken at a middle stage",
+        what="Runge-Kutta, Alexander's drift, noise from a middle stage",
         A=_ALEXANDER,
         B1=(_ZERO, (Q(1, 2), 0, 0), (0, 1, 0)),
         B3=(_ZERO, (Q(-1, 2), 0, 0), (-1, 1, 0)),
@@ -408,7 +420,7 @@ RK1W3 = StiffRungeKutta(
 RK1W4 = StiffRungeKutta(
     StiffTable(
         name="RK1W4",
-        what="Alexander's drift, noise taken at two symmetric stages",
+        what="Runge-Kutta, Alexander's drift, noise from symmetric stages",
         A=((γ, 0, 0), (0, γ, 0), (sqrt(2) / 4, sqrt(2) / 4, γ)),
         B1=(_ZERO, _ZERO, (Q(1, 2), Q(1, 2), 0)),
         B2=(_ZERO, _ZERO, (Q(1, 2), Q(-1, 2), 0)),
@@ -420,7 +432,7 @@ RK1W4 = StiffRungeKutta(
 RK1W5 = StiffRungeKutta(
     StiffTable(
         name="RK1W5",
-        what="Three stages with the diagonal 1/2, ODE order 1",
+        what="Three-stage Runge-Kutta with the diagonal 1/2, ODE order 1",
         A=((Q(1, 2), 0, 0), (Q(1, 2), Q(1, 2), 0), (0, Q(1, 2), Q(1, 2))),
         B1=(_ZERO, _ZERO, (0, 1, 0)),
         B2=(_ZERO, _ZERO, (1, -1, 0)),
@@ -430,7 +442,7 @@ RK1W5 = StiffRungeKutta(
     )
 )
 
-# --- stable in mean square wherever the equation is, for complex λ and μ; docs/a_stable.md ----------------------------
+# --- stable in mean square wherever the test equation is, for complex λ and μ; docs/a_stable.md -----------------------
 
 _ZEROS = (0, 0, 0, 0)
 # Ralston's nodes for the noise, ±√h/2 about them for I_(1,1): the errors at f'g, g'f and g''(g, g) are next to least.
@@ -443,7 +455,7 @@ _δ = sqrt(10) / 2 - 1  # 2δ² + 4δ = 3: the least ODE error that A-stability 
 RK1A3 = StiffRungeKutta(
     StiffTable(
         name="RK1A3",
-        what="Three stages, A- and L-stable in mean square",
+        what="Three-stage Runge-Kutta, A- and L-stable in mean square",
         A=((_δ, 0, 0), (0, _δ, 0), (1 - _δ, 0, _δ)),
         B1=(_ZERO, (Q(1, 2), 0, 0), (0, 1, 0)),
         B3=(_ZERO, (Q(-1, 2), 0, 0), (-1, 1, 0)),
@@ -454,7 +466,7 @@ RK1A3 = StiffRungeKutta(
 RK1A4 = StiffRungeKutta(
     StiffTable(
         name="RK1A4",
-        what="Four stages, A-stable in mean square, ODE order 2",
+        what="Four-stage Runge-Kutta, A-stable in mean square, ODE order 2",
         A=(_ZEROS, (Q(7, 24), Q(3, 8), 0, 0), (Q(7, 24), 0, Q(3, 8), 0), (Q(7, 16), Q(3, 32), Q(3, 32), Q(3, 8))),
         claims=(*_FIRST_ORDER, _A_STABLE),
         source=_STABLE,
@@ -464,7 +476,7 @@ RK1A4 = StiffRungeKutta(
 RK1A4L = StiffRungeKutta(
     StiffTable(
         name="RK1A4L",
-        what="Four stages, A- and L-stable in mean square, ODE order 2",
+        what="Four-stage Runge-Kutta, A- and L-stable in mean square",
         A=(
             (Q(1, 4), 0, 0, 0),
             (Q(7, 12), Q(1, 4), 0, 0),
@@ -482,16 +494,18 @@ RK1A4L = StiffRungeKutta(
 
 
 def _integrals(problem, noise, area: Recipe | None) -> Array:
-    """I_(j,k) (m, m): from the recipe, or (W_j W_k - δ_jk h)/2, which serves where the noise commutes."""
+    """I_(j,k) (m, m), from the recipe, or as (W_j W_k - δ_jk h)/2, which is enough where the noise commutes."""
     if area is None:
         return 0.5 * (jnp.outer(noise.W, noise.W) - noise.h * jnp.eye(problem.m, dtype=noise.W.dtype))
     if noise.II is None:
-        raise ValueError(f"area: {area} does not give I_(j,k); take iterated.MrongowiusRoessler(p) or the like")
+        raise ValueError(
+            f"area: expected a recipe that gives I_(j,k), got {area}; take iterated.MrongowiusRoessler(p), for example"
+        )
     return noise.II
 
 
 class _Drift(NamedTuple):
-    """How a method for many channels takes the drift (c = a21 + a, α1 + α2 + a = 1), the scale z, and what it gives."""
+    """The drift coefficients of a method for many channels (c = a21 + a, α1 + α2 + a = 1), its scale z and claims."""
 
     a: Number
     a21: Number
@@ -511,19 +525,21 @@ class _Drift(NamedTuple):
         return bool(self.a21 or self.α1)
 
 
-_ALEXANDERS = _Drift(γ, 0, 0, sqrt(2) / 2, Q(1), 2.0, "Alexander's L-stable drift")
+_ALEXANDERS = _Drift(γ, 0, 0, sqrt(2) / 2, Q(1), 2.0, "Runge-Kutta, Alexander's L-stable drift")
 _DRIFTS = {
     "W2": _ALEXANDERS,
-    "WR": _ALEXANDERS._replace(what="Alexander's drift, pairs of stages"),
-    "A3": _Drift(_δ, 0, 0, 1 - _δ, Q(1, 2), 1.0, "A- and L-stable in mean square", (_A_STABLE, _L_STABLE)),
-    "A4": _Drift(Q(3, 8), Q(1, 4), Q(17, 40), Q(1, 5), Q(1, 4), 2.0, "A-stable in mean square", (_A_STABLE,)),
-    "AT": _Drift(Q(1, 2), 0, Q(1, 2), 0, Q(1, 4), 2.0, "Trapezoidal, noise from its middle", (_A_STABLE,)),
+    "WR": _ALEXANDERS._replace(what="Runge-Kutta, Alexander's drift, stage pairs"),
+    "A3": _Drift(_δ, 0, 0, 1 - _δ, Q(1, 2), 1.0, "Runge-Kutta, A- and L-stable in mean square", (_A_STABLE, _L_STABLE)),
+    "A4": _Drift(
+        Q(3, 8), Q(1, 4), Q(17, 40), Q(1, 5), Q(1, 4), 2.0, "Runge-Kutta, A-stable in mean square", (_A_STABLE,)
+    ),
+    "AT": _Drift(Q(1, 2), 0, Q(1, 2), 0, Q(1, 4), 2.0, "Trapezoidal rule, noise from the middle", (_A_STABLE,)),
 }
 
 
 @dataclasses.dataclass(frozen=True)
 class _ManyChannels(_Stiff):
-    """Stiffly accurate Runge-Kutta for any number of channels, with one of two corrections K for the noise:
+    """Stiffly accurate Runge-Kutta for any number of channels, with one of two noise corrections K:
 
     M H0 = M x + h (a21 f(t, x) + a f(t + ch, H0)),   c = a21 + a
     M x' = M x + h (α1 f(t, x) + α2 f(t + ch, H0) + a f(t + h, x')) + Σ_k I_k g_k(H0) + K
@@ -536,10 +552,18 @@ class _ManyChannels(_Stiff):
     RK1ATM          a = α1 = 1/2, z = 1/4: the trapezoidal rule, noise from the middle of the step: order 2 for ODEs,
                     A-stable in mean square, second moments of linear systems to order 2; Trapezoidal for additive noise
 
-    Strong order 1. Without `area` for noise that commutes (in the state-space form), where W is enough; with `area`, a
-    recipe that gives I_(l,k), for any noise, down to the step at which the rms error of the recipe is h^(3/2). For one
-    channel it is its `table`; that of RK1W2M is RK1W2. m + 2 (RK1WRM: 2m + 2) solves that share one elimination; 2 for
-    additive noise.
+    Strong order 1. m + 2 solves per step (RK1WRM: 2m + 2; additive noise: 2) share one elimination. For one channel the
+    method is the Runge-Kutta method with its `table`, which for RK1W2M is RK1W2.
+
+    Parameters
+    ----------
+    area : Recipe, optional
+        A recipe that gives I_(l,k). Without it the method takes noise that commutes (in the state-space form), for
+        which W is enough; with it, any noise, down to the step h at which the rms error of the recipe is h^(3/2).
+    tol : float
+        Newton's tolerance, relative to 1 + max|Z|.
+    limit : int
+        The most Newton rounds per stage.
     """
 
     form: str = dataclasses.field(repr=False)
@@ -563,7 +587,7 @@ class _ManyChannels(_Stiff):
 
     @property
     def summary(self):
-        return f"{self.drift.what}, {'channels that commute' if self.area is None else 'any channels, with areas'}"
+        return f"{self.drift.what}, {'commuting noise' if self.area is None else 'with Lévy areas'}"
 
     @property
     def name(self):
@@ -579,7 +603,7 @@ class _ManyChannels(_Stiff):
 
     @property
     def table(self) -> StiffTable:
-        """The method for one channel; its stages are x (where the drift uses it), H0, H_1 (or H_1⁺ and H_1⁻), x'."""
+        """The table for one channel; its stages are x (where the drift uses it), H0, H_1 (or H_1⁺ and H_1⁻), x'."""
         d, paired, first = self.drift, self.form == "WR", int(self.drift.uses_start)
         s = first + 3 + paired
         rows: dict[str, Any] = {name: [[0] * s for _ in range(s)] for name in ("A", "B1", "B2", "B3")}
@@ -619,8 +643,8 @@ class _ManyChannels(_Stiff):
         def channel(carry, given):
             total, report = carry
             kick, row = given
-            H, went = step.solve(s, early + kick, a, guess=Z)
-            return (total + step.problem.push(step.g(s, H) - g0, row), report.joined(went)), None
+            H, solved = step.solve(s, early + kick, a, guess=Z)
+            return (total + step.problem.push(step.g(s, H) - g0, row), report.joined(solved)), None
 
         kicks = step.problem.equations(g0).T
         begin = (jnp.zeros_like(kicks[0]), step.report)
@@ -632,10 +656,10 @@ class _ManyChannels(_Stiff):
         def channel(carry, given):
             total, report = carry
             kick, unit = given
-            ahead, found = step.solve(s, early + kick, a, guess=Z)
-            behind, again = step.solve(s, early - kick, a, guess=Z)
+            ahead, solved_ahead = step.solve(s, early + kick, a, guess=Z)
+            behind, solved_behind = step.solve(s, early - kick, a, guess=Z)
             change = 0.5 * root * step.problem.push(step.g(s, ahead) - step.g(s, behind), unit)
-            return (total + change, report.joined(found).joined(again)), None
+            return (total + change, report.joined(solved_ahead).joined(solved_behind)), None
 
         kicks = (step.problem.equations(g0) @ J).T
         begin = (jnp.zeros_like(kicks[0]), step.report)
@@ -663,8 +687,15 @@ RK1ATMLevy = _ManyChannels("AT", area=MrongowiusRoessler(4))
 class _SplitStepEuler(_Stiff):
     """Split-step backward Euler: M H = M x + h f(t+h, H), then M x' = M H + Σ_k g_k(t+h, H) W_k with 0 = N f(t+h, x').
 
-    Strong order 1/2, 1 for additive noise; any noise. Two solves a step, of which the second puts x' onto the
+    Takes any noise. Strong order 1/2 (1 for additive noise). Two solves per step, of which the second puts x' onto the
     constraints.
+
+    Parameters
+    ----------
+    tol : float
+        Newton's tolerance, relative to 1 + max|Z|.
+    limit : int
+        The most Newton rounds per stage.
     """
 
     tol: float = 1e-12
@@ -676,7 +707,7 @@ class _SplitStepEuler(_Stiff):
 Appl. Math. 157 (2003)"
     claims = (
         Claim("strong", 0.5, source="Higham, Mao & Stuart (2002)"),
-        Claim("strong", 1.0, when=("additive",), source="follows from Milstein's terms being zero"),
+        Claim("strong", 1.0, when=("additive",), source="Milstein's terms are zero"),
         Claim("deterministic", 1.0),
     )
 
@@ -691,8 +722,17 @@ Appl. Math. 157 (2003)"
 class _StiffMilstein(_Stiff):
     """Drift-implicit Milstein: M x' = M x + h f(t+h, x') + Σ_k g_k W_k + Σ_jk (∂g_k/∂x v_j) I_(j,k).
 
-    v_j is the direction into which channel j pushes a state that stays on the constraints: R M v_j = R g_j, N f_x v_j
-    = 0. Strong order 1; noise and `area` as for RK1W2M. One solve and one derivative of g a channel a step.
+    v_j is the direction in which channel j pushes a state that stays on the constraints: R M v_j = R g_j,
+    N f_x v_j = 0. Strong order 1. One solve per step, and one derivative of g per channel and step.
+
+    Parameters
+    ----------
+    area : Recipe, optional
+        A recipe that gives I_(j,k), for noise that does not commute; as for RK1W2M.
+    tol : float
+        Newton's tolerance, relative to 1 + max|Z|.
+    limit : int
+        The most Newton rounds per step.
     """
 
     area: Recipe | None = None
@@ -745,16 +785,23 @@ SplitStepEuler = _SplitStepEuler()
 
 class _Past(NamedTuple):
     x: Array
-    move: Array  # R M (x - x before)
-    kick: Array  # R g W of the step before
+    move: Array  # R M (x - x⁻)
+    kick: Array  # R g W of the previous step
 
 
 @dataclasses.dataclass(frozen=True)
 class _BDF2Maruyama(_Stiff):
     """Two-step backward differences: M (x' - 4/3 x + 1/3 x⁻) = 2/3 h f(t+h, x') + g(t, x) W - 1/3 g(t-h, x⁻) W⁻.
 
-    Strong order 1/2, 1 for additive noise; where the noise is small its error falls like h² down to the level of the
-    noise. Any noise. One solve a step; equal steps. The first step is one of implicit Euler.
+    Takes any noise. Strong order 1/2 (1 for additive noise); where the noise is small the error falls like h² down to
+    the level of the noise. One solve per step. All steps must be equal; the first is an implicit Euler step.
+
+    Parameters
+    ----------
+    tol : float
+        Newton's tolerance, relative to 1 + max|Z|.
+    limit : int
+        The most Newton rounds per step.
     """
 
     tol: float = 1e-12

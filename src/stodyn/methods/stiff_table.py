@@ -1,4 +1,4 @@
-"""Tables of diagonally implicit stochastic Runge-Kutta methods for index-1 SDAEs, and the questions they answer."""
+"""Tables of diagonally implicit stochastic Runge-Kutta methods for index-1 SDAEs, with their order conditions."""
 
 from __future__ import annotations
 
@@ -23,12 +23,17 @@ class StiffTable(Table):
     M H_i = M x + h Σ A_ij f(t + c_j h, H_j) + Σ (B1_ij I + B2_ij I_(1,1)/√h + B3_ij √h) g(t + c_j h, H_j)
     M x'  = M x + h Σ α_i f(H_i) + Σ (β1_i I + β2_i I_(1,1)/√h + β3_i √h) g(H_i),      c = A e
 
-    A and B3 are lower triangular, B1 and B2 strictly so; B2 and B3 are zero, and α, β1, β2, β3 the last rows, unless
-    given: then x' = H_s, the table is stiffly accurate, and x' satisfies the constraints wherever M is singular. For
-    that A must be regular, or the first stage be x itself and the rest of A regular.
+    With x' = H_s the table is stiffly accurate, and x' satisfies the constraints wherever M is singular. This requires
+    that A is regular, or that the first stage is x itself and the rest of A regular.
 
-    Coefficients are integers, fractions or surds (numerics.surd.sqrt). Floats are taken as the fractions they are, and
-    what holds but for rounding does not hold of them: give Fraction(2, 3), not 2/3, where order or stability is asked.
+    Parameters
+    ----------
+    A, B1, B2, B3
+        Matrices of integers, fractions or surds (numerics.surd.sqrt), A and B3 lower triangular, B1 and B2 strictly so;
+        B2 and B3 are zero by default. A float counts as the fraction it is, so that a condition which holds up to
+        rounding fails: give Fraction(2, 3), not 2/3, to compute orders or stability.
+    α, β1, β2, β3
+        The last rows of A, B1, B2, B3 by default, which gives x' = H_s.
     """
 
     A: Matrix
@@ -84,12 +89,12 @@ class StiffTable(Table):
 
     @property
     def solvable(self) -> bool:
-        """Whether every stage is determined where M is singular: A regular, or so after an explicit first stage."""
+        """Whether all stages are determined where M is singular: A is regular, at least after an explicit stage."""
         return all(self.A[i][i] for i in range(int(self.begins_explicitly), len(self.A)))
 
     @property
     def uses_W_alone(self) -> bool:
-        """Whether neither I_(1,1) nor √h enters: then the table serves any number of channels."""
+        """Whether neither I_(1,1) nor √h enters, so that the table is good for any number of channels."""
         matrices: tuple = (self.B2, self.B3, (self.β2, self.β3))
         return not any(number for matrix in matrices for row in matrix for number in row)
 
@@ -111,10 +116,10 @@ class StiffTable(Table):
         return row
 
     def conditions(self) -> dict[int, Number]:
-        """By how much each of the 14 conditions of strong order 1 for scalar noise fails, exactly: 0 where it holds.
+        """The exact defects of the 14 conditions of strong order 1 for scalar noise, 0 where a condition holds.
 
-        The numbers are those of the theorem of the paper, with λ = 2 β1 B1 e; conditions 2, 4, 6 and 8 are missing and
-        9 and 10 garbled in print, and are derived again from z e = I and z Z e = I_(1,1), identities in W.
+        They are numbered as in the paper's theorem, with λ = 2 β1 B1 e. In print conditions 2, 4, 6 and 8 are missing
+        and 9 and 10 are garbled; here they are derived from z e = I and z Z e = I_(1,1), identities in W.
         """
         α, β1, β2, β3 = self.α, self.β1, self.β2, self.β3
         A, B1, B2, B3 = self.A, self.B1, self.B2, self.B3
@@ -162,27 +167,27 @@ class StiffTable(Table):
         return sum((factor * _dot(row, _times(matrix, e)) for factor, row, matrix in terms), 0)
 
     def error_constants(self) -> dict[str, float]:
-        """What is left of the local error for scalar noise: E|.|²/h³ at the trees f'g, g'f, g''(g, g)/2 and g'g'g.
+        """The mean-square local error for scalar noise, E|.|²/h³ at the trees f'g, g'f, g''(g, g)/2 and g'g'g.
 
-        With z = β1 ξ + β2 (ξ² - 1)/2 + β3 and Z of the rows likewise, W = √h ξ. Of f'g and g'f 1/12 each and of
-        g''(g, g)/2 1/48 are left by every method that knows W alone.
+        With W = √h ξ, z = β1 ξ + β2 (ξ² - 1)/2 + β3, and Z likewise from the rows. A method that uses W alone cannot do
+        better than 1/12 for f'g, 1/12 for g'f and 1/48 for g''(g, g)/2.
         """
         A, B1, B2, B3 = (np.array(rows, float) for rows in (self.A, self.B1, self.B2, self.B3))
         α, β1, β2, β3 = (np.array(row, float) for row in (self.α, self.β1, self.β2, self.β3))
         nodes, weights = np.polynomial.hermite_e.hermegauss(8)
-        found = np.zeros(4)
+        errors = np.zeros(4)
         for ξ, weight in zip(nodes, weights / np.sqrt(2.0 * np.pi), strict=True):
             Z, z = ξ * B1 + 0.5 * (ξ**2 - 1.0) * B2 + B3, ξ * β1 + 0.5 * (ξ**2 - 1.0) * β2 + β3
             Ze = Z.sum(axis=1)
-            left = (0.5 * ξ - α @ Ze, 0.5 * ξ - z @ A.sum(axis=1), (ξ**3 / 3.0 - 0.5 * ξ - z @ Ze**2) / 2.0,
-                    (ξ**3 - 3.0 * ξ) / 6.0 - z @ Z @ Ze)  # fmt: skip
-            found += weight * np.square(left)
-        found += np.array([1 / 12, 1 / 12, 1 / 48, 0.0])
-        return dict(zip(("f'g", "g'f", "g''(g,g)/2", "g'g'g"), map(float, found), strict=True))
+            defects = (0.5 * ξ - α @ Ze, 0.5 * ξ - z @ A.sum(axis=1), (ξ**3 / 3.0 - 0.5 * ξ - z @ Ze**2) / 2.0,
+                       (ξ**3 - 3.0 * ξ) / 6.0 - z @ Z @ Ze)  # fmt: skip
+            errors += weight * np.square(defects)
+        errors += np.array([1 / 12, 1 / 12, 1 / 48, 0.0])
+        return dict(zip(("f'g", "g'f", "g''(g,g)/2", "g'g'g"), map(float, errors), strict=True))
 
 
 def _rows(name: str, given: Any) -> Matrix:
-    """The rows as tuples of exact numbers; floats are taken as the fractions they are."""
+    """The rows as tuples of exact numbers; a float counts as the fraction it is."""
     try:
         return tuple(tuple(_exact(x) for x in row) for row in given)
     except (TypeError, ValueError, OverflowError):

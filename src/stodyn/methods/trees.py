@@ -22,7 +22,7 @@ Fields = tuple[int | None, ...]  # the driver of each colour, None for the clock
 Tree = tuple[int, tuple["Tree", ...]]  # the root's colour and the sorted trees on it
 Forest = tuple[Tree, ...]
 
-_LAST = object()  # the result x' among the stages
+_LAST = object()  # the key of the result x' among the stages
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Scheme:
         H_i = x + Σ rows[i][c, j] F_c(t + clock[j], H_j),      x' = x + Σ last[c, j] F_c(t + clock[j], H_j)
 
     The driver of a colour c is 0 for time (a drift) or the number 1, 2, ... of a noise channel. The parts of a split or
-    partitioned system are colours with one driver, each with its own coefficients. Coefficients are numbers or
+    partitioned system are colours with the same driver but different coefficients. Coefficients are numbers or
     signature.Random. Without a clock the fields do not depend on time. Heun's scheme with one channel:
 
         W = signature.integral(1)
@@ -66,7 +66,7 @@ class Scheme:
         """The drivers of the colours, with None for the clock t' = 1 if its conditions do not follow from the others.
 
         They follow if the clock of every stage is the row sum of one drift colour: ∂/∂t then acts as that drift does.
-        Additive noise is left out of this, since it has no derivative but ∂/∂t.
+        This does not hold for additive noise, whose only derivative is ∂/∂t.
         """
         if self.clock is None or (self._row_sums_are_clocks and structure != "additive"):
             return self.drives
@@ -85,14 +85,14 @@ class Scheme:
         return {stage: _by_colour(row) for stage, row in (*self.rows.items(), (_LAST, self.last))}
 
     @cached_property
-    def _known(self) -> dict[tuple[Stage, Tree], Coefficient]:
+    def _weights(self) -> dict[tuple[Stage, Tree], Coefficient]:
         return {}
 
     def _at(self, i: Stage, tree: Tree) -> Coefficient:
-        if (i, tree) not in self._known:
-            ticks = tree[0] == len(self.drives)
-            self._known[i, tree] = self.clock[i] if ticks else self._sum(self._rows[i], tree)  # type: ignore[index]
-        return self._known[i, tree]
+        if (i, tree) not in self._weights:
+            is_clock = tree[0] == len(self.drives)
+            self._weights[i, tree] = self.clock[i] if is_clock else self._sum(self._rows[i], tree)  # type: ignore[index]
+        return self._weights[i, tree]
 
     def _sum(self, row, tree: Tree) -> Coefficient:
         colour, branches = tree
@@ -107,7 +107,7 @@ class Scheme:
 
 
 class Condition(NamedTuple):
-    """An order condition that fails: the elementary differentials it belongs to, the exact value and the scheme's."""
+    """A violated order condition: its elementary differentials, the exact value, and the value for the scheme."""
 
     kind: str
     order: Fraction
@@ -120,7 +120,7 @@ class Condition(NamedTuple):
 
 
 class Order(NamedTuple):
-    """The largest order whose conditions hold, and those of the next one that fail (none: the search ended there)."""
+    """The largest order whose conditions hold, and the violated conditions of the next (none if the search ended)."""
 
     order: Fraction
     violated: tuple[Condition, ...]
@@ -129,7 +129,7 @@ class Order(NamedTuple):
 def strong_order(scheme: Scheme, structure: str = "general", limit: Fraction | float = Fraction(3, 2)) -> Order:
     """The mean-square order p <= limit, a multiple of 1/2, by Milstein's theorem.
 
-    Every tree of order <= p has the weight of the exact solution path by path, and those of order p + 1/2 in the mean.
+    The weight of every tree of order <= p is that of the exact solution on each path, and of order p + 1/2 in the mean.
     """
     return _search(scheme, structure, limit, lambda n: (("path", n, False), ("mean", n + 1, False)))
 
@@ -140,18 +140,18 @@ def weak_order(scheme: Scheme, structure: str = "general", limit: Fraction | flo
 
 
 def deterministic_order(scheme: Scheme, limit: int = 4) -> Order:
-    """The order p <= limit of the scheme where there is no noise."""
+    """The order p <= limit of the scheme without noise."""
     order, violated = _search(scheme, "noiseless", limit, lambda n: (("path", n, False),))
     return Order(Fraction(int(order)), violated)
 
 
-def _search(scheme: Scheme, structure: str, limit: Fraction | float, asked: Callable) -> Order:
-    """The last n/2 <= limit for which every condition (kind, twice the order, of products) asked for n holds."""
+def _search(scheme: Scheme, structure: str, limit: Fraction | float, requirements: Callable) -> Order:
+    """The last n/2 <= limit such that all requirements(n), of (kind, twice the order, products), hold."""
     channels = max(scheme.drives)
     if structure == "scalar" and channels > 1:
-        raise ValueError(f"structure 'scalar' means one noise channel, and the scheme is written for {channels}")
+        raise ValueError(f"structure: 'scalar' means one noise channel, but the scheme is written for {channels}")
     for n in range(1, int(2 * limit) + 1):
-        violated = tuple(found for question in asked(n) for found in _violated(scheme, structure, *question))
+        violated = tuple(one for required in requirements(n) for one in _violated(scheme, structure, *required))
         if violated:
             return Order(Fraction(n - 1, 2), violated)
     return Order(Fraction(limit), ())
@@ -188,7 +188,7 @@ def exact_weight(tree: Tree, fields: Fields, calculus: str) -> Random:
 
 @cache
 def trees(n: int, fields: Fields, structure: str = "general") -> tuple[Tree, ...]:
-    """The trees of order n/2 whose elementary differential need not vanish for noise of that structure."""
+    """The trees of order n/2 whose elementary differential need not vanish for noise of this structure."""
     found = []
     for colour, driver in enumerate(fields):
         if structure == "noiseless" and driver:
@@ -199,7 +199,7 @@ def trees(n: int, fields: Fields, structure: str = "general") -> tuple[Tree, ...
 
 
 def forests(n: int, fields: Fields, structure: str = "general") -> tuple[Forest, ...]:
-    """The products of trees of total order n/2; the clock alone is no tree, since its time is exact."""
+    """The products of trees of total order n/2; the clock alone is not one of the trees, since its time is exact."""
     return _forests(n, fields, structure, tuple(c for c, driver in enumerate(fields) if driver is not None))
 
 
@@ -232,11 +232,11 @@ def _may_act(structure: str, driver: int | None, child: int | None) -> bool:
 
 
 def conditions(n: int, fields: Fields, structure: str, products: bool) -> list[dict[Forest, Fraction]]:
-    """The combinations of forests (of single trees unless products) of order n/2 whose weights must be the exact ones.
+    """The combinations of forests (of single trees unless products) of order n/2 whose weights must be exact.
 
-    Without relations between the elementary differentials each forest is one. Commutative noise has some: the brackets
-    of the channels' fields vanish, with all their derivatives, wherever they stand in a tree. Eliminating differentials
-    by them leaves, for each forest that is kept, one condition on a sum.
+    Without relations between the elementary differentials each forest is a combination by itself. Commutative noise has
+    relations: the brackets of the channels' fields vanish, with all their derivatives, wherever they stand in a tree.
+    Eliminating differentials by them leaves one condition, on a sum, for each of the remaining forests.
     """
     if structure not in ("general", "commutative", "diagonal", "additive", "scalar", "noiseless"):
         raise ValueError(f"structure is {structure!r}; expected additive, scalar, diagonal, commutative or general")
@@ -283,7 +283,7 @@ def _brackets(n: int, fields: Fields, products: bool) -> Iterator[dict[Forest, F
 
 
 def _eliminate(rows: Iterable[dict[Forest, Fraction]]) -> dict[Forest, dict[Forest, Fraction]]:
-    """Gauss-Jordan: rules F(gone) = Σ q F(forest) from rows Σ q F(forest) = 0, no forest on the right being gone."""
+    """Gauss-Jordan: rules F(forest) = Σ q F(other) from rows Σ q F(forest) = 0; no other is itself eliminated."""
     rules: dict[Forest, dict[Forest, Fraction]] = {}
 
     def substitute(row: dict[Forest, Fraction], by: Mapping[Forest, dict[Forest, Fraction]]) -> dict[Forest, Fraction]:
@@ -303,7 +303,7 @@ def _eliminate(rows: Iterable[dict[Forest, Fraction]]) -> dict[Forest, dict[Fore
 
 
 def symmetry(forest: Forest) -> int:
-    """σ: in how many ways the forest may be mapped onto itself."""
+    """σ, the number of ways in which the forest may be mapped onto itself."""
     return math.prod(math.factorial(k) * symmetry(tree[1]) ** k for tree, k in Counter(forest).items())
 
 
