@@ -25,7 +25,7 @@ from stodyn.chaos import basis as bases
 from stodyn.chaos import coupled, nodes
 from stodyn.engine.simulate import simulate
 from stodyn.methods.expansions import Galerkin, Quadrature
-from stodyn.methods.radau import solved
+from stodyn.methods.radau import states_at
 from stodyn.models.miller_integrator import MILLER_INTEGRATOR
 from stodyn.numerics import radau
 from stodyn.statistics.surrogate import Surrogate
@@ -82,7 +82,7 @@ def miller(repeats: int) -> dict[str, float]:
             "Galerkin, assembled and integrated": assembled,
             "simulate(Galerkin(diagnose=False))": through(Galerkin(diagnose=False)),
             "simulate(Galerkin())": through(Galerkin),
-            "one system": lambda: solved(problem, problem.center[None], GRID),
+            "one system": lambda: states_at(problem, problem.center[None], GRID),
         },
         repeats,
     )
@@ -97,8 +97,8 @@ def batch(repeats: int) -> dict[str, float]:
     points = nodes.tensor(problem.distributions, 4).points
     found = smallest(
         {
-            "batch": lambda: solved(problem, points, GRID),
-            "node by node": lambda: [solved(problem, points[k : k + 1], GRID) for k in range(len(points))],
+            "batch": lambda: states_at(problem, points, GRID),
+            "node by node": lambda: [states_at(problem, points[k : k + 1], GRID) for k in range(len(points))],
         },
         repeats,
     )

@@ -5,7 +5,7 @@ The orders on higher indices are in tests/methods/test_radau.py.
 
 import numpy as np
 
-from stodyn.methods.radau import solved
+from stodyn.methods.radau import states_at
 from stodyn.problems.random_dae import RandomDAE
 
 CASES: dict = {RandomDAE: {}}
@@ -19,7 +19,7 @@ def deterministic(method):
     for steps in (16, 32):
         grid = np.linspace(0.0, 3.0, steps + 1)
         exact = np.stack([np.sin(grid), np.cos(grid)], axis=1)
-        errors.append(np.abs(solved(rotation, np.zeros((1, 0)), grid, method.order)[:, 0] - exact).max())
+        errors.append(np.abs(states_at(rotation, np.zeros((1, 0)), grid, method.order)[:, 0] - exact).max())
     assert abs(np.log2(errors[0] / errors[1]) - claim.order) < 0.25, errors
 
 

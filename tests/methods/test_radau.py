@@ -9,7 +9,7 @@ import scipy.sparse
 
 from stodyn import simulate
 from stodyn import statistics as st
-from stodyn.methods.radau import Radau3, Radau5, solved
+from stodyn.methods.radau import Radau3, Radau5, states_at
 from stodyn.models.miller_integrator import MILLER_INTEGRATOR
 from stodyn.noise.distribution import Uniform
 from stodyn.numerics import radau
@@ -23,7 +23,7 @@ def orders(problem, exact, end, order, steps=(8, 16, 32)):
     errors = []
     for n in steps:
         grid = np.linspace(0.0, end, n + 1)
-        errors.append(np.abs(solved(problem, NONE, grid, order)[:, 0] - exact(grid)).max(axis=0))
+        errors.append(np.abs(states_at(problem, NONE, grid, order)[:, 0] - exact(grid)).max(axis=0))
     with np.errstate(divide="ignore", invalid="ignore"):  # components that are exact
         return np.log2(np.array(errors[:-1]) / np.array(errors[1:]))[-1]
 
@@ -89,7 +89,7 @@ def test_miller_is_order_five_in_every_component():
     p, errors = problem.center[None], []
     for n in (100, 200, 400):
         grid = np.linspace(0.0, 4e-6, n + 1)
-        errors.append(np.abs(solved(problem, p, grid) - exact(grid, p)).max(axis=(0, 1))[1:])
+        errors.append(np.abs(states_at(problem, p, grid) - exact(grid, p)).max(axis=(0, 1))[1:])
     np.testing.assert_allclose(errors[0], [4.19e-6, 8.38e-6, 4.19e-9, 4.19e-9], rtol=2e-3)
     np.testing.assert_allclose(errors[1][0], 1.39e-7, rtol=2e-3)
     np.testing.assert_allclose(errors[2][0], 4.53e-9, rtol=2e-3)
@@ -100,7 +100,7 @@ def test_a_batch_equals_its_members_and_sparse_equals_dense():
     problem = MILLER_INTEGRATOR.problem
     rng, grid = np.random.default_rng(1), np.linspace(0.0, 1e-6, 41)
     nodes = np.stack([law.rvs(size=7, random_state=rng) for law in problem.distributions], axis=1)
-    batch = solved(problem, nodes, grid)
+    batch = states_at(problem, nodes, grid)
     for k in range(7):
         system = problem.sparse_system(nodes[k], grid)
         alone, work = radau.prescribed(system, grid, problem.starts(nodes[k : k + 1]))
@@ -108,7 +108,7 @@ def test_a_batch_equals_its_members_and_sparse_equals_dense():
         assert np.abs((alone[:, 0] - batch[:, k]) / scale).max() < 1e-12
         assert (work.steps, work.factorisations) == (40, 2)
     uneven = np.concatenate([grid[:21], grid[22::2]])
-    two = solved(problem, nodes, uneven)
+    two = states_at(problem, nodes, uneven)
     np.testing.assert_allclose(two[:21], batch[:21], rtol=1e-11, atol=1e-18)
     assert np.abs(two[-1] - batch[-1]).max() < 1e-5
 
@@ -166,11 +166,11 @@ def test_chosen_steps_from_zero():
     )  # fmt: skip
     grid = np.linspace(0.0, 2.0, 5)
     for rtol in (1e-4, 1e-8):
-        states = solved(problem, NONE, grid, 5, rtol)[:, 0]
+        states = states_at(problem, NONE, grid, 5, rtol)[:, 0]
         exact = np.stack([grid**3, grid**10 / 10, grid**10 / 10], axis=1)
         assert np.abs((states - exact) / exact[-1]).max() < 10 * rtol
     with pytest.raises(ValueError, match="rtol: expected a relative error > 0, got -1"):
-        solved(problem, NONE, grid, 5, -1)
+        states_at(problem, NONE, grid, 5, -1)
 
 
 def test_nonlinear_index_one_with_prescribed_steps():
@@ -199,20 +199,20 @@ def test_members_that_fail_leave_the_others_alone():
     """x' = p x² with p = 1 blows up at t = 1, with p = -1 it does not: NaN from there on, and the rest to rounding."""
     problem = RandomDAE(np.eye(1), lambda t, x, p: p["p"] * x**2, [1.0], {"p": Uniform(-2.0, 2.0)})
     grid = np.linspace(0.0, 1.5, 16)
-    states = solved(problem, np.array([[1.0], [-1.0]]), grid)[:, :, 0]
+    states = states_at(problem, np.array([[1.0], [-1.0]]), grid)[:, :, 0]
     assert np.isfinite(states[:9, 0]).all() and np.isnan(states[-1, 0])
     np.testing.assert_allclose(states[:, 1], 1.0 / (1.0 + grid), rtol=1e-6)
 
 
 def test_what_cannot_be_done():
     with pytest.raises(ValueError, match="order: expected 3 or 5, got 4"):
-        solved(MILLER_INTEGRATOR.problem, MILLER_INTEGRATOR.problem.center[None], np.linspace(0, 1e-6, 3), 4)
+        states_at(MILLER_INTEGRATOR.problem, MILLER_INTEGRATOR.problem.center[None], np.linspace(0, 1e-6, 3), 4)
     blowing = RandomDAE(np.eye(1), lambda t, x: x**2, [1.0])
     with pytest.raises(radau.StepTooSmall, match=r"rtol: 1e-06 was not reached at t = 1.*look for a jump or a sing"):
-        solved(blowing, NONE, np.linspace(0.0, 2.0, 3), 5, 1e-6)
+        states_at(blowing, NONE, np.linspace(0.0, 2.0, 3), 5, 1e-6)
     singular = RandomDAE(np.zeros((2, 2)), matrix=[[1.0, 1.0], [1.0, 1.0]], start=[0.0, 0.0])
     with pytest.raises(ValueError, match="the pencil may be singular"):
-        solved(singular, NONE, np.linspace(0.0, 1.0, 3))
+        states_at(singular, NONE, np.linspace(0.0, 1.0, 3))
     sparse = radau.Linear(scipy.sparse.csr_array((2, 2)), scipy.sparse.csr_array(np.ones((2, 2))),
                           radau.Forcing(lambda t: np.zeros((len(t), 2)), np.arange(2)))  # fmt: skip
     with pytest.raises(ValueError, match="the pencil may be singular"):

@@ -9,7 +9,7 @@ import scipy.sparse
 import scipy.stats
 
 from stodyn import simulate, sweep
-from stodyn.methods.radau import solved
+from stodyn.methods.radau import states_at
 from stodyn.models.miller_integrator import MILLER_INTEGRATOR
 from stodyn.noise.distribution import Normal, Uniform
 from stodyn.noise.source import PerPath
@@ -37,7 +37,7 @@ def test_fixed_params_stand_beside_random_ones_and_problems_keep_what_they_were_
     sampled = sweep(problem, "Radau3", over={"g": [1.0, 2.0]}, paths=50, **grid)
     np.testing.assert_allclose(sampled["mean"].values[1], 2.0 * sampled["mean"].values[0], rtol=1e-12)
     nonlinear = RandomDAE([[1.0]], lambda t, x, p: p["g"] * (1.0 - p["tau"] * x), [0.0], given)
-    at_mean = solved(nonlinear, nonlinear.center[None], np.linspace(0.0, 1.0, 21))[-1, 0, 0]
+    at_mean = states_at(nonlinear, nonlinear.center[None], np.linspace(0.0, 1.0, 21))[-1, 0, 0]
     assert at_mean == pytest.approx(1.0 - np.exp(-2.0), rel=1e-6)
 
 
@@ -139,7 +139,7 @@ def test_the_integrator_shows_the_impulse():
     problem = MILLER_INTEGRATOR.problem
     charged = dataclasses.replace(problem, start=[0.0, 0.1, 0.0, 0.0, 0.0])
     for steps, current in ((400, -5.81e-3), (800, -1.18e-2)):
-        states = solved(charged, problem.center[None], np.linspace(0.0, 4e-6, steps + 1))[:, 0]
+        states = states_at(charged, problem.center[None], np.linspace(0.0, 4e-6, steps + 1))[:, 0]
         assert states[1, 4] == pytest.approx(current, rel=5e-3)
         assert states[1, 1] == pytest.approx(0.3, abs=0.1)
     with pytest.raises(ValueError, match="show impulses"):
