@@ -66,7 +66,9 @@ def test_vectors_random_starts_and_parameters():
         exact += weight * np.array([np.exp(-a), 2 * np.exp(-2 * a) + (1 - np.exp(-2 * a)) / (2 * a)])
     assert one.value.dims == ("entry",)
     assert np.all(np.abs(one.value - exact) < 3 * 0.03) and np.all(one.error <= 0.03)
-    assert json.loads(one.attrs["provenance"])["starts_and_params"] == "pseudo-random"
+    assert (
+        json.loads(one.attrs["provenance"])["starts_and_params"] == "1 of the Sobol coordinates, others pseudo-random"
+    )
 
 
 def test_a_drift_that_grows_faster_than_linearly():
@@ -85,7 +87,7 @@ def test_probabilities_and_what_is_rare():
     with pytest.raises(NotToBeHad, match="rare events need splitting"):
         sd.estimate(OU, functional.Probability(lambda t, x: x[0] - 3.5), t=(0, 2), error=0.01, seed=1)
     never = sd.estimate(OU, lambda t, x: x[0] > 20.0, t=(0, 2), error=0.01, seed=1)
-    assert not never.attrs["trusted"] and "the same on all" in never.attrs["reasons"]
+    assert not never.attrs["trusted"] and "had one value on all" in never.attrs["reasons"]
 
 
 def test_the_ledger_and_budgets(tmp_path):
@@ -95,7 +97,7 @@ def test_the_ledger_and_budgets(tmp_path):
     with pytest.raises(NotToBeHad, match=r"error: 1e-07 needs about .* path-steps .* most=1e\+06 reaches about"):
         sd.estimate(OU, square, t=(0, 2), error=1e-7, seed=3, most=1e6, points="random")
     spent = sd.estimate(OU, square, t=(0, 2), error=0.004, seed=3, most=1e5, points="random")
-    assert not spent.attrs["trusted"] and "path-steps are spent" in spent.attrs["reasons"]
+    assert not spent.attrs["trusted"] and "path-steps is spent" in spent.attrs["reasons"]
     assert float(spent.error) > 0.004
 
 
@@ -179,7 +181,7 @@ def test_the_control_of_a_linear_problem_is_exact():
         ({}, functional.Maximum(lambda t, x: x[0]), "E of Maximum is not known"),
         ({}, lambda t, x: jnp.stack([x[0], x[0] ** 2]), "f has 2 entries"),
         ({}, lambda t, x: jnp.where(x[0] > 0.3, 1.0, 0.0), "f has corners or jumps \\(gt\\)"),
-        ({}, lambda t, x: jnp.sqrt(x[0] ** 2), "which is not well enough"),
+        ({}, lambda t, x: jnp.sqrt(x[0] ** 2), "which is not accurate enough"),
     ],
 )
 def test_where_there_is_no_linear_control(change, f, says):
@@ -191,3 +193,29 @@ def test_where_there_is_no_linear_control(change, f, says):
 def test_a_control_by_another_name():
     with pytest.raises(ValueError, match='"linear" or "auto", got \'lineal\''):
         sd.estimate(OU, square, t=(0, 1), error=0.1, seed=1, control="lineal")
+
+
+def test_random_starts_and_parameters_are_the_first_coordinates_of_sobol_points():
+    """E X²(1) of X' = -k X + ξ/2 from N(1, 1/4), k uniform on 1/2 to 2, by quadrature over k. Nearly all variance is
+    that of start and parameter, of which Sobol points now take their share."""
+    problem = sd.SDE(
+        lambda t, x, p: -p * x, lambda t, x: 0.5, scipy.stats.norm(1.0, 0.5), scipy.stats.uniform(0.5, 1.5)
+    )
+    found = sd.estimate(problem, square, t=(0, 1), error=0.002, seed=1)
+    k, w = np.polynomial.legendre.leggauss(20)
+    k = 1.25 + 0.75 * k
+    exact = 0.5 * w @ (1.25 * np.exp(-2 * k) + 0.125 * (1 - np.exp(-2 * k)) / k)
+    assert abs(float(found.value) - exact) < 0.006 and found.attrs["path_steps"] < 2e5
+    assert json.loads(found.attrs["provenance"])["starts_and_params"] == "2 of the Sobol coordinates"
+
+
+@pytest.mark.parametrize("points", ["sobol", "random"])
+def test_listed_values_are_drawn_at_random_and_stay_together(points):
+    """X' = p from a start equal to p: E X(1)² = 4 E p² over the list, which is in order; not over its first values, and
+    with one place in both lists."""
+    listed = np.linspace(0.0, 1.0, 101)
+    problem = sd.SDE(lambda t, x, p: p + 0 * x, lambda t, x: 0.1, sd.PerPath(listed), sd.PerPath(listed))
+    found = sd.estimate(problem, square, t=(0, 1), error=0.05, seed=1, points=points)
+    assert abs(float(found.value) - 4 * np.mean(listed**2) - 0.01) < 0.15
+    with pytest.raises(ValueError, match="hold 101 and 102 values"):
+        sd.estimate(problem.changed(params=sd.PerPath(np.ones(102))), square, t=(0, 1), error=0.05, seed=1)

@@ -64,7 +64,7 @@ def test_levels_of_a_drift_that_grows_faster_than_linearly(method):
 def test_infinite_variances_and_means(a):
     """E exp(a W²) has no variance for a ≥ 1/4 and is infinite for a ≥ 1/2: never trusted, and given up."""
     found = ask(BROWNIAN, lambda t, x: jnp.exp(a * x[0] ** 2), steps=2)
-    assert not found.attrs["trusted"] and "is to be believed" in found.attrs["reasons"]
+    assert not found.attrs["trusted"] and "can be believed" in found.attrs["reasons"]
 
 
 def test_tails_that_points_do_not_mend():
@@ -203,7 +203,7 @@ def test_noise_that_implicit_steps_damp_out():
     quiet = sd.SDE(lambda t, x: 1e4 * (1 - x), lambda t, x: 1.0, 0.0)
     found = ask(quiet, lambda t, x: x[0] ** 2, error=1e-3, method="ImplicitMilstein")
     assert found.steps.max() <= 64 and float(found.bias) >= 4.9e-5
-    with pytest.raises(NotToBeHad, match="noise reaches modes that decay within a step"):
+    with pytest.raises(NotToBeHad, match="noise reaches modes that decay within one of 32768 steps"):
         ask(sd.SDE(lambda t, x: -1e6 * x, lambda t, x: 1e3, 0.0), lambda t, x: x[0] ** 2, method="ImplicitMilstein")
 
 
@@ -256,7 +256,7 @@ def test_relative_errors_of_small_and_of_no_values():
     found = ask(well, small, t=(0, 5), error=0.5, relative=True)
     assert found.attrs["trusted"] and abs(float(found.value) - 0.004663) < 3 * float(found.error) < 0.005
     found = ask(BROWNIAN, lambda t, x: x[0], relative=True)
-    assert not found.attrs["trusted"] and "still holds zero" in found.attrs["reasons"]
+    assert not found.attrs["trusted"] and "still contains zero" in found.attrs["reasons"]
 
 
 def test_what_plain_monte_carlo_would_take_beside_a_control_that_takes_all_variance():

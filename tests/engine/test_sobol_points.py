@@ -60,7 +60,7 @@ def test_what_is_said_of_standard_errors_from_randomisations():
     brownian = sd.SDE(lambda t, x: 0.0 * x, lambda t, x: 1.0, 0.0)
     tails = st.Observable(lambda t, x: jnp.exp(2.0 * x[0]), name="tails", at=[1.0])
     options = dict(t=(0, 1), dt=0.5, seed=1, paths=1024, points="sobol")
-    with pytest.warns(HeavyTailed, match="the standard error of tails is decided by rare large values"):
+    with pytest.warns(HeavyTailed, match="the standard error of tails is dominated by rare large values"):
         sd.simulate(brownian, "EulerMaruyama", collect=[tails], **options)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

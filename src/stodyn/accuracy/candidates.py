@@ -1,17 +1,17 @@
-"""Which methods come into question for an estimate, on which coarsest grid, and with which orders.
+"""The candidate methods of an estimate, with their coarsest grids and orders.
 
 SDEs        PlatenWeak2, of weak order 2 and, where the noise commutes, of strong order 1
 + general   Milstein's step without areas on antithetic pairs, whose differences fall faster where channels do not
             commute
 + stiff     a drift-implicit method, from 4 steps on
-+ long      the recommended method of Hamiltonian systems over many of their periods, which explicit steps heat or damp
++ long      the recommended method of Hamiltonian systems over many periods, where explicit steps heat or damp them
 + steep     TamedEuler where the drift grows faster than linearly: explicit steps are watched there, and given up
-            when a path leaves; those below weak order 2 are not taken, and not trusted where they are asked for
+            when a path runs away; those below weak order 2 are not taken, and not trusted where they are asked for
 others      the recommended method of the problem
 
-The coarsest grid has about a step for every time of the linearised system, and follows what the coefficients do in
-time: a load of 16 periods is zero at every time of 4, 8 and 16 steps, and no difference of these levels would tell.
-Implicit steps also follow modes that decay quickly where f would miss the noise that reaches them (fast_modes).
+The coarsest grid has about one step per time constant of the linearised system, and follows the coefficients in time: a
+load with 16 periods is zero at every time of 4, 8 and 16 steps, and no difference of these levels would show it.
+Implicit steps also follow modes that decay quickly, where f would miss the noise that reaches them (fast_modes).
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ from stodyn.problems.structure import depends_on_time
 from stodyn.statistics.functional import Functional
 
 STIFF = 64.0  # decay times in the interval beyond which implicit methods are tried
-LONG = 64.0  # times of the system in the interval beyond which methods that keep its structure are tried
+LONG = 64.0  # time constants in the interval beyond which structure-preserving methods are tried
 FEWEST, MOST_FIRST = 2, 4096  # steps of the coarsest level
-LOOKS = 512  # random times at which coefficients are looked at
+LOOKS = 512  # random times at which coefficients are evaluated
 CLOCK_LOOKS, CLOCKED = 8, 64  # times at which clocks are looked for, and components up to which
 COUPLABLE = "PlatenWeak2 (weak 2), Milstein, Heun, ThetaEuler"
 
 
 class Candidate(NamedTuple):
-    """A method on the problem as it takes it.
+    """A method and the problem in the form that it takes.
 
-    watched  whether paths that leave must be looked for
-    leaves   whether they must be expected to leave on grids that are too coarse, however few have been seen
-    fast     of an implicit method: the modes whose noise it may damp out
+    watched  whether to look for paths that run away
+    leaves   whether paths must be expected to run away on coarse grids, even if none has been seen to
+    fast     the modes whose noise an implicit method may damp out
     """
 
     problem: Any
@@ -68,7 +68,7 @@ class Candidate(NamedTuple):
     fast: FastModes | None
 
     def following(self, error: float, is_relative: bool) -> Candidate:
-        """With as many steps as modes that decay quickly ask for, where noise reaches them."""
+        """The same with enough steps for the fast modes that noise reaches."""
         if self.fast is None:
             return self
         return self._replace(steps=self.fast.steps_for(error, is_relative, self.steps))
@@ -88,7 +88,7 @@ class _WithoutAreas(_Milstein):
 
 
 def candidates(problem: Any, functional: Functional, method: Any, t: tuple[float, float]) -> list[Candidate]:
-    """The methods to try; refuses what cannot be estimated, in the user's terms."""
+    """The methods to try; raises an error in the user's terms where nothing can be estimated."""
     if isinstance(problem, (Measured, RandomDAE)):
         raise TypeError(
             f"problem: expected an SDE, a Hamiltonian, Mechanical or SDAE system, got {type(problem).__name__}"
@@ -105,7 +105,9 @@ def candidates(problem: Any, functional: Functional, method: Any, t: tuple[float
             raise ValueError(f"method: {reason}. Take one of {COUPLABLE}")
         if functional.diffuses and (isinstance(stepped, SDAE) or not hasattr(stepped, "g")):
             name = type(functional).__name__
-            raise TypeError(f"f: {name} needs the drift and diffusion of an SDE, and {one.name} steps none; use End(f)")
+            raise TypeError(
+                f"f: {name} needs the drift and diffusion of an SDE, but {one.name} does not step an SDE; use End(f)"
+            )
         own = max(one.promised("weak", stepped.noise_structure), 1.0)
         strong = 1.0 if kind == "antithetic" else one.promised("strong", stepped.noise_structure)
         is_implicit = one in (implicit.ThetaEuler, milstein.ImplicitMilstein)
@@ -141,8 +143,8 @@ def _for_problem(problem: Any, t: tuple[float, float]) -> list[tuple[Any, str]]:
 
 
 class _Rates(NamedTuple):
-    """Of the drift's linearisation at the start: the largest, the fastest decay, and the fastest oscillation that lasts
-    for a period."""
+    """Rates of the linearised drift at the start: the largest, the fastest decay, and the fastest oscillation that
+    lasts for a period."""
 
     largest: float
     decay: float
@@ -160,16 +162,16 @@ def _rates(problem: Any, t: float) -> _Rates:
 
 
 def _first_steps(rates: _Rates, t: tuple[float, float], is_implicit: bool) -> int:
-    """About a step for every time of the system; implicit methods begin with four, or follow what swings."""
+    """About one step per time constant of the system; implicit methods begin with four, or follow the oscillations."""
     least, rate = (4, rates.oscillation) if is_implicit else (FEWEST, rates.largest)
     wanted = min(max(least, (t[1] - t[0]) * rate), MOST_FIRST)
     return 2 ** math.ceil(math.log2(wanted))
 
 
 def _steps_in_time(problem: Any, functional: Functional, t: tuple[float, float]) -> int:
-    """The fewest steps between whose ends coefficients and what is integrated are all but straight lines: at random
-    times, and at those of the finest grid, which sees short pulses, they differ from these by less than half of their
-    deviation. Components that move as clocks do are moved along."""
+    """The fewest steps on which the coefficients and the integrand are nearly linear in time: at random times, and at
+    the times of the finest grid, which sees short pulses, they deviate from their chords by less than half their
+    standard deviation. Components that only count time move along."""
     params, x = problem.example_params(), np.asarray(problem.example_start(), float)
     told: list[Any] = [problem.f, problem.g]
     if functional.gathers_in_time:
@@ -222,7 +224,7 @@ def _clocks(problem: Any, params: Any, states: np.ndarray, times: np.ndarray) ->
 
 
 def superlinear(problem: Any) -> bool:
-    """Whether the drift grows faster than linearly along some of a few directions."""
+    """Whether the drift grows faster than linearly in one of a few random directions."""
     rng = np.random.default_rng(0)
     params, x = problem.example_params(), np.asarray(problem.example_start(), float)
     drift = AtPoints(lambda x: problem.f(0.0, x, params))

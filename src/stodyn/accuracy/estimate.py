@@ -1,9 +1,10 @@
 """E f of a path to a stated error: the method, the steps and the points are chosen, and the error is checked.
 
-pilot    differences of levels 1 and 2 of each method that comes into question, 256 points each, or fewer of many steps
+pilot    differences of levels 1 and 2 of each candidate method, 256 points each, fewer where there are many steps
 predict  the cost of every base and top, from the pilot's variances and bias (rules.predicted)
-loop     half = q s + D; enough: stop. D too large and seen: another level. Else more points where they help most
-check    kurtosis, order, finite paths; what fails is a reason, and the result is not to be trusted
+loop     half = q s + D; stop when it is small enough. Add a level where D is too large and significant; otherwise add
+         points where they help most
+check    kurtosis, order, finite paths; whatever fails is given as a reason not to trust the result
 """
 
 from __future__ import annotations
@@ -39,31 +40,28 @@ POINTS = ("auto", "sobol", "random")
 MOST_STEPS = 2**22
 RARE = 1e-3
 GROWTH = {"sobol": 2.0, "random": 1.25}
-DIMENSIONS = 21_201  # coordinates of a Sobol net
 WORTH = 1.5  # gain of Sobol points on a level below which the next levels take pseudo-random ones
-PILOT_SHARE = 0.05  # of the whole as it is predicted, up to a few times too high, that pilots may cost
-HOPELESS = 100.0  # predictions are too high by up to a factor of twelve
-MOST_DOUBLED = 64  # times the steps that a method begins with, beyond which it is given up
-FURTHER_LOOKS = 4  # doublings of a level for a kurtosis that is too large
-SLOPE_POINTS = 512  # paths from which the slope of a control is found
-DOUBTED, REFUTED, FINER = 2.5, 6.0, 8  # standard errors of its mean; how many times as many steps and paths tell
-PAYS = 2.5  # times less variance, from which on a second path beside each pays
-TINY = 1e-140  # in place of a tolerance of zero, which has a square
+PILOT_SHARE = 0.05  # of the predicted cost, which is up to a few times too high, that pilots may take
+HOPELESS = 100.0  # times the budget, beyond which an estimate is refused: predictions are up to twelve times too high
+MOST_DOUBLED = 64  # times the first number of steps of a method, beyond which it is given up
+FURTHER_LOOKS = 4  # doublings of a level whose kurtosis is too large
+SLOPE_POINTS = 512  # paths that determine the slope of a control
+DOUBTED, REFUTED, FINER = 2.5, 6.0, 8  # standard errors of a control's mean; factor of the steps and paths that decide
+PAYS = 2.5  # reduction of the variance that pays for a second path beside each
+TINY = 1e-140  # used for a tolerance of zero; its square is not zero
 MENDS = 2**18  # points of a level after which a kurtosis that is still too large will stay so, or a value may be zero
 APART = 2.5  # times the variance of f, beyond which differences are not those of independent paths
-SURE = 4096  # points that f must have had one value on to be taken for constant, or seen where it has jumps
-
-
-FAR = 10.0  # times how far the finest paths go, beyond which a path has left
+SURE = 4096  # points needed before f counts as constant, and before an f with jumps is believed
+FAR = 10.0  # times the reach of the finest paths, beyond which a path has run away
 
 
 class NotToBeHad(ValueError):
-    """An expectation that cannot be estimated as asked, and why."""
+    """Raised where an expectation cannot be estimated as asked; the message says why."""
 
 
 class Diverged(NotToBeHad):
-    """Levels of one method that do not serve: paths that leave where the drift grows faster than linearly, differences
-    that do not fall."""
+    """Raised where the levels of a method are of no use: paths run away because the drift grows faster than linearly,
+    or differences do not fall."""
 
 
 @front_door
@@ -86,49 +84,68 @@ def estimate(
     device: Any = "cpu",
     progress: bool | None = None,
 ) -> xr.Dataset:
-    """E f to a total error, bias and sampling, with a confidence interval; the cheapest way there is taken.
-
-        stodyn.estimate(problem, lambda t, x: x[0] ** 2, t=(0, 4), error=1e-3, seed=1)
-        stodyn.estimate(problem, functional.TimeAverage(energy), t=(0, 100), error=0.01, relative=True, seed=1)
+    """Estimate E f to a total error (bias and sampling) with a confidence interval, by the cheapest route.
 
     Parameters
     ----------
     problem
-        An SDE, or what has an SDE with the same law (Hamiltonian, Mechanical, coloured noise); SDAEs by their own
-        methods. Starts and parameters may be random.
+        An SDE, a problem that has an SDE with the same law (Hamiltonian, Mechanical, coloured noise), or an SDAE.
+        Starts and parameters may be random.
     f
-        A function (t, x[, params]) of the end state that gives a number or a vector, or one of
+        A function (t, x[, params]) of the end state that returns a number or a vector, or one of
         stodyn.statistics.functional: End, TimeAverage, Integral, Maximum, Minimum, Probability.
     t
         (start, end).
     error
-        Half the width of the interval that is asked for, of every entry of f; with relative=True as a share of the
-        value's size.
+        The half-width of the interval, for every entry of f; with relative=True as a share of |E f|.
+    seed
+        A whole number; the same seed gives the same result.
     level
-        Of the interval of each entry by itself.
+        The confidence level of the interval of each entry by itself.
+    relative
+        Whether `error` is a share of |E f|.
     method, steps
         Fix the method, and the number of steps of the coarsest level.
     points
         "sobol", "random", or "auto": Sobol points where they pay.
     control
-        (c, E c): a function or functional of the same paths that goes with f, and its exact expectation. What is
-        estimated is then f - β (c - E c), β from a pilot of its own. "linear": f on the problem linearised along its
-        own Gaussian law, beside each path; for additive noise, up to four components and End, Integral or TimeAverage.
-        "auto": the same where it lowers the variance by 2.5 and more, what the second path costs, else none.
+        (c, E c): a function or functional of the same paths that is correlated with f, and its exact expectation. The
+        estimate is then that of f - β (c - E c), with β from a pilot of its own. "linear": f on the problem linearised
+        along its own Gaussian law, beside each path; for additive noise, up to four components and End, Integral or
+        TimeAverage. "auto": the same where it lowers the variance by at least 2.5, which is what the second path costs.
     most
         The largest number of path-steps.
     ledger
-        A folder that keeps the blocks of every level.
+        A folder that keeps the blocks of every level, so that a further call continues from them.
+    place, device
+        Where blocks run, as for stodyn.simulate.
+    progress
+        Whether to show the error as it falls; None: on a terminal or in a notebook.
 
     Returns
     -------
     xarray.Dataset
-        value, error (the half-width that was reached), low, high, bias, stderr; for every level steps, points,
-        level_mean, level_stderr, level_variance, kurtosis, gain (of Sobol points), path_steps, sampled, role. attrs:
-        route, why, trusted, reasons, path_steps, pilot_path_steps, predicted, plain_path_steps.
+        value, error (the half-width reached), low, high, bias, stderr; for every level steps, points, level_mean,
+        level_stderr, level_variance, kurtosis, gain (of Sobol points), path_steps, sampled, role. attrs: route, why,
+        trusted, reasons, path_steps, pilot_path_steps, predicted, plain_path_steps.
 
-    The interval rests on a variance that can be estimated and on a bias that shrinks from level to level as was seen;
-    both are checked. A bias that is zero on the levels that were measured and not later cannot be seen by anyone.
+    Raises
+    ------
+    NotToBeHad
+        If the expectation cannot be estimated as asked: too few path-steps, a rare event, levels that do not converge.
+
+    Notes
+    -----
+    The interval relies on a variance that can be estimated and on a bias that shrinks from level to level as observed;
+    both are checked. A bias that is zero on the measured levels but not on finer ones cannot be seen by anyone.
+
+    Examples
+    --------
+    >>> import stodyn as sd
+    >>> decay = sd.SDE(lambda t, x: -x, lambda t, x: 0.1, start=2.0)
+    >>> found = sd.estimate(decay, lambda t, x: x[0], t=(0, 1), error=0.01, seed=1)
+    >>> bool(abs(found["value"] - 0.7358) < 0.02), found.attrs["trusted"]
+    (True, 1)
     """
     _check_wishes(error, level, most, seed)
     asked = Asked(problem, f, t, method=method, steps=steps, points=points, control=control, place=place, device=device)
@@ -136,7 +153,7 @@ def estimate(
 
 
 class Asked:
-    """What an expectation is asked of, described and traced once for any number of answers; options as of estimate."""
+    """A question, described and traced once, that can be answered many times; the options are those of estimate."""
 
     def __init__(
         self, problem, f, t, *, method=None, steps=None, points="auto", control=None, place=None, device="cpu"
@@ -144,6 +161,7 @@ class Asked:
         self.span, self.functional = _checked_span(t), _functional(f)
         _check_choices(points, steps)
         self.problem, self.method, self.steps, self.control = as_it_is_now(problem), method, steps, control
+        _check_lists(self.problem)
         self.where, self.devices, _ = whereabouts(place, None, device)
         if self.devices and points == "sobol":
             raise ValueError('points: Sobol points are made on the processor; give points="random", or device="cpu"')
@@ -153,7 +171,7 @@ class Asked:
         _check_values(self.functional, self.found[0][0].problem, self.span[0])
 
     def _questions(self, problem, functional, beside: Functional | None = None) -> list[tuple[Candidate, Question]]:
-        """The methods that come into question, the coarsest first; `beside` is asked in the functional's place."""
+        """The candidate methods, the coarsest first; `beside` replaces the functional where it is given."""
         found = candidates(problem, functional, self.method, self.span)
         return [(one, self._question(one, beside or functional)) for one in sorted(found, key=lambda one: one.steps)]
 
@@ -162,7 +180,7 @@ class Asked:
         return Question(candidate.problem, candidate.method, watched, self.span, self.where, self.devices)
 
     def _controlled(self, error: float, seed: int) -> tuple[list[tuple[Candidate, Question]], WithControl]:
-        """What is asked with the control that was given, and how they go together."""
+        """The questions with the control that was given, and what is known of that control."""
         none = WithControl(None, 0, 1.0, None)
         if self.control is None:
             return self.found, none
@@ -183,7 +201,7 @@ class Asked:
         return self._questions(problem, functional, with_control.functional), with_control
 
     def answered(self, error, seed, *, level=0.95, relative=False, most=1e10, ledger=None, progress=None) -> xr.Dataset:
-        """E f to an error."""
+        """Estimate E f to an error."""
         began = time.perf_counter()
         work = _Work(level, float(error), relative, float(most), int(seed), self.kind, self.chooses, ledger)
         found, control = self._controlled(float(error), int(seed))
@@ -205,7 +223,7 @@ class Asked:
                 except (PathsFailed, Diverged) as reason:
                     left.remove(ladder)
                     failures.append(f"{ladder.candidate.method.name}: {reason}")
-                    if not left and spare:  # what was too dear to be tried beside others
+                    if not left and spare:  # a method whose pilot was too dear beside others
                         left, further, _ = _pilots(spare[:1], work, self.steps, bar)
                         ladders, failures, spare = ladders + left, failures + further, spare[1:]
                     if not left:
@@ -220,8 +238,8 @@ class Asked:
 
 
 class WithControl(NamedTuple):
-    """f with its control, the path-steps it took to find how they go together, the factor by which the variance falls,
-    and the variance of f by itself, by entry."""
+    """f with its control, the path-steps of the pilot that found its slope, the factor by which the variance falls, and
+    the variance of f by itself, per entry."""
 
     functional: Controlled | None
     spent: int
@@ -230,7 +248,7 @@ class WithControl(NamedTuple):
 
 
 def _linearised(problem, functional, span, error, control) -> Linearised | None:
-    """The control that was asked for by name, or None where "auto" finds none."""
+    """The control asked for by name, or None where "auto" finds none."""
     if control not in ("linear", "auto"):
         raise ValueError(f'control: expected (function, its exact expectation), "linear" or "auto", got {control!r}')
     try:
@@ -242,7 +260,7 @@ def _linearised(problem, functional, span, error, control) -> Linearised | None:
 
 
 def _with_control(f, control, asked: Question, candidate: Candidate, seed: int, is_own: bool) -> WithControl:
-    """How f and its control go together, from a pilot of its own."""
+    """f with its control, whose slope a pilot of its own determines."""
     try:
         c, known = control
         known = float(known)
@@ -267,7 +285,7 @@ def _with_control(f, control, asked: Question, candidate: Candidate, seed: int, 
     second = np.asarray(run.sums[1].second)[0]
     if not second[-1, -1] > 0:
         raise ValueError("control: it is the same on every path; leave it out")
-    if not is_own and _off(run, known)[1] > DOUBTED:  # by chance, by coarse steps, or it is wrong: more paths tell
+    if not is_own and _off(run, known)[1] > DOUBTED:  # chance, coarse steps, or a wrong expectation: more paths decide
         finer = LevelRun(question, "single", FINER * steps, int(streams[1]), "random")
         finer.grow(FINER * SLOPE_POINTS, Progress(0, False))
         spent += FINER * SLOPE_POINTS * finer.cost
@@ -285,7 +303,7 @@ def _with_control(f, control, asked: Question, candidate: Candidate, seed: int, 
 
 
 def _off(run: LevelRun, known: float) -> tuple[float, float]:
-    """The mean of the control, and how many standard errors it is from what is said of it."""
+    """The mean of the control, and its distance from the given expectation in standard errors."""
     sums = run.sums[1]
     count, mean = float(np.asarray(sums.weight).ravel()[0]), float(np.asarray(sums.mean)[0, -1])
     variance = float(np.asarray(sums.second)[0, -1, -1]) / (count - 1)
@@ -293,8 +311,8 @@ def _off(run: LevelRun, known: float) -> tuple[float, float]:
 
 
 def _pilots(found, work, steps, bar) -> tuple[list[Ladder], list[str], list[tuple[Candidate, Question]]]:
-    """Pilots of the methods that come into question, the cheapest first, and the methods that are left out because they
-    would make the pilots dearer than CHEAP and than a small share of the whole."""
+    """Pilots of the candidate methods, the cheapest first; why some failed; and the methods left out because their
+    pilots would cost more than CHEAP and more than a small share of the whole."""
     ladders: list[Ladder] = []
     failures, spare = [], []
     for candidate, _ in found:
@@ -327,6 +345,17 @@ def _checked_span(t) -> tuple[float, float]:
     if not (math.isfinite(start) and math.isfinite(end) and start < end):
         raise ValueError(f"t: expected (start, end) with start < end, got {t!r}")
     return start, end
+
+
+def _check_lists(problem: Any) -> None:
+    """Refuse lists of different lengths: a path takes one place in all of them."""
+    sources = (*problem.start_parts, *problem.param_sources)
+    lengths = sorted({int(source.count) for source in sources if source.is_listed})
+    if len(lengths) > 1:
+        raise ValueError(
+            f"problem: its lists of values (PerPath) hold {lengths[0]} and {lengths[-1]} values; an estimate draws one "
+            "place for all of them at random. Give lists of one length"
+        )
 
 
 def _check_choices(points, steps) -> None:
@@ -387,7 +416,7 @@ def _functional(f: Any) -> Functional:
 
 @dataclasses.dataclass
 class _Work:
-    """What was asked for."""
+    """A request for one answer, and the history of its error."""
 
     level: float
     error: float
@@ -413,7 +442,7 @@ class _Work:
 
 
 class Ladder:
-    """The levels of one method: singles and pairs, begun when they are first asked for."""
+    """The levels of one method, single paths and pairs; each run begins when it is first needed."""
 
     def __init__(self, question: Question, candidate: Candidate, work: _Work, steps: int):
         self.question, self.candidate, self.work, self.steps = question, candidate, work, steps
@@ -421,12 +450,12 @@ class Ladder:
         self.runs: dict[tuple[str, int], LevelRun] = {}
         self.base, self.top, self.expected = 0, 2, math.inf
         self.random_from = math.inf  # the first level that takes pseudo-random points
-        self.dropped = 0  # path-steps of levels that were too coarse
+        self.dropped = 0  # path-steps spent on levels that were too coarse
         self.result: Any = None  # interval, bias, levels, weights and error at the last look
 
     @property
     def functional(self) -> Functional:
-        """f itself, watched or not."""
+        """f itself, without its control and without watching."""
         f: Any = self.question.functional
         while isinstance(f, (Watching, Controlled)):
             f = f.function
@@ -434,7 +463,7 @@ class Ladder:
 
     @property
     def is_controlled(self) -> bool:
-        """Whether a control may have taken all variance away."""
+        """Whether f has a control, which may leave no variance."""
         f: Any = self.question.functional
         return isinstance(f.function if isinstance(f, Watching) else f, Controlled)
 
@@ -444,7 +473,7 @@ class Ladder:
 
     @property
     def unseen(self) -> float:
-        """What implicit steps damp out, by which E f is off on every level so far."""
+        """The part of E f that implicit steps damp out on every level so far."""
         fast = self.candidate.fast
         return 0.0 if fast is None else fast.unseen(self.n(self.top))
 
@@ -475,7 +504,7 @@ class Ladder:
         return next(iter(self.runs.values())).entries
 
     def check_far(self) -> None:
-        """Refuse levels on which a path went ten times as far as the finest paths do."""
+        """Refuse levels on which a path went ten times as far as the finest paths."""
         if self.candidate.watched:
             finest = max(l for role, l in self.runs if role == "difference")
             fine = float(self.runs["difference", finest].largest[0])
@@ -517,9 +546,9 @@ class Ladder:
 
 
 def _pilot(question: Question, candidate: Candidate, work: _Work, steps: int | None, bar: Progress) -> Ladder:
-    """Levels 1 and 2 on the coarsest grid on which paths are finite and the differences smaller than what they are
-    differences of; or, where shorter steps do not make them so, on the coarsest on which they are those of paths that
-    have lost each other: such levels serve to measure the bias of plain Monte Carlo."""
+    """Levels 1 and 2 on the coarsest grid on which paths are finite and differences vary less than f itself. Where
+    shorter steps do not achieve that, because fine and coarse paths lose each other, the coarsest grid on which they
+    look independent is taken: its levels still measure the bias of plain Monte Carlo."""
     n, dropped, before = steps or candidate.steps, 0, math.inf
     while True:
         ladder = Ladder(question, candidate, work, n)
@@ -535,7 +564,7 @@ def _pilot(question: Question, candidate: Candidate, work: _Work, steps: int | N
                 raise NotToBeHad(_rare(float(np.min(fine.mean)), work.error))
             bad = ~np.isfinite(variance) | ~np.isfinite(whole)
             if bad.any():
-                raise ValueError("f: it is NaN or infinite on some paths; let it answer for every state that occurs")
+                raise ValueError("f: it is NaN or infinite on some paths; make it finite for every state that occurs")
             if np.all(variance <= whole) or not np.any(whole > 0):
                 break
             reason = f"differences of {n} and {2 * n} steps vary more than f itself"
@@ -557,24 +586,24 @@ def _pilot(question: Question, candidate: Candidate, work: _Work, steps: int | N
 
 def _too_fast() -> str:
     return (
-        f"problem: its coefficients, or what is integrated, change in time faster than {MOST_FIRST} steps follow: "
-        "coarse levels would not see what happens between their steps. Give steps= of a coarsest level that follows "
+        f"problem: its coefficients, or the integrand, change in time faster than {MOST_FIRST} steps can follow: "
+        "coarse levels would not see what happens between their steps. Give steps= for a coarsest level that follows "
         "them, or a shorter t"
     )
 
 
 def _may_be_zero(found: rules.Interval, entry: int, points: int) -> str:
     return (
-        f"after {points} points the interval {found.value[entry]:.2g} ± {found.half[entry]:.2g} still holds zero, of "
-        "which no error is a share; ask for an absolute error (relative=False)"
+        f"after {points} points the interval {found.value[entry]:.2g} ± {found.half[entry]:.2g} still contains zero, "
+        "so that a relative error has no meaning; ask for an absolute one (relative=False)"
     )
 
 
 def _damped(unseen: float) -> str:
     return (
-        "noise reaches modes that decay within a step of the finest level that can be begun with "
-        f"({fast_modes.MOST_STEPS} steps); implicit steps damp it out, so that about {unseen:.2g} of E f would be "
-        "missing on every level. Ask for a larger error, or replace what decays so quickly by its stationary law"
+        f"noise reaches modes that decay within one of {fast_modes.MOST_STEPS} steps, the finest first level; implicit "
+        f"steps damp it out, so that about {unseen:.2g} of E f would be missing on every level. Ask for a larger "
+        "error, or replace the fast components by their stationary law"
     )
 
 
@@ -589,7 +618,7 @@ def _too_dear(best: rules.Prediction, ladder: Ladder, work: _Work) -> str:
 
 
 def _loop(ladder: Ladder, work: _Work, bar: Progress, elsewhere: int) -> list[str]:
-    """Points and levels until the error is reached; what is not as it should be, in words."""
+    """Add points and levels until the error is reached; return the reasons not to trust the result."""
     looks: Counter[tuple[str, int]] = Counter()
     while True:
         for role, l in ladder.used:
@@ -603,7 +632,7 @@ def _loop(ladder: Ladder, work: _Work, bar: Progress, elsewhere: int) -> list[st
         counted = rules.weights(levels, ladder.base, ladder.top, ladder.order, b.extrapolated)
         found = rules.interval(levels, counted, b.bound, work.level)
         if not np.all(np.isfinite(found.value)):
-            raise ValueError("f: it is NaN or infinite on some paths; let it answer for every state that occurs")
+            raise ValueError("f: it is NaN or infinite on some paths; make it finite for every state that occurs")
         error, aim = work.tolerance(found.value, found.half), work.aim(found.value, found.half)
         share = found.half / np.maximum(error, 1e-300)
         worst = int(np.argmax(share))
@@ -621,7 +650,7 @@ def _loop(ladder: Ladder, work: _Work, bar: Progress, elsewhere: int) -> list[st
             return _reasons(ladder, heavy)
         for hopeless in (one for one in heavy if one.known.points >= MENDS):
             reached = f"{found.half[worst]:.2g} was reached, not {error[worst]:.2g}"
-            return [*_reasons(ladder, [hopeless]), f"given up, for more points do not mend that: {reached}"]
+            return [*_reasons(ladder, [hopeless]), f"given up, because more points do not help: {reached}"]
         if work.relative and levels[0].known.points >= MENDS and found.half[worst] > abs(found.value[worst]):
             return [*_reasons(ladder, heavy), _may_be_zero(found, worst, levels[0].known.points)]
         where: Any
@@ -631,11 +660,11 @@ def _loop(ladder: Ladder, work: _Work, bar: Progress, elsewhere: int) -> list[st
         elif np.any((b.bound > 0.5 * aim) & (b.bound > 2 * b.stderr)):
             if _does_not_converge(ladder):
                 raise Diverged(
-                    "f: its differences do not fall from level to level at a rate that can be seen: "
+                    "f: its differences do not fall from level to level at a visible rate: "
                     + ", ".join(f"{one.known.mean[worst]:.2g} at {ladder.n(one.level)} steps" for one in levels[1:])
                 )
             if 2 * ladder.n(ladder.top) > MOST_STEPS:
-                return [*_reasons(ladder, heavy), f"the bias asks for more than {MOST_STEPS} steps"]
+                return [*_reasons(ladder, heavy), f"the bias would need more than {MOST_STEPS} steps"]
             gains = by["difference", ladder.top].known.gain
             if ladder.runs["difference", ladder.top].points == "sobol" and np.max(gains) < WORTH:
                 ladder.random_from = min(ladder.random_from, ladder.top + 1)
@@ -656,18 +685,18 @@ def _loop(ladder: Ladder, work: _Work, bar: Progress, elsewhere: int) -> list[st
             wanted = ladder.least * 2 ** math.ceil(math.log2(wanted / ladder.least))
         if spent + (wanted - run.computed) * run.cost > work.most:
             reached = f"{found.half[worst]:.2g} was reached, not {error[worst]:.2g}"
-            return [*_reasons(ladder, heavy), f"most = {work.most:g} path-steps are spent: {reached}"]
+            return [*_reasons(ladder, heavy), f"the budget most = {work.most:g} path-steps is spent: {reached}"]
         run.grow(wanted, bar)
 
 
 def _helps(one: rules.Level, weight: float, entry: int) -> float:
-    """By how much a path-step on a level lowers the variance of the estimate."""
+    """How much one more path-step on a level lowers the variance of the estimate."""
     return weight**2 * float(one.known.stderr2[entry]) / (one.known.points * one.cost)
 
 
 def _heavy(levels: Sequence[rules.Level], ladder: Ladder) -> list[rules.Level]:
-    """The levels whose variances are not to be believed, the worst first."""
-    spread = np.atleast_1d(ladder.fine(1).span <= 0)  # entries that are not two-valued, whose variance their mean tells
+    """The levels whose variances cannot be believed, the worst first."""
+    spread = np.atleast_1d(ladder.fine(1).span <= 0)  # the mean of a two-valued entry gives its variance
 
     def looseness(one: rules.Level) -> float:
         loose = np.atleast_1d((one.known.kurtosis - 1) / one.known.points)
@@ -677,7 +706,7 @@ def _heavy(levels: Sequence[rules.Level], ladder: Ladder) -> list[rules.Level]:
 
 
 def _does_not_converge(ladder: Ladder) -> bool:
-    """Three differences that are seen and fall by less than a tenth each."""
+    """Whether three significant differences fall by less than a tenth each."""
     if ladder.top < 3 or ("difference", ladder.top - 2) not in ladder.runs:
         return False
     three = [ladder.known("difference", ladder.top - k) for k in range(3)]
@@ -687,8 +716,8 @@ def _does_not_converge(ladder: Ladder) -> bool:
 
 def _rare(probability: float, error: float) -> str:
     return (
-        f"f: a probability of about {probability:.1g}: an error of {error:g} says little of so small a number, and a "
-        "relative one costs more than its inverse; rare events need splitting"
+        f"f: a probability of about {probability:.1g}: an error of {error:g} says little about so small a number, and "
+        "a relative error costs more than its inverse; rare events need splitting (stodyn.rare)"
     )
 
 
@@ -697,27 +726,27 @@ def _reasons(ladder: Ladder, heavy: Sequence[rules.Level]) -> list[str]:
     reasons = []
     if ladder.candidate.leaves:
         reasons.append(
-            f"{ladder.candidate.method.name} is explicit and the drift grows faster than linearly: coarse paths leave "
-            "with a small probability, and the expectations of its levels are infinite. Leave method out, or take "
+            f"{ladder.candidate.method.name} is explicit and the drift grows faster than linearly: coarse paths run "
+            "away with a small probability, and the expectations of its levels are infinite. Leave method out, or use "
             "TamedEuler"
         )
     points = sum(one.known.points for one in levels)
     if np.any(levels[0].known.variance == 0) and not ladder.is_controlled:
         reasons.append(
-            f"f was the same on all {points} paths: if it has other values, their probability is below {3 / points:.1g}"
+            f"f had one value on all {points} paths: if it has others, their probability is below {3 / points:.1g}"
         )
     for one in heavy[:1]:
         worst = float(np.max(one.known.kurtosis))
         reasons.append(
             f"kurtosis {worst:.3g} at {ladder.n(one.level)} steps with {one.known.points} points: neither the "
-            "variance nor the interval is to be believed"
+            "variance nor the interval can be believed"
         )
     _check_rare(ladder, found.value)
     return reasons
 
 
 def _check_rare(ladder: Ladder, most: np.ndarray) -> None:
-    """Refuse probabilities that are at most so large, where that is little."""
+    """Refuse probabilities that are at most `most`, where that is below RARE."""
     found, _, levels, *_ = ladder.result
     is_probability = isinstance(ladder.functional, Probability) | (np.abs(ladder.fine(1).span - 1) < 1e-9)
     if np.any(is_probability & (most < RARE) & (levels[0].known.variance > 0)):

@@ -1,11 +1,11 @@
-"""What noise gives to modes that decay within a step: implicit steps damp it out, and no difference of levels tells.
+"""The noise of modes that decay within a step: implicit steps damp it out, and no difference of levels shows it.
 
     M dx = f dt + g dW,    A = ∂f/∂x,    A v = λ M v,    w* A = λ w* M,    γ = w* g/(w* M v)
 
-A mode of rate λ that noise reaches has the variance |γ|²/(2|λ|). A step h of the implicit Euler method gives it
-|γ|²/(|λ|² h), and half that step twice as much: both are nothing beside the truth as long as |λ|h ≫ 1, and so is their
-difference. Hence the law of the modes with |Re λ| h > 1 is taken from the linearised equations, and f is asked what
-difference it makes: at the end or along the path, by itself and through the mean of the drift.
+A mode of rate λ driven by noise has the variance |γ|²/(2|λ|). Implicit Euler steps of length h give it |γ|²/(|λ|² h),
+and steps of half that length twice as much: as long as |λ|h ≫ 1 both are negligible beside the truth, and so is their
+difference. Hence the covariance of the modes with |Re λ| h > 1 is taken from the linearised equations, and its effect
+on f is computed: at the end or along the path, directly and through the mean of the drift.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ FLOW = 16  # implicit Euler steps along which the equations are linearised
 LOOKS = (0, 8, 16)  # after which of them
 STATES = 4  # at each look: one on the path of the mean, the others spread around it
 MOST_STEPS = 2**15  # that may be asked for
-SHARE = 0.2  # of the error that may be damped out; it is counted as bias
-APART = 1e-10  # w* M v beside |w| |M v|, below which modes are not told apart
+SHARE = 0.2  # of the error that may be damped out; it counts as bias
+APART = 1e-10  # |w* M v| / (|w| |M v|) below which modes cannot be separated
 DENSITY = 0.4  # the largest density of a standard normal
 
 
@@ -50,7 +50,7 @@ class Shift(NamedTuple):
 
 
 class FastModes:
-    """Of a problem, an SDE or an SDAE, over an interval, as a functional sees them."""
+    """The fast modes of an SDE or SDAE over an interval, and their effect on a functional."""
 
     def __init__(self, problem: Any, functional: Functional, t: tuple[float, float]):
         self.problem, self.functional, self.t = problem, functional, t
@@ -58,7 +58,7 @@ class FastModes:
         self._known: dict[int, float] = {}
 
     def steps_for(self, error: float, is_relative: bool, least: int) -> int:
-        """The fewest steps, at least so many, with which what is damped out is a small share of the error."""
+        """The fewest steps, at least `least`, with which only a small share of the error is damped out."""
         if is_relative:
             error = error * self._size
         n = least
@@ -67,7 +67,7 @@ class FastModes:
         return n
 
     def unseen(self, steps: int) -> float:
-        """About how far E f is off where all modes that decay within one of so many steps have no noise."""
+        """Roughly how far E f is off if all modes that decay within one of `steps` steps have no noise."""
         if steps not in self._known:
             with np.errstate(all="ignore"):
                 self._known[steps] = self._unseen(steps)
@@ -92,8 +92,8 @@ class FastModes:
         return own[-1].of_f + float(np.abs(through[1] - through[0]).max())
 
     def _shifts(self, look: Look, root: np.ndarray) -> Shift:
-        """What the modes of a covariance root rootᵀ do to f and to the drift: by three Gauss points along each column
-        at states around the path."""
+        """The effect of modes with the covariance root rootᵀ on f and the drift, by three Gauss points along each
+        column at states around the path."""
         spread = np.random.default_rng(0).standard_normal((STATES - 1, root.shape[0])) @ look.spread.T
         states = look.state + np.concatenate([np.zeros((1, root.shape[0])), spread])
         columns = root.T[np.any(root != 0, axis=0)]

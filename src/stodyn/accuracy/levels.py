@@ -32,24 +32,24 @@ from stodyn.statistics.randomised import Randomised
 
 LEAST = 16 * RANDOMISATIONS  # points of a pilot, and where it has many steps:
 FEWEST = 2 * RANDOMISATIONS
-CHEAP = 1e5  # path-steps that a pilot may cost in any case
-PILOT = 9  # path-steps of the differences of levels 1 and 2, for each point and step of level 0
+CHEAP = 1e5  # path-steps that a pilot may always cost
+PILOT = 9  # path-steps of the differences of levels 1 and 2, per point and step of level 0
 DEVICE_PATHS = 2**16  # for which the width of a block on a GPU is taken
 JUMPS = ("gt", "ge", "lt", "le", "eq", "ne", "select_n", "sign", "floor", "ceil", "round")
 UNPRINTED = 256  # paths of a block that is not printed
 
 
 def pilot_points(steps: int) -> int:
-    """How many points a pilot takes whose coarsest level has so many steps: a multiple of R by a power of two."""
+    """The number of points of a pilot whose coarsest level has `steps` steps: R times a power of two."""
     wanted = min(max(CHEAP / (PILOT * steps), FEWEST), LEAST)
     return RANDOMISATIONS * 2 ** int(math.log2(wanted / RANDOMISATIONS))
 
 
 class Known(NamedTuple):
-    """What is known of a mean over the points of a level; arrays over the entries of f.
+    """A mean over the points of a level and its error; arrays over the entries of f.
 
-    mean, stderr2  of the mean; freedom: degrees of freedom of stderr2
-    variance, kurtosis  of a single point; span: the distance of its values where there are two, else 0
+    mean, stderr2  the mean and the square of its standard error; freedom: degrees of freedom of stderr2
+    variance, kurtosis  of a single point; span: the distance of its values where there are only two, else 0
     different      how many of the means of the randomisations differ
     """
 
@@ -64,13 +64,13 @@ class Known(NamedTuple):
 
     @property
     def gain(self) -> np.ndarray:
-        """By how much the points beat as many pseudo-random ones."""
+        """The factor by which as many pseudo-random points would have a larger variance of the mean."""
         with np.errstate(divide="ignore", invalid="ignore"):
             return self.variance / (self.points * self.stderr2)
 
 
-class Kept(NamedTuple):
-    """Of the paths of a level: sums for each randomisation, and the largest of each number."""
+class LevelTotals(NamedTuple):
+    """Sums over the paths of a level for each randomisation, and the largest size of each number."""
 
     sums: Sums
     largest: np.ndarray
@@ -78,15 +78,15 @@ class Kept(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LevelSums(Randomised):
-    """What is kept of a level."""
+    """The statistic of a level."""
 
     def fold(self, observed, block):
         values = np.asarray(observed[0])[0, :, : block.paths]
         with np.errstate(over="ignore", invalid="ignore"):
-            return Kept(super().fold(observed, block), np.abs(values).max(axis=1))
+            return LevelTotals(super().fold(observed, block), np.abs(values).max(axis=1))
 
     def merge(self, a, b):
-        return Kept(super().merge(a.sums, b.sums), np.maximum(a.largest, b.largest))
+        return LevelTotals(super().merge(a.sums, b.sums), np.maximum(a.largest, b.largest))
 
     def label(self, result, run):
         return super().label(result.sums, run)
@@ -94,7 +94,7 @@ class LevelSums(Randomised):
 
 @dataclasses.dataclass(frozen=True)
 class Question:
-    """What every level of an estimate has in common: the problem as its method takes it, and where it runs."""
+    """What all levels of an estimate share: the problem in the form its method takes, the functional, where it runs."""
 
     problem: Any
     method: Any
@@ -105,7 +105,7 @@ class Question:
 
     @functools.cached_property
     def gathered(self) -> int:
-        """How many numbers the functional gathers of a path."""
+        """How many numbers the functional gathers along a path."""
         problem = self.problem
         with jax.enable_x64(True):
             found = jax.eval_shape(
@@ -116,7 +116,7 @@ class Question:
 
     @functools.cached_property
     def has_jumps(self) -> bool:
-        """Whether the function compares or rounds: it may then have values that few points show."""
+        """Whether the function compares or rounds, so that it may have values that few points show."""
         functional, problem = self.functional, self.problem
         while isinstance(functional.function, Functional):
             functional = functional.function
@@ -126,7 +126,7 @@ class Question:
         return any(holds(trace, name) for name in JUMPS)
 
     def spec(self, kind: str, steps: int) -> Spec:
-        """A level in so many (coarse) steps; described once for each kind, as long as the method stays as it is."""
+        """A level with `steps` (coarse) steps; described once for each kind, as long as the method stays the same."""
         start, end = self.t
         step = (end - start) / steps
         known = self._described.get(kind)
@@ -167,7 +167,7 @@ class Question:
 
 
 class LevelRun:
-    """A level on its way: "single" with `steps` steps, or "pair" and "antithetic" with `steps` and half of them."""
+    """A level that grows: "single" with `steps` steps, or "pair" and "antithetic" with `steps` and half as many."""
 
     def __init__(
         self,
@@ -184,12 +184,13 @@ class LevelRun:
         self.copies, self.functional = PATHS[kind], question.functional
         spec = question.spec(kind, steps if kind == "single" else steps // 2)
         if question.devices:
-            self.run = run_of(spec, DEVICE_PATHS, seed, "auto", question.devices, None)
+            run = run_of(spec, DEVICE_PATHS, seed, "auto", question.devices, None)
+            self.run = dataclasses.replace(run, layout=dataclasses.replace(run.layout, shuffles=True))
         else:
             way = question.way(kind, spec)
             is_printed = isinstance(way, programs.ByPrint)
             width = 2 ** int(math.log2(way.width)) if is_printed else UNPRINTED
-            layout = Layout(spec, least, seed, width, least if is_printed else None, points)
+            layout = Layout(spec, least, seed, width, least if is_printed else None, points, shuffles=True)
             self.run = Run(spec, layout, way)
         self.tally = Tally(self.run, "raise")
         self.computed = 0
@@ -202,7 +203,7 @@ class LevelRun:
         return self.steps if self.kind == "single" else FINE[self.kind] * self.steps + self.steps // 2
 
     def grow(self, points: int, bar: Progress) -> None:
-        """So many points in all; whole blocks beyond the first few."""
+        """Compute until there are `points` points in all; whole blocks beyond the first few."""
         layout = self.run.layout
         if points > layout.width:
             points = -(-points // layout.width) * layout.width
@@ -211,7 +212,7 @@ class LevelRun:
         before = self.run.layout
         if self.computed and before.first_path(before.whole_blocks) == before.paths:
             self.run, further = self.run.grown(points), points - self.computed
-        else:  # the beginning of a block that is gone on with is computed again
+        else:  # the beginning of an unfinished block is computed again
             self.run, further = dataclasses.replace(self.run, layout=dataclasses.replace(layout, paths=points)), points
             self.tally = Tally(self.run, "raise")
         with jax.enable_x64(True):
@@ -228,12 +229,12 @@ class LevelRun:
 
     @property
     def largest(self) -> np.ndarray:
-        """How far the paths went, the fine ones first; where they are watched."""
+        """The reach of the paths, the fine ones first; only where they are watched."""
         return self.tally.merged[0].largest[-self.copies :]
 
     @property
     def sums(self) -> tuple[Sums, Sums]:
-        """Those of the randomisations, one after the other, and of all points."""
+        """The sums of each randomisation, and of all points."""
         if self._sums is None or self._sums[0] != self.computed:
             parts = whole = self.tally.merged[0].sums
             for half in (2**k for k in reversed(range(RANDOMISATIONS.bit_length() - 1))):
@@ -242,7 +243,7 @@ class LevelRun:
         return self._sums[1:]
 
     def known(self, entries: slice) -> Known:
-        """What is known of some of the numbers of a level: for pairs Y comes first, then P of the fine path."""
+        """Means and errors of some of the numbers of a level: for pairs Y comes first, then P of the fine path."""
         key = (self.computed, entries.start, entries.stop)
         if key not in self._known:
             self._known = {k: v for k, v in self._known.items() if k[0] == self.computed} | {key: self._find(entries)}

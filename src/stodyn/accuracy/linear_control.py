@@ -3,8 +3,8 @@
     dx = f(t, x) dt + g(t) dW        m' = E f(t, y),   P' = A P + P Aᵀ + g gᵀ,   A = E ∂f/∂x (t, y),   y ~ N(m, P)
     dy = (A(t) y + b(t)) dt + g(t) dW,   b = E f(t, y) - A m
 
-(statistical linearisation, whose Gaussian law goes with its own coefficients). A and b are taken as polynomials in t;
-the law of y is that of these polynomials, so that E f(y) is exact however coarse they are.
+(statistical linearisation, consistent with its own Gaussian law). A and b are replaced by polynomials in t, and y has
+the law of these polynomials, so that E f(y) is exact however coarse they are.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from stodyn.problems.sde import SDE
 from stodyn.statistics.functional import End, Functional, Integral, TimeAverage
 
 MOST = 4  # components
-COARSE = {1: 15, 2: 9, 3: 7, 4: 5}  # Gauss points per component, by their number: of the linearisation
-FINE = {1: (48, 64), 2: (28, 36), 3: (16, 20), 4: (10, 12)}  # of E f, which is told from two rules
-DEGREES = (8, 16, 32, 48)  # tried for A and b in time
-ROUGH = 1e-3  # of the largest coefficient: how well the polynomials follow
-INSTANTS = 24, 32  # Gauss points in time of an integral
-AGREE = 1e-3  # of the error asked for: how well the two rules agree
+COARSE = {1: 15, 2: 9, 3: 7, 4: 5}  # Gauss points per component for the linearisation, by the number of components
+FINE = {1: (48, 64), 2: (28, 36), 3: (16, 20), 4: (10, 12)}  # the same for E f, by two rules that must agree
+DEGREES = (8, 16, 32, 48)  # of the polynomials tried for A and b
+ROUGH = 1e-3  # error of these polynomials, relative to the largest coefficient
+INSTANTS = 24, 32  # Gauss points in time for an integral
+AGREE = 1e-3  # largest difference of the two rules, relative to the error asked for
 ROUGH_OPERATIONS = ("gt", "ge", "lt", "le", "eq", "ne", "max", "min", "abs", "sign", "clamp", "floor", "ceil", "round")
 TOLERANCE = dict(method="DOP853", rtol=1e-11, atol=1e-13)
 
 
 class NoControl(ValueError):
-    """The linearised problem gives no control here, and why."""
+    """Raised where the linearised problem gives no control; the message says why."""
 
 
 class Linearised(NamedTuple):
-    """x and y as one problem, f of x, f of y, and the expectation of that."""
+    """x and y as one problem, f of x, f of y, and E f(y)."""
 
     problem: SDE
     functional: Functional
@@ -64,8 +64,8 @@ def linearised(problem: Any, functional: Functional, t: tuple[float, float], err
     known = [_expectation(functional, params, law.sol, t, n, rule) for rule in (0, 1)]
     if not abs(known[1] - known[0]) <= AGREE * error:
         raise NoControl(
-            f"control: E f of the linearised problem is {known[0]:.9g} or {known[1]:.9g} by two rules of quadrature, "
-            "which is not well enough: is f smooth?"
+            f"control: E f of the linearised problem is {known[0]:.9g} by one quadrature rule and {known[1]:.9g} by "
+            "another, which is not accurate enough: is f smooth?"
         )
     return Linearised(_beside(sde, A, b), _of(functional, slice(0, n)), _of(functional, slice(n, 2 * n)), known[1])
 
@@ -73,13 +73,13 @@ def linearised(problem: Any, functional: Functional, t: tuple[float, float], err
 def _checked(problem: Any, functional: Functional) -> SDE:
     sde = problem if isinstance(problem, SDE) else (problem.lower(SDE) or (None,))[0]
     if sde is None:
-        raise NoControl(f"control: a {type(problem).__name__} is not linearised; it must be an SDE, or lower to one")
+        raise NoControl(f"control: a {type(problem).__name__} cannot be linearised; it must be an SDE, or lower to one")
     if not sde.noise_structure.implies("additive"):
         raise NoControl("control: the noise depends on the state, and the linearised problem would not be Gaussian")
     if sde.differs_from_path_to_path:
         raise NoControl("control: start or params are random, so that the linearised problem is not Gaussian")
     if sde.n > MOST:
-        raise NoControl(f"control: expectations over {sde.n} components are too many; {MOST} at most")
+        raise NoControl(f"control: {sde.n} components are too many for quadrature; at most {MOST} are possible")
     if type(functional) not in (End, Integral, TimeAverage):
         name = type(functional).__name__
         raise NoControl(f"control: E of {name} is not known for the linearised problem; End, Integral, TimeAverage are")
@@ -155,7 +155,7 @@ class _Polynomials:
         return (2.0 * s - self.t[0] - self.t[1]) / (self.t[1] - self.t[0])
 
     def traced(self, s: Any) -> Any:
-        """The same for a tracer: entries that are constant cost nothing."""
+        """The same for a tracer; constant entries cost nothing."""
         at, entries = self._at(s), []
         powers = [jnp.ones_like(at), at]
         for _ in self.coefficients[2:]:
@@ -188,7 +188,7 @@ def _tensor(nodes: np.ndarray, weights: np.ndarray, n: int) -> tuple[np.ndarray,
 
 
 def _check_smooth(functional: Functional, sde: SDE, params: Any) -> None:
-    """Refuse what quadrature may get wrong without a sign of it."""
+    """Refuse functions that quadrature may get wrong without any sign."""
     with jax.enable_x64(True):
         trace = jax.make_jaxpr(functional.value, static_argnums=0)(sde, 0.0, jnp.zeros(sde.n), params)
     rough = [name for name in ROUGH_OPERATIONS if holds(trace, name)]

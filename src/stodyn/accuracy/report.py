@@ -10,13 +10,14 @@ import numpy as np
 import xarray as xr
 
 from stodyn.accuracy import rules
+from stodyn.noise.from_normals import FromNormals
 
 ALL = 1e12  # factor of a control beyond which the variance that is left is rounding
 
 
 def dataset(ladder: Any, work: Any, reasons: list[str], others: list[float], failures: list[str], pilot: int,
             spent: int, seconds: float, control: Any) -> xr.Dataset:  # fmt: skip
-    """The result of an estimate."""
+    """Assemble the result of an estimate."""
     found, bias, levels, counted, error = ladder.result
     k = ladder.question_entries
     by_entry: tuple[str, ...] = () if k == 1 else ("entry",)
@@ -66,9 +67,9 @@ def dataset(ladder: Any, work: Any, reasons: list[str], others: list[float], fai
         "seed": work.seed,
         "bias": "the last change of the extrapolated value"
         if np.all(bias.extrapolated)
-        else "by the ratio of the last "
-        "two differences: the order seen is lower than claimed, and nothing is extrapolated",
-        "starts_and_params": "pseudo-random" if ladder.question.problem.differs_from_path_to_path else "fixed",
+        else "from the ratio of the last two differences: the observed order is lower than claimed, and nothing is "
+        "extrapolated",
+        "starts_and_params": _starts_and_params(ladder.question.problem, runs),
         "freedom": found.freedom if math.isfinite(found.freedom) else None,
         "runs": [run.run.record() for run in runs],
         "given_up": failures,
@@ -92,8 +93,8 @@ def dataset(ladder: Any, work: Any, reasons: list[str], others: list[float], fai
 def _plain(
     ladder: Any, found: rules.Interval, error: np.ndarray, level: float, own: np.ndarray | None
 ) -> tuple[float, int]:
-    """What plain Monte Carlo with the same method would have taken for the same error; own: the variance of f where the
-    levels have that of f with a control."""
+    """The path-steps that plain Monte Carlo with the same method would need for the same error; own: the variance of f
+    itself, where the levels have a control."""
     variances, biases, steps = {}, {}, {}
     top = max(l for role, l in ladder.runs if role == "difference")
     left = np.zeros_like(found.value)
@@ -114,6 +115,20 @@ def _plain(
     return rules.plain(variances, biases, steps, ladder.order, np.maximum(error, 1e-300), level)
 
 
+def _starts_and_params(problem: Any, runs: list[Any]) -> str:
+    """How random starts and parameters are drawn."""
+    if not problem.differs_from_path_to_path:
+        return "fixed"
+    coordinates = max((run.run.layout.in_front[-1] for run in runs if run.points == "sobol"), default=0)
+    if not coordinates:
+        return "pseudo-random"
+    by_function = any(
+        one.is_random and not one.is_listed and one.ppf is None and not isinstance(one, FromNormals)
+        for one in (*problem.start_parts, *problem.param_sources)
+    )
+    return f"{coordinates} of the Sobol coordinates" + (", others pseudo-random" if by_function else "")
+
+
 def _route(ladder: Any, bias: rules.Bias, runs: list[Any]) -> str:
     base, top = ladder.n(ladder.base), ladder.n(ladder.top)
     shape = f"{base} steps" if ladder.base == ladder.top else f"{base} to {top} steps"
@@ -127,15 +142,17 @@ def _route(ladder: Any, bias: rules.Bias, runs: list[Any]) -> str:
 
 
 def _why(ladder: Any, others: list[float], plain: float, spent: int, control: Any) -> str:
-    said = ["the only method that came into question"]
+    said = ["it was the only candidate method"]
     if others:
-        said = [f"the next best method was predicted {others[0] / max(ladder.expected, 1e-300):.2g} times as dear"]
+        said = [
+            f"the next best method was predicted to cost {others[0] / max(ladder.expected, 1e-300):.2g} times as much"
+        ]
     if control.functional is not None:
         said.append(f"the control lowers the variance {control.factor:.2g} times" if control.factor < ALL else
                     "the control takes all the variance away")  # fmt: skip
     ratio = plain / max(spent, 1)
     if math.isinf(ratio):
-        said.append("no step of plain Monte Carlo that was looked at has a bias below the error")
+        said.append("none of the steps considered gives plain Monte Carlo a bias below the error")
     elif ratio > 2:
         said.append(f"plain Monte Carlo would take {ratio:.2g} times as many path-steps")
     else:

@@ -1,11 +1,11 @@
-"""From what is known of the levels to an interval and to what is sampled next: pure functions, without paths.
+"""From the means of the levels to an interval, a bound on the bias, and predicted costs: pure functions, no paths.
 
-Levels l = 0, 1, ... have n_0 2^l steps. P_l is f with so many steps, Y_l = P_l - P_(l-1) on the same noise. With base
+Level l = 0, 1, ... has n_0 2^l steps. P_l is f on level l, and Y_l = P_l - P_(l-1) on the same noise. With base
 b, top L and weak order a (g = 2^a) the estimate is
 
     E = P_b + Y_(b+1) + ... + Y_L + Y_L/(g - 1),          the last term being Richardson's (Talay & Tubaro, 1990);
 
-b = L is plain Monte Carlo, b = 0 multilevel (Giles, 2008). Its bias is taken for the last change of E,
+b = L is plain Monte Carlo, b = 0 multilevel (Giles, 2008). Its bias is bounded by the last change of E,
 
     D = |g Y_L - Y_(L-1)|/(g - 1),
 
@@ -13,8 +13,8 @@ b = L is plain Monte Carlo, b = 0 multilevel (Giles, 2008). Its bias is taken fo
 |Y_L/Y_(L-1)| = ρ > 2^(0.4 - a) is seen (both beyond 3 standard errors), nothing is extrapolated and
 D = |Y_L| ρ/(1 - ρ).
 
-Errors in powers of √h, as those of extremes, leave no such safety: there D is hardly more than the error that is left,
-a D that is small by chance would end the sampling, and its standard error is added.
+Errors in powers of √h, such as those of extremes, leave no such safety: D is then hardly larger than the remaining
+error, and a D that is small by chance would end the sampling. Its standard error is therefore added.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from stodyn.accuracy.levels import Known
 from stodyn.noise.sobol import RANDOMISATIONS
 
 SEEN, STEEPEST = 3.0, 0.9  # standard errors beyond which a difference is seen; the largest ratio of differences
-SLACK = 0.4  # by how much less than the claim the order may be: half an order less is found
-FEWEST_PATHS = 30  # whose scatter tells anything
-FEW_DIFFERENT = 5  # means of randomisations below which their scatter tells nothing
+SLACK = 0.4  # shortfall of the order that is tolerated: half an order less is detected
+FEWEST_PATHS = 30  # the fewest whose scatter means anything
+FEW_DIFFERENT = 5  # the fewest different means of randomisations whose scatter means anything
 LOOSE = 0.09  # (kurtosis - 1)/points beyond which a variance is not believed
-STOPPED = 0.15  # of the sampling part: what the interval is widened by at least, since s was looked at before the end
-SHARE, BIAS_SHARE = 0.6, 1.0 / 3.0  # of the error, for sampling and for the bias, when costs are predicted
+STOPPED = 0.15  # share of the sampling part by which the interval is widened at least, since sampling stops on s
+SHARE, BIAS_SHARE = 0.6, 1.0 / 3.0  # shares of the error for sampling and for the bias in predicted costs
 
 
 class Order(NamedTuple):
-    """Weak order of f with a method, and the power of h by which the variance of its differences falls.
+    """The weak order of f with a method, and the power of h with which the variance of its differences falls.
 
     has_roots  whether its error is a series in powers of √h, not of h
     """
@@ -55,7 +55,7 @@ class Order(NamedTuple):
 
 
 class Bias(NamedTuple):
-    """A bound of the bias by entry, its standard error, and where it is extrapolated; ratio: |Y_L/Y_(L-1)| if seen."""
+    """A bound on the bias per entry, its standard error, whether E is extrapolated, and |Y_L/Y_(L-1)| if seen."""
 
     bound: np.ndarray
     stderr: np.ndarray
@@ -64,7 +64,7 @@ class Bias(NamedTuple):
 
 
 class Level(NamedTuple):
-    """A mean of the estimate: "base" of P or a difference of level l, and what a point of it costs."""
+    """A mean in the estimate: the "base" P or the "difference" Y of level l, and the cost of one of its points."""
 
     role: str
     level: int
@@ -73,8 +73,8 @@ class Level(NamedTuple):
 
 
 def guarded(levels: Sequence[Level], order: Order, span: np.ndarray) -> list[Level]:
-    """The levels with standard errors that are not below what a level may have: differences that were never seen are
-    not zero (a quarter of the level before, scaled), nor are means of two-valued f that are equal by accident."""
+    """The levels with standard errors raised to the least that is plausible: differences that never occurred are not
+    zero (a quarter of the level before, scaled), nor is the error of means of a two-valued f that agree by accident."""
     found: list[Level] = []
     before: Level | None = None
     for one in levels:
@@ -95,7 +95,7 @@ def guarded(levels: Sequence[Level], order: Order, span: np.ndarray) -> list[Lev
 
 
 def bias(top: Known, below: Known, order: Order) -> Bias:
-    """Of the two finest differences."""
+    """A bound on the bias from the two finest differences."""
     g = order.ratio
     Y, before = top.mean, below.mean
     seen = (np.abs(Y) > SEEN * np.sqrt(top.stderr2)) & (np.abs(before) > SEEN * np.sqrt(below.stderr2))
@@ -111,7 +111,7 @@ def bias(top: Known, below: Known, order: Order) -> Bias:
 
 
 def weights(levels: Sequence[Level], base: int, top: int, order: Order, extrapolated: np.ndarray) -> list[np.ndarray]:
-    """What each mean counts in the estimate, by entry."""
+    """The weight of each mean in the estimate, per entry."""
     more = np.where(extrapolated, 1.0 / (order.ratio - 1.0), 0.0)
     found = []
     for one in levels:
@@ -124,10 +124,10 @@ def weights(levels: Sequence[Level], base: int, top: int, order: Order, extrapol
 
 
 class Interval(NamedTuple):
-    """An estimate by entry: value ± half, half = q stderr + max(bias, 0.15 q stderr).
+    """An estimate per entry: value ± half, half = q stderr + max(bias, 0.15 q stderr).
 
-    The end comes when q stderr happens to be small enough, which costs some per cent of coverage; the bound of the
-    bias, which is seldom all used up, makes up for them, and where it is tiny a share of q stderr does.
+    Sampling stops when q stderr happens to be small enough, which costs a few per cent of coverage. The bound on the
+    bias, which is seldom exhausted, makes up for that; where it is tiny, a share of q stderr does.
     """
 
     value: np.ndarray
@@ -153,7 +153,7 @@ def interval(levels: Sequence[Level], counted: Sequence[np.ndarray], bound: np.n
 
 @dataclasses.dataclass(frozen=True)
 class Prediction:
-    """What a choice of base and top is expected to cost, in path-steps times price."""
+    """The expected cost of a base and a top, in path-steps."""
 
     base: int
     top: int
@@ -169,10 +169,10 @@ def predicted(
     level: float,
     most_levels: int = 24,
 ) -> list[Prediction]:
-    """Of every base, with the least top whose bias is small enough.
+    """The cost of every base, with the lowest top whose bias is small enough.
 
     singles, pairs  level -> (points times variance of the mean, cost of a point), from a pilot whose finest difference
-                    has the bias `bound`; beyond it both fall as the order says
+                    has the bias `bound`; beyond the pilot both fall as the order says
     """
     finest = max(pairs)
     top, D = finest, bound

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -10,7 +11,9 @@ import numpy as np
 
 from stodyn.engine.spec import Spec
 from stodyn.noise import stream
+from stodyn.noise.sobol import Sobol, sobol
 from stodyn.noise.source import Source
+from stodyn.noise.uniforms import Uniforms
 
 PART = 1024  # paths whose random starts and parameters are drawn together
 
@@ -30,7 +33,9 @@ class Layout:
 
     least   where it is not `width`, the blocks hold least, least, 2 least, 4 least, ..., width, width, ... paths: for
             runs that begin with few paths and go on by doubling; width is then a multiple by a power of two
-    points  "random": normals of generators of their own; "sobol": of randomised Sobol points (noise.sobol)
+    points  "random": normals of generators of their own; "sobol": of randomised Sobol points (noise.sobol), whose first
+            coordinates are those of random starts and parameters
+    shuffles  whether a path takes a random place in all lists of values (PerPath), not that of its number
     """
 
     spec: Spec
@@ -39,6 +44,7 @@ class Layout:
     width: int
     least: int | None = None
     points: str = "random"
+    shuffles: bool = False
 
     @property
     def blocks(self) -> int:
@@ -95,22 +101,58 @@ class Layout:
         problem = self.spec.problem
         if self.has_common_start:
             return self.spec.common_start  # type: ignore[return-value]
-        if problem.start_from_normals is not None:
+        if problem.start_from_normals is not None and self.points == "random":
             return problem.start_from_normals.of_paths(self.seed, first, last).reshape(last - first, problem.n)
-        return _in_parts(first, last, problem.has_listed_start,
-                         lambda part, numbers: problem.draw_start(stream.generator(self.seed, part, "start"), numbers)
+        return _in_parts(first, last, problem.has_listed_start and not self.shuffles,
+                         lambda part, numbers: problem.draw_start(self._generator(part, 0, "start"), numbers)
         )  # fmt: skip
 
     def own_params(self, first: int, last: int) -> list[np.ndarray]:
-        own = [source for source in self.spec.problem.param_sources if source.is_random]
-
         def values(k: int, source: Source) -> np.ndarray:
             return _in_parts(
-                first, last, source.is_listed,
-                lambda part, numbers: source.draw(stream.generator(self.seed, part, "params", k), numbers, "params"),
+                first, last, source.is_listed and not self.shuffles,
+                lambda part, numbers: source.draw(self._generator(part, 1 + k, "params", k), numbers, "params"),
             )  # fmt: skip
 
-        return [values(k, source) for k, source in enumerate(own)]
+        return [values(k, source) for k, source in enumerate(self._own_sources)]
+
+    @property
+    def _own_sources(self) -> list[Source]:
+        return [source for source in self.spec.problem.param_sources if source.is_random]
+
+    @property
+    def net(self) -> Sobol:
+        """The Sobol points of the run; the normals of a step may be those of two halves (methods.coupled)."""
+        spec: Any = self.spec
+        halves = getattr(spec.method.needs, "halves", 1)
+        return sobol(self.seed, spec.traced.streams, tuple(spec.lengths.tolist()), halves, self.in_front[-1])
+
+    @functools.cached_property
+    def in_front(self) -> list[int]:
+        """The first coordinates of the start and of each random parameter among those in front of the normals, and how
+        many there are in all. The first of all chooses the place in lists of values."""
+        found, rng = [int(self._draws_places)], Uniforms(np.random.SFC64(0), np.empty((0, 1)), np.zeros(1))
+        draws = [] if self.has_common_start else [lambda: self.spec.problem.draw_start(rng, range(1))]
+        found += [found[0]] * self.has_common_start
+        draws += [functools.partial(source.draw, rng, range(1), "params") for source in self._own_sources]
+        for draw in draws:
+            draw()
+            found.append(found[0] + rng.taken)
+        return found
+
+    @property
+    def _draws_places(self) -> bool:
+        problem = self.spec.problem
+        return self.shuffles and (problem.has_listed_start or any(source.is_listed for source in self._own_sources))
+
+    def _generator(self, part: int, number: int, *key: Any) -> np.random.Generator:
+        """What the starts of a part of the paths (number 0) or their values of a parameter (1, 2, ...) are drawn by."""
+        bits = stream.bit_generator(self.seed, part, *key)
+        places = stream.generator(self.seed, part, "place").random(PART) if self._draws_places else None
+        if self.points == "random":
+            return np.random.Generator(bits) if places is None else Uniforms(bits, np.empty((0, PART)), places)
+        given = self.net.uniforms(part * PART, PART)
+        return Uniforms(bits, given[self.in_front[number] :], given[0] if self._draws_places else None)
 
 
 def _in_parts(first: int, last: int, is_listed: bool, draw_part: Callable[[int, range], np.ndarray]) -> np.ndarray:

@@ -29,7 +29,6 @@ from stodyn.engine.stepping import Source
 from stodyn.engine.watching import Watched, watched
 from stodyn.methods.contract import Method
 from stodyn.noise import stream
-from stodyn.noise.sobol import Sobol, sobol
 from stodyn.noise.supply import Counted, Drawn, Given, Supply
 from stodyn.numerics.printing import compiling
 from stodyn.numerics.printing.flat import scalar_operations
@@ -105,7 +104,7 @@ class Stepping(Way):
 
         if layout.points == "random":
             return self.paths(members, first, self.supply(layout.seed), told)
-        return self.paths(members, 0, Given(sobol_of(layout).normals(first, count, lanes)), told)
+        return self.paths(members, 0, Given(layout.net.normals(first, count, lanes)), told)
 
 
 class SingleSteps(ABC):
@@ -131,13 +130,6 @@ class SingleSteps(ABC):
         kinds = [np.dtype(d).kind for d, shape in zip(traced.state_dtypes, traced.state_shapes, strict=True)
                  for _ in range(int(np.prod(shape)))]  # fmt: skip
         return np.flatnonzero(np.array(kinds) == "f")
-
-
-def sobol_of(layout: Layout) -> Sobol:
-    """The points of a run; the normals of a step may be those of two halves (methods.coupled)."""
-    spec: Any = layout.spec
-    lengths = tuple(spec.lengths.tolist())
-    return sobol(layout.seed, spec.traced.streams, lengths, getattr(spec.method.needs, "halves", 1))
 
 
 def lanes_of(layout: Layout, block: int, together: int = TOGETHER) -> int:

@@ -1,20 +1,21 @@
-"""How many paths: go on until the numbers collected are known well enough.
+"""Choose the number of paths: continue until the collected numbers are known to a tolerance.
 
-At a look after k blocks a number with mean μ, standard error s and tolerance ε is known well enough when
+At a look after k blocks, a number with mean μ, standard error s and tolerance ε is known well enough when
 
     q s <= ε        (relative: q s <= ε |μ|),
 
-q the two-sided quantile of `level`. Looking too early is the only danger: a standard error that happens to be small
-ends the run, and for skewed or 0/1 numbers it is small together with the mean. Hence
+where q is the two-sided quantile for `level`. The one danger is looking too early: a standard error that happens to be
+small ends the run, and for skewed or 0/1 numbers it is small together with the mean. Hence
 
     looks     at 4, 6, 9, 13, ... blocks, the next at max(k + 1, 3k/2), and not before 4096 paths;
-    q, s      Student's, of the paths; from 16 blocks on of the blocks, with the larger of the paths' standard error and
-              that of the blocks' means, which also sees dependent paths and heavy tails;
-    0/1       s² = p(1 - p)/n with p = (events + 2)/(n + 4) (Agresti & Coull, Am. Stat. 52, 1998), so that no event is
-              not a standard error of zero; a relative tolerance needs 20 events too;
-    relative  at the first look |μ| - q s stands for |μ|.
+    q, s      Student's quantile with the paths' degrees of freedom; from 16 blocks on with those of the blocks, and s
+              is the larger of the paths' standard error and that of the block means, which also sees dependent paths
+              and heavy tails;
+    0/1       s² = p(1 - p)/n with p = (events + 2)/(n + 4) (Agresti & Coull, Am. Stat. 52, 1998), so that the absence
+              of events does not give a standard error of zero; a relative tolerance also needs 20 events;
+    relative  at the first look |μ| - q s replaces |μ|.
 
-The looks are functions of the blocks merged in their order: the end, and the bits, do not depend on where blocks run.
+A look depends only on the blocks merged in order: neither the end of a run nor its bits depend on where blocks run.
 """
 
 from __future__ import annotations
@@ -38,17 +39,17 @@ from stodyn.statistics.observable import Observable
 
 FEWEST_BLOCKS, FEWEST_PATHS, MANY_BLOCKS = 4, 4096, 16
 GROWTH = 1.5
-EVENTS = 20  # that a relative tolerance of a probability asks for
-LOOSE = 0.15  # relative error of a variance from which on a run warns
+EVENTS = 20  # needed for a relative tolerance of a probability
+LOOSE = 0.15  # relative error of a variance beyond which a run warns
 MOST = 2**30
 
 
 class HeavyTailed(UserWarning):
-    """A standard error that is itself known badly: rare large values decide it."""
+    """Warns of a standard error that is itself poorly known, because rare large values dominate it."""
 
 
 class OneValue(UserWarning):
-    """A quantity that had one value on every path: rare other values are in no standard error."""
+    """Warns of a quantity that had one value on every path: no standard error accounts for rare other values."""
 
 
 def until(
@@ -60,35 +61,47 @@ def until(
     most: int = MOST,
     seconds: float | None = None,
 ) -> Until:
-    """For paths= of simulate: go on until the collected numbers are known to a tolerance.
-
-        stodyn.simulate(problem, t=(0, 8), dt=0.01, seed=1, paths=stodyn.until(stderr=1e-3))
-        stodyn.simulate(..., paths=stodyn.until(stderr={"mean": 1e-3, "energy": 1e-2}, at=8.0))
+    """For `paths=` of simulate: as many paths as it takes to know the collected numbers to a tolerance.
 
     Parameters
     ----------
     stderr
-        The tolerance: half the width of the interval of each number at `level`, q times its standard error. One
-        number for every variable of the result that has a standard error (NAME with NAME_stderr), or variables by
-        name. Of the components and times of a variable the worst counts.
+        The tolerance: the half-width of each number's interval at `level`, that is q times its standard error. Give one
+        tolerance for all variables of the result that have a standard error (NAME with NAME_stderr), or tolerances
+        by name. The worst of a variable's components and times counts.
     relative
-        The same as a share of the number's own size. A number whose interval holds zero never meets it.
+        The same as a share of the number's own size. A number whose interval contains zero never meets it.
     level
-        Of the intervals, each by itself.
+        The confidence level of each interval by itself.
     at
-        The times that count; default all at which the statistics look.
+        The times that count; by default all times at which the statistics look.
     most, seconds
-        The largest number of paths, and about the longest time. Where one of them ends the run before the tolerance
-        is met, the result says so. With `seconds` the number of paths depends on the machine.
+        The largest number of paths, and roughly the longest time. If one of them ends the run before the tolerance is
+        met, the result says so. With `seconds` the number of paths depends on the machine.
 
-    The number of paths is all that is chosen: the bias of dt is not in the standard errors, and not in the tolerance.
-    stodyn.provenance(run)["until"] tells what was asked, what was reached, and how far to trust it.
+    Returns
+    -------
+    Until
+        What `paths=` of simulate takes.
+
+    Notes
+    -----
+    Only the number of paths is chosen: the bias of dt is neither in the standard errors nor in the tolerance.
+    stodyn.provenance(run)["until"] says what was asked, what was reached, and how far to trust it.
+
+    Examples
+    --------
+    >>> import stodyn as sd
+    >>> decay = sd.SDE(lambda t, x: -x, lambda t, x: 0.1, start=1.0)
+    >>> run = sd.simulate(decay, "Heun", t=(0, 1), dt=0.1, seed=1, paths=sd.until(stderr={"mean": 0.01}, at=1.0))
+    >>> sd.provenance(run)["until"]["reached"]
+    True
     """
     return Until(_tolerances("stderr", stderr), _tolerances("relative", relative), level, at, most, seconds)
 
 
 def _tolerances(name: str, given: Any) -> Any:
-    """One tolerance, or tolerances by name, as they were given."""
+    """One tolerance, or tolerances by name, checked."""
     if given is None:
         return None
     values = given if isinstance(given, Mapping) else {"": given}
@@ -97,13 +110,13 @@ def _tolerances(name: str, given: Any) -> Any:
         if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not 0 < value < math.inf:
             raise ValueError(f"until: {place} must be a number > 0, got {value!r}")
     if not values:
-        raise ValueError(f"until: {name} names no variable; give a number, or {{'mean': 1e-3}}")
+        raise ValueError(f"until: {name} names no variable; give a number, or a dict such as {{'mean': 1e-3}}")
     return dict(values) if isinstance(given, Mapping) else float(given)
 
 
 @dataclasses.dataclass(frozen=True)
 class Until:
-    """What `until` gives; a run takes it for its number of paths."""
+    """The result of `until`, which a run takes as its number of paths."""
 
     stderr: float | dict[str, float] | None = None
     relative: float | dict[str, float] | None = None
@@ -123,11 +136,11 @@ class Until:
             raise ValueError(f"until: seconds must be a number > 0, got {self.seconds!r}")
 
     def first_look(self, width: int) -> int:
-        """The number of paths at which a run in blocks of `width` looks first."""
+        """The number of paths at the first look of a run in blocks of `width`."""
         return min(width * max(FEWEST_BLOCKS, -(-FEWEST_PATHS // width)), self.most)
 
     def next_look(self, paths: int, width: int, took: float) -> int:
-        """The number of paths at the look after that at `paths`, so many seconds on; the same number at the end."""
+        """The number of paths at the next look, after `took` seconds; the same number where the run must end."""
         blocks = -(-paths // width)
         following = min(width * max(blocks + 1, int(GROWTH * blocks)), self.most)
         if self.seconds is not None:
@@ -139,16 +152,16 @@ class Until:
         return float(scipy.stats.t.ppf(0.5 + 0.5 * self.level, freedom))
 
     def asked(self) -> dict[str, Any]:
-        """What was asked for, in the words of `until`."""
+        """The request, in the words of `until`."""
         wanted = ((name, getattr(self, name)) for name in ("stderr", "relative", "at", "seconds"))
         at = {"at": np.atleast_1d(self.at).tolist()} if self.at is not None else {}
         return {name: v for name, v in wanted if v is not None} | at | {"level": self.level, "most": int(self.most)}
 
 
 class Quantity(NamedTuple):
-    """A variable as it is known so far: arrays over its dims, the first of which may be time.
+    """The current state of a variable: arrays over its dims, the first of which may be time.
 
-    ones      how many of the paths are ones, where every path is 0 or 1; kurtosis, paths: where they are known
+    ones      how many of the paths are 1, where every path is 0 or 1; kurtosis, paths: where they are known
     same      whether all paths have one value, where that is known
     """
 
@@ -180,7 +193,7 @@ def quantities(statistic: Statistic, merged: Any, labels: Labels) -> dict[str, Q
 
 
 def _of_sums(quantity: Quantity, sums: Sums, columns: slice) -> Quantity:
-    """With the kurtosis, and with the variance of 0/1 numbers where every value of a column is one."""
+    """The quantity with its kurtosis; columns that hold only 0 and 1 get the variance of such numbers."""
     weight = np.asarray(sums.weight, float)[:, None]
     mean = np.asarray(sums.mean, float)[:, columns]
     m2 = variances(sums)[:, columns]
@@ -215,7 +228,7 @@ def _of_counts(quantity: Quantity, below: np.ndarray, count: np.ndarray, edges: 
 
 
 class Verdict(NamedTuple):
-    """The number that is furthest from its tolerance: `share` is half its interval over what was asked for."""
+    """The number furthest from its tolerance; `share` is the half-width of its interval over the tolerance."""
 
     share: float
     where: str
@@ -226,7 +239,7 @@ class Verdict(NamedTuple):
 
 
 class Watch:
-    """What is known of a run's variables, block by block and look by look."""
+    """Follows the variables of a run, block by block and look by look."""
 
     def __init__(self, rule: Until, statistics: Sequence[Statistic], labels: Sequence[Labels]):
         self.rule, self.statistics, self.labels = rule, tuple(statistics), tuple(labels)
@@ -237,7 +250,7 @@ class Watch:
         self.same: list[str] = []  # Observables that have one value on all paths at the end
 
     def take(self, kept: Sequence[Any]) -> None:
-        """The next block, whole: the means of its variables (Welford's sums)."""
+        """Take in the next whole block: the means of its variables (Welford's sums)."""
         self.blocks += 1
         for statistic, part, labels in zip(self.statistics, kept, self.labels, strict=True):
             for name, quantity in quantities(statistic, part, labels).items():
@@ -249,7 +262,7 @@ class Watch:
                     self._squares[name] = squares + change * (quantity.mean - self._means[name])
 
     def look(self, merged: Sequence[Any], paths: int) -> Verdict:
-        """How far what was merged is from what was asked for."""
+        """Compare the merged results with the tolerances."""
         self.looks.append(paths)
         found: dict[str, tuple[Quantity, Labels]] = {}
         for statistic, part, labels in zip(self.statistics, merged, self.labels, strict=True):
@@ -265,7 +278,7 @@ class Watch:
         return max(verdicts, key=lambda v: math.inf if math.isnan(v.share) else v.share)
 
     def _tolerance(self, name: str) -> tuple[float | None, float | None] | None:
-        """Absolute and relative, of a variable that is asked for."""
+        """The absolute and the relative tolerance of a variable; None where it has neither."""
         pair = tuple(
             given.get(name) if isinstance(given, dict) else given for given in (self.rule.stderr, self.rule.relative)
         )
@@ -310,7 +323,7 @@ class Watch:
         )
 
     def _at_times(self, name: str, share: np.ndarray, quantity: Quantity, labels: Labels) -> np.ndarray:
-        """Times that do not count met whatever they are."""
+        """The shares with zeros at the times that do not count."""
         if self.rule.at is None or "time" not in quantity.dims:
             return share
         wanted = np.atleast_1d(np.asarray(self.rule.at, float))
@@ -319,14 +332,14 @@ class Watch:
         missed = wanted[apart.min(axis=0) > near]
         if missed.size:
             raise ValueError(
-                f"until: at = {missed[0]:g} is not a time at which {name} is looked at; collect it there with at=, "
-                f"or take one of its {len(labels.times)} times from {labels.times[0]:g} to {labels.times[-1]:g}"
+                f"until: at = {missed[0]:g} is not a time at which {name} is collected; collect it there with at=, "
+                f"or choose one of its {len(labels.times)} times from {labels.times[0]:g} to {labels.times[-1]:g}"
             )
         shape = [-1 if dim == "time" else 1 for dim in quantity.dims]
         return np.where((apart <= near).any(axis=1).reshape(shape), share, 0.0)
 
     def report(self, verdict: Verdict, ended_by: str) -> dict[str, Any]:
-        """What the record of the run says; warns where the standard error itself is known badly."""
+        """The entry in the run's record; warns where the standard error itself is poorly known."""
         rule, q = self.rule, self.rule.quantile(math.inf)
         loose = math.sqrt(max(verdict.kurtosis - 1, 0.0) / verdict.paths) if verdict.kurtosis > 0 else math.nan
         density = math.exp(-0.5 * q * q) / math.sqrt(2 * math.pi)
@@ -337,8 +350,8 @@ class Watch:
         }
         if loose > LOOSE:
             warnings.warn(
-                f"the standard error of {verdict.where} is itself known to {100 * loose:.0f} % only (kurtosis "
-                f"{verdict.kurtosis:.3g}); coverage may be below what is said. Rare large values decide it: more paths "
+                f"the standard error of {verdict.where} is itself known only to {100 * loose:.0f} % (kurtosis "
+                f"{verdict.kurtosis:.3g}), so that coverage may fall short. Rare large values dominate it: more paths "
                 "help slowly",
                 HeavyTailed,
                 stacklevel=5,
@@ -371,7 +384,7 @@ def _is_same(quantity: Quantity) -> bool:
 
 
 def of_randomisations(statistics: Sequence[Any], merged: Sequence[Any], labels: Sequence[Labels]) -> dict:
-    """What the record of a run with Sobol points says of its standard errors; warns where few points decide them."""
+    """Entries for the record of a run with Sobol points; warns where a few points dominate the standard errors."""
     freedom = RANDOMISATIONS - 1
     for statistic, part, own in zip(statistics, merged, labels, strict=True):
         whole = functools.reduce(statistic.merge, statistic.parted(part))
@@ -382,9 +395,9 @@ def of_randomisations(statistics: Sequence[Any], merged: Sequence[Any], labels: 
                 loose = float(np.nanmax(np.sqrt((quantity.kurtosis - 1) / quantity.paths), initial=0.0))
             if loose > LOOSE:
                 warnings.warn(
-                    f"the standard error of {name} is decided by rare large values (kurtosis "
-                    f"{np.nanmax(quantity.kurtosis):.3g} with {int(quantity.paths.max())} paths): intervals made of it "
-                    "cover less than they say. Take more paths",
+                    f"the standard error of {name} is dominated by rare large values (kurtosis "
+                    f"{np.nanmax(quantity.kurtosis):.3g} with {int(quantity.paths.max())} paths), so that intervals "
+                    "made from it cover too little. Take more paths",
                     HeavyTailed,
                     stacklevel=4,
                 )

@@ -14,6 +14,7 @@ from jax.extend import core
 from stodyn.noise import counter
 from stodyn.noise.source import Source, drawn
 from stodyn.noise.stream import STREAMS
+from stodyn.noise.uniforms import normals_of
 from stodyn.numerics.printing.points import AtPoints
 
 STREAM = "start"
@@ -62,7 +63,7 @@ class FromNormals(Source):
         return f"from_normals({getattr(self.function, '__name__', self.function)}, {self.normals})"
 
     def draw(self, rng, paths, name):
-        return drawn(self._at(rng.standard_normal((len(paths), self.normals))), len(paths), name)
+        return drawn(self._at(normals_of(rng, len(paths), self.normals)), len(paths), name)
 
     def of_paths(self, seed: int, first: int, last: int) -> np.ndarray:
         """The draws of the paths from `first` to `last`, of the normals that a GPU counts for them."""

@@ -6,6 +6,7 @@ and its number alone, so that blocks may be cut anywhere. The first 2^k points o
     points    x_i = ⊕ over the bits of i of the direction numbers, each scrambled by a random lower triangular matrix of
               its coordinate and randomisation (Matoušek, J. Complexity 14, 1998), and shifted; uniforms are
               (x + 1/2)/2^30, off 0 and 1
+    in front  the uniforms of random starts and parameters, which decide most (noise.uniforms)
     paths     W on n times is A z: A is √C of its covariance C, by principal components where n <= 256; else that of
               n/2^k times, and the others by halving (Brownian bridges). Coordinate k of channel j stands at k m + j
     behind    the normals of other streams, in the order of the steps; coordinates beyond 21 201 are pseudo-random
@@ -25,7 +26,7 @@ RANDOMISATIONS = 16
 BITS = 30
 MOST = 21201  # coordinates: those of Joe and Kuo's direction numbers in scipy.stats.qmc.Sobol
 COMPONENTS = 256  # times up to which all of a path is made of principal components
-NAME = "Sobol points, Matoušek's scramble, principal components, 1"  # renamed whenever a number changes
+NAME = "Sobol points, Matoušek's scramble, principal components, 2"  # renamed whenever a number changes
 
 
 @functools.lru_cache(maxsize=64)
@@ -64,29 +65,31 @@ class Net:
                 self._scrambled.append(found)
         return self._scrambled[bit]
 
-    def points(self, first: int, count: int) -> np.ndarray:
-        """Uniforms (coordinates, count, randomisations) of the points from `first` on."""
+    def points(self, first: int, count: int, coordinates: int | None = None) -> np.ndarray:
+        """Uniforms (coordinates, count, randomisations) of the points from `first` on; of the first coordinates alone
+        where their number is given."""
         if first + count > 2**BITS:
             raise ValueError(f"points: a randomisation has {2**BITS} points, asked for {first + count}")
-        found = np.empty((self.coordinates, 0, self.randomisations), np.uint32)
+        wanted = slice(0, self.coordinates if coordinates is None else coordinates)
+        found = np.empty((wanted.stop, 0, self.randomisations), np.uint32)
         while count:
             size = first & -first if first else 1 << (count.bit_length() - 1)
             while size > count:
                 size //= 2
-            found = np.concatenate([found, self._piece(first, size)], axis=1)
+            found = np.concatenate([found, self._piece(first, size, wanted)], axis=1)
             first, count = first + size, count - size
         return (found + 0.5) / 2.0**BITS
 
-    def _piece(self, first: int, size: int) -> np.ndarray:
-        """The points from a multiple of a power of two on."""
-        x = self._shift.copy()
+    def _piece(self, first: int, size: int, wanted: slice) -> np.ndarray:
+        """Some coordinates of the points from a multiple of a power of two on."""
+        x = self._shift[wanted].copy()
         for bit in range(first.bit_length()):
             if first >> bit & 1:
-                x ^= self._directions(bit)
-        found = np.empty((self.coordinates, size, self.randomisations), np.uint32)
+                x ^= self._directions(bit)[wanted]
+        found = np.empty((wanted.stop, size, self.randomisations), np.uint32)
         found[:, 0], done, bit = x, 1, 0
         while done < size:
-            np.bitwise_xor(found[:, :done], self._directions(bit)[:, None], out=found[:, done : 2 * done])
+            np.bitwise_xor(found[:, :done], self._directions(bit)[wanted, None], out=found[:, done : 2 * done])
             done, bit = 2 * done, bit + 1
         return found
 
@@ -120,25 +123,35 @@ def increments(z: np.ndarray, lengths: np.ndarray) -> np.ndarray:
 
 
 @functools.lru_cache(maxsize=32)
-def sobol(seed: int, streams: tuple[tuple[str, int], ...], lengths: tuple[float, ...], halves: int) -> Sobol:
+def sobol(
+    seed: int, streams: tuple[tuple[str, int], ...], lengths: tuple[float, ...], halves: int, front: int = 0
+) -> Sobol:
     """The same as Sobol(...), kept: scrambles are made once."""
-    return Sobol(seed, streams, np.asarray(lengths), halves)
+    return Sobol(seed, streams, np.asarray(lengths), halves, front)
 
 
 class Sobol:
     """The normals of a run whose points are a randomised net, block by block.
 
-    streams  names, and how many normals a step takes of each; the stream "W" holds `halves` increments a step
+    streams  names, and how many normals a step takes of each; the stream "W" holds `halves` increments per step
+    front    how many coordinates stand before those of the normals
     """
 
     name = NAME
 
-    def __init__(self, seed: int, streams: Any, lengths: np.ndarray, halves: int = 1):
-        self.seed, self.streams, self.halves = seed, tuple(streams), halves
+    def __init__(self, seed: int, streams: Any, lengths: np.ndarray, halves: int = 1, front: int = 0):
+        self.seed, self.streams, self.halves, self.front = seed, tuple(streams), halves, front
         self.lengths = np.repeat(np.asarray(lengths, float) / halves, halves)
         steps = len(lengths)
-        self.coordinates = sum(count for _, count in self.streams) * steps
+        self.coordinates = front + sum(count for _, count in self.streams) * steps
         self.net = Net(seed, min(self.coordinates, MOST))
+
+    def uniforms(self, first_path: int, paths: int) -> np.ndarray:
+        """The coordinates in front (front, paths), for the paths from first_path on."""
+        R = self.net.randomisations
+        begin, end = first_path // R, -(-(first_path + paths) // R)
+        found = self.net.points(begin, end - begin, self.front).reshape(self.front, -1)
+        return found[:, first_path - begin * R :][:, :paths]
 
     def normals(self, first_path: int, paths: int, lanes: int) -> Mapping[str, np.ndarray]:
         """Of each stream (steps, count, lanes), for the paths from first_path on; further lanes repeat them."""
@@ -150,7 +163,7 @@ class Sobol:
         if self.coordinates > MOST:
             rng = np.random.default_rng((self.seed, first_path))
             z = np.concatenate([z, rng.standard_normal((self.coordinates - MOST, lanes))])
-        found, place = {}, 0
+        found, place = {}, self.front
         for name, count in sorted(self.streams, key=lambda stream: stream[0] != "W"):
             own, place = z[place : place + steps * count], place + steps * count
             if name == "W":

@@ -22,6 +22,8 @@ import jax
 import numpy as np
 import scipy
 
+from stodyn.noise.uniforms import Uniforms
+
 
 class Source(ABC):
     """The values of all paths.
@@ -115,6 +117,8 @@ class PerPath(Source):
         return len(self.values)
 
     def draw(self, rng, paths, name):
+        if isinstance(rng, Uniforms) and rng.places is not None:
+            return rng.chosen(self.values)
         if paths.stop > len(self.values):
             raise ValueError(
                 f"{name}: PerPath holds values for {len(self.values)} paths, and path {paths.stop - 1} of the run "
@@ -147,6 +151,8 @@ class _FromDistribution(Source):
             )
         arguments = (*law.args, *law.kwds.values()) if hasattr(law, "args") else ()
         own = np.broadcast_shapes(*map(np.shape, arguments))
+        if isinstance(rng, Uniforms) and self.ppf is not None:
+            return drawn(np.asarray(self.ppf(rng.take(size, own)), float), size, name)
         values = np.asarray(law.rvs(size=(size, *own) if own else size, random_state=rng), float)
         if size == 1 and values.shape[:1] != (1,):
             values = values[None]  # scipy drops the axis of a single draw of a vector

@@ -1,0 +1,46 @@
+"""A generator whose first uniforms are given, such as coordinates of Sobol points.
+
+A source that knows its quantiles takes one given uniform for each of its numbers; what draws in a way of its own takes
+pseudo-random numbers as from any generator.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy
+
+
+class Uniforms(np.random.Generator):
+    """Uniforms of some paths, one coordinate after the other.
+
+    Parameters
+    ----------
+    bits : np.random.BitGenerator
+        What everything else is drawn from.
+    given : array (coordinates, paths)
+        The uniforms; beyond the last coordinate they are pseudo-random. `taken` counts them.
+    places : array (paths,) or None
+        Uniforms in [0, 1) that choose a path's place in all lists of values; None: path i has place i.
+    """
+
+    def __init__(self, bits: np.random.BitGenerator, given: np.ndarray, places: np.ndarray | None = None):
+        super().__init__(bits)
+        self.given, self.places, self.taken = given, places, 0
+
+    def take(self, paths: int, shape: tuple[int, ...] = ()) -> np.ndarray:
+        """The next uniforms of each path, (paths, *shape)."""
+        first, self.taken = self.taken, self.taken + int(np.prod(shape))
+        if self.taken > len(self.given):
+            return self.random((paths, *shape))
+        return self.given[first : self.taken, :paths].T.reshape(paths, *shape)
+
+    def chosen(self, values: np.ndarray) -> np.ndarray:
+        """The values at the places of the paths."""
+        return values[(np.asarray(self.places) * len(values)).astype(int)]
+
+
+def normals_of(rng: np.random.Generator, paths: int, count: int) -> np.ndarray:
+    """Standard normals (paths, count): quantiles of given uniforms where there are such."""
+    if isinstance(rng, Uniforms):
+        return scipy.special.ndtri(rng.take(paths, (count,)))
+    return rng.standard_normal((paths, count))
