@@ -14,6 +14,7 @@ from stodyn.methods.contract import EXPLICIT, Claim, Method
 from stodyn.methods.implicit import ThetaEuler
 from stodyn.noise import wiener
 from stodyn.numerics.printing.telling import says_all
+from stodyn.problems import sdae
 
 RUN = dict(t=(0.0, 1.0), dt=0.25, paths=2, seed=1, collect=st.Moments(at=[1.0]))
 
@@ -111,3 +112,63 @@ def test_a_function_with_derivatives_of_its_own_is_not_told_by_its_trace():
     with jax.enable_x64(True):
         assert says_all(jax.make_jaxpr(lambda x: jnp.diag(jnp.where(x > 0, x, 0.0)))(np.ones(2)))
         assert not says_all(jax.make_jaxpr(lambda x: jax.jit(ruled)(x))(np.ones(2)))
+
+
+def test_levels_that_say_the_same_share_a_trace(traced):
+    """x = t is stopped at its level, which is read from outside."""
+    level = [0.3]
+    problem = sd.SDE(lambda t, x: 1.0 + 0.0 * x, None, 0.0)
+    for level[0] in (0.3, 0.6, 0.3):
+        stop = sd.Stop(sd.Level(lambda t: level[0], of=lambda t, x: x[0]))
+        np.testing.assert_allclose(last(problem, "EulerMaruyama", stop=stop), level[0], rtol=1e-12)
+        np.testing.assert_allclose(last(problem, "EulerMaruyama", stop=sd.Stop(sd.Level(level[0]))), level[0])
+    assert len(traced) == 4
+
+
+@pytest.fixture
+def diagnosed(monkeypatch):
+    """The times at which the index of an SDAE is found out."""
+    made = []
+
+    def diagnose(problem, t):
+        made.append(t)
+        return original(problem, t)
+
+    original = sdae.diagnose
+    monkeypatch.setattr(sdae, "diagnose", diagnose)
+    kept_traces.forget()
+    return made
+
+
+def test_facts_are_found_out_once_for_problems_that_say_the_same(diagnosed):
+    """dx = -x dt, 0 = y - slope x, is of index 1, and 0 = x is not."""
+    slope, solved = [2.0], [1.0]
+
+    def drift(t, z):
+        return jnp.stack([-z[0], solved[0] * z[1] - slope[0] * z[0]])
+
+    def run(start=2.0):
+        problem = sd.SDAE(np.diag([1.0, 0.0]), drift, None, (1.0, start))
+        return sd.simulate(problem, "RK1W2M", **RUN)["mean"][-1]
+
+    for slope[0] in (2.0, 3.0, 2.0):
+        x, y = run(slope[0])
+        np.testing.assert_allclose(y, slope[0] * x, rtol=1e-12)
+    assert len(diagnosed) == 2
+    assert "moved" in str(
+        sd.provenance(sd.simulate(sd.SDAE(np.diag([1.0, 0.0]), drift, None, (1.0, 5.0)), "RK1W2M", **RUN))
+    )
+    assert len(diagnosed) == 3
+    solved[0] = 0.0
+    with pytest.raises(ValueError, match="cannot be run"):
+        run()
+    assert len(diagnosed) == 4
+
+
+def test_the_structure_of_noise_is_that_of_the_functions_as_they_are(traced):
+    power = [0]
+    problem = sd.SDE(lambda t, x: -x, lambda t, x: x ** power[0], 1.0)
+    told = []
+    for power[0] in (0, 1, 0):
+        told.append("additive" in str(sd.provenance(sd.simulate(problem, "EulerMaruyama", **RUN))["noise"]))
+    assert told == [True, False, True]

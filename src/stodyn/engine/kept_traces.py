@@ -1,13 +1,14 @@
-"""Traces of steps, kept under a digest of everything that they are made of.
+"""Traces of steps, and what problems have found out about themselves, kept under a digest of all they are made of.
 
 A step is a function of its method and of the problem, which are told by value; the functions of the problem are told by
 traces of today. Where something cannot be told (a method that is not ours, a function that was not looked at, one with
-derivatives of its own or a call to the host), the step is traced anew.
+derivatives of its own or a call to the host), the step is traced anew, and the problem finds its facts out anew.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import threading
 from collections.abc import Callable, Mapping
@@ -21,6 +22,7 @@ from stodyn.engine.traces import Traced
 from stodyn.numerics.elimination import WRITTEN_OUT
 from stodyn.numerics.printing.telling import fingerprint, says_all
 from stodyn.problems.contract import Problem
+from stodyn.problems.level import Gauge
 from stodyn.problems.sde import SDE
 
 KEPT = 128
@@ -28,6 +30,7 @@ OURS = "stodyn."
 CONFIGURED = ("jax_default_matmul_precision", "jax_numpy_dtype_promotion", "jax_numpy_rank_promotion")
 
 _traces: dict[str, Traced] = {}
+_facts: dict[str, dict[str, Any]] = {}
 _changing = threading.Lock()
 
 
@@ -38,24 +41,67 @@ class Untold(Exception):
 def kept(problem: Problem, seen: Mapping[str, Any], method: Any, make: Callable[[], Traced]) -> Traced:
     """The traces of a method's step on a problem; `seen`: those of its functions as they are now (traces.looks)."""
     try:
-        words = _problem(problem, seen), _value(method), [getattr(jax.config, name) for name in CONFIGURED]
+        key = _digest((_problem(problem, seen), _value(method)))
     except Untold:
         return make()
-    key = hashlib.sha256(repr(words).encode()).hexdigest()
     found = _traces.get(key)
     if found is None:
         found = make()
-        with _changing:
-            while len(_traces) >= KEPT:
-                del _traces[next(iter(_traces))]
-            _traces[key] = found
+        _keep(_traces, key, found)
     return found
 
 
+def recall_facts(problem: Problem, seen: Mapping[str, Any]) -> str | None:
+    """Tell a problem what one with the same functions and values has found out about itself (the structure of its
+    noise, the index of its equations); returns the digest under which facts are kept, None where it cannot be told."""
+    try:
+        values = [_array(np.asarray(x)) for x in (problem.example_start(), *jax.tree.leaves(problem.params))]
+        key = _digest((_problem(problem, seen), values))
+    except Untold:
+        return None
+    own = vars(problem)
+    own.update({name: value for name, value in _facts.get(key, {}).items() if name not in own})
+    return key
+
+
+def note_facts(problem: Problem, key: str | None) -> None:
+    """Keep what a problem has found out by now: the values of its cached properties, where these are plain (numbers,
+    words, arrays and records of them)."""
+    if key is None:
+        return
+    known = _facts.get(key, {})
+    facts = {name: value for name, value in vars(problem).items() if name in known or _is_fact(problem, name, value)}
+    if len(facts) > len(known):
+        _keep(_facts, key, facts)
+
+
+def _is_fact(problem: Problem, name: str, value: Any) -> bool:
+    if not isinstance(getattr(type(problem), name, None), functools.cached_property):
+        return False
+    try:
+        _value(value)
+    except Untold:
+        return False
+    return True
+
+
+def _digest(words: Any) -> str:
+    configured = [getattr(jax.config, name) for name in CONFIGURED]
+    return hashlib.sha256(repr((words, configured)).encode()).hexdigest()
+
+
+def _keep(where: dict[str, Any], key: str, value: Any) -> None:
+    with _changing:
+        while len(where) >= KEPT:
+            del where[next(iter(where))]
+        where[key] = value
+
+
 def forget() -> None:
-    """Keep no trace."""
+    """Keep neither traces nor facts."""
     with _changing:
         _traces.clear()
+        _facts.clear()
 
 
 def _problem(problem: Problem, seen: Mapping[str, Any], path: str = "") -> list[Any]:
@@ -69,7 +115,7 @@ def _problem(problem: Problem, seen: Mapping[str, Any], path: str = "") -> list[
         told: list[Any] = [(x.shape, x.dtype.str) for x in values]
     else:
         told = [*map(_array, values)]
-    told += [type(problem).__module__, type(problem).__qualname__, problem.n, problem.m, problem.noise_structure]
+    told += [type(problem).__module__, type(problem).__qualname__, problem.n, problem.m]
     told.append(jax.tree.structure(problem.params))
     for field in dataclasses.fields(problem):  # type: ignore[arg-type]
         value = getattr(problem, field.name)
@@ -94,6 +140,17 @@ def _function(seen: Mapping[str, Any], name: str) -> str:
     return fingerprint(seen[name])
 
 
+def _gauge(gauge: Gauge) -> Any:
+    """A level on the problem that is stepped, by a trace of the distances from it as they are now."""
+    problem = gauge.problem
+    with jax.enable_x64(True):
+        given = np.zeros(()), np.asarray(problem.example_start(), float), problem.example_params()
+        trace = jax.make_jaxpr(gauge.distances)(*given)
+    if not says_all(trace):
+        raise Untold("a level")
+    return fingerprint(trace), gauge.level.direction, callable(gauge.of) or gauge.of
+
+
 def _is_ours(value: Any) -> bool:
     kind = type(value)
     return dataclasses.is_dataclass(value) and kind.__module__.startswith(OURS) and "<locals>" not in kind.__qualname__
@@ -113,6 +170,8 @@ def _value(value: Any) -> Any:
         return [type(value).__qualname__, *map(_value, value)]
     if isinstance(value, Mapping):
         return [(_value(key), _value(entry)) for key, entry in value.items()]
+    if isinstance(value, Gauge):
+        return _gauge(value)
     if _is_ours(value) and not isinstance(value, Problem):
         fields = [(f.name, _value(getattr(value, f.name))) for f in dataclasses.fields(value)]
         return [type(value).__module__, type(value).__qualname__, *fields]

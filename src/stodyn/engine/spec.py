@@ -116,6 +116,7 @@ def describe(
     if dtype not in ("float64", "float32"):
         raise ValueError(f'dtype: expected "float64" or "float32", got {dtype!r}')
     seen = _seen(problem)
+    told = kept_traces.recall_facts(problem, seen)
     method = chosen_method(problem, method)
     times, lengths = grid.step_times(t, dt)
     stepped, conversions = matched(problem, method)
@@ -127,7 +128,7 @@ def describe(
     if isinstance(ready, Method):
         strong = max((float(c.order or 0) for c in ready.claims if c.kind == "strong" and not c.when), default=0.0)
         if isinstance(ready.needs, Approximation):
-            check_resolution(ready.needs, float(lengths.min()), strong, stepped.m, _unit_of_time(stepped, times))
+            _check_resolution(ready.needs, strong, stepped, times, float(lengths.min()))
         if ready.takes_equal_steps and np.ptp(lengths) > grid.TOLERANCE * lengths[0]:
             raise ValueError(
                 f"dt: {method.name} {ready.takes_equal_steps}, and the steps given differ. "
@@ -154,6 +155,7 @@ def describe(
         traced = kept_traces.kept(problem, seen, measured, make) if dtype == "float64" else make()
     implicit = tuple(other.name for other in stable_methods(problem) if other.name != method.name)
     levels = 0 if stop is None else len(stop.levels)
+    kept_traces.note_facts(problem, told)
     return Spec(stepped, measured, times, lengths, statistics, saves, np.dtype(dtype), traced, said, implicit, levels)
 
 
@@ -164,6 +166,17 @@ def _of_stops(statistics: tuple[Statistic, ...], method: Stopping, problem: Any)
             raise ValueError(f"stop: {type(statistic).__name__} {statistic.refuses_stops}; leave one of them out")
     words = tuple(str(gauge.level) for gauge in method.gauges)
     return Alive(), Stopped(levels=words, n=problem.n)
+
+
+def _check_resolution(needs: Approximation, order: float, problem: Any, times: np.ndarray, shortest: float) -> None:
+    """Warn where iterated integrals are too coarse, and ask for the problem's unit of time only where it matters.
+
+    Counted in units between the step and the whole run, errors are maxima of powers of the step: if they are small
+    enough in both of these, they are in all.
+    """
+    span = float(times[-1] - times[0])
+    if not all(needs.is_enough(order, shortest, problem.m, unit) for unit in (shortest, span)):
+        check_resolution(needs, shortest, order, problem.m, _unit_of_time(problem, times))
 
 
 def _unit_of_time(problem: Any, times: np.ndarray) -> float:
