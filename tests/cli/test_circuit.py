@@ -1,5 +1,6 @@
 """stodyn circuit prints the statistics of every node and draws what is probed."""
 
+import json
 import re
 
 import numpy as np
@@ -75,6 +76,37 @@ def test_bad_netlists(invoke, tmp_path, text, message):
     (tmp_path / "bad.cir").write_text(text)
     result = invoke("circuit", tmp_path / "bad.cir")
     assert result.exit_code == 2 and message in " ".join(result.output.replace("│", " ").split())
+
+
+STEPPED = """A divider that is stepped
+.param r=1k
+V1 in 0 1 AC 1
+R1 in out {r}
+R2 out 0 1k
+C1 out 0 1n
+.op
+.ac dec 2 1k 1g
+.noise v(out) V1 dec 5 1k 1g
+.measure ac low find vdb(out) at=1k
+.step param r list 1k 3k
+"""
+
+
+def test_analyses_at_rest(invoke, tmp_path):
+    """R1 against R2: a half and a quarter; 20 log10 of them; the low-pass of both resistors side by side."""
+    file = tmp_path / "stepped.cir"
+    file.write_text(STEPPED)
+    result = invoke("circuit", file, "--probe", "out", "--out", tmp_path)
+    assert result.exit_code == 0, result.output
+    said = " ".join(result.output.split())
+    assert "out 500.000 mV" in said and "1.00 kHz -6.02 dB -0.2°" in said and "noise of out from 1.00 kHz" in said
+    assert "r=1000: out 0.5, low -6.02" in said and "r=3000: out 0.25, low -12.04" in said
+    assert {path.name for path in tmp_path.iterdir()} == {"stepped.cir", "ac.nc", "noise.nc"}
+    response = load(tmp_path / "ac.nc")
+    gain = 0.5 / (1.0 + 2j * np.pi * response["frequency"].values * 500.0 * 1e-9)
+    np.testing.assert_allclose(response["decibels"].values[:, 0], 20.0 * np.log10(np.abs(gain)), atol=1e-6)
+    found = json.loads(invoke("circuit", file, "--json", "--out", tmp_path).stdout)
+    assert found["operating_point"]["out"] == pytest.approx(0.5) and len(found["steps"]) == 2
 
 
 def test_every_example_can_be_read():

@@ -1,4 +1,4 @@
-"""stodyn circuit: the transient noise of a netlist, statistics at every node."""
+"""stodyn circuit: what a netlist asks for, first of all the transient noise of every node."""
 
 import difflib
 import math
@@ -10,8 +10,10 @@ import typer
 import xarray
 
 from stodyn.analysis import transient_noise
+from stodyn.analysis.netlist_answers import asks_at_rest
 from stodyn.circuits import Circuit, NetlistError, examples, read
 from stodyn.circuits.expressions import number
+from stodyn.cli._netlist import show_at_rest, show_steps
 from stodyn.cli._output import (
     AsJson,
     check_folder,
@@ -55,6 +57,7 @@ def command(
 ) -> None:
     """Simulate the transient noise of a SPICE netlist: statistics of every node, waveforms with ±2σ, noise spectra.
 
+    .op, .ac and .noise are answered first, and .step with a line for each of its values; without .tran, that is all.
     The run is that of .tran, with shorter steps where a source has a corner or the circuit is fast; the noise is that
     of the elements: thermal, shot, channel and flicker. The small-signal analysis at the operating point is printed
     beside it. Random values of the netlist are drawn for each path; .measure tran is printed with its standard
@@ -114,14 +117,31 @@ def show_transient_noise(
     if chosen.accepts is not SDAE:
         fit = ", ".join(name for name, known in catalogue().items() if known.accepts is SDAE)
         raise typer.BadParameter(f"--method: {chosen.name} is not for circuits; these are: {fit}")
-    if circuit.network.netlist.transient is None:
-        raise NetlistError(f"{path.name}: there is no .tran; add .tran STEP STOP, such as .tran 1n 1u")
+    netlist = circuit.network.netlist
+    if netlist.transient is None and not asks_at_rest(circuit):
+        raise NetlistError(f"{path.name}: there is no .tran; add .tran STEP STOP, such as .tran 1n 1u, or ask for .op, "
+                           ".ac, .noise or .step")  # fmt: skip
     probed = probes(circuit, asked)
     out = check_folder("--out", out or Path("circuits") / path.stem)
     screen = console(stderr=as_json)
     screen.print(circuit.title or path.name, style="bold")
     for note in circuit.notes:
         screen.print(note, style="dim")
+    result: dict[str, Any] = {"title": circuit.title}
+    files: list[Path] = []
+    if asks_at_rest(circuit):
+        at_rest, files = show_at_rest(screen, circuit, probed, out)
+        result |= at_rest
+    if netlist.steps:
+        takes = None if netlist.transient is None else lambda one: transient_noise.simulated(
+            one, chosen, paths=paths, seed=seed, keep_paths=False)  # fmt: skip
+        result["steps"] = show_steps(screen, circuit, probed, takes)
+    if netlist.transient is None:
+        if as_json:
+            print_json({**result, "files": files})
+        else:
+            print_files(screen, files)
+        return
     lengths = transient_noise.step_lengths(circuit, chosen)
     screen.print(
         f"{counted(len(circuit.network.netlist.elements), 'element')}, {counted(len(circuit.nodes), 'node')}, "
@@ -142,11 +162,11 @@ def show_transient_noise(
     measures = transient_noise.measured(circuit, run)
     cautions = transient_noise.cautions(circuit, run, chosen.name, lengths)
     densities = {} if why else {name: transient_noise.loudest(circuit, name) for name in probed}
-    files = written(circuit, run, probed, rest is not None, out)
+    files += written(circuit, run, probed, rest is not None, out)
     if as_json:
         print_json(
             {
-                "title": circuit.title,
+                **result,
                 "nodes": [node._asdict() for node in nodes],
                 "measures": {name: measure._asdict() for name, measure in measures.items()},
                 "small_signal": {name: found._asdict() for name, found in densities.items() if found is not None},

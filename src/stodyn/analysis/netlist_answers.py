@@ -1,0 +1,89 @@
+"""What a netlist asks for beside its transient: .op, .ac, .noise, and each of them at every value of .step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import xarray
+
+from stodyn.circuits import Circuit
+
+
+class Answers(NamedTuple):
+    """The analyses at rest of a circuit.
+
+    operating_point  value and unit of every voltage and current, by name
+    response         `decibels` and `degrees` over (frequency, node) for .ac; None where it is not asked for
+    noise            `density` and `input_density` over frequency, and `output` and `input`, the roots of their
+                     integrals, for .noise; None where it is not asked for
+    measures         .measure ac and .measure noise, by name
+    """
+
+    operating_point: dict[str, tuple[float, str]]
+    response: xarray.Dataset | None
+    noise: xarray.Dataset | None
+    measures: dict[str, float]
+
+
+def answers(circuit: Circuit, nodes: Sequence[str]) -> Answers:
+    """Compute what a netlist asks for at its operating point.
+
+    Parameters
+    ----------
+    circuit
+        A circuit read from a netlist.
+    nodes
+        The components whose response to .ac is wanted.
+    """
+    netlist, network = circuit.network.netlist, circuit.network
+    values = zip(network.names, circuit.operating_point.x.tolist(), network.units, strict=True)
+    point = {name: (value, "A" if unit == "C" else unit) for name, value, unit in values if unit in ("V", "A", "C")}
+    measures: dict[str, float] = {}
+    for analysis in ("ac", "noise"):
+        if any(measure.analysis == analysis for measure in netlist.measures):
+            found = circuit.measured(analysis)
+            measures |= {name: float(np.real(np.ravel(value)[0])) for name, value in found.items()}
+    return Answers(
+        point,
+        None if netlist.ac is None else _response(circuit, nodes),
+        None if netlist.noise is None else _noise(circuit),
+        measures,
+    )
+
+
+def stepped(circuit: Circuit, nodes: Sequence[str]) -> Iterator[tuple[dict[str, float], Circuit, Answers]]:
+    """Go through all values of .step and .temp: the values, the circuit with them, and its answers."""
+    for values, one in circuit.steps():
+        yield values, one, answers(one, nodes)
+
+
+def asks_at_rest(circuit: Circuit) -> bool:
+    """Whether the netlist asks for .op, .ac, .noise or .step."""
+    netlist = circuit.network.netlist
+    return bool(netlist.wants_point or netlist.ac or netlist.noise or netlist.steps)
+
+
+def _response(circuit: Circuit, nodes: Sequence[str]) -> xarray.Dataset:
+    found = circuit.response()
+    gains = np.stack([found[name] for name in nodes], axis=1)
+    sizes = np.maximum(np.abs(gains), 1e-300)
+    return xarray.Dataset(
+        {"decibels": (("frequency", "node"), 20.0 * np.log10(sizes)),
+         "degrees": (("frequency", "node"), np.degrees(np.angle(gains)))},
+        {"frequency": found.frequency, "node": list(nodes)}, {"title": circuit.title},
+    )  # fmt: skip
+
+
+def _noise(circuit: Circuit) -> xarray.Dataset:
+    found = circuit.noise_spectrum()
+    whole = {
+        name: np.sqrt(np.trapezoid(density, found.frequency))
+        for name, density in (("output", found.density), ("input", found.input_density))
+    }
+    return xarray.Dataset(
+        {"density": (("frequency",), found.density), "input_density": (("frequency",), found.input_density),
+         **{name: ((), value) for name, value in whole.items()}},
+        {"frequency": found.frequency}, {"title": circuit.title},
+    )  # fmt: skip

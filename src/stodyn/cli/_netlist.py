@@ -1,0 +1,95 @@
+"""Print what a netlist asks for beside its transient: .op, .ac, .noise and .step."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray
+from rich.console import Console
+
+from stodyn.analysis.netlist_answers import Answers, answers, stepped
+from stodyn.circuits import Circuit
+from stodyn.cli._output import table
+from stodyn.numerics.amounts import amount
+
+ROWS = 13  # frequencies printed; the files have them all
+
+
+def show_at_rest(screen: Console, circuit: Circuit, nodes: list[str], out: Path) -> tuple[dict[str, Any], list[Path]]:
+    """Print .op, .ac and .noise at the netlist's own values, write ac.nc and noise.nc, and return all for --json."""
+    from stodyn import results
+
+    found, files = answers(circuit, nodes), []
+    if circuit.network.netlist.wants_point:
+        shown = table("operating point", "", right=("",))
+        for name, (value, unit) in found.operating_point.items():
+            shown.add_row(name, amount(value, unit, 6))
+        screen.print(shown)
+    if found.response is not None:
+        _show_response(screen, found.response)
+        files.append(out / "ac.nc")
+        results.save(found.response, files[-1])
+    if found.noise is not None:
+        _show_noise(screen, circuit, found.noise)
+        files.append(out / "noise.nc")
+        results.save(found.noise, files[-1])
+    for name, value in found.measures.items():
+        screen.print(f"{name}: {value:.6g}")
+    return _plain(found), files
+
+
+def show_steps(
+    screen: Console, circuit: Circuit, nodes: list[str], run: Callable[[Circuit], xarray.Dataset] | None
+) -> list[dict[str, Any]]:
+    """Print a row for each value of .step, as soon as it is known: the operating point of the nodes, .measure, and with
+    .tran mean and σ at the end of the `run` of each circuit."""
+    rows: list[dict[str, Any]] = []
+    for values, one, found in stepped(circuit, nodes):
+        row: dict[str, Any] = {"values": values, **_plain(found)}
+        said = [f"{name} {found.operating_point[name][0]:.6g}" for name in nodes if name in found.operating_point]
+        said += [f"{name} {value:.6g}" for name, value in found.measures.items()]
+        if run is not None:
+            end = run(one).isel(time=-1)
+            row["end"] = {}
+            for name in nodes:
+                mean = float(end["mean"].sel(component=name))
+                deviation = float(np.sqrt(end["variance"].sel(component=name)))
+                row["end"][name] = {"mean": mean, "deviation": deviation}
+                said.append(f"at the end {name} {mean:.6g} σ {deviation:.3g}")
+        screen.print(f"{', '.join(f'{name}={value:g}' for name, value in values.items())}: {', '.join(said)}")
+        rows.append(row)
+    return rows
+
+
+def _show_response(screen: Console, response: xarray.Dataset) -> None:
+    nodes = [str(name) for name in response["node"].values]
+    heads = [f"{what} of {name}" for name in nodes for what in ("size", "phase")]
+    shown = table("frequency", *heads, right=("frequency", *heads))
+    for k in np.unique(np.linspace(0, response.sizes["frequency"] - 1, ROWS).round().astype(int)):
+        row = response.isel(frequency=int(k))
+        cells = zip(row["decibels"].values, row["degrees"].values, strict=True)
+        shown.add_row(
+            amount(float(row["frequency"]), "Hz"), *(text for a, b in cells for text in (f"{a:.2f} dB", f"{b:.1f}°"))
+        )
+    screen.print(shown)
+
+
+def _show_noise(screen: Console, circuit: Circuit, noise: xarray.Dataset) -> None:
+    asked = circuit.network.netlist.noise
+    assert asked is not None
+    unit = "V" if asked.source.split(".")[-1].startswith("v") else "A"
+    low, high = (amount(float(noise["frequency"][k]), "Hz") for k in (0, -1))
+    screen.print(
+        f"noise of {asked.node} from {low} to {high}: {amount(float(noise['output']), 'V')}; referred to "
+        f"{asked.source} {amount(float(noise['input']), unit)}"
+    )
+
+
+def _plain(found: Answers) -> dict[str, Any]:
+    return {
+        "operating_point": {name: value for name, (value, _) in found.operating_point.items()},
+        "ac": None if found.response is None else found.response.to_dict(),
+        "noise": None if found.noise is None else found.noise.to_dict(),
+        "measures": found.measures,
+    }
