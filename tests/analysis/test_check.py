@@ -63,7 +63,7 @@ def test_tables_implicit_solves_and_refusals_are_seen():
     assert seen["table"] == "meets its order conditions"
     assert all(structure in seen["refusal"] for structure in ("commutative", "diagonal", "general", "scalar"))
     seen = {result.question: result.seen for result in check_method(ImplicitMidpoint, [GENERAL_NOISE.problem])}
-    assert seen["report"].endswith("rounds a step")
+    assert seen["report"].endswith("rounds per step")
 
 
 def test_examples_are_one_of_each_structure_that_a_method_takes():

@@ -458,7 +458,7 @@ def test_probe_of_a_position_and_its_velocity():
 
 
 def test_steps_that_are_none_of_the_equation_are_refused():
-    with pytest.raises(ValueError, match=r"no consistent step: .* added up to -2 and not to -1"):
+    with pytest.raises(ValueError, match=r"not a consistent step: .* added up to -2 and not to -1"):
         cv.probe(lambda f, x, t, h, noise: x + 2 * h * f(x, t, noise()))
     with pytest.raises(ValueError, match=r"takes x = 0 of x' = A x to \[0.01\]; expected 0"):
         cv.probe(lambda f, x, t, h, noise: x + h * f(x, t, noise()) + 0.01)

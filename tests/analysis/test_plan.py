@@ -136,7 +136,7 @@ def test_neutral_means_are_not():
     ("make", "message"),
     [
         (lambda: sd.plan(PULSE, AB4), "method: AB4 takes its history at equal steps"),
-        (lambda: sd.plan(PULSE, "VanLoan"), "method: expected a stepping method"),
+        (lambda: sd.plan(PULSE, "VanLoan"), "method: expected a method that makes steps"),
         (lambda: sd.plan(PULSE, c.RK4, 0.0), "tol: expected a relative error between 0 and 1"),
         (lambda: sd.plan(sd.SDE(lambda t, x, p: -p * x, lambda t, x, p: 1.0, 1.0, params=scipy.stats.uniform(1, 2)),
                          c.RK4), "params: differ from path to path"),

@@ -58,7 +58,7 @@ def test_deterministic_orders(invoke):
 def test_what_cannot_be_told_apart_from_rounding_is_an_error(invoke):
     result = invoke("Heun", "double_well", "--kind", "deterministic")  # it starts in a well and stays there
     assert result.exit_code == 2
-    assert "steps: 0 of 5 errors can be used, and a slope needs 3" in words(result.output)
+    assert "steps: 0 of 5 errors can be used, but a slope needs 3" in words(result.output)
 
 
 @pytest.mark.parametrize(

@@ -205,7 +205,7 @@ def test_noise_that_is_not_the_paths_is_refused_in_words():
         sd.increments("SRA1", problem.m, lengths, {})
     with pytest.raises(ValueError, match="channels: expected a whole number >= 1"):
         sd.draw_increments(key, SRA1.needs, 0, lengths)
-    with pytest.raises(ValueError, match=r"lengths: expected the length of every step.*jnp\.full"):
+    with pytest.raises(ValueError, match=r"dt: expected the length of every step.*jnp\.full"):
         sd.draw_increments(key, SRA1.needs, problem.m, 0.01)
     with pytest.raises(TypeError, match="noise: expected the increments of every step"):
         sd.path(problem, SRA1, 0.0, lengths)

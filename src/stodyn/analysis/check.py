@@ -68,7 +68,7 @@ def check_method(method: Method | str, problems: Sequence[Any] | None = None) ->
     quiet       without noise it has the deterministic order it claims, on a nonlinear equation with time in it
     driftless   without drift constant noise is integrated exactly
     consistent  as h -> 0 a step has the mean h f and the covariance h g g' of the equation it claims to solve
-    refusal     noise of another structure and what is no problem of its kind is refused in words
+    refusal     noise of another structure, and anything that is not a problem of its kind, is refused in words
     table       where it has a table, the table meets its order conditions
     report      where it solves equations, it says how many rounds it took, and when it failed
 
@@ -112,8 +112,8 @@ def ask(question: str, check: Callable, *subject: Any) -> Result:
 
 
 def _record(method: Method, problems: list[Any]) -> str:
-    assert isinstance(method, Method), f"{method!r} is no Method"
-    assert getattr(getattr(method, "__dataclass_params__", None), "frozen", False), "it is no frozen dataclass"
+    assert isinstance(method, Method), f"{method!r} is not a Method"
+    assert getattr(getattr(method, "__dataclass_params__", None), "frozen", False), "it is not a frozen dataclass"
     assert hash(method) == hash(method()) and method == method(), "it is not the same value after method()"
     assert method.citation, "it has no citation"
     for claim in method.claims:
@@ -249,7 +249,7 @@ def _refusal(method: Method, problems: list[Any]) -> str:
         matched(object(), method)
     except TypeError:
         return f"refuses models with {', '.join(dict.fromkeys(refused))} noise" if refused else "takes every noise"
-    raise AssertionError("what is no problem is run")
+    raise AssertionError("it runs something that is not a problem")
 
 
 def _table(method: Method, problems: list[Any]) -> str:
@@ -279,7 +279,7 @@ def _report(method: Method, problems: list[Any]) -> str:
     if iterations == 0:
         return "explicit"
     assert not reported(np.full(problem.n, np.nan))[0], "a step from NaN is reported as solved"
-    return f"{iterations} rounds a step"
+    return f"{iterations} rounds per step"
 
 
 SUITE: dict[str, Callable[[Method, list[Any]], str]] = {

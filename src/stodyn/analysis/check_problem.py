@@ -38,7 +38,7 @@ def check_problem(problem: Any, runs: bool = True) -> list[Result]:
     start      draws are finite, and of the shape (paths, n); those of a path are not those of another
     rows       noise_rows, noise_push and noise_along say the same of the noise, and mean_rates has the same gaps
     written    written as an SDE or SDAE it has the same drift and the same noise, in the same components
-    structure  what is said of the noise is so: additive, diagonal, scalar, commutative
+    structure  the noise is what it is said to be: additive, diagonal, scalar, commutative
     method     the method that is recommended takes it, and the run shows its components
     starts     a start given as numbers, path by path, and by a function is the same start
     params     parameters given as numbers and path by path are the same; NaN is refused
@@ -142,7 +142,7 @@ def _rows(problem: Any) -> str:
             assert np.isclose(reached, np.sum((weights @ G) ** 2), rtol=AGREE), "noise_along is not that of the rows"
             W = rng.normal(size=problem.m)
             pushed = at_one(lambda x, W: problem.noise_push(0.3, x, params, W), x, W)
-            _same(G @ W, pushed, AGREE, "the noise of several channels together")
+            _same(G @ W, pushed, AGREE, "the noise of several channels at once")
         seen = len(having)
     if isinstance(problem, Around):
         inner = problem.problem

@@ -62,8 +62,8 @@ def check_statistic(statistic: Statistic | Make, seeds: int = 0) -> list[Result]
 
 def _record(make: Make) -> str:
     statistic = make(0.0)
-    assert isinstance(statistic, Statistic), f"{statistic!r} is no Statistic"
-    assert getattr(getattr(statistic, "__dataclass_params__", None), "frozen", False), "it is no frozen dataclass"
+    assert isinstance(statistic, Statistic), f"{statistic!r} is not a Statistic"
+    assert getattr(getattr(statistic, "__dataclass_params__", None), "frozen", False), "it is not a frozen dataclass"
     hash(statistic)
     return repr(statistic)
 

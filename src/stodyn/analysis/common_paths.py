@@ -24,7 +24,7 @@ from stodyn.noise.increment import Increment, Recipe, compose
 from stodyn.noise.supply import Drawn, Given
 from stodyn.numerics.printing.points import AtPoints
 
-CHUNK = 4_000_000  # numbers of fine noise held at a time
+CHUNK = 4_000_000  # numbers of fine noise held at once
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,8 +48,9 @@ def common_paths(
 ) -> Iterator[tuple[np.ndarray, list[np.ndarray]]]:
     """Block by block W(T) (paths, m), and of each run the states at the end (paths, factors, n), NaN where it failed.
 
-    Every path is drawn at h = (T - t0)/steps with all that the runs ask for. Noise that does not compose (weak draws,
-    samples of stages) is made by its own recipe in every longer step, from the W of that step and other normals.
+    Every path is drawn at h = (T - t0)/steps with everything that the runs ask for. Noise that does not compose
+    (weak draws, samples of stages) is made by its own recipe in every longer step, from the W of that step and other
+    normals.
     """
     m, h = problem.m, (t[1] - t[0]) / steps
     recipe = shared_recipe([run.needs for run in runs], m)
@@ -143,9 +144,9 @@ class _Stepper:
             given = {name: normals[name][factor - 1 :: factor, :count] for name, count in counts.items() if count}
             given["W"] = noise.W.swapaxes(1, 2) / np.sqrt(h)
         with jax.enable_x64(True):
-            way: Any = programs.get(self.spec(t, h, steps))
-            went = way.paths(members, 0, Given(given))
-        return went.observed[0][-1].T
+            program: Any = programs.get(self.spec(t, h, steps))
+            done = program.paths(members, 0, Given(given))
+        return done.observed[0][-1].T
 
 
 @dataclasses.dataclass(frozen=True)
@@ -201,7 +202,7 @@ class _Along(Method):
 
 
 def shared_recipe(recipes: Sequence[Recipe], m: int) -> Recipe:
-    """The cheapest recipe that composes and holds all that those of the given ones do which compose.
+    """The cheapest recipe that composes and holds everything that the given ones hold, of those that compose.
 
     The coarse increments are made of many fine ones, so the coarsest approximation of the areas will do: what it leaves
     out is left out of the path that every method sees.
@@ -212,7 +213,7 @@ def shared_recipe(recipes: Sequence[Recipe], m: int) -> Recipe:
     for recipe in (*known, *recipes):
         if composes(recipe, m) and wanted <= _held(recipe, m):
             return recipe
-    raise ValueError(f"reference: no recipe of noise holds all that it and the method need together: {wanted}")
+    raise ValueError(f"reference: no recipe of noise holds everything that it and the method need: {wanted}")
 
 
 def composes(recipe: Recipe, m: int) -> bool:

@@ -30,8 +30,7 @@ TOLERANCE = 1e-12  # a defect of a 64-bit step below it is rounding
 def draw_increment(method: Method | str, m: int, dt: float, seed: int = 0) -> Increment:
     """One increment of the noise a method asks for, over a step dt, that moves every channel.
 
-    A three-point draw is zero two times in three, and a step without noise would tell nothing: such draws are passed
-    over.
+    A three-point draw is zero two times in three, and a step without noise would show nothing: such draws are skipped.
     """
     rng, needs = np.random.default_rng(seed), stepping(method).needs
     while True:
@@ -42,14 +41,28 @@ def draw_increment(method: Method | str, m: int, dt: float, seed: int = 0) -> In
 
 
 def jacobian(problem: Any, method: Method | str, x: Any, noise: Increment, t: float = 0.0) -> np.ndarray:
-    """∂(q', p')/∂(q, p) of one step by autodiff through the step itself, (2N, 2N); a problem is lowered as in a run."""
+    """∂(q', p')/∂(q, p) of one step by autodiff through the step itself, (2N, 2N).
+
+    Parameters
+    ----------
+    problem
+        It is lowered as in a run.
+    method
+        A method that makes steps, or its name.
+    x
+        The state (2N,) at which the step begins.
+    noise
+        The increment of the step, as `draw_increment` makes one.
+    t
+        The time at which it begins.
+    """
     return jacobians(problem, method, np.asarray(x, float)[None], noise, t)[0]
 
 
 def jacobians(
     problem: Any, method: Method | str, x: np.ndarray, noise: Increment, t: float = 0.0, of_noises: bool = False
 ) -> np.ndarray:
-    """The same at several states (states, 2N), or `of_noises`: at one state with several increments, a leading axis."""
+    """Jacobians at several states (states, 2N); with `of_noises` at one state, for increments with a leading axis."""
     step, problem = stepping(method), as_it_is_now(problem)
     stepped, _ = matched(problem, step)
     params = problem.example_params()
@@ -121,7 +134,7 @@ def frictions(problem: Hamiltonian) -> list[np.ndarray]:
     """The matrices Γ_k of forces -Γ_k p, channel 0 being time; a problem with other forces is refused."""
     if not isinstance(problem, Hamiltonian):
         raise TypeError(f"problem: expected a Hamiltonian, got {type(problem).__name__}")
-    found = []
+    matrices = []
     q, p = problem.split(np.asarray(problem.example_start(), float))
     params = problem.example_params()
     for k in range(problem.m + 1):
@@ -129,9 +142,11 @@ def frictions(problem: Hamiltonian) -> list[np.ndarray]:
         push = functools.partial(problem.push, k, 0.0)
         at_rest, slope = at_one(lambda q, p: (push(q, 0.0 * p, params), jax.jacfwd(push, 1)(q, p, params)), q, p)
         if depends.on_q or not depends.affine_p or np.any(at_rest):
-            raise ValueError(f"problem: expected forces -Γ p, Γ a constant matrix; that of channel {k} is another")
-        found.append(-slope)
-    return found
+            raise ValueError(
+                f"problem: expected forces -Γ p, Γ a constant matrix; that of channel {k} is not of this form"
+            )
+        matrices.append(-slope)
+    return matrices
 
 
 def _drivers(noise: Increment) -> list[float]:
@@ -142,7 +157,7 @@ def _drivers(noise: Increment) -> list[float]:
 
 
 class Verdict(NamedTuple):
-    """What one method keeps, each with the number it was judged by; None where the method does not take the problem.
+    """What one method keeps, as the defects that were measured; None where the method does not take the problem.
 
     symplectic  max |Jᵀ Ω J - Ω| without forces (nonseparable where the method takes it)
     qs1         the same on the Langevin system without friction
@@ -249,8 +264,16 @@ def momentum_balance(
 ) -> MomentumBalance:
     """The momentum map J_ξ = p · ξ(q) of a symmetry along a path, beside F⁻ · ξ(q_k) + F⁺ · ξ^p(q_(k+1), p_(k+1)).
 
-    generator  ξ(q) -> (N,): how an infinitesimal transformation of the symmetry moves q, e.g. (-q_y, q_x) for rotations
-    params     in place of the problem's own
+    Parameters
+    ----------
+    problem, method
+        A Hamiltonian system, and a method that makes steps or its name.
+    generator
+        ξ(q) -> (N,): how an infinitesimal transformation of the symmetry moves q, e.g. (-q_y, q_x) for rotations.
+    dt, steps, seed
+        The path: its step, the number of steps, and the seed of its noise.
+    params
+        Numbers in place of the problem's own params.
     """
     if not callable(generator):
         raise TypeError(f"generator: expected a function ξ(q), got {generator!r}. For a matrix A: lambda q: A @ q")
@@ -320,9 +343,10 @@ def energy_of(problem: Hamiltonian) -> Callable[..., Array]:
 def energy_drift(
     problem: Hamiltonian, method: Method | str, *, t: Sequence[float], dt: float, paths: int, seed: int, saves: int = 50
 ) -> xr.Dataset:
-    """How far the energy has moved over a long run: the mean of H(t) and of H(t) - H(0) path by path, with errors.
+    """How far the energy has moved over a long run: the means of H(t) and of H(t) - H(0) over the paths, with errors.
 
-    Variables over time: energy, energy_stderr, drift, drift_stderr, drift_rms (of H(t) - H(0)) and drift_rms_stderr.
+    Parameters are those of `simulate`; `saves` is the number of times that are kept. Variables over time: energy,
+    energy_stderr, drift, drift_stderr, drift_rms (of H(t) - H(0)) and drift_rms_stderr.
     """
     energy = energy_of(problem)
     steps = round((float(t[1]) - float(t[0])) / dt)

@@ -46,7 +46,7 @@ from stodyn.problems.structure import is_autonomous
 REACH = (1e-3, 1e3)  # steps looked at for the stability limit, times the largest |eigenvalue| of A
 LOOKS = 200  # steps at the least over an interval in which coefficients change: a pulse is seen
 TINY = 1e-6  # a step at which only what noise drives directly is seen
-FEW = 5  # nodes a normal for means at small steps: they are right to h⁴
+FEW = 5  # nodes per normal for means at small steps: they are right to h⁴
 
 
 # --- scalar questions: x' = A x + w, z = hA -------------------------------------------------------------------------
@@ -55,8 +55,15 @@ FEW = 5  # nodes a normal for means at small steps: they are right to h⁴
 def gamma(integrator: Integrator, driven: ArrayLike = 1.0) -> float:
     """Γ: samples of covariance ΓQ/h give the covariance of the continuous process as h -> 0.
 
-    1 / Σ (total weight of a sample, over all later steps that reuse it)², from the step on x' = w. A step made for
-    several components, such as a position and its velocity, is asked x' = B w with a B of its own, `driven` (n, m).
+    It is 1 / Σ (total weight of a sample, over all later steps that reuse it)², from the step on x' = w.
+
+    Parameters
+    ----------
+    integrator
+        A method or its name, a BlackBox, or a function step(f, x, t, h, noise) of your own.
+    driven
+        B (n, m), for a step that is made for several components, such as a position and its velocity: it is asked
+        x' = B w.
     """
     B = np.asarray(driven, float)
     B = B.reshape(1, 1) if B.ndim == 0 else B
@@ -71,8 +78,12 @@ def kappa(integrator: Integrator, driven: ArrayLike = 1.0) -> float:
     """κ of the equation dx = (f + κ Σ (∂g_k/∂x) g_k) dt + g dW that the integrator solves: 0 Ito, 1/2 Stratonovich.
 
     The mean of x' = x w grows as 1 + κh + O(h²) in a step: κ is the limit of (λ - 1)/h, λ the eigenvalue near 1 of the
-    mean of the step's matrix, which for a method with a history is larger than (1, 1). In components that `driven`, the
-    B of a step made for several, leaves alone there is no noise.
+    mean of the step's matrix, which for a method with a history is larger than (1, 1).
+
+    Parameters
+    ----------
+    integrator, driven
+        As in `gamma`; in components that `driven` leaves alone there is no noise.
     """
     integrator, rows = resolved(integrator), np.atleast_2d(np.asarray(driven, float)).any(axis=1).astype(float)
     scale = math.sqrt(gamma(integrator, driven)) if isinstance(integrator, BlackBox) else 1.0
@@ -133,21 +144,21 @@ def _averaged(matrix: Callable[[np.ndarray], np.ndarray], rules: list[gauss.Rule
 
 
 def require_consistent(box: BlackBox, A: np.ndarray, B: np.ndarray) -> None:
-    """Refuse a step that is none of x' = A x + B w: one that moves x where there is nothing, or by another rate."""
+    """Refuse a step that does not solve x' = A x + B w: one that moves x = 0, or has another rate."""
     h = 1e-3 / max(float(np.abs(np.linalg.eigvals(A)).max()), 1e-300)
     step = system_step(box, A, B, h)
     if np.abs(step.c).max() > 1e-2 * h:
         raise ValueError(
             f"{box.name}: takes x = 0 of x' = A x to {_in_a_line(step.R @ step.c)}; expected 0. It adds something of "
-            "its own, which is no step of the equation"
+            "its own, which does not belong to the equation"
         )
     rates = (principal(step.M, len(A))[0] - 1.0) / h
     wanted = np.linalg.eigvals(A)
     found, expected = np.sum(rates).real, np.sum(wanted).real
     if abs(found - expected) > 0.02 * np.abs(wanted).sum():
         raise ValueError(
-            f"{box.name}: is no consistent step: for small h it multiplies x of x' = A x as if the rates of A added up "
-            f"to {found:.4g} and not to {expected:.4g}. Check the weights of the derivatives"
+            f"{box.name}: is not a consistent step: for small h it multiplies x of x' = A x as if the rates of A "
+            f"added up to {found:.4g} and not to {expected:.4g}. Check the weights of the derivatives"
         )
 
 
@@ -304,7 +315,25 @@ def _integrated(slope: Callable, y: np.ndarray, now: float, times: np.ndarray) -
 
 
 def steady(integrator: Integrator, A: ArrayLike, B: ArrayLike, dt: float, Q: ArrayLike | None = None) -> np.ndarray:
-    """The covariance (n, n) that an integrator delivers in the steady state of x' = A x + B w."""
+    """The covariance (n, n) that an integrator delivers in the steady state of x' = A x + B w.
+
+    Parameters
+    ----------
+    integrator
+        As in `gamma`.
+    A, B, Q
+        The system, and the intensity of w (by default 1 per channel).
+    dt
+        The step.
+
+    Examples
+    --------
+    RK4 with the noise held over each step, on x' = -x + w, whose variance is 1/2:
+
+    >>> import stodyn as sd
+    >>> round(float(sd.analysis.covariance.steady("RK4", -1.0, 1.0, 0.1)[0, 0]), 5)
+    0.49958
+    """
     A, B = _system(A, B, Q)
     step = system_step(integrator, A, B, dt)
     _require_stable(integrator, A, B, dt, step)
@@ -315,7 +344,7 @@ def steady(integrator: Integrator, A: ArrayLike, B: ArrayLike, dt: float, Q: Arr
 def spectrum(
     integrator: Integrator, A: ArrayLike, B: ArrayLike, dt: float, frequency: ArrayLike, Q: ArrayLike | None = None
 ) -> np.ndarray:
-    """The two-sided spectral density (..., n, n) of the discrete state at frequencies in cycles a unit of time.
+    """The two-sided spectral density (..., n, n) of the discrete state at frequencies in cycles per unit of time.
 
     h Σ_k Cov(x_j, x_(j+k)) exp(-2πi f k h) = h T T*, T = R (exp(2πi f h) - M)^-1 G. exact_spectrum: of the process.
     """
@@ -332,7 +361,7 @@ def spectrum(
 
 
 def exact_spectrum(A: ArrayLike, B: ArrayLike, frequency: ArrayLike, Q: ArrayLike | None = None) -> np.ndarray:
-    """The two-sided spectral density (..., n, n) of x' = A x + B w at frequencies in cycles a unit of time."""
+    """The two-sided spectral density (..., n, n) of x' = A x + B w at frequencies in cycles per unit of time."""
     A, B = _system(A, B, Q)
     frequencies = np.asarray(frequency, float)
     result = np.empty((*frequencies.shape, len(A), len(A)), complex)
@@ -419,7 +448,7 @@ class NoiseNeeded:
     channels     (m, m): the same as a covariance of w, where the noise can stay in the channels of B; else None
     scale        the best factor on ΓQ/h if the noise must stay what it is: rank(P_D) / tr(P^-1 P_D), which brings
                  N(0, P_D) nearest to N(0, P)
-    residual     (n, n): what is then left, scale · P_D - P
+    residual     (n, n): the error that is then left, scale · P_D - P
     """
 
     samples: np.ndarray
@@ -446,7 +475,7 @@ class NoiseNeeded:
         return (
             f"No exact samples in these channels: {reason}. Best factor on ΓQ/h: {self.scale:.6g}, which leaves "
             f"{_in_a_line(self.residual)} of the covariance. The exact "
-            "discretisation (VanLoan) needs none of this."
+            "discretisation (VanLoan) does not need any of this."
         )
 
 
@@ -459,7 +488,12 @@ def noise_needed(
 ) -> NoiseNeeded:
     """Which samples give exactly the covariance of the continuous process: in the steady state, or in every step.
 
-    match  "steady", or "local" (one-step methods): what a step adds is ∫ exp(As) BQB' exp(A's) ds
+    Parameters
+    ----------
+    integrator, A, B, dt, Q
+        As in `steady`.
+    match
+        "steady", or "local" (one-step methods): every step adds ∫ exp(As) BQB' exp(A's) ds.
     """
     if match not in ("steady", "local"):
         raise ValueError(f'match: expected "steady" or "local", got {match!r}')
@@ -507,7 +541,7 @@ def noise_needed(
 
 @dataclasses.dataclass(frozen=True)
 class Probe:
-    """What was found about an integrator of the user's own; see `probe`. Printed, it says so in words.
+    """The properties of an integrator of the user's own, as `probe` measures them; str() puts them into words.
 
     gamma            Γ: give its samples the covariance ΓQ/h
     kappa            κ of the equation that it solves where the noise depends on the state; `calculus` in a word
@@ -555,8 +589,15 @@ def probe(
 ) -> Probe:
     """Γ, κ, the noise needed and the stability limit of an integrator of the user's own, as a black box.
 
-    step(f, x, t, h, noise) -> x, in Python or NumPy, with f(x, t, w) the derivative and noise() a sample; see BlackBox.
-    The noise is asked for on the system x' = A x + B w with the step dt = h.
+    Parameters
+    ----------
+    step
+        step(f, x, t, h, noise) -> x, in Python or NumPy, with f(x, t, w) the derivative and noise() a sample; see
+        BlackBox.
+    A, B, Q, dt
+        The system x' = A x + B w and the step for which the noise is asked.
+    memory
+        How many pieces of history the step carries.
     """
     box, (A, driven) = BlackBox(step, memory), _system(A, B, Q)
     require_consistent(box, A, driven)
@@ -602,10 +643,18 @@ def advise(
     """How far every method's steady-state variances are off for x' = A x + B w with the step dt, the best first.
 
     The exact discretisation has no error and leads. The others are ranked by their largest error with dt and with dt/2.
-    Methods that are unstable with this step come last, with the step up to which they are not.
+    Methods that are unstable with this step come last, with the step up to which they are stable.
 
-    step, memory  an integrator of the user's own, as `probe` takes it, to stand among the others with samples of
-                  covariance ΓQ/h
+    Parameters
+    ----------
+    A, B, Q, dt
+        As in `steady`.
+    step, memory
+        An integrator of your own, as in `probe`, to be ranked among the others with samples of covariance ΓQ/h.
+
+    Returns
+    -------
+    list of Advice
     """
     if not (math.isfinite(dt) and dt > 0):
         raise ValueError(f"dt: expected a step > 0, got {dt!r}")
@@ -622,7 +671,7 @@ def advise(
         return _percent(van_loan.discrete_lyapunov(Phi, held @ held.T), target)
 
     rows = [Advice("exact ODE solver, held noise Q/h", None, exactly_with_held(dt),
-                   "any solver of another library, one sample a step", exactly_with_held(0.5 * dt))]  # fmt: skip
+                   "any solver of another library, one sample per step", exactly_with_held(0.5 * dt))]  # fmt: skip
     compared: list[tuple[str, Any, str, float]] = [(*candidate, 1.0) for candidate in candidates()]
     if step is not None:
         box = BlackBox(step, memory)

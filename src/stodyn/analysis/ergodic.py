@@ -32,10 +32,13 @@ class Average(NamedTuple):
 def time_average(series: ArrayLike) -> Average:
     """The mean of a stationary series and its standard error √(τ var/n), τ = 1 + 2 Σ ρ_k the autocorrelation time.
 
-    series  (n,), or (paths, n): independent series of one length, whose autocorrelations are averaged
-
     The sum over k ends where k >= 5 τ(k) (A. Sokal, Monte Carlo methods in statistical mechanics, 1989). A series
-    shorter than 50 τ is refused: its error could not be told.
+    shorter than 50 τ is refused: its error could not be estimated.
+
+    Parameters
+    ----------
+    series
+        (n,), or (paths, n): independent series of one length, whose autocorrelations are averaged.
     """
     x = np.atleast_2d(np.asarray(series, float))
     if x.ndim != 2 or x.shape[1] < 2 or not np.isfinite(x).all():
@@ -82,10 +85,21 @@ def long_run(
     skip: float = 0.1,
     every: int = 1,
 ) -> Average:
-    """The long-run average of function(t, x[, params]) from a run, the first part `skip` of which is left out.
+    """The long-run average of function(t, x[, params]) from a run.
 
-    Over few paths the error is that of the series in time (time_average), over 32 or more that of the paths'
-    own means (ensemble_average).
+    Over few paths the error is that of the series in time (time_average), over 32 or more that of the paths' own means
+    (ensemble_average).
+
+    Parameters
+    ----------
+    problem, method, t, dt, seed, paths
+        As in `simulate`.
+    function
+        function(t, x[, params]) -> number.
+    skip
+        The fraction of the run that is left out at its beginning.
+    every
+        How many steps lie between two values of the series.
     """
     if not 0 <= skip < 1:
         raise ValueError(f"skip: expected a fraction 0 <= skip < 1, got {skip!r}")
@@ -165,7 +179,7 @@ class Hermite:
         )
 
     def keeps(self, index: int) -> float:
-        """How much of the degree a function takes: those of a product may take all of it together."""
+        """How much of the degree a function takes: the factors of a product share it."""
         return index / max(self.degree, 1)
 
 

@@ -19,15 +19,15 @@ from stodyn.numerics import gauss
 from stodyn.numerics.newton import underived
 from stodyn.numerics.printing.points import AtPoints
 
-NODES = 7  # a normal: exact for steps of degree 6 in it, and small batches of steps with one or two normals
-USUAL_NODES, MOST_NODES = 1_000, 20_000  # of the noise of one step: kept to where three a normal allow it
+NODES = 7  # per normal: exact for steps of degree 6 in it, and small batches of steps with one or two normals
+USUAL_NODES, MOST_NODES = 1_000, 20_000  # of the noise of one step: used as long as three per normal allow it
 MOST_OUTCOMES = 2_000_000  # of all steps
 CHUNK = 100_000
-FINE_NODES = 80  # a channel, for the expectation of an exact solution
+FINE_NODES = 80  # per channel, for the expectation of an exact solution
 
 
 def quadrature_nodes(method: Method, m: int) -> int:
-    """How many nodes a normal gets for the noise of a step, from NODES down to 3; 0 where these are too many."""
+    """How many nodes each normal of a step gets, from NODES down to 3; 0 where even three are too many."""
     normals = sum(method.needs.normals(m).values())
     usual = min(NODES, int(USUAL_NODES ** (1.0 / max(normals, 1))))
     return usual if usual >= 3 else 3 if 3**normals <= MOST_NODES else 0

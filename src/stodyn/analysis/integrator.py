@@ -161,17 +161,21 @@ def resolved(integrator: Integrator) -> Method | BlackBox:
 def linear_step(
     problem: Any, method: Method | str, dt: float, t: float = 0.0, *, starting: int | None = None, params: Any = None
 ) -> LinearStep:
-    """The shipped step of a method on a linear problem with additive noise, from time t.
+    """The shipped step of a method on a linear problem with additive noise, as matrices.
 
-    starting  the number of a starting step of a multistep method, instead of its step
-    params    stands in for the problem's own
+    Parameters
+    ----------
+    problem, method, dt, t, params
+        As in `linear.step_map`.
+    starting
+        The number of a starting step of a multistep method, in place of its ordinary step.
     """
     one = OneStep(problem, for_step(problem, stepping(method), dt), starting is not None, often=False)
     return read_step(one, dt, t, problem.params if params is None else params, starting or 0)
 
 
 def read_step(one: OneStep, h: float, t: float, params: Any, k: int = 0) -> LinearStep:
-    """The same of a step that is held; k: the number of a starting step."""
+    """The matrices of a OneStep; k is the number of a starting step."""
 
     def evaluate(s: np.ndarray, xi: np.ndarray) -> np.ndarray:
         return one.after(t, h, params, s, xi, k)
@@ -217,7 +221,7 @@ def _held(method: Method, n: int, m: int) -> OneStep:
 
 
 def system_step(integrator: Integrator, A: ArrayLike, B: ArrayLike, h: float) -> LinearStep:
-    """The step of an integrator on x' = A x + B w, w of intensity 1 a channel; h > 0."""
+    """The step of an integrator on x' = A x + B w, w of intensity 1 per channel; h > 0."""
     return system_steps(integrator, A, B, h)[0]
 
 
@@ -248,8 +252,8 @@ def _box_step(integrator: BlackBox, A: np.ndarray, B: np.ndarray, h: float) -> L
         return np.stack([integrator.once(derivative, a, h, b.reshape(drawn, m) / math.sqrt(h))[0]
                          for a, b in zip(s, xi, strict=True)])  # fmt: skip
 
-    again = np.random.default_rng(2).standard_normal((1, size + drawn * m))
-    if not np.array_equal(*(evaluate(again[:, :size], again[:, size:]) for _ in range(2))):
+    probes = np.random.default_rng(2).standard_normal((1, size + drawn * m))
+    if not np.array_equal(*(evaluate(probes[:, :size], probes[:, size:]) for _ in range(2))):
         raise ValueError(f"{integrator.name}: two calls with the same samples differ; draw all noise by noise()")
     if not drawn:
         raise ValueError(f"{integrator.name}: drew no noise; call noise() for every sample and give it to f(x, t, w)")

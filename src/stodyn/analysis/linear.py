@@ -27,7 +27,7 @@ from stodyn.problems.driven_mechanical import DrivenMechanical
 from stodyn.problems.sde import SDE
 from stodyn.problems.structure import is_autonomous
 
-NODES = 12  # a normal: exact for polynomials of degree 23 in it
+NODES = 12  # per normal: exact for polynomials of degree 23 in it
 MOST_NODES = 2_000_000
 CHUNK = 4096  # nodes evaluated at a time
 LOOKS = 20  # steps at the least over an interval in which coefficients change
@@ -47,7 +47,7 @@ class StepMap:
     first       (N, N+1)            E[M | c], N the size of the method's state s
     second      (N, N+1, N, N+1)    the covariance of the entries of [M | c]
     start, read (N, n+1), (n, N+1)  s = start (x, 1) and x = read (s, 1), where the state is more than x
-    error       the largest change of an entry of first or second (against their largest) by one more node a normal:
+    error       the largest change of an entry of first or second (against their largest) by one more node per normal:
                 rounding for steps that are polynomials in ξ, the quadrature error for implicit ones
     autonomous  whether the same map holds at other times
     """
@@ -99,7 +99,7 @@ class StepMap:
     def moments(self, mean: ArrayLike, covariance: ArrayLike, steps: int) -> Moments:
         """Mean (steps+1, n) and covariance (steps+1, n, n) of x after 0, 1, ..., steps steps from those of its start.
 
-        Exact but for `error`; O(N⁴) a step.
+        Exact but for `error`; O(N⁴) operations per step.
         """
         self._require_autonomous("moments")
         S, R = self.start, self.read
@@ -158,7 +158,7 @@ class StepMap:
     def _require_autonomous(self, what: str) -> None:
         if not self.autonomous:
             raise ValueError(
-                f"{what}: the equations depend on time, so {self.name} is another map in every step. "
+                f"{what}: the equations depend on time, so that {self.name} is another map in every step. "
                 "Take step_map(..., t=...) at each time and `advance` from one to the next."
             )
 
@@ -174,13 +174,42 @@ def step_map(
 ) -> StepMap:
     """The shipped step of a method on a linear problem dx = (A x + a) dt + Σ_k (B_k x + b_k) dW_k, with its moments.
 
-    The step from time t is read off by unit vectors, M(ξ) e_i = step(e_i) - step(0) and c(ξ) = step(0), at the nodes of
-    a Gauss-Hermite rule over its normals ξ; a step that is not affine in the state is refused. A problem in the other
+    The step is read off by unit vectors, M(ξ) e_i = step(e_i) - step(0) and c(ξ) = step(0), at the nodes of a
+    Gauss-Hermite rule over its normals ξ; a step that is not affine in the state is refused. A problem in the other
     calculus is converted as in `simulate`. Where the recipe of the method has exact nodes (discrete draws) those are
-    taken. `params` stands in for the problem's own.
+    taken.
 
-    nodes  how many a normal, for all streams or {stream: how many}. n nodes are exact where the step has degree n - 1
-           or less in that normal; the cost is their product over all normals.
+    Parameters
+    ----------
+    problem
+        A linear problem.
+    method
+        A method that makes steps, or its name.
+    dt
+        The step.
+    t
+        The time at which it begins.
+    params
+        Numbers in place of the problem's own params.
+    nodes
+        How many per normal, for all streams or as {stream: how many}. n nodes are exact where the step has degree n - 1
+        or less in that normal; the cost is their product over all normals.
+
+    Returns
+    -------
+    StepMap
+        The moments of the step's matrix, which give mean and covariance after any number of steps, their stationary
+        values, and mean-square stability.
+
+    Examples
+    --------
+    Euler's method on dx = -x dt + dW, whose variance in the long run is 1/2:
+
+    >>> import stodyn as sd
+    >>> decay = sd.SDE(lambda t, x: -x, lambda t, x: 1.0 + 0.0 * x, 0.0)
+    >>> step = sd.analysis.linear.step_map(decay, "EulerMaruyama", 0.1)
+    >>> round(float(step.stationary().covariance[0, 0]), 6)
+    0.526316
     """
     expect_problem(problem)
     if not (math.isfinite(dt) and dt > 0):
@@ -204,7 +233,7 @@ def for_step(problem: Problem, method: Method, dt: float) -> Method:
 def read_map(
     one: OneStep, h: float, t: float, params: Any, nodes: int | Mapping[str, int] = NODES, k: int = 0
 ) -> StepMap:
-    """The same of a step that is held; k: the number of a starting step."""
+    """The map of a OneStep; k is the number of a starting step."""
     name, recipe, m = f"{one.method.name} with dt = {h:g}", one.method.needs, one.problem.m
     states = asked(one.size)
 
@@ -261,6 +290,8 @@ class Slopes:
 
 def exact_moments(problem: Problem, t: ArrayLike, mean: ArrayLike, covariance: ArrayLike, t0: float = 0.0) -> Moments:
     """The exact mean and covariance of a linear SDE at the times t (a number or an array), from those at time t0.
+
+    `covariance.exact` takes them from the problem's start by default.
 
     For the Ito form, m' = A m + a and P' = A P + P A' + Σ_k [B_k P B_k' + (B_k m + b_k)(B_k m + b_k)']. With the outer
     product U = m m' this is one linear system for (1, m, U, P), solved by its matrix exponential of size 1 + n + 2n²;

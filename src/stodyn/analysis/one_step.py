@@ -25,11 +25,18 @@ FEW = 300  # readings that NumPy does in less time than it takes to compile them
 class OneStep:
     """s' = step(s, ξ): s the method's state in a row, x and for multistep methods the history; ξ its standard normals.
 
-    It is made for one question and held as long as that takes: the functions of the problem are looked at once.
+    It is made for one question and held as long as that takes: the functions of the problem are traced once.
 
-    starting  whether it is a starting step of a multistep method, number `k`, instead of its step
-    often     whether it is asked so often that compiling pays from the start
-    convert   whether the problem is converted as in a run, and refused where the method does not take it
+    Parameters
+    ----------
+    problem, method
+        What is stepped, and by which method.
+    starting
+        Whether it is a starting step of a multistep method, number `k` of `after`, instead of its ordinary step.
+    often
+        Whether it is evaluated so often that compiling pays from the start.
+    convert
+        Whether the problem is converted as in a run, and refused where the method does not take it.
     """
 
     def __init__(self, problem: Any, method: Method, starting: bool = False, often: bool = True, convert: bool = True):

@@ -53,36 +53,55 @@ def strong_order(
     refine: int = 8,
     level: float = LEVEL,
 ) -> xr.Dataset:
-    """The slope of log √E|x_h(T) - x(T)|² against log h, all step sizes on the same Brownian paths.
-
-    problem    a problem, or a Model: then its exact solution is used where it has one
-    steps      how many steps each point takes over the interval t; every one divides the largest
-    exact      exact(T, W) -> x: the solution (paths, n) from the W(T) (paths, m) of each path
-    reference  where there is no exact solution: a method that runs `refine` times finer than the finest point (default:
-               the one of highest strong order in the catalogue, `method` itself only if no other has it), or a function
-               reference(t0, noise) -> x (n,) of the fine increments of one path, stacked; one that reads more than W
-               names a recipe in its attribute `needs`
-    level      of the interval (order_low, order_high)
+    """The strong order: the slope of log √E|x_h(T) - x(T)|² against log h, all step sizes on the same Brownian paths.
 
     The noise is drawn once at the finest step, with everything the method and the reference ask for, and composed by
     Chen's relation. Points spoilt by rounding, sampling, the reference's own error (taken as its difference from the
-    reference at twice the step) or failed paths are left out; with fewer than three left there is an error. Returns
+    reference at twice the step) or failed paths are left out; with fewer than three left there is an error.
 
-    error, error_stderr, used, reason    over step; reason says why a point is left out
-    order, order_stderr                  the slope and its sampling error, the correlation of the points in it
-    order_bend                           the difference between the slopes of the coarser and the finer half of the
-                                         points: how far they are from a line, which more paths do not cure
-    order_doubt                          what rounding and the reference's own error may do to the slope
-    order_low, order_high, level         order ± (z order_stderr + 2 order_bend + order_doubt): the interval reaches p
-                                         where the error is C h^p (1 + D h)
-    kind, method, model, reference       what was measured, against what
+    Parameters
+    ----------
+    problem
+        A problem, or a Model, whose exact solution is used where it has one.
+    method
+        A method that makes steps, or its name.
+    t
+        The interval.
+    steps
+        The numbers of steps over the interval, one for each point; every one divides the largest.
+    paths, seed
+        How many Brownian paths are drawn, and from which seed.
+    exact
+        exact(T, W) -> x: the solution (paths, n) from the W(T) (paths, m) of each path.
+    reference
+        Where there is no exact solution: a method, or its name, that runs `refine` times finer than the finest point
+        (default: the one of highest strong order in the catalogue, `method` itself only if no other has it); or a
+        function reference(t0, noise) -> x (n,) of the stacked fine increments of one path. A function that reads more
+        than W names a recipe in its attribute `needs`.
+    refine
+        How many steps of the reference make one of the finest point.
+    level
+        The confidence level of the interval (order_low, order_high).
+
+    Returns
+    -------
+    xarray.Dataset
+        Over `step`: error, error_stderr, used, and reason, which says why a point is left out. Attributes:
+
+        - order, order_stderr: the slope and its sampling error, with the correlation of the points in it;
+        - order_bend: the difference between the slopes of the coarser and the finer half of the points, which more
+          paths do not reduce;
+        - order_doubt: what rounding and the reference's own error may do to the slope;
+        - order_low, order_high, level: order ± (z order_stderr + 2 order_bend + order_doubt), an interval that reaches
+          p where the error is C h^p (1 + D h);
+        - kind, method, model, reference: what was measured, and against what.
     """
     method = stepping(method)
     study = Study.of(problem, method, t, steps, exact, reference, refine)
     if not follows_path(method.needs, study.problem.m):
         raise ValueError(
-            f"method: the draws of {method.name}, {method.needs}, have moments of W and are no Brownian path: there is "
-            "no strong order to measure. Ask for weak_order, or take a method that needs W itself."
+            f"method: the draws of {method.name}, {method.needs}, have moments of W but are not a Brownian path: there "
+            "is no strong order to measure. Ask for weak_order, or take a method that needs W itself."
         )
     square, own, size = [], [], 0.0
     with np.errstate(all="ignore"):  # what left the floats is counted below
@@ -112,15 +131,25 @@ def weak_order(
     refine: int = 8,
     level: float = LEVEL,
 ) -> xr.Dataset:
-    """The slope of log |E φ(x_h(T)) - E φ(x(T))| against log h, |.| the Euclidean norm.
+    """The weak order: the slope of log |E φ(x_h(T)) - E φ(x(T))| against log h, |.| the Euclidean norm.
 
-    function  φ(x) -> array; default: all x_i and x_i x_j
+    Nothing is sampled where both expectations can be computed. On a linear problem, for the default φ and without
+    `exact` and `reference`, they are moments of the step (analysis.linear). For weak draws and an exact solution all
+    outcomes are enumerated where there are not too many of them (one channel: 8 steps). Otherwise the error is the mean
+    of φ(x_h) - φ(x) over pairs on the same Brownian path, x as in strong_order; weak draws are cut from the path's own
+    increments.
 
-    Nothing is sampled where both expectations can be computed. On a linear problem, for the
-    default φ and without `exact` and `reference`, they are moments of the step (analysis.linear). For weak draws and an
-    exact solution every outcome is gone through, where that is not too many (one channel: 8 steps). Otherwise the error
-    is the mean of φ(x_h) - φ(x) over pairs on the same Brownian path, x as in strong_order; weak draws are cut from the
-    path's own increments. What is returned is as in strong_order; the attribute `how` says which way was taken.
+    Parameters
+    ----------
+    problem, method, t, steps, paths, seed, exact, reference, refine, level
+        As in `strong_order`.
+    function
+        φ(x) -> array; by default all x_i and x_i x_j.
+
+    Returns
+    -------
+    xarray.Dataset
+        As in `strong_order`; the attribute `how` says how the expectations were computed.
     """
     method = stepping(method)
     study = Study.of(problem, method, t, steps, exact, reference, refine)
@@ -159,11 +188,21 @@ def deterministic_order(
     steps: Sequence[int] = DOUBLINGS,
     finest: int = FEWEST,
 ) -> xr.Dataset:
-    """The slope of log |x_h(T) - x(T)| against log h with the noise of the problem set to zero.
+    """The order without noise: the slope of log |x_h(T) - x(T)| against log h with the noise set to zero.
 
-    finest  how many points are used: those next to the rounding plateau, so that one list of steps serves every order
+    x(T) is that of scipy's DOP853 at a tolerance of 1e-13. Nothing is sampled.
 
-    x(T) is that of scipy's DOP853 at a tolerance of 1e-13. Nothing is sampled; what is returned is as in strong_order.
+    Parameters
+    ----------
+    problem, method, t, steps
+        As in `strong_order`.
+    finest
+        How many points are used: those next to the rounding plateau, so that one list of steps serves every order.
+
+    Returns
+    -------
+    xarray.Dataset
+        As in `strong_order`.
     """
     if finest < FEWEST:
         raise ValueError(f"finest: expected at least {FEWEST} points for a slope and its bend, got {finest}")
@@ -246,7 +285,7 @@ class Errors:
             rows = zip(h, self.error, self.stderr, self.reasons, strict=True)
             seen = "; ".join(f"h = {a:.3g}: {b:.3g} ± {c:.1g}, {why or 'used'}" for a, b, c, why in rows)
             raise ValueError(
-                f"steps: {len(used)} of {len(h)} errors can be used, and a slope needs {FEWEST} ({seen}). "
+                f"steps: {len(used)} of {len(h)} errors can be used, but a slope needs {FEWEST} ({seen}). "
                 "Take other steps, more paths or a finer reference."
             )
         half = (len(used) + 1) // 2

@@ -108,7 +108,7 @@ def autonomous(system: System, x: np.ndarray, period: float | None, settle: floa
             break
         window = max(4.5 * known, min(2.0 * window, MOST_TURNS * 3.0 * known))
     if known is None:
-        raise NoOscillation("no component goes up and down again and again")
+        raise NoOscillation("no component keeps going up and down")
     return Guess(t, x, known, tuple(seen))
 
 
@@ -144,10 +144,10 @@ def _pushed(system: System, x: np.ndarray) -> np.ndarray:
         return x
     if np.abs(speed).max() > 1e-6 * fastest * (1e-3 + np.abs(x).max()):
         return x
-    grows = np.argmax(np.where(usable, values.real, -np.inf))
-    if not values[grows].real > 0.0:
+    fastest = np.argmax(np.where(usable, values.real, -np.inf))
+    if not values[fastest].real > 0.0:
         return x
-    mode = vectors[:, grows].real
+    mode = vectors[:, fastest].real
     return x + 0.01 * (np.abs(x).max() + 1e-3) * mode / np.abs(mode).max()
 
 

@@ -35,7 +35,7 @@ from stodyn.problems.contract import Problem
 
 WANTED = 1e-9  # relative error of c at which steps are fine enough
 SLOWLY = 8.0  # where twice the steps do not divide the error by it (devices with corners), they are doubled no more
-MOST_NUMBERS = 30_000_000  # in the stage equations of all steps together: no finer steps beyond it
+MOST_NUMBERS = 30_000_000  # in the stage equations of all steps: no finer steps beyond it
 LAGS = 64  # periods over which jitter is followed
 SLOW = 0.99  # a multiplier above it makes amplitude noise that lasts for hundreds of periods
 LOUD = 0.05  # deviation across the cycle, relative to its range, from which small noise is not small

@@ -14,7 +14,7 @@ import numpy as np
 import scipy
 
 from stodyn.engine.spec import matched
-from stodyn.methods.catalogue import named
+from stodyn.methods.catalogue import stepping
 from stodyn.methods.contract import Method
 from stodyn.numerics import gauss
 from stodyn.problems import lowering
@@ -73,7 +73,7 @@ class StepPlan:
         return best
 
     def _once(self, truth: _Followed, local: float) -> tuple[np.ndarray, float]:
-        """Steps each of which makes an error of at most `local` by itself, and the largest error of all together."""
+        """Steps each of which makes an error of at most `local` by itself, and the largest error over the whole run."""
         start, end = truth.start, truth.end
         now, span, delivered = start, end - start, truth.initial
         h, lengths, worst = FIRST * span, [], 0.0
@@ -248,18 +248,29 @@ def plan(problem: Any, method: Method | str, tol: float = 1e-3, at: Sequence[flo
     former over the whole run, every variance and mean relative to itself: no unit matters. (Until a variance has
     reached a tenth of its largest value it is compared with that tenth; a mean with the size that it still comes to and
     the standard deviation.) A step h is followed by 0.9 h (τ/error)^(1/3), and the error τ allowed to one is scaled
-    until the run meets tol. No path is looked at, nothing is drawn, so that the statistics are not touched. Exact
-    for linear problems; others are linearised along the mean, and a mean that is unstable is refused. Called with an
-    interval, plan(...)((0, 2)), it gives the lengths.
+    until the run meets tol. No path is looked at and nothing is drawn, so that the statistics stay as they are. Exact
+    for linear problems; others are linearised along the mean, and a mean that is unstable is refused.
 
-    at  times that steps must meet, so that statistics can look there
+    Parameters
+    ----------
+    problem
+        With fixed parameters.
+    method
+        A one-step method with normal increments, or its name.
+    tol
+        The relative error of every mean and variance.
+    at
+        Times that steps must meet, so that statistics can be taken there.
+
+    Returns
+    -------
+    StepPlan
+        For `dt`; called with an interval, plan(...)((0, 2)), it gives the lengths of the steps.
     """
     if isinstance(problem, SDAE):
         raise TypeError(f"problem: a {type(problem).__name__} has constraints, along which no covariance is followed; "
                         "give a circuit dt=circuit.time_steps(), another one dt as numbers")  # fmt: skip
-    method = named(method)
-    if not isinstance(method, Method):
-        raise TypeError(f"method: expected a stepping method or its name, got {method!r}")
+    method = stepping(method)
     if method.starting_steps:
         raise ValueError(f"method: {method.name} takes its history at equal steps; take a one-step method such as RK4")
     taken, _ = matched(problem.problem if isinstance(problem, Measured) else problem, method)
@@ -276,7 +287,7 @@ def plan(problem: Any, method: Method | str, tol: float = 1e-3, at: Sequence[flo
     problem = problem.problem if isinstance(problem, Measured) else problem
     if problem.has_random_params:
         raise ValueError(
-            "params: differ from path to path, and a plan is one for all; give it a problem with fixed ones"
+            "params: differ from path to path, but there is one plan for all; give it a problem with fixed ones"
         )
     return StepPlan(problem, method, float(tol), tuple(sorted(float(time) for time in at)))
 

@@ -29,7 +29,7 @@ from stodyn.numerics.printing.points import AtPoints
 
 RESOLVED = Words(p=12, K=24)  # the integrals where they are sampled: rms errors of 1e-3 and 6e-2 of a step's
 ROUNDING = 1e-9  # by which a radius of 1 may be missed
-STIFF = 1e7  # ω h that stands for ∞: what is left out is of the order of its inverse square
+STIFF = 1e7  # ω h that stands for ∞, with an error of the order of its inverse square
 
 
 class Estimate(NamedTuple):
@@ -175,7 +175,7 @@ def _alpha(method: GeneralisedAlpha | str) -> GeneralisedAlpha:
 def amplification(
     method: GeneralisedAlpha | str, omega: float, dt: float, eta: ArrayLike = 0.0, chi: ArrayLike = 0.0
 ) -> Amplification:
-    """The step of a method on the test equation; eta and chi are numbers, or one a channel. omega = 0 gives A_0."""
+    """The step of a method on the test equation; eta and chi are numbers, or one per channel. omega = 0 gives A_0."""
     η, χ = np.broadcast_arrays(np.atleast_1d(np.asarray(eta, float)), np.atleast_1d(np.asarray(chi, float)))
     words = _words(len(η))
     params = {"omega": float(omega), "eta": η, "chi": χ}
@@ -318,11 +318,11 @@ def series_coefficients(rho: float, y: float) -> tuple[float, float]:
     return float(β @ powers), float(γ @ powers)
 
 
-# --- what the paper estimates, beside what is true --------------------------------------------------------------------
+# --- the estimates of the paper beside the true values ----------------------------------------------------------------
 
 
 class Lemma(NamedTuple):
-    """A statement of the paper at given numbers: what it prints, what is true, and whether they agree."""
+    """A statement of the paper at given numbers: the printed value, the true one, and whether they agree."""
 
     name: str
     printed: float
@@ -396,8 +396,8 @@ def largest_step(
 ) -> LargestStep:
     """The largest stable step of StochasticAlpha(rho), or of another α method, beside the paper's inequality.
 
-    eta and chi are numbers, or one a channel. Steps from 1e-3/ω to 1e3/ω are looked at, 12 a decade (4 where the
-    exponent is simulated), and ends bisected.
+    eta and chi are numbers, or one per channel. Steps from 1e-3/ω to 1e3/ω are tried, 12 per decade (4 where the
+    exponent is simulated), and the ends are bisected.
     """
     if not (math.isfinite(omega) and omega > 0):
         raise ValueError(f"omega: expected a frequency > 0, in units of which steps are long or short, got {omega!r}")
@@ -415,11 +415,11 @@ def largest_step(
 
     fine, coarse = (np.geomspace(1e-3 / omega, 1e3 / omega, count) for count in (73, 25))
 
-    def grows(h: float) -> float:
+    def excess(h: float) -> float:
         return at(h).spectral_radius - 1.0 - ROUNDING
 
-    ends = next((k for k, h in enumerate(fine) if grows(h) >= 0.0), len(fine))
-    mean = _stable(grows, fine[: ends + 1])
+    ends = next((k for k, h in enumerate(fine) if excess(h) >= 0.0), len(fine))
+    mean = _stable(excess, fine[: ends + 1])
     mean_square = _stable(lambda h: at(h).mean_square_radius - 1.0, fine)
     kept = _stable(inequality, fine)
     almost = None

@@ -30,8 +30,16 @@ def small_noise(problem: Problem, t: ArrayLike, rtol: float = RTOL) -> Moments:
 
     The mean is the path without noise, x' = f(t, x), and the covariance solves P' = A P + P A' + g g' along it with
     A = ∂f/∂x: what a circuit simulator calls transient noise. An SDAE is taken in its state-space form. Exact for
-    linear drifts with additive noise; else the relative error is of the size of the noise. The first time is that of
-    the start.
+    linear drifts with additive noise; else the relative error is of the size of the noise.
+
+    Parameters
+    ----------
+    problem
+        An SDE, or one that lowers to it.
+    t
+        Increasing times, the first being that of the start.
+    rtol
+        The relative error of the integration in time.
     """
     times = np.atleast_1d(np.asarray(t, float))
     if len(times) < 1 or np.any(np.diff(times) <= 0.0) or not np.isfinite(times).all():
@@ -94,11 +102,26 @@ def delivered_small_noise(
 def delivered_small_noise(
     problem: Problem, method: Method | str, t: tuple[float, float], steps: int | Sequence[int]
 ) -> Moments | list[Moments]:
-    """What `small_noise` finds, as a method with that many equal steps delivers it: mean and covariance at all steps.
+    """Mean and covariance of small noise as a method delivers them with equal steps; `small_noise` has the exact ones.
 
     The mean path is stepped without noise, x' = Φ(x, 0), and the covariance with the derivatives of the step along it,
-    P' = Φ_x P Φ_x' + Φ_ξ Φ_ξ', ξ all normals of a step. Several numbers of steps go together and give a list. For
-    methods whose state is that of the problem, with normal increments.
+    P' = Φ_x P Φ_x' + Φ_ξ Φ_ξ', ξ all normals of a step.
+
+    Parameters
+    ----------
+    problem
+        A problem that the method takes.
+    method
+        A one-step method with normal increments whose state is that of the problem, or its name.
+    t
+        The interval.
+    steps
+        The number of steps, or several such numbers.
+
+    Returns
+    -------
+    Moments
+        Mean (steps + 1, n) and covariance (steps + 1, n, n); for several numbers of steps a list of these.
     """
     method, counts = stepping(method), np.atleast_1d(np.asarray(steps))
     if counts.ndim != 1 or not len(counts) or counts.dtype.kind not in "iu" or counts.min() < 1:
@@ -133,7 +156,7 @@ def _linearised(problem: Problem, method: Method, begin: float) -> tuple[np.ndar
     if method.starting_steps:
         raise ValueError(f"method: {method.name} needs a history, so that a step is not a function of the state alone")
     if hasattr(method.needs, "nodes"):
-        raise ValueError(f"method: {method.name} draws from a few points, and a step has no derivative by such a draw")
+        raise ValueError(f"method: {method.name} draws from a few points, but a step has no derivative by such a draw")
     taken.before_run(begin)
     start = method.start(taken, jnp.asarray(begin), jnp.asarray(taken.example_start()), p)
     if not isinstance(start, jax.Array) or start.shape != (taken.n,):

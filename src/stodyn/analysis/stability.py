@@ -25,7 +25,7 @@ from stodyn.numerics.printing.points import AtPoints
 from stodyn.numerics.surd import Number, sign
 from stodyn.problems.sde import SDE
 
-CHUNK = 4096  # points taken together
+CHUNK = 4096  # points per batch
 RANGE = 1000.0  # of -h, in verdicts
 ROUNDING = 1e-11
 
@@ -324,7 +324,7 @@ def _one_step(method: Method | str) -> Method:
     stepper = stepping(method)
     if stepper.starting_steps:
         raise ValueError(
-            f"method: {stepper.name} needs a history, so that a step is no function of y alone. Its stability is "
+            f"method: {stepper.name} needs a history, so that a step is not a function of y alone. Its stability is "
             "analysis.linear.step_map(problem, method, dt).mean_square_radius()."
         )
     # Beyond a pole the solver refuses a step; its stability function goes on.

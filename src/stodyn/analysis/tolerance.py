@@ -1,4 +1,4 @@
-"""Random parameters and noise together: how much of the variance comes from each.
+"""Random parameters beside noise: how much of the variance comes from each.
 
 Var x = Var_p E[x | p] + E_p Var[x | p]      the part of the parameters and the part of the noise
 """
@@ -44,16 +44,28 @@ def split_variance(
 ) -> xr.Dataset:
     """The variance of a problem with noise and random parameters, split, each part with its standard error.
 
-    random   name -> distribution, over entries of problem.params (a mapping), or over the random values of a circuit;
-             None: all that have distributions in params, or in the netlist
-    route    "quadrature" over the tensor Gauss grid of degree + 1 nodes a parameter, "smolyak" of that level, or
-             "collocation" at as many points as the basis has terms; every node sees the same noise
-    paths    at each node, in `batches` independent batches from which the standard errors are taken
+    Parameters
+    ----------
+    problem, method, t, dt, seed, every, at
+        As in `simulate` and its statistics.
+    random
+        Name -> distribution, for entries of problem.params (a mapping), or for random values of a circuit. None takes
+        every entry that has a distribution in params, or in the netlist.
+    paths, batches
+        How many paths run at each node, in how many independent batches; the standard errors are taken from these.
+    degree, basis
+        Of the polynomials of the parameters, as in the expansions.
+    route
+        "quadrature" over the tensor Gauss grid of degree + 1 nodes per parameter, "smolyak" of that level, or
+        "collocation" at as many points as the basis has terms; every node sees the same noise.
 
-    Variables by time and component: mean, variance, variance_parameters, variance_noise, share_parameters, and by
-    parameter variance_first (from it alone) and variance_total (with its interactions); each with _stderr, by the
-    jackknife over the batches. Squares of sampled coefficients are unbiased: products of different batches.
-    truncation: the estimated root mean square that the basis leaves out of E[x | p].
+    Returns
+    -------
+    xarray.Dataset
+        By time and component: mean, variance, variance_parameters, variance_noise, share_parameters, and by parameter
+        variance_first (from it alone) and variance_total (with its interactions); each with _stderr, by the jackknife
+        over the batches. Squares of sampled coefficients are unbiased: products of different batches. truncation is
+        the estimated root mean square that the basis leaves out of E[x | p].
     """
     is_circuit = isinstance(problem, Circuit)
     if not is_circuit and not isinstance(problem.params, Mapping):

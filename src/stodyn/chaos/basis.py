@@ -47,7 +47,7 @@ class Basis:
         return values
 
     def product(self, parameters: Sequence[int]) -> Any:
-        """T_S = <Π_(j ∈ S) (p_j - mean_j) Φ_i Φ_l>, sparse (P, P), from the recurrences: at most 2^|S| entries a row
+        """T_S = <Π_(j ∈ S) (p_j - mean_j) Φ_i Φ_l>, sparse (P, P), from the recurrences: at most 2^|S| entries per row
         where the distributions are symmetric, 3^|S| else.
         """
         rows, columns = np.arange(len(self)), np.arange(len(self))
@@ -103,7 +103,7 @@ def make(kind: str, laws: Sequence[Distribution], degree: int) -> Basis:
         raise ValueError(f"degree: expected a whole number >= 0, got {degree!r}")
     Q = len(laws)
     if Q == 0:
-        raise ValueError("random: there is no random parameter to expand in; Radau5 solves such a system")
+        raise ValueError("params: there is no random parameter to expand in; Radau5 solves such a system")
     terms = size(kind, Q, degree)
     refuse_too_large(
         2.0 * terms * (Q + 1), f"basis: {kind} of degree {degree} in {Q} parameters has {terms:.6g} terms and",

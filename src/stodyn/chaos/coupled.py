@@ -1,9 +1,10 @@
 """The coupled systems for all coefficients of an expansion: Galerkin (12) and collocation (9).
 
-With x = Σ_i v_i(t) Φ_i(p) and V the stacked v_i, both read A V' + B V = s(t), of size terms times components:
+With x = Σ_i v_i(t) Φ_i(p) and V the stacked v_i, both are systems A V' + B V = s(t), of size terms times components.
+They come from M(p) x' - A(p) x = s(t, p); what is written here for one matrix F(p) holds for M and for -A:
 
-    Galerkin     <residual Φ_l> = 0:     A = Σ_S T_S ⊗ A_S where A(p) = Σ_S Π_(j ∈ S) (p_j - mean_j) A_S
-    collocation  residual(p_l) = 0:      block (l, i) of A is Φ_i(p_l) A(p_l)
+    Galerkin     <residual Φ_l> = 0:     Σ_S T_S ⊗ F_S where F(p) = Σ_S Π_(j ∈ S) (p_j - mean_j) F_S
+    collocation  residual(p_l) = 0:      block (l, i) is Φ_i(p_l) F(p_l)
 
 R. Pulch, Stochastic collocation and stochastic Galerkin methods for linear differential algebraic equations (2012).
 """
@@ -25,7 +26,7 @@ from stodyn.problems import pencil
 from stodyn.problems.multiaffine import MultiAffine
 from stodyn.problems.random_dae import RandomDAE
 
-FINER = 4  # more nodes a parameter than the degree, where integrals are not known in closed form
+FINER = 4  # more nodes per parameter than the degree, where integrals are not known in closed form
 MOST_NODES = 40_000
 
 
@@ -45,7 +46,7 @@ class Coupled:
 
 
 def galerkin(problem: RandomDAE, basis: Basis, times: np.ndarray) -> Coupled:
-    """The Galerkin system; by quadrature what is not multi-affine in the parameters."""
+    """The Galerkin system; matrices that are not multi-affine in the parameters are integrated numerically."""
     if not problem.linear:
         return _nonlinear_galerkin(problem, basis)
     A, off_A = _projected(problem, basis, problem.mass_terms, problem.masses)
@@ -194,7 +195,7 @@ def first_columns(basis: Basis, sets: list[tuple[int, ...]]) -> np.ndarray:
 
 
 def _nonlinear_galerkin(problem: RandomDAE, basis: Basis) -> Coupled:
-    """M V' = <f(t, Σ v_i Φ_i, p) Φ_l> by the Gauss rule with two more nodes a parameter than the degree."""
+    """M V' = <f(t, Σ v_i Φ_i, p) Φ_l> by the Gauss rule with two more nodes per parameter than the degree."""
     n, P = problem.n, len(basis)
     refuse_too_large(4.0 * (P * n) ** 2, f"Galerkin: the dense Jacobian of size {P * n}", "Take a lower degree.")
     grid = grids.tensor(basis.laws, basis.degree + 2)

@@ -49,7 +49,7 @@ def piecewise(
         half, middle = 0.5 * np.diff(edges)[:, None], 0.5 * (edges[1:] + edges[:-1])[:, None]
         points = (half * x + middle).ravel()
         rules.append(gauss.Rule(points, (2.0 * half * w).ravel() * law.pdf(points)))
-    return _product(rules, f"{count} nodes a parameter and smooth piece")
+    return _product(rules, f"{count} nodes per parameter and smooth piece")
 
 
 def smolyak(laws: Sequence[Distribution], level: int) -> Nodes:

@@ -16,28 +16,55 @@ from stodyn.noise.increment import Increment, Recipe
 from stodyn.noise.source import differs
 
 
-def draw_increments(key: Array, recipe: Recipe, channels: int, lengths: Array) -> Increment:
-    """The increments of one path over steps of the given lengths, from a jax.random key: a leading axis of steps."""
+def draw_increments(key: Array, recipe: Recipe, channels: int, dt: Array) -> Increment:
+    """The increments of one path, with a leading axis of steps.
+
+    Parameters
+    ----------
+    key
+        Of jax.random.
+    recipe
+        The noise that a method asks for: method.needs.
+    channels
+        Of the problem's noise: problem.m.
+    dt
+        The length of every step, (steps,).
+
+    Examples
+    --------
+    >>> import jax, stodyn as sd
+    >>> noise = sd.draw_increments(jax.random.key(1), sd.method("Heun").needs, 2, jax.numpy.full(100, 0.01))
+    >>> noise.W.shape
+    (100, 2)
+    """
     _expect_recipe(recipe)
     if isinstance(channels, bool) or not isinstance(channels, int) or channels < 1:
         raise ValueError(f"channels: expected a whole number >= 1 (problem.m), got {channels!r}")
-    if jnp.ndim(lengths) != 1:
+    if jnp.ndim(dt) != 1:
         raise ValueError(
-            f"lengths: expected the length of every step, shape (steps,), got shape {jnp.shape(lengths)}; "
-            "for equal steps jnp.full(steps, h)"
+            f"dt: expected the length of every step, shape (steps,), got shape {jnp.shape(dt)}; "
+            "for equal steps jnp.full(steps, dt)"
         )
-    lengths = jnp.asarray(lengths, float)
+    dt = jnp.asarray(dt, float)
     normals = {
-        name: jax.random.normal(jax.random.fold_in(key, number), (len(lengths), count))
+        name: jax.random.normal(jax.random.fold_in(key, number), (len(dt), count))
         for number, (name, count) in enumerate(sorted(recipe.normals(channels).items()))
     }
-    return increments(recipe, channels, lengths, normals)
+    return increments(recipe, channels, dt, normals)
 
 
-def increments(recipe: Recipe, channels: int, lengths: Array, normals: Mapping[str, Array]) -> Increment:
-    """The increments that a recipe makes of given normals, each (steps, count): a leading axis of steps."""
+def increments(recipe: Recipe, channels: int, dt: Array, normals: Mapping[str, Array]) -> Increment:
+    """The increments that a recipe makes of given normals, with a leading axis of steps.
+
+    Parameters
+    ----------
+    recipe, channels, dt
+        As in `draw_increments`.
+    normals
+        Name of a stream -> standard normals (steps, count), as many as recipe.normals(channels) says.
+    """
     _expect_recipe(recipe)
-    return jax.vmap(lambda h, z: recipe.increment(h, z, channels))(jnp.asarray(lengths), dict(normals))
+    return jax.vmap(lambda h, z: recipe.increment(h, z, channels))(jnp.asarray(dt), dict(normals))
 
 
 def _expect_recipe(recipe: Any) -> None:

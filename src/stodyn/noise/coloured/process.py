@@ -79,24 +79,24 @@ class Coloured:
             found[index] = one if τ >= 0 else one.T
         return found
 
-    def spectrum(self, frequency: ArrayLike, h: float | None = None) -> np.ndarray:
-        """The density (..., p, p) at frequencies in cycles a unit of time, two-sided: ∫ S df is the covariance.
+    def spectrum(self, frequency: ArrayLike, dt: float | None = None) -> np.ndarray:
+        """The density (..., p, p) at frequencies in cycles per unit of time, two-sided: ∫ S df is the covariance.
 
-        S(f) = H H*, H = C (2πi f - A)^-1 B. With h it is that of samples h apart, which holds all that is folded back
-        from beyond 1/(2h). One-sided densities are twice this; in radians a unit of time, 1/π times this at ω/2π.
+        S(f) = H H*, H = C (2πi f - A)^-1 B. With dt it is that of samples dt apart, which holds all that is folded back
+        from beyond 1/(2 dt). One-sided densities are twice this; in radians per unit of time, 1/π times this at ω/2π.
         """
         f = np.asarray(frequency, float)[..., None, None]
         one = np.eye(len(self.A))
-        if h is None:
+        if dt is None:
             H = self.C @ np.linalg.solve(2j * np.pi * f * one - self.A, self.B.astype(complex))
             return H @ np.conj(np.swapaxes(H, -1, -2))
-        Phi, Qd = self.discretise(h)
-        H = self.C @ np.linalg.inv(np.exp(2j * np.pi * f * h) * one - Phi)
-        return h * H @ Qd @ np.conj(np.swapaxes(H, -1, -2))
+        Phi, Qd = self.discretise(dt)
+        H = self.C @ np.linalg.inv(np.exp(2j * np.pi * f * dt) * one - Phi)
+        return dt * H @ Qd @ np.conj(np.swapaxes(H, -1, -2))
 
-    def discretise(self, h: float) -> tuple[np.ndarray, np.ndarray]:
-        """Phi and Qd of s(t + h) = Phi s(t) + w, w ~ N(0, Qd): exact for any h."""
-        return van_loan.discretise(self.A, self.B, np.eye(self.B.shape[1]), h)
+    def discretise(self, dt: float) -> tuple[np.ndarray, np.ndarray]:
+        """Phi and Qd of s(t + dt) = Phi s(t) + w, w ~ N(0, Qd): exact for any dt."""
+        return van_loan.discretise(self.A, self.B, np.eye(self.B.shape[1]), dt)
 
     def sample(self, dt: ArrayLike, steps: int | None = None, *, paths: int = 1, seed: int) -> np.ndarray:
         """Time series (paths, steps + 1, p) of the noise at 0, dt, 2 dt, ...: stationary, and exact in law at any dt.
