@@ -282,7 +282,7 @@ def test_bad_options(options, message):
 def test_bad_coefficients():
     with pytest.raises(ValueError, match=r"alpha_m, alpha_f: expected less than 1.*Newmark's method has 1 and 1"):
         alpha.General(1.0, 1.0)
-    with pytest.raises(ValueError, match=r"order: 2.0 needs γ = 1/2 \+ αf - αm, and here γ is 0.6"):
+    with pytest.raises(ValueError, match=r"order: 2.0 needs γ = 1/2 \+ αf - αm, but here γ is 0.6"):
         alpha.Newmark(0.3025, 0.6, order=2.0)
     with pytest.raises(ValueError, match=r"rho: HHT has 1/2 <= rho <= 1, got 0.2"):
         alpha.HHT(0.2)

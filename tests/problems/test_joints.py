@@ -221,7 +221,7 @@ def test_coloured_noise_beside_constraints_is_refused():
 
 
 def test_methods_that_know_no_constraints_refuse_them_or_warn():
-    refused("StochasticAlpha knows no constraints.*RattleAlpha", pendulum(), method="StochasticAlpha")
+    refused("StochasticAlpha takes no constraints.*RattleAlpha", pendulum(), method="StochasticAlpha")
     with pytest.warns(Drifting, match="positions drift off them"):
         run = sd.simulate(pendulum(), "EulerMaruyama", t=(0.0, 0.02), dt=0.01, paths=2, seed=0)
     assert "positions drift off" in run.attrs["provenance"]

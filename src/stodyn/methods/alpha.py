@@ -1,4 +1,4 @@
-"""Generalised-α methods for noisy mechanics: implicit, with the dissipation of high frequencies set by one number."""
+"""Generalised-α methods for noisy mechanics: implicit, with one number that sets how high frequencies are damped."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ LARGE_OMEGA = 2.0  # beyond it the explicit terms of orders 1.5 and 2.0 amplify 
 
 
 class StiffWarning(UserWarning):
-    """The explicit noise terms of a high-order method meet a stiff system."""
+    """The system is too stiff for the explicit noise terms of a high-order method."""
 
 
 class Coefficients(NamedTuple):
-    """αm, αf, β and γ of the scheme below."""
+    """The coefficients αm, αf, β and γ of the generalised-α scheme."""
 
     alpha_m: Any
     alpha_f: Any
@@ -54,24 +54,32 @@ class Coefficients(NamedTuple):
 
 
 class GeneralisedAlpha(Method):
-    """With a = M⁻¹ force and b_k = M⁻¹ noise_k at the start of the step, L^l = (b_l · ∂/∂v):
+    """The generalised-α scheme; with a = M⁻¹ force and b_k = M⁻¹ noise_k at the start of the step, L^l = (b_l · ∂/∂v):
 
         x' = x + h v + h² [(1/2 - β) φ + β φ'] + Σ_k b_k I_(k,0) + Σ_lk (L^l b_k) I_(l,k,0)
         v' = v + h [(1 - γ) φ + γ φ']          + Σ_k b_k I_(k)   + Σ_lk (L^l b_k) I_(l,k)
         (1 - αm) φ' + αm φ = (1 - αf) a' + αf a,                  φ = a at the start of a path.
 
-    order  1.0: these terms, those of the paper. Strong order 1 in x and v, 2 for constant noise and a force without
-           velocities
-           1.5, 2.0: with the further Ito-Taylor terms of v, see `taylor_terms`: that strong order for all smooth
-           equations. They are explicit: for stiff systems (ωh above 2) keep 1.0; simulate warns
-    area   the recipe for the iterated integrals; None takes the cheapest that the problem's functions allow: W and Z
-           where noise does not depend on v, one normal more for one channel, areas for channels that do not commute,
-           and for orders 1.5 and 2.0 with several of these iterated.Signature(8), whose K must grow like h^-2 and h^-3
-           (ResolutionWarning says when)
-
-    One Newton solve of N unknowns a step, to `tol` in at most `limit` rounds, from φ; beyond 12 unknowns banded where
-    the equations are. The noise is not implicit: multiplicative noise is stable in mean square only where
+    One Newton solve for N unknowns per step, beginning at φ; banded where there are more than 12 unknowns and their
+    equations are banded. The noise is not implicit: multiplicative noise is stable in mean square only where
     analysis.second_order says so.
+
+    Parameters
+    ----------
+    order : 1.0, 1.5 or 2.0
+        1.0: the terms above, which are those of the paper. Strong order 1 in x and v, or 2 if the noise is constant and
+        the force does not depend on v. 1.5 and 2.0: with further Ito-Taylor terms of v (`taylor_terms`), which give
+        this strong order for all smooth equations. They are explicit, so keep 1.0 for stiff systems (ωh above 2);
+        simulate warns.
+    tol : float
+        Newton's tolerance, relative to 1 + max|φ|.
+    limit : int
+        The most Newton rounds per step.
+    area : Recipe, optional
+        The recipe for the iterated integrals. By default the cheapest that the problem's functions allow: W and Z where
+        the noise does not depend on v, one more normal for one channel, areas for channels that do not commute. For
+        several such channels and orders 1.5 and 2.0 it is iterated.Signature(8), whose K must grow like h^-2 and h^-3;
+        ResolutionWarning says when.
     """
 
     accepts = Mechanical
@@ -83,11 +91,11 @@ class GeneralisedAlpha(Method):
 
     @abstractmethod
     def coefficients(self, h) -> Coefficients:
-        """The four numbers at a step h."""
+        """The coefficients for steps of length h."""
 
     def refusal(self, problem):
         if problem.joints is not None:
-            return f"{self.name} knows no constraints, and this problem has them: take RattleAlpha or ProjectedAlpha"
+            return f"{self.name} takes no constraints, but this problem has them: take RattleAlpha or ProjectedAlpha"
         return super().refusal(problem)
 
     def _check(self) -> None:
@@ -95,7 +103,7 @@ class GeneralisedAlpha(Method):
             raise ValueError(f"order: expected one of {ORDERS}, got {self.order!r}; the paper's terms are order 1.0")
         if self.order != 1.0 and not self.is_second_order:
             raise ValueError(
-                f"order: {self.order} needs γ = 1/2 + αf - αm, and here γ is {self.coefficients(0.0).gamma:g}. "
+                f"order: {self.order} needs γ = 1/2 + αf - αm, but here γ is {self.coefficients(0.0).gamma:g}. "
                 "Take order=1.0, or other coefficients."
             )
 
@@ -116,19 +124,19 @@ class GeneralisedAlpha(Method):
         )
 
     def prepared(self, problem: Mechanical, h: float) -> GeneralisedAlpha | Excited:
-        """With the cheapest noise that this problem allows; warns where the order asked for is not safe."""
+        """The method with the cheapest noise that this problem allows; warns where its order is not safe."""
         if self.order != 1.0 and (problem.facts.noise_on_v or problem.facts.force_on_v):
             Ω = h * largest_rate(problem)
             if math.isinf(Ω):
                 raise ValueError(
-                    f"order: {self.order} takes the derivative of force or noise by the state, and at the start it is "
+                    f"order: {self.order} takes the derivative of force or noise by the state, but at the start it is "
                     "not finite (as that of |v|^0.4 at v = 0). Smooth it, start elsewhere, or take order=1.0"
                 )
             if Ω > LARGE_OMEGA:
                 warnings.warn(
-                    f"order={self.order}: its noise terms are explicit, and the fastest rate of this system at its "
-                    f"start times the step is {Ω:.3g}: above {LARGE_OMEGA:g} they may amplify noise. Take a step of "
-                    f"{h * LARGE_OMEGA / Ω:.2g}, or order=1.0.",
+                    f"order={self.order}: its noise terms are explicit and may amplify noise where the fastest rate "
+                    f"of the system times the step is above {LARGE_OMEGA:g}; at the start it is {Ω:.3g}. Take a step "
+                    f"of {h * LARGE_OMEGA / Ω:.2g}, or order=1.0.",
                     StiffWarning,
                     stacklevel=3,
                 )
@@ -136,7 +144,7 @@ class GeneralisedAlpha(Method):
         if isinstance(problem.own if isinstance(problem, DrivenMechanical) else problem, Hysteretic):
             if self.order != 1.0:
                 raise ValueError(
-                    f"order: {self.order} needs forces with derivatives, and those of hysteretic elements have none "
+                    f"order: {self.order} needs forces with derivatives, but those of hysteretic elements have none "
                     "where the motion turns; take order=1.0"
                 )
             ready = Hysteresis(ready)
@@ -146,8 +154,8 @@ class GeneralisedAlpha(Method):
         N = problem.N
         if isinstance(problem, (DrivenMechanical, Hysteretic)):
             raise TypeError(
-                f"{self.name}: a system with coloured noise or hysteretic elements is stepped by the method that "
-                "method.prepared(problem, h) gives"
+                f"{self.name} cannot step a system with coloured noise or hysteretic elements as it is; take the "
+                "method that method.prepared(problem, h) returns"
             )
         (y, z), v = problem.split(x[:N]), problem.split(x[N : 2 * N])[0]
         if len(z):
@@ -157,7 +165,7 @@ class GeneralisedAlpha(Method):
         return _state(problem, y, v, z, jnp.zeros_like(z), φ)
 
     def step(self, problem, t, state, noise, params, *, later=None, push=None):
-        """As every step; `later` are the parameters at its end, and `push` is added to x' and v' (methods.excited)."""
+        """A step; `later` are the parameters at its end, and `push` is added to x' and v' (methods.excited)."""
         shown, φ = state
         N, r, h = problem.N, problem.r, noise.h
         y, z = problem.split(shown[:N])
@@ -199,13 +207,13 @@ class GeneralisedAlpha(Method):
 
 
 def affine_root(residual: Callable, guess: Array, solve: Callable) -> Root:
-    """The root of a residual that is affine, by one solve with its matrix."""
-    found = guess - solve(residual(guess))
-    return Root(found, jnp.all(jnp.isfinite(found)), jnp.asarray(1, jnp.int32), jnp.asarray(False))
+    """The root of an affine residual, by one solve with its matrix."""
+    root = guess - solve(residual(guess))
+    return Root(root, jnp.all(jnp.isfinite(root)), jnp.asarray(1, jnp.int32), jnp.asarray(False))
 
 
 def _state(problem: Mechanical, y: Array, v: Array, z: Array, rate: Array, φ: Array) -> tuple[Array, Array]:
-    """What is shown, (x, v) or (x, v, φ), and φ."""
+    """The components that a run shows, (x, v) or (x, v, φ), and φ."""
     parts = [problem.joined(y, z), problem.joined(v, rate)]
     if problem.accelerations:
         parts.append(problem.joined(φ, jnp.zeros_like(z)))
@@ -213,10 +221,10 @@ def _state(problem: Mechanical, y: Array, v: Array, z: Array, rate: Array, φ: A
 
 
 def _solver(problem: Mechanical, residual: Callable, start: Array) -> dict[str, Callable]:
-    """How Newton's linear systems are solved, as options of newton.
+    """The options of newton for its linear systems.
 
-    Many unknowns whose equations are banded: with the Jacobian at the start of the step, and again with that of every
-    iterate where that did not converge. Few: by elimination, in a row order fixed by the mass matrix.
+    Many unknowns with banded equations are solved with the Jacobian at the start of the step, and where that does not
+    converge with the Jacobian of every iterate. Few unknowns: by elimination, in a row order fixed by the mass matrix.
     """
     if problem.N > elimination.WRITTEN_OUT and problem.band is not None:
         band = problem.band
@@ -235,7 +243,7 @@ def _solver(problem: Mechanical, residual: Callable, start: Array) -> dict[str, 
 
 
 class Fields:
-    """a and b as functions of (t, x, v) near the start of a step, and Ito's operators on such functions."""
+    """a and b as functions of (t, x, v) near the start of a step, and Ito's operators for such functions."""
 
     def __init__(self, problem: Mechanical, z: Array, params: Any, order: float):
         self.facts, self.channels = problem.facts, range(problem.m)
@@ -258,7 +266,7 @@ class Fields:
         return applied
 
     def L0(self, g: Callable) -> Callable:
-        """L^0 g = g_t + (v · ∂/∂x) g + (a · ∂/∂v) g + ½ Σ_k (b_k · ∂/∂v)² g, b_k held."""
+        """L^0 g = g_t + (v · ∂/∂x) g + (a · ∂/∂v) g + ½ Σ_k (b_k · ∂/∂v)² g, with b_k held constant."""
 
         def applied(t, y, v):
             one = jnp.ones((), v.dtype)
@@ -277,7 +285,7 @@ class Fields:
 
 
 def noise_terms(fields: Fields, at: tuple, noise: Increment, γ, order) -> tuple[Array, Array, Array]:
-    """What the noise adds to x, to v and (orders 1.5 and 2) to the force that φ follows.
+    """The terms that the noise adds to x, to v and (orders 1.5 and 2) to the force that φ follows.
 
     Σ_k b_k I_(k) and Σ_lk (L^l b_k) I_(l,k) in v, the same with a further time integral in x; then `taylor_terms`.
     """
@@ -307,14 +315,14 @@ def milstein_terms(kicks: Callable, v: Array, b: Array, noise: Increment) -> tup
 
 
 def taylor_terms(fields: Fields, at: tuple, noise: Increment, γ, order) -> tuple[Array, Array]:
-    """What strong orders 1.5 and 2 need in v beyond the paper's terms, and N, the noise of the force over the step.
+    """The terms of v that strong orders 1.5 and 2 need besides the paper's, and N, the noise of the force over a step.
 
     1.5:  Σ_k (L^0 b_k) I_(0,k) + Σ_ilk (L^i L^l b_k) I_(i,l,k) + Σ_j (L^j a) (I_(j,0) - γ h I_(j)),
           N = Σ_j (L^j a) I_(j)
-    2.0:  further Σ_lk [(L^0 L^l b_k) I_(0,l,k) + (L^l L^0 b_k) I_(l,0,k)] + Σ_ijlk (L^i L^j L^l b_k) I_(i,j,l,k)
-          + Σ_ij (L^i L^j a) (I_(i,j,0) - γ h I_(i,j)),  N further Σ_ij (L^i L^j a) I_(i,j)
-    φ - a stays smooth once N is taken from it, so γ + αm - αf = 1/2 gives the h²/2 L^0 a of Taylor's formula. Terms
-    that the problem's functions make zero are left out.
+    2.0:  also Σ_lk [(L^0 L^l b_k) I_(0,l,k) + (L^l L^0 b_k) I_(l,0,k)] + Σ_ijlk (L^i L^j L^l b_k) I_(i,j,l,k)
+          + Σ_ij (L^i L^j a) (I_(i,j,0) - γ h I_(i,j)),  N also Σ_ij (L^i L^j a) I_(i,j)
+    φ - a - N is smooth, so γ + αm - αf = 1/2 gives the h²/2 L^0 a of Taylor's formula. Terms that vanish for the
+    problem's functions are left out.
     """
     a, b, L, L0, facts = fields.a, fields.b, fields.L, fields.L0, fields.facts
     word, h = noise.word, noise.h
@@ -344,13 +352,13 @@ def taylor_terms(fields: Fields, at: tuple, noise: Increment, γ, order) -> tupl
 
 
 def _words(noise: Increment, pattern: tuple) -> Array:
-    """I_word for every channel in the place of None, (m,)."""
+    """I_word with every channel in place of None, (m,)."""
     channels = range(1, noise.W.shape[-1] + 1)
     return jnp.stack([noise.word(tuple(k if letter is None else letter for letter in pattern)) for k in channels])
 
 
 def cheapest(problem: Mechanical, order) -> Recipe:
-    """The cheapest noise that gives the order for a problem."""
+    """The cheapest noise with which a method has this order for a problem."""
     facts, one = problem.facts, problem.m == 1
     if problem.m == 0 or (order != 2.0 and not facts.noise_on_v):
         return wiener.WZ
@@ -364,8 +372,9 @@ def cheapest(problem: Mechanical, order) -> Recipe:
 
 
 def largest_rate(problem: Mechanical) -> float:
-    """The largest modulus of an eigenvalue of the linearised equations of y and v at the start; inf where the force has
-    no finite slope there.
+    """The largest modulus of the eigenvalues of the equations of y and v, linearised at the start.
+
+    It is inf where the derivative of the force is not finite there.
     """
     with jax.enable_x64(True):
         y, v, z = problem.example_coordinates()
@@ -385,8 +394,11 @@ def largest_rate(problem: Mechanical) -> float:
 
 
 def stochastic_coefficients(rho: float, y) -> tuple[Any, Any]:
-    """β and γ for which the stiff limit of the test equation x'' = -ω²x + η v ξ has eigenvalues -ρ in the mean of
-    their sum and of their discriminant, y = h Σ η²: (15) of the paper, in a form without cancellation."""
+    """β and γ from (15) of the paper, in a form without cancellation, for y = h Σ η².
+
+    In the stiff limit of the test equation x'' = -ω²x + η v ξ the means of the sum and of the discriminant of the
+    eigenvalues are then those of two eigenvalues -ρ.
+    """
     θ = 1152 - y**4 - 6 * y**3 - 6 * y**2 * (4 * rho * (rho - 2) + 5) - 96 * y * rho * (rho - 2)
     root = (jnp.sqrt if isinstance(y, jax.Array) else np.sqrt)(2 * θ)
     above = 24 + y + 4 * rho * y + rho * y**2 + root / 2
@@ -405,13 +417,22 @@ def largest_y(rho: float) -> float:
 class _StochasticAlpha(GeneralisedAlpha):
     """Rajan & Raha's stochastic α method, with Chung & Hulbert's αm = (2ρ-1)/(1+ρ), αf = ρ/(1+ρ).
 
-    rho         in [0, 1]: what is left per step of an oscillation with ωh → ∞. 1 keeps it all (Newmark's average
-                acceleration), 0 removes it in one step; slow oscillations keep their energy for every rho
-    parameters  "deterministic": β = 1/(1+ρ)², γ = (3-ρ)/(2(1+ρ)); "stochastic": the paper's (15), which depend on the
-                noise through y = h Σ eta², real up to y = 4.04 (ρ = 0) ... 5.11 (ρ = 1); a change of second order
-    eta         for "stochastic": the coefficients η_l of v in the noise, a number or one a channel
+    The first choice for structures, stiff ones included; the equations are those of GeneralisedAlpha. The recursion for
+    φ is Chung & Hulbert's: the paper prints its (7c) in another convention than its (8).
 
-    The recursion for φ is Chung & Hulbert's; the paper's (7c) is printed in another convention than its (8).
+    Parameters
+    ----------
+    rho : float from 0 to 1
+        The factor by which one step reduces an oscillation with ωh → ∞. 1 keeps it (Newmark's average acceleration), 0
+        removes it in one step; slow oscillations keep their energy for every rho.
+    order, tol, limit, area
+        As for GeneralisedAlpha.
+    parameters : "deterministic" or "stochastic"
+        "deterministic": β = 1/(1+ρ)², γ = (3-ρ)/(2(1+ρ)). "stochastic": (15) of the paper, where β and γ depend on the
+        noise through y = h Σ eta². They are real up to y = 4.04 (ρ = 0) ... 5.11 (ρ = 1) and differ from the
+        deterministic ones by terms of second order.
+    eta : float or sequence of float, optional
+        For "stochastic": the coefficients η_l of v in the noise, one number or one per channel.
     """
 
     rho: float = 0.8
@@ -427,7 +448,7 @@ class _StochasticAlpha(GeneralisedAlpha):
     def __post_init__(self):
         if not (isinstance(self.rho, (int, float, np.number)) and 0 <= self.rho <= 1):
             raise ValueError(
-                f"rho: expected a number from 0 (high frequencies die in one step) to 1 (they stay), got {self.rho!r}"
+                f"rho: expected a number from 0 (high frequencies end in one step) to 1 (they stay), got {self.rho!r}"
             )
         if self.parameters not in ("deterministic", "stochastic"):
             raise ValueError(f'parameters: expected "deterministic" or "stochastic", got {self.parameters!r}')
@@ -445,7 +466,7 @@ class _StochasticAlpha(GeneralisedAlpha):
     @property
     def summary(self):
         if self.order == 1.0:
-            return "Rajan and Raha's stochastic α, its dissipation chosen by rho"
+            return "Rajan and Raha's stochastic α, with dissipation set by rho"
         return f"Stochastic α with the noise terms of strong order {self.order}"
 
     @property
@@ -480,7 +501,15 @@ class _StochasticAlpha(GeneralisedAlpha):
 
 @dataclasses.dataclass(frozen=True)
 class _General(GeneralisedAlpha):
-    """Any four coefficients of the generalised-α scheme; the convention is Chung & Hulbert's."""
+    """The generalised-α scheme with any four coefficients; the convention is Chung & Hulbert's.
+
+    Parameters
+    ----------
+    alpha_m, alpha_f, beta, gamma : float
+        The coefficients αm < 1, αf < 1, β and γ; by default those of Newmark's average acceleration.
+    order, tol, limit, area
+        As for every generalised-α method, see StochasticAlpha.
+    """
 
     alpha_m: float = 0.0
     alpha_f: float = 0.0
@@ -511,8 +540,16 @@ class _General(GeneralisedAlpha):
 
 @dataclasses.dataclass(frozen=True)
 class _Newmark(GeneralisedAlpha):
-    """Newmark's method: αm = αf = 0. β = 1/4, γ = 1/2 is the average acceleration, without dissipation; γ > 1/2
-    dissipates at the price of order 1."""
+    """Newmark's method for structures: the generalised-α scheme with αm = αf = 0.
+
+    Parameters
+    ----------
+    beta, gamma : float
+        1/4 and 1/2 (the default) give the average acceleration, without dissipation; γ > 1/2 dissipates but lowers the
+        order without noise to 1.
+    order, tol, limit, area
+        As for every generalised-α method, see StochasticAlpha.
+    """
 
     beta: float = 0.25
     gamma: float = 0.5
@@ -537,7 +574,15 @@ noise: D. Roy & M. K. Dash, A stochastic Newmark method for engineering dynamica
 
 @dataclasses.dataclass(frozen=True)
 class _HHT(GeneralisedAlpha):
-    """Hilber, Hughes & Taylor's method: αm = 0, αf = (1-ρ)/(1+ρ), β = (1+αf)²/4, γ = 1/2 + αf, with 1/2 <= ρ <= 1."""
+    """Hilber, Hughes & Taylor's α method: αm = 0, αf = (1-ρ)/(1+ρ), β = (1+αf)²/4, γ = 1/2 + αf.
+
+    Parameters
+    ----------
+    rho : float from 1/2 to 1
+        The factor by which one step reduces an oscillation with ωh → ∞.
+    order, tol, limit, area
+        As for every generalised-α method, see StochasticAlpha.
+    """
 
     rho: float = 0.8
     order: float = 1.0
@@ -551,7 +596,7 @@ algorithms in structural dynamics, Earthquake Eng. Struct. Dyn. 5 (1977)"
 
     def __post_init__(self):
         if not 0.5 <= self.rho <= 1:
-            raise ValueError(f"rho: HHT has 1/2 <= rho <= 1, got {self.rho!r}; StochasticAlpha takes all from 0 to 1")
+            raise ValueError(f"rho: HHT has 1/2 <= rho <= 1, got {self.rho!r}; StochasticAlpha takes any from 0 to 1")
         self._check()
 
     def coefficients(self, h):
@@ -561,7 +606,15 @@ algorithms in structural dynamics, Earthquake Eng. Struct. Dyn. 5 (1977)"
 
 @dataclasses.dataclass(frozen=True)
 class _WBZ(GeneralisedAlpha):
-    """Wood, Bossak & Zienkiewicz's method: αf = 0, αm = (ρ-1)/(ρ+1), β = (1-αm)²/4, γ = 1/2 - αm, with 0 <= ρ <= 1."""
+    """Wood, Bossak & Zienkiewicz's α method: αf = 0, αm = (ρ-1)/(ρ+1), β = (1-αm)²/4, γ = 1/2 - αm.
+
+    Parameters
+    ----------
+    rho : float from 0 to 1
+        The factor by which one step reduces an oscillation with ωh → ∞.
+    order, tol, limit, area
+        As for every generalised-α method, see StochasticAlpha.
+    """
 
     rho: float = 0.8
     order: float = 1.0

@@ -1,10 +1,10 @@
-"""The α method on accelerations and kicks along the constraints, and a projection back onto them after every step.
+"""The α method for accelerations and kicks along the constraints, with a projection onto them after every step.
 
-With a and b of problems.joints in the place of M⁻¹ force and M⁻¹ noise, a step of StochasticAlpha gives q and v near
-the constraints; then q' = q - C(q) μ with g(t', q') = 0, and v' = v - C(q') ν with G(q') v' + g_t = 0. The solution
-lies on the constraints, so that the projection moves by no more than the error, and keeps every strong order. Impulses:
+With a and b of problems.joints in place of M⁻¹ force and M⁻¹ noise, a step of StochasticAlpha gives q and v near the
+constraints; then q' = q - C(q) μ with g(t', q') = 0, and v' = v - C(q') ν with G(q') v' + g_t = 0. The exact solution
+lies on the constraints, so the projection moves a state by no more than its error and keeps the strong order. Impulses:
 
-    "paper":   ΔΛ = h [(1 - γ) l + γ l'] + μ W + ν,    l the α-filtered λ, l = λ at the start
+    1.0:       ΔΛ = h [(1 - γ) l + γ l'] + μ W + ν,    l the α-filtered λ, l = λ at the start
     1.5, 2.0:  ΔΛ = ½ h (λ + λ') + μ W + (dμ/dt along v) (h W - Z) + (∂λ/∂v b) (Z - ½ h W)
 """
 
@@ -27,15 +27,21 @@ from stodyn.problems.mechanical import Mechanical
 
 @dataclasses.dataclass(frozen=True)
 class _ProjectedAlpha(Constrained):
-    """The α method along the constraints, projected back onto them: of strong order 2, and for singular masses.
+    """The α method along the constraints, projected back onto them: for joints, of strong order 2, singular masses too.
 
-    rho    in [0, 1]: what is left per step of an oscillation with ωh → ∞, as that of StochasticAlpha
-    order  2.0, 1.5 or 1.0: the strong order, by the terms of StochasticAlpha. RattleAlpha has smaller errors at 1.0
-           and costs less
-    area   the recipe for the iterated integrals; None takes the cheapest that will do
+    Two Newton solves per step, for N unknowns and for c constraints. The terms beyond order 1.0 are explicit and need
+    second and third derivatives of g.
 
-    Newton solves for N unknowns, then for c. The terms beyond order 1.0 are explicit, and take second and third
-    derivatives of g.
+    Parameters
+    ----------
+    rho : float from 0 to 1
+        The factor by which one step reduces an oscillation with ωh → ∞, as for StochasticAlpha.
+    order : 2.0, 1.5 or 1.0
+        The strong order, by the terms of StochasticAlpha. For 1.0 RattleAlpha has smaller errors and costs less.
+    tol, limit
+        Newton's tolerance and its most rounds per solve.
+    area : Recipe, optional
+        The recipe for the iterated integrals; by default the cheapest that suffices.
     """
 
     rho: float = 0.8

@@ -1,17 +1,16 @@
-"""RATTLE with noise, and constrained BAOAB: mechanical systems with joints by impulses, for a constant mass.
+"""RATTLE with noise, and constrained BAOAB: impulse methods for mechanical systems with joints and a constant mass.
 
 With C = M⁻¹Gᵀ, and Λ1, Λ2 such that g = 0 and G v + g_t = 0 hold at the end of the step,
 
     v½ = v + ½ M⁻¹(h f + B W) - ½ C Λ1,   q' = q + h v½,   v' = v½ + ½ M⁻¹(h f' + B'W) - ½ C' Λ2,   ΔΛ = ½ (Λ1 + Λ2).
 
-For every W that is the RATTLE step of a Hamiltonian system where B_k is a gradient, so that it is symplectic. Kicks in
-the middle of nowhere cost it a large constant: *shifted*, with v + b(q) H before and - b(q') H after it, b the part of
-M⁻¹B along the constraints and H = Z/h - W/2, it is RATTLE-α's step where f and B are constant.
+Where B_k is a gradient, the step is for every W the RATTLE step of a Hamiltonian system, and therefore symplectic. Its
+error has a large constant, which a shift removes: v + b(q) H before the step and v - b(q') H after it, where b is the
+part of M⁻¹B along the constraints and H = Z/h - W/2. *Shifted* RATTLE is RATTLE-α's step where f and B are constant.
 
 BAOAB composes B (half a kick of the forces along the constraints), A (RATTLE without forces, in substeps) and O
 (friction and its noise, exact in law along the constraints). Its invariant law is exp(-V/kT) √det(JᵀMJ) du in minimal
-coordinates u to order 2; a stiff spring in the place of a constraint has another law, without the root (Fixman's
-factor).
+coordinates u, to order 2; with a stiff spring in place of a constraint the law lacks the root (Fixman's factor).
 """
 
 from __future__ import annotations
@@ -35,11 +34,11 @@ from stodyn.problems.joints import Joints
 from stodyn.problems.mechanical import Mechanical
 
 ANDERSEN = "H. C. Andersen, RATTLE: a velocity version of the SHAKE algorithm, J. Comput. Phys. 52 (1983)"
-BALANCED = 1e-9  # how well noise and friction must balance, of their size
+BALANCED = 1e-9  # relative tolerance of the balance of noise and friction
 
 
 def impulse_step(joints: Joints, t, q, v, h, first, second, params, tol, limit):
-    """q', v', ΔΛ and how it went: v + first, a drift, + second(q'), with the impulses of the constraints."""
+    """q', v', ΔΛ and the report of: kick v by `first`, drift, kick by second(q'), with impulses of the constraints."""
     here = joints.frame(t, q, params)
     known = q + h * (v + first)
 
@@ -56,10 +55,16 @@ def impulse_step(joints: Joints, t, q, v, h, first, second, params, tol, limit):
 
 @dataclasses.dataclass(frozen=True)
 class _Rattle(Constrained):
-    """RATTLE with a random kick in each of its two impulses: forces and noise that do not depend on v, a constant mass.
+    """RATTLE with a random kick in each of its two impulses: for a constant mass, forces and noise independent of v.
 
-    shifted     whether v is shifted by H before and after, which makes the error many times smaller
-    correction  whether the mean of what kicks and constraint make together is put right: strong order 1.5
+    Parameters
+    ----------
+    shifted : bool
+        Shift v by H before and after the step, which makes the error many times smaller.
+    correction : bool
+        Correct the mean of the combined effect of kicks and constraints, for strong order 1.5; needs `shifted`.
+    tol, limit
+        Newton's tolerance and its most rounds per solve.
     """
 
     shifted: bool = False
@@ -71,13 +76,13 @@ class _Rattle(Constrained):
 
     def __post_init__(self):
         if self.correction and not self.shifted:
-            raise ValueError("correction: it belongs to shifted=True")
+            raise ValueError("correction: it belongs to shifted=True; give both, or neither")
 
     @property
     def summary(self):
         if not self.shifted:
             return "RATTLE with a random kick in each of its two impulses"
-        return f"RATTLE between two shifts of v{', with its mean put right' if self.correction else ''}"
+        return f"RATTLE between two shifts of v{', with corrected mean' if self.correction else ''}"
 
     @property
     def name(self):
@@ -128,25 +133,32 @@ class _Rattle(Constrained):
 
 
 def _takes(name: str, problem: Mechanical) -> str | None:
-    """Why RATTLE does not take the forces, the noise or the mass, in words; None if it does."""
+    """Why RATTLE cannot take the forces, the noise or the mass, in words; None where it can."""
     if callable(problem.mass):
-        return f"{name} takes a constant mass, and here it depends on the state; RattleAlpha takes those"
+        return f"{name} takes a constant mass, but here it depends on the state; take RattleAlpha"
     facts = problem.joints.free.facts  # type: ignore[union-attr]
     if facts.force_on_v:
         return f"{name} takes forces that do not depend on v; with friction take RattleAlpha or ConstrainedBAOAB"
     if facts.noise_on_v:
-        return f"{name} takes noise that does not depend on v; RattleAlpha takes such noise"
+        return f"{name} takes noise that does not depend on v, but here it does; take RattleAlpha"
     return None
 
 
 @dataclasses.dataclass(frozen=True)
 class _ConstrainedBAOAB(Constrained):
-    """Langevin's equation with joints in exact pieces, B A O A B: its invariant law to order 2, at any friction.
+    """Langevin's equation with joints in exact pieces, B A O A B: its invariant law to order 2, for any friction.
 
-    substeps  how many steps RATTLE takes in each A: it follows chords, and four make its error an eighth of one's
+    Takes force = F(t, x) - Γ v and noise B with B Bᵀ = 2 kT Γ, Γ symmetric; kT is computed from them, and problems
+    without a temperature are refused. Where Γ is γ M, O is exp(-γ h) with its noise, otherwise the implicit midpoint
+    rule, which keeps the Gaussian law of v.
 
-    force = F(t, x) - Γ v and noise B with B Bᵀ = 2 kT Γ, Γ symmetric: kT is found, and refused where there is none.
-    Where Γ is γ M, O is exp(-γ h) and its noise, else the implicit midpoint rule, which keeps the Gaussian law of v.
+    Parameters
+    ----------
+    substeps : int
+        How many steps RATTLE makes in each A. It follows chords: with four substeps its error is an eighth of that
+        with one.
+    tol, limit
+        Newton's tolerance and its most rounds per solve.
     """
 
     substeps: int = 4
@@ -214,7 +226,7 @@ def damping(joints: Joints, t: Any, q: Array, params: Any) -> Array:
 
 
 def _friction(joints: Joints, t, q, v, h, W, params) -> tuple[Array, Array]:
-    """v after O, and what the reactions do in it."""
+    """v after O, and the impulse of the reactions in it."""
     frame, Γ = joints.frame(t, q, params), damping(joints, t, q, params)
     push = joints.pushes(t, q, v, params) @ W
     if _is_proportional(joints.problem):
@@ -229,8 +241,8 @@ def _friction(joints: Joints, t, q, v, h, W, params) -> tuple[Array, Array]:
     return w - C @ λ, λ
 
 
-def _looked_at(problem: Mechanical) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Γ, B Bᵀ and M at the start and around it."""
+def _sampled_matrices(problem: Mechanical) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Γ, B Bᵀ and M at the start and at states around it."""
     joints: Any = problem.joints
 
     def at(t, q, p):
@@ -245,8 +257,8 @@ def _looked_at(problem: Mechanical) -> tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 def _is_proportional(problem: Mechanical) -> bool:
-    """Whether Γ = γ M with one γ in all states."""
-    Γ, _, M = _looked_at(problem)
+    """Whether Γ = γ M with the same γ in all states."""
+    Γ, _, M = _sampled_matrices(problem)
     γ = Γ[:, 0, 0] / M[:, 0, 0]
     return bool(
         np.ptp(γ) <= BALANCED * np.abs(γ).max() and np.abs(Γ - γ[:, None, None] * M).max() <= BALANCED * np.abs(Γ).max()
@@ -254,26 +266,27 @@ def _is_proportional(problem: Mechanical) -> bool:
 
 
 def _unbalanced(name: str, problem: Mechanical) -> str | None:
-    """Why there is no temperature, or no such form, in words; None where there is."""
+    """Why the problem has no temperature or not the form that BAOAB takes, in words; None where it has both."""
     joints: Any = problem.joints
     if joints.moves:
-        return f"{name} takes constraints that do not move, and here one depends on t"
+        return f"{name} takes constraints that do not move, but here one depends on t; take RattleAlpha"
     if callable(problem.mass):
-        return f"{name} takes a constant mass, and here it depends on the state; RattleAlpha takes those"
+        return f"{name} takes a constant mass, but here it depends on the state; take RattleAlpha"
     facts = joints.free.facts
     if facts.noise_on_v or (facts.force_on_v and not facts.linear_damping):
         return (
-            f"{name} takes forces F(x) - Γ v and noise that does not depend on v, and here they depend on it otherwise"
+            f"{name} takes forces F(x) - Γ v and noise that does not depend on v, but here they depend on it "
+            "otherwise; take RattleAlpha"
         )
-    Γ, spread, _ = _looked_at(problem)
+    Γ, spread, _ = _sampled_matrices(problem)
     size = max(np.abs(spread).max(), 1e-300)
     total = np.trace(Γ, axis1=1, axis2=2)
     kT = 0.5 * np.trace(spread, axis1=1, axis2=2)[0] / total[0] if total[0] else 0.0
     if np.abs(Γ - np.swapaxes(Γ, 1, 2)).max() > BALANCED * np.abs(Γ).max(initial=0.0):
-        return f"{name} takes a symmetric friction matrix Γ, and here it is not; RattleAlpha takes any"
+        return f"{name} takes a symmetric friction matrix Γ, but here it is not symmetric; take RattleAlpha"
     if np.abs(spread - 2.0 * kT * Γ).max() > BALANCED * size:
         return (
-            f"{name} samples a temperature, and there is none: noise and friction do not balance, B B' is not 2 kT Γ "
+            f"{name} samples a temperature, but there is none: noise and friction do not balance, B B' is not 2 kT Γ "
             f"(at the start B B' = {np.round(spread[0], 6).tolist()}, Γ = {np.round(Γ[0], 6).tolist()})"
         )
     return None

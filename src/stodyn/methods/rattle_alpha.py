@@ -1,4 +1,4 @@
-"""RATTLE-α: the generalised-α method of noisy mechanics with joints, with impulses at both ends of a step.
+"""RATTLE-α: the generalised-α method for noisy mechanics with joints, with impulses at both ends of a step.
 
 With φ the α-filtered free acceleration M⁻¹f, C = M⁻¹Gᵀ, b_k the part of M⁻¹B_k along the constraints, W_k = I_(k),
 Z_k = I_(k,0), H_k = Z_k/h - W_k/2, and φ', Λ1, Λ2 such that g = 0 and G v + g_t = 0 hold at the end of the step:
@@ -7,13 +7,13 @@ Z_k = I_(k,0), H_k = Z_k/h - W_k/2, and φ', Λ1, Λ2 such that g = 0 and G v + 
     v' = v + h [(1 - γ) φ + γ φ']          + Σ M⁻¹B_k W_k + E         - ½ C(q) Λ1 - ½ C(q') Λ2
     (1 - αm) φ' + αm φ = (1 - αf) M⁻¹f(t', q', v') + αf M⁻¹f(t, q, v) + (αf - αm) N,      ΔΛ = ½ (Λ1 + Λ2)
 
-Where B or M depend on t or q the kicks are those of shifted RATTLE: v + b(q) H at first, ½ M⁻¹B W with each impulse,
-and - b(q') H at last. For constant ones both are the same step. Where B depends on v, Milstein's terms with b along
-the constraints stand beside them. Orders: E = N = 0 makes 1; 1.5 takes
+Where B or M depends on t or q the kicks are those of shifted RATTLE: v + b(q) H first, ½ M⁻¹B W with each impulse, and
+- b(q') H last; for constant B and M both steps are the same. Where B depends on v, Milstein's terms with b along the
+constraints are added. E = N = 0 gives order 1; order 1.5 takes
 
     N = Σ d_k W_k,  E = Σ d_k (Z_k - γ h W_k) - Σ (b_k · ∂_q) b_k [h W_k²/12 + h H_k²/5 + h²/15],  d_k = M⁻¹ f_v b_k,
 
-the last sum because the two impulses make h (W²/4 - H²) of I_(k,0,k), whose mean given W and Z is another.
+where the last sum corrects the mean of I_(k,0,k) given W and Z, for which the two impulses give h (W²/4 - H²).
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ J. Comput. Phys. 52 (1983), and the noise terms of N. Rajan & S. Raha, CMES (200
 
 
 class Constrained(Method):
-    """What methods for mechanical systems with joints share: whom they refuse, their starts, what a run shows."""
+    """The common part of methods for mechanical systems with joints: their refusals, starts and shown components."""
 
     accepts = Mechanical
     calculus = "ito"
 
     def refusal(self, problem):
         if problem.joints is None:
-            return f"{self.name} is made for constraints, and this problem has none"
+            return f"{self.name} is made for constraints, but this problem has none; take StochasticAlpha"
         return super().refusal(problem)
 
     def start(self, problem, t, x, params):
@@ -57,20 +57,22 @@ class Constrained(Method):
 
 
 def shown(problem: Mechanical, t: Any, q: Array, v: Array, Λ: Array, params: Any) -> Array:
-    """What a run shows: (x, v), and where they are asked for the accelerations along the constraints, but for their
-    noise, and the impulses."""
+    """The components that a run shows: (x, v), then on request the accelerations and the impulses.
+
+    The accelerations are those along the constraints, without their noise.
+    """
     joints: Any = problem.joints
     parts = [q, v, *([joints.acceleration(t, q, v, params)] if problem.accelerations else [])]
     return jnp.concatenate([*parts, *([Λ] if problem.impulses else [])])
 
 
 def impulses(problem: Mechanical, x: Array) -> Array:
-    """Λ of what a run shows, zeros where it does not."""
+    """Λ from the components that a run shows; zeros where Λ is not among them."""
     return x[-problem.joints.c :] if problem.impulses else jnp.zeros(problem.joints.c, x.dtype)  # type: ignore[union-attr]
 
 
 def refuses_mass(problem: Mechanical, name: str) -> str | None:
-    """Why a method that solves with M alone does not take a singular one."""
+    """Why a method that solves with M alone cannot take a singular M, in words; None where M is regular."""
     if problem.joints is None or problem.joints.mass_is_regular:
         return None
     return (
@@ -80,8 +82,10 @@ def refuses_mass(problem: Mechanical, name: str) -> str | None:
 
 
 def is_sound(here: Frame, there: Frame) -> Array | bool:
-    """Whether the constraints of both ends of a step are independent, and those of one determine the other's impulses:
-    det G(q') M⁻¹ G(q)ᵀ changes sign where normals turn by 90°, and where a singular configuration is passed."""
+    """Whether the constraints are independent at both ends of a step, and each end determines the other's impulses.
+
+    det G(q') M⁻¹ G(q)ᵀ changes sign where normals turn by 90° and where the path passes a singular configuration.
+    """
     if len(here.A) > elimination.WRITTEN_OUT:
         return there.is_regular
     return (elimination.determinant(there.G @ here.C) > 0.0) & there.is_regular
@@ -91,12 +95,19 @@ def is_sound(here: Frame, there: Frame) -> Array | bool:
 class _RattleAlpha(Constrained):
     """The α method with the impulses of RATTLE for mechanical systems with joints: g = 0 and G v + g_t = 0 to rounding.
 
-    rho    in [0, 1]: what is left per step of an oscillation with ωh → ∞, as that of StochasticAlpha
-    order  1.0: strong order 1, with a small constant; 1.5: with an explicit correction, for noise that does not
-           depend on v
-    area   the recipe for the iterated integrals of noise that depends on v; None takes the cheapest that will do
+    The first choice for joints. One Newton solve per step, for N + c unknowns (c if the force depends on t alone).
 
-    One Newton solve for N + c unknowns a step, c where the force depends on t alone.
+    Parameters
+    ----------
+    rho : float from 0 to 1
+        The factor by which one step reduces an oscillation with ωh → ∞, as for StochasticAlpha.
+    order : 1.0 or 1.5
+        1.0: strong order 1, with a small constant. 1.5: with an explicit correction, for noise that does not depend
+        on v.
+    tol, limit
+        Newton's tolerance and its most rounds per step.
+    area : Recipe, optional
+        The recipe for the iterated integrals of noise that depends on v; by default the cheapest that suffices.
     """
 
     rho: float = 0.8
@@ -132,7 +143,7 @@ class _RattleAlpha(Constrained):
     def refusal(self, problem):
         reason = super().refusal(problem) or refuses_mass(problem, self.name)
         if reason is None and self.order == 1.5 and problem.joints.free.facts.noise_on_v:
-            return f"{self.name} takes noise that does not depend on v, and here it does"
+            return f"{self.name} takes noise that does not depend on v, but here it does; take RattleAlpha"
         return reason
 
     def prepared(self, problem, h):
@@ -155,7 +166,7 @@ class _RattleAlpha(Constrained):
         return state[0]
 
     def _kicks(self, problem: Mechanical, t: Any, q: Array, v: Array, noise: Increment, params: Any) -> _Kicks:
-        """What the noise does to q and v, with the first impulse and with the second."""
+        """The kicks of the noise on q and v, with the first impulse and with the second."""
         joints, none = problem.joints, q[:0]
         free, zero = joints.free, jnp.zeros_like(q)  # type: ignore[union-attr]
         frame, h = joints.frame(t, q, params), noise.h  # type: ignore[union-attr]
@@ -182,7 +193,7 @@ class _RattleAlpha(Constrained):
 
 @dataclasses.dataclass(frozen=True)
 class _Kicks:
-    """frame at the start, h, what noise adds to q, to v and to the force; W and H where kicks depend on q'."""
+    """The frame at the start, h, the noise terms x of q, u of v, N of the force; W and H where kicks depend on q'."""
 
     frame: Frame
     h: Any
@@ -195,7 +206,7 @@ class _Kicks:
     def after(
         self, t: Any, q: Array, v: Array, w: Array, rate: Array, frame: Frame, params: Any
     ) -> tuple[Array, Array]:
-        """The velocity at the end along the constraints, of w before the second impulse, and Λ2."""
+        """The velocity along the constraints at the end of a step, from w before the second impulse, and Λ2."""
         if self.shift is None:
             v, half = frame.held(w, rate)
             return v, 2.0 * half
@@ -210,13 +221,13 @@ def _coefficients(rho: float) -> Coefficients:
 
 
 def _shifts(problem: Mechanical) -> bool:
-    """Whether the kicks are those of shifted RATTLE: M⁻¹B depends on t or q, and not on v."""
+    """Whether the kicks are those of shifted RATTLE: M⁻¹B depends on t or q, but not on v."""
     facts = problem.joints.free.facts  # type: ignore[union-attr]
     return (facts.noise_on_t or facts.noise_on_x) and not facts.noise_on_v
 
 
 def _moved(kicks, method, problem, t, q, v, φ, params):
-    """φ', q', v', ΔΛ and how it went: Newton on φ' and Λ1, Λ2 is linear in them."""
+    """φ', q', v', ΔΛ and the report of the step: Newton's method finds φ' and Λ1, on which Λ2 depends linearly."""
     αm, αf, β, γ = _coefficients(method.rho)
     joints: Joints = problem.joints
     free, none, N, h, frame = joints.free, q[:0], problem.N, kicks.h, kicks.frame
