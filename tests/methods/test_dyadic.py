@@ -88,7 +88,7 @@ def test_bases_that_converge_to_another_process_are_refused(name):
     euler = Dyadic(base=sd.method(name))
     assert euler.calculus == "ito" and Dyadic.calculus == "stratonovich"
     options = {"t": (0, 1), "dt": 0.25, "paths": 4, "seed": 1}
-    with pytest.raises(ValueError, match=f"looking at the noise, and then {name} converges to another process"):
+    with pytest.raises(ValueError, match=f"with such steps {name} converges to another process"):
         sd.simulate(sd.SDE(lambda t, x: 0.0 * x, lambda t, x: x, 1.0), euler, **options)
     sd.simulate(sd.SDE(lambda t, x: -x, lambda t, x: 1.0, 1.0), euler, **options)
 

@@ -1,4 +1,4 @@
-"""Every path refines its own steps by halving, along one Brownian path: nothing is ever drawn again."""
+"""Adaptive steps: every path halves its own steps along its Brownian path, and no draw is ever repeated."""
 
 from __future__ import annotations
 
@@ -18,26 +18,32 @@ from stodyn.numerics.printing.points import AtPoints
 from stodyn.problems import lowering
 from stodyn.problems.sde import SDE
 
-DEEPEST = 30  # halvings
+DEEPEST = 30  # the most halvings of a step
 
 
 @dataclasses.dataclass(frozen=True)
 class _Dyadic(Solver):
     """Steps halved along each path where halves and whole differ: by more than tol.
 
-    Where the increment W of a step h is halved, its halves are those of the same Brownian path, W₁ = W/2 + √h ξ/2 and
-    W₂ = W - W₁ (the bridge), whatever is decided of the step: nothing is drawn again, so that the law of W stays what
-    it is. (A rejected step that is drawn again shrinks the variance, by a third and more.) The two half steps are kept.
+    Take it where some paths need much shorter steps than others. The halves of an increment W over h are those of the
+    same Brownian path, W₁ = W/2 + √h ξ/2 and W₂ = W - W₁ (the bridge), whether the step is accepted or not. No draw is
+    repeated, so the law of W does not change. (Repeating the draw of a rejected step would shrink the variance, by a
+    third and more.) An accepted step ends where its two halves end.
 
-    base   a one-step method that asks for W alone: RK4 with held samples, Heun, Milstein, ...
-    tol    |two halves - one| <= tol (floor + |x|) in every component
-    floor  the size of x below which the error counts as absolute
+    It solves the equation that the base solves, on the Brownian paths that the same seed gives to every method. Steps
+    chosen by the noise are right only if the base contains every term of second order in W that is not an area,
+    ½ Σ (∂g_k/∂x) g_j W_j W_k (Stratonovich). The terms that Euler's step omits have mean zero over all paths, but not
+    over those that are halved, so that its limit is another process; such bases are refused unless the noise is
+    additive. An accepted step costs three steps of the base, and a block takes as many as its most refined path.
 
-    Solves what the base solves, on the Brownian paths that the same seed gives to every method. Steps that look at the
-    noise are right only where the step holds every term of second order in W that is no area, ½ Σ (∂g_k/∂x) g_j W_j W_k
-    (Stratonovich): what a step of Euler's leaves out has mean zero over all paths, but not over those that are halved,
-    and its limit is another process. Such bases are refused unless the noise is additive. Costs three steps where one
-    would do, and a block as many as its most refined path.
+    Parameters
+    ----------
+    base : Method
+        A one-step method that needs W alone: RK4 with held samples, Heun, Milstein, ...
+    tol : float
+        A step is accepted where |two halves - whole| <= tol (floor + |x|) in every component.
+    floor : float
+        The size of x below which the error counts as absolute.
     """
 
     base: Any = RK4
@@ -76,8 +82,8 @@ class _Dyadic(Solver):
         reason = super().refusal(problem) or self.base.refusal(problem)
         if reason is None and not problem.noise_structure.implies("additive") and not follows_the_path(self.base):
             return (
-                f"Dyadic chooses steps by looking at the noise, and then {self.base.name} converges to another process "
-                f"than this problem's: its step leaves out terms of second order in W, whose mean is no longer zero. "
+                f"Dyadic chooses steps by their noise, and with such steps {self.base.name} converges to another "
+                "process than this problem's: its step omits terms of second order in W, whose mean is then not zero. "
                 "Take a base that has them, such as RK4, Heun or Milstein"
             )
         return reason
@@ -92,7 +98,7 @@ class _Dyadic(Solver):
         return states
 
     def _refined(self, steps, t, h, x, W, params, rng):
-        """x (paths, n) after h, every path walking its own binary tree of halved steps, piece i of 2^level."""
+        """x (paths, n) after h; every path walks its own binary tree of halved steps, piece i of 2^level."""
         x, W = x.copy(), W.copy()
         level, piece = np.zeros((2, len(x)), int)
         waiting = np.empty((DEEPEST + 1, *W.shape))  # the increments of second halves, by their level
@@ -120,7 +126,7 @@ class _Dyadic(Solver):
 
 
 def takes_halves(base: Any) -> bool:
-    """Whether a method can be halved along a Brownian path: one step of an SDE, from W alone."""
+    """Whether the steps of a method can be halved along a Brownian path: a one-step method for SDEs with W alone."""
     return (
         isinstance(base, Method)
         and issubclass(SDE, base.accepts)
@@ -136,7 +142,8 @@ SPINS = np.array([[[0.3, -0.8], [0.5, 0.2]], [[-0.6, 0.4], [0.7, 0.1]]])  # two 
 def follows_the_path(base: Method) -> bool:
     """Whether a step of the base is x + Σ G_k x W_k + ½ (Σ G_k W_k)² x + O(h^(3/2)) for dx = Σ G_k x ∘ dW_k.
 
-    Asked of the most general of three pairs G that it takes: two that do not commute, two that do, and one alone.
+    This is tested with the most general noise that the base takes: two channels that do not commute, two that do, or
+    one alone.
     """
     x, W = np.array([1.0, -0.7]), np.array([0.9, -1.3])
     for G in (SPINS, np.stack([SPINS[0], SPINS[0] @ SPINS[0]]), SPINS[:1]):
@@ -158,11 +165,11 @@ def follows_the_path(base: Method) -> bool:
 
     exact = [x + root * spin @ x + 0.5 * root**2 * spin @ spin @ x for root in roots]
     misses = np.abs(AtPoints(step, few=1)(roots) - exact).max(axis=1) / roots**2
-    return misses[1] < 0.75 * misses[0] or misses[1] < 1e-9  # halved with √h where only O(h^(3/2)) is missing
+    return misses[1] < 0.75 * misses[0] or misses[1] < 1e-9  # halves with √h where only O(h^(3/2)) is missing
 
 
 def _both(base: Method, problem: Any) -> AtPoints:
-    """(t, h, x, W, first, params), all with an axis of paths -> x after h in one step, and in two halves of it."""
+    """(t, h, x, W, first, params), all with an axis of paths -> x after h by one step, and by two half steps."""
 
     def one(t, h, x, W, params):
         with underived():

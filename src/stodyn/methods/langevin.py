@@ -1,4 +1,4 @@
-"""Steps for Hamiltonian systems with additive noise or linear friction that do better than the general ones."""
+"""Steps for Hamiltonian systems with additive noise or linear friction, more accurate there than the general steps."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from stodyn.problems.structure import depends_on_time
 
 @dataclasses.dataclass(frozen=True)
 class Shifted(Method):
-    """Any step of this library between two shifts of the momenta: p + Σ σ_r H_r, the step with W, p - Σ σ_r H_r.
+    """A step of this library between two shifts of the momenta: p + Σ σ_r H_r, the step with W, p - Σ σ_r H_r.
 
-    H_r = Z_r/h - W_r/2, σ_r the noise vector of channel r; where it depends on time the shifts are what the step lacks
-    of ∫ σ dW and ∫∫ σ dW (see `integrals`). Mean-square order 2 for Langevin-type systems (additive noise on the
-    momenta, drift affine in p), where the step alone has order 1. The shifts are translations: symplecticity and the
-    conformal factor are those of the step. Costs two additions a channel and one more normal.
+    H_r = Z_r/h - W_r/2, σ_r the noise vector of channel r; if σ_r depends on time, the shifts are the differences of
+    the exact ∫ σ dW and ∫∫ σ dW (see `integrals`) to those of the step. Mean-square order 2 for Langevin-type systems
+    (additive noise on the momenta, drift affine in p), where the step alone has order 1. The shifts are translations,
+    so symplecticity and the conformal factor are those of the step. They cost one normal and two additions per channel.
     """
 
     base: Any = dataclasses.field(repr=False)
@@ -68,26 +68,26 @@ arXiv 2101.03446 (2021); the step: {PAPER}"
         if reason:
             return reason
         if any(not problem.depends(r, "velocity").zero for r in range(1, problem.m + 1)):
-            return f"{self.name} takes noise on the momenta alone, h_r = -σ_r · q, and here some h_r depends on p"
+            return f"{self.name} takes noise on the momenta alone, h_r = -σ_r · q, but here some h_r depends on p"
         if not all(problem.depends(0, part).affine_p for part in PARTS):
             return (
-                f"{self.name} has its order where the drift is affine in p, and here it is not; AdditiveDIRK has mean-"
+                f"{self.name} has its order where the drift is affine in p, but here it is not; AdditiveDIRK has mean-"
                 "square order 1.5 for any drift with additive noise"
             )
         return None
 
     def step(self, problem, t, x, noise, params):
         once, twice = integrals(problem, t, x, noise, params)
-        taken = once  # what the step itself makes of ∫ σ dW
-        if moves(problem):
-            taken = sum(w * problem.g(t + c * noise.h, x, params) for c, w in kicks(self.base).items()) @ noise.W
+        taken = once  # the step's own approximation of ∫ σ dW
+        if noise_depends_on_time(problem):
+            taken = sum(w * problem.g(t + c * noise.h, x, params) for c, w in kick_weights(self.base).items()) @ noise.W
         before, after = twice / noise.h - 0.5 * taken, once - 0.5 * taken - twice / noise.h
         on_momenta = np.arange(problem.n) >= problem.n // 2
         stepped, report = self.base.step(problem, t, x + jnp.where(on_momenta, before, 0.0), noise, params)
         return stepped + jnp.where(on_momenta, after, 0.0), report
 
 
-def moves(problem: Hamiltonian) -> bool:
+def noise_depends_on_time(problem: Hamiltonian) -> bool:
     """Whether the noise vectors depend on time."""
     return depends_on_time(problem.g, problem.example_start(), problem.example_params())
 
@@ -95,26 +95,26 @@ def moves(problem: Hamiltonian) -> bool:
 def integrals(problem: Hamiltonian, t: Any, x: Array, noise: Any, params: Any) -> tuple[Array, Array]:
     """∫ σ dW and ∫∫ σ dW ds over a step for additive noise σ(t), (2N,) each.
 
-    Exact where σ is constant. Else σ(t + h/2) W - (σ(t + h) - σ(t)) H and σ(t + h/2) Z: both are off by martingale
-    increments of size h^(5/2), which is what mean-square order 2 leaves room for.
+    Exact where σ is constant, else σ(t + h/2) W - (σ(t + h) - σ(t)) H and σ(t + h/2) Z. The errors of both are
+    martingale increments of size h^(5/2), which mean-square order 2 allows.
     """
     h = noise.h
-    if not moves(problem):
+    if not noise_depends_on_time(problem):
         g = problem.g(t, x, params)
         return g @ noise.W, g @ noise.Z
     begin, middle, end = (problem.g(t + c * h, x, params) for c in (0.0, 0.5, 1.0))
     return middle @ noise.W - (end - begin) @ (noise.Z / h - 0.5 * noise.W), middle @ noise.Z
 
 
-def kicks(base: Any) -> dict[float, float]:
-    """At which times t + c h a step takes the noise on the momenta, and with what weights: c -> weight."""
+def kick_weights(base: Any) -> dict[float, float]:
+    """The weights of the noise on the momenta in a step by the times t + c h at which it is evaluated: c -> weight."""
     if isinstance(base, _ConformalVerlet):
         return {0.0: 0.5, 1.0: 0.5}
-    stages, found = base.table.stages(1), dict[float, float]()
+    stages, weights = base.table.stages(1), dict[float, float]()
     for (k, stage), weight in stages.last.pull.items():
         if k == 1:
-            found[float(stages.clock[stage])] = found.get(float(stages.clock[stage]), 0.0) + float(weight)
-    return found
+            weights[float(stages.clock[stage])] = weights.get(float(stages.clock[stage]), 0.0) + float(weight)
+    return weights
 
 
 ShiftedVerlet = Shifted(StoermerVerlet, "ShiftedVerlet")
@@ -124,7 +124,7 @@ ShiftedDIRK = Shifted(DIRK, "ShiftedDIRK")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AdditiveTable(Table):
-    """With constant noise vectors σ_r (for others W_r σ_r and Z_r σ_r stand for their `integrals`):
+    """The class for additive noise; where σ_r depends on time, `integrals` replaces W_r σ_r and Z_r σ_r:
 
     X_i = x + h Σ A_ij f(X_j) + Σ_r (c1_i W_r + c2_i Z_r/h) σ_r,    x' = x + h Σ α_i f(X_i) + Σ_r W_r σ_r
     """
@@ -149,8 +149,13 @@ class AdditiveTable(Table):
 class _AdditiveDIRK(Method):
     """Two midpoint half-steps with the noise loads ±W/√6 + Z/h: mean-square order 1.5 for any drift, additive noise.
 
-    Symplectic where there are no forces, since constants in the stages leave the variational equation alone. Two solves
-    of 2N unknowns (N for separable Hamiltonians).
+    Symplectic where there are no forces, since constants in the stages do not change the variational equation. Two
+    solves per step for 2N unknowns (N for separable Hamiltonians).
+
+    Parameters
+    ----------
+    tol, limit
+        Newton's tolerance and its most rounds per solve.
     """
 
     tol: float = 1e-10
@@ -166,12 +171,12 @@ class _AdditiveDIRK(Method):
         Claim("strong", 1.5, when=("additive",), source="order conditions"),
         Claim("weak", 2.0, when=("additive",), source="order conditions"),
         Claim("deterministic", 2.0),
-        Claim("symplectic", source="constants in the stages leave the variational equation alone"),
+        Claim("symplectic", source="constants in the stages do not change the variational equation"),
     )
 
     @property
     def table(self) -> AdditiveTable:
-        """The coefficients, checked in exact arithmetic against the claimed orders."""
+        """The coefficients; making the table checks the claimed orders in exact arithmetic."""
         load = sqrt(6) / 6
         return AdditiveTable(
             name=self.name, claims=self.claims, source=self.citation,
@@ -200,8 +205,8 @@ class _ConformalVerlet(Method):
     """Störmer-Verlet with the friction solved exactly: P = e^(-γ/2) (p + ½ kick(q)), p' = e^(-γ/2) P + ½ kick(q').
 
     For separable Hamiltonians and the forces F = -Γ_0 p, f_r = -Γ_r p with constant matrices; γ = h Γ_0 + Σ W_r Γ_r.
-    Phase-space volume shrinks by exp(-tr γ) exactly, as that of the system does; where every Γ is a number times the
-    identity the step is conformally symplectic with the exact factor. Explicit; no draw is singular. Orders as those of
+    Phase-space volume shrinks by exactly exp(-tr γ), as in the system; if every Γ is a multiple of the identity, the
+    step is conformally symplectic with the exact factor. Explicit, and no draw is singular. The orders are those of
     StoermerVerlet.
     """
 
@@ -220,15 +225,13 @@ class _ConformalVerlet(Method):
 
     def refusal(self, problem):
         if not problem.separable:
-            return f"{self.name} takes separable Hamiltonians, T(p) + U(q), and these are not"
+            return f"{self.name} takes separable Hamiltonians, T(p) + U(q), but these are not separable"
         for k in range(problem.m + 1):
             push = problem.depends(k, "push")
             q, p = problem.split(np.asarray(problem.example_start(), float))
             at_rest = at_one(functools.partial(problem.push, k, 0.0), q, 0.0 * p, problem.example_params())
             if push.on_q or not push.affine_p or np.any(at_rest):
-                return (
-                    f"{self.name} takes forces -Γ p with constant matrices Γ, and the force of channel {k} is another"
-                )
+                return f"{self.name} takes forces -Γ p with constant matrices Γ, but that of channel {k} is not one"
         return None
 
     def step(self, problem, t, x, noise, params):

@@ -1,11 +1,11 @@
-"""Langevin's equation in exact pieces: kicks (B), drifts (A), and friction with its noise (O), one after another.
+"""Langevin's equation in exact pieces: kicks (B), drifts (A), and friction with its noise (O), in turn.
 
     dq = T'(p) dt,   dp = -U'(q) dt - γ p dt + σ dW
 
     A: q += c h T'(p)       B: p -= c h U'(q)       O: p = e^(-c γ h) p + √((1 - e^(-2 c γ h))/(2 γ)) σ ξ
 
-O has the law of the Ornstein-Uhlenbeck process at any step, so that the momenta of a free particle have their
-temperature however long a step is.
+O has the law of the Ornstein-Uhlenbeck process for any step, so that the momenta of a free particle have the right
+temperature however long the steps are.
 """
 
 from __future__ import annotations
@@ -54,24 +54,29 @@ def damping(problem: Hamiltonian, t: Any, p: Any, params: Any) -> Any:
     return diagonal(functools.partial(damping_matrix, problem, 0))(t, p, params)
 
 
-def _looked_at(problem: Hamiltonian, w: np.ndarray) -> tuple[np.ndarray, ...]:
-    """At the start: the force on momenta 0, the diagonal of Γ, and the kicks of increments of 1 and of w."""
+def _at_start(problem: Hamiltonian, w: np.ndarray) -> tuple[np.ndarray, ...]:
+    """The force on momenta 0, the diagonal of Γ, and the kicks of increments of 1 and of w, all at the start."""
 
-    def look(x, params, w):
+    def evaluate(x, params, w):
         q, p = problem.split(x)
         kicks = [problem.kick(0.0, q, p, params, v)[1] for v in (jnp.ones_like(w), w)]
         return problem.push(0, 0.0, q, 0.0 * p, params), damping(problem, 0.0, p, params), *kicks
 
-    return at_one(look, np.asarray(problem.example_start(), float), problem.example_params(), w)
+    return at_one(evaluate, np.asarray(problem.example_start(), float), problem.example_params(), w)
 
 
 @dataclasses.dataclass(frozen=True)
 class Splitting(Method):
-    """A symmetric composition of A, B and O: Langevin's equation of separable Hamiltonians, noise on the momenta alone.
+    """A symmetric composition of A, B and O for Langevin's equation: separable Hamiltonian, noise on the momenta alone.
 
-    The friction is -γ p, γ a constant for each coordinate; where these differ, each coordinate needs noise of its own.
-    Explicit, one evaluation of the forces for each B at a new position. Strong order 1, weak order 2, and the invariant
-    measure to order 2.
+    Take it to sample a temperature: its invariant measure is right to order 2. Strong order 1, weak order 2. The
+    friction is -γ p with one constant γ per coordinate; where these differ, each coordinate needs its own noise.
+    Explicit, with one evaluation of the forces for each B at a new position.
+
+    Parameters
+    ----------
+    pieces : str
+        The pieces in their order, such as "BAOAB"; BAOAB and OBABO set it.
     """
 
     pieces: str
@@ -104,21 +109,23 @@ sampling, Appl. Math. Res. eXpress (2013) 34-56"
         if reason is not None:
             return reason
         if not problem.separable:
-            return f"{self.name} takes separable Hamiltonians, T(p) + U(q), and these are not"
+            return f"{self.name} takes separable Hamiltonians, T(p) + U(q), but these are not separable"
         if any(not problem.depends(r, "velocity").zero for r in range(1, problem.m + 1)):
-            return f"{self.name} takes noise on the momenta alone, h_r = -σ_r · q, and here some h_r depends on p"
+            return f"{self.name} takes noise on the momenta alone, h_r = -σ_r · q, but here some h_r depends on p"
         push = problem.depends(0, "push")
         w = np.random.default_rng(0).standard_normal(problem.m)
-        at_rest, γ, alike, own = _looked_at(problem, w)
+        at_rest, γ, alike, own = _at_start(problem, w)
         is_diagonal = problem.n == 2 or has_diagonal_damping(problem)
         if push.on_q or not push.affine_p or np.any(at_rest) or not is_diagonal:
-            return f"{self.name} takes the friction -γ p, γ a constant for each coordinate, and here it is another"
+            return (
+                f"{self.name} takes the friction -γ p, γ a constant for each coordinate, but here it has another form"
+            )
         if np.ptp(γ) == 0.0 or problem.m == 0:
             return None
         if problem.m != len(γ) or not np.allclose(own, alike * w, rtol=1e-12, atol=0.0):
             return (
                 f"{self.name} takes different frictions where each coordinate has noise of its own (h_i = -σ_i q_i), "
-                "and here the noise of some is common"
+                "but here some of them share their noise"
             )
         return None
 
@@ -140,7 +147,7 @@ sampling, Appl. Math. Res. eXpress (2013) 34-56"
         return problem.wrap(jnp.concatenate([q, p])), EXPLICIT
 
     def _increments(self, noise):
-        """Of each O, independent: W, or W/2 ± √3 (Z/h - W/2), which have the variance h/2."""
+        """The independent increments of each O: W, or W/2 ± √3 (Z/h - W/2), which have the variance h/2."""
         if self.pieces.count("O") == 1:
             return (noise.W,)
         apart = np.sqrt(3.0) * (noise.Z / noise.h - 0.5 * noise.W)
@@ -148,7 +155,7 @@ sampling, Appl. Math. Res. eXpress (2013) 34-56"
 
 
 def mean_decay(z):
-    """(1 - e^(-z))/z, 1 at 0."""
+    """(1 - e^(-z))/z, which is 1 at 0."""
     safe = jnp.where(z == 0.0, 1.0, z)
     return jnp.where(z == 0.0, 1.0, -jnp.expm1(-safe) / safe)
 

@@ -1,4 +1,4 @@
-"""Partitioned Runge-Kutta tables for forced stochastic Hamiltonian systems, and the stages they ask for, solved."""
+"""Partitioned Runge-Kutta tables for forced stochastic Hamiltonian systems, and the solution of their stages."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ class Sums(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Stages:
-    """The sums of every stage, those of the result, and the time c of each stage, t + c h."""
+    """The sums of every stage, the sums of the result, and the clock c of each stage, at the time t + c h."""
 
     rows: Mapping[Stage, Sums]
     last: Sums
     clock: Mapping[Stage, Number]
 
     def backward(self) -> Stages:
-        """The same stages from q and the momentum at the END of the step: the p-sums less those of the result."""
+        """The same stages from q and the momentum at the END of the step: the p-sums minus those of the result."""
         rows = {
             stage: Sums(row.velocity, _less(row.pull, self.last.pull), _less(row.push, self.last.push))
             for stage, row in self.rows.items()
@@ -69,7 +69,7 @@ class PartitionedTable(Table):
 
     @abstractmethod
     def symplecticity(self, m: int = 2) -> tuple[str, ...]:
-        """The conditions of the Lagrange-d'Alembert form that fail with m channels, in words; () if none does."""
+        """The violated conditions of the Lagrange-d'Alembert form with m channels, in words; () if there are none."""
 
     @abstractmethod
     def draw(self, k: int) -> Any:
@@ -123,7 +123,7 @@ class MeanSquareTable(PartitionedTable):
         blocks = ((self.a, self.b), (self.a_bar, self.b_bar), (self.a_hat, self.b_hat))
         rows = {i: sums([(drift[i], noise[i]) for drift, noise in blocks]) for i in range(len(self.α))}
         last = sums([(self.α, self.β), (self.α, self.β), (self.α_hat, self.β_hat)])
-        return needed(Stages(rows, last, {i: sum(self.a[i]) for i in rows}))
+        return without_unread(Stages(rows, last, {i: sum(self.a[i]) for i in rows}))
 
     def draw(self, k):
         return integral(k)
@@ -142,7 +142,7 @@ class MeanSquareTable(PartitionedTable):
         )
 
     def order_conditions(self) -> tuple[str, ...]:
-        """The conditions (3.27) for mean-square order 1 with commutative noise (1/2 otherwise) that fail, in words."""
+        """The violated conditions (3.27) of mean-square order 1 for commutative noise (1/2 otherwise), in words."""
         weights = {"α": self.α, "α̂": self.α_hat, "β": self.β, "β̂": self.β_hat}
         wrong = [f"Σ {name}_i = {sum(row)}, expected 1" for name, row in weights.items() if sum(row) != 1]
         for (name, row), (letter, matrix) in itertools.product(
@@ -184,7 +184,7 @@ class WeakTable(PartitionedTable):
         for l, i in itertools.product(channels, size):
             rows[l, i] = sums(self.A1[i], lambda r: self.B1[i] if r == l else self.B3[i])
             clock[l, i] = sum(self.A1[i])
-        return needed(Stages(rows, sums(self.α, lambda r: self.β), clock))
+        return without_unread(Stages(rows, sums(self.α, lambda r: self.β), clock))
 
     def draw(self, k):
         return variable("three", f"I{k}")
@@ -201,7 +201,7 @@ class WeakTable(PartitionedTable):
 
 
 def _products(*conditions: tuple[str, Row, Matrix, Row, Matrix]) -> tuple[str, ...]:
-    """Those of the conditions u_i M_ij + v_j N_ji = u_i v_j that fail."""
+    """The violated ones of the conditions u_i M_ij + v_j N_ji = u_i v_j, in words."""
     wrong = []
     for name, u, M, v, N in conditions:
         for i, j in itertools.product(range(len(u)), repeat=2):
@@ -211,8 +211,8 @@ def _products(*conditions: tuple[str, Row, Matrix, Row, Matrix]) -> tuple[str, .
     return tuple(wrong)
 
 
-def needed(stages: Stages) -> Stages:
-    """Without the stages that the result does not read, directly or through others."""
+def without_unread(stages: Stages) -> Stages:
+    """The stages without those that the result does not read, directly or through others."""
     reached: set[Stage] = set()
     waiting = [stages.last]
     while waiting:
@@ -234,10 +234,11 @@ Node = tuple[str, tuple]  # ("Q" or "P", its sums): stages with equal sums share
 
 
 class Solution:
-    """The stages of one step, solved block by block: explicit formulas, linear systems and, where nothing else does,
-    Newton in as few unknowns as break every cycle.
+    """The stages of one step, solved block by block.
 
-    `values[node]` are the Q and P; `at(k, part, stage)` a vector of the equations at a stage; `report` how it went.
+    A block is solved by explicit formulas or a linear system where possible, otherwise by Newton's method for as few
+    unknowns as break every cycle. `values[node]` are the Q and P, `at(k, part, stage)` is a vector of the equations at
+    a stage, and `report` is that of the step.
     """
 
     def __init__(
@@ -253,7 +254,7 @@ class Solution:
         limit: int,
         unread: bool = False,
     ):
-        """`unread`: solve for the stages, too, that this problem's result does not read."""
+        """Solve the stages; with `unread` also those that the result does not read for this problem."""
         self.problem, self.t, self.params = problem, t, params
         self.h = noise.h
         self.start = dict(zip("QP", problem.split(x), strict=True))
@@ -361,7 +362,7 @@ class Solution:
         return self.vectors[key]
 
     def _function(self, k: int, part: str) -> Callable[..., Array]:
-        """A vector of the equations, traced once for all stages and all rounds of Newton."""
+        """A vector of the equations, traced once for all stages and all Newton rounds."""
         if (k, part) not in self.functions:
             self.functions[k, part] = jax.jit(functools.partial(getattr(self.problem, part), k))
         return self.functions[k, part]

@@ -1,4 +1,4 @@
-"""Lagrange-d'Alembert integrators of forced stochastic Hamiltonian systems, and the discrete mechanics behind them."""
+"""Lagrange-d'Alembert integrators for forced stochastic Hamiltonian systems, and the discrete mechanics behind them."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ _SQUARE = (
 
 
 class LagrangeDAlembert(Method):
-    """A partitioned Runge-Kutta step of the forms (3.15) or (3.42).
+    """A partitioned Runge-Kutta step of the form (3.15) or (3.42).
 
-    Stages are explicit or linear wherever the problem's structure allows; the rest is solved by Newton to `tol` in at
-    most `limit` rounds, unsolved paths are reported. Without forces the step is symplectic, and in any case it follows
-    a discrete Lagrange-d'Alembert principle, see `discrete`.
+    Stages are explicit or linear wherever the problem's structure allows; the others are solved by Newton's method to
+    `tol` in at most `limit` rounds, and paths where that fails are reported. Without forces the step is symplectic;
+    with forces it follows a discrete Lagrange-d'Alembert principle, see `discrete`.
     """
 
     accepts = Hamiltonian
@@ -74,15 +74,15 @@ class LagrangeDAlembert(Method):
         if self.truncation is not None and h >= 1.0:
             return (
                 f"{self.name} with truncation={self.truncation:g} cuts W at √(2·{self.truncation:g}·|ln h|·h), which "
-                f"is 0 at h = 1 and means nothing beyond; h = {h:g}. Take h < 1 in your unit of time or truncation=None"
+                f"is 0 at h = 1 and not real beyond; h = {h:g}. Take h < 1 in your unit of time or truncation=None"
             )
         if self.truncation is not None:
             cut = math.erfc(math.sqrt(max(self.truncation, 0.0) * -math.log(h)))
             if cut > 0.5:
                 return (
                     f"{self.name} with truncation={self.truncation:g} would cut {100 * cut:.3g} % of the draws of W at "
-                    f"h = {h:g}, more than half: no noise of the size asked for would be left. Take truncation=2 or "
-                    "more, a smaller h, or truncation=None"
+                    f"h = {h:g}, more than half, so that the noise would be much too small. Take truncation=2 or more, "
+                    "a smaller h, or truncation=None"
                 )
         return None
 
@@ -91,7 +91,7 @@ class LagrangeDAlembert(Method):
         return problem.wrap(solved.result()), solved.report
 
     def solve(self, stages, problem, t, x, noise, params, **options) -> Solution:
-        """The stages of one step; options as those of Solution."""
+        """The stages of one step; the options are those of Solution."""
         if self.truncation is not None:
             noise = dataclasses.replace(noise, W=truncated(noise.W, noise.h, self.truncation))
         return Solution(stages, problem, t, x, noise, params, tol=self.tol, limit=self.limit, **options)
@@ -100,8 +100,8 @@ class LagrangeDAlembert(Method):
 def truncated(W: Array, h: Any, k: float) -> Array:
     """W cut to [-A, A], A = √(2 k |ln h| h), so that implicit equations have solutions for every draw.
 
-    k >= 2 keeps mean-square order 1 (k = 1 loses it: about 0.65 is left). What is cut at h = .5, .2 and .02: k = 1 24%,
-    7% and .5% of the draws, k = 2 9.6%, 1.1% and 8e-5, k = 4 1.9%, 3e-4 and 2e-8. It needs h < 1.
+    k >= 2 keeps mean-square order 1 (k = 1 lowers it to about 0.65). The share of the draws that is cut at h = .5, .2
+    and .02 is 24%, 7% and .5% for k = 1; 9.6%, 1.1% and 8e-5 for k = 2; 1.9%, 3e-4 and 2e-8 for k = 4. Requires h < 1.
     G. N. Milstein, Yu. M. Repin & M. V. Tretyakov, SIAM J. Numer. Anal. 40 (2002).
     """
     bound = jnp.sqrt(2.0 * k * jnp.abs(jnp.log(h)) * h)
@@ -110,9 +110,16 @@ def truncated(W: Array, h: Any, k: float) -> Array:
 
 @dataclasses.dataclass(frozen=True)
 class FromTable(LagrangeDAlembert):
-    """An integrator from a table of the mean-square class (3.15) or the weak class (3.42), the user's own or ours.
+    """An integrator with a table of the mean-square class (3.15) or the weak class (3.42), yours or the library's.
 
-    truncation  None, or the k of `truncated` for the Wiener increments
+    Parameters
+    ----------
+    table : PartitionedTable
+        The coefficients.
+    tol, limit
+        Newton's tolerance and its most rounds per solve.
+    truncation : float, optional
+        The k of `truncated`, which bounds the Wiener increments; not bounded by default.
     """
 
     table: PartitionedTable = dataclasses.field(repr=False)
@@ -123,8 +130,8 @@ class FromTable(LagrangeDAlembert):
     def __post_init__(self):
         if self.truncation is not None and isinstance(self.table, WeakTable):
             raise ValueError(
-                f"truncation: {self.name} draws three-point increments, none beyond √(3h), and cutting them would cost "
-                "it its order; leave it out"
+                f"truncation: {self.name} draws three-point increments, none beyond √(3h), and cutting them would "
+                "lower its order; leave it out"
             )
 
     @property
@@ -154,7 +161,7 @@ def _verlet_table() -> MeanSquareTable:
 def _dirk_table(lam: Q) -> MeanSquareTable:
     a, w = ((lam / 2, 0), (lam, (1 - lam) / 2)), (lam, 1 - lam)
     return MeanSquareTable(
-        name="DIRK", what="Two midpoint steps in a row, lam of the step and the rest of it",
+        name="DIRK", what="Two midpoint steps, of lam h and (1 - lam) h",
         claims=_SQUARE, source=PAPER,
         a=a, a_bar=a, a_hat=a, b=a, b_bar=a, b_hat=a, α=w, α_hat=w, β=w, β_hat=w,
     )  # fmt: skip
@@ -182,7 +189,7 @@ def _srkw2_table(name: str, coupled: bool) -> WeakTable:
         _SQUARE[-1],
     )
     return WeakTable(
-        name=name, what=f"A four-stage weak step of order 2 for {'noise that commutes' if coupled else 'one channel'}",
+        name=name, what=f"A four-stage weak step of order 2 for {'commuting noise' if coupled else 'one channel'}",
         claims=claims, source=f"{PAPER}, after P. Wang, J. Hong & D. Xu, Commun. Comput. Phys. 21 (2017)", proved=True,
         A0=tuple(tuple(Q(1, 4) if j < i else Q(1, 8) if j == i else Q(0) for j in range(4)) for i in range(4)),
         B0=((Q(5, 6) - s / 3, -Q(1, 2), 0, 0), (-Q(1, 6) + s / 3, Q(1, 2), 0, 0), (Q(1, 2), Q(1, 2), 0, 0),
@@ -196,7 +203,15 @@ def _srkw2_table(name: str, coupled: bool) -> WeakTable:
 class _Dirk(LagrangeDAlembert):
     """The 2-stage diagonally implicit step (3.40): a midpoint step with (lam h, lam W), then one with the rest.
 
-    Mean-square order 1 for commutative noise (1/2 otherwise). Two solves of 2N unknowns (N for separable Hamiltonians).
+    Mean-square order 1 for commutative noise (1/2 otherwise). Two solves per step for 2N unknowns (N for separable
+    Hamiltonians).
+
+    Parameters
+    ----------
+    lam : Fraction or float
+        The share of the step that the first midpoint step covers.
+    tol, limit, truncation
+        As for FromTable.
     """
 
     lam: Q | float = Q(1, 2)
@@ -216,7 +231,12 @@ class _Dirk(LagrangeDAlembert):
 class _Srkw1(LagrangeDAlembert):
     """The 1-stage weak step (3.48) with three-point draws: weak order 1 for any noise and any lam.
 
-    lam = 0 solves the drift first and then the noise, lam = 1/2 is the midpoint rule.
+    Parameters
+    ----------
+    lam : Fraction or float
+        0 (the default) solves the drift first and then the noise; 1/2 is the midpoint rule.
+    tol, limit
+        Newton's tolerance and its most rounds per solve.
     """
 
     lam: Q | float = Q(0)
@@ -243,7 +263,7 @@ SRKw2Coupled = FromTable(_srkw2_table("SRKw2Coupled", coupled=True))
 
 
 class Pieces(NamedTuple):
-    """The slopes of H_d⁺ in q_k and p_(k+1), and the discrete forces, (N,) each."""
+    """The derivatives of H_d⁺ by q_k and p_(k+1), and the discrete forces, (N,) each."""
 
     D1: Array
     D2: Array
@@ -253,34 +273,34 @@ class Pieces(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Discrete:
-    """The discrete Hamiltonian H_d⁺ and forces F_d^± of a step, functions of (t, q_k, p_(k+1), noise, params).
+    """The discrete Hamiltonian H_d⁺ and forces F_d^± of a step, as functions of (t, q_k, p_(k+1), noise, params).
 
-    The step is q_(k+1) = D₂H - F_plus, p_k = D₁H - F_minus: the form (3.1). `pieces` gives all four for one solve of
-    the stages.
+    The step is q_(k+1) = D₂H - F_plus, p_k = D₁H - F_minus, the form (3.1). `pieces` gives all four terms from one
+    solve of the stages.
     """
 
     H: Callable[..., Array]
     pieces: Callable[..., Pieces]
 
     def F_plus(self, t, q: Array, p_next: Array, noise: Increment, params) -> Array:
-        """What the forces add to q_(k+1)."""
+        """The discrete force F_plus in q_(k+1) = D₂H - F_plus."""
         return self.pieces(t, q, p_next, noise, params).F_plus
 
     def F_minus(self, t, q: Array, p_next: Array, noise: Increment, params) -> Array:
-        """What the forces add to p_k."""
+        """The discrete force F_minus in p_k = D₁H - F_minus."""
         return self.pieces(t, q, p_next, noise, params).F_minus
 
     def map(self, t, q: Array, p_next: Array, noise: Increment, params) -> tuple[Array, Array]:
-        """(q_(k+1), p_k)."""
+        """The map (q_k, p_(k+1)) -> (q_(k+1), p_k)."""
         D1, D2, F_plus, F_minus = self.pieces(t, q, p_next, noise, params)
         return D2 - F_plus, D1 - F_minus
 
 
 def discrete(method: LagrangeDAlembert, problem: Hamiltonian) -> Discrete:
-    """H_d⁺ and F_d^± of a method on a problem, (3.18)-(3.19) and (3.45)-(3.46), from stages solved for p_(k+1) given.
+    """H_d⁺ and F_d^± of a method for a problem, (3.18)-(3.19) and (3.45)-(3.46), from stages solved for given p_(k+1).
 
-    Any derivative may be taken of them. They generate the method's map where the table meets the conditions (3.16) or
-    (3.43): `method.table.symplecticity(problem.m)` is empty.
+    They may be differentiated any number of times. They generate the method's map where the table satisfies the
+    conditions (3.16) or (3.43), that is, where `method.table.symplecticity(problem.m)` is empty.
     """
     if not isinstance(method, LagrangeDAlembert):
         raise TypeError(
@@ -323,7 +343,7 @@ def discrete(method: LagrangeDAlembert, problem: Hamiltonian) -> Discrete:
 
 @dataclasses.dataclass(frozen=True)
 class _FromDiscrete(Method):
-    """The integrator (3.1) of a given discrete Hamiltonian and forces: one Newton solve of N unknowns a step."""
+    """The integrator (3.1) of a given discrete Hamiltonian and forces: one Newton solve for N unknowns per step."""
 
     H: Callable[..., Array]
     F_plus: Callable[..., Array] | None = None
@@ -361,10 +381,10 @@ def from_discrete(
     tol: float = 1e-10,
     limit: int = 30,
 ) -> Method:
-    """The integrator q_(k+1) = D₂H_d - F_plus, p_k = D₁H_d - F_minus of a discrete Hamiltonian and forces of your own.
+    """The integrator q_(k+1) = D₂H_d - F_plus, p_k = D₁H_d - F_minus of your own discrete Hamiltonian and forces.
 
     Each is a function of (t, q_k, p_(k+1), noise, params); noise.h is the step, noise.W the increments. Without forces
-    the step is symplectic whatever H_d is; how well it follows the equations is up to H_d.
+    the step is symplectic whatever H_d is; its accuracy depends on H_d.
     """
     for name, function in (("H_d", H_d), ("F_plus", F_plus), ("F_minus", F_minus)):
         if not callable(function) and (function is not None or name == "H_d"):
