@@ -1,5 +1,7 @@
 """Every picture shows the numbers it was given, with their names, units and errors."""
 
+import json
+
 import matplotlib
 
 matplotlib.use("Agg")
@@ -136,7 +138,7 @@ def test_histogram_shows_bins_errors_and_the_exact_density(run):
     np.testing.assert_allclose(ends[:, 1] - ends[:, 0], 4 * 0.02)
     exact = line(ax, "exact")
     np.testing.assert_array_equal(exact.get_ydata(), np.exp(-(exact.get_xdata() ** 2)))
-    assert (ax.get_xlabel(), ax.get_ylabel(), ax.get_title()) == ("p [m/s]", "density", "t = 8 s")
+    assert (ax.get_xlabel(), ax.get_ylabel(), ax.get_title()) == ("p [m/s]", "density [1/(m/s)]", "t = 8 s")
     assert plot.histogram(run, "p", time=2.0).get_title() == "t = 2 s"
     with pytest.raises(ValueError, match="time: nothing was kept at 3; the nearest time kept is 2"):
         plot.histogram(run, "p", time=3.0)
@@ -294,3 +296,62 @@ def test_nothing_opens_a_window(run, study, monkeypatch, tmp_path):
 def test_one_time_makes_no_band(run):
     with pytest.raises(ValueError, match=r"run: the moments are of one time"):
         plot.band(run.isel(time=slice(1)), "q")
+
+
+RECORD = {"method": "Heun(area=None)", "dt": 0.01, "steps": 800, "t": [0.0, 8.0], "paths": 100_000, "seed": 1}
+
+
+def test_titles_say_method_step_and_paths_and_legends_hide_nothing(run):
+    run.attrs["provenance"] = json.dumps(RECORD)
+    ax = plot.band(run, "q")
+    assert ax.get_title() == "Heun, dt = 0.01 s, 100,000 paths"
+    assert plot.histogram(run, "q").get_title() == "t = 8 s, Heun, dt = 0.01 s, 100,000 paths"
+    ax.figure.draw_without_rendering()
+    legend, title = ax.get_legend().get_window_extent(), ax.title.get_window_extent()
+    assert legend.y0 >= ax.get_window_extent().y1 and title.y0 >= legend.y1
+
+
+@pytest.fixture
+def swept():
+    """What sweep makes of two parameters: mean = rate + 10 sigma at the end."""
+    rate, sigma = np.array([0.5, 1.0, 2.0]), np.array([0.1, 0.2])
+    end = rate[:, None] + 10.0 * sigma
+    mean = np.stack([np.zeros_like(end), end], axis=-1)[..., None]
+    dims = ("rate", "sigma", "time", "component")
+    record = RECORD | {"sweep": {"dimensions": ["rate", "sigma"], "points": {"rate": [1, 2, 3], "sigma": [1, 2]}}}
+    return xarray.Dataset(
+        {"mean": (dims, mean), "mean_stderr": (dims, np.full_like(mean, 0.05)), "energy": (dims[:3], mean[..., 0])},
+        {"rate": rate, "sigma": sigma, "time": [0.0, 8.0], "component": ["x"]},
+        {"provenance": json.dumps(record), "units": {"x": "m", "time": "s"}},
+    )
+
+
+def test_a_sweep_over_one_parameter_is_a_line_with_its_error(swept):
+    ax = plot.sweep(swept.sel(sigma=0.1), "mean", "x")
+    np.testing.assert_allclose(line(ax, "mean").get_ydata(), [1.5, 2.0, 3.0])
+    np.testing.assert_array_equal(line(ax, "mean").get_xdata(), [0.5, 1.0, 2.0])
+    _, low, high = shaded(ax, "± 2 standard errors")
+    np.testing.assert_allclose([low, high], [[1.4, 1.9, 2.9], [1.6, 2.1, 3.1]])
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("rate", "mean of x [m]")
+    assert ax.get_title() == "t = 8 s, Heun, dt = 0.01 s, 100,000 paths"
+    np.testing.assert_allclose(line(plot.sweep(swept.sel(sigma=0.1), time=0.0), "mean").get_ydata(), 0.0)
+
+
+def test_a_sweep_over_two_parameters_is_a_heat_map(swept):
+    ax = plot.sweep(swept)
+    (mesh,) = ax.collections
+    np.testing.assert_allclose(mesh.get_array(), [[1.5, 2.0, 3.0], [2.5, 3.0, 4.0]])
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("rate", "sigma")
+    assert "largest standard error 0.05" in ax.get_title()
+    assert [other.get_ylabel() for other in ax.figure.axes if other is not ax] == ["mean of x [m]"]
+
+
+def test_what_cannot_be_drawn_of_a_sweep(swept, run):
+    with pytest.raises(ValueError, match=r"runs: not a sweep; make one with stodyn.sweep"):
+        plot.sweep(run)
+    with pytest.raises(ValueError, match=r"run: a sweep over rate, sigma; draw it with plot.sweep\(run, 'mean'\)"):
+        plot.band(swept, "x")
+    with pytest.raises(ValueError, match=r"run: has no 'energy_stderr'"):
+        plot.sweep(swept, "energy")
+    with pytest.raises(ValueError, match=r"component: there is no 'y'; there are x"):
+        plot.sweep(swept, "mean", "y")

@@ -16,6 +16,7 @@ from stodyn.methods.contract import Solver
 from stodyn.methods.explicit import EulerMaruyama
 from stodyn.methods.implicit import ThetaEuler
 from stodyn.models.kubo import kubo
+from stodyn.results import attributes, run_in_words
 
 RUN = dict(t=(0.0, 1.0), dt=0.1, paths=40, seed=3)
 
@@ -154,3 +155,18 @@ def test_a_folder_that_is_not_there_and_a_list_of_quantiles(run, tmp_path):
         sd.save(run, tmp_path / "missing" / "run.nc")
     with pytest.raises(ValueError, match="q: expected a number between 0 and 1"):
         sd.quantile(run, [0.1, 0.9])
+
+
+def test_a_run_prints_what_it_is(run):
+    """Method, steps, paths, seed, and the structure of the noise with how it is known: in print and in notebooks."""
+    for shown in (repr(run), run._repr_html_()):
+        assert "paths by EulerMaruyama, 10 steps of 0.1 from 0 to 1, seed 3" in shown
+        assert "noise: " in shown
+
+
+def test_runs_in_words():
+    record = {"method": "BAOAB(pieces='BAOAB')", "dt": 0.01, "steps": 800, "t": [0.0, 8.0], "paths": 100_000, "seed": 1}
+    assert run_in_words(record) == "100,000 paths by BAOAB, 800 steps of 0.01 from 0 to 8, seed 1"
+    swept = record | {"dt": [0.1, 0.2], "sweep": {"dimensions": ["a", "b"], "points": {"a": [1, 2], "b": [1, 2, 3]}}}
+    assert run_in_words(swept) == "2 x 3 points, 100,000 paths by BAOAB, 800 steps from 0 to 8, seed 1"
+    assert list(attributes({})) == ["provenance"]

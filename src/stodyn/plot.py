@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 # The colour-blind safe palette of M. Okabe & K. Ito, Color universal design (2008).
 BLUE, ORANGE, GREEN, SKY, PURPLE, GREY = "#0072B2", "#D55E00", "#009E73", "#56B4E9", "#CC79A7", "#7F7F7F"
 PALETTE = (BLUE, ORANGE, GREEN, PURPLE, SKY)
+LEGEND_COLUMNS = 4
 
 
 def save(ax: Axes, file: str | Path) -> None:
@@ -82,7 +83,7 @@ def histogram(
     exact: Callable[[np.ndarray], np.ndarray] | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """The density of a component at a time (the last one kept unless given) with ±2 standard errors a bin.
+    """The density of a component at a time (the last one kept unless given) with ±2 standard errors per bin.
 
     Needs statistics.Histogram, or statistics.Surrogate(density=...). exact(x) is drawn over it.
     """
@@ -99,9 +100,10 @@ def histogram(
         x = np.linspace(left[0], right[-1], 501)
         ax.plot(x, exact(x), color=ORANGE, lw=1.5, label="exact")
     ax.set_ylim(bottom=0.0)
-    when = float(_time(density))
-    ax.set_title(f"t = {when:g} {_unit(run, 'time')}".rstrip(), fontsize="medium")
-    return _finish(ax, run, density, "density", legend=exact is not None)
+    when = f"t = {float(_time(density)):g} {_unit(run, 'time')}".rstrip()
+    unit = _unit(run, density)
+    along = f"density [1/{unit if unit.isalpha() else f'({unit})'}]" if unit else "density"
+    return _finish(ax, run, density, along, legend=exact is not None, title=when)
 
 
 def phase(run: xarray.Dataset, a: str, b: str, *, ax: Axes | None = None) -> Axes:
@@ -167,14 +169,12 @@ def transient_noise(run: xarray.Dataset, component: str) -> Axes:
     error = np.divide(stderr, 2.0 * sigma, out=np.zeros_like(sigma), where=sigma > 0.0)
     lower.fill_between(t, sigma - 2.0 * error, sigma + 2.0 * error, color=SKY, alpha=0.4, lw=0)
     lower.plot(t, sigma, color=BLUE, lw=1.5)
-    _finish(lower, run, "time", _pick(run, "variance", component))
-    lower.set_ylabel(f"σ of {_label(run, _pick(run, 'variance', component))}")
+    _finish(lower, None, _label(run, "time"), f"σ of {_label(run, _pick(run, 'variance', component))}")
     lower.xaxis.set_major_formatter(EngFormatter())
     lower.yaxis.set_major_formatter(EngFormatter())
     low, high = upper.get_ylim()
     if high - low > 1e-3 * max(abs(low), abs(high)):  # else an offset on the axis says more
         upper.yaxis.set_major_formatter(EngFormatter())
-    upper.legend(frameon=False, fontsize="small", loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2)
     return upper
 
 
@@ -293,9 +293,8 @@ def order(study: xarray.Dataset, *, ax: Axes | None = None) -> Axes:
     middle = np.mean(np.log(error[used]) - slope * np.log(step[used]))
     label = f"order {slope:.2f} ± {2.0 * float(study.attrs['order_stderr']):.2f}"
     ax.plot(step[used], np.exp(middle) * step[used] ** slope, color=ORANGE, lw=1.5, zorder=1, label=label)
-    if "model" in study.attrs:
-        ax.set_title(str(study.attrs["model"]), fontsize="medium")
-    return _finish(ax, study, "step size h", f"{study.attrs.get('kind', '')} error".strip(), legend=True)
+    along = f"{study.attrs.get('kind', '')} error".strip()
+    return _finish(ax, study, "step size h", along, legend=True, title=str(study.attrs.get("model", "")))
 
 
 def comparison(study: xarray.Dataset, *, ax: Axes | None = None) -> Axes:
@@ -316,10 +315,10 @@ def comparison(study: xarray.Dataset, *, ax: Axes | None = None) -> Axes:
         ax.plot(cost[settled], error[settled], "o", color=color, ms=6)
     ax.xaxis.set_minor_formatter("")  # labels of 2, 3, 4, ... would touch within one decade
     begin, end = study.attrs["t"]
-    ax.set_title(f"t = {begin:g} to {end:g}, {study.attrs['paths']:,} paths, dt = {_steps(study)}", fontsize="medium")
+    title = f"t = {begin:g} to {end:g}, {study.attrs['paths']:,} paths, dt = {_steps(study)}"
     quantity = study.attrs["quantity"]
     of = "root mean square of paths" if quantity == "paths" else f"mean of {quantity}"
-    return _finish(ax, None, "processor time of one path in µs", f"error, {of}", legend=True)
+    return _finish(ax, None, "processor time per path [µs]", f"error, {of}", legend=True, title=title)
 
 
 def _steps(study: xarray.Dataset) -> str:
@@ -339,6 +338,88 @@ def shares(split: xarray.Dataset, component: str, *, ax: Axes | None = None) -> 
     values = np.maximum([part.values for part in parts], 0.0)
     ax.stackplot(_time(parts[0]), values, colors=(SKY, ORANGE), labels=("by parameters", "by noise"), alpha=0.8)
     return _finish(ax, split, "time", f"variance of {component}", legend=True)
+
+
+def sweep(
+    runs: xarray.Dataset,
+    name: str = "mean",
+    component: str | None = None,
+    *,
+    time: float | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw a number of a sweep over its parameters: a line with its error, or a heat map.
+
+    Parameters
+    ----------
+    runs
+        What `stodyn.sweep` returns, over one or two dimensions.
+    name
+        The variable: "mean", "variance", or the name of an Observable.
+    component
+        Its component, where it has several.
+    time
+        One of the times kept; the last one unless given.
+    ax
+        Axes to draw on; a new picture unless given.
+
+    Returns
+    -------
+    The Axes. Over one parameter the line has a band of ±2 standard errors; over two the colour is the number, and the
+    largest standard error stands in the title.
+
+    Raises
+    ------
+    ValueError
+        If `runs` is not a sweep, has more than two dimensions of parameters, or lacks the variable.
+    """
+    dims = _swept(runs)
+    if not dims:
+        raise ValueError("runs: not a sweep; make one with stodyn.sweep(problem, over={...}, ...)")
+    if len(dims) > 2:
+        raise ValueError(f"runs: swept over {', '.join(dims)}; choose all but two first: runs.sel({dims[0]}=...)")
+    values, errors = (_one_number(runs, which, component, time, dims) for which in (name, f"{name}_stderr"))
+    when = f"t = {float(_time(values)):g} {_unit(runs, 'time')}".rstrip()
+    label = name if _name(values) == name else f"{name} of {_label(runs, values) if name == 'mean' else _name(values)}"
+    ax = _axes(ax)
+    if len(dims) == 1:
+        x = runs[dims[0]].values
+        across = x if x.dtype.kind in "if" else np.arange(len(x))
+        low, high = values.values - 2.0 * errors.values, values.values + 2.0 * errors.values
+        ax.fill_between(across, low, high, color=SKY, alpha=0.4, lw=0, label="± 2 standard errors")
+        ax.plot(across, values.values, "o-", color=BLUE, lw=1.5, ms=4, label=name)
+        if across is not x:
+            ax.set_xticks(across, list(map(str, x)))
+        return _finish(ax, runs, dims[0], label, legend=True, title=when)
+    x, y = (runs[dim].values for dim in dims)
+    picture = ax.pcolormesh(x, y, values.transpose(dims[1], dims[0]).values, cmap="viridis", shading="nearest")
+    figure = ax.get_figure()
+    assert figure is not None
+    figure.colorbar(picture, ax=ax, label=label)
+    error = f"largest standard error {float(errors.max()):.2g}"
+    _finish(ax, runs, dims[0], dims[1], title=f"{when}, {error}")
+    ax.grid(False)
+    return ax
+
+
+def _swept(run: xarray.Dataset) -> list[str]:
+    """Return the dimensions of a sweep that have not been chosen from; none of a single run."""
+    record = json.loads(run.attrs.get("provenance", "{}"))
+    return [dim for dim in record.get("sweep", {}).get("dimensions", ()) if dim in run.dims]
+
+
+def _one_number(
+    runs: xarray.Dataset, name: str, component: str | None, time: float | None, dims: Sequence[str]
+) -> xarray.DataArray:
+    """Return a variable of a sweep at one time and for one component."""
+    variable = _variable(runs, name)
+    if "component" in variable.dims:
+        variable = variable.isel(component=_component_number(runs, component))
+    variable = _at(variable, time)
+    if set(variable.dims) - set(dims):
+        more = next(str(dim) for dim in variable.dims if dim not in dims)
+        raise ValueError(f"name: {name!r} has the dimension {more} too; choose one entry first: runs.isel({more}=0)")
+    return variable
 
 
 def levels(found: xarray.Dataset, truth: float | None = None) -> Axes:
@@ -459,12 +540,22 @@ def _variable(run: xarray.Dataset, name: str) -> xarray.DataArray:
 def _pick(run: xarray.Dataset, name: str, component: str | None) -> xarray.DataArray:
     """A variable of the run for one component."""
     variable = _variable(run, name)
-    known = [str(c) for c in run["component"].values]
+    swept = _swept(run)
+    if swept:
+        raise ValueError(
+            f"run: a sweep over {', '.join(swept)}; draw it with plot.sweep(run, {name!r}), or choose a point first: "
+            f"run.isel({swept[0]}=0)"
+        )
+    return variable.isel(component=_component_number(run, component))
+
+
+def _component_number(run: xarray.Dataset, component: str | None) -> int:
+    known = [str(c) for c in np.atleast_1d(run["component"].values)]
     if component is None and len(known) > 1:
         raise ValueError(f"component: choose one of {', '.join(known)}")
     if component is not None and component not in known:
         raise ValueError(f"component: there is no {component!r}; there are {', '.join(known)}")
-    return variable.isel(component=0 if component is None else known.index(component))
+    return 0 if component is None else known.index(component)
 
 
 def _time_name(variable: xarray.DataArray) -> str:
@@ -537,11 +628,43 @@ def _axes(ax: Axes | None) -> Axes:
     return ax
 
 
-def _finish(ax: Axes, run: xarray.Dataset | None, across: Any, along: Any, legend: bool = False) -> Axes:
+def _title(run: xarray.Dataset | None, begun: str) -> str:
+    """Return a title: what the picture begins it with, then the method, the step and the paths of the run."""
+    record = json.loads(run.attrs.get("provenance", "{}")) if run is not None else {}
+    parts = [begun] if begun else []
+    if "method" in record:
+        parts.append(str(record["method"]).partition("(")[0])
+        if isinstance(record.get("dt"), float):
+            parts.append(f"dt = {record['dt']:g} {_unit(run, 'time')}".rstrip())
+        elif "steps" in record:
+            parts.append(f"{record['steps']:,} steps")
+        if "paths" in record:
+            parts.append(f"{record['paths']:,} paths")
+    return ", ".join(parts)
+
+
+def _finish(
+    ax: Axes, run: xarray.Dataset | None, across: Any, along: Any, legend: bool = False, title: str = ""
+) -> Axes:
+    """Label the axes, and put the legend between the picture and its title, where it hides nothing."""
     ax.set(xlabel=_label(run, across), ylabel=_label(run, along))
     ax.spines[["top", "right"]].set_visible(False)
     ax.grid(True, color="0.9", lw=0.6)
     ax.set_axisbelow(True)
+    rows = 0
     if legend:
-        ax.legend(frameon=False, fontsize="small")
+        entries = len(ax.get_legend_handles_labels()[1])
+        rows = -(-entries // LEGEND_COLUMNS)
+        ax.legend(
+            frameon=False,
+            fontsize="small",
+            ncols=min(entries, LEGEND_COLUMNS) or 1,
+            loc="lower left",
+            bbox_to_anchor=(0.0, 1.0),
+            borderaxespad=0.2,
+            borderpad=0.0,
+        )
+    whole = _title(run, title)
+    if whole:
+        ax.set_title(whole, fontsize="medium", pad=6.0 + 15.0 * rows)
     return ax

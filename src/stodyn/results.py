@@ -31,7 +31,33 @@ def dataset(
     variables, coords = together(labelled, extra)
     for said in (warning for _, result, _ in labelled for warning in result.said):
         warnings.warn(said, stacklevel=5)
-    return xr.Dataset(variables, _indexed(coords), {"provenance": json.dumps(provenance)})
+    return xr.Dataset(variables, _indexed(coords), attributes(provenance))
+
+
+def attributes(record: Mapping[str, Any]) -> dict[str, str]:
+    """Return the attributes of a Dataset: how it was made in words a person reads, and the whole record as JSON.
+
+    The words are what `print` and a notebook show of a run: the problem with the structure of its noise and how that is
+    known, and the method with its steps and paths.
+    """
+    words = {}
+    if "problem" in record and "noise" in record:
+        words["problem"] = f"{record['problem']}, noise: {record['noise']}"
+    if "method" in record and "steps" in record:
+        words["run"] = run_in_words(record)
+    return {**words, "provenance": json.dumps(record)}
+
+
+def run_in_words(record: Mapping[str, Any]) -> str:
+    """Describe a run by its provenance: 100,000 paths by Heun, 800 steps of 0.01 from 0 to 8, seed 1."""
+    paths = f"{record['paths']:,} paths by " if "paths" in record else ""
+    swept = record["sweep"]["points"].values() if "sweep" in record else ()
+    points = f"{' x '.join(str(len(points)) for points in swept)} points, " if swept else ""
+    steps = f"{record['steps']:,} steps"
+    steps += f" of {record['dt']:g}" if isinstance(record.get("dt"), float) else ""
+    steps += f" from {record['t'][0]:g} to {record['t'][1]:g}" if "t" in record else ""
+    seed = f", seed {record['seed']}" if record.get("seed") is not None else ""
+    return f"{points}{paths}{record['method'].partition('(')[0]}, {steps}{seed}"
 
 
 def together(

@@ -41,7 +41,7 @@ def test_every_statistic_sees_it():
     """2500 paths in blocks of 1024: the exact law at the exact times, to 6 standard errors (2e-9 each)."""
     collect = [
         st.Moments(every=2),
-        st.Paths(2500),
+        st.Paths(2500, every=2),
         st.Histogram([-1.0, 0.0, 1.0]),
         st.Observable(lambda t, x, p: x[0] ** 2 + p["rate"], name="square"),
         st.Iterations(),

@@ -13,7 +13,7 @@ from stodyn.models.ornstein_uhlenbeck import ORNSTEIN_UHLENBECK, ornstein_uhlenb
 pytestmark = pytest.mark.usefixtures("quick_compiling_everywhere")
 PATHS = 300
 RUN = dict(t=(0, 1), dt=1 / 32, paths=PATHS, seed=5, block=128)
-COLLECT = [st.Moments(every=16), st.Observable(lambda t, x, p: x[0] ** 2, name="square"), st.Paths(PATHS)]
+COLLECT = [st.Moments(every=16), st.Observable(lambda t, x, p: x[0] ** 2, name="square"), st.Paths(PATHS, every=16)]
 RATES, SIGMAS = [0.5, 1.0, 2.0], [0.4, 0.5]
 
 

@@ -32,7 +32,7 @@ def unbiased_error_of_variance(x):
 
 def test_run_gives_numpys_moments():
     """300 paths in blocks of 64, the last one partial: 44 paths and 20 lanes that are none."""
-    run = simulate(kubo(), Heun, paths=300, block=64, collect=[st.Moments(every=5), st.Paths(300)], **RUN)
+    run = simulate(kubo(), Heun, paths=300, block=64, collect=[st.Moments(every=5), st.Paths(300, every=5)], **RUN)
     x = run["path"].values  # (path, time, component)
     assert x.shape == (300, 5, 2)
     close = dict(rtol=1e-12, atol=1e-13)

@@ -28,6 +28,16 @@ def test_paths_are_the_first_ones_in_order(count):
     assert run["path"].dims == ("number", "time", "component")
 
 
+def test_paths_choose_a_grid_of_their_own():
+    """Fine enough to be drawn, whatever the others take: every step, or about 1000 of many."""
+    moments = st.Moments(at=[1.0])
+    run = simulate(still(np.ones(2)), EulerMaruyama, paths=2, collect=[moments, st.Paths(2)], **RUN)
+    assert run.sizes["time"] == 1 and run["path"].shape == (2, 11, 1)
+    many = simulate(still(np.ones(2)), EulerMaruyama, paths=2, collect=st.Paths(1), **RUN | {"dt": 1 / 4096})
+    assert many["path"].shape == (1, 1025, 1)
+    np.testing.assert_allclose(many["time"][:2], [0.0, 4 / 4096])
+
+
 def test_paths_ask_for_memory_before_anything_runs(monkeypatch):
     """A thousandth of the machine would hold it, a hundred times the machine does not; nothing is computed."""
     there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

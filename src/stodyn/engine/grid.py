@@ -77,7 +77,7 @@ def _numbers(value: Any) -> np.ndarray | None:
 
 
 def save_steps(statistic: Statistic, times: np.ndarray, fallback: np.ndarray | None) -> np.ndarray:
-    """The steps after which a statistic looks; `fallback` serves one that names none."""
+    """Return the steps after which a statistic looks; `fallback` serves one that names none."""
     steps, span, kind = len(times) - 1, times[-1] - times[0], type(statistic).__name__
     if statistic.at is not None:
         wanted = np.asarray(statistic.at)
@@ -105,7 +105,9 @@ def save_steps(statistic: Statistic, times: np.ndarray, fallback: np.ndarray | N
         if statistic.every > steps:
             raise ValueError(f"{kind}: every={statistic.every} steps, and the run has only {steps}")
         return _regular(steps, statistic.every)
-    return fallback if fallback is not None else _regular(steps, max(steps // DEFAULT_SAVES, 1))
+    if fallback is not None:
+        return fallback
+    return _regular(steps, max(steps // (statistic.own_times or DEFAULT_SAVES), 1))
 
 
 def _regular(steps: int, every: int) -> np.ndarray:

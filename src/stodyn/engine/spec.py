@@ -291,10 +291,13 @@ def statistics_of(collect: Statistic | Sequence[Statistic] | None) -> tuple[Stat
 def _looking(
     asked: tuple[Statistic, ...], problem: Any, method: Any, times: np.ndarray
 ) -> tuple[tuple[Statistic, ...], tuple[np.ndarray, ...]]:
-    """The statistics made ready, and the steps after which each looks; one that names none takes another's."""
+    """Return the statistics made ready, and the steps after which each looks.
+
+    One that names none takes those of the first that does, unless it has its own.
+    """
     explicit = [s for s in asked if s.every is not None or s.at is not None]
     fallback = grid.save_steps(explicit[0], times, None) if explicit else None
-    saves = tuple(grid.save_steps(s, times, fallback) for s in asked)
+    saves = tuple(grid.save_steps(s, times, None if s.own_times else fallback) for s in asked)
     ready = (s.prepared(problem, times[g]) for s, g in zip(asked, saves, strict=True))
     return tuple(statistic.stepped_by(method, times) for statistic in ready), saves
 

@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import functools
 import itertools
-import json
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -140,7 +139,7 @@ def _expansions(axes, problems: Sequence[Any], method: Expansion, began: float, 
     variables, coords = _stacked(axes, runs)
     first = results.provenance(runs[0])
     record = {**first, "sweep": _spelled(axes), "common_random_numbers": False, **_made(began)}
-    return xr.Dataset(variables, coords, {"provenance": json.dumps(record)})
+    return xr.Dataset(variables, coords, results.attributes(record))
 
 
 def _made(began: float) -> dict[str, Any]:
@@ -452,7 +451,7 @@ def _dataset(axes, tallies: Sequence[Tally], watched, compared, recorded: bool, 
                 found = found if entries else found[:, 0]
                 joint = (time, *entries, *others, dim, f"{dim}_other")
                 variables[f"{name}_error_covariance_{dim}"] = (joint, found)
-    return xr.Dataset(variables, coords, {"provenance": json.dumps(record)})
+    return xr.Dataset(variables, coords, results.attributes(record))
 
 
 def _stacked(axes: Sequence[_Axis], runs: Sequence[xr.Dataset]) -> tuple[dict[str, Any], dict[str, Any]]:

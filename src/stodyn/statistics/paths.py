@@ -11,11 +11,21 @@ from stodyn.statistics.contract import Labelled, Statistic, Variable, is_count
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Paths(Statistic):
-    """The components of paths 0 .. count-1 at the statistic's times.
+    """The components of the first paths.
 
     Variable: path (number, time, component), number being that of the path. Its size is checked against the machine's
     memory before anything runs.
+
+    Parameters
+    ----------
+    count
+        How many paths: those of the numbers 0 to count - 1.
+    every, at
+        Every so many steps, or at these times. Where neither is given every step is kept, of runs of more than 2000
+        steps about 1000 of them: a path has a grid fine enough to be drawn, whatever the other statistics take.
     """
+
+    own_times = 1000
 
     count: int = dataclasses.field(kw_only=False, default=1)
 

@@ -3,8 +3,9 @@
 import stodyn as sd
 from stodyn import statistics as st
 from stodyn.circuits.devices import BOLTZMANN
+from stodyn.results import run_in_words
 from stodyn.studies.circuit_noise import transimpedance
-from stodyn.tour.contract import Findings, Stop, rms, run_in_words
+from stodyn.tour.contract import Findings, Stop, rms
 
 
 def visit(paths: int, seed: int) -> Findings:

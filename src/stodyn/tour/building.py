@@ -5,7 +5,8 @@ import numpy as np
 import stodyn as sd
 from stodyn import statistics as st
 from stodyn.noise import coloured
-from stodyn.tour.contract import Findings, Stop, rms, run_in_words
+from stodyn.results import run_in_words
+from stodyn.tour.contract import Findings, Stop, rms
 
 
 def visit(paths: int, seed: int) -> Findings:

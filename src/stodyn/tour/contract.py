@@ -42,9 +42,3 @@ class Stop:
     truth: str  # where the truth is from
     visit: Callable[[int, int], Findings]
     place: int  # in the tour
-
-
-def run_in_words(record: dict[str, Any]) -> str:
-    """What a run was, from its provenance."""
-    method = record["method"].partition("(")[0]
-    return f"{record['paths']:,} paths of {record['steps']:,} steps by {method}"

@@ -6,7 +6,8 @@ import numpy as np
 import stodyn as sd
 from stodyn import statistics as st
 from stodyn.models.lenard_bernstein import LENARD_BERNSTEIN
-from stodyn.tour.contract import Answer, Findings, Stop, run_in_words
+from stodyn.results import run_in_words
+from stodyn.tour.contract import Answer, Findings, Stop
 
 
 def visit(paths: int, seed: int) -> Findings:

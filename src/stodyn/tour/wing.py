@@ -3,7 +3,8 @@
 import stodyn as sd
 from stodyn import statistics as st
 from stodyn.models.gust_response import GUST_RESPONSE
-from stodyn.tour.contract import Findings, Stop, rms, run_in_words
+from stodyn.results import run_in_words
+from stodyn.tour.contract import Findings, Stop, rms
 
 
 def visit(paths: int, seed: int) -> Findings:
