@@ -3,6 +3,7 @@
 import itertools
 import warnings
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from scipy.stats import multivariate_normal, norm
 
 import stodyn as sd
 from stodyn.accuracy import rare as splits
+from stodyn.accuracy import ways
 from stodyn.accuracy.splitting import Outcome, Segment, Splitting, records
 from stodyn.accuracy.subset import subset
 
@@ -180,8 +182,9 @@ def test_runs_that_went_different_ways_are_told_apart():
 
     def outcome(mean, variance, level=1.0):
         one, state = np.ones(1), np.array([[0.0, mean]])
+        spread = np.array([[1.0, variance]])
         return Outcome(
-            1e-4, 1, one * level, one * 1e-2, state, np.array([[1.0, variance]]), one * 10, 9, 1, 0.0, *(one,) * 3
+            1e-4, 1, one * level, one * 1e-2, state, spread, one * 10, state[:, None], 9, 1, 0.0, *(one,) * 3
         )
 
     rng = np.random.default_rng(1)
@@ -190,6 +193,48 @@ def test_runs_that_went_different_ways_are_told_apart():
     assert apart[1] > 100 and mixed[1] < splits.DIFFERENT
     watched = splits._apart([outcome((-1) ** k, 1e-2, 3.0 + 2.0 * (-1) ** k) for k in range(8)], 1e-4)
     assert watched[1] < 1e-6
+
+
+def three_holes(x):
+    """Two deep holes at (±1, 0), a way between them along y = 0, and another through a shallow hole at (0, 5/3): P.
+    Metzner, C. Schütte & E. Vanden-Eijnden, J. Chem. Phys. 125 (2006)."""
+
+    def bump(height, a, b):
+        return height * jnp.exp(-((x[0] - a) ** 2) - (x[1] - b) ** 2)
+
+    bumps = bump(3, 0, 1 / 3) - bump(3, 0, 5 / 3) - bump(5, 1, 0) - bump(5, -1, 0)
+    return bumps + 0.2 * x[0] ** 4 + 0.2 * (x[1] - 1 / 3) ** 4
+
+
+def test_a_way_that_most_runs_miss_is_told():
+    """From one deep hole to the other before falling back, at β = 4, where about 65 % of the runs have no path on the
+    upper way."""
+    holes = sd.SDE(lambda t, x: -jax.grad(three_holes)(x), lambda t, x: np.sqrt(0.5) * jnp.eye(2), [-0.9, 0.0])
+    options = dict(event=sd.Level(1.0), before=sd.Level(-1.0, direction="down"), dt=0.01, seed=1, progress=False)
+    words = r"paths go two ways, with x1 near 1\.\d and near -0\.\d+, and \d+ of 16 runs have none on the first"
+    with pytest.warns(UserWarning, match=words):
+        sd.rare(holes, "EulerMaruyama", **options)
+
+
+def test_one_way_and_ways_that_all_runs_have_found_are_not_told():
+    """Normal and uniform states are one way; two groups are told where half of the runs have one only."""
+    rng = np.random.default_rng(1)
+    one = np.ones(1)
+
+    def outcome(x):
+        seen = np.stack([np.zeros_like(x), x], axis=-1)[None]
+        return Outcome(1e-4, 1, one, one * 1e-2, seen[0], seen[0], one, seen, 9, 1, 0.0, *(one,) * 3)
+
+    def told(draw):
+        return ways.rarely_found([outcome(draw(k)) for k in range(8)], 1e-4, (0,))
+
+    both = np.repeat([0.0, 9.0], [24, 8])
+    assert told(lambda k: rng.standard_normal(32)) is None
+    assert told(lambda k: rng.random(32)) is None
+    assert told(lambda k: both + rng.standard_normal(32)) is None
+    way = told(lambda k: (k % 2) * both + rng.standard_normal(32))
+    assert (way.component, way.missing, way.share) == (1, 4, 0.125)
+    assert abs(way.here - 9.0) < 1.0 and abs(way.others) < 0.5
 
 
 OSCILLATOR = sd.linear([[0.0, 1.0], [-1.0, -0.1]], [[0.0], [np.sqrt(0.2)]])

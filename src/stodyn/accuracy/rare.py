@@ -27,7 +27,7 @@ import scipy
 import xarray as xr
 
 import stodyn
-from stodyn.accuracy import scores
+from stodyn.accuracy import scores, ways
 from stodyn.accuracy.elementary import drawn, elementary
 from stodyn.accuracy.splitting import Outcome, Segment, Splitting, records, run_together
 from stodyn.accuracy.subset import subset
@@ -236,7 +236,8 @@ def _job(problem, method, event, others, t0, dt, steps, has_time, score, replica
         spec, problem=branched, method=branches, statistics=spec.statistics[:1], saves=spec.saves[:1], levels=0
     ).traced_anew()
     said = {**spec.said, "event": str(event), "score": words}
-    return Splits(made, steps, replicas, runs, kill, seed, dt, t0, said, spec.problem.param_sources)
+    watched = tuple(gauge.components)
+    return Splits(made, steps, replicas, runs, kill, seed, dt, t0, said, spec.problem.param_sources, watched)
 
 
 def _score(score: Any, gauge: Any, dt: float, steps: int, has_time: bool, t0: float) -> tuple[Callable, str]:
@@ -417,6 +418,7 @@ class Splits(Job):
     t0: float
     said: dict[str, Any]
     drawn_from: tuple[Any, ...]  # the sources of the parameters, leaf by leaf
+    watched: tuple[int, ...]  # the components that the event depends on
     first_block: int = 0
 
     @property
@@ -694,6 +696,12 @@ def _warn(job: Splits, outcomes: Sequence[Outcome], estimate: Estimate) -> None:
         for i, ratio in enumerate(ratios)
         if ratio > DIFFERENT
     ]
+    way = ways.rarely_found(outcomes, estimate.mean, job.watched)
+    if way is not None:
+        said.append(
+            f"paths go two ways, with {names[way.component]} near {way.here:.2g} and near {way.others:.2g}, and "
+            f"{way.missing} of {len(outcomes)} runs have none on the first, which holds {100 * way.share:.2g} % of all"
+        )
     if extinct:
         said.append(f"{extinct} of {len(outcomes)} runs died out")
     if said:

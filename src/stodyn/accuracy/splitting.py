@@ -25,6 +25,7 @@ from typing import NamedTuple
 import numpy as np
 
 TOLD_AT = 0.5  # share of the last p at which states are looked at again
+SEEN = 32  # survivors whose states are kept of such a round
 SEGMENTS = 2**32  # of a run
 
 
@@ -63,6 +64,7 @@ class Outcome(NamedTuple):
     rounds          of killing
     levels, shares  Z and p of some of them; means, variances  (rounds, n) of the states at which survivors could
                     branch; families: how many first paths these come from, were they equally often there
+    seen            (rounds, SEEN, n): the states of some of these survivors
     ancestors       how many first paths the last population comes from; steps: that were made; reached: best score
     ends            (paths, size): last carries of the paths with the event
     lineage         (path, segment, first step) of each of these
@@ -76,6 +78,7 @@ class Outcome(NamedTuple):
     means: np.ndarray
     variances: np.ndarray
     families: np.ndarray
+    seen: np.ndarray
     ancestors: int
     steps: int
     reached: float
@@ -99,7 +102,7 @@ class Splitting:
         self.best = np.full(self.N, -math.inf)  # scores of the paths
         self.waiting = list(range(self.N))  # paths whose last segment has not been made
         self.rounds = 0
-        self.told: list[tuple[float, float, np.ndarray, np.ndarray, float]] = []
+        self.told: list[tuple[float, float, np.ndarray, np.ndarray, float, np.ndarray]] = []
         self.outcome: Outcome | None = None
 
     def _step(self, carry: np.ndarray) -> int:
@@ -162,11 +165,12 @@ class Splitting:
             found.append((path.carries[k] if k < len(path.scores) else path.last)[self.states])
         _, sizes = np.unique([self.paths[i].lineage[0][0] for i in survivors], return_counts=True)
         families = len(survivors) ** 2 / np.sum(sizes**2)
-        self.told.append((level, self.share, np.mean(found, axis=0), np.var(found, axis=0), families))
+        some = np.array(found)[np.linspace(0, len(found) - 1, SEEN).round().astype(int)]
+        self.told.append((level, self.share, np.mean(found, axis=0), np.var(found, axis=0), families, some))
 
     def _finish(self, probability: float) -> None:
         n, reached = len(self.paths[0].last[self.states]), [path for path in self.paths if path.has_event]
-        levels, shares, means, variances, families = zip(*self.told, strict=True) if self.told else ((),) * 5
+        levels, shares, means, variances, families, seen = zip(*self.told, strict=True) if self.told else ((),) * 6
         lineage = [(k, *part) for k, path in enumerate(reached) for part in path.lineage]
         used = sorted({segment for _, segment, _ in lineage})
         size = len(self.paths[0].last)
@@ -178,6 +182,7 @@ class Splitting:
             np.array(means, float).reshape(-1, n),
             np.array(variances, float).reshape(-1, n),
             np.array(families, float),
+            np.array(seen, float).reshape(-1, SEEN, n),
             len({path.lineage[0][0] for path in self.paths}),
             self.steps,
             max(path.best for path in self.paths),

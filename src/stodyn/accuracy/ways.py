@@ -1,0 +1,73 @@
+"""Whether paths to a rare event go different ways, and whether every run has found each of them.
+
+At some stages of the way to the event, counted by the logarithm of the probability, the states of all runs are put
+together. Of each component they are cut in two where the variance between the two groups is largest (N. Otsu, IEEE
+Trans. Syst. Man Cybern. 9 (1979)). The groups are two ways if their means m are far apart beside their variances v,
+
+    √2 |m₁ - m₂|/√(v₁ + v₂) > DISTINCT,
+
+where the halves of a normal law have 2.65 and those of a uniform law 3.46. A way that several runs have not found,
+though it holds a fair share of all paths, may be missed by most of them: each such run gives too little, and the few
+that found it too much.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from stodyn.accuracy.splitting import Outcome
+
+STAGES = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+DISTINCT = 3.8
+RARE, MISSING = 0.05, 0.25  # least share of all paths on a way, and least share of the runs without it, that are told
+
+
+class Way(NamedTuple):
+    """A component in which paths go two ways: the means of the smaller and the larger group, the share of the smaller
+    one, and how many runs have no path in it."""
+
+    component: int
+    here: float
+    others: float
+    share: float
+    missing: int
+
+
+def rarely_found(outcomes: Sequence[Outcome], probability: float, watched: Sequence[int]) -> Way | None:
+    """The way that most runs have missed; None where there is no sign of one.
+
+    watched  the components that the event depends on: they follow the level, at which each run is at its own time
+    """
+    runs = [one for one in outcomes if len(one.shares)]
+    found = []
+    for stage in STAGES if len(runs) >= 4 else ():
+        aim = stage * math.log(probability)
+        states = np.array([one.seen[int(np.argmin(np.abs(np.log(one.shares) - aim)))] for one in runs])
+        for component in sorted({*range(states.shape[2])} - {*watched}):
+            way = _smaller_group(component, states[:, :, component])
+            if way is not None and way.share >= RARE and way.missing >= MISSING * len(runs):
+                found.append(way)
+    return max(found, key=lambda way: way.missing, default=None)
+
+
+def _smaller_group(component: int, values: np.ndarray) -> Way | None:
+    """Of values (runs, paths), the smaller of two distinct groups."""
+    ordered = np.sort(values, axis=None)
+    count, last = np.arange(1, ordered.size), ordered - ordered.mean()
+    first, second = np.cumsum(last)[:-1], np.cumsum(last**2)[:-1]
+    means = first / count, -first / (ordered.size - count)
+    variances = second / count - means[0] ** 2, (np.sum(last**2) - second) / (ordered.size - count) - means[1] ** 2
+    k = int(np.argmax(count * (ordered.size - count) * (means[1] - means[0]) ** 2))
+    apart, within = means[1][k] - means[0][k], max(float(variances[0][k] + variances[1][k]), 0.0)
+    if not math.sqrt(2.0) * apart > DISTINCT * math.sqrt(within):
+        return None
+    is_upper = values > 0.5 * (ordered[k] + ordered[k + 1])
+    centres = ordered.mean() + means[0][k], ordered.mean() + means[1][k]
+    is_small = is_upper if np.mean(is_upper) < 0.5 else ~is_upper
+    here, others = centres[::-1] if np.mean(is_upper) < 0.5 else centres
+    missing = int(np.sum(~is_small.any(axis=1)))
+    return Way(component, float(here), float(others), float(np.mean(is_small)), missing)
