@@ -47,7 +47,7 @@ def test_matrices_from_files_as_json(invoke, tmp_path, monkeypatch):
     [
         ((), "give either --pole"),
         (("--pole", 0.5), "does not have a negative real part"),
-        (("--pole", -1, "--dt", -1), "h: expected a step > 0"),
+        (("--pole", -1, "--dt", -1), "dt: expected a step > 0"),
         (("--file", "nowhere.json"), "does not exist"),
     ],
 )
