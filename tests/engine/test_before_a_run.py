@@ -131,6 +131,12 @@ def test_arguments_in_another_order_are_warned_of(make):
         make()
 
 
+def test_params_of_any_name_behind_t_and_x_are_not_warned_of():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        SDE(lambda t, x, q: -q * x, lambda time, y, z: z, 1.0, params=2.0)
+
+
 QUICK = dict(t=(0.0, 1.0), dt=0.25, paths=8, seed=1)
 
 

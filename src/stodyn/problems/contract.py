@@ -403,9 +403,10 @@ def _warn_of_another_order(name: str, function: Callable, words: Sequence[str], 
         return
     places = [*words, "params"]
     given = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)][: len(places)]
+    right = [word for word, called in zip(places, given, strict=False) if called.lower() in MEANT.get(word, ())]
     for here, called in enumerate(given):
         known = (*places, "v") if places[here] == "params" else places
-        meant = [word for word in known if called.lower() in MEANT.get(word, ())]
+        meant = [word for word in known if word not in right and called.lower() in MEANT.get(word, ())]
         if meant and places[here] not in meant:
             warnings.warn(
                 f"{name}: it is called as {wanted}, and its arguments are called ({', '.join(given)}): is {called!r} "

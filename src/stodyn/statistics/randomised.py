@@ -43,22 +43,28 @@ class Randomised(Valued):
 
     def fold(self, observed, block):
         """Sums with a leading axis of randomisations and times."""
-        x, sound = (np.asarray(part) for part in observed)
-        x, sound = x[..., : block.paths].astype(float), sound[..., : block.paths]
+        x, sound = (np.asarray(part)[..., : block.paths] for part in observed)
         times, entries, _ = x.shape
-        x = x.reshape(times, entries, -1, RANDOMISATIONS)
-        w = sound.reshape(times, 1, -1, RANDOMISATIONS).astype(float)
-        x = np.where(w > 0, x, 0.0)
-        count = w.sum(axis=2)
-        mean = x.sum(axis=2) / np.maximum(count, 1.0)
-        d = w * (x - mean[:, :, None])
-        square, third, fourth = (np.moveaxis((d**k).sum(axis=2), -1, 0) for k in (2, 3, 4))
-        second = np.einsum("teir,tfir->rtef", d, d) if self.of.products(entries) else square
-
-        def flat(part: np.ndarray) -> np.ndarray:
-            return np.ascontiguousarray(part.reshape(RANDOMISATIONS * times, *part.shape[2:]))
-
-        return Sums(*map(flat, (count[:, 0].T, np.moveaxis(mean, -1, 0), second, third, fourth)))
+        x = np.moveaxis(x.reshape(times, entries, -1, RANDOMISATIONS), -1, 0).astype(float, order="C")
+        if sound.all():
+            count = np.full((RANDOMISATIONS, times, 1), float(x.shape[-1]))
+            mean = x.mean(axis=-1)
+            d = x - mean[..., None]
+        else:
+            w = np.moveaxis(sound.reshape(times, 1, -1, RANDOMISATIONS), -1, 0)
+            x = np.where(w, x, 0.0)
+            count = w.sum(axis=-1, dtype=float)
+            mean = x.sum(axis=-1) / np.maximum(count, 1.0)
+            d = np.where(w, x - mean[..., None], 0.0)
+        d2 = d * d
+        square, third, fourth = d2.sum(axis=-1), (d2 * d).sum(axis=-1), (d2 * d2).sum(axis=-1)
+        second = np.einsum("rtei,rtfi->rtef", d, d) if self.of.products(entries) else square
+        return Sums(
+            *(
+                part.reshape(RANDOMISATIONS * times, *part.shape[2:])
+                for part in (count[..., 0], mean, second, third, fourth)
+            )
+        )
 
     def merge(self, a, b):
         return merge_sums(a, b)
