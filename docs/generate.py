@@ -138,7 +138,13 @@ def main() -> None:
     (DOCS / "generated" / "methods.md").write_text(which_method())
     (DOCS / "generated" / "public.md").write_text(public_names())
     (DOCS / "generated" / "changes.md").write_text(changes())
-    readme = (DOCS.parent / "README.md").read_text().replace("](docs/", "](").replace("[Examples](examples) · ", "")
+    readme = (
+        (DOCS.parent / "README.md")
+        .read_text()
+        .replace("](docs/", "](")
+        .replace("[Examples](examples) · ", "")
+        .replace("(CHANGELOG.md)", "(generated/changes.md)")
+    )
     (DOCS / "index.md").write_text(readme.replace("(CONTRIBUTING.md)", "(design.md)"))
 
 
