@@ -232,39 +232,35 @@ class Threads(Place):
                 raise Stopped
 
         def one(block: int) -> Any:
-            found = None if ledger is None else ledger.read(block)
-            if found is not None:
-                tell(job.path_steps(block))
-                return found
-            part = job.compute(block, heard)
-            if ledger is not None:
-                ledger.write(block, job.pack(block, part))
-            return part
+            with jax.enable_x64(True):
+                found = None if ledger is None else ledger.read(block)
+                if found is not None:
+                    tell(job.path_steps(block))
+                    return found
+                part = job.compute(block, heard)
+                if ledger is not None:
+                    ledger.write(block, job.pack(block, part))
+                return part
 
         return self.map(one, range(job.first_block, job.blocks), ending.set)
 
     def map(self, function: Callable, blocks: Iterable[Any], stop: Callable[[], None]) -> Iterator[Any]:
         """The function of each of the blocks, in order; `stop` is called if the caller leaves."""
-
-        def one(block: Any) -> Any:
-            with jax.enable_x64(True):
-                return function(block)
-
         if isinstance(blocks, range) and len(blocks) == 1:  # a thread would take longer to start than many a run
-            yield one(blocks[0])
+            yield function(blocks[0])
             return
         pool = concurrent.futures.ThreadPoolExecutor(self.count, thread_name_prefix="stodyn")
         try:
             pending: deque = deque()
             upcoming = iter(blocks)
             for block in upcoming:
-                pending.append(pool.submit(one, block))
+                pending.append(pool.submit(function, block))
                 if len(pending) >= 2 * self.count:
                     break
             while pending:
                 yield _wait(pending.popleft())
                 for block in upcoming:
-                    pending.append(pool.submit(one, block))
+                    pending.append(pool.submit(function, block))
                     break
         except BaseException:
             stop()

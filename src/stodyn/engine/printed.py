@@ -14,7 +14,7 @@ import numpy as np
 
 from stodyn.engine import counts, sums
 from stodyn.engine.block import compiled
-from stodyn.engine.gathering import Plan, Went, Work, gone_through
+from stodyn.engine.gathering import Plan, Work
 from stodyn.engine.layout import Members
 from stodyn.engine.looped import LoopSource
 from stodyn.engine.spec import Spec
@@ -60,21 +60,10 @@ class Printed:
     def diagnosing(self) -> compiling.Program:
         return self.source.compiled(self.width, diagnosing=True)
 
-    def run(
-        self,
-        spec: Spec,
-        plan: Plan,
-        members: Members,
-        first_path: int,
-        supply: Supply,
-        tell: Callable[[int], None],
-    ) -> Went:
-        """How the paths from first_path on went.
-
-        `tell(steps)` hears of every call and may raise to end the run.
-        """
+    def work(self, spec: Spec, plan: Plan, members: Members, first_path: int, supply: Supply) -> Work:
+        """The paths from first_path on, on their way through the program."""
         kind = _Packing if spec.method.stops and not isinstance(supply, Given) else _Work
-        return gone_through(kind(self, spec, members, first_path, supply, plan), plan, tell)
+        return kind(self, spec, members, first_path, supply, plan)
 
     def until_stopped(
         self, spec: Spec, plan: Plan, members: Members, supply: Supply

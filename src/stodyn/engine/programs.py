@@ -20,7 +20,7 @@ import numpy as np
 from stodyn.engine import batch
 from stodyn.engine.block import BlockRunner, Windows
 from stodyn.engine.block import Program as VmapProgram
-from stodyn.engine.gathering import Failures, Plan, Went
+from stodyn.engine.gathering import Failures, Plan, Went, gone_through
 from stodyn.engine.layout import Layout, Members
 from stodyn.engine.looped import LoopSource
 from stodyn.engine.printed import Printed
@@ -216,7 +216,7 @@ class ByPrint(Stepping, SingleSteps):
         return width
 
     def paths(self, members: Members, first_path: int, supply: Supply, tell: Tell = lambda steps: None) -> Went:
-        return self.program.run(self.spec, self.plan, members, first_path, supply, tell)
+        return gone_through(self.program.work(self.spec, self.plan, members, first_path, supply), self.plan, tell)
 
     def states_after(self, layout, paths, steps):
         members = layout.members_from(0, paths, lanes_for(paths))
