@@ -83,7 +83,7 @@ def test_provenance(run):
     assert (record["paths"], record["seed"], record["dtype"], record["block"]) == (40, 3, "float64", 4096)
     assert record["noise"] == "additive (proved from the trace)"
     assert record["executor"] == "printed"
-    assert "scalar operations a step" in record["executor_reason"]
+    assert "scalar operations per step" in record["executor_reason"]
     assert record["versions"]["jax"] == jax.__version__
     assert record["seconds"] >= 0
     with pytest.raises(ValueError, match="run: this Dataset has no provenance; it was not made by simulate"):

@@ -50,7 +50,7 @@ def test_what_cannot_be_printed_runs_under_vmap_and_says_why(name):
 def test_very_long_steps_run_under_vmap(monkeypatch):
     monkeypatch.setattr(programs, "MOST_OPERATIONS", 10)
     run = sd.simulate(coupled(3), "EulerMaruyama", **RUN)
-    assert "scalar operations a step, more than 10" in sd.provenance(run)["executor_reason"]
+    assert "scalar operations per step, more than 10" in sd.provenance(run)["executor_reason"]
 
 
 def test_without_a_compiler_everything_runs_under_vmap_with_the_same_noise(monkeypatch):

@@ -176,7 +176,7 @@ class Source(OfOnePath):
     @functools.cached_property
     def said(self) -> str:
         """How it is printed, in words."""
-        return f"{self.operations()} scalar operations a step, {self.width()} paths together"
+        return f"{self.operations()} scalar operations per step, {self.width()} paths together"
 
     def compiled(self, width: int, diagnosing: bool = False) -> compiling.Program:
         return printed(self, width, diagnosing)
