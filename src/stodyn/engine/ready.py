@@ -42,14 +42,25 @@ def prepare(
     place: Place | None = None,
     stop: Stop | None = None,
 ) -> Ready:
-    """A run made ready: checked, traced and compiled. ready(seed=2) runs it in about the time of its steps.
+    """Check, trace and compile a run once: ready(seed=2) then takes about the time of its steps.
 
-        ready = stodyn.prepare(problem, "Heun", t=(0, 10), dt=0.01, paths=10_000)
-        runs = [ready(seed=k) for k in range(100)]
-        other = ready(seed=1, params={"rate": 2.0})
+    The arguments are those of simulate. The problem's functions are looked at now and not again: what they read from
+    outside stays as it is. Expansions make no paths and cannot be prepared.
 
-    The functions of the problem are looked at now, and not again: what they read from outside stays as it is. The
-    arguments are those of simulate; expansions, which make no paths, have no ready form.
+    Returns
+    -------
+    Ready
+        Called with a seed and, if wanted, other params or another start, it returns what simulate would.
+
+    Examples
+    --------
+    >>> import stodyn as sd
+    >>> decay = sd.SDE(lambda t, x, p: -p["rate"] * x, lambda t, x: 0.5, start=1.0, params={"rate": 1.0})
+    >>> ready = sd.prepare(decay, "EulerMaruyama", t=(0, 1), dt=0.1, paths=64)
+    >>> runs = [ready(seed=k) for k in range(3)]
+    >>> faster = ready(seed=1, params={"rate": 2.0})
+    >>> bool(faster["mean"][-1, 0] < runs[1]["mean"][-1, 0])
+    True
     """
     problem = as_it_is_now(problem)
     check_options(paths, 0, on_failure)

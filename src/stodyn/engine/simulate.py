@@ -88,40 +88,75 @@ def simulate(
 ) -> xr.Dataset:
     """Run `paths` paths of a problem and return their statistics, each with its standard error.
 
-    problem     problems.SDE
-    method      a method, its name, or None for the recommended one: the result's provenance says which, and under
-                "advice" what has a higher order
-    t, dt       the interval (start, end) and the step that divides it, the lengths of all steps, or stodyn.plan(...)
-    paths       how many, or stodyn.until(stderr=...): as many as it takes for what is collected to be known so well;
-                expansions in random parameters (Quadrature, Sampling, Collocation, Galerkin) have none
-    seed        a whole number; path k has the same noise, start and parameters whatever the method and the number of
-                paths are, and the result is the same on any number of threads; of the expansions only Sampling needs
-                one
-    collect     statistics (stodyn.statistics): Moments, Histogram, Paths, Observable, ...; default Moments(). Each
-                looks every= so many steps or at= times; one that says neither looks where the first that does looks,
-                or, where none does, at about 100 times
-    on_failure  "raise": stop with PathsFailed; "record": go on without the failed paths and return failed_path,
-                failure_time, failure_cause along the dimension `failure`; `sound` counts the paths that are left
-    device      "cpu", "gpu" (all of the machine's), "auto" (a GPU where there is one) or a list from jax.devices(). A
-                GPU draws other normals, a function of seed, path and step: other paths of the same law. A list of
-                processors draws those too, and computes the paths of a GPU
-    executor    "auto", "printed" (a program printed from the traces; on a GPU its kernels), "vmap" (jax.vmap, compiled
-                by XLA)
-    block       paths of a block, which are computed together; threads: workers, default one a core
-    place       where the blocks run: stodyn.place.threads(n), processes(n) or dask(client); the same bits anywhere
-    ledger      a folder that keeps every finished block: the same call goes on where an earlier one was ended, and with
-                more paths it adds blocks to those that are there; stodyn.load(ledger) gives the result again
-    progress    show a bar: None means on a terminal
-    points      "random", or "sobol": 16 independent randomisations of a Sobol net, whose first coordinates decide most
-                of each Brownian path. For averages over the paths, mostly of end states: their errors fall faster than
-                1/√paths where these are smooth functions of the noise, and are told from the 16 means. `paths` is then
-                16 times a power of two
-    stop        stodyn.Stop(stodyn.Level(...), ...): each path is stopped where it first reaches one of the levels,
-                between two steps too, and costs nothing from then on. The result has stop_time, stopped_by,
-                stop_state of every path, and alive (time); other statistics are those of the stopped process, or with
-                Stop(..., stopped="alive") of the paths that go on
+    Parameters
+    ----------
+    problem : problem or model
+        What is solved: stodyn.SDE, SDAE, Mechanical, Hamiltonian, ...
+    method : method or str, optional
+        A method or its name. Left out, the recommended one is taken: the provenance of the result says which, and under
+        "advice" which methods have a higher order.
+    t : (start, end)
+        The interval of time.
+    dt : number, sequence or function
+        The step, which divides the interval; the lengths of all steps; or stodyn.plan(...).
+    paths : int or stodyn.until(...)
+        How many; or, with stodyn.until(stderr=...), as many as it takes to know what is collected so well. Expansions
+        in random parameters (Quadrature, Sampling, Collocation, Galerkin) have no paths.
+    seed : int
+        Path k has the same noise, start and parameters whatever the method and the number of paths, and the result is
+        the same on any number of threads. Of the expansions only Sampling needs a seed.
+    collect : statistic or sequence of them, optional
+        From stodyn.statistics: Moments (the default), Histogram, Paths, Observable, ... Each looks every= so many steps
+        or at= some times. One that says neither looks where the first one that does looks or, if none does, at about
+        100 times.
+    on_failure : "raise" or "record"
+        "raise" stops with PathsFailed. "record" goes on without the failed paths and returns failed_path, failure_time
+        and failure_cause along the dimension `failure`; `sound` counts the paths that are left.
+    dtype : "float64" or "float32"
+        The precision of the steps.
+    device : "cpu", "gpu", "auto" or sequence of jax devices
+        "gpu" takes all GPUs of the machine, "auto" takes them if there are any. A GPU draws other normals, a function
+        of seed, path and step: other paths of the same law. A list of processors draws these too, and computes the
+        paths of a GPU.
+    executor : "auto", "printed" or "vmap"
+        "printed" is a program printed from the traces (on a GPU, its kernels), "vmap" is jax.vmap compiled by XLA.
+    block : int, optional
+        How many paths are computed together.
+    threads : int, optional
+        How many threads work; by default one per core.
+    place : place, optional
+        Where blocks run: stodyn.place.threads(n), processes(n) or dask(client). The bits are the same anywhere.
+    ledger : path, optional
+        A folder that keeps every finished block. The same call goes on where an earlier one ended, and with more paths
+        it adds blocks to those that are there; stodyn.load(ledger) returns the result again.
+    progress : bool, optional
+        Whether to show a bar; by default on a terminal.
+    points : "random" or "sobol"
+        "sobol" takes 16 independent randomisations of a Sobol net, whose first coordinates decide most of each Brownian
+        path. The errors of averages of smooth functions of the noise, such as end states, then fall faster than
+        1/√paths; they are found from the 16 means. `paths` must be 16 times a power of two.
+    stop : stodyn.Stop, optional
+        Stops each path where it first reaches a level, also between two steps; from then on the path costs nothing.
+        The result has stop_time, stopped_by and stop_state of every path, and alive (time). Other statistics are those
+        of the stopped process or, with Stop(..., stopped="alive"), of the paths that go on.
 
-    Returns an xarray.Dataset; stodyn.provenance(run) tells how it was made.
+    Returns
+    -------
+    xarray.Dataset
+        Every statistic by name, with NAME_stderr beside it; stodyn.provenance(run) says how it was made.
+
+    Raises
+    ------
+    PathsFailed
+        Where paths fail and on_failure is "raise".
+
+    Examples
+    --------
+    >>> import stodyn as sd
+    >>> decay = sd.SDE(lambda t, x: -x, lambda t, x: 0.5, start=1.0)
+    >>> run = sd.simulate(decay, "EulerMaruyama", t=(0, 1), dt=0.01, paths=1000, seed=1)
+    >>> abs(float(run["mean"][-1, 0]) - 0.99**100) < 5 * float(run["mean_stderr"][-1, 0])
+    True
     """
     began = time.perf_counter()
     problem = as_it_is_now(problem)
@@ -382,10 +417,24 @@ def _expand(problem, method: Expansion, times, paths, seed, collect, began: floa
 def replay(
     problem, method: Catalogued | str | None, run: xr.Dataset, path: int, *, stop: Stop | None = None
 ) -> xr.Dataset:
-    """Path number `path` of an earlier run, at every step: it is run again with a few of its neighbours.
+    """Run one path of an earlier run again, and keep it at every step.
 
-    Variable: path (time, component), the same bits that the run saw; for a run on a GPU, which is repeated by the
-    processor, the same numbers but for rounding. A run that stopped its paths is replayed with the same `stop`.
+    Parameters
+    ----------
+    problem, method
+        Those of the run.
+    run : xarray.Dataset
+        What simulate returned.
+    path : int
+        The number of the path. It is run with a few of its neighbours.
+    stop : stodyn.Stop, optional
+        That of the run, if it stopped its paths.
+
+    Returns
+    -------
+    xarray.Dataset
+        path (time, component): the bits that the run saw. A run on a GPU is repeated by the processor, with the same
+        numbers except for rounding.
     """
     record = results.provenance(run)
     if "paths" not in record:

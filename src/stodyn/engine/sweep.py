@@ -71,21 +71,31 @@ def sweep(
 ) -> xr.Dataset:
     """Run a problem at every point of a grid of parameters and return one Dataset with a dimension for each of them.
 
-    problem      a problem, whose `params` are changed; or a model or a function of the swept names that returns one
-    over         {"rate": [1, 2, 4], "sigma": [0.1, 0.2]}: every pair of them; a name inside params is written with
-                 dots ("spring.k"), params that are one number as "params". {("rate", "sigma"): [(1, 0.1), (2, 0.2)]}
-                 goes through a list of points, along one dimension rate_sigma
-    common       every point has the same Brownian paths, starts and random parameters (common random numbers), which
-                 makes differences between points far more exact than the points; False: each has its own
-    differences  keep what `stodyn.difference` needs: of Moments and Observables the covariance, from point to point, of
-                 the errors of mean and variance, as NAME_error_covariance_DIMENSION. Taken over pairs of single paths,
-                 not over batches. Costs 3 P lanes operations a time, component and point (P points along the
-                 dimension), and memory for the values of one block at all times and points
-    The rest as in simulate; expansions in random parameters have no paths here either. A block of a ledger holds all
-    points.
+    Parameters
+    ----------
+    problem : problem, model or function
+        A problem, whose `params` are changed; or a model or a function of the swept names that returns a problem.
+    over : mapping
+        {"rate": [1, 2, 4], "sigma": [0.1, 0.2]} takes every pair of values. A name inside params is written with dots
+        ("spring.k"), and params that are one number as "params". {("rate", "sigma"): [(1, 0.1), (2, 0.2)]} goes through
+        a list of points along one dimension, rate_sigma.
+    common : bool
+        Whether all points have the same Brownian paths, starts and random parameters (common random numbers), which
+        makes differences between points far more exact than the points themselves. Otherwise each has its own.
+    differences : bool
+        Whether to keep what stodyn.difference needs: for Moments and Observables the covariance, from point to point,
+        of the errors of mean and variance, as NAME_error_covariance_DIMENSION. It is taken over pairs of single paths,
+        not over batches. With P points along the dimension it costs 3 P operations per path, time, component and point,
+        and memory for the values of one block at all times and points.
 
-    Returns the Dataset of simulate with the swept dimensions in front; with on_failure="record" `failures` counts the
-    failed paths of each point.
+    The other arguments are those of simulate; expansions in random parameters have no paths here either. A block of a
+    ledger holds all points.
+
+    Returns
+    -------
+    xarray.Dataset
+        That of simulate with the swept dimensions in front. With on_failure="record", `failures` counts the failed
+        paths of each point.
     """
     began = time.perf_counter()
     axes, problems = points(problem, over)
