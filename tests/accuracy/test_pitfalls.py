@@ -114,7 +114,7 @@ def test_functions_that_cannot_be_averaged(f, words):
         ({"error": "1e-3"}, "error: expected a number > 0"),
         ({"steps": 2**22}, "steps: expected at most 1048576"),
         ({"eror": 0.1}, "did you mean 'error'"),
-        ({"method": "DRI1"}, "DRI1's draws have the moments of W and are not a Brownian path"),
+        ({"method": "DRI1"}, "DRI1's draws have the moments of W but are not a Brownian path"),
     ],
 )
 def test_options_that_cannot_be_met(options, words):

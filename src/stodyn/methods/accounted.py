@@ -1,4 +1,4 @@
-"""An α method that keeps the account of a structure's energies beside its steps."""
+"""An α method that keeps an account of a structure's energies along with its steps."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from stodyn.problems.mechanical import Mechanical
 
 @dataclasses.dataclass(frozen=True)
 class Accounting(Wrapping, Method):
-    """A step of the method, then the energies; the state is that of the method, and the energies with that at start."""
+    """A step of the method, then the energies; its state is that of the method, the energies, and the first energy."""
 
     accepts = Accounted
 
@@ -76,7 +76,7 @@ class Accounting(Wrapping, Method):
 
 
 def accounting(method: Method, problem: Accounted) -> Method:
-    """The method as it runs on a structure whose energies are kept."""
+    """The method for a structure with an account of its energies."""
     if not isinstance(problem.problem, Mechanical):
         raise TypeError(
             f"method: {method.name} does not keep the account of energies; take a method of the α family, such as "

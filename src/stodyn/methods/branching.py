@@ -1,9 +1,9 @@
-"""A method whose paths begin anywhere: at any state, at any step, so that a path can branch from another one.
+"""A method whose paths begin at any state and at any step, so that a path can branch from another one.
 
-Every path has a clock of its own. Its whole state is what a run shows and takes as a start, its *carry*: the components
-and the time of the stop, for those who look; the state of the method underneath; the parameters that are its own, where
-some differ from path to path; the number of steps made; the score of the last step; and how the path has ended (0: it
-goes on; 1: by the event; 2: by another level; 3: by the end of time).
+Every path has its own clock. Its whole state, the *carry*, is shown by a run and taken as a start: the components and
+the time of the stop, for observers; the state of the method; the path's own parameters, where some differ from path to
+path; the number of steps made; the score of the last step; and how the path has ended (0: it goes on; 1: by the event;
+2: by another level; 3: by the end of time).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ GOES_ON, EVENT, OTHER, TIME = range(4)
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Branched(Around):
-    """A problem whose components are the numbers of a carry."""
+    """A problem whose components are the entries of a carry."""
 
     n: int
     names: Any = ()
@@ -41,7 +41,7 @@ class Branched(Around):
 
     @property
     def params(self) -> Any:
-        """Those of one path: what differs from path to path stands in the carry."""
+        """The parameters of one path; those that differ from path to path are in the carry."""
         return self.problem.example_params()
 
     def draw_start(self, rng: np.random.Generator, paths: range) -> np.ndarray:
@@ -52,9 +52,14 @@ class Branched(Around):
 class Branching(Wrapping, Method):
     """A step of a method that stops paths, from any state and step.
 
-    score    score(t, y, distance, params): of a step that ends at time t in y and came to `distance` from the event
-    tree, leaves  how the state hangs together, and the shape and type of each leaf
-    varies   of each leaf of the parameters, whether every path has its own
+    Parameters
+    ----------
+    score
+        score(t, y, distance, params) of a step that ends at time t in y and came within `distance` of the event.
+    tree, leaves
+        The structure of the state as a pytree, and the shape and type of each leaf.
+    varies
+        For each leaf of the parameters, whether every path has its own.
     """
 
     method: Stopping
@@ -116,7 +121,7 @@ class Branching(Wrapping, Method):
 
 
 def with_own(params: Any, own: tuple[jax.Array, ...], varies: tuple[int, ...]) -> Any:
-    """The parameters of a path, from those that all have in common and its own."""
+    """The parameters of a path: the common ones, with its own in their places."""
     leaves, tree = jax.tree.flatten(params)
     rest = iter(own)
     return jax.tree.unflatten(
@@ -134,7 +139,7 @@ def carried(method: Stopping, state: Any) -> jax.Array:
 def branching(
     method: Stopping, problem: Any, score: Any, first_time: float, steps: int, varies: tuple[int, ...]
 ) -> tuple[Branched, Branching]:
-    """The problem and the method of paths that branch."""
+    """The problem and the method for paths that branch."""
     with jax.enable_x64(True):
         leaves = jax.tree.leaves(problem.example_params())
         own = tuple(jnp.asarray(leaf) for leaf, is_own in zip(leaves, varies, strict=True) if is_own)

@@ -1,14 +1,14 @@
-"""Levels of a path: a functional on steps of length h, and its difference to steps of 2h on the same noise.
+"""Levels of a path: a functional with steps of length h, and its difference to steps of 2h with the same noise.
 
-A level is one method on a problem whose state holds every path that is followed:
+A level is a method for a problem whose state holds all the paths that are followed at once:
 
     "single"      one path                                     P
     "pair"        two fine steps beside a coarse one           Y = P_fine - P_coarse
     "antithetic"  a second fine path with the halves exchanged Y = (P_fine + P_swapped)/2 - P_coarse
 
-so that a level is run like anything else: in blocks, on any place, with a ledger. The coarse increment is made of the
-two fine ones by the recipe of the base. Where channels do not commute, a step of Milstein's without areas has
-differences of variance O(h) for pairs and O(h²) for antithetic ones (Giles & Szpruch, Ann. Appl. Prob. 24, 2014).
+A level is therefore run like any other problem: in blocks, on any place, with a ledger. The recipe of the base makes
+the coarse increment from the two fine ones. Where channels do not commute, Milstein's step without areas has
+differences of variance O(h) for pairs but O(h²) for antithetic pairs (Giles & Szpruch, Ann. Appl. Prob. 24, 2014).
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from stodyn.methods.contract import Method
 from stodyn.noise.increment import Increment, Recipe
 from stodyn.problems.contract import Around
 
-FINE = {"single": 1, "pair": 1, "antithetic": 2}  # fine paths
-PATHS = {"single": 1, "pair": 2, "antithetic": 3}
+FINE = {"single": 1, "pair": 1, "antithetic": 2}  # how many fine paths a level follows
+PATHS = {"single": 1, "pair": 2, "antithetic": 3}  # how many paths in all
 
 
 def refusal(method: Any, m: int) -> str | None:
@@ -40,13 +40,13 @@ def refusal(method: Any, m: int) -> str | None:
     if type(recipe).join is Recipe.join:
         normals = {name: np.zeros(count) for name, count in recipe.normals(m).items()}
         if jax.eval_shape(lambda normals: recipe.increment(1.0, normals, m), normals).aux is not None:
-            return f"{method.name}'s draws have the moments of W and are not a Brownian path: levels cannot be coupled"
+            return f"{method.name}'s draws have the moments of W but are not a Brownian path: levels cannot be coupled"
     return None
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Levelled(Around):
-    """A problem of which several paths with the same noise are followed, and what a functional gathers of each."""
+    """A problem with several paths on the same noise, and the numbers that a functional gathers along each of them."""
 
     functional: Any  # statistics.functional
     kind: str
@@ -81,23 +81,25 @@ class Levelled(Around):
         return np.tile(np.concatenate([x, np.zeros((len(x), self.gathered))], axis=1), (1, self.copies))
 
     def parted(self, x) -> list[tuple[Any, Any]]:
-        """State and what is gathered of each path."""
+        """The state of each path, and the numbers gathered along it."""
         n, size = self.problem.n, self.problem.n + self.gathered
         return [(x[k * size : k * size + n], x[k * size + n : (k + 1) * size]) for k in range(self.copies)]
 
     def values(self, t, x, params) -> jnp.ndarray:
-        """What is averaged: P of a single path; Y and the P of the fine path of a pair; then, where the functional
-        watches, how far each path went."""
-        found = [self.functional.finish(self.problem, t, own, state, params) for state, own in self.parted(x)]
+        """The quantities to average: P of a single path, or Y of a pair and P of its fine path.
+
+        Where the functional watches, the farthest point of each path follows.
+        """
+        payoffs = [self.functional.finish(self.problem, t, own, state, params) for state, own in self.parted(x)]
         far = [own[-1:] for _, own in self.parted(x)] if self.functional.watches else []
         if self.kind == "single":
-            return jnp.concatenate([found[0], *far])
-        fine = found[0] if self.kind == "pair" else 0.5 * (found[0] + found[1])
-        return jnp.concatenate([fine - found[-1], found[0], *far])
+            return jnp.concatenate([payoffs[0], *far])
+        fine = payoffs[0] if self.kind == "pair" else 0.5 * (payoffs[0] + payoffs[1])
+        return jnp.concatenate([fine - payoffs[-1], payoffs[0], *far])
 
 
 class Step(NamedTuple):
-    """A step as a functional sees it: W of the whole, of its first half where that is known, and standard normals."""
+    """A step as a functional sees it, with W of the whole step, W of its first half where known, and normals."""
 
     t: Any
     h: Any
@@ -109,7 +111,7 @@ class Step(NamedTuple):
 
 
 class Halved(NamedTuple):
-    """The increments of two halves of a step, that of the whole, and the normals of the functional for each half."""
+    """The increments of both halves of a step and of the whole, and the normals of the functional for each half."""
 
     h: Any
     first: Any
@@ -120,7 +122,7 @@ class Halved(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Drawing(Recipe):
-    """The normals of a base recipe and of a functional; for pairs those of two halves of a step, side by side."""
+    """The normals of a base recipe and of a functional; for pairs, those of both halves of a step, side by side."""
 
     base: Recipe
     extra: int
@@ -147,7 +149,7 @@ class Drawing(Recipe):
 
 @dataclasses.dataclass(frozen=True)
 class Level(Method):
-    """The base method on every path of a Levelled problem; the state holds those of the base and what is gathered."""
+    """The base method on every path of a Levelled problem; its state: those of the base and the numbers gathered."""
 
     base: Any
 

@@ -1,4 +1,4 @@
-"""The exact discretisation of linear systems with additive noise: no error at any step."""
+"""The exact discretisation of linear systems with additive noise, without error for any step."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from stodyn.numerics.printing.points import at_one, at_points
 from stodyn.problems.sde import SDE
 from stodyn.problems.structure import depends_on_time
 
-INPUT_NODES = 12  # of the Gauss rule over a step for inputs that change with time
-LINEAR = 1e-9  # relative: how far from linear rounding may put the drift
+INPUT_NODES = 12  # nodes of the Gauss rule over a step, for inputs that change with time
+LINEAR = 1e-9  # the relative deviation from a linear drift that may be due to rounding
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,9 +25,9 @@ class _VanLoan(Solver):
 
     x(t + h) = exp(Ah) x(t) + ∫ exp(A(h-s)) a(t+s) ds + w,   w ~ N(0, ∫ exp(As) BB' exp(A's) ds).
 
-    Mean, covariance and every joint distribution of the grid's states are exact for any step (with an input a(t) that
-    changes, to 12-point Gauss quadrature over a step). Two matrix exponentials a step length and n² operations a path
-    and step. Draws its own normals: its paths are not those that other methods make of the same seed.
+    Mean, covariance and all joint distributions of the states on the grid are exact for any step (up to 12-point Gauss
+    quadrature over a step if the input a(t) changes). Two matrix exponentials per step length and n² operations per
+    path and step. It draws its own normals, so its paths differ from those of other methods with the same seed.
     """
 
     accepts = SDE
@@ -44,7 +44,7 @@ class _VanLoan(Solver):
         if reason is not None:
             return reason
         if problem.has_random_params:
-            return f"{self.name} takes one linear system for all paths, and this problem's params differ between paths"
+            return f"{self.name} takes one linear system for all paths, but this problem's params differ between paths"
         return _find_coefficients(problem).reason
 
     def solve(self, problem, grid, start, params, streams):
@@ -74,7 +74,7 @@ class _VanLoan(Solver):
 
 
 class _Coefficients(NamedTuple):
-    """dx = (A x + a) dt + B dW; a is None where it changes with time, and reason says why it is not such a system."""
+    """dx = (A x + a) dt + B dW; a is None if it changes with time, and `reason` says why a problem has another form."""
 
     A: np.ndarray
     B: np.ndarray
@@ -97,9 +97,9 @@ def _find_coefficients(problem: Any) -> _Coefficients:
     a, A = values[0], (values[1 : n + 1] - values[0]).T
     reason = None
     if not constant or np.abs(values[n + 1 :] - (random @ A.T + a)).max() > LINEAR * max(np.abs(values).max(), 1e-300):
-        reason = "VanLoan is made for linear systems with constant coefficients, and this drift is not of that kind"
+        reason = "VanLoan is made for linear systems with constant coefficients, but this drift is not of that kind"
     elif not steady_noise:
-        reason = "VanLoan is made for constant noise, and this problem's noise depends on time"
+        reason = "VanLoan is made for constant noise, but this problem's noise depends on time"
     return _Coefficients(A, B, a if fixed else None, reason)
 
 

@@ -1,15 +1,15 @@
-"""An α method on a structure with coloured noise: the noise enters a step by its exact integrals.
+"""An α method for a structure with coloured noise, whose exact integrals enter each step.
 
-With b = M⁻¹Γ at the start of the step, y and y' the noise at its ends, Y1 = ∫y and Y2 = ∫∫y over it, drawn with the
-filter's state from their joint law, and η the noise as the recursion for φ follows it,
+With b = M⁻¹Γ at the start of the step, y and y' the noise at its ends, Y1 = ∫y and Y2 = ∫∫y over it (drawn from their
+joint law with the filter's state), and η the noise as the recursion for φ follows it,
 
     (1 - αm) η' + αm η = (1 - αf) y' + αf y,             η = y at the start of a path,
     the force in the recursion for φ:                    force + Γ y, at both ends,
     v' gets  b (Y1 - h [(1 - γ) η + γ η']),              x' gets  b (Y2 - h² [(1/2 - β) η + β η']).
 
-What the recursion itself makes of y is so replaced by the exact integrals, while force and Γ see a continuous y: strong
-order 2, where y sampled at the ends of the steps, or averaged over them, gives 1. Where b is constant that is the same
-as y left out of the force, b Y1 in v' and b Y2 in x'.
+The exact integrals thus replace the recursion's own approximation of y, while force and Γ see a continuous y. This
+gives strong order 2; y sampled at the ends of the steps, or averaged over them, would give 1. If b is constant, the
+step is the same as with y left out of the force, b Y1 added to v' and b Y2 to x'.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ STREAM = "coloured"
 
 @dataclasses.dataclass(frozen=True)
 class Excited(Wrapping, Method):
-    """An α method with the filter's law for steps of length dt; the state is that of the method, s and η."""
+    """An α method with the filter's law for steps of length dt; its state is that of the method, s and η."""
 
     problem: Any = dataclasses.field(repr=False)
     dt: float
@@ -51,8 +51,8 @@ class Excited(Wrapping, Method):
 
     @functools.cached_property
     def is_direct(self) -> bool:
-        """Whether y stays out of the force, and its integrals are added to x' and v'."""
-        terms = self.method.order == 1.0 or self.problem.own.facts.additive  # L⁰b of other noise holds the force
+        """Whether y is left out of the force, and its integrals are added to x' and v'."""
+        terms = self.method.order == 1.0 or self.problem.own.facts.additive  # L⁰b of other noise contains the force
         return self.problem.has_constant_push and terms
 
     def prepared(self, problem, h):
@@ -68,12 +68,12 @@ class Excited(Wrapping, Method):
         return self.method.start(problem.given_y, t, x[:-k], given), s, y
 
     def drawn(self, state, noise):
-        """s after a step from a state, ∫y and ∫∫y over it."""
+        """The filter's state s after a step, and ∫y and ∫∫y over the step."""
         s = state[1]
         k, p = len(s), len(self.problem.coloured.C)
         transition, root = (jnp.asarray(matrix, s.dtype) for matrix in self.law)
-        found = transition @ s + root @ noise.aux[STREAM]
-        return found[:k], found[k : k + p], found[k + p :]
+        joint = transition @ s + root @ noise.aux[STREAM]
+        return joint[:k], joint[k : k + p], joint[k + p :]
 
     def step(self, problem, t, state, noise, params):
         (before, s), h = state[:2], noise.h

@@ -3,7 +3,7 @@
 Quadrature   v_i = Σ_k w_k x(t, p_k) Φ_i(p_k) over a Gauss or sparse grid
 Sampling     the same over random or quasi-random points, or the least-squares fit through them
 Collocation  the polynomial through the solutions at as many points as there are terms
-Galerkin     the residual is orthogonal to every term: one large sparse system for all coefficients
+Galerkin     a residual orthogonal to every term: one large sparse system for all coefficients
 """
 
 from __future__ import annotations
@@ -27,19 +27,12 @@ CITATION = (
     "R. Pulch, Stochastic collocation and stochastic Galerkin methods for linear differential algebraic equations, "
     "J. Comput. Appl. Math. 262 (2014)"
 )
-COUPLED_LIMIT = 700  # unknowns of a coupled system up to which its index is computed
+COUPLED_LIMIT = 700  # the most unknowns of a coupled system whose index is computed
 
 
 @dataclasses.dataclass(frozen=True)
 class _Chaos(Expansion):
-    """What the four share.
-
-    degree    R, the largest degree
-    basis     "total" (M_R), "tensor" (N_R) or "cross"
-    order     of the Radau method that integrates in time, 3 or 5
-    rtol      None: the steps given; else steps chosen by the error
-    diagnose  compute the index over the parameters and of coupled systems, and look at the start, before the run
-    """
+    """The common part of the four expansions; _Galerkin explains the options."""
 
     degree: int = 3
     basis: str = "total"
@@ -74,24 +67,31 @@ class _Chaos(Expansion):
     def _checked_index(problem: RandomDAE) -> str:
         if problem.n > INDEX_LIMIT:
             return f"not computed: {problem.n} components"
-        found = problem.domain_index
-        if found.index is None:
+        domain = problem.domain_index
+        if domain.index is None:
             raise ValueError(
-                f"params: the index of the system changes inside the domain of the parameters: {found.said}. "
-                "Polynomials of the parameters converge to no such solution; take narrower distributions, or pass "
-                "diagnose=False and look at the result with care."
+                f"params: the index of the system changes inside the domain of the parameters: {domain.said}. "
+                "Polynomials of the parameters do not converge to such a solution; take narrower distributions, or "
+                "pass diagnose=False and check the result with care."
             )
-        return found.said
+        return domain.said
 
 
 @dataclasses.dataclass(frozen=True)
 class _Quadrature(_Chaos):
     """Coefficients by quadrature over a Gauss or sparse grid: v_i = Σ_k w_k x(t, p_k) Φ_i(p_k).
 
-    nodes  Gauss nodes a parameter (degree + 1 unless given), or the level of Smolyak's grid
-    grid   "tensor" or "smolyak"
+    For few parameters and a smooth solution. Exact where x Φ_i is a polynomial that the rule integrates exactly. All
+    nodes are integrated as one batch.
 
-    Exact where x Φ_i is a polynomial that the rule integrates. All nodes are integrated as one batch.
+    Parameters
+    ----------
+    degree, basis, order, rtol, diagnose
+        As for Galerkin.
+    nodes : int, optional
+        The number of Gauss nodes per parameter (degree + 1 by default), or the level of Smolyak's grid.
+    grid : "tensor" or "smolyak"
+        The tensor product of Gauss rules, or Smolyak's sparse grid.
     """
 
     nodes: int | None = None
@@ -116,12 +116,20 @@ class _Quadrature(_Chaos):
 
 @dataclasses.dataclass(frozen=True)
 class _Sampling(_Chaos):
-    """Coefficients from solutions at sampled parameters: random or quasi-random, the seed of the run decides which.
+    """Coefficients from solutions at sampled parameters: random or quasi-random, drawn with the seed of the run.
 
-    samples  how many; points  "sobol" or "random"
-    fit      "projection": v_i = mean of x Φ_i, for any number of samples; "regression": least squares, for smooth
-             dependence on many parameters, with the degree up to `degree` that predicts left-out samples best. The
-             result then holds `left_out`, the root mean square error of samples left out one at a time
+    Parameters
+    ----------
+    degree, basis, order, rtol, diagnose
+        As for Galerkin.
+    samples : int
+        The number of samples.
+    points : "sobol" or "random"
+        Quasi-random or random points.
+    fit : "projection" or "regression"
+        "projection": v_i is the mean of x Φ_i, for any number of samples. "regression": least squares, for smooth
+        dependence on many parameters; it chooses the degree, at most `degree`, that best predicts samples left out. The
+        result then holds `left_out`, the root mean square error at samples left out one at a time.
     """
 
     samples: int = 1024
@@ -158,11 +166,16 @@ class _Sampling(_Chaos):
 class _Collocation(_Chaos):
     """The polynomial through the solutions at as many points as terms: v = C⁻¹ x(t, p_l), C = (Φ_i(p_l)).
 
-    points   (terms, Q), one row a point; None takes the Gauss nodes for a tensor basis and a well-spread choice of them
-             for another
-    coupled  solve the coupled system (9) in place of the independent ones: the same result, dearer
+    On the tensor basis with Gauss nodes it is the same as Quadrature.
 
-    On the tensor basis with Gauss nodes it equals Quadrature.
+    Parameters
+    ----------
+    degree, basis, order, rtol, diagnose
+        As for Galerkin.
+    points : array (terms, Q), optional
+        One row per point. By default the Gauss nodes for a tensor basis, and a well-spread choice of them for others.
+    coupled : bool
+        Solve the coupled system (9) in place of the independent ones: the same result at a higher cost.
     """
 
     basis: str = "tensor"
@@ -191,10 +204,24 @@ class _Collocation(_Chaos):
 class _Galerkin(_Chaos):
     """The stochastic Galerkin method: <residual Φ_l> = 0 for every term, one sparse system for all coefficients.
 
-    Where mass and matrix are multi-affine in the parameters it is a sum of Kronecker products of their coefficients
-    with matrices from three-term recurrences; else it is integrated numerically, and the record tells the error. On the
-    tensor basis a multi-affine system decouples at the Gauss nodes (Pulch's Theorem 2) and is solved there; the record
-    says which was done. The index of the coupled system is computed, as it may differ from that of the system.
+    Where mass and matrix are multi-affine in the parameters, the system is a sum of Kronecker products of their
+    coefficients with matrices from three-term recurrences; otherwise it is integrated numerically, and the record
+    states the error. On the tensor basis a multi-affine system decouples at the Gauss nodes (Pulch's Theorem 2) and is
+    solved there; the record says which was done. The index of the coupled system, which may differ from that of the
+    original system, is computed.
+
+    Parameters
+    ----------
+    degree : int
+        R, the largest degree of the polynomials.
+    basis : "total", "tensor" or "cross"
+        The set of polynomials: total degree (M_R), tensor product (N_R) or hyperbolic cross.
+    order : 3 or 5
+        The order of the Radau method that integrates in time.
+    rtol : float, optional
+        Choose the steps in time by this relative error; without it they are those of the run.
+    diagnose : bool
+        Before the run, compute the index over the parameters and of coupled systems, and check the start.
     """
 
     name = "Galerkin"
@@ -209,7 +236,7 @@ class _Galerkin(_Chaos):
         return Expanded(problem.parameters, Series(basis, _integrate(self, problem, basis, whole, times, kept)), record)
 
     def _decoupled(self, problem, basis, times, kept, record):
-        """At the Gauss nodes, with the source and the start projected onto the basis as Galerkin does."""
+        """The solution at the Gauss nodes, with source and start projected onto the basis as in Galerkin's method."""
         grid = nodes.tensor(problem.distributions, basis.degree + 1)
         phi = basis.evaluate(grid.points)
         forcing, off_s = coupled.projected_forcing(problem, basis, times)
@@ -259,7 +286,7 @@ def _terms_last(stacked: np.ndarray) -> np.ndarray:
 def _integrate(method: _Chaos, problem: RandomDAE, basis: Basis, whole: coupled.Coupled, times, kept) -> np.ndarray:
     states = integrate(problem, whole.system, whole.start, times, method.order, method.rtol)[kept, 0]
     if not np.isfinite(states).all():
-        raise ValueError("problem: the coupled system was not solved at some step. Try smaller steps.")
+        raise ValueError("problem: the coupled system could not be solved at some step. Try smaller steps.")
     return np.ascontiguousarray(np.moveaxis(states.reshape(len(kept), len(basis), problem.n), 1, 2))
 
 

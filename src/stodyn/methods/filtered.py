@@ -1,4 +1,4 @@
-"""A method on a problem with coloured noise, the noise itself stepped exactly: its law is right at any step."""
+"""A method for a problem with coloured noise that steps the noise itself exactly: its law is right for any step."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ from stodyn.problems.driven import Driven
 
 @dataclasses.dataclass(frozen=True)
 class ExactNoise(Method):
-    """A one-step method on a problem with coloured noise, the filter of the noise being stepped exactly.
+    """A one-step method for a problem with coloured noise, whose filter is stepped exactly.
 
-    In a step the filter's state and the average of the noise over it are drawn from their joint law (Van Loan), and the
-    base method steps the problem's own equations with this average for the noise, constant over the step. So the noise
-    has its exact covariance and autocovariance at any dt, and the response an error of order dt² for smooth systems: it
-    receives the exact impulse of every step. Costs k + p normals per step for k states of the filter and p outputs.
+    In each step the filter's state and the average of the noise over the step are drawn from their joint law (Van
+    Loan), and the base method steps the problem's own equations with this average as a constant noise. The noise
+    therefore has its exact covariance and autocovariance for any dt. The response receives the exact impulse of every
+    step, and its error is of order dt² for smooth systems. Costs k + p normals per step for k states of the filter and
+    p outputs.
 
     Parameters
     ----------
@@ -117,8 +118,10 @@ class _AndFilter(Recipe):
 
 @dataclasses.dataclass(frozen=True)
 class _OverEqualSteps(Wrapping, Method):
-    """ExactNoise for a problem and steps of length dt: the base on the problem's own equations, then the filter; the
-    state is that of the base and s."""
+    """ExactNoise for one problem and steps of length dt: the base on the problem's own equations, then the filter.
+
+    The state is that of the base and s.
+    """
 
     base: Any
     problem: Any = dataclasses.field(repr=False)
@@ -132,7 +135,7 @@ class _OverEqualSteps(Wrapping, Method):
 
     @functools.cached_property
     def own(self) -> Any:
-        """The problem's own equations in the calculus of the base, the noise being a parameter."""
+        """The problem's own equations in the calculus of the base, with the noise as a parameter."""
         convert = {"ito": lowering.to_ito, "stratonovich": lowering.to_stratonovich}.get(self.base.calculus)
         return convert(self.problem.own) if convert else self.problem.own
 
@@ -156,7 +159,7 @@ class _OverEqualSteps(Wrapping, Method):
         return self.method.refusal(problem)
 
     def on(self, problem: Driven) -> Method:
-        """The same for another problem."""
+        """The same method for another problem."""
         return dataclasses.replace(self, problem=problem)
 
     def start(self, problem, t, x, params):

@@ -1,4 +1,4 @@
-"""An α method on a structure with hysteretic elements: z' = z + h (r(v, z) + r(v', z'))/2, solved with the step."""
+"""An α method for a structure with hysteretic elements: z' = z + h (r(v, z) + r(v', z'))/2, solved with the step."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from stodyn.methods.contract import Method
 from stodyn.methods.wrapping import Wrapping
 from stodyn.problems.elements import Hysteretic
 
-BEYOND = 1.5  # times its bound: a z further out is the work of a step that is too long
+BEYOND = 1.5  # times its bound: a z farther out comes from a step that is too long
 
 
 @dataclasses.dataclass(frozen=True)
 class Hysteresis(Wrapping, Method):
-    """The method on the system whose force holds z at the end of the step; the state is that of the method, and z."""
+    """The method for the system whose force contains z at the end of the step; its state is the method's and z."""
 
     accepts = Hysteretic
 

@@ -1,4 +1,4 @@
-"""A method on a measured problem: the method itself, then a sample of the measurements after every step."""
+"""A method for a measured problem: after every step of the method a sample of the measurements."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STREAM = "measurement"
 
 
 def measuring(method: Any, problem: Any) -> Any:
-    """The method as it runs on the problem: with its measurements where it has them."""
+    """The method for a problem, with the problem's measurements where it has any."""
     if not isinstance(problem, Measured):
         return method
     if isinstance(problem, Walled):
@@ -36,7 +36,7 @@ def measuring(method: Any, problem: Any) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class _Steps(Wrapping, Method):
-    """A step of the method, then z = H x + √(R/h) ξ; the state is that of the method and z."""
+    """A step of the method, then z = H x + √(R/h) ξ; its state is that of the method and z."""
 
     count: int
     accepts = Measured
@@ -72,7 +72,7 @@ class _Steps(Wrapping, Method):
 
 @dataclasses.dataclass(frozen=True)
 class _Solves(Wrapping, Solver):
-    """The states of the solver with measurements of them."""
+    """The states of a solver, with their measurements."""
 
     accepts = Measured
 

@@ -1,19 +1,19 @@
 """A method whose paths are stopped where a function of the state first reaches a level.
 
-After every step it is decided whether a level was reached within it (problems.level), and when:
+After every step the method decides whether a level was reached within the step (problems.level), and when:
 
     bridge   with the probability exp(-2 a b) of a Brownian bridge, a and b its distances in standard deviations of the
              step; then the share of the step before the crossing is s/(1 + s), s inverse Gaussian of mean a/|b| and
-             shape a², and the state lies on the chord, plus the bridge of the noise that leaves the level alone
+             shape a², and the state lies on the chord, plus the bridge of the noise along the level
     cubic    where Hermite's cubic through the function and its rate is at the level
     grid     at the end of the step
 
 The decision takes two normals z of the stream "event": E = |z|²/2 is exponential, and the level is reached where
-E > 2 a b. Given that it is, E - 2 a b is exponential again and independent of the direction of z, so that z shortened
-to |z|² - 4 a b is a fresh pair of normals: it draws the share.
+E > 2 a b. In this case E - 2 a b is again exponential and independent of the direction of z, so that z, shortened to
+|z|² - 4 a b, is a fresh pair of normals, from which the share is drawn.
 
-The state of a stopped path stays as it is. The last number of the state of the method is the number of the level that
-stopped it, counted from 1, and 0 while the path goes on.
+The state of a stopped path does not change any more. The last entry of the method's state is the number of the level
+that stopped the path, counted from 1, and 0 while the path goes on.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ class Stop:
     Parameters
     ----------
     *levels : Level
-        The first that a path reaches stops it.
+        The first level that a path reaches stops it.
     stopped : "frozen" or "alive"
-        What statistics at a time are taken over afterwards: all paths, stopped ones staying where they were stopped
-        (the stopped process, the default); or those that are still going on.
+        The paths that statistics at a later time see: "frozen" (the default), all paths, where stopped paths stay at
+        the place of their stop (the stopped process); "alive", only paths that have not been stopped.
 
     Examples
     --------
@@ -72,7 +72,7 @@ class Stop:
 
 
 def stopping(method: Any, problem: Any, stop: Stop, t: float) -> Stopping:
-    """The method with a stop, made ready for a problem whose run begins at time t; refuses what cannot be stopped."""
+    """The method with a stop, for a problem whose run begins at time t; refuses methods that cannot be stopped."""
     if not isinstance(stop, Stop):
         raise TypeError(f"stop: expected stodyn.Stop(stodyn.Level(...)), got {stop!r}")
     if not isinstance(method, Method):
@@ -92,8 +92,10 @@ def stopping(method: Any, problem: Any, stop: Stop, t: float) -> Stopping:
 
 
 class End(NamedTuple):
-    """How a path was stopped: when, where (None where the method's state is that), by which level; and its smallest
-    distance from each level so far, after its steps."""
+    """When, where and by which level a path was stopped, and its smallest distance so far from each level.
+
+    `place` is None where the method's state holds it; distances are those at the ends of steps.
+    """
 
     time: Any
     closest: Any
@@ -103,11 +105,18 @@ class End(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Stopping(Wrapping, Method):
-    """A step of the method underneath, then where in it the path was stopped.
+    """A step of the wrapped method, then the decision whether and where in it the path is stopped.
 
-    gauges    the levels on the problem; n, m: its components, and channels of its noise
-    smooth    components that noise does not enter
-    stopped   "frozen" or "alive": what is shown of a stopped path, its last state or NaN
+    Parameters
+    ----------
+    gauges
+        The levels for this problem.
+    stopped
+        "frozen" shows the last state of a stopped path, "alive" NaN.
+    n, m
+        The numbers of components and of noise channels of the problem.
+    smooth
+        The components that noise does not enter directly.
     """
 
     gauges: tuple[Gauge, ...]
@@ -120,12 +129,12 @@ class Stopping(Wrapping, Method):
 
     @property
     def said(self) -> list[str]:
-        """What the record of a run says of the levels."""
+        """The words on the levels in the record of a run."""
         return [f"{gauge.level}: {gauge.known[0]}, {gauge.known[1]}" for gauge in self.gauges]
 
     @property
     def bridges(self) -> int:
-        """How many of the levels need a decision at random."""
+        """The number of levels that need a random decision."""
         return sum(gauge.known[0] == BRIDGE for gauge in self.gauges)
 
     @property
@@ -140,7 +149,7 @@ class Stopping(Wrapping, Method):
 
     @property
     def is_plain(self) -> bool:
-        """Whether the state of the method is that of the problem."""
+        """Whether the method's state is the vector of the problem's components."""
         return type(self.method).read is Method.read and type(self.method).start is Method.start
 
     def start(self, problem, t, x, params):
@@ -166,7 +175,7 @@ class Stopping(Wrapping, Method):
         by = end.by.astype(x.dtype)
         return jnp.concatenate([shown, end.time[None], end.closest, place, by[None]])
 
-    # --- what a step does ---------------------------------------------------------------------------------------------
+    # --- the decision after a step ------------------------------------------------------------------------------------
 
     def _decided(self, problem, t, state, noise, params, found):
         inner, end = state
@@ -185,7 +194,7 @@ class Stopping(Wrapping, Method):
         return (kept, End(time, lowest, last, jnp.where(stops, by, end.by))), of_those(report, goes_on)
 
     def _stopped(self, problem, t, noise, x, y, params, goes_on):
-        """Whether a path is stopped in a step from x to y, the share of the step before, the level, and the state."""
+        """Whether a path is stopped in a step from x to y, after which share of the step, by which level, and where."""
         h, tests, taken = noise.h, [], 0
         normals = noise.aux[STREAM] if self.bridges else jnp.zeros(0, x.dtype)
         for gauge in self.gauges:
@@ -208,7 +217,7 @@ class Stopping(Wrapping, Method):
 
 
 def of_those(report: Report, goes_on: Array) -> Report:
-    """What a step reports, of a path that goes on."""
+    """The report of a step, which counts only for a path that goes on."""
     if report.ok is True:
         return report
     rounded = report.rounded if report.rounded is False else report.rounded & goes_on
@@ -216,7 +225,7 @@ def of_those(report: Report, goes_on: Array) -> Report:
 
 
 class _Test:
-    """One level and one step of one path from x to y: z are two normals, for a bridge."""
+    """The test whether one path reached one level in a step from x to y; z holds two normals, for a bridge."""
 
     def __init__(self, gauge: Gauge, method: Stopping, t, h, x, y, params, z):
         self.gauge, self.kind, self.smooth = gauge, gauge.known[0], method.smooth
@@ -234,14 +243,14 @@ class _Test:
         beyond = jnp.any(self.ends[0] <= 0) | jnp.any(self.ends[1] <= 0)
         if self.kind == BRIDGE:
             a, b = self.units
-            spare = np.log(len(a))  # the chance of one of two levels is at most twice the larger one
+            spare = np.log(len(a))  # the chance to reach either of two levels is at most twice the larger chance
             return beyond | (self.energy + spare > 2.0 * jnp.min(a * b))
         if self.kind == CUBIC:
             return jnp.any(crossing.cubic_lowest(self.ends, self.slopes)[1] <= 0)
         return beyond
 
     def crossing(self) -> tuple[Array, Array, Array]:
-        """Whether the level was reached, the share of the step before, and which of two levels it was."""
+        """Whether the level was reached, after which share of the step, and which of two levels it was."""
         one = jnp.ones_like(self.x[0])
         if self.kind == GRID:
             return jnp.any(self.ends[1] <= 0), one, jnp.argmin(self.ends[1])
@@ -256,7 +265,7 @@ class _Test:
         return reached, jnp.where(self.ends[0][side] > 0, s / (1.0 + s), 0.0), side
 
     def _decision(self) -> tuple[Array, Array, Array]:
-        """Whether a bridge reached the level, the exponential number that is left of the decision, and the side."""
+        """Whether a bridge reached the level, the remaining exponential variable, and the side."""
         a, b = (jnp.maximum(x, 0.0) for x in self.units)
         if len(a) == 1:
             left = self.energy - 2.0 * a[0] * b[0]
@@ -269,7 +278,7 @@ class _Test:
         return uniform < 1.0, -jnp.log(jnp.clip(left, 1e-30, 1.0)), jnp.where(is_low, 0, 1)
 
     def place(self, share: Array, side: Array, normals: Array) -> Array:
-        """The state at the share of the step where the level was reached."""
+        """The state after the share of the step at which the level was reached."""
         t, h, x, y, params, problem = self.t, self.h, self.x, self.y, self.params, self.gauge.problem
         if self.kind == GRID:
             return y

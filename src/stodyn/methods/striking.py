@@ -1,7 +1,7 @@
-"""A method on a mechanical system with impacts, each located within its step.
+"""A method for a mechanical system with impacts, each located within its step.
 
-A step of the method from x to y. Where Hermite's cubic through the distance from a wall and its rate comes to zero,
-at the share u of the step, the path is stopped there:
+The method makes a step from x to y. Where Hermite's cubic through the distance from a wall and its rate reaches zero,
+after the share u of the step, the path is stopped there:
 
     position   on the cubics of all coordinates, moved onto the wall
     velocity   the slopes of the cubics plus ½ √(h u (1 - u)) b ξ, the law of the velocity of an integrated Brownian
@@ -9,11 +9,11 @@ at the share u of the step, the path is stopped there:
     impact     the map of the wall
     rest       a step of the method of length (1 - u) h from there, with noise of its own
 
-and again with the rest. A path that falls back onto the wall it has just left without getting off it, or strikes more
-than MOST times in a step, is at rest there: what lies beyond the wall is moved onto it, and loses its speed.
+and the rest is treated likewise. A path that falls back onto the wall it has just left without getting off it, or
+strikes more than MOST times in a step, is at rest there: a state beyond the wall is moved onto it and loses its speed.
 
-The noise of the rests is made of two normals of the stream "wall", whose bits are the key of a counter: it costs
-nothing where nothing is struck.
+The noise of the rests comes from two normals of the stream "wall", whose bits are the key of a counter-based generator,
+so that it costs nothing where nothing is struck.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ from stodyn.problems.impact import COUNTED, Struck
 from stodyn.problems.level import Gauge
 
 STREAM = "wall"
-MOST = 8  # impacts in a step
-NO_WAY = 1e-9  # share of a step below which a path has not got off the wall
-LEAST = 1e-14  # share of a step that the last rest has at least: methods divide by the length of their steps
-NEVER = 2.0  # a share beyond the step
-POLISHED = 2  # Newton's steps after the halvings of a root
+MOST = 8  # the most impacts in a step
+NO_WAY = 1e-9  # the share of a step within which a path has not got off the wall
+LEAST = 1e-14  # the least share of a step that a rest covers: methods divide by the length of their steps
+NEVER = 2.0  # a share beyond the step, for walls that are not struck
+POLISHED = 2  # how many Newton rounds follow the bisection for a root
 
 
 def striking(method: Any, problem: Struck) -> Method:
-    """The method as it runs on a system with impacts; refuses methods that cannot begin anew within a step."""
+    """The method for a system with impacts; refuses methods that cannot restart within a step."""
     if not isinstance(method, Method):
         raise ValueError(
-            f"method: {method.name} makes whole paths at once, and impacts happen in steps; take StochasticAlpha"
+            f"method: {method.name} makes whole paths at once, but impacts happen in steps; take StochasticAlpha"
         )
     if method.starting_steps or method.takes_equal_steps:
         why = method.takes_equal_steps or "takes its history at equal steps"
         raise ValueError(
-            f"method: {method.name} {why}, and an impact cuts a step in two; take a one-step method such as "
+            f"method: {method.name} {why}, but an impact cuts a step in two; take a one-step method such as "
             "StochasticAlpha, Newmark or SRA1"
         )
     return _Striking(method)
@@ -60,7 +60,7 @@ def striking(method: Any, problem: Struck) -> Method:
 
 @dataclasses.dataclass(frozen=True)
 class _Striking(Wrapping, Method):
-    """A step of the method, then the impacts in it; the state is that of the method and two counts (COUNTED)."""
+    """A step of the method, then the impacts in it; its state is that of the method and two counts (COUNTED)."""
 
     accepts = Struck
 
@@ -83,16 +83,16 @@ class _Striking(Wrapping, Method):
         x = self.method.read(inner)
         key = _key(noise.aux[STREAM])
         gauges = problem.gauges
-        told = Report(*(jnp.asarray(part) for part in report))
+        reports = Report(*(jnp.asarray(part) for part in report))
         first = _located(gauges, t, h, x, self.method.read(after), params)
-        begun = jnp.zeros((), x.dtype), x, after, jnp.zeros((), np.int32), first, told
+        begun = jnp.zeros((), x.dtype), x, after, jnp.zeros((), np.int32), first, reports
 
         def goes_on(now):
             *_, k, (share, _, rests), _ = now
             return (share < NEVER) & ~rests & (k < MOST)
 
         def struck(now):
-            gone, x, after, k, (share, which, _), told = now
+            gone, x, after, k, (share, which, _), reports = now
             begin, length = t + gone * h, jnp.maximum(1.0 - gone, LEAST) * h
             normals = self._drawn(key, k, own.m, x.dtype)
             place = _place(problem, length, x, self.method.read(after), share, params, begin, normals.pop(""))
@@ -107,9 +107,9 @@ class _Striking(Wrapping, Method):
             after, report = self.method.step(own, when, fresh, following, params)
             new = Report(*(jnp.asarray(part) for part in report))
             next_one = _located(gauges, when, rest, x, self.method.read(after), params)
-            return gone, x, after, k + 1, next_one, told.joined(new)
+            return gone, x, after, k + 1, next_one, reports.joined(new)
 
-        *_, after, k, (share, _, _), told = lax.while_loop(goes_on, struck, begun)
+        *_, after, k, (share, _, _), reports = lax.while_loop(goes_on, struck, begun)
         at_wall = share < NEVER
 
         def rested(after):
@@ -123,18 +123,18 @@ class _Striking(Wrapping, Method):
 
         after = rarely(at_wall, rested, after)
         counted = counts + jnp.stack([k, at_wall.astype(np.int32)])
-        return (after, counted), Report(*told) if report.ok is not True else report
+        return (after, counted), Report(*reports) if report.ok is not True else report
 
     def _drawn(self, key: tuple[Array, Array], k: Array, m: int, dtype: Any) -> dict[str, Array]:
-        """The normals of rest number k: those of its step by their streams, and m for the velocity under ""."""
+        """The normals of rest number k: those of its step by their streams, and under "" m for the velocity."""
         wanted = {**self.method.needs.normals(m), "": m}
         pairs = (sum(wanted.values()) + 1) // 2
         numbers = k.astype(np.uint64) * np.uint64(pairs) + jnp.arange(pairs, dtype=np.uint64)
         both = counter.pair(key, np.uint32(0), jnp.zeros_like(numbers), numbers)
-        drawn, found = jnp.concatenate(both).astype(dtype), {}
+        drawn, by_stream = jnp.concatenate(both).astype(dtype), {}
         for name, count in wanted.items():
-            found[name], drawn = drawn[:count], drawn[count:]
-        return found
+            by_stream[name], drawn = drawn[:count], drawn[count:]
+        return by_stream
 
 
 def _key(normals: Array) -> tuple[Array, Array]:
@@ -148,8 +148,11 @@ def _key(normals: Array) -> tuple[Array, Array]:
 
 
 def _located(gauges: tuple[Gauge, ...], t, h, x: Array, y: Array, params) -> tuple[Array, Array, Array]:
-    """The share of a step at which the first wall is struck (NEVER where none is), which it is, and whether a path lies
-    at it: it falls back at once, without having moved towards the wall when it began."""
+    """The share of a step after which the first wall is struck, which wall it is, and whether the path rests on it.
+
+    The share is NEVER where no wall is struck. A path rests where it falls back at once although it did not move
+    towards the wall at the start.
+    """
     shares, falls = [], []
     for gauge in gauges:
         (a,), (b,) = gauge.distances(t, x, params), gauge.distances(t + h, y, params)
@@ -165,7 +168,7 @@ def _located(gauges: tuple[Gauge, ...], t, h, x: Array, y: Array, params) -> tup
 
 
 def _root(ends: tuple[Array, Array], slopes: tuple[Array, Array], beyond: Array, none: Array) -> Array:
-    """Where the cubic is at zero, to all digits; in place of `none`."""
+    """The root of the cubic, to all digits; it takes the place of `none`."""
     u = crossing.cubic_root(ends, slopes, beyond)
     for _ in range(POLISHED):
         value, slope = jax.jvp(lambda u: crossing.cubic_at(u, ends, slopes), (u,), (jnp.ones_like(u),))
@@ -175,7 +178,7 @@ def _root(ends: tuple[Array, Array], slopes: tuple[Array, Array], beyond: Array,
 
 
 def _place(problem: Struck, h, x: Array, y: Array, u: Array, params, t, normals: Array) -> Array:
-    """Positions and velocities at the share u of a step."""
+    """Positions and velocities after the share u of a step."""
     own, N = problem.own, problem.own.N
     ends, slopes = (x[:N], y[:N]), (h * x[N:], h * y[N:])
     position, rate = jax.jvp(lambda u: crossing.cubic_at(u, ends, slopes), (u,), (jnp.ones_like(u),))
@@ -187,7 +190,8 @@ def _place(problem: Struck, h, x: Array, y: Array, u: Array, params, t, normals:
 
 
 def _chosen(which: Array, states: list[Array]) -> Array:
-    found = states[0]
+    """states[which], for a traced `which`."""
+    chosen = states[0]
     for i, state in enumerate(states[1:], 1):
-        found = jnp.where(which == i, state, found)
-    return found
+        chosen = jnp.where(which == i, state, chosen)
+    return chosen

@@ -1,6 +1,6 @@
-"""A method on a problem with walls: its step, then what the wall does to it.
+"""A method for a problem with walls: a step from x to y, then the action of the wall.
 
-lifted    x' = y + max(0, low - m), m = (x + y - √((x - y)² + v χ²))/2 the least value of a Brownian bridge from x to y
+lifted    x' = y + max(0, low - m), m = (x + y - √((x - y)² + v χ²))/2 the minimum of a Brownian bridge from x to y
           of variance v, χ² = ξ₁² + ξ₂²                        D. Lépingle, Math. Comput. Simul. 38 (1995)
 folded    x' = low + |y - low|                              M. Bossy, E. Gobet & D. Talay, J. Appl. Probab. 41 (2004)
 mirrored  x' = low + e (low - y) and v' = -e v where y is below the wall
@@ -20,18 +20,18 @@ from stodyn.methods.wrapping import AndNormals, Wrapping, without
 from stodyn.problems.walls import Walled
 
 STREAM = "wall"
-DRAWN = 2  # normals for each side of a component
+DRAWN = 2  # normals per wall
 
 
 def walling(method: Any, problem: Walled) -> Method:
-    """The method as it runs between walls; refuses methods that keep more than the state, or make whole paths."""
+    """The method for a problem with walls; refuses methods that keep more than the state or make whole paths."""
     if not isinstance(method, Method):
-        raise ValueError(f"method: {method.name} makes whole paths at once, and walls act on steps; take EulerMaruyama")
+        raise ValueError(f"method: {method.name} makes whole paths at once, but walls act on steps; take EulerMaruyama")
     kind: Any = type(method)
     if kind.start is not Method.start or kind.read is not Method.read or method.starting_steps:
         raise ValueError(
-            f"method: {method.name} keeps more than the state of the problem from step to step, which a wall would "
-            "change behind its back; take a one-step method such as EulerMaruyama, Heun or SRA1"
+            f"method: {method.name} keeps more than the state of the problem from step to step, which would no longer "
+            "fit a state that a wall has moved; take a one-step method such as EulerMaruyama, Heun or SRA1"
         )
     draws = problem.walls.kind == "reflect" and problem.walls.draw
     return _Walled(method, sum(map(math.isfinite, (b for place in problem.places for b in place[2:]))) if draws else 0)
@@ -39,7 +39,7 @@ def walling(method: Any, problem: Walled) -> Method:
 
 @dataclasses.dataclass(frozen=True)
 class _Walled(Wrapping, Method):
-    """A step of the method, then the walls; sides: for how many of them something is drawn."""
+    """A step of the method, then the walls; `sides` is the number of walls that need normals."""
 
     sides: int
     accepts = Walled
@@ -65,10 +65,10 @@ class _Walled(Wrapping, Method):
 
 
 def _lifted(x: Any, y: Any, v: Any, low: float, high: float, drawn: Iterator) -> Any:
-    """y moved by what the extremes of the bridge from x to y lie beyond the walls; `drawn` gives the normals."""
+    """y moved by the distance to which the bridge from x to y passes beyond the walls; `drawn` gives the normals."""
 
     def largest(sign: float) -> Any:
-        """Of sign times the bridge."""
+        """The maximum of sign times the bridge."""
         square = next(drawn) ** 2 + next(drawn) ** 2
         return 0.5 * (sign * (x + y) + jnp.sqrt((x - y) ** 2 + v * square))
 
@@ -78,7 +78,7 @@ def _lifted(x: Any, y: Any, v: Any, low: float, high: float, drawn: Iterator) ->
 
 
 def _mirrored(after: Any, i: int, velocity: int, low: float, high: float, e: float) -> Any:
-    """The state with x and v mirrored where x is beyond a wall; what is still beyond the other one is folded."""
+    """The state with x and v mirrored where x is beyond a wall; x is folded where it is then beyond the other wall."""
     y, v = after[i], after[velocity]
     is_out = (y < low) | (y > high)
     wall = jnp.clip(y, low, high)
@@ -87,7 +87,7 @@ def _mirrored(after: Any, i: int, velocity: int, low: float, high: float, e: flo
 
 
 def folded(y: Any, low: float, high: float) -> Any:
-    """y mirrored at the walls until it is between them."""
+    """y mirrored at the walls until it lies between them."""
     if not math.isfinite(high):
         return low + jnp.abs(y - low)
     if not math.isfinite(low):
