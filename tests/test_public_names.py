@@ -34,6 +34,8 @@ def test_every_model_is_listed():
 def test_an_unknown_name_is_told_with_those_near_it():
     with pytest.raises(AttributeError, match=r"'stodyn' has no attribute 'simulat'. Near it: simulate"):
         sd.simulat  # noqa: B018
+    with pytest.raises(AttributeError, match=r"'exactly_filtered'. It is called ExactNoise\(method\), .* now"):
+        sd.exactly_filtered  # noqa: B018
 
 
 def test_importing_loads_nothing_that_is_not_used():

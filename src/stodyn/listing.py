@@ -61,11 +61,15 @@ def _folded(name: str) -> str:
     return name.lower().replace("-", "_")
 
 
-def on_demand(package: str, file: str) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
+def on_demand(
+    package: str, file: str, renamed: Mapping[str, str] | None = None
+) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
     """The __all__, __getattr__ and __dir__ of a package whose names are imported when they are first used.
 
     The names are those that the package's __init__.pyi, which type checkers and editors read, imports and lists in
     __all__; so a name has one home. Modules of the package that are not listed open too.
+
+    renamed  old name -> what it is called now, for the error of those who still type it
     """
     homes: dict[str, tuple[str, str]] = {}
     for statement in ast.parse(Path(file).with_suffix(".pyi").read_text()).body:
@@ -80,6 +84,7 @@ def on_demand(package: str, file: str) -> tuple[list[str], Callable[[str], Any],
         if value is None:
             near = difflib.get_close_matches(name, homes, n=3)
             hint = f". Near it: {', '.join(near)}" if near else ""
+            hint = f". It is called {renamed[name]} now" if renamed and name in renamed else hint
             raise AttributeError(f"module {package!r} has no attribute {name!r}{hint}", name=name)
         setattr(importlib.import_module(package), name, value)
         return value

@@ -53,7 +53,7 @@ class Along(NamedTuple):
 def along(method):
     """Once a method, the pieces of all steps side by side."""
     problem = crossed(1 if method is SRKw2 else 2)
-    d, N = variational.discrete(method, problem), problem.n // 2
+    d, N = variational.discrete(problem, method), problem.n // 2
     rng = np.random.default_rng(3)
     normals = {k: rng.standard_normal((STEPS, c)) for k, c in method.needs.normals(problem.m).items()}
     noise = at_points(lambda h, z: method.needs.increment(h, z, problem.m), np.full(STEPS, 0.1), normals)
@@ -106,7 +106,7 @@ def test_from_discrete_gives_the_method_back():
         start=(1.0, 0.5),
     )
     method, given = StoermerVerlet, Increment(0.1, np.array([0.2]))
-    d = variational.discrete(method, problem)
+    d = variational.discrete(problem, method)
     again = variational.from_discrete(d.H, d.F_plus, d.F_minus)
     (found, report), (expected, _) = at_one(
         lambda x, noise: [m.step(problem, 0.3, x, noise, None) for m in (again, method)], np.array([1.0, 0.5]), given
@@ -127,7 +127,7 @@ def test_a_discrete_hamiltonian_of_the_users_own_is_symplectic():
     with pytest.raises(TypeError, match=r"H_d: expected a function"):
         variational.from_discrete(None)
     with pytest.raises(TypeError, match=r"method: expected one of methods\.variational"):
-        variational.discrete(explicit.Heun, problem)
+        variational.discrete(problem, explicit.Heun)
 
 
 # --- momentum maps ---------------------------------------------------------------------------------------------------

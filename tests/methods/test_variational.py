@@ -270,7 +270,7 @@ def test_a_table_of_the_users_own():
     mine, problem = variational.FromTable(table), crossed()
     x, given = jnp.array([1.0, 0.5]), noise(mine, 2)
     after, _ = compiled(mine, problem)(x, given)
-    d = variational.discrete(mine, problem)
+    d = variational.discrete(problem, mine)
     q_next, p = at_one(lambda q, p: d.map(0.0, q, p, given, None), x[:1], after[1:])
     np.testing.assert_allclose(np.concatenate([q_next, p]), [after[0], x[1]], atol=1e-11)
     with pytest.raises(ValueError, match=r"Bad claims strong order 0\.5 for general noise but has order 0"):

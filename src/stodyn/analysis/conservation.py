@@ -296,7 +296,7 @@ def momentum_balance(
     momenta = at_points(momentum, states)
     if not isinstance(step, variational.LagrangeDAlembert):
         return MomentumBalance(momenta, None)
-    pieces = variational.discrete(step, problem).pieces
+    pieces = variational.discrete(problem, step).pieces
 
     def given(t, x, x_next, noise, params):
         q, (q_next, p_next) = problem.split(x)[0], problem.split(x_next)

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from stodyn.methods.catalogue import stepping
 from stodyn.methods.contract import Claim, Method, Report
 from stodyn.methods.partitioned import MeanSquareTable, PartitionedTable, Solution, WeakTable
 from stodyn.noise import discrete as draws
@@ -20,6 +21,7 @@ from stodyn.noise import wiener
 from stodyn.noise.increment import Increment
 from stodyn.numerics.newton import newton
 from stodyn.numerics.surd import sqrt
+from stodyn.problems.contract import expect_problem
 from stodyn.problems.hamiltonian import Hamiltonian
 
 PAPER = (
@@ -296,16 +298,17 @@ class Discrete:
         return D2 - F_plus, D1 - F_minus
 
 
-def discrete(method: LagrangeDAlembert, problem: Hamiltonian) -> Discrete:
+def discrete(problem: Hamiltonian, method: LagrangeDAlembert | str) -> Discrete:
     """H_d⁺ and F_d^± of a method for a problem, (3.18)-(3.19) and (3.45)-(3.46), from stages solved for given p_(k+1).
 
     They may be differentiated any number of times. They generate the method's map where the table satisfies the
     conditions (3.16) or (3.43), that is, where `method.table.symplecticity(problem.m)` is empty.
     """
-    if not isinstance(method, LagrangeDAlembert):
-        raise TypeError(
-            f"method: expected one of methods.variational with a table, got {getattr(method, 'name', method)}"
-        )
+    expect_problem(problem)
+    found = stepping(method)
+    if not isinstance(found, LagrangeDAlembert):
+        raise TypeError(f"method: expected one of methods.variational with a table, got {found.name}")
+    method = found
     stages = method.table.stages(problem.m)
     backward = stages.backward()
 
