@@ -55,7 +55,7 @@ def test_modal_reduction_says_what_it_leaves_out():
     np.testing.assert_allclose(sd.structures.reduction_error(frame(), frame(3)), 0.0, atol=1e-11)
     shares = np.cumsum(sd.structures.effective_masses(frame(3).own))
     np.testing.assert_allclose(shares, [0.8813, 0.9733, 1.0], atol=5e-5)
-    assert frame(2).names[:2] == ("mode1", "mode2")
+    assert frame(2).components[:2] == ("mode1", "mode2")
 
 
 def test_peaks_of_the_first_drift():

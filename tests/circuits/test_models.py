@@ -25,8 +25,8 @@ PAIRS = [
 def paired(name, model, renamed, second):
     """The circuit, the model's problem, which component is which, and the size of a model's unit of each."""
     circuit, problem = read(examples()[name]), model.problem
-    order = [circuit.names.index(renamed.get(n, n)) for n in problem.names]
-    unit = np.array([1.0 if n.startswith("u") else 1e-3 for n in problem.names])
+    order = [circuit.names.index(renamed.get(n, n)) for n in problem.components]
+    unit = np.array([1.0 if n.startswith("u") else 1e-3 for n in problem.components])
     return circuit, problem, order, unit
 
 

@@ -191,7 +191,7 @@ def test_problems(drawn):
     problem = attempted(kind, **options)
     if problem is not None:
         assert isinstance(problem, Problem)
-        assert len(problem.names) == problem.n >= 1
+        assert len(problem.components) == problem.n >= 1
         assert np.shape(problem.example_start()) == (problem.n,)
 
 

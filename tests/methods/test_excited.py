@@ -157,7 +157,7 @@ def test_two_noises_and_an_envelope_in_time():
     pushed = sd.with_noise(FRAME, co.gauss_markov(2e4, 1.0, "wind"), "x2")
     assert isinstance(pushed, DrivenMechanical) and pushed.coloured.names == ("ground", "wind")
     np.testing.assert_allclose(pushed.into, np.stack([-m, [0.0, 0.0, 1.0]], axis=1))
-    assert pushed.lower(sd.SDE)[0].names == pushed.names
+    assert pushed.lower(sd.SDE)[0].components == pushed.components
     fading = sd.with_noise(OWN, GROUND, lambda t, x, v: -m * jnp.exp(-t))
     assert not fading.has_constant_push
     run = sd.simulate(fading, t=(0.0, 0.2), dt=0.02, paths=16, seed=5, progress=False)
@@ -179,8 +179,9 @@ def test_accelerations_that_are_shown_hold_the_coloured_force():
     shown = sd.with_noise(sd.Mechanical(OWN.force, None, OWN.start, m, accelerations=True), GROUND, -m)
     run = sd.simulate(shown, Newmark, t=(0.0, 0.1), dt=0.01, paths=2, seed=1, progress=False,
                       collect=sd.statistics.Paths())  # fmt: skip
-    x, v, a, y = (run["path"].sel(component=list(names)).values for names in
-                  (shown.names[:3], shown.names[3:6], shown.names[6:9], shown.names[9:10]))  # fmt: skip
+    names = shown.components
+    parts = (names[:3], names[3:6], names[6:9], names[9:10])
+    x, v, a, y = (run["path"].sel(component=list(part)).values for part in parts)
     np.testing.assert_allclose(a, -(x @ K.T + v @ C.T) / m - y, rtol=1e-6, atol=1e-9)
 
 
@@ -211,4 +212,4 @@ def test_errors(make, message):
 def test_other_methods_take_the_same_system_as_an_sde():
     for method in ("RK4", sd.ExactNoise("RK4")):
         run = sd.simulate(FRAME, method, t=(0.0, 0.02), dt=0.002, paths=8, seed=1, progress=False)
-        assert tuple(run["component"].values) == FRAME.names
+        assert tuple(run["component"].values) == FRAME.components

@@ -39,7 +39,7 @@ def test_noise_free_values_and_small_noise(model, end, values, deviations):
     mean, covariance = small_noise(model.problem, (0.0, end))
     np.testing.assert_allclose(mean[-1], values, rtol=2e-10, atol=2e-10)
     for name, deviation in deviations.items():
-        i = model.problem.names.index(name)
+        i = model.problem.components.index(name)
         assert np.sqrt(covariance[-1, i, i]) == pytest.approx(deviation, rel=1e-6)
     if end == 0.25:
         assert covariance[-1, 1, 2] / np.sqrt(covariance[-1, 1, 1] * covariance[-1, 2, 2]) == pytest.approx(

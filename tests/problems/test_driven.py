@@ -31,7 +31,7 @@ def test_matrices_of_the_joint_system():
     np.testing.assert_allclose(found.A, np.block([[OSCILLATOR, G @ wind.C], [np.zeros((3, 2)), wind.A]]), atol=1e-14)
     np.testing.assert_allclose(found.b.T, np.concatenate([np.zeros((2, 2)), wind.B]), atol=1e-15)
     assert problem.m == 2, "the channel of the problem that is known to be quiet is left out"
-    assert problem.names == ("x", "v", "u_g", "w_g", "u_g.2")
+    assert problem.components == ("x", "v", "u_g", "w_g", "u_g.2")
     assert problem.noise_structure.kind == "additive"
 
 
@@ -83,7 +83,7 @@ def test_problems_without_white_noise():
 def test_noise_of_the_problem_stays_with_its_calculus():
     own = sd.SDE(lambda t, x: -x, lambda t, x: 0.3 * x, 1.0, calculus="stratonovich")
     problem = sd.with_noise(own, co.gauss_markov(1.0, 2.0, "wind"), "x")
-    assert problem.calculus == "stratonovich" and problem.m == 2 and problem.names == ("x", "wind")
+    assert problem.calculus == "stratonovich" and problem.m == 2 and problem.components == ("x", "wind")
     g = problem.g(0.0, jnp.array([2.0, 5.0]), None)
     np.testing.assert_allclose(g, [[0.6, 0.0], [0.0, 1.0]])
     np.testing.assert_allclose(problem.f(0.0, jnp.array([2.0, 5.0]), None), [3.0, -2.5])
@@ -105,14 +105,14 @@ def test_input_that_depends_on_state_time_and_parameters():
 
 def test_two_noises_after_each_other():
     both = sd.with_noise(sd.with_noise(STILL, co.gauss_markov(1.0, 2.0, "a"), "v"), co.gauss_markov(2.0, 0.5, "b"), "x")
-    assert both.names == ("x", "v", "a", "b") and both.m == 2
+    assert both.components == ("x", "v", "a", "b") and both.m == 2
     np.testing.assert_allclose(both.f(0.0, jnp.array([0.0, 0.0, 3.0, 5.0]), None), [5.0, 3.0, -1.5, -10.0])
 
 
 def test_hamiltonian_problems_are_driven_too():
     pendulum = sd.Hamiltonian(lambda t, q, p: 0.5 * p**2 - jnp.cos(q), force=lambda t, q, p: -0.2 * p, start=(1.0, 0.0))
     problem = sd.with_noise(pendulum, co.gauss_markov(0.5, 1.0, "push"), "p")
-    assert isinstance(problem, sd.SDE) and problem.m == 1 and problem.names == ("q", "p", "push")
+    assert isinstance(problem, sd.SDE) and problem.m == 1 and problem.components == ("q", "p", "push")
     run = sd.simulate(problem, "RK4", t=(0, 1), dt=0.05, paths=16, seed=1)
     assert np.isfinite(run["mean"].values).all()
 

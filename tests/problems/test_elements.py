@@ -21,7 +21,7 @@ SPRING = BoucWen(at=0, stiffness=4.0 * math.pi**2, alpha=0.1)
 def test_bouc_wen_on_given_increments():
     """Sixty-four steps of 1/32 with made-up noise: x, v and z to the digits of an independent computation."""
     problem = sd.with_elements(PLAIN, SPRING)
-    assert problem.names == ("x", "dx", "z")
+    assert problem.components == ("x", "dx", "z")
     h, n = 1.0 / 32.0, np.arange(64)
     method = StochasticAlpha(tol=1e-13).prepared(problem, h)
     W = 0.2 * np.cos(n)

@@ -45,7 +45,7 @@ def test_the_equations_of_a_pendulum():
     problem, x = pendulum(), jnp.array([1.0, 0.5])
     np.testing.assert_allclose(problem.f(0.0, x, None), [0.5, -np.sin(1.0) - 0.1], rtol=1e-15)
     np.testing.assert_allclose(problem.g(0.0, x, None)[:, 0], [0.3 * np.sin(1), -0.15 * np.cos(1) - 0.05], rtol=1e-14)
-    assert (problem.n, problem.m, problem.names, problem.calculus) == (2, 1, ("q", "p"), "stratonovich")
+    assert (problem.n, problem.m, problem.components, problem.calculus) == (2, 1, ("q", "p"), "stratonovich")
 
 
 def test_ito_drift_is_the_corrected_formula():
@@ -93,11 +93,10 @@ def test_what_a_trace_cannot_show_is_taken_as_general():
 def brackets(problem, x):
     """Γ_ij and Λ_ij of (3.29), written out, as one vector for each (i, j)."""
     q, p = problem.split(x)
-    m, zero = problem.m, jnp.zeros_like(q)
+    m = problem.m
 
     def force(r, q, p):
-        f = problem.noise[r]
-        return zero if f is None else jnp.reshape(f(0.0, *problem._seen(q, p)), q.shape)
+        return problem.push(r + 1, 0.0, q, p, None)
 
     def h(r):
         return lambda q, p: problem.energy(r + 1, 0.0, q, p, None)
@@ -184,11 +183,11 @@ def test_rejection_draws_from_the_density():
 def test_names_count_coordinates_or_components():
     """As in Mechanical; a copy keeps them."""
     named = pendulum(names=("angle",))
-    assert named.names == dataclasses.replace(named, start=(1.0, 0.0)).names == ("angle", "p_angle")
-    assert pendulum(names=("angle", "momentum")).names == ("angle", "momentum")
+    assert named.components == dataclasses.replace(named, start=(1.0, 0.0)).components == ("angle", "p_angle")
+    assert pendulum(names=("angle", "momentum")).components == ("angle", "momentum")
     mass = Mechanical(lambda t, x, v: -x, None, (0.0, 1.0), names="x", accelerations=True)
-    assert mass.names == dataclasses.replace(mass, start=(1.0, 0.0)).names == ("x", "dx", "ddx")
-    assert Mechanical(lambda t, x, v: -x, None, (0.0, 1.0), names=("x", "v")).names == ("x", "v")
+    assert mass.components == dataclasses.replace(mass, start=(1.0, 0.0)).components == ("x", "dx", "ddx")
+    assert Mechanical(lambda t, x, v: -x, None, (0.0, 1.0), names=("x", "v")).components == ("x", "v")
 
 
 @pytest.mark.parametrize(
@@ -196,7 +195,7 @@ def test_names_count_coordinates_or_components():
     [
         ({"H": lambda t, q, p: jnp.stack([q, p])}, ValueError, r"H: returned shape \(2,\), expected one number"),
         ({"h": (lambda t, q, p: jnp.ones(3) * q,)}, ValueError, r"h\[0\]: returned shape \(3,\), expected one number"),
-        ({"noise": (lambda t, q, p: q, None)}, ValueError, "noise: 2 given, and h has 1"),
+        ({"noise": (lambda t, q, p: q, None)}, ValueError, "noise: 2 given, but h has 1"),
         ({"force": lambda t, q, p: jnp.ones(2)}, ValueError, r"force: returned shape \(2,\), expected \(\)"),
         ({"start": (1.0, [0.5, 0.2])}, ValueError, "two numbers or two vectors of one length"),
         ({"start": None}, ValueError, "start: missing"),

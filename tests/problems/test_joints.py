@@ -200,7 +200,7 @@ def test_dropped_constraints_leave_the_motion_alone():
         return jnp.stack([0.5 * (x @ x - 1.0), x @ x - 1.0])
 
     dropped = pendulum(twice, redundant="drop", constraint_names=("rod", "again"), impulses=True)
-    assert dropped.names[-1] == "Λ_rod" and dropped.n == 5
+    assert dropped.components[-1] == "Λ_rod" and dropped.n == 5
     runs = [
         sd.simulate(problem, t=(0.0, 0.1), dt=0.01, paths=3, seed=0)["mean"].values[-1]
         for problem in (dropped, pendulum(impulses=True))

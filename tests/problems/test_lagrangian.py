@@ -27,7 +27,7 @@ def test_the_double_pendulum_is_the_model():
     model = double_pendulum()
     for state in np.random.default_rng(1).standard_normal((3, 4)):
         np.testing.assert_allclose(made.f(0.0, state, None), model.f(0.0, state, model.params), rtol=1e-11, atol=1e-12)
-    assert made.names == ("a", "b", "da", "db") and callable(made.mass)
+    assert made.components == ("a", "b", "da", "db") and callable(made.mass)
 
 
 def test_dynamicsymbols_dissipation_forces_and_time():

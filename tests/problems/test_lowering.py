@@ -46,7 +46,11 @@ def test_vector_drift_in_closed_form(calculus):
     lowered = CONVERT[OTHER[calculus]](problem)
     sign = 1.0 if calculus == "stratonovich" else -1.0
     assert lowered.calculus == OTHER[calculus]
-    assert (lowered.names, lowered.params, lowered.diffusion) == (problem.names, problem.params, problem.diffusion)
+    assert (lowered.components, lowered.params, lowered.diffusion) == (
+        problem.components,
+        problem.params,
+        problem.diffusion,
+    )
     before, after = jax.jit(problem.f), jax.jit(lowered.f)
     for t, x in enumerate(STATES):
         p = {"a": 0.3 * t}
@@ -103,7 +107,7 @@ def test_what_a_problem_carries_survives():
     )
     lowered = to_stratonovich(problem)
     assert (lowered.start, lowered.params) == (problem.start, values)
-    assert (lowered.units, lowered.structure) == ({"x": "V"}, "commutative")
+    assert (lowered.component_units, lowered.structure) == ({"x": "V"}, "commutative")
 
 
 def test_lowering_inside_a_trace():

@@ -133,7 +133,7 @@ def test_a_singular_mass_without_a_zero_row():
 
 def test_lowered_to_an_sdae_the_node_moves_the_same():
     sdae, words = NODE.lower(SDAE)
-    assert sdae.names == ("a", "b", "c", "da", "dc") and "SDAE" in words
+    assert sdae.components == ("a", "b", "c", "da", "dc") and "SDAE" in words
     assert NODE.noise_structure.implies("scalar")
     state = jnp.array([0.3, 0.1, -0.2, 0.4, 0.5])
     drift = np.asarray(sdae.f(0.0, state, None))
@@ -165,8 +165,8 @@ def test_what_is_not_of_index_1_is_refused_with_the_reason(force, noise, message
 def test_lowered_to_an_sde_it_is_the_first_order_system():
     problem = Mechanical(spring, kick, START, mass=M, names=("a", "b"), units={"a": "m", "time": "s"})
     sde, words = problem.lower(SDE)
-    assert words == "Mechanical -> SDE of (x, v)" and sde.names == ("a", "b", "da", "db")
-    assert sde.units == {"a": "m", "time": "s"}
+    assert words == "Mechanical -> SDE of (x, v)" and sde.components == ("a", "b", "da", "db")
+    assert sde.component_units == {"a": "m", "time": "s"}
     z = jnp.array([0.5, -0.2, 0.1, 0.3])
     inverse = np.linalg.inv(M)
     np.testing.assert_allclose(sde.f(0.0, z, None), [0.1, 0.3, *(inverse @ np.asarray(spring(0.0, z[:2], z[2:])))])
@@ -220,8 +220,8 @@ def test_random_starts_and_parameters():
 
 def test_a_copy_keeps_its_names():
     problem = Mechanical(spring, kick, START, names=("a", "b"), accelerations=True)
-    assert problem.names == ("a", "b", "da", "db", "dda", "ddb")
-    assert dataclasses.replace(problem, noise=None).names == problem.names
+    assert problem.components == ("a", "b", "da", "db", "dda", "ddb")
+    assert dataclasses.replace(problem, noise=None).components == problem.components
 
 
 def test_one_path_with_accelerations():

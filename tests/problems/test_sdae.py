@@ -129,7 +129,7 @@ def test_an_inconsistent_start_is_repaired_and_reported():
     wrong = SDAE(**(vars_of(RECTIFIER.problem) | {"start": (0.5, 0.3, 0.1, 7.0)}))
     found = wrong.diagnose(0.25)
     np.testing.assert_allclose(found.start, [1.0, 0.3, 0.1, -0.07], atol=1e-14)
-    np.testing.assert_allclose([found.moved[n] for n in wrong.names], [0.5, 0.0, 0.0, -7.07], atol=1e-14)
+    np.testing.assert_allclose([found.moved[n] for n in wrong.components], [0.5, 0.0, 0.0, -7.07], atol=1e-14)
     assert "u1 by +0.5" in found.move and "jV by -7.07" in found.move and "u2" not in found.move
     run = stodyn.simulate(wrong, "ImplicitEuler", t=(0.25, 0.26), dt=0.01, paths=4, seed=1)
     np.testing.assert_allclose(run["mean"][0], found.start, atol=1e-12)
@@ -307,7 +307,7 @@ def test_the_state_space_form_has_the_drift_and_noise_of_the_sdae():
         np.testing.assert_allclose(RM @ drift, problem.equations(f), rtol=1e-11, atol=1e-13)
         np.testing.assert_allclose(RM @ noise, problem.equations(g), rtol=1e-11, atol=1e-13)
         assert "differential components" in words
-    assert RECTIFIER.problem.lower(SDE)[0].names == ("u2", "u3")
+    assert RECTIFIER.problem.lower(SDE)[0].components == ("u2", "u3")
 
 
 def test_moments_of_a_linear_sdae():

@@ -117,12 +117,12 @@ def test_a_stated_structure_that_cannot_be_is_refused(diffusion, structure, shap
 def test_sizes_names_and_units():
     problem = sde(lambda t, x: jnp.ones((2, 3)), names=("q", "p"), units=("m", "kg m/s"))
     assert (problem.n, problem.m, problem.scalar) == (2, 3, False)
-    assert problem.names == ("q", "p")
-    assert problem.units == {"q": "m", "p": "kg m/s"}
-    assert sde(lambda t, x: 1.0, 2.0).names == ("x",)
-    assert sde(lambda t, x: 1.0, 2.0, names="v", units="m/s").units == {"v": "m/s"}
-    assert sde(lambda t, x: jnp.eye(2)).names == ("x0", "x1")
-    assert sde(lambda t, x: jnp.eye(2), units={"x1": "V", "time": "s"}).units == {"x1": "V", "time": "s"}
+    assert problem.components == ("q", "p")
+    assert problem.component_units == {"q": "m", "p": "kg m/s"}
+    assert sde(lambda t, x: 1.0, 2.0).components == ("x",)
+    assert sde(lambda t, x: 1.0, 2.0, names="v", units="m/s").component_units == {"v": "m/s"}
+    assert sde(lambda t, x: jnp.eye(2)).components == ("x0", "x1")
+    assert sde(lambda t, x: jnp.eye(2), units={"x1": "V", "time": "s"}).component_units == {"x1": "V", "time": "s"}
 
 
 def test_scalar_functions_are_called_with_numbers():
@@ -221,7 +221,7 @@ REFUSED = {
     "diffusion transposed": (
         dict(diffusion=lambda t, x: jnp.ones((1, 2))),
         ValueError,
-        r"diffusion: returned shape \(1, 2\), expected \(2, channels\): one row a component",
+        r"diffusion: returned shape \(1, 2\), expected \(2, channels\): one row per component",
     ),
     "no channel": (dict(diffusion=lambda t, x: jnp.ones((2, 0))), ValueError, r"diffusion: returned shape \(2, 0\)"),
     "three axes": (

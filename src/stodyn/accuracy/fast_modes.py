@@ -54,7 +54,7 @@ class FastModes:
 
     def __init__(self, problem: Any, functional: Functional, t: tuple[float, float]):
         self.problem, self.functional, self.t = problem, functional, t
-        self.mass = np.asarray(problem.mass, float) if isinstance(problem, SDAE) else np.eye(problem.n)
+        self.mass = problem.mass_matrix if isinstance(problem, SDAE) else np.eye(problem.n)
         self._known: dict[int, float] = {}
 
     def steps_for(self, error: float, is_relative: bool, least: int) -> int:

@@ -620,7 +620,10 @@ def _dataset(job: Splits, outcomes: Sequence[Outcome], estimate: Estimate, began
     if len(times):
         variables["event_path"] = (("number", "time", "component"), states)
         variables["event_time"] = (("number",), times)
-        coords = {"time": job.t0 + job.dt * np.arange(steps + 1), "component": list(job.spec.problem.problem.names)}
+        coords = {
+            "time": job.t0 + job.dt * np.arange(steps + 1),
+            "component": list(job.spec.problem.problem.components),
+        }
     record = {
         **job.said,
         "runs": len(outcomes),
@@ -689,7 +692,7 @@ def _warn(job: Splits, outcomes: Sequence[Outcome], estimate: Estimate) -> None:
         said.append(f"all paths of a run come from {ancestors:.2g} of its {job.replicas} first ones")
     if estimate.scatter > FAR_FROM_IDEAL * ideal:
         said.append(f"runs scatter {estimate.scatter / ideal:.2g} times as much as with a perfect score")
-    names, ratios = job.spec.problem.problem.names, _apart(outcomes, estimate.mean)
+    names, ratios = job.spec.problem.problem.components, _apart(outcomes, estimate.mean)
     said += [
         f"runs went different ways: in {names[i]} they are {ratio:.2g} times as far apart, by variance, as paths "
         "within them tell"

@@ -34,7 +34,8 @@ STEP, STEPS, PATHS = 2.0**-7, 3, 4  # of the runs that are compared
 def check_problem(problem: Any, runs: bool = True) -> list[Result]:
     """Put a problem to the suite; returns what each question found. Raises CheckFailed if any failed.
 
-    record     it is a frozen record with a name for each component, and units of these; a copy is the same problem
+    record     it is a frozen record of its arguments as they were given, with a name for each component, and units of
+               these; a copy is the same problem, and takes other units
     start      draws are finite, and of the shape (paths, n); those of a path are not those of another
     rows       noise_rows, noise_push and noise_along say the same of the noise, and mean_rates has the same gaps
     written    written as an SDE or SDAE it has the same drift and the same noise, in the same components
@@ -68,14 +69,19 @@ def _record(problem: Any) -> str:
     assert getattr(getattr(problem, "__dataclass_params__", None), "frozen", False), "it is not a frozen dataclass"
     assert problem.n >= 1 and problem.m >= 0, f"n = {problem.n}, m = {problem.m}"
     assert problem.calculus in CALCULI, f"calculus is {problem.calculus!r}"
-    names = tuple(problem.names)
+    names = tuple(problem.components)
     assert len(set(names)) == problem.n, f"{problem.n} components are called {names}"
-    strange = sorted(set(problem.units or {}) - {*names, "time"})
+    strange = sorted(set(problem.component_units or {}) - {*names, "time"})
     assert not strange, f"units has {strange}, which are not components"
     copy: Any = dataclasses.replace(problem)
-    for name in ("n", "m", "names", "units", "calculus"):
+    for name in ("n", "m", "components", "component_units", "calculus"):
         old, new = getattr(problem, name), getattr(copy, name)
         assert old == new, f"{name} of a copy is {new}, not {old}"
+    for field in dataclasses.fields(problem):
+        assert field.init, f"{field.name} is a field, but not an argument: what is derived is a property"
+        assert getattr(copy, field.name) is getattr(problem, field.name), f"{field.name} is not kept as it was given"
+    timed: Any = dataclasses.replace(problem, units={"time": "s"}) if "units" in vars(problem) else copy
+    assert timed is copy or timed.component_units == {"time": "s"}, f"units of a copy are {timed.component_units}"
     x = _states(problem)[0]
     _same(_noise(problem, x), _noise(copy, x), 0.0, "the noise of a copy")
     _same(_rates(problem, x), _rates(copy, x), 0.0, "the drift of a copy")
@@ -161,10 +167,10 @@ def _written(problem: Any) -> str:
             continue
         other, words = lowered
         assert words and isinstance(other, kind), f"lower({kind.__name__}) gives a {type(other).__name__}, {words!r}"
-        names: Any = other.names
-        places = {name: i for i, name in enumerate(own.names)}
+        names: Any = other.components
+        places = {name: i for i, name in enumerate(own.components)}
         shared = [(places[name], i) for i, name in enumerate(names) if name in places]
-        assert shared, f"as {kind.__name__} it has the components {other.names}, none of {own.names}"
+        assert shared, f"as {kind.__name__} it has the components {other.components}, none of {own.components}"
         mine, theirs = (list(column) for column in zip(*shared, strict=True))
         for x in _states(own):
             y = np.asarray(other.example_start(), float)
@@ -190,10 +196,10 @@ def _structure(problem: Any) -> str:
         assert noise.implies("scalar"), f"it has one channel, and is said to be {noise}"
     if sde is None or not problem.m:
         return str(noise)
-    places = {name: i for i, name in enumerate(inside.names)}
-    if not all(name in places for name in sde.names):
+    places = {name: i for i, name in enumerate(inside.components)}
+    if not all(name in places for name in sde.components):
         return f"{noise}; not asked further: it is one of other components"
-    kept, params = [places[name] for name in sde.names], sde.example_params()
+    kept, params = [places[name] for name in sde.components], sde.example_params()
     values, slopes = [], []
     for x in (state[kept] for state in states):
         values.append(at_one(lambda x: sde.g(0.3, x, params), x))
@@ -236,7 +242,7 @@ def _method(problem: Any) -> str:
     assert reason is None, f"{method.name} is recommended and refuses it: {reason}"
     if isinstance(method, Expansion):
         run = simulate(problem, t=(0.0, STEPS * STEP), dt=STEP)
-        assert tuple(run["component"].values) == tuple(problem.names), f"a run has {run['component'].values}"
+        assert tuple(run["component"].values) == tuple(problem.components), f"a run has {run['component'].values}"
         assert np.isfinite(run["mean"].values).all(), "a mean is not finite"
         return method.name
     path = _plain_run(problem)
@@ -347,7 +353,7 @@ def _consistent(problem: Any, states: np.ndarray) -> Iterator[np.ndarray]:
     sdae: Any = problem if isinstance(problem, SDAE) else problem.lower(SDAE)[0] if hidden else None
     for x in states:
         if sdae is not None:
-            kept = [list(problem.names).index(name) for name in sdae.names]
+            kept = [list(problem.components).index(name) for name in sdae.components]
             x = x.copy()
             x[kept] = at_one(lambda y: sdae.consistent(0.3, y, sdae.example_params()), x[kept])
         yield x

@@ -159,7 +159,7 @@ class SmallSignal:
         """
         problem, n = self.problem, self.network.n
         rows, N, *_ = problem.split
-        J, M = self.network.slopes(self.x).toarray(), problem.mass
+        J, M = self.network.slopes(self.x).toarray(), problem.mass_matrix
         T = np.linalg.solve(np.concatenate([M[rows], N @ J]), np.eye(n, len(rows)))
         V = M[np.ix_(rows, self.wandering)]
         W = np.linalg.qr(V, mode="complete")[0][:, V.shape[1] :]

@@ -25,6 +25,6 @@ def expanded(
         )
     kept = grid.save_steps(asked[0], times, None)
     found = method.expand(problem, times, kept, seed)
-    run = Run(times[kept], tuple(problem.names), problem.units or {}, kept)
+    run = Run(times[kept], tuple(problem.components), problem.component_units or {}, kept)
     record = {"t": [float(times[0]), float(times[-1])], "steps": len(times) - 1, **found.record}
     return [(asked[0], asked[0].label(found, run), run)], record

@@ -90,7 +90,7 @@ class Run(Job):
     def labels(self) -> list[Labels]:
         """What each statistic may know when it labels its result."""
         spec = self.spec
-        names, units = tuple(spec.problem.names), spec.problem.units or {}
+        names, units = tuple(spec.problem.components), spec.problem.component_units or {}
         return [Labels(spec.times[steps], names, units, steps) for steps in spec.saves]
 
     def label(self, merged: Sequence[Any]) -> list[tuple[Statistic, Labelled, Labels]]:

@@ -467,7 +467,7 @@ def replay(
         raise ValueError("problem: not the one the run was made with (its start or params differ)")
     with jax.enable_x64(True):
         values = _one_path(again, int(path))
-    coords = {"time": spec.times, "component": list(spec.problem.names)}
+    coords = {"time": spec.times, "component": list(spec.problem.components)}
     attrs = {"path": int(path), "provenance": run.attrs["provenance"]}
     return xr.Dataset({"path": (("time", "component"), values)}, coords, attrs)
 

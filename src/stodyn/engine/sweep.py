@@ -366,7 +366,7 @@ class Sweep(Job):
     def check(self) -> None:
         """Refuse points that cannot stand in one result, and values that do not fit into memory."""
         first = self.runs[0]
-        words = {"layout.width": "block", "spec.problem.n": "components", "spec.problem.names": "names"}
+        words = {"layout.width": "block", "spec.problem.n": "components", "spec.problem.components": "names"}
         for run in self.runs[1:]:
             for name, what in words.items():
                 ours, theirs = (functools.reduce(getattr, name.split("."), one) for one in (first, run))

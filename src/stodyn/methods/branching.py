@@ -32,7 +32,7 @@ class Branched(Around):
     """A problem whose components are the entries of a carry."""
 
     n: int
-    names: Any = ()
+    names: Any = None
     units: Any = None
 
     @property

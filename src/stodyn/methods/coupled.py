@@ -61,8 +61,8 @@ class Levelled(Around):
         return self.copies * (self.problem.n + self.gathered)
 
     @property
-    def names(self) -> tuple[str, ...]:
-        own = (*self.problem.names, *(f"gathered{k}" for k in range(self.gathered)))
+    def components(self) -> tuple[str, ...]:
+        own = (*self.problem.components, *(f"gathered{k}" for k in range(self.gathered)))
         return tuple(f"{name}.{copy}" for copy in range(self.copies) for name in own)
 
     @property

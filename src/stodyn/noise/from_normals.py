@@ -62,8 +62,12 @@ class FromNormals(Source):
     def __repr__(self) -> str:
         return f"from_normals({getattr(self.function, '__name__', self.function)}, {self.normals})"
 
+    def __call__(self, rng: np.random.Generator, size: int) -> np.ndarray:
+        """So many draws, as from any function that draws starts."""
+        return self._at(normals_of(rng, size, self.normals))
+
     def draw(self, rng, paths, name):
-        return drawn(self._at(normals_of(rng, len(paths), self.normals)), len(paths), name)
+        return drawn(self(rng, len(paths)), len(paths), name)
 
     def of_paths(self, seed: int, first: int, last: int) -> np.ndarray:
         """The draws of the paths from `first` to `last`, of the normals that a GPU counts for them."""

@@ -77,9 +77,9 @@ def with_energy(problem: Mechanical) -> Accounted:
         raise ValueError(
             "problem: the coloured force depends on the state; the energy that it feeds in is not accounted for"
         )
-    taken = sorted(set(NAMES) & set(problem.names or ()))
+    taken = sorted(set(NAMES) & set(problem.components or ()))
     if taken:
         raise ValueError(f"problem: has components called {taken} already; give it other names")
-    names = (*(problem.names or ()), *NAMES)
+    names = (*(problem.components or ()), *NAMES)
     zeros = np.zeros((len(NAMES), problem.n))
-    return Accounted(problem, zeros, np.eye(len(NAMES)), names, problem.units)
+    return Accounted(problem, zeros, np.eye(len(NAMES)), names, problem.component_units)

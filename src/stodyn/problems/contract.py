@@ -85,7 +85,7 @@ class Problem(ABC):
     """A frozen record of functions and numbers; concrete classes are frozen dataclasses compared by identity.
 
     n, m     components of the state and channels of the noise
-    names    names of the components; units: component (or "time") -> unit, or None
+    names    names of the components and units, as given; `components` and `component_units` are derived from them
     params   a pytree given to those functions that have a place for it behind their other arguments (problems.calling)
     """
 
@@ -114,6 +114,26 @@ class Problem(ABC):
     @abstractmethod
     def noise_structure(self) -> NoiseStructure:
         """What is true of the noise, and how it is known."""
+
+    def derive(self, *names: str) -> None:
+        """Compute these derived facts now, so that wrong arguments are refused where the problem is made."""
+        for name in names:
+            getattr(self, name)
+
+    @property
+    def default_names(self) -> Sequence[str]:
+        """The names of the components where none are given."""
+        return tuple(f"x{i}" for i in range(self.n))
+
+    @functools.cached_property
+    def components(self) -> tuple[str, ...]:
+        """The names of the components that a run shows."""
+        return component_names(self.names, self.default_names)
+
+    @functools.cached_property
+    def component_units(self) -> dict[str, str] | None:
+        """Component (or "time") -> unit."""
+        return component_units(self.units, self.components)
 
     @functools.cached_property
     def start_source(self) -> Source:

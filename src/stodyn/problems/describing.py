@@ -31,7 +31,7 @@ def of_problem(problem: Any) -> tuple[str, Lines]:
     """What a problem has: components, channels, what is known of its noise, start, parameters, the method it gets."""
     channels = f"{problem.m} channel{'s' * (problem.m != 1)} of noise" if problem.m else "no noise"
     title = f"{type(problem).__name__} with {problem.n} component{'s' * (problem.n != 1)} and {channels}"
-    lines = [("components", _few(map(str, problem.names)))]
+    lines = [("components", _few(map(str, problem.components)))]
     if problem.m:
         lines.append(("noise", f"{problem.noise_structure}, {problem.calculus}"))
     if hasattr(problem, "start"):

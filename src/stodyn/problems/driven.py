@@ -88,7 +88,7 @@ class Driven(SDE):
         if abs(ratios[worst] - 1.0) <= NOTABLE_RESPONSE:
             return
         percent = f"{100.0 * abs(ratios[worst] - 1.0):.3g} % too {'large' if ratios[worst] > 1.0 else 'small'}"
-        name = self.names[worst]  # type: ignore[index]
+        name = self.components[worst]
         warnings.warn(
             f"dt: with steps of {h:g} {method.name} makes the variance of {name} in the long run {percent}, as the "
             "equations are about their start. Take smaller steps, or VanLoan where the problem is linear.",
@@ -226,14 +226,23 @@ def with_noise(problem: Any, noise: Coloured, into: str | int | Sequence[str | i
     own = SDE(own_drift, lambda t, x, given: sde.g(t, x, given["own"]), np.zeros(n), given, sde.calculus,
               structure=sde.structure)  # fmt: skip
     structure = sde.structure if sde.structure in ("additive", "commutative", "general") else None
-    names = (*(sde.names or ()), *noise.state_names)
+    names = (*(sde.components or ()), *noise.state_names)
     if len(set(names)) < len(names):
-        taken = sorted(set(sde.names or ()) & set(noise.state_names))
+        taken = sorted(set(sde.components or ()) & set(noise.state_names))
         raise ValueError(
             f"noise: the problem has components called {taken} already; give it others with noise.named(...)"
         )
     return Driven(
-        drift, diffusion, _start(sde, noise), sde.params, sde.calculus, names, sde.units, structure, own, noise
+        drift,
+        diffusion,
+        _start(sde, noise),
+        sde.params,
+        sde.calculus,
+        names,
+        sde.component_units,
+        structure,
+        own,
+        noise,
     )
 
 
@@ -272,17 +281,17 @@ def _input(sde: SDE, noise: Coloured, into: Any) -> Callable:
         matrix = matrix.reshape(n, 1) if matrix.shape in ((n,), ()) and p == 1 and matrix.size == n else matrix
         if matrix.shape != (n, p) or not np.isfinite(matrix).all():
             raise ValueError(
-                f"into: expected a finite matrix of shape ({n}, {p}), a row for each of {sde.names} and a column for "
-                f"each of {noise.names}, got shape {matrix.shape}"
+                f"into: expected a finite matrix of shape ({n}, {p}), a row for each of {sde.components} and a column "
+                f"for each of {noise.names}, got shape {matrix.shape}"
             )
     return lambda t, x, params: matrix
 
 
 def _component(sde: SDE, place: str | int) -> int:
     if isinstance(place, str):
-        if place not in sde.names:  # type: ignore[operator]
-            raise ValueError(f"into: there is no component {place!r}; there are {', '.join(sde.names)}")  # type: ignore[arg-type]
-        return sde.names.index(place)  # type: ignore[union-attr]
+        if place not in sde.components:
+            raise ValueError(f"into: there is no component {place!r}; there are {', '.join(sde.components)}")
+        return sde.components.index(place)
     if not 0 <= place < sde.n:
         raise ValueError(f"into: there is no component {place}; there are {sde.n}, counted from 0")
     return int(place)

@@ -45,24 +45,29 @@ class DrivenMechanical(Mechanical):
     base: Any = None
 
     def __post_init__(self):
-        object.__setattr__(self, "system", synchronised(self))
         super().__post_init__()
         if self.joints is not None:
             raise ValueError(
                 "problem: it has constraints, and coloured noise is not taken beside them; write the filter's states "
                 "as coordinates of their own, or the system in minimal coordinates (problems.minimal)"
             )
-        fill = object.__setattr__
-        names = (*tuple(self.system.names or ()), *self.coloured.state_names)
-        fill(self, "n", self.system.n + len(self.coloured.A))
-        fill(self, "names", component_names(names, names))
 
-    def _checked_mass(self, *arguments: Any) -> Any:
-        return self.system.mass
+    @functools.cached_property
+    def components(self) -> tuple[str, ...]:
+        names = (*self.own.components, *self.coloured.state_names)
+        return component_names(names, names)
+
+    @property
+    def component_units(self):
+        return self.own.component_units
+
+    @property
+    def mass_matrix(self):
+        return self.own.mass_matrix
 
     @property
     def facts(self):
-        return self.system.facts
+        return self.own.facts
 
     @property
     def outputs(self) -> int:
@@ -71,14 +76,14 @@ class DrivenMechanical(Mechanical):
 
     # --- the system without y, and with y as a parameter --------------------------------------------------------------
 
-    @property
+    @functools.cached_property
     def own(self) -> Mechanical:
         """The system without coloured noise."""
-        return self.system
+        return synchronised(self)
 
     @property
     def inertia(self):
-        return self.system.inertia
+        return self.own.inertia
 
     @functools.cached_property
     def given_y(self) -> Mechanical:
@@ -228,7 +233,7 @@ class DrivenMechanical(Mechanical):
 
 def synchronised(problem: Any) -> Any:
     """The system inside a problem, with what was changed of the problem since (by dataclasses.replace)."""
-    shared = (f.name for f in dataclasses.fields(Mechanical) if f.init and f.name not in ("names", "units"))
+    shared = (f.name for f in dataclasses.fields(Mechanical))
     changed = {name: getattr(problem, name) for name in shared}
     changed = {name: value for name, value in changed.items() if value is not getattr(problem.system, name)}
     return dataclasses.replace(problem.system, **changed) if changed else problem.system
@@ -241,15 +246,14 @@ def driven_mechanical(
     if isinstance(problem, DrivenMechanical):
         return _driven_again(problem, noise, into)
     noise = noise.with_outputs_first()
-    coordinates = problem.names[: problem.N]  # type: ignore[index]
-    taken = sorted(set(problem.names) & set(noise.state_names))  # type: ignore[arg-type]
+    coordinates, taken = problem.coordinates, sorted(set(problem.components) & set(noise.state_names))
     if taken:
         raise ValueError(
             f"noise: the problem has components called {taken} already; give it others with noise.named(...)"
         )
-    fields = {f.name: getattr(problem, f.name) for f in dataclasses.fields(Mechanical) if f.init}
+    fields = {f.name: getattr(problem, f.name) for f in dataclasses.fields(Mechanical)}
     found = _checked_into(problem, noise, into, coordinates)
-    return DrivenMechanical(**fields | {"names": coordinates, "system": problem, "coloured": noise, "into": found})
+    return DrivenMechanical(**fields, system=problem, coloured=noise, into=found)
 
 
 def _driven_again(problem: DrivenMechanical, noise: Coloured, into: Any) -> DrivenMechanical:

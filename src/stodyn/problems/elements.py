@@ -201,8 +201,7 @@ def with_elements(problem: Mechanical, *elements: Element, names: Sequence[str] 
         return system
     default = ("z",) if len(hysteretic) == 1 else tuple(f"z{i}" for i in range(len(hysteretic)))
     fields: dict[str, Any] = {f.name: getattr(system, f.name) for f in dataclasses.fields(Mechanical) if f.init}
-    coordinates = tuple(problem.names or ())[: problem.N]
-    return Hysteretic(**fields | {"names": coordinates}, system=system, hysteresis=tuple(hysteretic),
+    return Hysteretic(**fields, system=system, hysteresis=tuple(hysteretic),
                       internal_names=component_names(names, default))  # fmt: skip
 
 
@@ -212,7 +211,7 @@ def _pulled(force: Array, at: int, to: int | None, F: Any) -> Array:
 
 
 def _place(problem: Mechanical, element: Element) -> tuple[int, int | None]:
-    coordinates = list(problem.names or ())[: problem.N]
+    coordinates = problem.coordinates
 
     def number(name: str, place: Any) -> int:
         if isinstance(place, str):
@@ -250,16 +249,25 @@ class Hysteretic(Mechanical):
     internal_names: tuple[str, ...] = ()
 
     def __post_init__(self):
-        object.__setattr__(self, "system", synchronised(self))
         super().__post_init__()
         if self.accelerations:
             raise ValueError("accelerations: are not shown of systems with hysteretic elements")
         if not self.is_regular:
             raise ValueError("mass: hysteretic elements need inertia in every coordinate, and this mass is singular")
-        fill = object.__setattr__
-        names = (*tuple(self.names or ()), *self.internal_names)
-        fill(self, "n", 2 * self.N + len(self.hysteresis))
-        fill(self, "names", component_names(names, names))
+
+    @functools.cached_property
+    def own(self) -> Mechanical:
+        """The system without the hysteretic parts of its elements."""
+        return synchronised(self)
+
+    @functools.cached_property
+    def components(self) -> tuple[str, ...]:
+        names = (*super().components, *self.internal_names)
+        return component_names(names, names)
+
+    @property
+    def component_units(self):
+        return self.own.component_units
 
     @property
     def failure_advice(self) -> str:  # type: ignore[override]
@@ -270,7 +278,7 @@ class Hysteretic(Mechanical):
 
     @property
     def facts(self):
-        return self.system.facts._replace(force_on_v=True, linear_damping=False)
+        return self.own.facts._replace(force_on_v=True, linear_damping=False)
 
     def rates_of_stretch(self, v: Array) -> list[Array]:
         """w of each hysteretic element."""
@@ -304,8 +312,7 @@ class Hysteretic(Mechanical):
         nothing = np.zeros(len(self.hysteresis))
         given = {"own": self.params, "z": nothing, "r": nothing, "h": 0.0}
         fields: dict[str, Any] = {f.name: getattr(self, f.name) for f in dataclasses.fields(Mechanical) if f.init}
-        changed = {"force": force, "noise": with_own(self.noise), "mass": with_own(self.mass), "params": given,
-                   "names": tuple(self.names or ())[: self.N]}  # fmt: skip
+        changed = {"force": force, "noise": with_own(self.noise), "mass": with_own(self.mass), "params": given}
         return Mechanical(**fields | changed)
 
     def pulled(self, force: Array, z: Array) -> Array:
@@ -347,7 +354,7 @@ class Hysteretic(Mechanical):
             self.f,
             self.g if self.m else lambda t, x: jnp.zeros((2 * self.N + q, 1), x.dtype),
             self.start_source.mapped(lambda rows: np.pad(rows, ((0, 0), (0, q)))).given,
-            self.params, "ito", self.names, self.units,
+            self.params, "ito", self.components, self.component_units,
         )  # fmt: skip
 
     def flat_start(self, start: Any) -> Array:

@@ -26,7 +26,6 @@ from stodyn.problems.contract import (
     Problem,
     Recommended,
     check_params,
-    component_units,
     returned_shape,
 )
 from stodyn.problems.operators import Operator, product
@@ -85,68 +84,95 @@ class Hamiltonian(Problem):
     periodic: Sequence[float | None] | float | None = None
     units: Sequence[str] | Mapping[str, str] | None = None
 
-    scalar: bool = dataclasses.field(init=False)
-    n: int = dataclasses.field(init=False)
-    m: int = dataclasses.field(init=False)
-    all_h: Callable | None = dataclasses.field(init=False, default=None, repr=False)  # h that returns a vector
     calculus = "stratonovich"
 
     def __post_init__(self):
-        fill = object.__setattr__
         check_params(self.params)
-        q, p = paired_start.example(self.start, "qp")
-        fill(self, "scalar", q.ndim == 0)
-        fill(self, "n", 2 * q.size)
-        h, forces = self._noise_hamiltonians(q, p), _channels("noise", self.noise)
-        if h and forces and len(h) != len(forces):
-            raise ValueError(
-                f"noise: {len(forces)} given, and h has {len(h)}: one a noise channel is expected in both. "
-                "Write None for a channel that has no force, or no Hamiltonian."
-            )
-        fill(self, "m", max(len(h), len(forces)))
-        fill(self, "h", h or (None,) * self.m)
-        fill(self, "noise", forces or (None,) * self.m)
         if self.H is None:
             raise TypeError("H: expected a function H(t, q, p[, params]) -> number, got None")
+        self.derive("all_h")
+        h, forces = self._given_hamiltonians, _channels("noise", self.noise)
+        if h and forces and len(h) != len(forces):
+            raise ValueError(
+                f"noise: {len(forces)} given, but h has {len(h)}: one per noise channel is expected in both. "
+                "Write None for a channel that has no force, or no Hamiltonian."
+            )
+        arguments = self._arguments
         with jax.enable_x64(True):
-            arguments = (("t", 0.0), ("q", q), ("p", p))
-            single = () if self.all_h else ((f"h[{r}]", f) for r, f in enumerate(self._hamiltonians[1:]))
-            for name, function in (("H", self.H), *single):
-                if function is not None:
-                    found = returned_shape(self, name, function, *arguments).shape
-                    if found != ():
-                        raise ValueError(
-                            f"{name}: returned shape {found}, expected one number: a Hamiltonian is scalar. "
-                            "Sum over the components, e.g. 0.5 * jnp.sum(p**2)."
-                        )
-            pushes = ((f"noise[{r}]", f) for r, f in enumerate(self._forces[1:]))
-            for name, function in (("force", self.force), *pushes):
-                if function is not None:
-                    found = returned_shape(self, name, function, *arguments).shape
-                    if found != q.shape:
-                        raise ValueError(f"{name}: returned shape {found}, expected {q.shape}, the shape of q")
-        N = self.n // 2
-        default = ("q", "p") if self.scalar else [f"{word}{i}" for word in "qp" for i in range(N)]
-        names = paired_start.pair_names(self.names, default, "p_")
-        fill(self, "names", names)
-        fill(self, "units", component_units(self.units, names))
-        fill(self, "periodic", _periods(self.periodic, N))
+            energies = {"H": self.H} | ({} if callable(self.h) else {f"h[{r}]": f for r, f in enumerate(h)})
+            for name, function in energies.items():
+                found = () if function is None else returned_shape(self, name, function, *arguments).shape
+                if found != ():
+                    raise ValueError(
+                        f"{name}: returned shape {found}, expected one number: a Hamiltonian is scalar. "
+                        "Sum over the components, e.g. 0.5 * jnp.sum(p**2)."
+                    )
+            single = callable(self.noise)
+            pushes = {"noise" if single else f"noise[{r}]": f for r, f in enumerate(forces)}
+            for name, function in {"force": self.force, **pushes}.items():
+                shape = self._example[0].shape
+                found = shape if function is None else returned_shape(self, name, function, *arguments).shape
+                if found != shape:
+                    raise ValueError(f"{name}: returned shape {found}, expected {shape}, the shape of q")
+        self.derive("component_units", "periods")
 
-    def _noise_hamiltonians(self, q: np.ndarray, p: np.ndarray) -> tuple[Callable | None, ...]:
-        """One function a channel; where one function returns all of them, its entries."""
-        h: Any = self.h
-        if isinstance(h, _Entries):
-            h = h.function
-        if not callable(h):
-            return _channels("h", h)
+    @functools.cached_property
+    def _example(self) -> tuple[np.ndarray, np.ndarray]:
+        return paired_start.example(self.start, "qp")
+
+    @property
+    def _arguments(self) -> tuple[tuple[str, Any], ...]:
+        q, p = self._example
+        return ("t", 0.0), ("q", q), ("p", p)
+
+    @property
+    def scalar(self) -> bool:
+        """Whether q and p are numbers."""
+        return self._example[0].ndim == 0
+
+    @property
+    def n(self) -> int:  # type: ignore[override]
+        return 2 * self._example[0].size
+
+    @property
+    def m(self) -> int:  # type: ignore[override]
+        return len(self._hamiltonians) - 1
+
+    @property
+    def default_names(self) -> Sequence[str]:
+        return ("q", "p") if self.scalar else [f"{word}{i}" for word in "qp" for i in range(self.n // 2)]
+
+    @functools.cached_property
+    def components(self) -> tuple[str, ...]:
+        return paired_start.pair_names(self.names, self.default_names, "p_")
+
+    @functools.cached_property
+    def periods(self) -> tuple[float | None, ...] | None:
+        """The period of each coordinate; None where none has one."""
+        return _periods(self.periodic, self.n // 2)
+
+    @functools.cached_property
+    def all_h(self) -> Callable | None:
+        """h where it is one function that returns those of all channels, (m,)."""
+        return self.h if self._all_channels else None  # type: ignore[return-value]
+
+    @functools.cached_property
+    def _all_channels(self) -> int:
+        """How many channels one function h returns; 0 where it returns a number, or there is one function each."""
+        if not callable(self.h):
+            return 0
         with jax.enable_x64(True):
-            shape = returned_shape(self, "h", h, ("t", 0.0), ("q", q), ("p", p)).shape
-        if shape == ():
-            return _channels("h", h)
-        if len(shape) != 1 or shape == (0,):
-            raise ValueError(f"h: returned shape {shape}, expected one number, or a vector of one number a channel")
-        object.__setattr__(self, "all_h", h)
-        return _Entries(h, shape[0])
+            shape = returned_shape(self, "h", self.h, *self._arguments).shape
+        if len(shape) > 1 or shape == (0,):
+            raise ValueError(f"h: returned shape {shape}, expected one number, or a vector of one number per channel")
+        return shape[0] if shape else 0
+
+    @functools.cached_property
+    def _given_hamiltonians(self) -> tuple[Callable | None, ...]:
+        """One function per channel; where one function returns all of them, its entries."""
+        if self.all_h is None:
+            return _channels("h", self.h)
+        return tuple(_entry(self.all_h, r) for r in range(self._all_channels))
 
     # --- the vectors of the equations: channel 0 is time, r = 1, ..., m the noise -------------------------------------
 
@@ -192,13 +218,14 @@ class Hamiltonian(Problem):
         by_q, by_p = jax.grad(together, argnums=(0, 1))(q, p)
         return by_p, -by_q
 
-    @property
+    @functools.cached_property
     def _hamiltonians(self) -> tuple[Callable | None, ...]:
-        return (self.H, *self.h)  # type: ignore[misc]
+        given = self._given_hamiltonians or (None,) * len(_channels("noise", self.noise))
+        return (self.H, *given)
 
-    @property
+    @functools.cached_property
     def _forces(self) -> tuple[Callable | None, ...]:
-        return (self.force, *self.noise)  # type: ignore[misc]
+        return (self.force, *(_channels("noise", self.noise) or (None,) * self.m))
 
     def _seen(self, q: Array, p: Array) -> tuple[Array, Array]:
         return (q[0], p[0]) if self.scalar else (q, p)
@@ -209,11 +236,11 @@ class Hamiltonian(Problem):
 
     def wrap(self, x: Array) -> Array:
         """The state with its periodic coordinates in [0, period)."""
-        if self.periodic is None:
+        if self.periods is None:
             return x
         entries = [
             x[i] - period * jnp.floor(x[i] / period) if period else x[i]
-            for i, period in enumerate((*self.periodic, *(None,) * (self.n // 2)))  # type: ignore[misc]
+            for i, period in enumerate((*self.periods, *(None,) * (self.n // 2)))
         ]
         return jnp.stack(entries)
 
@@ -334,7 +361,7 @@ class Hamiltonian(Problem):
         if self.all_h is not None:
             diffusion = self._operator
         start = self.start_source.given
-        sde = SDE(self.f, diffusion, start, self.params, "stratonovich", self.names, self.units)
+        sde = SDE(self.f, diffusion, start, self.params, "stratonovich", self.components, self.component_units)
         return lowering.to_ito(sde) if calculus == "ito" else sde
 
     def lower(self, kind: type) -> tuple[Problem, str] | None:
@@ -351,20 +378,6 @@ class Hamiltonian(Problem):
     @functools.cached_property
     def start_source(self) -> Source:
         return paired_start.source(self.start, "qp")
-
-
-class _Entries(tuple):
-    """The entries of a function that returns a vector, as functions; of `function`, which is kept with them."""
-
-    function: Callable
-
-    def __new__(cls, function: Callable, count: int) -> _Entries:
-        found = super().__new__(cls, (_entry(function, r) for r in range(count)))
-        found.function = function
-        return found
-
-    def __reduce__(self):
-        return _Entries, (self.function, len(self))
 
 
 def _entry(function: Callable, r: int) -> Callable:

@@ -129,7 +129,7 @@ class Struck(Measured):
             outside = np.flatnonzero(sign * (gauge.level.level - x[:, gauge.of]) < 0)
             if outside.size:
                 raise ValueError(
-                    f"start: {self.names[gauge.of]} = {x[outside[0], gauge.of]:g} of path {paths[outside[0]]} is "
+                    f"start: {self.components[gauge.of]} = {x[outside[0], gauge.of]:g} of path {paths[outside[0]]} is "
                     f"beyond the wall, {gauge.level}. Start all paths on this side of it."
                 )
 
@@ -202,9 +202,9 @@ def struck(problem: Any, impacts: Sequence[Impact]) -> Struck:
         if gauge.known[0] != CUBIC:
             raise ValueError(
                 f"Impact: {impact.level} is not of positions alone ({gauge.known[1]}), and a wall is where bodies are; "
-                f"give a function of {', '.join(problem.names[: problem.N])}"
+                f"give a function of {', '.join(problem.components[: problem.N])}"
             )
-        velocities = [problem.names[i] for i in gauge.components if i >= problem.N]
+        velocities = [problem.components[i] for i in gauge.components if i >= problem.N]
         if velocities:
             raise ValueError(f"Impact: {impact.level} depends on {', '.join(velocities)}; a wall is where bodies are")
         if not isinstance(impact.then, Restitution):
@@ -212,12 +212,13 @@ def struck(problem: Any, impacts: Sequence[Impact]) -> Struck:
             found = returned_shape(problem, "then", impact.then, ("t", 0.0), start).shape
             if found != (problem.n,):
                 raise ValueError(
-                    f"then: returned shape {found}, expected ({problem.n},), the state ({', '.join(problem.names)})"
+                    f"then: returned shape {found}, expected ({problem.n},), the state "
+                    f"({', '.join(problem.components)})"
                 )
     _check_crossing(problem, impacts)
-    names = component_names((*problem.names, *COUNTED), (*problem.names, *COUNTED))
+    names = component_names((*problem.components, *COUNTED), (*problem.components, *COUNTED))
     zeros = np.zeros((len(COUNTED), problem.n)), np.zeros((len(COUNTED), len(COUNTED)))
-    return Struck(problem, *zeros, names, problem.units, problem, tuple(impacts))
+    return Struck(problem, *zeros, names, problem.component_units, problem, tuple(impacts))
 
 
 def check_strikable(problem: Any) -> None:
@@ -234,7 +235,7 @@ def check_strikable(problem: Any) -> None:
 
 def _check_crossing(problem: Mechanical, impacts: Sequence[Impact]) -> None:
     """Refuse two fixed walls of one position that leave no room between them."""
-    names: Any = problem.names
+    names: Any = problem.components
     sides: dict[int, dict[str, float]] = {}
     for impact in impacts:
         gauge = impact.level.on(problem)

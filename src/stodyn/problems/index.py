@@ -129,9 +129,9 @@ def diagnose(problem: Any, t: float = 0.0) -> Diagnosis:
     differential, algebraic = components(problem)
     x = problem.example_start()
     if not constraints:
-        return Diagnosis(0, "", (), (), 0, 1.0, differential, (), x, dict.fromkeys(problem.names, 0.0))
+        return Diagnosis(0, "", (), (), 0, 1.0, differential, (), x, dict.fromkeys(problem.components, 0.0))
     start, repaired = _consistent(problem, t, x)
-    moved = dict(zip(problem.names, (start - x).tolist(), strict=True))
+    moved = dict(zip(problem.components, (start - x).tolist(), strict=True))
     offsets = np.random.default_rng(5).standard_normal((STATES, problem.n)) * 0.1 * (1.0 + np.abs(x))
     offsets[0] = 0.0
     looked = look(problem, np.full(STATES, t), start + offsets)
@@ -174,7 +174,7 @@ def diagnose(problem: Any, t: float = 0.0) -> Diagnosis:
 
 def components(problem: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The differential components of an SDAE, or combinations of components, and the algebraic ones, in words."""
-    parts, names = problem.split, problem.names
+    parts, names = problem.split, problem.components
     differential = tuple(_combination(row, names) for row in problem.evolving)
     algebraic = tuple(_combination(column, names) for column in parts.K.T)
     return differential, algebraic

@@ -130,9 +130,9 @@ class Joints:
 
     def mass(self, t: Any, q: Array, params: Any) -> Array:
         """M, (N, N)."""
-        given, N = self.problem.mass, self.problem.N
-        if callable(given):
-            given = call(given, t, q, jnp.zeros_like(q), params=params)
+        given, N = self.problem.mass_matrix, self.problem.N
+        if callable(self.problem.mass):
+            given = call(self.problem.mass, t, q, jnp.zeros_like(q), params=params)
         return jnp.eye(N, dtype=q.dtype) if given is None else jnp.reshape(jnp.asarray(given, q.dtype), (N, N))
 
     def mass_inverse(self, t: Any, q: Array, params: Any, G: Array) -> Callable[[Array], Array]:
@@ -150,8 +150,8 @@ class Joints:
     @functools.cached_property
     def inertia(self) -> Inertia | None:
         """A constant mass; None where it is 1 or depends on the state."""
-        mass = self.problem.mass
-        return None if mass is None or callable(mass) else Inertia(mass)
+        mass = self.problem.mass_matrix
+        return None if mass is None else Inertia(mass)
 
     @functools.cached_property
     def mass_is_regular(self) -> bool:
@@ -169,7 +169,7 @@ class Joints:
 
     @functools.cached_property
     def _look_at_start(self) -> joints_diagnosis.Looked:
-        q = np.asarray(self.problem.example_start(), float)[None, : self.problem.N]
+        q = np.asarray(self.problem.start_source.example("start"), float)[None, : self.problem.N]
         return joints_diagnosis.Looked(*(part[0] for part in joints_diagnosis.looking(self)(np.zeros(1), q)))
 
     def frame(self, t: Any, q: Array, params: Any) -> Frame:
@@ -266,7 +266,7 @@ class Joints:
             return G @ (self.mass_inverse(t, q, params, G)(G.T) @ x)
 
         with jax.enable_x64(True), jax.ensure_compile_time_eval():
-            q = jnp.asarray(self.problem.example_start(), float)[: self.problem.N]
+            q = jnp.asarray(self.problem.start_source.example("start"), float)[: self.problem.N]
             return find_band(residual, jnp.zeros(self.c), q, jnp.zeros(()), self.problem.example_params())
 
     # --- before a run -------------------------------------------------------------------------------------------------
@@ -295,7 +295,7 @@ class Joints:
     def _reached(self, function: Callable) -> set[int]:
         """Which of t (0), q (1), v (2), params (3) a function depends on; all where its trace cannot be taken apart."""
         with jax.enable_x64(True), jax.ensure_compile_time_eval():
-            start = jnp.asarray(self.problem.example_start(), float)
+            start = jnp.asarray(self.problem.start_source.example("start"), float)
             q, v = start[: self.problem.N], start[self.problem.N : 2 * self.problem.N]
             try:
                 (entries,) = dependence(function, jnp.zeros(()), q, v, self.problem.example_params())
@@ -304,8 +304,8 @@ class Joints:
         return {number for e in np.ravel(entries) if isinstance(e, frozenset) for number, _ in e}
 
 
-def joints_of(problem: Any, x: np.ndarray) -> Joints | None:
-    """The joints of a mechanical problem whose coordinates look like x; refuses what cannot be one."""
+def joints_of(problem: Any) -> Joints | None:
+    """The joints of a mechanical problem; refuses what cannot be one."""
     if problem.constraints is None:
         for option, value in {"constraint_names": None, "redundant": "refuse", "impulses": False}.items():
             if getattr(problem, option) != value:
@@ -317,7 +317,9 @@ def joints_of(problem: Any, x: np.ndarray) -> Joints | None:
         raise ValueError(
             "constraints: x is a number, and nothing could move; give start as vectors, ([x0, y0], [vx0, vy0])"
         )
-    found = returned_shape(problem, "constraints", problem.constraints, ("t", 0.0), ("x", x)).shape
+    x = problem.example_pair[0]
+    with jax.enable_x64(True):
+        found = returned_shape(problem, "constraints", problem.constraints, ("t", 0.0), ("x", x)).shape
     if len(found) > 1 or found == (0,):
         raise ValueError(f"constraints: returned shape {found}, expected (c,), one number for each constraint")
     count = found[0] if found else 1
@@ -325,7 +327,6 @@ def joints_of(problem: Any, x: np.ndarray) -> Joints | None:
     if len(names) != count or len(set(names)) != count or not all(isinstance(name, str) for name in names):
         raise ValueError(f"constraint_names: expected {count} different names, one for each constraint, got {names}")
     joints = Joints(problem, names, tuple(range(count)))
-    object.__setattr__(problem, "joints", joints)  # what looks at the problem below finds it
     if callable(problem.mass) and 2 in joints._reached(lambda t, q, v, p: call(problem.mass, t, q, v, params=p)):
         raise ValueError("mass: depends on v; with constraints it may depend on t, x and params alone")
     if problem.redundant == "drop":
@@ -359,8 +360,8 @@ def drifting(problem: Any) -> tuple[SDE, str] | None:
     found = joints.diagnose(0.0)
     if found.reason:
         return None
-    names = tuple(problem.names)[: 2 * problem.N]
-    units = None if problem.units is None else {k: u for k, u in problem.units.items() if k in (*names, "time")}
+    names, units = problem.components[: 2 * problem.N], problem.component_units
+    units = None if units is None else {k: u for k, u in units.items() if k in (*names, "time")}
 
     diffusion = problem.g if problem.m else lambda t, x: jnp.zeros((2 * problem.N, 1), x.dtype)
     sde = DriftingSDE(problem.f, diffusion, found.start, problem.params, "ito", names, units)

@@ -92,7 +92,7 @@ def diagnose(joints: Any, t: float) -> JointsDiagnosis:
     """What the constraints do at the start at time t, and why they cannot be run, if so."""
     problem = joints.problem
     N, names, look = problem.N, joints.names, looking(joints)
-    given = np.asarray(problem.example_start(), float)[: 2 * N]
+    given = np.asarray(problem.start_source.example("start"), float)
     x, v = given[:N], given[N:]
     times, near = _states(t, x)
     q, solved = _onto(look, times, near)
@@ -100,7 +100,7 @@ def diagnose(joints: Any, t: float) -> JointsDiagnosis:
 
     def answer(reason: str, sigma: float = 0.0, noisy: tuple[str, ...] = ()) -> JointsDiagnosis:
         moved = np.concatenate([start - x, rate - v])
-        listed = dict(zip(problem.names[: 2 * N], moved.tolist(), strict=True))
+        listed = dict(zip(problem.components[: 2 * N], moved.tolist(), strict=True))
         return JointsDiagnosis(reason, names, N - joints.c, sigma, noisy, np.concatenate([start, rate]), listed)
 
     raw = look(times, near)
@@ -116,7 +116,7 @@ def diagnose(joints: Any, t: float) -> JointsDiagnosis:
             f"constraints: the gradient of {_listed(names[i] for i in flat)} vanishes where the constraint holds; "
             "write it so that it changes sign there (|r|² - l², not its square), and let it depend on x"
         )
-    bad = _without_inertia(found.M[0], found.G[0], problem.names[:N])
+    bad = _without_inertia(found.M[0], found.G[0], problem.coordinates)
     if bad:
         return answer(bad)
     spectra = np.array([_spectrum(Looked(*(part[i] for part in found))) for i in np.flatnonzero(usable)])
@@ -168,7 +168,7 @@ def checked(joints: Any, found: JointsDiagnosis, t: float) -> tuple[str, ...]:
 def independent_rows(joints: Any) -> tuple[int, ...]:
     """The first constraints on which all others depend, at the start and around it."""
     look = looking(joints)
-    times, near = _states(0.0, np.asarray(joints.problem.example_start(), float)[: joints.problem.N])
+    times, near = _states(0.0, np.asarray(joints.problem.start_source.example("start"), float)[: joints.problem.N])
     q, _ = _onto(look, times, near)
     found = look(times, q)
     rows = _independent(found, np.isfinite(q).all(axis=1) & np.isfinite(found.G).all(axis=(1, 2)))

@@ -99,7 +99,7 @@ class Level:
 
     def on(self, problem: Problem, t: float = 0.0) -> Gauge:
         """The level on a problem whose run begins at time t; errors in the user's terms."""
-        names: Any = problem.names
+        names: Any = problem.components
         of = self.of
         if isinstance(of, str):
             if of not in names:
@@ -257,8 +257,8 @@ class Gauge:
     @functools.cached_property
     def known(self) -> tuple[str, str]:
         """How a crossing between two steps is told, "bridge", "cubic" or "grid", and why in words."""
-        names = self.problem.names
-        periods: Any = getattr(self.problem, "periodic", None) or ()
+        names = self.problem.components
+        periods: Any = getattr(self.problem, "periods", None) or ()
         if not callable(self.of) and self.of < len(periods) and periods[self.of]:
             return GRID, f"{names[self.of]} is wrapped to [0, {periods[self.of]:g}), so that it jumps"
         jumps = next(filter(None, map(self.problem.jumps, self.components)), "")
@@ -322,8 +322,8 @@ class Gauge:
         ]
         if all(kept):
             raise ValueError(
-                f"level: {self.level} cannot be reached: walls keep {self.problem.names[self.of]} between {low:g} and "
-                f"{high:g}"
+                f"level: {self.level} cannot be reached: walls keep {self.problem.components[self.of]} between "
+                f"{low:g} and {high:g}"
             )
 
     def reached_at_start(self, t: float) -> str | None:
@@ -367,7 +367,7 @@ class Gauge:
     @property
     def words(self) -> str:
         """The function, as a sentence names it."""
-        return _words(self.of) if callable(self.of) else self.problem.names[self.of]
+        return _words(self.of) if callable(self.of) else self.problem.components[self.of]
 
 
 def _checked_level(level: Any) -> Any:

@@ -85,5 +85,5 @@ def with_measurement(problem: Any, H: ArrayLike, R: ArrayLike, names: Sequence[s
         measured = component_names(names, default)
     except ValueError as error:
         raise ValueError(str(error).replace("one a component", "one a row of H", 1)) from error
-    every = component_names((*problem.names, *measured), (*problem.names, *default))
-    return Measured(problem, matrix, noise, every, problem.units)
+    every = component_names((*problem.components, *measured), (*problem.components, *default))
+    return Measured(problem, matrix, noise, every, problem.component_units)

@@ -26,7 +26,6 @@ from stodyn.problems.contract import (
     Recommended,
     check_params,
     component_names,
-    component_units,
     returned_shape,
 )
 from stodyn.problems.inertia import Inertia
@@ -95,11 +94,6 @@ class Mechanical(Problem):
     redundant: str = "refuse"
     impulses: bool = False
 
-    scalar: bool = dataclasses.field(init=False)
-    N: int = dataclasses.field(init=False)
-    n: int = dataclasses.field(init=False)
-    m: int = dataclasses.field(init=False)
-    joints: Joints | None = dataclasses.field(init=False, repr=False)
     calculus = "ito"
     further_structures = (CONSTANT_UNDAMPED, ADDITIVE_LINEAR)
 
@@ -112,34 +106,68 @@ class Mechanical(Problem):
         return (singular if callable(self.mass) else "") + rounded + held
 
     def __post_init__(self):
-        fill = object.__setattr__
         check_params(self.params)
-        x, v = paired_start.example(self.start, "xv")
-        fill(self, "scalar", x.ndim == 0)
-        fill(self, "N", x.size)
-        fill(self, "n", (3 if self.accelerations else 2) * x.size)
         with jax.enable_x64(True):
-            arguments = (("t", 0.0), ("x", x), ("v", v))
-            found = returned_shape(self, "force", self.force, *arguments).shape
-            if found != x.shape:
-                raise ValueError(f"force: returned shape {found}, expected {x.shape}, the shape of x0")
-            fill(self, "m", 0 if self.noise is None else self._channels(*arguments))
-            fill(self, "mass", self._checked_mass(*arguments))
-            fill(self, "joints", joints_of(self, x))
-        coordinates = ["x"] if self.scalar else [f"x{i}" for i in range(self.N)]
-        given: Any = self.names
-        if isinstance(given, tuple) and all(str(name).startswith(("dd", "Λ_")) for name in given[2 * self.N :]):
-            given = given[: 2 * self.N]  # of a problem that is copied with dataclasses.replace
-        names = paired_start.pair_names(given, [*coordinates, *(f"d{name}" for name in coordinates)], "d")
-        names += tuple(f"dd{name}" for name in names[: self.N]) if self.accelerations else ()
-        if self.joints is not None and self.impulses:
-            names += tuple(f"Λ_{name}" for name in self.joints.names)
-            fill(self, "n", len(names))
-        fill(self, "names", component_names(names, names))
-        fill(self, "units", component_units(self.units, names))
+            shape = self.example_pair[0].shape
+            found = returned_shape(self, "force", self.force, *self._arguments).shape
+            if found != shape:
+                raise ValueError(f"force: returned shape {found}, expected {shape}, the shape of x0")
+            self.derive("m", "mass_matrix", "joints", "component_units")
 
-    def _channels(self, *arguments: tuple[str, Any]) -> int:
-        found = returned_shape(self, "noise", self.noise, *arguments).shape  # type: ignore[arg-type]
+    @functools.cached_property
+    def example_pair(self) -> tuple[np.ndarray, np.ndarray]:
+        """x and v of one path, as the functions see them."""
+        return paired_start.example(self.start, "xv")
+
+    @property
+    def _arguments(self) -> tuple[tuple[str, Any], ...]:
+        x, v = self.example_pair
+        return ("t", 0.0), ("x", x), ("v", v)
+
+    @property
+    def scalar(self) -> bool:
+        """Whether x and v are numbers."""
+        return self.example_pair[0].ndim == 0
+
+    @property
+    def N(self) -> int:
+        """How many coordinates there are."""
+        return self.example_pair[0].size
+
+    @property
+    def n(self) -> int:  # type: ignore[override]
+        return len(self.components)
+
+    @functools.cached_property
+    def m(self) -> int:  # type: ignore[override]
+        return 0 if self.noise is None else self._channels()
+
+    @functools.cached_property
+    def _pair_names(self) -> tuple[str, ...]:
+        coordinates = ["x"] if self.scalar else [f"x{i}" for i in range(self.N)]
+        return paired_start.pair_names(self.names, [*coordinates, *(f"d{name}" for name in coordinates)], "d")
+
+    @property
+    def coordinates(self) -> tuple[str, ...]:
+        """The names of the coordinates."""
+        return self._pair_names[: self.N]
+
+    @functools.cached_property
+    def components(self) -> tuple[str, ...]:
+        names = self._pair_names
+        names += tuple(f"dd{name}" for name in self.coordinates) if self.accelerations else ()
+        if self.impulses and self.joints is not None:
+            names += tuple(f"Λ_{name}" for name in self.joints.names)
+        return component_names(names, names)
+
+    @functools.cached_property
+    def joints(self) -> Joints | None:
+        """Its constraints."""
+        return joints_of(self)
+
+    def _channels(self) -> int:
+        with jax.enable_x64(True):
+            found = returned_shape(self, "noise", self.noise, *self._arguments).shape  # type: ignore[arg-type]
         if self.scalar:
             if found != ():
                 raise ValueError(
@@ -149,20 +177,22 @@ class Mechanical(Problem):
             return 1
         if len(found) != 2 or found[0] != self.N or found[1] == 0:
             raise ValueError(
-                f"noise: returned shape {found}, expected ({self.N}, channels), one row a coordinate: write [:, None] "
-                "for one channel, jnp.diag(...) for one channel a coordinate."
+                f"noise: returned shape {found}, expected ({self.N}, channels), one row per coordinate: write "
+                "[:, None] for one channel, jnp.diag(...) for one channel per coordinate."
             )
         return found[1]
 
-    def _checked_mass(self, *arguments: tuple[str, Any]) -> Any:
-        """None, a constant matrix (N, N), or the user's function."""
+    @functools.cached_property
+    def mass_matrix(self) -> np.ndarray | None:
+        """A constant mass, (N, N); None where it is 1 or depends on the state."""
         if self.mass is None:
             return None
         if callable(self.mass):
-            found = returned_shape(self, "mass", self.mass, *arguments).shape
+            with jax.enable_x64(True):
+                found = returned_shape(self, "mass", self.mass, *self._arguments).shape
             if found not in [(self.N, self.N)] + [()] * self.scalar:
                 raise ValueError(f"mass: returned shape {found}, expected ({self.N}, {self.N})")
-            return self.mass
+            return None
         try:
             M = np.asarray(self.mass, float)
         except (TypeError, ValueError):
@@ -265,7 +295,7 @@ class Mechanical(Problem):
     @functools.cached_property
     def inertia(self) -> Inertia | None:
         """The constant mass matrix; None where it is 1 or depends on the state, and where joints work with it."""
-        return None if self.mass is None or callable(self.mass) or self.joints is not None else Inertia(self.mass)
+        return None if self.mass_matrix is None or self.joints is not None else Inertia(self.mass_matrix)
 
     @property
     def is_regular(self) -> bool:
@@ -583,8 +613,8 @@ class Mechanical(Problem):
 
     @property
     def _start_and_names(self) -> tuple[Source, tuple[str, ...], Any]:
-        names = tuple(self.names)[: 2 * self.N]  # type: ignore[arg-type]
-        units = None if self.units is None else {k: u for k, u in self.units.items() if k in (*names, "time")}  # type: ignore[union-attr]
+        names, units = self.components[: 2 * self.N], self.component_units
+        units = None if units is None else {k: u for k, u in units.items() if k in (*names, "time")}
         return self.start_source, names, units
 
     @functools.cached_property

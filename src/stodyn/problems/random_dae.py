@@ -24,8 +24,6 @@ from stodyn.problems.contract import (
     Problem,
     Recommended,
     check_params,
-    component_names,
-    component_units,
     first_line,
     fixed_value,
     returned_shape,
@@ -89,12 +87,10 @@ class RandomDAE(Problem):
     source: Any = None
     kinks: Mapping[str, Sequence[float]] = dataclasses.field(default_factory=dict)
 
-    n: int = dataclasses.field(init=False)
     m = 0
     calculus = "ito"
 
     def __post_init__(self):
-        fill = object.__setattr__
         if self.params is not None and not isinstance(self.params, Mapping):
             raise TypeError(f"params: expected a mapping name -> distribution or number, got {self.params!r}")
         for name in self.params or ():
@@ -113,7 +109,6 @@ class RandomDAE(Problem):
         for name, leading in (("mass", ()), ("matrix", ()), ("start", ()), ("source", ("t",))):
             if callable(getattr(self, name)):
                 _try_call(name, getattr(self, name), leading, self._params_at(self.center))
-        fill(self, "n", _square("mass", self._mass_at(self.center)).shape[0])
         if self.matrix is not None and _square("matrix", self._matrix_at(self.center)).shape[0] != self.n:
             found = np.shape(self._matrix_at(self.center))
             raise ValueError(f"matrix: expected {self.n} rows, as mass has, got shape {found}")
@@ -132,9 +127,11 @@ class RandomDAE(Problem):
         unknown = sorted(set(self.kinks) - set(self.parameters))
         if unknown:
             raise ValueError(f"kinks: {unknown[0]!r} is not a random parameter; they are {list(self.parameters)}")
-        names = component_names(self.names, [f"x{i}" for i in range(self.n)])
-        fill(self, "names", names)
-        fill(self, "units", component_units(self.units, names))
+        self.derive("component_units")
+
+    @functools.cached_property
+    def n(self) -> int:  # type: ignore[override]
+        return _square("mass", self._mass_at(self.center)).shape[0]
 
     # --- values at parameters -------------------------------------------------------------------------------------
 
@@ -380,10 +377,10 @@ class RandomDAE(Problem):
         """The pencil at one parameter (the means unless given); of a nonlinear system, linearised at its start."""
         p = self.center if p is None else np.asarray(p, float)
         if self.linear:
-            return pencil.analyse(self._mass_at(p), -_array(self._matrix_at(p)), scaling=scaling, names=self.names)
+            return pencil.analyse(self._mass_at(p), -_array(self._matrix_at(p)), scaling=scaling, names=self.components)
         system = self._nonlinear(p[None])
         J = system.jacobian(t, self._start_at(p)[None])[0]
-        return pencil.analyse(system.mass[0], -J, scaling=scaling, names=self.names)
+        return pencil.analyse(system.mass[0], -J, scaling=scaling, names=self.components)
 
     @functools.cached_property
     def domain_index(self) -> DomainIndex:
@@ -441,7 +438,7 @@ def check_start(problem: RandomDAE, t: float, dt: float) -> str:
         return _check_nonlinear_start(problem, t)
     report = start_report(problem, problem.center, t, dt)
     found = problem.pencil_at()
-    c, names = found.scaling.columns, tuple(problem.names or ())
+    c, names = found.scaling.columns, problem.components
     bad = np.flatnonzero(report.moved)
     if not len(bad):
         return "consistent"

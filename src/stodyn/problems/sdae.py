@@ -26,8 +26,6 @@ from stodyn.problems.contract import (
     Problem,
     Recommended,
     check_params,
-    component_names,
-    component_units,
     returned_shape,
 )
 from stodyn.problems.index import (
@@ -79,8 +77,6 @@ class SDAE(Problem):
     units: Sequence[str] | Mapping[str, str] | None = None
     structure: str | None = None
 
-    n: int = dataclasses.field(init=False)
-    m: int = dataclasses.field(init=False)
     calculus = "ito"
 
     @property
@@ -104,35 +100,42 @@ class SDAE(Problem):
         if self.structure is not None and self.structure not in STRUCTURES:
             raise ValueError(f"structure: expected one of {STRUCTURES}, got {self.structure!r}")
         check_params(self.params)
-        if self.diffusion is None:
-            object.__setattr__(self, "diffusion", silent)
-        example = np.asarray(self.start_source.example("start"))
-        if example.ndim != 1 or example.size == 0:
-            raise ValueError(f"start: expected a vector per path, got shape {example.shape}")
-        fill = object.__setattr__
-        fill(self, "n", example.size)
-        fill(self, "mass", _constant(self.mass, self.n))
-        fill(self, "m", self._channels(example))
+        self.derive("mass_matrix", "m", "component_units")
         if (self.structure == "scalar" and self.m > 1) or (self.structure == "diagonal" and self.r != self.m):
             raise ValueError(
                 f"structure: {self.structure!r} cannot be: {self.r} differential component(s), {self.m} channel(s)"
             )
-        names = component_names(self.names, [f"x{i}" for i in range(self.n)])
-        fill(self, "names", names)
-        fill(self, "units", component_units(self.units, names))
 
-    def _channels(self, example: np.ndarray) -> int:
+    @functools.cached_property
+    def n(self) -> int:  # type: ignore[override]
+        example = np.asarray(self.start_source.example("start"))
+        if example.ndim != 1 or example.size == 0:
+            raise ValueError(f"start: expected a vector per path, got shape {example.shape}")
+        return example.size
+
+    @functools.cached_property
+    def mass_matrix(self) -> np.ndarray:
+        """M (n, n)."""
+        return _constant(self.mass, self.n)
+
+    @functools.cached_property
+    def m(self) -> int:  # type: ignore[override]
+        arguments = ("t", 0.0), ("x", self.start_source.example("start"))
         with jax.enable_x64(True):
-            drift = returned_shape(self, "drift", self.drift, ("t", 0.0), ("x", example))
-            diffusion = returned_shape(self, "diffusion", self.diffusion, ("t", 0.0), ("x", example))
+            drift = returned_shape(self, "drift", self.drift, *arguments)
+            diffusion = returned_shape(self, "diffusion", self._noise, *arguments)
         if drift.shape != (self.n,):
             raise ValueError(f"drift: returned shape {drift.shape}, expected ({self.n},), the shape of start")
         if diffusion.ndim != 2 or diffusion.shape[0] != self.n or diffusion.shape[1] == 0:
             raise ValueError(
-                f"diffusion: returned shape {diffusion.shape}, expected ({self.n}, channels): one row an equation; "
+                f"diffusion: returned shape {diffusion.shape}, expected ({self.n}, channels): one row per equation; "
                 "write [:, None] for one channel."
             )
         return diffusion.shape[1]
+
+    @property
+    def _noise(self) -> Callable:
+        return silent if self.diffusion is None else self.diffusion
 
     # --- the equations ----------------------------------------------------------------------------------------------
 
@@ -142,12 +145,12 @@ class SDAE(Problem):
 
     def g(self, t, x: Array, params) -> Array:
         """The diffusion (n, m)."""
-        return jnp.asarray(call(self.diffusion, t, x, params=params), x.dtype)
+        return jnp.asarray(call(self._noise, t, x, params=params), x.dtype)
 
     @functools.cached_property
     def split(self) -> Split:
         """The equations with a derivative, the constraints and the algebraic directions."""
-        return split(self.mass)
+        return split(self.mass_matrix)
 
     @property
     def r(self) -> int:
@@ -169,7 +172,7 @@ class SDAE(Problem):
         """R M x (r,): what the equations with a derivative change."""
         if self.sparsity is not None:
             return self.sparsity.mass.times(jnp.asarray(self.sparsity.mass_values, x.dtype), x)
-        return jnp.asarray(self.mass[self.split.rows], x.dtype) @ x
+        return jnp.asarray(self.mass_matrix[self.split.rows], x.dtype) @ x
 
     def rates(self, params, dtype) -> Callable[[Any, Array], Array]:
         """(t, x) -> f. Where f is affine and sparse it is f(t, 0) + f_x x, of which only the product is each path's."""
@@ -286,7 +289,7 @@ class SDAE(Problem):
         diagonals. At t = 0 or, where it is singular there, at a later time. Large matrices are eliminated otherwise,
         and have none.
         """
-        RM, K = self.mass[self.split.rows], self.split.K
+        RM, K = self.mass_matrix[self.split.rows], self.split.K
         given = tuple(range(self.n)), tuple(range(self.n - self.r))
         if self.n - self.r > WRITTEN_OUT:
             return given
@@ -320,7 +323,7 @@ class SDAE(Problem):
         """Units in which the determinants of the same two matrices are within the range of floats: 1 where they are
         anyway, else such that they are about 1 at the start. A determinant has the n-th power of a unit of its entries.
         """
-        RM = self.mass[self.split.rows]
+        RM = self.mass_matrix[self.split.rows]
         if self.r == self.n:
             return _determinant_unit(RM), 1.0
         C = self._constraint_slopes()[0]
@@ -359,7 +362,9 @@ class SDAE(Problem):
         states = consistent_states(self, times, x + reach * rng.standard_normal((STATES, self.n)))
         found = look(self, times, states)
         rows, N, *_ = self.split
-        matrices = np.concatenate([np.broadcast_to(self.mass[rows], (STATES, self.r, self.n)), N @ found.f_x], axis=1)
+        matrices = np.concatenate(
+            [np.broadcast_to(self.mass_matrix[rows], (STATES, self.r, self.n)), N @ found.f_x], axis=1
+        )
         sound = np.isfinite(matrices).all((1, 2)) & (np.linalg.cond(np.nan_to_num(matrices)) < 1e14)
         along = np.linalg.solve(np.where(sound[:, None, None], matrices, np.eye(self.n)), np.eye(self.n, self.r))
         g_x = self.noise_slopes(times, states)[:, rows]
@@ -375,7 +380,7 @@ class SDAE(Problem):
     @functools.cached_property
     def evolving(self) -> np.ndarray:
         """(r, n): y = evolving x are the differential components; a component itself where that is possible."""
-        RM = self.mass[self.split.rows]
+        RM = self.mass_matrix[self.split.rows]
         found = np.linalg.solve(RM[:, self.split.columns], RM) if self.r else RM
         found[np.abs(found) < 1e-13] = 0.0
         found[:, self.split.columns] = np.eye(self.r)
@@ -390,7 +395,7 @@ class SDAE(Problem):
     @functools.cached_property
     def _solved_mass(self) -> np.ndarray:
         """S = (R M E)⁻¹, E the columns of the differential components: dY = S R f dt + S R g dW."""
-        return np.linalg.inv(self.mass[self.split.rows][:, self.split.columns])
+        return np.linalg.inv(self.mass_matrix[self.split.rows][:, self.split.columns])
 
     def noise_rows(self, t, x, params, components):
         """Of the differential components; constraints may bring noise to the others in ways of their own."""
@@ -420,7 +425,7 @@ class SDAE(Problem):
             return jnp.asarray(S, y.dtype) @ self.equations(self.g(t, self.state(t, y, params), params))
 
         names = components(self)[0]
-        given: Any = self.units or {}
+        given: Any = self.component_units or {}
         units = {name: given[name] for name in names if name in given} or None
         start = self.start_source.mapped(lambda rows: rows @ self.evolving.T).given
         sde = SDE(drift, diffusion, start, self.params, names=names, units=units, structure=self.structure)
@@ -443,7 +448,7 @@ class SDAE(Problem):
 def with_unit_mass(sde: SDE) -> SDAE:
     """An Ito SDE as the SDAE with M = 1, for methods that take SDAEs."""
     start = sde.start_source.mapped(lambda rows: rows).given
-    return SDAE(np.eye(sde.n), sde.f, sde.g, start, sde.params, sde.names, sde.units, sde.structure)
+    return SDAE(np.eye(sde.n), sde.f, sde.g, start, sde.params, sde.components, sde.component_units, sde.structure)
 
 
 def _constant(mass: Any, n: int) -> np.ndarray:

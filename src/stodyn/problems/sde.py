@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,8 +23,6 @@ from stodyn.problems.contract import (
     Problem,
     Recommended,
     check_params,
-    component_names,
-    component_units,
     machine_memory,
     returned_shape,
 )
@@ -44,6 +42,15 @@ MEMORY_SHARE = 0.25  # of the machine's memory that one matrix of noise may take
 def silent(t, x):
     """One channel that does nothing."""
     return jnp.zeros((*jnp.shape(x), 1) if jnp.ndim(x) else ())
+
+
+class _Shape(NamedTuple):
+    """What the functions of an SDE look like."""
+
+    scalar: bool
+    n: int
+    m: int
+    is_operator: bool
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -74,39 +81,52 @@ class SDE(Problem):
     units: Sequence[str] | Mapping[str, str] | None = None
     structure: str | None = None
 
-    scalar: bool = dataclasses.field(init=False)
-    n: int = dataclasses.field(init=False)
-    m: int = dataclasses.field(init=False)
-    _is_operator: bool = dataclasses.field(init=False, default=False, repr=False)
-
     def __post_init__(self):
         if self.calculus not in CALCULI:
             raise ValueError(f"calculus: expected one of {CALCULI}, got {self.calculus!r}")
         if self.structure is not None and self.structure not in STRUCTURES:
             raise ValueError(f"structure: expected one of {STRUCTURES}, got {self.structure!r}")
         check_params(self.params)
-        if self.diffusion is None:
-            object.__setattr__(self, "diffusion", silent)
+        if (self.structure == "scalar" and self.m > 1) or (self.structure == "diagonal" and self.n != self.m):
+            raise ValueError(f"structure: {self.structure!r} cannot be: diffusion returns shape {(self.n, self.m)}")
+        self._check_memory()
+        self.derive("component_units")
+
+    @property
+    def scalar(self) -> bool:
+        """Whether the functions are of numbers."""
+        return self._shape.scalar
+
+    @property
+    def n(self) -> int:  # type: ignore[override]
+        return self._shape.n
+
+    @property
+    def m(self) -> int:  # type: ignore[override]
+        return self._shape.m
+
+    @property
+    def _is_operator(self) -> bool:
+        return self._shape.is_operator
+
+    @property
+    def default_names(self) -> Sequence[str]:
+        return ("x",) if self.scalar else super().default_names
+
+    @property
+    def _noise(self) -> Callable:
+        return silent if self.diffusion is None else self.diffusion
+
+    @functools.cached_property
+    def _shape(self) -> _Shape:
+        """What start, drift and diffusion look like, after their shapes have been checked."""
         example = np.asarray(self.start_source.example("start"))
         if example.ndim > 1 or example.size == 0:
             raise ValueError(f"start: expected a number or a vector per path, got shape {example.shape}")
-        fill = object.__setattr__
-        fill(self, "scalar", example.ndim == 0)
-        fill(self, "n", example.size)
-        fill(self, "m", self._channels(example))
-        if (self.structure == "scalar" and self.m > 1) or (self.structure == "diagonal" and self.n != self.m):
-            raise ValueError(f"structure: {self.structure!r} cannot be: diffusion returns shape {(self.n, self.m)}")
-        names = component_names(self.names, ("x",) if self.scalar else [f"x{i}" for i in range(self.n)])
-        fill(self, "names", names)
-        fill(self, "units", component_units(self.units, names))
+        n, given, operators = example.size, self._noise, []
 
-    def _channels(self, example: np.ndarray) -> int:
-        """How many channels the diffusion has, after the shapes of both functions have been checked."""
-        operators: list[Operator] = []
-
-        @functools.wraps(self.diffusion)
         def entries(*arguments):
-            found = self.diffusion(*arguments)
+            found = given(*arguments)
             if not isinstance(found, Operator):
                 return found
             operators.append(found)
@@ -114,41 +134,43 @@ class SDE(Problem):
 
         with jax.enable_x64(True):
             drift = returned_shape(self, "drift", self.drift, ("t", 0.0), ("x", example))
-            diffusion = returned_shape(self, "diffusion", entries if callable(self.diffusion) else self.diffusion,
-                                       ("t", 0.0), ("x", example))  # fmt: skip
+            diffusion = returned_shape(
+                self,
+                "diffusion",
+                functools.wraps(given)(entries) if callable(given) else given,
+                ("t", 0.0),
+                ("x", example),
+            )
         if drift.shape != example.shape:
             raise ValueError(
                 f"drift: returned shape {drift.shape}, expected {example.shape}, the shape of start. "
-                "One number a component is needed."
+                "One number per component is needed."
             )
-        if self.scalar:
+        if example.ndim == 0:
             if operators or diffusion.shape != ():
                 found = "an operator" if operators else f"shape {diffusion.shape}"
                 raise ValueError(
                     f"diffusion: returned {found} for a scalar start; expected a number. "
                     "For several channels give start as a vector: start=[...]."
                 )
-            return 1
+            return _Shape(True, 1, 1, False)
         shape = operators[0].shape if operators else diffusion.shape
         if len(shape) != 2:
             raise ValueError(
-                f"diffusion: returned shape {shape}, expected ({self.n}, channels): write [:, None] for one "
-                "channel, sd.diagonal(...) for one channel a component."
+                f"diffusion: returned shape {shape}, expected ({n}, channels): write [:, None] for one "
+                "channel, sd.diagonal(...) for one channel per component."
             )
-        if shape[0] != self.n or shape[1] == 0:
-            raise ValueError(f"diffusion: returned shape {shape}, expected ({self.n}, channels): one row a component.")
-        object.__setattr__(self, "_is_operator", bool(operators))
-        object.__setattr__(self, "m", shape[1])
-        self._check_memory()
-        return shape[1]
+        if shape[0] != n or shape[1] == 0:
+            raise ValueError(f"diffusion: returned shape {shape}, expected ({n}, channels): one row per component.")
+        return _Shape(False, n, shape[1], bool(operators))
 
     def _check_memory(self) -> None:
         """Refuse a matrix that would not fit into memory."""
         needed = 8.0 * self.n * self.m
         if needed > MEMORY_SHARE * machine_memory() and not self._is_operator and not self._is_diagonal_matrix:
             raise MemoryError(
-                f"diffusion: its matrix ({self.n}, {self.m}) takes {needed / 1e9:.3g} GB, and this machine has "
-                f"{machine_memory() / 1e9:.3g} GB. Return sd.diagonal(vector) for one channel a component, or "
+                f"diffusion: its matrix ({self.n}, {self.m}) takes {needed / 1e9:.3g} GB, but this machine has "
+                f"{machine_memory() / 1e9:.3g} GB. Return sd.diagonal(vector) for one channel per component, or "
                 "sd.sparse(rows, columns, values, shape), which are never written out."
             )
 
@@ -158,14 +180,14 @@ class SDE(Problem):
 
     def g(self, t, x: Array, params) -> Array:
         """The diffusion as a matrix (n, m)."""
-        found = call(self.diffusion, t, x[0] if self.scalar else x, params=params)
+        found = call(self._noise, t, x[0] if self.scalar else x, params=params)
         return found.dense() if isinstance(found, Operator) else jnp.reshape(found, (self.n, self.m))
 
     def multiplier(self, t, x: Array, params) -> Any:
         """The diffusion as what multiplies an increment, multiplier @ W: an operator, or the matrix (n, m)."""
         if self._is_diagonal_matrix:
             return Diagonal(self.diagonal(t, x, params))
-        return call(self.diffusion, t, x, params=params) if self._is_operator else self.g(t, x, params)
+        return call(self._noise, t, x, params=params) if self._is_operator else self.g(t, x, params)
 
     def push(self, t, x: Array, params, W: Array) -> Array:
         """g(t, x) W, (n,): what an increment of the channels does to the components."""
@@ -191,7 +213,7 @@ class SDE(Problem):
 
     def diagonal(self, t, x: Array, params) -> Array:
         """The diagonal (n,) of the diffusion, without its matrix where that is possible."""
-        found = call(self.diffusion, t, x, params=params) if self._is_operator else None
+        found = call(self._noise, t, x, params=params) if self._is_operator else None
         return found.entries if isinstance(found, Diagonal) else diagonals.diagonal(self.g)(t, x, params)
 
     @functools.cached_property

@@ -56,7 +56,7 @@ def find_sparsity(problem: Any, implicit_noise: bool = False) -> Sparsity | None
         drift = dataclasses.replace(drift, reversible=_is_reversible(problem, start, params))
         if len(drift.rows) > MOST_FULL * n * n:
             return None
-        RM = problem.mass[rows]
+        RM = problem.mass_matrix[rows]
         held = drift.holds()
         top, bottom = (RM != 0.0) | held[rows], (N != 0.0) @ held
         if noise is not None:

@@ -98,7 +98,7 @@ class Structure(Mechanical):
 
     def __post_init__(self):
         super().__post_init__()
-        if not np.array_equal(self.matrices.M.toarray(), self.mass):
+        if not np.array_equal(self.matrices.M.toarray(), self.mass_matrix):
             raise ValueError("mass: is not that of the matrices; make the structure anew with Mechanical.from_matrices")
 
     @property
@@ -106,15 +106,16 @@ class Structure(Mechanical):
         """Whether nothing but load(t) - K x - C v acts."""
         return self.force is self.linear_force
 
-    def _checked_mass(self, *arguments: Any) -> Any:
+    @property
+    def mass_matrix(self):
         return self.mass  # from_matrices has looked at it
 
     @functools.cached_property
     def inertia(self) -> Inertia | None:
         M = self.matrices.M
-        if self.mass is None or not _is_positive(M):
+        if self.mass_matrix is None or not _is_positive(M):
             return super().inertia
-        return _SparseInertia(self.mass, M)
+        return _SparseInertia(self.mass_matrix, M)
 
     @functools.cached_property
     def facts(self) -> Facts:
@@ -521,7 +522,7 @@ def _inertia_of(problem: Mechanical) -> tuple[Callable, int]:
     reduction = getattr(problem, "reduction", None)
     if reduction is not None:
         return lambda ι: reduction.shapes.T @ (reduction.whole.matrices.M @ ι), len(reduction.shapes)
-    M = np.eye(problem.N) if problem.mass is None else problem.mass
+    M = np.eye(problem.N) if problem.mass_matrix is None else problem.mass_matrix
     return lambda ι: M @ ι, problem.N
 
 

@@ -103,8 +103,8 @@ class Walled(Measured):
             outside = np.flatnonzero(~((x[:, component] >= low) & (x[:, component] <= high)))
             if outside.size:
                 raise ValueError(
-                    f"start: {self.names[component]} = {x[outside[0], component]:g} of path {paths[outside[0]]} is "
-                    f"outside its walls ({low:g}, {high:g}). Start all paths inside."
+                    f"start: {self.components[component]} = {x[outside[0], component]:g} of path {paths[outside[0]]} "
+                    f"is outside its walls ({low:g}, {high:g}). Start all paths inside."
                 )
         return x
 
@@ -114,14 +114,13 @@ class Walled(Measured):
 
     def jumps(self, component: int) -> str:
         struck = {j for i, velocity, _, _ in self.places if velocity >= 0 for j in (i, velocity)}
-        mirrored = (
-            f"{self.names[component]} is mirrored at a wall after the step, so that it jumps; located=True tells when"
-        )
+        name = self.components[component]
+        mirrored = f"{name} is mirrored at a wall after the step, so that it jumps; located=True tells when"
         return mirrored if component in struck else ""
 
     def before_run(self, t: float) -> tuple[str, ...]:
         rule = "mirrored after the step" if self.walls.kind == "impact" else "lifted" if self.walls.draw else "folded"
-        names = ", ".join(f"{self.names[i]} in ({low:g}, {high:g})" for i, _, low, high in self.places)
+        names = ", ".join(f"{self.components[i]} in ({low:g}, {high:g})" for i, _, low, high in self.places)
         return (*self.problem.before_run(t), f"walls: {names}, {rule}; weak order 1 with walls")
 
 
@@ -175,7 +174,7 @@ def _walled(problem: Any, walls: Walls) -> Walled:
     if len({place[0] for place in places}) < len(places):
         raise ValueError(f"walls: a component is named twice in {list(walls.bounds)}")
     nothing = np.zeros((0, problem.n)), np.zeros((0, 0))
-    walled = Walled(problem, *nothing, problem.names, problem.units, walls, places)
+    walled = Walled(problem, *nothing, problem.components, problem.component_units, walls, places)
     if not problem.has_random_start:
         walled.example_start()
     return walled
@@ -191,13 +190,13 @@ def _place(problem: Any, walls: Walls, of: str | int, pair: tuple[Any, Any]) -> 
     if walls.kind == "impact":
         if i >= problem.N:
             raise ValueError(
-                f"walls: {problem.names[i]} is a velocity; impacts are of positions, {problem.names[: problem.N]}"
+                f"walls: {problem.components[i]} is a velocity; impacts are of positions, {problem.coordinates}"
             )
         return i, problem.N + i, low, high
     if gauge.known[0] != BRIDGE:
         raise ValueError(
-            f"walls: noise does not enter {problem.names[i]} ({gauge.known[1]}), so that it is struck, not reflected: "
-            'write the system as a Mechanical and give kind="impact"'
+            f"walls: noise does not enter {problem.components[i]} ({gauge.known[1]}), so that it is struck, not "
+            'reflected: write the system as a Mechanical and give kind="impact"'
         )
     return i, -1, low, high
 

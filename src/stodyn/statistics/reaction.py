@@ -51,7 +51,7 @@ class Reaction(Averaged):
             )
 
     def prepared(self, problem, times):
-        rows = tuple(i for i, name in enumerate(problem.names) if name.startswith("Λ_"))
+        rows = tuple(i for i, name in enumerate(problem.components) if name.startswith("Λ_"))
         if not rows:
             raise ValueError("Reaction: this run shows no impulses; give Mechanical(..., constraints=g, impulses=True)")
         if np.max(times) - np.min(times) < self.time * (1.0 - EARLY) and len(times) > 1:

@@ -28,10 +28,10 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
                               collect=statistics.Moments(at=[SETTLED]))  # fmt: skip
     found, stderr = sampled["variance"].values[-1], sampled["variance_stderr"].values[-1]
     rows = []
-    for i, name in enumerate(model.problem.names):
+    for i, name in enumerate(model.problem.components):
         rows.append(Row(f"Var {name}, V²: paths", exact[i, i], found[i], stderr[i], "against kT C⁻¹"))
         rows.append(Row(f"Var {name}, V²: covariance of the step", exact[i, i], computed[i, i], remark="computed"))
-    return StudyResult(rows, {"ktc": drawn(model.problem.names, exact, found, stderr)})
+    return StudyResult(rows, {"ktc": drawn(model.problem.components, exact, found, stderr)})
 
 
 def drawn(names: Any, exact: np.ndarray, found: np.ndarray, stderr: np.ndarray) -> Any:

@@ -33,7 +33,7 @@ def exact_coefficients(times: np.ndarray, degree: int, count: int) -> np.ndarray
 
 
 def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
-    problem, names = MILLER_INTEGRATOR.problem, MILLER_INTEGRATOR.problem.names
+    problem, names = MILLER_INTEGRATOR.problem, MILLER_INTEGRATOR.problem.components
     steps, count = size.of((40, 4), (200, 8), (800, 16))
     every = Surrogate(every=1)
     progress("Galerkin on M_3")
