@@ -240,6 +240,8 @@ def test_rare_large_values_of_a_function_with_jumps():
     """x + 100·1(x > 3.09), of which 0.1 comes from one path in a thousand, which a pilot does not see."""
     found = ask(BROWNIAN, lambda t, x: x[0] + 100.0 * (x[0] > 3.0902323), error=0.05, most=1e6)
     assert abs(float(found.value) - 0.1) < 0.15 and found.points.max() >= 4096
+    found = ask(BROWNIAN, lambda t, x: x[0] + 5000.0 * jnp.maximum(x[0] - 3.2, 0.0), error=0.2, most=1e6)  # a far call
+    assert not found.attrs["trusted"] and "kurtosis" in found.attrs["reasons"]
 
 
 @pytest.mark.parametrize("scale", [1e-60, 1e-90, 1e90])

@@ -91,7 +91,8 @@ def candidates(problem: Any, functional: Functional, method: Any, t: tuple[float
     """The methods to try; raises an error in the user's terms where nothing can be estimated."""
     if isinstance(problem, (Measured, RandomDAE)):
         raise TypeError(
-            f"problem: expected an SDE, a Hamiltonian, Mechanical or SDAE system, got {type(problem).__name__}"
+            f"problem: expected an SDE, a Hamiltonian, Mechanical or SDAE system, got {type(problem).__name__}, whose "
+            "levels cannot be coupled; use simulate(..., paths=stodyn.until(...)), and compare two steps for the bias"
         )
     if method is not None:
         chosen = [(named(method), "pair")]

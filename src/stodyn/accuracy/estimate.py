@@ -51,7 +51,7 @@ PAYS = 2.5  # reduction of the variance that pays for a second path beside each
 TINY = 1e-140  # used for a tolerance of zero; its square is not zero
 MENDS = 2**18  # points of a level after which a kurtosis that is still too large will stay so, or a value may be zero
 APART = 2.5  # times the variance of f, beyond which differences are not those of independent paths
-SURE = 4096  # points needed before f counts as constant, and before an f with jumps is believed
+SURE = 4096  # points needed before f counts as constant, and before an f with jumps or corners is believed
 FAR = 10.0  # times the reach of the finest paths, beyond which a path has run away
 
 
@@ -643,7 +643,7 @@ def _loop(ladder: Ladder, work: _Work, bar: Progress, elsewhere: int) -> list[st
         _check_rare(ladder, found.value + 5 * found.stderr)
         heavy = _heavy(levels, ladder)
         constant = levels[0] if np.any(levels[0].known.variance == 0) and not ladder.is_controlled else None
-        hidden = levels[0] if constant is not None or ladder.question.has_jumps else None
+        hidden = levels[0] if constant is not None or ladder.question.has_corners else None
         doubted = [*heavy, *([hidden] if hidden is not None and hidden.known.points < SURE else [])]
         unsure = next((one for one in doubted if looks[one.role, one.level] < FURTHER_LOOKS), None)
         if share[worst] <= 1 and unsure is None:

@@ -35,7 +35,7 @@ FEWEST = 2 * RANDOMISATIONS
 CHEAP = 1e5  # path-steps that a pilot may always cost
 PILOT = 9  # path-steps of the differences of levels 1 and 2, per point and step of level 0
 DEVICE_PATHS = 2**16  # for which the width of a block on a GPU is taken
-JUMPS = ("gt", "ge", "lt", "le", "eq", "ne", "select_n", "sign", "floor", "ceil", "round")
+CORNERS = ("gt", "ge", "lt", "le", "eq", "ne", "select_n", "sign", "floor", "ceil", "round", "max", "min", "clamp")
 UNPRINTED = 256  # paths of a block that is not printed
 
 
@@ -115,15 +115,15 @@ class Question:
         return found.shape[0]
 
     @functools.cached_property
-    def has_jumps(self) -> bool:
-        """Whether the function compares or rounds, so that it may have values that few points show."""
+    def has_corners(self) -> bool:
+        """Whether the function compares, clips or rounds, so that it may have a part that few points show."""
         functional, problem = self.functional, self.problem
         while isinstance(functional.function, Functional):
             functional = functional.function
         with jax.enable_x64(True):
             x, params = jnp.asarray(problem.example_start(), float), problem.example_params()
             trace = jax.make_jaxpr(lambda x: functional.value(problem, self.t[1], x, params))(x)
-        return any(holds(trace, name) for name in JUMPS)
+        return any(holds(trace, name) for name in CORNERS)
 
     def spec(self, kind: str, steps: int) -> Spec:
         """A level with `steps` (coarse) steps; described once for each kind, as long as the method stays the same."""
