@@ -131,7 +131,7 @@ MISTAKES = {
     "a run without a histogram": (lambda: sd.quantile(run(), 0.5), "run", "statistics.Histogram(edges)"),
     "a run without moments": (
         lambda: sd.plot.band(run(collect=st.Paths(2, every=1)), "q"), "run", "collect=[statistics.Moments()]"),
-    "a file that is not there": (lambda: sd.load("nowhere.nc"), "load", "there is no file and no folder nowhere.nc"),
+    "a file that is not there": (lambda: sd.load("nowhere.nc"), "load", "neither a file nor a folder nowhere.nc"),
 }  # fmt: skip
 
 

@@ -217,7 +217,7 @@ BAD = [
     (PROBLEM, Galerkin, {"paths": 10}, "paths: Galerkin expands in the random parameters and makes no paths"),
     (PROBLEM, Sampling, {}, "seed: Sampling draws its points"),
     (PROBLEM, Sampling, {"seed": -1}, "seed: expected a whole number >= 0, such as seed=1, got -1"),
-    (PROBLEM, Galerkin, {"collect": st.Moments()}, "collect: Galerkin gives an expansion and no paths"),
+    (PROBLEM, Galerkin, {"collect": st.Moments()}, "collect: Galerkin gives an expansion, not paths"),
     (PROBLEM, "Radau5", {"paths": 4, "seed": 1, "collect": st.Surrogate()}, "collect: Surrogate describes expansions"),
     (PROBLEM, Quadrature(grid="cube"), {}, 'grid: expected "tensor" or "smolyak"'),
     (PROBLEM, Quadrature(nodes=0), {}, "nodes: expected a whole number >= 1, got 0"),

@@ -202,7 +202,7 @@ def test_models_of_the_users_own(folder):
 def test_what_cannot_be_resumed(invoke, tmp_path):
     assert "there is no such folder" in invoke("resume", tmp_path / "none").output
     assert "it was not made by `stodyn run`" in invoke("resume", tmp_path).output
-    assert "it is no ledger" in invoke("status", tmp_path).output
+    assert "it is not a ledger" in invoke("status", tmp_path).output
     assert "cannot be read" in invoke("run", tmp_path / "none.toml").output
 
 

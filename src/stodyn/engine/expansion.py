@@ -20,7 +20,7 @@ def expanded(
     asked = (Surrogate(),) if collect is None else tuple(collect) if isinstance(collect, (list, tuple)) else (collect,)
     if len(asked) != 1 or not isinstance(asked[0], Surrogate):
         raise TypeError(
-            f"collect: {method.name} gives an expansion and no paths; leave it out, or give one statistics.Surrogate("
+            f"collect: {method.name} gives an expansion, not paths; leave it out, or give one statistics.Surrogate("
             f"every=..., quantiles=...), got {collect!r}"
         )
     kept = grid.save_steps(asked[0], times, None)

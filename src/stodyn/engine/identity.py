@@ -49,7 +49,7 @@ def _processor() -> str:
 
 
 def of_run(run: Any) -> dict[str, Any]:
-    """The identity of a Run; the number of paths is no part of it, since more paths are further blocks."""
+    """The identity of a Run; the number of paths is not part of it, since more paths are further blocks."""
     spec = run.spec
     found = {name: value for name, value in run.record().items() if name not in NOT_COMPARED}
     return {

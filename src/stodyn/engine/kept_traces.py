@@ -1,8 +1,8 @@
 """Traces of steps, and what problems have found out about themselves, kept under a digest of all they are made of.
 
-A step is a function of its method and of the problem, which are told by value; the functions of the problem are told by
-traces of today. Where something cannot be told (a method that is not ours, a function that was not looked at, one with
-derivatives of its own or a call to the host), the step is traced anew, and the problem finds its facts out anew.
+A step is a function of its method and of the problem. Both enter the digest by value, and the functions of the problem
+by traces made in this call. Where something has no digest (a method that is not ours, a function that was not looked
+at, one with derivatives of its own or a call to the host), the step is traced anew and the facts are found anew.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _changing = threading.Lock()
 
 
 class Untold(Exception):
-    """Something that cannot be told by value."""
+    """Something has no digest, because its value does not say what it does."""
 
 
 def kept(problem: Problem, seen: Mapping[str, Any], method: Any, make: Callable[[], Traced]) -> Traced:
@@ -53,7 +53,7 @@ def kept(problem: Problem, seen: Mapping[str, Any], method: Any, make: Callable[
 
 def recall_facts(problem: Problem, seen: Mapping[str, Any]) -> str | None:
     """Tell a problem what one with the same functions and values has found out about itself (the structure of its
-    noise, the index of its equations); returns the digest under which facts are kept, None where it cannot be told."""
+    noise, the index of its equations); returns the digest under which facts are kept, None where there is none."""
     try:
         values = [_array(np.asarray(x)) for x in (problem.example_start(), *jax.tree.leaves(problem.params))]
         key = _digest((_problem(problem, seen), values))

@@ -75,7 +75,7 @@ class Layout:
         return self.spec.common_start is not None
 
     def members(self, block: int, lanes: int | None = None) -> Members:
-        """The members of a block; lanes beyond the last path repeat its first ones and are no members."""
+        """The members of a block; lanes beyond the last path repeat its first ones and do not count."""
         return self.members_from(self.first_path(block), self.paths_in(block), lanes or self.width)
 
     def members_from(self, first: int, count: int, lanes: int) -> Members:

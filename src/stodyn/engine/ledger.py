@@ -35,7 +35,7 @@ MANIFEST, RESULT, BLOCKS, RUN_FILE = "manifest.json", "result.record", "blocks",
 TOGETHER = 1000  # blocks in a folder
 UNFINISHED = ".unfinished-"
 WRITERS, WAITING = 4, 64  # threads that write, and blocks that may wait for them
-ABANDONED = 3600.0  # seconds after which an unfinished file belongs to a process that is no more
+ABANDONED = 3600.0  # seconds after which an unfinished file belongs to a process that has ended
 
 
 class Manifest(NamedTuple):
@@ -213,7 +213,7 @@ class Ledger:
 
 
 def _check_folder(folder: Path) -> None:
-    """Refuse what is no ledger and no empty place for one."""
+    """Refuse what is neither a ledger nor an empty place for one."""
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"ledger: {folder} is a file; expected a folder, or a place for a new one")
     try:
@@ -223,7 +223,7 @@ def _check_folder(folder: Path) -> None:
     if names and not names & {MANIFEST, BLOCKS, RUN_FILE}:
         raise ValueError(
             f"ledger: {folder} holds other things ({', '.join(sorted(names)[:3])}{', ...' if len(names) > 3 else ''}) "
-            "and no ledger. Give a folder of its own."
+            "but not a ledger. Give a folder of its own."
         )
 
 
@@ -295,7 +295,7 @@ def status(folder: str | os.PathLike) -> Status:
             times.append(file.stat().st_mtime)
     recent = np.sort(times)[-RECENT:]
     apart = np.diff(recent)
-    if len(apart) > 2:  # a pause, such as the time between a kill and a resume, is no part of the rate
+    if len(apart) > 2:  # a pause, such as the time between a kill and a resume, is not part of the rate
         pauses = np.flatnonzero(apart > max(PAUSE, 20 * np.sort(apart)[:-1].mean()))
         recent = recent[pauses[-1] + 1 :] if pauses.size else recent
     took = float(np.ptp(recent)) if len(recent) > 1 else 0.0
@@ -315,16 +315,35 @@ def _known(folder: Path) -> Manifest:
         raise ValueError(f"ledger: there is no folder {folder}")
     known = _manifest(folder)
     if known is None:
-        what = "its manifest is damaged; give the same run again" if (folder / MANIFEST).exists() else "it is no ledger"
-        raise ValueError(f"ledger: nothing is known of {folder}: {what}")
+        is_damaged = (folder / MANIFEST).exists()
+        what = "its manifest is damaged; give the same run again" if is_damaged else "it is not a ledger"
+        raise ValueError(f"ledger: {folder} cannot be read: {what}")
     return known
 
 
 def load(file: str | os.PathLike) -> xr.Dataset:
-    """A run from a NetCDF file, or from the ledger of a complete run: nothing is computed."""
+    """Read the result of a run from a NetCDF file, or from the ledger of a complete run: nothing is computed.
+
+    Parameters
+    ----------
+    file : path
+        A file that stodyn.save wrote, or the folder of a ledger.
+
+    Returns
+    -------
+    xarray.Dataset
+        What simulate returned.
+
+    Raises
+    ------
+    FileNotFoundError
+        Where there is neither a file nor a folder.
+    ValueError
+        Where the run of a ledger is not complete, or its record is damaged.
+    """
     folder = Path(file)
     if not folder.exists():
-        raise FileNotFoundError(f"load: there is no file and no folder {folder}")
+        raise FileNotFoundError(f"load: there is neither a file nor a folder {folder}")
     if not folder.is_dir():
         return results.load(folder)
     known = _known(folder)

@@ -142,15 +142,36 @@ class Place(ABC):
 
 
 def threads(count: int | None = None) -> Threads:
-    """Threads of this process: one a core unless `count` is given. The place of a run that names none."""
+    """Run blocks in threads of this process, as a run does that names no place.
+
+    Parameters
+    ----------
+    count : int, optional
+        How many; by default one per core.
+
+    Returns
+    -------
+    Threads
+        For `place=` of simulate and its kin.
+    """
     return Threads(count)
 
 
 def processes(count: int | None = None) -> Processes:
-    """Processes of this machine: one a core unless `count` is given. For functions that hold Python's lock.
+    """Run blocks in processes of this machine: for functions that hold Python's lock.
 
     They start when they are first needed (some seconds) and serve later runs too; `with place.processes(2) as there:`
     ends them. Functions, lambdas and closures travel by cloudpickle; a script needs no `if __name__ == "__main__"`.
+
+    Parameters
+    ----------
+    count : int, optional
+        How many; by default one per core.
+
+    Returns
+    -------
+    Processes
+        For `place=` of simulate and its kin.
     """
     from stodyn.engine.processes import Processes
 
@@ -158,10 +179,20 @@ def processes(count: int | None = None) -> Processes:
 
 
 def dask(client: Any) -> Dask:
-    """The workers of a Dask cluster: a distributed.Client, a cluster such as LocalCluster(), or a scheduler's address.
+    """Run blocks on the workers of a Dask cluster; needs the extra `stodyn[cluster]`.
 
-    Needs the extra `stodyn[cluster]`. Workers must have the same versions and the same kind of processor, since the
-    result is the same bits as anywhere else; others are refused and named. Workers may die, leave and join.
+    Workers must have the same versions and the same kind of processor, since the result has the same bits as anywhere
+    else; others are refused by name. Workers may die, leave and join.
+
+    Parameters
+    ----------
+    client : distributed.Client, cluster or str
+        A client, a cluster such as LocalCluster(), or the address of a scheduler.
+
+    Returns
+    -------
+    Dask
+        For `place=` of simulate and its kin.
     """
     from stodyn.engine.cluster import Dask
 
@@ -169,7 +200,7 @@ def dask(client: Any) -> Dask:
 
 
 def count_of(count: int | None, name: str) -> int:
-    """The number of workers that was asked for, or one a core."""
+    """The number of workers that was asked for, or one per core."""
     if count is not None and (isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 1):
         raise ValueError(f"{name}: expected a whole number >= 1, got {count!r}")
     return available_cores() if count is None else int(count)
@@ -214,7 +245,7 @@ def parts_of(bundle: Sequence[tuple[int, Any]], records: Sequence[bytes], job: J
 
 
 class Threads(Place):
-    """One worker thread a core; each enters float64 for itself, since JAX's setting belongs to a thread."""
+    """One worker thread per core; each enters float64 for itself, since JAX's setting belongs to a thread."""
 
     def __init__(self, count: int | None = None):
         self.count = count_of(count, "threads")

@@ -22,7 +22,7 @@ KINDS = "biufcSU"  # of NumPy's numbers and words: what has no objects in it
 
 
 class Damaged(ValueError):
-    """Bytes that are no whole record: cut short, altered, or never one."""
+    """Bytes that are not a whole record: they were cut short, altered, or never one."""
 
 
 class Record(NamedTuple):
