@@ -64,6 +64,8 @@ class ExplicitRungeKutta(Method):
         A second row of weights; `estimate` gives the difference of the two results.
     variances
         The variances of the samples of the stages relative to Γ/h, for a table made for "fresh" noise; 1 by default.
+    name, citation, what
+        What to call the method, where it is from, and a few words on what it is.
 
     References
     ----------
@@ -85,6 +87,7 @@ class ExplicitRungeKutta(Method):
     variances: Sequence[Number] | None = dataclasses.field(default=None, repr=False)
     name: str = dataclasses.field(default="ExplicitRungeKutta", repr=False)
     citation: str = dataclasses.field(default="a table of the user's own", repr=False)
+    what: str = dataclasses.field(default="", repr=False, compare=False)
 
     accepts = SDE
 
@@ -117,9 +120,10 @@ class ExplicitRungeKutta(Method):
     def summary(self) -> str:
         words = {"held": "held noise", "fresh": "fresh noise"}
         return (
-            f"{len(self.b)}-stage Runge-Kutta of order {self.order}"
+            (self.what or f"{len(self.b)}-stage Runge-Kutta")
+            + f" of order {self.order}"
             + (" for linear systems" if self.variances else "")
-            + (" with error estimate" if self.embedded else "")
+            + (", error estimate" if self.embedded else "")
             + f", {words.get(str(self.noise), 'correlated noise')}"
         )
 
@@ -436,35 +440,49 @@ def _order(A: Sequence[Sequence[Number]], b: Sequence[Number]) -> int:
 
 # --- the tables -----------------------------------------------------------------------------------------------------
 
-Euler = ExplicitRungeKutta(((),), (1,), name="Euler", citation="L. Euler, Institutionum calculi integralis (1768)")
+Euler = ExplicitRungeKutta(
+    ((),), (1,), name="Euler", what="Euler's step", citation="L. Euler, Institutionum calculi integralis (1768)"
+)
 RK2 = ExplicitRungeKutta(
-    ((1,),), (Q(1, 2), Q(1, 2)), name="RK2", citation="K. Heun, Z. Math. Phys. 45 (1900) 23-38: the trapezoidal form"
+    ((1,),),
+    (Q(1, 2), Q(1, 2)),
+    name="RK2",
+    what="Heun's 2-stage Runge-Kutta",
+    citation="K. Heun, Z. Math. Phys. 45 (1900) 23-38: the trapezoidal form",
 )
 ExplicitMidpoint = ExplicitRungeKutta(
-    ((Q(1, 2),),), (0, 1), name="ExplicitMidpoint", citation="C. Runge, Math. Ann. 46 (1895) 167-178: the midpoint form"
+    ((Q(1, 2),),),
+    (0, 1),
+    name="ExplicitMidpoint",
+    what="The explicit midpoint rule",
+    citation="C. Runge, Math. Ann. 46 (1895) 167-178: the midpoint form",
 )
 Ralston = ExplicitRungeKutta(
     ((Q(2, 3),),),
     (Q(1, 4), Q(3, 4)),
     name="Ralston",
+    what="Ralston's 2-stage Runge-Kutta",
     citation="A. Ralston, Runge-Kutta methods with minimum error bounds, Math. Comp. 16 (1962) 431-437",
 )
 RK3 = ExplicitRungeKutta(
     ((Q(1, 2),), (-1, 2)),
     (Q(1, 6), Q(2, 3), Q(1, 6)),
     name="RK3",
+    what="Kutta's 3-stage Runge-Kutta",
     citation="W. Kutta, Z. Math. Phys. 46 (1901) 435-453: the third-order form",
 )
 Heun3 = ExplicitRungeKutta(
     ((Q(1, 3),), (0, Q(2, 3))),
     (Q(1, 4), 0, Q(3, 4)),
     name="Heun3",
+    what="Heun's 3-stage Runge-Kutta",
     citation="K. Heun, Z. Math. Phys. 45 (1900) 23-38: the third-order form",
 )
 SSP3 = ExplicitRungeKutta(
     ((1,), (Q(1, 4), Q(1, 4))),
     (Q(1, 6), Q(1, 6), Q(2, 3)),
     name="SSP3",
+    what="Strong-stability-preserving Runge-Kutta",
     citation="C.-W. Shu & S. Osher, Efficient implementation of essentially non-oscillatory shock-capturing schemes, "
     "J. Comput. Phys. 77 (1988) 439-471",
 )
@@ -472,12 +490,14 @@ RK4 = ExplicitRungeKutta(
     ((Q(1, 2),), (0, Q(1, 2)), (0, 0, 1)),
     (Q(1, 6), Q(1, 3), Q(1, 3), Q(1, 6)),
     name="RK4",
+    what="The classical Runge-Kutta step",
     citation="W. Kutta, Z. Math. Phys. 46 (1901) 435-453",
 )
 ThreeEighths = ExplicitRungeKutta(
     ((Q(1, 3),), (Q(-1, 3), 1), (1, -1, 1)),
     (Q(1, 8), Q(3, 8), Q(3, 8), Q(1, 8)),
     name="ThreeEighths",
+    what="Kutta's 3/8 Runge-Kutta",
     citation="W. Kutta, Z. Math. Phys. 46 (1901) 435-453: the 3/8 form",
 )
 _r2 = sqrt(2)
@@ -485,6 +505,7 @@ Gill = ExplicitRungeKutta(
     ((Q(1, 2),), ((_r2 - 1) / 2, (2 - _r2) / 2), (0, -_r2 / 2, 1 + _r2 / 2)),
     (Q(1, 6), (2 - _r2) / 6, (2 + _r2) / 6, Q(1, 6)),
     name="Gill",
+    what="Gill's Runge-Kutta",
     citation="S. Gill, A process for the step-by-step integration of differential equations in an automatic digital "
     "computing machine, Proc. Camb. Phil. Soc. 47 (1951) 96-108",
 )
@@ -499,6 +520,7 @@ RK56Butcher = ExplicitRungeKutta(
     ),
     _five_six,
     name="RK56Butcher",
+    what="Butcher's 6-stage Runge-Kutta",
     citation="J. C. Butcher, On Runge-Kutta processes of high order, J. Austral. Math. Soc. 4 (1964) 179-194",
 )
 RK56Lawson = ExplicitRungeKutta(
@@ -511,6 +533,7 @@ RK56Lawson = ExplicitRungeKutta(
     ),
     _five_six,
     name="RK56Lawson",
+    what="Lawson's 6-stage Runge-Kutta",
     citation="J. D. Lawson, An order five Runge-Kutta process with extended region of stability, "
     "SIAM J. Numer. Anal. 3 (1966) 593-597",
 )
@@ -524,6 +547,7 @@ KuttaNystrom = ExplicitRungeKutta(
     ),
     (Q(23, 192), 0, Q(125, 192), 0, Q(-81, 192), Q(125, 192)),
     name="KuttaNystrom",
+    what="Kutta and Nyström's Runge-Kutta",
     citation="E. J. Nyström, Über die numerische Integration von Differentialgleichungen, "
     "Acta Soc. Sci. Fenn. 50 (1925), after Kutta",
 )
@@ -538,6 +562,7 @@ RKF45 = ExplicitRungeKutta(
     (Q(25, 216), 0, Q(1408, 2565), Q(2197, 4104), Q(-1, 5), 0),
     embedded=(Q(16, 135), 0, Q(6656, 12825), Q(28561, 56430), Q(-9, 50), Q(2, 55)),
     name="RKF45",
+    what="Fehlberg's Runge-Kutta",
     citation="E. Fehlberg, Low-order classical Runge-Kutta formulas with stepsize control, NASA TR R-315 (1969)",
 )
 RKF78 = ExplicitRungeKutta(
@@ -559,7 +584,7 @@ RKF78 = ExplicitRungeKutta(
     ),
     (Q(41, 840), 0, 0, 0, 0, Q(34, 105), Q(9, 35), Q(9, 35), Q(9, 280), Q(9, 280), Q(41, 840), 0, 0),
     embedded=(0, 0, 0, 0, 0, Q(34, 105), Q(9, 35), Q(9, 35), Q(9, 280), Q(9, 280), 0, Q(41, 840), Q(41, 840)),
-    name="RKF78",
+    name="RKF78", what="Fehlberg's Runge-Kutta",
     citation="E. Fehlberg, Classical fifth-, sixth-, seventh-, and eighth-order Runge-Kutta formulas with stepsize "
     "control, NASA TR R-287 (1968)",
 )  # fmt: skip
@@ -575,6 +600,7 @@ DOPRI5 = ExplicitRungeKutta(
     (Q(35, 384), 0, Q(500, 1113), Q(125, 192), Q(-2187, 6784), Q(11, 84), 0),
     embedded=(Q(5179, 57600), 0, Q(7571, 16695), Q(393, 640), Q(-92097, 339200), Q(187, 2100), Q(1, 40)),
     name="DOPRI5",
+    what="Dormand-Prince",
     citation="J. R. Dormand & P. J. Prince, A family of embedded Runge-Kutta formulae, "
     "J. Comput. Appl. Math. 6 (1980) 19-26",
 )
@@ -590,6 +616,7 @@ Kasdin4 = ExplicitRungeKutta(
     noise="fresh",
     variances=(Q("2.12709852335625"), Q("2.73245878238737"), Q("11.22760917474960"), Q("13.36199560336697")),
     name="Kasdin4",
+    what="Kasdin's Runge-Kutta",
     citation="N. J. Kasdin, Runge-Kutta algorithm for the numerical integration of stochastic differential equations, "
     "J. Guid. Control Dyn. 18 (1995) 114-120",
 )

@@ -111,7 +111,20 @@ class Catalogued(ABC):
         return ()
 
     def promised(self, kind: str, noise) -> float:
-        """The highest order of a kind ("strong", "weak", "deterministic") claimed for a NoiseStructure; 0 if none."""
+        """The highest order that the method claims for some noise.
+
+        Parameters
+        ----------
+        kind : "strong", "weak" or "deterministic"
+            The kind of order.
+        noise : NoiseStructure
+            The structure of the noise, as in `problem.noise_structure`.
+
+        Returns
+        -------
+        float
+            The order, or 0 where none is claimed.
+        """
         fitting = (c for c in self.claims if c.kind == kind and (not c.when or any(map(noise.implies, c.when))))
         return max((float(claim.order or 0) for claim in fitting), default=0.0)
 
@@ -195,7 +208,26 @@ class Method(Catalogued):
 
     @abstractmethod
     def step(self, problem, t, state, noise: Increment, params) -> tuple[Any, Report]:
-        """The state at t + noise.h, and the Report of the step."""
+        """Advance one path by one step.
+
+        Parameters
+        ----------
+        problem
+            A problem of the class `accepts`, in the method's calculus.
+        t
+            The time at which the step begins.
+        state
+            The method's state at t, as `start` or the last step returned it.
+        noise : Increment
+            The length noise.h of the step, and the noise that `needs` describes.
+        params
+            The parameters of this path.
+
+        Returns
+        -------
+        tuple
+            The state at t + noise.h, and the Report of the step.
+        """
 
     @property
     def starting_steps(self) -> int:
@@ -236,9 +268,25 @@ class Solver(Catalogued):
 
     @abstractmethod
     def solve(self, problem, grid: np.ndarray, start: np.ndarray, params, streams: Mapping[str, Any]) -> np.ndarray:
-        """The states (len(grid), members, n) of members that begin at start (members, n).
+        """Solve a block of members over the whole grid.
 
-        `params` holds the problem's parameters with a leading axis of members; `streams[name]` is a NumPy Generator.
+        Parameters
+        ----------
+        problem
+            A problem of the class `accepts`, in the method's calculus.
+        grid : array (times,)
+            The times of the states.
+        start : array (members, n)
+            The states at grid[0].
+        params
+            The problem's parameters, with a leading axis of members.
+        streams : mapping
+            A NumPy Generator for each name of a stream.
+
+        Returns
+        -------
+        array (times, members, n)
+            The states.
         """
 
 
@@ -270,4 +318,21 @@ class Expansion(Catalogued):
 
     @abstractmethod
     def expand(self, problem, times: np.ndarray, kept: np.ndarray, seed: int) -> Expanded:
-        """The expansion at times[kept], with steps from each of the times to the next."""
+        """Expand the solution in polynomials of the random parameters.
+
+        Parameters
+        ----------
+        problem
+            A problem of the class `accepts`.
+        times : array
+            The ends of the steps, from the start on.
+        kept : array of int
+            The indices of the times at which the expansion is wanted.
+        seed : int
+            The seed, for expansions that draw.
+
+        Returns
+        -------
+        Expanded
+            The expansion at times[kept].
+        """

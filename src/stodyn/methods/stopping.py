@@ -34,7 +34,7 @@ from stodyn.problems.level import BRIDGE, CUBIC, GRID, Gauge, Level
 
 STREAM = "event"
 SMALL = 16  # components up to which what only a crossing needs is computed in a loop that runs where there is one
-ONTO = 4  # moves onto the level, by which a chord comes to lie on it but for rounding where it began close
+ONTO = 4  # how many moves bring a chord that is close to the level onto it, up to rounding
 KINDS = ("frozen", "alive")
 
 
