@@ -1,10 +1,11 @@
-"""Small circuits of every device, and circuits of text books, in ngspice: operating point, .ac and .noise; and a
-transient of devices with charges.
+"""Small circuits of every device, and circuits of text books, in ngspice: operating point, .ac, .noise and .tran; and
+a transient of devices with charges.
 
 Where ngspice is not to be followed is said at the circuit: it takes the thermal noise of RS of a diode AREA times, and
 noise behind POLY sources depends on the frequencies asked for before.
 """
 
+import re
 import shutil
 import subprocess
 
@@ -166,6 +167,26 @@ def test_small_signals(name, tmp_path):
         np.testing.assert_allclose(np.sqrt(found.density), noise[:, 1], rtol=1e-4)
         seen = found.gain > 1e-19  # ngspice counts a smaller gain as 1e-20
         np.testing.assert_allclose(np.sqrt(found.input_density[seen]), noise[seen, 2], rtol=1e-4)
+
+
+@pytest.mark.brief("diode", "hot PNP", "CMOS inverter", "twin-T notch")
+@pytest.mark.parametrize("name", [*CIRCUITS, *TEXTBOOK])
+def test_transients(name, tmp_path):
+    """The source steps by 0.1 V (or a tenth of its current) in 10 ns, and back: without noise, beside ngspice's .tran
+    with steps of at most 0.5 ns."""
+    text, node = (CIRCUITS[name] if name in CIRCUITS else TEXTBOOK[name])[:2]
+    line, source, plus, minus, rest = next(
+        re.finditer(r"^((V1|I1) (\S+) (\S+) (\S+) AC 1)$", text, re.MULTILINE)
+    ).groups()
+    rest = float(rest.replace("u", "e-6"))
+    step = 0.1 if source == "V1" else 0.1 * rest
+    driven = f"title\n{text}".replace(line, f"{source} {plus} {minus} PULSE({rest!r} {rest + step!r} 50n 10n 10n 400n)")
+    precise = ".options reltol=1e-5 abstol=1e-14 vntol=1e-9 gmin=1e-15\n.tran 2n 1u 0 0.5n\n"
+    (theirs,) = peer(tmp_path, driven + precise, [("run", f"v({node})")])
+    circuit = read(driven + ".options noise=off\n.tran 2n 1u\n")
+    wanted = np.interp(circuit.times, theirs[:, 0], theirs[:, 1])
+    ours = circuit.noiseless(1e-5)[:, circuit.names.index(node)]
+    assert np.abs(ours - wanted).max() <= 3e-3 * np.ptp(wanted)
 
 
 @pytest.mark.long("test_small_signals has their charges, tests/circuits/test_ngspice.py waveforms")

@@ -23,7 +23,7 @@ from stodyn.circuits.netlist import Netlist, laid_out, read_deck, warn
 from stodyn.circuits.operating_point import OperatingPoint, operating_point
 from stodyn.circuits.small_signal import Response, SmallSignal, Spectrum
 from stodyn.circuits.text import NetlistError
-from stodyn.circuits.time_steps import time_steps
+from stodyn.circuits.time_steps import noiseless, time_steps
 from stodyn.noise.distribution import Distribution, distribution
 from stodyn.noise.source import PerPath
 from stodyn.noise.stream import generator
@@ -113,10 +113,31 @@ class Circuit(SDAE):
         """
         if not (np.isfinite(tol) and 0.0 < tol < 1.0):
             raise ValueError(f"tol: expected an error relative to the range, between 0 and 1, got {tol!r}")
-        mean = self.start.mean if isinstance(self.start, GaussianStart) else self.start
-        if isinstance(mean, PerPath):
-            mean = _start(self.network)
-        return time_steps(self.network, np.asarray(mean, float), self.times, tol)
+        return time_steps(self.network, self._usual_start, self.times, tol)
+
+    def noiseless(self, rtol: float = 1e-6) -> np.ndarray:
+        """The transient without noise, followed by a method of order 5 with steps of its own.
+
+        Parameters
+        ----------
+        rtol
+            Error of a step, relative to the size of each component.
+
+        Returns
+        -------
+        numpy.ndarray
+            States (times, components) at `circuit.times`, components as in `circuit.names`.
+        """
+        return noiseless(self.network, self._usual_start, self.times, rtol)
+
+    @property
+    def _usual_start(self) -> np.ndarray:
+        """The start of a run without the spread of random values and flicker filters."""
+        start = self.start.mean if isinstance(self.start, GaussianStart) else self.start
+        if isinstance(start, PerPath):
+            start = _start(self.network)
+            start = start.mean if isinstance(start, GaussianStart) else start
+        return np.asarray(start, float)
 
     @property
     def _transient(self) -> Any:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -45,10 +44,6 @@ class Scheme:
         self.error = self.gamma * (embedded - A[-1]) @ np.linalg.inv(A)
         nodes = np.append(0.0, c)
         self._vandermonde = np.linalg.inv(nodes[:, None] ** np.arange(stages + 1))
-
-    def derivative(self, Z: np.ndarray, h: float) -> np.ndarray:
-        """The highest derivative, of order s, of the collocation polynomial with the increments Z (s, ...)."""
-        return math.factorial(self.stages) / h**self.stages * np.tensordot(self._vandermonde[-1, 1:], Z, 1)
 
     def interpolation(self, place: np.ndarray) -> np.ndarray:
         """Weights of the Z_i in x(t + place h) - x(t): the collocation polynomial, of order s + 1 inside the step."""
