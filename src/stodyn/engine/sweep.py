@@ -71,6 +71,9 @@ def sweep(
 ) -> xr.Dataset:
     """Run a problem at every point of a grid of parameters and return one Dataset with a dimension for each of them.
 
+    Arguments that are not listed here are those of simulate; expansions in random parameters have no paths here either.
+    A block of a ledger holds all points.
+
     Parameters
     ----------
     problem : problem, model or function
@@ -87,9 +90,6 @@ def sweep(
         of the errors of mean and variance, as NAME_error_covariance_DIMENSION. It is taken over pairs of single paths,
         not over batches. With P points along the dimension it costs 3 P operations per path, time, component and point,
         and memory for the values of one block at all times and points.
-
-    The other arguments are those of simulate; expansions in random parameters have no paths here either. A block of a
-    ledger holds all points.
 
     Returns
     -------

@@ -23,8 +23,9 @@ class StiffTable(Table):
     M H_i = M x + h Σ A_ij f(t + c_j h, H_j) + Σ (B1_ij I + B2_ij I_(1,1)/√h + B3_ij √h) g(t + c_j h, H_j)
     M x'  = M x + h Σ α_i f(H_i) + Σ (β1_i I + β2_i I_(1,1)/√h + β3_i √h) g(H_i),      c = A e
 
-    With x' = H_s the table is stiffly accurate, and x' satisfies the constraints wherever M is singular. This requires
-    that A is regular, or that the first stage is x itself and the rest of A regular.
+    α, β1, β2, β3 are the last rows of A, B1, B2, B3 unless they are given, so that x' = H_s: the table is then stiffly
+    accurate, and x' satisfies the constraints wherever M is singular. This requires that A is regular, or that the
+    first stage is x itself and the rest of A regular.
 
     Parameters
     ----------
@@ -32,8 +33,6 @@ class StiffTable(Table):
         Matrices of integers, fractions or surds (numerics.surd.sqrt), A and B3 lower triangular, B1 and B2 strictly so;
         B2 and B3 are zero by default. A float counts as the fraction it is, so that a condition which holds up to
         rounding fails: give Fraction(2, 3), not 2/3, to compute orders or stability.
-    α, β1, β2, β3
-        The last rows of A, B1, B2, B3 by default, which gives x' = H_s.
     """
 
     A: Matrix

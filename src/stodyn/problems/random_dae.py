@@ -42,6 +42,8 @@ DOMAIN_POINTS = 32
 class RandomDAE(Problem):
     """M(p) x' = f(t, x, p) with independent random parameters p; in its linear form M(p) x' = A(p) x + s(t, p).
 
+    Whether M, A and s are affine or multi-affine in p is found by interpolation (mass_terms, matrix_terms), and used.
+
     Parameters
     ----------
     mass
@@ -62,8 +64,6 @@ class RandomDAE(Problem):
         s of the linear form: a vector or a function source(t, p) -> (n,); None for zero.
     kinks
         Name -> values of that random parameter at which the functions are not smooth; integrals are split there.
-
-    Whether M, A and s are affine or multi-affine in p is found by interpolation (mass_terms, matrix_terms), and used.
 
     Examples
     --------
