@@ -175,7 +175,19 @@ def _alpha(method: GeneralisedAlpha | str) -> GeneralisedAlpha:
 def amplification(
     method: GeneralisedAlpha | str, omega: float, dt: float, eta: ArrayLike = 0.0, chi: ArrayLike = 0.0
 ) -> Amplification:
-    """The step of a method on the test equation; eta and chi are numbers, or one per channel. omega = 0 gives A_0."""
+    """The step of an α method on the test equation, as matrices.
+
+    Parameters
+    ----------
+    method
+        An α method, or its name.
+    omega
+        The frequency ω; 0 gives A_0.
+    dt
+        The step.
+    eta, chi
+        The noise of the velocity and of the position: numbers, or one per channel.
+    """
     η, χ = np.broadcast_arrays(np.atleast_1d(np.asarray(eta, float)), np.atleast_1d(np.asarray(chi, float)))
     words = _words(len(η))
     params = {"omega": float(omega), "eta": η, "chi": χ}
@@ -258,7 +270,10 @@ class Dissipation(NamedTuple):
 
 
 def dissipation(method: GeneralisedAlpha | str, Omega: ArrayLike) -> Dissipation:
-    """Radius, period elongation and algorithmic damping over Ω; the last two are NaN where no pair is left."""
+    """Spectral radius, period elongation and algorithmic damping of an α method, or of its name, over Ω = ω dt.
+
+    The last two are NaN where no pair of complex eigenvalues is left.
+    """
     Ω, method = np.asarray(Omega, float), _alpha(method)
     A = np.stack([amplification(method, frequency, 1.0).deterministic for frequency in Ω.ravel()])
     λ = np.linalg.eigvals(A)

@@ -33,9 +33,21 @@ ROUNDING = 1e-11
 def mean_square(method: Method | str, h: ArrayLike, k: ArrayLike) -> np.ndarray:
     """R̂(h, k) = E|R|² where y' = R y is a step of the method on dy = λ y dt + μ y dW (Ito), h = λ Δt, k = μ √Δt.
 
-    h and k are real or complex, of any shapes that fit together; complex ones are run as 2 x 2 real systems. It is the
-    shipped step, taken at the Gauss-Hermite nodes of its noise: exact for steps that are polynomials in it. The method
-    is stable in mean square where R̂ < 1, the equation where 2 Re h + |k|² < 0. inf where the step has no solution.
+    It is the shipped step, taken at the Gauss-Hermite nodes of its noise: exact for steps that are polynomials in it.
+    The method is stable in mean square where R̂ < 1, the equation where 2 Re h + |k|² < 0.
+
+    Parameters
+    ----------
+    method
+        A one-step method, or its name.
+    h, k
+        Real or complex, of shapes that broadcast; complex ones are run as 2 x 2 real systems. h is not the step but
+        λ times it.
+
+    Returns
+    -------
+    array
+        R̂ at every point; inf where the step has no solution.
     """
     stepper = _one_step(method)
     h, k = np.broadcast_arrays(_numbers("h", h), _numbers("k", k))

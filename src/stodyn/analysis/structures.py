@@ -65,7 +65,7 @@ class Responses(NamedTuple):
 
 
 def responses(problem: Any, direction: ArrayLike | None = None, drifts: ArrayLike | None = None) -> Responses:
-    """What is read of the states of a linear structure from matrices.
+    """The responses of a linear structure from matrices, as rows that multiply its state.
 
     Absolute accelerations are those of a structure on moving ground, -M⁻¹(K x + C v); the base shear ι'(K x + C v) is
     the force of the structure on its foundation in the direction ι.

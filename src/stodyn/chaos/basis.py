@@ -96,7 +96,17 @@ class Basis:
 
 
 def make(kind: str, laws: Sequence[Distribution], degree: int) -> Basis:
-    """The basis of that kind; its size is checked before it is made, and the moments it needs."""
+    """A basis of orthonormal polynomials; one that would not fit into memory is refused.
+
+    Parameters
+    ----------
+    kind
+        "total" (total degree), "tensor" (the degree in each parameter) or "cross" (hyperbolic cross).
+    laws
+        The distributions of the parameters.
+    degree
+        The largest degree.
+    """
     if kind not in KINDS:
         raise ValueError(f"basis: expected one of {KINDS}, got {kind!r}")
     if isinstance(degree, bool) or not isinstance(degree, (int, np.integer)) or degree < 0:
