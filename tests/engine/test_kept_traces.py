@@ -172,3 +172,20 @@ def test_the_structure_of_noise_is_that_of_the_functions_as_they_are(traced):
     for power[0] in (0, 1, 0):
         told.append("additive" in str(sd.provenance(sd.simulate(problem, "EulerMaruyama", **RUN))["noise"]))
     assert told == [True, False, True]
+
+
+def test_facts_of_one_start_are_not_those_of_others_that_begin_alike(traced):
+    """Listed starts and parameters are known to the digest by their first path alone."""
+
+    def mean(starts, rates):
+        problem = sd.SDE(lambda t, x, p: -p["rate"] * x, None, sd.PerPath(starts), {"rate": sd.PerPath(rates)})
+        return last(problem, "EulerMaruyama")
+
+    assert mean([1.0, 1.0], [0.0, 0.0]) == 1.0
+    assert mean([1.0, 3.0], [0.0, 0.0]) == 2.0
+    assert mean([1.0, 3.0], [0.0, 4.0]) == 0.5
+    problem = sd.SDE(lambda t, x: -x, None, sd.PerPath([1.0, 1.0]))
+    assert kept_traces.recall_facts(problem, {}) is None
+    one = sd.SDE(lambda t, x: -x, None, 1.0)
+    sd.simulate(one, "EulerMaruyama", **RUN)
+    assert not any("start_source" in facts for facts in kept_traces._facts.values())

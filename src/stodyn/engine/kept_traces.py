@@ -19,6 +19,7 @@ import jax
 import numpy as np
 
 from stodyn.engine.traces import Traced
+from stodyn.noise.source import Source
 from stodyn.numerics.elimination import WRITTEN_OUT
 from stodyn.numerics.printing.telling import fingerprint, says_all
 from stodyn.problems.contract import Problem
@@ -54,6 +55,8 @@ def kept(problem: Problem, seen: Mapping[str, Any], method: Any, make: Callable[
 def recall_facts(problem: Problem, seen: Mapping[str, Any]) -> str | None:
     """Tell a problem what one with the same functions and values has found out about itself (the structure of its
     noise, the index of its equations); returns the digest under which facts are kept, None where there is none."""
+    if any(source.is_random or source.is_listed for source in (*problem.start_parts, *problem.param_sources)):
+        return None  # one example does not say what the others are
     try:
         values = [_array(np.asarray(x)) for x in (problem.example_start(), *jax.tree.leaves(problem.params))]
         key = _digest((_problem(problem, seen), values))
@@ -170,6 +173,8 @@ def _value(value: Any) -> Any:
         return [type(value).__qualname__, *map(_value, value)]
     if isinstance(value, Mapping):
         return [(_value(key), _value(entry)) for key, entry in value.items()]
+    if isinstance(value, Source):
+        raise Untold("where starts or parameters come from")
     if isinstance(value, Gauge):
         return _gauge(value)
     if _is_ours(value) and not isinstance(value, Problem):
