@@ -4,6 +4,10 @@ import contextlib
 import os
 import resource
 import signal
+import subprocess
+import sys
+import textwrap
+import time
 import warnings
 
 import numpy as np
@@ -12,6 +16,7 @@ import pytest
 import stodyn as sd
 from stodyn import SDE, load, provenance, simulate
 from stodyn import statistics as st
+from stodyn.engine.ledger import status
 from stodyn.problems.contract import machine_memory
 
 DECAY = SDE(lambda t, x: -x, lambda t, x: 1.0, start=1.0)
@@ -38,6 +43,32 @@ def test_a_ledger_where_files_may_be_no_larger_goes_on_where_it_stopped(tmp_path
     np.testing.assert_array_equal(again["mean"], expected["mean"])
     assert load(tmp_path / "run").identical(again)
     assert provenance(again)["blocks_read"] <= 5
+
+
+LONG = RUN | dict(paths=8 * 500, threads=1)
+TERMINATED = """
+    import sys, stodyn as sd
+    from stodyn import statistics as st
+    decay = sd.SDE(lambda t, x: -x, lambda t, x: 1.0, start=1.0)
+    sd.simulate(decay, "EulerMaruyama", t=(0.0, 1.0), dt=0.125, paths=8 * 500, threads=1, seed=1, block=8,
+                collect=st.Moments(), ledger=sys.argv[1])
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals")
+def test_a_process_that_is_terminated_leaves_a_ledger_that_goes_on(tmp_path):
+    """SIGTERM, as a cluster ends a job: what stands in the folder is whole, and the same run goes on from there."""
+    folder = tmp_path / "run"
+    with subprocess.Popen([sys.executable, "-c", textwrap.dedent(TERMINATED), folder]) as child:
+        while child.poll() is None and len(list(folder.rglob("*-8"))) < 10:
+            time.sleep(0.02)
+        child.send_signal(signal.SIGTERM)
+        assert child.wait(60) == -signal.SIGTERM
+    done = status(folder).done
+    assert 10 <= done < 500
+    resumed = simulate(DECAY, "EulerMaruyama", ledger=folder, **LONG)
+    assert provenance(resumed)["blocks_read"] == done
+    np.testing.assert_array_equal(resumed["mean"], simulate(DECAY, "EulerMaruyama", **LONG)["mean"])
 
 
 def test_a_run_that_does_not_fit_on_the_disk_leaves_the_file_before_it(tmp_path):

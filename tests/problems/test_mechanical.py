@@ -285,3 +285,16 @@ def test_masses_that_no_body_has_are_refused_by_their_fault():
     ):
         sd.simulate(singular, t=(0, 1), dt=0.1, paths=4, seed=1)
     assert "became singular" in singular.failure_advice and "singular" not in body(None).failure_advice
+
+
+def test_the_equations_of_a_massless_coordinate_are_named_as_they_were_written():
+    """Three forces; as an SDAE of (x, v) the last one is row 4 of a drift that nobody has written."""
+    problem = Mechanical(
+        lambda t, x, v: jnp.stack([-x[0] - v[0], -x[1], -(x[0] + x[1])]),
+        lambda t, x, v: jnp.array([[1.0], [0.0], [0.0]]),
+        ([1.0, 0.0, 0.0], [0.0, 0.0, 0.0]),
+        mass=[1.0, 1.0, 0.0],
+    )
+    with pytest.raises(ValueError, match=r"rank 2 of 3.* 0 = force\[2\] do not determine x2") as refused:
+        problem.before_run(0.0)
+    assert " f[" not in str(refused.value)

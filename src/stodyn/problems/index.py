@@ -125,7 +125,7 @@ def diagnose(problem: Any, t: float = 0.0) -> Diagnosis:
     start and at random states around it; along the paths of a run the Jacobian is watched by every step.
     """
     parts: Split = problem.split
-    constraints = tuple(f"0 = {_combination(row, [f'f[{i}]' for i in range(problem.n)])}" for row in parts.N)
+    constraints = tuple(f"0 = {combination(row, [f'f[{i}]' for i in range(problem.n)])}" for row in parts.N)
     differential, algebraic = components(problem)
     x = problem.example_start()
     if not constraints:
@@ -175,8 +175,8 @@ def diagnose(problem: Any, t: float = 0.0) -> Diagnosis:
 def components(problem: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The differential components of an SDAE, or combinations of components, and the algebraic ones, in words."""
     parts, names = problem.split, problem.components
-    differential = tuple(_combination(row, names) for row in problem.evolving)
-    algebraic = tuple(_combination(column, names) for column in parts.K.T)
+    differential = tuple(combination(row, names) for row in problem.evolving)
+    algebraic = tuple(combination(column, names) for column in parts.K.T)
     return differential, algebraic
 
 
@@ -319,7 +319,7 @@ def _singular(parts: Split, jacobian, x: np.ndarray, rank: int, constraints, alg
     return f"{words}. Differentiate constraints, or choose other variables, until the index is 1"
 
 
-def _combination(row: np.ndarray, names: Any) -> str:
+def combination(row: np.ndarray, names: Any) -> str:
     """Σ row_i name_i in words."""
     terms: list[str] = []
     for value, name in zip(row, names, strict=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -28,6 +29,7 @@ from stodyn.problems.contract import (
     component_names,
     returned_shape,
 )
+from stodyn.problems.index import combination
 from stodyn.problems.inertia import Inertia
 from stodyn.problems.joints import Joints, JointsDiagnosis, drifting, joints_of
 from stodyn.problems.sdae import SDAE
@@ -551,7 +553,15 @@ class Mechanical(Problem):
         try:
             return self._as_sdae.before_run(t)
         except ValueError as error:
-            raise ValueError(f"mass: has rank {self.r} of {self.N}. As an SDAE of (x, v): {error}") from error
+            words = re.sub(r"\bf\[(\d+)\]", lambda found: self._equation(int(found[1])), str(error))
+            raise ValueError(f"mass: has rank {self.r} of {self.N}. As an SDAE of (x, v): {words}") from error
+
+    def _equation(self, row: int) -> str:
+        """What stands in a row of the drift of the SDAE, in the terms of this problem."""
+        names = [f"force[{i}]" for i in range(self.N)]
+        if self.inertia is None or row < 2 * self.r:
+            return f"row {row} of (v, force)"
+        return combination(np.asarray(self.inertia.without(jnp.eye(self.N)))[row - 2 * self.r], names)
 
     # --- as other problems --------------------------------------------------------------------------------------------
 
