@@ -266,3 +266,14 @@ def test_what_plain_monte_carlo_would_take_beside_a_control_that_takes_all_varia
     found = ask(BROWNIAN, lambda t, x: 3 * x[0], control=(lambda t, x: x[0], 0.0))
     assert "takes all the variance away" in found.attrs["why"] and "plain Monte Carlo would take" in found.attrs["why"]
     assert found.attrs["plain_path_steps"] / found.attrs["plain_steps"] == pytest.approx(9 * 196**2, rel=0.3)
+
+
+def test_fast_modes_of_constraints():
+    """M x' = f with 0 = y - 2x and x of variance 1 and rate 10^3: E y² misses 4."""
+
+    def drift(t, x):
+        return jnp.stack([-1e3 * (x[0] - 1.0), x[1] - 2 * x[0]])
+
+    problem = sd.SDAE(np.diag([1.0, 0.0]), drift, lambda t, x: jnp.array([[np.sqrt(2e3)], [0.0]]), [0.0, 0.0])
+    modes = FastModes(problem, functional.End(lambda t, x: x[1] ** 2), (0.0, 1.0))
+    assert modes.unseen(8) == pytest.approx(4.0, rel=1e-6) and modes.unseen(1024) == 0.0
