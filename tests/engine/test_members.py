@@ -36,7 +36,9 @@ def test_a_path_is_the_same_in_any_block_and_any_crowd():
 
 def test_a_block_may_be_wider_than_the_run():
     problem = SDE(lambda t, x: -x, lambda t, x: 0.0, PerPath([1.0, 2.0, 3.0]))
-    run = simulate(problem, EulerMaruyama, paths=3, block=16, collect=[st.Moments(at=[1.0]), st.Paths(3, at=[1.0])], **RUN)
+    run = simulate(
+        problem, EulerMaruyama, paths=3, block=16, collect=[st.Moments(at=[1.0]), st.Paths(3, at=[1.0])], **RUN
+    )
     np.testing.assert_allclose(run["path"][:, 0, 0], np.array([1.0, 2.0, 3.0]) * 0.9**10, rtol=1e-13)
     np.testing.assert_allclose(run["mean"], 2.0 * 0.9**10, rtol=1e-13)
     assert run["sound"][0] == 3
