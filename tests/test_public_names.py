@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 import stodyn as sd
-from stodyn import analysis, listing, models, noise
+from stodyn import analysis, listing, models, noise, statistics
 from stodyn.engine.identity import software
 
 ROOM = Path(sd.__file__).parent
 
 
-@pytest.mark.parametrize("package", [sd, analysis, models, noise], ids=lambda package: package.__name__)
+@pytest.mark.parametrize("package", [sd, analysis, models, noise, statistics], ids=lambda package: package.__name__)
 def test_every_listed_name_opens_and_says_what_it_is(package):
     assert dir(package) == package.__all__
     for name in package.__all__:

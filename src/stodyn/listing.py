@@ -3,6 +3,7 @@
 import ast
 import difflib
 import importlib
+import inspect
 import pkgutil
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -39,6 +40,18 @@ def values(package: ModuleType, kind: type[T]) -> dict[str, T]:
         for home, value in homes.items()
     }
     return dict(sorted(named.items(), key=lambda item: item[0].lower()))
+
+
+def classes(package: ModuleType, kind: type) -> dict[str, Any]:
+    """Return name -> class, for every public, concrete class of a kind in the package's modules."""
+    found = {
+        name: value
+        for module in modules(package)
+        for name, value in vars(module).items()
+        if isinstance(value, type) and issubclass(value, kind) and value.__module__ == module.__name__
+        if not name.startswith("_") and not inspect.isabstract(value)
+    }
+    return dict(sorted(found.items()))
 
 
 def find(name: str, found: Mapping[str, T], kind: str) -> T:

@@ -78,7 +78,6 @@ import numpy as np
 import xarray as xr
 
 from stodyn import plot, results
-from stodyn import statistics as statistics_module
 from stodyn.accuracy.estimate import estimate
 from stodyn.accuracy.rare import rare
 from stodyn.engine import place
@@ -93,6 +92,7 @@ from stodyn.models.catalogue import find as find_model
 from stodyn.problems.contract import Problem
 from stodyn.problems.level import Level
 from stodyn.statistics import functional
+from stodyn.statistics.catalogue import find as find_statistic
 from stodyn.statistics.contract import Statistic
 
 OBJECT = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
@@ -376,9 +376,14 @@ def _method(table: Mapping[str, Any]) -> Any:
 def _statistic(table: Mapping[str, Any], key: str) -> Statistic:
     given = dict(table)
     name = _word(given.pop("statistic", None), f"{key}.statistic")
-    found = _object(name, f"{key}.statistic") if ":" in name else getattr(statistics_module, name, None)
+    try:
+        found = _object(name, f"{key}.statistic") if ":" in name else find_statistic(name)
+    except BadRunFile:
+        raise
+    except ValueError as error:
+        raise BadRunFile(f"{key}.{error}") from error  # it begins with "statistic: "
     if not (isinstance(found, type) and issubclass(found, Statistic)):
-        raise BadRunFile(f"{key}.statistic: there is no {name!r}; there are {', '.join(statistics_module.__all__)}")
+        raise BadRunFile(f"{key}.statistic: {name} is a {type(found).__name__}; expected a class of statistics")
     known = inspect.signature(found).parameters
     _only(given, key, tuple(known))
     if "function" in given:

@@ -1,28 +1,5 @@
 """What to keep of a run."""
 
-from stodyn.statistics import functional
-from stodyn.statistics.change import Change
-from stodyn.statistics.histogram import Histogram
-from stodyn.statistics.iterations import Iterations
-from stodyn.statistics.moments import Moments
-from stodyn.statistics.observable import Observable
-from stodyn.statistics.passage import Passage
-from stodyn.statistics.paths import Paths
-from stodyn.statistics.reaction import Reaction
-from stodyn.statistics.series import Autocorrelation, Spectrum
-from stodyn.statistics.surrogate import Surrogate
+from stodyn import listing
 
-__all__ = [
-    "Autocorrelation",
-    "Change",
-    "Histogram",
-    "Iterations",
-    "Moments",
-    "Observable",
-    "Passage",
-    "Paths",
-    "Reaction",
-    "Spectrum",
-    "Surrogate",
-    "functional",
-]
+__all__, __getattr__, __dir__ = listing.on_demand(__name__, __file__)

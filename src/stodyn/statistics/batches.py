@@ -17,6 +17,8 @@ class Batches(Averaged):
     Variables: batch_mean, batch_variance (batch, time, component) and batch_paths (batch, time).
     """
 
+    collected_by_users = False
+
     def values(self, snapshot):
         return snapshot.x
 

@@ -139,6 +139,7 @@ class Statistic(ABC):
     every: int | None = None
     at: Sequence[float] | None = None
 
+    collected_by_users: ClassVar[bool] = True  # False: runs collect it for themselves
     own_times: ClassVar[int] = 0  # about how many times it takes where none are named; 0: those of the run
     counts_iterations = False  # whether the run must count Newton iterations for it
     refuses_stops: ClassVar[str] = ""  # why it cannot be taken of a run that stops paths, in words

@@ -23,6 +23,8 @@ class Randomised(Valued):
 
     of: Any = dataclasses.field(kw_only=False)
 
+    collected_by_users = False
+
     def prepared(self, problem, times):
         return dataclasses.replace(self, of=self.of.prepared(problem, times))
 

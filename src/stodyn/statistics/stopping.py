@@ -35,6 +35,8 @@ class Stopped(Valued):
     levels: tuple[str, ...]
     n: int
 
+    collected_by_users = False
+
     def values(self, snapshot):
         stops = snapshot.stops
         return jnp.concatenate([stops.time[None], stops.by[None], stops.closest, stops.place])
@@ -82,6 +84,8 @@ class Stopped(Valued):
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Alive(Averaged):
     """How many paths go on beyond a time. Variable: alive (time)."""
+
+    collected_by_users = False
 
     def means(self):
         return {}

@@ -1,0 +1,15 @@
+"""The statistics, found by listing: one is a class in a file of this folder."""
+
+from stodyn import listing, statistics
+from stodyn.statistics.contract import Statistic
+
+
+def catalogue() -> dict[str, type[Statistic]]:
+    """Return name -> class, for every statistic in this folder that users may collect."""
+    found = listing.classes(statistics, Statistic)
+    return {name: kind for name, kind in found.items() if kind.collected_by_users}
+
+
+def find(name: str) -> type[Statistic]:
+    """Return the statistic called `name`, or raise an error with the names near it."""
+    return listing.find(name, catalogue(), "statistic")
