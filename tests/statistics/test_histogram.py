@@ -17,7 +17,7 @@ PATHS = 3000
 def brownian():
     """W at t = 0, 0.5, 1: exact at any step."""
     problem = SDE(lambda t, x: 0.0, lambda t, x: 1.0, 0.0)
-    collect = [st.Histogram(EDGES, every=2), st.Paths(PATHS)]
+    collect = [st.Histogram(EDGES, every=2), st.Paths(PATHS, every=2)]
     return simulate(problem, EulerMaruyama, t=(0, 1), dt=0.25, paths=PATHS, seed=8, block=1024, collect=collect)
 
 

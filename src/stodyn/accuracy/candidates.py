@@ -126,7 +126,7 @@ def candidates(problem: Any, functional: Functional, method: Any, t: tuple[float
 def _for_problem(problem: Any, t: tuple[float, float]) -> list[tuple[Any, str]]:
     lowered = problem
     if not isinstance(problem, SDE):  # an SDAE is an SDE only where its constraints are solved in every step
-        lowered = None if isinstance(problem, SDAE) else (problem.lower(SDE) or (None,))[0]
+        lowered = None if isinstance(problem, SDAE) else problem.written_as(SDE)
     if lowered is None:
         return [(recommended(problem), "pair")]
     commutes, steep = lowered.noise_structure.implies("commutative"), superlinear(lowered)

@@ -71,7 +71,7 @@ def linearised(problem: Any, functional: Functional, t: tuple[float, float], err
 
 
 def _checked(problem: Any, functional: Functional) -> SDE:
-    sde = problem if isinstance(problem, SDE) else (problem.lower(SDE) or (None,))[0]
+    sde = problem.written_as(SDE)
     if sde is None:
         raise NoControl(f"control: a {type(problem).__name__} cannot be linearised; it must be an SDE, or lower to one")
     if not sde.noise_structure.implies("additive"):

@@ -273,7 +273,7 @@ def _by_elementary(problem, method, event, end, others, score, options, unused, 
         raise ValueError('before: by="elementary" takes a time; for another level take by="splitting"')
     dt, t0, replicas, seed, tol = (options[name] for name in ("dt", "t0", "replicas", "seed", "tol"))
     steps = len(grid.step_times((t0, end), dt)[1])
-    sde = problem if isinstance(problem, SDE) else (problem.lower(SDE) or (None,))[0]
+    sde = problem.written_as(SDE)
     parts = None if sde is None else scores.linear_parts(event.on(sde, t0))
     if sde is None or parts is None or problem.has_random_start:
         raise ValueError(

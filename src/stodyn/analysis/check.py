@@ -185,7 +185,7 @@ def _driftless(method: Method, problems: list[Any]) -> str:
 
 
 def _consistent(method: Method, problems: list[Any]) -> str:
-    asked: list[Any] = [(p, p if isinstance(p, SDE) else (p.lower(SDE) or (None,))[0]) for p in problems]
+    asked: list[Any] = [(p, p.written_as(SDE)) for p in problems]
     asked = [pair for pair in asked if pair[1] is not None]
     if not asked or method.starting_steps:
         return "not asked: nothing that is tried is an SDE, or a step needs a history"

@@ -190,7 +190,7 @@ def _structure(problem: Any) -> str:
     inside: Any = problem
     while isinstance(inside, Around):
         inside, states = inside.problem, [x[: inside.problem.n] for x in states]
-    sde: Any = inside if isinstance(inside, SDE) else (inside.lower(SDE) or (None,))[0]
+    sde: Any = inside.written_as(SDE)
     assert noise.kind == "general" or noise.kinds, f"it is {noise}"
     if problem.m == 1:
         assert noise.implies("scalar"), f"it has one channel, and is said to be {noise}"

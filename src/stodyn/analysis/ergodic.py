@@ -223,7 +223,7 @@ def stationary(problem: Any, first: Hermite | Fourier, second: Hermite | Fourier
     faster than any power of the degree where the density is smooth and Gaussian or thinner in the tails; compare two
     degrees. Costs (functions)³: 1000 functions take seconds.
     """
-    sde = problem if isinstance(problem, SDE) else (problem.lower(SDE) or (None,))[0]
+    sde = problem.written_as(SDE)
     if sde is None or sde.n != 2:
         raise ValueError("problem: expected one of two components that lowers to an SDE")
     sde = lowering.to_ito(sde)

@@ -353,7 +353,7 @@ def _integrated_moments(ito: SDE, t: np.ndarray, m0: np.ndarray, P0: np.ndarray,
 
 
 def _as_sde(problem: Problem) -> SDE:
-    lowered = problem if isinstance(problem, SDE) else (problem.lower(SDE) or (None,))[0]
+    lowered = problem.written_as(SDE)
     if not isinstance(lowered, SDE):
         raise TypeError(f"problem: expected one that can be written as an SDE, got a {type(problem).__name__}")
     return lowered

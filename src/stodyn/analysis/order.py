@@ -211,7 +211,7 @@ def deterministic_order(
     quiet = problem.without_noise(method.calculus)
 
     def solution(T, W):
-        followed: Any = (quiet.lower(SDE) or (None,))[0] if isinstance(quiet, SDAE) else quiet
+        followed: Any = quiet.written_as(SDE) if isinstance(quiet, SDAE) else quiet
         many = AtPoints(lambda s, x: followed.f(s, x, quiet.params), (None, 0))
 
         def f(s, x):

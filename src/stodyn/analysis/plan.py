@@ -104,7 +104,7 @@ class StepPlan:
     @functools.cached_property
     def _slope(self) -> Callable:
         """(t, y) -> dy/dt of y = (m, P, ∫ F dt) in a row, from f, ∂f/∂x, g and ∂g/∂x of the Ito equation."""
-        sde = self.problem if isinstance(self.problem, SDE) else self.problem.lower(SDE)[0]
+        sde = self.problem.written_as(SDE)
         ito, params = lowering.to_ito(sde), self.problem.example_params()
 
         n = self.problem.n

@@ -83,7 +83,7 @@ def _form(problem: Problem, t: float) -> tuple[SDE, Callable[[Any, Any], Any]]:
         sde = problem.lower(SDE)[0]  # type: ignore[index]
         params = problem.example_params()
         return sde, lambda t, y: problem.state(t, y, params)  # type: ignore[return-value]
-    lowered = problem if isinstance(problem, SDE) else (problem.lower(SDE) or (None,))[0]
+    lowered = problem.written_as(SDE)
     if not isinstance(lowered, SDE):
         raise TypeError(f"problem: expected one that can be written as an SDE, got a {type(problem).__name__}")
     return lowered, lambda t, y: y

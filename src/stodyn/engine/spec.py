@@ -183,7 +183,7 @@ def _unit_of_time(problem: Any, times: np.ndarray) -> float:
     """The time in which the equations change things, whatever time is counted in: the inverse of their largest rate
     about the start, but no more than the whole run."""
     span = float(times[-1] - times[0])
-    sde: Any = problem if isinstance(problem, SDE) else (problem.lower(SDE) or (None,))[0]
+    sde: Any = problem.written_as(SDE)
     if sde is None:
         return span
     x, params = np.asarray(sde.example_start(), float), sde.example_params()

@@ -201,6 +201,13 @@ class Problem(ABC):
         """This problem as one of another class with the same law, and what was done in words; None if there is none."""
         return None
 
+    def written_as(self, kind: type) -> Any:
+        """This problem where it is of a class, else as one of that class with the same law; None if there is none."""
+        if isinstance(self, kind):
+            return self
+        lowered = self.lower(kind)
+        return None if lowered is None else lowered[0]
+
     def before_run(self, t: float) -> tuple[str, ...]:
         """What the record of a run from time t should say; raises ValueError in plain words where there can be none."""
         return ()

@@ -250,7 +250,7 @@ def _as_sde(problem: Any) -> SDE:
     if isinstance(problem, Measured):
         raise TypeError("problem: drive it before it is measured: with_measurement(with_noise(problem, ...), ...)")
     expect_problem(problem)
-    lowered = problem if isinstance(problem, SDE) else (problem.lower(SDE) or (None,))[0]
+    lowered = problem.written_as(SDE)
     if not isinstance(lowered, SDE):
         raise TypeError(f"problem: a {type(problem).__name__} cannot be written as an SDE, which coloured noise needs")
     return lowered
