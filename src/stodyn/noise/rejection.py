@@ -18,7 +18,7 @@ class Rejection:
     bound    at least the largest value of the density; a point above it stops the draw with an error
 
     Called as draw(rng, size) -> (size, d), which is what `start` of a problem takes. Costs bound · volume / ∫ density
-    evaluations a draw.
+    evaluations per draw.
     """
 
     density: Callable[[np.ndarray], np.ndarray]

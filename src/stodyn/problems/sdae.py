@@ -58,7 +58,7 @@ class SDAE(Problem):
     drift      drift(t, x[, params]) -> (n,)
     diffusion  diffusion(t, x[, params]) -> (n, m): column k belongs to channel k; None: no noise.
                Noise may not enter a constraint
-    start      the initial value, (n,), or one draw a path as for SDE. Where it does not satisfy the constraints, the
+    start      the initial value, (n,), or one draw per path as for SDE. Where it does not satisfy the constraints, the
                algebraic part is computed from the differential one; `diagnose` says how far it moved
     params, names, units, structure   as for SDE; `structure` is that of the state-space form
 

@@ -62,7 +62,7 @@ class SDE(Problem):
                written out: sd.diagonal(vector), sd.sparse(rows, columns, values, shape), sd.product(apply, channels);
                None: no white noise, as where coloured noise alone drives the system (with_noise)
     start      the initial value, (n,); a plain number makes the functions scalar (drift and diffusion return
-               numbers); or one draw a path: a frozen scipy.stats distribution, PerPath(values),
+               numbers); or one draw per path: a frozen scipy.stats distribution, PerPath(values),
                start(rng, size) -> (size, n), or from_normals(function, normals)
     params     any pytree, given to those functions that have a place for it behind (t, x); leaves may be PerPath
                values or frozen scipy.stats distributions: then every path has its own
