@@ -23,7 +23,7 @@ LARGEST_KEPT = 100_000  # numbers of a coordinate that is kept from result to re
 def dataset(
     labelled: Sequence[tuple[Statistic, Labelled, Run]], extra: Mapping[str, Any], provenance: Mapping[str, Any]
 ) -> xr.Dataset:
-    """One Dataset of all that was collected.
+    """Return one Dataset of everything that was collected.
 
     The first grid of times is the dimension `time`; a statistic with another grid has its own, `time_` and its name
     in small letters.
@@ -132,7 +132,13 @@ def _time_dimension(statistic: Statistic, run: Run, grids: list[tuple[str, np.nd
 
 
 def provenance(run: xr.Dataset) -> dict[str, Any]:
-    """How a run was made: seed, paths, steps, method, executor, versions, what was lowered and why."""
+    """Return how a run was made: seed, paths, steps, method, executor, versions, what was converted and why.
+
+    Raises
+    ------
+    ValueError
+        If the Dataset was not made by this library.
+    """
     try:
         return json.loads(run.attrs["provenance"])
     except KeyError:
@@ -140,8 +146,17 @@ def provenance(run: xr.Dataset) -> dict[str, Any]:
 
 
 def save(run: xr.Dataset, file: str | Path) -> None:
-    """Write a run to a NetCDF file; `load` gives it back equal. A file is written whole or not at all: one that was
-    there before stays where the disk is full."""
+    """Write a run to a NetCDF file, from which `load` reads an equal one.
+
+    The file is written whole or not at all: where the disk is full, a file that was there before stays.
+
+    Raises
+    ------
+    FileNotFoundError
+        If the folder does not exist.
+    OSError
+        If the file cannot be written.
+    """
     file = Path(file).absolute()
     if not file.parent.is_dir():
         raise FileNotFoundError(f"save: there is no folder {file.parent}; make it first")
@@ -159,12 +174,12 @@ def save(run: xr.Dataset, file: str | Path) -> None:
 
 
 def load(file: str | Path) -> xr.Dataset:
-    """A run from a NetCDF file."""
+    """Read a run from a NetCDF file."""
     try:
-        with xr.open_dataset(file, engine="netcdf4", decode_times=False) as opened:  # times in seconds are no dates
+        with xr.open_dataset(file, engine="netcdf4", decode_times=False) as opened:  # times in seconds are not dates
             return opened.load()
     except OSError as error:
-        raise ValueError(f"load: {file} is no NetCDF file that can be read ({error})") from error
+        raise ValueError(f"load: {file} is not a NetCDF file that can be read ({error})") from error
 
 
 def interval(run: xr.Dataset, name: str, confidence: float = 0.95) -> xr.Dataset:

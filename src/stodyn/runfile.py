@@ -106,7 +106,7 @@ WORDS_FOR_SCORES = ("index", "distance", "amplitude")
 
 
 class BadRunFile(ValueError):
-    """A run file with a key or a value that cannot be."""
+    """A run file with an unknown key or an impossible value."""
 
 
 class RunFile(NamedTuple):
@@ -127,7 +127,7 @@ class RunFile(NamedTuple):
 
 
 def read(file: str | Path) -> RunFile:
-    """A run file, every key checked; raises BadRunFile with the key."""
+    """Read a run file and check every key; raise BadRunFile with the key that is wrong."""
     path = Path(file)
     try:
         text = path.read_text(encoding="utf-8")
@@ -192,7 +192,7 @@ def _rare(content: Mapping[str, Any], text: str, home: Path) -> RunFile:
 
 
 def run(described: RunFile, progress: bool | None = None) -> tuple[xr.Dataset, list[Path]]:
-    """Run what a file describes, and write its outputs; the result, and the files that were written."""
+    """Run what a file describes and write its outputs; return the result and the files that were written."""
     options = dict(described.options)
     if described.ledger is not None:
         options["ledger"] = DescribedLedger(described.ledger, f"{HOME}{described.home}\n{described.text}")
@@ -241,7 +241,7 @@ def read_estimate(file: str | Path) -> EstimateFile:
 
 
 def estimated(described: EstimateFile, progress: bool | None = None) -> tuple[xr.Dataset, list[Path]]:
-    """Estimate what a file describes, and write its outputs; the result, and the files that were written."""
+    """Estimate what a file describes and write its outputs; return the result and the files that were written."""
     with _modules_of(described.home), _opened(described.place) as where:
         found = estimate(described.problem, described.f, place=where, progress=progress, **described.options)
     files = list(written(found, {name: file for name, file in described.outputs.items() if name != "pictures"}))
@@ -253,7 +253,7 @@ def estimated(described: EstimateFile, progress: bool | None = None) -> tuple[xr
 
 
 def resumed(folder: str | Path) -> RunFile:
-    """What the ledger of a `stodyn run` was made from."""
+    """Return the run file that the ledger of a `stodyn run` was made from."""
     path = Path(folder)
     if not path.is_dir():
         raise BadRunFile(f"{path}: there is no such folder")
@@ -273,7 +273,7 @@ def resumed(folder: str | Path) -> RunFile:
 
 
 def _only(table: Mapping[str, Any], name: str, known: tuple[str, ...], needed: tuple[str, ...] = ()) -> None:
-    """Refuse keys that are not known, and miss those that are needed."""
+    """Refuse unknown keys, and name those that are missing."""
     dot = f"{name}." if name else ""
     for key in table:
         if key not in known:
@@ -477,7 +477,7 @@ def written(run: xr.Dataset, outputs: Mapping[str, Path]) -> Iterator[Path]:
 
 
 def _pictures(run: xr.Dataset) -> Iterator[tuple[str, Any]]:
-    """What can be drawn of a run, one picture a component."""
+    """Yield what can be drawn of a run, one picture per component."""
     drawings = {"mean": plot.band, "path": plot.paths, "density": plot.histogram, "spectrum": plot.spectrum}
     for variable, draw in drawings.items():
         if variable in run and (variable != "path" or "mean" not in run):

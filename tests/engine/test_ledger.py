@@ -261,7 +261,7 @@ def test_nothing_to_load(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"load: there is neither a file nor a folder .*none"):
         load(tmp_path / "none")
     (tmp_path / "words.nc").write_text("no numbers")
-    with pytest.raises(ValueError, match=r"load: .*words.nc is no NetCDF file that can be read"):
+    with pytest.raises(ValueError, match=r"load: .*words.nc is not a NetCDF file that can be read"):
         load(tmp_path / "words.nc")
     with pytest.raises(ValueError, match=r"ledger: .* cannot be read: it is not a ledger"):
         load(tmp_path)
