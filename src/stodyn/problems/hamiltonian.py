@@ -56,8 +56,8 @@ class Hamiltonian(Problem):
     """dq = H_p dt + Σ_r h_r,p ∘ dW_r,   dp = (-H_q + F) dt + Σ_r (-h_r,q + f_r) ∘ dW_r, subscripts being derivatives.
 
     H            H(t, q, p[, params]) -> number
-    h            the noise Hamiltonians h_r: one function per channel, or one function that returns all of them, (m,), as
-                 h = -σ * q does for a bath on each coordinate; None or () where there is only a force
+    h            the noise Hamiltonians h_r: one function per channel, or one function that returns all of them, (m,):
+                 h = -σ * q is a bath on each coordinate; None or () where there is only a force
     force        F(t, q, p[, params]), of the shape of q: forces without noise that do not come from H, such as friction
     noise        f_r(t, q, p[, params]), of the shape of q: forces that white noise multiplies and that do not come from
                  h, one function per channel; None where a channel has none
