@@ -163,7 +163,7 @@ def test_a_truss_from_matrix_market_files(tmp_path):
         scipy.sparse.diags_array(mass), np.zeros((8, 8)), scipy.sparse.dia_array(stiffness)
     )
     x = np.arange(8.0)
-    np.testing.assert_allclose(sparse.force(0.0, x, x), -stiffness @ x, rtol=1e-12)
+    np.testing.assert_allclose(sparse.force(0.0, x, x, {}), -stiffness @ x, rtol=1e-12)
 
 
 def tall(storeys, consistent=False):

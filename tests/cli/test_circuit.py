@@ -29,7 +29,8 @@ def test_an_example(invoke, tmp_path):
     assert "3 elements, 2 nodes, 1 channel of noise; 200 paths of 400 steps of 50.0 ns by Trapezoidal" in said
     assert "6.44 µV" in said and "from r1 100 %" in said
     names = {path.name for path in (tmp_path / "rc").iterdir()}
-    assert names == {f"{part}{kind}.png" for part in ("out", "in", "i_v1_") for kind in ("", "_noise")} | {"run.nc"}
+    pictures = {f"{part}{kind}.png" for part in ("out", "in", "i_v1_") for kind in ("", "_noise")}
+    assert names == pictures | {"run.nc", "noise.nc"}
     assert any(line.startswith("i(v1)") and " µA" in line for line in result.output.splitlines())
     run = load(tmp_path / "rc" / "run.nc")
     assert float(run["variance"].sel(component="out")[-1]) == pytest.approx(4.144e-11, rel=0.4)
