@@ -236,7 +236,7 @@ def test_histogram_of_an_expansion_has_edges_of_its_own(run):
 
 
 def test_errors_say_what_there_is_and_what_to_collect(run):
-    with pytest.raises(ValueError, match="component: there is no 'v'; there are q, p"):
+    with pytest.raises(ValueError, match="component: unknown component 'v'; the components are q, p"):
         plot.band(run, "v")
     with pytest.raises(ValueError, match="component: choose one of q, p"):
         plot.band(run)
@@ -353,5 +353,5 @@ def test_what_cannot_be_drawn_of_a_sweep(swept, run):
         plot.band(swept, "x")
     with pytest.raises(ValueError, match=r"run: has no 'energy_stderr'"):
         plot.sweep(swept, "energy")
-    with pytest.raises(ValueError, match=r"component: there is no 'y'; there are x"):
+    with pytest.raises(ValueError, match=r"component: unknown component 'y'; the components are x"):
         plot.sweep(swept, "mean", "y")

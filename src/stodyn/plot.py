@@ -21,23 +21,51 @@ LEGEND_COLUMNS = 4
 
 
 def save(ax: Axes, file: str | Path) -> None:
-    """Write the picture that `ax` belongs to; the ending of the name (.png, .pdf, .svg) says how."""
+    """Write the picture that `ax` belongs to.
+
+    Parameters
+    ----------
+    ax : Axes
+        Axes that a function of this module returned.
+    file : str or Path
+        Where to write it; the ending of the name (.png, .pdf, .svg) decides the format.
+    """
     figure = ax.get_figure(root=True)
     assert figure is not None
     figure.savefig(file, dpi=150, bbox_inches="tight")
 
 
 def band(run: xarray.Dataset, component: str | None = None, *, ax: Axes | None = None) -> Axes:
-    """The mean of a component and the ±2σ band its paths fill, over the paths that were kept, if any.
+    """Draw the mean of a component and the ±2σ band that its paths fill, with the paths that were kept, if any.
 
-    Needs statistics.Moments, or an expansion in random parameters; draws the paths of statistics.Paths. The error of
-    the mean, ±2 standard errors, is the dark band around it: with many paths it is thinner than the line.
+    Parameters
+    ----------
+    run : Dataset
+        A run that collected statistics.Moments, or an expansion in random parameters; paths are drawn if it collected
+        statistics.Paths too.
+    component : str, optional
+        The name of the component; needed only where there are several.
+    ax : Axes, optional
+        Axes to draw on; a new picture unless given.
+
+    Returns
+    -------
+    Axes
+        The Axes drawn on. The dark band around the mean is its error, ±2 standard errors: with many paths it is
+        thinner than the line.
+
+    Examples
+    --------
+    >>> import stodyn as sd
+    >>> from stodyn.models.kubo import kubo
+    >>> run = sd.simulate(kubo(), t=(0, 1), dt=0.1, paths=8, seed=1)
+    >>> ax = sd.plot.band(run, "q")
     """
     mean, variance = (_pick(run, name, component) for name in ("mean", "variance"))
     stderr = _pick(run, "mean_stderr", component) if "coefficient" not in run else 0.0 * mean
     t, center, spread = _time(mean), mean.values, 2.0 * np.sqrt(variance.values)
     if len(t) < 2:
-        raise ValueError("run: the moments are of one time, which makes no band; collect Moments(every=...)")
+        raise ValueError("run: the moments are those of one time, but a band needs several; collect Moments(every=...)")
     ax = _axes(ax)
     if "path" in run.variables:
         _draw_paths(ax, run, component)
@@ -47,7 +75,22 @@ def band(run: xarray.Dataset, component: str | None = None, *, ax: Axes | None =
 
 
 def paths(run: xarray.Dataset, component: str | None = None, *, ax: Axes | None = None) -> Axes:
-    """The paths of a component that statistics.Paths kept."""
+    """Draw the paths of a component that statistics.Paths kept.
+
+    Parameters
+    ----------
+    run : Dataset
+        A run that collected statistics.Paths.
+    component : str, optional
+        The name of the component; needed only where there are several.
+    ax : Axes, optional
+        Axes to draw on; a new picture unless given.
+
+    Returns
+    -------
+    Axes
+        The Axes drawn on.
+    """
     kept = _pick(run, "path", component)
     ax = _axes(ax)
     _draw_paths(ax, run, component, PALETTE if len(_rows(kept)) <= len(PALETTE) else (GREY,), alpha=0.9)
@@ -61,7 +104,24 @@ def observable(
     exact: Callable[[np.ndarray], np.ndarray] | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """The mean of a statistics.Observable with ±2 standard errors, beside exact(t) where it is given."""
+    """Draw the mean of a statistics.Observable with ±2 standard errors.
+
+    Parameters
+    ----------
+    run : Dataset
+        A run that collected the Observable.
+    name : str
+        The name of the Observable.
+    exact : callable, optional
+        exact(t), drawn beside it.
+    ax : Axes, optional
+        Axes to draw on; a new picture unless given.
+
+    Returns
+    -------
+    Axes
+        The Axes drawn on.
+    """
     mean, stderr = _variable(run, name), _variable(run, f"{name}_stderr")
     if mean.ndim != 1:
         raise ValueError(
@@ -83,9 +143,25 @@ def histogram(
     exact: Callable[[np.ndarray], np.ndarray] | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """The density of a component at a time (the last one kept unless given) with ±2 standard errors per bin.
+    """Draw the density of a component at one time, with ±2 standard errors per bin.
 
-    Needs statistics.Histogram, or statistics.Surrogate(density=...). exact(x) is drawn over it.
+    Parameters
+    ----------
+    run : Dataset
+        A run that collected statistics.Histogram, or statistics.Surrogate(density=...).
+    component : str, optional
+        The name of the component; needed only where there are several.
+    time : float, optional
+        One of the times kept; the last one unless given.
+    exact : callable, optional
+        exact(x), drawn over it.
+    ax : Axes, optional
+        Axes to draw on; a new picture unless given.
+
+    Returns
+    -------
+    Axes
+        The Axes drawn on.
     """
     density, stderr = (_at(_pick(run, name, component), time) for name in ("density", "density_stderr"))
     if "density_edge" in run:
@@ -107,7 +183,22 @@ def histogram(
 
 
 def phase(run: xarray.Dataset, a: str, b: str, *, ax: Axes | None = None) -> Axes:
-    """Component b against component a: the kept paths, and the mean where statistics.Moments kept it."""
+    """Draw component b against component a: the kept paths, and the mean if statistics.Moments kept it.
+
+    Parameters
+    ----------
+    run : Dataset
+        A run that collected statistics.Paths, statistics.Moments or both.
+    a, b : str
+        The names of the components along the horizontal and the vertical axis.
+    ax : Axes, optional
+        Axes to draw on; a new picture unless given.
+
+    Returns
+    -------
+    Axes
+        The Axes drawn on.
+    """
     names = [name for name in ("path", "mean") if name in run.variables]
     if not names:
         raise ValueError(_missing(run, "path"))
@@ -130,9 +221,23 @@ def spectrum(
     exact: Callable[[np.ndarray], np.ndarray] | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """The power spectral density of a component with its confidence band, both axes logarithmic.
+    """Draw the power spectral density of a component with its confidence band, both axes logarithmic.
 
-    Needs statistics.Spectrum. exact(frequency) is drawn over it.
+    Parameters
+    ----------
+    run : Dataset
+        A run that collected statistics.Spectrum.
+    component : str, optional
+        The name of the component; needed only where there are several.
+    exact : callable, optional
+        exact(frequency), drawn over it.
+    ax : Axes, optional
+        Axes to draw on; a new picture unless given.
+
+    Returns
+    -------
+    Axes
+        The Axes drawn on.
     """
     power, low, high = (_pick(run, name, component) for name in ("spectrum", "spectrum_low", "spectrum_high"))
     frequency = power["frequency"].values
@@ -153,15 +258,25 @@ def spectrum(
 
 
 def transient_noise(run: xarray.Dataset, component: str) -> Axes:
-    """A waveform with its ±2σ band, and below it σ over time with ±2 standard errors: noise is often far smaller.
+    """Draw a waveform with its ±2σ band, and below it σ over time with ±2 standard errors: noise is often far smaller.
 
-    Needs statistics.Moments. Makes a picture of its own and returns the upper Axes.
+    Parameters
+    ----------
+    run : Dataset
+        A run that collected statistics.Moments.
+    component : str
+        The name of the component.
+
+    Returns
+    -------
+    Axes
+        The upper Axes of a new picture.
     """
     from matplotlib import pyplot
     from matplotlib.ticker import EngFormatter
 
     _, (upper, lower) = pyplot.subplots(2, sharex=True, figsize=(6.4, 5.2), layout="constrained")
-    only = run.drop_vars("path", errors="ignore")  # the band says it; hundreds of paths would hide it
+    only = run.drop_vars("path", errors="ignore")  # the band shows their spread; hundreds of paths would hide it
     band(only, component, ax=upper)
     upper.set_xlabel("")
     variance, stderr = (_pick(run, name, component).values for name in ("variance", "variance_stderr"))
@@ -173,7 +288,7 @@ def transient_noise(run: xarray.Dataset, component: str) -> Axes:
     lower.xaxis.set_major_formatter(EngFormatter())
     lower.yaxis.set_major_formatter(EngFormatter())
     low, high = upper.get_ylim()
-    if high - low > 1e-3 * max(abs(low), abs(high)):  # else an offset on the axis says more
+    if high - low > 1e-3 * max(abs(low), abs(high)):  # otherwise an offset on the axis is clearer
         upper.yaxis.set_major_formatter(EngFormatter())
     return upper
 
@@ -185,9 +300,21 @@ def noise_density(
     unit: str = "V",
     ax: Axes | None = None,
 ) -> Axes:
-    """Output noise as circuit designers read it: the root of the one-sided density, in V/√Hz over Hz, logarithmic.
+    """Draw output noise as circuit designers read it: the root of the one-sided density over frequency, logarithmic.
 
-    sampled, computed  (frequency, density in V²/Hz) from paths and from the small-signal analysis, either or both
+    Parameters
+    ----------
+    sampled, computed : pair of arrays, optional
+        (frequency in Hz, density in unit²/Hz) from paths and from the small-signal analysis; either or both.
+    unit : str
+        The unit of the output: the vertical axis is in unit/√Hz.
+    ax : Axes, optional
+        Axes to draw on; a new picture unless given.
+
+    Returns
+    -------
+    Axes
+        The Axes drawn on.
     """
     from matplotlib.ticker import EngFormatter
 
@@ -201,7 +328,20 @@ def noise_density(
 
 
 def phase_noise(found: xarray.Dataset, *, ax: Axes | None = None) -> Axes:
-    """L(f) of an oscillator in dBc/Hz over the offset from the carrier, the corner of its line marked."""
+    """Draw L(f) of an oscillator in dBc/Hz over the offset from the carrier, with the corner of its line marked.
+
+    Parameters
+    ----------
+    found : Dataset
+        A result of `analysis.phase_noise`.
+    ax : Axes, optional
+        Axes to draw on; a new picture unless given.
+
+    Returns
+    -------
+    Axes
+        The Axes drawn on.
+    """
     from matplotlib.ticker import EngFormatter
 
     ax = _axes(ax)
@@ -219,9 +359,19 @@ def phase_noise(found: xarray.Dataset, *, ax: Axes | None = None) -> Axes:
 
 
 def cycle(found: xarray.Dataset, node: str | None = None) -> Axes:
-    """One period of an oscillator: a waveform, and below it where noise moves the phase, the kick² of all sources.
+    """Draw one period of an oscillator: a waveform, and below it where noise moves the phase, the kick² of each source.
 
-    Takes what `analysis.phase_noise` gives. Makes a picture of its own and returns the upper Axes.
+    Parameters
+    ----------
+    found : Dataset
+        A result of `analysis.phase_noise`.
+    node : str, optional
+        The component whose waveform is drawn; the output unless given.
+
+    Returns
+    -------
+    Axes
+        The upper Axes of a new picture.
     """
     from matplotlib import pyplot
     from matplotlib.ticker import EngFormatter
@@ -242,9 +392,21 @@ def cycle(found: xarray.Dataset, node: str | None = None) -> Axes:
 
 
 def jitter(found: xarray.Dataset, ends: np.ndarray | None = None, *, ax: Axes | None = None) -> Axes:
-    """How the variance of the end of the k-th period grows, and c T k beside it.
+    """Draw how the variance of the end of the k-th period grows with k, and c T k beside it.
 
-    ends  when paths (paths, periods) crossed the threshold, drawn with ±2 standard errors
+    Parameters
+    ----------
+    found : Dataset
+        A result of `analysis.phase_noise`.
+    ends : array (paths, periods), optional
+        The times at which paths crossed the threshold, drawn with ±2 standard errors.
+    ax : Axes, optional
+        Axes to draw on; a new picture unless given.
+
+    Returns
+    -------
+    Axes
+        The Axes drawn on.
     """
     ax = _axes(ax)
     k, variance = found["periods"].values, found["accumulated"].values
@@ -260,7 +422,22 @@ def jitter(found: xarray.Dataset, ends: np.ndarray | None = None, *, ax: Axes | 
 
 
 def cyclostationary(found: xarray.Dataset, component: str, *, ax: Axes | None = None) -> Axes:
-    """A waveform of a driven system over its period with the ±2σ of its noise, from `cyclostationary.covariance`."""
+    """Draw a waveform of a driven system over its period with the ±2σ band of its noise.
+
+    Parameters
+    ----------
+    found : Dataset
+        A result of `cyclostationary.covariance`.
+    component : str
+        The name of the component.
+    ax : Axes, optional
+        Axes to draw on; a new picture unless given.
+
+    Returns
+    -------
+    Axes
+        The Axes drawn on.
+    """
     ax = _axes(ax)
     t, x, σ = (found[name].values for name in ("phase", "x", "deviation"))
     i = found["component"].values.tolist().index(component)
@@ -270,10 +447,25 @@ def cyclostationary(found: xarray.Dataset, component: str, *, ax: Axes | None = 
 
 
 def order(study: xarray.Dataset, *, ax: Axes | None = None) -> Axes:
-    """Error against step size with ±2 standard errors and the fitted line, both axes logarithmic.
+    """Draw error against step size with ±2 standard errors and the fitted line, both axes logarithmic.
 
-    study  variables error, error_stderr and used (whether the fit used the point) over the dimension step; attributes
-           order and order_stderr (the slope), and kind, method, model where they are known
+    Parameters
+    ----------
+    study : Dataset
+        A result of `analysis.order`: the variables error, error_stderr and used (whether the fit used the point) over
+        the dimension step; the attributes order and order_stderr (the slope), and kind, method and model where known.
+    ax : Axes, optional
+        Axes to draw on; a new picture unless given.
+
+    Returns
+    -------
+    Axes
+        The Axes drawn on.
+
+    Raises
+    ------
+    ValueError
+        If `study` lacks one of the variables.
     """
     for name in ("error", "error_stderr", "used"):
         if name not in study.variables:
@@ -298,9 +490,24 @@ def order(study: xarray.Dataset, *, ax: Axes | None = None) -> Axes:
 
 
 def comparison(study: xarray.Dataset, *, ax: Axes | None = None) -> Axes:
-    """Error against cost of several methods, both axes logarithmic; points that are not settled are hollow.
+    """Draw error against cost of several methods, both axes logarithmic; points that are not settled are hollow.
 
-    study  what `sd.compare` gives: error, error_stderr, cost and settled over integrator and dt
+    Parameters
+    ----------
+    study : Dataset
+        A result of `sd.compare`: error, error_stderr, cost and settled over integrator and dt.
+    ax : Axes, optional
+        Axes to draw on; a new picture unless given.
+
+    Returns
+    -------
+    Axes
+        The Axes drawn on.
+
+    Raises
+    ------
+    ValueError
+        If `study` lacks one of the variables.
     """
     if not {"error", "error_stderr", "cost", "settled"} <= set(study.variables):
         raise ValueError("study: expected the Dataset of sd.compare, with error, error_stderr, cost and settled")
@@ -326,9 +533,26 @@ def _steps(study: xarray.Dataset) -> str:
 
 
 def shares(split: xarray.Dataset, component: str, *, ax: Axes | None = None) -> Axes:
-    """Over time, the variance of a component by parameters and by noise, one on top of the other.
+    """Draw the variance of a component over time, split into the parts due to parameters and to noise, stacked.
 
-    split  what `analysis.tolerance.split_variance` gives
+    Parameters
+    ----------
+    split : Dataset
+        A result of `analysis.tolerance.split_variance`.
+    component : str
+        The name of the component.
+    ax : Axes, optional
+        Axes to draw on; a new picture unless given.
+
+    Returns
+    -------
+    Axes
+        The Axes drawn on.
+
+    Raises
+    ------
+    ValueError
+        If `split` lacks one of the variances.
     """
     for name in ("variance_parameters", "variance_noise"):
         if name not in split.variables:
@@ -352,21 +576,22 @@ def sweep(
 
     Parameters
     ----------
-    runs
-        What `stodyn.sweep` returns, over one or two dimensions.
-    name
+    runs : Dataset
+        A result of `stodyn.sweep` over one or two dimensions.
+    name : str
         The variable: "mean", "variance", or the name of an Observable.
-    component
-        Its component, where it has several.
-    time
+    component : str, optional
+        The name of the component; needed only where there are several.
+    time : float, optional
         One of the times kept; the last one unless given.
-    ax
+    ax : Axes, optional
         Axes to draw on; a new picture unless given.
 
     Returns
     -------
-    The Axes. Over one parameter the line has a band of ±2 standard errors; over two the colour is the number, and the
-    largest standard error stands in the title.
+    Axes
+        The Axes drawn on. Over one parameter the line has a band of ±2 standard errors; over two the colour shows the
+        number, and the title gives the largest standard error.
 
     Raises
     ------
@@ -403,7 +628,7 @@ def sweep(
 
 
 def _swept(run: xarray.Dataset) -> list[str]:
-    """Return the dimensions of a sweep that have not been chosen from; none of a single run."""
+    """Return the dimensions of a sweep along which no point has been chosen; none for a single run."""
     record = json.loads(run.attrs.get("provenance", "{}"))
     return [dim for dim in record.get("sweep", {}).get("dimensions", ()) if dim in run.dims]
 
@@ -423,10 +648,24 @@ def _one_number(
 
 
 def levels(found: xarray.Dataset, truth: float | None = None) -> Axes:
-    """An estimate (stodyn.estimate) in four pictures: variance and size of what each level averages over its steps;
-    points of each level; the error against the path-steps spent, beside what plain Monte Carlo would have taken; the
-    value with its interval against them, with the truth where it is known. Of a vector the entry that was last to meet
-    the error. Returns the first of the four Axes."""
+    """Draw an estimate in four pictures: the levels, their points, the error against the cost, and the value.
+
+    The first shows the variance and the size of the averages of each level over its steps; the second, the points of
+    each level; the third, the error against the path-steps spent, beside the cost of plain Monte Carlo; the fourth, the
+    value with its interval against the path-steps. For a vector, the entry that was last to meet the error is drawn.
+
+    Parameters
+    ----------
+    found : Dataset
+        A result of `stodyn.estimate`.
+    truth : float, optional
+        The exact value, drawn where it is known.
+
+    Returns
+    -------
+    Axes
+        The first of the four Axes of a new picture.
+    """
     from matplotlib import pyplot
 
     one = found.isel(entry=0) if "entry" in found.dims else found
@@ -470,10 +709,35 @@ def region(
     color: str = BLUE,
     ax: Axes | None = None,
 ) -> Axes:
-    """A region of the plane, shaded, with its boundary.
+    """Draw a region of the plane, shaded, with its boundary.
 
-    inside  (len(y), len(x)): booleans, or a level (a spectral radius) that is at most `limit` inside the region; a
-            level gives a smooth boundary. Several regions on the same Axes differ by `color` and `label`.
+    Several regions on the same Axes differ by `color` and `label`.
+
+    Parameters
+    ----------
+    x, y : array
+        The grid.
+    inside : array (len(y), len(x))
+        Booleans, or a level (a spectral radius) that is at most `limit` inside the region; a level gives a smooth
+        boundary.
+    limit : float
+        The largest level inside the region.
+    labels : pair of str
+        The labels of the axes.
+    label, color : str
+        The entry in the legend, if any, and the colour.
+    ax : Axes, optional
+        Axes to draw on; a new picture unless given.
+
+    Returns
+    -------
+    Axes
+        The Axes drawn on.
+
+    Raises
+    ------
+    ValueError
+        If the shape of `inside` does not match the grid.
     """
     x, y, inside = np.asarray(x, float), np.asarray(y, float), np.asarray(inside)
     if inside.shape != (len(y), len(x)):
@@ -496,7 +760,20 @@ def region(
 
 
 def spy(matrix: Any, *, ax: Axes | None = None) -> Axes:
-    """Where a matrix, dense or scipy.sparse, is not zero."""
+    """Draw where a matrix is not zero.
+
+    Parameters
+    ----------
+    matrix : array or scipy.sparse matrix
+        The matrix.
+    ax : Axes, optional
+        Axes to draw on; a new picture unless given.
+
+    Returns
+    -------
+    Axes
+        The Axes drawn on.
+    """
     entries = scipy.sparse.coo_array(matrix)
     entries.eliminate_zeros()
     rows, columns = entries.shape
@@ -508,7 +785,7 @@ def spy(matrix: Any, *, ax: Axes | None = None) -> Axes:
     return ax
 
 
-# --- what the pictures share ----------------------------------------------------------------------------------------
+# --- shared by all pictures ------------------------------------------------------------------------------------------
 
 COLLECT = {
     "mean": "Moments()",
@@ -554,7 +831,7 @@ def _component_number(run: xarray.Dataset, component: str | None) -> int:
     if component is None and len(known) > 1:
         raise ValueError(f"component: choose one of {', '.join(known)}")
     if component is not None and component not in known:
-        raise ValueError(f"component: there is no {component!r}; there are {', '.join(known)}")
+        raise ValueError(f"component: unknown component {component!r}; the components are {', '.join(known)}")
     return 0 if component is None else known.index(component)
 
 
@@ -581,7 +858,7 @@ def _rows(kept: xarray.DataArray) -> np.ndarray:
 
 
 def _unit(run: xarray.Dataset | None, what: xarray.DataArray | str) -> str:
-    """From the attribute `units` of the run or of the variable: a unit, or component -> unit, in JSON where saved."""
+    """The unit in the attribute `units` of the run or the variable, which may be component -> unit, also as JSON."""
     if run is None:
         return ""
     variable = (run[what] if what in run.variables else None) if isinstance(what, str) else what
@@ -622,14 +899,14 @@ def _draw_mean(ax: Axes, t: np.ndarray, mean: np.ndarray, stderr: np.ndarray) ->
 
 def _axes(ax: Axes | None) -> Axes:
     if ax is None:
-        from matplotlib import pyplot  # takes half a second, and no display is needed before a window is shown
+        from matplotlib import pyplot  # takes half a second to import; needs no display until a window is shown
 
         ax = pyplot.subplots(figsize=(6.4, 4.0), layout="constrained")[1]
     return ax
 
 
 def _title(run: xarray.Dataset | None, begun: str) -> str:
-    """Return a title: what the picture begins it with, then the method, the step and the paths of the run."""
+    """Return a title: the beginning that the picture gives, then the method, the step and the paths of the run."""
     record = json.loads(run.attrs.get("provenance", "{}")) if run is not None else {}
     parts = [begun] if begun else []
     if "method" in record:

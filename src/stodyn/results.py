@@ -1,4 +1,4 @@
-"""Statistics -> an xarray.Dataset with names, units and provenance; saved and loaded without loss."""
+"""Results: statistics as an xarray.Dataset with names, units and provenance, saved and loaded without loss."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import xarray as xr
 from stodyn.statistics import intervals
 from stodyn.statistics.contract import Labelled, Run, Statistic
 
-LARGEST_KEPT = 100_000  # numbers of a coordinate that is kept from result to result
+LARGEST_KEPT = 100_000  # most numbers of a coordinate whose index is reused from result to result
 
 
 def dataset(
@@ -63,7 +63,7 @@ def run_in_words(record: Mapping[str, Any]) -> str:
 def together(
     labelled: Sequence[tuple[Statistic, Labelled, Run]], extra: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The variables and the coordinates of all that was collected; refuses what cannot stand in one Dataset."""
+    """Return the variables and coordinates of all collected statistics; refuse those one Dataset cannot hold."""
     variables: dict[str, Any] = dict(extra)
     coords: dict[str, Any] = {}
     grids: list[tuple[str, np.ndarray]] = []
@@ -98,8 +98,8 @@ def together(
 
 
 def _indexed(coords: dict[str, Any]) -> xr.Coordinates | dict[str, Any]:
-    """The coordinates, those of dimensions with their indexes: making these takes longer than the rest of a Dataset, so
-    the latest are kept."""
+    """The coordinates, with indexes for those of dimensions. Making an index takes longer than the rest of a Dataset,
+    so the latest indexes are reused."""
     given, others = [], {}
     for name, (dims, values, *attrs) in coords.items():
         array = np.asarray(values)
@@ -132,12 +132,30 @@ def _time_dimension(statistic: Statistic, run: Run, grids: list[tuple[str, np.nd
 
 
 def provenance(run: xr.Dataset) -> dict[str, Any]:
-    """Return how a run was made: seed, paths, steps, method, executor, versions, what was converted and why.
+    """Return how a run was made: seed, paths, steps, method, executor, versions, and conversions with their reasons.
+
+    Parameters
+    ----------
+    run : Dataset
+        A result of this library.
+
+    Returns
+    -------
+    dict
+        The record, with strings, numbers, lists and dicts as values.
 
     Raises
     ------
     ValueError
         If the Dataset was not made by this library.
+
+    Examples
+    --------
+    >>> import stodyn as sd
+    >>> from stodyn.models.kubo import kubo
+    >>> run = sd.simulate(kubo(), t=(0, 1), dt=0.1, paths=8, seed=1)
+    >>> provenance(run)["paths"]
+    8
     """
     try:
         return json.loads(run.attrs["provenance"])
@@ -148,7 +166,14 @@ def provenance(run: xr.Dataset) -> dict[str, Any]:
 def save(run: xr.Dataset, file: str | Path) -> None:
     """Write a run to a NetCDF file, from which `load` reads an equal one.
 
-    The file is written whole or not at all: where the disk is full, a file that was there before stays.
+    The file is written whole or not at all: if the disk is full, a file that was there before is kept.
+
+    Parameters
+    ----------
+    run : Dataset
+        A result of this library.
+    file : str or Path
+        Where to write it, usually with the ending .nc.
 
     Raises
     ------
@@ -174,7 +199,23 @@ def save(run: xr.Dataset, file: str | Path) -> None:
 
 
 def load(file: str | Path) -> xr.Dataset:
-    """Read a run from a NetCDF file."""
+    """Read a run from a NetCDF file.
+
+    Parameters
+    ----------
+    file : str or Path
+        A file that `save` wrote.
+
+    Returns
+    -------
+    Dataset
+        The run.
+
+    Raises
+    ------
+    ValueError
+        If the file cannot be read as NetCDF.
+    """
     try:
         with xr.open_dataset(file, engine="netcdf4", decode_times=False) as opened:  # times in seconds are not dates
             return opened.load()
@@ -183,12 +224,12 @@ def load(file: str | Path) -> xr.Dataset:
 
 
 def interval(run: xr.Dataset, name: str, confidence: float = 0.95) -> xr.Dataset:
-    """A confidence interval of a variable that has a standard error, by the rule that fits what it estimates.
+    """Return a confidence interval of a variable that has a standard error, by the rule that fits what it estimates.
 
-    A few paths tell more about a variance or a probability than value ± 2 stderr does: such intervals lie too low, or
-    leave the range of what is estimated. The attributes of a variable name its rule and the number of paths: Student's
-    for means, chi-square with the measured kurtosis for variances, Clopper's and Pearson's for probabilities and
-    densities (see stodyn.statistics.intervals).
+    For a variance or a probability from few paths, value ± 2 stderr is a poor interval: it lies too low, or leaves the
+    range of possible values. The attributes of a variable name its rule and the number of paths: Student's
+    for means, chi-square with the measured kurtosis for variances, that of Clopper and Pearson for probabilities
+    and densities (see stodyn.statistics.intervals).
 
     Parameters
     ----------
@@ -207,12 +248,13 @@ def interval(run: xr.Dataset, name: str, confidence: float = 0.95) -> xr.Dataset
     Raises
     ------
     ValueError
-        Where the run has no such variable, or the variable names no rule.
+        If the run has no such variable, or the variable has no rule.
 
     Examples
     --------
     >>> import stodyn as sd
-    >>> run = sd.simulate(sd.models.kubo.problem(), t=(0, 1), dt=0.1, paths=8, seed=1)
+    >>> from stodyn.models.kubo import kubo
+    >>> run = sd.simulate(kubo(), t=(0, 1), dt=0.1, paths=8, seed=1)
     >>> bool((interval(run, "variance").low <= run.variance).all())
     True
     """
@@ -235,10 +277,36 @@ def interval(run: xr.Dataset, name: str, confidence: float = 0.95) -> xr.Dataset
 
 
 def quantile(run: xr.Dataset, q: float) -> xr.Dataset:
-    """The q-quantile of every component from a run with a Histogram, its standard error and its resolution.
+    """Return the q-quantile of every component from a run with a Histogram, its standard error and its resolution.
 
-    Variables: quantile, quantile_stderr (sampling: √(q(1-q)/N) over the density there) and quantile_resolution (the
-    width of the bin it lies in: within it the distribution is taken as uniform). NaN where it is outside the edges.
+    Parameters
+    ----------
+    run : Dataset
+        A run that collected statistics.Histogram.
+    q : float
+        The level of the quantile, between 0 and 1.
+
+    Returns
+    -------
+    Dataset
+        The variables quantile; quantile_stderr, the sampling error √(q(1-q)/N) over the density there; and
+        quantile_resolution, the width of the bin it lies in, within which the distribution is taken as uniform. All
+        are NaN where the quantile lies outside the edges.
+
+    Raises
+    ------
+    ValueError
+        If `q` is not between 0 and 1, or the run has no histogram.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import stodyn as sd
+    >>> from stodyn import statistics as st
+    >>> from stodyn.models.kubo import kubo
+    >>> collect = st.Histogram(np.linspace(-4, 4, 81), at=[1.0])
+    >>> run = sd.simulate(kubo(), t=(0, 1), dt=0.1, paths=64, seed=1, collect=collect)
+    >>> median = quantile(run, 0.5)["quantile"]
     """
     if not isinstance(q, (int, float, np.number)) or not 0 < q < 1:
         raise ValueError(f"q: expected a number between 0 and 1, got {q}")

@@ -1,4 +1,4 @@
-"""What to keep of a run."""
+"""Statistics: what to keep of a run."""
 
 from stodyn import listing
 

@@ -1,4 +1,4 @@
-"""Mean and variance of every block of paths by itself, for what must be compared block by block."""
+"""Mean and variance of every block of paths by itself, for comparisons block by block."""
 
 from __future__ import annotations
 
@@ -12,8 +12,12 @@ from stodyn.statistics.moments import Averaged, Sums
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Batches(Averaged):
-    """Mean and variance over each block of paths: independent batches, the same for every run with one seed.
+    """Mean and variance of each block of paths: independent batches, the same in every run with one seed.
 
+    Runs collect it for themselves, where results are compared block by block.
+
+    Notes
+    -----
     Variables: batch_mean, batch_variance (batch, time, component) and batch_paths (batch, time).
     """
 

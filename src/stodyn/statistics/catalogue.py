@@ -1,4 +1,4 @@
-"""The statistics, found by listing: one is a class in a file of this folder."""
+"""The statistics, found by listing: each is a class in a file of this folder."""
 
 from stodyn import listing, statistics
 from stodyn.statistics.contract import Statistic
@@ -11,5 +11,5 @@ def catalogue() -> dict[str, type[Statistic]]:
 
 
 def find(name: str) -> type[Statistic]:
-    """Return the statistic called `name`, or raise an error with the names near it."""
+    """Return the statistic called `name`, or raise an error that suggests similar names."""
     return listing.find(name, catalogue(), "statistic")

@@ -15,9 +15,25 @@ from stodyn.statistics.moments import Averaged, summarise
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Change(Averaged):
-    """Mean and rms over the paths of function(t, x[, params]) less its value at the start of the same path, a number.
+    """Mean and rms over the paths of the change of a function of the state since the start of the same path.
 
-    Variables: NAME, NAME_stderr, NAME_rms, NAME_rms_stderr (time). Costs the memory of one more state a path.
+    Parameters
+    ----------
+    function : callable
+        function(t, x[, params]) -> number, written for one path with jax.numpy.
+    name : str
+        The name under which the variables appear in the result.
+    every, at : int, sequence of numbers, optional
+        When: at every so many steps, or at these times. The run's own grid unless one of them is given.
+
+    Notes
+    -----
+    Variables: NAME, NAME_stderr, NAME_rms, NAME_rms_stderr (time). It takes the memory of one more state per path.
+
+    Examples
+    --------
+    >>> from stodyn import statistics as st
+    >>> drift_of_energy = st.Change(lambda t, x: 0.5 * (x[0] ** 2 + x[1] ** 2), name="energy_error", every=100)
     """
 
     function: Callable = dataclasses.field(kw_only=False)

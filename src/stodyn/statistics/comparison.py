@@ -1,4 +1,4 @@
-"""What the same paths give at several points: the covariance of the errors of their means and variances."""
+"""Comparing points that share their paths: the covariance of the errors of their means and variances."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class Products(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """Of paths that are sound at every point: how many (times,), the means (times, entries, *grid), and the Products of
-    the lines along each dimension of the grid (times, entries, *other dimensions, P, P).
+    """Sums over the paths that are sound at every point: their number (times,), the means (times, entries, *grid), and
+    the Products of the lines along each dimension of the grid (times, entries, *other dimensions, P, P).
     """
 
     paths: np.ndarray
@@ -27,9 +27,9 @@ class Comparison(NamedTuple):
 
 
 def compared(values: Sequence[np.ndarray], sound: Sequence[np.ndarray], grid: Sequence[int]) -> Comparison:
-    """Of one block: values (times, entries, lanes) and sound (times, lanes) at each point, in the order of the grid.
+    """The sums of one block, from values (times, entries, lanes) and sound (times, lanes) at each point of the grid.
 
-    The sums are taken by NumPy's own loops: a BLAS may add in another order on another number of threads.
+    The sums are taken by NumPy's own loops: a BLAS may add in a different order on a different number of threads.
     """
     with np.errstate(over="ignore", invalid="ignore"):  # fourth powers of states beyond 1e77
         return _compared(values, np.logical_and.reduce(list(sound)), grid)
@@ -51,7 +51,7 @@ def _compared(values: Sequence[np.ndarray], everywhere: np.ndarray, grid: Sequen
 
 
 def merged(a: Comparison, b: Comparison) -> Comparison:
-    """Both sets of paths, their sums moved to the common mean."""
+    """The sums over both sets of paths, moved to their common mean."""
     with np.errstate(over="ignore", invalid="ignore"):
         return _merged(a, b)
 
@@ -68,7 +68,7 @@ def _merged(a: Comparison, b: Comparison) -> Comparison:
 
 
 def _moved(sums: Comparison, axis: int, mean: np.ndarray) -> Products:
-    """The products along an axis about another mean: with d + s for d, and Σ d = 0,
+    """The products along an axis about another mean: replacing d by d + s, with Σ d = 0,
 
     Σ (d_p + s_p)(d_q + s_q) = Σ d_p d_q + N s_p s_q,
     Σ (d_p + s_p)² (d_q + s_q) = Σ d_p² d_q + 2 s_p Σ d_p d_q + s_q Σ d_p² + N s_p² s_q,
@@ -90,11 +90,11 @@ def _moved(sums: Comparison, axis: int, mean: np.ndarray) -> Products:
 
 
 def error_covariances(sums: Comparison, axis: int) -> tuple[np.ndarray, np.ndarray]:
-    """Cov of the estimated means and of the estimated variances of points p and q along an axis (..., P, P):
+    """The covariances of the estimated means and variances of points p and q along an axis (..., P, P):
 
     Cov(x̄_p, x̄_q) = κ11/N,   Cov(s²_p, s²_q) = κ22/N + 2 κ11²/(N - 1),
 
-    for paths that are the same at both points, estimated without bias: κ22 by Fisher's k22, for N < 4 taken for zero,
+    for paths that are the same at both points, estimated without bias: κ22 by Fisher's k22, zero for N < 4,
     and with E k11² = κ11² + κ22/N + (κ20 κ02 + κ11²)/(N - 1), E k20 k02 = κ20 κ02 + Cov(s²_p, s²_q)
 
     Cov(s²_p, s²_q) ≈ ((N - 1)/N k22 + 2 ((N - 1) k11² - k20 k02)/(N - 2))/(N + 1).

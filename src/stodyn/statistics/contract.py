@@ -1,4 +1,4 @@
-"""What is kept of a run: looked at in every block, folded, merged in order, labelled."""
+"""The contract of statistics: observed in every block, folded, merged in order, labelled."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Stops(NamedTuple):
 
 
 def parted(shown: Any, n: int, levels: int) -> tuple[Any, Stops | None]:
-    """The components in what a method shows of its state, and where it may stop paths, how they were stopped."""
+    """Split what a method shows of its state into the components and, if it may stop paths, how they were stopped."""
     if not levels:
         return shown, None
     time, closest, place, by = shown[n], shown[n + 1 : n + 1 + levels], shown[n + 1 + levels : -1], shown[-1]
@@ -41,12 +41,12 @@ class Snapshot(NamedTuple):
     weight: Any  # (lanes,)
     params: Any  # leaves common to all paths as they are, others with a last axis of lanes
     axes: Any  # for each leaf of params: None where it is common to all paths, -1 where it has an axis of lanes
-    iterations: Any  # (lanes,): Newton iterations since the start, where a statistic counts them
+    iterations: Any  # (lanes,): Newton iterations since the start, if a statistic counts them
     track: Any  # what this statistic's `track` has gathered, if it has one
     stops: Stops | None = None  # where paths are stopped
 
     def map(self, function: Callable, name: str) -> Array:
-        """function(t, x[, params]), written for one path, of every lane: (..., lanes); errors begin with `name`."""
+        """Apply function(t, x[, params]), written for one path, to every lane; errors begin with `name`."""
         check_call(name, function, ("t", "x"), self.params)
         one = jax.vmap(
             lambda x, params: jnp.asarray(call(function, self.t, x, params=params)),
@@ -71,7 +71,7 @@ class Snapshot(NamedTuple):
 
 
 class Move(NamedTuple):
-    """One step of a block of paths, for statistics that must look at every step."""
+    """One step of a block of paths, for statistics that must see every step."""
 
     t: Array
     h: Array  # in runs that stop paths (lanes,): a path that is stopped within the step moves up to then
@@ -89,7 +89,7 @@ class Block(NamedTuple):
 
 
 class Run(NamedTuple):
-    """What a statistic may know when it labels its result."""
+    """The facts about a run that a statistic may use when it labels its result."""
 
     times: np.ndarray
     names: tuple[str, ...]
@@ -110,7 +110,7 @@ class Labelled(NamedTuple):
 
     variables: Mapping[str, Variable]
     coords: Mapping[str, Variable] = {}
-    said: tuple[Warning, ...] = ()  # what the user must be told of them, once
+    said: tuple[Warning, ...] = ()  # warnings that the user gets about them, once
 
 
 def is_count(value: Any) -> bool:
@@ -127,7 +127,9 @@ def is_whole(value: Any) -> bool:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Statistic(ABC):
-    """A frozen record of what to keep; `every` counts steps, `at` gives times, neither takes the run's own grid.
+    """A frozen record of what to keep of a run.
+
+    `every` counts steps and `at` gives times; with neither, the statistic uses the run's own grid.
 
     prepared before the run: names resolved, times checked
     observe  in the compiled block, at each of the statistic's times: a pytree of arrays
@@ -140,9 +142,9 @@ class Statistic(ABC):
     at: Sequence[float] | None = None
 
     collected_by_users: ClassVar[bool] = True  # False: runs collect it for themselves
-    own_times: ClassVar[int] = 0  # about how many times it takes where none are named; 0: those of the run
+    own_times: ClassVar[int] = 0  # about how many times it uses where none are given; 0: those of the run
     counts_iterations = False  # whether the run must count Newton iterations for it
-    refuses_stops: ClassVar[str] = ""  # why it cannot be taken of a run that stops paths, in words
+    refuses_stops: ClassVar[str] = ""  # why it cannot be collected in a run that stops paths, in words
 
     def __post_init__(self):
         kind = type(self).__name__
@@ -160,7 +162,7 @@ class Statistic(ABC):
             object.__setattr__(self, "at", tuple(times.tolist()))
 
     def prepared(self, problem: Any, times: np.ndarray) -> Statistic:
-        """The statistic made ready for a problem and for the times it will look at; errors in the user's terms."""
+        """The statistic made ready for a problem and for its observation times; errors are in the user's terms."""
         return self
 
     def stepped_by(self, method: Any, times: np.ndarray) -> Statistic:
@@ -168,11 +170,11 @@ class Statistic(ABC):
         return self
 
     def track_start(self, t: Array, x: Array, params: Any) -> Any:
-        """The start of what is gathered at every step, or None for statistics that look at their times alone."""
+        """The initial value of what is gathered at every step, or None if the statistic needs only its own times."""
         return None
 
     def track(self, gathered: Any, move: Move) -> Any:
-        """What is gathered after one more step."""
+        """The gathered value after one more step."""
         return gathered
 
     @abstractmethod
@@ -188,5 +190,5 @@ class Statistic(ABC):
     def label(self, result: Any, run: Run) -> Labelled: ...
 
     def memory(self, times: int, paths: int, n: int) -> int:
-        """Bytes the whole result takes, so that too large a request is refused before anything runs."""
+        """The bytes that the whole result takes, so that too large a request is refused before anything runs."""
         return 0

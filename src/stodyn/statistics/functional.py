@@ -1,14 +1,14 @@
-"""What an expectation is taken of: a number or a vector that each path has.
+"""Functionals, of which expectations are taken: a number or a vector for each path.
 
     End(f)            f at the end
     TimeAverage(f)    ∫ f dt/T, by the trapezoidal rule (weak order 2);  Integral(f): ∫ f dt
     Maximum(f)        the largest value of f, between the steps too: f is followed as a Brownian bridge of its variance
                       rate (weak order 1);  Minimum(f)
-    Probability(phi)  P(phi > 0) at the end, the last step taken as its Gaussian law: smooth in what went before
+    Probability(phi)  P(phi > 0) at the end, with the Gaussian law of the last step: smooth in what went before
 
 Functions take (t, x[, params]) for one path. A functional gathers numbers step by step, by `move` over a step, or by
-`halved` over a long step of which the two half increments are known, so that fine and coarse paths that share their
-noise share what is drawn between their steps too. `finish` makes its value of them.
+`halved` over a long step whose two half increments are known, so that fine and coarse paths that share their noise
+also share the draws between their steps. `finish` computes its value from those numbers.
 """
 
 from __future__ import annotations
@@ -30,11 +30,13 @@ from stodyn.problems.calling import call
 class Functional:
     """A functional of a path.
 
-    weak_order   the highest that it can have, whatever the method; has_roots: whether its error has powers of √h
-    normals      how many it draws for each fine step
-    diffuses     whether it needs f and g of an SDE; watches: whether the last number gathered is how far a path went
-    gathers_in_time  whether the function is looked at along the path, not at its end alone; of_numbers: whether it
-                 must be a number
+    weak_order       the highest weak order it can have, whatever the method
+    has_roots        whether its error has powers of √h
+    normals          how many normals it draws for each fine step
+    diffuses         whether it needs f and g of an SDE
+    watches          whether the last number it gathers is how far a path went
+    gathers_in_time  whether the function is needed along the path, not only at its end
+    of_numbers       whether the value of the function must be a number
     """
 
     function: Callable
@@ -56,14 +58,14 @@ class Functional:
         return jnp.atleast_1d(jnp.asarray(call(self.function, t, x, params=params), x.dtype))
 
     def begin(self, problem, t, x, params) -> jax.Array:
-        """What is gathered at the start: a vector."""
+        """The numbers gathered at the start: a vector."""
         return jnp.zeros(0, x.dtype)
 
     def move(self, problem, gathered, step: Step, params) -> jax.Array:
         return gathered
 
     def halved(self, problem, gathered, step: Step, params) -> jax.Array:
-        """The same over a step whose first half is known; step.normals are those of both halves."""
+        """`move` over a step whose first half is known; step.normals are those of both halves."""
         return self.move(problem, gathered, step, params)
 
     def finish(self, problem, t, gathered, x, params) -> jax.Array:
@@ -72,12 +74,29 @@ class Functional:
 
 @dataclasses.dataclass(frozen=True)
 class End(Functional):
-    """function at the end of the path."""
+    """The value of a function of the state at the end of the path.
+
+    Parameters
+    ----------
+    function : callable
+        function(t, x[, params]) -> number or vector, written for one path with jax.numpy.
+
+    Examples
+    --------
+    >>> from stodyn.statistics.functional import End
+    >>> second_moment = End(lambda t, x: x**2)
+    """
 
 
 @dataclasses.dataclass(frozen=True)
 class Integral(Functional):
-    """∫ function dt over the path, by the trapezoidal rule."""
+    """The integral ∫ f dt of a function over the path, by the trapezoidal rule (weak order 2).
+
+    Parameters
+    ----------
+    function : callable
+        function(t, x[, params]) -> number or vector, written for one path with jax.numpy.
+    """
 
     gathers_in_time = True
 
@@ -95,7 +114,13 @@ class Integral(Functional):
 
 @dataclasses.dataclass(frozen=True)
 class TimeAverage(Integral):
-    """The mean of function over the time of the path."""
+    """The mean of a function over the time of the path, ∫ f dt/T, by the trapezoidal rule (weak order 2).
+
+    Parameters
+    ----------
+    function : callable
+        function(t, x[, params]) -> number or vector, written for one path with jax.numpy.
+    """
 
     def begin(self, problem, t, x, params):
         return jnp.concatenate([super().begin(problem, t, x, params), jnp.reshape(jnp.asarray(t, x.dtype), (1,))])
@@ -114,7 +139,13 @@ def _rate(problem, function, t, x, params) -> jax.Array:
 
 @dataclasses.dataclass(frozen=True)
 class Maximum(Functional):
-    """The largest value of function over the path, a number; between two states it is that of a Brownian bridge."""
+    """The largest value of a function over the path; between two states, that of a Brownian bridge (weak order 1).
+
+    Parameters
+    ----------
+    function : callable
+        function(t, x[, params]) -> number, written for one path with jax.numpy.
+    """
 
     weak_order = 1.0
     has_roots = True
@@ -160,15 +191,29 @@ class Maximum(Functional):
 
 @dataclasses.dataclass(frozen=True)
 class Minimum(Maximum):
-    """The smallest value of function over the path, a number; between two states it is that of a Brownian bridge."""
+    """The smallest value of a function over the path; between two states, that of a Brownian bridge (weak order 1).
+
+    Parameters
+    ----------
+    function : callable
+        function(t, x[, params]) -> number, written for one path with jax.numpy.
+    """
 
     sign = -1.0
 
 
 @dataclasses.dataclass(frozen=True)
 class Probability(Functional):
-    """P(function > 0) at the end: Φ(m/s), m and s² the mean and the variance of the function after the last step,
-    linearised; function must be a number and have a gradient."""
+    """The probability that a function of the state is positive at the end of the path.
+
+    It is Φ(m/s), with the mean m and the variance s² of the linearised function after the last step, given the path
+    before it: smooth in what went before.
+
+    Parameters
+    ----------
+    function : callable
+        function(t, x[, params]) -> number, with a gradient, written for one path with jax.numpy.
+    """
 
     diffuses = True
     of_numbers = True
@@ -177,7 +222,7 @@ class Probability(Functional):
         return jnp.zeros(1, x.dtype)
 
     def _smooth(self, problem, step, params, known, left):
-        """Given the part `known` of the increment, with the time `left` unknown."""
+        """The probability given the part `known` of the increment, with the time `left` still unknown."""
         t, h, x = step.t, step.h, step.before
 
         def one(t, x):
@@ -199,7 +244,7 @@ class Probability(Functional):
 
 @dataclasses.dataclass(frozen=True)
 class Controlled(Functional):
-    """f - β (c - E c): the expectation of f with less variance where c, whose expectation is known, goes with f.
+    """f - β (c - E c): it has the expectation of f, with less variance where c correlates with f and E c is known.
 
     f, c     functionals of the path; slope: β, a number for each entry of f; known: E c
     """
@@ -216,7 +261,8 @@ class Controlled(Functional):
         object.__setattr__(self, "diffuses", any(one.diffuses for one in both))
         if self.control.normals:
             raise ValueError(
-                "control: extremes draw between the steps and are no controls; take End, Integral or others"
+                "control: Maximum and Minimum draw between the steps and cannot be controls; take End, Integral or "
+                "TimeAverage"
             )
 
     def _parted(self, problem, gathered, t, x, params):
@@ -254,7 +300,7 @@ class Both(Controlled):
 
 @dataclasses.dataclass(frozen=True)
 class Watching(Functional):
-    """Another functional, and max |x_i| over the path, by which paths that leave are found; `function` is the other."""
+    """Another functional, `function`, together with max |x_i| over the path, which reveals paths that run away."""
 
     function: Functional  # type: ignore[assignment]
 

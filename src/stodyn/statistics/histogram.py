@@ -17,10 +17,25 @@ from stodyn.statistics.contract import Labelled, Statistic, Variable
 class Histogram(Statistic):
     """The density of every component on bins with the given edges.
 
-    Variables: density, density_stderr (time, component, bin), cumulative (time, component, edge): the fraction of
-    the paths below each edge, and sound_in_histogram (time): how many paths. What lies outside the edges is not
-    lost: it is cumulative at the first edge and one minus it at the last. `results.quantile` reads quantiles off it.
-    Cost: one comparison an edge, component and path at each of its times.
+    Parameters
+    ----------
+    edges : sequence of numbers
+        The edges of the bins, increasing; the same for every component.
+    every, at : int, sequence of numbers, optional
+        When: at every so many steps, or at these times. The run's own grid unless one of them is given.
+
+    Notes
+    -----
+    Variables: density, density_stderr (time, component, bin); cumulative (time, component, edge), the fraction of the
+    paths below each edge; and sound_in_histogram (time), the number of paths. Paths outside the edges are not lost:
+    their fraction is `cumulative` at the first edge and one minus `cumulative` at the last. `results.quantile` reads
+    quantiles off a histogram. Each observation costs one comparison per edge, component and path.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from stodyn import statistics as st
+    >>> density = st.Histogram(np.linspace(-3, 3, 61), at=[1.0, 5.0])
     """
 
     edges: Any = dataclasses.field(kw_only=False)

@@ -2,14 +2,15 @@
 
     Student      value ± t s, with N - 1 degrees of freedom: means
     chi-square   a variance v: (v ν/χ²_upper, v ν/χ²_lower), with ν = 2 v²/s² - 2 degrees of freedom, N - 1 at most. For
-                 normal numbers ν is about N - 1; heavy tails leave fewer
+                 normal numbers ν is about N - 1; with heavy tails it is smaller
     rms          a root mean square r: the square roots of the limits of r², with ν = r²/(2 s²), N at most
-    binomial     a probability p: Clopper's and Pearson's limits for N trials, or for p(1 - p)/s² where that is more, as
-                 where paths carry probabilities in place of yes and no
-    hazard       a hazard λ over an interval Δ: those of the probability 1 - exp(-λ Δ) among the paths that enter it
+    binomial     a probability p: the limits of Clopper and Pearson for N trials, or for p(1 - p)/s² trials where
+                 that is more, as for paths that carry probabilities instead of yes or no
+    hazard       a hazard λ over an interval Δ: from the limits of the probability 1 - exp(-λ Δ) among the paths that
+                 enter it
 
-The last four never leave the range of what they estimate. They cover the truth at least as often as they say for
-normal numbers and for counts; chi-square covers less often where a few paths of a heavy tail decide a variance.
+The last four never leave the range of what they estimate. They cover the truth at least as often as they claim for
+normal numbers and for counts; chi-square covers it less often where a few paths of a heavy tail decide a variance.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ Limits = tuple[np.ndarray, np.ndarray]
 
 
 def attributes(kind: str, paths: Any, width: Any = None) -> dict[str, Any]:
-    """What a variable says of its interval: its kind, over how many paths it is taken (a number, one for each time, or
-    the name of the variable that holds them) and, for a density or a hazard, the widths of its intervals."""
+    """The attributes that describe the interval of a variable: its kind, the number of paths (one number, one for each
+    time, or the name of the variable that holds them) and, for a density or a hazard, the widths of its bins."""
     widths = {} if width is None else {"width": np.asarray(width).tolist()}
     if isinstance(paths, str):
         return {"interval": kind, "paths": paths} | widths
@@ -68,7 +69,7 @@ def _rms(value: np.ndarray, stderr: np.ndarray, paths: np.ndarray, tail: float) 
 
 
 def _scaled(value: np.ndarray, freedom: np.ndarray, tail: float) -> Limits:
-    """Of a variance whose estimate is a scaled χ²; without scatter, the value itself."""
+    """The limits of a variance whose estimate is a scaled χ²; without scatter, the value itself."""
     low, high = (value * freedom / (2.0 * special.gammaincinv(0.5 * freedom, q)) for q in (1.0 - tail, tail))
     return np.where(value > 0, low, value), np.where(value > 0, high, value)
 

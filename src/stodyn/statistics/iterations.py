@@ -13,8 +13,15 @@ from stodyn.statistics.moments import Sums, merge_sums, summarise
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Iterations(Statistic):
-    """Newton iterations a step, averaged over the paths and over the steps since the last time looked at.
+    """Newton iterations per step, averaged over the paths and over the steps since the previous observation.
 
+    Parameters
+    ----------
+    every, at : int, sequence of numbers, optional
+        When: at every so many steps, or at these times. The run's own grid unless one of them is given.
+
+    Notes
+    -----
     Variables: iterations, iterations_stderr (time); zero for explicit methods, NaN at the start.
     """
 

@@ -1,4 +1,4 @@
-"""Mean, variance and covariance with standard errors; of many components the variances alone."""
+"""Mean, variance and covariance with standard errors; for many components the variances alone."""
 
 from __future__ import annotations
 
@@ -28,11 +28,12 @@ WIDE, FEW = 2**16, 6  # lanes of a block on a GPU; components for which sums one
 
 
 def central_sums(x, sound, weight, products: bool = True) -> Sums:
-    """Of the sound lanes of x (n, lanes): all the sums at once, as the product of (d, d²) with itself.
+    """All the sums over the sound lanes of x (n, lanes) at once, as the product of (d, d²) with itself.
 
-    Without `products` the sums of single components, one by one.
+    Without `products`, only the sums of single components, one by one.
 
-    In float64 whatever the states are: a mean in float32 would be off by its last digit, which many paths can see.
+    Computed in float64 whatever the states are: a mean in float32 would be off by its last digit, which shows with
+    many paths.
     A GPU multiplies matrices of a few long rows slowly; it takes the sums of few components in two passes instead.
     """
     n, lanes = x.shape
@@ -108,8 +109,8 @@ class Summary(NamedTuple):
 
 
 def summarise(sums: Sums) -> Summary:
-    """Unbiased variance s², and an unbiased estimate of Var s² = κ₄/N + 2σ⁴/(N-1) from Fisher's k-statistics: the
-    fourth cumulant κ₄ by k₄, for N < 4 taken for zero, as it is for normal numbers."""
+    """Unbiased variance s², and an unbiased estimate of Var s² = κ₄/N + 2σ⁴/(N-1) from Fisher's k-statistics: k₄
+    estimates the fourth cumulant κ₄, which is taken to be zero for N < 4, as it is for normal numbers."""
     sums = Sums(*(np.asarray(part, float) for part in sums))
     count = sums.weight[:, None]
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -128,8 +129,8 @@ def summarise(sums: Sums) -> Summary:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Valued(Statistic):
-    """A statistic of numbers that each path has by itself: its `values`. They are printed with the step, and `fold`
-    receives them with which lanes are sound, each with a leading axis of times."""
+    """A statistic of numbers that each path has by itself: its `values`. They are printed with the step; `fold`
+    receives them and a mask of the sound lanes, each with a leading axis of times."""
 
     @abstractmethod
     def values(self, snapshot: Snapshot) -> Any:
@@ -144,7 +145,7 @@ class Averaged(Valued):
     """A statistic that is made of averages over the paths of its `values`."""
 
     def means(self) -> dict[str, slice]:
-        """The variables of the result that are means of `values`, and of which entries."""
+        """The variables of the result that are means of `values`, with the entries each is taken from."""
         return {getattr(self, "averages", ("",))[0]: slice(None)}
 
     def products(self, entries: int) -> bool:
@@ -163,15 +164,27 @@ class Averaged(Valued):
 class Moments(Averaged):
     """Mean, variance and covariance of every component, with standard errors of mean and variance.
 
-    Variables: mean, mean_stderr, variance, variance_stderr (time, component), covariance (time, component, other)
-    and sound (time): how many paths they are taken over.
+    Parameters
+    ----------
+    covariance : bool, optional
+        Whether the covariance is kept. By default it is kept for at most 100 components; where it is left out, the
+        attributes of `variance` say so.
+    every, at : int, sequence of numbers, optional
+        When: at every so many steps, or at these times. The run's own grid unless one of them is given.
 
-    covariance  whether the covariance is kept; None (the default): of at most 100 components. The attributes of
-                `variance` say where it was left out
+    Notes
+    -----
+    Variables: mean, mean_stderr, variance, variance_stderr (time, component); covariance (time, component, other); and
+    sound (time), the number of paths they are taken over.
+
+    Examples
+    --------
+    >>> from stodyn import statistics as st
+    >>> moments = st.Moments(every=10)
     """
 
     covariance: bool | None = None
-    averages = ("mean", "variance")  # what is known of `values`, by name
+    averages = ("mean", "variance")  # the names of the variables that describe `values`
 
     def __post_init__(self):
         super().__post_init__()

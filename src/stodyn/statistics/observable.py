@@ -18,10 +18,29 @@ from stodyn.statistics.moments import Averaged, summarise
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Observable(Averaged):
-    """Mean and variance over the paths of function(t, x[, params]), a number or a vector, written for one path.
+    """Mean and variance over the paths of a function of the state, a number or a vector.
 
-    Variables: NAME, NAME_stderr, NAME_variance, NAME_variance_stderr (time[, NAME_entry]). The function may take params
-    or not, whether the problem has any or not; x is a vector (n,), also where the problem is scalar.
+    Parameters
+    ----------
+    function : callable
+        function(t, x[, params]), written for one path with jax.numpy. It may take params or not, whether the problem
+        has any or not; x is a vector (n,), also where the problem is scalar.
+    name : str, optional
+        The name under which the variables appear in the result: the function's own unless given, "observable" for a
+        lambda.
+    units : str, optional
+        The units of the values, for labels.
+    every, at : int, sequence of numbers, optional
+        When: at every so many steps, or at these times. The run's own grid unless one of them is given.
+
+    Notes
+    -----
+    Variables: NAME, NAME_stderr, NAME_variance, NAME_variance_stderr (time[, NAME_entry]).
+
+    Examples
+    --------
+    >>> from stodyn import statistics as st
+    >>> energy = st.Observable(lambda t, x: 0.5 * (x[0] ** 2 + x[1] ** 2), name="energy", units="J", every=10)
     """
 
     function: Callable = dataclasses.field(kw_only=False)
@@ -43,14 +62,14 @@ class Observable(Averaged):
             trace = jax.make_jaxpr(lambda t, x, params: call(self.function, t, x, params=params))(
                 np.zeros(()), np.zeros(problem.n), problem.example_params()
             )
-        except Exception:  # said when the run is traced
+        except Exception:  # reported when the run is traced
             return self
         check_bounds(trace, f"Observable {self.name}:")
         return self
 
     @property
     def averages(self) -> tuple[str, str]:
-        """What is known of `values`, by name."""
+        """The names of the variables that describe `values`."""
         return f"{self.name}", f"{self.name}_variance"
 
     def values(self, snapshot):

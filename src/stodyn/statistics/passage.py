@@ -27,11 +27,11 @@ from stodyn.statistics.contract import Labelled, Variable
 from stodyn.statistics.moments import Averaged, Summary, summarise
 
 COMPLETE = 1e-3  # survival at the end, up to which a mean is complete
-EARLY, LATE = 0.6, 0.8  # shares of the time at which survival is kept: of the hazard before them and after
+EARLY, LATE = 0.6, 0.8  # shares of the time at which survival is kept, for the hazard between and after them
 FAR = 11.5  # a product of distances in units of noise, beyond which the chance of a crossing is below 1e-10
-FEW_COMPONENTS, FEW_HALVINGS = 8, 12  # up to which what few paths need is left to loops; without them, of a root
+FEW_COMPONENTS, FEW_HALVINGS = 8, 12  # components up to which loops serve rare cases; halvings of a root without them
 FEW = 16  # observation times that are compared one by one
-SURVIVAL, TIME, FALL, AT_EARLY, AT_LATE, VALUE = range(6)  # of a path at an observation; the last three for the mean
+SURVIVAL, TIME, FALL, AT_EARLY, AT_LATE, VALUE = range(6)  # values per path; the last three serve the mean
 
 
 class Censored(UserWarning):
@@ -39,7 +39,7 @@ class Censored(UserWarning):
 
 
 class Track(NamedTuple):
-    """What each path carries. It changes only in a step that may have reached the level, and is constant otherwise.
+    """The numbers each path carries. They change only in a step that may have reached the level.
 
     survival  the probability s that the level has not been reached
     time      the integral of s up to the time `when`, where the latest such step ended
@@ -81,6 +81,8 @@ class Passage(Averaged):
         False: E τ is not estimated, and there is no warning where the run was too short for it.
     name : str
         The name under which the variables appear in the result.
+    every, at : int, sequence of numbers, optional
+        When: at every so many steps, or at these times. The run's own grid unless one of them is given.
 
     Notes
     -----
@@ -175,7 +177,7 @@ class Passage(Averaged):
         return Track(begun, jnp.zeros_like(begun), jnp.full_like(begun, t), begun, *kept)
 
     def _axes(self, params: Any, x: Array) -> Any:
-        """Which leaves of the parameters have an axis of lanes, judged by their shapes."""
+        """The axes of the leaves of the parameters: -1 for those whose shape has an axis of lanes, else None."""
         examples = self.gauge.problem.example_params()
         return jax.tree.map(lambda leaf, one: -1 if np.ndim(leaf) > np.ndim(one) else None, params, examples)
 
@@ -184,7 +186,7 @@ class Passage(Averaged):
         return over(gathered, move.t, move.h, move.before, move.after, move.params)
 
     def _over_step(self, track: Track, t, h, before: Array, after: Array, params) -> Track:
-        """What one path carries after a step."""
+        """The numbers one path carries after a step."""
         is_possible, law = self.over_step(t, h, before, after, params)
 
         def fallen(track: Track) -> Track:
@@ -201,7 +203,7 @@ class Passage(Averaged):
         return rarely(is_possible & (track.survival > 0.0), fallen, track, _loops(self.gauge))
 
     def _interval(self, t: Array) -> Array:
-        """The number of observation times up to t, by which intervals between them are told apart."""
+        """The number of observation times up to t, which identifies the interval that t lies in."""
         looks = self.looks
         apart = np.diff(looks)
         if len(looks) > 2 and np.ptp(apart) < 1e-6 * apart[0]:
@@ -255,7 +257,7 @@ class Passage(Averaged):
         return Labelled({f"{self.name}_{name}": v for name, v in variables.items()}, coords, said)
 
     def _between(self, found: Summary, count: np.ndarray, times: np.ndarray) -> tuple[np.ndarray, dict[str, Any]]:
-        """The middles of the intervals that end at a look, and density and hazard over them with their errors."""
+        """The middles of the intervals that end at an observation, and density and hazard over them with errors."""
         ends = np.flatnonzero(times > self.marks[0])
         before = np.where(ends > 0, times[ends - 1], self.marks[0])
         length = times[ends] - before
@@ -275,17 +277,17 @@ class Passage(Averaged):
         }
 
     def _said(self, mean: _Mean, found: Summary, count: float, end: float) -> tuple[Warning, ...]:
-        """What must be said of the mean, in words."""
+        """The warnings that the mean calls for."""
         S, words = found.mean[-1, SURVIVAL], self.gauge.words
         if count * (1.0 - S) < 1.0:
             where = f"{words} was {found.mean[-1, VALUE]:.3g} there, with a standard deviation of "
             where += f"{np.sqrt(found.variance[-1, VALUE]):.3g}{self._levels(end)}"
             return (
                 Censored(
-                    f"{self.name}: none of {count:.0f} paths reached the level before t = {end:g} ({where}), so that "
-                    f"nothing is known of the mean but that P(τ > {end:g}) > {max(1 - 3 / count, 0):.6g}, with 95 % "
-                    "confidence. Run longer, give more paths, or ask for the probability of a rare event; mean=False "
-                    "asks for none."
+                    f"{self.name}: none of {count:.0f} paths reached the level before t = {end:g} ({where}), so all "
+                    f"that is known about the mean is that P(τ > {end:g}) > {max(1 - 3 / count, 0):.6g}, with 95 % "
+                    "confidence. Run longer, give more paths, or use stodyn.rare for a rare event; mean=False leaves "
+                    "the mean out."
                 ),
             )
         if mean.kind == "complete":
@@ -293,7 +295,7 @@ class Passage(Averaged):
         left = (
             f"{self.name}: {100 * S:.3g} % of the paths had not reached the level when the run ended at t = {end:g}. "
         )
-        way = "Run longer for more; mean=False asks for no mean."
+        way = "Run longer to know more; mean=False leaves the mean out."
         if mean.kind == "extrapolated":
             return (
                 Censored(
@@ -316,7 +318,7 @@ class Passage(Averaged):
 
 
 class _Mean(NamedTuple):
-    """E τ as far as it is known; added: the part that is extrapolated."""
+    """E τ as far as it is known; `added` is the extrapolated part."""
 
     value: float
     stderr: float
@@ -325,7 +327,7 @@ class _Mean(NamedTuple):
 
 
 def _mean(found: Summary, count: np.ndarray, end: float, marks: tuple[float, ...]) -> _Mean:
-    """E min(τ, T) + S/λ where the hazard λ of the last fifth permits it; its error by the delta method."""
+    """E min(τ, T) + S/λ if the hazard λ of the last fifth permits it, with its error by the delta method."""
     S, R, early, late = (float(found.mean[-1, k]) for k in (SURVIVAL, TIME, AT_EARLY, AT_LATE))
     covariance = found.covariance[-1] / count[-1]  # type: ignore[index]
     bound = _Mean(R, float(found.mean_stderr[-1, TIME]), "bound", 0.0)
@@ -360,7 +362,7 @@ Law = Callable[[], tuple[Array, Array]]  # the probability that it was, and that
 
 @dataclasses.dataclass(frozen=True)
 class _Seen:
-    """Looked at after the step alone; a crossing is taken to be in the middle."""
+    """Crossings seen only after the step; they are taken to be in its middle."""
 
     gauge: Gauge
 
@@ -375,7 +377,7 @@ class _Seen:
 
 @dataclasses.dataclass(frozen=True)
 class _Followed(_Seen):
-    """Along Hermite's cubic."""
+    """Crossings of Hermite's cubic between the ends of the step."""
 
     def __call__(self, t, h, before, after, params):
         gauge = self.gauge
@@ -392,7 +394,7 @@ class _Followed(_Seen):
 
 @dataclasses.dataclass(frozen=True)
 class _Bridged(_Seen):
-    """Along a Brownian bridge in units of noise; freezes: whether the method holds the noise fixed over the step."""
+    """Crossings of a Brownian bridge in units of noise; freezes: whether the method holds the noise fixed in a step."""
 
     freezes: bool
 
@@ -425,19 +427,19 @@ class _Bridged(_Seen):
             deviation, apart = uncompiled.value(narrow, np.asarray(problem.example_start(), float))
         if deviation > apart:
             raise ValueError(
-                f"dt: in a step of {h:g} noise moves {gauge.words} by {deviation:.3g} (its standard deviation), and "
+                f"dt: in a step of {h:g} noise moves {gauge.words} by {deviation:.3g} (its standard deviation), but "
                 f"the two levels are {apart:.3g} apart: both may be reached in one step. Take steps below "
                 f"{h * (0.5 * apart / deviation) ** 2:.2g}."
             )
 
 
 def _loops(gauge: Gauge) -> bool:
-    """Whether loops serve: the steps of large systems are printed without those that depend on a path."""
+    """Whether loops may be used: the steps of large systems are printed without loops that depend on a path."""
     return gauge.problem.n <= FEW_COMPONENTS
 
 
 class _named:
-    """Errors of a level, begun with the name of the statistic."""
+    """Prefix the errors of a level with the name of the statistic."""
 
     def __enter__(self):
         return self

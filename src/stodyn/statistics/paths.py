@@ -11,18 +11,25 @@ from stodyn.statistics.contract import Labelled, Statistic, Variable, is_count
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Paths(Statistic):
-    """The components of the first paths.
-
-    Variable: path (number, time, component), number being that of the path. Its size is checked against the machine's
-    memory before anything runs.
+    """The first paths themselves, component by component.
 
     Parameters
     ----------
-    count
-        How many paths: those of the numbers 0 to count - 1.
-    every, at
-        Every so many steps, or at these times. Where neither is given every step is kept, of runs of more than 2000
-        steps about 1000 of them: a path has a grid fine enough to be drawn, whatever the other statistics take.
+    count : int
+        How many paths: numbers 0 to count - 1.
+    every, at : int, sequence of numbers, optional
+        When: at every so many steps, or at these times. Unless one of them is given, every step is kept, or about 1000
+        of them if the run has more than 2000: a grid fine enough for drawing, whatever the other statistics use.
+
+    Notes
+    -----
+    Variable: path (number, time, component), where `number` is that of the path. Its size is checked against the
+    machine's memory before anything runs.
+
+    Examples
+    --------
+    >>> from stodyn import statistics as st
+    >>> first_five = st.Paths(5, every=2)
     """
 
     own_times = 1000

@@ -1,4 +1,4 @@
-"""Averages over paths that come in independent randomisations of one set of points: their errors are from these."""
+"""Averages over paths that come in independent randomisations of one set of points, which give their errors."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from stodyn.statistics.moments import Averaged, Sums, Valued, merge_sums
 class Randomised(Valued):
     """A statistic of averages, kept for each randomisation by itself: path p belongs to randomisation p % R.
 
-    The points of a randomisation are not independent of each other, so that the scatter of its paths tells nothing of
-    the error of their mean; the scatter of the R means does. The variables are those of `of`, each NAME_stderr made
-    of the R values of NAME.
+    The points of a randomisation are not independent of each other, so the scatter of its paths says nothing about
+    the error of their mean, but the scatter of the R means does. The variables are those of the statistic `of`, with
+    each NAME_stderr computed from the R values of NAME.
     """
 
     of: Any = dataclasses.field(kw_only=False)
@@ -93,10 +93,10 @@ class Randomised(Valued):
 
 
 def randomised(statistic: Any) -> Randomised:
-    """A statistic with its errors from randomisations; refuses those that are not made of averages."""
+    """Return the statistic with its errors taken from randomisations; refuse one that is not made of averages."""
     if not isinstance(statistic, Averaged):
         raise ValueError(
-            f'points: "sobol" serves averages (Moments, Observable, Passage), and {type(statistic).__name__} is not '
+            f'points: "sobol" serves averages (Moments, Observable, Passage), but {type(statistic).__name__} is not '
             'made of them; collect it in a run with points="random"'
         )
     return Randomised(statistic, every=statistic.every, at=statistic.at)

@@ -1,4 +1,4 @@
-"""Mean reactions of joints over a time: what may be said of a force that contains white noise."""
+"""Mean reactions of joints over a time, which exist even where a force contains white noise."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jax import Array
 from stodyn.statistics.contract import Labelled, Variable
 from stodyn.statistics.moments import Averaged, summarise
 
-EARLY = 1e-9  # a step that ends this share of the time before a window does ends it
+EARLY = 1e-9  # a step that ends this share of the window early still ends the window
 
 
 class Window(NamedTuple):
@@ -25,15 +25,30 @@ class Window(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Reaction(Averaged):
-    """Mean and variance over the paths of the mean reactions ΔΛ/Δ of all constraints over windows of a time Δ.
+    """Mean and variance over the paths of the mean reactions ΔΛ/Δ of all constraints over windows of length Δ.
 
-    With white noise in a reaction Λ' the variance of its mean grows like 1/Δ as Δ falls, so that a reaction without an
-    averaging time has no variance, and peaks of it mean nothing. Where a statistic looks, the last window that has
-    ended is seen; windows follow each other from the start of the run, each ending with the first step at or after its
-    time is over. Needs Mechanical(..., constraints=..., impulses=True).
+    With white noise in a reaction Λ', the variance of its mean grows like 1/Δ as Δ falls. So a reaction without an
+    averaging time has no variance, and its peaks mean nothing. Needs Mechanical(..., constraints=..., impulses=True).
 
-    Variables: reaction, reaction_stderr, reaction_variance, reaction_variance_stderr (time, constraint); NaN before
-    the first window has ended.
+    Parameters
+    ----------
+    time : float
+        The length Δ of the windows, over which reactions are averaged.
+    every, at : int, sequence of numbers, optional
+        When: at every so many steps, or at these times. The run's own grid unless one of them is given.
+
+    Notes
+    -----
+    Windows follow each other from the start of the run, each ending with the first step at or after its length is over.
+    An observation sees the last window that has ended.
+
+    Variables: reaction, reaction_stderr, reaction_variance, reaction_variance_stderr (time, constraint); NaN before the
+    first window has ended.
+
+    Examples
+    --------
+    >>> from stodyn import statistics as st
+    >>> reactions = st.Reaction(0.1, every=50)
     """
 
     time: float = dataclasses.field(kw_only=False)
@@ -47,7 +62,7 @@ class Reaction(Averaged):
             or not 0 < self.time < np.inf
         ):
             raise ValueError(
-                f"Reaction: time must be a positive number, that over which reactions are averaged, got {self.time!r}"
+                f"Reaction: time must be a positive number (reactions are averaged over it), got {self.time!r}"
             )
 
     def prepared(self, problem, times):

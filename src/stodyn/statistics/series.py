@@ -1,7 +1,7 @@
 """Statistics of the time series of single paths: power spectrum and autocovariance.
 
-Both are quadratic in x - m, where the mean m is known only when all blocks are. So a block keeps, about a level s of
-its own, each path's Q = q(x - s, x - s) and L = q(x - s, 1) of every frequency or lag; with K = q(1, 1),
+Both are quadratic in x - m, where the mean m is known only once all blocks are done. So a block keeps, about a level s
+of its own, each path's Q = q(x - s, x - s) and L = q(x - s, 1) of every frequency or lag; with K = q(1, 1),
 
     q(x - m, x - m) = Q + 2 (s - m) L + (s - m)² K,        q(x - m, 1) = L + (s - m) K,
 
@@ -21,8 +21,8 @@ from stodyn.statistics.contract import Labelled, Statistic, Variable
 
 
 class Sums(NamedTuple):
-    """Over the paths: how many; the level s (n,) and the mean of x (n,); of the forms (Q, L, ...) of every entry their
-    mean (n, entries, forms) and their central products (n, entries, forms, forms); and the forms of `each` path by
+    """Sums over paths: their number; the level s (n,) and the mean of x (n,); the mean (n, entries, forms) and the
+    central products (n, entries, forms, forms) of the forms (Q, L, ...) of every entry; and the forms of `each` path by
     itself (paths, n, entries, forms), as long as there are no more than FEW of them.
     """
 
@@ -34,12 +34,12 @@ class Sums(NamedTuple):
     each: np.ndarray
 
 
-FEW = 24  # paths up to which errors are found by leaving out one path after another
+FEW = 24  # paths up to which errors come from leaving out one path after another
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Series(Statistic):
-    """A statistic that needs the whole series of a path: taken over the first `paths` paths, from time `after` on.
+    """A statistic that needs the whole series of a path, taken over the first `paths` paths from time `after` on.
 
     Its times must be equally spaced; a shorter last piece (where `every` does not divide the run) is left out. Paths
     that failed are left out.
@@ -70,7 +70,7 @@ class _Series(Statistic):
 
     @abstractmethod
     def check_length(self, length: int) -> None:
-        """Refuse a series that is too short for what was asked."""
+        """Refuse a series that is too short for this statistic."""
 
     @abstractmethod
     def estimate(self, series: np.ndarray) -> np.ndarray:
@@ -129,7 +129,7 @@ class _Series(Statistic):
         return Sums(sums.paths, level, sums.mean, moved(sums.forms), products, moved(sums.each))
 
     def final(self, result: Sums | None, run) -> Sums:
-        """About the mean of all the paths; NaN where every path failed."""
+        """The sums about the mean of all the paths; NaN where every path failed."""
         if result is not None:
             return self.about(result, result.mean)
         n, (entries, pairs) = len(run.names), self.of_one().shape
@@ -140,27 +140,47 @@ class _Series(Statistic):
         return 16 * times * min(self.paths, paths) * n
 
 
-FEW_PATHS = 4  # below which their scatter tells less of the error of a spectrum than the number of segments
+FEW_PATHS = 4  # below which their scatter says less about the error of a spectrum than the number of segments
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Spectrum(_Series):
     """The power spectral density of every component by Welch's averaged periodogram, with its confidence band.
 
-    S(f) = ∫ R(τ) exp(-2πi f τ) dτ, two-sided, f in cycles a unit of time: ∫ S df over all f is the variance. Hann
-    window, segments of `segment` times overlapping by half, averaged over them and over the first `paths` paths.
+    S(f) = ∫ R(τ) exp(-2πi f τ) dτ is two-sided, with f in cycles per unit of time: ∫ S df over all f is the variance.
 
-    mean  what x is freed of: "paths", the mean over all paths and times, or "segment", each segment's own, where the
-          level of a path wanders. A segment's own mean takes most of S at the two lowest frequencies with it.
+    Parameters
+    ----------
+    segment : int
+        The length of a segment, in times. Segments overlap by half under a Hann window; the estimate is their average.
+    confidence : float
+        The probability with which the band covers the truth.
+    mean : "paths" or "segment"
+        The mean that is subtracted: that of all paths and times, or each segment's own, for paths whose level wanders.
+        A segment's own mean takes most of S at the two lowest frequencies with it.
+    paths : int
+        How many paths, from the first, are averaged over.
+    after : float, optional
+        The time from which on a path is used, for example after a transient.
+    every, at : int, sequence of numbers, optional
+        When: at every so many steps, or at these equally spaced times. Every step unless one of them is given.
 
-    The band is that of a χ² estimate whose degrees of freedom are read off the scatter between paths, which of n paths
-    is known with n - 1 degrees of freedom itself: the band is wider by Student's quantile over the normal one. Of fewer
-    than four paths the degrees of freedom are those of the segments of a Gaussian process.
+    Notes
+    -----
+    The band is that of a χ² estimate whose degrees of freedom are read off the scatter between paths. That scatter is
+    itself known only with n - 1 degrees of freedom for n paths, so the band is widened by the ratio of Student's
+    quantile to the normal one. For fewer than four paths the degrees of freedom are those of the segments of a Gaussian
+    process.
 
-    Variables: spectrum, spectrum_low, spectrum_high (frequency, component), and spectrum_too_low (frequency): where the
-    mean that was taken out is more than a twentieth of what is measured. The window smooths over about
-    2/(segment · spacing) in frequency, and frequencies beyond 1/(2 · spacing) are folded back: both are biases that
-    more paths do not cure. So it looks at every step unless told otherwise.
+    Variables: spectrum, spectrum_low, spectrum_high (frequency, component), and spectrum_too_low (frequency): whether
+    the mean that was subtracted is more than a twentieth of what is measured. The window smooths over about 2/(segment
+    · spacing) in frequency, and frequencies beyond 1/(2 · spacing) are folded back: both are biases that more paths do
+    not cure.
+
+    Examples
+    --------
+    >>> from stodyn import statistics as st
+    >>> spectrum = st.Spectrum(segment=512, after=10.0)
     """
 
     segment: int = 256
@@ -179,8 +199,8 @@ class Spectrum(_Series):
             raise ValueError(f"Spectrum: confidence must lie between 0 and 1, got {self.confidence}")
         if not 8 <= self.segment <= length:
             raise ValueError(
-                f"Spectrum: segment={self.segment} times, expected from 8 to the {length} times there are; "
-                "look more often (every=), or take a shorter segment"
+                f"Spectrum: segment={self.segment} times, expected from 8 to {length}, the number of times; "
+                "observe more often (every=), or take a shorter segment"
             )
 
     def estimate(self, series):
@@ -203,7 +223,7 @@ class Spectrum(_Series):
 
     @property
     def segments(self) -> int:
-        """How many there are in a path."""
+        """The number of segments in a path."""
         return max(1, (self.length - self.segment // 2) // (self.segment - self.segment // 2))
 
     def label(self, result, run):
@@ -239,14 +259,31 @@ class Spectrum(_Series):
 class Autocorrelation(_Series):
     """The autocovariance R(lag) of every component of a stationary process, and R(lag)/R(0), with standard errors.
 
-    Averaged over time within a path and over the first `paths` paths; the standard errors come from the scatter
-    between paths, which are independent, so correlation in time needs no model. With n paths they have n - 1 degrees
-    of freedom (an attribute of theirs): an interval is ± Student's quantile times the standard error, 2.36 of them for
-    95 % with 8 paths. Of 3 to 24 paths they are found by leaving out one after another (the jackknife). The mean is
-    that of all the paths, not of each one, and what its own variance takes from R is added. `lags` counts the times
-    between looks.
+    Parameters
+    ----------
+    lags : int
+        The largest lag, counted in the times between observations.
+    paths : int
+        How many paths, from the first, are averaged over.
+    after : float, optional
+        The time from which on a path is used, for example after a transient.
+    every, at : int, sequence of numbers, optional
+        When: at every so many steps, or at these equally spaced times. The run's own grid unless one of them is given.
+
+    Notes
+    -----
+    The average is taken over time within a path and over paths. The standard errors come from the scatter between
+    paths, which are independent, so correlation in time needs no model. With n paths they have n - 1 degrees of
+    freedom, which is one of their attributes: an interval is ± Student's quantile times the standard error, 2.36 of
+    them for 95 % with 8 paths. For 3 to 24 paths they come from leaving out one path after another (the jackknife). The
+    mean is that of all the paths, not of each one, and the part that its own variance takes from R is added back.
 
     Variables: autocovariance, autocovariance_stderr, autocorrelation, autocorrelation_stderr (lag, component).
+
+    Examples
+    --------
+    >>> from stodyn import statistics as st
+    >>> correlation = st.Autocorrelation(lags=100, every=5)
     """
 
     lags: int = 50
@@ -254,11 +291,11 @@ class Autocorrelation(_Series):
     def check_length(self, length):
         if not 1 <= self.lags < length:
             raise ValueError(
-                f"Autocorrelation: lags={self.lags}, expected from 1 to {length - 1}, fewer than the times"
+                f"Autocorrelation: lags={self.lags}, expected from 1 to {length - 1}, less than the number of times"
             )
 
     def estimate(self, series):
-        """Of each lag the mean of x(t) x(t + lag) and that of (x(t) + x(t + lag))/2; beside them those of lag 0."""
+        """The means of x(t) x(t + lag) and of (x(t) + x(t + lag))/2 for each lag; beside them those of lag 0."""
         times, lag = series.shape[-1], np.arange(self.lags + 1)
         padded = np.fft.rfft(series, 2 * times, axis=-1)
         Q = np.fft.irfft(np.abs(padded) ** 2, axis=-1)[..., : self.lags + 1] / (times - lag)
@@ -282,8 +319,8 @@ class Autocorrelation(_Series):
             return np.stack([R, R / R[:, :1]])
 
     def stderr(self, sums: Sums, found: np.ndarray) -> np.ndarray:
-        """Standard errors of what `unbiased` gives: of few paths by the jackknife, of many to first order in their
-        scatter, in which that of Q alone is that of R, because about m dR/dm vanishes."""
+        """Standard errors of the values of `unbiased`: by the jackknife for few paths, to first order in their scatter
+        for many; there the scatter of R is that of Q alone, because about m dR/dm vanishes."""
         count = int(sums.paths)
         if count < 2:
             return np.full_like(found, np.nan)

@@ -1,4 +1,4 @@
-"""What is kept of a run that stops paths: when, where and by which level each was stopped, and how many go on."""
+"""Statistics of a run that stops paths: when, where and by which level each was stopped, and how many go on."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import numpy as np
 from stodyn.statistics.contract import Labelled, Variable
 from stodyn.statistics.moments import Averaged, Valued
 
-KEPT_STATES = 2**24  # numbers of the states that are kept
+KEPT_STATES = 2**24  # most numbers that are kept of the states of stopped paths
 
 
 class Found(NamedTuple):
-    """Of some paths: the times, the numbers of the levels (0: none, -1: the path failed), the states of the first ones,
-    and the smallest distance of all from each level."""
+    """How some paths were stopped: the times, the numbers of the levels (0: none, -1: the path failed), the states of
+    the first paths, and the smallest distance of any path from each level."""
 
     time: list[np.ndarray]
     by: list[np.ndarray]
@@ -26,10 +26,12 @@ class Found(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Stopped(Valued):
-    """Of every path, at the end of the run.
+    """How every path was stopped, known at the end of the run.
 
+    Notes
+    -----
     Variables: stop_time (member), NaN where a path was not stopped; stopped_by (member), the number of its level in the
-    order of Stop, -1 where there is none; stop_state (member, component), where all of them have room.
+    order of Stop, -1 where there is none; stop_state (member, component), where there is room for all of them.
     """
 
     levels: tuple[str, ...]
@@ -72,7 +74,7 @@ class Stopped(Valued):
         return 12 * paths + 8 * min(paths * n, KEPT_STATES)
 
     def unmet(self, result: Found) -> list[str]:
-        """In words, the levels that no path has reached."""
+        """The levels that no path has reached, in words."""
         by = np.concatenate(result.by)
         return [
             f"no path has reached {words}; the closest was {closest:.3g} away from it"

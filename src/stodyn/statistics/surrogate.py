@@ -1,4 +1,4 @@
-"""What is kept of an expansion in random parameters: coefficients, moments, Sobol indices, quantiles, densities."""
+"""Statistics of an expansion in random parameters: coefficients, moments, Sobol indices, quantiles, densities."""
 
 from __future__ import annotations
 
@@ -12,17 +12,30 @@ from stodyn.statistics.contract import Labelled, Statistic, Variable, is_count
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Surrogate(Statistic):
-    """The expansion of Quadrature, Sampling, Collocation or Galerkin at some times, and what it tells.
+    """The expansion of Quadrature, Sampling, Collocation or Galerkin at some times, with what follows from it.
 
-    quantiles  levels between 0 and 1
-    density    how many bins the densities have; 0 for none
+    Parameters
+    ----------
+    quantiles : sequence of numbers
+        The levels, between 0 and 1, of the quantiles wanted.
+    density : int
+        The number of bins of the densities; 0 for no densities.
+    every, at : int, sequence of numbers, optional
+        When: at every so many steps, or at these times. The run's own grid unless one of them is given.
 
-    Variables by time and component: mean, variance, std, truncation (estimated from the decay of the coefficients: the
-    root mean square of what is left out); coefficient (also by term), norm_by_degree (by degree), sobol_first and
-    sobol_total (by parameter); where asked quantile and quantile_stderr (by level), density, density_stderr (by bin)
-    and density_edge (by edge), from the surrogate at scrambled Sobol points. quantile_stderr holds the truncation,
-    where that is known; density_stderr is the scatter of the points alone. degree_in (term, parameter) tells the
-    degrees of each term; left_out the cross-validated error of a regression.
+    Notes
+    -----
+    Variables by time and component: mean, variance, std, and truncation (the root mean square of the terms left out,
+    estimated from the decay of the coefficients); coefficient (also by term), norm_by_degree (by degree), sobol_first
+    and sobol_total (by parameter). On request, from the surrogate at scrambled Sobol points: quantile and
+    quantile_stderr (by level), density and density_stderr (by bin), density_edge (by edge). quantile_stderr includes
+    the truncation where that is known; density_stderr is the scatter of the points alone. degree_in (term, parameter)
+    holds the degrees of each term; left_out, the cross-validated error of a regression.
+
+    Examples
+    --------
+    >>> from stodyn import statistics as st
+    >>> surrogate = st.Surrogate(quantiles=(0.05, 0.95), density=40)
     """
 
     quantiles: Sequence[float] = ()
@@ -40,7 +53,7 @@ class Surrogate(Statistic):
     def prepared(self, problem, times):
         raise TypeError(
             "collect: Surrogate describes expansions in random parameters (Quadrature, Sampling, Collocation, "
-            "Galerkin), and this method makes paths; collect Moments or Histogram"
+            "Galerkin), but this method makes paths; collect Moments or Histogram"
         )
 
     def observe(self, snapshot):
