@@ -65,7 +65,7 @@ def band(run: xarray.Dataset, component: str | None = None, *, ax: Axes | None =
     stderr = _pick(run, "mean_stderr", component) if "coefficient" not in run else 0.0 * mean
     t, center, spread = _time(mean), mean.values, 2.0 * np.sqrt(variance.values)
     if len(t) < 2:
-        raise ValueError("run: the moments are those of one time, but a band needs several; collect Moments(every=...)")
+        raise ValueError("run: the moments are of one time, but a band needs several; collect Moments(every=...)")
     ax = _axes(ax)
     if "path" in run.variables:
         _draw_paths(ax, run, component)

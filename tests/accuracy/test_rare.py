@@ -150,7 +150,7 @@ WRONG = {
     "one run": (dict(runs=1), "runs: expected a whole number >= 2"),
     "kill all": (dict(kill=1.0), "kill: expected a share"),
     "a score": (dict(score="luck"), "score: expected None"),
-    "no index": (dict(score="index", event=sd.Level(9.0, of=lambda t, x: x[0] ** 2)), 'score: there is no "index"'),
+    "no index": (dict(score="index", event=sd.Level(9.0, of=lambda t, x: x[0] ** 2)), 'score: "index" does not apply'),
     "no oscillator": (dict(score="amplitude"), 'score: "amplitude" is for the position'),
     "reached": (dict(event=sd.Level(-1.0)), "every path has reached it"),
     "tol": (dict(tol=2.0), "tol: expected a relative error"),

@@ -8,7 +8,7 @@ P_k/Σ P, f_k from its law beyond the level, then the whole path given f_k. If i
 
 without bias, with a scatter of about 1 for single paths however small p is (S. Au & J. Beck, First excursion
 probabilities for linear systems by very efficient importance sampling, Prob. Eng. Mech. 16, 2001). Steps are exact.
-The event is looked for at the times alone, not between them.
+The event is looked for only at the times, not between them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import scipy
 from stodyn.accuracy.scores import LinearParts, ahead
 from stodyn.numerics import van_loan
 
-MOST_BYTES = 2**28  # of the paths that are drawn together
+MOST_BYTES = 2**28  # memory of the paths that are drawn together
 
 
 class Elementary(NamedTuple):
@@ -58,7 +58,7 @@ def elementary(parts: LinearParts, start: np.ndarray, h: float, steps: int, boun
 
 
 def drawn(events: Elementary, paths: int, rng: np.random.Generator) -> np.ndarray:
-    """Estimates of the probability, one for each of some paths."""
+    """Estimates of the probability, one per path."""
     K, sides = events.log_chance.shape
     chance = np.exp(events.log_chance - events.log_chance.max()).ravel()
     picked = rng.choice(K * sides, paths, p=chance / chance.sum())
@@ -69,7 +69,7 @@ def drawn(events: Elementary, paths: int, rng: np.random.Generator) -> np.ndarra
 
 
 def _counted(events: Elementary, k: np.ndarray, side: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """At how many times each path is beyond a level; it is so at time k."""
+    """The number of times at which each path is beyond a level, which it is at time k."""
     K, n = events.kernel.shape
     z = rng.standard_normal((n, K, len(k)))
     apart = sum(scipy.signal.fftconvolve(z[i], events.kernel[:, i : i + 1], axes=0)[:K] for i in range(n))

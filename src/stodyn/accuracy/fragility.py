@@ -1,4 +1,4 @@
-"""Fragility curves: the probability that a bound is exceeded within a time, over a parameter such as an intensity."""
+"""Fragility curves: the probability of exceeding a bound within a time, over a parameter such as an intensity."""
 
 from __future__ import annotations
 
@@ -22,15 +22,14 @@ LEAST = 3  # points with probabilities between 0 and 1 that a curve is fitted to
 def fragility(
     problem: Any, method: Catalogued | str | None = None, *, over: Mapping[str, Sequence[Any]], **options: Any
 ) -> xr.Dataset:
-    """The probability of an event at every value of a parameter, however rare it is, and a lognormal curve through it.
-
-        curve = sd.fragility(building, over={"intensity": [0.5, 1, 2, 4]}, event=sd.Level(0.02, of="drift"),
-                             before=20.0, dt=0.01, seed=1)
+    """Estimate the probability of an event at every value of a parameter, and fit a lognormal curve through it.
 
     Parameters
     ----------
     problem
         A problem, whose `params` are changed; or a model or a function of the swept name that returns one.
+    method
+        As in `rare`.
     over : mapping
         One name and its values, as in `sweep`.
     **options
@@ -39,9 +38,23 @@ def fragility(
     Returns
     -------
     xarray.Dataset
-        probability, probability_stderr, probability_low and probability_high over the swept dimension; for positive
-        values the median and the dispersion of the curve Φ(ln(value/median)/dispersion), fitted by weights from the
-        standard errors, where at least three probabilities lie between 0 and 1.
+        probability, probability_stderr, probability_low and probability_high over the swept dimension. For positive
+        values of the parameter, also the median and the dispersion of the curve Φ(ln(value/median)/dispersion), fitted
+        with weights from the standard errors, if at least three probabilities lie between 0 and 1.
+
+    Raises
+    ------
+    ValueError
+        If `over` has more than one name.
+
+    Examples
+    --------
+    >>> import stodyn as sd
+    >>> problem = sd.SDE(lambda t, x: -x, lambda t, x, p: p["intensity"], 0.0, {"intensity": 1.0})
+    >>> curve = sd.fragility(problem, over={"intensity": [0.5, 1.0, 2.0]}, event=sd.Level(2.0), before=1.0, dt=0.1,
+    ...                      seed=1, by="elementary", runs=4)
+    >>> bool(curve["probability"][0] < curve["probability"][2])
+    True
     """
     axes, problems = points(problem, over)
     if len(axes) != 1:

@@ -53,31 +53,31 @@ from stodyn.statistics.contract import is_whole
 from stodyn.statistics.moments import Valued
 
 LONGEST = 200_000  # steps that a path may take where no time is given
-TOGETHER = 4  # runs of a block, whose segments are made together
-SKEWED = 0.7  # c.o.v. of single runs beyond which their mean lies low most of the time
-FEW_ANCESTORS, FAR_FROM_IDEAL, DIFFERENT = 5, 2.0, 3.0  # what is told as doubtful
+TOGETHER = 4  # runs per block, whose segments are made together
+SKEWED = 0.7  # c.o.v. of single runs beyond which their mean is too low most of the time
+FEW_ANCESTORS, FAR_FROM_IDEAL, DIFFERENT = 5, 2.0, 3.0  # limits beyond which a result is called doubtful
 CLOCK = 3  # place of the number of steps in a carry, from its end
-KEPT = 16  # paths with the event that are given back
+KEPT = 16  # paths with the event that are returned
 MOST_RUNS = 4096
 
 
 class Skewed(UserWarning):
-    """Single runs scatter so much that an estimate from some of them lies low more often than not."""
+    """Single runs scatter so much that an estimate from a few of them is too low more often than not."""
 
 
 class MissedWays(UserWarning):
-    """Signs that the runs have not seen all ways to the event."""
+    """There are signs that the runs have not seen all ways to the event."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Whole(Valued):
-    """Everything that is shown of every path."""
+    """Everything that the method shows of every path."""
 
     def values(self, snapshot):
         return snapshot.x
 
     def merge(self, a, b):
-        raise AssertionError("looked at call by call")
+        raise AssertionError("observed call by call")
 
     label = merge
 
@@ -103,53 +103,75 @@ def rare(
     ledger: str | os.PathLike | None = None,
     progress: bool | None = None,
 ) -> xr.Dataset:
-    """The probability that an event happens before a time, or before another level is reached, however rare it is.
-
-        found = sd.rare(problem, event=sd.Level(5.0, of="x"), before=10.0, dt=0.01, seed=1)
-        float(found["probability"]), float(found["probability_stderr"])
+    """Estimate the probability that an event happens before a time, or before another level is reached, however rare.
 
     Parameters
     ----------
     problem, method
         As in `simulate`; a method that makes steps.
     event : Level
-        What must happen: a level from one side, or a pair to be left on either.
+        The event: a level reached from one side, or a pair of levels left on either side.
     before : number, Level or list of both
         The time up to which the event counts, another level that ends a path without it, or both.
-    dt, t0, seed
-        The length of the steps, the time at which paths begin, and a whole number. Within steps the event is told by
-        bridges or cubics, as everywhere; long steps cost variance, no bias beyond that of the method.
-    replicas, runs
-        Paths of a run, and how many independent runs there are at first. Errors are told from the scatter of the runs.
-    kill : number
-        The share of the paths that is replaced at a time; it hardly matters.
-    score : None, "index", "distance", "amplitude" or a function of (t, x[, params])
-        How near a state is to the event. None: the reliability index of the rest where the problem is linear with
-        additive noise and a time is given, else the distance from the level. The better it tells which states
-        will bring about the event, the smaller the error; the mean is right with any.
-    tol : number, optional
-        Add runs until the relative standard error is below.
+    dt, t0 : float
+        The length of the steps, and the time at which paths begin. Within steps the event is detected by bridges or
+        cubics, as everywhere; long steps cost variance, but add no bias beyond that of the method.
+    seed : int
+        A whole number >= 0.
+    replicas, runs : int
+        The number of paths per run, and the initial number of independent runs. The error comes from the scatter of the
+        runs.
+    kill : float
+        The share of the paths that is replaced per round; it hardly matters.
+    score : None, "index", "distance", "amplitude" or callable
+        How near a state is to the event; a function of (t, x[, params]) can be given. None: the reliability index of
+        the remaining time where the problem is linear with additive noise and a time is given, otherwise the distance
+        from the level. The better the score predicts which states lead to the event, the smaller the error; the mean is
+        right with any score.
+    tol : float, optional
+        Add runs until the relative standard error is below this.
     by : "splitting", "elementary" or "subset"
-        Splitting of paths, for every problem; or importance sampling from elementary events, for a linear function of
-        a linear problem with additive noise and a fixed start, before a time: exact steps, an error of about
-        1/√(replicas runs) however rare the event is, which is looked for after steps alone. "subset": chains in the
-        space of all normals, those behind random parameters included, before a time; biased by O(1/replicas), so
-        give about 1000 replicas.
+        "splitting": splitting of paths, for every problem. "elementary": importance sampling from elementary events,
+        for a linear function of a linear problem with additive noise and a fixed start, before a time: steps are exact
+        and the relative error is about 1/√(replicas runs) however rare the event is, but the event is only looked for
+        at the ends of steps. "subset": chains in the space of all normals, including those behind random parameters,
+        before a time; biased by O(1/replicas), so give about 1000 replicas.
     threads, place, ledger, progress
-        As in `simulate`. The result depends on the seed and the options above alone; with more runs a ledger goes on.
+        As in `simulate`. The result depends only on the seed and the options above; a ledger can be continued with more
+        runs.
 
     Returns
     -------
     xarray.Dataset
-        probability, probability_stderr, probability_low and probability_high (95 %, on the logarithmic scale); of each
-        run (run): estimate, ancestors, iterations, path_steps; up to 16 of the paths that made it, event_path
-        (number, time, component), NaN after their event, and event_time (number).
+        probability, probability_stderr, probability_low and probability_high (95 %, on the logarithmic scale); for each
+        run (run): estimate, ancestors, iterations, path_steps; up to 16 of the paths that reached the event: event_path
+        (number, time, component), NaN after the event, and event_time (number).
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is impossible, or `by` does not suit the problem; the error names the argument.
+
+    Warns
+    -----
+    Skewed
+        If the runs scatter so much that the estimate is probably low.
+    MissedWays
+        If there are signs that some ways to the event were missed.
 
     Notes
     -----
-    Nothing tells of a way to the event that no run has ever taken. What can be told is warned of: few first paths that
-    all others come from, runs that went different ways, and more scatter than a good score would leave. Repeat with
-    four times the replicas: an estimate that grows by more than two standard errors had missed a way.
+    Nothing reveals a way to the event that no run has ever taken, but some signs lead to a warning: all paths come from
+    few first paths, runs went different ways, or runs scatter more than a good score would let them. Repeat with four
+    times the replicas: if the estimate grows by more than two standard errors, it had missed a way.
+
+    Examples
+    --------
+    >>> import stodyn as sd
+    >>> problem = sd.SDE(lambda t, x: -x, lambda t, x: 1.0, 0.0)
+    >>> found = sd.rare(problem, event=sd.Level(3.0), before=1.0, dt=0.1, seed=1, by="elementary", runs=4)
+    >>> bool(found["probability_low"] < found["probability"] < found["probability_high"])
+    True
     """
     began = time.perf_counter()
     problem = as_it_is_now(problem)
@@ -189,12 +211,12 @@ def rare(
 
 
 def _more(runs: int, relative: float, tol: float | None) -> int:
-    """How many runs are wanted next: what the scatter says, at most twice as many."""
+    """The total number of runs wanted next: as many as the scatter calls for, at most twice as many as now."""
     wanted = runs * (relative / float(tol or 1.0)) ** 2 if math.isfinite(relative) else 2 * runs
     return int(min(max(TOGETHER * math.ceil(1.1 * wanted / TOGETHER), runs + TOGETHER), 2 * runs, MOST_RUNS))
 
 
-# --- what is asked for ------------------------------------------------------------------------------------------------
+# --- the arguments ----------------------------------------------------------------------------------------------------
 
 
 def _check(event: Any, dt: Any, t0: Any, replicas: Any, runs: Any, kill: Any, tol: Any, seed: Any) -> None:
@@ -248,7 +270,7 @@ def _score(score: Any, gauge: Any, dt: float, steps: int, has_time: bool, t0: fl
         if score == "index":
             why = "the problem, its noise or the function is not linear, or moves with time" if has_time else \
                   "no time is given"  # fmt: skip
-            raise ValueError(f'score: there is no "index": {why}. Give "distance", or a function of (t, x[, params])')
+            raise ValueError(f'score: "index" does not apply: {why}. Give "distance" or a function of (t, x[, params])')
         return scores.distance, "distance from the level"
     if score == "distance":
         return scores.distance, "distance from the level"
@@ -265,7 +287,7 @@ def _score(score: Any, gauge: Any, dt: float, steps: int, has_time: bool, t0: fl
 
 
 def _by_elementary(problem, method, event, end, others, score, options, unused, began) -> xr.Dataset:
-    """The same by importance sampling."""
+    """`rare` by importance sampling."""
     for name, found in (("method", method), ("score", score), ("place", unused[0]), ("ledger", unused[1])):
         if found is not None:
             raise ValueError(f'{name}: by="elementary" takes exact steps and draws whole paths at once; leave it out')
@@ -294,11 +316,11 @@ def _by_elementary(problem, method, event, end, others, score, options, unused, 
 
     estimates = _repeated(one, options["runs"], tol)
     said = {"problem": type(problem).__name__, "method": "exact steps (van Loan), elementary events"}
-    return _told(estimates, said, event, options, len(estimates) * replicas * steps, began)
+    return _labelled(estimates, said, event, options, len(estimates) * replicas * steps, began)
 
 
 def _repeated(one: Callable[[int], float], runs: int, tol: float | None) -> list[float]:
-    """one(run) of as many runs as the error takes."""
+    """The values of one(run) for as many runs as the tolerance takes."""
     estimates: list[float] = []
     while True:
         estimates += [one(run) for run in range(len(estimates), runs)]
@@ -308,8 +330,8 @@ def _repeated(one: Callable[[int], float], runs: int, tol: float | None) -> list
         runs = _more(runs, relative, tol)
 
 
-def _told(estimates: list[float], said: dict, event: Level, options: dict, steps: int, began: float) -> xr.Dataset:
-    """The result of runs of which the estimates alone are kept."""
+def _labelled(estimates: list[float], said: dict, event: Level, options: dict, steps: int, began: float) -> xr.Dataset:
+    """The result of runs of which only the estimates are kept."""
     record = {
         **said,
         "event": str(event),
@@ -326,7 +348,7 @@ def _told(estimates: list[float], said: dict, event: Level, options: dict, steps
 
 
 def _by_subset(problem, method, event, end, others, score, options, unused, began) -> xr.Dataset:
-    """The same by subset simulation."""
+    """`rare` by subset simulation."""
     for name, found in (("score", score), ("place", unused[0]), ("ledger", unused[1])):
         if found is not None:
             raise ValueError(f'{name}: by="subset" scores by the distance from the level, in one thread; leave it out')
@@ -354,7 +376,7 @@ def _by_subset(problem, method, event, end, others, score, options, unused, bega
             stacklevel=4,
         )
     steps = spec.steps * sum(found.paths for found in made)
-    return _told(estimates, {**spec.said, "by": "subset simulation"}, event, options, steps, began)
+    return _labelled(estimates, {**spec.said, "by": "subset simulation"}, event, options, steps, began)
 
 
 class _Box:
@@ -374,7 +396,7 @@ class _Box:
         self.start = np.asarray(spec.problem.example_start(), float)
 
     def score(self, u: np.ndarray) -> np.ndarray:
-        """How near each path came to the event: infinity where it has it."""
+        """How near each path came to the event: infinity if it reached it."""
         spec, paths = self.spec, u.shape[1]
         lanes = programs.lanes_for(paths)
         u = np.ascontiguousarray(u[:, np.arange(lanes) % paths])
@@ -406,7 +428,7 @@ def _versions(began: float) -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True)
 class Splits(Job):
-    """Runs of splitting; a block holds TOGETHER of them."""
+    """The runs of splitting as a job; a block holds TOGETHER of them."""
 
     spec: Spec
     steps: int
@@ -436,7 +458,7 @@ class Splits(Job):
         return 0
 
     def grown(self, runs: int) -> Splits:
-        """The same with more runs, of which those of its whole blocks are done."""
+        """The same job with more runs; those of its whole blocks are done."""
         return dataclasses.replace(self, runs=runs, first_block=self.blocks)
 
     @functools.cached_property
@@ -444,7 +466,7 @@ class Splits(Job):
         try:
             return programs.ByPrint(self.spec).program
         except programs.Unprintable as error:
-            raise ValueError(f"problem: paths that branch need a printed program, and there is none: {error}") from None
+            raise ValueError(f"problem: paths that branch need a printed program, but there is none: {error}") from None
 
     @property
     def plan(self) -> Plan:
@@ -477,7 +499,7 @@ class Splits(Job):
 
     @functools.cached_property
     def begun(self) -> AtPoints:
-        """The first carries of paths from their starts, each followed by the parameters of its own."""
+        """The program from starts, each followed by its own parameters, to the first carries of paths."""
         branched: Any = self.spec.problem
         method: Any = self.spec.method
         n, examples = branched.problem.n, zip(self.spec.examples, method.varies, strict=True)
@@ -529,8 +551,8 @@ class Splits(Job):
                 yield going[paths], seen[:, rows][:, :, paths]
         except FloatingPointError as error:
             raise PathsFailed(
-                f"{error} paths went beyond all numbers, or their equations were not solved: take a smaller dt, or "
-                "another method",
+                f"{error} paths became infinite, or their equations were not solved: take a smaller dt, or another "
+                "method",
                 np.empty(0, int),
                 np.empty(0),
             ) from None
@@ -575,7 +597,7 @@ def _parted(kept: list, last: np.ndarray, taken: np.ndarray, count: int, size: i
     ]
 
 
-# --- what is told -----------------------------------------------------------------------------------------------------
+# --- the result -------------------------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
@@ -635,8 +657,8 @@ def _dataset(job: Splits, outcomes: Sequence[Outcome], estimate: Estimate, began
 
 
 def paths_with_event(job: Splits, outcomes: Sequence[Outcome], most: int) -> tuple[np.ndarray, np.ndarray, int]:
-    """Some of the paths with the event, taken from all runs in turn and made again segment by segment: states (paths,
-    steps + 1, n), NaN after the event, the times of the events, and the steps of the longest."""
+    """Some of the paths with the event, taken from all runs in turn and recomputed segment by segment: the states
+    (paths, steps + 1, n), NaN after the event, the times of the events, and the number of steps of the longest path."""
     chosen = sorted((k, r) for r, one in enumerate(outcomes) for k in range(len(one.ends)))[:most]
     n, clock = job.spec.problem.problem.n, job.spec.problem.n - CLOCK
     if not chosen:
@@ -666,7 +688,7 @@ def paths_with_event(job: Splits, outcomes: Sequence[Outcome], most: int) -> tup
 
 
 def _warn(job: Splits, outcomes: Sequence[Outcome], estimate: Estimate) -> None:
-    """Say what is doubtful, and the way out."""
+    """Warn of what is doubtful, and name the way out."""
     extinct = sum(one.probability == 0 for one in outcomes)
     best = max(one.reached for one in outcomes)
     if extinct == len(outcomes):
@@ -681,8 +703,8 @@ def _warn(job: Splits, outcomes: Sequence[Outcome], estimate: Estimate) -> None:
     ideal = math.sqrt(-math.log(min(estimate.mean, 0.999)) / job.replicas)
     if estimate.scatter > SKEWED:
         warnings.warn(
-            f"rare: single runs scatter by {estimate.scatter:.2g} of their mean, so that the estimate lies low more "
-            "often than not, and intervals too. Give a better score, more replicas or shorter steps.",
+            f"rare: single runs scatter by {estimate.scatter:.2g} of their mean, so that the estimate is too low more "
+            "often than not, and so is its interval. Give a better score, more replicas or shorter steps.",
             Skewed,
             stacklevel=4,
         )
@@ -694,15 +716,15 @@ def _warn(job: Splits, outcomes: Sequence[Outcome], estimate: Estimate) -> None:
         said.append(f"runs scatter {estimate.scatter / ideal:.2g} times as much as with a perfect score")
     names, ratios = job.spec.problem.problem.components, _apart(outcomes, estimate.mean)
     said += [
-        f"runs went different ways: in {names[i]} they are {ratio:.2g} times as far apart, by variance, as paths "
-        "within them tell"
+        f"runs went different ways: in {names[i]} they are {ratio:.2g} times as far apart, by variance, as the paths "
+        "within them predict"
         for i, ratio in enumerate(ratios)
         if ratio > DIFFERENT
     ]
     way = ways.rarely_found(outcomes, estimate.mean, job.watched)
     if way is not None:
         said.append(
-            f"paths go two ways, with {names[way.component]} near {way.here:.2g} and near {way.others:.2g}, and "
+            f"paths go two ways, with {names[way.component]} near {way.here:.2g} and near {way.others:.2g}, but "
             f"{way.missing} of {len(outcomes)} runs have none on the first, which holds {100 * way.share:.2g} % of all"
         )
     if extinct:
@@ -718,11 +740,11 @@ def _warn(job: Splits, outcomes: Sequence[Outcome], estimate: Estimate) -> None:
 
 
 def _apart(outcomes: Sequence[Outcome], probability: float) -> np.ndarray:
-    """Of each component, the variance between runs of the mean state where half of the way is made, by the logarithm of
-    the probability, over that which the variance within runs tells; 1 where all go the same ways.
+    """For each component, the variance between runs of the mean state half way to the event (by the logarithm of the
+    probability), divided by the value that the variance within runs predicts; 1 if all runs go the same ways.
 
-    Runs are there at different levels, which moves the states of all of them alike: what follows the level along a
-    straight line is left out.
+    Runs are half way at different levels, which moves the states of all of them alike: the part that follows the level
+    along a straight line is left out.
     """
     means, expected, levels = [], [], []
     for one in outcomes:

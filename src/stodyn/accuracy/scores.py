@@ -1,9 +1,9 @@
-"""How near a path is to a rare event: the score by which splitting tells paths apart. Only its ranks matter.
+"""Scores: how near a path is to a rare event, by which splitting ranks paths. Only the ranks matter.
 
 distance  -(smallest distance from the level in the step): perfect where the level must be passed on the way
 index     -min over 0 < u <= T - t of (level - m(u))/s(u), with mean m and standard deviation s of the function at
-          t + u given the state at t: the reliability index of what is left, of linear problems. A state that is high
-          and late is worth less than one that is high and early
+          t + u given the state at t: the reliability index of the remaining time, for linear problems. A state that
+          is high and late is worth less than one that is high and early
 amplitude √(x² + (v/ω)²) of the oscillator whose position is watched
 function  any function of (t, x[, params])
 """
@@ -26,9 +26,9 @@ from stodyn.problems.calling import call, check_call
 from stodyn.problems.level import SIDES, Gauge
 from stodyn.problems.structure import is_autonomous
 
-LOOKS = 16  # lengths of time ahead at which the index looks, besides the end
-MOST_STEPS = 100_000  # whose rows are tabulated
-POSITIONS = 256  # of a table that every path reads at a place of its own
+LOOKS = 16  # lengths of time ahead that the index considers, besides the end
+MOST_STEPS = 100_000  # most steps whose rows are tabulated
+POSITIONS = 256  # rows of a table that every path reads at a place of its own
 LARGE = 64  # components beyond which no matrices are made
 
 
@@ -38,7 +38,7 @@ def distance(t: Any, y: Any, closest: Any, params: Any) -> Any:
 
 
 def given(function: Callable, problem: Any) -> Callable:
-    """A function of (t, x[, params]) that the user gives."""
+    """The score from a function of (t, x[, params]) that the user gave."""
     check_call("score", function, ("t", "x"), problem.params)
 
     def score(t, y, closest, params):
@@ -58,7 +58,7 @@ class LinearParts(NamedTuple):
 
 
 def linear_parts(gauge: Gauge) -> LinearParts | None:
-    """The matrices of a linear problem with additive noise and a level of a linear function; None where something is
+    """The matrices of a linear problem with additive noise and a level of a linear function; None if something is
     not linear, depends on time or differs from path to path."""
     problem = gauge.problem
     if any(map(callable, gauge.level.bounds)) or problem.n > LARGE or not problem.noise_structure.implies("additive"):
@@ -85,7 +85,7 @@ def linear_parts(gauge: Gauge) -> LinearParts | None:
 
 
 def index(gauge: Gauge, h: float, steps: int, first_time: float) -> Callable | None:
-    """The reliability index of the rest of a linear problem; None where it is not linear."""
+    """The reliability index of the remaining time of a linear problem; None if the problem is not linear."""
     parts = linear_parts(gauge)
     if parts is None or steps > MOST_STEPS:
         return None
@@ -107,7 +107,7 @@ def index(gauge: Gauge, h: float, steps: int, first_time: float) -> Callable | N
         left, x = jnp.clip(jnp.round((end - t) / h), 0, steps).astype(np.int32), y[:n]
 
         def distance(row):
-            """From the nearer level, in standard deviations."""
+            """The distance from the nearer level, in standard deviations."""
             mean = row[:n] @ x + row[n]
             found = [sign * (level - mean) for sign, level in sides]
             return functools.reduce(jnp.minimum, found) * row[n + 1]
@@ -160,7 +160,7 @@ def amplitude(gauge: Gauge) -> Callable:
 
         square = -float(jax.grad(acceleration)(x)[gauge.of])
     if not square > 0:
-        raise ValueError('score: "amplitude" needs a position that is drawn back, and this is not; give "distance"')
+        raise ValueError('score: "amplitude" needs a restoring force, but this position has none; give "distance"')
 
     def score(t, y, closest, params):
         v = problem.mean_rates(t, y, params, (gauge.of,))[0]

@@ -7,10 +7,10 @@ Of N paths from the start, each scored by its best step (the event itself scores
     more than Z, and goes on from there with noise of its own
 
 until Z is infinite; p times the share of paths with the event is an unbiased estimate of its probability for every N, k
-and score (C.-E. Bréhier, M. Gazeau, L. Goudenège, T. Lelièvre & M. Rousset, Ann. Appl. Prob. 26, 2016). Strictly more,
-and all of those that tie: both matter.
+and score (C.-E. Bréhier, M. Gazeau, L. Goudenège, T. Lelièvre & M. Rousset, Ann. Appl. Prob. 26, 2016). Two details
+matter: copies begin at a step that scores strictly more than Z, and all paths that tie with Z are killed.
 
-A segment is what a path does between two branchings. Segments of a run are numbered in the order in which they begin,
+A segment is the part of a path between two branchings. Segments of a run are numbered in the order in which they begin,
 and each has normals of its own, those of path run·2³² + number. Only steps that beat all before them can be branched
 from, so only these records are kept.
 """
@@ -24,13 +24,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-TOLD_AT = 0.5  # share of the last p at which states are looked at again
-SEEN = 32  # survivors whose states are kept of such a round
-SEGMENTS = 2**32  # of a run
+REPORT_AT = 0.5  # share of the last reported p at which states are reported again
+SEEN = 32  # survivors whose states are kept from such a round
+SEGMENTS = 2**32  # most segments of a run
 
 
 class Segment(NamedTuple):
-    """What a segment left: records (scores, carries) that beat the score it began with, its last carry, its steps."""
+    """The result of a segment: records (scores, carries) above the score it began with, its last carry, its steps."""
 
     scores: np.ndarray  # (records,), increasing
     carries: np.ndarray  # (records, size)
@@ -41,7 +41,7 @@ class Segment(NamedTuple):
 
 @dataclasses.dataclass
 class Path:
-    """A path: its records, how it ended, and the segments it is made of with the step at which each begins."""
+    """A path: its records, how it ended, and its segments with the step at which each begins."""
 
     scores: np.ndarray
     carries: np.ndarray
@@ -54,21 +54,23 @@ class Path:
         return math.inf if self.has_event else float(self.scores[-1]) if len(self.scores) else -math.inf
 
     def first_above(self, score: float) -> int:
-        """The first record above a score; their number where that is the end of the path."""
+        """The index of the first record above a score; the number of records if only the end of the path is."""
         return int(self.scores.searchsorted(score, "right"))
 
 
 class Outcome(NamedTuple):
-    """What is kept of a run: its estimate, how it went, and how the paths with the event are made.
+    """The outcome of a run: its estimate, its course, and the segments of the paths with the event.
 
-    rounds          of killing
-    levels, shares  Z and p of some of them; means, variances  (rounds, n) of the states at which survivors could
-                    branch; families: how many first paths these come from, were they equally often there
-    seen            (rounds, SEEN, n): the states of some of these survivors
-    ancestors       how many first paths the last population comes from; steps: that were made; reached: best score
-    ends            (paths, size): last carries of the paths with the event
-    lineage         (path, segment, first step) of each of these
-    begins          (segments, 1 + size): number and first carry of the segments in lineages
+    rounds            the number of rounds of killing
+    levels, shares    Z and p of the reported rounds
+    means, variances  (rounds, n): those of the states at which survivors could branch
+    families          the number of first paths these come from, as if all were equally frequent
+    seen              (rounds, SEEN, n): the states of some of these survivors
+    ancestors         the number of first paths that the last population comes from
+    steps, reached    the number of steps that were made, and the best score
+    ends              (paths, size): the last carries of the paths with the event
+    lineage           (path, segment, first step) of each of these
+    begins            (segments, 1 + size): number and first carry of the segments in lineages
     """
 
     probability: float
@@ -91,7 +93,7 @@ Simulate = Callable[[np.ndarray, np.ndarray], Sequence[Segment]]  # (carries, nu
 
 
 class Splitting:
-    """One run: `wanted` are the segments to be made next, `take` what they gave; `outcome` when there are no more."""
+    """One run: `wanted` gives the segments to make next, `take` receives their results; `outcome` is set at the end."""
 
     def __init__(self, run: int, starts: np.ndarray, kill: float, rng: np.random.Generator, states: slice, clock: int):
         self.run, self.kill, self.rng, self.states, self.clock = run, kill, rng, states, clock
@@ -102,14 +104,14 @@ class Splitting:
         self.best = np.full(self.N, -math.inf)  # scores of the paths
         self.waiting = list(range(self.N))  # paths whose last segment has not been made
         self.rounds = 0
-        self.told: list[tuple[float, float, np.ndarray, np.ndarray, float, np.ndarray]] = []
+        self.kept: list[tuple[float, float, np.ndarray, np.ndarray, float, np.ndarray]] = []
         self.outcome: Outcome | None = None
 
     def _step(self, carry: np.ndarray) -> int:
         return int(carry[self.clock])
 
     def wanted(self) -> tuple[np.ndarray, np.ndarray]:
-        """Carries and numbers of the segments to be made."""
+        """The carries and numbers of the segments to be made."""
         numbers = [self.paths[i].lineage[-1][0] for i in self.waiting]
         return np.array([self.begins[s] for s in numbers]), self.run * SEGMENTS + np.array(numbers, np.uint64)
 
@@ -138,8 +140,8 @@ class Splitting:
         survivors = np.flatnonzero(~killed)
         self.share *= 1.0 - killed.sum() / self.N
         self.rounds += 1
-        if not self.told or self.share < TOLD_AT * self.told[-1][1]:
-            self._tell(level, survivors)
+        if not self.kept or self.share < REPORT_AT * self.kept[-1][1]:
+            self._report(level, survivors)
         number = len(self.begins)
         for i, parent in zip(np.flatnonzero(killed), self.rng.choice(survivors, killed.sum()), strict=True):
             source = self.paths[parent]
@@ -157,8 +159,8 @@ class Splitting:
             self.waiting.append(int(i))
             number += 1
 
-    def _tell(self, level: float, survivors: np.ndarray) -> None:
-        """Where the survivors first were above the level, for the search for missed ways."""
+    def _report(self, level: float, survivors: np.ndarray) -> None:
+        """Keep where the survivors first were above the level, for the search for missed ways."""
         found = []
         for i in survivors:
             path, k = self.paths[i], self.paths[i].first_above(level)
@@ -166,11 +168,11 @@ class Splitting:
         _, sizes = np.unique([self.paths[i].lineage[0][0] for i in survivors], return_counts=True)
         families = len(survivors) ** 2 / np.sum(sizes**2)
         some = np.array(found)[np.linspace(0, len(found) - 1, SEEN).round().astype(int)]
-        self.told.append((level, self.share, np.mean(found, axis=0), np.var(found, axis=0), families, some))
+        self.kept.append((level, self.share, np.mean(found, axis=0), np.var(found, axis=0), families, some))
 
     def _finish(self, probability: float) -> None:
         n, reached = len(self.paths[0].last[self.states]), [path for path in self.paths if path.has_event]
-        levels, shares, means, variances, families, seen = zip(*self.told, strict=True) if self.told else ((),) * 6
+        levels, shares, means, variances, families, seen = zip(*self.kept, strict=True) if self.kept else ((),) * 6
         lineage = [(k, *part) for k, path in enumerate(reached) for part in path.lineage]
         used = sorted({segment for _, segment, _ in lineage})
         size = len(self.paths[0].last)
@@ -193,7 +195,7 @@ class Splitting:
 
 
 def run_together(runs: Sequence[Splitting], simulate: Simulate) -> Iterator[int]:
-    """All runs to their ends, the segments of all of them made together; yields the steps of each round."""
+    """Take all runs to their ends, making their segments together; yield the number of steps of each round."""
     while going := [run for run in runs if run.waiting]:
         wanted = [run.wanted() for run in going]
         carries, numbers = (np.concatenate(part) for part in zip(*wanted, strict=True))
@@ -205,7 +207,7 @@ def run_together(runs: Sequence[Splitting], simulate: Simulate) -> Iterator[int]
 
 
 def records(scores: np.ndarray, base: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Which entries of scores (steps, lanes) beat all before them in their lane, and `base` (lanes,); and the best of
-    each lane after them."""
+    """Which entries of scores (steps, lanes) beat `base` (lanes,) and all before them in their lane; and the best score
+    of each lane after them."""
     running = np.maximum.accumulate(np.concatenate([base[None], scores]), axis=0)
     return scores > running[:-1], running[-1]

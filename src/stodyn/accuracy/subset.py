@@ -6,7 +6,7 @@ A path is a function of the normals of its steps and of those behind its random 
     chains go on from that tenth, u' = ρ u + √(1 - ρ²) ξ with fresh normals ξ, taken where u' scores above Z
 
 until a tenth of the paths has the event (S. Au & J. Beck, Prob. Eng. Mech. 16, 2001). Estimates are biased by O(1/N),
-and where the score misleads, chains miss the event in silence: splitting is better wherever it can be had.
+and where the score misleads, chains miss the event silently: splitting is better wherever it can be used.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-SEEDS = 0.1  # share of the paths that chains go on from
+SEEDS = 0.1  # share of the paths from which chains go on
 STAYS = 0.8  # ρ
 MOST_LEVELS = 60
 
@@ -27,7 +27,7 @@ Score = Callable[
 
 
 class Found(NamedTuple):
-    """The estimate of a run, how many levels it went through, how many paths it made, and the best score."""
+    """The estimate of a run, the number of its levels and of its paths, and the best score."""
 
     probability: float
     levels: int
@@ -46,7 +46,7 @@ def subset(score: Score, size: int, count: int, rng: np.random.Generator) -> Fou
             return Found(share * float(with_event.mean()), levels, made, math.inf)
         level = float(np.sort(scores)[-seeds - 1])
         above = np.flatnonzero(scores > level)
-        if not above.size:  # a score that paths share
+        if not above.size:  # all of the best paths share one score
             return Found(0.0, levels, made, float(scores.max()))
         share *= above.size / count
         u, scores = u[:, above], scores[above]

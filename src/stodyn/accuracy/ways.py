@@ -1,14 +1,14 @@
-"""Whether paths to a rare event go different ways, and whether every run has found each of them.
+"""Whether paths to a rare event go different ways, and whether every run has taken each of them.
 
-At some stages of the way to the event, counted by the logarithm of the probability, the states of all runs are put
-together. Of each component they are cut in two where the variance between the two groups is largest (N. Otsu, IEEE
+At some stages of the way to the event, counted by the logarithm of the probability, the states of all runs are
+pooled. For each component they are cut in two where the variance between the two groups is largest (N. Otsu, IEEE
 Trans. Syst. Man Cybern. 9 (1979)). The groups are two ways if their means m are far apart beside their variances v,
 
     √2 |m₁ - m₂|/√(v₁ + v₂) > DISTINCT,
 
-where the halves of a normal law have 2.65 and those of a uniform law 3.46. A way that several runs have not found,
-though it holds a fair share of all paths, may be missed by most of them: each such run gives too little, and the few
-that found it too much.
+where the halves of a normal law have 2.65 and those of a uniform law 3.46. A way that several runs have not taken,
+though it holds a fair share of all paths, may be missed by most runs: each of those estimates too little, but the few
+that took it too much.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from stodyn.accuracy.splitting import Outcome
 
 STAGES = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 DISTINCT = 3.8
-RARE, MISSING = 0.05, 0.25  # least share of all paths on a way, and least share of the runs without it, that are told
+RARE, MISSING = 0.05, 0.25  # least share of all paths on a way, and least share of the runs without it, for a warning
 
 
 class Way(NamedTuple):
@@ -40,7 +40,7 @@ class Way(NamedTuple):
 def rarely_found(outcomes: Sequence[Outcome], probability: float, watched: Sequence[int]) -> Way | None:
     """The way that most runs have missed; None where there is no sign of one.
 
-    watched  the components that the event depends on: they follow the level, at which each run is at its own time
+    watched  the components that the event depends on: they follow the level, which each run reaches at its own time
     """
     runs = [one for one in outcomes if len(one.shares)]
     found = []
@@ -55,7 +55,7 @@ def rarely_found(outcomes: Sequence[Outcome], probability: float, watched: Seque
 
 
 def _smaller_group(component: int, values: np.ndarray) -> Way | None:
-    """Of values (runs, paths), the smaller of two distinct groups."""
+    """The smaller of two distinct groups of the values (runs, paths); None if they are not distinct."""
     ordered = np.sort(values, axis=None)
     count, last = np.arange(1, ordered.size), ordered - ordered.mean()
     first, second = np.cumsum(last)[:-1], np.cumsum(last**2)[:-1]
