@@ -43,5 +43,5 @@ def test_bad_names():
     with pytest.raises(ValueError, match=r"model: there is no 'ornstein-ulenbeck'\. Near it: ornstein_uhlenbeck"):
         find("ornstein-ulenbeck")
     assert find("kubo").name == "kubo"
-    with pytest.raises(TypeError, match="median takes 'pace', which is no parameter of ornstein_uhlenbeck"):
+    with pytest.raises(TypeError, match="median takes 'pace', which is not a parameter of ornstein_uhlenbeck"):
         Model(ornstein_uhlenbeck, {"median": lambda t, *, pace: t})

@@ -309,7 +309,9 @@ def _by_elementary(problem, method, event, end, others, score, options, unused, 
     bounds = tuple(zip(SIDES[str(event.direction)], event.bounds, strict=True))
     events = elementary(parts, np.asarray(sde.example_start(), float), dt, steps, bounds)
     if events.total == 0:
-        raise ValueError(f"event: noise does not reach {gauge.words}, or {event} is beyond all numbers")
+        raise ValueError(
+            f"event: noise does not reach {gauge.words}, or {event} is so far off that its probability underflows to 0"
+        )
 
     def one(run: int) -> float:
         return float(drawn(events, replicas, stream.generator(seed, run, "selection")).mean())

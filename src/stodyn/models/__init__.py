@@ -1,4 +1,4 @@
-"""Ready-made systems with their equations, parameters and exact answers, one file for each family."""
+"""Ready-made systems with their equations, parameters and exact answers, one file per family."""
 
 from stodyn import listing
 

@@ -11,12 +11,29 @@ PULL_ENDS = np.pi  # the force is 1.5 sin² t until then
 
 
 def beam(n=10, position=0.04, velocity=0.04, additive=-0.4, form="banded") -> Mechanical:
-    """d²θ/dt² = C w + D u of the n angles θ with C u = D w + θ'², w the bending and the pull; three channels of noise
-    (position θ_l, velocity θ_l', additive).
+    """d²θ/dt² = C w + D u of the n angles θ with C u = D w + θ'², w the bending and the pull: a clamped elastic beam.
 
-    form  "banded": u stands among the coordinates, as one without inertia that 0 = C u - D w - θ'² determines, so that
-          all equations hold neighbours only and a step costs O(n); "dense": u is solved for in the force
-    noise no channel where position, velocity and additive are all 0
+    Noise has three channels: position θ_l, velocity θ_l' and additive.
+
+    Parameters
+    ----------
+    n : int
+        The number of elements, at least 2.
+    position, velocity, additive : float
+        The strengths of the three channels; there is no noise if all are 0.
+    form : "banded" or "dense"
+        "banded": u stands among the coordinates, as one without inertia that 0 = C u - D w - θ'² determines, so that
+        every equation involves neighbours only and a step costs O(n). "dense": u is solved for in the force.
+
+    Returns
+    -------
+    Mechanical
+        The problem.
+
+    Raises
+    ------
+    ValueError
+        If `form` or `n` is impossible.
     """
     if form not in ("banded", "dense"):
         raise ValueError(f"form: expected 'banded' or 'dense', got {form!r}")
@@ -94,7 +111,7 @@ def frequencies(*, n):
 
 
 def modes(*, n):
-    """The shapes of these vibrations, one a column, of length 1."""
+    """The shapes of these vibrations, one per column, of length 1."""
     C = np.diag(_diagonal(n)) - np.eye(n, k=1) - np.eye(n, k=-1)
     bending = 2.0 * np.eye(n) - np.eye(n, k=1) - np.eye(n, k=-1)
     bending[0, 0], bending[-1, -1] = 3.0, 1.0

@@ -17,10 +17,21 @@ NOISES = {
 def bushing(eps=1e-5, torque="printed", noise="multiplicative") -> Mechanical:
     """d²(x, y, θ)/dt²: fx/eps², fy/eps² + 1, -θ/(10 eps²) ± torque, fx = (1 - 2x + cos θ)/2, fy = (-2y + sin θ)/2.
 
-    torque  "printed": +(cos θ (1 + fy/eps²) - sin θ fx/eps²)/2, as in Rajan & Raha's (34c), which no potential gives;
-            "conservative": -(cos θ fy - sin θ fx)/(2 eps²), from (fx² + fy²)/(2 eps²) + θ²/(20 eps²) - y
-    noise   "multiplicative": one channel (.012 x', .005 y', -.017 θ'); "both": two, (.022 x', .045 y', -.017 θ') and
-            (.42, .25, .73); "additive": that second one alone, the paper's own being lost; or "none"
+    Parameters
+    ----------
+    eps : float
+        The small number: frequencies are of order 1/eps.
+    torque : "printed" or "conservative"
+        "printed": +(cos θ (1 + fy/eps²) - sin θ fx/eps²)/2, as in Rajan & Raha's (34c), which has no potential.
+        "conservative": -(cos θ fy - sin θ fx)/(2 eps²), from (fx² + fy²)/(2 eps²) + θ²/(20 eps²) - y.
+    noise : "multiplicative", "additive", "both" or "none"
+        "multiplicative": one channel (.012 x', .005 y', -.017 θ'). "both": two, (.022 x', .045 y', -.017 θ') and
+        (.42, .25, .73). "additive": only the second of these, because the paper's own additive noise is lost.
+
+    Returns
+    -------
+    Mechanical
+        The problem.
     """
     if torque not in ("printed", "conservative") or noise not in NOISES:
         raise ValueError(f"torque, noise: expected 'printed' or 'conservative', and one of {tuple(NOISES)}; got "

@@ -1,4 +1,4 @@
-"""What a model is, and every one found in this folder."""
+"""The class Model, and the list of all models in this folder."""
 
 import dataclasses
 import functools
@@ -12,16 +12,33 @@ from stodyn.problems import describing
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-    """A system with parameters and what is known exactly about it.
+    """A system with parameters, and the exact answers that are known about it.
 
-    build    the function that makes the problem; each of its parameters has a default
-    answers  quantity -> function. Each takes its variables, then as keywords the parameters it needs, by the names
-             `build` gives them and without defaults, so that the defaults stand in one place:
-                 mean(t), variance(t)     times of any shape (...) -> (..., n)
-                 solution(t, W)           W(t) of shape (..., m) -> the state (..., n) of the same path
-                 stationary_density(x)    numbers of any shape -> the same shape
-             and whatever else the system has. They refer to a fixed start.
-    given    parameters that differ from the defaults: Model(...)(rate=2.0) is the same system at another rate
+    Calling a model changes parameters: Model(...)(rate=2.0) is the same system at another rate.
+
+    Parameters
+    ----------
+    build : callable
+        The function that makes the problem; each of its parameters has a default.
+    answers : mapping
+        Quantity -> function. Each function takes its variables, then as keywords the parameters it needs, by the names
+        `build` gives them and without defaults, so that the defaults stand in one place:
+
+            mean(t), variance(t)     times of any shape (...) -> (..., n)
+            solution(t, W)           W(t) of shape (..., m) -> the state (..., n) of the same path
+            stationary_density(x)    numbers of any shape -> the same shape
+
+        and others that the system has. They refer to a fixed start.
+    given : mapping
+        The parameters that differ from the defaults.
+
+    Examples
+    --------
+    >>> from stodyn.models.ornstein_uhlenbeck import ORNSTEIN_UHLENBECK
+    >>> fast = ORNSTEIN_UHLENBECK(rate=2.0)
+    >>> fast.parameters["rate"]
+    2.0
+    >>> mean = fast.exact["mean"](1.0)
     """
 
     build: Callable[..., Any]
@@ -36,7 +53,7 @@ class Model:
         for quantity, function in self.answers.items():
             for name in _keywords(function):
                 if name not in signature:
-                    raise TypeError(f"{quantity} takes {name!r}, which is no parameter of {self.name}")
+                    raise TypeError(f"{quantity} takes {name!r}, which is not a parameter of {self.name}")
 
     @property
     def name(self) -> str:
@@ -44,12 +61,12 @@ class Model:
 
     @property
     def summary(self) -> str:
-        """The first line of what `build` says of itself."""
+        """The first line of the docstring of `build`."""
         return (inspect.getdoc(self.build) or "").partition("\n")[0]
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """Name -> value, the defaults overridden by what was given."""
+        """Name -> value: the defaults, overridden by the given parameters."""
         return {name: p.default for name, p in inspect.signature(self.build).parameters.items()} | dict(self.given)
 
     @functools.cached_property
@@ -87,10 +104,10 @@ def _keywords(function: Callable[..., Any]) -> list[str]:
 
 
 def catalogue() -> dict[str, Model]:
-    """Name -> model, for every Model in this folder."""
+    """Return name -> model, for every Model in this folder."""
     return listing.values(models, Model)
 
 
 def find(name: str) -> Model:
-    """The model called `name`, or an error with the names near it."""
+    """Return the model called `name`, or raise an error that suggests similar names."""
     return listing.find(name, catalogue(), "model")

@@ -32,6 +32,22 @@ def rectifier(source=10.0, load=100.0, c1=0.01, c2=0.01, saturation=1e-9, kappa=
         c1 u2' = (u1 - u2)/source - i(u2 - u3) - κ s₁ dW₁,   c2 u3' = i(u2 - u3) - u3/load + κ s₁ dW₁ + κ s₂ dW₂,
         0 = jV + (u1 - u2)/source,   0 = u1 - sin 2πt;   s₁ = √(q (i + 2 I_S)),   s₂ = √(2kT/load).
     The two channels do not commute. κ amplifies the noise.
+
+    Parameters
+    ----------
+    source, load : float
+        The resistance of the source and of the load, in kOhm.
+    c1, c2 : float
+        The capacitances, in nF.
+    saturation : float
+        The saturation current I_S of the diode, in mA.
+    kappa : float
+        A factor that amplifies the noise.
+
+    Returns
+    -------
+    SDAE
+        The problem.
     """
     thermal = np.sqrt(2.0 * BOLTZMANN * KELVIN / NANO / load)
 
@@ -58,6 +74,24 @@ def two_diodes(r1=10.0, r2=20.0, capacitance=0.1, saturation=1e-9, bias=0.05, ka
         C u1' = bias (1 + sin(2πt)/2) - i(u1) - (u1 - u3)/r1 + κ s(u1) dW₁,   C u2' = bias - i(u2) - (u2 - u3)/r2
         + κ s(u2) dW₂,   0 = (u1 - u3)/r1 + (u2 - u3)/r2 - i(u3),   s(u) = √(q (i(u) + 2 I_S)).
     The start is the operating point of the constant bias. The noise is diagonal. κ amplifies it.
+
+    Parameters
+    ----------
+    r1, r2 : float
+        The resistances, in kOhm.
+    capacitance : float
+        The capacitance C of both nodes, in nF.
+    saturation : float
+        The saturation current I_S of the diodes, in mA.
+    bias : float
+        The bias current, in mA.
+    kappa : float
+        A factor that amplifies the noise.
+
+    Returns
+    -------
+    SDAE
+        The problem.
     """
 
     def drift(t, x, p):
@@ -92,6 +126,24 @@ def ring_oscillator(capacitance=0.2, supply=5.0, load=5.0, kappa=1.0, start=(1.5
     node 5 pF udd' = (us - udd)/0.05 - Σ (udd - ui)/load - κ s Σ dW_i; 0 = jV + (us - udd)/0.05; 0 = us - supply.
         Id(ug, ud) = (0.4/2) s(ug - 1)² tanh(2 ud), s(v) = 0.05 log(1 + e^(v/0.05)); s = √(2kT/load);
         s_i = √(2kT (2/3)(gm + 1e-6)), gm = 0.4 s s' |tanh(2 ud)|. Noise-free period 3.343389 ns.
+
+    Parameters
+    ----------
+    capacitance : float
+        The capacitance C of a stage, in pF.
+    supply : float
+        The supply voltage, in V.
+    load : float
+        The load resistance of a stage, in kOhm.
+    kappa : float
+        A factor that amplifies the noise.
+    start : sequence of 6 numbers
+        The voltages u1, u2, u3, udd, us in V, and the current jV in mA, at the start.
+
+    Returns
+    -------
+    SDAE
+        The problem.
     """
     buffer, series, gain, threshold, smooth = 5.0, 0.05, 0.4, 1.0, 0.05
     energy = BOLTZMANN * KELVIN / PICO
@@ -127,6 +179,24 @@ def rc_ladder(nodes=3, resistance=10.0, capacitance=0.01, coupling=0.002, gain=1
     Units V, mA, kOhm, nF, us. C u' = -G u + Σ_k e_k √(2kT/R) dW_k, e_k = +1, -1 at the two ends of resistor k; the
     first resistor ends at ground, and the amplifier without noise reads the last node: 0 = out - gain u_n. The
     stationary covariance of the nodes is kT C⁻¹, whatever the resistors.
+
+    Parameters
+    ----------
+    nodes : int
+        The number of nodes of the ladder.
+    resistance : float
+        The resistance R of every resistor, in kOhm.
+    capacitance, coupling : float
+        The capacitances to ground and between neighbours, in nF.
+    gain : float
+        The gain of the amplifier.
+    kelvin : float
+        The temperature.
+
+    Returns
+    -------
+    SDAE
+        The problem.
     """
     ends, C = _ladder(nodes, capacitance, coupling)
     G = ends @ ends.T / resistance
@@ -158,7 +228,7 @@ def _ladder(nodes, capacitance, coupling):
 
 
 def equilibrium(*, nodes, capacitance, coupling, gain, kelvin):
-    """The stationary covariance (n, n): kT C⁻¹ of the nodes, the amplifier following the last one."""
+    """The stationary covariance (n, n): kT C⁻¹ for the nodes, with the amplifier following the last node."""
     _, C = _ladder(nodes, capacitance, coupling)
     seen = np.concatenate([np.eye(nodes), gain * np.eye(nodes)[-1:]])
     return BOLTZMANN * kelvin / NANO * seen @ np.linalg.inv(C) @ seen.T

@@ -10,6 +10,20 @@ def damped_kubo(beta=0.5, nu=0.001, start=(2.0, 0.0)) -> Hamiltonian:
 
     M. Kraus & T. M. Tyranowski, Variational integrators for stochastic dissipative Hamiltonian systems, IMA J. Numer.
     Anal. 41 (2021), section 4.1.
+
+    Parameters
+    ----------
+    beta : float
+        The strength of the noise.
+    nu : float
+        The friction.
+    start : pair of float
+        (q, p) at the start.
+
+    Returns
+    -------
+    Hamiltonian
+        The problem.
     """
 
     def H(t, q, p, c):

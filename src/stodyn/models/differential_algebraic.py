@@ -21,6 +21,16 @@ def linear_dae(channels=1) -> SDAE:
     X = V (Y, -sin t) and dY = L⁻¹ Y dt + Σ_k L⁻¹ B_k Y dW_k, all matrices commuting; s = B V (0, 0, 0, sin t). One
     channel is test example 1 of D. Küpper, A. Kværnø & A. Rößler (BIT 2012), with the doubled row (0, 1, 0, 0) of the
     printed B dropped; the second one, B_2 = 1/10 + L/50, is added here.
+
+    Parameters
+    ----------
+    channels : int
+        The number of channels of noise: 1 or 2.
+
+    Returns
+    -------
+    SDAE
+        The problem.
     """
     if channels not in (1, 2):
         raise ValueError(f"channels: expected 1 or 2, got {channels!r}")
@@ -62,6 +72,18 @@ def nonlinear_dae(alpha=0.6 * np.pi, beta=1.8 * np.pi, r=0.8) -> SDAE:
     0 = v² - u² - 1. The constraint has two branches v = ±√(1 + u²), so that the index is 1 only as long as a path
     stays on one. Test example 2 of D. Küpper, A. Kværnø & A. Rößler (BIT 2012), whose solution in print lacks the
     rotation.
+
+    Parameters
+    ----------
+    alpha, beta : float
+        The angles of the two rotations.
+    r : float
+        The strength of the noise.
+
+    Returns
+    -------
+    SDAE
+        The problem.
     """
     a, b = np.sin(alpha), np.cos(alpha)
     along, across = _directions(alpha, beta)
@@ -94,6 +116,18 @@ def stiff_dae(rate=-100.0, noise=10.0) -> SDAE:
 
     As a circuit: a capacitor charged through a resistor whose conductance fluctuates, and its power. Without the source
     it is stable in mean square where noise² < -2 rate.
+
+    Parameters
+    ----------
+    rate : float
+        The rate of the restoring drift, negative.
+    noise : float
+        The strength of the noise.
+
+    Returns
+    -------
+    SDAE
+        The problem.
     """
 
     def drift(t, x, p):
@@ -106,7 +140,20 @@ def stiff_dae(rate=-100.0, noise=10.0) -> SDAE:
 
 
 def amplified_noise(offset=0.5, start=(0.0, 0.2)) -> SDAE:
-    """dx₁ = -x₁ dt + dW₁, dx₂ = -x₂ dt + z dW₂, 0 = z - x₁ - offset: a linear SDAE whose channels do not commute."""
+    """dx₁ = -x₁ dt + dW₁, dx₂ = -x₂ dt + z dW₂, 0 = z - x₁ - offset: a linear SDAE whose channels do not commute.
+
+    Parameters
+    ----------
+    offset : float
+        The amplitude of the second channel at x₁ = 0.
+    start : pair of float
+        (x₁, x₂) at the start.
+
+    Returns
+    -------
+    SDAE
+        The problem.
+    """
 
     def drift(t, x, p):
         return jnp.stack([-x[0], -x[1], x[2] - x[0] - p["offset"]])
@@ -140,6 +187,16 @@ def noncommuting_dae(x1=0.0, x2=0.0) -> SDAE:
     """dx₁ = -x₁ dt + dW₁, dx₂ = -x₂ dt + z dW₂, 0 = z + z³/10 - x₁ - 1/2: two channels that do not commute.
 
     The amplitude z of the second channel follows the first: without the areas of W no method has more than order 1/2.
+
+    Parameters
+    ----------
+    x1, x2 : float
+        The differential components at the start.
+
+    Returns
+    -------
+    SDAE
+        The problem.
     """
 
     def drift(t, x):
@@ -160,6 +217,22 @@ def constrained_pendulum(length=1.0, gravity=9.81, drag=0.2, gust=0.5, angle=1.0
     A pendulum in the plane with its rod as a constraint, differentiated twice: index 1 with the force λ of the rod as
     the algebraic component. The noise pushes along the circle, as it must: across it, it would enter the constraint.
     The angle θ of x = length (sin θ, -cos θ) has dω = (-gravity/length sin θ - drag ω) dt + gust/length dW.
+
+    Parameters
+    ----------
+    length, gravity : float
+        The length of the rod, and g.
+    drag : float
+        The friction.
+    gust : float
+        The strength of the noise.
+    angle : float
+        The angle θ at the start, from the downward vertical.
+
+    Returns
+    -------
+    SDAE
+        The problem.
     """
 
     def drift(t, s, p):

@@ -10,7 +10,27 @@ from stodyn.problems.mechanical import Mechanical
 def double_pendulum(
     L1=1.0, L2=1.0, m1=1.0, m2=2.0, g=9.81, noise=(0.2, 0.1), start=((np.pi / 2, np.pi / 2), (0.0, 0.0))
 ) -> Mechanical:
-    """dθ''-equations of a double pendulum, angles from the downward vertical, with noise (n1 θ1', n2 θ2') ξ."""
+    """d²(θ1, θ2)/dt² of a double pendulum, angles from the downward vertical, with noise (n1 θ1', n2 θ2') ξ.
+
+    Parameters
+    ----------
+    L1, L2, m1, m2, g : float
+        The lengths of the rods, the masses, and the acceleration of gravity.
+    noise : pair of float
+        The strengths n1 and n2.
+    start : pair of pairs
+        The angles and their rates at the start.
+
+    Returns
+    -------
+    Mechanical
+        The problem.
+
+    Examples
+    --------
+    >>> from stodyn.models.double_pendulum import double_pendulum
+    >>> problem = double_pendulum()
+    """
     params = {"L1": L1, "L2": L2, "m1": m1, "m2": m2, "g": g, "noise": np.asarray(noise, float)}
     return Mechanical(force, kick, start, params=params, names=("th1", "th2"))
 

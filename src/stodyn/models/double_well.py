@@ -8,7 +8,29 @@ from stodyn.problems.sde import SDE
 
 
 def double_well(barrier=0.25, well=1.0, sigma=0.5, start=1.0) -> SDE:
-    """dx = -V'(x) dt + sigma dW, V(x) = barrier ((x/well)² - 1)²: wells at ±well, x - x³ for barrier 1/4, well 1."""
+    """dx = -V'(x) dt + sigma dW, V(x) = barrier ((x/well)² - 1)²: wells at ±well, x - x³ for barrier 1/4, well 1.
+
+    Parameters
+    ----------
+    barrier : float
+        The height of the barrier, V(0) - V(well).
+    well : float
+        The distance of the wells from 0.
+    sigma : float
+        The strength of the noise.
+    start : float
+        Where paths start.
+
+    Returns
+    -------
+    SDE
+        The problem.
+
+    Examples
+    --------
+    >>> from stodyn.models.double_well import double_well
+    >>> problem = double_well()
+    """
     return SDE(drift, diffusion, start, params={"barrier": barrier, "well": well, "sigma": sigma})
 
 

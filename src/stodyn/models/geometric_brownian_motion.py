@@ -7,7 +7,27 @@ from stodyn.problems.sde import SDE
 
 
 def geometric_brownian_motion(growth=0.5, volatility=0.4, start=1.0) -> SDE:
-    """dx = growth x dt + volatility x dW (Ito): the linear test equation of multiplicative noise."""
+    """dx = growth x dt + volatility x dW (Ito): the linear test equation of multiplicative noise.
+
+    Parameters
+    ----------
+    growth : float
+        The mean rate of growth.
+    volatility : float
+        The strength of the noise.
+    start : float
+        Where paths start.
+
+    Returns
+    -------
+    SDE
+        The problem.
+
+    Examples
+    --------
+    >>> from stodyn.models.geometric_brownian_motion import geometric_brownian_motion
+    >>> problem = geometric_brownian_motion()
+    """
     return SDE(drift, diffusion, start, params={"growth": growth, "volatility": volatility})
 
 

@@ -29,9 +29,22 @@ GUST_INPUT = -MOTION[:, :3] * np.array([[1, 1, 0], [1, 1, 0], [1, 1, 1], [0, 0, 
 def gust_response(sigma=10.0, L=1750.0, stationary=True) -> SDE:
     """dx = (A x + G y) dt: an airliner's speed, heave, pitch rate and pitch angle in Dryden gusts y = (u_g, w_g, q_g).
 
-    The gusts are those of MIL-F-8785C, of the intensity sigma in ft/s and the length L in ft for u and w. It starts in
-    its stationary law, or else in still flight with gusts already blowing. States: u, w, q, theta, the gusts u_g, w_g,
-    q_g and one more of theirs.
+    The gusts are those of MIL-F-8785C. States: u, w, q, theta, the gusts u_g, w_g, q_g and one more state of their
+    filter.
+
+    Parameters
+    ----------
+    sigma : float
+        The intensity of the gusts u and w, in ft/s.
+    L : float
+        Their length scale, in ft.
+    stationary : bool
+        True: paths start in the stationary law. False: they start in still flight with gusts already blowing.
+
+    Returns
+    -------
+    SDE
+        The problem.
     """
     still = SDE(lambda t, x: jnp.asarray(MOTION, x.dtype) @ x, lambda t, x: jnp.zeros((4, 1)), np.zeros(4),
                 names=("u", "w", "q", "theta"), units=("ft/s", "ft/s", "rad/s", "rad"))  # fmt: skip
@@ -62,7 +75,7 @@ def stationary_covariance(*, sigma, L):
 
 
 def spectrum(frequency, *, sigma, L):
-    """The two-sided spectral density (..., n, n) of all states at frequencies in cycles a second."""
+    """The two-sided spectral density (..., n, n) of all states at frequencies in cycles per second."""
     A, B = system(sigma=sigma, L=L)
     f = np.asarray(frequency, float)[..., None, None]
     H = np.linalg.solve(2j * np.pi * f * np.eye(len(A)) - A, B.astype(complex))

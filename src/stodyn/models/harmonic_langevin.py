@@ -8,7 +8,27 @@ from stodyn.problems.hamiltonian import Hamiltonian
 
 
 def harmonic_langevin(friction=0.1, sigma=0.5, start=(1.0, 0.0)) -> Hamiltonian:
-    """dq = p dt, dp = (-q - friction p) dt + sigma dW: H = (q² + p²)/2, F = -friction p, h = -sigma q."""
+    """dq = p dt, dp = (-q - friction p) dt + sigma dW: H = (q² + p²)/2, F = -friction p, h = -sigma q.
+
+    Parameters
+    ----------
+    friction : float
+        The friction.
+    sigma : float
+        The strength of the noise.
+    start : pair of float
+        (q, p) at the start.
+
+    Returns
+    -------
+    Hamiltonian
+        The problem.
+
+    Examples
+    --------
+    >>> from stodyn.models.harmonic_langevin import harmonic_langevin
+    >>> problem = harmonic_langevin()
+    """
     return Hamiltonian(
         lambda t, q, p, c: 0.5 * (q**2 + p**2),
         lambda t, q, p, c: -c["sigma"] * q,

@@ -1,6 +1,6 @@
 """Mechanisms as they are posed, in Cartesian coordinates with joints, each with coordinates that satisfy the joints.
 
-Constraints are ½ (length² - l²), so that a multiplier is a force for each unit of length; weights pull down y (or z).
+Constraints are ½ (length² - l²), so that a multiplier is a force per unit of length; weights pull along -y (or -z).
 Answers: `embedding(t, u)` -> x, and `minimal()`, the same system in the coordinates u.
 """
 
@@ -45,7 +45,25 @@ def jointed_pendulum(
 ) -> Mechanical:
     """d²(x, y)/dt² of a mass on a rod, ½ (x² + y² - L²) = 0, under a white force `noise`, or a white `torque` instead.
 
-    force = weight - friction v. A torque pushes along (-y, x)/|r|, and leaves no noise in the reaction.
+    force = weight - friction v. A torque pushes along (-y, x)/|r| and leaves no noise in the reaction.
+
+    Parameters
+    ----------
+    m, L, g, friction : float
+        The mass, the length of the rod, the acceleration of gravity, and the friction.
+    noise : pair of float
+        The white force.
+    torque : float
+        The white torque; 0 for the force instead.
+    angle, rate : float
+        The angle from the downward vertical and its rate at the start.
+    impulses : bool
+        Whether the impulses of the constraints are components of the run, as statistics.Reaction needs.
+
+    Returns
+    -------
+    Mechanical
+        The problem.
     """
 
     def push(t, x, v):
@@ -81,7 +99,24 @@ JOINTED_PENDULUM = Model(jointed_pendulum, {"embedding": _on_circle, "minimal": 
 
 
 def thermal_pendulum(m=1.0, L=1.0, g=1.5, friction=1.0, kT=1.0, angle=0.5, rate=0.0, impulses=False) -> Mechanical:
-    """d²(x, y)/dt² of a mass on a rod in a bath of temperature kT: friction -γ m v, and a white force on x and on y."""
+    """d²(x, y)/dt² of a mass on a rod in a bath of temperature kT: friction -γ m v, and a white force on x and on y.
+
+    Parameters
+    ----------
+    m, L, g, friction : float
+        The mass, the length of the rod, the acceleration of gravity, and γ.
+    kT : float
+        The temperature of the bath, as an energy.
+    angle, rate : float
+        The angle from the downward vertical and its rate at the start.
+    impulses : bool
+        Whether the impulses of the constraints are components of the run, as statistics.Reaction needs.
+
+    Returns
+    -------
+    Mechanical
+        The problem.
+    """
     return _posed(
         lambda t, x, v: jnp.array([0.0, -m * g]) - friction * m * v,
         lambda t, x, v: jnp.sqrt(2.0 * kT * friction * m) * jnp.eye(2), functools.partial(_on_circle, L=L), [angle],
@@ -102,7 +137,31 @@ def pendulum_chain(
     masses=(1.0, 2.0), lengths=(1.0, 1.0), g=9.81, friction=0.0, noise=1.5, angles=(1.0, 0.5), rates=(0.5, -0.3),
     impulses=False,
 ) -> Mechanical:  # fmt: skip
-    """d²(x1, y1, x2, y2, ...)/dt² of masses that hang one from the other, a white horizontal force on the last."""
+    """d²(x1, y1, x2, y2, ...)/dt² of masses that hang one from the other, a white horizontal force on the last.
+
+    Parameters
+    ----------
+    masses, lengths : sequence of float
+        The masses and the lengths of the rods, from the top; one of each per mass.
+    g, friction : float
+        The acceleration of gravity, and the friction.
+    noise : float
+        The strength of the white force.
+    angles, rates : sequence of float
+        The angles from the downward vertical and their rates at the start.
+    impulses : bool
+        Whether the impulses of the constraints are components of the run, as statistics.Reaction needs.
+
+    Returns
+    -------
+    Mechanical
+        The problem.
+
+    Raises
+    ------
+    ValueError
+        If masses, lengths, angles and rates differ in number.
+    """
     n = len(masses)
     if not n == len(lengths) == len(angles) == len(rates):
         raise ValueError(
@@ -144,7 +203,21 @@ def spherical_pendulum(
 ) -> Mechanical:
     """d²(x, y, z)/dt² of a mass on a rod in space, ½ (|r|² - L²) = 0, under a white force.
 
-    angles are from the downward vertical and around it.
+    Parameters
+    ----------
+    m, L, g, friction : float
+        The mass, the length of the rod, the acceleration of gravity, and the friction.
+    noise : sequence of 3 numbers
+        The white force.
+    angles, rates : pair of float
+        The angles from the downward vertical and around it, and their rates, at the start.
+    impulses : bool
+        Whether the impulses of the constraints are components of the run, as statistics.Reaction needs.
+
+    Returns
+    -------
+    Mechanical
+        The problem.
     """
     return _posed(
         lambda t, x, v: jnp.array([0.0, 0.0, -m * g]) - friction * v if friction else jnp.array([0.0, 0.0, -m * g]),
@@ -172,7 +245,28 @@ SPHERICAL_PENDULUM = Model(spherical_pendulum, {"embedding": _on_sphere, "minima
 def crank(
     radius=0.5, rod=1.2, masses=(1.0, 2.0), g=9.81, friction=0.0, noise=1.0, angle=0.7, rate=3.0, impulses=False
 ) -> Mechanical:
-    """d²(x1, y1, x2, y2)/dt² of a slider crank: masses at its pin and at the slider, a white force on the slider."""
+    """d²(x1, y1, x2, y2)/dt² of a slider crank: masses at its pin and at the slider, a white force on the slider.
+
+    Parameters
+    ----------
+    radius, rod : float
+        The lengths of the crank and of the rod.
+    masses : pair of float
+        The masses at the pin and at the slider.
+    g, friction : float
+        The acceleration of gravity, and the friction.
+    noise : float
+        The strength of the white force.
+    angle, rate : float
+        The angle of the crank and its rate at the start.
+    impulses : bool
+        Whether the impulses of the constraints are components of the run, as statistics.Reaction needs.
+
+    Returns
+    -------
+    Mechanical
+        The problem.
+    """
     weight = np.array([0.0, -g * masses[0], 0.0, -g * masses[1]])
     return _posed(
         lambda t, x, v: jnp.asarray(weight) - friction * v if friction else jnp.asarray(weight),
@@ -203,6 +297,28 @@ def four_bar(
     """d²(xA, yA, xB, yB)/dt² of the pins of a four-bar linkage, with ground pins at 0 and at (ground, 0), B above.
 
     A white horizontal force acts on B. Masses are at the pins.
+
+    Parameters
+    ----------
+    bars : sequence of 3 numbers
+        The lengths of the moving bars.
+    ground : float
+        The distance of the ground pins.
+    masses : pair of float
+        The masses at the pins A and B.
+    g, friction : float
+        The acceleration of gravity, and the friction.
+    noise : float
+        The strength of the white force.
+    angle, rate : float
+        The angle of the first bar and its rate at the start.
+    impulses : bool
+        Whether the impulses of the constraints are components of the run, as statistics.Reaction needs.
+
+    Returns
+    -------
+    Mechanical
+        The problem.
     """
     weight = np.array([0.0, -g * masses[0], 0.0, -g * masses[1]])
     first, second, third = bars
@@ -242,6 +358,28 @@ def hoisting_crane(
     """d²(s, x, y)/dt² of a crane: a trolley at s, a load at (x, y) on a rope whose length rope - hoist t changes.
 
     The trolley is held by a spring and damped; wind, a white horizontal force, acts on the load.
+
+    Parameters
+    ----------
+    trolley, load : float
+        The masses.
+    rope, hoist : float
+        The length of the rope at time 0, and the rate at which it shortens.
+    g, spring, friction : float
+        The acceleration of gravity, the stiffness of the spring, and the friction of the trolley.
+    noise : float
+        The strength of the wind.
+    place, angle : float
+        The place of the trolley and the angle of the rope at the start.
+    rates : pair of float
+        Their rates.
+    impulses : bool
+        Whether the impulses of the constraints are components of the run, as statistics.Reaction needs.
+
+    Returns
+    -------
+    Mechanical
+        The problem.
     """
     weight = np.array([0.0, 0.0, -g * load])
     return _posed(

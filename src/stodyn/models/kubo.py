@@ -12,6 +12,25 @@ def kubo(beta=0.5, nu=0.001, start=(2.0, 0.0)) -> SDE:
 
     The numbers of the equations below are those of M. Kraus & T. M. Tyranowski, Variational integrators for stochastic
     dissipative Hamiltonian systems, IMA J. Numer. Anal. 41 (2021), section 4.1.
+
+    Parameters
+    ----------
+    beta : float
+        The strength of the noise.
+    nu : float
+        The friction.
+    start : pair of float
+        (q, p) at the start.
+
+    Returns
+    -------
+    SDE
+        The problem.
+
+    Examples
+    --------
+    >>> from stodyn.models.kubo import kubo
+    >>> problem = kubo()
     """
     return SDE(drift, diffusion, start, params={"beta": beta, "nu": nu}, calculus="stratonovich", names=("q", "p"))
 

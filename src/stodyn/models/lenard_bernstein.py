@@ -13,10 +13,25 @@ from stodyn.problems.hamiltonian import Hamiltonian
 def lenard_bernstein(nu=0.01, mu=1.0, D=2.0**0.5, E0=3.0, eps=0.25, a=0.5, v0=4.0, width=0.5) -> Hamiltonian:
     """dx = v dt, dv = (-E0 cos(4πx) - nu mu v) dt + √nu D dW on a circle of length 1: H = v²/2 + E0/(4π) sin(4πx).
 
-    Starts from 1 + eps cos(2πx) in x and a bump on the tail in v: a Maxwellian and a/(1 + a) of the particles at v0,
-    of the given width.
-    M. Kraus & T. M. Tyranowski, Variational integrators for stochastic dissipative Hamiltonian systems, IMA J. Numer.
-    Anal. 41 (2021), section 4.3.1.
+    The start is 1 + eps cos(2πx) in x, and in v a bump on the tail: a Maxwellian, with a/(1 + a) of the particles at
+    v0. M. Kraus & T. M. Tyranowski, Variational integrators for stochastic dissipative Hamiltonian systems, IMA J.
+    Numer. Anal. 41 (2021), section 4.3.1.
+
+    Parameters
+    ----------
+    nu, mu, D : float
+        The rate of collisions, the friction, and the strength of the noise.
+    E0 : float
+        The amplitude of the electric field.
+    eps : float
+        The amplitude of the density wave at the start.
+    a, v0, width : float
+        The size, the velocity and the width of the bump.
+
+    Returns
+    -------
+    Hamiltonian
+        The problem.
     """
 
     def bump_on_tail(z):

@@ -11,9 +11,23 @@ from stodyn.problems.hamiltonian import Hamiltonian
 def lorentz_collisions(nu=0.005, E0=3.0, eps=0.25) -> Hamiltonian:
     """dx = v dt, dv = -∇U(x) dt + √(2 nu) (v_y, -v_x) ∘ dW on a torus, U = E0/(4π) sin(4πx) sin(4πy): H is kept.
 
-    Starts from (1 + eps cos 2πx)(1 + eps cos 2πy) and Maxwellian velocities.
+    The start is (1 + eps cos 2πx)(1 + eps cos 2πy) in x and y, with Maxwellian velocities.
     M. Kraus & T. M. Tyranowski, Variational integrators for stochastic dissipative Hamiltonian systems, IMA J. Numer.
     Anal. 41 (2021), section 4.3.2; the force of its (4.16) is corrected after its (4.15).
+
+    Parameters
+    ----------
+    nu : float
+        The rate of collisions.
+    E0 : float
+        The amplitude of the electric field.
+    eps : float
+        The amplitude of the density wave at the start.
+
+    Returns
+    -------
+    Hamiltonian
+        The problem.
     """
     place = Rejection(
         lambda z: np.prod(1.0 + eps * np.cos(2.0 * np.pi * z), axis=1), (0.0, 0.0), (1.0, 1.0), (1.0 + abs(eps)) ** 2
@@ -34,7 +48,7 @@ def lorentz_collisions(nu=0.005, E0=3.0, eps=0.25) -> Hamiltonian:
 
 
 def mean_energy(*, eps):
-    """E H at all times: 1 for the Maxwellian, U being zero in the mean (sin 4πx and cos 2πx are orthogonal)."""
+    """E H at all times: 1 from the Maxwellian; the mean of U is zero (sin 4πx and cos 2πx are orthogonal)."""
     return 1.0 + 0.0 * eps
 
 

@@ -9,8 +9,28 @@ from stodyn.problems.sde import SDE
 def lorenz(prandtl=10.0, rayleigh=28.0, ratio=8.0 / 3.0, strength=0.3, noise="multiplicative", start=(1.0, 1.0, 1.0)):
     """dx = prandtl (y - x) dt, dy = (x (rayleigh - z) - y) dt, dz = (x y - ratio z) dt, each with noise of its own.
 
-    noise = "multiplicative" adds strength x_i dW_i to component i, "additive" strength dW_i. There is no closed form.
-    E. N. Lorenz, Deterministic nonperiodic flow, J. Atmos. Sci. 20 (1963).
+    There is no closed form. E. N. Lorenz, Deterministic nonperiodic flow, J. Atmos. Sci. 20 (1963).
+
+    Parameters
+    ----------
+    prandtl, rayleigh, ratio : float
+        The parameters of the flow.
+    strength : float
+        The strength of the noise.
+    noise : "multiplicative" or "additive"
+        "multiplicative" adds strength x_i dW_i to component i, "additive" strength dW_i.
+    start : sequence of 3 numbers
+        Where paths start.
+
+    Returns
+    -------
+    SDE
+        The problem.
+
+    Examples
+    --------
+    >>> from stodyn.models.lorenz import lorenz
+    >>> problem = lorenz()
     """
     if noise not in DIFFUSIONS:
         raise ValueError(f"noise: expected one of {', '.join(DIFFUSIONS)}, got {noise!r}")

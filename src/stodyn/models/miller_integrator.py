@@ -12,9 +12,29 @@ def miller_integrator(
 ) -> RandomDAE:
     """M x' = A x + s: the Miller integrator with uniform tolerances of its gain and its capacitors.
 
-    x = (u1, u2, u3, j1, j2): the voltages of input, amplifier input and output, the currents of the two sources. Driven
-    by sin(2πt / period). With sections > 0 the signal comes through an RC ladder whose capacitors are uncertain too.
-    R. Pulch (2012); M. Günther, U. Feldmann & J. ter Maten, Modelling and discretization of circuit problems (2005).
+    x = (u1, u2, u3, j1, j2): the voltages of input, amplifier input and output, and the currents of the two sources. It
+    is driven by sin(2πt / period). R. Pulch (2012); M. Günther, U. Feldmann & J. ter Maten, Modelling and
+    discretization of circuit problems (2005).
+
+    Parameters
+    ----------
+    a : float
+        The gain of the amplifier.
+    C1, C2, R1 : float
+        The capacitances in F, and the resistance in Ohm.
+    period : float
+        The period of the input, in s.
+    tolerance : float
+        The relative half-width of the uniform distributions.
+    sections : int
+        If positive, the signal comes through an RC ladder of so many sections, with uncertain capacitors too.
+    R_line, C_line : float
+        The resistance and the capacitance of a section.
+
+    Returns
+    -------
+    RandomDAE
+        The problem.
     """
     n = 5 + sections
     G, GL, w = 1.0 / R1, 1.0 / R_line, 2.0 * np.pi / period

@@ -8,7 +8,20 @@ from stodyn.problems.sde import SDE
 
 
 def additive_noise(sigma=0.8, start=(0.4, -0.2)) -> SDE:
-    """dx = (sin 2y - x) dt + s (dW₁ + dW₂/2), dy = (cos 2x - y) dt + s dW₂, s = sigma (1 + t/2): additive noise."""
+    """dx = (sin 2y - x) dt + s (dW₁ + dW₂/2), dy = (cos 2x - y) dt + s dW₂, s = sigma (1 + t/2): additive noise.
+
+    Parameters
+    ----------
+    sigma : float
+        The strength of the noise.
+    start : pair of float
+        Where paths start.
+
+    Returns
+    -------
+    SDE
+        The problem.
+    """
 
     def drift(t, x, p):
         return jnp.stack([jnp.sin(2.0 * x[1]), jnp.cos(2.0 * x[0])]) - x
@@ -23,6 +36,20 @@ def scalar_noise(alpha=0.5, beta=0.8, start=0.25) -> SDE:
     """dx = -(alpha + beta² x)(1 - x²) dt + beta (1 - x²) dW (Ito): x = tanh(artanh start - alpha t + beta W).
 
     P. E. Kloeden & E. Platen, Numerical Solution of Stochastic Differential Equations (1992), (4.4.48).
+
+    Parameters
+    ----------
+    alpha : float
+        The rate of decay of artanh x.
+    beta : float
+        The strength of the noise.
+    start : float
+        Where paths start.
+
+    Returns
+    -------
+    SDE
+        The problem.
     """
 
     def drift(t, x, p):
@@ -41,7 +68,20 @@ def scalar_solution(t, W, *, alpha, beta, start):
 
 
 def diagonal_noise(sigma=0.8, start=(0.4, -0.2)) -> SDE:
-    """dx = (sin y - x) dt + g(x) dW₁, dy = (cos x - y) dt + g(y) dW₂, g(u) = sigma (1 + sin(2u)/2): diagonal noise."""
+    """dx = (sin y - x) dt + g(x) dW₁, dy = (cos x - y) dt + g(y) dW₂, g(u) = sigma (1 + sin(2u)/2): diagonal noise.
+
+    Parameters
+    ----------
+    sigma : float
+        The strength of the noise.
+    start : pair of float
+        Where paths start.
+
+    Returns
+    -------
+    SDE
+        The problem.
+    """
 
     def drift(t, x, p):
         return jnp.stack([jnp.sin(x[1]), jnp.cos(x[0])]) - x
@@ -53,8 +93,23 @@ def diagonal_noise(sigma=0.8, start=(0.4, -0.2)) -> SDE:
 
 
 def commutative_noise(decay=0.5, frequency=1.0, amplitude=0.5, phase=0.5, start=(1.0, 0.0)) -> SDE:
-    """dz = (-decay + i frequency) z dt + amplitude z dW₁ + i phase z dW₂ (Ito), z = x + iy: an oscillator whose growth
-    and clock fluctuate. Its two channels commute and are not diagonal.
+    """dz = (-decay + i frequency) z dt + amplitude z dW₁ + i phase z dW₂ (Ito), z = x + iy: commutative noise.
+
+    An oscillator whose growth and clock fluctuate. Its two channels commute but are not diagonal.
+
+    Parameters
+    ----------
+    decay, frequency : float
+        The rate of decay and the angular frequency of the mean.
+    amplitude, phase : float
+        The strengths of the two channels.
+    start : pair of float
+        Where paths start.
+
+    Returns
+    -------
+    SDE
+        The problem.
     """
 
     def drift(t, x, p):
@@ -92,8 +147,23 @@ def commutative_variance(t, *, decay, frequency, amplitude, phase, start):
 
 
 def general_noise(damping=0.2, mobility=0.6, stiffness=0.6, start=(1.0, 0.5)) -> SDE:
-    """dq = p (dt + mobility dW₁), dp = -(q + damping p) dt - q stiffness dW₂ (Ito): an oscillator whose mass and spring
-    fluctuate. Its two channels do not commute.
+    """dq = p (dt + mobility dW₁), dp = -(q + damping p) dt - q stiffness dW₂ (Ito): noise that does not commute.
+
+    An oscillator whose mass and spring fluctuate.
+
+    Parameters
+    ----------
+    damping : float
+        The friction.
+    mobility, stiffness : float
+        The strengths of the two channels.
+    start : pair of float
+        (q, p) at the start.
+
+    Returns
+    -------
+    SDE
+        The problem.
     """
 
     def drift(t, x, p):

@@ -7,7 +7,27 @@ from stodyn.problems.sde import SDE
 
 
 def ornstein_uhlenbeck(rate=1.0, sigma=0.5, start=1.0) -> SDE:
-    """dx = -rate x dt + sigma dW: a velocity in a viscous medium, a noise voltage on a capacitor."""
+    """dx = -rate x dt + sigma dW: a velocity in a viscous medium, a noise voltage on a capacitor.
+
+    Parameters
+    ----------
+    rate : float
+        The rate of return to 0.
+    sigma : float
+        The strength of the noise.
+    start : float
+        Where paths start.
+
+    Returns
+    -------
+    SDE
+        The problem.
+
+    Examples
+    --------
+    >>> from stodyn.models.ornstein_uhlenbeck import ornstein_uhlenbeck
+    >>> problem = ornstein_uhlenbeck()
+    """
     return SDE(drift, diffusion, start, params={"rate": rate, "sigma": sigma})
 
 

@@ -9,7 +9,22 @@ from stodyn.problems.mechanical import Mechanical
 
 
 def noisy_oscillator(omega=3.0, eta=0.5, chi=1.0, start=(1.0, 0.0)) -> Mechanical:
-    """dv = -omega² x dt + (chi x + eta v) dW, dx = v dt; chi and eta may be vectors: one entry a channel."""
+    """dv = -omega² x dt + (chi x + eta v) dW, dx = v dt; chi and eta may be vectors with one entry per channel.
+
+    Parameters
+    ----------
+    omega : float
+        The angular frequency.
+    eta, chi : float or sequence of float
+        The strengths of the noise in proportion to the velocity and to the position.
+    start : pair of float
+        (x, v) at the start.
+
+    Returns
+    -------
+    Mechanical
+        The problem.
+    """
     eta, chi = np.broadcast_arrays(np.atleast_1d(np.asarray(eta, float)), np.atleast_1d(np.asarray(chi, float)))
     params = {"omega": omega, "eta": eta, "chi": chi}
     pair = tuple([float(part)] for part in start)
@@ -25,7 +40,7 @@ def kick(t, x, v, p):
 
 
 def second_moments(t, *, omega, eta, chi, start):
-    """E x², E x v, E v² at times t (...), (..., 3)."""
+    """E x², E x v and E v² at times t of any shape (...): (..., 3)."""
     q, u = start
     A, begin = moment_matrix(omega, eta, chi), np.array([q * q, q * u, u * u], float)
     times = np.asarray(t, float)
@@ -46,7 +61,22 @@ def growth(*, omega, eta, chi):
 
 
 def oscillator_chain(count=10, stiffness=4.0, damping=0.3, noise=0.5) -> Mechanical:
-    """d²x/dt² = -K x - damping v + noise ξ, a channel each; K is stiffness (2, -1 beside it): both ends are held."""
+    """d²x/dt² = -K x - damping v + noise ξ, one channel each; K is stiffness (2, -1 beside it): both ends are held.
+
+    Parameters
+    ----------
+    count : int
+        The number of oscillators.
+    stiffness, damping : float
+        The stiffness of the springs, and the friction.
+    noise : float
+        The strength of the noise.
+
+    Returns
+    -------
+    Mechanical
+        The problem.
+    """
     K = stiffness * chain_matrix(count)
 
     def force(t, x, v):
@@ -65,7 +95,7 @@ def chain_matrix(count):
 
 
 def stationary_covariance(*, count, stiffness, damping, noise):
-    """Of (x, v), (2 count, 2 count), from Lyapunov's equation A P + P A' + B B' = 0."""
+    """The covariance of (x, v), (2 count, 2 count), from Lyapunov's equation A P + P A' + B B' = 0."""
     A = np.block([
         [np.zeros((count, count)), np.eye(count)],
         [-stiffness * chain_matrix(count), -damping * np.eye(count)],

@@ -24,7 +24,23 @@ def rigid_body(
 ) -> Mechanical:
     """d²q/dt² of the quaternion of a free rigid body, |q| = 1, under one white torque about an axis of the body.
 
-    stiffening is c; 0 leaves the mass singular, which ProjectedAlpha takes.
+    Parameters
+    ----------
+    J : sequence of 3 numbers
+        The principal moments of inertia.
+    torque : sequence of 3 numbers
+        The strengths σ of the white torque about the principal axes.
+    rates : sequence of 3 numbers
+        The angular velocity about the principal axes at the start.
+    stiffening : float
+        The number c; 0 leaves the mass singular, which ProjectedAlpha accepts.
+    impulses : bool
+        Whether the impulses of the constraints are components of the run, as statistics.Reaction needs.
+
+    Returns
+    -------
+    Mechanical
+        The problem.
     """
     inertia, σ = np.diag(np.asarray(J, float)), np.asarray(torque, float)
 

@@ -13,10 +13,27 @@ from stodyn.problems.sde import SDE
 def shear_building(storeys=5, mass=2.0e5, stiffness=2.5e8, damping=0.05, omega_g=15.6, zeta_g=0.6, sigma_g=1.0) -> SDE:
     """d²d/dt² = -K d - D dd/dt - a_g e_1: the drifts d of a building's storeys on ground of acceleration a_g, SI units.
 
-    Floors of equal mass on storeys of equal stiffness: m (ẍ_i + a_g) = k d_(i+1) - k d_i + damper forces, such that
-    the first mode has the damping ratio `damping`. a_g has the Kanai-Tajimi spectrum with the standard
-    deviation sigma_g [m/s²], the ground frequency omega_g [rad/s] and the damping zeta_g; those given here are of firm
-    soil. States: the drifts d_i = x_i - x_(i-1) (x_0 the ground), their rates, a_g and one more of its filter.
+    Floors of equal mass on storeys of equal stiffness: m (ẍ_i + a_g) = k d_(i+1) - k d_i + damper forces. a_g has the
+    Kanai-Tajimi spectrum; the defaults are those of firm soil. States: the drifts d_i = x_i - x_(i-1) (x_0 is the
+    ground), their rates, a_g and one more state of its filter.
+
+    Parameters
+    ----------
+    storeys : int
+        The number of storeys.
+    mass, stiffness : float
+        The mass m of a floor and the stiffness k of a storey.
+    damping : float
+        The damping ratio of the first mode.
+    omega_g, zeta_g : float
+        The frequency [rad/s] and the damping ratio of the ground.
+    sigma_g : float
+        The standard deviation of a_g [m/s²].
+
+    Returns
+    -------
+    SDE
+        The problem.
     """
     K, D = matrices(storeys, mass, stiffness, damping)
     names = (*(f"drift{i}" for i in range(1, storeys + 1)), *(f"rate{i}" for i in range(1, storeys + 1)))
@@ -43,7 +60,7 @@ def matrices(storeys, mass, stiffness, damping):
 
 
 def floor_accelerations(z, *, storeys, mass, stiffness, damping):
-    """The absolute accelerations (..., storeys) of the floors in the states z: what spring and damper give them."""
+    """The absolute accelerations (..., storeys) of the floors in the states z, due to springs and dampers."""
     K, D = matrices(storeys, mass, stiffness, damping)
     z = np.asarray(z, float)
     return np.cumsum(-z[..., :storeys] @ K.T - z[..., storeys : 2 * storeys] @ D.T, axis=-1)

@@ -22,13 +22,23 @@ MIDDLE, END = (0.103339863e-4, -0.178591076e-5), (0.169327969e-4, -2.68938672e-6
 def slider_crank(noise=0.0, elements=None) -> Mechanical:
     """d²(phi1, phi2, x3, q)/dt² from [M G'; G 0] (acceleration, λ) = (F, -γ), with a white force on the rod's middle.
 
-    q1, q2    amplitudes of sin(πx/l) and sin(2πx/l), the rod's lateral modes; q1 is the deflection of its middle
-    q3, ...   longitudinal displacements: of the middle and the end of one quadratic element with the test set's masses
-              ρ b h l (8, 1; 1, 2) (elements=None), or of the nodes of that many two-node elements
-    noise     the strength of the force on q1. Its column is b with [M G'; G 0] (b, μ) = (noise e_q1, 0): G b = 0
+    The coordinates q1, q2 are the amplitudes of sin(πx/l) and sin(2πx/l), the rod's lateral modes; q1 is the deflection
+    of its middle. q3, ... are longitudinal displacements. Constraints hold for the accelerations: positions drift off
+    them, and `constraints` measures how far. The crank turns at 150 rad/s. B. Simeon's problem in the Test Set for IVP
+    Solvers.
 
-    Constraints are kept as accelerations: positions drift off them, `constraints` says how far. The crank turns at 150
-    rad/s. B. Simeon's problem in the Test Set for IVP Solvers.
+    Parameters
+    ----------
+    noise : float
+        The strength of the force on q1. Its column is b with [M G'; G 0] (b, μ) = (noise e_q1, 0), so that G b = 0.
+    elements : int, optional
+        By default q3 and q4 belong to the middle and the end of one quadratic element with the test set's masses
+        ρ b h l (8, 1; 1, 2); otherwise q3, ... belong to the nodes of that many two-node elements.
+
+    Returns
+    -------
+    Mechanical
+        The problem.
     """
     rod = two_node_rod(elements) if elements is not None else QUADRATIC
     size = 3 + len(rod.M)
@@ -51,7 +61,7 @@ def slider_crank(noise=0.0, elements=None) -> Mechanical:
 
 @dataclasses.dataclass(frozen=True)
 class Rod:
-    """Integrals over the rod of its shape functions: two sines across, then those along it.
+    """Integrals over the rod of its shape functions: two lateral sines, then the longitudinal functions.
 
     M, K  mass and stiffness; B: lateral times longitudinal, antisymmetric
     c1, c2, c12, c21  of the longitudinal ones, of the lateral ones, and of both times x

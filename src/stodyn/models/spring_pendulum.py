@@ -9,7 +9,22 @@ from stodyn.problems.mechanical import Mechanical
 
 
 def spring_pendulum(stiffness=2000.0, gravity=1.0, noise=(0.2, 0.4), start=((0.9, 0.0), (0.0, 0.0))) -> Mechanical:
-    """d²(x, y)/dt² = -stiffness (r-1)/r (x, y) + (0, gravity) + (noise_x x', noise_y y') ξ; r = |(x, y)|, y is down."""
+    """d²(x, y)/dt² = -stiffness (r-1)/r (x, y) + (0, gravity) + (noise_x x', noise_y y') ξ; r = |(x, y)|, y is down.
+
+    Parameters
+    ----------
+    stiffness, gravity : float
+        The stiffness of the spring, and the acceleration of gravity.
+    noise : pair of float
+        The strengths noise_x and noise_y.
+    start : pair of pairs
+        (x, y) and its rates at the start.
+
+    Returns
+    -------
+    Mechanical
+        The problem.
+    """
     params = {"stiffness": stiffness, "gravity": gravity, "noise": np.asarray(noise, float)}
     return Mechanical(force, kick, start, params=params, names=("x", "y"))
 
@@ -24,7 +39,7 @@ def kick(t, x, v, p):
 
 
 def energy(x, *, stiffness, gravity):
-    """Of states (..., 4): v²/2 + stiffness (r-1)²/2 - gravity y."""
+    """The energy v²/2 + stiffness (r-1)²/2 - gravity y of states (..., 4)."""
     x = np.asarray(x)
     r = np.hypot(x[..., 0], x[..., 1])
     return 0.5 * (x[..., 2] ** 2 + x[..., 3] ** 2 + stiffness * (r - 1.0) ** 2) - gravity * x[..., 1]

@@ -14,6 +14,25 @@ def van_der_pol(nu=0.001, sigma=0.05, start=(1.0, 1.0)) -> Hamiltonian:
 
     M. Kraus & T. M. Tyranowski, Variational integrators for stochastic dissipative Hamiltonian systems, IMA J. Numer.
     Anal. 41 (2021), section 4.2.
+
+    Parameters
+    ----------
+    nu : float
+        The strength of the nonlinear friction.
+    sigma : float
+        The strength of the noise.
+    start : pair of float
+        (q, p) at the start.
+
+    Returns
+    -------
+    Hamiltonian
+        The problem.
+
+    Examples
+    --------
+    >>> from stodyn.models.van_der_pol import van_der_pol
+    >>> problem = van_der_pol()
     """
     return Hamiltonian(
         lambda t, q, p, c: 0.5 * (q**2 + p**2),

@@ -19,5 +19,5 @@ def visit(paths: int, seed: int) -> Findings:
     return Findings([answer], sd.plot.band(run, "out"), run_in_words(sd.provenance(run)))
 
 
-AMPLIFIER = Stop("amplifier", "How much noise stands on the output of a photodiode amplifier?",
+AMPLIFIER = Stop("amplifier", "How much noise is there at the output of a photodiode amplifier?",
                  "the closed form (2kT/R + qI)/(2bc) of its transfer function", visit, 4)  # fmt: skip

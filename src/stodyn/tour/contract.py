@@ -1,4 +1,4 @@
-"""What a stop of the tour tells."""
+"""The contract of a stop of the tour."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -26,7 +26,7 @@ def rms(quantity: str, variance: Any, stderr: Any, truth: Any, unit: float = 1.0
 
 
 class Findings(NamedTuple):
-    """What was found: the answers, matplotlib Axes with the picture, and what was run in a few words."""
+    """The results of a stop: the answers, matplotlib Axes with the picture, and a few words about the run."""
 
     answers: Sequence[Answer]
     picture: Any
@@ -35,7 +35,7 @@ class Findings(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Stop:
-    """One system: visit(paths, seed) simulates it; its source is shown beside what it found."""
+    """One system: visit(paths, seed) simulates it; its source is shown beside its results."""
 
     name: str
     question: str

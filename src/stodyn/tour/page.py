@@ -17,12 +17,12 @@ summary { cursor: pointer; color: #0072B2; } .run { color: #777; }"""
 
 
 def write(out: Path, visits: Sequence[tuple[Stop, Findings, float]]) -> Path:
-    """Write index.html beside the pictures, which are there by name."""
+    """Write index.html beside the pictures, which are named after the stops."""
     parts = [
         "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>",
         f"<title>stodyn: a tour</title><style>{STYLE}</style><h1>stodyn: a tour</h1>",
-        "<p>One noisy system from each field. Every number has its standard error, and stands beside the truth; z is "
-        "the distance between them in standard errors, of which one in twenty is beyond 2 by chance.</p>",
+        "<p>One noisy system from each field. Every number has its standard error and stands beside the truth; z is "
+        "the distance between them in standard errors. By chance, one z in twenty is beyond 2.</p>",
     ]
     for stop, found, seconds in visits:
         parts.append(f"<h2>{html.escape(stop.question)}</h2>")

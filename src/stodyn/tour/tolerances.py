@@ -1,4 +1,4 @@
-"""A circuit with tolerances and noise: how much of its scatter is which."""
+"""A circuit with tolerances and noise: how much of its scatter comes from each."""
 
 import numpy as np
 
