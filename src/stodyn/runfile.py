@@ -110,7 +110,7 @@ class BadRunFile(ValueError):
 
 
 class RunFile(NamedTuple):
-    """What a run file says, checked; `home` is the folder that its paths are relative to."""
+    """The checked contents of a run file; `home` is the folder that its file names are relative to."""
 
     home: Path
     text: str
@@ -127,7 +127,23 @@ class RunFile(NamedTuple):
 
 
 def read(file: str | Path) -> RunFile:
-    """Read a run file and check every key; raise BadRunFile with the key that is wrong."""
+    """Read a run file and check every key.
+
+    Parameters
+    ----------
+    file : str or Path
+        A TOML file with the tables described above.
+
+    Returns
+    -------
+    RunFile
+        The problem, the method and the options that the file describes.
+
+    Raises
+    ------
+    BadRunFile
+        If the file cannot be read or a key is wrong; the error names the key.
+    """
     path = Path(file)
     try:
         text = path.read_text(encoding="utf-8")
@@ -137,7 +153,7 @@ def read(file: str | Path) -> RunFile:
 
 
 def parsed(text: str, home: Path) -> RunFile:
-    """What the text of a run file says."""
+    """Return the checked contents of a run file, given its text and the folder its file names are relative to."""
     try:
         content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -173,7 +189,7 @@ def parsed(text: str, home: Path) -> RunFile:
 
 
 def _rare(content: Mapping[str, Any], text: str, home: Path) -> RunFile:
-    """What a file with a table [rare] says."""
+    """The checked contents of a file with a table [rare]."""
     names = ("model", "method", "rare", "place", "output")
     _only(content, "", names, needed=("model", "rare"))
     table = {name: _table(content.get(name, {}), name) for name in names}
@@ -192,7 +208,20 @@ def _rare(content: Mapping[str, Any], text: str, home: Path) -> RunFile:
 
 
 def run(described: RunFile, progress: bool | None = None) -> tuple[xr.Dataset, list[Path]]:
-    """Run what a file describes and write its outputs; return the result and the files that were written."""
+    """Run what a file describes and write its outputs.
+
+    Parameters
+    ----------
+    described : RunFile
+        The contents of a run file, from `read`.
+    progress : bool, optional
+        As in `simulate`.
+
+    Returns
+    -------
+    Dataset, list of Path
+        The result, and the files that were written.
+    """
     options = dict(described.options)
     if described.ledger is not None:
         options["ledger"] = DescribedLedger(described.ledger, f"{HOME}{described.home}\n{described.text}")
@@ -202,7 +231,7 @@ def run(described: RunFile, progress: bool | None = None) -> tuple[xr.Dataset, l
 
 
 class EstimateFile(NamedTuple):
-    """What a file for `stodyn estimate` says, checked."""
+    """The checked contents of a file for `stodyn estimate`."""
 
     home: Path
     problem: Any
@@ -213,7 +242,7 @@ class EstimateFile(NamedTuple):
 
 
 def read_estimate(file: str | Path) -> EstimateFile:
-    """A file with a table [estimate], every key checked; raises BadRunFile with the key."""
+    """Read a file with a table [estimate] and check every key; raise BadRunFile, which names the wrong key."""
     path = Path(file)
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -231,7 +260,7 @@ def read_estimate(file: str | Path) -> EstimateFile:
     name = _word(options.pop("functional", "End"), "estimate.functional")
     kind = getattr(functional, name, None) if name in FUNCTIONALS else None
     if kind is None:
-        raise BadRunFile(f"estimate.functional: there is no {name!r}; there are {', '.join(FUNCTIONALS)}")
+        raise BadRunFile(f"estimate.functional: unknown functional {name!r}; expected one of {', '.join(FUNCTIONALS)}")
     with _modules_of(home):
         function = _object(_word(options.pop("function"), "estimate.function"), "estimate.function")
         problem, method = _model(table["model"]), _method(table["method"])
@@ -264,12 +293,12 @@ def resumed(folder: str | Path) -> RunFile:
         )
     first, _, text = (path / RUN_FILE).read_text(encoding="utf-8").partition("\n")
     if not first.startswith(HOME):
-        raise BadRunFile(f"{path / RUN_FILE}: its first line, which names the folder of the run file, is gone")
+        raise BadRunFile(f"{path / RUN_FILE}: its first line, which names the folder of the run file, is missing")
     described = parsed(text, Path(first.removeprefix(HOME)))
     return described._replace(options=described.options | {"ledger": path})
 
 
-# --- what the keys mean -----------------------------------------------------------------------------------------------
+# --- the keys ---------------------------------------------------------------------------------------------------------
 
 
 def _only(table: Mapping[str, Any], name: str, known: tuple[str, ...], needed: tuple[str, ...] = ()) -> None:
@@ -299,7 +328,7 @@ def _table(value: Any, key: str) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _modules_of(home: Path) -> Iterator[None]:
-    """Modules are found beside the run file first."""
+    """Look for modules beside the run file first."""
     sys.path.insert(0, str(home))
     try:
         yield
@@ -309,10 +338,10 @@ def _modules_of(home: Path) -> Iterator[None]:
 
 
 def _object(name: str, key: str) -> Any:
-    """What module:name points to."""
+    """Return the object that module:name points to."""
     if not OBJECT.fullmatch(name):
         raise BadRunFile(
-            f"{key}: expected module:name, such as my_model:problem, got {name!r}. No code is run from it."
+            f"{key}: expected module:name, such as my_model:problem, got {name!r}. Expressions are not evaluated."
         )
     module, _, inside = name.partition(":")
     try:
@@ -392,12 +421,12 @@ def _statistic(table: Mapping[str, Any], key: str) -> Statistic:
 
 
 def _stop(tables: Any, stopped: Any) -> dict[str, Any]:
-    """The option `stop` of simulate, where there are levels."""
+    """The option `stop` of simulate, if there are levels."""
     if not isinstance(tables, list):
         raise BadRunFile(f"stop: expected tables, [[stop]], got {tables!r}")
     if not tables:
         if stopped is not None:
-            raise BadRunFile("run.stopped: there are no tables [[stop]] that stop paths; leave it out")
+            raise BadRunFile("run.stopped: there is no table [[stop]], so no path is stopped; leave it out")
         return {}
     levels = [_level(entry, f"stop[{k}]") for k, entry in enumerate(tables)]
     return {"stop": _called(lambda **kind: Stop(*levels, **kind), {} if stopped is None else {"stopped": stopped},
@@ -452,7 +481,7 @@ def _outputs(table: Mapping[str, Any], home: Path) -> dict[str, Path]:
 
 
 def written(run: xr.Dataset, outputs: Mapping[str, Path]) -> Iterator[Path]:
-    """Write what was asked for; yields each file."""
+    """Write the requested outputs; yield each file."""
     if "netcdf" in outputs:
         outputs["netcdf"].parent.mkdir(parents=True, exist_ok=True)
         results.save(run, outputs["netcdf"])
@@ -477,7 +506,7 @@ def written(run: xr.Dataset, outputs: Mapping[str, Path]) -> Iterator[Path]:
 
 
 def _pictures(run: xr.Dataset) -> Iterator[tuple[str, Any]]:
-    """Yield what can be drawn of a run, one picture per component."""
+    """Yield the pictures of a run, one per component, each with its name."""
     drawings = {"mean": plot.band, "path": plot.paths, "density": plot.histogram, "spectrum": plot.spectrum}
     for variable, draw in drawings.items():
         if variable in run and (variable != "path" or "mean" not in run):
