@@ -29,8 +29,8 @@ def dataset(
     in small letters.
     """
     variables, coords = together(labelled, extra)
-    for said in (warning for _, result, _ in labelled for warning in result.said):
-        warnings.warn(said, stacklevel=5)
+    for warning in (warning for _, result, _ in labelled for warning in result.warnings):
+        warnings.warn(warning, stacklevel=5)
     return xr.Dataset(variables, _indexed(coords), attributes(provenance))
 
 

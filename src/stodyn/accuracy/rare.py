@@ -257,9 +257,9 @@ def _job(problem, method, event, others, t0, dt, steps, has_time, score, replica
     made = dataclasses.replace(
         spec, problem=branched, method=branches, statistics=spec.statistics[:1], saves=spec.saves[:1], levels=0
     ).traced_anew()
-    said = {**spec.said, "event": str(event), "score": words}
+    record = {**spec.said, "event": str(event), "score": words}
     watched = tuple(gauge.components)
-    return Splits(made, steps, replicas, runs, kill, seed, dt, t0, said, spec.problem.param_sources, watched)
+    return Splits(made, steps, replicas, runs, kill, seed, dt, t0, record, spec.problem.param_sources, watched)
 
 
 def _score(score: Any, gauge: Any, dt: float, steps: int, has_time: bool, t0: float) -> tuple[Callable, str]:
@@ -317,8 +317,8 @@ def _by_elementary(problem, method, event, end, others, score, options, unused, 
         return float(drawn(events, replicas, stream.generator(seed, run, "selection")).mean())
 
     estimates = _repeated(one, options["runs"], tol)
-    said = {"problem": type(problem).__name__, "method": "exact steps (van Loan), elementary events"}
-    return _labelled(estimates, said, event, options, len(estimates) * replicas * steps, began)
+    record = {"problem": type(problem).__name__, "method": "exact steps (van Loan), elementary events"}
+    return _labelled(estimates, record, event, options, len(estimates) * replicas * steps, began)
 
 
 def _repeated(one: Callable[[int], float], runs: int, tol: float | None) -> list[float]:
@@ -332,10 +332,10 @@ def _repeated(one: Callable[[int], float], runs: int, tol: float | None) -> list
         runs = _more(runs, relative, tol)
 
 
-def _labelled(estimates: list[float], said: dict, event: Level, options: dict, steps: int, began: float) -> xr.Dataset:
+def _labelled(estimates: list[float], known: dict, event: Level, options: dict, steps: int, began: float) -> xr.Dataset:
     """The result of runs of which only the estimates are kept."""
     record = {
-        **said,
+        **known,
         "event": str(event),
         "runs": len(estimates),
         **{name: options[name] for name in ("replicas", "seed", "dt", "t0")},
@@ -440,7 +440,7 @@ class Splits(Job):
     seed: int
     dt: float
     t0: float
-    said: dict[str, Any]
+    record: dict[str, Any]
     drawn_from: tuple[Any, ...]  # the sources of the parameters, leaf by leaf
     watched: tuple[int, ...]  # the components that the event depends on
     first_block: int = 0
@@ -566,7 +566,7 @@ class Splits(Job):
     def describe(self) -> dict[str, Any]:
         traced: Any = self.spec.traced
         return {
-            **{name: str(value) for name, value in self.said.items()},
+            **{name: str(value) for name, value in self.record.items()},
             "equations": identity.digest(*traced.fingerprints),
             "start": identity.digest(self.starts(0)),
             "params": identity.digest(*(np.asarray(leaf) for leaf in self.spec.param_leaves)),
@@ -649,7 +649,7 @@ def _dataset(job: Splits, outcomes: Sequence[Outcome], estimate: Estimate, began
             "component": list(job.spec.problem.problem.components),
         }
     record = {
-        **job.said,
+        **job.record,
         "runs": len(outcomes),
         **{name: getattr(job, name) for name in ("replicas", "kill", "seed", "dt", "t0")},
         "path_steps": int(sum(one.steps for one in outcomes)),
@@ -695,7 +695,7 @@ def _warn(job: Splits, outcomes: Sequence[Outcome], estimate: Estimate) -> None:
     best = max(one.reached for one in outcomes)
     if extinct == len(outcomes):
         warnings.warn(
-            f"rare: all {extinct} runs died out: no path reached {job.said['event']}. The best score was {best:.4g}, "
+            f"rare: all {extinct} runs died out: no path reached {job.record['event']}. The best score was {best:.4g}, "
             f"after {max(one.rounds for one in outcomes)} rounds. Is the level within reach, and does the score grow "
             "on the way to it? A score that many paths share stops the search: give one that tells them apart.",
             MissedWays,
@@ -710,14 +710,14 @@ def _warn(job: Splits, outcomes: Sequence[Outcome], estimate: Estimate) -> None:
             Skewed,
             stacklevel=4,
         )
-    said = []
+    signs = []
     ancestors = float(np.mean([one.ancestors for one in outcomes]))
     if ancestors < FEW_ANCESTORS:
-        said.append(f"all paths of a run come from {ancestors:.2g} of its {job.replicas} first ones")
+        signs.append(f"all paths of a run come from {ancestors:.2g} of its {job.replicas} first ones")
     if estimate.scatter > FAR_FROM_IDEAL * ideal:
-        said.append(f"runs scatter {estimate.scatter / ideal:.2g} times as much as with a perfect score")
+        signs.append(f"runs scatter {estimate.scatter / ideal:.2g} times as much as with a perfect score")
     names, ratios = job.spec.problem.problem.components, _apart(outcomes, estimate.mean)
-    said += [
+    signs += [
         f"runs went different ways: in {names[i]} they are {ratio:.2g} times as far apart, by variance, as the paths "
         "within them predict"
         for i, ratio in enumerate(ratios)
@@ -725,15 +725,15 @@ def _warn(job: Splits, outcomes: Sequence[Outcome], estimate: Estimate) -> None:
     ]
     way = ways.rarely_found(outcomes, estimate.mean, job.watched)
     if way is not None:
-        said.append(
+        signs.append(
             f"paths go two ways, with {names[way.component]} near {way.here:.2g} and near {way.others:.2g}, but "
             f"{way.missing} of {len(outcomes)} runs have none on the first, which holds {100 * way.share:.2g} % of all"
         )
     if extinct:
-        said.append(f"{extinct} of {len(outcomes)} runs died out")
-    if said:
+        signs.append(f"{extinct} of {len(outcomes)} runs died out")
+    if signs:
         warnings.warn(
-            f"rare: ways to the event may have been missed: {'; '.join(said)}. Repeat with {4 * job.replicas} "
+            f"rare: ways to the event may have been missed: {'; '.join(signs)}. Repeat with {4 * job.replicas} "
             "replicas: an estimate that grows by more than two standard errors had missed one. Or give a score that "
             "tells the ways apart.",
             MissedWays,

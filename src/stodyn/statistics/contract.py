@@ -25,7 +25,7 @@ class Stops(NamedTuple):
 
 
 def parted(shown: Any, n: int, levels: int) -> tuple[Any, Stops | None]:
-    """Split what a method shows of its state into the components and, if it may stop paths, how they were stopped."""
+    """Split the rows that a method shows into the components and, if it may stop paths, their stops."""
     if not levels:
         return shown, None
     time, closest, place, by = shown[n], shown[n + 1 : n + 1 + levels], shown[n + 1 + levels : -1], shown[-1]
@@ -42,7 +42,7 @@ class Snapshot(NamedTuple):
     params: Any  # leaves common to all paths as they are, others with a last axis of lanes
     axes: Any  # for each leaf of params: None where it is common to all paths, -1 where it has an axis of lanes
     iterations: Any  # (lanes,): Newton iterations since the start, if a statistic counts them
-    track: Any  # what this statistic's `track` has gathered, if it has one
+    track: Any  # the numbers this statistic's `track` has gathered, if it has one
     stops: Stops | None = None  # where paths are stopped
 
     def map(self, function: Callable, name: str) -> Array:
@@ -110,7 +110,7 @@ class Labelled(NamedTuple):
 
     variables: Mapping[str, Variable]
     coords: Mapping[str, Variable] = {}
-    said: tuple[Warning, ...] = ()  # warnings that the user gets about them, once
+    warnings: tuple[Warning, ...] = ()  # about the variables; the user gets each once
 
 
 def is_count(value: Any) -> bool:
@@ -170,7 +170,7 @@ class Statistic(ABC):
         return self
 
     def track_start(self, t: Array, x: Array, params: Any) -> Any:
-        """The initial value of what is gathered at every step, or None if the statistic needs only its own times."""
+        """The initial value of the numbers gathered at every step, or None if the statistic needs only its own times."""
         return None
 
     def track(self, gathered: Any, move: Move) -> Any:

@@ -204,12 +204,12 @@ class Moments(Averaged):
         s = summarise(result)
         by_component = ("time", "component")
         left_out = f"left out of {s.mean.shape[1]} components; Moments(covariance=True) keeps it"
-        said = {} if s.covariance is not None else {"covariance": left_out}
+        note = {} if s.covariance is not None else {"covariance": left_out}
         found = {
             "mean": Variable(by_component, s.mean, intervals.attributes(intervals.STUDENT, result.weight)),
             "mean_stderr": Variable(by_component, s.mean_stderr),
             "variance": Variable(
-                by_component, s.variance, said | intervals.attributes(intervals.CHI_SQUARE, result.weight)
+                by_component, s.variance, note | intervals.attributes(intervals.CHI_SQUARE, result.weight)
             ),
             "variance_stderr": Variable(by_component, s.variance_stderr),
             "sound": Variable(("time",), np.rint(result.weight).astype(int)),

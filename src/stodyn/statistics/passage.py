@@ -143,9 +143,9 @@ class Passage(Averaged):
     def stepped_by(self, method, times):
         with _named():
             self.gauge.check_order(float(times[0]))
-        said = self.gauge.reached_at_start(float(times[0]))
-        if said is not None:
-            raise ValueError(f"Passage: {said}")
+        reached = self.gauge.reached_at_start(float(times[0]))
+        if reached is not None:
+            raise ValueError(f"Passage: {reached}")
         how = self.gauge.known[0] if self.bridge else GRID
         freezes = method.freezes_noise(self.gauge.problem)
         over_step = {BRIDGE: _Bridged(self.gauge, freezes), CUBIC: _Followed(self.gauge), GRID: _Seen(self.gauge)}[how]
@@ -244,7 +244,7 @@ class Passage(Averaged):
         }
         middle, between = self._between(found, count, run.times)
         variables |= {name: Variable((f"{self.name}_middle",), *values) for name, values in between.items()}
-        said: tuple[Warning, ...] = ()
+        warned: tuple[Warning, ...] = ()
         if self.mean:
             mean = _mean(found, count, run.times[-1], self.marks)
             variables |= {
@@ -252,9 +252,9 @@ class Passage(Averaged):
                 "mean_stderr": Variable((), np.asarray(mean.stderr)),
                 "mean_kind": Variable((), np.asarray(mean.kind)),
             }
-            said = self._said(mean, found, count[-1], float(run.times[-1]))
+            warned = self._warnings(mean, found, count[-1], float(run.times[-1]))
         coords = {f"{self.name}_middle": Variable((f"{self.name}_middle",), middle)}
-        return Labelled({f"{self.name}_{name}": v for name, v in variables.items()}, coords, said)
+        return Labelled({f"{self.name}_{name}": v for name, v in variables.items()}, coords, warned)
 
     def _between(self, found: Summary, count: np.ndarray, times: np.ndarray) -> tuple[np.ndarray, dict[str, Any]]:
         """The middles of the intervals that end at an observation, and density and hazard over them with errors."""
@@ -276,7 +276,7 @@ class Passage(Averaged):
             "at_risk": (count[ends] * (S + fall),),
         }
 
-    def _said(self, mean: _Mean, found: Summary, count: float, end: float) -> tuple[Warning, ...]:
+    def _warnings(self, mean: _Mean, found: Summary, count: float, end: float) -> tuple[Warning, ...]:
         """The warnings that the mean calls for."""
         S, words = found.mean[-1, SURVIVAL], self.gauge.words
         if count * (1.0 - S) < 1.0:

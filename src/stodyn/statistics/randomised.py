@@ -89,7 +89,7 @@ class Randomised(Valued):
                 values = np.stack([one[name].values for one in each])
                 error = values.std(axis=0, ddof=1) / np.sqrt(len(each))
                 variables[f"{name}_stderr"] = variables[f"{name}_stderr"]._replace(values=error)
-        return Labelled(variables, found.coords, found.said)
+        return Labelled(variables, found.coords, found.warnings)
 
 
 def randomised(statistic: Any) -> Randomised:
