@@ -170,7 +170,7 @@ class Statistic(ABC):
         return self
 
     def track_start(self, t: Array, x: Array, params: Any) -> Any:
-        """The initial value of the numbers gathered at every step, or None if the statistic needs only its own times."""
+        """The initial value of the numbers gathered at every step, or None if only the statistic's times are needed."""
         return None
 
     def track(self, gathered: Any, move: Move) -> Any:

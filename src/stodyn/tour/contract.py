@@ -20,7 +20,7 @@ class Answer(NamedTuple):
 
 
 def rms(quantity: str, variance: Any, stderr: Any, truth: Any, unit: float = 1.0) -> Answer:
-    """The root of a variance beside that of the true one, in a unit of choice."""
+    """The root of a variance beside that of the true variance, in a unit of choice."""
     ours = float(variance) ** 0.5
     return Answer(quantity, unit * ours, unit * float(stderr) / (2 * ours), unit * float(truth) ** 0.5)
 
@@ -39,6 +39,6 @@ class Stop:
 
     name: str
     question: str
-    truth: str  # where the truth is from
+    truth: str  # where the truth comes from
     visit: Callable[[int, int], Findings]
-    place: int  # in the tour
+    place: int  # its position in the tour
