@@ -42,10 +42,10 @@ def test_arithmetic(text, value):
     [
         ("1+", "a value is missing"), ("(1", "not closed"), ("1/0", "divides by zero"), ("1 2", "did not expect"),
         ("exp(1e9)", "no value"), ("sqrt(-1)", "no value"), ("(-1)**0.5", "no value"), ("1e308*10", "finite"),
-        ("foo(1)", "no function"), ("sqrt(1,2)", "takes 1"), ("1;2", "no number, name or operator"), ("", "missing"),
+        ("foo(1)", "no function"), ("sqrt(1,2)", "takes 1"), ("1;2", "not a number, name or operator"), ("", "missing"),
         ("__import__('os')", "no function"), ("a.b", "no parameter"), ("(" * 60 + "1" + ")" * 60, "nested"),
         ("1+" * 1500 + "1", "characters"), ("10**10**10", "no value"), ("2^" * 100 + "1", "nested"),
-        ("9[0]", "no number"),
+        ("9[0]", "not a number"),
     ],
 )  # fmt: skip
 def test_bad_expressions(text, said):

@@ -107,11 +107,11 @@ def test_random_from_python_and_corners():
     assert set(found) == {(850.0, 900.0), (850.0, 1100.0), (1150.0, 900.0), (1150.0, 1100.0)}
     assert all(x == pytest.approx(r2 / (r + r2), rel=1e-12) for (r, r2), x in found.items())
     assert len(list(circuit.corners(of=["r"]))) == 2
-    with pytest.raises(NetlistError, match="no value q to give"):
+    with pytest.raises(NetlistError, match="no value named q"):
         read(text, random={"q": Normal(1.0, 0.1)})
     with pytest.raises(ValueError, match="nothing in this circuit is random"):
         read(text).sampled(10, 1)
-    with pytest.raises(ValueError, match=r"'x' is not random; random are r, r2\.value"):
+    with pytest.raises(ValueError, match=r"'x' is not random; the random values are r, r2\.value"):
         circuit.at({"x": 1.0})
 
 
@@ -120,7 +120,7 @@ def test_random_from_python_and_corners():
     [
         ("R2 out 0 1k\nV2 a 0 SIN(0 {gauss(1,0.1)} 1k)\nRA a 0 1k\n", "v2: a waveform may not be random"),
         ("L1 out 0 {gauss(1u,0.1)}\nL2 b 0 1u\nRB b 0 1\nK1 L1 L2 0.5\n", "l1: is coupled by K"),
-        ("R2 out 0 1k\nD1 out 0 d\n.model d D(RS={max(agauss(0,1),0)})\n", "other parts than usually"),
+        ("R2 out 0 1k\nD1 out 0 d\n.model d D(RS={max(agauss(0,1),0)})\n", "other parts than at its nominal values"),
     ],
 )
 def test_what_may_not_be_random(lines, said):

@@ -236,7 +236,7 @@ def test_unknown_parameters_are_left_out_with_one_warning():
 def test_an_oxide_gives_kp_and_flicker_and_is_told_of():
     """KP = UO ε/TOX, and KF over W L Cox²."""
     text = "title\nV1 g 0 2\nM1 d g 0 0 n W=10u L=2u\nR1 d 0 1k\nC1 d 0 1p\n.model n NMOS(TOX=20n UO=500 KF=1e-27)\n"
-    with pytest.warns(UserWarning, match="the gates of m1 have capacitances of their own"):
+    with pytest.warns(UserWarning, match="the gates of m1 have Meyer's capacitances"):
         group = read(text + ".options flo=1 fhi=1k\n").network.groups[0]
     oxide = 3.9 * 8.854214871e-12 / 20e-9
     assert group.numbers["beta"][0] == pytest.approx(500e-4 * oxide * 5.0, rel=1e-12)

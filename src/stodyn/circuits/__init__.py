@@ -10,5 +10,11 @@ __all__ = ["Circuit", "NetlistError", "Response", "SmallSignal", "Spectrum", "ex
 
 
 def examples() -> dict[str, Path]:
-    """The netlists that come with the library, by name."""
+    """Return the netlists that come with the library.
+
+    Returns
+    -------
+    dict
+        Name of each netlist -> path of its file, which `read` takes.
+    """
     return {path.stem: path for path in sorted((Path(__file__).parent / "examples").glob("*.cir"))}

@@ -30,7 +30,7 @@ class Sweep(NamedTuple):
 
     @property
     def frequencies(self) -> np.ndarray:
-        """Hz: so many points in each decade or octave, or in all."""
+        """Hz: a number of points per decade, per octave, or in all."""
         if self.spacing == "lin":
             return np.linspace(self.first, self.last, self.points)
         base = 10.0 if self.spacing == "dec" else 2.0
@@ -49,7 +49,7 @@ class NoiseAnalysis(NamedTuple):
 
 
 class Step(NamedTuple):
-    """.step or .temp: the place of a value, and the values that it takes."""
+    """.step or .temp: the name of a value, and the values that it takes."""
 
     place: str
     values: tuple[float, ...]
@@ -60,8 +60,8 @@ class Event(NamedTuple):
     """When a signal meets a level, `v(out)=0.5 rise=2 td=1n`; or, with `at`, a given place on the axis.
 
     level  a number, or the expression of another signal
-    edge   rise, fall or cross; `occurrence` which of them, -1 the last
-    after  where the counting begins
+    edge   rise, fall or cross; `occurrence` says which of them, -1 for the last
+    after  the place on the axis where counting begins
     """
 
     signal: str = ""
@@ -76,7 +76,7 @@ class Measure(NamedTuple):
     """.measure ANALYSIS NAME ...
 
     kind    delay (between the events `trigger` and `target`), when, find, deriv, max, min, pp, avg, rms, integ, param
-    signal  the expression that is looked at
+    signal  the expression that is measured
     window  (from, to)
     """
 

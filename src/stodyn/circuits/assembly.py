@@ -1,4 +1,4 @@
-"""Modified nodal analysis: flat elements -> the arrays of M dX = f(t, X) dt + g(t, X) dW, elements of a kind together.
+"""Modified nodal analysis: flat elements -> the arrays of M dX = f(t, X) dt + g(t, X) dW, kind by kind of element.
 
 The unknowns are the node voltages, then a current for each V, E, H and L, then a charge q for each part that stores one
 nonlinearly, in volts on its unit capacitance C₀, then the states of flicker filters. Rows:
@@ -27,37 +27,37 @@ from stodyn.circuits.waveforms import Sources
 from stodyn.noise import coloured
 
 SMALL = 300  # unknowns up to which dense products are quicker than the calls of sparse ones
-FILLED = 16  # how many zeros an entry may cost where sums are gathered
-MOST_UNKNOWNS = 8000  # the matrices of a run are dense
-INDEX = np.int32  # JAX's own without 64 bits
+FILLED = 16  # the most zeros per entry with which sums are still gathered
+MOST_UNKNOWNS = 8000  # because the matrices of a run are dense
+INDEX = np.int32  # the type of JAX's own indices without 64 bits
 BRANCHES = frozenset("vehl")
 OVER_UNIT = "over unit"  # among the numbers of charges: their own unit over that of the mass matrix, where they vary
 
 
 class Stamps(NamedTuple):
-    """Entries of a matrix; those of the same place add up."""
+    """Entries of a matrix; entries at the same place add up."""
 
     rows: np.ndarray
     columns: np.ndarray
     values: np.ndarray
 
     def matrix(self, n: int) -> scipy.sparse.csr_array:
-        """(n, n), what belongs to ground (number n) left out."""
+        """The matrix (n, n) without the row and column of the ground (number n)."""
         whole = scipy.sparse.coo_array((self.values, (self.rows, self.columns)), (n + 1, n + 1)).tocsr()
         return whole[:n, :n]
 
 
 class Sums:
-    """Sums of entries by rows, (entries,) -> (size,): gathered row by row, as XLA and lanes scatter slowly.
+    """Sums of entries by rows, (entries,) -> (size,): gathered row by row, because XLA and lanes scatter slowly.
 
-    Rows of fewer entries than the longest are filled up with zeros; where that is mostly zeros it is scattering after
-    all.
+    Rows with fewer entries than the longest are padded with zeros; where most entries would be padding, the sums are
+    scattered after all.
     """
 
     def __init__(self, rows: np.ndarray, size: int):
         self.rows, self.size = rows, size
         counts = np.bincount(rows, minlength=size)
-        longest = int(counts[:-1].max(initial=1))  # the last row, of the ground, is nobody's
+        longest = int(counts[:-1].max(initial=1))  # without the last row, the ground's, which is not used
         self.table: np.ndarray | None = None
         if size * longest <= FILLED * (len(rows) + size):
             order = np.argsort(rows, kind="stable")
@@ -76,8 +76,8 @@ class Sums:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Group:
-    """Nonlinear parts of one law: `out` are the rows their current leaves and enters, `control` what they read; of
-    charges `rows` are their unknowns."""
+    """Nonlinear parts of one law: `out` are the rows their current leaves and enters, `control` the pairs of unknowns
+    they read; for charges, `rows` are their unknowns."""
 
     law: Law
     elements: tuple[Element, ...]
@@ -90,7 +90,7 @@ class Group:
         return tuple(x[..., c] - x[..., d] for c, d in self.control)
 
     def value(self, x: Any, xp: Any) -> Any:
-        """Its current, or its charge over the unit capacitance that the mass matrix has."""
+        """The current of each part, or its charge over the unit capacitance in the mass matrix."""
         found = self.law.value(self.read(x), self.numbers, xp)
         return found * self.numbers[OVER_UNIT] if OVER_UNIT in self.numbers.of else found
 
@@ -102,14 +102,14 @@ class Group:
         return Current(found.i * over, tuple(slope * over for slope in found.slopes), found.noise)
 
     def noise(self, x: Any, xp: Any) -> Any:
-        """S of its white noise."""
+        """The density S of the white noise of each part."""
         if self.law.noise is None:
             return np.zeros(len(self.elements))
         return self.law.noise(self.read(x), self.numbers, xp)
 
 
 class Flicker(NamedTuple):
-    """The flickering devices of a group: which of its devices, and the filter states (devices, poles) of each."""
+    """The devices of a group with flicker noise: their numbers, and the filter states (devices, poles) of each."""
 
     group: int
     devices: np.ndarray
@@ -128,7 +128,7 @@ class Source(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Network:
-    """A circuit as arrays; the number n stands for ground, whose voltage is 0 and whose equation nobody reads."""
+    """A circuit as arrays; the number n stands for ground, whose voltage is 0 and whose equation is not used."""
 
     netlist: Netlist
     names: tuple[str, ...]
@@ -170,7 +170,7 @@ class Network:
 
     @functools.cached_property
     def places(self) -> list[np.ndarray]:
-        """The rows of what `rates` adds up beside the linear part."""
+        """The rows of the terms that `rates` adds to the linear part."""
         devices = [node for group in self.groups for node in group.out]
         return [self.source_rows, *devices, *(node[part.devices] for part in self.flickers
                                               for node in self.groups[part.group].out),
@@ -182,7 +182,7 @@ class Network:
 
     @functools.cached_property
     def matrices(self) -> tuple[Any, Any]:
-        """The linear part (n, n), and what carries sources, device currents and charges to their rows (n, values)."""
+        """The linear part (n, n), and the matrix that takes sources, device currents and charges to their rows."""
         still = [rows for k, rows in enumerate(self.places) if not self._is_flicker(k)]
         rows = np.concatenate(still)
         spread = scipy.sparse.csr_array((np.ones(len(rows)), (rows, np.arange(len(rows)))), (self.n + 1, len(rows)))
@@ -195,7 +195,7 @@ class Network:
 
     @functools.cached_property
     def slope_stamps(self) -> tuple[np.ndarray, np.ndarray, scipy.sparse.csr_array]:
-        """Places in the flat f_x, its linear part there, and what carries the slopes of all devices there."""
+        """Places in the flat f_x, its linear part there, and the matrix that takes the slopes of all devices there."""
         n = self.n
         rows, columns, signs, slopes = [], [], [], []
         first = 0
@@ -254,7 +254,7 @@ class Network:
         return Stamps(np.concatenate(rows), np.concatenate(columns), np.concatenate(values)).matrix(self.n)
 
     def intensity(self, x: Any, sources: Any, xp: Any) -> Any:
-        """S of all white noise: resistors, sources (shot noise of their currents), the groups; two-sided, A²/Hz."""
+        """The densities S of all white noise, two-sided, A²/Hz: resistors, sources (shot noise), then the groups."""
         y = xp.concatenate([x, xp.zeros(1, x.dtype)])
         quiet = thermal(self.resistances, self.netlist.kelvin)
         devices = [] if self.has_additive_noise else [group.noise(y, xp) for group in self.groups]
@@ -262,7 +262,7 @@ class Network:
 
     @functools.cached_property
     def has_additive_noise(self) -> bool:
-        """Whether no white noise depends on the state: only resistors and given currents have any."""
+        """Whether no white noise depends on the state: only resistors and independent sources are noisy."""
         return all(source.element.kind in "ri" for source in self.noises)
 
 
@@ -322,7 +322,7 @@ def assemble(netlist: Netlist) -> Network:
 
 
 def _check_reads(elements: list[Element], place: dict[str, int], charged: frozenset[str]) -> None:
-    """Refuse currents that are read and not there, or are derivatives."""
+    """Refuse devices that read a current which does not exist or is a derivative."""
     for e in elements:
         for name in (end for pair in e.reads for end in pair if end.startswith("i(")):
             if name not in place:
@@ -335,7 +335,7 @@ def _check_reads(elements: list[Element], place: dict[str, int], charged: frozen
 
 
 def _grouped(netlist: Netlist, place, branches, rows_of) -> tuple[Group, ...]:
-    """The parts of each law together; ground is still -1."""
+    """The nonlinear parts, grouped by law; ground is still -1."""
     members: dict[int, list[Element]] = {}
     for e in netlist.elements:
         if e.law is not None:
@@ -364,7 +364,7 @@ def _with_ground(group: Group, n: int) -> Group:
 
 
 def _flickers(netlist: Netlist, groups, first: int) -> tuple[tuple[Flicker, ...], coloured.Coloured | None]:
-    """Where KF is given: a filter of its own for each device, on the band of .options flo fhi or of .tran."""
+    """The filters of flicker noise, one for each device with KF, on the band of .options flo fhi or of .tran."""
     found: list[Flicker] = []
     filters = None
     for k, group in enumerate(groups):
@@ -375,7 +375,7 @@ def _flickers(netlist: Netlist, groups, first: int) -> tuple[tuple[Flicker, ...]
             filters = coloured.flicker(1.0, _band(netlist, group.elements[loud[0]]))
         poles = len(filters.A)
         if first + poles * len(loud) > MOST_UNKNOWNS:
-            raise NetlistError(f"flicker noise of {len(loud)} devices takes {poles} unknowns each, and that makes more "
+            raise NetlistError(f"flicker noise of {len(loud)} devices takes {poles} unknowns each, which makes more "
                                f"than {MOST_UNKNOWNS:,}; narrow the band: .options flo=... fhi=...")  # fmt: skip
         states = first + np.arange(poles * len(loud), dtype=INDEX).reshape(-1, poles)
         found.append(Flicker(k, np.array(loud, INDEX), states))

@@ -32,7 +32,7 @@ class Block(NamedTuple):
     functions: dict[str, OwnFunction]
 
     def model_names(self) -> set[str]:
-        """Of all models, those of subcircuits included."""
+        """The names of all models, including those of subcircuits."""
         return set(self.models).union(*(inner.model_names() for inner in self.subcircuits.values()))
 
 
@@ -41,7 +41,7 @@ def _opened(at: Position | None, name: str = "", nodes: tuple[str, ...] = (), de
 
 
 def blocks(lines: list[Line]) -> Block:
-    """The top of a netlist: elements in `lines`, directives that wait in `settings`, the others taken in."""
+    """The top of a netlist: elements in `lines`, directives for later stages in `settings`, the others already read."""
     within = [_opened(None)]
     for line in lines:
         block = within[-1]
@@ -85,7 +85,7 @@ def _subcircuit(line: Line, block: Block, depth: int) -> Block:
     if name in block.subcircuits:
         raise NetlistError(f".subckt {name}: is defined already ({block.subcircuits[name].at})", line.at)
     if len(set(nodes)) < len(nodes) or GROUND in nodes:
-        raise NetlistError(f".subckt {name}: its nodes must be different ones, and none the ground", line.at)
+        raise NetlistError(f".subckt {name}: its nodes must all be different, and none may be the ground", line.at)
     if depth > DEEPEST:
         raise NetlistError(f".subckt {name}: definitions nested deeper than {DEEPEST}", line.at)
     return _opened(line.at, name, tuple(nodes), given)

@@ -1,4 +1,4 @@
-"""White noise in the equations: resolved where it would stand in a constraint, and merged where its law allows.
+"""White noise in the equations: removed from constraints, and merged into fewer channels where its law allows.
 
 A node without a capacitor, or one held by a voltage source, makes a constraint 0 = N f, and white noise g ξ may not
 stand there: N g = 0. Where the equations are linear in the unknowns that the constraint determines, x = x̃ + Δ ξ takes
@@ -25,15 +25,15 @@ from stodyn.circuits.element import GROUND
 from stodyn.circuits.text import NetlistError
 
 ROUNDING = 1e-9
-LARGE = 1_000_000  # entries of g: beyond them they are scattered into zeros instead of multiplied with them
+LARGE = 1_000_000  # entries of g: a larger g is scattered into zeros instead of multiplied
 
 
 class Channels(NamedTuple):
     """g_ij = coefficients √(Σ weights S[sources]): column j sums in law over all the sources of channel j.
 
     rows, columns, coefficients  the entries of g
-    members, sources, weights    which source (by its place in Network.intensity) feeds which channel, how strongly
-    total                        how many channels
+    members, sources, weights    which source (by its place in Network.intensity) feeds which channel, and how strongly
+    total                        the number of channels
     labels                       the names of the elements of each channel
     without_white                the unknowns that are reported without their white part
     """
@@ -73,7 +73,7 @@ def channels(network: Network) -> Channels:
     members: list[tuple[int, int, float]] = []
     columns_of_g, moved = resolved(network)
     for source, (rows, values) in zip(network.noises, columns_of_g, strict=True):
-        if not len(rows):  # a source takes all of it up
+        if not len(rows):  # a voltage source absorbs this noise
             continue
         direction = values / values[0]
         key = (rows.tobytes(), np.round(direction, 9).tobytes())
@@ -112,12 +112,12 @@ def _arrays(entries: list[tuple[int, int, float]]) -> tuple[np.ndarray, np.ndarr
 
 
 def resolved(network: Network) -> tuple[list[tuple[np.ndarray, np.ndarray]], np.ndarray]:
-    """Rows and values of the column of every source of `network.noises`, none of them in a constraint; what moved."""
+    """Rows and values of the column of each source in `network.noises`, none in a constraint; the unknowns moved."""
     n = network.n
     columns = []
     for source in network.noises:
-        # The sign is nobody's: from the first node to the second, but what is grounded pushes its node up; a channel
-        # carries from drain to source.
+        # The sign is a convention: noise flows from the first node to the second, but grounded elements push their
+        # node up, and a channel always carries noise from drain to source.
         way = -1.0 if source.b == n and source.kind != "channel" else 1.0
         pairs = sorted((row, value) for row, value in ((source.a, -way), (source.b, way)) if row != n)
         columns.append((np.array([row for row, _ in pairs]), np.array([value for _, value in pairs])))
@@ -156,7 +156,7 @@ def resolved(network: Network) -> tuple[list[tuple[np.ndarray, np.ndarray]], np.
 
 
 def _supernodes(network: Network) -> np.ndarray:
-    """(n + 1,): for each node the number of the piece that capacitors make of it, -1 where that reaches ground."""
+    """(n + 1,): for each node the number of its piece, connected by capacitors; -1 if that piece contains ground."""
     elements = [e for e in network.netlist.elements if topology.is_capacitive(e) or e.name in network.charged]
     count = len(network.nodes)
     pieces = topology.pieces({**network.nodes, GROUND: count}, elements)
@@ -168,7 +168,7 @@ def _supernodes(network: Network) -> np.ndarray:
 
 
 def _constraints(network: Network, piece: np.ndarray, pieces: int) -> scipy.sparse.csr_array:
-    """N: one row a piece and one a source. Its transpose has the directions that no derivative sees."""
+    """N: one row per piece and one per source. Its transpose holds the directions without a derivative."""
     evolving = set(network.mass.rows.tolist())
     free = [i for name, i in network.branches.items() if name not in network.charged and i not in evolving]
     inside = np.flatnonzero(piece[: network.n] >= 0)
@@ -180,8 +180,8 @@ def _constraints(network: Network, piece: np.ndarray, pieces: int) -> scipy.spar
 def _stand_ins(network: Network) -> scipy.sparse.csr_array:
     """A conductance in place of every voltage that a nonlinear device reads.
 
-    A move that is good leaves these voltages alone, so that the stand-ins carry nothing and the linear equations hold
-    as they are; one that is not shows by the current in them.
+    An admissible move leaves these voltages unchanged, so that the stand-ins carry no current and the linear equations
+    hold as they are; any other move is revealed by the current in them.
     """
     size = float(np.median(np.abs(network.linear.values))) if len(network.linear.values) else 1.0
     rows, columns, values = [], [], []
@@ -199,7 +199,7 @@ def _refusal(network: Network, source: Source, piece: np.ndarray, move: np.ndarr
     at = [end for end in (source.a, source.b) if piece[end] >= 0 and move[end] != 0.0]
     where = " and ".join(f"node {names[i]}" for i in at)
     return (
-        f"{source.element.name}: its {source.kind} noise is white and there is no capacitor from {where} to ground, so "
-        "that it would drive a constraint or a nonlinear device infinitely hard. Put a capacitor there, as every real "
-        f"node has one, or switch this noise off: {source.element.name} ... noise=off"
+        f"{source.element.name}: its {source.kind} noise is white but there is no capacitor from {where} to ground, so "
+        "that it would drive a constraint or a nonlinear device infinitely hard. Put a capacitor there (every real "
+        f"node has one), or switch this noise off: {source.element.name} ... noise=off"
     )

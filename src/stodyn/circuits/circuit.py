@@ -32,21 +32,25 @@ from stodyn.problems.index import STATES
 from stodyn.problems.linear import GaussianStart
 from stodyn.problems.sdae import SDAE
 
-MOST_CORNERS = 12  # random values whose corners are all taken
-LOOKED_AT = 1_000_000  # n² m: beyond it nobody looks whether noise that depends on the state commutes
+MOST_CORNERS = 12  # the most random values for which all corners are computed
+LOOKED_AT = 1_000_000  # n² m: larger systems are not checked for commutative noise
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Circuit(SDAE):
     """A circuit read from a netlist, an SDAE like any other: simulate(circuit, t=circuit.span, dt=circuit.step, ...).
 
-    Units are V, A, s. Components are the node voltages by the names of their nodes, i(v1) for the currents of V, E, H
-    and L (from + through the source to -), q(v1) for the charge delivered by a source that lies in a loop with
-    capacitors. params["noise"] multiplies all white noise.
+    Circuits are made by `read`. Units are V, A, s. The components are the node voltages, by the names of their nodes;
+    i(v1) for the currents of V, E, H and L (from + through the source to -); and q(v1) for the charge delivered by a
+    source in a loop with capacitors. params["noise"] multiplies all white noise.
 
-    random  the distributions of the random values of the netlist, by name: ξ of gauss(...) and the like, gauss(r1), and
-            what `read` was given. A circuit as it is read has its usual values, ξ = 0; see `sampled` and `corners`
-    of_family  the family that it is one of, where `params["devices"]` are numbers of its devices
+    Attributes
+    ----------
+    random : mapping of str to Distribution
+        The distributions of the random values of the netlist: the ξ of every random function, such as gauss(r1), and
+        those given to `read`. A circuit just read has its nominal values, ξ = 0; see `sampled` and `corners`.
+    of_family : Family or None
+        The family this circuit belongs to where `params["devices"]` holds the numbers of its devices.
     """
 
     network: Any = None
@@ -60,49 +64,59 @@ class Circuit(SDAE):
 
     @property
     def title(self) -> str:
+        """The title of the netlist."""
         return self.network.netlist.title
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What of the netlist was left out or looks odd, with its lines."""
+        """Remarks on parts of the netlist that were left out or look odd, with their lines."""
         return tuple(self.network.netlist.notes)
 
     @property
     def nodes(self) -> tuple[str, ...]:
+        """The names of all nodes except the ground."""
         return tuple(self.network.nodes)
 
     @property
     def span(self) -> tuple[float, float]:
-        """(0, stop) of .tran."""
+        """The interval (0, stop) of .tran, s."""
         return 0.0, self._transient.stop
 
     @property
     def step(self) -> float:
-        """The step of .tran, or the next shorter one that divides its stop."""
+        """The step of .tran, or the next shorter one that divides its stop time, s."""
         transient = self._transient
         return transient.stop / np.ceil(transient.stop / transient.step * (1.0 - 1e-9))
 
     @property
     def times(self) -> np.ndarray:
-        """The times of .tran, `step` apart."""
+        """The times of .tran, `step` apart, s."""
         return np.linspace(*self.span, round(self.span[1] / self.step) + 1)
 
     def time_steps(self, tol: float = 1e-4) -> np.ndarray:
-        """The steps of .tran, shorter where corners of the sources and the circuit itself ask for it.
+        """Plan the steps of .tran, shorter where corners of the sources or the circuit itself require it.
 
-        They meet every corner of the sources and every time of .tran, and the trapezoidal rule without noise makes an
-        error of at most `tol` of the range of every voltage, current and charge in each. Circuits with more than 300
-        unknowns or 2000 corners are not followed: their steps are those of .tran, cut at the corners.
+        The steps meet every corner of the sources and every time of .tran. In each of them the trapezoidal rule without
+        noise makes an error of at most `tol` times the range of every voltage, current and charge. The planning
+        simulates the circuit only up to 300 unknowns and 2000 corners: larger circuits get the steps of .tran, cut at
+        the corners.
 
         Parameters
         ----------
-        tol
-            The error of a step, relative to the range of each component.
+        tol : float
+            The error per step, relative to the range of each component.
 
         Returns
         -------
         numpy.ndarray
-            Lengths for simulate(circuit, t=circuit.span, dt=circuit.time_steps(), ...).
+            The lengths of the steps in s, for simulate(circuit, t=circuit.span, dt=circuit.time_steps(), ...).
+
+        Raises
+        ------
+        ValueError
+            If `tol` is not between 0 and 1.
+        NetlistError
+            If the netlist has no .tran.
 
         Examples
         --------
@@ -116,23 +130,28 @@ class Circuit(SDAE):
         return time_steps(self.network, self._usual_start, self.times, tol)
 
     def noiseless(self, rtol: float = 1e-6) -> np.ndarray:
-        """The transient without noise, followed by a method of order 5 with steps of its own.
+        """Compute the transient without noise by a method of order 5 that chooses its own steps.
 
         Parameters
         ----------
-        rtol
-            Error of a step, relative to the size of each component.
+        rtol : float
+            The error per step, relative to the size of each component.
 
         Returns
         -------
         numpy.ndarray
             States (times, components) at `circuit.times`, components as in `circuit.names`.
+
+        Raises
+        ------
+        NetlistError
+            If the netlist has no .tran.
         """
         return noiseless(self.network, self._usual_start, self.times, rtol)
 
     @property
     def _usual_start(self) -> np.ndarray:
-        """The start of a run without the spread of random values and flicker filters."""
+        """The start without the spread due to random values and flicker filters."""
         start = self.start.mean if isinstance(self.start, GaussianStart) else self.start
         if isinstance(start, PerPath):
             start = _start(self.network)
@@ -141,19 +160,19 @@ class Circuit(SDAE):
 
     @property
     def _transient(self) -> Any:
-        found = self.network.netlist.transient
-        if found is None:
+        transient = self.network.netlist.transient
+        if transient is None:
             raise NetlistError("there is no .tran in the netlist; add .tran STEP STOP, or give t and dt yourself")
-        return found
+        return transient
 
     @functools.cached_property
     def is_affine(self) -> bool:
-        """Known from the elements: there is no nonlinear one."""
+        """Whether all elements are linear."""
         return not self.network.groups and not self.network.charges
 
     @functools.cached_property
     def has_constant_orientation(self) -> bool:
-        """Known from the stamps: no nonlinear part that acts on a constraint reads in an algebraic direction."""
+        """Whether the stamps show that no nonlinear part acting on a constraint reads an algebraic direction."""
         _, N, K, _ = self.split
         N, K = (np.pad(matrix, width) for matrix, width in ((N, ((0, 0), (0, 1))), (K, ((0, 1), (0, 0)))))
         for group in (*self.network.groups, *self.network.charges):
@@ -164,7 +183,7 @@ class Circuit(SDAE):
         return True
 
     def _with(self, params: Any) -> tuple[Network, np.ndarray]:
-        """The network with the numbers of STATES sampled parameters, and what multiplies its white noise."""
+        """The network with the numbers of STATES sampled parameters, and the factor of its white noise."""
         network = self.network
         if "devices" in self.params:
             network = self.family.at(np.asarray(params["devices"]), np)
@@ -172,7 +191,7 @@ class Circuit(SDAE):
 
     @functools.cached_property
     def looking(self) -> Callable:
-        """f, ∂f/∂x and g in some states, without a trace where no flicker noise is added to f."""
+        """A function for f, ∂f/∂x and g at given states; nothing is traced unless f contains flicker noise."""
         if self.network.flickers:
             return SDAE.looking.func(self)  # type: ignore[attr-defined]
 
@@ -193,18 +212,29 @@ class Circuit(SDAE):
         try:
             return super().before_run(t)
         except ValueError as error:
-            said = str(error)
-            for i in reversed(range(self.n)):  # the equations by the unknowns they belong to
-                said = said.replace(f"f[{i}]", f"equation of {self.names[i]}")  # type: ignore[index]
-            raise ValueError(said) from None
+            message = str(error)
+            for i in reversed(range(self.n)):  # name each equation after its unknown
+                message = message.replace(f"f[{i}]", f"equation of {self.names[i]}")  # type: ignore[index]
+            raise ValueError(message) from None
 
     def noise_matrix(self, x: np.ndarray) -> np.ndarray:
-        """g (n, channels) at x, with the sources at rest and the noise as it is in the netlist."""
+        """Return the noise matrix g (n, channels) at a state, with the sources at their DC values.
+
+        Parameters
+        ----------
+        x : numpy.ndarray
+            The state (n,), components as in `names`.
+
+        Returns
+        -------
+        numpy.ndarray
+            g with the noise of the netlist, whatever params["noise"] is.
+        """
         return self.channels.matrix(self.n, self.network.intensity(x, self.network.sources.at_rest(), np), 1.0, np)
 
     @functools.cached_property
     def operating_point(self) -> OperatingPoint:
-        """The DC operating point: sources at their DC value or, where none was given, at that of t = 0."""
+        """The DC operating point: sources at their DC values or, where none is given, at their values at t = 0."""
         return operating_point(self.network, self.network.sources.at_rest())
 
     @functools.cached_property
@@ -213,13 +243,24 @@ class Circuit(SDAE):
         return self.linearised(self.operating_point.x)
 
     def linearised(self, x: np.ndarray) -> SmallSignal:
-        """The circuit linearised at any state x (n,), such as the mean at some time of a run."""
+        """Linearise the circuit at a state.
+
+        Parameters
+        ----------
+        x : numpy.ndarray
+            The state (n,), such as the mean at some time of a run.
+
+        Returns
+        -------
+        SmallSignal
+            The linear circuit, with its spectra, its covariance and its rates.
+        """
         return SmallSignal(self.network, self, x)
 
     @property
     def too_quiet(self) -> tuple[str, ...]:
-        """Transistors in the triode region at the operating point to which 2kT(2/3)g_m gives less than half of their
-        noise: NLEV=3 in the .model has it right."""
+        """The transistors whose noise 2kT(2/3)g_m understates by more than half, in the triode region at the operating
+        point; NLEV=3 in the .model gives the right noise."""
         y, found = np.append(self.operating_point.x, 0.0), []
         for group in self.network.groups:
             if group.law in (mosfet.SQUARE, mosfet.BODY):
@@ -230,10 +271,34 @@ class Circuit(SDAE):
         return tuple(found) if self.network.netlist.noisy else ()
 
     def noise_spectrum(self, node: str | None = None, frequency: Any = None, source: str | None = None) -> Spectrum:
-        """The one-sided output noise at a node, V²/Hz: what .noise asks for unless given.
+        """Compute the one-sided spectral density of the output noise at a node, V²/Hz.
 
-        `input_density` of the result is the noise referred to the source of .noise, or to `source`;
-        `noise_figure("rs")` that of the circuit behind the resistor rs.
+        Parameters
+        ----------
+        node : str, optional
+            The output node; by default the one of .noise.
+        frequency : array_like, optional
+            Frequencies in Hz; by default those of .noise.
+        source : str, optional
+            The input to which the noise is referred; by default the source of .noise.
+
+        Returns
+        -------
+        Spectrum
+            Its `density` is the noise at the node, `input_density` the noise referred to the input, and
+            `noise_figure("rs")` the noise figure of the circuit behind the resistor rs.
+
+        Raises
+        ------
+        ValueError
+            If the netlist has no .noise, and `node` or `frequency` is missing.
+
+        Examples
+        --------
+        >>> import stodyn as sd
+        >>> circuit = sd.circuits.read("A resistor\\nR1 a 0 1k\\nC1 a 0 1p\\n")
+        >>> print(f"{circuit.noise_spectrum('a', 1.0).density[0]:.2e}")  # 4kTR
+        1.66e-17
         """
         asked = self.network.netlist.noise
         if asked is None and (node is None or frequency is None):
@@ -248,25 +313,56 @@ class Circuit(SDAE):
         return self.small_signal.spectrum(node, frequency, reference, None if source is None else source.lower())
 
     def response(self, frequency: Any = None) -> Response:
-        """What .ac computes: the complex amplitudes of all unknowns for the AC sizes of the sources."""
+        """Compute the complex amplitudes of all unknowns for the AC amplitudes of the sources, as .ac does.
+
+        Parameters
+        ----------
+        frequency : array_like, optional
+            Frequencies in Hz; by default those of .ac.
+
+        Returns
+        -------
+        Response
+            The amplitude of each unknown by its name.
+
+        Raises
+        ------
+        ValueError
+            If the netlist has no .ac and `frequency` is missing.
+        """
         asked = self.network.netlist.ac
         if frequency is None:
             if asked is None:
                 raise ValueError("frequency: there is no .ac in the netlist; give frequencies in Hz")
             frequency = asked.frequencies
-        found = self.small_signal.response(frequency)
-        return Response(np.atleast_1d(np.asarray(frequency, float)), found, self.network.names)
+        amplitudes = self.small_signal.response(frequency)
+        return Response(np.atleast_1d(np.asarray(frequency, float)), amplitudes, self.network.names)
 
     def measured(self, analysis: str, run: Any = None) -> dict[str, np.ndarray]:
-        """The .measure lines of an analysis, name -> values (paths,); NaN where a path does not have it.
+        """Evaluate the .measure lines of an analysis.
 
-        "ac" and "noise" are computed at the operating point; for "tran" give a run that has collected statistics.Paths.
+        Parameters
+        ----------
+        analysis : {"tran", "ac", "noise"}
+            The analysis; "ac" and "noise" are computed at the operating point.
+        run : optional
+            For "tran", a run that has collected statistics.Paths.
+
+        Returns
+        -------
+        dict
+            Name of each measurement -> values (paths,), NaN where the event does not occur on a path.
+
+        Raises
+        ------
+        ValueError
+            If the analysis is unknown, or "tran" is asked for without paths.
         """
         netlist = self.network.netlist
         asked = [measure for measure in netlist.measures if measure.analysis == analysis]
         if analysis == "ac":
-            found = self.response()
-            return measures.measured(asked, measures.Waveforms(found.frequency, found.__getitem__, found.names))
+            ac = self.response()
+            return measures.measured(asked, measures.Waveforms(ac.frequency, ac.__getitem__, ac.names))
         if analysis == "noise":
             noise = self.noise_spectrum()
             more = {"onoise": np.sqrt(noise.density), "inoise": np.sqrt(noise.input_density)}
@@ -282,17 +378,41 @@ class Circuit(SDAE):
         )
 
     def valued(self, values: Mapping[str, float]) -> Circuit:
-        """The circuit of the same netlist with other values: {"r1": 2e3, "m1.w": 2e-6, "temp": 85} and the like.
+        """Build the circuit of the same netlist with other values.
 
-        A .param goes by its name (x1.r inside the instance x1), parameters of elements and models as m1.w and nch.vto,
-        the number of a simple element as r1.value, the temperature (°C) as temp.
+        Parameters
+        ----------
+        values : mapping of str to float
+            The values that change, such as {"r1.value": 2e3, "m1.w": 2e-6, "temp": 85}. A .param goes by its name (x1.r
+            inside the instance x1), a parameter of an element or a model as m1.w or nch.vto, the number of a simple
+            element as r1.value, the temperature (°C) as temp.
+
+        Returns
+        -------
+        Circuit
+            The new circuit; this one is left as it is.
+
+        Raises
+        ------
+        NetlistError
+            If the netlist has no such value.
+        ValueError
+            If a value is not a finite number.
         """
         netlist = self.network.netlist
         made = _built(laid_out(netlist.deck, {**netlist.given.values, **_lowered(values)}))
         return dataclasses.replace(made, random={name: law for name, law in self.random.items() if name not in values})
 
     def steps(self) -> Iterator[tuple[dict[str, float], Circuit]]:
-        """(values, circuit) for all combinations of the values of .step and .temp, the first .step innermost."""
+        """Iterate over all combinations of the values of .step and .temp, the first .step innermost.
+
+        Yields
+        ------
+        values : dict
+            The values of this combination, by name.
+        circuit : Circuit
+            The circuit with these values.
+        """
         steps = self.network.netlist.steps
         for values in itertools.product(*(step.values for step in reversed(steps))):
             given = dict(zip((step.place for step in steps), reversed(values), strict=True))
@@ -300,7 +420,7 @@ class Circuit(SDAE):
 
     @functools.cached_property
     def family(self) -> Family:
-        """The circuits of all values of the random parameters, in one program."""
+        """The family of this circuit: all values of its random parameters in one program."""
         if self.of_family is not None:
             return self.of_family
         if not self.random:
@@ -311,10 +431,25 @@ class Circuit(SDAE):
         return Family(self.network.netlist, self.random)
 
     def sampled(self, paths: int, seed: int) -> Circuit:
-        """The circuit with random values drawn for each of so many paths, and each path's own operating point.
+        """Draw the random values anew for each path; each path starts at its own operating point.
 
-        simulate(circuit.sampled(1000, 1), paths=1000, ...): path k has the same values whatever the number of paths.
-        `params["devices"]` holds the numbers of the devices; `sampled_values(paths, seed)` the values drawn.
+        Parameters
+        ----------
+        paths : int
+            The number of paths: simulate(circuit.sampled(1000, 1), paths=1000, ...).
+        seed : int
+            The seed; path k has the same values whatever the number of paths.
+
+        Returns
+        -------
+        Circuit
+            A circuit whose `params["devices"]` holds the numbers of the devices on each path; `sampled_values` gives
+            the values drawn.
+
+        Raises
+        ------
+        ValueError
+            If `paths` is not a positive integer, or nothing in the circuit is random.
         """
         if not isinstance(paths, int | np.integer) or paths < 1:
             raise ValueError(f"paths: expected a number of paths from 1 on, got {paths!r}")
@@ -333,14 +468,40 @@ class Circuit(SDAE):
         return _of_family(self, network, PerPath(data), PerPath(start))
 
     def sampled_values(self, paths: int, seed: int) -> dict[str, np.ndarray]:
-        """The random values that `sampled` draws, name -> (paths,)."""
+        """Return the random values that `sampled` draws.
+
+        Parameters
+        ----------
+        paths, seed : int
+            As in `sampled`.
+
+        Returns
+        -------
+        dict
+            Name of each random value -> array (paths,).
+        """
         return self.family.drawn(paths, seed)
 
     def at(self, values: Mapping[str, float]) -> Circuit:
-        """The circuit at some values of its random parameters, others as usual: one program for all of them."""
+        """Return the circuit at chosen values of its random parameters; one program serves all of them.
+
+        Parameters
+        ----------
+        values : mapping of str to float
+            Values by the names in `random`; the others keep their nominal values.
+
+        Returns
+        -------
+        Circuit
+
+        Raises
+        ------
+        ValueError
+            If a name is not one of the random values.
+        """
         unknown = [name for name in values if name not in self.random]
         if unknown:
-            raise ValueError(f"values: {unknown[0]!r} is not random; random are {', '.join(self.random)}")
+            raise ValueError(f"values: {unknown[0]!r} is not random; the random values are {', '.join(self.random)}")
         data = self.family.numbers(_lowered(values))
         network = self.family.at(data, np)
         return _of_family(self, network, data, _start(network))
@@ -348,15 +509,33 @@ class Circuit(SDAE):
     def corners(
         self, sigmas: float = 3.0, of: Sequence[str] | None = None
     ) -> Iterator[tuple[dict[str, float], Circuit]]:
-        """(values, circuit) at all combinations of the ends of random values: the mean plus and minus so many standard
-        deviations, bounded ones at their bounds if these are nearer.
+        """Iterate over all combinations of the extremes of random values.
 
-        of  the names that are taken to their ends, all random ones where it is None; at most 12
+        Parameters
+        ----------
+        sigmas : float
+            The extremes lie this many standard deviations from the mean, or at the bounds of the distribution if these
+            are nearer.
+        of : sequence of str, optional
+            The names of the values taken to their extremes, at most 12; by default all that are random.
+
+        Yields
+        ------
+        values : dict
+            The values at this corner, by name.
+        circuit : Circuit
+            The circuit with these values.
+
+        Raises
+        ------
+        ValueError
+            If a name is not random, or there are more than 12.
         """
         names = list(self.random) if of is None else list(of)
         unknown = [name for name in names if name not in self.random]
         if unknown or not names:
-            raise ValueError(f"of: {unknown or 'nothing'} is not random; random are {', '.join(self.random) or 'none'}")
+            known = ", ".join(self.random) or "none"
+            raise ValueError(f"of: {unknown or 'nothing'} is not random; the random values are {known}")
         if len(names) > MOST_CORNERS:
             raise ValueError(
                 f"of: {len(names)} values have 2^{len(names)} corners; name at most {MOST_CORNERS} of them"
@@ -377,20 +556,41 @@ def read(
     libraries: Sequence[str | Path] = (),
     random: Mapping[str, Any] | None = None,
 ) -> Circuit:
-    """The circuit of a netlist: a path, or the netlist itself as text of several lines.
+    """Read a circuit from a SPICE netlist.
 
-    A SPICE subset: R, C, L, V, I (DC, SIN, PULSE, PWL, EXP), E, G, F, H, D, M (level 1), Q, J, S, W, K, B, X; .param,
+    The subset: R, C, L, V, I (DC, SIN, PULSE, PWL, EXP), E, G, F, H, D, M (level 1), Q, J, S, W, K, B, X; .param,
     .func, .model, .subckt, .tran, .ic, .nodeset, .temp, .step, .include, .lib, .options, .op, .ac, .noise, .measure.
-    Every resistor has thermal, every diode shot and every transistor channel noise, and flicker where its model gives
-    KF; `noise=off` on an element, or .options noise=off, takes it away. The start is the operating point at t = 0,
-    nodes of .ic held; with .tran ... uic it is .ic, and ic= of capacitors and inductors, 0 elsewhere.
+    Every resistor has thermal noise, every diode shot noise, every transistor channel noise, and those whose model
+    gives KF also have flicker noise; `noise=off` on an element, or .options noise=off, removes it. The circuit starts
+    at the operating point at t = 0 with the nodes of .ic held; with .tran ... uic it starts from .ic and the ic= of
+    capacitors and inductors, and from 0 elsewhere. The netlist is data: nothing in it is executed, and no file outside
+    its folder and the libraries is read.
 
-    values     other values than those of the netlist, by name: see Circuit.valued
-    libraries  folders beside the netlist's own from which .include and .lib may read
-    random     distributions of values, by the same names; the netlist's own value is the usual one
+    Parameters
+    ----------
+    source : str or pathlib.Path
+        The path of a netlist, or the netlist itself as text of several lines.
+    values : mapping of str to float, optional
+        Values that replace those of the netlist, by name: see Circuit.valued.
+    libraries : sequence of str or pathlib.Path, optional
+        Folders, besides that of the netlist, from which .include and .lib may read.
+    random : mapping of str to Distribution, optional
+        Distributions of values, by the same names; the nominal value is that of the netlist.
 
-    Raises NetlistError, which names the line, the element and what to do. The netlist is data: nothing in it is run,
-    and no file outside its folder and the libraries is read.
+    Returns
+    -------
+    Circuit
+
+    Raises
+    ------
+    NetlistError
+        If the netlist cannot be read; the message names the line, the element and the way out.
+
+    Examples
+    --------
+    >>> import stodyn as sd
+    >>> sd.circuits.read("A low-pass filter\\nR1 a 0 1k\\nC1 a 0 1p\\n").names
+    ('a',)
     """
     deck = read_deck(source, libraries)
     netlist = laid_out(deck, _lowered(values or {}))
@@ -409,20 +609,20 @@ def _lowered(values: Mapping[str, float]) -> dict[str, float]:
 
 
 def _built(netlist: Netlist) -> Circuit:
-    """The problem of flat elements."""
+    """The circuit of a flat netlist."""
     network = assemble(netlist)
     return _problem(network, lambda params: network, {"noise": 1.0}, _start(network))
 
 
 def _of_family(circuit: Circuit, network: Network, data: Any, start: Any) -> Circuit:
-    """The problem of a family with numbers `data`; `network` is what analyses at rest look at."""
+    """A member of a family with the numbers `data`; analyses at rest use `network`."""
     family = circuit.family
     made = _problem(network, lambda params: family.at(params["devices"], jnp), {"noise": 1.0, "devices": data}, start)
     return dataclasses.replace(made, random=circuit.random, of_family=family)
 
 
 def _problem(network: Network, of: Callable[[Any], Network], params: dict[str, Any], start: Any) -> Circuit:
-    """The SDAE of a network; `of` gives it with the numbers that are parameters of a run."""
+    """The SDAE of a network; `of` returns the network with the numbers in the parameters of a run."""
     noise = channels(network)
     n, m = network.n, max(noise.total, 1)
     additive = network.has_additive_noise
@@ -441,7 +641,7 @@ def _problem(network: Network, of: Callable[[Any], Network], params: dict[str, A
 
 
 def _held(network: Network) -> dict[int, float] | None:
-    """The nodes of .ic with their voltages, at which the operating point of the start is sought; None with uic."""
+    """The voltages of .ic, at which nodes are held while the starting point is computed; None with uic."""
     netlist = network.netlist
     if netlist.transient is not None and netlist.transient.uic:
         return None
@@ -476,9 +676,10 @@ def _start(network: Network) -> Any:
 
 
 def _given_voltages(netlist: Netlist) -> dict[str, float]:
-    """Of a start with uic: .ic, then v(n+) - v(n-) = ic= across capacitors, from their end that is known to the other.
+    """The node voltages at the start with uic: those of .ic, then v(n+) - v(n-) = ic= across each capacitor, computed
+    from its known end to the other.
 
-    Where neither end is known, n- is at 0 V: only charges count, and the constraints move the voltages.
+    Where neither end is known, n- is put at 0 V: only charges matter, since the constraints move the voltages.
     """
     volts = {GROUND: 0.0} | {name: value for name, (value, _) in netlist.initial.items()}
     waiting = [(e, e.initial) for e in netlist.elements if e.kind == "c" and e.initial is not None]

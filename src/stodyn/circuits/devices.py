@@ -1,7 +1,7 @@
-"""What the nonlinear parts of elements are made of: laws of currents and charges, their numbers, junctions.
+"""The building blocks of nonlinear elements: laws of currents and charges, their numbers, junctions.
 
 A law takes the voltages (or currents) that it reads, for all the parts of a kind at once (arrays), their numbers and an
-array module (numpy, jax.numpy, or dual numbers for slopes), and gives
+array module (numpy, jax.numpy, or dual numbers for slopes), and returns
     current  the current from the first node of the part to the second, A
     noise    the two-sided density S of its white current noise in A²/Hz: i dt + √S dW
     charge   the charge on the first node over the part's `unit` capacitance, V: its derivative is a current
@@ -20,14 +20,14 @@ from stodyn.numerics import dual
 
 BOLTZMANN, CHARGE = 1.380649e-23, 1.602176634e-19  # J/K, C (exact)
 ZERO_CELSIUS = 273.15  # K
-LARGEST = 1e9  # A: beyond it a junction's exponential goes on as its tangent, so that no Newton step overflows
-REFERENCE = 300.15  # K: where SPICE's formulas of temperature begin
-EASY = 10.0  # V: by which a voltage that steers no junction may go up in one step of Newton's method
+LARGEST = 1e9  # A: beyond it a junction's exponential continues as its tangent, so that no Newton step overflows
+REFERENCE = 300.15  # K: the reference of SPICE's temperature formulas
+EASY = 10.0  # V: the most by which a voltage that controls no junction may rise in one step of Newton's method
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Numbers:
-    """The numbers of the parts of a kind, one array each; `usual` are known ones where those of a run are its data."""
+    """The numbers of the parts of a kind, one array each; `usual` holds nominal ones where a run takes them as data."""
 
     of: Mapping[str, Any]
     kelvin: float
@@ -37,7 +37,7 @@ class Numbers:
         return self.of[name]
 
     def known(self, name: str) -> np.ndarray:
-        """Numbers to decide by how an equation is written."""
+        """Concrete numbers, for decisions about the form of an equation."""
         return (self.of if self.usual is None else self.usual)[name]
 
     @property
@@ -50,7 +50,7 @@ class Numbers:
 
 
 class Current(NamedTuple):
-    """The current of each part, its slopes in what it reads, and its white noise; slopes only with numpy."""
+    """The current of each part, its slopes in the voltages it reads (only with numpy), and its white noise."""
 
     i: Any
     slopes: tuple[Any, ...]
@@ -61,10 +61,10 @@ class Current(NamedTuple):
 class Law:
     """How a nonlinear part behaves.
 
-    name      as messages and groups call it
+    name      its name in messages and groups
     value     (read, numbers, xp) -> its current, or its charge over `unit`
-    noise     (read, numbers, xp) -> S, None where it is silent; `sort`: what that noise is called
-    junction  per voltage read: (name of IS, name of N) where it steers a junction, None else
+    noise     (read, numbers, xp) -> S, None if it has no noise; `sort`: the name of that noise
+    junction  per voltage read: (name of IS, name of N) if it controls a junction, otherwise None
     stores    whether `value` is a charge
     conducts  whether it makes a path for direct current
     breakdown (name of BV, name of NBV) where the junction conducts backwards as well
@@ -88,8 +88,8 @@ class Law:
         return Current(i, tuple(slopes), noise)
 
     def room(self, k: int, v: np.ndarray, p: Numbers) -> np.ndarray:
-        """By how much the k-th voltage may go up in one step of Newton's method: a junction by 2 N V_T beyond where it
-        conducts 10 µA."""
+        """The most by which the k-th voltage may rise in one step of Newton's method: for a junction, to 2 N V_T beyond
+        the voltage at which it conducts 10 µA."""
         names = self.junction[k] if k < len(self.junction) else None
         if names is None:
             return np.full(len(v), EASY)
@@ -98,7 +98,7 @@ class Law:
         return np.maximum(knee - v, 0.0) + 2.0 * scale
 
     def room_below(self, v: np.ndarray, p: Numbers) -> np.ndarray:
-        """The same downwards: into the breakdown of a junction."""
+        """The most by which the voltage may fall in one step: into the breakdown of a junction."""
         if self.breakdown is None or not (p.known(self.breakdown[0]) < 1e30).any():
             return np.full(len(v), np.inf)
         scale = p[self.breakdown[1]] * p.thermal_voltage
@@ -126,7 +126,7 @@ def thermal(resistance: Any, kelvin: float) -> Any:
 
 
 def flicker_size(i: Any, p: Numbers, xp: Any) -> Any:
-    """√KF |i|^(AF/2): what multiplies noise of the one-sided density 1/f."""
+    """√KF |i|^(AF/2): the factor of noise with the one-sided density 1/f."""
     return xp.sqrt(p["kf"]) * (i * i + 1e-30) ** (0.25 * p["af"])
 
 
@@ -134,7 +134,7 @@ def flicker_size(i: Any, p: Numbers, xp: Any) -> Any:
 
 
 def known_log(x: Any, xp: Any) -> Any:
-    """The logarithm of numbers: taken at once where they are known."""
+    """The logarithm, computed by numpy where its argument is known before the run."""
     return np.log(x) if isinstance(x, np.ndarray | float) else xp.log(x)
 
 
@@ -178,7 +178,7 @@ def potential_at(potential: float, kelvin: float, nominal: float) -> float:
 
 
 def capacitance_ratio(potential: float, grading: float, kelvin: float, nominal: float) -> float:
-    """By what CJO grows from TNOM to a temperature."""
+    """The factor by which CJO grows from TNOM to a temperature."""
     at_reference = (potential - _shift(nominal)) * REFERENCE / nominal
 
     def grown(temperature: float, there: float) -> float:
@@ -188,7 +188,7 @@ def capacitance_ratio(potential: float, grading: float, kelvin: float, nominal: 
 
 
 def saturation_ratio(kelvin: float, nominal: float, energy: float, power: float, emission: float = 1.0) -> float:
-    """By what IS grows from TNOM to a temperature: exp((T/TNOM - 1) EG/(N V_T)) (T/TNOM)^(XTI/N)."""
+    """The factor by which IS grows from TNOM to a temperature: exp((T/TNOM - 1) EG/(N V_T)) (T/TNOM)^(XTI/N)."""
     ratio = kelvin / nominal
     exponent = (ratio - 1.0) * energy / (emission * BOLTZMANN * kelvin / CHARGE)
     return math.exp(exponent) * ratio ** (power / emission)

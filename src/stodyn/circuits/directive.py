@@ -1,8 +1,8 @@
-"""What a file of directives/ says of its directive, and what it is given to read a line with.
+"""The description of a directive, which each file of directives/ holds, and the statement from which it reads a line.
 
-A file holds one or more values of Directive; the reader finds them by listing the folder. Those of the stage "block"
-stand in subcircuits as well and say what names mean there; "sweeps" and then "settings" are read before the elements,
-in the order of the text, and "analyses" after them.
+A file holds one or more values of Directive; the reader finds them by listing the folder. Directives of the stage
+"block" may also stand in subcircuits and define names there; those of "sweeps", then those of "settings", are read
+before the elements, in the order of the text, and those of "analyses" after them.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ STAGES = ("block", "sweeps", "settings", "analyses")
 class Directive:
     """A directive.
 
-    name   with its dot; `also`: other spellings
-    form   what a line of it looks like
-    read   takes the line in, as a Statement
-    stage  when it is read
+    name   its name with the dot; `also`: other spellings
+    form   the form of its line, for messages
+    read   the function that reads a line, given as a Statement
+    stage  the stage at which it is read
     """
 
     name: str
@@ -44,7 +44,7 @@ class OwnFunction(NamedTuple):
 
 @dataclasses.dataclass(eq=False)
 class Statement:
-    """A line with a directive: the block it stands in, and, after the stage "block", the netlist and the names."""
+    """A line with a directive: the block it stands in and, after the stage "block", the netlist and the scope."""
 
     type: Directive
     line: Line
@@ -58,7 +58,7 @@ class Statement:
 
     @property
     def body(self) -> str:
-        """What follows the directive, in lower case."""
+        """The text after the directive, in lower case."""
         found = self.line.text.lower().split(None, 1)
         return found[1].strip() if len(found) > 1 else ""
 
@@ -68,11 +68,11 @@ class Statement:
         return found[1:], given
 
     def number(self, text: str, what: str = "", least: float = -float("inf"), or_equal: bool = True) -> float:
-        said = f"{self.type.name} {what}".strip()
-        return self.scope.number(text, said, self.at, least, or_equal)
+        label = f"{self.type.name} {what}".strip()
+        return self.scope.number(text, label, self.at, least, or_equal)
 
-    def malformed(self, said: str = "") -> NetlistError:
-        return NetlistError(f"{self.type.name}: {f'{said}; ' if said else ''}expected {self.type.form}", self.at)
+    def malformed(self, fault: str = "") -> NetlistError:
+        return NetlistError(f"{self.type.name}: {f'{fault}; ' if fault else ''}expected {self.type.form}", self.at)
 
-    def error(self, said: str) -> NetlistError:
-        return NetlistError(f"{self.type.name}{said}", self.at)
+    def error(self, message: str) -> NetlistError:
+        return NetlistError(f"{self.type.name}{message}", self.at)

@@ -1,6 +1,6 @@
-"""What a file of elements/ says of its element, and what it is given to read a line with.
+"""The description of an element, which each file of elements/ holds, and the card from which it reads a line.
 
-A file holds one or more values of ElementType. The reader hands the line to its `parse` as a Card, and gets the parts
+A file holds one or more values of ElementType. The reader hands the line to its `parse` as a Card and gets the parts
 that the line stands for: linear ones by their letter (r c l v i e g f h k), nonlinear ones by their Law. A diode with
 RS is a junction, a charge and a resistor. Parts may have nodes of their own, named after the element.
 """
@@ -17,19 +17,19 @@ from stodyn.circuits.text import NetlistError, Position
 
 GROUND = "0"
 STRAY = 1e-14  # F, across series resistors of devices without any capacitance behind them
-LONGEST_NAME = 100  # of which near ones are looked for
+LONGEST_NAME = 100  # the longest name for which similar ones are suggested
 
 
 class Element(NamedTuple):
     """A part of the circuit after all subcircuits are laid out.
 
-    name     with the instances it lies in: x1.r1
-    kind     the letter of a linear part, the name of its law else
-    nodes    names of its nodes, those it carries current between first
+    name     its name, preceded by the instances it lies in: x1.r1
+    kind     the letter of a linear part, the name of the law of a nonlinear one
+    nodes    the names of its nodes, beginning with the two between which it carries current
     value    a number, a Waveform (v, i), or a mapping of numbers (laws)
     source   the controlling source of f and h, the inductors of k
-    initial  what ic= says of a capacitor or an inductor
-    law      of a nonlinear part; `reads`: pairs of nodes, or of i(source) and ground, between which it looks
+    initial  the value of ic= of a capacitor or an inductor
+    law      the law of a nonlinear part; `reads`: the pairs of nodes, or of i(source) and ground, that it reads
     """
 
     name: str
@@ -60,12 +60,12 @@ class Model(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ModelType:
-    """What a type of .model knows.
+    """A type of .model and its parameters.
 
-    parameters  implemented, by name
-    same        other spellings
-    refused     parameters that would change the answer: name -> the value at which they do nothing
-    check       raises ValueError where the numbers do not go together
+    parameters  the parameters that are implemented, by name
+    same        other spellings of them
+    refused     parameters that would change the answer: name -> the value at which they have no effect
+    check       raises ValueError where the numbers contradict one another
     """
 
     parameters: Mapping[str, Parameter]
@@ -79,11 +79,11 @@ class ElementType:
     """A kind of element.
 
     name    its letter
-    form    what a line of it looks like
-    nodes   how many nodes follow its name
-    parse   the line as parts
-    models  types of .model that it takes
-    noisy   None: has no noise of its own; else whether that is on unless the line says so
+    form    the form of its line, for messages
+    nodes   the number of nodes after its name
+    parse   the function that turns a line into parts
+    models  the types of .model that it takes
+    noisy   None if it has no noise of its own; otherwise whether its noise is on by default
     """
 
     name: str
@@ -95,7 +95,7 @@ class ElementType:
 
 
 class Lookup(Protocol):
-    """What a card needs of the names around it."""
+    """The lookup of names that a card needs."""
 
     def number(self, text: str, what: str, at: Position, least: float = ..., or_equal: bool = ...,
                form: str = ..., place: str = ...) -> float: ...  # fmt: skip
@@ -109,10 +109,10 @@ class Lookup(Protocol):
 
 @dataclasses.dataclass(eq=False)
 class Card:
-    """A line of the netlist: its name, nodes, the words after them, its name=value pairs, and the settings around.
+    """A line of the netlist: its name, its nodes, the words after them, its name=value pairs, and its surroundings.
 
-    `name` is as in the text, `full` with the instances it lies in. A parser takes from `rest` and `given`; what is left
-    in `given` is refused.
+    `name` is the name in the text, `full` includes the instances it lies in. A parser takes items from `rest` and
+    `given`; whatever remains in `given` is refused.
     """
 
     type: ElementType
@@ -144,10 +144,10 @@ class Card:
     def number(
         self, text: str, what: str = "", least: float = -float("inf"), or_equal: bool = True, place: str = ""
     ) -> float:
-        """The number that a word says; `place` is what it is called in the element where `what` does not say so."""
-        said = f"{self.name}: {what}" if what else self.name
+        """The number that a word stands for; `place` is its name within the element, by default `what`."""
+        label = f"{self.name}: {what}" if what else self.name
         place = f"{self.full}.{place or what or 'value'}"
-        return self.scope.number(text, said, self.at, least, or_equal, "" if what else self.type.form, place)
+        return self.scope.number(text, label, self.at, least, or_equal, "" if what else self.type.form, place)
 
     def named(self, key: str, default: float, least: float = -float("inf"), or_equal: bool = True) -> float:
         """The number of key=..., or the default."""
@@ -157,31 +157,32 @@ class Card:
         return self.number(text or "", key, least, or_equal)
 
     def only(self, rest: list[str] | None = None) -> str:
-        """The one word that is left."""
+        """The only remaining word."""
         rest = self.rest if rest is None else rest
         if len(rest) != 1:
-            said = "its value is missing" if not rest else f"did not expect {' '.join(rest[1:])!r}"
-            raise NetlistError(f"{self.name}: {said}; expected {self.type.form}", self.at)
+            fault = "its value is missing" if not rest else f"did not expect {' '.join(rest[1:])!r}"
+            raise NetlistError(f"{self.name}: {fault}; expected {self.type.form}", self.at)
         return rest[0]
 
     def model(self, most: int = 1) -> Model:
-        """The .model that the first word after the nodes names; `most` words may follow the nodes in all."""
+        """The .model named by the first word after the nodes; at most `most` words may follow the nodes."""
         if not self.rest or len(self.rest) > most:
             raise self.malformed()
         return self.scope.model(self.rest[0], tuple(self.type.models), self.name, self.at)
 
-    def malformed(self, said: str = "") -> NetlistError:
-        return NetlistError(f"{self.name}: {f'{said}; ' if said else ''}expected {self.type.form}", self.at)
+    def malformed(self, fault: str = "") -> NetlistError:
+        return NetlistError(f"{self.name}: {f'{fault}; ' if fault else ''}expected {self.type.form}", self.at)
 
     def inner(self, suffix: str) -> str:
-        """A node of the element's own."""
+        """An internal node of the element."""
         return f"{self.full}.{suffix}"
 
     def resistor(
         self, a: str, b: str, resistance: float, suffix: str, stores: bool = True
     ) -> tuple[list[Element], str]:
-        """A resistor in series from node a to a node of the element's own, which takes the place of a; none where it is
-        zero. A node that stores no charge gets a stray capacitance across the resistor: white noise needs one."""
+        """A series resistor from node a to an internal node, which takes the place of a; nothing is added if its
+        resistance is zero. A node that stores no charge gets a stray capacitance across the resistor, which white noise
+        needs."""
         if not resistance > 0.0:
             return [], a
         own = self.inner(b)
@@ -200,7 +201,7 @@ class Card:
 
 
 def near(word: str, known: Any) -> str:
-    """A hint at the name that may have been meant."""
+    """A hint at the name that was probably meant."""
     if len(word) > LONGEST_NAME:
         return ""
     close = difflib.get_close_matches(word, list(known), 1)

@@ -10,10 +10,10 @@ signed    = ["+" | "-" | "!"] signed | power
 power     = atom [("**" | "^") signed]
 atom      = number | name | function "(" choice {"," choice} ")" | "(" choice ")"
 
-Functions are the ones below, those of .func, and the random ones: with ξ drawn for each place in which one stands,
+Functions are the ones below, those of .func, and the random ones. With a ξ drawn for each place in which one stands,
     gauss(x, r[, s]) = x + x r/s ξ    agauss(x, a[, s]) = x + a/s ξ       ξ normal, of variance 1
     unif(x, r) = x + x r ξ            aunif(x, a) = x + a ξ               ξ uniform between -1 and 1
-    limit(x, a) = x + a sign(ξ)                                           the same
+    limit(x, a) = x + a sign(ξ)                                           ξ as for unif
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ FUNCTIONS: dict[str, tuple[int, Callable[..., float]]] = {
 }  # fmt: skip
 CONSTANTS = {"pi": math.pi}
 LONGEST, DEEPEST = 2000, 50
-MOST_CALLS = 1000  # of functions of .func in one expression, those inside others included
+MOST_CALLS = 1000  # calls of .func functions in one expression, nested calls included
 NORMAL, UNIFORM = "normal", "uniform"
 RANDOM: dict[str, tuple[str, int, Callable[..., float]]] = {
     "gauss": (NORMAL, 3, lambda ξ, x, r, s=1.0: x + x * r / s * ξ),
@@ -58,7 +58,7 @@ RANDOM: dict[str, tuple[str, int, Callable[..., float]]] = {
 
 
 class Function(NamedTuple):
-    """A function of .func: the names of its arguments, its expression, and what other names in it mean."""
+    """A function of .func: the names of its arguments, its expression, and the lookup of other names in it."""
 
     arguments: tuple[str, ...]
     body: str
@@ -66,8 +66,8 @@ class Function(NamedTuple):
 
 
 class Names(NamedTuple):
-    """What an expression may ask for: parameters, functions of .func (None: there is none), and ξ of a random function
-    by its name and law (None: random values have no place here)."""
+    """The names available to an expression: parameters, functions of .func (None if there is none of that name), and
+    the ξ of a random function by its name and law (None where random values are not allowed)."""
 
     parameter: Callable[[str], Any]
     function: Callable[[str], Function | None] = lambda name: None
@@ -75,7 +75,7 @@ class Names(NamedTuple):
 
 
 def array_functions(xp: Any) -> dict[str, tuple[int, Callable[..., Any]]]:
-    """The functions of expressions over voltages, of an array module: smooth ones, and those with corners."""
+    """The functions for expressions of voltages, in an array module: smooth ones, and those with corners."""
     return {
         "sqrt": (1, lambda x: xp.sqrt(xp.maximum(x, 0.0))), "exp": (1, lambda x: xp.exp(xp.minimum(x, 200.0))),
         "log": (1, xp.log), "ln": (1, xp.log), "log10": (1, xp.log10), "abs": (1, xp.abs), "sin": (1, xp.sin),
@@ -89,7 +89,7 @@ def array_functions(xp: Any) -> dict[str, tuple[int, Callable[..., Any]]]:
 
 
 def raised(base: Any, power: Any, xp: Any) -> Any:
-    """base ** power: of whole powers as it stands, else of |base|."""
+    """base ** power for integer powers, |base| ** power for others."""
     if isinstance(power, float | int) and float(power).is_integer():
         return base ** int(power)
     return xp.abs(base) ** power
@@ -103,22 +103,23 @@ def interpolated(x: Any, *points: Any, xp: Any) -> Any:
     found = values[0]
     for left, right, low, high in zip(places, places[1:], values, values[1:], strict=False):
         if not right > left:
-            raise BadValue("table(): its places must increase")
+            raise BadValue("table(): its abscissas must increase")
         found = found + (high - low) * (xp.minimum(xp.maximum((x - left) / (right - left), 0.0), 1.0))
     return found
 
 
 def _is_true(value: Any) -> Any:
-    """Not zero; of numbers, arrays and dual numbers alike."""
+    """Whether a value is not zero, for numbers, arrays and dual numbers alike."""
     return (value > 0.0) | (value < 0.0)
 
 
 class BadValue(ValueError):
-    """What is wrong with a value."""
+    """A value that cannot be used; the message says why."""
 
 
 def number(text: str) -> float | None:
-    """10k, 2.2uF, 1meg, -5V, 1e-3: the number a word in lower case says, or None. As in SPICE m is milli, f femto.
+    """10k, 2.2uF, 1meg, -5V, 1e-3: the number that a word in lower case stands for, or None. As in SPICE, m is
+    milli and f femto.
 
     Raises BadValue where no floating-point number is near it: 1e-400 is not 0.
     """
@@ -143,7 +144,7 @@ def evaluate(text: str, names: Names) -> float:
 
 
 def evaluate_arrays(text: str, names: Names, xp: Any) -> Any:
-    """The same over arrays of the module xp: parameters are numbers or arrays."""
+    """The value of an expression over arrays of the module xp: parameters are numbers or arrays."""
     return _Parser(text, names, xp).whole()
 
 
@@ -171,12 +172,12 @@ class _Parser:
         else:
             found = TOKEN.match(self.text, self.place)
             if not found:
-                raise BadValue(f"{self.text!r}: {self.text[self.place :][:12]!r} is no number, name or operator")
+                raise BadValue(f"{self.text!r}: {self.text[self.place :][:12]!r} is not a number, name or operator")
             self.operator, self.name = found[1] or "", found[2] or ""
         self.place = found.end()
 
     def took(self, *operators: str) -> str:
-        """The operator that stands here, if it is one of these; then go on."""
+        """Return the operator at this place if it is one of these, and go on to the next token."""
         found = self.operator
         if found and found in operators:
             self.advance()
@@ -333,7 +334,7 @@ class _Parser:
         if not self.live:
             return 0.0
         if self.names.chance is None or self.xp is not None:
-            raise BadValue(f"{name}() has no place here; give a .param its value, and take that")
+            raise BadValue(f"{name}() cannot be used here; give its value to a .param, and use that")
         return self.computed(function, self.names.chance(name, law), *values)
 
     def computed(self, function: Callable[..., Any], *values: Any) -> Any:

@@ -1,8 +1,8 @@
 """One circuit for many values of its parameters: the numbers that vary are data of the run, `params["devices"]`.
 
-The netlist is laid out at several values; where numbers differ the part becomes one whose law reads them:
-    R  i = u/R          C  q = C u/C₀ on its usual C₀        G, F  i = gain · what it reads
-    L, E, H, V          as usual, their branch's equation changed by (1 - L₀/L) u, (gain - gain₀) ..., V - V₀
+The netlist is laid out at several values; a part whose numbers differ gets a law that reads them:
+    R  i = u/R          C  q = C u/C₀ on its nominal C₀      G, F  i = gain · control
+    L, E, H, V          nominal, the equation of their branch changed by (1 - L₀/L) u, (gain - gain₀) ..., V - V₀
 Devices have their numbers in laws already. The equations, and so the program of a run, are the same for all values.
 """
 
@@ -26,9 +26,9 @@ from stodyn.circuits.waveforms import Waveform
 from stodyn.noise.distribution import Distribution
 from stodyn.noise.stream import generator
 
-PROBES = ((0.31, 0.618), (0.79, 0.414), (0.56, 0.732))  # where between the quantiles the netlist is looked at
-PART = 1024  # paths whose values are drawn together
-ROUNDS, SETTLED = 60, 1e-10  # of Newton's method for the starts of all paths together
+PROBES = ((0.31, 0.618), (0.79, 0.414), (0.56, 0.732))  # the places between quantiles at which the netlist is laid out
+PART = 1024  # the number of paths whose values are drawn in one batch
+ROUNDS, SETTLED = 60, 1e-10  # iterations and tolerance of Newton's method for the starts of all paths
 
 RESISTOR = Law(
     "resistor that varies", lambda read, p, xp: p["size"] * read[0],
@@ -70,20 +70,20 @@ class Family:
         self.probed = [self._parts(elements) for elements in probed]
 
     def _parts(self, found: Sequence[Element]) -> dict[str, Element]:
-        """The parts that stand for those that vary, by name."""
+        """The parts that replace those that vary, by name."""
         pairs = zip(found, self.usual.elements, strict=True)
         return {p.name: p for e, usual in pairs if e.name in self.varying for p in self._lifted(e, usual) if p.law}
 
     def elements(self, values: Mapping[str, float]) -> list[Element]:
-        """The parts of the netlist at some values, its structure checked."""
+        """The parts of the netlist at given values, after a check that its structure is the same."""
         found = laid_out(self.deck, {**self.fixed, **values}).elements
         pairs = zip(found, self.usual.elements, strict=False)
         odd = next((e for e, usual in pairs if not _same_structure(e, usual)), None)
         if odd is not None or len(found) != len(self.usual.elements):
             where = odd or found[-1]
             raise NetlistError(
-                f"{where.name}: at {_told(values)} the circuit has other parts than usually; keep random values away "
-                "from where a part appears or vanishes", where.at)  # fmt: skip
+                f"{where.name}: at {_listed(values)} the circuit has other parts than at its nominal values; keep "
+                "random values away from where a part appears or vanishes", where.at)  # fmt: skip
         return found
 
     def _differing(self, found: Sequence[Element]) -> set[str]:
@@ -94,12 +94,12 @@ class Family:
 
     @functools.cached_property
     def network(self) -> Network:
-        """The arrays at the usual values, with a law for each part that varies."""
+        """The arrays at the nominal values, with a law for each part that varies."""
         parts = [part for e in self.usual.elements for part in self._lifted(e, e)]
         coupled = {name for e in self.usual.elements if e.kind == "k" for name in e.source.split()}
         wrong = next((e for e in self.usual.elements if e.kind == "l" and e.name in self.varying & coupled), None)
         if wrong is not None:
-            raise NetlistError(f"{wrong.name}: is coupled by K, and may not be random; scale what it drives", wrong.at)
+            raise NetlistError(f"{wrong.name}: is coupled by K and may not be random; scale what it drives", wrong.at)
         network = assemble(dataclasses.replace(self.usual, elements=parts))
         charges = tuple(
             dataclasses.replace(g, numbers=Numbers({**g.numbers.of, OVER_UNIT: np.ones(len(g.elements))},
@@ -108,7 +108,7 @@ class Family:
         return dataclasses.replace(network, charges=charges)
 
     def _lifted(self, e: Element, usual: Element) -> list[Element]:
-        """A part as laws where it varies; `usual` is the same part at its usual value."""
+        """The laws of a part that varies; `usual` is the same part at its nominal value."""
         if e.name not in self.varying or e.law is not None:
             return [e]
         plain = {"unit": 1.0, "kf": 0.0, "af": 1.0}
@@ -139,7 +139,7 @@ class Family:
 
     @functools.cached_property
     def places(self) -> list[tuple[str, int, str, np.ndarray]]:
-        """(groups or charges, which of them, name of a number, parts) of all that varies, in the order of the data."""
+        """(groups or charges, index, name of a number, parts) of each number that varies, in the order of the data."""
         found = []
         for kind in ("groups", "charges"):
             for k, group in enumerate(getattr(self.network, kind)):
@@ -152,29 +152,29 @@ class Family:
         return found
 
     def numbers(self, values: Mapping[str, float]) -> np.ndarray:
-        """The data of a run at some values."""
+        """The data of a run at given values."""
         found = self.elements(values)
         parts = self._parts(found)
         odd = self._differing(found) - self.varying
-        data, told = [], set[tuple[str, str]]()
+        data, listed = [], set[tuple[str, str]]()
         for kind, k, key, which in self.places:
             elements = getattr(self.network, kind)[k].elements
             for i in which:
                 usual, now = elements[i].value, parts[elements[i].name].value
                 data.append(now["unit"] / usual["unit"] if key == OVER_UNIT else now[key])
-                told.add((elements[i].name, key))
+                listed.add((elements[i].name, key))
         for kind in ("groups", "charges"):
             for e in (e for group in getattr(self.network, kind) for e in group.elements if e.name in parts):
                 now = parts[e.name].value
                 changed = (key for key, value in e.value.items() if now[key] != value and not np.isnan(value))
-                odd |= {e.name for key in changed if (e.name, key) not in told and key in now}
+                odd |= {e.name for key in changed if (e.name, key) not in listed and key in now}
         if odd:
-            raise NetlistError(f"{min(odd)}: changes at {_told(values)} but not near the usual values; spread the "
+            raise NetlistError(f"{min(odd)}: changes at {_listed(values)} but not near the nominal values; spread the "
                                "random values less, or write the expression without a corner")  # fmt: skip
         return np.array(data)
 
     def at(self, data: Any, xp: Any) -> Network:
-        """The network with numbers (..., len(data)) of a run."""
+        """The network with the numbers (..., len(data)) of a run."""
         changed: dict[tuple[str, int], dict[str, Any]] = {}
         first = 0
         for kind, k, key, which in self.places:
@@ -214,8 +214,10 @@ class Family:
         return np.array(rows).reshape(paths, -1)
 
     def starts(self, data: np.ndarray, start: np.ndarray, held: Mapping[int, float] | None) -> np.ndarray:
-        """Operating points (paths, n) at t = 0 with the numbers of each path, nodes of `held` at theirs; None: `start`
-        as it is, with the charges that belong to it."""
+        """Operating points (paths, n) at t = 0 with the numbers of each path and the nodes of `held` at their voltages.
+
+        Where `held` is None each path has the state `start`, with the charges that belong to it.
+        """
         network = self.at(data, np)
         x = np.tile(start, (len(data), 1))
         if held is not None:
@@ -270,5 +272,5 @@ def _branch_part(e: Element, law: Law, reads: Any, value: dict[str, float]) -> E
     return part._replace(nodes=(GROUND, GROUND, *part.nodes[1:]))
 
 
-def _told(values: Mapping[str, float]) -> str:
+def _listed(values: Mapping[str, float]) -> str:
     return ", ".join(f"{name} = {value:.6g}" for name, value in list(values.items())[:6])

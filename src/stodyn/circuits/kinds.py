@@ -1,4 +1,4 @@
-"""The elements and the types of models that there are: what the files of elements/ hold."""
+"""All elements and all types of models, collected from the files of elements/."""
 
 from __future__ import annotations
 

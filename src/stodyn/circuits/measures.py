@@ -1,8 +1,8 @@
-"""Measurements on waveforms, as .measure has them: of many paths at once, each path by itself.
+"""Measurements on waveforms by .measure: many paths at once, each path by itself.
 
 A waveform is a row of values over an axis (time or frequency) with straight lines between its points. Signals are
-expressions of v(node), v(a,b) and i(source); of small signals vm, vdb, vp, vr and vi beside v, of noise onoise and
-inoise (V/√Hz). A measurement that a path does not have (a level that is not met) is NaN there.
+expressions of v(node), v(a,b) and i(source); for small signals also of vm, vdb, vp, vr and vi, and for noise of onoise
+and inoise (V/√Hz). A measurement that does not exist on a path, because a level is never reached, is NaN there.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ PARTS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 
 
 class Waveforms:
-    """Values over an axis: `of` gives those of an unknown, (paths, points), by its name; "0" is the ground."""
+    """Values over an axis: `of` returns those of an unknown, (paths, points), by its name; "0" is the ground."""
 
     def __init__(self, axis: np.ndarray, of: Callable[[str], np.ndarray], names: Sequence[str],
                  more: Mapping[str, np.ndarray] | None = None):  # fmt: skip
         self.axis, self.of, self.names, self.more = np.asarray(axis, float), of, names, dict(more or {})
 
     def signal(self, expression: str, known: Mapping[str, Any]) -> np.ndarray:
-        """The values (paths, points) of an expression; BadValue where something in it is not there."""
+        """The values (paths, points) of an expression; BadValue if it contains an unknown name."""
         found: dict[str, np.ndarray] = {}
 
         def replaced(match: re.Match) -> str:
@@ -118,7 +118,7 @@ _KINDS: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
 
 
 def _interpolated(axis: np.ndarray, y: np.ndarray, at: np.ndarray) -> np.ndarray:
-    """y (paths, points) at a place of each path's own; NaN outside."""
+    """y (paths, points) interpolated at one place per path; NaN outside the axis."""
     at = np.broadcast_to(at, (max(len(y), np.size(at)),))
     y = np.broadcast_to(y, (len(at), y.shape[1]))
     k = np.clip(np.searchsorted(axis, np.nan_to_num(at, nan=axis[0]), side="right") - 1, 0, len(axis) - 2)
@@ -130,7 +130,7 @@ def _interpolated(axis: np.ndarray, y: np.ndarray, at: np.ndarray) -> np.ndarray
 
 
 def _met(event: Event | None, waveforms: Waveforms, known: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Where on the axis each path meets the event; NaN where it does not."""
+    """The place on the axis at which each path meets the event; NaN where it does not."""
     assert event is not None
     if event.at is not None:
         return np.full(1, event.at)

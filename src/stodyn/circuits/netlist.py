@@ -23,11 +23,11 @@ MOST_ELEMENTS = 100_000
 INSTANCE = "X node ... subcircuit [name=value ...]"
 FIRST_VALUE = {"r": 3, "c": 3, "l": 3, "v": 3, "i": 3, "e": 5, "g": 5, "f": 4, "h": 4, "d": 3, "m": 5}
 NOT_HERE = {
-    "t": "a transmission line is not understood; write it as a ladder of some ten L and C sections for each wavelength",
-    "o": "a lossy line is not understood; write it as a ladder of R, L and C",
-    "u": "an RC line is not understood; write it as a ladder of R and C",
-    "z": "a MESFET is not understood; J is a junction transistor", "a": "code models are not understood",
-    "n": "compiled Verilog-A models are not understood",
+    "t": "transmission lines are not supported; write one as a ladder of about ten L and C sections per wavelength",
+    "o": "lossy lines are not supported; write one as a ladder of R, L and C",
+    "u": "RC lines are not supported; write one as a ladder of R and C",
+    "z": "MESFETs are not supported; J is a junction transistor", "a": "code models are not supported",
+    "n": "compiled Verilog-A models are not supported",
 }  # fmt: skip
 BEHAVIOURAL = re.compile(r"(\S+\s+\S+\s+\S+)\s+([vi])\s*=\s*(.*)")
 
@@ -44,7 +44,7 @@ class Deck(NamedTuple):
 
 @dataclasses.dataclass
 class Netlist:
-    """A circuit as flat elements and what the netlist asks for."""
+    """A circuit as flat elements, with the analyses and settings of the netlist."""
 
     deck: Deck
     given: Given
@@ -73,20 +73,20 @@ class Netlist:
 
 
 def read_deck(source: str | Path, libraries: Sequence[str | Path] = ()) -> Deck:
-    """The blocks of a netlist: see `text.read_text` for what may be given."""
+    """The blocks of a netlist; see `text.read_text` for the kinds of source."""
     text = read_text(source, libraries)
-    title, lines, said, notes = text.title, text.lines, text.title.text.lstrip("* "), list(text.notes)
+    title, lines, name, notes = text.title, text.lines, text.title.text.lstrip("* "), list(text.notes)
     if title.text.startswith(".") or _is_element(title):
-        lines, said = [title, *lines], ""
-        notes.append(f"{title.at}: there is no title, the first line is read as part of the circuit")
+        lines, name = [title, *lines], ""
+        notes.append(f"{title.at}: there is no title; the first line is read as part of the circuit")
     top = blocks(lines)
     if not top.lines and not top.subcircuits:
         raise NetlistError("the netlist has no elements", title.at)
-    return Deck(said, title.at.file, title.at, top, tuple(notes))
+    return Deck(name, title.at.file, title.at, top, tuple(notes))
 
 
 def laid_out(deck: Deck, values: Mapping[str, float] | None = None) -> Netlist:
-    """The flat elements of a deck, some values given from outside (see scope.py); `temp` is the temperature in °C."""
+    """The flat elements of a deck, with some values given by the caller (see scope.py); `temp` is in °C."""
     values = dict(values or {})
     netlist = Netlist(deck, Given(values), notes=list(deck.notes), model_names=deck.top.model_names())
     scope = Scope(deck.top, None, {}, "", {}, {}, netlist)
@@ -102,32 +102,31 @@ def laid_out(deck: Deck, values: Mapping[str, float] | None = None) -> Netlist:
         raise NetlistError("the netlist has no elements", deck.at)
     for place in values:
         if place not in netlist.given.used and place not in deck.top.params:
-            raise NetlistError(f"there is no value {place} to give{near(place, _places(netlist, scope))}; a .param is "
-                               "given by its name, other values as r1.value, m1.w, nch.vto, x1.r")  # fmt: skip
+            raise NetlistError(f"there is no value named {place}{near(place, _places(netlist, scope))}; a .param goes "
+                               "by its name, others by names such as r1.value, m1.w, nch.vto, x1.r")  # fmt: skip
     if netlist.ignored:
-        told = "; ".join(f"{model}: {', '.join(names)}" for model, names in netlist.ignored.items())
-        netlist.notes.append(f"left out parameters of models that are not known: {told}")
+        ignored = "; ".join(f"{model}: {', '.join(names)}" for model, names in netlist.ignored.items())
+        netlist.notes.append(f"left out unknown parameters of models: {ignored}")
     if netlist.without_gate:
         some = ", ".join(netlist.without_gate[:8]) + (" and others" if len(netlist.without_gate) > 8 else "")
-        said = f"with TOX the gates of {some} have capacitances of their own, Meyer's, and these are left out"
-        netlist.notes.append(said)
+        netlist.notes.append(f"with TOX the gates of {some} have Meyer's capacitances, which are left out")
     return netlist
 
 
 def warn(netlist: Netlist, stacklevel: int) -> None:
-    """Warn once of what was left out and may matter."""
+    """Warn of the parts of the netlist that were left out and may matter."""
     for note in netlist.notes:
-        if note.startswith(("left out parameters", "with TOX")):
+        if note.startswith(("left out unknown parameters", "with TOX")):
             warnings.warn(note, stacklevel=stacklevel + 1)
 
 
 def _places(netlist: Netlist, scope: Scope) -> list[str]:
-    """Names that values may be given by, as far as they are easily listed."""
+    """The names of values, as far as they are easily listed."""
     return [*scope.block.params, *(f"{e.name}.value" for e in netlist.elements), *netlist.given.random]
 
 
 def _is_element(line: Line) -> bool:
-    """Whether the first line says a whole element with a number: no title does."""
+    """Whether the first line is a complete element with a number, which no title is."""
     words = line.text.lower().split()
     if not words or words[0][0] not in FIRST_VALUE or len(words) < 2:
         return False
@@ -180,7 +179,7 @@ def _instance(name, words, given, scope: Scope, netlist: Netlist, at: Position) 
             f"{' '.join(nodes)}", at)  # fmt: skip
     _check_nodes(name, nodes, at)
     if kind in scope.path:
-        raise NetlistError(f"{name}: the subcircuit {kind} holds itself ({' -> '.join([*scope.path, kind])})", at)
+        raise NetlistError(f"{name}: the subcircuit {kind} contains itself ({' -> '.join([*scope.path, kind])})", at)
     if len(scope.path) > DEEPEST:
         raise NetlistError(f"{name}: subcircuits nested deeper than {DEEPEST}", at)
     numbers = {}
@@ -201,7 +200,7 @@ def _check_nodes(name: str, nodes: list[str], at: Position) -> None:
 
 
 def _behavioural(line: Line) -> tuple[list[str], dict[str, str]]:
-    """The words of a B source, whose expression may stand without braces."""
+    """The words of a B source, whose expression needs no braces."""
     found = BEHAVIOURAL.fullmatch(line.text.lower())
     if found is None:
         return fields(line)
@@ -215,7 +214,7 @@ def _element(kind: ElementType, name, words, given, scope: Scope, netlist: Netli
     nodes, rest = words[1 : kind.nodes + 1], words[kind.nodes + 1 :]
     if len(nodes) < kind.nodes or any(node in "()" for node in nodes):
         raise NetlistError(f"{name}: expected {kind.form}, found {len(words) - 1} word(s) after the name", at)
-    noisy = bool(kind.noisy)  # a current source only where asked: a photocurrent has shot noise, a current mirror not
+    noisy = bool(kind.noisy)  # off for current sources: a photocurrent has shot noise, a current mirror has none
     for key in ("noise", "noisy"):
         if key in given:
             if kind.noisy is None:

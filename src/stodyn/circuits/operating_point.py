@@ -11,14 +11,14 @@ from stodyn.circuits.assembly import Network
 from stodyn.circuits.text import NetlistError
 
 ROUNDS = 200
-SETTLED = 1e-12  # of the voltages: Newton stops there, one round after which nothing is left but rounding
+SETTLED = 1e-12  # relative to the voltages: after a last move this small only rounding errors are left
 GMIN = 10.0 ** np.arange(-2.0, -13.0, -1.0)  # S, from every node to ground
-STEPS = 1e-6  # the shortest step of the sources
-CAPS = ((120, 0.1), (40, 0.5))  # turns of Newton's method, and the longest step of a voltage from then on, V
+STEPS = 1e-6  # the shortest step of source stepping, as a share of the sources
+CAPS = ((120, 0.1), (40, 0.5))  # iterations of Newton's method, and the longest step of a voltage from then on, V
 
 
 class OperatingPoint(NamedTuple):
-    """x (n,) with f = 0, currents of all V, E, H and L included, and how it was found."""
+    """The state x (n,) with f = 0, including the currents of all V, E, H and L; how it was computed; the iterations."""
 
     x: np.ndarray
     how: str
@@ -26,10 +26,11 @@ class OperatingPoint(NamedTuple):
 
 
 def operating_point(network: Network, sources: np.ndarray, held: dict[int, float] | None = None) -> OperatingPoint:
-    """Voltages and currents at rest with the sources at the given values, nodes of `held` kept at theirs (.ic).
+    """Voltages and currents at rest with the sources at the given values and the nodes of `held` at theirs (.ic).
 
-    Capacitors are open, inductors short. A source in a loop with capacitors shows its current, not its charge. It is
-    sought from where the nodes of .nodeset are held at theirs: of several operating points the one near them is found.
+    Capacitors are open, inductors short. The unknown of a source in a loop with capacitors is its current, not its
+    charge. The search begins with the nodes of .nodeset held at their voltages, so that of several operating points
+    the one near these voltages is found.
     """
     solver = _Solver(network, sources, held or {})
     nothing = np.zeros(network.n)
@@ -46,7 +47,7 @@ def operating_point(network: Network, sources: np.ndarray, held: dict[int, float
     for g in (*GMIN, 0.0):
         before, found = found, solver.newton(found, gmin=g)
         if found is None:
-            if g == 0.0 and network.groups:  # devices that are off leave a node to itself
+            if g == 0.0 and network.groups:  # a node may be connected only to devices that are off
                 return OperatingPoint(
                     before, f"gmin stepping, with {GMIN[-1]:g} S from every node to ground", solver.rounds
                 )
@@ -81,14 +82,14 @@ def _by_source_stepping(solver: _Solver, x: np.ndarray) -> np.ndarray | None:
 
 
 def shortened(turn: int, move: float) -> float:
-    """By what a step of Newton's method is shortened: after some turns no voltage moves farther than CAPS says, so that
-    it does not go round for ever."""
+    """The factor that shortens a step of Newton's method: after some iterations no voltage moves farther than CAPS
+    allows, so that the iteration cannot cycle for ever."""
     cap = next((volts for turns, volts in CAPS if turn >= turns), np.inf)
     return min(1.0, cap / move) if move > 0.0 else 1.0
 
 
 class _Solver:
-    """Newton on f(x) = 0 of a network at rest."""
+    """Newton's method on f(x) = 0 for a network at rest."""
 
     def __init__(self, network: Network, sources: np.ndarray, held: dict[int, float]):
         self.network, self.sources, self.held = network, sources, held
@@ -130,7 +131,7 @@ class _Solver:
         return found if np.isfinite(found).all() else None
 
     def loose(self, J: Any, scale: np.ndarray) -> str:
-        """Which unknowns nothing determines."""
+        """Names the unknowns that no equation determines."""
         if self.network.n > 1000:
             return "some node voltages are not determined"
         direction = np.abs(np.linalg.svd(scale[:, None] * J.toarray())[2][-1])
@@ -138,10 +139,10 @@ class _Solver:
         return f"{', '.join(names[:6])} {'is' if len(names) == 1 else 'are'} not determined"
 
     def limited(self, x: np.ndarray, step: np.ndarray) -> np.ndarray:
-        """The step shortened so that no device's controlling voltage leaves the range its slope is good for.
+        """The step, shortened so that no controlling voltage leaves the range in which the slopes of its device hold.
 
-        A junction may go up by 2 N V_T beyond where it conducts 10 µA; others by 10 V. The whole step is shortened: its
-        direction is Newton's.
+        A junction may rise to 2 N V_T beyond the voltage at which it conducts 10 µA, other voltages by 10 V. The whole
+        step is shortened, so that its direction remains that of Newton's method.
         """
         y, dy = np.append(x, 0.0), np.append(step, 0.0)
         most = 1.0

@@ -1,7 +1,7 @@
-"""The equations of a network at many states at once, in numpy: f, f_x, g and g_x, nothing traced or compiled.
+"""The equations of a network at many states at once, in numpy: f, f_x, g and g_x, with nothing traced or compiled.
 
-For those who look at some states once or twice: the search for a cycle, the checks before a run. Flicker filters are at
-rest.
+They serve callers that evaluate a few states once or twice: the search for a cycle, the checks before a run. Flicker
+filters are at rest.
 """
 
 from __future__ import annotations
@@ -92,5 +92,5 @@ def _grounded(x: np.ndarray) -> np.ndarray:
 
 
 def _add(found: np.ndarray, values: np.ndarray, *places: np.ndarray) -> None:
-    """Add values (points, entries) at their places in the other axes; those of one place add up."""
+    """Add values (points, entries) at their places in the other axes; values at the same place add up."""
     np.add.at(found, (slice(None), *places), values)  # type: ignore[arg-type]

@@ -1,6 +1,6 @@
-"""What names mean inside one instance of a block: parameters, functions, models, subcircuits and nodes.
+"""The meaning of names inside one instance of a block: parameters, functions, models, subcircuits and nodes.
 
-Values may be given from outside by the names of their places: a .param by its name (x1.r in the instance x1), a
+The caller may give values by the names of their places: a .param by its name (x1.r in the instance x1), a
 parameter of an element or of a model as m1.w or nch.vto, the number of a simple element as r1.value. Each random
 function in an expression has a ξ of its own, named after its place: gauss(r1), gauss(x1.r), gauss(m1.w).
 """
@@ -26,7 +26,7 @@ CALLED = re.compile(r"(?<![\w.])([a-z_]\w*+)\s*\(")
 
 
 class Given:
-    """The values given from outside, and which places there are for them; the random ones met on the way."""
+    """The values given by the caller, the names of those already used, and the random values met while reading."""
 
     def __init__(self, values: Mapping[str, float]):
         self.values, self.used = values, set[str]()
@@ -89,7 +89,7 @@ class Scope:
         return self.known[name]
 
     def _definition(self, name: str) -> tuple[str, Position | None] | None:
-        """The text of a parameter of this block, and where it stands."""
+        """The text of a parameter of this block, and its position."""
         if name in self.block.params:
             return self.block.params[name]
         return (self.block.defaults[name], self.block.at) if name in self.block.defaults else None
@@ -117,7 +117,7 @@ class Scope:
         return None if self.outer is None else self.outer.function(name)
 
     def value(self, text: str, place: str = "") -> float:
-        """The number a word or an expression says; raises BadValue. `place` is the name of what it is the value of."""
+        """The number that a word or an expression stands for; raises BadValue. `place` is the name of this value."""
         given = self.netlist.given.get(place)
         if given is not None:
             return given
@@ -131,14 +131,14 @@ class Scope:
 
     def number(self, text: str, what: str, at: Position, least: float = -math.inf, or_equal: bool = True,
                form: str = "", place: str = "") -> float:  # fmt: skip
-        """The same in a place that can be named, and of at least some size; `form` is what the line should be like."""
+        """A number of at least a given size; its errors name `what` and the position, and show the `form` expected."""
         try:
             found = self.value(text, place)
         except BadValue as error:
             raise NetlistError(f"{what}: {error}{f'; expected {form}' if form else ''}", at) from None
         if found < least or (found == least and not or_equal):
-            said = text if number_or_none(text) is not None else f"{text} = {found:g}"
-            raise NetlistError(f"{what} = {said}: expected {'at least' if or_equal else 'more than'} {least:g}", at)
+            shown = text if number_or_none(text) is not None else f"{text} = {found:g}"
+            raise NetlistError(f"{what} = {shown}: expected {'at least' if or_equal else 'more than'} {least:g}", at)
         return found
 
     # --- models, subcircuits, nodes -------------------------------------------------------------------------------
@@ -158,10 +158,10 @@ class Scope:
         return scope.built[name]
 
     def _built(self, name: str, kind: str, given: dict[str, str], at: Position) -> Model:
-        """Numbers with their defaults. Parameters that would change the answer are refused, unknown ones left out."""
+        """The numbers of a model, with defaults; refuses parameters that would change the answer, leaves out others."""
         known = MODELS[kind]
         numbers: dict[str, float] = {key: parameter.default for key, parameter in known.parameters.items()}
-        said = set()
+        named = set()
         places = {key: f"{self.prefix}{name}.{key}" for key in numbers}
         outside = {key: "" for key in numbers if key not in given and places[key] in self.netlist.given.values}
         for key, text in {**given, **outside}.items():
@@ -170,19 +170,19 @@ class Scope:
                 value = self.number(text, f".model {name}: {key}", at)
                 if value != known.refused[same]:
                     raise NetlistError(f".model {name}: {key} = {text} would change the answer and is not implemented; "
-                                       "take it out where the circuit can do without", at)  # fmt: skip
+                                       "remove it if the circuit can do without", at)  # fmt: skip
             elif same in numbers:
                 limit = known.parameters[same]
                 numbers[same] = self.number(text, f".model {name}: {key}", at, limit.least, limit.may_be_least,
                                             place=places[same])  # fmt: skip
-                said.add(same)
+                named.add(same)
             else:
                 self.netlist.ignored.setdefault(name, []).append(f"{key}{near(key, numbers)}")
         try:
             known.check(numbers)
         except ValueError as error:
             raise NetlistError(f".model {name}: {error}", at) from None
-        return Model(name, kind, numbers, frozenset(said), at)
+        return Model(name, kind, numbers, frozenset(named), at)
 
     def models(self) -> list[str]:
         return [*self.block.models, *(self.outer.models() if self.outer is not None else ())]
@@ -206,7 +206,7 @@ class Scope:
 
 
 def number_or_none(text: str) -> float | None:
-    """The number that a word says, None where it says none."""
+    """The number that a word stands for, None if it is not a number."""
     try:
         return number(text)
     except BadValue:

@@ -18,9 +18,9 @@ STANDARD = 290.0  # K: the temperature of the source in a noise figure
 
 
 class Spectrum(NamedTuple):
-    """One-sided densities (V²/Hz, currents A²/Hz) at frequencies (Hz): of the whole, and of each element by itself.
+    """One-sided densities (V²/Hz, for currents A²/Hz) at frequencies (Hz): of the whole circuit and of each element.
 
-    gain    |H|² from a source to the output, where one was named
+    gain    |H|² from a source to the output, if a source was named
     kelvin  the temperature of the circuit
     """
 
@@ -32,15 +32,33 @@ class Spectrum(NamedTuple):
 
     @property
     def input_density(self) -> np.ndarray:
-        """The density of a noise at the source that would make the same output: V²/Hz at a V, A²/Hz at an I."""
+        """The density of noise at the input source that would give the same output: V²/Hz at a V, A²/Hz at an I."""
         if self.gain is None:
             raise ValueError("input_density: no source was named; give source=, or write .noise v(OUT) SOURCE ...")
         with np.errstate(divide="ignore"):
             return self.density / self.gain
 
     def noise_figure(self, resistor: str) -> np.ndarray:
-        """10 log10(1 + (S - S_R)/S_R₀), dB: S_R the part of the output noise that comes from the resistor of the signal
-        source, S_R₀ the same with this resistor at 290 K."""
+        """Return the noise figure 10 log10(1 + (S - S_R)/S_R₀), dB.
+
+        S is the output noise, S_R the part of it that comes from the resistor of the signal source, and S_R₀ that part
+        with the resistor at 290 K.
+
+        Parameters
+        ----------
+        resistor : str
+            The name of the resistor of the signal source.
+
+        Returns
+        -------
+        numpy.ndarray
+            The noise figure in dB at each frequency.
+
+        Raises
+        ------
+        ValueError
+            If the resistor contributes no noise to the output.
+        """
         name = resistor.lower()
         if name not in self.parts or not self.parts[name].any():
             loud = ", ".join(part for part, density in self.parts.items() if density.any())
@@ -50,7 +68,7 @@ class Spectrum(NamedTuple):
 
 
 class Response(NamedTuple):
-    """What .ac computes: complex amplitudes of the unknowns at frequencies (Hz), response["out"] those of a node."""
+    """The result of .ac: complex amplitudes of the unknowns at frequencies (Hz); response["out"] for the node out."""
 
     frequency: np.ndarray
     amplitudes: np.ndarray
@@ -66,10 +84,10 @@ class Response(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SmallSignal:
-    """M x' = f_x x + noise around x: what SPICE's .noise computes, and more.
+    """The linearised circuit M x' = f_x x + noise around a state x, for the analyses of SPICE's .noise and more.
 
-    spectrum(node)  S(f) = Σ_k |e' (2πi f M - f_x)⁻¹ b_k|² S_k(f), one sparse solve a frequency
-    covariance()    the stationary one of all unknowns, from the Lyapunov equation; dense, O(n³)
+    spectrum(node)  S(f) = Σ_k |e' (2πi f M - f_x)⁻¹ b_k|² S_k(f), one sparse solve per frequency
+    covariance()    the stationary covariance of all unknowns, from the Lyapunov equation; dense, O(n³)
     rates           λ of the modes exp(λ t): a step h resolves those with h |λ| < 1; dense, O(n³)
     """
 
@@ -78,9 +96,25 @@ class SmallSignal:
     x: np.ndarray
 
     def spectrum(self, node: str, frequency: ArrayLike, reference: str = "0", source: str | None = None) -> Spectrum:
-        """The noise of v(node) - v(reference); flicker with its own 1/f, white noise without any resolution.
+        """Compute the noise of v(node) - v(reference): flicker noise as exactly 1/f, white noise at all frequencies.
 
-        source  a V or I to which the noise may be referred: `input_density` of the spectrum
+        Parameters
+        ----------
+        node, reference : str
+            The names of the nodes.
+        frequency : array_like
+            Frequencies in Hz.
+        source : str, optional
+            A V or I source to which the noise is referred in `input_density` of the spectrum.
+
+        Returns
+        -------
+        Spectrum
+
+        Raises
+        ------
+        ValueError
+            If a node or the source does not exist, or a frequency is not above 0.
         """
         network, n = self.network, self.network.n
         f = np.atleast_1d(np.asarray(frequency, float))
@@ -108,7 +142,7 @@ class SmallSignal:
         return Spectrum(f, np.sum([*parts.values(), np.zeros(len(f))], axis=0), parts, network.netlist.kelvin, gain)
 
     def pushed(self, source: str) -> np.ndarray:
-        """(n + 1,): what a source of size 1 adds to the equations."""
+        """The contribution (n + 1,) of a source of size 1 to the equations."""
         network = self.network
         if source not in network.sources_of:
             raise ValueError(f"source: there is no {source!r}; there are {', '.join(network.sources_of)}")
@@ -118,7 +152,7 @@ class SmallSignal:
         return found
 
     def response(self, frequency: ArrayLike) -> np.ndarray:
-        """What .ac computes: complex amplitudes (frequencies, n) of all unknowns for the AC sizes of the sources."""
+        """The complex amplitudes (frequencies, n) of all unknowns for the AC amplitudes of the sources, as in .ac."""
         network, n = self.network, self.network.n
         f = np.atleast_1d(np.asarray(frequency, float))
         if f.ndim != 1 or not (np.isfinite(f).all() and (f >= 0.0).all()):
@@ -148,12 +182,12 @@ class SmallSignal:
 
     @property
     def wandering(self) -> list[int]:
-        """The charges of sources: nothing reads them."""
+        """The charges delivered by sources, on which no equation depends."""
         return [self.network.branches[name] for name in self.network.charged]
 
     @functools.cached_property
     def state_space(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """A, T, W of dz = A z dt + W'R g dW, x = T z + what wanders: z = W'R M x, A = W'R f_x T.
+        """A, T, W of dz = A z dt + W'R g dW, x = T z + unbounded charges: z = W'R M x, A = W'R f_x T.
 
         W is orthogonal to the directions V of the charges of sources in R M x, along which nothing moves.
         """
@@ -174,8 +208,8 @@ class SmallSignal:
     def covariance(self) -> np.ndarray:
         """(n, n): T P T' with A P + P A' + W'R g g'R'W = 0.
 
-        Algebraic unknowns have it without the white part that was taken out of them. The charge of a source wanders
-        for ever: its variance is infinite.
+        For algebraic unknowns it leaves out the white part that was removed from them. The charge delivered by a source
+        is a random walk, whose variance is infinite.
         """
         A, T, W = self.state_space
         g = W.T @ self.problem.noise_matrix(self.x)[self.problem.split.rows]

@@ -23,7 +23,7 @@ LONG_WORD, SHOWN, MOST_SHOWN = re.compile(r"\S{200,}"), 60, 3000  # characters o
 
 
 class Position(NamedTuple):
-    """Where something stands; `file` is "" in a netlist given as text."""
+    """A position in a file; `file` is "" for a netlist given as text."""
 
     file: str
     line: int
@@ -33,7 +33,7 @@ class Position(NamedTuple):
 
 
 class NetlistError(ValueError):
-    """What is wrong with a netlist, in the designer's terms; `at` is where, None where no one line is to blame."""
+    """An error in a netlist, in the designer's terms; `at` is its position, None where no single line is to blame."""
 
     def __init__(self, message: str, at: Position | None = None):
         message = LONG_WORD.sub(lambda word: f"{word[0][:SHOWN]}… ({len(word[0]):,} characters)", message)
@@ -50,7 +50,7 @@ class Line(NamedTuple):
 
 
 class Text(NamedTuple):
-    """A netlist as lines: its first line, which is the title, the others, and what was left out, in words."""
+    """A netlist as lines: its first line, which is the title, the others, and notes on the parts left out."""
 
     title: Line
     lines: list[Line]
@@ -61,7 +61,7 @@ def read_text(source: str | Path, libraries: Sequence[str | Path] = ()) -> Text:
     """The lines of a netlist: a path, or the text itself, which has more than one line.
 
     As in SPICE the first line is the title and .end the end; `*` begins a comment line, `;` or a lone `$` a comment at
-    the end of one; `+` continues the line before; what stands between .control and .endc is left out. Included files
+    the end of one; `+` continues the line before; the lines between .control and .endc are left out. Included files
     must lie in the netlist's folder, in one of the folders `libraries`, or below, links followed; a netlist given as
     text has no folder of its own. Files are in UTF-8, UTF-16 with its mark, or Latin-1, in which older programs
     write µ.
@@ -100,7 +100,7 @@ def _uncommented(text: str) -> str:
 
 
 class _Reader:
-    """Collects the lines of a netlist and of what it includes from `roots` and below."""
+    """Collects the lines of a netlist and of the files it includes from `roots` and below."""
 
     def __init__(self, roots: list[Path]):
         self.roots, self.bytes = roots, 0
@@ -117,7 +117,7 @@ class _Reader:
         return Text(title, self.lines, self.notes)
 
     def collect(self, rows: list[str], name: str, first: int, section: str = "") -> None:
-        """Take in the rows of a file, or those of one of its sections."""
+        """Add the rows of a file, or those of one of its sections."""
         skipping: Position | None = None
         opened: str | None = None  # the section of a library that the row stands in
         sections = _sections(rows)
@@ -144,7 +144,7 @@ class _Reader:
                 break
             elif text[0] == "+":
                 if len(self.lines) == begun:
-                    raise NetlistError("a line that begins with + continues the one before, and there is none", at)
+                    raise NetlistError("a line that begins with + continues the one before, but there is none", at)
                 parts.append(_uncommented(text[1:]))
             elif text := _uncommented(text):
                 self._continued(begun, parts)
@@ -158,7 +158,7 @@ class _Reader:
             raise NetlistError(".control without .endc", skipping)
 
     def _continued(self, begun: int, parts: list[str]) -> None:
-        """Join what continues the last line to it: all at once, so that many continuations cost no more than one."""
+        """Join the last line with its continuations, all at once, so that many of them cost no more than one."""
         if len(parts) > 1:
             before = self.lines[-1]
             parts[0] = before.text
@@ -224,7 +224,7 @@ class _Reader:
             if utf16:
                 raise NetlistError(f"{path.name}: not text ({error.reason})", at) from None
             text = raw.decode("latin-1")
-            self.notes.append(f"{path.name}: is not UTF-8, and is read as Latin-1")
+            self.notes.append(f"{path.name}: is not UTF-8; it is read as Latin-1")
         strange = UNPRINTABLE.search(text)
         if strange is not None:
             line = text.count("\n", 0, strange.start()) + 1

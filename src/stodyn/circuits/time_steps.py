@@ -1,11 +1,11 @@
 """The steps of a transient, chosen before the run: they meet the corners of the sources, and are short where the
 circuit without noise is fast.
 
-The circuit without noise is followed from corner to corner by Radau IIA of order 5 with steps of its own, whose
+The circuit without noise is solved from corner to corner by Radau IIA of order 5 with steps of its own, whose
 collocation polynomials give the state at any time. The trapezoidal rule makes the error h³ |x'''|/12 in a step, a
 twelfth of the third difference of x at that distance. Every step of .tran, cut at the corners that lie in it, is cut
-into so many equal parts that this error, relative to the range of every component that is stored, stays below tol. The
-times of .tran remain times of the run, so that statistics can look at equal distances.
+into as many equal parts as keep this error, relative to the range of every component that is stored, below tol. The
+times of .tran remain times of the run, so that statistics can be collected at equal intervals.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from stodyn.circuits import points
 from stodyn.circuits.assembly import Network
 from stodyn.numerics import radau
 
-ACCURACY = 1e-4  # relative, of the solution that is followed
-SMALLEST = 1e-4  # of the largest range in a unit: smaller ranges count as that
-MERGED = 1e-6  # of a step: a corner nearer to a time of .tran is met by that
-FEWEST, MOST_PARTS = 8, 512  # of a step: with which its error is first looked at, and with which it is cut at the most
-CHUNK = 2_000_000  # numbers looked at together
+ACCURACY = 1e-4  # the relative accuracy of the solution without noise
+SMALLEST = 1e-4  # smaller ranges count as this share of the largest range in the same unit
+MERGED = 1e-6  # as a share of a step: a corner nearer than this to a time of .tran is merged with it
+FEWEST, MOST_PARTS = 8, 512  # the parts of a step with which its error is first estimated, and the most it is cut into
+CHUNK = 2_000_000  # the most numbers processed in one batch
 LARGEST = 300  # unknowns, and corners, beyond which only the corners are met
 MOST_SEGMENTS = 2000
 
@@ -51,7 +51,7 @@ def time_steps(network: Network, start: np.ndarray, times: np.ndarray, tol: floa
 def noiseless(
     network: Network, start: np.ndarray, times: np.ndarray, rtol: float, watch: Callable | None = None
 ) -> np.ndarray:
-    """The states (times, n) of the circuit without noise, followed from corner to corner; `watch` sees every step."""
+    """The states (times, n) of the circuit without noise, solved from corner to corner; `watch` gets every step."""
     system = radau.Nonlinear(
         network.mass.matrix(network.n).toarray()[None],
         lambda t, x: points.rates(network, t, x[:, 0])[:, None],
@@ -71,7 +71,7 @@ def noiseless(
 
 
 class _Followed:
-    """The circuit without noise as the collocation polynomials of the steps that followed it."""
+    """The solution without noise, as the collocation polynomials of its steps."""
 
     def __init__(self, network: Network, start: np.ndarray, span: np.ndarray):
         begins: list[float] = []
@@ -96,7 +96,7 @@ class _Followed:
         self.range = np.where(reach > 0.0, reach, np.inf)
 
     def errors(self, begins: np.ndarray, lengths: np.ndarray, parts: int) -> np.ndarray:
-        """The largest error of the trapezoidal rule in each interval cut into so many parts: a twelfth of the third
+        """The largest error of the trapezoidal rule in each interval cut into equal parts: a twelfth of the third
         differences, over the ranges."""
         found = np.empty(len(begins))
         for first in range(0, len(begins), max(1, CHUNK // (parts * self.x.shape[1]))):

@@ -1,7 +1,7 @@
-"""What is wrong with a circuit as a graph, said by the names of its elements, before any number is computed.
+"""Faults of a circuit as a graph, reported by the names of its elements, before any number is computed.
 
 floating      a node without any connection to ground
-no DC path    a cut-set of capacitors and current sources: the charge on one side is nobody's (unless .tran has uic)
+no DC path    a cut-set of capacitors and current sources: the charge on one side is undetermined (unless .tran has uic)
 short loops   a loop of voltage sources, or of voltage sources and inductors (the latter unless .tran has uic)
 index 2       a cut-set of inductors and current sources; a loop of capacitors and voltage sources is resolved: the
               current of such a source is kept as the charge it has delivered, `charged`
@@ -58,7 +58,7 @@ def check(netlist: Netlist, nodes: dict[str, int]) -> frozenset[str]:
         if short:
             raise NetlistError(
                 f"a loop of voltage sources and inductors: {_listed(e.name for e in short)}; at DC it is a short "
-                "circuit, and its current is nobody's. Put a resistor into it, or start with .ic and .tran ... uic",
+                "circuit with an undetermined current. Put a resistor into it, or start with .ic and .tran ... uic",
                 short[0].at)  # fmt: skip
         conducting = [e for e in elements if conducts(e) or e.kind in VOLTAGES or e.kind == "l"]
         _refuse_cut(nodes, elements, conducting, "capacitors and current sources",
@@ -70,8 +70,8 @@ def check(netlist: Netlist, nodes: dict[str, int]) -> frozenset[str]:
 
 
 def _touched(netlist: Netlist) -> None:
-    """Note nodes that one element alone touches, which is often a misspelt name; refuse controlling sources that are
-    not there."""
+    """Note nodes that only one element touches, often because of a misspelt name; refuse references to controlling
+    sources that do not exist."""
     count: dict[str, list[Element]] = {}
     for element in netlist.elements:
         for node in set(element.nodes):
@@ -99,7 +99,7 @@ def pieces(nodes: dict[str, int], elements: Sequence[Element]) -> np.ndarray:
 
 
 def _refuse_cut(nodes, elements, connecting, what: str, why: str) -> None:
-    """Refuse a piece that the connecting elements do not connect with ground."""
+    """Refuse a piece of the circuit that the connecting elements do not connect to ground."""
     piece = pieces(nodes, connecting)
     ground = piece[nodes[GROUND]]
     names = list(nodes)
@@ -149,7 +149,7 @@ def _path(edges: dict[int, list[tuple[int, Element]]], a: int, b: int) -> list[E
 
 
 def _in_loops(nodes: dict[str, int], elements: Sequence[Element]) -> Iterable[str]:
-    """The voltage sources that lie in loops of voltage sources and capacitors: the edges that are no bridges.
+    """The voltage sources that lie in loops of voltage sources and capacitors: the edges that are not bridges.
 
     R. E. Tarjan's search for bridges (1974), written without recursion.
     """

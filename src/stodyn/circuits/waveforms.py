@@ -34,7 +34,7 @@ ARGUMENTS = {
 
 
 def completed(kind: str, given: Sequence[float], step: float | None, stop: float | None) -> tuple[float, ...]:
-    """The numbers of a waveform with SPICE's defaults for those not given; ValueError in words where they mean nothing.
+    """The numbers of a waveform with SPICE's defaults for those not given; ValueError where they make no sense.
 
     sin    vo + va exp(-(t - td) theta) sin(2π freq (t - td) + phase°), before td as at td
     pulse  v1, from td in tr to v2, stays pw, in tf back; repeated every per
@@ -49,11 +49,11 @@ def completed(kind: str, given: Sequence[float], step: float | None, stop: float
         late = np.flatnonzero(np.diff(given[::2]) <= 0.0)
         if len(late):
             k = 2 * int(late[0])
-            raise ValueError(f"pwl: times must increase, and {given[k + 2]:g} comes after {given[k]:g}")
+            raise ValueError(f"pwl: times must increase, but {given[k + 2]:g} comes after {given[k]:g}")
         return tuple(given)
     names = ARGUMENTS[kind]
     if not 2 <= len(given) <= len(names):
-        raise ValueError(f"{kind}: expected {' '.join(names)}, of them the first two at least, got {len(given)}")
+        raise ValueError(f"{kind}: expected {' '.join(names)}, at least the first two, got {len(given)}")
     missing: dict[str, float | None] = {
         "freq": None if stop is None else 1.0 / stop, "tr": step, "tf": step, "pw": stop, "per": math.inf, "tau1": step,
         "td2": None if step is None else _at(given, 2, 0.0) + step, "tau2": step,
@@ -119,7 +119,7 @@ class Sources:
         return np.concatenate(parts, axis=1)
 
     def corners(self, start: float, end: float) -> np.ndarray:
-        """The times between start and end at which the slope of a source jumps, in their order."""
+        """The times between start and end at which the slope of a source jumps, in increasing order."""
         found = [
             *self.moving.get("sin", np.zeros((6, 0)))[3],
             *self.moving.get("exp", np.zeros((6, 0)))[[2, 4]].ravel(),
@@ -138,10 +138,10 @@ class Sources:
         return times[(times > start) & (times < end)]
 
     def period(self) -> tuple[float | None, float]:
-        """The common period of all sources, None where they are constant, and the time from which they have it.
+        """The common period of all sources, None where they are constant, and the time from which they are periodic.
 
-        ValueError where there is none: periods whose ratios are not fractions of numbers up to MOST_PERIODS, damped
-        sines, or pulses that are not repeated. EXP and PWL are constant after their last point.
+        ValueError where there is no common period: for periods whose ratios are not fractions of numbers up to
+        MOST_PERIODS, and for damped sines. EXP and PWL are constant after their last point.
         """
         found, begin = [], 0.0
         for vo_va in self.moving.get("sin", np.zeros((6, 0))).T:
@@ -169,13 +169,13 @@ class Sources:
                 whole = Fraction(MOST_PERIODS + 1)
             whole = Fraction(math.lcm(whole.numerator, ratio.numerator), math.gcd(whole.denominator, ratio.denominator))
         if whole > MOST_PERIODS:
-            told = ", ".join(f"{period:g}" for period in dict.fromkeys(found))
-            raise ValueError(f"sources: periods {told} have no common multiple below {MOST_PERIODS} periods")
+            periods = ", ".join(f"{period:g}" for period in dict.fromkeys(found))
+            raise ValueError(f"sources: periods {periods} have no common multiple below {MOST_PERIODS} periods")
         common = float(whole) * shortest
         return common, math.ceil(begin / common - 1e-9) * common
 
     def at_rest(self) -> np.ndarray:
-        """The DC values, and for sources without one the value at t = 0."""
+        """The DC values, and for sources without a DC value their values at t = 0."""
         return np.where(np.isnan(self.dc), self.values(0.0, np), self.dc)
 
 

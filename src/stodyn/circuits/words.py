@@ -8,7 +8,7 @@ from stodyn.circuits.expressions import BadValue, number
 from stodyn.circuits.text import Line, NetlistError
 
 TOKEN = re.compile(r"""\{[^{}]*\}|'[^']*'|"[^"]*"|[=(),]|[^\s=(),{}'"]+|\S""")
-ASSIGNED = re.compile(r"(?<![^\s=,(])([^\s=,(]++)\s*+(\([^)]*+\)\s*+)?=(?!=)")  # no way back: in linear time
+ASSIGNED = re.compile(r"(?<![^\s=,(])([^\s=,(]++)\s*+(\([^)]*+\)\s*+)?=(?!=)")  # without backtracking: linear time
 NAME = re.compile(r"[a-z_]\w*")
 BRACES = re.compile(r"\{[^{}]*\}|'[^']*'")
 SWITCH = {"on": True, "off": False, "1": True, "0": False, "yes": True, "no": False}
@@ -65,7 +65,7 @@ def unbraced(text: str) -> str:
 
 
 def is_number(word: str) -> bool:
-    """Whether a word says a number, a bad one included: what is wrong with it is said where it is needed."""
+    """Whether a word is written as a number; one that is too large or too small counts, and is refused where used."""
     try:
         return number(word) is not None
     except BadValue:

@@ -1,4 +1,4 @@
-""".tran, .ac, .noise and .op: what is to be computed."""
+""".tran, .ac, .noise and .op: the analyses."""
 
 from __future__ import annotations
 

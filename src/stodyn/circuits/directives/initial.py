@@ -1,4 +1,4 @@
-""".ic v(NODE)=VALUE: voltages at the start of a run; .nodeset v(NODE)=VALUE: where the operating point is sought."""
+""".ic v(NODE)=VALUE: voltages at the start of a run; .nodeset v(NODE)=VALUE: a guess of the operating point."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def _event(words: _Words, is_trigger: bool) -> Event:
     level: float | str = 0.0
     if not is_trigger:
         if words.peek() != "=":
-            raise words.statement.malformed(f"when {signal} is what")
+            raise words.statement.malformed(f"the level of {signal} is missing")
         words.place += 1
         text = words.next("a level")
         level = _expression(text) if "(" in text else words.number(text, signal)

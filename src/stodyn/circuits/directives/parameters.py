@@ -39,15 +39,15 @@ def _define(statement: Statement, name: str, arguments: str, body: str) -> None:
     if name in functions:
         raise statement.error(f" {name}: is defined already ({functions[name].at})")
     if not all(NAME.fullmatch(word) for word in names) or len(set(names)) < len(names):
-        raise statement.error(f" {name}({arguments}): its arguments must be different names, one at least")
+        raise statement.error(f" {name}({arguments}): its arguments must be different names, at least one")
     if any(word in CONSTANTS for word in names):
-        raise statement.error(f" {name}({arguments}): pi is a number, and no name for an argument")
+        raise statement.error(f" {name}({arguments}): pi is a constant and cannot name an argument")
     _check_brackets(statement, name, body)
     functions[name] = OwnFunction(names, unbraced(body), statement.at)
 
 
 def _check_brackets(statement: Statement, name: str, text: str) -> None:
-    """Refuse what is wrong at sight, whether anybody uses the name or not."""
+    """Refuse text that is obviously wrong, whether or not the name is used."""
     for opening, closing in ("()", "{}"):
         if text.count(opening) != text.count(closing):
             raise statement.error(f" {name}: {opening!r} and {closing!r} do not match in {text[:60]!r}")

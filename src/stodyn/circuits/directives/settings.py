@@ -1,4 +1,4 @@
-""".options, .global, and the directives that change nothing here and are left out with a note."""
+""".options, .global, and the directives that have no effect here and are left out with a note."""
 
 from __future__ import annotations
 

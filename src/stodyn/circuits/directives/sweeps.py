@@ -1,8 +1,8 @@
-""".step and .temp: the netlist once for each of several values.
+""".step and .temp: one netlist for several values.
 
 .step param NAME start stop increment | .step param NAME list v1 v2 ... | .step dec|oct param NAME start stop points
 .step temp ... and .step V1 ... step the temperature and the value of a source in the same ways; .temp t1 t2 ... is
-.step temp list t1 t2 ..., and one temperature alone is that of the circuit.
+.step temp list t1 t2 ..., and a single temperature is that of the circuit.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _step(statement: Statement) -> None:
 
 
 def _spaced(statement: Statement, name: str, spacing: str, start: float, stop: float, by: float) -> list[float]:
-    """Values from start to stop: by an increment, or with so many in each decade or octave."""
+    """Values from start to stop: by an increment, or with a number of points per decade or octave."""
     if spacing == "lin":
         if not by or (stop - start) / by < 0.0:
             raise statement.error(f" {name}: no increment of {by:g} leads from {start:g} to {stop:g}")

@@ -58,7 +58,7 @@ def _reverse(v: Any, p: Numbers, xp: Any) -> Any:
 
 
 def _base_charge(be: Any, bc: Any, p: Numbers, xp: Any) -> Any:
-    """q_b, the charge of the base over that at rest."""
+    """q_b, the charge of the base relative to its charge at rest."""
     early = 1.0 / (1.0 - bc * p["one_over_vaf"] - be * p["one_over_var"])
     injected = _forward(be, p, xp) * p["one_over_ikf"] + _reverse(bc, p, xp) * p["one_over_ikr"]
     return 0.5 * early * (1.0 + xp.sqrt(xp.maximum(1.0 + 4.0 * injected, 1e-12)))
@@ -148,7 +148,7 @@ def _parse(card: Card) -> list[Element]:
         card.nonlinear(BACK, (b, c), ((b, c),), quiet, ".c", noisy=False),
         *at_collector, *at_base, *at_emitter,
     ]  # fmt: skip
-    typical = 1e-3 * area  # A: the charge that it stores sets the unit of charge where there is no capacitance
+    typical = 1e-3 * area  # A: the charge stored at this current is the unit of charge where there is no capacitance
     if p["cje"] > 0.0 or p["tf"] > 0.0:
         unit = p["cje"] + p["tf"] * typical
         value = {**quiet, "unit": unit, "share": p["cje"] / unit, "vj": p["vje"], "m": p["mje"]}

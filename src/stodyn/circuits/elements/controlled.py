@@ -1,7 +1,7 @@
 """E, G, F, H: sources controlled by a voltage or by the current of a V source, linear, POLY(1), VALUE={...} or TABLE;
 and B: any expression of V(...) and I(...).
 
-A voltage that is not linear in what it reads is a branch, u+ - u- = value, whose equation reads it.
+A voltage source with a nonlinear law is a branch with the equation u+ - u- = value.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _law(card: Card, text: str) -> tuple[Law, tuple[tuple[str, str], ...], dict[
     def value(read: tuple[Any, ...], p: Numbers, xp: Any) -> Any:
         def parameter(name: str) -> Any:
             if name == "time":
-                raise BadValue("time is not understood in expressions of sources; take a waveform of V or I")
+                raise BadValue("time cannot be used in expressions of sources; use a waveform of V or I")
             return read[names[name]] if name in names else _given(p, f"given {name}")
 
         def function(name: str) -> Any:
@@ -69,7 +69,7 @@ def _law(card: Card, text: str) -> tuple[Law, tuple[tuple[str, str], ...], dict[
         return evaluate_arrays(expression, Names(parameter, function), xp) + 0.0 * read[0]
 
     class Asked(Numbers):
-        """Finds out which parameters there are."""
+        """Records the parameters of an expression."""
 
         def __getitem__(self, name: str) -> Any:
             _, first, *inner = name.split()
@@ -79,7 +79,7 @@ def _law(card: Card, text: str) -> tuple[Law, tuple[tuple[str, str], ...], dict[
 
     try:
         if not pairs:
-            raise BadValue("it reads neither V(...) nor I(...); a constant is a V or I source")
+            raise BadValue("it reads neither V(...) nor I(...); write a constant as a V or I source")
         value(tuple(np.full(1, 0.1) for _ in pairs), Asked({}, 300.0), np)
     except BadValue as error:
         raise NetlistError(f"{card.name}: {error}", card.at) from None
@@ -87,13 +87,13 @@ def _law(card: Card, text: str) -> tuple[Law, tuple[tuple[str, str], ...], dict[
 
 
 def _given(p: Numbers, name: str) -> Any:
-    """A parameter in the expression of the only part of its law: a plain number where it is known."""
+    """A parameter in the expression of a law with a single part: a plain number where it is known."""
     found = p[name]
     return float(found[0]) if isinstance(found, np.ndarray) and found.shape == (1,) else found
 
 
 def _driven(card: Card, is_voltage: bool, law: Law, reads: tuple[tuple[str, str], ...], numbers: dict[str, float]):
-    """The parts of a source whose voltage or current is a law."""
+    """The parts of a source whose voltage or current follows a law."""
     a, b = card.nodes[0], card.nodes[1]
     if not is_voltage:
         return [card.nonlinear(law, (a, b), reads, numbers)]
@@ -110,7 +110,7 @@ def _form(card: Card, is_voltage: bool, reads: tuple[tuple[str, str], ...]) -> l
     if card.rest and card.rest[0] == "poly":
         order = card.rest[2:3]
         if card.rest[1:2] != ["("] or card.rest[3:4] != [")"] or order != ["1"]:
-            raise card.malformed("only POLY(1) is understood")
+            raise card.malformed("only POLY(1) is supported")
     return None
 
 

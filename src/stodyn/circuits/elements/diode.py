@@ -66,7 +66,7 @@ STORED = Law("diode charge", charge, stores=True, conducts=False)
 
 
 def _broken_down(numbers: dict[str, float], thermal_voltage: float) -> float:
-    """Where the exponential of the breakdown begins, so that IBV flows at BV."""
+    """The voltage at which the exponential of the breakdown begins, chosen so that IBV flows at BV."""
     bv, scale = numbers["bv"], numbers["nbv"] * thermal_voltage
     if not math.isfinite(bv):
         return 1e300
@@ -80,14 +80,14 @@ def _broken_down(numbers: dict[str, float], thermal_voltage: float) -> float:
 
 def junction(card: Card, ends: tuple[str, str], numbers: dict[str, float], suffix: str = "",
              name: str = "") -> list[Element]:  # fmt: skip
-    """A junction with its charge between two nodes, of numbers at the temperature of the circuit."""
+    """A junction with its charge between two nodes, for numbers at the temperature of the circuit."""
     thermal_voltage = 8.617333262145179e-05 * card.kelvin
     numbers = {**numbers, "bv": _broken_down(numbers, thermal_voltage)}
     parts = [card.nonlinear(JUNCTION, ends, (ends,), numbers, suffix)]
     if numbers["cjo"] > 0.0 and numbers["m"] == 0.0 and not numbers["tt"]:
         parts.append(card.part("c", ends, numbers["cjo"], f"{suffix}.c"))
     elif numbers["cjo"] > 0.0 or numbers["tt"] > 0.0:
-        unit = max(numbers["cjo"], numbers["tt"] * 1e-3)  # F: the charge is counted in volts on it
+        unit = max(numbers["cjo"], numbers["tt"] * 1e-3)  # F: the unknown is the charge over this capacitance
         value = {**numbers, "unit": unit, "share": numbers["cjo"] / unit, "kf": 0.0}
         parts.append(card.nonlinear(STORED, ends, (ends,), value, f"{suffix}.q", noisy=False))
     return parts

@@ -5,10 +5,10 @@
 White noise of the channel: NLEV=2 S = 2kT (2/3)(g_m + GFLOOR), right in saturation; NLEV=3
 S = 2kT (2/3)(β o (1 + a + a²)/(1 + a) GDSNOI + GFLOOR), a = 1 - v_ds/o, which in the triode region goes to 2kT g_ds, as
 a switch that is on must have. Flicker: KF |i|^AF/(W L Cox² f), with the oxide of 0.1 µm where TOX is not given.
-Besides: overlap capacitances CGSO, CGDO, CGBO, RD and RS, junctions of drain and source to bulk where a parameter of
-theirs is given, M= transistors side by side.
+Also: overlap capacitances CGSO, CGDO, CGBO, RD and RS, junctions of drain and source to bulk if one of their parameters
+is given, M= transistors in parallel.
 
-ALPHA makes W. R. Curtice's law of it, smooth in v_ds: i = (β/2) s(o)² tanh(ALPHA v_ds)(1 + LAMBDA |v_ds|), the
+ALPHA selects W. R. Curtice's law instead, smooth in v_ds: i = (β/2) s(o)² tanh(ALPHA v_ds)(1 + LAMBDA |v_ds|), the
 threshold rounded by s(o) = SMOOTH log(1 + exp(o/SMOOTH)).
 """
 
@@ -35,18 +35,18 @@ from stodyn.circuits.text import NetlistError
 
 OXIDE = 3.9 * 8.854214871e-12  # F/m
 SILICON = 11.7 * 8.854214871e-12
-THICK = 1e-7  # m: the oxide that flicker noise takes where none is given
-INTRINSIC = 1.45e16  # carriers in m³
+THICK = 1e-7  # m: the thickness of the oxide for flicker noise where none is given
+INTRINSIC = 1.45e16  # carriers per m³
 JUNCTIONS = ("is", "js", "cbd", "cbs", "cj", "cjsw")
 
 
 def _check(numbers) -> None:
     if numbers["level"] != 1.0:
-        raise ValueError(f"level = {numbers['level']:g}, and only level 1 is known")
+        raise ValueError(f"level = {numbers['level']:g}, but only level 1 is implemented")
     if numbers["nlev"] not in (2.0, 3.0):
         raise ValueError(f"nlev = {numbers['nlev']:g}, expected 2 or 3")
     if numbers["nlev"] == 3.0 and numbers["alpha"] > 0.0:
-        raise ValueError("nlev=3 is for the square law, and alpha makes another")
+        raise ValueError("nlev=3 needs the square law, but alpha selects another")
 
 
 MODEL = ModelType(
@@ -68,7 +68,7 @@ MODEL = ModelType(
 
 
 def _turned(read: tuple[Any, ...], p: Numbers, xp: Any):
-    """v_gs, v_ds ≥ 0 and v_bs of an N-channel transistor, and which way its current goes."""
+    """v_gs, v_ds ≥ 0 and v_bs of an N-channel transistor, and the direction of its current."""
     gs, ds, bs = (p["sign"] * v for v in (*read, 0.0 * read[1])[:3])
     back = ds < 0.0
     return xp.where(back, gs - ds, gs), xp.where(back, -ds, ds), xp.where(back, bs - ds, bs), xp.where(back, -1.0, 1.0)
@@ -126,7 +126,7 @@ SMOOTH = Law("smooth_transistor", smooth, smooth_noise, "channel")
 
 
 def at_temperature(model: Model, kelvin: float, nominal: float) -> dict[str, float]:
-    """The model's numbers at the temperature of the circuit, those that follow from TOX and NSUB filled in."""
+    """The model's numbers at the temperature of the circuit, including those that follow from TOX and NSUB."""
     p = dict(model.numbers)
     sign = 1.0 if model.type == "nmos" else -1.0
     oxide = OXIDE / p["tox"]
@@ -181,7 +181,7 @@ def _parse(card: Card) -> list[Element]:
     reads = ((gate, source), (drain, source))
     if p["alpha"] > 0.0:
         if p["gamma"] > 0.0:
-            raise NetlistError(f"{card.name}: gamma is for the square law, and alpha makes another", card.at)
+            raise NetlistError(f"{card.name}: gamma needs the square law, but alpha selects another", card.at)
         main = card.nonlinear(SMOOTH, (drain, source), reads, value)
     elif p["gamma"] > 0.0:
         main = card.nonlinear(BODY, (drain, source), (*reads, (bulk, source)), value)

@@ -16,7 +16,8 @@ INDUCTOR = ModelType({"l": Parameter(1.0), "tc1": Parameter(0.0, "1/K", ANY), "t
 
 
 def _two_ends(card: Card) -> list[Element]:
-    """value, or model value, or model with l= and w= of a resistor; tc=, m= and scale= of all."""
+    """The value of a part: a number, a model and a number, or a model with l= and w= (resistors); tc=, m= and scale=
+    for all."""
     letter = card.type.name
     text = card.given.pop("value", None) or card.given.pop(letter, None)
     rest = card.rest if text is None else [*card.rest, text]
@@ -44,7 +45,7 @@ def _two_ends(card: Card) -> list[Element]:
     if "ic" in card.given and letter != "r":
         initial = card.named("ic", 0.0)
         if card.netlist.transient is not None and not card.netlist.transient.uic:
-            card.netlist.notes.append(f"{card.at}: left out ic= of {card.full}, which counts only with .tran ... uic")
+            card.netlist.notes.append(f"{card.at}: left out ic= of {card.full}, which matters only with .tran ... uic")
     value = factor * card.number(card.only(rest), "", 0.0, False) * card.named("scale", 1.0, 0.0, False)
     kelvin = card.named("temp", card.kelvin - ZERO_CELSIUS) + ZERO_CELSIUS if "temp" in card.given else card.kelvin
     warmer = kelvin - nominal
@@ -63,7 +64,7 @@ def _coupling(card: Card) -> list[Element]:
     first, second, text = card.rest
     coefficient = card.number(text, "its coefficient", -1.0, place="value")
     if abs(coefficient) >= 1.0:
-        raise card.malformed(f"its coefficient is {coefficient:g}, and must lie between -1 and 1")
+        raise card.malformed(f"its coefficient is {coefficient:g}, but it must lie between -1 and 1")
     both = " ".join(card.scope.prefix + name for name in (first, second))
     return [card.part("k", (), coefficient, source=both)]
 

@@ -1,8 +1,8 @@
-"""S and W: a switch that a voltage or the current of a source works, its resistance going smoothly from ROFF to RON.
+"""S and W: a switch controlled by a voltage or by the current of a source, with a smooth path from ROFF to RON.
 
 With the control c, log R runs from log ROFF at VT - VH to log RON at VT + VH along (3z - z³)/4 + 1/2; a switch without
-VH turns within 1 % of VT (or 10 mV). Thermal noise of its resistance. SPICE's own switch jumps, and remembers on which
-side of the hysteresis it was; this one has no memory.
+VH switches within 1 % of VT (or 10 mV). Its resistance has thermal noise. SPICE's own switch jumps and remembers the
+side of the hysteresis it was on; this one has no memory.
 """
 
 from __future__ import annotations
