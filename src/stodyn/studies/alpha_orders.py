@@ -1,4 +1,4 @@
-"""Rajan & Raha, section 5: the strong orders of the stochastic α method, as claimed and as they are."""
+"""Rajan & Raha, section 5: the strong orders of the stochastic α method, as claimed and as measured."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def double_pendulum_with_two_channels(g=9.81) -> Mechanical:
     return dataclasses.replace(pendulum, noise=noise, accelerations=True)
 
 
-# name: (problem, what the table of the corrected theory says for 1.0, 1.5, 2.0)
+# name: (problem, the orders by the corrected theory for 1.0, 1.5, 2.0)
 PROBLEMS: dict[str, tuple[Mechanical, tuple[float, float, float]]] = {
     "A1: additive, f(x)": (_problem(_pendulum, lambda t, x, v: jnp.full((1, 1), 0.5)), (2.0, 2.0, 2.0)),
     "A2: additive, linear damping": (_problem(_damped, lambda t, x, v: jnp.full((1, 1), 0.5)), (1.0, 2.0, 2.0)),
@@ -107,8 +107,8 @@ def measured(
 ) -> dict[tuple[Any, str], Measured]:
     """(order, quantity) -> its errors at T, all methods and steps on the same paths.
 
-    The solution is order 2.0 with ρ = 1, where φ is the acceleration itself, at a step `refine` times finer than the
-    finest; its own error is taken as its difference from twice that step. problem has accelerations=True.
+    The reference is order 2.0 with ρ = 1, where φ is the acceleration itself, at a step `refine` times finer than the
+    finest; its own error is estimated by its difference from twice that step. The problem has accelerations=True.
     """
     fine = steps[-1] * refine
     truth = StochasticAlpha(rho=1.0, order=2.0)
@@ -140,11 +140,11 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
         found = measured(problem, paths=size.of(400, 400, 2000), steps=STEPS[: size.of(3, 4, 5)])
         for (order, quantity), one in found.items():
             fit = one.slope
-            told = f"limit {expected[ORDERS.index(order)]:g}; last slope {one.last:.2f}" if quantity != "φ" else ""
+            remark = f"limit {expected[ORDERS.index(order)]:g}; last slope {one.last:.2f}" if quantity != "φ" else ""
             interval = f"99%: {fit['order_low']:.2f} to {fit['order_high']:.2f}"
             printed = claims[quantity] if order == 1.0 else None
             rows.append(Row(f"{name}: order={order}, {quantity}", printed, fit["order"], fit["order_stderr"],
-                            "; ".join(filter(None, (interval, told)))))  # fmt: skip
+                            "; ".join(filter(None, (interval, remark)))))  # fmt: skip
         if name in ("A1: additive, f(x)", "S1: strong, v"):
             ax = axes[int(name.startswith("S1"))]
             for number, ((order, quantity), one) in enumerate(found.items()):

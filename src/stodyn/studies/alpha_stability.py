@@ -1,4 +1,4 @@
-"""Rajan & Raha, sections 4 and 6: stability and dissipation of the stochastic α method, as claimed and as they are."""
+"""Rajan & Raha, sections 4 and 6: stability and dissipation of the stochastic α method, as claimed and as computed."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
         name = f"ω = {omega:g}, η = {eta:g}, ρ = {rho:g}: stable steps"
         words = "none" if found.mean_square is None else "{:.4g} to {:.4g}".format(*found.mean_square)
         rows.append(
-            Row(f"{name} in mean square", found.paper or "none", words, None, "paper: its inequality's largest")
+            Row(f"{name} in mean square", found.paper or "none", words, None, "paper: the largest by its inequality")
         )
         if found.almost_surely is not None:
             rows.append(

@@ -36,7 +36,7 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
             Row(f"{label}: roughness of θ_10'", None, roughness(found), None, "rms second difference of a path")
         )
     rows.append(
-        Row("T and h", None, f"{T:g}, {H:g}", None, "the paper gives neither; nor seeds: no path can be repeated")
+        Row("T and h", None, f"{T:g}, {H:g}", None, "the paper gives neither these nor seeds: no path can be repeated")
     )
     damped, kept = (list(runs)[k] for k in (0, -1))
     figures = {
@@ -65,7 +65,7 @@ def roughness(found) -> float:
 
 
 def dissipation_picture() -> Figure:
-    """What is left of each mode's energy after a step, for some ρ."""
+    """The share of each mode's energy that remains after a step, for some ρ."""
     figure = Figure(figsize=(7, 4), layout="constrained")
     ax, ω = figure.subplots(), BEAM.exact["frequencies"]()
     for k, rho in enumerate((0.0, 0.5, 0.8, 1.0)):

@@ -52,7 +52,7 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
             (found,) = same_paths(BUSHING.problem, by_rho(rho, tol=TOLERANCE), T, steps, 64, 1, seed=3).values()
             rows.append(newton_row(f"ρ = {rho:g}, {steps} steps", found, steps, printed, TRUE))
     rows.append(
-        Row("torque", None, "as printed", None, "no potential gives its sign; bushing(torque='conservative') does")
+        Row("torque", None, "as printed", None, "its sign follows from no potential; torque='conservative' has one")
     )
     return StudyResult(rows, figures)
 
@@ -63,7 +63,7 @@ def averages(run: Any, quiet: Any, title: str, paths: int) -> Figure:
     ax.plot(quiet["time"], quiet["path"].sel(number=0, component="th"), color="k", lw=1, label="no noise")
     ax.plot(run["time"], run["path"].sel(component="th").mean("number"), color=plot.PALETTE[0], lw=1, label="40 paths")
     ax.plot(run["time"], run["mean"].sel(component="th"), color=plot.PALETTE[1], lw=1, label=f"{paths} paths")
-    ax.set(xlabel="time", ylabel="mean of th", title=title)
+    ax.set(xlabel="time", ylabel="mean of θ", title=title)
     ax.legend(fontsize=8)
     return figure
 

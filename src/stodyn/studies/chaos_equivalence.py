@@ -1,4 +1,4 @@
-"""Pulch (2012), section 3.2: when quadrature, collocation and Galerkin are the same, and how they differ else."""
+"""Pulch (2012), section 3.2: when quadrature, collocation and Galerkin are the same, and how they differ otherwise."""
 
 from __future__ import annotations
 

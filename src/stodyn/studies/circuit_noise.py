@@ -16,7 +16,7 @@ from stodyn.studies.contract import Row, Size, Study, StudyResult
 
 
 class Case(NamedTuple):
-    """A netlist, the node that is looked at, when, its variance in closed form, what that is, what its step changes."""
+    """A netlist, a node, a time, the variance there in closed form, the name of that form, the effect of the step."""
 
     name: str
     node: str
@@ -27,7 +27,8 @@ class Case(NamedTuple):
 
 
 def transimpedance(kT: float) -> float:
-    """S/(2 b c): the response of amplifier, light and feedback is 1/(a s² + b s + c), the white current S two-sided."""
+    """S/(2 b c) for the response 1/(a s² + b s + c) of amplifier, photodiode and feedback to a white current of the
+    two-sided density S."""
     light, rf, cf, cd, gain, pole = 1e-6, 1e5, 50e-15, 10e-12, 1e5, 2.0 * np.pi * 1e4
     b, c = (cd + cf + 1.0 / (pole * rf)) / gain + cf, (1.0 + 1.0 / gain) / rf
     return (2.0 * kT / rf + CHARGE * light) / (2.0 * b * c)
@@ -65,9 +66,9 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
 
 
 def linear(circuit: Circuit, case: Case) -> float:
-    """The variance from the linearisation; that of the integrator, which has not settled, at its time.
+    """The stationary variance from the linearisation; for the integrator, which has not settled, the one at its time.
 
-    Its one mode grows as 1 - exp(-2t/τ), τ read off the corner of its spectrum.
+    The variance of its only mode grows as 1 - exp(-2t/τ), with τ read off the corner of its spectrum.
     """
     index = circuit.names.index(case.node)  # type: ignore[union-attr]
     settled = float(circuit.small_signal.covariance()[index, index])

@@ -1,4 +1,4 @@
-"""What a study of a paper is, and every one found in this folder."""
+"""The description of a study, and the list of all studies in this folder."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ T = TypeVar("T")
 
 
 class Size(enum.IntEnum):
-    """How much of an experiment is run. TINY goes through every part and says nothing: a few seconds, for the tests.
-    SMALL shows what is to be seen, in about a minute on two cores. FULL is the paper's own size."""
+    """The size at which an experiment is run. TINY runs every part but its numbers mean nothing: a few seconds, for the
+    tests. SMALL shows the effects in about a minute on two cores. FULL is the paper's own size."""
 
     TINY, SMALL, FULL = range(3)
 
@@ -26,9 +26,9 @@ class Size(enum.IntEnum):
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One quantity: what the paper prints, what we find, our standard error, and what is to be said about it.
+    """One quantity: the paper's value, our value, our standard error, and a remark.
 
-    paper and ours are numbers, words ("diverges"), or None where there is none; stderr is None for exact numbers.
+    paper and ours are numbers, words ("diverges"), or None where there is no value; stderr is None for exact numbers.
     """
 
     quantity: str
@@ -40,7 +40,7 @@ class Row:
 
 @dataclasses.dataclass(frozen=True)
 class StudyResult:
-    """What a study found; figures are matplotlib figures by file name without ending."""
+    """The result of a study; figures are matplotlib figures by file name without extension."""
 
     rows: Sequence[Row]
     figures: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -50,11 +50,11 @@ class StudyResult:
 class Study:
     """One experiment of a paper; its file in this folder holds it as STUDY.
 
-    name      what a user types: stodyn reproduce NAME
-    summary   one line: the paper and what is reproduced of it
+    name      the name a user types: stodyn reproduce NAME
+    summary   one line: the paper, and the part of it that is reproduced
     run       run(size, out, progress) -> StudyResult. out: an existing folder for data worth keeping (figures are saved
-              by the command). progress(words): call it with what is computed next
-    estimate  estimate() -> seconds the full size takes on this machine; it may time a small piece first
+              by the command). progress(words): a function to call with the name of the next part
+    estimate  estimate() -> seconds that the full size takes on this machine; it may time a small part first
     """
 
     name: str
@@ -69,5 +69,5 @@ def catalogue() -> dict[str, Study]:
 
 
 def find(name: str) -> Study:
-    """The study called `name`, or an error with the names near it."""
+    """The study called `name`, or an error that suggests similar names."""
     return listing.find(name, catalogue(), "study")

@@ -53,7 +53,7 @@ def survival(t: np.ndarray) -> np.ndarray:
 def reached(level: float, T: float = 10.0, cells: int = 2400, steps: int = 1600) -> float:
     """P(x reaches the level before T) of dx = -x dt + √2 dW from 0: u_t = u'' - x u', u = 1 at the level, 0 at first.
 
-    Crank and Nicolson's rule after four half steps of Euler's, which the jump at the start asks for; second order.
+    By the Crank-Nicolson rule, after four half steps by Euler's rule because of the jump at the start; second order.
     """
     x = np.linspace(-8.0, level, cells + 1)
     dx = x[1] - x[0]
@@ -62,7 +62,7 @@ def reached(level: float, T: float = 10.0, cells: int = 2400, steps: int = 1600)
     u[-1] = 1.0
     lengths = [0.5 * T / steps] * 4 + [T / steps] * (steps - 2)
     for k, h in enumerate(lengths):
-        share = 1.0 if k < 4 else 0.5  # of the implicit side
+        share = 1.0 if k < 4 else 0.5  # the weight of the implicit side
         right = u.copy()
         change = lower[1:-1] * u[:-2] - (lower + upper)[1:-1] * u[1:-1] + upper[1:-1] * u[2:]
         right[1:-1] += (1 - share) * h * change
@@ -102,13 +102,13 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 exact, error, found = call(p, options)
-            rare_rows.append(_told(f"{name}: probability near {p:g}", exact, error, found))
+            rare_rows.append(_rare_row(f"{name}: probability near {p:g}", exact, error, found))
             points.append((name, exact, found))
     return StudyResult(rows + rare_rows, {"survival": _survival_figure(run_of_survival), "rare": _figure(points)})
 
 
 def passages(paths: int) -> tuple[list[Row], xr.Dataset]:
-    """Survival and means against closed forms; the run of the figure."""
+    """Survival and means against closed forms; also the run that the figure shows."""
     options: dict[str, Any] = dict(paths=paths, seed=27, progress=False)
     looks = [Passage(1.0, every=1, mean=False), Passage(1.0, every=1, mean=False, bridge=False, name="grid")]
     seen = simulate(BROWNIAN, "EulerMaruyama", t=(0, 4), dt=0.25, collect=looks, **options)
@@ -148,7 +148,7 @@ def walls(paths: int) -> list[Row]:
         Row("reflected Ornstein-Uhlenbeck: E X(1)", 0.41374835240, float(seen["mean"].values.ravel()[-1]),
             float(seen["mean_stderr"].values.ravel()[-1]), "Lépingle's rule, steps of 1/64: 0.0017 too large"),
         Row("a ball after six impacts with e = 0.8: its energy", 9.81 * 0.8**12, float(bounced["energy"].values[-1]),
-            remark="exact but for rounding"),
+            remark="exact except for rounding"),
         Row("an oscillator above a floor, e = 0.7: E x(4)", 0.5392, float(noisy["mean"].values[-1, 0]),
             float(noisy["mean_stderr"].values[-1, 0]), "reference to 0.0005"),
     ]  # fmt: skip
@@ -159,15 +159,15 @@ def _passed(quantity: str, exact: float, found: xr.Dataset, name: str) -> Row:
     return Row(quantity, exact, ours, error, f"{(ours - exact) / error:+.1f} standard errors" if error else "")
 
 
-def _told(quantity: str, exact: float, error: float, found: xr.Dataset) -> Row:
+def _rare_row(quantity: str, exact: float, error: float, found: xr.Dataset) -> Row:
     ours, own = float(found["probability"]), float(found["probability_stderr"])
     if not ours:
         return Row(quantity, exact, ours, own, "no path reached it")
     low, high = float(found["probability_low"]), float(found["probability_high"])
     steps = provenance(found)["path_steps"] * (own / ours / 0.1) ** 2
     z = (ours - exact) / np.hypot(own, error)
-    said = f"{low:.2g} to {high:.2g}; {z:+.1f} standard errors; {steps:.1e} path-steps for 10 %"
-    return Row(quantity, exact, ours, own, said)
+    remark = f"{low:.2g} to {high:.2g}; {z:+.1f} standard errors; {steps:.1e} path-steps for 10 %"
+    return Row(quantity, exact, ours, own, remark)
 
 
 # --- rare events ------------------------------------------------------------------------------------------------------
@@ -236,7 +236,7 @@ def _figure(points: list[tuple[str, float, xr.Dataset]]) -> Figure:
         )
         bounds = np.nan_to_num(np.stack([ours - low, high - ours]))
         ax.errorbar(exact, ours, np.maximum(bounds, 0.0), fmt="o", ms=4, color=colour, label=name)
-    ax.set(xscale="log", xlabel="probability", ylabel="found/exact")
+    ax.set(xscale="log", xlabel="probability", ylabel="estimate/exact")
     ax.legend(fontsize=8)
     return fig
 

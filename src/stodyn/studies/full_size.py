@@ -1,4 +1,4 @@
-"""How much of a paper's ensemble a full run takes, and how long that lasts."""
+"""The share of a paper's ensemble that a run at full size takes, and its duration."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ TIMED = 16_384  # paths
 
 
 def affordable(problem: Any, name: str, h: float, end: float, paths: int) -> int:
-    """How many of the paper's paths a run to `end` takes: all, or as many as fit into LONGEST, to two digits."""
+    """The number of the paper's paths that a run to `end` takes: all, or as many as fit into LONGEST, to two digits."""
     most = LONGEST / (pace(problem, name, h) * round(end / h))
     return paths if paths <= most else max(int(float(f"{most:.1e}")), 1)
 
 
 def remark(taken: int, paths: int) -> str:
-    """What a row says of a run that takes a part of the paper's paths."""
+    """The remark in a row whose run takes only part of the paper's paths."""
     return "" if taken == paths else f"{taken:.2g} of the paper's {paths:.0g} paths, for 20 minutes"
 
 
@@ -32,7 +32,7 @@ def seconds(problem: Any, runs: Sequence[tuple[str, float]], paths: int, end: fl
 
 @functools.cache
 def pace(problem: Any, name: str, h: float) -> float:
-    """Seconds a path and step, timed on some steps after a run that compiles, without what a run costs by itself."""
+    """Seconds per path and step, timed on some steps after a run that compiles, without the fixed cost of a run."""
 
     def timed(steps: int) -> float:
         began = time.perf_counter()

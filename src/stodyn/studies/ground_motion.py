@@ -16,8 +16,8 @@ from stodyn.models.shear_building import SHEAR_BUILDING, floor_accelerations, ma
 from stodyn.statistics import Moments, Observable, Passage
 from stodyn.studies.contract import Row, Size, Study, StudyResult
 
-STEP, END, EVERY = 0.005, 20.0, 40  # s; looks every 0.2 s
-LIMITS = (2.5, 3.0, 3.5)  # of the first storey's drift, in standard deviations
+STEP, END, EVERY = 0.005, 20.0, 40  # s, s, and steps between observations: every 0.2 s
+LIMITS = (2.5, 3.0, 3.5)  # limits of the first storey's drift, in standard deviations
 STOREYS = 5
 
 
@@ -41,13 +41,13 @@ def run(size: Size, out: Path, progress) -> StudyResult:
         rows.append(rms(f"rms drift of storey {i + 1} [mm]", 1e3, seen, drifts[i, i]))
     for limit in LIMITS:
         alive, stderr = (float(motion[f"{_name(limit)}_survival{word}"][-1]) for word in ("", "_stderr"))
-        told = f"{poisson_survival(limit, end):.4g} if crossings were independent (Rice)"
-        rows.append(Row(f"P(drift of storey 1 below {limit:g} σ for {end:g} s)", None, alive, stderr, told))
+        rice = f"{poisson_survival(limit, end):.4g} if crossings were independent (Rice)"
+        rows.append(Row(f"P(drift of storey 1 below {limit:g} σ for {end:g} s)", None, alive, stderr, rice))
     return StudyResult(rows, {"accelerations": _drawn_accelerations(motion), "passages": _drawn_passages(motion)})
 
 
 def shaken(paths: int, end: float = END, seed: int = 1940):
-    """Moments, floor accelerations and first passages of a building that stands still at first."""
+    """Moments, floor accelerations and first passages of a building initially at rest."""
     parameters = {name: SHEAR_BUILDING.parameters[name] for name in ("storeys", "mass", "stiffness", "damping")}
     K, D = matrices(**parameters)
     n = STOREYS
@@ -90,7 +90,7 @@ def _drawn_accelerations(run):
     for i, (color, exact) in enumerate(zip(plot.PALETTE, exact_acceleration_variance(), strict=False)):
         ax.plot(t, np.sqrt(run["acceleration_variance"][:, i]), color=color, label=f"floor {i + 1}")
         ax.axhline(math.sqrt(exact), color=color, lw=0.8, ls="--")
-    ax.set(xlabel="time [s]", ylabel="rms acceleration [m/s²]", title="runs, and exact in the long run (dashed)")
+    ax.set(xlabel="time [s]", ylabel="rms acceleration [m/s²]", title="simulated, and exact in the long run (dashed)")
     ax.legend(frameon=False, fontsize="small")
     return figure
 

@@ -1,4 +1,4 @@
-"""An airliner in Dryden gusts: its response by runs at an advised step, against the exact covariance and spectrum."""
+"""An airliner in Dryden gusts: its simulated response at an advised step, against the exact covariance and spectrum."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from stodyn.models.gust_response import GUST_RESPONSE
 from stodyn.statistics import Moments, Spectrum
 from stodyn.studies.contract import Row, Size, Study, StudyResult
 
-WITHIN = 0.01  # of the variances, for which a step is advised
+WITHIN = 0.01  # the relative error of the variances for which a step is advised
 PATHS, END, FULL_END = 100_000, 60.0, 600.0
-SERIES = (1200.0, 64, 8192)  # of the spectra: their length, paths and segments
+SERIES = (1200.0, 64, 8192)  # for the spectra: duration in s, paths and samples per segment
 NAMES = ("u", "w", "q", "theta")
 
 
@@ -55,7 +55,7 @@ def advised_step(A: np.ndarray, B: np.ndarray) -> float:
 
 
 def response(h: float, end: float, paths: int):
-    """A run from the stationary law, and the covariance that its step delivers at the end."""
+    """A run from the stationary law, and the covariance that the method delivers with its step at the end."""
     run = sd.simulate(GUST_RESPONSE.problem, RK4, t=(0.0, end), dt=h, paths=paths, seed=7, progress=False,
                       collect=Moments(at=[0.0, end]))  # fmt: skip
     return run, delivered(GUST_RESPONSE.problem, RK4, h, round(end / h)).covariance[-1]
@@ -70,7 +70,7 @@ def spectra(h: float, end: float, paths: int, segment: int):
 
 
 def _density(series, name: str, wanted: float, A: np.ndarray, B: np.ndarray, h: float) -> Row:
-    """The spectral density of a state near the wanted frequency, over the exact one."""
+    """The spectral density of a state near a given frequency, over the exact one."""
     f = float(series["frequency"].sel(frequency=wanted, method="nearest"))
     k = list(series["component"].values).index(name)
     found, low, high = (
@@ -78,9 +78,9 @@ def _density(series, name: str, wanted: float, A: np.ndarray, B: np.ndarray, h: 
     )
     exact, made = (float(S[k, k].real) for S in (GUST_RESPONSE.exact["spectrum"](f), spectrum(RK4, A, B, h, f)))
     stderr = (high - low) / (2.0 * 1.96)
-    told = f"the step delivers {made / exact:.5f}"
+    remark = f"the step delivers {made / exact:.5f}"
     return Row(
-        f"density of {name} at {f:.3g} Hz in the runs over the exact one", None, found / exact, stderr / exact, told
+        f"density of {name} at {f:.3g} Hz in the runs over the exact one", None, found / exact, stderr / exact, remark
     )
 
 
@@ -93,10 +93,11 @@ def _drawn(series, A, B, h):
     for i, (ax, name) in enumerate(zip(figure.subplots(2, 2, sharex=True).ravel(), NAMES, strict=True)):
         found = [series[word].sel(component=name).values[1:] for word in ("spectrum", "spectrum_low", "spectrum_high")]
         ax.fill_between(f, found[1], found[2], color=plot.PALETTE[0], alpha=0.3, lw=0)
-        ax.loglog(f, found[0], color=plot.PALETTE[0], lw=1.0, label="runs")
-        ax.loglog(f, made[:, i, i].real, color=plot.PALETTE[1], lw=1.0, label="of the step, exactly")
-        ax.loglog(f, exact[:, i, i].real, "k--", lw=1.0, label="of the process, exactly")
-        ax.set(title=name, xlabel="frequency [1/s]" if i > 1 else "")
+        ax.loglog(f, found[0], color=plot.PALETTE[0], lw=1.0, label="simulated")
+        ax.loglog(f, made[:, i, i].real, color=plot.PALETTE[1], lw=1.0, label="exact, for the step")
+        ax.loglog(f, exact[:, i, i].real, "k--", lw=1.0, label="exact, for the process")
+        unit = (GUST_RESPONSE.problem.component_units or {})[name]
+        ax.set(title=name, xlabel="frequency [Hz]" if i > 1 else "", ylabel=f"density [({unit})²/Hz]")
     ax.legend(frameon=False, fontsize="small")
     return figure
 

@@ -1,4 +1,4 @@
-"""Systems whose index changes by Galerkin's method: Pulch (2012), section 3.4, and an affine one on M_R."""
+"""Systems whose index Galerkin's method changes: Pulch (2012), section 3.4, and an affine one on M_R."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def _bumps() -> Figure:
     for style, bump in (("-", spline), ("--", smooth)):
         for color, center in zip(plot.PALETTE, CENTERS, strict=False):
             ax.plot(p, [bump(x, center) for x in p], style, color=color)
-    ax.set(xlabel="p", ylabel="a₁, a₂", title="cubic B-splines (full) and smooth bumps (dashed)")
+    ax.set(xlabel="p", ylabel="a₁, a₂", title="cubic B-splines (solid) and smooth bumps (dashed)")
     return figure
 
 
@@ -142,6 +142,6 @@ def _decay(found: dict[str, list[tuple[int, float]]]) -> Figure:
 
 
 STUDY = Study(
-    "index-counterexample", "Pulch (2012), sections 3.4 and 5: systems whose index changes by Galerkin's method", run,
+    "index-counterexample", "Pulch (2012), sections 3.4 and 5: systems whose index Galerkin's method changes", run,
     lambda: 40.0,
 )  # fmt: skip

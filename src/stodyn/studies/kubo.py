@@ -1,7 +1,7 @@
 """Figures 4.1 and 4.2 of Kraus & Tyranowski (2021): the energy of a damped Kubo oscillator.
 
-Being variational is not stability: with Störmer-Verlet second moments grow at dt = .5; at .25 they still decay, sixteen
-times too slowly, while fourth moments grow, so that a sample comes to hold ever less of E(H).
+A variational method need not be stable: with Störmer-Verlet second moments grow at dt = .5; at .25 they still decay,
+but sixteen times too slowly, while fourth moments grow, so that a sample captures ever less of E(H).
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ STEPS: Mapping[str, tuple[float, ...]] = {
     "RS2": (0.05, 0.02, 0.01),
 }
 WEAK = ("SRKw1", "SRKw2", "RS1", "RS2")
-RATIONAL = ("Midpoint", "StoermerVerlet", "DIRK")  # their steps are rational in the noise: more nodes
+RATIONAL = ("Midpoint", "StoermerVerlet", "DIRK")  # their steps are rational in the noise and need more nodes
 TIMES = (1000.0, 5000.0)
 PATHS = 50_000
 START = np.array([2.0, 0.0])
 
 
 def exact_of_scheme(name: str, h: float, times: np.ndarray) -> np.ndarray:
-    """E H of a scheme at the given times without sampling: E[M ⊗ M] to the power of the number of steps."""
+    """E H of a scheme at the given times, without sampling: by E[M ⊗ M] to the power of the number of steps."""
     step = step_map(DAMPED_KUBO.problem, name, h, nodes=40 if name in RATIONAL else 8)
     values, vectors = np.linalg.eig(step.MM)
     start = np.linalg.solve(vectors, np.outer(START, START).ravel().astype(complex))
@@ -74,12 +74,12 @@ def step_matrices(name: str, h: float) -> tuple[np.ndarray, np.ndarray]:
 
 @functools.cache
 def moment_matrix(name: str, h: float, power: int) -> np.ndarray:
-    """E[M ⊗ ... ⊗ M] of the matrix M of a step, `power` factors: it takes moments of that degree to the next."""
+    """E[M ⊗ ... ⊗ M], `power` factors, of the matrix M of a step: it advances moments of that degree by one step."""
     return sum(w * functools.reduce(np.kron, [M] * power) for M, w in zip(*step_matrices(name, h), strict=True))
 
 
 def moment_growth(h: float, power: int, name: str = "StoermerVerlet") -> float:
-    """ln of the spectral radius of E[M ⊗ ... ⊗ M] per unit of time: how moments of that degree grow."""
+    """The growth rate of moments of a degree: ln of the spectral radius of E[M ⊗ ... ⊗ M] per unit of time."""
     return float(np.log(np.abs(np.linalg.eigvals(moment_matrix(name, h, power))).max()) / h)
 
 
@@ -115,10 +115,10 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
         mean, stderr = float(found["energy"][-1]), float(found["energy_stderr"][-1])
         own, deviation = energy_moments(name, h, end)
         off = (mean - own) / (deviation / np.sqrt(paths))
-        said = f"{off:+.1f} exact standard errors from the scheme's own {own:.6g}"
+        distance = f"{off:+.1f} exact standard errors from the scheme's own {own:.6g}"
         part = full_size.remark(paths, PATHS) if full else ""
         rows.append(Row(f"{name}, dt = {h:g}: E(H)({end:g}) sampled", None, mean, stderr,
-                        "; ".join(filter(None, (said, part)))))  # fmt: skip
+                        "; ".join(filter(None, (distance, part)))))  # fmt: skip
     progress("growth of moments")
     for h in STEPS["StoermerVerlet"]:
         mean, deviation = energy_moments("StoermerVerlet", h, 5000.0)
@@ -129,14 +129,14 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
                 f"StoermerVerlet, dt = {h:g}: standard error of {PATHS} paths over E(H)(5000), exact",
                 None,
                 deviation / np.sqrt(PATHS) / mean,
-                remark="a sample holds its mean" if moment_growth(h, 4) < 0 else "rests on paths ever more rare",
+                remark="a sample captures the mean" if moment_growth(h, 4) < 0 else "rests on ever rarer paths",
             ),
         ]
     return StudyResult(rows, {"fig4-1": figure(False), "fig4-2": figure(True)})
 
 
 def sampled_step(name: str, full: bool) -> float:
-    """The largest step at full size, the smallest else; of Störmer-Verlet only .1 has means that a sample holds."""
+    """The largest step at full size, otherwise the smallest; with Störmer-Verlet a sample has the mean only at .1."""
     return STEPS[name][0 if full and name != "StoermerVerlet" else -1]
 
 

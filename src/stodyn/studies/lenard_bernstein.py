@@ -40,20 +40,19 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
     for name, h in (*square, *weak, TRAPPING):
         taken = full_size.affordable(LENARD_BERNSTEIN.problem, name, h, T, PATHS) if full else size.of(64, SMALL, PATHS)
         progress(f"{name}, dt = {h:g}, {taken} paths")
-        found[name, h] = sampled(name, h, taken, block=None if full else taken // 2)  # a block for each of two cores
+        found[name, h] = sampled(name, h, taken, block=None if full else taken // 2)  # one block per core, of two
         late = found[name, h].sel(time=slice(0.5 * T, None))
         mean, stderr = float(late["energy"].mean()), float(late["energy_stderr"].max())
-        said = "; ".join(
-            filter(None, (full_size.remark(taken, PATHS) if full else "", "the error is that of one time"))
-        )
-        rows.append(Row(f"{name}, dt = {h:g}: E(H), mean over T/2..T", PAPER, mean, stderr, said))
+        part = full_size.remark(taken, PATHS) if full else ""
+        remark = "; ".join(filter(None, (part, "the standard error is that of a single time")))
+        rows.append(Row(f"{name}, dt = {h:g}: E(H), mean over T/2..T", PAPER, mean, stderr, remark))
     rows.append(trapped(found[TRAPPING], TRAPPING[1], taken))
     figures = {"fig4-5": initial(), "fig4-6": energies(found), "fig4-7": late_energies(found, square, weak)}
     return StudyResult(rows, figures | {"fig4-8": densities(found, square), "fig4-9": densities(found, weak)})
 
 
 def sampled(name: str, h: float, paths: int, block: int | None) -> xr.Dataset:
-    """E H over time; at the end the shares of the particles in every bin of x modulo 1 and of v."""
+    """E H over time, and the shares of the particles in every bin of x modulo 1 and of v at the end."""
     problem, steps = LENARD_BERNSTEIN.problem, round(T / h)
 
     def shares(t, x, params):
@@ -67,13 +66,13 @@ def sampled(name: str, h: float, paths: int, block: int | None) -> xr.Dataset:
 
 
 def shares_at_end(found: xr.Dataset) -> tuple[np.ndarray, np.ndarray]:
-    """Of x and of v, bin by bin."""
+    """The exact shares of x and of v, bin by bin."""
     places, velocities = np.split(found["share"].values[-1], [len(PLACES) - 1])
     return places, velocities
 
 
 def trapped(found: xr.Dataset, h: float, paths: int) -> Row:
-    """How many particles stay where they cross one period of the force (1/2) in a step: |v| near 1/(2 dt)."""
+    """The share of particles trapped where they cross one period of the force (1/2) per step: |v| near 1/(2 dt)."""
     v = 0.5 * (VELOCITIES[1:] + VELOCITIES[:-1])
     there = np.abs(np.abs(v) - 0.5 / h) < 0.35
     ours = float(shares_at_end(found)[1][there].sum())

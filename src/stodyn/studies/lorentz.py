@@ -55,8 +55,8 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
                          collect=[Observable(ENERGY, name="energy", every=every),
                                   Change(ENERGY, name="change", every=every)])  # fmt: skip
         mean, stderr, rms = (float(found[v][-1]) for v in ("change", "change_stderr", "change_rms"))
-        said = "; ".join(filter(None, (f"rms {rms:.2g}", full_size.remark(paths, PATHS) if full else "")))
-        rows.append(Row(f"{name}, dt = {h:g}: E(H)({end:g}) - E(H)(0)", 0.0, mean, stderr, said))
+        remark = "; ".join(filter(None, (f"rms {rms:.2g}", full_size.remark(paths, PATHS) if full else "")))
+        rows.append(Row(f"{name}, dt = {h:g}: E(H)({end:g}) - E(H)(0)", 0.0, mean, stderr, remark))
         if (name, h) in weak:
             colour = (*plot.PALETTE, plot.GREY)[number]
             ax.plot(found["time"], 1.0 + found["change"], color=colour, label=f"{name}, dt = {h:g}")

@@ -1,4 +1,4 @@
-"""What the studies of noisy mechanics share: the same paths for several methods, and their pictures."""
+"""Tools shared by the studies of noisy mechanics: runs of several methods on the same paths, and their figures."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def path_of_each(runs: Mapping[str, Any], component: str, title: str, number: in
 
 
 def several_paths(run: Any, component: str, title: str, mean: bool = False) -> Figure:
-    """The kept paths of one run, over time."""
+    """The recorded paths of one run, over time."""
     figure = Figure(figsize=(7, 4), layout="constrained")
     ax = figure.subplots()
     for one in run["path"].sel(component=component):
@@ -72,13 +72,13 @@ def moments_at_end(label: str, run: Any, components: Sequence[str]) -> list[Row]
 
 
 def newton_row(label: str, run: Any, steps: int, paper: float | str | None, remark: str = "") -> Row:
-    """The mean number of Newton iterations of a path over all steps."""
+    """The mean number of Newton iterations per path over all steps."""
     total, error = (steps * float(run[name].values[-1]) for name in ("iterations", "iterations_stderr"))
     return Row(f"{label}: Newton iterations", paper, total, error, remark)
 
 
 def pace(problem: Mechanical, paths: int, steps: int, T: float) -> float:
-    """Seconds a path and step on this machine, from a piece that has been compiled."""
+    """Seconds per path and step on this machine, timed after compilation."""
     seconds = 0.0
     for _ in range(2):
         began = time.perf_counter()

@@ -49,7 +49,7 @@ def run(size: Size, out: Path, progress) -> StudyResult:
                 by_71(h),
                 needed,
                 None,
-                f"(85): {by_85(h):.6g}; it puts the spectrum at low frequencies off by the same factor",
+                f"(85): {by_85(h):.6g}; it makes the spectrum at low frequencies wrong by the same factor",
             )
         )
         rows.append(Row(f"P_D/P with the increment outside, h = {h}", None, steady_ratio(AB4, z), None, "steady state"))

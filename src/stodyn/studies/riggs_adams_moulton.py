@@ -14,7 +14,7 @@ SCHEMES = (
     ("figure-18-rk-predictor", "PECE, RK4 predictor", AM4(predictor="rk4")),
     ("figure-19-four-corrections", "P(EC)^4E, AB4 predictor", AM4(corrections=4)),
 )
-STEPS = (0.005, 0.05)  # Riggs gives none
+STEPS = (0.005, 0.05)  # our choice: Riggs gives no steps
 
 
 def run(size: Size, out: Path, progress) -> StudyResult:

@@ -1,4 +1,4 @@
-"""Riggs' Figure 1 made quantitative: what noise of a finite bandwidth does in place of white noise."""
+"""Riggs' Figure 1 made quantitative: the effect of noise of finite bandwidth in place of white noise."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from stodyn.problems.sde import SDE
 from stodyn.studies.contract import Row, Size, Study, StudyResult
 from stodyn.studies.riggs_example import SOURCE
 
-POLE = 2.0  # of the system x' = -2 x + noise, its bandwidth in rad a unit of time
+POLE = 2.0  # the pole of the system x' = -2 x + noise: its bandwidth in rad per unit of time
 RATIOS = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 FILTER_ORDER = 8
 
@@ -31,8 +31,8 @@ def run(size: Size, out: Path, progress) -> StudyResult:
         rows.append(Row(f"first-order noise, bandwidths 1 : {ratio:g}, error of the variance [%]", None,
                         100 * first_order_error(ratio), None, "-1/(1 + ratio) exactly"))  # fmt: skip
     for ratio in RATIOS:
-        told = f"{100 * variance_error(flat(ratio)):.4g} through a Butterworth filter of order {FILTER_ORDER}"
-        rows.append(Row(f"flat noise cut off at 1 : {ratio:g} [%]", None, 100 * cut_off_error(ratio), None, told))
+        filtered = f"{100 * variance_error(flat(ratio)):.4g} through a Butterworth filter of order {FILTER_ORDER}"
+        rows.append(Row(f"flat noise cut off at 1 : {ratio:g} [%]", None, 100 * cut_off_error(ratio), None, filtered))
     for needed, law in ((0.01, "first-order noise"), (0.01, "cut-off noise")):
         ratio = 1.0 / needed - 1.0 if "first" in law else 1.0 / math.tan(needed * math.pi / 2.0)
         rows.append(Row(f"ratio of bandwidths for 1 % with {law}", "much greater", ratio, None,
@@ -56,7 +56,7 @@ def first_order(ratio: float) -> Coloured:
 
 
 def flat(ratio: float) -> Coloured:
-    """The same, flat up to its cut-off: a Butterworth filter."""
+    """Noise of the same density and bandwidth, flat up to its cut-off: a Butterworth filter."""
     angles = np.pi * (2 * np.arange(1, FILTER_ORDER + 1) + FILTER_ORDER - 1) / (2 * FILTER_ORDER)
     poles = ratio * POLE * np.exp(1j * angles)
     return through(([], poles, (ratio * POLE) ** FILTER_ORDER))

@@ -23,7 +23,7 @@ TINY, FULL = 64, 400_000
 
 
 class Curve(NamedTuple):
-    """The variance over time: from the runs with its standard error, and exactly what the integrator delivers."""
+    """The variance over time: sampled with its standard error, and exactly as the integrator delivers it."""
 
     time: np.ndarray
     variance: np.ndarray
@@ -52,12 +52,12 @@ def simulated(
 
 
 def compared(quantity: str, curve: Curve, paper: float | str | None = None, remark: str = "") -> Row:
-    """P_D/P at the end of a curve, and how far it is from what the step delivers exactly."""
+    """P_D/P at the end of a curve, and its distance from the exact value for the step."""
     P = curve.process[-1]
     discrete = curve.discrete[-1] / P
     off = (curve.variance[-1] - curve.discrete[-1]) / curve.stderr[-1]
-    told = f"exact for this step {discrete:.4f}, runs {off:+.1f} standard errors from it"
-    return Row(quantity, paper, curve.variance[-1] / P, curve.stderr[-1] / P, "; ".join(filter(None, (told, remark))))
+    exact = f"exact for this step {discrete:.4f}, runs {off:+.1f} standard errors from it"
+    return Row(quantity, paper, curve.variance[-1] / P, curve.stderr[-1] / P, "; ".join(filter(None, (exact, remark))))
 
 
 def drawn(title: str, curves: Mapping[str, Curve] | Sequence[tuple[str, Curve]], legend: Any = "lower right") -> Any:
@@ -79,7 +79,7 @@ def drawn(title: str, curves: Mapping[str, Curve] | Sequence[tuple[str, Curve]],
 
 
 def seconds(methods: Sequence[tuple[Method, float]], runs: int) -> float:
-    """About how long `runs` runs of these methods and steps take: a tenth of them timed, after one to compile."""
+    """The estimated time of `runs` runs of these methods and steps: a tenth of them timed, after one that compiles."""
     total = 0.0
     for method, h in methods:
         simulated(method, h, runs // 10)

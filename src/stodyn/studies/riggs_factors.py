@@ -52,7 +52,7 @@ def run(size: Size, out: Path, progress) -> StudyResult:
                 None,
                 float(fresh.c1),
                 None,
-                f"not 1: an error of order h that (57) does not see, {off:+.2g} % at hA = -0.05",
+                f"not 1: an error of order h that (57) misses, {off:+.2g} % at hA = -0.05",
             )
         )
     rows += claims()
@@ -61,7 +61,7 @@ def run(size: Size, out: Path, progress) -> StudyResult:
 
 
 def claims() -> list[Row]:
-    """What the text reads off its figures, in numbers."""
+    """The statements in the text about its figures, in numbers."""
     one_step = 100 * error_function(c.Euler, -0.2) / math.expm1(-0.4)
     return [
         Row(

@@ -1,7 +1,7 @@
-"""Riggs' Figure 7 once more with his own generator, seed and 1000 runs.
+"""Riggs' Figure 7 repeated with his own generator, seed and 1000 runs.
 
 The generator is that of K. Marse & S. D. Roberts, Implementing a portable FORTRAN uniform (0,1) generator, Simulation
-41 (1983) 135-139, his normals sums of twelve of its numbers. For anything else take the library's own.
+41 (1983) 135-139; his normals are sums of twelve of its numbers. For anything else use the library's own generator.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Riggs' Figures 15 and 16: step control that looks at noisy stages, and ways that leave the statistics alone."""
+"""Riggs' Figures 15 and 16: step control by noisy stages, and alternatives that do not distort the statistics."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def run(size: Size, out: Path, progress) -> StudyResult:
     figures["plan"] = _drawn_plan(tolerances)
     progress(f"dyadic refinement, {runs} runs")
     ratio, stderr = dyadic(runs, seed=76)
-    rows.append(Row("P_D/P with dyadic refinement, nothing drawn again", None, ratio, stderr, "1 within its error"))
+    rows.append(Row("P_D/P with dyadic refinement, nothing drawn again", None, ratio, stderr, "1 within its error bar"))
     return StudyResult(rows, figures)
 
 
@@ -81,7 +81,7 @@ def along_a_path(h: float, seed: int = 1986) -> tuple[np.ndarray, np.ndarray]:
 
 
 def collatz(h: float, samples: int, seed: int = 15) -> tuple[np.ndarray, float]:
-    """The left side of (92) in steps from the steady state, and the share that is accepted."""
+    """The left side of (92) in steps from the steady state, and the share of accepted steps."""
     rng = np.random.default_rng(seed)
     with jax.enable_x64(True):
         x = jnp.asarray(0.05 * rng.standard_normal((samples, 1)))
@@ -119,7 +119,7 @@ def estimate_rms(table: c.ExplicitRungeKutta, noise: str, h: float) -> float:
         normals = dict(zip(counts, jnp.split(point[1:], ends), strict=True))
         return method.estimate(problem, 0.0, point[:1], method.needs.increment(h, normals, 1), problem.params)[0]
 
-    unit = np.eye(1 + sum(counts.values()))  # it is linear in the state and the normals
+    unit = np.eye(1 + sum(counts.values()))  # the estimate is linear in the state and the normals
     with jax.enable_x64(True):
         slope = uncompiled.run(jax.make_jaxpr(jax.vmap(estimate))(unit), unit)[0]
     return float(np.sqrt(slope[0] ** 2 * 0.0025 + np.sum(slope[1:] ** 2)))
@@ -127,7 +127,7 @@ def estimate_rms(table: c.ExplicitRungeKutta, noise: str, h: float) -> float:
 
 def reject_and_redraw(tol: float, runs: int, seed: int, end: float = 2.0) -> tuple[float, float, float]:
     """P_D/P at the end, its standard error, and the share of rejected steps: RKF45 with fresh samples, step control by
-    its estimate, and new samples whenever a step is rejected, as a user of an ordinary integrator would have it.
+    its estimate, and new samples whenever a step is rejected, as with an ordinary integrator.
 
     No step is longer than LONGEST.
     """

@@ -25,7 +25,7 @@ STEP = 0.01  # ns
 
 
 class Cycle(NamedTuple):
-    """The noise-free oscillation: its period, a state of the cycle, and the variance a period adds to its phase."""
+    """The noise-free oscillation: its period, a state of the cycle, and the variance added to its phase per period."""
 
     period: float
     state: np.ndarray
@@ -71,7 +71,7 @@ def cycle(problem: Any, guess: float = 3.3) -> Cycle:
 
 
 def crossings(times: np.ndarray, u: np.ndarray, count: int) -> np.ndarray:
-    """When each path (paths, times) rises through LEVEL, the first `count` times, by linear interpolation."""
+    """The first `count` times at which each path (paths, times) rises through LEVEL, by linear interpolation."""
     found = np.empty((len(u), count))
     for path, values in enumerate(u):
         before = np.flatnonzero((values[:-1] < LEVEL) & (values[1:] >= LEVEL))[:count]
@@ -112,7 +112,7 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
         Row("noise-free period, ns", None, quiet.period),
         Row("mean period, ns", quiet.period, float(first.mean()), float(first.std() / np.sqrt(first.size)),
             f"against the noise-free one; the step {STEP} ns adds its own error of order 2"),
-        Row("growth of the variance a period, ns²", quiet.jitter, slope, stderr, "against small noise (Floquet)"),
+        Row("growth of the variance per period, ns²", quiet.jitter, slope, stderr, "against small noise (Floquet)"),
         Row("jitter of one period, ps", 1e3 * np.sqrt(quiet.jitter), 1e3 * np.sqrt(slope),
             500 * stderr / np.sqrt(slope)),
     ]  # fmt: skip
@@ -129,7 +129,7 @@ def drawn(ends: np.ndarray, jitter: float) -> Any:
         k, variance, 2.0 * variance * np.sqrt(2.0 / len(ends)), fmt="o", color=plot.BLUE, ms=4, lw=1, label="paths"
     )
     ax.plot(k, 1e6 * jitter * k, color=plot.ORANGE, lw=1.5, label="small noise")
-    ax.set(xlabel="period k", ylabel="variance of its end, ps²")
+    ax.set(xlabel="period k", ylabel="variance of the end of period k, ps²")
     ax.legend(frameon=False, fontsize="small")
     return figure
 

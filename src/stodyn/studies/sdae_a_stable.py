@@ -34,11 +34,11 @@ OURS = (stiff.RK1A3, stiff.RK1A4, stiff.RK1A4L)
 CHANNELS = (stiff.RK1A3M, stiff.RK1A4M, stiff.RK1ATM)
 SYSTEMS = (stiff.RK1A4, stiff.RK1A3, stiff.RK1A4L, stiff.RK1A4M, stiff.RK1ATM, stiff.RK1W2, stiff.ImplicitEuler,
            stiff.Trapezoidal)  # fmt: skip
-SOLVES = {"RK1W1": 2, "RK1A4L": 4}  # a step; of the others 3
+SOLVES = {"RK1W1": 2, "RK1A4L": 4}  # systems solved per step; 3 for the others
 NEAR = 0.95  # k² as a share of the equation's limit -2h, for largest steps
-STEPS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0)  # of random systems, in units of 1/|A|
+STEPS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0)  # for random systems, in units of 1/|A|
 GROUPS = 20
-Z99 = 2.576  # of a normal: 99 % lie within so many standard deviations
+Z99 = 2.576  # 99 % of a normal distribution lie within this many standard deviations
 
 
 def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
@@ -56,7 +56,7 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
         figures[f"{name.replace(' ', '_')}_solves"] = drawn_solves(errors, name)
     progress("random linear systems")
     rows += systems(size.of(1, 10, 100), size.of((2,), (2, 3), (2, 3)), size.of(SYSTEMS[:1], SYSTEMS, SYSTEMS))
-    if size is Size.TINY:  # what follows takes a minute to compile; its parts are tested one by one
+    if size is Size.TINY:  # the rest takes a minute to compile; its parts are tested one by one
         return StudyResult(rows, figures)
     progress("two channels that do not commute")
     rows += with_areas(size.of(0, 500, 4000))
@@ -89,13 +89,13 @@ def largest_steps() -> list[Row]:
     rows = []
     for method in (*PAPER, *OURS, *CHANNELS):
         found = min(longest(method, sign) for sign in (1, -1))
-        said = "every step" if np.isinf(found) else found
-        rows.append(Row(f"{method.name}: largest |λ| Δt at k² = {NEAR:g} · 2|h|", None, said, remark="both signs of k"))
+        step = "every step" if np.isinf(found) else found
+        rows.append(Row(f"{method.name}: largest |λ| Δt at k² = {NEAR:g} · 2|h|", None, step, remark="both signs of k"))
     return rows
 
 
 def longest(method: Any, sign: int) -> float:
-    """The first -h at which R̂ = 1 along k = sign √(-2h · 0.95), by looking and bisecting; inf where there is none."""
+    """The first -h at which R̂ = 1 along k = sign √(-2h · 0.95), by scanning and bisection; inf where there is none."""
     R = stability_function(method.table)
 
     def excess(x):
@@ -144,8 +144,8 @@ def factor(above: np.ndarray, below: np.ndarray) -> tuple[float, float]:
 
 
 def with_areas(paths: int) -> list[Row]:
-    """Orders on a nonlinear SDAE with two channels that do not commute. The reference, of order 1 too, takes 64 steps
-    for each of the finest: with 8 its own error would leave out the finest points."""
+    """Orders on a nonlinear SDAE with two channels that do not commute. The reference, also of order 1, takes 64 steps
+    for each of the finest: with only 8, its own error would make the finest points unusable."""
     rows = []
     for method in (stiff.RK1W2MLevy, stiff.RK1A3MLevy, stiff.RK1A4MLevy, stiff.RK1ATMLevy):
         found = strong_order(NONCOMMUTING_DAE, method, steps=(4, 8, 16, 32, 64), paths=paths, seed=5,
@@ -161,8 +161,8 @@ def with_areas(paths: int) -> list[Row]:
 
 
 def random_system(n: int, rng: np.random.Generator, margin: float = 0.02) -> dict[str, np.ndarray]:
-    """dx = A x dt + B x dW, |A| = 1, stable in mean square with the abscissa -margin: A from a normal matrix shifted to
-    the left, B another one, as large as that allows."""
+    """dx = A x dt + B x dW, |A| = 1, stable in mean square with the abscissa -margin: A is a Gaussian matrix shifted to
+    the left, B another one, as large as this margin allows."""
     A = rng.standard_normal((n, n))
     A = A - (np.linalg.eigvals(A).real.max() + rng.uniform(0.1, 1.0)) * np.eye(n)
     A, B, eye = A / np.linalg.norm(A, 2), rng.standard_normal((n, n)), np.eye(n)
@@ -182,7 +182,7 @@ def random_system(n: int, rng: np.random.Generator, margin: float = 0.02) -> dic
 
 
 def systems(count: int, dimensions: Sequence[int], methods: Sequence[Method]) -> list[Row]:
-    """How often a method is unstable on systems that are stable in mean square, and the largest mean-square radius."""
+    """The number of times a method is unstable on systems stable in mean square, and the largest mean-square radius."""
     rows = []
     for n in dimensions:
         rng = np.random.default_rng(n)
@@ -202,7 +202,7 @@ def systems(count: int, dimensions: Sequence[int], methods: Sequence[Method]) ->
 
 
 class Case(NamedTuple):
-    """A shipped netlist, the node that is looked at, and the numbers of steps tried over its span."""
+    """A netlist of the library, the node observed, and the numbers of steps tried over its span."""
 
     name: str
     node: str
@@ -218,13 +218,13 @@ CIRCUITS = (
     Case("ring_oscillator", "u1", (125, 250, 500, 1000), 8000),
 )
 IN_CIRCUITS = (stiff.Trapezoidal, stiff.RK1W2MLevy, stiff.RK1A3MLevy, stiff.RK1A4MLevy, stiff.RK1ATMLevy)
-WANTED = 0.01  # of the largest σ
+WANTED = 0.01  # the error asked for, relative to the largest σ
 
 
 def transient_noise(case: Case) -> dict[str, np.ndarray]:
     """Method -> the largest error of σ over the span, relative to the largest σ, for each number of steps.
 
-    σ is what a method delivers in the limit of small noise, without sampling; the reference is RK1W2M with many steps,
+    σ is that of the method in the limit of small noise, without sampling; the reference is RK1W2M with many steps,
     extrapolated.
     """
     circuit = read(examples()[case.name])
@@ -232,7 +232,7 @@ def transient_noise(case: Case) -> dict[str, np.ndarray]:
     coarsest = case.steps[0]
 
     def deviations(method: Method, *more: int) -> np.ndarray:
-        """σ at the coarsest grid's times, a row for each number of steps."""
+        """σ at the times of the coarsest grid, one row per number of steps."""
         counts = (*case.steps, *more)
         found = delivered_small_noise(circuit, method, circuit.span, counts)
         return np.array([np.sqrt(moments.covariance[:: n // coarsest, index, index])
@@ -336,7 +336,7 @@ def drawn_solves(found: Mapping[str, np.ndarray], title: str) -> Any:
 
 
 def drawn_circuits(found: Mapping[Case, Mapping[str, np.ndarray]]) -> Any:
-    """Errors of σ against the number of steps, a panel for each circuit."""
+    """Errors of σ against the number of steps, one panel per circuit."""
     from matplotlib import pyplot
 
     figure, axes = pyplot.subplots(1, len(found), figsize=(3.6 * len(found), 3.4), layout="constrained", squeeze=False)

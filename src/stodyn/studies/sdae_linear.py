@@ -33,7 +33,7 @@ def squared_errors(method: Method, model: Model, fine: np.ndarray, halvings: Seq
     (paths, steps) are given; a longer step sums its neighbours."""
     paths = len(fine)
     exact, errors = model.exact["solution"](END, fine.sum(axis=1, keepdims=True)), []
-    once = describe(model.problem, method, (0.0, END), END, States(at=[END]), "float64")  # one step is as all others
+    once = describe(model.problem, method, (0.0, END), END, States(at=[END]), "float64")  # all steps are alike
     for halving in halvings:
         count = 2**halving
         normals = fine.reshape(paths, count, -1).sum(axis=2).T[:, None] / np.sqrt(END / count)

@@ -19,7 +19,7 @@ FIGURES = {
     "fig3": ("RK1W3", "RK1W4"),
     "fig4": ("RK1W5",),
 }
-ONE_SIGN = {method.name: 1 for method in METHODS} | {"RK1W1": 2, "RK1W5": 2}  # those that are not even in k have two
+ONE_SIGN = {method.name: 1 for method in METHODS} | {"RK1W1": 2, "RK1W5": 2}  # two where R̂ is not even in k
 A_STABLE = ("ImplicitEuler", "Trapezoidal")
 
 

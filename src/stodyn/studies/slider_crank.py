@@ -59,7 +59,7 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
 
 
 def ringing(found) -> tuple[float, float]:
-    """The root mean square of the rate of q4 over times and kept paths, and its standard error."""
+    """The root mean square of the rate of q4 over times and recorded paths, and its standard error."""
     squares = (found["path"].sel(component="dq4") ** 2).mean("time").values
     size = float(np.sqrt(squares.mean()))
     return size, float(squares.std(ddof=1) / np.sqrt(len(squares)) / (2.0 * size))

@@ -1,4 +1,4 @@
-"""What every method keeps, measured: the symplectic form, phase-space volume, momenta."""
+"""The invariants that each method keeps, measured: the symplectic form, phase-space volume, momenta."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def verdict_rows(name: str, method: Method) -> Iterator[Row]:
 
 
 def conformal_rows(names: tuple[str, ...]) -> Iterator[Row]:
-    """A separable system of two coordinates with friction by a number, on the drift and on the noise."""
+    """A separable system of two coordinates with scalar friction, in the drift and in the noise."""
     damped = Hamiltonian(
         lambda t, q, p: 0.5 * p @ p + 0.25 * jnp.sum(q**4) + 0.3 * q[0] * q[1],
         lambda t, q, p: 0.4 * jnp.sin(q[0]) + 0.1 * p[0] ** 2,
@@ -79,7 +79,7 @@ def conformal_rows(names: tuple[str, ...]) -> Iterator[Row]:
 
 
 def momentum_row(name: str) -> Row:
-    """A system that rotations leave alone, with forces orthogonal to them."""
+    """A system invariant under rotations, with forces orthogonal to them."""
     rotating = Hamiltonian(
         lambda t, q, p: 0.5 * p @ p + 0.25 * (q @ q) ** 2,
         lambda t, q, p: 0.15 * (0.5 * q @ q + 0.2 * (p @ p) * (q @ q)),
@@ -103,7 +103,7 @@ def _word(defect: float) -> str:
 
 
 def estimate() -> float:
-    """From one method, not compiled before: compiling is what takes time."""
+    """An estimate from one method that has not been compiled: most of the time goes into compiling."""
     began = time.perf_counter()
     list(verdict_rows("Midpoint", _method("Midpoint")))
     steppers = sum(isinstance(method, Method) for method in catalogue().values())
@@ -111,5 +111,5 @@ def estimate() -> float:
 
 
 STUDY = Study(
-    "structure", "Kraus & Tyranowski (2021), section 3: what every method of the catalogue keeps", run, estimate
+    "structure", "Kraus & Tyranowski (2021), section 3: what each method of the catalogue conserves", run, estimate
 )

@@ -34,7 +34,7 @@ def oscillator() -> SDE:
 
 
 def pendulum() -> SDE:
-    """The pendulum of the README in gusts."""
+    """The pendulum in gusts of the README."""
     return SDE(
         lambda t, x, p: jnp.stack([x[1], -p["gravity"] * jnp.sin(x[0]) - p["drag"] * x[1]]),
         lambda t, x, p: jnp.stack([0.0 * x[1], p["gust"] * (1.0 + jnp.abs(x[1]))])[:, None],
@@ -76,8 +76,8 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
         one = swing.isel(time=int(np.argmin(np.abs(swing["time"].values - t)))).sel(component="angle")
         share, stderr = float(one["share_parameters"]), float(one["share_parameters_stderr"])
         alone = (one["variance_first"] / one["variance"]).values
-        told = "alone: " + ", ".join(f"{name} {part:.3f}" for name, part in zip(PENDULUM, alone, strict=True))
-        rows.append(Row(f"pendulum, t = {t:g}: share of the tolerances", None, share, stderr, told))
+        remark = "alone: " + ", ".join(f"{name} {part:.3f}" for name, part in zip(PENDULUM, alone, strict=True))
+        rows.append(Row(f"pendulum, t = {t:g}: share of the tolerances", None, share, stderr, remark))
     panels = [("oscillator x", linear.sel(component="x")), ("pendulum angle", swing.sel(component="angle"))]
     return StudyResult(rows, {"split": _figure(panels)})
 

@@ -41,15 +41,15 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
     for name, h in (*square, *weak, *too_long):
         taken = full_size.affordable(VAN_DER_POL.problem, name, h, T, PATHS) if full else size.of(64, SMALL, PATHS)
         progress(f"{name}, dt = {h:g}, {taken} paths")
-        found[name, h] = sampled(name, h, taken, block=None if full else taken // 2)  # a block for each of two cores
+        found[name, h] = sampled(name, h, taken, block=None if full else taken // 2)  # one block per core, of two
         for t in AT if name == "DIRK" else AT[-1:]:
             mean, stderr = (float(found[name, h][v].sel(time=t, method="nearest")) for v in ("energy", "energy_stderr"))
-            said = f"{(mean - float(averaged(t))) / stderr:+.1f} standard errors from the averaged equation"
+            distance = f"{(mean - float(averaged(t))) / stderr:+.1f} standard errors from the averaged equation"
             if (name, h) in too_long:
-                said = f"too long a step: the limit is shifted to about {predicted(name, h):.3g}"
+                distance = f"too long a step: the limit is shifted to about {predicted(name, h):.3g}"
             part = full_size.remark(taken, PATHS) if full else ""
             rows.append(
-                Row(f"{name}, dt = {h:g}: E(H)({t:g})", None, mean, stderr, "; ".join(filter(None, (said, part))))
+                Row(f"{name}, dt = {h:g}: E(H)({t:g})", None, mean, stderr, "; ".join(filter(None, (distance, part))))
             )
     return StudyResult(rows, {"fig4-3": whole(found, limit), "fig4-4": end(found, limit, square, weak)})
 
