@@ -1,6 +1,6 @@
-"""The mean square drift of a hardening storey under a white ground acceleration, to an error that is asked for.
+"""The mean square drift of a hardening storey under a white ground acceleration, to a given error.
 
-python building_drift.py [ERROR]    in cm²; the default takes seconds, and a hundredth of it ten thousand times as long
+python building_drift.py [ERROR]    in cm²; the default takes seconds, a hundredth of it ten thousand times as long
 """
 
 import sys
@@ -11,7 +11,7 @@ import numpy as np
 import stodyn as sd
 
 ω, ζ, a, T = 6.0, 0.05, 0.1, 20.0  # rad/s, damping ratio, hardening in 1/cm², s
-σ = np.sqrt(4 * ζ * ω**3)  # a drift of 1 cm, root mean square, were it not for the hardening
+σ = np.sqrt(4 * ζ * ω**3)  # without the hardening, the root-mean-square drift would be 1 cm
 
 
 def motion(t, x):

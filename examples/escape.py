@@ -1,4 +1,4 @@
-"""How long does a particle stay in its well? Paths are stopped where they leave it, and cost nothing from then on.
+"""How long does a particle stay in its well? Paths stop when they leave it, and cost nothing from then on.
 
 dx = (x - x³) dt + dW/2 from the bottom at -1 to the top at 0: E τ = 18.4262 by quadrature of exp(2V/σ²).
 """
@@ -30,7 +30,7 @@ fig = Figure(figsize=(6, 4), layout="constrained")
 ax = fig.subplots()
 ax.semilogy(times, 1 - (np.arange(times.size) + 0.5) / times.size, label="paths")
 ax.semilogy(times, np.exp(-times / exact), "k--", lw=0.8, label="exp(-t/E τ)")
-ax.set(xlabel="time", ylabel="share still in the well")
+ax.set(xlabel="time", ylabel="share of paths still in the well")
 ax.legend()
 sd.plot.save(fig, "escape.png")
 print(f"{np.count_nonzero(run['stopped_by'].values < 0)} of {times.size} paths had not left by t = 250")

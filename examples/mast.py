@@ -1,6 +1,6 @@
-"""A mast in gusty wind may not sway by more than 4.5 standard deviations within 20 seconds. How likely is that?
+"""A mast in gusty wind must not sway by more than 4.5 standard deviations within 20 seconds. How likely is it to fail?
 
-Plain simulation would need a hundred million paths. Splitting needs some thousands, and shows how it happens.
+Plain simulation would need a hundred million paths. Splitting needs a few thousand, and shows how the mast fails.
 """
 
 import numpy as np
@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 import stodyn as sd
 
-FREQUENCY, DAMPING = 1.0, 0.05  # rad/s, and the damping ratio; the noise makes the variance of the sway 1 in the end
+FREQUENCY, DAMPING = 1.0, 0.05  # rad/s, and the damping ratio; the noise makes the stationary variance of the sway 1
 mast = sd.linear(
     [[0.0, 1.0], [-(FREQUENCY**2), -2 * DAMPING * FREQUENCY]],
     [[0.0], [np.sqrt(4 * DAMPING * FREQUENCY**3)]],
@@ -28,7 +28,7 @@ for path in found["event_path"].values:
     ax.plot(found["time"], path[:, 0], lw=0.8)
 ax.axhline(4.5, color="k", ls="--")
 ax.axhline(-4.5, color="k", ls="--")
-ax.set(xlabel="time", ylabel="sway", title="paths that made it")
+ax.set(xlabel="time [s]", ylabel="sway [standard deviations]", title="paths that pass the limit")
 sd.plot.save(fig, "mast.png")
 truth, uncertain = float(exact["probability"]), float(exact["probability_stderr"])
 print(f"truth: {truth:.3e} +- {uncertain:.0e} by importance sampling, ours {p:.3e} +- {error:.0e}")

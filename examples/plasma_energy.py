@@ -1,9 +1,9 @@
-"""The mean energy of particles under Lenard-Bernstein collisions, to an error that is asked for.
+"""The mean energy of particles under Lenard-Bernstein collisions, to a given error.
 
 python plasma_energy.py [ERROR [TIME]]
 
-Paths of a field with separatrices lose each other, so that levels are worth little here, and the route says so: what is
-gained is an interval that holds the bias of the step too.
+In a field with separatrices, paths at different steps soon decouple, so that multilevel sampling gains little here, as
+the printed route says: the gain is an interval that includes the bias of the step.
 """
 
 import sys
