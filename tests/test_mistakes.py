@@ -81,7 +81,7 @@ MISTAKES = {
     "np.sin": (lambda: run(sde(lambda t, x: -np.sin(x))), "drift", "Write it with jax.numpy"),
     "math.sin": (lambda: run(sde(lambda t, x: x * math.sin(x[0]))), "drift", "jnp.sin for math.sin"),
     "a random number inside": (
-        lambda: run(sde(lambda t, x: -x + np.random.default_rng().normal())), "drift", "Randomness belongs into"),
+        lambda: run(sde(lambda t, x: -x + np.random.default_rng().normal())), "drift", "Put randomness into"),
     "assignment in place": (lambda: run(sde(in_place)), "drift", "x.at[idx].set(y)"),
     "if on x": (lambda: run(sde(lambda t, x: -x if x[0] > 0 else x)), "drift", "jnp.where or lax.cond"),
     "if on params": (

@@ -124,7 +124,8 @@ def test_a_method_of_another_kind_of_problem_is_refused():
         name = "Other"
 
     with pytest.raises(
-        TypeError, match=r"method: Other takes Elsewhere problems, and this is a SDE. Those that fit best: SRA1 "
+        TypeError,
+        match=r"method: Other takes Elsewhere problems, but the problem is of type SDE. Those that fit best: SRA1 ",
     ):
         simulate(ornstein_uhlenbeck(), **RUN | dict(method=Other()))
 
@@ -170,10 +171,10 @@ def test_prints_that_cannot_be_are_refused_with_the_reason():
 
 
 STEPS_OF_ONES_OWN = {
-    "no report": (lambda x: x, r"method: Mine\.step must return \(state, Report\(\.\.\.\)\), and returns \w*Tracer"),
+    "no report": (lambda x: x, r"method: Mine\.step must return \(state, Report\(\.\.\.\)\), but returns \w*Tracer"),
     "a list": (lambda x: [x, EXPLICIT], r"method: Mine\.step must return .* and returns list"),
     "two states": (lambda x: (x, x), r"method: Mine\.step must return \(state, Report"),
-    "another shape": (lambda x: (x[:1], EXPLICIT), r"method: Mine\.start .* of shape \(2,\), and step one of \(1,\)"),
+    "another shape": (lambda x: (x[:1], EXPLICIT), r"method: Mine\.start .* of shape \(2,\), but step one of \(1,\)"),
 }
 
 

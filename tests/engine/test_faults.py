@@ -119,4 +119,4 @@ def test_a_process_forked_after_a_run_computes_by_print_and_refuses_what_would_w
     expected = mean("printed")
     printed, vmapped = answers_of_a_fork(lambda: mean("printed"), lambda: mean("vmap"))
     assert float(printed) == expected
-    assert vmapped.startswith("RuntimeError: this process was forked from one that had run something")
+    assert vmapped.startswith("RuntimeError: this process was forked from one in which JAX had already run")

@@ -62,7 +62,7 @@ REFUSED = {
     "true": ((0, 1), True, "dt: expected a positive step length .* got True"),
     "true among numbers": ((0, 2), [True, 1.0], "dt: expected a positive step length"),
     "very short": ((0, 1), 1e-300, r"dt: 1e-300 cuts the interval \(0, 1\) into 1e\+300 steps"),
-    "shorter than there is memory for": ((0, 1), 1e-12, r"into 1e\+12 steps, and a run may have 1e\+08"),
+    "shorter than there is memory for": ((0, 1), 1e-12, r"into 1e\+12 steps, but a run may have at most 1e\+08"),
     "nothing": ((0, 1), None, "dt: expected a positive step length .* got None"),
     "matrix": ((0, 1), [[0.5, 0.5]], "dt: expected a positive step length"),
     "one negative": ((0, 1), [1.5, -0.5], "dt: expected a positive step length"),
@@ -73,8 +73,8 @@ REFUSED = {
         r"0.333333333333 \(3 steps\)",
     ),
     "too long": ((0, 1), 1.7, r"the nearest that do are 0.5 \(2 steps\) and 1 \(1 steps\)"),
-    "wrong sum": ((0, 1), [0.5, 0.25], "dt: the given steps add up to 0.75, and the interval is 1.0 long"),
-    "no steps": ((0, 1), [], "dt: the given steps add up to 0.0, and the interval is 1.0 long"),
+    "wrong sum": ((0, 1), [0.5, 0.25], "dt: the given steps add up to 0.75, but the interval is 1.0 long"),
+    "no steps": ((0, 1), [], "dt: the given steps add up to 0.0, but the interval is 1.0 long"),
     "t backwards": ((1, 0), 0.1, r"t: expected a finite interval \(start, end\) with start < end, got \(1, 0\)"),
     "t empty": ((1, 1), 0.1, "t: expected a finite interval"),
     "t infinite": ((0, np.inf), 0.1, "t: expected a finite interval"),
@@ -120,7 +120,7 @@ def test_at_gives_times():
         (dict(at=[]), "Moments: at= is empty"),
         (dict(at=[0.5, 0.2]), "Moments: at= must be increasing times"),
         (dict(at=[0.2, 0.2]), "Moments: at= must be increasing times"),
-        (dict(every=11), "Moments: every=11 steps, and the run has only 10"),
+        (dict(every=11), "Moments: every=11 steps, but the run has only 10"),
     ],
 )
 def test_looks_that_are_refused(options, words):

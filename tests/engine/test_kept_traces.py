@@ -76,7 +76,7 @@ def test_functions_of_other_problems_may_change_too(traced):
 def test_a_mass_that_draws_is_refused():
     rng = np.random.default_rng(1)
     problem = sd.Mechanical(lambda t, x, v: -x, None, (1.0, 0.0), mass=lambda t, x, v: 1.0 + rng.random() + 0.0 * x)
-    with pytest.raises(ValueError, match="mass: it is another function when it is looked at again"):
+    with pytest.raises(ValueError, match="mass: traced twice, it gives two different functions"):
         last(problem, None)
 
 

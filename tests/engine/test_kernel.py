@@ -169,7 +169,7 @@ def test_want_of_memory_halves_the_blocks(monkeypatch):
 
     monkeypatch.setattr(front, "merged", small_device)
     monkeypatch.setattr(readied, "merged", small_device)
-    said = "a block of 256 paths does not fit the device's memory: going on with 128"
+    said = "a block of 256 paths does not fit into the device's memory: continuing with 128"
     with pytest.warns(BlockHalved, match=said):
         run = on_a_card(oscillator(), "Heun")
     assert sd.provenance(run)["block"] == 128

@@ -155,7 +155,7 @@ def test_other_problems_and_methods_are_refused(tmp_path):
         (r"params \['rate'\] was 1.0 and is 2.0", problem(rate=2.0), EulerMaruyama),
         ("start 0 was 1.0 and is 2.0", problem(start=2.0), EulerMaruyama),
         ("start was .* and is 'drawn: ", problem(start=scipy.stats.norm()), EulerMaruyama),
-        ("the equations are others", problem(factor=0.6), EulerMaruyama),
+        ("the equations differ", problem(factor=0.6), EulerMaruyama),
         ("method was 'EulerMaruyama' and is 'Heun'", problem(), Heun),
     ):
         with pytest.raises(ValueError, match=said):
@@ -200,7 +200,7 @@ def test_a_full_disk_is_a_clear_error_that_loses_nothing(tmp_path, unbroken, mon
 
     with monkeypatch.context() as patched:
         patched.setattr(ledger_module.os, "fsync", full_after_nine)
-        with pytest.raises(OSError, match=r"no room for \d+ bytes in .*\d blocks written before are kept") as found:
+        with pytest.raises(OSError, match=r"no room for \d+ bytes in .*\d blocks already written are kept") as found:
             simulate(kubo(), Heun, paths=PATHS, ledger=folder, threads=1, **RUN)
     assert found.value.errno == errno.ENOSPC
     assert len(blocks_of(folder)) == 8  # and no unfinished file among them
@@ -226,7 +226,7 @@ def test_two_runs_in_one_ledger_at_once(tmp_path, unbroken):
         (lambda place: place.write_text("mine"), "is a file; expected a folder"),
         (
             lambda place: (place.mkdir(), (place / "thesis.tex").write_text("mine")),
-            r"holds other things \(thesis.tex\)",
+            r"holds other files \(thesis.tex\)",
         ),
     ],
 )
@@ -244,7 +244,7 @@ def test_what_is_no_ledger_is_left_alone(make, said, tmp_path):
     [
         (3, TypeError, "ledger: expected the name of a folder, such as 'runs/plasma', got 3"),
         ("", TypeError, "ledger: expected the name of a folder"),
-        (f"{__file__}/run", ValueError, r"ledger: there can be no folder .*test_ledger.py/run \(Not a directory\)"),
+        (f"{__file__}/run", ValueError, r"ledger: cannot make the folder .*test_ledger.py/run \(Not a directory\)"),
     ],
 )
 def test_what_can_be_no_ledger(name, kind, said):
@@ -253,7 +253,7 @@ def test_what_can_be_no_ledger(name, kind, said):
 
 
 def test_a_sweep_is_no_single_run(kept):
-    with pytest.raises(ValueError, match=r"holds a single run, and this is a sweep. Give another folder"):
+    with pytest.raises(ValueError, match=r"holds a single run, but this is a sweep. Give another folder"):
         sweep(ornstein_uhlenbeck(), Heun, over={"rate": [1.0]}, t=(0, 1), dt=0.25, paths=8, seed=1, ledger=kept)
 
 
@@ -275,7 +275,7 @@ def test_a_lost_manifest_is_written_again_unless_the_blocks_are_of_another_run(k
     (kept / "manifest.json").write_text(manifest.replace('"seed": 3', '"seed": 4'))  # altered: not believed
     assert_same_bits(simulate(kubo(), Heun, paths=PATHS, ledger=kept, **RUN), unbroken)
     (kept / "manifest.json").unlink()
-    with pytest.raises(ValueError, match="has lost its manifest, and its blocks are of another run"):
+    with pytest.raises(ValueError, match="has lost its manifest, and its blocks belong to another run"):
         simulate(kubo(), Heun, paths=PATHS, ledger=kept, **RUN | dict(seed=4))
     assert_same_bits(simulate(kubo(), Heun, paths=PATHS, ledger=kept, **RUN), unbroken)
 

@@ -116,7 +116,7 @@ def test_the_text_does_not_grow_with_the_system():
 
 def test_implicit_steps_of_large_systems_go_to_vmap_with_the_reason():
     problem = sd.SDE(lambda t, x: -(x**3) + jnp.roll(x, 1), lambda t, x: sd.diagonal(0.2 + 0.0 * x), drawn)
-    with pytest.raises(ValueError, match=r"executor=\"printed\" is not possible .*no turns like Newton's"):
+    with pytest.raises(ValueError, match=r"executor=\"printed\" is not possible .*no iterations such as Newton's"):
         sd.simulate(problem, "ImplicitMidpoint", executor="printed", **RUN)
 
 

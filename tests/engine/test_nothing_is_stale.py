@@ -139,8 +139,8 @@ def test_functions_that_draw_count_or_read_a_clock_are_refused():
     """What they give would be looked at once, and be the same for all paths and steps."""
     rng, count = np.random.default_rng(1), itertools.count()
     for drift in (lambda t, x: -x + rng.normal(), lambda t, x: -x * next(count), lambda t, x: -x * time.time()):
-        with pytest.raises(ValueError, match="drift: it is another function when it is looked at again"):
+        with pytest.raises(ValueError, match="drift: traced twice, it gives two different functions"):
             sd.simulate(sd.SDE(drift, None, 1.0), "EulerMaruyama", **RUN)
     noisy = sd.SDE(lambda t, x: -x, lambda t, x: rng.normal() * x, 1.0)
-    with pytest.raises(ValueError, match=r"diffusion: .* Randomness belongs into diffusion, start or params"):
+    with pytest.raises(ValueError, match=r"diffusion: .* Put randomness into diffusion, start or params"):
         sd.simulate(noisy, "EulerMaruyama", **RUN)

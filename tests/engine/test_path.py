@@ -146,7 +146,7 @@ def test_a_step_that_is_not_solved_is_told(noise):
 
 
 def test_the_wrong_calculus_is_refused(noise):
-    words = r"method: Heun takes stratonovich problems, and this one is ito\. .*lowering\.to_stratonovich\(problem\)"
+    words = r"method: Heun takes stratonovich problems, but this one is ito\. .*lowering\.to_stratonovich\(problem\)"
     with pytest.raises(ValueError, match=words):
         sd.path(geometric_brownian_motion(), Heun, 0.0, noise)
 
@@ -187,7 +187,8 @@ def test_a_refusal_is_asked_of_problems_that_are_made_while_traced(noise):
 def test_problems_that_differ_from_path_to_path_need_values(noise):
     drawn = ornstein_uhlenbeck(rate=scipy.stats.norm(1, 1), start=PerPath([1.0, 2.0]))
     with pytest.raises(
-        ValueError, match=r"start: differs from path to path in this problem; give path\(\.\.\., start=\)"
+        ValueError,
+        match=r"start: differs from path to path in this problem; give that of one path, path\(\.\.\., start=",
     ):
         sd.path(drawn, EulerMaruyama, 0.0, noise)
     with pytest.raises(ValueError, match="params: differs from path to path"):
@@ -209,7 +210,7 @@ def test_noise_that_is_not_the_paths_is_refused_in_words():
         sd.draw_increments(key, SRA1.needs, problem.m, 0.01)
     with pytest.raises(TypeError, match="noise: expected the increments of every step"):
         sd.path(problem, SRA1, 0.0, lengths)
-    with pytest.raises(ValueError, match=r"W of shape \(steps, 3\), one column a channel.*got \(4,\) and \(4, 1\)"):
+    with pytest.raises(ValueError, match=r"W of shape \(steps, 3\), one column per channel.*got \(4,\) and \(4, 1\)"):
         sd.path(problem, SRA1, 0.0, sd.draw_increments(key, SRA1.needs, 1, lengths))
-    with pytest.raises(ValueError, match="SRA1 needs Z beside W, and it holds none"):
+    with pytest.raises(ValueError, match="SRA1 needs Z besides W, but it holds none"):
         sd.path(problem, SRA1, 0.0, sd.draw_increments(key, wiener.W, problem.m, lengths))

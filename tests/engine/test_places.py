@@ -139,7 +139,9 @@ def test_dask(alone, tmp_path, monkeypatch, dask_client):
         time.sleep(0.05)
     back = threading.Timer(1.0, dask_client.cluster.scale, (1,))
     back.start()
-    with pytest.warns(UserWarning, match=r"dask at tcp://.* has had no workers for 0.3 s. The run goes on as soon as"):
+    with pytest.warns(
+        UserWarning, match=r"dask at tcp://.* has had no workers for 0.3 s. The run continues as soon as"
+    ):
         assert_same_bits(simulate(problem(), Heun, place=there, collect=collected(), **RUN), alone)
     back.join()
 

@@ -99,9 +99,7 @@ def pulled(constant):
     ids=["array", "number", "numpy", "inside jit", "parameter", "start"],
 )
 def test_constants_rounded_to_float32_are_named(problem, named):
-    words = (
-        rf"float64 run uses numbers that are float32: {named}\. They were made by jax\.numpy .* make them with numpy"
-    )
+    words = rf"float64 run uses float32 numbers: {named}\. They were made by jax\.numpy .* make them with numpy"
     with pytest.raises(SinglePrecisionConstant, match=words):  # warnings are errors here: nothing is compiled for it
         simulate(problem, EulerMaruyama, **RUN)
 

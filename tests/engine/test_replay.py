@@ -67,7 +67,7 @@ OTHERS = {
 @pytest.mark.parametrize("name", OTHERS)
 def test_another_problem_is_refused(run, name):
     problem, words = OTHERS[name]
-    with pytest.raises(ValueError, match=rf"problem: not the one the run was made with \({words}\)"):
+    with pytest.raises(ValueError, match=rf"problem: this is not the one the run was made with \({words}\)"):
         replay(problem, EulerMaruyama, run, 3)
 
 

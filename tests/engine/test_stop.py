@@ -188,7 +188,7 @@ WRONG = {
     ),
     "a net": (
         lambda: stopped(BROWNIAN, sd.Level(1.0), t=1.0, dt=0.1, paths=64, points="sobol"),
-        "stop: points of a Sobol net serve whole paths",
+        "stop: the points of a Sobol net are for whole paths",
     ),
 }
 

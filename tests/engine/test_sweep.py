@@ -118,10 +118,10 @@ def test_failures_of_points_are_counted():
         (dict(over={}), "over: expected names and their values"),
         (dict(over={"rate": []}), "over: 'rate' needs a list of values"),
         (dict(over={"rate": 2.0}), "over: 'rate' needs a list of values"),
-        (dict(over={"mass": [1.0]}), "over: 'mass' is none of the problem's params; they are rate, sigma"),
+        (dict(over={"mass": [1.0]}), "over: 'mass' is not among the problem's params; they are rate, sigma"),
         (dict(over={("rate", "sigma"): [1.0]}), "needs a value for each name at every point, got 1.0"),
         (dict(over={"rate": [1.0], ("rate", "sigma"): [(1.0, 2.0)]}), "over: 'rate' is swept twice"),
-        (dict(over={"rate": [[1.0, 2.0]]}), r"over: rate has shape \(\) in params, and a value of shape \(2,\)"),
+        (dict(over={"rate": [[1.0, 2.0]]}), r"over: rate has shape \(\) in params, but a swept value has shape \(2,\)"),
         (dict(paths=0), "paths: expected a whole number >= 1"),
     ],
 )
@@ -139,7 +139,7 @@ def test_bad_differences(swept):
             difference(swept, *arguments)
     with pytest.raises(ValueError, match="run: not a sweep"):
         difference(simulate(ornstein_uhlenbeck(), Heun, collect=COLLECT[:1], **RUN), "rate")
-    with pytest.raises(ValueError, match=r"over: 'mean' is a name of the result already"):
+    with pytest.raises(ValueError, match=r"over: 'mean' is already a name in the result"):
         sweep(lambda mean: ornstein_uhlenbeck(mean), Heun, over={"mean": [1.0, 2.0]}, collect=COLLECT[:1], **RUN)
 
 

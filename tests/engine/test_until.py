@@ -106,7 +106,7 @@ def test_only_the_named_times_count():
         ({}, "give stderr= or relative="),
         ({"stderr": 0.0}, "stderr must be a number > 0"),
         ({"stderr": {"mean": True}}, r"stderr\['mean'\] must be a number"),
-        ({"stderr": {}}, "names no variable"),
+        ({"stderr": {}}, "does not name a variable"),
         ({"relative": 0.1, "level": 1.0}, "level must be"),
         ({"relative": 0.1, "most": 0}, "most counts paths"),
         ({"relative": 0.1, "seconds": -1}, "seconds must be"),

@@ -83,7 +83,7 @@ def test_what_is_advised_for_steps_that_are_too_long_can_be_done():
 
 def test_bad_input():
     run = {"t": (0, 1), "dt": 0.1, "paths": 4, "seed": 1}
-    with pytest.raises(TypeError, match=r"ExactNoise\(RK4\) takes Driven problems, and this is a SDE"):
+    with pytest.raises(TypeError, match=r"ExactNoise\(RK4\) takes Driven problems, but the problem is of type SDE"):
         sd.simulate(STILL, sd.ExactNoise("RK4"), **run)
     with pytest.raises(TypeError, match="base: expected a one-step method such as RK4, got 'AB4', which has a history"):
         sd.ExactNoise("AB4")

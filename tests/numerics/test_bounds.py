@@ -43,12 +43,12 @@ def test_not_found(name):
 
 def test_drift_diffusion_and_observable_refuse_them():
     with pytest.raises(
-        IndexError, match=r"drift: drift\(t, x\) takes index 2 into a vector of 2, which goes from 0 to 1"
+        IndexError, match=r"drift: drift\(t, x\) reads index 2 into a vector of 2, which goes from 0 to 1"
     ):
         sd.SDE(lambda t, x: jnp.array([x[1], -x[2]]), lambda t, x: 0.1 * jnp.eye(2), [1.0, 2.0])
     with pytest.raises(IndexError, match=r"diffusion: .* index 7"):
         sd.SDE(lambda t, x: -x, lambda t, x: jnp.diag(x[7] * jnp.ones(2)), [1.0, 2.0])
     problem = sd.SDE(lambda t, x: -x, lambda t, x: jnp.diag(x), [1.0, 2.0])
-    with pytest.raises(IndexError, match="Observable third: takes index 2"):
+    with pytest.raises(IndexError, match="Observable third: reads index 2"):
         third = sd.statistics.Observable(lambda t, x: x[2], name="third")
         sd.simulate(problem, "EulerMaruyama", t=(0, 1), dt=0.5, paths=2, seed=1, collect=third)

@@ -312,9 +312,9 @@ def test_bad_input_is_named():
         solve(np.ones((2, 2)), np.ones((2, 1)))
     with pytest.raises(ValueError, match="order must be a permutation"):
         solve(np.eye(4), np.ones(4), (0, 1, 2, 2))
-    with pytest.raises(ValueError, match="column 2 to depend on those before it"):
+    with pytest.raises(ValueError, match="column 2 depends on those before it"):
         row_order(np.arange(9.0).reshape(3, 3) + 1.0)
-    with pytest.raises(ValueError, match="row 1 to be zero"):
+    with pytest.raises(ValueError, match="row 1 is zero"):
         row_order(np.array([[1.0, 1.0], [0.0, 0.0]]))
     with pytest.raises(ValueError, match="finite square matrix"):
         row_order(np.ones((2, 3)))

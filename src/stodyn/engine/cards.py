@@ -118,7 +118,9 @@ def _source(spec: Spec, seen: Watched) -> Source | LoopSource:
     if isinstance(source, LoopSource):
         parts = [source.begun, source.see, source.stepped, *([source.starting[0]] if source.starting else [])]
         if not all(map(has_loops_alone, parts)):
-            return programs.scalar_source(spec, seen, " (kernels have loops over arrays, but no turns like Newton's)")
+            return programs.scalar_source(
+                spec, seen, " (kernels have loops over arrays, but no iterations such as Newton's)"
+            )
     return source
 
 

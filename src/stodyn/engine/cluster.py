@@ -78,13 +78,13 @@ class Dask(Place):
             if isinstance(found, OSError):
                 continue  # it has gone meanwhile
             if isinstance(found, Exception):
-                said.append(f"{address} has no stodyn that runs ({first_line(found)})")
+                said.append(f"{address} has no working stodyn ({first_line(found)})")
             else:
                 others = identity.differences(identity.software(), found)
                 said += [f"{address}: {'; '.join(others)}"] if others else []
         if said:
             raise worker.WorkerDiffers(
-                f"place: workers that would not compute the same bits (was: here, is: there). {'. '.join(said)}. Give "
+                f"place: some workers would not compute the same bits (was: here, is: there). {'. '.join(said)}. Give "
                 "all of them the versions and the kind of processor of this process."
             )
 
@@ -171,7 +171,7 @@ class Dask(Place):
                     if deaths[number] == DEATHS:
                         first, last = asked[number][0][0], asked[number][-1][0]
                         raise worker.WorkersDied(
-                            f"place: workers die again and again on blocks {first} to {last} ({first_line(error)}). "
+                            f"place: workers keep dying on blocks {first} to {last} ({first_line(error)}). "
                             "Look at their logs; give them more memory, or the run a smaller block=."
                         ) from error
                     submit(number)
@@ -185,10 +185,10 @@ class Dask(Place):
                 self.client.cancel(list(waiting.values()), force=True)
 
 
-_LOST = "place: the Dask scheduler went away. With a ledger= the same run goes on where it stopped."
+_LOST = "place: the Dask scheduler has gone. With a ledger= the same run continues where it stopped."
 _WAITING = (
-    "The run goes on as soon as there are some: start them (cluster.scale(n), or `dask worker ADDRESS`), or end it "
-    "with Ctrl-C; with a ledger= the same run goes on where it stopped."
+    "The run continues as soon as there are some: start them (cluster.scale(n), or `dask worker ADDRESS`), or end it "
+    "with Ctrl-C; with a ledger= the same run continues where it stopped."
 )
 
 

@@ -79,8 +79,8 @@ class FailureLog:
             other_way = f"where the system is stiff an implicit method{named}"
         return PathsFailed(
             f"{len(paths)} of the {looked_at} paths run so far failed ({'; '.join(why)}). First: {shown}{more}. "
-            f"Try a smaller dt, or {other_way}. To look at such paths pass "
-            'on_failure="record": the run goes on without them, their numbers and times are in its result, and '
+            f"Try a smaller dt, or {other_way}. To examine such paths pass "
+            'on_failure="record": the run continues without them, their numbers and times are in its result, and '
             f"stodyn.replay gives each of them step by step.{advice and ' '}{advice}",
             paths,
             times,

@@ -24,7 +24,7 @@ class States(Statistic):
         return snapshot.x
 
     def merge(self, a, b):
-        raise AssertionError("states are looked at without merging them")
+        raise AssertionError("states are followed without being merged")
 
     label = merge
 

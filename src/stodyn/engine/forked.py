@@ -26,7 +26,8 @@ def require_threads() -> None:
     """Refuse to compile or to run by XLA where that would wait for ever."""
     if _forked:
         raise RuntimeError(
-            "this process was forked from one that had run something, and the threads of JAX do not live on in it: "
-            "what JAX compiles would wait for ever. Start processes by spawn (multiprocessing.get_context('spawn')) or "
-            "run in stodyn.place.processes(n); printed programs with Moments, Observable or Passage run here too"
+            "this process was forked from one in which JAX had already run, and the threads of JAX do not survive a "
+            "fork: a program compiled by JAX would wait for ever. Start processes by spawn "
+            "(multiprocessing.get_context('spawn')) or run in stodyn.place.processes(n); "
+            "printed programs with Moments, Observable or Passage run here too"
         )

@@ -38,7 +38,7 @@ def step_times(t: Sequence[float], dt: ArrayLike | Callable[..., Any]) -> tuple[
     if lengths.ndim == 0 and not span / float(lengths) <= MOST_STEPS:
         raise ValueError(
             f"dt: {float(lengths):g} cuts the interval ({start:g}, {end:g}) into {span / float(lengths):.3g} steps, "
-            f"and a run may have {MOST_STEPS:g}. Take longer steps, or run parts of the interval one after the other."
+            f"but a run may have at most {MOST_STEPS:g}. Take longer steps, or run the interval in parts."
         )
     apart = float(lengths.min(initial=span))
     if apart < LEAST_SPACINGS * np.spacing(max(abs(start), abs(end))):
@@ -48,7 +48,7 @@ def step_times(t: Sequence[float], dt: ArrayLike | Callable[..., Any]) -> tuple[
         )
     if lengths.ndim == 1:
         if abs(lengths.sum() - span) > TOLERANCE * span:
-            raise ValueError(f"dt: the given steps add up to {lengths.sum()}, and the interval is {span} long")
+            raise ValueError(f"dt: the given steps add up to {lengths.sum()}, but the interval is {span} long")
         return np.concatenate([[start], start + np.cumsum(lengths)]), lengths
     steps = max(round(span / float(lengths)), 1)
     if abs(steps * float(lengths) - span) > TOLERANCE * span:
@@ -103,7 +103,7 @@ def save_steps(statistic: Statistic, times: np.ndarray, fallback: np.ndarray | N
         return nearest
     if statistic.every is not None:
         if statistic.every > steps:
-            raise ValueError(f"{kind}: every={statistic.every} steps, and the run has only {steps}")
+            raise ValueError(f"{kind}: every={statistic.every} steps, but the run has only {steps}")
         return _regular(steps, statistic.every)
     if fallback is not None:
         return fallback

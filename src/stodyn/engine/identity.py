@@ -74,8 +74,8 @@ def _equations(spec: Any) -> str:
         found = [trace for trace in (traced.step, traced.start, traced.read, traced.starting) if trace is not None]
     if any(map(calls_host, found)):
         raise ValueError(
-            "problem: its functions call back to Python (jax.pure_callback), and what is called there cannot be "
-            "told from another: such a run has no ledger and stays in its process. Write it with jax.numpy."
+            "problem: its functions call back to Python (jax.pure_callback), and one such function cannot be "
+            "told from another: such a run can have no ledger and must stay in its process. Write it with jax.numpy."
         )
     return digest(*map(fingerprint, found))
 
@@ -185,5 +185,5 @@ def differences(old: Any, new: Any, name: str = "") -> list[str]:
     if old == new:
         return []
     if name == "equations":
-        return ["the equations are others (their trace or its constants)"]
+        return ["the equations differ (their trace or its constants)"]
     return [f"{name} was {old!r} and is {new!r}"]

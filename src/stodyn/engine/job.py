@@ -63,7 +63,7 @@ class Job(ABC):
         return {"run": self.key, "block": block, "paths": self.paths_in(block), "members": members}
 
     def pack(self, block: int, part: Any) -> bytes:
-        return plain.packed(part, self.about(block), "collect: what a statistic keeps of a block")
+        return plain.packed(part, self.about(block), "collect: the record of a statistic for a block")
 
     def unpack(self, data: bytes) -> Any:
         return plain.unpacked(data, self.named_tuples).value

@@ -92,7 +92,7 @@ class Ledger:
         except PermissionError as error:
             raise ValueError(f"ledger: no permission to read and write in {self.folder}") from error
         except (FileNotFoundError, NotADirectoryError) as error:
-            raise ValueError(f"ledger: there can be no folder {self.folder} ({error.strerror})") from error
+            raise ValueError(f"ledger: cannot make the folder {self.folder} ({error.strerror})") from error
 
     def _check(self, known: Manifest) -> None:
         """Refuse a folder that holds another run."""
@@ -102,17 +102,17 @@ class Ledger:
         was, now = ("sweep" in one for one in (known.identity, self.job.identity))
         if was != now:
             raise ValueError(
-                f"ledger: {self.folder} holds {'a sweep' if was else 'a single run'}, and this is "
+                f"ledger: {self.folder} holds {'a sweep' if was else 'a single run'}, but this is "
                 f"{'a sweep' if now else 'a single run'}. Give another folder."
             )
         if known.width != self.job.identity["block"]:
             raise ValueError(
-                f"ledger: {self.folder} holds blocks of {known.width} paths, and {self.job.paths} paths would come in "
-                f"blocks of {self.job.identity['block']}. Give block={known.width} to go on with them (the result is "
-                f"that of a new run with block={known.width}), or another folder."
+                f"ledger: {self.folder} holds blocks of {known.width} paths, but {self.job.paths} paths would come in "
+                f"blocks of {self.job.identity['block']}. Give block={known.width} to continue with them (the result "
+                f"is that of a new run with block={known.width}), or another folder."
             )
         raise ValueError(
-            f"ledger: {self.folder} holds another run: {'; '.join(found)}. Give the same run to go on with it, or "
+            f"ledger: {self.folder} holds another run: {'; '.join(found)}. Give the same run to continue it, or "
             "another folder."
         )
 
@@ -122,8 +122,8 @@ class Ledger:
             with contextlib.suppress(plain.Damaged, OSError):
                 if plain.about(file.read_bytes())["run"] != self.job.key:
                     raise ValueError(
-                        f"ledger: {self.folder} has lost its manifest, and its blocks are of another run. Give that "
-                        "run to go on with it, or another folder."
+                        f"ledger: {self.folder} has lost its manifest, and its blocks belong to another run. Give "
+                        "that run to continue it, or another folder."
                     )
                 return
 
@@ -148,7 +148,7 @@ class Ledger:
         if about["run"] == wanted["run"] and about["block"] == block and about["members"] != wanted["members"]:
             raise ValueError(
                 f"ledger: {self.folder} holds block {block} computed with other starts or params of its paths "
-                f"({block * self.job.identity['block']}, ...). Give the same run to go on with it, or another folder."
+                f"({block * self.job.identity['block']}, ...). Give the same run to continue it, or another folder."
             )
         if about != wanted:
             return None
@@ -206,7 +206,7 @@ class Ledger:
                 raise OSError(
                     error.errno,
                     f"ledger: no room for {len(data)} bytes in {self.folder} ({os.strerror(error.errno)}). The "
-                    f"{len(list(_block_files(self.folder)))} blocks written before are kept: make room and give the "
+                    f"{len(list(_block_files(self.folder)))} blocks already written are kept: make room and give the "
                     "same run again",
                 ) from error
             raise
@@ -215,14 +215,14 @@ class Ledger:
 def _check_folder(folder: Path) -> None:
     """Refuse what is neither a ledger nor an empty place for one."""
     if folder.exists() and not folder.is_dir():
-        raise ValueError(f"ledger: {folder} is a file; expected a folder, or a place for a new one")
+        raise ValueError(f"ledger: {folder} is a file; expected a folder, or the name of a new one")
     try:
         names = {entry.name for entry in folder.iterdir()} if folder.exists() else set()
     except PermissionError as error:
         raise ValueError(f"ledger: no permission to read {folder}") from error
     if names and not names & {MANIFEST, BLOCKS, RUN_FILE}:
         raise ValueError(
-            f"ledger: {folder} holds other things ({', '.join(sorted(names)[:3])}{', ...' if len(names) > 3 else ''}) "
+            f"ledger: {folder} holds other files ({', '.join(sorted(names)[:3])}{', ...' if len(names) > 3 else ''}) "
             "but not a ledger. Give a folder of its own."
         )
 
@@ -262,7 +262,7 @@ def _plain_dataset(run: xr.Dataset) -> dict[str, Any]:
 
 
 class Status(NamedTuple):
-    """How far a run in a ledger is; `rate` in blocks a second over the last blocks, `idle` seconds since the last."""
+    """How far a run in a ledger is; `rate` in blocks per second over the last blocks, `idle` seconds since the last."""
 
     done: int
     blocks: int
@@ -353,13 +353,13 @@ def load(file: str | os.PathLike) -> xr.Dataset:
         found = {}
     except plain.Damaged as error:
         raise ValueError(
-            f"ledger: the result in {folder} is damaged. Give the same run again: its blocks are there"
+            f"ledger: the result in {folder} is damaged. Give the same run again: its blocks are still there"
         ) from error
     if not found or json.loads(found["attrs"]["provenance"])["paths"] != known.paths:
         state = status(folder)
         raise ValueError(
             f"ledger: the run in {folder} is not complete: {state.done} of {state.blocks} blocks are done. Give the "
-            "same run again (simulate with the same arguments, or `stodyn resume`): it goes on where it stopped"
+            "same run again (simulate with the same arguments, or `stodyn resume`): it continues where it stopped"
         )
     variables, coords = ({name: tuple(v) for name, v in found[kind].items()} for kind in ("variables", "coords"))
     return xr.Dataset(variables, coords, found["attrs"])

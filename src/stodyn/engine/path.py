@@ -90,25 +90,29 @@ def path(
     if not isinstance(method, Method):
         raise TypeError(
             f"method: expected a method that makes one step after another, or its name, got {method!r}; those that "
-            "make whole paths at once (Dyadic, VanLoan) and expansions run by simulate alone"
+            "make whole paths at once (Dyadic, VanLoan) and expansions are run only by simulate"
         )
     if not isinstance(problem, method.accepts):
         lowered = problem.lower(method.accepts)
         if lowered is None:
             kind = type(problem).__name__
-            raise TypeError(f"method: {method.name} takes {method.accepts.__name__} problems, and this is a {kind}")
+            raise TypeError(
+                f"method: {method.name} takes {method.accepts.__name__} problems, but the problem is of type {kind}"
+            )
         problem = lowered[0]
     _require_taken(method, problem)
     if method.calculus not in (None, problem.calculus) and not problem.noise_structure.implies("additive"):
         raise ValueError(
-            f"method: {method.name} takes {method.calculus} problems, and this one is {problem.calculus}. Convert it "
+            f"method: {method.name} takes {method.calculus} problems, but this one is {problem.calculus}. Convert it "
             f"exactly with stodyn.problems.lowering.to_{method.calculus}(problem)."
         )
     params = problem.params if params is None else params
     own = problem.has_random_start if start is None else differs(start)
     for name, is_own in (("start", own), ("params", differs(params))):
         if is_own:
-            raise ValueError(f"{name}: differs from path to path in this problem; give path(..., {name}=) those of one")
+            raise ValueError(
+                f"{name}: differs from path to path in this problem; give that of one path, path(..., {name}=...)"
+            )
     _check_noise(noise, method, problem.m)
     x = problem.flat_start(problem.start if start is None else start)
     lengths = jnp.asarray(noise.h)
@@ -146,8 +150,8 @@ def _check_noise(noise: Any, method: Method, channels: int) -> None:
     shape, steps = jnp.shape(noise.W), jnp.shape(noise.h)
     if len(steps) != 1 or shape != (*steps, channels):
         raise ValueError(
-            f"noise: expected h of shape (steps,) and W of shape (steps, {channels}), one column a channel of the "
-            f"problem; got {steps} and {shape}; {made_by}"
+            f"noise: expected h of shape (steps,) and W of shape (steps, {channels}), one column per channel of "
+            f"the problem; got {steps} and {shape}; {made_by}"
         )
     counts = method.needs.normals(channels)
     needed = jax.eval_shape(
@@ -159,4 +163,4 @@ def _check_noise(noise: Any, method: Method, channels: int) -> None:
         if getattr(needed, name) is not None and getattr(noise, name) is None
     ]
     if lacking:
-        raise ValueError(f"noise: {method.name} needs {', '.join(lacking)} beside W, and it holds none; {made_by}")
+        raise ValueError(f"noise: {method.name} needs {', '.join(lacking)} besides W, but it holds none; {made_by}")

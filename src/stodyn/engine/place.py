@@ -76,8 +76,8 @@ def front_door(function: F) -> F:
     name, known = function.__name__, tuple(signature)
     needed = [word for word, parameter in signature.items() if parameter.default is parameter.empty]
     way_out = (
-        f"{name} runs on the host, outside of JAX's transformations: call it with plain numbers, outside of jit, vmap "
-        "and grad. stodyn.path, one path with given noise, goes through all of them."
+        f"{name} runs on the host, outside JAX's transformations: call it with plain numbers, outside jit, vmap and "
+        "grad. stodyn.path, one path with given noise, works inside all of them."
     )
 
     @functools.wraps(function)
@@ -98,7 +98,9 @@ def front_door(function: F) -> F:
             with jax.default_device(jax.devices("cpu")[0]):
                 return function(*arguments, **options)
         except TRACED as error:
-            raise TypeError(f"{name}: a value that JAX is tracing has to be a number here. {way_out}") from error
+            raise TypeError(
+                f"{name}: this must be a number, but it is a value that JAX is tracing. {way_out}"
+            ) from error
 
     return cast(F, called)
 
@@ -115,7 +117,7 @@ def find_devices(device: Any) -> tuple[tuple[Any, ...], str]:
                 return (), "no GPU that JAX can use"
             raise ValueError(
                 'device: JAX finds no GPU here. Install a JAX with CUDA (pip install "jax[cuda13]"), or use '
-                'device="auto" to run on the processor where there is none.'
+                'device="auto" to run on the processor where there is no GPU.'
             ) from error
     devices = tuple(device) if isinstance(device, (list, tuple)) else (device,)
     if not devices or not all(isinstance(one, jax.Device) for one in devices):

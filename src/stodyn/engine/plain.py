@@ -109,7 +109,7 @@ def _built(structure: dict[str, Any], arrays: list[np.ndarray], classes: Mapping
     if kind == "named":
         if content not in classes:
             raise TypeError(
-                f"collect: a statistic keeps a named tuple {content}, which is not found in the module of the "
+                f"collect: a statistic keeps a named tuple {content}, which does not exist in the module of the "
                 "statistic's class; define it there, at the top, or import it"
             )
         return classes[content](*(_built(entry, arrays, classes) for entry in structure["entries"]))

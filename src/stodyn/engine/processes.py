@@ -66,8 +66,8 @@ class Processes(Place):
                     if deaths == DEATHS and not ending.is_set():
                         raise worker.WorkersDied(
                             f"place: {DEATHS} processes in a row died on blocks {blocks[0]} to {blocks[-1]}; the last "
-                            f"ended with status {child.process.wait()}. -9 is often want of memory: try fewer "
-                            "processes, or a smaller block=. Others have said why on the standard error."
+                            f"ended with status {child.process.wait()}. -9 often means too little memory: try "
+                            "fewer processes, or a smaller block=. Other reasons are on the standard error."
                         ) from None
                 finally:
                     self._give_back(child)

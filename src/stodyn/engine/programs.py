@@ -270,7 +270,9 @@ def scalar_source(spec: Spec, seen: Watched, no_loops: str = "") -> Source:
     traced: Any = spec.traced
     count = scalar_operations(traced.step)
     if count > MOST_TRACED:
-        raise Unprintable(f"about {count} scalar operations per step, more than {MOST_TRACED}, and no loops{no_loops}")
+        raise Unprintable(
+            f"about {count} scalar operations per step, more than {MOST_TRACED}, and it has no loops{no_loops}"
+        )
     source = Source(spec, seen)
     if source.operations() > MOST_OPERATIONS:
         raise Unprintable(f"{source.operations()} scalar operations per step, more than {MOST_OPERATIONS}{no_loops}")

@@ -66,7 +66,7 @@ def prepare(
     check_options(paths, 0, on_failure)
     chosen = chosen_method(problem, method)
     if isinstance(chosen, Expansion):
-        raise ValueError(f"method: {chosen.name} makes no paths; call simulate")
+        raise ValueError(f"method: {chosen.name} makes no paths, so it cannot be prepared; call simulate")
     where, devices, _ = whereabouts(place, threads, device)
     spec = described(problem, chosen, t, dt, collect, dtype, paths, stop)
     run = run_of(spec, int(paths), 0, executor, devices, block)
@@ -123,7 +123,7 @@ class Ready:
             old = getattr(self.problem, name, None)
             if old is None:
                 raise ValueError(
-                    f"{name}: this {type(self.problem).__name__} has none to change; prepare another problem"
+                    f"{name}: this {type(self.problem).__name__} has none that could change; prepare another problem"
                 )
             was, now = (str(jax.tree.structure(tree)) for tree in (old, new))
             if name == "params" and was != now:

@@ -56,8 +56,8 @@ def _check(device: Any) -> None:
     said = faults(device)
     if said:
         raise WrongDevice(
-            f"device: {device.device_kind} with JAX {jax.__version__} computes wrongly: {'; '.join(said)}. "
-            'Another driver or version of JAX may help; device="cpu" does without it.'
+            f"device: {device.device_kind} with JAX {jax.__version__} gives wrong numbers: {'; '.join(said)}. "
+            'Another driver or version of JAX may help; device="cpu" avoids it.'
         )
 
 

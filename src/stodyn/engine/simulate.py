@@ -134,7 +134,7 @@ def simulate(
     points : "random" or "sobol"
         "sobol" takes 16 independent randomisations of a Sobol net, whose first coordinates decide most of each Brownian
         path. The errors of averages of smooth functions of the noise, such as end states, then fall faster than
-        1/√paths; they are found from the 16 means. `paths` must be 16 times a power of two.
+        1/√paths; they come from the 16 means. `paths` must be 16 times a power of two.
     stop : stodyn.Stop, optional
         Stops each path where it first reaches a level, also between two steps; from then on the path costs nothing.
         The result has stop_time, stopped_by and stop_state of every path, and alive (time). Other statistics are those
@@ -168,7 +168,9 @@ def simulate(
         return _expand(problem, chosen, grid.step_times(t, dt)[0], paths, seed, collect, began)
     if points != "random":
         if stop is not None:
-            raise ValueError('stop: points of a Sobol net serve whole paths; give points="random", or leave stop out')
+            raise ValueError(
+                'stop: the points of a Sobol net are for whole paths; give points="random", or leave stop out'
+            )
         collect = check_points(points, chosen, paths, device, collect)
     rule = paths if isinstance(paths, Until) else None
     first = FIRST_PATHS if rule is not None else paths
@@ -207,7 +209,7 @@ def described(
     rounded = rounded_numbers(spec)
     if rounded:
         warnings.warn(
-            f"this float64 run uses numbers that are float32: {'; '.join(rounded[:4])}. They were made by jax.numpy "
+            f"this float64 run uses float32 numbers: {'; '.join(rounded[:4])}. They were made by jax.numpy "
             "outside a 64-bit context; make them with numpy, or inside the function.",
             SinglePrecisionConstant,
             stacklevel=4,
@@ -257,7 +259,7 @@ def run_of(
     block = None if block is None else int(block)
     check_block(spec, min(block or 1, paths))
     if devices and not isinstance(spec.method, Method):
-        raise ValueError(f'device: {spec.method.name} is host code and makes no kernel; use device="cpu"')
+        raise ValueError(f'device: {spec.method.name} is host code and has no kernel; use device="cpu"')
     if devices:
         self_test.check(tuple(device for device in devices if device.platform != "cpu"))
         scalars = spec.problem.n + sum(spec.method.needs.normals(spec.problem.m).values())
@@ -290,7 +292,7 @@ def _warn_of_the_unbelievable(run: xr.Dataset, spec: Spec) -> None:
         bad = ~(np.abs(mean.values) < BELIEVABLE).reshape(len(mean), -1).all(axis=1)
         if bad.any():
             first = float(mean[mean.dims[0]][int(np.argmax(bad))])
-            why = "Its function gives NaN or such numbers on some paths: let it answer for every state that occurs"
+            why = "Its function gives NaN or such numbers on some paths: make it finite for every state that occurs"
             if type(statistic) is Moments:
                 named = f" ({', '.join(spec.implicit)})" if spec.implicit else ""
                 why = f"The steps are probably unstable: take a smaller dt, or an implicit method{named}"
@@ -331,8 +333,8 @@ def halved(run: Run, error: RuntimeError, stacklevel: int) -> Run:
         raise error
     smaller = max(width // 2 // GROUP, 1) * GROUP
     warnings.warn(
-        f"a block of {width} paths does not fit the device's memory: going on with {smaller} "
-        f"(to begin so, give block={smaller})",
+        f"a block of {width} paths does not fit into the device's memory: continuing with {smaller} "
+        f"(to start that way, give block={smaller})",
         BlockHalved,
         stacklevel=stacklevel,
     )
@@ -451,7 +453,7 @@ def replay(
     spec = describe(problem, method, record["t"], record["dt"], States(every=1), record["dtype"], stop)
     if str(record.get("normals", "")).startswith("Sobol"):
         raise ValueError(
-            'run: its points are those of a Sobol net, which are not replayed; run it with points="random"'
+            'run: its points are those of a Sobol net, which cannot be replayed; run it with points="random"'
         )
     counted = str(record.get("normals", "")).startswith("Philox")
     executor = record["executor"] if record["executor"] in programs.EXECUTORS else "auto"
@@ -459,12 +461,12 @@ def replay(
     again = Run(spec, Layout(spec, record["paths"], record["seed"], record["block"]), way)
     if record.get("normals") != again.way.normals:
         raise ValueError(
-            f"run: its normals ({record.get('normals')}) are of another version of stodyn; replay it with that"
+            f"run: its normals ({record.get('normals')}) are from another version of stodyn; replay it with that one"
         )
     if spec.traced is not None and spec.traced.fingerprint != record["fingerprint"]:
-        raise ValueError("problem: not the one the run was made with (its equations or constants differ)")
+        raise ValueError("problem: this is not the one the run was made with (its equations or constants differ)")
     if again.record()["given"] != record["given"]:
-        raise ValueError("problem: not the one the run was made with (its start or params differ)")
+        raise ValueError("problem: this is not the one the run was made with (its start or params differ)")
     with jax.enable_x64(True):
         values = _one_path(again, int(path))
     coords = {"time": spec.times, "component": list(spec.problem.components)}
@@ -491,14 +493,14 @@ def check_points(points: Any, method: Catalogued, paths: Any, device: Any, colle
         raise ValueError(f'points: expected "random" or "sobol", got {points!r}')
     if not isinstance(method, Method):
         raise ValueError(
-            f'points: {method.name} draws by itself; Sobol points need a method of steps, or points="random"'
+            f'points: {method.name} draws by itself; Sobol points need a method that takes steps; give points="random"'
         )
     if not (isinstance(device, str) and device == "cpu"):
         raise ValueError('points: Sobol points are made on the processor; give device="cpu", or points="random"')
     if not is_count(paths) or paths % RANDOMISATIONS or (paths // RANDOMISATIONS) & (paths // RANDOMISATIONS - 1):
         raise ValueError(
-            f"paths: Sobol points come in {RANDOMISATIONS} randomisations of a power of two; expected such as "
-            f"{RANDOMISATIONS * 256}, got {paths!r}"
+            f"paths: Sobol points come in {RANDOMISATIONS} randomisations, each a power of two; expected a number such "
+            f"as {RANDOMISATIONS * 256}, got {paths!r}"
         )
     return [randomised(statistic) for statistic in statistics_of(collect)]
 

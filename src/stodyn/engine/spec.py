@@ -131,7 +131,7 @@ def describe(
             _check_resolution(ready.needs, strong, stepped, times, float(lengths.min()))
         if ready.takes_equal_steps and np.ptp(lengths) > grid.TOLERANCE * lengths[0]:
             raise ValueError(
-                f"dt: {method.name} {ready.takes_equal_steps}, and the steps given differ. "
+                f"dt: {method.name} {ready.takes_equal_steps}, but the given steps differ. "
                 "Give one number, or a one-step method such as RK4."
             )
     measured = measuring(ready, stepped)
@@ -205,9 +205,9 @@ def _seen(problem: Any) -> dict[str, Any]:
     for name, (first, again) in found.items():
         if fingerprint(first) != fingerprint(again) and not calls_host(first):
             raise ValueError(
-                f"{name}: it is another function when it is looked at again: does it draw a random number, count, or "
-                "read a clock? JAX looks at a function once, so that all paths and steps would have the same number. "
-                "Randomness belongs into diffusion, start or params."
+                f"{name}: traced twice, it gives two different functions: does it draw a random number, count, or read "
+                "a clock? JAX traces a function once, so all paths and steps would get the same number. "
+                "Put randomness into diffusion, start or params."
             )
     return {name: again for name, (_, again) in found.items()}
 
@@ -257,7 +257,8 @@ def matched(problem: Any, method: Any) -> tuple[Any, list[str]]:
         if lowered is None:
             kind = type(problem).__name__
             raise TypeError(
-                f"method: {method.name} takes {accepts.__name__} problems, and this is a {kind}. {best_fitting(asked)}"
+                f"method: {method.name} takes {accepts.__name__} problems, but the problem is of type {kind}. "
+                f"{best_fitting(asked)}"
             )
         problem, said = lowered
         changes.append(said)
@@ -309,7 +310,7 @@ def check_paths(spec: Spec, paths: int) -> None:
         there = machine_memory()
         if needed > MEMORY_SHARE * there:
             raise MemoryError(
-                f"{type(statistic).__name__}: would keep {needed / 1e9:.1f} GB, and this machine has "
+                f"{type(statistic).__name__}: would keep {needed / 1e9:.1f} GB, but this machine has "
                 f"{there / 1e9:.1f} GB. Keep fewer paths, or fewer times with every= or at=."
             )
     last, rng = range(paths - 1, paths), np.random.default_rng(0)
@@ -330,8 +331,8 @@ def check_block(spec: Spec, paths: int) -> None:
     needed = 8.0 * paths * (3 * spec.problem.n + sum(count + 4 for _, count in streams))
     if needed > MEMORY_SHARE * machine_memory():
         raise MemoryError(
-            f"block: {paths} paths at a time need at least {needed / 1e9:.1f} GB, and this machine has "
-            f"{machine_memory() / 1e9:.1f} GB. Leave it out, or give some thousands: blocks follow each other."
+            f"block: {paths} paths at a time need at least {needed / 1e9:.1f} GB, but this machine has "
+            f"{machine_memory() / 1e9:.1f} GB. Leave it out, or give a few thousand: blocks run one after another."
         )
 
 

@@ -73,7 +73,7 @@ def warn_of_unstable_steps(run: Any, problem: Any, stacklevel: int) -> None:
     other = "" if name is None else f", or {name}, which is stable with steps of {h:g}"
     warnings.warn(
         f"dt: steps of {h:g} are unstable: about the state at t = {found.t:g} {spec.method.name} makes differences "
-        f"grow {found.factor:.4g} times a step {found.sense}, and the equations do not. Take steps of "
+        f"grow by {found.factor:.4g} per step {found.sense}, but the equations do not. Take steps of "
         f"{_rounded_down(found.step):g} or less{other}.",
         UnstableSteps,
         stacklevel=stacklevel,

@@ -309,12 +309,12 @@ def _changed(params: Any, values: Mapping[str, Any]) -> Any:
     unknown = [name for name in values if name not in names]
     if unknown:
         have = f"they are {', '.join(names)}" if names else "it has none"
-        raise ValueError(f"over: {unknown[0]!r} is none of the problem's params; {have}")
+        raise ValueError(f"over: {unknown[0]!r} is not among the problem's params; {have}")
     leaves = [values.get(name, leaf) for name, (_, leaf) in zip(names, places, strict=True)]
     for name, leaf, (_, before) in zip(names, leaves, places, strict=True):
         if name in values and not differs((leaf, before)) and np.shape(leaf) != np.shape(before):
             raise ValueError(
-                f"over: {name} has shape {np.shape(before)} in params, and a value of shape {np.shape(leaf)}"
+                f"over: {name} has shape {np.shape(before)} in params, but a swept value has shape {np.shape(leaf)}"
             )
     return jax.tree.unflatten(tree, leaves)
 
@@ -371,13 +371,13 @@ class Sweep(Job):
             for name, what in words.items():
                 ours, theirs = (functools.reduce(getattr, name.split("."), one) for one in (first, run))
                 if ours != theirs:
-                    raise ValueError(f"problem: {what} must be the same at every point, and is {ours} and {theirs}")
+                    raise ValueError(f"problem: {what} must be the same at every point, got {ours} and {theirs}")
         saves = first.spec.saves[len(first.spec.saves) - self.watched :]
         needed = sum(8 * 4 * len(g) * first.spec.problem.n * first.layout.width for g in saves) * len(self.runs)
         there = machine_memory()
         if needed > MEMORY_SHARE * there:
             raise MemoryError(
-                f"differences: the values of one block at all points take {needed / 1e9:.1f} GB, and this machine has "
+                f"differences: the values of one block at all points take {needed / 1e9:.1f} GB, but this machine has "
                 f"{there / 1e9:.1f} GB. Keep fewer times with every= or at=, give a smaller block=, or pass "
                 "differences=False."
             )
@@ -472,13 +472,13 @@ def _stacked(axes: Sequence[_Axis], runs: Sequence[xr.Dataset]) -> tuple[dict[st
     for axis in axes:
         for name, coordinate in axis.coords().items():
             if name in first.variables or name in first.dims:
-                raise ValueError(f"over: {name!r} is a name of the result already; sweep a parameter of another name")
+                raise ValueError(f"over: {name!r} is already a name in the result; sweep a parameter with another name")
             coords[name] = coordinate
     variables: dict[str, Any] = {}
     for name in map(str, first.data_vars):
         shapes = {run[name].shape for run in runs}
         if len(shapes) > 1:
-            raise ValueError(f"collect: {name!r} has another shape at another point: {sorted(shapes)}")
+            raise ValueError(f"collect: {name!r} must have the same shape at every point, got {sorted(shapes)}")
         values = np.stack([run[name].values for run in runs])
         variables[name] = ((*dims, *first[name].dims), values.reshape(*grid, *values.shape[1:]), first[name].attrs)
     return variables, coords

@@ -123,10 +123,10 @@ def _checked(method: Method, found: Any, state: Any) -> tuple[Any, Report]:
     """What a step returned, or an error in the words of someone who writes a method."""
     if not (isinstance(found, tuple) and len(found) == 2 and isinstance(found[1], Report)):
         kinds = ", ".join(type(part).__name__ for part in found) if isinstance(found, tuple) else type(found).__name__
-        raise TypeError(f"method: {method.name}.step must return (state, Report(...)), and returns {kinds}")
+        raise TypeError(f"method: {method.name}.step must return (state, Report(...)), but returns {kinds}")
     shapes = [jax.tree.map(lambda x: np.shape(x), tree) for tree in (found[0], state)]
     if shapes[0] != shapes[1]:
-        raise ValueError(f"method: {method.name}.start gives a state of shape {shapes[1]}, and step one of {shapes[0]}")
+        raise ValueError(f"method: {method.name}.start gives a state of shape {shapes[1]}, but step one of {shapes[0]}")
     return found
 
 

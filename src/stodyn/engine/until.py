@@ -110,7 +110,7 @@ def _tolerances(name: str, given: Any) -> Any:
         if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not 0 < value < math.inf:
             raise ValueError(f"until: {place} must be a number > 0, got {value!r}")
     if not values:
-        raise ValueError(f"until: {name} names no variable; give a number, or a dict such as {{'mean': 1e-3}}")
+        raise ValueError(f"until: {name} does not name a variable; give a number, or a dict such as {{'mean': 1e-3}}")
     return dict(values) if isinstance(given, Mapping) else float(given)
 
 
@@ -351,7 +351,7 @@ class Watch:
         if loose > LOOSE:
             warnings.warn(
                 f"the standard error of {verdict.where} is itself known only to {100 * loose:.0f} % (kurtosis "
-                f"{verdict.kurtosis:.3g}), so that coverage may fall short. Rare large values dominate it: more paths "
+                f"{verdict.kurtosis:.3g}), so the coverage may fall short. Rare large values dominate it: more paths "
                 "help slowly",
                 HeavyTailed,
                 stacklevel=5,
@@ -359,8 +359,8 @@ class Watch:
         if self.same:
             warnings.warn(
                 f"{', '.join(self.same)} had one value on all {self.looks[-1]} paths. Other values have a probability "
-                f"below {3 / self.looks[-1]:.1g}: the tolerance holds where they are truth values, but says nothing of "
-                "rare large ones; see stodyn.rare for rare events",
+                f"below {3 / self.looks[-1]:.1g}: the tolerance holds where they are truth values, but says nothing "
+                "about rare large ones; see stodyn.rare for rare events",
                 OneValue,
                 stacklevel=5,
             )
@@ -396,7 +396,7 @@ def of_randomisations(statistics: Sequence[Any], merged: Sequence[Any], labels: 
             if loose > LOOSE:
                 warnings.warn(
                     f"the standard error of {name} is dominated by rare large values (kurtosis "
-                    f"{np.nanmax(quantity.kurtosis):.3g} with {int(quantity.paths.max())} paths), so that intervals "
+                    f"{np.nanmax(quantity.kurtosis):.3g} with {int(quantity.paths.max())} paths), so intervals "
                     "made from it cover too little. Take more paths",
                     HeavyTailed,
                     stacklevel=4,

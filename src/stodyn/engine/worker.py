@@ -44,7 +44,7 @@ def packed_job(job: Job) -> bytes:
     except Exception as error:  # anything in a closure may refuse, each in its own way
         raise TypeError(
             f"place: the run cannot be sent to another process ({type(error).__name__}: {error}). Its functions must "
-            "not hold open files, locks, clients and the like."
+            "not hold open files, locks, clients or the like."
         ) from error
 
 
@@ -72,8 +72,8 @@ def _opened(payload: bytes) -> Job:
     job, expected = cloudpickle.loads(payload)
     found = identity.differences(expected, job.identity)
     if found:
-        raise WorkerDiffers(f"place: a worker ({os.uname().nodename}, process {os.getpid()}) is not the same: "
-                            f"here and there: {'; '.join(found)}")  # fmt: skip
+        raise WorkerDiffers(f"place: a worker ({os.uname().nodename}, process {os.getpid()}) differs from the sender "
+                            f"(was: there, is: here): {'; '.join(found)}")  # fmt: skip
     return job
 
 

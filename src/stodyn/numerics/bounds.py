@@ -20,7 +20,7 @@ def check_bounds(closed: core.ClosedJaxpr, who: str) -> None:
     outside = out_of_bounds(closed)
     if outside is not None:
         raise IndexError(
-            f"{who} takes {outside}. JAX would silently take the nearest entry. Count from 0, and check the length "
+            f"{who} reads {outside}. JAX would silently read the nearest entry. Count from 0, and check the length "
             "of the vector."
         )
 

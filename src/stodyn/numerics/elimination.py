@@ -45,9 +45,9 @@ def solve(a: ArrayLike, b: ArrayLike, order: Sequence[int] | None = None) -> Arr
     a, b = jnp.asarray(a), jnp.asarray(b)
     n = b.shape[0] if b.ndim == 1 else -1
     if a.shape != (n, n):
-        raise ValueError(f"solve: a and b must have the shapes (n, n) and (n,), found {a.shape} and {b.shape}")
+        raise ValueError(f"solve: a and b must have the shapes (n, n) and (n,), got {a.shape} and {b.shape}")
     if order is not None and sorted(order) != list(range(n)):
-        raise ValueError(f"solve: order must be a permutation of 0, ..., {n - 1}, found {tuple(order)}")
+        raise ValueError(f"solve: order must be a permutation of 0, ..., {n - 1}, got {tuple(order)}")
     if n > WRITTEN_OUT:
         return jnp.linalg.solve(a, b)
     if n <= PIVOTED:
@@ -320,10 +320,10 @@ def row_order(a: np.ndarray) -> tuple[int, ...]:
     """
     a = np.asarray(a, dtype=float)
     if a.ndim != 2 or a.shape[0] != a.shape[1] or not np.isfinite(a).all():
-        raise ValueError(f"row_order: a must be a finite square matrix, found the shape {a.shape}:\n{a}")
+        raise ValueError(f"row_order: a must be a finite square matrix, got shape {a.shape}:\n{a}")
     for axis, line in enumerate(("column", "row")):
         if not (nonzero := np.any(a, axis=axis)).all():
-            raise ValueError(f"row_order: a must be regular, found {line} {np.argmin(nonzero)} to be zero:\n{a}")
+            raise ValueError(f"row_order: a must be regular, but {line} {np.argmin(nonzero)} is zero:\n{a}")
     n = len(a)
     order = list(range(n))
     u = a / np.abs(a).max(axis=1, keepdims=True)
@@ -331,7 +331,7 @@ def row_order(a: np.ndarray) -> tuple[int, ...]:
     for k in range(n):
         i = k + int(np.argmax(np.abs(u[k:, k])))
         if abs(u[i, k]) <= NOISE * np.finfo(float).eps:
-            raise ValueError(f"row_order: a must be regular, found column {k} to depend on those before it:\n{a}")
+            raise ValueError(f"row_order: a must be regular, but column {k} depends on those before it:\n{a}")
         u[[k, i]] = u[[i, k]]
         order[k], order[i] = order[i], order[k]
         u[k + 1 :, k:] -= np.outer(u[k + 1 :, k] / u[k, k], u[k, k:])

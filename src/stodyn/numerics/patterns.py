@@ -103,7 +103,7 @@ def _applied(equation: Any, inputs: list[Spread]) -> list[Spread]:
         return [RULES[name](equation, inputs)]
     if name in ELEMENTWISE:
         return [_between_entries(equation, inputs)]
-    raise Unprintable(f"primitive {name} is on no list of operations whose pattern is followed")
+    raise Unprintable(f"primitive {name} is not among the operations whose pattern can be followed")
 
 
 def _joined(matrices: Sequence[scipy.sparse.csr_array]) -> scipy.sparse.csr_array:

@@ -74,7 +74,7 @@ class ArrayTraces(Arrays):
             return found if isinstance(found, list) else [found]
         if name in ELEMENTWISE:
             return [self.elementwise(equation, inputs)]
-        raise Unprintable(f"primitive {name} is on no list of operations that are printed as loops")
+        raise Unprintable(f"primitive {name} is not among the operations that are printed as loops")
 
     def _computed(self, equation: Equation, inputs: Sequence[Array]) -> Array | None:
         """The result where all is known and it is not too large."""

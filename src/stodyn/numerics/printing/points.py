@@ -74,7 +74,7 @@ class AtPoints:
         if key not in self._made:
             closed, shape = self._traced(tree, shapes)
             if holds(closed, "while") or holds(closed, "scan"):
-                raise uncompiled.Compile("a loop turns often enough for compiling to pay")
+                raise uncompiled.Compile("a loop iterates often enough for compiling to pay")
             trace = jax.make_jaxpr(_mapped(closed, differs))(*arrays)
             self._made[key] = functools.partial(uncompiled.run, trace), shape
         run, shape = self._made[key]

@@ -135,7 +135,7 @@ class _Scalars:
             return [self.elementwise(equation, inputs)]
         if all(map(all_known, inputs)) and name not in RANDOM:
             return self.computed(equation, inputs)
-        raise Unprintable(f"primitive {name} is on no list of printed operations")
+        raise Unprintable(f"primitive {name} is not among the printed operations")
 
     def elementwise(self, equation: Equation, inputs: list[np.ndarray]) -> np.ndarray:
         rule, out = ELEMENTWISE[equation.primitive.name], equation.outvars[0].aval
@@ -272,7 +272,7 @@ def _function(name: str) -> Callable:
 
     def rule(graph, dtype, params, *operands):
         if name not in elementary.NAMES:
-            raise Unprintable(f"primitive {name} is on no list of printed operations")
+            raise Unprintable(f"primitive {name} is not among the printed operations")
         wide = [graph.convert(x, np.float64) for x in operands]
         return graph.convert(graph.make(name, np.float64, *wide), dtype)
 

@@ -141,7 +141,7 @@ def _concatenate(self: Arrays, equation: Equation, inputs: list[Array]) -> Array
 def _pad(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
     (x, filling), graph, config = inputs, self.graph, equation.params["padding_config"]
     if any(gap for _, _, gap in config):
-        raise Unprintable("pad between entries is on no list of operations that are printed as loops")
+        raise Unprintable("pad between entries is not among the operations that are printed as loops")
     if all(low == high == 0 for low, high, _ in config):
         return x
 
