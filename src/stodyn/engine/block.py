@@ -1,4 +1,4 @@
-"""A block of paths -> its statistics: compiled once for a problem, a method and what is collected."""
+"""A block of paths -> its statistics: compiled once per problem, method and set of statistics."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ COMPILED_LIMIT = 128
 
 
 class State(NamedTuple):
-    """What a block carries from step to step."""
+    """The numbers that a block carries from step to step."""
 
     method: tuple[Array, ...]
     iterations: Array | None  # (lanes,) where they are counted
@@ -36,10 +36,11 @@ class State(NamedTuple):
 
 
 class Window(NamedTuple):
-    """The times and lengths of the steps of one call, the bounds of its intervals, and who looks at the end of each.
+    """The times and lengths of the steps of one call, the bounds of its intervals, and which statistics look at the end
+    of each.
 
     first is the number of its first step, counted from the start of the run; the arrays are as long for every call, and
-    only the first `intervals` intervals are gone through.
+    only the first `intervals` intervals are run.
     """
 
     t: np.ndarray
@@ -76,7 +77,7 @@ class Windows(Plan):
 
     @functools.cached_property
     def intervals(self) -> int:
-        """Into how many intervals a call is cut at the most: one a save, and one to its end where no save lies."""
+        """The largest number of intervals of a call: one per save, and one to its end where no save lies."""
         most = np.searchsorted(self.saves, self.saves + self.longest) - np.arange(len(self.saves))
         return int(most.max(initial=0)) + (self.every is None)
 
@@ -98,7 +99,7 @@ class Windows(Plan):
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """What is computed, as JAX functions of a whole block: `begin`, `advance` over a window, `diagnose` a bad one.
+    """The computation as JAX functions of a whole block: `begin`, `advance` over a window, `diagnose` a bad one.
 
     varies  for each leaf of the parameters 1 where every path has its own, 0 where it is common to all
     always  for each statistic whether it looks at the end of every interval
@@ -223,7 +224,7 @@ class Program:
         return members.member & ~sound
 
     def key(self, longest: int, members: Members) -> str:
-        """A name for the computation itself: equal for functions that say the same, wherever they were written."""
+        """A name for the computation itself: equal for functions that compute the same, wherever they were written."""
         parts = list(self.run.traced.fingerprints)
         parts += [self.says(s, members) for s in self.statistics]
         parts += [type(s).__name__ for s in self.statistics]
@@ -231,11 +232,12 @@ class Program:
         return repr((self.run.paths, longest, self.intervals, self.varies, self.always, sizes, *parts))
 
     def says(self, statistic: Statistic, members: Members) -> str:
-        """What a statistic computes: its fields, or a digest of its trace where it holds functions or is not ours."""
+        """A description of a statistic: its fields, or a digest of its trace where it holds functions or is not
+        ours."""
         return _fields(statistic) or fingerprint(self._watched(statistic, members))
 
     def _watched(self, statistic: Statistic, members: Members) -> Any:
-        """All that a statistic computes, as a trace."""
+        """Everything that a statistic computes, as a trace."""
 
         def watch(t, h, x, sound, weight, iterations, flat_params):
             params = self.run.traced.params_tree.unflatten(flat_params)
@@ -260,7 +262,7 @@ class Program:
 
 
 def _fields(statistic: Statistic) -> str | None:
-    """The fields of a statistic of ours that holds no function, which tell what it computes; None for any other."""
+    """The fields of a statistic of ours that holds no function, which determine it; None for any other."""
     values = [getattr(statistic, field.name) for field in dataclasses.fields(statistic)]
     if not type(statistic).__module__.startswith("stodyn.statistics") or any(map(callable, values)):
         return None
@@ -273,14 +275,14 @@ _in_library = threading.Semaphore(max(available_cores() - 1, 1))
 
 
 class Compiled(NamedTuple):
-    """A program that can run, and the shapes of what it gives."""
+    """A program that can run, and the shapes of its results."""
 
     run: Callable
     shapes: Any
 
 
 def compiled(key: str, function: Callable, *arguments: Any) -> Compiled:
-    """`function` compiled for arguments of these shapes, or what was compiled under the same key before."""
+    """`function` compiled for arguments of these shapes, or the function compiled earlier under the same key."""
     require_threads()
     with _compiling:
         name = (key, function.__name__, str(jax.config.jax_default_device))  # type: ignore[attr-defined]
@@ -298,7 +300,7 @@ def _leaving_a_thread(run: Callable) -> Callable:
     """`run`, which calls LAPACK, such that one thread of XLA's pool stays free.
 
     A LAPACK call on a batch occupies a thread of the pool and waits for others to work on parts of the batch: once
-    every thread waits so, none is left to do the work, and the computations never end (seen with jaxlib 0.10.2).
+    all threads wait in this way, none is left to do the work, and the computation never ends (seen with jaxlib 0.10.2).
     """
 
     def one(*arguments):
@@ -323,7 +325,7 @@ class BlockRunner:
 
     @functools.cached_property
     def shapes(self) -> tuple[Any, ...]:
-        """Of what a call takes: state, normals, window and members."""
+        """The shapes of the arguments of a call: state, normals, window and members."""
         program, plan = self.program, self.plan
         normals = [
             jax.ShapeDtypeStruct((plan.longest, k, program.run.paths), np.float64)
@@ -339,7 +341,7 @@ class BlockRunner:
         """How a block went.
 
         feed     feed(steps) gives the next normals: of each stream (steps, count, lanes)
-        on_call  is told of the steps of every compiled call and may raise to end the run
+        on_call  is called with the steps of every compiled call and may raise to end the run
         """
         gathered, program, plan = Gathered(self.plan), self.program, self.plan
         state, *at_start = self.begin(members)
@@ -371,7 +373,7 @@ class BlockRunner:
         return state.method
 
     def stepper(self, members: Members) -> Callable:
-        """step(leaves, t, h, normals) gives the method's state after one step from any, none of the starting ones."""
+        """step(leaves, t, h, normals) gives the method's state after one step, not a starting one, from any state."""
         plan, dtype = self.plan, self.program.dtype
         bounds = np.ones(plan.intervals + 1, np.int32)
         bounds[0] = 0
@@ -387,7 +389,7 @@ class BlockRunner:
         return step
 
     def padded(self, z: Any) -> Any:
-        """Normals of fewer steps than a call may take, with nothing behind them."""
+        """Normals of fewer steps than a call may take, with zeros behind them."""
         missing = self.plan.longest - len(z)
         if not missing:
             return z

@@ -36,7 +36,7 @@ def unavailable() -> str | None:
 
 
 def _checked(result: tuple[Any, ...]) -> Any:
-    """What a call of the driver gives, or its error."""
+    """The result of a call of the driver; raises its error."""
     error, *rest = result
     if error != driver.CUresult.CUDA_SUCCESS:
         _, name = driver.cuGetErrorName(error)
@@ -46,7 +46,7 @@ def _checked(result: tuple[Any, ...]) -> Any:
 
 
 class Card(ABC):
-    """What blocks are computed on; inside `with card` this thread's calls go to it.
+    """A device that computes blocks; inside `with card` the calls of this thread go to it.
 
     group, joining  threads of a block of paths, and of a block that joins sums
     """
@@ -97,7 +97,7 @@ class Memory(ABC):
 
     @abstractmethod
     def got(self, count: int, index: int = 0, dtype: Any = float) -> np.ndarray:
-        """`count` numbers from number `index` on, once all that was launched before is done."""
+        """`count` numbers from number `index` on, once everything launched before is done."""
 
     @abstractmethod
     def clear(self, count: int) -> None:
@@ -155,7 +155,7 @@ class GPU(Card):
             kernels = {name: _checked(driver.cuModuleGetFunction(module, name.encode())) for name in names}
 
         def launch(name: str, blocks: int, threads: int, frame: Frame) -> None:
-            """Start a kernel, which runs when all that this thread launched before is done."""
+            """Start a kernel, which runs when everything this thread launched before is done."""
             arguments = (ctypes.c_void_p * 1)(frame.address)
             where = ctypes.addressof(arguments)
             _checked(driver.cuLaunchKernel(kernels[name], blocks, 1, 1, threads, 1, 1, 0, PER_THREAD, where, 0))

@@ -35,20 +35,20 @@ from stodyn.statistics.moments import Sums
 
 WIDEST_BLOCK = 2**23
 BLOCK_BYTES = 2**30
-SEEN_BYTES = 2**31  # of what is seen in one call
+SEEN_BYTES = 2**31  # of the rows seen in one call
 LOOPED = 2000  # scalar operations beyond which a step is printed as loops
 READ_BYTES = 2**26  # of states that are read at a time
-SECONDS = 0.2  # what a call should take, so that Ctrl-C is heard
-OPERATIONS = 1e12  # a second, assumed for the first call
+SECONDS = 0.2  # the time of a call, so that Ctrl-C is noticed
+OPERATIONS = 1e12  # per second, assumed for the first call
 WORDS = 2  # before the totals of a call: whether a path is bad, and how many steps ended at rounding
 
 
 class BlockHalved(UserWarning):
-    """A block did not fit the device's memory."""
+    """Warns that a block did not fit into the device's memory."""
 
 
 def is_out_of_memory(error: Exception) -> bool:
-    """Whether an error is a device's want of memory."""
+    """Whether an error says that a device ran out of memory."""
     return "Out of memory" in str(error) or "out of memory" in str(error)
 
 
@@ -76,7 +76,7 @@ class Program:
         self._loaded: dict[tuple[Card, bool], Callable] = {}
         self._loading = threading.Lock()
         normals = sum(count for _, count in source.traced.streams)
-        self.rate = OPERATIONS / (self.operations + 100 * normals)  # path-steps a second
+        self.rate = OPERATIONS / (self.operations + 100 * normals)  # path-steps per second
 
     def on(self, card: Card, diagnosing: bool = False) -> Callable:
         """launch(name, blocks, threads, frame)."""
@@ -86,20 +86,20 @@ class Program:
             return self._loaded[card, diagnosing]
 
     def _text(self, card: Card, diagnosing: bool) -> tuple[str, list[str]]:
-        """Of the kernels, and their names."""
+        """The text of the kernels, and their names."""
         source, kept = self.source, self.kept
         if isinstance(source, LoopSource):
             return looped_kernel.text(source, kept, diagnosing, self.threads(card)), looped_kernel.names(source)
         return kernel.text(source, kept, diagnosing, card.group, card.joining), kernel.names(source, kept, diagnosing)
 
     def threads(self, card: Card) -> int:
-        """Of a block of paths."""
+        """The number of threads of a block of paths."""
         if not isinstance(self.source, LoopSource) or card.group == ALONE:
             return card.group
         return looped_kernel.threads_of_a_block(self.source)
 
     def paths(self, card: Card, lanes: int) -> int:
-        """Of a block of threads."""
+        """The number of paths of a block of threads."""
         if not isinstance(self.source, LoopSource) or card.group == ALONE:
             return card.group
         return looped_kernel.paths_of_a_block(lanes)
@@ -113,7 +113,7 @@ class Program:
 
 
 def _source(spec: Spec, seen: Watched) -> Source | LoopSource:
-    """What the kernels of a run are printed from; raises Unprintable."""
+    """The source from which the kernels of a run are printed; raises Unprintable."""
     source = programs.source_of(spec, seen, LOOPED)
     if isinstance(source, LoopSource):
         parts = [source.begun, source.see, source.stepped, *([source.starting[0]] if source.starting else [])]
@@ -172,7 +172,7 @@ class VmappedOnCards(Way):
 
 
 def get(spec: Spec, executor: str, devices: tuple[Any, ...], width: int) -> Way:
-    """The way of a run on GPUs."""
+    """The way to compute a run on GPUs."""
     return printed_or_vmapped(
         lambda: OnCards(spec, devices, width), lambda reason: VmappedOnCards(spec, devices, width, reason), executor
     )
@@ -216,7 +216,7 @@ class _Work(Work):
             card_starts.loaded(card, start)("starts", self.lanes // card.group, card.group, self.frame)
 
     def _give_rows(self, source: LoopSource) -> None:
-        """What the loops of a large system need beside its state before and after a call."""
+        """Allocate the rows that the loops of a large system need besides its state before and after a call."""
         card = self.card
         self.between = card.memory("between", *self.state.shape)
         entries = card.memory("entries", max(looped_kernel.rows_of_scratch(source), 1), self.lanes)
@@ -227,7 +227,7 @@ class _Work(Work):
         self.frame.set(entries=entries.address, normals=normals.address, tables=known.address)
 
     def _give_numbers(self, starts: np.ndarray, drawn: Sequence[np.ndarray]) -> None:
-        """Times, parameters and starts: what all paths share in one piece, what is a path's own in rows.
+        """Copy times, parameters and starts: numbers that all paths share in one piece, those of single paths in rows.
 
         Where no starts are given, their rows are left to be written on the card."""
         spec, plan, card = self.spec, self.plan, self.card
@@ -293,7 +293,7 @@ class _Work(Work):
             self.frame.set(one=one.address, other=other.address)
 
     def _launched(self, name: str, after: Memory, saves: int) -> np.ndarray | None:
-        """Launch a kernel and what joins its sums; which lanes are bad after it."""
+        """Launch a kernel and those that join its sums; returns which lanes are bad after it."""
         kept, paths = self.program.kept, self.paths
         self.totals.clear(WORDS)
         self.launch(name, self.blocks, self.threads, self.frame)
@@ -373,7 +373,7 @@ class _Work(Work):
         return totals.got(saves * size).reshape(saves, size)
 
     def _by_jax(self, k: int, statistic: Statistic, slot: int, t: float) -> Any:
-        """What a statistic sees that looks at all paths of a block together, computed by JAX on the card."""
+        """The observation of a statistic that looks at all paths of a block together, computed by JAX on the card."""
         spec, source, lanes = self.spec, self.program.source, self.lanes
 
         def observe(seen, slot, t, own, common):

@@ -25,18 +25,18 @@ except ImportError as missing:
     raise ImportError("place: dask.distributed is not installed; pip install 'stodyn[cluster]'") from missing
 
 PATIENCE = 15.0  # seconds to wait for a scheduler
-DEATHS = 5  # times that Dask may give a block up, each after several workers died on it
+DEATHS = 5  # times that Dask may give up a block, each after several workers died on it
 AHEAD = 2  # bundles of blocks at the cluster for each of its threads
 LOOK = 2.0  # seconds between two looks at how many threads there are
-ATTEMPTS = 5  # to take a run to every worker
+ATTEMPTS = 5  # to send a run to every worker
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # glibc's numbers for mallopt
-DESERTED = 10.0  # seconds without a worker after which a run says that it waits
+DESERTED = 10.0  # seconds without a worker after which a run warns that it is waiting
 
 
 class Dask(Place):
     """The workers of a dask.distributed cluster; each must have the versions and the kind of processor of this process.
 
-    Workers may come and go: blocks of a worker that dies are computed again by others, to the same bits.
+    Workers may join and leave: blocks of a worker that dies are computed again by others, to the same bits.
     """
 
     def __init__(self, client: Any):
@@ -76,7 +76,7 @@ class Dask(Place):
         said = []
         for address, found in theirs.items():
             if isinstance(found, OSError):
-                continue  # it has gone meanwhile
+                continue  # it has left in the meantime
             if isinstance(found, Exception):
                 said.append(f"{address} has no working stodyn ({first_line(found)})")
             else:
@@ -96,11 +96,13 @@ class Dask(Place):
             yield from self._in_order(job, ledger, tell, name)
         finally:
             if self.client.status == "running":
-                with contextlib.suppress(OSError, KeyError):  # a worker that dies meanwhile, or has only just come
+                with contextlib.suppress(
+                    OSError, KeyError
+                ):  # a worker that has died in the meantime, or has only just joined
                     self.client.unregister_worker_plugin(name)
 
     def _carry(self, name: str, payload: bytes) -> None:
-        """Take a run to every worker; one that dies meanwhile breaks that off for all, so it is done again."""
+        """Send a run to every worker; one that dies in the meantime interrupts this for all, so it is tried again."""
         for attempt in range(ATTEMPTS):
             try:
                 self.client.register_plugin(Carrier(name, payload), name=name)
@@ -120,7 +122,7 @@ class Dask(Place):
         """The parts of all blocks in their order; each is written to the ledger as soon as it arrives."""
         bundles = Bundles(job, ledger, workers=1)
         upcoming, arrived = enumerate(bundles), queue.SimpleQueue[tuple[int, Any]]()
-        asked: dict[int, list[tuple[int, Any]]] = {}  # by number: bundles that are computed
+        asked: dict[int, list[tuple[int, Any]]] = {}  # by number: bundles that are being computed
         ready: dict[int, list[Any]] = {}
         waiting: dict[int, Any] = {}
         deaths: dict[int, int] = {}
@@ -193,7 +195,7 @@ _WAITING = (
 
 
 class Carrier(distributed.WorkerPlugin):
-    """Takes a run to every worker of a cluster, also to those that come later."""
+    """Sends a run to every worker of a cluster, also to those that join later."""
 
     def __init__(self, name: str, payload: bytes):
         self.name, self.payload = name, payload

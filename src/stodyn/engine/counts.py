@@ -8,7 +8,7 @@ from stodyn.engine.sums import PARTIAL, over_lanes, spread
 from stodyn.numerics.printing import compiling, rows
 from stodyn.numerics.printing.rows import Frame, Function, address
 
-TOGETHER = 4  # edges that the numbers are compared with while they are in registers
+TOGETHER = 4  # edges that numbers are compared with while they are in registers
 FRAME = ("seen", "sound", "lanes", "stride", "rows", "edges", "groups", "counted", "found")
 
 
@@ -38,7 +38,7 @@ def _machine() -> compiling.Machine:
 
 
 def _written() -> Function:
-    """Lanes that are not sound are taken for infinite, below no edge."""
+    """Write the program; lanes that are not sound count as infinite, below no edge."""
     w = Function("counts", PARTIAL, FRAME)
     vector, mask, whole = w.type("float64"), w.type("bool"), w.type("int64")
     infinite = spread(w, "0x7FF0000000000000")

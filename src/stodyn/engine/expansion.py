@@ -1,4 +1,4 @@
-"""A run without paths: an Expansion solves for the coefficients, and a Surrogate says what they tell."""
+"""A run without paths: an Expansion solves for the coefficients, and a Surrogate turns them into results."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from stodyn.statistics.surrogate import Surrogate
 def expanded(
     problem: Any, method: Expansion, times: np.ndarray, collect: Statistic | Sequence[Statistic] | None, seed: int
 ) -> tuple[list[tuple[Statistic, Labelled, Run]], dict[str, Any]]:
-    """What results.dataset takes, and how the run was made."""
+    """The arguments of results.dataset, and the record of the run."""
     asked = (Surrogate(),) if collect is None else tuple(collect) if isinstance(collect, (list, tuple)) else (collect,)
     if len(asked) != 1 or not isinstance(asked[0], Surrogate):
         raise TypeError(

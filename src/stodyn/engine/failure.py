@@ -1,4 +1,4 @@
-"""Paths that failed: which, when and why; never averaged away."""
+"""Paths that failed: which, when and why. They are never averaged away."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ SHOWN = 8
 class PathsFailed(RuntimeError):
     """Paths whose state left the floating-point numbers or whose equations could not be solved.
 
-    paths, times  their numbers and the times of failure, of the blocks that had run when the run was stopped
+    Attributes
+    ----------
+    paths, times
+        The numbers of the failed paths and the times at which they failed, in the blocks that had run by then.
     """
 
     def __init__(self, message: str, paths: np.ndarray, times: np.ndarray):

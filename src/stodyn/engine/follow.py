@@ -32,8 +32,8 @@ class States(Statistic):
 def followed(
     spec: Spec, paths: int, normals: Mapping[str, Any], start: Any = None, executor: str = "auto"
 ) -> np.ndarray:
-    """The states (times, n, paths) of paths whose normals are given, of what is described with States as its only
-    statistic: of each stream (steps, count, paths).
+    """The states (times, n, paths) of paths whose normals are given, (steps, count, paths) for each stream; the spec
+    has States as its only statistic.
 
     start  (n, paths); default the problem's own for all of them. Paths that failed are NaN from then on.
     """

@@ -1,4 +1,4 @@
-"""A process that was forked after a run: printed programs serve on, JAX does not, because its threads stayed behind."""
+"""A process forked after a run: printed programs still work in it, but JAX does not, since its threads are gone."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _ran = _forked = False
 
 
 def note_run() -> None:
-    """Say that this process runs something, so that JAX has threads from now on."""
+    """Note that this process has run something, so that JAX has threads from now on."""
     global _ran
     _ran = True
 

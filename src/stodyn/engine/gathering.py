@@ -1,4 +1,4 @@
-"""Where the statistics of a run look, and what has been gathered of a block: what they saw, and which paths failed."""
+"""Where the statistics of a run look, and the results of a block so far: what they saw, and which paths failed."""
 
 from __future__ import annotations
 
@@ -61,18 +61,19 @@ class Gathered:
         self.rounded = 0  # steps that were solved no better than rounding allows
 
     def keep(self, observed: Sequence[Any]) -> None:
-        """What each statistic saw at the next saves, a leading axis; None where it did not look."""
+        """Take in what each statistic saw at the next saves, a leading axis; None where it did not look."""
         for parts, one in zip(self.seen, observed, strict=True):
             if one is not None:
                 parts.append(one)
 
     def begun_badly(self, bad: np.ndarray) -> None:
-        """Lanes that are bad before the first step."""
+        """Note lanes that are bad before the first step."""
         lanes = np.flatnonzero(bad)
         self.failures.append(Failures(lanes, np.zeros(lanes.size, int), np.zeros(lanes.size, bool)))
 
     def gone_bad(self, first: int, bad: np.ndarray, diagnose: Callable) -> None:
-        """Lanes that are bad after a call from step `first` on; diagnose() tells after which of its steps each was."""
+        """Note lanes that are bad after a call from step `first` on; diagnose() gives the step after which each went
+        bad."""
         fresh = np.setdiff1d(np.flatnonzero(bad), np.concatenate([f.lane for f in self.failures]))
         if fresh.size:
             step, unsolved = map(np.asarray, diagnose())
@@ -90,7 +91,7 @@ class Work(ABC):
 
     @abstractmethod
     def begin(self) -> np.ndarray | None:
-        """Make the state at the start; which lanes are bad, None where none is."""
+        """Make the state at the start; returns which lanes are bad, None where none is."""
 
     @abstractmethod
     def end(self, first: int) -> int:
@@ -98,19 +99,19 @@ class Work(ABC):
 
     @abstractmethod
     def advance(self, first: int, last: int, inside: slice) -> np.ndarray | None:
-        """Go on from step to step, looking at the saves `inside`; which lanes are bad after it."""
+        """Take the steps of a call, looking at the saves `inside`; returns which lanes are bad after it."""
 
     @abstractmethod
     def observed(self, inside: slice) -> list[Any]:
-        """What each statistic saw at these saves, a leading axis; None where it did not look."""
+        """The observations of each statistic at these saves, a leading axis; None where it did not look."""
 
     @abstractmethod
     def kept(self) -> Any:
-        """What `diagnose` needs to go on from here once more."""
+        """The numbers that `diagnose` needs to repeat a call from here."""
 
     @abstractmethod
     def diagnose(self, before: Any, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
-        """A call once more: after which of its steps each lane was bad first (-1: none), and whether a solve failed."""
+        """Repeat a call: the step after which each lane was first bad (-1: none), and whether a solve failed there."""
 
     @abstractmethod
     def rounded(self) -> int:
@@ -118,7 +119,7 @@ class Work(ABC):
 
 
 def gone_through(work: Work, plan: Plan, tell: Callable[[int], None]) -> Went:
-    """How paths went; tell(steps) hears of every call and may raise to end the run."""
+    """How paths went; tell(steps) is called after every call and may raise to end the run."""
     gathered, first, steps = Gathered(plan), 0, len(plan.h)
     bad = work.begin()
     if plan.saves[0] == 0:

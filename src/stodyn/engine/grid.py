@@ -66,7 +66,7 @@ def step_times(t: Sequence[float], dt: ArrayLike | Callable[..., Any]) -> tuple[
 
 
 def _numbers(value: Any) -> np.ndarray | None:
-    """Real numbers as an array; None for words, truth values and whatever else is none."""
+    """Real numbers as an array; None for words, truth values and anything else that is not a real number."""
     try:
         array = np.asarray(value if np.ndim(value) == 0 else list(value))
         if array.dtype.kind not in "iufO" or any(isinstance(v, bool | str) for v in np.asarray(value, object).flat):
@@ -77,7 +77,7 @@ def _numbers(value: Any) -> np.ndarray | None:
 
 
 def save_steps(statistic: Statistic, times: np.ndarray, fallback: np.ndarray | None) -> np.ndarray:
-    """Return the steps after which a statistic looks; `fallback` serves one that names none."""
+    """Return the steps after which a statistic looks; `fallback` is for one that names none."""
     steps, span, kind = len(times) - 1, times[-1] - times[0], type(statistic).__name__
     if statistic.at is not None:
         wanted = np.asarray(statistic.at)

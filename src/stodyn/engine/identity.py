@@ -1,4 +1,4 @@
-"""What a run is: everything its numbers depend on, in words and digests that can be compared."""
+"""The identity of a run: everything its numbers depend on, in words and digests that can be compared."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from stodyn.numerics.printing.telling import calls_host, fingerprint
 from stodyn.statistics.contract import Move, Snapshot, Statistic, parted
 
 PACKAGES = ("jax", "jaxlib", "numpy", "llvmlite", "scipy")
-WATCHED = 64  # lanes of the block on which it is told what a statistic computes
-SHORT = 16  # numbers that are written out; more are told by a digest
-NOT_COMPARED = ("paths", "given", "executor_reason", "fingerprint")  # of a run's record: free, or told otherwise
+WATCHED = 64  # lanes of the block on which a statistic is traced
+SHORT = 16  # numbers that are written out; more are replaced by a digest
+NOT_COMPARED = ("paths", "given", "executor_reason", "fingerprint")  # of a run's record: free, or compared elsewhere
 
 
 @functools.cache
 def software() -> dict[str, str]:
-    """The versions of what computes, and the processor: XLA makes other instructions for another one."""
+    """The versions of the software, and the processor: XLA makes other instructions for another one."""
     found = {"python": ".".join(platform.python_version_tuple()[:2]), "stodyn": stodyn.__version__}
     for package in PACKAGES:
         try:
@@ -81,7 +81,7 @@ def _equations(spec: Any) -> str:
 
 
 def given(layout: Any) -> str:
-    """A digest of the starts and parameters: those of the first paths, and all that is given path by path."""
+    """A digest of the starts and parameters: those of the first paths, and all values given path by path."""
     first = layout.members_from(0, 1, 1)
     problem = layout.spec.problem
     sources = (*problem.start_parts, *problem.param_sources)
@@ -111,7 +111,7 @@ def _collected(spec: Any, statistic: Statistic) -> dict[str, str]:
     """A statistic in words, and digests of what it computes and of a `fold` that is not ours."""
     fields = [(f.name, getattr(statistic, f.name)) for f in dataclasses.fields(statistic) if f.repr]
     shown = ", ".join(f"{name}={value!r}" for name, value in fields if not callable(value) and value is not None)
-    shown = re.sub(r" at 0x[0-9a-f]+", "", shown)  # where an object lies is nothing that it says
+    shown = re.sub(r" at 0x[0-9a-f]+", "", shown)  # the address of an object says nothing about it
     found = {"statistic": f"{type(statistic).__name__}({shown if len(shown) < 200 else digest(shown)})"}
     if spec.traced is not None:
         found["trace"] = digest(fingerprint(_watching(spec, statistic)))
@@ -122,7 +122,7 @@ def _collected(spec: Any, statistic: Statistic) -> dict[str, str]:
 
 
 def _watching(spec: Any, statistic: Statistic) -> core.ClosedJaxpr:
-    """All that a statistic computes of a block, as a trace."""
+    """Everything that a statistic computes from a block, as a trace."""
 
     def watch(t, h, x, sound, weight, iterations, flat_params):
         params = jax.tree.unflatten(spec.params_tree, flat_params)
@@ -174,7 +174,7 @@ def digest(*parts: Any) -> str:
 
 
 def differences(old: Any, new: Any, name: str = "") -> list[str]:
-    """What differs between two identities, a few words each: 'seed was 1 and is 2'."""
+    """The differences between two identities, a few words each: 'seed was 1 and is 2'."""
     if isinstance(old, dict) and isinstance(new, dict):
         found = []
         for key in dict.fromkeys((*old, *new)):

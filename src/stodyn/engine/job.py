@@ -1,4 +1,4 @@
-"""A run as places and ledgers see it: numbered blocks, each computed by itself, and what tells the run from others."""
+"""A run as places and ledgers see it: numbered blocks, each computed by itself, and the identity of the run."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 
 from stodyn.engine import identity, plain
 
-Tell = Callable[[int], None]  # hears of path-steps that are done, and may raise to end a block
+Tell = Callable[[int], None]  # called with the path-steps that are done; may raise to end a block
 
 
 class Job(ABC):
-    """What a place can run: a pickled copy computes the same blocks to the same bits elsewhere."""
+    """Work that a place can run: a pickled copy computes the same blocks to the same bits elsewhere."""
 
     paths: int
     first_block: int = 0  # those before it are done, and merged
@@ -30,15 +30,15 @@ class Job(ABC):
 
     @abstractmethod
     def path_steps(self, block: int) -> int:
-        """How much work a block is."""
+        """The work of a block, in path-steps."""
 
     @abstractmethod
     def compute(self, block: int, tell: Tell) -> Any:
-        """What a block gives: plain arrays and numbers in tuples, lists, dicts and named tuples."""
+        """The result of a block: plain arrays and numbers in tuples, lists, dicts and named tuples."""
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:
-        """Everything that the numbers of a block depend on, its members aside."""
+        """Everything that the numbers of a block depend on except its members."""
 
     @abstractmethod
     def members_digest(self, block: int) -> str:
@@ -58,7 +58,7 @@ class Job(ABC):
         return identity.digest(json.dumps(self.identity, sort_keys=True))
 
     def about(self, block: int) -> dict[str, Any]:
-        """What a record of a block says of itself."""
+        """The description of a block that its record carries."""
         members = self.members_digest(block)
         return {"run": self.key, "block": block, "paths": self.paths_in(block), "members": members}
 

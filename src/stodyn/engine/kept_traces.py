@@ -1,8 +1,9 @@
-"""Traces of steps, and what problems have found out about themselves, kept under a digest of all they are made of.
+"""Traces of steps, and facts about problems, kept under a digest of everything they are made of.
 
 A step is a function of its method and of the problem. Both enter the digest by value, and the functions of the problem
-by traces made in this call. Where something has no digest (a method that is not ours, a function that was not looked
-at, one with derivatives of its own or a call to the host), the step is traced anew and the facts are found anew.
+by traces made in this call. Where something has no digest (a method that is not ours, a function that was not
+traced, one with derivatives of its own or a call to the host), the step is traced again and the facts are worked out
+again.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _changing = threading.Lock()
 
 
 class Untold(Exception):
-    """Something has no digest, because its value does not say what it does."""
+    """Raised where a value has no digest, because it does not say what it does."""
 
 
 def kept(problem: Problem, seen: Mapping[str, Any], method: Any, make: Callable[[], Traced]) -> Traced:
@@ -53,8 +54,8 @@ def kept(problem: Problem, seen: Mapping[str, Any], method: Any, make: Callable[
 
 
 def recall_facts(problem: Problem, seen: Mapping[str, Any]) -> str | None:
-    """Tell a problem what one with the same functions and values has found out about itself (the structure of its
-    noise, the index of its equations); returns the digest under which facts are kept, None where there is none."""
+    """Give a problem the facts known about one with the same functions and values (the structure of its noise, the
+    index of its equations); returns the digest under which facts are kept, None where there is none."""
     if any(source.is_random or source.is_listed for source in (*problem.start_parts, *problem.param_sources)):
         return None  # one example does not say what the others are
     try:
@@ -68,8 +69,8 @@ def recall_facts(problem: Problem, seen: Mapping[str, Any]) -> str | None:
 
 
 def note_facts(problem: Problem, key: str | None) -> None:
-    """Keep what a problem has found out by now: the values of its cached properties, where these are plain (numbers,
-    words, arrays and records of them)."""
+    """Keep the facts a problem has worked out by now: the values of its cached properties, where these are plain
+    (numbers, words, arrays and records of them)."""
     if key is None:
         return
     known = _facts.get(key, {})
@@ -101,14 +102,14 @@ def _keep(where: dict[str, Any], key: str, value: Any) -> None:
 
 
 def forget() -> None:
-    """Keep neither traces nor facts."""
+    """Drop all traces and facts."""
     with _changing:
         _traces.clear()
         _facts.clear()
 
 
 def _problem(problem: Problem, seen: Mapping[str, Any], path: str = "") -> list[Any]:
-    """All that a problem was given; starts and parameters of small SDEs by shape, since their steps know no values."""
+    """All arguments of a problem; starts and parameters of small SDEs by shape, since their steps know no values."""
     if not _is_ours(problem):
         raise Untold(type(problem))
     if problem.has_random_params:

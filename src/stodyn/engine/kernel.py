@@ -6,7 +6,7 @@ the threads of a block add up central sums of what the statistics average,
     N,  m = Σ x / N,  Σ (x - m)(y - m),  Σ (x - m)³,  Σ (x - m)⁴      over the sound paths of the block,
 
 which a second kernel then joins over the blocks, in an order that is always the same. Statistics that look at all paths
-together get rows of what is seen. Printed for a processor, where it is tried, a block has one thread.
+together get rows of what they see. Printed for a processor, on which kernels are tested, a block has one thread.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from stodyn.statistics.contract import Statistic
 
 GROUP, JOINING = 128, 256  # threads of a block of paths, and of a block that joins sums
 WARP, ALONE = 32, 1
-FEW = 12  # numbers of a path whose sums are taken in the kernel
+FEW = 12  # numbers per path whose sums are taken in the kernel
 FEW_SUMS = 24  # that are written out one by one; more are taken in a loop
 CROWDED = ((250, 8), (1000, 6), (np.inf, 4))  # operations up to which so many blocks should run together on a processor
 REGISTERS, OWN = 512, 40  # of a thread while one block runs there, and what it needs beside its state
@@ -56,7 +56,8 @@ def blocks_together(operations: int, numbers: int) -> int:
 
 
 class Kept:
-    """What a launch leaves of the statistics: sums of those in `summed`, by their rows; rows where others look.
+    """The results that a launch leaves for the statistics: sums of those in `summed`, by their rows; rows where others
+    look.
 
     rows  of what is seen at a save, the last being 1 where the path is sound and 0 where not; 0 where nobody looks
     """
@@ -157,7 +158,7 @@ class Kernel(Function):
         """The sums of numbers over the threads of a block, which every thread gets.
 
         They go through the first half of the shared memory, those of `leave_sums` through the second: where one is
-        called after the other, the barrier of each tells that all threads have read what the other shared.
+        called after the other, the barrier of each ensures that all threads have read what the other shared.
         """
         if self.threads == ALONE:
             return list(values)
@@ -184,7 +185,7 @@ class Kernel(Function):
         self.when(mine, lambda: leave(self.tid, self._shared_sum(1, self.tid)))
 
     def _share(self, totals: Sequence[str], half: int, first: str | int = 0, barrier: bool = True) -> None:
-        """What each warp has, from place `first` of a half of the shared memory on."""
+        """Share the sums of each warp, from place `first` of a half of the shared memory on."""
         warps = self.threads // WARP
         lane, warp = self.whole("and", self.tid, WARP - 1), self.whole("lshr", self.tid, 5)
 
@@ -202,7 +203,7 @@ class Kernel(Function):
         self.emit("call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)")
 
     def _shared_sum(self, half: int, k: str | int) -> str:
-        """The sum of what the warps have shared at place k."""
+        """The sum of the numbers that the warps have shared at place k."""
         warps = self.threads // WARP
         place = self.whole("mul", self.whole("add", k, half * self.most), warps)
         parts = [

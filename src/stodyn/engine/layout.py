@@ -1,4 +1,4 @@
-"""Who is run: the paths of a run in blocks, and the start and the parameters of each path."""
+"""The paths of a run in blocks, and the start and the parameters of each path."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Layout:
     """The paths of a run in blocks of `width`: block b holds paths b·width, ...; a path is the same in any block.
 
     least   where it is not `width`, the blocks hold least, least, 2 least, 4 least, ..., width, width, ... paths: for
-            runs that begin with few paths and go on by doubling; width is then a multiple by a power of two
+            runs that begin with few paths and continue by doubling; width is then a multiple by a power of two
     points  "random": normals of generators of their own; "sobol": of randomised Sobol points (noise.sobol), whose first
             coordinates are those of random starts and parameters
     shuffles  whether a path takes a random place in all lists of values (PerPath), not that of its number
@@ -146,7 +146,7 @@ class Layout:
         return self.shuffles and (problem.has_listed_start or any(source.is_listed for source in self._own_sources))
 
     def _generator(self, part: int, number: int, *key: Any) -> np.random.Generator:
-        """What the starts of a part of the paths (number 0) or their values of a parameter (1, 2, ...) are drawn by."""
+        """The generator of the starts of a part of the paths (number 0) or of their values of a parameter (1, ...)."""
         bits = stream.bit_generator(self.seed, part, *key)
         places = stream.generator(self.seed, part, "place").random(PART) if self._draws_places else None
         if self.points == "random":
@@ -156,8 +156,8 @@ class Layout:
 
 
 def _in_parts(first: int, last: int, is_listed: bool, draw_part: Callable[[int, range], np.ndarray]) -> np.ndarray:
-    """What is drawn for the paths from `first` to `last`, part by part: all of a part is drawn, whoever is wanted of
-    it; values listed path by path reach only to the last path."""
+    """The values drawn for the paths from `first` to `last`, part by part: a whole part is drawn even where only some
+    of its paths are wanted; values listed path by path reach only to the last path."""
     parts = []
     for number in range(first // PART, -(-last // PART)):
         stop = (number + 1) * PART

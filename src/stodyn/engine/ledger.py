@@ -1,12 +1,12 @@
-"""A folder that keeps every finished block of a run, so that the run survives what ends its process.
+"""A folder that keeps every finished block of a run, so that the run survives the end of its process.
 
     manifest.json         what the run is (its identity) and how many paths were asked for last
-    blocks/000/012-4096   what the statistics keep of block 12 with its 4096 paths
+    blocks/000/012-4096   the results of the statistics for block 12 with its 4096 paths
     result.record         the Dataset, once the run is complete
     run.toml              the file that described the run, where `stodyn run` made it
 
-Every file is written under another name, flushed and renamed, and carries a checksum: a file is whole or it is not
-there, and one that was altered is computed again. Two processes may work in one folder: they write the same bytes.
+Every file is written under another name, flushed and renamed, and carries a checksum: a file is whole or absent, and
+one that was altered is computed again. Two processes may work in one folder: they write the same bytes.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ ABANDONED = 3600.0  # seconds after which an unfinished file belongs to a proces
 
 
 class Manifest(NamedTuple):
-    """What a ledger holds."""
+    """The contents of a ledger's manifest."""
 
     identity: dict[str, Any]
     paths: int
@@ -61,7 +61,7 @@ class DescribedLedger(os.PathLike):
 
 
 class Ledger:
-    """The ledger of one run in `folder`, made where there is none; refuses the folder of another run."""
+    """The ledger of one run in `folder`, created if it does not exist; refuses the folder of another run."""
 
     def __init__(self, folder: str | os.PathLike, job: Job):
         if not isinstance(folder, (str, os.PathLike)) or not os.fspath(folder):
@@ -117,7 +117,7 @@ class Ledger:
         )
 
     def _check_blocks(self) -> None:
-        """Without a manifest the blocks tell whose they are: one that is whole and of another run is refused."""
+        """Without a manifest the blocks say which run they belong to: a whole one of another run is refused."""
         for file in _block_files(self.folder):
             with contextlib.suppress(plain.Damaged, OSError):
                 if plain.about(file.read_bytes())["run"] != self.job.key:
@@ -138,7 +138,7 @@ class Ledger:
         return self.folder / BLOCKS / f"{block // TOGETHER:03d}" / name
 
     def read(self, block: int) -> Any | None:
-        """What a block gave, or None where that is not known: no file, a damaged one, or one of another run."""
+        """The result of a block, or None where it is not known: no file, a damaged one, or one of another run."""
         try:
             data = self.file(block).read_bytes()
             about = plain.about(data)
@@ -156,7 +156,7 @@ class Ledger:
         return self.job.unpack(data)
 
     def write(self, block: int, data: bytes) -> None:
-        """Keep a packed block, meanwhile: whoever computes does not wait for the disk."""
+        """Write a packed block in the background, so that the computation does not wait for the disk."""
         if self._failure is not None:
             raise self._failure
         self._room.acquire()
@@ -176,7 +176,7 @@ class Ledger:
         return self
 
     def __exit__(self, kind: Any, *_) -> None:
-        """Everything that was given is written, also where the run was ended by an error."""
+        """Finish writing all blocks, also where the run was ended by an error."""
         self._writers.shutdown(wait=True)
         if kind is None and self._failure is not None:
             raise self._failure
@@ -186,7 +186,7 @@ class Ledger:
         self._replace(self.folder / RESULT, plain.packed(_plain_dataset(run), {"run": self.job.key}))
 
     def _replace(self, file: Path, data: bytes, only_new: bool = False) -> None:
-        """A file that is whole or not there, whatever happens meanwhile; `only_new` leaves one that is there."""
+        """Write a file so that it is whole or absent whatever happens; `only_new` leaves an existing one alone."""
         unfinished = file.parent / f"{UNFINISHED}{uuid.uuid4().hex}"
         try:
             with unfinished.open("wb") as opened:
@@ -213,7 +213,7 @@ class Ledger:
 
 
 def _check_folder(folder: Path) -> None:
-    """Refuse what is neither a ledger nor an empty place for one."""
+    """Refuse a folder that is neither a ledger nor empty."""
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"ledger: {folder} is a file; expected a folder, or the name of a new one")
     try:
@@ -277,7 +277,7 @@ class Status(NamedTuple):
         return None if not self.rate else (self.blocks - self.done) / self.rate
 
 
-RECENT, PAUSE = 1024, 60.0  # blocks by which the rate is told, and seconds without one that are a pause
+RECENT, PAUSE = 1024, 60.0  # blocks over which the rate is taken, and seconds without one that are a pause
 
 
 def status(folder: str | os.PathLike) -> Status:
@@ -332,7 +332,7 @@ def load(file: str | os.PathLike) -> xr.Dataset:
     Returns
     -------
     xarray.Dataset
-        What simulate returned.
+        The result of simulate.
 
     Raises
     ------

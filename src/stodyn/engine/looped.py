@@ -29,7 +29,7 @@ ROWS = ("start", "state", "own_params", "seen")  # arrays whose entries lie [ent
 
 
 class LoopSource(OfOnePath):
-    """The loops of a program: what begins, steps and is seen of one path."""
+    """The loops of a program for one path: its beginning, its step, and the numbers seen at a save."""
 
     def __init__(self, spec: Spec, watched: Watched):
         super().__init__(spec, watched)
@@ -79,7 +79,7 @@ class LoopSource(OfOnePath):
         return found
 
     def _leaves(self, name: str) -> list[Buffer]:
-        """The arrays of the state, one behind the other."""
+        """The arrays of the state, one after another."""
         found, first = [], 0
         for shape, dtype in zip(self.layout.shapes, self.layout.leaf_dtypes, strict=True):
             found.append(Buffer(name, first, shape, dtype))

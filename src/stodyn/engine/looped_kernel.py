@@ -34,7 +34,7 @@ def threads_of_a_block(source: LoopSource) -> int:
 
 
 def paths_of_a_block(lanes: int) -> int:
-    """A power of two."""
+    """The number of paths of a block, a power of two."""
     paths = MOST_PATHS
     while paths > FEWEST_PATHS and lanes // paths < BLOCKS:
         paths //= 2
@@ -194,7 +194,7 @@ class _OfPaths:
         self.finite(seen, 0, n, lambda: w.store("0.0", sound, "double"))
 
     def finite(self, base: str, first: int, count: int, otherwise: Callable[[], None]) -> None:
-        """Of this thread's share of some rows: what is done where a number is not finite."""
+        """Call `otherwise` where a number in this thread's share of some rows is not finite."""
         w = self.w
         apart = f"%{w.fresh('apart')}"
         w.head.append(f"  {apart} = alloca double, align 8")
@@ -258,7 +258,7 @@ class _Advance(_OfPaths):
         w = self.w
         w.operations = self.program.operations
         bases = {"scratch": self.here("entries"), "own_params": self.here("own_params")}
-        self.step = w.count("first")  # at which nothing that moves is read
+        self.step = w.count("first")  # here only constant numbers are read
         rows = _Rows(self, self.program, bases)
         printer = _SharedLoops(self, self.program, lambda node: self.given(node, self.step), rows)
         self.path = w.whole("add", w.count("first_path"), self.lane)

@@ -21,14 +21,19 @@ def draw_increments(key: Array, recipe: Recipe, channels: int, dt: Array) -> Inc
 
     Parameters
     ----------
-    key
-        Of jax.random.
-    recipe
-        The noise that a method asks for: method.needs.
-    channels
-        Of the problem's noise: problem.m.
-    dt
-        The length of every step, (steps,).
+    key : jax.Array
+        A key of jax.random.
+    recipe : Recipe
+        The noise that a method needs: method.needs.
+    channels : int
+        The number of noise channels of the problem: problem.m.
+    dt : array (steps,)
+        The length of every step.
+
+    Returns
+    -------
+    Increment
+        For `noise` of `path`.
 
     Examples
     --------
@@ -54,14 +59,19 @@ def draw_increments(key: Array, recipe: Recipe, channels: int, dt: Array) -> Inc
 
 
 def increments(recipe: Recipe, channels: int, dt: Array, normals: Mapping[str, Array]) -> Increment:
-    """The increments that a recipe makes of given normals, with a leading axis of steps.
+    """The increments that a recipe makes from given normals, with a leading axis of steps.
 
     Parameters
     ----------
     recipe, channels, dt
         As in `draw_increments`.
-    normals
-        Name of a stream -> standard normals (steps, count), as many as recipe.normals(channels) says.
+    normals : mapping
+        The standard normals (steps, count) of each stream by its name; recipe.normals(channels) gives the counts.
+
+    Returns
+    -------
+    Increment
+        For `noise` of `path`.
     """
     _expect_recipe(recipe)
     return jax.vmap(lambda h, z: recipe.increment(h, z, channels))(jnp.asarray(dt), dict(normals))
@@ -69,22 +79,45 @@ def increments(recipe: Recipe, channels: int, dt: Array, normals: Mapping[str, A
 
 def _expect_recipe(recipe: Any) -> None:
     if not isinstance(recipe, Recipe):
-        raise TypeError(f"recipe: expected what a method needs (method.needs), got {recipe!r}")
+        raise TypeError(f"recipe: expected the recipe of a method (method.needs), got {recipe!r}")
 
 
 def path(
     problem: Any, method: Method | str, t: float, noise: Increment, *, start: Any = None, params: Any = None
 ) -> tuple[Array, Array]:
-    """One path from time t through the given increments (a leading axis of steps), made for example by
+    """One path with given noise, in pure JAX.
 
-        draw_increments(jax.random.key(1), method.needs, problem.m, jnp.full(100, 0.01))
+    It can be differentiated with respect to start, params and noise, and through any function of them that made the
+    problem. It is computed in JAX's default precision, float32, unless the caller works under jax.enable_x64(True).
 
-    with method = stodyn.method("Heun"), or the method itself. In JAX's default precision, float32, unless the caller
-    works under jax.enable_x64(True).
+    Parameters
+    ----------
+    problem : problem
+        A single path must have one start and one set of params; give them here where they differ between paths.
+    method : method or str
+        A method that takes one step after another, or its name.
+    t : float
+        The time at which the path begins.
+    noise : Increment
+        The increments of every step, made by `draw_increments` or `increments`; they hold the lengths of the steps.
+    start, params : optional
+        By default those of the problem.
 
-    Returns the components (steps + 1, n) and for each step whether it succeeded (steps,). Differentiable in start,
-    params and noise, and through any function of them that made the problem; start and params default to the
-    problem's own.
+    Returns
+    -------
+    states : array (steps + 1, n)
+        The components at the beginning and after every step.
+    ok : array (steps,)
+        Whether each step succeeded.
+
+    Examples
+    --------
+    >>> import jax, stodyn as sd
+    >>> decay, heun = sd.SDE(lambda t, x: -x, lambda t, x: 0.5, start=1.0), sd.method("Heun")
+    >>> noise = sd.draw_increments(jax.random.key(1), heun.needs, decay.m, jax.numpy.full(100, 0.01))
+    >>> states, ok = sd.path(decay, heun, 0.0, noise)
+    >>> states.shape, bool(ok.all())
+    ((101, 1), True)
     """
     method = named(method)
     if not isinstance(method, Method):
@@ -129,7 +162,7 @@ def path(
 
 
 def _require_taken(method: Method, problem: Any) -> None:
-    """Refuse what the method refuses. A problem made of values that are being traced cannot be asked."""
+    """Refuse problems that the method refuses; one made of values that are being traced cannot be examined."""
     try:
         reason = method.refusal(problem)
     except (
@@ -143,7 +176,7 @@ def _require_taken(method: Method, problem: Any) -> None:
 
 
 def _check_noise(noise: Any, method: Method, channels: int) -> None:
-    """Refuse increments that are not those of a path of this problem, or lack what the method needs."""
+    """Refuse increments that do not fit the problem, or that lack something the method needs."""
     made_by = "make it with draw_increments(key, method.needs, problem.m, lengths)"
     if not isinstance(noise, Increment):
         raise TypeError(f"noise: expected the increments of every step, got {noise!r}; {made_by}")

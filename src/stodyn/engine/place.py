@@ -1,4 +1,4 @@
-"""Where blocks run: ways to map a function over the blocks of a run, results in the order of the blocks.
+"""Where blocks run: ways to map a function over the blocks of a run, with the results in the order of the blocks.
 
 place.threads(n)        one process, n threads: the default
 place.processes(n)      n processes of this machine
@@ -69,8 +69,8 @@ TRACED = (
 def front_door(function: F) -> F:
     """Return `function`, which users call, on the processor.
 
-    Unknown options are refused with the nearest name, calls without a needed one with the way to call it, and calls
-    from inside JAX's transformations, which would freeze a run's numbers, altogether.
+    An unknown option is refused with the nearest name, and a missing one with the way to call the function. Calls from
+    inside JAX's transformations, which would freeze the numbers of a run, are always refused.
     """
     signature = inspect.signature(function).parameters
     name, known = function.__name__, tuple(signature)
@@ -126,25 +126,25 @@ def find_devices(device: Any) -> tuple[tuple[Any, ...], str]:
 
 
 class Place(ABC):
-    """Somewhere that the blocks of a run are computed."""
+    """A place where the blocks of a run are computed."""
 
     @property
     def link(self) -> str | None:
-        """Where a browser can watch it, if anywhere."""
+        """The address at which a browser can watch it, or None."""
         return None
 
     @property
     @abstractmethod
     def words(self) -> str:
-        """What the record of a run says of it."""
+        """Its description in the record of a run."""
 
     @abstractmethod
     def parts(self, job: Job, ledger: Ledger | None, tell: Tell) -> Iterator[Any]:
-        """What each block gives, in their order: read from the ledger, or computed and written to it."""
+        """The parts of all blocks in order: read from the ledger, or computed and written to it."""
 
 
 def threads(count: int | None = None) -> Threads:
-    """Run blocks in threads of this process, as a run does that names no place.
+    """Run blocks in threads of this process, which is the default.
 
     Parameters
     ----------
@@ -162,8 +162,9 @@ def threads(count: int | None = None) -> Threads:
 def processes(count: int | None = None) -> Processes:
     """Run blocks in processes of this machine: for functions that hold Python's lock.
 
-    They start when they are first needed (some seconds) and serve later runs too; `with place.processes(2) as there:`
-    ends them. Functions, lambdas and closures travel by cloudpickle; a script needs no `if __name__ == "__main__"`.
+    They start when they are first needed, which takes some seconds, and serve later runs too;
+    `with place.processes(2) as there:` ends them. Functions, lambdas and closures travel by cloudpickle; a script needs
+    no `if __name__ == "__main__"`.
 
     Parameters
     ----------
@@ -202,7 +203,7 @@ def dask(client: Any) -> Dask:
 
 
 def count_of(count: int | None, name: str) -> int:
-    """The number of workers that was asked for, or one per core."""
+    """The requested number of workers, or one per core."""
     if count is not None and (isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 1):
         raise ValueError(f"{name}: expected a whole number >= 1, got {count!r}")
     return available_cores() if count is None else int(count)
@@ -233,7 +234,7 @@ SECONDS, LARGEST = 0.5, 256  # of a bundle, and blocks in it
 
 
 def parts_of(bundle: Sequence[tuple[int, Any]], records: Sequence[bytes], job: Job, ledger: Ledger | None, tell: Tell):
-    """What each block of a bundle gives: read before, or from its record, which goes to the ledger."""
+    """The part of each block of a bundle: read earlier, or unpacked from its record, which goes to the ledger."""
     made, parts = iter(records), []
     for block, part in bundle:
         if part is None:
@@ -278,7 +279,7 @@ class Threads(Place):
         return self.map(one, range(job.first_block, job.blocks), ending.set)
 
     def map(self, function: Callable, blocks: Iterable[Any], stop: Callable[[], None]) -> Iterator[Any]:
-        """The function of each of the blocks, in order; `stop` is called if the caller leaves."""
+        """function(block) for each block, in order; `stop` is called if the caller leaves."""
         if isinstance(blocks, range) and len(blocks) == 1:  # a thread would take longer to start than many a run
             yield function(blocks[0])
             return

@@ -1,4 +1,4 @@
-"""What a block gives, as plain bytes: numbers and arrays with a description of how they hang together, and a checksum.
+"""The result of a block as plain bytes: numbers and arrays with a description of their structure, and a checksum.
 
 A record is   magic · length of the header · header (JSON) · the arrays, one after the other · SHA-256 of all before.
 Nothing in it is ever executed: it names no module and no class that is not already at hand.
@@ -26,7 +26,7 @@ class Damaged(ValueError):
 
 
 class Record(NamedTuple):
-    """A value and what was said about it."""
+    """A value and its description."""
 
     about: dict[str, Any]
     value: Any
@@ -55,7 +55,7 @@ def unpacked(data: bytes, classes: Mapping[str, type] | None = None) -> Record:
 
 
 def about(data: bytes) -> dict[str, Any]:
-    """What was said about a record. Raises Damaged."""
+    """The description in a record. Raises Damaged."""
     return _header(data)[0]["about"]
 
 
@@ -70,7 +70,7 @@ def _header(data: bytes) -> tuple[dict[str, Any], int]:
 
 
 def _described(value: Any, arrays: list[np.ndarray], what: str) -> Any:
-    """How a value hangs together, its arrays put into `arrays`."""
+    """The structure of a value; its arrays are appended to `arrays`."""
     if isinstance(value, (np.ndarray, np.generic, jax.Array)):
         array = np.asarray(value, order="C")
         if array.dtype.kind not in KINDS:
@@ -94,7 +94,7 @@ def _described(value: Any, arrays: list[np.ndarray], what: str) -> Any:
 
 
 def _built(structure: dict[str, Any], arrays: list[np.ndarray], classes: Mapping[str, type]) -> Any:
-    """The value again."""
+    """The value with this structure."""
     kind, content = next(iter(structure.items()))
     if kind == "plain":
         return content

@@ -27,13 +27,13 @@ from stodyn.numerics.printing.rows import Frame, typed, words
 from stodyn.numerics.printing.telling import fingerprint
 from stodyn.statistics.contract import Snapshot, Statistic
 
-SECONDS = 0.05  # what a call should take, so that Ctrl-C is heard
-LONGER = 0.25  # the same of large systems, whose states take time to keep and to look at
+SECONDS = 0.05  # the time of a call, so that Ctrl-C is noticed
+LONGER = 0.25  # the same for large systems, whose states take time to keep and to examine
 FIRST_STEPS = 64  # of the first call of all
 SLAB_BYTES = 24_000  # of normals drawn together: they stay in the cache nearest to the processor
-SEEN_BYTES = 2_000_000  # of what is seen in one call
-PACKED_AT = 0.5  # share of the lanes that still go on, at which those that do are packed together
-STOPPING = 65_536  # path-steps of a call that may stop paths: after it those that go on are counted
+SEEN_BYTES = 2_000_000  # of the rows seen in one call
+PACKED_AT = 0.5  # share of active lanes at which these are packed together
+STOPPING = 65_536  # path-steps of a call that may stop paths: after it the active paths are counted
 
 
 class Printed:
@@ -54,7 +54,7 @@ class Printed:
         self.scratch = (2 * len(source.layout.dtypes) + source.scratch) * self.chunk if self.looped else 1
         tables = [np.zeros(1, np.int64), *source.tables]
         self.tables = np.concatenate(tables[1:] or tables)
-        self.rate = 0.0  # path-steps a second, once it is known
+        self.rate = 0.0  # path-steps per second, once it is known
 
     @functools.cached_property
     def diagnosing(self) -> compiling.Program:
@@ -69,7 +69,7 @@ class Printed:
         self, spec: Spec, plan: Plan, members: Members, supply: Supply
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Call by call, until every path stands still: the lanes that go on, and what is seen of them after each step,
-        (steps, rows, lanes); paths that fail are told of by ValueError."""
+        (steps, rows, lanes); raises FloatingPointError where paths fail."""
         work, first = _Packing(self, spec, members, 0, supply, plan), 0
         bad = work.begin()
         while bad is None and first < len(plan.h):
@@ -138,7 +138,7 @@ class _Work(Work):
         normals = _memory("normals", program.drawn * program.slab * program.chunk + 1)
         states = [supply.states(name, first_path, self.lanes) for name, _ in program.streams]
         self.generators = np.concatenate(states) if states else np.zeros((1, 4, GROUP), np.uint64)
-        self.moving = self.state, self.generators  # what a call changes
+        self.moving = self.state, self.generators  # the memory that a call changes
         own: list[np.ndarray] = [np.empty((0, self.lanes))]
         common: list[np.ndarray] = []
         for values, varies in zip(members.params, spec.varies, strict=True):
@@ -165,7 +165,7 @@ class _Work(Work):
         return self.bad()
 
     def end(self, first: int) -> int:
-        """What takes about SECONDS, and not too many saves."""
+        """The last step of a call that takes about SECONDS and has not too many saves."""
         program = self.program
         seconds, unknown = (LONGER, 1) if program.looped else (SECONDS, FIRST_STEPS)
         steps = max(int(seconds * program.rate / self.lanes), 1) if program.rate else unknown
@@ -232,12 +232,12 @@ class _Work(Work):
         return found
 
     def _by_jax(self, k: int, statistic: Statistic, seen, sound, t) -> Any:
-        """What a statistic sees that looks at all paths of a block together, in JAX."""
+        """The observation of a statistic that looks at all paths of a block together, in JAX."""
         spec, source = self.spec, self.program.source
         own = [typed(seen[rows], source.seen_dtypes[rows.flat[0]]) for rows in source.rows_of[k]]
         iterations = own.pop(0) if statistic.counts_iterations else None
         track = jax.tree.unflatten(source.watched.trees[k], own)
-        with np.errstate(over="ignore"):  # lanes that are no paths hold anything
+        with np.errstate(over="ignore"):  # lanes that are not paths may hold anything
             x = seen[: spec.problem.n].astype(spec.dtype)
 
         def observe(t, x, sound, weight, params, iterations, track):
@@ -259,7 +259,7 @@ class _Work(Work):
 
 
 class _Packing(_Work):
-    """The same of paths that may be stopped: those that go on are packed together, so that a step costs these.
+    """The same for paths that may be stopped: active ones are packed together, so that a step costs only those.
 
     The last number of a path's state says by which level it was stopped, 0 while it goes on. `state`, `seen` and the
     frame `everyone` hold all paths in their places, `few` those that go on and what they need, `going` says which they
@@ -286,7 +286,7 @@ class _Packing(_Work):
         return min(super().end(first), first + max(STOPPING // max(self.going.size, 1), 1))
 
     def _pack(self, kept: np.ndarray) -> None:
-        """Go on with these of the lanes alone."""
+        """Continue with only these lanes."""
         self.going = self.going[kept]
         if not kept.size:
             return
@@ -309,7 +309,7 @@ class _Packing(_Work):
         return self.move(first, last, inside)
 
     def move(self, first: int, last: int, inside: slice) -> np.ndarray | None:
-        """The same, looking at those that go on alone."""
+        """The same, looking only at the paths that go on."""
         if not self.is_packed and self.going.size:
             return super().advance(first, last, inside)
         if self.going.size:

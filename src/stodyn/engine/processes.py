@@ -18,7 +18,7 @@ from stodyn.engine.failure import Stopped
 from stodyn.engine.job import Job, Tell
 from stodyn.engine.place import Bundles, Place, Threads, count_of, parts_of
 
-# -P: a numbers.py or queue.py in the working folder must not stand for Python's own while the imports are made.
+# -P: a numbers.py or queue.py in the working folder must not replace Python's own during the imports.
 PROGRAM = "import sys; sys.path.append(sys.argv[1]); from stodyn.engine import worker; worker.main()"
 HOME = str(Path(__file__).parents[2])
 DEATHS = 3  # of processes that compute one block, before the run is given up
@@ -120,7 +120,7 @@ class _Child:
             [sys.executable, "-P", "-c", PROGRAM, HOME], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
         self.received: str | None = None
-        with contextlib.suppress(BrokenPipeError):  # one that is dead already is found when it is asked
+        with contextlib.suppress(BrokenPipeError):  # a dead process is noticed when it is next asked
             worker.send(self._requests, sys.path)
 
     @property

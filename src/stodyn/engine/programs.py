@@ -1,7 +1,7 @@
 """How a block is computed: by a printed program, under jax.vmap, by the host code of a Solver, or on a GPU.
 
-A program takes blocks of a layout, program.block(layout, number, tell), and says how each went: what the statistics saw
-of it over their times, and its failures. Compiled code is kept under a digest of all that it says; nothing else is.
+A program takes blocks of a layout, program.block(layout, number, tell), and returns how each went: the observations of
+the statistics over their times, and the failures. Only compiled code is kept, under a digest of its whole text.
 """
 
 from __future__ import annotations
@@ -65,11 +65,11 @@ class Way(ABC):
     @property
     @abstractmethod
     def width(self) -> int:
-        """Paths of a block: a function of what is run alone, never of how many paths there are or of the machine."""
+        """Paths of a block: it depends on the spec alone, never on the number of paths or the machine."""
 
     @abstractmethod
     def block(self, layout: Layout, block: int, tell: Tell) -> Went:
-        """How a block went; tell(path_steps) hears of what is done, and may raise."""
+        """How a block went; tell(path_steps) is called as work is done, and may raise."""
 
     @property
     @abstractmethod
@@ -93,7 +93,7 @@ class Stepping(Way):
 
     @abstractmethod
     def paths(self, members: Members, first_path: int, supply: Supply, tell: Tell = lambda steps: None) -> Went:
-        """How the paths from first_path on went; tell(steps) hears of what is done, and may raise."""
+        """How the paths from first_path on went; tell(steps) is called as work is done, and may raise."""
 
     def block(self, layout, block, tell):
         count, lanes = layout.paths_in(block), lanes_of(layout, block, self.together)
@@ -149,14 +149,14 @@ def plan_of(spec: Spec) -> Plan:
 
 
 def get(spec: Spec, executor: str = "auto", supply: type[Drawn] | type[Counted] = Drawn) -> Way:
-    """The way of a run on processors."""
+    """The way to compute a run on processors."""
     if not isinstance(spec.method, Method):
         return Hosted(spec)
     return printed_or_vmapped(lambda: ByPrint(spec, supply), lambda reason: Vmapped(spec, reason, supply), executor)
 
 
 def printed_or_vmapped(printed: Callable[[], Way], vmapped: Callable[[str], Way], executor: str) -> Way:
-    """The way that is asked for; "auto" prints what can be printed."""
+    """The requested way; "auto" prints every step that can be printed."""
     if executor == "vmap":
         return vmapped("asked for")
     try:
@@ -180,7 +180,7 @@ def kept() -> tuple[str, ...]:
 
 
 def forget() -> None:
-    """Keep no program."""
+    """Drop all programs."""
     with _changing:
         _programs.clear()
 
@@ -200,7 +200,7 @@ class ByPrint(Stepping, SingleSteps):
         self.together = FEWEST if self.program.looped else TOGETHER
 
     def on_grid(self, spec: Spec) -> ByPrint:
-        """The same program for a run that differs in its times alone, without tracing anew."""
+        """The same program for a run that differs only in its times, without tracing it again."""
         found = copy.copy(self)
         found.spec, found.plan = spec, plan_of(spec)
         return found
@@ -231,7 +231,7 @@ class ByPrint(Stepping, SingleSteps):
 
 
 def kept_program(spec: Spec, target: str, make: Callable[[Spec, Watched], Any]) -> Any:
-    """The program of a run for a kind of machine, made where there is none yet; raises Unprintable."""
+    """The program of a run for a kind of machine, made if it does not exist yet; raises Unprintable."""
     traced: Any = spec.traced
     if traced.unprintable is not None:
         raise Unprintable(traced.unprintable)
@@ -256,7 +256,9 @@ def _printed(spec: Spec, seen: Watched) -> Printed:
 def source_of(spec: Spec, seen: Watched, most: int) -> Source | LoopSource:
     """A step of more than `most` operations as loops over arrays, one of fewer as scalars."""
     traced: Any = spec.traced
-    eliminates = holds(traced.step, "execute_instructions")  # with all that its dense elimination would write out
+    eliminates = holds(
+        traced.step, "execute_instructions"
+    )  # including everything that its dense elimination would write out
     if scalar_operations(traced.step) > most and (spec.problem.n > SMALL or eliminates):
         try:
             return LoopSource(spec, seen)
@@ -399,7 +401,7 @@ def _in_float64_everywhere() -> Iterator[None]:
 
 
 class Hosted(Way):
-    """Host code that takes a block over the whole grid at once; the statistics then look at what it gives back."""
+    """Host code that takes a block over the whole grid at once; the statistics then look at the states it returns."""
 
     name = "host"
     reason = "a Solver makes whole paths at once"

@@ -1,4 +1,4 @@
-"""A bar for long runs: on a terminal and in a notebook by default, anywhere else where it is asked for."""
+"""A bar for long runs: on a terminal and in a notebook by default, elsewhere on request."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ class Progress:
 
 
 class TerminalBar:
-    """A bar on standard error, which is gone when it stops."""
+    """A bar on standard error, which disappears when it stops."""
 
     def __init__(self, forced: bool):
         columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
         console = Console(stderr=True, force_terminal=forced or None)
-        # What the caller prints meanwhile is the caller's own: it is not redirected.
+        # The output of the caller is not redirected.
         self.bar = RichBar(*columns, console=console, transient=True, redirect_stdout=False, redirect_stderr=False)
 
     def start(self, label: str, total: int) -> None:
@@ -70,7 +70,7 @@ class TerminalBar:
 
 
 class NotebookBar:
-    """A bar below a notebook's cell: HTML that is replaced in place, and gone when it stops.
+    """A bar below a notebook's cell: HTML that is replaced in place, and disappears when it stops.
 
     Runs that take less than PAUSE show nothing.
     """

@@ -1,4 +1,4 @@
-"""A run held in the hand, for those who call again and again."""
+"""A prepared run, for callers that run the same problem many times."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def prepare(
 ) -> Ready:
     """Check, trace and compile a run once: ready(seed=2) then takes about the time of its steps.
 
-    The arguments are those of simulate. The problem's functions are looked at now and not again: what they read from
-    outside stays as it is. Expansions make no paths and cannot be prepared.
+    The arguments are those of simulate. The problem's functions are traced now and not again, so values that they read
+    from outside stay as they are now. Expansions make no paths and cannot be prepared.
 
     Returns
     -------
@@ -78,7 +78,7 @@ def prepare(
 
 @dataclasses.dataclass(eq=False)
 class Ready:
-    """What `prepare` gives: call it with a seed."""
+    """The result of `prepare`: call it with a seed."""
 
     problem: Any
     method: Catalogued
@@ -89,14 +89,14 @@ class Ready:
     def __call__(self, *, seed: int, params: Any = None, start: Any = None) -> xr.Dataset:
         """The Dataset that simulate would give.
 
-        With other params or another start the problem is checked, proved and traced anew, since what is known of it
-        may have hung on the old values; what is compiled serves on as long as the equations are the same.
+        With other params or another start the problem is checked, proved and traced again, since the facts known about
+        it may depend on the old values; compiled programs are used again as long as the equations are the same.
         """
         began = time.perf_counter()
         return dataset(self._tally(seed, params, start), self.where, {}, began)
 
     def arrays(self, *, seed: int, params: Any = None, start: Any = None) -> dict[str, np.ndarray]:
-        """The same numbers as plain arrays by name, without coordinates and record: the cheapest call there is."""
+        """The same numbers as plain arrays by name, without coordinates or record: the cheapest call there is."""
         tally = self._tally(seed, params, start)
         found: dict[str, np.ndarray] = {}
         for _, labelled, _ in tally.labelled():

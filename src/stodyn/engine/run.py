@@ -1,4 +1,4 @@
-"""A run: its blocks computed one by one, folded, merged in order, labelled; and what tells it from other runs."""
+"""A run: its blocks computed one by one, folded, merged in order and labelled; and its identity."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from stodyn.statistics.contract import Run as Labels
 
 
 class Part(NamedTuple):
-    """What is kept of a block: of each statistic, the failed lanes, after which step, whether a solve failed there, and
-    how many steps were solved no better than rounding allows."""
+    """The record of a block: the result of each statistic, the failed lanes, the step after which each failed, whether
+    a solve failed there, and how many steps were solved no better than rounding allows."""
 
     kept: list[Any]
     lanes: np.ndarray
@@ -34,7 +34,7 @@ class Part(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Run(Job):
-    """What is run, who, and how."""
+    """A run: its spec, its paths in blocks, and how they are computed."""
 
     spec: Spec
     layout: Layout
@@ -72,7 +72,7 @@ class Run(Job):
         return Part(kept, *failures, rounded)
 
     def __reduce__(self) -> tuple:
-        """As it travels: programs and traces are made anew where it arrives."""
+        """Pickled without programs and traces, which are made again on arrival."""
         wanted = self.way.name if self.way.name in ("printed", "vmap") else "auto"
         fields = {f.name: getattr(self.layout, f.name) for f in dataclasses.fields(self.layout) if f.name != "spec"}
         return _arrived, (self.spec.without_traces(), fields, wanted)
@@ -88,7 +88,7 @@ class Run(Job):
         return (*map(type, self.spec.statistics), Part)
 
     def labels(self) -> list[Labels]:
-        """What each statistic may know when it labels its result."""
+        """The facts that a statistic may use when it labels its result."""
         spec = self.spec
         names, units = tuple(spec.problem.components), spec.problem.component_units or {}
         return [Labels(spec.times[steps], names, units, steps) for steps in spec.saves]

@@ -42,11 +42,11 @@ KNOWN = {
 
 
 class WrongDevice(RuntimeError):
-    """A device does not compute what it should."""
+    """Raised where a device does not give the right numbers."""
 
 
 def check(devices: tuple[Any, ...]) -> None:
-    """Refuse, by name, a device that computes wrongly; each is asked once in a process."""
+    """Refuse, by name, a device that gives wrong numbers; each is tested once per process."""
     for device in devices:
         _check(device)
 
@@ -62,7 +62,7 @@ def _check(device: Any) -> None:
 
 
 def faults(device: Any, paths: int = PATHS) -> list[str]:
-    """What is wrong with a device, in words."""
+    """The faults of a device, in words."""
     problem = SDE(lambda t, x: -x, lambda t, x: 1.0, X)
     known = Observable(lambda t, x: jnp.stack([f(x[0]) for f, _ in KNOWN.values()]), name="known", at=[0.0])
     spec = describe(problem, find("Heun"), (0.0, 1.0), 1.0 / STEPS, (known, Moments(at=[1.0])), "float64")

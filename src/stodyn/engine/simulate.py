@@ -1,4 +1,4 @@
-"""The front door: what is asked for, who, how; the blocks mapped, merged and labelled."""
+"""The front door: the arguments are checked, and the blocks of the run computed, merged and labelled."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ FIRST_PATHS = 2**16  # for which a run that is to go on `until` takes the width 
 
 
 class Unbelievable(UserWarning):
-    """A mean that is not finite, or so large that the steps must have been unstable."""
+    """Warns of a mean that is not finite, or so large that the steps must have been unstable."""
 
 
 class Unmet(UserWarning):
-    """A level that was to stop paths, and that none has reached."""
+    """Warns of a level that was meant to stop paths but that no path has reached."""
 
 
 @front_door
@@ -91,7 +91,7 @@ def simulate(
     Parameters
     ----------
     problem : problem or model
-        What is solved: stodyn.SDE, SDAE, Mechanical, Hamiltonian, ...
+        The equations: stodyn.SDE, SDAE, Mechanical, Hamiltonian, ...
     method : method or str, optional
         A method or its name. Left out, the recommended one is taken: the provenance of the result says which, and under
         "advice" which methods have a higher order.
@@ -100,7 +100,7 @@ def simulate(
     dt : number, sequence or function
         The step, which divides the interval; the lengths of all steps; or stodyn.plan(...).
     paths : int or stodyn.until(...)
-        How many; or, with stodyn.until(stderr=...), as many as it takes to know what is collected so well. Expansions
+        How many; or, with stodyn.until(stderr=...), as many as the tolerance of the collected numbers takes. Expansions
         in random parameters (Quadrature, Sampling, Collocation, Galerkin) have no paths.
     seed : int
         Path k has the same noise, start and parameters whatever the method and the number of paths, and the result is
@@ -110,8 +110,8 @@ def simulate(
         or at= some times. One that says neither looks where the first one that does looks or, if none does, at about
         100 times.
     on_failure : "raise" or "record"
-        "raise" stops with PathsFailed. "record" goes on without the failed paths and returns failed_path, failure_time
-        and failure_cause along the dimension `failure`; `sound` counts the paths that are left.
+        "raise" stops with PathsFailed. "record" continues without the failed paths and returns failed_path,
+        failure_time and failure_cause along the dimension `failure`; `sound` counts the paths that are left.
     dtype : "float64" or "float32"
         The precision of the steps.
     device : "cpu", "gpu", "auto" or sequence of jax devices
@@ -127,10 +127,10 @@ def simulate(
     place : place, optional
         Where blocks run: stodyn.place.threads(n), processes(n) or dask(client). The bits are the same anywhere.
     ledger : path, optional
-        A folder that keeps every finished block. The same call goes on where an earlier one ended, and with more paths
-        it adds blocks to those that are there; stodyn.load(ledger) returns the result again.
+        A folder that keeps every finished block. The same call continues where an earlier one ended, and with more
+        paths it adds blocks to those already there; stodyn.load(ledger) returns the result again.
     progress : bool, optional
-        Whether to show a bar; by default on a terminal.
+        Whether to show a bar; by default on a terminal and in a notebook.
     points : "random" or "sobol"
         "sobol" takes 16 independent randomisations of a Sobol net, whose first coordinates decide most of each Brownian
         path. The errors of averages of smooth functions of the noise, such as end states, then fall faster than
@@ -203,7 +203,7 @@ def simulate(
 def described(
     problem: Any, method: Catalogued, t: Any, dt: Any, collect: Any, dtype: str, paths: Any, stop: Stop | None = None
 ) -> Spec:
-    """What is run, and that so many paths of it can be; with a warning of numbers that were rounded before."""
+    """The checked spec of a run with so many paths; warns of numbers that were rounded before it."""
     spec = describe(problem, method, t, dt, collect, dtype, stop)
     check_paths(spec, int(paths))
     rounded = rounded_numbers(spec)
@@ -271,7 +271,7 @@ def run_of(
 
 
 def _warn_of_unmet_stops(tally: Tally) -> None:
-    """Where a level has stopped no path."""
+    """Warn where a level has stopped no path."""
     for statistic, merged in zip(tally.run.spec.statistics, tally.merged, strict=True):
         for words in statistic.unmet(merged) if isinstance(statistic, Stopped) else ():
             warnings.warn(
@@ -283,7 +283,7 @@ def _warn_of_unmet_stops(tally: Tally) -> None:
 
 
 def _warn_of_the_unbelievable(run: xr.Dataset, spec: Spec) -> None:
-    """Where a mean is not finite or beyond 1e100, although no path has failed."""
+    """Warn where a mean is not finite or beyond 1e100, although no path has failed."""
     for statistic in spec.statistics:
         name, *_ = getattr(statistic, "averages", ("",))
         if name not in run:
@@ -313,7 +313,7 @@ def chosen_place(place: Place | None, threads: int | None) -> Place:
 
 
 def _run(run: Run, place: Place, folder: Any, progress: bool | None, on_failure: str) -> tuple[Tally, Ledger | None]:
-    """What was merged, and the ledger if there is one; a device that is too small gets smaller blocks."""
+    """The merged blocks, and the ledger if there is one; a device that is too small gets smaller blocks."""
     while True:
         try:
             with jax.enable_x64(True):
@@ -327,7 +327,7 @@ def _run(run: Run, place: Place, folder: Any, progress: bool | None, on_failure:
 
 
 def halved(run: Run, error: RuntimeError, stacklevel: int) -> Run:
-    """The run in blocks of half as many paths, where an error is a device's want of memory; another one is raised."""
+    """The run in blocks of half as many paths, where a device ran out of memory; any other error is raised."""
     width, devices = run.layout.width, getattr(run.way, "devices", ())
     if not (devices and is_out_of_memory(error) and width > GROUP):
         raise error
@@ -350,7 +350,7 @@ def merged(
     tally: Tally | None = None,
     watch: Watch | None = None,
 ) -> Tally:
-    """The blocks of a run merged in their order, to those of `tally` where some are done; `watch` hears of each."""
+    """The blocks of a run merged in order, after those that `tally` already has; `watch` is called with each."""
     tally = Tally(run, on_failure) if tally is None else tally
     tally.run = run
     closing = contextlib.closing(place.parts(run, ledger, bar.advance))  # type: ignore[type-var]
@@ -365,7 +365,7 @@ def merged(
 def _run_until(
     rule: Until, run: Run, place: Place, folder: Any, progress: bool | None, on_failure: str, began: float
 ) -> tuple[Tally, Ledger | None, dict[str, Any]]:
-    """Blocks until what is merged is known well enough; how it ended, for the record."""
+    """Run blocks until the merged numbers meet the tolerance; also returns how it ended, for the record."""
     spec, width = run.spec, run.layout.width
     rule = dataclasses.replace(rule, most=int(min(rule.most, values_given(spec))))
     watch, paths, read_blocks, ledger = Watch(rule, spec.statistics, run.labels()), rule.first_look(width), 0, None
@@ -397,7 +397,7 @@ def _run_until(
 
 
 def _expand(problem, method: Expansion, times, paths, seed, collect, began: float) -> xr.Dataset:
-    """A run of a method that has no paths."""
+    """Run a method that has no paths."""
     if paths is not None:
         raise ValueError(f"paths: {method.name} expands in the random parameters and makes no paths; leave it out")
     if seed is None and method.draws:
@@ -424,13 +424,13 @@ def replay(
     Parameters
     ----------
     problem, method
-        Those of the run.
+        Those that the run was made with.
     run : xarray.Dataset
-        What simulate returned.
+        The result of simulate.
     path : int
         The number of the path. It is run with a few of its neighbours.
     stop : stodyn.Stop, optional
-        That of the run, if it stopped its paths.
+        The stop= of the run, if it had one.
 
     Returns
     -------
@@ -488,7 +488,7 @@ def _one_path(run: Run, path: int) -> np.ndarray:
 
 
 def check_points(points: Any, method: Catalogued, paths: Any, device: Any, collect: Any) -> list[Statistic]:
-    """The statistics of a run with Sobol points; refuses what such points cannot serve."""
+    """The statistics of a run with Sobol points; refuses runs for which there are no such points."""
     if points != "sobol":
         raise ValueError(f'points: expected "random" or "sobol", got {points!r}')
     if not isinstance(method, Method):

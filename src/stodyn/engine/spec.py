@@ -1,4 +1,4 @@
-"""What is run: every argument checked, the problem as the method takes it, the method made ready, their traces."""
+"""The spec of a run: its arguments checked, the problem as the method takes it, the prepared method, their traces."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ MEMORY_SHARE = 0.5  # of the machine's memory that a result may take
 
 
 class SinglePrecisionConstant(UserWarning):
-    """A float64 run uses numbers that were rounded to float32 before it began."""
+    """Warns of a float64 run with numbers that were rounded to float32 before it began."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Spec:
-    """What is run, but for the number of its paths and their seed.
+    """Everything about a run except the number of its paths and their seed.
 
     problem     as the method takes it; method: made ready for it
     times       of the steps, (steps + 1,); lengths: (steps,)
     statistics  made ready, each with the steps after which it looks in `saves`
     traced      of a Method its traces; None for a Solver
-    said        what the record of the run says of problem and method
-    levels      how many levels stop a path (methods.stopping); 0 where every path goes on to the end
+    said        what the record of the run says about problem and method
+    levels      how many levels stop a path (methods.stopping); 0 where every path runs to the end
     implicit    the names of implicit methods for the problem as it was given
     """
 
@@ -100,7 +100,7 @@ class Spec:
         return jax.tree.unflatten(self.params_tree, [-1 if v else None for v in self.varies])
 
     def without_traces(self) -> Spec:
-        """As it travels: traces are made anew where it arrives."""
+        """A copy to send elsewhere: its traces are made again on arrival."""
         return dataclasses.replace(self, traced=None)
 
     def traced_anew(self) -> Spec:
@@ -111,7 +111,7 @@ class Spec:
 def describe(
     problem: Any, method: Catalogued | str | None, t: Any, dt: Any, collect: Any, dtype: str, stop: Stop | None = None
 ) -> Spec:
-    """What a call of simulate asks for; refuses what cannot be run, in the user's terms."""
+    """The spec of a call of simulate; refuses runs that are impossible, in the user's terms."""
     expect_problem(problem)
     if dtype not in ("float64", "float32"):
         raise ValueError(f'dtype: expected "float64" or "float32", got {dtype!r}')
@@ -160,7 +160,7 @@ def describe(
 
 
 def _of_stops(statistics: tuple[Statistic, ...], method: Stopping, problem: Any) -> tuple[Statistic, ...]:
-    """What is kept of a run that stops paths beside its statistics, which may refuse it."""
+    """The statistics of a run that stops paths: its own, which may refuse to, and those of the stops."""
     for statistic in statistics:
         if statistic.refuses_stops:
             raise ValueError(f"stop: {type(statistic).__name__} {statistic.refuses_stops}; leave one of them out")
@@ -199,8 +199,8 @@ def _unit_of_time(problem: Any, times: np.ndarray) -> float:
 
 
 def _seen(problem: Any) -> dict[str, Any]:
-    """The traces of a problem's functions, after two looks at each: one that says another thing when it is looked at
-    again is refused, since what it draws would be drawn once."""
+    """The traces of a problem's functions. Each is traced twice, and one whose traces differ is refused, since a number
+    that it draws would be drawn only once."""
     found = traces.looks(problem)
     for name, (first, again) in found.items():
         if fingerprint(first) != fingerprint(again) and not calls_host(first):
@@ -218,10 +218,10 @@ def _traced(problem: Any, method: Method, dtype: np.dtype) -> traces.Traced:
 
 
 def as_it_is_now(problem: Any) -> Any:
-    """A copy that has found nothing out yet.
+    """A fresh copy of the problem with no cached facts.
 
-    A problem keeps what it finds out about its functions (the structure of its noise, for one), and they may read what
-    has changed since. A model gives its problem.
+    A problem caches facts about its functions, such as the structure of its noise, but these functions may read values
+    that have changed since. A model gives its problem.
     """
     problem = problem.problem if isinstance(problem, Model) else problem
     expect_problem(problem)
@@ -238,12 +238,12 @@ def chosen_method(problem: Any, method: Catalogued | str | None) -> Catalogued:
 
 
 def prepared(method: Catalogued, stepped: Any, lengths: np.ndarray) -> Catalogued:
-    """The method made ready for the problem that it steps."""
+    """The method prepared for the problem that it steps."""
     return method.prepared(stepped.problem if isinstance(stepped, Measured) else stepped, float(lengths.max()))
 
 
 def matched(problem: Any, method: Any) -> tuple[Any, list[str]]:
-    """The problem as the method takes it, and the exact conversions made for it; refuses what does not fit."""
+    """The problem as the method takes it, and the exact conversions made for it; refuses a method that does not fit."""
     expect_problem(problem)
     if not isinstance(method, Catalogued):
         raise TypeError(f"method: expected a method such as stodyn.methods.explicit.Heun, got {method!r}")
@@ -292,7 +292,7 @@ def statistics_of(collect: Statistic | Sequence[Statistic] | None) -> tuple[Stat
 def _looking(
     asked: tuple[Statistic, ...], problem: Any, method: Any, times: np.ndarray
 ) -> tuple[tuple[Statistic, ...], tuple[np.ndarray, ...]]:
-    """Return the statistics made ready, and the steps after which each looks.
+    """Return the prepared statistics, and the steps after which each looks.
 
     One that names none takes those of the first that does, unless it has its own.
     """

@@ -1,7 +1,7 @@
 """Before a run: does the method's own step grow where the equations decay, about the states that the run begins with?
 
 The program of the run makes single steps from a state s and from states beside it, which gives the matrix M(ξ) of the
-step linearised about s at nodes ξ of its normals. Differences of paths grow by ρ(E M) a step in the mean and by
+step linearised about s at nodes ξ of its normals. Differences of paths grow by ρ(E M) per step in the mean and by
 ρ(E M ⊗ M) in mean square. What the equations do to them is read off the same program with steps so short that the rates
 log ρ / h no longer change.
 """
@@ -40,7 +40,7 @@ FINEST = 30  # halvings of a step
 
 
 class UnstableSteps(UserWarning):
-    """The steps of a run are so long that its method grows where the equations decay."""
+    """Warns of steps so long that the method grows where the equations decay."""
 
 
 Look = Callable[[float], "Growth | None"]
@@ -54,7 +54,7 @@ class Growth(NamedTuple):
 
 
 class Found(NamedTuple):
-    """An unstable step: where, how long it is, in which sense, its growth, and the longest step that would do."""
+    """An unstable step: where, how long it is, in which sense, its growth, and the longest stable step."""
 
     t: float
     length: float
@@ -64,7 +64,7 @@ class Found(NamedTuple):
 
 
 def warn_of_unstable_steps(run: Any, problem: Any, stacklevel: int) -> None:
-    """Warn where the steps of a run are unstable, with a step and a method that would do."""
+    """Warn where the steps of a run are unstable, and name a step and a method that are stable."""
     found = find_unstable(run.spec, run.layout, run.way)
     if found is None:
         return
@@ -81,17 +81,17 @@ def warn_of_unstable_steps(run: Any, problem: Any, stacklevel: int) -> None:
 
 
 def _rounded_down(x: float) -> float:
-    """To two digits."""
+    """The number rounded down to two digits."""
     unit = 10.0 ** (math.floor(math.log10(x)) - 1)
     return math.floor(x / unit) * unit
 
 
 def find_unstable(spec: Spec, layout: Layout, way: Any) -> Found | None:
-    """The first state about which the steps grow and the equations do not, where that is so about two of the states
-    that are looked at: one alone may be a place that the path only passes. None where there is no such state.
+    """The first state about which the steps grow but the equations do not, where that is so about two of the examined
+    states: a single one may be a place that the path only passes. None where there is no such state.
 
-    Of implicit steps only their growth in mean square is looked at, which comes from the noise; Solvers, GPUs and
-    float32 are not looked at.
+    Of implicit steps only the growth in mean square is examined, which comes from the noise; Solvers, GPUs and
+    float32 are not examined.
     """
     if getattr(spec.problem, "joints", None) is not None:
         return None  # differences off the constraints grow in every step, and are taken back by the next
@@ -109,7 +109,7 @@ def find_unstable(spec: Spec, layout: Layout, way: Any) -> Found | None:
 
 
 def _unstable_about(look: Look, t: float, spec: Spec, is_explicit: bool) -> Found | None:
-    """What is unstable about a state."""
+    """The unstable step about a state, or None."""
     place = min(int(np.searchsorted(spec.times, t, side="right")), spec.steps) - 1
     h, T = float(spec.lengths[place]), float(spec.times[-1] - spec.times[0])
     grown = look(h)
@@ -233,7 +233,7 @@ class _Steps:
         return near if agree else None
 
     def _growth_in_directions(self, t: float, state: np.ndarray, h: float) -> Growth | None:
-        """The growth that some directions come to, turned by the step again and again."""
+        """The growth that some directions come to, turned by the step repeatedly."""
         v, grown = np.random.default_rng(1).standard_normal((len(self.rows), DIRECTIONS)), []
         for _ in range(TURNS):
             v /= np.linalg.norm(v, axis=0)

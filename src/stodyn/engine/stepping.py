@@ -16,7 +16,7 @@ from stodyn.numerics.printing.llvm import Printer
 from stodyn.numerics.printing.nodes import INT32, Entry, Graph, Node, is_known, reachable
 from stodyn.numerics.printing.rows import Function
 
-GROUP = path_normals.LANES  # paths whose generators stand side by side
+GROUP = path_normals.LANES  # paths whose generators lie side by side
 GENERATORS = 8 * 4 * GROUP  # bytes of them
 FRAME = (
     "start", "state", "own_params", "common_params", "t", "h", "steps", "first_step", "saves", "seen", "stride",
@@ -28,9 +28,9 @@ SERIAL = 8  # operations side by side that fill a processor
 
 
 class State:
-    """Where the scalars of a path stand in the rows of its state: the method's, what is gathered, what is counted.
+    """Where the scalars of a path lie in the rows of its state: the method's, those gathered, and those counted.
 
-    counted  whether Newton's iterations are, and the steps that it solves no better than rounding allows
+    counted  whether Newton's iterations are counted, and the steps that it solves no better than rounding allows
     """
 
     def __init__(self, shapes: Sequence[tuple[int, ...]], dtypes: Sequence[Any], gathered: Sequence[Any],
@@ -76,7 +76,7 @@ def _one(node: Entry) -> np.ndarray:
 
 
 class OfOnePath:
-    """What a program is printed from: the traces of a run, and how the state of a path is laid out."""
+    """The source of a program: the traces of a run, and how the state of a path is laid out."""
 
     def __init__(self, spec: Spec, watched: Watched):
         traced: Any = spec.traced
@@ -88,7 +88,7 @@ class OfOnePath:
 
 
 class Source(OfOnePath):
-    """The graphs of a program: what begins, steps and is seen of one path."""
+    """The graphs of a program for one path: its beginning, its step, and the numbers seen at a save."""
 
     def __init__(self, spec: Spec, watched: Watched):
         super().__init__(spec, watched)
@@ -397,7 +397,7 @@ class _Advance:
         w.store(after_q, "%next_save", "i64")
 
     def see(self, after: list[str], then: str, following: str, save: str, lane: str) -> None:
-        """What is seen of the paths after a step."""
+        """Write the rows that are seen after a step."""
         w, source = self.w, self.source
 
         def given(node: Node) -> str:

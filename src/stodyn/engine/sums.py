@@ -36,9 +36,9 @@ def central_sums(
     """Of rows of seen (saves, rows, lanes), those numbered `wanted`, with the weights (saves, lanes) of the paths, at
     the saves numbered `look`.
 
-    Lanes of weight 0 are left out whatever stands in them. Two passes: the means, then Σ w (x - mean)^k. Means are
+    Lanes of weight 0 are left out whatever they hold. Two passes: the means, then Σ w (x - mean)^k. Means are
     taken about the first lane, where it counts, so that equal numbers have no variance. Without `products` those of
-    different rows are not taken.
+    different rows are left out.
     """
     lanes, saves, n = seen.shape[2], len(look), len(wanted)
     shapes = {"total": (), "first": (n,), "second": (n, n) if products else (n,), "third": (n,), "fourth": (n,)}

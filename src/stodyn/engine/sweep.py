@@ -71,8 +71,8 @@ def sweep(
 ) -> xr.Dataset:
     """Run a problem at every point of a grid of parameters and return one Dataset with a dimension for each of them.
 
-    Arguments that are not listed here are those of simulate; expansions in random parameters have no paths here either.
-    A block of a ledger holds all points.
+    Arguments that are not listed here are those of `simulate`. Expansions in random parameters have no paths here
+    either. A block of a ledger holds all points.
 
     Parameters
     ----------
@@ -86,16 +86,16 @@ def sweep(
         Whether all points have the same Brownian paths, starts and random parameters (common random numbers), which
         makes differences between points far more exact than the points themselves. Otherwise each has its own.
     differences : bool
-        Whether to keep what stodyn.difference needs: for Moments and Observables the covariance, from point to point,
-        of the errors of mean and variance, as NAME_error_covariance_DIMENSION. It is taken over pairs of single paths,
-        not over batches. With P points along the dimension it costs 3 P operations per path, time, component and point,
-        and memory for the values of one block at all times and points.
+        Whether to keep the numbers that stodyn.difference needs: for Moments and Observables the covariance, from
+        point to point, of the errors of mean and variance, as NAME_error_covariance_DIMENSION. It is taken over pairs
+        of single paths, not over batches. With P points along the dimension it costs 3 P operations per path, time,
+        component and point, and memory for the values of one block at all times and points.
 
     Returns
     -------
     xarray.Dataset
-        That of simulate with the swept dimensions in front. With on_failure="record", `failures` counts the failed
-        paths of each point.
+        The result of simulate with the swept dimensions in front. With on_failure="record", `failures` counts the
+        failed paths of each point.
     """
     began = time.perf_counter()
     axes, problems = points(problem, over)
@@ -153,13 +153,13 @@ def _expansions(axes, problems: Sequence[Any], method: Expansion, began: float, 
 
 
 def _made(began: float) -> dict[str, Any]:
-    """By what a sweep was made, and in what time."""
+    """The versions that made a sweep, and the seconds it took."""
     versions = {"stodyn": stodyn.__version__, "jax": jax.__version__, "numpy": np.__version__}
     return {"versions": versions, "seconds": round(time.perf_counter() - began, 3)}
 
 
 def _with_values_last(spec: Spec) -> Spec:
-    """What is run, with what is watched for the comparison behind all that is kept."""
+    """The spec with the Values, which serve the comparison alone, behind all other statistics."""
     order = sorted(range(len(spec.statistics)), key=lambda k: isinstance(spec.statistics[k], Values))
     return dataclasses.replace(
         spec, statistics=tuple(spec.statistics[k] for k in order), saves=tuple(spec.saves[k] for k in order)
@@ -169,12 +169,23 @@ def _with_values_last(spec: Spec) -> Spec:
 def difference(run: xr.Dataset, along: str, reference: Any = None) -> xr.Dataset:
     """Differences between the points of a sweep along one of its dimensions, with their standard errors.
 
-    reference  a value of that dimension: each other point less this one. None: each point less the one before it;
-               the coordinate is that of the later one, and ALONG_before that of the earlier.
-
     On common random numbers the error of a difference is √(C_pp + C_qq - 2 C_pq), C being the covariance of the errors,
-    which the sweep has kept; on separate ones √(C_pp + C_qq). Variables: mean and variance, NAME and NAME_variance of
-    every Observable, each with _stderr.
+    which the sweep has kept; on separate random numbers it is √(C_pp + C_qq).
+
+    Parameters
+    ----------
+    run : xarray.Dataset
+        The result of `sweep`.
+    along : str
+        A swept dimension.
+    reference : optional
+        A value of that dimension: each other point minus this one. By default each point minus the one before it; the
+        coordinate is then that of the later point, and ALONG_before that of the earlier one.
+
+    Returns
+    -------
+    xarray.Dataset
+        mean and variance, and NAME and NAME_variance of every Observable, each with its _stderr.
     """
     record = results.provenance(run)
     if "sweep" not in record:
@@ -238,7 +249,7 @@ class _Axis(NamedTuple):
 
 
 def _coordinate(values: Sequence[Any]) -> np.ndarray:
-    """Numbers and words as they are, anything else by its number."""
+    """Numbers and words as they are, any other value by its place in the list."""
     plain = all(isinstance(value, (bool, int, float, str, np.generic)) for value in values)
     return np.array(values) if plain else np.arange(len(values))
 
@@ -324,7 +335,7 @@ def _changed(params: Any, values: Mapping[str, Any]) -> Any:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Values(Statistic):
-    """What another statistic averages, path by path, for the comparison of one block."""
+    """The numbers that another statistic averages, path by path, for the comparison of one block."""
 
     of: Any = dataclasses.field(kw_only=False, repr=False)
 
@@ -417,7 +428,7 @@ class Sweep(Job):
         return tallies, compared
 
     def _reported(self, run: Run) -> Run:
-        """The run without what is watched for the comparison alone."""
+        """The run without the statistics that serve the comparison alone."""
         spec = run.spec
         shown = len(spec.statistics) - self.watched
         return dataclasses.replace(
@@ -425,7 +436,7 @@ class Sweep(Job):
         )
 
     def words(self, point: int) -> str:
-        """A point as one says it."""
+        """A point in words: 'rate = 2, sigma = 0.1'."""
         names = zip(self.spelled["dimensions"], np.unravel_index(point, self.grid), strict=True)
         values = [self.spelled["points"][name][int(k)] for name, k in names]
         return ", ".join(f"{name} = {value}" for entry in values for name, value in entry.items())

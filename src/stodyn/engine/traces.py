@@ -50,7 +50,7 @@ class Traced:
 
     @functools.cached_property
     def unprintable(self) -> str | None:
-        """Why it is not printed, where that can be told before all else."""
+        """Why it cannot be printed, where that is known from the start; else None."""
         if holds(self.step, "lu"):
             return "primitive lu: a linear solve that is not written out goes to LAPACK"
         return None
@@ -120,7 +120,7 @@ def trace(problem, method: Method, dtype=np.float64) -> Traced:
 
 
 def _checked(method: Method, found: Any, state: Any) -> tuple[Any, Report]:
-    """What a step returned, or an error in the words of someone who writes a method."""
+    """The results of a step; raises an error in the words of someone who writes a method."""
     if not (isinstance(found, tuple) and len(found) == 2 and isinstance(found[1], Report)):
         kinds = ", ".join(type(part).__name__ for part in found) if isinstance(found, tuple) else type(found).__name__
         raise TypeError(f"method: {method.name}.step must return (state, Report(...)), but returns {kinds}")
@@ -131,7 +131,7 @@ def _checked(method: Method, found: Any, state: Any) -> tuple[Any, Report]:
 
 
 def _without_dead_code(closed: core.ClosedJaxpr) -> core.ClosedJaxpr:
-    """The trace without what no output needs: integrals a recipe offers and the method does not use."""
+    """The trace without operations that no output needs: integrals that a recipe offers but the method does not use."""
     jaxpr: Any = closed.jaxpr
     needed, _ = partial_eval.dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars), instantiate=True)
     return core.ClosedJaxpr(needed, closed.consts)
@@ -165,7 +165,7 @@ def was_rounded(x: Any) -> bool:
 
 
 def looks(problem: Any, path: str = "") -> dict[str, tuple[core.ClosedJaxpr, core.ClosedJaxpr]]:
-    """Two looks at each function that a problem was given, by the name of its field; "problem.drift" is the drift of
+    """Two traces of each function that a problem was given, by the name of its field; "problem.drift" is the drift of
     the problem that another is made of. Of problems that keep no looks of their own, f and g."""
     found = {path + name: (look.trace, look.again()) for name, look in problem.looks.items()}
     for field in dataclasses.fields(problem) if dataclasses.is_dataclass(problem) else ():

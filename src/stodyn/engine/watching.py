@@ -1,4 +1,4 @@
-"""What the statistics of a run want of one path, as traces: what is gathered at every step, what is seen at a save."""
+"""What the statistics of a run need from one path, as traces: at every step (gathered) and at a save (seen)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Watched:
     begin   (t, x, *params) -> what is gathered, at the start
     track   (t, h, before, after, *gathered, *params) -> what is gathered after a step
     see     (t, x, iterations, *gathered, *params) -> the numbers of one path at a save: of each statistic its own
-    shapes  of what each statistic gathers; trees: how its leaves hang together
+    shapes  of what each statistic gathers; trees: the structure of its leaves
     seen    how many of the results of `see` belong to each statistic
     """
 

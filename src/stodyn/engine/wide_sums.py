@@ -17,7 +17,7 @@ TILE = 8
 
 
 def tiles(count: int) -> int:
-    """Of `count` rows."""
+    """The number of tiles of `count` rows."""
     return -(-count // TILE)
 
 
@@ -29,7 +29,7 @@ def loaded(card: Card) -> Callable[[str, int, int, Frame], None]:
 
 
 class _OfSaves(Kernel):
-    """A kernel of blocks numbered (save, number): `frame.rows` lists the rows, `seen` holds `blocks` of them a save.
+    """A kernel of blocks numbered (save, number): `frame.rows` lists the rows, `seen` holds `blocks` of them per save.
 
     Totals stand as kernels of paths leave them: count, means, second (i >= j), third, fourth; of the second ones, of
     which `frame.seconds` tells how many there are, those with i = j alone where products are not wanted.

@@ -1,6 +1,6 @@
 """The other end of a place: takes a run, checks that it is the same run here, and computes blocks of it.
 
-A run travels as cloudpickle writes it, so that lambdas and closures travel too; what comes back are plain records.
+A run travels as cloudpickle writes it, so that lambdas and closures travel too; the answers are plain records.
 As a program (`main`) it reads requests from its standard input and answers on its output.
 """
 
@@ -41,7 +41,7 @@ def packed_job(job: Job) -> bytes:
     """A run as it travels to a worker."""
     try:
         return cloudpickle.dumps((job, job.identity))
-    except Exception as error:  # anything in a closure may refuse, each in its own way
+    except Exception as error:  # any object in a closure may refuse, each in its own way
         raise TypeError(
             f"place: the run cannot be sent to another process ({type(error).__name__}: {error}). Its functions must "
             "not hold open files, locks, clients or the like."
@@ -102,15 +102,15 @@ def _answer(function: Callable, arguments: tuple) -> tuple[str, Any]:
     except Exception as error:
         try:
             return "failed", pickle.loads(cloudpickle.dumps(error))
-        except Exception:  # an error that does not survive the way is told by its words
+        except Exception:  # an error that cannot be pickled is sent as its words
             return "failed", RuntimeError("".join(traceback.format_exception(error)))
 
 
 def main() -> None:
     """Answer requests until the standard input ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the one that asks
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is meant for the process that asks
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what the user's functions print must not come between the answers
+    os.dup2(2, 1)  # output of the user's functions must not come between the answers
     functions: dict[str, Callable] = {"receive": receive, "forget": forget, "work": work}
     try:
         sys.path[:] = receive_message(requests)
