@@ -234,7 +234,7 @@ def written(name):
             continue
     spec = describe(model.problem, method, (0.0, 0.4), 0.05, st.Moments(every=4), "float64")
     source = Source(spec, watched(spec))
-    return compiling.ptx(kernel.text(source, kernel.Kept(source, spec.statistics)))
+    return compiling.ptx(kernel.text(source, kernel.LaunchResults(source, spec.statistics)))
 
 
 @pytest.mark.parametrize("name", ["AB2", "DIRK", "DRI1", "Heun", "MilsteinLevy", "RK1W2M", "StochasticAlpha20"])

@@ -106,7 +106,7 @@ def test_the_text_does_not_grow_with_the_system():
         problem = sd.SDE(drift, lambda t, x: sd.diagonal(x), np.ones(n))
         spec = describe(problem, find("Heun"), (0.0, 1.0), 0.1, st.Moments(every=5), "float64")
         source = LoopSource(spec, watched(spec))
-        kept = kernel.Kept(source, spec.statistics)
+        kept = kernel.LaunchResults(source, spec.statistics)
         texts.append(compiling.ptx(looped_kernel.text(source, kept, False, 512)))
     small, large = (len(text.splitlines()) for text in texts)
     assert abs(large - small) <= 0.02 * small

@@ -16,7 +16,7 @@ from stodyn.engine import card_starts, kernel, looped_kernel, programs, wide_sum
 from stodyn.engine.block import compiled
 from stodyn.engine.card import Card, Memory, card_of, unavailable
 from stodyn.engine.gathering import Went, Work, gone_through
-from stodyn.engine.kernel import ALONE, FRAME, GROUP, Kept
+from stodyn.engine.kernel import ALONE, FRAME, GROUP, LaunchResults
 from stodyn.engine.layout import Layout
 from stodyn.engine.looped import LoopSource
 from stodyn.engine.programs import Tell, Vmapped, Way, plan_of, printed_or_vmapped
@@ -70,7 +70,7 @@ class Program:
     """
 
     def __init__(self, source: Source | LoopSource, statistics: Sequence[Statistic]):
-        self.source, self.kept = source, Kept(source, statistics)
+        self.source, self.kept = source, LaunchResults(source, statistics)
         self.looped = isinstance(source, LoopSource)
         self.operations = source.operations()
         self._loaded: dict[tuple[Card, bool], Callable] = {}

@@ -96,9 +96,7 @@ class Dask(Place):
             yield from self._in_order(job, ledger, tell, name)
         finally:
             if self.client.status == "running":
-                with contextlib.suppress(
-                    OSError, KeyError
-                ):  # a worker that has died in the meantime, or has only just joined
+                with contextlib.suppress(OSError, KeyError):  # from a worker that has died, or has only just joined
                     self.client.unregister_worker_plugin(name)
 
     def _carry(self, name: str, payload: bytes) -> None:

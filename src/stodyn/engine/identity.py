@@ -59,7 +59,7 @@ def of_run(run: Any) -> dict[str, Any]:
         "params": _params(spec),
         "method": spec.method.spelling,
         **found,
-        "dt": told(np.asarray(found["dt"])),
+        "dt": in_brief(np.asarray(found["dt"])),
         "collect": [_collected(spec, statistic) for statistic in spec.statistics],
         "software": software(),
     }
@@ -91,7 +91,7 @@ def given(layout: Any) -> str:
 def _start(layout: Any) -> Any:
     """The start of all paths, or those of the first few; with values given path by path, that of the first."""
     starts = layout.drawn(0, 1 if layout.spec.problem.has_listed_start else SHORT)[0]
-    return told(starts[0]) if len(starts) == 1 else f"drawn: {digest(starts)}"
+    return in_brief(starts[0]) if len(starts) == 1 else f"drawn: {digest(starts)}"
 
 
 def _params(spec: Any) -> dict[str, Any]:
@@ -101,7 +101,7 @@ def _params(spec: Any) -> dict[str, Any]:
             return "one value per path"
         if source.is_random:
             return f"drawn: {digest(source.draw(np.random.default_rng(0), range(SHORT), 'params'))}"
-        return told(np.asarray(leaf))
+        return in_brief(np.asarray(leaf))
 
     places = jax.tree_util.tree_flatten_with_path(spec.problem.params)[0]
     return {jax.tree_util.keystr(place): one(leaf) for place, leaf in places}
@@ -155,7 +155,7 @@ def _code(code: CodeType) -> Iterator[str]:
             yield repr(constant)
 
 
-def told(values: np.ndarray) -> Any:
+def in_brief(values: np.ndarray) -> Any:
     """Few numbers as they are, many by a digest."""
     return values.tolist() if values.size <= SHORT else f"{values.size} numbers: {digest(values)}"
 

@@ -36,15 +36,15 @@ _facts: dict[str, dict[str, Any]] = {}
 _changing = threading.Lock()
 
 
-class Untold(Exception):
+class NoDigest(Exception):
     """Raised where a value has no digest, because it does not say what it does."""
 
 
 def kept(problem: Problem, seen: Mapping[str, Any], method: Any, make: Callable[[], Traced]) -> Traced:
-    """The traces of a method's step on a problem; `seen`: those of its functions as they are now (traces.looks)."""
+    """The traces of a method's step on a problem; `seen`: those of its functions as they are now."""
     try:
         key = _digest((_problem(problem, seen), _value(method)))
-    except Untold:
+    except NoDigest:
         return make()
     found = _traces.get(key)
     if found is None:
@@ -61,7 +61,7 @@ def recall_facts(problem: Problem, seen: Mapping[str, Any]) -> str | None:
     try:
         values = [_array(np.asarray(x)) for x in (problem.example_start(), *jax.tree.leaves(problem.params))]
         key = _digest((_problem(problem, seen), values))
-    except Untold:
+    except NoDigest:
         return None
     own = vars(problem)
     own.update({name: value for name, value in _facts.get(key, {}).items() if name not in own})
@@ -84,7 +84,7 @@ def _is_fact(problem: Problem, name: str, value: Any) -> bool:
         return False
     try:
         _value(value)
-    except Untold:
+    except NoDigest:
         return False
     return True
 
@@ -111,36 +111,36 @@ def forget() -> None:
 def _problem(problem: Problem, seen: Mapping[str, Any], path: str = "") -> list[Any]:
     """All arguments of a problem; starts and parameters of small SDEs by shape, since their steps know no values."""
     if not _is_ours(problem):
-        raise Untold(type(problem))
+        raise NoDigest(type(problem))
     if problem.has_random_params:
-        raise Untold("parameters that are drawn")
+        raise NoDigest("parameters that are drawn")
     values = [np.asarray(x) for x in (problem.example_start(), *jax.tree.leaves(problem.params))]
     if type(problem) is SDE and problem.n <= WRITTEN_OUT:
-        told: list[Any] = [(x.shape, x.dtype.str) for x in values]
+        parts: list[Any] = [(x.shape, x.dtype.str) for x in values]
     else:
-        told = [*map(_array, values)]
-    told += [type(problem).__module__, type(problem).__qualname__, problem.n, problem.m]
-    told.append(jax.tree.structure(problem.params))
+        parts = [*map(_array, values)]
+    parts += [type(problem).__module__, type(problem).__qualname__, problem.n, problem.m]
+    parts.append(jax.tree.structure(problem.params))
     for field in dataclasses.fields(problem):  # type: ignore[arg-type]
         value = getattr(problem, field.name)
         if not field.init or field.name in ("start", "params"):
             continue
-        told.append(field.name)
+        parts.append(field.name)
         if isinstance(value, Problem):
-            told.append(_problem(value, seen, f"{path}{field.name}."))
+            parts.append(_problem(value, seen, f"{path}{field.name}."))
         elif callable(value):
-            told.append(_function(seen, path + field.name))
+            parts.append(_function(seen, path + field.name))
         elif isinstance(value, tuple | list):
             names = (f"{path}{field.name}[{k}]" for k in range(len(value)))
-            told += [_function(seen, n) if callable(v) else _value(v) for n, v in zip(names, value, strict=True)]
+            parts += [_function(seen, n) if callable(v) else _value(v) for n, v in zip(names, value, strict=True)]
         else:
-            told.append(_value(value))
-    return told
+            parts.append(_value(value))
+    return parts
 
 
 def _function(seen: Mapping[str, Any], name: str) -> str:
     if name not in seen or not says_all(seen[name]):
-        raise Untold(name)
+        raise NoDigest(name)
     return fingerprint(seen[name])
 
 
@@ -151,7 +151,7 @@ def _gauge(gauge: Gauge) -> Any:
         given = np.zeros(()), np.asarray(problem.example_start(), float), problem.example_params()
         trace = jax.make_jaxpr(gauge.distances)(*given)
     if not says_all(trace):
-        raise Untold("a level")
+        raise NoDigest("a level")
     return fingerprint(trace), gauge.level.direction, callable(gauge.of) or gauge.of
 
 
@@ -175,10 +175,10 @@ def _value(value: Any) -> Any:
     if isinstance(value, Mapping):
         return [(_value(key), _value(entry)) for key, entry in value.items()]
     if isinstance(value, Source):
-        raise Untold("where starts or parameters come from")
+        raise NoDigest("where starts or parameters come from")
     if isinstance(value, Gauge):
         return _gauge(value)
     if _is_ours(value) and not isinstance(value, Problem):
         fields = [(f.name, _value(getattr(value, f.name))) for f in dataclasses.fields(value)]
         return [type(value).__module__, type(value).__qualname__, *fields]
-    raise Untold(type(value))
+    raise NoDigest(type(value))

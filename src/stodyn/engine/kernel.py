@@ -55,7 +55,7 @@ def blocks_together(operations: int, numbers: int) -> int:
     return max(min(wanted, REGISTERS // (2 * numbers + OWN)), 2)
 
 
-class Kept:
+class LaunchResults:
     """The results that a launch leaves for the statistics: sums of those in `summed`, by their rows; rows where others
     look.
 
@@ -77,13 +77,15 @@ class Kept:
         self.most = max([1, *(sums_of(len(numbers)) for numbers in self.summed.values())])  # of one statistic
 
 
-def names(source: Source, kept: Kept, diagnosing: bool = False) -> list[str]:
+def names(source: Source, kept: LaunchResults, diagnosing: bool = False) -> list[str]:
     """The kernels of a program."""
     first = [] if diagnosing else ["begin", *(f"join{k}" for k in kept.summed)]
     return [*first, "run", *(["starting"] if source.starting is not None else [])]
 
 
-def text(source: Source, kept: Kept, diagnosing: bool = False, group: int = GROUP, joining: int = JOINING) -> str:
+def text(
+    source: Source, kept: LaunchResults, diagnosing: bool = False, group: int = GROUP, joining: int = JOINING
+) -> str:
     """The kernels begin, run, starting (where the method has it) and join<k> of each summed statistic, as LLVM text."""
     functions: list[Function] = []
     if not diagnosing:
@@ -293,7 +295,7 @@ def normal_pair(w: Kernel, stream: str, path: str, number: str) -> tuple[str, st
 class _OfPaths:
     """What kernels over the paths have in common: the lane of a thread, the inputs of its path, what is seen of it."""
 
-    def __init__(self, name: str, source: Source, kept: Kept, group: int):
+    def __init__(self, name: str, source: Source, kept: LaunchResults, group: int):
         self.w, self.source, self.kept = Kernel(name, group, kept.most), source, kept
         w = self.w
         self.stride = w.whole("mul", w.count("stride"), 8)
@@ -388,7 +390,7 @@ class _OfPaths:
 
 
 class _Begin(_OfPaths):
-    def __init__(self, source: Source, kept: Kept, group: int):
+    def __init__(self, source: Source, kept: LaunchResults, group: int):
         super().__init__("begin", source, kept, group)
 
     def written(self) -> Function:
@@ -406,7 +408,14 @@ class _Advance(_OfPaths):
     """for each step from `first` to `last`: draw; step; where it is the next of `saves`, which end with -1: see."""
 
     def __init__(
-        self, name: str, source: Source, kept: Kept, results: list[Entry], ok: Entry, diagnosing: bool, group: int
+        self,
+        name: str,
+        source: Source,
+        kept: LaunchResults,
+        results: list[Entry],
+        ok: Entry,
+        diagnosing: bool,
+        group: int,
     ):
         super().__init__(name, source, kept, group)
         self.results, self.ok, self.diagnosing = results, ok, diagnosing
@@ -544,7 +553,7 @@ class _Advance(_OfPaths):
         w.when(fresh, write)
 
 
-def joined(name: str, kept: Kept, statistic: int, threads: int) -> Function:
+def joined(name: str, kept: LaunchResults, statistic: int, threads: int) -> Function:
     """The kernel that joins the sums of blocks b, one block of threads for each save: with δ = m_b - m,
 
     M2 = Σ M2_b + N_b δ δᵀ,   M3 = Σ M3_b + 3 δ M2_b + N_b δ³,   M4 = Σ M4_b + 4 δ M3_b + 6 δ² M2_b + N_b δ⁴.

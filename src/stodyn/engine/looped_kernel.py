@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from stodyn.engine.kernel import ALONE, Kept, Kernel, module, normal_pair, normal_pair_function
+from stodyn.engine.kernel import ALONE, Kernel, LaunchResults, module, normal_pair, normal_pair_function
 from stodyn.engine.looped import LoopSource
 from stodyn.engine.stepping import past_a_save
 from stodyn.numerics.printing.arrays import Buffer, Loop
@@ -45,7 +45,7 @@ def names(source: LoopSource) -> list[str]:
     return ["begin", "run", *(["starting"] if source.starting is not None else [])]
 
 
-def text(source: LoopSource, kept: Kept, diagnosing: bool, threads: int) -> str:
+def text(source: LoopSource, kept: LaunchResults, diagnosing: bool, threads: int) -> str:
     """The kernels begin, run and, where the method has it, starting, as LLVM text."""
     functions: list[Function] = [
         _Begin("begin", source, kept, threads).written(),
@@ -139,7 +139,7 @@ def rows_of_scratch(source: LoopSource) -> int:
 class _OfPaths:
     """What kernels over the paths have in common: the path of a thread, its share of the entries, what is seen."""
 
-    def __init__(self, name: str, source: LoopSource, kept: Kept, threads: int):
+    def __init__(self, name: str, source: LoopSource, kept: LaunchResults, threads: int):
         self.source, self.kept = source, kept
         self.w = w = Kernel(name, threads, 1)
         shift = w.count("shift")
@@ -249,7 +249,14 @@ class _Advance(_OfPaths):
     of `saves`, which end with -1: see. The state begins in `state`, then goes to and fro between `one` and `other`."""
 
     def __init__(
-        self, name: str, source: LoopSource, kept: Kept, program: Program, ok: Entry, diagnosing: bool, threads: int
+        self,
+        name: str,
+        source: LoopSource,
+        kept: LaunchResults,
+        program: Program,
+        ok: Entry,
+        diagnosing: bool,
+        threads: int,
     ):
         super().__init__(name, source, kept, threads)
         self.program, self.ok, self.diagnosing = program, ok, diagnosing
@@ -258,7 +265,7 @@ class _Advance(_OfPaths):
         w = self.w
         w.operations = self.program.operations
         bases = {"scratch": self.here("entries"), "own_params": self.here("own_params")}
-        self.step = w.count("first")  # here only constant numbers are read
+        self.step = w.count("first")  # no number that changes between steps is read here
         rows = _Rows(self, self.program, bases)
         printer = _SharedLoops(self, self.program, lambda node: self.given(node, self.step), rows)
         self.path = w.whole("add", w.count("first_path"), self.lane)

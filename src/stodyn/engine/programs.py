@@ -99,12 +99,12 @@ class Stepping(Way):
         count, lanes = layout.paths_in(block), lanes_of(layout, block, self.together)
         members, first = layout.members(block, lanes), layout.first_path(block)
 
-        def told(steps: int) -> None:
+        def path_steps_done(steps: int) -> None:
             tell(steps * count)
 
         if layout.points == "random":
-            return self.paths(members, first, self.supply(layout.seed), told)
-        return self.paths(members, 0, Given(layout.net.normals(first, count, lanes)), told)
+            return self.paths(members, first, self.supply(layout.seed), path_steps_done)
+        return self.paths(members, 0, Given(layout.net.normals(first, count, lanes)), path_steps_done)
 
 
 class SingleSteps(ABC):
@@ -256,9 +256,7 @@ def _printed(spec: Spec, seen: Watched) -> Printed:
 def source_of(spec: Spec, seen: Watched, most: int) -> Source | LoopSource:
     """A step of more than `most` operations as loops over arrays, one of fewer as scalars."""
     traced: Any = spec.traced
-    eliminates = holds(
-        traced.step, "execute_instructions"
-    )  # including everything that its dense elimination would write out
+    eliminates = holds(traced.step, "execute_instructions")  # with all that dense elimination would write out
     if scalar_operations(traced.step) > most and (spec.problem.n > SMALL or eliminates):
         try:
             return LoopSource(spec, seen)

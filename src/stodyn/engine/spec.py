@@ -116,7 +116,7 @@ def describe(
     if dtype not in ("float64", "float32"):
         raise ValueError(f'dtype: expected "float64" or "float32", got {dtype!r}')
     seen = _seen(problem)
-    told = kept_traces.recall_facts(problem, seen)
+    facts_key = kept_traces.recall_facts(problem, seen)
     method = chosen_method(problem, method)
     times, lengths = grid.step_times(t, dt)
     stepped, conversions = matched(problem, method)
@@ -155,12 +155,12 @@ def describe(
         traced = kept_traces.kept(problem, seen, measured, make) if dtype == "float64" else make()
     implicit = tuple(other.name for other in stable_methods(problem) if other.name != method.name)
     levels = 0 if stop is None else len(stop.levels)
-    kept_traces.note_facts(problem, told)
+    kept_traces.note_facts(problem, facts_key)
     return Spec(stepped, measured, times, lengths, statistics, saves, np.dtype(dtype), traced, said, implicit, levels)
 
 
 def _of_stops(statistics: tuple[Statistic, ...], method: Stopping, problem: Any) -> tuple[Statistic, ...]:
-    """The statistics of a run that stops paths: its own, which may refuse to, and those of the stops."""
+    """The statistics of the stops, kept besides those of the run; refuses a statistic that cannot be stopped."""
     for statistic in statistics:
         if statistic.refuses_stops:
             raise ValueError(f"stop: {type(statistic).__name__} {statistic.refuses_stops}; leave one of them out")
@@ -201,7 +201,7 @@ def _unit_of_time(problem: Any, times: np.ndarray) -> float:
 def _seen(problem: Any) -> dict[str, Any]:
     """The traces of a problem's functions. Each is traced twice, and one whose traces differ is refused, since a number
     that it draws would be drawn only once."""
-    found = traces.looks(problem)
+    found = traces.traced_twice(problem)
     for name, (first, again) in found.items():
         if fingerprint(first) != fingerprint(again) and not calls_host(first):
             raise ValueError(

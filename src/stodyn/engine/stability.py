@@ -53,7 +53,7 @@ class Growth(NamedTuple):
     square: float
 
 
-class Found(NamedTuple):
+class UnstableStep(NamedTuple):
     """An unstable step: where, how long it is, in which sense, its growth, and the longest stable step."""
 
     t: float
@@ -86,7 +86,7 @@ def _rounded_down(x: float) -> float:
     return math.floor(x / unit) * unit
 
 
-def find_unstable(spec: Spec, layout: Layout, way: Any) -> Found | None:
+def find_unstable(spec: Spec, layout: Layout, way: Any) -> UnstableStep | None:
     """The first state about which the steps grow but the equations do not, where that is so about two of the examined
     states: a single one may be a place that the path only passes. None where there is no such state.
 
@@ -108,7 +108,7 @@ def find_unstable(spec: Spec, layout: Layout, way: Any) -> Found | None:
     return found if unstable >= min(2, looked) else None
 
 
-def _unstable_about(look: Look, t: float, spec: Spec, is_explicit: bool) -> Found | None:
+def _unstable_about(look: Look, t: float, spec: Spec, is_explicit: bool) -> UnstableStep | None:
     """The unstable step about a state, or None."""
     place = min(int(np.searchsorted(spec.times, t, side="right")), spec.steps) - 1
     h, T = float(spec.lengths[place]), float(spec.times[-1] - spec.times[0])
@@ -120,9 +120,13 @@ def _unstable_about(look: Look, t: float, spec: Spec, is_explicit: bool) -> Foun
         return None
     in_the_mean, in_mean_square = (_is_unstable(rate, slow, h, T) for rate, slow in zip(grown, own, strict=True))
     if in_the_mean:
-        return Found(t, h, "in the mean", math.exp(grown.mean * h), _longest(look, own, h, T)) if is_explicit else None
+        return (
+            UnstableStep(t, h, "in the mean", math.exp(grown.mean * h), _longest(look, own, h, T))
+            if is_explicit
+            else None
+        )
     if in_mean_square:
-        return Found(t, h, "in mean square", math.exp(grown.square * h), _longest(look, own, h, T))
+        return UnstableStep(t, h, "in mean square", math.exp(grown.square * h), _longest(look, own, h, T))
     return None
 
 

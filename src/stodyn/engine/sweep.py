@@ -287,7 +287,7 @@ def _plainly(value: Any) -> Any:
     if isinstance(value, (bool, int, float, str)):
         return value
     try:
-        return identity.told(np.asarray(value, float))
+        return identity.in_brief(np.asarray(value, float))
     except (TypeError, ValueError):
         return repr(value)
 

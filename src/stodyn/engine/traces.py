@@ -164,14 +164,14 @@ def was_rounded(x: Any) -> bool:
         return not np.array_equal(x, x.astype(np.float16))
 
 
-def looks(problem: Any, path: str = "") -> dict[str, tuple[core.ClosedJaxpr, core.ClosedJaxpr]]:
+def traced_twice(problem: Any, path: str = "") -> dict[str, tuple[core.ClosedJaxpr, core.ClosedJaxpr]]:
     """Two traces of each function that a problem was given, by the name of its field; "problem.drift" is the drift of
-    the problem that another is made of. Of problems that keep no looks of their own, f and g."""
+    the problem that another is made of. For problems that keep no traces of their own, f and g."""
     found = {path + name: (look.trace, look.again()) for name, look in problem.looks.items()}
     for field in dataclasses.fields(problem) if dataclasses.is_dataclass(problem) else ():
         value = getattr(problem, field.name)
         if isinstance(value, Problem):
-            found |= looks(value, f"{path}{field.name}.")
+            found |= traced_twice(value, f"{path}{field.name}.")
     if not found:
         first, again = (dict(function_traces(problem)) for _ in range(2))
         found = {path + name: (first[name], again[name]) for name in first}

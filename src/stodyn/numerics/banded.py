@@ -21,7 +21,7 @@ from stodyn.numerics.printing.scalars import Unprintable
 class Band:
     """An order of unknowns and equations in which |i - j| <= width wherever equation i holds unknown j.
 
-    order  (n,) the unknown, and the equation, that stand at each place
+    order  (n,) the number of the unknown, and of the equation, at each place
     width  w, with 2w + 1 <= n: the solves below cost O(n w²) and the Jacobian 2w + 1 derivatives
     """
 
@@ -29,7 +29,7 @@ class Band:
     width: int
 
     def jacobian(self, residual: Callable[[Array], Array], x: Array) -> Array:
-        """The diagonals of the ordered Jacobian, (2w + 1, n): entry [k, i] stands in row i and column i - w + k.
+        """The diagonals of the ordered Jacobian, (2w + 1, n): entry [k, i] belongs to row i and column i - w + k.
 
         Unknowns 2w + 1 places apart share no equation, so one derivative gives the entries of all of them.
         """

@@ -1,4 +1,4 @@
-"""Indices written in a function that lie outside what they index: JAX moves them inside, or drops them, in silence."""
+"""Indices in a function that lie outside the array they index: JAX silently moves them inside, or drops them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def out_of_bounds(closed: core.ClosedJaxpr) -> str | None:
 
 
 def _walk(jaxpr: Any, consts: Any, given: list[Any]) -> str | None:
-    """`given` holds the values of the inputs that are known, and None for the others."""
+    """Search a trace; `given` holds the values of the inputs that are known, and None for the others."""
     known: dict[Any, Any] = {}
     for variable, value in zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *given), strict=True):
         if value is not None and not isinstance(value, jax.core.Tracer) and np.size(value) <= SMALL:
@@ -53,7 +53,7 @@ def _walk(jaxpr: Any, consts: Any, given: list[Any]) -> str | None:
 
 
 def _is_arithmetic(equation: Any) -> bool:
-    """Whether it is one of the operations by which JAX prepares an index."""
+    """Whether an equation is one of the operations by which JAX prepares an index."""
     plain = all(math.prod(v.aval.shape) <= SMALL and isinstance(v.aval.dtype, np.dtype) for v in equation.outvars)
     return plain and equation.primitive.name in (
         "lt", "add", "sub", "mul", "select_n", "broadcast_in_dim", "convert_element_type", "reshape", "concatenate",
@@ -62,7 +62,7 @@ def _is_arithmetic(equation: Any) -> bool:
 
 
 def _refused(equation: Any, values: list[Any]) -> str | None:
-    """Of a slice, a gather or a scatter whose indices are known."""
+    """The first index out of bounds in a slice, a gather or a scatter whose indices are known."""
     name, sizes = equation.primitive.name, equation.invars[0].aval.shape if equation.invars else ()
     if name == "dynamic_slice" and all(v is not None for v in values[1:]):
         for axis, (start, length) in enumerate(zip(values[1:], equation.params["slice_sizes"], strict=True)):

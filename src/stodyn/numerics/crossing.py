@@ -44,7 +44,7 @@ def bridge_chance_of_two(lower: tuple[Array, Array], upper: tuple[Array, Array])
 
 
 def _waves(a: Array, b: Array, apart: Array) -> Array:
-    """P(neither) by the eigenfunctions of the strip: of use where it is narrower than the step is wide."""
+    """P(neither) by the eigenfunctions of the strip: useful where it is narrower than the step is wide."""
     decay = 0.5 * (math.pi / apart) ** 2
     total = sum(
         jnp.sin(k * math.pi * a / apart) * jnp.sin(k * math.pi * b / apart) * jnp.exp(0.5 * (b - a) ** 2 - k**2 * decay)
@@ -90,7 +90,7 @@ def inverse_gaussian(mean: Array, shape: Array, normal: Array, uniform: Array) -
     law.
     """
     y = normal**2
-    is_long = mean > 1e8 * shape  # where it is Lévy's: 1/mean is nothing beside 1/shape
+    is_long = mean > 1e8 * shape  # where it is Lévy's: 1/mean is negligible beside 1/shape
     usual = jnp.where(is_long, 1.0, mean)
     w = usual * y / shape
     smaller = usual * 2.0 / (2.0 + w + jnp.sqrt(w * (4.0 + w)))

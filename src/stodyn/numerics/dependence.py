@@ -25,7 +25,7 @@ def dependence(function: Callable, *arguments: Any) -> list[np.ndarray]:
 
 
 def dependence_of(closed: core.ClosedJaxpr, arguments: Sequence[Any]) -> list[np.ndarray]:
-    """The same of a trace of a function of `arguments`."""
+    """The same for a trace of a function of `arguments`."""
     graph, inputs, labels = _Structure(), [], []
     places = [(number, leaf) for number, argument in enumerate(arguments) for leaf in jax.tree.leaves(argument)]
     for name, ((number, leaf), variable) in enumerate(zip(places, closed.jaxpr.invars, strict=True)):
@@ -57,7 +57,7 @@ class _Structure(Graph):
 
 
 def _reached(results: Sequence[Entry], names: Sequence[Any]) -> dict[int, int]:
-    """Of each node the inputs it depends on, as the bits of a number; what a loop leaves, on all that the loop uses."""
+    """The inputs each node depends on, as the bits of a number; results of a loop depend on all that it uses."""
     place = {name: 1 << k for k, name in enumerate(names)}
     bits: dict[int, int] = {}
     for node in reachable(results):

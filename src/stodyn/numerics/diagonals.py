@@ -28,7 +28,7 @@ NUMPY: dict[str, Callable] = {
 
 
 def diagonal(function: Callable) -> Callable:
-    """The function that gives the diagonal (n,) of what `function` gives as a matrix (n, n)."""
+    """The function that gives the diagonal (n,) of the matrix (n, n) that `function` gives."""
 
     def of_arguments(*arguments: Any) -> Any:
         closed = jax.make_jaxpr(function)(*arguments)
@@ -39,7 +39,7 @@ def diagonal(function: Callable) -> Callable:
 
 
 class _Value:
-    """An array of a trace: all of it or its diagonal, each computed when it is asked for."""
+    """An array of a trace: all of it or its diagonal, each computed when it is needed."""
 
     @functools.cached_property
     def whole(self) -> Any:
@@ -47,7 +47,7 @@ class _Value:
 
     @functools.cached_property
     def diagonal(self) -> Any:
-        """Of a matrix; a number is its own."""
+        """The diagonal of a matrix; a number is its own."""
         return self.whole if np.ndim(self.whole) == 0 else _taken(self.whole)
 
 
@@ -57,7 +57,7 @@ class _Given(_Value):
 
 
 class _Made(_Value):
-    """A result of an equation that is on no list: its diagonal is taken from the whole."""
+    """A result of an equation outside the lists: its diagonal is taken from the whole matrix."""
 
     def __init__(self, compute: Callable[[], Sequence[Any]], place: int):
         self.compute, self.place = compute, place
@@ -128,7 +128,7 @@ def _along(equation: Any, inputs: Sequence[_Value]) -> Callable[[], Any] | None:
 
 
 def _seen(x: _Value, shape: tuple[int, ...], n: int) -> Any:
-    """What the diagonal of a matrix (n, n) takes of an operand: a row or a column is spread over the matrix."""
+    """The part of an operand that the diagonal of a matrix (n, n) reads: a row or a column is spread over it."""
     if shape == (n, n):
         return x.diagonal
     return x.whole if len(shape) < 2 else x.whole.reshape(-1)

@@ -1,7 +1,7 @@
 """Dual numbers over arrays: a function written for an array module gives its value and its slopes in one call.
 
 x = value + Σ_k slopes[k] ε_k with ε_j ε_k = 0. `slopes(function, *values)` hands the function dual numbers and this
-module in the place of numpy, so that what is written once for numpy and JAX is also differentiated.
+module in place of numpy, so that a function written once for numpy and JAX is also differentiated.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def _elementary(function: Callable, slope: Callable) -> Any:
 
 
 class Functions:
-    """What the laws of devices use of an array module."""
+    """The functions of an array module that the laws of devices use."""
 
     exp = _elementary(np.exp, np.exp)
     expm1 = _elementary(np.expm1, np.exp)

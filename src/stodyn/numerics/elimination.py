@@ -1,8 +1,8 @@
 """Small dense linear systems a x = b for one path, eliminated by whole rows in an order fixed before the run.
 
 In lanes the rows fall apart into scalar operations; under vmap each is an array over the paths, which compiles faster
-and runs two or three times as fast as LAPACK called for every path. A path whose matrix the fixed order does not serve
-is solved again with exchanges of rows, in a loop that runs once where a path needs it and else not at all.
+and runs two or three times as fast as LAPACK called for every path. A path whose matrix does not suit the fixed order
+is solved again with exchanges of rows, in a loop that runs once where a path needs it and otherwise not at all.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from jax.typing import ArrayLike
 
 PIVOTED = 3  # up to this size rows are always exchanged per path, by selection
 WRITTEN_OUT = 12  # up to this size elimination is written out in a fixed row order; beyond it is LAPACK's LU
-ELIMINATION = "_decompose"  # the function by which a trace shows that there is an elimination by rows
-NOISE = 200  # a pivot below this many ε of its row's size tells a singular matrix
-GROWTH = 1000  # errors of this many ε tell that the order of rows does not serve
-SMALL = 0.01  # unknowns below this share of the largest are not judged by their own size: they may be zeros but for ε
+ELIMINATION = "_decompose"  # the function whose name in a trace shows an elimination by rows
+NOISE = 200  # a pivot below this many ε of its row's size means a singular matrix
+GROWTH = 1000  # errors of this many ε mean that the order of rows does not suit the matrix
+SMALL = 0.01  # unknowns below this share of the largest are not measured by their own size: they may be rounded zeros
 
 Order = tuple[int, ...] | None
 Pivots = list[tuple[Array, Array, Array]]  # each with the column below it, and the row to the right of it over it
@@ -59,11 +59,11 @@ def factorised(a: ArrayLike, order: Sequence[int] | None = None) -> Callable[[Ar
     """b -> x with a x = b, the elimination of a (n, n) made once for any number of right-hand sides.
 
     n <= 3    as `solve` does it, for each of them
-    n <= 12   rows in the fixed order `order`; where that does not serve, which a right-hand side that takes equally of
-              every column tells, each x comes from partial pivoting as in `solve`
+    n <= 12   rows in the fixed order `order`; where that order does not suit a, which a right-hand side with equal
+              shares of every column shows, each x comes from partial pivoting as in `solve`
     beyond    LU with partial pivoting
 
-    n³/3 multiplications and 4 n² for the test once, and n² a right-hand side.
+    It costs n³/3 multiplications and 4 n² for the test once, and n² per right-hand side.
     """
     a = jnp.asarray(a)
     if a.shape[0] > WRITTEN_OUT:
@@ -125,7 +125,7 @@ def _solution_derivative(order: Order, given: Any, changes: Any) -> tuple[Array,
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(4,))
 def _inverted(a: Array, pivots: Pivots, unsound: Array, b: Array, order: Order) -> Array:
-    """a⁻¹ b from the pivots of a, or where those are not sound from a itself."""
+    """a⁻¹ b from the pivots of a or, where those are not sound, from a itself."""
     return _mended(unsound, _substitute(pivots, _ordered(b, order)), lambda: _exchanging(a, b)[0])
 
 
@@ -226,7 +226,7 @@ def _examined(a: Array, pivots: Pivots, order: Order) -> tuple[Array, Array]:
 
 
 def only_where(asked: Array, answer: Callable[[], Array]) -> Array:
-    """asked and answer(): a loop, because the paths of a block run one only while one of them needs it."""
+    """`asked` and answer(): a loop, because the paths of a block run one only while one of them needs it."""
 
     def once(state: tuple[Array, Array]) -> tuple[Array, Array]:
         return jnp.zeros_like(state[0]), answer()
@@ -235,8 +235,8 @@ def only_where(asked: Array, answer: Callable[[], Array]) -> Array:
 
 
 def _mended(unsound: Array, quick: Array, slow: Callable[[], Array]) -> Array:
-    """`quick`, or where that is unsound what `slow` gives: a loop, because the paths of a block run one only while one
-    of them needs it."""
+    """`quick`, or the result of `slow` where that is unsound: a loop, because the paths of a block run one only while
+    one of them needs it."""
 
     def once(state: tuple[Array, Array]) -> tuple[Array, Array]:
         return jnp.zeros_like(state[0]), slow()
@@ -259,7 +259,7 @@ def _exchanging(a: Array, b: Array) -> tuple[Array, Array]:
         return _turned(rows, n), jnp.maximum(largest, column * (1.0 / jnp.max(column)))
 
     def eliminate(k: Array, state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        rows, weight, product = state  # rows that are done have no weight
+        rows, weight, product = state  # finished rows have no weight
         chosen = jnp.argmax(jnp.abs(rows[:, 0]) * weight)
         exchanged = number == chosen
         top = functools.reduce(lambda top, i: jnp.where(exchanged[i], rows[i], top), range(1, n), rows[0])

@@ -1,8 +1,8 @@
-"""Tables of the instruction z = (base - Σ left right)/divisor, executed one after another: what elimination is made of.
+"""Tables of the instruction z = (base - Σ left right)/divisor, executed one after another: the steps of an elimination.
 
-    numbers  0, 1, -1, then what is given, then the results in their order
+    numbers  0, 1, -1, then the given numbers, then the results in their order
 
-An instruction names its operands by their numbers; it reads what is given and results before its own. `left` and
+An instruction names its operands by their numbers; it reads given numbers and results before its own. `left` and
 `divisor` may be taken from another array, that of a program executed before: then they are numbers of its operands. As
 data a program is as long as the work; as text it is one loop, in machine code (printing/turns.py) and in XLA, where
 instructions that do not wait for each other are executed together, for all paths at once.
@@ -53,7 +53,7 @@ class Instructions:
 
     @property
     def size(self) -> int:
-        """Numbers: constants, what is given, results."""
+        """How many numbers there are: constants, given numbers and results."""
         return LED + self.given + self.count
 
     @property
@@ -70,7 +70,7 @@ class Instructions:
     def _digest(self) -> str:
         return hashlib.sha256(b"".join(table.tobytes() for table in self.packed)).hexdigest()
 
-    def __repr__(self) -> str:  # by which traces are told apart
+    def __repr__(self) -> str:  # traces are told apart by it
         return f"Instructions(given={self.given}, fixed={self.fixed}, {self._digest})"
 
     @functools.cached_property
@@ -79,7 +79,7 @@ class Instructions:
 
 
 def execute(program: Instructions, given: Array, fixed: Array | None = None) -> Array:
-    """The numbers of a program: the constants, what is given, and the results."""
+    """The numbers of a program: the constants, the given numbers, and the results."""
     return execute_p.bind(given, *(() if fixed is None else (fixed,)), program=program)
 
 
@@ -92,7 +92,7 @@ def _shape(given, *fixed, program):
 
 
 def _for_paths(given: Array, *fixed: Array, program: Instructions) -> Array:
-    """Of arrays (numbers, paths)."""
+    """The numbers of a program for arrays (numbers, paths)."""
     paths = max(x.shape[1] for x in (given, *fixed))
     numbers = led(jnp.broadcast_to(given, (len(given), paths)))
     return _executed(program.grouped, numbers, *fixed)

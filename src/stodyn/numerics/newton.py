@@ -25,7 +25,7 @@ _underived: contextvars.ContextVar[bool] = contextvars.ContextVar("underived", d
 
 @contextlib.contextmanager
 def underived() -> Iterator[None]:
-    """Traces made inside are not differentiated: how the roots in them depend on other things is left out of them."""
+    """Traces made inside are not differentiated: how the roots in them depend on other values is left out."""
     token = _underived.set(True)
     try:
         yield
@@ -36,8 +36,8 @@ def underived() -> Iterator[None]:
 class Root(NamedTuple):
     """x with residual(x) = 0; ok is False where the iteration did not converge.
 
-    rounded  whether the updates ended above the tolerance, and yet x is as good as the rounding of its equations lets
-             it be: ok, too
+    rounded  whether the updates ended above the tolerance although x is as good as the rounding of its equations
+             allows; ok is then True as well
     """
 
     x: Array
@@ -64,11 +64,11 @@ def newton(
     16 ε of the precision of x is taken as 16 ε; a root more than (1 + max|x|)/(200 ε) away does not count. One
     evaluation of the residual and its Jacobian per iteration.
 
-    That alone would not see unknowns far below tol, such as lengths of 1e-9 m. So a path goes on, too, while an update
-    is above √tol |x_i| + tol max|x|, as long as the updates shrink by a tenth at least: else it ends as converged.
+    That alone would not see unknowns far below tol, such as lengths of 1e-9 m. So a path also goes on while an update
+    is above √tol |x_i| + tol max|x|, as long as the updates shrink by at least a tenth; otherwise it ends as converged.
 
     Stiff forces and differences of large numbers may leave residuals whose rounding alone keeps δ above tol. So a path
-    ends, too, when δ no longer shrinks below √ε (1 + max|x|), where Newton's method squares it in every iteration. A
+    also ends when δ no longer shrinks below √ε (1 + max|x|), where Newton's method squares it in every iteration. A
     path that has not converged is ok if every equation is solved to rounding: |residual| is at most twice what changes
     by 32 ε of its data (x and all that the residual closes over) and of every sum, product and function in it make of
     it.
@@ -76,8 +76,8 @@ def newton(
     Where `solve` is only near J⁻¹ (a Jacobian taken elsewhere: simplified Newton), `fallback` gives a better one:
     paths that have not converged with `solve` begin again with `fallback`; the others do not pay for it.
 
-    Derivatives with respect to what the residual closes over are those of the root, J dx = -∂residual, in forward and
-    reverse mode.
+    Derivatives with respect to values that the residual closes over are those of the root, J dx = -∂residual, in
+    forward and reverse mode.
     """
     # One trace of the residual serves the loop, its Jacobian and the derivatives of the root.
     traced = jax.make_jaxpr(residual)(x)
@@ -104,7 +104,7 @@ def newton(
                 size, most = jnp.max(updates), jnp.max(sizes)
                 scale, is_finite = 1.0 + most, size <= largest
                 ok, stalled = is_finite & (size <= tol * scale), (last <= size) & (size <= near * scale)
-                is_unseen = only_where(  # which few ask: paths whose unknowns are all far below 1
+                is_unseen = only_where(  # needed by few: paths whose unknowns are all far below 1
                     ok & (size > tol * most),
                     lambda: (size <= SHRINKING * last) & jnp.any(updates > jnp.sqrt(tol) * sizes + tol * most),
                 )
@@ -129,9 +129,9 @@ def newton(
             lambda state: (jnp.zeros_like(state[0]), is_rounding(traced, root)),
             ((size <= largest) & ~ok, jnp.zeros_like(ok)),
         )
-        # A Jacobian that is singular but for rounding sends x so far that the residual is rounding too.
+        # A Jacobian that is singular except for rounding sends x so far that the residual is rounding too.
         close = jnp.max(jnp.abs(root - start)) <= far * (1.0 + jnp.max(jnp.abs(start)))
-        real = x.dtype  # custom_root wants what it returns to be real
+        real = x.dtype  # custom_root requires its results to be real
         return root, (((ok | rounded) & close).astype(real), spent.astype(real), rounded.astype(real))
 
     def tangent(linear: Callable[[Array], Array], r: Array) -> Array:

@@ -14,7 +14,7 @@ class Recurrence(NamedTuple):
     beta: np.ndarray
 
     def moved(self, location: float, scale: float) -> Recurrence:
-        """That of location + scale x."""
+        """The recurrence of location + scale x."""
         return Recurrence(location + scale * self.alpha, np.append(self.beta[:1], scale**2 * self.beta[1:]))
 
 
@@ -60,8 +60,8 @@ def stieltjes_wigert(n: int, sigma: float) -> Recurrence:
 
 
 def stieltjes(n: int, x: np.ndarray, w: np.ndarray) -> Recurrence:
-    """Of the discrete measure Σ w δ_x with many more points than n: alpha_k = <x π_k, π_k> / <π_k, π_k>, beta_k the
-    ratio of neighbouring norms, polynomial after polynomial (the discretised Stieltjes procedure).
+    """The recurrence of the discrete measure Σ w δ_x with many more points than n: alpha_k = <x π_k, π_k> / <π_k, π_k>,
+    beta_k the ratio of neighbouring norms, polynomial after polynomial (the discretised Stieltjes procedure).
 
     W. Gautschi, Orthogonal Polynomials: Computation and Approximation (2004), 2.2.3.
     """

@@ -1,6 +1,6 @@
 """On which entries of a vector each entry of a large array depends: a proof from a trace, whole arrays at a time.
 
-An array has beside its shape a sparse matrix of truth values, a row for each of its entries and a column for each of
+Besides its shape an array has a sparse matrix of truth values, a row for each of its entries and a column for each of
 the vector's, and the numbers of those entries that are known. Operations between entries unite rows, data movement
 moves them, sums add them up; a known zero times anything depends on nothing. So a proof costs what the operations cost,
 where dependence.py, which follows every scalar, would take minutes.
@@ -20,7 +20,7 @@ from jax.extend import core
 from stodyn.numerics import uncompiled
 from stodyn.numerics.printing.scalars import ELEMENTWISE, INLINED, MOVES, WHOLE, Unprintable, inner_of, literal_value
 
-LARGEST, COLUMNS = 20_000_000, 64  # products of entries that are looked at one by one; columns of a product
+LARGEST, COLUMNS = 20_000_000, 64  # products of entries that are followed one by one; columns of a product
 
 
 @dataclasses.dataclass(eq=False)
@@ -42,7 +42,7 @@ class Spread:
 def rows_of(function: Callable, *arguments: Any) -> scipy.sparse.csr_array:
     """(entries of function(x, ...), entries of x): where one may depend on the other, x being the first argument.
 
-    Raises Unprintable where the trace holds what is on none of the lists below.
+    Raises Unprintable where the trace holds an operation outside the lists below.
     """
     closed = jax.make_jaxpr(function)(*arguments)
     first, *others = closed.jaxpr.invars
@@ -107,7 +107,7 @@ def _applied(equation: Any, inputs: list[Spread]) -> list[Spread]:
 
 
 def _joined(matrices: Sequence[scipy.sparse.csr_array]) -> scipy.sparse.csr_array:
-    """Where one of them holds."""
+    """The rows united: true where one of them is."""
     total = matrices[0]
     for other in matrices[1:]:
         total = total + other
@@ -115,7 +115,7 @@ def _joined(matrices: Sequence[scipy.sparse.csr_array]) -> scipy.sparse.csr_arra
 
 
 def _masked(on: scipy.sparse.csr_array, rows: np.ndarray) -> scipy.sparse.csr_array:
-    """Only these rows of it."""
+    """The pattern with only these rows."""
     if rows.all():
         return on
     found = scipy.sparse.csr_array(scipy.sparse.diags_array(rows.astype(float)) @ on)
@@ -153,7 +153,7 @@ def _between_entries(equation: Any, inputs: list[Spread]) -> Spread:
 
 
 def _moved(equation: Any, inputs: list[Spread], move: Callable) -> list[Spread]:
-    """By moving the numbers of the entries, counted through all inputs."""
+    """Data movement: the numbers of the entries, counted through all inputs, are moved instead."""
     firsts = np.cumsum([0, *(x.numbers.size for x in inputs)])
     numbered = [np.arange(f, f + x.numbers.size).reshape(x.shape) for f, x in zip(firsts, inputs, strict=False)]
     found = move(numbered)
@@ -182,7 +182,7 @@ def _by_indices(equation: Any, inputs: list[Spread]) -> list[Spread]:
 
 
 class _OfIntegers:
-    """An equation whose first result is one of whole numbers."""
+    """An equation whose first result holds whole numbers."""
 
     def __init__(self, equation: Any):
         self.primitive, self.params = equation.primitive, equation.params
@@ -190,7 +190,7 @@ class _OfIntegers:
 
 
 class _Clipped:
-    """A gather that takes the nearest place for one that is not there: on which it depends, or on nothing."""
+    """A gather that takes the nearest place for one out of bounds: it depends on that place, or on nothing."""
 
     def __init__(self, equation: Any):
         self.primitive, self.outvars = equation.primitive, equation.outvars
@@ -198,7 +198,7 @@ class _Clipped:
 
 
 def _summed(target: np.ndarray, x: Spread, equation: Any) -> Spread:
-    """Rows added up: entry k of x goes to entry target[k]."""
+    """Rows summed: entry k of x goes to entry target[k]."""
     aval = equation.outvars[0].aval
     ones = np.ones(target.size, bool)
     collect = scipy.sparse.csr_array((ones, (target, np.arange(target.size))), (aval.size, target.size))

@@ -126,7 +126,7 @@ def negative_on_quadrant(F: Polynomial) -> tuple[Fraction, Fraction] | None:
     """Some x, y > 0 with F(x, y) < 0; None where F >= 0 for all x, y >= 0."""
     if all(sign(c) >= 0 for c in F.terms.values()):
         return None
-    # Points first: where F is negative on a wide set there is no need of a decomposition.
+    # Points first: where F is negative on a wide set no decomposition is needed.
     tried = [Fraction(2) ** n for n in range(-8, 9)]
     for x, y in itertools.product(tried, tried):
         if sign(F(x, y)) < 0:

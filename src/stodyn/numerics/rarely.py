@@ -1,4 +1,4 @@
-"""What few paths need: computed where one of them does, and nowhere else."""
+"""Computations that few paths need: done where one of them needs it, and nowhere else."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from jax import Array, lax
 
 
 def rarely(needed: Array, function: Callable[[Any], Any], state: Any, loops: bool = True) -> Any:
-    """function(state) where `needed`, and state where not.
+    """function(state) where `needed`, and otherwise state.
 
-    A loop of one round, which no path enters that does not need it: a printed program turns it for a vector of paths
-    only where one of them does, and each path keeps its own values. Without `loops`, as steps of large systems are
+    A loop of one round, entered only by paths that need it: a printed program runs it for a vector of paths only where
+    one of them does, and each path keeps its own values. Without `loops`, as steps of large systems are
     printed, it is computed for all paths and picked.
     """
     if not loops:

@@ -1,4 +1,4 @@
-"""What rounding may do to a function: its values when the data and what is computed are changed in their last digits.
+"""The effect of rounding on a function: its values when data and intermediate results change in their last digits.
 
 Changed data alone do not show it. In sin(y + h x) - sin(y) with a small h the sum loses digits of h x: the same ones
 for all floats y next to each other, and changes of y cancel. In cosh(x) - 1 with a small x the cosine loses them, and
@@ -19,7 +19,7 @@ from jax.extend import core
 from stodyn.numerics.printing.elementary import NAMES as FUNCTIONS
 from stodyn.numerics.printing.scalars import INLINED, WHOLE, inner_of
 
-CHANGE, SAMPLES = 32, 8  # changes are of up to this many ε, and made so many times
+CHANGE, SAMPLES = 32, 8  # changes are up to this many ε, and made so many times
 SUMS = {"add", "add_any", "sub"}
 SUMS_OF_MANY = {"reduce_sum", "dot_general", "cumsum", "scatter-add", "scatter_add", "execute_instructions"}
 WITH_TRACES = {"cond", "while", "scan", "custom_linear_solve", WHOLE}  # taken as one operation
@@ -53,7 +53,7 @@ def _changes(k: Array) -> Iterator[Array]:
 
 
 def _changed(value: Array, size: Array, changes: Iterator[Array]) -> Array:
-    """value and up to CHANGE ε of `size`, another share of each entry."""
+    """value plus up to CHANGE ε of `size`, a different share for each entry."""
     if not jnp.issubdtype(value.dtype, jnp.inexact):
         return value
     number = np.arange(value.size).reshape(value.shape)

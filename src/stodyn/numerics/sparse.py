@@ -1,4 +1,4 @@
-"""Sparse systems a x = b in an order fixed before the run: O(n) work a path where the pattern of a is that of a net."""
+"""Sparse systems a x = b in an order fixed before the run: O(n) work per path if the pattern of a is that of a net."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ PATIENCE = 4  # pivots that cost up to this many times the cheapest are taken in
 DENSE = 12  # more than n³/12 products, a quarter of a dense elimination's, are too many
 FOLLOWED = 64  # unknowns up to which patterns are found scalar by scalar
 ON_DIAGONAL = 200  # unknowns from which the diagonal is tried first, by compiled code
-TRUSTED = 1e-9  # error of a solution of ones up to which pivots on the diagonal serve
-PIVOTED = 1000  # unknowns up to which a printed program eliminates a matrix whole where the order does not serve
+TRUSTED = 1e-9  # error of a solution of ones up to which pivots on the diagonal are good enough
+PIVOTED = 1000  # unknowns up to which a printed program eliminates a whole matrix where the order fails
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -38,7 +38,7 @@ class Pattern:
     """The places of a matrix (m, n) that may differ from zero; `values` below are the entries at these places.
 
     rows, columns  (nnz,) sorted by rows, then columns
-    reversible     whether what has this Jacobian can be differentiated in reverse mode
+    reversible     whether the function with this Jacobian can be differentiated in reverse mode
     """
 
     rows: np.ndarray
@@ -73,7 +73,7 @@ class Pattern:
 
     @functools.cached_property
     def long(self) -> np.ndarray:
-        """Rows so long that it is cheaper to differentiate each of them backwards: those of a supply rail."""
+        """Rows so long that differentiating each of them backwards is cheaper: those of a supply rail."""
         lengths = np.bincount(self.rows, minlength=self.shape[0])
         order = np.argsort(-lengths, kind="stable")
         cost = np.append(lengths[order], 0) + REVERSE_COST * np.arange(len(order) + 1)
@@ -81,7 +81,7 @@ class Pattern:
 
     @functools.cached_property
     def colours(self) -> np.ndarray:
-        """(n,) a number for each column, such that columns of one number share no row but long ones."""
+        """(n,) a number for each column, such that columns with the same number share only long rows."""
         of_row: list[list[int]] = [[] for _ in range(self.shape[0])]
         of_column: list[list[int]] = [[] for _ in range(self.shape[1])]
         short = ~np.isin(self.rows, self.long)
@@ -202,7 +202,7 @@ class Elimination:
         return _Plan(self.pattern, self.pivots)
 
     def _factors(self, values: Array) -> tuple[Array, Array]:
-        """The factors of a matrix, and whether they serve."""
+        """The factors of a matrix, and whether they are sound."""
         factors = execute(self._plan.factoring, values)
         n = self.pattern.shape[0]
         row_sums = -execute(self.pattern.products, jnp.ones(n, values.dtype), factors)[LED + n :]
@@ -239,10 +239,10 @@ class Elimination:
         return determinant
 
     def _mended(self, wanted: Callable) -> Callable[[Array, Array, Array, Array], Array]:
-        """`quick`, where it is not sound replaced by what dense elimination gives.
+        """`quick`, replaced by the result of dense elimination where it is not sound.
 
-        Under vmap one path after another is eliminated so. Printed programs keep memory for it up to PIVOTED unknowns,
-        and give NaN beyond.
+        Under vmap such paths are eliminated one after another. Printed programs keep memory for it up to PIVOTED
+        unknowns, and give NaN beyond.
         """
 
         def dense(values, b):
@@ -250,7 +250,7 @@ class Elimination:
 
         @custom_vmap
         def mended(values, sound, b, quick):
-            left = ~sound & jnp.all(jnp.isfinite(values))  # a path that failed before needs no care
+            left = ~sound & jnp.all(jnp.isfinite(values))  # a path that failed before needs no repair
             if self.pattern.shape[0] > PIVOTED:
                 return jnp.where(left, jnp.nan, quick)
             return rarely(left, lambda _: dense(values, b[:, None])[:, 0], quick)
@@ -382,7 +382,7 @@ def eliminated(a: Array, b: Array) -> tuple[Array, Array, Array]:
     """x with a x = b, a (n, n) and b (n, k), the sign of det a and log |det a|, by dense elimination with partial
     pivoting.
 
-    Not by the library's LU: of programs that call the library one thread less can run.
+    The library's LU is not used: programs that call the library have one thread fewer.
     """
     n = len(a)
     number = jnp.arange(n)
@@ -408,10 +408,10 @@ def eliminated(a: Array, b: Array) -> tuple[Array, Array, Array]:
 def ordered(pattern: Pattern, samples: np.ndarray) -> Elimination | None:
     """An order for matrices of a pattern, from the values (K, nnz) of a few of them.
 
-    None where that finds no pivots, or where dense elimination would cost about as little.
+    None where no pivots are found, or where dense elimination would cost about as little.
 
     In every round the pivots are those that touch the fewest entries (H. Markowitz, Management Sci. 3 (1957)) among
-    those that are not small in their columns in any of the samples, as many as do not stand in each other's way: a
+    those that are not small in their columns in any of the samples, as many as do not interfere: a
     ladder of n nodes takes log₂ n rounds, and its factors about 5n numbers.
     """
     n, scaled = pattern.shape[0], samples.T
@@ -442,7 +442,8 @@ def ordered(pattern: Pattern, samples: np.ndarray) -> Elimination | None:
 
 
 def _on_diagonal(pattern: Pattern, samples: np.ndarray) -> Elimination | None:
-    """With the diagonal as pivots in an order of least degree, by SuperLU, where that serves for all of the samples."""
+    """With the diagonal as pivots in an order of least degree, by SuperLU, where that is good enough for all
+    samples."""
     n = pattern.shape[0]
     holds = scipy.sparse.csr_array(pattern.csr(1.0) + scipy.sparse.eye_array(n))
     generic = scipy.sparse.csc_array(holds)

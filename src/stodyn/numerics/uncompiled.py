@@ -1,4 +1,4 @@
-"""A traced function computed by NumPy, operation by operation: what is asked for once is not worth compiling."""
+"""A traced function computed by NumPy, operation by operation, for values needed too rarely to compile it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from stodyn.numerics.printing.scalars import INLINED, MOVES, inner_of, literal_v
 
 
 class Compile(Exception):
-    """The trace holds an operation that has no word in NumPy here: let JAX compile it."""
+    """The trace holds an operation without a counterpart in NumPy here: let JAX compile it."""
 
 
 def run(closed: core.ClosedJaxpr, *arguments: Any) -> list[np.ndarray]:
@@ -141,7 +141,7 @@ def _execute(given: np.ndarray, *fixed: np.ndarray, program: Any) -> np.ndarray:
     return np.array(numbers)
 
 
-BY_JAX = {"gather", "scatter", "dynamic_update_slice"}  # whose rules are long, and which JAX compiles in no time
+BY_JAX = {"gather", "scatter", "dynamic_update_slice"}  # their rules are long, but JAX compiles them in no time
 EXACT: dict[str, Callable] = {
     "add": np.add, "add_any": np.add, "sub": np.subtract, "mul": np.multiply, "neg": np.negative, "abs": np.abs,
     "max": np.maximum, "min": np.minimum, "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal,

@@ -35,7 +35,7 @@ def discretise(A: ArrayLike, B: ArrayLike, Q: ArrayLike, h: float) -> tuple[np.n
     norm = np.linalg.norm(A, 1) * h
     doublings = max(0, math.ceil(math.log2(norm / BLOCK_LIMIT))) if norm > 0 else 0
     step = h / 2.0**doublings
-    strength = np.abs(S).max() or 1.0  # the block's entries of one size, whatever the units of the noise
+    strength = np.abs(S).max() or 1.0  # brings the entries of the block to one size, whatever the units of the noise
     blocks = scipy.linalg.expm(step * np.block([[-A, S / strength], [np.zeros((n, n)), A.T]]))
     Qd = _symmetric(strength * blocks[n:, n:].T @ blocks[:n, n:])
     if doublings == 0:

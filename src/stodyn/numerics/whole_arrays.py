@@ -1,9 +1,10 @@
-"""What a trace tells of whole arrays: on what they depend, where they are diagonal, and which entry takes which.
+"""Facts about whole arrays from a trace: on what they depend, where they are diagonal, and which entry takes which.
 
     y = diag(σ x)   depends on x; y_ij = 0 where i ≠ j; y_ij takes of x the number x_i alone
 
 follows from the operations (iota = iota, where, a product with an identity) without a look at the n² entries, so that
-the proof costs what the trace costs. What cannot be told so is not told: no fact is ever wrong, many are missing.
+the proof costs what the trace costs. Facts that do not follow in this way are left out: no fact is ever wrong, but many
+are missing.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ NONE: frozenset[Any] = frozenset()
 
 
 class Facts(NamedTuple):
-    """What is known of an array.
+    """The known facts about an array.
 
     on      the arguments on which some entry may depend
     along   the axes for which an entry takes of the vector only the number that has its index on that axis; a fact
@@ -49,7 +50,8 @@ class Facts(NamedTuple):
 
 
 def facts_of(closed: core.ClosedJaxpr, arguments: Sequence[int], vector: int) -> list[Facts]:
-    """Of each output of a trace; `arguments` numbers its inputs, and `vector` is the one whose entries are followed."""
+    """The facts about each output of a trace; `arguments` numbers its inputs, and `vector` is the one whose entries are
+    followed."""
     given = [Facts(frozenset([a]), frozenset([0]) if a == vector and v.aval.ndim == 1 else NONE)
              for a, v in zip(arguments, closed.jaxpr.invars, strict=True)]  # fmt: skip
     return _run(closed.jaxpr, closed.consts, given, vector)
@@ -85,7 +87,7 @@ def _of_constant(x: Any) -> Facts:
 
 
 def _unknown(equation: Any, inputs: Sequence[Facts], vector: int) -> Facts:
-    """It depends on whatever its inputs depend on."""
+    """Only that an array depends on whatever its inputs depend on."""
     return Facts(_all_on(inputs))
 
 
@@ -109,7 +111,7 @@ MAY_BE_ZERO = {
 def _entrywise(
     equation: Any, inputs: Sequence[Facts], vector: int, zero: Callable[[tuple[int, int]], bool] | None = None
 ) -> Facts:
-    """Of an operation between entries of the same place; `zero` tells which pairs of axes give zeros."""
+    """The facts about an operation between entries at the same place; `zero` says which pairs of axes are zero."""
     ndim = equation.outvars[0].aval.ndim
     along = frozenset(axis for axis in range(ndim) if all(x.takes_along(vector, axis) for x in inputs))
     pairs = NONE if zero is None else frozenset((a, b) for b in range(ndim) for a in range(b) if zero((a, b)))
@@ -194,7 +196,7 @@ def _select(equation: Any, inputs: Sequence[Facts], vector: int) -> Facts:
 
 
 def _with_axes(x: Facts, to: Mapping[int, int]) -> Facts:
-    """The facts of an array whose axis a has become to[a]; nothing is known of axes without a place there."""
+    """The facts of an array whose axis a has become to[a]; nothing is known about axes without a place there."""
     pairs = (tuple(sorted((to[a], to[b]))) for a, b in x.zero if a in to and b in to)
     counts = to.get(x.counts) if x.counts is not None else None
     return x._replace(along=frozenset(to[a] for a in x.along if a in to), zero=frozenset(pairs), counts=counts)  # type: ignore[arg-type]

@@ -1,1 +1,1 @@
-"""Traces printed as programs for a processor; nothing here knows of dynamics."""
+"""Traces printed as programs for a processor; nothing here knows about dynamics."""

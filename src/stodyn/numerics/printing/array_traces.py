@@ -1,8 +1,8 @@
 """The trace of a function of large arrays -> loops over their entries, whose bodies are graphs of scalars.
 
-Chains of element-wise equations are fused because rules compose. Kept in memory are the arrays that cost something and
-are read more than once. The text is as long as the trace, whatever the sizes of the arrays are. What is on none of the
-lists stops the evaluation with Unprintable and the reason.
+Chains of element-wise equations are fused because rules compose. The arrays kept in memory are those that are costly
+and read more than once. The text is as long as the trace, whatever the sizes of the arrays are. An operation outside
+the lists stops the evaluation with Unprintable and the reason.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class ArrayTraces(Arrays):
         raise Unprintable(f"primitive {name} is not among the operations that are printed as loops")
 
     def _computed(self, equation: Equation, inputs: Sequence[Array]) -> Array | None:
-        """The result where all is known and it is not too large."""
+        """The result where all inputs are known and it is not too large."""
         name, out = equation.name, equation.outputs[0].aval
         if not all(x.known is not None for x in inputs) or len(equation.outputs) > 1 or out.size > AT_ONCE:
             return None
@@ -115,7 +115,7 @@ TRANSPARENT = {"reshape", "squeeze", "expand_dims", "convert_element_type", "cop
 
 
 def _read(value: Value) -> tuple[int, bool]:
-    """How often an array is read, and whether an entry of it is needed for many entries of what is made of it."""
+    """How often an array is read, and whether one of its entries is needed for many entries of a result."""
     times, spread = int(value.is_result), False
     for reader in value.readers:
         out = reader.outputs[0]

@@ -1,9 +1,9 @@
-"""Arrays that are not there: rules that give an entry as a node of a graph of scalars, and loops over their entries.
+"""Arrays that are never stored: rules that give an entry as a node of a graph of scalars, and loops over their entries.
 
-An array gives its entry (i, j, ...) as a node, where the indices are nodes too, so that chains of rules are fused. What
-is kept in memory is stored by a loop over its entries; loops over equal shapes share a body until one needs an entry
-that another has not made yet. Reductions are folds: loops inside a body. Turns, as those of Newton's method, hold loops
-themselves; what they carry from one to the next stands in memory.
+An array gives its entry (i, j, ...) as a node, where the indices are nodes too, so that chains of rules are fused.
+Arrays kept in memory are stored by a loop over their entries; loops over equal shapes share a body until one needs an
+entry that another has not made yet. Reductions are folds: loops inside a body. Turns, as those of Newton's method, hold
+loops themselves; what they carry from one to the next stands in memory.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ Index = tuple[Entry, ...]
 
 
 class Shifted(Exception):
-    """An entry is asked for that the loop which makes its array has not made yet."""
+    """An entry is needed that the loop making its array has not made yet."""
 
 
 @dataclasses.dataclass(eq=False)
 class Buffer:
-    """Entries in memory, one behind the other.
+    """Entries in memory, one after another.
 
     name    what memory it is in: "scratch", "table", or the inputs' own; first: its first entry there
     lane    whether each path has its own numbers; moves: whether they may change from step to step
@@ -107,11 +107,11 @@ class Loop:
 
 @dataclasses.dataclass(eq=False)
 class Turns:
-    """What is repeated: the items of a turn, in their order.
+    """A repetition: the items of a turn, in their order.
 
     number, counter  of the turns; length: how many there are, None where each path ends by itself
     condition        items that compute `goes_on`, whether a path makes another turn; `active` stands for it in a turn
-    copies           what turns hand on is stored where the next one reads it
+    copies           results that turns hand on are stored where the next turn reads them
     """
 
     number: int
@@ -187,7 +187,7 @@ class ArrayGraph(Graph):
         return self._made[key]
 
     def whole(self, op: str, a: Entry, b: Entry | int) -> Entry:
-        """Between indices."""
+        """An operation between indices."""
         return self.make(op, INT64, a, np.int64(b) if isinstance(b, int) else b)
 
     def inside(self, index: Entry, low: int, high: int) -> Entry:
@@ -331,7 +331,7 @@ class Arrays:
         self.items.append(self._open)
 
     def close(self) -> None:
-        """What is stored from now on is stored by another loop."""
+        """End the current loop: arrays are stored by another one from now on."""
         self._open = None
         self._stage += 1  # folds before and after a loop are not one
         self._pending.clear()

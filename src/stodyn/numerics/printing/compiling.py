@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 try:
     import llvmlite.binding as llvm
-except ImportError:  # Numba brings it; without it nothing is printed
+except ImportError:  # it comes with Numba; without it nothing is printed
     llvm = None
 
 OPTIMISED = 400  # instructions up to which LLVM's own passes are worth their time
@@ -21,7 +21,7 @@ PAYS = 3e8  # operations on numbers, a fraction of a second, beyond which compil
 
 
 class Processor(NamedTuple):
-    """What programs are made for.
+    """The processor that programs are made for.
 
     register  doubles of one vector register
     registers how many there are
@@ -67,7 +67,7 @@ _compiling = threading.Lock()  # LLVM's global context serves one thread at a ti
 def once(function: Callable) -> Callable:
     """`function`, called once for equal arguments by whichever thread is first; the others wait for it.
 
-    functools.cache would let two threads compile the same, and the code of one of them would go while it is used.
+    functools.cache would let two threads compile the same code, and one copy would be freed while it is in use.
     """
     made: dict[tuple, Any] = {}
     making = threading.RLock()
@@ -130,7 +130,7 @@ def compiled(text: str, names: Sequence[str], level: int, passes: int = 0) -> Ma
 
 
 class Program:
-    """The functions of a module, compiled quickly at first, and with care once they have worked so long that it pays.
+    """The functions of a module, compiled quickly at first, and carefully once they have run long enough for it to pay.
 
     Both do the same arithmetic: how hard LLVM tries changes the time a program takes, never its bits.
 
@@ -146,7 +146,7 @@ class Program:
         self._careful: Machine | None = None
 
     def machine(self, times: float) -> Machine:
-        """What computes a function for so many points or steps more."""
+        """The machine that computes a function for so many more points or steps."""
         care = effort(self.operations)
         with self._choosing:
             self._worked += times * self.work

@@ -56,7 +56,7 @@ _ALL: dict[str, Function] = {}
 
 
 def function(arguments: int = 1, cold: bool = False, name: str | None = None):
-    """Enter a rule for writing a function; a cold one is called by others off their common path."""
+    """Register a rule for writing a function; a cold one is called by others off their common path."""
 
     def enter(write):
         _ALL[name or write.__name__.strip("_")] = Function(write, arguments, cold)

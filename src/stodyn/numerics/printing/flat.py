@@ -1,4 +1,4 @@
-"""A trace without functions inside: one list of equations, with those who read each value."""
+"""A trace without inner functions: one list of equations, with the readers of each value."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from stodyn.numerics.printing.scalars import (
 
 @dataclasses.dataclass(eq=False)
 class Value:
-    """A variable of the flat trace: its number where it stands in the trace, and who reads it."""
+    """A variable of the flat trace: its number where it is written in the trace, and its readers."""
 
     aval: Any
     number: np.ndarray | None = None
@@ -40,7 +40,7 @@ class Equation:
 
 
 def flattened(closed: core.ClosedJaxpr) -> tuple[list[Value], list[Equation], list[Value]]:
-    """The inputs, the equations and the outputs of a trace; functions inside are opened, branches all computed."""
+    """The inputs, the equations and the outputs of a trace; inner functions are opened, all branches computed."""
     equations: list[Equation] = []
 
     def run(jaxpr: Any, consts: Sequence[Any], given: Sequence[Value]) -> list[Value]:

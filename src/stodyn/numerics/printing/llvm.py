@@ -1,8 +1,8 @@
 """A graph of scalars as LLVM text: each node one instruction on a vector of paths, or on one number for all of them.
 
-Values are printed depth first from what is asked for, so that they live briefly, and once in every region where they
-can be seen: before all loops, before a loop, inside it. A product that has one reader, an addition, is printed with it
-as one fused operation; no flag leaves the compiler a choice, so that bits depend on the graph alone.
+Values are printed depth first from the requested results, so that they live briefly, and once in every region where
+they can be seen: before all loops, before a loop, inside it. A product that has one reader, an addition, is printed
+with it as one fused operation; no flag leaves the compiler a choice, so that bits depend on the graph alone.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Writer:
         self.lines.append("  " + text)
 
     def value(self, text: str) -> str:
-        """The name of what an instruction gives."""
+        """The name of the result of an instruction."""
         name = "%" + self.fresh()
         self.emit(f"{name} = {text}")
         return name
@@ -88,7 +88,7 @@ class Writer:
 
     @contextlib.contextmanager
     def counted(self, first: str | int, last: str | int, step: str | int = 1) -> Iterator[str]:
-        """for (i = first; i < last; i += step), which may be never."""
+        """for (i = first; i < last; i += step), possibly never."""
         head, body, end, before = self.fresh("head"), self.fresh("body"), self.fresh("end"), self.block
         i, following = "%" + self.fresh("i"), "%" + self.fresh("i")
         self.jump(head)
@@ -119,7 +119,7 @@ def short(type_: str) -> str:
 class Printer(Walk):
     """Prints nodes into a writer; `inputs` gives the value of an input where it is first asked for.
 
-    results  all that will be asked for, by which it is known who reads what
+    results  everything that will be requested, which determines the readers of each node
     """
 
     def __init__(self, writer: Writer, results: Sequence[Entry], inputs: Callable[[Node], str]):
@@ -186,7 +186,7 @@ class Printer(Walk):
         return self.w.value(f"call {T} @{elementary.call_name(node.op, width)}({given})")
 
     def _sin_and_cos(self, node: Node, twin: Node, T: str, width: int, x: str) -> str:
-        """One of them, where the other is wanted too and gets its name."""
+        """One of them; where the other is needed too, it is printed and named as well."""
         self.w.elementary.add((elementary.SIN_AND_COS, width))
         both = f"{{ {T}, {T} }}"
         found = self.w.value(f"call {both} @{elementary.call_name(elementary.SIN_AND_COS, width)}({T} {x})")
@@ -205,7 +205,7 @@ class Printer(Walk):
         return self.w.call(f"llvm.fma.{short(T)}", T, (T, a), (T, b), (T, c))
 
     def loop(self, loop: Loop) -> None:
-        """Turns while any of the paths is active; where nobody enters, nothing of it is computed."""
+        """Turns while any of the paths is active; where no path enters, nothing of the loop is computed."""
         w, types = self.w, [self.w.type(node.dtype) for node in loop.carried]
         first, enters = [self.read(e) for e in loop.first], self.read(loop.enters)
         is_sure = value_of(loop.enters) is not None

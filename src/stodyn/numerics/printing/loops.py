@@ -1,6 +1,6 @@
 """Loops over the entries of arrays as LLVM text: one counter for each long axis, a vector of paths innermost.
 
-What does not depend on a counter stands before its loop. Only what is read by somebody is stored.
+Values that do not depend on a counter are computed before its loop. Only values with a reader are stored.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from stodyn.numerics.printing.nodes import Entry, Node, reachable
 from stodyn.numerics.printing.rows import Function
 
 WIDTH = 8  # paths taken together: a line of the cache, and enough independent chains for every processor
-SKIPPED = ("literal", "carried", "counter")  # nodes that nobody prints
+SKIPPED = ("literal", "carried", "counter")  # nodes that are not printed
 EXECUTED = 20  # operations that the text of executed instructions counts for
 
 
 class Program:
-    """The items of a function of arrays that are needed for what it stores outside of the scratch, and for `results`.
+    """The items of a function of arrays that are needed for its stores outside the scratch, and for `results`.
 
     fixed       those that are the same in all steps; items: the others
     loops       how many there are; operations: nodes of all bodies
@@ -50,7 +50,7 @@ class Program:
 
 
 def _needed(items: Sequence[Item], read: set[int]) -> tuple[list[Item], set[int]]:
-    """The items with those stores only that are read or belong to the caller; and what is read before them."""
+    """The items with only those stores that are read or belong to the caller; and the values read before them."""
     kept: list[Item] = []
     read = set(read)
     for item in reversed(items):
@@ -70,7 +70,7 @@ def _needed(items: Sequence[Item], read: set[int]) -> tuple[list[Item], set[int]
 
 
 def _needed_turns(turns: Turns, read: set[int]) -> tuple[Turns, set[int]]:
-    """What is handed on is needed where a later turn reads it, too."""
+    """The same for turns: a value that is handed on is also needed where a later turn reads it."""
     while True:
         before = read
         copies, read = _needed(turns.copies, read)
@@ -85,7 +85,7 @@ def _loaded(entries: Sequence[Any]) -> set[int]:
 
 
 def _all(items: Sequence[Item]) -> Iterator[Item]:
-    """The items and those inside of them."""
+    """The items and those inside them."""
     for item in items:
         yield item
         if isinstance(item, Turns):
@@ -93,7 +93,7 @@ def _all(items: Sequence[Item]) -> Iterator[Item]:
 
 
 def stored(items: Sequence[Item]) -> Iterator[Buffer]:
-    """Where they store, in the order in which they do."""
+    """The buffers that items store to, in order."""
     for item in _all(items):
         if isinstance(item, Executed):
             yield item.state
@@ -103,7 +103,7 @@ def stored(items: Sequence[Item]) -> Iterator[Buffer]:
 
 
 def _entries(items: Sequence[Item]) -> Iterator[Entry]:
-    """All that they ask for."""
+    """All entries that items need."""
     for item in _all(items):
         if isinstance(item, Loop):
             for _, *pair in item.stores:
@@ -125,7 +125,7 @@ def _moves(item: Item) -> bool:
 
 
 def _by_moving(item: Item) -> list[Item]:
-    """A loop as two of them: what is the same in all steps, and the rest."""
+    """A loop as two: the stores that are the same in all steps, and the rest."""
     if not isinstance(item, Loop):
         return [item]
     parts = [Loop(item.shape, item.counters, [s for s in item.stores if _moves(Loop((), [], [s])) == moves])
@@ -149,7 +149,7 @@ class LoopPrinter(Printer):
         self._opened: set[int] = set()
 
     def before_steps(self) -> None:
-        """Print what is the same in all steps."""
+        """Print the items that are the same in all steps."""
         self._print_before(self.nodes, [*self.program.fixed, *self.program.items], moves=False)
         self.write(self.program.fixed)
 
@@ -159,7 +159,7 @@ class LoopPrinter(Printer):
         self.write(self.program.items)
 
     def _print_before(self, nodes: Sequence[Node], items: Sequence[Item], moves: bool = True) -> None:
-        """Print the nodes that depend on no loop which is not open and on nothing that the items store."""
+        """Print the nodes that depend only on open loops and on nothing that the items store."""
         written = {id(buffer) for buffer in stored(items)}
         later: set[int] = set()
         folds: set[int] = set()  # with a total that comes later: all of a fold's are printed together
@@ -181,7 +181,7 @@ class LoopPrinter(Printer):
                 self.need(node)
 
     def write(self, items: Sequence[Item]) -> None:
-        """Items one after another."""
+        """Print items one after another."""
         for item in items:
             if isinstance(item, Loop):
                 self._loop(item)
@@ -200,7 +200,7 @@ class LoopPrinter(Printer):
                 self.store(buffer, self.read(place, False), self.read(entry, buffer.lane))
 
     def _turns(self, turns: Turns) -> None:
-        """A counted number of turns, or turns while any path goes on; where nobody does, nothing is computed."""
+        """A counted number of turns, or turns while any path goes on; where none does, nothing is computed."""
         inside = [*turns.body, *turns.copies]
         nodes = reachable(list(_entries(inside)))
         if turns.length is not None:
@@ -289,7 +289,7 @@ class LoopPrinter(Printer):
             self._opened.remove(number)
 
     def _hoist(self, nodes: Sequence[Node]) -> None:
-        """What depends on the counters of the loops around alone; numbers common to all paths as vectors too."""
+        """Print nodes that depend only on the counters of outer loops; numbers common to all paths as vectors too."""
         spread = {id(a) for node in nodes if node.lane for a in node.args if isinstance(a, Node) and not a.lane}
         for node in nodes:
             if node.op not in SKIPPED and node.loops <= self._opened:
@@ -308,7 +308,7 @@ class LoopPrinter(Printer):
         return [total for total in fold.totals if id(total.result) in self._present]
 
     def _outside(self, totals: Sequence[Total]) -> list[Node]:
-        """What the turns of a fold take from outside of it: what depends on the loops around it alone."""
+        """The nodes that the turns of a fold take from outside: those that depend only on the loops around it."""
         found: dict[int, Node] = {}
         seen: set[int] = set()
         stack: list[Any] = [total.after for total in totals]
@@ -374,7 +374,7 @@ class Memory:
         self.lane = self.gathered = ""
 
     def address(self, buffer: Buffer, place: str) -> str:
-        """Of an entry: of its numbers for the vector of paths, or of its one number."""
+        """The address of an entry: of its numbers for the vector of paths, or of its one number."""
         w, name = self.w, buffer.name
         base = self.bases[name]() if name in self.bases else w.address("tables" if name == "table" else name)
         if buffer.lane and name in self.at_rows:
@@ -390,7 +390,7 @@ class Memory:
         return self.w.load_row(self.address(buffer, place), buffer.dtype, buffer.lane)
 
     def gather(self, buffer: Buffer, places: str) -> str:
-        """Of each path the entry that it asks for."""
+        """The entry that each path asks for."""
         w, word = self.w, self.w.type("int64")
         if not self.gathered:
             self.gathered = f"%{w.fresh('gathered')}"

@@ -1,11 +1,11 @@
-"""Scalar operations as a graph: what a program computes for one path, each value once.
+"""Scalar operations as a graph: the computation of a program for one path, each value once.
 
 An entry of the graph is one of
 
     a number (np.generic)  known from the structure of the trace: a zero of a Jacobian or of a sparse matrix is exact,
                            so that 0·x = 0 whatever x is
     a literal node         a number written in a function, with the arithmetic of IEEE 754: 0·∞ is NaN
-    a node                 an operation, an input, or what a loop leaves behind
+    a node                 an operation, an input, or a result of a loop
 
 Nodes are made by `make` alone, which folds known numbers and gives one node to equal operations.
 """
@@ -26,7 +26,7 @@ Entry = Any  # a Node or a np.generic
 class Node:
     """One scalar operation.
 
-    lane   whether it may differ from path to path; else one number serves all of them
+    lane   whether it may differ from path to path; otherwise one number serves all paths
     moves  whether it may change from step to step
     loops  the numbers of the loops on whose turns it depends
     """
@@ -47,7 +47,7 @@ BOOL, INT32 = np.dtype(bool), np.dtype(np.int32)
 
 
 def is_known(entry: Entry) -> bool:
-    """Whether it is a number known from the structure of the trace."""
+    """Whether an entry is a number known from the structure of the trace."""
     return isinstance(entry, np.generic)
 
 
@@ -66,7 +66,7 @@ class Loop:
     carried       the nodes that stand for the carried entries inside a turn
     active        the node that stands for "this path goes on" inside a turn; `enters` and `again` are its values
                   before the first turn and after each
-    outside       what the turns take from outside the loop
+    outside       the nodes that the turns take from outside the loop
     """
 
     number: int
@@ -89,14 +89,14 @@ class Graph:
     # --- leaves -------------------------------------------------------------------------------------------------------
 
     def input(self, name: Any, dtype: Any, lane: bool = True, moves: bool = True) -> Node:
-        """What is given to the program: one for each name."""
+        """An input of the program: one node for each name."""
         key = ("input", name)
         if key not in self._made:
             self._made[key] = Node("input", np.dtype(dtype), (), name, lane, moves, NOWHERE)
         return self._made[key]
 
     def literal(self, number: Any) -> Node:
-        """A number as it stands in a function."""
+        """A number as it is written in a function."""
         key = ("literal", number.dtype.num, number.tobytes())
         if key not in self._made:
             self._made[key] = Node("literal", number.dtype, (), number, False, False, NOWHERE)
@@ -105,7 +105,7 @@ class Graph:
     # --- operations ---------------------------------------------------------------------------------------------------
 
     def make(self, op: str, dtype: Any, *args: Entry, attr: Any = None) -> Entry:
-        """The result of an operation: simpler or known where that follows from the arguments."""
+        """The result of an operation: simplified or known where that follows from the arguments."""
         dtype = np.dtype(dtype)
         simpler = SIMPLER.get(op)
         if simpler is not None:
@@ -147,17 +147,17 @@ class Graph:
     def loop(
         self, first: Sequence[Entry], dtypes: Sequence[Any], turn: Callable, goes_on: Callable, guess: Sequence[bool]
     ) -> list[Entry]:
-        """What is left of the carried entries when no path goes on: turn(entries) -> entries, goes_on(entries) -> bool.
+        """The carried entries when no path goes on any more: turn(entries) -> entries, goes_on(entries) -> bool.
 
         Entries that no turn changes are not carried. Which ones a turn changes is guessed at first, and the turn is
-        looked at again where that proves wrong: loops inside it are looked at as often as it is, so a good guess saves
+        traced again where the guess proves wrong: loops inside it are traced as often as it is, so a good guess saves
         much. A known entry that is wrongly guessed to change is no longer known in the turn.
         """
         enters = goes_on(list(first))
         if value_of(enters) is not None and not value_of(enters):
             return list(first)
         moving = list(guess)
-        stay = [False] * len(first)  # those that were guessed to move, and did not
+        stay = [False] * len(first)  # those that were guessed to move but did not
         while True:
             number = next(self._numbers)
             inside = frozenset([number])
@@ -198,7 +198,7 @@ def _same(a: Entry, b: Entry) -> bool:
 
 
 def _outside(results: Sequence[Entry], number: int) -> list[Node]:
-    """What stands outside loop `number` and is used by what depends on its turns, or is a result of them itself."""
+    """The nodes outside loop `number` that are used by nodes depending on its turns, or are results of them."""
     found: dict[int, Node] = {}
     seen: set[int] = set()
     stack = [r for r in results if isinstance(r, Node)]
@@ -249,12 +249,12 @@ def reachable(results: Sequence[Entry], rare: bool = True) -> list[Node]:
 
 
 def _is(entry: Entry, number: float) -> bool:
-    """Whether it is that number by structure."""
+    """Whether an entry is that number by structure."""
     return isinstance(entry, np.generic) and bool(entry == number)
 
 
 def _says(entry: Entry, number: float) -> bool:
-    """Whether it is that number by structure or as a literal, the sign of zero included."""
+    """Whether an entry is that number by structure or as a literal, the sign of zero included."""
     value = value_of(entry)
     return value is not None and bool(value == number) and bool(np.signbit(value) == np.signbit(number))
 
@@ -398,7 +398,7 @@ def as_number(x: Any, dtype: Any) -> np.generic:
     return cast(np.generic, np.asarray(x, dtype)[()])
 
 
-# What NumPy computes exactly as every processor does. Elementary functions are not folded: a program has its own.
+# Operations that NumPy computes as every processor does. Elementary functions are not folded: a program has its own.
 FOLDS: dict[str, Callable] = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": _whole_div, "rem": _rem, "neg": np.negative,
     "abs": np.abs, "sqrt": np.sqrt, "max": _max, "min": _min, "floor": np.floor, "ceil": np.ceil,

@@ -94,7 +94,7 @@ def evaluate(
 
 @compiling.once
 def loop(name: str, width: int, level: int = 1, passes: int = 0, tabled: bool | None = None) -> tuple[Any, Any]:
-    """(run(addresses of arguments and result, count), what has to live as long as it)."""
+    """(run(addresses of arguments and result, count), the objects that must live as long as it)."""
     machine = compiling.compiled(_text(name, width, tabled), ["run"], level=level, passes=passes)
     signature = [ctypes.c_void_p] * (elementary.arguments(name) + 1) + [ctypes.c_int64]
     return ctypes.CFUNCTYPE(None, *signature)(machine.address("run")), machine

@@ -1,7 +1,8 @@
 """A function of one point at many points, as jax.jit(jax.vmap(function)) but compiled in milliseconds.
 
-The function is traced, printed as a loop over vectors of points, and compiled; what is compiled is kept under the
-digest of the trace. For what is evaluated a few times: XLA compiles for seconds what then runs for milliseconds.
+The function is traced, printed as a loop over vectors of points, and compiled; the code is kept under the
+digest of the trace. It is meant for functions evaluated a few times: XLA compiles for seconds what then runs for
+milliseconds.
 """
 
 from __future__ import annotations
@@ -35,9 +36,10 @@ class AtPoints:
              all points share it. Results have the points first
     few      so many calls are computed by NumPy, where there are no loops: they cost less than compiling
 
-    Hold it for as long as the function says the same: what it reads from outside is read when it is traced. In
-    double precision. It computes at once where it is called within a trace; do not enter jax.ensure_compile_time_eval
-    for it, in which JAX compiles every constant of the function by itself while it is traced.
+    Hold it for as long as the function stays the same: values that it reads from outside are read when it is traced.
+    It works in double precision. It computes at once where it is called within a trace; do not enter
+    jax.ensure_compile_time_eval for it, in which JAX compiles every constant of the function by itself while it is
+    traced.
     """
 
     def __init__(self, function: Callable, in_axes: Any = 0, few: int = 0):
@@ -82,7 +84,7 @@ class AtPoints:
             return jax.tree.unflatten(shape, run(*arrays))
 
     def _traced(self, tree: Any, shapes: Sequence[tuple]) -> tuple[core.ClosedJaxpr, Any]:
-        """The trace at one point, made once, and how its results hang together."""
+        """The trace at one point, made once, and the structure of its results."""
 
         def flat(*leaves):
             return self.function(*jax.tree.unflatten(tree, leaves))
@@ -95,7 +97,7 @@ class AtPoints:
         return self._made[key]
 
     def _compiled(self, tree: Any, differs: Sequence[bool], shapes: Sequence[tuple]) -> tuple[Callable, Any]:
-        """What takes the arrays to the results, and how these hang together."""
+        """The function from the arrays to the results, and the structure of these."""
         closed, shape = self._traced(tree, shapes)
         try:
             return _printed(closed, differs), shape

@@ -1,7 +1,7 @@
 """Functions of many paths in machine code: numbers lie in rows over the paths, eight bytes each.
 
 A function takes the address of a frame, a table of addresses and counts. A row is [lanes], one number for each path;
-reals stand in it as doubles, whole numbers and truth values as 64-bit integers, whatever their type in the function.
+reals are stored as doubles, whole numbers and truth values as 64-bit integers, whatever their type in the function.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def address(array: np.ndarray) -> int:
     """Where an array begins."""
     try:
         return ctypes.addressof(_byte(array))  # type: ignore[arg-type]  # ten times as fast as array.ctypes.data
-    except (TypeError, ValueError, BufferError):  # it is empty, not to be written to, or not contiguous
+    except (TypeError, ValueError, BufferError):  # it is empty, read-only, or not contiguous
         return array.ctypes.data
 
 
@@ -56,7 +56,7 @@ class Frame:
             self.words[self.places[name]] = value
 
     def copy(self) -> Frame:
-        """The same arguments, to be changed by themselves."""
+        """A copy of the arguments, to be changed independently."""
         other = Frame(())
         other.places, other.words, other._held = self.places, self.words.copy(), dict(self._held)
         other.address = address(other.words)

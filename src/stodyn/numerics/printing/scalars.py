@@ -5,7 +5,7 @@ Every array operation falls apart into operations between scalars, known zeros a
 jax.jacfwd arrives sparse; data are moved by moving the entries. Nothing here is compiled.
 
 Nothing is guessed. A primitive is on one of the lists below (element-wise, data movement, reduction, control), or the
-evaluation stops with Unprintable and the reason, and the caller goes back to jax.vmap.
+evaluation stops with Unprintable and the reason, and the caller falls back to jax.vmap.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SELECTED_POSITIONS = 256  # an index that differs between paths is resolved by a
 
 
 class Unprintable(Exception):
-    """Why a trace cannot be taken apart into scalars."""
+    """Raised with the reason why a trace cannot be taken apart into scalars."""
 
 
 def scalarised(closed: core.ClosedJaxpr, arguments: Sequence[np.ndarray], graph: Graph) -> list[np.ndarray]:
@@ -41,14 +41,14 @@ def scalarised(closed: core.ClosedJaxpr, arguments: Sequence[np.ndarray], graph:
 
 
 def literal_value(literal: Any) -> np.ndarray:
-    """The number that stands in a trace in place of a variable, in its own dtype."""
+    """The number written in a trace in place of a variable, in its own dtype."""
     return np.asarray(literal.val, literal.aval.dtype)
 
 
 def known_entries(x: Any) -> np.ndarray:
     """An array of numbers as an object array of entries known from the structure."""
     x = np.asarray(x)
-    if x.dtype == jax.dtypes.float0:  # what JAX calls the derivative of a whole number: there is none
+    if x.dtype == jax.dtypes.float0:  # JAX's type for the derivative of a whole number, which does not exist
         x = np.zeros(x.shape, bool)
     if x.dtype not in TYPES:
         raise Unprintable(f"numbers of type {x.dtype}")
@@ -379,7 +379,7 @@ ELEMENTWISE: dict[str, Callable] = {
 # --- reductions and products ------------------------------------------------------------------------------------------
 
 
-NEUTRAL = {"add": 0, "mul": 1, "and": True, "or": False, "xor": 0}  # what a reduction of nothing gives
+NEUTRAL = {"add": 0, "mul": 1, "and": True, "or": False, "xor": 0}  # the result of a reduction over no entries
 
 
 def _reduction(op: str):
@@ -546,7 +546,7 @@ def _dynamic_update_slice(self: _Scalars, equation, inputs):
 
 
 def filling(dtype: Any) -> Any:
-    """What JAX puts where an index is outside: NaN, the least signed or the largest unsigned number."""
+    """The value that JAX puts where an index is outside: NaN, the least signed or the largest unsigned number."""
     if dtype.kind == "f":
         return np.nan
     return True if dtype == BOOL else np.iinfo(dtype).min if dtype.kind == "i" else np.iinfo(dtype).max
@@ -618,7 +618,7 @@ def _laid_out(slices: np.ndarray, batch_shape: tuple[int, ...], offset_dims: Seq
 
 
 def _scatter(combine: str | None):
-    """x with updates written to, or combined with, what they land on, one after another; those outside are dropped."""
+    """x with updates written to, or combined with, the entries they land on, in order; those outside are dropped."""
 
     def scatter(self: _Scalars, equation, inputs):
         (x, indices, updates), params = inputs, equation.params
@@ -766,7 +766,7 @@ def _while(self: _Scalars, equation, inputs):
 
 
 def _guessed(begun: np.ndarray, is_handed_on: bool) -> list[bool]:
-    """Which entries of an array the turns of a loop probably change: what is not known, counters, flags and sums; not
+    """Which entries of an array the turns of a loop probably change: unknown entries, counters, flags and sums; not
     the known entries of other arrays, whose zeros may stay."""
     entries = list(begun.flat)
     is_begun_alike = begun.ndim <= 1 and all(map(is_known, entries)) and len({e.tobytes() for e in entries}) == 1
@@ -831,7 +831,7 @@ CONTROL: dict[str, Callable] = {
     "while": _while,
     "scan": _scan,
     "custom_linear_solve": _linear_solve,
-    "optimization_barrier": lambda self, equation, inputs: inputs,  # a node is computed once, anyway
+    "optimization_barrier": lambda self, equation, inputs: inputs,  # a node is computed only once anyway
 }
 
 
@@ -848,14 +848,14 @@ RANDOM = {"random_bits", "random_seed", "random_wrap", "random_unwrap", "random_
 
 
 def inner_of(equation: Equation) -> Any:
-    """The trace that stands in an equation in place of an operation."""
+    """The trace that an equation holds in place of an operation."""
     if equation.primitive.name == WHOLE:
         return opened(equation)
     return next(equation.params[key] for key in ("jaxpr", "call_jaxpr", "fun_jaxpr", "call") if key in equation.params)
 
 
 def opened(equation: Equation) -> core.ClosedJaxpr:
-    """What an operation that a trace holds as a whole does, as a trace."""
+    """The trace of an operation that a trace holds as a whole."""
     return _opened(equation.params["_prim"])
 
 

@@ -1,4 +1,4 @@
-"""What a trace says: a digest of it, and whether it holds some operation."""
+"""The meaning of a trace: a digest of it, and whether it holds some operation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jax.extend import core
 from stodyn.numerics.printing.scalars import WHOLE, inner_traces, literal_value, opened, traces_inside
 
 LARGE = 100_000  # bytes of a constant that is not kept beside the others
-MESH = "ctx_mesh"  # of compiled functions: the devices of the session, which can be called but says nothing
+MESH = "ctx_mesh"  # of compiled functions: the devices of the session, which is callable but says nothing
 
 _host_functions: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 _unweak_functions: dict[int, tuple[Any, int]] = {}  # those that Python cannot refer to weakly, such as NumPy's
@@ -29,9 +29,9 @@ def _host_number(function: Any) -> int:
 
 
 def fingerprint(closed: core.ClosedJaxpr) -> str:
-    """A digest of a trace and of every constant in it: equal for two functions that say the same."""
+    """A digest of a trace and of every constant in it: equal for two functions that compute the same."""
     digest, parts = hashlib.sha256(), list[bytes]()
-    shown: dict[Any, str] = {}  # types in words, which take time to find
+    shown: dict[Any, str] = {}  # types in words, which are slow to make
 
     def take(words: str) -> None:
         parts.append(words.encode())
@@ -89,7 +89,7 @@ def fingerprint(closed: core.ClosedJaxpr) -> str:
         elif isinstance(value, (tuple, list)):
             for entry in value:
                 parameter("", entry)
-        elif name == "callback":  # what a host function does is not in the trace: two are told apart by themselves
+        elif name == "callback":  # the trace does not say what a host function does: its identity stands for it
             take(f"({_host_number(getattr(value, 'callback_func', value))},)")
         elif not callable(value) or isinstance(value, type):
             take(f"({value!r},)")  # other callables (derivative rules) are not run; what is run is in the traces
@@ -100,7 +100,7 @@ def fingerprint(closed: core.ClosedJaxpr) -> str:
 
 
 def says_all(closed: core.ClosedJaxpr) -> bool:
-    """Whether the digest of a trace tells its derivatives, too: not where it calls the host or has rules of its own."""
+    """Whether the digest of a trace determines its derivatives too: not if it calls the host or has its own rules."""
     for equation in closed.jaxpr.eqns:
         name, named = equation.primitive.name, equation.params.items()
         has_rules = name.startswith("custom_") or name == WHOLE

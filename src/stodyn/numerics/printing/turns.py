@@ -1,7 +1,7 @@
-"""What is repeated in functions of arrays, as turns that hold loops: while, scan, cumulative sums; and instructions.
+"""Repetitions in functions of arrays, as turns that hold loops: while, scan, cumulative sums; and instructions.
 
-A path that has ended keeps its values while others go on. What turns hand on stands in memory twice: as a turn reads
-it, and as it leaves it.
+A path that has ended keeps its values while others go on. Values that turns hand on are in memory twice: as a turn
+reads them, and as it leaves them.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ def turned(
     length: int | None = None,
     rows: Callable[[Entry], Entry] = lambda counter: counter,
 ) -> list[Array]:
-    """What is left of the carried arrays, and behind them the series whose rows the turns made.
+    """The carried arrays after the last turn, and after them the series whose rows the turns made.
 
     turn(arrays, counter) gives the arrays after a turn and a row of each series, which is its row number
-    rows(counter). Turns are made while goes_on(arrays), or `length` times. What `changes` says is the same after a
-    turn is not carried. A turn is looked at again until it is known which numbers differ between paths.
+    rows(counter). Turns are made while goes_on(arrays), or `length` times. Arrays that are the same after a turn, as
+    `changes` says, are not carried. A turn is traced again until it is known which numbers differ between paths.
     """
     self.close()
     outer, kinds = self.items, _first_kinds(self, start)
@@ -71,7 +71,7 @@ def turned(
 
 
 def _first_kinds(self: Arrays, start: Sequence[Array]) -> list[Kind]:
-    """Of reals and truth values what one of them is, since they mostly meet; of whole numbers their own."""
+    """For reals and truth values one common kind, since they mostly meet; for whole numbers their own."""
     outer, self.items = self.items, []
     found = [_kind(self.stored(x)) for x in start]
     self.close()
@@ -82,7 +82,7 @@ def _first_kinds(self: Arrays, start: Sequence[Array]) -> list[Kind]:
 
 
 def _turn(self, turns, turn, arrays, begun, changes, wanted, rows) -> list[Buffer]:
-    """Fill in a turn; `wanted` is set to the kinds that what it hands on turns out to have."""
+    """Fill in a turn; `wanted` is set to the kinds that the values it hands on turn out to have."""
     outer, self._context = self._context, (*self._context, turns.number)
     after = list(turn(arrays, turns.counter))
     made = []
@@ -112,7 +112,7 @@ def _turn(self, turns, turn, arrays, begun, changes, wanted, rows) -> list[Buffe
 
 
 def _held(self: Arrays, x: Array, room: int) -> Array:
-    """What turns take from outside, computed once."""
+    """The values that turns take from outside, computed once."""
     return self.kept(x) if x.cost > 0 and x.known is None and x.size <= max(room, 1) else x
 
 
@@ -182,7 +182,7 @@ def _cumulative(op: str) -> Callable:
 
 
 def _execute(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
-    """Instructions (numerics.instructions) on what is given, in front of their results."""
+    """Instructions (numerics.instructions) on given numbers, which lie in front of the results."""
     program, given, out = equation.params["program"], inputs[0], equation.outputs[0].aval
     if out.dtype != np.float64:
         raise Unprintable(f"sparse elimination of numbers of type {out.dtype}, in a step that is printed as loops")

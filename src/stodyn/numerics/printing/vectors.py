@@ -38,7 +38,7 @@ class Table:
     """Constants kept in memory, each twice, as a register of two numbers is loaded with them.
 
     Neoverse builds a constant of 64 bits in four instructions and copies it in a fifth; a load is one. The table is
-    reached through a pointer, so that its address is built once a function.
+    reached through a pointer, so that its address is built once per function.
     """
 
     def __init__(self, symbol: str):
@@ -57,7 +57,7 @@ class Table:
 
 
 def _is_immediate(number: float) -> bool:
-    """Whether a vector of it is made in one or two instructions: few leading bits, then zeros."""
+    """Whether a vector of the constant takes one or two instructions: few leading bits, then zeros."""
     return struct.unpack("<Q", struct.pack("<d", float(number)))[0] & ((1 << 48) - 1) == 0
 
 
@@ -222,9 +222,9 @@ class Code:
         return self.instruction(text, MASK).name
 
     def unless(self, outside: Value, common: list[Value], cold: str, *arguments: Value) -> list[Value]:
-        """`common`, or what the function `cold` gives for all lanes where one lane is `outside`.
+        """`common`, or the result of the function `cold` for all lanes where one lane is `outside`.
 
-        `cold` must give the common lanes the bits they have here, so that no lane feels its neighbours.
+        `cold` must give the common lanes the bits they have here, so that no lane depends on its neighbours.
         """
         self.needs.append(cold)
         condition = self.any(outside)

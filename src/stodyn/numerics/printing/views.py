@@ -1,4 +1,4 @@
-"""What moves, joins and adds up the entries of arrays, as arithmetic on indices, tables of them, and folds.
+"""Operations that move, join and sum entries of arrays, as arithmetic on indices, tables of them, and folds.
 
 Slices, rolls and padded edges are sums and selections of indices; movement along known indices is a table of these; a
 known matrix with few entries is a table of its rows.
@@ -107,7 +107,7 @@ def _in_front_of(axis: int, place: Entry, index: Index) -> Index:
 
 def _tile(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
     (x,) = inputs
-    missing = len(_out(equation)) - len(x.shape)  # axes that are repeated but not there stand in front
+    missing = len(_out(equation)) - len(x.shape)  # axes that the operand lacks come first
     return _moved(x, _out(equation), lambda index: tuple(
         self.graph.whole("rem", i, size) for i, size in zip(index[missing:], x.shape, strict=True)))  # fmt: skip
 
@@ -238,7 +238,7 @@ def _dynamic_update_slice(self: Arrays, equation: Equation, inputs: list[Array])
 
 
 def _scatter(combine: str | None) -> Callable:
-    """x with updates written to, or combined with, what they land on; many places are known beforehand."""
+    """x with updates written to, or combined with, the entries they land on; many places are known beforehand."""
 
     def scatter(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
         (x, indices, updates), numbers, graph = inputs, equation.params["dimension_numbers"], self.graph
@@ -408,7 +408,7 @@ def _dot_general(self: Arrays, equation: Equation, inputs: list[Array]) -> Array
 
 
 def _sparse_product(self: Arrays, equation: Equation, matrix: np.ndarray, other: Array, place: int) -> Array:
-    """A known matrix with few entries times an array: of each row the entries that are not zero."""
+    """A known matrix with few entries times an array: each row with only its nonzero entries."""
     graph, dtype = self.graph, np.dtype(equation.outputs[0].aval.dtype)
     rows, columns = np.nonzero(matrix)
     ends = np.searchsorted(rows, np.arange(len(matrix) + 1)).astype(np.int64)

@@ -1,4 +1,4 @@
-"""In which order the nodes of a graph are printed, whatever the language: depth first from what is asked for.
+"""In which order the nodes of a graph are printed, whatever the language: depth first from the requested results.
 
 A value is printed once in every region where it can be seen: before all loops, before a loop, inside it. A product that
 has one reader, an addition, is printed with it as one fused operation.
@@ -18,7 +18,7 @@ from stodyn.numerics.printing.nodes import Entry, Loop, Node, reachable, value_o
 class Walk(ABC):
     """Prints nodes; `inputs` gives the text of an input where it is first asked for.
 
-    results  all that will be asked for, by which it is known who reads what
+    results  everything that will be requested, which determines the readers of each node
     """
 
     def __init__(self, results: Sequence[Entry], inputs: Callable[[Node], str]):
@@ -29,7 +29,7 @@ class Walk(ABC):
 
     @abstractmethod
     def operation(self, node: Node) -> str:
-        """Print an operation whose operands are printed; what its value is called."""
+        """Print an operation whose operands are printed; returns the name of its value."""
 
     @abstractmethod
     def fusion(self, node: Node) -> str:
@@ -57,7 +57,7 @@ class Walk(ABC):
     # --- printing -----------------------------------------------------------------------------------------------------
 
     def need(self, node: Node) -> None:
-        """Print the node, and before it what it needs and is not yet seen here."""
+        """Print the node, and before it the nodes it needs that are not yet visible here."""
         stack = [node]
         while stack:
             node = stack[-1]
@@ -72,7 +72,7 @@ class Walk(ABC):
             stack.pop()
 
     def operands(self, node: Node) -> list[Entry]:
-        """What must be printed before a node."""
+        """The nodes that must be printed before a node."""
         if node.op == "result":
             loop = node.attr[0]
             return [loop.enters, *loop.first]
@@ -92,7 +92,7 @@ class Walk(ABC):
 
 
 def key_of(node: Node) -> Any:
-    """What a node is remembered by: a result of a loop by its loop and place."""
+    """The key under which a node is remembered: for a result of a loop, its loop and place."""
     return (node.attr[0].number, node.attr[1]) if node.op == "result" else id(node)
 
 
