@@ -1,4 +1,4 @@
-"""Running ensembles: what is asked for, how a block is computed, where, and how results are merged.
+"""Running ensembles: the spec of a run, how and where its blocks are computed, and how results are merged.
 
 Private: names in here may change in any version; the public ones are those of `stodyn`.
 """

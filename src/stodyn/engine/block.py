@@ -118,7 +118,8 @@ class Program:
         return self.run.traced.read.out_avals[0].dtype
 
     def begin(self, t, members: Members):
-        """The state at the start, what the statistics see there, whether a lane is bad already, and which."""
+        """The state at the start, the observations of the statistics there, whether a lane is already bad, and
+        which."""
         axes = (None, -1, *(-1 if v else None for v in self.varies))
         start = jax.vmap(jaxpr_as_fun(self.run.traced.start), in_axes=axes, out_axes=-1, axis_size=self.run.paths)
         carry = tuple(start(t, members.start, *members.params))

@@ -53,7 +53,7 @@ class Went(NamedTuple):
 
 
 class Gathered:
-    """What the statistics of a block have seen so far, and the lanes that have gone bad."""
+    """The observations of a block's statistics so far, and the lanes that have gone bad."""
 
     def __init__(self, plan: Plan):
         self.seen: list[list[Any]] = [[] for _ in plan.looks]

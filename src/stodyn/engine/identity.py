@@ -108,7 +108,7 @@ def _params(spec: Any) -> dict[str, Any]:
 
 
 def _collected(spec: Any, statistic: Statistic) -> dict[str, str]:
-    """A statistic in words, and digests of what it computes and of a `fold` that is not ours."""
+    """A statistic in words, and digests of its trace and of a `fold` that is not ours."""
     fields = [(f.name, getattr(statistic, f.name)) for f in dataclasses.fields(statistic) if f.repr]
     shown = ", ".join(f"{name}={value!r}" for name, value in fields if not callable(value) and value is not None)
     shown = re.sub(r" at 0x[0-9a-f]+", "", shown)  # the address of an object says nothing about it

@@ -31,7 +31,7 @@ WARP, ALONE = 32, 1
 FEW = 12  # numbers per path whose sums are taken in the kernel
 FEW_SUMS = 24  # that are written out one by one; more are taken in a loop
 CROWDED = ((250, 8), (1000, 6), (np.inf, 4))  # operations up to which so many blocks should run together on a processor
-REGISTERS, OWN = 512, 40  # of a thread while one block runs there, and what it needs beside its state
+REGISTERS, OWN = 512, 40  # of a thread while one block runs there, and those it needs besides its state
 UNROLLED = 8  # pairs of normals of a step that are written one by one; more are drawn in a loop
 FRAME = (
     "start", "start_row", "start_lane", "state", "after", "own_params", "common_params", "t", "h", "first", "last",
@@ -59,7 +59,7 @@ class LaunchResults:
     """The results that a launch leaves for the statistics: sums of those in `summed`, by their rows; rows where others
     look.
 
-    rows  of what is seen at a save, the last being 1 where the path is sound and 0 where not; 0 where nobody looks
+    rows  how many rows a save has, the last being 1 where the path is sound and 0 where not; 0 if no statistic looks
     """
 
     def __init__(self, source: Source | LoopSource, statistics: Sequence[Statistic]):
@@ -293,7 +293,7 @@ def normal_pair(w: Kernel, stream: str, path: str, number: str) -> tuple[str, st
 
 
 class _OfPaths:
-    """What kernels over the paths have in common: the lane of a thread, the inputs of its path, what is seen of it."""
+    """The common part of kernels over the paths: the lane of a thread, the inputs of its path, its rows at a save."""
 
     def __init__(self, name: str, source: Source, kept: LaunchResults, group: int):
         self.w, self.source, self.kept = Kernel(name, group, kept.most), source, kept
@@ -323,7 +323,7 @@ class _OfPaths:
         return w.load_row(self.row(array, k), node.dtype)
 
     def see(self, state: Sequence[str], step: str, slot: str) -> None:
-        """What is kept of the path at a save, number `slot` of the launch."""
+        """Keep the numbers of the path at a save, number `slot` of the launch."""
         w, source, kept = self.w, self.source, self.kept
 
         def given(node: Node) -> str:
@@ -425,7 +425,7 @@ class _Advance(_OfPaths):
         printer = Printer(w, [*self.results, self.ok] if self.diagnosing else self.results, self.given)
         w.operations = len(printer.nodes)
         w.together = blocks_together(w.operations, len(dtypes))
-        for node in printer.nodes:  # what is the same in all steps
+        for node in printer.nodes:  # nodes that are the same in all steps
             if not node.moves and not node.loops and node.op not in ("literal", "carried"):
                 printer.need(node)
         begun = [w.load_row(self.row("state", k), dtype) for k, dtype in enumerate(dtypes)]
@@ -493,7 +493,7 @@ class _Advance(_OfPaths):
         return spares
 
     def _drawn(self, step: str, spares: dict[int, str]) -> tuple[list[str], dict[int, str]]:
-        """The normals of a step through all streams, and what is left over of each odd one.
+        """The normals of a step through all streams, and the normal left over from each odd one.
 
         Normal k of a step is number step·count + k of its stream; numbers 2j and 2j + 1 are pair j. Before an odd step
         of an odd stream one normal is left over, so that its other pairs begin one number later.

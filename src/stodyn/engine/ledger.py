@@ -1,6 +1,6 @@
 """A folder that keeps every finished block of a run, so that the run survives the end of its process.
 
-    manifest.json         what the run is (its identity) and how many paths were asked for last
+    manifest.json         the identity of the run and the number of paths last asked for
     blocks/000/012-4096   the results of the statistics for block 12 with its 4096 paths
     result.record         the Dataset, once the run is complete
     run.toml              the file that described the run, where `stodyn run` made it

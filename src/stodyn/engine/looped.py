@@ -281,7 +281,7 @@ class _Advance:
             self.place[f"normals {number}"] = w.at(base, w.whole("mul", in_slab, count), 8 * GROUP)
 
     def save(self, lane: str, then: str, following: str, q: str) -> str:
-        """What is seen after a step that is listed in `saves`; the number of the next save."""
+        """Write the rows seen after a step that is listed in `saves`; returns the number of the next save."""
         w, source = self.w, self.source
         saving, on = w.fresh("save"), w.fresh("on")
         due = w.load(w.at(w.address("saves"), q, 8), "i64")

@@ -1,6 +1,6 @@
 """A method's step on a large system as kernels of a GPU: the loops of engine/looped.py, the path as the fastest index.
 
-Entry k of an array stands in row k over the paths, so that neighbouring threads read neighbouring numbers. The threads
+Entry k of an array is row k over the paths, so that neighbouring threads read neighbouring numbers. The threads
 of a block take some paths, and of each loop every so many entries,
 
     thread (path p, share s):   for each loop of the step:  for (i = s; i < n; i += shares): entry i of path p;  barrier
@@ -92,7 +92,7 @@ class _Rows:
     """Where the buffers of a program stand.
 
     bases    the addresses of this path's numbers in row 0
-    strides  bytes from row to row, a word of 32 bits, of those that do not stand as the state does
+    strides  bytes from row to row, a word of 32 bits, of arrays that are not laid out like the state
     """
 
     def __init__(self, of: _OfPaths, program: Program, bases: dict[str, str], strides: dict[str, str] | None = None):
@@ -131,13 +131,13 @@ def _scratch(program: Program) -> tuple[dict[int, int], int]:
 
 
 def rows_of_scratch(source: LoopSource) -> int:
-    """Rows that the loops need beside the state: what is seen stands behind what the step keeps."""
+    """Rows that the loops need besides the state: the rows of a save lie behind those of the step."""
     programs = [source.begun, source.stepped, *([source.starting[0]] if source.starting else [])]
     return max(_scratch(program)[1] for program in programs) + _scratch(source.see)[1]
 
 
 class _OfPaths:
-    """What kernels over the paths have in common: the path of a thread, its share of the entries, what is seen."""
+    """The common part of kernels over the paths: the path of a thread, its share of the entries, its rows at a save."""
 
     def __init__(self, name: str, source: LoopSource, kept: LaunchResults, threads: int):
         self.source, self.kept = source, kept

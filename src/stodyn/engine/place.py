@@ -212,7 +212,7 @@ def count_of(count: int | None, name: str) -> int:
 class Bundles:
     """The blocks of a run in bundles of neighbours that take about SECONDS to compute: one way there and back for each.
 
-    A bundle is a list of (block, what the ledger has of it); `took` hears how long the others took.
+    A bundle is a list of (block, what the ledger has of it); `took` is called with the seconds that the others took.
     """
 
     def __init__(self, job: Job, ledger: Ledger | None, workers: int):

@@ -18,7 +18,7 @@ import numpy as np
 
 MAGIC = b"stodyn record 1\n"
 DIGEST = hashlib.sha256().digest_size
-KINDS = "biufcSU"  # of NumPy's numbers and words: what has no objects in it
+KINDS = "biufcSU"  # NumPy's kinds of numbers and words, which hold no objects
 
 
 class Damaged(ValueError):

@@ -68,7 +68,7 @@ class Printed:
     def until_stopped(
         self, spec: Spec, plan: Plan, members: Members, supply: Supply
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Call by call, until every path stands still: the lanes that go on, and what is seen of them after each step,
+        """Call by call, until every path stands still: the lanes that go on, and their rows after each step,
         (steps, rows, lanes); raises FloatingPointError where paths fail."""
         work, first = _Packing(self, spec, members, 0, supply, plan), 0
         bad = work.begin()
@@ -333,7 +333,7 @@ def _of_lanes(generators: np.ndarray, streams: int, lanes: np.ndarray) -> np.nda
 
 
 def _observing(observe: Callable, given: tuple, name: str) -> Callable:
-    """What a statistic sees, compiled; by NumPy where it only picks numbers out."""
+    """The observation of a statistic, compiled; by NumPy where it only picks numbers out."""
     with jax.enable_x64(True):
         trace, shape = jax.make_jaxpr(observe, return_shape=True)(*given)
         if all(equation.primitive.name in scalars.MOVES for equation in trace.eqns):

@@ -81,7 +81,7 @@ class Stepping(Way):
     """A way that takes any paths step by step, with normals that are drawn, counted or given.
 
     supply    where the normals of a seed come from
-    together  what the lanes of a block are a multiple of
+    together  the number of which the lanes of a block are a multiple
     """
 
     together = TOGETHER

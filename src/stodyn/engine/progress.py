@@ -37,7 +37,7 @@ class Progress:
             self.bar.advance(path_steps)
 
     def expect(self, total: int, label: str) -> None:
-        """Change the number of path-steps in all, and what the bar says."""
+        """Change the total number of path-steps, and the label of the bar."""
         if self.bar is not None:
             self.bar.expect(total, f"{self.label}: {label}")
 

@@ -1,4 +1,4 @@
-"""Whether a GPU computes what it should: known numbers, before the first run of a process on it.
+"""Whether a GPU gives the right numbers: a test with known ones, before the first run of a process on it.
 
 One run of dx = -x dt + dW by Heun's method from x = X: what every class of operations makes of X, then the mean and the
 variance after STEPS steps, which follow from x' = (1 - h + h²/2) x + (1 - h/2) ΔW. JAX, which looks at rows for some

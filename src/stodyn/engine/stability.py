@@ -2,8 +2,8 @@
 
 The program of the run makes single steps from a state s and from states beside it, which gives the matrix M(ξ) of the
 step linearised about s at nodes ξ of its normals. Differences of paths grow by ρ(E M) per step in the mean and by
-ρ(E M ⊗ M) in mean square. What the equations do to them is read off the same program with steps so short that the rates
-log ρ / h no longer change.
+ρ(E M ⊗ M) in mean square. The effect of the equations on them is read off the same program with steps so short that the
+rates log ρ / h no longer change.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _NEAR, _FAR = np.sqrt(3.0 - np.sqrt(6.0)), np.sqrt(3.0 + np.sqrt(6.0))
 NODES = np.array([-_FAR, -_NEAR, _NEAR, _FAR])  # Gauss and Hermite's, of each normal where a step takes few
 WEIGHTS = np.array([_NEAR, _FAR, _FAR, _NEAR]) ** 2 / 12.0
 DRAWN = 64  # nodes where it takes many
-WHOLE = 128  # scalars of a state up to which its matrix is looked at; beyond, its growth in some directions
+WHOLE = 128  # scalars of a state up to which its matrix is examined; beyond, its growth in some directions
 DIRECTIONS, TURNS = 16, 24
 WRITTEN = 24  # scalars of a state up to which the matrix of its second moments is written out
-SAVES = 2  # at which states are looked at
+SAVES = 2  # at which states are examined
 PILOT = 0.01  # of the work of a run that may be spent on reaching them
 SMALL = 12  # components of a problem for which implicit methods are tried
 FINEST = 30  # halvings of a step

@@ -237,7 +237,7 @@ class _Advance:
     """for each chunk of paths: for each slab of steps: draw its normals; for each vector of paths: step by step.
 
     A chunk is a whole number of groups of generators and of vectors. After the steps listed in `saves`, which ends with
-    -1, what is seen goes to the rows of `seen`, save by save.
+    -1, the observed numbers go to the rows of `seen`, save by save.
     """
 
     def __init__(self, name: str, width: int, source: Source, results: list[Entry], ok: Entry, diagnosing: bool):
@@ -259,7 +259,7 @@ class _Advance:
         if self.in_memory:
             size = len(source.layout.dtypes) * self.width
             w.head += [f"  %{name} = alloca [{size} x double], align 64" for name in ("one", "other")]
-        for node in self.printer.nodes:  # what is the same for all paths and steps
+        for node in self.printer.nodes:  # nodes that are the same for all paths and steps
             if not node.lane and not node.moves and not node.loops and node.op not in ("literal", "carried"):
                 self.printer.need(node)
         with w.counted(w.count("first_lane"), w.count("last_lane"), self.chunk) as lane:
@@ -346,7 +346,7 @@ class _Advance:
     def vector(self, lane: str, part: str, first: str, steps: str, save: str) -> None:
         w, printer, dtypes = self.w, self.printer, self.source.layout.dtypes
         self.place |= {"lane": lane, "part": part}
-        for node in printer.nodes:  # what is a path's own and the same in all steps
+        for node in printer.nodes:  # nodes of single paths that are the same in all steps
             if not node.moves and not node.loops and node.op not in ("literal", "carried"):
                 printer.need(node)
         begun = [w.load_row(self.state_at(k, lane), dtype) for k, dtype in enumerate(dtypes)]

@@ -40,7 +40,7 @@ def averages_itself(statistic: Statistic) -> bool:
 
 
 def gives_values(statistic: Statistic) -> bool:
-    """Whether all that a statistic looks at are numbers of single paths, so that a program may write them down."""
+    """Whether a statistic looks only at numbers of single paths, so that a program may write them down."""
     return averages_itself(statistic) or (isinstance(statistic, Valued) and type(statistic).observe is Valued.observe)
 
 
@@ -58,7 +58,7 @@ def moved(t: Any, h: Any, before: Any, after: Any, params: Any, axes: Any, n: in
 
 
 def frozen(goes_on: Any, after: list[Any], before: list[Any]) -> list[Any]:
-    """What has been gathered after a step: of a path that was stopped before, what had been then."""
+    """The numbers gathered after a step; for a path that was stopped before it, those gathered until then."""
     return [jnp.where(goes_on, a, b) for a, b in zip(after, before, strict=True)]
 
 
@@ -86,7 +86,7 @@ def _watched(spec: Spec) -> Watched:
     leaves = jax.tree.leaves(shapes)
 
     def apart(flat):
-        """What each statistic gathers, and the parameters."""
+        """The numbers that each statistic gathers, and the parameters."""
         gathered, rest = [], list(flat)
         for tree in trees:
             gathered.append(jax.tree.unflatten(tree, rest[: tree.num_leaves]))

@@ -31,8 +31,8 @@ def loaded(card: Card) -> Callable[[str, int, int, Frame], None]:
 class _OfSaves(Kernel):
     """A kernel of blocks numbered (save, number): `frame.rows` lists the rows, `seen` holds `blocks` of them per save.
 
-    Totals stand as kernels of paths leave them: count, means, second (i >= j), third, fourth; of the second ones, of
-    which `frame.seconds` tells how many there are, those with i = j alone where products are not wanted.
+    Totals are laid out as kernels of paths leave them: count, means, second (i >= j), third, fourth; of the second
+    ones, of which `frame.seconds` tells how many there are, those with i = j alone where products are not wanted.
     """
 
     def __init__(self, name: str, threads: int):

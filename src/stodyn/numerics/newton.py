@@ -98,7 +98,7 @@ def newton(
             def iterate(carry: Any) -> Any:
                 """x, the size of its last update, whether it has converged, whether it goes on, how often it has."""
                 x, last, _, _, iterations = carry
-                # The barrier keeps XLA from evaluating the residual for each of what is carried.
+                # The barrier keeps XLA from evaluating the residual once for each carried value.
                 after = lax.optimization_barrier(x - solve(residual, x, residual(x)))
                 updates, sizes = jnp.abs(after - x), jnp.abs(x)
                 size, most = jnp.max(updates), jnp.max(sizes)

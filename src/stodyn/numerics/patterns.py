@@ -241,7 +241,7 @@ def _dot_general(equation: Any, inputs: list[Spread]) -> Spread:
 
 
 def _scatter_add(equation: Any, inputs: list[Spread]) -> Spread:
-    """Where updates land is seen by moving them one by one: the places of scatter itself, without what was there."""
+    """The places where updates land are found by moving them one by one, as scatter does, without the old entries."""
     x, indices, updates = inputs
     numbers = equation.params["dimension_numbers"]
     if not indices.known.all() or numbers.update_window_dims or numbers.operand_batching_dims:

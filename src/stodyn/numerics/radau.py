@@ -56,7 +56,7 @@ class _Eigen:
     def __init__(self, value: complex, column: np.ndarray, row: np.ndarray):
         self.real = abs(value.imag) < 1e-12
         self.value = value.real if self.real else value
-        self.column = column.real if self.real else 2.0 * column  # twice the real part stands for the pair
+        self.column = column.real if self.real else 2.0 * column  # twice the real part represents the pair
         self.row = row.real if self.real else row
         self.last, self.total = self.column[-1], self.row.sum()
 
@@ -78,7 +78,7 @@ def _radau_points(stages: int) -> np.ndarray:
 
 
 class Forcing(NamedTuple):
-    """The source of a linear system, zero but in some columns: values(times) -> (times, columns) for all members, or
+    """The source of a linear system, zero except in some columns: values(times) -> (times, columns) for all members, or
     (times, members, columns)."""
 
     values: Callable[[np.ndarray], np.ndarray]
@@ -122,7 +122,7 @@ class Nonlinear:
 
 @dataclasses.dataclass
 class Work:
-    """What a run took."""
+    """The work of a run."""
 
     steps: int = 0
     rejected: int = 0
@@ -348,7 +348,7 @@ def controlled(
 
     h = _first_step(system, t, x, span, rtol)
     factors: list[Callable] | None = None
-    guess, rejected = None, True  # the first step is looked at as carefully as one after a rejection
+    guess, rejected = None, True  # the first step is treated as carefully as one after a rejection
     where = next((k for k, e in enumerate(method.eigen) if e.real), len(method.eigen))
     while done < len(grid):
         h = min(h, end - t)

@@ -44,7 +44,7 @@ def is_rounding(equations: core.ClosedJaxpr, x: Array) -> Array:
 
 
 def _changes(k: Array) -> Iterator[Array]:
-    """cos k, cos 2k, cos 3k, ...: what the changes of sample k are multiplied with, one for each array."""
+    """cos k, cos 2k, cos 3k, ...: the factors of the changes of sample k, one for each array."""
     before, now = jnp.ones_like(k), jnp.cos(k)
     twice = 2.0 * now
     while True:

@@ -3,7 +3,7 @@
 An array gives its entry (i, j, ...) as a node, where the indices are nodes too, so that chains of rules are fused.
 Arrays kept in memory are stored by a loop over their entries; loops over equal shapes share a body until one needs an
 entry that another has not made yet. Reductions are folds: loops inside a body. Turns, as those of Newton's method, hold
-loops themselves; what they carry from one to the next stands in memory.
+loops themselves; the values they carry from one to the next are in memory.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Buffer:
 
 
 class Array:
-    """at(index) is the node of an entry; cost: operations that it takes, from what is kept."""
+    """at(index) is the node of an entry; cost: operations that it takes, from arrays in memory."""
 
     known: np.ndarray | None = None
 
@@ -83,7 +83,7 @@ class Array:
 
 
 class Stored(Array):
-    """An array in memory: an entry is what its loop has just made, and after that loop what is loaded."""
+    """An array in memory: an entry is the node its loop has just made or, after that loop, a load."""
 
     def __init__(self, buffer: Buffer, at: Callable[[Index], Entry]):
         super().__init__(buffer.shape, buffer.dtype, at)
@@ -274,7 +274,7 @@ class Arrays:
             self.tables.append(words.view(np.int64))
         return self._tabled[key]
 
-    # --- what is kept -------------------------------------------------------------------------------------------------
+    # --- arrays in memory ---------------------------------------------------------------------------------------------
 
     def kept(self, x: Array, into: Buffer | None = None) -> Array:
         """An array whose entries are stored by a loop; of one without axes the node alone."""

@@ -57,8 +57,8 @@ class Writer:
         self.emit(f"br i1 {which}, label %{yes}, label %{no}")
 
     def carry(self, place: int, before: str, phis: Iterable[tuple[str, str, str, str]]) -> None:
-        """Write into the lines from `place` on, kept free at the head of a loop, what it carries: (name, type, value
-        when it is entered from the block `before`, value after a turn that ends here)."""
+        """Write into the lines from `place` on, kept free at the head of a loop, the values it carries: (name, type,
+        value when it is entered from the block `before`, value after a turn that ends here)."""
         for k, (name, type_, start, new) in enumerate(phis):
             self.lines[place + k] = f"  {name} = phi {type_} [ {start}, %{before} ], [ {new}, %{self.block} ]"
 

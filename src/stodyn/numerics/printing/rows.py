@@ -19,7 +19,7 @@ from stodyn.numerics.printing.nodes import Entry, Node
 
 
 def words(values: np.ndarray) -> np.ndarray:
-    """Numbers as they stand in rows: reals as doubles, others as 64-bit integers."""
+    """Numbers as they are stored in rows: reals as doubles, others as 64-bit integers."""
     return values.astype(float) if values.dtype.kind == "f" else values.astype(np.int64).view(float)
 
 

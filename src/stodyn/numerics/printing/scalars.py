@@ -105,7 +105,7 @@ class _Scalars:
         return [read(variable) for variable in jaxpr.outvars]
 
     def written(self, x: np.ndarray) -> np.ndarray:
-        """Numbers that stand in the trace: a single one as a literal, those of an array as its structure."""
+        """Numbers written in the trace: a single one as a literal, those of an array as its structure."""
         if x.ndim == 0 and x.dtype.kind == "f" and x.dtype in TYPES:
             return _scalar(self.graph.literal(as_number(x, x.dtype)))
         return known_entries(x)
