@@ -172,7 +172,7 @@ def test_prints_that_cannot_be_are_refused_with_the_reason():
 
 STEPS_OF_ONES_OWN = {
     "no report": (lambda x: x, r"method: Mine\.step must return \(state, Report\(\.\.\.\)\), but returns \w*Tracer"),
-    "a list": (lambda x: [x, EXPLICIT], r"method: Mine\.step must return .* and returns list"),
+    "a list": (lambda x: [x, EXPLICIT], r"method: Mine\.step must return .* but returns list"),
     "two states": (lambda x: (x, x), r"method: Mine\.step must return \(state, Report"),
     "another shape": (lambda x: (x[:1], EXPLICIT), r"method: Mine\.start .* of shape \(2,\), but step one of \(1,\)"),
 }

@@ -119,7 +119,7 @@ SAID = {
     "seed was 3 and is 4": dict(seed=4),
     "dt was 0.03125 and is 0.0625": dict(dt=1 / 16, collect=[*COLLECT[:4], *COLLECT[5:]]),
     r"t 1 was 1.0 and is 2.0": dict(t=(0, 2)),
-    "holds blocks of 64 paths, and 1000 paths would come in blocks of 128. Give block=64": dict(block=128),
+    "holds blocks of 64 paths, but 1000 paths would come in blocks of 128. Give block=64": dict(block=128),
     r"collect 0 statistic was 'Moments\(every=8\)' and is 'Moments\(every=4\)'": dict(
         collect=[st.Moments(every=4), *COLLECT[1:]]
     ),

@@ -200,9 +200,9 @@ def test_problems_that_differ_from_path_to_path_need_values(noise):
 def test_noise_that_is_not_the_paths_is_refused_in_words():
     problem = lorenz(noise="additive")
     key, lengths = jax.random.key(1), jnp.full(4, 0.01)
-    with pytest.raises(TypeError, match="recipe: expected what a method needs"):
+    with pytest.raises(TypeError, match="recipe: expected the recipe of a method"):
         sd.draw_increments(key, SRA1, problem.m, lengths)
-    with pytest.raises(TypeError, match="recipe: expected what a method needs"):
+    with pytest.raises(TypeError, match="recipe: expected the recipe of a method"):
         sd.increments("SRA1", problem.m, lengths, {})
     with pytest.raises(ValueError, match="channels: expected a whole number >= 1"):
         sd.draw_increments(key, SRA1.needs, 0, lengths)
