@@ -259,7 +259,7 @@ def test_a_device_that_computes_wrongly_is_refused_by_name(monkeypatch):
     said = self_test.faults(device, 20_000)
     assert [words.startswith(("sqrt gives 0.0 for", "JAX gives 0.0 for sqrt")) or words for words in said] == [True] * 2
     monkeypatch.setattr(self_test, "faults", lambda device: ["sqrt gives 0.0 for 18.9"])
-    with pytest.raises(self_test.WrongDevice, match=rf"device: {device.device_kind} with JAX .* gives wrong numbers: sqrt gives"):
+    with pytest.raises(self_test.WrongDevice, match=rf"device: {device.device_kind} .* gives wrong numbers: sqrt"):
         self_test.check((device,))
 
 
