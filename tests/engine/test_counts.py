@@ -25,7 +25,7 @@ def test_counts_below_edges_are_those_of_numpy(edges):
 def test_a_histogram_of_a_run_counts_its_paths(dtype):
     problem = sd.SDE(lambda t, x: -x, lambda t, x: 0.7 + 0.0 * x, 1.0)
     edges = np.linspace(-1.0, 2.0, 10)
-    kept = [st.Histogram(edges, every=2), st.Paths(100)]
+    kept = [st.Histogram(edges, every=2), st.Paths(100, every=2)]
     run = sd.simulate(problem, "EulerMaruyama", t=(0.0, 1.0), dt=0.25, paths=100, seed=1, collect=kept, dtype=dtype)
     x = run["path"].transpose("time", "component", ...).values.reshape(3, 1, 100)
     expected = (x[..., None] < edges.astype(dtype)).mean(axis=2)

@@ -38,7 +38,7 @@ def drawn(rng, size):
 
 def run_of(problem, method="Heun", **options):
     run = sd.simulate(problem, method, **RUN | dict(collect=st.Paths(9, every=1)) | options)
-    assert "over arrays a step" in sd.provenance(run)["executor_reason"]
+    assert "over arrays per step" in sd.provenance(run)["executor_reason"]
     return run
 
 

@@ -17,6 +17,7 @@ from stodyn.methods.implicit import ThetaEuler
 from stodyn.models.double_well import double_well
 from stodyn.models.kubo import kubo
 from stodyn.models.ornstein_uhlenbeck import ornstein_uhlenbeck
+from stodyn.results import provenance
 
 RUN = dict(t=(0.0, 1.0), dt=0.05, paths=8, seed=2)
 
@@ -51,6 +52,14 @@ def test_the_callers_setting_is_left_alone(wide):
         with pytest.raises(ValueError, match="dt"):
             simulate(ornstein_uhlenbeck(), EulerMaruyama, **RUN | dict(dt=0.3))
         assert jnp.zeros(1).dtype == (np.float64 if wide else np.float32)
+
+
+def test_numbers_of_a_users_function_keep_a_float32_run_printed():
+    """0.5 is a number of no precision of its own: it becomes one of the run's."""
+    problem = SDE(lambda t, x: -x, lambda t, x: 0.5, 1.0)
+    single, double = (simulate(problem, Heun, dtype=dtype, **RUN) for dtype in ("float32", "float64"))
+    assert provenance(single)["executor"] == "printed"
+    np.testing.assert_allclose(single["variance"], double["variance"], rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(

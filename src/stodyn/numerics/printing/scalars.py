@@ -439,11 +439,12 @@ def _arg(better: str):
 
 
 def _dot_general(self: _Scalars, equation, inputs):
-    a, b = inputs
     (contract_a, contract_b), (batch_a, batch_b) = equation.params["dimension_numbers"]
-    dtype = equation.outvars[0].aval.dtype
-    if any(variable.aval.dtype != dtype for variable in equation.invars):
-        raise Unprintable("dot_general between different dtypes")
+    dtype = np.dtype(equation.outvars[0].aval.dtype)
+    if any(variable.aval.dtype != dtype and variable.aval.dtype.kind != "f" for variable in equation.invars):
+        raise Unprintable("dot_general between numbers of different kinds")
+    a, b = (each(lambda entry: self.graph.convert(entry, dtype), x) if variable.aval.dtype != dtype else x
+            for x, variable in zip(inputs, equation.invars, strict=True))  # fmt: skip
     free_a = [k for k in range(a.ndim) if k not in (*contract_a, *batch_a)]
     free_b = [k for k in range(b.ndim) if k not in (*contract_b, *batch_b)]
     batch, rows, columns = ([x.shape[k] for k in axes] for x, axes in ((a, batch_a), (a, free_a), (b, free_b)))
