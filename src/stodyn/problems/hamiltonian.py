@@ -167,6 +167,10 @@ class Hamiltonian(Problem):
             raise ValueError(f"h: returned shape {shape}, expected one number, or a vector of one number per channel")
         return shape[0] if shape else 0
 
+    def __getstate__(self):
+        """As it travels: without functions made here, which pickle cannot find by their names."""
+        return {name: value for name, value in super().__getstate__().items() if name != "_given_hamiltonians"}
+
     @functools.cached_property
     def _given_hamiltonians(self) -> tuple[Callable | None, ...]:
         """One function per channel; where one function returns all of them, its entries."""
