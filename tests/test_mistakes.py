@@ -53,7 +53,7 @@ def in_place(t, x):
 MISTAKES = {
     # shapes
     "start too short": (lambda: run(sde(drift, start=[1.0])), "drift", "check the length of the vector"),
-    "start is a number": (lambda: run(sde(drift, start=1.0)), "drift", "a start that is a number makes x one"),
+    "start is a number": (lambda: run(sde(drift, start=1.0)), "drift", "x is a number where start is one"),
     "start is a matrix": (lambda: run(sde(drift, start=np.ones((8, 2)))), "start", "PerPath(values)"),
     "drift too short": (lambda: run(sde(lambda t, x: x[:1])), "drift", "expected (2,), the shape of start"),
     "drift is a list": (lambda: run(sde(lambda t, x: [x[1], -x[0]])), "drift", "jnp.array([...])"),
@@ -95,7 +95,7 @@ MISTAKES = {
     "a method misspelt": (lambda: run(method="Hein"), "method", "Heun"),
     "a name misspelt": (lambda: sd.simulat, "simulat", "simulate"),
     "a keyword misspelt": (lambda: run(n_paths=8), "n_paths", "did you mean 'paths'?"),
-    "a component misspelt": (lambda: run(stop=sd.Stop(sd.Level(1.0, of="angle"))), "of", "there are q, p"),
+    "a component misspelt": (lambda: run(stop=sd.Stop(sd.Level(1.0, of="angle"))), "of", "the components are q, p"),
     "an entry of params misspelt": (
         lambda: run(damped(lambda t, x, p: -p["gravty"] * x, params={"gravity": 9.81})), "params", "gravty"),
     "a swept name misspelt": (lambda: sweep({"rate": [1.0]}), "over", "beta, nu"),

@@ -224,7 +224,7 @@ BAD = [
     (PROBLEM, Sampling(samples=1), {"seed": 1}, "samples: expected a whole number >= 2"),
     (PROBLEM, Sampling(fit="guess"), {"seed": 1}, "points, fit: expected"),
     (MILLER_INTEGRATOR(a=2.9).problem, Galerkin, {},
-     r"params: the index of the system changes inside the domain .* index 2 at the means and index 3"),
+     r"params: the index of the system changes inside the domain .* index 2 at the means but index 3"),
     (RandomDAE([[1.0]], matrix=[[1.0]], start=[0.0]), Galerkin, {}, "expands in random parameters, but this"),
     (RandomDAE(lambda p: np.diag([p["a"], 0]), matrix=np.diag([-1.0, 0]), params={"a": Normal(1, 0.1)}, start=[0.0, 0]),
      Galerkin, {},

@@ -154,7 +154,7 @@ def test_what_has_a_higher_order_than_the_recommended_method_is_said():
 )
 def test_values_for_too_few_paths_are_refused_before_the_run(problem, block, monkeypatch):
     monkeypatch.setattr(compiling, "compiled", lambda *arguments, **options: pytest.fail("something was compiled"))
-    words = r"(start|params): PerPath holds values for 9 paths, and .*\. Give one value per path"
+    words = r"(start|params): PerPath holds values for 9 paths, but .*\. Give one value per path"
     with pytest.raises(ValueError, match=words):
         simulate(problem, **RUN | dict(paths=10), block=block)
 

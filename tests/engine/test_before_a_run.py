@@ -127,7 +127,7 @@ def test_the_unit_of_time_makes_no_difference_to_the_warning_of_coarse_areas(sec
     ],
 )
 def test_arguments_in_another_order_are_warned_of(make):
-    with pytest.warns(AnotherOrder, match=r"it is called as .*, and its arguments are called \("):
+    with pytest.warns(AnotherOrder, match=r"it is called as .*, but its arguments are named \("):
         make()
 
 

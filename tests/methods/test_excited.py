@@ -188,12 +188,12 @@ def test_accelerations_that_are_shown_hold_the_coloured_force():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: sd.with_noise(OWN, GROUND, "dx0"), "into: there is no coordinate 'dx0'; there are x0, x1, x2"),
+        (lambda: sd.with_noise(OWN, GROUND, "dx0"), "into: there is no coordinate 'dx0'; the coordinates are x0"),
         (lambda: sd.with_noise(OWN, GROUND, 3), "into: there is no coordinate 3; there are 3"),
         (lambda: sd.with_noise(OWN, GROUND, np.zeros(6)), r"into: expected a finite matrix of shape \(3, 1\)"),
         (lambda: sd.with_noise(OWN, GROUND, ["x0", "x1"]), r"into: 2 coordinate\(s\) for the 1 output"),
         (lambda: sd.with_noise(OWN, GROUND, lambda t, x, v: x[:2]), r"into: returned shape \(2,\), expected \(3, 1\)"),
-        (lambda: sd.with_noise(OWN, GROUND.named("x1"), "x0"), r"components called \['x1'\] already"),
+        (lambda: sd.with_noise(OWN, GROUND.named("x1"), "x0"), r"already has components called \['x1'\]"),
         (
             lambda: sd.simulate(FRAME, sd.ExactNoise("Newmark"), t=(0.0, 0.2), dt=0.1, paths=2, seed=1),
             "methods of the α family keep the noise of a mechanical system exact by themselves",

@@ -54,7 +54,7 @@ def test_a_default_where_params_would_stand_is_refused():
     check_call("drift", lambda t, x, k=2: x, ("t", "x"), None)
     check_call("drift", lambda t, x, *, k=2: x, ("t", "x"), {"a": 1.0})
     check_call("drift", lambda t, x, params=2: x, ("t", "x"), {"a": 1.0})
-    with pytest.raises(TypeError, match=r"drift: the problem has params, and lambda\(t, x, k=2\) has k=2 .* `\*, k"):
+    with pytest.raises(TypeError, match=r"drift: the problem has params, but lambda\(t, x, k=2\) has k=2 .* `\*, k"):
         check_call("drift", lambda t, x, k=2: x, ("t", "x"), {"a": 1.0})
 
 

@@ -89,7 +89,7 @@ def test_a_structure_with_elements_is_no_longer_taken_as_linear_and_may_be_drive
     np.testing.assert_allclose(moved.example_start(), [0.3, 0.1, 0.0, 0.0, 0.0])
     pushed = dataclasses.replace(sd.base_excited(frame, co.gauss_markov(0.5, 1.0)), start=([0.3, 0.1], [0.0, 0.0]))
     np.testing.assert_allclose(pushed.example_start()[:4], [0.3, 0.1, 0.0, 0.0])
-    with pytest.raises(ValueError, match="mass: is not that of the matrices"):
+    with pytest.raises(ValueError, match="mass: differs from the given M"):
         dataclasses.replace(frame, mass=[2.0, 2.0])
     few = sd.Mechanical.from_matrices([1.0, 1.0], 0.1 * np.eye(2), [[2.0, -1.0], [-1.0, 1.0]], modes=1)
     with pytest.raises(ValueError, match="problem: its coordinates are modes"):

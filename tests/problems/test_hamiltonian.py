@@ -195,14 +195,14 @@ def test_names_count_coordinates_or_components():
     [
         ({"H": lambda t, q, p: jnp.stack([q, p])}, ValueError, r"H: returned shape \(2,\), expected one number"),
         ({"h": (lambda t, q, p: jnp.ones(3) * q,)}, ValueError, r"h\[0\]: returned shape \(3,\), expected one number"),
-        ({"noise": (lambda t, q, p: q, None)}, ValueError, "noise: 2 given, but h has 1"),
+        ({"noise": (lambda t, q, p: q, None)}, ValueError, "noise: 2 functions were given, but h has 1"),
         ({"force": lambda t, q, p: jnp.ones(2)}, ValueError, r"force: returned shape \(2,\), expected \(\)"),
         ({"start": (1.0, [0.5, 0.2])}, ValueError, "two numbers or two vectors of one length"),
         ({"start": None}, ValueError, "start: missing"),
         ({"start": (1.0, 2.0, 3.0)}, ValueError, r"expected \(q0, p0\), got 3 entries"),
         ({"H": lambda q, p: q * p}, TypeError, r"H: must take H\(t, q, p\)"),
         ({"h": (3.0,)}, TypeError, r"h\[0\]: expected a function"),
-        ({"h": 3.0}, TypeError, r"h: expected a function of .* or a tuple of one a channel, got 3\.0"),
+        ({"h": 3.0}, TypeError, r"h: expected a function of .* or a tuple of one per channel, got 3\.0"),
         ({"periodic": (1.0, 2.0)}, ValueError, "periodic: expected 1 periods"),
         ({"periodic": -1.0}, ValueError, "periodic: expected 1 periods > 0"),
         (

@@ -169,7 +169,7 @@ def test_wrong_shapes_names_and_options_are_refused_at_once():
     }.items():
         with pytest.raises((ValueError, TypeError), match=match):
             pendulum(**options)
-    with pytest.raises(ValueError, match=r"multiplier: there are no constraints"):
+    with pytest.raises(ValueError, match=r"multiplier: without constraints"):
         pendulum(constraints=None).multiplier(0.0, jnp.zeros(4))
 
 
@@ -216,7 +216,7 @@ def test_a_singular_mass_gets_the_method_that_takes_it():
 
 
 def test_coloured_noise_beside_constraints_is_refused():
-    with pytest.raises(ValueError, match="it has constraints, and coloured noise is not taken beside them"):
+    with pytest.raises(ValueError, match="it has constraints, which cannot be combined with coloured noise"):
         sd.with_noise(pendulum(), coloured.gauss_markov(1.0, 0.5), into="x0")
 
 

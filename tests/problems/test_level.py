@@ -204,7 +204,7 @@ def test_a_level_reached_at_the_start_is_said():
         (lambda: sd.Level((1.0, 2.0), direction="up"), ValueError, "Leave it out"),
         (lambda: sd.Level(1.0, direction="left"), ValueError, '"up" or "down"'),
         (lambda: sd.Level(1.0, of=1.5), TypeError, "of: expected a component"),
-        (lambda: sd.Level(1.0, of="y").on(OU), ValueError, "no component 'y'; there are x"),
+        (lambda: sd.Level(1.0, of="y").on(OU), ValueError, "no component 'y'; the components are x"),
         (lambda: sd.Level(1.0, of=1).on(OU), ValueError, "there are 1, counted from 0"),
         (lambda: sd.Level(1.0, of=-1).on(OU), ValueError, "there are 1, counted from 0"),
         (lambda: sd.Level(1.0, of=lambda t, x: x).on(OU), ValueError, r"of: returned shape \(1,\)"),

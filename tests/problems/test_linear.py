@@ -49,7 +49,7 @@ def test_start_is_drawn_with_its_covariance_even_where_it_is_singular():
         (lambda: linear(np.eye(3), B), r"A: expected shape \(2, 2\)"),
         (lambda: linear(A, [1.0, 2.0]), "B: expected a finite matrix"),
         (lambda: linear(A, B, -Q), "Q: indefinite"),
-        (lambda: linear(A, B, np.ones((2, 2))), "Q: singular.*Leave the channels out"),
+        (lambda: linear(A, B, np.ones((2, 2))), "Q: singular.*Leave out the channels"),
         (lambda: linear(A, B, covariance=-np.eye(2)), "covariance: expected"),
         (lambda: with_measurement(linear(A, B), [[1.0]], 1.0), "H: expected a finite matrix with 2 columns"),
         (lambda: with_measurement(linear(A, B), [[1.0, 0.0]], -1.0), "R: indefinite"),

@@ -108,7 +108,7 @@ def test_a_hundred_thousand_components_are_described_without_a_matrix():
 def test_matrices_that_do_not_fit_are_refused_with_the_way_out():
     with pytest.raises(MemoryError, match=r"diffusion: its matrix \(10000000, 10000000\) .* Return sd.diagonal"):
         sd.SDE(lambda t, x: -x, lambda t, x: jnp.outer(x, x), np.zeros(10_000_000))
-    with pytest.raises(MemoryError, match=r"diffusion: .* more memory than there is .* sd.diagonal"):
+    with pytest.raises(MemoryError, match=r"diffusion: .* more memory than the machine has .* sd.diagonal"):
         sd.SDE(lambda t, x: -x, lambda t, x: np.ones((10**8, 10**8)) * x[0], np.zeros(3))
 
 

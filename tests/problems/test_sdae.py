@@ -244,7 +244,7 @@ def test_noise_that_cancels_in_a_constraint_is_none():
         ({"drift": lambda t, x: x[:1]}, ValueError, r"drift: returned shape \(1,\), expected \(2,\)"),
         ({"diffusion": lambda t, x: x}, ValueError, r"diffusion: returned shape \(2,\), expected \(2, channels\)"),
         ({"structure": "calm"}, ValueError, "structure: expected one of"),
-        ({"structure": "diagonal", "diffusion": lambda t, x: jnp.zeros((2, 2))}, ValueError, "'diagonal' cannot be"),
+        ({"structure": "diagonal", "diffusion": lambda t, x: jnp.zeros((2, 2))}, ValueError, "is impossible"),
     ],
 )
 def test_bad_input(changed, error, words):

@@ -110,7 +110,7 @@ def test_a_stated_structure_is_believed(structure):
     [(lambda t, x: jnp.diag(x), "scalar", r"\(2, 2\)"), (lambda t, x: x[:, None], "diagonal", r"\(2, 1\)")],
 )
 def test_a_stated_structure_that_cannot_be_is_refused(diffusion, structure, shape):
-    with pytest.raises(ValueError, match=f"structure: '{structure}' cannot be: diffusion returns shape {shape}"):
+    with pytest.raises(ValueError, match=f"structure: '{structure}' is impossible: diffusion returns shape {shape}"):
         sde(diffusion, structure=structure)
 
 
@@ -280,15 +280,15 @@ REFUSED = {
     # words
     "calculus": (dict(calculus="Ito"), ValueError, r"calculus: expected one of \('ito', 'stratonovich'\), got 'Ito'"),
     "structure": (dict(structure="constant"), ValueError, r"structure: expected one of .*'additive'.*, got 'constant'"),
-    "one name": (dict(names="ab"), ValueError, r"names: expected 2 different names, one a component, got \('ab',\)"),
+    "one name": (dict(names="ab"), ValueError, r"names: expected 2 different names, one per component, got \('ab',\)"),
     "same names": (dict(names=("a", "a")), ValueError, r"names: expected 2 different names"),
     "numbers as names": (dict(names=(1, 2)), ValueError, r"names: expected 2 different names"),
     "number as names": (dict(names=5), ValueError, r"names: expected 2 different names.* got \(5,\)"),
-    "one unit": (dict(units=("m",)), ValueError, r"units: expected 2 entries, one a component, got \('m',\)"),
+    "one unit": (dict(units=("m",)), ValueError, r"units: expected 2 entries, one per component, got \('m',\)"),
     "unit of nothing": (
         dict(units={"z": "m"}),
         ValueError,
-        r"units: \['z'\] are no components; there are \('x0', 'x1', 'time'\)",
+        r"units: unknown component\(s\) 'z'; the components are \('x0', 'x1', 'time'\)",
     ),
     "number as unit": (dict(units=("m", 3)), ValueError, r"units: expected words such as 'm/s', got"),
 }

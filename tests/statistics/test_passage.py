@@ -269,7 +269,7 @@ def test_positions_are_followed_by_cubics():
 def test_accelerations_of_an_integrator_have_no_bridge():
     """Rows of the noise are never indexed beyond their end: of φ the grid is looked at, and that is said."""
     problem = oscillator(accelerations=True)
-    with pytest.warns(NoBridge, match=r"of='ddx'.* after its steps alone.*how noise reaches ddx is not known"):
+    with pytest.warns(NoBridge, match=r"of='ddx'.* only at the ends of steps.*how noise reaches ddx is not known"):
         run = passed(problem, "StochasticAlpha", st.Passage(1.0, "ddx", at=[2.0], mean=False), dt=0.05, paths=500)
     grid = passed(problem, "StochasticAlpha", st.Passage(1.0, "ddx", at=[2.0], mean=False, bridge=False),
                   dt=0.05, paths=500)  # fmt: skip

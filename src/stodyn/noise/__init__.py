@@ -1,4 +1,4 @@
-"""Randomness, which knows nothing of problems."""
+"""Random numbers, distributions and noise processes; nothing here depends on problems."""
 
 from stodyn import listing
 

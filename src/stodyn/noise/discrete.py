@@ -36,7 +36,7 @@ class ThreePoint(Recipe):
         return Increment(h, _three_point(h, normals["W"]), aux={})
 
     def nodes(self, m: int) -> list[tuple[tuple[float, ...], tuple[Fraction, ...]]]:
-        """(values, weights) of each normal a step takes, in the order of `normals`.
+        """(values, weights) of each normal that a step takes, in the order of `normals`.
 
         Feeding the values with their exact probabilities instead of normals gives every outcome of a step once: an
         expectation is the sum over the product of the lists.
@@ -48,7 +48,7 @@ class ThreePoint(Recipe):
 class WeakPairs(Recipe):
     """Three-point W and, independent of it, aux["two"]_j = ±√h with probability 1/2 each.
 
-    From both a weak second-order Runge-Kutta method makes what stands for its mixed integrals: W_j two_k for j > k and
+    From both a weak second-order Runge-Kutta method makes substitutes for its mixed integrals: W_j two_k for j > k and
     -W_k two_j for j < k (Stratonovich); half of W_j W_k plus these in place of I_(j,k) (Ito, see tableau.DRITable for
     why not the pairs with √h that are also found). Does not compose.
     A. Rößler, Second order Runge-Kutta methods for Stratonovich SDEs, BIT 47 (2007); K. Debrabant & A. Rößler, Families

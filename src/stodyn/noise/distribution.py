@@ -20,7 +20,7 @@ TAIL = 1e-60  # the probability beyond the outermost quantile that is integrated
 
 
 class Distribution(ABC):
-    """A random number with a density: what polynomial chaos asks of it, and what a run draws.
+    """A random number with a density: what polynomial chaos needs to know about it, and what a run draws.
 
     low, high  the ends of its support, possibly infinite
     """
@@ -38,7 +38,7 @@ class Distribution(ABC):
 
     @abstractmethod
     def recurrence(self, n: int) -> Recurrence:
-        """The first n coefficients of its monic orthogonal polynomials; refuses where moments are missing."""
+        """The first n coefficients of its monic orthogonal polynomials; an error where moments do not exist."""
 
     def rule(self, n: int) -> gauss.Rule:
         """The Gauss rule with n nodes: exact for polynomials of degree 2n - 1."""
@@ -113,7 +113,22 @@ class _Law(Distribution):
 
 @dataclasses.dataclass(frozen=True)
 class Truncated(Distribution):
-    """A distribution cut to [low, high] and scaled up to one again."""
+    """A distribution cut to [low, high] and normalised again.
+
+    Parameters
+    ----------
+    base : distribution
+        One of stodyn.noise (Normal, Gamma, ...) or a frozen continuous scipy.stats distribution.
+    low, high : float
+        The ends of the new support; low < high.
+
+    Examples
+    --------
+    >>> import stodyn as sd
+    >>> resistance = sd.noise.Truncated(sd.noise.Normal(1.0, 0.1), 0.8, 1.2)
+    >>> round(resistance.mean, 12)
+    1.0
+    """
 
     base: Any
     low: float
@@ -122,7 +137,7 @@ class Truncated(Distribution):
     def __post_init__(self):
         object.__setattr__(self, "base", distribution(self.base, "Truncated"))
         if not isinstance(self.base, _Law):
-            raise TypeError(f"Truncated: expected a distribution of scipy.stats or of a name, got {self.base!r}")
+            raise TypeError(f"Truncated: expected a distribution of scipy.stats or of stodyn.noise, got {self.base!r}")
         if not (self.low < self.high and self._between > 0.0):
             raise ValueError(f"Truncated: {self.base} has no mass in [{self.low}, {self.high}]; expected low < high")
 
@@ -148,10 +163,24 @@ class Truncated(Distribution):
 
 @dataclasses.dataclass(frozen=True)
 class Density(Distribution):
-    """A density of your own on [low, high], which may be infinite; it need not be normalised.
+    """A distribution with a density of your own on [low, high]; the ends may be infinite.
 
-    density  density(x) -> values of the shape of x, x an array
-    breaks   points where it is not smooth
+    Parameters
+    ----------
+    density : function density(x) -> array in the shape of x
+        It takes arrays and need not be normalised.
+    low, high : float
+        The ends of the support; low < high.
+    breaks : tuple of float
+        Points at which the density is not smooth.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import stodyn as sd
+    >>> triangle = sd.noise.Density(lambda x: 1.0 - np.abs(x), -1.0, 1.0, breaks=(0.0,))
+    >>> round(triangle.variance, 12)
+    0.166666666667
     """
 
     density: Callable[[np.ndarray], np.ndarray]
@@ -207,20 +236,70 @@ class Density(Distribution):
 
 
 def Uniform(low: float, high: float) -> Distribution:
-    """Uniform on [low, high]: Legendre polynomials."""
+    """Make the uniform distribution on [low, high], which goes with Legendre polynomials.
+
+    Parameters
+    ----------
+    low, high : float
+        The ends of the support; low < high.
+
+    Returns
+    -------
+    Distribution
+
+    Examples
+    --------
+    >>> import stodyn as sd
+    >>> sd.noise.Uniform(0.9, 1.1).mean
+    1.0
+    """
     _expect(low < high, "Uniform", f"low < high, got {low} and {high}")
     half, middle = 0.5 * (high - low), 0.5 * (high + low)
     return _Law(scipy.stats.uniform(low, high - low), f"Uniform({low:g}, {high:g})", orthogonal.legendre, middle, half)
 
 
 def Normal(mean: float, std: float) -> Distribution:
-    """Normal: Hermite polynomials."""
+    """Make the normal distribution, which goes with Hermite polynomials.
+
+    Parameters
+    ----------
+    mean, std : float
+        Mean and standard deviation; std > 0.
+
+    Returns
+    -------
+    Distribution
+
+    Examples
+    --------
+    >>> import stodyn as sd
+    >>> sd.noise.Normal(1.0, 2.0).mean
+    1.0
+    """
     _expect(std > 0, "Normal", f"std > 0, got {std}")
     return _Law(scipy.stats.norm(mean, std), f"Normal({mean:g}, {std:g})", orthogonal.hermite, mean, std)
 
 
 def Beta(a: float, b: float, low: float = 0.0, high: float = 1.0) -> Distribution:
-    """Density proportional to (x - low)^(a-1) (high - x)^(b-1): Jacobi polynomials."""
+    """Make the beta distribution, density ∝ (x - low)^(a-1) (high - x)^(b-1), which goes with Jacobi polynomials.
+
+    Parameters
+    ----------
+    a, b : float
+        Shape parameters > 0.
+    low, high : float
+        The ends of the support; low < high.
+
+    Returns
+    -------
+    Distribution
+
+    Examples
+    --------
+    >>> import stodyn as sd
+    >>> round(sd.noise.Beta(2.0, 2.0).variance, 12)
+    0.05
+    """
     _expect(a > 0 and b > 0 and low < high, "Beta", f"a, b > 0 and low < high, got {a}, {b}, {low}, {high}")
     half, middle = 0.5 * (high - low), 0.5 * (high + low)
     return _Law(scipy.stats.beta(a, b, low, high - low), f"Beta({a:g}, {b:g}, {low:g}, {high:g})",
@@ -228,24 +307,75 @@ def Beta(a: float, b: float, low: float = 0.0, high: float = 1.0) -> Distributio
 
 
 def Gamma(shape: float, scale: float = 1.0, low: float = 0.0) -> Distribution:
-    """Density proportional to (x - low)^(shape-1) exp(-(x - low)/scale): generalised Laguerre polynomials."""
+    """Make the gamma distribution, density ∝ (x - low)^(shape-1) exp(-(x - low)/scale): Laguerre polynomials.
+
+    Parameters
+    ----------
+    shape, scale : float
+        Shape and scale, both > 0.
+    low : float
+        The lower end of the support.
+
+    Returns
+    -------
+    Distribution
+
+    Examples
+    --------
+    >>> import stodyn as sd
+    >>> round(sd.noise.Gamma(2.0, 3.0).mean, 12)
+    6.0
+    """
     _expect(shape > 0 and scale > 0, "Gamma", f"shape, scale > 0, got {shape}, {scale}")
     return _Law(scipy.stats.gamma(shape, low, scale), f"Gamma({shape:g}, {scale:g}, {low:g})",
                 functools.partial(orthogonal.laguerre, shape=shape), low, scale)  # fmt: skip
 
 
 def Exponential(scale: float = 1.0, low: float = 0.0) -> Distribution:
-    """Density proportional to exp(-(x - low)/scale): Laguerre polynomials."""
+    """Make the exponential distribution, density ∝ exp(-(x - low)/scale), which goes with Laguerre polynomials.
+
+    Parameters
+    ----------
+    scale : float
+        The mean distance from `low`; > 0.
+    low : float
+        The lower end of the support.
+
+    Returns
+    -------
+    Distribution
+
+    Examples
+    --------
+    >>> import stodyn as sd
+    >>> round(sd.noise.Exponential(2.0).mean, 12)
+    2.0
+    """
     _expect(scale > 0, "Exponential", f"scale > 0, got {scale}")
     law = scipy.stats.expon(low, scale)
     return _Law(law, f"Exponential({scale:g}, {low:g})", orthogonal.laguerre, low, scale)
 
 
 def LogNormal(mu: float, sigma: float) -> Distribution:
-    """exp of a normal number of mean mu and standard deviation sigma: Stieltjes-Wigert polynomials.
+    """Make the distribution of exp(z), z normal, which goes with Stieltjes-Wigert polynomials.
 
-    They are not complete: expansions of smooth functions may converge to something else. Where that matters, take
-    the normal exponent itself as the random parameter and its exponential inside your functions.
+    These polynomials are not complete: expansions of smooth functions may converge to something else. Where that
+    matters, take the normal exponent itself as the random parameter and its exponential inside your functions.
+
+    Parameters
+    ----------
+    mu, sigma : float
+        Mean and standard deviation of z; sigma > 0.
+
+    Returns
+    -------
+    Distribution
+
+    Examples
+    --------
+    >>> import stodyn as sd
+    >>> round(sd.noise.LogNormal(0.0, 1.0).mean, 6)
+    1.648721
     """
     _expect(sigma > 0, "LogNormal", f"sigma > 0, got {sigma}")
     return _Law(scipy.stats.lognorm(sigma, scale=np.exp(mu)), f"LogNormal({mu:g}, {sigma:g})",
@@ -253,7 +383,7 @@ def LogNormal(mu: float, sigma: float) -> Distribution:
 
 
 def distribution(source: Any, name: str) -> Distribution:
-    """`source` as a Distribution: one of these classes, or a frozen continuous scipy.stats distribution."""
+    """Return `source` as a Distribution: one of these classes, or a frozen continuous scipy.stats distribution."""
     if isinstance(source, Distribution):
         return source
     if isinstance(source, scipy.stats.rv_continuous):
@@ -262,7 +392,7 @@ def distribution(source: Any, name: str) -> Distribution:
         )
     if hasattr(source, "rvs") and not isinstance(getattr(source, "dist", None), scipy.stats.rv_continuous):
         raise TypeError(
-            f"{name}: {type(source).__name__} is no distribution of one continuous number. Random parameters are "
+            f"{name}: {type(source).__name__} is not a distribution of one continuous number. Random parameters are "
             "independent numbers with densities; write dependent ones as functions of independent ones (a Cholesky "
             "factor times normal numbers)."
         )
@@ -270,7 +400,7 @@ def distribution(source: Any, name: str) -> Distribution:
         raise TypeError(f"{name}: expected a distribution such as Uniform(0.9, 1.1), got {source!r}")
     shapes, location, scale = source.dist._parse_args(*source.args, **source.kwds)
     if np.ndim(location) or np.ndim(scale) or any(map(np.ndim, shapes)):
-        raise TypeError(f"{name}: the distribution is one of vectors; give one distribution a parameter")
+        raise TypeError(f"{name}: this is a distribution of vectors; give one distribution per parameter")
     location, scale = float(location), float(scale)
     shapes = [float(shape) for shape in shapes]
     known: dict[str, Callable[[], Distribution]] = {

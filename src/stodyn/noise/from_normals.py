@@ -21,9 +21,9 @@ STREAM = "start"
 
 
 class FromNormals(Source):
-    """function(z), of `normals` independent standard normal numbers z of each path.
+    """function(z) of `normals` independent standard normal numbers z per path.
 
-    trace  of the function, whose one result is the start
+    trace  the trace of the function, whose only result is the start
     """
 
     def __init__(self, function: Callable, normals: int):
@@ -40,7 +40,7 @@ class FromNormals(Source):
                 raise TypeError(
                     f"from_normals: function(z) with z of shape ({normals},) could not be traced by JAX "
                     f"({type(error).__name__}: {str(error).partition(chr(10))[0]}). Write it with jax.numpy; let "
-                    "it return one array; jax.scipy.special.ndtr(z) makes uniform numbers of normal ones."
+                    "it return one array; jax.scipy.special.ndtr(z) turns normal numbers into uniform ones."
                 ) from error
         self._at = AtPoints(self._value)
         self._of_path = AtPoints(self._counted, in_axes=(0, None))
@@ -63,32 +63,38 @@ class FromNormals(Source):
         return f"from_normals({getattr(self.function, '__name__', self.function)}, {self.normals})"
 
     def __call__(self, rng: np.random.Generator, size: int) -> np.ndarray:
-        """So many draws, as from any function that draws starts."""
+        """Draws for that many paths, like any function that draws starts."""
         return self._at(normals_of(rng, size, self.normals))
 
     def draw(self, rng, paths, name):
         return drawn(self(rng, len(paths)), len(paths), name)
 
     def of_paths(self, seed: int, first: int, last: int) -> np.ndarray:
-        """The draws of the paths from `first` to `last`, of the normals that a GPU counts for them."""
+        """The draws of the paths from `first` to `last`, from the normals that a GPU computes for them by counting."""
         return self._of_path(np.arange(first, last, dtype=np.uint64), counter.key_of(seed))
 
 
 def from_normals(function: Callable, normals: int) -> Any:
-    """Random starts computed from independent standard normal numbers.
+    """Make random starts from independent standard normal numbers.
 
     Parameters
     ----------
-    function
-        function(z) with z an array of `normals` standard normal numbers; it returns the start of one path. Written with
-        jax.numpy; traced once, here. `jax.scipy.special.ndtr(z)` makes uniform numbers of normal ones.
-    normals
-        How many normal numbers a path takes.
+    function : function(z) -> start
+        z is an array of `normals` standard normal numbers; the result is the start of one path. It is written with
+        jax.numpy and traced once, here. `jax.scipy.special.ndtr(z)` turns normal numbers into uniform ones.
+    normals : int
+        How many normal numbers each path uses.
 
     Returns
     -------
-    What `start=` of a problem takes. A run on a GPU draws such starts there; those of `start(rng, size)` and of
-    distributions are drawn by the host.
+    FromNormals
+        A value for the `start` of a problem. A run on a GPU draws such starts there; those of `start(rng, size)` and of
+        distributions are drawn by the host.
+
+    Raises
+    ------
+    TypeError
+        If JAX cannot trace the function.
 
     Examples
     --------

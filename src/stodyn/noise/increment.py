@@ -1,4 +1,4 @@
-"""What a step may ask of the noise, and how adjacent pieces join."""
+"""The noise of a step, and how the noise of adjacent steps is joined."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Increment:
     def word(self, word: Word) -> Array:
         """I_word, channels counted from 1 and 0 for time, the innermost integrator first: word((1, 2, 0)).
 
-        What is not held is made from what is by Ito's product rule, e.g. I_(0,j) = h W_j - I_(j,0),
+        Other integrals are computed from those that are held by Ito's product rule, e.g. I_(0,j) = h W_j - I_(j,0),
         I_(j,j) = (W_j² - h)/2, I_(1,0,1) = W I_(1,0) - 2 I_(1,1,0) - h²/2.
         """
         m = self.W.shape[-1]
@@ -97,7 +97,7 @@ class Recipe(ABC):
 def compose(first: Increment, second: Increment) -> Increment:
     """The increment over two adjacent steps, by Chen's relation I_w(s,t) = sum over w = uv of I_u(s,r) I_v(r,t).
 
-    It holds Z and II where both pieces do, and every word of either; a part of a word that cannot be had is an error.
+    It holds Z and II where both pieces do, and every word of either; an error where part of a word is unknown.
     """
     if first.aux is not None or second.aux is not None:
         raise ValueError(

@@ -64,7 +64,7 @@ class Approximation(Recipe):
     def is_enough(self, order: float, h: float, m: int = 2, unit: float = 1.0) -> bool:
         """Whether the error is small enough for a strong order; it scales as a power of time, as integrals do.
 
-        Steps longer than the unit, at which no order is to be seen, ask for no more than one of the unit.
+        Steps longer than the unit, at which no order can be observed, need no more than a step of one unit.
         """
         scaled = min(h / unit, 1.0)
         return self.error(scaled, m) <= (1 + 1e-9) * scaled ** (order + 0.5)
@@ -151,10 +151,10 @@ class Fourier(Approximation):
 
 @dataclasses.dataclass(frozen=True)
 class MrongowiusRoessler(Approximation):
-    """W, Z and I_(j,k) as by Fourier(p), with the bilinear tail replaced by a normal of the same variance a pair.
+    """W, Z and I_(j,k) as by Fourier(p), with the bilinear tail replaced by a normal of the same variance per pair.
 
     Given the ξ_jr the tail is Gaussian with variances (h/2π)² sum_{r>p} (ξ_jr² + ξ_kr²)/r²; the mean of its covariance
-    is put for that. Rms error, against the exact tail with the same normals, to leading order
+    is used instead. Rms error, against the exact tail with the same normals, to leading order
     (h/4π) √(m sum_{r>p} r⁻⁴ / sum_{r>p} r⁻²) ~ h √m/(π p √48); the paper proves the bound h √m/(π p √12). The second
     moments of all (W, Z, I_(j,k)) are exact for every p. m(2p + 2) + m(m - 1)/2 normals.
     J. Mrongowius & A. Rößler, On the approximation and simulation of iterated stochastic integrals and the
@@ -216,8 +216,8 @@ class Signature(Approximation):
         L = d e_0 + W_j e_j + (H_j W_k - W_j H_k) e_j e_k + d H_j [e_j, e_0] + C_jk [e_j, [e_k, e_0]],
     C_jk = d (3 H_j H_k/5 + δ_jk d/30), H = Z/d - W/2, and e_0 - ½ sum e_k e_k put for e_0 (Ito); substeps are joined by
     Chen's relation. W, Z, I_(j,k) and I_(j,k,0) are those of Substeps(K), errors included, and all identities between
-    words hold. In one channel I_(1,1,0) is all that is not exact; with more, words of weight 4 have a mean of O(h²/K).
-    2mK normals and, a substep, some 80 products of tensors of up to m⁴ entries.
+    words hold. In one channel only I_(1,1,0) is not exact; with more, words of weight 4 have a mean of O(h²/K).
+    2mK normals and, per substep, some 80 products of tensors of up to m⁴ entries.
     """
 
     K: int
@@ -247,7 +247,7 @@ class SecondMoments(Approximation):
 
         I_(j,k,0) = E[I_(j,k,0) | W, Z] + (h/2) (I_(j,k) - E[I_(j,k) | W, Z]) + h² (S_jk + T_jk)
     with the conditional means of Substeps(1), I_(j,k) of MrongowiusRoessler(p), and independent normals S_jk = S_kj of
-    variance 7/7200 (7/3600 for j = k) and T_jk = -T_kj of variance 1/96, which stand for what is left. p = 0 leaves
+    variance 7/7200 (7/3600 for j = k) and T_jk = -T_kj of variance 1/96, which stand for the remainder. p = 0 leaves
     I_(j,k) and T out: for one channel, and for channels that commute, where both cancel; then m(m + 5)/2 normals, else
     m(2p + 2) + m(3m - 1)/2. Rms errors: of I_(j,k) that of MrongowiusRoessler(p), of I_(j,k,0) h²/16 for j = k, less
     than h²/6 else: enough for strong order 1.
@@ -306,7 +306,7 @@ class Words(Recipe):
         return self.of(m).increment(h, normals, m)
 
 
-# A truncated series in the letters e_0, ..., e_m, one tensor a pattern: (1, 0) holds the coefficients of e_j e_0, (m,).
+# A truncated series in the letters e_0, ..., e_m, one tensor per pattern: (1, 0) has the coefficients of e_j e_0, (m,).
 Series = dict[Word, Array]
 
 

@@ -10,7 +10,7 @@ and within a step channel by channel:
 
 mix is SplitMix64's (G. Steele, D. Lea & C. Flood, Fast splittable pseudorandom number generators, OOPSLA 2014), SFC64
 C. Doty-Humphrey's. The generators of eight paths stand side by side, uint64[4][8], and are advanced together. One
-generator for eight paths in common, measured beside it, is no faster (Neoverse-N1: 2.7 ns a normal against 2.6).
+generator for eight paths in common, measured beside it, is not faster (Neoverse-N1: 2.7 ns per normal against 2.6).
 """
 
 from __future__ import annotations
@@ -89,10 +89,11 @@ def rows(
 
 
 def fill_address() -> int:
-    """Of void fill(uint64_t state[4][8], double *out, int64_t rows, int64_t stride): out[row * stride + lane].
+    """The address of void fill(uint64_t state[4][8], double *out, int64_t rows, int64_t stride).
 
-    Eight paths go forward by `rows` normals each; a row is a channel of a step. The state is advanced in place. It
-    touches nothing else, so any number of threads may call it, each with states of its own.
+    It writes out[row * stride + lane]. Eight paths go forward by `rows` normals each; a row is a channel of a step.
+    The state is advanced in place. It touches nothing else, so any number of threads may call it, each with states
+    of its own.
     """
     from stodyn.noise import path_normals_code
 
@@ -100,7 +101,7 @@ def fill_address() -> int:
 
 
 def seed_address() -> int:
-    """Of void seed(const uint64_t key[3], const uint64_t *paths, uint64_t (*states)[4][8], int64_t count).
+    """The address of void seed(const uint64_t key[3], const uint64_t *paths, uint64_t (*states)[4][8], int64_t count).
 
     The generators of `count` paths before their first draw; lanes beyond them are left alone.
     """

@@ -2,7 +2,7 @@
 
 Two ways to fill, with the same numbers. *Interleaved*: the lanes in turn, a few at a time in scalar registers, whose
 work then overlaps. *Vector*: all eight in vectors, the layers gathered from the table. On Neoverse-N1 the first takes
-2.6 ns a normal and the second 3.9; with AVX-512, where gathers are instructions, the second is the better.
+2.6 ns per normal and the second 3.9; with AVX-512, where gathers are instructions, the second is the better.
 A number that falls outside its layer's rectangle, one in 84, is finished lane by lane in a function of its own.
 """
 
@@ -53,7 +53,7 @@ def compiled(way: str | None = None) -> Compiled:
 
 
 def text(way: str, attributes: str = "") -> str:
-    """All that is compiled; `attributes` are the processor's."""
+    """The text of the whole module that is compiled; `attributes` are the processor's."""
     fill = _interleaved() if way == INTERLEAVED else _vector(attributes)
     return "\n".join([_tables(), elementary.definitions({"exp", "log1p"}, 1), _finish(), _seed(), fill])
 

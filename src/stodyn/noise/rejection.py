@@ -10,15 +10,27 @@ import numpy as np
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Rejection:
-    """Draws of a vector from a density on a box: uniform points of it, kept with probability density/bound.
+    """Draw vectors from a density on a box: uniform points in the box, accepted with probability density/bound.
 
-    density  density(x) -> (k,) for points x (k, d), in NumPy; it need not be normalised
-    lower    the corners of the box, (d,) each: it must hold all but a negligible part of the density
-    upper
-    bound    at least the largest value of the density; a point above it stops the draw with an error
+    An instance is a function draw(rng, size) -> (size, d), as `start` of a problem takes it. It costs bound · volume /
+    ∫ density evaluations per draw.
 
-    Called as draw(rng, size) -> (size, d), which is what `start` of a problem takes. Costs bound · volume / ∫ density
-    evaluations per draw.
+    Parameters
+    ----------
+    density : function density(x) -> (k,)
+        For points x (k, d), in NumPy; it need not be normalised.
+    lower, upper : sequences of float (d,)
+        The corners of the box, which must contain all but a negligible part of the density.
+    bound : float
+        At least the largest value of the density; a point above it stops the draw with an error.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from stodyn.noise.rejection import Rejection
+    >>> disc = Rejection(lambda x: 1.0 * ((x**2).sum(axis=1) < 1.0), [-1.0, -1.0], [1.0, 1.0], 1.0)
+    >>> disc(np.random.default_rng(0), 5).shape
+    (5, 2)
     """
 
     density: Callable[[np.ndarray], np.ndarray]
@@ -53,5 +65,5 @@ class Rejection:
             kept.append(x[rng.random(len(x)) * self.bound < height][:missing])
             missing, drawn = missing - len(kept[-1]), drawn + len(x)
             if drawn > 10_000_000 and missing == size:
-                raise ValueError(f"density: none of {drawn} points was kept; the box or the bound is far too large")
+                raise ValueError(f"density: none of {drawn} points was accepted; the box or the bound is far too large")
         return np.concatenate(kept)

@@ -110,7 +110,7 @@ def increments(z: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     n = len(lengths)
     if n <= COMPONENTS or n % 2:
         if n > 4 * COMPONENTS:
-            return z  # as they come: no order of so many times is cheap
+            return z  # in the order of time: no better order of so many times is cheap
         return np.tensordot(_components(tuple(lengths.tolist())), z, 1)
     pairs = lengths.reshape(-1, 2)
     whole = pairs.sum(axis=1)
@@ -126,7 +126,7 @@ def increments(z: np.ndarray, lengths: np.ndarray) -> np.ndarray:
 def sobol(
     seed: int, streams: tuple[tuple[str, int], ...], lengths: tuple[float, ...], halves: int, front: int = 0
 ) -> Sobol:
-    """The same as Sobol(...), kept: scrambles are made once."""
+    """Sobol(...) from a cache: scrambles are made once."""
     return Sobol(seed, streams, np.asarray(lengths), halves, front)
 
 

@@ -6,7 +6,7 @@
     source_of(draw)                    drawn by a function, draw(rng, size) -> (size, ...)
     source_of(from_normals(f, 2))      a traced function of normal numbers (noise/from_normals.py)
 
-What users give is converted once, by `source_of`; everyone else asks the source.
+The arguments of users are converted once, by `source_of`; all other code asks the source.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from stodyn.noise.uniforms import Uniforms
 
 
 class Source(ABC):
-    """The values of all paths.
+    """Where the values of all paths come from.
 
-    is_random  whether each path has its own
+    is_random  whether each path has its own value
     is_listed  whether some of the values are listed path by path
-    count      how many paths there are values for
+    count      for how many paths there are values
     """
 
     is_random: bool = True
@@ -47,17 +47,17 @@ class Source(ABC):
         return self.draw(np.random.default_rng(0), range(1), name)[0]
 
     def spread(self, rng: np.random.Generator, count: int, name: str) -> np.ndarray:
-        """The values of `count` paths from all over the ensemble."""
+        """The values of `count` paths chosen from the whole ensemble."""
         return self.draw(rng, range(count), name)
 
     @property
     def parts(self) -> tuple[Source, ...]:
-        """The sources that it is made of."""
+        """The sources of which this one is composed."""
         return (self,)
 
     @property
     def given(self) -> Any:
-        """What a problem is given to have this source."""
+        """The argument that gives a problem this source."""
         return self
 
     def mapped(self, function: Callable[[np.ndarray], np.ndarray]) -> Source:
@@ -88,12 +88,17 @@ class Fixed(Source):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PerPath(Source):
-    """Values listed path by path.
+    """Values listed path by path, for a start or a parameter.
 
     Parameters
     ----------
     values : array (paths, ...)
         `values[i]` belongs to path i.
+
+    Raises
+    ------
+    ValueError
+        If `values` is a single number, or a run has more paths than there are values.
 
     Examples
     --------
@@ -121,7 +126,7 @@ class PerPath(Source):
             return rng.chosen(self.values)
         if paths.stop > len(self.values):
             raise ValueError(
-                f"{name}: PerPath holds values for {len(self.values)} paths, and path {paths.stop - 1} of the run "
+                f"{name}: PerPath holds values for {len(self.values)} paths, but path {paths.stop - 1} of the run "
                 "needs one too. Give one value per path."
             )
         return self.values[paths.start : paths.stop]
@@ -218,7 +223,7 @@ class _Joined(Source):
 
 
 def source_of(given: Any) -> Source:
-    """What a user gives for a start or a parameter, as a source."""
+    """The source of the values that a user gave for a start or a parameter."""
     if isinstance(given, Source):
         return given
     if hasattr(given, "rvs"):
@@ -227,7 +232,7 @@ def source_of(given: Any) -> Source:
 
 
 def sources_in(tree: Any) -> Any:
-    """A pytree with the sources of its leaves."""
+    """The pytree of the sources of its leaves."""
     return jax.tree.map(source_of, tree)
 
 
@@ -237,17 +242,17 @@ def differs(tree: Any) -> bool:
 
 
 def joined(sources: Sequence[Source], names: Sequence[str] = ()) -> Source:
-    """The source of vectors that are those of several sources side by side."""
+    """The source of vectors whose parts come from several sources, side by side."""
     if any(source.is_random for source in sources):
         return _Joined(tuple(sources), tuple(names))
     return Fixed(np.concatenate([np.ravel(source.given) for source in sources]))
 
 
 def drawn(values: np.ndarray, size: int, name: str) -> np.ndarray:
-    """What was drawn for `size` paths, checked."""
+    """The values drawn for `size` paths, after a check of their shape and that they are finite."""
     if values.shape[:1] != (size,):
         raise ValueError(
-            f"{name}: asked for {size} draws and got an array of shape {values.shape}; "
+            f"{name}: asked for {size} draws but got an array of shape {values.shape}; "
             "its first axis must count the draws"
         )
     if not np.all(np.isfinite(values)):

@@ -12,12 +12,12 @@ from stodyn.noise.increment import Increment, Recipe
 class Stages(Recipe):
     """aux["stages"][i] = h w_i (s, m): the samples w_i of a step, times its length; Cov(h w_i, h w_j) = h (F F')_ij.
 
-    factor   F (s, r): r independent normals a channel and step
+    factor   F (s, r): r independent normals per channel and step
     weights  (s,): with them the samples make the increment of the step. Σ_i weights_i h w_i is a multiple of W, the
              increment that the same seed gives to every other method; the multiple is 1 where |F' weights| = 1
 
     The r normals ξ of a channel are turned by the reflection that takes the first unit vector to F' weights, so that
-    the first of them is the normal of the stream "W" and the others fill what is left of the law. Does not compose.
+    the first of them is the normal of the stream "W" and the others fill the rest of the law. Does not compose.
     """
 
     factor: tuple[tuple[float, ...], ...]

@@ -32,7 +32,7 @@ class Drawn:
 
     @property
     def address(self) -> int:
-        """Of void fill(uint64_t state[4][8], double *out, int64_t rows, int64_t stride)."""
+        """The address of void fill(uint64_t state[4][8], double *out, int64_t rows, int64_t stride)."""
         return path_normals.fill_address()
 
     def feed(self, streams: Streams, first_path: int, paths: int) -> Callable[[int], list[np.ndarray]]:
@@ -77,7 +77,7 @@ class Counted:
         return _counting().address("sd_count")
 
     def feed(self, streams: Streams, first_path: int, paths: int) -> Callable[[int], list[Any]]:
-        """As that of Drawn, in arrays of JAX's."""
+        """As `Drawn.feed`, in JAX arrays."""
         taken, numbers = 0, np.uint64(first_path) + np.arange(paths, dtype=np.uint64)
 
         def feed(steps: int) -> list[Any]:

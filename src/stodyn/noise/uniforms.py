@@ -1,7 +1,7 @@
 """A generator whose first uniforms are given, such as coordinates of Sobol points.
 
-A source that knows its quantiles takes one given uniform for each of its numbers; what draws in a way of its own takes
-pseudo-random numbers as from any generator.
+A source that knows its quantiles takes one given uniform for each of its numbers; a source that draws in
+its own way takes pseudo-random numbers, as from any generator.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ class Uniforms(np.random.Generator):
     Parameters
     ----------
     bits : np.random.BitGenerator
-        What everything else is drawn from.
+        The generator of all other draws.
     given : array (coordinates, paths)
         The uniforms; beyond the last coordinate they are pseudo-random. `taken` counts them.
     places : array (paths,) or None

@@ -1,6 +1,6 @@
-"""Problems, what is solved: frozen records of functions and numbers.
+"""Problems to be solved: frozen records of functions and numbers.
 
-Of its modules only `contract`, for authors, is public; problems are found in `stodyn`.
+Only the module `contract`, for authors, is public here; the problems themselves are in `stodyn`.
 """
 
 from stodyn import listing

@@ -1,4 +1,4 @@
-"""The energy of a structure beside its state: what came in, what was dissipated, what is there, and what is missing.
+"""The energy of a structure beside its state: input, dissipation, stored energy and residual.
 
 E_in = T + U + D,   T = v'Mv/2,   U = x'Kx/2,   D = ∫ v'C v dt,   E_in = ∫ v'(Γ y + load) dt + ∫ v'B ∘ dW
 """
@@ -49,12 +49,14 @@ def with_energy(problem: Mechanical) -> Accounted:
     The methods of the α family keep the account. Dissipation is integrated by the trapezoidal rule; the input is the
     impulse of each step times the mean of the velocities at its ends, which for white noise is Stratonovich's product
     and holds the ½ tr(B'M⁻¹B) per unit of time that such noise feeds in. The residual, input - dissipated - change of
-    kinetic and strain energy, is what the integrator itself made or lost: small where steps are short enough.
+    kinetic and strain energy, is the energy that the integrator itself created or lost: small where steps are short
+    enough.
 
     Parameters
     ----------
     problem : Mechanical
-        A linear structure of `Mechanical.from_matrices`, also with coloured loads; with white noise that is constant.
+        A linear structure of `Mechanical.from_matrices`, with or without coloured loads; its white noise must be
+        constant.
 
     Returns
     -------
@@ -64,7 +66,7 @@ def with_energy(problem: Mechanical) -> Accounted:
     own = problem.own if isinstance(problem, DrivenMechanical) else problem
     if not isinstance(own, Structure) or not own.is_linear:
         raise TypeError(
-            "problem: expected a linear structure made by Mechanical.from_matrices: of other forces it is not known "
+            "problem: expected a linear structure made by Mechanical.from_matrices: for other forces it is unknown "
             "which part is strain and which is loss"
         )
     if own.m and not own.facts.additive:
@@ -79,7 +81,7 @@ def with_energy(problem: Mechanical) -> Accounted:
         )
     taken = sorted(set(NAMES) & set(problem.components or ()))
     if taken:
-        raise ValueError(f"problem: has components called {taken} already; give it other names")
+        raise ValueError(f"problem: already has components called {taken}; give it other names")
     names = (*(problem.components or ()), *NAMES)
     zeros = np.zeros((len(NAMES), problem.n))
     return Accounted(problem, zeros, np.eye(len(NAMES)), names, problem.component_units)

@@ -3,7 +3,7 @@
 lambda t, x: ...            without params, whether the problem has any or not
 lambda t, x, p: ...         with params; with an empty dict where the problem has none
 lambda t, x, p=None: ...    with params where the problem has some
-lambda t, x, *rest: ...     likewise, and so are functions that do not tell their signature
+lambda t, x, *rest: ...     likewise, as for functions without a readable signature
 lambda t, x, *, k=2: ...    without params: keywords are the function's own
 """
 
@@ -44,16 +44,16 @@ def takes_params(function: Callable, count: int, params: Any) -> bool:
 
 
 def check_call(name: str, function: Callable, words: Sequence[str], params: Any) -> None:
-    """Refuse a function that cannot be called so.
+    """Refuse a function that cannot be called with these arguments.
 
     Parameters
     ----------
     name
-        What the function is called in errors.
+        The name of the function in errors.
     words
-        What its arguments before params are, such as ("t", "x").
+        The names of its arguments before params, such as ("t", "x").
     params
-        Those of the problem.
+        The params of the problem.
     """
     places = _places(function)
     if places is None:
@@ -68,7 +68,7 @@ def check_call(name: str, function: Callable, words: Sequence[str], params: Any)
         optional = places.parameters[count]
         if optional.default is not None and optional.name not in PARAMS_NAMES:
             raise TypeError(
-                f"{name}: the problem has params, and {shown} has {optional.name}={optional.default!r} where params "
+                f"{name}: the problem has params, but {shown} has {optional.name}={optional.default!r} where params "
                 f"would stand. Write `*, {optional.name}=...` to keep its value, or name it params to be given them."
             )
 
@@ -77,12 +77,12 @@ def _way_out(places: _Places, count: int) -> str:
     if places.keywords:
         return f"Give {places.keywords[0]} a value: functools.partial(function, {places.keywords[0]}=...)."
     if places.most < count:
-        return f"Its {count} arguments are given by position; take those that it does not use too."
+        return f"Its {count} arguments are given by position; give it an argument for each, used or not."
     return "Capture further values in the function, or put them into params."
 
 
 def _counts(function: Callable) -> tuple[int, float] | None:
-    """How many arguments a function needs and how many it takes by position; None where it does not tell.
+    """How many arguments a function needs and how many it takes by position; None where it has no readable signature.
 
     Plain functions, which runs of expansions call once for each time and node, are asked without inspect.signature,
     which takes 30 µs.
@@ -96,7 +96,7 @@ def _counts(function: Callable) -> tuple[int, float] | None:
 
 
 def _places(function: Callable) -> _Places | None:
-    """Those of a function, or None where it does not tell them, as some that are built in."""
+    """The arguments of a function, or None where it has no readable signature, like some built-in functions."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):

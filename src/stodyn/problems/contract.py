@@ -1,4 +1,4 @@
-"""What every problem offers to methods and to the engine."""
+"""The interface of every problem to methods and to the engine."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CALCULI = ("ito", "stratonovich")
 
 
 class Look(NamedTuple):
-    """A user's function as it was seen once: its trace for these arguments."""
+    """The trace of a user's function for these arguments, as it was when the problem was made."""
 
     function: Callable
     arguments: tuple[Any, ...]
@@ -42,8 +42,8 @@ class Look(NamedTuple):
 
 
 def anew(function: Callable) -> Callable[..., tuple[core.ClosedJaxpr, Any]]:
-    """The trace of a function and the shape of its result; JAX keeps traces of functions that it has seen before, and
-    what they read may have changed since."""
+    """A new trace of a function and the shape of its result: JAX keeps the traces of functions that it has seen before,
+    but the values that they read may have changed since."""
     return jax.make_jaxpr(functools.wraps(function)(lambda *arguments: function(*arguments)), return_shape=True)
 
 
@@ -55,7 +55,7 @@ class NoiseStructure:
     diagonal     n = m, g is diagonal and g_ii depends on x_i alone
     scalar       one channel
     commutative  (∂g_k/∂x) g_j = (∂g_j/∂x) g_k for all channels j, k (follows from each of the above)
-    general      nothing of these
+    general      none of these
     """
 
     kinds: tuple[str, ...]
@@ -96,9 +96,9 @@ class Problem(ABC):
     params: Any
     start: Any
     calculus: str
-    further_structures: ClassVar[tuple[str, ...]] = ()  # what its noise_structure may tell beyond STRUCTURES
-    unsolved: ClassVar[str] = "whose implicit equations Newton did not solve"  # what became of paths that stopped
-    failure_advice: ClassVar[str] = ""  # what else paths of such a problem may fail by, in words
+    further_structures: ClassVar[tuple[str, ...]] = ()  # the kinds that its noise_structure may have beyond STRUCTURES
+    unsolved: ClassVar[str] = "whose implicit equations Newton did not solve"  # why paths stopped, in words
+    failure_advice: ClassVar[str] = ""  # further reasons why paths of such a problem may fail, in words
 
     def __init_subclass__(cls, **keywords: Any):
         super().__init_subclass__(**keywords)
@@ -191,7 +191,7 @@ class Problem(ABC):
 
     def without_noise(self, calculus: str | None = None) -> Any:
         """The same equations with the noise set to zero; an SDE in a calculus of choice."""
-        raise TypeError(f"problem: a {type(self).__name__} has no form without noise; give the problem it is made of")
+        raise TypeError(f"problem: a {type(self).__name__} has no form without noise; give the problem inside it")
 
     def changed(self, **changes: Any) -> Problem:
         """A copy with another start or other params."""
@@ -209,16 +209,16 @@ class Problem(ABC):
         return None if lowered is None else lowered[0]
 
     def before_run(self, t: float) -> tuple[str, ...]:
-        """What the record of a run from time t should say; raises ValueError in plain words where there can be none."""
+        """What the record of a run from time t should say; raises ValueError where no run is possible."""
         return ()
 
     @functools.cached_property
     def looks(self) -> dict[str, Look]:
-        """The functions it was given, by the names of its fields, as they were looked at when it was made."""
+        """The traces of its functions, by the names of its fields, taken when the problem was made."""
         return {}
 
     def __getstate__(self) -> dict[str, Any]:
-        """As it travels: without traces."""
+        """The state that is pickled, without traces."""
         return {name: value for name, value in self.__dict__.items() if name != "looks"}
 
     def check_step(self, method: Any, h: float) -> None:  # noqa: B027
@@ -263,20 +263,20 @@ class Problem(ABC):
         return sum((weights[i] * row for i, row in zip(components, rows, strict=True)), jnp.zeros(self.m, x.dtype))
 
     def noise_push(self, t, x: jax.Array, params, W: jax.Array) -> jax.Array:
-        """What an increment W (m,) does to every component, (n,); nothing to those without a row."""
+        """The effect of an increment W (m,) on every component, (n,); zero for those without a row."""
         rows = self.noise_rows(t, x, params, range(self.n))
         return jnp.stack([jnp.zeros((), x.dtype) if row is None else row @ W for row in rows])
 
     def is_broken(self, x: jax.Array, y: jax.Array) -> jax.Array | None:
-        """Whether a path jumped in a step from x to y, so that nothing between them is known; None: it never does."""
+        """Whether a path jumped in a step from x to y, with nothing known between them; None where paths never jump."""
         return None
 
     def reach(self, component: int) -> tuple[float, float]:
-        """Between which values a component stays."""
+        """The values between which a component stays."""
         return -np.inf, np.inf
 
     def jumps(self, component: int) -> str:
-        """Why a component jumps in a step so that it cannot be seen where, in words; empty where it does not."""
+        """Why a component jumps within a step, hiding its crossings, in words; empty where it does not."""
         return ""
 
 
@@ -328,7 +328,7 @@ def check_params(params: Any) -> None:
         if values.dtype.kind not in "biufc":
             raise TypeError(
                 f"{name}: expected numbers, PerPath values or a frozen scipy.stats distribution, got {leaf!r}. "
-                "What is not a number is best captured by the functions."
+                "Values that are not numbers are best captured by the functions."
             )
         if values.dtype.kind in "fc" and np.any(np.isnan(values)):
             raise ValueError(f"{name}: is NaN{_which(values) if source.is_listed else ''}. Give numbers.")
@@ -349,7 +349,7 @@ def checked_source(name: str, given: Any) -> Source:
 
 
 def drawn_example(name: str, source: Source) -> np.ndarray:
-    """The first draw of what differs from path to path; listed values are all looked at."""
+    """The first draw of what differs from path to path; listed values are all checked."""
     for part in source.parts:
         if isinstance(part, PerPath) and not np.all(np.isfinite(part.values)):
             raise ValueError(f"{name}: not finite{_which(part.values)}. Give finite values.")
@@ -360,7 +360,7 @@ def drawn_example(name: str, source: Source) -> np.ndarray:
 
 
 def expect_problem(problem: Any) -> None:
-    """Refuse what is not a problem."""
+    """Refuse an argument that is not a problem."""
     if not isinstance(problem, Problem):
         hint = ". Write equations as a problem: stodyn.SDE(drift, diffusion, start)" if callable(problem) else ""
         if isinstance(problem, str) or hasattr(problem, "accepts"):
@@ -373,7 +373,7 @@ def returned_shape(
 ) -> jax.ShapeDtypeStruct:
     """The shape of what a user's function returns, or an error in the user's terms.
 
-    `arguments` are (name, example) pairs; params are added as problems.calling says. What is seen of a function that
+    `arguments` are (name, example) pairs; params are added as problems.calling says. The trace of a function that
     stands in a field of the problem is kept among its `looks`.
     """
     words = [word for word, _ in arguments]
@@ -389,8 +389,8 @@ def returned_shape(
         trace, result = anew(function)(*examples)
     except MemoryError as error:
         raise MemoryError(
-            f"{name}: {wanted} needs more memory than there is ({first_line(error)}). Return sd.diagonal(vector) in "
-            "place of a matrix with one channel a component, or sd.sparse(rows, columns, values, shape)."
+            f"{name}: {wanted} needs more memory than the machine has ({first_line(error)}). Return "
+            "sd.diagonal(vector) in place of a matrix with one channel per component, or sd.sparse(...)."
         ) from error
     except Exception as error:
         raise TypeError(
@@ -436,7 +436,7 @@ def _warn_of_another_order(name: str, function: Callable, words: Sequence[str], 
         meant = [word for word in known if word not in right and called.lower() in MEANT.get(word, ())]
         if meant and places[here] not in meant:
             warnings.warn(
-                f"{name}: it is called as {wanted}, and its arguments are called ({', '.join(given)}): is {called!r} "
+                f"{name}: it is called as {wanted}, but its arguments are named ({', '.join(given)}): is {called!r} "
                 f"meant to be {meant[0]}? What stands there is {places[here]}. Change their order, or their names.",
                 AnotherOrder,
                 stacklevel=6,
@@ -455,12 +455,12 @@ def _listed(words: Any) -> tuple:
 
 def _advice(error: Exception, arguments: tuple[tuple[str, Any], ...], examples: Sequence[Any]) -> str:
     if len(examples) > len(arguments) and isinstance(examples[-1], dict) and not examples[-1]:
-        return "The problem has no params, so that it is given an empty dict: give params=, or leave the argument out."
+        return "The problem has no params, so the function gets an empty dict: give params=, or leave the argument out."
     if isinstance(error, KeyError):
-        return "It asks params for an entry that is not there."
+        return "It reads an entry of params that does not exist."
     if isinstance(error, (IndexError, ValueError)) and not isinstance(error, jax.errors.JAXTypeError):
         shapes = ", ".join(f"{word} has shape {np.shape(example)}" for word, example in arguments if word != "t")
-        return f"It was called with what it will be called with: {shapes}; a start that is a number makes x one."
+        return f"It was called with the arguments of a run: {shapes}; x is a number where start is one."
     return "Write it with jax.numpy on arrays: jnp.sin for math.sin, jnp.where or lax.cond for `if` on x."
 
 
@@ -485,22 +485,24 @@ def component_names(names: Any, default: Sequence[str]) -> tuple[str, ...]:
     """The given names, or the default ones, checked."""
     found = tuple(default) if names is None else _listed(names)
     if len(found) != len(default) or len(set(found)) != len(found) or not all(isinstance(n, str) for n in found):
-        raise ValueError(f"names: expected {len(default)} different names, one a component, got {found}")
+        raise ValueError(f"names: expected {len(default)} different names, one per component, got {found}")
     return found
 
 
 def component_units(units: Any, names: Sequence[str]) -> dict[str, str] | None:
-    """Component -> unit, from a mapping or one entry a component."""
+    """Component -> unit, from a mapping or one entry per component."""
     if units is None:
         return None
     if not isinstance(units, Mapping):
         units = _listed(units)
         if len(units) != len(names):
-            raise ValueError(f"units: expected {len(names)} entries, one a component, got {units!r}")
+            raise ValueError(f"units: expected {len(names)} entries, one per component, got {units!r}")
         units = dict(zip(names, units, strict=True))
     strangers = sorted(set(units) - {*names, "time"})
     if strangers:
-        raise ValueError(f"units: {strangers} are no components; there are {(*names, 'time')}")
+        raise ValueError(
+            f"units: unknown component(s) {', '.join(map(repr, strangers))}; the components are {(*names, 'time')}"
+        )
     if not all(isinstance(unit, str) for unit in units.values()):
         raise ValueError(f"units: expected words such as 'm/s', got {dict(units)}")
     return dict(units)
@@ -510,8 +512,8 @@ def fixed_value(name: str, value: Any) -> np.ndarray:
     """A number or a vector of finite numbers."""
     if isinstance(value, jax.core.Tracer):
         raise TypeError(
-            f"{name}: is a value that JAX is tracing, and has to be a number here: problems are made outside of jit, "
-            f"vmap and grad. stodyn.path, one path with given noise, goes through all of them: give it {name}="
+            f"{name}: is a value that JAX is tracing, but has to be a number here: problems are made outside of jit, "
+            f"vmap and grad. stodyn.path, one path with given noise, works inside all of them: give it {name}="
         )
     try:
         given = np.asarray(value)

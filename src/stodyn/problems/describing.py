@@ -28,7 +28,7 @@ def as_html(title: str, lines: Lines) -> str:
 
 
 def of_problem(problem: Any) -> tuple[str, Lines]:
-    """What a problem has: components, channels, what is known of its noise, start, parameters, the method it gets."""
+    """The lines of a problem: components, channels, structure of its noise, start, parameters, method."""
     channels = f"{problem.m} channel{'s' * (problem.m != 1)} of noise" if problem.m else "no noise"
     title = f"{type(problem).__name__} with {problem.n} component{'s' * (problem.n != 1)} and {channels}"
     lines = [("components", _few(map(str, problem.components)))]

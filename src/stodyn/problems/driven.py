@@ -26,9 +26,9 @@ from stodyn.problems.measured import Measured
 from stodyn.problems.mechanical import Mechanical
 from stodyn.problems.sde import SDE
 
-NOTABLE = 0.02  # relative error of the noise's variance that a run warns of
-NOTABLE_RESPONSE = 0.05  # of the variance of what it drives
-SLOW = 1e-6  # a rate of decay, against the fastest, that is none
+NOTABLE = 0.02  # relative error of the noise's variance above which a run warns
+NOTABLE_RESPONSE = 0.05  # the same for the variance of the driven components
+SLOW = 1e-6  # a rate of decay, relative to the fastest, that counts as zero
 
 
 class NoiseNotDelivered(UserWarning):
@@ -44,7 +44,7 @@ class Driven(SDE):
     """An SDE with coloured noise in it, made by `with_noise`.
 
     own    the problem's own equations of x alone, whose params are {"own": its params, "noise": y}
-    noise  what drives it
+    noise  the noise that drives it
     """
 
     own: Any = None
@@ -110,7 +110,7 @@ class Driven(SDE):
         return with_noise(linear, self.noise, G)
 
     def stationary_variance(self) -> np.ndarray | None:
-        """Of a linear problem the variance of each component in the long run; None where it goes on to grow."""
+        """Of a linear problem the variance of each component in the long run; None where it keeps growing."""
         x = np.zeros(self.n)
         with jax.enable_x64(True):
             A, B = (
@@ -132,8 +132,8 @@ class Driven(SDE):
 def delivered_variance(method: Any, noise: Coloured, h: float) -> np.ndarray | None:
     """The variances (p,) of the noise in the long run where a method steps its filter; inf where they grow.
 
-    Exact, from the step itself on ds = A s dt + B dW. None for methods whose step NumPy cannot make, as those that
-    iterate, and those that take the whole grid at once.
+    Exact, from the step itself on ds = A s dt + B dW. None for methods whose step NumPy cannot compute, such as
+    those that iterate and those that take the whole grid at once.
     """
     A, B = noise.A, noise.B
     white = SDE(lambda t, s: A @ s, lambda t, s: jnp.asarray(B), np.zeros(len(A)), structure="additive",
@@ -147,7 +147,7 @@ def delivered_variance(method: Any, noise: Coloured, h: float) -> np.ndarray | N
 def _delivered(method: Any, problem: SDE, h: float) -> np.ndarray | None:
     """The covariance (n, n) in the long run of a linear problem with additive noise, start 0, as a method steps it.
 
-    Infinite where it grows; None where the method makes no steps, or none that NumPy can make.
+    Infinite where it grows; None where the method makes no steps, or steps that NumPy cannot compute.
     """
     if not hasattr(method, "needs") or method.refusal(problem):
         return None
@@ -176,21 +176,46 @@ def _delivered(method: Any, problem: SDE, h: float) -> np.ndarray | None:
 
 
 def with_noise(problem: Any, noise: Coloured, into: str | int | Sequence[str | int] | ArrayLike | Callable) -> Any:
-    """The problem with coloured noise y in its equations: dx = (f + G y) dt + g dW, y = C s, ds = A s dt + B dW'.
+    """Put coloured noise y into a problem: dx = (f + G y) dt + g dW, y = C s, ds = A s dt + B dW'.
 
-    An exact rewriting as an SDE of (x, s) with white noise, for any method. s starts in its stationary law, and its
-    first entries are y, so that the noise is among the components of the result by its names. G y is an ordinary force,
-    the same in both calculi; the problem's own white noise and its calculus stay as they are. Problems of other kinds
-    are written as SDEs first (an SDAE without its algebraic components). For a linear problem the method VanLoan is
-    exact at any step. Other methods treat the filter as they do any linear system: a run warns where that puts the
-    variance of the noise off by 2 %. With stodyn.ExactNoise(method) the noise is exact beside any.
+    This is an exact rewriting as an SDE of (x, s) with white noise, for any method. s starts in its stationary law, and
+    its first entries are y, so that the noise appears among the components of the result under its names. G y is an
+    ordinary force, the same in both calculi; the problem's own white noise and its calculus stay as they are. Problems
+    of other kinds are written as SDEs first (an SDAE without its algebraic components). For a linear problem the method
+    VanLoan is exact at any step. Other methods treat the filter like any linear system, and a run warns where that puts
+    the variance of the noise off by 2 %. With stodyn.ExactNoise(method) the noise is exact beside any method.
 
-    A mechanical system stays one: M x'' = force + G y + noise ξ. Methods of the α family take it with the exact
+    A mechanical system stays mechanical: M x'' = force + G y + noise ξ. Methods of the α family take it with the exact
     integrals of y over each step, others as an SDE of (x, v, s).
 
-    into  where y enters: the component whose rate each output is added to, by name or number (a list for several
-          outputs); the matrix G (n, outputs); or a function into(t, x[, params]) -> G. Of a mechanical system: the
-          coordinate on which y acts as a force; a matrix (N, outputs); or into(t, x, v[, params])
+    Parameters
+    ----------
+    problem : Problem
+        Before measurements are added to it.
+    noise : Coloured
+        The noise, such as stodyn.noise.coloured.gauss_markov(1, 2).
+    into : str, int, sequence of these, array or function
+        Where y enters: the component to whose rate each output is added, by name or number (a list for several
+        outputs); the matrix G (n, outputs); or a function into(t, x[, params]) -> G. For a mechanical system: the
+        coordinate on which y acts as a force; a matrix (N, outputs); or into(t, x, v[, params]).
+
+    Returns
+    -------
+    SDE or Mechanical
+        A mechanical system where `problem` is one, otherwise an SDE.
+
+    Raises
+    ------
+    ValueError
+        If `into` does not fit the problem and the noise, or names are taken.
+
+    Examples
+    --------
+    >>> import stodyn as sd
+    >>> quiet = sd.SDE(lambda t, x: -x, None, start=0.0)
+    >>> driven = sd.with_noise(quiet, sd.noise.coloured.gauss_markov(sigma=1.0, tau=2.0), into="x")
+    >>> driven.components
+    ('x', 'y')
     """
     if not isinstance(noise, Coloured):
         raise TypeError(
@@ -230,7 +255,7 @@ def with_noise(problem: Any, noise: Coloured, into: str | int | Sequence[str | i
     if len(set(names)) < len(names):
         taken = sorted(set(sde.components or ()) & set(noise.state_names))
         raise ValueError(
-            f"noise: the problem has components called {taken} already; give it others with noise.named(...)"
+            f"noise: the problem already has components called {taken}; rename the outputs with noise.named(...)"
         )
     return Driven(
         drift,
@@ -248,7 +273,7 @@ def with_noise(problem: Any, noise: Coloured, into: str | int | Sequence[str | i
 
 def _as_sde(problem: Any) -> SDE:
     if isinstance(problem, Measured):
-        raise TypeError("problem: drive it before it is measured: with_measurement(with_noise(problem, ...), ...)")
+        raise TypeError("problem: add noise before measurements: with_measurement(with_noise(problem, ...), ...)")
     expect_problem(problem)
     lowered = problem.written_as(SDE)
     if not isinstance(lowered, SDE):
@@ -257,21 +282,21 @@ def _as_sde(problem: Any) -> SDE:
 
 
 def _input(sde: SDE, noise: Coloured, into: Any) -> Callable:
-    """G(t, x, params) from what the user gave."""
+    """G(t, x, params) from the argument `into`."""
     n, p = sde.n, len(noise.names)
     if callable(into):
         x = np.asarray(sde.example_start())
         shape = returned_shape(sde, "into", into, ("t", 0.0), ("x", x[0] if sde.scalar else x)).shape
         if shape not in [(n, p), *([(n,)] if p == 1 else []), *([()] if n == p == 1 else [])]:
             raise ValueError(
-                f"into: returned shape {shape}, expected ({n}, {p}): a row a component, a column an output"
+                f"into: returned shape {shape}, expected ({n}, {p}): one row per component, one column per output"
             )
         return lambda t, x, params: call(into, t, x[0] if sde.scalar else x, params=params)
     places = (into,) if isinstance(into, (str, int, np.integer)) and not isinstance(into, bool) else into
     if isinstance(places, Sequence) and all(isinstance(place, (str, int, np.integer)) for place in places):
         if len(places) != p:
             raise ValueError(
-                f"into: {len(places)} component(s) for the {p} output(s) {noise.names}; one each is expected"
+                f"into: {len(places)} component(s) for the {p} output(s) {noise.names}; expected one per output"
             )
         matrix = np.zeros((n, p))
         for j, place in enumerate(places):
@@ -290,7 +315,7 @@ def _input(sde: SDE, noise: Coloured, into: Any) -> Callable:
 def _component(sde: SDE, place: str | int) -> int:
     if isinstance(place, str):
         if place not in sde.components:
-            raise ValueError(f"into: there is no component {place!r}; there are {', '.join(sde.components)}")
+            raise ValueError(f"into: there is no component {place!r}; the components are {', '.join(sde.components)}")
         return sde.components.index(place)
     if not 0 <= place < sde.n:
         raise ValueError(f"into: there is no component {place}; there are {sde.n}, counted from 0")

@@ -30,13 +30,13 @@ from stodyn.problems.sde import SDE
 class DrivenMechanical(Mechanical):
     """A mechanical system with coloured noise y in its forces, made by `with_noise`.
 
-    system    the system without it
+    system    the system without coloured noise
     coloured  the noise, in coordinates whose first states are its outputs
     into      Γ: a matrix (N, outputs), or a function into(t, x, v[, params]) -> (N, outputs)
     base      ι, where the noise is the acceleration of the ground under it (`base_excited`)
 
     The components of a run are those of the system and then the states of the filter, the outputs first. Methods of the
-    α family step it as what it is, with the exact integrals of y (methods.excited); all others take `lower(SDE)`.
+    α family step it as it is, with the exact integrals of y (methods.excited); all others take `lower(SDE)`.
     """
 
     system: Any = None
@@ -48,7 +48,7 @@ class DrivenMechanical(Mechanical):
         super().__post_init__()
         if self.joints is not None:
             raise ValueError(
-                "problem: it has constraints, and coloured noise is not taken beside them; write the filter's states "
+                "problem: it has constraints, which cannot be combined with coloured noise; write the filter's states "
                 "as coordinates of their own, or the system in minimal coordinates (problems.minimal)"
             )
 
@@ -101,7 +101,7 @@ class DrivenMechanical(Mechanical):
         given = {"own": self.params, "noise": np.zeros(self.outputs)}
         changed = {"force": force, "noise": with_own(self.noise), "mass": with_own(self.mass), "params": given}
         if getattr(self.own, "is_linear", False) and not self.pushes_by_state:
-            changed["linear_force"] = force  # it is one still
+            changed["linear_force"] = force  # it is still linear
         return dataclasses.replace(self.own, **changed)
 
     def gamma(self, t, x, v, params) -> Array:
@@ -133,7 +133,7 @@ class DrivenMechanical(Mechanical):
         return self.gamma(t, *self._seen(y, v, z), params)
 
     def _reached_by(self, function: Callable) -> set[int]:
-        """Which of t (0), y (1), v (2) a function of (t, y, v, z, params) depends on; all where nobody can tell."""
+        """Which of t (0), y (1), v (2) a function of (t, y, v, z, params) depends on; all where unknown."""
         if function == self._flat_gamma and not callable(self.into):
             return set()
         with jax.enable_x64(True):
@@ -176,7 +176,7 @@ class DrivenMechanical(Mechanical):
         return jnp.concatenate([own, jnp.zeros((self.n - len(own), self.m), x.dtype)])
 
     def noise_rows(self, t, x, params, components):
-        """Of the system; the states of the filter are drawn beside its channels, and have none."""
+        """The rows of the system; the states of the filter are drawn beside its channels and have none."""
         n = self.own.n
         return tuple(self.own.noise_rows(t, x[:n], params, (i,))[0] if i < n else None for i in components)
 
@@ -200,7 +200,7 @@ class DrivenMechanical(Mechanical):
         if lowered is None or lowered[0].n != 2 * N:
             raise TypeError(
                 "problem: has coordinates without inertia or hysteretic elements, and with coloured noise such a "
-                "system is not written as an SDE; take a method of the α family, such as StochasticAlpha"
+                "system cannot be written as an SDE; take a method of the α family, such as StochasticAlpha"
             )
 
         def into(t, x, params):
@@ -232,7 +232,7 @@ class DrivenMechanical(Mechanical):
 
 
 def synchronised(problem: Any) -> Any:
-    """The system inside a problem, with what was changed of the problem since (by dataclasses.replace)."""
+    """The system inside a problem, with the changes made to the problem since (by dataclasses.replace)."""
     shared = (f.name for f in dataclasses.fields(Mechanical))
     changed = {name: getattr(problem, name) for name in shared}
     changed = {name: value for name, value in changed.items() if value is not getattr(problem.system, name)}
@@ -242,14 +242,14 @@ def synchronised(problem: Any) -> Any:
 def driven_mechanical(
     problem: Mechanical, noise: Coloured, into: str | int | Sequence[str | int] | Any | Callable
 ) -> DrivenMechanical:
-    """The mechanical system with coloured noise in its forces; what `with_noise` makes of one."""
+    """The mechanical system with coloured noise in its forces, as `with_noise` returns it."""
     if isinstance(problem, DrivenMechanical):
         return _driven_again(problem, noise, into)
     noise = noise.with_outputs_first()
     coordinates, taken = problem.coordinates, sorted(set(problem.components) & set(noise.state_names))
     if taken:
         raise ValueError(
-            f"noise: the problem has components called {taken} already; give it others with noise.named(...)"
+            f"noise: the problem already has components called {taken}; rename the outputs with noise.named(...)"
         )
     fields = {f.name: getattr(problem, f.name) for f in dataclasses.fields(Mechanical)}
     found = _checked_into(problem, noise, into, coordinates)
@@ -288,7 +288,7 @@ def _checked_into(problem: Mechanical, noise: Coloured, into: Any, coordinates: 
     if isinstance(places, Sequence) and all(isinstance(place, (str, int, np.integer)) for place in places):
         if len(places) != p:
             raise ValueError(
-                f"into: {len(places)} coordinate(s) for the {p} output(s) {noise.names}; one each is expected"
+                f"into: {len(places)} coordinate(s) for the {p} output(s) {noise.names}; expected one per output"
             )
         matrix = np.zeros((N, p))
         for j, place in enumerate(places):
@@ -308,8 +308,8 @@ def _coordinate(place: str | int, coordinates: Sequence[str]) -> int:
     if isinstance(place, str):
         if place not in coordinates:
             raise ValueError(
-                f"into: there is no coordinate {place!r}; there are {', '.join(coordinates)}. The noise is a "
-                "force, and is given the coordinate on which it acts"
+                f"into: there is no coordinate {place!r}; the coordinates are {', '.join(coordinates)}. The noise is a "
+                "force: name the coordinate on which it acts"
             )
         return list(coordinates).index(place)
     if not 0 <= place < len(coordinates):

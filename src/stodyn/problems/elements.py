@@ -33,7 +33,7 @@ ROUNDS = 6  # of Newton's method for z at the end of a step: it is piecewise lin
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Element:
-    """Between the coordinates `at` and `to`, by name or number; to=None is the ground."""
+    """An element between the coordinates `at` and `to`, by name or number; to=None is the ground."""
 
     at: str | int
     to: str | int | None = None
@@ -50,7 +50,19 @@ class Element:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Gap(Element):
-    """A stop: a spring of `stiffness` that is met where the stretch exceeds `gap`; both: also below -gap."""
+    """A stop: a spring that acts where the stretch d = x_at - x_to exceeds a gap.
+
+    Parameters
+    ----------
+    at, to : str, int or None
+        The coordinates, by name or number; to=None is the ground.
+    stiffness : float
+        The stiffness of the spring, > 0.
+    gap : float
+        The stretch at which it begins to act.
+    both : bool
+        Whether it also acts below -gap.
+    """
 
     stiffness: float
     gap: float = 0.0
@@ -70,7 +82,17 @@ class Gap(Element):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PowerDamper(Element):
-    """A damper c |w|^exponent sign w; below the rate `smooth` it is linear, which exponents below 1 need."""
+    """A damper of the force c |w|^exponent sign w, w the rate of the stretch.
+
+    Parameters
+    ----------
+    at, to : str, int or None
+        The coordinates, by name or number; to=None is the ground.
+    c, exponent : float
+        Both > 0.
+    smooth : float
+        The rate below which the damper is linear; exponents below 1 need it.
+    """
 
     c: float
     exponent: float
@@ -94,7 +116,17 @@ class PowerDamper(Element):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Friction(Element):
-    """Dry friction of the force `slip`, regularised: slip tanh(w/speed). Below `speed` it creeps."""
+    """Dry friction, regularised: slip tanh(w/speed), w the rate of the stretch.
+
+    Parameters
+    ----------
+    at, to : str, int or None
+        The coordinates, by name or number; to=None is the ground.
+    slip : float
+        The force at which it slips, > 0.
+    speed : float
+        The rate below which it creeps instead of sticking, > 0.
+    """
 
     slip: float
     speed: float
@@ -108,7 +140,19 @@ class Friction(Element):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BoucWen(Element):
-    """A hysteretic spring: `stiffness` at first, alpha times that after yielding; z is bounded by (A/(β+γ))^(1/n)."""
+    """A hysteretic spring: F = α k d + (1 - α) k z, z' = A w - β |w| |z|^(n-1) z - γ w |z|^n; |z| <= (A/(β+γ))^(1/n).
+
+    Parameters
+    ----------
+    at, to : str, int or None
+        The coordinates, by name or number; to=None is the ground.
+    stiffness : float
+        k, the stiffness before yielding, > 0.
+    alpha : float
+        The ratio of the stiffness after yielding to k, from 0 to 1.
+    beta, gamma, n, A : float
+        The shape of the loop, with -beta < gamma <= beta and n >= 1.
+    """
 
     stiffness: float
     alpha: float
@@ -156,22 +200,35 @@ class BoucWen(Element):
 
 
 def with_elements(problem: Mechanical, *elements: Element, names: Sequence[str] | None = None) -> Mechanical:
-    """The structure with nonlinear elements between its coordinates.
+    """Put nonlinear elements between the coordinates of a structure.
 
     Parameters
     ----------
     problem : Mechanical
         Without constraints.
     elements : Gap, PowerDamper, Friction, BoucWen
-        Each says where it is by `at` and `to`.
+        The elements; `at` and `to` of each name the coordinates it connects.
     names : sequence of str, optional
-        Of the hysteretic variables of BoucWen elements, which are components of a run; "z0", "z1", ... by default.
+        The names of the hysteretic variables of BoucWen elements, which are components of a run; "z0", "z1", ... by
+        default.
 
     Returns
     -------
     Mechanical
-        With BoucWen elements a Hysteretic one, which the methods of the α family step with their order 1.0, and all
-        others as an SDE of (x, v, z). Its forces are not smooth: expect strong order 1.
+        With BoucWen elements a Hysteretic one: methods of the α family step it with their order 1.0, all others take it
+        as an SDE of (x, v, z). Its forces are not smooth: expect strong order 1.
+
+    Raises
+    ------
+    ValueError
+        If an element names an unknown coordinate, or connects one with itself.
+
+    Examples
+    --------
+    >>> import stodyn as sd
+    >>> from stodyn.problems.elements import Gap
+    >>> free = sd.Mechanical(lambda t, x, v: -x, None, start=([0.0], [1.0]))
+    >>> stopped = sd.with_elements(free, Gap(at=0, stiffness=100.0, gap=0.5))
     """
     if not isinstance(problem, Mechanical) or hasattr(problem, "coloured"):
         raise TypeError("problem: expected a mechanical system; give it elements before it is driven by coloured noise")
@@ -179,11 +236,11 @@ def with_elements(problem: Mechanical, *elements: Element, names: Sequence[str] 
         raise TypeError(f"elements: expected one or more of Gap, PowerDamper, Friction and BoucWen, got {elements!r}")
     if problem.joints is not None:
         raise ValueError(
-            "problem: it has constraints, beside which elements are not taken; write their forces into force"
+            "problem: it has constraints, which cannot be combined with elements; write the elements' forces into force"
         )
     if getattr(problem, "reduction", None) is not None:
         raise ValueError(
-            "problem: its coordinates are modes, and elements act at nodes; take the structure without modes="
+            "problem: its coordinates are modes, but elements act at nodes; take the structure without modes="
         )
     places = [_place(problem, element) for element in elements]
 
@@ -218,7 +275,7 @@ def _place(problem: Mechanical, element: Element) -> tuple[int, int | None]:
             if place not in coordinates:
                 kind = type(element).__name__
                 raise ValueError(
-                    f"{kind}: {name}: there is no coordinate {place!r}; there are {', '.join(coordinates)}"
+                    f"{kind}: {name}: there is no coordinate {place!r}; the coordinates are {', '.join(coordinates)}"
                 )
             return coordinates.index(place)
         if isinstance(place, bool) or not isinstance(place, (int, np.integer)) or not 0 <= place < problem.N:
@@ -239,9 +296,9 @@ def _place(problem: Mechanical, element: Element) -> tuple[int, int | None]:
 class Hysteretic(Mechanical):
     """A mechanical system with hysteretic elements, made by `with_elements`; its state is (x, v, z).
 
-    system          the same with the elastic parts of these elements alone
+    system          the same system with only the elastic parts of these elements
     hysteresis      the BoucWen elements and where they are
-    internal_names  of z
+    internal_names  the names of z
     """
 
     system: Any = None
@@ -251,9 +308,9 @@ class Hysteretic(Mechanical):
     def __post_init__(self):
         super().__post_init__()
         if self.accelerations:
-            raise ValueError("accelerations: are not shown of systems with hysteretic elements")
+            raise ValueError("accelerations: not available for systems with hysteretic elements; leave it out")
         if not self.is_regular:
-            raise ValueError("mass: hysteretic elements need inertia in every coordinate, and this mass is singular")
+            raise ValueError("mass: hysteretic elements need inertia in every coordinate, but this mass is singular")
 
     @functools.cached_property
     def own(self) -> Mechanical:
@@ -316,7 +373,7 @@ class Hysteretic(Mechanical):
         return Mechanical(**fields | changed)
 
     def pulled(self, force: Array, z: Array) -> Array:
-        """The force with that of z."""
+        """The force plus the force of z."""
         for i, (element, (at, to)) in enumerate(self.hysteresis):
             force = _pulled(force, at, to, (1.0 - element.alpha) * element.stiffness * z[i])
         return force

@@ -37,7 +37,7 @@ ENTRY_BY_ENTRY = 8  # coordinates up to which each entry of the equations is fol
 
 
 class Dependence(NamedTuple):
-    """What a vector of the equations needs: whether it is zero, depends on q or p, and is affine in them."""
+    """How a vector of the equations depends on q and p: whether it is zero, on which, and whether affinely."""
 
     zero: bool
     on_q: bool
@@ -55,23 +55,47 @@ class Dependence(NamedTuple):
 class Hamiltonian(Problem):
     """dq = H_p dt + Σ_r h_r,p ∘ dW_r,   dp = (-H_q + F) dt + Σ_r (-h_r,q + f_r) ∘ dW_r, subscripts being derivatives.
 
-    H            H(t, q, p[, params]) -> number
-    h            the noise Hamiltonians h_r: one function per channel, or one function that returns all of them, (m,):
-                 h = -σ * q is a bath on each coordinate; None or () where there is only a force
-    force        F(t, q, p[, params]), of the shape of q: forces without noise that do not come from H, such as friction
-    noise        f_r(t, q, p[, params]), of the shape of q: forces that white noise multiplies and that do not come from
-                 h, one function per channel; None where a channel has none
-    start        (q0, p0): two numbers make q and p numbers, two vectors make them vectors; either may be random (a
-                 frozen scipy.stats distribution, PerPath, draw(rng, size)). Or one sampler of whole states, such as
-                 noise.rejection.Rejection, start(rng, size) -> (size, 2N): q first; q and p are numbers where N = 1
-    params       any pytree, given to those functions that have a place for it behind their other arguments
-    names        one per coordinate, as in start; the momenta are then called "p_" + name. Or 2N names, one per
-                 component. units: one per component, or component -> unit
-    periodic     the period of each coordinate q_i, None for one that has none: q is wrapped to [0, period) after every
-                 step. All functions must have these periods
+    The derivatives are taken by jax.grad. What each of them depends on, and how, is proved from the trace and used by
+    the variational methods: separable Hamiltonians and linear friction make steps explicit or linear.
 
-    The derivatives are taken by jax.grad. What each depends on, and how, is proved from the trace and used by
-    methods.variational: separable Hamiltonians and linear friction make steps explicit or linear.
+    Parameters
+    ----------
+    H : function H(t, q, p[, params]) -> number
+        The Hamiltonian.
+    h : function, sequence of functions or None
+        The noise Hamiltonians h_r: one function per channel, or one function that returns all of them, (m,). For
+        example, h = -σ * q is a bath on each coordinate. None or () where there is only a force.
+    force : function F(t, q, p[, params]), optional
+        Forces without noise that do not come from H, such as friction, in the shape of q.
+    noise : function, sequence of functions or None
+        Forces f_r(t, q, p[, params]), in the shape of q, that white noise multiplies and that do not come from h: one
+        function per channel, None where a channel has none.
+    start : (q0, p0)
+        Two numbers make q and p numbers, two vectors make them vectors. Either may be random (a frozen scipy.stats
+        distribution, PerPath, draw(rng, size)). A single sampler of whole states, start(rng, size) -> (size, 2N) with q
+        first, such as noise.rejection.Rejection, serves as well; q and p are then numbers if N = 1.
+    params : pytree, optional
+        Passed to the functions that have an argument for it after the others; as for SDE.
+    names : sequence of str, optional
+        One per coordinate, in the order of start; the momenta are then called "p_" + name. Or 2N names, one per
+        component.
+    periodic : number or sequence, optional
+        The period of each coordinate q_i, None for one without a period: q is wrapped to [0, period) after every step.
+        All functions must have these periods.
+    units : sequence or mapping, optional
+        One per component, or component -> unit.
+
+    Raises
+    ------
+    ValueError
+        If a Hamiltonian is not a number, or a force does not have the shape of q.
+
+    Examples
+    --------
+    >>> import stodyn as sd
+    >>> oscillator = sd.Hamiltonian(lambda t, q, p: 0.5 * (p**2 + q**2), lambda t, q, p: -0.1 * q, start=(1.0, 0.0))
+    >>> oscillator.components, oscillator.separable
+    (('q', 'p'), True)
     """
 
     H: Callable
@@ -94,7 +118,7 @@ class Hamiltonian(Problem):
         h, forces = self._given_hamiltonians, _channels("noise", self.noise)
         if h and forces and len(h) != len(forces):
             raise ValueError(
-                f"noise: {len(forces)} given, but h has {len(h)}: one per noise channel is expected in both. "
+                f"noise: {len(forces)} functions were given, but h has {len(h)}: both need one per noise channel. "
                 "Write None for a channel that has no force, or no Hamiltonian."
             )
         arguments = self._arguments
@@ -356,7 +380,7 @@ class Hamiltonian(Problem):
         """The same system as a plain SDE of x = (q, p), Stratonovich or Ito.
 
         The Ito drift of p is -H_q + F + ½ Σ_r [(h_r,qp - f_r,p)(h_r,q - f_r) - (h_r,qq - f_r,q) h_r,p].
-        An SDE knows no periods: its q is not wrapped. A system without noise gets a channel of zeros.
+        An SDE has no periods: its q is not wrapped. A system without noise gets a channel of zeros.
         """
         if calculus not in CALCULI:
             raise ValueError(f"calculus: expected one of {CALCULI}, got {calculus!r}")
@@ -389,7 +413,7 @@ def _entry(function: Callable, r: int) -> Callable:
 
 
 def _dependence_of_wholes(function: Callable, arguments: tuple[Any, ...]) -> Dependence:
-    """The same from whole arrays: a function is affine where its derivative in any direction depends on it no more."""
+    """The same from whole arrays: affine where the derivative in any direction no longer depends on the argument."""
     numbers = [number for number, argument in enumerate(arguments) for _ in jax.tree.leaves(argument)]
     q, p = arguments[1:3]
 
@@ -421,7 +445,7 @@ def _dependence_of_wholes(function: Callable, arguments: tuple[Any, ...]) -> Dep
 def _channels(name: str, given: Any) -> tuple[Callable | None, ...]:
     if not (given is None or callable(given) or isinstance(given, Sequence)):
         raise TypeError(
-            f"{name}: expected a function of (t, q, p[, params]) or a tuple of one a channel, got {given!r}"
+            f"{name}: expected a function of (t, q, p[, params]) or a tuple of one per channel, got {given!r}"
         )
     functions = () if given is None else (given,) if callable(given) else tuple(given)
     for r, function in enumerate(functions):

@@ -34,7 +34,7 @@ COUNTED = ("impacts", "rests")
 
 @dataclasses.dataclass(frozen=True)
 class Restitution:
-    """A wall that gives back the share e of the speed at which it is struck, and takes nothing along itself.
+    """A wall that gives back the share e of the speed at which it is struck, and leaves the motion along it unchanged.
 
     Parameters
     ----------
@@ -54,25 +54,25 @@ class Restitution:
 
 
 def check_restitution(e: Any) -> None:
-    """Refuse what is not a number from 0 to 1."""
+    """Refuse a restitution that is not a number from 0 to 1."""
     if isinstance(e, bool) or not isinstance(e, (int, float, np.number)) or not 0 <= e <= 1:
         raise ValueError(
-            f"restitution: expected a number from 0 (all is lost) to 1 (nothing is), got {e!r}: an impact gives "
-            "back no more than it was given"
+            f"restitution: expected a number from 0 (all speed is lost) to 1 (none is lost), got {e!r}: an "
+            "impact gives back no more than it was given"
         )
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Impact:
-    """What happens where a mechanical system reaches a level, at the moment within the step at which it does.
+    """A change of the state where a mechanical system reaches a level, at that moment within the step.
 
     Parameters
     ----------
     level : Level
-        Of a position, or of a function of positions and time; the side that paths are on is that of its `direction`.
+        A level of a position, or of a function of positions and time; `direction` gives the side on which paths are.
         The level may move.
     then : Restitution or function
-        What becomes of the velocity; or then(t, x[, params]) -> x, the whole state (positions, then velocities) after
+        The change of the velocity; or then(t, x[, params]) -> x, the whole state (positions, then velocities) after
         the impact from that before it, written for one path with jax.numpy.
 
     Examples
@@ -121,7 +121,7 @@ class Struck(Measured):
         return x
 
     def _check_start(self, x: np.ndarray, paths: range) -> None:
-        """Refuse a start beyond a level that does not move; of those that move, before_run looks at an example."""
+        """Refuse a start beyond a level that does not move; for those that move, before_run checks an example."""
         for gauge in self.gauges:
             if callable(gauge.level.level) or callable(gauge.of):
                 continue
@@ -143,10 +143,10 @@ class Struck(Measured):
                         f"start: at t = {t:g} {gauge.words} is beyond the wall, {gauge.level}, by {beyond:g}. Start on "
                         "this side of it."
                     )
-        said = "; ".join(f"{impact.level}, {_words(impact.then)}" for impact in self.impacts)
+        listed = "; ".join(f"{impact.level}, {_words(impact.then)}" for impact in self.impacts)
         return (
             *self.problem.before_run(t),
-            f"impacts: {said}; located within the step, weak order 1 with impacts; {COUNTED[1]} counts steps at a wall",
+            f"impacts: {listed}; located within the step, weak order 1; {COUNTED[1]} counts steps at a wall",
         )
 
     def is_broken(self, x: Array, y: Array) -> Array | None:
@@ -192,7 +192,7 @@ class Struck(Measured):
 
 
 def struck(problem: Any, impacts: Sequence[Impact]) -> Struck:
-    """The system with impacts; refuses what cannot be struck."""
+    """The system with impacts; refuses systems that cannot be struck."""
     for impact in impacts:
         if not isinstance(impact, Impact):
             raise TypeError(f"walls: expected stodyn.Walls(...) or stodyn.Impact(...), got {impact!r}")
@@ -201,12 +201,12 @@ def struck(problem: Any, impacts: Sequence[Impact]) -> Struck:
         gauge = impact.level.on(problem)
         if gauge.known[0] != CUBIC:
             raise ValueError(
-                f"Impact: {impact.level} is not of positions alone ({gauge.known[1]}), and a wall is where bodies are; "
-                f"give a function of {', '.join(problem.components[: problem.N])}"
+                f"Impact: {impact.level} does not depend on positions alone ({gauge.known[1]}), but walls "
+                f"bound positions; give a function of {', '.join(problem.components[: problem.N])}"
             )
         velocities = [problem.components[i] for i in gauge.components if i >= problem.N]
         if velocities:
-            raise ValueError(f"Impact: {impact.level} depends on {', '.join(velocities)}; a wall is where bodies are")
+            raise ValueError(f"Impact: {impact.level} depends on {', '.join(velocities)}; walls bound positions")
         if not isinstance(impact.then, Restitution):
             start = ("x", np.asarray(problem.example_start()))
             found = returned_shape(problem, "then", impact.then, ("t", 0.0), start).shape

@@ -16,17 +16,17 @@ from stodyn.numerics.printing.scalars import Unprintable
 RANK = 1e-12  # a singular value of the scaled mass matrix below this share of the largest is zero
 SINGULAR = 1e-10  # the same of the scaled constraint Jacobian
 CANCELLED = 1e-11  # a sum this much smaller than its terms is zero
-STATES = 64  # in which the equations are looked at
-FEW = 12  # looks by NumPy: an index takes some, and to compile the equations of a beam takes ten seconds
+STATES = 64  # in which the equations are evaluated
+FEW = 12  # evaluations by NumPy: an index needs some, but compiling the equations of a beam takes ten seconds
 START_TOLERANCE = 1e-13
-START_LIMIT = 400  # rounds of Newton for a consistent start: an exponential comes down by one scale a round
+START_LIMIT = 400  # rounds of Newton for a consistent start: an exponential comes down by one scale per round
 
 
 class Split(NamedTuple):
     """The equations R M dX = R f dt + R g dW and the constraints 0 = N f, with M K = 0 and N M = 0.
 
     rows       (r,) the equations that are kept: R picks these rows of M, f and g
-    N          (n - r, n) what cancels M: one constraint a row
+    N          (n - r, n) cancels M from the left: one constraint per row
     K          (n, n - r) the directions that M does not see
     columns    (r,) components that, with the constraints, determine all others
     """
@@ -73,7 +73,7 @@ def _inverse(size: np.ndarray) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Diagnosis:
-    """What is known of an SDAE before it is run.
+    """The diagnosis of an SDAE before a run.
 
     index         0 where M is regular, 1, or None where the system is not of index 1: `reason` says why
     constraints   the constraints in words, "0 = f[2]" or "0 = f[0] - 0.5 f[3]"
@@ -111,7 +111,7 @@ class Diagnosis:
 
 
 def how_moved(moved: dict[str, float]) -> str:
-    """How a start was made consistent, in words; "" where it was."""
+    """How a start was made consistent, in words; "" where it was consistent."""
     far = {name: distance for name, distance in moved.items() if abs(distance) > 1e-9}
     listed = ", ".join(f"{name} by {distance:+.6g}" for name, distance in far.items())
     return f"the start did not satisfy the constraints and was moved: {listed}" if far else ""
@@ -235,7 +235,7 @@ def consistent_states(problem: Any, times: np.ndarray, states: np.ndarray) -> np
 
 
 def _consistent(problem: Any, t: float, x: np.ndarray) -> tuple[np.ndarray, bool]:
-    """The consistent start, or the start as it is, and whether it was found."""
+    """The consistent start and True, or the start as it is and False where Newton found none."""
     found = consistent_states(problem, np.full(STATES, t), np.tile(x, (STATES, 1)))[0]
     repaired = bool(np.isfinite(found).all())
     return (found if repaired else x), repaired
@@ -278,9 +278,9 @@ def _rank(parts: Split, jacobian: np.ndarray, x: np.ndarray) -> tuple[int, float
 
 
 def _scaled(parts: Split, jacobian: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """N f_x K in units in which its rows and columns are of one size, entries that are nothing but rounding set to 0.
+    """N f_x K in units in which its rows and columns are of one size, entries that are only rounding set to 0.
 
-    What stands in a constraint is compared as it is there, slope times component, so that units do not matter; a
+    The terms of a constraint are compared as slope times component, so that units do not matter; a
     component that is small at the start may become larger.
     """
     C, size = parts.N @ jacobian @ parts.K, np.maximum(1.0, np.abs(x))

@@ -75,7 +75,7 @@ class Frame:
 class Joints:
     """The constraints of a mechanical problem, and its equations with them; for one path.
 
-    names   of the constraints that are kept; rows: their numbers among what the user's function returns
+    names   of the constraints that are kept; rows: their numbers among the values of the user's function
     """
 
     problem: Any
@@ -209,7 +209,7 @@ class Joints:
         return self.kicked(t, q, v, params)[0]
 
     def moved_onto(self, t: Any, q: Array, params: Any, tol: float, limit: int) -> tuple[Array, Any]:
-        """q moved along M⁻¹Gᵀ to g(t, q) = 0, and how Newton went: a round with C at q, the others with C where it
+        """q moved along M⁻¹Gᵀ to g(t, q) = 0, and Newton's report: a round with C at q, the others with C where it
         ends, which is as near as each with its own C but for the third power of the way."""
         frame = self.frame(t, q, params)
         q = q - frame.C @ frame.solve(self.value(t, q, params))
@@ -305,17 +305,17 @@ class Joints:
 
 
 def joints_of(problem: Any) -> Joints | None:
-    """The joints of a mechanical problem; refuses what cannot be one."""
+    """The joints of a mechanical problem; refuses arguments that do not define any."""
     if problem.constraints is None:
         for option, value in {"constraint_names": None, "redundant": "refuse", "impulses": False}.items():
             if getattr(problem, option) != value:
-                raise ValueError(f"{option}: belongs to constraints=, and there are none")
+                raise ValueError(f"{option}: belongs to constraints=, but none are given")
         return None
     if problem.redundant not in ("refuse", "drop"):
         raise ValueError(f'redundant: expected "refuse" or "drop", got {problem.redundant!r}')
     if problem.scalar:
         raise ValueError(
-            "constraints: x is a number, and nothing could move; give start as vectors, ([x0, y0], [vx0, vy0])"
+            "constraints: x is a number, so nothing could move; give start as vectors, ([x0, y0], [vx0, vy0])"
         )
     x = problem.example_pair[0]
     with jax.enable_x64(True):
@@ -336,16 +336,16 @@ def joints_of(problem: Any) -> Joints | None:
 
 
 class Drifting(UserWarning):
-    """A method that knows no constraints steps the accelerations that these allow."""
+    """A method without support for constraints steps the accelerations that they allow."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class DriftingSDE(SDE):
-    """The SDE of (x, v) with accelerations and kicks along the constraints, for methods that know no constraints."""
+    """The SDE of (x, v) with accelerations and kicks along the constraints, for methods without constraints."""
 
     def check_step(self, method: Any, h: float) -> None:
         warnings.warn(
-            f"method: {method.name} steps accelerations that the constraints allow, and knows no constraints: "
+            f"method: {method.name} steps accelerations that the constraints allow, but does not keep the constraints: "
             "positions drift off them, without bound. Take RattleAlpha, ProjectedAlpha or ConstrainedBAOAB",
             Drifting,
             stacklevel=3,

@@ -1,7 +1,7 @@
 """Before a run with joints: are the constraints independent, is there inertia along them, where do paths start?
 
-With the rows of G M^(-1/2) scaled to length 1, the lowest singular value σ of all constraints says how far they are
-from depending on each other. It is looked at in the start, moved onto the constraints, and in consistent states around
+With the rows of G M^(-1/2) scaled to length 1, the lowest singular value σ of all constraints tells how far they are
+from depending on each other. It is computed at the start, moved onto the constraints, and in consistent states around
 it: zero everywhere means that one constraint follows from others, zero at the start alone a singular configuration.
 """
 
@@ -19,12 +19,12 @@ from stodyn.numerics.printing.points import AtPoints, at_points
 from stodyn.problems.index import how_moved
 
 STATES = 9  # the start, and consistent states around it
-DRAWN = 64  # starts and parameters that are looked at where paths have their own
+DRAWN = 64  # starts and parameters that are checked where paths have their own
 ROUNDS = 60  # of Newton onto the constraints
 DEPENDENT = 1e-10  # σ below this share of the largest everywhere: a constraint follows from others
 BRANCHING = 1e-6  # σ below this at the start alone: the motion may branch
 FAR = 0.1  # a start is not moved farther than this share of |x|
-SAID = 1e-6  # a start that is moved by more than this share of its size is warned of
+SAID = 1e-6  # a start that moves by more than this share of its size causes a warning
 
 
 class StartMoved(UserWarning):
@@ -42,7 +42,7 @@ class Looked(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class JointsDiagnosis:
-    """What is known of the constraints of a mechanical problem before it is run.
+    """The diagnosis of the constraints of a mechanical problem before a run.
 
     reason    why it cannot be run, in words that begin with the argument; "" where it can
     names     of the constraints; degrees: how many coordinates are left to move
@@ -73,7 +73,7 @@ class JointsDiagnosis:
 
 
 def looking(joints: Any, params: Any = None, axes: Any = None) -> Callable[[np.ndarray, np.ndarray], Looked]:
-    """(times (S,), coordinates (S, N)) -> what is there, with the parameters of one path, or of S of them."""
+    """(times (S,), coordinates (S, N)) -> the values there, with the parameters of one path, or of S of them."""
     params = joints.problem.example_params() if params is None else params
 
     def at(t, q, p):
@@ -89,7 +89,7 @@ def looking(joints: Any, params: Any = None, axes: Any = None) -> Callable[[np.n
 
 
 def diagnose(joints: Any, t: float) -> JointsDiagnosis:
-    """What the constraints do at the start at time t, and why they cannot be run, if so."""
+    """The constraints at the start at time t and, where they cannot be run, the reason."""
     problem = joints.problem
     N, names, look = problem.N, joints.names, looking(joints)
     given = np.asarray(problem.start_source.example("start"), float)
@@ -131,7 +131,7 @@ def diagnose(joints: Any, t: float) -> JointsDiagnosis:
     if not solved[0]:
         return answer(
             f"start: Newton finds no state near {x.tolist()} that satisfies {_listed(names)} (it ends "
-            f"{_distance(found).max():.3g} away); start nearer, or look whether they can hold together"
+            f"{_distance(found).max():.3g} away); start nearer, or check whether they can all hold at once"
         )
     if σ < BRANCHING and np.median(spectra[:, -1]) > 100.0 * σ:
         _, _, right = np.linalg.svd(_scaled(found.G[0], found.M[0]).T)
@@ -153,7 +153,7 @@ def diagnose(joints: Any, t: float) -> JointsDiagnosis:
 
 
 def checked(joints: Any, found: JointsDiagnosis, t: float) -> tuple[str, ...]:
-    """What the record of a run says; refuses what cannot be run, and warns where the start is moved."""
+    """The lines of a run's record; refuses problems that cannot be run, and warns where the start is moved."""
     if found.reason:
         raise ValueError(f"{found.reason}.")
     N = joints.problem.N
@@ -282,7 +282,7 @@ def _redundant(joints: Any, found: Looked, rows: tuple[int, ...]) -> str:
     if apart > 1e-9 * (1.0 + np.abs(found.g[0]).max()):
         return f"constraints: {name!r} and {others} contradict each other by {apart:.3g}: no state satisfies them all"
     return (
-        f'constraints: {name!r} follows from {others}; leave it out, or say redundant="drop". The motion is the '
+        f'constraints: {name!r} follows from {others}; leave it out, or give redundant="drop". The motion is the '
         "same, but single reactions of dependent constraints are not determined"
     )
 
@@ -305,7 +305,7 @@ def _noisy(joints: Any, times: np.ndarray, q: np.ndarray, v: np.ndarray) -> tupl
 
 
 def _check_drawn(joints: Any, t: float) -> None:
-    """Look at some starts and parameters of paths that have their own."""
+    """Check some starts and parameters where paths have their own."""
     problem = joints.problem
     if not problem.differs_from_path_to_path:
         return

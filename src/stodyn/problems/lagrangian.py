@@ -4,7 +4,7 @@ With L = T - V, p = ∂L/∂v and Rayleigh's dissipation function R, Lagrange's 
 
     M v' = ∂L/∂q - (∂p/∂q) v - ∂p/∂t + forces - ∂R/∂v + noise ξ - Gᵀ λ,      M = ∂²T/∂v².
 
-T must be quadratic in v: where M depends on v, noise in M dv and noise in dp differ by a drift that nobody has stated.
+T must be quadratic in v: where M depends on v, noise in M dv and noise in dp differ by a drift that is not stated.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def from_energies(
     params: Mapping[Any, Any] | None = None,
     **options: Any,
 ) -> Mechanical:
-    """What `Mechanical.from_lagrangian` makes; its arguments are described there."""
+    """The system of `Mechanical.from_lagrangian`, which describes the arguments."""
     sympy = _sympy()
     reader = _Reader(sympy, q, v, t, params or {})
     T, V = reader.read("T", T), reader.read("V", V)
@@ -51,7 +51,7 @@ def from_energies(
     if M.has(*reader.v) and any(sympy.simplify(entry).has(*reader.v) for entry in M):
         raise ValueError(
             "T: is not quadratic in the velocities, so that the mass depends on them. Noise on the momentum p = ∂T/∂v "
-            "then is another equation than noise in M dv, by a drift -½ Σ ∂²p/∂v² b b; write the one that is meant as "
+            "then differs from noise in M dv by a drift -½ Σ ∂²p/∂v² b b; write the equation that is meant as "
             "stodyn.Mechanical or stodyn.SDE"
         )
     M = M.applyfunc(sympy.simplify)
@@ -103,7 +103,7 @@ def _columns(sympy: Any, reader: _Reader, noise: Any) -> Any:
 
 
 class _Reader:
-    """Expressions in plain symbols t, q, v and parameters; what else they hold is refused by name."""
+    """Expressions in plain symbols t, q, v and parameters; any other symbol is refused by name."""
 
     def __init__(self, sympy: Any, q: Sequence[Any], v: Sequence[Any] | None, t: Any, params: Mapping[Any, Any]):
         self.sympy = sympy

@@ -6,11 +6,11 @@
     Level(lambda t: 1.0 + 0.5 * t)                   a level that moves
 
 On a problem a level becomes a Gauge, for one path: how far the function is from the level, how noise reaches it, and so
-which of three ways tells whether the level was reached between two steps:
+which of three ways decides whether the level was reached between two steps:
 
     "bridge"   noise enters the function: a Brownian bridge between the two values
     "cubic"    noise enters its rate at most (a position): Hermite's cubic through values and rates
-    "grid"     neither is known: the two values alone
+    "grid"     neither is known: only the two values
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ class Level:
     level : number, function or pair
         A number; a function level(t[, params]); or a pair of these, (low, high): then leaving the strip is the event.
     of : str, int or function
-        What reaches it: a component by its name or number, or a function of(t, x[, params]) -> number, written for
-        one path with jax.numpy. x is a vector, also where the problem is scalar. As for drift, params are given where
-        the problem has them.
+        The quantity that reaches it: a component by its name or number, or a function of(t, x[, params]) -> number,
+        written for one path with jax.numpy. x is a vector, also where the problem is scalar. As for drift, params are
+        given where the problem has them.
     direction : "up" or "down"
         Whether the level is reached from below (the default) or from above. A pair has no direction.
 
@@ -98,12 +98,12 @@ class Level:
         return self.level if isinstance(self.level, tuple) else (self.level,)
 
     def on(self, problem: Problem, t: float = 0.0) -> Gauge:
-        """The level on a problem whose run begins at time t; errors in the user's terms."""
+        """The level on a problem whose run begins at time t; errors are in the user's terms."""
         names: Any = problem.components
         of = self.of
         if isinstance(of, str):
             if of not in names:
-                raise ValueError(f"of: there is no component {of!r}; there are {', '.join(names)}")
+                raise ValueError(f"of: there is no component {of!r}; the components are {', '.join(names)}")
             of = names.index(of)
         if not callable(of) and not 0 <= of < problem.n:
             raise ValueError(f"of: there is no component {of}; there are {problem.n}, counted from 0")
@@ -123,14 +123,14 @@ class Level:
 
 
 class NoBridge(UserWarning):
-    """A level whose crossings are seen after steps alone."""
+    """A level whose crossings are seen only at the ends of steps."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Gauge:
     """A level on a problem; its functions are of one path, (t, x, params).
 
-    Distances are positive on this side of a level and one for each level: (1,), or (2,) to the lower and the upper.
+    Distances are positive on this side of a level, with one per level: (1,), or (2,) to the lower and the upper.
     """
 
     level: Level
@@ -256,7 +256,7 @@ class Gauge:
 
     @functools.cached_property
     def known(self) -> tuple[str, str]:
-        """How a crossing between two steps is told, "bridge", "cubic" or "grid", and why in words."""
+        """How a crossing between two steps is detected, "bridge", "cubic" or "grid", and why in words."""
         names = self.problem.components
         periods: Any = getattr(self.problem, "periods", None) or ()
         if not callable(self.of) and self.of < len(periods) and periods[self.of]:
@@ -312,7 +312,7 @@ class Gauge:
                 )
 
     def check_reach(self) -> None:
-        """Refuse fixed levels of a component that its walls keep it from."""
+        """Refuse fixed levels that the walls of a component keep it from reaching."""
         if callable(self.of) or any(map(callable, self.level.bounds)):
             return
         low, high = self.problem.reach(self.of)
@@ -327,8 +327,8 @@ class Gauge:
             )
 
     def reached_at_start(self, t: float) -> str | None:
-        """In words, that every path is at or beyond the level when the run begins at time t; None where that is not
-        so, or not known: where starts or parameters are random, or the start is not that of a component."""
+        """In words, that every path is at or beyond the level when the run begins at time t; None where that is false
+        or unknown: where starts or parameters are random, or the start is not that of a component."""
         problem = self.problem
         if problem.differs_from_path_to_path or any(row is None for row in self._rows()):
             return None
@@ -354,11 +354,11 @@ class Gauge:
         )
 
     def warn_of_grid(self, who: str, way_out: str, stacklevel: int) -> None:
-        """Warn where crossings between two steps cannot be told."""
+        """Warn where crossings between two steps cannot be detected."""
         kind, why = self.known
         if kind == GRID:
             warnings.warn(
-                f"{who}: {self.level} is looked at after its steps alone, so that what happens between two is missed: "
+                f"{who}: {self.level} is checked only at the ends of steps, so that crossings between them are missed: "
                 f"{why}. {way_out}",
                 NoBridge,
                 stacklevel=stacklevel,

@@ -25,12 +25,40 @@ def linear(
     names: Sequence[str] | None = None,
     units: Any = None,
 ) -> SDE:
-    """The SDE dx = (A x + B_u u(t)) dt + B √Q dW from a start of the given mean and covariance (0 unless given).
+    """Make the SDE dx = (A x + B_u u(t)) dt + B √Q dW of a linear system driven by white noise.
 
-    A, Q   matrices, or functions of t; Q is the intensity of the white noise, the identity unless given; numbers serve
-           for systems of one component
-    B      (n, channels)
-    Bu, u  the input matrix (the identity unless given) and the input, a vector or a function of t
+    Parameters
+    ----------
+    A : array (n, n) or function of t
+        The system matrix; a number serves for one component.
+    B : array (n, channels)
+        The noise input matrix.
+    Q : array (channels, channels) or function of t, optional
+        The intensity of the white noise, E w(t) w(s)' = Q δ(t - s); the identity by default.
+    Bu : array (n, inputs), optional
+        The input matrix; the identity by default.
+    u : array (inputs,) or function of t, optional
+        The input; none by default.
+    mean, covariance : arrays (n,) and (n, n), optional
+        The normal law of the start; both are 0 by default.
+    names, units : optional
+        As for SDE.
+
+    Returns
+    -------
+    SDE
+
+    Raises
+    ------
+    ValueError
+        If shapes do not fit, Q is not positive definite, or the covariance has negative eigenvalues.
+
+    Examples
+    --------
+    >>> import stodyn as sd
+    >>> oscillator = sd.linear([[0.0, 1.0], [-1.0, -0.2]], [[0.0], [1.0]], names=["x", "v"])
+    >>> oscillator.noise_structure.kind
+    'additive'
     """
     B = _matrix("B", B)
     n, m = B.shape
@@ -63,7 +91,7 @@ def intensity(Q: ArrayLike, m: int) -> np.ndarray:
     """Q as a matrix (m, m), refused unless it is symmetric and positive definite."""
     matrix = _matrix("Q", Q)
     if matrix.shape != (m, m) or not np.allclose(matrix, matrix.T, rtol=1e-12, atol=0):
-        raise ValueError(f"Q: expected a symmetric matrix of shape ({m}, {m}), one row a channel of B, got\n{matrix}")
+        raise ValueError(f"Q: expected a symmetric matrix of shape ({m}, {m}), one row per channel of B, got\n{matrix}")
     eigenvalues = np.linalg.eigvalsh(matrix)
     if eigenvalues[0] <= m * np.finfo(float).eps * max(eigenvalues[-1], 0.0):
         kind = "indefinite" if eigenvalues[0] < -1e-12 * abs(eigenvalues).max() else "singular"
@@ -72,14 +100,14 @@ def intensity(Q: ArrayLike, m: int) -> np.ndarray:
             + (
                 "An intensity is a covariance: check its signs."
                 if kind == "indefinite"
-                else "Leave the channels out that carry no noise of their own: columns of B times a root of Q."
+                else "Leave out the channels that carry no noise of their own: use the columns of B times a root of Q."
             )
         )
     return matrix
 
 
 class GaussianStart:
-    """start(rng, size) of a normal distribution; a singular covariance is welcome."""
+    """start(rng, size) of a normal distribution; the covariance may be singular."""
 
     def __init__(self, mean: np.ndarray, covariance: np.ndarray):
         square = covariance.shape == (len(mean), len(mean))

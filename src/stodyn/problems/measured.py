@@ -46,7 +46,7 @@ class Measured(Around):
         return np.concatenate([x, x @ self.H.T], axis=1)
 
     def noise_rows(self, t, x, params, components):
-        """Of the state; a measurement is drawn anew in every step, and has none."""
+        """Of the state; a measurement is drawn anew in every step and has no row."""
         return self._inner(self.problem.noise_rows, t, x, params, components)
 
     def mean_rates(self, t, x, params, components):
@@ -62,20 +62,41 @@ class Measured(Around):
 
 
 def with_measurement(problem: Any, H: ArrayLike, R: ArrayLike, names: Sequence[str] | None = None) -> Measured:
-    """The problem with the components z = H x + v beside its own, v sampled anew in every step.
+    """Add the measurements z = H x + v to a problem, v sampled anew in every step.
 
-    H (p, n) is the measurement matrix and R (p, p) the intensity of continuous white measurement noise, E v(t) v(s)' =
-    R δ(t - s): a sample over a step dt has the covariance R/dt. At the start, where no step has been made, z = H x.
-    Any method of the problem serves; `covariance` gives the exact covariance of z.
+    Parameters
+    ----------
+    problem : Problem
+        Any problem; every method of the problem serves.
+    H : array (p, n)
+        The measurement matrix.
+    R : array (p, p)
+        The intensity of continuous white measurement noise, E v(t) v(s)' = R δ(t - s): a sample over a step dt has the
+        covariance R/dt. At the start, where no step has been made, z = H x.
+    names : sequence of str, optional
+        The names of the measurements; "z", or "z0", "z1", ..., by default.
+
+    Returns
+    -------
+    Measured
+        The components of a run are those of the problem, then z; `covariance` gives the exact covariance of z.
+
+    Examples
+    --------
+    >>> import stodyn as sd
+    >>> motion = sd.linear([[0.0, 1.0], [-1.0, -0.2]], [[0.0], [1.0]], names=["x", "v"])
+    >>> seen = sd.with_measurement(motion, H=[[1.0, 0.0]], R=[[0.01]], names=["z"])
+    >>> seen.components
+    ('x', 'v', 'z')
     """
     expect_problem(problem)
     if isinstance(problem, Measured):
         raise TypeError(
-            f"problem: a {type(problem).__name__} has measurements, energies or walls already, which are not joined"
+            f"problem: a {type(problem).__name__} already has measurements, energies or walls, which cannot be combined"
         )
     matrix = np.atleast_2d(np.asarray(H, float))
     if matrix.ndim != 2 or matrix.shape[1] != problem.n or not np.isfinite(matrix).all():
-        raise ValueError(f"H: expected a finite matrix with {problem.n} columns, one a component, got {matrix.shape}")
+        raise ValueError(f"H: expected a finite matrix with {problem.n} columns, one per component, got {matrix.shape}")
     try:
         noise = intensity(R, len(matrix))
     except ValueError as error:
@@ -84,6 +105,6 @@ def with_measurement(problem: Any, H: ArrayLike, R: ArrayLike, names: Sequence[s
     try:
         measured = component_names(names, default)
     except ValueError as error:
-        raise ValueError(str(error).replace("one a component", "one a row of H", 1)) from error
+        raise ValueError(str(error).replace("one per component", "one per row of H", 1)) from error
     every = component_names((*problem.components, *measured), (*problem.components, *default))
     return Measured(problem, matrix, noise, every, problem.component_units)

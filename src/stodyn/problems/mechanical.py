@@ -59,28 +59,53 @@ class Facts(NamedTuple):
 class Mechanical(Problem):
     """M x'' = force(t, x, v) + noise(t, x, v) ξ in Ito's sense: dx = v dt, M dv = force dt + noise dW.
 
-    force   force(t, x, v[, params]) -> (N,): all forces without noise, those of springs and dampers among them
-    noise   noise(t, x, v[, params]) -> (N, m): the forces that white noise multiplies, column k by channel k; None for
-            none
-    start   (x0, v0): two numbers make x and v numbers and noise one number; two vectors make them vectors. Either may
-            be random (a frozen scipy.stats distribution, PerPath, draw(rng, size)); or one sampler of states (2N,)
-    mass    None for 1; numbers (N,) for a diagonal, (N, N), or mass(t, x, v[, params]) -> (N, N). It is solved with,
-            never inverted. A constant one may be singular: coordinates without inertia are then determined by the
-            equations without inertia, 0 = N force with N M = 0, in which no noise may stand (index 1). Their start is
-            a guess. Their v is the difference quotient of the last step, 0 at the start, and their acceleration 0;
-            force and noise may not depend on their v
-    params  any pytree, given to those functions that have a place for it behind their other arguments
-    names   one per coordinate, as in start; the velocities are then called "d" + name. Or 2N names, one per component.
-            units: one per component, or component -> unit
-    accelerations  whether the run shows the acceleration φ of the integrator too, as "dd" + names; with constraints
-            the acceleration along them, but for its noise
-    constraints    constraints(t, x[, params]) -> (c,), holonomic: g(t, x) = 0 holds along every path, and reactions
-            -Gᵀ dΛ with G = ∂g/∂x stand beside the forces: problems.joints. The start is moved onto them, and says so
-    constraint_names  one for each, "g0", ... by default
-    redundant      "refuse" constraints that follow from others, or "drop" them
-    impulses       whether the run shows the impulses Λ of the reactions since the start, as "Λ_" + constraint_names
+    What the functions depend on is proved from their traces: it decides which random numbers a step needs.
 
-    What the functions depend on is proved from their traces: it decides which noise a step asks for.
+    Parameters
+    ----------
+    force : function force(t, x, v[, params]) -> (N,)
+        All forces without noise, including those of springs and dampers.
+    noise : function noise(t, x, v[, params]) -> (N, m), or None
+        The forces that white noise multiplies, column k by channel k.
+    start : (x0, v0)
+        Two numbers make x, v and noise numbers; two vectors make x and v vectors. Either may be random (a frozen
+        scipy.stats distribution, PerPath, draw(rng, size)). A single sampler of whole states (2N,) serves as well.
+    mass : array (N,) or (N, N), or function mass(t, x, v[, params]) -> (N, N), optional
+        The diagonal or the matrix; 1 by default. It is never inverted. A constant mass may be singular: coordinates
+        without inertia are then determined by the equations without inertia, 0 = N force with N M = 0, which noise must
+        not enter (index 1). Their start is a guess, their v is the difference quotient of the last step (0 at the
+        start), and their acceleration is 0; force and noise must not depend on their v.
+    params : pytree, optional
+        Passed to the functions that have an argument for it after the others; as for SDE.
+    names : sequence of str, optional
+        One per coordinate, in the order of start; the velocities are then called "d" + name. Or 2N names, one per
+        component.
+    units : sequence or mapping, optional
+        One per component, or component -> unit.
+    accelerations : bool
+        Whether a run also shows the acceleration φ of the integrator, as "dd" + names; with constraints, the
+        acceleration along them without its noise.
+    constraints : function constraints(t, x[, params]) -> (c,), optional
+        Holonomic constraints: g(t, x) = 0 holds along every path, with reactions -Gᵀ dΛ, G = ∂g/∂x, beside the forces.
+        A start off the constraints is moved onto them, with a warning.
+    constraint_names : sequence of str, optional
+        One per constraint; "g0", "g1", ... by default.
+    redundant : "refuse" or "drop"
+        What to do with constraints that follow from others.
+    impulses : bool
+        Whether a run also shows the impulses Λ of the reactions since the start, as "Λ_" + constraint_names.
+
+    Raises
+    ------
+    ValueError
+        If shapes do not fit, the mass is not symmetric or has a negative direction, or constraints are redundant.
+
+    Examples
+    --------
+    >>> import stodyn as sd
+    >>> oscillator = sd.Mechanical(lambda t, x, v: -x - 0.1 * v, lambda t, x, v: 0.3, start=(1.0, 0.0))
+    >>> oscillator.components
+    ('x', 'dx')
     """
 
     force: Callable
@@ -101,7 +126,7 @@ class Mechanical(Problem):
 
     @property
     def failure_advice(self) -> str:  # type: ignore[override]
-        """What else paths may fail by."""
+        """Further reasons why paths may fail."""
         singular = "It may be that the mass, which depends on the state, became singular there. "
         rounded = "A force of stiffness k is rounded to 1e-16 k |x|: where that is above Newton's tol, raise tol."
         held = "" if self.joints is None else f" {self.joints.failure_advice}"
@@ -213,13 +238,13 @@ class Mechanical(Problem):
             i, j = np.unravel_index(np.argmax(np.abs(M - M.T)), M.shape)
             raise ValueError(
                 f"mass: is not symmetric, entry ({i}, {j}) is {M[i, j]:g} and ({j}, {i}) is {M[j, i]:g}; a mass matrix "
-                "is, as the energy v'Mv/2 knows its symmetric part alone. Equations multiplied by another matrix are "
-                "written as stodyn.SDAE"
+                "is symmetric, since only its symmetric part enters the energy v'Mv/2. Equations "
+                "multiplied by another matrix are written as stodyn.SDAE"
             )
         if (least := np.linalg.eigvalsh(M)[0]) < -1e-9 * size:
             raise ValueError(
-                f"mass: is negative in some direction (its lowest eigenvalue is {least:g}), so that what is pushed one "
-                "way is accelerated the other, and paths run away. Give masses >= 0"
+                f"mass: is negative in some direction (its lowest eigenvalue is {least:g}), so that a body pushed one "
+                "way is accelerated the other way, and paths run away. Give masses >= 0"
             )
         return M
 
@@ -231,26 +256,41 @@ class Mechanical(Problem):
         ----------
         M, C, K : array (N, N) or (N,), scipy.sparse array, or path
             Mass, damping and stiffness: dense, a diagonal, any sparse format (banded ones too), or the name of a Matrix
-            Market file. Symmetric, and not negative in any direction. C is None where `damping` says it.
+            Market file. Symmetric, and not negative in any direction. C is None where `damping` is given.
         damping : tuple, optional
             ("rayleigh", (ω1, ζ1), (ω2, ζ2)) for the ratios ζ at two frequencies in radians per unit of time, or
-            ("modal", ζ) with one ratio or one for each mode, which fills C up.
+            ("modal", ζ) with one ratio or one per mode, which makes C a full matrix.
         load : array (N,) or function load(t[, params]), optional
             Forces besides the noise.
         noise : array (N, channels), (N,) or function noise(t, x, v[, params]), optional
-            White noise. Coloured loads are joined by `with_noise` or `base_excited`.
+            White noise. Coloured loads are added by `with_noise` or `base_excited`.
         start : (x0, v0), optional
             At rest by default.
         params, names, units, accelerations : optional
-            As those of Mechanical.
+            As for Mechanical.
         modes : int, optional
-            Reduce the structure to so many modes, those of the lowest frequencies: the coordinates are then "mode1",
-            "mode2", ...; `problem.reduction.coordinates` gives those of the structure, `stodyn.structures` the error.
+            Reduce the structure to this number of modes, those of the lowest frequencies: the coordinates are then
+            "mode1", "mode2", ...; `problem.reduction.coordinates` converts them to those of the structure, and
+            `stodyn.analysis.structures.reduction_error` gives the error.
 
         Returns
         -------
         Mechanical
-            Whose matrices are known to stodyn.structures. A step of a large linear one costs one sparse solve.
+            A structure with known matrices, as `stodyn.analysis.structures` takes it. A step of a large linear one
+            costs one sparse solve.
+
+        Raises
+        ------
+        ValueError
+            If a matrix is not symmetric, has a negative direction or does not fit M.
+
+        Examples
+        --------
+        >>> import stodyn as sd
+        >>> frame = sd.Mechanical.from_matrices([2.0, 1.0], None, [[3.0, -1.0], [-1.0, 1.0]],
+        ...                                     damping=("rayleigh", (0.5, 0.05), (1.5, 0.05)), noise=[0.0, 1.0])
+        >>> frame.coordinates
+        ('x0', 'x1')
         """
         from stodyn.problems.structural import structure  # a kind of Mechanical
 
@@ -263,12 +303,12 @@ class Mechanical(Problem):
         Parameters
         ----------
         T, V : expressions
-            Of the symbols below. T is quadratic in the velocities.
+            Functions of the symbols below; T is quadratic in the velocities.
         q, v : sequences of symbols
-            Coordinates and velocities; where q are dynamicsymbols, v may be left out, and their first derivatives are
+            Coordinates and velocities. Where q are dynamicsymbols, v may be left out; their first derivatives are then
             the velocities.
         start : (q0, v0)
-            As that of Mechanical.
+            As for Mechanical.
         t : symbol, optional
             Time, where T, V, forces or constraints depend on it.
         forces : sequence of expressions, optional
@@ -280,13 +320,29 @@ class Mechanical(Problem):
         noise : sequence of expressions, or matrix (N, channels), optional
             In M dv = ... dt + noise dW.
         params : mapping, optional
-            Symbol -> value. Numbers are put in; what differs between paths (PerPath, distributions) becomes params.
+            Symbol -> value. Numbers are substituted; values that differ between paths (PerPath,
+            distributions) become params.
         names, units, accelerations, constraint_names, redundant, impulses : optional
-            As those of Mechanical.
+            As for Mechanical.
 
         Returns
         -------
         Mechanical
+
+        Raises
+        ------
+        ValueError
+            If T is not quadratic in the velocities, V depends on them, or a symbol is unknown.
+
+        Examples
+        --------
+        >>> import stodyn as sd
+        >>> import sympy
+        >>> θ, ω, l, g = sympy.symbols("θ ω l g")
+        >>> pendulum = sd.Mechanical.from_lagrangian(l**2 * ω**2 / 2, -g * l * sympy.cos(θ), [θ], [ω],
+        ...                                          params={l: 2.0, g: 9.81}, start=([0.1], [0.0]))
+        >>> pendulum.coordinates
+        ('θ',)
         """
         from stodyn.problems.lagrangian import from_energies  # a maker of Mechanical
 
@@ -419,7 +475,7 @@ class Mechanical(Problem):
     # --- what is known about them -------------------------------------------------------------------------------------
 
     def example_coordinates(self) -> tuple[Array, Array, Array]:
-        """y, v and z of one start, as numbers even where a step asks while it is traced."""
+        """y, v and z of one start, as numbers even while a step is being traced."""
         start: Any = np.asarray(self.example_start(), float)
         with jax.enable_x64(True), jax.ensure_compile_time_eval():
             (y, z), (v, _) = self.split(start[: self.N]), self.split(start[self.N : 2 * self.N])
@@ -482,7 +538,7 @@ class Mechanical(Problem):
 
     @functools.cached_property
     def noise_structure(self) -> NoiseStructure:
-        """That of the SDE of (x, v), and two further kinds that methods.alpha tells apart.
+        """That of the SDE of (x, v), and two further kinds that methods.alpha distinguishes.
 
         constant noise, undamped         noise depends on nothing, the acceleration not on v
         additive noise, linear damping   noise depends on t alone, the acceleration is affine in v
@@ -505,16 +561,16 @@ class Mechanical(Problem):
     def diagnose(self, t: float = 0.0) -> JointsDiagnosis:
         """What the constraints do at the start at time t: rank, how far the start is moved, what noise they take up."""
         if self.joints is None:
-            raise ValueError("constraints: there are none, so there is nothing to diagnose; give constraints=g")
+            raise ValueError("constraints: the problem has none, so there is nothing to diagnose; give constraints=g")
         return self.joints.diagnose(t)
 
     def multiplier(self, t, x: Array, params: Any = None) -> Array:
         """The multipliers λ of the reactions -Gᵀ λ, (c,), at a state x of a run: a function for Observable.
 
-        Refused where noise has a part along a reaction, which then is no function of time but contains white noise.
+        An error where noise has a part along a reaction, which is then not a function of time but contains white noise.
         """
         if self.joints is None:
-            raise ValueError("multiplier: there are no constraints, so there are no reactions; give constraints=g")
+            raise ValueError("multiplier: without constraints there are no reactions; give constraints=g")
         return self.joints.multiplier(t, x[: self.N], x[self.N : 2 * self.N], params)
 
     def before_run(self, t: float) -> tuple[str, ...]:
@@ -546,7 +602,7 @@ class Mechanical(Problem):
 
             if np.any(at_one(jax.jacfwd(of_hidden_rates), np.zeros(np.shape(z)))):
                 raise ValueError(
-                    f"mass: has rank {self.r} of {self.N}, and force or noise depends on the velocity of a coordinate "
+                    f"mass: has rank {self.r} of {self.N}, but force or noise depends on the velocity of a coordinate "
                     "without inertia, which the constraints do not give. Leave its damping out, give it a mass, or "
                     "write the system as stodyn.SDAE."
                 )
@@ -557,7 +613,7 @@ class Mechanical(Problem):
             raise ValueError(f"mass: has rank {self.r} of {self.N}. As an SDAE of (x, v): {words}") from error
 
     def _equation(self, row: int) -> str:
-        """What stands in a row of the drift of the SDAE, in the terms of this problem."""
+        """A row of the drift of the SDAE, in the terms of this problem."""
         names = [f"force[{i}]" for i in range(self.N)]
         if self.inertia is None or row < 2 * self.r:
             return f"row {row} of (v, force)"
@@ -599,7 +655,7 @@ class Mechanical(Problem):
 
     def _place(self, component: int) -> tuple[int, int | None]:
         """How often a component is differentiated, and its place among the coordinates with inertia; None where it
-        is none of their positions and velocities."""
+        is neither a position nor a velocity of these."""
         order, k = divmod(component, self.N)
         if order >= 2:
             return order, None

@@ -29,7 +29,7 @@ def in_minimal_coordinates(
     """
     joints = problem.joints
     if joints is None:
-        raise ValueError("problem: it has no constraints, so its coordinates are minimal as they are")
+        raise ValueError("problem: it has no constraints, so its coordinates are already minimal")
 
     def at(t, u, w, params):
         return *_along(embedding, t, u, w, params), jax.jacfwd(lambda u: call(embedding, t, u, params=params))(u)

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy
 
-EXACT = 1e-11  # of the largest value of an entry: what rounding may put between the function and its interpolant
-ROUNDING = 1e-13  # of it: what a coefficient that is none may be left with
-MOST_ACTIVE = 12  # parameters whose subsets are all looked at
+EXACT = 1e-11  # of the largest value of an entry: error of an interpolant that rounding may cause
+ROUNDING = 1e-13  # of it: rounding that a zero coefficient may be left with
+MOST_ACTIVE = 12  # parameters up to which all subsets are tried
 
 
 class MultiAffine(NamedTuple):
@@ -122,7 +122,7 @@ def _count(F: Any) -> int:
 
 
 def _cleared(F: Any, size: Any, step: float) -> Any:
-    """Without the entries that rounding alone may have left."""
+    """The matrix without the entries that are only rounding."""
     if scipy.sparse.issparse(F):
         return F.multiply(abs(F) * abs(step) > ROUNDING * size).tocsr()
     return np.where(np.abs(F) * abs(step) > ROUNDING * size, F, 0.0)

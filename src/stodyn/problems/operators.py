@@ -90,7 +90,7 @@ class Product(Operator):
 
 
 def diagonal(vector: ArrayLike) -> Operator:
-    """The matrix diag(vector) as a value of `diffusion`: one channel for each component, and no n² zeros.
+    """Return the matrix diag(vector) from `diffusion`: one channel per component, without the n² zeros.
 
     Parameters
     ----------
@@ -104,27 +104,46 @@ def diagonal(vector: ArrayLike) -> Operator:
 
     Examples
     --------
-    >>> problem = sd.SDE(drift, lambda t, x: sd.diagonal(0.1 * x), start)  # doctest: +SKIP
+    >>> import jax.numpy as jnp
+    >>> import stodyn as sd
+    >>> problem = sd.SDE(lambda t, x: -x, lambda t, x: sd.diagonal(0.1 * x), start=jnp.ones(3))
+    >>> problem.noise_structure.kind
+    'diagonal'
     """
     return Diagonal(vector)
 
 
 def sparse(rows: ArrayLike, columns: ArrayLike, values: ArrayLike, shape: tuple[int, int]) -> Operator:
-    """The matrix with values[k] at (rows[k], columns[k]) and zeros elsewhere, as a value of `diffusion`.
+    """Return a matrix with values[k] at (rows[k], columns[k]) and zeros elsewhere from `diffusion`.
 
     Parameters
     ----------
     rows, columns : whole numbers (k,)
-        Places of the entries, known before the run; values at the same place are added up.
+        The places of the entries, known before the run; values at the same place are added up.
     values : array (k,)
         The entries; they may depend on t, x and params.
     shape : (n, m)
-        Components and channels.
+        The numbers of components and channels.
 
     Returns
     -------
     Operator
         To be returned by `diffusion`.
+
+    Raises
+    ------
+    TypeError
+        If rows or columns are computed during the run.
+    ValueError
+        If rows and columns do not fit values and shape.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> import stodyn as sd
+    >>> noise = lambda t, x: sd.sparse([1, 2], [0, 0], 0.1 * x[1:], (3, 1))  # one channel, components 1 and 2
+    >>> sd.SDE(lambda t, x: -x, noise, start=jnp.ones(3)).m
+    1
     """
     values, shape = jnp.asarray(values), (int(shape[0]), int(shape[1]))
     places = []
@@ -144,12 +163,12 @@ def sparse(rows: ArrayLike, columns: ArrayLike, values: ArrayLike, shape: tuple[
 
 
 def product(apply: Callable[[Any], Any], channels: int) -> Operator:
-    """A linear map known by its products w -> apply(w) alone, as a value of `diffusion`.
+    """Return a linear map known only by its products w -> apply(w) from `diffusion`.
 
     Parameters
     ----------
     apply : function (m,) -> (n,)
-        Linear in its argument; it may use t, x and params of the call of `diffusion` that it is made in.
+        Linear in its argument; it may use the t, x and params of the call of `diffusion` that creates it.
     channels : int
         The length m of its argument.
 
@@ -157,6 +176,14 @@ def product(apply: Callable[[Any], Any], channels: int) -> Operator:
     -------
     Operator
         To be returned by `diffusion`.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> import stodyn as sd
+    >>> noise = lambda t, x: sd.product(lambda w: 0.1 * x * jnp.cumsum(w), 3)
+    >>> sd.SDE(lambda t, x: -x, noise, start=jnp.ones(3)).m
+    3
     """
     if isinstance(channels, bool) or not isinstance(channels, int) or channels < 1:
         raise ValueError(f"product: channels: expected a whole number >= 1, got {channels!r}")

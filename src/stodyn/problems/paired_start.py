@@ -17,7 +17,7 @@ def pair_names(given: Any, default: Sequence[str], derived: str) -> tuple[str, .
     Parameters
     ----------
     given
-        N names, which with `derived` in front name the second part too; 2N names; or None.
+        N names, which also name the second part with `derived` in front; 2N names; or None.
     default
         2N names, for None.
     """

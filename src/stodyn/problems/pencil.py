@@ -64,7 +64,7 @@ class Constraint(NamedTuple):
 
 
 class Start(NamedTuple):
-    """What becomes of an initial value: the solution starts at x, and impulses[j] is what multiplies δ^(j)(t)."""
+    """The effect of an initial value: the solution starts at x, and impulses[j] multiplies δ^(j)(t)."""
 
     x: np.ndarray
     jump: np.ndarray
@@ -75,9 +75,9 @@ class Start(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Pencil:
-    """What is known of A x' + B x = s.
+    """The analysis of A x' + B x = s.
 
-    index       by shuffling; `nilpotency` by the other algorithm; `agree` says whether they are the same
+    index       by shuffling; `nilpotency` by the other algorithm; `agree` tells whether they are the same
     freedom     dynamic degrees of freedom: how many initial values may be chosen
     decisions   every rank that was decided, with its singular values
     leading     the sign of the leading coefficient of det(λA + B): where it changes between two systems, the index
@@ -110,7 +110,7 @@ class Pencil:
 
     @functools.cached_property
     def component_index(self) -> np.ndarray:
-        """For each component how many derivatives of s it shows, and one: 0 dynamic, 1 algebraic, 2, 3, ..."""
+        """One plus the number of derivatives of s in each component: 0 dynamic, 1 algebraic, 2, 3, ..."""
         r, c, tau = self.scaling
         scaled = np.abs(self.response) / (c[:, None] * r) / tau ** np.arange(len(self.response))[:, None, None]
         sizes = scaled.max(axis=2) if scaled.size else np.zeros((0, len(c)))
@@ -118,7 +118,7 @@ class Pencil:
         return np.max(np.where(seen, 1 + np.arange(len(sizes))[:, None], 0), axis=0, initial=0)
 
     def start(self, x0: np.ndarray, sources: np.ndarray) -> Start:
-        """What the system does from x0: sources[j] is the j-th derivative of s at the start, j < index."""
+        """The start of the system from x0: sources[j] is the j-th derivative of s at the start, j < index."""
         sources = np.atleast_2d(sources)
         determined = sum((R @ s for R, s in zip(self.response, sources, strict=False)), np.zeros(len(x0)))
         jump = self.projector @ x0 + determined - x0
@@ -134,20 +134,20 @@ class Pencil:
         return Start(x0 + jump, jump, np.reshape(impulses, (-1, len(x0))), moved, harmless)
 
     def __str__(self) -> str:
-        said = f"index {self.index}" if self.agree else (
+        words = f"index {self.index}" if self.agree else (
             f"index {self.index} by shuffling and {self.nilpotency} by nilpotency: the ranks are not clear"
         )  # fmt: skip
         closest = max(self.decisions, key=lambda d: d.dropped / max(d.kept, 1e-300), default=None)
         if closest is not None:
-            said += f", least clear rank {closest.rank} of {closest.stage}: {closest.kept:.1e} kept, "
-            said += f"{closest.dropped:.1e} dropped"
-        return f"{said}; {self.freedom} degrees of freedom in {len(self.A)} components"
+            words += f", least clear rank {closest.rank} of {closest.stage}: {closest.kept:.1e} kept, "
+            words += f"{closest.dropped:.1e} dropped"
+        return f"{words}; {self.freedom} degrees of freedom in {len(self.A)} components"
 
 
 def analyse(
     A: Any, B: Any, tolerance: float = TOLERANCE, scaling: Scaling | None = None, names: Sequence[str] | None = None
 ) -> Pencil:
-    """The index and all that goes with it, O(n³) on dense matrices; names: of the components, for errors."""
+    """The index and the related facts, O(n³) on dense matrices; `names` of the components are for errors."""
     A, B = dense("A", A), dense("B", B)
     if A.shape != B.shape or A.shape[0] != A.shape[1]:
         raise ValueError(f"A, B: expected two square matrices of one size, got shapes {A.shape} and {B.shape}")

@@ -31,9 +31,9 @@ from stodyn.problems.contract import (
 from stodyn.problems.multiaffine import MultiAffine
 
 TESTS = 6  # points at which an interpolant is compared with the function
-SOURCE_TIMES = 8  # times of a run at which the dependence of a source on the parameters is looked for at first
+SOURCE_TIMES = 8  # times of a run at which the dependence of a source on the parameters is tested at first
 DENSE_LIMIT = 64  # components up to which the nodes are solved as one dense batch
-STARTS, LOOKS = 2, 40  # from which the least clear place is sought, and how often each looks for a parameter
+STARTS, LOOKS = 2, 40  # starts of the search for the least clear place, and evaluations per parameter
 INDEX_LIMIT = 400  # components up to which an index is computed
 DOMAIN_POINTS = 32
 
@@ -42,27 +42,27 @@ DOMAIN_POINTS = 32
 class RandomDAE(Problem):
     """M(p) x' = f(t, x, p) with independent random parameters p; in its linear form M(p) x' = A(p) x + s(t, p).
 
-    Whether M, A and s are affine or multi-affine in p is found by interpolation (mass_terms, matrix_terms), and used.
+    Interpolation decides whether M, A and s are affine or multi-affine in p (mass_terms, matrix_terms); solvers use it.
 
     Parameters
     ----------
-    mass
+    mass : array (n, n) or function
         M: an array, a scipy.sparse matrix, or a function mass(p) that returns one. It may be singular.
-    drift
-        f: a function drift(t, x, p) -> (n,) written with jax.numpy. Leave it out for the linear form.
-    start
-        x at the start: a vector, or a function start(p) -> (n,).
-    params
-        Name -> value, as for SDE. Entries that are distributions (stodyn.noise.Uniform and its kin, or a frozen
+    drift : function drift(t, x, p) -> (n,), optional
+        f(t, x, p), written with jax.numpy. Leave it out for the linear form.
+    start : array (n,) or function start(p) -> (n,)
+        The initial value.
+    params : mapping
+        Name -> value, as for SDE. Entries that are distributions (those of stodyn.noise such as Uniform, or a frozen
         continuous one of scipy.stats) are the random parameters, which are independent; the others are fixed. Functions
-        get p, a mapping with a value for every name; one that does not need it may leave it out.
-    names, units
-        Of the components, as for SDE.
-    matrix
+        receive p, a mapping with a value for every name; a function that does not need p may leave the argument out.
+    names, units : optional
+        As for SDE.
+    matrix : array (n, n) or function, optional
         A of the linear form, given like `mass`.
-    source
-        s of the linear form: a vector or a function source(t, p) -> (n,); None for zero.
-    kinks
+    source : array (n,) or function source(t, p) -> (n,), optional
+        s of the linear form; zero by default.
+    kinks : mapping, optional
         Name -> values of that random parameter at which the functions are not smooth; integrals are split there.
 
     Examples
@@ -103,7 +103,7 @@ class RandomDAE(Problem):
         if (self.matrix is None) == (self.drift is None):
             raise TypeError("drift, matrix: give one of them: drift for M x' = f(t, x), matrix for M x' = A x + s(t)")
         if self.drift is not None and self.source is not None:
-            raise TypeError("source: belongs to the linear form; add it inside drift")
+            raise TypeError("source: belongs to the linear form; write it into drift")
         if self.drift is not None and not callable(self.drift):
             raise TypeError(f"drift: expected a function drift(t, x, p), got {self.drift!r}. For M x' = A x: matrix=A")
         for name, leading in (("mass", ()), ("matrix", ()), ("start", ()), ("source", ("t",))):
@@ -170,7 +170,7 @@ class RandomDAE(Problem):
         return np.array([law.mean for law in self.distributions])
 
     def _params_at(self, p: np.ndarray) -> dict[str, Any] | None:
-        """What the functions get as params where the random ones are p."""
+        """The params of the functions where the values of the random ones are p."""
         if self.params is None:
             return None
         return {**self.params, **{name: float(v) for name, v in zip(self.parameters, p, strict=True)}}
@@ -230,21 +230,21 @@ class RandomDAE(Problem):
 
     @functools.cached_property
     def mass_terms(self) -> MultiAffine | None:
-        """The mass as a multi-affine function of the parameters, with its sparse coefficients; None: it is not."""
+        """The mass as a multi-affine function of the parameters, with sparse coefficients; None where it is not one."""
         return self._find(lambda p: scipy.sparse.csr_array(_square("mass", self._mass_at(p))))
 
     @functools.cached_property
     def matrix_terms(self) -> MultiAffine | None:
-        """The same of the matrix A."""
+        """The same for the matrix A."""
         return self._find(lambda p: scipy.sparse.csr_array(_square("matrix", self._matrix_at(p))))
 
     @functools.cached_property
     def start_terms(self) -> MultiAffine | None:
-        """The same of the start."""
+        """The same for the start."""
         return self._find(self._start_at)
 
     def source_terms(self, times: np.ndarray) -> list[tuple[int, ...]] | None:
-        """The sets of parameters whose products the source is a combination of, at all the times; None: it is none."""
+        """The sets of parameters whose products combine to the source at all times; None where there are none."""
         if not callable(self.source):
             return [()]
         key = np.asarray(times, float).tobytes()
@@ -257,7 +257,7 @@ class RandomDAE(Problem):
         return {}
 
     def _find_source_terms(self, times: np.ndarray) -> list[tuple[int, ...]] | None:
-        """From some of the times, and then from those where another parameter shows that it is not all: a pulse."""
+        """From some of the times, and then from those where another parameter shows that terms are missing: a pulse."""
         seen = times[np.unique(np.linspace(0, len(times) - 1, SOURCE_TIMES).astype(int))]
         while True:
             terms = self._find(functools.partial(self._sources_at, seen))
@@ -270,7 +270,7 @@ class RandomDAE(Problem):
             seen = np.append(seen, missed[:: -(-len(missed) // SOURCE_TIMES)])
 
     def _unlike(self, times: np.ndarray, sets: list[tuple[int, ...]]) -> np.ndarray:
-        """The times at which the source at a test point is not what the sets make of it."""
+        """The times at which the combination of the sets differs from the source at a test point."""
         if not self.parameters:
             return times[:0]
         p = self._tests[0]
@@ -337,7 +337,7 @@ class RandomDAE(Problem):
 
     @functools.cached_property
     def _batched(self) -> tuple[Callable, Callable]:
-        """f (stages, members, n) and its Jacobian (members, n, n), compiled once for a shape."""
+        """f (stages, members, n) and its Jacobian (members, n, n), compiled once per shape."""
         drift, params = self.drift, self.params
         assert drift is not None
 
@@ -368,7 +368,7 @@ class RandomDAE(Problem):
 
     @functools.cached_property
     def start_source(self) -> Source:
-        """The start at the mean parameters: those of each path are its solver's to find, who knows its parameters."""
+        """The start at the mean parameters: the solver of a path, which knows its parameters, computes its own."""
         return Fixed(self._start_at(self.center))
 
     # --- index and start ------------------------------------------------------------------------------------------
@@ -433,7 +433,7 @@ def start_report(problem: RandomDAE, p: np.ndarray, t: float, dt: float) -> penc
 def check_start(problem: RandomDAE, t: float, dt: float) -> str:
     """In words how the start fits the constraints at the mean parameters; refuses one that would cause an impulse."""
     if problem.n > INDEX_LIMIT:
-        return f"not looked at: {problem.n} components"
+        return f"not checked: {problem.n} components are too many"
     if not problem.linear:
         return _check_nonlinear_start(problem, t)
     report = start_report(problem, problem.center, t, dt)
@@ -495,9 +495,10 @@ def derivatives(function: Callable[[float], np.ndarray], t: float, span: float, 
 class DomainIndex:
     """The index at sampled parameters: `index` where it is the same at all of them, else None.
 
-    places    parameters (points, Q) and the index at each, -1 where they leave the pencil singular; `where` the
+    places    parameters (points, Q) and the index at each, -1 where they leave the pencil singular; `where` is the
               parameter nearest to a change, or at one
     margin    the smallest singular value kept in a decision about a rank: 0 would be a change of index
+    said      the same in words
     """
 
     index: int | None
@@ -536,7 +537,7 @@ def over_domain(problem: RandomDAE, points: int = DOMAIN_POINTS) -> DomainIndex:
     if same:
         said = f"index {indices[0]} at {len(places)} parameters; least clear at {at} ({found[worst]})"
     else:
-        said = f"index {indices[0]} at the means and {found[worst]} at {at}"
+        said = f"index {indices[0]} at the means but {found[worst]} at {at}"
     return DomainIndex(int(indices[0]) if same else None, places, indices, where, found[worst].margin, said)
 
 

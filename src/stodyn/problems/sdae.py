@@ -54,18 +54,41 @@ CHECKED = f"checked at {STATES} random states"
 class SDAE(Problem):
     """M dX = drift(t, X) dt + diffusion(t, X) dW (Ito), M constant and possibly singular: circuits, mechanisms.
 
-    mass       M (n, n). What cancels it from the left makes the constraints, also where no row of M is zero
-    drift      drift(t, x[, params]) -> (n,)
-    diffusion  diffusion(t, x[, params]) -> (n, m): column k belongs to channel k; None: no noise.
-               Noise may not enter a constraint
-    start      the initial value, (n,), or one draw per path as for SDE. Where it does not satisfy the constraints, the
-               algebraic part is computed from the differential one; `diagnose` says how far it moved
-    params, names, units, structure   as for SDE; `structure` is that of the state-space form
+    The index is 1 where the constraints determine the algebraic components. `diagnose(t)` tells whether they do and, if
+    not, why; `simulate` asks before a run, and every step watches the Jacobian of the constraints, whose determinant
+    must not vanish along a path. The state-space form, an SDE of the differential components alone, is lower(SDE).
 
-    The index is 1 where the constraints determine the algebraic components. `diagnose(t)` says whether that is so, and
-    why not; simulate asks before a run, and every step watches the Jacobian of the constraints, whose determinant
-    must not vanish along a path. The state-space form is dY = ... of the differential components alone: lower(SDE)
-    gives it.
+    Parameters
+    ----------
+    mass : array (n, n)
+        M. Every combination of rows that cancels M is a constraint, even where no row of M is zero.
+    drift : function drift(t, x[, params]) -> (n,)
+        The right-hand side without noise, written with jax.numpy.
+    diffusion : function diffusion(t, x[, params]) -> (n, m), or None
+        Column k belongs to channel k; None means no noise. Noise must not enter a constraint.
+    start : array (n,) or random values
+        The initial value, or one draw per path as for SDE. Where it does not satisfy the constraints, the algebraic
+        part is computed from the differential one; `diagnose` reports how far it moved.
+    params, names, units : optional
+        As for SDE.
+    structure : str, optional
+        As for SDE; it describes the noise of the state-space form.
+
+    Raises
+    ------
+    ValueError
+        If shapes do not fit, or M is zero. A run raises it where the index is not 1.
+
+    Examples
+    --------
+    A capacitor behind a resistor: the second equation, 0 = 1 - x[0] - x[1], is a constraint.
+
+    >>> import jax.numpy as jnp
+    >>> import stodyn as sd
+    >>> rc = sd.SDAE([[1.0, 0.0], [0.0, 0.0]], lambda t, x: jnp.array([x[1], 1.0 - x[0] - x[1]]),
+    ...              lambda t, x: jnp.array([[0.1], [0.0]]), start=[0.0, 1.0], names=["u", "i"])
+    >>> rc.diagnose().index
+    1
     """
 
     mass: Any
@@ -81,7 +104,7 @@ class SDAE(Problem):
 
     @property
     def unsolved(self) -> str:  # type: ignore[override]
-        """What became of paths whose step did not succeed."""
+        """Why the step of a path did not succeed, in words."""
         if self.has_constant_orientation:
             return Problem.unsolved
         return (
@@ -91,7 +114,7 @@ class SDAE(Problem):
 
     @property
     def failure_advice(self) -> str:  # type: ignore[override]
-        """What else paths may fail by."""
+        """Further reasons why paths may fail."""
         if self.has_constant_orientation:
             return ""
         return "No step helps where the index changes: state the equations so that their constraints stay solvable."
@@ -103,7 +126,7 @@ class SDAE(Problem):
         self.derive("mass_matrix", "m", "component_units")
         if (self.structure == "scalar" and self.m > 1) or (self.structure == "diagonal" and self.r != self.m):
             raise ValueError(
-                f"structure: {self.structure!r} cannot be: {self.r} differential component(s), {self.m} channel(s)"
+                f"structure: {self.structure!r} is impossible: {self.r} differential component(s), {self.m} channel(s)"
             )
 
     @functools.cached_property
@@ -175,7 +198,7 @@ class SDAE(Problem):
         return jnp.asarray(self.mass_matrix[self.split.rows], x.dtype) @ x
 
     def rates(self, params, dtype) -> Callable[[Any, Array], Array]:
-        """(t, x) -> f. Where f is affine and sparse it is f(t, 0) + f_x x, of which only the product is each path's."""
+        """(t, x) -> f. Where f is affine and sparse it is f(t, 0) + f_x x, where only the product is per path."""
         if self.sparsity is None or not self.is_affine:
             return lambda t, x: self.f(t, x, params)
         pattern, nothing = self.sparsity.drift, jnp.zeros(self.n, dtype)
@@ -214,11 +237,11 @@ class SDAE(Problem):
     # --- before a run -----------------------------------------------------------------------------------------------
 
     def diagnose(self, t: float = 0.0) -> Diagnosis:
-        """Whether the system is of index 1 at its start at time t, and why not: see problems.index.Diagnosis."""
+        """Whether the system is of index 1 at its start at time t and, if not, why: see problems.index.Diagnosis."""
         return dataclasses.replace(self).diagnosed(float(t))
 
     def diagnosed(self, t: float = 0.0) -> Diagnosis:
-        """The same as it was found when it was first asked."""
+        """The diagnosis at time t, computed once."""
         if t not in self._diagnoses:
             self._diagnoses[t] = diagnose(self, t)
         return self._diagnoses[t]
@@ -254,7 +277,7 @@ class SDAE(Problem):
 
     @functools.cached_property
     def has_affine_noise(self) -> bool:
-        """The same of ∂g/∂x."""
+        """The same for ∂g/∂x."""
         return self._is_constant(lambda t, x, p: jax.jacfwd(lambda x: self.g(t, x, p))(x))
 
     @functools.cached_property
@@ -286,8 +309,8 @@ class SDAE(Problem):
         """The order of rows in which the matrices of a step, and the constraint Jacobian, are eliminated.
 
         Taken once at the start, from the matrix [R M; N f_x] of an infinitely short step: circuits have zeros on their
-        diagonals. At t = 0 or, where it is singular there, at a later time. Large matrices are eliminated otherwise,
-        and have none.
+        diagonals. At t = 0 or, where it is singular there, at a later time. Large matrices are eliminated
+        in another way and have no such order.
         """
         RM, K = self.mass_matrix[self.split.rows], self.split.K
         given = tuple(range(self.n)), tuple(range(self.n - self.r))
@@ -398,7 +421,7 @@ class SDAE(Problem):
         return np.linalg.inv(self.mass_matrix[self.split.rows][:, self.split.columns])
 
     def noise_rows(self, t, x, params, components):
-        """Of the differential components; constraints may bring noise to the others in ways of their own."""
+        """Rows of the differential components; constraints may bring noise to the others in other ways."""
         return self._picked(jnp.asarray(self._solved_mass, x.dtype) @ self.equations(self.g(t, x, params)), components)
 
     def mean_rates(self, t, x, params, components):
@@ -429,7 +452,7 @@ class SDAE(Problem):
         units = {name: given[name] for name in names if name in given} or None
         start = self.start_source.mapped(lambda rows: rows @ self.evolving.T).given
         sde = SDE(drift, diffusion, start, self.params, names=names, units=units, structure=self.structure)
-        if self.structure is None:  # it is known already, and would be found again through every Newton solve
+        if self.structure is None:  # known already: do not determine it again through every Newton solve
             found, mixed = self.noise_structure, np.any(np.diag(np.diagonal(S)) != S)
             kinds = tuple(kind for kind in found.kinds if kind != "diagonal" or not mixed)
             vars(sde)["noise_structure"] = NoiseStructure(kinds, found.known)
@@ -468,7 +491,7 @@ def _constant(mass: Any, n: int) -> np.ndarray:
     if not np.isfinite(matrix).all():
         raise ValueError(f"mass: expected finite numbers, got\n{matrix}")
     if not matrix.any():
-        raise ValueError("mass: is zero, so that nothing evolves; expected at least one entry that is not")
+        raise ValueError("mass: is zero, so that nothing evolves; expected at least one nonzero entry")
     return matrix
 
 

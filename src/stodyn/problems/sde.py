@@ -45,7 +45,7 @@ def silent(t, x):
 
 
 class _Shape(NamedTuple):
-    """What the functions of an SDE look like."""
+    """The sizes and kinds of the functions of an SDE."""
 
     scalar: bool
     n: int
@@ -57,19 +57,43 @@ class _Shape(NamedTuple):
 class SDE(Problem):
     """dx = drift(t, x) dt + diffusion(t, x) dW, x of n components, W of m independent channels.
 
-    drift      drift(t, x[, params]) -> (n,)
-    diffusion  diffusion(t, x[, params]) -> (n, m): column k belongs to channel k; or an operator that is never
-               written out: sd.diagonal(vector), sd.sparse(rows, columns, values, shape), sd.product(apply, channels);
-               None: no white noise, as where coloured noise alone drives the system (with_noise)
-    start      the initial value, (n,); a plain number makes the functions scalar (drift and diffusion return
-               numbers); or one draw per path: a frozen scipy.stats distribution, PerPath(values),
-               start(rng, size) -> (size, n), or from_normals(function, normals)
-    params     any pytree, given to those functions that have a place for it behind (t, x); leaves may be PerPath
-               values or frozen scipy.stats distributions: then every path has its own
-    calculus   "ito" or "stratonovich"
-    names      names of the components; units: a unit each, or name -> unit, where "time" may have
-               one too; they go into the result and its pictures
-    structure  overrides what is found about the noise: a name from STRUCTURES (see `noise_structure`)
+    Parameters
+    ----------
+    drift : function drift(t, x[, params]) -> (n,)
+        The rate of change without noise, written with jax.numpy.
+    diffusion : function diffusion(t, x[, params]) -> (n, m), or None
+        Column k belongs to channel k. Instead of a matrix it may return an operator that is never written out:
+        sd.diagonal(vector), sd.sparse(rows, columns, values, shape) or sd.product(apply, channels). None means no white
+        noise, for instance where coloured noise alone drives the system (`with_noise`).
+    start : number, array (n,) or random values
+        The initial value. A plain number makes the functions scalar: drift and diffusion then return numbers. Random
+        starts, one per path, are a frozen scipy.stats distribution, PerPath(values), a function start(rng, size) ->
+        (size, n), or from_normals(function, normals).
+    params : pytree, optional
+        Passed to the functions that have an argument for it after (t, x). Leaves may be PerPath values or frozen
+        scipy.stats distributions; every path then has its own.
+    calculus : "ito" or "stratonovich"
+        How the noise term is understood.
+    names : sequence of str, optional
+        The names of the components.
+    units : sequence or mapping, optional
+        One unit per component, or name -> unit, where "time" may have one too. Names and units appear in results and
+        plots.
+    structure : str, optional
+        Overrides the structure of the noise that is otherwise determined from `diffusion`: one of STRUCTURES (see
+        `noise_structure`).
+
+    Raises
+    ------
+    ValueError
+        If the functions return arrays of the wrong shape.
+
+    Examples
+    --------
+    >>> import stodyn as sd
+    >>> growth = sd.SDE(lambda t, x: 0.05 * x, lambda t, x: 0.2 * x, start=1.0, names=["price"])
+    >>> growth.noise_structure.kind
+    'diagonal'
     """
 
     drift: Callable
@@ -88,13 +112,13 @@ class SDE(Problem):
             raise ValueError(f"structure: expected one of {STRUCTURES}, got {self.structure!r}")
         check_params(self.params)
         if (self.structure == "scalar" and self.m > 1) or (self.structure == "diagonal" and self.n != self.m):
-            raise ValueError(f"structure: {self.structure!r} cannot be: diffusion returns shape {(self.n, self.m)}")
+            raise ValueError(f"structure: {self.structure!r} is impossible: diffusion returns shape {(self.n, self.m)}")
         self._check_memory()
         self.derive("component_units")
 
     @property
     def scalar(self) -> bool:
-        """Whether the functions are of numbers."""
+        """Whether the functions take and return numbers."""
         return self._shape.scalar
 
     @property
@@ -119,7 +143,7 @@ class SDE(Problem):
 
     @functools.cached_property
     def _shape(self) -> _Shape:
-        """What start, drift and diffusion look like, after their shapes have been checked."""
+        """The sizes of start, drift and diffusion, after their shapes have been checked."""
         example = np.asarray(self.start_source.example("start"))
         if example.ndim > 1 or example.size == 0:
             raise ValueError(f"start: expected a number or a vector per path, got shape {example.shape}")
@@ -184,13 +208,13 @@ class SDE(Problem):
         return found.dense() if isinstance(found, Operator) else jnp.reshape(found, (self.n, self.m))
 
     def multiplier(self, t, x: Array, params) -> Any:
-        """The diffusion as what multiplies an increment, multiplier @ W: an operator, or the matrix (n, m)."""
+        """The factor of an increment, multiplier @ W: an operator, or the matrix (n, m)."""
         if self._is_diagonal_matrix:
             return Diagonal(self.diagonal(t, x, params))
         return call(self._noise, t, x, params=params) if self._is_operator else self.g(t, x, params)
 
     def push(self, t, x: Array, params, W: Array) -> Array:
-        """g(t, x) W, (n,): what an increment of the channels does to the components."""
+        """g(t, x) W, (n,): the effect of an increment of the channels on the components."""
         return self.multiplier(t, x, params) @ W
 
     def row(self, t, x: Array, params, i: int) -> Array:
@@ -247,7 +271,7 @@ class SDE(Problem):
             return Recommended("SRIW1", "strong order 1.5 for scalar and for diagonal noise")
         if noise.implies("commutative"):
             return Recommended("Milstein", "strong order 1 without Lévy areas, since the noise commutes")
-        return Recommended("EulerMaruyama", "no higher strong order is to be had for such noise without its Lévy areas")
+        return Recommended("EulerMaruyama", "such noise allows no higher strong order without its Lévy areas")
 
     @property
     def stable_methods(self) -> tuple[str, ...]:
@@ -269,7 +293,7 @@ class SDE(Problem):
 
     @property
     def failure_advice(self) -> str:  # type: ignore[override]
-        """Which functions of its equations are NaN for some numbers, as paths that fail may have met them."""
+        """Which functions of its equations are NaN for some numbers, which paths that fail may have met."""
         with jax.enable_x64(True):
             arguments = jnp.zeros(()), jnp.asarray(self.example_start(), float), self.example_params()
             found = {
@@ -280,8 +304,8 @@ class SDE(Problem):
         if not takes:
             return ""
         return (
-            f"Look at the numbers it is given first: {', '.join(takes)}, NaN or infinite outside of its domain, and a "
-            "step may leave it where the solution does not. Keep it inside, as in jnp.sqrt(jnp.maximum(x, 0.0))."
+            f"Check the arguments first: {', '.join(takes)}, NaN or infinite outside its domain. A step may leave it "
+            "even where the solution does not. Keep them inside, as in jnp.sqrt(jnp.maximum(x, 0.0))."
         )
 
     def lower(self, kind: type) -> tuple[Problem, str] | None:

@@ -17,9 +17,9 @@ from stodyn.numerics.printing.scalars import Unprintable
 from stodyn.numerics.sparse import Elimination, Pattern, find_pattern, ordered
 
 MOST_FULL = 0.5  # of the places of a matrix: a fuller one is dense
-LATER = (0.0, 1e-3, 1.0, 1e3)  # times at which the slopes of f are looked at, until they are regular
+LATER = (0.0, 1e-3, 1.0, 1e3)  # times at which the slopes of f are evaluated, until they are regular
 LENGTHS = 0.5  # of the steps of samples, in the times of the equations
-MOST_ENTRIES = 4_000_000  # of g: where there are more, nobody asks which are zero
+MOST_ENTRIES = 4_000_000  # of g: where there are more, zeros are not looked for
 
 
 class Sparsity(NamedTuple):
@@ -92,7 +92,7 @@ def find_elimination(problem: Any) -> Elimination | None:
         pattern = Pattern.of_csr(drift.csr() + noise.csr() + scipy.sparse.eye_array(n, dtype=bool))
         if len(pattern.rows) > MOST_FULL * n * n:
             return None
-        with jax.ensure_compile_time_eval():  # a step may ask while it is traced
+        with jax.ensure_compile_time_eval():  # this may be called while a step is traced
             f_x = uncompiled.value(lambda x: pattern.jacobian(lambda x: problem.f(0.0, x, params), x), start)
         on_diagonal = pattern.rows == pattern.columns
         slopes = np.zeros(n)
@@ -118,7 +118,7 @@ def _is_reversible(problem: Any, x: Any, params: Any) -> bool:
 
     try:
         jax.eval_shape(backwards, x)
-    except Exception:  # whatever of f it is that has no derivative backwards
+    except Exception:  # f contains a function without a backward derivative
         return False
     return True
 

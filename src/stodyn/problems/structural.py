@@ -26,7 +26,7 @@ from stodyn.problems.driven_mechanical import DrivenMechanical, driven_mechanica
 from stodyn.problems.inertia import Inertia
 from stodyn.problems.mechanical import ADDITIVE_LINEAR, CONSTANT_UNDAMPED, Facts, Mechanical
 
-SYMMETRIC = 1e-10  # relative: what rounding of a finite-element program may leave
+SYMMETRIC = 1e-10  # relative: asymmetry that the rounding of a finite-element program may leave
 NEGATIVE = 1e-10  # relative: eigenvalues below minus this are negative
 FULL = 0.25  # of the places of a matrix: a fuller one is multiplied as a dense one
 UNEVEN = 4  # rows so many times longer than the mean are not filled up with zeros
@@ -86,9 +86,9 @@ class Structure(Mechanical):
     """A mechanical system whose matrices are known; made by `Mechanical.from_matrices`.
 
     matrices   M, C, K of the coordinates of this problem
-    linear_force  the force load(t) - K x - C v: where `force` is that and no other, a step is one linear system
-    reduction  of what it is a modal reduction; None where it is none
-    load       what stands on the right side besides noise: a function of (t[, params]), or None
+    linear_force  the force load(t) - K x - C v: where `force` is exactly that, a step is one linear system
+    reduction  the modal reduction that made it; None where it is not reduced
+    load       the right-hand side besides noise: a function of (t[, params]), or None
     """
 
     matrices: Any = None
@@ -99,7 +99,7 @@ class Structure(Mechanical):
     def __post_init__(self):
         super().__post_init__()
         if not np.array_equal(self.matrices.M.toarray(), self.mass_matrix):
-            raise ValueError("mass: is not that of the matrices; make the structure anew with Mechanical.from_matrices")
+            raise ValueError("mass: differs from the given M; make a new structure with Mechanical.from_matrices")
 
     @property
     def is_linear(self) -> bool:
@@ -108,7 +108,7 @@ class Structure(Mechanical):
 
     @property
     def mass_matrix(self):
-        return self.mass  # from_matrices has looked at it
+        return self.mass  # from_matrices has checked it
 
     @functools.cached_property
     def inertia(self) -> Inertia | None:
@@ -199,14 +199,14 @@ def structure(
     modes: int | None = None,
     accelerations: bool = False,
 ) -> Structure:
-    """What `Mechanical.from_matrices` makes; its arguments are described there."""
+    """The structure of `Mechanical.from_matrices`, which describes the arguments."""
     mass, stiffness = _matrix("M", M), _matrix("K", K)
     N = mass.shape[0]
     if stiffness.shape != mass.shape:
-        raise ValueError(f"K: has shape {stiffness.shape}, and M {mass.shape}; expected the same")
+        raise ValueError(f"K: has shape {stiffness.shape}, but M has {mass.shape}; expected the same")
     _check_symmetric("M", mass)
     _check_symmetric("K", stiffness)
-    _check_not_negative("M", mass, "what is pushed one way would be accelerated the other")
+    _check_not_negative("M", mass, "a body pushed one way would be accelerated the other way")
     _check_not_negative("K", stiffness, "the structure would buckle; an element that pushes away is a nonlinear one")
     if (C is None) == (damping is None):
         raise ValueError(
@@ -215,7 +215,7 @@ def structure(
         )
     damper = _matrix("C", C) if C is not None else damping_matrix(mass, stiffness, damping)
     if damper.shape != mass.shape:
-        raise ValueError(f"C: has shape {damper.shape}, and M {mass.shape}; expected the same")
+        raise ValueError(f"C: has shape {damper.shape}, but M has {mass.shape}; expected the same")
     _check_symmetric("C", damper)
     _check_not_negative("C", damper, "a damper would feed energy in")
     push, constant = _load(load, N), _noise(noise, N)
@@ -299,7 +299,7 @@ def _matrix(name: str, given: Any) -> scipy.sparse.csr_array:
 
 
 def read_matrix_market(name: str, path: str | Path) -> scipy.sparse.csr_array:
-    """The real matrix of a Matrix Market file; other kinds are refused with what they are."""
+    """The real matrix of a Matrix Market file; other kinds are refused by name."""
     try:
         rows, columns, _, layout, field, symmetry = scipy.io.mminfo(str(path))
     except FileNotFoundError:
@@ -309,7 +309,7 @@ def read_matrix_market(name: str, path: str | Path) -> scipy.sparse.csr_array:
     if field not in ("real", "integer", "double", "unsigned-integer"):
         raise ValueError(
             f"{name}: {str(path)!r} holds a {field} matrix ({layout}, {symmetry}), expected real numbers"
-            + ("; a pattern says where entries are, not what they are" if field == "pattern" else "")
+            + ("; a pattern gives the places of entries, not their values" if field == "pattern" else "")
         )
     if symmetry in ("skew-symmetric", "hermitian"):
         raise ValueError(f"{name}: {str(path)!r} holds a {symmetry} matrix, expected a symmetric one")
@@ -369,7 +369,7 @@ def _check_not_negative(name: str, matrix: scipy.sparse.csr_array, otherwise: st
 
 
 def damping_matrix(M: scipy.sparse.csr_array, K: scipy.sparse.csr_array, damping: Any) -> scipy.sparse.csr_array:
-    """C from what is said of damping ratios."""
+    """C from damping ratios."""
     kind = damping[0] if isinstance(damping, Sequence) and damping else None
     if kind == "rayleigh" and len(damping) == 3:
         a_M, a_K = _rayleigh(damping[1:])
@@ -414,7 +414,7 @@ def _ratios(given: Any, count: int) -> np.ndarray:
 def _modes(M: scipy.sparse.csr_array, K: scipy.sparse.csr_array, count: int | None = None):
     """Frequencies ω (r,), ascending, and shapes Φ (N, r) with Φ' M Φ = 1, those of the lowest frequencies."""
     if not _is_positive(M):
-        raise ValueError("M: is singular, and modes need inertia in every coordinate; leave the massless ones out")
+        raise ValueError("M: is singular, but modes need inertia in every coordinate; leave out the massless ones")
     N = M.shape[0]
     chosen = None if count is None or count == N else (0, count - 1)
     values, shapes = scipy.linalg.eigh(K.toarray(), M.toarray(), subset_by_index=chosen)
@@ -435,7 +435,7 @@ def _known(problem: Any) -> Matrices:
 
 
 def reduced(whole: Structure, count: int) -> Structure:
-    """The structure in the coordinates of its lowest modes: what `modes` of from_matrices makes."""
+    """The structure in the coordinates of its lowest modes: as `modes` of from_matrices gives it."""
     M, C, K = whole.matrices
     if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or not 1 <= count <= whole.N:
         raise ValueError(f"modes: expected a whole number from 1 to {whole.N}, got {count!r}")
@@ -472,18 +472,30 @@ def base_excited(
     Parameters
     ----------
     problem : Mechanical
-        With a constant mass; one of `Mechanical.from_matrices` or any other.
+        A system with a constant mass, made by `Mechanical.from_matrices` or in any other way.
     noise : Coloured
         The acceleration of the ground, with one output, or one for each column of `direction`.
     direction : array (N,) or (N, outputs), optional
         ι: how all coordinates move when the ground moves by 1 and the structure stays rigid. By default ones, as for a
-        shear frame; zero for rotations and for coordinates across the motion. Of a modal reduction: of all coordinates.
+        shear frame; zero for rotations and for coordinates across the motion. For a modal reduction it
+        has an entry for every coordinate of the whole structure.
     envelope : function of t, optional
-        How strong the motion is over time, as those of `noise.coloured.envelopes`.
+        The strength of the motion over time, such as one of `noise.coloured.envelopes`.
 
     Returns
     -------
     DrivenMechanical
+
+    Raises
+    ------
+    ValueError
+        If the mass depends on the state, or `direction` does not fit.
+
+    Examples
+    --------
+    >>> import stodyn as sd
+    >>> storey = sd.Mechanical(lambda t, x, v: -25.0 * x - 0.5 * v, None, start=([0.0], [0.0]))
+    >>> shaken = sd.base_excited(storey, sd.noise.coloured.kanai_tajimi(15.0, 0.6, sigma=1.0, name="a_g"))
     """
     if not isinstance(problem, Mechanical):
         raise TypeError(f"problem: expected a mechanical system, got {type(problem).__name__}")
@@ -499,7 +511,7 @@ def base_excited(
     into = -inertia(ι).reshape(problem.N, -1)
     if into.shape[1] != len(noise.names):
         raise ValueError(
-            f"direction: one column for {len(noise.names)} outputs of the noise, {noise.names}; give one each"
+            f"direction: one column for {len(noise.names)} outputs of the noise, {noise.names}; give one per output"
         )
     driven = driven_mechanical(problem, noise, into)
     if envelope is None:

@@ -21,17 +21,17 @@ from stodyn.problems.operators import Diagonal, Operator
 CHECKED_STATES = 64
 CHECKED, PROVED = f"checked at {CHECKED_STATES} random states", "proved from the trace"
 TAKEN_APART = 10_000  # entries of an array up to which each is followed through the trace
-DIFFERENTIATED = 250_000  # n² m: beyond it derivatives are looked at in random directions
+DIFFERENTIATED = 250_000  # n² m: beyond it derivatives are taken in random directions
 Diffusion = Callable[[Any, Array, Any], Array]
 
 
 def find_structure(
     g: Diffusion, x: Any, params: Any, sampled: tuple[Any, Any] | None = None, look: Look | None = None
 ) -> NoiseStructure:
-    """The structure of the noise of dx = ... + g(t, x, params) dW around the state x; `look`: one at g, where there is.
+    """The structure of the noise of dx = ... + g(t, x, params) dW around the state x; `look`: its trace, if known.
 
     Additive, diagonal and scalar are proved from the trace of g, seen as whole arrays, and entry by entry where these
-    are few; where nothing can be proved, and for commutativity, g is looked at in random states around x, each at a
+    are few; where nothing can be proved, and for commutativity, g is evaluated in random states around x, each at a
     time of its own, and with the parameters of another path where these differ: `sampled` is what
     Problem.sample_params(CHECKED_STATES) gives.
     """
@@ -108,7 +108,7 @@ def proved_kinds(g: Look) -> tuple[list[str], bool]:
 
 
 def _facts(trace: Any, arguments: tuple[Any, ...]) -> Facts:
-    """What the trace of a function of (t, x, params) tells of its result as a whole."""
+    """The facts that the trace of a function of (t, x, params) shows about its whole result."""
     numbers = [number for number, argument in enumerate(arguments) for _ in jax.tree.leaves(argument)]
     return facts_of(trace, numbers, vector=1)[0]
 

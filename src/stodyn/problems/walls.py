@@ -34,17 +34,17 @@ class Walls:
         "reflect" sends a component that noise enters back along itself. "impact" is for positions of mechanical
         systems, whose velocity is turned round at the wall.
     restitution : number
-        e of an impact, from 0 to 1: what is left of the velocity. 1 by default.
+        e of an impact, from 0 to 1: the share of the velocity that is left. 1 by default.
     located : bool
-        Of impacts. False (the default): where a step ends beyond the wall, x and v are mirrored, x -> wall - e (x -
+        For impacts. False (the default): where a step ends beyond the wall, x and v are mirrored, x -> wall - e (x -
         wall) and v -> -e v. That costs nothing, is exact for e = 1 in a field that is symmetric about the wall, and of
-        weak order 1 else. True: the moment of the impact is found within the step, as by `Impact`, with errors about
-        a third as large.
+        weak order 1 otherwise. True: the moment of the impact is found within the step, as by `Impact`, with errors
+        about a third as large.
     draw : bool
-        Of reflection. True (the default): the least value between two steps is drawn as that of a Brownian bridge, and
-        the step is lifted by as much as that lies beyond the wall (Lépingle), exactly for constant coefficients.
-        False: the step is folded at the wall, which draws nothing and has errors 3 to 4 times as large. Both have weak
-        order 1, whatever the method.
+        For reflection. True (the default): the least value between two steps is drawn as that of a Brownian bridge, and
+        the step is lifted by the amount by which that value lies beyond the wall (Lépingle), exactly for constant
+        coefficients. False: the step is folded at the wall, which draws nothing and has errors 3 to 4 times as large.
+        Both have weak order 1, whatever the method.
 
     Examples
     --------
@@ -89,9 +89,9 @@ class Walls:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Walled(Measured):
-    """A problem with walls; made by `with_walls`. It shows the components of the problem and no others.
+    """A problem with walls; made by `with_walls`. It shows exactly the components of the problem.
 
-    places  (component, its velocity or -1, low, high) of each component with a wall; -inf and inf where there is none
+    places  (component, its velocity or -1, low, high) of each component with a wall; ±inf for a side without one
     """
 
     walls: Walls
@@ -115,7 +115,7 @@ class Walled(Measured):
     def jumps(self, component: int) -> str:
         struck = {j for i, velocity, _, _ in self.places if velocity >= 0 for j in (i, velocity)}
         name = self.components[component]
-        mirrored = f"{name} is mirrored at a wall after the step, so that it jumps; located=True tells when"
+        mirrored = f"{name} is mirrored at a wall after the step, so that it jumps; located=True locates the jump"
         return mirrored if component in struck else ""
 
     def before_run(self, t: float) -> tuple[str, ...]:
@@ -133,15 +133,15 @@ def with_walls(problem: Any, *walls: Walls | Mapping | Impact) -> Walled | Struc
         An SDE whose noise enters the components that are reflected, or a mechanical system whose positions are bounded
         by impacts.
     *walls : Walls, or one Impact or more
-        Which components, and how they come back; a mapping component -> (low, high) reflects. Impacts are walls of any
-        shape, fixed or moving, with any map of the state, located within the step.
+        The bounded components and how they come back; a mapping component -> (low, high) reflects. Impacts are walls of
+        any shape, fixed or moving, with any map of the state, located within the step.
 
     Returns
     -------
     Walled or Struck
-        For one-step methods, with walls those that step the state itself, such as EulerMaruyama, Heun or SRA1. At most
-        weak order 1. With impacts a run shows two components more: how many `impacts` a path has had, and in how many
-        steps it was at rest at a wall (`rests`).
+        A problem for one-step methods; with Walls, for those that step the state itself, such as EulerMaruyama, Heun or
+        SRA1. At most weak order 1. With impacts a run shows two components more: how many `impacts` a path has had, and
+        in how many steps it was at rest at a wall (`rests`).
 
     Examples
     --------
@@ -151,11 +151,11 @@ def with_walls(problem: Any, *walls: Walls | Mapping | Impact) -> Walled | Struc
     """
     if isinstance(problem, Measured):
         raise TypeError(
-            f"problem: a {type(problem).__name__} has further components already; put all walls around the problem"
+            f"problem: a {type(problem).__name__} already has further components; put all walls around the problem"
         )
     expect_problem(problem)
     if not walls:
-        raise TypeError("walls: none were given; write stodyn.Walls({'x': (0.0, None)}) or stodyn.Impact(...)")
+        raise TypeError("walls: expected at least one; write stodyn.Walls({'x': (0.0, None)}) or stodyn.Impact(...)")
     if isinstance(walls[0], Impact) or len(walls) > 1:
         return struck(problem, walls)  # type: ignore[arg-type]
     given = walls[0] if isinstance(walls[0], Walls) else Walls(walls[0])
@@ -195,7 +195,7 @@ def _place(problem: Any, walls: Walls, of: str | int, pair: tuple[Any, Any]) -> 
         return i, problem.N + i, low, high
     if gauge.known[0] != BRIDGE:
         raise ValueError(
-            f"walls: noise does not enter {problem.components[i]} ({gauge.known[1]}), so that it is struck, not "
+            f"walls: noise does not enter {problem.components[i]} ({gauge.known[1]}), so it is struck, not "
             'reflected: write the system as a Mechanical and give kind="impact"'
         )
     return i, -1, low, high

@@ -15,7 +15,7 @@ from stodyn.noise.coloured.filters import check_positive
 
 
 def jennings(rise: float, end: float, decay: float) -> Callable[[Any], Any]:
-    """(t/rise)² until `rise`, 1 until `end`, exp(-decay (t - end)) after it (Jennings, Housner & Tsai, 1968).
+    """Make Jennings's envelope: (t/rise)² until `rise`, 1 until `end`, then exp(-decay (t - end)).
 
     Parameters
     ----------
@@ -27,6 +27,17 @@ def jennings(rise: float, end: float, decay: float) -> Callable[[Any], Any]:
     Returns
     -------
     function of t
+
+    References
+    ----------
+    P. C. Jennings, G. W. Housner & N. C. Tsai (1968).
+
+    Examples
+    --------
+    >>> import stodyn as sd
+    >>> strength = sd.noise.coloured.envelopes.jennings(2.0, 10.0, 0.5)
+    >>> float(strength(1.0))
+    0.25
     """
     check_positive(rise=rise, end=end, decay=decay)
     if not rise <= end:
@@ -40,7 +51,7 @@ def jennings(rise: float, end: float, decay: float) -> Callable[[Any], Any]:
 
 
 def shinozuka_sato(a: float, b: float) -> Callable[[Any], Any]:
-    """(exp(-a t) - exp(-b t)) over its largest value, 0 < a < b (Shinozuka & Sato, 1967).
+    """Make Shinozuka and Sato's envelope: (exp(-a t) - exp(-b t)) over its largest value, 0 < a < b.
 
     Parameters
     ----------
@@ -50,6 +61,17 @@ def shinozuka_sato(a: float, b: float) -> Callable[[Any], Any]:
     Returns
     -------
     function of t
+
+    References
+    ----------
+    M. Shinozuka & Y. Sato (1967).
+
+    Examples
+    --------
+    >>> import stodyn as sd
+    >>> strength = sd.noise.coloured.envelopes.shinozuka_sato(0.1, 0.5)
+    >>> float(strength(0.0))
+    0.0
     """
     check_positive(a=a, b=b)
     if not a < b:

@@ -15,15 +15,51 @@ PROPER = 1e-12  # relative: below it a leading coefficient or a direct term coun
 
 
 def gauss_markov(sigma: float, tau: float, name: str = "y") -> Coloured:
-    """First order: y' = -y/tau + sigma √(2/tau) w, autocovariance sigma² exp(-|lag|/tau)."""
+    """Make a first-order Gauss-Markov process: y' = -y/tau + sigma √(2/tau) w.
+
+    Parameters
+    ----------
+    sigma, tau : float
+        Standard deviation and correlation time; the autocovariance is sigma² exp(-|lag|/tau).
+    name : str
+        The name of the output.
+
+    Returns
+    -------
+    Coloured
+
+    Examples
+    --------
+    >>> import stodyn as sd
+    >>> sd.noise.coloured.gauss_markov(sigma=2.0, tau=0.5).variance.round(12)
+    array([4.])
+    """
     check_positive(sigma=sigma, tau=tau)
     return Coloured([[-1.0 / tau]], [[sigma * math.sqrt(2.0 / tau)]], [[1.0]], name)
 
 
 def gauss_markov2(sigma: float, omega: float, zeta: float, name: str = "y") -> Coloured:
-    """Second order: y'' + 2 zeta omega y' + omega² y = 2 sigma omega √(zeta omega) w; states y and y'.
+    """Make a second-order Gauss-Markov process: y'' + 2 zeta omega y' + omega² y = 2 sigma omega √(zeta omega) w.
 
-    The variance of y is sigma² and that of y' sigma² omega²; zeta = 1 is critically damped.
+    Parameters
+    ----------
+    sigma : float
+        The standard deviation of y; that of y' is sigma omega.
+    omega, zeta : float
+        Frequency in radians per unit of time and damping ratio; zeta = 1 is critically damped.
+    name : str
+        The name of the output.
+
+    Returns
+    -------
+    Coloured
+        With the states y and y'.
+
+    Examples
+    --------
+    >>> import stodyn as sd
+    >>> sd.noise.coloured.gauss_markov2(sigma=2.0, omega=3.0, zeta=0.1).variance.round(9)
+    array([4.])
     """
     check_positive(sigma=sigma, omega=omega, zeta=zeta)
     A = [[0.0, 1.0], [-(omega**2), -2.0 * zeta * omega]]
@@ -33,11 +69,36 @@ def gauss_markov2(sigma: float, omega: float, zeta: float, name: str = "y") -> C
 def kanai_tajimi(
     omega: float, zeta: float, *, sigma: float | None = None, S0: float | None = None, name: str = "ground"
 ) -> Coloured:
-    """Ground acceleration of an earthquake: bedrock noise through a layer of soil of frequency omega and damping zeta.
+    """Make the ground acceleration of an earthquake: bedrock noise through a layer of soil.
 
-    S(ω) = S0 (omega⁴ + 4 zeta² omega² ω²) / ((omega² - ω²)² + 4 zeta² omega² ω²), two-sided, in rad a unit of time.
-    Give the bedrock's S0, or the standard deviation sigma of the ground: sigma² = π S0 omega (1 + 4 zeta²) / (2 zeta).
-    K. Kanai (1957), H. Tajimi, Proc. 2nd World Conf. Earthquake Engineering (1960).
+    S(ω) = S0 (omega⁴ + 4 zeta² omega² ω²) / ((omega² - ω²)² + 4 zeta² omega² ω²), two-sided, in radians per unit of
+    time.
+
+    Parameters
+    ----------
+    omega, zeta : float
+        Frequency in radians per unit of time, and damping ratio, of the layer.
+    sigma, S0 : float
+        One of the two: the standard deviation of the ground's acceleration, or the density of the bedrock;
+        sigma² = π S0 omega (1 + 4 zeta²) / (2 zeta).
+    name : str
+        The name of the output.
+
+    Returns
+    -------
+    Coloured
+        With two states.
+
+    References
+    ----------
+    K. Kanai (1957); H. Tajimi, Proc. 2nd World Conf. Earthquake Engineering (1960).
+
+    Examples
+    --------
+    >>> import stodyn as sd
+    >>> ground = sd.noise.coloured.kanai_tajimi(omega=15.0, zeta=0.6, sigma=1.5)
+    >>> ground.variance.round(9)
+    array([2.25])
     """
     check_positive(omega=omega, zeta=zeta)
     if (sigma is None) == (S0 is None):
@@ -52,13 +113,35 @@ def kanai_tajimi(
 
 
 def flicker(K: float, band: tuple[float, float], poles_per_decade: int = 2, name: str = "y") -> Coloured:
-    """Flicker noise of the one-sided density K/f on the band (f1, f2), in cycles a unit of time.
+    """Make flicker noise of the one-sided density K/f on a band of frequencies.
 
-    A sum of independent first-order processes of the variance K ln 10 / poles_per_decade, their time constants spaced
-    evenly in the logarithm from 1/(2π f2) to 1/(2π f1) and one decade beyond on either side. A decade inside the band
-    the density is K/f to 0.25 dB with one pole a decade, to 0.013 dB with two and 0.03 dB with more. Towards its ends
-    it falls short, as nothing comes from further away: by 0.15 dB with two poles a decade, by up to 0.3 dB with others;
-    in a band of less than a decade, which is all ends, by up to 0.6 dB.
+    It is a sum of independent first-order processes of variance K ln 10 / poles_per_decade each, with time constants
+    evenly spaced in the logarithm from 1/(2π f2) to 1/(2π f1) and one decade beyond on either side. A decade inside the
+    band the density is K/f to 0.25 dB with one pole per decade, to 0.013 dB with two and 0.03 dB with more. Towards the
+    ends of the band it falls short, because nothing comes from further away: by 0.15 dB with two poles per decade, by
+    up to 0.3 dB with others; in a band of less than a decade, which consists of ends only, by up to 0.6 dB.
+
+    Parameters
+    ----------
+    K : float
+        The density at the frequency 1.
+    band : (f1, f2)
+        In cycles per unit of time, f1 < f2.
+    poles_per_decade : int
+        How many processes there are per decade.
+    name : str
+        The name of the output.
+
+    Returns
+    -------
+    Coloured
+
+    Examples
+    --------
+    >>> import stodyn as sd
+    >>> noise = sd.noise.coloured.flicker(1e-3, (0.1, 1000.0))
+    >>> bool(abs(2.0 * noise.spectrum(10.0)[0, 0] / 1e-4 - 1.0) < 0.01)
+    True
     """
     f1, f2 = band
     check_positive(K=K, f1=f1, f2=f2)
@@ -75,11 +158,33 @@ def flicker(K: float, band: tuple[float, float], poles_per_decade: int = 2, name
 
 
 def through(system: Any, intensity: float = 1.0, name: str = "y") -> Coloured:
-    """White noise of the given intensity through a rational filter, which must be stable and strictly proper.
+    """Pass white noise through a rational filter, which must be stable and strictly proper.
 
-    system  what scipy.signal takes for a continuous system: (numerator, denominator), (zeros, poles, gain),
-            (A, B, C, D), or its lti, TransferFunction, ZerosPolesGain and StateSpace objects. A state space keeps its
-            coordinates; the others become a chain of sections of one or two poles, which keeps digits at high orders
+    Parameters
+    ----------
+    system : tuple or scipy.signal system
+        (numerator, denominator), (zeros, poles, gain), (A, B, C, D), or an lti, TransferFunction, ZerosPolesGain or
+        StateSpace object of scipy.signal in continuous time. A state space keeps its coordinates; the others become a
+        chain of sections of one or two poles, which keeps digits at high orders.
+    intensity : float
+        The intensity of the white noise.
+    name : str
+        The name of the output.
+
+    Returns
+    -------
+    Coloured
+
+    Raises
+    ------
+    ValueError
+        If the filter is not stable or not strictly proper.
+
+    Examples
+    --------
+    >>> import stodyn as sd
+    >>> sd.noise.coloured.through(([1.0], [1.0, 0.5])).variance.round(12)
+    array([1.])
     """
     check_positive(intensity=intensity)
     root = math.sqrt(intensity)
@@ -182,7 +287,7 @@ def _section(z: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.n
 
 
 def check_positive(**values: float | None) -> None:
-    """Refuse what is not a finite number above 0, by its name."""
+    """Refuse arguments that are not finite numbers above 0; errors name the argument."""
     for name, value in values.items():
         if value is None or not (math.isfinite(value) and value > 0):
             raise ValueError(f"{name}: expected a number > 0, got {value!r}")

@@ -18,9 +18,9 @@ DAMPING = (1e-4, 1e2)  # of the sections of a fit
 BEYOND = 30.0  # sections may lie this factor beyond the band
 WORTHWHILE = 0.97  # two poles more must bring the root mean square error below this share of what it was
 EXACT = 1e-6  # dB
-SPILL = 1.5  # times the variance of the samples: what the filter may have in all without a warning
+SPILL = 1.5  # times the variance of the samples: the total variance of a filter above which a warning is given
 FAINT, FADING = 1e-6, 0.25  # densities below this share of the largest count by its ratio to this power
-GUARD, GUARDED, BELOW, ABOVE = 3.0, 60, 2.0, 1.5  # weight and points outside the band; what is allowed there, see below
+GUARD, GUARDED, BELOW, ABOVE = 3.0, 60, 2.0, 1.5  # weight and points outside the band; bounds there, see below
 
 
 class SpectrumNotMet(UserWarning):
@@ -29,14 +29,15 @@ class SpectrumNotMet(UserWarning):
 
 @dataclasses.dataclass(frozen=True)
 class Fit:
-    """How well a filter meets the samples it was fitted to; densities are one-sided, as given.
+    """How well a filter meets the samples to which it was fitted; densities are one-sided, as given.
 
-    order     the number of its poles
-    error_db  the largest |10 log10(filter/samples)|, at the samples and halfway between them, where the spectrum is
-              taken from a smooth curve through the logarithms of the samples, as far as that is known: less by what
-              this curve and straight lines differ by, and nothing where the samples are met exactly
+    order     the number of its poles error_db  the largest |10 log10(filter/samples)|, at the samples and halfway
+    between them. There the spectrum is taken
+              from a smooth curve through the logarithms of the samples, and the error is reduced by the difference
+              between this curve and straight lines, the doubt about the spectrum; it is 0 where the samples are met
+              exactly
     rms_db    the root mean square of the same at the samples
-    variance  of the samples by the trapezoidal rule over the band, and of the filter: in the band, and in all
+    variance  of the samples by the trapezoidal rule over the band; variance_in_band and variance_in_all: of the filter
     """
 
     order: int
@@ -47,14 +48,14 @@ class Fit:
     variance_in_all: float
 
     def in_units(self, factor: float) -> Fit:
-        """The same of a noise whose variance is `factor` times as large."""
+        """The fit of a noise whose variance is `factor` times as large."""
         variances = (factor * v for v in (self.variance, self.variance_in_band, self.variance_in_all))
         return Fit(self.order, self.error_db, self.rms_db, *variances)
 
     def __str__(self) -> str:
         return (
             f"order {self.order}: at most {self.error_db:.3g} dB off ({self.rms_db:.3g} dB rms); variance in the band "
-            f"{self.variance_in_band:.6g} for {self.variance:.6g}, in all {self.variance_in_all:.6g}"
+            f"{self.variance_in_band:.6g} for {self.variance:.6g}, in total {self.variance_in_all:.6g}"
         )
 
 
@@ -66,20 +67,44 @@ def fitted(
     name: str = "y",
     dt: float | None = None,
 ):
-    """Noise whose density is fitted to samples of a spectrum; its `fit` says how well.
+    """Fit a filter to samples of a spectrum; `fit` of the noise tells how well it meets them.
 
     The filter is a product of sections with one or two poles and zeros, all stable, whose frequencies and dampings are
     fitted to the logarithm of the density by least squares, with more poles until no sample is further off than
     `tolerance_db`. Where `highest_order` does not reach it, or more poles follow only the scatter of the samples, the
-    best one is returned with the warning SpectrumNotMet. Nothing is known of the spectrum beyond its samples: there the
-    filter is kept below twice the density at the lower end, and below that at the upper end falling as f^(-3/2). A
-    filter whose variance in all is more than 1.5 times that of the samples, or in the band more than a tenth off, is
-    warned of with both.
+    best filter is returned with the warning SpectrumNotMet. Nothing is known of the spectrum beyond its samples: there
+    the filter is kept below twice the density at the lower end, and below that at the upper end falling as f^(-3/2). A
+    warning also reports a filter whose total variance is more than 1.5 times that of the samples, or whose variance in
+    the band is more than a tenth off.
 
-    frequency  in cycles a unit of time, increasing, >= 0
-    psd        one-sided density, > 0, as scipy.signal.welch gives it: ∫ psd df is the variance
-    dt         the step at which the noise will be sampled, where that is known: what lies beyond 1/(2 dt) is then
-               folded back, and is warned of where it is more than a tenth of the variance of the samples
+    Parameters
+    ----------
+    frequency : array
+        In cycles per unit of time, increasing, >= 0.
+    psd : array
+        The one-sided density, > 0, as scipy.signal.welch gives it: ∫ psd df is the variance.
+    tolerance_db : float
+        The largest error that is accepted, in dB.
+    highest_order : int
+        The largest number of poles.
+    name : str
+        The name of the output.
+    dt : float, optional
+        The step at which the noise will be sampled, if known. The part beyond 1/(2 dt) is then folded back, with a
+        warning where it is more than a tenth of the variance of the samples.
+
+    Returns
+    -------
+    Coloured
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import stodyn as sd
+    >>> f = np.linspace(0.0, 2.0, 40)
+    >>> noise = sd.noise.coloured.fitted(f, 1.0 / (1.0 + f**2))
+    >>> noise.fit.order
+    1
     """
     f, S = check_samples(frequency, psd)
     if dt is not None and not (math.isfinite(dt) and dt > 0):
@@ -104,14 +129,14 @@ def fitted(
             break
     assert best is not None
     noise, fit = _filter(best[1], name, f, S)
-    said = _variances(noise, fit, dt)
+    complaints = _variances(noise, fit, dt)
     if fit.error_db > tolerance_db:
-        said.append(
+        complaints.append(
             f"asked for {tolerance_db:g} dB. Where the samples scatter, as those of an estimated spectrum do, average "
             "more of them or raise tolerance_db; where the spectrum bends, take more of them, or a higher order"
         )
-    if said:
-        warnings.warn(f"{fit}; {'; '.join(said)}.", SpectrumNotMet, stacklevel=2)
+    if complaints:
+        warnings.warn(f"{fit}; {'; '.join(complaints)}.", SpectrumNotMet, stacklevel=2)
     return dataclasses.replace(noise, fit=fit)
 
 
@@ -122,26 +147,26 @@ def _spilled(sections: _Sections, f: np.ndarray, S: np.ndarray) -> float:
 
 
 def _variances(noise, fit: Fit, dt: float | None) -> list[str]:
-    """Where the filter has another variance than the samples, in the band, in all or beyond what is sampled."""
-    said = []
+    """How the variance of the filter differs from that of the samples: in the band, in total and beyond it."""
+    complaints = []
     if abs(fit.variance_in_band / fit.variance - 1.0) > 0.1 and fit.error_db > EXACT:
-        said.append(
-            f"in the band its variance is {fit.variance_in_band:.4g}, and that of the samples {fit.variance:.4g}"
+        complaints.append(
+            f"in the band its variance is {fit.variance_in_band:.4g}, but that of the samples is {fit.variance:.4g}"
         )
     if fit.variance_in_all > SPILL * fit.variance:
-        said.append(
-            f"in all its variance is {fit.variance_in_all:.4g}, and that of the samples {fit.variance:.4g}: the rest "
+        complaints.append(
+            f"its total variance is {fit.variance_in_all:.4g}, but that of the samples is {fit.variance:.4g}: the rest "
             "lies outside the band, where the samples say nothing. Give samples up to where the spectrum has fallen off"
         )
     if dt is not None:
         fine = np.linspace(0.0, 0.5 / dt, 20_001)
         folded = fit.variance_in_all - float(np.trapezoid(2.0 * noise.spectrum(fine)[:, 0, 0].real, fine))
         if folded > 0.1 * fit.variance:
-            said.append(
+            complaints.append(
                 f"sampled at dt = {dt:g}, {folded:.4g} of its variance lies beyond 1/(2 dt) = {0.5 / dt:g} and is "
                 f"folded back onto the band, whose samples have {fit.variance:.4g}. Take a shorter dt"
             )
-    return said
+    return complaints
 
 
 class _Sections(NamedTuple):
@@ -155,8 +180,8 @@ class _Sections(NamedTuple):
 
 
 def _guards(f: np.ndarray, S: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """ω outside the band, and the logarithm of the density that the filter may have there; what is less than about a
-    thousandth of the variance of the samples is let be.
+    """ω outside the band, and the logarithm of the density that the filter may have there; densities that add
+    less than about a thousandth of the variance of the samples are ignored.
     """
     low = np.geomspace(f[0] / 300.0, 0.97 * f[0], GUARDED) if f[0] > 0 else np.empty(0)
     high = np.geomspace(1.03 * f[-1], 300.0 * f[-1], GUARDED)
@@ -272,10 +297,10 @@ def _filter(sections: _Sections, name: str, f: np.ndarray, S: np.ndarray):
     halfway = scale * np.sinh(middle)
     at_samples = off(f, S)
     smooth = scipy.interpolate.PchipInterpolator(u, np.log(S))(middle)
-    doubt = DECIBEL * np.abs(smooth - 0.5 * (np.log(S[:-1]) + np.log(S[1:])))  # how little the samples tell there
+    doubt = DECIBEL * np.abs(smooth - 0.5 * (np.log(S[:-1]) + np.log(S[1:])))  # how uncertain the spectrum is there
     in_between = np.maximum(np.abs(off(halfway, np.exp(smooth))) - doubt, 0.0)
     if np.abs(at_samples).max() < EXACT and 2 * len(noise.A) < len(f):
-        in_between = np.zeros(1)  # the filter that the samples are of: what lies between them is its own
+        in_between = np.zeros(1)  # the samples are those of this filter: between them the spectrum is its own
     fine = np.unique(np.concatenate([f, halfway, np.linspace(f[0], f[-1], 2001)]))
     fit = Fit(
         len(noise.A),
@@ -289,7 +314,7 @@ def _filter(sections: _Sections, name: str, f: np.ndarray, S: np.ndarray):
 
 
 def check_samples(frequency: ArrayLike, psd: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    """Both as arrays; refuses what is not a density over increasing frequencies."""
+    """Both as arrays; an error where they are not a density over increasing frequencies."""
     f, S = np.asarray(frequency, float), np.asarray(psd, float)
     if f.ndim != 1 or f.shape != S.shape or len(f) < 4:
         raise ValueError(f"frequency, psd: expected two lists of one length, 4 or more, got {f.shape} and {S.shape}")

@@ -36,7 +36,7 @@ def dryden(
     standard: str = "MIL-F-8785C",
     signs: tuple[float, float] = (1.0, 1.0),
 ) -> Coloured:
-    """Dryden gusts on an aircraft flying at the speed V: outputs u_g, v_g, w_g and the rates p_g, q_g, r_g.
+    """Make Dryden gusts on an aircraft flying at the speed V: outputs u_g, v_g, w_g and the rates p_g, q_g, r_g.
 
     With T = L/V and white noise of unit intensity, in state spaces of one state for u, two for v and w:
 
@@ -44,14 +44,34 @@ def dryden(
         H_p = σ_w √(0.8 π/V) (π/4b)^(1/6) L_w^(-1/3) / (1 + 4b s/πV),
         H_q = ± (s/V) / (1 + 4b s/πV) H_w,   H_r = ± (s/V) / (1 + 3b s/πV) H_v.
 
-    The variances of u, v and w are σ² exactly. q is made of the noise of w, and r of that of v; u, v, w, p are
+    The variances of u, v and w are σ² exactly. q is made from the noise of w, and r from that of v; u, v, w, p are
     independent.
 
-    sigma, L    intensities and lengths of u, v, w, or one number for all; see `turbulence_scales`
-    b           span, for the rates
-    components  which outputs, e.g. "uwq"
-    standard    "MIL-F-8785C", or "MIL-HDBK-1797", whose formulas hold 2 L_v and 2 L_w in place of L_v and L_w
-    signs       of q and r, which depend on the axes used
+    Parameters
+    ----------
+    V : float
+        The speed of the aircraft.
+    sigma, L : float or sequence of three
+        Intensities and lengths of u, v, w, or one number for all; see `turbulence_scales`.
+    b : float, optional
+        The span, which the rates need.
+    components : str
+        Which outputs, such as "uwq".
+    standard : "MIL-F-8785C" or "MIL-HDBK-1797"
+        The formulas of the latter contain 2 L_v and 2 L_w in place of L_v and L_w.
+    signs : (float, float)
+        The signs of q and r, which depend on the axes used.
+
+    Returns
+    -------
+    Coloured
+
+    Examples
+    --------
+    >>> import stodyn as sd
+    >>> gusts = sd.noise.coloured.dryden(V=50.0, sigma=1.5, L=200.0, components="uw")
+    >>> gusts.names
+    ('u_g', 'w_g')
     """
     (σ_u, σ_v, σ_w), (L_u, L_v, L_w) = _checked(V, sigma, L, b, components, standard)
 
@@ -72,14 +92,31 @@ def von_karman(
     standard: str = "MIL-F-8785C",
     signs: tuple[float, float] = (1.0, 1.0),
 ) -> Coloured:
-    """Von Karman gusts by their usual rational approximation; arguments, outputs and rates as those of `dryden`.
+    """Make von Karman gusts by their usual rational approximation.
 
         H_u = σ_u √(2T) (1 + 0.25 T s) / (1 + 1.357 T s + 0.1987 T² s²),
         H_v, H_w = σ √T (1 + 2.7478 T s + 0.3398 T² s²) / (1 + 2.9958 T s + 1.9754 T² s² + 0.1539 T³ s³).
 
     The spectra are those of `von_karman_spectrum` to 0.2 dB up to ω T = 10; beyond, the filters fall off faster, by up
-    to 2.6 dB at 100 and 5.9 dB at 1000. So their variances are 0.968714 σ² (u) and 0.962336 σ² (v, w), not σ²: what
-    is missing lies at high frequencies, and scaling it in would spoil the band that is right.
+    to 2.6 dB at 100 and 5.9 dB at 1000. So their variances are 0.968714 σ² (u) and 0.962336 σ² (v, w), not σ²: the
+    missing part lies at high frequencies, and scaling it in would spoil the band that is right.
+
+    Parameters
+    ----------
+    V, sigma, L, b, components, standard, signs
+        As for `dryden`.
+
+    Returns
+    -------
+    Coloured
+        With the outputs and rates of `dryden`.
+
+    Examples
+    --------
+    >>> import stodyn as sd
+    >>> gusts = sd.noise.coloured.von_karman(V=50.0, sigma=1.0, L=200.0, components="u")
+    >>> gusts.variance.round(6)
+    array([0.968714])
     """
     (σ_u, σ_v, σ_w), (L_u, L_v, L_w) = _checked(V, sigma, L, b, components, standard)
 
@@ -97,9 +134,22 @@ def von_karman(
 
 
 def von_karman_spectrum(frequency: ArrayLike, sigma: float, T: float, component: str = "u") -> np.ndarray:
-    """The density that `von_karman` approximates, two-sided in cycles a unit of time, T = L/V; component "u" or "v".
+    """Return the density that `von_karman` approximates, two-sided in cycles per unit of time.
 
     σ² 2T / (1 + (1.339 T ω)²)^(5/6) for u, σ² T (1 + (8/3)(1.339 T ω)²) / (1 + (1.339 T ω)²)^(11/6) for v and w.
+
+    Parameters
+    ----------
+    frequency : array
+        In cycles per unit of time.
+    sigma, T : float
+        The intensity and T = L/V.
+    component : "u" or "v"
+        Along the flight, or across it.
+
+    Returns
+    -------
+    array
     """
     x = (1.339 * T * 2.0 * np.pi * np.asarray(frequency, float)) ** 2
     if component == "u":
@@ -115,15 +165,37 @@ def turbulence_scales(
     standard: str = "MIL-F-8785C",
     unit: str = "ft",
 ) -> Scales:
-    """The lengths and intensities of u, v, w at a height above ground, by the standard's formulas.
+    """Return the lengths and intensities of u, v, w at a height above ground, by the standard's formulas.
 
     10 to 1000 ft: L_w = h, L_u = L_v = h/(0.177 + 0.000823 h)^1.2, σ_w = 0.1 wind, σ_u = σ_v = σ_w/(0.177 + 0.000823
-    h)^0.4. Above 2000 ft: L = 1750 ft (Dryden) or 2500 ft (von Karman), and the intensity given. Between, linear in h.
-    In MIL-HDBK-1797 L_v and L_w are half of these, L_u is not.
+    h)^0.4. Above 2000 ft: L = 1750 ft (Dryden) or 2500 ft (von Karman), and the intensity given. In between, linear in
+    h. In MIL-HDBK-1797 L_v and L_w are half of these, but L_u is not.
 
-    wind   the mean wind at 20 ft (6 m), for heights below 2000 ft
-    sigma  the intensity above 1000 ft, from the standard's tables by season and probability
-    unit   of height and lengths, "ft" or "m"; wind and sigma in any unit of speed
+    Parameters
+    ----------
+    height : float
+        At least 10 ft.
+    wind : float, optional
+        The mean wind at 20 ft (6 m), needed below 2000 ft.
+    sigma : float, optional
+        The intensity above 1000 ft, from the standard's tables by season and probability.
+    spectrum : "dryden" or "von_karman"
+        The gusts for which the scales are.
+    standard : "MIL-F-8785C" or "MIL-HDBK-1797"
+        As for `dryden`.
+    unit : "ft" or "m"
+        The unit of height and lengths; wind and sigma may have any unit of speed.
+
+    Returns
+    -------
+    Scales
+
+    Examples
+    --------
+    >>> import stodyn as sd
+    >>> scales = sd.noise.coloured.turbulence_scales(2000.0, sigma=5.0)
+    >>> scales.L
+    (1750.0, 1750.0, 1750.0)
     """
     if unit not in FOOT:
         raise ValueError(f'unit: expected "ft" or "m", got {unit!r}')

@@ -58,7 +58,7 @@ def clough_penzien(
         One of the two: the standard deviation of the ground's acceleration, or the two-sided density of the bedrock in
         radians per unit of time.
     name : str
-        Of the output.
+        The name of the output.
 
     Returns
     -------
@@ -68,6 +68,13 @@ def clough_penzien(
     References
     ----------
     R. W. Clough & J. Penzien, Dynamics of Structures (1975).
+
+    Examples
+    --------
+    >>> import stodyn as sd
+    >>> ground = sd.noise.coloured.clough_penzien(15.0, 0.6, 1.5, 0.6, sigma=2.0)
+    >>> ground.variance.round(9)
+    array([4.])
     """
     check_positive(omega=omega, zeta=zeta, omega_f=omega_f, zeta_f=zeta_f)
     if (sigma is None) == (S0 is None):
@@ -91,13 +98,37 @@ def clough_penzien(
 
 
 def kaimal_spectrum(frequency: ArrayLike, speed: float, sigma: float, L: float) -> np.ndarray:
-    """G(f) = 4 σ² (L/U)/(1 + 6 f L/U)^(5/3), one-sided in cycles per unit of time (IEC 61400-1)."""
+    """Return Kaimal's density G(f) = 4 σ² (L/U)/(1 + 6 f L/U)^(5/3), one-sided in cycles (IEC 61400-1).
+
+    Parameters
+    ----------
+    frequency : array
+        In cycles per unit of time.
+    speed, sigma, L : float
+        As for `kaimal`.
+
+    Returns
+    -------
+    array
+    """
     T = L / speed
     return 4.0 * sigma**2 * T / (1.0 + 6.0 * T * np.asarray(frequency, float)) ** (5.0 / 3.0)
 
 
 def von_karman_wind_spectrum(frequency: ArrayLike, speed: float, sigma: float, L: float) -> np.ndarray:
-    """G(f) = 4 σ² (L/U)/(1 + 70.8 (f L/U)²)^(5/6), one-sided in cycles per unit of time: the wind's own direction."""
+    """Return von Kármán's density along the wind, G(f) = 4 σ² (L/U)/(1 + 70.8 (f L/U)²)^(5/6), one-sided in cycles.
+
+    Parameters
+    ----------
+    frequency : array
+        In cycles per unit of time.
+    speed, sigma, L : float
+        As for `kaimal`.
+
+    Returns
+    -------
+    array
+    """
     T = L / speed
     return 4.0 * sigma**2 * T / (1.0 + 70.8 * (T * np.asarray(frequency, float)) ** 2) ** (5.0 / 6.0)
 
@@ -106,17 +137,17 @@ def kaimal(speed: float, sigma: float, L: float, name: str = "wind") -> Coloured
     """Turbulence of the wind at a point with Kaimal's spectrum, as IEC 61400-1 writes it: `kaimal_spectrum`.
 
     A sum of first-order processes that meets the density to 0.05 dB for f L/U from 0.001 to 100 and falls off faster
-    beyond; `fit` says how well. Its variance is therefore 0.3 % below σ². The form f G/u*² = 105 n/(1 +
+    beyond; `fit` tells how well. Its variance is therefore 0.3 % below σ². The form f G/u*² = 105 n/(1 +
     33 n)^(5/3), n = f z/U, is the same with L = 5.5 z and σ = 2.185 u*.
 
     Parameters
     ----------
-    speed : float
-        U, the mean wind; sigma: the standard deviation of the turbulence, in the same unit.
+    speed, sigma : float
+        U, the mean wind, and the standard deviation of the turbulence, in the same unit.
     L : float
         The integral length of the component; IEC 61400-1 gives 8.1 Λ, 2.7 Λ and 0.66 Λ for the three of them.
     name : str
-        Of the output.
+        The name of the output.
 
     Returns
     -------
@@ -129,12 +160,13 @@ def kaimal(speed: float, sigma: float, L: float, name: str = "wind") -> Coloured
 def von_karman_wind(speed: float, sigma: float, L: float, name: str = "wind") -> Coloured:
     """Turbulence along the mean wind at a point with von Kármán's spectrum: `von_karman_wind_spectrum`.
 
-    A filter like that of `kaimal`, and as good. For aircraft, and for components across the wind, see `von_karman`.
+    A filter like that of `kaimal`, with the same accuracy. For aircraft, and for components
+    across the wind, see `von_karman`.
 
     Parameters
     ----------
     speed, sigma, L, name
-        As those of `kaimal`.
+        As for `kaimal`.
 
     Returns
     -------
@@ -156,9 +188,20 @@ def _wind(kind: str) -> Coloured:
 
 
 def jonswap_spectrum(omega: ArrayLike, height: float, period: float, gamma: float = 3.3) -> np.ndarray:
-    """The density of a sea's elevation, one-sided in radians per unit of time, of the variance height²/16:
+    """Return the density of a sea's elevation, one-sided in radians per unit of time, of the variance height²/16.
 
     G(ω) ∝ ω⁻⁵ exp(-1.25 (ω_p/ω)⁴) γ^exp(-(ω/ω_p - 1)²/2s²), ω_p = 2π/period, s = 0.07 below ω_p and 0.09 above.
+
+    Parameters
+    ----------
+    omega : array
+        In radians per unit of time.
+    height, period, gamma : float
+        As for `jonswap`.
+
+    Returns
+    -------
+    array
     """
     peak = 2.0 * math.pi / period
     u = np.asarray(omega, float) / peak
@@ -169,18 +212,18 @@ def jonswap(height: float, period: float, gamma: float = 3.3, name: str = "wave"
     """The elevation of the sea at a point with the JONSWAP spectrum: `jonswap_spectrum`.
 
     A filter fitted to the density by `fitted`, to 0.5 dB for ω/ω_p from 0.6 to 2.5, which holds 97 % of the variance;
-    `fit` says how well. Its variance in all is up to 5 % above height²/16, by what it has outside of that band.
+    `fit` tells how well. Its total variance is up to 5 % above height²/16, owing to its part outside that band.
 
     Parameters
     ----------
     height : float
         H_s, the significant wave height: four standard deviations of the elevation.
     period : float
-        T_p, that of the peak of the spectrum.
+        T_p, the period at the peak of the spectrum.
     gamma : float
         How much the peak stands out: 3.3 in the mean of the measurements, 1 for Pierson and Moskowitz's sea; 1 to 7.
     name : str
-        Of the output.
+        The name of the output.
 
     Returns
     -------
@@ -198,12 +241,12 @@ def jonswap(height: float, period: float, gamma: float = 3.3, name: str = "wave"
 
 
 def pierson_moskowitz(height: float, period: float, name: str = "wave") -> Coloured:
-    """The elevation of a fully developed sea: `jonswap` with gamma = 1, the density of which holds no further factor.
+    """The elevation of a fully developed sea: `jonswap` with gamma = 1, whose density has no further factor.
 
     Parameters
     ----------
     height, period, name
-        As those of `jonswap`.
+        As for `jonswap`.
 
     Returns
     -------
@@ -264,12 +307,19 @@ def iso_road(grade: str | float, speed: float, longest: float = 100.0, name: str
     longest : float
         The wavelength in m beyond which the density is level.
     name : str
-        Of the output.
+        The name of the output.
 
     Returns
     -------
     Coloured
         With one state; its variance is π G_0 n_0² longest/2, in m².
+
+    Examples
+    --------
+    >>> import stodyn as sd
+    >>> road = sd.noise.coloured.iso_road("B", speed=20.0)
+    >>> road.names
+    ('road',)
     """
     if isinstance(grade, str):
         if grade not in ROADS:
@@ -284,6 +334,6 @@ def iso_road(grade: str | float, speed: float, longest: float = 100.0, name: str
 
 
 def _in_units(noise: Coloured, time: float, size: float, name: str) -> Coloured:
-    """Noise of unit time and size in other units; what was said of its fit is told in these."""
+    """Noise of unit time and size in other units; its fit is converted to these units."""
     fit = noise.fit.in_units(size**2) if noise.fit is not None else None
     return Coloured(noise.A / time, noise.B / math.sqrt(time), size * noise.C, name, fit)

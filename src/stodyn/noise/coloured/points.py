@@ -35,17 +35,18 @@ UNCORRELATED = 1e-9  # a length so short that points are independent
 def relaxing(frequency: ArrayLike, psd: ArrayLike, name: str = "y", per_decade: int = PER_DECADE) -> Coloured:
     """A sum of first-order processes whose one-sided density meets that of samples, for densities that only fall.
 
-    Their corners are `per_decade` over the band of the samples; their weights, all >= 0, are found by least squares of
-    relative errors. `fit` says how well; where the density rises anywhere, take `fitted`.
+    There are `per_decade` corners per decade of the band of the samples; the weights, all >= 0, are found by least
+    squares of relative errors. `fit` tells how well the filter meets the samples; where the density rises
+    anywhere, take `fitted`.
 
     Parameters
     ----------
     frequency, psd : arrays
-        As those of `fitted`.
+        As for `fitted`.
     name : str
-        Of the output.
+        The name of the output.
     per_decade : int
-        How many processes there are for each decade.
+        How many processes there are per decade.
 
     Returns
     -------
@@ -73,15 +74,23 @@ def correlated(noise: Coloured, correlation: ArrayLike, names: Sequence[str] | N
     Parameters
     ----------
     noise : Coloured
-        With one output.
+        A noise with one output.
     correlation : array (points, points)
         R, symmetric and not negative in any direction; its diagonal scales the variances, and is 1 for equal points.
     names : sequence of str, optional
-        Of the outputs; by default that of the noise, and the number of the point from 0.
+        The names of the outputs; by default the name of the noise followed by the number of the point, from 0.
 
     Returns
     -------
     Coloured
+
+    Examples
+    --------
+    >>> import stodyn as sd
+    >>> wind = sd.noise.coloured.gauss_markov(1.0, 2.0, "wind")
+    >>> pair = sd.noise.coloured.correlated(wind, [[1.0, 0.5], [0.5, 1.0]])
+    >>> pair.names
+    ('wind0', 'wind1')
     """
     R = np.asarray(correlation, float)
     if len(noise.C) != 1:
@@ -90,8 +99,8 @@ def correlated(noise: Coloured, correlation: ArrayLike, names: Sequence[str] | N
         raise ValueError(f"correlation: expected a finite symmetric matrix (points, points), got {correlation!r}")
     if (least := np.linalg.eigvalsh(R)[0]) < -1e-9 * np.abs(R).max():
         raise ValueError(
-            f"correlation: is negative in some direction (its lowest eigenvalue is {least:.3g}): no noises are so "
-            "correlated. Correlations that fall off as exp(-distance/length) can always be"
+            f"correlation: is negative in some direction (its lowest eigenvalue is {least:.3g}): no noises can have "
+            "such correlations. Correlations that fall off as exp(-distance/length) are always possible"
         )
     copies = stacked(*(noise.named(f"{i}") for i in range(len(R))))
     called = tuple(f"{noise.names[0]}{i}" for i in range(len(R))) if names is None else tuple(names)
@@ -115,14 +124,14 @@ def at_points(
     frequency, psd : arrays
         Samples of the one-sided density in cycles per unit of time, > 0; densities that only fall, as those of wind.
     positions : array (points,) or (points, dimensions)
-        Where they are.
+        The coordinates of the points.
     coherence : function (f, d) -> array
         The share of the density that two points at the distance d have in common, as Davenport's exp(-C f d/U); 1 at
         d = 0, and not negative.
     names : sequence of str, optional
-        Of the outputs.
+        The names of the outputs.
     tolerance : float
-        What the cross densities may be off by at the samples, against the density; more is warned of.
+        The error of the cross densities at the samples, relative to the density, above which a warning is given.
 
     Returns
     -------
@@ -184,7 +193,7 @@ def _corners(f: np.ndarray, per_decade: int) -> np.ndarray:
 
 
 def _weights(matrix: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """The weights >= 0 of the columns whose sum is nearest to what is wanted, all columns of one size."""
+    """The weights >= 0 of the columns whose sum is nearest to the target, all columns of one size."""
     size = np.sqrt((matrix**2).sum(0))
     size = np.where(size > 0.0, size, 1.0)
     return scipy.optimize.nnls(matrix / size, wanted, maxiter=50 * matrix.shape[1])[0] / size

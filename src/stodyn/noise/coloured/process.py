@@ -22,9 +22,30 @@ class Coloured:
     W has independent channels of unit intensity, and s starts in its stationary law N(0, P), A P + P A' + B B' = 0.
     Nothing is approximated at a step h: s(t + h) = Phi s(t) + w, Phi = exp(A h), w ~ N(0, Qd) by Van Loan's formula.
 
-    A      (k, k), all eigenvalues with a negative real part; B (k, channels); C (p, k)
-    names  of the outputs
-    fit    how well the filter meets the spectrum it was made for, where it was fitted to one
+    Parameters
+    ----------
+    A : array (k, k)
+        All its eigenvalues have a negative real part.
+    B : array (k, channels)
+        How the channels enter the states.
+    C : array (p, k)
+        How the outputs are made of the states.
+    names : sequence of str
+        The names of the outputs.
+    fit : Fit, optional
+        How well the filter meets the spectrum to which it was fitted, if it was.
+
+    Raises
+    ------
+    ValueError
+        If shapes do not fit, or the filter is not stable.
+
+    Examples
+    --------
+    >>> import stodyn as sd
+    >>> noise = sd.noise.coloured.Coloured([[-0.5]], [[1.0]], [[1.0]])
+    >>> noise.variance.round(12)
+    array([1.])
     """
 
     A: Any
@@ -51,7 +72,7 @@ class Coloured:
             )
         names = (self.names,) if isinstance(self.names, str) else tuple(self.names)
         if len(names) != len(C) or len(set(names)) != len(names):
-            raise ValueError(f"names: expected {len(C)} different names, one an output, got {names}")
+            raise ValueError(f"names: expected {len(C)} different names, one per output, got {names}")
         for name, value in (("A", A), ("B", B), ("C", C), ("names", names)):
             fill(self, name, value)
 
@@ -62,7 +83,7 @@ class Coloured:
 
     @property
     def covariance(self) -> np.ndarray:
-        """C P C' (p, p): that of the outputs."""
+        """C P C' (p, p), the covariance of the outputs."""
         return self.C @ self.state_covariance @ self.C.T
 
     @property
@@ -82,8 +103,9 @@ class Coloured:
     def spectrum(self, frequency: ArrayLike, dt: float | None = None) -> np.ndarray:
         """The density (..., p, p) at frequencies in cycles per unit of time, two-sided: ∫ S df is the covariance.
 
-        S(f) = H H*, H = C (2πi f - A)^-1 B. With dt it is that of samples dt apart, which holds all that is folded back
-        from beyond 1/(2 dt). One-sided densities are twice this; in radians per unit of time, 1/π times this at ω/2π.
+        S(f) = H H*, H = C (2πi f - A)^-1 B. With dt it is the density of samples dt apart, which includes everything
+        that is folded back from beyond 1/(2 dt). One-sided densities are twice this; in radians per unit of time, 1/π
+        times this at ω/2π.
         """
         f = np.asarray(frequency, float)[..., None, None]
         one = np.eye(len(self.A))
@@ -101,11 +123,26 @@ class Coloured:
     def sample(self, dt: ArrayLike, steps: int | None = None, *, paths: int = 1, seed: int) -> np.ndarray:
         """Time series (paths, steps + 1, p) of the noise at 0, dt, 2 dt, ...: stationary, and exact in law at any dt.
 
-        dt is a step, made `steps` times, or the lengths of all steps. Costs k² operations a sample.
+        Parameters
+        ----------
+        dt : float or array (steps,)
+            One step length, used `steps` times, or the lengths of all steps.
+        steps : int, optional
+            The number of steps, where dt is a number.
+        paths : int
+            The number of independent time series.
+        seed : int
+            The seed of the random numbers.
+
+        Returns
+        -------
+        array (paths, steps + 1, p)
+            At a cost of k² operations per sample.
         """
         if (np.ndim(dt) == 0) == (steps is None):
             raise ValueError(
-                f"dt, steps: expected a step and their number, or the lengths of all steps, got {dt!r}, {steps!r}"
+                "dt, steps: expected a step length and the number of steps, or the lengths of all steps, got "
+                f"{dt!r}, {steps!r}"
             )
         if steps is not None and (not isinstance(steps, (int, np.integer)) or steps < 0):
             raise ValueError(f"steps: expected a whole number, got {steps!r}")
@@ -174,18 +211,52 @@ class Coloured:
         wanted = (names,) if isinstance(names, str) else tuple(names)
         for name in wanted:
             if name not in self.names:
-                raise KeyError(f"there is no output {name!r}; there are {', '.join(self.names)}")
+                raise KeyError(f"there is no output {name!r}; the outputs are {', '.join(self.names)}")
         return dataclasses.replace(self, C=self.C[[self.names.index(name) for name in wanted]], names=wanted)
 
 
 def stacked(*noises: Coloured) -> Coloured:
-    """Independent noises side by side, as one."""
+    """Put independent noises side by side as one noise.
+
+    Parameters
+    ----------
+    *noises : Coloured
+        Their outputs follow each other.
+
+    Returns
+    -------
+    Coloured
+
+    Examples
+    --------
+    >>> import stodyn as sd
+    >>> slow, fast = sd.noise.coloured.gauss_markov(1.0, 10.0, "slow"), sd.noise.coloured.gauss_markov(1.0, 0.1, "fast")
+    >>> sd.noise.coloured.stacked(slow, fast).names
+    ('slow', 'fast')
+    """
     C = scipy.linalg.block_diag(*(noise.C for noise in noises))
     return Coloured(*_side_by_side(noises), C, tuple(name for noise in noises for name in noise.names))
 
 
 def summed(*noises: Coloured) -> Coloured:
-    """The sum of independent noises with the same outputs."""
+    """Add up independent noises with the same outputs.
+
+    Parameters
+    ----------
+    *noises : Coloured
+        Noises whose outputs have the same names.
+
+    Returns
+    -------
+    Coloured
+
+    Examples
+    --------
+    >>> import stodyn as sd
+    >>> slow, fast = sd.noise.coloured.gauss_markov(1.0, 10.0), sd.noise.coloured.gauss_markov(1.0, 0.1)
+    >>> sd.noise.coloured.summed(slow, fast).variance.round(12)
+    array([2.])
+    """
     if len({noise.names for noise in noises}) != 1:
         raise ValueError(f"noises: expected the same outputs, got {[noise.names for noise in noises]}")
     return Coloured(*_side_by_side(noises), np.concatenate([noise.C for noise in noises], axis=1), noises[0].names)
