@@ -116,7 +116,7 @@ def find_devices(device: Any) -> tuple[tuple[Any, ...], str]:
             if device == "auto":
                 return (), "no GPU that JAX can use"
             raise ValueError(
-                'device: JAX finds no GPU here. Install a JAX with CUDA (pip install "jax[cuda13]"), or use '
+                'device: JAX finds no GPU here. Install what a GPU needs (pip install "stodyn[cuda]"), or use '
                 'device="auto" to run on the processor where there is no GPU.'
             ) from error
     devices = tuple(device) if isinstance(device, (list, tuple)) else (device,)

@@ -136,7 +136,8 @@ def simulate(
         path. The errors of averages of smooth functions of the noise, such as end states, then fall faster than
         1/√paths; they come from the 16 means. `paths` must be 16 times a power of two.
     stop : stodyn.Stop, optional
-        Stops each path where it first reaches a level, also between two steps; from then on the path costs nothing.
+        Stops each path where it first reaches a level, also between two steps; on a processor the path costs nothing
+        from then on.
         The result has stop_time, stopped_by and stop_state of every path, and alive (time). Other statistics are those
         of the stopped process or, with Stop(..., stopped="alive"), of the paths that go on.
 
@@ -435,8 +436,8 @@ def replay(
     Returns
     -------
     xarray.Dataset
-        path (time, component): the bits that the run saw. A run on a GPU is repeated by the processor, with the same
-        numbers except for rounding.
+        path (time, component): the bits that the run saw. A run on a GPU is repeated by the processor, bit for bit
+        where it ran as a kernel.
     """
     record = results.provenance(run)
     if "paths" not in record:

@@ -307,11 +307,12 @@ def check_paths(spec: Spec, paths: int) -> None:
     """Refuse results that do not fit into memory, and values given path by path that do not reach to the last one."""
     for statistic, saves in zip(spec.statistics, spec.saves, strict=True):
         needed = statistic.memory(len(saves), paths, spec.problem.n)
-        there = machine_memory()
-        if needed > MEMORY_SHARE * there:
+        most = MEMORY_SHARE * machine_memory()
+        if needed > most:
             raise MemoryError(
-                f"{type(statistic).__name__}: would keep {needed / 1e9:.1f} GB, but this machine has "
-                f"{there / 1e9:.1f} GB. Keep fewer paths, or fewer times with every= or at=."
+                f"{type(statistic).__name__}: would keep {needed / 1e9:.1f} GB, but the limit is {most / 1e9:.1f} GB, "
+                f"{MEMORY_SHARE:.0%} of this machine's memory. Keep fewer paths or components, leave covariances out, "
+                "or take fewer times with every= or at=."
             )
     last, rng = range(paths - 1, paths), np.random.default_rng(0)
     spec.problem.draw_start(rng, last)
@@ -329,10 +330,12 @@ def check_block(spec: Spec, paths: int) -> None:
     """Refuse blocks whose states, normals and generators alone do not fit into memory."""
     streams = () if spec.traced is None else spec.traced.streams
     needed = 8.0 * paths * (3 * spec.problem.n + sum(count + 4 for _, count in streams))
-    if needed > MEMORY_SHARE * machine_memory():
+    most = MEMORY_SHARE * machine_memory()
+    if needed > most:
         raise MemoryError(
-            f"block: {paths} paths at a time need at least {needed / 1e9:.1f} GB, but this machine has "
-            f"{machine_memory() / 1e9:.1f} GB. Leave it out, or give a few thousand: blocks run one after another."
+            f"block: {paths} paths at a time need at least {needed / 1e9:.1f} GB, but the limit is {most / 1e9:.1f} "
+            f"GB, {MEMORY_SHARE:.0%} of this machine's memory. Leave it out, or give a few thousand: blocks run one "
+            "after another."
         )
 
 
