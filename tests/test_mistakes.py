@@ -122,7 +122,7 @@ MISTAKES = {
         lambda: sd.quantile(run(collect=st.Histogram([-2.0, 0.0, 2.0])), 95), "q", "between 0 and 1"),
     # impossible sizes
     "too many paths to keep": (
-        lambda: run(paths=10**12, collect=st.Paths(10**12)), "Paths", "Keep fewer paths, or fewer times"),
+        lambda: run(paths=10**12, collect=st.Paths(10**12)), "Paths", "Keep fewer paths or components"),
     "too many steps": (lambda: run(dt=1e-13), "dt", "Take longer steps"),
     # wrong kinds of problem
     "a method for another kind": (lambda: run(method="StochasticAlpha"), "method", "Those that fit best: SRA1"),

@@ -56,8 +56,8 @@ def test_it_prints_and_writes(invoke, tmp_path):
     [
         ("error = 0.02\n", "", "estimate.error: missing"),
         ("seed = 1", "seeds = 1", "did you mean estimate.seed?"),
-        ("seed = 1", 'seed = 1\nfunctional = "Median"', "estimate.functional: there is no 'Median'"),
-        ("seed = 1", 'seed = 1\nfunctional = "Watching"', "estimate.functional: there is no 'Watching'"),
+        ("seed = 1", 'seed = 1\nfunctional = "Median"', "estimate.functional: unknown functional 'Median'"),
+        ("seed = 1", 'seed = 1\nfunctional = "Watching"', "estimate.functional: unknown functional 'Watching'"),
         ("error = 0.02", "error = 0.0", "error: expected a number > 0"),
     ],
 )

@@ -306,9 +306,9 @@ def test_keeps_float32(n):
 
 
 def test_bad_input_is_named():
-    with pytest.raises(ValueError, match=re.escape("found (2, 3) and (2,)")):
+    with pytest.raises(ValueError, match=re.escape("got (2, 3) and (2,)")):
         solve(np.ones((2, 3)), np.ones(2))
-    with pytest.raises(ValueError, match=re.escape("found (2, 2) and (2, 1)")):
+    with pytest.raises(ValueError, match=re.escape("got (2, 2) and (2, 1)")):
         solve(np.ones((2, 2)), np.ones((2, 1)))
     with pytest.raises(ValueError, match="order must be a permutation"):
         solve(np.eye(4), np.ones(4), (0, 1, 2, 2))
