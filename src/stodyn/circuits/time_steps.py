@@ -98,10 +98,10 @@ class _Followed:
     def errors(self, begins: np.ndarray, lengths: np.ndarray, parts: int) -> np.ndarray:
         """The largest error of the trapezoidal rule in each interval cut into equal parts: a twelfth of the third
         differences, over the ranges."""
-        found = np.empty(len(begins))
-        for first in range(0, len(begins), max(1, CHUNK // (parts * self.x.shape[1]))):
-            some = slice(first, first + max(1, CHUNK // (parts * self.x.shape[1])))
-            places = np.arange(parts + 1) / parts
+        found, places = np.empty(len(begins)), np.arange(parts + 1) / parts
+        batch = max(1, CHUNK // (parts * self.x.shape[1]))
+        for first in range(0, len(begins), batch):
+            some = slice(first, first + batch)
             states = self.at((begins[some, None] + lengths[some, None] * places).ravel())
             thirds = np.diff(states.reshape(-1, parts + 1, states.shape[1]), 3, axis=1)
             found[some] = np.max(np.abs(thirds) / self.range, axis=(1, 2)) / 12.0
