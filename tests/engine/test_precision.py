@@ -11,6 +11,7 @@ import pytest
 
 from stodyn import SDE, simulate
 from stodyn import statistics as st
+from stodyn.engine import printed
 from stodyn.engine.spec import SinglePrecisionConstant
 from stodyn.methods.explicit import EulerMaruyama, Heun
 from stodyn.methods.implicit import ThetaEuler
@@ -60,6 +61,18 @@ def test_numbers_of_a_users_function_keep_a_float32_run_printed():
     single, double = (simulate(problem, Heun, dtype=dtype, **RUN) for dtype in ("float32", "float64"))
     assert provenance(single)["executor"] == "printed"
     np.testing.assert_allclose(single["variance"], double["variance"], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "statistic", [st.Paths(8), st.Spectrum(segment=8), st.Moments()], ids=["Paths", "Spectrum", "Moments"]
+)
+def test_lanes_that_are_not_paths_may_hold_any_bits(statistic, monkeypatch):
+    """Memory that is used again may hold signalling NaNs there, whose conversion to float32 is invalid: a warning is an
+    error in these tests."""
+    monkeypatch.setattr(printed, "_memory", lambda name, *shape: np.full(shape, 0x7FF0000000000001).view(float))
+    run = simulate(ornstein_uhlenbeck(), Heun, dtype="float32", collect=statistic, **RUN)
+    assert provenance(run)["executor"] == "printed"
+    assert all(np.isfinite(run[name]).all() for name in run if run[name].dtype.kind == "f")
 
 
 @pytest.mark.parametrize(

@@ -234,11 +234,11 @@ class _Work(Work):
     def _by_jax(self, k: int, statistic: Statistic, seen, sound, t) -> Any:
         """The observation of a statistic that looks at all paths of a block together, in JAX."""
         spec, source = self.spec, self.program.source
-        own = [typed(seen[rows], source.seen_dtypes[rows.flat[0]]) for rows in source.rows_of[k]]
+        with np.errstate(over="ignore", invalid="ignore"):  # lanes that are not paths may hold any bits
+            own = [typed(seen[rows], source.seen_dtypes[rows.flat[0]]) for rows in source.rows_of[k]]
+            x = seen[: spec.problem.n].astype(spec.dtype)
         iterations = own.pop(0) if statistic.counts_iterations else None
         track = jax.tree.unflatten(source.watched.trees[k], own)
-        with np.errstate(over="ignore"):  # lanes that are not paths may hold anything
-            x = seen[: spec.problem.n].astype(spec.dtype)
 
         def observe(t, x, sound, weight, params, iterations, track):
             tree = jax.tree.unflatten(spec.params_tree, params)
