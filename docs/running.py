@@ -1,0 +1,100 @@
+"""Run the code that the site shows: the scripts of examples/ and the Python blocks of pages.
+
+A line such as `PATHS = 20_000  # small: 500` has two sizes: the site runs and shows the first, the tests run the one
+after `small:`.
+
+    python docs/running.py docs/tutorials/first_study.md ...
+
+runs pages whole. The blocks of a page share their names; what a block prints replaces the text block that follows it
+directly, pictures go to `images` beside the page, and the digest of the code is written into the page's last line, so
+that a test can tell a page that was changed and not run again.
+"""
+
+import contextlib
+import hashlib
+import io
+import os
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+SIZES = re.compile(r"^(?P<head>\s*[\w, ]+ = )(?P<whole>.+?)  # small: (?P<small>.+)$", re.MULTILINE)
+BLOCK = re.compile(
+    r"^```python\n(?P<code>.*?)^```\n(?P<then>\n*```text\n(?P<printed>.*?)^```\n)?", re.MULTILINE | re.DOTALL
+)
+STAMP = re.compile(r"\n*<!-- run: (\w+) -->\n*$")
+
+
+def small(source: str) -> str:
+    """Return the source with every size replaced by its small one."""
+    return SIZES.sub(r"\g<head>\g<small>", source)
+
+
+def shown(source: str) -> str:
+    """Return the source as readers see it, without the small sizes."""
+    return SIZES.sub(r"\g<head>\g<whole>", source)
+
+
+def digest(source: str) -> str:
+    """Return a short name of the source."""
+    return hashlib.sha256(source.encode()).hexdigest()[:16]
+
+
+def code(page: str) -> str:
+    """Return the Python blocks of a page, one after the other."""
+    return "\n".join(match["code"] for match in BLOCK.finditer(page))
+
+
+def stamp(page: str) -> str | None:
+    """Return the digest of the code with which a page was last run whole; None where it never was."""
+    match = STAMP.search(page)
+    return match[1] if match else None
+
+
+def outputs(page: str, name: str, resize: Callable[[str], str]) -> Iterator[str]:
+    """Run the blocks of a page in the current folder; yields what each one prints."""
+    names: dict = {"__name__": "__main__"}
+    for match in BLOCK.finditer(page):
+        line = page.count("\n", 0, match.start("code"))
+        block = "\n" * line + resize(match["code"])  # so that an error names the line of the page
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(compile(block, name, "exec"), names)
+        yield printed.getvalue()
+
+
+@contextlib.contextmanager
+def inside(folder: Path) -> Iterator[None]:
+    """Work in a folder for a while."""
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)
+
+
+def run_whole(path: Path) -> None:
+    """Run a page whole, and write what its blocks print, its pictures and its stamp."""
+    page = STAMP.sub("\n", path.read_text())
+    with tempfile.TemporaryDirectory() as folder, inside(Path(folder)):
+        printed = iter(list(outputs(page, str(path), shown)))
+        for picture in sorted(Path(folder).glob("*.png")):
+            (path.parent / "images").mkdir(exist_ok=True)
+            shutil.move(picture, path.parent / "images" / picture.name)
+
+    def filled(match: re.Match) -> str:
+        text = next(printed).rstrip("\n")
+        return f"```python\n{match['code']}```\n" + (f"\n```text\n{text}\n```\n" if match["then"] else "")
+
+    page = BLOCK.sub(filled, page)
+    path.write_text(f"{page.rstrip()}\n\n<!-- run: {digest(code(page))} -->\n")
+
+
+if __name__ == "__main__":
+    for argument in sys.argv[1:]:
+        print(f"{argument} ...", flush=True)
+        run_whole(Path(argument).resolve())
