@@ -208,6 +208,15 @@ EVERYDAY = {
     "derivative of a loop": lambda x, s: jax.jacfwd(lambda y: lax.fori_loop(0, 4, lambda i, z: jnp.sin(z) * y, y))(x),
     "derivative of a where": lambda x, s: jax.grad(lambda y: jnp.sum(jnp.where(y > 0, y**3, jnp.sin(y))))(x),
     "derivative of a sum": lambda x, s: jax.jacrev(lambda y: jnp.stack([y.sum(), y.prod(), jnp.max(y)]))(x),
+    "product of precisions": lambda x, s: jax.lax.dot_general(
+        np.float32(0.1) * np.eye(N, dtype=np.float32) + SINGLE,
+        x,
+        (((1,), (0,)), ((), ())),
+        preferred_element_type=float,
+    ),
+    "product of variable precisions": lambda x, s: jax.lax.dot_general(
+        jnp.outer(x, x).astype(np.float32), x, (((1,), (0,)), ((), ())), preferred_element_type=float
+    ),
     "single precision": lambda x, s: jnp.sin(x.astype(np.float32)) * np.float32(0.3) + x.astype(np.float32),
     "linalg.solve": lambda x, s: jnp.linalg.solve(MATRIX + jnp.diag(x * x), x),
     "linalg.inv": lambda x, s: jnp.linalg.inv(jnp.outer(x, x) + jnp.eye(N)),

@@ -27,11 +27,13 @@ def test_counts_are_numpys(brownian):
         counts, _ = np.histogram(x, EDGES)
         density = brownian["density"].values[k, 0]
         np.testing.assert_allclose(density * np.diff(EDGES) * PATHS, counts, atol=1e-9)
-        below = [(x < edge).mean() for edge in EDGES]
+        below = np.array([(x < edge).mean() for edge in EDGES])
         np.testing.assert_allclose(brownian["cumulative"].values[k, 0], below, rtol=1e-14)
         share = counts / PATHS
         error = np.sqrt(share * (1 - share) / (PATHS - 1)) / np.diff(EDGES)  # unbiased
         np.testing.assert_allclose(brownian["density_stderr"].values[k, 0], error, rtol=1e-12)
+        error = np.sqrt(below * (1 - below) / (PATHS - 1))
+        np.testing.assert_allclose(brownian["cumulative_stderr"].values[k, 0], error, rtol=1e-12)
     np.testing.assert_array_equal(brownian["sound_in_histogram"], PATHS)
     np.testing.assert_array_equal(brownian["edge"], EDGES)
     np.testing.assert_array_equal(brownian["bin_left"], EDGES[:-1])
@@ -44,6 +46,12 @@ def test_what_lies_outside_is_not_lost(brownian):
     np.testing.assert_allclose([below, above], [(x < -2).mean(), (x >= 2.5).mean()], atol=1e-12)
     assert below > 0
     assert above > 0
+
+
+def test_the_interval_of_a_fraction_stays_between_0_and_1(brownian):
+    found = sd.interval(brownian, "cumulative")
+    assert (0 <= found.low).all() and (found.low <= brownian["cumulative"]).all()
+    assert (brownian["cumulative"] <= found.high).all() and (found.high <= 1).all()
 
 
 @pytest.mark.parametrize("q", [0.05, 0.3, 0.5, 0.77, 0.95])

@@ -26,8 +26,8 @@ class Histogram(Statistic):
 
     Notes
     -----
-    Variables: density, density_stderr (time, component, bin); cumulative (time, component, edge), the fraction of the
-    paths below each edge; and sound_in_histogram (time), the number of paths. Paths outside the edges are not lost:
+    Variables: density, density_stderr (time, component, bin); cumulative, cumulative_stderr (time, component, edge), the
+    fraction of the paths below each edge; and sound_in_histogram (time), the number of paths. Paths outside the edges are not lost:
     their fraction is `cumulative` at the first edge and one minus `cumulative` at the last. `results.quantile` reads
     quantiles off a histogram. Each observation costs one comparison per edge, component and path.
 
@@ -68,13 +68,16 @@ class Histogram(Statistic):
         with np.errstate(divide="ignore", invalid="ignore"):
             cumulative = below / count
             share = np.diff(cumulative, axis=-1)
-            stderr = np.sqrt(np.where(count > 1, share * (1 - share) / (count - 1), np.nan))
-        by_bin = ("time", "component", "bin")
+            stderr, below_stderr = (
+                np.sqrt(np.where(count > 1, p * (1 - p) / (count - 1), np.nan)) for p in (share, cumulative)
+            )
+        by_bin, by_edge = ("time", "component", "bin"), ("time", "component", "edge")
         return Labelled(
             {
                 "density": Variable(by_bin, share / width, intervals.attributes(intervals.BINOMIAL, result[1], width)),
                 "density_stderr": Variable(by_bin, stderr / width),
-                "cumulative": Variable(("time", "component", "edge"), cumulative),
+                "cumulative": Variable(by_edge, cumulative, intervals.attributes(intervals.BINOMIAL, result[1])),
+                "cumulative_stderr": Variable(by_edge, below_stderr),
                 "sound_in_histogram": Variable(("time",), np.asarray(result[1])),
             },
             {

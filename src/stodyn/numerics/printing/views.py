@@ -367,12 +367,20 @@ def _reduction(op: str) -> Callable:
     return reduce
 
 
+def _converted(self: Arrays, x: Array, dtype: np.dtype) -> Array:
+    if x.dtype == dtype:
+        return x
+    if x.known is not None:
+        return self.constant(x.known.astype(dtype))
+    return Array(x.shape, dtype, lambda index: self.graph.convert(x.at(index), dtype), x.cost)
+
+
 def _dot_general(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
-    (a, b), graph = inputs, self.graph
     (contract_a, contract_b), (batch_a, batch_b) = equation.params["dimension_numbers"]
-    dtype = np.dtype(equation.outputs[0].aval.dtype)
-    if a.dtype != dtype or b.dtype != dtype:
-        raise Unprintable("dot_general between different dtypes")
+    graph, dtype = self.graph, np.dtype(equation.outputs[0].aval.dtype)
+    if any(x.dtype != dtype and x.dtype.kind != "f" for x in inputs):
+        raise Unprintable("dot_general between numbers of different kinds")
+    a, b = inputs = [_converted(self, x, dtype) for x in inputs]
     free_a = [k for k in range(len(a.shape)) if k not in (*contract_a, *batch_a)]
     free_b = [k for k in range(len(b.shape)) if k not in (*contract_b, *batch_b)]
     lengths = [a.shape[k] for k in contract_a]
