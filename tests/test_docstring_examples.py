@@ -3,6 +3,7 @@
 import doctest
 import importlib
 import importlib.util
+import inspect
 from pathlib import Path
 
 import pytest
@@ -18,10 +19,17 @@ MODULES = sorted(
 NEEDS = {"stodyn.problems.mechanical.Mechanical.from_lagrangian": "sympy"}
 
 
+class Finder(doctest.DocTestFinder):
+    """A finder that looks behind decorators, whose functions have the names of another module."""
+
+    def _from_module(self, module, found):
+        return super()._from_module(module, inspect.unwrap(found) if inspect.isfunction(found) else found)
+
+
 @pytest.mark.parametrize("name", MODULES)
 def test_examples_print_what_they_say(name):
     runner = doctest.DocTestRunner(verbose=False)
-    for test in doctest.DocTestFinder(exclude_empty=True).find(importlib.import_module(name)):
+    for test in Finder(exclude_empty=True).find(importlib.import_module(name)):
         if test.name not in NEEDS or importlib.util.find_spec(NEEDS[test.name]):
             runner.run(test)
     if runner.failures:

@@ -4,8 +4,12 @@ A mistake is told well where its message says what is wrong, where (the argument
 call, the argument, and words of the way out.
 """
 
+import inspect
 import math
+import re
+import sys
 import warnings
+from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
@@ -14,6 +18,7 @@ import scipy.stats
 
 import stodyn as sd
 from stodyn import statistics as st
+from stodyn.arguments import RENAMED
 from stodyn.models.kubo import KUBO
 
 
@@ -110,6 +115,14 @@ MISTAKES = {
     "problem and method swapped": (lambda: run("Heun", OSCILLATOR), "problem", "The problem comes first"),
     "a function as problem": (lambda: run(drift), "problem", "stodyn.SDE(drift, diffusion, start)"),
     "no dt": (lambda: sd.simulate(OSCILLATOR, "Heun", t=(0, 1), paths=8, seed=1), "dt", "call it as simulate(problem"),
+    "no start": (lambda: sd.SDE(drift, kick), "start", "call it as SDE(drift, diffusion, start)"),
+    "nothing but a name": (lambda: sd.Hamiltonian(names=["q"]), "H", "call it as Hamiltonian(H, h, start=(q0, p0))"),
+    "an old keyword": (lambda: sd.RandomDAE([[1.0]], random={"a": 1.0}), "random", "It is called 'params' now"),
+    "an old keyword of an analysis": (
+        lambda: sd.analysis.linear.step_map(OSCILLATOR, "Heun", h=0.1), "h", "It is called 'dt' now"),
+    "a start twice": (lambda: sd.SDE(drift, kick, [1.0, 0.0], start=[1.0, 0.0]), "start", "by position and by name"),
+    "too many in a row": (
+        lambda: sd.simulate(OSCILLATOR, "Heun", (0, 1), 0.1), "problem, method; got 4", "Give t, dt"),
     "no seed": (lambda: run(seed=None), "seed", "such as seed=1"),
     "t is a number": (lambda: run(t=8), "t", "such as t=(0, 8)"),
     "t goes backwards": (lambda: run(t=(8, 0)), "t", "start < end"),
@@ -157,6 +170,32 @@ def test_paths_that_blow_up_are_told_with_a_way_out():
     blown = sd.SDE(lambda t, x: x**3, lambda t, x: jnp.array([[5.0]]), [1.0])
     with pytest.raises(sd.PathsFailed, match=r"8 of the 8 paths.*Try a smaller dt.*on_failure=\"record\""):
         run(blown, t=(0, 50))
+
+
+SPOKEN = [
+    (package.__name__, name)
+    for package in (sd, st, sd.noise, st.functional, sd.elements)
+    for name in getattr(package, "__all__", ("End", "Maximum", "Probability", "Gap", "BoucWen"))
+    if callable(getattr(package, name, None)) and not name.startswith("Paths") and name != "Distribution"
+]  # PathsFailed is raised, not made; Distribution is what distributions have in common
+
+
+@pytest.mark.parametrize(("package", "name"), SPOKEN)
+def test_every_public_call_says_what_is_unknown_and_what_is_missing(package, name):
+    called = getattr(sys.modules[package], name)
+    parameters = inspect.signature(called).parameters.values()
+    if not any(p.kind is p.VAR_KEYWORD for p in parameters):
+        with pytest.raises(TypeError, match=r"unexpected keyword argument 'nonsense'(; did you mean|. It takes)"):
+            called(nonsense=1)
+    if any(p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters):
+        with pytest.raises(TypeError, match=rf"\(\) needs .*; call it as {called.__name__}"):
+            called()
+
+
+def test_renamed_keywords_are_those_of_the_table():
+    """Each renamed keyword stands in the table of renamed things."""
+    table = (Path(sd.__file__).parents[2] / "changes" / "renamed.md").read_text(encoding="utf-8")
+    assert {old for old in RENAMED if not re.search(rf"\b{old}\b", table)} == set()
 
 
 def test_there_are_fifty():

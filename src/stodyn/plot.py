@@ -11,6 +11,8 @@ import numpy as np
 import scipy
 import xarray
 
+from stodyn.arguments import checks_arguments
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -35,6 +37,7 @@ def save(ax: Axes, file: str | Path) -> None:
     figure.savefig(file, dpi=150, bbox_inches="tight")
 
 
+@checks_arguments
 def band(run: xarray.Dataset, component: str | None = None, *, ax: Axes | None = None) -> Axes:
     """Draw the mean of a component and the ±2σ band that its paths fill, with the paths that were kept, if any.
 
@@ -74,6 +77,7 @@ def band(run: xarray.Dataset, component: str | None = None, *, ax: Axes | None =
     return _finish(ax, run, "time", mean, legend=True)
 
 
+@checks_arguments
 def paths(run: xarray.Dataset, component: str | None = None, *, ax: Axes | None = None) -> Axes:
     """Draw the paths of a component that statistics.Paths kept.
 
@@ -97,6 +101,7 @@ def paths(run: xarray.Dataset, component: str | None = None, *, ax: Axes | None 
     return _finish(ax, run, "time", kept)
 
 
+@checks_arguments
 def observable(
     run: xarray.Dataset,
     name: str,
@@ -135,6 +140,7 @@ def observable(
     return _finish(ax, run, "time", mean, legend=True)
 
 
+@checks_arguments
 def histogram(
     run: xarray.Dataset,
     component: str | None = None,
@@ -182,6 +188,7 @@ def histogram(
     return _finish(ax, run, density, along, legend=exact is not None, title=when)
 
 
+@checks_arguments
 def phase(run: xarray.Dataset, a: str, b: str, *, ax: Axes | None = None) -> Axes:
     """Draw component b against component a: the kept paths, and the mean if statistics.Moments kept it.
 
@@ -214,6 +221,7 @@ def phase(run: xarray.Dataset, a: str, b: str, *, ax: Axes | None = None) -> Axe
     return _finish(ax, run, across, along, legend=True)
 
 
+@checks_arguments
 def spectrum(
     run: xarray.Dataset,
     component: str | None = None,
@@ -564,6 +572,7 @@ def shares(split: xarray.Dataset, component: str, *, ax: Axes | None = None) -> 
     return _finish(ax, split, "time", f"variance of {component}", legend=True)
 
 
+@checks_arguments
 def sweep(
     runs: xarray.Dataset,
     name: str = "mean",

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from stodyn.arguments import checks_arguments
 from stodyn.statistics import intervals
 from stodyn.statistics.contract import Labelled, Run, Statistic
 
@@ -131,6 +132,7 @@ def _time_dimension(statistic: Statistic, run: Run, grids: list[tuple[str, np.nd
     return name
 
 
+@checks_arguments
 def provenance(run: xr.Dataset) -> dict[str, Any]:
     """Return how a run was made: seed, paths, steps, method, executor, versions, and conversions with their reasons.
 
@@ -163,6 +165,7 @@ def provenance(run: xr.Dataset) -> dict[str, Any]:
         raise ValueError("run: this Dataset has no provenance; it was not made by simulate") from None
 
 
+@checks_arguments
 def save(run: xr.Dataset, file: str | Path) -> None:
     """Write a run to a NetCDF file, from which `load` reads an equal one.
 
@@ -223,6 +226,7 @@ def load(file: str | Path) -> xr.Dataset:
         raise ValueError(f"load: {file} is not a NetCDF file that can be read ({error})") from error
 
 
+@checks_arguments
 def interval(run: xr.Dataset, name: str, confidence: float = 0.95) -> xr.Dataset:
     """Return a confidence interval of a variable that has a standard error, by the rule that fits what it estimates.
 
@@ -276,6 +280,7 @@ def interval(run: xr.Dataset, name: str, confidence: float = 0.95) -> xr.Dataset
     )
 
 
+@checks_arguments
 def quantile(run: xr.Dataset, q: float) -> xr.Dataset:
     """Return the q-quantile of every component from a run with a Histogram, its standard error and its resolution.
 

@@ -13,12 +13,14 @@ import xarray as xr
 
 from stodyn import results
 from stodyn.accuracy.rare import rare
+from stodyn.arguments import checks_arguments
 from stodyn.engine.sweep import points
 from stodyn.methods.contract import Catalogued
 
 LEAST = 3  # points with probabilities between 0 and 1 that a curve is fitted to
 
 
+@checks_arguments
 def fragility(
     problem: Any, method: Catalogued | str | None = None, *, over: Mapping[str, Sequence[Any]], **options: Any
 ) -> xr.Dataset:

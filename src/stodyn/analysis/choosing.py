@@ -15,6 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from stodyn.arguments import checks_arguments
 from stodyn.engine.spec import matched
 from stodyn.methods.catalogue import catalogue, find, fitting
 from stodyn.methods.contract import Catalogued, Method
@@ -46,6 +47,7 @@ class Choices(tuple[Choice, ...]):
         return "\n".join(f"{choice.method.name:{width}}  {choice.reason}" for choice in self)
 
 
+@checks_arguments
 def recommend(problem: Any, want: str | None = None, most: int = 5) -> Choices:
     """Methods for a problem, the best first, each with the reason to take it.
 

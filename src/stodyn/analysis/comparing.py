@@ -21,6 +21,7 @@ import xarray as xr
 
 from stodyn.analysis.common_paths import Run, common_paths, follows_path
 from stodyn.analysis.order import best_reference, shown
+from stodyn.arguments import checks_arguments
 from stodyn.engine.grid import step_times
 from stodyn.engine.ready import prepare
 from stodyn.engine.spec import as_it_is_now, matched
@@ -36,6 +37,7 @@ TIMED = 200_000  # path-steps that are timed
 ALONE = 2  # an error is told apart from the reference's own where it is this many times as large
 
 
+@checks_arguments
 def compare(
     problem: Any,
     methods: Sequence[Any],

@@ -12,6 +12,7 @@ import numpy as np
 import xarray as xr
 from jax import Array
 
+from stodyn.arguments import checks_arguments
 from stodyn.engine.simulate import simulate
 from stodyn.engine.spec import as_it_is_now, matched
 from stodyn.methods import variational
@@ -27,6 +28,7 @@ from stodyn.statistics.observable import Observable
 TOLERANCE = 1e-12  # a defect of a 64-bit step below it is rounding
 
 
+@checks_arguments
 def draw_increment(method: Method | str, m: int, dt: float, seed: int = 0) -> Increment:
     """One increment of the noise a method asks for, over a step dt, that moves every channel.
 
@@ -40,6 +42,7 @@ def draw_increment(method: Method | str, m: int, dt: float, seed: int = 0) -> In
             return noise
 
 
+@checks_arguments
 def jacobian(problem: Any, method: Method | str, x: Any, noise: Increment, t: float = 0.0) -> np.ndarray:
     """∂(q', p')/∂(q, p) of one step by autodiff through the step itself, (2N, 2N).
 
@@ -59,6 +62,7 @@ def jacobian(problem: Any, method: Method | str, x: Any, noise: Increment, t: fl
     return jacobians(problem, method, np.asarray(x, float)[None], noise, t)[0]
 
 
+@checks_arguments
 def jacobians(
     problem: Any, method: Method | str, x: np.ndarray, noise: Increment, t: float = 0.0, of_noises: bool = False
 ) -> np.ndarray:
@@ -79,6 +83,7 @@ def symplectic_form(N: int) -> np.ndarray:
     return np.kron([[0.0, 1.0], [-1.0, 0.0]], np.eye(N))
 
 
+@checks_arguments
 def symplecticity_defect(problem: Any, method: Method | str, x: Any, noise: Increment, t: float = 0.0) -> float:
     """max |Jᵀ Ω J - Ω| of one step: rounding for a symplectic one."""
     J, Ω = jacobian(problem, method, x, noise, t), symplectic_form(problem.n // 2)
@@ -93,6 +98,7 @@ class Conformal(NamedTuple):
     exact: float
 
 
+@checks_arguments
 def conformal_factor(problem: Hamiltonian, method: Method | str, x: Any, noise: Increment, t: float = 0.0) -> Conformal:
     """The conformal factor of one step against exp(-ν_0 h - Σ ν_r W_r) of the flow, forces -ν_k p.
 
@@ -117,6 +123,7 @@ class Volume(NamedTuple):
     verlet: float
 
 
+@checks_arguments
 def volume_factor(problem: Hamiltonian, method: Method | str, x: Any, noise: Increment, t: float = 0.0) -> Volume:
     """By what a step changes phase-space volume where the forces are -Γ_k p: γ = h Γ_0 + Σ W_r Γ_r.
 
@@ -198,6 +205,7 @@ def entangled_system() -> Hamiltonian:
     )
 
 
+@checks_arguments
 def verdict(method: Method | str, dt: float = 0.1) -> Verdict:
     """What a method of the catalogue keeps, measured at one draw of its noise and, for QS2, at four states."""
     step = stepping(method)
@@ -219,6 +227,7 @@ def verdict(method: Method | str, dt: float = 0.1) -> Verdict:
     return Verdict(measure(entangled_system(), defect), measure(free, defect), measure(langevin_system(0.7), spread))
 
 
+@checks_arguments
 def verdicts(dt: float = 0.1, names: Sequence[str] | None = None) -> dict[str, Verdict]:
     """Method name -> verdict, for every stepping method of the catalogue (or the named ones) that takes the system."""
     found = {}
@@ -252,6 +261,7 @@ class MomentumBalance(NamedTuple):
         return float(np.abs(np.diff(self.momentum) - self.given).max())
 
 
+@checks_arguments
 def momentum_balance(
     problem: Hamiltonian,
     method: Method | str,

@@ -33,6 +33,7 @@ from stodyn.analysis.integrator import (
 )
 from stodyn.analysis.linear import Moments, axes, coefficients, exact_moments
 from stodyn.analysis.one_step import OneStep
+from stodyn.arguments import checks_arguments
 from stodyn.methods import classical, multistep
 from stodyn.methods.catalogue import stepping
 from stodyn.methods.contract import Method
@@ -185,6 +186,7 @@ def steady_ratio(integrator: Integrator, z: float) -> float:
 # --- systems --------------------------------------------------------------------------------------------------------
 
 
+@checks_arguments
 def delivered(
     problem: Any,
     method: Method | str,
@@ -248,6 +250,7 @@ def delivered(
     return Moments(means, covariances)
 
 
+@checks_arguments
 def exact(
     problem: Any, t: ArrayLike, mean: ArrayLike | None = None, covariance: ArrayLike | None = None, t0: float = 0.0
 ) -> Moments:
@@ -314,6 +317,7 @@ def _integrated(slope: Callable, y: np.ndarray, now: float, times: np.ndarray) -
     return found
 
 
+@checks_arguments
 def steady(integrator: Integrator, A: ArrayLike, B: ArrayLike, dt: float, Q: ArrayLike | None = None) -> np.ndarray:
     """The covariance (n, n) that an integrator delivers in the steady state of x' = A x + B w.
 
@@ -341,6 +345,7 @@ def steady(integrator: Integrator, A: ArrayLike, B: ArrayLike, dt: float, Q: Arr
     return step.R @ P @ step.R.T
 
 
+@checks_arguments
 def spectrum(
     integrator: Integrator, A: ArrayLike, B: ArrayLike, dt: float, frequency: ArrayLike, Q: ArrayLike | None = None
 ) -> np.ndarray:
@@ -483,6 +488,7 @@ def _in_a_line(matrix: np.ndarray) -> str:
     return np.array2string(matrix, precision=6, separator=", ").replace("\n", "")
 
 
+@checks_arguments
 def noise_needed(
     integrator: Integrator, A: ArrayLike, B: ArrayLike, dt: float, Q: ArrayLike | None = None, match: str = "steady"
 ) -> NoiseNeeded:
@@ -579,6 +585,7 @@ class Probe:
         ) + (history if self.memory else "")
 
 
+@checks_arguments
 def probe(
     step: Callable,
     A: ArrayLike = -1.0,
@@ -631,6 +638,7 @@ class Advice(NamedTuple):
         return math.inf if self.error is None else float(max(errors))
 
 
+@checks_arguments
 def advise(
     A: ArrayLike,
     B: ArrayLike,

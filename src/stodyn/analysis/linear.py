@@ -13,6 +13,7 @@ import scipy
 from numpy.typing import ArrayLike
 
 from stodyn.analysis.one_step import AFFINE, FEW, OneStep, affine, asked, of_values
+from stodyn.arguments import checks_arguments
 from stodyn.engine.spec import as_it_is_now, matched
 from stodyn.methods.catalogue import stepping
 from stodyn.methods.contract import Method
@@ -163,6 +164,7 @@ class StepMap:
             )
 
 
+@checks_arguments
 def step_map(
     problem: Problem,
     method: Method | str,
@@ -288,6 +290,7 @@ class Slopes:
         return f, g.reshape(self.sde.m, n, n + 1)
 
 
+@checks_arguments
 def exact_moments(problem: Problem, t: ArrayLike, mean: ArrayLike, covariance: ArrayLike, t0: float = 0.0) -> Moments:
     """The exact mean and covariance of a linear SDE at the times t (a number or an array), from those at time t0.
 

@@ -17,6 +17,7 @@ from jax import Array
 
 from stodyn.analysis.common_paths import Run, common_paths, follows_path
 from stodyn.analysis.expectation import enumerated, integrated, linear_moments
+from stodyn.arguments import checks_arguments
 from stodyn.engine.grid import step_times
 from stodyn.engine.spec import as_it_is_now, matched
 from stodyn.methods.catalogue import catalogue, stepping
@@ -40,6 +41,7 @@ Solution = Callable[[float, np.ndarray], np.ndarray]
 Pathwise = Callable[[float, Increment], Array]
 
 
+@checks_arguments
 def strong_order(
     problem: Any,
     method: Method | str,
@@ -117,6 +119,7 @@ def strong_order(
     return study.dataset("strong", Errors(np.sqrt(mean), doubts, failed, influence), level)
 
 
+@checks_arguments
 def weak_order(
     problem: Any,
     method: Method | str,
@@ -180,6 +183,7 @@ def weak_order(
     return study.dataset("weak", Errors(error, doubts, failed, influence, noise), level, how="sampled")
 
 
+@checks_arguments
 def deterministic_order(
     problem: Any,
     method: Method | str,

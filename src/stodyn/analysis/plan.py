@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import scipy
 
+from stodyn.arguments import checks_arguments
 from stodyn.engine.spec import matched
 from stodyn.methods.catalogue import stepping
 from stodyn.methods.contract import Method
@@ -239,6 +240,7 @@ class _Followed:
             )
 
 
+@checks_arguments
 def plan(problem: Any, method: Method | str, tol: float = 1e-3, at: Sequence[float] = ()) -> StepPlan:
     """Steps that keep a method's covariance right to `tol`, the same for all paths: simulate(..., dt=plan(...)).
 

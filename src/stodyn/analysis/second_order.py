@@ -17,6 +17,7 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
+from stodyn.arguments import checks_arguments
 from stodyn.methods import signature
 from stodyn.methods.alpha import Coefficients, GeneralisedAlpha, StochasticAlpha
 from stodyn.methods.catalogue import named
@@ -172,6 +173,7 @@ def _alpha(method: GeneralisedAlpha | str) -> GeneralisedAlpha:
     return found
 
 
+@checks_arguments
 def amplification(
     method: GeneralisedAlpha | str, omega: float, dt: float, eta: ArrayLike = 0.0, chi: ArrayLike = 0.0
 ) -> Amplification:
@@ -198,6 +200,7 @@ def amplification(
     return Amplification(float(omega), float(dt), A, {w: T for w, T in zip(words, terms, strict=True) if T.any()})
 
 
+@checks_arguments
 def stiff_limit(method: GeneralisedAlpha | str, dt: float, eta: ArrayLike = 0.0, chi: ArrayLike = 0.0) -> Amplification:
     """A_stiff: the limit of the step for ω → ∞, to a dozen digits."""
     return amplification(method, STIFF / dt, dt, eta, chi)
@@ -346,6 +349,7 @@ class Lemma(NamedTuple):
     holds: bool
 
 
+@checks_arguments
 def lemmas(method: GeneralisedAlpha, omega: float, dt: float, eta: float, chi: float, rho: float) -> list[Lemma]:
     """Lemmas 4.1, 4.3/4.4 and 4.5, Theorems 4.1 to 4.3 of Rajan & Raha at given numbers, each with its verdict.
 

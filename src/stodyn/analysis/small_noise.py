@@ -13,6 +13,7 @@ from jax.flatten_util import ravel_pytree
 from numpy.typing import ArrayLike
 
 from stodyn.analysis.linear import Moments
+from stodyn.arguments import checks_arguments
 from stodyn.engine.spec import as_it_is_now, matched
 from stodyn.methods.catalogue import stepping
 from stodyn.methods.contract import Method
@@ -25,6 +26,7 @@ from stodyn.problems.sde import SDE
 RTOL = 1e-11
 
 
+@checks_arguments
 def small_noise(problem: Problem, t: ArrayLike, rtol: float = RTOL) -> Moments:
     """Mean (times, n) and covariance (times, n, n) at the times t, to leading order in the noise.
 
@@ -89,6 +91,7 @@ def _form(problem: Problem, t: float) -> tuple[SDE, Callable[[Any, Any], Any]]:
     return lowered, lambda t, y: y
 
 
+@checks_arguments
 @overload
 def delivered_small_noise(problem: Problem, method: Method | str, t: tuple[float, float], steps: int) -> Moments: ...
 

@@ -20,6 +20,7 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
+from stodyn.arguments import checks_arguments
 from stodyn.noise.coloured import Coloured
 from stodyn.numerics import van_loan
 from stodyn.problems.accounted import Accounted, with_energy
@@ -64,6 +65,7 @@ class Responses(NamedTuple):
         return [of(rows, name) for rows, name in zip(self, names, strict=True)]
 
 
+@checks_arguments
 def responses(problem: Any, direction: ArrayLike | None = None, drifts: ArrayLike | None = None) -> Responses:
     """The responses of a linear structure from matrices, as rows that multiply its state.
 
@@ -243,6 +245,7 @@ class Peaks:
         return found
 
 
+@checks_arguments
 def peaks(problem: Any, row: ArrayLike, duration: float) -> Peaks:
     """The law of the largest |q| of a response q = row · (x, v[, s]) over a time, from the stationary start on.
 
@@ -297,6 +300,7 @@ def _moments(A: np.ndarray, B: np.ndarray, P: np.ndarray, c: np.ndarray) -> tupl
     return float(c @ P @ c), λ1, size**2
 
 
+@checks_arguments
 def response_spectrum(
     ground: Coloured, periods: ArrayLike, damping: float = 0.05, duration: float = 10.0, kind: str = "acceleration"
 ) -> np.ndarray:

@@ -28,6 +28,7 @@ import numpy as np
 import xarray as xr
 
 from stodyn import results
+from stodyn.arguments import checks_arguments
 from stodyn.engine import identity, plain
 from stodyn.engine.job import Job
 
@@ -321,6 +322,7 @@ def _known(folder: Path) -> Manifest:
     return known
 
 
+@checks_arguments
 def load(file: str | os.PathLike) -> xr.Dataset:
     """Read the result of a run from a NetCDF file, or from the ledger of a complete run: nothing is computed.
 

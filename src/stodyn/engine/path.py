@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
+from stodyn.arguments import checks_arguments
 from stodyn.methods.catalogue import named
 from stodyn.methods.contract import Method
 from stodyn.methods.recommend import best_fitting
@@ -16,6 +17,7 @@ from stodyn.noise.increment import Increment, Recipe
 from stodyn.noise.source import differs
 
 
+@checks_arguments
 def draw_increments(key: Array, recipe: Recipe, channels: int, dt: Array) -> Increment:
     """The increments of one path, with a leading axis of steps.
 
@@ -58,6 +60,7 @@ def draw_increments(key: Array, recipe: Recipe, channels: int, dt: Array) -> Inc
     return increments(recipe, channels, dt, normals)
 
 
+@checks_arguments
 def increments(recipe: Recipe, channels: int, dt: Array, normals: Mapping[str, Array]) -> Increment:
     """The increments that a recipe makes from given normals, with a leading axis of steps.
 
@@ -82,6 +85,7 @@ def _expect_recipe(recipe: Any) -> None:
         raise TypeError(f"recipe: expected the recipe of a method (method.needs), got {recipe!r}")
 
 
+@checks_arguments
 def path(
     problem: Any, method: Method | str, t: float, noise: Increment, *, start: Any = None, params: Any = None
 ) -> tuple[Array, Array]:

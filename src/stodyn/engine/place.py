@@ -8,7 +8,6 @@ place.dask(client)      the workers of a Dask cluster
 from __future__ import annotations
 
 import concurrent.futures
-import difflib
 import functools
 import inspect
 import math
@@ -24,6 +23,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from stodyn import arguments
 from stodyn.engine.failure import Stopped
 from stodyn.engine.forked import note_run
 
@@ -50,9 +50,9 @@ def on_processor(function: Callable) -> Callable:
     """`function` with the processor as JAX's device, where a GPU would be: tracing on one waits at every number."""
 
     @functools.wraps(function)
-    def placed(*arguments, **options):
+    def placed(*given, **options):
         with jax.default_device(jax.devices("cpu")[0]):
-            return function(*arguments, **options)
+            return function(*given, **options)
 
     return placed
 
@@ -72,31 +72,21 @@ def front_door(function: F) -> F:
     An unknown option is refused with the nearest name, and a missing one with the way to call the function. Calls from
     inside JAX's transformations, which would freeze the numbers of a run, are always refused.
     """
-    signature = inspect.signature(function).parameters
-    name, known = function.__name__, tuple(signature)
-    needed = [word for word, parameter in signature.items() if parameter.default is parameter.empty]
+    parameters, name = inspect.signature(function).parameters, function.__name__
     way_out = (
         f"{name} runs on the host, outside JAX's transformations: call it with plain numbers, outside jit, vmap and "
         "grad. stodyn.path, one path with given noise, works inside all of them."
     )
 
     @functools.wraps(function)
-    def called(*arguments, **options):
-        for word in options:
-            if word not in known:
-                near = difflib.get_close_matches(word, known, 1, 0.5)
-                meant = f"; did you mean {near[0]!r}?" if near else f". It takes {', '.join(known)}"
-                raise TypeError(f"{name}() got an unexpected keyword argument {word!r}{meant}")
-        missing = [word for word in needed if word not in options and word not in known[: len(arguments)]]
-        if missing:
-            call = ", ".join(word if word in known[:1] else f"{word}=..." for word in needed)
-            raise TypeError(f"{name}() needs {' and '.join(missing)}; call it as {name}({call})")
+    def called(*given, **options):
+        arguments.check(name, parameters, given, options)
         if isinstance(jnp.zeros(()) + 0.0, jax.core.Tracer):
             raise TypeError(f"{name}: called while JAX traces a function. {way_out}")
         note_run()
         try:
             with jax.default_device(jax.devices("cpu")[0]):
-                return function(*arguments, **options)
+                return function(*given, **options)
         except TRACED as error:
             raise TypeError(
                 f"{name}: this must be a number, but it is a value that JAX is tracing. {way_out}"

@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike
 
 import stodyn
 from stodyn import results
+from stodyn.arguments import checks_arguments
 from stodyn.engine import identity
 from stodyn.engine.failure import PathsFailed
 from stodyn.engine.job import Job, Tell
@@ -166,6 +167,7 @@ def _with_values_last(spec: Spec) -> Spec:
     )
 
 
+@checks_arguments
 def difference(run: xr.Dataset, along: str, reference: Any = None) -> xr.Dataset:
     """Differences between the points of a sweep along one of its dimensions, with their standard errors.
 

@@ -30,6 +30,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy
 
+from stodyn.arguments import checks_arguments
 from stodyn.noise.sobol import RANDOMISATIONS
 from stodyn.statistics.contract import Labelled, Statistic, is_count
 from stodyn.statistics.contract import Run as Labels
@@ -52,6 +53,7 @@ class OneValue(UserWarning):
     """Warns of a quantity that had one value on every path: no standard error accounts for rare other values."""
 
 
+@checks_arguments
 def until(
     *,
     stderr: float | Mapping[str, float] | None = None,

@@ -6,6 +6,7 @@ import functools
 from typing import Any
 
 from stodyn import listing, methods
+from stodyn.arguments import checks_arguments
 from stodyn.methods.contract import Catalogued, Method
 from stodyn.problems.contract import Problem
 
@@ -16,6 +17,7 @@ def catalogue() -> dict[str, Catalogued]:
     return listing.values(methods, Catalogued)  # type: ignore[type-abstract]
 
 
+@checks_arguments
 def find(name: str) -> Catalogued:
     """The method with the given name.
 

@@ -9,6 +9,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from stodyn.arguments import checks_arguments
 from stodyn.methods.catalogue import stepping
 from stodyn.methods.contract import Claim, Method
 from stodyn.methods.wrapping import Wrapping, without
@@ -18,6 +19,7 @@ from stodyn.problems import lowering
 from stodyn.problems.driven import Driven
 
 
+@checks_arguments
 @dataclasses.dataclass(frozen=True)
 class ExactNoise(Method):
     """A one-step method for a problem with coloured noise, whose filter is stepped exactly.

@@ -26,6 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from stodyn.arguments import checks_arguments
 from stodyn.methods.contract import Method, Report
 from stodyn.methods.wrapping import AndNormals, Wrapping, without
 from stodyn.numerics import crossing
@@ -38,6 +39,7 @@ ONTO = 4  # how many moves bring a chord that is close to the level onto it, up 
 KINDS = ("frozen", "alive")
 
 
+@checks_arguments
 @dataclasses.dataclass(frozen=True, init=False)
 class Stop:
     """Stop each path where a function of its state first reaches one of some levels.

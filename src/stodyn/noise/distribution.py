@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import scipy
 
+from stodyn.arguments import checks_arguments
 from stodyn.numerics import gauss, orthogonal
 from stodyn.numerics.orthogonal import Recurrence
 
@@ -111,6 +112,7 @@ class _Law(Distribution):
         return self.spelling
 
 
+@checks_arguments
 @dataclasses.dataclass(frozen=True)
 class Truncated(Distribution):
     """A distribution cut to [low, high] and normalised again.
@@ -161,6 +163,7 @@ class Truncated(Distribution):
         return _integrated(self.pdf, np.unique(inner[np.isfinite(inner)]), repr(self))
 
 
+@checks_arguments
 @dataclasses.dataclass(frozen=True)
 class Density(Distribution):
     """A distribution with a density of your own on [low, high]; the ends may be infinite.
@@ -235,6 +238,7 @@ class Density(Distribution):
         return f"Density({self.low:g}, {self.high:g})"
 
 
+@checks_arguments
 def Uniform(low: float, high: float) -> Distribution:
     """Make the uniform distribution on [low, high], which goes with Legendre polynomials.
 
@@ -258,6 +262,7 @@ def Uniform(low: float, high: float) -> Distribution:
     return _Law(scipy.stats.uniform(low, high - low), f"Uniform({low:g}, {high:g})", orthogonal.legendre, middle, half)
 
 
+@checks_arguments
 def Normal(mean: float, std: float) -> Distribution:
     """Make the normal distribution, which goes with Hermite polynomials.
 
@@ -280,6 +285,7 @@ def Normal(mean: float, std: float) -> Distribution:
     return _Law(scipy.stats.norm(mean, std), f"Normal({mean:g}, {std:g})", orthogonal.hermite, mean, std)
 
 
+@checks_arguments
 def Beta(a: float, b: float, low: float = 0.0, high: float = 1.0) -> Distribution:
     """Make the beta distribution, density ∝ (x - low)^(a-1) (high - x)^(b-1), which goes with Jacobi polynomials.
 
@@ -306,6 +312,7 @@ def Beta(a: float, b: float, low: float = 0.0, high: float = 1.0) -> Distributio
                 functools.partial(orthogonal.jacobi, a=b - 1.0, b=a - 1.0), middle, half)  # fmt: skip
 
 
+@checks_arguments
 def Gamma(shape: float, scale: float = 1.0, low: float = 0.0) -> Distribution:
     """Make the gamma distribution, density ∝ (x - low)^(shape-1) exp(-(x - low)/scale): Laguerre polynomials.
 
@@ -331,6 +338,7 @@ def Gamma(shape: float, scale: float = 1.0, low: float = 0.0) -> Distribution:
                 functools.partial(orthogonal.laguerre, shape=shape), low, scale)  # fmt: skip
 
 
+@checks_arguments
 def Exponential(scale: float = 1.0, low: float = 0.0) -> Distribution:
     """Make the exponential distribution, density ∝ exp(-(x - low)/scale), which goes with Laguerre polynomials.
 
@@ -356,6 +364,7 @@ def Exponential(scale: float = 1.0, low: float = 0.0) -> Distribution:
     return _Law(law, f"Exponential({scale:g}, {low:g})", orthogonal.laguerre, low, scale)
 
 
+@checks_arguments
 def LogNormal(mu: float, sigma: float) -> Distribution:
     """Make the distribution of exp(z), z normal, which goes with Stieltjes-Wigert polynomials.
 

@@ -11,6 +11,7 @@ import numpy as np
 from jax import Array
 from jax.extend import core
 
+from stodyn.arguments import checks_arguments
 from stodyn.noise import counter
 from stodyn.noise.source import Source, drawn
 from stodyn.noise.stream import STREAMS
@@ -74,6 +75,7 @@ class FromNormals(Source):
         return self._of_path(np.arange(first, last, dtype=np.uint64), counter.key_of(seed))
 
 
+@checks_arguments
 def from_normals(function: Callable, normals: int) -> Any:
     """Make random starts from independent standard normal numbers.
 

@@ -22,6 +22,7 @@ import jax
 import numpy as np
 import scipy
 
+from stodyn.arguments import checks_arguments
 from stodyn.noise.uniforms import Uniforms
 
 
@@ -86,6 +87,7 @@ class Fixed(Source):
         return Fixed(function(np.reshape(self.value, (1, -1)))[0])
 
 
+@checks_arguments
 @dataclasses.dataclass(frozen=True, eq=False)
 class PerPath(Source):
     """Values listed path by path, for a start or a parameter.

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 
+from stodyn.arguments import stacklevel_of_user
 from stodyn.noise.from_normals import FromNormals
 from stodyn.noise.source import Fixed, PerPath, Source, source_of, sources_in
 from stodyn.numerics.bounds import check_bounds
@@ -439,7 +440,7 @@ def _warn_of_another_order(name: str, function: Callable, words: Sequence[str], 
                 f"{name}: it is called as {wanted}, but its arguments are named ({', '.join(given)}): is {called!r} "
                 f"meant to be {meant[0]}? What stands there is {places[here]}. Change their order, or their names.",
                 AnotherOrder,
-                stacklevel=6,
+                stacklevel=stacklevel_of_user(),
             )
             return
 

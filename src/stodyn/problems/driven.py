@@ -14,6 +14,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from numpy.typing import ArrayLike
 
+from stodyn.arguments import checks_arguments
 from stodyn.noise.coloured import Coloured
 from stodyn.noise.source import joined, source_of
 from stodyn.numerics import uncompiled, van_loan
@@ -175,6 +176,7 @@ def _delivered(method: Any, problem: SDE, h: float) -> np.ndarray | None:
     return R @ S @ R.T + D @ D.T
 
 
+@checks_arguments
 def with_noise(problem: Any, noise: Coloured, into: str | int | Sequence[str | int] | ArrayLike | Callable) -> Any:
     """Put coloured noise y into a problem: dx = (f + G y) dt + g dW, y = C s, ds = A s dt + B dW'.
 

@@ -22,6 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from stodyn.arguments import checks_arguments
 from stodyn.problems.calling import call
 from stodyn.problems.contract import Problem, component_names
 from stodyn.problems.driven_mechanical import synchronised
@@ -48,6 +49,7 @@ class Element:
                 raise ValueError(f"{type(self).__name__}: {name}: expected a number > 0, got {value!r}")
 
 
+@checks_arguments
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Gap(Element):
     """A stop: a spring that acts where the stretch d = x_at - x_to exceeds a gap.
@@ -80,6 +82,7 @@ class Gap(Element):
         return self.stiffness * (met - jnp.maximum(-d - self.gap, 0.0) if self.both else met)
 
 
+@checks_arguments
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PowerDamper(Element):
     """A damper of the force c |w|^exponent sign w, w the rate of the stretch.
@@ -114,6 +117,7 @@ class PowerDamper(Element):
         return self.c * w * (w**2 + self.smooth**2) ** (0.5 * (self.exponent - 1.0))
 
 
+@checks_arguments
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Friction(Element):
     """Dry friction, regularised: slip tanh(w/speed), w the rate of the stretch.
@@ -138,6 +142,7 @@ class Friction(Element):
         return self.slip * jnp.tanh(w / self.speed)
 
 
+@checks_arguments
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BoucWen(Element):
     """A hysteretic spring: F = α k d + (1 - α) k z, z' = A w - β |w| |z|^(n-1) z - γ w |z|^n; |z| <= (A/(β+γ))^(1/n).
@@ -199,6 +204,7 @@ class BoucWen(Element):
         return found
 
 
+@checks_arguments
 def with_elements(problem: Mechanical, *elements: Element, names: Sequence[str] | None = None) -> Mechanical:
     """Put nonlinear elements between the coordinates of a structure.
 

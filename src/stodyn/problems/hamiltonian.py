@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from stodyn.arguments import checks_arguments
 from stodyn.noise.from_normals import FromNormals
 from stodyn.noise.source import Source
 from stodyn.numerics.dependence import dependence
@@ -51,6 +52,7 @@ class Dependence(NamedTuple):
         return self.affine if in_q and in_p else self.affine_q if in_q else self.affine_p if in_p else True
 
 
+@checks_arguments
 @dataclasses.dataclass(frozen=True, eq=False)
 class Hamiltonian(Problem):
     """dq = H_p dt + Σ_r h_r,p ∘ dW_r,   dp = (-H_q + F) dt + Σ_r (-h_r,q + f_r) ∘ dW_r, subscripts being derivatives.
@@ -109,6 +111,7 @@ class Hamiltonian(Problem):
     units: Sequence[str] | Mapping[str, str] | None = None
 
     calculus = "stratonovich"
+    call_form = "Hamiltonian(H, h, start=(q0, p0))"
 
     def __post_init__(self):
         check_params(self.params)

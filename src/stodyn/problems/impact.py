@@ -23,6 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from stodyn.arguments import checks_arguments
 from stodyn.problems.calling import call
 from stodyn.problems.contract import component_names, returned_shape
 from stodyn.problems.level import CUBIC, Gauge, Level
@@ -32,6 +33,7 @@ from stodyn.problems.mechanical import Mechanical
 COUNTED = ("impacts", "rests")
 
 
+@checks_arguments
 @dataclasses.dataclass(frozen=True)
 class Restitution:
     """A wall that gives back the share e of the speed at which it is struck, and leaves the motion along it unchanged.
@@ -62,6 +64,7 @@ def check_restitution(e: Any) -> None:
         )
 
 
+@checks_arguments
 @dataclasses.dataclass(frozen=True, eq=False)
 class Impact:
     """A change of the state where a mechanical system reaches a level, at that moment within the step.

@@ -27,6 +27,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from stodyn.arguments import checks_arguments
 from stodyn.numerics import uncompiled
 from stodyn.numerics.dependence import dependence
 from stodyn.numerics.printing.scalars import Unprintable
@@ -37,6 +38,7 @@ BRIDGE, CUBIC, GRID = "bridge", "cubic", "grid"
 SIDES = {"up": (1.0,), "down": (-1.0,), "out": (-1.0, 1.0)}  # the signs of level - f on this side
 
 
+@checks_arguments
 @dataclasses.dataclass(frozen=True, eq=False)
 class Level:
     """A function of the state reaches a level: what st.Passage, sd.Stop, sd.Impact and sd.rare wait for.

@@ -9,10 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
+from stodyn.arguments import checks_arguments
 from stodyn.numerics import van_loan
 from stodyn.problems.sde import SDE
 
 
+@checks_arguments
 def linear(
     A: ArrayLike | Callable,
     B: ArrayLike,

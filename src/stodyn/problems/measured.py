@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from stodyn.arguments import checks_arguments
 from stodyn.problems.contract import Around, Recommended, component_names, expect_problem
 from stodyn.problems.linear import intensity
 
@@ -61,6 +62,7 @@ class Measured(Around):
         return self.H @ np.asarray(P, float) @ self.H.T + self.R / dt
 
 
+@checks_arguments
 def with_measurement(problem: Any, H: ArrayLike, R: ArrayLike, names: Sequence[str] | None = None) -> Measured:
     """Add the measurements z = H x + v to a problem, v sampled anew in every step.
 

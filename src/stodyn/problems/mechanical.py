@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from stodyn.arguments import checks_arguments
 from stodyn.noise.source import Source
 from stodyn.numerics import elimination
 from stodyn.numerics.banded import Band, find_band
@@ -55,6 +56,7 @@ class Facts(NamedTuple):
         return not (self.noise_on_x or self.noise_on_v)
 
 
+@checks_arguments
 @dataclasses.dataclass(frozen=True, eq=False)
 class Mechanical(Problem):
     """M x'' = force(t, x, v) + noise(t, x, v) ξ in Ito's sense: dx = v dt, M dv = force dt + noise dW.

@@ -18,6 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
+from stodyn.arguments import checks_arguments
+
 
 class Operator(ABC):
     """A linear map from m channels to n components; `shape` is (n, m).
@@ -89,6 +91,7 @@ class Product(Operator):
         return jax.vmap(self.apply)(jnp.eye(self.shape[1])).T
 
 
+@checks_arguments
 def diagonal(vector: ArrayLike) -> Operator:
     """Return the matrix diag(vector) from `diffusion`: one channel per component, without the n² zeros.
 
@@ -113,6 +116,7 @@ def diagonal(vector: ArrayLike) -> Operator:
     return Diagonal(vector)
 
 
+@checks_arguments
 def sparse(rows: ArrayLike, columns: ArrayLike, values: ArrayLike, shape: tuple[int, int]) -> Operator:
     """Return a matrix with values[k] at (rows[k], columns[k]) and zeros elsewhere from `diffusion`.
 
@@ -162,6 +166,7 @@ def sparse(rows: ArrayLike, columns: ArrayLike, values: ArrayLike, shape: tuple[
     return Sparse(places[0], places[1], values, shape)
 
 
+@checks_arguments
 def product(apply: Callable[[Any], Any], channels: int) -> Operator:
     """Return a linear map known only by its products w -> apply(w) from `diffusion`.
 

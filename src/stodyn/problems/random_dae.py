@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import scipy
 
+from stodyn.arguments import checks_arguments
 from stodyn.noise.distribution import Distribution, distribution
 from stodyn.noise.source import Fixed, Source, source_of
 from stodyn.numerics.radau import Forcing, Linear, Nonlinear
@@ -38,6 +39,7 @@ INDEX_LIMIT = 400  # components up to which an index is computed
 DOMAIN_POINTS = 32
 
 
+@checks_arguments
 @dataclasses.dataclass(frozen=True, eq=False)
 class RandomDAE(Problem):
     """M(p) x' = f(t, x, p) with independent random parameters p; in its linear form M(p) x' = A(p) x + s(t, p).
@@ -89,6 +91,7 @@ class RandomDAE(Problem):
 
     m = 0
     calculus = "ito"
+    call_form = "RandomDAE(mass, drift, start, params), or RandomDAE(mass, matrix=..., start=..., params=...)"
 
     def __post_init__(self):
         if self.params is not None and not isinstance(self.params, Mapping):

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from stodyn.arguments import checks_arguments
 from stodyn.numerics.dependence import dependence
 from stodyn.numerics.elimination import WRITTEN_OUT, row_order
 from stodyn.numerics.elimination import solve as eliminate
@@ -50,6 +51,7 @@ ORDINARY = 200.0  # determinants of e^±200 are far from the ends of the range o
 CHECKED = f"checked at {STATES} random states"
 
 
+@checks_arguments
 @dataclasses.dataclass(frozen=True, eq=False)
 class SDAE(Problem):
     """M dX = drift(t, X) dt + diffusion(t, X) dW (Ito), M constant and possibly singular: circuits, mechanisms.

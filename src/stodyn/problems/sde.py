@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from stodyn.arguments import checks_arguments
 from stodyn.noise.from_normals import FromNormals
 from stodyn.numerics import diagonals
 from stodyn.numerics.sparse import Elimination
@@ -53,6 +54,7 @@ class _Shape(NamedTuple):
     is_operator: bool
 
 
+@checks_arguments
 @dataclasses.dataclass(frozen=True, eq=False)
 class SDE(Problem):
     """dx = drift(t, x) dt + diffusion(t, x) dW, x of n components, W of m independent channels.

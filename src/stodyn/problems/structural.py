@@ -18,6 +18,7 @@ import numpy as np
 import scipy
 from jax import Array
 
+from stodyn.arguments import checks_arguments
 from stodyn.numerics.elimination import WRITTEN_OUT
 from stodyn.numerics.sparse import Elimination, Pattern, ordered
 from stodyn.problems.calling import call
@@ -461,6 +462,7 @@ def reduced(whole: Structure, count: int) -> Structure:
 # --- base excitation --------------------------------------------------------------------------------------------------
 
 
+@checks_arguments
 def base_excited(
     problem: Mechanical, noise: Any, direction: Any = None, envelope: Callable | None = None
 ) -> DrivenMechanical:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from stodyn.arguments import checks_arguments
 from stodyn.problems.contract import expect_problem
 from stodyn.problems.impact import Impact, Restitution, Struck, check_restitution, check_strikable, struck
 from stodyn.problems.level import BRIDGE, Level
@@ -22,6 +23,7 @@ from stodyn.problems.sde import SDE
 KINDS = ("reflect", "impact")
 
 
+@checks_arguments
 @dataclasses.dataclass(frozen=True, eq=False)
 class Walls:
     """Bounds that components of the state cannot pass: half-spaces and boxes.
@@ -124,6 +126,7 @@ class Walled(Measured):
         return (*self.problem.before_run(t), f"walls: {names}, {rule}; weak order 1 with walls")
 
 
+@checks_arguments
 def with_walls(problem: Any, *walls: Walls | Mapping | Impact) -> Walled | Struck:
     """The problem with walls that components of its state cannot pass.
 

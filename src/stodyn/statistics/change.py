@@ -8,11 +8,13 @@ from collections.abc import Callable
 import jax.numpy as jnp
 import numpy as np
 
+from stodyn.arguments import checks_arguments
 from stodyn.statistics import intervals
 from stodyn.statistics.contract import Labelled, Variable
 from stodyn.statistics.moments import Averaged, summarise
 
 
+@checks_arguments
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Change(Averaged):
     """Mean and rms over the paths of the change of a function of the state since the start of the same path.

@@ -22,6 +22,7 @@ import jax
 import jax.numpy as jnp
 import jax.scipy.special
 
+from stodyn.arguments import checks_arguments
 from stodyn.methods.coupled import Step
 from stodyn.problems.calling import call
 
@@ -72,6 +73,7 @@ class Functional:
         return self.value(problem, t, x, params)
 
 
+@checks_arguments
 @dataclasses.dataclass(frozen=True)
 class End(Functional):
     """The value of a function of the state at the end of the path.
@@ -88,6 +90,7 @@ class End(Functional):
     """
 
 
+@checks_arguments
 @dataclasses.dataclass(frozen=True)
 class Integral(Functional):
     """The integral ∫ f dt of a function over the path, by the trapezoidal rule (weak order 2).
@@ -112,6 +115,7 @@ class Integral(Functional):
         return gathered
 
 
+@checks_arguments
 @dataclasses.dataclass(frozen=True)
 class TimeAverage(Integral):
     """The mean of a function over the time of the path, ∫ f dt/T, by the trapezoidal rule (weak order 2).
@@ -137,6 +141,7 @@ def _rate(problem, function, t, x, params) -> jax.Array:
     return jax.grad(lambda x: function(t, x)[0])(x) @ problem.g(t, x, params)
 
 
+@checks_arguments
 @dataclasses.dataclass(frozen=True)
 class Maximum(Functional):
     """The largest value of a function over the path; between two states, that of a Brownian bridge (weak order 1).
@@ -189,6 +194,7 @@ class Maximum(Functional):
         return gathered
 
 
+@checks_arguments
 @dataclasses.dataclass(frozen=True)
 class Minimum(Maximum):
     """The smallest value of a function over the path; between two states, that of a Brownian bridge (weak order 1).
@@ -202,6 +208,7 @@ class Minimum(Maximum):
     sign = -1.0
 
 
+@checks_arguments
 @dataclasses.dataclass(frozen=True)
 class Probability(Functional):
     """The probability that a function of the state is positive at the end of the path.

@@ -9,10 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from stodyn.arguments import checks_arguments
 from stodyn.statistics import intervals
 from stodyn.statistics.contract import Labelled, Statistic, Variable
 
 
+@checks_arguments
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Histogram(Statistic):
     """The density of every component on bins with the given edges.

@@ -7,10 +7,12 @@ import dataclasses
 import jax.numpy as jnp
 import numpy as np
 
+from stodyn.arguments import checks_arguments
 from stodyn.statistics.contract import Labelled, Statistic, Variable
 from stodyn.statistics.moments import Sums, merge_sums, summarise
 
 
+@checks_arguments
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Iterations(Statistic):
     """Newton iterations per step, averaged over the paths and over the steps since the previous observation.

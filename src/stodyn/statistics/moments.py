@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
+from stodyn.arguments import checks_arguments
 from stodyn.statistics import intervals
 from stodyn.statistics.contract import Labelled, Snapshot, Statistic, Variable
 
@@ -160,6 +161,7 @@ class Averaged(Valued):
         return merge_sums(a, b)
 
 
+@checks_arguments
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Moments(Averaged):
     """Mean, variance and covariance of every component, with standard errors of mean and variance.

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from stodyn.arguments import checks_arguments
 from stodyn.numerics.bounds import check_bounds
 from stodyn.problems.calling import call
 from stodyn.statistics import intervals
@@ -16,6 +17,7 @@ from stodyn.statistics.contract import Labelled, Variable
 from stodyn.statistics.moments import Averaged, summarise
 
 
+@checks_arguments
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Observable(Averaged):
     """Mean and variance over the paths of a function of the state, a number or a vector.

@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from stodyn.arguments import checks_arguments
 from stodyn.numerics import crossing, uncompiled
 from stodyn.numerics.rarely import rarely
 from stodyn.problems.level import BRIDGE, CUBIC, GRID, Gauge, Level
@@ -55,6 +56,7 @@ class Track(NamedTuple):
     late: Array | None
 
 
+@checks_arguments
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Passage(Averaged):
     """The law of the first time τ at which a function of the state reaches a level.

@@ -6,9 +6,11 @@ import dataclasses
 
 import numpy as np
 
+from stodyn.arguments import checks_arguments
 from stodyn.statistics.contract import Labelled, Statistic, Variable, is_count
 
 
+@checks_arguments
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Paths(Statistic):
     """The first paths themselves, component by component.

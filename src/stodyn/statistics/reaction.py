@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from stodyn.arguments import checks_arguments
 from stodyn.statistics.contract import Labelled, Variable
 from stodyn.statistics.moments import Averaged, summarise
 
@@ -23,6 +24,7 @@ class Window(NamedTuple):
     mean: Array
 
 
+@checks_arguments
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Reaction(Averaged):
     """Mean and variance over the paths of the mean reactions ΔΛ/Δ of all constraints over windows of length Δ.

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy
 
+from stodyn.arguments import checks_arguments
 from stodyn.statistics.contract import Labelled, Statistic, Variable
 
 
@@ -143,6 +144,7 @@ class _Series(Statistic):
 FEW_PATHS = 4  # below which their scatter says less about the error of a spectrum than the number of segments
 
 
+@checks_arguments
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Spectrum(_Series):
     """The power spectral density of every component by Welch's averaged periodogram, with its confidence band.
@@ -255,6 +257,7 @@ class Spectrum(_Series):
         )
 
 
+@checks_arguments
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Autocorrelation(_Series):
     """The autocovariance R(lag) of every component of a stationary process, and R(lag)/R(0), with standard errors.

@@ -7,9 +7,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from stodyn.arguments import checks_arguments
 from stodyn.statistics.contract import Labelled, Statistic, Variable, is_count
 
 
+@checks_arguments
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Surrogate(Statistic):
     """The expansion of Quadrature, Sampling, Collocation or Galerkin at some times, with what follows from it.

@@ -1,0 +1,111 @@
+"""The arguments of what users call: unknown ones are refused with the name that is meant, missing ones with the form.
+
+@checks_arguments
+def steady(problem, method, dt): ...
+
+steady(problem, "Heun", h=0.1)   steady() got an unexpected keyword argument 'h'. It is called 'dt' now
+steady(problem, "Heun", td=0.1)  steady() got an unexpected keyword argument 'td'; did you mean 'dt'?
+steady(problem)                  steady() needs method and dt; call it as steady(problem, method, dt)
+"""
+
+import difflib
+import functools
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+T = TypeVar("T", bound=Callable[..., Any])
+Parameters = Mapping[str, inspect.Parameter]
+
+RENAMED = {
+    "cov0": "covariance",
+    "elapsed": "t",
+    "force": "drift",
+    "h": "dt",
+    "lengths": "dt",
+    "mean0": "mean",
+    "noise_force": "noise",
+    "random": "params",
+    "start": "t0",
+    "step": "dt",
+}  # keywords that version 0.2 renamed; they are looked up where a call takes the new one and not the old
+
+
+def checks_arguments(called: T) -> T:
+    """Return a function or a class whose calls are refused by `check` where they do not fit its signature.
+
+    A class may say in `call_form` how it is called, where its signature needs less than its equations do.
+    """
+    own = cast(Any, called).__init__ if isinstance(called, type) else called
+    parameters = inspect.signature(called).parameters
+    name, skipped = called.__name__, int(own is not called)  # __init__ has self before its arguments
+
+    @functools.wraps(own)
+    def checked(*arguments: Any, **options: Any) -> Any:
+        check(name, parameters, arguments[skipped:], options, getattr(called, "call_form", ""))
+        return own(*arguments, **options)
+
+    if not isinstance(called, type):
+        return cast(T, checked)
+    cast(Any, called).__init__ = checked
+    return called
+
+
+def check(
+    name: str, parameters: Parameters, arguments: Sequence[Any], options: Mapping[str, Any], form: str = ""
+) -> None:
+    """Raise TypeError where a call has unknown, missing, doubled or too many arguments.
+
+    Parameters
+    ----------
+    name : str
+        The name of what is called.
+    parameters : mapping
+        The parameters of its signature.
+    arguments, options
+        The arguments by position and by name.
+    form : str, optional
+        How it is called; with its needed arguments by default.
+    """
+    kinds = {parameter.kind for parameter in parameters.values()}
+    known = tuple(word for word, p in parameters.items() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD))
+    by_place = tuple(word for word in known if parameters[word].kind is not inspect.Parameter.KEYWORD_ONLY)
+    needed = [word for word in known if parameters[word].default is inspect.Parameter.empty]
+    if inspect.Parameter.VAR_KEYWORD not in kinds:
+        for word in options:
+            if word not in known:
+                raise TypeError(f"{name}() got an unexpected keyword argument {word!r}{_meant(word, known)}")
+    taken = by_place[: len(arguments)]
+    if len(arguments) > len(by_place) and inspect.Parameter.VAR_POSITIONAL not in kinds:
+        order = f": {', '.join(by_place)}" if by_place else ""
+        rest = [word for word in known if word not in by_place]
+        hint = f". Give {', '.join(rest)} by name" if rest else ""
+        raise TypeError(f"{name}() takes {len(by_place)} arguments by position{order}; got {len(arguments)}{hint}")
+    for word in taken:
+        if word in options:
+            raise TypeError(f"{name}() got {word} twice, by position and by name; its order is {', '.join(by_place)}")
+    missing = [word for word in needed if word not in options and word not in taken]
+    if missing:
+        usual = f"{name}({', '.join(word if word in by_place else f'{word}=...' for word in needed)})"
+        raise TypeError(f"{name}() needs {' and '.join(missing)}; call it as {form or usual}")
+
+
+def stacklevel_of_user() -> int:
+    """The `stacklevel` with which a warning, given where this is called, points to the user's line."""
+    inside = str(Path(__file__).parent)
+    frame, level = inspect.currentframe(), 0
+    while frame is not None and (
+        frame.f_code.co_filename.startswith(inside)
+        or frame.f_code.co_filename in ("<string>", functools.__file__)  # what dataclasses and cached properties run
+    ):
+        frame, level = frame.f_back, level + 1
+    return level
+
+
+def _meant(word: str, known: Sequence[str]) -> str:
+    """What an unknown keyword is called now, or the one near it, or all of them."""
+    if RENAMED.get(word) in known:
+        return f". It is called {RENAMED[word]!r} now"
+    near = difflib.get_close_matches(word, known, 1, 0.5)
+    return f"; did you mean {near[0]!r}?" if near else f". It takes {', '.join(known) if known else 'none'}"
