@@ -5,7 +5,7 @@
     parameters = {rate = 2.0}
 
     [method]                             # left out: the recommended one
-    name = "Heun"
+    name = "Heun"                        # or "ExactNoise(RK4)"
     options = {}
 
     [grid]
@@ -396,7 +396,7 @@ def _method(table: Mapping[str, Any]) -> Any:
         found = _object(name, "method.name") if ":" in name else find_method(name)
     except BadRunFile:
         raise
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         raise BadRunFile(f"method.name: {error}") from error
     options = _table(table.get("options", {}), "method.options")
     return _called(found, options, "method.options") if options else found

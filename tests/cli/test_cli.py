@@ -19,7 +19,7 @@ from stodyn.cli._output import AsJson, duration, errors_as_messages, plain
 from stodyn.cli.methods import in_words
 from stodyn.cli.reproduce import printed
 from stodyn.engine.failure import PathsFailed
-from stodyn.methods.catalogue import catalogue, find
+from stodyn.methods.catalogue import catalogue, find, with_base
 from stodyn.methods.contract import Claim
 from stodyn.studies.contract import Study
 
@@ -123,7 +123,7 @@ def test_methods_prints_the_catalogue(invoke):
     result = invoke("methods")
     assert result.exit_code == 0
     lines = result.output.splitlines()
-    for name, method in catalogue().items():
+    for name, method in (catalogue() | {name: kind() for name, kind in with_base().items()}).items():
         (row,) = [line for line in lines if line.split()[:1] == [name]]
         assert row.endswith(method.summary)
     assert max(map(len, lines)) <= 100
@@ -155,7 +155,7 @@ def test_claims_in_words():
 
 def test_methods_in_json(invoke):
     listed = {entry["name"]: entry for entry in json.loads(invoke("methods", "--json").output)}
-    assert set(listed) == set(catalogue())
+    assert set(listed) == set(catalogue()) | {"ExactNoise"}
     euler = listed["EulerMaruyama"]
     assert (euler["kind"], euler["takes"], euler["calculus"]) == ("step", "SDE", "ito")
     assert euler["summary"] == "Euler-Maruyama for Ito problems"

@@ -1,6 +1,7 @@
 """stodyn run, resume and status: a run as data, ended and gone on with, and every mistake named by its key."""
 
 import json
+import re
 import sys
 import textwrap
 
@@ -180,6 +181,21 @@ def test_nothing_in_the_file_is_executed(name, folder, monkeypatch):
         with pytest.raises(runfile.BadRunFile):
             runfile.parsed(RUN.replace(old, f'"{name}"'), folder)
     assert not (folder / "owned").exists()
+
+
+def test_a_method_around_another_is_named_with_it(folder):
+    def method(name, options=""):
+        return runfile.parsed(RUN.replace('name = "Heun"', f'name = "{name}"\n{options}'), folder).method
+
+    assert method("ExactNoise(Heun)").name == "ExactNoise(Heun)"
+    assert method("ExactNoise", 'options = {base = "Heun"}').name == "ExactNoise(Heun)"
+    for name, said in {
+        "ExactNoise(Hein)": "method.name: method: there is no 'Hein'. Near it: Heun",
+        "ExactNoise(AB2)": "method.name: base: expected a one-step method such as RK4, got AB2",
+        "ThetaEuler(theta=0.5)": "method.name: method: 'ThetaEuler(theta=0.5)' is not a name. Options are given to",
+    }.items():
+        with pytest.raises(runfile.BadRunFile, match=re.escape(said)):
+            method(name)
 
 
 def test_models_of_the_users_own(folder):

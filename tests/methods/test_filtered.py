@@ -42,6 +42,14 @@ def test_response_has_an_error_of_second_order():
     np.testing.assert_allclose(errors[1] / errors[2], [4.0, 4.0], rtol=0.1)
 
 
+def test_it_is_found_by_its_name():
+    options = dict(t=(0, 1), dt=0.25, paths=4, seed=1)
+    named = sd.simulate(GUST, "ExactNoise(RK4)", **options)
+    made = sd.simulate(GUST, sd.ExactNoise("RK4"), **options)
+    assert sd.provenance(named)["method"] == sd.provenance(made)["method"]
+    np.testing.assert_array_equal(named["mean"], made["mean"])
+
+
 def test_white_noise_of_the_problem_stays():
     own = sd.SDE(lambda t, x: -2.0 * x, lambda t, x: 0.3 + 0.0 * x, 0.0)
     problem = sd.with_noise(own, co.gauss_markov(0.5, 0.7), "x")

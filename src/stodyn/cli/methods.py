@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from stodyn.cli._output import AsJson, print_json
-from stodyn.methods.catalogue import catalogue
+from stodyn.methods.catalogue import catalogue, with_base
 from stodyn.methods.contract import Catalogued, Claim, Expansion, Solver
 from stodyn.problems.contract import STRUCTURES, NoiseStructure
 
@@ -26,7 +26,8 @@ def command(
     as_json: AsJson = False,
 ) -> None:
     """List the methods by the kind of problem they take, with the orders they promise and what they are."""
-    methods = chosen(catalogue(), problem, noise, order)
+    composed = {name: kind() for name, kind in with_base().items()}
+    methods = chosen(catalogue() | composed, problem, noise, order)
     if as_json:
         print_json([described(*item) for item in methods.items()])
         return
@@ -41,6 +42,9 @@ def command(
         typer.echo("")
     if methods:
         typer.echo("Each order is the highest that a method promises for some kind of noise; --json says for which.")
+        for name, method in composed.items():
+            if name in methods:
+                typer.echo(f"The name {name} stands for {method.name}; with Heun in its place it is {name}(Heun).")
 
 
 def chosen(methods: Mapping[str, Catalogued], problem: str, noise: str, order: float) -> dict[str, Catalogued]:

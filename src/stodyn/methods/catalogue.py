@@ -7,7 +7,7 @@ from typing import Any
 
 from stodyn import listing, methods
 from stodyn.arguments import checks_arguments
-from stodyn.methods.contract import Catalogued, Method
+from stodyn.methods.contract import Catalogued, Method, WithBase
 from stodyn.problems.contract import Problem
 
 
@@ -17,6 +17,12 @@ def catalogue() -> dict[str, Catalogued]:
     return listing.values(methods, Catalogued)  # type: ignore[type-abstract]
 
 
+@functools.cache
+def with_base() -> dict[str, type[WithBase]]:
+    """The classes of methods that step by means of another one, by name; each has a default base."""
+    return listing.classes(methods, WithBase)
+
+
 @checks_arguments
 def find(name: str) -> Catalogued:
     """The method with the given name.
@@ -24,7 +30,8 @@ def find(name: str) -> Catalogued:
     Parameters
     ----------
     name : str
-        A name that `stodyn methods` lists; capitals and hyphens make no difference.
+        A name that `stodyn methods` lists; capitals and hyphens make no difference. Methods that step by means of
+        another one are named with it: "ExactNoise(Heun)".
 
     Returns
     -------
@@ -35,13 +42,29 @@ def find(name: str) -> Catalogued:
     ------
     ValueError
         If there is no such method; the message lists similar names.
+    TypeError
+        If the name holds options, or a base that the method does not take.
 
     Examples
     --------
     >>> find("ThetaEuler")(theta=0.5)
     ThetaEuler(theta=0.5, tol=1e-10, limit=20)
+    >>> find("ExactNoise(Heun)")
+    ExactNoise(Heun)
     """
-    return listing.find(name, catalogue(), "method")
+    outer, bracket, inside = name.partition("(")
+    known: dict[str, Any] = {**catalogue(), **with_base()}
+    found = listing.find(outer.strip(), known, "method")
+    if isinstance(found, type):
+        found = found()
+    if not bracket:
+        return found
+    if not isinstance(found, WithBase) or not inside.rstrip().endswith(")"):
+        raise TypeError(
+            f"method: {name!r} is not a name. Options are given to the method that is found: "
+            f'sd.method("{found.name}")(option=value); in a run file by method.options'
+        )
+    return found(base=find(inside.rstrip()[:-1].strip()))
 
 
 def named(method: Any) -> Any:

@@ -263,6 +263,15 @@ class Method(Catalogued):
         return state
 
 
+class WithBase(Method):
+    """A method that steps by means of another one, its `base`: each base makes one, called Name(base).
+
+    Public classes of this kind have a default base, with which they are listed beside the catalogue.
+    """
+
+    base: Any
+
+
 class Solver(Catalogued):
     """A method without steps: host code that takes a block of members over the whole grid at once."""
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from stodyn.arguments import checks_arguments
 from stodyn.methods.catalogue import stepping
-from stodyn.methods.contract import Claim, Method
+from stodyn.methods.contract import Claim, Method, WithBase
 from stodyn.methods.wrapping import Wrapping, without
 from stodyn.noise.increment import Recipe
 from stodyn.numerics import van_loan
@@ -21,8 +21,8 @@ from stodyn.problems.driven import Driven
 
 @checks_arguments
 @dataclasses.dataclass(frozen=True)
-class ExactNoise(Method):
-    """A one-step method for a problem with coloured noise, whose filter is stepped exactly.
+class ExactNoise(WithBase):
+    """A method beside coloured noise that is exact at any step.
 
     In each step the filter's state and the average of the noise over the step are drawn from their joint law (Van
     Loan), and the base method steps the problem's own equations with this average as a constant noise. The noise
@@ -33,7 +33,8 @@ class ExactNoise(Method):
     Parameters
     ----------
     base
-        A one-step method for SDEs, or its name. The problem, made by `with_noise`, and dt come from the run.
+        A one-step method for SDEs, or its name; RK4 by default. The problem, made by `with_noise`, and dt come from
+        the run.
 
     Examples
     --------
@@ -42,7 +43,7 @@ class ExactNoise(Method):
     'ExactNoise(RK4)'
     """
 
-    base: Any
+    base: Any = "RK4"
 
     accepts = Driven
     calculus = None
