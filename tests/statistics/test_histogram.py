@@ -50,7 +50,7 @@ def test_what_lies_outside_is_not_lost(brownian):
 
 def test_the_interval_of_a_fraction_stays_between_0_and_1(brownian):
     found = sd.interval(brownian, "cumulative")
-    assert (0 <= found.low).all() and (found.low <= brownian["cumulative"]).all()
+    assert (found.low >= 0).all() and (found.low <= brownian["cumulative"]).all()
     assert (brownian["cumulative"] <= found.high).all() and (found.high <= 1).all()
 
 

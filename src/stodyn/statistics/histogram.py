@@ -28,10 +28,11 @@ class Histogram(Statistic):
 
     Notes
     -----
-    Variables: density, density_stderr (time, component, bin); cumulative, cumulative_stderr (time, component, edge), the
-    fraction of the paths below each edge; and sound_in_histogram (time), the number of paths. Paths outside the edges are not lost:
-    their fraction is `cumulative` at the first edge and one minus `cumulative` at the last. `results.quantile` reads
-    quantiles off a histogram. Each observation costs one comparison per edge, component and path.
+    Variables: density, density_stderr (time, component, bin); cumulative, cumulative_stderr (time, component, edge),
+    the fraction of the paths below each edge; and sound_in_histogram (time), the number of paths. Paths outside the
+    edges are not lost: their fraction is `cumulative` at the first edge and one minus `cumulative` at the last.
+    `results.quantile` reads quantiles off a histogram. Each observation costs one comparison per edge, component and
+    path.
 
     Examples
     --------
