@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 # The colour-blind safe palette of M. Okabe & K. Ito, Color universal design (2008).
 BLUE, ORANGE, GREEN, SKY, PURPLE, GREY = "#0072B2", "#D55E00", "#009E73", "#56B4E9", "#CC79A7", "#7F7F7F"
-PALETTE = (BLUE, ORANGE, GREEN, PURPLE, SKY)
+AMBER = "#E69F00"
+PALETTE = (BLUE, ORANGE, GREEN, PURPLE, SKY, AMBER)
 LEGEND_COLUMNS = 4
 
 
