@@ -6,7 +6,7 @@ import numpy as np
 
 import stodyn
 from stodyn import statistics
-from stodyn.methods.alpha import StochasticAlpha20
+from stodyn.methods.alpha import StochasticAlpha, StochasticAlpha20
 from stodyn.methods.projected_alpha import ProjectedAlpha
 from stodyn.models.jointed import JOINTED_PENDULUM, THERMAL_PENDULUM
 from stodyn.models.oscillators import NOISY_OSCILLATOR
@@ -41,6 +41,23 @@ def fine(problem, for_half_orders=None):
     return case
 
 
+# Two channels of one coordinate that do not commute: (b_2 · ∂/∂v) b_1 = 0.64 cos v, and b_2 is constant.
+TURNING = Mechanical(
+    lambda t, x, v: -0.5 * x,
+    lambda t, x, v: jnp.stack([0.8 * jnp.sin(v), jnp.full_like(v, 0.8)], axis=1),
+    start=([1.0], [0.5]),
+)
+
+
+def general(method):
+    """The family shares its noise terms, so that one member is measured with areas, the others with one channel."""
+    if not isinstance(method, type(StochasticAlpha)):
+        return fine(VELOCITY, for_half_orders=POSITION)(method)
+    paths = 1000 if method.order == 1.0 else 2000
+    options = {"reference": StochasticAlpha20, "steps": (8, 16, 32, 64), "paths": paths, "refine": 8, "t": (0.0, 0.5)}
+    return TURNING, options
+
+
 # A rod kicked hard, so that the errors of noise rule; its reference, ProjectedAlpha of order 2, equals the angle's path
 # to its own error (tests/models/test_jointed.py).
 KICKED = JOINTED_PENDULUM(noise=(12.0, 0.0)).problem
@@ -68,6 +85,7 @@ def fast_or_slow(method):
 CASES = {
     Mechanical: {
         "strong": {
+            "general": general,
             "scalar": [fine(VELOCITY, for_half_orders=POSITION), held],
             CONSTANT_UNDAMPED: fine(UNDAMPED),
             ADDITIVE_LINEAR: fine(DAMPED),

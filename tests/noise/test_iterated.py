@@ -390,23 +390,50 @@ def test_every_moment_of_every_word_in_one_channel(K):
     np.testing.assert_allclose(moments + lost, expected(words, h), atol=1e-13)
 
 
-def test_moments_of_words_in_two_channels_converge_like_one_over_K():
-    """Second moments up to weight 3 (degree 6), means of weight 4."""
+def test_moments_of_words_in_two_channels_are_exact_but_for_brackets_of_three():
+    """Means up to weight 4 and second moments up to weight 3, of which the bracket [e_1, [e_1, e_2]] loses 0.115²."""
     words = [w for w in up_to_weight(4, 2) if any(w)]
-    light = [i for i, w in enumerate(words) if weight(w) < 4]
-    (mean_1, one), (mean_2, two) = (quadrature(Signature(K), 2, words, 1.0, nodes=4) for K in (1, 2))
-    np.testing.assert_allclose(mean_1[light], 0, atol=1e-13)
-    np.testing.assert_allclose(mean_2, mean_1 / 2, atol=1e-13)
-    assert np.max(np.abs(mean_1)) < 0.13
-    off_1, off_2 = ((moments - expected(words, 1.0))[np.ix_(light, light)] for moments in (one, two))
-    assert 0.45 < np.linalg.norm(off_2) / np.linalg.norm(off_1) < 0.55
+    light = [w for w in words if weight(w) < 4]
+    mean, moments = quadrature(Signature(1), 2, words, 1.0, nodes=4)
+    np.testing.assert_allclose(mean, 0, atol=1e-13)
+    lost = expected(light, 1.0) - moments[: len(light), : len(light)]
+    brackets = np.zeros((2, len(light)))
+    for row, (j, k) in zip(brackets, [(1, 2), (2, 1)], strict=True):
+        for word, share in {(j, j, k): 1, (j, k, j): -2, (k, j, j): 1}.items():
+            row[light.index(word)] = share
+    size = lost[light.index((1, 1, 2)), light.index((1, 1, 2))]
+    np.testing.assert_allclose(lost, size * brackets.T @ brackets, atol=1e-13)
+    assert math.sqrt(size) == pytest.approx(0.115, abs=5e-4)
+
+
+def test_areas_of_the_signature_differ_from_true_ones_in_the_fourth_cumulant():
+    """By h⁴/(200 K³), of which √6/24 over the cube of the standard deviation h/√(12K) is the error under coupling."""
+    h, K = 0.8, 2
+    recipe = Signature(K)
+
+    def area(x):
+        II = step(recipe, h, x, 2).II
+        return 0.5 * (II[0, 1] - II[1, 0])
+
+    n = total(recipe, 2)
+    e, pairs = np.eye(n), np.array(list(itertools.product(range(n), repeat=2)))
+    single, both = at_points(area, e), at_points(area, e[pairs[:, 0]] + e[pairs[:, 1]]).reshape(n, n)
+    Q = 0.5 * (both - single[:, None] - single)  # an area is linear @ x + x @ Q @ x
+    linear = single - np.diag(Q)
+    assert 2 * np.trace(Q @ Q) + linear @ linear == pytest.approx(h**2 / 4, rel=1e-12)
+    fourth = h**4 / 8 - 48 * np.trace(np.linalg.matrix_power(Q, 4)) - 48 * linear @ Q @ Q @ linear
+    assert fourth == pytest.approx(h**4 / (200 * K**3), rel=1e-9)
+    tiny = 1e-9  # where areas are the least exact words
+    assert recipe.error(tiny) == pytest.approx(math.sqrt(6) / 24 * fourth / h**4 * (12 * K) ** 1.5 * tiny)
 
 
 @pytest.mark.parametrize("m", [2])
-def test_the_signature_obeys_every_product_rule_and_agrees_with_substeps(m):
+def test_the_signature_obeys_every_product_rule_and_contains_substeps(m):
+    """Without the part of the areas that is drawn within the substeps, pairs and their time integrals are theirs."""
     K, h = 3, 0.6
     x = draw(Signature(K), m, seed=4)
-    full, plain = step(Signature(K), h, x, m), step(Substeps(K), h, x, m)
+    shared = total(Substeps(K), m)
+    full, plain = step(Signature(K), h, x.at[shared:].set(0.0), m), step(Substeps(K), h, x[:shared], m)
     np.testing.assert_allclose(full.II, plain.II, rtol=1e-12, atol=1e-14)
     for w, value in plain.words.items():
         np.testing.assert_allclose(full.words[w], value, rtol=1e-12, atol=1e-14)
@@ -440,7 +467,8 @@ def test_for_order_is_the_smallest_that_reaches_it(recipe, order):
 
 
 def test_sizes_grow_with_the_rates_of_the_errors():
-    """K ~ 1/(12h) and p ~ h^(-1/2) for order 1; the areas for order 1.5 need h⁻² and h⁻¹; the sine series h^(-1/3)."""
+    """K ~ 1/(12h) and p ~ h^(-1/2) for order 1; the areas for order 1.5 need h⁻² and h⁻¹; the sine series h^(-1/3);
+    the signature 1/h for order 2."""
     assert Substeps.for_order(1.0, 1e-3).K == 84
     assert Fourier.for_order(1.0, 1e-4).p / Fourier.for_order(1.0, 1e-3).p == pytest.approx(10, rel=0.03)
     assert MrongowiusRoessler.for_order(1.0, 1e-8).p / MrongowiusRoessler.for_order(1.0, 1e-6).p == pytest.approx(
@@ -449,6 +477,9 @@ def test_sizes_grow_with_the_rates_of_the_errors():
     assert MrongowiusRoessler.for_order(1.5, 1e-4).p / MrongowiusRoessler.for_order(1.5, 1e-3).p == pytest.approx(
         10, rel=0.03
     )
+    assert [Signature.for_order(order, 0.01).K for order in (1.0, 1.5, 2.0)] == [1, 2, 12]
+    many, few = (Signature.for_order(2.0, h).K for h in (1e-6, 1e-5))
+    assert many / few == pytest.approx(10, rel=0.01)
     assert SineSeries.for_order(2.0, 1e-4, m=1).p <= 8
     assert SineSeries.for_order(2.0, 1e-9).p / SineSeries.for_order(2.0, 1e-6).p == pytest.approx(10, rel=0.1)
 

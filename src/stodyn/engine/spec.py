@@ -19,12 +19,11 @@ from stodyn.methods.stopping import Stop, Stopping, stopping
 from stodyn.models.catalogue import Model
 from stodyn.noise.iterated import Approximation, check_resolution
 from stodyn.numerics.newton import underived
-from stodyn.numerics.printing.points import AtPoints
 from stodyn.numerics.printing.telling import calls_host, fingerprint
 from stodyn.problems import lowering
 from stodyn.problems.contract import Problem, expect_problem, machine_memory
 from stodyn.problems.measured import Measured
-from stodyn.problems.sde import SDE
+from stodyn.problems.time_scale import time_scale
 from stodyn.statistics.contract import Statistic
 from stodyn.statistics.moments import Moments
 from stodyn.statistics.stopping import Alive, Stopped
@@ -176,26 +175,8 @@ def _check_resolution(needs: Approximation, order: float, problem: Any, times: n
     """
     span = float(times[-1] - times[0])
     if not all(needs.is_enough(order, shortest, problem.m, unit) for unit in (shortest, span)):
-        check_resolution(needs, shortest, order, problem.m, _unit_of_time(problem, times))
-
-
-def _unit_of_time(problem: Any, times: np.ndarray) -> float:
-    """The time in which the equations change things, whatever time is counted in: the inverse of their largest rate
-    about the start, but no more than the whole run."""
-    span = float(times[-1] - times[0])
-    sde: Any = problem.written_as(SDE)
-    if sde is None:
-        return span
-    x, params = np.asarray(sde.example_start(), float), sde.example_params()
-
-    def along(direction):
-        return jax.jvp(lambda x: (sde.f(times[0], x, params), sde.g(times[0], x, params)), (x,), (direction,))[1]
-
-    A, B = AtPoints(along, few=1)(np.eye(len(x)))  # column by column
-    B = np.moveaxis(B, 2, 0)
-    rates = [np.abs(np.linalg.eigvals(A)).max(), *(np.abs(np.linalg.eigvals(Bk)).max() ** 2 for Bk in B)]
-    rate = max((float(r) for r in rates if np.isfinite(r)), default=0.0)
-    return min(span, 1.0 / rate) if rate > 0 else span
+        unit = min(span, time_scale(problem, float(times[0])))
+        check_resolution(needs, shortest, order, problem.m, unit)
 
 
 def _seen(problem: Any) -> dict[str, Any]:

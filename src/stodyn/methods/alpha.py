@@ -26,6 +26,7 @@ from stodyn.numerics.printing.points import at_points
 from stodyn.problems.driven_mechanical import DrivenMechanical
 from stodyn.problems.elements import Hysteretic
 from stodyn.problems.mechanical import ADDITIVE_LINEAR, CONSTANT_UNDAMPED, Mechanical
+from stodyn.problems.time_scale import time_scale
 
 PAPER = "N. Rajan & S. Raha, The Stochastic α Method: A Numerical Method for Simulation of Noisy Second Order \
 Dynamical Systems, CMES: Computer Modeling in Engineering & Sciences (2008)"
@@ -33,6 +34,7 @@ CHUNG_HULBERT = "J. Chung & G. M. Hulbert, A time integration algorithm for stru
 numerical dissipation: the generalized-α method, J. Appl. Mech. 60 (1993)"
 MEASURED = "measured; Rajan & Raha claim strong order 2 for x and 3/2 for v"
 ORDERS = (1.0, 1.5, 2.0)
+MOST_SUBSTEPS = 64  # that are taken unasked for iterated integrals
 LARGE_OMEGA = 2.0  # beyond it the explicit terms of orders 1.5 and 2.0 amplify noise
 
 
@@ -78,8 +80,8 @@ class GeneralisedAlpha(Method):
     area : Recipe, optional
         The recipe for the iterated integrals. By default the cheapest that the problem's functions allow: W and Z where
         the noise does not depend on v, one more normal for one channel, areas for channels that do not commute. For
-        several such channels and orders 1.5 and 2.0 it is iterated.Signature(8), whose K must grow like h^-2 and h^-3;
-        ResolutionWarning says when.
+        several such channels and orders 1.5 and 2.0 it is iterated.Signature(K) with the K that the order needs at this
+        step, up to 64; beyond that a ResolutionWarning names the K.
     """
 
     accepts = Mechanical
@@ -140,7 +142,7 @@ class GeneralisedAlpha(Method):
                     StiffWarning,
                     stacklevel=3,
                 )
-        ready: Any = self if self.area is not None else self(area=cheapest(problem, self.order))
+        ready: Any = self if self.area is not None else self(area=cheapest(problem, self.order, h))
         if isinstance(problem.own if isinstance(problem, DrivenMechanical) else problem, Hysteretic):
             if self.order != 1.0:
                 raise ValueError(
@@ -357,18 +359,25 @@ def _words(noise: Increment, pattern: tuple) -> Array:
     return jnp.stack([noise.word(tuple(k if letter is None else letter for letter in pattern)) for k in channels])
 
 
-def cheapest(problem: Mechanical, order) -> Recipe:
-    """The cheapest noise with which a method has this order for a problem."""
+def cheapest(problem: Mechanical, order: float, h: float) -> Recipe:
+    """The cheapest noise with which a method has this order for a problem at steps of length h."""
     facts, one = problem.facts, problem.m == 1
     if problem.m == 0 or (order != 2.0 and not facts.noise_on_v):
         return wiener.WZ
     if order == 2.0:
         if facts.additive and facts.linear_damping:
             return wiener.WZ
-        return SineSeries(8) if one else Signature(8)
+        return SineSeries(8) if one else _substeps(problem, order, h)
     if one or (order == 1.0 and problem.noise_structure.implies("commutative")):
         return SecondMoments(0)
-    return SecondMoments(4) if order == 1.0 else Signature(8)
+    return SecondMoments(4) if order == 1.0 else _substeps(problem, order, h)
+
+
+def _substeps(problem: Mechanical, order: float, h: float) -> Signature:
+    """The signature of as many substeps as the order needs, but of no more than MOST_SUBSTEPS."""
+    most, unit = Signature(MOST_SUBSTEPS), time_scale(problem)
+    enough = math.isfinite(unit) and most.is_enough(order, h, problem.m, unit)
+    return Signature.for_order(order, h, problem.m, unit) if enough else most
 
 
 def largest_rate(problem: Mechanical) -> float:

@@ -68,7 +68,7 @@ projection, Solving Ordinary Differential Equations II (1996)"
 
     def prepared(self, problem, h):
         problem.check_step(self, h)
-        return self if self.area is not None else self(area=cheapest(problem, self.order))
+        return self if self.area is not None else self(area=cheapest(problem, self.order, h))
 
     def start(self, problem, t, x, params):
         seen, N = super().start(problem, t, x, params), problem.N

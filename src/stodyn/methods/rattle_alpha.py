@@ -148,7 +148,7 @@ class _RattleAlpha(Constrained):
 
     def prepared(self, problem, h):
         problem.check_step(self, h)
-        return self if self.area is not None else self(area=cheapest(problem, 1.0))
+        return self if self.area is not None else self(area=cheapest(problem, 1.0, h))
 
     def start(self, problem, t, x, params):
         seen = super().start(problem, t, x, params)

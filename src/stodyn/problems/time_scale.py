@@ -1,0 +1,33 @@
+"""The time in which the equations of a problem change things, whatever unit time is counted in."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import numpy as np
+
+from stodyn.numerics.printing.points import AtPoints
+from stodyn.problems.sde import SDE
+
+
+def time_scale(problem: Any, t: float = 0.0) -> float:
+    """The inverse of the largest rate of a problem about its start: of |λ| of the drift and |λ|² of each channel.
+
+    λ are the eigenvalues of the derivatives by the state. It is inf where all rates vanish, and for problems that are
+    not SDEs.
+    """
+    sde: Any = problem.written_as(SDE)
+    if sde is None:
+        return math.inf
+    x, params = np.asarray(sde.example_start(), float), sde.example_params()
+
+    def along(direction):
+        return jax.jvp(lambda x: (sde.f(t, x, params), sde.g(t, x, params)), (x,), (direction,))[1]
+
+    A, B = AtPoints(along, few=1)(np.eye(len(x)))  # column by column
+    B = np.moveaxis(B, 2, 0)
+    rates = [np.abs(np.linalg.eigvals(A)).max(), *(np.abs(np.linalg.eigvals(Bk)).max() ** 2 for Bk in B)]
+    rate = max((float(r) for r in rates if np.isfinite(r)), default=0.0)
+    return 1.0 / rate if rate > 0 else math.inf
