@@ -1,8 +1,9 @@
-# make install: build .venv; make tour: a first look; make test: everything CI checks; make studies: every study.
+# make install: build .venv; make tour: a first look; make test: everything CI checks; make studies: every study;
+# make site: the pages with all their code run again.
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: install tour test test-full checks lint types layers tests wheel docs changelog fuzz studies
+.PHONY: install tour test test-full checks lint types layers tests wheel docs site changelog fuzz studies
 
 install: .venv/installed
 
@@ -48,9 +49,17 @@ fuzz: install
 studies: install
 	$(BIN)/stodyn reproduce --all
 
+# The site, from the outputs that are stored beside the examples and in the pages; then every link inside it.
 docs: install
-	$(BIN)/python docs/generate.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	$(BIN)/python docs/links.py site
+
+# The same with every example and every page run whole first (some minutes).
+site: install
+	$(BIN)/python docs/gallery.py
+	$(BIN)/python docs/running.py
+	$(BIN)/python docs/generate.py --recommend
+	+$(MAKE) docs
 
 # CHANGELOG.md from the fragments in changes/, the table of renamed things at its head.
 changelog: install

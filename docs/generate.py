@@ -1,118 +1,27 @@
-"""Write the pages that are computed.
+"""The pages of the site that are computed: the reference, the gallery, the changes, and which method to take.
 
-They are the start page from the README, which method is for which problem, every public name with its summary, and the
-changes. `python docs/generate.py --changelog` writes the latter as CHANGELOG.md.
+They are made when the site is built (docs/hooks.py) and stored nowhere, with two exceptions:
+
+    python docs/generate.py --changelog     writes CHANGELOG.md from the fragments in changes/
+    python docs/generate.py --recommend     writes into docs/start/choose.md what `sd.recommend` says (a minute)
 """
 
-import inspect
+import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
+
+import catalogues
+import gallery
+import reference
+import uses
+from docstrings import prose
+from running import shown
 
 import stodyn
-from stodyn import analysis, circuits, models, noise, plot, statistics
-from stodyn.cli.methods import in_words
-from stodyn.engine import place
-from stodyn.methods.catalogue import catalogue
-from stodyn.methods.contract import Catalogued
-from stodyn.problems.contract import STRUCTURES, NoiseStructure
 
 DOCS = Path(__file__).parent
-WORTH = {"strong": "paths themselves (strong order)", "weak": "statistics (weak order)"}
-
-
-def order(method: Catalogued, kind: str, structure: str) -> float:
-    """Return the highest order a method claims for a noise structure; 0 where it claims none or refuses."""
-    noise = NoiseStructure(() if structure == "general" else (structure, "commutative"), "stated")
-    refused = method.structures and not any(map(noise.implies, method.structures))
-    return 0.0 if refused else method.promised(kind, noise)
-
-
-def which_method() -> str:
-    """Tabulate which methods are best for which problem and noise, and all methods."""
-    methods = catalogue()
-    lines = ["# Which method for which problem", "", "Computed from what every method claims; tests/claims measures"]
-    lines += ["each claim. `problem.noise_structure` says which row is yours.", ""]
-    for accepted in dict.fromkeys(m.accepts for m in methods.values()):
-        own = {name: method for name, method in methods.items() if method.accepts is accepted}
-        for kind, title in WORTH.items():
-            if not any(claim.kind == kind for method in own.values() for claim in method.claims):
-                continue
-            lines += [f"## {accepted.__name__}: {title}", "", "| noise | best order | methods |", "|---|---|---|"]
-            for structure in STRUCTURES:
-                orders = {name: order(method, kind, structure) for name, method in own.items()}
-                best = max(orders.values())
-                names = ", ".join(f"`{name}`" for name, value in orders.items() if value == best > 0) or "none"
-                lines.append(f"| {structure} | {best:g} | {names} |")
-            lines.append("")
-    heads = ("method", "takes", "calculus", "what it is", "claims", "from")
-    lines += ["## All methods", "", f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
-    for name, m in methods.items():
-        claims = "; ".join(in_words(c, m) for c in m.claims)
-        calculus = m.calculus or "either"
-        lines.append(f"| `{name}` | {m.accepts.__name__} | {calculus} | {m.summary} | {claims} | {m.citation} |")
-    return "\n".join(lines) + "\n"
-
-
-PUBLIC = """# Every public name
-
-Public is what this page lists: the names of `stodyn` (conventionally `import stodyn as sd`), of its packages
-`analysis`, `circuits`, `models`, `noise` and `statistics`, of the modules `plot` and `place`, and the names without a
-leading underscore inside of the modules listed here. For authors of methods, problems and statistics
-`stodyn.methods.contract`, `stodyn.problems.contract` and `stodyn.statistics.contract` are public too, and so is the
-command line.
-
-Everything else is private and may change in any version: names and modules that begin with an underscore, the
-packages `numerics`, `engine`, `accuracy`, `chaos`, `cli`, `tour` and `studies`, and the modules of `methods` and
-`problems`: a method is found by `sd.method("...")`, a problem in `sd`.
-
-**What changes when.** Until version 1.0 a minor version (0.2, 0.3, ...) may rename public things; [the
-changes](changes.md) then begin with one table of what was and what is, and an old keyword is refused with the new
-one. A patch version (0.2.1) renames nothing. From 1.0 on a public name goes in two steps: for at least one minor
-version the old name works and gives a `DeprecationWarning` that says the new one; it is gone in the next major
-version.
-"""
-
-
-def summary(value: object) -> str:
-    """Return the first paragraph of a docstring in one line."""
-    return " ".join((inspect.getdoc(value) or "").partition("\n\n")[0].split()).replace("|", "\\|")
-
-
-def functions(module: ModuleType) -> list[str]:
-    """Return the public functions and classes that a module defines."""
-    return [
-        name
-        for name, value in vars(module).items()
-        if not name.startswith("_")
-        and (inspect.isfunction(value) or inspect.isclass(value))
-        and value.__module__ == module.__name__
-    ]
-
-
-def public_names() -> str:
-    """List every public name with its summary."""
-    lines = [PUBLIC]
-    packages: dict[str, tuple[ModuleType, list[str]]] = {
-        "stodyn": (stodyn, stodyn.__all__),
-        "stodyn.statistics": (statistics, statistics.__all__),
-        "stodyn.plot": (plot, functions(plot)),
-        "stodyn.analysis": (analysis, analysis.__all__),
-        "stodyn.noise": (noise, noise.__all__),
-        "stodyn.models": (models, models.__all__),
-        "stodyn.circuits": (circuits, circuits.__all__),
-        "stodyn.place": (place, ["threads", "processes", "dask"]),
-    }
-    for title, (package, names) in packages.items():
-        lines += [f"## {title}", "", "| name | |", "|---|---|"]
-        for name in names:
-            value = getattr(package, name)
-            lines.append(f"| `{name}` | {summary(value)} |")
-            if title == "stodyn.analysis" and inspect.ismodule(value) and functions(value):
-                inside = ", ".join(f"`{inner}`" for inner in functions(value))
-                lines.append(f"| | {inside} |")
-        lines.append("")
-    return "\n".join(lines)
+RECOMMENDED = re.compile(r"(?<=<!-- what sd.recommend says -->\n).*?(?=<!-- end -->)", re.DOTALL)
 
 
 def changes() -> str:
@@ -129,24 +38,114 @@ def changes() -> str:
     return "\n".join(lines)
 
 
-def main() -> None:
-    """Write the pages, or CHANGELOG.md alone."""
-    if "--changelog" in sys.argv:
-        (DOCS.parent / "CHANGELOG.md").write_text(changes())
-        return
-    (DOCS / "generated").mkdir(exist_ok=True)
-    (DOCS / "generated" / "methods.md").write_text(which_method())
-    (DOCS / "generated" / "public.md").write_text(public_names())
-    (DOCS / "generated" / "changes.md").write_text(changes())
-    readme = (
-        (DOCS.parent / "README.md")
-        .read_text()
-        .replace("](docs/", "](")
-        .replace("[Examples](examples) · ", "")
-        .replace("(CHANGELOG.md)", "(generated/changes.md)")
-    )
-    (DOCS / "index.md").write_text(readme.replace("(CONTRIBUTING.md)", "(design.md)"))
+def gallery_index(entries: list[gallery.Entry]) -> str:
+    """Return the page of thumbnails by domain."""
+    lines = [
+        "# Gallery",
+        "",
+        "Each entry is a script of 20 to 80 lines that stands alone, with the picture it draws and what it",
+    ]
+    lines += [
+        "prints. It ends with a line of truth: the exact answer, or an independent one, beside ours with its error.",
+        "",
+    ]
+    for domain in gallery.DOMAINS:
+        own = [entry for entry in entries if entry.domain == domain]
+        if own:
+            lines += [f"## {domain.capitalize()}", "", '<div class="gallery">']
+            lines += [
+                f'<a href="{entry.name}.html"><img src="{entry.name}.png" alt="" loading="lazy">'
+                f"<span>{entry.title}</span></a>"
+                for entry in own
+            ]
+            lines += ["</div>", ""]
+    return "\n".join(lines)
+
+
+def gallery_page(entry: gallery.Entry, names: list[tuple[str, str]]) -> str:
+    """Return the page of an entry: pictures, words, code, output, and the reference of what it uses."""
+    stored = entry.stored
+    assert stored
+    ordered = sorted(stored["pictures"], key=lambda picture: (picture != f"{entry.name}.png", picture))
+    blocks = [f"# {entry.title}", *(f"![{entry.title}]({picture})" for picture in ordered), prose(entry.text)]
+    source = re.sub(r'^""".*?"""\n+', "", shown(entry.source), count=1, flags=re.DOTALL)
+    blocks += ["## Code", f"[{entry.name}.py]({entry.name}.py)", f"```python\n{source.rstrip()}\n```"]
+    blocks += ["## Output", f"```text\n{stored['printed'].rstrip()}\n```"]
+    blocks.append(f"It took {stored['seconds']:g} seconds on two cores, imports included.")
+    if names:
+        links = ", ".join(f"[`{name}`](../{address})" for name, address in names)
+        blocks.append(f"In the reference: {links}.")
+    return "\n\n".join(blocks) + "\n"
+
+
+def generated() -> Iterator[tuple[str, str]]:
+    """Yield address and text of every computed page."""
+
+    def used(name: str) -> list[tuple[str, str]]:
+        return [(title, f"../{address}") for title, address in uses.users().get(name, [])]
+
+    yield "changes.md", changes()
+    yield "reference/index.md", reference.index_page()
+    for page in reference.pages():
+        yield page.address, reference.page_text(page, used)
+    for title, module in reference.CONTRACTS.items():
+        yield reference.contract_address(title), reference.contract_page(title, module)
+    yield "reference/methods.md", catalogues.methods_page()
+    for module, names in catalogues.families().items():
+        yield catalogues.family_address(module), catalogues.family_page(module, names, used)
+    yield "reference/models.md", catalogues.models_page()
+    yield "reference/command_line.md", catalogues.command_line_page()
+    entries = [entry for entry in gallery.entries() if entry.stored]
+    if entries:
+        yield "gallery/index.md", gallery_index(entries)
+    for entry in entries:
+        names = sorted(uses.used_names(entry.source))
+        known = [(name.replace("stodyn.", "sd."), address) for name in names if (address := address_of(name))]
+        yield f"gallery/{entry.name}.md", gallery_page(entry, known)
+        yield f"gallery/{entry.name}.py", shown(entry.source)
+
+
+def address_of(name: str) -> str | None:
+    """Return the page of the reference, with its anchor, of a dotted public name or of a method."""
+    if name in catalogues.catalogue():
+        return catalogues.method_address(name)
+    return reference.addresses().get(name)
+
+
+def reference_nav() -> list:
+    """Return the navigation of the reference, by sections."""
+    nav: list = ["reference/index.md", {"Words": "reference/words.md"}]
+    for section in dict.fromkeys(page.section for page in reference.pages()):
+        pages = [page for page in reference.pages() if page.section == section]
+        nav.append({section: [{page.title.strip("`"): page.address} for page in pages]})
+    families = [{catalogues.family_title(m): catalogues.family_address(m)} for m in catalogues.families()]
+    nav.append({"Methods": [{"All methods": "reference/methods.md"}, *families]})
+    nav.append({"Models": "reference/models.md"})
+    nav.append({"Your own": [{title: reference.contract_address(title)} for title in reference.CONTRACTS]})
+    nav.append({"Command line": "reference/command_line.md"})
+    return nav
+
+
+def gallery_nav() -> list:
+    """Return the navigation of the gallery, by domains."""
+    entries = [entry for entry in gallery.entries() if entry.stored]
+    nav: list = ["gallery/index.md"] if entries else []
+    for domain in gallery.DOMAINS:
+        own = [{entry.title: f"gallery/{entry.name}.md"} for entry in entries if entry.domain == domain]
+        nav += [{domain.capitalize(): own}] if own else []
+    return nav
+
+
+def write_recommendations() -> None:
+    """Write what `sd.recommend` says of an example of each kind of problem into the page on choosing."""
+
+    page = DOCS / "start" / "choose.md"
+    tables = catalogues.recommendations()
+    page.write_text(RECOMMENDED.sub(lambda _: f"\n{tables}\n\n", page.read_text()))
 
 
 if __name__ == "__main__":
-    main()
+    if "--changelog" in sys.argv:
+        (DOCS.parent / "CHANGELOG.md").write_text(changes())
+    if "--recommend" in sys.argv:
+        write_recommendations()

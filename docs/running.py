@@ -5,9 +5,9 @@ after `small:`.
 
     python docs/running.py docs/tutorials/first_study.md ...
 
-runs pages whole. The blocks of a page share their names; what a block prints replaces the text block that follows it
-directly, pictures go to `images` beside the page, and the digest of the code is written into the page's last line, so
-that a test can tell a page that was changed and not run again.
+runs pages whole, or all pages with Python blocks where none is named. The blocks of a page share their names; what a
+block prints replaces the text block that follows it directly, pictures go to `images` beside the page, and the digest
+of the code is written into the page's last line, so that a test can tell a page that was changed and not run again.
 """
 
 import contextlib
@@ -94,7 +94,14 @@ def run_whole(path: Path) -> None:
     path.write_text(f"{page.rstrip()}\n\n<!-- run: {digest(code(page))} -->\n")
 
 
+def pages() -> Iterator[Path]:
+    """Yield the pages that have Python blocks."""
+    for path in sorted(Path(__file__).parent.rglob("*.md")):
+        if code(path.read_text()):
+            yield path
+
+
 if __name__ == "__main__":
-    for argument in sys.argv[1:]:
-        print(f"{argument} ...", flush=True)
-        run_whole(Path(argument).resolve())
+    for path in map(Path, sys.argv[1:]) if sys.argv[1:] else pages():
+        print(f"{path} ...", flush=True)
+        run_whole(path.resolve())

@@ -2,7 +2,6 @@
 
 import dataclasses
 import os
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -262,11 +261,3 @@ def test_a_step_longer_than_the_joint_bends_says_so():
     """On a circle of radius R no step has h |v| > R: the paths stop, and the advice names it."""
     with pytest.raises(Exception, match=r"h .v. > R on a circle of radius R"):
         sd.simulate(JOINTED_PENDULUM(rate=30.0).problem, "RattleAlpha", t=(0.0, 0.2), dt=0.05, paths=2, seed=0)
-
-
-def test_the_page_runs():
-    """The program of docs/constrained_mechanics.md."""
-    page = (Path(__file__).parents[2] / "docs" / "constrained_mechanics.md").read_text()
-    seen: dict = {}
-    exec(page.split("```python\n")[1].split("```")[0].replace("paths=1000", "paths=4"), seen)
-    assert seen["run"]["reaction"].shape[1] == 1 and np.isfinite(seen["run"]["reaction"].values[-1]).all()

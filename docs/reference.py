@@ -1,0 +1,341 @@
+"""The reference: a page for every public name or small family of names, made from the code and its docstrings.
+
+FAMILIES says which names share a page and where pages stand; a public name that it does not mention gets a page of its
+own at the end of its section. Every page ends with the gallery entries and pages whose code uses its names.
+"""
+
+import dataclasses
+import functools
+import importlib
+import inspect
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any
+
+import docstrings
+from docstrings import cell, summary, table
+
+import stodyn
+from stodyn.engine import place
+from stodyn.methods import contract as method_contract
+from stodyn.problems import contract as problem_contract
+from stodyn.statistics import contract as statistic_contract
+
+WIDTH = 92
+# Section -> package of its names, then titles of families -> names; a bare string is a page of one name.
+FAMILIES: dict[str, tuple[str, list[Any]]] = {
+    "Problems": (
+        "stodyn",
+        [
+            "SDE", "SDAE", "Hamiltonian", "Mechanical", "RandomDAE", "linear",
+            ("Noise of large systems", ["diagonal", "sparse", "product"]),
+            ("Random starts and parameters", ["PerPath", "from_normals"]),
+            "with_noise", "with_measurement",
+            ("Walls and impacts", ["with_walls", "Walls", "Impact", "Restitution"]),
+            ("Nonlinear elements", ["with_elements", "elements"]), "base_excited",
+        ],
+    ),
+    "Running": (
+        "stodyn",
+        [
+            "simulate", "estimate", "until", ("Levels and stops", ["Level", "Stop"]),
+            ("Rare events", ["rare", "fragility"]), ("Sweeps", ["sweep", "difference"]), "prepare",
+            ("One path", ["path", "increments", "draw_increments"]), "replay", "plan", "place", "PathsFailed",
+        ],
+    ),
+    "Choosing": ("stodyn", ["method", "recommend", "compare", "ExactNoise"]),
+    "Results and pictures": (
+        "stodyn",
+        ["interval", "quantile", "provenance", ("Keeping results", ["save", "load"]), "plot"],
+    ),
+    "Statistics": ("stodyn.statistics", []),
+    "Noise": (
+        "stodyn.noise",
+        [
+            "coloured",
+            ("Distributions", ["Distribution", "Normal", "Uniform", "LogNormal", "Exponential", "Gamma", "Beta",
+                               "Truncated", "Density"]),
+        ],
+    ),
+    "Analysis": ("stodyn.analysis", []),
+    "Circuits": (
+        "stodyn.circuits",
+        [
+            ("Netlists", ["read", "examples", "Circuit", "NetlistError"]),
+            ("Small signals", ["SmallSignal", "Response", "Spectrum"]),
+        ],
+    ),
+}  # fmt: skip
+ELSEWHERE = {  # public names that have their pages in another section, or are packages of names that do
+    "stodyn": {"analysis", "circuits", "models", "noise", "statistics", "structures"},
+    "stodyn.noise": {"PerPath"},
+    "stodyn.analysis": {"choosing", "comparing", "plan"},
+}
+CONTRACTS = {
+    "A method of your own": method_contract,
+    "A problem of your own": problem_contract,
+    "A statistic of your own": statistic_contract,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Named:
+    """A public name: what it is called in code, and its value."""
+
+    package: str
+    name: str
+
+    @property
+    def value(self) -> Any:
+        return getattr(importlib.import_module(self.package), self.name)
+
+    @property
+    def dotted(self) -> str:
+        return f"{self.package}.{self.name}"
+
+    @property
+    def called(self) -> str:
+        """Return the name as users type it."""
+        return self.dotted.replace("stodyn.", "sd.", 1)
+
+
+@dataclasses.dataclass(frozen=True)
+class Page:
+    """A page of the reference: its section, its address, its title and the names on it."""
+
+    section: str
+    address: str
+    title: str
+    names: tuple[Named, ...]
+
+
+def _slug(text: str) -> str:
+    return text.lower().replace(" ", "_")
+
+
+@functools.cache
+def pages() -> tuple[Page, ...]:
+    """Return all pages of public names."""
+    made, taken = [], {package: set(names) for package, names in ELSEWHERE.items()}
+    for package, members in FAMILIES.values():
+        for member in members:
+            taken.setdefault(package, set()).update([member] if isinstance(member, str) else member[1])
+    left = {package: [] for package, _ in FAMILIES.values()}
+    for package in left:
+        public = importlib.import_module(package).__all__
+        left[package] = [name for name in public if name not in taken.get(package, set())]
+    for section, (package, members) in FAMILIES.items():
+        for member in [*members, *left.pop(package, [])]:
+            title, names = (member, [member]) if isinstance(member, str) else member
+            folder = "" if package == "stodyn" else f"{package.removeprefix('stodyn.')}_"
+            heading = f"`{Named(package, title).called}`" if isinstance(member, str) else title
+            address = f"reference/{folder}{_slug(title)}.md"
+            made.append(Page(section, address, heading, tuple(Named(package, name) for name in names)))
+    return tuple(made)
+
+
+def public_functions(module: ModuleType) -> list[str]:
+    """Return the public functions and classes of a module: those it lists, or else those it defines."""
+    listed = getattr(module, "__all__", None)
+    if module is place:
+        return ["threads", "processes", "dask"]
+    if listed is not None:
+        return [name for name in listed if not inspect.ismodule(getattr(module, name))]
+    return [
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_")
+        and (inspect.isfunction(value) or inspect.isclass(value))
+        and value.__module__ == module.__name__
+    ]
+
+
+@functools.cache
+def addresses() -> dict[str, str]:
+    """Return dotted name -> page and anchor, for every public name, and every public name of a public module."""
+    found = {}
+    for page in pages():
+        for named in page.names:
+            alone = len(page.names) == 1
+            found[named.dotted] = page.address if alone else f"{page.address}#{named.name}"
+            if inspect.ismodule(named.value):
+                for inner in public_functions(named.value):
+                    found[f"{named.dotted}.{inner}"] = f"{page.address}#{inner}"
+    found["stodyn.structures"] = found["stodyn.analysis.structures"]
+    return found
+
+
+@functools.cache
+def by_value() -> dict[int, str]:
+    """Return the identity of every documented value -> its first dotted name."""
+    found: dict[int, str] = {}
+    for dotted in addresses():
+        found.setdefault(id(resolved(dotted)), dotted)
+    return found
+
+
+def resolved(dotted: str) -> Any:
+    """Return the value of a dotted name of stodyn; None where there is none."""
+    value: Any = stodyn
+    for part in dotted.split(".")[1:]:
+        value = getattr(value, part, None)
+        if value is None:
+            try:
+                value = importlib.import_module(dotted)
+            except ImportError:
+                return None
+    return value
+
+
+def _default(value: Any) -> str:
+    if inspect.isfunction(value) or inspect.isclass(value):
+        return value.__name__
+    text = repr(value)
+    return "..." if text.startswith("<") else text
+
+
+def signature(value: Callable, called: str) -> tuple[str, dict[str, str]]:
+    """Return a call as text, broken where it is long, and the defaults of its parameters."""
+    parameters = list(inspect.signature(value).parameters.values())
+    defaults = {p.name: _default(p.default) for p in parameters if p.default is not p.empty}
+    words, starred = [], False
+    for p in parameters:
+        if p.name == "self":
+            continue
+        if p.kind is p.KEYWORD_ONLY and not starred:
+            words.append("*")
+        starred = starred or p.kind in (p.KEYWORD_ONLY, p.VAR_POSITIONAL)
+        star = {p.VAR_POSITIONAL: "*", p.VAR_KEYWORD: "**"}.get(p.kind, "")
+        words.append(f"{star}{p.name}" + (f"={defaults[p.name]}" if p.name in defaults else ""))
+    lines, line = [], f"{called}("
+    for number, word in enumerate(words):
+        piece = word + (", " if number < len(words) - 1 else ")")
+        if len(line) + len(piece.rstrip()) > WIDTH and line.strip():
+            lines.append(line.rstrip())
+            line = " " * 4
+        line += piece
+    return "\n".join([*lines, line if words else f"{line})"]), defaults
+
+
+def _is_plain_tuple(value: Any) -> bool:
+    return inspect.isclass(value) and issubclass(value, tuple) and not hasattr(value, "_fields")
+
+
+def callable_in_words(value: Any, called: str, level: int) -> str:
+    """Return the signature, the docstring and the members of a function or class."""
+    if inspect.isclass(value) and (issubclass(value, Exception) or _is_plain_tuple(value)):
+        text, defaults = called, {}
+    else:
+        text, defaults = signature(value, called)
+    blocks = [f"```python\n{text}\n```", docstrings.markdown(value, defaults, level)]
+    if inspect.isclass(value):
+        blocks += members(value, level)
+    return "\n\n".join(blocks)
+
+
+def members(value: type, level: int) -> Iterator[str]:
+    """Yield the public methods and properties that a class defines: those with sections in full, others in a table."""
+    rows, full = [], []
+    for name, member in vars(value).items():
+        function = getattr(member, "__func__", member)
+        if isinstance(member, property):
+            function = member.fget
+        elif isinstance(member, functools.cached_property):
+            function = member.func
+        if name.startswith("_") or not inspect.isfunction(function) or not function.__doc__:
+            continue
+        is_method = inspect.isfunction(member) or isinstance(member, (classmethod, staticmethod))
+        if is_method and docstrings.HEAD.search(inspect.getdoc(function) or ""):
+            bound = getattr(value, name) if not inspect.isfunction(member) else member
+            text, defaults = signature(bound, f"{value.__name__}.{name}" if bound is not member else f".{name}")
+            full.append(f"{'#' * level} {value.__name__}.{name} {{#{value.__name__}.{name}}}\n\n```python\n{text}\n```")
+            full.append(docstrings.markdown(function, defaults, min(level + 1, 6)))
+        else:
+            call = signature(member, name)[0].replace("\n    ", " ") if inspect.isfunction(member) else name
+            rows.append([f"`{call}`", cell(summary(function))])
+    if rows:
+        yield f"{'#' * level} Members"
+        yield table(["", "meaning"], rows)
+    yield from full
+
+
+def module_in_words(module: ModuleType, called: str, level: int) -> str:
+    """Return a module's docstring, a table of its functions and classes, and each of them."""
+    names = public_functions(module)
+    blocks = [docstrings.markdown(module, level=level)]
+    blocks.append(table(["", "meaning"], [[f"[`{n}`](#{n})", cell(summary(getattr(module, n)))] for n in names]))
+    for name in names:
+        value = getattr(module, name)
+        blocks.append(f"{'#' * level} {name} {{#{name}}}")
+        blocks.append(value_in_words(value, f"{called}.{name}", level + 1))
+    return "\n\n".join(blocks)
+
+
+def value_in_words(value: Any, called: str, level: int) -> str:
+    """Return what the reference says of a value."""
+    if inspect.ismodule(value):
+        return module_in_words(value, called, level)
+    if callable(value):
+        return callable_in_words(value, called, level)
+    return docstrings.markdown(value, level=level)
+
+
+def page_text(page: Page, used: Callable[[str], list[tuple[str, str]]]) -> str:
+    """Return the text of a page; `used` gives title and address of what uses a dotted name."""
+    blocks = [f"# {page.title}"]
+    for named in page.names:
+        alone = len(page.names) == 1
+        if not alone:
+            blocks.append(f"## {named.called} {{#{named.name}}}")
+        blocks.append(value_in_words(named.value, named.called, 2 if alone else 3))
+    found = dict.fromkeys(use for named in page.names for use in used(named.dotted))
+    if found:
+        blocks.append("## Where it is used")
+        blocks.append("\n".join(f"- [{title}]({address})" for title, address in found))
+    return "\n\n".join(blocks) + "\n"
+
+
+def contract_address(title: str) -> str:
+    return f"reference/{_slug(title)}.md"
+
+
+def contract_page(title: str, module: ModuleType) -> str:
+    """Return the page of what authors of methods, problems or statistics build on."""
+    return f"# {title}\n\n`{module.__name__}`\n\n{module_in_words(module, module.__name__, 2)}\n"
+
+
+PUBLIC = """# Every public name
+
+Public is what this page lists: the names of `stodyn` (conventionally `import stodyn as sd`), of its packages
+`analysis`, `circuits`, `models`, `noise` and `statistics`, of the modules `plot` and `place`, and the names without a
+leading underscore inside the modules listed here. For authors of methods, problems and statistics
+`stodyn.methods.contract`, `stodyn.problems.contract` and `stodyn.statistics.contract` are public too, and so is the
+[command line](command_line.md).
+
+Everything else is private and may change in any version: names and modules that begin with an underscore, the
+packages `numerics`, `engine`, `accuracy`, `chaos`, `cli`, `tour` and `studies`, and the modules of `methods` and
+`problems`: a method is found by `sd.method("...")`, a problem in `sd`.
+
+**What changes when.** Until version 1.0 a minor version (0.2, 0.3, ...) may rename public things;
+[the changes](../changes.md) then begin with one table of old and new names, and an old keyword is refused with the new
+one. A patch version (0.2.1) renames nothing. From 1.0 on a public name goes in two steps: for at least one minor
+version the old name works and gives a `DeprecationWarning` that names the new one; it is gone in the next major
+version.
+"""
+
+
+def index_page() -> str:
+    """Return the list of every public name with its summary and a link to its page."""
+    lines = [PUBLIC]
+    for section in dict.fromkeys(page.section for page in pages()):
+        rows = []
+        for page in pages():
+            if page.section == section:
+                for named in page.names:
+                    address = addresses()[named.dotted].removeprefix("reference/")
+                    rows.append([f"[`{named.called}`]({address})", cell(summary(named.value))])
+        lines += [f"## {section}", "", table(["", "meaning"], rows), ""]
+    lines += ["## More", "", "- [All methods](methods.md), from what they claim", "- [Models](models.md)"]
+    lines += ["- [The command line](command_line.md)", "- [Words that mean the same everywhere](words.md)"]
+    lines += [f"- [{title}]({_slug(title)}.md)" for title in CONTRACTS]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,84 @@
+"""What the site's own scripts do: docstrings as Markdown, links from code to the reference, broken links, choices."""
+
+import re
+from pathlib import Path
+
+import catalogues
+import docstrings
+import generate
+import links
+import pytest
+import reference
+import uses
+
+import stodyn as sd
+from stodyn.methods.recommend import recommended
+
+
+def documented(level: float, *, name: str = "x"):
+    """Do something. It may be <any> thing.
+
+    one   the first of
+          two lines
+    two   the second
+
+    The formula is
+        y = x  +  z
+    and goes on.
+
+    Parameters
+    ----------
+    level : float
+        How high, |level| < 1.
+    name : str, optional
+        What it is called.
+
+    Examples
+    --------
+    >>> 1 + 1
+    2
+    """
+
+
+def test_a_docstring_keeps_its_columns_formulas_and_parameters():
+    text, defaults = reference.signature(documented, "documented")
+    assert text == "documented(level, *, name='x')"
+    page = docstrings.markdown(documented, defaults)
+    assert "| `one` | the first of two lines |\n| `two` | the second |" in page
+    assert "The formula is\n\n```text\ny = x  +  z\n```\n\nand goes on." in page
+    assert "| `level` | float | How high, \\|level\\| < 1. |" in page
+    assert "| `name` | str; default `'x'` | What it is called. |" in page
+    assert "&lt;any>" in page and "```pycon\n>>> 1 + 1\n2\n```" in page
+
+
+def test_every_public_name_has_a_page():
+    found = reference.addresses()
+    for package in ("stodyn", "stodyn.statistics", "stodyn.noise", "stodyn.analysis", "stodyn.circuits"):
+        for name in reference.importlib.import_module(package).__all__:
+            known = f"{package}.{name}" in found or name in reference.ELSEWHERE.get(package, set())
+            assert known, f"{package}.{name}"
+    assert len({page.address for page in reference.pages()}) == len(reference.pages())
+
+
+def test_code_is_searched_for_public_names():
+    code = 'import stodyn as sd\nfrom stodyn import statistics as st\nsd.simulate(p, "Heun", collect=st.Moments())\n'
+    assert uses.used_names(code) == {"stodyn.simulate", "stodyn.statistics.Moments", "Heun"}
+    assert generate.address_of("Heun") == "reference/methods_explicit.md#Heun"
+
+
+@pytest.mark.parametrize(
+    ("link", "wrong"),
+    [("b.html", False), ("b.html#here", False), ("b.html#there", True), ("c.html", True), ("https://x.org/c", False)],
+)
+def test_links_that_lead_nowhere_are_found(tmp_path, link, wrong):
+    (tmp_path / "a.html").write_text(f'<a href="{link}">a</a>')
+    (tmp_path / "b.html").write_text('<h1 id="here">b</h1>')
+    assert bool(links.broken(tmp_path)) is wrong
+
+
+def test_the_page_on_choosing_says_what_is_recommended():
+    """If not: python docs/generate.py --recommend."""
+    page = (Path(generate.DOCS) / "start" / "choose.md").read_text()
+    shown = dict(re.findall(r"^### (.*)\n\n.*\n.*\n\| `(\w+)` \| taken when none is named", page, re.MULTILINE))
+    assert shown == {words: recommended(problem).name for words, problem in catalogues.examples().items()}
+    assert {type(problem) for problem in catalogues.examples().values()} >= {sd.SDE, sd.SDAE, sd.Hamiltonian}
