@@ -3,6 +3,7 @@
 import dataclasses
 import math
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import stodyn as sd
 from stodyn.analysis.one_step import OneStep
 from stodyn.methods.alpha import Newmark, StochasticAlpha
 from stodyn.noise import coloured as co
+from stodyn.numerics.printing.points import at_one
 from stodyn.problems.elements import BoucWen, Friction, Gap, PowerDamper
 
 PLAIN = sd.Mechanical(lambda t, x, v: -0.2 * v, lambda t, x, v: 2.0, (0.0, 0.0))
@@ -57,6 +59,12 @@ def test_bouc_wen_against_a_fine_solution():
     lowered = problem.lower(sd.SDE)[0]
     s = np.array([0.01, 0.02, 0.3, -0.1, 0.05])
     np.testing.assert_allclose(lowered.f(0.4, s, None), slope(0.4, s), rtol=1e-12)
+
+
+def test_bouc_wen_has_finite_slopes_at_rest():
+    element = BoucWen(at=0, stiffness=1.0, alpha=0.1, beta=40.0, gamma=30.0, n=1.5)
+    by_start, by_rate, by_speed = at_one(jax.grad(element.after, (0, 1, 2)), 0.0, 0.0, 0.0, 0.01)
+    np.testing.assert_allclose([by_start, by_rate, by_speed], [1.0, 0.005, 0.005], rtol=1e-14)
 
 
 def test_the_forces_of_elements():

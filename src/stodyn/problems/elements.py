@@ -188,11 +188,11 @@ class BoucWen(Element):
 
     def rate(self, w, z):
         size = jnp.abs(z)
-        return self.A * w - self.beta * jnp.abs(w) * size ** (self.n - 1.0) * z - self.gamma * w * size**self.n
+        return self.A * w - self.beta * jnp.abs(w) * _power(size, self.n - 1.0) * z - self.gamma * w * size**self.n
 
     def slope(self, w, z):
         """∂rate/∂z."""
-        size = jnp.abs(z) ** (self.n - 1.0)
+        size = _power(jnp.abs(z), self.n - 1.0)
         return -self.n * size * (self.beta * jnp.abs(w) + self.gamma * w * jnp.sign(z))
 
     def after(self, z, r, w, h):
@@ -202,6 +202,16 @@ class BoucWen(Element):
             off = found - z - 0.5 * h * (r + self.rate(w, found))
             found = found - off / (1.0 - 0.5 * h * self.slope(w, found))
         return found
+
+
+def _power(size: Any, exponent: float) -> Any:
+    """size**exponent for size >= 0 and exponent >= 0; its derivative at 0 is 0 where the true one is infinite."""
+    if exponent == 0:
+        return 1.0
+    if exponent >= 1:
+        return size**exponent
+    away = size > 0
+    return jnp.where(away, jnp.where(away, size, 1.0) ** exponent, 0.0)
 
 
 @checks_arguments
