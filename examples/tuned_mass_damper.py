@@ -50,5 +50,7 @@ for name, structure, color in (("without", bare, "C1"), ("with", damped(BEST), "
 left.set(xlabel="time [s]", ylabel="sway [m]", ylim=(-0.45, 0.6))
 right.set(xlabel="frequency of the damper over the tower's", ylabel="rms sway [m]", ylim=(0, 0.25))
 left.legend(frameon=False, fontsize="small", ncols=2, loc="upper left")
-right.legend(frameon=False, fontsize="small", loc="lower left", title=f"points: {PATHS} paths; lines: exact")
+right.legend(
+    frameon=False, fontsize="small", loc="lower left", title=f"{PATHS} paths (lines: exact)", title_fontsize="small"
+)
 sd.plot.save(left, "tuned_mass_damper.png")
