@@ -11,10 +11,7 @@ from stodyn.problems.sde import SDE
 
 def sparse_solve(problem: SDE) -> dict[str, Any]:
     """The options of `newton` for a large problem with a sparse Jacobian; empty for other problems."""
-    order = problem.elimination
-    if order is None:
-        return {}
-    return {"solve": lambda residual, y, r: order.factorised(order.pattern.jacobian(residual, y))(r)}
+    return {} if problem.elimination is None else {"solve": problem.elimination.solve_at}
 
 
 @dataclasses.dataclass(frozen=True)

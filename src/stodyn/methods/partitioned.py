@@ -22,6 +22,7 @@ from stodyn.methods.trees import Scheme
 from stodyn.numerics import coupling
 from stodyn.numerics.elimination import solve as eliminate
 from stodyn.numerics.newton import newton
+from stodyn.numerics.sparse import order_of
 from stodyn.numerics.surd import Number
 from stodyn.problems.hamiltonian import PARTS, Hamiltonian
 
@@ -317,14 +318,15 @@ class Solution:
                 self._set(block, y)
                 return y - jnp.concatenate([self.sum(node[0], self._terms(node)) for node in block.unknowns])
 
+            order = order_of(residual, guess)
+
+            def slope(residual: Callable[[Array], Array], y: Array, r: Array) -> Array:
+                return eliminate(jax.jacfwd(residual)(y), r) if order is None else order.solve_at(residual, y, r)
+
             if self._affine(block):
-                y = guess - eliminate(jax.jacfwd(residual)(guess), residual(guess))
+                y = guess - slope(residual, guess, residual(guess))
                 ok, iterations, rounded = jnp.all(jnp.isfinite(y)), jnp.asarray(1), jnp.asarray(False)
             else:
-
-                def slope(residual: Callable[[Array], Array], y: Array, r: Array) -> Array:
-                    return eliminate(jax.jacfwd(residual)(y), r)
-
                 y, ok, iterations, rounded = newton(residual, guess, tol=self.tol, limit=self.limit, solve=slope)
             self.values, self.vectors = dict(known_values), dict(known_vectors)
             self.report = self.report.joined(Report(ok, iterations, rounded))

@@ -20,6 +20,7 @@ from stodyn.noise import discrete as draws
 from stodyn.noise import wiener
 from stodyn.noise.increment import Increment
 from stodyn.numerics.newton import newton
+from stodyn.numerics.sparse import order_of
 from stodyn.numerics.surd import sqrt
 from stodyn.problems.contract import expect_problem
 from stodyn.problems.hamiltonian import Hamiltonian
@@ -371,7 +372,9 @@ class _FromDiscrete(Method):
         def residual(p_next):
             return D1(t, q, p_next, noise, params) - force(self.F_minus, p_next) - p
 
-        root = newton(residual, p, tol=self.tol, limit=self.limit)
+        order = order_of(residual, p)
+        options: Any = {} if order is None else {"solve": order.solve_at}
+        root = newton(residual, p, tol=self.tol, limit=self.limit, **options)
         q_next = D2(t, q, root.x, noise, params) - force(self.F_plus, root.x)
         return problem.wrap(jnp.concatenate([q_next, root.x])), Report(*root[1:])
 

@@ -44,29 +44,37 @@ def rows_of(function: Callable, *arguments: Any) -> scipy.sparse.csr_array:
 
     Raises Unprintable where the trace holds an operation outside the lists below.
     """
-    closed = jax.make_jaxpr(function)(*arguments)
+    return rows_of_trace(jax.make_jaxpr(function)(*arguments))
+
+
+def rows_of_trace(closed: core.ClosedJaxpr) -> scipy.sparse.csr_array:
+    """The same of a trace; what it has captured of another one that is being made does not depend on x."""
     first, *others = closed.jaxpr.invars
     n = int(np.prod(first.aval.shape))
     whole = scipy.sparse.csr_array(scipy.sparse.eye_array(n, dtype=bool))
-    given = [
-        _of(first.aval, whole),
-        *(_of(v.aval, scipy.sparse.csr_array((v.aval.size, n), dtype=bool)) for v in others),
-    ]
+    given = [_of(first.aval, whole), *(_unknown(v.aval, n) for v in others)]
     (found,) = _run(closed.jaxpr, closed.consts, given, n)
     return found.on
+
+
+def _unknown(aval: Any, n: int) -> Spread:
+    return _of(aval, scipy.sparse.csr_array((int(np.prod(aval.shape)), n), dtype=bool))
 
 
 def _of(aval: Any, on: scipy.sparse.csr_array) -> Spread:
     return Spread(np.zeros(aval.shape, aval.dtype), np.zeros(aval.shape, bool), on)
 
 
-def _constant(x: np.ndarray, n: int) -> Spread:
+def _constant(x: Any, n: int) -> Spread:
+    if isinstance(x, jax.core.Tracer):
+        return _unknown(x.aval, n)
+    x = np.asarray(x)
     return Spread(x, np.ones(x.shape, bool), scipy.sparse.csr_array((x.size, n), dtype=bool))
 
 
 def _run(jaxpr: Any, consts: Sequence[Any], given: Sequence[Spread], n: int) -> list[Spread]:
     values: dict[Any, Spread] = dict(zip(jaxpr.invars, given, strict=True))
-    values.update((v, _constant(np.asarray(c), n)) for v, c in zip(jaxpr.constvars, consts, strict=True))
+    values.update((v, _constant(c, n)) for v, c in zip(jaxpr.constvars, consts, strict=True))
 
     def read(variable: Any) -> Spread:
         return _constant(literal_value(variable), n) if isinstance(variable, core.Literal) else values[variable]

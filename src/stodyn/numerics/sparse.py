@@ -19,6 +19,7 @@ from jax.custom_batching import custom_vmap
 
 from stodyn.numerics import patterns
 from stodyn.numerics.dependence import dependence
+from stodyn.numerics.elimination import WRITTEN_OUT
 from stodyn.numerics.instructions import LED, ONE, WIDEST, ZERO, Instructions, execute, led, rows_of
 from stodyn.numerics.printing.scalars import Unprintable
 from stodyn.numerics.rarely import rarely
@@ -26,6 +27,7 @@ from stodyn.numerics.rarely import rarely
 REVERSE_COST = 2  # of a derivative backwards, in derivatives forwards
 SMALL_PIVOT = 0.1  # a pivot below this share of its column waits until there is no other
 PATIENCE = 4  # pivots that cost up to this many times the cheapest are taken in the same round
+MOST_FULL = 0.5  # of the places of a matrix: a fuller one is dense
 DENSE = 12  # more than n³/12 products, a quarter of a dense elimination's, are too many
 FOLLOWED = 64  # unknowns up to which patterns are found scalar by scalar
 ON_DIAGONAL = 200  # unknowns from which the diagonal is tried first, by compiled code
@@ -182,6 +184,10 @@ class Elimination:
 
     pattern: Pattern
     pivots: tuple[Pivot, ...]
+
+    def solve_at(self, residual: Callable[[Array], Array], x: Array, r: Array) -> Array:
+        """J⁻¹ r with the Jacobian J of a residual at x, as `newton` takes it."""
+        return self.factorised(self.pattern.jacobian(residual, x))(r)
 
     def factorised(self, values: Array) -> Callable[[Array], Array]:
         """b -> x with a x = b, a eliminated once for any number of right-hand sides.
@@ -439,6 +445,22 @@ def ordered(pattern: Pattern, samples: np.ndarray) -> Elimination | None:
             _remove(rows, columns, i, j)
         open_columns -= {j for _, j in pivots}
     return Elimination(pattern, tuple(order))
+
+
+def order_of(residual: Callable[[Array], Array], x: Array) -> Elimination | None:
+    """An order with pivots on the diagonal for the Jacobian of a residual x - ..., from its trace alone.
+
+    None where there are few unknowns, the trace cannot be taken apart, or elimination would fill the matrix up.
+    """
+    n = x.size
+    if n <= WRITTEN_OUT:
+        return None
+    try:
+        rows = patterns.rows_of_trace(jax.make_jaxpr(residual)(x))
+    except Unprintable:
+        return None
+    pattern = Pattern.of_csr(rows + scipy.sparse.eye_array(n, dtype=bool))
+    return _on_diagonal(pattern, np.zeros((0, len(pattern.rows)))) if len(pattern.rows) <= MOST_FULL * n * n else None
 
 
 def _on_diagonal(pattern: Pattern, samples: np.ndarray) -> Elimination | None:

@@ -14,9 +14,8 @@ from stodyn.numerics.dependence import dependence
 from stodyn.numerics.elimination import WRITTEN_OUT
 from stodyn.numerics.printing.points import AtPoints
 from stodyn.numerics.printing.scalars import Unprintable
-from stodyn.numerics.sparse import Elimination, Pattern, find_pattern, ordered
+from stodyn.numerics.sparse import MOST_FULL, Elimination, Pattern, find_pattern, ordered
 
-MOST_FULL = 0.5  # of the places of a matrix: a fuller one is dense
 LATER = (0.0, 1e-3, 1.0, 1e3)  # times at which the slopes of f are evaluated, until they are regular
 LENGTHS = 0.5  # of the steps of samples, in the times of the equations
 MOST_ENTRIES = 4_000_000  # of g: where there are more, zeros are not looked for

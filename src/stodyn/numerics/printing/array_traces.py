@@ -91,7 +91,8 @@ class ArrayTraces(Arrays):
         if not out.shape or not inputs:
             return None
         if name in MOVES:
-            return self.constant(np.asarray(MOVES[name](*arrays, **equation.params), out.dtype))
+            moved = MOVES[name](*arrays, **equation.params)
+            return self.constant(np.asarray(moved[0] if name == "split" else moved, out.dtype))
         if name == "convert_element_type" and out.dtype.kind in "iub" and arrays[0].dtype.kind in "iub":
             return self.constant(arrays[0].astype(out.dtype))
         if name == "select_n" and arrays[0].dtype == BOOL:
