@@ -15,6 +15,8 @@ from stodyn.noise.increment import Increment, compose, compose_all
 from stodyn.noise.words import express, product, up_to_weight, weight
 from stodyn.numerics.printing.points import at_one
 
+pytestmark = pytest.mark.usefixtures("quick_compiling")
+
 
 @pytest.fixture(autouse=True)
 def double_precision():

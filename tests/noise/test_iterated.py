@@ -32,6 +32,8 @@ from stodyn.noise.iterated import (
 from stodyn.noise.words import product, up_to_weight, weight
 from stodyn.numerics.printing.points import at_points
 
+pytestmark = pytest.mark.usefixtures("quick_compiling")
+
 RECIPES = [Substeps(1), Substeps(3), Fourier(2), MrongowiusRoessler(2), SineSeries(3), Signature(2)]
 
 

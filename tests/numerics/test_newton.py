@@ -12,6 +12,8 @@ from stodyn.numerics.newton import newton
 from stodyn.numerics.printing.over_arrays import Printed
 from stodyn.numerics.printing.points import at_points
 
+pytestmark = pytest.mark.usefixtures("quick_compiling")
+
 
 def circle(c):
     """x² + y² = 1 and x y = c."""
