@@ -8,10 +8,6 @@ import threading
 import time
 from typing import Any
 
-from rich.console import Console
-from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as RichBar
-
 PAUSE = 0.5  # seconds between two pictures of a bar in a notebook, and before the first
 
 
@@ -50,6 +46,10 @@ class TerminalBar:
     """A bar on standard error, which disappears when it stops."""
 
     def __init__(self, forced: bool):
+        from rich.console import Console
+        from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as RichBar
+
         columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
         console = Console(stderr=True, force_terminal=forced or None)
         # The output of the caller is not redirected.

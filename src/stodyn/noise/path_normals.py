@@ -19,17 +19,21 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from stodyn.noise.stream import STREAMS
-from stodyn.noise.ziggurat import LAYERS, TABLE, TAIL
+from stodyn.noise.ziggurat import LAYERS, TAIL, layer_table
 from stodyn.numerics.printing import compiling
 
 LANES = 8
 DEFINITION = "SFC64 and ziggurat per path, 1"  # part of a run's identity: renamed whenever a number changes
 COMPILED, NUMPY = "compiled", "NumPy"
-IMPLEMENTATION = COMPILED if compiling.unavailable() is None else NUMPY
 
 INCREMENT, FIRST_FACTOR, SECOND_FACTOR = map(np.uint64, (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 DISCARDED = 12
 U64 = np.uint64
+
+
+def _is_compiled(implementation: str | None) -> bool:
+    """Whether a draw is compiled: as asked, or where it can be."""
+    return compiling.unavailable() is None if implementation is None else implementation == COMPILED
 
 
 def key(seed: int, stream: str) -> np.ndarray:
@@ -37,7 +41,7 @@ def key(seed: int, stream: str) -> np.ndarray:
     return np.random.SeedSequence(seed, spawn_key=(STREAMS[stream],)).generate_state(3, np.uint64)
 
 
-def states(key: np.ndarray, paths: ArrayLike, implementation: str = IMPLEMENTATION) -> np.ndarray:
+def states(key: np.ndarray, paths: ArrayLike, implementation: str | None = None) -> np.ndarray:
     """The generators of the given paths before their first draw, uint64[group][4][8]: path number i in lane i % 8.
 
     Where the last group is not full, it is filled up with the paths that follow the last one.
@@ -45,7 +49,7 @@ def states(key: np.ndarray, paths: ArrayLike, implementation: str = IMPLEMENTATI
     given = np.atleast_1d(np.asarray(paths, dtype=np.uint64))
     more = -given.size % LANES
     numbers = np.concatenate([given, given[-1:] + np.arange(1, more + 1, dtype=np.uint64)])
-    if implementation == COMPILED:
+    if _is_compiled(implementation):
         from stodyn.noise import path_normals_code
 
         found = np.empty((numbers.size // LANES, 4, LANES), np.uint64)
@@ -59,13 +63,13 @@ def states(key: np.ndarray, paths: ArrayLike, implementation: str = IMPLEMENTATI
     return np.ascontiguousarray(state.reshape(4, -1, LANES).swapaxes(0, 1))
 
 
-def fill(states: np.ndarray, rows: int, implementation: str = IMPLEMENTATION) -> np.ndarray:
+def fill(states: np.ndarray, rows: int, implementation: str | None = None) -> np.ndarray:
     """The next normals [row][path] of the generators, which are advanced in place."""
     if states.dtype != np.uint64 or states.ndim != 3 or states.shape[1:] != (4, LANES) or not states.flags.c_contiguous:
         raise ValueError(f"states: expected contiguous uint64 (groups, 4, {LANES}), got {states.dtype} {states.shape}")
     count = len(states) * LANES
     out = np.empty((rows, count))
-    if implementation == COMPILED:
+    if _is_compiled(implementation):
         from stodyn.noise import path_normals_code
 
         run, first, place = path_normals_code.compiled().fill, states.ctypes.data, out.ctypes.data
@@ -80,7 +84,7 @@ def fill(states: np.ndarray, rows: int, implementation: str = IMPLEMENTATION) ->
 
 
 def rows(
-    seed: int, stream: str, first_path: int, paths: int, steps: int, channels: int, implementation: str = IMPLEMENTATION
+    seed: int, stream: str, first_path: int, paths: int, steps: int, channels: int, implementation: str | None = None
 ) -> np.ndarray:
     """The normals of consecutive paths from the first step on: [step][channel][path]."""
     numbers = range(first_path, first_path + paths)
@@ -132,7 +136,7 @@ def _uniform(state: np.ndarray, which) -> np.ndarray:
 
 
 def _normals(out: np.ndarray, state: np.ndarray) -> None:
-    table = TABLE.reshape(2 * LAYERS, 4)
+    table = layer_table()
     waiting = np.arange(out.size)
     while waiting.size:
         words = _draw(state, waiting)

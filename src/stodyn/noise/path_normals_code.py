@@ -12,7 +12,7 @@ import ctypes
 from typing import Any, NamedTuple
 
 from stodyn.noise.path_normals import DISCARDED, FIRST_FACTOR, INCREMENT, LANES, SECOND_FACTOR
-from stodyn.noise.ziggurat import LAYERS, TABLE, TAIL
+from stodyn.noise.ziggurat import LAYERS, TAIL, layer_table
 from stodyn.numerics.printing import compiling, elementary
 from stodyn.numerics.printing.vectors import REAL, literal
 
@@ -63,7 +63,7 @@ def _number(x: float) -> str:
 
 
 def _tables() -> str:
-    rows = TABLE.reshape(2 * LAYERS, 4).tolist()
+    rows = layer_table().tolist()
     pair = lambda a, b: f"double {_number(a)}, double {_number(b)}"  # noqa: E731
     layers = ", ".join(pair(threshold, width) for threshold, width, _, _ in rows)
     edges = ", ".join(pair(rise, height) for _, _, rise, height in rows[:LAYERS])

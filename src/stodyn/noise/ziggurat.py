@@ -1,5 +1,6 @@
 """The layers of the ziggurat by which normals are drawn: rectangles of one area under exp(-x²/2)."""
 
+import functools
 from decimal import Decimal, localcontext
 
 import numpy as np
@@ -8,6 +9,7 @@ LAYERS = 256
 TAIL = 3.6541528853610088  # where the tail begins
 
 
+@functools.cache
 def layer_table() -> np.ndarray:
     """(512, 4): threshold, signed width, rise and height of each layer, the layers of positive normals first.
 
@@ -36,7 +38,5 @@ def layer_table() -> np.ndarray:
         table[:, 1:, 2] = [f[i - 1] - f[i] for i in range(1, LAYERS)]
         table[:, 1:, 3] = f[1:]
     table[1, :, 1] *= -1.0
+    table.flags.writeable = False
     return table.reshape(2 * LAYERS, 4)
-
-
-TABLE = layer_table().ravel()

@@ -14,7 +14,7 @@ from typing import Any
 
 import jax
 import numpy as np
-import scipy.sparse
+import scipy
 from jax.extend import core
 
 from stodyn.numerics import uncompiled

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import scipy.sparse
-import scipy.sparse.linalg
+import scipy
 from jax import Array, lax
 from jax.custom_batching import custom_vmap
 
@@ -466,14 +465,16 @@ def order_of(residual: Callable[[Array], Array], x: Array) -> Elimination | None
 def _on_diagonal(pattern: Pattern, samples: np.ndarray) -> Elimination | None:
     """With the diagonal as pivots in an order of least degree, by SuperLU, where that is good enough for all
     samples."""
+    from scipy.sparse.linalg import splu  # scipy.sparse does not open it by itself
+
     n = pattern.shape[0]
     holds = scipy.sparse.csr_array(pattern.csr(1.0) + scipy.sparse.eye_array(n))
     generic = scipy.sparse.csc_array(holds)
     generic.data = np.random.default_rng(1).uniform(0.5, 1.0, generic.nnz)  # numbers that do not cancel
     generic = scipy.sparse.csc_array(generic + 2.0 * np.max(holds.sum(axis=1)) * scipy.sparse.eye_array(n))
     how = {"diag_pivot_thresh": 0.0, "options": {"SymmetricMode": True, "Equil": False}}
-    order = np.argsort(scipy.sparse.linalg.splu(generic, permc_spec="MMD_AT_PLUS_A", **how).perm_c)
-    factors = scipy.sparse.linalg.splu(generic[order][:, order], permc_spec="NATURAL", **how)
+    order = np.argsort(splu(generic, permc_spec="MMD_AT_PLUS_A", **how).perm_c)
+    factors = splu(generic[order][:, order], permc_spec="NATURAL", **how)
     if (factors.perm_c != np.arange(n)).any() or (factors.perm_r != np.arange(n)).any():
         return None
     lower, upper = scipy.sparse.csc_array(factors.L), scipy.sparse.csr_array(factors.U)
@@ -483,7 +484,7 @@ def _on_diagonal(pattern: Pattern, samples: np.ndarray) -> Elimination | None:
     for values in samples:
         try:
             a = scipy.sparse.csc_array(pattern.csr(values))[order][:, order]
-            solved = scipy.sparse.linalg.splu(a, permc_spec="NATURAL", **how)
+            solved = splu(a, permc_spec="NATURAL", **how)
         except RuntimeError:  # a pivot is zero
             return None
         is_kept = (solved.perm_r == np.arange(n)).all()

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-import scipy.sparse
+import scipy
 
 from stodyn.numerics import uncompiled
 from stodyn.numerics.dependence import dependence

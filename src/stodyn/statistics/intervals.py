@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from scipy import special
+import scipy
 
 STUDENT, CHI_SQUARE, RMS, BINOMIAL, HAZARD = "Student", "chi-square", "rms", "binomial", "hazard"
 Limits = tuple[np.ndarray, np.ndarray]
@@ -55,7 +55,7 @@ def limits(value: Any, stderr: Any, attrs: Mapping[str, Any], confidence: float 
 
 
 def _student(value: np.ndarray, stderr: np.ndarray, paths: np.ndarray, tail: float) -> Limits:
-    reach = special.stdtrit(paths - 1.0, 1.0 - tail) * stderr
+    reach = scipy.special.stdtrit(paths - 1.0, 1.0 - tail) * stderr
     return value - reach, value + reach
 
 
@@ -70,7 +70,7 @@ def _rms(value: np.ndarray, stderr: np.ndarray, paths: np.ndarray, tail: float) 
 
 def _scaled(value: np.ndarray, freedom: np.ndarray, tail: float) -> Limits:
     """The limits of a variance whose estimate is a scaled χ²; without scatter, the value itself."""
-    low, high = (value * freedom / (2.0 * special.gammaincinv(0.5 * freedom, q)) for q in (1.0 - tail, tail))
+    low, high = (value * freedom / (2.0 * scipy.special.gammaincinv(0.5 * freedom, q)) for q in (1.0 - tail, tail))
     return np.where(value > 0, low, value), np.where(value > 0, high, value)
 
 
@@ -78,8 +78,8 @@ def _binomial(p: np.ndarray, stderr: np.ndarray, paths: np.ndarray, tail: float)
     p = np.clip(p, 0.0, 1.0)
     trials = np.where(stderr > 0, np.fmax(paths, p * (1.0 - p) / stderr**2), paths)
     hits = p * trials
-    low = np.where(hits > 0, special.betaincinv(hits, trials - hits + 1.0, tail), 0.0)
-    high = np.where(hits < trials, special.betaincinv(hits + 1.0, trials - hits, 1.0 - tail), 1.0)
+    low = np.where(hits > 0, scipy.special.betaincinv(hits, trials - hits + 1.0, tail), 0.0)
+    high = np.where(hits < trials, scipy.special.betaincinv(hits + 1.0, trials - hits, 1.0 - tail), 1.0)
     unknown = np.isnan(p)
     return np.where(unknown, np.nan, low), np.where(unknown, np.nan, high)
 

@@ -9,11 +9,6 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-try:
-    import llvmlite.binding as llvm
-except ImportError:  # it comes with Numba; without it nothing is printed
-    llvm = None
-
 OPTIMISED = 400  # instructions up to which LLVM's own passes are worth their time
 LEVEL_ONE = 3000  # instructions up to which registers are allocated with care
 QUICK = {"level": 0, "passes": 0}
@@ -35,20 +30,30 @@ class Processor(NamedTuple):
 
 
 @functools.cache
+def llvm() -> Any:
+    """llvmlite's module of LLVM, opened when the first program is asked for; None where it is not installed."""
+    try:
+        import llvmlite.binding
+    except ImportError:  # it comes with Numba; without it nothing is printed
+        return None
+    return llvmlite.binding
+
+
+@functools.cache
 def processor() -> Processor:
     """The processor of this machine, as LLVM names it."""
-    features = llvm.get_host_cpu_features()
+    features = llvm().get_host_cpu_features()
     flat, has = features.flatten(), lambda word: bool(features.get(word, False))
-    if llvm.get_default_triple().startswith(("aarch64", "arm64")):
-        return Processor(llvm.get_host_cpu_name(), flat, 2, 32, True)
+    if llvm().get_default_triple().startswith(("aarch64", "arm64")):
+        return Processor(llvm().get_host_cpu_name(), flat, 2, 32, True)
     if has("avx512f") and has("avx512dq") and has("avx512vl"):
-        return Processor(llvm.get_host_cpu_name(), flat, 8, 32, True)
-    return Processor(llvm.get_host_cpu_name(), flat, 4 if has("avx2") else 2, 16, has("fma"))
+        return Processor(llvm().get_host_cpu_name(), flat, 8, 32, True)
+    return Processor(llvm().get_host_cpu_name(), flat, 4 if has("avx2") else 2, 16, has("fma"))
 
 
 def unavailable() -> str | None:
     """Why no program can be printed here, in words; None where it can."""
-    if llvm is None:
+    if llvm() is None:
         return "llvmlite is not installed (it comes with Numba)"
     if not processor().has_fma:
         return "this processor has no fused multiply-add"
@@ -57,8 +62,8 @@ def unavailable() -> str | None:
 
 @functools.cache
 def _initialised() -> None:
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
+    llvm().initialize_native_target()
+    llvm().initialize_native_asmprinter()
 
 
 _compiling = threading.Lock()  # LLVM's global context serves one thread at a time
@@ -113,18 +118,20 @@ def compiled(text: str, names: Sequence[str], level: int, passes: int = 0) -> Ma
     with _compiling:
         _initialised()
         here = processor()
-        module = llvm.parse_assembly(text)
+        module = llvm().parse_assembly(text)
         module.verify()
-        target = llvm.Target.from_default_triple().create_target_machine(
-            cpu=here.name, features=here.features, opt=level, jit=True
+        target = (
+            llvm()
+            .Target.from_default_triple()
+            .create_target_machine(cpu=here.name, features=here.features, opt=level, jit=True)
         )
         module.triple, module.data_layout = target.triple, str(target.target_data)
         if passes:
-            tuning = llvm.create_pipeline_tuning_options(speed_level=passes)
+            tuning = llvm().create_pipeline_tuning_options(speed_level=passes)
             tuning.slp_vectorization = tuning.loop_vectorization = tuning.loop_unrolling = False
-            builder = llvm.create_pass_builder(target, tuning)
+            builder = llvm().create_pass_builder(target, tuning)
             builder.getModulePassManager().run(module, builder)
-        engine = llvm.create_mcjit_compiler(module, target)
+        engine = llvm().create_mcjit_compiler(module, target)
         engine.finalize_object()
         return Machine(engine, names)
 
@@ -166,17 +173,17 @@ def ptx(text: str) -> str:
     Few passes are run here: combining instructions would widen the 32-bit arithmetic of counted normals to 64 bits.
     """
     with _compiling:
-        llvm.initialize_all_targets()
-        llvm.initialize_all_asmprinters()
-        module = llvm.parse_assembly(text)
+        llvm().initialize_all_targets()
+        llvm().initialize_all_asmprinters()
+        module = llvm().parse_assembly(text)
         module.verify()
-        target = llvm.Target.from_triple(GPU).create_target_machine(cpu=OLDEST, opt=3)
+        target = llvm().Target.from_triple(GPU).create_target_machine(cpu=OLDEST, opt=3)
         module.triple, module.data_layout = GPU, str(target.target_data)
-        passes = llvm.create_new_module_pass_manager()
+        passes = llvm().create_new_module_pass_manager()
         passes.add_always_inliner_pass()
         passes.add_sroa_pass()
         passes.add_dead_code_elimination_pass()
-        passes.run(module, llvm.create_pass_builder(target, llvm.create_pipeline_tuning_options(speed_level=1)))
+        passes.run(module, llvm().create_pass_builder(target, llvm().create_pipeline_tuning_options(speed_level=1)))
         return with_numbers_in_memory(target.emit_assembly(module))
 
 
