@@ -10,6 +10,8 @@ from stodyn.analysis import covariance
 from stodyn.analysis.linear import step_map
 from stodyn.methods import classical as c
 from stodyn.methods.multistep import AB4
+from stodyn.models.jointed import JOINTED_PENDULUM
+from stodyn.noise import coloured
 from stodyn.problems.linear import linear
 
 pytestmark = pytest.mark.usefixtures("quick_compiling")
@@ -17,6 +19,7 @@ pytestmark = pytest.mark.usefixtures("quick_compiling")
 # Riggs' kind of system: slow, fast around t = 1, slow again.
 PULSE = linear(lambda t: -2.0 - 48.0 * jnp.exp(-(((t - 1.0) / 0.05) ** 2)), 1.0)
 FRESH = c.RK4(noise="fresh")
+GUSTY = sd.with_noise(sd.Mechanical(lambda t, x, v: -x, None, (0.0, 0.0)), coloured.gauss_markov(1.0, 1.0), "x")
 
 
 def worst(method, lengths):
@@ -46,6 +49,26 @@ def test_every_component_is_judged_relative_to_itself():
     found, exact = (np.diagonal(P, axis1=1, axis2=2)[np.cumsum(lengths) > 0.1] for P in (found, exact))
     ratio = found / exact
     assert np.abs(ratio - 1.0).max() <= 1e-2
+
+
+def test_the_acceleration_that_alpha_remembers_is_planned_with():
+    """A spring that stiffens around t = 1; as many equal steps are off by ten times as much."""
+    spring = sd.Mechanical(
+        lambda t, x, v: -(4.0 + 900.0 * jnp.exp(-(((t - 1.0) / 0.05) ** 2))) * x - 0.6 * v,
+        lambda t, x, v: 1.0,
+        (1.0, 0.0),
+    )
+    lengths = sd.plan(spring, "StochasticAlpha", 2e-2)((0.0, 1.5))
+
+    def worst(lengths):
+        times = np.cumsum(lengths)
+        exact = covariance.exact(spring.lower(sd.SDE)[0], times).covariance
+        found = covariance.delivered(spring, "StochasticAlpha", lengths).covariance[1:]
+        found, exact = (np.diagonal(P, axis1=1, axis2=2)[times > 0.5] for P in (found, exact))
+        return np.abs(found / exact - 1.0).max()
+
+    assert 2e-3 < worst(lengths) <= 2e-2
+    assert worst(np.full(len(lengths), 1.5 / len(lengths))) > 0.1
 
 
 def test_units_do_not_matter():
@@ -140,6 +163,8 @@ def test_neutral_means_are_not():
         (lambda: sd.plan(PULSE, c.RK4, 0.0), "tol: expected a relative error between 0 and 1"),
         (lambda: sd.plan(sd.SDE(lambda t, x, p: -p * x, lambda t, x, p: 1.0, 1.0, params=scipy.stats.uniform(1, 2)),
                          c.RK4), "params: differ from path to path"),
+        (lambda: sd.plan(JOINTED_PENDULUM.problem, "RattleAlpha"), "problem: has constraints, .* minimal coordinates"),
+        (lambda: sd.plan(GUSTY, "Newmark"), "method: Newmark draws coloured noise .* steps cannot differ"),
     ],
 )  # fmt: skip
 def test_bad_input(make, message):

@@ -215,9 +215,39 @@ def test_a_singular_mass_gets_the_method_that_takes_it():
     assert recommended(RIGID_BODY.problem).name == "RattleAlpha"
 
 
-def test_coloured_noise_beside_constraints_is_refused():
-    with pytest.raises(ValueError, match="it has constraints, which cannot be combined with coloured noise"):
-        sd.with_noise(pendulum(), coloured.gauss_markov(1.0, 0.5), into="x0")
+@pytest.mark.parametrize(
+    ("force", "torque"),
+    [("x0", lambda t, x, v: jnp.cos(x)), (lambda t, x, v: jnp.stack([-x[1], x[0]]), 1.0)],
+    ids=["force", "torque"],
+)
+def test_coloured_noise_beside_constraints_is_that_of_the_angle(force, torque):
+    """Rod and angle see the same noise, and both methods have order 2: half the step, a quarter of the difference. The
+    multiplier exists, and its mean is that of m |v|² + x · force."""
+    noise = coloured.gauss_markov(3.0, 0.3)
+    rod = sd.with_noise(dataclasses.replace(pendulum(), noise=None), noise, force)
+    angle = sd.with_noise(Mechanical(lambda t, x, v: -9.81 * jnp.sin(x), None, (θ, 0.5)), noise, torque)
+    off = []
+    for dt in (0.04, 0.02):
+        ends = [
+            sd.simulate(problem, t=(0.0, 1.0), dt=dt, paths=100, seed=3, collect=[st.Paths(100, at=[1.0]), *more])
+            for problem, more in ((rod, [st.Observable(rod.multiplier, at=[1.0])]), (angle, []))
+        ]
+        x, y, vx, vy, c = (ends[0]["path"].sel(component=name).values for name in ("x0", "x1", "dx0", "dx1", "y"))
+        assert np.array_equal(c, ends[1]["path"].sel(component="y").values)
+        off.append(np.sqrt(np.mean((x - np.sin(ends[1]["path"].sel(component="x").values)) ** 2)))
+        λ = vx**2 + vy**2 - 9.81 * y + (x * c if force == "x0" else 0.0)
+        np.testing.assert_allclose(ends[0]["multiplier"].values.ravel(), λ.mean(), rtol=1e-10)
+    assert off[0] < 3e-3 and off[0] / off[1] == pytest.approx(4.0, abs=0.2)
+
+
+def test_coloured_noise_beside_constraints_is_refused_where_no_step_takes_it():
+    driven = sd.with_noise(pendulum(), coloured.gauss_markov(1.0, 0.5), into="x0")
+    refused("Rattle takes no coloured noise beside constraints; take RattleAlpha", driven, method="Rattle")
+    refused("Heun takes SDE problems", driven, method="Heun")
+    with pytest.raises(ValueError, match="constraints and a singular mass, which cannot be combined with coloured"):
+        sd.with_noise(rigid_body(stiffening=0.0), coloured.gauss_markov(1.0, 0.5), into=0)
+    with pytest.raises(ValueError, match="multiplier: the reaction of 'g0' contains white noise"):
+        driven.multiplier(0.0, jnp.ones(5))
 
 
 def test_methods_that_know_no_constraints_refuse_them_or_warn():

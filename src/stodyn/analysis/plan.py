@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy
+from jax.flatten_util import ravel_pytree
 
 from stodyn.arguments import checks_arguments
 from stodyn.engine.spec import matched
@@ -23,6 +25,7 @@ from stodyn.problems.linear import GaussianStart
 from stodyn.problems.measured import Measured
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
+from stodyn.problems.time_scale import time_scale
 
 SAFETY, SHORTER, LONGER = 0.9, 0.1, 2.0
 FIRST = 1e-3  # of the interval: the first step that is tried
@@ -31,6 +34,7 @@ GROWTH = 2.0  # by which a disturbance of the mean may grow over the interval
 LOOKS = 400  # steps at the least with which the moments are followed over the interval: a pulse is seen
 GROWN = 0.1  # of its largest value: from there on a variance is compared with itself
 MOST_NODES = 3000  # of that quadrature
+SHORT = 0.01  # of the time in which the equations change things: a step for which the noise of a method is chosen
 ROUNDS = 12  # plans that are tried for the error of the whole run
 
 
@@ -76,19 +80,19 @@ class StepPlan:
     def _once(self, truth: _Followed, local: float) -> tuple[np.ndarray, float]:
         """Steps each of which makes an error of at most `local` by itself, and the largest error over the whole run."""
         start, end = truth.start, truth.end
-        now, span, delivered = start, end - start, truth.initial
+        now, span, delivered = start, end - start, self._begun(start, *truth.initial)
         h, lengths, worst = FIRST * span, [], 0.0
         stops = [time for time in self.at if start + SHORTEST * span < time < end - SHORTEST * span] + [end]
         while end - now > SHORTEST * span:
             stop = next(time for time in stops if time - now > SHORTEST * span)
             wanted, h = h, min(h, stop - now)
-            one, delivered_after = self._stepped(now, h, truth.moments(now), delivered)
-            error = truth.error(now + h, *one)
+            one, delivered_after = self._stepped(now, h, self._true_state(now, truth, delivered), delivered)
+            error = truth.error(now + h, *self._seen(*one))
             change = SAFETY * (local / max(error, 1e-300)) ** (1.0 / 3.0) if math.isfinite(error) else SHORTER
             if error <= local:
                 lengths.append(h)
                 now, delivered = (stop if h == stop - now else now + h), delivered_after
-                total = truth.error(now, *delivered)
+                total = truth.error(now, *self._seen(*delivered))
                 worst = max(worst, total) if math.isfinite(total) else math.inf
                 if worst == math.inf:
                     return np.array(lengths), worst
@@ -120,34 +124,82 @@ class StepPlan:
 
         return slope
 
+    # --- the state of the method, in a row: x, and what the method remembers beside it --------------------------------
+
+    @functools.cached_property
+    def _taken(self) -> Any:
+        return matched(self.problem, self.method)[0]
+
+    @functools.cached_property
+    def _state(self) -> tuple[int, Callable]:
+        """How many numbers the state has, and how it is put together from them."""
+        begun = self.method.start(
+            self._taken, 0.0, np.asarray(self._taken.example_start()), self._taken.example_params()
+        )
+        row, together = ravel_pytree(begun)
+        return row.size, together
+
+    @functools.cached_property
+    def _start(self) -> Callable:
+        """(t, x) -> the state with which the method starts at x, and its slope by x."""
+
+        def start(t, x):
+            return ravel_pytree(self.method.start(self._taken, t, x, self.problem.example_params()))[0]
+
+        return jax.jit(lambda t, x: (start(t, x), jax.jacfwd(start, argnums=1)(t, x)))
+
+    @functools.cached_property
+    def _reading(self) -> np.ndarray:
+        """The matrix that takes a state to the x that a run shows."""
+        size, together = self._state
+        return np.asarray(jax.jacfwd(lambda s: self.method.read(together(s)))(np.zeros(size)))
+
+    def _begun(self, t: float, m: np.ndarray, P: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        s, J = map(np.asarray, self._start(t, m))
+        return s, J @ P @ J.T
+
+    def _seen(self, m: np.ndarray, P: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        R = self._reading
+        return R @ m, R @ P @ R.T
+
+    def _true_state(self, t: float, truth: _Followed, delivered: tuple) -> tuple[np.ndarray, np.ndarray]:
+        """The state with the true moments of x, and with the delivered ones of what is remembered beside start(x)."""
+        m, P = truth.moments(t)
+        if self._state[0] == len(m):
+            return m, P
+        seen, spread = self._seen(*delivered)
+        s, J = map(np.asarray, self._start(t, m))
+        return delivered[0] + s - np.asarray(self._start(t, seen)[0]), delivered[1] + J @ (P - spread) @ J.T
+
     @functools.cached_property
     def _stepped(self) -> Callable:
-        """(t, h, (m, P), ...) -> for each its mean and covariance after a step of the method, linear in x about m.
+        """(t, h, (m, P), ...) -> for each its mean and covariance after a step of the method, linear in the state about
+        m.
 
         Where the noise depends on the state, expectations over its normals are those of a quadrature.
         """
-        stepped, _ = matched(self.problem, self.method)
+        stepped, (_, together) = self._taken, self._state
         method, params, c = self.method, self.problem.example_params(), self.method.needs.normals(stepped.m)
         ends, quiet = np.cumsum(list(c.values()))[:-1], np.zeros(sum(c.values()))
         additive = stepped.noise_structure.implies("additive")
         rule = gauss.hermite(next((k for k in (5, 3) if k ** len(quiet) <= MOST_NODES), 2))
-        nodes, weights = (
-            np.stack([v.ravel() for v in np.meshgrid(*[values] * len(quiet), indexing="ij")], axis=-1)
-            for values in rule
-        )
-        weights = weights.prod(axis=-1)
 
         def step(t, h, m, P):
-            def after(x, ξ):
+            def after(s, ξ):
                 noise = method.needs.increment(h, dict(zip(c, jnp.split(ξ, ends), strict=True)), stepped.m)
-                state, report = method.step(stepped, t, method.start(stepped, t, x, params), noise, params)
-                return jnp.where(report.ok, method.read(state), jnp.nan)
+                state, report = method.step(stepped, t, together(s), noise, params)
+                return jnp.where(report.ok, ravel_pytree(state)[0], jnp.nan)
 
             slope = jax.jacfwd(after)
             if additive:
                 G = jax.jacfwd(after, argnums=1)(m, quiet)
                 M = slope(m, quiet)
                 return after(m, quiet), M @ P @ M.T + G @ G.T
+            nodes, weights = (
+                np.stack([v.ravel() for v in np.meshgrid(*[values] * len(quiet), indexing="ij")], axis=-1)
+                for values in rule
+            )
+            weights = weights.prod(axis=-1)
             values, slopes = jax.vmap(lambda ξ: (after(m, ξ), slope(m, ξ)))(nodes)
             mean = weights @ values
             away = values - mean
@@ -258,7 +310,8 @@ def plan(problem: Any, method: Method | str, tol: float = 1e-3, at: Sequence[flo
     problem
         With fixed parameters.
     method
-        A one-step method with normal increments, or its name.
+        A one-step method with normal increments, or its name. What an α method remembers from one step to the next, its
+        acceleration φ, is followed with its covariance too.
     tol
         The relative error of every mean and variance.
     at
@@ -276,6 +329,15 @@ def plan(problem: Any, method: Method | str, tol: float = 1e-3, at: Sequence[flo
     if method.starting_steps:
         raise ValueError(f"method: {method.name} takes its history at equal steps; take a one-step method such as RK4")
     taken, _ = matched(problem.problem if isinstance(problem, Measured) else problem, method)
+    if getattr(taken, "joints", None) is not None:
+        raise TypeError("problem: has constraints, along which no covariance is followed; give dt as a number, or the "
+                        "problem in minimal coordinates (problems.minimal)")  # fmt: skip
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what there is to warn of at the planned steps the run says
+        method = stepping(method.prepared(taken, SHORT * min(time_scale(taken), 1e300)))
+    if method.takes_equal_steps:
+        raise ValueError(f"method: {method.name} {method.takes_equal_steps}, so that its steps cannot differ; "
+                         "give dt as a number")  # fmt: skip
     normals = sum(method.needs.normals(taken.m).values())
     if not taken.noise_structure.implies("additive") and 2**normals > MOST_NODES:
         raise ValueError(

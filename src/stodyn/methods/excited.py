@@ -1,4 +1,4 @@
-"""An α method for a structure with coloured noise, whose exact integrals enter each step.
+"""An α method for a structure or mechanism with coloured noise, whose exact integrals enter each step.
 
 With b = M⁻¹Γ at the start of the step, y and y' the noise at its ends, Y1 = ∫y and Y2 = ∫∫y over it (drawn from their
 joint law with the filter's state), and η the noise as the recursion for φ follows it,
@@ -9,7 +9,8 @@ joint law with the filter's state), and η the noise as the recursion for φ fol
 
 The exact integrals thus replace the recursion's own approximation of y, while force and Γ see a continuous y. This
 gives strong order 2; y sampled at the ends of the steps, or averaged over them, would give 1. If b is constant, the
-step is the same as with y left out of the force, b Y1 added to v' and b Y2 to x'.
+step is the same as with y left out of the force, b Y1 added to v' and b Y2 to x'. With joints, the kicks enter
+RATTLE-α's step in the same way, before its impulses, and reactions are functions of time unless white noise enters them.
 """
 
 from __future__ import annotations
@@ -52,6 +53,8 @@ class Excited(Wrapping, Method):
     @functools.cached_property
     def is_direct(self) -> bool:
         """Whether y is left out of the force, and its integrals are added to x' and v'."""
+        if self.problem.joints is not None:
+            return self.problem.has_constant_push and not self.problem.accelerations
         terms = self.method.order == 1.0 or self.problem.own.facts.additive  # L⁰b of other noise contains the force
         return self.problem.has_constant_push and terms
 

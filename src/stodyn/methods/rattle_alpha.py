@@ -27,11 +27,13 @@ from jax import Array
 
 from stodyn.methods.alpha import Coefficients, StochasticAlpha, cheapest, milstein_terms
 from stodyn.methods.contract import Claim, Method, Report
+from stodyn.methods.excited import Excited
 from stodyn.noise import wiener
 from stodyn.noise.increment import Increment, Recipe
 from stodyn.noise.iterated import SecondMoments
 from stodyn.numerics import elimination
 from stodyn.numerics.newton import newton
+from stodyn.problems.driven_mechanical import DrivenMechanical
 from stodyn.problems.joints import Frame, Joints
 from stodyn.problems.mechanical import Mechanical
 
@@ -45,10 +47,13 @@ class Constrained(Method):
 
     accepts = Mechanical
     calculus = "ito"
+    takes_coloured_noise = False
 
     def refusal(self, problem):
         if problem.joints is None:
             return f"{self.name} is made for constraints, but this problem has none; take StochasticAlpha"
+        if isinstance(problem, DrivenMechanical) and not self.takes_coloured_noise:
+            return f"{self.name} takes no coloured noise beside constraints; take RattleAlpha"
         return super().refusal(problem)
 
     def start(self, problem, t, x, params):
@@ -95,7 +100,8 @@ def is_sound(here: Frame, there: Frame) -> Array | bool:
 class _RattleAlpha(Constrained):
     """The α method with the impulses of RATTLE for mechanical systems with joints: g = 0 and G v + g_t = 0 to rounding.
 
-    The first choice for joints. One Newton solve per step, for N + c unknowns (c if the force depends on t alone).
+    The first choice for joints, and the method for coloured noise beside them, whose exact integrals enter the step as
+    kicks do. One Newton solve per step, for N + c unknowns (c if the force depends on t alone).
 
     Parameters
     ----------
@@ -117,6 +123,7 @@ class _RattleAlpha(Constrained):
     area: Recipe | None = None
 
     citation = SOURCE
+    takes_coloured_noise = True
 
     def __post_init__(self):
         StochasticAlpha(rho=self.rho)
@@ -148,19 +155,31 @@ class _RattleAlpha(Constrained):
 
     def prepared(self, problem, h):
         problem.check_step(self, h)
-        return self if self.area is not None else self(area=cheapest(problem, 1.0, h))
+        ready = self if self.area is not None else self(area=cheapest(problem, 1.0, h))
+        return Excited(ready, problem, h) if isinstance(problem, DrivenMechanical) else ready
+
+    def coefficients(self, h) -> Coefficients:
+        """The coefficients for steps of length h, the same for all."""
+        return _coefficients(self.rho)
 
     def start(self, problem, t, x, params):
+        if isinstance(problem, DrivenMechanical):
+            raise TypeError(f"{self.name} cannot step a system with coloured noise as it is; take the method that "
+                            "method.prepared(problem, h) returns")  # fmt: skip
         seen = super().start(problem, t, x, params)
         N = problem.N
         φ = problem.joints.free.acceleration(t, seen[:N], seen[N : 2 * N], seen[:0], params)
         return seen, φ
 
-    def step(self, problem, t, state, noise, params):
+    def step(self, problem, t, state, noise, params, *, later=None, push=None):
+        """A step; `later` are the parameters at its end, and `push` is added to q' and v' (methods.excited)."""
         seen, φ = state
         q, v = seen[: problem.N], seen[problem.N : 2 * problem.N]
-        φ, q, v, Λ, report = _moved(self._kicks(problem, t, q, v, noise, params), self, problem, t, q, v, φ, params)
-        return (shown(problem, t + noise.h, q, v, impulses(problem, seen) + Λ, params), φ), report
+        kicks, given = self._kicks(problem, t, q, v, noise, params), (params, params if later is None else later)
+        if push is not None:
+            kicks = dataclasses.replace(kicks, x=kicks.x + push[0], u=kicks.u + push[1])
+        φ, q, v, Λ, report = _moved(kicks, self, problem, t, q, v, φ, given)
+        return (shown(problem, t + noise.h, q, v, impulses(problem, seen) + Λ, given[1]), φ), report
 
     def read(self, state):
         return state[0]
@@ -226,12 +245,16 @@ def _shifts(problem: Mechanical) -> bool:
     return (facts.noise_on_t or facts.noise_on_x) and not facts.noise_on_v
 
 
-def _moved(kicks, method, problem, t, q, v, φ, params):
-    """φ', q', v', ΔΛ and the report of the step: Newton's method finds φ' and Λ1, on which Λ2 depends linearly."""
+def _moved(kicks, method, problem, t, q, v, φ, given):
+    """φ', q', v', ΔΛ and the report of the step: Newton's method finds φ' and Λ1, on which Λ2 depends linearly.
+
+    `given` are the parameters at the start and at the end of the step.
+    """
+    before, params = given
     αm, αf, β, γ = _coefficients(method.rho)
     joints: Joints = problem.joints
     free, none, N, h, frame = joints.free, q[:0], problem.N, kicks.h, kicks.frame
-    a = free.acceleration(t, q, v, none, params)
+    a = free.acceleration(t, q, v, none, before)
     q_known = q + h * v + h**2 * (0.5 - β) * φ + kicks.x
     v_known = v + h * (1.0 - γ) * φ + kicks.u
     known = αm * φ - αf * a - (αf - αm) * kicks.N

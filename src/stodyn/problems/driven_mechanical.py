@@ -36,7 +36,8 @@ class DrivenMechanical(Mechanical):
     base      ι, where the noise is the acceleration of the ground under it (`base_excited`)
 
     The components of a run are those of the system and then the states of the filter, the outputs first. Methods of the
-    α family step it as it is, with the exact integrals of y (methods.excited); all others take `lower(SDE)`.
+    α family step it as it is, with the exact integrals of y (methods.excited), and so does RattleAlpha where it has
+    constraints; all others take `lower(SDE)`, which there is without constraints.
     """
 
     system: Any = None
@@ -46,11 +47,16 @@ class DrivenMechanical(Mechanical):
 
     def __post_init__(self):
         super().__post_init__()
-        if self.joints is not None:
+        if self.joints is not None and not self.joints.mass_is_regular:
             raise ValueError(
-                "problem: it has constraints, which cannot be combined with coloured noise; write the filter's states "
-                "as coordinates of their own, or the system in minimal coordinates (problems.minimal)"
+                "problem: it has constraints and a singular mass, which cannot be combined with coloured noise; add s "
+                "G'G to the mass, which changes no motion"
             )
+
+    @property
+    def joints(self):
+        """The constraints of the system."""
+        return self.own.joints
 
     @functools.cached_property
     def components(self) -> tuple[str, ...]:
@@ -100,6 +106,8 @@ class DrivenMechanical(Mechanical):
 
         given = {"own": self.params, "noise": np.zeros(self.outputs)}
         changed = {"force": force, "noise": with_own(self.noise), "mass": with_own(self.mass), "params": given}
+        if self.constraints is not None:
+            changed["constraints"] = lambda t, x, given: call(self.constraints, t, x, params=given["own"])
         if getattr(self.own, "is_linear", False) and not self.pushes_by_state:
             changed["linear_force"] = force  # it is still linear
         return dataclasses.replace(self.own, **changed)
@@ -110,9 +118,11 @@ class DrivenMechanical(Mechanical):
         return jnp.reshape(jnp.asarray(found, jnp.asarray(x).dtype), (self.N, self.outputs))
 
     def push(self, t, y: Array, v: Array, z: Array, params) -> Array:
-        """M⁻¹ Γ (r, outputs): what a unit of impulse of each output does to v."""
+        """M⁻¹ Γ (r, outputs): what a unit of impulse of each output does to v, without the reactions of joints."""
         x, v_all = self._seen(y, v, z)
         matrix = self.gamma(t, x, v_all, params)
+        if self.joints is not None:
+            return self.joints.mass_inverse(t, y, params, self.joints.jacobian(t, y, params))(matrix)
         return self._solved(t, y, v, z, params, matrix if self.inertia is None else self.inertia.with_inertia(matrix))
 
     @functools.cached_property
@@ -185,7 +195,16 @@ class DrivenMechanical(Mechanical):
         given = {"own": params, "noise": jnp.asarray(self.coloured.C, x.dtype) @ x[n:]}
         return tuple(self.given_y.mean_rates(t, x[:n], given, (i,))[0] if i < n else None for i in components)
 
+    def multiplier(self, t, x: Array, params: Any = None) -> Array:
+        """The multipliers λ of the reactions, (c,), with the coloured forces; refused beside white noise in them."""
+        if self.joints is None or self.joints.noisy_reactions:
+            return super().multiplier(t, x, params)
+        N, given = self.N, {"own": params, "noise": jnp.asarray(self.coloured.C, x.dtype) @ x[self.own.n :]}
+        return self.given_y.joints.accelerated(t, x[:N], x[N : 2 * N], given)[1]  # type: ignore[union-attr]
+
     def lower(self, kind: type) -> tuple[Problem, str] | None:
+        if self.joints is not None:
+            return None
         if kind in (SDE, Driven):
             return self._as_driven, "Mechanical -> SDE of (x, v) and the filter of its coloured noise"
         if kind is SDAE:
