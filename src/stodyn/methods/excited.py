@@ -10,7 +10,7 @@ joint law with the filter's state), and η the noise as the recursion for φ fol
 The exact integrals thus replace the recursion's own approximation of y, while force and Γ see a continuous y. This
 gives strong order 2; y sampled at the ends of the steps, or averaged over them, would give 1. If b is constant, the
 step is the same as with y left out of the force, b Y1 added to v' and b Y2 to x'. With joints, the kicks enter
-RATTLE-α's step in the same way, before its impulses, and reactions are functions of time unless white noise enters them.
+RATTLE-α's step in the same way, before its impulses; reactions are functions of time unless white noise enters them.
 """
 
 from __future__ import annotations
