@@ -17,11 +17,11 @@ from stodyn import listing, studies
 from stodyn.cli import EXIT_CODES, application
 from stodyn.cli._output import AsJson, duration, errors_as_messages, plain
 from stodyn.cli.methods import in_words
-from stodyn.cli.reproduce import printed
 from stodyn.engine.failure import PathsFailed
 from stodyn.methods.catalogue import catalogue, find, with_base
 from stodyn.methods.contract import Claim
 from stodyn.studies.contract import Study
+from stodyn.studies.report import printed
 
 
 @pytest.fixture
@@ -47,7 +47,10 @@ def toy(tmp_path, monkeypatch):
 
             from matplotlib.figure import Figure
 
-            from stodyn.studies.contract import Row, Study, StudyResult
+            from stodyn.studies.contract import Picture, Row, Study, StudyResult
+            from stodyn.studies.papers import Paper
+
+            PAPER = Paper("line", "A. Author, A line (1900)", "A. Author, A line, J. Lines 1 (1900)", "On lines.")
 
 
             def run(size, out, progress):
@@ -56,14 +59,14 @@ def toy(tmp_path, monkeypatch):
                 figure = Figure()
                 figure.subplots().plot([0, 1])
                 rows = [
-                    Row("length [m]", 1.25, 1.2512345, 0.0012, "within one standard error"),
+                    Row("length [m]", 1.25, 1.2512345, 0.0012, "within one standard error", T=2.0, h=0.5, paths=8),
                     Row("[bold] energy", None, 2.0),
                     Row("growth", "diverges", math.nan, math.inf, "left the floats"),
                 ]
-                return StudyResult(rows, {"line": figure})
+                return StudyResult(rows, {"line": Picture(figure, "A line with a_slope | of 1.")})
 
 
-            STUDY = Study("toy", "A. Author, A line (1900): [Fig. 1]", run, lambda: 4000.0)
+            STUDY = Study("toy", PAPER, "[Fig. 1]", "It is straight.", run, lambda: 4000.0)
             """
         )
     )
@@ -192,7 +195,7 @@ def test_reproduce_prints_rows_and_writes_what_it_found(invoke, toy):
     lines = result.stdout.splitlines()
     assert "A. Author, A line (1900): [Fig. 1]" in lines
     rows = [words(line) for line in lines]
-    assert "length [m] 1.25 1.2512 0.0012 within one standard error" in rows
+    assert "length [m] 1.25 1.2512 0.0012 2, 0.5, 8 within one standard error" in rows
     assert "[bold] energy 2" in rows
     assert "growth diverges nan left the floats" in rows
     assert "takes about" not in result.output
@@ -203,8 +206,9 @@ def test_reproduce_prints_rows_and_writes_what_it_found(invoke, toy):
     def refuse(word):
         raise AssertionError(f"{word} is not JSON")
 
+    no_run = {"T": None, "h": None, "paths": None}
     result = invoke("reproduce", "toy", "--json")
-    assert "length [m] 1.25 1.2512 0.0012 within one standard error" in map(words, result.stderr.splitlines())
+    assert "length [m] 1.25 1.2512 0.0012 2, 0.5, 8 within one standard error" in map(words, result.stderr.splitlines())
     assert json.loads(result.stdout, parse_constant=refuse) == {
         "study": "toy",
         "rows": [
@@ -214,11 +218,21 @@ def test_reproduce_prints_rows_and_writes_what_it_found(invoke, toy):
                 "ours": 1.2512345,
                 "stderr": 0.0012,
                 "remark": "within one standard error",
+                "T": 2.0,
+                "h": 0.5,
+                "paths": 8,
             },
-            {"quantity": "[bold] energy", "paper": None, "ours": 2.0, "stderr": None, "remark": ""},
-            {"quantity": "growth", "paper": "diverges", "ours": None, "stderr": None, "remark": "left the floats"},
+            {"quantity": "[bold] energy", "paper": None, "ours": 2.0, "stderr": None, "remark": "", **no_run},
+            {
+                "quantity": "growth",
+                "paper": "diverges",
+                "ours": None,
+                "stderr": None,
+                "remark": "left the floats",
+                **no_run,
+            },
         ],
-        "files": ["reproduced/toy/line.png"],
+        "files": ["reproduced/toy/line.png", "reproduced/toy/result.json"],
     }
 
 
@@ -238,17 +252,36 @@ def test_reproduce_all_runs_every_study_and_says_which_failed(invoke, toy, monke
     assert (toy / "reproduced" / "toy" / "kept.txt").read_text() == "TINY"
     broken = (toy / "more_studies" / "toy_study.py").read_text().replace("figure = Figure()", "1 / 0")
     (toy / "more_studies" / "a_broken_toy.py").write_text(broken.replace('"toy"', '"broken"'))
-    result = invoke("reproduce", "--all", "--tiny")
+    result = invoke("reproduce", "all", "--tiny")
     sys.modules.pop("stodyn.studies.a_broken_toy", None)
     assert result.exit_code == 1 and "1 of 2 studies ran" in result.output
     assert "failed: broken (ZeroDivisionError: division by zero)" in result.output
 
 
+def test_the_report_is_made_of_the_records_alone(invoke, toy, monkeypatch):
+    """A page for the paper with its table and figure, as Markdown shows them; again from what is stored, the same."""
+    monkeypatch.setattr(studies, "__path__", [str(toy / "more_studies")])
+    assert invoke("reproduce", "all", "--out", "kept").exit_code == 0
+    page, index = ((toy / "kept" / f"{name}.md").read_text() for name in ("line", "index"))
+    assert page.startswith("# A. Author, A line (1900)\n\nA. Author, A line, J. Lines 1 (1900).\n\nOn lines.\n")
+    assert "## \\[Fig. 1\\]\n\nIt is straight.\n\n`stodyn reproduce toy`: the small size; version" in page
+    assert "![line](toy/line.png)\n\n*A line with a\\_slope \\| of 1.*" in page
+    assert "| length \\[m\\] | 1.25 | 1.2512 | 0.0012 | 2 | 0.5 | 8 | within one standard error |" in page
+    assert "- [\\[Fig. 1\\]](line.md#toy): `toy`" in index
+    record = json.loads((toy / "kept" / "toy" / "result.json").read_text())
+    assert record["command"] == "stodyn reproduce toy" and record["figures"] == {"line": "A line with a_slope | of 1."}
+    (toy / "kept" / "line.md").unlink()
+    assert invoke("reproduce", "--pages", "--out", "kept").exit_code == 0
+    assert (toy / "kept" / "line.md").read_text() == page
+
+
 def test_reproduce_refuses_before_it_runs(invoke, toy):
     for arguments, message in (
-        ((), "give the NAME of a study, or --all, or --list"),
+        ((), "give the NAME of a study, or all, or --list"),
         (("toy", "--tiny", "--full"), "--tiny and --full are two sizes; give one"),
         (("toy", "--all"), "--all runs every study; leave NAME out"),
+        (("toy", "--pages"), "--pages writes the pages of all stored studies; leave NAME out"),
+        (("all", "--pages"), "it holds no results of studies; run stodyn reproduce all --out reproduced first"),
         (("toy", "--out", toy / "more_studies" / "toy_study.py"), "is not a folder; name another"),
     ):
         result = invoke("reproduce", *arguments)

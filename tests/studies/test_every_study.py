@@ -6,20 +6,22 @@ import math
 import pytest
 from typer.testing import CliRunner
 
-from stodyn.cli import application, reproduce
+from stodyn.cli import application
+from stodyn.studies import report
 from stodyn.studies.contract import catalogue
 
 
 @pytest.mark.parametrize("name", catalogue())
 def test_it_runs(name, tmp_path, monkeypatch):
-    """Each row has a finite value and error, or words in place of them; each figure has something drawn in it."""
-    save_figures, results = reproduce.save_figures, []
+    """Each row has a finite value and error, or words in place of them, and tells the run behind it; each figure has
+    something drawn in it, names on its axes and a caption."""
+    save, results = report.save, []
 
-    def watched(result, out):
+    def watched(study, size, result, seconds, out):
         results.append(result)
-        return save_figures(result, out)
+        return save(study, size, result, seconds, out)
 
-    monkeypatch.setattr(reproduce, "save_figures", watched)
+    monkeypatch.setattr(report, "save", watched)
     folder = tmp_path / "figures"
     ended = CliRunner().invoke(application(), ["reproduce", name, "--tiny", "--out", str(folder), "--json"])
     if ended.exception is not None and not isinstance(ended.exception, SystemExit):
@@ -33,8 +35,14 @@ def test_it_runs(name, tmp_path, monkeypatch):
         assert row.quantity and (row.ours is not None or row.remark), row
         for value in (row.ours, row.stderr):
             assert value is None or isinstance(value, str) or math.isfinite(value), row
-        assert row.stderr is None or row.stderr >= 0.0, row
-    assert [path.removesuffix(".png") for path in written["files"]] == [str(folder / name) for name in result.figures]
-    for name, figure in result.figures.items():
-        assert any(ax.has_data() for ax in figure.axes), name
+        assert row.stderr is None or (row.stderr >= 0.0 and row.paths), row
+        endless = "double well" in row.quantity  # it runs until it has passed a level
+        assert not row.paths or endless or (row.T is None) == (row.h is None), row
+    assert written["files"] == [*(str(folder / f"{name}.png") for name in result.figures), str(folder / report.RECORD)]
+    for name, picture in result.figures.items():
+        assert any(ax.has_data() for ax in picture.figure.axes), name
+        for ax in picture.figure.axes:
+            shared = ax.get_subplotspec() is not None and not ax.get_subplotspec().is_first_col()
+            assert ax.get_ylabel() or shared, name
+        assert picture.caption.endswith("."), name
         assert (folder / f"{name}.png").read_bytes().startswith(b"\x89PNG")

@@ -40,17 +40,18 @@ def test_shifted_limits_of_explicit_schemes_on_van_der_pol():
 
 
 def test_structure(tmp_path, monkeypatch):
-    monkeypatch.setattr(structure, "SMALL", ("StoermerVerlet", "Heun"))
     monkeypatch.setattr(structure, "PAPERS", ())
-    rows = {row.quantity: row for row in structure.run(Size.SMALL, tmp_path, said).rows}
+    rows = {row.quantity: row for row in structure.run(Size.TINY, tmp_path, said).rows}
     assert rows["StoermerVerlet: QS2, spread of det J over states"].remark == "quasi-symplectic"
     assert rows["Heun: max |J'ΩJ - Ω|, no forces"].remark == "not symplectic"
+    assert structure.two_channel_defect("StoermerVerlet") < 1e-14 < 1e-6 < structure.two_channel_defect("Heun")
 
 
 def test_lorentz(tmp_path, monkeypatch):
     """E(H) is kept within 5 standard errors (6e-7)."""
     monkeypatch.setattr(lorentz, "STRONG", (("StoermerVerlet", 0.05),))
     monkeypatch.setattr(lorentz, "WEAK", ())
+    monkeypatch.setattr(lorentz, "SMALL", 512)
     result = lorentz.run(Size.SMALL, tmp_path, said)
     assert set(result.figures) == {"fig4-10", "fig4-11"}
     for row in result.rows[1:]:
@@ -58,10 +59,11 @@ def test_lorentz(tmp_path, monkeypatch):
 
 
 def test_lenard_bernstein(tmp_path, monkeypatch):
-    """Trapping at |v| = 1/(2 dt): the midpoint rule at dt = .15 is too hot."""
+    """Trapping at |v| = 1/(2h): the midpoint rule at h = .15 is too hot."""
     monkeypatch.setattr(lenard_bernstein, "SQUARE", ())
     monkeypatch.setattr(lenard_bernstein, "WEAK", ())
-    monkeypatch.setattr(lenard_bernstein, "T", 300.0)
+    monkeypatch.setattr(lenard_bernstein, "END", 300.0)
+    monkeypatch.setattr(lenard_bernstein, "SMALL", 1024)
     result = lenard_bernstein.run(Size.SMALL, tmp_path, said)
     assert set(result.figures) == {"fig4-5", "fig4-6", "fig4-7", "fig4-8", "fig4-9"}
     energy, trapped = result.rows[2:]

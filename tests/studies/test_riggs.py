@@ -53,20 +53,20 @@ def test_runge_kutta_at_a_reduced_size(tmp_path, monkeypatch):
     assert list(result.figures) == ["figure-8-rk4"]
 
 
-def test_riggs_71_is_off_and_85_is_nearer():
+def test_the_printed_share_is_off_and_the_corrected_one_is_nearer():
     exact = 0.69278677  # at h = 0.025
-    assert riggs_adams_bashforth.by_71(0.025) / exact == pytest.approx(1.052, abs=1e-3)
-    assert riggs_adams_bashforth.by_85(0.025) / exact == pytest.approx(1.0013, abs=3e-4)
+    assert riggs_adams_bashforth.printed_share(0.025) / exact == pytest.approx(1.052, abs=1e-3)
+    assert riggs_adams_bashforth.corrected_share(0.025) / exact == pytest.approx(1.0013, abs=3e-4)
 
 
 def test_start_of_adams_bashforth_as_riggs_saw_it():
-    method = AB4(placement="history", starter="rk4", gamma=riggs_adams_bashforth.by_71(0.005))
+    method = AB4(placement="history", starter="rk4", gamma=riggs_adams_bashforth.printed_share(0.005))
     curve = simulated(method, 0.005, 4000, end=0.05, every=1)
     assert curve.discrete[4] / curve.process[4] == pytest.approx(9.658, abs=1e-3)
     assert (abs(curve.variance - curve.discrete) <= 5 * curve.stderr).all()
     row = compared("P_D/P", curve)
     assert "standard errors from it" in row.remark
-    assert drawn("start", {"AB4": curve}).axes[0].get_xlabel() == "time"
+    assert drawn("start", {"AB4": curve}).figure.axes[0].get_xlabel() == "time"
 
 
 def test_generator_study(tmp_path, monkeypatch):

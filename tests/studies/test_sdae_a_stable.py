@@ -46,7 +46,7 @@ def test_factor_of_errors():
     assert ratio == pytest.approx(3.0) and stderr < 1e-12
 
 
-def test_circuits_are_told_and_drawn():
+def test_circuits_have_rows_and_a_picture():
     """Errors 4/n and 8/n: 1 % with 400 and 800 steps."""
     case = study.CIRCUITS[0]
     found = {"Trapezoidal": 4.0 / np.array(case.steps), "RK1A4MLevy": 8.0 / np.array(case.steps)}
@@ -54,5 +54,5 @@ def test_circuits_are_told_and_drawn():
     assert [row.ours for row in rows] == [pytest.approx(400.0), pytest.approx(800.0)]
     assert "a step 0.5 x that of Trapezoidal, 1 x that of RK1A4MLevy" in rows[1].remark
     assert "beyond what was tried" in rows[1].remark and "beyond" not in rows[0].remark
-    (ax,) = study.drawn_circuits({case: found}).axes
+    (ax,) = study.drawn_circuits({case: found}).figure.axes
     assert [line.get_label() for line in ax.lines[:2]] == list(found)

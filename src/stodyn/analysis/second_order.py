@@ -350,21 +350,24 @@ class Lemma(NamedTuple):
 
 
 @checks_arguments
-def lemmas(method: GeneralisedAlpha, omega: float, dt: float, eta: float, chi: float, rho: float) -> list[Lemma]:
+def lemmas(
+    method: GeneralisedAlpha, omega: float, dt: float, eta: float, chi: float, rho: float, count: int = 200_000
+) -> list[Lemma]:
     """Lemmas 4.1, 4.3/4.4 and 4.5, Theorems 4.1 to 4.3 of Rajan & Raha at given numbers, each with its verdict.
 
     4.1 printed: √(7/3) η √h (+ its second term), or χ h^1.5/√3 for η = 0; true: E‖A_s‖_F. 4.4 printed: the radius of
     A_d plus max(θ, θ^(1/3)), θ = E‖A_s‖_F (1 + ‖N‖ + ‖N‖²), N the strict upper part of the Schur form of A_d; true:
     E max|λ|. Theorem 4.1: the exponent is negative; 4.2, 4.3: the radii of the mean and the mean square are below 1.
+    Expectations are taken over `count` draws.
     """
     step = amplification(method, omega, dt, eta, chi)
-    norm, radius, exponent = step.noise_norm(), step.mean_radius(), step.lyapunov()
+    norm, radius, exponent = step.noise_norm(count), step.mean_radius(count), step.lyapunov()
     first = math.sqrt(7 / 3) * abs(eta) * math.sqrt(dt)
     second = abs(eta) * (13 * eta**2 + 89 * omega / ((rho - 2) * (rho + 1) ** 2)) * dt**1.5 / (8 * math.sqrt(21))
     bound = first + second if eta else abs(chi) * dt**1.5 / math.sqrt(3)
     θ = norm.value * schur_sum(step.deterministic)
     spread = step.spectral_radius + max(θ, θ ** (1 / 3))
-    contracts = step.contracts_with_probability(step.adapted_norm())
+    contracts = step.contracts_with_probability(step.adapted_norm(), count)
     mean_square = step.mean_square_radius
     return [
         Lemma("4.1: E‖A_s‖_F at most", bound, *norm, norm.value <= bound + 3 * norm.stderr),

@@ -6,11 +6,17 @@ import dataclasses
 import enum
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from stodyn import listing, studies
+from stodyn.results import provenance
+from stodyn.studies.papers import Paper
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    import xarray as xr
+    from matplotlib.figure import Figure
+
+S = TypeVar("S")
 
 
 class Size(enum.IntEnum):
@@ -19,7 +25,7 @@ class Size(enum.IntEnum):
 
     TINY, SMALL, FULL = range(3)
 
-    def of(self, tiny: T, small: T, full: T) -> T:
+    def of(self, tiny: S, small: S, full: S) -> S:
         """The one of these that belongs to this size: size.of(16, 4096, 100_000) paths."""
         return (tiny, small, full)[self]
 
@@ -29,6 +35,8 @@ class Row:
     """One quantity: the paper's value, our value, our standard error, and a remark.
 
     paper and ours are numbers, words ("diverges"), or None where there is no value; stderr is None for exact numbers.
+    T, h and paths tell the run behind the number: its end, its step (words where there are several), and its number of
+    paths, which is given wherever there is a standard error.
     """
 
     quantity: str
@@ -36,14 +44,33 @@ class Row:
     ours: float | str | None
     stderr: float | None = None
     remark: str = ""
+    T: float | None = None
+    h: float | str | None = None
+    paths: int | None = None
+
+
+def of_run(run: xr.Dataset) -> dict[str, Any]:
+    """T, h and paths of a run, for its rows: Row(..., **of_run(run))."""
+    record = provenance(run)
+    (begin, end), h = record["t"], record["dt"]
+    words = h if isinstance(h, (int, float)) else (end - begin) / record["steps"]
+    return {"T": float(end), "h": float(words), "paths": int(record["paths"])}
+
+
+@dataclasses.dataclass(frozen=True)
+class Picture:
+    """A matplotlib figure and its caption: what it shows, of which runs (method, T, h, paths), what its bars are."""
+
+    figure: Figure
+    caption: str
 
 
 @dataclasses.dataclass(frozen=True)
 class StudyResult:
-    """The result of a study; figures are matplotlib figures by file name without extension."""
+    """The result of a study; figures by their file names without extension."""
 
     rows: Sequence[Row]
-    figures: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    figures: Mapping[str, Picture] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,16 +78,25 @@ class Study:
     """One experiment of a paper; its file in this folder holds it as STUDY.
 
     name      the name a user types: stodyn reproduce NAME
-    summary   one line: the paper, and the part of it that is reproduced
+    paper     whose experiment it is
+    title     the part of the paper that is reproduced, in a few words
+    finding   what the numbers show, and where the paper is wrong: a sentence or a few
     run       run(size, out, progress) -> StudyResult. out: an existing folder for data worth keeping (figures are saved
               by the command). progress(words): a function to call with the name of the next part
     estimate  estimate() -> seconds that the full size takes on this machine; it may time a small part first
     """
 
     name: str
-    summary: str
+    paper: Paper
+    title: str
+    finding: str
     run: Callable[[Size, Path, Callable[[str], None]], StudyResult]
     estimate: Callable[[], float]
+
+    @property
+    def summary(self) -> str:
+        """One line: the paper, and the part of it that is reproduced."""
+        return f"{self.paper.short}: {self.title}"
 
 
 def catalogue() -> dict[str, Study]:

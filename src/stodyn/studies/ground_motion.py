@@ -14,7 +14,9 @@ from stodyn import plot
 from stodyn.methods.classical import RK4
 from stodyn.models.shear_building import SHEAR_BUILDING, floor_accelerations, matrices
 from stodyn.statistics import Moments, Observable, Passage
-from stodyn.studies.contract import Row, Size, Study, StudyResult
+from stodyn.studies import drawing
+from stodyn.studies.contract import Picture, Row, Size, Study, StudyResult, of_run
+from stodyn.studies.papers import OWN
 
 STEP, END, EVERY = 0.005, 20.0, 40  # s, s, and steps between observations: every 0.2 s
 LIMITS = (2.5, 3.0, 3.5)  # limits of the first storey's drift, in standard deviations
@@ -30,9 +32,9 @@ def run(size: Size, out: Path, progress) -> StudyResult:
     def rms(quantity: str, unit: float, seen: Iterable[float], exact: float) -> Row:
         variance, stderr = seen
         size = unit * math.sqrt(variance)
-        return Row(quantity, None, size, 0.5 * size * stderr / variance, f"exact {unit * math.sqrt(exact):.4g}")
+        return Row(quantity, None, size, 0.5 * size * stderr / variance, f"exact {unit * math.sqrt(exact):.4g}", **made)
 
-    rows = []
+    made, rows = of_run(motion), []
     for i in range(STOREYS):
         seen = (float(motion[f"acceleration_variance{word}"][-1, i]) for word in ("", "_stderr"))
         rows.append(rms(f"rms acceleration of floor {i + 1} [m/s²]", 1.0, seen, accelerations[i]))
@@ -42,7 +44,7 @@ def run(size: Size, out: Path, progress) -> StudyResult:
     for limit in LIMITS:
         alive, stderr = (float(motion[f"{_name(limit)}_survival{word}"][-1]) for word in ("", "_stderr"))
         rice = f"{poisson_survival(limit, end):.4g} if crossings were independent (Rice)"
-        rows.append(Row(f"P(drift of storey 1 below {limit:g} σ for {end:g} s)", None, alive, stderr, rice))
+        rows.append(Row(f"P(drift of storey 1 below {limit:g} σ for {end:g} s)", None, alive, stderr, rice, **made))
     return StudyResult(rows, {"accelerations": _drawn_accelerations(motion), "passages": _drawn_passages(motion)})
 
 
@@ -81,34 +83,38 @@ def _name(limit: float) -> str:
     return f"limit_{10 * limit:g}"
 
 
-def _drawn_accelerations(run):
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(6.4, 4.0), layout="constrained")
-    ax = figure.subplots()
-    t = run["time"].values
+def _drawn_accelerations(run) -> Picture:
+    figure, ax = drawing.canvas(size=(7.6, 4.0))
+    t, made = run["time"].values, of_run(run)
     for i, (color, exact) in enumerate(zip(plot.PALETTE, exact_acceleration_variance(), strict=False)):
-        ax.plot(t, np.sqrt(run["acceleration_variance"][:, i]), color=color, label=f"floor {i + 1}")
+        variance, stderr = (run[f"acceleration_variance{word}"][:, i].values for word in ("", "_stderr"))
+        rms = np.sqrt(variance)
+        drawing.error_band(ax, t, rms, 0.5 * stderr / np.maximum(rms, 1e-12), color=color, label=f"floor {i + 1}")
         ax.axhline(math.sqrt(exact), color=color, lw=0.8, ls="--")
-    ax.set(xlabel="time [s]", ylabel="rms acceleration [m/s²]", title="simulated, and exact in the long run (dashed)")
-    ax.legend(frameon=False, fontsize="small")
-    return figure
-
-
-def _drawn_passages(run):
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(6.4, 4.0), layout="constrained")
-    ax = figure.subplots()
-    t = run["time"].values
-    for color, limit in zip(plot.PALETTE, LIMITS, strict=False):
-        ax.plot(t, run[f"{_name(limit)}_survival"], color=color, label=f"{limit:g} σ")
-        ax.plot(t, [poisson_survival(limit, s) for s in t], color=color, lw=0.8, ls="--")
-    ax.set(
-        xlabel="time [s]", ylabel="P(not yet passed)", title="first passage of the first storey's drift; Rice (dashed)"
+    ax.set(xlabel="time [s]", ylabel="rms acceleration [m/s²]")
+    drawing.legend(figure)
+    caption = (
+        f"Accelerations of the five floors after a start at rest: RK4, T = {made['T']:g} s, h = {made['h']:g} s, "
+        f"{made['paths']} paths, bands of two standard errors; dashed, the exact values in the long run."
     )
-    ax.legend(frameon=False, fontsize="small")
-    return figure
+    return Picture(figure, caption)
+
+
+def _drawn_passages(run) -> Picture:
+    figure, ax = drawing.canvas(size=(7.6, 4.0))
+    t, made = run["time"].values, of_run(run)
+    for color, limit in zip(plot.PALETTE, LIMITS, strict=False):
+        alive, stderr = (run[f"{_name(limit)}_survival{word}"] for word in ("", "_stderr"))
+        drawing.error_band(ax, t, alive, stderr, color=color, label=f"{limit:g} σ")
+        ax.plot(t, [poisson_survival(limit, s) for s in t], color=color, lw=0.8, ls="--")
+    ax.plot([], [], color=plot.GREY, lw=0.8, ls="--", label="Rice")
+    ax.set(xlabel="time [s]", ylabel="probability not yet passed")
+    drawing.legend(figure)
+    caption = (
+        f"The drift of the first storey and its limits, in standard deviations: RK4, h = {made['h']:g} s, "
+        f"{made['paths']} paths, bands of two standard errors; dashed, as if crossings were independent (Rice)."
+    )
+    return Picture(figure, caption)
 
 
 def estimate() -> float:
@@ -119,7 +125,10 @@ def estimate() -> float:
 
 STUDY = Study(
     "ground-motion",
-    "A five-storey building under Kanai-Tajimi ground motion: accelerations, first passage",
+    OWN,
+    "a five-storey building under Kanai-Tajimi ground motion: accelerations, first passage",
+    "Accelerations and drifts reach their exact stationary values. Crossings of a limit come in clumps, so that "
+    "Rice's formula for independent crossings says that the limit is passed earlier than it is.",
     run,
     estimate,
 )

@@ -12,7 +12,9 @@ import stodyn
 from stodyn import plot, statistics
 from stodyn.analysis.linear import step_map
 from stodyn.models.circuits import RC_LADDER
-from stodyn.studies.contract import Row, Size, Study, StudyResult
+from stodyn.studies import drawing
+from stodyn.studies.contract import Picture, Row, Size, Study, StudyResult, of_run
+from stodyn.studies.papers import OWN
 
 METHOD, STEP, SETTLED = "Trapezoidal", 0.05, 20.0  # us
 
@@ -29,26 +31,34 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
     found, stderr = sampled["variance"].values[-1], sampled["variance_stderr"].values[-1]
     rows = []
     for i, name in enumerate(model.problem.components):
-        rows.append(Row(f"Var {name}, V²: paths", exact[i, i], found[i], stderr[i], "against kT C⁻¹"))
-        rows.append(Row(f"Var {name}, V²: covariance of the step", exact[i, i], computed[i, i], remark="computed"))
-    return StudyResult(rows, {"ktc": drawn(model.problem.components, exact, found, stderr)})
+        rows.append(Row(f"Var {name}, V²: paths", exact[i, i], found[i], stderr[i], "against kT C⁻¹; T and h in µs",
+                        **of_run(sampled)))  # fmt: skip
+        rows.append(
+            Row(f"Var {name}, V²: covariance of the step", exact[i, i], computed[i, i], remark="computed", h=STEP)
+        )
+    return StudyResult(rows, {"ktc": drawn(model.problem.components, exact, found, stderr, paths)})
 
 
-def drawn(names: Any, exact: np.ndarray, found: np.ndarray, stderr: np.ndarray) -> Any:
-    from matplotlib import pyplot
-
-    figure, ax = pyplot.subplots(figsize=(6.4, 4.0), layout="constrained")
+def drawn(names: Any, exact: np.ndarray, found: np.ndarray, stderr: np.ndarray, paths: int) -> Picture:
+    figure, ax = drawing.canvas(size=(6.8, 3.8))
     across = np.arange(len(names))
-    ax.bar(across, 1e12 * np.diagonal(exact), color=plot.SKY, alpha=0.6, label="kT C⁻¹")
-    ax.errorbar(across, 1e12 * found, 2e12 * stderr, fmt="o", color=plot.BLUE, ms=4, lw=1, label="paths")
-    ax.set(xticks=across, xticklabels=list(names), ylabel="variance, µV²")
-    ax.legend(frameon=False, fontsize="small")
-    return figure
+    ax.bar(across, 1e12 * np.diagonal(exact), color=plot.SKY, alpha=0.6, label="exact: kT C⁻¹")
+    ax.errorbar(across, 1e12 * found, 2e12 * stderr, fmt="o", color=plot.BLUE, ms=4, lw=1, capsize=4, label="paths")
+    ax.set(xticks=across, xticklabels=list(names), xlabel="node", ylabel="variance of the voltage [µV²]")
+    drawing.legend(figure)
+    caption = (
+        f"Thermal noise on an RC ladder: {METHOD}, T = {SETTLED:g} µs, h = {STEP:g} µs, {paths} paths; bars of two "
+        "standard errors."
+    )
+    return Picture(figure, caption)
 
 
 STUDY = Study(
     "ktc-noise",
-    "Thermal noise on an RC ladder: kT/C from paths and from covariance analysis (H. Nyquist, Phys. Rev. 32 (1928))",
+    OWN,
+    "thermal noise on an RC ladder: kT/C (H. Nyquist, Phys. Rev. 32, 1928)",
+    "The variance of the voltage of a node of an RC network is that of kT C⁻¹, whatever the resistors: from paths, "
+    "and from the covariance that a step of the method keeps.",
     run,
     lambda: 120.0,
 )

@@ -7,16 +7,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
 
-from stodyn import plot
 from stodyn.engine.simulate import simulate
 from stodyn.methods.alpha import GeneralisedAlpha, StochasticAlpha
 from stodyn.problems.mechanical import Mechanical
 from stodyn.statistics.iterations import Iterations
 from stodyn.statistics.moments import Moments
 from stodyn.statistics.paths import Paths
-from stodyn.studies.contract import Row
+from stodyn.studies import drawing
+from stodyn.studies.contract import Picture, Row, of_run
 
 
 def same_paths(
@@ -35,46 +34,59 @@ def by_rho(*rhos: float, **options: Any) -> dict[str, GeneralisedAlpha]:
     return {f"ρ = {rho:g}": StochasticAlpha(rho=rho, **options) for rho in rhos}
 
 
-def path_of_each(runs: Mapping[str, Any], component: str, title: str, number: int = 0) -> Figure:
-    """One path in every run, over time."""
-    figure = Figure(figsize=(7, 4), layout="constrained")
-    ax = figure.subplots()
-    for k, (label, run) in enumerate(runs.items()):
-        one = run["path"].sel(number=number, component=component)
-        ax.plot(run["time"], one, lw=0.8, color=plot.PALETTE[k % len(plot.PALETTE)], label=label)
-    ax.set(xlabel="time", ylabel=component, title=title)
-    ax.legend(fontsize=8)
-    return figure
+def path_of_each(runs: Mapping[str, Any], component: str, axis: str, what: str, clock: str = "time") -> Picture:
+    """One path in every run over time, and below how far each is from the last run."""
+    figure, (above, below) = drawing.canvas(2, size=(7.6, 5.0), sharex=True)
+    *others, (reference, last) = runs.items()
+    truth = last["path"].sel(number=0, component=component)
+    for style, (label, run) in zip(drawing.styles(), runs.items(), strict=False):
+        one = run["path"].sel(number=0, component=component)
+        above.plot(run["time"], one, **style, label=label)
+        below.plot(run["time"], one - truth, **style)
+    above.set(ylabel=axis)
+    below.set(xlabel=clock, ylabel=f"difference from\n{reference}")
+    drawing.legend(figure)
+    made = of_run(last)
+    differ = f"below, their differences from {reference}" if others else "below, nothing to compare with"
+    caption = (
+        f"{what}: one Brownian path for all methods, T = {made['T']:g}, h = {made['h']:g}. Above, the paths; {differ}."
+    )
+    return Picture(figure, caption)
 
 
-def several_paths(run: Any, component: str, title: str, mean: bool = False) -> Figure:
-    """The recorded paths of one run, over time."""
-    figure = Figure(figsize=(7, 4), layout="constrained")
-    ax = figure.subplots()
+def several_paths(run: Any, component: str, axis: str, what: str, clock: str = "time") -> Picture:
+    """The recorded paths of one run over time, and the mean of all."""
+    figure, ax = drawing.canvas(size=(7.6, 3.8))
     for one in run["path"].sel(component=component):
-        ax.plot(run["time"], one, lw=0.7)
-    if mean:
-        ax.plot(run["time"], run["mean"].sel(component=component), color="k", lw=2, label="mean")
-    ax.set(xlabel="time", ylabel=component, title=title)
-    return figure
+        ax.plot(run["time"], one, lw=0.7, alpha=0.8)
+    ax.plot(run["time"], run["mean"].sel(component=component), color="k", lw=1.8, label="mean of all paths")
+    ax.set(xlabel=clock, ylabel=axis)
+    drawing.legend(figure, columns=2)
+    made = of_run(run)
+    caption = (
+        f"{what}: {run.sizes['number']} paths (thin) and the mean of {made['paths']}, T = {made['T']:g}, "
+        f"h = {made['h']:g}."
+    )
+    return Picture(figure, caption)
 
 
 def moments_at_end(label: str, run: Any, components: Sequence[str]) -> list[Row]:
-    last = run.isel(time=-1)
+    last, made = run.isel(time=-1), of_run(run)
     rows = []
     for name in components:
         mean, variance = (last[kind].sel(component=name) for kind in ("mean", "variance"))
-        rows.append(Row(f"{label}: E {name}(T)", None, float(mean), float(last["mean_stderr"].sel(component=name))))
+        stderr = float(last["mean_stderr"].sel(component=name))
+        rows.append(Row(f"{label}: E {name}(T)", None, float(mean), stderr, **made))
         spread = float(np.sqrt(variance))
         error = float(last["variance_stderr"].sel(component=name)) / (2.0 * spread) if spread > 0 else None
-        rows.append(Row(f"{label}: standard deviation of {name}(T)", None, spread, error))
+        rows.append(Row(f"{label}: standard deviation of {name}(T)", None, spread, error, **made))
     return rows
 
 
 def newton_row(label: str, run: Any, steps: int, paper: float | str | None, remark: str = "") -> Row:
     """The mean number of Newton iterations per path over all steps."""
     total, error = (steps * float(run[name].values[-1]) for name in ("iterations", "iterations_stderr"))
-    return Row(f"{label}: Newton iterations", paper, total, error, remark)
+    return Row(f"{label}: Newton iterations", paper, total, error, remark, **of_run(run))
 
 
 def pace(problem: Mechanical, paths: int, steps: int, T: float) -> float:

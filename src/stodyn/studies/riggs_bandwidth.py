@@ -15,8 +15,9 @@ from stodyn.noise.coloured import Coloured, gauss_markov, through
 from stodyn.numerics import van_loan
 from stodyn.problems.driven import with_noise
 from stodyn.problems.sde import SDE
-from stodyn.studies.contract import Row, Size, Study, StudyResult
-from stodyn.studies.riggs_example import SOURCE
+from stodyn.studies import drawing
+from stodyn.studies.contract import Picture, Row, Size, Study, StudyResult, of_run
+from stodyn.studies.papers import RIGGS
 
 POLE = 2.0  # the pole of the system x' = -2 x + noise: its bandwidth in rad per unit of time
 RATIOS = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
@@ -45,7 +46,7 @@ def run(size: Size, out: Path, progress) -> StudyResult:
         exact = 1.0 / (2.0 * POLE)
         error, stderr = (float(found[name][0, 0]) / exact for name in ("variance", "variance_stderr"))
         rows.append(Row(f"runs with first-order noise, 1 : {ratio:g}, error [%]", None, 100 * (error - 1), 100 * stderr,
-                        f"exact {100 * first_order_error(ratio):.4g}"))  # fmt: skip
+                        f"exact {100 * first_order_error(ratio):.4g}", **of_run(found)))  # fmt: skip
     return StudyResult(rows, figures)
 
 
@@ -84,24 +85,34 @@ def cut_off_error(ratio: float) -> float:
     return 2.0 / math.pi * math.atan(ratio) - 1.0
 
 
-def _drawn():
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(6.4, 5.6), layout="constrained")
-    above, below = figure.subplots(2, 1)
+def _drawn() -> Picture:
+    figure, (above, below) = drawing.canvas(2, size=(7.6, 6.0))
     ω = np.geomspace(0.05, 2000.0, 400) * POLE
-    above.loglog(ω / POLE, 1.0 / (1.0 + (ω / POLE) ** 2), color="k", label="system")
+    above.loglog(ω / POLE, 1.0 / (1.0 + (ω / POLE) ** 2), color="k", label="system, squared gain")
     for color, ratio in zip(plot.PALETTE, (3.0, 30.0, 300.0), strict=False):
         density = first_order(ratio).spectrum(ω / (2.0 * np.pi))[:, 0, 0].real
         above.loglog(ω / POLE, density, color=color, label=f"noise, 1 : {ratio:g}")
-    above.set(xlabel="frequency over the system's bandwidth", ylabel="density", ylim=(1e-6, 3.0))
-    above.legend(frameon=False, fontsize="small")
+    above.set(xlabel="frequency over the system's bandwidth", ylabel="relative density", ylim=(1e-6, 3.0))
+    drawing.legend_beside(above)
     ratios = np.geomspace(0.3, 1000.0, 200)
     below.loglog(ratios, [-first_order_error(r) for r in ratios], color=plot.PALETTE[0], label="first-order noise")
     below.loglog(ratios, [-cut_off_error(r) for r in ratios], color=plot.PALETTE[1], label="cut-off noise")
-    below.set(xlabel="ratio of the bandwidths", ylabel="variance too small by")
-    below.legend(frameon=False, fontsize="small")
-    return figure
+    below.set(xlabel="ratio of the bandwidths, noise : system", ylabel="share of the variance missing")
+    drawing.legend_beside(below)
+    caption = (
+        "Above: the squared gain of x' = -2x + noise, and the spectra of noise whose bandwidth is 3, 30 and 300 times "
+        "as large. Below: the share of the stationary variance that noise of finite bandwidth misses, exact."
+    )
+    return Picture(figure, caption)
 
 
-STUDY = Study("riggs-bandwidth", f"{SOURCE}: Fig. 1 in numbers", run, lambda: 5.0)
+STUDY = Study(
+    "riggs-bandwidth",
+    RIGGS,
+    "Fig. 1 in numbers: how wide is wide enough?",
+    'Riggs asks for a bandwidth of the noise "much greater" than the system\'s. In numbers: the variance is too '
+    "small by 1/(1 + ratio) for first-order noise and by 1 - (2/π) arctan(ratio) for noise with a sharp cut-off, so "
+    "that 1 % takes a ratio of 99, or 64.",
+    run,
+    lambda: 5.0,
+)

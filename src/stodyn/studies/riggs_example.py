@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,9 +13,9 @@ from stodyn import plot
 from stodyn.analysis.covariance import delivered
 from stodyn.methods.contract import Method
 from stodyn.models.ornstein_uhlenbeck import ORNSTEIN_UHLENBECK
-from stodyn.studies.contract import Row
+from stodyn.studies import drawing
+from stodyn.studies.contract import Picture, Row
 
-SOURCE = "T. L. Riggs, Modeling continuous-time random processes in digital computer simulations (1986)"
 EXAMPLE = ORNSTEIN_UHLENBECK(rate=2.0, sigma=0.1, start=0.0)
 END = 2.0
 RUNS = 40_000  # Riggs made 1000; their standard error, 4.5 %, hides what is shown here
@@ -29,6 +29,8 @@ class Curve(NamedTuple):
     variance: np.ndarray
     stderr: np.ndarray
     discrete: np.ndarray
+    h: float
+    runs: int
 
     @property
     def process(self) -> np.ndarray:
@@ -48,7 +50,7 @@ def simulated(
     exact = delivered(EXAMPLE.problem, method, h, steps).covariance[:, 0, 0]
     times = run["time"].values
     picked = np.rint(times / h).astype(int)
-    return Curve(times, run["variance"].values[:, 0], run["variance_stderr"].values[:, 0], exact[picked])
+    return Curve(times, run["variance"].values[:, 0], run["variance_stderr"].values[:, 0], exact[picked], h, runs)
 
 
 def compared(quantity: str, curve: Curve, paper: float | str | None = None, remark: str = "") -> Row:
@@ -57,25 +59,28 @@ def compared(quantity: str, curve: Curve, paper: float | str | None = None, rema
     discrete = curve.discrete[-1] / P
     off = (curve.variance[-1] - curve.discrete[-1]) / curve.stderr[-1]
     exact = f"exact for this step {discrete:.4f}, runs {off:+.1f} standard errors from it"
-    return Row(quantity, paper, curve.variance[-1] / P, curve.stderr[-1] / P, "; ".join(filter(None, (exact, remark))))
+    return Row(quantity, paper, curve.variance[-1] / P, curve.stderr[-1] / P, "; ".join(filter(None, (exact, remark))),
+               T=float(curve.time[-1]), h=curve.h, paths=curve.runs)  # fmt: skip
 
 
-def drawn(title: str, curves: Mapping[str, Curve] | Sequence[tuple[str, Curve]], legend: Any = "lower right") -> Any:
+def drawn(what: str, curves: Mapping[str, Curve]) -> Picture:
     """Variance over time: the runs with two standard errors, the exact discrete variance, the process."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(6.4, 4.0), layout="constrained")
-    ax = figure.subplots()
-    pairs = list(curves.items()) if isinstance(curves, Mapping) else list(curves)
-    for color, (name, curve) in zip(plot.PALETTE, pairs, strict=False):
+    figure, ax = drawing.canvas(size=(7.2, 4.4))
+    for color, (name, curve) in zip(plot.PALETTE, curves.items(), strict=False):
         ax.errorbar(curve.time, curve.variance, 2.0 * curve.stderr, fmt=".", color=color, ms=4, lw=0.8, label=name)
         ax.plot(curve.time, curve.discrete, color=color, lw=1.0)
     ax.plot([], [], color=plot.GREY, lw=1.0, label="exact for the step")
-    fine = np.linspace(0.0, max(curve.time[-1] for _, curve in pairs), 201)
-    ax.plot(fine, EXAMPLE.exact["variance"](fine)[:, 0], color=plot.GREY, lw=1.5, ls="--", label="continuous process")
-    ax.set(xlabel="time", ylabel="variance", title=title)
-    ax.legend(frameon=False, fontsize="small", loc=legend)
-    return figure
+    fine = np.linspace(0.0, max(curve.time[-1] for curve in curves.values()), 201)
+    ax.plot(fine, EXAMPLE.exact["variance"](fine)[:, 0], color="k", lw=1.5, ls="--", label="continuous process")
+    ax.set(xlabel="time", ylabel="variance of x")
+    drawing.legend(figure, columns=3)
+    one = next(iter(curves.values()))
+    caption = (
+        f"{what}: the variance of x' = -2x + w, T = {one.time[-1]:g}, h = {one.h:g}, {one.runs} runs. Dots with bars "
+        "of two standard errors: simulated; lines of the same colour: exactly what the integrator delivers; dashed: "
+        "the process."
+    )
+    return Picture(figure, caption)
 
 
 def seconds(methods: Sequence[tuple[Method, float]], runs: int) -> float:

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
-from stodyn import plot
 from stodyn.analysis.covariance import error_function, gamma, steady_ratio
 from stodyn.methods import classical as c
 from stodyn.methods.multistep import AB4
-from stodyn.studies.contract import Row, Size, Study, StudyResult
-from stodyn.studies.riggs_example import SOURCE
+from stodyn.studies import drawing
+from stodyn.studies.contract import Picture, Row, Size, Study, StudyResult
+from stodyn.studies.papers import RIGGS
 
 HISTORY = AB4(placement="history", starter="adams")
 TABLE_1 = (
@@ -91,35 +91,45 @@ def claims() -> list[Row]:
     ]
 
 
-def riggs_83(z: float) -> float:
-    """f of AB4 as a truncated series."""
+def truncated_series(z: float) -> float:
+    """f of AB4 as Riggs' (83) truncates it."""
     return 1 - 6.34 * z + 18.98 * z**2 - 60.87 * z**3
 
 
-def figures(points: int) -> dict:
-    from matplotlib.figure import Figure
-
+def figures(points: int) -> dict[str, Picture]:
     z = -np.linspace(0.002, 0.2, points)
-    drawn = {}
     curves = {
         "figure-2-euler": {"Euler": [error_function(c.Euler, s) for s in z]},
         "figure-3-runge-kutta": {t.name: [error_function(t(noise="fresh"), s) for s in z] for t in (c.RK2, c.RK4)},
         "figure-4-adams-bashforth": {
             "AB4 with Q/h, exact": [(steady_ratio(HISTORY, s) - 1) * math.expm1(2 * s) for s in z],
-            "AB4 with Q/h, Riggs' (83)": [2 * s * riggs_83(s) - math.expm1(2 * s) for s in z],
+            "AB4 with Q/h, Riggs' (83)": [2 * s * truncated_series(s) - math.expm1(2 * s) for s in z],
             "AB4 with (71), as Riggs (f = 1)": [2 * s - math.expm1(2 * s) for s in z],
         },
     }
+    drawn = {}
     for name, lines in curves.items():
-        figure = Figure(figsize=(6.4, 4.0), layout="constrained")
-        ax = figure.subplots()
-        for color, (label, values) in zip(plot.PALETTE, lines.items(), strict=False):
-            ax.plot(-z, values, color=color, label=label)
-        ax.axhline(0.0, color=plot.GREY, lw=0.8)
-        ax.set(xlabel="|hA|", ylabel="V(hA), 0 is exact", title="Error of the variance that a step adds")
-        ax.legend(frameon=False)
-        drawn[name] = figure
+        figure, ax = drawing.canvas(size=(6.8, 4.2))
+        for style, (label, values) in zip(drawing.styles(), lines.items(), strict=False):
+            ax.plot(-z, values, **style, label=label)
+        ax.axhline(0.0, color="k", lw=0.8)
+        ax.set(xlabel="step times rate, |hA|", ylabel="error function V(hA)")
+        drawing.legend(figure, columns=2)
+        caption = (
+            "V(hA), the error of the variance that a step adds, in units of Q/(2|A|), computed: zero is exact. It is "
+            "no relative error; that is V/(exp(2hA) - 1)."
+        )
+        drawn[name] = Picture(figure, caption)
     return drawn
 
 
-STUDY = Study("riggs-factors", f"{SOURCE}: Table 1, Figs 2-4", run, lambda: 20.0)
+STUDY = Study(
+    "riggs-factors",
+    RIGGS,
+    "Table 1, Figs 2-4: the factors Γ and the error functions",
+    "The factors of Table 1 are right. V(hA) is not a relative error, so that the percentages read off Figs 2 to 4 "
+    "are not those of a variance: the rows give them for one step and for the steady state. Methods whose c1 is not 1 "
+    "have an error of first order in h that (57) misses.",
+    run,
+    lambda: 20.0,
+)

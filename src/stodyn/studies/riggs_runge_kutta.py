@@ -6,7 +6,8 @@ from pathlib import Path
 
 from stodyn.methods import classical as c
 from stodyn.studies.contract import Size, Study, StudyResult
-from stodyn.studies.riggs_example import FULL, RUNS, SOURCE, TINY, compared, drawn, seconds, simulated
+from stodyn.studies.papers import RIGGS
+from stodyn.studies.riggs_example import FULL, RUNS, TINY, compared, drawn, seconds, simulated
 
 FIGURES = (
     ("figure-5-euler", c.Euler, 0.005),
@@ -31,7 +32,7 @@ def run(size: Size, out: Path, progress) -> StudyResult:
             curves[f"{method.name}, Q/h"] = naive
             away = (naive.process[-1] - naive.variance[-1]) / naive.stderr[-1]
             rows.append(compared(f"{method.name}, h = {h}, with Q/h", naive, None, f"{away:.0f} from the process"))
-        figures[name] = drawn(f"{method.name}, h = {h}", curves)
+        figures[name] = drawn(method.name, curves)
     held = simulated(c.RK4, 0.1, runs)
     rows.append(compared("RK4 held, h = 0.1: P_D/P at t = 2", held, None, "no factor needed"))
     return StudyResult(rows, figures)
@@ -41,4 +42,12 @@ def estimate() -> float:
     return 2.0 * seconds([(method, h) for _, method, h in FIGURES], FULL)
 
 
-STUDY = Study("riggs-runge-kutta", f"{SOURCE}: Table 2, Figs 5-10", run, estimate)
+STUDY = Study(
+    "riggs-runge-kutta",
+    RIGGS,
+    "Table 2, Figs 5-10: Runge-Kutta methods",
+    "With samples of variance Γ Q/h, one for each stage, the variance is right, as Riggs says; with Q/h, the common "
+    "rule, it is too small by the factor Γ. Samples held over the step need no factor at all.",
+    run,
+    estimate,
+)

@@ -1,11 +1,10 @@
-"""Küpper, Kværnø & Rößler, Fig. 5: mean-square errors of stiffly accurate Runge-Kutta methods on a linear SDAE."""
+"""Küpper, Kværnø & Rößler, Fig. 5: root mean square errors of stiffly accurate Runge-Kutta methods on a linear SDAE."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -15,8 +14,9 @@ from stodyn.methods import stiff
 from stodyn.methods.contract import Method
 from stodyn.models.catalogue import Model
 from stodyn.models.differential_algebraic import LINEAR_DAE
-from stodyn.plot import GREY, PALETTE
-from stodyn.studies.contract import Row, Size, Study, StudyResult
+from stodyn.studies import drawing
+from stodyn.studies.contract import Picture, Row, Size, Study, StudyResult
+from stodyn.studies.papers import KUPPER
 
 METHODS = (stiff.ImplicitEuler, stiff.Trapezoidal, stiff.RK1W1, stiff.RK1W2, stiff.RK1W3, stiff.RK1W4, stiff.RK1W5)
 END, FINEST, PATHS, SEED = 2.0**-4, 512, 2000, 12345
@@ -60,7 +60,7 @@ def slope_error(squares: np.ndarray, groups: int = 20) -> float:
     return float(np.std(slopes, ddof=1) / np.sqrt(groups))
 
 
-def convergence(model: Model, figure: str, size: Size, progress: Callable[[str], None]) -> StudyResult:
+def convergence(model: Model, what: str, figure: str, size: Size, progress: Callable[[str], None]) -> StudyResult:
     """Errors and slopes of the seven methods on a model: the paper's ten step sizes, or the first of them."""
     fine = increments(size.of(40, PATHS, PATHS))
     halvings = range(size.of(4, 7, 10))
@@ -70,34 +70,61 @@ def convergence(model: Model, figure: str, size: Size, progress: Callable[[str],
         squares = squared_errors(method, model, fine, halvings)
         errors = found[method.name] = np.sqrt(squares.mean(axis=1))
         order, last, spread = ORDERS.get(method.name, 1.0), slope(errors, 4), slope_error(squares[-4:])
-        rows.append(Row(f"{method.name}: slope over the last four steps", order, last, spread))
+        finest = f"2^-{4 + halvings[-4]} to 2^-{4 + halvings[-1]}"
+        rows.append(
+            Row(f"{method.name}: slope over the last four steps", order, last, spread, "", END, finest, len(fine))
+        )
         for halving in (halvings[0], halvings[-1]):
-            rows.append(Row(f"{method.name}: error at h = 2^-{4 + halving}", None, errors[halving], remark=figure))
-    return StudyResult(rows, {figure.replace(" ", "").replace(".", ""): drawn(found, model.name)})
+            h, deviation = END / 2.0**halving, float(np.std(squares[halving], ddof=1))
+            stderr = deviation / np.sqrt(len(fine)) / (2.0 * errors[halving])
+            rows.append(
+                Row(
+                    f"{method.name}: rms error at h = 2^-{4 + halving}",
+                    None,
+                    errors[halving],
+                    stderr,
+                    figure,
+                    END,
+                    h,
+                    len(fine),
+                )
+            )
+    name = figure.replace(" ", "").replace(".", "").lower()
+    return StudyResult(rows, {name: drawn(found, what, len(fine))})
 
 
-def drawn(found: Mapping[str, np.ndarray], title: str) -> Any:
+def drawn(found: Mapping[str, np.ndarray], what: str, paths: int) -> Picture:
     """Errors against step sizes, as the paper draws them."""
-    from matplotlib import pyplot
-
-    figure, ax = pyplot.subplots(figsize=(6.4, 4.4), layout="constrained")
-    for k, (name, errors) in enumerate(found.items()):
+    figure, ax = drawing.canvas(size=(7.6, 4.6))
+    for style, (name, errors) in zip(drawing.styles(markers=True), found.items(), strict=False):
         h = END / 2.0 ** np.arange(len(errors))
-        ax.loglog(h, errors, marker="o", base=2, ms=3, lw=1, color=PALETTE[k % len(PALETTE)], label=name,
-                  ls="-" if k < len(PALETTE) else "--")  # fmt: skip
-    ax.loglog(h, 1.5 * max(errors[0] for errors in found.values()) * h / h[0], ":", base=2, color=GREY, label="order 1")
-    ax.set(xlabel="step size h", ylabel="mean-square error", title=title)
-    ax.legend(frameon=False, fontsize="small")
-    return figure
+        hollow = {"mfc": "none", "ms": 8, "lw": 0} if name == "RK1W3" else {}  # it lies on RK1W2
+        ax.plot(h, errors, **style | hollow, label=name)
+    ax.set_xscale("log", base=2)
+    ax.set_yscale("log", base=2)
+    drawing.slope_guide(ax, h, 0.5, 1.5 * max(errors[0] for errors in found.values()))
+    drawing.slope_guide(ax, h, 1.0, 0.6 * min(errors[0] for errors in found.values()))
+    ax.set(xlabel="step h", ylabel="root mean square error at T")
+    drawing.legend(figure)
+    caption = (
+        f"{what}: √E|x_h - x|² at T = {END:g} against the exact solution, {paths} paths, the same for all methods and "
+        "steps; dotted lines have the orders written beside them. RK1W3 is drawn as hollow markers where it may lie "
+        "on RK1W2."
+    )
+    return Picture(figure, caption)
 
 
 def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
-    return convergence(LINEAR_DAE, "Fig. 5", size, progress)
+    return convergence(LINEAR_DAE, "The linear SDAE of index 1 (example 1)", "Fig. 5", size, progress)
 
 
 STUDY = Study(
     "sdae-linear",
-    "Küpper, Kværnø & Rößler (2012), Fig. 5: errors on a linear SDAE of index 1",
+    KUPPER,
+    "Fig. 5: errors on a linear SDAE of index 1",
+    "The orders are those of the paper, 1/2 for implicit Euler and the trapezoidal rule, 1 for the others, and RK1W4 "
+    "has the smallest errors. RK1W2 and RK1W3 have the same errors here. The printed matrix B of the example has five "
+    "rows; the doubled one is left out.",
     run,
     lambda: 60.0,
 )

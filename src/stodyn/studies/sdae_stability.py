@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from stodyn import plot
 from stodyn.analysis import stability
-from stodyn.studies.contract import Row, Size, Study, StudyResult
+from stodyn.studies import drawing
+from stodyn.studies.contract import Picture, Row, Size, Study, StudyResult
+from stodyn.studies.papers import KUPPER
 from stodyn.studies.sdae_linear import METHODS
 
 FIGURES = {
@@ -44,25 +45,33 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
     return StudyResult(rows, {name: drawn(names, points) for name, names in FIGURES.items()})
 
 
-def drawn(names: tuple[str, ...], points: int) -> Any:
+def drawn(names: tuple[str, ...], points: int) -> Picture:
     """The regions over (h, k²) with the equation's own boundary k² = -2h; the second sign of k in another colour."""
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(1, len(names), figsize=(5.2 * len(names), 4.2), layout="constrained", squeeze=False)
+    figure, axes = drawing.canvas(1, len(names), size=(5.0 * len(names), 4.6), squeeze=False)
     h, squares = np.linspace(-8.0, 2.0, points), np.linspace(0.0, 20.0, points)
     for ax, name in zip(axes[0], names, strict=True):
         for sign, color in ((1, plot.BLUE), (-1, plot.ORANGE))[: ONE_SIGN[name]]:
-            label = name if ONE_SIGN[name] == 1 else f"{name}, k {'>' if sign > 0 else '<'} 0"
+            label = "stable, both signs of k" if ONE_SIGN[name] == 1 else f"stable, k {'>' if sign > 0 else '<'} 0"
             level = stability.region(name, h, squares, sign)
-            plot.region(h, squares, level, labels=("h", "k²"), label=label, color=color, ax=ax)
-        ax.plot([-8.0, 0.0], [16.0, 0.0], "--", color=plot.GREY, lw=1, label="equation: k² = -2h")
-        ax.legend(frameon=False, fontsize="small")
-    return figure
+            plot.region(h, squares, level, labels=("h = λ Δt", "k² = μ² Δt"), color=color, ax=ax)
+            ax.fill([], [], color=color, alpha=0.25, label=label)
+        ax.plot([-8.0, 0.0], [16.0, 0.0], "--", color="k", lw=1.2, label="the equation: k² = -2h")
+        ax.set_title(name)
+    drawing.legend(figure, columns=3)
+    caption = (
+        f"{' and '.join(names)}: where the method is stable in mean square on dX = λ X dt + μ X dW (shaded), for real "
+        "λ and μ, computed. The equation is stable left of the dashed line; an A-stable method covers all of that."
+    )
+    return Picture(figure, caption)
 
 
 STUDY = Study(
     "sdae-stability",
-    "Küpper, Kværnø & Rößler (2012), Figs. 1-4: mean-square stability of the methods",
+    KUPPER,
+    "Figs 1-4: mean-square stability of the methods",
+    "The regions are those of the paper's figures and none of the methods of order 1 is A-stable, as it says. In "
+    "(7.2) B32 should read B31: with the printed formula RK1W2, for one, has another region. RK1W1 and RK1W5 have "
+    "different regions for the two signs of k.",
     run,
     lambda: 60.0,
 )

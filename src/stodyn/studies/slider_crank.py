@@ -11,14 +11,12 @@ from stodyn.engine.simulate import simulate
 from stodyn.methods.alpha import Newmark, StochasticAlpha
 from stodyn.models.slider_crank import SLIDER_CRANK
 from stodyn.statistics.paths import Paths
-from stodyn.studies.contract import Row, Size, Study, StudyResult
+from stodyn.studies.contract import Row, Size, Study, StudyResult, of_run
 from stodyn.studies.mechanics_runs import moments_at_end, pace, path_of_each, same_paths
+from stodyn.studies.papers import RAJAN_RAHA
 
 H, KEPT = 1e-4, 64
 PUBLISHED = {"phi2": -0.3311734987911, "q1": 1.893192460e-4, "q4": -8.363283142e-6}
-OPEN = (
-    "the paper does not say which equations the noise enters, how many longitudinal elements there are, T, h or starts"
-)
 
 
 def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
@@ -28,33 +26,38 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
     model = SLIDER_CRANK(noise=0.5)
     progress(f"{paths} paths to T = {T:g}: the test set's rod")
     runs = same_paths(model.problem, methods, T, round(T / H), paths, min(paths, KEPT), seed=5)
-    rows, figures = [], {"fig5": path_of_each(runs, "q1", "deflection of the rod's middle, one Brownian path")}
+    axis, clock = "deflection q₁ [m]", "time [s]"
+    rows, figures = [], {"fig5": path_of_each(runs, "q1", axis, "Middle of the connecting rod", clock)}
     for label, found in runs.items():
         rows += moments_at_end(label, found, ("q1",))
-        rows.append(Row(f"{label}: rms rate of q4 (longitudinal)", None, *ringing(found), "high frequencies"))
+        made = of_run(found)
         rows.append(
-            Row(f"{label}: drift off the constraints", None, drift(found), None, "largest over paths and times")
+            Row(f"{label}: rms rate of q4 (longitudinal), m/s", None, *ringing(found), "high frequencies", **made)
+        )
+        rows.append(
+            Row(
+                f"{label}: drift off the constraints, m",
+                None,
+                drift(found),
+                None,
+                "largest over paths and times",
+                **made,
+            )
         )
     if size is Size.FULL:
         progress("two-node elements")
         two = same_paths(SLIDER_CRANK(noise=0.5, elements=4).problem, methods, T, round(T / H), paths, 4, seed=5)
         for label, found in two.items():
             rows += moments_at_end(f"4 two-node elements, {label}", found, ("q1",))
-        figures["fig5-two-node"] = path_of_each(two, "q1", "4 two-node elements, one Brownian path")
+        figures["fig5-two-node"] = path_of_each(two, "q1", axis, "The same with 4 two-node elements", clock)
         progress("without noise")
         quiet = simulate(SLIDER_CRANK.problem, StochasticAlpha(rho=0.8), t=(0.0, 0.1), dt=1e-5, paths=1, seed=1,
                          progress=False, collect=Paths(1, at=[0.1]))["path"].isel(number=0, time=0)  # fmt: skip
         rows += [
-            Row(
-                f"no noise, h = 1e-5: {name}(0.1)",
-                None,
-                float(quiet.sel(component=name)),
-                None,
-                f"test set {value:.9g}",
-            )
+            Row(f"no noise: {name}(0.1)", None, float(quiet.sel(component=name)), None, f"test set {value:.9g}",
+                T=0.1, h=1e-5, paths=1)
             for name, value in PUBLISHED.items()
-        ]
-    rows.append(Row("what cannot be known", None, None, None, OPEN))
+        ]  # fmt: skip
     return StudyResult(rows, figures)
 
 
@@ -74,4 +77,13 @@ def estimate() -> float:
     return per_step * (4.5 * 2000 * 1000 + 10_000) + 60.0
 
 
-STUDY = Study("slider-crank", "Rajan & Raha, Fig 5: a noisy slider crank with a flexible rod", run, estimate)
+STUDY = Study(
+    "slider-crank",
+    RAJAN_RAHA,
+    "Fig. 5: a noisy slider crank with a flexible rod",
+    "The α method with ρ = 0.8 damps the longitudinal vibration of the rod that Newmark's method lets ring; the "
+    "deflections agree. The paper does not say which equations the noise enters, how many longitudinal elements the "
+    "rod has, nor T, h and the start; without noise the model agrees with the published test set.",
+    run,
+    estimate,
+)

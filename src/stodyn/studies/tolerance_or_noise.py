@@ -8,15 +8,15 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from matplotlib.figure import Figure
 
-from stodyn import plot
 from stodyn.analysis.tolerance import split_variance
 from stodyn.chaos import nodes
 from stodyn.noise.distribution import Normal, Uniform
 from stodyn.numerics import van_loan
 from stodyn.problems.sde import SDE
-from stodyn.studies.contract import Row, Size, Study, StudyResult
+from stodyn.studies import drawing
+from stodyn.studies.contract import Picture, Row, Size, Study, StudyResult
+from stodyn.studies.papers import OWN
 
 OSCILLATOR = {"stiffness": Uniform(0.9, 1.1), "damping": Uniform(0.05, 0.15)}
 PENDULUM = {"gravity": Normal(9.81, 0.05), "drag": Uniform(0.3, 0.5)}
@@ -59,7 +59,7 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
     paths = size.of(64, PATHS, 16 * PATHS)
     progress("oscillator")
     linear = split_variance(oscillator(), "SRA1", random=OSCILLATOR, t=(0.0, END), dt=0.02, paths=paths, seed=7,
-                            degree=4, every=20)  # fmt: skip
+                            degree=size.of(1, 4, 4), every=20)  # fmt: skip
     linear_at = linear.sel(time=[3.2, 6.4, 12.0], method="nearest")
     rows = []
     for k, (parameters, noise) in enumerate(zip(*exact_split(linear_at["time"].values), strict=True)):
@@ -67,34 +67,55 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
         t = float(one["time"])
         for name, exact in (("variance_parameters", parameters), ("variance_noise", noise)):
             ours, stderr = float(one[name]), float(one[f"{name}_stderr"])
-            rows.append(Row(f"oscillator, t = {t:g}: {name}", None, ours, stderr,
-                            f"exact {exact:.6g}, {(ours - exact) / stderr:+.1f} standard errors from it"))  # fmt: skip
+            rows.append(
+                Row(
+                    f"oscillator, t = {t:g}: {name}",
+                    None,
+                    ours,
+                    stderr,
+                    f"exact {exact:.6g}, {(ours - exact) / stderr:+.1f} standard errors from it",
+                    t,
+                    0.02,
+                    paths,
+                )
+            )
     progress("pendulum")
     swing = split_variance(pendulum(), "EulerMaruyama", random=PENDULUM, t=(0.0, 4.0), dt=0.01, paths=paths, seed=8,
-                           degree=3, every=20)  # fmt: skip
+                           degree=size.of(1, 3, 3), every=20)  # fmt: skip
     for t in (1.0, 2.0, 4.0):
         one = swing.isel(time=int(np.argmin(np.abs(swing["time"].values - t)))).sel(component="angle")
         share, stderr = float(one["share_parameters"]), float(one["share_parameters_stderr"])
         alone = (one["variance_first"] / one["variance"]).values
         remark = "alone: " + ", ".join(f"{name} {part:.3f}" for name, part in zip(PENDULUM, alone, strict=True))
-        rows.append(Row(f"pendulum, t = {t:g}: share of the tolerances", None, share, stderr, remark))
-    panels = [("oscillator x", linear.sel(component="x")), ("pendulum angle", swing.sel(component="angle"))]
-    return StudyResult(rows, {"split": _figure(panels)})
+        rows.append(Row(f"pendulum, t = {t:g}: share of the tolerances", None, share, stderr, remark, t, 0.01, paths))
+    panels = [("oscillator", "variance of x", linear.sel(component="x")),
+              ("pendulum", "variance of the angle [rad²]", swing.sel(component="angle"))]  # fmt: skip
+    return StudyResult(rows, {"split": _figure(panels, paths)})
 
 
-def _figure(panels: list[tuple[str, Any]]) -> Figure:
-    figure = Figure(figsize=(8.0, 3.4), layout="constrained")
-    for ax, (title, run) in zip(figure.subplots(1, 2), panels, strict=True):
-        for color, name in zip(plot.PALETTE, ("variance_parameters", "variance_noise"), strict=False):
+def _figure(panels: list[tuple[str, str, Any]], paths: int) -> Picture:
+    figure, axes = drawing.canvas(1, 2, size=(9.0, 3.8))
+    for ax, (title, axis, run) in zip(axes, panels, strict=True):
+        for style, name in zip(drawing.styles(), ("variance_parameters", "variance_noise"), strict=False):
             value, stderr = run[name].values, run[f"{name}_stderr"].values
-            label = name.removeprefix("variance_")
-            ax.errorbar(run["time"].values, value, 2.0 * stderr, fmt=".-", color=color, ms=3, lw=0.9, label=label)
-        ax.set(title=title, xlabel="time", ylabel="variance")
-        ax.legend(frameon=False, fontsize="small")
-    return figure
+            label = {"parameters": "from tolerances", "noise": "from noise"}[name.removeprefix("variance_")]
+            ax.errorbar(run["time"].values, value, 2.0 * stderr, marker=".", ms=4, **style, label=label)
+        ax.set(title=title, xlabel="time", ylabel=axis)
+    drawing.legend(figure, columns=2)
+    caption = (
+        f"The variance split into the part of the tolerances and that of the noise: oscillator by SRA1, T = {END:g}, h "
+        f"= 0.02; pendulum by EulerMaruyama, T = 4, h = 0.01; {paths} paths, bars of two standard errors."
+    )
+    return Picture(figure, caption)
 
 
 STUDY = Study(
-    "tolerance-or-noise", "the variance of a noisy oscillator and a noisy pendulum: from tolerances, from noise", run,
+    "tolerance-or-noise",
+    OWN,
+    "how much of a variance comes from tolerances, how much from noise",
+    "The variance of an oscillator's position is split into the part that uncertain parameters make and the part that "
+    "noise makes; both agree with exact moments integrated over the parameters. For the pendulum of the README the "
+    "share is estimated in the same way.",
+    run,
     lambda: 120.0,
-)  # fmt: skip
+)
