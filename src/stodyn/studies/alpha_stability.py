@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -47,7 +48,7 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
         for lemma in second_order.lemmas(StochasticAlpha(rho=0.8), omega, h, eta, chi, 0.8, draws):
             verdict = "holds" if lemma.holds else "does not hold"
             T, paths = (4000 * h, 400) if "exponent" in lemma.name else (h, draws)
-            made = {"T": T, "h": h, "paths": paths} if lemma.stderr else {"h": h}
+            made: dict[str, Any] = {"T": T, "h": h, "paths": paths} if lemma.stderr else {"h": h}
             rows.append(Row(f"{where}: {lemma.name}", lemma.printed, lemma.true, lemma.stderr or None, verdict, **made))
     for omega, eta, rho in ((30.0, 0.5, 0.8), (30.0, 0.5, 0.0))[: size.of(1, 1, 2)]:
         progress(f"largest stable step at ω = {omega:g}, η = {eta:g}, ρ = {rho:g}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +21,7 @@ from stodyn.studies.miller import END, exact_coefficients
 from stodyn.studies.papers import PULCH
 
 STEPS = 100
-MADE = {"T": END, "h": END / STEPS}  # s
+MADE: dict[str, Any] = {"T": END, "h": END / STEPS}  # s
 TETRAHEDRON = np.array([[1, 1, 1], [1, -1, -1], [-1, 1, -1], [-1, -1, 1]]) / np.sqrt(3.0)
 
 

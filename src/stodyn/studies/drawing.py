@@ -40,7 +40,7 @@ def legend(figure: Figure, *axes: Axes, columns: int = 1) -> None:
     for ax in axes or figure.axes:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
             entries.setdefault(label, handle)
-    place = "outside right upper" if columns == 1 else "outside lower center"
+    place: Any = "outside right upper" if columns == 1 else "outside lower center"
     figure.legend(entries.values(), entries.keys(), loc=place, ncols=columns, frameon=False, fontsize="small")
 
 

@@ -42,7 +42,8 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
     progress("quadrature over 4³ nodes")
     quadrature = simulate(problem, Quadrature(degree=3, nodes=4), t=(0.0, END), dt=END / steps, collect=every)
     exact = exact_coefficients(galerkin["time"].values, 3, count)
-    rows, made = [], {"T": END, "h": END / steps}
+    rows: list[Row] = []
+    made: dict[str, Any] = {"T": END, "h": END / steps}
     for label, found in (("Galerkin", galerkin), ("quadrature", quadrature)):
         errors = np.abs(found["coefficient"].values - exact).max(axis=(0, 2))
         for name, printed, ours in zip(names, TABLE_1[label], errors, strict=True):
