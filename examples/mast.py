@@ -16,6 +16,7 @@ import numpy as np
 import stodyn as sd
 
 REPLICAS = 512  # small: 32
+DRAWN = 1000  # small: 200
 LIMIT = 4.5  # small: 3.0
 ω, ζ = 1.0, 0.05  # rad/s, and the damping ratio
 σ = np.sqrt(4 * ζ * ω**3)  # which makes the stationary variance of the sway 1
@@ -28,7 +29,7 @@ with warnings.catch_warnings():
 ours, error = float(found["probability"]), float(found["probability_stderr"])
 print(f"95 %: {float(found['probability_low']):.2e} to {float(found['probability_high']):.2e}, from 16 runs")
 
-exact = sd.rare(mast, event=event, before=20.0, dt=0.025, seed=2, by="elementary", replicas=1000)
+exact = sd.rare(mast, event=event, before=20.0, dt=0.025, seed=2, by="elementary", replicas=DRAWN)
 
 _, ax = plt.subplots(figsize=(6, 4), layout="constrained")
 for path in found["event_path"].values[:4]:

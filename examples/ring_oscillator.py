@@ -47,7 +47,7 @@ _, ax = plt.subplots(figsize=(6, 4), layout="constrained")
 ax.plot(k, exact, "k", lw=1, label="phase noise of the cycle")
 ax.errorbar(k, sampled, 2 * errors, fmt="C0o", ms=4, label=f"{PATHS} paths, ± 2 standard errors")
 ax.set(xlabel="period k", ylabel="variance of its end [ps²]", ylim=(0, None))
-ax.legend(frameon=False)
+ax.legend(frameon=False, loc="upper left")
 sd.plot.save(ax, "ring_oscillator.png")
 print(
     f"period {1e9 * float(found['period']):.4f} ns, jitter of one period {1e15 * float(found['period_jitter']):.1f} fs"
