@@ -12,13 +12,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from stodyn import SDE, Hamiltonian, Mechanical, PathsFailed, prepare, simulate
+from stodyn import SDE, Hamiltonian, Mechanical, PathsFailed, diagonal, prepare, simulate
 from stodyn.engine.spec import describe
 from stodyn.engine.stability import UnstableSteps
 from stodyn.methods.milstein import MilsteinLevy
 from stodyn.models.ornstein_uhlenbeck import ORNSTEIN_UHLENBECK
 from stodyn.noise.iterated import MrongowiusRoessler, ResolutionWarning
 from stodyn.problems.contract import AnotherOrder
+from stodyn.statistics import Moments
 
 
 def one(t, x):
@@ -75,6 +76,20 @@ def test_equations_that_grow_themselves_are_left_alone():
     growing = SDE(lambda t, x: x, lambda t, x: 0.5 * x, start=1.0)
     assert not warned(simulate, growing, "EulerMaruyama", t=(0.0, 10.0), dt=0.05)
     assert not warned(simulate, LORENZ, None, t=(0.0, 5.0), dt=0.01)
+
+
+def test_a_large_field_that_grows_slowly_itself_is_left_alone_and_an_unstable_one_is_not():
+    """u' = Δu + u - u³ on a ring of 500 nodes: rates from 1 down to 1 - 16 = -15 about u = 0."""
+
+    def drift(t, u):
+        return 4.0 * (jnp.roll(u, 1) - 2.0 * u + jnp.roll(u, -1)) + u - u**3
+
+    field = SDE(drift, lambda t, u: diagonal(jnp.full(500, 0.1)), np.zeros(500))
+    options = dict(paths=2, collect=Moments(at=[10.0]))
+    assert not warned(simulate, field, "EulerMaruyama", t=(0.0, 10.0), dt=0.02, **options)
+    (message,) = warned(simulate, field, "EulerMaruyama", t=(0.0, 10.0), dt=0.2, **options)
+    longest = float(re.search(r"Take steps of ([0-9.e-]+) or less", message).group(1))
+    assert 0.9 * 2 / 15 < longest <= 1.12 * 2 / 15
 
 
 def test_a_step_that_becomes_unstable_on_the_way_is_seen_at_the_first_saves():

@@ -43,7 +43,7 @@ class UnstableSteps(UserWarning):
     """Warns of steps so long that the method grows where the equations decay."""
 
 
-Look = Callable[[float], "Growth | None"]
+Look = Callable[[float], "Growth | None"]  # by the length of a step; None where rates are not finite, or unknown
 
 
 class Growth(NamedTuple):
@@ -103,30 +103,30 @@ def find_unstable(spec: Spec, layout: Layout, way: Any) -> UnstableStep | None:
         return None
     for t, state in _states(spec, layout, way):
         is_lost = not np.isfinite(state).all()
-        here = None if is_lost else _unstable_about(functools.partial(steps.growth, t, state), t, spec, is_explicit)
+        here = None if is_lost else _unstable_about(*steps.about(t, state), t, spec, is_explicit)
         found, looked, unstable = found or here, looked + 1, unstable + (is_lost or here is not None)
     return found if unstable >= min(2, looked) else None
 
 
-def _unstable_about(look: Look, t: float, spec: Spec, is_explicit: bool) -> UnstableStep | None:
-    """The unstable step about a state, or None."""
+def _unstable_about(look: Look, own_of: Look, t: float, spec: Spec, is_explicit: bool) -> UnstableStep | None:
+    """The unstable step about a state, or None, by the rates of steps and by those of the equations beside them."""
     place = min(int(np.searchsorted(spec.times, t, side="right")), spec.steps) - 1
     h, T = float(spec.lengths[place]), float(spec.times[-1] - spec.times[0])
     grown = look(h)
     if grown is None or not any(_is_notable(rate, h, T) for rate in grown):
         return None
-    own = _own_growth(look, h, T)
+    own = own_of(h)
     if own is None:
         return None
     in_the_mean, in_mean_square = (_is_unstable(rate, slow, h, T) for rate, slow in zip(grown, own, strict=True))
     if in_the_mean:
         return (
-            UnstableStep(t, h, "in the mean", math.exp(grown.mean * h), _longest(look, own, h, T))
+            UnstableStep(t, h, "in the mean", math.exp(grown.mean * h), _longest(look, own_of, h, T))
             if is_explicit
             else None
         )
     if in_mean_square:
-        return UnstableStep(t, h, "in mean square", math.exp(grown.square * h), _longest(look, own, h, T))
+        return UnstableStep(t, h, "in mean square", math.exp(grown.square * h), _longest(look, own_of, h, T))
     return None
 
 
@@ -152,14 +152,16 @@ def _own_growth(look: Look, h: float, T: float) -> Growth | None:
     return None
 
 
-def _longest(look: Look, own: Growth, h: float, T: float) -> float:
+def _longest(look: Look, own_of: Look, h: float, T: float) -> float:
     """The longest step that is not unstable, to some percent."""
     bad, good = 0.0, -float(FINEST)  # of log2 of the step over h
     for _ in range(10):
         middle = 0.5 * (bad + good)
         step = h * 2.0**middle
         grown = look(step)
-        is_good = grown is not None and not any(_is_unstable(a, b, step, T) for a, b in zip(grown, own, strict=True))
+        is_good = grown is not None and not any(_is_notable(rate, step, T) for rate in grown)
+        if grown is not None and not is_good and (own := own_of(step)) is not None:
+            is_good = not any(_is_unstable(a, b, step, T) for a, b in zip(grown, own, strict=True))
         bad, good = (bad, middle) if is_good else (middle, good)
     return h * 2.0**good
 
@@ -194,7 +196,7 @@ class _Steps:
     """Single steps of a run from a state of its method and from states beside it."""
 
     def __init__(self, spec: Spec, layout: Layout, way: programs.SingleSteps):
-        self.rows = way.real_rows
+        self.rows, self.duration = way.real_rows, float(spec.times[-1] - spec.times[0])
         N = len(self.rows)
         self.is_whole = N <= WHOLE
         nodes, self.weights = _nodes(spec, self.is_whole)
@@ -208,12 +210,37 @@ class _Steps:
             first += count
         self.step = way.stepper(layout, self.normals, len(self.weights) * self.shifts.shape[1])
 
-    def growth(self, t: float, state: np.ndarray, h: float) -> Growth | None:
-        """The rates of steps of length h about a state; None where they are not finite, or the step has no derivative
-        there."""
+    def about(self, t: float, state: np.ndarray) -> tuple[Look, Look]:
+        """The rates of steps about a state, and those of the equations.
+
+        About a large state the equations are followed along the directions that steps of that length come to: short
+        steps hardly turn random directions, so that a slow growth would be missed along those.
+        """
+        if self.is_whole:
+            look = functools.partial(self._growth, t, state)
+            known: list[Growth | None] = []
+
+            def own_growth(h: float) -> Growth | None:
+                if not known:
+                    known.append(_own_growth(look, h, self.duration))
+                return known[0]
+
+            return look, own_growth
+        random = np.random.default_rng(1).standard_normal((len(self.rows), DIRECTIONS))
+
+        def along(v: np.ndarray, h: float) -> tuple[Growth | None, np.ndarray]:
+            with np.errstate(all="ignore"):
+                return self._growth_in_directions(t, state, h, v)
+
+        def own_growth_along(h: float) -> Growth | None:
+            found, turned = along(random, h)
+            return None if found is None else _own_growth(lambda short: along(turned, short)[0], h, self.duration)
+
+        return lambda h: along(random, h)[0], own_growth_along
+
+    def _growth(self, t: float, state: np.ndarray, h: float) -> Growth | None:
+        """The rates of steps of length h about a small state."""
         with np.errstate(all="ignore"):
-            if not self.is_whole:
-                return self._growth_in_directions(t, state, h)
             M = self._matrices(t, state, h)
             if M is None:
                 return None
@@ -236,19 +263,21 @@ class _Steps:
         agree = np.abs(near - far).max() <= 0.01 * max(1.0, np.abs(near).max())  # NaN does not
         return near if agree else None
 
-    def _growth_in_directions(self, t: float, state: np.ndarray, h: float) -> Growth | None:
-        """The growth that some directions come to, turned by the step repeatedly."""
-        v, grown = np.random.default_rng(1).standard_normal((len(self.rows), DIRECTIONS)), []
+    def _growth_in_directions(
+        self, t: float, state: np.ndarray, h: float, v: np.ndarray
+    ) -> tuple[Growth | None, np.ndarray]:
+        """The growth that some directions v come to, turned by the step repeatedly, and those directions."""
+        grown = []
         for _ in range(TURNS):
-            v /= np.linalg.norm(v, axis=0)
+            v = v / np.linalg.norm(v, axis=0)
             shifts = np.concatenate([0.0 * v, APART * v], axis=1)
             (after,) = self._after(t, state, h, shifts)
             v = (after[:, DIRECTIONS:] - after[:, :DIRECTIONS]) / APART
             grown.append(float(np.mean(np.linalg.norm(v, axis=0))))
         if not np.all(np.isfinite(grown)):
-            return None
+            return None, v
         rate = float(np.mean(np.log(np.maximum(grown[TURNS // 2 :], 1e-300)))) / h
-        return Growth(rate, rate)
+        return Growth(rate, rate), v
 
 
 def _size(state: np.ndarray) -> np.ndarray:
