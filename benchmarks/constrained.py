@@ -2,67 +2,101 @@
 
     python benchmarks/constrained.py [orders | drift | cost | chain ...] [--small]
 
-orders  rms errors of x and v on common Brownian paths, against the minimal form by StochasticAlpha20 at steps
-        8 times as fine; order with its 95 % interval
+orders  rms errors of x and v on common Brownian paths, against the minimal form by StochasticAlpha20 at a quarter of
+        the finest step; slopes with their 95 % intervals
 drift   the largest |g| and |G v| over 10⁶ steps
 cost    processor time of a step of the pendulum with its rod against its angle
 chain   processor time of a step of n pendulums with their rods, and of their angles, for growing n
 """
 
+import dataclasses
 import sys
 import time
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 import stodyn as sd
 from stodyn import statistics as st
-from stodyn.analysis.order import strong_order
+from stodyn.analysis.common_paths import Run, common_paths
 from stodyn.methods.alpha import StochasticAlpha20
 from stodyn.methods.catalogue import find
-from stodyn.models.jointed import CRANK, FOUR_BAR, JOINTED_PENDULUM, PENDULUM_CHAIN, SPHERICAL_PENDULUM
+from stodyn.methods.projected_alpha import ProjectedAlpha
+from stodyn.methods.rattle_alpha import RattleAlpha
+from stodyn.models.jointed import FOUR_BAR, JOINTED_PENDULUM, PENDULUM_CHAIN
 from stodyn.numerics.newton import underived
-from stodyn.problems.minimal import placed
+from stodyn.numerics.printing.points import AtPoints
+from stodyn.problems.minimal import in_minimal_coordinates, placed
 
 METHODS = ("RattleAlpha", "RattleAlpha15", "ProjectedAlpha", "Rattle", "ShiftedRattle15")
+VELOCITY = (RattleAlpha, ProjectedAlpha(order=1.5), ProjectedAlpha)  # that take noise which depends on v
 
 
-def in_minimal_coordinates(model):
-    """The end of a path as a function of its increments, computed in minimal coordinates."""
-    minimal, embedding = model.exact["minimal"](), model.exact["embedding"]
-    method = StochasticAlpha20.prepared(minimal, 1e-3)
+def on_a_rod(noise):
+    """A pendulum with other noise, its minimal form and the embedding."""
+    posed = dataclasses.replace(JOINTED_PENDULUM.problem, noise=noise)
+    embedding = JOINTED_PENDULUM.exact["embedding"]
+    return posed, in_minimal_coordinates(posed, embedding, ([1.0], [0.5])), embedding
 
-    def truth(t0, noise):
-        h, steps = noise.h, noise.W.shape[0]
-        start = method.start(minimal, t0, jnp.asarray(minimal.example_start()), None)
 
-        def step(state, given):
-            k, increment = given
-            return method.step(minimal, t0 + k * jnp.ravel(h)[0], state, increment, None)[0], None
+def posed(model):
+    return model.problem, model.exact["minimal"](), model.exact["embedding"]
 
-        state, _ = jax.lax.scan(step, start, (jnp.arange(steps), noise))
-        return placed(embedding, t0 + jnp.sum(jnp.broadcast_to(h, (steps,))), method.read(state))
 
-    truth.needs = method.needs
-    return truth
+def squares(problem, minimal, embedding, methods, steps, paths):
+    """The squared errors of (x, v) at T = 1 by each method, (paths, steps), and of the reference with twice its step.
+
+    Two runs along the same paths: of StochasticAlpha20 in minimal coordinates at a quarter of the finest step, and of
+    the methods. Both draw the same numbers because each holds a method that needs all iterated integrals.
+    """
+    fine = 4 * steps[-1]
+    factors = tuple(fine // count for count in steps)
+    truth = common_paths(minimal, [Run(StochasticAlpha20, (1, 2))], (0.0, 1.0), fine, paths, 1)
+    found = common_paths(problem, [Run(method, factors) for method in methods], (0.0, 1.0), fine, paths, 1)
+    (W, angles), (W_too, *ends) = (
+        [np.concatenate(parts) for parts in zip(*((W, *states) for W, states in blocks), strict=True)]
+        for blocks in (truth, found)
+    )
+    assert np.array_equal(W, W_too)
+    at_end = AtPoints(lambda u: placed(embedding, 1.0, u))
+    right, nearly = (at_end(np.ascontiguousarray(angles[:, k])) for k in (0, 1))
+    errors = [np.sum((x[:, :, : 2 * problem.N] - right[:, None]) ** 2, axis=2) for x in ends]
+    return errors, np.sum((right - nearly) ** 2, axis=1)
+
+
+def slope(squared, h, last=None):
+    """The slope of log rms against log h over the last steps, and its standard error with the correlation of steps."""
+    squared, h = squared[:, -(last or len(h)) :], h[-(last or len(h)) :]
+    weight = np.log(h) - np.log(h).mean()
+    weight /= weight @ weight
+    mean = squared.mean(axis=0)
+    return 0.5 * weight @ np.log(mean), np.std(0.5 * (squared / mean) @ weight) / np.sqrt(len(squared))
 
 
 def orders(small):
-    paths, steps = (100, (32, 64, 128)) if small else (400, (32, 64, 128, 256, 512))
-    models = {"pendulum, force 4": JOINTED_PENDULUM(noise=(4.0, 0.0)), "pendulum, force 1.5": JOINTED_PENDULUM}
+    """With 95 % intervals of sampling; errors bend at long steps, so that the last three steps stand beside all."""
+    steps = (32, 64, 128) if small else (32, 64, 128, 256, 512)
+    h, every = 1.0 / np.array(steps), [find(name) for name in METHODS]
+    sheared = on_a_rod(lambda t, x, v: jnp.stack([1.8 * v[1], jnp.zeros(())])[:, None])
+    cases = {
+        "pendulum, force 4": (posed(JOINTED_PENDULUM(noise=(4.0, 0.0))), every, 2000),
+        "two channels, 4 and 3": (on_a_rod(lambda t, x, v: jnp.diag(jnp.array([4.0, 3.0]))), every, 1000),
+        "noise 1.8 v_y": (sheared, VELOCITY, 2000),
+    }
     if not small:
-        models |= {"double": PENDULUM_CHAIN, "crank": CRANK, "four-bar, force 4": FOUR_BAR(noise=4.0),
-                   "spherical": SPHERICAL_PENDULUM}  # fmt: skip
-    for name, model in models.items():
-        for method in METHODS:
-            study = strong_order(
-                model.problem, find(method), reference=in_minimal_coordinates(model), steps=steps, paths=paths,
-                refine=8, seed=1, t=(0.0, 1.0), level=0.95,
-            )  # fmt: skip
-            slopes = np.diff(np.log2(study["error"].values)) / -1.0
-            told = f"order {study.attrs['order']:.2f} [{study.attrs['order_low']:.2f}, {study.attrs['order_high']:.2f}]"
-            print(f"{name:22s} {method:16s} {told}  slopes {np.round(slopes, 2)}  last {study['error'].values[-1]:.2e}")
+        cases["double, force 1.5"] = posed(PENDULUM_CHAIN), every, 500
+        cases["four-bar, force 4"] = posed(FOUR_BAR(noise=4.0)), every, 500
+    for name, (system, methods, paths) in cases.items():
+        before = time.process_time()
+        found, own = squares(*system, methods, steps, paths // 20 if small else paths)
+        print(f"{name}, {len(own)} paths; the reference {np.sqrt(own.mean()):.1e} from that of twice its step")
+        for method, squared in zip(methods, found, strict=True):
+            (all_, its), (late, spread) = slope(squared, h), slope(squared, h, 3)
+            rms = " ".join(f"{e:.2e}" for e in np.sqrt(squared.mean(axis=0)))
+            label = method.name if method.name != "ProjectedAlpha" else f"ProjectedAlpha({method.order})"
+            print(f"    {label:20s} order {all_:.2f} ± {1.96 * its:.2f}, of the last three steps {late:.2f} ± "
+                  f"{1.96 * spread:.2f}; rms {rms}", flush=True)  # fmt: skip
+        print(f"    {time.process_time() - before:.0f} s of processor time", flush=True)
 
 
 def drift(small):

@@ -58,6 +58,24 @@ def test_modal_reduction_says_what_it_leaves_out():
     assert frame(2).components[:2] == ("mode1", "mode2")
 
 
+def test_a_static_correction_replaces_modes_that_follow_the_load_at_once():
+    found = 100.0 * sd.structures.reduction_error(frame(), frame(2), static=True)
+    np.testing.assert_allclose(found, [-0.02, -0.21, 0.02], atol=6e-3)
+    np.testing.assert_allclose(sd.structures.reduction_error(frame(), frame(3), static=True), 0.0, atol=1e-11)
+    slow = co.kanai_tajimi(0.3, 0.6, sigma=1.0)  # ground so slow that the frame follows it
+    plain, corrected = (sd.structures.reduction_error(frame(ground=slow), frame(1, ground=slow), static=flag)
+                        for flag in (False, True))  # fmt: skip
+    assert np.abs(corrected).max() < 0.2 * np.abs(plain).max()
+    run = sd.simulate(frame(1), t=(0.0, 0.1), dt=0.02, paths=8, seed=1, collect=[
+        sd.statistics.Moments(), *sd.structures.responses(frame(1), static=True).observables(at=[0.1])])  # fmt: skip
+    rows = sd.structures.responses(frame(1), static=True).drifts
+    np.testing.assert_allclose(run["drift"].values[-1], rows @ run["mean"].values[-1], rtol=1e-9)
+    with pytest.raises(ValueError, match=r"static: the structure is not reduced.*modes=r"):
+        sd.structures.responses(frame(), static=True)
+    with pytest.raises(ValueError, match=r"static: it needs the load of the whole structure.*base_excited"):
+        sd.structures.responses(frame(1).own, static=True)
+
+
 def test_peaks_of_the_first_drift():
     law = sd.structures.peaks(frame(), [1.0, 0.0, 0.0], 10.0)
     np.testing.assert_allclose(law.moments, [6.661555211924e-05, 8.084925919085e-04, 1.035074031986e-02], rtol=1e-9)

@@ -48,7 +48,10 @@ SMOOTH = 1e-9  # relative: white noise in a response below this share of its rat
 
 
 class Responses(NamedTuple):
-    """Rows c with q = c (x, v) of a structure: drifts (N, 2N), base shear (k, 2N), absolute accelerations (N, 2N)."""
+    """Rows c with q = c (x, v) of a structure: drifts (N, 2N), base shear (k, 2N), absolute accelerations (N, 2N).
+
+    With a static correction they multiply (x, v, s), s the states of the filter.
+    """
 
     drifts: np.ndarray
     base_shear: np.ndarray
@@ -66,7 +69,9 @@ class Responses(NamedTuple):
 
 
 @checks_arguments
-def responses(problem: Any, direction: ArrayLike | None = None, drifts: ArrayLike | None = None) -> Responses:
+def responses(
+    problem: Any, direction: ArrayLike | None = None, drifts: ArrayLike | None = None, static: bool = False
+) -> Responses:
     """The responses of a linear structure from matrices, as rows that multiply its state.
 
     Absolute accelerations are those of a structure on moving ground, -M⁻¹(K x + C v); the base shear ι'(K x + C v) is
@@ -82,10 +87,18 @@ def responses(problem: Any, direction: ArrayLike | None = None, drifts: ArrayLik
     drifts : array (k, N), optional
         Which differences of displacements are drifts; by default x_0, x_1 - x_0, x_2 - x_1, ..., as for floors that are
         numbered upwards.
+    static : bool
+        Of a modal reduction on moving ground: add what the modes that were left out would do if they followed the load
+        at once, x ≈ Φ z + (K⁻¹ - Φ diag(ω⁻²) Φ') load. It need not improve every response: see `reduction_error`.
 
     Returns
     -------
     Responses
+
+    Raises
+    ------
+    ValueError
+        If `static` is asked of a structure that is not reduced, has no moving ground under it, or floats.
     """
     inner = problem.problem if isinstance(problem, Accounted) else problem
     own = _linear(inner)
@@ -102,8 +115,30 @@ def responses(problem: Any, direction: ArrayLike | None = None, drifts: ArrayLik
     found = [np.concatenate([D, np.zeros_like(D)], axis=1), ι.T @ forces, -np.linalg.solve(M, forces)]
     if reduction is not None:
         Φ = scipy.linalg.block_diag(reduction.shapes, reduction.shapes)
-        found = [rows @ Φ for rows in found]
+        left_out = _left_out(problem, reduction) if static else np.zeros((N, 0))
+        found = [np.concatenate([rows @ Φ, rows[:, :N] @ left_out], axis=1) for rows in found]
+    elif static:
+        raise ValueError("static: the structure is not reduced, so that nothing is left out; make it with modes=r")
     return Responses(*found)
+
+
+def _left_out(problem: Any, reduction: Any) -> np.ndarray:
+    """The displacements of the modes that were left out, at rest under the ground's load, by the filter's states."""
+    if not isinstance(problem, DrivenMechanical) or problem.base is None:
+        raise ValueError(
+            "static: it needs the load of the whole structure, which is known on moving ground; make the problem with "
+            "base_excited"
+        )
+    if problem.own.accelerations:
+        raise ValueError(
+            "static: the rows multiply (x, v, s), between which accelerations=True puts others; leave it out"
+        )
+    M, _, K = (matrix.toarray() for matrix in reduction.whole.matrices)
+    if not np.linalg.eigvalsh(K)[0] > 1e-12 * np.abs(K).max():
+        raise ValueError("static: K is singular, so that the structure floats and has no static displacement")
+    load = -M @ np.asarray(problem.base, float).reshape(len(M), -1) @ problem.coloured.C
+    Φ, ω = reduction.shapes, reduction.frequencies
+    return np.linalg.solve(K, load) - Φ @ ((Φ.T @ load) / ω[:, None] ** 2)
 
 
 def _linear(problem: Any) -> Structure:
@@ -163,7 +198,7 @@ def _units(A: np.ndarray) -> np.ndarray:
     return scale
 
 
-def reduction_error(whole: Any, reduced: Any, rows: str = "drifts") -> np.ndarray:
+def reduction_error(whole: Any, reduced: Any, rows: str = "drifts", static: bool = False) -> np.ndarray:
     """The relative errors of stationary variances of responses by modal reduction, exact: reduced/whole - 1.
 
     Parameters
@@ -172,6 +207,8 @@ def reduction_error(whole: Any, reduced: Any, rows: str = "drifts") -> np.ndarra
         The same structure and loads with all coordinates, and with modes=r.
     rows : str
         "drifts", "base_shear" or "accelerations".
+    static : bool
+        Whether the responses of the reduced one have the static correction of `responses`.
 
     Returns
     -------
@@ -181,7 +218,7 @@ def reduction_error(whole: Any, reduced: Any, rows: str = "drifts") -> np.ndarra
         raise TypeError("reduced: expected a structure made with modes=r")
     found = []
     for problem in (whole, reduced):
-        c = getattr(responses(problem), rows)
+        c = getattr(responses(problem, static=static and problem is reduced), rows)
         P = stationary_covariance(problem)[: c.shape[1], : c.shape[1]]
         found.append(np.einsum("ij,jk,ik->i", c, P, c))
     return found[1] / found[0] - 1.0
