@@ -625,14 +625,14 @@ def sweep(
         ax.plot(across, values.values, "o-", color=BLUE, lw=1.5, ms=4, label=name)
         if across is not x:
             ax.set_xticks(across, list(map(str, x)))
-        return _finish(ax, runs, dims[0], label, legend=True, title=when)
+        return _finish(ax, runs, _label(runs, dims[0]), label, legend=True, title=when)
     x, y = (runs[dim].values for dim in dims)
     picture = ax.pcolormesh(x, y, values.transpose(dims[1], dims[0]).values, cmap="viridis", shading="nearest")
     figure = ax.get_figure()
     assert figure is not None
     figure.colorbar(picture, ax=ax, label=label)
     error = f"largest standard error {float(errors.max()):.2g}"
-    _finish(ax, runs, dims[0], dims[1], title=f"{when}, {error}")
+    _finish(ax, runs, _label(runs, dims[0]), _label(runs, dims[1]), title=f"{when}, {error}")
     ax.grid(False)
     return ax
 

@@ -1,11 +1,13 @@
 """A sweep is the runs of its points on the same paths; its differences have the errors of the pathwise differences."""
 
+import json
+
 import jax
 import numpy as np
 import pytest
 import scipy.stats
 
-from stodyn import SDE, PathsFailed, difference, load, place, provenance, simulate, sweep
+from stodyn import SDE, PathsFailed, difference, load, place, plot, provenance, simulate, sweep
 from stodyn import statistics as st
 from stodyn.methods.explicit import EulerMaruyama, Heun
 from stodyn.models.ornstein_uhlenbeck import ORNSTEIN_UHLENBECK, ornstein_uhlenbeck
@@ -150,3 +152,15 @@ def test_a_device_runs_the_paths_it_has_in_simulate():
     alone = simulate(ornstein_uhlenbeck(sigma=SIGMAS[1]), EulerMaruyama, **options)
     np.testing.assert_array_equal(found["mean"].values[1], alone["mean"].values)
     assert (difference(found, "sigma")["variance_stderr"].values[0, -1] > 0).all()
+
+
+def test_swept_parameters_keep_their_units_and_have_words():
+    decay = SDE(lambda t, x, p: -p["rate"] * x, lambda t, x, p: p["s"] + 0.0 * x, 1.0,
+                   params={"rate": 1.0, "s": 0.1}, units={"x": "m", "rate": "1/s", "time": "s"})  # fmt: skip
+    options = dict(t=(0, 0.5), dt=0.25, paths=8, seed=1)
+    run = sweep(decay, "Heun", over={"rate": [1.0, 2.0]}, **options)
+    assert run["rate"].attrs == {"units": "1/s"}
+    assert json.loads(run["mean"].attrs["units"]) == {"x": "m"}
+    assert plot.sweep(run).get_xlabel() == "rate [1/s]"
+    laws = sweep(decay, "Heun", over={"s": [0.1, scipy.stats.norm(0.1, 0.01)]}, **options)
+    assert provenance(laws)["sweep"]["points"]["s"][1] == {"s": "norm(loc=0.1, scale=0.01)"}

@@ -1,10 +1,12 @@
 """What a person reads of a problem, a method and a model."""
 
 import numpy as np
+import pytest
 import scipy.stats
 
 import stodyn as sd
 from stodyn.models.catalogue import catalogue
+from stodyn.problems import describing
 
 
 def test_a_problem_tells_its_noise_its_start_and_its_method():
@@ -20,10 +22,27 @@ def test_a_problem_tells_its_noise_its_start_and_its_method():
     assert told["components"] == "x"
     assert told["noise"] == f"{spring.noise_structure}, ito"
     assert told["start"] == "1"
-    assert told["params"].startswith("k = 2, s = ")
+    assert told["params"] == "k = 2, s = norm(loc=1, scale=0.1)"
     assert told["method"].startswith("SRIW1 unless another is named: ")
     page = spring._repr_html_()
     assert page.startswith("<b>SDE with 1 component") and "SRIW1" in page
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (scipy.stats.norm(), "norm(loc=0, scale=1)"),
+        (scipy.stats.beta(2, b=3.5, scale=2), "beta(a=2, b=3.5, loc=0, scale=2)"),
+        (scipy.stats.poisson(3), "poisson(mu=3, loc=0)"),
+        (scipy.stats.multivariate_normal([0.0, 1.0]), "multivariate_normal"),
+        (sd.noise.Uniform(0.0, 1.0), "Uniform(0, 1)"),
+        (sd.PerPath(np.arange(3.0)), "PerPath([0., 1., 2.])"),
+        (sd.PerPath(np.ones((100, 2))), "PerPath(array of shape (100, 2))"),
+        (object(), "object"),
+    ],
+)
+def test_values_are_told_in_words_without_addresses(value, words):
+    assert describing.short(value) == words
 
 
 def test_many_components_are_counted_and_html_is_escaped():

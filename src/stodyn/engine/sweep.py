@@ -40,6 +40,7 @@ from stodyn.methods.contract import Catalogued, Expansion
 from stodyn.methods.stopping import Stop
 from stodyn.models.catalogue import Model
 from stodyn.noise.source import differs
+from stodyn.problems import describing
 from stodyn.problems.contract import Problem, machine_memory
 from stodyn.statistics import comparison
 from stodyn.statistics.comparison import Comparison
@@ -243,11 +244,13 @@ class _Axis(NamedTuple):
 
     name: str
     points: list[list[tuple[str, Any]]]
+    units: Mapping[str, str] = {}
 
-    def coords(self) -> dict[str, tuple[str, np.ndarray]]:
+    def coords(self) -> dict[str, tuple[str, np.ndarray, dict[str, str]]]:
         named = {key: [dict(point)[key] for point in self.points] for key in dict(self.points[0])}
-        coords = {key: (self.name, _coordinate(values)) for key, values in named.items()}
-        return coords if self.name in coords else {self.name: (self.name, np.arange(len(self.points))), **coords}
+        units = {key: {"units": self.units[key]} if key in self.units else {} for key in named}
+        coords = {key: (self.name, _coordinate(values), units[key]) for key, values in named.items()}
+        return coords if self.name in coords else {self.name: (self.name, np.arange(len(self.points)), {}), **coords}
 
 
 def _coordinate(values: Sequence[Any]) -> np.ndarray:
@@ -291,14 +294,15 @@ def _plainly(value: Any) -> Any:
     try:
         return identity.in_brief(np.asarray(value, float))
     except (TypeError, ValueError):
-        return repr(value)
+        return describing.short(value)
 
 
 def points(problem: Any, over: Mapping[Any, Sequence[Any]]) -> tuple[list[_Axis], list[Any]]:
     """The dimensions of a grid, and the problem at each of its points."""
     axes = _axes(over)
     grid = itertools.product(*(axis.points for axis in axes))
-    return axes, [as_it_is_now(_at(problem, dict(itertools.chain(*point)))) for point in grid]
+    problems = [as_it_is_now(_at(problem, dict(itertools.chain(*point)))) for point in grid]
+    return [axis._replace(units=problems[0].param_units) for axis in axes], problems
 
 
 def _at(problem: Any, values: Mapping[str, Any]) -> Any:

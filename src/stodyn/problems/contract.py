@@ -134,7 +134,20 @@ class Problem(ABC):
     @functools.cached_property
     def component_units(self) -> dict[str, str] | None:
         """Component (or "time") -> unit."""
-        return component_units(self.units, self.components)
+        return component_units(self.units, self.components, self.param_names)
+
+    @property
+    def param_names(self) -> tuple[str, ...]:
+        """The names of the parameters as a sweep spells them: "rate", or "spring.rate" for nested ones."""
+        places, _ = jax.tree_util.tree_flatten_with_path(self.params)
+        spelled = (jax.tree_util.keystr(place, simple=True, separator=".") for place, _ in places)
+        return tuple(name for name in spelled if name)
+
+    @property
+    def param_units(self) -> dict[str, str]:
+        """Parameter -> unit, of those whose units were given."""
+        given = self.units if isinstance(self.units, Mapping) else {}
+        return {name: given[name] for name in self.param_names if name in given and name not in self.components}
 
     @functools.cached_property
     def start_source(self) -> Source:
@@ -306,6 +319,10 @@ class Around(Problem):
     @property
     def params(self) -> Any:
         return self.problem.params
+
+    @property
+    def param_units(self) -> dict[str, str]:
+        return self.problem.param_units
 
     @property
     def calculus(self) -> str:  # type: ignore[override]
@@ -490,8 +507,8 @@ def component_names(names: Any, default: Sequence[str]) -> tuple[str, ...]:
     return found
 
 
-def component_units(units: Any, names: Sequence[str]) -> dict[str, str] | None:
-    """Component -> unit, from a mapping or one entry per component."""
+def component_units(units: Any, names: Sequence[str], params: Sequence[str] = ()) -> dict[str, str] | None:
+    """Component -> unit, from a mapping, which may have units of parameters too, or one entry per component."""
     if units is None:
         return None
     if not isinstance(units, Mapping):
@@ -499,14 +516,16 @@ def component_units(units: Any, names: Sequence[str]) -> dict[str, str] | None:
         if len(units) != len(names):
             raise ValueError(f"units: expected {len(names)} entries, one per component, got {units!r}")
         units = dict(zip(names, units, strict=True))
-    strangers = sorted(set(units) - {*names, "time"})
+    strangers = sorted(set(units) - {*names, "time", *params})
     if strangers:
+        others = f", the params {tuple(params)}" if params else ""
         raise ValueError(
-            f"units: unknown component(s) {', '.join(map(repr, strangers))}; the components are {(*names, 'time')}"
+            f"units: unknown component(s) {', '.join(map(repr, strangers))}; "
+            f"the components are {(*names, 'time')}{others}"
         )
     if not all(isinstance(unit, str) for unit in units.values()):
         raise ValueError(f"units: expected words such as 'm/s', got {dict(units)}")
-    return dict(units)
+    return {name: unit for name, unit in units.items() if name in (*names, "time")}
 
 
 def fixed_value(name: str, value: Any) -> np.ndarray:

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from stodyn.noise.source import PerPath
+
 Lines = Iterable[tuple[str, str]]
 MOST = 8  # components or parameters that are named
 
@@ -35,11 +37,11 @@ def of_problem(problem: Any) -> tuple[str, Lines]:
     if problem.m:
         lines.append(("noise", f"{problem.noise_structure}, {problem.calculus}"))
     if hasattr(problem, "start"):
-        lines.append(("start", _short(problem.start)))
+        lines.append(("start", short(problem.start)))
     if isinstance(problem.params, Mapping):
-        lines.append(("params", _few(f"{name} = {_short(value)}" for name, value in problem.params.items())))
+        lines.append(("params", _few(f"{name} = {short(value)}" for name, value in problem.params.items())))
     elif problem.params is not None:
-        lines.append(("params", _short(problem.params)))
+        lines.append(("params", short(problem.params)))
     try:
         name, reason, _ = problem.recommended
     except TypeError:
@@ -52,14 +54,30 @@ def _few(words: Iterable[str]) -> str:
     return ", ".join(found[:MOST]) + (f", ... ({len(found)} in all)" if len(found) > MOST else "")
 
 
-def _short(value: Any) -> str:
+def distribution(law: Any) -> str:
+    """A frozen distribution of scipy.stats with its parameters by name: norm(loc=0, scale=1)."""
+    family = law.dist
+    names = [*(family.shapes or "").replace(",", " ").split(), "loc", *(["scale"] if hasattr(family, "pdf") else [])]
+    given = {"loc": 0, "scale": 1} | dict(zip(names, law.args, strict=False)) | law.kwds
+    return f"{family.name}({', '.join(f'{name}={short(given[name])}' for name in names if name in given)})"
+
+
+def short(value: Any) -> str:
+    """A value in a few words: never the address of an object, nor a long array."""
+    if hasattr(value, "dist") and hasattr(value, "kwds"):
+        return distribution(value)
     if callable(value) and hasattr(value, "__name__"):
         return f"drawn by {value.__name__}"
     if isinstance(value, tuple):
-        return f"({', '.join(map(_short, value))})"
+        return f"({', '.join(map(short, value))})"
     if isinstance(value, (list, np.ndarray)) or hasattr(value, "__array__"):
         array = np.asarray(value)
         if array.size > MOST:
             return f"array of shape {array.shape}"
         return np.array2string(array, precision=6, separator=", ", max_line_width=1000)
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, PerPath):
+        return f"PerPath({short(value.values)})"
+    has_words = type(value).__repr__ is not object.__repr__
+    return str(value) if has_words else type(value).__name__.removesuffix("_frozen")

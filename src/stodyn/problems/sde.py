@@ -79,8 +79,8 @@ class SDE(Problem):
     names : sequence of str, optional
         The names of the components.
     units : sequence or mapping, optional
-        One unit per component, or name -> unit, where "time" may have one too. Names and units appear in results and
-        plots.
+        One unit per component, or name -> unit, where "time" and the entries of params may have one too. Names and
+        units appear in results and plots.
     structure : str, optional
         Overrides the structure of the noise that is otherwise determined from `diffusion`: one of STRUCTURES (see
         `noise_structure`).
