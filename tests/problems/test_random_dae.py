@@ -13,7 +13,8 @@ from stodyn.methods.radau import states_at
 from stodyn.models.miller_integrator import MILLER_INTEGRATOR
 from stodyn.noise.distribution import Normal, Uniform
 from stodyn.noise.source import PerPath
-from stodyn.problems.random_dae import RandomDAE, check_start, derivatives
+from stodyn.problems.random_dae import RandomDAE
+from stodyn.problems.random_start import check_start, derivatives
 from stodyn.statistics.surrogate import Surrogate
 
 TWO = {"p": Uniform(1.0, 3.0), "q": Normal(0.0, 1.0)}

@@ -21,7 +21,8 @@ from stodyn.chaos.memory import refuse_too_large
 from stodyn.methods.contract import Expanded, Expansion
 from stodyn.methods.radau import integrate, states_at
 from stodyn.numerics.radau import Forcing
-from stodyn.problems.random_dae import INDEX_LIMIT, RandomDAE, check_start
+from stodyn.problems.random_dae import RandomDAE
+from stodyn.problems.random_start import INDEX_LIMIT, check_start
 
 CITATION = (
     "R. Pulch, Stochastic collocation and stochastic Galerkin methods for linear differential algebraic equations, "

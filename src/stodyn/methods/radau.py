@@ -11,7 +11,8 @@ import numpy as np
 from stodyn.methods.contract import Claim, Solver
 from stodyn.numerics import radau
 from stodyn.numerics.radau import Forcing
-from stodyn.problems.random_dae import DENSE_LIMIT, INDEX_LIMIT, RandomDAE, check_start
+from stodyn.problems.random_dae import DENSE_LIMIT, RandomDAE
+from stodyn.problems.random_start import INDEX_LIMIT, check_start
 
 BATCH = 4096  # members that are solved at once
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -18,7 +16,7 @@ from stodyn.arguments import checks_arguments
 from stodyn.noise.distribution import Distribution, distribution
 from stodyn.noise.source import Fixed, Source, source_of
 from stodyn.numerics.radau import Forcing, Linear, Nonlinear
-from stodyn.problems import multiaffine, pencil
+from stodyn.problems import domain_index, multiaffine, pencil
 from stodyn.problems.calling import call, check_call
 from stodyn.problems.contract import (
     NoiseStructure,
@@ -30,13 +28,11 @@ from stodyn.problems.contract import (
     returned_shape,
 )
 from stodyn.problems.multiaffine import MultiAffine
+from stodyn.problems.random_start import Jumped, start_report
 
 TESTS = 6  # points at which an interpolant is compared with the function
 SOURCE_TIMES = 8  # times of a run at which the dependence of a source on the parameters is tested at first
 DENSE_LIMIT = 64  # components up to which the nodes are solved as one dense batch
-STARTS, LOOKS = 2, 40  # starts of the search for the least clear place, and evaluations per parameter
-INDEX_LIMIT = 400  # components up to which an index is computed
-DOMAIN_POINTS = 32
 
 
 @checks_arguments
@@ -386,9 +382,9 @@ class RandomDAE(Problem):
         return pencil.analyse(system.mass[0], -J, scaling=scaling, names=self.components)
 
     @functools.cached_property
-    def domain_index(self) -> DomainIndex:
+    def domain_index(self) -> domain_index.DomainIndex:
         """The index over the domain of the parameters."""
-        return over_domain(self)
+        return domain_index.over_domain(self)
 
     def consistent(self, t: float, dt: float) -> RandomDAE:
         """The same system from the consistent start that an inconsistent one jumps to, at every parameter.
@@ -400,7 +396,7 @@ class RandomDAE(Problem):
         dt
             A time over which the source is smooth: its derivatives are taken over four of them.
         """
-        start = start_report(self, self.center, t, dt).x if self.params is None else _Jumped(self, t, dt)
+        start = start_report(self, self.center, t, dt).x if self.params is None else Jumped(self, t, dt)
         return dataclasses.replace(self, start=start)
 
 
@@ -413,215 +409,6 @@ def _try_call(name: str, function: Callable, words: tuple[str, ...], params: dic
         wanted = f"{name}({', '.join([*words, 'p'] if params else words)})"
         holds = f" p is a mapping with the entries {', '.join(map(repr, params))}." if params else ""
         raise TypeError(f"{name}: {wanted} failed at the mean parameters ({first_line(error)}).{holds}") from error
-
-
-class _Jumped:
-    """start(p): where the solution jumps to."""
-
-    def __init__(self, problem: RandomDAE, t: float, dt: float):
-        self.problem, self.t, self.dt = problem, t, dt
-
-    def __call__(self, p: Mapping[str, float]) -> np.ndarray:
-        random = np.array([p[name] for name in self.problem.parameters])
-        return start_report(self.problem, random, self.t, self.dt).x
-
-
-def start_report(problem: RandomDAE, p: np.ndarray, t: float, dt: float) -> pencil.Start:
-    """What the start of a linear system does at one parameter: consistent value, jump and impulses."""
-    found = problem.pencil_at(p)
-    sources = derivatives(lambda s: problem._source_at(s, p), t, 4.0 * dt, found.index)
-    return found.start(problem._start_at(p), sources)
-
-
-def check_start(problem: RandomDAE, t: float, dt: float) -> str:
-    """In words how the start fits the constraints at the mean parameters; refuses one that would cause an impulse."""
-    if problem.n > INDEX_LIMIT:
-        return f"not checked: {problem.n} components are too many"
-    if not problem.linear:
-        return _check_nonlinear_start(problem, t)
-    report = start_report(problem, problem.center, t, dt)
-    found = problem.pencil_at()
-    c, names = found.scaling.columns, problem.components
-    bad = np.flatnonzero(report.moved)
-    if not len(bad):
-        return "consistent"
-    jumps = ", ".join(f"{names[i]} by {report.jump[i]:.4g}" for i in bad.tolist())
-    if report.harmless:
-        return f"the first step moves {jumps}; nothing else changes"
-    impulses = [
-        f"{names[i]}: {row[i]:.4g} δ{chr(39) * j}(t)"
-        for j, row in enumerate(report.impulses)
-        for i in np.flatnonzero(np.abs(row / c) > 1e-9 * np.abs(row / c).max(initial=1e-300)).tolist()
-    ]
-    raise ValueError(
-        f"start: does not satisfy the constraints. The solution would jump ({jumps})"
-        + (f" and show impulses ({'; '.join(impulses)})" if impulses else "")
-        + f". Give a start with {', '.join(w.in_words(names) for w in found.constraints)}, or take "
-        "problem.consistent(t, dt), the value it jumps to."
-    )
-
-
-def _check_nonlinear_start(problem: RandomDAE, t: float) -> str:
-    system = problem._nonlinear(problem.center[None])
-    U, S, _ = np.linalg.svd(system.mass[0])
-    zero = U[:, np.count_nonzero(1e-12 * max(S[0], 1e-300) < S) :]
-    if not zero.shape[1]:
-        return "consistent"
-    x = problem._start_at(problem.center)
-    residual = np.abs(zero.T @ system.f(np.array([t]), x[None, None])[0, 0])
-    size = np.abs(zero.T) @ (np.abs(system.jacobian(t, x[None])[0]) @ (np.abs(x) + 1e-3 * np.abs(x).max(initial=1.0)))
-    if np.any(residual > 1e-6 * np.maximum(size, 1e-300)):
-        raise ValueError(
-            f"start: the algebraic equations have the residuals {np.array2string(residual, precision=3)} there, "
-            "expected 0. Solve them for the algebraic components first."
-        )
-    return "consistent with the algebraic equations"
-
-
-def derivatives(function: Callable[[float], np.ndarray], t: float, span: float, count: int) -> np.ndarray:
-    """function and its derivatives at t, (count, n), from its polynomial of degree 10 over [t, t + span]."""
-    degree = 10
-    places = 0.5 * (1.0 - np.cos(np.pi * np.arange(degree + 1) / degree))
-    values = np.stack([function(t + span * place) for place in places])
-    fit = np.polynomial.Chebyshev.fit
-    rows = []
-    for column in values.T:
-        polynomial = fit(places, column, degree, domain=[0.0, 1.0])
-        rows.append([polynomial.deriv(j)(0.0) / span**j if j else column[0] for j in range(max(count, 1))])
-    return np.array(rows).T
-
-
-# --- the index over the domain ------------------------------------------------------------------------------------
-
-
-@dataclasses.dataclass(frozen=True)
-class DomainIndex:
-    """The index at sampled parameters: `index` where it is the same at all of them, else None.
-
-    places    parameters (points, Q) and the index at each, -1 where they leave the pencil singular; `where` is the
-              parameter nearest to a change, or at one
-    margin    the smallest singular value kept in a decision about a rank: 0 would be a change of index
-    said      the same in words
-    """
-
-    index: int | None
-    places: np.ndarray
-    indices: np.ndarray
-    where: dict[str, float]
-    margin: float
-    said: str
-
-
-def over_domain(problem: RandomDAE, points: int = DOMAIN_POINTS) -> DomainIndex:
-    """The index at the means, at the ends of the parameters and at points of a Sobol sequence; where the leading
-    coefficient of det(λM - A) has another sign at one of them, also at the surface on the way there; and where the
-    margin is least, found by minimising it: an index may change without a change of sign.
-    """
-    places = _domain(problem, points)
-    scaling = problem.pencil_at().scaling
-    found = [_asked(problem, p, scaling) for p in places]
-
-    def alike() -> bool:
-        return len({one.index for one in found}) == 1
-
-    unlike = np.flatnonzero([one.leading != found[0].leading for one in found])
-    if len(unlike) and alike():
-        surface = _surface(problem, scaling, places[0], places[unlike[0]], found[0].leading)
-        places, found = np.vstack([places, surface]), [*found, _asked(problem, surface, scaling)]
-    for start in np.argsort([one.margin for one in found])[:STARTS] if problem.parameters else ():
-        if alike():
-            place = _least_clear(problem, scaling, places[start], found[start])
-            places, found = np.vstack([places, place]), [*found, _asked(problem, place, scaling)]
-    indices = np.array([one.index for one in found])
-    same = bool(np.all(indices == indices[0]) and all(one.agree for one in found))
-    worst = int(np.argmin([one.margin for one in found])) if same else int(np.argmax(indices != indices[0]))
-    where = dict(zip(problem.parameters, places[worst].tolist(), strict=True))
-    at = ", ".join(f"{name} = {value:.6g}" for name, value in where.items())
-    if same:
-        said = f"index {indices[0]} at {len(places)} parameters; least clear at {at} ({found[worst]})"
-    else:
-        said = f"index {indices[0]} at the means but {found[worst]} at {at}"
-    return DomainIndex(int(indices[0]) if same else None, places, indices, where, found[worst].margin, said)
-
-
-@dataclasses.dataclass(frozen=True)
-class _Singular:
-    """Parameters at which the equations do not determine the solution at all: no index."""
-
-    index = -1
-    leading = 0.0
-    margin = 0.0
-    agree = False
-
-    def __str__(self) -> str:
-        return "none, the pencil being singular,"
-
-
-def _asked(problem: RandomDAE, p: np.ndarray, scaling: Any) -> Any:
-    """The pencil at parameters, or _Singular."""
-    try:
-        return problem.pencil_at(p, scaling=scaling)
-    except pencil.SingularPencil:
-        return _Singular()
-
-
-def _domain(problem: RandomDAE, points: int) -> np.ndarray:
-    """The means first; ends of infinite supports are taken at probability 1e-3."""
-    laws = problem.distributions
-    if not laws:
-        return problem.center[None]
-    u = scipy.stats.qmc.Sobol(len(laws), scramble=False).random(points)[1:]
-    inner = np.stack([law.ppf(u[:, i]) for i, law in enumerate(laws)], axis=1)
-    ends = np.array([_ends(law) for law in laws])
-    if len(laws) <= 4:
-        corners = np.stack(np.meshgrid(*ends, indexing="ij"), axis=-1).reshape(-1, len(laws))
-    else:
-        corners = np.tile(problem.center, (2 * len(laws), 1))
-        for i, pair in enumerate(ends):
-            corners[2 * i : 2 * i + 2, i] = pair
-    return np.vstack([problem.center, corners, inner])
-
-
-def _ends(law: Any) -> np.ndarray:
-    """The ends of a support; infinite ones at probability 1e-3."""
-    return np.asarray(law.ppf([1e-3 * np.isinf(law.low), 1.0 - 1e-3 * np.isinf(law.high)]), float)
-
-
-def _least_clear(problem: RandomDAE, scaling, start: np.ndarray, found: Any) -> np.ndarray:
-    """Where the margin is least between the ends of the parameters, downhill from a place, or the index changes."""
-    low, high = np.array([_ends(law) for law in problem.distributions]).T
-    width = np.where(high > low, high - low, 1.0)
-    best = [found.margin, start]
-
-    def height(u: np.ndarray) -> float:
-        place = low + np.clip(u, 0.0, 1.0) * width
-        here = _asked(problem, place, scaling)
-        if here.index != found.index:
-            best[:] = [-1.0, place]
-            raise StopIteration
-        if here.margin < 0.99 * best[0]:
-            best[:] = [here.margin, place]
-        return math.log(max(here.margin, 1e-300))
-
-    with contextlib.suppress(StopIteration):
-        scipy.optimize.minimize(
-            height, (start - low) / width, method="Nelder-Mead", bounds=[(0.0, 1.0)] * len(low),
-            options={"maxfev": LOOKS * (len(low) + 1), "xatol": 1e-12, "fatol": 1e-6},
-        )  # fmt: skip
-    return best[1]
-
-
-def _surface(problem: RandomDAE, scaling, a: np.ndarray, b: np.ndarray, leading: float) -> np.ndarray:
-    """The point between a and b where the leading coefficient passes 0, by bisection until the index shows it."""
-    index, low, high = None, 0.0, 1.0
-    for _ in range(60):
-        middle = 0.5 * (low + high)
-        found = _asked(problem, a + middle * (b - a), scaling)
-        index = found.index if index is None else index
-        if found.index != index:
-            break
-        low, high = (middle, high) if found.leading == leading else (low, middle)
-    return a + middle * (b - a)
 
 
 def _square(name: str, matrix: Any) -> Any:
