@@ -10,8 +10,9 @@ import pytest
 
 import stodyn as sd
 from stodyn import statistics as st
+from stodyn.analysis.common_paths import Run, common_paths
 from stodyn.engine.failure import PathsFailed
-from stodyn.methods.alpha import StochasticAlpha
+from stodyn.methods.alpha import StochasticAlpha, StochasticAlpha20
 from stodyn.methods.projected_alpha import ProjectedAlpha
 from stodyn.methods.rattle import ConstrainedBAOAB, Rattle, ShiftedRattle, ShiftedRattle15
 from stodyn.methods.rattle_alpha import RattleAlpha, RattleAlpha15
@@ -19,8 +20,9 @@ from stodyn.models.jointed import CRANK, FOUR_BAR, HOISTING_CRANE, JOINTED_PENDU
 from stodyn.models.rigid_body import RIGID_BODY, body_rates
 from stodyn.noise.increment import Increment
 from stodyn.numerics.newton import underived
-from stodyn.numerics.printing.points import AtPoints
+from stodyn.numerics.printing.points import AtPoints, at_points
 from stodyn.problems.mechanical import Mechanical
+from stodyn.problems.minimal import in_minimal_coordinates, placed
 
 H = 1.0 / 32.0
 
@@ -261,3 +263,20 @@ def test_a_step_longer_than_the_joint_bends_says_so():
     """On a circle of radius R no step has h |v| > R: the paths stop, and the advice names it."""
     with pytest.raises(Exception, match=r"h .v. > R on a circle of radius R"):
         sd.simulate(JOINTED_PENDULUM(rate=30.0).problem, "RattleAlpha", t=(0.0, 0.2), dt=0.05, paths=2, seed=0)
+
+
+@pytest.mark.long("tests/claims measures these orders with one channel")
+def test_strong_orders_with_two_channels_against_the_angle_on_the_same_paths():
+    """A rod kicked by two strong forces, whose errors rule at these steps."""
+    rod = dataclasses.replace(JOINTED_PENDULUM.problem, noise=lambda t, x, v: jnp.diag(jnp.array([12.0, 9.0])))
+    embedding, steps, T = JOINTED_PENDULUM.exact["embedding"], (32, 64, 128), 0.25
+    angle = in_minimal_coordinates(rod, embedding, ([1.0], [0.5]))
+    methods = RattleAlpha, RattleAlpha15, ProjectedAlpha
+    runs = [Run(one, tuple(512 // count for count in steps)) for one in methods]
+    ((W, (truth,)),) = common_paths(angle, [Run(StochasticAlpha20)], (0.0, T), 512, 100, 1)
+    ((W_too, ends),) = common_paths(rod, runs, (0.0, T), 512, 100, 1)
+    assert np.array_equal(W, W_too)
+    right = at_points(lambda u: placed(embedding, T, u), truth[:, 0])
+    rms = [np.sqrt(np.mean(np.sum((x[:, :, :4] - right[:, None]) ** 2, axis=2), axis=0)) for x in ends]
+    orders = [0.5 * np.log2(errors[0] / errors[-1]) for errors in rms]
+    np.testing.assert_allclose(orders, [1.0, 1.5, 2.0], atol=0.2)
