@@ -71,7 +71,8 @@ def gallery_page(entry: gallery.Entry, names: list[tuple[str, str]]) -> str:
     source = re.sub(r'^""".*?"""\n+', "", shown(entry.source), count=1, flags=re.DOTALL)
     blocks += ["## Code", f"[{entry.name}.py]({entry.name}.py)", f"```python\n{source.rstrip()}\n```"]
     blocks += ["## Output", f"```text\n{stored['printed'].rstrip()}\n```"]
-    blocks.append(f"It took {stored['seconds']:g} seconds on two cores, imports included.")
+    clock = f"That took {stored['seconds']:.0f} seconds by the clock, imports included"
+    blocks.append(f"{clock}, on two cores that other work shared.")
     if names:
         links = ", ".join(f"[`{name}`](../{address})" for name, address in names)
         blocks.append(f"In the reference: {links}.")
