@@ -65,6 +65,13 @@ def folder(name: str, files: Files) -> list[str]:
     return [uri for *_, uri in sorted(found)]
 
 
+def on_post_build(config: Any, **_: Any) -> None:
+    """Leave out what the theme brings for debugging and for searching in other languages (2 MB)."""
+    site = Path(config.site_dir)
+    for file in [*site.rglob("*.map"), *(site / "assets" / "javascripts" / "lunr").rglob("*.js")]:
+        file.unlink()
+
+
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """Show the whole sizes alone, and code that is not run like any other."""
     return shown(markdown).replace("```python notest\n", "```python\n")
