@@ -18,7 +18,6 @@ import numpy as np
 import scipy
 
 from stodyn.numerics.printing.points import AtPoints
-from stodyn.problems.sdae import SDAE
 from stodyn.statistics.functional import Functional, Integral, Maximum, Probability, TimeAverage
 
 FLOW = 16  # implicit Euler steps along which the equations are linearised
@@ -54,7 +53,7 @@ class FastModes:
 
     def __init__(self, problem: Any, functional: Functional, t: tuple[float, float]):
         self.problem, self.functional, self.t = problem, functional, t
-        self.mass = problem.mass_matrix if isinstance(problem, SDAE) else np.eye(problem.n)
+        self.mass = problem.mass_matrix
         self._known: dict[int, float] = {}
 
     def steps_for(self, error: float, is_relative: bool, least: int) -> int:

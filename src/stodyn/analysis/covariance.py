@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import scipy
 from numpy.typing import ArrayLike
@@ -31,7 +30,7 @@ from stodyn.analysis.integrator import (
     system_steps,
     unscaled,
 )
-from stodyn.analysis.linear import Moments, axes, coefficients, exact_moments
+from stodyn.analysis.linear import Moments, axes, exact_moments
 from stodyn.analysis.one_step import OneStep
 from stodyn.arguments import checks_arguments
 from stodyn.methods import classical, multistep
@@ -42,10 +41,8 @@ from stodyn.numerics import gauss, van_loan
 from stodyn.problems.contract import expect_problem
 from stodyn.problems.linear import GaussianStart, intensity
 from stodyn.problems.sde import SDE
-from stodyn.problems.structure import is_autonomous
 
 REACH = (1e-3, 1e3)  # steps looked at for the stability limit, times the largest |eigenvalue| of A
-LOOKS = 200  # steps at the least over an interval in which coefficients change: a pulse is seen
 TINY = 1e-6  # a step at which only what noise drives directly is seen
 FEW = 5  # nodes per normal for means at small steps: they are right to h⁴
 
@@ -256,8 +253,8 @@ def exact(
 ) -> Moments:
     """The mean and covariance of the continuous process at the times t, Riggs' (13)-(16).
 
-    By the matrix exponential where the coefficients are constant; otherwise the noise must be additive, and
-    m' = A m + a, P' = A P + P A' + B Q B' is integrated to 12 digits.
+    By `linear.exact_moments`: the matrix exponential where the coefficients are constant, otherwise an integration to
+    12 digits; here the moments at `t0` are those of the problem's start unless they are given.
 
     Parameters
     ----------
@@ -276,45 +273,7 @@ def exact(
         Mean (..., n) and covariance (..., n, n), with the axes of `t` in front.
     """
     expect_problem(problem)
-    n = problem.n
-    m0, P0 = _initial(problem, mean, covariance)
-    times = np.asarray(t, float)
-    if is_autonomous(problem):
-        return exact_moments(problem, times, m0, P0, t0)
-    for time in (t0, float(np.max(times, initial=t0))):
-        if coefficients(problem, time).B.any():
-            raise ValueError("problem: its noise depends on the state and on time; expected additive or constant noise")
-
-    with jax.enable_x64(True):
-        zero = jnp.zeros(n)
-
-        @jax.jit
-        def at(time):
-            A = jax.jacfwd(lambda x: problem.f(time, x, problem.params))(zero)
-            b = problem.g(time, zero, problem.params)
-            return A, problem.f(time, zero, problem.params), b @ b.T
-
-        def slope(time, y):
-            A, a, S = map(np.asarray, at(time))
-            P = y[n:].reshape(n, n)
-            return np.concatenate([A @ y[:n] + a, (A @ P + P @ A.T + S).ravel()])
-
-        flat = _integrated(slope, np.concatenate([m0, P0.ravel()]), t0, times.ravel())
-    return Moments(flat[:, :n].reshape(*times.shape, n), flat[:, n:].reshape(*times.shape, n, n))
-
-
-def _integrated(slope: Callable, y: np.ndarray, now: float, times: np.ndarray) -> np.ndarray:
-    """The solution of y' = slope(t, y) at the given times, in any order."""
-    found = np.empty((len(times), len(y)))
-    whole = max(np.ptp(np.append(times, now)), 1e-300)
-    size = max(np.abs(y).max(), whole * np.abs(slope(now, y)).max()) or 1.0
-    options = {"rtol": 1e-12, "atol": 1e-14 * size, "max_step": whole / LOOKS}
-    for index in np.argsort(times):
-        if times[index] > now:
-            y = scipy.integrate.solve_ivp(slope, (now, times[index]), y, "DOP853", **options).y[:, -1]
-            now = times[index]
-        found[index] = y
-    return found
+    return exact_moments(problem, t, *_initial(problem, mean, covariance), t0)
 
 
 @checks_arguments

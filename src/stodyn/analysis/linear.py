@@ -31,7 +31,7 @@ from stodyn.problems.structure import is_autonomous
 NODES = 12  # per normal: exact for polynomials of degree 23 in it
 MOST_NODES = 2_000_000
 CHUNK = 4096  # nodes evaluated at a time
-LOOKS = 20  # steps at the least over an interval in which coefficients change
+LOOKS = 100  # steps at the least over an interval in which coefficients change: a pulse is seen
 
 
 class Moments(NamedTuple):
@@ -344,11 +344,13 @@ def _integrated_moments(ito: SDE, t: np.ndarray, m0: np.ndarray, P0: np.ndarray,
         return np.concatenate([f @ s, (grown + grown.T + noise).ravel()])
 
     ends = start + t.ravel()
-    order, y, now = np.argsort(ends), np.concatenate([m0, P0.ravel()]), start
-    found = np.empty((len(ends), n + n * n))
-    for index in order:
+    y, now = np.concatenate([m0, P0.ravel()]), start
+    whole = max(np.ptp(np.append(ends, start)), 1e-300)
+    size = max(np.abs(y).max(), whole * np.abs(slope(start, y)).max()) or 1.0
+    options = {"rtol": 1e-12, "atol": 1e-14 * size, "max_step": whole / LOOKS}
+    found = np.empty((len(ends), len(y)))
+    for index in np.argsort(ends):
         if ends[index] > now:
-            options = {"rtol": 1e-12, "atol": 1e-14, "max_step": (ends[order[-1]] - start) / LOOKS}
             y = scipy.integrate.solve_ivp(slope, (now, ends[index]), y, "DOP853", **options).y[:, -1]
             now = ends[index]
         found[index] = y

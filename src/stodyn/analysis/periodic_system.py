@@ -213,7 +213,7 @@ def system_of(problem: Problem) -> System:
             raise TypeError(f"problem: expected an SDE, an SDAE or a circuit, got a {type(problem).__name__}")
         problem = lowered[0]
     assert isinstance(problem, SDE | SDAE)
-    mass = problem.mass_matrix if isinstance(problem, SDAE) else np.eye(problem.n)
+    mass = problem.mass_matrix
     names, units = problem.components, dict(problem.component_units or {})
     kept, wandering = np.arange(problem.n), np.zeros(0, int)
     sources = tuple(f"W{k}" for k in range(problem.m))

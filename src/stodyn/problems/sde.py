@@ -136,6 +136,11 @@ class SDE(Problem):
         return self._shape.is_operator
 
     @property
+    def mass_matrix(self) -> np.ndarray:
+        """M of M dx = f dt + g dW, as an SDAE has it: the identity."""
+        return np.eye(self.n)
+
+    @property
     def default_names(self) -> Sequence[str]:
         return ("x",) if self.scalar else super().default_names
 
