@@ -264,10 +264,10 @@ def test_the_report_is_made_of_the_records_alone(invoke, toy, monkeypatch):
     assert invoke("reproduce", "all", "--out", "kept").exit_code == 0
     page, index = ((toy / "kept" / f"{name}.md").read_text() for name in ("line", "index"))
     assert page.startswith("# A. Author, A line (1900)\n\nA. Author, A line, J. Lines 1 (1900).\n\nOn lines.\n")
-    assert "## \\[Fig. 1\\]\n\nIt is straight.\n\n`stodyn reproduce toy`: the small size; version" in page
+    assert "## &#91;Fig. 1&#93;\n\nIt is straight.\n\n`stodyn reproduce toy`: the small size; version" in page
     assert "![line](toy/line.png)\n\n*A line with a\\_slope \\| of 1.*" in page
-    assert "| length \\[m\\] | 1.25 | 1.2512 | 0.0012 | 2 | 0.5 | 8 | within one standard error |" in page
-    assert "- [\\[Fig. 1\\]](line.md#toy): `toy`" in index
+    assert "| length &#91;m&#93; | 1.25 | 1.2512 | 0.0012 | 2 | 0.5 | 8 | within one standard error |" in page
+    assert "- [&#91;Fig. 1&#93;](line.md#toy): `toy`" in index
     record = json.loads((toy / "kept" / "toy" / "result.json").read_text())
     assert record["command"] == "stodyn reproduce toy" and record["figures"] == {"line": "A line with a_slope | of 1."}
     (toy / "kept" / "line.md").unlink()

@@ -83,9 +83,10 @@ STUDY = Study(
     RAJAN_RAHA,
     "Figs 13-26 and the Newton table: a bar in a stiff bushing",
     "A step is linear to 1e-10 here, so that Newton's iteration takes one step and one that confirms it: the failures "
-    "and the counts of the paper's table belong to its iteration, not to the method. With 40 paths the mean is still "
-    "far from its limit. The torque as printed follows from no potential (the model's torque='conservative' does), "
-    "and the additive noise of the paper is missing from its text; a column of (35b) stands for it.",
+    "and the counts of the paper's table belong to its iteration, not to the method. With multiplicative noise the "
+    "means lie on the motion without noise; with additive noise the mean of 40 paths, as many as the paper has, is "
+    "mostly scatter. The torque as printed follows from no potential (the model's torque='conservative' does), and "
+    "the additive noise of the paper is missing from its text; a column of (35b) stands for it.",
     run,
     estimate,
 )

@@ -186,7 +186,7 @@ STUDY = Study(
     "Figs 4.1, 4.2: the energy of the damped Kubo oscillator",
     "Variational methods follow the decay of the mean energy over 5000 units of time with steps ten to fifty times "
     "longer than explicit ones need, as the paper says. Not in the paper: with Störmer-Verlet second moments grow at "
-    "h = 0.5, and at h = 0.25 fourth moments grow, so that no number of paths shows the mean. The moments of every "
+    "h = 0.5; at h = 0.25 fourth moments grow, so that a sample captures ever less of the mean. The moments of every "
     "scheme are computed exactly here, and the samples lie on them.",
     run,
     estimate,

@@ -12,7 +12,7 @@ import math
 import platform
 import re
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +83,8 @@ def write_pages(out: Path, studies: Iterable[Study]) -> list[Path]:
     if not stored:
         raise ValueError(f"{out}: it holds no results of studies; run stodyn reproduce all --out {out} first")
     papers = dict.fromkeys(study.paper for study, _ in stored)
-    pages = {"index": index(papers, stored)} | {
+    kept = {study.name for study, _ in stored}
+    pages = {"index": index(papers, list(files), kept)} | {
         paper.page: page(paper, [(study, record) for study, record in stored if study.paper == paper])
         for paper in papers
     }
@@ -92,8 +93,8 @@ def write_pages(out: Path, studies: Iterable[Study]) -> list[Path]:
     return [out / f"{name}.md" for name in pages]
 
 
-def index(papers: Iterable[Paper], stored: Sequence[tuple[Study, Mapping[str, Any]]]) -> str:
-    """The first page: the papers and their studies."""
+def index(papers: Iterable[Paper], studies: Sequence[Study], kept: Collection[str]) -> str:
+    """The first page: the papers and their studies, with links to those that are kept."""
     parts = [
         "# Published experiments, repeated",
         "Every table and figure of five papers is computed again by this library, and its own experiments beside "
@@ -103,8 +104,12 @@ def index(papers: Iterable[Paper], stored: Sequence[tuple[Study, Mapping[str, An
     for paper in papers:
         parts.append(f"## [{escaped(paper.short)}]({paper.page}.md)")
         parts.append(f"{escaped(paper.reference)}.")
-        own = (study for study, _ in stored if study.paper == paper)
-        parts.append("\n".join(f"- [{escaped(one.title)}]({paper.page}.md#{one.name}): `{one.name}`" for one in own))
+        lines = []
+        for study in (study for study in studies if study.paper == paper):
+            title = escaped(study.title)
+            link = f"[{title}]({paper.page}.md#{study.name})" if study.name in kept else f"{title} (not run here)"
+            lines.append(f"- {link}: `{study.name}`")
+        parts.append("\n".join(lines))
     return joined(parts)
 
 
@@ -167,8 +172,10 @@ def printed(value: float | str | None, stderr: float | None = None) -> str:
 
 
 def escaped(text: str) -> str:
-    """Text that Markdown leaves as it is."""
-    return re.sub(r"([\\`*_\[\]|#])", r"\\\1", text).replace("<", "&lt;")
+    """Text that Markdown leaves as it is; brackets by number, since some dialects take \\[ for a formula."""
+    for bracket, number in (("<", 60), ("[", 91), ("]", 93)):
+        text = text.replace(bracket, f"&\0{number};")
+    return re.sub(r"([\\`*_|#])", r"\\\1", text).replace("\0", "#")
 
 
 def joined(parts: Iterable[str]) -> str:

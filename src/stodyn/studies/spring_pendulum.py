@@ -51,8 +51,8 @@ STUDY = Study(
     RAJAN_RAHA,
     "Figs 27-30 and the Newton table: a stiff spring pendulum",
     "ρ = 0 damps the stiff spring and leaves the slow swing, ρ = 1 keeps both. Newton's iteration here starts from "
-    "the acceleration of the last step and needs fewer iterations than the paper's, whose counts suggest a start from "
-    "the last position; how they grow with h and ρ is the same.",
+    "the acceleration of the last step and takes fewer iterations than the paper's, whose counts suggest a start from "
+    "the last position; they grow with ρ in both.",
     run,
     estimate,
 )
