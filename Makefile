@@ -59,7 +59,7 @@ site: install
 	$(BIN)/python docs/gallery.py
 	$(BIN)/python docs/running.py
 	$(BIN)/python docs/generate.py --recommend
-	$(BIN)/stodyn reproduce --pages --out docs/studies
+	[ ! -d docs/studies ] || $(BIN)/stodyn reproduce --pages --out docs/studies
 	+$(MAKE) docs
 
 # CHANGELOG.md from the fragments in changes/, the table of renamed things at its head.

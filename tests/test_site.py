@@ -6,10 +6,12 @@ from pathlib import Path
 import catalogues
 import docstrings
 import generate
+import hooks
 import links
 import pytest
 import reference
 import uses
+from mkdocs.structure.files import File, Files
 
 import stodyn as sd
 from stodyn.methods.recommend import recommended
@@ -64,6 +66,38 @@ def test_code_is_searched_for_public_names():
     code = 'import stodyn as sd\nfrom stodyn import statistics as st\nsd.simulate(p, "Heun", collect=st.Moments())\n'
     assert uses.used_names(code) == {"stodyn.simulate", "stodyn.statistics.Moments", "Heun"}
     assert generate.address_of("Heun") == "reference/methods_explicit.md#Heun"
+
+
+@pytest.mark.parametrize(
+    ("code", "address"),
+    [
+        ("sd.simulate(problem, ...)", "reference/simulate.md"),
+        ("st.Moments", "reference/statistics_moments.md"),
+        ("Passage", "reference/statistics_passage.md"),
+        ("coloured.dryden", "reference/noise_coloured.md#dryden"),
+        ("EulerMaruyama", "reference/methods_explicit.md#EulerMaruyama"),
+        ("path", None),
+        ("sd.simulate=", None),
+        ("sd.no_such_name", None),
+    ],
+)
+def test_code_in_a_sentence_leads_to_the_reference(code, address):
+    assert hooks.target(code) == address
+
+
+def test_a_folder_in_the_navigation_stands_for_its_pages_in_their_order(tmp_path):
+    texts = {
+        "t/a.md": "---\norder: 2\n---\n\n# A\n",
+        "t/b.md": "---\norder: 1\n---\n\n# B\n",
+        "t/index.md": "# T\n",
+        "u/c.md": "# C\n",
+    }
+    for address, text in texts.items():
+        (tmp_path / address).parent.mkdir(exist_ok=True)
+        (tmp_path / address).write_text(text)
+    files = Files([File(address, str(tmp_path), "site", use_directory_urls=False) for address in texts])
+    assert hooks.expanded({"T": "t/"}, files) == [{"T": ["t/index.md", "t/b.md", "t/a.md"]}]
+    assert hooks.expanded({"T": ["x.md", {"V": "v/"}]}, files) == [{"T": ["x.md"]}]
 
 
 @pytest.mark.parametrize(
