@@ -114,8 +114,10 @@ def test_the_text_does_not_grow_with_the_system():
     assert len(re.findall(r"bar\.sync", step)) >= 3  # behind the normals, the predictor and the corrector
 
 
-def test_implicit_steps_of_large_systems_go_to_vmap_with_the_reason():
-    problem = sd.SDE(lambda t, x: -(x**3) + jnp.roll(x, 1), lambda t, x: sd.diagonal(0.2 + 0.0 * x), drawn)
+@pytest.mark.parametrize("n", [20, N])
+def test_implicit_steps_of_large_systems_go_to_vmap_with_the_reason(n):
+    """Those of 20 components too: as scalars their elimination would be written out for minutes."""
+    problem = sd.SDE(lambda t, x: -(x**3) + jnp.roll(x, 1), lambda t, x: sd.diagonal(0.2 + 0.0 * x), np.ones(n))
     with pytest.raises(ValueError, match=r"executor=\"printed\" is not possible .*no iterations such as Newton's"):
         sd.simulate(problem, "ImplicitMidpoint", executor="printed", **RUN)
 

@@ -118,9 +118,10 @@ def _source(spec: Spec, seen: Watched) -> Source | LoopSource:
     if isinstance(source, LoopSource):
         parts = [source.begun, source.see, source.stepped, *([source.starting[0]] if source.starting else [])]
         if not all(map(has_loops_alone, parts)):
-            return programs.scalar_source(
-                spec, seen, " (kernels have loops over arrays, but no iterations such as Newton's)"
-            )
+            reason = "kernels have loops over arrays, but no iterations such as Newton's"
+            if programs.eliminates(spec):
+                raise Unprintable(f"a large sparse system is eliminated in every step, and {reason}")
+            return programs.scalar_source(spec, seen, f" ({reason})")
     return source
 
 

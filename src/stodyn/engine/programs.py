@@ -256,13 +256,18 @@ def _printed(spec: Spec, seen: Watched) -> Printed:
 def source_of(spec: Spec, seen: Watched, most: int) -> Source | LoopSource:
     """A step of more than `most` operations as loops over arrays, one of fewer as scalars."""
     traced: Any = spec.traced
-    eliminates = holds(traced.step, "execute_instructions")  # with all that dense elimination would write out
-    if scalar_operations(traced.step) > most and (spec.problem.n > SMALL or eliminates):
+    if scalar_operations(traced.step) > most and (spec.problem.n > SMALL or eliminates(spec)):
         try:
             return LoopSource(spec, seen)
         except Unprintable as error:
             return scalar_source(spec, seen, f" ({error})")
     return scalar_source(spec, seen)
+
+
+def eliminates(spec: Spec) -> bool:
+    """Whether a step eliminates a sparse system. As scalars it would be written out whole, along with the dense
+    elimination of paths whose pivots are too small."""
+    return holds(spec.traced.step, "execute_instructions")  # type: ignore[union-attr]
 
 
 def scalar_source(spec: Spec, seen: Watched, no_loops: str = "") -> Source:
