@@ -86,6 +86,9 @@ KINDS = {
     "a driven SDE": sd.with_noise(PLAIN, GROUND, "a"),
     "a driven structure": sd.base_excited(STRUCTURE, GROUND),
     "driven by its state": sd.with_noise(OSCILLATOR, GROUND, lambda t, x, v: 0.5 + x),
+    "a driven pendulum": sd.with_noise(
+        sd.Mechanical(lambda t, x, v: jnp.array([0.0, -1.0]), None, ([0.6, -0.8], [0.0, 0.0]),
+                      constraints=lambda t, x: x @ x - 1.0, impulses=True), GROUND, "x0"),
     "measured": sd.with_measurement(PLAIN, [[1.0, 1.0]], 0.1),
     "energies": with_energy(STRUCTURE),
     "walls": sd.with_walls(sd.SDE(lambda t, x, p: -p * x, lambda t, x, p: 0.1, 0.5, 1.5), {"x": (0.0, None)}),
