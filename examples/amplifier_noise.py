@@ -43,7 +43,7 @@ ax.set(xlim=(1e5, 5e8), ylim=(1e-10, None))
 ax.legend(frameon=False, fontsize="small")
 sd.plot.save(ax, "amplifier_noise.png")
 
-frequency = np.geomspace(1e3, 1e11, 401)
+frequency = np.geomspace(1e3, 1e11, 4001)
 exact = np.trapezoid(circuit.noise_spectrum("out", frequency).density, frequency)
 ours = run["variance"].sel(component="out").values.mean()  # over four times so far apart that they are independent
 error = run["variance_stderr"].sel(component="out").values.mean() / 2

@@ -49,5 +49,5 @@ mean = np.sum(w * v)
 exact = {"mean": mean, "std": np.sqrt(np.sum(w * (v - mean) ** 2))}
 for name in ("mean", "std"):
     print(
-        f"truth: {name} of the output in V at {t[k]:.2f} µs {exact[name]:.6f}, ours {float(out[name][k]):.6f} +- 1e-04"
+        f"truth: {name} of the output in V at {t[k]:.2f} µs {exact[name]:.6f}, ours {float(out[name][k]):.6f} +- 1e-06"
     )
