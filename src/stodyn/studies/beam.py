@@ -40,7 +40,7 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
     end = "angle θ₁₀ of the last element [rad]"
     figures = {
         "fig1": path_of_each(runs, middle, "angle θ₅ [rad]", "Middle of the beam"),
-        "fig2": path_of_each(runs, last, "angle θ₁₀ [rad]", "End of the beam, where the paths of all ρ coincide"),
+        "fig2": path_of_each(runs, last, "angle θ₁₀ [rad]", "End of the beam"),
         "fig3": several_paths(runs[damped], last, end, f"End of the beam, {damped}"),
         "fig4": several_paths(runs[kept], last, end, f"End of the beam, {kept}"),
         "dissipation": dissipation_picture(),
@@ -68,14 +68,16 @@ def dissipation_picture() -> Picture:
     """The share of each mode's energy that remains after a step, for some ρ."""
     figure, ax = drawing.canvas(size=(7.6, 3.8))
     ω = BEAM.exact["frequencies"]()
+    least: dict[float, float] = {}
     for style, rho in zip(drawing.styles(markers=True), (0.0, 0.5, 0.8, 1.0), strict=False):
-        radius = dissipation(StochasticAlpha(rho=rho), ω * H).radius
-        ax.plot(ω, radius**2, **style, label=f"ρ = {rho:g}")
+        left = dissipation(StochasticAlpha(rho=rho), ω * H).radius ** 2
+        least[rho] = 100.0 * left.min()
+        ax.plot(ω, left, **style, label=f"ρ = {rho:g}")
     ax.set(xlabel="angular frequency of the mode", ylabel="share of the energy left", xscale="log")
     drawing.legend(figure)
     caption = (
         f"The share of the energy of each of the ten modes that a step of h = {H:g} leaves, for four ρ: no noise, "
-        "computed. ρ = 1 keeps all, ρ = 0 removes the fast modes at once."
+        f"computed. The fastest mode keeps {least[0.0]:.0f} % with ρ = 0 and {least[1.0]:.0f} % with ρ = 1."
     )
     return Picture(figure, caption)
 
@@ -90,7 +92,7 @@ STUDY = Study(
     "Figs 1-4: an elastic beam in three channels of noise",
     "ρ decides how fast the high modes lose energy: the velocity of the end is rougher with ρ = 1 than with ρ = 0, "
     "while the angles themselves hardly differ. The paper gives neither T, h nor seeds, so that its paths cannot be "
-    "repeated; without noise the method agrees with a tight integration.",
+    "repeated; without noise the method agrees with a tight integration to 2e-4.",
     run,
     estimate,
 )

@@ -44,7 +44,7 @@ def path_of_each(runs: Mapping[str, Any], component: str, axis: str, what: str, 
         above.plot(run["time"], one, **style, label=label)
         below.plot(run["time"], one - truth, **style)
     above.set(ylabel=axis)
-    below.set(xlabel=clock, ylabel=f"difference from\n{reference}")
+    below.set(xlabel=clock, ylabel=f"difference from\n{reference} {axis[axis.find('[') :]}")
     drawing.legend(figure)
     made = of_run(last)
     differ = f"below, their differences from {reference}" if others else "below, nothing to compare with"

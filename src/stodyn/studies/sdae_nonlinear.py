@@ -50,7 +50,7 @@ def areas(paths: int, last: int) -> dict[str, Any]:
 
 
 def drawn(studies: Mapping[str, Any], paths: int) -> Picture:
-    """Errors against step sizes: without areas a method of order 1 is no better than implicit Euler."""
+    """Errors against step sizes: without areas a method of order 1 falls to order 1/2, that of implicit Euler."""
     figure, ax = drawing.canvas(size=(7.6, 4.4))
     for style, (name, study) in zip(drawing.styles(markers=True), studies.items(), strict=False):
         error, step = study["error"].values, study["step"].values
@@ -65,7 +65,7 @@ def drawn(studies: Mapping[str, Any], paths: int) -> Picture:
     caption = (
         f"A nonlinear SDAE with two channels that do not commute: strong errors at T = {step.max() * STEPS[0]:g}, "
         f"{paths} paths, bars of two standard errors; dotted lines have the orders written beside them. Without Lévy "
-        "areas a method of order 1 is no better than implicit Euler."
+        "areas a method of order 1 falls to the order of implicit Euler, 1/2, though its errors are smaller."
     )
     return Picture(figure, caption)
 
