@@ -21,12 +21,16 @@ from stodyn.noise import wiener
 from stodyn.noise.increment import Increment, Recipe
 from stodyn.noise.iterated import SecondMoments, Signature, SineSeries, Words
 from stodyn.numerics import elimination
+from stodyn.numerics.banded import Band
 from stodyn.numerics.newton import Root, newton
 from stodyn.numerics.printing.points import at_points
+from stodyn.numerics.sparse import Elimination, order_of
 from stodyn.problems.driven_mechanical import DrivenMechanical
 from stodyn.problems.elements import Hysteretic
 from stodyn.problems.mechanical import ADDITIVE_LINEAR, CONSTANT_UNDAMPED, Mechanical
 from stodyn.problems.time_scale import time_scale
+
+NARROW = 3  # of a band: the text of a wider one is longer than that of sparse elimination
 
 PAPER = "N. Rajan & S. Raha, The Stochastic α Method: A Numerical Method for Simulation of Noisy Second Order \
 Dynamical Systems, CMES: Computer Modeling in Engineering & Sciences (2008)"
@@ -225,16 +229,21 @@ def _state(problem: Mechanical, y: Array, v: Array, z: Array, rate: Array, φ: A
 def _solver(problem: Mechanical, residual: Callable, start: Array) -> dict[str, Callable]:
     """The options of newton for its linear systems.
 
-    Many unknowns with banded equations are solved with the Jacobian at the start of the step, and where that does not
-    converge with the Jacobian of every iterate. Few unknowns: by elimination, in a row order fixed by the mass matrix.
+    Many unknowns with banded or sparse equations are solved with the Jacobian at the start of the step, and where that
+    does not converge with the Jacobian of every iterate. Few unknowns: by elimination, in a row order fixed by the mass
+    matrix.
     """
-    if problem.N > elimination.WRITTEN_OUT and problem.band is not None:
+    if problem.N > elimination.WRITTEN_OUT:
         band = problem.band
-        first = band.factorised(band.jacobian(residual, start))
-        return {
-            "solve": lambda residual, u, right: first(right),
-            "fallback": lambda residual, u, right: band.factorised(band.jacobian(residual, u))(right),
-        }
+        matrix: Band | Elimination | None = band
+        if (band is None or band.width > NARROW) and problem.r == problem.N:
+            matrix = order_of(residual, start) or band
+        if matrix is not None:
+            first = matrix.factorised(matrix.jacobian(residual, start))
+            return {
+                "solve": lambda residual, u, right: first(right),
+                "fallback": lambda residual, u, right: matrix.factorised(matrix.jacobian(residual, u))(right),
+            }
     if problem.row_order is None:
         return {}
     order = problem.row_order

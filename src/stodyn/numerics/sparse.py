@@ -184,9 +184,13 @@ class Elimination:
     pattern: Pattern
     pivots: tuple[Pivot, ...]
 
+    def jacobian(self, residual: Callable[[Array], Array], x: Array) -> Array:
+        """The values of the Jacobian of a residual at x, which has the pattern."""
+        return self.pattern.jacobian(residual, x)
+
     def solve_at(self, residual: Callable[[Array], Array], x: Array, r: Array) -> Array:
         """J⁻¹ r with the Jacobian J of a residual at x, as `newton` takes it."""
-        return self.factorised(self.pattern.jacobian(residual, x))(r)
+        return self.factorised(self.jacobian(residual, x))(r)
 
     def factorised(self, values: Array) -> Callable[[Array], Array]:
         """b -> x with a x = b, a eliminated once for any number of right-hand sides.
