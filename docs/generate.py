@@ -71,8 +71,8 @@ def gallery_page(entry: gallery.Entry, names: list[tuple[str, str]]) -> str:
     source = re.sub(r'^""".*?"""\n+', "", shown(entry.source), count=1, flags=re.DOTALL)
     blocks += ["## Code", f"[{entry.name}.py]({entry.name}.py)", f"```python\n{source.rstrip()}\n```"]
     blocks += ["## Output", f"```text\n{stored['printed'].rstrip()}\n```"]
-    clock = f"That took {stored['seconds']:.0f} seconds by the clock, imports included"
-    blocks.append(f"{clock}, on two cores that other work shared.")
+    if stored["seconds"] is not None:
+        blocks.append(f"That took {stored['seconds']:.0f} seconds of processor time, imports included.")
     if names:
         links = ", ".join(f"[`{name}`](../{address})" for name, address in names)
         blocks.append(f"In the reference: {links}.")
