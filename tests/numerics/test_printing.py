@@ -11,7 +11,7 @@ from jax import lax
 from jax.extend import core
 from jax.extend.core import primitives
 
-from stodyn.numerics.printing import compiling, rows, scalars
+from stodyn.numerics.printing import compiling, rows, scalars, trace
 from stodyn.numerics.printing.llvm import OPERATIONS
 from stodyn.numerics.printing.nodes import FOLDS, Graph
 from stodyn.numerics.printing.over_arrays import WORDS, Printed
@@ -528,16 +528,10 @@ def test_every_name_in_the_tables_is_one_of_this_jax():
     ]  # fmt: skip
     named = {p.name for p in vars(primitives).values() if isinstance(p, core.Primitive)}
 
-    def collect(jaxpr):
-        for equation in jaxpr.eqns:
-            named.add(equation.primitive.name)
-            for inner in scalars.traces_inside(equation):
-                collect(inner.jaxpr)
-
     for example in examples:
-        collect(jax.make_jaxpr(example)(np.zeros(4)).jaxpr)
-    tables = (scalars.ELEMENTWISE, scalars.MOVES, scalars.SPECIAL, scalars.CONTROL, scalars.INLINED, scalars.RANDOM)
-    ours = {scalars.WHOLE}.union(*tables)
+        named |= {e.primitive.name for e in trace.equations_of(jax.make_jaxpr(example)(np.zeros(4)).jaxpr)}
+    tables = (scalars.ELEMENTWISE, scalars.MOVES, scalars.SPECIAL, scalars.CONTROL, scalars.RANDOM)
+    ours = trace.CALLS.union(*tables)
     assert sorted(ours - named - ELSEWHERE) == []
 
 

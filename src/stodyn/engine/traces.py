@@ -13,8 +13,8 @@ from jax.extend import core
 from jax.interpreters import partial_eval
 
 from stodyn.methods.contract import Method, Report
-from stodyn.numerics.printing.scalars import inner_traces
 from stodyn.numerics.printing.telling import fingerprint, holds
+from stodyn.numerics.printing.trace import inner_traces
 from stodyn.problems.contract import Problem
 
 

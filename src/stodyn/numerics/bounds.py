@@ -10,7 +10,7 @@ import numpy as np
 from jax.extend import core
 
 from stodyn.numerics import uncompiled
-from stodyn.numerics.printing.scalars import literal_value
+from stodyn.numerics.printing.trace import INLINED, interpret
 
 SMALL = 10_000  # numbers of an array whose entries are followed
 
@@ -27,29 +27,23 @@ def check_bounds(closed: core.ClosedJaxpr, who: str) -> None:
 
 def out_of_bounds(closed: core.ClosedJaxpr) -> str | None:
     """The first index of a trace that is known and out of bounds, in words; None where there is none."""
-    return _walk(closed.jaxpr, closed.consts, [None] * len(closed.jaxpr.invars))
+    found: list[str] = []
 
+    def written(numbers: Any) -> Any:
+        return None if isinstance(numbers, jax.core.Tracer) or np.size(numbers) > SMALL else numbers
 
-def _walk(jaxpr: Any, consts: Any, given: list[Any]) -> str | None:
-    """Search a trace; `given` holds the values of the inputs that are known, and None for the others."""
-    known: dict[Any, Any] = {}
-    for variable, value in zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *given), strict=True):
-        if value is not None and not isinstance(value, jax.core.Tracer) and np.size(value) <= SMALL:
-            known[variable] = value
-    for equation in jaxpr.eqns:
-        values = [literal_value(v) if isinstance(v, core.Literal) else known.get(v) for v in equation.invars]
-        inner = equation.params.get("jaxpr")
-        if equation.primitive.name in ("jit", "pjit") and isinstance(inner, core.ClosedJaxpr):
-            found = _walk(inner.jaxpr, inner.consts, values)
-        else:
-            found = _refused(equation, values)
-        if found is not None:
-            return found
+    def apply(equation: Any, values: list[Any]) -> list[Any]:
+        """The results that are known, and None for the others."""
+        outside = _refused(equation, values)
+        if outside is not None:
+            found.append(outside)
         if all(v is not None for v in values) and values and not equation.effects and _is_arithmetic(equation):
             with np.errstate(all="ignore"):
-                results = uncompiled.apply(equation, list(map(np.asarray, values)))
-            known |= dict(zip(equation.outvars, results, strict=True))
-    return None
+                return uncompiled.apply(equation, list(map(np.asarray, values)))
+        return [None] * len(equation.outvars)
+
+    interpret(closed, [None] * len(closed.jaxpr.invars), apply, written, calls=INLINED)
+    return found[0] if found else None
 
 
 def _is_arithmetic(equation: Any) -> bool:

@@ -15,9 +15,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend import core
 
-from stodyn.numerics.printing.scalars import ELEMENTWISE, INLINED, inner_of, literal_value
+from stodyn.numerics.printing.scalars import ELEMENTWISE
+from stodyn.numerics.printing.trace import INLINED, interpret
 
 # Operations on counters and truth values, which are done at once: a mask is true everywhere on the diagonal.
 NUMPY: dict[str, Callable] = {
@@ -32,7 +32,8 @@ def diagonal(function: Callable) -> Callable:
 
     def of_arguments(*arguments: Any) -> Any:
         closed = jax.make_jaxpr(function)(*arguments)
-        (result,) = _Trace(closed.jaxpr, closed.consts, [_Given(a) for a in jax.tree.leaves(arguments)]).results()
+        given: list[_Value] = [_Given(a) for a in jax.tree.leaves(arguments)]
+        (result,) = interpret(closed, given, _applied, _Given, calls=INLINED)
         return jnp.asarray(result.diagonal, closed.out_avals[0].dtype)
 
     return of_arguments
@@ -79,37 +80,18 @@ class _Followed(_Made):
         return self.along()
 
 
-class _Trace:
-    def __init__(self, jaxpr: Any, consts: Sequence[Any], given: Sequence[_Value]):
-        self.jaxpr = jaxpr
-        self.values: dict[Any, _Value] = dict(zip(jaxpr.invars, given, strict=True))
-        self.values.update(zip(jaxpr.constvars, map(_Given, consts), strict=True))
+def _applied(equation: Any, inputs: Sequence[_Value]) -> list[_Value]:
+    shape = equation.outvars[0].aval.shape
 
-    def results(self) -> list[_Value]:
-        for equation in self.jaxpr.eqns:
-            self.values.update(zip(equation.outvars, self.apply(equation), strict=True))
-        return [self.read(variable) for variable in self.jaxpr.outvars]
+    @functools.cache
+    def compute() -> Sequence[Any]:
+        found = equation.primitive.bind(*(x.whole for x in inputs), **equation.params)
+        return found if equation.primitive.multiple_results else [found]
 
-    def read(self, variable: Any) -> _Value:
-        return _Given(literal_value(variable)) if isinstance(variable, core.Literal) else self.values[variable]
-
-    def apply(self, equation: Any) -> list[_Value]:
-        name, inputs = equation.primitive.name, [self.read(v) for v in equation.invars]
-        if name in INLINED:
-            inner = inner_of(equation)
-            trace, held = (inner.jaxpr, inner.consts) if isinstance(inner, core.ClosedJaxpr) else (inner, ())
-            return _Trace(trace, held, inputs).results()
-        shape = equation.outvars[0].aval.shape
-
-        @functools.cache
-        def compute() -> Sequence[Any]:
-            found = equation.primitive.bind(*(x.whole for x in inputs), **equation.params)
-            return found if equation.primitive.multiple_results else [found]
-
-        along = _along(equation, inputs) if len(shape) == 2 and shape[0] == shape[1] else None
-        if along is not None:
-            return [_Followed(compute, along)]
-        return [_Made(compute, place) for place in range(len(equation.outvars))]
+    along = _along(equation, inputs) if len(shape) == 2 and shape[0] == shape[1] else None
+    if along is not None:
+        return [_Followed(compute, along)]
+    return [_Made(compute, place) for place in range(len(equation.outvars))]
 
 
 def _along(equation: Any, inputs: Sequence[_Value]) -> Callable[[], Any] | None:

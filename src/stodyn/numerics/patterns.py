@@ -18,7 +18,8 @@ import scipy
 from jax.extend import core
 
 from stodyn.numerics import uncompiled
-from stodyn.numerics.printing.scalars import ELEMENTWISE, INLINED, MOVES, WHOLE, Unprintable, inner_of, literal_value
+from stodyn.numerics.printing.scalars import ELEMENTWISE, MOVES, Unprintable
+from stodyn.numerics.printing.trace import interpret
 
 LARGEST, COLUMNS = 20_000_000, 64  # products of entries that are followed one by one; columns of a product
 
@@ -53,7 +54,13 @@ def rows_of_trace(closed: core.ClosedJaxpr) -> scipy.sparse.csr_array:
     n = int(np.prod(first.aval.shape))
     whole = scipy.sparse.csr_array(scipy.sparse.eye_array(n, dtype=bool))
     given = [_of(first.aval, whole), *(_unknown(v.aval, n) for v in others)]
-    (found,) = _run(closed.jaxpr, closed.consts, given, n)
+
+    def apply(equation: Any, inputs: list[Spread]) -> list[Spread]:
+        if all(x.known.all() for x in inputs):
+            return [_constant(x, n) for x in _computed(equation, inputs)]
+        return _applied(equation, inputs)
+
+    (found,) = interpret(closed, given, apply, lambda numbers: _constant(numbers, n))
     return found.on
 
 
@@ -70,27 +77,6 @@ def _constant(x: Any, n: int) -> Spread:
         return _unknown(x.aval, n)
     x = np.asarray(x)
     return Spread(x, np.ones(x.shape, bool), scipy.sparse.csr_array((x.size, n), dtype=bool))
-
-
-def _run(jaxpr: Any, consts: Sequence[Any], given: Sequence[Spread], n: int) -> list[Spread]:
-    values: dict[Any, Spread] = dict(zip(jaxpr.invars, given, strict=True))
-    values.update((v, _constant(c, n)) for v, c in zip(jaxpr.constvars, consts, strict=True))
-
-    def read(variable: Any) -> Spread:
-        return _constant(literal_value(variable), n) if isinstance(variable, core.Literal) else values[variable]
-
-    for equation in jaxpr.eqns:
-        name, inputs = equation.primitive.name, [read(v) for v in equation.invars]
-        if name in INLINED or name == WHOLE:
-            inner = inner_of(equation)
-            trace, held = (inner.jaxpr, inner.consts) if isinstance(inner, core.ClosedJaxpr) else (inner, ())
-            found = _run(trace, held, inputs, n)
-        elif all(x.known.all() for x in inputs):
-            found = [_constant(x, n) for x in _computed(equation, inputs)]
-        else:
-            found = _applied(equation, inputs)
-        values.update(zip(equation.outvars, found, strict=True))
-    return [read(v) for v in jaxpr.outvars]
 
 
 def _computed(equation: Any, inputs: Sequence[Spread]) -> list[np.ndarray]:

@@ -17,7 +17,7 @@ from jax import Array, lax
 from jax.extend import core
 
 from stodyn.numerics.printing.elementary import NAMES as FUNCTIONS
-from stodyn.numerics.printing.scalars import INLINED, WHOLE, inner_of
+from stodyn.numerics.printing.trace import INLINED, WHOLE, interpret
 
 CHANGE, SAMPLES = 32, 8  # changes are up to this many ε, and made so many times
 SUMS = {"add", "add_any", "sub"}
@@ -35,7 +35,7 @@ def is_rounding(equations: core.ClosedJaxpr, x: Array) -> Array:
         k, largest = state
         changes = _changes(k)
         captured = [_changed(c, c, changes) if isinstance(c, jax.core.Tracer) else c for c in equations.consts]
-        (moved,) = _evaluated(equations.jaxpr, captured, [_changed(x, x, changes)], changes)
+        (moved,) = _evaluated(core.ClosedJaxpr(equations.jaxpr, captured), [_changed(x, x, changes)], changes)
         return k + 1.0, jnp.maximum(largest, jnp.abs(moved - found))
 
     first = jnp.ones((), found.dtype)
@@ -62,25 +62,19 @@ def _changed(value: Array, size: Array, changes: Iterator[Array]) -> Array:
     return value + change * (shares.astype(value.dtype) * size)
 
 
-def _evaluated(jaxpr: core.Jaxpr, consts: Sequence[Any], given: Sequence[Any], changes: Iterator[Array]) -> list[Any]:
+def _evaluated(equations: core.ClosedJaxpr, given: Sequence[Any], changes: Iterator[Array]) -> list[Any]:
     """The results of a trace in which everything that is rounded is changed."""
-    known: dict[Any, Any] = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*consts, *given], strict=True))
-    for equation in jaxpr.eqns:
-        values = [v.val if isinstance(v, core.Literal) else known[v] for v in equation.invars]
-        name = equation.primitive.name
-        if name in INLINED:
-            inner = inner_of(equation)
-            trace, its_own = (inner.jaxpr, inner.consts) if isinstance(inner, core.ClosedJaxpr) else (inner, ())
-            results = _evaluated(trace, its_own, values, changes)
-        else:
-            results = _applied(equation, values)
-            if name in ROUNDED:
-                results = [_changed(result, result, changes) for result in results]
-            elif name in SUMS_OF_MANY:
-                sizes = _applied(equation, [jnp.abs(v) if jnp.issubdtype(v.dtype, jnp.inexact) else v for v in values])
-                results = [_changed(r, size, changes) for r, size in zip(results, sizes, strict=True)]
-        known.update(zip(equation.outvars, results, strict=True))
-    return [v.val if isinstance(v, core.Literal) else known[v] for v in jaxpr.outvars]
+
+    def apply(equation: Any, values: list[Any]) -> list[Any]:
+        name, results = equation.primitive.name, _applied(equation, values)
+        if name in ROUNDED:
+            return [_changed(result, result, changes) for result in results]
+        if name in SUMS_OF_MANY:
+            sizes = _applied(equation, [jnp.abs(v) if jnp.issubdtype(v.dtype, jnp.inexact) else v for v in values])
+            return [_changed(r, size, changes) for r, size in zip(results, sizes, strict=True)]
+        return results
+
+    return interpret(equations, given, apply, lambda numbers: numbers, calls=INLINED)
 
 
 def _applied(equation: Any, values: Sequence[Any]) -> list[Any]:

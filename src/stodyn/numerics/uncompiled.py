@@ -10,7 +10,8 @@ import jax
 import numpy as np
 from jax.extend import core
 
-from stodyn.numerics.printing.scalars import INLINED, MOVES, inner_of, literal_value
+from stodyn.numerics.printing.scalars import MOVES
+from stodyn.numerics.printing.trace import INLINED, interpret
 
 
 class Compile(Exception):
@@ -19,7 +20,8 @@ class Compile(Exception):
 
 def run(closed: core.ClosedJaxpr, *arguments: Any) -> list[np.ndarray]:
     """The outputs of a trace for arguments of its input shapes; raises Compile where NumPy does not know how."""
-    return _run(closed.jaxpr, closed.consts, [np.asarray(a) for a in arguments])
+    with np.errstate(all="ignore"):
+        return interpret(closed, [np.asarray(a) for a in arguments], apply, np.asarray, calls=INLINED)
 
 
 def value(function: Callable, *arguments: Any) -> np.ndarray:
@@ -31,20 +33,6 @@ def value(function: Callable, *arguments: Any) -> np.ndarray:
         return np.asarray(jax.jit(function)(*arguments))
 
 
-def _run(jaxpr: Any, consts: Any, arguments: Any) -> list[np.ndarray]:
-    values: dict[Any, np.ndarray] = dict(zip(jaxpr.invars, arguments, strict=True))
-    values.update(zip(jaxpr.constvars, map(np.asarray, consts), strict=True))
-
-    def read(variable: Any) -> np.ndarray:
-        return literal_value(variable) if isinstance(variable, core.Literal) else values[variable]
-
-    with np.errstate(all="ignore"):
-        for equation in jaxpr.eqns:
-            inputs = [read(variable) for variable in equation.invars]
-            values.update(zip(equation.outvars, apply(equation, inputs), strict=True))
-    return [read(variable) for variable in jaxpr.outvars]
-
-
 def apply(equation: Any, inputs: list[np.ndarray]) -> list[np.ndarray]:
     """The results of one operation of a trace."""
     results = _results(equation, inputs)
@@ -53,9 +41,6 @@ def apply(equation: Any, inputs: list[np.ndarray]) -> list[np.ndarray]:
 
 def _results(equation: Any, inputs: list[np.ndarray]) -> list[Any]:
     name, params = equation.primitive.name, equation.params
-    if name in INLINED:
-        inner = inner_of(equation)
-        return run(inner, *inputs) if isinstance(inner, core.ClosedJaxpr) else _run(inner, (), inputs)
     if name == "optimization_barrier":
         return inputs
     if name in CONTROL:

@@ -16,7 +16,7 @@ import numpy as np
 from jax.extend import core
 
 from stodyn.numerics.printing.nodes import FOLDS
-from stodyn.numerics.printing.scalars import INLINED, WHOLE, inner_of, literal_value
+from stodyn.numerics.printing.trace import interpret
 
 Pairs = frozenset[tuple[int, int]]
 NONE: frozenset[Any] = frozenset()
@@ -54,27 +54,12 @@ def facts_of(closed: core.ClosedJaxpr, arguments: Sequence[int], vector: int) ->
     followed."""
     given = [Facts(frozenset([a]), frozenset([0]) if a == vector and v.aval.ndim == 1 else NONE)
              for a, v in zip(arguments, closed.jaxpr.invars, strict=True)]  # fmt: skip
-    return _run(closed.jaxpr, closed.consts, given, vector)
 
+    def apply(equation: Any, inputs: list[Facts]) -> list[Facts]:
+        rule = RULES.get(equation.primitive.name, _unknown)
+        return [rule(equation, inputs, vector)] * len(equation.outvars)
 
-def _run(jaxpr: Any, consts: Sequence[Any], given: Sequence[Facts], vector: int) -> list[Facts]:
-    known: dict[Any, Facts] = dict(zip(jaxpr.invars, given, strict=True))
-    known.update(zip(jaxpr.constvars, map(_of_constant, consts), strict=True))
-
-    def read(variable: Any) -> Facts:
-        return _of_constant(literal_value(variable)) if isinstance(variable, core.Literal) else known[variable]
-
-    for equation in jaxpr.eqns:
-        inputs, name = [read(v) for v in equation.invars], equation.primitive.name
-        if name in INLINED or name == WHOLE:
-            inner = inner_of(equation)
-            trace, held = (inner.jaxpr, inner.consts) if isinstance(inner, core.ClosedJaxpr) else (inner, ())
-            found = _run(trace, held, inputs, vector)
-        else:
-            rule = RULES.get(name, _unknown)
-            found = [rule(equation, inputs, vector)] * len(equation.outvars)
-        known.update(zip(equation.outvars, found, strict=True))
-    return [read(variable) for variable in jaxpr.outvars]
+    return interpret(closed, given, apply, _of_constant)
 
 
 def _of_constant(x: Any) -> Facts:

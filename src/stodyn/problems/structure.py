@@ -14,6 +14,7 @@ from jax import Array
 from stodyn.numerics.dependence import dependence_of
 from stodyn.numerics.printing.points import AtPoints, at_points
 from stodyn.numerics.printing.scalars import Unprintable
+from stodyn.numerics.printing.trace import equations_of
 from stodyn.numerics.whole_arrays import Facts, facts_of
 from stodyn.problems.contract import Look, NoiseStructure
 from stodyn.problems.operators import Diagonal, Operator
@@ -162,16 +163,8 @@ PARTIAL = {"sqrt": "a square root", "rsqrt": "a square root", "log": "a logarith
 
 def partial_functions(trace: Any) -> tuple[str, ...]:
     """The functions of a trace that are not numbers for some arguments, in words."""
-    found: dict[str, None] = {}
-    waiting = [getattr(trace, "jaxpr", trace)]
-    while waiting:
-        for equation in waiting.pop().eqns:
-            if equation.primitive.name in PARTIAL:
-                found[PARTIAL[equation.primitive.name]] = None
-            for value in equation.params.values():
-                inner = [getattr(v, "jaxpr", v) for v in (value if isinstance(value, tuple | list) else (value,))]
-                waiting += [jaxpr for jaxpr in inner if hasattr(jaxpr, "eqns")]
-    return tuple(found)
+    names = (equation.primitive.name for equation in equations_of(trace.jaxpr))
+    return tuple(dict.fromkeys(PARTIAL[name] for name in names if name in PARTIAL))
 
 
 def is_autonomous(problem: Any) -> bool:

@@ -7,18 +7,12 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import jax
 import numpy as np
 from jax.extend import core
 
-from stodyn.numerics.printing.scalars import (
-    ELEMENTWISE,
-    INLINED,
-    WHOLE,
-    Unprintable,
-    inner_of,
-    literal_value,
-    traces_inside,
-)
+from stodyn.numerics.printing.scalars import ELEMENTWISE, Unprintable
+from stodyn.numerics.printing.trace import CALLS, inner_of, interpret, traces_inside
 
 
 @dataclasses.dataclass(eq=False)
@@ -43,47 +37,35 @@ def flattened(closed: core.ClosedJaxpr) -> tuple[list[Value], list[Equation], li
     """The inputs, the equations and the outputs of a trace; inner functions are opened, all branches computed."""
     equations: list[Equation] = []
 
-    def run(jaxpr: Any, consts: Sequence[Any], given: Sequence[Value]) -> list[Value]:
-        values = dict(zip(jaxpr.invars, given, strict=True))
-        for variable, const in zip(jaxpr.constvars, consts, strict=True):
-            values[variable] = Value(variable.aval, np.asarray(const))
+    def written(numbers: Any) -> Value:
+        numbers = np.asarray(numbers)
+        return Value(jax.core.ShapedArray(numbers.shape, numbers.dtype), numbers)
 
-        def read(variable: Any) -> Value:
-            if isinstance(variable, core.Literal):
-                return Value(variable.aval, literal_value(variable))
-            return values[variable]
+    def apply(equation: Any, inputs: list[Value]) -> list[Value]:
+        name = equation.primitive.name
+        if name == "optimization_barrier":
+            return inputs
+        if name == "custom_linear_solve":  # the solution alone: the other functions are for derivatives
+            lengths, functions = equation.params["const_lengths"], equation.params["jaxprs"]
+            before = lengths.matvec + lengths.vecmat
+            return opened(functions.solve, [*inputs[before : before + lengths.solve], *inputs[sum(lengths) :]])
+        if name == "cond":
+            branches = [opened(branch, inputs[1:]) for branch in equation.params["branches"]]
+            chosen = [Value(v.aval) for v in equation.outvars]
+            for value, *cases in zip(chosen, *branches, strict=True):
+                equations.append(Equation("select_n", {}, [inputs[0], *cases], [value]))
+            return chosen
+        if equation.effects:
+            raise Unprintable(f"{name} has a side effect")
+        outputs = [Value(v.aval) for v in equation.outvars]
+        equations.append(Equation(name, equation.params, inputs, outputs))
+        return outputs
 
-        def opened(inner: Any, inputs: Sequence[Value]) -> list[Value]:
-            if isinstance(inner, core.ClosedJaxpr):
-                return run(inner.jaxpr, inner.consts, inputs)
-            return run(inner, (), inputs)
-
-        for equation in jaxpr.eqns:
-            name, inputs = equation.primitive.name, [read(v) for v in equation.invars]
-            if name in INLINED or name == WHOLE:
-                found = opened(inner_of(equation), inputs)
-            elif name == "optimization_barrier":
-                found = inputs
-            elif name == "custom_linear_solve":  # the solution alone: the other functions are for derivatives
-                lengths, functions = equation.params["const_lengths"], equation.params["jaxprs"]
-                before = lengths.matvec + lengths.vecmat
-                found = opened(functions.solve, [*inputs[before : before + lengths.solve], *inputs[sum(lengths) :]])
-            elif name == "cond":
-                branches = [opened(branch, inputs[1:]) for branch in equation.params["branches"]]
-                found = []
-                for variable, *cases in zip(equation.outvars, *branches, strict=True):
-                    found.append(Value(variable.aval))
-                    equations.append(Equation("select_n", {}, [inputs[0], *cases], found[-1:]))
-            else:
-                if equation.effects:
-                    raise Unprintable(f"{name} has a side effect")
-                found = [Value(v.aval) for v in equation.outvars]
-                equations.append(Equation(name, equation.params, inputs, found))
-            values.update(zip(equation.outvars, found, strict=True))
-        return [read(v) for v in jaxpr.outvars]
+    def opened(trace: core.ClosedJaxpr, inputs: Sequence[Value]) -> list[Value]:
+        return interpret(trace, inputs, apply, written)
 
     given = [Value(v.aval) for v in closed.jaxpr.invars]
-    results = run(closed.jaxpr, closed.consts, given)
+    results = opened(closed, given)
     needed = {id(v) for v in results}
     kept = []
     for equation in reversed(equations):
@@ -106,7 +88,7 @@ def scalar_operations(closed: core.ClosedJaxpr) -> int:
     total = 0
     for equation in closed.jaxpr.eqns:
         name = equation.primitive.name
-        if name in INLINED or name == WHOLE:
+        if name in CALLS:
             inner = inner_of(equation)
             total += scalar_operations(inner if isinstance(inner, core.ClosedJaxpr) else core.ClosedJaxpr(inner, ()))
         elif name in ("while", "cond", "scan"):

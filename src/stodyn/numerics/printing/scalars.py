@@ -11,7 +11,6 @@ evaluation stops with Unprintable and the reason, and the caller falls back to j
 from __future__ import annotations
 
 import functools
-import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -23,8 +22,8 @@ from jax.extend import core
 
 from stodyn.numerics.printing import elementary
 from stodyn.numerics.printing.nodes import BOOL, INT32, Entry, Graph, as_number, is_known, value_of
+from stodyn.numerics.printing.trace import Equation, count_operations, interpret
 
-Equation = Any  # jax.extend.core.JaxprEqn, whose variables' shapes and dtypes JAX does not declare to type checkers
 TYPES = {np.dtype(t) for t in ("float64", "float32", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32",
                                "uint64", "bool")}  # fmt: skip
 UNROLLED = 4000  # equations of a scan, all turns together, up to which it is written out
@@ -37,12 +36,7 @@ class Unprintable(Exception):
 
 def scalarised(closed: core.ClosedJaxpr, arguments: Sequence[np.ndarray], graph: Graph) -> list[np.ndarray]:
     """The outputs of a traced function as object arrays of entries, from such arrays of its input shapes."""
-    return _Scalars(graph).run(closed.jaxpr, closed.consts, list(arguments))
-
-
-def literal_value(literal: Any) -> np.ndarray:
-    """The number written in a trace in place of a variable, in its own dtype."""
-    return np.asarray(literal.val, literal.aval.dtype)
+    return _Scalars(graph).run(closed, list(arguments))
 
 
 def known_entries(x: Any) -> np.ndarray:
@@ -88,37 +82,18 @@ class _Scalars:
     def __init__(self, graph: Graph):
         self.graph = graph
 
-    def run(self, jaxpr: Any, consts: Sequence[Any], arguments: Sequence[np.ndarray]) -> list[np.ndarray]:
-        values: dict[Any, np.ndarray] = {}
-        for variable, const in zip(jaxpr.constvars, consts, strict=True):
-            values[variable] = self.written(np.asarray(const))
-        values.update(zip(jaxpr.invars, arguments, strict=True))
+    def run(self, trace: Any, arguments: Sequence[np.ndarray]) -> list[np.ndarray]:
+        return interpret(trace, arguments, self.apply, self.written)
 
-        def read(variable: Any) -> np.ndarray:
-            if isinstance(variable, core.Literal):
-                return self.written(literal_value(variable))
-            return values[variable]
-
-        for equation in jaxpr.eqns:
-            outputs = self.apply(equation, [read(variable) for variable in equation.invars])
-            values.update(zip(equation.outvars, outputs, strict=True))
-        return [read(variable) for variable in jaxpr.outvars]
-
-    def written(self, x: np.ndarray) -> np.ndarray:
+    def written(self, numbers: Any) -> np.ndarray:
         """Numbers written in the trace: a single one as a literal, those of an array as its structure."""
+        x = np.asarray(numbers)
         if x.ndim == 0 and x.dtype.kind == "f" and x.dtype in TYPES:
             return _scalar(self.graph.literal(as_number(x, x.dtype)))
         return known_entries(x)
 
-    def run_closed(self, closed: Any, arguments: Sequence[np.ndarray]) -> list[np.ndarray]:
-        if isinstance(closed, core.ClosedJaxpr):
-            return self.run(closed.jaxpr, closed.consts, arguments)
-        return self.run(closed, (), arguments)
-
     def apply(self, equation: Equation, inputs: list[np.ndarray]) -> list[np.ndarray]:
         name = equation.primitive.name
-        if name in INLINED or name == WHOLE:
-            return self.run_closed(inner_of(equation), inputs)
         if name in CONTROL:
             return CONTROL[name](self, equation, inputs)
         if equation.effects:
@@ -640,7 +615,9 @@ def _scatter(combine: str | None):
             rule = params.get("update_jaxpr")
             if rule is None:
                 return new
-            return self.run(rule, params.get("update_consts", ()), [_scalar(old), _scalar(new)])[0][()]
+            return self.run(core.ClosedJaxpr(rule, params.get("update_consts", ())), [_scalar(old), _scalar(new)])[0][
+                ()
+            ]
 
         for batch in np.ndindex(indices.shape[:-1]):
             along = dict(zip(batching, batched_by, strict=True))
@@ -723,8 +700,8 @@ def _cond(self: _Scalars, equation, inputs):
     branches = equation.params["branches"]
     value = value_of(which)
     if value is not None:
-        return self.run_closed(branches[int(np.clip(int(value), 0, len(branches) - 1))], operands)
-    results = [self.run_closed(branch, operands) for branch in branches]
+        return self.run(branches[int(np.clip(int(value), 0, len(branches) - 1))], operands)
+    results = [self.run(branch, operands) for branch in branches]
     chosen = results[0]
     for k, result in enumerate(results[1:], start=1):
         beyond = which if which.dtype == BOOL else self.graph.make("ge", BOOL, which, which.dtype.type(k))
@@ -743,11 +720,11 @@ def _while(self: _Scalars, equation, inputs):
     dtypes = [v.aval.dtype for v, x in zip(equation.outvars, start, strict=True) for _ in range(x.size)]
 
     def conditions(entries):
-        (result,) = self.run_closed(params["cond_jaxpr"], [*cond_consts, *unflatten(entries, shapes)])
+        (result,) = self.run(params["cond_jaxpr"], [*cond_consts, *unflatten(entries, shapes)])
         return result
 
     def turn(entries):
-        new = self.run_closed(params["body_jaxpr"], [*body_consts, *unflatten(entries, shapes)])
+        new = self.run(params["body_jaxpr"], [*body_consts, *unflatten(entries, shapes)])
         which = conditions(entries) if several else None
         if which is not None:  # a loop under jax.vmap: each of its members ends by itself
             old = unflatten(entries, shapes)
@@ -792,10 +769,10 @@ def _scan(self: _Scalars, equation, inputs):
     ys_of = equation.outvars[n_carry:]
 
     def body(carry, x):
-        result = self.run_closed(closed, [*consts, *carry, *x])
+        result = self.run(closed, [*consts, *carry, *x])
         return result[:n_carry], result[n_carry:]
 
-    if length * count_equations(closed.jaxpr) > UNROLLED:
+    if length * count_operations(closed.jaxpr) > UNROLLED:
         if xs or ys_of:
             raise Unprintable(f"a scan of {length} turns over series")
         shapes = [x.shape for x in carry]
@@ -824,7 +801,7 @@ def _linear_solve(self: _Scalars, equation, inputs):
     """The solution alone: how to multiply and how to transpose are for derivatives."""
     lengths, functions = equation.params["const_lengths"], equation.params["jaxprs"]
     before = lengths.matvec + lengths.vecmat
-    return self.run_closed(functions.solve, [*inputs[before : before + lengths.solve], *inputs[sum(lengths) :]])
+    return self.run(functions.solve, [*inputs[before : before + lengths.solve], *inputs[sum(lengths) :]])
 
 
 CONTROL: dict[str, Callable] = {
@@ -838,58 +815,4 @@ CONTROL: dict[str, Callable] = {
 
 # --- inside traces ----------------------------------------------------------------------------------------------------
 
-WHOLE = "call_hi_primitive"  # of JAX 0.11, which so keeps custom_root in a trace
-
-INLINED = {
-    "jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr",
-    "custom_vmap_call", "checkpoint", "remat2", "eval_jaxpr",
-}  # fmt: skip
-
 RANDOM = {"random_bits", "random_seed", "random_wrap", "random_unwrap", "random_split", "random_fold_in"}
-
-
-def inner_of(equation: Equation) -> Any:
-    """The trace that an equation holds in place of an operation."""
-    if equation.primitive.name == WHOLE:
-        return opened(equation)
-    return next(equation.params[key] for key in ("jaxpr", "call_jaxpr", "fun_jaxpr", "call") if key in equation.params)
-
-
-def opened(equation: Equation) -> core.ClosedJaxpr:
-    """The trace of an operation that a trace holds as a whole."""
-    return _opened(equation.params["_prim"])
-
-
-@functools.lru_cache(maxsize=256)
-def _opened(operation: Any) -> core.ClosedJaxpr:
-    def flat(*arguments):
-        return jax.tree.leaves(operation.expand(*jax.tree.unflatten(operation.in_tree, arguments)))
-
-    with jax.enable_x64(True):  # the trace has the dtypes it has, whatever the caller's are
-        given = (jax.ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in operation.in_avals_flat)
-        return jax.make_jaxpr(flat)(*given)
-
-
-def traces_inside(equation: Equation) -> list[core.ClosedJaxpr]:
-    """The functions, branches and loop bodies inside an equation."""
-    if equation.primitive.name == WHOLE:
-        return [opened(equation)]
-    return [
-        value if isinstance(value, core.ClosedJaxpr) else core.ClosedJaxpr(value, ())
-        for parameter in equation.params.values()
-        for value in (parameter if isinstance(parameter, (tuple, list)) else (parameter,))
-        if isinstance(value, (core.ClosedJaxpr, core.Jaxpr))
-    ]
-
-
-def inner_traces(jaxpr: core.Jaxpr) -> list[core.ClosedJaxpr]:
-    """The functions, branches and loop bodies inside a trace's equations."""
-    return list(itertools.chain.from_iterable(map(traces_inside, jaxpr.eqns)))
-
-
-def count_equations(jaxpr: core.Jaxpr) -> int:
-    """The equations of a trace, those of its inner functions and loop bodies included (a loop body once)."""
-    return sum(
-        sum(count_equations(inner.jaxpr) for inner in inside) if (inside := traces_inside(equation)) else 1
-        for equation in jaxpr.eqns
-    )

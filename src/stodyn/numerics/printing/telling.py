@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from jax.extend import core
 
-from stodyn.numerics.printing.scalars import WHOLE, inner_traces, literal_value, opened, traces_inside
+from stodyn.numerics.printing.trace import WHOLE, equations_of, literal_value, opened
 
 LARGE = 100_000  # bytes of a constant that is not kept beside the others
 MESH = "ctx_mesh"  # of compiled functions: the devices of the session, which is callable but says nothing
@@ -101,23 +101,20 @@ def fingerprint(closed: core.ClosedJaxpr) -> str:
 
 def says_all(closed: core.ClosedJaxpr) -> bool:
     """Whether the digest of a trace determines its derivatives too: not if it calls the host or has its own rules."""
-    for equation in closed.jaxpr.eqns:
-        name, named = equation.primitive.name, equation.params.items()
-        has_rules = name.startswith("custom_") or name == WHOLE
-        has_rules |= any(callable(value) and not isinstance(value, type) and key != MESH for key, value in named)
-        if has_rules or "callback" in name or not all(map(says_all, traces_inside(equation))):
-            return False
-    return True
+    return not any(map(_has_rules, equations_of(closed.jaxpr))) and not calls_host(closed)
+
+
+def _has_rules(equation: Any) -> bool:
+    named, name = equation.params.items(), equation.primitive.name
+    has_functions = any(callable(value) and not isinstance(value, type) and key != MESH for key, value in named)
+    return has_functions or name.startswith("custom_") or name == WHOLE
 
 
 def calls_host(closed: core.ClosedJaxpr) -> bool:
     """Whether a trace calls back to Python."""
-    return any("callback" in equation.primitive.name for equation in closed.jaxpr.eqns) or any(
-        map(calls_host, inner_traces(closed.jaxpr))
-    )
+    return any("callback" in equation.primitive.name for equation in equations_of(closed.jaxpr))
 
 
 def holds(closed: core.ClosedJaxpr, name: str) -> bool:
     """Whether there is a primitive or a compiled function of that name in a trace."""
-    here = any(name in (e.primitive.name, e.params.get("name")) for e in closed.jaxpr.eqns)
-    return here or any(holds(inner, name) for inner in inner_traces(closed.jaxpr))
+    return any(name in (e.primitive.name, e.params.get("name")) for e in equations_of(closed.jaxpr))
