@@ -11,7 +11,7 @@ import scipy.stats
 
 import stodyn as sd
 from stodyn import statistics as st
-from stodyn.engine import kernel, programs, self_test
+from stodyn.engine import cards, kernel, programs, self_test
 from stodyn.engine import ready as readied
 from stodyn.engine import simulate as front
 from stodyn.engine.cards import BlockHalved, block_width
@@ -22,6 +22,7 @@ from stodyn.methods.catalogue import catalogue
 from stodyn.models import catalogue as models
 from stodyn.noise import counter
 from stodyn.numerics.printing import compiling
+from stodyn.numerics.printing.telling import fingerprint
 
 pytestmark = pytest.mark.usefixtures("quick_compiling")
 STEPS, H = 12, 0.05
@@ -119,6 +120,13 @@ def test_every_kind_of_statistic():
     plain = on_a_card(oscillator(), "ImplicitMidpoint", collect=collect, executor="vmap")
     for name in run.data_vars:
         np.testing.assert_allclose(run[name], plain[name], rtol=1e-8, atol=1e-10, err_msg=name)
+
+
+def test_a_statistic_that_jax_observes_is_traced_once_for_all_blocks(monkeypatch):
+    traced = []
+    monkeypatch.setattr(cards, "fingerprint", lambda trace: traced.append(trace) or fingerprint(trace))
+    on_a_card(oscillator(), "Heun", collect=st.Paths(512, every=STEPS), paths=512, block=64)
+    assert 1 <= len(traced) <= 2  # two where two threads begin at once
 
 
 def test_the_sums_of_more_numbers_than_a_kernel_adds_up():

@@ -141,6 +141,8 @@ class OnCards(Way):
             spec, target, lambda spec, seen: Program(_source(spec, seen), spec.statistics)
         )
         self.reason = self.program.said
+        # Of statistics that look at all paths of a block together: for each, its device, lanes and slots.
+        self.observing: dict[tuple[int, Any, int, int], Callable] = {}
 
     @property
     def width(self) -> int:
@@ -196,7 +198,7 @@ class _Work(Work):
         partials = card.memory("partials", self.slots, kept.values, self.blocks) if kept.summed else None
         self.totals = card.memory("totals", WORDS + self.slots * kept.values)
         self.found, self._rounded = np.empty(0), 0  # the totals of the last call
-        self._observing: dict[int, Callable] = {}  # of statistics that look at all paths together
+        self._observing = way.observing
         self.frame = Frame(FRAME)
         self.frame.set(shift=paths.bit_length() - 1)
         if isinstance(source, LoopSource):
@@ -398,10 +400,11 @@ class _Work(Work):
         own = self.own.array if self.own is not None else np.zeros(1)
         given = (self.seen.array, np.int32(slot), spec.dtype.type(t), own, common)  # type: ignore[union-attr]
         with jax.enable_x64(True), jax.default_device(self.card.device):
-            if k not in self._observing:
+            asked = (k, self.card.device, self.lanes, self.slots)
+            if asked not in self._observing:
                 key = fingerprint(jax.make_jaxpr(observe)(*given)) + type(statistic).__name__
-                self._observing[k] = compiled(key, observe, *given).run
-            return self._observing[k](*given)
+                self._observing[asked] = compiled(key, observe, *given).run
+            return self._observing[asked](*given)
 
     def _params(self, own: Array, common: Sequence[Any]) -> list[Any]:
         found, row, shared = [], 0, iter(common)
