@@ -34,7 +34,7 @@ LEAST = 16 * RANDOMISATIONS  # points of a pilot, and where it has many steps:
 FEWEST = 2 * RANDOMISATIONS
 CHEAP = 1e5  # path-steps that a pilot may always cost
 PILOT = 9  # path-steps of the differences of levels 1 and 2, per point and step of level 0
-DEVICE_PATHS = 2**16  # for which the width of a block on a GPU is taken
+DEVICE_PATHS = 2**18  # for which the width of a block on a GPU is taken
 CORNERS = ("gt", "ge", "lt", "le", "eq", "ne", "select_n", "sign", "floor", "ceil", "round", "max", "min", "clamp")
 UNPRINTED = 256  # paths of a block that is not printed
 
