@@ -92,6 +92,24 @@ def test_a_large_field_that_grows_slowly_itself_is_left_alone_and_an_unstable_on
     assert 0.9 * 2 / 15 < longest <= 1.12 * 2 / 15
 
 
+@pytest.mark.parametrize("n", [20, 60])
+def test_many_components_that_grow_themselves_are_left_alone_and_unstable_ones_are_not(n):
+    """Lorenz's 96 model with a noise of its own on each component grows by rates up to 8 about x = 8; of pure decay
+    with such noise, E x² grows by (1 - 30 h)² + .01 h per step of Euler's."""
+    growing = SDE(
+        lambda t, x: (jnp.roll(x, -1) - jnp.roll(x, 2)) * jnp.roll(x, 1) - x + 8.0,
+        lambda t, x: diagonal(0.1 * x),
+        8.0 + 0.1 * (np.arange(n) % 3),
+        calculus="stratonovich",
+    )
+    decaying = SDE(lambda t, x: -30.0 * x, lambda t, x: diagonal(0.1 * x), np.ones(n))
+    options = dict(paths=2, collect=Moments(at=[2.0]))
+    assert not warned(simulate, growing, "Heun", t=(0.0, 2.0), dt=0.002, **options)
+    (message,) = warned(simulate, decaying, "EulerMaruyama", t=(0.0, 2.0), dt=0.1, **options)
+    longest = float(re.search(r"Take steps of ([0-9.e-]+) or less", message).group(1))
+    assert 0.9 * 2 / 30 < longest <= 1.15 * 2 / 30  # growth by less than 10 over twenty steps is left alone
+
+
 def test_a_step_that_becomes_unstable_on_the_way_is_seen_at_the_first_saves():
     """x' = 300 - x³: harmless at x = 0, stiff where the path is soon, about x = 6.7 (a rate of 134)."""
     rising = SDE(lambda t, x: -(x**3) + 300.0, lambda t, x: 0.1, start=0.0)

@@ -30,9 +30,9 @@ _NEAR, _FAR = np.sqrt(3.0 - np.sqrt(6.0)), np.sqrt(3.0 + np.sqrt(6.0))
 NODES = np.array([-_FAR, -_NEAR, _NEAR, _FAR])  # Gauss and Hermite's, of each normal where a step takes few
 WEIGHTS = np.array([_NEAR, _FAR, _FAR, _NEAR]) ** 2 / 12.0
 DRAWN = 64  # nodes where it takes many
-WHOLE = 128  # scalars of a state up to which its matrix is examined; beyond, its growth in some directions
-DIRECTIONS, TURNS = 16, 24
-WRITTEN = 24  # scalars of a state up to which the matrix of its second moments is written out
+WHOLE = 24  # scalars of a state up to which its matrix is examined; beyond, its growth in some directions
+DIRECTIONS, TURNS = 4, 24
+SOLVED = 8  # scalars of a state up to which the eigenvalues of its second moments are computed
 SAVES = 2  # at which states are examined
 PILOT = 0.01  # of the work of a run that may be spent on reaching them
 SMALL = 12  # components of a problem for which implicit methods are tried
@@ -54,13 +54,13 @@ class Growth(NamedTuple):
 
 
 class UnstableStep(NamedTuple):
-    """An unstable step: where, how long it is, in which sense, its growth, and the longest stable step."""
+    """An unstable step: where, how long it is, in which sense, its growth; `longest()` is the longest stable step."""
 
     t: float
     length: float
     sense: str
     factor: float
-    step: float
+    longest: Callable[[], float]
 
 
 def warn_of_unstable_steps(run: Any, problem: Any, stacklevel: int) -> None:
@@ -74,7 +74,7 @@ def warn_of_unstable_steps(run: Any, problem: Any, stacklevel: int) -> None:
     warnings.warn(
         f"dt: steps of {h:g} are unstable: about the state at t = {found.t:g} {spec.method.name} makes differences "
         f"grow by {found.factor:.4g} per step {found.sense}, but the equations do not. Take steps of "
-        f"{_rounded_down(found.step):g} or less{other}.",
+        f"{_rounded_down(found.longest()):g} or less{other}.",
         UnstableSteps,
         stacklevel=stacklevel,
     )
@@ -119,15 +119,10 @@ def _unstable_about(look: Look, own_of: Look, t: float, spec: Spec, is_explicit:
     if own is None:
         return None
     in_the_mean, in_mean_square = (_is_unstable(rate, slow, h, T) for rate, slow in zip(grown, own, strict=True))
+    longest = functools.partial(_longest, look, own_of, h, T)
     if in_the_mean:
-        return (
-            UnstableStep(t, h, "in the mean", math.exp(grown.mean * h), _longest(look, own_of, h, T))
-            if is_explicit
-            else None
-        )
-    if in_mean_square:
-        return UnstableStep(t, h, "in mean square", math.exp(grown.square * h), _longest(look, own_of, h, T))
-    return None
+        return UnstableStep(t, h, "in the mean", math.exp(grown.mean * h), longest) if is_explicit else None
+    return UnstableStep(t, h, "in mean square", math.exp(grown.square * h), longest) if in_mean_square else None
 
 
 def _is_notable(rate: float, h: float, T: float) -> bool:
@@ -213,40 +208,33 @@ class _Steps:
     def about(self, t: float, state: np.ndarray) -> tuple[Look, Look]:
         """The rates of steps about a state, and those of the equations.
 
-        About a large state the equations are followed along the directions that steps of that length come to: short
-        steps hardly turn random directions, so that a slow growth would be missed along those.
+        Short steps hardly turn random directions, so that a slow growth would be missed along those. Where rates are
+        not eigenvalues the equations are therefore followed from the directions, or second moments, that steps of
+        that length come to.
         """
         if self.is_whole:
-            look = functools.partial(self._growth, t, state)
-            known: list[Growth | None] = []
+            begun, follow = np.eye(len(self.rows)), functools.partial(self._growth, t, state)
+        else:
+            begun = np.random.default_rng(1).standard_normal((len(self.rows), DIRECTIONS))
+            follow = functools.partial(self._growth_in_directions, t, state)
 
-            def own_growth(h: float) -> Growth | None:
-                if not known:
-                    known.append(_own_growth(look, h, self.duration))
-                return known[0]
+        def own_growth(h: float) -> Growth | None:
+            found, turned = follow(h, begun)
+            return None if found is None else _own_growth(lambda short: follow(short, turned)[0], h, self.duration)
 
-            return look, own_growth
-        random = np.random.default_rng(1).standard_normal((len(self.rows), DIRECTIONS))
+        return lambda h: follow(h, begun)[0], own_growth
 
-        def along(v: np.ndarray, h: float) -> tuple[Growth | None, np.ndarray]:
-            with np.errstate(all="ignore"):
-                return self._growth_in_directions(t, state, h, v)
-
-        def own_growth_along(h: float) -> Growth | None:
-            found, turned = along(random, h)
-            return None if found is None else _own_growth(lambda short: along(turned, short)[0], h, self.duration)
-
-        return lambda h: along(random, h)[0], own_growth_along
-
-    def _growth(self, t: float, state: np.ndarray, h: float) -> Growth | None:
-        """The rates of steps of length h about a small state."""
+    def _growth(self, t: float, state: np.ndarray, h: float, P: np.ndarray) -> tuple[Growth | None, np.ndarray]:
+        """The rates of steps of length h about a small state, and the second moments that P comes to."""
         with np.errstate(all="ignore"):
             M = self._matrices(t, state, h)
             if M is None:
-                return None
-            mean = _radius(np.tensordot(self.weights, M, 1))
-            square = math.sqrt(_square_radius(M, self.weights)) if len(M) > 1 else mean
-        return Growth(*(math.log(max(rho, 1e-300)) / h for rho in (mean, square)))
+                return None, P
+            mean = square = _radius(np.tensordot(self.weights, M, 1))
+            if len(M) > 1:
+                square, P = _square_radius(M, self.weights, P)
+                square = math.sqrt(square)
+        return Growth(*(math.log(max(rho, 1e-300)) / h for rho in (mean, square))), P
 
     def _after(self, t: float, state: np.ndarray, h: float, shifts: np.ndarray) -> np.ndarray:
         """The states (nodes, N, shifts) after a step, in units of their size, from a state and states beside it."""
@@ -268,12 +256,13 @@ class _Steps:
     ) -> tuple[Growth | None, np.ndarray]:
         """The growth that some directions v come to, turned by the step repeatedly, and those directions."""
         grown = []
-        for _ in range(TURNS):
-            v = v / np.linalg.norm(v, axis=0)
-            shifts = np.concatenate([0.0 * v, APART * v], axis=1)
-            (after,) = self._after(t, state, h, shifts)
-            v = (after[:, DIRECTIONS:] - after[:, :DIRECTIONS]) / APART
-            grown.append(float(np.mean(np.linalg.norm(v, axis=0))))
+        with np.errstate(all="ignore"):
+            for _ in range(TURNS):
+                v = v / np.linalg.norm(v, axis=0)
+                shifts = np.concatenate([0.0 * v, APART * v], axis=1)
+                (after,) = self._after(t, state, h, shifts)
+                v = (after[:, DIRECTIONS:] - after[:, :DIRECTIONS]) / APART
+                grown.append(float(np.mean(np.linalg.norm(v, axis=0))))
         if not np.all(np.isfinite(grown)):
             return None, v
         rate = float(np.mean(np.log(np.maximum(grown[TURNS // 2 :], 1e-300)))) / h
@@ -307,24 +296,17 @@ def _radius(M: np.ndarray) -> float:
     return float(np.abs(np.linalg.eigvals(M)).max())
 
 
-def _square_radius(M: np.ndarray, weights: np.ndarray) -> float:
-    """The spectral radius of P -> E[M P M']: from its eigenvalues, or by growth from the unit matrix."""
+def _square_radius(M: np.ndarray, weights: np.ndarray, P: np.ndarray) -> tuple[float, np.ndarray]:
+    """The spectral radius of P -> E[M P M']: from its eigenvalues, or by growth from some P; and what P comes to."""
     N, grown = M.shape[1], []
-    if N > WRITTEN:
-        P = np.eye(N)
-        for _ in range(2 * TURNS):
-            P = np.tensordot(weights, M @ P @ M.swapaxes(1, 2), 1)
-            grown.append(np.trace(P))
-            P /= grown[-1]
-        return float(np.exp(np.mean(np.log(grown[TURNS:]))))
     flat = M.reshape(len(M), -1)
     products = np.einsum("ki,kj->ij", weights[:, None] * flat, flat)  # not by BLAS, whose threads would wake for it
     square = products.reshape(N, N, N, N).swapaxes(1, 2).reshape(N * N, -1)
-    if N <= 8:
-        return _radius(square)
-    p = np.eye(N).ravel()
+    if N <= SOLVED:
+        return _radius(square), P
+    p = P.ravel()
     for _ in range(2 * TURNS):
         p = np.einsum("ij,j->i", square, p)
         grown.append(np.trace(p.reshape(N, N)))
-        p /= grown[-1]
-    return float(np.exp(np.mean(np.log(grown[TURNS:]))))
+        p = p / grown[-1]
+    return float(np.exp(np.mean(np.log(grown[TURNS:])))), p.reshape(N, N)
