@@ -171,7 +171,8 @@ def _value(value: Any) -> Any:
     if isinstance(value, np.ndarray | jax.Array) and not isinstance(value, jax.core.Tracer):
         return _array(np.asarray(value))
     if isinstance(value, tuple | list):
-        return [type(value).__qualname__, *map(_value, value)]
+        words = set(map(type, value)) == {str}  # such as the names of many components
+        return [type(value).__qualname__, *(value if words else map(_value, value))]
     if isinstance(value, Mapping):
         return [(_value(key), _value(entry)) for key, entry in value.items()]
     if isinstance(value, Source):

@@ -108,9 +108,10 @@ class Stepping(Way):
 
 
 class SingleSteps(ABC):
-    """A way that takes single steps from any states of the method."""
+    """A way that takes single steps from any states of the method; its lanes come in multiples of `together`."""
 
     spec: Spec
+    together: int
 
     @abstractmethod
     def states_after(self, layout: Layout, paths: int, steps: int) -> np.ndarray:
@@ -138,9 +139,9 @@ def lanes_of(layout: Layout, block: int, together: int = TOGETHER) -> int:
     return -(-paths // together) * together
 
 
-def lanes_for(paths: int) -> int:
+def lanes_for(paths: int, together: int = TOGETHER) -> int:
     """Lanes for so many paths."""
-    return -(-paths // TOGETHER) * TOGETHER
+    return -(-paths // together) * together
 
 
 def plan_of(spec: Spec) -> Plan:
@@ -219,12 +220,12 @@ class ByPrint(Stepping, SingleSteps):
         return gone_through(self.program.work(self.spec, self.plan, members, first_path, supply), self.plan, tell)
 
     def states_after(self, layout, paths, steps):
-        members = layout.members_from(0, paths, lanes_for(paths))
+        members = layout.members_from(0, paths, lanes_for(paths, self.together))
         return self.program.states_after(self.spec, self.plan, members, Drawn(layout.seed), steps)[:, :paths]
 
     def stepper(self, layout, normals, count):
-        lanes = lanes_for(count)
-        fill = np.arange(lanes) % count
+        lanes = lanes_for(count, self.together)
+        fill = np.arange(lanes) % count if lanes > count else slice(None)
         members = layout.members_from(0, 1, lanes)._replace(member=np.ones(lanes, bool))
         step = self.program.stepper(self.spec, members, Given({name: z[None, :, fill] for name, z in normals.items()}))
         return lambda states, t, h: step(states[:, fill], t, h)[:, :count]

@@ -479,8 +479,8 @@ def _one_path(run: Run, path: int) -> np.ndarray:
     """The states (times, n) of one path."""
     layout, way = run.layout, run.way
     if isinstance(way, programs.Stepping):
-        first = path // programs.TOGETHER * programs.TOGETHER
-        members = layout.members_from(first, min(programs.TOGETHER, layout.paths - first), programs.TOGETHER)
+        first = path // way.together * way.together
+        members = layout.members_from(first, min(way.together, layout.paths - first), way.together)
         observed = way.paths(members, first, way.supply(layout.seed)).observed
     else:
         first = path // layout.width * layout.width

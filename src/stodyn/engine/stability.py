@@ -31,7 +31,8 @@ NODES = np.array([-_FAR, -_NEAR, _NEAR, _FAR])  # Gauss and Hermite's, of each n
 WEIGHTS = np.array([_NEAR, _FAR, _FAR, _NEAR]) ** 2 / 12.0
 DRAWN = 64  # nodes where it takes many
 WHOLE = 24  # scalars of a state up to which its matrix is examined; beyond, its growth in some directions
-DIRECTIONS, TURNS = 4, 24
+DIRECTIONS, TURNS, FEWEST_TURNS = 4, 24, 4
+SHARE, CHEAP = 0.1, 1e6  # of the work of a run for the growth about one state; steps of scalars that cost nothing
 SOLVED = 8  # scalars of a state up to which the eigenvalues of its second moments are computed
 SAVES = 2  # at which states are examined
 PILOT = 0.01  # of the work of a run that may be spent on reaching them
@@ -103,13 +104,16 @@ def find_unstable(spec: Spec, layout: Layout, way: Any) -> UnstableStep | None:
         return None
     for t, state in _states(spec, layout, way):
         is_lost = not np.isfinite(state).all()
-        here = None if is_lost else _unstable_about(*steps.about(t, state), t, spec, is_explicit)
+        here = None if is_lost else _unstable_about(functools.partial(steps.about, t, state), t, spec, is_explicit)
         found, looked, unstable = found or here, looked + 1, unstable + (is_lost or here is not None)
     return found if unstable >= min(2, looked) else None
 
 
-def _unstable_about(look: Look, own_of: Look, t: float, spec: Spec, is_explicit: bool) -> UnstableStep | None:
+def _unstable_about(
+    about: Callable[..., tuple[Look, Look]], t: float, spec: Spec, is_explicit: bool
+) -> UnstableStep | None:
     """The unstable step about a state, or None, by the rates of steps and by those of the equations beside them."""
+    look, own_of = about()
     place = min(int(np.searchsorted(spec.times, t, side="right")), spec.steps) - 1
     h, T = float(spec.lengths[place]), float(spec.times[-1] - spec.times[0])
     grown = look(h)
@@ -119,7 +123,10 @@ def _unstable_about(look: Look, own_of: Look, t: float, spec: Spec, is_explicit:
     if own is None:
         return None
     in_the_mean, in_mean_square = (_is_unstable(rate, slow, h, T) for rate, slow in zip(grown, own, strict=True))
-    longest = functools.partial(_longest, look, own_of, h, T)
+
+    def longest() -> float:
+        return _longest(*about(TURNS), h, T)
+
     if in_the_mean:
         return UnstableStep(t, h, "in the mean", math.exp(grown.mean * h), longest) if is_explicit else None
     return UnstableStep(t, h, "in mean square", math.exp(grown.square * h), longest) if in_mean_square else None
@@ -180,9 +187,9 @@ def _states(spec: Spec, layout: Layout, way: programs.SingleSteps) -> Iterator[t
     if not starting:
         yield float(spec.times[0]), way.states_after(layout, 1, 0)[:, 0]
     saves = np.unique(np.concatenate([given[:3] for given in spec.saves]))
-    limit = int(PILOT * layout.paths * spec.steps / programs.TOGETHER)
+    limit = int(PILOT * layout.paths * spec.steps / way.together)
     steps = sorted({min(int(k), limit) for k in saves if k > starting} - set(range(starting + 1)))[:SAVES]
-    paths = min(layout.paths, programs.TOGETHER)
+    paths = min(layout.paths, way.together)
     for k in steps:
         yield float(spec.times[k]), way.states_after(layout, paths, k)[:, k % paths]
 
@@ -203,20 +210,23 @@ class _Steps:
         for name, count in spec.traced.streams:  # type: ignore[union-attr]
             self.normals[name] = np.repeat(nodes[first : first + count], self.shifts.shape[1], axis=1)
             first += count
+        lanes = programs.lanes_for(min(layout.paths, layout.width), way.together)
+        affordable = max(SHARE * lanes * spec.steps, CHEAP / N) / (2 * DIRECTIONS)
+        self.turns = int(np.clip(affordable, FEWEST_TURNS, TURNS))
         self.step = way.stepper(layout, self.normals, len(self.weights) * self.shifts.shape[1])
 
-    def about(self, t: float, state: np.ndarray) -> tuple[Look, Look]:
+    def about(self, t: float, state: np.ndarray, turns: int | None = None) -> tuple[Look, Look]:
         """The rates of steps about a state, and those of the equations.
 
         Short steps hardly turn random directions, so that a slow growth would be missed along those. Where rates are
         not eigenvalues the equations are therefore followed from the directions, or second moments, that steps of
-        that length come to.
+        that length come to in some turns; by itself it makes as many of them as the run can afford.
         """
         if self.is_whole:
             begun, follow = np.eye(len(self.rows)), functools.partial(self._growth, t, state)
         else:
             begun = np.random.default_rng(1).standard_normal((len(self.rows), DIRECTIONS))
-            follow = functools.partial(self._growth_in_directions, t, state)
+            follow = functools.partial(self._growth_in_directions, turns or self.turns, t, state)
 
         def own_growth(h: float) -> Growth | None:
             found, turned = follow(h, begun)
@@ -252,12 +262,12 @@ class _Steps:
         return near if agree else None
 
     def _growth_in_directions(
-        self, t: float, state: np.ndarray, h: float, v: np.ndarray
+        self, turns: int, t: float, state: np.ndarray, h: float, v: np.ndarray
     ) -> tuple[Growth | None, np.ndarray]:
         """The growth that some directions v come to, turned by the step repeatedly, and those directions."""
         grown = []
         with np.errstate(all="ignore"):
-            for _ in range(TURNS):
+            for _ in range(turns):
                 v = v / np.linalg.norm(v, axis=0)
                 shifts = np.concatenate([0.0 * v, APART * v], axis=1)
                 (after,) = self._after(t, state, h, shifts)
@@ -265,7 +275,7 @@ class _Steps:
                 grown.append(float(np.mean(np.linalg.norm(v, axis=0))))
         if not np.all(np.isfinite(grown)):
             return None, v
-        rate = float(np.mean(np.log(np.maximum(grown[TURNS // 2 :], 1e-300)))) / h
+        rate = float(np.mean(np.log(np.maximum(grown[turns // 2 :], 1e-300)))) / h
         return Growth(rate, rate), v
 
 

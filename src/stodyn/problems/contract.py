@@ -502,7 +502,7 @@ def machine_memory() -> float:
 def component_names(names: Any, default: Sequence[str]) -> tuple[str, ...]:
     """The given names, or the default ones, checked."""
     found = tuple(default) if names is None else _listed(names)
-    if len(found) != len(default) or len(set(found)) != len(found) or not all(isinstance(n, str) for n in found):
+    if len(found) != len(default) or len(set(found)) != len(found) or not set(map(type, found)) <= {str}:
         raise ValueError(f"names: expected {len(default)} different names, one per component, got {found}")
     return found
 
