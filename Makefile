@@ -2,6 +2,7 @@
 # make site: the pages with all their code run again.
 PYTHON ?= python3
 BIN := .venv/bin
+INSTALL := $(BIN)/uv pip install --quiet --constraint constraints.txt
 
 .PHONY: install tour test test-full checks lint types layers tests wheel docs site changelog fuzz studies
 
@@ -10,8 +11,9 @@ install: .venv/installed
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "stodyn needs Python 3.11 or newer; set PYTHON=")'
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,docs]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt uv
+	$(INSTALL) --python $(BIN)/python --editable '.[dev,docs]' || \
+	  $(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,docs]'
 	touch $@
 
 tour: install
@@ -71,6 +73,7 @@ wheel: install
 	rm -rf build/wheel
 	$(BIN)/python -m build --wheel --no-isolation --outdir build/wheel . > /dev/null
 	$(PYTHON) -m venv --without-pip build/wheel/venv
-	$(BIN)/python -m pip --python build/wheel/venv/bin/python install --quiet --no-compile --constraint constraints.txt build/wheel/*.whl
+	$(INSTALL) --python build/wheel/venv/bin/python build/wheel/*.whl || \
+	  $(BIN)/python -m pip --python build/wheel/venv/bin/python install --quiet --constraint constraints.txt build/wheel/*.whl
 	cd build/wheel && venv/bin/stodyn tour --paths 1000 --out tour > /dev/null && venv/bin/stodyn methods > /dev/null
 	rm -rf build/wheel/venv
