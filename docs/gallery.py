@@ -1,6 +1,6 @@
 """The gallery: every script of examples/ with the picture and the output of its last whole run.
 
-    python docs/gallery.py NAME ...     run these entries, or all of them where none is named
+    python docs/gallery.py NAME ...     run these entries, or where none is named all that ran on this kind of machine
 
 stores in docs/gallery what an entry prints, the processor time it takes in seconds (null where it ran on another
 machine), the digest of its source (NAME.json) and its pictures (NAME.png, NAME_2.png, ...).
@@ -68,6 +68,11 @@ class Entry:
         path = STORED / f"{self.name}.json"
         return json.loads(path.read_text()) if path.exists() else None
 
+    @property
+    def ran_elsewhere(self) -> bool:
+        """Return whether the last whole run was on a machine with other devices, such as a GPU."""
+        return self.stored is not None and self.stored["seconds"] is None
+
 
 def entries() -> Iterator[Entry]:
     """Yield the scripts of the gallery in the order of their names."""
@@ -107,5 +112,5 @@ if __name__ == "__main__":
     unknown = set(sys.argv[1:]) - set(known)
     if unknown:
         sys.exit(f"no such entries: {', '.join(sorted(unknown))}; there are {', '.join(known)}")
-    for name in sys.argv[1:] or known:
+    for name in sys.argv[1:] or (name for name, entry in known.items() if not entry.ran_elsewhere):
         run(known[name])
