@@ -62,6 +62,7 @@ site: install
 	$(BIN)/python docs/running.py
 	$(BIN)/python docs/generate.py --recommend
 	[ ! -d docs/studies ] || $(BIN)/stodyn reproduce --pages --out docs/studies
+	$(BIN)/python docs/pictures.py
 	+$(MAKE) docs
 
 # CHANGELOG.md from the fragments in changes/, the table of renamed things at its head.

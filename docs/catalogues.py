@@ -9,13 +9,13 @@ import docstrings
 import jax.numpy as jnp
 import numpy as np
 from docstrings import cell, table
-from reference import signature
+from reference import addresses, signature
 from typer.main import get_command
 
 import stodyn as sd
 from stodyn.cli import EXIT_CODES, application
 from stodyn.cli.methods import in_words
-from stodyn.methods.catalogue import catalogue
+from stodyn.methods.catalogue import catalogue, with_base
 from stodyn.methods.contract import Catalogued
 from stodyn.models.catalogue import catalogue as models
 from stodyn.noise.distribution import Uniform
@@ -86,6 +86,11 @@ def methods_page() -> str:
         [linked(name), m.accepts.__name__, m.calculus or "either", cell(m.summary), cell(claims_in_words(m))]
         for name, m in methods.items()
     ]
+    for name, kind in with_base().items():
+        address = addresses()[f"stodyn.{name}"].removeprefix("reference/")
+        m = kind()
+        claims = f"the noise exact at any step; the rest as `{m.base}`"
+        rows.append([f"[`{m.name}`]({address})", "SDE with coloured noise", "either", cell(m.summary), claims])
     return "\n".join([*lines, "", "## The list", "", table(heads, rows)]) + "\n"
 
 

@@ -18,6 +18,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from pictures import large, shrink
 from running import digest, shown
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -102,6 +103,8 @@ def run(entry: Entry) -> None:
         STORED.mkdir(exist_ok=True)
         for picture in pictures:
             shutil.copy(Path(folder) / picture, STORED / picture)
+        for path in large(STORED):
+            shrink(path)
     kept = {"source": digest(entry.source), "seconds": round(seconds, 1), "pictures": pictures, "printed": done.stdout}
     (STORED / f"{entry.name}.json").write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
     print(f"{entry.name}: {seconds:.1f} s\n{done.stdout}", flush=True)

@@ -135,12 +135,12 @@ def pages() -> tuple[Page, ...]:
 
 
 def public_functions(module: ModuleType) -> list[str]:
-    """Return the public functions and classes of a module: those it lists, or else those it defines."""
+    """Return the public functions, classes and modules of a module: those it lists, or else those it defines."""
     listed = getattr(module, "__all__", None)
     if module is place:
         return ["threads", "processes", "dask"]
     if listed is not None:
-        return [name for name in listed if not inspect.ismodule(getattr(module, name))]
+        return list(listed)
     return [
         name
         for name, value in vars(module).items()
@@ -148,6 +148,13 @@ def public_functions(module: ModuleType) -> list[str]:
         and (inspect.isfunction(value) or inspect.isclass(value))
         and value.__module__ == module.__name__
     ]
+
+
+def names_inside(value: Any) -> Iterator[str]:
+    """Yield the public names inside a module, and inside the modules among them, dotted."""
+    for name in public_functions(value) if inspect.ismodule(value) else ():
+        yield name
+        yield from (f"{name}.{inner}" for inner in names_inside(getattr(value, name)))
 
 
 @functools.cache
@@ -158,9 +165,8 @@ def addresses() -> dict[str, str]:
         for named in page.names:
             alone = len(page.names) == 1
             found[named.dotted] = page.address if alone else f"{page.address}#{named.name}"
-            if inspect.ismodule(named.value):
-                for inner in public_functions(named.value):
-                    found[f"{named.dotted}.{inner}"] = f"{page.address}#{inner}"
+            for inner in names_inside(named.value):
+                found[f"{named.dotted}.{inner}"] = f"{page.address}#{inner.rpartition('.')[2]}"
     found["stodyn.structures"] = found["stodyn.analysis.structures"]
     return found
 

@@ -21,6 +21,8 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from pictures import large, shrink
+
 SIZES = re.compile(r"^(?P<head>\s*[\w, ]+ = )(?P<whole>.+?)  # small: (?P<small>.+)$", re.MULTILINE)
 BLOCK = re.compile(
     r"^```python\n(?P<code>.*?)^```\n(?P<then>\n*```text\n(?P<printed>.*?)^```\n)?", re.MULTILINE | re.DOTALL
@@ -85,6 +87,8 @@ def run_whole(path: Path) -> None:
         for picture in sorted(Path(folder).glob("*.png")):
             (path.parent / "images").mkdir(exist_ok=True)
             shutil.move(picture, path.parent / "images" / picture.name)
+    for picture in large(path.parent / "images"):
+        shrink(picture)
 
     def filled(match: re.Match) -> str:
         text = next(printed).rstrip("\n")

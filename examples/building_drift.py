@@ -14,7 +14,7 @@ import numpy as np
 
 import stodyn as sd
 
-ERROR = 0.01  # small: 0.5
+ERROR = 0.01  # small: 0.04
 ω, ζ, a, T = 6.0, 0.05, 0.1, 20.0  # rad/s, damping ratio, hardening in 1/cm², s
 σ = np.sqrt(4 * ζ * ω**3)  # without the hardening, the rms drift would be 1 cm
 

@@ -13,8 +13,8 @@ import stodyn as sd
 from stodyn.models.lenard_bernstein import initial_energy, lenard_bernstein
 from stodyn.statistics import functional
 
-ERROR = 0.1  # small: 0.5
-END = 100.0  # small: 4.0
+ERROR = 0.1  # small: 0.1
+END = 100.0  # small: 10.0
 ν = 0.01
 plasma = lenard_bernstein(nu=ν)
 

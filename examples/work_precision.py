@@ -1,6 +1,6 @@
 """Which method is worth its cost? Error against time for six methods
 
-dx = (1 - x) dt + x dW on (0, 1). All methods follow the same Brownian paths. The first picture shows how far they are
+dx = (1 - x) dt + x/2 dW on (0, 1). All methods follow the same Brownian paths. The first picture shows how far they are
 from the true ones at the end, against the processor time of a path: lower left is better. Where only a mean is wanted
 the second picture counts, the error of E x², in another order. Hollow points are within their sampling error. Make
 the same pictures of a problem of your own. This one is linear, so that the error of E x² is known without sampling.
@@ -10,7 +10,7 @@ Domain: choosing a method
 import stodyn as sd
 from stodyn.analysis import linear
 
-PATHS = 10_000  # small: 200
+PATHS = 20_000
 STEPS = [4, 8, 16, 32, 64, 128]  # small: [4, 8]
 METHODS = ["EulerMaruyama", "Heun", "Milstein", "RK4", "PlatenWeak2", "SRIW1"]  # small: ["EulerMaruyama"]
 
@@ -19,7 +19,7 @@ def square(t, x):
     return x[0] ** 2
 
 
-process = sd.SDE(lambda t, x: 1 - x, lambda t, x: x, start=1.0)
+process = sd.SDE(lambda t, x: 1 - x, lambda t, x: x / 2, start=1.0)
 dt = [1 / n for n in STEPS]
 paths = sd.compare(process, METHODS, t=(0, 1), dt=dt, paths=PATHS, seed=1)
 sd.plot.save(sd.plot.comparison(paths), "work_precision.png")

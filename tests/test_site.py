@@ -8,10 +8,12 @@ import docstrings
 import generate
 import hooks
 import links
+import pictures
 import pytest
 import reference
 import uses
 from mkdocs.structure.files import File, Files
+from PIL import Image
 
 import stodyn as sd
 from stodyn.methods.recommend import recommended
@@ -75,6 +77,7 @@ def test_code_is_searched_for_public_names():
         ("st.Moments", "reference/statistics_moments.md"),
         ("Passage", "reference/statistics_passage.md"),
         ("coloured.dryden", "reference/noise_coloured.md#dryden"),
+        ("sd.noise.coloured.envelopes.jennings", "reference/noise_coloured.md#jennings"),
         ("EulerMaruyama", "reference/methods_explicit.md#EulerMaruyama"),
         ("path", None),
         ("sd.simulate=", None),
@@ -108,6 +111,28 @@ def test_links_that_lead_nowhere_are_found(tmp_path, link, wrong):
     (tmp_path / "a.html").write_text(f'<a href="{link}">a</a>')
     (tmp_path / "b.html").write_text('<h1 id="here">b</h1>')
     assert bool(links.broken(tmp_path)) is wrong
+
+
+def test_methods_that_are_made_from_another_one_are_listed():
+    assert "[`ExactNoise(RK4)`](exactnoise.md)" in catalogues.methods_page()
+
+
+def test_stored_pictures_are_small():
+    """If not: python docs/pictures.py."""
+    assert not list(pictures.large())
+
+
+def test_a_large_picture_keeps_its_colours(tmp_path, monkeypatch):
+    whole = Image.new("RGB", (300, 200), "white")
+    for k in range(200):
+        whole.putpixel((k, k), (k, 0, 255 - k))
+    whole.save(tmp_path / "a.png", compress_level=0)
+    assert list(pictures.large(tmp_path)) == [tmp_path / "a.png"]
+    pictures.shrink(tmp_path / "a.png")
+    assert Image.open(tmp_path / "a.png").convert("RGB").tobytes() == whole.tobytes()
+    monkeypatch.setattr(pictures, "LARGEST", 100)
+    with pytest.raises(ValueError, match="fewer dots per inch"):
+        pictures.shrink(tmp_path / "a.png")
 
 
 def test_the_page_on_choosing_says_what_is_recommended():
