@@ -253,6 +253,19 @@ class Network:
                 values += [-slope, slope]
         return Stamps(np.concatenate(rows), np.concatenate(columns), np.concatenate(values)).matrix(self.n)
 
+    def small_signal(self, x: np.ndarray) -> tuple[scipy.sparse.csr_array, scipy.sparse.csr_array]:
+        """M and f_x (n, n) of small signals around x; charges with a `capacitance` are capacitors there."""
+        y, rows, columns, values = np.append(x, 0.0), [self.mass.rows], [self.mass.columns], [self.mass.values]
+        charges = tuple(group for group in self.charges if group.law.capacitance is None)
+        for group in self.charges:
+            if group.law.capacitance is not None:
+                (a, b), size = group.out, group.law.capacitance(group.read(y), group.numbers) * group.numbers["unit"]
+                rows += [a, a, b, b]
+                columns += [a, b, a, b]
+                values += [size, -size, -size, size]
+        M = Stamps(np.concatenate(rows), np.concatenate(columns), np.concatenate(values)).matrix(self.n)
+        return M, dataclasses.replace(self, charges=charges).slopes(x)
+
     def intensity(self, x: Any, sources: Any, xp: Any) -> Any:
         """The densities S of all white noise, two-sided, A²/Hz: resistors, sources (shot noise), then the groups."""
         y = xp.concatenate([x, xp.zeros(1, x.dtype)])

@@ -23,6 +23,7 @@ from stodyn.circuits import topology
 from stodyn.circuits.assembly import INDEX, Network, Source, Stamps, Sums
 from stodyn.circuits.element import GROUND
 from stodyn.circuits.text import NetlistError
+from stodyn.numerics import direct
 
 ROUNDING = 1e-9
 LARGE = 1_000_000  # entries of g: a larger g is scattered into zeros instead of multiplied
@@ -135,9 +136,8 @@ def resolved(network: Network) -> tuple[list[tuple[np.ndarray, np.ndarray]], np.
     for column, k in enumerate(stuck):
         g[columns[k][0], column] = columns[k][1]
     try:
-        solve = scipy.sparse.linalg.splu((N @ (f_x + stand_ins) @ N.T).tocsc()).solve
-        moves = N.T @ solve(-(N @ g).toarray())
-    except RuntimeError:
+        moves = N.T @ direct.solved(N @ (f_x + stand_ins) @ N.T, -(N @ g).toarray())
+    except np.linalg.LinAlgError:
         moves = np.full(g.shape, np.nan)
     clean = g.toarray() + f_x @ moves
     held = [network.branches[name] for name in network.charged]

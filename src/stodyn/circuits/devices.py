@@ -61,13 +61,15 @@ class Current(NamedTuple):
 class Law:
     """How a nonlinear part behaves.
 
-    name      its name in messages and groups
-    value     (read, numbers, xp) -> its current, or its charge over `unit`
-    noise     (read, numbers, xp) -> S, None if it has no noise; `sort`: the name of that noise
-    junction  per voltage read: (name of IS, name of N) if it controls a junction, otherwise None
-    stores    whether `value` is a charge
-    conducts  whether it makes a path for direct current
-    breakdown (name of BV, name of NBV) where the junction conducts backwards as well
+    name         its name in messages and groups
+    value        (read, numbers, xp) -> its current, or its charge over `unit`
+    noise        (read, numbers, xp) -> S, None if it has no noise; `sort`: the name of that noise
+    junction     per voltage read: (name of IS, name of N) if it controls a junction, otherwise None
+    stores       whether `value` is a charge
+    conducts     whether it makes a path for direct current
+    breakdown    (name of BV, name of NBV) where the junction conducts backwards as well
+    capacitance  (read, numbers) -> the capacitance over `unit` that small signals see between the ends of a charge,
+                 where it is not the slope of that charge
     """
 
     name: str
@@ -78,6 +80,7 @@ class Law:
     stores: bool = False
     conducts: bool = True
     breakdown: tuple[str, str] | None = None
+    capacitance: Callable[[tuple[Any, ...], Numbers], Any] | None = None
 
     def at(self, read: tuple[Any, ...], p: Numbers, xp: Any) -> Current:
         """Value, slopes (with numpy) and noise."""

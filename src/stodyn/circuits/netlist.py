@@ -65,7 +65,6 @@ class Netlist:
     node_order: dict[str, None] = dataclasses.field(default_factory=dict)
     model_names: set[str] = dataclasses.field(default_factory=set)
     ignored: dict[str, list[str]] = dataclasses.field(default_factory=dict)
-    without_gate: list[str] = dataclasses.field(default_factory=list)
 
     @property
     def title(self) -> str:
@@ -107,16 +106,13 @@ def laid_out(deck: Deck, values: Mapping[str, float] | None = None) -> Netlist:
     if netlist.ignored:
         ignored = "; ".join(f"{model}: {', '.join(names)}" for model, names in netlist.ignored.items())
         netlist.notes.append(f"left out unknown parameters of models: {ignored}")
-    if netlist.without_gate:
-        some = ", ".join(netlist.without_gate[:8]) + (" and others" if len(netlist.without_gate) > 8 else "")
-        netlist.notes.append(f"with TOX the gates of {some} have Meyer's capacitances, which are left out")
     return netlist
 
 
 def warn(netlist: Netlist, stacklevel: int) -> None:
     """Warn of the parts of the netlist that were left out and may matter."""
     for note in netlist.notes:
-        if note.startswith(("left out unknown parameters", "with TOX")):
+        if note.startswith("left out unknown parameters"):
             warnings.warn(note, stacklevel=stacklevel + 1)
 
 

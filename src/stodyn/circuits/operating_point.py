@@ -9,6 +9,7 @@ import scipy
 
 from stodyn.circuits.assembly import Network
 from stodyn.circuits.text import NetlistError
+from stodyn.numerics import direct
 
 ROUNDS = 200
 SETTLED = 1e-12  # relative to the voltages: after a last move this small only rounding errors are left
@@ -124,8 +125,8 @@ class _Solver:
         rows = abs(J).max(axis=1).toarray().ravel()
         scale = 1.0 / np.where(rows > 0.0, rows, 1.0)
         try:
-            found = scipy.sparse.linalg.splu((scipy.sparse.diags_array(scale) @ J).tocsc()).solve(scale * f)
-        except RuntimeError:  # exactly singular
+            found = direct.solved(scipy.sparse.diags_array(scale) @ J, scale * f)
+        except np.linalg.LinAlgError:
             self.trouble = f" (singular: {self.loose(J, scale)})"
             return None
         return found if np.isfinite(found).all() else None

@@ -7,12 +7,11 @@ import functools
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy
 from numpy.typing import ArrayLike
 
 from stodyn.circuits.assembly import Network
 from stodyn.circuits.devices import flicker_size
-from stodyn.numerics import van_loan
+from stodyn.numerics import direct, van_loan
 
 STANDARD = 290.0  # K: the temperature of the source in a noise figure
 
@@ -124,13 +123,12 @@ class SmallSignal:
         for name, sign in ((node, 1.0), (reference, -1.0)):
             if name != "0":
                 seen[self.component(name)] += sign
-        M, J = network.mass.matrix(n), network.slopes(self.x)
+        M, J = network.small_signal(self.x)
         white = 2.0 * network.intensity(self.x, network.sources.at_rest(), np)
         flicker = self.flicker()
         transfers = np.empty((len(f), n + 1), complex)
         for k, frequency_k in enumerate(f):
-            system = (2j * np.pi * frequency_k * M - J).T.tocsc()
-            transfers[k, :n] = scipy.sparse.linalg.splu(system).solve(seen)
+            transfers[k, :n] = direct.solved((2j * np.pi * frequency_k * M - J).T, seen)
         transfers[:, n] = 0.0
         parts: dict[str, np.ndarray] = {}
         for loud in network.noises:
@@ -157,13 +155,12 @@ class SmallSignal:
         f = np.atleast_1d(np.asarray(frequency, float))
         if f.ndim != 1 or not (np.isfinite(f).all() and (f >= 0.0).all()):
             raise ValueError(f"frequency: expected frequencies from 0 in Hz, got {frequency!r}")
-        M, J = network.mass.matrix(n), network.slopes(self.x)
+        M, J = network.small_signal(self.x)
         right = np.zeros(n + 1, complex)
         np.add.at(
             right, network.source_rows, network.source_signs * network.sources.small_signal[network.source_columns]
         )
-        solves = (scipy.sparse.linalg.splu((2j * np.pi * f_k * M - J).tocsc()).solve(right[:n]) for f_k in f)
-        return np.stack(list(solves))
+        return np.stack([direct.solved(2j * np.pi * f_k * M - J, right[:n]) for f_k in f])
 
     def flicker(self) -> list[tuple[str, int, int, float]]:
         """Element, its two nodes, and KF |i|^AF."""

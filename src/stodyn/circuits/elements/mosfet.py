@@ -5,8 +5,8 @@
 White noise of the channel: NLEV=2 S = 2kT (2/3)(g_m + GFLOOR), right in saturation; NLEV=3
 S = 2kT (2/3)(β o (1 + a + a²)/(1 + a) GDSNOI + GFLOOR), a = 1 - v_ds/o, which in the triode region goes to 2kT g_ds, as
 a switch that is on must have. Flicker: KF |i|^AF/(W L Cox² f), with the oxide of 0.1 µm where TOX is not given.
-Also: overlap capacitances CGSO, CGDO, CGBO, RD and RS, junctions of drain and source to bulk if one of their parameters
-is given, M= transistors in parallel.
+Also: the charges of the gate where TOX is given (meyer.py), overlap capacitances CGSO, CGDO, CGBO, RD and RS, junctions
+of drain and source to bulk if one of their parameters is given, M= transistors in parallel.
 
 ALPHA selects W. R. Curtice's law instead, smooth in v_ds: i = (β/2) s(o)² tanh(ALPHA v_ds)(1 + LAMBDA |v_ds|), the
 threshold rounded by s(o) = SMOOTH log(1 + exp(o/SMOOTH)).
@@ -30,7 +30,9 @@ from stodyn.circuits.devices import (
     potential_at,
 )  # fmt: skip
 from stodyn.circuits.element import Card, Element, ElementType, Model, ModelType
+from stodyn.circuits.elements import meyer
 from stodyn.circuits.elements.diode import junction
+from stodyn.circuits.elements.meyer import threshold
 from stodyn.circuits.text import NetlistError
 
 OXIDE = 3.9 * 8.854214871e-12  # F/m
@@ -72,15 +74,6 @@ def _turned(read: tuple[Any, ...], p: Numbers, xp: Any):
     gs, ds, bs = (p["sign"] * v for v in (*read, 0.0 * read[1])[:3])
     back = ds < 0.0
     return xp.where(back, gs - ds, gs), xp.where(back, -ds, ds), xp.where(back, bs - ds, bs), xp.where(back, -1.0, 1.0)
-
-
-def threshold(bs: Any, p: Numbers, xp: Any) -> Any:
-    """V_TH of an N-channel transistor."""
-    if not p.known("gamma").any():
-        return p["vto"] * p["sign"]
-    root = xp.sqrt(xp.maximum(p["phi"] - xp.minimum(bs, 0.0), 1e-12))
-    root = xp.where(bs > 0.0, xp.maximum(p["phi"] ** 0.5 - bs / (2.0 * p["phi"] ** 0.5), 0.0), root)
-    return p["vto"] * p["sign"] + p["gamma"] * (root - p["phi"] ** 0.5)
 
 
 def square(read: tuple[Any, ...], p: Numbers, xp: Any) -> Any:
@@ -162,13 +155,13 @@ def _parse(card: Card) -> list[Element]:
     areas = {key: card.named(key, 0.0, 0.0) for key in ("ad", "as", "pd", "ps")}
     for key in ("nrd", "nrs"):
         card.named(key, 1.0, 0.0)
-    if "tox" in model.given and not p["alpha"]:
-        card.netlist.without_gate.append(card.full)
     effective = length - 2.0 * p["ld"]
     if effective <= 0.0:
         raise NetlistError(f"{card.name}: L = {length:g} is not longer than twice LD", card.at)
     drain, gate, source, bulk = card.nodes
-    stored = max(p["cj"] * areas["ad"], p["cbd"]) > 0.0, max(p["cj"] * areas["as"], p["cbs"]) > 0.0
+    has_oxide = "tox" in model.given and not p["alpha"]
+    ends = (("ad", "cbd"), ("as", "cbs"))
+    stored = [has_oxide or max(p["cj"] * areas[area], p[bottom]) > 0.0 for area, bottom in ends]
     series, drain = card.resistor(drain, "d", p["rd"] / many, ".rd", p["cgdo"] > 0.0 or stored[0])
     more, source = card.resistor(source, "s", p["rs"] / many, ".rs", p["cgso"] > 0.0 or stored[1])
     sign = 1.0 if model.type == "nmos" else -1.0
@@ -190,6 +183,9 @@ def _parse(card: Card) -> list[Element]:
     if bulk not in main.nodes:
         main = main._replace(nodes=(*main.nodes, bulk))
     parts = [main, *series, *more]
+    if has_oxide:
+        numbers = {"sign": sign, **{key: p[key] for key in ("vto", "gamma", "phi")}}
+        parts += meyer.gate(card, (drain, gate, source, bulk), OXIDE / p["tox"] * w * effective * many, numbers)
     overlaps = (("cgso", gate, source, w), ("cgdo", gate, drain, w), ("cgbo", gate, bulk, effective))
     for key, a, b, over in overlaps:
         if p[key] > 0.0 and a != b:

@@ -1,0 +1,117 @@
+"""The charges of the gate of a MOS transistor of level 1 whose model gives TOX; C = ε W L/TOX.
+
+J. E. Meyer, RCA Review 32 (1971), has three capacitances, which SPICE continues below threshold; x = v_gs - V_TH,
+y = v_gd - V_TH, and the source is the end at which this is larger:
+    C_gs = 2/3 C a (1 - (y/(x + y))²),  C_gd = 2/3 C a (1 - (x/(x + y))²),  y at least 0,  x at least 25 mV
+    C_gb = C times -x/PHI clipped to [0, 1],   a = 1 + 2 x/PHI clipped to [0, 1]
+.ac and .noise use them. In time, their currents C_gs v_gs' and C_gd v_gd' do not conserve charge, since C_gs depends on
+v_gd, and with white noise v' does not exist. So a run uses charges, whose sum is that of Meyer's gate:
+    Q_gs = 2/3 C u² (u + 2 w)/(u + w)²,   Q_gd = 2/3 C w² (w + 2 u)/(u + w)²,   u = e(x), w = e(y)
+    Q_gb = C times the integral of (-z/PHI clipped to [0, 1]) + 2/3 C ΔV_TH,   z = v_gb - VTO
+    e' = 1 + 2 x/PHI clipped to [0, 1];  ΔV_TH = V_TH - VTO, below threshold that at which v_gb would be the threshold
+In saturation, and with bulk at the source also below threshold, they have Meyer's capacitances. Between saturation,
+which they leave smoothly over PHI/2, and v_ds = 0 the charge that Meyer's model loses flows from source to drain: there
+is one more current, at v_ds = 0 that of a capacitance C/6 between them. Where V_TH follows v_bs, bulk takes from the
+source what the channel loses.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from stodyn.circuits.devices import Law, Numbers
+from stodyn.circuits.element import Card, Element
+
+LEAST_SATURATION = 0.025  # V: the least v_dsat in Meyer's capacitances
+LEAST = 1e-3  # of C: the least of Q_gs' and Q_gd', so that no node loses its charge where the channel is pinched off
+
+
+def threshold(bs: Any, p: Numbers, xp: Any) -> Any:
+    """V_TH of an N-channel transistor."""
+    if not p.known("gamma").any():
+        return p["vto"] * p["sign"]
+    root = xp.sqrt(xp.maximum(p["phi"] - xp.minimum(bs, 0.0), 1e-12))
+    root = xp.where(bs > 0.0, xp.maximum(p["phi"] ** 0.5 - bs / (2.0 * p["phi"] ** 0.5), 0.0), root)
+    return p["vto"] * p["sign"] + p["gamma"] * (root - p["phi"] ** 0.5)
+
+
+def _overdrives(read: tuple[Any, ...], p: Numbers, xp: Any) -> tuple[Any, Any]:
+    """x and y of an N-channel transistor, with the threshold of the end that is the source."""
+    gs, ds, bs = (p["sign"] * v for v in read[:3])
+    at = threshold(xp.maximum(bs, bs - ds), p, xp)
+    return gs - at, gs - ds - at
+
+
+def _rounded(x: Any, p: Numbers, xp: Any) -> Any:
+    """e(x)."""
+    rise = 1.0 + 2.0 * xp.clip(x / p["phi"], -0.5, 0.0)
+    return 0.25 * p["phi"] * rise * rise + xp.maximum(x, 0.0)
+
+
+def _at_end(u: Any, w: Any, xp: Any) -> Any:
+    whole = xp.maximum(u + w, 1e-9)
+    return (2.0 / 3.0) * u * u * (u + 2.0 * w) / (whole * whole)
+
+
+def source(read: tuple[Any, ...], p: Numbers, xp: Any) -> Any:
+    x, y = _overdrives(read, p, xp)
+    return p["sign"] * _at_end(_rounded(x, p, xp), _rounded(y, p, xp), xp) + LEAST * read[0]
+
+
+def drain(read: tuple[Any, ...], p: Numbers, xp: Any) -> Any:
+    x, y = _overdrives(read, p, xp)
+    return p["sign"] * _at_end(_rounded(y, p, xp), _rounded(x, p, xp), xp) + LEAST * (read[0] - read[1])
+
+
+def bulk(read: tuple[Any, ...], p: Numbers, xp: Any) -> Any:
+    z = p["sign"] * ((read[0] - read[2]) - p["vto"])
+    within = xp.clip(z, -1.0 * p["phi"], 0.0)
+    charge = xp.minimum(z + p["phi"], 0.0) - within * within / (2.0 * p["phi"])
+    if p.known("gamma").any():
+        ds, bs = p["sign"] * read[1], p["sign"] * read[2]
+        root = p["phi"] ** 0.5
+        pinched = xp.sqrt((root + 0.5 * p["gamma"]) ** 2 + xp.maximum(z, 0.0)) - 0.5 * p["gamma"] - root
+        risen = threshold(xp.maximum(bs, bs - ds), p, xp) - p["vto"] * p["sign"]
+        charge = charge + (2.0 / 3.0) * xp.minimum(risen, p["gamma"] * pinched)
+    return p["sign"] * charge
+
+
+def source_and_bulk(read: tuple[Any, ...], p: Numbers, xp: Any) -> Any:
+    return source(read, p, xp) + bulk(read, p, xp)
+
+
+def capacitances(read: tuple[Any, ...], p: Numbers) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Meyer's C_gs, C_gd and C_gb over C."""
+    x, y = _overdrives(read, p, np)
+    over, apart = np.maximum(x, y), np.abs(x - y)
+    saturation = np.maximum(over, LEAST_SATURATION)
+    left = np.maximum(saturation - apart, 0.0)
+    whole = (2.0 / 3.0) * np.clip(1.0 + 2.0 * over / p["phi"], 0.0, 1.0)
+    near, far = (whole * (1.0 - (part / (saturation + left)) ** 2) for part in (left, saturation))
+    back = y > x
+    return np.where(back, far, near), np.where(back, near, far), np.clip(-over / p["phi"], 0.0, 1.0)
+
+
+SOURCE = Law("charge from gate to source", source, stores=True, conducts=False,
+             capacitance=lambda read, p: capacitances(read, p)[0])  # fmt: skip
+DRAIN = Law("charge from gate to drain", drain, stores=True, conducts=False,
+            capacitance=lambda read, p: capacitances(read, p)[1])  # fmt: skip
+BULK = Law("charge from gate to bulk", bulk, stores=True, conducts=False,
+           capacitance=lambda read, p: capacitances(read, p)[2])  # fmt: skip
+SOURCE_AND_BULK = Law("charge from gate to source and bulk", source_and_bulk, stores=True, conducts=False,
+                      capacitance=lambda read, p: sum(capacitances(read, p)[::2]))  # fmt: skip
+
+
+def gate(card: Card, nodes: tuple[str, str, str, str], oxide: float, numbers: dict[str, float]) -> list[Element]:
+    """The parts that store the charge of a gate; `nodes` are drain, gate, source and bulk, `oxide` is C in F."""
+    at_drain, at_gate, at_source, at_bulk = nodes
+    value = {**numbers, "unit": oxide}
+    reads = ((at_gate, at_source), (at_drain, at_source), (at_bulk, at_source))
+    if at_bulk == at_source:
+        laws = ((SOURCE_AND_BULK, at_source, ".qgs"), (DRAIN, at_drain, ".qgd"))
+    else:
+        laws = ((SOURCE, at_source, ".qgs"), (DRAIN, at_drain, ".qgd"), (BULK, at_bulk, ".qgb"))  # type: ignore[assignment]
+    return [card.nonlinear(law, (at_gate, end), reads, value, suffix, noisy=False)
+            for law, end, suffix in laws if end != at_gate]  # fmt: skip
