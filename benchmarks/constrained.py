@@ -22,19 +22,36 @@ from stodyn.analysis.common_paths import Run, common_paths
 from stodyn.methods.alpha import StochasticAlpha20
 from stodyn.methods.catalogue import find
 from stodyn.methods.projected_alpha import ProjectedAlpha
-from stodyn.methods.rattle_alpha import RattleAlpha
+from stodyn.methods.rattle_alpha import RattleAlpha, RattleAlpha15
 from stodyn.models.jointed import FOUR_BAR, JOINTED_PENDULUM, PENDULUM_CHAIN
 from stodyn.numerics.printing.points import AtPoints
 from stodyn.problems.minimal import in_minimal_coordinates, placed
 
 METHODS = ("RattleAlpha", "RattleAlpha15", "ProjectedAlpha", "Rattle", "ShiftedRattle15")
-VELOCITY = (RattleAlpha, ProjectedAlpha(order=1.5), ProjectedAlpha)  # that take noise which depends on v
+VELOCITY = (RattleAlpha, RattleAlpha15, ProjectedAlpha(order=1.5), ProjectedAlpha)  # that take noise which depends on v
 
 
 def on_a_rod(noise):
     """A pendulum with other noise, its minimal form and the embedding."""
     posed = dataclasses.replace(JOINTED_PENDULUM.problem, noise=noise)
     embedding = JOINTED_PENDULUM.exact["embedding"]
+    return posed, in_minimal_coordinates(posed, embedding, ([1.0], [0.5])), embedding
+
+
+def on_a_moving_rod():
+    """A damped pendulum of prescribed length, with a mass that depends on x and noise that depends on x and v."""
+
+    def embedding(t, u):
+        return (1.0 + 0.2 * jnp.sin(8.0 * t)) * jnp.stack([jnp.sin(u[0]), -jnp.cos(u[0])])
+
+    x = np.array([np.sin(1.0), -np.cos(1.0)])
+    posed = sd.Mechanical(
+        lambda t, x, v: jnp.array([0.0, -9.81]) - 0.6 * v,
+        lambda t, x, v: jnp.stack([6.0 + 3.0 * jnp.sin(v[1]), 3.0 * x[0] + 2.0 * jnp.cos(v[0])])[:, None],
+        (x, 0.5 * np.array([-x[1], x[0]]) + 1.6 * x),
+        mass=lambda t, x, v: jnp.diag(jnp.stack([1.0 + 0.8 * x[0] ** 2, 1.5 + 0.6 * x[1]])),
+        constraints=lambda t, x: 0.5 * (x @ x - (1.0 + 0.2 * jnp.sin(8.0 * t)) ** 2)[None],
+    )
     return posed, in_minimal_coordinates(posed, embedding, ([1.0], [0.5])), embedding
 
 
@@ -77,17 +94,21 @@ def orders(small):
     steps = (32, 64, 128) if small else (32, 64, 128, 256, 512)
     every = [find(name) for name in METHODS]
     sheared = on_a_rod(lambda t, x, v: jnp.stack([1.8 * v[1], jnp.zeros(())])[:, None])
+    mixed = on_a_rod(lambda t, x, v: jnp.stack([6.0 + 3.0 * jnp.sin(v[1]), 3.0 * x[0] + 2.0 * jnp.cos(v[0])])[:, None])
     cases = {
         "pendulum, force 4": (posed(JOINTED_PENDULUM(noise=(4.0, 0.0))), every, 2000),
         "pendulum, force 12": (posed(JOINTED_PENDULUM(noise=(12.0, 0.0))), every, 2000),
         "two channels, 4 and 3": (on_a_rod(lambda t, x, v: jnp.diag(jnp.array([4.0, 3.0]))), every, 1000),
         "noise 1.8 v_y": (sheared, VELOCITY, 2000),
+        "noise of x and v": (mixed, VELOCITY, 2000),
+        "moving rod, mass of x": (on_a_moving_rod(), VELOCITY, 400),
     }
     if not small:
         cases["double, force 1.5"] = posed(PENDULUM_CHAIN), every, 500
         cases["four-bar, force 4"] = posed(FOUR_BAR(noise=4.0)), every, 500
     for name, (system, methods, paths) in cases.items():
-        T = 0.25 if "12" in name else 1.0  # of strong noise at short steps, where its errors rule
+        strong = any(word in name for word in ("12", "of x"))
+        T = 0.25 if strong else 1.0  # of strong noise at short steps, where its errors rule
         h, before = T / np.array(steps), time.process_time()
         found, own = squares(*system, methods, steps, paths // 20 if small else paths, T)
         print(f"{name}, T = {T}, {len(own)} paths; the reference {np.sqrt(own.mean()):.1e} from that of twice its step")

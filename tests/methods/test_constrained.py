@@ -137,28 +137,36 @@ def test_torque_with_kicks_at_the_start_of_a_step():
     assert np.allclose(found, expected, rtol=0, atol=1e-11)
 
 
-@pytest.mark.parametrize("method", [RattleAlpha(rho=0.0), PAPER(rho=0.0)], ids=lambda method: method.name)
-def test_a_linear_constraint_is_the_alpha_step_in_minimal_coordinates(method):
-    """x = (u, c u) with a mass matrix: the same numbers as of u alone."""
+def steady(t, x, v):
+    return jnp.array([[0.8], [-0.4]])
+
+
+def sheared(t, x, v):
+    """Noise of t, x and v."""
+    return jnp.stack([0.8 * jnp.sin(v[0]) + 0.3 * jnp.cos(t), 0.5 * v[1] ** 2 - 0.4 * x[0]])[:, None]
+
+
+@pytest.mark.parametrize(
+    ("method", "alpha", "push"),
+    [(RattleAlpha, 1.0, steady), (PAPER, 1.0, steady), (RattleAlpha15, 1.5, sheared)],
+    ids=["RattleAlpha", "ProjectedAlpha", "RattleAlpha15"],
+)
+def test_a_linear_constraint_is_the_alpha_step_in_minimal_coordinates(method, alpha, push):
+    """x = (u, c u) with a mass matrix: the same numbers as of u alone, at order 1.5 with noise that depends on v."""
     c, M = 0.7, np.array([[2.0, 0.3], [0.3, 1.5]])
     J = np.array([1.0, c])
 
     def force(t, x, v):
         return jnp.stack([-4.0 * jnp.sin(x[0]) - 0.5 * v[1], -(x[1] ** 3) - 0.3 * v[0]])
 
-    push = np.array([0.8, -0.4])
-    held = Mechanical(
-        force,
-        lambda t, x, v: jnp.asarray(push)[:, None],
-        (0.9 * J, 0.2 * J),
-        M,
-        constraints=lambda t, x: x[1:] - c * x[0],
-    )
+    held = Mechanical(force, push, (0.9 * J, 0.2 * J), M, constraints=lambda t, x: x[1:] - c * x[0])
     minimal = Mechanical(
-        lambda t, u, w: (J @ force(t, u * J, w * J))[None], lambda t, u, w: jnp.full((1, 1), J @ push), ([0.9], [0.2]),
+        lambda t, u, w: (J @ force(t, u * J, w * J))[None],
+        lambda t, u, w: (J @ push(t, u * J, w * J))[None],
+        ([0.9], [0.2]),
         [J @ M @ J],
-    )  # fmt: skip
-    a, b = walk(held, method), walk(minimal, StochasticAlpha(rho=0.0))
+    )
+    a, b = walk(held, method(rho=0.0)), walk(minimal, StochasticAlpha(rho=0.0, order=alpha))
     assert np.abs(a - np.concatenate([b[0] * J, b[1] * J])).max() < 1e-13
 
 
@@ -213,8 +221,8 @@ def test_rattle_and_baoab_refuse_what_they_do_not_take():
         (ConstrainedBAOAB, JOINTED_PENDULUM(friction=0.5).problem, "noise and friction do not balance"),
         (ConstrainedBAOAB, HOISTING_CRANE.problem, "one depends on t"),
         (ConstrainedBAOAB, langevin(1.0, noise=np.array([[1.0, 0.5], [0.0, 1.0]])), "do not balance"),
-        (RattleAlpha15, Mechanical(
-            lambda t, x, v: -v, lambda t, x, v: v[:, None], ([0.0, -1.0], [0.3, 0.0]),
+        (ShiftedRattle15, Mechanical(
+            lambda t, x, v: -x, lambda t, x, v: v[:, None], ([0.0, -1.0], [0.3, 0.0]),
             constraints=lambda t, x: (x @ x - 1.0)[None]), "takes noise that does not depend on v"),
     ):  # fmt: skip
         assert match in method.refusal(problem)
@@ -265,18 +273,24 @@ def test_a_step_longer_than_the_joint_bends_says_so():
         sd.simulate(JOINTED_PENDULUM(rate=30.0).problem, "RattleAlpha", t=(0.0, 0.2), dt=0.05, paths=2, seed=0)
 
 
-@pytest.mark.long("tests/claims measures these orders with one channel")
-def test_strong_orders_with_two_channels_against_the_angle_on_the_same_paths():
-    """A rod kicked by two strong forces, whose errors rule at these steps."""
-    rod = dataclasses.replace(JOINTED_PENDULUM.problem, noise=lambda t, x, v: jnp.diag(jnp.array([12.0, 9.0])))
+KICKED_TWICE = (lambda t, x, v: jnp.diag(jnp.array([12.0, 9.0]))), (1.0, 1.5, 2.0)
+SHEARED = (lambda t, x, v: jnp.stack([6.0 + 3.0 * jnp.sin(v[1]), 3.0 * x[0] + jnp.cos(v[0])])[:, None]), (1.0, 1.5)
+
+
+@pytest.mark.long("tests/claims measures these orders with one channel and noise that does not depend on v")
+@pytest.mark.parametrize(("noise", "expected"), [KICKED_TWICE, SHEARED], ids=["two channels", "noise of x and v"])
+def test_strong_orders_against_the_angle_on_the_same_paths(noise, expected):
+    """A rod kicked so strongly that the errors of the noise rule at these steps."""
+    rod = dataclasses.replace(JOINTED_PENDULUM.problem, noise=noise)
     embedding, steps, T = JOINTED_PENDULUM.exact["embedding"], (32, 64, 128), 0.25
     angle = in_minimal_coordinates(rod, embedding, ([1.0], [0.5]))
-    methods = RattleAlpha, RattleAlpha15, ProjectedAlpha
+    methods = (RattleAlpha, RattleAlpha15, ProjectedAlpha)[: len(expected)]
     runs = [Run(one, tuple(512 // count for count in steps)) for one in methods]
-    ((W, (truth,)),) = common_paths(angle, [Run(StochasticAlpha20)], (0.0, T), 512, 100, 1)
-    ((W_too, ends),) = common_paths(rod, runs, (0.0, T), 512, 100, 1)
+    paths = 100 if len(expected) == 3 else 500
+    ((W, (truth,)),) = common_paths(angle, [Run(StochasticAlpha20)], (0.0, T), 512, paths, 1)
+    ((W_too, ends),) = common_paths(rod, runs, (0.0, T), 512, paths, 1)
     assert np.array_equal(W, W_too)
     right = at_points(lambda u: placed(embedding, T, u), truth[:, 0])
     rms = [np.sqrt(np.mean(np.sum((x[:, :, :4] - right[:, None]) ** 2, axis=2), axis=0)) for x in ends]
     orders = [0.5 * np.log2(errors[0] / errors[-1]) for errors in rms]
-    np.testing.assert_allclose(orders, [1.0, 1.5, 2.0], atol=0.2)
+    np.testing.assert_allclose(orders, expected, atol=0.2)

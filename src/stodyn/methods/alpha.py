@@ -320,8 +320,8 @@ def milstein_terms(kicks: Callable, v: Array, b: Array, noise: Increment) -> tup
     x_kick = v_kick = jnp.zeros_like(v)
     for l in range(b.shape[1]):
         slope = jax.jvp(kicks, (v,), (b[:, l],))[1]
-        v_kick = v_kick + slope @ _words(noise, (l + 1, None))
-        x_kick = x_kick + slope @ _words(noise, (l + 1, None, 0))
+        v_kick = v_kick + slope @ words(noise, (l + 1, None))
+        x_kick = x_kick + slope @ words(noise, (l + 1, None, 0))
     return x_kick, v_kick
 
 
@@ -339,30 +339,30 @@ def taylor_terms(fields: Fields, at: tuple, noise: Increment, γ, order) -> tupl
     word, h = noise.word, noise.h
     v_kick = N_kick = jnp.zeros_like(at[2])
     if facts.noise_on_t or not facts.additive:
-        v_kick = v_kick + L0(b)(*at) @ _words(noise, (0, None))
+        v_kick = v_kick + L0(b)(*at) @ words(noise, (0, None))
     for l in (l + 1 for l in fields.channels):
         if facts.force_on_v:
             slope = L(l - 1, a)(*at)
             v_kick = v_kick + slope * (word((l, 0)) - γ * h * word((l,)))
             N_kick = N_kick + slope * word((l,))
         if order == 2.0 and not facts.additive:
-            v_kick = v_kick + L(l - 1, L0(b))(*at) @ _words(noise, (l, 0, None))
+            v_kick = v_kick + L(l - 1, L0(b))(*at) @ words(noise, (l, 0, None))
         if order == 2.0 and facts.noise_on_v:
-            v_kick = v_kick + L0(L(l - 1, b))(*at) @ _words(noise, (0, l, None))
+            v_kick = v_kick + L0(L(l - 1, b))(*at) @ words(noise, (0, l, None))
         for i in (i + 1 for i in fields.channels):
             if facts.noise_on_v:
-                v_kick = v_kick + L(i - 1, L(l - 1, b))(*at) @ _words(noise, (i, l, None))
+                v_kick = v_kick + L(i - 1, L(l - 1, b))(*at) @ words(noise, (i, l, None))
             if order == 2.0 and facts.force_on_v and not (facts.additive and facts.linear_damping):
                 slope = L(i - 1, L(l - 1, a))(*at)
                 v_kick = v_kick + slope * (word((i, l, 0)) - γ * h * word((i, l)))
                 N_kick = N_kick + slope * word((i, l))
             for j in (j + 1 for j in fields.channels):
                 if order == 2.0 and facts.noise_on_v:
-                    v_kick = v_kick + L(i - 1, L(j - 1, L(l - 1, b)))(*at) @ _words(noise, (i, j, l, None))
+                    v_kick = v_kick + L(i - 1, L(j - 1, L(l - 1, b)))(*at) @ words(noise, (i, j, l, None))
     return v_kick, N_kick
 
 
-def _words(noise: Increment, pattern: tuple) -> Array:
+def words(noise: Increment, pattern: tuple) -> Array:
     """I_word with every channel in place of None, (m,)."""
     channels = range(1, noise.W.shape[-1] + 1)
     return jnp.stack([noise.word(tuple(k if letter is None else letter for letter in pattern)) for k in channels])

@@ -13,7 +13,13 @@ constraints are added. E = N = 0 gives order 1; order 1.5 takes
 
     N = Σ d_k W_k,  E = Σ d_k (Z_k - γ h W_k) - Σ (b_k · ∂_q) b_k [h W_k²/12 + h H_k²/5 + h²/15],  d_k = M⁻¹ f_v b_k,
 
-where the last sum corrects the mean of I_(k,0,k) given W and Z, for which the two impulses give h (W²/4 - H²).
+where the last sum corrects the mean of I_(k,0,k) given W and Z, for which the two impulses give h (W²/4 - H²). If B
+depends on v, β_k = M⁻¹B_k is frozen over the step, so that the last sum is (b_k · ∂_q) of the part of β_k along the
+constraints, and E also has what β_k changes by,
+
+    Σ (L⁰ β_k) I_(0,k) + Σ (L^i L^l β_k) I_(i,l,k),   L^l = b_l · ∂_v,  L⁰ = ∂_t + v · ∂_q + a · ∂_v + ½ Σ (b_l · ∂_v)²,
+
+with the acceleration a along the constraints.
 """
 
 from __future__ import annotations
@@ -25,12 +31,11 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from stodyn.methods.alpha import Coefficients, StochasticAlpha, cheapest, milstein_terms
+from stodyn.methods.alpha import Coefficients, Fields, StochasticAlpha, cheapest, milstein_terms, words
 from stodyn.methods.contract import Claim, Method, Report
 from stodyn.methods.excited import Excited
-from stodyn.noise import wiener
 from stodyn.noise.increment import Increment, Recipe
-from stodyn.noise.iterated import SecondMoments
+from stodyn.noise.iterated import SecondMoments, Words
 from stodyn.numerics import elimination
 from stodyn.numerics.newton import newton
 from stodyn.problems.driven_mechanical import DrivenMechanical
@@ -53,7 +58,10 @@ class Constrained(Method):
         if problem.joints is None:
             return f"{self.name} is made for constraints, but this problem has none; take StochasticAlpha"
         if isinstance(problem, DrivenMechanical) and not self.takes_coloured_noise:
-            return f"{self.name} takes no coloured noise beside constraints; take RattleAlpha"
+            return (
+                f"{self.name} takes no coloured noise beside constraints; take RattleAlpha, which has strong order 2 "
+                "for it"
+            )
         return super().refusal(problem)
 
     def start(self, problem, t, x, params):
@@ -108,8 +116,7 @@ class _RattleAlpha(Constrained):
     rho : float from 0 to 1
         The factor by which one step reduces an oscillation with ωh → ∞, as for StochasticAlpha.
     order : 1.0 or 1.5
-        1.0: strong order 1, with a small constant. 1.5: with an explicit correction, for noise that does not depend
-        on v.
+        1.0: strong order 1, with a small constant. 1.5: with an explicit correction.
     tol, limit
         Newton's tolerance and its most rounds per step.
     area : Recipe, optional
@@ -140,7 +147,7 @@ class _RattleAlpha(Constrained):
 
     @property
     def needs(self):
-        return self.area or (SecondMoments(4) if self.order == 1.0 else wiener.WZ)
+        return self.area or (SecondMoments(4) if self.order == 1.0 else Words())
 
     @property
     def claims(self):
@@ -148,14 +155,11 @@ class _RattleAlpha(Constrained):
         return strong, Claim("deterministic", 2.0, source=MEASURED), Claim("constraints", source="solved by Newton")
 
     def refusal(self, problem):
-        reason = super().refusal(problem) or refuses_mass(problem, self.name)
-        if reason is None and self.order == 1.5 and problem.joints.free.facts.noise_on_v:
-            return f"{self.name} takes noise that does not depend on v, but here it does; take RattleAlpha"
-        return reason
+        return super().refusal(problem) or refuses_mass(problem, self.name)
 
     def prepared(self, problem, h):
         problem.check_step(self, h)
-        ready = self if self.area is not None else self(area=cheapest(problem, 1.0, h))
+        ready = self if self.area is not None else self(area=cheapest(problem, self.order, h))
         return Excited(ready, problem, h) if isinstance(problem, DrivenMechanical) else ready
 
     def coefficients(self, h) -> Coefficients:
@@ -207,6 +211,8 @@ class _RattleAlpha(Constrained):
         if self.order != 1.0:
             E, N = _correction(problem, t, q, v, noise, frame.tangent(b), _coefficients(self.rho).gamma, params)
             u = u + E
+            if facts.noise_on_v:
+                u = u + _growth(problem, t, q, v, noise, params)
         return _Kicks(frame, h, x, u, N, (W, H) if shifts else None, free if shifts else None)
 
 
@@ -304,14 +310,36 @@ def _correction(problem, t, q, v, noise, b, γ, params) -> tuple[Array, Array]:
     return E - bent_kicks(problem, t, q, v, b, params) @ size, N
 
 
+def _growth(problem, t, q, v, noise, params) -> Array:
+    """Σ (L⁰ β_k) I_(0,k) + Σ (L^i L^l β_k) I_(i,l,k): by what M⁻¹B that depends on v changes within a step."""
+    fields, free = Fields(problem, q[:0], params, 1.5), problem.joints.free
+
+    def β(t, q, v):
+        return free.kicks(t, q, v, q[:0], params)
+
+    found = fields.L0(β)(t, q, v) @ words(noise, (0, None))
+    for i in fields.channels:
+        for l in fields.channels:
+            found = found + fields.L(i, fields.L(l, β))(t, q, v) @ words(noise, (i + 1, l + 1, None))
+    return found
+
+
 def bent_kicks(problem: Mechanical, t: Any, q: Array, v: Array, b: Array, params: Any) -> Array:
-    """(b_k · ∂_q) b_k, one column for each channel."""
+    """(b_k · ∂_q) b_k, one column for each channel; with M⁻¹B_k at q where it depends on v."""
     joints: Any = problem.joints
+    if not problem.m:
+        return b
+    frozen = joints.free.kicks(t, q, v, q[:0], params) if joints.free.facts.noise_on_v else None
 
-    def along(k):
-        return jax.jvp(lambda q: joints.kicks(t, q, v, params)[:, k], (q,), (b[:, k],))[1]
+    def kick(k):
+        def at(q):
+            if frozen is None:
+                return joints.kicks(t, q, v, params)[:, k]
+            return joints.frame(t, q, params).held(frozen[:, k])[0]
 
-    return jnp.stack([along(k) for k in range(problem.m)], axis=1) if problem.m else b
+        return at
+
+    return jnp.stack([jax.jvp(kick(k), (q,), (b[:, k],))[1] for k in range(problem.m)], axis=1)
 
 
 RattleAlpha = _RattleAlpha()
