@@ -105,12 +105,14 @@ import json, os, signal, sys
 import stodyn, stodyn.cli
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 for line in sys.stdin:
+    statements, out = json.loads(line)
     process = os.fork()
     if process == 0:
         try:
-            os.dup2(2, 1)
+            os.dup2(2 if out is None else os.open(out, os.O_WRONLY), 1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            exec(json.loads(line))
+            exec(statements)
+            sys.stdout.flush()
         finally:
             os._exit(0)
     print(process, flush=True)
@@ -144,13 +146,18 @@ class Forked:
 
 @pytest.fixture(scope="session")
 def forked():
-    """Runs statements in a process of its own: a fork of one that has imported stodyn, so that none of them waits."""
+    """Runs statements in a process of its own: a fork of one that has imported stodyn, so that none of them waits.
+
+    What they print goes into the file `out`, where one is named.
+    """
     environment = os.environ | {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
     pipes = dict(stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
     with subprocess.Popen([sys.executable, "-c", FORKER], **pipes) as forker:
 
-        def start(statements: str) -> Forked:
-            print(json.dumps(statements), file=forker.stdin, flush=True)
+        def start(statements: str, out: Path | None = None) -> Forked:
+            if out is not None:
+                out.touch()
+            print(json.dumps((statements, out and str(out))), file=forker.stdin, flush=True)
             return Forked(int(forker.stdout.readline()))
 
         yield start

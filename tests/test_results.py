@@ -1,6 +1,5 @@
 """The Dataset of a run: its names, units, grids and provenance; saved and loaded without loss."""
 
-import dataclasses
 import json
 
 import jax
@@ -12,7 +11,6 @@ import xarray as xr
 import stodyn as sd
 from stodyn import SDE, simulate
 from stodyn import statistics as st
-from stodyn.methods.contract import Solver
 from stodyn.methods.explicit import EulerMaruyama
 from stodyn.methods.implicit import ThetaEuler
 from stodyn.models.kubo import kubo
@@ -133,21 +131,11 @@ REFUSED = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
-class Still(Solver):
-    """Every path stays where it is; nothing has to be compiled for it."""
-
-    accepts, calculus, name, claims, citation = SDE, None, "Still", (), ""
-
-    def solve(self, problem, grid, start, params, streams):
-        return np.broadcast_to(start, (len(grid), *start.shape))
-
-
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_cannot_stand_together_is_refused_after_the_first_block(name):
     collect, words = REFUSED[name]
     with pytest.raises(ValueError, match=words):
-        simulate(kubo(), Still(), collect=collect, **RUN | dict(paths=10**9), block=8)  # and not in years
+        simulate(kubo(), "Heun", collect=collect, **RUN | dict(paths=10**9), block=8)  # and not in years
 
 
 def test_a_folder_that_is_not_there_and_a_list_of_quantiles(run, tmp_path):

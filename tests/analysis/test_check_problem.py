@@ -111,6 +111,8 @@ def test_every_kind_is_listed():
     assert here - MADE_INSIDE <= listed
 
 
+@pytest.mark.brief(*KINDS.keys() - {"Stratonovich", "sparse noise", "products", "baths", "kicked", "accelerations",
+                                    "a mass of the state", "modes", "a gap", "driven by its state"})  # fmt: skip
 @pytest.mark.parametrize("name", KINDS)
 def test_every_kind_passes(name):
     """Runs are asked of one problem of each class, with STODYN_FULL=1 of all."""

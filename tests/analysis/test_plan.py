@@ -27,7 +27,7 @@ def worst(method, lengths):
     return np.abs(covariance.delivered(PULSE, method, lengths).covariance[1:, 0, 0] / P - 1).max()
 
 
-@pytest.mark.brief("0.01-fresh", "0.001-held")
+@pytest.mark.brief("0.01-fresh")  # held noise: in the tests of a narrow pulse and of runs
 @pytest.mark.parametrize("method", [FRESH, c.RK4], ids=["fresh", "held"])
 @pytest.mark.parametrize("tol", [1e-2, 1e-3])
 def test_plan_around_a_pulse(method, tol):
@@ -116,11 +116,11 @@ def test_nonlinear_problems_are_linearised_along_the_mean():
 def test_noise_that_depends_on_the_state_is_planned_alike_in_both_calculi():
     """dx = -x dt + x/2 dW, Ito, with an Ito and with a Stratonovich method: the mean they step is the same one."""
     problem = sd.SDE(lambda t, x: -x, lambda t, x: 0.5 * x, 1.0)
-    fourth, first = (len(sd.plan(problem, name, 1e-3)((0.0, 1.0))) for name in ("RK4", "Milstein"))
-    assert fourth < 60 and first < 3000  # Milstein's drift is Euler's
+    planned = sd.plan(problem, "RK4", 1e-3)((0.0, 1.0))
+    assert len(planned) < 60 and len(sd.plan(problem, "Milstein", 1e-2)((0.0, 1.0))) < 300  # its drift is Euler's
     # The variance that RK4 then delivers follows the planned steps one by one.
     m, P = np.array([1.0]), np.zeros((1, 1))
-    for h in sd.plan(problem, "RK4", 1e-3)((0.0, 1.0)):
+    for h in planned:
         m, P = step_map(problem, c.RK4, h, nodes=6).advance(m, P)
     assert float(P[0, 0]) == pytest.approx(np.exp(-2) * np.expm1(0.25), rel=2e-3)
 
@@ -136,6 +136,7 @@ def test_starts_of_every_kind():
         assert sd.plan(problem, "RK4", 1e-2)((0, 1)).sum() == pytest.approx(1.0)
 
 
+@pytest.mark.brief("explosion", "saddle")
 @pytest.mark.parametrize(
     ("problem", "message"),
     [

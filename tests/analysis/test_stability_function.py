@@ -211,7 +211,7 @@ def test_three_stages_with_explicit_diffusion():
     as well."""
     draw = random.Random(7)
     seen = set()
-    for _ in range(150):
+    for _ in range(60):
         a1, a3 = (Q(draw.randint(1, 2200), 1000) for _ in range(2))
         table = family(a1, Q(draw.randint(50, 2000), 1000), a3, z=Q(draw.randint(1, 20), 7))
         real = (1 + a1) * (1 + a3) >= Q(5, 2)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from stodyn.circuits import assembly, channels, read
+from stodyn.numerics.printing.points import at_one
 
 LADDER = "ladder\nV1 n0 0 SIN(0 1 1meg)\n{}.model d D(IS=1p KF=1e-15)\n.model m NMOS(KP=1m VTO=0.5)\n.tran 1n 1u\n"
 
@@ -24,13 +25,16 @@ def test_the_same_by_gathering_and_by_scattering(filled, large, monkeypatch):
     network, t = circuit.network, 0.3e-6
     x = 0.3 * np.random.default_rng(1).standard_normal(circuit.n)
     wanted = network.rates(x, network.sources.values(t, np), np)
-    f, g = jax.jit(circuit.f), jax.jit(circuit.g)
-    np.testing.assert_allclose(f(t, jnp.asarray(x), circuit.params), wanted, rtol=1e-12, atol=1e-18)
+
+    def at(function, x, t=t):
+        return at_one(lambda x: function(t, x, circuit.params), x)
+
+    np.testing.assert_allclose(at(circuit.f, x), wanted, rtol=1e-12, atol=1e-18)
     at_rest = x.copy()
     at_rest[list(network.flickers[0].states.ravel())] = 0.0  # the slopes of `network` are those of silent filters
-    slopes = jax.jit(jax.jacfwd(circuit.f, 1))(t, jnp.asarray(at_rest), circuit.params)
+    slopes = at(jax.jacfwd(circuit.f, 1), at_rest)
     np.testing.assert_allclose(slopes, network.slopes(at_rest).toarray(), rtol=1e-9, atol=1e-18)
-    np.testing.assert_allclose(g(0.0, jnp.asarray(x), circuit.params), circuit.noise_matrix(x), rtol=1e-12)
+    np.testing.assert_allclose(at(circuit.g, x, 0.0), circuit.noise_matrix(x), rtol=1e-12)
 
 
 def test_a_trace_does_not_grow_with_the_circuit():

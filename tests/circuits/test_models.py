@@ -11,6 +11,7 @@ from stodyn.circuits import examples, read
 from stodyn.methods.stiff import RK1W2M
 from stodyn.models.circuits import RECTIFIER, RING_OSCILLATOR, TWO_DIODES
 from stodyn.noise.increment import Increment
+from stodyn.numerics.printing.points import AtPoints, at_one
 
 pytestmark = pytest.mark.usefixtures("quick_compiling")
 
@@ -36,14 +37,18 @@ def test_the_same_equations(name, model, renamed, second):
     circuit, problem, order, unit = paired(name, model, renamed, second)
     rows = [int(np.argmax(problem.mass[i])) if problem.mass[i].any() else -1 for i in range(problem.n)]
     rng = np.random.default_rng(3)
-    f, g = jax.jit(circuit.f), jax.jit(circuit.g)
+    here = AtPoints(lambda t, X: (circuit.f(t, X, {"noise": 1.0}), circuit.g(t, X, {"noise": 1.0})))
+    there = AtPoints(lambda t, x: (problem.f(t, x, problem.params), problem.g(t, x, problem.params)))
+
+    def at(both, t, x):
+        return {key: found[0] for key, found in zip("fg", both(np.array([t]), x[None]), strict=True)}
+
     for _ in range(20):
         t, x = rng.uniform(0.0, 2.0), np.asarray(problem.example_start()) + 0.1 * rng.standard_normal(problem.n)
         X = np.zeros(circuit.n)
         X[order] = unit * x
-        F, G = f(t * second, X, {"noise": 1.0}), g(t * second, X, {"noise": 1.0})
-        ours = {"f": np.asarray(F), "g": np.asarray(G) / np.sqrt(second)}
-        theirs = {"f": problem.f(t, jnp.asarray(x), problem.params), "g": problem.g(t, jnp.asarray(x), problem.params)}
+        ours, theirs = at(here, t * second, X), at(there, t, x)
+        ours["g"] = ours["g"] / np.sqrt(second)
         for i, component in enumerate(rows):
             if component < 0:
                 continue  # a constraint: below
@@ -85,4 +90,5 @@ def test_starts():
     start = dict(zip(("u1", "u2", "u3"), read(examples()["two_diodes"]).start, strict=True))
     assert start == pytest.approx({"u1": 0.4557096, "u2": 0.45699813, "u3": 0.40817382}, abs=5e-8)
     held = read(examples()["sample_and_hold"])  # four constraints with zeros on the diagonal of their Jacobian
-    np.testing.assert_allclose(held.consistent(0.0, jnp.asarray(held.start), held.params), held.start, atol=1e-12)
+    found = at_one(lambda x: held.consistent(0.0, x, held.params), held.start)
+    np.testing.assert_allclose(found, held.start, atol=1e-12)

@@ -1,6 +1,5 @@
 """kT/C, 4kTR, 2qI and flicker: by linear analysis to rounding, and sampled within 4 standard errors."""
 
-import jax
 import numpy as np
 import pytest
 import scipy.linalg
@@ -12,6 +11,7 @@ from stodyn.circuits import examples, read
 from stodyn.circuits.devices import BOLTZMANN, CHARGE
 from stodyn.methods.stiff import Trapezoidal
 from stodyn.noise.increment import Increment
+from stodyn.numerics.printing.points import AtPoints
 from stodyn.studies.circuit_noise import cases, linear
 
 KT = BOLTZMANN * 300.15
@@ -75,8 +75,12 @@ def test_a_switch_that_opens_within_a_step():
     h, tau = 4e-9, 1e-12 / (20e-6 * 3.0)
     text = examples()["sample_and_hold"].read_text().replace("300n 5n 5n 295n 600n", f"0 {h} 5n 295n 600n")
     circuit = read(text)
-    step = jax.jit(lambda x, w: Trapezoidal.step(circuit, 0.0, x, Increment(h, w), circuit.params)[0])
+    made = AtPoints(lambda x, w: Trapezoidal.step(circuit, 0.0, x, Increment(h, w), circuit.params)[0])
     start, hold, size, still = np.asarray(circuit.start), circuit.names.index("hold"), 1e-4, np.zeros(1)
+
+    def step(x, w):
+        return made(x[None], w[None])[0]
+
     rest = step(start, still)[hold]
     kept = (step(start + size * (np.arange(circuit.n) == hold), still)[hold] - rest) / size
     added = (step(start, still + size * np.sqrt(h))[hold] - rest) / size

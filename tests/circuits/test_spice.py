@@ -155,6 +155,7 @@ def peer(folder, text, commands):
     return [np.loadtxt(folder / f"part{k}.data") for k in range(len(commands))]
 
 
+@pytest.mark.brief(*CIRCUITS, "two-stage Miller amplifier as buffer", "bipolar differential pair with mirror")
 @pytest.mark.parametrize("name", [*CIRCUITS, *TEXTBOOK])
 def test_small_signals(name, tmp_path):
     text, node, is_noise_right = CIRCUITS[name] if name in CIRCUITS else (*TEXTBOOK[name], True)

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from stodyn import SDE, PerPath, simulate
 from stodyn import statistics as st
@@ -11,6 +12,12 @@ from stodyn.methods.explicit import EulerMaruyama, Heun
 from stodyn.models.ornstein_uhlenbeck import ornstein_uhlenbeck
 
 RUN = dict(t=(0.0, 1.0), dt=0.1, paths=4, seed=1)
+
+
+@pytest.fixture(autouse=True)
+def nothing_kept():
+    """Whatever other tests have printed."""
+    programs.forget()
 
 
 def compiled_by(*arguments, **options):
@@ -60,6 +67,7 @@ def test_statistics_are_told_apart_by_what_they_do():
     assert compiled_by(ornstein_uhlenbeck(), EulerMaruyama, collect=st.Histogram([0.0, 2.0])) == 0  # edges are inputs
 
 
+@pytest.mark.usefixtures("quick_compiling")
 def test_host_functions_are_told_apart():
     """What a callback does is not in the trace; two of them must not share a program."""
 

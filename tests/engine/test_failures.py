@@ -148,6 +148,7 @@ def pushed(start):
     return SDE(lambda t, x: -(x**3), lambda t, x: jnp.cos(x), PerPath(start))
 
 
+@pytest.mark.usefixtures("quick_compiling")
 @pytest.mark.parametrize(
     ("method", "executor"), [(EulerMaruyama, "printed"), (ThetaEuler, "printed"), (ImplicitMidpoint, "vmap")]
 )

@@ -4,10 +4,7 @@ import contextlib
 import os
 import resource
 import signal
-import subprocess
-import sys
 import textwrap
-import time
 import warnings
 
 import numpy as np
@@ -47,23 +44,22 @@ def test_a_ledger_where_files_may_be_no_larger_goes_on_where_it_stopped(tmp_path
 
 LONG = RUN | dict(paths=8 * 100, threads=1)
 TERMINATED = """
-    import sys, stodyn as sd
+    import stodyn as sd
     from stodyn import statistics as st
     decay = sd.SDE(lambda t, x: -x, lambda t, x: 1.0, start=1.0)
     sd.simulate(decay, "EulerMaruyama", t=(0.0, 1.0), dt=0.125, paths=8 * 100, threads=1, seed=1, block=8,
-                collect=st.Moments(), ledger=sys.argv[1])
+                collect=st.Moments(), ledger={folder!r})
 """
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals")
-def test_a_process_that_is_terminated_leaves_a_ledger_that_goes_on(tmp_path):
+def test_a_process_that_is_terminated_leaves_a_ledger_that_goes_on(tmp_path, forked):
     """SIGTERM, as a cluster ends a job: what stands in the folder is whole, and the same run goes on from there."""
     folder = tmp_path / "run"
-    with subprocess.Popen([sys.executable, "-c", textwrap.dedent(TERMINATED), folder]) as child:
-        while child.poll() is None and len(list(folder.rglob("*-8"))) < 5:
-            time.sleep(0.02)
-        child.send_signal(signal.SIGTERM)
-        assert child.wait(60) == -signal.SIGTERM
+    child = forked(textwrap.dedent(TERMINATED).format(folder=str(folder)))
+    child.wait(until=lambda: len(list(folder.rglob("*-8"))) >= 5)
+    os.kill(child.number, signal.SIGTERM)
+    child.wait()
     done = status(folder).done
     assert 5 <= done < 100
     resumed = simulate(DECAY, "EulerMaruyama", ledger=folder, **LONG)

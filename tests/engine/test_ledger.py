@@ -340,11 +340,11 @@ def test_what_calls_back_to_python_has_no_ledger(tmp_path):
         simulate(problem, EulerMaruyama, t=(0, 1), dt=0.25, paths=8, seed=1, ledger=tmp_path / "run")
 
 
-LONGER = dict(t=(0, 1), dt=2.0**-16, paths=64 * 64, seed=3, block=64)
+LONGER = dict(t=(0, 1), dt=2.0**-15, paths=64 * 64, seed=3, block=64)
 CHILD = """
 from stodyn import simulate, statistics as st
 from stodyn.models.kubo import kubo
-simulate(kubo(), "Heun", threads=1, ledger={folder!r}, collect=[st.Moments(every=16384), st.Paths(3)], **{options!r})
+simulate(kubo(), "Heun", threads=1, ledger={folder!r}, collect=[st.Moments(every=8192), st.Paths(3)], **{options!r})
 """
 
 
@@ -360,9 +360,9 @@ def test_two_processes_in_one_ledger_and_one_is_killed(tmp_path, forked):
     other.wait()
     done = status(folder)
     assert (done.done, done.blocks, done.complete) == (64, 64, True)
-    unbroken = simulate(kubo(), Heun, collect=[st.Moments(every=16384), st.Paths(3)], **LONGER)
+    unbroken = simulate(kubo(), Heun, collect=[st.Moments(every=8192), st.Paths(3)], **LONGER)
     assert_same_bits(load(folder), unbroken)
-    again = simulate(kubo(), Heun, ledger=folder, collect=[st.Moments(every=16384), st.Paths(3)], **LONGER)
+    again = simulate(kubo(), Heun, ledger=folder, collect=[st.Moments(every=8192), st.Paths(3)], **LONGER)
     assert provenance(again)["blocks_read"] == 64
     assert_same_bits(again, unbroken)
 

@@ -6,6 +6,7 @@ import pytest
 
 import stodyn as sd
 from stodyn.engine import programs
+from stodyn.engine.spec import describe
 
 N = 9
 START = np.linspace(-1.0, 1.0, N)
@@ -96,7 +97,7 @@ def test_threads_blocks_and_replay_have_the_same_bits(monkeypatch):
 
 def test_what_no_loop_can_do_goes_to_vmap_with_the_reason():
     sorting = sd.SDE(lambda t, x: -jnp.sort(x), lambda t, x: sd.diagonal(0.1 * x), np.linspace(0, 1, 3000))
-    found = sd.simulate(sorting, "EulerMaruyama", t=(0, 0.02), dt=0.01, paths=2, seed=1, collect=sd.statistics.Paths(1))
-    said = sd.provenance(found)
-    assert said["executor"] == "vmap"
-    assert "sort" in said["executor_reason"]
+    way = programs.get(
+        describe(sorting, sd.method("EulerMaruyama"), (0, 0.02), 0.01, sd.statistics.Paths(1), "float64")
+    )
+    assert way.name == "vmap" and "sort" in way.reason

@@ -112,7 +112,7 @@ def test_derivatives_through_the_making_of_the_problem(noise):
         problem = SDE(lambda t, x: -rate * x, lambda t, x: 0.0, 2.0)
         return sd.path(problem, EulerMaruyama, 0.0, noise)[0][-1, 0]
 
-    np.testing.assert_allclose(jax.grad(end)(0.7), -STEPS * H * 2.0 * (1 - 0.7 * H) ** (STEPS - 1), rtol=1e-12)
+    np.testing.assert_allclose(jax.jit(jax.grad(end))(0.7), -STEPS * H * 2.0 * (1 - 0.7 * H) ** (STEPS - 1), rtol=1e-12)
 
 
 def test_a_vmapped_ensemble():
@@ -135,8 +135,12 @@ def test_it_follows_the_callers_precision():
     problem = ornstein_uhlenbeck()
     for wide, dtype in ((True, np.float64), (False, np.float32)):
         with jax.enable_x64(wide):
-            noise = sd.draw_increments(jax.random.key(0), wiener.W, 1, jnp.full(3, H))
-            assert sd.path(problem, EulerMaruyama, 0.0, noise)[0].dtype == dtype
+
+            def states():
+                noise = sd.draw_increments(jax.random.key(0), wiener.W, 1, jnp.full(3, H))
+                return sd.path(problem, EulerMaruyama, 0.0, noise)[0]
+
+            assert jax.jit(states)().dtype == dtype
 
 
 def test_a_step_that_is_not_solved_is_told(noise):
@@ -160,6 +164,10 @@ def test_what_a_method_refuses_is_refused_here_too(name):
     method = catalogue()[name]
     if not isinstance(method, Method):
         return
+
+    def draw():
+        return sd.draw_increments(jax.random.key(0), method.needs, 2, jnp.full(2, 0.1))
+
     spins = SDE(lambda t, x: 0.0 * x, lambda t, x: jnp.einsum("kij,j->ik", SPINS, x), (1.0, 0.5),
                 calculus=method.calculus or "ito")  # fmt: skip
     moving = Hamiltonian(
@@ -169,7 +177,7 @@ def test_what_a_method_refuses_is_refused_here_too(name):
         taken = problem if isinstance(problem, method.accepts) else (problem.lower(method.accepts) or (None,))[0]
         reason = None if taken is None else method.refusal(taken)
         if reason is not None:
-            made = sd.draw_increments(jax.random.key(0), method.needs, problem.m, jnp.full(2, 0.1))
+            made = jax.eval_shape(draw)
             with pytest.raises(ValueError, match=re.escape(reason)):
                 sd.path(problem, method, 0.0, made)
 
@@ -180,8 +188,8 @@ def test_a_refusal_is_asked_of_problems_that_are_made_while_traced(noise):
     def end(rate):
         return sd.path(SDE(lambda t, x: -rate * x, lambda t, x: rate, 2.0), SRA1, 0.0, drawn)[0][-1, 0]
 
-    drawn = sd.draw_increments(jax.random.key(0), SRA1.needs, 1, jnp.full(5, 0.1))
-    assert np.isfinite(jax.grad(end)(0.7))
+    drawn = jax.jit(lambda: sd.draw_increments(jax.random.key(0), SRA1.needs, 1, jnp.full(5, 0.1)))()
+    assert np.isfinite(jax.jit(jax.grad(end))(0.7))
 
 
 def test_problems_that_differ_from_path_to_path_need_values(noise):

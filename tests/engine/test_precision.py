@@ -1,7 +1,5 @@
 """float64 whatever the session's precision is, float32 on request, and constants that were rounded are named."""
 
-import subprocess
-import sys
 import textwrap
 
 import jax
@@ -39,10 +37,10 @@ CHILD = """
 """
 
 
-def test_a_plain_session_gets_float64_and_keeps_its_own_precision():
+def test_a_plain_session_gets_float64_and_keeps_its_own_precision(forked, tmp_path):
     """JAX's default is 32 bits; relative 1e-13 after 100 steps cannot come from it."""
-    child = subprocess.run([sys.executable, "-c", textwrap.dedent(CHILD)], capture_output=True, text=True)
-    assert child.stdout == "done\n", child.stderr
+    forked(textwrap.dedent(CHILD), tmp_path / "printed").wait()
+    assert (tmp_path / "printed").read_text() == "done\n"
 
 
 @pytest.mark.parametrize("wide", [True, False])
@@ -75,6 +73,7 @@ def test_lanes_that_are_not_paths_may_hold_any_bits(statistic, monkeypatch):
     assert all(np.isfinite(run[name]).all() for name in run if run[name].dtype.kind == "f")
 
 
+@pytest.mark.usefixtures("quick_compiling")
 @pytest.mark.parametrize(
     ("problem", "method", "executor"),
     [(kubo(), Heun, "printed"), (kubo(), EulerMaruyama, "vmap"), (double_well(), ThetaEuler, "printed")],

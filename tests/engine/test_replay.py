@@ -22,6 +22,7 @@ RANDOM = ornstein_uhlenbeck(
 )
 
 
+@pytest.mark.usefixtures("quick_compiling")
 @pytest.mark.parametrize(
     ("problem", "method", "options"),
     [

@@ -2,8 +2,6 @@
 
 import concurrent.futures
 import hashlib
-import subprocess
-import sys
 import textwrap
 
 import jax.numpy as jnp
@@ -32,6 +30,7 @@ OTHERS = [
 CASES = {
     "Heun printed": (kubo(), Heun, "printed"),
     "midpoint printed": (double_well(), ImplicitMidpoint, "printed"),
+    "Euler under vmap": (ornstein_uhlenbeck(), EulerMaruyama, "vmap"),
     "theta under vmap": (ornstein_uhlenbeck(), ThetaEuler, "vmap"),
 }
 
@@ -41,6 +40,7 @@ def bits(run, *names):
 
 
 @pytest.mark.usefixtures("quick_compiling")
+@pytest.mark.brief("Heun printed", "midpoint printed", "Euler under vmap")
 @pytest.mark.parametrize("name", CASES)
 def test_threads_slabs_and_statistics(name, monkeypatch):
     problem, method, executor = CASES[name]
@@ -74,12 +74,12 @@ CHILD = """
 """
 
 
-def test_processes():
+def test_processes(forked, tmp_path):
     """Here, and in another process that may use a single core only, where XLA's own pool is smaller, too."""
     run = simulate(kubo(), Heun, t=(0, 1), dt=0.05, paths=3000, seed=3, collect=[st.Moments(every=5), st.Paths(9)])
     here = bits(run, "path", "mean", "variance", "covariance", "variance_stderr")
-    child = subprocess.run([sys.executable, "-c", textwrap.dedent(CHILD)], capture_output=True, text=True)
-    assert child.stdout.strip() == here, child.stderr
+    forked(textwrap.dedent(CHILD), tmp_path / "printed").wait()
+    assert (tmp_path / "printed").read_text().strip() == here
 
 
 @pytest.mark.brief("problem0-method0")

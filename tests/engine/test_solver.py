@@ -37,8 +37,9 @@ RUN = dict(t=(0.0, 2.0), dt=0.5, seed=12)
 MODEL = ORNSTEIN_UHLENBECK(rate=0.8, sigma=0.6, start=1.5)
 
 
+@pytest.mark.usefixtures("quick_compiling")
 def test_every_statistic_sees_it():
-    """2500 paths in blocks of 1024: the exact law at the exact times, to 6 standard errors (2e-9 each)."""
+    """2500 paths in two blocks: the exact law at the exact times, to 6 standard errors (2e-9 each)."""
     collect = [
         st.Moments(every=2),
         st.Paths(2500, every=2),
@@ -48,7 +49,7 @@ def test_every_statistic_sees_it():
         st.Passage(2.5, bridge=False, mean=False),
         st.Autocorrelation(lags=1, every=1),
     ]
-    run = simulate(MODEL.problem, ExactOU(), paths=2500, collect=collect, **RUN)
+    run = simulate(MODEL.problem, ExactOU(), paths=2500, block=1250, collect=collect, **RUN)
     t = run["time"].values
     mean, variance = MODEL.exact["mean"](t), MODEL.exact["variance"](t)
     x = run["path"].values
@@ -59,7 +60,8 @@ def test_every_statistic_sees_it():
     np.testing.assert_allclose(run["cumulative"][:, 0, 1], (x[..., 0] < 0).mean(axis=0), rtol=1e-12)
     np.testing.assert_array_equal(run["iterations"], [np.nan, 0.0, 0.0])
     np.testing.assert_array_equal(run["sound"], 2500)
-    full = simulate(MODEL.problem, ExactOU(), paths=2500, collect=st.Paths(2500, every=1), **RUN)["path"].values
+    collect = st.Paths(2500, every=1)
+    full = simulate(MODEL.problem, ExactOU(), paths=2500, block=1250, collect=collect, **RUN)["path"].values
     np.testing.assert_array_equal(full[:, ::2], x)
     alive = np.cumprod(full[..., 0] < 2.5, axis=1).mean(axis=0)
     np.testing.assert_allclose(run["passage_survival"], alive[::2], rtol=1e-12)

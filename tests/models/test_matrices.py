@@ -12,6 +12,7 @@ from stodyn.models.circuits import RECTIFIER
 from stodyn.models.differential_algebraic import CONSTRAINED_PENDULUM
 from stodyn.numerics import newton
 from stodyn.numerics.elimination import GROWTH, solve
+from stodyn.numerics.printing.points import AtPoints, at_points
 
 PATHS, STEPS = 8, 3
 pytestmark = pytest.mark.usefixtures("quick_compiling")
@@ -26,11 +27,9 @@ def systems_of_a_model(model, lengths):
     def recording(residual, x, **_):
         for _ in range(2):
             met.append((jax.jacfwd(residual)(x), residual(x)))
-            x = x - jnp.linalg.solve(*met[-1])
+            x = x - solve(*met[-1])
         return newton.Root(x, jnp.asarray(True), jnp.asarray(2), jnp.asarray(False))
 
-    @jax.jit
-    @jax.vmap
     def step(h, x, xi):
         met.clear()
         with pytest.MonkeyPatch.context() as patched:
@@ -40,10 +39,11 @@ def systems_of_a_model(model, lengths):
 
     normals, found = np.random.default_rng(1).standard_normal((STEPS, PATHS, problem.m)), []
     start = method.start(taken, 0.0, jnp.asarray(taken.example_start()), p)
+    steps = AtPoints(step)
     for h in lengths:
-        x = jnp.tile(start, (PATHS, 1))
+        x = np.tile(start, (PATHS, 1))
         for xi in normals:
-            x, systems = step(jnp.full(PATHS, h), x, xi)
+            x, systems = steps(np.full(PATHS, h), x, xi)
             found.append([np.concatenate(part) for part in systems])
     a, b = (np.concatenate(part) for part in zip(*found, strict=True))
     return a, b, problem.row_orders[0]
@@ -76,7 +76,7 @@ def test_they_are_solved_to_rounding(name):
     assert good.mean() > 0.9
     a, b = a[good], b[good]
     assert 3 < a.shape[1] <= 12
-    x = np.asarray(jax.jit(jax.vmap(lambda a, b: solve(a, b, order)))(a, b))
+    x = at_points(lambda a, b: solve(a, b, order), a, b)
     left = np.abs(np.einsum("sij,sj->si", a, x) - b)
     scale = np.abs(a).sum(axis=2) * np.abs(x).max(axis=1, keepdims=True) + np.abs(b)
     assert (left <= 4 * a.shape[1] * np.finfo(float).eps * scale).all()

@@ -1,6 +1,5 @@
 """The mechanical models without noise, under an integrator that is not ours, and what is known of them exactly."""
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -12,15 +11,16 @@ from stodyn.models.double_pendulum import DOUBLE_PENDULUM
 from stodyn.models.oscillators import OSCILLATOR_CHAIN
 from stodyn.models.slider_crank import QUADRATIC, SLIDER_CRANK, equations, two_node_rod
 from stodyn.models.spring_pendulum import SPRING_PENDULUM
+from stodyn.numerics.printing.points import AtPoints, at_one
 
 pytestmark = pytest.mark.usefixtures("quick_compiling_everywhere")
 
 
 def integrated(problem, times, rtol=1e-12, atol=1e-14):
     """States at some times by scipy's DOP853, from a compiled force."""
-    f = jax.jit(lambda t, x: problem.f(t, x, problem.params))
+    f = AtPoints(lambda t, x: problem.f(t, x, problem.params), (None, 0))
     run = scipy.integrate.solve_ivp(
-        lambda t, x: np.asarray(f(t, x)),
+        lambda t, x: f(t, x[None])[0],
         (0.0, times[-1]),
         problem.example_start(),
         "DOP853",
@@ -75,7 +75,6 @@ def test_both_forms_of_the_beam_are_one_system():
     """The acceleration of the banded form, once its constraint is solved, is that of the dense one; noise too."""
     dense, banded = BEAM(n=4, form="dense").problem, BEAM(n=4).problem
 
-    @jax.jit
     def both(t, θ, ω):
         u = banded.settled(t, θ, ω, jnp.zeros(4), None, rounds=1)  # the constraint is linear in u
         states = ((dense, (t, θ, ω, θ[:0], None)), (banded, (t, θ, ω, u, None)))
@@ -83,7 +82,7 @@ def test_both_forms_of_the_beam_are_one_system():
 
     rng = np.random.default_rng(1)
     for t in (0.4, 4.0):
-        (expected, noise), (found, same) = both(t, *jnp.asarray(0.5 * rng.standard_normal((2, 4))))
+        (expected, noise), (found, same) = at_one(both, t, *0.5 * rng.standard_normal((2, 4)))
         np.testing.assert_allclose(found, expected, rtol=1e-9)
         np.testing.assert_array_equal(noise, same)
     assert BEAM.problem.band.width == 5
@@ -117,9 +116,9 @@ def test_slider_crank():
 
 def test_noise_of_the_slider_crank_stays_on_the_constraints():
     problem = SLIDER_CRANK(noise=0.5).problem
-    x, v = jnp.split(jnp.asarray(problem.example_start()), 2)
-    b = jax.jit(lambda x, v: problem.kicks(0.0, x, v, jnp.zeros(0), None))(x, v)
-    M, _, G, _ = equations(QUADRATIC, x, v)
+    x, v = np.split(np.asarray(problem.example_start()), 2)
+    b = at_one(lambda x, v: problem.kicks(0.0, x, v, jnp.zeros(0), None), x, v)
+    M, _, G, _ = at_one(lambda x, v: equations(QUADRATIC, x, v), x, v)
     np.testing.assert_allclose(G @ b, 0.0, atol=1e-12 * np.abs(b).max())
     assert float(b[3, 0]) > 0 and np.all(np.linalg.eigvalsh(M) > 0)
 

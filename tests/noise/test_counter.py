@@ -79,9 +79,9 @@ def test_no_correlation_across_halves_numbers_and_paths(drawn):
 
 def test_streams_seeds_and_far_paths_differ():
     path = jnp.asarray([5, 5 + 2**32], np.uint64)
-    one = jnp.asarray(7, np.uint64)
+    one, pair = jnp.asarray(7, np.uint64), jax.jit(counter.pair)
     seen = [
-        np.asarray(counter.pair(tuple(jnp.asarray(counter.key_of(seed))), STREAMS[name], path, number)).ravel()
+        np.asarray(pair(tuple(jnp.asarray(counter.key_of(seed))), STREAMS[name], path, number)).ravel()
         for seed, name, number in ((1, "W", one), (1, "Z", one), (2, "W", one), (1, "W", one + np.uint64(2**32)))
     ]
     assert len(np.unique(np.concatenate(seen))) == 16

@@ -30,7 +30,7 @@ from stodyn.noise.iterated import (
     check_resolution,
 )
 from stodyn.noise.words import product, up_to_weight, weight
-from stodyn.numerics.printing.points import at_points
+from stodyn.numerics.printing.points import at_one, at_points
 
 pytestmark = pytest.mark.usefixtures("quick_compiling")
 
@@ -65,7 +65,7 @@ def covariance(function, n):
     """
     i, j = np.triu_indices(n, 1)
     e = np.eye(n)
-    values = np.asarray(jax.jit(jax.vmap(function))(np.concatenate([np.zeros((1, n)), e, -e, e[i] + e[j]])))
+    values = at_points(function, np.concatenate([np.zeros((1, n)), e, -e, e[i] + e[j]]))
     zero, plus, minus, both = np.split(values, np.cumsum([1, n, n]))
     J = (plus - minus).T / 2
     Q = np.zeros((values.shape[1], n, n))
@@ -347,7 +347,7 @@ def test_the_fourth_cumulant_of_the_area_is_that_of_levys_law(recipe):
             II = step(recipe(p), h, x, 2).II
             return 0.5 * (II[0, 1] - II[1, 0])
 
-        Q = 0.5 * np.asarray(jax.jit(jax.hessian(area))(jnp.zeros(total(recipe(p), 2))))
+        Q = 0.5 * at_one(jax.hessian(area), np.zeros(total(recipe(p), 2)))
         return h**4 / 8 - 48 * np.trace(np.linalg.matrix_power(Q, 4))
 
     coarse, fine = missing(4), missing(16)
@@ -440,12 +440,11 @@ def test_the_signature_obeys_every_product_rule_and_contains_substeps(m):
     for w, value in plain.words.items():
         np.testing.assert_allclose(full.words[w], value, rtol=1e-12, atol=1e-14)
 
-    @jax.jit
     def composed(x, y):
         both = compose(step(Signature(K), h, x, m), step(Signature(K), h, y, m))
         return {w: both.word(w) for w in up_to_weight(4, m)}
 
-    I = {w: float(value) for w, value in composed(x, draw(Signature(K), m, seed=5)).items()}
+    I = {w: float(value) for w, value in at_one(composed, x, draw(Signature(K), m, seed=5)).items()}
     for u, v in itertools.product(I, repeat=2):
         if weight(u + v) <= 4:
             assert I[u] * I[v] == pytest.approx(sum(c * I[w] for w, c in product(u, v).items()), abs=1e-13)

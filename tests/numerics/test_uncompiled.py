@@ -21,7 +21,7 @@ def test_a_bit_of_everything():
     function = jax.vmap(everything, in_axes=(None, 0, None))
     for t in (0.3, 0.9):
         closed = jax.make_jaxpr(function)(t, x, M)
-        np.testing.assert_allclose(uncompiled.run(closed, t, x, M)[0], function(t, x, M), rtol=1e-13)
+        np.testing.assert_allclose(uncompiled.run(closed, t, x, M)[0], jax.jit(function)(t, x, M), rtol=1e-13)
 
 
 def looping(x, start):
@@ -38,7 +38,7 @@ def test_loops_and_branches_at_one_point_and_at_many():
     many = jax.vmap(looping, in_axes=(0, None))
     for function, given in ((looping, x[0]), (many, x)):
         found = uncompiled.run(jax.make_jaxpr(function)(given, 1.0), given, 1.0)
-        for value, expected in zip(found, function(given, 1.0), strict=True):
+        for value, expected in zip(found, jax.jit(function)(given, 1.0), strict=True):
             np.testing.assert_allclose(value, expected, rtol=1e-13)
 
 

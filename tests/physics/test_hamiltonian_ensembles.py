@@ -25,7 +25,7 @@ def agree(found, stderr, expected, its_stderr=0.0):
 # --- Kubo: every method and step whose fourth moments a sample holds ------------------------------------------------
 
 
-@pytest.mark.brief("Midpoint", "Heun", "SRKw1", "RS1")
+@pytest.mark.brief("Midpoint", "RS1")
 @pytest.mark.parametrize("name", kubo.STEPS)
 def test_kubo_against_the_exact_moments_of_the_scheme(name):
     """The energy of the scheme itself, not of the system, within 4 of its exact standard errors (fourth moments)."""
@@ -92,7 +92,7 @@ LENARD_BERNSTEIN_RUNS = {  # the mean of E(H) over T/2..T = 1000, ± .004 (DIRK 
 SMALL_ENOUGH = {("DIRK", 0.15), ("Midpoint", 0.05), ("StoermerVerlet", 0.05)}
 
 
-@pytest.mark.brief("DIRK", "Heun")
+@pytest.mark.brief("DIRK")
 @pytest.mark.parametrize("name", LENARD_BERNSTEIN_RUNS)
 def test_lenard_bernstein(name):
     """Also within 4 standard errors of the Gibbs measure's .4717 where the step is small enough; the others are not."""

@@ -14,6 +14,7 @@ from stodyn.methods import alpha
 from stodyn.methods.alpha import StochasticAlpha
 from stodyn.noise.increment import Increment
 from stodyn.noise.source import PerPath
+from stodyn.numerics.printing.points import AtPoints, at_one, at_points
 from stodyn.problems.mechanical import ADDITIVE_LINEAR, CONSTANT_UNDAMPED, Mechanical
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
@@ -46,14 +47,15 @@ METHOD = StochasticAlpha(0.6, tol=1e-13)
 def ends(problem, steps=8, h=0.1):
     """x and v after some steps with made-up noise."""
     rng, channels = np.random.default_rng(5), range(1, problem.m + 1)
-    W, Z, II = (
-        h**k * jnp.asarray(rng.standard_normal((steps, *(problem.m,) * n))) for k, n in ((0.5, 1), (1.5, 1), (1, 2))
-    )
-    words = {(j, k, 0): h**2 * jnp.asarray(rng.standard_normal(steps)) for j in channels for k in channels}
-    noise = Increment(jnp.full(steps, h), W, Z, II, words)
-    states, ok = jax.jit(lambda noise: sd.path(problem, METHOD, 0.0, noise))(noise)
-    assert np.all(ok)
-    return np.asarray(states[-1])
+    W, Z, II = (h**k * rng.standard_normal((steps, *(problem.m,) * n)) for k, n in ((0.5, 1), (1.5, 1), (1, 2)))
+    words = {(j, k, 0): h**2 * rng.standard_normal(steps) for j in channels for k in channels}
+    noise, p = Increment(np.full(steps, h), W, Z, II, words), problem.params
+    step = AtPoints(lambda t, state, noise: METHOD.step(problem, t, state, noise, p))
+    state = at_points(lambda x: METHOD.start(problem, 0.0, x, p), problem.example_start()[None])
+    for k in range(steps):
+        state, report = step(np.array([k * h]), state, jax.tree.map(lambda a, k=k: a[[k]], noise))
+        assert np.all(report.ok)
+    return at_points(METHOD.read, state)[0]
 
 
 def test_every_way_of_giving_a_mass_is_the_same_system():
@@ -226,9 +228,9 @@ def test_a_copy_keeps_its_names():
 
 def test_one_path_with_accelerations():
     problem = Mechanical(lambda t, x, v: -x, None, (1.0, 0.0), accelerations=True)
-    lengths = jnp.full(10, 0.1)
-    noise = Increment(lengths, jnp.zeros((10, 0)), jnp.zeros((10, 0)))
-    states, ok = sd.path(problem, StochasticAlpha(1.0, area=alpha.wiener.WZ), 0.0, noise)
+    lengths = np.full(10, 0.1)
+    method, noise = StochasticAlpha(1.0, area=alpha.wiener.WZ), Increment(lengths, np.zeros((10, 0)), np.zeros((10, 0)))
+    states, ok = at_one(lambda noise: sd.path(problem, method, 0.0, noise), noise)
     assert np.all(ok) and states.shape == (11, 3)
     np.testing.assert_allclose(states[:, 2], -states[:, 0], rtol=1e-12)
 

@@ -2,6 +2,7 @@
 
 import warnings
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -139,8 +140,8 @@ def test_equal_numbers_have_no_variance_and_are_their_mean():
     still = SDE(lambda t, x: 0.0 * x, lambda t, x: jnp.zeros((2, 1)), start)
     run = simulate(still, "EulerMaruyama", t=(0.0, 1.0), dt=0.5, paths=1001, seed=1, block=400)
     assert np.all(run["mean"].values == start) and np.all(run["variance"].values == 0.0)
-    sums = central_sums(jnp.asarray(np.tile(start[:, None], 1001)), jnp.arange(1001) != 0, jnp.ones(1001))
-    by_jax = central_sums(jnp.asarray(np.tile(start[:, None], 1001)), jnp.ones(1001, bool), jnp.ones(1001))
+    sums = jax.jit(central_sums)(jnp.asarray(np.tile(start[:, None], 1001)), jnp.arange(1001) != 0, jnp.ones(1001))
+    by_jax = jax.jit(central_sums)(jnp.asarray(np.tile(start[:, None], 1001)), jnp.ones(1001, bool), jnp.ones(1001))
     np.testing.assert_allclose(sums.mean, start, rtol=1e-15 * 100)  # about zero where the first lane is not sound
     assert np.all(np.asarray(by_jax.mean) == start) and not np.any(by_jax.second)
 
@@ -190,7 +191,7 @@ def test_wide_blocks_give_the_same_sums():
     rng = np.random.default_rng(2)
     x, sound = rng.normal(size=(3, WIDE)) + 1.0, rng.random(WIDE) < 0.9
     weight = np.where(sound, rng.random(WIDE), np.nan)
-    wide = central_sums(jnp.asarray(np.where(sound, x, np.nan)), jnp.asarray(sound), jnp.asarray(weight))
+    wide = jax.jit(central_sums)(jnp.asarray(np.where(sound, x, np.nan)), jnp.asarray(sound), jnp.asarray(weight))
     w, kept = weight[sound], x[:, sound]
     mean = kept @ w / w.sum()
     d = kept - mean[:, None]

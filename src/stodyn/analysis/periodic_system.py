@@ -18,13 +18,13 @@ import numpy as np
 
 from stodyn.circuits import Circuit, points
 from stodyn.numerics.dependence import dependence
+from stodyn.numerics.printing.points import AtPoints
 from stodyn.numerics.printing.scalars import Unprintable
 from stodyn.problems.contract import Problem
 from stodyn.problems.index import Split, split
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
 
-FEW, MANY = 8, 256  # points of one call of a compiled program
 CONSISTENT = 1e-13  # relative change at which constraints count as satisfied
 
 
@@ -76,25 +76,25 @@ class System:
         if self.network is not None:
             found = points.rates(self.network, t, self._filled(x))
             return found if self.n == self.problem.n else found[:, self.kept]
-        return _called(self._programs["f"], t, x)
+        return self._programs["f"](t, x)
 
     def jacobian(self, t: np.ndarray, x: np.ndarray) -> np.ndarray:
         """f_x (points, n, n)."""
         if self.network is not None:
             found = points.slopes(self.network, self._filled(x))
             return found if self.n == self.problem.n else found[:, self.kept][:, :, self.kept]
-        return _called(self._programs["J"], t, x)
+        return self._programs["J"](t, x)
 
     def drifting(self, t: np.ndarray, x: np.ndarray) -> np.ndarray:
         """∂f/∂t (points, n)."""
         if not self.is_driven:
             return np.zeros_like(x)
-        return _called(self._programs["f_t"], t, x)
+        return self._programs["f_t"](t, x)
 
     def g(self, t: np.ndarray, x: np.ndarray) -> np.ndarray:
         """(points, n, sources); in circuits a column for each element, also where several push in one direction."""
         if self.network is None:
-            return _called(self._programs["g"], t, x)
+            return self._programs["g"](t, x)
         channels = self.problem.channels  # type: ignore[attr-defined]
         directions = np.zeros((self.problem.n, max(channels.total, 1)))
         directions[channels.rows, channels.columns] = channels.coefficients
@@ -133,7 +133,7 @@ class System:
             return jax.vmap(along, out_axes=1)(directions)
 
         made = {"f": f, "J": jax.jacfwd(f, argnums=1), "f_t": slope, "g": self._g, "b": flickering}
-        return {name: jax.jit(jax.vmap(function)) for name, function in made.items()}
+        return {name: AtPoints(function) for name, function in made.items()}
 
     @functools.cached_property
     def is_driven(self) -> bool:
@@ -194,7 +194,7 @@ class System:
 
     def flickering(self, t: np.ndarray, x: np.ndarray) -> np.ndarray:
         """b (points, n, flickers): the rate of M x for each unit of noise of the one-sided density 1/f."""
-        return _called(self._programs["b"], t, x)
+        return self._programs["b"](t, x)
 
     @functools.cached_property
     def flickers(self) -> tuple[str, ...]:
@@ -225,17 +225,6 @@ def system_of(problem: Problem) -> System:
         named = {source.place: source.element.name for source in network.noises}
         sources = tuple(named[place] for place in problem.channels.sources.tolist())
     return System(problem, mass[np.ix_(kept, kept)], kept, wandering, tuple(names[i] for i in kept), units, sources)
-
-
-def _called(program: Callable, t: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """A program over points: many in slices of one length, filled up at the end, so that few programs are compiled."""
-    count, found = len(t), []
-    length = FEW if count <= FEW else MANY
-    for first in range(0, count, length):
-        some = np.minimum(np.arange(first, first + length), count - 1)
-        with jax.enable_x64(True):
-            found.append(np.asarray(program(t[some], x[some])))
-    return np.concatenate(found)[:count]
 
 
 def _solved(matrices: np.ndarray, right: np.ndarray) -> np.ndarray:

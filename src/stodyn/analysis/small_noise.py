@@ -18,7 +18,7 @@ from stodyn.engine.spec import as_it_is_now, matched
 from stodyn.methods.catalogue import stepping
 from stodyn.methods.contract import Method
 from stodyn.numerics import uncompiled
-from stodyn.numerics.printing.points import AtPoints
+from stodyn.numerics.printing.points import AtPoints, at_points
 from stodyn.problems.contract import Problem
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
@@ -49,17 +49,16 @@ def small_noise(problem: Problem, t: ArrayLike, rtol: float = RTOL) -> Moments:
     sde, whole = _form(problem, float(times[0]))
     r, p = sde.n, sde.example_params()
 
-    @jax.jit
     def slope(t, z):
         y, P = z[:r], z[r:].reshape(r, r)
         A, g = jax.jacfwd(lambda y: sde.f(t, y, p))(y), sde.g(t, y, p)
         return jnp.concatenate([sde.f(t, y, p), (A @ P + P @ A.T + g @ g.T).ravel()])
 
-    @jax.jit
     def seen(t, z):
         T = jax.jacfwd(lambda y: whole(t, y))(z[:r])
         return whole(t, z[:r]), T @ z[r:].reshape(r, r) @ T.T
 
+    slope_at = AtPoints(slope, (None, 0))
     with jax.enable_x64(True):
         start = np.concatenate([sde.example_start(), np.zeros(r * r)])
         noise = np.asarray(sde.g(times[0], jnp.asarray(start[:r]), p))
@@ -68,14 +67,13 @@ def small_noise(problem: Problem, t: ArrayLike, rtol: float = RTOL) -> Moments:
         states = start[None]
         if len(times) > 1:
             run = scipy.integrate.solve_ivp(
-                lambda t, z: np.asarray(slope(t, z)), (times[0], times[-1]), start, "LSODA", times, rtol=rtol,
+                lambda t, z: slope_at(t, z[None])[0], (times[0], times[-1]), start, "LSODA", times, rtol=rtol,
                 atol=1e-3 * rtol * size, max_step=span / 50,
             )  # fmt: skip
             if not run.success:
                 raise RuntimeError(f"problem: the path without noise could not be followed ({run.message})")
             states = run.y.T
-        mean, covariance = zip(*(map(np.asarray, seen(t, z)) for t, z in zip(times, states, strict=True)), strict=True)
-    return Moments(np.stack(mean), np.stack(covariance))
+    return Moments(*at_points(seen, times, states))
 
 
 def _form(problem: Problem, t: float) -> tuple[SDE, Callable[[Any, Any], Any]]:
