@@ -58,18 +58,26 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
 
 
 def averages(run: Any, quiet: Any, title: str) -> Picture:
-    figure, ax = drawing.canvas(size=(7.6, 3.8))
-    made, t = of_run(run), run["time"]
-    ax.plot(quiet["time"], quiet["path"].sel(number=0, component="th"), color="k", lw=1, label="no noise")
-    ax.plot(t, run["path"].sel(component="th").mean("number"), color=BLUE, lw=1, label=f"{run.sizes['number']} paths")
-    mean, stderr = (run[name].sel(component="th") for name in ("mean", "mean_stderr"))
-    drawing.error_band(ax, t, mean, stderr, color=ORANGE, lw=1, label=f"{made['paths']} paths")
-    ax.set(xlabel="time [s]", ylabel="mean angle E θ [rad]")
+    """Means of few and of many paths beside the motion without noise and, where they lie on it, their differences."""
+    made, t, few = of_run(run), run["time"], run.sizes["number"]
+    still = quiet["path"].sel(number=0, component="th").values
+    of_few = run["path"].sel(component="th").mean("number").values
+    mean, stderr = (run[name].sel(component="th").values for name in ("mean", "mean_stderr"))
+    coincide = bool(np.max(np.abs(of_few - still)) < 0.1 * np.max(np.abs(still)))
+    figure, axes = drawing.canvas(1 + coincide, size=(7.6, 5.0 if coincide else 3.8), sharex=True)
+    for ax, less in zip(np.ravel(axes), (0.0, still), strict=False):
+        ax.plot(t, still - less, color="k", lw=1, label="no noise")
+        ax.plot(t, of_few - less, color=BLUE, lw=1, label=f"{few} paths")
+        drawing.error_band(ax, t, mean - less, stderr, color=ORANGE, lw=1, label=f"{made['paths']} paths")
+        ax.set(ylabel="mean angle E θ [rad]")
+    if coincide:
+        ax.set(ylabel="difference from\nno noise [rad]")
+    ax.set(xlabel="time [s]")
     drawing.legend(figure, columns=3)
     caption = (
-        f"{title}: the mean of {run.sizes['number']} paths, as many as the paper has, beside that of {made['paths']} "
-        f"with a band of two standard errors, and the motion without noise; T = {made['T']:.4g} s, h = {made['h']:.4g} "
-        "s."
+        f"{title}: the mean of {few} paths, as many as the paper has, beside that of {made['paths']} with a band of "
+        f"two standard errors, and the motion without noise{'; below, their differences from it' if coincide else ''}; "
+        f"T = {made['T']:.4g} s, h = {made['h']:.4g} s."
     )
     return Picture(figure, caption)
 

@@ -49,6 +49,11 @@ def legend_beside(ax: Axes, **options: Any) -> None:
     ax.legend(frameon=False, fontsize="small", loc="upper left", bbox_to_anchor=(1.0, 1.0), **options)
 
 
+def legend_below(ax: Axes, columns: int) -> None:
+    """A legend of one of several panels, below it: for panels that use the same colours for different things."""
+    ax.legend(frameon=False, fontsize="small", loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=columns)
+
+
 def slope_guide(ax: Axes, h: np.ndarray, order: float, height: float) -> None:
     """A dotted line of slope `order` on logarithmic axes, `height` at the largest h, with its order beside it."""
     h = np.asarray(h, float)

@@ -236,10 +236,11 @@ def _survival_figure(found: xr.Dataset) -> Picture:
     figure, ax = drawing.canvas(size=(7.2, 4.0))
     t, made = np.linspace(1e-3, 4, 200), of_run(found)
     ax.plot(t, survival(t), color="k", label="exact")
-    for colour, name, words in ((plot.PALETTE[0], "passage", "with bridges"), (plot.PALETTE[1], "grid", "grid alone")):
+    looks = (("passage", "steps and bridges"), ("grid", "steps alone"))
+    for colour, (name, words) in zip(plot.PALETTE, looks, strict=False):
         alive, stderr = (found[f"{name}_survival{word}"] for word in ("", "_stderr"))
         ax.errorbar(found["time"], alive, 2.0 * stderr, fmt="o", ms=3, lw=1, color=colour, label=words)
-    ax.set(xlabel="time", ylabel="P(τ > t)", ylim=(0.0, None))
+    ax.set(xlabel="time t, dimensionless", ylabel="probability P(τ > t)", ylim=(0.0, None))
     drawing.legend(figure)
     caption = (
         f"The probability that Brownian motion with drift has not reached 1: 16 steps of h = {made['h']:g}, "
@@ -252,7 +253,7 @@ def _survival_figure(found: xr.Dataset) -> Picture:
 def _figure(points: list[tuple[str, float, xr.Dataset]]) -> Picture:
     figure, ax = drawing.canvas(size=(7.2, 4.0))
     ax.axhline(1.0, color="k", lw=0.8)
-    for style, name in zip(drawing.styles(markers=True), PROBLEMS, strict=False):
+    for style, name, aside in zip(drawing.styles(markers=True), PROBLEMS, (0.5, 0.8, 1.25, 2.0), strict=False):
         own = [(exact, found) for label, exact, found in points if label == name]
         exact = np.array([one for one, _ in own])
         ours, low, high = (
@@ -260,13 +261,13 @@ def _figure(points: list[tuple[str, float, xr.Dataset]]) -> Picture:
             for word in ("probability", "probability_low", "probability_high")
         )
         bounds = np.nan_to_num(np.stack([ours - low, high - ours]))
-        ax.errorbar(exact, ours, np.maximum(bounds, 0.0), **style | {"ls": ""}, label=name)
-    ax.set(xscale="log", xlabel="probability", ylabel="estimate over exact value")
+        ax.errorbar(aside * exact, ours, np.maximum(bounds, 0.0), **style | {"ls": ""}, label=name)
+    ax.set(xscale="log", xlabel="exact probability", ylabel="estimate over exact value")
     drawing.legend(figure)
     record = provenance(points[0][2])
     caption = (
         f"Rare events by splitting over their exact probabilities: {record['runs']} runs of {record['replicas']} paths "
-        "(four times as many for the oscillator), bars of 95 % confidence; T and h are in the table."
+        "(four times as many for the oscillator), bars of 95 % confidence, set side by side; T and h are in the table."
     )
     return Picture(figure, caption)
 

@@ -108,7 +108,7 @@ def energies(found: Runs, paths: int) -> Picture:
         seen = found[name, h]
         drawing.error_band(ax, seen["time"], seen["energy"], seen["energy_stderr"], **style, label=f"{name}, h = {h:g}")
     ax.axhline(LENARD_BERNSTEIN.exact["ergodic_energy"](), color="k", ls=":", lw=1.5, label="Gibbs measure")
-    ax.set(xlabel="time", ylabel="E(H)")
+    ax.set(xlabel="time, dimensionless", ylabel="mean energy E(H), dimensionless")
     drawing.legend(figure)
     caption = (
         f"Mean energy over time, {paths} paths, h in the legend; bands are two standard errors. The midpoint rule with "
@@ -127,12 +127,13 @@ def late_energies(found: Runs, T: float, paths: int, *halves: Sequence[tuple[str
                 ax, late["time"], late["energy"], late["energy_stderr"], **style, label=f"{name}, h = {h:g}"
             )
         ax.axhline(LENARD_BERNSTEIN.exact["ergodic_energy"](), color="k", ls=":", lw=1.5, label="Gibbs measure")
-        ax.set(xlabel="time", title=title)
-    axes[0].set(ylabel="E(H)")
-    drawing.legend(figure, columns=4)
+        ax.set(xlabel="time, dimensionless", title=title)
+        drawing.legend_below(ax, columns=3)
+    axes[0].set(ylabel="mean energy E(H), dimensionless")
     caption = (
-        f"The second half of the time to T = {T:g}, {paths} paths of each method with the steps in the legend; bands "
-        "are two standard errors. The variational methods stay near the energy of the Gibbs measure."
+        f"Mean energy in the second half of the time to T = {T:g}, {paths} paths of each method with the "
+        "steps in the legend; bands are two standard errors. The variational methods stay near the energy of the Gibbs "
+        "measure."
     )
     return Picture(figure, caption)
 
@@ -145,10 +146,10 @@ def densities(found: Runs, T: float, paths: int, runs: Sequence[tuple[str, float
     right.plot(v, LENARD_BERNSTEIN.exact["velocity_density"](v), color="k", lw=2)
     for style, (name, h) in zip(drawing.styles(), runs, strict=False):
         places, velocities = shares_at_end(found[name, h])
-        left.stairs(places / np.diff(PLACES), PLACES, **style, label=f"{name}, h = {h:g}")
-        right.stairs(velocities / np.diff(VELOCITIES), VELOCITIES, **style)
-    left.set(xlabel="position x modulo 1", ylabel="density", ylim=(0.0, None))
-    right.set(xlabel="velocity v", ylabel="density", xlim=(-5.0, 5.0), ylim=(0.0, None))
+        left.stairs(places / np.diff(PLACES), PLACES, baseline=None, **style, label=f"{name}, h = {h:g}")
+        right.stairs(velocities / np.diff(VELOCITIES), VELOCITIES, baseline=None, **style)
+    left.set(xlabel="position x modulo 1", ylabel="density of x", ylim=(0.0, None))
+    right.set(xlabel="velocity v", ylabel="density of v", xlim=(-5.0, 5.0), ylim=(0.0, None))
     drawing.legend(figure, columns=4)
     width, share = np.diff(PLACES)[0], 1.0 / (len(PLACES) - 1)
     error = np.sqrt(share * (1.0 - share) / paths) / width

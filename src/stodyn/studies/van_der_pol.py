@@ -69,7 +69,7 @@ def whole(found: dict[tuple[str, float], xr.Dataset], limit: float, paths: int) 
     for style, (name, h) in zip(drawing.styles(), chosen, strict=False):
         seen = found[name, h]
         drawing.error_band(ax, seen["time"], seen["energy"], seen["energy_stderr"], **style, label=f"{name}, h = {h:g}")
-    ax.set(xlabel="time", ylabel="E(H)", ylim=(0.9, 4.0))
+    ax.set(xlabel="time, dimensionless", ylabel="mean energy E(H), dimensionless", ylim=(0.9, 4.0))
     drawing.legend(figure)
     caption = (
         f"Mean energy of van der Pol's oscillator, T = {END:g}, {paths} paths, h in the legend; bands are two standard "
@@ -94,13 +94,13 @@ def end(
             drawing.error_band(
                 ax, late["time"], late["energy"], late["energy_stderr"], **style, label=f"{name}, h = {h:g}"
             )
-        ax.set(xlabel="time", title=title)
-    axes[0].set(ylabel="E(H)")
-    drawing.legend(figure, columns=4)
+        ax.set(xlabel="time, dimensionless", title=title)
+        drawing.legend_below(ax, columns=3)
+    axes[0].set(ylabel="mean energy E(H), dimensionless")
     caption = (
-        f"The same near the ergodic limit, {paths} paths of each method with the steps in the legend; bands are two "
-        "standard errors. All methods agree with the averaged equation, which is still below the ergodic limit at T = "
-        "5000."
+        f"Mean energy near the ergodic limit, T = {END:g}, {paths} paths of each method with the steps in the legend; "
+        "bands are two standard errors. All methods agree with the averaged equation, which is still below the ergodic "
+        "limit at the end."
     )
     return Picture(figure, caption)
 
