@@ -162,6 +162,16 @@ def test_every_regular_system_is_solved_in_any_order_and_any_units(kind, n):
     assert (np.abs(y - x).max(axis=1) <= 4000 * n * EPS * np.linalg.cond(a) * np.abs(x).max(axis=1)).all()
 
 
+@pytest.mark.parametrize("n", [5, 13, 40])
+def test_badly_ordered_systems_are_solved_under_vmap(n, quick_compiling):
+    """The same kinds as above through XLA, where a loop exchanges the rows of 5 and LU those of 13 and 40 unknowns."""
+    rng = np.random.default_rng(n)
+    a = np.concatenate([kind(rng, n)[:200] for kind in KINDS])
+    b = rng.normal(size=a.shape[:2])
+    x = np.asarray(jax.jit(jax.vmap(solve))(a, b))
+    assert (backward_error(a, x, b) <= 1010 * EPS).all()
+
+
 def test_printed_programs_exchange_rows_path_by_path():
     """The paths of a block that need it, and the others keep their bits; in both precisions."""
     n = 5
