@@ -4,8 +4,11 @@ import jax.numpy as jnp
 import numpy as np
 
 import stodyn as sd
+from stodyn.engine import programs
+from stodyn.engine.spec import describe
 from stodyn.methods.implicit import ThetaEuler
 from stodyn.noise import path_normals
+from stodyn.numerics.printing.arrays import Executed
 
 N, SIGMA = 40, 0.5
 STIFFNESS = (N + 1) ** 2
@@ -41,6 +44,27 @@ def test_sparse_steps_are_the_dense_ones():
     for z in path_normals.rows(1, "W", 0, 3, 2, N):
         x = np.linalg.solve(np.eye(N) - h * A, x + SIGMA * np.sqrt(h) * z)
     np.testing.assert_allclose(sparse.path.values[:, -1], x.T, rtol=0, atol=1e-10)
+
+
+def executed_before_steps(problem, dt):
+    """How many tables of instructions a step's program executes before the steps."""
+    spec = describe(problem, ThetaEuler, (0.0, float(np.sum(dt))), dt, None, "float64")
+    return sum(isinstance(item, Executed) for item in programs.get(spec).program.source.stepped.fixed)
+
+
+def test_a_matrix_is_eliminated_once_where_it_never_changes_and_anew_where_it_does():
+    warming = sd.SDE(lambda t, u: (1 + 50 * t) * heat(t, u), lambda t, u: sd.diagonal(jnp.full(N, SIGMA)), np.zeros(N))
+    steps = [0.01, 0.02, 0.01]
+    assert executed_before_steps(problem(), 0.01) > 0
+    assert executed_before_steps(problem(), steps) == executed_before_steps(warming, 0.01) == 0
+    collect = sd.statistics.Paths(3)
+    run = sd.simulate(warming, ThetaEuler, t=(0, 0.04), dt=steps, paths=3, seed=1, collect=collect)
+    t, x = 0.0, np.zeros((N, 3))
+    A = STIFFNESS * (np.diag(np.ones(N - 1), 1) - 2 * np.eye(N) + np.diag(np.ones(N - 1), -1))
+    for h, z in zip(steps, path_normals.rows(1, "W", 0, 3, 3, N), strict=True):
+        t += h
+        x = np.linalg.solve(np.eye(N) - h * (1 + 50 * t) * A, x + SIGMA * np.sqrt(h) * z)
+    np.testing.assert_allclose(run.path.values[:, -1], x.T, rtol=0, atol=1e-10)
 
 
 def test_stationary_covariance_of_the_heat_equation():

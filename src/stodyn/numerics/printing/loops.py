@@ -35,6 +35,7 @@ class Program:
         for item in needed:
             for part in _by_moving(item):
                 (self.items if _moves(part) else self.fixed).append(part)
+        self.items = [rest for item in self.items for rest in self._without_fixed(item)]
         self.scratch = 0
         placed: set[int] = set()
         for buffer in stored(needed):
@@ -47,6 +48,56 @@ class Program:
         self.loops = sum(isinstance(item, Loop) for item in _all(needed))
         self.wanted = [*self.results, *_entries(needed)]
         self.operations = len(reachable(self.wanted)) + EXECUTED * sum(isinstance(i, Executed) for i in _all(needed))
+
+
+    def _without_fixed(self, item: Item) -> list[Item]:
+        """An item without the instructions in its turns that are the same in all steps, which are executed before."""
+        if not isinstance(item, Turns):
+            return [item]
+        before, turns = _executed_before(item)
+        self.fixed += before
+        return [turns]
+
+
+def _executed_before(turns: Turns) -> tuple[list[Item], Turns]:
+    """The instructions of turns that are the same in all steps and turns, such as the elimination of a matrix that
+    never changes, behind the stores that they read; and the turns without them."""
+    parts = [part for item in turns.body for part in _single_stores(item)]
+    fixed = [part for part in parts if not isinstance(part, Turns) and not _moves(part) and not _turns_with(turns, part)]
+    while True:
+        others = {id(b) for b in stored([dataclasses.replace(turns, body=[p for p in parts if p not in fixed])])}
+        left = [part for part in fixed if not others & (_read(part) | {id(b) for b in stored([part])})]
+        if len(left) == len(fixed):
+            break
+        fixed = left
+    wanted: set[int] = set()
+    before: list[Item] = []
+    for part in reversed(fixed):
+        if isinstance(part, Executed) or wanted & {id(b) for b in stored([part])}:
+            wanted |= _read(part)
+            before.insert(0, part)
+    gone = {id(store) for part in before if isinstance(part, Loop) for store in part.stores}
+    body = [
+        Loop(item.shape, item.counters, [s for s in item.stores if id(s) not in gone]) if isinstance(item, Loop) else item
+        for item in turns.body
+        if item not in before
+    ]
+    kept = [item for item in body if not isinstance(item, Loop) or item.stores]
+    return before, dataclasses.replace(turns, body=kept)
+
+
+def _single_stores(item: Item) -> list[Item]:
+    return [Loop(item.shape, item.counters, [s]) for s in item.stores] if isinstance(item, Loop) else [item]
+
+
+def _turns_with(turns: Turns, item: Item) -> bool:
+    """Whether an item in turns depends on which turn it is, or on which paths make it."""
+    return any(isinstance(entry, Node) and turns.number in entry.loops for entry in _entries([item]))
+
+
+def _read(item: Item) -> set[int]:
+    """The buffers that a loop or instructions read."""
+    return {id(item.state), id(item.fixed)} if isinstance(item, Executed) else _loaded(list(_entries([item])))
 
 
 def _needed(items: Sequence[Item], read: set[int]) -> tuple[list[Item], set[int]]:
