@@ -49,7 +49,6 @@ class Program:
         self.wanted = [*self.results, *_entries(needed)]
         self.operations = len(reachable(self.wanted)) + EXECUTED * sum(isinstance(i, Executed) for i in _all(needed))
 
-
     def _without_fixed(self, item: Item) -> list[Item]:
         """An item without the instructions in its turns that are the same in all steps, which are executed before."""
         if not isinstance(item, Turns):
@@ -63,27 +62,27 @@ def _executed_before(turns: Turns) -> tuple[list[Item], Turns]:
     """The instructions of turns that are the same in all steps and turns, such as the elimination of a matrix that
     never changes, behind the stores that they read; and the turns without them."""
     parts = [part for item in turns.body for part in _single_stores(item)]
-    fixed = [part for part in parts if not isinstance(part, Turns) and not _moves(part) and not _turns_with(turns, part)]
+    fixed = [part for part in parts if not (isinstance(part, Turns) or _moves(part) or _turns_with(turns, part))]
     while True:
         others = {id(b) for b in stored([dataclasses.replace(turns, body=[p for p in parts if p not in fixed])])}
-        left = [part for part in fixed if not others & (_read(part) | {id(b) for b in stored([part])})]
+        left = [part for part in fixed if not others & (_read(part) | _written(part))]
         if len(left) == len(fixed):
             break
         fixed = left
     wanted: set[int] = set()
     before: list[Item] = []
     for part in reversed(fixed):
-        if isinstance(part, Executed) or wanted & {id(b) for b in stored([part])}:
+        if isinstance(part, Executed) or wanted & _written(part):
             wanted |= _read(part)
             before.insert(0, part)
     gone = {id(store) for part in before if isinstance(part, Loop) for store in part.stores}
-    body = [
-        Loop(item.shape, item.counters, [s for s in item.stores if id(s) not in gone]) if isinstance(item, Loop) else item
-        for item in turns.body
-        if item not in before
-    ]
-    kept = [item for item in body if not isinstance(item, Loop) or item.stores]
-    return before, dataclasses.replace(turns, body=kept)
+    body: list[Item] = []
+    for item in turns.body:
+        if isinstance(item, Loop):
+            item = Loop(item.shape, item.counters, [store for store in item.stores if id(store) not in gone])
+        if item not in before and not (isinstance(item, Loop) and not item.stores):
+            body.append(item)
+    return before, dataclasses.replace(turns, body=body)
 
 
 def _single_stores(item: Item) -> list[Item]:
@@ -93,6 +92,10 @@ def _single_stores(item: Item) -> list[Item]:
 def _turns_with(turns: Turns, item: Item) -> bool:
     """Whether an item in turns depends on which turn it is, or on which paths make it."""
     return any(isinstance(entry, Node) and turns.number in entry.loops for entry in _entries([item]))
+
+
+def _written(item: Item) -> set[int]:
+    return {id(buffer) for buffer in stored([item])}
 
 
 def _read(item: Item) -> set[int]:
