@@ -123,6 +123,7 @@ CASES = {
     "tile": lambda xp, x: xp.tile(x[:4], 2)[:7] * xp.tile(x[:7], (2, 1))[1],
     "scalar": lambda xp, x: xp.sum(x**2) * xp.ones(1),
     "prefix": lambda xp, x: x[0] * x + x[3] * x[N - 1],
+    "diagonals": lambda xp, x: xp.diagonal(xp.outer(xp.sin(x), x)) * xp.trace(A * x) + xp.diag(A * x[:, None]),
 }
 
 

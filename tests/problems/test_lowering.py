@@ -5,13 +5,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from stodyn import SDE, PerPath, provenance, simulate
+from stodyn import SDE, PerPath, diagonal, product, provenance, simulate, sparse
 from stodyn import statistics as st
 from stodyn.methods.explicit import EulerMaruyama, Heun
 from stodyn.models.geometric_brownian_motion import geometric_brownian_motion
 from stodyn.models.kubo import kubo
 from stodyn.models.ornstein_uhlenbeck import ornstein_uhlenbeck
-from stodyn.problems.lowering import to_ito, to_stratonovich
+from stodyn.numerics.printing.points import at_points
+from stodyn.problems.lowering import correction, to_ito, to_stratonovich
 
 CONVERT = {"ito": to_ito, "stratonovich": to_stratonovich}
 OTHER = {"ito": "stratonovich", "stratonovich": "ito"}
@@ -154,3 +155,31 @@ def test_simulate_says_that_additive_noise_needs_none():
     run = simulate(ornstein_uhlenbeck(), Heun, **RUN)
     assert provenance(run)["lowering"] == ["ito = stratonovich for additive noise"]
     assert provenance(run)["noise"] == "additive (proved from the trace)"
+
+
+N = 11
+ROWS, COLUMNS = np.random.default_rng(3).integers(0, (N, 6), (40, 2)).T  # with places that are named twice
+MIXED = {
+    "neighbours": (lambda t, x: diagonal(0.3 * jnp.sin(x) * jnp.roll(x, 1) + t), 3),
+    "all together": (lambda t, x: diagonal(x * jnp.mean(x)), N),
+    "a matrix of neighbours": (lambda t, x: jnp.diag(x * jnp.roll(x, 2)), 3),
+    "sparse": (lambda t, x: sparse(ROWS, COLUMNS, jnp.cos(x)[ROWS] * x[(ROWS + 1) % N] + t, (N, 6)), None),
+    "products": (lambda t, x: product(lambda w: x * jnp.cumsum(w) * x[0], N), None),
+    "a full matrix": (lambda t, x: jnp.outer(jnp.sin(x), jnp.roll(x, 1)), None),
+}
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_the_correction_of_noise_that_is_never_a_matrix_is_that_of_its_matrix(name):
+    """½ Σ_k (∂g_k/∂x) g_k, channel by channel; neighbours in a ring are found in three groups at once, or four."""
+    noise, groups = MIXED[name]
+    problem = SDE(lambda t, x: -x, noise, np.linspace(0.5, 1.5, N), calculus="stratonovich")
+
+    def both(x):
+        g, slopes = problem.g(0.2, x, None), jax.jacfwd(lambda x: problem.g(0.2, x, None))(x)
+        return jnp.stack([correction(problem, 0.2, x, None), 0.5 * jnp.einsum("ikj,jk->i", slopes, g)])
+
+    found, exact = at_points(both, np.linspace(0.5, 1.5, N)[None])[0]
+    np.testing.assert_allclose(found, exact, rtol=1e-13, atol=1e-14)
+    if groups is not None:
+        assert groups <= problem.noise_places.groups.max() + 1 <= max(groups, 4)

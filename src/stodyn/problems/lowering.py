@@ -3,8 +3,12 @@
 import dataclasses
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 
 from stodyn.problems.sde import SDE
+
+WRITTEN_OUT = 8  # channels whose terms are written one after another in a trace
 
 
 def correction(problem: SDE, t, x, params):
@@ -12,6 +16,18 @@ def correction(problem: SDE, t, x, params):
     if problem.noise_structure.implies("diagonal"):
         own, slope = jax.linearize(lambda x: problem.diagonal(t, x, params), x)
         return 0.5 * slope(own)
+    if (places := problem.noise_places) is not None:
+        rows, _, groups = places
+        values, slope = jax.linearize(lambda x: problem.multiplier(t, x, params).entries, x)
+        directions = jnp.zeros((int(groups.max()) + 1, problem.n), x.dtype).at[groups, rows].add(values)
+        changes = jax.vmap(slope)(directions)[groups, np.arange(groups.size)]
+        return 0.5 * jnp.zeros_like(x).at[rows].add(changes)
+    if problem.m > WRITTEN_OUT:
+
+        def term(W):
+            return jax.jvp(lambda x: problem.push(t, x, params, W), (x,), (problem.push(t, x, params, W),))[1]
+
+        return 0.5 * jnp.sum(jax.vmap(term)(jnp.eye(problem.m, dtype=x.dtype)), axis=0)
     g = problem.g(t, x, params)
     terms = [jax.jvp(lambda x, k=k: problem.g(t, x, params)[:, k], (x,), (g[:, k],))[1] for k in range(problem.m)]
     return 0.5 * sum(terms)

@@ -28,7 +28,7 @@ from stodyn.problems.contract import (
     returned_shape,
 )
 from stodyn.problems.operators import Diagonal, Operator
-from stodyn.problems.sparsity import find_elimination
+from stodyn.problems.sparsity import NoisePlaces, find_elimination, find_noise_places
 from stodyn.problems.structure import (
     CHECKED_STATES,
     find_structure,
@@ -297,6 +297,11 @@ class SDE(Problem):
     def elimination(self) -> Elimination | None:
         """How the sparse matrices of implicit steps are eliminated; None where they are small or full."""
         return find_elimination(self)
+
+    @functools.cached_property
+    def noise_places(self) -> NoisePlaces | None:
+        """Where noise that is never a matrix has its entries, in groups that do not disturb each other."""
+        return find_noise_places(self) if self._is_operator or self._is_diagonal_matrix else None
 
     @property
     def failure_advice(self) -> str:  # type: ignore[override]

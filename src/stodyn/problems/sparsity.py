@@ -15,6 +15,7 @@ from stodyn.numerics.elimination import WRITTEN_OUT
 from stodyn.numerics.printing.points import AtPoints
 from stodyn.numerics.printing.scalars import Unprintable
 from stodyn.numerics.sparse import MOST_FULL, Elimination, Pattern, find_pattern, ordered
+from stodyn.problems.operators import Diagonal, Sparse
 
 LATER = (0.0, 1e-3, 1.0, 1e3)  # times at which the slopes of f are evaluated, until they are regular
 LENGTHS = 0.5  # of the steps of samples, in the times of the equations
@@ -99,6 +100,44 @@ def find_elimination(problem: Any) -> Elimination | None:
         lengths = np.sort(LENGTHS / slopes[slopes > 0.0])
         steps = [0.0, *(lengths[[0, len(lengths) // 2, -1]] if len(lengths) else ())]
         return ordered(pattern, np.array([on_diagonal - a * f_x for a in steps])) if np.isfinite(f_x).all() else None
+
+
+class NoisePlaces(NamedTuple):
+    """Of the entries of noise that is never a matrix: their rows, their columns, and a group for each.
+
+    The channels of a group do not disturb each other: an entry of one of them depends on no component that another
+    one moves. So the derivatives of all of them along their own noise are found together.
+    """
+
+    rows: np.ndarray
+    columns: np.ndarray
+    groups: np.ndarray
+
+
+def find_noise_places(problem: Any) -> NoisePlaces | None:
+    """The places of an SDE's noise, from the trace of its entries; None where it is a matrix, is known by its products
+    alone, or cannot be followed."""
+    made: list[Any] = []
+
+    def entries(x, t, params):
+        made.append(problem.multiplier(t, x, params))
+        return made[-1].entries
+
+    with jax.enable_x64(True):
+        given = np.asarray(problem.example_start(), float), np.zeros(()), problem.example_params()
+        try:
+            depends = find_pattern(entries, *given).csr(1.0)
+        except Unprintable:
+            return None
+    noise = made[-1]
+    if not isinstance(noise, Diagonal | Sparse):
+        return None
+    count, (n, m) = noise.entries.size, noise.shape
+    own = np.arange(count)
+    rows, columns = (own, own) if isinstance(noise, Diagonal) else (noise.rows, noise.columns)
+    moves = scipy.sparse.csr_array((np.ones(count), (rows, columns)), (n, m))
+    belongs = scipy.sparse.csr_array((np.ones(count), (own, columns)), (count, m))
+    return NoisePlaces(rows, columns, Pattern.of_csr(depends @ moves + belongs).colours[columns])
 
 
 def _samples(pattern: Pattern, RM: np.ndarray, R_f_x: np.ndarray, N_f_x: np.ndarray) -> np.ndarray:

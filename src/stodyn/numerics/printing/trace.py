@@ -30,6 +30,11 @@ INLINED = {
 CALLS = INLINED | {WHOLE}
 
 
+def _branch_for_all(platforms: Sequence[Sequence[str] | None]) -> int:
+    """The branch of a function written for each platform apart that is for all others, or for processors."""
+    return next((k for k, those in enumerate(platforms) if those is None or "cpu" in those), 0)
+
+
 def interpret(
     trace: core.ClosedJaxpr | core.Jaxpr,
     inputs: Sequence[Of],
@@ -51,8 +56,14 @@ def interpret(
 
     for equation in jaxpr.eqns:
         given = [read(variable) for variable in equation.invars]
-        if equation.primitive.name in calls:
+        name, params = equation.primitive.name, equation.params
+        if name in calls:
             found: Sequence[Of] = interpret(inner_of(equation), given, apply, written, calls)
+        elif name == "platform_index":
+            found = [written(np.int32(_branch_for_all(params["platforms"])))]
+        elif name == "cond" and params.get("branches_platforms") is not None:
+            branch = params["branches"][_branch_for_all(params["branches_platforms"])]
+            found = interpret(branch, given[1:], apply, written, calls)
         else:
             found = apply(equation, given)
         values.update(zip(equation.outvars, found, strict=True))
