@@ -153,6 +153,7 @@ NOISE_FREE = {
 }  # fmt: skip
 
 
+@pytest.mark.brief("spring", "double pendulum")  # tests/methods/test_large_alpha.py steps beams
 @pytest.mark.parametrize("name", NOISE_FREE)
 def test_without_noise_it_is_the_generalised_alpha_method(name):
     problem, shown, expected = NOISE_FREE[name]

@@ -22,6 +22,7 @@ from stodyn.methods import explicit
 from stodyn.methods.catalogue import catalogue
 from stodyn.noise.stages import Stages
 from stodyn.numerics import gauss, uncompiled
+from stodyn.numerics.printing.points import AtPoints
 from stodyn.numerics.surd import sqrt
 from stodyn.problems.linear import linear
 
@@ -359,13 +360,15 @@ def test_only_the_held_trapezoidal_rule_is_of_weak_order_two_for_curved_drifts(k
     xi = np.stack(np.meshgrid(*[rule.nodes] * size, indexing="ij"), -1).reshape(-1, size)
     weight = np.prod(np.stack(np.meshgrid(*[rule.weights] * size, indexing="ij"), -1).reshape(-1, size), axis=1)
     grid = 7.0 * np.cos(np.pi * (np.arange(96) + 0.5) / 96)
+
+    def step(h, x, z):
+        normals = dict(zip(counts, jnp.split(z, np.cumsum(list(counts.values()))[:-1]), strict=True))
+        return method.step(problem, 0.0, x[None], method.needs.increment(h, normals, 1), None)[0][0]
+
+    steps = AtPoints(step, (None, 0, 0))
     for K, expected in ERRORS[key].items():
-
-        def step(x, z, h=1.0 / K):
-            normals = dict(zip(counts, jnp.split(z, np.cumsum(list(counts.values()))[:-1]), strict=True))
-            return method.step(problem, 0.0, x[None], method.needs.increment(h, normals, 1), None)[0][0]
-
-        after = np.asarray(jax.jit(jax.vmap(lambda x: jax.vmap(lambda z: step(x, z))(xi)))(grid))
+        pairs = np.repeat(grid, len(xi)), np.tile(xi, (len(grid), 1))
+        after = steps(np.asarray(1.0 / K), *pairs).reshape(len(grid), len(xi))
         # One step of the backward equation as a matrix on values at the Chebyshev points: u -> E u(x').
         basis = np.polynomial.chebyshev.chebvander(np.clip(after / 7.0, -1.0, 1.0), len(grid) - 1)
         to_coefficients = np.linalg.inv(np.polynomial.chebyshev.chebvander(grid / 7.0, len(grid) - 1))

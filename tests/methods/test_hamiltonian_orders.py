@@ -27,6 +27,7 @@ def includes(found, order, width=0.35):
     assert low <= order <= high and high - low < 2 * width, (found.attrs["order"], low, high)
 
 
+@pytest.mark.brief("StoermerVerlet")  # tests/claims measures the others
 @named("method", [variational.Midpoint, variational.StoermerVerlet, variational.DIRK, burrage.R2, burrage.E1])
 def test_mean_square_order_one_on_kubo(method):
     includes(strong_order(DAMPED_KUBO(nu=0.1), method, steps=(16, 32, 64, 128), paths=500, level=LEVEL), 1.0)
@@ -87,6 +88,7 @@ def test_the_shift_makes_order_two_of_order_one(method, order):
     includes(found, order)
 
 
+@pytest.mark.long("tests/claims measures AdditiveDIRK where the drift is not affine in p")
 @named(("method", "order"), [(langevin.AdditiveDIRK, 1.5), (variational.Midpoint, 1.0)])
 def test_order_one_and_a_half_for_additive_noise_and_any_drift(method, order):
     cubic = Hamiltonian(
@@ -97,6 +99,7 @@ def test_order_one_and_a_half_for_additive_noise_and_any_drift(method, order):
     includes(found, order)
 
 
+@pytest.mark.long("tests/claims measures the weak orders, and tests/methods/test_trees.py proves them")
 @named(
     ("method", "order"),
     [
@@ -119,6 +122,7 @@ def test_truncation_with_k_2_keeps_the_order_and_k_1_loses_it():
     assert two > 0.9 and one < 0.85
 
 
+@pytest.mark.brief("ShiftedDIRK")  # tests/claims measures all of them with noise that depends on time
 @named("method", [langevin.ShiftedVerlet, langevin.ShiftedMidpoint, langevin.ShiftedDIRK,
                   langevin.ShiftedConformalVerlet, langevin.AdditiveDIRK])  # fmt: skip
 def test_additive_noise_that_depends_on_time(method):

@@ -134,11 +134,15 @@ def test_runs_shorter_than_the_history(steps):
     assert np.isfinite(run["mean"].values).all() and len(run["time"]) == steps + 1
 
 
-def test_lanes_and_vmap_agree_also_across_slabs():
+@pytest.mark.brief("corrected until it converges")  # a loop in the step, and a history
+@pytest.mark.parametrize(
+    "method", [AB4(placement="history"), AM4, AM4(noise="held", corrections="converged")],
+    ids=["its noise in the history", "corrected once", "corrected until it converges"],
+)  # fmt: skip
+def test_lanes_and_vmap_agree_also_across_slabs(method):
     options = {"t": (0, 3), "dt": 0.01, "paths": 64, "seed": 2, "collect": sd.statistics.Moments(every=7)}
-    for method in (AB4(placement="history"), AM4, AM4(noise="held", corrections="converged")):
-        a, b = (sd.simulate(EXAMPLE, method, executor=e, **options) for e in ("printed", "vmap"))
-        np.testing.assert_allclose(a["variance"], b["variance"], rtol=1e-11)
+    a, b = (sd.simulate(EXAMPLE, method, executor=e, **options) for e in ("printed", "vmap"))
+    np.testing.assert_allclose(a["variance"], b["variance"], rtol=1e-11)
 
 
 @pytest.mark.parametrize("method", VARIANTS, ids=lambda m: m.spelling)
@@ -156,11 +160,14 @@ def test_unequal_steps_are_refused():
 # --- orders ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.brief("AB4 from Adams", "AM4 PEC", "AM4 after RK4", "AM4 converged")  # tests/claims measures the others
 @pytest.mark.parametrize(
     ("method", "order"),
     [(AB2, 2), (AB3, 3), (AB4, 4), (AB4(starter="adams"), 2), (AM2, 2), (AM3, 3), (AM4, 4), (AM5, 5),
      (AM4(mode="PEC"), 4),
      (AM4(predictor="rk4"), 4), (AM4(noise="held", corrections="converged"), 4)],
+    ids=["AB2", "AB3", "AB4", "AB4 from Adams", "AM2", "AM3", "AM4", "AM5", "AM4 PEC", "AM4 after RK4",
+         "AM4 converged"],
 )  # fmt: skip
 def test_orders_without_noise(method, order):
     problem = sd.SDE(lambda t, x: jnp.cos(t) - jnp.sin(x), lambda t, x: 0.0 * x, 0.4, structure="additive")

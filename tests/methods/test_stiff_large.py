@@ -13,7 +13,7 @@ from stodyn.results import provenance
 
 pytestmark = pytest.mark.usefixtures("quick_compiling")
 
-NODES = 14
+NODES = 12
 
 
 def net(nonlinear):

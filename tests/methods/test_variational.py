@@ -100,6 +100,7 @@ STEPS = {
 }
 
 
+@pytest.mark.brief("StoermerVerlet", "E1", "SRKw2", "RS1")  # below, with two channels, also the others
 @named("method", [*SQUARE, explicit.Heun, burrage.R2, burrage.E1, SRKw1, SRKw2, srk.RS1])
 def test_one_step_of_the_pendulum(method):
     given = Increment(0.1, jnp.array([0.2]), Z=jnp.array([0.012]))
@@ -304,6 +305,7 @@ def test_truncation():
         SRKw2(truncation=2.0)
 
 
+@pytest.mark.brief("1.0-0.5-4.6-82")  # the one with failures
 @pytest.mark.parametrize(
     ("strength", "h", "mean", "failed"), [(0.3, 0.5, 4.1, 0), (1.0, 0.5, 4.6, 82), (1.0, 0.2, 4.3, 0)]
 )
@@ -374,7 +376,7 @@ def second_moment(step, x0, steps):
     return (np.linalg.matrix_power(step.MM, steps) @ np.outer(x0, x0).ravel()).reshape(2, 2)
 
 
-@pytest.mark.brief("Midpoint", "SRKw1", "Heun", "RS1")
+@pytest.mark.brief("Midpoint", "RS1")
 @pytest.mark.parametrize("name", KUBO)
 def test_kubo_energy_without_sampling(name):
     problem = DAMPED_KUBO.problem
@@ -401,7 +403,7 @@ LANGEVIN = {
 }
 
 
-@pytest.mark.brief("Midpoint", "Heun", "RS1")
+@pytest.mark.brief("Midpoint", "RS1")
 @pytest.mark.parametrize("name", LANGEVIN)
 def test_stationary_energy_of_the_oscillator(name):
     for h, expected in zip((0.5, 0.25, 0.125), LANGEVIN[name], strict=True):

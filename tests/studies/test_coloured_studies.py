@@ -52,6 +52,7 @@ def test_drawing_rejected_steps_again_shrinks_the_variance():
         assert 1 - ratio > 10 * stderr
 
 
+@pytest.mark.long("tests/methods/test_dyadic.py asks the same of the same equation")
 def test_dyadic_refinement_leaves_it_alone():
     ratio, stderr = riggs_variable_step.dyadic(4000, seed=76)
     assert ratio == pytest.approx(1.0, abs=4 * stderr)  # a false alarm in one of 16 000

@@ -17,7 +17,6 @@ from stodyn.analysis.order import deterministic_order
 from stodyn.engine.batch import Vmap
 from stodyn.engine.follow import States, followed
 from stodyn.engine.spec import Spec, matched
-from stodyn.engine.traces import number_type, trace
 from stodyn.methods.catalogue import stepping
 from stodyn.methods.contract import Method
 from stodyn.models.catalogue import catalogue
@@ -212,7 +211,8 @@ def _consistent(method: Method, problems: list[Any]) -> str:
 
     moves, defects = _uncompiled(jax.vmap(moved, (None, 0))), []
     for h in (2.0**-8, 2.0**-12):
-        d = np.asarray(moves(h, ξ)) @ seen_of.T
+        with underived():
+            d = np.asarray(moves(h, ξ)) @ seen_of.T
         mean = weight @ d
         covariance = (weight * d.T) @ d - np.outer(mean, mean)
         defects.append(max(np.abs(mean / h - drift).max(), np.abs(covariance / h - spread).max()))
@@ -271,7 +271,8 @@ def _report(method: Method, problems: list[Any]) -> str:
         report = method.numbered_step(0, problem, 0.0, method.start(problem, 0.0, x, params), noise, params)[1]
         return jnp.asarray(report.ok), jnp.asarray(report.iterations)
 
-    ok, iterations = reported(states_near(problem)[:, 0])
+    with underived():
+        ok, iterations = reported(states_near(problem)[:, 0])
     assert ok.dtype == bool and jnp.issubdtype(iterations.dtype, jnp.integer), (
         f"ok and iterations are {ok.dtype} and {iterations.dtype}, expected a truth value and a count"
     )
@@ -398,22 +399,27 @@ def _plain(problem: Any, method: Method) -> np.ndarray:
                      for i in range(PATHS)], axis=1)  # fmt: skip
 
 
+@functools.lru_cache(maxsize=4)
+def _spec(problem: Any, method: Method, dtype: np.dtype) -> Spec:
+    """As many steps as the plain path makes, traced as for a run."""
+    steps = _steps(method)
+    times, lengths = STEP * np.arange(steps + 1), np.full(steps, STEP)
+    return Spec(problem, method, times, lengths, (States(),), (np.array([steps]),), dtype, None, {}).traced_anew()
+
+
 def _printed(method: Method, problem: Any) -> np.ndarray:
     """The components (n, PATHS) after as many steps by a printed program; raises ValueError where there can be none."""
-    steps = _steps(method)
     counts = {name: count for name, count in method.needs.normals(problem.m).items() if count}
-    drawn = [_normals(counts, k) for k in range(steps)]
+    drawn = [_normals(counts, k) for k in range(_steps(method))]
     normals = {name: np.stack([z[name] for z in drawn]) for name in counts}
-    times, lengths = STEP * np.arange(steps + 1), np.full(steps, STEP)
-    spec = Spec(problem, method, times, lengths, (States(),), (np.array([steps]),), np.dtype(float), None, {})
-    return followed(spec.traced_anew(), PATHS, normals, states_near(problem), "printed")[-1]
+    return followed(_spec(problem, method, np.dtype(float)), PATHS, normals, states_near(problem), "printed")[-1]
 
 
 def _vmapped(method: Method, problem: Any, dtype: Any) -> np.ndarray:
     """The same by jax.vmap."""
-    traced = trace(problem, method, dtype)
-    executor = Vmap(traced, PATHS)
-    params = [np.asarray(p, number_type(p, dtype)) for p in jax.tree.leaves(problem.example_params())]
+    spec = _spec(problem, method, np.dtype(dtype))
+    traced: Any = spec.traced
+    executor, params = Vmap(traced, PATHS), spec.examples
     start = jax.vmap(core.jaxpr_as_fun(traced.start), in_axes=(None, -1, *(None for _ in params)), out_axes=-1)
     carry = tuple(_uncompiled(start)(np.zeros((), dtype), states_near(problem).astype(dtype), *params))
     steps = traced.starting_steps + 1
