@@ -100,6 +100,15 @@ def figures_closed():
         sys.modules["matplotlib.pyplot"].close("all")
 
 
+@pytest.fixture
+def coarse_pictures(monkeypatch):
+    """For pictures that nobody looks at: a fifth of their pixels in each direction, and drawn once."""
+    from matplotlib.figure import Figure
+
+    savefig = Figure.savefig
+    monkeypatch.setattr(Figure, "savefig", lambda figure, file, **options: savefig(figure, file, dpi=30))
+
+
 FORKER = """
 import json, os, signal, sys
 import stodyn, stodyn.cli

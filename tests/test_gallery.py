@@ -10,7 +10,7 @@ from running import digest, inside, small
 ENTRIES = {entry.name: entry for entry in gallery.entries() if entry.stored}
 
 
-@pytest.mark.usefixtures("quick_compiling")
+@pytest.mark.usefixtures("quick_compiling", "coarse_pictures")
 @pytest.mark.parametrize("name", ENTRIES)
 def test_an_entry_meets_its_truth(name, tmp_path):
     """In the small size, its errors 4.5 times as large: by chance 7e-6 for a sampled one, and the seeds are fixed."""

@@ -11,7 +11,7 @@ PAGES = {str(path.relative_to(ROOT)): path for path in pages()}
 PAGE = "# T\n\n```python\nN = 5  # small: 2\nprint(N)\n```\n\n```text\n5\n```\n\nand\n\n```python\nM = 2 * N\n```\n"
 
 
-@pytest.mark.usefixtures("quick_compiling")
+@pytest.mark.usefixtures("quick_compiling", "coarse_pictures")
 @pytest.mark.parametrize("name", PAGES)
 def test_the_blocks_of_a_page_run(name, tmp_path):
     page = PAGES[name].read_text()
@@ -21,7 +21,7 @@ def test_the_blocks_of_a_page_run(name, tmp_path):
         list(outputs(page, name, small))
 
 
-@pytest.mark.usefixtures("quick_compiling")
+@pytest.mark.usefixtures("quick_compiling", "coarse_pictures")
 def test_the_readme_runs(tmp_path):
     readme = (ROOT / "README.md").read_text()
     with inside(tmp_path):

@@ -149,6 +149,7 @@ def duffing(a):
     return sd.SDE(drift, lambda t, x: jnp.array([[0.0], [0.5]]), [0.0, 0.0])
 
 
+@pytest.mark.brief("TimeAverage-1.0-11.0")
 @pytest.mark.parametrize("of, a, least", [(functional.End, 0.1, 45.0), (functional.TimeAverage, 1.0, 11.0)])
 def test_the_linearised_problem_as_a_control(of, a, least):
     """Variances fall by 74 and 18 with statistical linearisation, by 30 and 7 with Taylor's at rest; 256 paths tell

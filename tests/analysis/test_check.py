@@ -11,7 +11,7 @@ from stodyn.methods.explicit import EulerMaruyama, Heun
 from stodyn.methods.implicit import ImplicitMidpoint
 from stodyn.methods.srk import SRA1, SRIW1
 from stodyn.models.kubo import KUBO
-from stodyn.models.noise_structures import ADDITIVE_NOISE, GENERAL_NOISE, SCALAR_NOISE
+from stodyn.models.noise_structures import ADDITIVE_NOISE, SCALAR_NOISE
 from stodyn.noise import wiener
 from stodyn.problems.contract import STRUCTURES
 from stodyn.problems.sde import SDE
@@ -62,7 +62,7 @@ def test_tables_implicit_solves_and_refusals_are_seen():
     seen = {result.question: result.seen for result in check_method(SRA1, [ADDITIVE_NOISE.problem])}
     assert seen["table"] == "meets its order conditions"
     assert all(structure in seen["refusal"] for structure in ("commutative", "diagonal", "general", "scalar"))
-    seen = {result.question: result.seen for result in check_method(ImplicitMidpoint, [GENERAL_NOISE.problem])}
+    seen = {result.question: result.seen for result in check_method(ImplicitMidpoint, LINEAR)}
     assert seen["report"].endswith("rounds per step")
 
 

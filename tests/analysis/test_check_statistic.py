@@ -24,6 +24,7 @@ def test_every_statistic_passes(name):
     assert [result.question for result in results] == list(SUITE)
 
 
+@pytest.mark.brief("Moments")
 @pytest.mark.parametrize("name", ["Moments", "Autocorrelation"])
 def test_errors_are_what_they_say(name):
     """Over 100 seeds with 8 and with 1000 paths; benchmarks/stated_errors.py asks all of them over more."""

@@ -132,6 +132,7 @@ def test_increment_outside_the_history():
     )
 
 
+@pytest.mark.brief("method2-0.3-1e-10", "method5-1.054-0.001", "method7-0.15789473684210525-1e-10", "method8-2.0-1e-10")
 @pytest.mark.parametrize(
     ("method", "limit", "tolerance"),
     [(AB2H, 1.0, 1e-10), (AB3H, 6 / 11, 1e-10), (AB4H, 0.3, 1e-10), (AB4, 0.3, 1e-10), (AM4, 1.285, 1e-3),

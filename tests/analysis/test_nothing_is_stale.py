@@ -43,6 +43,7 @@ def asked(problem):
     }
 
 
+@pytest.mark.brief("array")
 @pytest.mark.parametrize("way", ["closure", "global", "array"])
 def test_answers_follow_what_functions_read(way):
     function, change = decaying()[way]

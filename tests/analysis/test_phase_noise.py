@@ -42,6 +42,7 @@ def rectifier():
     return periodic(read(examples()["rectifier"]))
 
 
+@pytest.mark.brief("2-7.629874479674841-2.019891384667136-0.22510076652964928-1.2738493044394083e-08")
 @pytest.mark.parametrize(
     ("mu", "period", "top", "c", "second"),
     [

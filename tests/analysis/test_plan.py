@@ -77,7 +77,7 @@ def test_units_do_not_matter():
     oscillator = np.array([[0.0, 1.0], [-9.0, -0.6]])
     plain = linear(oscillator, [[0.0], [1.0]], mean=[1.0, 0.0])
     other = linear(units[:, None] * oscillator / units, units[:, None] * [[0.0], [1.0]], mean=units * [1.0, 0.0])
-    np.testing.assert_allclose(*(sd.plan(p, c.RK4, 1e-2)((0.0, 2.0)) for p in (plain, other)), rtol=1e-4)
+    np.testing.assert_allclose(*(sd.plan(p, c.RK4, 1e-2)((0.0, 1.0)) for p in (plain, other)), rtol=1e-4)
 
 
 def test_a_pulse_too_narrow_for_a_first_look_is_not_stepped_over():
@@ -109,7 +109,7 @@ def test_nonlinear_problems_are_linearised_along_the_mean():
     problem = sd.SDE(lambda t, x: -x - 20.0 * x**3, lambda t, x: 0.1 + 0.0 * x, 3.0)
     lengths = sd.plan(problem, "Heun", 1e-3)((0.0, 2.0))
     assert lengths[:5].max() < 0.1 * lengths[-5:].max()
-    run = sd.simulate(problem, "Heun", t=(0, 2), dt=sd.plan(problem, "Heun", 1e-3), paths=4000, seed=1)
+    run = sd.simulate(problem, "Heun", t=(0, 2), dt=lengths, paths=4000, seed=1)
     assert np.isfinite(run["variance"].values).all()
 
 
@@ -153,7 +153,7 @@ def test_unstable_means_are_refused(problem, message):
 
 def test_neutral_means_are_not():
     for A in ([[0.0, 1.0], [0.0, 0.0]], [[0.0, 1.0], [-1.0, 0.0]]):  # free flight, an oscillator without damping
-        assert sd.plan(linear(A, [[0.0], [1.0]]), c.RK4, 1e-3)((0.0, 5.0)).sum() == pytest.approx(5.0)
+        assert sd.plan(linear(A, [[0.0], [1.0]]), c.RK4, 1e-2)((0.0, 5.0)).sum() == pytest.approx(5.0)
 
 
 @pytest.mark.parametrize(

@@ -124,6 +124,7 @@ RADII = {
 }  # fmt: skip
 
 
+@pytest.mark.brief("0.0", "0.8")
 @pytest.mark.parametrize("ρ", RHOS)
 def test_mean_square_radii(ρ):
     k = RHOS.index(ρ)
@@ -237,6 +238,7 @@ def test_contractivity_in_a_stated_norm():
     assert 0.0 < step.contracts_with_probability(P, 20_000).value <= 1.0
 
 
+@pytest.mark.brief("0.6-0.0--0.045")
 @pytest.mark.parametrize(("η", "χ", "expected"), [(0.6, 0.0, -0.045), (0.0, 1.5, 0.03125)])
 def test_almost_sure_exponents(η, χ, expected):
     """Small steps against -η²/8 + χ²/(8ω²), which is right to second order in the noise: 4 standard errors and 5%."""
@@ -255,6 +257,7 @@ def test_largest_step():
     assert stability.largest_step is largest_step
 
 
+@pytest.mark.brief("method1-3.4641016151377544", "Newmark-inf", "method4-0.0")
 @pytest.mark.parametrize(
     ("method", "exact"),
     [

@@ -6,7 +6,6 @@ Reference values were computed independently, with other programs.
 import random
 from fractions import Fraction as Q
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -20,6 +19,7 @@ from stodyn.methods import stiff
 from stodyn.methods.stiff_table import StiffTable
 from stodyn.noise.increment import Increment
 from stodyn.numerics.polynomial import variables
+from stodyn.numerics.printing.points import at_points
 from stodyn.numerics.surd import sqrt
 from stodyn.problems.sde import SDE
 
@@ -347,6 +347,7 @@ def test_surds_and_floats():
 # --- several channels -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.brief("RK1A4M")
 @pytest.mark.parametrize("name", ["RK1A3M", "RK1A4M", "RK1ATM"])
 def test_two_channels_have_the_mean_square_of_one_whatever_the_areas(name):
     """On dX = λ X dt + Σ μ_j X dW_j, R̂ = |R0|² + K |S1|² + K² |S2|²/2 with K = Σ |k_j|², for complex λ and μ.
@@ -370,8 +371,7 @@ def test_two_channels_have_the_mean_square_of_one_whatever_the_areas(name):
         after, _ = method.step(taken, jnp.zeros(()), jnp.array([1.0, 0.0]), Increment(jnp.ones(()), W, II=II), None)
         return jnp.sum(after**2)
 
-    with jax.enable_x64(True):
-        found = np.outer(weight, weight).ravel() @ np.asarray(jax.vmap(square)(W, II)) / (2.0 * np.pi)
+    found = np.outer(weight, weight).ravel() @ at_points(square, W, II) / (2.0 * np.pi)
     expected = stability_function(method.table).mean_square(h, np.sqrt(sum(abs(m) ** 2 for m in μ)))
     assert found == pytest.approx(float(expected), rel=1e-12)
 

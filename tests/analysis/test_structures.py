@@ -111,6 +111,7 @@ def test_the_sign_of_the_ground_and_white_base_noise():
     np.testing.assert_allclose(power, np.pi * S0 * m.sum(), rtol=1e-10)
 
 
+@pytest.mark.brief("method0")
 @pytest.mark.parametrize("method", [StochasticAlpha, Newmark])
 def test_the_energy_balance_closes(method):
     """The residual of each path is of the order of the step, and the means are those of the exact law."""

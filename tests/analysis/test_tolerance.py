@@ -23,6 +23,7 @@ def exact(t):
     return w @ mean, w @ mean**2 - (w @ mean) ** 2, noise
 
 
+@pytest.mark.brief("smolyak", "collocation")
 @pytest.mark.parametrize("route", ["quadrature", "smolyak", "collocation"])
 def test_ornstein_uhlenbeck(route):
     """Within 5 standard errors (6e-7 each) of the exact parts; nothing of the mean comes from sigma."""

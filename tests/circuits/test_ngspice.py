@@ -99,6 +99,7 @@ def peer(folder, text, commands, vectors):
     return np.loadtxt(data)
 
 
+@pytest.mark.brief("controlled", "devices")
 @pytest.mark.parametrize("name", TRANSIENT)
 def test_waveforms_without_noise(name, tmp_path):
     text, seen = TRANSIENT[name]

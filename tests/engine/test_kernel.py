@@ -246,6 +246,7 @@ def written(name):
     return compiling.ptx(kernel.text(source, kernel.LaunchResults(source, spec.statistics)))
 
 
+@pytest.mark.brief("AB2", "DRI1", "MilsteinLevy", "StochasticAlpha20")
 @pytest.mark.parametrize("name", ["AB2", "DIRK", "DRI1", "Heun", "MilsteinLevy", "RK1W2M", "StochasticAlpha20"])
 def test_a_method_of_each_kind_is_written_for_cuda(name):
     """LLVM needs no GPU: every operation is one that it knows for one, and no product is left to be fused or not."""

@@ -49,6 +49,7 @@ def both(by_loops, problem, method, **options):
     return found
 
 
+@pytest.mark.brief("AB3", "SRIW1")
 @pytest.mark.parametrize("method", ["Heun", "Milstein", "SRIW1", "AB3"])
 def test_paths_are_those_of_scalars(by_loops, method):
     one, other = both(by_loops, problem(), method, collect=sd.statistics.Paths(11, every=3))

@@ -42,6 +42,7 @@ def run_of(problem, method="Heun", **options):
     return run
 
 
+@pytest.mark.brief("AB2", "SRA1")
 @pytest.mark.parametrize("method", ["Heun", "AB2", "SRA1"])
 def test_a_path_has_the_bits_of_the_processors_programs(method):
     """Odd numbers of normals, of which one pair reaches from step to step; starting steps; two streams."""

@@ -158,6 +158,7 @@ def test_the_wrong_calculus_is_refused(noise):
 SPINS = np.array([[[0.0, 1.0], [0.0, 0.0]], [[0.0, 0.0], [1.0, 0.0]]])
 
 
+@pytest.mark.brief("BAOAB", "ConformalVerlet", "Milstein", "RK1W4", "SRA1", "StoermerVerlet")
 @pytest.mark.parametrize("name", list(catalogue()))
 def test_what_a_method_refuses_is_refused_here_too(name):
     """Two channels that do not commute, one, and multiplicative noise on a Hamiltonian system: the method's word."""

@@ -149,6 +149,7 @@ WATCHING = {
 }
 
 
+@pytest.mark.brief(*(f"Heun-{name}" for name in WATCHING), "ImplicitMidpoint-Iterations")
 @pytest.mark.parametrize("name", WATCHING)
 @pytest.mark.parametrize("method", ["Heun", "ImplicitMidpoint"])
 def test_what_is_seen_does_not_depend_on_the_sessions_precision(name, method):

@@ -82,6 +82,7 @@ def test_processes(forked, tmp_path):
     assert (tmp_path / "printed").read_text().strip() == here
 
 
+@pytest.mark.usefixtures("quick_compiling")
 @pytest.mark.brief("problem0-method0")
 @pytest.mark.parametrize(("problem", "method"), [(lorenz(), EulerMaruyama), (kubo(), ImplicitMidpoint)])
 def test_printed_and_vmap_agree(problem, method):

@@ -101,7 +101,7 @@ def test_the_isometry_reproduces_the_known_list():
         assert ito(u, v) == pytest.approx(value, abs=1e-15)
 
 
-@pytest.mark.brief("1-recipe0", "1-recipe2", "1-recipe5", "2-recipe3", "2-recipe4")
+@pytest.mark.brief("1-recipe0", "2-recipe3", "2-recipe4")
 @pytest.mark.parametrize("recipe", RECIPES)
 @pytest.mark.parametrize("m", [1, 2])
 def test_W_and_Z_are_those_of_wiener_WZ(recipe, m):
@@ -334,6 +334,14 @@ def test_error_of_the_matched_tail_with_three_channels():
     assert abs(squares.mean() - stated) < 5 * squares.std() / math.sqrt(count) + 0.05 * stated
 
 
+def coefficients(area, n):
+    """Those of linear @ x + x @ Q @ x, which an area of n normals is."""
+    e, pairs = np.eye(n), np.array(list(itertools.product(range(n), repeat=2)))
+    single, both = at_points(area, e), at_points(area, e[pairs[:, 0]] + e[pairs[:, 1]]).reshape(n, n)
+    Q = 0.5 * (both - single[:, None] - single)
+    return single - np.diag(Q), Q
+
+
 @pytest.mark.parametrize("recipe", [Fourier, MrongowiusRoessler])
 def test_the_fourth_cumulant_of_the_area_is_that_of_levys_law(recipe):
     """Levy: E exp(iλA) = 1/cosh(hλ/2), fourth cumulant h⁴/8; what p terms of the series miss falls like p⁻³.
@@ -347,7 +355,7 @@ def test_the_fourth_cumulant_of_the_area_is_that_of_levys_law(recipe):
             II = step(recipe(p), h, x, 2).II
             return 0.5 * (II[0, 1] - II[1, 0])
 
-        Q = 0.5 * at_one(jax.hessian(area), np.zeros(total(recipe(p), 2)))
+        _, Q = coefficients(area, total(recipe(p), 2))
         return h**4 / 8 - 48 * np.trace(np.linalg.matrix_power(Q, 4))
 
     coarse, fine = missing(4), missing(16)
@@ -417,11 +425,7 @@ def test_areas_of_the_signature_differ_from_true_ones_in_the_fourth_cumulant():
         II = step(recipe, h, x, 2).II
         return 0.5 * (II[0, 1] - II[1, 0])
 
-    n = total(recipe, 2)
-    e, pairs = np.eye(n), np.array(list(itertools.product(range(n), repeat=2)))
-    single, both = at_points(area, e), at_points(area, e[pairs[:, 0]] + e[pairs[:, 1]]).reshape(n, n)
-    Q = 0.5 * (both - single[:, None] - single)  # an area is linear @ x + x @ Q @ x
-    linear = single - np.diag(Q)
+    linear, Q = coefficients(area, total(recipe, 2))
     assert 2 * np.trace(Q @ Q) + linear @ linear == pytest.approx(h**2 / 4, rel=1e-12)
     fourth = h**4 / 8 - 48 * np.trace(np.linalg.matrix_power(Q, 4)) - 48 * linear @ Q @ Q @ linear
     assert fourth == pytest.approx(h**4 / (200 * K**3), rel=1e-9)

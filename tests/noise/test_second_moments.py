@@ -42,6 +42,7 @@ def moments(recipe, m, words, h):
     return zero[0] + 0.5 * np.trace(Q, axis1=1, axis2=2), J @ J.T + 0.5 * np.einsum("aij,bij->ab", Q, Q)
 
 
+@pytest.mark.brief("1-0", "3-2")
 @pytest.mark.parametrize(("m", "p"), [(1, 0), (2, 1), (3, 2)])
 def test_all_second_moments_are_exact(m, p):
     """These are the ten expectations (17) of Rajan & Raha, for any number of channels."""

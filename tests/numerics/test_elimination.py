@@ -305,6 +305,7 @@ def test_differentiates(n):
 
 
 @pytest.mark.usefixtures("quick_compiling")
+@pytest.mark.brief("3", "5")
 @pytest.mark.parametrize("n", [3, 5, 13])
 def test_keeps_float32(n):
     """Under vmap as XLA compiles it."""

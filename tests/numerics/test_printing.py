@@ -365,6 +365,7 @@ def reference():
     return x, k, Printed({"f": of_everything}, [np.zeros(4), 0], width=4)("f", x, k)
 
 
+@pytest.mark.brief("2-1-0", "16-1-0", "4-0-0", "4-3-3")
 @pytest.mark.parametrize(("width", "level", "passes"), EFFORTS)
 def test_bits_depend_on_neither_width_nor_effort(width, level, passes, reference):
     x, k, wanted = reference

@@ -22,7 +22,7 @@ from stodyn.methods.multistep import AB2, AB3, AB4, AM4
 from stodyn.noise.increment import Increment, Recipe
 from stodyn.problems.linear import linear
 
-RUNS, RUNS_FOR_KAPPA = 40_000, 20_000
+RUNS, RUNS_FOR_KAPPA = 40_960, 20_000
 
 
 @dataclasses.dataclass(frozen=True)

@@ -91,6 +91,7 @@ def oscillator(params, takes):
                           force=lambda t, q, p: -p, params=params)  # fmt: skip
 
 
+@pytest.mark.brief("spring-StochasticAlpha", "oscillator-Heun")
 @pytest.mark.parametrize(
     ("make", "method"), [(decay, "EulerMaruyama"), (spring, "StochasticAlpha"), (spring, "Heun"), (oscillator, "Heun")]
 )

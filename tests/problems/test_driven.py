@@ -144,11 +144,11 @@ def test_the_exact_discretisation_is_exact_for_a_driven_linear_problem_at_a_larg
     G = np.array([[0.0, 0.0], [1.0, 0.5]])
     problem = sd.with_noise(STILL, WIND, G)
     run = sd.simulate(
-        problem, "VanLoan", t=(0, 30), dt=3.0, paths=40_000, seed=2, collect=sd.statistics.Moments(at=[30.0])
+        problem, "VanLoan", t=(0, 30), dt=3.0, paths=40_960, seed=2, collect=sd.statistics.Moments(at=[30.0])
     )
     found = coefficients(problem)
     exact = van_loan.lyapunov(found.A, found.b.T @ found.b)
-    spread = np.sqrt((np.outer(np.diagonal(exact), np.diagonal(exact)) + exact**2) / 40_000)
+    spread = np.sqrt((np.outer(np.diagonal(exact), np.diagonal(exact)) + exact**2) / 40_960)
     # Four standard errors of 15 different entries: a false alarm in one of a thousand.
     assert (abs(run["covariance"].values[0] - exact) <= 4 * spread + 1e-4 * abs(exact)).all()
 
@@ -159,7 +159,7 @@ def test_methods_deliver_what_the_analysis_says_of_them():
     expected = covariance.delivered(problem, sd.method("RK4"), 0.5, 24).covariance[-1]
     assert expected[2, 2] == pytest.approx(1 - 0.048, abs=5e-4)
     with pytest.warns(NoiseNotDelivered, match=r"w_g 4\.8 % too small"):
-        run = sd.simulate(problem, "RK4", t=(0, 12), dt=0.5, paths=40_000, seed=3,
+        run = sd.simulate(problem, "RK4", t=(0, 12), dt=0.5, paths=40_960, seed=3,
                           collect=sd.statistics.Moments(at=[12.0]))  # fmt: skip
     assert list(run["component"].values) == ["x", "v", "w_g", "w_g.1"]
     # Four standard errors of four variances: a false alarm in one of 4000.

@@ -49,6 +49,7 @@ def refused(match, problem, **options):
 # --- the equations ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.brief("pendulum_chain", "four_bar", "hoisting_crane", "rigid_body")
 @pytest.mark.parametrize(
     "model", [JOINTED_PENDULUM, PENDULUM_CHAIN, SPHERICAL_PENDULUM, CRANK, FOUR_BAR, HOISTING_CRANE, RIGID_BODY],
     ids=lambda model: model.name,

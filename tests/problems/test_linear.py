@@ -69,7 +69,7 @@ def test_measurements_have_their_exact_covariance(method):
     problem, dt = linear(A, B, Q, mean=[1.0, 0.0]), 0.05
     measured = with_measurement(problem, H, R, names=("position", "mix"))
     run = sd.simulate(
-        measured, method, t=(0, 1), dt=dt, paths=40_000, seed=7, collect=sd.statistics.Moments(at=[0.0, 1.0])
+        measured, method, t=(0, 1), dt=dt, paths=40_960, seed=7, collect=sd.statistics.Moments(at=[0.0, 1.0])
     )
     assert list(run["component"].values) == ["x0", "x1", "position", "mix"]
     P = run["covariance"].values[1]
@@ -79,7 +79,7 @@ def test_measurements_have_their_exact_covariance(method):
         exact = covariance.delivered(problem, method, dt, 20).covariance[-1]
     expected = np.block([[exact, exact @ H.T], [H @ exact, measured.covariance(exact, dt)]])
     # A covariance of N normal pairs has the standard error √((P_ii P_jj + P_ij²)/N); five of them.
-    error = np.sqrt((np.outer(np.diagonal(expected), np.diagonal(expected)) + expected**2) / 40_000)
+    error = np.sqrt((np.outer(np.diagonal(expected), np.diagonal(expected)) + expected**2) / 40_960)
     assert (abs(P - expected) <= 5 * error).all()
     np.testing.assert_allclose(run["mean"].values[0], [1.0, 0.0, 1.0, 1.0], atol=1e-14)
 

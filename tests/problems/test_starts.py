@@ -37,6 +37,7 @@ DRIVEN = {
 }
 
 
+@pytest.mark.brief("Mechanical as an SDE", "measured")
 @pytest.mark.parametrize("name", DRIVEN)
 def test_coloured_noise_starts_in_its_stationary_law(name):
     """Every path has its own draw of N(0, σ²): mean and variance of 2000 within 5.3 standard errors (1e-7 each)."""

@@ -113,7 +113,11 @@ class AtPoints:
 
 def _mapped(closed: core.ClosedJaxpr, differs: Sequence[bool]) -> Callable:
     """The trace of one point, over many."""
-    return jax.vmap(core.jaxpr_as_fun(closed), in_axes=[0 if own else None for own in differs])
+
+    def at_a_point(*leaves):  # JAX tells functions by where they are written, and would print the whole trace of others
+        return core.jaxpr_as_fun(closed)(*leaves)
+
+    return jax.vmap(at_a_point, in_axes=[0 if own else None for own in differs])
 
 
 def at_points(function: Callable, *arguments: Any, in_axes: Any = 0) -> Any:
