@@ -20,6 +20,7 @@ from stodyn.engine.spec import matched
 from stodyn.methods.catalogue import stepping
 from stodyn.methods.contract import Method
 from stodyn.numerics import gauss
+from stodyn.numerics.printing.points import AtPoints
 from stodyn.problems import lowering
 from stodyn.problems.linear import GaussianStart
 from stodyn.problems.measured import Measured
@@ -114,7 +115,7 @@ class StepPlan:
 
         n = self.problem.n
 
-        @jax.jit
+        @jax.jit  # it is called some ten thousand times
         def slope(t, y):
             m, P = y[:n], y[n : n + n * n].reshape(n, n)
             F, Dg = (jax.jacfwd(lambda x, function=function: function(t, x, params))(m) for function in (ito.f, ito.g))
@@ -146,7 +147,8 @@ class StepPlan:
         def start(t, x):
             return ravel_pytree(self.method.start(self._taken, t, x, self.problem.example_params()))[0]
 
-        return jax.jit(lambda t, x: (start(t, x), jax.jacfwd(start, argnums=1)(t, x)))
+        at = AtPoints(lambda t, x: (start(t, x), jax.jacfwd(start, argnums=1)(t, x)), (None, 0))
+        return lambda t, x: tuple(found[0] for found in at(t, x[None]))
 
     @functools.cached_property
     def _reading(self) -> np.ndarray:
@@ -155,7 +157,7 @@ class StepPlan:
         return np.asarray(jax.jacfwd(lambda s: self.method.read(together(s)))(np.zeros(size)))
 
     def _begun(self, t: float, m: np.ndarray, P: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        s, J = map(np.asarray, self._start(t, m))
+        s, J = self._start(t, m)
         return s, J @ P @ J.T
 
     def _seen(self, m: np.ndarray, P: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -168,8 +170,8 @@ class StepPlan:
         if self._state[0] == len(m):
             return m, P
         seen, spread = self._seen(*delivered)
-        s, J = map(np.asarray, self._start(t, m))
-        return delivered[0] + s - np.asarray(self._start(t, seen)[0]), delivered[1] + J @ (P - spread) @ J.T
+        s, J = self._start(t, m)
+        return delivered[0] + s - self._start(t, seen)[0], delivered[1] + J @ (P - spread) @ J.T
 
     @functools.cached_property
     def _stepped(self) -> Callable:
@@ -206,11 +208,11 @@ class StepPlan:
             own = jnp.einsum("k,ki,kj->ij", weights, away, away)
             return mean, own + jnp.einsum("k,kia,ab,kjb->ij", weights, slopes, P, slopes)
 
-        both = jax.jit(jax.vmap(step, in_axes=(None, None, 0, 0)))
+        both = AtPoints(step, (None, None, 0, 0))
 
         def of_each(t, h, *given):
             m, P = both(t, h, *(np.stack(parts) for parts in zip(*given, strict=True)))
-            return tuple(zip(np.asarray(m), np.asarray(P), strict=True))
+            return tuple(zip(m, P, strict=True))
 
         return of_each
 
