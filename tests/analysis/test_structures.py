@@ -1,5 +1,6 @@
 """Structures from matrices and what is read of them, against exact laws."""
 
+import dataclasses
 import functools
 
 import jax
@@ -75,6 +76,48 @@ def test_a_static_correction_replaces_modes_that_follow_the_load_at_once():
         sd.structures.responses(frame(), static=True)
     with pytest.raises(ValueError, match=r"static: it needs the load of the whole structure.*base_excited"):
         sd.structures.responses(frame(1).own, static=True)
+
+
+def test_wind_at_nodes_beside_the_ground():
+    """Accelerations x'' + ι a_g with both loads, in either order and of a reduction; the wind is so slow that the modes
+    left out follow it at once."""
+    wind, top = co.gauss_markov(1.0, 100.0, "wind"), np.array([[0.0], [0.0], [1e5]])
+    own, ι = frame().own, np.array([1.0, 0.5, 0.25])
+    C = own.matrices.C.toarray()
+    first = sd.base_excited(sd.with_noise(own, wind, top), GROUND, direction=ι)
+    second = sd.with_noise(sd.base_excited(own, GROUND, direction=ι), wind, top)
+    for problem in (first, second):
+        read = sd.structures.responses(problem)
+        assert read.base_shear.shape == (1, 6)
+        wind_alone = np.array([[name == "wind" for name in problem.coloured.state_names]], float)
+        rows = np.linalg.solve(np.diag(m), np.concatenate([-K, -C, top @ wind_alone], axis=1))
+        np.testing.assert_allclose(read.accelerations, rows, rtol=1e-12)
+    few = frame(1).own
+    blown = sd.with_noise(few, wind, "x2")
+    np.testing.assert_array_equal(blown.into, few.reduction.shapes.T[:, 2:])
+    whole = sd.with_noise(own, wind, "x2")
+    plain, corrected = (sd.structures.reduction_error(whole, blown, static=flag) for flag in (False, True))
+    assert np.abs(plain).max() > 0.3 and np.abs(corrected).max() < 0.01
+    still = sd.structures.reduction_error(whole, sd.with_noise(frame(3).own, wind, "x2"), "accelerations", static=True)
+    np.testing.assert_allclose(still, 0.0, atol=1e-6)
+    both = (
+        sd.base_excited(blown, GROUND, direction=ι),
+        sd.with_noise(sd.base_excited(few, GROUND, direction=ι), wind, "x2"),
+    )
+    shear = [variances(problem, sd.structures.responses(problem, static=True).base_shear) for problem in both]
+    np.testing.assert_allclose(*shear, rtol=1e-9)
+    np.testing.assert_allclose(sd.structures.effective_masses(both[0], ι), sd.structures.effective_masses(few, ι))
+
+
+def test_accelerations_say_what_rows_cannot_hold():
+    pulsing = sd.with_noise(frame().own, co.gauss_markov(1.0, 1.0), lambda t, x, v: 1.0 + t + 0.0 * x)
+    pushed = sd.Mechanical.from_matrices(m, np.zeros(3), K, load=np.ones(3))
+    for problem, part in ((pulsing, "M⁻¹Γ y of a coloured force"), (pushed, r"M⁻¹ load\(t\)")):
+        with pytest.warns(UserWarning, match=f"accelerations: without {part}"):
+            sd.structures.responses(problem)
+    passing = sd.base_excited(frame().own, GROUND, envelope=co.envelopes.jennings(rise=2.0, end=10.0, decay=0.4))
+    np.testing.assert_array_equal(sd.structures.responses(passing).accelerations,
+                                  sd.structures.responses(frame()).accelerations)  # fmt: skip
 
 
 def test_peaks_of_the_first_drift():
@@ -230,6 +273,11 @@ def test_exact_laws_of_a_hundred_storeys():
 UNSYMMETRIC = K + np.eye(3, k=1) * 1e3
 
 
+def twin(**options):
+    """Three masses, two of which have the same frequency."""
+    return sd.Mechanical.from_matrices(np.ones(3), None, np.array([4.0, 4.0, 9.0]), **options)
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -258,6 +306,28 @@ UNSYMMETRIC = K + np.eye(3, k=1) * 1e3
         (lambda: sd.structures.responses(frame(), drifts=np.eye(2)), r"drifts: expected \(drifts, 3\)"),
         (lambda: sd.structures.peaks(frame(), sd.structures.responses(frame()).drifts[0], 0.0), "duration: expected"),
         (lambda: sd.structures.response_spectrum(GROUND, [1.0], kind="jerk"), "kind: expected one of"),
+        (
+            lambda: sd.Mechanical.from_matrices(m, None, (1 + 0.1j) * K, damping=("modal", 0.1)),
+            "K: holds complex numbers",
+        ),
+        (
+            lambda: twin(damping=("modal", [0.1, 0.2, 0.1])),
+            "modes 1 and 2 have the same frequency 2 but the ratios 0.1 and",
+        ),
+        (
+            lambda: twin(damping=("modal", 0.1), modes=1),
+            "modes: 1 separates modes 1 and 2, which have the same frequency",
+        ),
+        (
+            lambda: sd.structures.stationary_covariance(
+                dataclasses.replace(frame().own, constraints=lambda t, x: x[:1])
+            ),
+            "problem: has constraints, along which no exact law",
+        ),
+        (
+            lambda: sd.structures.responses(sd.base_excited(frame(1).own, GROUND, envelope=lambda t: t), static=True),
+            "static: it needs the load of the whole structure",
+        ),
     ],
 )
 def test_errors(make, message):

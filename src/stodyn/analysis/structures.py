@@ -48,9 +48,10 @@ SMOOTH = 1e-9  # relative: white noise in a response below this share of its rat
 
 
 class Responses(NamedTuple):
-    """Rows c with q = c (x, v) of a structure: drifts (N, 2N), base shear (k, 2N), absolute accelerations (N, 2N).
+    """Rows c with q = c (x, v) of a structure: drifts (N, 2N), base shear (k, 2N), accelerations (N, 2N).
 
-    With a static correction they multiply (x, v, s), s the states of the filter.
+    With a static correction, and accelerations under forces such as wind, they multiply (x, v, s), s the states of the
+    filter.
     """
 
     drifts: np.ndarray
@@ -74,7 +75,8 @@ def responses(
 ) -> Responses:
     """The responses of a linear structure from matrices, as rows that multiply its state.
 
-    Absolute accelerations are those of a structure on moving ground, -M⁻¹(K x + C v); the base shear ι'(K x + C v) is
+    Accelerations are absolute, x'' + ι a_g for the ground of `base_excited`: -M⁻¹(K x + C v), and with other coloured
+    forces Γ y also M⁻¹Γ y. They are without white noise, which has no value at a time. The base shear ι'(K x + C v) is
     the force of the structure on its foundation in the direction ι.
 
     Parameters
@@ -88,8 +90,8 @@ def responses(
         Which differences of displacements are drifts; by default x_0, x_1 - x_0, x_2 - x_1, ..., as for floors that are
         numbered upwards.
     static : bool
-        Of a modal reduction on moving ground: add what the modes that were left out would do if they followed the load
-        at once, x ≈ Φ z + (K⁻¹ - Φ diag(ω⁻²) Φ') load. It need not improve every response: see `reduction_error`.
+        Of a modal reduction: add what the modes that were left out would do if they followed the coloured load at once,
+        x ≈ Φ z + (K⁻¹ - Φ diag(ω⁻²) Φ') load. It need not improve every response: see `reduction_error`.
 
     Returns
     -------
@@ -98,14 +100,23 @@ def responses(
     Raises
     ------
     ValueError
-        If `static` is asked of a structure that is not reduced, has no moving ground under it, or floats.
+        If `static` is asked of a structure that is not reduced, whose load at the nodes of the whole structure is not
+        known or not constant, or that floats; if the structure has constraints.
+
+    Warns
+    -----
+    UserWarning
+        If accelerations miss a part that is not a multiple of the state: that of `load`, or of a force that changes
+        with time or state (other than the ground of `base_excited`, whose envelope changes no row).
     """
     inner = problem.problem if isinstance(problem, Accounted) else problem
     own = _linear(inner)
     reduction = own.reduction
     whole = own if reduction is None else reduction.whole
     N = whole.N
-    base = inner.base if isinstance(inner, DrivenMechanical) and direction is None else direction
+    driven = inner if isinstance(inner, DrivenMechanical) else None
+    base = driven.base[:, driven.base.any(axis=0)] if driven is not None and driven.base is not None else None
+    base = base if direction is None else direction
     ι = np.ones((N, 1)) if base is None else np.asarray(base, float).reshape(N, -1)
     D = np.eye(N) - np.eye(N, k=-1) if drifts is None else np.atleast_2d(np.asarray(drifts, float))
     if D.shape[1] != N:
@@ -115,29 +126,64 @@ def responses(
     found = [np.concatenate([D, np.zeros_like(D)], axis=1), ι.T @ forces, -np.linalg.solve(M, forces)]
     if reduction is not None:
         Φ = scipy.linalg.block_diag(reduction.shapes, reduction.shapes)
-        left_out = _left_out(problem, reduction) if static else np.zeros((N, 0))
+        left_out = _left_out(inner, reduction) if static else np.zeros((N, 0))
         found = [np.concatenate([rows @ Φ, rows[:, :N] @ left_out], axis=1) for rows in found]
     elif static:
         raise ValueError("static: the structure is not reduced, so that nothing is left out; make it with modes=r")
+    if own.load is not None:
+        warnings.warn("accelerations: without M⁻¹ load(t), which is not a multiple of the state", stacklevel=3)
+    if driven is not None:
+        found[2] = _with_forces(driven, own, found[2], static)
     return Responses(*found)
+
+
+def _with_forces(problem: DrivenMechanical, own: Structure, rows: np.ndarray, static: bool) -> np.ndarray:
+    """The rows of accelerations with those of coloured forces other than the ground's, which multiply s."""
+    if callable(problem.into):
+        if problem.base is None or not problem.base.any(axis=0).all():
+            warnings.warn(
+                "accelerations: without M⁻¹Γ y of a coloured force Γ that changes with time or state, which is no "
+                "multiple of the state; if it is moving ground, make the problem with base_excited(..., envelope=...)",
+                stacklevel=4,
+            )
+        return rows
+    reduction, M = own.reduction, own.matrices.M.toarray()
+    Φ = np.eye(own.N) if reduction is None else reduction.shapes
+    if static:
+        free = np.linalg.solve(reduction.whole.matrices.M.toarray(), problem.at_nodes)
+    else:
+        free = Φ @ np.linalg.solve(M, problem.into)
+    if problem.base is not None:
+        whole = own if reduction is None else reduction.whole
+        free = free + (problem.base if static or reduction is None else Φ @ (Φ.T @ (whole.matrices.M @ problem.base)))
+    if np.abs(free).max() <= SMOOTH * np.abs(np.linalg.solve(M, problem.into)).max():
+        return rows  # the ground alone
+    if own.accelerations:
+        raise ValueError(
+            "problem: its accelerations multiply (x, v, s), between which accelerations=True puts others; leave it out"
+        )
+    more = free @ problem.coloured.C
+    wide = np.concatenate([rows, np.zeros_like(more)], axis=1) if rows.shape[1] == 2 * own.N else rows
+    return wide + np.pad(more, ((0, 0), (2 * own.N, 0)))
 
 
 def _left_out(problem: Any, reduction: Any) -> np.ndarray:
     """The displacements of the modes that were left out, at rest under the ground's load, by the filter's states."""
-    if not isinstance(problem, DrivenMechanical) or problem.base is None:
+    Φ, ω = reduction.shapes, reduction.frequencies
+    known = isinstance(problem, DrivenMechanical) and problem.at_nodes is not None and not callable(problem.into)
+    if not known or not np.allclose(Φ.T @ problem.at_nodes, problem.into, rtol=1e-9, atol=0.0):
         raise ValueError(
-            "static: it needs the load of the whole structure, which is known on moving ground; make the problem with "
-            "base_excited"
+            "static: it needs the load of the whole structure, constant but for its noise; make the problem with "
+            "base_excited without an envelope, or name coordinates of the whole structure in `into` of with_noise"
         )
     if problem.own.accelerations:
         raise ValueError(
             "static: the rows multiply (x, v, s), between which accelerations=True puts others; leave it out"
         )
-    M, _, K = (matrix.toarray() for matrix in reduction.whole.matrices)
+    K = reduction.whole.matrices.K.toarray()
     if not np.linalg.eigvalsh(K)[0] > 1e-12 * np.abs(K).max():
         raise ValueError("static: K is singular, so that the structure floats and has no static displacement")
-    load = -M @ np.asarray(problem.base, float).reshape(len(M), -1) @ problem.coloured.C
-    Φ, ω = reduction.shapes, reduction.frequencies
+    load = problem.at_nodes @ problem.coloured.C
     return np.linalg.solve(K, load) - Φ @ ((Φ.T @ load) / ω[:, None] ** 2)
 
 
@@ -145,6 +191,8 @@ def _linear(problem: Any) -> Structure:
     own = problem.own if isinstance(problem, DrivenMechanical) else problem
     if not isinstance(own, Structure) or not own.is_linear:
         raise TypeError("problem: expected a linear structure made by Mechanical.from_matrices")
+    if own.joints is not None:
+        raise ValueError("problem: has constraints, along which no exact law is computed; simulate it")
     return own
 
 

@@ -199,7 +199,8 @@ def with_noise(problem: Any, noise: Coloured, into: str | int | Sequence[str | i
     into : str, int, sequence of these, array or function
         Where y enters: the component to whose rate each output is added, by name or number (a list for several
         outputs); the matrix G (n, outputs); or a function into(t, x[, params]) -> G. For a mechanical system: the
-        coordinate on which y acts as a force; a matrix (N, outputs); or into(t, x, v[, params]).
+        coordinate on which y acts as a force; a matrix (N, outputs); or into(t, x, v[, params]). Of a modal reduction
+        names and matrices may also be those of the coordinates of the whole structure.
 
     Returns
     -------

@@ -33,7 +33,9 @@ class DrivenMechanical(Mechanical):
     system    the system without coloured noise
     coloured  the noise, in coordinates whose first states are its outputs
     into      Γ: a matrix (N, outputs), or a function into(t, x, v[, params]) -> (N, outputs)
-    base      ι, where the noise is the acceleration of the ground under it (`base_excited`)
+    base      ι (coordinates, outputs) where noise is the acceleration of the ground under it (`base_excited`), zero for
+              its other outputs; of a modal reduction with the coordinates of the whole structure
+    at_nodes  of a modal reduction: Γ in the coordinates of the whole structure, where it was given in them
 
     The components of a run are those of the system and then the states of the filter, the outputs first. Methods of the
     α family step it as it is, with the exact integrals of y (methods.excited), and so does RattleAlpha where it has
@@ -44,6 +46,7 @@ class DrivenMechanical(Mechanical):
     coloured: Any = None
     into: Any = None
     base: Any = None
+    at_nodes: Any = None
 
     def __post_init__(self):
         super().__post_init__()
@@ -271,22 +274,43 @@ def driven_mechanical(
             f"noise: the problem already has components called {taken}; rename the outputs with noise.named(...)"
         )
     fields = {f.name: getattr(problem, f.name) for f in dataclasses.fields(Mechanical)}
-    found = _checked_into(problem, noise, into, coordinates)
-    return DrivenMechanical(**fields, system=problem, coloured=noise, into=found)
+    at_nodes = _checked_nodes(problem, noise, into)
+    reduction: Any = getattr(problem, "reduction", None)
+    found = _checked_into(problem, noise, into, coordinates) if at_nodes is None else reduction.shapes.T @ at_nodes
+    return DrivenMechanical(**fields, system=problem, coloured=noise, into=found, at_nodes=at_nodes)
 
 
 def _driven_again(problem: DrivenMechanical, noise: Coloured, into: Any) -> DrivenMechanical:
     """A second noise beside the first, independent of it."""
     second = driven_mechanical(problem.own, noise, into)
     both = stacked(problem.coloured, second.coloured)
-    first_into, second_into = problem.into, second.into
-    if not callable(first_into) and not callable(second_into):
-        return driven_mechanical(problem.own, both, np.concatenate([first_into, second_into], axis=1))
 
     def joined(t, x, v, params):
         return jnp.concatenate([problem.gamma(t, x, v, params), second.gamma(t, x, v, params)], axis=1)
 
-    return driven_mechanical(problem.own, both, joined)
+    def beside(first: Any, other: Any) -> Any:
+        return None if first is None or other is None else np.concatenate([first, other], axis=1)
+
+    moves = callable(problem.into) or callable(second.into)
+    driven = driven_mechanical(problem.own, both, joined if moves else beside(problem.into, second.into))
+    still = None if problem.base is None else np.zeros((len(problem.base), second.outputs))
+    return dataclasses.replace(
+        driven, base=beside(problem.base, still), at_nodes=beside(problem.at_nodes, second.at_nodes)
+    )
+
+
+def _checked_nodes(problem: Any, noise: Coloured, into: Any) -> np.ndarray | None:
+    """Γ of a modal reduction where it is given in the coordinates of the whole structure, by their names or as a matrix
+    with a row for each; None where it is not."""
+    reduction = getattr(problem, "reduction", None)
+    if reduction is None or callable(into):
+        return None
+    whole, places = reduction.whole, [into] if isinstance(into, str) else into
+    if isinstance(places, Sequence) and places and all(isinstance(place, str) for place in places):
+        at_nodes = not set(places) & set(problem.coordinates)
+    else:
+        at_nodes = np.shape(places)[:1] == (whole.N,) != (problem.N,)
+    return _checked_into(whole, noise, into, whole.coordinates) if at_nodes else None
 
 
 def _checked_into(problem: Mechanical, noise: Coloured, into: Any, coordinates: Sequence[str]) -> Any:

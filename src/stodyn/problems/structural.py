@@ -29,6 +29,7 @@ from stodyn.problems.mechanical import ADDITIVE_LINEAR, CONSTANT_UNDAMPED, Facts
 
 SYMMETRIC = 1e-10  # relative: asymmetry that the rounding of a finite-element program may leave
 NEGATIVE = 1e-10  # relative: eigenvalues below minus this are negative
+SAME = 1e-8  # relative: frequencies no farther apart are the same but for rounding
 FULL = 0.25  # of the places of a matrix: a fuller one is multiplied as a dense one
 UNEVEN = 4  # rows so many times longer than the mean are not filled up with zeros
 
@@ -282,7 +283,8 @@ def _matrix(name: str, given: Any) -> scipy.sparse.csr_array:
         found = scipy.sparse.csr_array(given)
     else:
         try:
-            dense = np.asarray(given, float)
+            dense = np.asarray(given)
+            dense = dense if np.iscomplexobj(dense) else np.asarray(dense, float)
         except (TypeError, ValueError) as error:
             raise TypeError(
                 f"{name}: expected a matrix (N, N), its diagonal (N,), a scipy.sparse array or the name of a Matrix "
@@ -291,6 +293,11 @@ def _matrix(name: str, given: Any) -> scipy.sparse.csr_array:
         found = scipy.sparse.csr_array(np.diag(dense) if dense.ndim == 1 else np.atleast_2d(dense))
     if found.ndim != 2 or found.shape[0] != found.shape[1] or found.shape[0] == 0:
         raise ValueError(f"{name}: expected a square matrix, got shape {found.shape}")
+    if np.iscomplexobj(found):
+        raise ValueError(
+            f"{name}: holds complex numbers, expected real ones; for the losses of a complex stiffness K (1 + i η) "
+            "give modal damping with the ratio η/2"
+        )
     found = scipy.sparse.csr_array(found, dtype=float)
     if not np.isfinite(found.data).all():
         raise ValueError(f"{name}: holds numbers that are not finite")
@@ -386,6 +393,13 @@ def damping_matrix(M: scipy.sparse.csr_array, K: scipy.sparse.csr_array, damping
     if kind == "modal" and len(damping) == 2:
         ω, Φ = _modes(M, K)
         ζ = _ratios(damping[1], len(ω))
+        unclear = np.flatnonzero(_equal(ω) & (np.diff(ζ) != 0.0))
+        if len(unclear):
+            i = int(unclear[0])
+            raise ValueError(
+                f"damping: modes {i + 1} and {i + 2} have the same frequency {ω[i]:.6g} but the ratios {ζ[i]:g} and "
+                f"{ζ[i + 1]:g}; their shapes are not determined, and so C would not be. Give them the same ratio, or C"
+            )
         shapes = M @ Φ
         return scipy.sparse.csr_array(shapes * (2.0 * ζ * ω) @ shapes.T)
     raise ValueError(
@@ -422,6 +436,11 @@ def _modes(M: scipy.sparse.csr_array, K: scipy.sparse.csr_array, count: int | No
     return np.sqrt(np.maximum(values, 0.0)), shapes
 
 
+def _equal(ω: np.ndarray) -> np.ndarray:
+    """Whether each frequency is the next one but for rounding, (r - 1,)."""
+    return np.diff(ω) <= SAME * ω[1:]
+
+
 def frequencies(problem: Mechanical) -> np.ndarray:
     """The natural frequencies ω of a structure from matrices, in radians per unit of time, ascending."""
     matrices = _known(problem)
@@ -440,7 +459,13 @@ def reduced(whole: Structure, count: int) -> Structure:
     M, C, K = whole.matrices
     if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or not 1 <= count <= whole.N:
         raise ValueError(f"modes: expected a whole number from 1 to {whole.N}, got {count!r}")
-    ω, Φ = _modes(M, K, int(count))
+    ω, Φ = _modes(M, K, min(int(count) + 1, whole.N))
+    if len(ω) > count and _equal(ω)[-1]:
+        raise ValueError(
+            f"modes: {count} separates modes {count} and {count + 1}, which have the same frequency {ω[-1]:.6g}, so "
+            "that their shapes are not determined; take fewer or more of them"
+        )
+    ω, Φ = ω[:count], Φ[:, :count]
     matrices = Matrices(*(scipy.sparse.csr_array(A) for A in (np.eye(count), Φ.T @ (C @ Φ), np.diag(ω**2))))
     for A in matrices:
         A.data[np.abs(A.data) < 1e-12 * max(abs(A).max(), 1e-300)] = 0.0
@@ -503,22 +528,32 @@ def base_excited(
         raise TypeError(f"problem: expected a mechanical system, got {type(problem).__name__}")
     if callable(problem.mass):
         raise ValueError("problem: its mass depends on the state; write the force of the moving base into `into`")
-    inertia, N = _inertia_of(problem)
+    own = problem.own if isinstance(problem, DrivenMechanical) else problem
+    inertia, N = _inertia_of(own)
     ι = np.ones(N) if direction is None else np.asarray(direction, float)
     if ι.shape not in ((N,), (N, len(noise.names))) or not np.isfinite(ι).all() or not ι.any():
         raise ValueError(
             f"direction: expected {N} finite numbers, or ({N}, {len(noise.names)}), how each coordinate moves with the "
             f"ground, got shape {ι.shape}"
         )
-    into = -inertia(ι).reshape(problem.N, -1)
-    if into.shape[1] != len(noise.names):
+    load = -inertia(ι).reshape(N, -1)
+    if load.shape[1] != len(noise.names):
         raise ValueError(
             f"direction: one column for {len(noise.names)} outputs of the noise, {noise.names}; give one per output"
         )
-    driven = driven_mechanical(problem, noise, into)
-    if envelope is None:
-        return dataclasses.replace(driven, base=ι)
-    return dataclasses.replace(driven, into=_Enveloped(into, envelope), base=ι)
+    reduction = getattr(own, "reduction", None)
+    into = load if reduction is None else reduction.shapes.T @ load
+    driven = driven_mechanical(problem, noise, into if envelope is None else _Enveloped(into, envelope))
+    earlier = np.zeros((N, driven.outputs - load.shape[1]))
+    if isinstance(problem, DrivenMechanical) and problem.base is not None:
+        earlier = problem.base
+    base = np.concatenate([earlier, ι.reshape(N, -1)], axis=1)
+    if reduction is None or envelope is not None:
+        return dataclasses.replace(driven, base=base)
+    known = problem.at_nodes if isinstance(problem, DrivenMechanical) else np.zeros((N, 0))
+    return dataclasses.replace(
+        driven, base=base, at_nodes=None if known is None else np.concatenate([known, load], axis=1)
+    )
 
 
 class _Enveloped:
@@ -532,10 +567,11 @@ class _Enveloped:
 
 
 def _inertia_of(problem: Mechanical) -> tuple[Callable, int]:
-    """ι -> M ι in the coordinates of the problem, and how many entries ι has."""
+    """ι -> M ι in the coordinates of the problem, of a modal reduction in those of the whole, and how many entries ι
+    has."""
     reduction = getattr(problem, "reduction", None)
     if reduction is not None:
-        return lambda ι: reduction.shapes.T @ (reduction.whole.matrices.M @ ι), len(reduction.shapes)
+        return lambda ι: reduction.whole.matrices.M @ ι, len(reduction.shapes)
     M = np.eye(problem.N) if problem.mass_matrix is None else problem.mass_matrix
     return lambda ι: M @ ι, problem.N
 
@@ -554,8 +590,9 @@ def effective_masses(problem: Mechanical, direction: Any = None) -> np.ndarray:
     -------
     array
     """
-    reduction = getattr(problem, "reduction", None)
-    whole = reduction.whole if reduction is not None else problem
+    own = problem.own if isinstance(problem, DrivenMechanical) else problem
+    reduction = getattr(own, "reduction", None)
+    whole = reduction.whole if reduction is not None else own
     M, _, K = _known(whole)
     ι = np.ones(whole.N) if direction is None else np.asarray(direction, float)
     Φ = reduction.shapes if reduction is not None else _modes(M, K)[1]
