@@ -17,6 +17,7 @@ from stodyn.numerics.printing.nodes import FOLDS, Graph
 from stodyn.numerics.printing.over_arrays import WORDS, Printed
 from stodyn.numerics.printing.points import QUICK
 from stodyn.numerics.printing.scalars import Unprintable
+from stodyn.numerics.rarely import rarely
 
 pytestmark = pytest.mark.skipif(compiling.unavailable() is not None, reason="nothing can be printed here")
 
@@ -351,7 +352,15 @@ def of_everything(x, k):
     waves = jnp.sin(x) * jnp.cos(3 * x[::-1]) + jnp.exp(-x) * jnp.tanh(x) + jnp.log1p(x * x)
     powers = jnp.abs(x) ** 1.7 + jnp.arctan2(x, x[::-1]) + jax.scipy.special.erf(x)
     index = (k // 3 + k % 5) & 3
-    return waves * root, powers @ x, turns, x[index], lax.cond(x[1] > 0, lambda: x * x[2] + x[3], lambda: -x)
+
+    def seldom(y):
+        deeper = rarely(x[3] > 0, lambda y: (jnp.exp(y[0] * 0.3) + waves, y[1] + turns), y)
+        return deeper[0] * 1.1 + x[2], deeper[1] - k
+
+    return (
+        *(waves * root, powers @ x, turns, x[index], lax.cond(x[1] > 0, lambda: x * x[2] + x[3], lambda: -x)),
+        *rarely(~(x[0] < 1.5), seldom, (powers, k)),
+    )
 
 
 EFFORTS = [(2, 1, 0), (8, 1, 0), (16, 1, 0), (32, 0, 0), (4, 0, 0), (4, 3, 0), (4, 3, 3), (2, 3, 3)]

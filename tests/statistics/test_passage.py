@@ -15,7 +15,9 @@ from scipy.stats import norm
 import stodyn as sd
 from stodyn import statistics as st
 from stodyn.analysis.linear import step_map
+from stodyn.engine import programs, stepping
 from stodyn.numerics import crossing, uncompiled
+from stodyn.numerics.printing import compiling
 from stodyn.problems.level import NoBridge
 from stodyn.statistics.passage import Censored
 
@@ -41,6 +43,19 @@ def off(run, name, exact):
     """The largest distance to the exact values in standard errors."""
     error = run[f"{name}_stderr"].values
     return np.max(np.abs(run[name].values - exact)[error > 0] / error[error > 0])
+
+
+@pytest.mark.filterwarnings("ignore::stodyn.statistics.passage.Censored")
+def test_the_numbers_of_a_path_do_not_depend_on_how_many_are_taken_together(monkeypatch):
+    """What a path carries stays in memory while no path is near the level; few paths together are asked near it."""
+    collect = [st.Passage(1.0, every=5), st.Passage((-1.0, lambda t: 1.0 + t), every=5, mean=False, name="two")]
+    found = []
+    for registers in (1, 4):
+        monkeypatch.setattr(stepping.Source, "width", lambda _, n=registers: n * compiling.processor().register)
+        programs.forget()
+        found.append(passed(OU, "SRA1", collect, dt=0.05, paths=100))
+    for name in found[0].data_vars:
+        np.testing.assert_array_equal(found[0][name].values, found[1][name].values)
 
 
 # --- exact for Brownian motion at any step ----------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from stodyn.numerics.printing import compiling, rows, scalars
 from stodyn.numerics.printing.llvm import Printer
 from stodyn.numerics.printing.nodes import INT32, Entry, Graph, Node, is_known, reachable
 from stodyn.numerics.printing.rows import Function
+from stodyn.numerics.printing.walk import readers_of
 
 GROUP = path_normals.LANES  # paths whose generators lie side by side
 GENERATORS = 8 * 4 * GROUP  # bytes of them
@@ -233,6 +234,20 @@ def printed(source: Source, width: int, diagnosing: bool = False) -> compiling.P
     return compiling.Program(rows.module(functions), names, operations, source.operations())
 
 
+def _changed_by_branches(results: Sequence[Entry], numbers: Sequence[int]) -> dict[int, tuple[int, int]]:
+    """Which of these numbers of the state only a branch reads and changes, so that they stay in their rows while no
+    path enters it: of each, the branch and its place there."""
+    readers, found = readers_of(reachable(results), results), {}
+    for k in numbers:
+        if isinstance(results[k], Node) and results[k].op == "result" and readers[id(results[k])] == 1:
+            loop, place = results[k].attr
+            first = loop.first[place]
+            is_own = isinstance(first, Node) and first.op == "input" and first.attr == ("state", k)
+            if loop.is_branch and is_own and readers[id(first)] == 1:
+                found[k] = (loop.number, place)
+    return found
+
+
 class _Advance:
     """for each chunk of paths: for each slab of steps: draw its normals; for each vector of paths: step by step.
 
@@ -245,8 +260,9 @@ class _Advance:
         self.source, self.results, self.ok, self.diagnosing = source, results, ok, diagnosing
         self.width, self.chunk = width, max(width, GROUP)
         layout, here = source.layout, compiling.processor()
+        self.kept = _changed_by_branches(results, range(layout.of_method, len(layout.dtypes)))
         room = 24 if here.registers >= 32 else 10
-        self.in_memory = len(layout.dtypes) * max(width // here.register, 1) > room
+        self.in_memory = (len(layout.dtypes) - len(self.kept)) * max(width // here.register, 1) > room
         self.place: dict[str, str] = {}
 
     def written(self) -> Function:
@@ -344,15 +360,17 @@ class _Advance:
     # --- the steps of a vector of paths -------------------------------------------------------------------------------
 
     def vector(self, lane: str, part: str, first: str, steps: str, save: str) -> None:
-        w, printer, dtypes = self.w, self.printer, self.source.layout.dtypes
+        w, printer = self.w, self.printer
+        dtypes = {k: dtype for k, dtype in enumerate(self.source.layout.dtypes) if k not in self.kept}
         self.place |= {"lane": lane, "part": part}
+        printer.homes = {branch: self.state_at(k, lane) for k, branch in self.kept.items()}
         for node in printer.nodes:  # nodes of single paths that are the same in all steps
             if not node.moves and not node.loops and node.op not in ("literal", "carried"):
                 printer.need(node)
-        begun = [w.load_row(self.state_at(k, lane), dtype) for k, dtype in enumerate(dtypes)]
+        begun = {k: w.load_row(self.state_at(k, lane), dtype) for k, dtype in dtypes.items()}
         if self.in_memory:
-            for k, (x, dtype) in enumerate(zip(begun, dtypes, strict=True)):
-                w.store_row(x, w.at("%one", k * self.width, 8), dtype)
+            for k, dtype in dtypes.items():
+                w.store_row(begun[k], w.at("%one", k * self.width, 8), dtype)
         end, before = w.whole("add", first, steps), w.block
         listed = w.load(w.at(w.address("saves"), save, 8), "i64")
         head, saving, on, done = w.fresh("step"), w.fresh("save"), w.fresh("on"), w.fresh("done")
@@ -360,21 +378,22 @@ class _Advance:
         w.jump(head)
         w.open(head)
         place = len(w.lines)
-        names = [] if self.in_memory else [f"%{w.fresh('s')}" for _ in dtypes]
+        names = {} if self.in_memory else {k: f"%{w.fresh('s')}" for k in dtypes}
         now, then = f"%{w.fresh('now')}", f"%{w.fresh('then')}"
         w.lines += [""] * (3 + (2 if self.in_memory else len(names)))
         self.place |= {"step": i, "step_in_slab": w.whole("sub", i, first), "now": now}
         with printer.scope():
             by_name = {node.attr: node for node in printer.nodes if node.op == "input"}
-            for k, name in enumerate(names):
+            for k, name in names.items():
                 if ("state", k) in by_name:
                     printer.name(by_name["state", k], name)
-            after = []
-            for k, (result, dtype) in enumerate(zip(self.results, dtypes, strict=True)):
-                x = printer.read(result)
-                after.append(x)
+            after = {}
+            for k, dtype in dtypes.items():
+                after[k] = printer.read(self.results[k])
                 if self.in_memory:
-                    w.store_row(x, w.at(then, k * self.width, 8), dtype)
+                    w.store_row(after[k], w.at(then, k * self.width, 8), dtype)
+            for k in self.kept:
+                printer.need(self.results[k])
             following = w.value(f"add nsw i64 {i}, 1")
             if self.diagnosing:
                 self.diagnose(after, printer.read(self.ok), following, lane)
@@ -388,20 +407,22 @@ class _Advance:
         if self.in_memory:
             phis += [(now, "ptr", "%one", then), (then, "ptr", "%other", now)]
         else:
-            phis += [(name, w.type(d), x, new) for name, d, x, new in zip(names, dtypes, begun, after, strict=True)]
+            phis += [(names[k], w.type(dtype), begun[k], after[k]) for k, dtype in dtypes.items()]
         w.carry(place, before, phis)
         w.open(done)
-        for k, dtype in enumerate(dtypes):
+        for k, dtype in dtypes.items():
             x = w.load_row(w.at(then, k * self.width, 8), dtype) if self.in_memory else after[k]
             w.store_row(x, self.state_at(k, lane), dtype)
         w.store(after_q, "%next_save", "i64")
 
-    def see(self, after: list[str], then: str, following: str, save: str, lane: str) -> None:
+    def see(self, after: dict[int, str], then: str, following: str, save: str, lane: str) -> None:
         """Write the rows that are seen after a step."""
         w, source = self.w, self.source
 
         def given(node: Node) -> str:
             array, k = node.attr
+            if array == "state" and k in self.kept:
+                return w.load_row(self.state_at(k, lane), node.dtype)
             if array == "state":
                 return w.load_row(w.at(then, k * self.width, 8), node.dtype) if self.in_memory else after[k]
             if array == "t":
@@ -415,7 +436,7 @@ class _Advance:
             x = printer.read(result)
             w.store_row(x, w.at(w.at(base, w.whole("mul", self.stride, k)), lane, 8), dtype)
 
-    def diagnose(self, after: list[str], ok: str, following: str, lane: str) -> None:
+    def diagnose(self, after: dict[int, str], ok: str, following: str, lane: str) -> None:
         """The step after which the state of a path was first not finite, and whether its solve failed there."""
         w, layout = self.w, self.source.layout
         mask, word = w.type("bool"), w.type("int64")

@@ -156,9 +156,14 @@ class Gauge:
         """How far the function is from each level; not positive where it has reached it."""
         return self.signs(x) * (self.levels(t, params).astype(x.dtype) - self.value(t, x, params))
 
+    @property
+    def sides(self) -> tuple[float, ...]:
+        """The sign of level - f on this side of each level."""
+        return SIDES[self.level.direction]  # type: ignore[index]
+
     def signs(self, x: Array) -> Array:
-        """Of level - f, on this side of each level."""
-        return jnp.asarray(SIDES[self.level.direction], x.dtype)  # type: ignore[index]
+        """The same as an array."""
+        return jnp.asarray(self.sides, x.dtype)
 
     # --- rates --------------------------------------------------------------------------------------------------------
 
@@ -220,9 +225,8 @@ class Gauge:
     def _mean_rate(self, t, x: Array, params, distances: Array) -> Array:
         """γ(x) γ(x_l), for each level."""
         here = self.variance_rate(t, x, params)
-        signs = SIDES[self.level.direction]  # type: ignore[index]
         there = [self.variance_rate(t, self.at_the_level(t, x, params, d, s), params)
-                 for d, s in zip(distances, signs, strict=True)]  # fmt: skip
+                 for d, s in zip(distances, self.sides, strict=True)]  # fmt: skip
         return jnp.sqrt(here * jnp.stack(there))
 
     def at_the_level(self, t, x: Array, params, distance: Array, sign: Any) -> Array:
@@ -319,8 +323,7 @@ class Gauge:
             return
         low, high = self.problem.reach(self.of)
         kept = [
-            bound < low if sign < 0 else bound > high
-            for sign, bound in zip(SIDES[self.level.direction], self.level.bounds, strict=True)  # type: ignore[index]
+            bound < low if sign < 0 else bound > high for sign, bound in zip(self.sides, self.level.bounds, strict=True)
         ]
         if all(kept):
             raise ValueError(

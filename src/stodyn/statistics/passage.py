@@ -29,7 +29,7 @@ from stodyn.statistics.moments import Averaged, Summary, summarise
 
 COMPLETE = 1e-3  # survival at the end, up to which a mean is complete
 EARLY, LATE = 0.6, 0.8  # shares of the time at which survival is kept, for the hazard between and after them
-FAR = 11.5  # a product of distances in units of noise, beyond which the chance of a crossing is below 1e-10
+FAR = 3.0  # standard deviations of a step; where both ends are farther off, the chance of a crossing is below 2e-8
 FEW_COMPONENTS, FEW_HALVINGS = 8, 12  # components up to which loops serve rare cases; halvings of a root without them
 FEW = 16  # observation times that are compared one by one
 SURVIVAL, TIME, FALL, AT_EARLY, AT_LATE, VALUE = range(6)  # values per path; the last three serve the mean
@@ -66,7 +66,7 @@ class Passage(Averaged):
     (positions), from Hermite's cubic through values and rates; where neither is known, crossings are seen only at the
     grid points, and τ comes out late by O(√h), with a warning. P(τ > t) has weak order 1 with the bridge, 2 for
     additive noise and a method of weak order 2, and ½ on the grid alone. Nothing is drawn. Crossings whose chance in a
-    step is below 1e-10 are not counted; that changes the hazard by 1e-10 of itself.
+    step is below 2e-8 may not be counted; that changes the hazard by at most 2e-8 of itself.
 
     Parameters
     ----------
@@ -202,7 +202,12 @@ class Passage(Averaged):
             kept = marks or (None, None)
             return Track(left, time, t + h + 0.0 * s, jnp.where(is_new, s, track.last), *kept)
 
-        return rarely(is_possible & (track.survival > 0.0), fallen, track, _loops(self.gauge))
+        def of_those_left(track: Track) -> Track:
+            return rarely(is_possible & (track.survival > 0.0), fallen, track)
+
+        if not _loops(self.gauge):
+            return rarely(is_possible & (track.survival > 0.0), fallen, track, loops=False)
+        return rarely(is_possible, of_those_left, track)
 
     def _interval(self, t: Array) -> Array:
         """The number of observation times up to t, which identifies the interval that t lies in."""
@@ -402,6 +407,7 @@ class _Bridged(_Seen):
 
     def __call__(self, t, h, before, after, params):
         first, last, one, other = self.gauge.ends_and_deviations(t, h, before, after, params, self.freezes)
+        is_far = self._is_far(t, h, before, after, params, (first, last), FAR * jnp.maximum(one, other))
 
         def law():
             end = last * (1.0 / other)
@@ -413,7 +419,22 @@ class _Bridged(_Seen):
             reached = crossing.bridge_chance_of_two((a[0], b[0]), (a[1], b[1]))
             return reached, reached * jnp.sum(lost) / jnp.maximum(jnp.sum(each), jnp.finfo(after.dtype).tiny)
 
-        return ~jnp.all(first * last > FAR * one * other), law
+        return ~is_far, law
+
+    def _is_far(self, t, h, before, after, params, ends: tuple[Array, Array], reach: Array) -> Array:
+        """Whether both ends are farther than `reach` from each level. This is asked after every step: of a fixed level
+        with one comparison of the value that is nearest to it."""
+        gauge, far = self.gauge, jnp.asarray(True)
+        values = gauge.value(t, before, params), gauge.value(t + h, after, params)
+        reaches = jnp.broadcast_to(reach, ends[0].shape)
+        for bound, sign, r, a, b in zip(gauge.level.bounds, gauge.sides, reaches, *ends, strict=True):
+            if callable(bound):
+                far &= jnp.minimum(a, b) > r
+            elif sign > 0:
+                far &= jnp.maximum(*values) < bound - r
+            else:
+                far &= jnp.minimum(*values) > bound + r
+        return far
 
     def check(self, t, h):
         if len(self.gauge.level.bounds) == 1:

@@ -20,6 +20,8 @@ class Processor(NamedTuple):
 
     register  doubles of one vector register
     registers how many there are
+    is_arm    whether it is one of ARM's, whose largest of a vector's numbers is NaN where one of them is, and which
+              loads a number faster than it puts one together
     """
 
     name: str
@@ -27,6 +29,7 @@ class Processor(NamedTuple):
     register: int
     registers: int
     has_fma: bool
+    is_arm: bool
 
 
 @functools.cache
@@ -45,10 +48,10 @@ def processor() -> Processor:
     features = llvm().get_host_cpu_features()
     flat, has = features.flatten(), lambda word: bool(features.get(word, False))
     if llvm().get_default_triple().startswith(("aarch64", "arm64")):
-        return Processor(llvm().get_host_cpu_name(), flat, 2, 32, True)
+        return Processor(llvm().get_host_cpu_name(), flat, 2, 32, True, True)
     if has("avx512f") and has("avx512dq") and has("avx512vl"):
-        return Processor(llvm().get_host_cpu_name(), flat, 8, 32, True)
-    return Processor(llvm().get_host_cpu_name(), flat, 4 if has("avx2") else 2, 16, has("fma"))
+        return Processor(llvm().get_host_cpu_name(), flat, 8, 32, True, False)
+    return Processor(llvm().get_host_cpu_name(), flat, 4 if has("avx2") else 2, 16, has("fma"), False)
 
 
 def unavailable() -> str | None:

@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from stodyn.numerics.printing import elementary
-from stodyn.numerics.printing.nodes import Entry, Loop, Node, value_of
+from stodyn.numerics.printing import compiling, elementary
+from stodyn.numerics.printing.nodes import Entry, Loop, Node, reachable, value_of
+from stodyn.numerics.printing.vectors import Table, is_immediate
 from stodyn.numerics.printing.walk import Walk, key_of
 
 KINDS = {"float64": "double", "float32": "float", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64",
@@ -25,11 +26,12 @@ TWINS = {"sin": "cos", "cos": "sin"}
 class Writer:
     """The text of one function: names, blocks, and instructions on addresses and counters."""
 
-    def __init__(self, width: int):
-        self.width = width
+    def __init__(self, width: int, name: str = ""):
+        self.width, self.name = width, name
         self.head: list[str] = []  # of the first block, before all else
         self.lines: list[str] = []
         self.elementary: set[tuple[str, int]] = set()
+        self.table: Table | None = None
         self.block = "entry"
         self._count = 0
 
@@ -53,8 +55,9 @@ class Writer:
     def jump(self, label: str) -> None:
         self.emit(f"br label %{label}")
 
-    def branch(self, which: str, yes: str, no: str) -> None:
-        self.emit(f"br i1 {which}, label %{yes}, label %{no}")
+    def branch(self, which: str, yes: str, no: str, rarely: bool = False) -> None:
+        """`rarely` taken: what it leads to is kept out of the way of the rest, and out of its registers."""
+        self.emit(f"br i1 {which}, label %{yes}, label %{no}{', !prof !0' if rarely else ''}")
 
     def carry(self, place: int, before: str, phis: Iterable[tuple[str, str, str, str]]) -> None:
         """Write into the lines from `place` on, kept free at the head of a loop, the values it carries: (name, type,
@@ -85,6 +88,28 @@ class Writer:
 
     def store(self, x: str, address: str, type_: str, align: int = 8) -> None:
         self.emit(f"store {type_} {x}, ptr {address}, align {align}")
+
+    def load_row(self, address: str, dtype: Any, lane: bool = True) -> str:
+        """Numbers of a row in the type that the function computes in."""
+        dtype = np.dtype(dtype)
+        if dtype.kind == "f":
+            x = self.load(address, self.type("float64", lane))
+            return x if dtype == np.float64 else self._cast("fptrunc", x, "float64", dtype, lane)
+        x = self.load(address, self.type("int64", lane))
+        return x if dtype.itemsize == 8 else self._cast("trunc", x, "int64", dtype, lane)
+
+    def store_row(self, x: str, address: str, dtype: Any, lane: bool = True) -> None:
+        dtype = np.dtype(dtype)
+        if dtype.kind == "f":
+            x = x if dtype == np.float64 else self._cast("fpext", x, dtype, "float64", lane)
+            self.store(x, address, self.type("float64", lane))
+            return
+        if dtype.itemsize < 8:
+            x = self._cast("sext" if dtype.kind == "i" else "zext", x, dtype, "int64", lane)
+        self.store(x, address, self.type("int64", lane))
+
+    def _cast(self, op: str, x: str, given: Any, wanted: Any, lane: bool) -> str:
+        return self.value(f"{op} {self.type(given, lane)} {x} to {self.type(wanted, lane)}")
 
     @contextlib.contextmanager
     def counted(self, first: str | int, last: str | int, step: str | int = 1) -> Iterator[str]:
@@ -120,11 +145,14 @@ class Printer(Walk):
     """Prints nodes into a writer; `inputs` gives the value of an input where it is first asked for.
 
     results  everything that will be requested, which determines the readers of each node
+    homes    of entries of branches that stay in memory, by loop and place, the row where each lies
     """
 
     def __init__(self, writer: Writer, results: Sequence[Entry], inputs: Callable[[Node], str]):
         super().__init__(results, inputs)
         self.w = writer
+        self.homes: dict[tuple[int, int], str] = {}
+        self._part: _Part | None = None
         turns = {(node.op, id(node.args[0])): node for node in self.nodes if node.op in TWINS}
         self.twins = {id(node): turns.get((TWINS[op], of)) for (op, of), node in turns.items()}
 
@@ -147,6 +175,9 @@ class Printer(Walk):
 
     def number(self, value: np.generic, lane: bool = True) -> str:
         kind, dtype = KINDS[str(value.dtype)], value.dtype
+        is_loaded = lane and self._part is not None and self._part.loads_numbers
+        if is_loaded and dtype == np.float64 and not is_immediate(float(value)):
+            return self._from_table(float(value))
         if dtype == np.bool_:
             text = "true" if value else "false"
         elif dtype.kind in "iu":
@@ -206,6 +237,9 @@ class Printer(Walk):
 
     def loop(self, loop: Loop) -> None:
         """Turns while any of the paths is active; where no path enters, nothing of the loop is computed."""
+        if loop.is_branch:
+            self._branch(loop)
+            return
         w, types = self.w, [self.w.type(node.dtype) for node in loop.carried]
         first, enters = [self.read(e) for e in loop.first], self.read(loop.enters)
         is_sure = value_of(loop.enters) is not None
@@ -239,6 +273,152 @@ class Printer(Walk):
             if not is_sure:
                 merged = w.value(f"phi {type_} [ {start}, %{outside} ], [ {new}, %{latch} ]")
             self.scopes[-1][loop.number, k] = merged
+
+    # --- branches: loops of one turn ----------------------------------------------------------------------------------
+
+    def _branch(self, loop: Loop) -> None:
+        """Computes the entries where a path needs it. Entries with a home are read and written there alone."""
+        w = self.w
+        wanted = sorted({node.attr[1] for node in self.nodes if node.op == "result" and node.attr[0] is loop})
+        passed_on = [k for k in wanted if (loop.number, k) not in self.homes]
+        first, enters = {k: self.read(loop.first[k]) for k in passed_on}, self.read(loop.enters)
+        outside, inside, end = w.block, w.fresh("enter"), w.fresh("left")
+        w.branch(self._any_not_below(loop.enters) or self.any(enters), inside, end, rarely=True)
+        w.open(inside)
+        part = compiling.processor().register
+        with self.scope():
+            if self._part is None and w.width > part:
+                after = self._in_parts(loop, wanted, first, part)
+            else:
+                after = self._once(loop, wanted, enters, first)
+        before = w.block
+        w.jump(end)
+        w.open(end)
+        for k in wanted:
+            merged = "in memory"
+            if k in first:
+                type_ = w.type(loop.carried[k].dtype)
+                merged = w.value(f"phi {type_} [ {first[k]}, %{outside} ], [ {after[k]}, %{before} ]")
+            self.scopes[-1][loop.number, k] = merged
+
+    def _any_not_below(self, entry: Entry) -> str | None:
+        """Of "not a < b" with one b for all paths: whether it holds for any, by the largest a; None for other tests,
+        and where the processor has no maximum that keeps NaN."""
+        below = entry.args[0] if isinstance(entry, Node) and entry.op == "not" else None
+        if self.w.width == 1 or not isinstance(below, Node) or not compiling.processor().is_arm:
+            return None
+        a, b = below.args if below.op == "lt" else below.args[::-1] if below.op == "gt" else (None, None)
+        if a is None or not isinstance(a, Node) or not a.lane or (isinstance(b, Node) and b.lane):
+            return None
+        T, one = self.w.type(a.dtype), self.w.type(a.dtype, False)
+        largest = self.w.call(f"llvm.vector.reduce.fmaximum.{short(T)}", one, (T, self.read(a)))
+        return self.w.value(f"fcmp uge {one} {largest}, {self.read(b, False)}")
+
+    def _once(self, loop: Loop, wanted: Sequence[int], enters: str, first: dict[int, str]) -> dict[int, str]:
+        """The entries after the turn."""
+        w = self.w
+        self.name(loop.active, enters if w.width > 1 else "true")
+        is_read = {id(node) for node in self.nodes}
+        for k, node in enumerate(loop.carried):
+            if id(node) in is_read:
+                home = self.homes.get((loop.number, k))
+                known = first[k] if k in first else w.load_row(home, node.dtype) if home else self.read(loop.first[k])
+                self.name(node, known)
+        after = {k: self.read(loop.after[k]) for k in wanted}
+        for k in wanted:
+            if (loop.number, k) in self.homes:
+                w.store_row(after[k], self.homes[loop.number, k], loop.carried[k].dtype)
+        return after
+
+    def _in_parts(self, loop: Loop, wanted: Sequence[int], first: dict[int, str], part: int) -> dict[int, str]:
+        """The same with few paths together, those of one register: as a rule, one of many needs it. What is taken from
+        outside passes through memory."""
+        w, whole = self.w, self.w.width
+        for node in reachable(loop.after):  # inputs are loaded for all paths together
+            if node.op == "input" and node.lane:
+                self.need(node)
+        homes = {k: self.homes.get((loop.number, k)) or self._slot() for k in wanted}
+        for k, x in first.items():
+            w.store_row(x, homes[k], loop.carried[k].dtype)
+        self._part = _Part(len(self.scopes), {key_of(node): node for node in self.nodes if node.lane}, whole, part)
+        place = len(w.lines)
+        with w.counted(0, whole, part) as lane, self.scope():
+            self._part.lane, w.width = lane, part
+            some, following = w.fresh("some"), w.fresh("next")
+            enters = self.read(loop.enters)
+            w.branch(self.any(enters), some, following, rarely=True)
+            w.open(some)
+            with self.scope():
+                here = {k: w.at(home, lane, 8) for k, home in homes.items()}
+                kept, self.homes = self.homes, self.homes | {(loop.number, k): home for k, home in here.items()}
+                self._once(loop, wanted, enters, {})
+                self.homes = kept
+            w.jump(following)
+            w.open(following)
+            w.width = whole
+        w.lines[place:place] = self._part.stores
+        self._part = None
+        return {k: w.load_row(homes[k], loop.carried[k].dtype) for k in first}
+
+    def operands(self, node: Node) -> list[Entry]:
+        if node.op != "result":
+            return super().operands(node)
+        loop = node.attr[0]
+        return [loop.enters, *(e for k, e in enumerate(loop.first) if (loop.number, k) not in self.homes)]
+
+    def _from_table(self, number: float) -> str:
+        w = self.w
+        w.table = w.table or Table(f"sd_numbers_of_{w.name}")
+        at = self.known_as("table")
+        if at is None:
+            at = self.scopes[-1]["table"] = w.load(f"@{w.table.symbol}.at", "ptr")
+        return w.load(w.at(at, w.table.offset(number)), w.type("float64"), 16)
+
+    def _slot(self) -> str:
+        """Memory for a number of each path of the vector."""
+        name = f"%{self.w.fresh('slot')}"
+        self.w.head.append(f"  {name} = alloca [{self.w.width} x double], align 64")
+        return name
+
+    def known_as(self, key: Any) -> str | None:
+        part = self._part
+        if part is None or part.lane is None:
+            return super().known_as(key)
+        found = next((scope[key] for scope in reversed(self.scopes[part.floor :]) if key in scope), None)
+        if found is not None or (isinstance(key, tuple) and key[1] == "spread"):
+            return found
+        found = next((scope[key] for scope in reversed(self.scopes[: part.floor]) if key in scope), None)
+        if found is None or key not in part.lanes:
+            return found
+        return self._taken(key, found)
+
+    def _taken(self, key: Any, whole: str) -> str:
+        """A part of a value known outside, by way of memory."""
+        w, part = self.w, self._part
+        assert part is not None and part.lane is not None
+        dtype = part.lanes[key].dtype
+        if key not in part.slots:
+            w.width, lines = part.whole, w.lines
+            part.slots[key], w.lines = self._slot(), part.stores
+            w.store_row(whole, part.slots[key], dtype)
+            w.width, w.lines = part.width, lines
+        found = self.scopes[-1][key] = w.load_row(w.at(part.slots[key], part.lane, 8), dtype)
+        return found
+
+
+class _Part:
+    """A branch that is being printed for a part of the paths: scopes below `floor` hold values of all of them.
+
+    lanes   the nodes that differ from path to path, by key
+    slots   where values from outside are kept, and `stores`, the lines that put them there
+    """
+
+    def __init__(self, floor: int, lanes: dict[Any, Node], whole: int, width: int):
+        self.floor, self.lanes, self.whole, self.width = floor, lanes, whole, width
+        self.loads_numbers = compiling.processor().is_arm
+        self.lane: str | None = None
+        self.slots: dict[Any, str] = {}
+        self.stores: list[str] = []
 
 
 # --- the table of operations: node -> instruction ---------------------------------------------------------------------

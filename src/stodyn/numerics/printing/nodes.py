@@ -78,6 +78,12 @@ class Loop:
     again: Entry
     outside: list[Node]
 
+    @property
+    def is_branch(self) -> bool:
+        """Whether it turns once, for the paths that need it."""
+        again = value_of(self.again)
+        return again is not None and not again and value_of(self.enters) is None
+
 
 class Graph:
     """The nodes of one program, made once each."""
@@ -308,6 +314,8 @@ def _select(graph, dtype, which, yes, no):
             return which
         if _says(yes, False) and _says(no, True):
             return graph.make("not", BOOL, which)
+        if no is which:
+            return graph.make("and", BOOL, which, yes)
     return None
 
 
@@ -318,6 +326,8 @@ def _and(graph, dtype, a, b):
         return b
     if _says(b, True):
         return a
+    if isinstance(b, Node) and b.op == "select" and b.args[0] is a:
+        return graph.make("and", BOOL, a, b.args[1])
     return np.False_ if _says(a, False) or _says(b, False) else None
 
 

@@ -67,8 +67,8 @@ class Function(Writer):
     """A function of a frame being written: `word(name)` reads one of its words."""
 
     def __init__(self, name: str, width: int, frame: Sequence[str]):
-        super().__init__(width)
-        self.name, self.places = name, {word: k for k, word in enumerate(frame)}
+        super().__init__(width, name)
+        self.places = {word: k for k, word in enumerate(frame)}
         self._words: dict[str, str] = {}
         self.operations = 0
 
@@ -87,28 +87,6 @@ class Function(Writer):
             self._words[name] = value
         return self._words[name]
 
-    def load_row(self, address: str, dtype: Any, lane: bool = True) -> str:
-        """Numbers of a row in the type that the function computes in."""
-        dtype = np.dtype(dtype)
-        if dtype.kind == "f":
-            x = self.load(address, self.type("float64", lane))
-            return x if dtype == np.float64 else self._cast("fptrunc", x, "float64", dtype, lane)
-        x = self.load(address, self.type("int64", lane))
-        return x if dtype.itemsize == 8 else self._cast("trunc", x, "int64", dtype, lane)
-
-    def store_row(self, x: str, address: str, dtype: Any, lane: bool = True) -> None:
-        dtype = np.dtype(dtype)
-        if dtype.kind == "f":
-            x = x if dtype == np.float64 else self._cast("fpext", x, dtype, "float64", lane)
-            self.store(x, address, self.type("float64", lane))
-            return
-        if dtype.itemsize < 8:
-            x = self._cast("sext" if dtype.kind == "i" else "zext", x, dtype, "int64", lane)
-        self.store(x, address, self.type("int64", lane))
-
-    def _cast(self, op: str, x: str, given: Any, wanted: Any, lane: bool) -> str:
-        return self.value(f"{op} {self.type(given, lane)} {x} to {self.type(wanted, lane)}")
-
     def finished(self) -> str:
         self.emit("ret void")
         is_wide = compiling.processor().register == 8
@@ -124,9 +102,10 @@ def module(functions: Sequence[Function], for_gpu: bool = False) -> str:
     for function in functions:
         for name, width in function.elementary:
             wanted.setdefault(width, set()).add(name)
-    return "\n".join(
-        [*(elementary.definitions(names, width, **how) for width, names in sorted(wanted.items())), *texts]
-    )
+    weights = '!0 = !{!"branch_weights", i32 1, i32 1000}'  # of branches that are taken rarely
+    tables = [function.table.text() for function in functions if function.table is not None]
+    functions_called = [elementary.definitions(names, width, **how) for width, names in sorted(wanted.items())]
+    return "\n".join([*tables, *functions_called, *texts, weights, ""])
 
 
 def operations(nodes: Sequence[Node]) -> int:

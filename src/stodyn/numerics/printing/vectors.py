@@ -56,7 +56,7 @@ class Table:
         )
 
 
-def _is_immediate(number: float) -> bool:
+def is_immediate(number: float) -> bool:
     """Whether a vector of the constant takes one or two instructions: few leading bits, then zeros."""
     return struct.unpack("<Q", struct.pack("<d", float(number)))[0] & ((1 << 48) - 1) == 0
 
@@ -176,7 +176,7 @@ class Code:
     def value(self, number: Value | float | int, element: str) -> Value:
         if isinstance(number, Value):
             return number
-        if element == REAL and self.table is not None and not _is_immediate(number):
+        if element == REAL and self.table is not None and not is_immediate(number):
             return self._from_table(float(number), self.table)
         return Value(self, literal(number, element, self.width), element)
 

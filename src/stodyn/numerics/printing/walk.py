@@ -107,13 +107,7 @@ class Fusion:
 
 def fusions(nodes: Sequence[Node], results: Sequence[Entry]) -> dict[int, Fusion]:
     """The additions that take a product with them: one that nobody else reads, computed in the same place."""
-    readers: Counter[int] = Counter(id(r) for r in results)
-    loops = {node.attr[0].number: node.attr[0] for node in nodes if node.op == "result"}
-    for loop in loops.values():
-        readers.update(map(id, (loop.enters, *loop.first, *loop.after, loop.again)))
-    for node in nodes:
-        if node.op != "result":
-            readers.update(map(id, node.args))
+    readers = readers_of(nodes, results)
     found: dict[int, Fusion] = {}
     for node in nodes:
         if node.op not in ("add", "sub") or node.dtype.kind != "f":
@@ -128,3 +122,15 @@ def fusions(nodes: Sequence[Node], results: Sequence[Entry]) -> dict[int, Fusion
             found[id(node)] = Fusion((*product.args, rest), minus and place == 1, minus and place == 0)
             break
     return found
+
+
+def readers_of(nodes: Sequence[Node], results: Sequence[Entry]) -> Counter[int]:
+    """How often each node is read, by its id: by other nodes, by loops, and as a result."""
+    readers: Counter[int] = Counter(id(r) for r in results)
+    loops = {node.attr[0].number: node.attr[0] for node in nodes if node.op == "result"}
+    for loop in loops.values():
+        readers.update(map(id, (loop.enters, *loop.first, *loop.after, loop.again)))
+    for node in nodes:
+        if node.op != "result":
+            readers.update(map(id, node.args))
+    return readers
