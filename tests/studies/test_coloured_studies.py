@@ -31,8 +31,8 @@ def test_collatz_criterion_measures_the_noise():
         # Four standard errors, twice: a false alarm in one of 4000.
         assert left.mean() == pytest.approx(mean, abs=4 * left.std() / math.sqrt(len(left)) + 6e-6)
         assert accepted == pytest.approx(0.00551, abs=4 * math.sqrt(0.00551 / len(left)) + 2e-4)
-        times, along = riggs_variable_step.along_a_path(h)
-        assert len(times) == len(along) == round(2 / h) and np.mean(along > 0) > 0.97
+        times, along = riggs_variable_step.along_a_path(h, 400)
+        assert len(times) == len(along) == 400 and np.mean(along > 0) > 0.97
 
 
 def test_the_embedded_estimate_with_fresh_and_with_held_samples():

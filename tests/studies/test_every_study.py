@@ -4,6 +4,7 @@ import json
 import math
 
 import pytest
+from matplotlib.figure import Figure
 from typer.testing import CliRunner
 
 from stodyn.cli import application
@@ -15,13 +16,19 @@ from stodyn.studies.contract import catalogue
 def test_it_runs(name, tmp_path, monkeypatch):
     """Each row has a finite value and error, or words in place of them, and tells the run behind it; each figure has
     something drawn in it, names on its axes and a caption."""
-    save, results = report.save, []
+    save, results, savefig = report.save, [], Figure.savefig
 
     def watched(study, size, result, seconds, out):
         results.append(result)
         return save(study, size, result, seconds, out)
 
+    def coarsely(figure, file, dpi):
+        """Nobody looks at it: few dots, and texts where they come to lie."""
+        figure.set_layout_engine("none")
+        savefig(figure, file, dpi=dpi / 5)
+
     monkeypatch.setattr(report, "save", watched)
+    monkeypatch.setattr(Figure, "savefig", coarsely)
     folder = tmp_path / "figures"
     ended = CliRunner().invoke(application(), ["reproduce", name, "--tiny", "--out", str(folder), "--json"])
     if ended.exception is not None and not isinstance(ended.exception, SystemExit):

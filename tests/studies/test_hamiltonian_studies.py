@@ -39,8 +39,10 @@ def test_shifted_limits_of_explicit_schemes_on_van_der_pol():
     assert van_der_pol.predicted("Heun", 0.2) == pytest.approx(6.0, abs=0.05)
 
 
+@pytest.mark.long("tests/analysis/test_conservation.py gives verdicts, and test_every_study.py runs the study")
 def test_structure(tmp_path, monkeypatch):
     monkeypatch.setattr(structure, "PAPERS", ())
+    monkeypatch.setattr(structure, "TINY", ("StoermerVerlet", "Heun"))
     rows = {row.quantity: row for row in structure.run(Size.TINY, tmp_path, said).rows}
     assert rows["StoermerVerlet: QS2, spread of det J over states"].remark == "quasi-symplectic"
     assert rows["Heun: max |J'ΩJ - Ω|, no forces"].remark == "not symplectic"

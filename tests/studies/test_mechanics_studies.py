@@ -35,6 +35,6 @@ def test_newton_counts_of_the_spring_pendulum():
 
 
 def test_the_pictures_of_stability_are_drawn():
-    for picture in (alpha_stability.dissipation_picture(), alpha_stability.mean_square_picture(6)):
+    for picture in (alpha_stability.dissipation_picture(10), alpha_stability.mean_square_picture(3)):
         for ax in picture.figure.axes:
             assert ax.lines and all(np.isfinite(line.get_ydata()).any() for line in ax.lines)

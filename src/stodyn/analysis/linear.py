@@ -12,7 +12,7 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
-from stodyn.analysis.one_step import AFFINE, FEW, OneStep, affine, asked, of_values
+from stodyn.analysis.one_step import AFFINE, FEW, OneStep, asked, of_one, of_values
 from stodyn.arguments import checks_arguments
 from stodyn.engine.spec import as_it_is_now, matched
 from stodyn.methods.catalogue import stepping
@@ -278,15 +278,14 @@ class Slopes:
     """[A | a] (n, n + 1) and all [B_k | b_k] (m, n, n + 1) of a linear SDE at any time."""
 
     def __init__(self, sde: SDE):
-        self.sde = sde
-        self._drift = AtPoints(lambda t, x: sde.f(t, x, sde.params), (None, 0), FEW)
-        self._diffusion = AtPoints(lambda t, x: sde.g(t, x, sde.params).T.ravel(), (None, 0), FEW)
+        self.sde, self._states = sde, asked(sde.n)
+        self._both = AtPoints(lambda t, x: (sde.f(t, x, sde.params), sde.g(t, x, sde.params).T.ravel()), (None, 0), FEW)
 
     def at(self, t: float) -> tuple[np.ndarray, np.ndarray]:
         """Raises ValueError where the equation is not linear."""
-        time, n = np.asarray(t, float), self.sde.n
-        f = _checked("drift", affine(lambda x: self._drift(time, x), n))
-        g = _checked("diffusion", affine(lambda x: self._diffusion(time, x), n))
+        n, (drift, diffusion) = self.sde.n, self._both(np.asarray(t, float), self._states)
+        f = _checked("drift", of_one(drift, n))
+        g = _checked("diffusion", of_one(diffusion, n))
         return f, g.reshape(self.sde.m, n, n + 1)
 
 

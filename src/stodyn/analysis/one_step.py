@@ -90,7 +90,12 @@ class OneStep:
 
 def affine(function: Callable[[np.ndarray], np.ndarray], size: int) -> tuple[np.ndarray, float]:
     """[M | c] of function(s) = M s + c, given at many points at once, and how far it is from that, relative."""
-    matrices, defects = of_values(function(asked(size))[None], size)
+    return of_one(function(asked(size)), size)
+
+
+def of_one(values: np.ndarray, size: int) -> tuple[np.ndarray, float]:
+    """[M | c] of a map from its values (points, out) at the states `asked`, and how far it is from being affine."""
+    matrices, defects = of_values(values[None], size)
     return matrices[0], float(defects[0])
 
 

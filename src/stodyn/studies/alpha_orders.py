@@ -134,11 +134,11 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
     rows: list[Row] = []
     figure, axes = drawing.canvas(1, 2, size=(10.0, 4.4), sharey=True)
     claims = {"x": "2.0", "v": "1.5", "φ": "0.5"}
-    paths, steps = size.of(400, 400, 2000), STEPS[: size.of(3, 4, 5)]
+    paths, steps, orders = size.of(400, 400, 2000), STEPS[: size.of(3, 4, 5)], ORDERS[: size.of(1, 3, 3)]
     for name in size.of((SMALL[0], SMALL[2]), SMALL, tuple(PROBLEMS)):
         progress(name)
         problem, expected = PROBLEMS[name]
-        found = measured(problem, paths=paths, steps=steps)
+        found = measured(problem, orders, paths=paths, steps=steps)
         for (order, quantity), one in found.items():
             fit = one.slope
             remark = f"limit {expected[ORDERS.index(order)]:g}; last slope {one.last:.2f}" if quantity != "φ" else ""

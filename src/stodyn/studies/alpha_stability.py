@@ -18,13 +18,12 @@ from stodyn.studies.contract import Picture, Row, Size, Study, StudyResult
 from stodyn.studies.papers import RAJAN_RAHA
 
 RHOS = (0.0, 0.5, 0.8, 1.0)
-OMEGA = np.logspace(-2, 3, 200)
 
 
 def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
     rows: list[Row] = []
     progress("dissipation without noise")
-    figures = {"dissipation": dissipation_picture()}
+    figures = {"dissipation": dissipation_picture(size.of(10, 200, 200))}
     for rho in RHOS:
         radius = float(dissipation(StochasticAlpha(rho=rho), np.array([1e4])).radius[0])
         rows.append(Row(f"ρ = {rho:g}: spectral radius of A_d at Ω = 1e4", rho, radius, None, "tends to ρ as Ω → ∞"))
@@ -33,7 +32,7 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
     gap = np.abs(np.array(read) - [second_order.closed_amplification(*pair) for pair in pairs]).max()
     rows.append(Row("A_d against (12), sign of entry (1, 3) corrected", None, float(gap), None, "largest difference"))
     progress("mean square")
-    figures["mean-square"] = mean_square_picture(size.of(6, 60, 60))
+    figures["mean-square"] = mean_square_picture(size.of(3, 60, 60))
     for eta, chi in ((0.5, 0.0), (0.0, 1.0), (0.5, 1.0)):
         step = amplification(StochasticAlpha(rho=0.8), 3.0, 1e-3, eta, chi)
         rate = math.log(step.mean_square_radius) / 1e-3
@@ -65,15 +64,16 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
     return StudyResult(rows, figures)
 
 
-def dissipation_picture() -> Picture:
+def dissipation_picture(points: int) -> Picture:
+    range_of = np.logspace(-2, 3, points)
     figure, axes = drawing.canvas(1, 3, size=(11.0, 4.2))
     methods = {f"ρ = {rho:g}": StochasticAlpha(rho=rho) for rho in RHOS} | {"HHT, ρ = 0.8": HHT, "WBZ, ρ = 0.8": WBZ}
-    low = OMEGA < 3.0
+    low = range_of < 3.0
     for style, (label, method) in zip(drawing.styles(), methods.items(), strict=False):
-        found = dissipation(method, OMEGA)
-        axes[0].semilogx(OMEGA, found.radius, **style, label=label)
-        axes[1].plot(OMEGA[low], found.period_elongation[low], **style)
-        axes[2].plot(OMEGA[low], found.damping[low], **style)
+        found = dissipation(method, range_of)
+        axes[0].semilogx(range_of, found.radius, **style, label=label)
+        axes[1].plot(range_of[low], found.period_elongation[low], **style)
+        axes[2].plot(range_of[low], found.damping[low], **style)
     names = ("spectral radius", "relative period elongation", "algorithmic damping ratio")
     for ax, name in zip(axes, names, strict=True):
         ax.set(xlabel="angular frequency times step, ωh", ylabel=name)

@@ -20,7 +20,7 @@ from stodyn.studies import drawing
 from stodyn.studies.contract import Picture, Row, Size, Study, StudyResult
 from stodyn.studies.papers import KRAUS_TYRANOWSKI
 
-TINY = ("StoermerVerlet", "Heun")
+TINY = ("Heun",)
 PAPERS = ("Midpoint", "StoermerVerlet", "DIRK", "SRKw1", "SRKw2", "Heun", "R2", "E1", "RS1", "RS2")
 CONFORMAL = ("StoermerVerlet", "ConformalVerlet", "Midpoint", "DIRK")
 H, STEPS = 0.05, 200
