@@ -179,6 +179,23 @@ def test_nonlinear_index_one_with_prescribed_steps():
         np.testing.assert_allclose(found, order, atol=0.35)
 
 
+def test_many_nonlinear_equations_are_solved_with_sparse_matrices():
+    """100 pairs x' = -p z, 0 = z - x³ side by side: x = a/√(1 + 2 p a² t), by steps of the grid and by chosen ones."""
+    n, a = 100, np.linspace(0.5, 1.5, 100)
+    drift = lambda t, x, p: jnp.concatenate([-p["p"] * x[n:], x[n:] - x[:n] ** 3])  # noqa: E731
+    mass = np.diag(np.repeat([1.0, 0.0], n))
+    problem = RandomDAE(mass, drift, np.concatenate([a, a**3]), {"p": Uniform(0.5, 2.0)})
+    system = problem.sparse_system(np.ones(1), np.linspace(0.0, 1.0, 3))
+    assert system.jacobian(0.0, np.ones((1, 2 * n))).nnz == 3 * n
+    run = simulate(problem, "Radau5", t=(0.0, 1.0), dt=0.1, paths=2, seed=1, collect=st.Paths(2, at=[1.0]))
+    for x in run["path"].values[:, 0]:
+        p = ((a[-1] / x[n - 1]) ** 2 - 1.0) / (2.0 * a[-1] ** 2)
+        exact = a / np.sqrt(1.0 + 2.0 * p * a**2)
+        np.testing.assert_allclose(x, np.concatenate([exact, exact**3]), rtol=2e-6)
+    (chosen,) = states_at(problem, np.ones((1, 1)), np.array([0.0, 1.0]), 5, 1e-8)[-1]
+    np.testing.assert_allclose(chosen[:n], a / np.sqrt(1.0 + 2.0 * a**2), rtol=1e-7)
+
+
 def test_monte_carlo_over_the_parameters_through_simulate():
     """u' = (1 - u)/p, p uniform: the mean of 2000 paths within 5 standard errors (6e-7) of the integral."""
     problem = RandomDAE(lambda p: [[p["tau"]]], matrix=[[-1.0]], source=[1.0], params={"tau": Uniform(0.5, 1.5)},

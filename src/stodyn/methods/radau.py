@@ -11,7 +11,7 @@ import numpy as np
 from stodyn.methods.contract import Claim, Solver
 from stodyn.numerics import radau
 from stodyn.numerics.radau import Forcing
-from stodyn.problems.random_dae import DENSE_LIMIT, RandomDAE
+from stodyn.problems.random_dae import RandomDAE
 from stodyn.problems.random_start import INDEX_LIMIT, check_start
 
 BATCH = 4096  # members that are solved at once
@@ -23,7 +23,8 @@ class _Radau(Solver):
 
     Stiffly accurate and L-stable; for ODEs and for DAEs of index up to 3. With s stages (2 or 3) the order is 2s - 1 in
     differential and index-1 components; in index-2 and index-3 components it is lower, down to s and s - 1. Order 5
-    needs one real and one complex factorisation per step length, then n² operations per member and step.
+    needs one real and one complex factorisation per step length, then n² operations per member and step. Systems of
+    more than 64 unknowns are solved one after another with sparse factors, where the Jacobian is sparse.
 
     Parameters
     ----------
@@ -74,12 +75,13 @@ def states_at(
 
     Without `starts` and `forcing` the problem gives them for each node.
     """
-    alone = problem.linear and problem.n > DENSE_LIMIT
-    size, starts = (1 if alone else BATCH), (problem.starts(nodes) if starts is None else starts)
+    size, starts = (1 if problem.is_sparse else BATCH), (problem.starts(nodes) if starts is None else starts)
     parts = []
     for first in range(0, len(nodes), size):
         some = slice(first, first + size)
-        system: Any = problem.sparse_system(nodes[first], grid) if alone else problem.system(nodes[some], grid)
+        system: Any = (
+            problem.sparse_system(nodes[first], grid) if problem.is_sparse else problem.system(nodes[some], grid)
+        )
         if forcing is not None:
             system = dataclasses.replace(system, forcing=forcing(some))
         parts.append(integrate(problem, system, starts[some], grid, order, rtol))

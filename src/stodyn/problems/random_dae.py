@@ -15,7 +15,9 @@ import scipy
 from stodyn.arguments import checks_arguments
 from stodyn.noise.distribution import Distribution, distribution
 from stodyn.noise.source import Fixed, Source, source_of
+from stodyn.numerics.printing.scalars import Unprintable
 from stodyn.numerics.radau import Forcing, Linear, Nonlinear
+from stodyn.numerics.sparse import MOST_FULL, Pattern, find_pattern
 from stodyn.problems import domain_index, multiaffine, pencil
 from stodyn.problems.calling import call, check_call
 from stodyn.problems.contract import (
@@ -306,10 +308,24 @@ class RandomDAE(Problem):
             return self._nonlinear(nodes)
         return Linear(self.masses(nodes), -self.matrices(nodes), self.forcing(nodes, times))
 
-    def sparse_system(self, p: np.ndarray, times: np.ndarray) -> Linear:
-        """The linear system at one parameter with sparse matrices."""
-        M, A = scipy.sparse.csr_array(self._mass_at(p)), scipy.sparse.csr_array(self._matrix_at(p))
-        return Linear(M, -A, self.forcing(p[None], times))
+    @property
+    def is_sparse(self) -> bool:
+        """Whether the nodes are solved one after another with sparse matrices."""
+        return self.n > DENSE_LIMIT and (self.linear or self._drift_pattern is not None)
+
+    def sparse_system(self, p: np.ndarray, times: np.ndarray) -> Linear | Nonlinear:
+        """The system at one parameter with sparse matrices."""
+        M = scipy.sparse.csr_array(self._mass_at(p))
+        if self.linear:
+            return Linear(M, -scipy.sparse.csr_array(self._matrix_at(p)), self.forcing(p[None], times))
+        pattern: Any = self._drift_pattern
+        given = {name: jnp.asarray(p[i : i + 1]) for i, name in enumerate(self.parameters)}
+
+        def jacobian(t, x):
+            with jax.enable_x64(True):
+                return pattern.csr(np.asarray(self._sparse_slopes(t, x, given))[0])
+
+        return Nonlinear(M, self._rates(given), jacobian)
 
     def forcing(self, nodes: np.ndarray, times: np.ndarray) -> Forcing:
         """s(t, p) at the nodes; a source that does not depend on p is evaluated once for all of them."""
@@ -324,30 +340,56 @@ class RandomDAE(Problem):
     def _nonlinear(self, nodes: np.ndarray) -> Nonlinear:
         given = {name: jnp.asarray(nodes[:, i]) for i, name in enumerate(self.parameters)}
 
-        def f(t, x):
-            with jax.enable_x64(True):
-                return np.asarray(self._batched[0](t, x, given))
-
         def jacobian(t, x):
             with jax.enable_x64(True):
-                return np.asarray(self._batched[1](t, x, given))
+                return np.asarray(self._slopes(t, x, given))
 
-        return Nonlinear(self.masses(nodes), f, jacobian)
+        return Nonlinear(self.masses(nodes), self._rates(given), jacobian)
+
+    def _drift_of_one(self, t, x, p):
+        params = None if self.params is None else {**self.params, **p}
+        return jnp.asarray(call(self.drift, t, x, params=params), float)  # type: ignore[arg-type]
+
+    def _rates(self, given: Mapping[str, jax.Array]) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+        """f (stages, members, n) at given parameters."""
+
+        def f(t, x):
+            with jax.enable_x64(True):
+                return np.asarray(self._batched_drift(t, x, given))
+
+        return f
 
     @functools.cached_property
-    def _batched(self) -> tuple[Callable, Callable]:
-        """f (stages, members, n) and its Jacobian (members, n, n), compiled once per shape."""
-        drift, params = self.drift, self.params
-        assert drift is not None
+    def _batched_drift(self) -> Callable:
+        """f (stages, members, n), compiled once per shape."""
+        return jax.jit(jax.vmap(jax.vmap(self._drift_of_one, (None, 0, 0)), (0, 0, None)))
 
-        def one(t, x, p):
-            return jnp.asarray(call(drift, t, x, params=None if params is None else {**params, **p}), float)
+    @functools.cached_property
+    def _slopes(self) -> Callable:
+        """The Jacobian (members, n, n), compiled once per shape."""
+        return jax.jit(jax.vmap(jax.jacfwd(self._drift_of_one, 1), (None, 0, 0)))
 
-        over_members = jax.vmap(one, (None, 0, 0))
-        return (
-            jax.jit(jax.vmap(over_members, (0, 0, None))),
-            jax.jit(jax.vmap(jax.jacfwd(one, 1), (None, 0, 0))),
-        )
+    @functools.cached_property
+    def _drift_pattern(self) -> Pattern | None:
+        """Where the Jacobian of the drift may differ from zero; None where it is full or cannot be followed."""
+        p = {name: jnp.asarray(value) for name, value in zip(self.parameters, self.center, strict=True)}
+        with jax.enable_x64(True):
+            start = np.asarray(self._start_at(self.center), float)
+            try:
+                found = find_pattern(lambda x, t: self._drift_of_one(t, x, p), start, np.zeros(()))
+            except Unprintable:
+                return None
+        return found if len(found.rows) <= MOST_FULL * self.n**2 else None
+
+    @functools.cached_property
+    def _sparse_slopes(self) -> Callable:
+        """The entries (members, nnz) of the Jacobian at the places of its pattern, compiled once per shape."""
+        pattern: Any = self._drift_pattern
+
+        def slopes(t, x, p):
+            return pattern.jacobian(lambda x: self._drift_of_one(t, x, p), x)
+
+        return jax.jit(jax.vmap(slopes, (None, 0, 0)))
 
     # --- as a problem of the engine -------------------------------------------------------------------------------
 
