@@ -22,6 +22,7 @@ from stodyn.engine import programs
 from stodyn.engine.layout import Layout
 from stodyn.engine.spec import Spec, describe
 from stodyn.methods.recommend import stable_methods
+from stodyn.numerics.printing.flat import scalar_operations
 
 GROWTH = math.log(10.0)  # of differences over the whole run, beyond what the equations do, that a run warns of
 NOTICED = 1e-3  # growth in a step that is not a matter of rounding
@@ -32,7 +33,7 @@ WEIGHTS = np.array([_NEAR, _FAR, _FAR, _NEAR]) ** 2 / 12.0
 DRAWN = 64  # nodes where it takes many
 WHOLE = 24  # scalars of a state up to which its matrix is examined; beyond, its growth in some directions
 DIRECTIONS, TURNS, FEWEST_TURNS = 4, 24, 4
-SHARE, CHEAP = 0.1, 1e6  # of the work of a run for the growth about one state; steps of scalars that cost nothing
+SHARE, CHEAP = 0.03, 1e7  # of the work of a run for the growth about one state; operations that cost nothing
 SOLVED = 8  # scalars of a state up to which the eigenvalues of its second moments are computed
 SAVES = 2  # at which states are examined
 PILOT = 0.01  # of the work of a run that may be spent on reaching them
@@ -211,7 +212,8 @@ class _Steps:
             self.normals[name] = np.repeat(nodes[first : first + count], self.shifts.shape[1], axis=1)
             first += count
         lanes = programs.lanes_for(min(layout.paths, layout.width), way.together)
-        affordable = max(SHARE * lanes * spec.steps, CHEAP / N) / (2 * DIRECTIONS)
+        operations = max(scalar_operations(spec.traced.step), 1)  # type: ignore[union-attr]
+        affordable = max(SHARE * lanes * spec.steps, CHEAP / operations) / (2 * DIRECTIONS)
         self.turns = int(np.clip(affordable, FEWEST_TURNS, TURNS))
         self.step = way.stepper(layout, self.normals, len(self.weights) * self.shifts.shape[1])
 
