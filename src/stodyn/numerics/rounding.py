@@ -7,6 +7,8 @@ changes of x are too small to be seen. In x·0.1·10 - x the products do.
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -49,17 +51,27 @@ def _changes(k: Array) -> Iterator[Array]:
     twice = 2.0 * now
     while True:
         yield now
-        before, now = now, twice * now - before
+        before, now = now, lax.sub(lax.mul(twice, now), before)
 
 
 def _changed(value: Array, size: Array, changes: Iterator[Array]) -> Array:
-    """value plus up to CHANGE ε of `size`, a different share for each entry."""
-    if not jnp.issubdtype(value.dtype, jnp.inexact):
+    """value plus up to CHANGE ε of `size`, a different share for each entry.
+
+    By lax: there are as many of these as operations in the residual, and jnp would take three times as long to trace
+    each of them.
+    """
+    dtype, shape = value.dtype, value.shape
+    if not jnp.issubdtype(dtype, jnp.inexact):
         return value
-    number = np.arange(value.size).reshape(value.shape)
-    shares = np.where(np.cos(number) < 0.0, -0.5, 0.5) * (1.0 + np.sqrt(2.0) * number % 1.0)
-    change = (CHANGE * jnp.finfo(value.dtype).eps * next(changes)).astype(value.dtype)
-    return value + change * (shares.astype(value.dtype) * size)
+    change = lax.convert_element_type(next(changes), dtype)
+    change = lax.mul(change, np.asarray(CHANGE * jnp.finfo(dtype).eps, dtype))
+    return lax.add(value, lax.mul(lax.broadcast(change, shape), lax.mul(_shares(shape, dtype), size)))
+
+
+@functools.lru_cache(maxsize=256)
+def _shares(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    number = np.arange(math.prod(shape)).reshape(shape)
+    return (np.where(np.cos(number) < 0.0, -0.5, 0.5) * (1.0 + np.sqrt(2.0) * number % 1.0)).astype(dtype)
 
 
 def _evaluated(equations: core.ClosedJaxpr, given: Sequence[Any], changes: Iterator[Array]) -> list[Any]:
