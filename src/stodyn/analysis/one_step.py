@@ -99,10 +99,13 @@ def of_one(values: np.ndarray, size: int) -> tuple[np.ndarray, float]:
     return matrices[0], float(defects[0])
 
 
+@functools.lru_cache(maxsize=64)
 def asked(size: int) -> np.ndarray:
     """The states at which an affine map shows its matrix, zero and unit vectors, and others that tell if it is one."""
     others = np.random.default_rng(1).standard_normal((OTHERS, size))
-    return np.concatenate([np.zeros((1, size)), np.eye(size), others])
+    states = np.concatenate([np.zeros((1, size)), np.eye(size), others])
+    states.flags.writeable = False
+    return states
 
 
 def of_values(values: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
