@@ -96,6 +96,14 @@ def test_threads_blocks_and_replay_have_the_same_bits(monkeypatch):
     assert np.array_equal(one.path, wide.path)
 
 
+def test_few_paths_of_a_long_run_are_shared_among_threads():
+    """Eight paths of a large system work for long enough to be a block; those of a short run stay together."""
+    ring = sd.SDE(lambda t, x: jnp.roll(x, 1) - x**3, lambda t, x: sd.diagonal(0.1 * x), np.ones(900))
+    widths = [programs.get(describe(ring, "Heun", (0.0, end), 0.01, None, "float64")).width for end in (0.02, 100.0)]
+    assert widths[0] >= 512
+    assert widths[1] == 8
+
+
 def test_what_no_loop_can_do_goes_to_vmap_with_the_reason():
     sorting = sd.SDE(lambda t, x: -jnp.sort(x), lambda t, x: sd.diagonal(0.1 * x), np.linspace(0, 1, 3000))
     way = programs.get(

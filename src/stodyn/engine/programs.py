@@ -45,7 +45,7 @@ STATE_BYTES = 2_000_000  # of a block under vmap
 MOST_OPERATIONS = 30_000  # of a printed step: beyond, text and code grow too long
 LOOPED, SMALL = 4000, 16  # scalar operations beyond which a step is printed as loops; components up to which never
 MOST_TRACED = 1_000_000  # operations by the shapes of a trace, beyond which it is not taken apart into scalars
-LOOPED_BYTES, FEWEST = 8_000_000, 8  # of the states of a block of large systems; paths of it at least
+LOOPED_BYTES, FEWEST = 8_000_000, 8  # of the states of a block of large systems; its paths, where they take long
 KEPT = 128  # programs
 SLAB_BYTES, LONGEST_SLAB = 2_000_000, 1024  # of normals given to a program under vmap
 
@@ -208,8 +208,8 @@ class ByPrint(Stepping, SingleSteps):
 
     @property
     def width(self) -> int:
-        width = WIDEST
-        while width > NARROWEST and width * self.spec.steps * self.program.operations > BLOCK_OPERATIONS:
+        width, narrowest = WIDEST, FEWEST if self.program.looped else NARROWEST
+        while width > narrowest and width * self.spec.steps * self.program.operations > BLOCK_OPERATIONS:
             width //= 2
         if self.program.looped:
             while width > FEWEST and 8 * width * len(self.program.source.layout.dtypes) > LOOPED_BYTES:

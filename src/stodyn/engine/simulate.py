@@ -123,7 +123,8 @@ def simulate(
     block : int, optional
         How many paths are computed together.
     threads : int, optional
-        How many threads work; by default one per core.
+        How many threads work; by default one per core. They share the paths of a run, in blocks of eight paths or more:
+        one path is computed by one thread, however large its system is.
     place : place, optional
         Where blocks run: stodyn.place.threads(n), processes(n) or dask(client). The bits are the same anywhere.
     ledger : path, optional
