@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from stodyn.numerics import uncompiled
+from stodyn.numerics.sparse import find_pattern
 
 
 def everything(t, x, M):
@@ -46,3 +47,14 @@ def test_what_numpy_has_no_word_for_is_left_to_jax():
     closed = jax.make_jaxpr(lambda x: jnp.linalg.inv(x))(np.eye(2))
     with pytest.raises(uncompiled.Compile):
         uncompiled.run(closed, np.eye(2))
+
+
+def test_it_computes_while_something_else_is_traced():
+    """As the pattern of a large circuit's equations is found while its step is traced."""
+    order = np.random.default_rng(2).permutation(70)
+
+    def step(y):
+        pattern = find_pattern(lambda x: x[order] * 2.0, np.ones(70))
+        return y * len(pattern.rows)
+
+    assert jax.eval_shape(step, 1.0).shape == ()

@@ -55,7 +55,8 @@ def _results(equation: Any, inputs: list[np.ndarray]) -> list[Any]:
     if name in OTHERS:
         return [OTHERS[name](*inputs, **params)]
     if name in BY_JAX:
-        found = equation.primitive.bind(*inputs, **params)
+        with jax.ensure_compile_time_eval():  # a step may be traced meanwhile
+            found = equation.primitive.bind(*inputs, **params)
         return list(found) if equation.primitive.multiple_results else [found]
     raise Compile(name)
 
