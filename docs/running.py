@@ -5,13 +5,15 @@ after `small:`.
 
     python docs/running.py docs/tutorials/first_study.md ...
 
-runs pages whole, or all pages with Python blocks where none is named. The blocks of a page share their names; what a
-block prints replaces the text block that follows it directly, pictures go to `images` beside the page, and the digest
-of the code is written into the page's last line, so that a test can tell a page that was changed and not run again.
+runs pages whole, or where none is named all pages with Python blocks whose optional packages are installed. The blocks
+of a page share their names; what a block prints replaces the text block that follows it directly, pictures go to
+`images` beside the page, and the digest of the code is written into the page's last line, so that a test can tell a
+page that was changed and not run again.
 """
 
 import contextlib
 import hashlib
+import importlib.util
 import io
 import os
 import re
@@ -27,6 +29,7 @@ SIZES = re.compile(r"^(?P<head>\s*[\w, ]+ = )(?P<whole>.+?)  # small: (?P<small>
 BLOCK = re.compile(
     r"^```python\n(?P<code>.*?)^```\n(?P<then>\n*```text\n(?P<printed>.*?)^```\n)?", re.MULTILINE | re.DOTALL
 )
+OPTIONAL = ("sympy",)
 STAMP = re.compile(r"\n*<!-- run: (\w+) -->\n*$")
 
 
@@ -48,6 +51,11 @@ def digest(source: str) -> str:
 def code(page: str) -> str:
     """Return the Python blocks of a page, one after the other."""
     return "\n".join(match["code"] for match in BLOCK.finditer(page))
+
+
+def lacks(page: str) -> list[str]:
+    """Return the optional packages that a page imports and that are not installed."""
+    return [name for name in OPTIONAL if f"import {name}" in code(page) and importlib.util.find_spec(name) is None]
 
 
 def stamp(page: str) -> str | None:
@@ -107,5 +115,8 @@ def pages() -> Iterator[Path]:
 
 if __name__ == "__main__":
     for path in map(Path, sys.argv[1:]) if sys.argv[1:] else pages():
+        if not sys.argv[1:] and (missing := lacks(path.read_text())):
+            print(f"{path}: left as it is, because {', '.join(missing)} is not installed", flush=True)
+            continue
         print(f"{path} ...", flush=True)
         run_whole(path.resolve())

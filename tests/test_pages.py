@@ -1,10 +1,9 @@
 """The Python blocks of every page run in their small sizes, and what a page shows of their output is of this code."""
 
-import importlib.util
 from pathlib import Path
 
 import pytest
-from running import code, digest, inside, outputs, pages, shown, small, stamp
+from running import code, digest, inside, lacks, outputs, pages, shown, small, stamp
 
 ROOT = Path(__file__).parents[1]
 PAGES = {str(path.relative_to(ROOT)): path for path in pages()}
@@ -15,8 +14,8 @@ PAGE = "# T\n\n```python\nN = 5  # small: 2\nprint(N)\n```\n\n```text\n5\n```\n\
 @pytest.mark.parametrize("name", PAGES)
 def test_the_blocks_of_a_page_run(name, tmp_path):
     page = PAGES[name].read_text()
-    if "import sympy" in page and importlib.util.find_spec("sympy") is None:
-        pytest.skip("needs SymPy")
+    if lacks(page):
+        pytest.skip(f"needs {lacks(page)}")
     with inside(tmp_path):
         list(outputs(page, name, small))
 
