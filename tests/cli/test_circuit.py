@@ -21,7 +21,7 @@ def invoke(monkeypatch):
     return lambda *arguments: CliRunner().invoke(application(), list(map(str, arguments)))
 
 
-@pytest.mark.usefixtures("quick_compiling")
+@pytest.mark.usefixtures("quick_compiling", "coarse_pictures")
 def test_an_example(invoke, tmp_path):
     result = invoke("circuit", "rc_lowpass", "--paths", 200, "--probe", "V(out),IN,i(v1)", "--out", tmp_path / "rc")
     assert result.exit_code == 0, result.output
@@ -36,7 +36,7 @@ def test_an_example(invoke, tmp_path):
     assert float(run["variance"].sel(component="out")[-1]) == pytest.approx(4.144e-11, rel=0.4)
 
 
-@pytest.mark.usefixtures("quick_compiling")
+@pytest.mark.usefixtures("quick_compiling", "coarse_pictures")
 def test_phase_noise(invoke, tmp_path):
     result = invoke("circuit", "ring_oscillator", "--phase-noise", "V(u1)", "--offsets", "1,100meg", "--level", 2,
                     "--out", tmp_path)  # fmt: skip
@@ -155,7 +155,7 @@ def test_cautions():
         assert len(found) == len(said) and all(part in line for part, line in zip(said, found, strict=True)), found
 
 
-@pytest.mark.usefixtures("quick_compiling")
+@pytest.mark.usefixtures("quick_compiling", "coarse_pictures")
 def test_random_values_and_measures(invoke, tmp_path):
     """A level is met R C log 2 after the edge, which R with 5 % spreads by as much."""
     file = tmp_path / "measured.cir"

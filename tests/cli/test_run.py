@@ -16,7 +16,7 @@ from stodyn.cli.status import in_words
 from stodyn.engine.ledger import Status
 from stodyn.models.ornstein_uhlenbeck import ornstein_uhlenbeck
 
-pytestmark = pytest.mark.usefixtures("quick_compiling_everywhere")
+pytestmark = pytest.mark.usefixtures("quick_compiling_everywhere", "coarse_pictures")
 RUN = """
 [model]
 name = "ornstein_uhlenbeck"

@@ -52,7 +52,7 @@ def paths_of(problem, method, **options):
     return run["path"].values, sd.provenance(run)
 
 
-@pytest.mark.brief("Heun", "ImplicitMidpoint", "DRI1")
+@pytest.mark.brief("ImplicitMidpoint", "DRI1")
 @pytest.mark.parametrize("method", ["Heun", "SRIW1", "AB3", "ImplicitMidpoint", "DRI1"])
 def test_the_kernel_takes_the_steps_that_programs_of_processors_and_vmap_take(method):
     """One, two and more normals a step; a history; Newton's loop; discrete draws. From the processor's programs, with

@@ -83,7 +83,7 @@ def test_processes(forked, tmp_path):
 
 
 @pytest.mark.usefixtures("quick_compiling")
-@pytest.mark.brief("problem0-method0")
+@pytest.mark.long("tests/fuzz/test_executors_agree.py, and test_kernel.py for statistics")
 @pytest.mark.parametrize(("problem", "method"), [(lorenz(), EulerMaruyama), (kubo(), ImplicitMidpoint)])
 def test_printed_and_vmap_agree(problem, method):
     runs = [

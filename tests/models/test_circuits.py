@@ -84,9 +84,12 @@ def test_kt_over_c_by_paths():
     assert np.all(np.abs(found["mean"]) <= 4.0 * found["mean_stderr"])
 
 
+@pytest.mark.long("tests/analysis/test_phase_noise.py, whose ring is the same circuit")
 def test_the_ring_oscillates_with_its_period():
-    quiet = cycle(RING_OSCILLATOR.problem)
-    assert quiet.period == pytest.approx(3.343391, abs=2e-6)
+    assert cycle(RING_OSCILLATOR.problem).period == pytest.approx(3.343391, abs=2e-6)
+
+
+def test_the_jitter_of_period_ends_and_where_they_are():
     # A clock whose periods are independent with variance s² has Var t_k = s² k.
     rng = np.random.default_rng(2)
     ends = np.cumsum(1.0 + 0.01 * rng.standard_normal((4000, 20)), axis=1)

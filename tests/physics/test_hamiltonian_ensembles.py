@@ -114,6 +114,7 @@ def test_lenard_bernstein(name):
 LORENTZ_RUNS = {"StoermerVerlet": (0.05, 2.2e-2), "DIRK": (0.05, 3.0e-3)}
 
 
+@pytest.mark.brief("StoermerVerlet")
 @pytest.mark.parametrize("name", LORENTZ_RUNS)
 def test_lorentz_keeps_the_energy(name):
     """The rms of H(100) - H(0) over 400 paths is that of the reference, and its mean is zero, within 4 errors."""

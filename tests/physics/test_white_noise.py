@@ -151,6 +151,7 @@ SCHEMES = {
 }  # fmt: skip
 
 
+@pytest.mark.brief("runge-kutta-0.01")  # κ of all of them, without sampling: tests/analysis/test_covariance.py
 @pytest.mark.parametrize(("family", "h"), [("runge-kutta", 0.01), ("adams", 0.0025)])
 def test_the_equation_that_is_solved(family, h):
     """E x = exp(DRIFT + κ SQUARE) x(0); κ is read off the means along their derivative by it.

@@ -77,8 +77,11 @@ class AtPoints:
             closed, shape = self._traced(tree, shapes)
             if holds(closed, "while") or holds(closed, "scan"):
                 raise uncompiled.Compile("a loop iterates often enough for compiling to pay")
-            trace = jax.make_jaxpr(_mapped(closed, differs))(*arrays)
-            self._made[key] = functools.partial(uncompiled.run, trace), shape
+            if points == 1:
+                self._made[key] = functools.partial(_at_the_point, closed, differs), shape
+            else:
+                trace = jax.make_jaxpr(_mapped(closed, differs))(*arrays)
+                self._made[key] = functools.partial(uncompiled.run, trace), shape
         run, shape = self._made[key]
         with jax.ensure_compile_time_eval():
             return jax.tree.unflatten(shape, run(*arrays))
@@ -118,6 +121,12 @@ def _mapped(closed: core.ClosedJaxpr, differs: Sequence[bool]) -> Callable:
         return core.jaxpr_as_fun(closed)(*leaves)
 
     return jax.vmap(at_a_point, in_axes=[0 if own else None for own in differs])
+
+
+def _at_the_point(closed: core.ClosedJaxpr, differs: Sequence[bool], *arrays: np.ndarray) -> list[np.ndarray]:
+    """The results at a single point: its trace need not be mapped over others."""
+    found = uncompiled.run(closed, *(a[0] if own else a for a, own in zip(arrays, differs, strict=True)))
+    return [np.asarray(value)[None] for value in found]
 
 
 def at_points(function: Callable, *arguments: Any, in_axes: Any = 0) -> Any:
