@@ -319,6 +319,12 @@ def twin(**options):
             "modes: 1 separates modes 1 and 2, which have the same frequency",
         ),
         (
+            lambda: sd.structures.with_energy(
+                dataclasses.replace(frame().own, constraints=lambda t, x: x[:1] - 0.1 * t)
+            ),
+            "problem: a constraint moves with time",
+        ),
+        (
             lambda: sd.structures.stationary_covariance(
                 dataclasses.replace(frame().own, constraints=lambda t, x: x[:1])
             ),

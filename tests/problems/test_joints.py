@@ -148,6 +148,8 @@ REFUSED = {
     "nothing moves": (lambda t, x: jnp.stack([x[0] - ON[0], x[1] - ON[1]]), "so that nothing can move"),
     "square": (lambda t, x: ((x @ x - 1.0) ** 2)[None], "the gradient of 'g0' vanishes where the constraint holds"),
     "constant": (lambda t, x: jnp.zeros(1), "the gradient of 'g0' vanishes"),
+    "kink": (lambda t, x: jnp.abs(x[:1] - ON[0]), "constraints: 'g0' has a kink where it holds"),
+    "one-sided": (lambda t, x: jnp.maximum(x[:1] - ON[0], 0.0), "constraints: 'g0' has a kink where it holds"),
     "impossible": (lambda t, x: (x @ x + 1.0)[None], "constraints|start"),
     "not finite": (lambda t, x: jnp.sqrt(x[0] - 2.0)[None], "not finite at the start"),
 }

@@ -73,6 +73,11 @@ def with_energy(problem: Mechanical) -> Accounted:
         raise ValueError(
             "problem: its white noise depends on the state; the energy that it feeds in is not accounted for"
         )
+    if own.joints is not None and own.joints.moves:
+        raise ValueError(
+            "problem: a constraint moves with time; the work that it does is not accounted for, and would stand in the "
+            "residual"
+        )
     if not own.is_regular:
         raise ValueError("problem: has coordinates without inertia, whose energy is not accounted for")
     if isinstance(problem, DrivenMechanical) and problem.pushes_by_state:

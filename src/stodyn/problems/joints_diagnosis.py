@@ -24,6 +24,7 @@ ROUNDS = 60  # of Newton onto the constraints
 DEPENDENT = 1e-10  # σ below this share of the largest everywhere: a constraint follows from others
 BRANCHING = 1e-6  # σ below this at the start alone: the motion may branch
 FAR = 0.1  # a start is not moved farther than this share of |x|
+NEAR = 1e-9  # share of |x| by which one looks across a constraint
 SAID = 1e-6  # a start that moves by more than this share of its size causes a warning
 
 
@@ -115,6 +116,12 @@ def diagnose(joints: Any, t: float) -> JointsDiagnosis:
         return answer(
             f"constraints: the gradient of {_listed(names[i] for i in flat)} vanishes where the constraint holds; "
             "write it so that it changes sign there (|r|² - l², not its square), and let it depend on x"
+        )
+    kinked = _kinked(look, times[usable], q[usable], Looked(*(part[usable] for part in found)))
+    if len(kinked):
+        return answer(
+            f"constraints: {_listed(names[i] for i in kinked)} has a kink where it holds: its gradient is another one "
+            "on either side, as that of |x - a|; write it so that it is smooth there (x - a)"
         )
     bad = _without_inertia(found.M[0], found.G[0], problem.coordinates)
     if bad:
@@ -240,6 +247,17 @@ def _flat(raw: Looked, found: Looked, usable: np.ndarray) -> np.ndarray:
     """The constraints without a gradient where they hold."""
     before, after = (np.linalg.norm(part.G[usable], axis=2).max(axis=0) for part in (raw, found))
     return np.flatnonzero(~(after > 1e-6 * before) | (before == 0.0))
+
+
+def _kinked(look: Callable, times: np.ndarray, q: np.ndarray, found: Looked) -> np.ndarray:
+    """The constraints whose gradients differ across the states in which they hold, as those of smooth ones do not."""
+    lengths = np.linalg.norm(found.G, axis=2)
+    across = np.array([np.linalg.pinv(G, rcond=DEPENDENT) @ length for G, length in zip(found.G, lengths, strict=True)])
+    across /= np.maximum(np.linalg.norm(across, axis=1, keepdims=True), 1e-300)
+    way = NEAR * np.abs(q).max(axis=1, keepdims=True) * across
+    before, after = (look(times, q + side * way).G for side in (-1.0, 1.0))
+    size = np.maximum(np.linalg.norm(before, axis=2), np.linalg.norm(after, axis=2))
+    return np.flatnonzero(np.any(np.linalg.norm(after - before, axis=2) > 0.1 * size, axis=0))
 
 
 def _without_inertia(M: np.ndarray, G: np.ndarray, names: Any) -> str:
