@@ -21,6 +21,7 @@ from stodyn.analysis.periodic import ONE, Cycle, _scheme
 from stodyn.analysis.periodic_system import StageEquations
 
 DOUBLINGS = 60
+SAME_ROWS = 1e-12  # of the largest singular value: below it rows of M count as dependent
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(20)
 
 
@@ -148,13 +149,17 @@ def averaged_densities(cycle: Cycle, i: int, f: np.ndarray) -> np.ndarray:
     found = np.empty((len(f), len(cycle.system.sources)))
     for first in range(0, len(f), 64):
         some = slice(first, first + 64)
-        seen = np.einsum("Nfn,Nnk->Nfk", _adjoints(cycle, i, f[some]), cycle.kicks)
-        found[some] = np.mean(np.abs(seen) ** 2, axis=0)
+        λ = _adjoints(cycle, i, f[some])
+        found[some] = np.mean((λ.real @ cycle.kicks) ** 2 + (λ.imag @ cycle.kicks) ** 2, axis=0)
     return found
 
 
 def _adjoints(cycle: Cycle, i: int, f: np.ndarray) -> np.ndarray:
-    """λ (N, frequencies, n) at the nodes."""
+    """λ (N, frequencies, n) at the nodes.
+
+    A step sees the state before it only through M x: A = F Vᵀ, V an orthonormal basis of the rows of M. F and V are
+    real, so that real and imaginary parts, one below the other, are multiplied by them.
+    """
     N, n, h = cycle.steps, cycle.system.n, cycle.h
     ω = 2.0 * np.pi * f
     places = 0.5 + 0.5 * NODES
@@ -162,13 +167,16 @@ def _adjoints(cycle: Cycle, i: int, f: np.ndarray) -> np.ndarray:
     weights = turns @ _scheme(cycle.order).interpolation(places)  # (f, s)
     e = np.eye(n)[i]
     moved = cycle.flows[:, :, i, :] - e  # (N, s, n): eᵀ of the flow to each stage, less that of none
-    source = h * (turns.sum(axis=1)[None, :, None] * e + np.einsum("fs,Nsn->Nfn", weights, moved))
+    source = h * (turns.sum(axis=1)[:, None] * e + weights.real @ moved + 1j * (weights.imag @ moved))
     turn = np.exp(-1j * ω * h)[:, None]
+    V = _row_space(cycle.system.mass)
+    F = cycle.A @ V
 
     def back(λ: np.ndarray) -> np.ndarray:
         all_of_them = np.empty((N, len(f), n), complex)
         for k in range(N - 1, -1, -1):
-            λ = source[k] + turn * (λ @ cycle.A[k])
+            parts = (np.concatenate([λ.real, λ.imag]) @ F[k]) @ V.T
+            λ = source[k] + turn * (parts[: len(f)] + 1j * parts[len(f) :])
             all_of_them[k] = λ
         return all_of_them
 
@@ -179,6 +187,13 @@ def _adjoints(cycle: Cycle, i: int, f: np.ndarray) -> np.ndarray:
     held[cycle.system.wandering] = 0.0
     λ = held * np.linalg.solve(closing, alone[..., None])[..., 0]
     return back(λ)
+
+
+def _row_space(M: np.ndarray) -> np.ndarray:
+    """An orthonormal basis (n, r) of the rows of M, whose sizes may differ by many decades."""
+    rows = M[M.any(axis=1)]
+    _, sizes, basis = np.linalg.svd(rows / np.abs(rows).max(axis=1, keepdims=True), full_matrices=False)
+    return basis[sizes > SAME_ROWS * sizes[0]].T
 
 
 def _covariances(cycle: Cycle) -> np.ndarray:

@@ -295,7 +295,8 @@ def _newton(system: System, begin: float, x0: np.ndarray, X: np.ndarray, T: floa
         stuck = best is not None and measure <= ROUNDING and measure > 0.3 * best
         best = measure if best is None else min(best, measure)
         if done or stuck:
-            linear = _linearised(system, begin, x0, X, T / N, D, method.c)
+            if not done:
+                linear = _linearised(system, begin, x0, X, T / N, D, method.c)
             return _cycle(system, begin, x0, X, T, driven, order, linear, measure, rounds)
     raise NoOscillation(f"Newton did not converge in {ROUNDS} rounds, the last change {measure:.1e} of the range")
 

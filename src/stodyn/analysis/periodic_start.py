@@ -1,8 +1,9 @@
 """A first guess of a periodic solution: follow the system without noise until it repeats itself.
 
 The length of the first window is taken from the fastest rate at the start and doubled until some component has gone up
-and down several times. From there on windows of a few periods follow until three successive periods agree to 1 % and
-the states at their ends to 5 % of their range; Newton does the rest, however slowly the amplitude settles.
+and down several times, in the last window or in the last three together. From there on windows of a few periods follow
+until three successive periods agree to 1 % and the states at their ends to 5 % of their range; Newton does the rest,
+however slowly the amplitude settles.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ RTOL, FINE = 1e-3, 1e-5
 LOOKS = 800  # points of a window
 DOUBLINGS = 60
 MOST_TURNS = 8  # rises of one component within a period
+JOINED = 3  # windows that are looked at together where the last one shows too few periods
 RISES = 3  # seen in a window before anybody believes in a period
 REST = 1e-6  # of the size of a component: a range below it is none
 
@@ -77,6 +79,7 @@ def autonomous(system: System, x: np.ndarray, period: float | None, settle: floa
     start_window, seen, largest = window, [], np.zeros(system.n)
     known = period
     spent = 0.0
+    windows: list[tuple[np.ndarray, np.ndarray]] = []
     for _ in range(DOUBLINGS + 8 * math.ceil(settle)):
         times = np.linspace(t, t + window, LOOKS + 1)
         states = followed(system, times, x)
@@ -84,8 +87,14 @@ def autonomous(system: System, x: np.ndarray, period: float | None, settle: floa
             raise NoOscillation(f"the noise-free system has no finite solution beyond t = {t:.4g}")
         reach = np.ptp(states, axis=0)
         largest = np.maximum(largest, reach)
-        found = _rises(system, times, states)
         t, x = times[-1], states[-1]
+        found = _rises(system, times, states)
+        windows = [*windows[1 - JOINED :], (times[1:], states[1:])]
+        if found is None and len(windows) == JOINED:
+            joined = np.concatenate([part[0] for part in windows]), np.concatenate([part[1] for part in windows])
+            at_once = _repeated(system, *joined, _rises(system, *joined))
+            if at_once is not None:
+                return at_once
         if found is None:
             if known is not None:
                 spent += window / known
@@ -98,11 +107,9 @@ def autonomous(system: System, x: np.ndarray, period: float | None, settle: floa
             window *= 2.0
             continue
         spent += window / (known or window)
-        turns = _turns(system, times, states, found)
-        if turns is not None:
-            periods = found[turns::turns] - found[: len(found) - turns : turns] if turns > 1 else np.diff(found)
-            return Guess(float(found[-1]), _between(times, states, found[-1]), float(periods[-1]), tuple(periods[-3:]),
-                         (times, states))  # fmt: skip
+        guess = _repeated(system, times, states, found)
+        if guess is not None:
+            return guess
         seen, known = np.diff(found)[-3:].tolist(), float(found[-1] - found[-2])
         if spent > 8.0 * settle:
             break
@@ -156,6 +163,16 @@ def _first_window(system: System, x: np.ndarray) -> float:
     sizes = np.abs(values[np.isfinite(values)])
     sizes = sizes[sizes > 0.0]
     return 2.0 * np.pi / float(sizes.max()) if len(sizes) else 1.0
+
+
+def _repeated(system: System, times: np.ndarray, states: np.ndarray, rises: np.ndarray | None) -> Guess | None:
+    """The last period of a window in which the states repeat; None where they do not."""
+    turns = None if rises is None else _turns(system, times, states, rises)
+    if rises is None or turns is None:
+        return None
+    periods = rises[turns::turns] - rises[: len(rises) - turns : turns] if turns > 1 else np.diff(rises)
+    x = _between(times, states, rises[-1])
+    return Guess(float(rises[-1]), x, float(periods[-1]), tuple(periods[-3:]), (times, states))
 
 
 def _turns(system: System, times: np.ndarray, states: np.ndarray, rises: np.ndarray) -> int | None:

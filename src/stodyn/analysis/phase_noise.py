@@ -35,6 +35,7 @@ from stodyn.problems.contract import Problem
 
 WANTED = 1e-9  # relative error of c at which steps are fine enough
 SLOWLY = 8.0  # where twice the steps do not divide the error by it (devices with corners), they are doubled no more
+ENOUGH, CORNERS = 1e-3, 24.0  # below this error they have to divide it by that, as they do where devices are smooth
 MOST_NUMBERS = 30_000_000  # in the stage equations of all steps: no finer steps beyond it
 LAGS = 64  # periods over which jitter is followed
 SLOW = 0.99  # a multiplier above it makes amplitude noise that lasts for hundreds of periods
@@ -162,7 +163,7 @@ def phase_noise(
                          "cyclostationary.spectrum for its noise")  # fmt: skip
     found, finer = response(cycle), response(cycle.refined)
     error, before = abs(finer.c / found.c - 1.0) if found.c else 0.0, np.inf
-    while steps is None and error > WANTED and error < before / SLOWLY:
+    while steps is None and error > WANTED and error < before / (SLOWLY if error > ENOUGH else CORNERS):
         if 2 * cycle.steps * (cycle.stages.shape[1] * cycle.system.n) ** 2 > MOST_NUMBERS:
             break
         cycle, found, before = cycle.refined, finer, error
