@@ -237,3 +237,17 @@ def test_waveforms():
     np.testing.assert_allclose([at(t * ms)[3] for t in (0, 1.5, 2.5, 4, 9)], (0, 2, 4, 1, -2), atol=1e-12)
     assert at(3.0)[4] == 7.0
     np.testing.assert_allclose([at(t * ms)[5] for t in (0, 0.5, 2, 19)], (0, 0.5, 1, 1), atol=1e-12)
+
+
+def test_charges_that_grow_with_their_voltage_keep_the_sign_of_the_constraints():
+    """Told from the stamps, and true at states far apart; a controlled source, or a charge that reads a third node, may
+    turn it."""
+    text = "title\nV1 i 0 1\nR1 i a 1k\nD1 a b j\nD2 b 0 j\nC1 b 0 1p\nQ1 b a 0 q\n.model j D(CJO=1p TT=1n)\n"
+    circuit = read(text + ".model q NPN(CJC=1p TR=1n)\n")
+    assert circuit.has_constant_orientation
+    split, rng = circuit.split, np.random.default_rng(1)
+    J = points.slopes(circuit.network, rng.uniform(-2.0, 2.0, (200, circuit.n)))
+    RM = np.broadcast_to(1e12 * circuit.mass_matrix[split.rows], (200, len(split.rows), circuit.n))
+    assert len(set(np.linalg.slogdet(np.concatenate([RM, split.N @ J], axis=1))[0])) == 1
+    assert not read(text + "E1 c 0 b a 2\nR2 c 0 1k\n.model q NPN(CJC=1p)\n").has_constant_orientation
+    assert not read(text + ".model q NPN(CJC=1p TF=1n)\n").has_constant_orientation

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy
 import xarray
 
 from stodyn import statistics
@@ -262,6 +261,10 @@ def deviation_spectrum(run: xarray.Dataset, name: str) -> tuple[np.ndarray, np.n
     values = values if values.shape[-1] == len(times) else values.T
     half = values[:, len(times) // 2 :]
     away = (half - half.mean(axis=0)) * math.sqrt(len(half) / (len(half) - 1))
-    segment = min(len(away[0]), 1024)
-    frequency, power = scipy.signal.welch(away, 1.0 / (times[1] - times[0]), "hann", segment, detrend=False)
-    return frequency[1:], power.mean(axis=0)[1:]
+    length, h = min(len(away[0]), 1024), times[1] - times[0]
+    window = np.sin(np.pi * np.arange(length) / length) ** 2  # Hann's; segments overlap by half (P. D. Welch)
+    begins = range(0, away.shape[1] - length + 1, max(1, length - length // 2))
+    power = np.mean([np.abs(np.fft.rfft(window * away[:, k : k + length])) ** 2 for k in begins], axis=(0, 1))
+    power *= h / np.sum(window**2)
+    power[1 : (length + 1) // 2] *= 2.0
+    return np.fft.rfftfreq(length, h)[1:], power[1:]

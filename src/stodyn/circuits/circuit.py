@@ -32,6 +32,7 @@ from stodyn.problems.index import STATES
 from stodyn.problems.linear import GaussianStart
 from stodyn.problems.sdae import SDAE
 
+CONTROLLED = frozenset("efgh")
 MOST_CORNERS = 12  # the most random values for which all corners are computed
 LOOKED_AT = 1_000_000  # n² m: larger systems are not checked for commutative noise
 
@@ -172,10 +173,18 @@ class Circuit(SDAE):
 
     @functools.cached_property
     def has_constant_orientation(self) -> bool:
-        """Whether the stamps show that no nonlinear part acting on a constraint reads an algebraic direction."""
+        """Whether the stamps show that the constraints' Jacobian keeps its sign.
+
+        No nonlinear part that acts on a constraint may read an algebraic direction. Charges that grow with their own
+        voltage may, without controlled sources: the determinant is then a sum over trees of the network, in which
+        every slope of a charge has a positive factor, as a capacitance has.
+        """
         _, N, K, _ = self.split
+        is_reciprocal = not any(e.kind in CONTROLLED for e in self.network.netlist.elements)
         N, K = (np.pad(matrix, width) for matrix, width in ((N, ((0, 0), (0, 1))), (K, ((0, 1), (0, 0)))))
         for group in (*self.network.groups, *self.network.charges):
+            if group.law.monotone and is_reciprocal:
+                continue
             acts = N[:, group.rows] if group.law.stores else N[:, group.out[0]] - N[:, group.out[1]]
             acting = np.abs(acts).max(axis=0, initial=0.0) > 0.0
             if any(np.any(acting & (np.abs(K[c] - K[d]).max(axis=1, initial=0.0) > 0.0)) for c, d in group.control):

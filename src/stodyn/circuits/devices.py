@@ -68,6 +68,7 @@ class Law:
     stores       whether `value` is a charge
     conducts     whether it makes a path for direct current
     breakdown    (name of BV, name of NBV) where the junction conducts backwards as well
+    monotone     whether `value` is a charge that grows with the voltage between the ends and depends on nothing else
     capacitance  (read, numbers) -> the capacitance over `unit` that small signals see between the ends of a charge,
                  where it is not the slope of that charge
     """
@@ -80,6 +81,7 @@ class Law:
     stores: bool = False
     conducts: bool = True
     breakdown: tuple[str, str] | None = None
+    monotone: bool = False
     capacitance: Callable[[tuple[Any, ...], Numbers], Any] | None = None
 
     def at(self, read: tuple[Any, ...], p: Numbers, xp: Any) -> Current:

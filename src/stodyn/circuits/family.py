@@ -34,7 +34,7 @@ RESISTOR = Law(
     "resistor that varies", lambda read, p, xp: p["size"] * read[0],
     lambda read, p, xp: 2.0 * BOLTZMANN * p.kelvin * p["size"] + 0.0 * read[0], "thermal",
 )  # fmt: skip
-CAPACITOR = Law("capacitor that varies", lambda read, p, xp: 1.0 * read[0], stores=True, conducts=False)
+CAPACITOR = Law("capacitor that varies", lambda read, p, xp: 1.0 * read[0], stores=True, conducts=False, monotone=True)
 GAIN = Law("gain that varies", lambda read, p, xp: p["size"] * read[0])
 CHANGE = Law("change of a branch", lambda read, p, xp: p["size"] * read[0])
 OFFSET = Law("change of a source", lambda read, p, xp: p["size"] + 0.0 * read[0])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy
 
+from stodyn.circuits import points
 from stodyn.circuits.assembly import Network
 from stodyn.circuits.text import NetlistError
 from stodyn.numerics import direct
@@ -94,6 +96,7 @@ class _Solver:
 
     def __init__(self, network: Network, sources: np.ndarray, held: dict[int, float]):
         self.network, self.sources, self.held = network, sources, held
+        self.at_rest = dataclasses.replace(network, linear=network.at_dc)
         self.rounds, self.trouble = 0, ""
         self.count = len(network.nodes)
 
@@ -101,17 +104,12 @@ class _Solver:
         network, n = self.network, self.network.n
         x = x.copy()
         grounded = np.where(np.arange(n) < self.count, gmin, 0.0)
-        keep = np.ones(n)
-        keep[list(self.held)] = 0.0
         for turn in range(ROUNDS):
             self.rounds += 1
             f = network.rates(x, share * self.sources, np, network.at_dc) - grounded * x
-            J = network.slopes(x, network.at_dc) - scipy.sparse.diags_array(grounded)
-            if self.held:
-                J = scipy.sparse.diags_array(keep) @ J + scipy.sparse.diags_array(1.0 - keep)
-                for row, value in self.held.items():
-                    f[row] = x[row] - value
-            move = self.solved(J, f)
+            for row, value in self.held.items():
+                f[row] = x[row] - value
+            move = self.solved(self.jacobian(x, grounded), f)
             if move is None:
                 return None
             step = self.limited(x, -move) * shortened(turn, np.abs(move[: self.count]).max(initial=0.0))
@@ -121,11 +119,26 @@ class _Solver:
                 return x if np.isfinite(x).all() else None
         return None
 
+    def jacobian(self, x: np.ndarray, grounded: np.ndarray) -> Any:
+        """f_x, an array where the network is small; each held node has the row of its own voltage."""
+        rows = list(self.held)
+        if len(x) <= direct.SMALL:
+            J = points.slopes(self.at_rest, x[None])[0] - np.diag(grounded)
+            J[rows] = np.eye(len(x))[rows]
+            return J
+        keep = np.ones(len(x))
+        keep[rows] = 0.0
+        J = self.network.slopes(x, self.network.at_dc) - scipy.sparse.diags_array(grounded)
+        return scipy.sparse.diags_array(keep) @ J + scipy.sparse.diags_array(1.0 - keep) if rows else J
+
     def solved(self, J: Any, f: np.ndarray) -> np.ndarray | None:
-        rows = abs(J).max(axis=1).toarray().ravel()
+        rows = np.abs(J).max(axis=1) if isinstance(J, np.ndarray) else abs(J).max(axis=1).toarray().ravel()
         scale = 1.0 / np.where(rows > 0.0, rows, 1.0)
         try:
-            found = direct.solved(scipy.sparse.diags_array(scale) @ J, scale * f)
+            if isinstance(J, np.ndarray):
+                found = np.linalg.solve(scale[:, None] * J, scale * f)
+            else:
+                found = direct.solved(scipy.sparse.diags_array(scale) @ J, scale * f)
         except np.linalg.LinAlgError:
             self.trouble = f" (singular: {self.loose(J, scale)})"
             return None
@@ -135,7 +148,8 @@ class _Solver:
         """Names the unknowns that no equation determines."""
         if self.network.n > 1000:
             return "some node voltages are not determined"
-        direction = np.abs(np.linalg.svd(scale[:, None] * J.toarray())[2][-1])
+        whole = J if isinstance(J, np.ndarray) else J.toarray()
+        direction = np.abs(np.linalg.svd(scale[:, None] * whole)[2][-1])
         names = [self.network.names[i] for i in np.flatnonzero(direction > 0.1 * direction.max())]
         return f"{', '.join(names[:6])} {'is' if len(names) == 1 else 'are'} not determined"
 

@@ -105,7 +105,7 @@ TRANSPORT = Law("bipolar transport", transport, collector_noise, "shot", (("is",
 BASE = Law("bipolar base", base, base_noise, "shot", (("is", "nf"),))
 BACK = Law("bipolar collector junction", back, None, "", (("is", "nr"),))
 EMITTER_CHARGE = Law("bipolar emitter charge", emitter_charge, stores=True, conducts=False)
-COLLECTOR_CHARGE = Law("bipolar collector charge", collector_charge, stores=True, conducts=False)
+COLLECTOR_CHARGE = Law("bipolar collector charge", collector_charge, stores=True, conducts=False, monotone=True)
 
 
 def at_temperature(model: Model, kelvin: float, nominal: float) -> dict[str, float]:

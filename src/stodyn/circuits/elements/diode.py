@@ -62,7 +62,7 @@ def charge(read: tuple[Any, ...], p: Numbers, xp: Any) -> Any:
 
 
 JUNCTION = Law("diode", current, noise, "shot", (("is", "n"),), breakdown=("bv", "nbv"))
-STORED = Law("diode charge", charge, stores=True, conducts=False)
+STORED = Law("diode charge", charge, stores=True, conducts=False, monotone=True)
 
 
 def _broken_down(numbers: dict[str, float], thermal_voltage: float) -> float:
