@@ -52,6 +52,7 @@ def warned(call, *arguments, **options):
     return [str(w.message) for w in found if isinstance(w.message, UnstableSteps)]
 
 
+@pytest.mark.usefixtures("quick_compiling")
 @pytest.mark.parametrize("name", UNSTABLE)
 def test_an_unstable_step_is_warned_of_with_one_that_would_do(name):
     problem, method, end, dt, limit = UNSTABLE[name]

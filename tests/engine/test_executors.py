@@ -51,6 +51,7 @@ def test_what_cannot_be_printed_goes_to_vmap_and_says_why(name):
     assert way.name == "vmap" and words in way.reason
 
 
+@pytest.mark.usefixtures("quick_compiling")
 def test_what_cannot_be_printed_runs_under_vmap():
     """Complex numbers; other tests run a solve by LAPACK, sorting and functions of the host."""
     drift, words = UNPRINTED["complex numbers"]
@@ -66,6 +67,7 @@ def test_very_long_steps_run_under_vmap(monkeypatch):
     assert way.name == "vmap" and "scalar operations per step, more than 10" in way.reason
 
 
+@pytest.mark.usefixtures("quick_compiling")
 def test_without_a_compiler_everything_runs_under_vmap_with_the_same_noise(monkeypatch):
     collect = [Moments(every=1), Paths(16, every=1)]
     printed = sd.simulate(coupled(3), "Heun", collect=collect, **RUN)

@@ -12,6 +12,7 @@ from stodyn.models.geometric_brownian_motion import GEOMETRIC_BROWNIAN_MOTION
 from stodyn.models.kubo import KUBO
 from stodyn.models.lorenz import LORENZ, lorenz
 from stodyn.models.ornstein_uhlenbeck import ORNSTEIN_UHLENBECK
+from stodyn.numerics.printing.points import at_points
 
 
 @pytest.fixture(autouse=True)
@@ -91,7 +92,7 @@ def test_ornstein_uhlenbeck_moments_satisfy_their_equations():
     model = ORNSTEIN_UHLENBECK(rate=1.7, sigma=0.6, start=-2.0)
     problem, t = model.problem, np.linspace(0.0, 3.0, 7)
     at = model.exact["mean"](t)
-    drift = jax.vmap(lambda x: problem.f(0.0, x, problem.params))(jnp.asarray(at))
+    drift = at_points(lambda x: problem.f(0.0, x, problem.params), at)
     np.testing.assert_allclose(slope(model.exact["mean"], t), drift, rtol=1e-10)
     v = model.exact["variance"](t)
     np.testing.assert_allclose(slope(model.exact["variance"], t), -2.0 * 1.7 * v + 0.6**2, rtol=1e-10, atol=1e-11)
@@ -126,8 +127,8 @@ def test_stationary_densities_solve_fokker_planck(model):
     """No flux, f ρ - ½ (g² ρ)' = 0, and ∫ ρ = 1."""
     problem, density = model.problem, model.exact["stationary_density"]
     x = np.linspace(-2.0, 2.0, 401)
-    f = np.asarray(jax.vmap(lambda x: problem.f(0.0, x[None], problem.params)[0])(jnp.asarray(x)))
-    g = np.asarray(jax.vmap(lambda x: problem.g(0.0, x[None], problem.params)[0, 0])(jnp.asarray(x)))
+    f = at_points(lambda x: problem.f(0.0, x[None], problem.params)[0], x)
+    g = at_points(lambda x: problem.g(0.0, x[None], problem.params)[0, 0], x)
     flux = f * density(x) - 0.5 * slope(lambda y: g**2 * density(y), x)
     assert np.max(np.abs(flux)) < 1e-7 * np.max(np.abs(f * density(x)))
     grid = np.linspace(-12.0, 12.0, 48_001)  # the trapezoidal rule is exact to rounding for smooth decaying functions
