@@ -22,6 +22,11 @@ from stodyn.methods.catalogue import catalogue
 from stodyn.methods.contract import Method
 from stodyn.methods.dyadic import Dyadic, follows_the_path, takes_halves
 from stodyn.methods.langevin import Shifted
+from stodyn.methods.langevin_splitting import Splitting
+from stodyn.methods.milstein import Milstein
+from stodyn.methods.multistep import AdamsBashforth, AdamsMoulton
+from stodyn.methods.platen import PlatenWeak2
+from stodyn.methods.stiff import StiffMilstein
 from stodyn.methods.tableau import Table
 from stodyn.problems.contract import STRUCTURES
 from stodyn.problems.mechanical import Mechanical
@@ -37,8 +42,17 @@ CASES = {kind: cases for file in FILES for kind, cases in file["CASES"].items()}
 PROPERTIES = {key: function for file in FILES for key, function in file["PROPERTIES"].items()}
 STEPPERS = {name: method for name, method in catalogue().items() if isinstance(method, Method)}
 FULL = bool(os.environ.get("STODYN_FULL"))
-# Of families without tables: all four coefficients, implicit with forces, most terms of the noise.
-MOST_GENERAL = ("StochasticAlpha", "ShiftedDIRK", "RattleAlpha15", "ShiftedRattle15")
+# All four coefficients, the longest history, implicit with forces, most terms of the noise, areas.
+MOST_GENERAL = (
+    "StochasticAlpha",
+    "AB4",
+    "AM5",
+    "ShiftedDIRK",
+    "RattleAlpha15",
+    "ShiftedRattle15",
+    "RK1A3MLevy",
+    "StiffMilsteinLevy",
+)
 exact_moments = functools.cache(expectation._exact_moments)
 computed_weak_order = runpy.run_path(str(HERE / "polynomials.py"))["computed_weak_order"]
 
@@ -103,23 +117,33 @@ def deterministic(method, claim, structure):
 ORDERS = {"strong": strong, "weak": weak, "deterministic": deterministic}
 
 
-def formula(method, kind=None):
-    """What methods have in common that are one formula with other numbers, of which other tests prove what they claim.
+# Classes whose values are one formula with other numbers or other noise -> the claims for which one speaks for all. The
+# shifts of Shifted are translations, which leave everything but the strong order to the base, which is measured
+# itself; the numbers of Adams' formulas are measured without noise, where those of Milstein's do not differ.
+SPEAKS_FOR_ALL = {
+    Shifted: ("weak", "deterministic", "symplectic"),
+    AdamsBashforth: ("strong", "weak"),
+    AdamsMoulton: ("weak",),
+    Splitting: ("strong", "symplectic"),
+    type(Milstein): ("deterministic",),
+    type(StiffMilstein): ("deterministic",),
+    type(PlatenWeak2): ("deterministic",),
+}
 
-    Tables fulfil the conditions of their order, of the deterministic one where they are a Table. The coefficients of
-    GeneralisedAlpha give order 2 without noise (tests/methods/test_alpha.py), also measured for each class. The
-    shifts of Shifted are translations, which leave everything but the strong order to the base, which is measured
-    itself. The values of a class for mechanical systems differ in their terms of the noise.
+
+def formula(method, kind=None):
+    """What methods have in common of which one is measured for all that claim the same.
+
+    The conditions that tables fulfil are proved by other tests, for the deterministic order where they are a Table.
+    The values of a class for mechanical systems differ in their terms of the noise, those of GeneralisedAlpha in four
+    coefficients as well, which are measured without noise.
     """
-    has_table = any(hasattr(method, numbers) for numbers in ("table", "form", "A"))
-    has_proof = kind != "deterministic" or isinstance(getattr(method, "table", None), Table)
-    if method.accepts is Mechanical and kind in ("deterministic", "constraints"):
-        return type(method)
     if isinstance(method, GeneralisedAlpha):
-        return GeneralisedAlpha
-    if isinstance(method, Shifted) and kind != "strong":
-        return Shifted
-    return type(method) if has_table and has_proof else method.name
+        return type(method) if kind == "deterministic" else GeneralisedAlpha
+    has_table = any(hasattr(method, numbers) for numbers in ("table", "form", "A"))
+    has_proof = has_table and (kind != "deterministic" or isinstance(getattr(method, "table", None), Table))
+    one = has_proof or method.accepts is Mechanical or kind in SPEAKS_FOR_ALL.get(type(method), ())
+    return type(method) if one else method.name
 
 
 def first_of_each(key):

@@ -229,6 +229,7 @@ def follows_path(recipe: Recipe, m: int) -> bool:
     return bool(np.allclose(made, normals["W"], rtol=1e-9))
 
 
+@functools.lru_cache(maxsize=256)
 def example(recipe: Recipe, m: int) -> Increment:
     """The shapes of what a recipe makes."""
     normals = {name: jax.ShapeDtypeStruct((count,), np.float32) for name, count in recipe.normals(m).items()}
