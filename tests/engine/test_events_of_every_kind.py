@@ -35,7 +35,7 @@ def reference():
     return 1.0 - run["passage_survival"].values[-1], run["passage_survival_stderr"].values[-1]
 
 
-@pytest.mark.brief("Mechanical", "SDAE")
+@pytest.mark.brief("SDAE")
 @pytest.mark.filterwarnings("ignore:rare:UserWarning")
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "SDE"])
 def test_weighed_stopped_and_split(kind, reference):

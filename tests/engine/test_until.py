@@ -39,6 +39,7 @@ def stopped(draw, tolerance: float) -> tuple[float, int]:
         goal = rule.next_look(paths, 1024, 0.0)
 
 
+@pytest.mark.brief("rare event")
 @pytest.mark.parametrize("law", ["exponential", "rare event"])
 def test_coverage(law):
     """N = 4096 draws would do, were the variance known; 200 runs, of which 95 % cover. Stopping at the first small
