@@ -677,6 +677,7 @@ def levels(found: xarray.Dataset, truth: float | None = None) -> Axes:
         The first of the four Axes of a new picture.
     """
     from matplotlib import pyplot
+    from matplotlib.ticker import LogLocator
 
     one = found.isel(entry=0) if "entry" in found.dims else found
     figure, grid = pyplot.subplots(2, 2, figsize=(9.6, 7.2), layout="constrained")
@@ -704,6 +705,8 @@ def levels(found: xarray.Dataset, truth: float | None = None) -> Axes:
     if truth is not None:
         values.axhline(truth, color=ORANGE, lw=1)
     values.set(xscale="log", xlabel="path-steps", ylabel="value")
+    for ax in (errors, values):
+        ax.xaxis.set_minor_locator(LogLocator(subs=(2.0, 5.0)))  # more labels than these run into each other
     figure.suptitle(found.attrs["route"], fontsize="medium")
     return means
 
