@@ -213,7 +213,11 @@ def of_one_class(method):
     return GeneralisedAlpha if isinstance(method, GeneralisedAlpha) else type(method)
 
 
-@pytest.mark.parametrize("name", first_of_each(of_one_class))
+# Other tests hold their paths to tabulated digits, and the suite is asked of RattleAlpha15 and ConstrainedBAOAB.
+TABULATED = () if FULL else ("ProjectedAlpha", "ShiftedRattle15")
+
+
+@pytest.mark.parametrize("name", [name for name in first_of_each(of_one_class) if name not in TABULATED])
 def test_every_method_passes_the_suite(name):
     """On the most general noise that it takes, and where that is not all noise, on diagonal noise as well.
 
