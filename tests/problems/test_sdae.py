@@ -296,12 +296,11 @@ def test_the_state_space_form_has_the_drift_and_noise_of_the_sdae():
         sde, words = problem.lower(SDE)
         y, p = problem.evolving @ problem.diagnose(0.1).start + 0.01, problem.params
 
-        @jax.jit
         def both(y):
             x = problem.state(0.1, y, p)
             return x, problem.f(0.1, x, p), problem.g(0.1, x, p), sde.f(0.1, y, p), sde.g(0.1, y, p)
 
-        x, f, g, drift, noise = both(jnp.asarray(y))
+        x, f, g, drift, noise = at_one(both, y)
         np.testing.assert_allclose(problem.evolving @ x, y, atol=1e-13)
         np.testing.assert_allclose(problem.constraints(f), 0.0, atol=1e-12)
         RM = problem.mass[problem.split.rows][:, problem.split.columns]
