@@ -106,7 +106,7 @@ def index(papers: Iterable[Paper], studies: Sequence[Study], kept: Collection[st
         parts.append(f"{escaped(paper.reference)}.")
         lines = []
         for study in (study for study in studies if study.paper == paper):
-            title = escaped(study.title)
+            title = heading(study.title)
             link = f"[{title}]({paper.page}.md#{study.name})" if study.name in kept else f"{title} (not run here)"
             lines.append(f"- {link}: `{study.name}`")
         parts.append("\n".join(lines))
@@ -117,7 +117,7 @@ def page(paper: Paper, stored: Sequence[tuple[Study, Mapping[str, Any]]]) -> str
     """The page of a paper: for each study what it shows, its table and its figures."""
     parts = [f"# {escaped(paper.short)}", f"{escaped(paper.reference)}.", escaped(paper.about)]
     for study, record in stored:
-        parts += [f'<a id="{study.name}"></a>', f"## {escaped(study.title)}", escaped(study.finding), made_by(record)]
+        parts += [f'<a id="{study.name}"></a>', f"## {heading(study.title)}", escaped(study.finding), made_by(record)]
         parts += [figure(study.name, name, caption) for name, caption in record["figures"].items()]
         parts.append(table([Row(**row) for row in record["rows"]]))
     return joined(parts)
@@ -169,6 +169,11 @@ def printed(value: float | str | None, stderr: float | None = None) -> str:
         return f"{finite:.0f}" if finite.is_integer() and abs(finite) < 1e15 else f"{finite:.8g}"
     digits = math.floor(math.log10(abs(finite))) - math.floor(math.log10(error)) + 2
     return f"{finite:#.{min(max(digits, 1), 16)}g}".rstrip(".")
+
+
+def heading(title: str) -> str:
+    """A title with a capital at its beginning."""
+    return escaped(title[:1].upper() + title[1:])
 
 
 def escaped(text: str) -> str:
