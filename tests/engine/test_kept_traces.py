@@ -189,3 +189,15 @@ def test_facts_of_one_start_are_not_those_of_others_that_begin_alike(traced):
     one = sd.SDE(lambda t, x: -x, None, 1.0)
     sd.simulate(one, "EulerMaruyama", **RUN)
     assert not any("start_source" in facts for facts in kept_traces._facts.values())
+
+
+def test_a_circuit_is_traced_once_and_one_with_another_value_anew(traced):
+    circuit = sd.circuits.read("title\nI1 0 a 1m\nR1 a 0 1k\nC1 a 0 1n\nD1 a 0 j\n.model j D(CJO=1n)\n.tran 10n 20n\n")
+    ends = [_end_of(one) for one in (circuit, circuit, circuit.valued({"r1.value": 2e3}))]
+    assert ends[0] == ends[1] != ends[2]
+    assert len(traced) == 2
+
+
+def _end_of(circuit):
+    run = sd.simulate(circuit, t=circuit.span, dt=circuit.step, paths=2, seed=1, collect=st.Moments(at=[20e-9]))
+    return float(run["mean"].sel(component="a").squeeze())

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -32,6 +33,9 @@ MOST_UNKNOWNS = 8000  # because the matrices of a run are dense
 INDEX = np.int32  # the type of JAX's own indices without 64 bits
 BRANCHES = frozenset("vehl")
 OVER_UNIT = "over unit"  # among the numbers of charges: their own unit over that of the mass matrix, where they vary
+
+
+_TOKENS = itertools.count()
 
 
 class Stamps(NamedTuple):
@@ -150,6 +154,7 @@ class Network:
     filters: coloured.Coloured | None
     resistances: np.ndarray
     noises: tuple[Source, ...]
+    token: int = dataclasses.field(default_factory=_TOKENS.__next__)  # of this network, and of its family
 
     @property
     def n(self) -> int:

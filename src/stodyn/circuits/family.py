@@ -69,6 +69,11 @@ class Family:
             self.varying |= self._differing(probed[-1])
         self.probed = [self._parts(elements) for elements in probed]
 
+    @property
+    def token(self) -> int:
+        """The number of the networks of this family."""
+        return self.network.token
+
     def _parts(self, found: Sequence[Element]) -> dict[str, Element]:
         """The parts that replace those that vary, by name."""
         pairs = zip(found, self.usual.elements, strict=True)
