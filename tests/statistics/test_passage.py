@@ -15,6 +15,7 @@ from scipy.stats import norm
 import stodyn as sd
 from stodyn import statistics as st
 from stodyn.analysis.linear import step_map
+from stodyn.analysis.order import Errors
 from stodyn.engine import programs, stepping
 from stodyn.numerics import crossing, uncompiled
 from stodyn.numerics.printing import compiling
@@ -166,14 +167,15 @@ def kernel_errors(method, steps, exact):
 
 
 def test_orders_for_additive_noise():
-    """1 for EulerMaruyama, 2 for a method of weak order 2, with the errors that the rule has: no sampling."""
-    exact = 1.0 - 0.45338300386
-    euler = kernel_errors("EulerMaruyama", (4, 8, 16), exact)
-    np.testing.assert_allclose(euler, [-0.0329, -0.0216, -0.0126], atol=6e-5)
-    weak = kernel_errors("SRA1", (4, 8, 16), exact)
-    np.testing.assert_allclose(weak, [1.45e-3, 4.64e-4, 1.30e-4], atol=6e-6)
-    assert 0.7 < np.log2(euler[1] / euler[2]) < 1.15
-    assert 1.7 < np.log2(weak[1] / weak[2]) < 2.3
+    """1 for EulerMaruyama, 2 for a method of weak order 2, with the errors that the rule has: no sampling. The slopes
+    over the finest three are those of analysis.order."""
+    exact, steps = 1.0 - 0.45338300386, np.array([4, 8, 16, 32, 64])
+    euler, weak = (kernel_errors(method, steps, exact) for method in ("EulerMaruyama", "SRA1"))
+    np.testing.assert_allclose(euler, [-0.0329, -0.0216, -0.0126, -0.00699, -0.00375], atol=6e-5)
+    np.testing.assert_allclose(weak, [1.45e-3, 4.64e-4, 1.30e-4, 3.52e-5, 9.33e-6], atol=6e-6)
+    for errors, order, within in ((euler, 1, 0.15), (weak, 2, 0.3)):
+        measured = Errors(np.abs(errors), {"quadrature": np.full(5, 1e-9)}, np.zeros(5, int), coarse=2)
+        assert measured.fit(1.0 / steps, 0.99)["order"] == pytest.approx(order, abs=within)
 
 
 @pytest.mark.parametrize("method", ["Milstein", "EulerMaruyama"])

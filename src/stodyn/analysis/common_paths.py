@@ -19,6 +19,7 @@ from stodyn.engine.layout import Layout, Members
 from stodyn.engine.programs import lanes_of
 from stodyn.engine.spec import Spec, matched
 from stodyn.methods.contract import Method
+from stodyn.methods.measured import measuring
 from stodyn.noise import iterated, wiener
 from stodyn.noise.increment import Increment, Recipe, compose
 from stodyn.noise.supply import Drawn, Given
@@ -53,6 +54,8 @@ def common_paths(
     normals.
     """
     m, h = problem.m, (t[1] - t[0]) / steps
+    problems = [matched(problem, run.by)[0] if isinstance(run.by, Method) else None for run in runs]
+    runs = [Run(measuring(run.by, one), run.factors) for run, one in zip(runs, problems, strict=True)]
     recipe = shared_recipe([run.needs for run in runs], m)
     counts = dict(recipe.normals(m))
     for run in runs:
@@ -61,7 +64,10 @@ def common_paths(
     streams = tuple((name, count) for name, count in counts.items() if count)
     scalars = 1 + sum(counts.values()) + sum(a.size for a in jax.tree.leaves(example(recipe, m)))
     width = int(np.clip(CHUNK // (steps * scalars), 1, paths))
-    steppers = [_Stepper(problem, run.by, recipe) if isinstance(run.by, Method) else None for run in runs]
+    steppers = [
+        _Stepper(one, run.by, recipe) if isinstance(run.by, Method) else None
+        for run, one in zip(runs, problems, strict=True)
+    ]
     of_the_path = [None if isinstance(run.by, Method) else jax.jit(jax.vmap(run.by, in_axes=(None, 1))) for run in runs]
     spec = next(stepper for stepper in steppers if stepper is not None).spec(t[0], h, steps)
     crowd = Layout(spec, paths, seed, width)
@@ -118,10 +124,9 @@ class _Stepper:
     def __init__(self, problem: Any, method: Method, recipe: Recipe):
         self.m, self.method = problem.m, method
         self.composes = composes(method.needs, problem.m)
-        self.taken = matched(problem, method)[0]
         along = _Along(method, _AsGiven(recipe)) if self.composes else method
         ends = np.zeros(2)
-        spec = Spec(self.taken, along, ends, ends[1:], (States(),), (np.zeros(1, int),), np.dtype(float), None, {})
+        spec = Spec(problem, along, ends, ends[1:], (States(),), (np.zeros(1, int),), np.dtype(float), None, {})
         self.described = spec.traced_anew()
 
     def spec(self, t: float, h: float, steps: int) -> Spec:
