@@ -31,7 +31,7 @@ def looping(x, start):
     chosen = jax.lax.cond(x[1] > 1.0, lambda: x * root, lambda: x - root)
     total, parts = jax.lax.scan(lambda sum, y: (sum + y * root, sum * y), jnp.zeros(()), chosen, reverse=True)
     place = jnp.argmax(chosen)
-    return parts.at[place].set(total) + chosen[place], jnp.any(parts > 1.0), jnp.min(parts)
+    return parts.at[place].set(total).at[0].add(root) + chosen[place], jnp.any(parts > 1.0), jnp.min(parts)
 
 
 def test_loops_and_branches_at_one_point_and_at_many():
