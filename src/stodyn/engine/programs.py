@@ -258,6 +258,9 @@ def source_of(spec: Spec, seen: Watched, most: int) -> Source | LoopSource:
     """A step of more than `most` operations as loops over arrays, one of fewer as scalars."""
     traced: Any = spec.traced
     if scalar_operations(traced.step) > most and (spec.problem.n > SMALL or eliminates(spec)):
+        if getattr(spec.problem, "joints", None) is not None:  # matrices of zeros, which scalars leave out
+            with contextlib.suppress(Unprintable):
+                return scalar_source(spec, seen)
         try:
             return LoopSource(spec, seen)
         except Unprintable as error:
