@@ -9,6 +9,7 @@ import stodyn as sd
 from stodyn.accuracy import rules
 from stodyn.accuracy.estimate import Ladder, NotToBeHad
 from stodyn.accuracy.fast_modes import FastModes
+from stodyn.models.lenard_bernstein import ergodic_energy
 from stodyn.statistics import functional
 
 BROWNIAN = sd.SDE(lambda t, x: 0.0 * x, lambda t, x: 1.0, 0.0)
@@ -145,6 +146,30 @@ def test_paths_that_lose_each_other():
     problem = sd.SDE(lorenz, lambda t, x: jnp.eye(3), [1.0, 1.0, 25.0])
     found = ask(problem, lambda t, x: x[2], t=(0, 12), error=1.5, points="random")
     assert abs(float(found.value) - 23.55) < 4.5 and "as good" in found.attrs["why"]
+
+
+def test_particles_in_a_wave_from_their_stationary_law():
+    """E H stays what it is in equilibrium. Paths of different steps lose each other, so that plain Monte Carlo is what
+    remains; it takes a step that keeps structure, and 150 of its paths would meet the error if its bias were known.
+    Starts drawn by a function of one's own are pseudo-random beside Sobol points."""
+    depth = 3 / (4 * np.pi)
+
+    def gibbs(rng, size):
+        x = rng.random(10 * size + 100)
+        x = x[rng.random(x.size) < np.exp(-depth * (1 + np.sin(4 * np.pi * x)))][:size]
+        return np.stack([x, rng.standard_normal(size)], axis=1)
+
+    def energy(t, x, v):
+        return 0.5 * v**2 + depth * jnp.sin(4 * jnp.pi * x)
+
+    problem = sd.Hamiltonian(
+        energy, lambda t, x, v: -0.1 * np.sqrt(2) * x, lambda t, x, v: -0.01 * v, start=gibbs, periodic=1.0
+    )
+    found = ask(problem, lambda t, x: energy(t, x[0], x[1]), t=(0, 40), error=0.2)
+    assert abs(float(found.value) - ergodic_energy(mu=1.0, D=2**0.5, E0=3.0)) < 0.6
+    assert "ShiftedConformalVerlet" in found.attrs["route"] and "plain Monte Carlo" in found.attrs["route"]
+    assert "lose each other" in found.attrs["why"] and set(found.sampled.values) == {"random"}
+    assert found.attrs["path_steps"] < 1e6 and found.attrs["pilot_path_steps"] <= 1e5
 
 
 def test_what_swings_beside_what_is_stiff():

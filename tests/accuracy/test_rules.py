@@ -127,3 +127,38 @@ def test_an_interval_without_bias_is_wider_than_students():
     interval, b = found(levels, 1.0)
     q = 2.1  # Student's quantile is more than that for 15 to 40 degrees of freedom, or less by 4 %
     assert b.bound[0] == 0.0 and interval.half[0] == pytest.approx(1.15 * q * interval.stderr[0], rel=0.04)
+
+
+@pytest.mark.parametrize("above", [0, 1, 3])
+def test_the_bias_of_plain_monte_carlo_is_covered_an_order_below_the_claim(above):
+    """P_n = 3 + 5/n of an order claimed to be 2: the bound is the bias; of order 2 it is 3·2^k times the bias."""
+    base = 1 + above
+    for order, times in ((1.0, 1.0), (2.0, 3.0 * 2.0**above)):
+        (_, one, *_), bias = ladder(3.0, 5.0, order), 5.0 * (4.0 * 2**base) ** -order
+        bound = rules.bias_above({1: one.known}, 1, Order(2.0, 2.0), base).bound
+        assert bound[0] == pytest.approx(times * bias, rel=1e-6)
+
+
+def test_what_other_differences_show_beyond_doubt_counts_in_the_bias_of_plain_monte_carlo():
+    seen = {1: known(0.0, 0.01), 2: known(0.5, 0.01)}
+    assert rules.bias_above(seen, 1, Order(2.0, 2.0), 2).bound[0] == pytest.approx(0.48)
+
+
+def test_plain_routes():
+    """Pairs that vary as f does: plain Monte Carlo is cheaper than levels, with a base above the bias it measures where
+    pairs are dear; paths that are there cost nothing, and differences that grow leave no route."""
+    order, error = Order(2.0, 2.0), np.full(1, 0.01)
+
+    def cheapest(variance, paths, finer=0.0):
+        seen = {1: (known(0.0, 0.05, 400, variance), 12), 2: (known(finer, 0.05, 400, variance), 24)}
+        found = rules.plain_routes(np.ones(1), 4, seen, paths, order, error, 0.95)
+        return min(found, key=lambda route: route.cost, default=None)
+
+    near, far = cheapest(0.1, {}), cheapest(4.0, {})
+    assert near.is_plain and (near.base, near.top) == (1, 1) and far.base > far.top == 1
+    assert cheapest(0.1, {1: 10**9}).cost < near.cost
+    assert cheapest(0.1, {}, finer=1.0) is None
+    singles = {l: (np.ones(1), 4 * 2**l) for l in range(3)}
+    levels = {l: (np.full(1, 4.0), 6 * 2**l) for l in (1, 2)}
+    other = rules.predicted(singles, levels, np.zeros(1), order, error, 0.95, loses_paths=True)
+    assert far.cost < min(route.cost for route in other)

@@ -4,7 +4,8 @@ SDEs        PlatenWeak2, of weak order 2 and, where the noise commutes, of stron
 + general   Milstein's step without areas on antithetic pairs, whose differences fall faster where channels do not
             commute
 + stiff     a drift-implicit method, from 4 steps on
-+ long      the recommended method of Hamiltonian systems over many periods, where explicit steps heat or damp them
++ long      a method of weak order 2 that keeps the structure of Hamiltonian systems over many periods, where other
+            explicit steps heat or damp them; the recommended one where none fits
 + steep     TamedEuler where the drift grows faster than linearly: explicit steps are watched there, and given up
             when a path runs away; those below weak order 2 are not taken, and not trusted where they are asked for
 others      the recommended method of the problem
@@ -29,6 +30,7 @@ from stodyn.engine.spec import matched
 from stodyn.methods import implicit, milstein
 from stodyn.methods.catalogue import named
 from stodyn.methods.coupled import refusal
+from stodyn.methods.langevin import ShiftedConformalVerlet, ShiftedMidpoint, ShiftedVerlet
 from stodyn.methods.milstein import _Milstein
 from stodyn.methods.platen import PlatenWeak2, PlatenWeak2Pairs
 from stodyn.methods.recommend import recommended
@@ -45,8 +47,10 @@ from stodyn.statistics.functional import Functional
 STIFF = 64.0  # decay times in the interval beyond which implicit methods are tried
 LONG = 64.0  # time constants in the interval beyond which structure-preserving methods are tried
 FEWEST, MOST_FIRST = 2, 4096  # steps of the coarsest level
+STARTS = 64  # random starts at which forces are looked at
 LOOKS = 512  # random times at which coefficients are evaluated
 CLOCK_LOOKS, CLOCKED = 8, 64  # times at which clocks are looked for, and components up to which
+KEEPING = (ShiftedConformalVerlet, ShiftedVerlet, ShiftedMidpoint)  # keep structure; the cheapest first
 COUPLABLE = "PlatenWeak2 (weak 2), Milstein, Heun, ThetaEuler"
 
 
@@ -98,7 +102,7 @@ def candidates(problem: Any, functional: Functional, method: Any, t: tuple[float
         chosen = [(named(method), "pair")]
     else:
         chosen = _for_problem(problem, t)
-    found = []
+    found, along = [], _rate_along_paths(problem, t[0])
     for one, kind in chosen:
         stepped, _ = matched(problem, one)
         reason = refusal(one, stepped.m)
@@ -113,7 +117,7 @@ def candidates(problem: Any, functional: Functional, method: Any, t: tuple[float
         strong = 1.0 if kind == "antithetic" else one.promised("strong", stepped.noise_structure)
         is_implicit = one in (implicit.ThetaEuler, milstein.ImplicitMilstein)
         growth = _rates(stepped, t[0]) if isinstance(stepped, (SDE, Hamiltonian)) else None
-        steps = 8 if growth is None else _first_steps(growth, t, is_implicit)
+        steps = 8 if growth is None else _first_steps(growth, along, t, is_implicit, one in KEEPING)
         steps = max(steps, _steps_in_time(stepped, functional, t))
         watched = isinstance(stepped, SDE) and one is not TamedEuler and not is_implicit and superlinear(stepped)
         order = Order(min(own, functional.weak_order), 2.0 if strong >= 1 else 1.0, functional.has_roots)
@@ -135,7 +139,8 @@ def _for_problem(problem: Any, t: tuple[float, float]) -> list[tuple[Any, str]]:
         found.append((_WithoutAreas(), "antithetic"))
     rates, T = _rates(lowered, t[0]), t[1] - t[0]
     if isinstance(problem, Hamiltonian) and rates.largest * T > LONG:
-        found.append((recommended(problem), "pair"))
+        fitting = (one for one in KEEPING if one.refusal(problem) is None)
+        found.insert(0, (next(fitting, recommended(problem)), "pair"))
     if rates.decay * T > STIFF:
         found.append((milstein.ImplicitMilstein if commutes else implicit.ThetaEuler, "pair"))
     if steep:
@@ -144,8 +149,8 @@ def _for_problem(problem: Any, t: tuple[float, float]) -> list[tuple[Any, str]]:
 
 
 class _Rates(NamedTuple):
-    """Rates of the linearised drift at the start: the largest, the fastest decay, and the fastest oscillation that
-    lasts for a period."""
+    """Rates of the linearised drift at the start: the largest, how much faster than any growth the fastest decay is,
+    and the fastest oscillation that lasts for a period."""
 
     largest: float
     decay: float
@@ -159,14 +164,31 @@ def _rates(problem: Any, t: float) -> _Rates:
         return _Rates(0.0, 0.0, 0.0)
     rates = np.linalg.eigvals(slope)
     swinging = np.where(np.abs(rates.real) < np.abs(rates.imag), np.abs(rates), 0.0)
-    return _Rates(float(np.abs(rates).max()), float(max(-rates.real.min(), 0.0)), float(swinging.max()))
+    decay = max(-rates.real.min() - max(rates.real.max(), 0.0), 0.0)  # a saddle grows as fast, and is not stiff
+    return _Rates(float(np.abs(rates).max()), float(decay), float(swinging.max()))
 
 
-def _first_steps(rates: _Rates, t: tuple[float, float], is_implicit: bool) -> int:
-    """About one step per time constant of the system; implicit methods begin with four, or follow the oscillations."""
-    least, rate = (4, rates.oscillation) if is_implicit else (FEWEST, rates.largest)
-    wanted = min(max(least, (t[1] - t[0]) * rate), MOST_FIRST)
-    return 2 ** math.ceil(math.log2(wanted))
+def _rate_along_paths(problem: Any, t: float) -> float:
+    """How fast the forces on the particles of a Hamiltonian system change on their way, |f' f|/|f| in the root mean
+    square over random starts: particles that cross a wave see it at a frequency which no linearisation shows."""
+    if not (isinstance(problem, Hamiltonian) and problem.has_random_start):
+        return 0.0
+    params, starts = problem.example_params(), problem.draw_start(np.random.default_rng(0), range(STARTS))
+
+    def moved(x):
+        return jax.jvp(lambda x: problem.f(t, x, params), (x,), (problem.f(t, x, params),))
+
+    forces, changes = (np.asarray(part)[:, problem.n // 2 :] for part in AtPoints(moved)(np.asarray(starts, float)))
+    force, change = (np.sqrt(np.mean(part**2)) for part in (forces, changes))
+    return float(change / force) if np.isfinite(change) and force > 0 else 0.0
+
+
+def _first_steps(rates: _Rates, along: float, t: tuple[float, float], is_implicit: bool, keeps_structure: bool) -> int:
+    """About one step per time constant of the system; implicit methods begin with four, or follow the oscillations;
+    those that keep structure may take up to two time constants for a step."""
+    least, rate = (4, rates.oscillation) if is_implicit else (FEWEST, max(rates.largest, along))
+    wanted = math.log2(min(max(least, (t[1] - t[0]) * rate), MOST_FIRST))
+    return 2 ** (math.floor(wanted) if keeps_structure else math.ceil(wanted))
 
 
 def _steps_in_time(problem: Any, functional: Functional, t: tuple[float, float]) -> int:

@@ -22,10 +22,12 @@ import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 
-from stodyn.accuracy import fast_modes, rules
-from stodyn.accuracy.candidates import MOST_FIRST, Candidate, candidates
-from stodyn.accuracy.levels import CHEAP, PILOT, LevelRun, Question, pilot_points
+from stodyn.accuracy import rules
+from stodyn.accuracy.candidates import Candidate, candidates
+from stodyn.accuracy.ladder import Diverged, Ladder, NotToBeHad, Work
+from stodyn.accuracy.levels import LevelRun, Question
 from stodyn.accuracy.linear_control import Linearised, NoControl, linearised
+from stodyn.accuracy.pilot import MOST_DOUBLED, MOST_STEPS, RARE, Pilots, rare
 from stodyn.accuracy.report import dataset
 from stodyn.engine.failure import PathsFailed
 from stodyn.engine.place import Place, front_door
@@ -37,31 +39,16 @@ from stodyn.problems.contract import returned_shape
 from stodyn.statistics.functional import Both, Controlled, End, Functional, Probability, Watching
 
 POINTS = ("auto", "sobol", "random")
-MOST_STEPS = 2**22
-RARE = 1e-3
 GROWTH = {"sobol": 2.0, "random": 1.25}
+LEAP, NEARLY = 16, 0.9  # times the points of a level that plain Monte Carlo takes at most next; share that will do
 WORTH = 1.5  # gain of Sobol points on a level below which the next levels take pseudo-random ones
-PILOT_SHARE = 0.05  # of the predicted cost, which is up to a few times too high, that pilots may take
 HOPELESS = 100.0  # times the budget, beyond which an estimate is refused: predictions are up to twelve times too high
-MOST_DOUBLED = 64  # times the first number of steps of a method, beyond which it is given up
 FURTHER_LOOKS = 4  # doublings of a level whose kurtosis is too large
 SLOPE_POINTS = 512  # paths that determine the slope of a control
 DOUBTED, REFUTED, FINER = 2.5, 6.0, 8  # standard errors of a control's mean; factor of the steps and paths that decide
 PAYS = 2.5  # reduction of the variance that pays for a second path beside each
-TINY = 1e-140  # used for a tolerance of zero; its square is not zero
 MENDS = 2**18  # points of a level after which a kurtosis that is still too large will stay so, or a value may be zero
-APART = 2.5  # times the variance of f, beyond which differences are not those of independent paths
 SURE = 4096  # points needed before f counts as constant, and before an f with jumps or corners is believed
-FAR = 10.0  # times the reach of the finest paths, beyond which a path has run away
-
-
-class NotToBeHad(ValueError):
-    """Raised where an expectation cannot be estimated as asked; the message says why."""
-
-
-class Diverged(NotToBeHad):
-    """Raised where the levels of a method are of no use: paths run away because the drift grows faster than linearly,
-    or differences do not fall."""
 
 
 @front_door
@@ -203,36 +190,35 @@ class Asked:
     def answered(self, error, seed, *, level=0.95, relative=False, most=1e10, ledger=None, progress=None) -> xr.Dataset:
         """Estimate E f to an error."""
         began = time.perf_counter()
-        work = _Work(level, float(error), relative, float(most), int(seed), self.kind, self.chooses, ledger)
+        work = Work(level, float(error), relative, float(most), int(seed), self.kind, self.chooses, ledger)
         found, control = self._controlled(float(error), int(seed))
         before = control.spent
         with Progress(0, progress, label="estimating", link=self.where.link) as bar:
-            ladders, failures, spare = _pilots(found, work, self.steps, bar)
-            if not ladders:
+            pilots = Pilots(found, work, self.steps, bar)
+            failures = pilots.failures
+            if not pilots.ladders:
                 raise NotToBeHad(f"f: no method gives levels that converge. {' | '.join(failures)}")
-            pilot = before + sum(ladder.spent for ladder in ladders)
-            left, reasons = list(ladders), None
+            pilot = before + pilots.spent
+            left, reasons = list(pilots.ladders), None
             while reasons is None:
                 choices = [(prediction, ladder) for ladder in left for prediction in ladder.predicted()]
                 best, ladder = min(choices, key=lambda choice: choice[0].cost)
                 if best.cost > HOPELESS * work.most:
                     raise NotToBeHad(_too_dear(best, ladder, work))
-                ladder.base, ladder.top, ladder.expected = best.base, max(best.top - 1, best.base, 2), best.cost
+                ladder.take(best)
                 try:
-                    reasons = _loop(ladder, work, bar, sum(other.spent for other in ladders if other is not ladder))
+                    reasons = _loop(ladder, work, bar, pilots.spent - ladder.spent)
                 except (PathsFailed, Diverged) as reason:
                     left.remove(ladder)
                     failures.append(f"{ladder.candidate.method.name}: {reason}")
-                    if not left and spare:  # a method whose pilot was too dear beside others
-                        left, further, _ = _pilots(spare[:1], work, self.steps, bar)
-                        ladders, failures, spare = ladders + left, failures + further, spare[1:]
+                    left = left or pilots.further()
                     if not left:
                         raise
         others = {id(l): math.inf for l in left if l is not ladder}
         for prediction, other in choices:
             if other is not ladder:
                 others[id(other)] = min(others[id(other)], prediction.cost)
-        spent = before + sum(other.spent for other in ladders)
+        spent = before + pilots.spent
         seconds = time.perf_counter() - began
         return dataset(ladder, work, reasons, sorted(others.values()), failures, pilot, spent, seconds, control)
 
@@ -308,33 +294,6 @@ def _off(run: LevelRun, known: float) -> tuple[float, float]:
     count, mean = float(np.asarray(sums.weight).ravel()[0]), float(np.asarray(sums.mean)[0, -1])
     variance = float(np.asarray(sums.second)[0, -1, -1]) / (count - 1)
     return mean, abs(mean - known) / math.sqrt(variance / count)
-
-
-def _pilots(found, work, steps, bar) -> tuple[list[Ladder], list[str], list[tuple[Candidate, Question]]]:
-    """Pilots of the candidate methods, the cheapest first; why some failed; and the methods left out because their
-    pilots would cost more than CHEAP and more than a small share of the whole."""
-    ladders: list[Ladder] = []
-    failures, spare = [], []
-    for candidate, _ in found:
-        if steps is None and candidate.steps > MOST_FIRST:
-            raise NotToBeHad(_too_fast())
-    if steps is None:
-        found = [(candidate.following(work.error, work.relative), question) for candidate, question in found]
-    for candidate, question in sorted(found, key=lambda one: one[0].steps):
-        if steps is None and candidate.fast is not None and candidate.steps > fast_modes.MOST_STEPS:
-            failures.append(f"{candidate.method.name}: {_damped(candidate.fast.unseen(fast_modes.MOST_STEPS))}")
-            continue
-        best = min((p.cost for ladder in ladders for p in ladder.predicted()), default=math.inf)
-        so_far = sum(ladder.spent for ladder in ladders)
-        if so_far + PILOT * candidate.steps * pilot_points(candidate.steps) > max(PILOT_SHARE * best, CHEAP):
-            failures.append(f"{candidate.method.name}: its pilot would cost too much beside the estimate by another")
-            spare.append((candidate, question))
-            continue
-        try:
-            ladders.append(_pilot(question, candidate, work, steps, bar))
-        except (PathsFailed, NotToBeHad) as reason:
-            failures.append(f"{candidate.method.name}: {reason}")
-    return ladders, failures, spare
 
 
 def _checked_span(t) -> tuple[float, float]:
@@ -414,184 +373,6 @@ def _functional(f: Any) -> Functional:
     return End(f)
 
 
-@dataclasses.dataclass
-class _Work:
-    """A request for one answer, and the history of its error."""
-
-    level: float
-    error: float
-    relative: bool
-    most: float
-    seed: int
-    points: str
-    chooses: bool
-    ledger: Any
-    history: list[tuple[float, float, float]] = dataclasses.field(default_factory=list)  # path-steps, value, half
-
-    def tolerance(self, value: np.ndarray, half: np.ndarray) -> np.ndarray:
-        """The error asked for, by entry."""
-        if not self.relative:
-            return np.full(value.shape, self.error)
-        return self.error * np.maximum(np.abs(value) - half, 0.0)
-
-    def aim(self, value: np.ndarray, half: np.ndarray) -> np.ndarray:
-        """The error by which the next level is chosen: of a value that may still be zero, that of half of it."""
-        if not self.relative:
-            return np.full(value.shape, self.error)
-        return self.error * np.maximum(np.abs(value) - half, 0.5 * np.abs(value))
-
-
-class Ladder:
-    """The levels of one method, single paths and pairs; each run begins when it is first needed."""
-
-    def __init__(self, question: Question, candidate: Candidate, work: _Work, steps: int):
-        self.question, self.candidate, self.work, self.steps = question, candidate, work, steps
-        self.least = pilot_points(steps)
-        self.runs: dict[tuple[str, int], LevelRun] = {}
-        self.base, self.top, self.expected = 0, 2, math.inf
-        self.random_from = math.inf  # the first level that takes pseudo-random points
-        self.dropped = 0  # path-steps spent on levels that were too coarse
-        self.result: Any = None  # interval, bias, levels, weights and error at the last look
-
-    @property
-    def functional(self) -> Functional:
-        """f itself, without its control and without watching."""
-        f: Any = self.question.functional
-        while isinstance(f, (Watching, Controlled)):
-            f = f.function
-        return f
-
-    @property
-    def is_controlled(self) -> bool:
-        """Whether f has a control, which may leave no variance."""
-        f: Any = self.question.functional
-        return isinstance(f.function if isinstance(f, Watching) else f, Controlled)
-
-    @property
-    def order(self) -> rules.Order:
-        return self.candidate.order
-
-    @property
-    def unseen(self) -> float:
-        """The part of E f that implicit steps damp out on every level so far."""
-        fast = self.candidate.fast
-        return 0.0 if fast is None else fast.unseen(self.n(self.top))
-
-    @property
-    def spent(self) -> int:
-        return self.dropped + sum(run.spent for run in self.runs.values())
-
-    def n(self, level: int) -> int:
-        return self.steps * 2**level
-
-    def run(self, role: str, level: int) -> LevelRun:
-        if (role, level) not in self.runs:
-            kind = "single" if role == "base" else self.candidate.kind
-            key = np.random.SeedSequence(self.work.seed, spawn_key=(1 + level, int(role != "base")))
-            seed = int(key.generate_state(1, np.uint64)[0] >> np.uint64(1))
-            points = self.work.points
-            if points == "sobol" and self.work.chooses and role != "base" and level >= self.random_from:
-                points = "random"
-            folder = None
-            if self.work.ledger is not None:
-                folder = f"{self.work.ledger}/{self.candidate.method.name}-{role}-{level}-n{self.n(level)}"
-            run = LevelRun(self.question, kind, self.n(level), seed, points, folder, self.least)
-            self.runs[role, level] = run
-        return self.runs[role, level]
-
-    @property
-    def question_entries(self) -> int:
-        return next(iter(self.runs.values())).entries
-
-    def check_far(self) -> None:
-        """Refuse levels on which a path went ten times as far as the finest paths."""
-        if self.candidate.watched:
-            finest = max(l for role, l in self.runs if role == "difference")
-            fine = float(self.runs["difference", finest].largest[0])
-            far = max(float(run.largest.max()) for run in self.runs.values() if run.computed)
-            if not far <= FAR * fine:
-                raise Diverged(f"a path went to |x| = {far:.2g}, and paths of {self.n(finest)} steps to {fine:.2g}")
-
-    def known(self, role: str, level: int) -> Any:
-        return self.runs[role, level].known(slice(0, self.question_entries))
-
-    def fine(self, level: int) -> Any:
-        """P of the fine path of a difference."""
-        k = self.question_entries
-        return self.runs["difference", level].known(slice(k, 2 * k))
-
-    @property
-    def used(self) -> list[tuple[str, int]]:
-        """The means of the estimate and of its bias."""
-        differences = range(min(self.base + 1, self.top - 1), self.top + 1)
-        return [("base", self.base), *(("difference", l) for l in differences if l >= 1)]
-
-    def levels(self) -> list[rules.Level]:
-        found = [rules.Level(role, l, self.known(role, l), self.runs[role, l].cost) for role, l in self.used]
-        span = np.max([one.known.span if one.role == "base" else self.fine(one.level).span for one in found], axis=0)
-        return rules.guarded(found, self.order, span)
-
-    def predicted(self) -> list[rules.Prediction]:
-        finest = max(l for role, l in self.runs if role == "difference")
-        pairs, singles = {}, {}
-        for l in range(1, finest + 1):
-            Y, P, run = self.known("difference", l), self.fine(l), self.runs["difference", l]
-            pairs[l] = (Y.points * Y.stderr2, run.cost)
-            singles[l] = (P.points * P.stderr2, run.steps)
-        singles[0] = (singles[1][0], self.n(0))
-        b = rules.bias(self.known("difference", finest), self.known("difference", finest - 1), self.order)
-        fine = self.fine(finest)
-        tolerance = self.work.tolerance(np.maximum(np.abs(fine.mean), np.sqrt(fine.stderr2)), np.zeros(1))
-        return rules.predicted(singles, pairs, b.bound, self.order, np.maximum(tolerance, TINY), self.work.level)
-
-
-def _pilot(question: Question, candidate: Candidate, work: _Work, steps: int | None, bar: Progress) -> Ladder:
-    """Levels 1 and 2 on the coarsest grid on which paths are finite and differences vary less than f itself. Where
-    shorter steps do not achieve that, because fine and coarse paths lose each other, the coarsest grid on which they
-    look independent is taken: its levels still measure the bias of plain Monte Carlo."""
-    n, dropped, before = steps or candidate.steps, 0, math.inf
-    while True:
-        ladder = Ladder(question, candidate, work, n)
-        ladder.dropped = dropped
-        reason: Exception | str = ""
-        try:
-            for l in (1, 2):
-                ladder.run("difference", l).grow(ladder.least, bar)
-            ladder.check_far()
-            variance, whole = ladder.known("difference", 1).variance, ladder.fine(2).variance
-            fine = ladder.fine(2)
-            if isinstance(ladder.functional, Probability) and np.any(fine.mean + 5 * np.sqrt(fine.stderr2) < RARE):
-                raise NotToBeHad(_rare(float(np.min(fine.mean)), work.error))
-            bad = ~np.isfinite(variance) | ~np.isfinite(whole)
-            if bad.any():
-                raise ValueError("f: it is NaN or infinite on some paths; make it finite for every state that occurs")
-            if np.all(variance <= whole) or not np.any(whole > 0):
-                break
-            reason = f"differences of {n} and {2 * n} steps vary more than f itself"
-            ratio = float(np.max(variance / np.maximum(whole, TINY)))
-            if ratio <= APART and ratio > 0.5 * before:
-                break
-            before = ratio
-        except (PathsFailed, Diverged) as failed:
-            if steps is not None:
-                raise
-            reason = failed
-        if steps is not None or 2 * n > MOST_STEPS or n >= MOST_DOUBLED * candidate.steps:
-            if steps is not None and not isinstance(reason, Exception):
-                break
-            raise NotToBeHad(str(reason))
-        n, dropped = 2 * n, ladder.spent
-    return ladder
-
-
-def _too_fast() -> str:
-    return (
-        f"problem: its coefficients, or the integrand, change in time faster than {MOST_FIRST} steps can follow: "
-        "coarse levels would not see what happens between their steps. Give steps= for a coarsest level that follows "
-        "them, or a shorter t"
-    )
-
-
 def _may_be_zero(found: rules.Interval, entry: int, points: int) -> str:
     return (
         f"after {points} points the interval {found.value[entry]:.2g} ± {found.half[entry]:.2g} still contains zero, "
@@ -599,15 +380,7 @@ def _may_be_zero(found: rules.Interval, entry: int, points: int) -> str:
     )
 
 
-def _damped(unseen: float) -> str:
-    return (
-        f"noise reaches modes that decay within one of {fast_modes.MOST_STEPS} steps, the finest first level; implicit "
-        f"steps damp it out, so that about {unseen:.2g} of E f would be missing on every level. Ask for a larger "
-        "error, or replace the fast components by their stationary law"
-    )
-
-
-def _too_dear(best: rules.Prediction, ladder: Ladder, work: _Work) -> str:
+def _too_dear(best: rules.Prediction, ladder: Ladder, work: Work) -> str:
     finest = max(l for role, l in ladder.runs if role == "difference")
     variance = float(np.max(ladder.fine(finest).variance))
     reach = work.error * math.sqrt(best.cost / work.most)
@@ -617,18 +390,17 @@ def _too_dear(best: rules.Prediction, ladder: Ladder, work: _Work) -> str:
     )
 
 
-def _loop(ladder: Ladder, work: _Work, bar: Progress, elsewhere: int) -> list[str]:
+def _loop(ladder: Ladder, work: Work, bar: Progress, elsewhere: int) -> list[str]:
     """Add points and levels until the error is reached; return the reasons not to trust the result."""
     looks: Counter[tuple[str, int]] = Counter()
+    has_moved = False  # to another base since points were last added
     while True:
         for role, l in ladder.used:
             ladder.run(role, l).grow(ladder.least, bar)
         ladder.check_far()
         levels = ladder.levels()
         by = {(one.role, one.level): one for one in levels}
-        top, below = by["difference", ladder.top].known, by["difference", ladder.top - 1].known
-        b = rules.bias(top, below, ladder.order)
-        b = b._replace(bound=b.bound + ladder.unseen)
+        b = ladder.bias(levels)
         counted = rules.weights(levels, ladder.base, ladder.top, ladder.order, b.extrapolated)
         found = rules.interval(levels, counted, b.bound, work.level)
         if not np.all(np.isfinite(found.value)):
@@ -654,15 +426,34 @@ def _loop(ladder: Ladder, work: _Work, bar: Progress, elsewhere: int) -> list[st
         if work.relative and levels[0].known.points >= MENDS and found.half[worst] > abs(found.value[worst]):
             return [*_reasons(ladder, heavy), _may_be_zero(found, worst, levels[0].known.points)]
         where: Any
+        planned = 0
         if unsure is not None and share[worst] <= 1:
             looks[unsure.role, unsure.level] += 1
             where = unsure
+        elif ladder.is_plain or _is_better_plain(ladder, levels, aim, share[worst]):
+            route = ladder.plain_route(aim)
+            if not ladder.is_plain:
+                ladder.take(route)
+                continue
+            moves = (route.base, route.top) != (ladder.base, ladder.top)
+            if moves and not has_moved:
+                if route.top > ladder.top and _does_not_converge(ladder):
+                    raise _not_falling(ladder, levels, worst)
+                if ladder.n(max(route.base, route.top)) > MOST_STEPS:
+                    return [*_reasons(ladder, heavy), f"the bias would need more than {MOST_STEPS} steps"]
+                ladder.take(route)
+                has_moved = True
+                continue
+            base, pair = levels
+            if not moves and pair.known.points < NEARLY * route.pairs:
+                where, planned = pair, int(route.pairs)
+            elif not moves and base.known.points < NEARLY * route.paths:
+                where, planned = base, int(route.paths)
+            else:
+                where = pair if np.any(b.bound > rules.BIAS_SHARE * aim) else base
         elif np.any((b.bound > 0.5 * aim) & (b.bound > 2 * b.stderr)):
             if _does_not_converge(ladder):
-                raise Diverged(
-                    "f: its differences do not fall from level to level at a visible rate: "
-                    + ", ".join(f"{one.known.mean[worst]:.2g} at {ladder.n(one.level)} steps" for one in levels[1:])
-                )
+                raise _not_falling(ladder, levels, worst)
             if 2 * ladder.n(ladder.top) > MOST_STEPS:
                 return [*_reasons(ladder, heavy), f"the bias would need more than {MOST_STEPS} steps"]
             gains = by["difference", ladder.top].known.gain
@@ -672,21 +463,23 @@ def _loop(ladder: Ladder, work: _Work, bar: Progress, elsewhere: int) -> list[st
             continue
         elif np.any(b.bound > 0.5 * aim):
             g = ladder.order.ratio
-            pair = [by["difference", ladder.top], by["difference", ladder.top - 1]]
-            where = max(pair, key=lambda one: _helps(one, g if one.level == ladder.top else 1.0, worst))
+            finest_two = [by["difference", ladder.top], by["difference", ladder.top - 1]]
+            where = max(finest_two, key=lambda one: _helps(one, g if one.level == ladder.top else 1.0, worst))
         else:
             where = max(
                 zip(levels, counted, strict=True), key=lambda part: _helps(part[0], float(part[1][worst]), worst)
             )[0]
         run = ladder.runs[where.role, where.level]
         growth = GROWTH[run.points] if share[worst] < 2 else max(GROWTH[run.points], 2.0)
-        wanted = max(int(growth * run.computed), run.computed + 1)
+        wanted = min(planned, LEAP * run.computed) if planned else int(growth * run.computed)
+        wanted = max(wanted, run.computed + 1)
         if run.points == "sobol" or wanted < run.run.layout.width:
             wanted = ladder.least * 2 ** math.ceil(math.log2(wanted / ladder.least))
         if spent + (wanted - run.computed) * run.cost > work.most:
             reached = f"{found.half[worst]:.2g} was reached, not {error[worst]:.2g}"
             return [*_reasons(ladder, heavy), f"the budget most = {work.most:g} path-steps is spent: {reached}"]
-        run.grow(wanted, bar)
+        ladder.grow(where.role, where.level, wanted, bar)
+        has_moved = False
 
 
 def _helps(one: rules.Level, weight: float, entry: int) -> float:
@@ -705,6 +498,22 @@ def _heavy(levels: Sequence[rules.Level], ladder: Ladder) -> list[rules.Level]:
     return sorted((one for one in levels if looseness(one) > rules.LOOSE), key=looseness, reverse=True)
 
 
+def _is_better_plain(ladder: Ladder, levels: Sequence[rules.Level], aim: np.ndarray, share: float) -> bool:
+    """Whether paths turned out to lose each other, and plain Monte Carlo costs less than to go on with the levels,
+    whose error falls with the root of their cost."""
+    if share <= 1 or not ladder.loses_paths:
+        return False
+    so_far = sum(ladder.runs[one.role, one.level].spent for one in levels)
+    return ladder.plain_route(aim).cost < so_far * (share**2 - 1)
+
+
+def _not_falling(ladder: Ladder, levels: Sequence[rules.Level], entry: int) -> Diverged:
+    return Diverged(
+        "f: its differences do not fall from level to level at a visible rate: "
+        + ", ".join(f"{one.known.mean[entry]:.2g} at {ladder.n(one.level)} steps" for one in levels[1:])
+    )
+
+
 def _does_not_converge(ladder: Ladder) -> bool:
     """Whether three significant differences fall by less than a tenth each."""
     if ladder.top < 3 or ("difference", ladder.top - 2) not in ladder.runs:
@@ -712,13 +521,6 @@ def _does_not_converge(ladder: Ladder) -> bool:
     three = [ladder.known("difference", ladder.top - k) for k in range(3)]
     ratios = [rules.bias(a, b, ladder.order).ratio for a, b in itertools.pairwise(three)]
     return bool(np.any((ratios[0] > rules.STEEPEST) & (ratios[1] > rules.STEEPEST)))
-
-
-def _rare(probability: float, error: float) -> str:
-    return (
-        f"f: a probability of about {probability:.1g}: an error of {error:g} says little about so small a number, and "
-        "a relative error costs more than its inverse; rare events need splitting (stodyn.rare)"
-    )
 
 
 def _reasons(ladder: Ladder, heavy: Sequence[rules.Level]) -> list[str]:
@@ -750,4 +552,4 @@ def _check_rare(ladder: Ladder, most: np.ndarray) -> None:
     found, _, levels, *_ = ladder.result
     is_probability = isinstance(ladder.functional, Probability) | (np.abs(ladder.fine(1).span - 1) < 1e-9)
     if np.any(is_probability & (most < RARE) & (levels[0].known.variance > 0)):
-        raise NotToBeHad(_rare(float(np.min(found.value)), ladder.work.error))
+        raise NotToBeHad(rare(float(np.min(found.value)), ladder.work.error))

@@ -31,11 +31,12 @@ from stodyn.statistics.observable import Observable
 from stodyn.statistics.randomised import Randomised
 
 LEAST = 16 * RANDOMISATIONS  # points of a pilot, and where it has many steps:
-FEWEST = 2 * RANDOMISATIONS
+FEWEST = RANDOMISATIONS
 CHEAP = 1e5  # path-steps that a pilot may always cost
 PILOT = 9  # path-steps of the differences of levels 1 and 2, per point and step of level 0
 DEVICE_PATHS = 2**18  # for which the width of a block on a GPU is taken
 CORNERS = ("gt", "ge", "lt", "le", "eq", "ne", "select_n", "sign", "floor", "ceil", "round", "max", "min", "clamp")
+BLOCK, NARROWEST = 2**19, 64  # path-steps of a block of pseudo-random paths, and the fewest paths of a block
 UNPRINTED = 256  # paths of a block that is not printed
 
 
@@ -190,6 +191,8 @@ class LevelRun:
             way = question.way(kind, spec)
             is_printed = isinstance(way, programs.ByPrint)
             width = 2 ** int(math.log2(way.width)) if is_printed else UNPRINTED
+            if points == "random":  # whole blocks of long paths would be far more than is wanted
+                width = min(width, max(2 ** int(math.log2(BLOCK / steps)), NARROWEST))
             layout = Layout(spec, least, seed, width, least if is_printed else None, points, shuffles=True)
             self.run = Run(spec, layout, way)
         self.tally = Tally(self.run, "raise")

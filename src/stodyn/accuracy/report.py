@@ -67,6 +67,9 @@ def dataset(ladder: Any, work: Any, reasons: list[str], others: list[float], fai
         "seed": work.seed,
         "bias": "the last change of the extrapolated value"
         if np.all(bias.extrapolated)
+        else f"what is left of the difference between {ladder.n(ladder.top - 1)} and {ladder.n(ladder.top)} steps, "
+        "should it fall by an order less than claimed; nothing is extrapolated"
+        if ladder.is_plain
         else "from the ratio of the last two differences: the observed order is lower than claimed, and nothing is "
         "extrapolated",
         "starts_and_params": _starts_and_params(ladder.question.problem, runs),
@@ -131,13 +134,15 @@ def _starts_and_params(problem: Any, runs: list[Any]) -> str:
 
 def _route(ladder: Any, bias: rules.Bias, runs: list[Any]) -> str:
     base, top = ladder.n(ladder.base), ladder.n(ladder.top)
-    shape = f"{base} steps" if ladder.base == ladder.top else f"{base} to {top} steps"
+    shape = f"{base} steps" if ladder.is_plain or ladder.base == ladder.top else f"{base} to {top} steps"
     pairs = " antithetic," if ladder.candidate.kind == "antithetic" else ""
     sobol = sorted({run.steps for run in runs if run.points == "sobol"})
     points = "pseudo-random points" if not sobol else "Sobol points" if all(r.points == "sobol" for r in runs) else (
         f"Sobol points on {', '.join(map(str, sobol))} steps"
     )  # fmt: skip
     last = "extrapolated" if np.all(bias.extrapolated) else "not extrapolated"
+    if ladder.is_plain:
+        last = f"plain Monte Carlo, its bias from paths of {ladder.n(ladder.top - 1)} and {top} steps"
     return f"{ladder.candidate.method.name},{pairs} {shape}, {points}, {last}"
 
 
@@ -147,6 +152,8 @@ def _why(ladder: Any, others: list[float], plain: float, spent: int, control: An
         said = [
             f"the next best method was predicted to cost {others[0] / max(ladder.expected, 1e-300):.2g} times as much"
         ]
+    if ladder.is_plain:
+        said.append("paths of different steps lose each other, so that levels do not help")
     if control.functional is not None:
         said.append(f"the control lowers the variance {control.factor:.2g} times" if control.factor < ALL else
                     "the control takes all the variance away")  # fmt: skip
@@ -155,6 +162,8 @@ def _why(ladder: Any, others: list[float], plain: float, spent: int, control: An
         said.append("none of the steps considered gives plain Monte Carlo a bias below the error")
     elif ratio > 2:
         said.append(f"plain Monte Carlo would take {ratio:.2g} times as many path-steps")
-    else:
+    elif ratio > 0.5 or not ladder.is_plain:
         said.append("plain Monte Carlo is as good")
+    else:
+        said.append(f"plain Monte Carlo that knew its bias would take {ratio:.2g} times as many path-steps")
     return "; ".join(said)

@@ -15,11 +15,20 @@ D = |Y_L| ρ/(1 - ρ).
 
 Errors in powers of √h, such as those of extremes, leave no such safety: D is then hardly larger than the remaining
 error, and a D that is small by chance would end the sampling. Its standard error is therefore added.
+
+Where fine and coarse paths lose each other (chaos, phase mixing), Y varies as f does, and both g Y_L and the noise of D
+cost more than the estimate. Then E = P_b with b = L + k ≥ L, and with s the standard error of Y_L the bias is at most
+
+    D = max(|Y_L| r^(k+1)/(1 - r), (|Y_L| + 2 s) g^-k/(g - 1)),          r = 2^(1 - a), a ≥ 2:
+
+what is left of differences that fall by an order less than claimed, and, with its noise, of those that fall as claimed.
+A base some levels above L costs more for each path, but its bias needs r^-2k times fewer pairs.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -37,6 +46,8 @@ FEW_DIFFERENT = 5  # the fewest different means of randomisations whose scatter 
 LOOSE = 0.09  # (kurtosis - 1)/points beyond which a variance is not believed
 STOPPED = 0.15  # share of the sampling part by which the interval is widened at least, since sampling stops on s
 SHARE, BIAS_SHARE = 0.6, 1.0 / 3.0  # shares of the error for sampling and for the bias in predicted costs
+SHARES, MOST_SHARE = (0.5, 0.6, 0.7, 0.8), 0.93  # those for sampling that plain Monte Carlo may take, and of both
+MOST_ABOVE = 8  # levels above those of the pilot that the base of plain Monte Carlo may have
 
 
 class Order(NamedTuple):
@@ -110,6 +121,29 @@ def bias(top: Known, below: Known, order: Order) -> Bias:
     return Bias(bound, stderr, ~lower, ratio)
 
 
+def _left(order: Order, above: int) -> tuple[float, float]:
+    """What is left of a difference of 1 from `above` levels higher on: an order less than claimed, and as claimed."""
+    r, g = 2.0 ** (1.0 - order.weak), order.ratio
+    return r ** (above + 1) / (1 - r), g**-above / (g - 1)
+
+
+def _seen_above(seen: Mapping[int, Known], order: Order, base: int) -> np.ndarray:
+    """The bias of a base as far as the differences show it beyond doubt: two standard errors less than they are."""
+    least = [
+        np.maximum(np.abs(Y.mean) - 2 * np.sqrt(Y.stderr2), 0) * _left(order, base - l)[0] for l, Y in seen.items()
+    ]
+    return np.max(least, axis=0)
+
+
+def bias_above(seen: Mapping[int, Known], top: int, order: Order, base: int) -> Bias:
+    """A bound on the bias of a base from the difference of level `top`, and at least what others show beyond doubt;
+    nothing is extrapolated."""
+    slow, claimed = _left(order, base - top)
+    size, s = np.abs(seen[top].mean), np.sqrt(seen[top].stderr2)
+    bound = np.maximum(np.maximum(size * slow, (size + 2 * s) * claimed), _seen_above(seen, order, base))
+    return Bias(bound, s * slow, np.zeros(size.shape, bool), np.zeros(size.shape))
+
+
 def weights(levels: Sequence[Level], base: int, top: int, order: Order, extrapolated: np.ndarray) -> list[np.ndarray]:
     """The weight of each mean in the estimate, per entry."""
     more = np.where(extrapolated, 1.0 / (order.ratio - 1.0), 0.0)
@@ -153,11 +187,17 @@ def interval(levels: Sequence[Level], counted: Sequence[np.ndarray], bound: np.n
 
 @dataclasses.dataclass(frozen=True)
 class Prediction:
-    """The expected cost of a base and a top, in path-steps."""
+    """The expected cost of a base and a top, in path-steps; for plain Monte Carlo also the wanted paths and pairs."""
 
     base: int
     top: int
     cost: float
+    paths: float = 0.0
+    pairs: float = 0.0
+
+    @property
+    def is_plain(self) -> bool:
+        return self.paths > 0
 
 
 def predicted(
@@ -168,17 +208,20 @@ def predicted(
     error: np.ndarray,
     level: float,
     most_levels: int = 24,
+    loses_paths: bool = False,
 ) -> list[Prediction]:
     """The cost of every base, with the lowest top whose bias is small enough.
 
     singles, pairs  level -> (points times variance of the mean, cost of a point), from a pilot whose finest difference
                     has the bias `bound`; beyond the pilot both fall as the order says
+    loses_paths     differences do not fall beyond the pilot, and the noise of the bias costs as well
     """
     finest = max(pairs)
     top, D = finest, bound
     while np.any(BIAS_SHARE * error < D) and top < most_levels:
         top, D = top + 1, D * 2.0 ** -(order.weak + 1)
     g, q = order.ratio, float(scipy.stats.norm.ppf(0.5 + 0.5 * level))
+    decay = 0.0 if loses_paths else order.decay
 
     def single(l: int) -> tuple[np.ndarray, float]:
         known = min(l, max(singles))
@@ -186,7 +229,7 @@ def predicted(
 
     def pair(l: int) -> tuple[np.ndarray, float]:
         known = min(l, finest)
-        return pairs[known][0] * 2.0 ** (-order.decay * (l - known)), pairs[known][1] * 2.0 ** (l - known)
+        return pairs[known][0] * 2.0 ** (-decay * (l - known)), pairs[known][1] * 2.0 ** (l - known)
 
     found = []
     for base in range(top + 1):
@@ -194,7 +237,48 @@ def predicted(
         if base == top:
             terms.append((*pair(top), 1.0 / (g - 1)))
         total = sum(np.sqrt(v * c) * w for v, c, w in terms) ** 2 * (q / (SHARE * error)) ** 2
+        if loses_paths:
+            v, c = pair(top)
+            total = total + v * c * (g / (g - 1) / (BIAS_SHARE * error)) ** 2
         found.append(Prediction(base, top, float(np.max(total))))
+    return found
+
+
+def plain_routes(
+    variance: np.ndarray,
+    steps: int,
+    seen: Mapping[int, tuple[Known, int]],
+    paths: Mapping[int, int],
+    order: Order,
+    error: np.ndarray,
+    level: float,
+) -> list[Prediction]:
+    """What plain Monte Carlo still costs, for every difference that may measure its bias and every base above it;
+    nothing where differences do not fall.
+
+    variance, steps  of f, and of level 0
+    seen             level -> the difference and the cost of a pair; one level more is guessed from the finest
+    paths            base -> paths that are there already
+    """
+    q = float(scipy.stats.norm.ppf(0.5 + 0.5 * level))
+    finest = max(seen)
+    last, price = seen[finest]
+    guessed = last._replace(points=0)
+    pairs_of = dict(seen) | {finest + 1: (guessed, 2 * price)}
+    differences, found = {l: Y for l, (Y, _) in sorted(seen.items())}, []
+    for below, above in itertools.pairwise(differences.values()):
+        doubt = 2 * np.sqrt(above.stderr2) + 2 * STEEPEST * np.sqrt(below.stderr2)
+        if np.any(np.abs(above.mean) - doubt > STEEPEST * np.abs(below.mean)):
+            return []
+    for base, share in itertools.product(range(1, finest + MOST_ABOVE), SHARES):
+        room = ((MOST_SHARE - share) * error) ** 2 - _seen_above(differences, order, base) ** 2
+        wanted = max(float(np.max(variance * (q / (share * error)) ** 2)), FEWEST_PATHS)
+        missing = max(wanted - paths.get(base, 0), 0.0) * steps * 2.0**base
+        for top, (Y, cost) in pairs_of.items():
+            if top <= base and np.all(room > 0):
+                pairs = max(float(np.max(Y.variance * _left(order, base - top)[0] ** 2 / room)), FEWEST_PATHS)
+                total = missing + max(pairs - Y.points, 0.0) * cost
+                found.append(Prediction(base, top, total, wanted, pairs))
     return found
 
 

@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from stodyn.methods.contract import Method
+from stodyn.methods.langevin import Shifted
 from stodyn.noise.increment import Increment, Recipe
 from stodyn.problems.contract import Around
 
@@ -34,7 +35,7 @@ def refusal(method: Any, m: int) -> str | None:
         return f"{method.name} makes whole paths at once"
     if method.starting_steps:
         return f"{method.name} is a multistep method, whose history does not couple"
-    if hasattr(method, "base"):
+    if hasattr(method, "base") and not isinstance(method, Shifted):
         return f"{method.name} chooses or fixes its steps by itself"
     recipe = method.needs
     if type(recipe).join is Recipe.join:

@@ -150,7 +150,7 @@ class Sobol:
         """The coordinates in front (front, paths), for the paths from first_path on."""
         R = self.net.randomisations
         begin, end = first_path // R, -(-(first_path + paths) // R)
-        found = self.net.points(begin, end - begin, self.front).reshape(self.front, -1)
+        found = self.net.points(begin, end - begin, self.front).reshape(self.front, (end - begin) * R)
         return found[:, first_path - begin * R :][:, :paths]
 
     def normals(self, first_path: int, paths: int, lanes: int) -> Mapping[str, np.ndarray]:

@@ -1,0 +1,218 @@
+"""The levels of one method in an estimate: which runs there are, what they cost, and what they say.
+
+A ladder is used in one of two ways. With levels: a base, differences up to the top, and the top extrapolated. Plainly,
+where fine and coarse paths lose each other: a base alone, which may lie above the top, the level on which its bias is
+measured (rules.plain_routes).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from stodyn.accuracy import rules
+from stodyn.accuracy.candidates import Candidate
+from stodyn.accuracy.levels import LevelRun, Question, pilot_points
+from stodyn.engine.progress import Progress
+from stodyn.statistics.functional import Controlled, Functional, Probability, Watching
+
+TINY = 1e-140  # used for a tolerance of zero; its square is not zero
+FAR = 10.0  # times the reach of the finest paths, beyond which a path has run away
+LOST = 0.125  # share of the variance of f beyond which differences are of little use
+
+
+class NotToBeHad(ValueError):
+    """Raised where an expectation cannot be estimated as asked; the message says why."""
+
+
+class Diverged(NotToBeHad):
+    """Raised where the levels of a method are of no use: paths run away because the drift grows faster than linearly,
+    or differences do not fall."""
+
+
+@dataclasses.dataclass
+class Work:
+    """A request for one answer, and the history of its error."""
+
+    level: float
+    error: float
+    relative: bool
+    most: float
+    seed: int
+    points: str
+    chooses: bool
+    ledger: Any
+    history: list[tuple[float, float, float]] = dataclasses.field(default_factory=list)  # path-steps, value, half
+
+    def tolerance(self, value: np.ndarray, half: np.ndarray) -> np.ndarray:
+        """The error asked for, by entry."""
+        if not self.relative:
+            return np.full(value.shape, self.error)
+        return self.error * np.maximum(np.abs(value) - half, 0.0)
+
+    def aim(self, value: np.ndarray, half: np.ndarray) -> np.ndarray:
+        """The error by which the next level is chosen: of a value that may still be zero, that of half of it."""
+        if not self.relative:
+            return np.full(value.shape, self.error)
+        return self.error * np.maximum(np.abs(value) - half, 0.5 * np.abs(value))
+
+
+class Ladder:
+    """The levels of one method, single paths and pairs; each run begins when it is first needed."""
+
+    def __init__(self, question: Question, candidate: Candidate, work: Work, steps: int):
+        self.question, self.candidate, self.work, self.steps = question, candidate, work, steps
+        self.least = pilot_points(steps)
+        self.runs: dict[tuple[str, int], LevelRun] = {}
+        self.base, self.top, self.expected = 0, 2, math.inf
+        self.is_plain = False  # whether the base stands alone, the differences telling only its bias
+        self.random_from = math.inf  # the first level that takes pseudo-random points
+        self.dropped = 0  # path-steps of runs that were replaced
+        self.result: Any = None  # interval, bias, levels, weights and error at the last look
+
+    @property
+    def functional(self) -> Functional:
+        """f itself, without its control and without watching."""
+        f: Any = self.question.functional
+        while isinstance(f, (Watching, Controlled)):
+            f = f.function
+        return f
+
+    @property
+    def is_controlled(self) -> bool:
+        """Whether f has a control, which may leave no variance."""
+        f: Any = self.question.functional
+        return isinstance(f.function if isinstance(f, Watching) else f, Controlled)
+
+    @property
+    def order(self) -> rules.Order:
+        return self.candidate.order
+
+    @property
+    def unseen(self) -> float:
+        """The part of E f that implicit steps damp out on every level so far."""
+        fast = self.candidate.fast
+        return 0.0 if fast is None else fast.unseen(self.n(max(self.base, self.top)))
+
+    @property
+    def spent(self) -> int:
+        return self.dropped + sum(run.spent for run in self.runs.values())
+
+    def n(self, level: int) -> int:
+        return self.steps * 2**level
+
+    def run(self, role: str, level: int) -> LevelRun:
+        if (role, level) not in self.runs:
+            kind = "single" if role == "base" else self.candidate.kind
+            key = np.random.SeedSequence(self.work.seed, spawn_key=(1 + level, int(role != "base")))
+            seed = int(key.generate_state(1, np.uint64)[0] >> np.uint64(1))
+            points = self.work.points
+            if points == "sobol" and (self.is_plain or (role != "base" and level >= self.random_from)):
+                points = "random" if self.work.chooses else points
+            folder = None
+            if self.work.ledger is not None:
+                plain = "-plain" if self.is_plain else ""
+                folder = f"{self.work.ledger}/{self.candidate.method.name}-{role}-{level}-n{self.n(level)}{plain}"
+            run = LevelRun(self.question, kind, self.n(level), seed, points, folder, self.least)
+            self.runs[role, level] = run
+        return self.runs[role, level]
+
+    @property
+    def question_entries(self) -> int:
+        return next(iter(self.runs.values())).entries
+
+    def check_far(self) -> None:
+        """Refuse levels on which a path went ten times as far as the finest paths."""
+        if self.candidate.watched:
+            finest = max(l for role, l in self.runs if role == "difference")
+            fine = float(self.runs["difference", finest].largest[0])
+            far = max(float(run.largest.max()) for run in self.runs.values() if run.computed)
+            if not far <= FAR * fine:
+                raise Diverged(f"a path went to |x| = {far:.2g}, and paths of {self.n(finest)} steps to {fine:.2g}")
+
+    def known(self, role: str, level: int) -> Any:
+        return self.runs[role, level].known(slice(0, self.question_entries))
+
+    def fine(self, level: int) -> Any:
+        """P of the fine path of a difference."""
+        k = self.question_entries
+        return self.runs["difference", level].known(slice(k, 2 * k))
+
+    @property
+    def used(self) -> list[tuple[str, int]]:
+        """The means of the estimate and of its bias."""
+        differences = range(self.top if self.is_plain else min(self.base + 1, self.top - 1), self.top + 1)
+        return [("base", self.base), *(("difference", l) for l in differences if l >= 1)]
+
+    def levels(self) -> list[rules.Level]:
+        found = [rules.Level(role, l, self.known(role, l), self.runs[role, l].cost) for role, l in self.used]
+        span = np.max([one.known.span if one.role == "base" else self.fine(one.level).span for one in found], axis=0)
+        return rules.guarded(found, self.order, span)
+
+    def take(self, route: rules.Prediction) -> None:
+        """Go the way of a prediction. Its top is taken one lower, since the bias of a pilot is mostly noise."""
+        self.expected, self.is_plain = route.cost, route.is_plain
+        self.base, self.top = route.base, route.top if route.is_plain else max(route.top - 1, route.base, 2)
+
+    def bias(self, levels: Sequence[rules.Level]) -> rules.Bias:
+        """A bound on the bias, with what implicit steps damp out."""
+        by = {one.level: one.known for one in levels if one.role != "base"}
+        if self.is_plain:
+            others = {l: self.known("difference", l) for role, l in self.runs if role != "base"}
+            found = rules.bias_above(others | by, self.top, self.order, self.base)
+        else:
+            found = rules.bias(by[self.top], by[self.top - 1], self.order)
+        return found._replace(bound=found.bound + self.unseen)
+
+    def grow(self, role: str, level: int, points: int, bar: Progress) -> None:
+        """Add points to a level. A pilot's Sobol points make way for pseudo-random ones on the plain route."""
+        run = self.run(role, level)
+        if self.is_plain and run.points == "sobol" and self.work.chooses and points > run.computed:
+            self.dropped += run.spent
+            del self.runs[role, level]
+            run = self.run(role, level)
+        run.grow(points, bar)
+
+    def predicted(self) -> list[rules.Prediction]:
+        finest = max(l for role, l in self.runs if role == "difference")
+        pairs, singles = {}, {}
+        for l in range(1, finest + 1):
+            Y, P, run = self.known("difference", l), self.fine(l), self.runs["difference", l]
+            pairs[l] = (Y.points * Y.stderr2, run.cost)
+            singles[l] = (P.points * P.stderr2, run.steps)
+        singles[0] = (singles[1][0], self.n(0))
+        b = rules.bias(self.known("difference", finest), self.known("difference", finest - 1), self.order)
+        fine = self.fine(finest)
+        tolerance = self.work.tolerance(np.maximum(np.abs(fine.mean), np.sqrt(fine.stderr2)), np.zeros(1))
+        tolerance = np.maximum(tolerance, TINY)
+        lost = self.loses_paths
+        found = rules.predicted(singles, pairs, b.bound, self.order, tolerance, self.work.level, loses_paths=lost)
+        return [*found, *self.plain_routes(tolerance)] if lost else found
+
+    @property
+    def loses_paths(self) -> bool:
+        """Whether fine and coarse paths lose each other, and plain Monte Carlo of weak order 2 is worth a thought."""
+        may = self.work.chooses or self.work.points == "random"
+        if not may or self.candidate.kind != "pair" or self.order.weak < 2 or isinstance(self.functional, Probability):
+            return False
+        finest = max(l for role, l in self.runs if role == "difference")
+        return bool(np.any(self.known("difference", finest).variance > LOST * self.fine(finest).variance))
+
+    def plain_route(self, error: np.ndarray) -> rules.Prediction:
+        """The cheapest way to go on plainly; the next finer difference where no base is fine enough."""
+        routes = self.plain_routes(np.maximum(error, TINY))
+        further = rules.Prediction(self.base + 1, self.top + 1, math.inf, 1.0)
+        return min(routes, key=lambda route: route.cost, default=further)
+
+    def plain_routes(self, error: np.ndarray) -> list[rules.Prediction]:
+        """What plain Monte Carlo still costs, from every difference that there is."""
+        levels = sorted(l for role, l in self.runs if role == "difference")
+        seen = {l: (self.known("difference", l), self.runs["difference", l].cost) for l in levels}
+        paths = {l: run.computed for (role, l), run in self.runs.items() if role == "base"}
+        found = [self.fine(l) for l in levels] + [self.known("base", l) for l in paths]
+        variance = max(found, key=lambda one: one.points).variance
+        return rules.plain_routes(variance, self.n(0), seen, paths, self.order, error, self.work.level)

@@ -1,0 +1,157 @@
+"""The pilots of an estimate: differences of levels 1 and 2 of each candidate method, on the coarsest grid that does."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from stodyn.accuracy import fast_modes
+from stodyn.accuracy.candidates import MOST_FIRST, Candidate
+from stodyn.accuracy.ladder import TINY, Diverged, Ladder, NotToBeHad, Work
+from stodyn.accuracy.levels import CHEAP, PILOT, Question, pilot_points
+from stodyn.engine.failure import PathsFailed
+from stodyn.engine.progress import Progress
+from stodyn.statistics.functional import Probability
+
+PILOT_SHARE = 0.02  # of the predicted cost, which is up to twelve times too high, that pilots may take
+MOST_STEPS = 2**22
+MOST_DOUBLED = 64  # times the first number of steps of a method, beyond which it is given up
+APART = 2.5  # times the variance of f, beyond which differences are not those of independent paths
+RARE = 1e-3
+
+
+class Attempt(NamedTuple):
+    """A method to be tried with a number of steps; `before`: how differences varied on a grid half as fine."""
+
+    steps: int
+    candidate: Candidate
+    question: Question
+    before: float = math.inf
+
+    @property
+    def name(self) -> str:
+        return self.candidate.method.name
+
+    @property
+    def cost(self) -> int:
+        return PILOT * self.steps * pilot_points(self.steps)
+
+
+class Pilots:
+    """Pilots of the candidate methods, the coarsest grid first.
+
+    A method whose grid is too coarse is tried again with twice the steps when its turn comes: after the others that
+    need fewer. Methods whose pilot would cost more than CHEAP, and more than a small share of the whole, are left out.
+
+    ladders   the methods that serve
+    failures  why others do not
+    spare     attempts that were left out
+    lost      path-steps of grids that were too coarse
+    """
+
+    def __init__(self, found: Sequence[tuple[Candidate, Question]], work: Work, steps: int | None, bar: Progress):
+        self.work, self.fixed, self.bar = work, steps is not None, bar
+        self.ladders: list[Ladder] = []
+        self.failures: list[str] = []
+        self.spare: list[Attempt] = []
+        self.lost = 0
+        self._waiting: list[Attempt] = []
+        if steps is None and any(candidate.steps > MOST_FIRST for candidate, _ in found):
+            raise NotToBeHad(_too_fast())
+        for candidate, question in found:
+            if steps is None:
+                candidate = candidate.following(work.error, work.relative)
+                if candidate.fast is not None and candidate.steps > fast_modes.MOST_STEPS:
+                    unseen = candidate.fast.unseen(fast_modes.MOST_STEPS)
+                    self.failures.append(f"{candidate.method.name}: {_damped(unseen)}")
+                    continue
+            self._waiting.append(Attempt(steps or candidate.steps, candidate, question))
+        self._run()
+
+    @property
+    def spent(self) -> int:
+        return self.lost + sum(ladder.spent for ladder in self.ladders)
+
+    def further(self) -> list[Ladder]:
+        """The next method that was left out, whatever its pilot costs."""
+        before = len(self.ladders)
+        while self.spare and len(self.ladders) == before:
+            self._waiting = [self.spare.pop(0)]
+            self._run(at_any_cost=True)
+        return self.ladders[before:]
+
+    def _run(self, at_any_cost: bool = False) -> None:
+        while self._waiting:
+            attempt = min(self._waiting, key=lambda one: one.steps)
+            self._waiting.remove(attempt)
+            best = min((p.cost for ladder in self.ladders for p in ladder.predicted()), default=math.inf)
+            if not at_any_cost and self.spent + attempt.cost > max(PILOT_SHARE * best, CHEAP):
+                self.failures.append(f"{attempt.name}: its pilot would cost too much beside the estimate by another")
+                self.spare.append(attempt)
+                continue
+            try:
+                self._try(attempt)
+            except (PathsFailed, NotToBeHad) as reason:
+                self.failures.append(f"{attempt.name}: {reason}")
+
+    def _try(self, attempt: Attempt) -> None:
+        """Levels 1 and 2 on a grid on which paths are finite and differences vary less than f itself. Where shorter
+        steps do not achieve that, because fine and coarse paths lose each other, the coarsest grid on which they
+        look independent is taken: its levels still measure the bias of plain Monte Carlo."""
+        n, reason = attempt.steps, None
+        ladder, ratio = Ladder(attempt.question, attempt.candidate, self.work, n), attempt.before
+        try:
+            for l in (1, 2):
+                ladder.run("difference", l).grow(ladder.least, self.bar)
+            ladder.check_far()
+            serves, ratio = self._serves(ladder, attempt.before)
+        except (PathsFailed, Diverged) as failed:
+            if self.fixed:
+                raise
+            serves, reason = False, failed
+        if serves or (self.fixed and reason is None):
+            self.ladders.append(ladder)
+            return
+        self.lost += ladder.spent
+        if self.fixed or 2 * n > MOST_STEPS or n >= MOST_DOUBLED * attempt.candidate.steps:
+            raise NotToBeHad(str(reason or f"differences of {n} and {2 * n} steps vary more than f itself"))
+        self._waiting.append(attempt._replace(steps=2 * n, before=ratio))
+
+    def _serves(self, ladder: Ladder, before: float) -> tuple[bool, float]:
+        """Whether the levels can be used, and how much more than f the differences of the coarser one vary."""
+        fine = ladder.fine(2)
+        if isinstance(ladder.functional, Probability) and np.any(fine.mean + 5 * np.sqrt(fine.stderr2) < RARE):
+            raise NotToBeHad(rare(float(np.min(fine.mean)), self.work.error))
+        first, whole = ladder.known("difference", 1).variance, fine.variance
+        if not (np.all(np.isfinite(first)) and np.all(np.isfinite(whole))):
+            raise ValueError("f: it is NaN or infinite on some paths; make it finite for every state that occurs")
+        if np.all(first <= whole) or not np.any(whole > 0):
+            return True, 0.0
+        ratio = float(np.max(first / np.maximum(whole, TINY)))
+        return 0.5 * before < ratio <= APART, ratio
+
+
+def _too_fast() -> str:
+    return (
+        f"problem: its coefficients, or the integrand, change in time faster than {MOST_FIRST} steps can follow: "
+        "coarse levels would not see what happens between their steps. Give steps= for a coarsest level that follows "
+        "them, or a shorter t"
+    )
+
+
+def _damped(unseen: float) -> str:
+    return (
+        f"noise reaches modes that decay within one of {fast_modes.MOST_STEPS} steps, the finest first level; implicit "
+        f"steps damp it out, so that about {unseen:.2g} of E f would be missing on every level. Ask for a larger "
+        "error, or replace the fast components by their stationary law"
+    )
+
+
+def rare(probability: float, error: float) -> str:
+    return (
+        f"f: a probability of about {probability:.1g}: an error of {error:g} says little about so small a number, and "
+        "a relative error costs more than its inverse; rare events need splitting (stodyn.rare)"
+    )
