@@ -71,7 +71,7 @@ def test_what_cannot_be_resolved_is_a_failure_not_a_number():
     ("make", "message"),
     [
         (lambda: Dyadic(base=c.RK4(noise="fresh")), "base: expected a one-step method for SDEs that asks for W"),
-        (lambda: Dyadic(base="RK4"), "base: expected a one-step method"),
+        (lambda: Dyadic(base=0.5), "base: expected a one-step method"),
         (lambda: Dyadic(base=sd.method("StoermerVerlet")), "base: expected a one-step method for SDEs"),
         (lambda: Dyadic(tol=0.0), "tol: expected a number > 0"),
         (lambda: Dyadic(floor=-1.0), "floor: expected a number > 0"),
@@ -91,6 +91,10 @@ def test_bases_that_converge_to_another_process_are_refused(name):
     with pytest.raises(ValueError, match=f"with such steps {name} converges to another process"):
         sd.simulate(sd.SDE(lambda t, x: 0.0 * x, lambda t, x: x, 1.0), euler, **options)
     sd.simulate(sd.SDE(lambda t, x: -x, lambda t, x: 1.0, 1.0), euler, **options)
+
+
+def test_a_base_may_be_named():
+    assert Dyadic(base="Heun") == Dyadic(base=sd.method("Heun"))
 
 
 def test_what_the_base_refuses_is_refused():

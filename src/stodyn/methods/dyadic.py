@@ -9,6 +9,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from stodyn.methods.catalogue import named
 from stodyn.methods.classical import RK4
 from stodyn.methods.contract import Method, Solver
 from stodyn.noise import wiener
@@ -38,8 +39,8 @@ class _Dyadic(Solver):
 
     Parameters
     ----------
-    base : Method
-        A one-step method that needs W alone: RK4 with held samples, Heun, Milstein, ...
+    base : Method or str
+        A one-step method, or its name, that needs W alone: RK4 with held samples, Heun, Milstein, ...
     tol : float
         A step is accepted where |two halves - whole| <= tol (floor + |x|) in every component.
     floor : float
@@ -60,6 +61,8 @@ class _Dyadic(Solver):
     claims = ()
 
     def __post_init__(self):
+        if isinstance(self.base, str):
+            object.__setattr__(self, "base", named(self.base))
         if not takes_halves(self.base):
             raise ValueError(
                 "base: expected a one-step method for SDEs that asks for W alone, such as RK4 or Heun, got "
