@@ -115,10 +115,12 @@ def test_the_law_is_the_processors():
         assert abs(run["variance"][k, 0] - variance) <= 4.5 * run["variance_stderr"][k, 0]
 
 
-def test_every_kind_of_statistic():
+@pytest.mark.brief("Heun")
+@pytest.mark.parametrize("method", ["Heun", "ImplicitMidpoint"])
+def test_every_kind_of_statistic(method):
     edges, square = np.linspace(-3, 3, 13), st.Observable(lambda t, x, p: x[0] ** 2)
     collect = [st.Moments(), st.Histogram(edges), st.Paths(3), square, st.Passage(1.2, 0, mean=False)]
-    run, plain = (on_a_card(oscillator(), "Heun", collect=collect, executor=way) for way in ("auto", "vmap"))
+    run, plain = (on_a_card(oscillator(), method, collect=collect, executor=way) for way in ("auto", "vmap"))
     for name in run.data_vars:
         np.testing.assert_allclose(run[name], plain[name], rtol=1e-8, atol=1e-10, err_msg=name)
 

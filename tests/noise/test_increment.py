@@ -149,8 +149,10 @@ def test_coarsening_a_stack_is_composing_its_steps(factor):
         )
 
 
-def test_coarsening_in_two_stages_and_to_one_step():
-    fine = stacked([as_increment(p, 1) for p in random_pieces(1, 8, seed=7)])
+@pytest.mark.brief("1")
+@pytest.mark.parametrize("m", [1, 2])
+def test_coarsening_in_two_stages_and_to_one_step(m):
+    fine = stacked([as_increment(p, m) for p in random_pieces(m, 8, seed=7)])
     one, two = at_one(lambda fine: (compose_all(fine), compose_all(compose_all(fine, 2), 4)), fine)
     close(one, jax.tree.map(lambda a: a[0], two))
 
