@@ -6,7 +6,8 @@ import pytest
 
 from stodyn import provenance, simulate
 from stodyn import statistics as st
-from stodyn.chaos import nodes
+from stodyn.chaos import basis, nodes
+from stodyn.chaos.expansion import Series
 from stodyn.methods.expansions import Collocation, Galerkin, Quadrature, Sampling
 from stodyn.noise.distribution import Normal, Uniform
 from stodyn.problems.random_dae import RandomDAE
@@ -165,3 +166,19 @@ def test_bad_quantiles():
         st.Surrogate(quantiles=(0.5, 1.0))
     with pytest.raises(ValueError, match="density is a number of bins"):
         st.Surrogate(density=-3)
+
+
+@pytest.mark.parametrize(("function", "degrees"), [(np.sin, (5, 6, 7)), (lambda u: np.cos(2 * u), (7, 8, 9))])
+def test_truncation_where_even_or_odd_terms_vanish(function, degrees):
+    """sin u and cos 2u, u uniform on (-π, π), whose coefficients fall faster than a geometric series: the estimate is
+    at least a third of what is left out, and at most ten times as much; infinite where the terms of a kind still grow.
+    """
+    x, w = np.polynomial.legendre.leggauss(60)
+    values, laws = function(np.pi * x), [Uniform(-1.0, 1.0)]
+    exact = [np.sqrt(2 * k + 1) * np.sum(0.5 * w * values * np.polynomial.Legendre.basis(k)(x)) for k in range(40)]
+    for degree in degrees:
+        series = Series(basis.make("total", laws, degree), np.array(exact[: degree + 1])[None, None])
+        left = np.sqrt(np.sum(np.square(exact[degree + 1 :])))
+        assert left / 3.0 < series.truncation()[0, 0] < 10.0 * left
+    growing = Series(basis.make("total", laws, 4), np.array([[[0.0, 0.0, 0.1, 0.0, 0.2]]]))
+    assert np.isinf(growing.truncation()[0, 0])

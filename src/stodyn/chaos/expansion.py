@@ -72,18 +72,31 @@ class Series:
 
     def truncation(self) -> np.ndarray:
         """An estimate of the root mean square of what the expansion leaves out, (times, n), from the decay of its
-        coefficients: with the ratio r of the last two degrees, taken over all times, the rest of a geometric series is
-        (last degree) r / √(1 - r²). Infinite where nothing decays; NaN for bases of degree below 2.
+        coefficients.
+
+        With the ratio r of the last two degrees, taken over all times, the rest of a geometric series is
+        (last) r / √(1 - r²). Even and odd degrees also decay by themselves, since either may be missing (sin p has no
+        even ones): with the ratio ρ of the last degree of a kind and the one two below it, the rest is
+        (last) ρ / √(1 - ρ²), for both kinds together. The larger of the two is taken, and the latter where r >= 1.
+        Where there is no degree two below, ρ is r² of degrees 2 and 1, so that degree 2 cannot tell an odd function
+        from a linear one. Infinite where a kind does not decay; NaN for bases of degree below 2.
         """
-        sizes = self.by_degree()[..., : self.basis.degree + 1]
-        if self.basis.degree < 2:
+        sizes, degree = self.by_degree()[..., : self.basis.degree + 1], self.basis.degree
+        if degree < 2:
             return np.full(sizes.shape[:2], np.nan)
-        last, before = sizes[..., -1], sizes[..., -2]
-        tops, tops_before = last.max(axis=0), before.max(axis=0)
-        ratio = np.divide(tops, tops_before, out=np.zeros_like(tops), where=tops_before > 0)
+        tops = sizes.max(axis=0)
+
+        def rest(last: int, ratio: np.ndarray) -> np.ndarray:
+            with np.errstate(divide="ignore", invalid="ignore"):
+                factor = np.where(ratio < 1.0, ratio / np.sqrt(1.0 - np.minimum(ratio, 1.0) ** 2), np.inf)
+                found = sizes[..., last] * np.where(tops[:, last] > NOTHING * tops.max(axis=-1), factor, 0.0)
+            return np.where(sizes[..., last] > 0.0, found, 0.0)
+
         with np.errstate(divide="ignore", invalid="ignore"):
-            factor = np.where(ratio < 1.0, ratio / np.sqrt(np.maximum(1.0 - ratio**2, 0.0)), np.inf)
-            return np.where(last > 0.0, last * factor, 0.0)
+            kinds = [rest(k, tops[:, k] / tops[:, k - 2] if k > 2 else (tops[:, 2] / tops[:, 1]) ** 2)
+                     for k in (degree, degree - 1)]  # fmt: skip
+            together = rest(degree, tops[:, -1] / tops[:, -2])
+        return np.maximum(np.hypot(*kinds), np.where(np.isfinite(together), together, 0.0))
 
     def evaluate(self, points: np.ndarray) -> np.ndarray:
         """The surrogate at parameters (K, Q): (K, times, n)."""

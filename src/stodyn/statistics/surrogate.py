@@ -28,11 +28,11 @@ class Surrogate(Statistic):
     Notes
     -----
     Variables by time and component: mean, variance, std, and truncation (the root mean square of the terms left out,
-    estimated from the decay of the coefficients); coefficient (also by term), norm_by_degree (by degree), sobol_first
-    and sobol_total (by parameter). On request, from the surrogate at scrambled Sobol points: quantile and
-    quantile_stderr (by level), density and density_stderr (by bin), density_edge (by edge). quantile_stderr includes
-    the truncation where that is known; density_stderr is the scatter of the points alone. degree_in (term, parameter)
-    holds the degrees of each term; left_out, the cross-validated error of a regression.
+    estimated from the decay of the coefficients; inf where they do not decay yet); coefficient (also by term),
+    norm_by_degree (by degree), sobol_first and sobol_total (by parameter). On request, from the surrogate at scrambled
+    Sobol points: quantile and quantile_stderr (by level), density and density_stderr (by bin), density_edge (by edge).
+    quantile_stderr includes the truncation where that is known; density_stderr is the scatter of the points alone.
+    degree_in (term, parameter) holds the degrees of each term; left_out, the cross-validated error of a regression.
 
     Examples
     --------
