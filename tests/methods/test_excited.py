@@ -13,6 +13,7 @@ from stodyn.methods.alpha import HHT, Newmark, StochasticAlpha
 from stodyn.noise import coloured as co
 from stodyn.numerics import van_loan
 from stodyn.problems.driven_mechanical import DrivenMechanical
+from stodyn.problems.structure import is_autonomous
 
 # A frame of three storeys, SI units: Rayleigh damping of 5 % at the first and the third mode, Kanai-Tajimi ground.
 m, k = 1e5 * np.array([1.0, 1.0, 0.8]), 1e7 * np.array([8.0, 6.5, 5.0])
@@ -213,3 +214,11 @@ def test_other_methods_take_the_same_system_as_an_sde():
     for method in ("RK4", sd.ExactNoise("RK4")):
         run = sd.simulate(FRAME, method, t=(0.0, 0.02), dt=0.002, paths=8, seed=1, progress=False)
         assert tuple(run["component"].values) == FRAME.components
+
+
+def test_an_envelope_makes_the_equations_depend_on_time():
+    """Also one that is 0 where the equations are first looked at; splitting would take its index from a dead load."""
+    structure = sd.Mechanical.from_matrices(np.ones(1), 0.4 * np.eye(1), 40.0 * np.eye(1))
+    ground = co.kanai_tajimi(15.0, 0.6, sigma=1.0)
+    assert is_autonomous(sd.base_excited(structure, ground))
+    assert not is_autonomous(sd.base_excited(structure, ground, envelope=co.envelopes.jennings(2.0, 6.0, 0.3)))

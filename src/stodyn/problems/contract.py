@@ -235,6 +235,10 @@ class Problem(ABC):
         """The state that is pickled, without traces."""
         return {name: value for name, value in self.__dict__.items() if name != "looks"}
 
+    def rates_and_noise(self) -> tuple[Any, Any]:
+        """The functions of (t, x, params) through which time may enter the equations."""
+        return self.f, self.g  # type: ignore[attr-defined]
+
     def check_step(self, method: Any, h: float) -> None:  # noqa: B027
         """Warn of what a method does to this problem with steps up to h, or raise ValueError where it cannot work."""
 

@@ -188,6 +188,14 @@ class DrivenMechanical(Mechanical):
         own = super().g(t, x, params)
         return jnp.concatenate([own, jnp.zeros((self.n - len(own), self.m), x.dtype)])
 
+    def rates_and_noise(self):
+        def rates(t, x, params):
+            n = self.own.n
+            given = {"own": params, "noise": jnp.asarray(self.coloured.C, x.dtype) @ x[n:]}
+            return self.given_y.f(t, x[:n], given)
+
+        return rates, self.g
+
     def noise_rows(self, t, x, params, components):
         """The rows of the system; the states of the filter are drawn beside its channels and have none."""
         n = self.own.n

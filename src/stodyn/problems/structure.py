@@ -170,7 +170,7 @@ def partial_functions(trace: Any) -> tuple[str, ...]:
 def is_autonomous(problem: Any) -> bool:
     """Whether time enters neither the drift nor the diffusion of a problem."""
     x, params = problem.example_start(), problem.example_params()
-    return not any(depends_on_time(function, x, params) for function in (problem.f, problem.g))
+    return not any(depends_on_time(function, x, params) for function in problem.rates_and_noise())
 
 
 def _random_states(x: Array) -> tuple[np.ndarray, np.ndarray]:
