@@ -142,7 +142,7 @@ def _with_forces(problem: DrivenMechanical, own: Structure, rows: np.ndarray, st
     if callable(problem.into):
         if problem.base is None or not problem.base.any(axis=0).all():
             warnings.warn(
-                "accelerations: without M⁻¹Γ y of a coloured force Γ that changes with time or state, which is no "
+                "accelerations: without M⁻¹Γ y of a coloured force Γ that changes with time or state, which is not a "
                 "multiple of the state; if it is moving ground, make the problem with base_excited(..., envelope=...)",
                 stacklevel=4,
             )

@@ -190,11 +190,13 @@ class DrivenMechanical(Mechanical):
 
     def rates_and_noise(self):
         def rates(t, x, params):
-            n = self.own.n
-            given = {"own": params, "noise": jnp.asarray(self.coloured.C, x.dtype) @ x[n:]}
-            return self.given_y.f(t, x[:n], given)
+            return self.given_y.f(t, x[: self.own.n], self._with_y(x, params))
 
         return rates, self.g
+
+    def _with_y(self, x: Array, params: Any) -> dict[str, Any]:
+        """The parameters of `given_y`: one's own, and the noise y that the filter's states in x give."""
+        return {"own": params, "noise": jnp.asarray(self.coloured.C, x.dtype) @ x[self.own.n :]}
 
     def noise_rows(self, t, x, params, components):
         """The rows of the system; the states of the filter are drawn beside its channels and have none."""
@@ -202,15 +204,14 @@ class DrivenMechanical(Mechanical):
         return tuple(self.own.noise_rows(t, x[:n], params, (i,))[0] if i < n else None for i in components)
 
     def mean_rates(self, t, x, params, components):
-        n = self.own.n
-        given = {"own": params, "noise": jnp.asarray(self.coloured.C, x.dtype) @ x[n:]}
+        n, given = self.own.n, self._with_y(x, params)
         return tuple(self.given_y.mean_rates(t, x[:n], given, (i,))[0] if i < n else None for i in components)
 
     def multiplier(self, t, x: Array, params: Any = None) -> Array:
         """The multipliers λ of the reactions, (c,), with the coloured forces; refused beside white noise in them."""
         if self.joints is None or self.joints.noisy_reactions:
             return super().multiplier(t, x, params)
-        N, given = self.N, {"own": params, "noise": jnp.asarray(self.coloured.C, x.dtype) @ x[self.own.n :]}
+        N, given = self.N, self._with_y(x, params)
         return self.given_y.joints.accelerated(t, x[:N], x[N : 2 * N], given)[1]  # type: ignore[union-attr]
 
     def lower(self, kind: type) -> tuple[Problem, str] | None:
