@@ -3,6 +3,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/uv pip install --quiet --constraint constraints.txt
+# uv leaves the packages uncompiled: every process would compile JAX again, in 3 seconds, if none could keep its bytecode.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: install tour test test-full checks lint types layers tests wheel docs site changelog fuzz studies
 
