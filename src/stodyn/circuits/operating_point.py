@@ -132,24 +132,19 @@ class _Solver:
         return scipy.sparse.diags_array(keep) @ J + scipy.sparse.diags_array(1.0 - keep) if rows else J
 
     def solved(self, J: Any, f: np.ndarray) -> np.ndarray | None:
-        rows = np.abs(J).max(axis=1) if isinstance(J, np.ndarray) else abs(J).max(axis=1).toarray().ravel()
-        scale = 1.0 / np.where(rows > 0.0, rows, 1.0)
+        J, f = direct.of_one_size(J, f)
         try:
-            if isinstance(J, np.ndarray):
-                found = np.linalg.solve(scale[:, None] * J, scale * f)
-            else:
-                found = direct.solved(scipy.sparse.diags_array(scale) @ J, scale * f)
+            found = direct.solved(J, f)
         except np.linalg.LinAlgError:
-            self.trouble = f" (singular: {self.loose(J, scale)})"
+            self.trouble = f" (singular: {self.loose(J)})"
             return None
         return found if np.isfinite(found).all() else None
 
-    def loose(self, J: Any, scale: np.ndarray) -> str:
+    def loose(self, J: Any) -> str:
         """Names the unknowns that no equation determines."""
         if self.network.n > 1000:
             return "some node voltages are not determined"
-        whole = J if isinstance(J, np.ndarray) else J.toarray()
-        direction = np.abs(np.linalg.svd(scale[:, None] * whole)[2][-1])
+        direction = np.abs(np.linalg.svd(direct.dense(J))[2][-1])
         names = [self.network.names[i] for i in np.flatnonzero(direction > 0.1 * direction.max())]
         return f"{', '.join(names[:6])} {'is' if len(names) == 1 else 'are'} not determined"
 

@@ -145,7 +145,7 @@ def prescribed(system: Linear | Nonlinear, grid: np.ndarray, start: np.ndarray, 
     states[0], solved, guess = start, np.ones(len(start), bool), None
     for k, h in enumerate(np.diff(grid)):
         x = np.where(solved[:, None], states[k], start)
-        factors = _factors(system, grid[k], x, h, method, work)
+        factors = _factors(system, system.jacobian(grid[k], x), h, method, work)
         Z, found = _newton(system, factors, method, grid[k], h, x, guess, None, work)
         solved &= found
         states[k + 1] = np.where(solved[:, None], x + Z[-1], np.nan)
@@ -249,9 +249,9 @@ def _product(matrix: Any, x: np.ndarray) -> np.ndarray:
 # --- Newton -----------------------------------------------------------------------------------------------------------
 
 
-def _factors(system, t, x, h, method: Scheme, work: Work, gamma: bool = False) -> list[Callable]:
+def _factors(system, J: Any, h: float, method: Scheme, work: Work, gamma: bool = False) -> list[Callable]:
     """For each eigenvalue, and for γ where asked, the function that solves (λM/h - J) y = r."""
-    J, M = system.jacobian(t, x), system.mass
+    M = system.mass
     values = [e.value for e in method.eigen]
     if gamma and not any(e.real for e in method.eigen):
         values.append(method.gamma)
@@ -269,6 +269,9 @@ def _newton(system, factors, method: Scheme, t, h, x, guess, scale, work: Work) 
     """The stages Z (s, members, n) and which members were solved.
 
     scale  sizes of the components -> the errors allowed for, both (members, n); None iterates to rounding
+
+    Changes that shrink by a rate θ leave an error of θ/(1 - θ) times the last one (Hairer & Wanner, IV.8): where the
+    steps are chosen by their error, Newton stops when that is small, one iteration earlier than by the change itself.
     """
     shape = (method.stages, *x.shape)
     linear = isinstance(system, Linear)
@@ -297,7 +300,8 @@ def _newton(system, factors, method: Scheme, t, h, x, guess, scale, work: Work) 
             largest = np.abs(change).max(axis=(0, 2)) / (np.abs(x + Z).max(axis=(0, 2)) + 1e-290)
             rate = size / before if iteration else np.full(len(x), np.nan)
             stalled = (rate > 0.3) & ((largest <= ROUNDING) | ((largest <= COARSE) & (largest > 0.3 * largest_before)))
-        solved |= (size <= 1.0) | (stalled & (scale is None))
+            left = size if scale is None else np.where(rate < 1.0, rate / (1.0 - rate), 1.0) * size
+        solved |= (np.fmin(size, left) <= 1.0) | (stalled & (scale is None))
         lost = ~np.isfinite(size)
         if np.all(solved | lost) or (scale is not None and np.any(lost | (~solved & (rate >= 1.0)))):
             break
@@ -306,6 +310,18 @@ def _newton(system, factors, method: Scheme, t, h, x, guess, scale, work: Work) 
 
 
 # --- steps chosen by the error ----------------------------------------------------------------------------------------
+
+
+class _Taken(NamedTuple):
+    """The last step: its length, its stages, and its error relative to the one allowed (at least 1e-2)."""
+
+    h: float
+    Z: np.ndarray
+    norm: float
+
+    def ahead(self, method: Scheme, h: float) -> np.ndarray:
+        """The stages of a next step of length h, from the polynomial of this one."""
+        return np.tensordot(method.interpolation(1.0 + method.c * h / self.h), self.Z, 1) - self.Z[-1]
 
 
 class StepTooSmall(ValueError):
@@ -339,7 +355,8 @@ def controlled(
     span = end - t
     powers = np.zeros(x.shape[-1]) if component_index is None else np.maximum(np.asarray(component_index) - 1.0, 0.0)
     first = float(grid[1]) - t
-    Z, solved = _newton(system, _factors(system, t, x, first, method, work), method, t, first, x, None, None, work)
+    J = system.jacobian(t, x)
+    Z, solved = _newton(system, _factors(system, J, first, method, work), method, t, first, x, None, None, work)
     seen = np.where(x == 0.0, np.where(solved[:, None], np.abs(Z[-1]), 0.0), np.abs(x))
 
     def allowed(sizes: np.ndarray) -> np.ndarray:
@@ -348,7 +365,8 @@ def controlled(
 
     h = _first_step(system, t, x, span, rtol)
     factors: list[Callable] | None = None
-    guess, rejected = None, True  # the first step is treated as carefully as one after a rejection
+    last: _Taken | None = None
+    rejected = True  # the first step is treated as carefully as one after a rejection
     where = next((k for k, e in enumerate(method.eigen) if e.real), len(method.eigen))
     while done < len(grid):
         h = min(h, end - t)
@@ -358,10 +376,11 @@ def controlled(
                 "for a jump or a singularity there; rtol=None makes the steps of the grid instead."
             )
         if factors is None:
-            factors = _factors(system, t, x, h, method, work, gamma=True)
+            factors = _factors(system, J, h, method, work, gamma=True)
+        guess = None if last is None else last.ahead(method, h)
         Z, solved = _newton(system, factors, method, t, h, x, guess, allowed, work)
         if not solved.all():
-            h, factors, guess, rejected = 0.5 * h, None, None, True
+            h, factors, rejected = 0.5 * h, None, True
             work.rejected += 1
             continue
         grown = np.maximum(seen, np.abs(x + Z[-1]))
@@ -372,11 +391,15 @@ def controlled(
         if norm >= 1.0 and rejected:
             error = factors[where](system.f(np.array([t]), (x + error)[None])[0] + defect)
             norm = _norm(error * weights)
-        factor = np.clip(0.9 * max(norm, 1e-10) ** (-1.0 / (method.stages + 1)), 0.2, 8.0)
+        power = 1.0 / (method.stages + 1)
+        factor = 0.9 * max(norm, 1e-10) ** -power
         if norm >= 1.0:
-            h, factors, guess, rejected = h * min(factor, 0.9), None, None, True
+            h, factors, rejected = h * np.clip(factor, 0.2, 0.9), None, True
             work.rejected += 1
             continue
+        if last is not None:  # the error constant goes on changing as it did from the last step to this one
+            factor = min(factor, factor * (h / last.h) * (last.norm / max(norm, 1e-10)) ** power)
+        factor = np.clip(factor, 0.2, 1.0 if rejected and last is not None else 8.0)
         work.steps += 1
         if watch is not None:
             watch(t, h, x, Z)
@@ -387,10 +410,11 @@ def controlled(
             states[done:inside] = x + np.tensordot(weights, Z, 1)
             done = inside
         longer = h * factor if not 1.0 <= factor <= 1.2 else h
-        ahead = method.interpolation(1.0 + method.c * longer / h)
-        guess = np.tensordot(ahead, Z, 1) - Z[-1]
+        last = _Taken(h, Z, max(norm, 1e-2))
         t, x, seen, rejected = reached, x + Z[-1], grown, False
-        if longer != h or not isinstance(system, Linear):
+        if not isinstance(system, Linear):
+            J, factors = system.jacobian(t, x), None
+        elif longer != h:
             factors = None
         h = longer
     return states, work
