@@ -201,3 +201,18 @@ def test_a_circuit_is_traced_once_and_one_with_another_value_anew(traced):
 def _end_of(circuit):
     run = sd.simulate(circuit, t=circuit.span, dt=circuit.step, paths=2, seed=1, collect=st.Moments(at=[20e-9]))
     return float(run["mean"].sel(component="a").squeeze())
+
+
+def test_the_places_of_sparse_noise_belong_to_what_is_kept():
+    """The values are the same each time: only where they stand differs, and whether they are a diagonal."""
+
+    def moved(diffusion):
+        problem = sd.SDE(lambda t, x: -x, diffusion, start=np.zeros(3))
+        run = sd.simulate(problem, "EulerMaruyama", t=(0.0, 0.5), dt=0.5, paths=8, seed=1, collect=st.Moments(at=[0.5]))
+        return np.flatnonzero(run["variance"].values[0]).tolist()
+
+    values = np.array([1.0, 10.0, 0.0])
+    assert moved(lambda t, x: sd.sparse([0, 1, 1], [0, 1, 2], jnp.asarray(values), (3, 3))) == [0, 1]
+    assert moved(lambda t, x: sd.sparse([2, 1, 1], [0, 1, 2], jnp.asarray(values), (3, 3))) == [1, 2]
+    assert moved(lambda t, x: sd.sparse([2, 0, 1], [0, 0, 2], jnp.asarray(values), (3, 3))) == [0, 2]
+    assert moved(lambda t, x: sd.diagonal(jnp.asarray(values))) == [0, 1]

@@ -9,6 +9,7 @@ A method asks for one thing, the product with an increment: operator @ W.
 
 from __future__ import annotations
 
+import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
@@ -19,6 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from stodyn.arguments import checks_arguments
+from stodyn.problems.contract import Problem, returned_shape
 
 
 class Operator(ABC):
@@ -89,6 +91,25 @@ class Product(Operator):
 
     def dense(self):
         return jax.vmap(self.apply)(jnp.eye(self.shape[1])).T
+
+
+def returned_noise(problem: Problem, function: Any, *arguments: tuple[str, Any]) -> tuple[tuple[int, ...], bool]:
+    """The shape of what the diffusion of a problem returns, and whether that is an operator; as `returned_shape`.
+
+    The trace kept of an operator is that of its row sums, which holds the places of its entries, not only their values.
+    """
+    operators: list[Operator] = []
+
+    def row_sums(*given):
+        found = function(*given)
+        if not isinstance(found, Operator):
+            return found
+        operators.append(found)
+        return found @ jnp.ones(found.shape[1])
+
+    traced = functools.wraps(function)(row_sums) if callable(function) else function
+    shape = returned_shape(problem, "diffusion", traced, *arguments).shape
+    return (operators[0].shape, True) if operators else (shape, False)
 
 
 @checks_arguments

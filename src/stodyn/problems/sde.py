@@ -27,7 +27,7 @@ from stodyn.problems.contract import (
     machine_memory,
     returned_shape,
 )
-from stodyn.problems.operators import Diagonal, Operator
+from stodyn.problems.operators import Diagonal, Operator, returned_noise
 from stodyn.problems.sparsity import NoisePlaces, find_elimination, find_noise_places
 from stodyn.problems.structure import (
     CHECKED_STATES,
@@ -154,38 +154,23 @@ class SDE(Problem):
         example = np.asarray(self.start_source.example("start"))
         if example.ndim > 1 or example.size == 0:
             raise ValueError(f"start: expected a number or a vector per path, got shape {example.shape}")
-        n, given, operators = example.size, self._noise, []
-
-        def entries(*arguments):
-            found = given(*arguments)
-            if not isinstance(found, Operator):
-                return found
-            operators.append(found)
-            return found.entries
-
+        n, arguments = example.size, (("t", 0.0), ("x", example))
         with jax.enable_x64(True):
-            drift = returned_shape(self, "drift", self.drift, ("t", 0.0), ("x", example))
-            diffusion = returned_shape(
-                self,
-                "diffusion",
-                functools.wraps(given)(entries) if callable(given) else given,
-                ("t", 0.0),
-                ("x", example),
-            )
+            drift = returned_shape(self, "drift", self.drift, *arguments)
+            shape, is_operator = returned_noise(self, self._noise, *arguments)
         if drift.shape != example.shape:
             raise ValueError(
                 f"drift: returned shape {drift.shape}, expected {example.shape}, the shape of start. "
                 "One number per component is needed."
             )
         if example.ndim == 0:
-            if operators or diffusion.shape != ():
-                found = "an operator" if operators else f"shape {diffusion.shape}"
+            if is_operator or shape != ():
+                found = "an operator" if is_operator else f"shape {shape}"
                 raise ValueError(
                     f"diffusion: returned {found} for a scalar start; expected a number. "
                     "For several channels give start as a vector: start=[...]."
                 )
             return _Shape(True, 1, 1, False)
-        shape = operators[0].shape if operators else diffusion.shape
         if len(shape) != 2:
             raise ValueError(
                 f"diffusion: returned shape {shape}, expected ({n}, channels): write [:, None] for one "
@@ -193,7 +178,7 @@ class SDE(Problem):
             )
         if shape[0] != n or shape[1] == 0:
             raise ValueError(f"diffusion: returned shape {shape}, expected ({n}, channels): one row per component.")
-        return _Shape(False, n, shape[1], bool(operators))
+        return _Shape(False, n, shape[1], is_operator)
 
     def _check_memory(self) -> None:
         """Refuse a matrix that would not fit into memory."""
