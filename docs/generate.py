@@ -115,7 +115,7 @@ def address_of(name: str) -> str | None:
 
 def reference_nav() -> list:
     """Return the navigation of the reference, by sections."""
-    nav: list = ["reference/index.md", {"Words": "reference/words.md"}]
+    nav: list = ["reference/index.md", {"Words": "reference/words.md"}, {"Type hints": "reference/types.md"}]
     for section in dict.fromkeys(page.section for page in reference.pages()):
         pages = [page for page in reference.pages() if page.section == section]
         nav.append({section: [{page.title.strip("`"): page.address} for page in pages]})

@@ -315,8 +315,8 @@ PUBLIC = """# Every public name
 Public is what this page lists: the names of `stodyn` (conventionally `import stodyn as sd`), of its packages
 `analysis`, `circuits`, `models`, `noise` and `statistics`, of the modules `plot` and `place`, and the names without a
 leading underscore inside the modules listed here. For authors of methods, problems and statistics
-`stodyn.methods.contract`, `stodyn.problems.contract` and `stodyn.statistics.contract` are public too, and so is the
-[command line](command_line.md).
+`stodyn.methods.contract`, `stodyn.problems.contract` and `stodyn.statistics.contract` are public too, and so are the
+types in `stodyn.hints` ([type hints](types.md)) and the [command line](command_line.md).
 
 Everything else is private and may change in any version: names and modules that begin with an underscore, the
 packages `numerics`, `engine`, `accuracy`, `chaos`, `cli`, `tour` and `studies`, and the modules of `methods` and

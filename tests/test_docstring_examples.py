@@ -1,4 +1,4 @@
-"""The examples in docstrings run, and print what they say."""
+"""The examples in docstrings run as a reader would copy them, and print what they say."""
 
 import doctest
 import importlib
@@ -29,7 +29,7 @@ class Finder(doctest.DocTestFinder):
 @pytest.mark.parametrize("name", MODULES)
 def test_examples_print_what_they_say(name):
     runner = doctest.DocTestRunner(verbose=False)
-    for test in Finder(exclude_empty=True).find(importlib.import_module(name)):
+    for test in Finder(exclude_empty=True).find(importlib.import_module(name), globs={}):
         if test.name not in NEEDS or importlib.util.find_spec(NEEDS[test.name]):
             runner.run(test)
     if runner.failures:

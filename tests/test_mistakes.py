@@ -163,7 +163,7 @@ def test_arguments_in_another_order_are_warned_of():
     with warnings.catch_warnings(record=True) as seen, pytest.raises(ValueError, match="drift: returned shape"):
         warnings.simplefilter("always")
         run(sd.SDE(lambda x, t: -x, lambda t, x: jnp.array([[0.1]]), [1.0]))
-    assert any("Change their order, or their names" in str(warning.message) for warning in seen)
+    assert any("'x' receives t. Change their order, or rename them" in str(warning.message) for warning in seen)
 
 
 def test_paths_that_blow_up_are_told_with_a_way_out():

@@ -8,6 +8,7 @@ steady(problem, "Heun", td=0.1)  steady() got an unexpected keyword argument 'td
 steady(problem)                  steady() needs method and dt; call it as steady(problem, method, dt)
 """
 
+import dataclasses
 import difflib
 import functools
 import inspect
@@ -97,7 +98,7 @@ def stacklevel_of_user() -> int:
     frame, level = inspect.currentframe(), 0
     while frame is not None and (
         frame.f_code.co_filename.startswith(inside)
-        or frame.f_code.co_filename in ("<string>", functools.__file__)  # what dataclasses and cached properties run
+        or frame.f_code.co_filename in ("<string>", dataclasses.__file__, functools.__file__)
     ):
         frame, level = frame.f_back, level + 1
     return level

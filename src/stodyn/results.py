@@ -156,7 +156,7 @@ def provenance(run: xr.Dataset) -> dict[str, Any]:
     >>> import stodyn as sd
     >>> from stodyn.models.kubo import kubo
     >>> run = sd.simulate(kubo(), t=(0, 1), dt=0.1, paths=8, seed=1)
-    >>> provenance(run)["paths"]
+    >>> sd.provenance(run)["paths"]
     8
     """
     try:
@@ -259,7 +259,7 @@ def interval(run: xr.Dataset, name: str, confidence: float = 0.95) -> xr.Dataset
     >>> import stodyn as sd
     >>> from stodyn.models.kubo import kubo
     >>> run = sd.simulate(kubo(), t=(0, 1), dt=0.1, paths=8, seed=1)
-    >>> bool((interval(run, "variance").low <= run.variance).all())
+    >>> bool((sd.interval(run, "variance").low <= run.variance).all())
     True
     """
     if isinstance(confidence, bool) or not isinstance(confidence, (int, float, np.number)) or not 0 < confidence < 1:
@@ -311,7 +311,7 @@ def quantile(run: xr.Dataset, q: float) -> xr.Dataset:
     >>> from stodyn.models.kubo import kubo
     >>> collect = st.Histogram(np.linspace(-4, 4, 81), at=[1.0])
     >>> run = sd.simulate(kubo(), t=(0, 1), dt=0.1, paths=64, seed=1, collect=collect)
-    >>> median = quantile(run, 0.5)["quantile"]
+    >>> median = sd.quantile(run, 0.5)["quantile"]
     """
     if not isinstance(q, (int, float, np.number)) or not 0 < q < 1:
         raise ValueError(f"q: expected a number between 0 and 1, got {q}")

@@ -4,6 +4,7 @@ The limits asked for are exact: |R(hλ)| = 1 for the stability function R of a m
 second moment of dx = λ x dt + μ x dW.
 """
 
+import dataclasses
 import re
 import warnings
 
@@ -15,6 +16,7 @@ import pytest
 from stodyn import SDE, Hamiltonian, Mechanical, PathsFailed, diagonal, prepare, simulate
 from stodyn.engine.spec import describe
 from stodyn.engine.stability import UnstableSteps
+from stodyn.methods.explicit import Heun
 from stodyn.methods.milstein import MilsteinLevy
 from stodyn.models.ornstein_uhlenbeck import ORNSTEIN_UHLENBECK
 from stodyn.noise.iterated import MrongowiusRoessler, ResolutionWarning
@@ -163,6 +165,15 @@ def test_the_unit_of_time_makes_no_difference_to_the_warning_of_coarse_areas(sec
 def test_arguments_in_another_order_are_warned_of(make):
     with pytest.warns(AnotherOrder, match=r"it is called as .*, but its arguments are named \("):
         make()
+
+
+def test_another_order_is_warned_of_once_for_each_function():
+    """Copies of the problem, and the forms that methods take, hold the same functions."""
+    with warnings.catch_warnings(record=True) as given:
+        warnings.simplefilter("always")
+        problem = SDE(lambda x, t: -x, lambda x, t: 0.1, 1.0)
+        describe(dataclasses.replace(problem, start=2.0), Heun, (0.0, 1.0), 0.5, None, "float64")
+    assert [str(w.message).partition(":")[0] for w in given] == ["drift", "diffusion"]
 
 
 def test_params_of_any_name_behind_t_and_x_are_not_warned_of():

@@ -34,6 +34,7 @@ from stodyn.engine.place import Place, front_door
 from stodyn.engine.progress import Progress
 from stodyn.engine.simulate import whereabouts
 from stodyn.engine.spec import as_it_is_now
+from stodyn.hints import Integer, Reals
 from stodyn.problems.calling import call
 from stodyn.problems.contract import returned_shape
 from stodyn.statistics.functional import Both, Controlled, End, Functional, Probability, Watching
@@ -56,13 +57,13 @@ def estimate(
     problem,
     f: Callable | Functional,
     *,
-    t: Sequence[float],
+    t: Reals,
     error: float,
-    seed: int,
+    seed: Integer,
     level: float = 0.95,
     relative: bool = False,
     method: Any = None,
-    steps: int | None = None,
+    steps: Integer | None = None,
     points: str = "auto",
     control: tuple[Callable | Functional, float] | str | None = None,
     most: float = 1e10,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ LEAST = 3  # points with probabilities between 0 and 1 that a curve is fitted to
 
 @checks_arguments
 def fragility(
-    problem: Any, method: Catalogued | str | None = None, *, over: Mapping[str, Sequence[Any]], **options: Any
+    problem: Any, method: Catalogued | str | None = None, *, over: Mapping[Any, Any], **options: Any
 ) -> xr.Dataset:
     """Estimate the probability of an event at every value of a parameter, and fit a lognormal curve through it.
 

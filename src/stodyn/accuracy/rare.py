@@ -41,6 +41,7 @@ from stodyn.engine.place import Place, front_door
 from stodyn.engine.progress import Progress
 from stodyn.engine.simulate import chosen_place
 from stodyn.engine.spec import Spec, as_it_is_now, chosen_method, describe
+from stodyn.hints import Integer
 from stodyn.methods.branching import EVENT, GOES_ON, beginning, branching, carried
 from stodyn.methods.contract import Catalogued
 from stodyn.methods.stopping import Stop
@@ -90,15 +91,15 @@ def rare(
     event: Level,
     before: float | Level | Sequence[Any],
     dt: float,
-    seed: int,
+    seed: Integer,
     t0: float = 0.0,
-    replicas: int = 128,
-    runs: int = 16,
+    replicas: Integer = 128,
+    runs: Integer = 16,
     kill: float = 0.25,
     score: str | Callable | None = None,
     tol: float | None = None,
     by: str = "splitting",
-    threads: int | None = None,
+    threads: Integer | None = None,
     place: Place | None = None,
     ledger: str | os.PathLike | None = None,
     progress: bool | None = None,

@@ -17,6 +17,7 @@ import numpy as np
 
 from stodyn.arguments import checks_arguments
 from stodyn.engine.spec import matched
+from stodyn.hints import is_integer
 from stodyn.methods.catalogue import catalogue, find, fitting
 from stodyn.methods.contract import Catalogued, Method
 from stodyn.methods.recommend import recommended
@@ -76,7 +77,7 @@ def recommend(problem: Any, want: str | None = None, most: int = 5) -> Choices:
     SRA1
     """
     expect_problem(problem)
-    if isinstance(most, bool) or not isinstance(most, int) or most < 1:
+    if not is_integer(most):
         raise ValueError(f"most: expected how many methods to list, a positive whole number, got {most!r}")
     if want not in (None, *WANTS):
         raise ValueError(f"want: expected one of {', '.join(map(repr, WANTS))}, or nothing, got {want!r}")

@@ -25,6 +25,7 @@ from stodyn.arguments import checks_arguments
 from stodyn.engine.grid import step_times
 from stodyn.engine.ready import prepare
 from stodyn.engine.spec import as_it_is_now, matched
+from stodyn.hints import Integer, Reals, is_integer
 from stodyn.methods.catalogue import named
 from stodyn.methods.contract import Method
 from stodyn.numerics.printing.points import AtPoints
@@ -43,10 +44,10 @@ def compare(
     methods: Sequence[Any],
     quantity: str | Callable = "paths",
     *,
-    t: Sequence[float],
-    dt: Sequence[float],
-    paths: int = 1000,
-    seed: int = 0,
+    t: Reals,
+    dt: Reals,
+    paths: Integer = 1000,
+    seed: Integer = 0,
 ) -> xr.Dataset:
     """Error against cost of several methods on one problem: which method and which step for the accuracy wanted.
 
@@ -87,7 +88,7 @@ def compare(
     (begin, end), steps = _checked_steps(t, dt)
     f = _checked_quantity(problem, quantity, compared[0])
     for name, value, least in (("paths", paths, 2), ("seed", seed, 0)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        if not is_integer(value, least):
             raise ValueError(f"{name}: expected a whole number >= {least}, got {value!r}")
     weak_draws = [m.name for m in compared if not follows_path(m.needs, problem.m)]
     if f is None and weak_draws:
@@ -100,7 +101,7 @@ def compare(
     runs = [Run(method, tuple(fine // count for count in steps)) for method in compared] + [Run(reference, (1, 2))]
     apart: list[np.ndarray] = []  # (paths, methods + 1, steps, values): from the reference; the last is its own
     with jax.enable_x64(True), np.errstate(all="ignore"):
-        for _, states in common_paths(problem, runs, (begin, end), fine, paths, seed):
+        for _, states in common_paths(problem, runs, (begin, end), fine, int(paths), int(seed)):
             values = [x if f is None else _seen(f, end, x) for x in states]
             truth = values[-1][:, :1]
             own = np.broadcast_to(values[-1][:, 1:] - truth, values[0].shape)
@@ -110,7 +111,7 @@ def compare(
     own_error = error[-1, 0] + 2 * stderr[-1, 0]
     settled = ~failed & (error[:-1] > ALONE * np.maximum(2 * stderr[:-1], own_error))
     lengths = (end - begin) / np.array(steps)
-    per_step = np.array([_seconds_per_step(problem, method, (begin, end), steps[-1], seed) for method in compared])
+    per_step = np.array([_seconds_per_step(problem, method, (begin, end), steps[-1], int(seed)) for method in compared])
     coordinates = {"integrator": [method.name for method in compared], "dt": lengths}
     over = ("integrator", "dt")
     return xr.Dataset(
@@ -150,7 +151,7 @@ def _checked_methods(problem: Any, methods: Sequence[Any]) -> list[Method]:
     return found
 
 
-def _checked_steps(t: Sequence[float], dt: Sequence[float]) -> tuple[tuple[float, float], list[int]]:
+def _checked_steps(t: Reals, dt: Reals) -> tuple[tuple[float, float], list[int]]:
     """The interval, and the number of steps of each length, fewest first."""
     if np.ndim(dt) != 1 or len(dt) < 2 or not all(np.isfinite(h) and h > 0 for h in dt):
         raise ValueError(f"dt: expected at least two steps to compare, such as [0.1, 0.05, 0.025], got {dt!r}")

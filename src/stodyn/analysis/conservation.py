@@ -15,6 +15,7 @@ from jax import Array
 from stodyn.arguments import checks_arguments
 from stodyn.engine.simulate import simulate
 from stodyn.engine.spec import as_it_is_now, matched
+from stodyn.hints import Integer, Reals
 from stodyn.methods import variational
 from stodyn.methods.catalogue import catalogue, stepping
 from stodyn.methods.contract import Method
@@ -351,7 +352,14 @@ def energy_of(problem: Hamiltonian) -> Callable[..., Array]:
 
 
 def energy_drift(
-    problem: Hamiltonian, method: Method | str, *, t: Sequence[float], dt: float, paths: int, seed: int, saves: int = 50
+    problem: Hamiltonian,
+    method: Method | str,
+    *,
+    t: Reals,
+    dt: float,
+    paths: Integer,
+    seed: Integer,
+    saves: Integer = 50,
 ) -> xr.Dataset:
     """How far the energy has moved over a long run: the means of H(t) and of H(t) - H(0) over the paths, with errors.
 

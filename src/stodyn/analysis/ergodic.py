@@ -14,6 +14,7 @@ import xarray as xr
 from numpy.typing import ArrayLike
 
 from stodyn.engine.simulate import simulate
+from stodyn.hints import Integer, Reals
 from stodyn.numerics import gauss
 from stodyn.problems import lowering
 from stodyn.problems.sde import SDE
@@ -78,12 +79,12 @@ def long_run(
     method: Any,
     function: Callable,
     *,
-    t: Sequence[float],
+    t: Reals,
     dt: float,
-    seed: int,
-    paths: int = 1,
+    seed: Integer,
+    paths: Integer = 1,
     skip: float = 0.1,
-    every: int = 1,
+    every: Integer = 1,
 ) -> Average:
     """The long-run average of function(t, x[, params]) from a run.
 

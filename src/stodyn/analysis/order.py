@@ -20,6 +20,7 @@ from stodyn.analysis.expectation import enumerated, integrated, linear_moments
 from stodyn.arguments import checks_arguments
 from stodyn.engine.grid import step_times
 from stodyn.engine.spec import as_it_is_now, matched
+from stodyn.hints import Integer, Reals, is_integer
 from stodyn.methods.catalogue import catalogue, stepping
 from stodyn.methods.contract import Method
 from stodyn.models.catalogue import Model
@@ -46,10 +47,10 @@ def strong_order(
     problem: Any,
     method: Method | str,
     *,
-    t: Sequence[float] = (0.0, 1.0),
+    t: Reals = (0.0, 1.0),
     steps: Sequence[int] = STEPS,
-    paths: int = 1000,
-    seed: int = 0,
+    paths: Integer = 1000,
+    seed: Integer = 0,
     exact: Solution | None = None,
     reference: Method | Pathwise | str | None = None,
     refine: int = 8,
@@ -124,10 +125,10 @@ def weak_order(
     problem: Any,
     method: Method | str,
     *,
-    t: Sequence[float] = (0.0, 1.0),
+    t: Reals = (0.0, 1.0),
     steps: Sequence[int] = STEPS,
-    paths: int = 100_000,
-    seed: int = 0,
+    paths: Integer = 100_000,
+    seed: Integer = 0,
     function: Callable[[Array], Array] | None = None,
     exact: Solution | None = None,
     reference: Method | Pathwise | str | None = None,
@@ -188,7 +189,7 @@ def deterministic_order(
     problem: Any,
     method: Method | str,
     *,
-    t: Sequence[float] = (0.0, 1.0),
+    t: Reals = (0.0, 1.0),
     steps: Sequence[int] = DOUBLINGS,
     finest: int = FEWEST,
 ) -> xr.Dataset:
@@ -351,12 +352,12 @@ class Study:
         exact = solution if exact is None and reference is None else exact
         matched(problem, method)
         counts = sorted(set(steps))
-        if len(counts) < FEWEST or not all(_is_count(k) for k in counts):
+        if len(counts) < FEWEST or not all(is_integer(k) for k in counts):
             raise ValueError(f"steps: expected at least {FEWEST} different numbers of steps, got {tuple(steps)}")
         odd = [k for k in counts if counts[-1] % k]
         if odd:
             raise ValueError(f"steps: {odd[0]} does not divide {counts[-1]}; one fine path must serve every step size")
-        if not _is_count(refine):
+        if not is_integer(refine):
             raise ValueError(f"refine: expected a whole number >= 1, got {refine!r}")
         begin, end = (float(time) for time in step_times(t, float(t[1]) - float(t[0]))[0])
         study = cls(
@@ -387,10 +388,10 @@ class Study:
         """Whether starts or parameters differ from path to path."""
         return self.problem.differs_from_path_to_path
 
-    def pairs(self, paths: int, seed: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    def pairs(self, paths: Integer, seed: Integer) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """Block by block: x_h (paths, points, n), the solution (paths, n), and the reference at twice its step."""
         for name, value, least in (("paths", paths, 1), ("seed", seed, 0)):
-            if not _is_count(value, least):
+            if not is_integer(value, least):
                 raise ValueError(f"{name}: expected a whole number >= {least}, got {value!r}")
         fine = self.steps[-1] * (self.refine if self.exact is None else 1)
         runs = [Run(self.method, tuple(fine // k for k in self.steps))]
@@ -447,10 +448,6 @@ class Study:
         if isinstance(self.against, Method):
             return f"{self.against.name}, h = {self.h[-1] / self.refine:.4g}"
         return getattr(self.against, "__name__", "function of the path")
-
-
-def _is_count(value: Any, least: int = 1) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool) and int(value) >= least
 
 
 def unpacked(problem: Any) -> tuple[Any, str, Solution | None]:

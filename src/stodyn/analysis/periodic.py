@@ -23,6 +23,7 @@ from stodyn.analysis import periodic_start
 from stodyn.analysis.periodic_start import NoOscillation
 from stodyn.analysis.periodic_system import StageEquations, System, system_of
 from stodyn.circuits import Circuit
+from stodyn.hints import is_integer
 from stodyn.numerics.radau import Scheme
 from stodyn.problems.contract import Problem
 
@@ -193,7 +194,7 @@ def periodic(
     order = (9 if system.n <= SMALL_SYSTEM else 5) if order is None else order
     if order not in (3, 5, 7, 9):
         raise ValueError(f"order: expected 3, 5, 7 or 9, got {order!r}")
-    if isinstance(steps, bool) or not isinstance(steps, int) or steps < 8:
+    if not is_integer(steps, 8):
         raise ValueError(f"steps: expected a whole number >= 8, got {steps!r}")
     if period is not None and not (math.isfinite(period) and period > 0.0):
         raise ValueError(f"period: expected a time > 0, got {period!r}")

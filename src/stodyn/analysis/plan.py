@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -17,6 +17,7 @@ from jax.flatten_util import ravel_pytree
 
 from stodyn.arguments import checks_arguments
 from stodyn.engine.spec import matched
+from stodyn.hints import Reals
 from stodyn.methods.catalogue import stepping
 from stodyn.methods.contract import Method
 from stodyn.numerics import gauss
@@ -48,7 +49,7 @@ class StepPlan:
     tol: float
     at: tuple[float, ...] = ()
 
-    def __call__(self, t: Sequence[float]) -> np.ndarray:
+    def __call__(self, t: Reals) -> np.ndarray:
         start, end = float(t[0]), float(t[1])
         with jax.enable_x64(True), np.errstate(all="ignore"):
             return self._planned(_Followed(self, start, end))
@@ -295,7 +296,7 @@ class _Followed:
 
 
 @checks_arguments
-def plan(problem: Any, method: Method | str, tol: float = 1e-3, at: Sequence[float] = ()) -> StepPlan:
+def plan(problem: Any, method: Method | str, tol: float = 1e-3, at: Reals = ()) -> StepPlan:
     """Steps that keep a method's covariance right to `tol`, the same for all paths: simulate(..., dt=plan(...)).
 
     The mean and the covariance are followed along m' = f(m), P' = F P + P F' + g g' + Σ_k Dg_k P Dg_k', with the

@@ -18,6 +18,7 @@ from stodyn.chaos import coupled, nodes
 from stodyn.chaos.expansion import Series
 from stodyn.circuits.circuit import Circuit
 from stodyn.engine.simulate import simulate
+from stodyn.hints import Integer, Reals
 from stodyn.noise.distribution import distribution
 from stodyn.results import provenance
 from stodyn.statistics.batches import Batches
@@ -31,16 +32,16 @@ def split_variance(
     method: Any = None,
     *,
     random: Mapping[str, Any] | None = None,
-    t: Sequence[float],
+    t: Reals,
     dt: float | Sequence[float],
-    paths: int,
-    seed: int,
-    degree: int = 2,
+    paths: Integer,
+    seed: Integer,
+    degree: Integer = 2,
     basis: str = "total",
     route: str = "quadrature",
     batches: int = 32,
-    every: int | None = None,
-    at: Sequence[float] | None = None,
+    every: Integer | None = None,
+    at: Reals | None = None,
 ) -> xr.Dataset:
     """The variance of a problem with noise and random parameters, split, each part with its standard error.
 
@@ -85,7 +86,7 @@ def split_variance(
             f"batches; take a multiple of {batches!r} paths, or other batches"
         )
     laws = [distribution(law, f"random[{name!r}]") for name, law in random.items()]
-    chosen = bases.make(basis, laws, degree)
+    chosen = bases.make(basis, laws, int(degree))
     points, weights = _rule(chosen, route)
     means, variances, run = [], [], None
     for point in points:

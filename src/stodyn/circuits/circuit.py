@@ -24,6 +24,7 @@ from stodyn.circuits.operating_point import OperatingPoint, operating_point
 from stodyn.circuits.small_signal import Response, SmallSignal, Spectrum
 from stodyn.circuits.text import NetlistError
 from stodyn.circuits.time_steps import noiseless, time_steps
+from stodyn.hints import Integer
 from stodyn.noise.distribution import Distribution, distribution
 from stodyn.noise.source import PerPath
 from stodyn.noise.stream import generator
@@ -54,6 +55,7 @@ class Circuit(SDAE):
         The family this circuit belongs to where `params["devices"]` holds the numbers of its devices.
     """
 
+    names: Sequence[str] = ()
     network: Any = None
     channels: Any = None
     random: Mapping[str, Distribution] = dataclasses.field(default_factory=dict)
@@ -223,7 +225,7 @@ class Circuit(SDAE):
         except ValueError as error:
             message = str(error)
             for i in reversed(range(self.n)):  # name each equation after its unknown
-                message = message.replace(f"f[{i}]", f"equation of {self.names[i]}")  # type: ignore[index]
+                message = message.replace(f"f[{i}]", f"equation of {self.names[i]}")
             raise ValueError(message) from None
 
     def noise_matrix(self, x: np.ndarray) -> np.ndarray:
@@ -439,7 +441,7 @@ class Circuit(SDAE):
             )
         return Family(self.network.netlist, self.random)
 
-    def sampled(self, paths: int, seed: int) -> Circuit:
+    def sampled(self, paths: Integer, seed: Integer) -> Circuit:
         """Draw the random values anew for each path; each path starts at its own operating point.
 
         Parameters
@@ -462,13 +464,13 @@ class Circuit(SDAE):
         """
         if not isinstance(paths, int | np.integer) or paths < 1:
             raise ValueError(f"paths: expected a number of paths from 1 on, got {paths!r}")
-        data = self.family.data(self.family.drawn(int(paths), seed))
+        data = self.family.data(self.family.drawn(int(paths), int(seed)))
         network = self.family.network
         usual = _start(network)
         mean = usual.mean if isinstance(usual, GaussianStart) else usual
         start = self.family.starts(data, mean, _held(network))
         if network.filters is not None:
-            rng = generator(seed, 0, "start", 1)
+            rng = generator(int(seed), 0, "start", 1)
             for part in network.flickers:
                 for states in part.states:
                     start[:, states] = rng.multivariate_normal(
@@ -476,7 +478,7 @@ class Circuit(SDAE):
                     )
         return _of_family(self, network, PerPath(data), PerPath(start))
 
-    def sampled_values(self, paths: int, seed: int) -> dict[str, np.ndarray]:
+    def sampled_values(self, paths: Integer, seed: Integer) -> dict[str, np.ndarray]:
         """Return the random values that `sampled` draws.
 
         Parameters
@@ -489,7 +491,7 @@ class Circuit(SDAE):
         dict
             Name of each random value -> array (paths,).
         """
-        return self.family.drawn(paths, seed)
+        return self.family.drawn(int(paths), int(seed))
 
     def at(self, values: Mapping[str, float]) -> Circuit:
         """Return the circuit at chosen values of its random parameters; one program serves all of them.

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from stodyn.hints import Reals
 from stodyn.statistics.contract import Statistic
 
 TOLERANCE = 1e-9  # relative to the interval: how closely dt must divide it and times must lie on the grid
@@ -16,7 +17,7 @@ MOST_STEPS = 10**8  # of a run: their times are kept
 LEAST_SPACINGS = 8  # of floating-point numbers in a step
 
 
-def step_times(t: Sequence[float], dt: ArrayLike | Callable[..., Any]) -> tuple[np.ndarray, np.ndarray]:
+def step_times(t: Reals, dt: ArrayLike | Callable[..., Any]) -> tuple[np.ndarray, np.ndarray]:
     """(times (steps + 1,), lengths (steps,)) of the interval t = (start, end) cut by dt.
 
     dt is a number, the lengths of all steps, or a function of the interval that gives them, such as stodyn.plan(...).
@@ -104,7 +105,7 @@ def save_steps(statistic: Statistic, times: np.ndarray, fallback: np.ndarray | N
     if statistic.every is not None:
         if statistic.every > steps:
             raise ValueError(f"{kind}: every={statistic.every} steps, but the run has only {steps}")
-        return _regular(steps, statistic.every)
+        return _regular(steps, int(statistic.every))
     if fallback is not None:
         return fallback
     return _regular(steps, max(steps // (statistic.own_times or DEFAULT_SAVES), 1))

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from stodyn.arguments import checks_arguments
+from stodyn.hints import is_integer
 from stodyn.methods.catalogue import named
 from stodyn.methods.contract import Method
 from stodyn.methods.recommend import best_fitting
@@ -45,7 +46,7 @@ def draw_increments(key: Array, recipe: Recipe, channels: int, dt: Array) -> Inc
     (100, 2)
     """
     _expect_recipe(recipe)
-    if isinstance(channels, bool) or not isinstance(channels, int) or channels < 1:
+    if not is_integer(channels):
         raise ValueError(f"channels: expected a whole number >= 1 (problem.m), got {channels!r}")
     if jnp.ndim(dt) != 1:
         raise ValueError(

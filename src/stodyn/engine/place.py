@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from stodyn import arguments
 from stodyn.engine.failure import Stopped
 from stodyn.engine.forked import note_run
+from stodyn.hints import Integer, is_integer
 
 if TYPE_CHECKING:
     from stodyn.engine.cluster import Dask
@@ -133,7 +133,7 @@ class Place(ABC):
         """The parts of all blocks in order: read from the ledger, or computed and written to it."""
 
 
-def threads(count: int | None = None) -> Threads:
+def threads(count: Integer | None = None) -> Threads:
     """Run blocks in threads of this process, which is the default.
 
     Parameters
@@ -149,7 +149,7 @@ def threads(count: int | None = None) -> Threads:
     return Threads(count)
 
 
-def processes(count: int | None = None) -> Processes:
+def processes(count: Integer | None = None) -> Processes:
     """Run blocks in processes of this machine: for functions that hold Python's lock.
 
     They start when they are first needed, which takes some seconds, and serve later runs too;
@@ -192,9 +192,9 @@ def dask(client: Any) -> Dask:
     return Dask(client)
 
 
-def count_of(count: int | None, name: str) -> int:
+def count_of(count: Integer | None, name: str) -> int:
     """The requested number of workers, or one per core."""
-    if count is not None and (isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 1):
+    if count is not None and not is_integer(count):
         raise ValueError(f"{name}: expected a whole number >= 1, got {count!r}")
     return available_cores() if count is None else int(count)
 
@@ -240,7 +240,7 @@ def parts_of(bundle: Sequence[tuple[int, Any]], records: Sequence[bytes], job: J
 class Threads(Place):
     """One worker thread per core; each enters float64 for itself, since JAX's setting belongs to a thread."""
 
-    def __init__(self, count: int | None = None):
+    def __init__(self, count: Integer | None = None):
         self.count = count_of(count, "threads")
 
     @property

@@ -17,6 +17,7 @@ from stodyn.engine import worker
 from stodyn.engine.failure import Stopped
 from stodyn.engine.job import Job, Tell
 from stodyn.engine.place import Bundles, Place, Threads, count_of, parts_of
+from stodyn.hints import Integer
 
 # -P: a numbers.py or queue.py in the working folder must not replace Python's own during the imports.
 PROGRAM = "import sys; sys.path.append(sys.argv[1]); from stodyn.engine import worker; worker.main()"
@@ -32,7 +33,7 @@ class Processes(Place):
     A process that dies is replaced, and its block is computed again.
     """
 
-    def __init__(self, count: int | None = None):
+    def __init__(self, count: Integer | None = None):
         self.count = count_of(count, "processes")
         self._idle: list[_Child] = []
         self._all: set[_Child] = set()

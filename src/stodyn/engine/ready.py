@@ -19,6 +19,7 @@ from stodyn.engine.run import Run, Tally
 from stodyn.engine.simulate import check_options, dataset, described, halved, merged, run_of, whereabouts
 from stodyn.engine.spec import as_it_is_now, chosen_method
 from stodyn.engine.stability import warn_of_unstable_steps
+from stodyn.hints import Integer, Reals
 from stodyn.methods.contract import Catalogued, Expansion
 from stodyn.methods.stopping import Stop
 from stodyn.statistics.contract import Statistic
@@ -29,16 +30,16 @@ def prepare(
     problem,
     method: Catalogued | str | None = None,
     *,
-    t: Sequence[float],
+    t: Reals,
     dt: ArrayLike | Callable[..., Any],
-    paths: int,
+    paths: Integer,
     collect: Statistic | Sequence[Statistic] | None = None,
     on_failure: str = "raise",
     dtype: str = "float64",
     device: Any = "cpu",
     executor: str = "auto",
-    block: int | None = None,
-    threads: int | None = None,
+    block: Integer | None = None,
+    threads: Integer | None = None,
     place: Place | None = None,
     stop: Stop | None = None,
 ) -> Ready:
@@ -86,7 +87,7 @@ class Ready:
     where: Place
     options: dict[str, Any]
 
-    def __call__(self, *, seed: int, params: Any = None, start: Any = None) -> xr.Dataset:
+    def __call__(self, *, seed: Integer, params: Any = None, start: Any = None) -> xr.Dataset:
         """The Dataset that simulate would give.
 
         With other params or another start the problem is checked, proved and traced again, since the facts known about
@@ -95,7 +96,7 @@ class Ready:
         began = time.perf_counter()
         return dataset(self._tally(seed, params, start), self.where, {}, began)
 
-    def arrays(self, *, seed: int, params: Any = None, start: Any = None) -> dict[str, np.ndarray]:
+    def arrays(self, *, seed: Integer, params: Any = None, start: Any = None) -> dict[str, np.ndarray]:
         """The same numbers as plain arrays by name, without coordinates or record: the cheapest call there is."""
         tally = self._tally(seed, params, start)
         found: dict[str, np.ndarray] = {}
@@ -104,7 +105,7 @@ class Ready:
         failed = tally.log.variables() if tally.on_failure == "record" else {}
         return found | {name: values for name, (_, values) in failed.items()}
 
-    def _tally(self, seed: int, params: Any, start: Any) -> Tally:
+    def _tally(self, seed: Integer, params: Any, start: Any) -> Tally:
         check_options(self.run.paths, seed, self.options["on_failure"])
         changes = {name: new for name, new in (("params", params), ("start", start)) if new is not None}
         run = self.run if not changes else self._changed(changes).run

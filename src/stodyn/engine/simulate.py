@@ -42,6 +42,7 @@ from stodyn.engine.spec import (
 )
 from stodyn.engine.stability import warn_of_unstable_steps
 from stodyn.engine.until import Until, Watch, of_randomisations
+from stodyn.hints import Integer, Reals
 from stodyn.methods.contract import Catalogued, Expansion, Method
 from stodyn.methods.recommend import advice
 from stodyn.methods.stopping import Stop
@@ -69,17 +70,17 @@ def simulate(
     problem,
     method: Catalogued | str | None = None,
     *,
-    t: Sequence[float],
+    t: Reals,
     dt: ArrayLike | Callable[..., Any],
-    paths: int | Until | None = None,
-    seed: int | None = None,
+    paths: Integer | Until | None = None,
+    seed: Integer | None = None,
     collect: Statistic | Sequence[Statistic] | None = None,
     on_failure: str = "raise",
     dtype: str = "float64",
     device: Any = "cpu",
     executor: str = "auto",
-    block: int | None = None,
-    threads: int | None = None,
+    block: Integer | None = None,
+    threads: Integer | None = None,
     place: Place | None = None,
     ledger: str | os.PathLike | None = None,
     progress: bool | None = None,
@@ -219,7 +220,7 @@ def described(
     return spec
 
 
-def whereabouts(place: Place | None, threads: int | None, device: Any) -> tuple[Place, tuple[Any, ...], str]:
+def whereabouts(place: Place | None, threads: Integer | None, device: Any) -> tuple[Place, tuple[Any, ...], str]:
     """Where the blocks run: the place, the devices (none for the processor), and why these."""
     where = chosen_place(place, threads)
     devices, found = find_devices(device)
@@ -250,7 +251,7 @@ def dataset(tally: Tally, where: Place, further: dict[str, Any], began: float) -
 
 
 def run_of(
-    spec: Spec, paths: int, seed: int, executor: str = "auto", devices: tuple = (), block: int | None = None
+    spec: Spec, paths: int, seed: int, executor: str = "auto", devices: tuple = (), block: Integer | None = None
 ) -> Run:
     """A run of so many paths: its blocks, and how they are computed."""
     if executor not in programs.EXECUTORS:
@@ -303,7 +304,7 @@ def _warn_of_the_unbelievable(run: xr.Dataset, spec: Spec) -> None:
             )
 
 
-def chosen_place(place: Place | None, threads: int | None) -> Place:
+def chosen_place(place: Place | None, threads: Integer | None) -> Place:
     """The place of a run; `threads` is short for place.threads."""
     if place is None:
         return Threads(threads)
@@ -419,7 +420,7 @@ def _expand(problem, method: Expansion, times, paths, seed, collect, began: floa
 
 @front_door
 def replay(
-    problem, method: Catalogued | str | None, run: xr.Dataset, path: int, *, stop: Stop | None = None
+    problem, method: Catalogued | str | None, run: xr.Dataset, path: Integer, *, stop: Stop | None = None
 ) -> xr.Dataset:
     """Run one path of an earlier run again, and keep it at every step.
 

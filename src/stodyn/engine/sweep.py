@@ -36,6 +36,7 @@ from stodyn.engine.spec import (
     describe,
     statistics_of,
 )
+from stodyn.hints import Integer, Reals
 from stodyn.methods.contract import Catalogued, Expansion
 from stodyn.methods.stopping import Stop
 from stodyn.models.catalogue import Model
@@ -52,11 +53,11 @@ def sweep(
     problem: Any,
     method: Catalogued | str | None = None,
     *,
-    over: Mapping[Any, Sequence[Any]],
-    t: Sequence[float],
+    over: Mapping[Any, Any],
+    t: Reals,
     dt: ArrayLike | Callable[..., Any],
-    paths: int | None = None,
-    seed: int | None = None,
+    paths: Integer | None = None,
+    seed: Integer | None = None,
     collect: Statistic | Sequence[Statistic] | None = None,
     common: bool = True,
     differences: bool = True,
@@ -64,8 +65,8 @@ def sweep(
     dtype: str = "float64",
     device: Any = "cpu",
     executor: str = "auto",
-    block: int | None = None,
-    threads: int | None = None,
+    block: Integer | None = None,
+    threads: Integer | None = None,
     place: Place | None = None,
     ledger: str | os.PathLike | None = None,
     progress: bool | None = None,

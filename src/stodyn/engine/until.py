@@ -31,6 +31,7 @@ import numpy as np
 import scipy
 
 from stodyn.arguments import checks_arguments
+from stodyn.hints import Integer, Reals
 from stodyn.noise.sobol import RANDOMISATIONS
 from stodyn.statistics.contract import Labelled, Statistic, is_count
 from stodyn.statistics.contract import Run as Labels
@@ -59,8 +60,8 @@ def until(
     stderr: float | Mapping[str, float] | None = None,
     relative: float | Mapping[str, float] | None = None,
     level: float = 0.95,
-    at: float | Sequence[float] | None = None,
-    most: int = MOST,
+    at: float | Reals | None = None,
+    most: Integer = MOST,
     seconds: float | None = None,
 ) -> Until:
     """For `paths=` of simulate: as many paths as it takes to know the collected numbers to a tolerance.
@@ -124,7 +125,7 @@ class Until:
     relative: float | dict[str, float] | None = None
     level: float = 0.95
     at: Any = None
-    most: int = MOST
+    most: Integer = MOST
     seconds: float | None = None
 
     def __post_init__(self):
@@ -139,12 +140,12 @@ class Until:
 
     def first_look(self, width: int) -> int:
         """The number of paths at the first look of a run in blocks of `width`."""
-        return min(width * max(FEWEST_BLOCKS, -(-FEWEST_PATHS // width)), self.most)
+        return min(width * max(FEWEST_BLOCKS, -(-FEWEST_PATHS // width)), int(self.most))
 
     def next_look(self, paths: int, width: int, took: float) -> int:
         """The number of paths at the next look, after `took` seconds; the same number where the run must end."""
         blocks = -(-paths // width)
-        following = min(width * max(blocks + 1, int(GROWTH * blocks)), self.most)
+        following = min(width * max(blocks + 1, int(GROWTH * blocks)), int(self.most))
         if self.seconds is not None:
             in_time = paths * self.seconds / max(took, 1e-9)
             following = max(min(following, int(in_time) // width * width), paths)

@@ -47,9 +47,10 @@ def find(name: str) -> Catalogued:
 
     Examples
     --------
-    >>> find("ThetaEuler")(theta=0.5)
+    >>> import stodyn as sd
+    >>> sd.method("ThetaEuler")(theta=0.5)
     ThetaEuler(theta=0.5, tol=1e-10, limit=20)
-    >>> find("ExactNoise(Heun)")
+    >>> sd.method("ExactNoise(Heun)")
     ExactNoise(Heun)
     """
     outer, bracket, inside = name.partition("(")

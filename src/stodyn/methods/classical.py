@@ -73,6 +73,7 @@ class ExplicitRungeKutta(Method):
 
     Examples
     --------
+    >>> from stodyn.methods.classical import ExplicitRungeKutta
     >>> midpoint = ExplicitRungeKutta(A=[[], [0.5]], b=[0, 1])
     >>> midpoint.order, midpoint.calculus
     (2, 'stratonovich')

@@ -18,6 +18,7 @@ from stodyn.chaos import coupled, nodes, regression
 from stodyn.chaos.basis import Basis
 from stodyn.chaos.expansion import Series
 from stodyn.chaos.memory import refuse_too_large
+from stodyn.hints import is_integer
 from stodyn.methods.contract import Expanded, Expansion
 from stodyn.methods.radau import integrate, states_at
 from stodyn.numerics.radau import Forcing
@@ -102,7 +103,7 @@ class _Quadrature(_Chaos):
     def expand(self, problem, times, kept, seed):
         basis, record = self._begin(problem, times, kept)
         count = self.nodes
-        if count is not None and (isinstance(count, bool) or not isinstance(count, int) or count < 1):
+        if count is not None and not is_integer(count):
             raise ValueError(f"nodes: expected a whole number >= 1, got {count!r}")
         if self.grid == "tensor":
             grid = nodes.tensor(problem.distributions, count or self.degree + 1)
@@ -145,7 +146,7 @@ class _Sampling(_Chaos):
                 f'points, fit: expected "sobol" or "random" and "projection" or "regression", got {self.points!r} and '
                 f"{self.fit!r}"
             )
-        if isinstance(self.samples, bool) or not isinstance(self.samples, int) or self.samples < 2:
+        if not is_integer(self.samples, 2):
             raise ValueError(f"samples: expected a whole number >= 2, got {self.samples!r}")
         basis, record = self._begin(problem, times, kept)
         laws = problem.distributions

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from jax import Array, lax
 
+from stodyn.hints import is_integer
 from stodyn.methods.classical import RK4, known_calculus, neither, weighted
 from stodyn.methods.contract import EXPLICIT, Claim, Method, Report
 from stodyn.noise import wiener
@@ -247,7 +248,7 @@ class AdamsMoulton(Method):
                 raise ValueError(
                     "corrections: with a fresh sample in every correction they do not converge; take noise='held'"
                 )
-        elif isinstance(self.corrections, bool) or not isinstance(self.corrections, int) or self.corrections < 1:
+        elif not is_integer(self.corrections):
             raise ValueError(f"corrections: expected a whole number >= 1 or 'converged', got {self.corrections!r}")
 
     @property

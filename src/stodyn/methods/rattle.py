@@ -23,6 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from stodyn.hints import is_integer
 from stodyn.methods.contract import Claim, Report
 from stodyn.methods.langevin_splitting import mean_decay
 from stodyn.methods.rattle_alpha import MEASURED, Constrained, bent_kicks, impulses, is_sound, refuses_mass, shown
@@ -180,7 +181,7 @@ computation of free energy differences, Math. Comp. 81 (2012)"
     )
 
     def __post_init__(self):
-        if isinstance(self.substeps, bool) or not isinstance(self.substeps, int) or self.substeps < 1:
+        if not is_integer(self.substeps):
             raise ValueError(f"substeps: expected a whole number >= 1, got {self.substeps!r}")
 
     def refusal(self, problem):

@@ -4,6 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from stodyn.hints import is_integer
 from stodyn.models.catalogue import Model
 from stodyn.problems.mechanical import Mechanical
 
@@ -37,7 +38,7 @@ def beam(n=10, position=0.04, velocity=0.04, additive=-0.4, form="banded") -> Me
     """
     if form not in ("banded", "dense"):
         raise ValueError(f"form: expected 'banded' or 'dense', got {form!r}")
-    if not isinstance(n, int) or n < 2:
+    if not is_integer(n, 2):
         raise ValueError(f"n: expected at least 2 elements, got {n!r}")
     loud = any((position, velocity, additive))
     names = tuple(f"th{k}" for k in range(1, n + 1))

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from stodyn.hints import is_integer
 from stodyn.models.catalogue import Model
 from stodyn.numerics import elimination, gauss
 from stodyn.problems.mechanical import Mechanical
@@ -106,7 +107,7 @@ QUADRATIC = _rod(
 
 def two_node_rod(elements: int) -> Rod:
     """k linear elements of equal length; the first node is fixed, their integrals are by Gauss' rule."""
-    if not isinstance(elements, int) or elements < 1:
+    if not is_integer(elements):
         raise ValueError(f"elements: expected a whole number >= 1, or None for the quadratic element, got {elements!r}")
     k, (point, weight) = elements, gauss.legendre(12)
     ξ = ((np.arange(k)[:, None] + 0.5 * (point + 1.0)) / k).ravel()

@@ -8,6 +8,7 @@ import functools
 import inspect
 import os
 import warnings
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -444,8 +445,14 @@ class AnotherOrder(UserWarning):
     """The arguments of a function have names that belong to other places."""
 
 
+_warned_of: weakref.WeakSet = weakref.WeakSet()  # the code of functions whose user has seen an AnotherOrder
+
+
 def _warn_of_another_order(name: str, function: Callable, words: Sequence[str], wanted: str) -> None:
-    """Warn where an argument has a name that is known for another place: drift(x, t) is called as drift(t, x)."""
+    """Warn where an argument has a name that is known for another place: drift(x, t) is called as drift(t, x).
+
+    A function is warned of once, however many copies are made of its problem.
+    """
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -457,12 +464,16 @@ def _warn_of_another_order(name: str, function: Callable, words: Sequence[str], 
         known = (*places, "v") if places[here] == "params" else places
         meant = [word for word in known if word not in right and called.lower() in MEANT.get(word, ())]
         if meant and places[here] not in meant:
-            warnings.warn(
-                f"{name}: it is called as {wanted}, but its arguments are named ({', '.join(given)}): is {called!r} "
-                f"meant to be {meant[0]}? What stands there is {places[here]}. Change their order, or their names.",
-                AnotherOrder,
-                stacklevel=stacklevel_of_user(),
-            )
+            code = getattr(inspect.unwrap(function), "__code__", None)  # of all bound methods, and of what wraps it
+            if code not in _warned_of:
+                if code is not None:
+                    _warned_of.add(code)
+                warnings.warn(
+                    f"{name}: it is called as {wanted}, but its arguments are named ({', '.join(given)}), so that "
+                    f"{called!r} receives {places[here]}. Change their order, or rename them.",
+                    AnotherOrder,
+                    stacklevel=stacklevel_of_user(),
+                )
             return
 
 

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from stodyn.arguments import checks_arguments
+from stodyn.hints import is_integer
 from stodyn.problems.contract import Problem, returned_shape
 
 
@@ -211,6 +212,6 @@ def product(apply: Callable[[Any], Any], channels: int) -> Operator:
     >>> sd.SDE(lambda t, x: -x, noise, start=jnp.ones(3)).m
     3
     """
-    if isinstance(channels, bool) or not isinstance(channels, int) or channels < 1:
+    if not is_integer(channels):
         raise ValueError(f"product: channels: expected a whole number >= 1, got {channels!r}")
     return Product(apply, channels)

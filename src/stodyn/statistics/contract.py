@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from stodyn.hints import Integer, Reals, is_integer
 from stodyn.problems.calling import call, check_call, takes_params
 
 
@@ -115,7 +116,7 @@ class Labelled(NamedTuple):
 
 def is_count(value: Any) -> bool:
     """Whether a value is a whole number >= 1."""
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and bool(value >= 1)
+    return is_integer(value)
 
 
 def is_whole(value: Any) -> bool:
@@ -138,8 +139,8 @@ class Statistic(ABC):
     label    the final partial result -> named arrays
     """
 
-    every: int | None = None
-    at: Sequence[float] | None = None
+    every: Integer | None = None
+    at: Reals | None = None
 
     collected_by_users: ClassVar[bool] = True  # False: runs collect it for themselves
     own_times: ClassVar[int] = 0  # about how many times it uses where none are given; 0: those of the run

@@ -7,6 +7,7 @@ import dataclasses
 import numpy as np
 
 from stodyn.arguments import checks_arguments
+from stodyn.hints import Integer
 from stodyn.statistics.contract import Labelled, Statistic, Variable, is_count
 
 
@@ -36,7 +37,7 @@ class Paths(Statistic):
 
     own_times = 1000
 
-    count: int = dataclasses.field(kw_only=False, default=1)
+    count: Integer = dataclasses.field(kw_only=False, default=1)
 
     def __post_init__(self):
         super().__post_init__()

@@ -18,6 +18,7 @@ import numpy as np
 import scipy
 
 from stodyn.arguments import checks_arguments
+from stodyn.hints import Integer
 from stodyn.statistics.contract import Labelled, Statistic, Variable
 
 
@@ -48,7 +49,7 @@ class _Series(Statistic):
 
     refuses_stops = "needs records that go on to the end"
 
-    paths: int = 1024
+    paths: Integer = 1024
     after: float | None = None
     first: int = dataclasses.field(default=0, init=False, repr=False)
     length: int = dataclasses.field(default=0, init=False, repr=False)
@@ -185,7 +186,7 @@ class Spectrum(_Series):
     >>> spectrum = st.Spectrum(segment=512, after=10.0)
     """
 
-    segment: int = 256
+    segment: Integer = 256
     confidence: float = 0.95
     mean: str = "paths"
 
@@ -289,7 +290,7 @@ class Autocorrelation(_Series):
     >>> correlation = st.Autocorrelation(lags=100, every=5)
     """
 
-    lags: int = 50
+    lags: Integer = 50
 
     def check_length(self, length):
         if not 1 <= self.lags < length:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 
 import numpy as np
 
 from stodyn.arguments import checks_arguments
+from stodyn.hints import Integer, Reals
 from stodyn.statistics.contract import Labelled, Statistic, Variable, is_count
 
 
@@ -40,8 +40,8 @@ class Surrogate(Statistic):
     >>> surrogate = st.Surrogate(quantiles=(0.05, 0.95), density=40)
     """
 
-    quantiles: Sequence[float] = ()
-    density: int = 0
+    quantiles: Reals = ()
+    density: Integer = 0
 
     def __post_init__(self):
         super().__post_init__()

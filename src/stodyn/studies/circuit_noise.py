@@ -73,7 +73,7 @@ def linear(circuit: Circuit, case: Case) -> float:
 
     The variance of its only mode grows as 1 - exp(-2t/τ), with τ read off the corner of its spectrum.
     """
-    index = circuit.names.index(case.node)  # type: ignore[union-attr]
+    index = circuit.names.index(case.node)
     settled = float(circuit.small_signal.covariance()[index, index])
     if case.name != "miller_integrator":
         return settled

@@ -235,7 +235,7 @@ def transient_noise(case: Case) -> dict[str, np.ndarray]:
     extrapolated.
     """
     circuit = read(examples()[case.name])
-    index = circuit.names.index(case.node)  # type: ignore[union-attr]
+    index = circuit.names.index(case.node)
     coarsest = case.steps[0]
 
     def deviations(method: Method, *more: int) -> np.ndarray:

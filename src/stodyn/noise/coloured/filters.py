@@ -9,6 +9,7 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
+from stodyn.hints import is_integer
 from stodyn.noise.coloured.process import Coloured, summed
 
 PROPER = 1e-12  # relative: below it a leading coefficient or a direct term counts as rounding
@@ -147,7 +148,7 @@ def flicker(K: float, band: tuple[float, float], poles_per_decade: int = 2, name
     check_positive(K=K, f1=f1, f2=f2)
     if not f1 < f2:
         raise ValueError(f"band: expected (f1, f2) with f1 < f2, got {band!r}")
-    if isinstance(poles_per_decade, bool) or not isinstance(poles_per_decade, int) or poles_per_decade < 1:
+    if not is_integer(poles_per_decade):
         raise ValueError(f"poles_per_decade: expected a whole number >= 1, got {poles_per_decade!r}")
     decades = math.log10(f2 / f1) + 2.0
     count = math.ceil(decades * poles_per_decade - 1e-9) + 1

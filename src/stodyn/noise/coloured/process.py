@@ -11,6 +11,7 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
+from stodyn.hints import Integer
 from stodyn.noise import stream
 from stodyn.numerics import van_loan
 
@@ -120,7 +121,7 @@ class Coloured:
         """Phi and Qd of s(t + dt) = Phi s(t) + w, w ~ N(0, Qd): exact for any dt."""
         return van_loan.discretise(self.A, self.B, np.eye(self.B.shape[1]), dt)
 
-    def sample(self, dt: ArrayLike, steps: int | None = None, *, paths: int = 1, seed: int) -> np.ndarray:
+    def sample(self, dt: ArrayLike, steps: Integer | None = None, *, paths: Integer = 1, seed: Integer) -> np.ndarray:
         """Time series (paths, steps + 1, p) of the noise at 0, dt, 2 dt, ...: stationary, and exact in law at any dt.
 
         Parameters
@@ -149,7 +150,7 @@ class Coloured:
         lengths = np.full(steps, dt, float) if steps is not None else np.asarray(dt, float)
         if lengths.ndim != 1 or not (np.isfinite(lengths).all() and (lengths > 0).all()):
             raise ValueError(f"dt: expected positive step lengths, got {dt!r}")
-        rng = stream.generator(seed, 0, "coloured")
+        rng = stream.generator(int(seed), 0, "coloured")
         k = len(self.A)
         s = rng.standard_normal((paths, k)) @ van_loan.root(self.state_covariance).T
         series = np.empty((paths, len(lengths) + 1, len(self.C)))
