@@ -63,6 +63,12 @@ def pytest_collection_finish(session):
     gc.freeze()
 
 
+def pytest_sessionfinish(session):
+    """One look for cycles at the end, for exceptions in what is freed: pytest takes ten, of half a second each."""
+    gc.collect()
+    gc.freeze()
+
+
 @contextlib.contextmanager
 def without_most_optimisations():
     before = jax.config.read("jax_disable_most_optimizations")

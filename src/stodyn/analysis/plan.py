@@ -237,7 +237,7 @@ class _Followed:
 
         y = np.concatenate([m, P.ravel(), np.zeros(n * n)])
         # Absolute tolerances from the sizes that a first, rough solution shows.
-        options: Any = {"method": "DOP853", "dense_output": True, "max_step": (end - start) / LOOKS}
+        options: Any = {"method": "RK45", "dense_output": True, "max_step": (end - start) / LOOKS}
         rough = scipy.integrate.solve_ivp(slope, (start, end), y, "RK45", rtol=1e-3, atol=1e-300)
         largest = np.abs(rough.y).max(axis=1) if np.isfinite(rough.y).all() else np.abs(y)
         root = np.sqrt(np.maximum(largest[n : n + n * n].reshape(n, n).diagonal(), 1e-300))

@@ -34,6 +34,7 @@ from stodyn.numerics.printing import compiling
 from stodyn.numerics.printing.flat import scalar_operations
 from stodyn.numerics.printing.scalars import Unprintable
 from stodyn.numerics.printing.telling import calls_host, fingerprint, holds
+from stodyn.numerics.uncompiled import Uncompiled
 from stodyn.statistics.contract import Move, Snapshot, Statistic
 
 EXECUTORS = ("auto", "printed", "vmap")
@@ -417,11 +418,19 @@ class Hosted(Way):
 
     def __init__(self, spec: Spec):
         self.spec = spec
-        self.tracks = [self._compiled_track(statistic) for statistic in spec.statistics]
+        self.looks = [self._look(statistic) for statistic in spec.statistics]
 
-    def _compiled_track(self, statistic: Statistic) -> Callable:
+    def _look(self, statistic: Statistic) -> tuple[Callable, Callable]:
+        """What the statistic gathers along a step, and what it observes at a time."""
         axes = self.spec.axes
-        return jax.jit(lambda track, t, h, before, after, p: statistic.track(track, Move(t, h, before, after, p, axes)))
+
+        def track(track, t, h, before, after, params):
+            return statistic.track(track, Move(t, h, before, after, params, axes))
+
+        def observe(t, x, sound, weight, params, idle, track):
+            return statistic.observe(Snapshot(t, x, sound, weight, params, axes, idle, track))
+
+        return jax.jit(track), Uncompiled(observe)
 
     def block(self, layout, block, tell):
         tell(0)
@@ -440,7 +449,8 @@ class Hosted(Way):
             raise ValueError(f"method: {spec.method.name}.solve gave shape {states.shape}, expected {expected}")
         finite, params = np.isfinite(states).all(axis=2), tree.unflatten(members.params)
 
-        def look(statistic: Statistic, tracked: Callable, saves: np.ndarray) -> Any:
+        def look(statistic: Statistic, follows: tuple[Callable, Callable], saves: np.ndarray) -> Any:
+            tracked, observed = follows
             seen, wanted = [], set(saves.tolist())
             track = statistic.track_start(times[0], states[0].T, params)
             for k, t in enumerate(times):
@@ -448,11 +458,10 @@ class Hosted(Way):
                     track = tracked(track, times[k - 1], spec.lengths[k - 1], states[k - 1].T, states[k].T, params)
                 if k in wanted:
                     idle = np.zeros(width, np.int32)
-                    snapshot = Snapshot(t, states[k].T, finite[k], members.weight, params, spec.axes, idle, track)
-                    seen.append(jax.tree.map(np.asarray, statistic.observe(snapshot)))
+                    seen.append(observed(t, states[k].T, finite[k], members.weight, params, idle, track))
             return jax.tree.map(lambda *xs: np.stack(xs), *seen)
 
-        observed = [look(*each) for each in zip(spec.statistics, self.tracks, spec.saves, strict=True)]
+        observed = [look(*each) for each in zip(spec.statistics, self.looks, spec.saves, strict=True)]
         lanes = np.flatnonzero(~finite.all(axis=0))
         tell(spec.steps * width)
         return Went(observed, Failures(lanes, np.argmin(finite[:, lanes], axis=0), np.zeros(lanes.size, bool)), 0)

@@ -33,6 +33,39 @@ def value(function: Callable, *arguments: Any) -> np.ndarray:
         return np.asarray(jax.jit(function)(*arguments))
 
 
+class Uncompiled:
+    """function(*trees of arrays) with arrays of NumPy as its results: by NumPy where it knows how, else compiled.
+
+    It is traced in double precision, at the first call with such shapes; hold it for as long as it stays the same.
+    """
+
+    def __init__(self, function: Callable):
+        self.function = function
+        self._made: dict[Any, Callable] = {}
+
+    def __call__(self, *arguments: Any) -> Any:
+        leaves, tree = jax.tree.flatten(arguments)
+        arrays = [np.asarray(leaf) for leaf in leaves]
+        key = tree, tuple((a.shape, a.dtype) for a in arrays)
+        with jax.enable_x64(True):
+            if key not in self._made:
+                self._made[key] = self._traced(tree, arrays)
+            return self._made[key](*arrays)
+
+    def _traced(self, tree: Any, arrays: list[np.ndarray]) -> Callable:
+        def flat(*leaves):
+            return self.function(*jax.tree.unflatten(tree, leaves))
+
+        trace, shape = jax.make_jaxpr(flat, return_shape=True)(*arrays)
+        results = jax.tree.structure(shape)
+        try:
+            run(trace, *arrays)
+        except Compile:
+            by_xla = jax.jit(flat)
+            return lambda *arrays: jax.tree.map(np.asarray, by_xla(*arrays))
+        return lambda *arrays: jax.tree.unflatten(results, run(trace, *arrays))
+
+
 def apply(equation: Any, inputs: list[np.ndarray]) -> list[np.ndarray]:
     """The results of one operation of a trace."""
     results = _results(equation, inputs)
