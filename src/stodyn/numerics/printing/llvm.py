@@ -18,8 +18,9 @@ from stodyn.numerics.printing.nodes import Entry, Loop, Node, reachable, value_o
 from stodyn.numerics.printing.vectors import Table, is_immediate
 from stodyn.numerics.printing.walk import Walk, key_of
 
-KINDS = {"float64": "double", "float32": "float", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64",
+NAMES = {"float64": "double", "float32": "float", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64",
          "uint8": "i8", "uint16": "i16", "uint32": "i32", "uint64": "i64", "bool": "i1"}  # fmt: skip
+KINDS = {np.dtype(name): kind for name, kind in NAMES.items()}  # dtypes are slow to put into words
 TWINS = {"sin": "cos", "cos": "sin"}
 
 
@@ -69,7 +70,7 @@ class Writer:
         return self.value(f"call {result} @{name}({', '.join(f'{t} {a}' for t, a in arguments)})")
 
     def type(self, dtype: Any, lane: bool = True) -> str:
-        kind = KINDS[str(dtype)]
+        kind = KINDS[np.dtype(dtype)]
         return f"<{self.width} x {kind}>" if lane and self.width > 1 else kind
 
     # --- counters and memory ------------------------------------------------------------------------------------------
@@ -174,7 +175,7 @@ class Printer(Walk):
         return text
 
     def number(self, value: np.generic, lane: bool = True) -> str:
-        kind, dtype = KINDS[str(value.dtype)], value.dtype
+        kind, dtype = KINDS[value.dtype], value.dtype
         is_loaded = lane and self._part is not None and self._part.loads_numbers
         if is_loaded and dtype == np.float64 and not is_immediate(float(value)):
             return self._from_table(float(value))
@@ -523,7 +524,7 @@ def _sign(w: Writer, node: Node, a: str) -> str:
     mask = w.type("bool", node.lane)
     if dtype.kind == "f":
         one = f"0x{np.float64(1.0).view(np.uint64):016X}"
-        one = f"splat ({KINDS[str(dtype)]} {one})" if T.startswith("<") else one
+        one = f"splat ({KINDS[np.dtype(dtype)]} {one})" if T.startswith("<") else one
         unit = w.call(f"llvm.copysign.{short(T)}", T, (T, one), (T, a))
         zero = "zeroinitializer" if node.lane else "0.0"
         return w.value(f"select {mask} {w.value(f'fcmp one {T} {a}, {zero}')}, {T} {unit}, {T} {a}")

@@ -45,17 +45,16 @@ class AtPoints:
     def __init__(self, function: Callable, in_axes: Any = 0, few: int = 0):
         self.function, self.in_axes, self.few = function, in_axes, few
         self._made: dict[Any, tuple[Any, Any]] = {}
+        self._axes: dict[Any, tuple[list[int | None], tuple[bool, ...]]] = {}
 
     def __call__(self, *arguments: Any) -> Any:
-        given = self.in_axes if isinstance(self.in_axes, tuple) else (self.in_axes,) * len(arguments)
-        axes: list[int | None] = []
-        jax.tree.map(lambda axis, part: axes.extend([axis] * len(jax.tree.leaves(part))), given, arguments,
-                     is_leaf=lambda axis: axis is None)  # fmt: skip
         leaves, tree = jax.tree.flatten(arguments)
+        if tree not in self._axes:
+            self._axes[tree] = self._axes_of(arguments)
+        axes, differs = self._axes[tree]
         arrays = [np.moveaxis(np.asarray(leaf), axis, 0) if axis else np.asarray(leaf)
                   for leaf, axis in zip(leaves, axes, strict=True)]  # fmt: skip
-        differs = tuple(axis is not None for axis in axes)
-        shapes = tuple((a.shape[d:], a.dtype.str) for a, d in zip(arrays, differs, strict=True))
+        shapes = tuple([(a.shape[d:], a.dtype) for a, d in zip(arrays, differs, strict=True)])
         with jax.enable_x64(True):
             if self.few > 0:
                 self.few -= 1
@@ -68,6 +67,14 @@ class AtPoints:
                 self._made[key] = self._compiled(tree, differs, shapes)
             compiled, shape = self._made[key]
             return jax.tree.unflatten(shape, compiled(arrays))
+
+    def _axes_of(self, arguments: tuple) -> tuple[list[int | None], tuple[bool, ...]]:
+        """For each leaf of the arguments the axis of its points, and whether it has one."""
+        given = self.in_axes if isinstance(self.in_axes, tuple) else (self.in_axes,) * len(arguments)
+        axes: list[int | None] = []
+        jax.tree.map(lambda axis, part: axes.extend([axis] * len(jax.tree.leaves(part))), given, arguments,
+                     is_leaf=lambda axis: axis is None)  # fmt: skip
+        return axes, tuple(axis is not None for axis in axes)
 
     def _uncompiled(self, tree: Any, differs: Sequence[bool], shapes: Sequence[tuple], arrays: list[np.ndarray]) -> Any:
         """The results by NumPy; raises uncompiled.Compile."""
@@ -165,15 +172,17 @@ class _Loop:
 
     def __init__(self, closed: core.ClosedJaxpr, differs: Sequence[bool]):
         graph, places, inputs = Graph(), [0, 0], []
-        self.differs, self.dtypes = differs, [v.aval.dtype for v in closed.jaxpr.invars]
+        self.arguments: list[tuple[bool, slice, np.dtype]] = []  # whether it has points, its rows, its type
         for variable, own in zip(closed.jaxpr.invars, differs, strict=True):
-            first, shape = places[own], variable.aval.shape
-            nodes = [graph.input(("own" if own else "common", first + k), variable.aval.dtype, lane=bool(own))
-                     for k in range(int(np.prod(shape)))]  # fmt: skip
+            first, shape, dtype = places[own], variable.aval.shape, variable.aval.dtype
+            places[own] += int(np.prod(shape))
+            nodes = [graph.input(("own" if own else "common", k), dtype, lane=bool(own))
+                     for k in range(first, places[own])]  # fmt: skip
             inputs += scalars.unflatten(nodes, [shape])
-            places[own] += len(nodes)
+            self.arguments.append((bool(own), slice(first, places[own]), dtype))
+        self.common, self.own = places
         found = scalars.scalarised(closed, inputs, graph)
-        self.results = [(variable.aval.shape, variable.aval.dtype) for variable in closed.jaxpr.outvars]
+        self.results = [(v.aval.shape, v.aval.dtype, int(np.prod(v.aval.shape))) for v in closed.jaxpr.outvars]
         entries: list[Entry] = scalars.flatten(found)
         operations = rows.operations(reachable(entries))
         if operations > MOST_OPERATIONS:
@@ -183,24 +192,22 @@ class _Loop:
         self.program = compiling.Program(rows.module([function]), ["run"], operations)
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        points = next(len(a) for a, own in zip(arrays, self.differs, strict=True) if own)
+        points = next(len(a) for a, (own, _, _) in zip(arrays, self.arguments, strict=True) if own)
         lanes = -(-points // self.width) * self.width
-        own = [np.zeros((0, lanes))]
-        common = [np.zeros(0)]
-        for array, dtype, differs in zip(arrays, self.dtypes, self.differs, strict=True):
+        own, common = np.empty((self.own, lanes)), np.empty(self.common)
+        for array, (differs, place, dtype) in zip(arrays, self.arguments, strict=True):
             words = rows.words(np.asarray(array, dtype))
             if differs:
-                own.append(np.resize(words.reshape(points, -1), (lanes, words[:1].size)).T if points else own[0])
+                own[place, :points] = words.reshape(points, place.stop - place.start).T
             else:
-                common.append(words.ravel())
+                common[place] = words.ravel()
+        own[:, points:] = own[:, :1]  # more of the first point, up to whole vectors
         results = np.empty((max(self.count, 1), lanes))
         frame = rows.Frame(FRAME)
-        frame.set(own=np.ascontiguousarray(np.concatenate(own)), common=np.concatenate(common), results=results,
-                  first_lane=0, last_lane=lanes, stride=lanes)  # fmt: skip
+        frame.set(own=own, common=common, results=results, first_lane=0, last_lane=lanes, stride=lanes)
         self.program.machine(lanes)["run"](frame.address)
         found, used = [], 0
-        for shape, dtype in self.results:
-            size = int(np.prod(shape))
+        for shape, dtype, size in self.results:
             part = rows.typed(results[used : used + size, :points], dtype)
             found.append(np.ascontiguousarray(part.T).reshape(points, *shape))
             used += size

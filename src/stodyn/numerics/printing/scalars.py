@@ -170,12 +170,14 @@ class _Scalars:
 def each(scalar: Callable, *inputs: np.ndarray, shape: tuple[int, ...] | None = None) -> np.ndarray:
     """scalar(...) of the entries of object arrays, broadcast together."""
     shape = np.broadcast_shapes(*(x.shape for x in inputs)) if shape is None else shape
+    if not shape:
+        return _scalar(scalar(*(x[()] for x in inputs)))
     result = np.empty(shape, object)
     flat = result.reshape(-1)
-    rows = [np.broadcast_to(x, shape).reshape(-1) for x in inputs]
-    for k in range(flat.size):
-        flat[k] = scalar(*(row[k] for row in rows))
-    return result if shape else _scalar(flat[0])
+    rows = [(x if x.shape == shape else np.broadcast_to(x, shape)).reshape(-1).tolist() for x in inputs]
+    for k, entries in enumerate(zip(*rows, strict=True)):
+        flat[k] = scalar(*entries)
+    return result
 
 
 def unflatten(flat: Sequence[Entry], shapes: Sequence[tuple[int, ...]]) -> list[np.ndarray]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import itertools
 import weakref
@@ -28,6 +29,12 @@ def _host_number(function: Any) -> int:
         return _unweak_functions.setdefault(id(function), (function, next(_numbers)))[1]
 
 
+@functools.cache
+def named(dtype: np.dtype) -> str:
+    """The name of a dtype, which NumPy is slow to put together."""
+    return str(dtype)
+
+
 def fingerprint(closed: core.ClosedJaxpr) -> str:
     """A digest of a trace and of every constant in it: equal for two functions that compute the same."""
     digest, parts = hashlib.sha256(), list[bytes]()
@@ -37,7 +44,7 @@ def fingerprint(closed: core.ClosedJaxpr) -> str:
         parts.append(words.encode())
 
     def take_array(array: np.ndarray) -> None:
-        take(f"('{array.dtype}', {array.shape})")
+        take(f"('{named(array.dtype)}', {array.shape})")
         parts.append(array.tobytes())
         if array.nbytes > LARGE:
             digest.update(b"".join(parts))
