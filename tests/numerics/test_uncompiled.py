@@ -49,6 +49,21 @@ def test_what_numpy_has_no_word_for_is_left_to_jax():
         uncompiled.run(closed, np.eye(2))
 
 
+def test_a_function_is_traced_once_for_its_shapes_and_compiled_where_numpy_has_no_word_for_it():
+    traced = []
+
+    def function(x, more):
+        traced.append(x.shape)
+        return {"sum": x.sum() + more["a"], "inverse": jnp.linalg.inv(x) if len(x) == 2 else x}
+
+    called = uncompiled.Uncompiled(function)
+    for size in (2, 3, 3):
+        found = called(2.0 * np.eye(size), {"a": np.float32(1.0)})
+        assert found["sum"] == 2.0 * size + 1.0 and found["inverse"][0, 0] == (0.5 if size == 2 else 2.0)
+        assert all(type(value) is np.ndarray and value.dtype == float for value in found.values())
+    assert traced.count((3, 3)) == 1
+
+
 def test_it_computes_while_something_else_is_traced():
     """As the pattern of a large circuit's equations is found while its step is traced."""
     order = np.random.default_rng(2).permutation(70)
