@@ -159,6 +159,21 @@ def test_rows_are_ordered_for_constraints_with_zero_diagonals_that_begin_to_hold
     np.testing.assert_array_equal(late.g(1.0, x, None), np.zeros((5, 1)))  # diffusion=None
 
 
+def test_many_constraints_are_solved_by_the_order_of_the_steps():
+    """y_k³ + y_k = x y_{k-1}, 13 of them: the library's LU, which is not printed, sent such circuits to vmap."""
+
+    def drift(t, x):
+        return jnp.concatenate([-x[:1], x[1:] ** 3 + x[1:] - x[0] * x[:-1]])
+
+    chain = SDAE(np.diag([1.0] + 13 * [0.0]), drift, None, 2.0 * np.ones(14))
+    assert "lu[" not in str(jax.make_jaxpr(lambda x: chain.consistent(0.0, x, None))(chain.example_start()))
+    x = uncompiled.value(lambda x: chain.consistent(0.0, x, None), chain.example_start())
+    wanted = [2.0]
+    for _ in range(13):
+        wanted.append(next(r.real for r in np.roots([1.0, 0.0, 1.0, -2.0 * wanted[-1]]) if abs(r.imag) < 1e-12))
+    np.testing.assert_allclose(x, wanted, rtol=1e-12)
+
+
 def vars_of(problem):
     return {name: getattr(problem, name) for name in ("mass", "drift", "diffusion", "start", "params", "names")}
 

@@ -19,7 +19,7 @@ from stodyn.numerics.elimination import WRITTEN_OUT, row_order
 from stodyn.numerics.elimination import solve as eliminate
 from stodyn.numerics.newton import newton
 from stodyn.numerics.printing.scalars import Unprintable
-from stodyn.numerics.sparse import Pattern
+from stodyn.numerics.sparse import Elimination, Pattern
 from stodyn.problems.calling import call
 from stodyn.problems.contract import (
     STRUCTURES,
@@ -218,6 +218,8 @@ class SDAE(Problem):
         """The state with the same M x that satisfies the constraints at time t; NaN where Newton finds none."""
         if self.r == self.n:
             return x
+        if self.n - self.r > WRITTEN_OUT and self.sparsity is not None:
+            return self._consistent_by(self.sparsity.matrix, t, x, params)
         K = jnp.asarray(self.split.K, x.dtype)
         if self.is_affine:
             defect = self.constraints(self.f(t, x, params))
@@ -230,6 +232,18 @@ class SDAE(Problem):
             solve=lambda residual, w, r: eliminate(jax.jacfwd(residual)(w), r, self.row_orders[1]),
         )
         return jnp.where(root.ok, x + K @ root.x, jnp.nan)
+
+    def _consistent_by(self, matrix: Elimination, t, x: Array, params) -> Array:
+        """The same by the elimination of [R M; N f_x], the matrix of a step of no length."""
+
+        def residual(Z):
+            return jnp.concatenate([self.momentum(Z), self.constraints(self.f(t, x + Z, params))])
+
+        nothing = jnp.zeros_like(x)
+        if self.is_affine:
+            return x - matrix.solve_at(residual, nothing, residual(nothing))
+        root = newton(residual, nothing, tol=START_TOLERANCE, limit=START_LIMIT, solve=matrix.solve_at)
+        return jnp.where(root.ok, x + root.x, jnp.nan)
 
     def orientation(self, t, x: Array, params) -> Array:
         """N f_x K (n - r, n - r), the Jacobian of the constraints in the algebraic directions."""
