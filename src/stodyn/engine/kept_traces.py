@@ -12,9 +12,9 @@ import dataclasses
 import functools
 import hashlib
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
@@ -23,15 +23,17 @@ from stodyn.engine.traces import Traced
 from stodyn.noise.source import Source
 from stodyn.numerics.elimination import WRITTEN_OUT
 from stodyn.numerics.printing.telling import fingerprint, says_all
-from stodyn.problems.contract import Problem
+from stodyn.problems.contract import Look, Problem
 from stodyn.problems.level import Gauge
 from stodyn.problems.sde import SDE
 
 KEPT = 128
 OURS = "stodyn."
+Of = TypeVar("Of")
 CONFIGURED = ("jax_default_matmul_precision", "jax_numpy_dtype_promotion", "jax_numpy_rank_promotion")
 
 _traces: dict[str, Traced] = {}
+_of_values: dict[str, Any] = {}
 _facts: dict[str, dict[str, Any]] = {}
 _changing = threading.Lock()
 
@@ -40,7 +42,7 @@ class NoDigest(Exception):
     """Raised where a value has no digest, because it does not say what it does."""
 
 
-def kept(problem: Problem, seen: Mapping[str, Any], method: Any, make: Callable[[], Traced]) -> Traced:
+def kept(problem: Problem, seen: Mapping[str, Look], method: Any, make: Callable[[], Traced]) -> Traced:
     """The traces of a method's step on a problem; `seen`: those of its functions as they are now."""
     try:
         key = _digest((_problem(problem, seen), _value(method)))
@@ -53,7 +55,20 @@ def kept(problem: Problem, seen: Mapping[str, Any], method: Any, make: Callable[
     return found
 
 
-def recall_facts(problem: Problem, seen: Mapping[str, Any]) -> str | None:
+def kept_of(values: Sequence[Any], make: Callable[[], Of]) -> Of:
+    """Traces that depend on these values alone, such as those of what statistics look at."""
+    try:
+        key = _digest(_value(values))
+    except NoDigest:
+        return make()
+    found = _of_values.get(key)
+    if found is None:
+        found = make()
+        _keep(_of_values, key, found)
+    return found
+
+
+def recall_facts(problem: Problem, seen: Mapping[str, Look]) -> str | None:
     """Give a problem the facts known about one with the same functions and values (the structure of its noise, the
     index of its equations); returns the digest under which facts are kept, None where there is none."""
     if any(source.is_random or source.is_listed for source in (*problem.start_parts, *problem.param_sources)):
@@ -105,10 +120,11 @@ def forget() -> None:
     """Drop all traces and facts."""
     with _changing:
         _traces.clear()
+        _of_values.clear()
         _facts.clear()
 
 
-def _problem(problem: Problem, seen: Mapping[str, Any], path: str = "") -> list[Any]:
+def _problem(problem: Problem, seen: Mapping[str, Look], path: str = "") -> list[Any]:
     """All arguments of a problem; starts and parameters of small SDEs by shape, since their steps know no values."""
     if not _is_ours(problem):
         raise NoDigest(type(problem))
@@ -138,10 +154,10 @@ def _problem(problem: Problem, seen: Mapping[str, Any], path: str = "") -> list[
     return parts
 
 
-def _function(seen: Mapping[str, Any], name: str) -> str:
-    if name not in seen or not says_all(seen[name]):
+def _function(seen: Mapping[str, Look], name: str) -> str:
+    if name not in seen or not says_all(seen[name].trace):
         raise NoDigest(name)
-    return fingerprint(seen[name])
+    return seen[name].digest
 
 
 def _gauge(gauge: Gauge) -> Any:

@@ -33,7 +33,7 @@ from stodyn.noise.supply import Counted, Drawn, Given, Supply
 from stodyn.numerics.printing import compiling
 from stodyn.numerics.printing.flat import scalar_operations
 from stodyn.numerics.printing.scalars import Unprintable
-from stodyn.numerics.printing.telling import calls_host, fingerprint, holds
+from stodyn.numerics.printing.telling import calls_host, holds
 from stodyn.numerics.uncompiled import Uncompiled
 from stodyn.statistics.contract import Move, Snapshot, Statistic
 
@@ -292,7 +292,7 @@ def scalar_source(spec: Spec, seen: Watched, no_loops: str = "") -> Source:
 def _key(spec: Spec, seen: Watched, target: str) -> str:
     """A digest of everything that the text of a program depends on."""
     assert spec.traced is not None
-    inside = (*spec.traced.fingerprints, *map(fingerprint, (seen.begin, seen.track, seen.see)))
+    inside = (*spec.traced.fingerprints, *seen.fingerprints)
     shapes = [(e.shape, e.dtype.str, v) for e, v in zip(spec.examples, spec.varies, strict=True)]
     words = (inside, shapes, spec.dtype.str, spec.has_equal_steps, seen.seen, seen.counts_iterations,
              list(map(str, seen.trees)), spec.traced.streams, target)  # fmt: skip

@@ -21,7 +21,7 @@ from stodyn.noise.iterated import Approximation, check_resolution
 from stodyn.numerics.newton import underived
 from stodyn.numerics.printing.telling import calls_host, fingerprint
 from stodyn.problems import lowering
-from stodyn.problems.contract import Problem, expect_problem, machine_memory
+from stodyn.problems.contract import Look, Problem, expect_problem, machine_memory
 from stodyn.problems.measured import Measured
 from stodyn.problems.time_scale import time_scale
 from stodyn.statistics.contract import Statistic
@@ -179,18 +179,20 @@ def _check_resolution(needs: Approximation, order: float, problem: Any, times: n
         check_resolution(needs, shortest, order, problem.m, unit)
 
 
-def _seen(problem: Any) -> dict[str, Any]:
-    """The traces of a problem's functions. Each is traced twice, and one whose traces differ is refused, since a number
-    that it draws would be drawn only once."""
-    found = traces.traced_twice(problem)
-    for name, (first, again) in found.items():
-        if fingerprint(first) != fingerprint(again) and not calls_host(first):
+def _seen(problem: Any) -> dict[str, Look]:
+    """The traces of a problem's functions. Each is traced at least twice, and refused where the last two traces differ,
+    since a number that it draws would be drawn only once."""
+    found = traces.looks_of(problem)
+    for name, look in found.items():
+        if look.earlier is not None and look.earlier.digest == look.digest:
+            continue
+        if fingerprint(look.again()) != look.digest and not calls_host(look.trace):
             raise ValueError(
                 f"{name}: traced twice, it gives two different functions: does it draw a random number, count, or read "
                 "a clock? JAX traces a function once, so all paths and steps would get the same number. "
                 "Put randomness into diffusion, start or params."
             )
-    return {name: again for name, (_, again) in found.items()}
+    return found
 
 
 def _traced(problem: Any, method: Method, dtype: np.dtype) -> traces.Traced:
@@ -204,13 +206,17 @@ def as_it_is_now(problem: Any) -> Any:
     A problem caches facts about its functions, such as the structure of its noise, but these functions may read values
     that have changed since. A model gives its problem.
     """
-    problem = problem.problem if isinstance(problem, Model) else problem
-    expect_problem(problem)
-    if not dataclasses.is_dataclass(problem):
-        return problem
-    fields = {field.name: getattr(problem, field.name) for field in dataclasses.fields(problem) if field.init}
-    kind: Any = type(problem)
-    return kind(**{name: as_it_is_now(v) if isinstance(v, Problem) else v for name, v in fields.items()})
+    given = problem.problem if isinstance(problem, Model) else problem
+    expect_problem(given)
+    if not dataclasses.is_dataclass(given):
+        return given
+    fields = {field.name: getattr(given, field.name) for field in dataclasses.fields(given) if field.init}
+    kind: Any = type(given)
+    found = kind(**{name: as_it_is_now(v) if isinstance(v, Problem) else v for name, v in fields.items()})
+    earlier: dict[str, Look] = vars(given).get("looks", {})
+    for name, look in found.looks.items():
+        found.looks[name] = dataclasses.replace(look, earlier=earlier.get(name))
+    return found
 
 
 def chosen_method(problem: Any, method: Catalogued | str | None) -> Catalogued:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -15,7 +16,7 @@ from jax.interpreters import partial_eval
 from stodyn.methods.contract import Method, Report
 from stodyn.numerics.printing.telling import fingerprint, holds
 from stodyn.numerics.printing.trace import inner_traces
-from stodyn.problems.contract import Problem
+from stodyn.problems.contract import Look, Problem
 
 
 @dataclasses.dataclass(frozen=True)
@@ -164,24 +165,31 @@ def was_rounded(x: Any) -> bool:
         return not np.array_equal(x, x.astype(np.float16))
 
 
-def traced_twice(problem: Any, path: str = "") -> dict[str, tuple[core.ClosedJaxpr, core.ClosedJaxpr]]:
-    """Two traces of each function that a problem was given, by the name of its field; "problem.drift" is the drift of
+def looks_of(problem: Any, path: str = "") -> dict[str, Look]:
+    """The traces of the functions that a problem was given, by the names of its fields; "problem.drift" is the drift of
     the problem that another is made of. For problems that keep no traces of their own, f and g."""
-    found = {path + name: (look.trace, look.again()) for name, look in problem.looks.items()}
+    found = {path + name: look for name, look in problem.looks.items()}
     for field in dataclasses.fields(problem) if dataclasses.is_dataclass(problem) else ():
         value = getattr(problem, field.name)
         if isinstance(value, Problem):
-            found |= traced_twice(value, f"{path}{field.name}.")
+            found |= looks_of(value, f"{path}{field.name}.")
     if not found:
-        first, again = (dict(function_traces(problem)) for _ in range(2))
-        found = {path + name: (first[name], again[name]) for name in first}
+        functions, arguments = _functions(problem)
+        traced = dict(function_traces(problem))
+        found = {path + name: Look(function, arguments, traced[name]) for name, function in functions.items()}
     return found
 
 
 def function_traces(problem: Any) -> list[tuple[str, core.ClosedJaxpr]]:
     """The functions f and g of a problem as traces, by name; a problem that is made of another has that one's."""
+    with jax.enable_x64(True):
+        functions, arguments = _functions(problem)
+        return [(name, jax.make_jaxpr(function)(*arguments)) for name, function in functions.items()]
+
+
+def _functions(problem: Any) -> tuple[dict[str, Callable], tuple[Any, ...]]:
+    """f and g, those that there are, and arguments to trace them with."""
     while hasattr(problem, "problem"):
         problem = problem.problem
-    with jax.enable_x64(True):
-        arguments = np.zeros(()), np.asarray(problem.example_start()), problem.example_params()
-        return [(name, jax.make_jaxpr(getattr(problem, name))(*arguments)) for name in "fg" if hasattr(problem, name)]
+    arguments = np.zeros(()), np.asarray(problem.example_start()), problem.example_params()
+    return {name: getattr(problem, name) for name in "fg" if hasattr(problem, name)}, arguments

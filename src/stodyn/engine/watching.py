@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from stodyn.engine import kept_traces
 from stodyn.engine.spec import Spec
+from stodyn.numerics.printing.telling import fingerprint
 from stodyn.statistics.contract import Move, Snapshot, Statistic, parted
 from stodyn.statistics.histogram import Histogram
 from stodyn.statistics.moments import Averaged, Valued
@@ -32,6 +35,10 @@ class Watched:
     trees: tuple[Any, ...]
     seen: tuple[int, ...]
     counts_iterations: bool
+
+    @functools.cached_property
+    def fingerprints(self) -> tuple[str, ...]:
+        return tuple(map(fingerprint, (self.begin, self.track, self.see)))
 
 
 def averages_itself(statistic: Statistic) -> bool:
@@ -64,14 +71,22 @@ def frozen(goes_on: Any, after: list[Any], before: list[Any]) -> list[Any]:
 
 def watched(spec: Spec) -> Watched:
     """The traces of a run's statistics, in the precision of the run whatever the session's is."""
-    with jax.enable_x64(True):
-        return _watched(spec)
-
-
-def _watched(spec: Spec) -> Watched:
     assert spec.traced is not None
-    n, dtype, statistics, levels = spec.problem.n, spec.dtype, spec.statistics, spec.levels
     shown = spec.traced.read.out_avals[0].shape[0]
+    params = [(e.shape, e.dtype.str, v) for e, v in zip(spec.examples, spec.varies, strict=True)]
+    made_of = (
+        spec.statistics, spec.problem.n, shown, spec.dtype.str, spec.levels, params, str(spec.params_tree),
+    )  # fmt: skip
+
+    def make() -> Watched:
+        with jax.enable_x64(True):
+            return _watched(spec, shown)
+
+    return kept_traces.kept_of(made_of, make)
+
+
+def _watched(spec: Spec, shown: int) -> Watched:
+    n, dtype, statistics, levels = spec.problem.n, spec.dtype, spec.statistics, spec.levels
     number, x = jax.ShapeDtypeStruct((), dtype), jax.ShapeDtypeStruct((shown, 1), dtype)
     params = [jax.ShapeDtypeStruct((*e.shape, 1) if v else e.shape, e.dtype)
               for e, v in zip(spec.examples, spec.varies, strict=True)]  # fmt: skip

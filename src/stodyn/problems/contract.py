@@ -23,6 +23,7 @@ from stodyn.arguments import stacklevel_of_user
 from stodyn.noise.from_normals import FromNormals
 from stodyn.noise.source import Fixed, PerPath, Source, source_of, sources_in
 from stodyn.numerics.bounds import check_bounds
+from stodyn.numerics.printing.telling import fingerprint
 from stodyn.problems import describing
 from stodyn.problems.calling import PARAMS_NAMES, check_call, takes_params
 
@@ -30,12 +31,19 @@ STRUCTURES = ("additive", "diagonal", "scalar", "commutative", "general")
 CALCULI = ("ito", "stratonovich")
 
 
-class Look(NamedTuple):
-    """The trace of a user's function for these arguments, as it was when the problem was made."""
+@dataclasses.dataclass(frozen=True, eq=False)
+class Look:
+    """The trace of a user's function for these arguments, as it was when the problem was made; `earlier` is the look at
+    the same function that another problem took, of which this one is a copy."""
 
     function: Callable
     arguments: tuple[Any, ...]
     trace: core.ClosedJaxpr
+    earlier: Look | None = None
+
+    @functools.cached_property
+    def digest(self) -> str:
+        return fingerprint(self.trace)
 
     def again(self) -> core.ClosedJaxpr:
         """The trace of the function as it is now."""
