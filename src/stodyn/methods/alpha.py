@@ -226,7 +226,7 @@ def _state(problem: Mechanical, y: Array, v: Array, z: Array, rate: Array, φ: A
     return jnp.concatenate(parts), φ
 
 
-def _solver(problem: Mechanical, residual: Callable, start: Array) -> dict[str, Callable]:
+def _solver(problem: Mechanical, residual: Callable, start: Array) -> dict[str, Any]:
     """The options of newton for its linear systems.
 
     Many unknowns with banded or sparse equations are solved with the Jacobian at the start of the step, and where that

@@ -9,9 +9,10 @@ from stodyn.numerics.newton import newton
 from stodyn.problems.sde import SDE
 
 
-def sparse_solve(problem: SDE) -> dict[str, Any]:
-    """The options of `newton` for a large problem with a sparse Jacobian; empty for other problems."""
-    return {} if problem.elimination is None else {"solve": problem.elimination.solve_at}
+def solver_options(problem: SDE) -> dict[str, Any]:
+    """The options of `newton`: how a large problem with a sparse Jacobian is solved, and that a dense one serves
+    twice."""
+    return {"twice": True} if problem.elimination is None else {"solve": problem.elimination.solve_at}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,7 +57,7 @@ class _ThetaEuler(Method):
         known = x + problem.push(t, x, params, noise.W)
         if θ < 1:
             known = known + h * (1 - θ) * problem.f(t, x, params)
-        options = {"tol": self.tol, "limit": self.limit} | sparse_solve(problem)
+        options = {"tol": self.tol, "limit": self.limit} | solver_options(problem)
         root = newton(lambda y: y - known - h * θ * problem.f(t + h, y, params), x, **options)
         return root.x, Report(*root[1:])
 
@@ -101,7 +102,7 @@ symplectic structure, SIAM J. Numer. Anal. 40 (2002)"
         def residual(y):
             return y - x - 0.5 * (h * problem.f(middle, y, params) + problem.push(middle, y, params, W))
 
-        root = newton(residual, x, tol=self.tol, limit=self.limit, **sparse_solve(problem))
+        root = newton(residual, x, tol=self.tol, limit=self.limit, **solver_options(problem))
         return 2.0 * root.x - x, Report(*root[1:])
 
 

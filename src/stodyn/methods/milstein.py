@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from stodyn.methods.contract import EXPLICIT, Claim, Method, Report
-from stodyn.methods.implicit import sparse_solve
+from stodyn.methods.implicit import solver_options
 from stodyn.noise import wiener
 from stodyn.noise.increment import Recipe
 from stodyn.noise.iterated import MrongowiusRoessler
@@ -137,7 +137,7 @@ class _ImplicitMilstein(Method):
         known = x + noise_terms(problem, t, x, noise, params, self.area)
         if θ < 1:
             known = known + h * (1 - θ) * problem.f(t, x, params)
-        options = {"tol": self.tol, "limit": self.limit} | sparse_solve(problem)
+        options = {"tol": self.tol, "limit": self.limit} | solver_options(problem)
         root = newton(lambda y: y - known - h * θ * problem.f(t + h, y, params), x, **options)
         return root.x, Report(*root[1:])
 

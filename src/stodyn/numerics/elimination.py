@@ -55,6 +55,21 @@ def solve(a: ArrayLike, b: ArrayLike, order: Sequence[int] | None = None) -> Arr
     return _solution(a, b, _fixed(order))
 
 
+def solved(a: Array, b: Array) -> tuple[Array, Callable[[Array], Array]]:
+    """x with a x = b, and a function that gives it for further b from the same elimination: NaN where `solve` would
+    begin again with exchanges of rows. Without derivatives."""
+    if len(b) > WRITTEN_OUT:
+        factors = jax.scipy.linalg.lu_factor(a)
+        return jax.scipy.linalg.lu_solve(factors, b), lambda b: jax.scipy.linalg.lu_solve(factors, b)
+    if len(b) <= PIVOTED:
+        return solve(a, b), lambda b: solve(a, b)
+    b, pivots = _evaluated_once(b), _decompose(a)
+    quick = _substitute(pivots, b)
+    unsound = _is_unsound(a, quick, b)
+    x = _mended(unsound, quick, lambda: _exchanging(a, b)[0])
+    return x, lambda b: jnp.where(unsound, jnp.nan, _substitute(pivots, b))
+
+
 def factorised(a: ArrayLike, order: Sequence[int] | None = None) -> Callable[[ArrayLike], Array]:
     """b -> x with a x = b, the elimination of a (n, n) made once for any number of right-hand sides.
 

@@ -13,11 +13,14 @@ from jax import Array, lax
 from jax.extend import core
 from jax.typing import ArrayLike
 
-from stodyn.numerics.elimination import only_where
+from stodyn.numerics.affine import is_affine
 from stodyn.numerics.elimination import solve as eliminate
+from stodyn.numerics.elimination import solved
+from stodyn.numerics.rarely import rarely
 from stodyn.numerics.rounding import is_rounding
 
 Solve = Callable[[Callable[[Array], Array], Array, Array], Array]  # (residual, x, r) -> J⁻¹ r
+QUARTER = 0.25  # of an update: a second one with the same Jacobian that is larger is not taken
 SHRINKING = 0.9  # times the last update: one above it is about as good as rounding lets it be
 
 _underived: contextvars.ContextVar[bool] = contextvars.ContextVar("underived", default=False)
@@ -54,6 +57,7 @@ def newton(
     limit: int = 20,
     solve: Solve | None = None,
     fallback: Solve | None = None,
+    twice: bool = False,
 ) -> Root:
     """Solve residual(x) = 0 from the start value x: x <- x - J⁻¹ residual(x) until max|δ| <= tol (1 + max|x|).
 
@@ -76,6 +80,10 @@ def newton(
     Where `solve` is only near J⁻¹ (a Jacobian taken elsewhere: simplified Newton), `fallback` gives a better one:
     paths that have not converged with `solve` begin again with `fallback`; the others do not pay for it.
 
+    With `twice` a dense Jacobian serves two updates, the second of which is taken if it is at most a quarter as large
+    as the first: where Newton's method converges, it is the test that the first would otherwise need another Jacobian
+    for. A residual whose trace shows it to be affine in x is then solved by one elimination.
+
     Derivatives with respect to values that the residual closes over are those of the root, J dx = -∂residual, in
     forward and reverse mode.
     """
@@ -85,30 +93,50 @@ def newton(
     def equations(x: Array) -> Array:
         return core.jaxpr_as_fun(traced)(x)[0]
 
-    if solve is None:
+    if solve is None and not twice:
 
         def solve(residual, x, r):
             return eliminate(jax.jacfwd(residual)(x), r)
 
+    def update(residual: Callable[[Array], Array], x: Array, solve: Solve | None) -> tuple[Array, Array]:
+        """x after an iteration, and the size of the last update of each of its entries."""
+        if solve is not None:
+            after = x - solve(residual, x, residual(x))
+            return after, jnp.abs(after - x)
+        first, solve_again = solved(jax.jacfwd(residual)(x), residual(x))
+        between = x - first
+        second = solve_again(residual(between))
+        helps = jnp.max(jnp.abs(second)) <= QUARTER * jnp.max(jnp.abs(first))
+        after = jnp.where(helps, between - second, between)
+        return after, jnp.abs(jnp.where(helps, after - between, after - x))
+
     eps, largest = float(jnp.finfo(x.dtype).eps), float(jnp.finfo(x.dtype).max)
     tol, far, near = jnp.maximum(tol, 16 * eps), 1 / (200 * eps), eps**0.5
+    is_linear = solve is None and is_affine(traced, [True])
+
+    def is_near(start: Array, root: Array) -> Array:
+        """A Jacobian that is singular except for rounding sends x so far that the residual is rounding too."""
+        return jnp.max(jnp.abs(root - start)) <= far * (1.0 + jnp.max(jnp.abs(start)))
 
     def search(residual: Callable[[Array], Array], start: Array) -> tuple[Array, tuple[Array, Array, Array]]:
-        def iterate_with(solve: Solve) -> Callable[[Any], Any]:
+        def iterate_with(solve: Solve | None) -> Callable[[Any], Any]:
             def iterate(carry: Any) -> Any:
                 """x, the size of its last update, whether it has converged, whether it goes on, how often it has."""
                 x, last, _, _, iterations = carry
                 # The barrier keeps XLA from evaluating the residual once for each carried value.
-                after = lax.optimization_barrier(x - solve(residual, x, residual(x)))
-                updates, sizes = jnp.abs(after - x), jnp.abs(x)
+                after, updates = lax.optimization_barrier(update(residual, x, solve))
+                sizes = jnp.abs(x)
                 size, most = jnp.max(updates), jnp.max(sizes)
                 scale, is_finite = 1.0 + most, size <= largest
-                ok, stalled = is_finite & (size <= tol * scale), (last <= size) & (size <= near * scale)
-                is_unseen = only_where(  # needed by few: paths whose unknowns are all far below 1
-                    ok & (size > tol * most),
-                    lambda: (size <= SHRINKING * last) & jnp.any(updates > jnp.sqrt(tol) * sizes + tol * most),
-                )
-                goes_on = (~ok | is_unseen) & is_finite & ~stalled & (iterations + 1 < limit)
+                is_far, is_there = is_finite & (size > jnp.maximum(tol, near) * scale), size <= tol * most
+
+                def closer_look(_: Any) -> tuple[Array, Array]:
+                    ok, stalled = is_finite & (size <= tol * scale), (last <= size) & (size <= near * scale)
+                    is_unseen = (size <= SHRINKING * last) & jnp.any(updates > jnp.sqrt(tol) * sizes + tol * most)
+                    return ok, (~ok | is_unseen) & is_finite & ~stalled
+
+                ok, goes_on = rarely(~(is_far | is_there), closer_look, (is_there, is_far))
+                goes_on = goes_on & (iterations + 1 < limit)
                 return after, size, ok, goes_on, iterations + 1
 
             return iterate
@@ -116,7 +144,13 @@ def newton(
         def goes_on(carry: Any) -> Array:
             return carry[3]
 
-        none, never = jnp.asarray(0, jnp.int32), jnp.asarray(jnp.inf, x.dtype)
+        if is_linear:
+            first, solve_again = solved(jax.jacfwd(residual)(start), residual(start))
+            between = start - first
+            rest = solve_again(residual(between))  # rounding, in units of a start that may be far above the root
+            root = between - jnp.where(jnp.isnan(rest), 0.0, rest)
+            return root, (is_near(start, root).astype(x.dtype), jnp.ones((), x.dtype), jnp.zeros((), x.dtype))
+        none, never = jnp.zeros((), x.dtype), jnp.asarray(jnp.inf, x.dtype)
         no, yes = jnp.asarray(False), jnp.asarray(True)
         root, size, ok, _, spent = lax.while_loop(goes_on, iterate_with(solve), (start, never, no, yes, none))
         if fallback is not None:
@@ -129,10 +163,8 @@ def newton(
             lambda state: (jnp.zeros_like(state[0]), is_rounding(traced, root)),
             ((size <= largest) & ~ok, jnp.zeros_like(ok)),
         )
-        # A Jacobian that is singular except for rounding sends x so far that the residual is rounding too.
-        close = jnp.max(jnp.abs(root - start)) <= far * (1.0 + jnp.max(jnp.abs(start)))
         real = x.dtype  # custom_root requires its results to be real
-        return root, (((ok | rounded) & close).astype(real), spent.astype(real), rounded.astype(real))
+        return root, (((ok | rounded) & is_near(start, root)).astype(real), spent, rounded.astype(real))
 
     def tangent(linear: Callable[[Array], Array], r: Array) -> Array:
         J = jax.jacfwd(linear)(r)

@@ -16,6 +16,7 @@ from jax import Array
 from stodyn.arguments import checks_arguments
 from stodyn.noise.from_normals import FromNormals
 from stodyn.noise.source import Source
+from stodyn.numerics.affine import has_jumps
 from stodyn.numerics.dependence import dependence
 from stodyn.numerics.printing.scalars import Unprintable
 from stodyn.numerics.whole_arrays import Facts, facts_of
@@ -356,7 +357,18 @@ class Hamiltonian(Problem):
 
             function = of_all
             arguments = (*arguments, np.ones(self.m))
-        if q.size > ENTRY_BY_ENTRY:
+        found = self._by_slopes(function, arguments)
+        jumps_in_q, jumps_in_p = (has_jumps(function, arguments, moving=(i,)) for i in (1, 2))
+        return found._replace(
+            affine_q=found.affine_q and not jumps_in_q,
+            affine_p=found.affine_p and not jumps_in_p,
+            affine=found.affine and not (jumps_in_q or jumps_in_p),
+        )
+
+    @staticmethod
+    def _by_slopes(function: Callable, arguments: tuple[Any, ...]) -> Dependence:
+        """How a function depends on q and p, where its derivatives tell."""
+        if np.size(arguments[1]) > ENTRY_BY_ENTRY:
             return _dependence_of_wholes(function, arguments)
 
         def reached(function) -> tuple[set[int], bool]:

@@ -248,7 +248,7 @@ class Joints:
         return elimination.factorised(A)
 
     @property
-    def solver(self) -> dict[str, Callable]:
+    def solver(self) -> dict[str, Any]:
         """How Newton's systems for the multipliers of positions are solved, as options of newton."""
         if self.band is None:
             return {}

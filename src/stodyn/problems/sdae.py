@@ -14,6 +14,7 @@ import numpy as np
 from jax import Array
 
 from stodyn.arguments import checks_arguments
+from stodyn.numerics.affine import has_jumps
 from stodyn.numerics.dependence import dependence
 from stodyn.numerics.elimination import WRITTEN_OUT, row_order
 from stodyn.numerics.elimination import solve as eliminate
@@ -288,13 +289,13 @@ class SDAE(Problem):
 
     @functools.cached_property
     def is_affine(self) -> bool:
-        """Whether ∂f/∂x depends on neither time nor state, so that a step is linear: proved from the trace."""
-        return self._is_constant(lambda t, x, p: jax.jacfwd(lambda x: self.f(t, x, p))(x))
+        """Whether f is affine in x and ∂f/∂x does not depend on time, so that a step is linear: proved by traces."""
+        return self._is_affine(self.f)
 
     @functools.cached_property
     def has_affine_noise(self) -> bool:
-        """The same for ∂g/∂x."""
-        return self._is_constant(lambda t, x, p: jax.jacfwd(lambda x: self.g(t, x, p))(x))
+        """The same for g."""
+        return self._is_affine(self.g)
 
     @functools.cached_property
     def sparsity(self) -> Sparsity | None:
@@ -311,14 +312,23 @@ class SDAE(Problem):
         """Where g of many unknowns is not zero; None where that is everywhere."""
         return noise_pattern(self)
 
+    def _is_affine(self, function: Callable) -> bool:
+        with jax.enable_x64(True):
+            if has_jumps(function, self._example(), moving=(1,)):
+                return False
+        return self._is_constant(jax.jacfwd(function, argnums=1))
+
     def _is_constant(self, function: Callable) -> bool:
         with jax.enable_x64(True):
-            start, params = np.asarray(self.example_start(), float), self.example_params()
             try:
-                (entries,) = dependence(function, np.zeros(()), start, params)
+                (entries,) = dependence(function, *self._example())
             except Unprintable:
                 return False
         return not any(a in (0, 1) for e in entries.ravel() if isinstance(e, frozenset) for a, _ in e)
+
+    def _example(self) -> tuple[np.ndarray, np.ndarray, Any]:
+        """t, x and params to trace functions with."""
+        return np.zeros(()), np.asarray(self.example_start(), float), self.example_params()
 
     @functools.cached_property
     def row_orders(self) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -1,0 +1,81 @@
+"""Whether a function is affine in some of its arguments: a proof from its trace.
+
+A derivative that is constant does not prove it: those of floor(x), sign(x) and where(x > 0, 1, -1) are zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.extend import core
+
+from stodyn.numerics.printing.scalars import MOVES
+from stodyn.numerics.printing.trace import interpret
+
+FIXED, AFFINE, OTHER = range(3)
+SUMS = {
+    "add", "add_any", "sub", "neg", "copy", "copy_p", "reduce_sum", "cumsum", "optimization_barrier", "real", "imag",
+}  # fmt: skip
+BILINEAR = {"mul", "dot_general"}
+BY_THE_REST_FIXED = {  # affine in these operands where all others are fixed
+    "div": slice(0, 1),
+    "select_n": slice(1, None),
+    "gather": slice(0, 1),
+    "dynamic_slice": slice(0, 1),
+    "dynamic_update_slice": slice(0, 2),
+    "pad": slice(0, 2),
+    "scatter": slice(0, None, 2),
+    "scatter-add": slice(0, None, 2),
+}
+FLAT = {
+    "floor", "ceil", "round", "sign", "lt", "le", "gt", "ge", "eq", "ne", "lt_to", "le_to", "is_finite", "argmax",
+    "argmin", "rem", "nextafter", "stop_gradient",
+}  # fmt: skip
+
+
+def is_affine(trace: core.ClosedJaxpr, moving: Sequence[bool]) -> bool:
+    """Whether all results are affine in the inputs that move, the others held fixed; False where that is not seen."""
+
+    def apply(equation: Any, kinds: list[int]) -> list[int]:
+        return [_kind(equation, kinds)] * len(equation.outvars)
+
+    given = [AFFINE if moves else FIXED for moves in moving]
+    return OTHER not in interpret(trace, given, apply, lambda _: FIXED)
+
+
+def _kind(equation: Any, kinds: list[int]) -> int:
+    name, worst = equation.primitive.name, max(kinds, default=FIXED)
+    if worst != AFFINE:
+        return worst
+    if name == "convert_element_type" and jnp.issubdtype(equation.params["new_dtype"], jnp.inexact):
+        return AFFINE
+    if name in SUMS or name in MOVES:
+        return AFFINE
+    if name in BILINEAR:
+        return AFFINE if FIXED in kinds else OTHER
+    if name == "custom_linear_solve":  # its matrix stands first, in several forms
+        return OTHER if AFFINE in kinds[: sum(equation.params["const_lengths"])] else AFFINE
+    if name in BY_THE_REST_FIXED:
+        free = set(range(len(kinds))[BY_THE_REST_FIXED[name]])
+        return AFFINE if all(kind == FIXED or k in free for k, kind in enumerate(kinds)) else OTHER
+    return OTHER
+
+
+def has_jumps(function: Callable, arguments: Sequence[Any], moving: Sequence[int]) -> bool:
+    """Whether something in a function of `arguments` has no slope in the `moving` ones and may still change with them,
+    such as a sign: then its derivatives do not tell how it depends on them."""
+    trace = jax.make_jaxpr(function)(*arguments)
+    moves = [k in moving for k, argument in enumerate(arguments) for _ in jax.tree.leaves(argument)]
+    found = []
+
+    def apply(equation: Any, inputs: list[bool]) -> list[bool]:
+        name, is_moved = equation.primitive.name, any(inputs)
+        to_whole = name == "convert_element_type" and not jnp.issubdtype(equation.params["new_dtype"], jnp.inexact)
+        found.append(is_moved and (name in FLAT or to_whole))
+        return [is_moved] * len(equation.outvars)
+
+    interpret(trace, moves, apply, lambda _: False)
+    return any(found)

@@ -1,0 +1,112 @@
+"""Whether functions are affine: proofs from traces, and what stands on them."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import stodyn as sd
+from stodyn.numerics.affine import has_jumps, is_affine
+from stodyn.numerics.newton import newton
+
+A = np.array([[2.0, 1.0, 0.0], [0.5, 3.0, -1.0], [0.0, 1.0, 4.0]])
+AFFINE = {
+    "a matrix": lambda x, c: A @ x + c,
+    "a roll": lambda x, c: jnp.roll(x, 1) - 2.0 * x,
+    "a fixed factor": lambda x, c: x * jnp.exp(c) / (1.0 + c),
+    "entries set": lambda x, c: x.at[0].set(3.0).at[1].add(2.0 * x[2]),
+    "a fixed choice": lambda x, c: jnp.where(c > 0, x, -x),
+    "a sum": lambda x, c: jnp.concatenate([jnp.sum(x)[None], -x[:1]]),
+    "a fixed matrix divided": lambda x, c: jnp.linalg.solve(jnp.asarray(A), x),
+    "no x": lambda x, c: jnp.floor(c),
+}
+OTHERS = {
+    "a square": lambda x, c: x * x,
+    "a product of entries": lambda x, c: x[0] * x[1:],
+    "a quotient": lambda x, c: c / x,
+    "a sine": lambda x, c: jnp.sin(x),
+    "a maximum": lambda x, c: jnp.maximum(x, 0.0),
+    "a size": lambda x, c: jnp.abs(x),
+    "a sign": lambda x, c: -jnp.sign(x),
+    "a floor": lambda x, c: x - jnp.floor(x),
+    "a choice by x": lambda x, c: jnp.where(x > 0, 1.0, -1.0),
+    "an entry chosen by x": lambda x, c: c[jnp.argmax(x)][None],
+    "whole numbers": lambda x, c: x.astype(int).astype(float),
+    "a loop": lambda x, c: jax.lax.fori_loop(0, 3, lambda k, y: y * x, c),
+}
+
+
+def traced(function):
+    return jax.make_jaxpr(function)(np.ones(3), np.ones(3))
+
+
+@pytest.mark.parametrize("name", AFFINE)
+def test_affine_functions_are_seen(name):
+    assert is_affine(traced(AFFINE[name]), [True, False])
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_others_are_never_taken_for_affine(name):
+    assert not is_affine(traced(OTHERS[name]), [True, False])
+
+
+def test_jumps_are_those_of_the_arguments_that_move():
+    def switched(t, x):
+        return jnp.sign(jnp.sin(t)) * x
+
+    assert has_jumps(switched, (0.5, np.ones(2)), moving=(0,))
+    assert not has_jumps(switched, (0.5, np.ones(2)), moving=(1,))
+
+
+def test_newton_solves_affine_equations_at_once():
+    root = newton(lambda x: A @ x - jnp.arange(3.0), jnp.zeros(3), twice=True)
+    assert root.ok
+    assert int(root.iterations) == 1
+    np.testing.assert_allclose(root.x, np.linalg.solve(A, np.arange(3.0)), rtol=1e-15)
+
+
+def test_newton_does_not_call_singular_affine_equations_solved():
+    singular = np.array([[1.0, 2.0], [2.0, 4.0]])
+    assert not newton(lambda x: singular @ x - jnp.array([1.0, 0.0]), jnp.zeros(2), twice=True).ok
+
+
+def test_two_updates_with_one_jacobian_converge_cubically():
+    """On x² = 2 from √2 + e Newton's update leaves e₁ = e²/2x, and a second one with the same slope e₁ (e - e₁/2)/x."""
+    x = 3.0
+    for limit in (1, 2, 3):
+        found = newton(lambda x: x * x - 2.0, jnp.full(1, 3.0), limit=limit, tol=0.0, twice=True).x[0]
+        e = x - np.sqrt(2.0)
+        assert abs(found - (np.sqrt(2.0) + e**2 / (2 * x) * (e - e**2 / (4 * x)) / x)) < 1e-15
+        x = found
+
+
+def test_a_second_update_with_one_jacobian_that_overshoots_is_not_taken():
+    """From 3 the first update of e^x = 100 goes to 7, from where the slope at 3 would lead to -41."""
+    root = newton(lambda x: jnp.exp(x) - 100.0, jnp.full(1, 3.0), twice=True)
+    assert root.ok
+    np.testing.assert_allclose(root.x, np.log(100.0), rtol=1e-14)
+
+
+@pytest.mark.parametrize("n", [3, 40])
+def test_dry_friction_has_no_slope_but_acts(n):
+    """x' = -sign(x)/2 with a constraint z = x_0: x = 1 - t/2, few unknowns or many."""
+    mass = np.diag(np.append(np.ones(n - 1), 0.0))
+    problem = sd.SDAE(
+        mass,
+        lambda t, x: jnp.append(-0.5 * jnp.sign(x[:-1]), x[-1] - x[0]),
+        lambda t, x: jnp.zeros((n, 1)),
+        np.ones(n),
+    )
+    assert not problem.is_affine
+    run = sd.simulate(problem, t=(0, 1), dt=0.1, paths=1, seed=1, progress=False)
+    np.testing.assert_allclose(run["mean"].isel(time=-1), 0.5, rtol=1e-12)
+
+
+def test_dry_friction_of_a_hamiltonian_is_not_affine():
+    problem = sd.Hamiltonian(
+        lambda t, q, p: 0.5 * p[0] ** 2, start=([0.0], [1.0]), force=lambda t, q, p: -0.5 * jnp.sign(p)
+    )
+    found = problem.depends(0, "push")
+    assert found.affine_q
+    assert not found.affine_p
+    assert not found.affine
