@@ -3,16 +3,18 @@
 import dataclasses
 import importlib
 import inspect
+import re
 from typing import Any
 
 import docstrings
 import jax.numpy as jnp
 import numpy as np
-from docstrings import cell, table
+from docstrings import cell, summary, table
 from reference import addresses, signature
 from typer.main import get_command
 
 import stodyn as sd
+from stodyn import statistics
 from stodyn.cli import EXIT_CODES, application
 from stodyn.cli.methods import in_words
 from stodyn.methods.catalogue import catalogue, with_base
@@ -21,6 +23,7 @@ from stodyn.models.catalogue import catalogue as models
 from stodyn.noise.distribution import Uniform
 from stodyn.problems.contract import STRUCTURES, NoiseStructure
 
+TITLES = {"srk": "Stochastic Runge-Kutta", "rattle": "RATTLE", "rattle_alpha": "RATTLE and α"}  # of families
 WORTH = {"strong": "paths themselves (strong order)", "weak": "statistics (weak order)"}
 
 
@@ -94,8 +97,31 @@ def methods_page() -> str:
     return "\n".join([*lines, "", "## The list", "", table(heads, rows)]) + "\n"
 
 
+def statistics_page() -> str:
+    """Tabulate all statistics with the variables that each one adds to a result, from their docstrings."""
+    rows = []
+    for name in statistics.__all__:
+        text = inspect.getdoc(getattr(statistics, name)) or ""
+        paragraph = re.search(r"^Variables?\b.*?(?=\n\n|\Z)", text, re.MULTILINE | re.DOTALL)
+        if paragraph:
+            address = addresses()[f"stodyn.statistics.{name}"].removeprefix("reference/")
+            words = " ".join(paragraph[0].split()).removeprefix("Variables").removeprefix("Variable").lstrip(":, ")
+            rows.append([f"[`{name}`]({address})", cell(summary(getattr(statistics, name))), cell(words)])
+    heads = ["statistic", "what it keeps", "variables of the result, and their dimensions"]
+    lines = [
+        "# All statistics",
+        "",
+        "`collect=` of a run takes one of these or a list; without it a run collects `Moments`.",
+    ]
+    lines += [
+        "`print(run)` lists the variables that a run has. `sd.interval` makes confidence limits of those with errors."
+    ]
+    return "\n".join([*lines, "", table(heads, rows)]) + "\n"
+
+
 def family_title(module: str) -> str:
-    return module.rpartition(".")[2].replace("_", " ").capitalize()
+    name = module.rpartition(".")[2]
+    return TITLES.get(name, name.replace("_", " ").capitalize())
 
 
 def family_page(module: str, names: list[str], used: Any) -> str:

@@ -92,6 +92,7 @@ def generated() -> Iterator[tuple[str, str]]:
     for title, module in reference.CONTRACTS.items():
         yield reference.contract_address(title), reference.contract_page(title, module)
     yield "reference/methods.md", catalogues.methods_page()
+    yield "reference/statistics.md", catalogues.statistics_page()
     for module, names in catalogues.families().items():
         yield catalogues.family_address(module), catalogues.family_page(module, names, used)
     yield "reference/models.md", catalogues.models_page()
@@ -118,7 +119,8 @@ def reference_nav() -> list:
     nav: list = ["reference/index.md", {"Words": "reference/words.md"}, {"Type hints": "reference/types.md"}]
     for section in dict.fromkeys(page.section for page in reference.pages()):
         pages = [page for page in reference.pages() if page.section == section]
-        nav.append({section: [{page.title.strip("`"): page.address} for page in pages]})
+        first = [{"All statistics": "reference/statistics.md"}] if section == "Statistics" else []
+        nav.append({section: [*first, *({page.title.strip("`"): page.address} for page in pages)]})
     families = [{catalogues.family_title(m): catalogues.family_address(m)} for m in catalogues.families()]
     nav.append({"Methods": [{"All methods": "reference/methods.md"}, *families]})
     nav.append({"Models": "reference/models.md"})

@@ -14,6 +14,7 @@ from pathlib import Path
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.sparse
 import scipy.stats
 
 import stodyn as sd
@@ -68,6 +69,11 @@ MISTAKES = {
     "diffusion transposed": (
         lambda: run(sde(drift, lambda t, x: 0.1 * x[None])),
         "diffusion", "expected (2, channels)"),
+    "places of sparse noise": (
+        lambda: run(sde(drift, lambda t, x: sd.sparse([0, 2], [0, 1], [0.1, 0.1], (2, 2)))),
+        "diffusion: sparse: rows", "expected numbers from 0 to 1"),
+    "a sparse matrix of SciPy": (
+        lambda: run(sde(drift, lambda t, x: scipy.sparse.eye_array(2))), "diffusion", "sd.sparse(A.row, A.col"),
     "Observable of a matrix": (
         lambda: run(collect=st.Observable(lambda t, x: jnp.ones((2, 2)), name="e")),
         "Observable e", "or a vector of them"),
@@ -97,6 +103,9 @@ MISTAKES = {
         lambda: run(collect=st.Observable(lambda t, x: x[0] > 0 and x[1] > 0, name="e")),
         "Observable e", "& for `and`"),
     # names
+    "paths of an estimate": (
+        lambda: sd.estimate(OSCILLATOR, lambda t, x: x[0], t=(0, 1), error=0.1, seed=1, paths=8),
+        "paths", "It takes problem, f, t, error"),
     "a method misspelt": (lambda: run(method="Hein"), "method", "Heun"),
     "a name misspelt": (lambda: sd.simulat, "simulat", "simulate"),
     "a keyword misspelt": (lambda: run(n_paths=8), "n_paths", "did you mean 'paths'?"),

@@ -108,5 +108,5 @@ def _meant(word: str, known: Sequence[str]) -> str:
     """What an unknown keyword is called now, or the one near it, or all of them."""
     if RENAMED.get(word) in known:
         return f". It is called {RENAMED[word]!r} now"
-    near = difflib.get_close_matches(word, known, 1, 0.5)
+    near = difflib.get_close_matches(word, known, 1, 0.5 if len(word) < 4 else 0.6)  # td for dt, not paths for points
     return f"; did you mean {near[0]!r}?" if near else f". It takes {', '.join(known) if known else 'none'}"

@@ -261,8 +261,7 @@ def spectrum(
         ax.plot(frequency, exact(frequency), color=ORANGE, lw=1.5, ls="--", label="exact")
     unit, per = _unit(run, power), _unit(run, "time")
     across = f"frequency [1/{per}]" if per else "frequency"
-    square = f"{unit}²" if unit.isalpha() else f"({unit})²"
-    along = f"power spectral density [{square} {per}]" if unit and per else "power spectral density"
+    along = f"power spectral density [{_squared(unit)} {per}]" if unit and per else "power spectral density"
     return _finish(ax, run, across, along, legend=True)
 
 
@@ -570,7 +569,9 @@ def shares(split: xarray.Dataset, component: str, *, ax: Axes | None = None) -> 
     parts = [_pick(split, name, component) for name in ("variance_parameters", "variance_noise")]
     values = np.maximum([part.values for part in parts], 0.0)
     ax.stackplot(_time(parts[0]), values, colors=(SKY, ORANGE), labels=("by parameters", "by noise"), alpha=0.8)
-    return _finish(ax, split, "time", f"variance of {component}", legend=True)
+    unit = _unit(split, parts[0])
+    along = f"variance of {component} [{_squared(unit)}]" if unit else f"variance of {component}"
+    return _finish(ax, split, "time", along, legend=True)
 
 
 @checks_arguments
@@ -891,6 +892,10 @@ def _name(what: xarray.DataArray | str) -> str:
     return str(what["component"].item() if "component" in what.coords else what.name)
 
 
+def _squared(unit: str) -> str:
+    return f"{unit}²" if unit.isalpha() else f"({unit})²"
+
+
 def _label(run: xarray.Dataset | None, what: xarray.DataArray | str) -> str:
     unit = _unit(run, what)
     return f"{_name(what)} [{unit}]" if unit else _name(what)
@@ -941,6 +946,7 @@ def _finish(
     ax.spines[["top", "right"]].set_visible(False)
     ax.grid(True, color="0.9", lw=0.6)
     ax.set_axisbelow(True)
+    ax.yaxis.get_offset_text().set_horizontalalignment("right")  # a factor such as 1e-6 stands left of the legend
     rows = 0
     if legend:
         entries = len(ax.get_legend_handles_labels()[1])

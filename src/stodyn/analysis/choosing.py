@@ -9,6 +9,8 @@ fast    the fewest operations per step of those that converge
 from __future__ import annotations
 
 import dataclasses
+import functools
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,11 +26,13 @@ from stodyn.methods.recommend import recommended
 from stodyn.numerics.printing.flat import scalar_operations
 from stodyn.numerics.printing.telling import holds
 from stodyn.problems.contract import NoiseStructure, expect_problem
+from stodyn.problems.time_scale import time_scale
 
 WANTS = {"strong": "close paths", "weak": "statistics", "long": "long times", "fast": "cheap steps"}
 EXACT = "exact in law"
 KEPT = (EXACT, "invariant measure", "symplectic", "constraints", "A-stable")  # over long times, the best first
 LOOKED_AT = 12  # methods of the best orders whose operations are counted
+SHORT = 0.01  # of the time in which the equations change things: a step for which methods are made ready
 SMALL = 12  # components up to which they are: steps of larger problems take long to trace
 
 
@@ -104,19 +108,20 @@ def _ranked(candidates: list[_Candidate], want: str) -> list[_Candidate]:
 
 @dataclasses.dataclass(frozen=True)
 class _Candidate:
-    """A method, the problem in the form that it takes, and what was done to bring it there."""
+    """A method, the problem in the form that it takes, the conversions to that form, and a short step."""
 
     method: Catalogued
     noise: NoiseStructure
     problem: Any
     conversions: tuple[str, ...]
     stable: bool
+    short: float
     operations: int | None = None
     iterates: bool = False
 
     def counted(self) -> _Candidate:
         """With its operations, where it has steps that are quickly traced."""
-        method, problem = self.method, self.problem
+        method, problem = self.ready, self.problem
         if not isinstance(method, Method) or problem.n > SMALL:
             return self
         counts = method.needs.normals(problem.m)
@@ -131,6 +136,21 @@ class _Candidate:
         if holds(trace, "while"):
             return dataclasses.replace(self, iterates=True)
         return dataclasses.replace(self, operations=scalar_operations(trace))
+
+    @functools.cached_property
+    def ready(self) -> Catalogued:
+        """The method as a run with short steps makes it ready, with the cheapest noise that suffices."""
+        if not isinstance(self.method, Method):
+            return self.method
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # it is the user's own step that deserves warnings
+            return self.method.prepared(self.problem, self.short)
+
+    @property
+    def normals(self) -> int:
+        """The normals that a step takes."""
+        assert isinstance(self.ready, Method)
+        return sum(self.ready.needs.normals(self.problem.m).values())
 
     @property
     def orders(self) -> dict[str, float]:
@@ -159,7 +179,7 @@ class _Candidate:
                 return kept, -weak, -strong
         if not isinstance(self.method, Method):
             return inexact, np.inf
-        return inexact, sum(self.method.needs.normals(self.problem.m).values())
+        return inexact, self.normals
 
     @property
     def reason(self) -> str:
@@ -167,7 +187,7 @@ class _Candidate:
         words = [f"{' and '.join(orders)} for {self.noise.kind} noise"] if orders else []
         words += [", ".join(self.kept)] if self.kept else []
         if isinstance(self.method, Method):
-            normals = sum(self.method.needs.normals(self.problem.m).values())
+            normals = self.normals
             count = "" if self.operations is None else f" and {self.operations} operations"
             words.append(f"{normals} normal{'s' * (normals != 1)}{count} per step")
         words += ["its equations are solved by Newton's method"] if self.iterates else []
@@ -178,6 +198,7 @@ class _Candidate:
 def _candidates(problem: Any) -> Iterator[_Candidate]:
     """Methods for problems of this kind; where there are none, those that take it after an exact conversion."""
     forms: dict[tuple, tuple[Any, list[str]]] = {}  # the problem as methods of one kind and calculus take it
+    short = SHORT * min(time_scale(problem), 1e300)
     own = [kind for kind in {m.accepts for m in catalogue().values()} if isinstance(problem, kind)]
     for name in fitting(problem, own[0] if own else None):
         method = catalogue()[name]
@@ -186,4 +207,4 @@ def _candidates(problem: Any) -> Iterator[_Candidate]:
             forms[form] = matched(problem, method)
         taken, conversions = forms[form]
         stable = name in problem.stable_methods
-        yield _Candidate(method, problem.noise_structure, taken, tuple(conversions), stable)
+        yield _Candidate(method, problem.noise_structure, taken, tuple(conversions), stable, short)

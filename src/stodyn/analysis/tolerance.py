@@ -122,18 +122,19 @@ def split_variance(
     variables: dict[str, Any] = {}
     for name, (value, stderr) in _jackknifed(parts, c, noise).items():
         dims = (*by, "parameter") if value.ndim == 3 else by
-        variables[name], variables[f"{name}_stderr"] = (dims, value), (dims, stderr)
-    variables["truncation"] = (by, Series(chosen, c.mean(axis=0)).truncation())
-    coords = {"time": run["time"].values, "component": run["component"].values, "parameter": list(random)}
+        units = {} if name.startswith("share") else run["batch_mean"].attrs
+        variables[name], variables[f"{name}_stderr"] = (dims, value, units), (dims, stderr, units)
+    variables["truncation"] = (by, Series(chosen, c.mean(axis=0)).truncation(), run["batch_mean"].attrs)
+    coords = {"time": run["time"].variable, "component": run["component"].values, "parameter": list(random)}
     record = {
         "method": provenance(run)["method"],
         "random": {name: repr(law) for name, law in zip(random, laws, strict=True)},
         "route": route,
         "nodes": len(points),
         "basis": chosen.spelling,
-        "paths": paths,
-        "batches": batches,
-        "seed": seed,
+        "paths": int(paths),
+        "batches": int(batches),
+        "seed": int(seed),
     }
     return xr.Dataset(variables, coords, {"provenance": json.dumps(record)})
 

@@ -424,6 +424,8 @@ def returned_shape(
             "sd.diagonal(vector) in place of a matrix with one channel per component, or sd.sparse(...)."
         ) from error
     except Exception as error:
+        if _is_of_operators(error):
+            raise TypeError(f"{name}: {error}") from error
         raise TypeError(
             f"{name}: {wanted} could not be traced by JAX ({first_line(error)}). {_advice(error, arguments, examples)}"
         ) from error
@@ -485,6 +487,14 @@ def _warn_of_another_order(name: str, function: Callable, words: Sequence[str], 
             return
 
 
+def _is_of_operators(error: BaseException) -> bool:
+    """Whether an error was raised by sd.sparse, sd.diagonal or sd.product, and says itself what is wrong."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is not None and trace.tb_frame.f_globals.get("__name__") == "stodyn.problems.operators"
+
+
 def first_line(error: BaseException) -> str:
     """The kind of an error and the first line of what it says."""
     return ": ".join([type(error).__name__, *str(error).splitlines()[:1]])
@@ -497,6 +507,8 @@ def _listed(words: Any) -> tuple:
 def _advice(error: Exception, arguments: tuple[tuple[str, Any], ...], examples: Sequence[Any]) -> str:
     if len(examples) > len(arguments) and isinstance(examples[-1], dict) and not examples[-1]:
         return "The problem has no params, so the function gets an empty dict: give params=, or leave the argument out."
+    if "scipy.sparse" in str(error):
+        return "For a sparse matrix return sd.sparse(A.row, A.col, A.data, A.shape), with A in SciPy's COO format."
     if isinstance(error, KeyError):
         return "It reads an entry of params that does not exist."
     if isinstance(error, (IndexError, ValueError)) and not isinstance(error, jax.errors.JAXTypeError):

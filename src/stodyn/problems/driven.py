@@ -267,7 +267,7 @@ def with_noise(problem: Any, noise: Coloured, into: str | int | Sequence[str | i
         sde.params,
         sde.calculus,
         names,
-        sde.component_units,
+        {**(sde.component_units or {}), **problem.param_units} or None,
         structure,
         own,
         noise,
