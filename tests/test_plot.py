@@ -268,6 +268,19 @@ def test_paths_may_be_counted_by_a_dimension_called_path(run):
     assert len(plot.phase(same, "q", "p").lines) == 4 + 2
 
 
+def test_shares_of_a_variance_have_its_unit_and_its_factor_beside_the_legend():
+    units = {"units": json.dumps({"out": "V"})}
+    parts = {name: (("time", "component"), 1e-6 * np.ones((3, 1)), units) for name in
+             ("variance_parameters", "variance_noise")}  # fmt: skip
+    ax = plot.shares(
+        xarray.Dataset(parts, {"time": ("time", [0.0, 1.0, 2.0], {"units": "s"}), "component": ["out"]}), "out"
+    )
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("time [s]", "variance of out [V²]")
+    ax.figure.canvas.draw()
+    factor, words = ax.yaxis.get_offset_text(), ax.get_legend()
+    assert factor.get_text() and not factor.get_window_extent().overlaps(words.get_window_extent())
+
+
 def test_nothing_opens_a_window(run, study, monkeypatch, tmp_path):
     def refuse(*arguments, **options):
         raise AssertionError("a picture tried to show itself")

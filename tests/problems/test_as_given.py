@@ -45,3 +45,15 @@ def test_systems_inside_follow_the_problem_around_them():
     assert float(other.own.force(0.0, 1.0, 0.0)) == -4.0 and driven.own is spring
     yielding = sd.with_elements(spring, sd.elements.BoucWen(at="x", stiffness=1.0, alpha=0.5))
     assert dataclasses.replace(yielding, names=("u",)).components == ("u", "du", "z")
+
+
+def test_units_of_parameters_stay_with_noise():
+    """Of every kind that noise is added to: as an SDE, and as a mechanical system."""
+    gust, units = sd.noise.coloured.gauss_markov(1.0, 2.0), {"x": "m", "k": "N/m"}
+    decay = sd.SDE(lambda t, x, p: -p["k"] * x, None, 1.0, {"k": 2.0}, names=["x"], units=units)
+    spring = sd.Mechanical(
+        lambda t, x, v, p: -p["k"] * x, None, (1.0, 0.0), params={"k": 2.0}, names=["x"], units=units
+    )
+    for problem in (decay, spring):
+        driven = sd.with_noise(problem, gust, "x")
+        assert driven.param_units == {"k": "N/m"} and driven.component_units == {"x": "m"}
