@@ -439,6 +439,11 @@ def main() -> None:
     options.add_argument("--longest", type=float, default=5.0, help="seconds that a test may take to be mapped")
     given = options.parse_args()
     os.chdir(HOME)
+    # As tests/conftest.py sets them: JAX reads these when it is imported, which is before a fork runs its tests.
+    for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ.setdefault(name, "1")
+    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(HOME / "build" / "compiled"))
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
     sys.path.insert(0, str(HOME / "src"))
     os.environ["PYTHONPATH"] = str(HOME / "src")
     {"map": map_tests, "run": run, "show": show}[given.command](given)

@@ -11,8 +11,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.extend import core
 
 from stodyn.numerics import uncompiled
+from stodyn.numerics.as_written import as_written
 from stodyn.numerics.printing.points import at_points
 
 FULL = bool(os.environ.get("STODYN_FUZZ"))
@@ -58,7 +60,8 @@ def test_executors_agree_on_generated_functions(batch, quick_compiling):
 
     by_print = np.asarray(at_points(all_of_them, POINTS))
     trace = jax.make_jaxpr(all_of_them)(POINTS[0])
-    others = {"vmap": np.asarray(jax.jit(jax.vmap(all_of_them))(POINTS))}
+    mapped = jax.jit(jax.vmap(core.jaxpr_as_fun(as_written(trace))))
+    others = {"vmap": np.asarray(mapped(POINTS)[0])}
     with contextlib.suppress(uncompiled.Compile):  # where it does not know an operation it says so, and vmap is asked
         others["NumPy"] = np.stack([uncompiled.run(trace, point)[0] for point in POINTS])
     for name, other in others.items():

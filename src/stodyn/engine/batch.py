@@ -9,6 +9,7 @@ from jax import Array
 from jax.extend import core
 
 from stodyn.engine.traces import Traced
+from stodyn.numerics.as_written import as_written
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,8 +22,9 @@ class Vmap:
     def step(self, carry, t, h, normals, params, varies, k=None):
         """(carry, ok, iterations, rounded) after a step, or starting step k."""
         common, traced = ((t, h), self.traced.step) if k is None else ((k, t, h), self.traced.starting)
+        assert traced is not None  # only steps that start a method are numbered
         axes = (*(None for _ in common), *(-1 for _ in (*carry, *normals)), *(-1 if v else None for v in varies))
-        function = jax.vmap(core.jaxpr_as_fun(traced), in_axes=axes, out_axes=-1, axis_size=self.paths)
+        function = jax.vmap(core.jaxpr_as_fun(as_written(traced)), in_axes=axes, out_axes=-1, axis_size=self.paths)
         *after, ok, iterations, rounded = function(*common, *carry, *normals, *params)
         return tuple(after), ok, iterations, rounded
 

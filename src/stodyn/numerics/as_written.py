@@ -1,0 +1,64 @@
+"""Traces that XLA compiles as they are written.
+
+XLA takes log(exp(x)) for x, exp(x) exp(y) for exp(x + y), exp(x)/exp(y) for exp(x - y) and exp(x)^y for exp(x y). Where
+an exponential overflows or underflows these differ: log(exp(800)) is ∞ in IEEE's arithmetic and in printed programs. A
+barrier in front of what reads such an exponential keeps it. It costs some speed, so that other traces stay as they are.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+from jax import lax
+from jax.extend import core
+
+from stodyn.numerics.printing.trace import equations_of, interpret
+
+EXPONENTIALS = {"exp", "exp2"}
+SHAPED = {"broadcast_in_dim", "reshape", "squeeze", "neg", "transpose"}  # what XLA looks through, or moves elsewhere
+MERGED = {"log": 1, "pow": 1, "mul": 2, "div": 2}  # what XLA rewrites, and with how many exponentials
+OPENED = {"jit", "pjit", "closed_call"}
+LOOPS = {"while", "scan", "cond"}
+
+
+def as_written(trace: core.ClosedJaxpr) -> core.ClosedJaxpr:
+    """The trace with barriers behind the exponentials that XLA would merge with what reads them."""
+    if all(equation.primitive.name not in EXPONENTIALS for equation in equations_of(trace.jaxpr)):
+        return trace
+    exponentials: dict[int, Any] = {}  # by identity; held, so that no other value takes it
+    changed = False
+
+    def apply(equation: Any, values: list[Any]) -> list[Any]:
+        nonlocal changed
+        name, params = equation.primitive.name, equation.params
+        among = [id(value) in exponentials for value in values]
+        if sum(among) >= MERGED.get(name, len(values) + 1):
+            values = [lax.optimization_barrier(v) if is_one else v for v, is_one in zip(values, among, strict=True)]
+            changed = True
+        if name in LOOPS:
+            inside = {key: _inside(value) for key, value in params.items()}
+            changed |= any(inside[key] is not value for key, value in params.items())
+            params = inside
+        found = equation.primitive.bind(*values, **params)
+        found = found if equation.primitive.multiple_results else [found]
+        if name in EXPONENTIALS or (name in SHAPED and among[0]):
+            exponentials[id(found[0])] = found[0]
+        return found
+
+    def walked(*inputs: Any) -> list[Any]:
+        return interpret(trace, inputs, apply, lambda value: value, OPENED)
+
+    shapes = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype, weak_type=v.aval.weak_type) for v in trace.jaxpr.invars]
+    kept = jax.make_jaxpr(walked)(*shapes)
+    return kept if changed else trace
+
+
+def _inside(value: Any) -> Any:
+    """A parameter of a loop or a branch: its traces as they are written."""
+    if isinstance(value, core.ClosedJaxpr):
+        return as_written(value)
+    if isinstance(value, tuple) and value and all(isinstance(part, core.ClosedJaxpr) for part in value):
+        kept = tuple(map(as_written, value))
+        return value if all(new is old for new, old in zip(kept, value, strict=True)) else kept
+    return value
