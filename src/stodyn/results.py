@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from stodyn.arguments import checks_arguments
+from stodyn.arguments import checks_arguments, stacklevel_of_user
 from stodyn.statistics import intervals
 from stodyn.statistics.contract import Labelled, Run, Statistic
 
@@ -31,7 +31,7 @@ def dataset(
     """
     variables, coords = together(labelled, extra)
     for warning in (warning for _, result, _ in labelled for warning in result.warnings):
-        warnings.warn(warning, stacklevel=5)
+        warnings.warn(warning, stacklevel=stacklevel_of_user())
     return xr.Dataset(variables, _indexed(coords), attributes(provenance))
 
 

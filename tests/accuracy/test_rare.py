@@ -152,7 +152,7 @@ WRONG = {
     "a score": (dict(score="luck"), "score: expected None"),
     "no index": (dict(score="index", event=sd.Level(9.0, of=lambda t, x: x[0] ** 2)), 'score: "index" does not apply'),
     "no oscillator": (dict(score="amplitude"), 'score: "amplitude" is for the position'),
-    "reached": (dict(event=sd.Level(-1.0)), "every path has reached it"),
+    "reached": (dict(event=sd.Level(-1.0)), "^event: every path has reached it"),
     "tol": (dict(tol=2.0), "tol: expected a relative error"),
 }
 
@@ -266,7 +266,8 @@ def test_elementary_events_at_two_times():
 
 @pytest.mark.parametrize(("options", "words"), [
     (dict(by="luck"), 'by: expected "splitting"'),
-    (dict(by="elementary", event=sd.Level(9.0, of=lambda t, x: x[0] ** 2)), 'by: "elementary" needs a linear problem'),
+    (dict(by="elementary", event=sd.Level(9.0, of=lambda t, x: x[0] ** 2)), "but .* is not a linear function of the s"),
+    (dict(by="elementary", event=sd.Level(lambda t: 3.0 + t)), "but the level moves in time"),
     (dict(by="elementary", before=sd.Level(-1.0, direction="down")), "before: by=.elementary. takes a time"),
 ])  # fmt: skip
 def test_what_elementary_events_do_not_serve(options, words):

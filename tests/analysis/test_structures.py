@@ -12,6 +12,7 @@ import scipy.sparse
 import stodyn as sd
 from stodyn.methods.alpha import Newmark, StochasticAlpha
 from stodyn.noise import coloured as co
+from stodyn.problems.structural import Overdamped
 
 m, k = 1e5 * np.array([1.0, 1.0, 0.8]), 1e7 * np.array([8.0, 6.5, 5.0])
 K = np.diag(k + np.append(k[1:], 0.0)) - np.diag(k[1:], 1) - np.diag(k[1:], -1)
@@ -293,6 +294,7 @@ def twin(**options):
         (lambda: sd.Mechanical.from_matrices(m, None, K), "C, damping: expected one of the two"),
         (lambda: sd.Mechanical.from_matrices(m, K, K, damping=("modal", 0.1)), "C, damping: expected one of the two"),
         (lambda: sd.Mechanical.from_matrices(m, None, K, damping=("viscous", 0.1)), "damping: expected"),
+        (lambda: sd.base_excited(frame().own, GROUND, envelope=2.0), "envelope: expected a function of t"),
         (lambda: sd.Mechanical.from_matrices(m, None, K, damping=("modal", [0.1, 0.2])), "damping: expected a ratio"),
         (
             lambda: sd.Mechanical.from_matrices(m, None, K, damping=("rayleigh", (14.0, 0.01), (16.0, 0.2))),
@@ -339,6 +341,20 @@ def twin(**options):
 def test_errors(make, message):
     with pytest.raises((ValueError, TypeError, FileNotFoundError), match=message):
         make()
+
+
+@pytest.mark.parametrize("damping", [("modal", 5), ("rayleigh", (10.0, 2.0), (30.0, 5.0))])
+def test_ratios_of_damping_that_look_like_percentages_are_told(damping):
+    with pytest.warns(Overdamped, match=r"the ratio 5 is 500 % of critical damping.*5 % is 0.05") as told:
+        sd.Mechanical.from_matrices(m, None, K, damping=damping)
+    assert told[0].filename == __file__
+
+
+def test_an_envelope_is_looked_at_in_float64_in_any_session():
+    """JAX would warn that numbers of 64 bits are cut, which is an error here."""
+    with jax.enable_x64(False):
+        passing = sd.base_excited(frame().own, GROUND, envelope=co.envelopes.jennings(2.0, 10.0, 0.4))
+        assert passing.written_as(sd.SDE).n == passing.n
 
 
 def test_files_of_another_kind_and_responses_without_a_rate(tmp_path):

@@ -201,6 +201,7 @@ def test_what_cannot_be_stopped_is_said(case):
 
 
 def test_a_level_that_no_path_reaches_is_told_with_how_close_they_came():
-    with pytest.warns(UserWarning, match=r"no path has reached Level\(50.0.*the closest was 4\d.* away"):
+    with pytest.warns(UserWarning, match=r"no path has reached Level\(50.0.*the closest was 4\d.* away") as told:
         run = stopped(BROWNIAN, sd.Level(50.0), t=1.0, dt=0.1, paths=64)
+    assert told[0].filename == __file__
     assert np.all(run["alive"].values == 64)

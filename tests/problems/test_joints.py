@@ -109,8 +109,9 @@ def test_noise_in_reactions_is_told_and_the_multiplier_refused():
 def test_a_start_off_the_constraints_is_moved_and_said():
     """Along the rod in the metric of M, and the velocity onto the tangent."""
     problem = pendulum(start=(1.001 * ON, ALONG + 0.2 * ON))
-    with pytest.warns(StartMoved, match="was moved: x0 by -0.000841471, x1 by .0.000540302, dx0 by -0.168294"):
+    with pytest.warns(StartMoved, match="was moved: x0 by -0.000841471, x1 by .0.000540302, dx0 by -0.168294") as told:
         run = sd.simulate(problem, t=(0.0, 0.01), dt=0.01, paths=2, seed=0)
+    assert told[0].filename == __file__
     first = run["mean"].values[0]
     assert np.allclose(first, np.concatenate([ON, ALONG]), rtol=0, atol=1e-14)
     assert "was moved" in run.attrs["provenance"]

@@ -301,8 +301,9 @@ def test_massless_coordinates_have_no_bridge():
         ([0.0, 0.0], [0.0, 0.0]),
         mass=[1.0, 0.0],
     )
-    with pytest.warns(NoBridge, match="dx1"):
+    with pytest.warns(NoBridge, match="dx1") as told:
         run = passed(problem, "StochasticAlpha", st.Passage(0.8, "dx1", at=[2.0], mean=False), dt=0.5, paths=20)
+    assert told[0].filename == __file__
     assert run["passage_survival"].attrs["between_steps"].startswith("grid")
 
 
@@ -338,7 +339,8 @@ def test_failed_paths_are_left_out():
     bad = np.arange(PATHS) % 2
     problem = sd.SDE(lambda t, x, p: DRIFT * x**0 + jnp.where(p["bad"] > 0, jnp.nan, 0.0), lambda t, x, p: SIGMA, 0.0,
                      {"bad": sd.PerPath(1.0 * bad)})  # fmt: skip
-    run = passed(problem, "EulerMaruyama", st.Passage(1.0, every=1, mean=False), on_failure="record")
+    with pytest.warns(Censored, match="of 20000 paths failed on the way and are left out from then on, those among"):
+        run = passed(problem, "EulerMaruyama", st.Passage(1.0, every=1, mean=False), on_failure="record")
     assert off(run, "passage_survival", [1.0, *survival(np.array([1.0, 2.0]))]) < 5
 
 

@@ -31,6 +31,7 @@ from stodyn.accuracy import scores, ways
 from stodyn.accuracy.elementary import drawn, elementary
 from stodyn.accuracy.splitting import Outcome, Segment, Splitting, records, run_together
 from stodyn.accuracy.subset import subset
+from stodyn.arguments import stacklevel_of_user
 from stodyn.engine import grid, identity, programs
 from stodyn.engine.failure import PathsFailed
 from stodyn.engine.gathering import Plan
@@ -178,6 +179,7 @@ def rare(
     problem = as_it_is_now(problem)
     _check(event, dt, t0, replicas, runs, kill, tol, seed)
     end, others = _ends(before, t0)
+    _check_start(problem, event, others, float(t0))
     if by == "elementary":
         options = dict(dt=float(dt), t0=float(t0), replicas=int(replicas), runs=int(runs), seed=int(seed), tol=tol)
         return _by_elementary(problem, method, event, end, others, score, options, (place, ledger), began)
@@ -249,6 +251,14 @@ def _ends(before: Any, t0: float) -> tuple[float | None, tuple[Level, ...]]:
     return (float(times[0]) if times else None), levels
 
 
+def _check_start(problem: Any, event: Level, others: tuple[Level, ...], t0: float) -> None:
+    """Refuse levels that every path has reached when it begins."""
+    for name, level in (("event", event), *(("before", other) for other in others)):
+        reached = level.on(problem, t0).reached_at_start(t0)
+        if reached is not None:
+            raise ValueError(f"{name}: {reached}")
+
+
 def _job(problem, method, event, others, t0, dt, steps, has_time, score, replicas, runs, kill, seed) -> Splits:
     spec = describe(problem, method, (t0, t0 + 2 * dt), dt, _Whole(every=1), "float64", Stop(event, *others))
     stopping: Any = spec.method
@@ -297,21 +307,23 @@ def _by_elementary(problem, method, event, end, others, score, options, unused, 
     dt, t0, replicas, seed, tol = (options[name] for name in ("dt", "t0", "replicas", "seed", "tol"))
     steps = len(grid.step_times((t0, end), dt)[1])
     sde = problem.written_as(SDE)
-    parts = None if sde is None else scores.linear_parts(event.on(sde, t0))
-    if sde is None or parts is None or problem.has_random_start:
+    try:
+        if sde is None:
+            raise scores.NotLinear(f"{type(problem).__name__} cannot be written as an SDE here")
+        if problem.has_random_start:
+            raise scores.NotLinear("the start is random, as the stationary start of coloured noise is")
+        parts = scores.linear_parts(event.on(sde, t0))
+    except scores.NotLinear as error:
         raise ValueError(
             'by: "elementary" needs a linear problem with additive noise that does not depend on time, a fixed start, '
-            'and a level of a linear function of the state; take by="splitting"'
-        )
-    gauge = event.on(sde, t0)
-    reached = gauge.reached_at_start(t0)
-    if reached is not None:
-        raise ValueError(f"event: {reached}")
+            f'and a level of a linear function of the state, but {error}. Take by="splitting"'
+        ) from error
     bounds = tuple(zip(SIDES[str(event.direction)], event.bounds, strict=True))
     events = elementary(parts, np.asarray(sde.example_start(), float), dt, steps, bounds)
     if events.total == 0:
         raise ValueError(
-            f"event: noise does not reach {gauge.words}, or {event} is so far off that its probability underflows to 0"
+            f"event: noise does not reach {event.on(sde, t0).words}, or {event} is so far off that its probability "
+            "underflows to 0"
         )
 
     def one(run: int) -> float:
@@ -376,7 +388,7 @@ def _by_subset(problem, method, event, end, others, score, options, unused, bega
             f"rare: no run found {event}; the nearest path was {-best:.4g} away from it. Is the level within reach, "
             "and does the distance from it tell paths apart?",
             MissedWays,
-            stacklevel=4,
+            stacklevel=stacklevel_of_user(),
         )
     steps = spec.steps * sum(found.paths for found in made)
     return _labelled(estimates, {**spec.said, "by": "subset simulation"}, event, options, steps, began)
@@ -700,7 +712,7 @@ def _warn(job: Splits, outcomes: Sequence[Outcome], estimate: Estimate) -> None:
             f"after {max(one.rounds for one in outcomes)} rounds. Is the level within reach, and does the score grow "
             "on the way to it? A score that many paths share stops the search: give one that tells them apart.",
             MissedWays,
-            stacklevel=4,
+            stacklevel=stacklevel_of_user(),
         )
         return
     ideal = math.sqrt(-math.log(min(estimate.mean, 0.999)) / job.replicas)
@@ -709,7 +721,7 @@ def _warn(job: Splits, outcomes: Sequence[Outcome], estimate: Estimate) -> None:
             f"rare: single runs scatter by {estimate.scatter:.2g} of their mean, so that the estimate is too low more "
             "often than not, and so is its interval. Give a better score, more replicas or shorter steps.",
             Skewed,
-            stacklevel=4,
+            stacklevel=stacklevel_of_user(),
         )
     signs = []
     ancestors = float(np.mean([one.ancestors for one in outcomes]))
@@ -738,7 +750,7 @@ def _warn(job: Splits, outcomes: Sequence[Outcome], estimate: Estimate) -> None:
             "replicas: an estimate that grows by more than two standard errors had missed one. Or give a score that "
             "tells the ways apart.",
             MissedWays,
-            stacklevel=4,
+            stacklevel=stacklevel_of_user(),
         )
 
 

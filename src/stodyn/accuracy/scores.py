@@ -57,16 +57,24 @@ class LinearParts(NamedTuple):
     offset: float
 
 
-def linear_parts(gauge: Gauge) -> LinearParts | None:
-    """The matrices of a linear problem with additive noise and a level of a linear function; None if something is
+class NotLinear(ValueError):
+    """Why a problem and its level have no `linear_parts`."""
+
+
+def linear_parts(gauge: Gauge) -> LinearParts:
+    """The matrices of a linear problem with additive noise and a level of a linear function; NotLinear if something is
     not linear, depends on time or differs from path to path."""
     problem = gauge.problem
-    if any(map(callable, gauge.level.bounds)) or problem.n > LARGE or not problem.noise_structure.implies("additive"):
-        return None
+    if any(map(callable, gauge.level.bounds)):
+        raise NotLinear("the level moves in time")
+    if problem.n > LARGE:
+        raise NotLinear(f"the problem has {problem.n} components; at most {LARGE} are taken")
+    if not problem.noise_structure.implies("additive"):
+        raise NotLinear("the noise is not additive")
     try:
         A, a, _, b = coefficients(problem)
         if not is_autonomous(problem):
-            return None
+            raise NotLinear("the equations depend on time, as those under an envelope do")
         with jax.enable_x64(True):
             params = problem.example_params()
             states = np.zeros((4, problem.n))
@@ -74,20 +82,25 @@ def linear_parts(gauge: Gauge) -> LinearParts | None:
             rows = np.array([gauge.gradient(0.0, jnp.asarray(x), params) for x in states])
             offset = float(gauge.value(0.0, jnp.zeros(problem.n), params))
             later = float(gauge.value(1.7, jnp.asarray(states[1]), params))
-    except (TypeError, ValueError, AttributeError):
-        return None
+    except NotLinear:
+        raise
+    except (TypeError, ValueError, AttributeError) as error:
+        raise NotLinear(str(error)) from error
     c, further = rows[0][: len(A)], rows[0][len(A) :]
     if not np.isfinite(rows).all() or not np.array_equal(rows[1:], np.repeat(rows[:1], 3, axis=0)) or further.any():
-        return None
+        raise NotLinear(f"{gauge.words} is not a linear function of the state")
     if not np.isclose(later, offset + rows[0] @ states[1], rtol=1e-12, atol=1e-12):
-        return None
+        raise NotLinear(f"{gauge.words} is not a linear function of the state, the same at all times")
     return LinearParts(A, a, b.T @ b, c, offset)
 
 
 def index(gauge: Gauge, h: float, steps: int, first_time: float) -> Callable | None:
     """The reliability index of the remaining time of a linear problem; None if the problem is not linear."""
-    parts = linear_parts(gauge)
-    if parts is None or steps > MOST_STEPS:
+    try:
+        parts = linear_parts(gauge)
+    except NotLinear:
+        return None
+    if steps > MOST_STEPS:
         return None
     rows, means, deviations = ahead(parts, h, steps)
     eigenvalues = np.linalg.eigvals(parts.A)

@@ -20,7 +20,7 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
-from stodyn.arguments import checks_arguments
+from stodyn.arguments import checks_arguments, stacklevel_of_user
 from stodyn.noise.coloured import Coloured
 from stodyn.numerics import van_loan
 from stodyn.problems.accounted import Accounted, with_energy
@@ -131,7 +131,9 @@ def responses(
     elif static:
         raise ValueError("static: the structure is not reduced, so that nothing is left out; make it with modes=r")
     if own.load is not None:
-        warnings.warn("accelerations: without M⁻¹ load(t), which is not a multiple of the state", stacklevel=3)
+        warnings.warn(
+            "accelerations: without M⁻¹ load(t), which is not a multiple of the state", stacklevel=stacklevel_of_user()
+        )
     if driven is not None:
         found[2] = _with_forces(driven, own, found[2], static)
     return Responses(*found)
@@ -144,7 +146,7 @@ def _with_forces(problem: DrivenMechanical, own: Structure, rows: np.ndarray, st
             warnings.warn(
                 "accelerations: without M⁻¹Γ y of a coloured force Γ that changes with time or state, which is not a "
                 "multiple of the state; if it is moving ground, make the problem with base_excited(..., envelope=...)",
-                stacklevel=4,
+                stacklevel=stacklevel_of_user(),
             )
         return rows
     reduction, M = own.reduction, own.matrices.M.toarray()

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 
 import stodyn
 from stodyn import results
+from stodyn.arguments import stacklevel_of_user
 from stodyn.engine import cards, grid, programs, self_test
 from stodyn.engine.cards import BlockHalved, block_width, is_out_of_memory
 from stodyn.engine.expansion import expanded
@@ -215,7 +216,7 @@ def described(
             f"this float64 run uses float32 numbers: {'; '.join(rounded[:4])}. They were made by jax.numpy "
             "outside a 64-bit context; make them with numpy, or inside the function.",
             SinglePrecisionConstant,
-            stacklevel=4,
+            stacklevel=stacklevel_of_user(),
         )
     return spec
 
@@ -281,7 +282,7 @@ def _warn_of_unmet_stops(tally: Tally) -> None:
                 f"stop: {words} before t = {tally.run.spec.times[-1]:g}. Run longer, lower the level, or see "
                 "stodyn.rare for events that are rare.",
                 Unmet,
-                stacklevel=4,
+                stacklevel=stacklevel_of_user(),
             )
 
 
@@ -300,7 +301,9 @@ def _warn_of_the_unbelievable(run: xr.Dataset, spec: Spec) -> None:
                 named = f" ({', '.join(spec.implicit)})" if spec.implicit else ""
                 why = f"The steps are probably unstable: take a smaller dt, or an implicit method{named}"
             warnings.warn(
-                f"{name}: not finite or beyond 1e100 from t = {first:g} on. {why}.", Unbelievable, stacklevel=4
+                f"{name}: not finite or beyond 1e100 from t = {first:g} on. {why}.",
+                Unbelievable,
+                stacklevel=stacklevel_of_user(),
             )
 
 

@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy
 
-from stodyn.arguments import checks_arguments
+from stodyn.arguments import checks_arguments, stacklevel_of_user
 from stodyn.hints import Integer, Reals
 from stodyn.noise.sobol import RANDOMISATIONS
 from stodyn.statistics.contract import Labelled, Statistic, is_count
@@ -357,7 +357,7 @@ class Watch:
                 f"{verdict.kurtosis:.3g}), so the coverage may fall short. Rare large values dominate it: more paths "
                 "help slowly",
                 HeavyTailed,
-                stacklevel=5,
+                stacklevel=stacklevel_of_user(),
             )
         if self.same:
             warnings.warn(
@@ -365,7 +365,7 @@ class Watch:
                 f"below {3 / self.looks[-1]:.1g}: the tolerance holds where they are truth values, but says nothing "
                 "about rare large ones; see stodyn.rare for rare events",
                 OneValue,
-                stacklevel=5,
+                stacklevel=stacklevel_of_user(),
             )
         return {
             "asked": rule.asked(),
@@ -402,7 +402,7 @@ def of_randomisations(statistics: Sequence[Any], merged: Sequence[Any], labels: 
                     f"{np.nanmax(quantity.kurtosis):.3g} with {int(quantity.paths.max())} paths), so intervals "
                     "made from it cover too little. Take more paths",
                     HeavyTailed,
-                    stacklevel=4,
+                    stacklevel=stacklevel_of_user(),
                 )
     q = float(scipy.stats.t.ppf(0.975, freedom))
     return {

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from stodyn.arguments import stacklevel_of_user
 from stodyn.methods.contract import Claim, Method, Report
 from stodyn.methods.excited import Excited
 from stodyn.methods.hysteresis import Hysteresis
@@ -144,7 +145,7 @@ class GeneralisedAlpha(Method):
                     f"of the system times the step is above {LARGE_OMEGA:g}; at the start it is {Ω:.3g}. Take a step "
                     f"of {h * LARGE_OMEGA / Ω:.2g}, or order=1.0.",
                     StiffWarning,
-                    stacklevel=3,
+                    stacklevel=stacklevel_of_user(),
                 )
         ready: Any = self if self.area is not None else self(area=cheapest(problem, self.order, h))
         if isinstance(problem.own if isinstance(problem, DrivenMechanical) else problem, Hysteretic):

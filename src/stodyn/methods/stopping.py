@@ -86,7 +86,7 @@ def stopping(method: Any, problem: Any, stop: Stop, t: float) -> Stopping:
         reached = gauge.reached_at_start(t)
         if reached is not None:
             raise ValueError(f"stop: {reached}")
-        gauge.warn_of_grid("stop", "Add it as a differential state, or take small steps.", stacklevel=6)
+        gauge.warn_of_grid("stop", "Add it as a differential state, or take small steps.")
     smooth = tuple(
         i for i in range(problem.n if problem.n <= SMALL else 0) if Level(0.0, i).on(problem, t).known[0] == CUBIC
     )

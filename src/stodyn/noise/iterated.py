@@ -19,6 +19,7 @@ import numpy as np
 import scipy
 from jax import Array, lax
 
+from stodyn.arguments import stacklevel_of_user
 from stodyn.noise.increment import Increment, Recipe
 from stodyn.noise.wiener import WZ
 from stodyn.noise.words import Word, up_to_weight
@@ -87,7 +88,7 @@ def check_resolution(recipe: Recipe, h: float, order: float, m: int = 2, unit: f
             f"order {order:g} needs at most h^{order + 0.5:g} = {scaled ** (order + 0.5):.2g}. "
             f"Take {recipe.for_order(order, h, m, unit)}, or a longer step.",
             ResolutionWarning,
-            stacklevel=2,
+            stacklevel=stacklevel_of_user(),
         )
 
 

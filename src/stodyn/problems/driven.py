@@ -14,7 +14,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from numpy.typing import ArrayLike
 
-from stodyn.arguments import checks_arguments
+from stodyn.arguments import checks_arguments, stacklevel_of_user
 from stodyn.noise.coloured import Coloured
 from stodyn.noise.source import joined, source_of
 from stodyn.numerics import uncompiled, van_loan
@@ -73,7 +73,7 @@ class Driven(SDE):
         warnings.warn(
             f"dt: with steps of {h:g} {method.name} makes the variance of {self.noise.names[worst]} {percent}. {way}",
             NoiseNotDelivered,
-            stacklevel=6,
+            stacklevel=stacklevel_of_user(),
         )
 
     def check_response(self, method: Any, h: float) -> None:
@@ -94,7 +94,7 @@ class Driven(SDE):
             f"dt: with steps of {h:g} {method.name} makes the variance of {name} in the long run {percent}, as the "
             "equations are about their start. Take smaller steps, or VanLoan where the problem is linear.",
             ResponseNotDelivered,
-            stacklevel=7,
+            stacklevel=stacklevel_of_user(),
         )
 
     def about_the_start(self) -> Driven:
@@ -289,7 +289,8 @@ def _input(sde: SDE, noise: Coloured, into: Any) -> Callable:
     n, p = sde.n, len(noise.names)
     if callable(into):
         x = np.asarray(sde.example_start())
-        shape = returned_shape(sde, "into", into, ("t", 0.0), ("x", x[0] if sde.scalar else x)).shape
+        with jax.enable_x64(True):
+            shape = returned_shape(sde, "into", into, ("t", 0.0), ("x", x[0] if sde.scalar else x)).shape
         if shape not in [(n, p), *([(n,)] if p == 1 else []), *([()] if n == p == 1 else [])]:
             raise ValueError(
                 f"into: returned shape {shape}, expected ({n}, {p}): one row per component, one column per output"

@@ -329,7 +329,8 @@ def _checked_into(problem: Mechanical, noise: Coloured, into: Any, coordinates: 
         start = problem.example_start()
         x, v = start[:N], start[N : 2 * N]
         seen = (("t", 0.0), ("x", x[0] if problem.scalar else x), ("v", v[0] if problem.scalar else v))
-        shape = returned_shape(problem, "into", into, *seen).shape
+        with jax.enable_x64(True):
+            shape = returned_shape(problem, "into", into, *seen).shape
         if shape not in [(N, p), *([(N,)] if p == 1 else []), *([()] if N == p == 1 else [])]:
             raise ValueError(
                 f"into: returned shape {shape}, expected ({N}, {p}): a row for each coordinate, a column for each "

@@ -23,6 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from stodyn.arguments import stacklevel_of_user
 from stodyn.numerics import elimination
 from stodyn.numerics.banded import Band, find_band
 from stodyn.numerics.dependence import dependence
@@ -348,7 +349,7 @@ class DriftingSDE(SDE):
             f"method: {method.name} steps accelerations that the constraints allow, but does not keep the constraints: "
             "positions drift off them, without bound. Take RattleAlpha, ProjectedAlpha or ConstrainedBAOAB",
             Drifting,
-            stacklevel=3,
+            stacklevel=stacklevel_of_user(),
         )
 
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from stodyn.arguments import stacklevel_of_user
 from stodyn.numerics.printing.points import AtPoints, at_points
 from stodyn.problems.index import how_moved
 
@@ -167,7 +168,7 @@ def checked(joints: Any, found: JointsDiagnosis, t: float) -> tuple[str, ...]:
     moved = np.abs(list(found.moved.values()))
     sizes = [np.abs(part).max(initial=0.0) for part in (found.start[:N], found.start[N:])]
     if any(m.max() > SAID * (size or 1.0) for m, size in zip((moved[:N], moved[N:]), sizes, strict=True)):
-        warnings.warn(f"start: {found.move}", StartMoved, stacklevel=4)
+        warnings.warn(f"start: {found.move}", StartMoved, stacklevel=stacklevel_of_user())
     _check_drawn(joints, t)
     return (found.move,) if found.move else ()
 
@@ -349,7 +350,7 @@ def _check_drawn(joints: Any, t: float) -> None:
             f"start: drawn starts are moved onto the constraints, x by up to {far.max():.3g} of |x|, v by up to "
             f"{aside.max():.3g} of |v| in {count} of them",
             StartMoved,
-            stacklevel=5,
+            stacklevel=stacklevel_of_user(),
         )
 
 

@@ -27,7 +27,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from stodyn.arguments import checks_arguments
+from stodyn.arguments import checks_arguments, stacklevel_of_user
 from stodyn.numerics import uncompiled
 from stodyn.numerics.dependence import dependence
 from stodyn.numerics.printing.scalars import Unprintable
@@ -358,7 +358,7 @@ class Gauge:
             f"{found:g}{other.get(self.level.direction, '')}"  # type: ignore[arg-type]
         )
 
-    def warn_of_grid(self, who: str, way_out: str, stacklevel: int) -> None:
+    def warn_of_grid(self, who: str, way_out: str) -> None:
         """Warn where crossings between two steps cannot be detected."""
         kind, why = self.known
         if kind == GRID:
@@ -366,7 +366,7 @@ class Gauge:
                 f"{who}: {self.level} is checked only at the ends of steps, so that crossings between them are missed: "
                 f"{why}. {way_out}",
                 NoBridge,
-                stacklevel=stacklevel,
+                stacklevel=stacklevel_of_user(),
             )
 
     @property

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,7 +19,7 @@ import numpy as np
 import scipy
 from jax import Array
 
-from stodyn.arguments import checks_arguments
+from stodyn.arguments import checks_arguments, stacklevel_of_user
 from stodyn.numerics.elimination import WRITTEN_OUT
 from stodyn.numerics.sparse import Elimination, Pattern, ordered
 from stodyn.problems.calling import call
@@ -32,6 +33,10 @@ NEGATIVE = 1e-10  # relative: eigenvalues below minus this are negative
 SAME = 1e-8  # relative: frequencies no farther apart are the same but for rounding
 FULL = 0.25  # of the places of a matrix: a fuller one is multiplied as a dense one
 UNEVEN = 4  # rows so many times longer than the mean are not filled up with zeros
+
+
+class Overdamped(UserWarning):
+    """A ratio of damping is beyond 1, as one given in percent would be."""
 
 
 class Product:
@@ -415,6 +420,7 @@ def _rayleigh(points: Sequence[Any]) -> tuple[float, float]:
         raise ValueError(f"damping: expected two pairs (ω, ζ), got {points!r}") from None
     if not (ω1 > 0 and ω2 > 0 and ω1 != ω2 and ζ1 >= 0 and ζ2 >= 0) or not np.isfinite([ω1, ω2, ζ1, ζ2]).all():
         raise ValueError(f"damping: expected two different frequencies > 0 with ratios >= 0, got {points!r}")
+    _warn_of_percents(max(ζ1, ζ2))
     a_M, a_K = np.linalg.solve([[0.5 / ω1, 0.5 * ω1], [0.5 / ω2, 0.5 * ω2]], [ζ1, ζ2])
     return float(a_M), float(a_K)
 
@@ -423,7 +429,19 @@ def _ratios(given: Any, count: int) -> np.ndarray:
     ζ = np.asarray(given, float)
     if ζ.ndim > 1 or (ζ.ndim == 1 and len(ζ) != count) or not np.isfinite(ζ).all() or (ζ < 0).any():
         raise ValueError(f"damping: expected a ratio >= 0, or {count} of them, one per mode, got {given!r}")
+    _warn_of_percents(float(ζ.max(initial=0.0)))
     return np.broadcast_to(ζ, (count,))
+
+
+def _warn_of_percents(ζ: float) -> None:
+    """Warn where a ratio of damping is beyond 1, as a percentage would be."""
+    if ζ > 1.0:
+        warnings.warn(
+            f"damping: the ratio {ζ:g} is {100.0 * ζ:g} % of critical damping, so that its mode creeps back and does "
+            f"not swing. Ratios are not percentages: {ζ:g} % is {ζ / 100.0:g}.",
+            Overdamped,
+            stacklevel=stacklevel_of_user(),
+        )
 
 
 def _modes(M: scipy.sparse.csr_array, K: scipy.sparse.csr_array, count: int | None = None):
@@ -528,6 +546,11 @@ def base_excited(
         raise TypeError(f"problem: expected a mechanical system, got {type(problem).__name__}")
     if callable(problem.mass):
         raise ValueError("problem: its mass depends on the state; write the force of the moving base into `into`")
+    if envelope is not None and not callable(envelope):
+        raise TypeError(
+            "envelope: expected a function of t, such as noise.coloured.envelopes.jennings(2, 10, 0.5), got "
+            f"{envelope!r}. A strength that does not change belongs in the noise, as its sigma"
+        )
     own = problem.own if isinstance(problem, DrivenMechanical) else problem
     inertia, N = _inertia_of(own)
     ι = np.ones(N) if direction is None else np.asarray(direction, float)

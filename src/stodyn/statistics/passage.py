@@ -93,8 +93,9 @@ class Passage(Averaged):
     without an error, NAME_at_risk, how many paths enter the interval; and the number NAME_mean = E τ. NAME_mean_kind
     says what that number is: "complete" (at most one path in a thousand is left, and its share S/λ is added),
     "extrapolated" (the hazard was constant over the last two fifths of the time, and S/λ is added), or "bound"
-    (E min(τ, T), a lower bound). For the last two a warning `Censored` says what is missing. Intervals of survival,
-    density and hazard: `results.interval`.
+    (E min(τ, T), a lower bound). For the last two a warning `Censored` says what is missing, and also where paths
+    failed on the way (on_failure="record"): they are left out from then on, even if they had reached the level before.
+    Intervals of survival, density and hazard: `results.interval`.
 
     Examples
     --------
@@ -137,9 +138,7 @@ class Passage(Averaged):
         with _named():
             gauge = level.on(problem)
         if self.bridge:
-            gauge.warn_of_grid(
-                "Passage", "Take a differential component of the state, or pass bridge=False.", stacklevel=9
-            )
+            gauge.warn_of_grid("Passage", "Take a differential component of the state, or pass bridge=False.")
         return self._with(gauge=gauge, looks=np.asarray(times, float))
 
     def stepped_by(self, method, times):
@@ -251,7 +250,7 @@ class Passage(Averaged):
         }
         middle, between = self._between(found, count, run.times)
         variables |= {name: Variable((f"{self.name}_middle",), *values) for name, values in between.items()}
-        warned: tuple[Warning, ...] = ()
+        warned: tuple[Warning, ...] = self._lost(count)
         if self.mean:
             mean = _mean(found, count, run.times[-1], self.marks)
             variables |= {
@@ -259,7 +258,7 @@ class Passage(Averaged):
                 "mean_stderr": Variable((), np.asarray(mean.stderr)),
                 "mean_kind": Variable((), np.asarray(mean.kind)),
             }
-            warned = self._warnings(mean, found, count[-1], float(run.times[-1]))
+            warned += self._warnings(mean, found, count[-1], float(run.times[-1]))
         coords = {f"{self.name}_middle": Variable((f"{self.name}_middle",), middle)}
         return Labelled({f"{self.name}_{name}": v for name, v in variables.items()}, coords, warned)
 
@@ -282,6 +281,19 @@ class Passage(Averaged):
             "hazard_stderr": (np.where(S > 0, error, np.nan),),
             "at_risk": (count[ends] * (S + fall),),
         }
+
+    def _lost(self, count: np.ndarray) -> tuple[Warning, ...]:
+        """The warning that failed paths call for: what they did before is lost."""
+        lost = count.max() - count[-1]
+        if lost <= 0.0:
+            return ()
+        return (
+            Censored(
+                f"{self.name}: {lost:.0f} of {count.max():.0f} paths failed on the way and are left out from then on, "
+                "those among them too that had reached the level before: the survival is that of the others. Where "
+                "paths fail beyond the level, end them there by stop=stodyn.Stop(level) and read alive from the run."
+            ),
+        )
 
     def _warnings(self, mean: _Mean, found: Summary, count: float, end: float) -> tuple[Warning, ...]:
         """The warnings that the mean calls for."""
