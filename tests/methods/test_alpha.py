@@ -355,3 +355,8 @@ def test_order_2_takes_the_second_slopes_of_the_force_with_their_integrals():
 
     found = np.abs(uncompiled.value(jax.vmap(rest), np.array([1e-2, 1e-4, 1e-6])))
     assert found[0] > 8.0 * found[1] > 64.0 * found[2] and found[2] < 1e-2
+
+
+def test_an_affine_residual_is_solved_in_one_iteration():
+    root = alpha.affine_root(lambda x: 2.0 * x - 3.0, jnp.zeros(1), lambda r: 0.5 * r)
+    assert root.x[0] == 1.5 and root.iterations == 1

@@ -271,3 +271,8 @@ def test_the_starts_of_the_plasma_have_their_density():
     }
     for name, (values, expected) in exact.items():
         assert abs(values.mean() - expected) < 4.5 * values.std() / np.sqrt(len(x)), name
+
+
+def test_a_system_without_noise_is_an_sde_with_one_channel_of_zeros():
+    still = Hamiltonian(lambda t, q, p: 0.5 * (p @ p + q @ q), start=([1.0], [0.0])).to_sde("ito")
+    assert still.m == 1 and np.array_equal(still.g(0.0, jnp.array([1.0, 0.0]), None), np.zeros((2, 1)))

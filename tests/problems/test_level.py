@@ -218,3 +218,9 @@ def test_a_level_reached_at_the_start_is_said():
 def test_bad_levels(make, error, words):
     with pytest.raises(error, match=words):
         make()
+
+
+def test_a_level_is_written_as_it_is_given():
+    """As records and warnings name it; leaving a strip has no direction."""
+    assert repr(sd.Level(2.0)) == "Level(2.0, of=0, direction='up')"
+    assert repr(sd.Level((-1.0, 1.0), of="x")) == "Level((-1.0, 1.0), of='x')"

@@ -298,6 +298,13 @@ def test_noise_that_depends_on_given_components_alone_is_additive():
     assert fed.noise_structure.implies("additive")
 
 
+def test_the_state_space_form_knows_the_noise_of_the_sdae():
+    """All that is true of it, but that a mass which mixes components leaves no noise diagonal."""
+    for noise, kinds in ((lambda t, x: jnp.eye(2), {"additive", "commutative"}), (lambda t, x: jnp.diag(x), set())):
+        mixing = SDAE(np.array([[2.0, 1.0], [1.0, 2.0]]), lambda t, x: -x, noise, (1.0, 1.0))
+        assert kinds <= set(mixing.written_as(stodyn.SDE).noise_structure.kinds) <= {"additive", "commutative"}
+
+
 def test_slopes_of_additive_noise_are_never_computed(monkeypatch):
     """In a circuit of 200 nodes they would be 4 GB of zeros."""
     monkeypatch.setattr("stodyn.problems.sdae.noise_slopes", None)
