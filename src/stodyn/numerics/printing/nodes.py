@@ -288,9 +288,18 @@ def _mul(graph, dtype, a, b):
         return b
     if _says(b, 1):
         return a
-    if _says(a, -1) and dtype.kind == "f":
-        return graph.make("neg", dtype, b)
-    return graph.make("neg", dtype, a) if _says(b, -1) and dtype.kind == "f" else None
+    if dtype.kind != "f":
+        return None
+    for one, other in ((a, b), (b, a)):
+        if _says(one, -1):
+            return graph.make("neg", dtype, other)
+        if not _is_lane(one) and _is_lane(other) and other.op == "neg":  # the sign goes where all paths share it
+            return graph.make("mul", dtype, graph.make("neg", dtype, one), other.args[0])
+    return None
+
+
+def _is_lane(entry: Entry) -> bool:
+    return isinstance(entry, Node) and entry.lane
 
 
 def _div(graph, dtype, a, b):
