@@ -7,7 +7,7 @@ import scipy.stats
 
 import stodyn as sd
 from stodyn.analysis import covariance
-from stodyn.methods.exact import VanLoan, _find_coefficients
+from stodyn.methods.exact import VanLoan, linear_coefficients
 from stodyn.numerics import van_loan
 from stodyn.problems.linear import linear
 
@@ -85,7 +85,7 @@ def test_what_it_is_not_made_for_is_refused(problem, message):
 def test_coefficients_of_a_plain_sde():
     problem = sd.SDE(lambda t, x: jnp.array([x[1], -x[0] - 0.4 * x[1] + 2.0]), lambda t, x: jnp.array([[0.0], [3.0]]),
                      [0.0, 0.0])  # fmt: skip
-    A, B, a, reason = _find_coefficients(problem)
+    A, B, a, reason = linear_coefficients(problem)
     np.testing.assert_allclose(A, OSCILLATOR, atol=1e-15)
     assert reason is None and B.tolist() == [[0.0], [3.0]] and a.tolist() == [0.0, 2.0]
 

@@ -1,18 +1,21 @@
 """The candidate methods of an estimate, with their coarsest grids and orders.
 
+linear      exact steps where coefficients are constant and the noise is additive; for these nothing else is tried
 SDEs        PlatenWeak2, of weak order 2 and, where the noise commutes, of strong order 1
 + general   Milstein's step without areas on antithetic pairs, whose differences fall faster where channels do not
             commute
 + stiff     a drift-implicit method, from 4 steps on
 + long      a method of weak order 2 that keeps the structure of Hamiltonian systems over many periods, where other
             explicit steps heat or damp them; the recommended one where none fits
-+ steep     TamedEuler where the drift grows faster than linearly: explicit steps are watched there, and given up
-            when a path runs away; those below weak order 2 are not taken, and not trusted where they are asked for
++ steep     TamedEuler where the drift grows faster than linearly: explicit steps are watched there, and it is tried
+            when a path runs away by them; those below weak order 2 are not taken, and not trusted where they are
+            asked for
 others      the recommended method of the problem
 
-The coarsest grid has about one step per time constant of the linearised system, and follows the coefficients in time: a
-load with 16 periods is zero at every time of 4, 8 and 16 steps, and no difference of these levels would show it.
-Implicit steps also follow modes that decay quickly, where f would miss the noise that reaches them (fast_modes).
+The coarsest grid has about one step per time constant of the linearised system, more where explicit steps would heat
+it, and follows the coefficients in time: a load with 16 periods is zero at every time of 4, 8 and 16 steps, and no
+difference of these levels would show it. Implicit steps also follow modes that decay quickly, where f would miss the
+noise that reaches them (fast_modes).
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from stodyn.accuracy.exact_steps import ExactSteps, are_exact
 from stodyn.accuracy.fast_modes import FastModes
 from stodyn.accuracy.rules import Order
 from stodyn.engine.spec import matched
@@ -42,7 +46,7 @@ from stodyn.problems.random_dae import RandomDAE
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
 from stodyn.problems.structure import depends_on_time
-from stodyn.statistics.functional import Functional
+from stodyn.statistics.functional import End, Functional, Integral
 
 STIFF = 64.0  # decay times in the interval beyond which implicit methods are tried
 LONG = 64.0  # time constants in the interval beyond which structure-preserving methods are tried
@@ -51,6 +55,7 @@ STARTS = 64  # random starts at which forces are looked at
 LOOKS = 512  # random times at which coefficients are evaluated
 CLOCK_LOOKS, CLOCKED = 8, 64  # times at which clocks are looked for, and components up to which
 KEEPING = (ShiftedConformalVerlet, ShiftedVerlet, ShiftedMidpoint)  # keep structure; the cheapest first
+HEATING = (PlatenWeak2, PlatenWeak2Pairs, TamedEuler)  # explicit; the last one more than the others
 COUPLABLE = "PlatenWeak2 (weak 2), Milstein, Heun, ThetaEuler"
 
 
@@ -60,6 +65,7 @@ class Candidate(NamedTuple):
     watched  whether to look for paths that run away
     leaves   whether paths must be expected to run away on coarse grids, even if none has been seen to
     fast     the modes whose noise an implicit method may damp out
+    waits    whether the method is for paths that run away by other methods, and not to be tried before they do
     """
 
     problem: Any
@@ -70,6 +76,7 @@ class Candidate(NamedTuple):
     watched: bool
     leaves: bool
     fast: FastModes | None
+    waits: bool
 
     def following(self, error: float, is_relative: bool) -> Candidate:
         """The same with enough steps for the fast modes that noise reaches."""
@@ -117,13 +124,21 @@ def candidates(problem: Any, functional: Functional, method: Any, t: tuple[float
         strong = 1.0 if kind == "antithetic" else one.promised("strong", stepped.noise_structure)
         is_implicit = one in (implicit.ThetaEuler, milstein.ImplicitMilstein)
         growth = _rates(stepped, t[0]) if isinstance(stepped, (SDE, Hamiltonian)) else None
-        steps = 8 if growth is None else _first_steps(growth, along, t, is_implicit, one in KEEPING)
+        if growth is None:
+            steps = 8
+        elif isinstance(one, ExactSteps):
+            steps = _first_exact_steps(growth, functional, t)
+        else:
+            steps = _first_steps(growth, along, t, is_implicit, one in KEEPING)
+            while one in HEATING and steps < MOST_FIRST and growth.heated(t[1] - t[0], steps):
+                steps *= 2
         steps = max(steps, _steps_in_time(stepped, functional, t))
         watched = isinstance(stepped, SDE) and one is not TamedEuler and not is_implicit and superlinear(stepped)
         order = Order(min(own, functional.weak_order), 2.0 if strong >= 1 else 1.0, functional.has_roots)
         damps = is_implicit or isinstance(stepped, SDAE)
         fast = FastModes(stepped, functional, t) if damps else None
-        found.append(Candidate(stepped, one, kind, order, steps, watched, watched and own < 2, fast))
+        waits = one is TamedEuler and len(chosen) > 1
+        found.append(Candidate(stepped, one, kind, order, steps, watched, watched and own < 2, fast, waits))
     return found
 
 
@@ -133,6 +148,8 @@ def _for_problem(problem: Any, t: tuple[float, float]) -> list[tuple[Any, str]]:
         lowered = None if isinstance(problem, SDAE) else problem.written_as(SDE)
     if lowered is None:
         return [(recommended(problem), "pair")]
+    if are_exact(lowered):
+        return [(ExactSteps(), "pair")]
     commutes, steep = lowered.noise_structure.implies("commutative"), superlinear(lowered)
     found: list[tuple[Any, str]] = [(PlatenWeak2 if commutes else PlatenWeak2Pairs, "pair")]
     if not commutes and not steep:
@@ -150,22 +167,32 @@ def _for_problem(problem: Any, t: tuple[float, float]) -> list[tuple[Any, str]]:
 
 class _Rates(NamedTuple):
     """Rates of the linearised drift at the start: the largest, how much faster than any growth the fastest decay is,
-    and the fastest oscillation that lasts for a period."""
+    the fastest oscillation that lasts for a period, and all of them."""
 
     largest: float
     decay: float
     oscillation: float
+    all: np.ndarray
+
+    def heated(self, T: float, steps: int) -> bool:
+        """Whether steps of weak order 2 with R(z) = 1 + z + z²/2, of which Heun's is one, make a mode grow: by a factor
+        of e over the time T, and by more than half of its damping."""
+        h, own = T / steps, self.all.real
+        z = h * self.all
+        with np.errstate(divide="ignore"):
+            excess = np.log(np.abs(1.0 + z + 0.5 * z**2)) / h - own
+        return bool(np.any(excess * T > np.maximum(1.0, -0.5 * own * T)))
 
 
 def _rates(problem: Any, t: float) -> _Rates:
     params, x = problem.example_params(), np.asarray(problem.example_start(), float)
     slope = at_points(jax.jacfwd(lambda x: problem.f(t, x, params)), x[None])[0]
     if not np.all(np.isfinite(slope)):
-        return _Rates(0.0, 0.0, 0.0)
+        return _Rates(0.0, 0.0, 0.0, np.zeros(0))
     rates = np.linalg.eigvals(slope)
     swinging = np.where(np.abs(rates.real) < np.abs(rates.imag), np.abs(rates), 0.0)
     decay = max(-rates.real.min() - max(rates.real.max(), 0.0), 0.0)  # a saddle grows as fast, and is not stiff
-    return _Rates(float(np.abs(rates).max()), float(decay), float(swinging.max()))
+    return _Rates(float(np.abs(rates).max()), float(decay), float(swinging.max()), rates)
 
 
 def _rate_along_paths(problem: Any, t: float) -> float:
@@ -189,6 +216,15 @@ def _first_steps(rates: _Rates, along: float, t: tuple[float, float], is_implici
     least, rate = (4, rates.oscillation) if is_implicit else (FEWEST, max(rates.largest, along))
     wanted = math.log2(min(max(least, (t[1] - t[0]) * rate), MOST_FIRST))
     return 2 ** (math.floor(wanted) if keeps_structure else math.ceil(wanted))
+
+
+def _first_exact_steps(rates: _Rates, functional: Functional, t: tuple[float, float]) -> int:
+    """As few as f needs between them: none for the state at the end; integrals follow oscillations."""
+    if isinstance(functional, End):
+        return FEWEST
+    if isinstance(functional, Integral):
+        rates = rates._replace(largest=rates.oscillation)
+    return _first_steps(rates, 0.0, t, is_implicit=False, keeps_structure=True)
 
 
 def _steps_in_time(problem: Any, functional: Functional, t: tuple[float, float]) -> int:

@@ -27,7 +27,7 @@ from stodyn.accuracy.candidates import Candidate, candidates
 from stodyn.accuracy.ladder import Diverged, Ladder, NotToBeHad, Work
 from stodyn.accuracy.levels import LevelRun, Question
 from stodyn.accuracy.linear_control import Linearised, NoControl, linearised
-from stodyn.accuracy.pilot import MOST_DOUBLED, MOST_STEPS, RARE, Pilots, rare
+from stodyn.accuracy.pilot import MOST_DOUBLED, MOST_STEPS, RARE, TELLING, Pilots, rare
 from stodyn.accuracy.report import dataset
 from stodyn.engine.failure import PathsFailed
 from stodyn.engine.place import Place, front_door
@@ -150,13 +150,14 @@ class Asked:
         _check_choices(points, steps)
         self.problem, self.method, self.steps, self.control = as_it_is_now(problem), method, steps, control
         _check_lists(self.problem)
+        _check_values(self.functional, self.problem, self.span[0])
+        self.functional = self.functional.along(self.problem, self.span)
         self.where, self.devices, _ = whereabouts(place, None, device)
         if self.devices and points == "sobol":
             raise ValueError('points: Sobol points are made on the processor; give points="random", or device="cpu"')
         self.kind = "random" if self.devices or points == "random" else "sobol"
         self.chooses = points == "auto"
         self.found = self._questions(self.problem, self.functional)
-        _check_values(self.functional, self.found[0][0].problem, self.span[0])
 
     def _questions(self, problem, functional, beside: Functional | None = None) -> list[tuple[Candidate, Question]]:
         """The candidate methods, the coarsest first; `beside` replaces the functional where it is given."""
@@ -413,8 +414,9 @@ def _loop(ladder: Ladder, work: Work, bar: Progress, elsewhere: int) -> list[str
         work.history.append((float(spent), float(found.value[worst]), float(found.half[worst])))
         bar.expect(0, f"{found.value[worst]:.6g} ± {found.half[worst]:.2g}")
         ladder.result = (found, b, levels, counted, error)
-        _check_rare(ladder, found.value + 5 * found.stderr)
-        heavy = _heavy(levels, ladder)
+        if levels[0].known.points >= TELLING:
+            _check_rare(ladder, found.value + 5 * found.stderr)
+        heavy = _heavy(levels, ladder, counted, error, work.level)
         constant = levels[0] if np.any(levels[0].known.variance == 0) and not ladder.is_controlled else None
         hidden = levels[0] if constant is not None or ladder.question.has_corners else None
         doubted = [*heavy, *([hidden] if hidden is not None and hidden.known.points < SURE else [])]
@@ -488,15 +490,29 @@ def _helps(one: rules.Level, weight: float, entry: int) -> float:
     return weight**2 * float(one.known.stderr2[entry]) / (one.known.points * one.cost)
 
 
-def _heavy(levels: Sequence[rules.Level], ladder: Ladder) -> list[rules.Level]:
-    """The levels whose variances cannot be believed, the worst first."""
+def _heavy(
+    levels: Sequence[rules.Level], ladder: Ladder, counted: Sequence[np.ndarray], error: np.ndarray, level: float
+) -> list[rules.Level]:
+    """The levels whose variances cannot be believed, the worst first; not those whose variance, three standard errors
+    larger, would still be small enough beside the others for the error."""
     spread = np.atleast_1d(ladder.fine(1).span <= 0)  # the mean of a two-valued entry gives its variance
+    bound = ladder.bias(levels).bound
 
     def looseness(one: rules.Level) -> float:
         loose = np.atleast_1d((one.known.kurtosis - 1) / one.known.points)
         return float(np.max(loose, where=spread, initial=0.0))
 
-    return sorted((one for one in levels if looseness(one) > rules.LOOSE), key=looseness, reverse=True)
+    def matters(one: rules.Level) -> bool:
+        if one.role == "base" or not np.all(np.isfinite(one.known.kurtosis)):
+            return True
+        larger = one.known.stderr2 * (1 + 3 * np.sqrt((one.known.kurtosis - 1) / one.known.points))
+        raised = [
+            other._replace(known=other.known._replace(stderr2=larger)) if other is one else other for other in levels
+        ]
+        return bool(np.any(rules.interval(raised, counted, bound, level).half > error))
+
+    found = [one for one in levels if looseness(one) > rules.LOOSE and matters(one)]
+    return sorted(found, key=looseness, reverse=True)
 
 
 def _is_better_plain(ladder: Ladder, levels: Sequence[rules.Level], aim: np.ndarray, share: float) -> bool:

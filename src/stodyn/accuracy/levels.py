@@ -32,7 +32,7 @@ from stodyn.statistics.randomised import Randomised
 
 LEAST = 16 * RANDOMISATIONS  # points of a pilot, and where it has many steps:
 FEWEST = RANDOMISATIONS
-CHEAP = 1e5  # path-steps that a pilot may always cost
+CHEAP, EACH = 1e5, 5e4  # path-steps that pilots may always cost in all, and that each of them should
 PILOT = 9  # path-steps of the differences of levels 1 and 2, per point and step of level 0
 DEVICE_PATHS = 2**18  # for which the width of a block on a GPU is taken
 CORNERS = ("gt", "ge", "lt", "le", "eq", "ne", "select_n", "sign", "floor", "ceil", "round", "max", "min", "clamp")
@@ -42,7 +42,7 @@ UNPRINTED = 256  # paths of a block that is not printed
 
 def pilot_points(steps: int) -> int:
     """The number of points of a pilot whose coarsest level has `steps` steps: R times a power of two."""
-    wanted = min(max(CHEAP / (PILOT * steps), FEWEST), LEAST)
+    wanted = min(max(EACH / (PILOT * steps), FEWEST), LEAST)
     return RANDOMISATIONS * 2 ** int(math.log2(wanted / RANDOMISATIONS))
 
 
@@ -216,7 +216,8 @@ class LevelRun:
         if self.computed and before.first_path(before.whole_blocks) == before.paths:
             self.run, further = self.run.grown(points), points - self.computed
         else:  # the beginning of an unfinished block is computed again
-            self.run, further = dataclasses.replace(self.run, layout=dataclasses.replace(layout, paths=points)), points
+            layout, further = dataclasses.replace(layout, paths=points), points
+            self.run = dataclasses.replace(self.run, layout=layout, first_block=0)
             self.tally = Tally(self.run, "raise")
         with jax.enable_x64(True):
             ledger = None if self.ledger is None else Ledger(self.ledger, self.run)

@@ -21,6 +21,7 @@ MOST_STEPS = 2**22
 MOST_DOUBLED = 64  # times the first number of steps of a method, beyond which it is given up
 APART = 2.5  # times the variance of f, beyond which differences are not those of independent paths
 RARE = 1e-3
+TELLING = 3 / RARE  # points without an event, from which its probability is below RARE with 95 %
 
 
 class Attempt(NamedTuple):
@@ -44,7 +45,8 @@ class Pilots:
     """Pilots of the candidate methods, the coarsest grid first.
 
     A method whose grid is too coarse is tried again with twice the steps when its turn comes: after the others that
-    need fewer. Methods whose pilot would cost more than CHEAP, and more than a small share of the whole, are left out.
+    need fewer. Methods whose pilot would cost more than CHEAP, and more than a small share of the whole, are left out,
+    and so are those that wait for others to fail.
 
     ladders   the methods that serve
     failures  why others do not
@@ -59,6 +61,7 @@ class Pilots:
         self.spare: list[Attempt] = []
         self.lost = 0
         self._waiting: list[Attempt] = []
+        self._has_run_away = False
         if steps is None and any(candidate.steps > MOST_FIRST for candidate, _ in found):
             raise NotToBeHad(_too_fast())
         for candidate, question in found:
@@ -85,17 +88,31 @@ class Pilots:
 
     def _run(self, at_any_cost: bool = False) -> None:
         while self._waiting:
-            attempt = min(self._waiting, key=lambda one: one.steps)
+            attempt = min(self._waiting, key=self._turn)
             self._waiting.remove(attempt)
             best = min((p.cost for ladder in self.ladders for p in ladder.predicted()), default=math.inf)
-            if not at_any_cost and self.spent + attempt.cost > max(PILOT_SHARE * best, CHEAP):
-                self.failures.append(f"{attempt.name}: its pilot would cost too much beside the estimate by another")
+            reason = self._reason_to_leave_out(attempt, best)
+            if reason and not at_any_cost:
+                self.failures.append(f"{attempt.name}: {reason}")
                 self.spare.append(attempt)
                 continue
             try:
                 self._try(attempt)
             except (PathsFailed, NotToBeHad) as reason:
                 self.failures.append(f"{attempt.name}: {reason}")
+
+    def _turn(self, attempt: Attempt) -> tuple[bool, int, bool]:
+        """The order of attempts: by their steps; those that wait come last until a path has run away, and then after
+        others with twice the steps."""
+        waits = attempt.candidate.waits
+        return waits and not self._has_run_away, (4 if waits else 1) * attempt.steps, waits
+
+    def _reason_to_leave_out(self, attempt: Attempt, best: float) -> str:
+        if attempt.candidate.waits and self.ladders:
+            return f"not needed, since no path runs away by {self.ladders[0].candidate.method.name}"
+        if self.spent + attempt.cost > max(PILOT_SHARE * best, CHEAP):
+            return "its pilot would cost too much beside the estimate by another"
+        return ""
 
     def _try(self, attempt: Attempt) -> None:
         """Levels 1 and 2 on a grid on which paths are finite and differences vary less than f itself. Where shorter
@@ -111,7 +128,7 @@ class Pilots:
         except (PathsFailed, Diverged) as failed:
             if self.fixed:
                 raise
-            serves, reason = False, failed
+            serves, reason, self._has_run_away = False, failed, True
         if serves or (self.fixed and reason is None):
             self.ladders.append(ladder)
             return
@@ -123,7 +140,8 @@ class Pilots:
     def _serves(self, ladder: Ladder, before: float) -> tuple[bool, float]:
         """Whether the levels can be used, and how much more than f the differences of the coarser one vary."""
         fine = ladder.fine(2)
-        if isinstance(ladder.functional, Probability) and np.any(fine.mean + 5 * np.sqrt(fine.stderr2) < RARE):
+        is_small = np.any(fine.mean + 5 * np.sqrt(fine.stderr2) < RARE) and fine.points >= TELLING
+        if isinstance(ladder.functional, Probability) and is_small:
             raise NotToBeHad(rare(float(np.min(fine.mean)), self.work.error))
         first, whole = ladder.known("difference", 1).variance, fine.variance
         if not (np.all(np.isfinite(first)) and np.all(np.isfinite(whole))):

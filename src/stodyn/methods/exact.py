@@ -45,10 +45,10 @@ class _VanLoan(Solver):
             return reason
         if problem.has_random_params:
             return f"{self.name} takes one linear system for all paths, but this problem's params differ between paths"
-        return _find_coefficients(problem).reason
+        return linear_coefficients(problem).reason
 
     def solve(self, problem, grid, start, params, streams):
-        A, B, constant, _ = _find_coefficients(problem)
+        A, B, constant, _ = linear_coefficients(problem)
         n, rng = problem.n, streams["W"]
         states = np.empty((len(grid), len(start), n))
         states[0] = start
@@ -73,7 +73,7 @@ class _VanLoan(Solver):
         return states
 
 
-class _Coefficients(NamedTuple):
+class Coefficients(NamedTuple):
     """dx = (A x + a) dt + B dW; a is None if it changes with time, and `reason` says why a problem has another form."""
 
     A: np.ndarray
@@ -82,7 +82,8 @@ class _Coefficients(NamedTuple):
     reason: str | None
 
 
-def _find_coefficients(problem: Any) -> _Coefficients:
+def linear_coefficients(problem: Any) -> Coefficients:
+    """A, B and a of a problem that is linear with constant A and B, or the reason why it is not."""
     n = problem.n
     random = np.random.default_rng(3).standard_normal((2, n))
     points = np.concatenate([np.zeros((1, n)), np.eye(n), random])
@@ -96,11 +97,12 @@ def _find_coefficients(problem: Any) -> _Coefficients:
         steady_noise = not depends_on_time(problem.g, points[0], params)
     a, A = values[0], (values[1 : n + 1] - values[0]).T
     reason = None
-    if not constant or np.abs(values[n + 1 :] - (random @ A.T + a)).max() > LINEAR * max(np.abs(values).max(), 1e-300):
+    off = np.abs(values[n + 1 :] - (random @ A.T + a)).max()  # NaN where the drift is
+    if not (constant and off <= LINEAR * max(np.abs(values).max(), 1e-300)):
         reason = "VanLoan is made for linear systems with constant coefficients, but this drift is not of that kind"
     elif not steady_noise:
         reason = "VanLoan is made for constant noise, but this problem's noise depends on time"
-    return _Coefficients(A, B, a if fixed else None, reason)
+    return Coefficients(A, B, a if fixed else None, reason)
 
 
 def _inputs(problem: Any, times: np.ndarray) -> np.ndarray:

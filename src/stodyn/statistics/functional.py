@@ -3,7 +3,7 @@
     End(f)            f at the end
     TimeAverage(f)    ∫ f dt/T, by the trapezoidal rule (weak order 2);  Integral(f): ∫ f dt
     Maximum(f)        the largest value of f, between the steps too: f is followed as a Brownian bridge of its variance
-                      rate (weak order 1);  Minimum(f)
+                      rate (weak order 1), or as a cubic where no noise acts on it (order 1.5);  Minimum(f)
     Probability(phi)  P(phi > 0) at the end, with the Gaussian law of the last step: smooth in what went before
 
 Functions take (t, x[, params]) for one path. A functional gathers numbers step by step, by `move` over a step, or by
@@ -21,10 +21,16 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 import jax.scipy.special
+import numpy as np
 
 from stodyn.arguments import checks_arguments
 from stodyn.methods.coupled import Step
+from stodyn.numerics.printing.points import AtPoints
 from stodyn.problems.calling import call
+from stodyn.problems.sdae import SDAE
+from stodyn.problems.sde import SDE
+
+LOOKS = 8  # times and states at which to look for noise
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,6 +77,10 @@ class Functional:
 
     def finish(self, problem, t, gathered, x, params) -> jax.Array:
         return self.value(problem, t, x, params)
+
+    def along(self, problem, t: tuple[float, float]) -> Functional:
+        """The functional in its best form for the paths of a problem."""
+        return self
 
 
 @checks_arguments
@@ -146,6 +156,9 @@ def _rate(problem, function, t, x, params) -> jax.Array:
 class Maximum(Functional):
     """The largest value of a function over the path; between two states, that of a Brownian bridge (weak order 1).
 
+    Where no noise acts on the function, ∇f · g = 0, as for the displacement of an oscillator, f has a slope along the
+    path, and a cubic takes the place of the bridge (order 1.5). `estimate` looks for that by itself.
+
     Parameters
     ----------
     function : callable
@@ -159,6 +172,21 @@ class Maximum(Functional):
     gathers_in_time = True
     of_numbers = True
     sign: ClassVar[float] = 1.0
+
+    def along(self, problem, t):
+        """With cubics where ∇f · g is zero at some random times and states."""
+        sde = None if isinstance(problem, SDAE) else problem.written_as(SDE)
+        if sde is None:
+            return self
+        rng, params, x = np.random.default_rng(0), sde.example_params(), np.asarray(sde.example_start(), float)
+        times = t[0] + (t[1] - t[0]) * rng.random(LOOKS)
+        states = x + (1.0 + np.abs(x)) * rng.standard_normal((LOOKS, sde.n))
+
+        def rate(t, x, params):
+            return _rate(sde, lambda t, x: self.value(sde, t, x, params), t, x, params)
+
+        found = AtPoints(rate, (0, 0, None))(times, states, params)
+        return self if np.any(found) else _Smooth(self.function, sign=self.sign)
 
     def begin(self, problem, t, x, params):
         return self.value(problem, t, x, params)
@@ -206,6 +234,50 @@ class Minimum(Maximum):
     """
 
     sign = -1.0
+
+
+@dataclasses.dataclass(frozen=True)
+class _Smooth(Functional):
+    """The largest value (the smallest: sign = -1) of a function on which no noise acts.
+
+    Between two states it is that of the cubic a + s u + k u² + l u³ with the values and the slopes at both ends, if one
+    lies there: where u = s/(√(k² - 3 l s) - k). The slopes vary as √h within a step, hence the order 1.5.
+    """
+
+    sign: float = 1.0
+
+    weak_order = 1.5
+    has_roots = True
+    diffuses = True
+    gathers_in_time = True
+    of_numbers = True
+
+    def begin(self, problem, t, x, params):
+        return self.value(problem, t, x, params)
+
+    def _end(self, problem, t, x, params):
+        """The value and the slope along the path, with the sign that makes extremes maxima."""
+
+        def one(t, x):
+            return self.sign * self.value(problem, t, x, params)
+
+        moving = jnp.ones_like(x[0]), problem.f(t, x, params)
+        return jax.jvp(one, (jnp.asarray(t, x.dtype), x), moving)
+
+    def move(self, problem, gathered, step, params):
+        a, slope_a = self._end(problem, step.t, step.before, params)
+        b, slope_b = self._end(problem, step.t + step.h, step.after, params)
+        first, last = step.h * slope_a, step.h * slope_b
+        k, l = 3.0 * (b - a) - 2.0 * first - last, 2.0 * (a - b) + first + last
+        turns = (first > 0) & (last < 0)
+        below = jnp.sqrt(jnp.where(turns, k**2 - 3.0 * l * first, 1.0)) - k
+        u = jnp.where(turns, first, 0.0) / jnp.where(turns, below, 1.0)
+        highest = a + u * (first + u * (k + u * l))
+        found = jnp.maximum(jnp.maximum(a, b), highest)
+        return self.sign * jnp.maximum(self.sign * gathered, found)
+
+    def finish(self, problem, t, gathered, x, params):
+        return gathered
 
 
 @checks_arguments

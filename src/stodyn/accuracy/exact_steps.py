@@ -1,0 +1,116 @@
+"""Exact steps of linear equations with constant coefficients, on levels that share their noise:
+
+    dx = (A x + a) dt + B dW,   x(t + h) = Φ x(t) + c + w,   Φ = exp(Ah),   c = ∫ exp(As) a ds,   w = ∫ exp(As) B dW,
+
+with W and w drawn from their joint law. The noise of two adjacent steps joins to W₁ + W₂ and Φ w₁ + w₂, so that a
+coarse path goes through every second state of the fine one: differences of levels hold only what f misses between the
+steps.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy
+
+from stodyn.methods.contract import EXPLICIT, Claim, Method
+from stodyn.methods.exact import linear_coefficients
+from stodyn.noise.increment import Recipe
+from stodyn.numerics import van_loan
+from stodyn.problems.sde import SDE
+
+MOST = 32  # components: a step costs about 2 n² multiplications
+
+
+def are_exact(problem: SDE) -> bool:
+    """Whether a problem has such steps."""
+    if problem.n > MOST or problem.has_random_params or not problem.noise_structure.implies("additive"):
+        return False
+    found = linear_coefficients(problem)
+    return found.reason is None and found.a is not None and np.isfinite(found.A).all()
+
+
+class _Law(NamedTuple):
+    """Φ, c and the law w = share W + rest ξ over a step, ξ standard normal."""
+
+    Phi: np.ndarray
+    c: np.ndarray
+    share: np.ndarray
+    rest: np.ndarray
+
+
+@functools.partial(jax.tree_util.register_dataclass, data_fields=("h", "W", "w"), meta_fields=("is_joined",))
+@dataclasses.dataclass(frozen=True)
+class _Noise:
+    """W and w of one step, or of two that were joined."""
+
+    h: Any
+    W: Any
+    w: Any
+    is_joined: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class _Drawn(Recipe):
+    """W and w of steps of one length, by m normals and as many more as w has directions beside W."""
+
+    steps: ExactSteps
+
+    def normals(self, m):
+        return {"W": m + self.steps.law.rest.shape[1]}
+
+    def increment(self, h, normals, m):
+        law, z = self.steps.law, normals["W"]
+        W = jnp.sqrt(h) * z[:m]
+        return _Noise(h, W, jnp.asarray(law.share, z.dtype) @ W + jnp.asarray(law.rest, z.dtype) @ z[m:])
+
+    def join(self, first, second):
+        Phi = jnp.asarray(self.steps.law.Phi, first.w.dtype)
+        return _Noise(first.h + second.h, first.W + second.W, Phi @ first.w + second.w, True)
+
+
+@dataclasses.dataclass(frozen=True)
+class ExactSteps(Method):
+    """The method; prepared: for one problem and the step `h` of its finer level."""
+
+    problem: Any = dataclasses.field(default=None, repr=False)
+    h: float = dataclasses.field(default=0.0, repr=False)
+
+    accepts = SDE
+    calculus = None
+    name = "ExactSteps"
+    citation = (
+        "C. Van Loan, Computing integrals involving the matrix exponential, IEEE Trans. Automat. Control 23 (1978)"
+    )
+    claims = (Claim("weak", 2.0, when=("additive",)), Claim("strong", 2.0, when=("additive",)))
+    structures = ("additive",)
+
+    def prepared(self, problem, h):
+        return dataclasses.replace(self, problem=problem, h=float(h))
+
+    @property
+    def needs(self):
+        return _Drawn(self)
+
+    @functools.cached_property
+    def law(self) -> _Law:
+        A, B, a, _ = linear_coefficients(self.problem)
+        assert a is not None  # are_exact
+        n, m = B.shape
+        both = np.block([[A, np.zeros((n, m))], [np.zeros((m, n + m))]])
+        Phi, Q = van_loan.discretise(both, np.concatenate([B, np.eye(m)]), np.eye(m), self.h)
+        c = scipy.linalg.expm(self.h * np.block([[A, a[:, None]], [np.zeros((1, n + 1))]]))[:n, n]
+        share = Q[:n, n:] / self.h
+        rest = van_loan.root(Q[:n, :n] - share @ Q[n:, :n])
+        return _Law(Phi[:n, :n], c, share, rest[:, np.any(rest != 0, axis=0)])
+
+    def step(self, problem, t, state, noise, params):
+        Phi, c, *_ = self.law
+        if noise.is_joined:
+            Phi, c = Phi @ Phi, Phi @ c + c
+        return jnp.asarray(Phi, state.dtype) @ state + jnp.asarray(c, state.dtype) + noise.w, EXPLICIT
