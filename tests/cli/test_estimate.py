@@ -42,7 +42,7 @@ def invoke(tmp_path):
 def test_it_prints_and_writes(invoke, tmp_path):
     result = invoke(TEXT)
     assert result.exit_code == 0, result.output
-    assert "bias and sampling, 95 %" in result.output and "PlatenWeak2" in result.output
+    assert "bias and sampling, 95 %" in result.output and "ExactSteps" in result.output
     found = load(tmp_path / "found.nc")
     exact = 4 * np.exp(-4) + 0.5 * (1 - np.exp(-4))
     assert abs(float(found.value) - exact) < 3 * 0.02

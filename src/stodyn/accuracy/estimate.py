@@ -125,7 +125,8 @@ def estimate(
     Notes
     -----
     The interval relies on a variance that can be estimated and on a bias that shrinks from level to level as observed;
-    both are checked. A bias that is zero on the measured levels but not on finer ones cannot be seen by anyone.
+    both are checked, and `trusted` is 1 where no check failed. A bias that is zero on the measured levels but not on
+    finer ones cannot be seen by anyone, and neither can values rarer than one in the number of points.
 
     Examples
     --------

@@ -32,7 +32,8 @@ from stodyn.statistics.randomised import Randomised
 
 LEAST = 16 * RANDOMISATIONS  # points of a pilot, and where it has many steps:
 FEWEST = RANDOMISATIONS
-CHEAP, EACH = 1e5, 5e4  # path-steps that pilots may always cost in all, and that each of them should
+CHEAP = 1e5  # path-steps that pilots may always cost
+SHORT = 64  # steps of the coarsest level, beyond which a pilot should leave room for another with twice the steps
 PILOT = 9  # path-steps of the differences of levels 1 and 2, per point and step of level 0
 DEVICE_PATHS = 2**18  # for which the width of a block on a GPU is taken
 CORNERS = ("gt", "ge", "lt", "le", "eq", "ne", "select_n", "sign", "floor", "ceil", "round", "max", "min", "clamp")
@@ -42,7 +43,7 @@ UNPRINTED = 256  # paths of a block that is not printed
 
 def pilot_points(steps: int) -> int:
     """The number of points of a pilot whose coarsest level has `steps` steps: R times a power of two."""
-    wanted = min(max(EACH / (PILOT * steps), FEWEST), LEAST)
+    wanted = min(max((CHEAP if steps <= SHORT else 0.5 * CHEAP) / (PILOT * steps), FEWEST), LEAST)
     return RANDOMISATIONS * 2 ** int(math.log2(wanted / RANDOMISATIONS))
 
 
