@@ -20,10 +20,11 @@ from stodyn.engine.spec import Spec, matched
 from stodyn.methods.catalogue import stepping
 from stodyn.methods.contract import Method
 from stodyn.models.catalogue import catalogue
-from stodyn.numerics import gauss, uncompiled
+from stodyn.numerics import gauss
 from stodyn.numerics.newton import underived
-from stodyn.numerics.printing.points import at_one
+from stodyn.numerics.printing.points import at_one, at_points
 from stodyn.numerics.printing.scalars import Unprintable
+from stodyn.numerics.uncompiled import Uncompiled
 from stodyn.problems import lowering
 from stodyn.problems.contract import STRUCTURES
 from stodyn.problems.sdae import SDAE
@@ -209,7 +210,7 @@ def _consistent(method: Method, problems: list[Any]) -> str:
         after, _ = method.step(stepped, jnp.zeros(()), method.start(stepped, jnp.zeros(()), x, params), noise, params)
         return method.read(after) - x
 
-    moves, defects = _uncompiled(jax.vmap(moved, (None, 0))), []
+    moves, defects = Uncompiled(jax.vmap(moved, (None, 0))), []
     for h in (2.0**-8, 2.0**-12):
         with underived():
             d = np.asarray(moves(h, ξ)) @ seen_of.T
@@ -266,7 +267,7 @@ def _report(method: Method, problems: list[Any]) -> str:
     problem = _stepped(problems[0], method)
     params, noise = problem.example_params(), _increment(method, problem, 0, 0)
 
-    @_uncompiled
+    @Uncompiled
     def reported(x):
         report = method.numbered_step(0, problem, 0.0, method.start(problem, 0.0, x, params), noise, params)[1]
         return jnp.asarray(report.ok), jnp.asarray(report.iterations)
@@ -325,25 +326,6 @@ def _stepped(problem: Any, method: Method) -> Any:
     return matched(problem, method)[0]
 
 
-def _uncompiled(function: Callable) -> Callable:
-    """The function computed by NumPy from its trace, where that knows all operations: compiling takes far longer."""
-    compiled, traces = jax.jit(function), {}
-
-    def call(*arguments):
-        leaves = jax.tree.leaves(arguments)
-        shapes = tuple((np.shape(leaf), np.asarray(leaf).dtype) for leaf in leaves)
-        if shapes not in traces:
-            traces[shapes] = jax.make_jaxpr(function, return_shape=True)(*arguments)
-        trace, shape = traces[shapes]
-        try:
-            found = [np.asarray(value) for value in uncompiled.run(trace, *leaves)]
-            return jax.tree.unflatten(jax.tree.structure(shape), found)
-        except uncompiled.Compile:
-            return compiled(*arguments)
-
-    return call
-
-
 def states_near(problem: Any) -> np.ndarray:
     """States (n, PATHS) near the start."""
     offsets = np.random.default_rng(1).standard_normal((problem.n, PATHS))
@@ -362,7 +344,8 @@ def _on_joints(problem: Any, states: np.ndarray) -> np.ndarray:
         return jnp.concatenate([q, v, x[2 * problem.N :]])
 
     with underived():
-        return np.stack([uncompiled.value(moved, x) for x in states.T], axis=1)
+        onto = Uncompiled(moved)
+        return np.stack([onto(x) for x in states.T], axis=1)
 
 
 def _normals(counts: Mapping[str, int], k: int) -> dict[str, np.ndarray]:
@@ -371,9 +354,16 @@ def _normals(counts: Mapping[str, int], k: int) -> dict[str, np.ndarray]:
     return {name: rng.standard_normal((count, PATHS)) for name, count in counts.items()}
 
 
-def _increment(method: Method, problem: Any, k: int, i: int):
-    normals = {name: z[:, i] for name, z in _normals(method.needs.normals(problem.m), k).items()}
-    return at_one(lambda h, normals: method.needs.increment(h, normals, problem.m), STEP, normals)
+@functools.lru_cache(maxsize=16)
+def _increments(method: Method, problem: Any, k: int) -> Any:
+    """The increments of step k, the paths first."""
+    normals = _normals(method.needs.normals(problem.m), k)
+    return at_points(lambda normals: method.needs.increment(STEP, normals, problem.m), normals, in_axes=-1)
+
+
+def _increment(method: Method, problem: Any, k: int, i: int) -> Any:
+    """That of path i."""
+    return jax.tree.map(lambda a: a[i], _increments(method, problem, k))
 
 
 def _steps(method: Method) -> int:
@@ -386,7 +376,7 @@ def _plain(problem: Any, method: Method) -> np.ndarray:
     """The components (n, PATHS) after a step, each path by itself."""
     params = problem.example_params()
 
-    @_uncompiled
+    @Uncompiled
     def one(x, noises):
         state = method.start(problem, jnp.zeros(()), x, params)
         for k, noise in enumerate(noises):
@@ -421,10 +411,10 @@ def _vmapped(method: Method, problem: Any, dtype: Any) -> np.ndarray:
     traced: Any = spec.traced
     executor, params = Vmap(traced, PATHS), spec.examples
     start = jax.vmap(core.jaxpr_as_fun(traced.start), in_axes=(None, -1, *(None for _ in params)), out_axes=-1)
-    carry = tuple(_uncompiled(start)(np.zeros((), dtype), states_near(problem).astype(dtype), *params))
+    carry = tuple(Uncompiled(start)(np.zeros((), dtype), states_near(problem).astype(dtype), *params))
     steps = traced.starting_steps + 1
 
-    @_uncompiled
+    @Uncompiled
     def run(carry, normals):
         for k in range(steps):
             number = jnp.asarray(k, np.int32) if k < traced.starting_steps else None

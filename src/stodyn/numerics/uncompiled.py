@@ -41,7 +41,7 @@ class Uncompiled:
 
     def __init__(self, function: Callable):
         self.function = function
-        self._made: dict[Any, Callable] = {}
+        self._made: dict[Any, tuple[core.ClosedJaxpr, Any, Callable | None]] = {}
 
     def __call__(self, *arguments: Any) -> Any:
         leaves, tree = jax.tree.flatten(arguments)
@@ -50,20 +50,23 @@ class Uncompiled:
         with jax.enable_x64(True):
             if key not in self._made:
                 self._made[key] = self._traced(tree, arrays)
-            return self._made[key](*arrays)
+            trace, results, by_xla = self._made[key]
+            if by_xla is None:
+                try:
+                    return jax.tree.unflatten(results, run(trace, *arrays))
+                except Compile:
+                    by_xla = jax.jit(core.jaxpr_as_fun(trace))
+                    self._made[key] = trace, results, by_xla
+            return jax.tree.unflatten(results, map(np.asarray, by_xla(*arrays)))
 
-    def _traced(self, tree: Any, arrays: list[np.ndarray]) -> Callable:
+    def _traced(self, tree: Any, arrays: list[np.ndarray]) -> tuple[core.ClosedJaxpr, Any, None]:
+        """The trace for such arguments, the structure of its results, and nothing compiled yet."""
+
         def flat(*leaves):
             return self.function(*jax.tree.unflatten(tree, leaves))
 
         trace, shape = jax.make_jaxpr(flat, return_shape=True)(*arrays)
-        results = jax.tree.structure(shape)
-        try:
-            run(trace, *arrays)
-        except Compile:
-            by_xla = jax.jit(flat)
-            return lambda *arrays: jax.tree.map(np.asarray, by_xla(*arrays))
-        return lambda *arrays: jax.tree.unflatten(results, run(trace, *arrays))
+        return trace, jax.tree.structure(shape), None
 
 
 def apply(equation: Any, inputs: list[np.ndarray]) -> list[np.ndarray]:

@@ -16,7 +16,7 @@ import numpy as np
 from stodyn.numerics.printing import compiling, elementary
 from stodyn.numerics.printing.nodes import Entry, Loop, Node, reachable, value_of
 from stodyn.numerics.printing.vectors import Table, is_immediate
-from stodyn.numerics.printing.walk import Walk, key_of
+from stodyn.numerics.printing.walk import Walk, first_of, key_of
 
 NAMES = {"float64": "double", "float32": "float", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64",
          "uint8": "i8", "uint16": "i16", "uint32": "i32", "uint64": "i64", "bool": "i1"}  # fmt: skip
@@ -385,10 +385,10 @@ class Printer(Walk):
         part = self._part
         if part is None or part.lane is None:
             return super().known_as(key)
-        found = next((scope[key] for scope in reversed(self.scopes[part.floor :]) if key in scope), None)
+        found = first_of(key, self.scopes[part.floor :])
         if found is not None or (isinstance(key, tuple) and key[1] == "spread"):
             return found
-        found = next((scope[key] for scope in reversed(self.scopes[: part.floor]) if key in scope), None)
+        found = first_of(key, self.scopes[: part.floor])
         if found is None or key not in part.lanes:
             return found
         return self._taken(key, found)

@@ -118,10 +118,9 @@ class Graph:
             found = simpler(self, dtype, *args)
             if found is not None:
                 return found
-        values = [value_of(a) for a in args]
-        if op in FOLDS and all(v is not None for v in values):
+        if op in FOLDS and not any(value_of(a) is None for a in args):
             with np.errstate(all="ignore"):
-                number = as_number(FOLDS[op](*values), dtype)
+                number = as_number(FOLDS[op](*map(value_of, args)), dtype)
             return number if all(map(is_known, args)) else self.literal(number)
         return self.intern(op, dtype, args, attr)
 
@@ -130,10 +129,13 @@ class Graph:
         key = (op, dtype.num, names, attr)
         node = self._made.get(key)
         if node is None:
-            nodes = [a for a in args if isinstance(a, Node)]
-            loops = frozenset().union(*(a.loops for a in nodes)) if nodes else NOWHERE
-            node = Node(op, dtype, args, attr, any(a.lane for a in nodes), any(a.moves for a in nodes), loops)
-            self._made[key] = node
+            lane, moves, loops = False, False, NOWHERE
+            for a in args:
+                if isinstance(a, Node):
+                    lane, moves = lane or a.lane, moves or a.moves
+                    if a.loops is not loops and a.loops:
+                        loops = loops | a.loops if loops else a.loops
+            node = self._made[key] = Node(op, dtype, args, attr, lane, moves, loops)
         return node
 
     def convert(self, entry: Entry, dtype: Any) -> Entry:

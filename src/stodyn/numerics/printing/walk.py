@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from stodyn.numerics.printing.nodes import Entry, Loop, Node, reachable, value_of
@@ -49,7 +49,7 @@ class Walk(ABC):
         self.scopes.pop()
 
     def known_as(self, key: Any) -> str | None:
-        return next((scope[key] for scope in reversed(self.scopes) if key in scope), None)
+        return first_of(key, self.scopes)
 
     def name(self, node: Node, text: str) -> None:
         self.scopes[-1][key_of(node)] = text
@@ -89,6 +89,14 @@ class Walk(ABC):
             self.name(node, self.fusion(node))
         else:
             self.name(node, self.operation(node))
+
+
+def first_of(key: Any, scopes: Sequence[Mapping[Any, str]]) -> str | None:
+    """The text under a key in the innermost of the scopes that has it."""
+    for scope in reversed(scopes):
+        if key in scope:
+            return scope[key]
+    return None
 
 
 def key_of(node: Node) -> Any:
