@@ -11,8 +11,16 @@ from stodyn.cli import application
 from stodyn.studies import report
 from stodyn.studies.contract import catalogue
 
+# Tracing and printing its step takes eight seconds.
+SLIDER_CRANK = pytest.mark.long(
+    "tests/models/test_mechanics.py asks its equations, test_mechanics_studies.py its numbers; the study of the beam "
+    "has its methods, runs and figure"
+)
 
-@pytest.mark.parametrize("name", catalogue())
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=SLIDER_CRANK) if name == "slider-crank" else name for name in catalogue()]
+)
 def test_it_runs(name, tmp_path, monkeypatch):
     """Each row has a finite value and error, or words in place of them, and tells the run behind it; each figure has
     something drawn in it, names on its axes and a caption."""

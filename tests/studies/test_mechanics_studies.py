@@ -4,10 +4,12 @@ import math
 
 import numpy as np
 import pytest
+import xarray as xr
 
 from stodyn.models.bushing import BUSHING
+from stodyn.models.slider_crank import SLIDER_CRANK
 from stodyn.models.spring_pendulum import SPRING_PENDULUM
-from stodyn.studies import alpha_stability, bushing, spring_pendulum
+from stodyn.studies import alpha_stability, bushing, slider_crank, spring_pendulum
 from stodyn.studies.contract import catalogue
 from stodyn.studies.mechanics_runs import by_rho, newton_row, same_paths
 
@@ -32,6 +34,22 @@ def test_newton_counts_of_the_spring_pendulum():
         steps = math.ceil(spring_pendulum.T / h - 1e-9)
         (run,) = same_paths(SPRING_PENDULUM.problem, method, steps * h, steps, 32, 1, seed=27).values()
         assert low <= newton_row("", run, steps, None).ours <= high
+
+
+def test_ringing_and_drift_of_the_slider_crank():
+    """Of three paths as they start, on the constraints of t = 0, but for rates of q4 of ±1, ±2 and ±3."""
+    problem, times = SLIDER_CRANK.problem, np.zeros(4)
+    values = np.tile(np.asarray(problem.example_start()), (3, 4, 1))
+    values[:, :, problem.components.index("dq4")] = np.outer([1.0, 2.0, 3.0], [1.0, -1.0, 1.0, -1.0])
+    found = xr.Dataset({"path": (("number", "time", "component"), values)},
+                       {"time": times, "component": list(problem.components)})  # fmt: skip
+    size = math.sqrt(14.0 / 3.0)
+    error = np.std([1.0, 4.0, 9.0], ddof=1) / math.sqrt(3.0) / (2.0 * size)
+    assert slider_crank.ringing(found) == pytest.approx((size, error), rel=1e-12)
+    assert slider_crank.drift(found) < 1e-12
+    moved = found["path"].copy()
+    moved[1, 2, 0] += 0.1
+    assert slider_crank.drift(found.assign(path=moved)) > 0.01
 
 
 def test_the_pictures_of_stability_are_drawn():
