@@ -27,7 +27,7 @@ test: install
 
 checks: lint layers types docs wheel
 
-# With every case of the tests that `make test` asks in brief (some 15 minutes more).
+# With every case of the tests that `make test` asks in brief: some 670 more.
 test-full: install
 	STODYN_FULL=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
