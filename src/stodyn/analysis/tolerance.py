@@ -41,7 +41,7 @@ def split_variance(
     route: str = "quadrature",
     batches: int = 32,
     every: Integer | None = None,
-    at: Reals | None = None,
+    at: float | Reals | None = None,
 ) -> xr.Dataset:
     """The variance of a problem with noise and random parameters, split, each part with its standard error.
 

@@ -47,7 +47,8 @@ def gust_response(sigma=10.0, L=1750.0, stationary=True) -> SDE:
         The problem.
     """
     still = SDE(lambda t, x: jnp.asarray(MOTION, x.dtype) @ x, lambda t, x: jnp.zeros((4, 1)), np.zeros(4),
-                names=("u", "w", "q", "theta"), units=("ft/s", "ft/s", "rad/s", "rad"))  # fmt: skip
+                names=("u", "w", "q", "theta"),
+                units={"u": "ft/s", "w": "ft/s", "q": "rad/s", "theta": "rad", "time": "s"})  # fmt: skip
     problem = with_noise(still, gusts(sigma, L), GUST_INPUT)
     if not stationary:
         return problem

@@ -140,7 +140,7 @@ class Statistic(ABC):
     """
 
     every: Integer | None = None
-    at: Reals | None = None
+    at: float | Reals | None = None
 
     collected_by_users: ClassVar[bool] = True  # False: runs collect it for themselves
     own_times: ClassVar[int] = 0  # about how many times it uses where none are given; 0: those of the run

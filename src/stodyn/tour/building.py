@@ -13,7 +13,8 @@ def visit(paths: int, seed: int) -> Findings:
     masses = 1e5 * np.array([1.0, 1.0, 0.8])  # kg, of three floors
     k = 1e7 * np.array([8.0, 6.5, 5.0])  # N/m, of three storeys
     stiffness = np.diag(k + np.append(k[1:], 0.0)) - np.diag(k[1:], 1) - np.diag(k[1:], -1)
-    frame = sd.Mechanical.from_matrices(masses, None, stiffness, damping=("modal", 0.05))
+    units = {"x0": "m", "x1": "m", "x2": "m", "time": "s"}
+    frame = sd.Mechanical.from_matrices(masses, None, stiffness, damping=("modal", 0.05), units=units)
     ground = coloured.kanai_tajimi(omega=15.6, zeta=0.6, sigma=1.0)  # rad/s; m/s²
     shaken = sd.base_excited(frame, ground)
 
