@@ -1,8 +1,13 @@
-"""How long netlists take: reading a ladder of 10 000 elements, simulating ladders of 5 to 200 nodes and more."""
+"""How long netlists take: reading a ladder of 10 000 elements, simulating ladders of 5 to 200 nodes and more, and a
+chain of 20 transistors with noise beside ngspice's .tran without noise."""
 
 from __future__ import annotations
 
 import argparse
+import functools
+import re
+import shutil
+import subprocess
 import time
 
 from timing import machine
@@ -21,6 +26,58 @@ def diodes(sections: int) -> str:
     """The same with a diode from every node to ground."""
     body = "".join(f"R{i} n{i} n{i + 1} 1k\nC{i} n{i + 1} 0 1p\nD{i} n{i + 1} 0 d\n" for i in range(sections))
     return f"ladder\nV1 n0 0 PULSE(0 1 0 1n 1n 1 2)\n{body}.model d D(IS=1p)\n.tran 1n 1u\n"
+
+
+def inverters(count: int) -> str:
+    """A chain of CMOS inverters, each with a capacitor, driven by a pulse."""
+    body = "".join(
+        f"MN{i} n{i + 1} n{i} 0 0 nm W=2u L=0.5u\nMP{i} n{i + 1} n{i} vdd vdd pm W=5u L=0.5u\nC{i} n{i + 1} 0 50f\n"
+        for i in range(count)
+    )
+    models = ".model nm NMOS(KP=100u VTO=0.6 LAMBDA=0.05)\n.model pm PMOS(KP=40u VTO=-0.6 LAMBDA=0.05)\n"
+    return f"inverters\nVDD vdd 0 2.5\nVIN n0 0 PULSE(0 2.5 1n 0.2n 0.2n 4n 10n)\n{body}{models}.tran 20p 10n\n"
+
+
+def beside_ngspice(paths: int) -> None:
+    """Prints the time of a path with noise, one alone and one of many, and of a run of ngspice without noise."""
+    text = inverters(10)
+    circuit = sd.circuits.read(text)
+    steps, nodes = circuit.time_steps(), len(circuit.nodes)
+
+    def run(count: int) -> None:
+        sd.simulate(circuit, "Trapezoidal", t=circuit.span, dt=steps, paths=count, seed=1, progress=False,
+                    collect=st.Moments(at=[circuit.span[1]]))  # fmt: skip
+
+    first, costs = used(lambda: run(1)), {}
+    for count in (1, paths):
+        costs[count] = (used(functools.partial(run, 8 * count)) - used(functools.partial(run, count))) / (7 * count)
+        print(f"20 transistors, {nodes} nodes, {len(steps)} steps, each of {count} to {8 * count} paths: "
+              f"{costs[count] * 1e3:.2f} ms, {costs[count] / len(steps) / nodes * 1e9:.0f} ns per step and node",
+              flush=True)  # fmt: skip
+    print(f"the first path: {first:.1f} s")
+    if shutil.which("ngspice") is None:
+        print("ngspice is not installed")
+        return
+    seconds, accepted = of_ngspice(text)
+    print(f"ngspice without noise: {seconds * 1e3:.1f} ms, {accepted} points, "
+          f"{seconds / accepted / nodes * 1e9:.0f} ns per point and node; {seconds / costs[paths]:.1f} of our paths "
+          "with noise cost as much")  # fmt: skip
+
+
+def of_ngspice(text: str) -> tuple[float, int]:
+    """Seconds of ngspice's transient, the least of five runs, and the number of its points."""
+    asked = f"{text}.control\ntran 20p 10n\nrusage trantime accept\nquit\n.endc\n.end\n"
+    said = [subprocess.run(["ngspice", "-b", "/dev/stdin"], input=asked, capture_output=True, text=True).stdout
+            for _ in range(5)]  # fmt: skip
+    times = re.findall(r"ransient analysis time = (\S+)", "".join(said))
+    return min(map(float, times)), int(re.findall(r"ccepted timepoints = (\d+)", said[0])[0])
+
+
+def used(job) -> float:
+    """Seconds of processor time."""
+    began = time.process_time()
+    job()
+    return time.process_time() - began
 
 
 def best(job, rounds: int = 3) -> float:
@@ -54,8 +111,13 @@ def main() -> None:
         "--nodes", nargs="+", type=int, default=[5, 10, 20, 50, 100, 200], help="sizes of the ladders"
     )
     arguments.add_argument("--quick", action="store_true", help="fewer steps")
+    arguments.add_argument("--paths", type=int, default=256, help="paths beside ngspice")
+    arguments.add_argument("--only-ngspice", action="store_true", help="the chain of 20 transistors alone")
     given = arguments.parse_args()
     print(machine("stodyn", "jax", "scipy"))
+    beside_ngspice(given.paths)
+    if given.only_ngspice:
+        return
     text = ladder(5000)
     sd.circuits.read(text)
     print(f"reading a ladder of 10 000 elements: {best(lambda: sd.circuits.read(text)):.2f} s")

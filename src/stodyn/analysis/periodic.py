@@ -33,6 +33,7 @@ ONE = 1e-6  # multipliers nearer to 1 count as 1
 ROUNDING = 1e-9  # of the range: where Newton may stop when it gets no better
 SMALL_SYSTEM = 16  # unknowns up to which the order 9 costs little
 SAME = 0.2  # by which the period and the ranges may differ from those that were seen
+REFINED = 1e-3  # of the error of a cycle: how exactly the derivatives of one with other steps are computed
 TINY = 1e-14  # added to the sizes of components, some of which may be zero
 REST = 1e-6  # of its size: a cycle whose components all stay within that is an equilibrium
 
@@ -108,7 +109,15 @@ class Cycle:
     @functools.cached_property
     def velocity(self) -> np.ndarray:
         """x' (N, n) at the nodes."""
-        return self.system.velocity(self.t[:-1], self.x[:-1], self.jacobians)
+        if self.driven:
+            return self.system.velocity(self.t[:-1], self.x[:-1], self.jacobians)
+        f = self.system.f(self.t[:-1], self.x[:-1])[:, self.system.split.rows]
+        return np.einsum("pnr,pr->pn", self.impulses, f)
+
+    @functools.cached_property
+    def impulses(self) -> np.ndarray:
+        """(N, n, r): by how much an impulse in the differential equations at a node moves the state."""
+        return self.system.kicked(self.jacobians)
 
     @functools.cached_property
     def noise(self) -> np.ndarray:
@@ -118,7 +127,7 @@ class Cycle:
     @functools.cached_property
     def kicks(self) -> np.ndarray:
         """(N, n, sources): by how much the noise at a node moves the state, for each unit of dW."""
-        return self.system.kicked(self.jacobians) @ self.noise[:, self.system.split.rows]
+        return self.impulses @ self.noise[:, self.system.split.rows]
 
     def at(self, t: Any) -> np.ndarray:
         """The states at any times, from the collocation polynomials."""
@@ -135,13 +144,13 @@ class Cycle:
         c = _scheme(self.order).c
         nodes = self.t[0] + self.period * np.arange(2 * self.steps) / (2 * self.steps)
         stages = self.at(np.add.outer(nodes, 0.5 * self.h * c))
-        return _newton(self.system, self.t[0], self.x[0], stages, self.period, self.driven, self.order, 1e-12)
+        return _newton(self.system, self.t[0], self.x[0], stages, self.period, self.driven, self.order, 1e-12, REFINED)
 
     def shifted(self, begin: float) -> Cycle:
         """The same cycle, beginning elsewhere on it; of an oscillator only."""
         nodes = begin + self.h * np.arange(self.steps)
         stages = self.at(np.add.outer(nodes, self.h * _scheme(self.order).c))
-        return _newton(self.system, begin, self.at(begin), stages, self.period, False, self.order, 1e-12)
+        return _newton(self.system, begin, self.at(begin), stages, self.period, False, self.order, 1e-12, REFINED)
 
     def to_dataset(self) -> Any:
         """t, x and the multipliers as an xarray.Dataset."""
@@ -269,8 +278,10 @@ def _solved_from(system: System, begin: float, guess: periodic_start.Guess, step
                          f"{last}). Give start= nearer to it, period=, or settle=") from None  # fmt: skip
 
 
-def _newton(system: System, begin: float, x0: np.ndarray, X: np.ndarray, T: float, driven: bool, order: int, tol):
-    """The solution near the stages X (N, s, n) and the period T."""
+def _newton(system: System, begin: float, x0: np.ndarray, X: np.ndarray, T: float, driven: bool, order: int, tol,
+            refined: float = 0.0):  # fmt: skip
+    """The solution near the stages X (N, s, n) and the period T; its derivatives are right to `tol`, or to the share
+    `refined` of the first change: where X comes from a solution with other steps, that is the error of those."""
     N, _, n = X.shape
     method = _scheme(order)
     D = np.linalg.inv(method.A)
@@ -290,6 +301,7 @@ def _newton(system: System, begin: float, x0: np.ndarray, X: np.ndarray, T: floa
         others = np.ones(n, bool)
         others[system.wandering] = False
         measure = float(np.max((np.abs(changes) / scale)[..., others], initial=0.0)) + abs(delta_T) / T
+        tol = max(tol, refined * min(measure, 1.0)) if rounds == 1 else tol
         share = min(1.0, 0.25 * T / abs(delta_T) if delta_T else 1.0, 1.0 / measure if measure > 1.0 else 1.0)
         x0, X, T = x0 + share * delta, X + share * changes, T + share * delta_T
         done = measure <= tol

@@ -18,6 +18,7 @@ from stodyn.analysis.periodic_system import System
 from stodyn.numerics import radau
 
 RTOL, FINE = 1e-3, 1e-5
+SMALL, SMALL_IN_UNIT = 1e-3, 0.1  # of the largest component, and of the largest in the same unit
 LOOKS = 800  # points of a window
 DOUBLINGS = 60
 MOST_TURNS = 8  # rises of one component within a period
@@ -55,8 +56,17 @@ def followed(system: System, times: np.ndarray, x: np.ndarray, rtol: float = RTO
         lambda t, y: system.f(t, y[:, 0])[:, None],
         lambda t, y: system.jacobian(np.array([t]), y),
     )
-    size = np.abs(x).max() + 1e-12
-    return radau.controlled(equations, times, x[None], 5, rtol, atol=1e-3 * rtol * size)[0][:, 0]
+    return radau.controlled(equations, times, x[None], 5, rtol, atol=rtol * _floors(system, x))[0][:, 0]
+
+
+def _floors(system: System, x: np.ndarray) -> np.ndarray:
+    """Sizes below which components need not be followed: shares of the largest of all, and of all in their unit."""
+    sizes, units = np.abs(x), np.array([system.units.get(name, "") for name in system.names])
+    floors = np.full(system.n, SMALL * (sizes.max() + 1e-12))
+    for unit in set(units) - {""}:
+        same = units == unit
+        floors[same] = np.maximum(floors[same], SMALL_IN_UNIT * sizes[same].max())
+    return floors
 
 
 def driven(system: System, t: float, x: np.ndarray, period: float, settle: float) -> Guess:
@@ -203,16 +213,15 @@ def _rises(system: System, times: np.ndarray, states: np.ndarray) -> np.ndarray 
         if high - low <= REST * (np.abs(values).max() + 1e-300):
             continue
         z = (values - 0.5 * (low + high)) / (high - low)
-        rises, armed = [], False
-        for k in range(1, len(z)):
-            armed |= bool(z[k] < -0.2)
-            if armed and z[k - 1] < 0.2 <= z[k]:
+        rises, last = [], 1
+        for k in (1 + np.flatnonzero((z[:-1] < 0.2) & (z[1:] >= 0.2))).tolist():
+            if z[last : k + 1].min() < -0.2:
                 before = k
                 while z[before - 1] >= 0.0:
                     before -= 1
                 share = -z[before - 1] / (z[before] - z[before - 1])
                 rises.append(times[before - 1] + share * (times[before] - times[before - 1]))
-                armed = False
+                last = k + 1
         if 0 < len(rises) < RISES:  # the period may be longer than this window shows
             return None
         if rises and (best is None or len(rises) < len(best)):

@@ -71,7 +71,7 @@ def response(cycle: Cycle) -> Response:
     w = w[:-1] / (w[0] @ cycle.velocity[0])
     rows, N, K, _ = system.split
     J = cycle.jacobians
-    a = np.einsum("pn,pnr->pr", w, system.kicked(J))
+    a = np.einsum("pn,pnr->pr", w, cycle.impulses)
     v = np.zeros((cycle.steps, system.n))
     v[:, rows] = a
     if len(N):

@@ -60,9 +60,13 @@ def operating_point(network: Network, sources: np.ndarray, held: dict[int, float
     found = _by_source_stepping(solver, nothing)
     if found is not None:
         return OperatingPoint(found, "source stepping", solver.rounds)
+    names = ", ".join(name for name, row in network.nodes.items() if row in (held or {}))
+    advice = "Give voltages with .ic"
+    if names:
+        advice = f".ic holds {names}: take out those that inductors or sources hold already"
     raise NetlistError(
         f"no DC operating point was found in {solver.rounds} rounds of Newton, gmin stepping and source stepping"
-        f"{solver.trouble}. Give voltages with .ic, or start from them with .tran ... uic"
+        f"{solver.trouble}. {advice}, or start from them with .tran ... uic"
     )
 
 
