@@ -178,6 +178,16 @@ def test_what_cannot_be_estimated_is_refused(statistic, words):
         sd.simulate(ORNSTEIN_UHLENBECK.problem, "Heun", t=(0, 1), dt=0.1, paths=4, seed=0, collect=statistic)
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [(dict(paths=2.5), "paths must be a whole number >= 1, got 2.5"), (dict(paths=0), "paths must be a whole number"),
+     (dict(lags=True), "lags must be a whole number"), (dict(after="x"), "after must be a finite number, got 'x'")],
+)  # fmt: skip
+def test_options_that_are_no_numbers_are_refused_where_they_are_given(options, words):
+    with pytest.raises(ValueError, match=f"Autocorrelation: {words}"):
+        st.Autocorrelation(**options)
+
+
 def test_what_the_spectrum_may_be_freed_of():
     with pytest.raises(ValueError, match='mean must be "paths" or "segment"'):
         st.Spectrum(mean="none")

@@ -19,7 +19,7 @@ import scipy
 
 from stodyn.arguments import checks_arguments
 from stodyn.hints import Integer
-from stodyn.statistics.contract import Labelled, Statistic, Variable
+from stodyn.statistics.contract import Labelled, Statistic, Variable, is_count
 
 
 class Sums(NamedTuple):
@@ -54,6 +54,18 @@ class _Series(Statistic):
     first: int = dataclasses.field(default=0, init=False, repr=False)
     length: int = dataclasses.field(default=0, init=False, repr=False)
     spacing: float = dataclasses.field(default=1.0, init=False, repr=False)
+
+    def __post_init__(self):
+        super().__post_init__()
+        kind = type(self).__name__
+        for name in ("paths", "segment", "lags"):
+            if not is_count(value := getattr(self, name, 1)):
+                raise ValueError(f"{kind}: {name} must be a whole number >= 1, got {value!r}")
+        for name in ("after", "confidence"):
+            value = getattr(self, name, None)
+            is_number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+            if value is not None and not (is_number and np.isfinite(value)):
+                raise ValueError(f"{kind}: {name} must be a finite number, got {value!r}")
 
     def prepared(self, problem, times):
         kind = type(self).__name__
