@@ -190,3 +190,8 @@ def test_neighbours_begin_with_unlike_words():
     assert len(np.unique(states[:, 0])) == len(states)
     others = [path_normals.states(path_normals.key(seed, s), range(4096))[:, 0] for seed in (0, 1) for s in STREAMS]
     assert len(np.unique(others)) == np.size(others)
+
+
+def test_no_two_streams_have_one_number():
+    """They would draw the same numbers."""
+    assert len(set(STREAMS.values())) == len(STREAMS)
