@@ -27,7 +27,7 @@ test: install
 
 checks: lint layers types docs wheel
 
-# With every case of the tests that `make test` asks in brief: some 670 more.
+# With every case of the tests that `make test` asks in brief: some 670 more, 610 s of processor time.
 test-full: install
 	STODYN_FULL=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
