@@ -29,7 +29,8 @@ from stodyn.noise import coloured
 
 SMALL = 300  # unknowns up to which dense products are quicker than the calls of sparse ones
 FILLED = 16  # the most zeros per entry with which sums are still gathered
-MOST_UNKNOWNS = 8000  # because the matrices of a run are dense
+MOST_UNKNOWNS = 1_000_000
+MOST_WITH_FLICKER = 8000  # because the covariance of a start of filters is dense
 INDEX = np.int32  # the type of JAX's own indices without 64 bits
 BRANCHES = frozenset("vehl")
 OVER_UNIT = "over unit"  # among the numbers of charges: their own unit over that of the mass matrix, where they vary
@@ -392,9 +393,9 @@ def _flickers(netlist: Netlist, groups, first: int) -> tuple[tuple[Flicker, ...]
         if filters is None:
             filters = coloured.flicker(1.0, _band(netlist, group.elements[loud[0]]))
         poles = len(filters.A)
-        if first + poles * len(loud) > MOST_UNKNOWNS:
+        if first + poles * len(loud) > MOST_WITH_FLICKER:
             raise NetlistError(f"flicker noise of {len(loud)} devices takes {poles} unknowns each, which makes more "
-                               f"than {MOST_UNKNOWNS:,}; narrow the band: .options flo=... fhi=...")  # fmt: skip
+                               f"than {MOST_WITH_FLICKER:,}; narrow the band: .options flo=... fhi=...")  # fmt: skip
         states = first + np.arange(poles * len(loud), dtype=INDEX).reshape(-1, poles)
         found.append(Flicker(k, np.array(loud, INDEX), states))
         first += poles * len(loud)

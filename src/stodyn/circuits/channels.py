@@ -24,9 +24,9 @@ from stodyn.circuits.assembly import INDEX, Network, Source, Stamps, Sums
 from stodyn.circuits.element import GROUND
 from stodyn.circuits.text import NetlistError
 from stodyn.numerics import direct
+from stodyn.problems import operators
 
 ROUNDING = 1e-9
-LARGE = 1_000_000  # entries of g: a larger g is scattered into zeros instead of multiplied
 
 
 class Channels(NamedTuple):
@@ -53,17 +53,24 @@ class Channels(NamedTuple):
         """g (n, channels): white noise times the factor; the filters of flicker noise keep their strength."""
         if not self.total:
             return xp.zeros((n, 1))
+        g = np.zeros((n, self.total))
+        g[self.rows, self.columns] = self.coefficients
+        return g * self._strength(intensity, factor, xp)
+
+    def operator(self, n: int, intensity: Any, factor: Any) -> Any:
+        """The same as rows, columns and values, for many unknowns."""
+        if not self.total:
+            return operators.sparse(self.rows, self.columns, jnp.zeros(0), (n, 1))
+        values = self.coefficients * self._strength(intensity, factor, jnp)[self.columns]
+        return operators.sparse(self.rows, self.columns, values, (n, self.total))
+
+    def _strength(self, intensity: Any, factor: Any, xp: Any) -> Any:
+        """(channels,): the root of the power of each, times the factor where it is white."""
         sums = Sums(np.append(self.members, self.total), self.total + 1)
         entries = xp.concatenate([self.weights * intensity[self.sources], xp.zeros(1)])
         power = sums(entries, xp)[: self.total]
         is_white = np.bincount(self.members, minlength=self.total) > 0
-        strength = xp.where(is_white, factor * xp.sqrt(xp.where(is_white, power, 1.0)), 1.0)
-        if xp is jnp and n * self.total > LARGE:
-            values = self.coefficients * strength[self.columns]
-            return jnp.zeros((n, self.total), strength.dtype).at[self.rows, self.columns].set(values)
-        g = np.zeros((n, self.total))
-        g[self.rows, self.columns] = self.coefficients
-        return g * strength
+        return xp.where(is_white, factor * xp.sqrt(xp.where(is_white, power, 1.0)), 1.0)
 
 
 def channels(network: Network) -> Channels:

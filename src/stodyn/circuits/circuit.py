@@ -11,6 +11,7 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+import scipy
 
 from stodyn.circuits import measures, points
 from stodyn.circuits.assembly import Network, assemble
@@ -28,6 +29,7 @@ from stodyn.hints import Integer
 from stodyn.noise.distribution import Distribution, distribution
 from stodyn.noise.source import PerPath
 from stodyn.noise.stream import generator
+from stodyn.numerics.sparse import FOLLOWED
 from stodyn.problems.contract import Recommended
 from stodyn.problems.index import STATES
 from stodyn.problems.linear import GaussianStart
@@ -183,13 +185,13 @@ class Circuit(SDAE):
         """
         _, N, K, _ = self.split
         is_reciprocal = not any(e.kind in CONTROLLED for e in self.network.netlist.elements)
-        N, K = (np.pad(matrix, width) for matrix, width in ((N, ((0, 0), (0, 1))), (K, ((0, 1), (0, 0)))))
+        ends = scipy.sparse.csr_array(N).T, scipy.sparse.csr_array(K)  # a row for each unknown
+        N, K = (scipy.sparse.vstack([rows, scipy.sparse.csr_array((1, rows.shape[1]))], format="csr") for rows in ends)
         for group in (*self.network.groups, *self.network.charges):
             if group.law.monotone and is_reciprocal:
                 continue
-            acts = N[:, group.rows] if group.law.stores else N[:, group.out[0]] - N[:, group.out[1]]
-            acting = np.abs(acts).max(axis=0, initial=0.0) > 0.0
-            if any(np.any(acting & (np.abs(K[c] - K[d]).max(axis=1, initial=0.0) > 0.0)) for c, d in group.control):
+            acting = _any_in_rows(N[group.rows] if group.law.stores else N[group.out[0]] - N[group.out[1]])
+            if any(np.any(acting & _any_in_rows(K[c] - K[d])) for c, d in group.control):
                 return False
         return True
 
@@ -643,12 +645,23 @@ def _problem(network: Network, of: Callable[[Any], Network], params: dict[str, A
         return of(params).rates(x, network.sources.values(t, jnp), jnp)
 
     def diffusion(t, x, params):
-        return noise.matrix(n, of(params).intensity(x, network.sources.values(t, jnp), jnp), params["noise"], jnp)
+        intensity = of(params).intensity(x, network.sources.values(t, jnp), jnp)
+        if n > FOLLOWED:
+            return noise.operator(n, intensity, params["noise"])
+        return noise.matrix(n, intensity, params["noise"], jnp)
 
-    mass = network.mass.matrix(n).toarray()
-    mass.flags.writeable = False
+    mass: Any = network.mass.matrix(n)
+    if n <= FOLLOWED:
+        mass = mass.toarray()
+        mass.flags.writeable = False
     units = dict(zip(network.names, network.units, strict=True)) | {"time": "s"}
     return Circuit(mass, drift, diffusion, start, params, network.names, units, structure, network, noise)
+
+
+def _any_in_rows(matrix: scipy.sparse.csr_array) -> np.ndarray:
+    """Which rows hold a number other than zero."""
+    matrix.eliminate_zeros()
+    return np.diff(matrix.indptr) > 0
 
 
 def _held(network: Network) -> dict[int, float] | None:

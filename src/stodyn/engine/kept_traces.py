@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 import jax
 import numpy as np
+import scipy
 
 from stodyn.engine.traces import Traced
 from stodyn.noise.source import Source
@@ -186,9 +187,12 @@ def _value(value: Any) -> Any:
         return type(value).__name__, value
     if isinstance(value, np.ndarray | jax.Array) and not isinstance(value, jax.core.Tracer):
         return _array(np.asarray(value))
+    if isinstance(value, scipy.sparse.sparray):
+        csr = scipy.sparse.csr_array(value)
+        return ["sparse", csr.shape, *map(_array, (csr.indptr, csr.indices, csr.data))]
     if isinstance(value, tuple | list):
-        words = set(map(type, value)) == {str}  # such as the names of many components
-        return [type(value).__qualname__, *(value if words else map(_value, value))]
+        plain = set(map(type, value)) in ({str}, {int})  # such as the names of many components
+        return [type(value).__qualname__, *(value if plain else map(_value, value))]
     if isinstance(value, Mapping):
         return [(_value(key), _value(entry)) for key, entry in value.items()]
     if isinstance(value, Source):

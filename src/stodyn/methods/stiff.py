@@ -105,9 +105,9 @@ class Stepping:
         """R f of a stage."""
         return self.problem.equations(self.rates(s, self.x + Z))
 
-    def g(self, s, Z: Array) -> Array:
-        """g of a stage, (n, m), in the form that problem.push takes."""
-        return self.problem.g(s, self.x + Z, self.params)
+    def g(self, s, Z: Array) -> Any:
+        """g of a stage in the form that problem.push takes."""
+        return self.problem.multiplier(s, self.x + Z, self.params)
 
     def residual(self, s, known: Array, a=None, b=None) -> Callable[[Array], Array]:
         problem = self.problem
@@ -646,7 +646,7 @@ class _ManyChannels(_Stiff):
             H, solved = step.solve(s, early + kick, a, guess=Z)
             return (total + step.problem.push(step.g(s, H) - g0, row), report.joined(solved)), None
 
-        kicks = step.problem.equations(g0).T
+        kicks = step.problem.kicks(g0)
         begin = (jnp.zeros_like(kicks[0]), step.report)
         z = float(self.drift.z)
         (total, step.report), _ = lax.scan(channel, begin, (z * root * kicks, J / z))
@@ -661,9 +661,9 @@ class _ManyChannels(_Stiff):
             change = 0.5 * root * step.problem.push(step.g(s, ahead) - step.g(s, behind), unit)
             return (total + change, report.joined(solved_ahead).joined(solved_behind)), None
 
-        kicks = (step.problem.equations(g0) @ J).T
+        kicks = (step.problem.kicks(g0).T @ J).T
         begin = (jnp.zeros_like(kicks[0]), step.report)
-        units = jnp.eye(g0.shape[1], dtype=g0.dtype)
+        units = jnp.eye(g0.shape[1], dtype=kicks.dtype)
         (total, step.report), _ = lax.scan(channel, begin, (kicks, units))
         return total
 
@@ -773,7 +773,7 @@ simulation, J. Comput. Appl. Math. 157 (2003)"
             at_rest = step.residual(t, problem.momentum(nothing))
             along = step.factorised(at_rest, nothing)
             for j in range(problem.m):
-                v = along(jnp.concatenate([problem.equations(g0)[:, j], jnp.zeros(problem.n - problem.r, x.dtype)]))
+                v = along(jnp.concatenate([problem.kicks(g0)[j], jnp.zeros(problem.n - problem.r, x.dtype)]))
                 known = known + jax.jvp(lambda Z: problem.push(step.g(t, Z), I[j]), (nothing,), (v,))[1]
         return step.end(h, step.stage(t + h, known, h))
 

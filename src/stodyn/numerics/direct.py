@@ -1,4 +1,4 @@
-"""A system a x = b solved once, a dense or sparse: by LAPACK where it is dense or small, otherwise by SuperLU.
+"""Systems a x = b in numpy, a dense or sparse: by LAPACK where it is dense or small, otherwise by SuperLU.
 
 SuperLU may read memory that is not its own where a matrix is singular (github.com/xiaoyeli/superlu/issues/33) and end
 the process, so that it only gets matrices that are not singular by their pattern.
@@ -29,14 +29,18 @@ def of_one_size(a: Any, b: np.ndarray) -> tuple[Any, np.ndarray]:
 
 def solved(a: Any, b: np.ndarray) -> np.ndarray:
     """x of a x = b for b (n,) or (n, k); numpy.linalg.LinAlgError where a is exactly singular."""
-    n = a.shape[0]
-    if n <= SMALL or isinstance(a, np.ndarray):
+    if a.shape[0] <= SMALL or isinstance(a, np.ndarray):
         return np.linalg.solve(dense(a), b)
-    a = a.tocsc()
+    return factorised(a).solve(b)
+
+
+def factorised(a: Any, **options: Any) -> Any:
+    """SuperLU's factors of a sparse matrix, with its options; numpy.linalg.LinAlgError where a is exactly singular."""
+    a = scipy.sparse.csc_array(a)
     a.eliminate_zeros()
-    if scipy.sparse.csgraph.structural_rank(a) < n:
+    if scipy.sparse.csgraph.structural_rank(a) < a.shape[0]:
         raise np.linalg.LinAlgError("Singular matrix")
     try:
-        return scipy.sparse.linalg.splu(a).solve(b)
+        return scipy.sparse.linalg.splu(a, **options)
     except RuntimeError as error:
         raise np.linalg.LinAlgError("Singular matrix") from error

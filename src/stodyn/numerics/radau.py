@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy
 
+from stodyn.numerics import direct
+
 NEWTON_LIMIT = 12
 EXACT = 1e-13  # of every component: where Newton stops when the steps are prescribed
 ROUNDING = 1e-12  # of the largest component: where Newton stops when the small components get no better
@@ -224,8 +226,8 @@ def _sparse_steps(system: Linear, grid, states, first, last, h, method: Scheme) 
 def factorised(matrix: Any) -> Any:
     """SuperLU's factors; it brings rows and columns to one size itself."""
     try:
-        return scipy.sparse.linalg.splu(matrix.tocsc())
-    except RuntimeError as error:
+        return direct.factorised(matrix)
+    except np.linalg.LinAlgError as error:
         raise ValueError("A, B: λA/h + B is singular for the step taken; the pencil may be singular") from error
 
 

@@ -16,7 +16,7 @@ import scipy
 from jax import Array, lax
 from jax.custom_batching import custom_vmap
 
-from stodyn.numerics import patterns
+from stodyn.numerics import direct, patterns
 from stodyn.numerics.dependence import dependence
 from stodyn.numerics.elimination import WRITTEN_OUT
 from stodyn.numerics.instructions import LED, ONE, WIDEST, ZERO, Instructions, execute, led, rows_of
@@ -66,10 +66,12 @@ class Pattern:
         values = np.broadcast_to(values, self.rows.shape)
         return scipy.sparse.csr_array((values, (self.rows, self.columns)), self.shape)
 
-    def holds(self) -> np.ndarray:
-        """(m, n) True at these places."""
-        found = np.zeros(self.shape, bool)
-        found[self.rows, self.columns] = True
+    def values_of(self, matrix: Any) -> np.ndarray:
+        """The values (nnz,) of a sparse matrix at these places, which hold all of its entries."""
+        entries = scipy.sparse.csr_array(matrix).tocoo()
+        entries.sum_duplicates()
+        places, found = self.rows * self.shape[1] + self.columns, np.zeros(len(self.rows))
+        found[np.searchsorted(places, entries.row.astype(np.int64) * self.shape[1] + entries.col)] = entries.data
         return found
 
     @functools.cached_property
@@ -469,16 +471,14 @@ def order_of(residual: Callable[[Array], Array], x: Array) -> Elimination | None
 def _on_diagonal(pattern: Pattern, samples: np.ndarray) -> Elimination | None:
     """With the diagonal as pivots in an order of least degree, by SuperLU, where that is good enough for all
     samples."""
-    from scipy.sparse.linalg import splu  # scipy.sparse does not open it by itself
-
     n = pattern.shape[0]
     holds = scipy.sparse.csr_array(pattern.csr(1.0) + scipy.sparse.eye_array(n))
     generic = scipy.sparse.csc_array(holds)
     generic.data = np.random.default_rng(1).uniform(0.5, 1.0, generic.nnz)  # numbers that do not cancel
     generic = scipy.sparse.csc_array(generic + 2.0 * np.max(holds.sum(axis=1)) * scipy.sparse.eye_array(n))
     how = {"diag_pivot_thresh": 0.0, "options": {"SymmetricMode": True, "Equil": False}}
-    order = np.argsort(splu(generic, permc_spec="MMD_AT_PLUS_A", **how).perm_c)
-    factors = splu(generic[order][:, order], permc_spec="NATURAL", **how)
+    order = np.argsort(direct.factorised(generic, permc_spec="MMD_AT_PLUS_A", **how).perm_c)
+    factors = direct.factorised(generic[order][:, order], permc_spec="NATURAL", **how)
     if (factors.perm_c != np.arange(n)).any() or (factors.perm_r != np.arange(n)).any():
         return None
     lower, upper = scipy.sparse.csc_array(factors.L), scipy.sparse.csr_array(factors.U)
@@ -488,8 +488,8 @@ def _on_diagonal(pattern: Pattern, samples: np.ndarray) -> Elimination | None:
     for values in samples:
         try:
             a = scipy.sparse.csc_array(pattern.csr(values))[order][:, order]
-            solved = splu(a, permc_spec="NATURAL", **how)
-        except RuntimeError:  # a pivot is zero
+            solved = direct.factorised(a, permc_spec="NATURAL", **how)
+        except np.linalg.LinAlgError:  # a pivot is zero
             return None
         is_kept = (solved.perm_r == np.arange(n)).all()
         if not is_kept or not np.max(np.abs(solved.solve(a.sum(axis=1)) - 1.0)) <= TRUSTED:

@@ -551,7 +551,8 @@ def component_units(units: Any, names: Sequence[str], params: Sequence[str] = ()
         if len(units) != len(names):
             raise ValueError(f"units: expected {len(names)} entries, one per component, got {units!r}")
         units = dict(zip(names, units, strict=True))
-    strangers = sorted(set(units) - {*names, "time", *params})
+    shown = {*names, "time"}
+    strangers = sorted(set(units) - shown - {*params})
     if strangers:
         others = f", the params {tuple(params)}" if params else ""
         raise ValueError(
@@ -560,7 +561,7 @@ def component_units(units: Any, names: Sequence[str], params: Sequence[str] = ()
         )
     if not all(isinstance(unit, str) for unit in units.values()):
         raise ValueError(f"units: expected words such as 'm/s', got {dict(units)}")
-    return {name: unit for name, unit in units.items() if name in (*names, "time")}
+    return {name: unit for name, unit in units.items() if name in shown}
 
 
 def fixed_value(name: str, value: Any) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -18,6 +19,7 @@ SINGULAR = 1e-10  # the same of the scaled constraint Jacobian
 CANCELLED = 1e-11  # a sum this much smaller than its terms is zero
 STATES = 64  # in which the equations are evaluated
 FEW = 12  # evaluations by NumPy: an index needs some, but compiling the equations of a beam takes ten seconds
+LISTED = 20  # constraints, or components, that a message names
 START_TOLERANCE = 1e-13
 START_LIMIT = 400  # rounds of Newton for a consistent start: an exponential comes down by one scale per round
 
@@ -29,11 +31,13 @@ class Split(NamedTuple):
     N          (n - r, n) cancels M from the left: one constraint per row
     K          (n, n - r) the directions that M does not see
     columns    (r,) components that, with the constraints, determine all others
+
+    N and K of a large system are sparse.
     """
 
     rows: np.ndarray
-    N: np.ndarray
-    K: np.ndarray
+    N: Any
+    K: Any
     columns: np.ndarray
 
 
@@ -43,12 +47,12 @@ def split(M: np.ndarray) -> Split:
     A zero row of M is a constraint by itself, a zero column an algebraic component. Where rows depend on others without
     a single zero row, each dependent one minus its share of the others is a constraint.
     """
-    rows, N = _independent_rows(M)
-    columns, K = _independent_rows(M.T)
+    rows, N = independent_rows(M)
+    columns, K = independent_rows(M.T)
     return Split(rows, N, K.T, columns)
 
 
-def _independent_rows(M: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def independent_rows(M: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The numbers of rows that span the others, and combinations of rows that vanish, one for each other row."""
     n = len(M)
     scale = _inverse(np.abs(M).max(axis=1))
@@ -101,8 +105,8 @@ class Diagnosis:
             return f"not of index 1: {self.reason}"
         if self.index == 0:
             return "index 0: the mass matrix is regular, there are no constraints"
-        words = f"index 1: {len(self.constraints)} constraint(s) {', '.join(self.constraints)} for "
-        words += f"{', '.join(self.algebraic)}; scaled constraint Jacobian of condition {self.condition:.3g}"
+        words = f"index 1: {len(self.constraints)} constraint(s) {listed(self.constraints)} for "
+        words += f"{listed(self.algebraic)}; scaled constraint Jacobian of condition {self.condition:.3g}"
         return words + (f"; {self.move}" if self.move else "")
 
     @property
@@ -113,8 +117,8 @@ class Diagnosis:
 def how_moved(moved: dict[str, float]) -> str:
     """How a start was made consistent, in words; "" where it was consistent."""
     far = {name: distance for name, distance in moved.items() if abs(distance) > 1e-9}
-    listed = ", ".join(f"{name} by {distance:+.6g}" for name, distance in far.items())
-    return f"the start did not satisfy the constraints and was moved: {listed}" if far else ""
+    moves = listed([f"{name} by {distance:+.6g}" for name, distance in far.items()])
+    return f"the start did not satisfy the constraints and was moved: {moves}" if far else ""
 
 
 def diagnose(problem: Any, t: float = 0.0) -> Diagnosis:
@@ -136,28 +140,17 @@ def diagnose(problem: Any, t: float = 0.0) -> Diagnosis:
     offsets[0] = 0.0
     looked = look(problem, np.full(STATES, t), start + offsets)
     noisy = _noisy(problem, parts.N, t, start)
-    ranks, conditions = zip(*(_rank(parts, jacobian, start) for jacobian in looked.f_x), strict=True)
+    ranks, conditions = zip(*(rank_of(parts, jacobian, start) for jacobian in looked.f_x), strict=True)
     count = len(parts.N)
     reason = ""
     if noisy:
-        constraint, channel = noisy[0]
-        reason = (
-            f"noise channel {channel} enters constraint {constraint}, {constraints[constraint]}, which no process can "
-            "then satisfy. Noise may stand only in equations with a derivative: give that component a mass (a "
-            "capacitance), or leave the noise of that element out"
-        )
+        reason = noise_in_a_constraint(noisy[0], constraints)
     elif ranks[0] < count:
-        reason = _singular(parts, looked.f_x[0], start, ranks[0], constraints, algebraic)
+        reason = why_singular(parts, looked.f_x[0], start, ranks[0], constraints, algebraic)
         if repaired and max(ranks) == count:
-            reason = (
-                f"the Jacobian of the constraints {', '.join(constraints)} in {', '.join(algebraic)} is singular at "
-                "the start. Near the start it is regular: the index is lost at this state alone, start elsewhere"
-            )
+            reason = singular_at_the_start(constraints, algebraic)
     elif not repaired:
-        reason = (
-            f"the start {x.tolist()} does not satisfy the constraints {', '.join(constraints)} at t = {t:g}, and "
-            f"Newton found no values of {', '.join(algebraic)} that do. Give a start nearer to a solution"
-        )
+        reason = no_start(f"{x.tolist()}", constraints, t, algebraic)
     return Diagnosis(
         None if reason else 1,
         reason,
@@ -172,9 +165,44 @@ def diagnose(problem: Any, t: float = 0.0) -> Diagnosis:
     )
 
 
+def listed(names: Sequence[str]) -> str:
+    """Names in words, the first of them where they are many."""
+    shown = ", ".join(names[:LISTED])
+    return shown if len(names) <= LISTED else f"{shown}, ... ({len(names)} in all)"
+
+
+def noise_in_a_constraint(noisy: tuple[int, int], constraints: Sequence[str]) -> str:
+    """Why a system whose noise enters a constraint is not of index 1."""
+    constraint, channel = noisy
+    return (
+        f"noise channel {channel} enters constraint {constraint}, {constraints[constraint]}, which no process can "
+        "then satisfy. Noise may stand only in equations with a derivative: give that component a mass (a "
+        "capacitance), or leave the noise of that element out"
+    )
+
+
+def singular_at_the_start(constraints: Sequence[str], algebraic: Sequence[str]) -> str:
+    """Why a system that is of index 1 beside its start cannot be run."""
+    return (
+        f"the Jacobian of the constraints {listed(constraints)} in {listed(algebraic)} is singular at "
+        "the start. Near the start it is regular: the index is lost at this state alone, start elsewhere"
+    )
+
+
+def no_start(start: str, constraints: Sequence[str], t: float, algebraic: Sequence[str]) -> str:
+    """Why a start that could not be made consistent cannot be run."""
+    return (
+        f"the start {start} does not satisfy the constraints {listed(constraints)} at t = {t:g}, and "
+        f"Newton found no values of {listed(algebraic)} that do. Give a start nearer to a solution"
+    )
+
+
 def components(problem: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The differential components of an SDAE, or combinations of components, and the algebraic ones, in words."""
     parts, names = problem.split, problem.components
+    if problem.is_large:
+        found = problem.diagnosed()
+        return found.differential, found.algebraic
     differential = tuple(combination(row, names) for row in problem.evolving)
     algebraic = tuple(combination(column, names) for column in parts.K.T)
     return differential, algebraic
@@ -265,7 +293,7 @@ def _noisy(problem: Any, N: np.ndarray, t: float, x: np.ndarray):
     return tuple((int(i), int(k)) for i, k in suspects if present[i, k])
 
 
-def _rank(parts: Split, jacobian: np.ndarray, x: np.ndarray) -> tuple[int, float]:
+def rank_of(parts: Split, jacobian: np.ndarray, x: np.ndarray) -> tuple[int, float]:
     """The rank and the condition number of N f_x K, rows and columns scaled."""
     scaled = _scaled(parts, jacobian, x)
     if not scaled.size:
@@ -294,28 +322,28 @@ def _scaled(parts: Split, jacobian: np.ndarray, x: np.ndarray) -> np.ndarray:
     return C
 
 
-def _singular(parts: Split, jacobian, x: np.ndarray, rank: int, constraints, algebraic) -> str:
+def why_singular(parts: Split, jacobian, x: np.ndarray, rank: int, constraints, algebraic) -> str:
     """Why the constraint Jacobian is singular, in words."""
     if not np.isfinite(jacobian).all():
         return "the derivative of f with respect to the state is not finite at the start"
     C = _scaled(parts, jacobian, x)
     count = len(constraints)
-    words = f"its index is 2 or higher: the {count} constraint(s) {', '.join(constraints)} "
-    words += f"do not determine {', '.join(algebraic)} (their scaled Jacobian has rank {rank} of {count})"
+    words = f"its index is 2 or higher: the {count} constraint(s) {listed(constraints)} "
+    words += f"do not determine {listed(algebraic)} (their scaled Jacobian has rank {rank} of {count})"
     silent = [constraints[i] for i in range(count) if not C[i].any()]
     unseen = [algebraic[j] for j in range(count) if not C[:, j].any()]
     if silent:
-        words += f"; no algebraic component stands in {', '.join(silent)}"
+        words += f"; no algebraic component stands in {listed(silent)}"
     if unseen:
-        words += f"; no constraint contains {', '.join(unseen)}"
+        words += f"; no constraint contains {listed(unseen)}"
         slopes = np.abs(parts.N @ jacobian @ parts.K).max(axis=0)
         tiny = [f"{slopes[j]:.2g} {algebraic[j]}" for j in range(count) if slopes[j] > 0 and not C[:, j].any()]
         if tiny:
-            words += f", but for {', '.join(tiny)}, which beside the other terms is rounding: count it in other units"
+            words += f", but for {listed(tiny)}, which beside the other terms is rounding: count it in other units"
     if not silent and not unseen:
         _, _, right = np.linalg.svd(C)
         free = [algebraic[j] for j in np.flatnonzero(np.abs(right[-1]) > 0.1)]
-        words += f"; {', '.join(free)} can move together without being noticed"
+        words += f"; {listed(free)} can move together without being noticed"
     return f"{words}. Differentiate constraints, or choose other variables, until the index is 1"
 
 

@@ -21,7 +21,9 @@ from numpy.typing import ArrayLike
 
 from stodyn.arguments import checks_arguments
 from stodyn.hints import is_integer
-from stodyn.problems.contract import Problem, returned_shape
+from stodyn.problems.contract import Problem, machine_memory, returned_shape
+
+MEMORY_SHARE = 0.25  # of the machine's memory that one matrix of noise may take
 
 
 class Operator(ABC):
@@ -45,6 +47,15 @@ class Operator(ABC):
         """Row i, its zeros left out where that is possible."""
         return self.dense()[i]
 
+    @abstractmethod
+    def __sub__(self, other: Any) -> Operator:
+        """The difference from an operator with entries at the same places."""
+
+    @property
+    def sorted_entries(self) -> Any:
+        """Its entries by rows, then columns, those at the same place added up; for a Product they are no matrix."""
+        return self.entries
+
 
 class Diagonal(Operator):
     def __init__(self, vector: Any):
@@ -58,6 +69,9 @@ class Diagonal(Operator):
 
     def dense(self):
         return jnp.diag(self.entries)
+
+    def __sub__(self, other):
+        return Diagonal(self.entries - other.entries)
 
     def row(self, i):
         return self.entries[i : i + 1]
@@ -80,6 +94,28 @@ class Sparse(Operator):
     def dense(self):
         return jnp.zeros(self.shape, self.entries.dtype).at[self.rows, self.columns].add(self.entries)
 
+    def __sub__(self, other):
+        return Sparse(self.rows, self.columns, self.entries - other.entries, self.shape)
+
+    @functools.cached_property
+    def _sorted(self) -> tuple[np.ndarray, np.ndarray]:
+        """The places in order, each once, as numbers row m + column; and the number of its place for each entry."""
+        return np.unique(self.rows.astype(np.int64) * self.shape[1] + self.columns, return_inverse=True)
+
+    @property
+    def places(self) -> tuple[np.ndarray, np.ndarray]:
+        """The rows and the columns of the places, in the order of `sorted_entries`."""
+        rows, columns = np.divmod(self._sorted[0], self.shape[1])
+        return rows, columns
+
+    @property
+    def sorted_entries(self):
+        places, which = self._sorted
+        if len(places) < len(which):
+            return jnp.zeros(len(places), self.entries.dtype).at[which].add(self.entries)
+        is_sorted = np.array_equal(which, np.arange(len(which)))
+        return self.entries if is_sorted else self.entries[np.argsort(which)]
+
 
 class Product(Operator):
     def __init__(self, apply: Callable[[Any], Any], channels: int):
@@ -92,6 +128,9 @@ class Product(Operator):
 
     def dense(self):
         return jax.vmap(self.apply)(jnp.eye(self.shape[1])).T
+
+    def __sub__(self, other):
+        return Product(lambda w: self @ w - other @ w, self.shape[1])
 
 
 def returned_noise(problem: Problem, function: Any, *arguments: tuple[str, Any]) -> tuple[tuple[int, ...], bool]:
@@ -111,6 +150,17 @@ def returned_noise(problem: Problem, function: Any, *arguments: tuple[str, Any])
     traced = functools.wraps(function)(row_sums) if callable(function) else function
     shape = returned_shape(problem, "diffusion", traced, *arguments).shape
     return (operators[0].shape, True) if operators else (shape, False)
+
+
+def check_memory(n: int, m: int) -> None:
+    """Refuse a matrix of noise that would not fit into memory."""
+    needed = 8.0 * n * m
+    if needed > MEMORY_SHARE * machine_memory():
+        raise MemoryError(
+            f"diffusion: its matrix ({n}, {m}) takes {needed / 1e9:.3g} GB, but this machine has "
+            f"{machine_memory() / 1e9:.3g} GB. Return sd.diagonal(vector) for one channel per component, or "
+            "sd.sparse(rows, columns, values, shape), which are never written out."
+        )
 
 
 @checks_arguments

@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy
 from jax import Array
 
 from stodyn.arguments import checks_arguments
@@ -20,7 +21,8 @@ from stodyn.numerics.elimination import WRITTEN_OUT, row_order
 from stodyn.numerics.elimination import solve as eliminate
 from stodyn.numerics.newton import newton
 from stodyn.numerics.printing.scalars import Unprintable
-from stodyn.numerics.sparse import Elimination, Pattern
+from stodyn.numerics.sparse import FOLLOWED, Elimination, Pattern
+from stodyn.problems import sparse_index
 from stodyn.problems.calling import call
 from stodyn.problems.contract import (
     STRUCTURES,
@@ -39,17 +41,20 @@ from stodyn.problems.index import (
     components,
     consistent_states,
     diagnose,
+    listed,
     look,
     looking,
     noise_slopes,
     split,
 )
+from stodyn.problems.operators import Diagonal, Operator, Sparse, check_memory, returned_noise
 from stodyn.problems.sde import SDE, silent
-from stodyn.problems.sparsity import Sparsity, find_sparsity, noise_pattern
-from stodyn.problems.structure import PROVED, checked_kinds, commutes, look_at, proved_kinds
+from stodyn.problems.sparsity import Sparsity, find_drift_pattern, find_sparsity, is_constant, noise_pattern
+from stodyn.problems.structure import PROVED, checked_kinds, commutes, kinds_of_operator, look_at, proved_kinds
 
 ORDINARY = 200.0  # determinants of e^±200 are far from the ends of the range of floats
 CHECKED = f"checked at {STATES} random states"
+CHECKED_IN_DIRECTIONS = f"checked in random directions at {sparse_index.DIRECTIONS} random states"
 
 
 @checks_arguments
@@ -63,12 +68,13 @@ class SDAE(Problem):
 
     Parameters
     ----------
-    mass : array (n, n)
+    mass : array (n, n), or a sparse array of SciPy
         M. Every combination of rows that cancels M is a constraint, even where no row of M is zero.
     drift : function drift(t, x[, params]) -> (n,)
         The right-hand side without noise, written with jax.numpy.
-    diffusion : function diffusion(t, x[, params]) -> (n, m), or None
-        Column k belongs to channel k; None means no noise. Noise must not enter a constraint.
+    diffusion : function diffusion(t, x[, params]) -> (n, m) or an operator, or None
+        Column k belongs to channel k; None means no noise. Noise must not enter a constraint. Where it would be mostly
+        zeros, return `sd.diagonal(vector)` or `sd.sparse(rows, columns, values, shape)`, which are never written out.
     start : array (n,) or random values
         The initial value, or one draw per path as for SDE. Where it does not satisfy the constraints, the algebraic
         part is computed from the differential one; `diagnose` reports how far it moved.
@@ -126,7 +132,9 @@ class SDAE(Problem):
         if self.structure is not None and self.structure not in STRUCTURES:
             raise ValueError(f"structure: expected one of {STRUCTURES}, got {self.structure!r}")
         check_params(self.params)
-        self.derive("mass_matrix", "m", "component_units")
+        self.derive("sparse_mass", "_noise_shape", "component_units")
+        if not self.is_operator:
+            check_memory(self.n, self.m)
         if (self.structure == "scalar" and self.m > 1) or (self.structure == "diagonal" and self.r != self.m):
             raise ValueError(
                 f"structure: {self.structure!r} is impossible: {self.r} differential component(s), {self.m} channel(s)"
@@ -140,24 +148,48 @@ class SDAE(Problem):
         return example.size
 
     @functools.cached_property
-    def mass_matrix(self) -> np.ndarray:
-        """M (n, n)."""
+    def _given_mass(self) -> Any:
         return _constant(self.mass, self.n)
 
+    @property
+    def mass_matrix(self) -> np.ndarray:
+        """M (n, n)."""
+        return self._given_mass.toarray() if scipy.sparse.issparse(self._given_mass) else self._given_mass
+
     @functools.cached_property
-    def m(self) -> int:  # type: ignore[override]
+    def sparse_mass(self) -> scipy.sparse.csr_array:
+        """M as a sparse matrix."""
+        return scipy.sparse.csr_array(self._given_mass)
+
+    @functools.cached_property
+    def _noise_shape(self) -> tuple[int, bool]:
+        """The number of channels, and whether the diffusion is never a matrix, after its shape has been checked."""
         arguments = ("t", 0.0), ("x", self.start_source.example("start"))
         with jax.enable_x64(True):
             drift = returned_shape(self, "drift", self.drift, *arguments)
-            diffusion = returned_shape(self, "diffusion", self._noise, *arguments)
+            shape, is_operator = returned_noise(self, self._noise, *arguments)
         if drift.shape != (self.n,):
             raise ValueError(f"drift: returned shape {drift.shape}, expected ({self.n},), the shape of start")
-        if diffusion.ndim != 2 or diffusion.shape[0] != self.n or diffusion.shape[1] == 0:
+        if len(shape) != 2 or shape[0] != self.n or shape[1] == 0:
             raise ValueError(
-                f"diffusion: returned shape {diffusion.shape}, expected ({self.n}, channels): one row per equation; "
+                f"diffusion: returned shape {shape}, expected ({self.n}, channels): one row per equation; "
                 "write [:, None] for one channel."
             )
-        return diffusion.shape[1]
+        return shape[1], is_operator
+
+    @property
+    def m(self) -> int:  # type: ignore[override]
+        return self._noise_shape[0]
+
+    @property
+    def is_operator(self) -> bool:
+        """Whether the noise is never a matrix: a diagonal, a sparse one, or known by its products alone."""
+        return self._noise_shape[1]
+
+    @property
+    def is_large(self) -> bool:
+        """Whether the questions before a run are asked of sparse matrices."""
+        return self.n > FOLLOWED and self.drift_pattern is not None
 
     @property
     def _noise(self) -> Callable:
@@ -171,12 +203,33 @@ class SDAE(Problem):
 
     def g(self, t, x: Array, params) -> Array:
         """The diffusion (n, m)."""
-        return jnp.asarray(call(self._noise, t, x, params=params), x.dtype)
+        found = self.multiplier(t, x, params)
+        return found.dense() if isinstance(found, Operator) else found
+
+    def multiplier(self, t, x: Array, params) -> Any:
+        """The factor of an increment as `push` takes it: an operator, or the matrix (n, m)."""
+        found = call(self._noise, t, x, params=params)
+        return found if isinstance(found, Operator) else jnp.asarray(found, x.dtype)
+
+    def row_sums(self, t, x: Array, params) -> Array:
+        """g·1 (n,), which depends on a component wherever g does."""
+        found = self.multiplier(t, x, params)
+        return found @ jnp.ones(self.m, x.dtype) if isinstance(found, Operator) else found.sum(1)
+
+    def noise_entries(self, t, x: Array, params) -> Array:
+        """The entries of g at the places of `noise_pattern`, or g itself where there is none."""
+        return self._entries(self.multiplier(t, x, params))
+
+    def _entries(self, g: Any) -> Array:
+        pattern = self.noise_pattern
+        if isinstance(g, Operator):
+            return g.dense() if pattern is None else g.sorted_entries
+        return g if pattern is None else g[pattern.rows, pattern.columns]
 
     @functools.cached_property
     def split(self) -> Split:
         """The equations with a derivative, the constraints and the algebraic directions."""
-        return split(self.mass_matrix)
+        return sparse_index.split(self.sparse_mass) if self.is_large else split(self.mass_matrix)
 
     @property
     def r(self) -> int:
@@ -190,9 +243,22 @@ class SDAE(Problem):
     def constraints(self, values: Array) -> Array:
         """N v, the combinations of rows of v (n, ...) that belong to constraints."""
         N = self.split.N
+        if self.is_large:
+            if np.all(N.data == 1.0) and N.nnz == N.shape[0]:
+                return values[N.indices]
+            return self._constraint_pattern.times(jnp.asarray(N.data, values.dtype), values)
         if np.all((N == 0.0) | (N == 1.0)) and np.all(N.sum(axis=1) == 1.0):
             return values[np.argmax(N, axis=1)]
         return jnp.asarray(N, values.dtype) @ values
+
+    @functools.cached_property
+    def _constraint_pattern(self) -> Pattern:
+        return Pattern.of_csr(self.split.N)
+
+    @property
+    def _directions(self) -> np.ndarray:
+        """K as a matrix (n, n - r)."""
+        return self.split.K.toarray() if self.is_large else self.split.K
 
     def momentum(self, x: Array) -> Array:
         """R M x (r,): what the equations with a derivative change."""
@@ -208,20 +274,24 @@ class SDAE(Problem):
         values = pattern.jacobian(lambda x: self.f(jnp.zeros((), dtype), x, params), nothing)
         return lambda t, x: self.f(t, nothing, params) + pattern.times(values, x)
 
-    def push(self, g: Array, w: Array) -> Array:
-        """R g w (r,), g (n, m) and w (m,)."""
+    def push(self, g: Any, w: Array) -> Array:
+        """R g w (r,), g as `multiplier` gives it and w (m,)."""
         pattern = self.noise_pattern
         if pattern is None:
-            return self.equations(g) @ w
-        return self.equations(pattern.times(g[pattern.rows, pattern.columns], w))
+            return self.equations(g @ w) if isinstance(g, Operator) else self.equations(g) @ w
+        return self.equations(pattern.times(self._entries(g), w))
+
+    def kicks(self, g: Any) -> Array:
+        """(R g)' (m, r): a row for each channel."""
+        return self.equations(g.dense() if isinstance(g, Operator) else g).T
 
     def consistent(self, t, x: Array, params) -> Array:
         """The state with the same M x that satisfies the constraints at time t; NaN where Newton finds none."""
         if self.r == self.n:
             return x
-        if self.n - self.r > WRITTEN_OUT and self.sparsity is not None:
+        if (self.is_large or self.n - self.r > WRITTEN_OUT) and self.sparsity is not None:
             return self._consistent_by(self.sparsity.matrix, t, x, params)
-        K = jnp.asarray(self.split.K, x.dtype)
+        K = jnp.asarray(self._directions, x.dtype)
         if self.is_affine:
             defect = self.constraints(self.f(t, x, params))
             return x - K @ eliminate(self.orientation(t, x, params), defect, self.row_orders[1])
@@ -248,7 +318,7 @@ class SDAE(Problem):
 
     def orientation(self, t, x: Array, params) -> Array:
         """N f_x K (n - r, n - r), the Jacobian of the constraints in the algebraic directions."""
-        K = jnp.asarray(self.split.K, x.dtype)
+        K = jnp.asarray(self._directions, x.dtype)
         return jax.jacfwd(lambda w: self.constraints(self.f(t, x + K @ w, params)))(jnp.zeros(K.shape[1], x.dtype))
 
     # --- before a run -----------------------------------------------------------------------------------------------
@@ -260,7 +330,7 @@ class SDAE(Problem):
     def diagnosed(self, t: float = 0.0) -> Diagnosis:
         """The diagnosis at time t, computed once."""
         if t not in self._diagnoses:
-            self._diagnoses[t] = diagnose(self, t)
+            self._diagnoses[t] = sparse_index.diagnose(self, t) if self.is_large else diagnose(self, t)
         return self._diagnoses[t]
 
     @functools.cached_property
@@ -285,17 +355,40 @@ class SDAE(Problem):
     @functools.cached_property
     def has_constant_orientation(self) -> bool:
         """Whether the Jacobian of the constraints depends on neither time nor state: proved from the trace."""
-        return self.r == self.n or self._is_constant(self.orientation)
+        if self.r == self.n:
+            return True
+        if not self.is_large:
+            return self._is_constant(self.orientation)
+        pattern: Any = self.drift_pattern
+        _, N, K, _ = self.split
+        acting, moving = (np.diff(part.tocsc().indptr) > 0 for part in (N, scipy.sparse.csr_array(K.T)))
+        return self._has_constant_slopes(np.flatnonzero(acting[pattern.rows] & moving[pattern.columns]))
 
     @functools.cached_property
     def is_affine(self) -> bool:
         """Whether f is affine in x and ∂f/∂x does not depend on time, so that a step is linear: proved by traces."""
-        return self._is_affine(self.f)
+        return self._has_constant_slopes(slice(None)) if self.is_large else self._is_affine(self.f)
+
+    def _has_constant_slopes(self, chosen: Any) -> bool:
+        """Whether the entries of ∂f/∂x at chosen places of its pattern depend on neither time nor state."""
+        pattern: Any = self.drift_pattern
+        return is_constant(
+            lambda t, x, p: pattern.jacobian(lambda x: self.f(t, x, p), x)[chosen],
+            self.example_start(),
+            self.example_params(),
+        )
 
     @functools.cached_property
     def has_affine_noise(self) -> bool:
         """The same for g."""
-        return self._is_affine(self.g)
+        if self.noise_structure.implies("additive"):
+            return True
+        return not (self.is_operator and self.is_large) and self._is_affine(self.g)
+
+    @functools.cached_property
+    def drift_pattern(self) -> Pattern | None:
+        """Where ∂f/∂x of many unknowns may differ from zero; None where they are few, or f cannot be taken apart."""
+        return find_drift_pattern(self)
 
     @functools.cached_property
     def sparsity(self) -> Sparsity | None:
@@ -338,10 +431,10 @@ class SDAE(Problem):
         diagonals. At t = 0 or, where it is singular there, at a later time. Large matrices are eliminated
         in another way and have no such order.
         """
-        RM, K = self.mass_matrix[self.split.rows], self.split.K
         given = tuple(range(self.n)), tuple(range(self.n - self.r))
-        if self.n - self.r > WRITTEN_OUT:
+        if self.n - self.r > WRITTEN_OUT or (self.is_large and self.sparsity is not None):
             return given
+        RM, K = self.mass_matrix[self.split.rows], self._directions
         if self.r == self.n:
             return given if self.n > WRITTEN_OUT else (_row_order(RM), ())
         for C in self._constraint_slopes():
@@ -376,7 +469,7 @@ class SDAE(Problem):
         if self.r == self.n:
             return _determinant_unit(RM), 1.0
         C = self._constraint_slopes()[0]
-        return _determinant_unit(np.concatenate([RM, C])), _determinant_unit(C @ self.split.K)
+        return _determinant_unit(np.concatenate([RM, C])), _determinant_unit(C @ self._directions)
 
     def _constraint_slopes(self) -> np.ndarray:
         """N f_x at the start, at t = 0 and at later times."""
@@ -390,12 +483,19 @@ class SDAE(Problem):
             kinds = () if self.structure == "general" else tuple(dict.fromkeys((self.structure, "commutative")))
             return NoiseStructure(kinds, "stated by the user")
         scalar = ("scalar",) if self.m == 1 else ()
+        given = self.example_start(), self.example_params()
         with jax.enable_x64(True):
-            proved, _ = proved_kinds(look_at(self.g, self.example_start(), self.example_params()))
+            proved, _ = (
+                kinds_of_operator(self.multiplier, *given)
+                if self.is_operator
+                else proved_kinds(look_at(self.g, *given))
+            )
         if "additive" in proved:
             return NoiseStructure(("additive", *scalar, "commutative"), PROVED)
         if scalar:
             return NoiseStructure(("scalar", "commutative"), PROVED)
+        if self.is_large:
+            return NoiseStructure(("commutative",) if sparse_index.commutes(self) else (), CHECKED_IN_DIRECTIONS)
         values, slopes = self._look()
         found = checked_kinds(values, slopes)
         if found or commutes(values, slopes):
@@ -427,8 +527,11 @@ class SDAE(Problem):
     # --- the state-space form -----------------------------------------------------------------------------------------
 
     @functools.cached_property
-    def evolving(self) -> np.ndarray:
-        """(r, n): y = evolving x are the differential components; a component itself where that is possible."""
+    def evolving(self) -> Any:
+        """(r, n), sparse where the system is large: y = evolving x are the differential components; a component itself
+        where that is possible."""
+        if self.is_large:
+            return sparse_index.evolving(self.sparse_mass, self.split)
         RM = self.mass_matrix[self.split.rows]
         found = np.linalg.solve(RM[:, self.split.columns], RM) if self.r else RM
         found[np.abs(found) < 1e-13] = 0.0
@@ -438,48 +541,84 @@ class SDAE(Problem):
     @functools.cached_property
     def _evolving_places(self) -> dict[int, int]:
         """Component -> its place among the differential components, of those that are one by themselves."""
-        alone = np.flatnonzero(np.count_nonzero(self.evolving, axis=1) == 1)
+        alone = np.flatnonzero(np.diff(scipy.sparse.csr_array(self.evolving).indptr) == 1)
         return {int(self.split.columns[k]): int(k) for k in alone}
 
     @functools.cached_property
     def _solved_mass(self) -> np.ndarray:
-        """S = (R M E)⁻¹, E the columns of the differential components: dY = S R f dt + S R g dW."""
-        return np.linalg.inv(self.mass_matrix[self.split.rows][:, self.split.columns])
+        """S = (R M E)⁻¹, E the columns of the differential components: dY = S R f dt + S R g dW; its diagonal (r,)
+        where the system is large and S has no more."""
+        block = scipy.sparse.csr_array(self.sparse_mass[self.split.rows][:, self.split.columns])
+        if self.is_large and block.nnz == np.count_nonzero(block.diagonal()):
+            return 1.0 / block.diagonal()
+        return np.linalg.inv(block.toarray())
+
+    def _solved(self, values: Array) -> Array:
+        """S R v of v (n, ...)."""
+        S, values = jnp.asarray(self._solved_mass, values.dtype), self.equations(values)
+        return (values.T * S).T if S.ndim == 1 else S @ values
+
+    def _solved_noise(self, g: Any) -> Any:
+        """S R g, an operator where g and S allow it."""
+        if self._solved_mass.ndim != 1 or not isinstance(g, Diagonal | Sparse):
+            return self._solved(g.dense() if isinstance(g, Operator) else g)
+        own = np.arange(self.n)
+        rows, columns = (own, own) if isinstance(g, Diagonal) else (g.rows, g.columns)
+        place = np.full(self.n, -1)
+        place[self.split.rows] = np.arange(self.r)
+        kept = np.flatnonzero(place[rows] >= 0)
+        values = g.entries[kept] * jnp.asarray(self._solved_mass[place[rows[kept]]], g.entries.dtype)
+        if isinstance(g, Diagonal) and self.r == self.n:
+            return Diagonal(values)
+        return Sparse(place[rows[kept]], columns[kept], values, (self.r, self.m))
 
     def noise_rows(self, t, x, params, components):
         """Rows of the differential components; constraints may bring noise to the others in other ways."""
-        return self._picked(jnp.asarray(self._solved_mass, x.dtype) @ self.equations(self.g(t, x, params)), components)
+        return self._picked(self._solved_noise(self.multiplier(t, x, params)), components)
 
     def mean_rates(self, t, x, params, components):
-        return self._picked(jnp.asarray(self._solved_mass, x.dtype) @ self.equations(self.f(t, x, params)), components)
+        return self._picked(self._solved(self.f(t, x, params)), components)
 
-    def _picked(self, rows: Array, components: Sequence[int]) -> tuple[Array | None, ...]:
+    def _picked(self, rows: Any, components: Sequence[int]) -> tuple[Array | None, ...]:
         places = self._evolving_places
-        return tuple(rows[places[i]] if i in places else None for i in components)
+        row = rows.row if isinstance(rows, Operator) else rows.__getitem__
+        return tuple(row(places[i]) if i in places else None for i in components)
+
+    def noise_along(self, t, x, params, weights, components):
+        if not self.is_operator:
+            return super().noise_along(t, x, params, weights, components)
+        return jax.grad(lambda W: weights @ self.noise_push(t, x, params, W))(jnp.zeros(self.m, x.dtype))
+
+    def noise_push(self, t, x, params, W):
+        if not self.is_operator:
+            return super().noise_push(t, x, params, W)
+        moved, places = self._solved_noise(self.multiplier(t, x, params)) @ W, self._evolving_places
+        return jnp.zeros(self.n, x.dtype).at[np.array([*places], int)].set(moved[np.array([*places.values()], int)])
 
     def state(self, t, y: Array, params) -> Array:
         """The state x (n,) at time t whose differential components are y (r,): (y, F(t, y)) of the state-space form."""
-        near = jnp.asarray(self.diagnosed().start, y.dtype)
-        known = near.at[self.split.columns].add(y - jnp.asarray(self.evolving, y.dtype) @ near)
+        near = self.diagnosed().start
+        change = y - jnp.asarray(self.evolving @ near, y.dtype)
+        known = jnp.asarray(near, y.dtype).at[self.split.columns].add(change)
         return self.consistent(t, known, params)
 
     def to_sde(self) -> SDE:
         """The state-space form dY = S f dt + S g dW of the differential components, x from y by Newton."""
-        S = self._solved_mass
 
         def drift(t, y, params):
-            return jnp.asarray(S, y.dtype) @ self.equations(self.f(t, self.state(t, y, params), params))
+            return self._solved(self.f(t, self.state(t, y, params), params))
 
         def diffusion(t, y, params):
-            return jnp.asarray(S, y.dtype) @ self.equations(self.g(t, self.state(t, y, params), params))
+            return self._solved_noise(self.multiplier(t, self.state(t, y, params), params))
 
         names = components(self)[0]
         given: Any = self.component_units or {}
         units = {name: given[name] for name in names if name in given} or None
-        start = self.start_source.mapped(lambda rows: rows @ self.evolving.T).given
+        start = self.start_source.mapped(lambda rows: (self.evolving @ rows.T).T).given
         sde = SDE(drift, diffusion, start, self.params, names=names, units=units, structure=self.structure)
         if self.structure is None:  # known already: do not determine it again through every Newton solve
-            found, mixed = self.noise_structure, np.any(np.diag(np.diagonal(S)) != S)
+            S, found = self._solved_mass, self.noise_structure
+            mixed = S.ndim == 2 and np.any(np.diag(np.diagonal(S)) != S)
             kinds = tuple(kind for kind in found.kinds if kind != "diagonal" or not mixed)
             vars(sde)["noise_structure"] = NoiseStructure(kinds, found.known)
         return sde
@@ -487,7 +626,7 @@ class SDAE(Problem):
     def lower(self, kind: type) -> tuple[Problem, str] | None:
         if kind is not SDE or not self.r:
             return None
-        return self._state_space, f"SDAE -> SDE of its differential components {', '.join(components(self)[0])}"
+        return self._state_space, f"SDAE -> SDE of its differential components {listed(components(self)[0])}"
 
     @functools.cached_property
     def _state_space(self) -> SDE:
@@ -497,7 +636,12 @@ class SDAE(Problem):
 def with_unit_mass(sde: SDE) -> SDAE:
     """An Ito SDE as the SDAE with M = 1, for methods that take SDAEs."""
     start = sde.start_source.mapped(lambda rows: rows).given
-    return SDAE(np.eye(sde.n), sde.f, sde.g, start, sde.params, sde.components, sde.component_units, sde.structure)
+    is_large = sde.n > FOLLOWED
+    mass, diffusion = (scipy.sparse.eye_array(sde.n), sde.multiplier) if is_large else (np.eye(sde.n), sde.g)
+    found = SDAE(mass, sde.f, diffusion, start, sde.params, sde.components, sde.component_units, sde.structure)
+    if is_large:  # the state-space form is the SDE itself
+        vars(found)["noise_structure"] = sde.noise_structure
+    return found
 
 
 def _constant(mass: Any, n: int) -> np.ndarray:
@@ -508,15 +652,26 @@ def _constant(mass: Any, n: int) -> np.ndarray:
             "own with the constraint 0 = q - q(x)."
         )
     try:
+        is_sparse = scipy.sparse.issparse(mass)
         fixed = isinstance(mass, np.ndarray) and not mass.flags.writeable  # a large one need not be copied
-        matrix = np.asarray(mass, float) if fixed else np.array(mass, float)
+        matrix: Any = (
+            scipy.sparse.csr_array(mass, dtype=float, copy=True)
+            if is_sparse
+            else np.asarray(mass, float)
+            if fixed
+            else np.array(mass, float)
+        )
     except (TypeError, ValueError):
         raise TypeError(f"mass: expected a matrix of numbers of shape ({n}, {n}), got {mass!r}") from None
     if matrix.shape != (n, n):
         raise ValueError(f"mass: expected shape ({n}, {n}), as start has {n} components, got shape {matrix.shape}")
-    if not np.isfinite(matrix).all():
+    if is_sparse:
+        matrix.sum_duplicates()
+        matrix.eliminate_zeros()
+    numbers = matrix.data if is_sparse else matrix
+    if not np.isfinite(numbers).all():
         raise ValueError(f"mass: expected finite numbers, got\n{matrix}")
-    if not matrix.any():
+    if not numbers.any():
         raise ValueError("mass: is zero, so that nothing evolves; expected at least one nonzero entry")
     return matrix
 

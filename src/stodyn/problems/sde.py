@@ -24,10 +24,9 @@ from stodyn.problems.contract import (
     Problem,
     Recommended,
     check_params,
-    machine_memory,
     returned_shape,
 )
-from stodyn.problems.operators import Diagonal, Operator, returned_noise
+from stodyn.problems.operators import Diagonal, Operator, check_memory, returned_noise
 from stodyn.problems.sparsity import NoisePlaces, find_elimination, find_noise_places
 from stodyn.problems.structure import (
     CHECKED_STATES,
@@ -36,8 +35,6 @@ from stodyn.problems.structure import (
     is_zero_off_diagonal,
     partial_functions,
 )
-
-MEMORY_SHARE = 0.25  # of the machine's memory that one matrix of noise may take
 
 
 def silent(t, x):
@@ -182,13 +179,8 @@ class SDE(Problem):
 
     def _check_memory(self) -> None:
         """Refuse a matrix that would not fit into memory."""
-        needed = 8.0 * self.n * self.m
-        if needed > MEMORY_SHARE * machine_memory() and not self._is_operator and not self._is_diagonal_matrix:
-            raise MemoryError(
-                f"diffusion: its matrix ({self.n}, {self.m}) takes {needed / 1e9:.3g} GB, but this machine has "
-                f"{machine_memory() / 1e9:.3g} GB. Return sd.diagonal(vector) for one channel per component, or "
-                "sd.sparse(rows, columns, values, shape), which are never written out."
-            )
+        if not self._is_operator and not self._is_diagonal_matrix:
+            check_memory(self.n, self.m)
 
     def f(self, t, x: Array, params) -> Array:
         """The drift as a vector (n,)."""

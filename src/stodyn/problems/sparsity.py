@@ -9,7 +9,7 @@ import jax
 import numpy as np
 import scipy
 
-from stodyn.numerics import uncompiled
+from stodyn.numerics import patterns, uncompiled
 from stodyn.numerics.dependence import dependence
 from stodyn.numerics.elimination import WRITTEN_OUT
 from stodyn.numerics.printing.points import AtPoints
@@ -38,38 +38,55 @@ def find_sparsity(problem: Any, implicit_noise: bool = False) -> Sparsity | None
     are those of steps of no length and of the lengths of the fastest, the middle and the slowest equation. With
     `implicit_noise` the matrix is that of a stage that is implicit in the noise too.
     """
-    n, (rows, N, *_) = problem.n, problem.split
-    if n <= WRITTEN_OUT:
+    n, drift, (rows, N, *_) = problem.n, problem.drift_pattern, problem.split
+    if drift is None or len(drift.rows) > MOST_FULL * n * n:
         return None
     with jax.enable_x64(True):
         start: Any = np.asarray(problem.diagnosed().start, float)
         params = problem.example_params()
-        try:
-            drift = find_pattern(lambda x, t, p: problem.f(t, x, p), start, np.zeros(()), params)
-            noise = (
-                find_pattern(lambda x, t, p: problem.g(t, x, p).sum(1), start, np.zeros(()), params)
-                if implicit_noise
-                else None
-            )
-        except Unprintable:
-            return None
-        drift = dataclasses.replace(drift, reversible=_is_reversible(problem, start, params))
-        if len(drift.rows) > MOST_FULL * n * n:
-            return None
-        RM = problem.mass_matrix[rows]
-        held = drift.holds()
-        top, bottom = (RM != 0.0) | held[rows], (N != 0.0) @ held
-        if noise is not None:
-            top |= noise.holds()[rows]
-        pattern = Pattern.of(np.concatenate([top, bottom]), drift.reversible)
+        N, RM = scipy.sparse.csr_array(N), problem.sparse_mass[rows]
+        held = drift.csr(1.0)
+        top = abs(RM) + held[rows]
+        if implicit_noise:
+            try:
+                noise = find_pattern(lambda x, t, p: problem.row_sums(t, x, p), start, np.zeros(()), params)
+            except Unprintable:
+                return None
+            top = top + noise.csr(1.0)[rows]
+        pattern = Pattern.of_csr(scipy.sparse.vstack([top, abs(N) @ held]))
+        pattern = dataclasses.replace(pattern, reversible=drift.reversible)
         slopes = AtPoints(lambda t: drift.jacobian(lambda x: problem.f(t, x, params), start), few=len(LATER))
         for t in LATER:
-            f_x = np.zeros((n, n))
-            f_x[drift.rows, drift.columns] = slopes(np.array([t]))[0]
-            if np.isfinite(f_x).all() and (found := ordered(pattern, _samples(pattern, RM, f_x[rows], N @ f_x))):
-                mass = Pattern.of(RM != 0.0)
-                return Sparsity(drift, mass, RM[mass.rows, mass.columns], found)
+            f_x = drift.csr(slopes(np.array([t]))[0])
+            if np.isfinite(f_x.data).all() and (found := ordered(pattern, _samples(pattern, RM, f_x[rows], N @ f_x))):
+                mass = Pattern.of_csr(RM)
+                return Sparsity(drift, mass, mass.values_of(RM), found)
     return None
+
+
+def find_drift_pattern(problem: Any) -> Pattern | None:
+    """Where f_x of an SDAE with more than a few unknowns may differ from zero; None where f cannot be taken apart."""
+    if problem.n <= WRITTEN_OUT:
+        return None
+    with jax.enable_x64(True):
+        start: Any = np.asarray(problem.example_start(), float)
+        params = problem.example_params()
+        try:
+            found = find_pattern(lambda x, t, p: problem.f(t, x, p), start, np.zeros(()), params)
+        except Unprintable:
+            return None
+        return dataclasses.replace(found, reversible=_is_reversible(problem, start, params))
+
+
+def is_constant(function: Any, x: np.ndarray, params: Any) -> bool:
+    """Whether the large array function(t, x, params) depends on neither time nor state; False where nobody can tell."""
+    with jax.enable_x64(True):
+        try:
+            on_state = patterns.rows_of(lambda x, t, p: function(t, x, p), np.asarray(x, float), np.zeros(()), params)
+            on_time = patterns.rows_of(lambda t, x, p: function(t, x, p), np.zeros(()), np.asarray(x, float), params)
+        except Unprintable:
+            return False
+    return not on_state.nnz and not on_time.nnz
 
 
 def find_elimination(problem: Any) -> Elimination | None:
@@ -140,13 +157,12 @@ def find_noise_places(problem: Any) -> NoisePlaces | None:
     return NoisePlaces(rows, columns, Pattern.of_csr(depends @ moves + belongs).colours[columns])
 
 
-def _samples(pattern: Pattern, RM: np.ndarray, R_f_x: np.ndarray, N_f_x: np.ndarray) -> np.ndarray:
+def _samples(pattern: Pattern, RM: Any, R_f_x: Any, N_f_x: Any) -> np.ndarray:
     """The values (K, nnz) of the matrices of steps of several lengths."""
-    inertia, slope = (np.abs(part).max(axis=1, initial=0.0) for part in (RM, R_f_x))
+    inertia, slope = (abs(part).max(axis=1).toarray().ravel() for part in (RM, R_f_x))
     lengths = np.sort(inertia[slope > 0.0] / slope[slope > 0.0])
     steps = [0.0, *(float(a) for a in (lengths[[0, len(lengths) // 2, -1]] if len(lengths) else ()))]
-    matrices = (np.concatenate([RM - a * R_f_x, N_f_x]) for a in steps)
-    return np.array([matrix[pattern.rows, pattern.columns] for matrix in matrices])
+    return np.array([pattern.values_of(scipy.sparse.vstack([RM - a * R_f_x, N_f_x])) for a in steps])
 
 
 def _is_reversible(problem: Any, x: Any, params: Any) -> bool:
@@ -162,14 +178,29 @@ def _is_reversible(problem: Any, x: Any, params: Any) -> bool:
 
 
 def noise_pattern(problem: Any) -> Pattern | None:
-    """The places of g (n, m) that are not zero in the trace; None where it cannot be taken apart or is too large."""
-    if problem.n <= WRITTEN_OUT or problem.n * problem.m > MOST_ENTRIES:
+    """The places of g (n, m) that are not zero, told by itself where it is sparse, else in its trace; None where it
+    cannot be taken apart or is too large."""
+    if problem.n <= WRITTEN_OUT:
         return None
     with jax.enable_x64(True):
         start, params = np.asarray(problem.example_start(), float), problem.example_params()
+        if problem.is_operator:
+            made: list[Any] = []
+            jax.eval_shape(lambda t, x, p: made.append(problem.multiplier(t, x, p)), np.zeros(()), start, params)
+            return _places_of(made[0])
+        if problem.n * problem.m > MOST_ENTRIES:
+            return None
         try:
             (entries,) = dependence(problem.g, np.zeros(()), start, params)
         except Unprintable:
             return None
     holds = np.array([isinstance(entry, frozenset) or entry != 0.0 for entry in entries.ravel()], bool)
     return Pattern.of(holds.reshape(entries.shape)) if holds.mean() < MOST_FULL else None
+
+
+def _places_of(noise: Any) -> Pattern | None:
+    """The places of an operator's entries, in the order of Sparse.sorted_entries; None where it does not tell them."""
+    if isinstance(noise, Diagonal):
+        own = np.arange(noise.shape[0])
+        return Pattern(own, own, noise.shape)
+    return Pattern(*noise.places, noise.shape) if isinstance(noise, Sparse) else None

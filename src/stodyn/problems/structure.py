@@ -60,22 +60,7 @@ def find_structure_of_operator(
     operator: Callable[[Any, Array, Any], Operator], x: Any, params: Any, sampled: tuple[Any, Any]
 ) -> NoiseStructure:
     """The same of noise that is never a matrix, from the numbers that it is made of and its products with vectors."""
-    arguments = (np.zeros(()), x, params)
-    shapes: list[tuple[int, int]] = []
-    is_diagonal = False
-
-    def entries(t, x, p):
-        nonlocal is_diagonal
-        found = operator(t, x, p)
-        shapes.append(found.shape)
-        is_diagonal = isinstance(found, Diagonal)
-        return found.entries
-
-    facts = _facts(jax.make_jaxpr(entries)(*arguments), arguments)
-    kinds = [] if 1 in facts.on else ["additive"]
-    if is_diagonal and facts.takes_along(1, 0):
-        kinds.append("diagonal")
-    n, m = shapes[0]
+    kinds, (n, m) = kinds_of_operator(operator, x, params)
     if m == 1:
         kinds.append("scalar")
     if kinds:
@@ -84,6 +69,24 @@ def find_structure_of_operator(
         return find_structure(lambda t, x, p: operator(t, x, p).dense(), x, params, sampled)
     found = commutes_in_directions(operator, x, sampled)
     return NoiseStructure(("commutative",) if found else (), CHECKED)
+
+
+def kinds_of_operator(
+    operator: Callable[[Any, Array, Any], Operator], x: Any, params: Any
+) -> tuple[list[str], tuple[int, int]]:
+    """Which of "additive" and "diagonal" are proved of noise that is never a matrix, and its shape."""
+    arguments = (np.zeros(()), x, params)
+    made: list[Operator] = []
+
+    def entries(t, x, p):
+        made.append(operator(t, x, p))
+        return made[-1].entries
+
+    facts = _facts(jax.make_jaxpr(entries)(*arguments), arguments)
+    kinds = [] if 1 in facts.on else ["additive"]
+    if isinstance(made[-1], Diagonal) and facts.takes_along(1, 0):
+        kinds.append("diagonal")
+    return kinds, made[-1].shape
 
 
 def is_zero_off_diagonal(g: Diffusion, x: Any, params: Any) -> bool:

@@ -1,0 +1,136 @@
+"""Large SDAEs are looked at through sparse matrices, and what is found is what dense ones show.
+
+Most systems here are small, and called large.
+"""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy
+
+import stodyn as sd
+from stodyn.numerics import direct
+from stodyn.problems import index, operators, sdae, sparse_index
+
+N = 14
+LOUD = np.array([i for i in range(N) if i not in (5, 10, 11)])
+
+
+def mass():
+    """Masses, a constraint by a row of zeros, one by two rows that depend on each other, and a coupled pair."""
+    M = np.diag(1.0 + 0.1 * (np.arange(N) % 4))
+    M[5, 5] = 0.0
+    M[10:12, 10:12] = [[2.0, -2.0], [-2.0, 2.0]]
+    M[7:9, 7:9] = [[2.0, -1.0], [-1.0, 2.0]]
+    return M
+
+
+def drift(t, x):
+    nothing = jnp.zeros(1)
+    return jnp.concatenate([x[1:], nothing]) + jnp.concatenate([nothing, x[:-1]]) - 3.0 * x + 1.0
+
+
+def noise(t, x):
+    """Two components on each channel, and one entry in two parts."""
+    values = jnp.append(0.3 + 0.05 * jnp.sin(x[LOUD[::-1]]), 0.1)
+    return sd.sparse([*LOUD[::-1], 3], [*np.arange(len(LOUD)) // 2, 4], values, (N, len(LOUD)))
+
+
+def quiet(t, x):
+    return sd.sparse([0], [0], jnp.ones(1), (N, 1))
+
+
+def made(few, monkeypatch, diffusion=noise, f=drift, M=None):
+    """The equations, with sparse matrices where `few` is less than N."""
+    monkeypatch.setattr(sdae, "FOLLOWED", few)
+    M = mass() if M is None else M
+    if few < N:
+        return sd.SDAE(scipy.sparse.csr_array(M), f, diffusion, np.zeros(N))
+    return sd.SDAE(M, f, lambda t, x: jnp.asarray(diffusion(t, x).dense()), np.zeros(N))
+
+
+def test_the_same_diagnosis_and_the_same_run(monkeypatch):
+    found = []
+    for few in (12, 64):
+        problem = made(few, monkeypatch)
+        assert problem.is_large is (few < N)
+        said, structure = problem.diagnosed(), problem.noise_structure
+        run = dict(t=(0.0, 0.2), dt=0.1, paths=2, seed=3, collect=sd.statistics.Paths(2, at=[0.2]))
+        end = sd.simulate(problem, "Trapezoidal", **run)["path"].values
+        found.append((said.index, said.rank, said.noisy, len(said.differential), structure.kinds, said.start, end))
+        assert said.move
+    large, small = found
+    assert large[:5] == small[:5]
+    assert large[:4] == (1, 2, (), N - 2)
+    np.testing.assert_allclose(large[5], small[5], atol=1e-12)
+    np.testing.assert_allclose(large[6], small[6], rtol=1e-9)
+
+
+def test_what_has_not_index_1_is_refused_in_the_same_words(monkeypatch):
+    free = mass()
+    free[6, 6] = 0.0
+    cases = {
+        "enters constraint 0, 0 = f\\[5\\]": dict(diffusion=lambda t, x: sd.diagonal(jnp.ones(N))),
+        "its index is 2 or higher": dict(M=free, f=lambda t, x: drift(t, x).at[5].set(x[3]), diffusion=quiet),
+        "Newton found no values": dict(f=lambda t, x: drift(t, x).at[5].set(1.0 + x[5] + x[5] ** 2)),
+    }
+    for few in (12, 64):
+        for words, changes in cases.items():
+            problem = made(few, monkeypatch, **changes)
+            with pytest.raises(ValueError, match=words):
+                problem.before_run(0.0)
+
+
+def test_noise_commutes_or_not(monkeypatch):
+    own = sd.SDAE(scipy.sparse.eye_array(N), drift, lambda t, x: sd.diagonal(0.1 * x + 1.0), np.zeros(N))
+    monkeypatch.setattr(sdae, "FOLLOWED", 12)
+    assert own.noise_structure.implies("commutative")
+    mixed = made(12, monkeypatch, lambda t, x: sd.diagonal(1.0 + 0.1 * jnp.roll(x, 1)), M=np.eye(N))
+    assert not mixed.noise_structure.implies("commutative")
+
+
+def test_the_state_space_form_and_its_rows(monkeypatch):
+    """Of diagonal masses it keeps noise that is never a matrix."""
+    M = np.diag(1.0 + 0.1 * (np.arange(N) % 4))
+    large, small = (made(few, monkeypatch, M=M) for few in (12, 64))
+    monkeypatch.setattr(sdae, "FOLLOWED", 12)
+    x = 0.1 * jnp.arange(N)
+    given = 0.0, x, None
+    wanted = np.diag(1.0 / np.diag(M)) @ small.g(*given)
+    sde = large.to_sde()
+    np.testing.assert_allclose(sde.multiplier(*given).dense(), wanted, rtol=1e-14)
+    np.testing.assert_allclose(sde.f(*given), small.f(*given) / np.diag(M), rtol=1e-14)
+    W = jnp.cos(jnp.arange(large.m))
+    np.testing.assert_allclose(large.noise_push(*given, W), wanted @ W, rtol=1e-13)
+    np.testing.assert_allclose(large.noise_along(*given, x, range(N)), x @ wanted, rtol=1e-13)
+    rows = large.noise_rows(*given, [3, 4])
+    np.testing.assert_allclose([row @ row for row in rows], [wanted[k] @ wanted[k] for k in (3, 4)], rtol=1e-13)
+
+
+def test_rows_that_hang_together():
+    """Capacitors in a row without a way to ground make one constraint; with a way they make none."""
+    n = 300
+    floating = scipy.sparse.diags_array([-np.ones(n - 1), np.full(n, 2.0), -np.ones(n - 1)], offsets=[-1, 0, 1]).tolil()
+    floating[0, 0] = floating[n - 1, n - 1] = 1.0
+    parts = sparse_index.split(scipy.sparse.csr_array(floating))
+    assert parts.N.shape == (1, n)
+    assert abs(parts.N @ floating).max() == 0.0
+    floating[0, 0] = 2.0
+    assert sparse_index.split(scipy.sparse.csr_array(floating)).N.shape == (0, n)
+    for M in (mass(), np.pad(mass()[10:12, 10:12], (0, 3))):
+        sparse, dense = sparse_index.split(scipy.sparse.csr_array(M)), index.split(M)
+        assert sparse.rows.tolist() == dense.rows.tolist()
+        assert np.abs(sparse.N @ M).max() < 1e-12 > np.abs(M @ sparse.K.toarray()).max()
+        assert sparse.N.shape == dense.N.shape
+
+
+def test_superlu_gets_no_matrix_that_is_singular_by_its_pattern():
+    with pytest.raises(np.linalg.LinAlgError, match="Singular"):
+        direct.factorised(scipy.sparse.diags_array(np.arange(300.0)))
+
+
+def test_a_matrix_of_noise_beyond_the_memory_names_the_way_out(monkeypatch):
+    monkeypatch.setattr(operators, "MEMORY_SHARE", 0.0)
+    with pytest.raises(MemoryError, match=r"sd\.diagonal\(vector\)"):
+        sd.SDAE(np.eye(3), lambda t, x: -x, lambda t, x: jnp.ones((3, 2)), np.zeros(3))
+    assert sd.SDAE(np.eye(3), lambda t, x: -x, lambda t, x: sd.diagonal(x), np.zeros(3)).is_operator
