@@ -127,8 +127,22 @@ class Stepping:
         """Eliminate the matrix of the stages with this a once, at the start of the step, where that pays."""
         if not self.problem.is_affine and self.problem.n <= WRITTEN_OUT:
             return
-        nothing = jnp.zeros_like(self.x)
-        self.shared = self.factorised(self.residual(s, self.problem.momentum(nothing), a), nothing)
+        self.shared = self._shared_by(s, a)
+
+    def _shared_by(self, s, a) -> Callable[[Array], Array]:
+        """r -> J⁻¹ r for the stages with this a. Where f is affine and sparse, J is made without the state, so that it
+        is eliminated once for all steps."""
+        nothing, slopes = jnp.zeros_like(self.x), self.problem.constant_slopes(self.params, self.x.dtype)
+        if slopes is None:
+            return self.factorised(self.residual(s, self.problem.momentum(nothing), a), nothing)
+
+        def linear(Z: Array) -> Array:
+            drift = slopes(Z)
+            top = self.problem.momentum(Z) - a * self.problem.equations(drift)
+            is_whole = self.problem.r == self.problem.n
+            return top if is_whole else jnp.concatenate([top, self.problem.constraints(drift)])
+
+        return self.factorised(linear, nothing)
 
     def solve(self, s, known: Array, a=None, b=None, guess: Array | None = None) -> tuple[Array, Report]:
         """Z of a stage, and the report of its solve."""
@@ -136,7 +150,8 @@ class Stepping:
         start = jnp.zeros_like(self.x) if guess is None else guess
         fresh = functools.partial(self._fresh, implicit_noise=b is not None)
         if shared is None and self._sparse(b is not None) is not None:
-            shared = self.factorised(residual, start, b is not None)
+            is_linear = self.problem.is_affine and a is not None and b is None
+            shared = self._shared_by(s, a) if is_linear else self.factorised(residual, start, b is not None)
         reused = None if shared is None else lambda residual, Z, r: shared(r)
         if self.problem.is_affine and (b is None or self.problem.has_affine_noise):
             nothing = jnp.zeros_like(self.x)

@@ -268,11 +268,19 @@ class SDAE(Problem):
 
     def rates(self, params, dtype) -> Callable[[Any, Array], Array]:
         """(t, x) -> f. Where f is affine and sparse it is f(t, 0) + f_x x, where only the product is per path."""
-        if self.sparsity is None or not self.is_affine:
+        slopes = self.constant_slopes(params, dtype)
+        if slopes is None:
             return lambda t, x: self.f(t, x, params)
+        nothing = jnp.zeros(self.n, dtype)
+        return lambda t, x: self.f(t, nothing, params) + slopes(x)
+
+    def constant_slopes(self, params, dtype) -> Callable[[Array], Array] | None:
+        """x -> f_x x where f is affine and sparse, else None."""
+        if self.sparsity is None or not self.is_affine:
+            return None
         pattern, nothing = self.sparsity.drift, jnp.zeros(self.n, dtype)
         values = pattern.jacobian(lambda x: self.f(jnp.zeros((), dtype), x, params), nothing)
-        return lambda t, x: self.f(t, nothing, params) + pattern.times(values, x)
+        return lambda x: pattern.times(values, x)
 
     def push(self, g: Any, w: Array) -> Array:
         """R g w (r,), g as `multiplier` gives it and w (m,)."""
