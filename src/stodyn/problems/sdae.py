@@ -375,7 +375,7 @@ class SDAE(Problem):
     @functools.cached_property
     def is_affine(self) -> bool:
         """Whether f is affine in x and ∂f/∂x does not depend on time, so that a step is linear: proved by traces."""
-        return self._has_constant_slopes(slice(None)) if self.is_large else self._is_affine(self.f)
+        return self._is_affine(self.f)
 
     def _has_constant_slopes(self, chosen: Any) -> bool:
         """Whether the entries of ∂f/∂x at chosen places of its pattern depend on neither time nor state."""
@@ -417,6 +417,8 @@ class SDAE(Problem):
         with jax.enable_x64(True):
             if has_jumps(function, self._example(), moving=(1,)):
                 return False
+        if self.is_large and function == self.f:
+            return self._has_constant_slopes(slice(None))
         return self._is_constant(jax.jacfwd(function, argnums=1))
 
     def _is_constant(self, function: Callable) -> bool:
