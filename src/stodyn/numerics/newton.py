@@ -148,8 +148,11 @@ def newton(
             first, solve_again = solved(jax.jacfwd(residual)(start), residual(start))
             between = start - first
             rest = solve_again(residual(between))  # rounding, in units of a start that may be far above the root
-            root = between - jnp.where(jnp.isnan(rest), 0.0, rest)
-            return root, (is_near(start, root).astype(x.dtype), jnp.ones((), x.dtype), jnp.zeros((), x.dtype))
+            rest = jnp.where(jnp.isnan(rest), 0.0, rest)
+            root, most = between - rest, jnp.max(jnp.abs(rest))
+            is_rest = (most <= QUARTER * jnp.max(jnp.abs(first))) | (most <= tol * (1.0 + jnp.max(jnp.abs(root))))
+            ok = is_rest & is_near(start, between)
+            return root, (ok.astype(x.dtype), jnp.ones((), x.dtype), jnp.zeros((), x.dtype))
         none, never = jnp.zeros((), x.dtype), jnp.asarray(jnp.inf, x.dtype)
         no, yes = jnp.asarray(False), jnp.asarray(True)
         root, size, ok, _, spent = lax.while_loop(goes_on, iterate_with(solve), (start, never, no, yes, none))
