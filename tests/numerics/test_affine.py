@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 import stodyn as sd
+from stodyn.accuracy.exact_steps import are_exact
 from stodyn.numerics.affine import has_jumps, is_affine
 from stodyn.numerics.newton import newton
+from stodyn.numerics.printing.points import at_one
 
 A = np.array([[2.0, 1.0, 0.0], [0.5, 3.0, -1.0], [0.0, 1.0, 4.0]])
 AFFINE = {
@@ -70,6 +72,17 @@ def test_newton_does_not_call_singular_affine_equations_solved():
     assert not newton(lambda x: singular @ x - jnp.array([1.0, 0.0]), jnp.zeros(2), twice=True).ok
 
 
+@pytest.mark.parametrize("start", [0.5, 1.0, -2.0])
+def test_a_matrix_that_is_zero_but_for_rounding_is_not_solved(start):
+    """y - .1 · 10 y is 0 or, fused, -5.6e-17 y: a second update may lead back from where the first went."""
+    root = at_one(
+        lambda x, h: newton(lambda y: y - x - h * (10.0 * y), jnp.full(1, x), twice=True),
+        np.array(start),
+        np.array(0.1),
+    )
+    assert not root.ok
+
+
 def test_two_updates_with_one_jacobian_converge_cubically():
     """On x² = 2 from √2 + e Newton's update leaves e₁ = e²/2x, and a second one with the same slope e₁ (e - e₁/2)/x."""
     x = 3.0
@@ -110,3 +123,19 @@ def test_dry_friction_of_a_hamiltonian_is_not_affine():
     assert found.affine_q
     assert not found.affine_p
     assert not found.affine
+
+
+def gap(x):
+    """A spring of stiffness 1 that meets a stop at 4."""
+    return -x - 1e3 * jnp.maximum(x - 4.0, 0.0)
+
+
+def test_equations_that_are_linear_only_near_zero_have_no_exact_answers():
+    """States that were tried do not reach the stop; the trace shows it."""
+    problem = sd.SDE(lambda t, x: gap(x), lambda t, x: 1.0, 0.0)
+    with pytest.raises(ValueError, match="drift: linear in the states that were tried, but"):
+        sd.analysis.linear.exact_moments(problem, 1.0, 0.0, 1.0)
+    with pytest.raises(ValueError, match="VanLoan is made for linear systems"):
+        sd.simulate(problem, "VanLoan", t=(0, 1), dt=0.5, paths=2, seed=1, progress=False)
+    assert not are_exact(problem)
+    assert are_exact(sd.SDE(lambda t, x: 1.0 - x, lambda t, x: 1.0, 0.0))

@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 import scipy
 from numpy.typing import ArrayLike
@@ -21,6 +22,7 @@ from stodyn.methods.filtered import ExactNoise
 from stodyn.noise.increment import Recipe
 from stodyn.noise.source import differs
 from stodyn.numerics import gauss
+from stodyn.numerics.affine import is_proved_affine
 from stodyn.numerics.printing.points import AtPoints
 from stodyn.problems import lowering
 from stodyn.problems.contract import Problem, expect_problem
@@ -279,6 +281,10 @@ class Slopes:
 
     def __init__(self, sde: SDE):
         self.sde, self._states = sde, asked(sde.n)
+        with jax.enable_x64(True):
+            given = np.zeros(()), np.zeros(sde.n), sde.params
+            functions = {"drift": sde.f, "diffusion": sde.g}
+            self._unproved = [name for name, f in functions.items() if not is_proved_affine(f, given, moving=1)]
         self._both = AtPoints(lambda t, x: (sde.f(t, x, sde.params), sde.g(t, x, sde.params).T.ravel()), (None, 0), FEW)
 
     def at(self, t: float) -> tuple[np.ndarray, np.ndarray]:
@@ -286,6 +292,11 @@ class Slopes:
         n, (drift, diffusion) = self.sde.n, self._both(np.asarray(t, float), self._states)
         f = _checked("drift", of_one(drift, n))
         g = _checked("diffusion", of_one(diffusion, n))
+        for name in self._unproved:
+            raise ValueError(
+                f"{name}: linear in the states that were tried, but its trace does not show it to be linear in all: "
+                "choices, limits and jumps may lie elsewhere"
+            )
         return f, g.reshape(self.sde.m, n, n + 1)
 
 

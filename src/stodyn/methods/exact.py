@@ -11,6 +11,7 @@ import scipy
 
 from stodyn.methods.contract import Claim, Solver
 from stodyn.numerics import gauss, van_loan
+from stodyn.numerics.affine import is_proved_affine
 from stodyn.numerics.printing.points import at_one, at_points
 from stodyn.problems.sde import SDE
 from stodyn.problems.structure import depends_on_time
@@ -95,10 +96,11 @@ def linear_coefficients(problem: Any) -> Coefficients:
         constant = fixed or not depends_on_time(lambda t, x, p: jax.jacfwd(lambda x: problem.f(t, x, p))(x), points[0],
                                                 params)  # fmt: skip
         steady_noise = not depends_on_time(problem.g, points[0], params)
+        affine = is_proved_affine(problem.f, (np.zeros(()), points[0], params), moving=1)
     a, A = values[0], (values[1 : n + 1] - values[0]).T
     reason = None
     off = np.abs(values[n + 1 :] - (random @ A.T + a)).max()  # NaN where the drift is
-    if not (constant and off <= LINEAR * max(np.abs(values).max(), 1e-300)):
+    if not (affine and constant and off <= LINEAR * max(np.abs(values).max(), 1e-300)):
         reason = "VanLoan is made for linear systems with constant coefficients, but this drift is not of that kind"
     elif not steady_noise:
         reason = "VanLoan is made for constant noise, but this problem's noise depends on time"

@@ -12,8 +12,9 @@ import jax
 import jax.numpy as jnp
 from jax.extend import core
 
-from stodyn.numerics.printing.scalars import MOVES
-from stodyn.numerics.printing.trace import interpret
+from stodyn.numerics.dependence import dependence
+from stodyn.numerics.printing.scalars import MOVES, Unprintable
+from stodyn.numerics.printing.trace import equations_of, interpret, traces_inside
 
 FIXED, AFFINE, OTHER = range(3)
 SUMS = {
@@ -64,6 +65,27 @@ def _kind(equation: Any, kinds: list[int]) -> int:
     return OTHER
 
 
+def is_proved_affine(function: Callable, arguments: Sequence[Any], moving: int) -> bool:
+    """Whether a function is affine in its argument number `moving`: by its trace, or since its derivative is proved not
+    to depend on it and nothing in it jumps."""
+    trace = jax.make_jaxpr(function)(*arguments)
+    if is_affine(trace, [k == moving for k, argument in enumerate(arguments) for _ in jax.tree.leaves(argument)]):
+        return True
+    if has_jumps(function, arguments, (moving,)):
+        return False
+    try:
+        (entries,) = dependence(jax.jacfwd(function, argnums=moving), *arguments)
+    except Unprintable:
+        return False
+    return not any(a == moving for e in entries.ravel() if isinstance(e, frozenset) for a, _ in e)
+
+
+def _is_flat(equation: Any) -> bool:
+    name = equation.primitive.name
+    to_whole = name == "convert_element_type" and not jnp.issubdtype(equation.params["new_dtype"], jnp.inexact)
+    return name in FLAT or to_whole
+
+
 def has_jumps(function: Callable, arguments: Sequence[Any], moving: Sequence[int]) -> bool:
     """Whether something in a function of `arguments` has no slope in the `moving` ones and may still change with them,
     such as a sign: then its derivatives do not tell how it depends on them."""
@@ -72,9 +94,9 @@ def has_jumps(function: Callable, arguments: Sequence[Any], moving: Sequence[int
     found = []
 
     def apply(equation: Any, inputs: list[bool]) -> list[bool]:
-        name, is_moved = equation.primitive.name, any(inputs)
-        to_whole = name == "convert_element_type" and not jnp.issubdtype(equation.params["new_dtype"], jnp.inexact)
-        found.append(is_moved and (name in FLAT or to_whole))
+        is_moved = any(inputs)
+        inside = (other for inner in traces_inside(equation) for other in equations_of(inner.jaxpr))
+        found.append(is_moved and any(map(_is_flat, (equation, *inside))))
         return [is_moved] * len(equation.outvars)
 
     interpret(trace, moves, apply, lambda _: False)
