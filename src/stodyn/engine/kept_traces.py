@@ -28,13 +28,12 @@ from stodyn.problems.contract import Look, Problem
 from stodyn.problems.level import Gauge
 from stodyn.problems.sde import SDE
 
-KEPT = 128
+KEPT = 256
 OURS = "stodyn."
 Of = TypeVar("Of")
 CONFIGURED = ("jax_default_matmul_precision", "jax_numpy_dtype_promotion", "jax_numpy_rank_promotion")
 
-_traces: dict[str, Traced] = {}
-_of_values: dict[str, Any] = {}
+_traces: dict[str, Any] = {}
 _facts: dict[str, dict[str, Any]] = {}
 _changing = threading.Lock()
 
@@ -45,27 +44,24 @@ class NoDigest(Exception):
 
 def kept(problem: Problem, seen: Mapping[str, Look], method: Any, make: Callable[[], Traced]) -> Traced:
     """The traces of a method's step on a problem; `seen`: those of its functions as they are now."""
+    return _kept(lambda: (_problem(problem, seen), _value(method)), make)
+
+
+def kept_of(values: Sequence[Any], make: Callable[[], Of]) -> Of:
+    """Traces that depend on these values alone, such as those of what statistics look at."""
+    return _kept(lambda: _value(values), make)
+
+
+def _kept(words: Callable[[], Any], make: Callable[[], Of]) -> Of:
+    """The traces that make() gives, kept under a digest of what words() gives."""
     try:
-        key = _digest((_problem(problem, seen), _value(method)))
+        key = _digest(words())
     except NoDigest:
         return make()
     found = _traces.get(key)
     if found is None:
         found = make()
         _keep(_traces, key, found)
-    return found
-
-
-def kept_of(values: Sequence[Any], make: Callable[[], Of]) -> Of:
-    """Traces that depend on these values alone, such as those of what statistics look at."""
-    try:
-        key = _digest(_value(values))
-    except NoDigest:
-        return make()
-    found = _of_values.get(key)
-    if found is None:
-        found = make()
-        _keep(_of_values, key, found)
     return found
 
 
@@ -121,7 +117,6 @@ def forget() -> None:
     """Drop all traces and facts."""
     with _changing:
         _traces.clear()
-        _of_values.clear()
         _facts.clear()
 
 
