@@ -68,10 +68,10 @@ def _kind(equation: Any, kinds: list[int]) -> int:
 def is_proved_affine(function: Callable, arguments: Sequence[Any], moving: int) -> bool:
     """Whether a function is affine in its argument number `moving`: by its trace, or since its derivative is proved not
     to depend on it and nothing in it jumps."""
-    trace = jax.make_jaxpr(function)(*arguments)
-    if is_affine(trace, [k == moving for k, argument in enumerate(arguments) for _ in jax.tree.leaves(argument)]):
+    trace, moves = _traced(function, arguments, (moving,))
+    if is_affine(trace, moves):
         return True
-    if has_jumps(function, arguments, (moving,)):
+    if _jumps(trace, moves):
         return False
     try:
         (entries,) = dependence(jax.jacfwd(function, argnums=moving), *arguments)
@@ -89,8 +89,16 @@ def _is_flat(equation: Any) -> bool:
 def has_jumps(function: Callable, arguments: Sequence[Any], moving: Sequence[int]) -> bool:
     """Whether something in a function of `arguments` has no slope in the `moving` ones and may still change with them,
     such as a sign: then its derivatives do not tell how it depends on them."""
-    trace = jax.make_jaxpr(function)(*arguments)
+    return _jumps(*_traced(function, arguments, moving))
+
+
+def _traced(function: Callable, arguments: Sequence[Any], moving: Sequence[int]) -> tuple[core.ClosedJaxpr, list[bool]]:
+    """The trace of a function, and which of its inputs move."""
     moves = [k in moving for k, argument in enumerate(arguments) for _ in jax.tree.leaves(argument)]
+    return jax.make_jaxpr(function)(*arguments), moves
+
+
+def _jumps(trace: core.ClosedJaxpr, moves: Sequence[bool]) -> bool:
     found = []
 
     def apply(equation: Any, inputs: list[bool]) -> list[bool]:
