@@ -9,7 +9,7 @@ import stodyn as sd
 from stodyn.engine import programs
 from stodyn.engine.spec import describe
 from stodyn.methods.implicit import ImplicitMidpoint
-from stodyn.statistics import Moments, Paths
+from stodyn.statistics import Moments, Observable, Paths
 
 A = -2.0 * np.eye(10) + 0.1 * np.ones((10, 10))
 RUN = dict(t=(0, 0.5), dt=0.1, paths=16, seed=1)
@@ -75,3 +75,13 @@ def test_without_a_compiler_everything_runs_under_vmap_with_the_same_noise(monke
     other = sd.simulate(coupled(3), "Heun", collect=collect, **RUN)
     assert sd.provenance(other)["executor_reason"] == "nothing to compile with"
     np.testing.assert_allclose(other["path"], printed["path"], rtol=1e-12)
+
+
+@pytest.mark.usefixtures("quick_compiling")
+def test_statistics_see_parameters_under_vmap():
+    """x = p t exactly, p common to all paths or of each path by itself."""
+    seen = Observable(lambda t, x, p: x[0] - p["common"] * p["own"] * t + p["own"], name="seen", every=5)
+    params = {"common": 2.0, "own": sd.PerPath(np.arange(4.0))}
+    problem = sd.SDE(lambda t, x, p: p["common"] * p["own"] + 0.0 * x, lambda t, x, p: 0.0 * x, 0.0, params)
+    run = sd.simulate(problem, "EulerMaruyama", executor="vmap", collect=seen, **RUN | {"paths": 4})
+    np.testing.assert_allclose(run["seen"], 1.5, rtol=1e-14)

@@ -11,7 +11,8 @@ from stodyn.engine.place import Threads
 from stodyn.engine.progress import Progress
 from stodyn.engine.spec import matched
 from stodyn.methods.coupled import refusal
-from stodyn.methods.platen import PlatenWeak2, PlatenWeak2Pairs
+from stodyn.methods.platen import PlatenWeak2, PlatenWeak2Pairs, WienerPairs
+from stodyn.numerics.printing.points import at_points
 from stodyn.statistics import functional
 
 BAR = Progress(0, False)
@@ -104,3 +105,17 @@ def test_blocks_may_be_cut_anywhere():
 def test_what_cannot_be_coupled():
     assert "not a Brownian path" in refusal(sd.method("RS1"), 1)
     assert refusal(sd.method("Heun"), 2) is None
+
+
+def test_pairs_of_a_longer_step_have_the_variance_of_its_length():
+    """V of a step of 2h from those of two steps of h: linear in their normals, of variance (2h)²."""
+    recipe, h = WienerPairs(), 0.3
+
+    def joined(u):
+        halves = [recipe.increment(h, {"W": jnp.ones(2), "aux": u[k : k + 1]}, 2) for k in (0, 1)]
+        step = recipe.join(*halves)
+        return jnp.stack([step.aux["pairs"][0, 1], step.h, *step.W])
+
+    nothing, *weights = at_points(joined, np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]))
+    np.testing.assert_allclose(nothing, [0.0, 2 * h, 2 * np.sqrt(h), 2 * np.sqrt(h)], rtol=1e-14)
+    assert sum(row[0] ** 2 for row in weights) == pytest.approx((2 * h) ** 2)

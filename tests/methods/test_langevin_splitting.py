@@ -98,3 +98,8 @@ def test_other_systems_are_refused():
     assert "friction" in OBABO.refusal(system(force=lambda t, q, p: -(p**3)))
     with pytest.raises(ValueError, match=r"h: returned shape \(2, 2\), expected one number, or a vector"):
         system(h=lambda t, q, p: jnp.ones((2, 2)) * q)
+
+
+def test_the_exact_spread_is_claimed_of_baoab_alone():
+    exact = [any("harmonic" in claim.kind for claim in method.claims) for method in (BAOAB, OBABO)]
+    assert exact == [True, False]

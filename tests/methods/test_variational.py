@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.linalg
 
 import stodyn as sd
 from stodyn.analysis.linear import step_map
@@ -429,3 +430,18 @@ def test_conformal_verlet_takes_the_forces_at_the_times_of_its_parts():
         noise = Increment(h=jnp.asarray(h), W=jnp.zeros(1))
         after, _ = langevin.ConformalVerlet.step(problem, jnp.asarray(t), jnp.array([0.3, 0.7]), noise, None)
     np.testing.assert_allclose(after, [0.3 + h * (0.7 + 0.5 * h * t), 0.7 + h * (t + 0.5 * h)], rtol=1e-14)
+
+
+def test_conformal_verlet_takes_frictions_that_mix_momenta():
+    """H = p·p/2 with the force -Γ p, Γ full: p' = exp(-Γ h) p and q' = q + h exp(-Γ h/2) p."""
+    Γ, h = np.array([[1.0, 0.4, 0.0], [0.4, 2.0, -0.3], [0.0, -0.3, 0.5]]), 0.25
+    p = np.array([1.0, -2.0, 0.5])
+    problem = Hamiltonian(lambda t, q, p: 0.5 * p @ p, h=lambda t, q, p: 0.0 * q[0], start=(np.zeros(3), p),
+                          force=lambda t, q, p: -Γ @ p)  # fmt: skip
+
+    def step(x):
+        return langevin.ConformalVerlet.step(problem, 0.0, x, Increment(h=jnp.asarray(h), W=jnp.zeros(1)), None)[0]
+
+    after = at_one(step, np.concatenate([np.zeros(3), p]))
+    half = scipy.linalg.expm(-0.5 * h * Γ)
+    np.testing.assert_allclose(after, [*(h * half @ p), *(half @ half @ p)], rtol=1e-13, atol=1e-15)

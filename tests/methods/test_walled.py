@@ -86,6 +86,14 @@ def test_impacts_lose_velocity():
     assert resting["path"][:, :, 0].min() >= 0
 
 
+def test_impacts_get_a_method_that_a_wall_may_interrupt():
+    """A state that is mirrored after the step fits no acceleration that a method keeps. Elastic: nothing is lost."""
+    ball = sd.Mechanical(lambda t, x, v: -x, lambda t, x, v: 0.0 * x, (1.0, 0.0))
+    walls = sd.Walls({"x": (0.0, None)}, kind="impact")
+    run = sd.simulate(sd.with_walls(ball, walls), t=(0, np.pi), dt=np.pi / 64, paths=1, seed=0)
+    assert sd.provenance(run)["method"] == "SRA1" and run["mean"][-1, 0] == pytest.approx(1.0, abs=1e-2)
+
+
 def test_walls_go_where_runs_go():
     """Replay, sweeps, parameters and passages take a problem with walls like any other."""
     problem = sd.with_walls(

@@ -516,3 +516,21 @@ def test_a_filter_found_again_from_few_samples_is_not_doubted():
     truth = co.gauss_markov2(1.0, 2 * np.pi * 0.5, 0.1)
     noise = co.fitted(f, 2 * density(truth, f), tolerance_db=0.5)
     assert noise.fit.rms_db < 1e-6 and noise.variance == pytest.approx(truth.variance, rel=1e-6)
+
+
+def test_what_a_filter_may_do_outside_the_band_does_not_depend_on_units():
+    """Densities c times as large may be c times as large there; in another unit of time all moves along."""
+    f, S = np.array([0.5, 1.0, 2.0]), np.array([1e-5, 4.0, 2e-5])
+    ω, allowed = fit._guards(f, S)
+    np.testing.assert_allclose(fit._guards(f, 50.0 * S), [ω, allowed + np.log(50.0)], rtol=1e-12)
+    np.testing.assert_allclose(fit._guards(60.0 * f, S / 60.0), [60.0 * ω, allowed - np.log(60.0)], rtol=1e-12)
+    variance, low, high = np.trapezoid(S, f), ω < 2 * np.pi * f[0], ω > 2 * np.pi * f[-1]
+    np.testing.assert_allclose(np.exp(allowed[low]) * f[0], 1e-3 * variance, rtol=1e-12)
+    np.testing.assert_allclose(np.exp(allowed[high][0]) * f[-1], 1e-3 * variance * 1.03**-fit.ABOVE, rtol=1e-12)
+
+
+def test_the_fit_of_a_wind_is_told_in_its_units():
+    small, large = (co.kaimal(10.0, sigma, 100.0).fit for sigma in (1.0, 3.0))
+    assert (large.order, large.error_db, large.rms_db) == (small.order, small.error_db, small.rms_db)
+    for name in ("variance", "variance_in_band", "variance_in_all"):
+        assert getattr(large, name) == pytest.approx(9.0 * getattr(small, name)) and getattr(large, name) > 4.0

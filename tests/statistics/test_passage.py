@@ -334,14 +334,60 @@ def test_every_path_has_its_own_level_and_start():
     assert run["passage_survival"][0] == 0.75
 
 
-def test_failed_paths_are_left_out():
+FAILING = {
+    "v": sd.PerPath(np.array([1.0, 0.5, 0.25, 0.1])),
+    "wall": sd.PerPath(np.array([1.5, 0.4, 9.0, 9.0])),
+}  # x = v t until x is beyond the wall, where the next step fails
+
+
+@pytest.mark.parametrize(
+    "way", [{"executor": "printed"}, {"executor": "vmap"}, {"device": jax.devices("cpu")}], ids=str
+)
+def test_a_path_that_fails_counts_with_what_it_had_reached(way, quick_compiling):
+    """Of four paths the first reaches 1 at t = 1 and fails at 3, the second fails at 2, the third reaches 1 at 4."""
+    problem = sd.SDE(lambda t, x, p: jnp.where(x > p["wall"], jnp.nan, p["v"]), lambda t, x, p: 0.0 * x, 0.0, FAILING)
+    words = r"of 4 paths, 1 failed before .* P\(τ > 4\) would lie between 0.25 and 0.5\."
+    with pytest.warns(Censored, match=words), pytest.warns(Censored, match="paths that failed never reach it"):
+        run = sd.simulate(problem, "EulerMaruyama", t=(0, 4), dt=1.0, paths=4, seed=1, on_failure="record",
+                          collect=st.Passage(1.0, every=1, bridge=False), **way)  # fmt: skip
+    np.testing.assert_allclose(run["passage_survival"], [1.0, 0.75, 0.75, 0.75, 0.5])
+    np.testing.assert_allclose(run["passage_failed"], [0.0, 0.0, 0.25, 0.25, 0.25])
+    np.testing.assert_allclose(run["passage_restricted_mean"], [0.0, 0.875, 1.625, 2.375, 3.0])
+    np.testing.assert_allclose(run["passage_at_risk"], [4.0, 2.0, 2.0, 2.0])
+    np.testing.assert_allclose(run["passage_hazard"], [np.log(4 / 3), 0.0, 0.0, np.log(2.0)])
+    assert (run["passage_mean"].item(), run["passage_mean_kind"].item()) == (3.0, "bound")
+    assert np.isfinite(run["passage_hazard_stderr"]).all()
+
+
+def test_paths_that_fail_beyond_the_level_cost_nothing():
+    """Half of the paths blow up once they are beyond 1: the law is that of Brownian motion, without a warning."""
+    problem = sd.SDE(lambda t, x, p: DRIFT + jnp.where((x > 1.0) & (p["bad"] > 0), jnp.nan, 0.0),
+                     lambda t, x, p: SIGMA, 0.0, {"bad": sd.PerPath(1.0 * (np.arange(PATHS) % 2))})  # fmt: skip
+    run = passed(problem, "EulerMaruyama", st.Passage(1.0, every=1, mean=False), on_failure="record", dt=0.5)
+    assert run.sizes["failure"] > 0.15 * PATHS
+    assert off(run, "passage_survival", [1.0, *survival(0.5 * np.arange(1, 5))]) < 5
+    assert not run["passage_failed"].any()
+
+
+def test_paths_that_fail_before_the_level_leave_the_hazard_alone():
     """Half of the paths fail at once; the others have the law of Brownian motion."""
-    bad = np.arange(PATHS) % 2
     problem = sd.SDE(lambda t, x, p: DRIFT * x**0 + jnp.where(p["bad"] > 0, jnp.nan, 0.0), lambda t, x, p: SIGMA, 0.0,
-                     {"bad": sd.PerPath(1.0 * bad)})  # fmt: skip
-    with pytest.warns(Censored, match="of 20000 paths failed on the way and are left out from then on, those among"):
+                     {"bad": sd.PerPath(1.0 * (np.arange(PATHS) % 2))})  # fmt: skip
+    with pytest.warns(Censored, match=f"of {PATHS} paths, {PATHS // 2} failed before"):
         run = passed(problem, "EulerMaruyama", st.Passage(1.0, every=1, mean=False), on_failure="record")
-    assert off(run, "passage_survival", [1.0, *survival(np.array([1.0, 2.0]))]) < 5
+    S = survival(np.array([1e-9, 1.0, 2.0]))
+    assert off(run, "passage_survival", 0.5 + 0.5 * S) < 5
+    assert off(run, "passage_hazard", -np.diff(np.log(S))) < 5
+    np.testing.assert_allclose(run["passage_failed"], [0.0, 0.5, 0.5])
+
+
+def test_a_function_without_a_value_does_not_count_as_passed():
+    problem = sd.SDE(lambda t, x: -0.5 + 0.0 * x, lambda t, x: 0.0 * x, 0.95)
+    collect = st.Passage(-5.0, lambda t, x: jnp.log(x[0]), direction="down", every=1, bridge=False, mean=False)
+    with pytest.warns(Censored, match="8 failed before they had reached the level"):
+        run = passed(problem, "EulerMaruyama", collect, paths=8)
+    np.testing.assert_array_equal(run["passage_survival"], 1.0)
+    np.testing.assert_array_equal(run["passage_failed"], [0.0, 0.0, 1.0])
 
 
 def test_single_precision():

@@ -206,8 +206,10 @@ class Program:
         snapshot = Snapshot(t, x, sound, members.weight, self.params(members), self.axes, state.iterations, None, stops)
 
         def look(k, statistic):
+            counted = members.member if statistic.counts_failed else sound
+
             def seen(track):
-                return statistic.observe(snapshot._replace(track=track))
+                return statistic.observe(snapshot._replace(track=track, sound=counted))
 
             if self.always[k]:
                 return seen(state.tracks[k])

@@ -31,7 +31,7 @@ from stodyn.numerics.printing.rows import Frame, words
 from stodyn.numerics.printing.scalars import Unprintable
 from stodyn.numerics.printing.telling import fingerprint
 from stodyn.statistics.contract import Snapshot, Statistic
-from stodyn.statistics.moments import Sums
+from stodyn.statistics.moments import Sums, central_sums
 
 WIDEST_BLOCK = 2**23
 BLOCK_BYTES = 2**30
@@ -342,7 +342,7 @@ class _Work(Work):
             look = np.flatnonzero(self.plan.looks[k][inside])
             if not look.size:
                 found.append(None)
-            elif averages_itself(statistic):
+            elif averages_itself(statistic) and (k in kept.summed or not statistic.counts_failed):
                 numbers = source.rows_of[k][0].ravel()
                 products = statistic.products(len(numbers))  # type: ignore[attr-defined]
                 if k in kept.summed:
@@ -379,14 +379,17 @@ class _Work(Work):
         """The observation of a statistic that looks at all paths of a block together, computed by JAX on the card."""
         spec, source, lanes = self.spec, self.program.source, self.lanes
 
-        def observe(seen, slot, t, own, common):
+        def observe(seen, slot, t, paths, own, common):
             rows = seen[slot]
             x = rows[: spec.problem.n].astype(spec.dtype)
-            sound = rows[-1] > 0
+            sound = jnp.arange(lanes) < paths if statistic.counts_failed else rows[-1] > 0
             weight = jnp.ones(lanes, spec.dtype)
             taken = [_typed(rows[numbers], source.seen_dtypes[numbers.flat[0]]) for numbers in source.rows_of[k]]
             if gives_values(statistic):
-                return taken[0].reshape(-1, lanes), sound
+                values = taken[0].reshape(-1, lanes)
+                if not averages_itself(statistic):
+                    return values, sound
+                return central_sums(values, sound, weight, statistic.products(len(values)))  # type: ignore[attr-defined]
             iterations = taken.pop(0) if statistic.counts_iterations else None
             track = jax.tree.unflatten(source.watched.trees[k], taken)
             params = jax.tree.unflatten(spec.params_tree, self._params(own, common))
@@ -398,7 +401,7 @@ class _Work(Work):
             if not varies
         ]
         own = self.own.array if self.own is not None else np.zeros(1)
-        given = (self.seen.array, np.int32(slot), spec.dtype.type(t), own, common)  # type: ignore[union-attr]
+        given = (self.seen.array, np.int32(slot), spec.dtype.type(t), np.int32(self.paths), own, common)  # type: ignore[union-attr]
         with jax.enable_x64(True), jax.default_device(self.card.device):
             asked = (k, self.card.device, self.lanes, self.slots)
             if asked not in self._observing:

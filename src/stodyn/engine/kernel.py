@@ -68,6 +68,7 @@ class LaunchResults:
             for k, statistic in enumerate(statistics)
             if isinstance(source, Source) and averages_itself(statistic) and source.rows_of[k][0].size <= FEW
         }
+        self.counting_failed = {k for k in self.summed if statistics[k].counts_failed}
         self.rows = len(source.seen) + 1 if len(self.summed) < len(statistics) else 0
         self.places, place = {}, 0
         for k, numbers in self.summed.items():
@@ -345,7 +346,8 @@ class _OfPaths:
             one = w.value(f"select i1 {sound}, double 1.0, double 0.0")
             w.store(one, self.row("seen", w.whole("add", base, kept.rows - 1)), "double")
         for k, numbers in kept.summed.items():
-            self._sum(k, [self._real(values[i], source.seen_dtypes[i]) for i in numbers], sound, slot)
+            counted = self.is_path if k in kept.counting_failed else sound
+            self._sum(k, [self._real(values[i], source.seen_dtypes[i]) for i in numbers], counted, slot)
 
     def _real(self, x: str, dtype: np.dtype) -> str:
         w = self.w

@@ -210,11 +210,15 @@ class _Work(Work):
     def observed(self, inside: slice) -> list[Any]:
         times, source = self.plan.t[self.plan.saves[inside]], self.program.source
         seen, n = self.seen[: len(times)], self.spec.problem.n
-        sound = np.isfinite(seen[:, :n]).all(axis=1) & self.members.member
-        weight = np.where(sound, self.members.weight, 0.0)
+        finite = np.isfinite(seen[:, :n]).all(axis=1) & self.members.member
+        weight_of_finite = np.where(finite, self.members.weight, 0.0)
         found: list[Any] = []
         for k, statistic in enumerate(self.spec.statistics):
             look = np.flatnonzero(self.plan.looks[k][inside])
+            sound, weight = finite, weight_of_finite
+            if statistic.counts_failed:
+                sound = np.broadcast_to(self.members.member, finite.shape)
+                weight = np.where(sound, self.members.weight, 0.0)
             if not look.size:
                 found.append(None)
             elif averages_itself(statistic):

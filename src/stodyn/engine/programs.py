@@ -451,14 +451,14 @@ class Hosted(Way):
 
         def look(statistic: Statistic, follows: tuple[Callable, Callable], saves: np.ndarray) -> Any:
             tracked, observed = follows
-            seen, wanted = [], set(saves.tolist())
+            seen, wanted, counted = [], set(saves.tolist()), finite | statistic.counts_failed
             track = statistic.track_start(times[0], states[0].T, params)
             for k, t in enumerate(times):
                 if k and track is not None:
                     track = tracked(track, times[k - 1], spec.lengths[k - 1], states[k - 1].T, states[k].T, params)
                 if k in wanted:
                     idle = np.zeros(width, np.int32)
-                    seen.append(observed(t, states[k].T, finite[k], members.weight, params, idle, track))
+                    seen.append(observed(t, states[k].T, counted[k], members.weight, params, idle, track))
             return jax.tree.map(lambda *xs: np.stack(xs), *seen)
 
         observed = [look(*each) for each in zip(spec.statistics, self.looks, spec.saves, strict=True)]

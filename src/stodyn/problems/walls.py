@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from stodyn.arguments import checks_arguments
-from stodyn.problems.contract import expect_problem
+from stodyn.problems.contract import Recommended, expect_problem
 from stodyn.problems.impact import Impact, Restitution, Struck, check_restitution, check_strikable, struck
 from stodyn.problems.level import BRIDGE, Level
 from stodyn.problems.measured import Measured
@@ -98,6 +98,11 @@ class Walled(Measured):
 
     walls: Walls
     places: tuple[tuple[int, int, float, float], ...]
+
+    @property
+    def recommended(self) -> Recommended:
+        """That of the equations of first order: a state that a wall has moved fits no acceleration kept before."""
+        return self.problem.lower(SDE)[0].recommended if self.walls.kind == "impact" else super().recommended
 
     def draw_start(self, rng: np.random.Generator, paths: range) -> np.ndarray:
         x = self.problem.draw_start(rng, paths)

@@ -38,7 +38,7 @@ class Snapshot(NamedTuple):
 
     t: Any
     x: Any  # (n, lanes): the components
-    sound: Any  # (lanes,): the lane is a path of the run and its state is finite
+    sound: Any  # (lanes,): the lane is a path of the run, and its state is finite or the statistic counts failed paths
     weight: Any  # (lanes,)
     params: Any  # leaves common to all paths as they are, others with a last axis of lanes
     axes: Any  # for each leaf of params: None where it is common to all paths, -1 where it has an axis of lanes
@@ -145,6 +145,7 @@ class Statistic(ABC):
     collected_by_users: ClassVar[bool] = True  # False: runs collect it for themselves
     own_times: ClassVar[int] = 0  # about how many times it uses where none are given; 0: those of the run
     counts_iterations = False  # whether the run must count Newton iterations for it
+    counts_failed = False  # whether paths that failed count, too; what it gathers of them must stay finite
     refuses_stops: ClassVar[str] = ""  # why it cannot be collected in a run that stops paths, in words
 
     def __post_init__(self):

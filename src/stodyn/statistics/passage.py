@@ -6,6 +6,8 @@ integral; s falls in a step by the chance of a crossing within it (problems.leve
     survival S(t) = E s;   restricted mean E min(τ, t) = E ∫ s;   between two observations, s falling by d on the way:
     density E d/Δ;         hazard ln(S_before/S)/Δ;               errors from sums over paths of s, d, ∫ s and products
     E τ = E min(τ, T) + S(T)/λ, where the hazard λ is constant at the end (λ over the last fifth of the time)
+
+A path that fails keeps its s: what it had reached before counts, and beyond that it never reaches the level.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ EARLY, LATE = 0.6, 0.8  # shares of the time at which survival is kept, for the 
 FAR = 3.0  # standard deviations of a step; where both ends are farther off, the chance of a crossing is below 2e-8
 FEW_COMPONENTS, FEW_HALVINGS = 8, 12  # components up to which loops serve rare cases; halvings of a root without them
 FEW = 16  # observation times that are compared one by one
-SURVIVAL, TIME, FALL, AT_EARLY, AT_LATE, VALUE = range(6)  # values per path; the last three serve the mean
+SURVIVAL, TIME, FALL, FAILED, AT_EARLY, AT_LATE, VALUE = range(7)  # values per path; the last three serve the mean
 
 
 class Censored(UserWarning):
@@ -40,7 +42,7 @@ class Censored(UserWarning):
 
 
 class Track(NamedTuple):
-    """The numbers each path carries. They change only in a step that may have reached the level.
+    """The numbers each path carries. They change only in a step that may have reached the level and did not fail.
 
     survival  the probability s that the level has not been reached
     time      the integral of s up to the time `when`, where the latest such step ended
@@ -93,9 +95,13 @@ class Passage(Averaged):
     without an error, NAME_at_risk, how many paths enter the interval; and the number NAME_mean = E τ. NAME_mean_kind
     says what that number is: "complete" (at most one path in a thousand is left, and its share S/λ is added),
     "extrapolated" (the hazard was constant over the last two fifths of the time, and S/λ is added), or "bound"
-    (E min(τ, T), a lower bound). For the last two a warning `Censored` says what is missing, and also where paths
-    failed on the way (on_failure="record"): they are left out from then on, even if they had reached the level before.
+    (E min(τ, T), a lower bound). For the last two a warning `Censored` says what is missing.
     Intervals of survival, density and hazard: `results.interval`.
+
+    Where paths fail (on_failure="record"), one that had reached the level before counts as any other; one that had not
+    counts as a path that never reaches it. NAME_failed (time) is the part of the survival that such paths make up,
+    which no error bar holds: had they not failed, P(τ > t) would lie between NAME_survival - NAME_failed and
+    NAME_survival. The hazard is that of the paths that have not failed. A path whose `of` is NaN counts as failed.
 
     Examples
     --------
@@ -103,6 +109,7 @@ class Passage(Averaged):
     >>> passage = st.Passage(2.0, of="x", every=16)
     """
 
+    counts_failed = True
     refuses_stops = "weighs crossings, but a stop decides them: read stop_time and alive from the run instead"
 
     level: Any = dataclasses.field(kw_only=False)
@@ -171,11 +178,16 @@ class Passage(Averaged):
 
     def track_start(self, t, x, params):
         def alive(x, params):
-            return jnp.where(jnp.all(self.gauge.distances(t, x, params) > 0), 1.0, 0.0).astype(x.dtype)
+            has_reached = self._is_known(t, x, params) & jnp.any(self.gauge.distances(t, x, params) <= 0)
+            return jnp.where(has_reached, 0.0, 1.0).astype(x.dtype)
 
         begun = jax.vmap(alive, in_axes=(-1, self._axes(params, x)))(x, params)
         kept = (begun, begun) if self.mean else (None, None)
         return Track(begun, jnp.zeros_like(begun), jnp.full_like(begun, t), begun, *kept)
+
+    def _is_known(self, t: Array, x: Array, params: Any) -> Array:
+        """Whether a path has not failed and the function of its state has a value."""
+        return jnp.all(jnp.isfinite(x)) & ~jnp.isnan(self.gauge.value(t, x, params))
 
     def _axes(self, params: Any, x: Array) -> Any:
         """The axes of the leaves of the parameters: -1 for those whose shape has an axis of lanes, else None."""
@@ -199,7 +211,9 @@ class Passage(Averaged):
             marks = [jnp.where(t + self.tolerance < mark, left, old)
                      for mark, old in zip(self.marks[1:], track[4:], strict=True) if old is not None]  # fmt: skip
             kept = marks or (None, None)
-            return Track(left, time, t + h + 0.0 * s, jnp.where(is_new, s, track.last), *kept)
+            new = Track(left, time, t + h + 0.0 * s, jnp.where(is_new, s, track.last), *kept)
+            is_known = self._is_known(t + h, after, params) & jnp.isfinite(reached)
+            return jax.tree.map(lambda a, b: jnp.where(is_known, a, b), new, track)
 
         def of_those_left(track: Track) -> Track:
             return rarely(is_possible & (track.survival > 0.0), fallen, track)
@@ -222,12 +236,18 @@ class Passage(Averaged):
         track, t = snapshot.track, snapshot.t
         is_open = self._interval(t - self.tolerance) == self._interval(track.when - self.tolerance)
         fall = jnp.where(is_open, track.last - track.survival, 0.0)
-        own = [track.survival, track.time + (t - track.when) * track.survival, fall]
+        extra, axes = ((), ()) if snapshot.params is None else ((snapshot.params,), (snapshot.axes,))
+
+        def of_each(function):
+            return jax.vmap(lambda x, *p: function(t, x, *(p or (None,))), in_axes=(-1, *axes))(snapshot.x, *extra)
+
+        is_known = of_each(self._is_known)
+        failed = jnp.where(is_known, 0.0, track.survival)
+        own = [track.survival, track.time + (t - track.when) * track.survival, fall, failed]
         if not self.mean:
             return jnp.stack(own)
-        extra, axes = ((), ()) if snapshot.params is None else ((snapshot.params,), (snapshot.axes,))
-        value = jax.vmap(lambda x, *p: self.gauge.value(t, x, *(p or (None,))), in_axes=(-1, *axes))
-        return jnp.stack([*own, track.early, track.late, value(snapshot.x, *extra)])
+        value = of_each(self.gauge.value)
+        return jnp.stack([*own, track.early, track.late, jnp.where(jnp.isfinite(value), value, 0.0)])
 
     # --- the result ---------------------------------------------------------------------------------------------------
 
@@ -247,10 +267,11 @@ class Passage(Averaged):
             "survival_stderr": Variable(("time",), found.mean_stderr[:, SURVIVAL]),
             "restricted_mean": Variable(("time",), found.mean[:, TIME], intervals.attributes(intervals.STUDENT, count)),
             "restricted_mean_stderr": Variable(("time",), found.mean_stderr[:, TIME]),
+            "failed": Variable(("time",), found.mean[:, FAILED]),
         }
         middle, between = self._between(found, count, run.times)
         variables |= {name: Variable((f"{self.name}_middle",), *values) for name, values in between.items()}
-        warned: tuple[Warning, ...] = self._lost(count)
+        warned: tuple[Warning, ...] = self._failed(found, count[-1], float(run.times[-1]))
         if self.mean:
             mean = _mean(found, count, run.times[-1], self.marks)
             variables |= {
@@ -267,12 +288,13 @@ class Passage(Averaged):
         ends = np.flatnonzero(times > self.marks[0])
         before = np.where(ends > 0, times[ends - 1], self.marks[0])
         length = times[ends] - before
-        S, fall = found.mean[ends, SURVIVAL], found.mean[ends, FALL]
+        S, fall = found.mean[ends, SURVIVAL] - found.mean[ends, FAILED], found.mean[ends, FALL]
         covariance = found.covariance[ends] / count[ends, None, None]  # type: ignore[index]
         with np.errstate(divide="ignore", invalid="ignore"):
             hazard = np.where(S > 0, np.log1p(fall / S), np.nan) / length
             slopes = np.zeros((len(ends), found.mean.shape[1]))
             slopes[:, SURVIVAL], slopes[:, FALL] = -fall / (S * (S + fall)) / length, 1.0 / (S + fall) / length
+            slopes[:, FAILED] = -slopes[:, SURVIVAL]
             error = np.sqrt(np.einsum("ti,tij,tj->t", slopes, covariance, slopes))
         return 0.5 * (before + times[ends]), {
             "density": (fall / length, intervals.attributes(intervals.BINOMIAL, count[ends], length)),
@@ -282,28 +304,29 @@ class Passage(Averaged):
             "at_risk": (count[ends] * (S + fall),),
         }
 
-    def _lost(self, count: np.ndarray) -> tuple[Warning, ...]:
-        """The warning that failed paths call for: what they did before is lost."""
-        lost = count.max() - count[-1]
-        if lost <= 0.0:
+    def _failed(self, found: Summary, count: float, end: float) -> tuple[Warning, ...]:
+        """The warning that paths call for which failed before they had reached the level."""
+        S, failed = found.mean[-1, SURVIVAL], found.mean[-1, FAILED]
+        if failed <= 0.0:
             return ()
         return (
             Censored(
-                f"{self.name}: {lost:.0f} of {count.max():.0f} paths failed on the way and are left out from then on, "
-                "those among them too that had reached the level before: the survival is that of the others. Where "
-                "paths fail beyond the level, end them there by stop=stodyn.Stop(level) and read alive from the run."
+                f"{self.name}: of {count:.0f} paths, {count * failed:.6g} failed before they had reached the level. "
+                f"They count as paths that never reach it; had they not failed, P(τ > {end:g}) would lie between "
+                f"{S - failed:.4g} and {S:.4g}."
             ),
         )
 
     def _warnings(self, mean: _Mean, found: Summary, count: float, end: float) -> tuple[Warning, ...]:
         """The warnings that the mean calls for."""
-        S, words = found.mean[-1, SURVIVAL], self.gauge.words
+        S, words, any_failed = found.mean[-1, SURVIVAL], self.gauge.words, found.mean[-1, FAILED] > 0.0
         if count * (1.0 - S) < 1.0:
-            where = f"{words} was {found.mean[-1, VALUE]:.3g} there, with a standard deviation of "
-            where += f"{np.sqrt(found.variance[-1, VALUE]):.3g}{self._levels(end)}"
+            where = f" ({words} was {found.mean[-1, VALUE]:.3g} there, with a standard deviation of "
+            where += f"{np.sqrt(found.variance[-1, VALUE]):.3g}{self._levels(end)})"
             return (
                 Censored(
-                    f"{self.name}: none of {count:.0f} paths reached the level before t = {end:g} ({where}), so all "
+                    f"{self.name}: none of {count:.0f} paths reached the level before t = {end:g}"
+                    f"{'' if any_failed else where}, so all "
                     f"that is known about the mean is that P(τ > {end:g}) > {max(1 - 3 / count, 0):.6g}, with 95 % "
                     "confidence. Run longer, give more paths, or use stodyn.rare for a rare event; mean=False leaves "
                     "the mean out."
@@ -322,10 +345,11 @@ class Passage(Averaged):
                     f"which was constant. {way}"
                 ),
             )
+        why = "the hazard was not constant at the end, or is not known well enough to extrapolate"
         return (
             Censored(
-                f"{left}The mean {mean.value:.4g} is that of min(τ, {end:g}), a lower bound of the mean of τ: the "
-                f"hazard was not constant at the end, or is not known well enough to extrapolate. {way}"
+                f"{left}The mean {mean.value:.4g} is that of min(τ, {end:g}), a lower bound of the mean of τ: "
+                f"{'paths that failed never reach it' if any_failed else why}. {way}"
             ),
         )
 
@@ -353,12 +377,12 @@ def _mean(found: Summary, count: np.ndarray, end: float, marks: tuple[float, ...
     if S <= 0.0:
         return bound._replace(kind="complete" if S == 0.0 else "bound")
     last, before = end - marks[2], marks[2] - marks[1]
-    if not (last > 0 and before > 0 and late > S and early > 0):
+    if found.mean[-1, FAILED] > 0.0 or not (last > 0 and before > 0 and late > S and early > 0):
         return bound
     λ, λ_before = np.log(late / S) / last, np.log(early / late) / before
 
     def error(**slopes: float) -> float:
-        vector = np.zeros(6)
+        vector = np.zeros(len(covariance))
         for name, slope in slopes.items():
             vector[{"S": SURVIVAL, "R": TIME, "early": AT_EARLY, "late": AT_LATE}[name]] = slope
         return float(np.sqrt(max(vector @ covariance @ vector, 0.0)))

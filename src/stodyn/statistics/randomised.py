@@ -25,6 +25,10 @@ class Randomised(Valued):
 
     collected_by_users = False
 
+    @property
+    def counts_failed(self):  # type: ignore[override]
+        return self.of.counts_failed
+
     def prepared(self, problem, times):
         return dataclasses.replace(self, of=self.of.prepared(problem, times))
 
