@@ -265,22 +265,15 @@ def _table(method: Method, problems: list[Any]) -> str:
 def _report(method: Method, problems: list[Any]) -> str:
     assert problems, "there is nothing to try it on"
     problem = _stepped(problems[0], method)
-    params, noise = problem.example_params(), _increment(method, problem, 0, 0)
-
-    @Uncompiled
-    def reported(x):
-        report = method.numbered_step(0, problem, 0.0, method.start(problem, 0.0, x, params), noise, params)[1]
-        return jnp.asarray(report.ok), jnp.asarray(report.iterations)
-
-    with underived():
-        ok, iterations = reported(states_near(problem)[:, 0])
+    step, noises = _one_path(problem, method), _noises(problem, method, 0)
+    _, ok, iterations = step(states_near(problem)[:, 0], noises)
     assert ok.dtype == bool and jnp.issubdtype(iterations.dtype, jnp.integer), (
         f"ok and iterations are {ok.dtype} and {iterations.dtype}, expected a truth value and a count"
     )
     assert ok, f"a plain step is reported as failed after {iterations} rounds"
     if iterations == 0:
         return "explicit"
-    assert not reported(np.full(problem.n, np.nan))[0], "a step from NaN is reported as solved"
+    assert not step(np.full(problem.n, np.nan), noises)[1], "a step from NaN is reported as solved"
     return f"{iterations} rounds per step"
 
 
@@ -371,22 +364,33 @@ def _steps(method: Method) -> int:
     return method.starting_steps + 1
 
 
+def _noises(problem: Any, method: Method, i: int) -> list[Any]:
+    """The increments of all steps of path i."""
+    return [_increment(method, problem, k, i) for k in range(_steps(method))]
+
+
 @functools.lru_cache(maxsize=8)
-def _plain(problem: Any, method: Method) -> np.ndarray:
-    """The components (n, PATHS) after a step, each path by itself."""
+def _one_path(problem: Any, method: Method) -> Uncompiled:
+    """one(x, noises): the components (n,) of a path after its steps, and ok and iterations of the first of these."""
     params = problem.example_params()
 
     @Uncompiled
     def one(x, noises):
-        state = method.start(problem, jnp.zeros(()), x, params)
+        state, reports = method.start(problem, jnp.zeros(()), x, params), []
         for k, noise in enumerate(noises):
             step = method.step if k >= method.starting_steps else lambda *a: method.starting_step(jnp.asarray(k), *a)
-            state, _ = step(problem, k * STEP, state, noise, params)
-        return method.read(state)
+            state, report = step(problem, k * STEP, state, noise, params)
+            reports.append(report)
+        return method.read(state), jnp.asarray(reports[0].ok), jnp.asarray(reports[0].iterations)
 
-    x = states_near(problem)
-    return np.stack([one(x[:, i], [_increment(method, problem, k, i) for k in range(_steps(method))])
-                     for i in range(PATHS)], axis=1)  # fmt: skip
+    return one
+
+
+@functools.lru_cache(maxsize=8)
+def _plain(problem: Any, method: Method) -> np.ndarray:
+    """The components (n, PATHS) after a step, each path by itself."""
+    one, x = _one_path(problem, method), states_near(problem)
+    return np.stack([one(x[:, i], _noises(problem, method, i))[0] for i in range(PATHS)], axis=1)
 
 
 @functools.lru_cache(maxsize=4)

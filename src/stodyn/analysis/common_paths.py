@@ -13,11 +13,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from stodyn.engine import programs
+from stodyn.engine import kept_traces, programs
 from stodyn.engine.follow import States
 from stodyn.engine.layout import Layout, Members
 from stodyn.engine.programs import lanes_of
 from stodyn.engine.spec import Spec, matched
+from stodyn.engine.traces import looks_of
 from stodyn.methods.contract import Method
 from stodyn.methods.measured import measuring
 from stodyn.noise import iterated, wiener
@@ -65,7 +66,7 @@ def common_paths(
     scalars = 1 + sum(counts.values()) + sum(a.size for a in jax.tree.leaves(example(recipe, m)))
     width = int(np.clip(CHUNK // (steps * scalars), 1, paths))
     steppers = [
-        _Stepper(one, run.by, recipe) if isinstance(run.by, Method) else None
+        _Stepper(problem, one, run.by, recipe) if isinstance(run.by, Method) else None
         for run, one in zip(runs, problems, strict=True)
     ]
     of_the_path = [None if isinstance(run.by, Method) else jax.jit(jax.vmap(run.by, in_axes=(None, 1))) for run in runs]
@@ -121,13 +122,19 @@ def _joined(noise: Increment, factor: int, join: Callable) -> Increment:
 class _Stepper:
     """A method on a problem along given increments, by the engine's programs."""
 
-    def __init__(self, problem: Any, method: Method, recipe: Recipe):
-        self.m, self.method = problem.m, method
-        self.composes = composes(method.needs, problem.m)
+    def __init__(self, problem: Any, stepped: Any, method: Method, recipe: Recipe):
+        """`stepped` is the problem as the method takes it."""
+        self.m, self.method = stepped.m, method
+        self.composes = composes(method.needs, stepped.m)
         along = _Along(method, _AsGiven(recipe)) if self.composes else method
         ends = np.zeros(2)
-        spec = Spec(problem, along, ends, ends[1:], (States(),), (np.zeros(1, int),), np.dtype(float), None, {})
-        self.described = spec.traced_anew()
+        spec = Spec(stepped, along, ends, ends[1:], (States(),), (np.zeros(1, int),), np.dtype(float), None, {})
+
+        def traced_anew() -> Any:
+            return spec.traced_anew().traced
+
+        traced = kept_traces.kept(problem, looks_of(problem), along, traced_anew)
+        self.described = dataclasses.replace(spec, traced=traced)
 
     def spec(self, t: float, h: float, steps: int) -> Spec:
         """What is run with `steps` steps of length h, of which the last state is looked at."""

@@ -76,12 +76,13 @@ def trace(problem, method: Method, dtype=np.float64) -> Traced:
     x, t = np.zeros(problem.n, dtype), np.zeros((), dtype)  # in NumPy: JAX would compile each zero
     counts = method.needs.normals(problem.m)
     streams = tuple((name, count) for name, count in counts.items() if count)
-    start_shape = jax.eval_shape(lambda t, x, *p: method.start(problem, t, x, tree.unflatten(p)), t, x, *leaves)
-    state_tree: Any
-    state_leaves, state_tree = jax.tree.flatten(start_shape)
 
     def start(t, x, *flat_params):
-        return jax.tree.leaves(method.start(problem, t, x, tree.unflatten(flat_params)))
+        return method.start(problem, t, x, tree.unflatten(flat_params))
+
+    begun, start_shape = jax.make_jaxpr(start, return_shape=True)(t, x, *leaves)
+    state_tree: Any
+    state_leaves, state_tree = jax.tree.flatten(start_shape)
 
     def step(t, h, *rest):
         return stepped(method.step, t, h, rest)
@@ -109,7 +110,7 @@ def trace(problem, method: Method, dtype=np.float64) -> Traced:
     inputs = (t, t, *state_leaves, *normals, *leaves)
     return Traced(
         _without_dead_code(jax.make_jaxpr(step)(*inputs)),
-        jax.make_jaxpr(start)(t, x, *leaves),
+        begun,
         jax.make_jaxpr(read)(*state_leaves),
         jax.make_jaxpr(starting)(np.zeros((), np.int32), *inputs) if method.starting_steps else None,
         method.starting_steps,
