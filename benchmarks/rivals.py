@@ -128,11 +128,12 @@ def normals_alone(count: int, paths: int, steps: int, slab: int, threads: int) -
 
     def part(number: int) -> float:
         fill, z = path_normals_code.compiled().fill, np.empty((slab * count, path_normals.LANES))
-        key = path_normals.key(1, "W")
-        for first in range(number * path_normals.LANES, paths, threads * path_normals.LANES):
-            states = path_normals.states(key, first + np.arange(path_normals.LANES))
+        states = path_normals.states(
+            path_normals.key(1, "W"), np.arange(number * paths // threads, (number + 1) * paths // threads)
+        )
+        for state in range(states.ctypes.data, states.ctypes.data + states.nbytes, states.itemsize * states[0].size):
             for done in range(0, steps, slab):
-                fill(states.ctypes.data, z.ctypes.data, count * min(slab, steps - done), path_normals.LANES)
+                fill(state, z.ctypes.data, count * min(slab, steps - done), path_normals.LANES)
         return float(np.mean(z * z))
 
     return shared(part, threads)
