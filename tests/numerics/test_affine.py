@@ -33,6 +33,7 @@ OTHERS = {
     "a floor": lambda x, c: x - jnp.floor(x),
     "a choice by x": lambda x, c: jnp.where(x > 0, 1.0, -1.0),
     "an entry chosen by x": lambda x, c: c[jnp.argmax(x)][None],
+    "a function of an entry": lambda x, c: x.at[0].apply(jnp.sin),
     "whole numbers": lambda x, c: x.astype(int).astype(float),
     "a loop": lambda x, c: jax.lax.fori_loop(0, 3, lambda k, y: y * x, c),
 }

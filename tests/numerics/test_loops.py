@@ -288,6 +288,9 @@ def test_turns_compute_what_numpy_does(name):
         (lambda x: x.at[jnp.floor(x).astype(int)].add(1.0), "a scatter to many places that are computed"),
         (lambda x: jax.vmap(lambda x: jax.lax.while_loop(lambda x: x < 1, lambda x: x + 1, x))(x), "under jax.vmap"),
         (lambda x: jnp.fft.fft(x).real, "numbers of type complex"),
+        (lambda x: x.at[np.arange(N - 1)].apply(jnp.cos), r"a function of some entries, x.at\[k\].apply"),
+        (lambda x: jnp.argmax(x > 0.0) * x, "an extreme of truth values"),
+        (lambda x: x.at[1].apply(jnp.cos), r"a function of some entries, x.at\[k\].apply"),
     ],
 )
 def test_what_cannot_be_a_loop_is_refused_with_the_reason(function, words):

@@ -43,6 +43,13 @@ def test_loops_and_branches_at_one_point_and_at_many():
             np.testing.assert_allclose(value, expected, rtol=1e-13)
 
 
+@pytest.mark.parametrize("dtype", [np.int32, np.int64, np.uint8])
+def test_numbers_without_a_whole_one_are_converted_as_xla_does(dtype):
+    x = np.array([np.nan, np.inf, -np.inf, 1e300, -3.7, 2.5, 2.0**31, -0.0])
+    found = uncompiled.value(lambda x: x.astype(dtype), x)
+    np.testing.assert_array_equal(found, jax.lax.convert_element_type(x, dtype))
+
+
 def test_what_numpy_has_no_word_for_is_left_to_jax():
     closed = jax.make_jaxpr(lambda x: jnp.linalg.inv(x))(np.eye(2))
     with pytest.raises(uncompiled.Compile):

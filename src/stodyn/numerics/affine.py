@@ -14,7 +14,7 @@ from jax.extend import core
 
 from stodyn.numerics.dependence import dependence
 from stodyn.numerics.printing.scalars import MOVES, Unprintable
-from stodyn.numerics.printing.trace import equations_of, interpret, traces_inside
+from stodyn.numerics.printing.trace import applies_a_function, equations_of, interpret, traces_inside
 
 FIXED, AFFINE, OTHER = range(3)
 SUMS = {
@@ -59,7 +59,7 @@ def _kind(equation: Any, kinds: list[int]) -> int:
         return AFFINE if FIXED in kinds else OTHER
     if name == "custom_linear_solve":  # its matrix stands first, in several forms
         return OTHER if AFFINE in kinds[: sum(equation.params["const_lengths"])] else AFFINE
-    if name in BY_THE_REST_FIXED:
+    if name in BY_THE_REST_FIXED and not applies_a_function(name, equation.params):
         free = set(range(len(kinds))[BY_THE_REST_FIXED[name]])
         return AFFINE if all(kind == FIXED or k in free for k, kind in enumerate(kinds)) else OTHER
     return OTHER
@@ -75,7 +75,7 @@ def is_proved_affine(function: Callable, arguments: Sequence[Any], moving: int) 
         return False
     try:
         (entries,) = dependence(jax.jacfwd(function, argnums=moving), *arguments)
-    except Unprintable:
+    except (Unprintable, NotImplementedError):  # JAX differentiates most operations, but not all
         return False
     return not any(a == moving for e in entries.ravel() if isinstance(e, frozenset) for a, _ in e)
 

@@ -19,7 +19,7 @@ from jax.extend import core
 
 from stodyn.numerics import uncompiled
 from stodyn.numerics.printing.scalars import ELEMENTWISE, MOVES, Unprintable
-from stodyn.numerics.printing.trace import interpret
+from stodyn.numerics.printing.trace import applies_a_function, interpret
 
 LARGEST, COLUMNS = 20_000_000, 64  # products of entries that are followed one by one; columns of a product
 
@@ -162,6 +162,8 @@ def _by_indices(equation: Any, inputs: list[Spread]) -> list[Spread]:
     name = equation.primitive.name
     arrays = {"gather": (0,), "dynamic_slice": (0,), "dynamic_update_slice": (0, 1), "scatter": (0, 2)}[name]
     places = {k: x for k, x in enumerate(inputs) if k not in arrays}
+    if applies_a_function(name, equation.params):
+        raise Unprintable("a function of some entries, x.at[k].apply(f)")
     if not all(x.known.all() for x in places.values()):
         raise Unprintable(f"{name} with an index that is computed")
     if name == "gather" and "FILL" in str(equation.params["mode"]):

@@ -151,6 +151,17 @@ def _dot_general(a: np.ndarray, b: np.ndarray, *, dimension_numbers: Any, **_: A
     return np.einsum(f"{''.join(axes_a)},{''.join(axes_b)}->{''.join(batch + free)}", a, b)
 
 
+def _converted(x: np.ndarray, *, new_dtype: Any, **_: Any) -> np.ndarray:
+    """As XLA converts: NaN becomes the whole number 0, and what is too large for a type its largest number."""
+    if x.dtype.kind != "f" or np.dtype(new_dtype).kind not in "iu":
+        return np.asarray(x, new_dtype)
+    limits = np.iinfo(new_dtype)
+    with np.errstate(invalid="ignore"):
+        whole = x.astype(new_dtype)
+    whole = np.where(x >= float(limits.max), limits.max, np.where(x <= float(limits.min), limits.min, whole))
+    return np.where(np.isnan(x), 0, whole).astype(new_dtype)
+
+
 def _execute(given: np.ndarray, *fixed: np.ndarray, program: Any) -> np.ndarray:
     numbers = [*program.constants, *given]
     others = fixed[0] if fixed else numbers
@@ -179,7 +190,7 @@ REAL: dict[str, Callable] = {
 OTHERS: dict[str, Callable] = {
     "dot_general": _dot_general,
     "execute_instructions": _execute,
-    "convert_element_type": lambda x, *, new_dtype, **_: np.asarray(x, new_dtype),
+    "convert_element_type": _converted,
     "integer_pow": lambda x, *, y: x**y,
     "reduce_sum": lambda x, *, axes, **_: np.sum(x, tuple(axes)),
     "reduce_max": lambda x, *, axes, **_: np.max(x, tuple(axes)),

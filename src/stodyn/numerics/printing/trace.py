@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import jax
@@ -95,6 +95,11 @@ def _opened(operation: Any) -> core.ClosedJaxpr:
     with jax.enable_x64(True):  # the trace has the dtypes it has, whatever the caller's are
         given = (jax.ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in operation.in_avals_flat)
         return jax.make_jaxpr(flat)(*given)
+
+
+def applies_a_function(name: str, params: Mapping[str, Any]) -> bool:
+    """Whether an operation is a scatter that puts a function of the old entries in their places: x.at[k].apply(f)."""
+    return name == "scatter" and params.get("update_jaxpr") is not None
 
 
 def traces_inside(equation: Equation) -> list[core.ClosedJaxpr]:

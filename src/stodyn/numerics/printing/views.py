@@ -17,6 +17,7 @@ from stodyn.numerics.printing.arrays import FEW, INT64, WRITTEN_OUT, Array, Arra
 from stodyn.numerics.printing.flat import Equation
 from stodyn.numerics.printing.nodes import BOOL, Entry, Node, is_known, value_of
 from stodyn.numerics.printing.scalars import Unprintable, filling
+from stodyn.numerics.printing.trace import applies_a_function
 
 FULL = 0.2  # of a known matrix: a fuller one is multiplied as it is
 
@@ -244,6 +245,8 @@ def _scatter(combine: str | None) -> Callable:
         (x, indices, updates), numbers, graph = inputs, equation.params["dimension_numbers"], self.graph
         if numbers.operand_batching_dims:
             raise Unprintable("a scatter under vmap, in a step that is printed as loops")
+        if applies_a_function(equation.name, equation.params):
+            raise Unprintable("a function of some entries, x.at[k].apply(f), in a step that is printed as loops")
         axes = numbers.scatter_dims_to_operand_dims
         window_axes = [a for a in range(len(x.shape)) if a not in numbers.inserted_window_dims]
         window = dict(zip(window_axes, (updates.shape[d] for d in numbers.update_window_dims), strict=True))
@@ -330,11 +333,21 @@ def _scatter(combine: str | None) -> Callable:
 
 # --- folds ------------------------------------------------------------------------------------------------------------
 
+
+def _limit(dtype: np.dtype, towards: float) -> Any:
+    """The largest number of a type, or the smallest."""
+    if dtype.kind == "f":
+        return dtype.type(towards)
+    if dtype == BOOL:
+        raise Unprintable("an extreme of truth values, in a step that is printed as loops")
+    return dtype.type(np.iinfo(dtype).max if towards > 0 else np.iinfo(dtype).min)
+
+
 NEUTRAL: dict[str, Callable[[np.dtype], Any]] = {
     "add": lambda dtype: dtype.type(0),
     "mul": lambda dtype: dtype.type(1),
-    "max": lambda dtype: dtype.type(-np.inf) if dtype.kind == "f" else dtype.type(np.iinfo(dtype).min),
-    "min": lambda dtype: dtype.type(np.inf) if dtype.kind == "f" else dtype.type(np.iinfo(dtype).max),
+    "max": lambda dtype: _limit(dtype, -np.inf),
+    "min": lambda dtype: _limit(dtype, np.inf),
     "and": lambda dtype: dtype.type(True),
     "or": lambda dtype: dtype.type(False),
 }
