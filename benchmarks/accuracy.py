@@ -23,7 +23,7 @@ import numpy as np
 
 import stodyn as sd
 from stodyn import statistics as st
-from stodyn.accuracy.estimate import Asked
+from stodyn.accuracy.estimate import Estimator
 from stodyn.engine.until import Watch
 from stodyn.statistics import Observable, functional
 from stodyn.statistics.contract import Run as Labels
@@ -89,10 +89,12 @@ PROBLEMS = {
 def coverage(names: list[str], calls: int, results: Path) -> None:
     """One line of `results` for every call; calls that are there are not made again, so that a run goes on.
 
-    Problems are described once: an answer of `Asked` is that of a call of stodyn.estimate, without its tracing."""
+    Problems are described once: an answer of `Estimator` is that of a call of stodyn.estimate, without its tracing."""
     known = [json.loads(line) for line in results.read_text().splitlines()] if results.exists() else []
     done = {(one["problem"], one["error"], one["seed"]) for one in known}
-    asked = {name: Asked(problem, f, (0.0, end)) for name, (problem, f, end, *_) in PROBLEMS.items() if name in names}
+    estimators = {
+        name: Estimator(problem, f, (0.0, end)) for name, (problem, f, end, *_) in PROBLEMS.items() if name in names
+    }
     with results.open("a") as file:
         for seed in range(1000, 1000 + calls):
             for name in names:
@@ -100,7 +102,7 @@ def coverage(names: list[str], calls: int, results: Path) -> None:
                 if (name, errors[1], seed) in done:
                     continue
                 began = time.process_time()
-                one = asked[name].answered(errors[1], seed)
+                one = estimators[name].answer(errors[1], seed)
                 row = {"problem": name, "error": errors[1], "seed": seed, "off": float(one.value) - truth,
                        "half": float(one.error), "path_steps": one.attrs["path_steps"],
                        "pilot": one.attrs["pilot_path_steps"], "trusted": one.attrs["trusted"],
@@ -148,12 +150,12 @@ def cost(names: list[str]) -> None:
     print("problem         error     off/e  path-steps  pilot   cpu s  plain: n path-steps   cpu s  saved  (s)  route")
     for name in names:
         problem, f, end, errors, truth = PROBLEMS[name]
-        asked = Asked(problem, f, (0.0, end))
-        asked.answered(errors[0], 1)
+        estimator = Estimator(problem, f, (0.0, end))
+        estimator.answer(errors[0], 1)
         spent, seconds_of = [], {}
         for error in DECADES * errors[1]:
             began = time.process_time()
-            one = asked.answered(error, 7)
+            one = estimator.answer(error, 7)
             seconds, a = time.process_time() - began, one.attrs
             spent.append(a["path_steps"])
             steps, n = a["plain_path_steps"], a["plain_steps"]

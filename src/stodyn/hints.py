@@ -1,6 +1,7 @@
 """Types of arguments that take NumPy's numbers and arrays as well as Python's.
 
-Integer   a count or a number: int or any integer of NumPy, such as the np.int64 that np.argmax returns
+Integer   a number of something: int or any integer of NumPy, such as the np.int64 that np.argmax returns
+Count     how many there are: an Integer, or a float with a whole value, such as 1e5
 Reals     several numbers: a list, a tuple or an array of NumPy
 """
 
@@ -10,6 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 Integer: TypeAlias = int | np.integer[Any]
+Count: TypeAlias = float | np.integer[Any]
 Reals: TypeAlias = Sequence[float] | np.ndarray[Any, Any]
 
 

@@ -9,7 +9,7 @@ import pytest
 import scipy.stats
 
 import stodyn as sd
-from stodyn.accuracy.estimate import Asked, NotToBeHad
+from stodyn.accuracy.estimate import Estimator, NotToBeHad
 from stodyn.models.ornstein_uhlenbeck import ornstein_uhlenbeck
 from stodyn.statistics import functional
 
@@ -23,8 +23,8 @@ def square(t, x):
 
 def test_coverage():
     """Fewer than 6 of 12 intervals that cover with 95 %: once in two million. All within three errors."""
-    asked = Asked(OU, square, (0, 2), method="PlatenWeak2")
-    found = [asked.answered(0.02, seed) for seed in range(12)]
+    estimator = Estimator(OU, square, (0, 2), method="PlatenWeak2")
+    found = [estimator.answer(0.02, seed) for seed in range(12)]
     again = sd.estimate(OU, square, t=(0, 2), error=0.02, seed=3, method="PlatenWeak2")
     assert float(again.value) == float(found[3].value)
     off = np.array([abs(float(one.value) - SECOND) for one in found])

@@ -6,7 +6,7 @@ import pytest
 import scipy
 
 import stodyn as sd
-from stodyn.accuracy.estimate import Asked
+from stodyn.accuracy.estimate import Estimator
 from stodyn.accuracy.exact_steps import ExactSteps, are_exact
 from stodyn.accuracy.levels import LevelRun
 from stodyn.engine.progress import Progress
@@ -46,12 +46,12 @@ def test_the_end_of_a_linear_path_has_no_bias():
 def test_extremes_between_steps(kind, truth):
     """x = sin t has its extremes between the steps; a polygon through 8 states of it misses 2 % of them."""
     undamped = oscillator(noise=1e-9, force=0.0, A=np.array([[0.0, 1.0], [-1.0, 0.0]]))
-    asked = Asked(undamped, kind(lambda t, x: x[0]), (0.0, 5.0))
-    _, question = asked.found[0]
+    estimator = Estimator(undamped, kind(lambda t, x: x[0]), (0.0, 5.0))
+    _, question = estimator.questions[0]
     run = LevelRun(question, "single", 8, 1, "sobol")
     run.grow(256, Progress(0, False))
     assert run.known(slice(0, 1)).mean == pytest.approx(truth, abs=4e-3)
-    assert float(asked.answered(1e-3, 1).value) == pytest.approx(truth, abs=1e-3)
+    assert float(estimator.answer(1e-3, 1).value) == pytest.approx(truth, abs=1e-3)
 
 
 @pytest.mark.parametrize("function", [lambda t, x: x[0], lambda t, x: x[0] + 0.1 * x[1]])
@@ -76,7 +76,7 @@ def test_which_problems_have_exact_steps():
 
 def test_levels_of_any_size_are_whole():
     """A level that ends within a block holds as many points as were asked for, those of a fresh one."""
-    _, question = Asked(oscillator(), lambda t, x: x[0] ** 2, (0.0, 4.0)).found[0]
+    _, question = Estimator(oscillator(), lambda t, x: x[0] ** 2, (0.0, 4.0)).questions[0]
     grown = LevelRun(question, "pair", 4, 1, "random", None, 16)
     for points in (16, 32, 48, 80, 96, 128):
         grown.grow(points, Progress(0, False))

@@ -78,9 +78,9 @@ def test_a_path_with_the_event_is_made_again_bit_by_bit(many):
         last = int(np.ceil(time / 0.1 - 1e-9))
         assert path[0] == 0.0 and path[last] == pytest.approx(LEVEL, abs=1e-12)
         assert np.all(np.isnan(path[last + 1 :])) and np.all(path[:last] < LEVEL)
-    job = splits._job(
-        BROWNIAN, sd.method("EulerMaruyama"), QUICK["event"], (), 0.0, 0.1, 10, True, None, 40, 4, 0.25, 3
-    )
+    question = splits.Question(BROWNIAN, QUICK["event"], (), t0=0.0, end=1.0, dt=0.1)
+    effort = splits.Effort(replicas=40, runs=4, kill=0.25, seed=3, tol=None)
+    job = splits.splitting_job(question, sd.method("EulerMaruyama"), None, effort)
     (outcome, *_) = job.compute(0, lambda steps: None)
     begins = {int(row[0]): row[1:] for row in outcome.begins}
     numbers = np.array(list(begins), np.uint64)

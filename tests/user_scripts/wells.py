@@ -14,6 +14,6 @@ def square(t: jax.Array, x: jax.Array, p: dict[str, jax.Array]) -> jax.Array:
 
 problem = DOUBLE_WELL.problem
 choices = sd.recommend(problem, want="weak")
-run = sd.simulate(problem, None, t=(0, 1), dt=0.05, paths=100, seed=1, collect=st.Observable(square, name="square"))
+run = sd.simulate(problem, None, t=(0, 1), dt=0.05, paths=1e2, seed=1, collect=st.Observable(square, name="square"))
 print(choices)
 print(float(run["square"][-1]), float(run["square_stderr"][-1]))

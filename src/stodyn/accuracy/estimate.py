@@ -28,7 +28,7 @@ from stodyn.accuracy.ladder import Diverged, Ladder, NotToBeHad, Work
 from stodyn.accuracy.levels import LevelRun, Question
 from stodyn.accuracy.linear_control import Linearised, NoControl, linearised
 from stodyn.accuracy.pilot import MOST_DOUBLED, MOST_STEPS, RARE, TELLING, Pilots, rare
-from stodyn.accuracy.report import dataset
+from stodyn.accuracy.report import Account, dataset
 from stodyn.engine.failure import PathsFailed
 from stodyn.engine.place import Place, front_door
 from stodyn.engine.progress import Progress
@@ -137,33 +137,33 @@ def estimate(
     (True, 1)
     """
     _check_wishes(error, level, most, seed)
-    asked = Asked(problem, f, t, method=method, steps=steps, points=points, control=control, place=place, device=device)
-    return asked.answered(error, seed, level=level, relative=relative, most=most, ledger=ledger, progress=progress)
+    where = whereabouts(place, None, device)
+    estimator = Estimator(problem, f, t, method=method, steps=steps, points=points, control=control, where=where)
+    return estimator.answer(error, seed, level=level, relative=relative, most=most, ledger=ledger, progress=progress)
 
 
-class Asked:
-    """A question, described and traced once, that can be answered many times; the options are those of estimate."""
+class Estimator:
+    """A question, described and traced once, that can be answered many times; the options are those of estimate, with
+    `where` from engine.simulate.whereabouts."""
 
-    def __init__(
-        self, problem, f, t, *, method=None, steps=None, points="auto", control=None, place=None, device="cpu"
-    ):
+    def __init__(self, problem, f, t, *, method=None, steps=None, points="auto", control=None, where: Any = None):
         self.span, self.functional = _checked_span(t), _functional(f)
         _check_choices(points, steps)
         self.problem, self.method, self.steps, self.control = as_it_is_now(problem), method, steps, control
         _check_lists(self.problem)
         _check_values(self.functional, self.problem, self.span[0])
         self.functional = self.functional.along(self.problem, self.span)
-        self.where, self.devices, _ = whereabouts(place, None, device)
+        self.where, self.devices, _ = where or whereabouts(None, None, "cpu")
         if self.devices and points == "sobol":
             raise ValueError('points: Sobol points are made on the processor; give points="random", or device="cpu"')
         self.kind = "random" if self.devices or points == "random" else "sobol"
         self.chooses = points == "auto"
-        self.found = self._questions(self.problem, self.functional)
+        self.questions = self._questions(self.problem, self.functional)
 
     def _questions(self, problem, functional, beside: Functional | None = None) -> list[tuple[Candidate, Question]]:
         """The candidate methods, the coarsest first; `beside` replaces the functional where it is given."""
-        found = candidates(problem, functional, self.method, self.span)
-        return [(one, self._question(one, beside or functional)) for one in sorted(found, key=lambda one: one.steps)]
+        methods = sorted(candidates(problem, functional, self.method, self.span), key=lambda method: method.steps)
+        return [(method, self._question(method, beside or functional)) for method in methods]
 
     def _question(self, candidate: Candidate, functional: Functional) -> Question:
         watched = Watching(functional) if candidate.watched else functional
@@ -173,12 +173,12 @@ class Asked:
         """The questions with the control that was given, and what is known of that control."""
         none = WithControl(None, 0, 1.0, None)
         if self.control is None:
-            return self.found, none
+            return self.questions, none
         problem, functional, control = self.problem, self.functional, self.control
         if isinstance(control, str):
             linear = _linearised(problem, functional, self.span, error, control)
             if linear is None:
-                return self.found, none
+                return self.questions, none
             problem, functional, known = linear.problem, linear.functional, (linear.control, linear.known)
         else:
             known = control
@@ -187,21 +187,20 @@ class Asked:
             functional, known, self._question(first, functional), first, seed, is_own=isinstance(control, str)
         )
         if control == "auto" and with_control.factor < PAYS:
-            return self.found, none._replace(spent=with_control.spent)
+            return self.questions, none._replace(spent=with_control.spent)
         return self._questions(problem, functional, with_control.functional), with_control
 
-    def answered(self, error, seed, *, level=0.95, relative=False, most=1e10, ledger=None, progress=None) -> xr.Dataset:
+    def answer(self, error, seed, *, level=0.95, relative=False, most=1e10, ledger=None, progress=None) -> xr.Dataset:
         """Estimate E f to an error."""
         began = time.perf_counter()
         work = Work(level, float(error), relative, float(most), int(seed), self.kind, self.chooses, ledger)
-        found, control = self._controlled(float(error), int(seed))
-        before = control.spent
+        questions, control = self._controlled(float(error), int(seed))
         with Progress(0, progress, label="estimating", link=self.where.link) as bar:
-            pilots = Pilots(found, work, self.steps, bar)
+            pilots = Pilots(questions, work, self.steps, bar)
             failures = pilots.failures
             if not pilots.ladders:
                 raise NotToBeHad(f"f: no method gives levels that converge. {' | '.join(failures)}")
-            pilot = before + pilots.spent
+            pilot = control.spent + pilots.spent
             left, reasons = list(pilots.ladders), None
             while reasons is None:
                 choices = [(prediction, ladder) for ladder in left for prediction in ladder.predicted()]
@@ -217,13 +216,13 @@ class Asked:
                     left = left or pilots.further()
                     if not left:
                         raise
-        others = {id(l): math.inf for l in left if l is not ladder}
+        costs = {id(other): math.inf for other in left if other is not ladder}
         for prediction, other in choices:
             if other is not ladder:
-                others[id(other)] = min(others[id(other)], prediction.cost)
-        spent = before + pilots.spent
-        seconds = time.perf_counter() - began
-        return dataset(ladder, work, reasons, sorted(others.values()), failures, pilot, spent, seconds, control)
+                costs[id(other)] = min(costs[id(other)], prediction.cost)
+        spent, seconds = control.spent + pilots.spent, time.perf_counter() - began
+        account = Account(reasons, sorted(costs.values()), failures, pilot, spent, seconds)
+        return dataset(ladder, work, control, account)
 
 
 class WithControl(NamedTuple):

@@ -42,7 +42,7 @@ from stodyn.engine.place import Place, front_door
 from stodyn.engine.progress import Progress
 from stodyn.engine.simulate import chosen_place
 from stodyn.engine.spec import Spec, as_it_is_now, chosen_method, describe
-from stodyn.hints import Integer
+from stodyn.hints import Count, Integer
 from stodyn.methods.branching import EVENT, GOES_ON, beginning, branching, carried
 from stodyn.methods.contract import Catalogued
 from stodyn.methods.stopping import Stop
@@ -94,8 +94,8 @@ def rare(
     dt: float,
     seed: Integer,
     t0: float = 0.0,
-    replicas: Integer = 128,
-    runs: Integer = 16,
+    replicas: Count = 128,
+    runs: Count = 16,
     kill: float = 0.25,
     score: str | Callable | None = None,
     tol: float | None = None,
@@ -180,20 +180,20 @@ def rare(
     _check(event, dt, t0, replicas, runs, kill, tol, seed)
     end, others = _ends(before, t0)
     _check_start(problem, event, others, float(t0))
+    question = Question(problem, event, others, float(t0), end, float(dt))
+    effort = Effort(int(replicas), int(runs), float(kill), int(seed), tol)
     if by == "elementary":
-        options = dict(dt=float(dt), t0=float(t0), replicas=int(replicas), runs=int(runs), seed=int(seed), tol=tol)
-        return _by_elementary(problem, method, event, end, others, score, options, (place, ledger), began)
-    if by not in ("splitting", "subset"):
-        raise ValueError(f'by: expected "splitting", "elementary" or "subset", got {by!r}')
+        _refuse(f'by="{by}" takes exact steps and draws whole paths at once; leave it out',
+                method=method, score=score, place=place, ledger=ledger)  # fmt: skip
+        return _by_elementary(question, effort, began)
     if by == "subset":
-        options = dict(dt=float(dt), t0=float(t0), replicas=int(replicas), runs=int(runs), seed=int(seed), tol=tol)
-        return _by_subset(problem, method, event, end, others, score, options, (place, ledger), began)
-    steps = LONGEST if end is None else round((end - t0) / dt)
-    if end is not None:
-        grid.step_times((t0, end), dt)
+        _refuse(f'by="{by}" scores by the distance from the level, in one thread; leave it out',
+                score=score, place=place, ledger=ledger)  # fmt: skip
+        return _by_subset(question, method, effort, began)
+    if by != "splitting":
+        raise ValueError(f'by: expected "splitting", "elementary" or "subset", got {by!r}')
     where = chosen_place(place, threads)
-    job = _job(problem, chosen_method(problem, method), event, others, t0, float(dt), steps, end is not None, score,
-               int(replicas), int(runs), float(kill), int(seed))  # fmt: skip
+    job = splitting_job(question, chosen_method(problem, method), score, effort)
     outcomes: list[Outcome] = []
     kept = None
     with jax.enable_x64(True), Progress(0, progress, "splitting", where.link) as bar:
@@ -259,29 +259,71 @@ def _check_start(problem: Any, event: Level, others: tuple[Level, ...], t0: floa
             raise ValueError(f"{name}: {reached}")
 
 
-def _job(problem, method, event, others, t0, dt, steps, has_time, score, replicas, runs, kill, seed) -> Splits:
-    spec = describe(problem, method, (t0, t0 + 2 * dt), dt, _Whole(every=1), "float64", Stop(event, *others))
+def _refuse(reason: str, **arguments: Any) -> None:
+    """Refuse arguments that are given but would not be used."""
+    for name, value in arguments.items():
+        if value is not None:
+            raise ValueError(f"{name}: {reason}")
+
+
+@dataclasses.dataclass(frozen=True)
+class Question:
+    """Which event of which problem, before which time or which other levels, looked for with which steps."""
+
+    problem: Any
+    event: Level
+    others: tuple[Level, ...]
+    t0: float
+    end: float | None
+    dt: float
+
+    @property
+    def steps(self) -> int:
+        """The largest number of steps of a path."""
+        return LONGEST if self.end is None else len(grid.step_times((self.t0, self.end), self.dt)[1])
+
+
+@dataclasses.dataclass(frozen=True)
+class Effort:
+    """How many runs of how many paths answer the question, and from which seed."""
+
+    replicas: int
+    runs: int
+    kill: float
+    seed: int
+    tol: float | None
+
+
+def splitting_job(question: Question, method: Catalogued, score: str | Callable | None, effort: Effort) -> Splits:
+    """Return the runs of splitting that answer the question."""
+    dt, t0, steps = question.dt, question.t0, question.steps
+    stop = Stop(question.event, *question.others)
+    spec = describe(question.problem, method, (t0, t0 + 2 * dt), dt, _Whole(every=1), "float64", stop)
     stopping: Any = spec.method
     gauge = stopping.gauges[0]
-    found, words = _score(score, gauge, dt, steps, has_time, t0)
-    branched, branches = branching(stopping, spec.problem, found, t0, steps, spec.varies)
-    made = dataclasses.replace(
+    function, words = _score(score, gauge, question)
+    branched, branches = branching(stopping, spec.problem, function, t0, steps, spec.varies)
+    branching_spec = dataclasses.replace(
         spec, problem=branched, method=branches, statistics=spec.statistics[:1], saves=spec.saves[:1], levels=0
     ).traced_anew()
-    record = {**spec.said, "event": str(event), "score": words}
+    record = {**spec.said, "event": str(question.event), "score": words}
     watched = tuple(gauge.components)
-    return Splits(made, steps, replicas, runs, kill, seed, dt, t0, record, spec.problem.param_sources, watched)
+    return Splits(branching_spec, steps, effort.replicas, effort.runs, effort.kill, effort.seed, dt, t0, record,
+                  spec.problem.param_sources, watched)  # fmt: skip
 
 
-def _score(score: Any, gauge: Any, dt: float, steps: int, has_time: bool, t0: float) -> tuple[Callable, str]:
+def _score(score: Any, gauge: Any, question: Question) -> tuple[Callable, str]:
     if score is None or score == "index":
-        found = scores.index(gauge, dt, steps, t0) if has_time else None
-        if found is not None:
-            return found, "index of the rest of a linear problem"
+        has_time = question.end is not None
+        index = scores.index(gauge, question.dt, question.steps, question.t0) if has_time else None
+        if index is not None:
+            return index, "index of the rest of a linear problem"
         if score == "index":
-            why = "the problem, its noise or the function is not linear, or moves with time" if has_time else \
-                  "no time is given"  # fmt: skip
-            raise ValueError(f'score: "index" does not apply: {why}. Give "distance" or a function of (t, x[, params])')
+            reason = "the problem, its noise or the function is not linear, or moves with time" if has_time else \
+                     "no time is given"  # fmt: skip
+            raise ValueError(
+                f'score: "index" does not apply: {reason}. Give "distance" or a function of (t, x[, params])'
+            )
         return scores.distance, "distance from the level"
     if score == "distance":
         return scores.distance, "distance from the level"
@@ -297,15 +339,11 @@ def _score(score: Any, gauge: Any, dt: float, steps: int, has_time: bool, t0: fl
 # --- linear problems --------------------------------------------------------------------------------------------------
 
 
-def _by_elementary(problem, method, event, end, others, score, options, unused, began) -> xr.Dataset:
+def _by_elementary(question: Question, effort: Effort, began: float) -> xr.Dataset:
     """`rare` by importance sampling."""
-    for name, found in (("method", method), ("score", score), ("place", unused[0]), ("ledger", unused[1])):
-        if found is not None:
-            raise ValueError(f'{name}: by="elementary" takes exact steps and draws whole paths at once; leave it out')
-    if others or end is None:
+    if question.others or question.end is None:
         raise ValueError('before: by="elementary" takes a time; for another level take by="splitting"')
-    dt, t0, replicas, seed, tol = (options[name] for name in ("dt", "t0", "replicas", "seed", "tol"))
-    steps = len(grid.step_times((t0, end), dt)[1])
+    problem, event, t0, steps = question.problem, question.event, question.t0, question.steps
     sde = problem.written_as(SDE)
     try:
         if sde is None:
@@ -319,42 +357,47 @@ def _by_elementary(problem, method, event, end, others, score, options, unused, 
             f'and a level of a linear function of the state, but {error}. Take by="splitting"'
         ) from error
     bounds = tuple(zip(SIDES[str(event.direction)], event.bounds, strict=True))
-    events = elementary(parts, np.asarray(sde.example_start(), float), dt, steps, bounds)
+    events = elementary(parts, np.asarray(sde.example_start(), float), question.dt, steps, bounds)
     if events.total == 0:
         raise ValueError(
             f"event: noise does not reach {event.on(sde, t0).words}, or {event} is so far off that its probability "
             "underflows to 0"
         )
 
-    def one(run: int) -> float:
-        return float(drawn(events, replicas, stream.generator(seed, run, "selection")).mean())
+    def estimate(run: int) -> float:
+        return float(drawn(events, effort.replicas, stream.generator(effort.seed, run, "selection")).mean())
 
-    estimates = _repeated(one, options["runs"], tol)
-    record = {"problem": type(problem).__name__, "method": "exact steps (van Loan), elementary events"}
-    return _labelled(estimates, record, event, options, len(estimates) * replicas * steps, began)
+    estimates = _repeated(estimate, effort)
+    record = {
+        "problem": type(problem).__name__,
+        "method": "exact steps (van Loan), elementary events",
+        **_record(question, effort, len(estimates)),
+        "path_steps": len(estimates) * effort.replicas * steps,
+        **_versions(began),
+    }
+    return _labelled(estimates, record)
 
 
-def _repeated(one: Callable[[int], float], runs: int, tol: float | None) -> list[float]:
-    """The values of one(run) for as many runs as the tolerance takes."""
+def _repeated(estimate: Callable[[int], float], effort: Effort) -> list[float]:
+    """The values of estimate(run) for as many runs as the tolerance takes."""
     estimates: list[float] = []
+    runs, tol = effort.runs, effort.tol
     while True:
-        estimates += [one(run) for run in range(len(estimates), runs)]
+        estimates += [estimate(run) for run in range(len(estimates), runs)]
         relative = Estimate.of(np.array(estimates)).relative
         if tol is None or relative <= tol or runs >= MOST_RUNS:
             return estimates
         runs = _more(runs, relative, tol)
 
 
-def _labelled(estimates: list[float], known: dict, event: Level, options: dict, steps: int, began: float) -> xr.Dataset:
+def _record(question: Question, effort: Effort, runs: int) -> dict[str, Any]:
+    """What the provenance of a result says of its question and its effort."""
+    return {"event": str(question.event), "runs": runs, "replicas": effort.replicas, "seed": effort.seed,
+            "dt": question.dt, "t0": question.t0}  # fmt: skip
+
+
+def _labelled(estimates: list[float], record: dict[str, Any]) -> xr.Dataset:
     """The result of runs of which only the estimates are kept."""
-    record = {
-        **known,
-        "event": str(event),
-        "runs": len(estimates),
-        **{name: options[name] for name in ("replicas", "seed", "dt", "t0")},
-        "path_steps": steps,
-        **_versions(began),
-    }
     variables = {**Estimate.of(np.array(estimates)).variables(), "estimate": (("run",), np.array(estimates))}
     return xr.Dataset(variables, attrs={"provenance": json.dumps(record)})
 
@@ -362,36 +405,40 @@ def _labelled(estimates: list[float], known: dict, event: Level, options: dict, 
 # --- black boxes ------------------------------------------------------------------------------------------------------
 
 
-def _by_subset(problem, method, event, end, others, score, options, unused, began) -> xr.Dataset:
+def _by_subset(question: Question, method: Any, effort: Effort, began: float) -> xr.Dataset:
     """`rare` by subset simulation."""
-    for name, found in (("score", score), ("place", unused[0]), ("ledger", unused[1])):
-        if found is not None:
-            raise ValueError(f'{name}: by="subset" scores by the distance from the level, in one thread; leave it out')
+    problem, event, end = question.problem, question.event, question.end
     if end is None:
         raise ValueError('before: by="subset" takes a time, alone or in a list with a level')
     if problem.has_random_start:
         raise ValueError('start: by="subset" takes one start for all paths; let a random parameter stand for it')
-    dt, t0, replicas, seed, tol = (options[name] for name in ("dt", "t0", "replicas", "seed", "tol"))
-    spec = describe(problem, method, (t0, end), dt, None, "float64", Stop(event, *others))
+    stop = Stop(event, *question.others)
+    spec = describe(problem, method, (question.t0, end), question.dt, None, "float64", stop)
     box = _Box(dataclasses.replace(spec, statistics=spec.statistics[-1:], saves=spec.saves[-1:]))
-    made: list[Any] = []
+    runs: list[Any] = []
 
-    def one(run: int) -> float:
-        made.append(subset(box.score, box.size, replicas, stream.generator(seed, run, "selection")))
-        return made[-1].probability
+    def estimate(run: int) -> float:
+        runs.append(subset(box.score, box.size, effort.replicas, stream.generator(effort.seed, run, "selection")))
+        return runs[-1].probability
 
     with jax.enable_x64(True):
-        estimates = _repeated(one, options["runs"], tol)
+        estimates = _repeated(estimate, effort)
     if not any(estimates):
-        best = max(found.reached for found in made)
+        nearest = -max(run.reached for run in runs)
         warnings.warn(
-            f"rare: no run found {event}; the nearest path was {-best:.4g} away from it. Is the level within reach, "
-            "and does the distance from it tell paths apart?",
+            f"rare: no run reached {event}; the nearest path was {nearest:.4g} away from it. Is the level within "
+            "reach, and does the distance from it tell paths apart?",
             MissedWays,
             stacklevel=stacklevel_of_user(),
         )
-    steps = spec.steps * sum(found.paths for found in made)
-    return _labelled(estimates, {**spec.said, "by": "subset simulation"}, event, options, steps, began)
+    record = {
+        **spec.said,
+        "by": "subset simulation",
+        **_record(question, effort, len(estimates)),
+        "path_steps": spec.steps * sum(run.paths for run in runs),
+        **_versions(began),
+    }
+    return _labelled(estimates, record)
 
 
 class _Box:

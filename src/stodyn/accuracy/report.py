@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -15,8 +15,18 @@ from stodyn.noise.from_normals import FromNormals
 ALL = 1e12  # factor of a control beyond which the variance that is left is rounding
 
 
-def dataset(ladder: Any, work: Any, reasons: list[str], others: list[float], failures: list[str], pilot: int,
-            spent: int, seconds: float, control: Any) -> xr.Dataset:  # fmt: skip
+class Account(NamedTuple):
+    """What the choice of a method and the runs have cost, and what was noticed on the way."""
+
+    doubts: list[str]
+    other_costs: list[float]  # predicted for the methods that were not taken, the lowest first
+    failures: list[str]  # methods that were given up, with the reason
+    pilot: int  # path-steps
+    spent: int  # path-steps, those of the pilot included
+    seconds: float
+
+
+def dataset(ladder: Any, work: Any, control: Any, account: Account) -> xr.Dataset:
     """Assemble the result of an estimate."""
     found, bias, levels, counted, error = ladder.result
     k = ladder.question_entries
@@ -75,16 +85,16 @@ def dataset(ladder: Any, work: Any, reasons: list[str], others: list[float], fai
         "starts_and_params": _starts_and_params(ladder.question.problem, runs),
         "freedom": found.freedom if math.isfinite(found.freedom) else None,
         "runs": [run.run.record() for run in runs],
-        "given_up": failures,
-        "seconds": round(seconds, 3),
+        "given_up": account.failures,
+        "seconds": round(account.seconds, 3),
     }
     attrs = {
         "route": _route(ladder, bias, runs),
-        "why": _why(ladder, others, plain, spent, control),
-        "trusted": int(not reasons),
-        "reasons": "; ".join(reasons),
-        "path_steps": int(spent),
-        "pilot_path_steps": int(pilot),
+        "why": _why(ladder, account, plain, control),
+        "trusted": int(not account.doubts),
+        "reasons": "; ".join(account.doubts),
+        "path_steps": int(account.spent),
+        "pilot_path_steps": int(account.pilot),
         "predicted": float(ladder.expected),
         "plain_path_steps": float(plain),
         "plain_steps": int(plain_steps),
@@ -146,24 +156,23 @@ def _route(ladder: Any, bias: rules.Bias, runs: list[Any]) -> str:
     return f"{ladder.candidate.method.name},{pairs} {shape}, {points}, {last}"
 
 
-def _why(ladder: Any, others: list[float], plain: float, spent: int, control: Any) -> str:
-    said = ["it was the only candidate method"]
-    if others:
-        said = [
-            f"the next best method was predicted to cost {others[0] / max(ladder.expected, 1e-300):.2g} times as much"
-        ]
+def _why(ladder: Any, account: Account, plain: float, control: Any) -> str:
+    reasons = ["it was the only candidate method"]
+    if account.other_costs:
+        ratio = account.other_costs[0] / max(ladder.expected, 1e-300)
+        reasons = [f"the next best method was predicted to cost {ratio:.2g} times as much"]
     if ladder.is_plain:
-        said.append("paths of different steps lose each other, so that levels do not help")
+        reasons.append("paths of different steps lose each other, so that levels do not help")
     if control.functional is not None:
-        said.append(f"the control lowers the variance {control.factor:.2g} times" if control.factor < ALL else
+        reasons.append(f"the control lowers the variance {control.factor:.2g} times" if control.factor < ALL else
                     "the control takes all the variance away")  # fmt: skip
-    ratio = plain / max(spent, 1)
+    ratio = plain / max(account.spent, 1)
     if math.isinf(ratio):
-        said.append("none of the steps considered gives plain Monte Carlo a bias below the error")
+        reasons.append("none of the steps considered gives plain Monte Carlo a bias below the error")
     elif ratio > 2:
-        said.append(f"plain Monte Carlo would take {ratio:.2g} times as many path-steps")
+        reasons.append(f"plain Monte Carlo would take {ratio:.2g} times as many path-steps")
     elif ratio > 0.5 or not ladder.is_plain:
-        said.append("plain Monte Carlo is as good")
+        reasons.append("plain Monte Carlo is as good")
     else:
-        said.append(f"plain Monte Carlo that knew its bias would take {ratio:.2g} times as many path-steps")
-    return "; ".join(said)
+        reasons.append(f"plain Monte Carlo that knew its bias would take {ratio:.2g} times as many path-steps")
+    return "; ".join(reasons)

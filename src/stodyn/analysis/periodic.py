@@ -15,7 +15,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -144,13 +144,13 @@ class Cycle:
         c = _scheme(self.order).c
         nodes = self.t[0] + self.period * np.arange(2 * self.steps) / (2 * self.steps)
         stages = self.at(np.add.outer(nodes, 0.5 * self.h * c))
-        return _newton(self.system, self.t[0], self.x[0], stages, self.period, self.driven, self.order, 1e-12, REFINED)
+        return _newton(self.system, _Orbit(self.t[0], self.x[0], stages, self.period), self.order, 1e-12, REFINED)
 
     def shifted(self, begin: float) -> Cycle:
         """The same cycle, beginning elsewhere on it; of an oscillator only."""
         nodes = begin + self.h * np.arange(self.steps)
         stages = self.at(np.add.outer(nodes, self.h * _scheme(self.order).c))
-        return _newton(self.system, begin, self.at(begin), stages, self.period, False, self.order, 1e-12, REFINED)
+        return _newton(self.system, _Orbit(begin, self.at(begin), stages, self.period), self.order, 1e-12, REFINED)
 
     def to_dataset(self) -> Any:
         """t, x and the multipliers as an xarray.Dataset."""
@@ -238,7 +238,7 @@ def _from_turn(system: System, guess: periodic_start.Guess, steps: int, order: i
     shares = np.add.outer(np.arange(steps), _scheme(order).c) / steps
     stages = guess.turn(shares.ravel()).reshape(steps, -1, system.n)
     try:
-        cycle = _newton(system, 0.0, guess.turn(np.zeros(1))[0], stages, guess.period, False, order, tol)
+        cycle = _newton(system, _Orbit(0.0, guess.turn(np.zeros(1))[0], stages, guess.period), order, tol)
     except (NoOscillation, np.linalg.LinAlgError):
         return None
     near = abs(cycle.period / guess.period - 1.0) <= SAME and np.all(
@@ -269,20 +269,30 @@ def _solved_from(system: System, begin: float, guess: periodic_start.Guess, step
     c, h = _scheme(order).c, guess.period / steps
     times = begin + h * np.add.outer(np.arange(steps), c)
     states = periodic_start.followed(system, np.append(begin, times.ravel()), guess.x, periodic_start.FINE)
+    stages = states[1:].reshape(steps, len(c), system.n)
     try:
-        return _newton(system, begin, guess.x, states[1:].reshape(steps, len(c), system.n), guess.period,
-                       system.is_driven, order, tol)  # fmt: skip
+        return _newton(system, _Orbit(begin, guess.x, stages, guess.period), order, tol)
     except NoOscillation as error:
         last = ", ".join(f"{p:.6g}" for p in guess.seen)
         raise ValueError(f"problem: no periodic solution was found from this start ({error}; the last periods seen: "
                          f"{last}). Give start= nearer to it, period=, or settle=") from None  # fmt: skip
 
 
-def _newton(system: System, begin: float, x0: np.ndarray, X: np.ndarray, T: float, driven: bool, order: int, tol,
-            refined: float = 0.0):  # fmt: skip
-    """The solution near the stages X (N, s, n) and the period T; its derivatives are right to `tol`, or to the share
-    `refined` of the first change: where X comes from a solution with other steps, that is the error of those."""
+class _Orbit(NamedTuple):
+    """A solution, or a guess at one: its first time and state, its stages (N, s, n) and its period."""
+
+    begin: float
+    x0: np.ndarray
+    stages: np.ndarray
+    period: float
+
+
+def _newton(system: System, guess: _Orbit, order: int, tol: float, refined: float = 0.0) -> Cycle:
+    """The solution near a guess; its derivatives are right to `tol`, or to the share `refined` of the first change:
+    where the stages come from a solution with other steps, that is the error of those."""
+    begin, x0, X, T = guess
     N, _, n = X.shape
+    driven = system.is_driven
     method = _scheme(order)
     D = np.linalg.inv(method.A)
     best = None
@@ -310,7 +320,7 @@ def _newton(system: System, begin: float, x0: np.ndarray, X: np.ndarray, T: floa
         if done or stuck:
             if not done:
                 linear = _linearised(system, begin, x0, X, T / N, D, method.c)
-            return _cycle(system, begin, x0, X, T, driven, order, linear, measure, rounds)
+            return _cycle(system, _Orbit(begin, x0, X, T), order, linear[0], measure, rounds)
     raise NoOscillation(f"Newton did not converge in {ROUNDS} rounds, the last change {measure:.1e} of the range")
 
 
@@ -362,15 +372,15 @@ def _correction(system: System, linear, x0: np.ndarray, X: np.ndarray, T: float,
     return delta, relative * T, changes
 
 
-def _cycle(system: System, begin, x0, X, T, driven, order, linear, residual, rounds) -> Cycle:
-    flows = linear[0]
+def _cycle(system: System, orbit: _Orbit, order: int, flows: np.ndarray, residual: float, rounds: int) -> Cycle:
+    begin, x0, X, T = orbit
     A = np.ascontiguousarray(flows[:, -1])
     Phi = functools.reduce(lambda total, step: step @ total, A)
     Phi[system.wandering] = 0.0
     N = len(X)
     x = np.concatenate([x0[None], X[:, -1]])
     t = begin + T * np.arange(N + 1) / N
-    return Cycle(system, t, x, float(T), driven, order, A, Phi, X, flows, residual, rounds)
+    return Cycle(system, t, x, float(T), system.is_driven, order, A, Phi, X, flows, residual, rounds)
 
 
 def _repeats(cycle: Cycle, part: int) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -93,6 +93,12 @@ class SmallSignal:
     network: Network
     problem: Any
     x: np.ndarray
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            has = ", ".join(key for key in dir(type(self)) if not key.startswith("_"))
+            raise AttributeError(f"a small-signal analysis has no {name!r}; it has {has}")
 
     def spectrum(self, node: str, frequency: ArrayLike, reference: str = "0", source: str | None = None) -> Spectrum:
         """Compute the noise of v(node) - v(reference): flicker noise as exactly 1/f, white noise at all frequencies.

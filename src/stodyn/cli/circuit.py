@@ -34,6 +34,7 @@ def command(
     file: Annotated[
         str, typer.Argument(metavar="FILE", help=f"A netlist, or the name of an example: {', '.join(examples())}.")
     ],
+    *,
     paths: Annotated[int, typer.Option(help="Number of paths.", min=2)] = 1000,
     method: Annotated[str, typer.Option(help="A method for SDAEs, as `stodyn methods` names it.")] = "Trapezoidal",
     probe: Annotated[

@@ -32,6 +32,7 @@ class Kind(StrEnum):
 def command(
     method: Annotated[str, typer.Argument(metavar="METHOD", help="A method, as `stodyn methods` names it.")],
     model: Annotated[str, typer.Argument(metavar="MODEL", help="A model, as `stodyn models` names it.")],
+    *,
     kind: Annotated[Kind, typer.Option(help="Which order.")] = Kind.strong,
     steps: Annotated[
         str, typer.Option(metavar="N,N,...", help="Numbers of steps over the interval; each gives one error.")

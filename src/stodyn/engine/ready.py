@@ -19,7 +19,7 @@ from stodyn.engine.run import Run, Tally
 from stodyn.engine.simulate import check_options, dataset, described, halved, merged, run_of, whereabouts
 from stodyn.engine.spec import as_it_is_now, chosen_method
 from stodyn.engine.stability import warn_of_unstable_steps
-from stodyn.hints import Integer, Reals
+from stodyn.hints import Count, Integer, Reals
 from stodyn.methods.contract import Catalogued, Expansion
 from stodyn.methods.stopping import Stop
 from stodyn.statistics.contract import Statistic
@@ -32,13 +32,13 @@ def prepare(
     *,
     t: Reals,
     dt: ArrayLike | Callable[..., Any],
-    paths: Integer,
+    paths: Count,
     collect: Statistic | Sequence[Statistic] | None = None,
     on_failure: str = "raise",
     dtype: str = "float64",
     device: Any = "cpu",
     executor: str = "auto",
-    block: Integer | None = None,
+    block: Count | None = None,
     threads: Integer | None = None,
     place: Place | None = None,
     stop: Stop | None = None,

@@ -43,7 +43,7 @@ from stodyn.engine.spec import (
 )
 from stodyn.engine.stability import warn_of_unstable_steps
 from stodyn.engine.until import Until, Watch, of_randomisations
-from stodyn.hints import Integer, Reals
+from stodyn.hints import Count, Integer, Reals
 from stodyn.methods.contract import Catalogued, Expansion, Method
 from stodyn.methods.recommend import advice
 from stodyn.methods.stopping import Stop
@@ -73,14 +73,14 @@ def simulate(
     *,
     t: Reals,
     dt: ArrayLike | Callable[..., Any],
-    paths: Integer | Until | None = None,
+    paths: Count | Until | None = None,
     seed: Integer | None = None,
     collect: Statistic | Sequence[Statistic] | None = None,
     on_failure: str = "raise",
     dtype: str = "float64",
     device: Any = "cpu",
     executor: str = "auto",
-    block: Integer | None = None,
+    block: Count | None = None,
     threads: Integer | None = None,
     place: Place | None = None,
     ledger: str | os.PathLike | None = None,
@@ -252,7 +252,7 @@ def dataset(tally: Tally, where: Place, further: dict[str, Any], began: float) -
 
 
 def run_of(
-    spec: Spec, paths: int, seed: int, executor: str = "auto", devices: tuple = (), block: Integer | None = None
+    spec: Spec, paths: int, seed: int, executor: str = "auto", devices: tuple = (), block: Count | None = None
 ) -> Run:
     """A run of so many paths: its blocks, and how they are computed."""
     if executor not in programs.EXECUTORS:

@@ -36,7 +36,7 @@ from stodyn.engine.spec import (
     describe,
     statistics_of,
 )
-from stodyn.hints import Integer, Reals
+from stodyn.hints import Count, Integer, Reals
 from stodyn.methods.contract import Catalogued, Expansion
 from stodyn.methods.stopping import Stop
 from stodyn.models.catalogue import Model
@@ -56,7 +56,7 @@ def sweep(
     over: Mapping[Any, Any],
     t: Reals,
     dt: ArrayLike | Callable[..., Any],
-    paths: Integer | None = None,
+    paths: Count | None = None,
     seed: Integer | None = None,
     collect: Statistic | Sequence[Statistic] | None = None,
     common: bool = True,
@@ -65,7 +65,7 @@ def sweep(
     dtype: str = "float64",
     device: Any = "cpu",
     executor: str = "auto",
-    block: Integer | None = None,
+    block: Count | None = None,
     threads: Integer | None = None,
     place: Place | None = None,
     ledger: str | os.PathLike | None = None,

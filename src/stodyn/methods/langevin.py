@@ -191,7 +191,8 @@ class _AdditiveDIRK(Method):
 
         def half_step(start, clock):
             stages = Stages({"X": quarter}, quarter, {"X": clock})
-            solved = Solution(stages, problem, t, start, noise, params, tol=self.tol, limit=self.limit, unread=True)
+            newton_options = {"tol": self.tol, "limit": self.limit}
+            solved = Solution(stages, problem, t, start, noise, params, newton_options, unread=True)
             return 2.0 * (jnp.concatenate(solved.stage("X")) - start), solved.report  # h/2 times the drift
 
         first, one = half_step(x + Z + spread, Q(1, 4))

@@ -250,9 +250,7 @@ class Solution:
         x: Array,
         noise,
         params,
-        *,
-        tol: float,
-        limit: int,
+        newton_options: dict,
         unread: bool = False,
     ):
         """Solve the stages; with `unread` also those that the result does not read for this problem."""
@@ -260,7 +258,7 @@ class Solution:
         self.h = noise.h
         self.start = dict(zip("QP", problem.split(x), strict=True))
         self.drivers = [noise.h, *(noise.W[r] for r in range(problem.m))]
-        self.stages, self.tol, self.limit = stages, tol, limit
+        self.stages, self.newton_options = stages, newton_options
         self.nodes: dict[Stage, tuple[Node, Node]] = {stage: self._nodes(row) for stage, row in stages.rows.items()}
         self.values: dict[Node, Array] = {}
         self.vectors: dict[Hashable, Array] = {}
@@ -327,7 +325,7 @@ class Solution:
                 y = guess - slope(residual, guess, residual(guess))
                 ok, iterations, rounded = jnp.all(jnp.isfinite(y)), jnp.asarray(1), jnp.asarray(False)
             else:
-                y, ok, iterations, rounded = newton(residual, guess, tol=self.tol, limit=self.limit, solve=slope)
+                y, ok, iterations, rounded = newton(residual, guess, **self.newton_options, solve=slope)
             self.values, self.vectors = dict(known_values), dict(known_vectors)
             self.report = self.report.joined(Report(ok, iterations, rounded))
             self._set(block, y)

@@ -38,15 +38,17 @@ ANDERSEN = "H. C. Andersen, RATTLE: a velocity version of the SHAKE algorithm, J
 BALANCED = 1e-9  # relative tolerance of the balance of noise and friction
 
 
-def impulse_step(joints: Joints, t, q, v, h, first, second, params, tol, limit):
-    """q', v', ΔΛ and the report of: kick v by `first`, drift, kick by second(q'), with impulses of the constraints."""
+def impulse_step(joints: Joints, t, h, state, kicks, params, newton_options: dict):
+    """q', v', ΔΛ, the frame at q' and the report of a step from the state (q, v): kick v by the first kick, drift,
+    kick v by the second, a function of q', with impulses of the constraints."""
+    (q, v), (first, second) = state, kicks
     here = joints.frame(t, q, params)
     known = q + h * (v + first)
 
     def held(Λ):
         return joints.value(t + h, known - 0.5 * h * (here.C @ Λ), params) / h
 
-    root = newton(held, jnp.zeros(joints.c, q.dtype), tol=tol, limit=limit, **joints.solver)
+    root = newton(held, jnp.zeros(joints.c, q.dtype), **newton_options, **joints.solver)
     after = known - 0.5 * h * (here.C @ root.x)
     there = joints.frame(t + h, after, params)
     w = v + first - 0.5 * (here.C @ root.x) + second(after)
@@ -125,9 +127,9 @@ class _Rattle(Constrained):
             bent = bent_kicks(problem, t, q, v, b, params) @ size
         else:
             bent = jnp.zeros_like(q)
-        q, v, Λ, there, report = impulse_step(
-            joints, t, q, v, h, first, lambda q: half_kick(t + h, q) - bent, params, self.tol, self.limit
-        )
+        kicks = first, lambda q: half_kick(t + h, q) - bent
+        newton_options = {"tol": self.tol, "limit": self.limit}
+        q, v, Λ, there, report = impulse_step(joints, t, h, (q, v), kicks, params, newton_options)
         if self.shifted:
             v = v - there.held(free.kicks(t + h, q, v, none, params) @ H)[0]
         return shown(problem, t + h, q, v, impulses(problem, x) + Λ, params), report
@@ -203,12 +205,14 @@ computation of free energy differences, Math. Comp. 81 (2012)"
             def turn(_, carried):
                 q, v, Λ, ok, iterations, rounded = carried
                 zero = jnp.zeros_like(q)
-                q, v, more, _, r = impulse_step(joints, t, q, v, δ, zero, lambda q: zero, params, self.tol, self.limit)
+                kicks = zero, lambda q: zero
+                newton_options = {"tol": self.tol, "limit": self.limit}
+                q, v, more, _, r = impulse_step(joints, t, δ, (q, v), kicks, params, newton_options)
                 return q, v, Λ + more, ok & r.ok, iterations + r.iterations, rounded | r.rounded
 
             start = jnp.zeros(joints.c, q.dtype), jnp.asarray(True), jnp.zeros((), jnp.int32), jnp.asarray(False)
-            q, v, Λ, *said = jax.lax.fori_loop(0, self.substeps, turn, (q, v, *start))
-            return q, v, Λ, Report(*said)
+            q, v, Λ, *outcome = jax.lax.fori_loop(0, self.substeps, turn, (q, v, *start))
+            return q, v, Λ, Report(*outcome)
 
         v, Λ = B(t, q, v)
         q, v, more, first = A(q, v)

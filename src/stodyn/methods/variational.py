@@ -97,7 +97,8 @@ class LagrangeDAlembert(Method):
         """The stages of one step; the options are those of Solution."""
         if self.truncation is not None:
             noise = dataclasses.replace(noise, W=truncated(noise.W, noise.h, self.truncation))
-        return Solution(stages, problem, t, x, noise, params, tol=self.tol, limit=self.limit, **options)
+        newton_options = {"tol": self.tol, "limit": self.limit}
+        return Solution(stages, problem, t, x, noise, params, newton_options, **options)
 
 
 def truncated(W: Array, h: Any, k: float) -> Array:

@@ -17,15 +17,11 @@ from stodyn.problems.mechanical import Mechanical
 from stodyn.problems.minimal import in_minimal_coordinates, placed
 
 
-def _posed(force, noise, embedding, angles, rates, mass, constraints, constraint_names, names, impulses):
-    """The problem that starts where the minimal coordinates say."""
-    draft = functools.partial(
-        Mechanical, force, noise, mass=mass, names=names, constraints=constraints, constraint_names=constraint_names,
-        impulses=impulses,
-    )  # fmt: skip
+def _start(embedding, angles, rates):
+    """The start (x, v) at given minimal coordinates and rates."""
     with jax.enable_x64(True), jax.ensure_compile_time_eval():
         state = uncompiled.value(lambda u: placed(embedding, 0.0, u), np.concatenate([angles, rates], dtype=float))
-    return draft(tuple(np.split(state, 2)))
+    return tuple(np.split(state, 2))
 
 
 def _rod(r, length):
@@ -41,7 +37,7 @@ def _column(push):
 
 
 def jointed_pendulum(
-    m=1.0, L=1.0, g=9.81, friction=0.0, noise=(1.5, 0.0), torque=0.0, angle=1.0, rate=0.5, impulses=False
+    m=1.0, L=1.0, g=9.81, friction=0.0, noise=(1.5, 0.0), torque=0.0, angle=1.0, rate=0.5, *, impulses=False
 ) -> Mechanical:
     """d²(x, y)/dt² of a mass on a rod, ½ (x² + y² - L²) = 0, under a white force `noise`, or a white `torque` instead.
 
@@ -71,10 +67,10 @@ def jointed_pendulum(
             return _column(noise)
         return (torque * jnp.stack([-x[1], x[0]]) / jnp.sqrt(jnp.sum(x * x)))[:, None]
 
-    return _posed(
+    return Mechanical(
         lambda t, x, v: jnp.array([0.0, -m * g]) - friction * v if friction else jnp.array([0.0, -m * g]),
-        push, functools.partial(_on_circle, L=L), [angle], [rate], [m, m],
-        lambda t, x: _rod(x, L)[None], ("rod",), ("x", "y"), impulses,
+        push, _start(functools.partial(_on_circle, L=L), [angle], [rate]), [m, m], names=("x", "y"),
+        constraints=lambda t, x: _rod(x, L)[None], constraint_names=("rod",), impulses=impulses,
     )  # fmt: skip
 
 
@@ -117,10 +113,11 @@ def thermal_pendulum(m=1.0, L=1.0, g=1.5, friction=1.0, kT=1.0, angle=0.5, rate=
     Mechanical
         The problem.
     """
-    return _posed(
+    return Mechanical(
         lambda t, x, v: jnp.array([0.0, -m * g]) - friction * m * v,
-        lambda t, x, v: jnp.sqrt(2.0 * kT * friction * m) * jnp.eye(2), functools.partial(_on_circle, L=L), [angle],
-        [rate], [m, m], lambda t, x: _rod(x, L)[None], ("rod",), ("x", "y"), impulses,
+        lambda t, x, v: jnp.sqrt(2.0 * kT * friction * m) * jnp.eye(2),
+        _start(functools.partial(_on_circle, L=L), [angle], [rate]), [m, m], names=("x", "y"),
+        constraints=lambda t, x: _rod(x, L)[None], constraint_names=("rod",), impulses=impulses,
     )  # fmt: skip
 
 
@@ -177,11 +174,11 @@ def pendulum_chain(
         apart = r - jnp.concatenate([jnp.zeros((1, 2), x.dtype), r[:-1]])
         return 0.5 * (jnp.sum(apart * apart, axis=1) - np.asarray(lengths, float) ** 2)
 
-    return _posed(
+    return Mechanical(
         lambda t, x, v: jnp.asarray(weight) - friction * v if friction else jnp.asarray(weight),
-        lambda t, x, v: _column(push), functools.partial(_on_chain, lengths=lengths), angles, rates,
-        np.repeat(np.asarray(masses, float), 2), rods, tuple(f"rod{i + 1}" for i in range(n)),
-        tuple(f"{axis}{i + 1}" for i in range(n) for axis in "xy"), impulses,
+        lambda t, x, v: _column(push), _start(functools.partial(_on_chain, lengths=lengths), angles, rates),
+        np.repeat(np.asarray(masses, float), 2), names=tuple(f"{axis}{i + 1}" for i in range(n) for axis in "xy"),
+        constraints=rods, constraint_names=tuple(f"rod{i + 1}" for i in range(n)), impulses=impulses,
     )  # fmt: skip
 
 
@@ -219,10 +216,10 @@ def spherical_pendulum(
     Mechanical
         The problem.
     """
-    return _posed(
+    return Mechanical(
         lambda t, x, v: jnp.array([0.0, 0.0, -m * g]) - friction * v if friction else jnp.array([0.0, 0.0, -m * g]),
-        lambda t, x, v: _column(noise), functools.partial(_on_sphere, L=L), angles, rates, [m, m, m],
-        lambda t, x: _rod(x, L)[None], ("rod",), ("x", "y", "z"), impulses,
+        lambda t, x, v: _column(noise), _start(functools.partial(_on_sphere, L=L), angles, rates), [m, m, m],
+        names=("x", "y", "z"), constraints=lambda t, x: _rod(x, L)[None], constraint_names=("rod",), impulses=impulses,
     )  # fmt: skip
 
 
@@ -243,7 +240,7 @@ SPHERICAL_PENDULUM = Model(spherical_pendulum, {"embedding": _on_sphere, "minima
 
 
 def crank(
-    radius=0.5, rod=1.2, masses=(1.0, 2.0), g=9.81, friction=0.0, noise=1.0, angle=0.7, rate=3.0, impulses=False
+    radius=0.5, rod=1.2, masses=(1.0, 2.0), g=9.81, friction=0.0, noise=1.0, angle=0.7, rate=3.0, *, impulses=False
 ) -> Mechanical:
     """d²(x1, y1, x2, y2)/dt² of a slider crank: masses at its pin and at the slider, a white force on the slider.
 
@@ -268,12 +265,13 @@ def crank(
         The problem.
     """
     weight = np.array([0.0, -g * masses[0], 0.0, -g * masses[1]])
-    return _posed(
+    return Mechanical(
         lambda t, x, v: jnp.asarray(weight) - friction * v if friction else jnp.asarray(weight),
-        lambda t, x, v: _column([0.0, 0.0, noise, 0.0]), functools.partial(_on_crank, radius=radius, rod=rod),
-        [angle], [rate], np.repeat(np.asarray(masses, float), 2),
-        lambda t, x: jnp.stack([_rod(x[:2], radius), _rod(x[2:] - x[:2], rod), x[3]]),
-        ("crank", "rod", "guide"), ("x1", "y1", "x2", "y2"), impulses,
+        lambda t, x, v: _column([0.0, 0.0, noise, 0.0]),
+        _start(functools.partial(_on_crank, radius=radius, rod=rod), [angle], [rate]),
+        np.repeat(np.asarray(masses, float), 2), names=("x1", "y1", "x2", "y2"),
+        constraints=lambda t, x: jnp.stack([_rod(x[:2], radius), _rod(x[2:] - x[:2], rod), x[3]]),
+        constraint_names=("crank", "rod", "guide"), impulses=impulses,
     )  # fmt: skip
 
 
@@ -292,7 +290,7 @@ CRANK = Model(crank, {"embedding": _on_crank, "minimal": _angle_of_crank})
 
 def four_bar(
     bars=(0.5, 1.3, 1.0), ground=1.2, masses=(1.0, 2.0), g=9.81, friction=0.0, noise=1.0, angle=1.0, rate=3.0,
-    impulses=False,
+    *, impulses=False,
 ) -> Mechanical:  # fmt: skip
     """d²(xA, yA, xB, yB)/dt² of the pins of a four-bar linkage, with ground pins at 0 and at (ground, 0), B above.
 
@@ -322,14 +320,15 @@ def four_bar(
     """
     weight = np.array([0.0, -g * masses[0], 0.0, -g * masses[1]])
     first, second, third = bars
-    return _posed(
+    return Mechanical(
         lambda t, x, v: jnp.asarray(weight) - friction * v if friction else jnp.asarray(weight),
-        lambda t, x, v: _column([0.0, 0.0, noise, 0.0]), functools.partial(_on_bars, bars=bars, ground=ground),
-        [angle], [rate], np.repeat(np.asarray(masses, float), 2),
-        lambda t, x: jnp.stack([
+        lambda t, x, v: _column([0.0, 0.0, noise, 0.0]),
+        _start(functools.partial(_on_bars, bars=bars, ground=ground), [angle], [rate]),
+        np.repeat(np.asarray(masses, float), 2), names=("xA", "yA", "xB", "yB"),
+        constraints=lambda t, x: jnp.stack([
             _rod(x[:2], first), _rod(x[2:] - x[:2], second), _rod(x[2:] - np.array([ground, 0.0]), third),
         ]),
-        ("crank", "coupler", "rocker"), ("xA", "yA", "xB", "yB"), impulses,
+        constraint_names=("crank", "coupler", "rocker"), impulses=impulses,
     )  # fmt: skip
 
 
@@ -352,8 +351,8 @@ FOUR_BAR = Model(four_bar, {"embedding": _on_bars, "minimal": _angle_of_bars})
 
 
 def hoisting_crane(
-    trolley=2.0, load=1.0, rope=1.5, hoist=0.2, g=9.81, spring=20.0, friction=0.5, noise=1.0, place=0.0, angle=0.4,
-    rates=(0.0, 0.0), impulses=False,
+    trolley=2.0, load=1.0, rope=1.5, hoist=0.2, g=9.81, spring=20.0, friction=0.5, noise=1.0, *, place=0.0,
+    angle=0.4, rates=(0.0, 0.0), impulses=False,
 ) -> Mechanical:  # fmt: skip
     """d²(s, x, y)/dt² of a crane: a trolley at s, a load at (x, y) on a rope whose length rope - hoist t changes.
 
@@ -382,12 +381,13 @@ def hoisting_crane(
         The problem.
     """
     weight = np.array([0.0, 0.0, -g * load])
-    return _posed(
+    return Mechanical(
         lambda t, x, v: jnp.asarray(weight) - jnp.stack([spring * x[0] + friction * v[0], 0.0 * x[1], 0.0 * x[2]]),
-        lambda t, x, v: _column([0.0, noise, 0.0]), functools.partial(_under_trolley, rope=rope, hoist=hoist),
-        [place, angle], rates, [trolley, load, load],
-        lambda t, x: _rod(jnp.stack([x[1] - x[0], x[2]]), rope - hoist * t)[None],
-        ("rope",), ("s", "x", "y"), impulses,
+        lambda t, x, v: _column([0.0, noise, 0.0]),
+        _start(functools.partial(_under_trolley, rope=rope, hoist=hoist), [place, angle], rates),
+        [trolley, load, load], names=("s", "x", "y"),
+        constraints=lambda t, x: _rod(jnp.stack([x[1] - x[0], x[2]]), rope - hoist * t)[None],
+        constraint_names=("rope",), impulses=impulses,
     )  # fmt: skip
 
 
@@ -397,7 +397,9 @@ def _under_trolley(t, u, *, rope, hoist):
 
 
 def _trolley_and_angle(*, trolley, load, rope, hoist, g, spring, friction, noise, place, angle, rates):
-    problem = hoisting_crane(trolley, load, rope, hoist, g, spring, friction, noise, place, angle, rates)
+    problem = hoisting_crane(
+        trolley, load, rope, hoist, g, spring, friction, noise, place=place, angle=angle, rates=rates
+    )
     embedding = functools.partial(_under_trolley, rope=rope, hoist=hoist)
     return in_minimal_coordinates(problem, embedding, ([place, angle], list(rates)), ("s", "th"))
 

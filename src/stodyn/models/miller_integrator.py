@@ -8,7 +8,7 @@ from stodyn.problems.random_dae import RandomDAE
 
 
 def miller_integrator(
-    a=2.0, C1=1e-10, C2=5e-11, R1=1e3, period=1e-6, tolerance=0.1, sections=0, R_line=1e3, C_line=1e-11
+    a=2.0, C1=1e-10, C2=5e-11, R1=1e3, period=1e-6, tolerance=0.1, sections=0, *, R_line=1e3, C_line=1e-11
 ) -> RandomDAE:
     """M x' = A x + s: the Miller integrator with uniform tolerances of its gain and its capacitors.
 

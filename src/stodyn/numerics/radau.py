@@ -148,8 +148,8 @@ def prescribed(system: Linear | Nonlinear, grid: np.ndarray, start: np.ndarray, 
     for k, h in enumerate(np.diff(grid)):
         x = np.where(solved[:, None], states[k], start)
         factors = _factors(system, system.jacobian(grid[k], x), h, method, work)
-        Z, found = _newton(system, factors, method, grid[k], h, x, guess, None, work)
-        solved &= found
+        Z, converged = _newton(system, factors, method, _Step(grid[k], h, x), guess, None, work)
+        solved &= converged
         states[k + 1] = np.where(solved[:, None], x + Z[-1], np.nan)
         guess = np.tensordot(method.interpolation(1.0 + method.c), Z, 1) - Z[-1]
         guess[:, ~solved] = 0.0
@@ -267,7 +267,15 @@ def _factors(system, J: Any, h: float, method: Scheme, work: Work, gamma: bool =
     return solves
 
 
-def _newton(system, factors, method: Scheme, t, h, x, guess, scale, work: Work) -> tuple[np.ndarray, np.ndarray]:
+class _Step(NamedTuple):
+    """A step to be made: from the time t and the states x (members, n), of length h."""
+
+    t: float
+    h: float
+    x: np.ndarray
+
+
+def _newton(system, factors, method: Scheme, step: _Step, guess, scale, work: Work) -> tuple[np.ndarray, np.ndarray]:
     """The stages Z (s, members, n) and which members were solved.
 
     scale  sizes of the components -> the errors allowed for, both (members, n); None iterates to rounding
@@ -275,6 +283,7 @@ def _newton(system, factors, method: Scheme, t, h, x, guess, scale, work: Work) 
     Changes that shrink by a rate θ leave an error of θ/(1 - θ) times the last one (Hairer & Wanner, IV.8): where the
     steps are chosen by their error, Newton stops when that is small, one iteration earlier than by the change itself.
     """
+    t, h, x = step
     shape = (method.stages, *x.shape)
     linear = isinstance(system, Linear)
     Z = np.zeros(shape) if guess is None or linear else guess
@@ -358,7 +367,8 @@ def controlled(
     powers = np.zeros(x.shape[-1]) if component_index is None else np.maximum(np.asarray(component_index) - 1.0, 0.0)
     first = float(grid[1]) - t
     J = system.jacobian(t, x)
-    Z, solved = _newton(system, _factors(system, J, first, method, work), method, t, first, x, None, None, work)
+    first_factors = _factors(system, J, first, method, work)
+    Z, solved = _newton(system, first_factors, method, _Step(t, first, x), None, None, work)
     seen = np.where(x == 0.0, np.where(solved[:, None], np.abs(Z[-1]), 0.0), np.abs(x))
 
     def allowed(sizes: np.ndarray) -> np.ndarray:
@@ -380,7 +390,7 @@ def controlled(
         if factors is None:
             factors = _factors(system, J, h, method, work, gamma=True)
         guess = None if last is None else last.ahead(method, h)
-        Z, solved = _newton(system, factors, method, t, h, x, guess, allowed, work)
+        Z, solved = _newton(system, factors, method, _Step(t, h, x), guess, allowed, work)
         if not solved.all():
             h, factors, rejected = 0.5 * h, None, True
             work.rejected += 1

@@ -225,27 +225,27 @@ def structure(
         raise ValueError(f"C: has shape {damper.shape}, but M has {mass.shape}; expected the same")
     _check_symmetric("C", damper)
     _check_not_negative("C", damper, "a damper would feed energy in")
-    push, constant = _load(load, N), _noise(noise, N)
-    at_rest = (np.zeros(N), np.zeros(N)) if start is None else start
-    whole = _structure(Matrices(mass, damper, stiffness), push, constant, at_rest, params, names, units, accelerations)
+    whole = _structure(
+        Matrices(mass, damper, stiffness), _load(load, N), noise=_noise(noise, N),
+        start=(np.zeros(N), np.zeros(N)) if start is None else start, params=params, names=names, units=units,
+        accelerations=accelerations,
+    )  # fmt: skip
     return whole if modes is None else reduced(whole, modes)
 
 
-def _structure(matrices: Matrices, load, noise, start, params, names, units, accelerations, reduction=None):
+def _structure(matrices: Matrices, load, **fields) -> Structure:
+    """The structure with these matrices and this load; further fields are those of Structure."""
     stiffness, damper = Product(matrices.K), Product(matrices.C) if matrices.C.nnz else None
 
     def force(t, x, v, params):
-        found = -stiffness(jnp.atleast_1d(x))
+        total = -stiffness(jnp.atleast_1d(x))
         if damper is not None:
-            found = found - damper(jnp.atleast_1d(v))
+            total = total - damper(jnp.atleast_1d(v))
         if load is not None:
-            found = found + jnp.asarray(call(load, t, params=params), found.dtype)
-        return jnp.reshape(found, jnp.shape(x))
+            total = total + jnp.asarray(call(load, t, params=params), total.dtype)
+        return jnp.reshape(total, jnp.shape(x))
 
-    return Structure(
-        force, noise, start, matrices.M.toarray(), params, names, units, accelerations,
-        matrices=matrices, linear_force=force, reduction=reduction, load=load,
-    )  # fmt: skip
+    return Structure(force, mass=matrices.M.toarray(), matrices=matrices, linear_force=force, load=load, **fields)
 
 
 class _ConstantNoise:
@@ -498,8 +498,10 @@ def reduced(whole: Structure, count: int) -> Structure:
     noise = None if whole.noise is None else of_modes(whole.noise)
     start = tuple(Φ.T @ (M @ np.asarray(part, float)) for part in whole.start)
     names = tuple(f"mode{i + 1}" for i in range(int(count)))
-    return _structure(matrices, load, noise, start, whole.params, names, None, whole.accelerations,
-                      Reduction(Φ, ω, whole))  # fmt: skip
+    return _structure(
+        matrices, load, noise=noise, start=start, params=whole.params, names=names, accelerations=whole.accelerations,
+        reduction=Reduction(Φ, ω, whole),
+    )  # fmt: skip
 
 
 # --- base excitation --------------------------------------------------------------------------------------------------

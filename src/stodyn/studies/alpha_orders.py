@@ -101,11 +101,8 @@ def measured(
     steps: Sequence[int] = STEPS,
     refine: int = 8,
     paths: int = 400,
-    T: float = 1.0,
-    seed: int = 1,
-    level: float = 0.99,
 ) -> dict[tuple[Any, str], Measured]:
-    """(order, quantity) -> its errors at T, all methods and steps on the same paths.
+    """(order, quantity) -> its errors at time 1, all methods and steps on the same paths.
 
     The reference is order 2.0 with ρ = 1, where φ is the acceleration itself, at a step `refine` times finer than the
     finest; its own error is estimated by its difference from twice that step. The problem has accelerations=True.
@@ -114,9 +111,9 @@ def measured(
     truth = StochasticAlpha(rho=1.0, order=2.0)
     factors = tuple(fine // k for k in steps)
     runs = [Run(truth, (1, 2)), *(Run(StochasticAlpha(rho=rho, order=order), factors) for order in orders)]
-    blocks = [states for _, states in common_paths(problem, runs, (0.0, T), fine, paths, seed)]
+    blocks = [states for _, states in common_paths(problem, runs, (0.0, 1.0), fine, paths, seed=1)]
     reference, *others = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
-    h, N, result = T / np.array(steps), problem.N, {}
+    h, N, result = 1.0 / np.array(steps), problem.N, {}
     for order, ends in zip(orders, others, strict=True):
         for k, quantity in enumerate(QUANTITIES):
             part = slice(k * N, (k + 1) * N)
@@ -126,7 +123,7 @@ def measured(
             doubts = {"the reference's own error": np.full(len(steps), own)}
             errors = Errors(np.sqrt(mean), doubts, np.sum(~np.isfinite(square), axis=0), 0.5 * (square / mean - 1.0))
             last = float(np.log2(errors.error[-2] / errors.error[-1]) / np.log2(steps[-1] / steps[-2]))
-            result[order, quantity] = Measured(h, errors.error, errors.stderr, errors.fit(h, level), last)
+            result[order, quantity] = Measured(h, errors.error, errors.stderr, errors.fit(h, level=0.99), last)
     return result
 
 

@@ -192,22 +192,22 @@ def _parse(card: Card) -> list[Element]:
             parts.append(card.part("c", (a, b), p[key] * over * many, f".{key}"))
     if any(key in model.given for key in JUNCTIONS):
         for end, area, rim, bottom in ((drain, "ad", "pd", "cbd"), (source, "as", "ps", "cbs")):
-            parts += _bulk_diode(card, p, (bulk, end), sign, many, areas[area], areas[rim], p[bottom], f".{bottom[1:]}")
+            diode = (bulk, end) if sign > 0.0 else (end, bulk)
+            below = p[bottom] if p[bottom] > 0.0 else p["cj"] * areas[area]
+            size = {"area": areas[area], "capacitance": below, "side": p["cjsw"] * areas[rim]}
+            if bulk != end:
+                parts += _bulk_diode(card, p, diode, size, many, f".{bottom[1:]}")
     return parts
 
 
-def _bulk_diode(card, p, ends, sign, many, area, rim, bottom, suffix) -> list[Element]:
-    """The junction from bulk to drain or source: bottom and side wall."""
-    if ends[0] == ends[1]:
-        return []
-    ends = ends if sign > 0.0 else ends[::-1]
-    saturation = p["js"] * area if p["js"] > 0.0 and area > 0.0 else p["is"]
+def _bulk_diode(card, p, ends, size: dict[str, float], many: float, suffix: str) -> list[Element]:
+    """The junction between bulk and drain or source: its area, and the capacitances of its bottom and its side wall."""
+    saturation = p["js"] * size["area"] if p["js"] > 0.0 and size["area"] > 0.0 else p["is"]
     common = {"n": 1.0, "vj": p["pb"], "fc": p["fc"], "tt": 0.0, "bv": math.inf, "ibv": 1e-3, "nbv": 1.0, "share": 1.0}
-    below = bottom if bottom > 0.0 else p["cj"] * area
-    parts = junction(card, ends, {**common, "is": saturation * many, "cjo": below * many, "m": p["mj"]}, suffix)
-    side = p["cjsw"] * rim * many
-    if side > 0.0:
-        numbers = {**common, "is": 1.0, "cjo": side, "m": p["mjsw"]}
+    bottom = size["capacitance"] * many
+    parts = junction(card, ends, {**common, "is": saturation * many, "cjo": bottom, "m": p["mj"]}, suffix)
+    if size["side"] > 0.0:
+        numbers = {**common, "is": 1.0, "cjo": size["side"] * many, "m": p["mjsw"]}
         parts += junction(card, ends, numbers, f"{suffix}sw")[1:]
     return parts
 

@@ -80,7 +80,8 @@ def dryden(
         return Coloured(A, [[0.0], [1.0]], σ * math.sqrt(T) * np.array([[1.0 / T**2, math.sqrt(3.0) / T]]))
 
     along = gauss_markov(σ_u, L_u / V)
-    return _assembled(V, b, components, signs, along, across(σ_v, L_v / V), across(σ_w, L_w / V), σ_w, L_w)
+    gusts = {"u": along, "v": across(σ_v, L_v / V), "w": across(σ_w, L_w / V)}
+    return _assembled(V, b, components, signs, gusts, roll_gain=σ_w * L_w ** (-1.0 / 3.0))
 
 
 def von_karman(
@@ -130,7 +131,8 @@ def von_karman(
         return shaped(σ, T, (1.0, 2.7478, 0.3398), (1.0, 2.9958, 1.9754, 0.1539))
 
     along = shaped(math.sqrt(2.0) * σ_u, L_u / V, (1.0, 0.25), (1.0, 1.357, 0.1987))
-    return _assembled(V, b, components, signs, along, across(σ_v, L_v / V), across(σ_w, L_w / V), σ_w, L_w)
+    gusts = {"u": along, "v": across(σ_v, L_v / V), "w": across(σ_w, L_w / V)}
+    return _assembled(V, b, components, signs, gusts, roll_gain=σ_w * L_w ** (-1.0 / 3.0))
 
 
 def von_karman_spectrum(frequency: ArrayLike, sigma: float, T: float, component: str = "u") -> np.ndarray:
@@ -224,14 +226,16 @@ def turbulence_scales(
     return Scales(tuple(L.tolist()), tuple(σ.tolist()))
 
 
-def _assembled(V, b, components, signs, u, v, w, σ_w, L_w) -> Coloured:
-    """The wanted outputs of independent u, v, w and p, with q made of w and r of v."""
-    parts: dict[str, Coloured] = {"u": u}
-    parts["v"] = _with_rate(v, signs[1], 3.0 * b / (math.pi * V), V) if "r" in components else v
-    parts["w"] = _with_rate(w, signs[0], 4.0 * b / (math.pi * V), V) if "q" in components else w
+def _assembled(V, b, components, signs, gusts: dict[str, Coloured], roll_gain: float) -> Coloured:
+    """The chosen outputs of independent gusts u, v and w, with p independent of them, q made of w and r of v."""
+    parts = dict(gusts)
+    if "r" in components:
+        parts["v"] = _with_rate(gusts["v"], signs[1], 3.0 * b / (math.pi * V), V)
+    if "q" in components:
+        parts["w"] = _with_rate(gusts["w"], signs[0], 4.0 * b / (math.pi * V), V)
     if "p" in components:
         lag = 4.0 * b / (math.pi * V)
-        gain = σ_w * math.sqrt(0.8 * math.pi / V) * (math.pi / (4.0 * b)) ** (1.0 / 6.0) * L_w ** (-1.0 / 3.0)
+        gain = roll_gain * math.sqrt(0.8 * math.pi / V) * (math.pi / (4.0 * b)) ** (1.0 / 6.0)
         parts["p"] = Coloured([[-1.0 / lag]], [[gain / lag]], [[1.0]])
     outputs = {"u": ("u", 0), "v": ("v", 0), "w": ("w", 0), "p": ("p", 0), "q": ("w", 1), "r": ("v", 1)}
     used = {part: noise for part, noise in parts.items() if any(outputs[c][0] == part for c in components)}
