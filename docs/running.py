@@ -11,6 +11,7 @@ of a page share their names; what a block prints replaces the text block that fo
 page that was changed and not run again.
 """
 
+import ast
 import contextlib
 import hashlib
 import importlib.util
@@ -30,6 +31,7 @@ BLOCK = re.compile(
     r"^```python\n(?P<code>.*?)^```\n(?P<then>\n*```text\n(?P<printed>.*?)^```\n)?", re.MULTILINE | re.DOTALL
 )
 OPTIONAL = ("sympy",)
+EMPTY = re.compile(r"(?:, )?\w+=(?:\[\]|Load\(\))")  # what newer versions of Python leave out of a dump
 STAMP = re.compile(r"\n*<!-- run: (\w+) -->\n*$")
 
 
@@ -44,8 +46,13 @@ def shown(source: str) -> str:
 
 
 def digest(source: str) -> str:
-    """Return a short name of the source."""
-    return hashlib.sha256(source.encode()).hexdigest()[:16]
+    """Return a short name of what the source does: its layout, comments and docstrings may change without a new run."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
+            del node.body[0]
+    program = EMPTY.sub("", ast.dump(tree)).replace("(, ", "(")
+    return hashlib.sha256(program.encode()).hexdigest()[:16]
 
 
 def code(page: str) -> str:

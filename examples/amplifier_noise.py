@@ -1,9 +1,10 @@
 """How noisy is a transistor amplifier?
 
-A common-source stage with a MOS transistor, from its netlist: thermal noise of the source's and the load's resistors
-and of the channel. Noise of microvolts moves the stage linearly, so that the density of `.noise`, integrated over all
-frequencies, is the variance of the output. The picture shows that density with its parts, beside the spectrum of
-simulated waveforms, into which everything beyond half the sampling rate is folded.
+A common-source stage with a MOS transistor, from its netlist: thermal noise of the
+source's and the load's resistors and of the channel. Noise of microvolts moves the stage
+linearly, so that the density of `.noise`, integrated over all frequencies, is the
+variance of the output. The picture shows that density with its parts, beside the spectrum
+of simulated waveforms, into which everything beyond half the sampling rate is folded.
 
 Domain: circuits
 """
@@ -29,12 +30,20 @@ M1 out g 0 0 stage W=10u L=1u
 circuit = sd.circuits.read(NETLIST)
 theory = circuit.noise_spectrum()
 
-collect = [st.Moments(at=[0.5e-6, 1e-6, 1.5e-6, 2e-6]), st.Spectrum(segment=512, paths=PATHS, after=0.3e-6)]
-run = sd.simulate(circuit, "Trapezoidal", t=circuit.span, dt=circuit.step, paths=PATHS, seed=1, collect=collect)
+collect = [
+    st.Moments(at=[0.5e-6, 1e-6, 1.5e-6, 2e-6]),
+    st.Spectrum(segment=512, paths=PATHS, after=0.3e-6),
+]
+run = sd.simulate(
+    circuit, "Trapezoidal", t=circuit.span, dt=circuit.step, paths=PATHS, seed=1,
+    collect=collect,
+)
 
-density = 2 * run["spectrum"].sel(component="out")  # one-sided, as circuit designers read it
+# one-sided, as circuit designers read it
+density = 2 * run["spectrum"].sel(component="out")
 ax = sd.plot.noise_density(
-    (density["frequency"].values[1:], density.values[1:]), (theory.frequency, theory.density), unit="V"
+    (density["frequency"].values[1:], density.values[1:]),
+    (theory.frequency, theory.density), unit="V",
 )
 for name, part in theory.parts.items():
     if part.max() > 1e-3 * theory.density.max():
@@ -45,6 +54,10 @@ sd.plot.save(ax, "amplifier_noise.png")
 
 frequency = np.geomspace(1e3, 1e11, 4001)
 exact = np.trapezoid(circuit.noise_spectrum("out", frequency).density, frequency)
-ours = run["variance"].sel(component="out").values.mean()  # over four times so far apart that they are independent
+# over four times so far apart that they are independent
+ours = run["variance"].sel(component="out").values.mean()
 error = run["variance_stderr"].sel(component="out").values.mean() / 2
-print(f"truth: output variance in µV² {1e12 * exact:.1f}, ours {1e12 * ours:.1f} +- {1e12 * error:.1f}")
+print(
+    f"truth: output variance in µV² {1e12 * exact:.1f}, ours {1e12 * ours:.1f} +- "
+    f"{1e12 * error:.1f}"
+)

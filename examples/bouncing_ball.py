@@ -1,8 +1,9 @@
 """Where does a bouncing ball get to in gusty wind?
 
-A ball thrown sideways from one metre loses a fifth of its vertical speed at each bounce, y' → -0.8 y', while gusts push
-it along: x'' = -γ x' + σ ξ. Impacts are found within the steps, so that every bounce takes its energy at its own time.
-The picture shows six balls. The height follows from the bounces alone, in closed form; so does the law of the distance
+A ball thrown sideways from one metre loses a fifth of its vertical speed at each bounce,
+y' → -0.8 y', while gusts push it along: x'' = -γ x' + σ ξ. Impacts are found within the
+steps, so that every bounce takes its energy at its own time. The picture shows six balls.
+The height follows from the bounces alone, in closed form; so does the law of the distance
 from the gusts.
 
 Domain: mechanisms
@@ -26,9 +27,13 @@ ball = sd.Mechanical(
 )
 floor = sd.Impact(sd.Level(0.0, of="y", direction="down"), sd.Restitution(E))
 collect = [st.Moments(at=[END]), st.Paths(6, every=1)]
-run = sd.simulate(sd.with_walls(ball, floor), "SRA1", t=(0, END), dt=0.01, paths=PATHS, seed=1, collect=collect)
+run = sd.simulate(
+    sd.with_walls(ball, floor), "SRA1", t=(0, END), dt=0.01, paths=PATHS, seed=1,
+    collect=collect,
+)
 
-# Closed forms: parabolas between the impacts, and the integral of an Ornstein-Uhlenbeck velocity
+# Closed forms: parabolas between the impacts, and the integral of an Ornstein-Uhlenbeck
+# velocity
 time, speed = np.sqrt(2 * DROP / G), E * np.sqrt(2 * G * DROP)
 while time + 2 * speed / G < END:
     time, speed = time + 2 * speed / G, E * speed
@@ -42,7 +47,8 @@ for path in run["path"].values:
     ax.plot(path[:, 0], path[:, 1], lw=1)
 ax.axhline(0, color="k", lw=1)
 ax.errorbar(
-    distance, height, xerr=2 * np.sqrt(variance), fmt="ks", ms=4, lw=1, capsize=3, label="exact: mean ± 2σ at 2.5 s"
+    distance, height, xerr=2 * np.sqrt(variance), fmt="ks", ms=4, lw=1, capsize=3,
+    label="exact: mean ± 2σ at 2.5 s",
 )
 ax.set(xlabel="distance [m]", ylabel="height [m]")
 ax.legend(frameon=False, fontsize="small")
@@ -50,6 +56,11 @@ sd.plot.save(ax, "bouncing_ball.png")
 end = run.isel(time=-1)
 x, y = end.sel(component="x"), end.sel(component="y")
 print(f"bounces: {float(end['mean'].sel(component='impacts')):g}")
-print(f"truth: height in m after {END} s {height:.8f}, ours {float(y['mean']):.8f} +- 1e-06")
+print(
+    f"truth: height in m after {END} s {height:.8f}, ours {float(y['mean']):.8f} +- 1e-06"
+)
 for name, exact in (("mean", distance), ("variance", variance)):
-    print(f"truth: {name} of the distance {exact:.5f}, ours {float(x[name]):.5f} +- {float(x[f'{name}_stderr']):.5f}")
+    print(
+        f"truth: {name} of the distance {exact:.5f}, ours {float(x[name]):.5f} +- "
+        f"{float(x[f'{name}_stderr']):.5f}"
+    )

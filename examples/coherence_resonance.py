@@ -1,9 +1,12 @@
 """Coherence resonance: the right amount of noise makes a neuron regular
 
-FitzHugh and Nagumo's neuron at rest, ε dx = (x - x³/3 - y) dt, dy = (x + a) dt + D dW, fires only where noise kicks it.
-With weak noise spikes are rare and random, with strong noise they are erratic; in between they come almost like a
-clock. The picture shows three spike trains and the scatter of the intervals over their mean, which has a minimum
-(A. Pikovsky & J. Kurths, Phys. Rev. Lett. 78, 1997). Whatever D is, y is stationary in the long run, so that E x = -a.
+FitzHugh and Nagumo's neuron at rest, ε dx = (x - x³/3 - y) dt, dy = (x + a) dt + D dW,
+fires only where noise kicks it. With weak noise spikes are rare and random, with strong
+noise they are erratic; in between they come almost like a clock. The picture shows three
+spike trains and the scatter of the intervals over their mean, which has a minimum (A.
+Pikovsky & J. Kurths, Phys. Rev. Lett. 78, 1997). Whatever D is, y is stationary in the
+long run, so that E x = -a.
+
 Domain: nonlinear dynamics
 """
 
@@ -30,7 +33,8 @@ def noise(t, x, p):
 
 
 def intervals(times, paths):
-    """Return the times between spikes: a spike begins where x exceeds 1 after it was below 0."""
+    """Return the times between spikes: a spike begins where x exceeds 1 after it was
+    below 0."""
     found = []
     for x in paths:
         (seen,) = np.nonzero((x > 1) | (x < 0))
@@ -39,26 +43,40 @@ def intervals(times, paths):
     return np.array(found)
 
 
-neuron = sd.SDE(drift, noise, start=[-A, A**3 / 3 - A], params={"D": 0.1}, names=("x", "y"))
+neuron = sd.SDE(
+    drift, noise, start=[-A, A**3 / 3 - A], params={"D": 0.1}, names=("x", "y")
+)
 collect = st.Paths(PATHS, every=50)
-runs = sd.sweep(neuron, "SRA1", over={"D": NOISES}, t=(0, END), dt=0.001, paths=PATHS, seed=1, collect=collect)
+runs = sd.sweep(
+    neuron, "SRA1", over={"D": NOISES}, t=(0, END), dt=0.001, paths=PATHS, seed=1,
+    collect=collect,
+)
 t, x = runs["time"].values, runs["path"].sel(component="x")
 gaps = [intervals(t, x.sel(D=D).values) for D in NOISES]
 
 fig, axes = plt.subplot_mosaic(
-    [[0.02, "scatter"], [0.07, "scatter"], [0.4, "scatter"]], figsize=(7, 4), layout="constrained"
+    [[0.02, "scatter"], [0.07, "scatter"], [0.4, "scatter"]], figsize=(7, 4),
+    layout="constrained",
 )
 for D in (0.02, 0.07, 0.4):
     shown = t <= 60
     axes[D].plot(t[shown], x.sel(D=D).values[0, shown], color=sd.plot.BLUE, lw=0.9)
     axes[D].set(ylabel="x", title=f"D = {D:g}", ylim=(-2.5, 2.5))
 axes[0.4].set_xlabel("time")
-axes["scatter"].semilogx(NOISES, [g.std() / g.mean() for g in gaps], "o-", color=sd.plot.ORANGE)
-axes["scatter"].set(xlabel="noise D", ylabel="σ of the intervals / their mean", ylim=(0, None))
+axes["scatter"].semilogx(
+    NOISES, [g.std() / g.mean() for g in gaps], "o-", color=sd.plot.ORANGE
+)
+axes["scatter"].set(
+    xlabel="noise D", ylabel="σ of the intervals / their mean", ylim=(0, None)
+)
 axes["scatter"].set_xticks([0.02, 0.05, 0.1, 0.2, 0.4], [0.02, 0.05, 0.1, 0.2, 0.4])
 axes["scatter"].minorticks_off()
 sd.plot.save(fig, "coherence_resonance.png")
 
 for D in NOISES[-2:]:
-    late = x.sel(D=D).values[:, t > 20].mean(axis=1)  # of each path: paths are independent, times are not
-    print(f"truth: mean of x at D = {D:g} {-A:g}, ours {late.mean():.4f} +- {late.std(ddof=1) / np.sqrt(PATHS):.4f}")
+    # of each path: paths are independent, times are not
+    late = x.sel(D=D).values[:, t > 20].mean(axis=1)
+    print(
+        f"truth: mean of x at D = {D:g} {-A:g}, ours {late.mean():.4f} +- "
+        f"{late.std(ddof=1) / np.sqrt(PATHS):.4f}"
+    )

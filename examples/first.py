@@ -1,12 +1,11 @@
 """A pendulum in turbulent air: twenty lines, one picture
 
-A pendulum starts high and swings under gravity and drag, while gusts kick it, the harder the faster it moves:
-d(rate) = (-g sin(angle) - drag rate) dt + gust (1 + |rate|) dW. The picture shows six of the paths, their mean, and
-the band of two standard deviations, which is wide because some pendulums go over the top. No closed form is known,
-but energy must balance: beside the angle and the rate each path sums what gusts bring and drag takes, and without this
-sum the mean energy at the end is that of the start.
-Domain: first steps
-"""
+A pendulum starts high and swings under gravity and drag, while gusts kick it, the harder
+the faster it moves: d(rate) = (-g sin(angle) - drag rate) dt + gust (1 + |rate|) dW. The
+picture shows six of the paths, their mean, and the band of two standard deviations, which
+is wide because some pendulums go over the top. No closed form is known, but energy must
+balance: beside the angle and the rate each path sums what gusts bring and drag takes, and
+without this sum the mean energy at the end is that of the start. Domain: first steps """
 
 import jax.numpy as jnp
 
@@ -22,7 +21,8 @@ def gust(rate, p):  # stronger when the pendulum moves
 
 def drift(t, x, p):
     angle, rate, _ = x
-    power = 0.5 * gust(rate, p) ** 2 - p["drag"] * rate**2  # Ito's formula: what gusts bring minus what drag takes
+    # Ito's formula: what gusts bring minus what drag takes
+    power = 0.5 * gust(rate, p) ** 2 - p["drag"] * rate**2
     return jnp.array([rate, -p["gravity"] * jnp.sin(angle) - p["drag"] * rate, power])
 
 
@@ -48,13 +48,26 @@ def balance(t, x, p):
     return energy(t, x, p) - x[2]
 
 
-collect = [st.Moments(every=4), st.Paths(6), st.Observable(energy), st.Observable(balance)]
-run = sd.simulate(pendulum, "Heun", t=(0, 8), dt=0.01, paths=PATHS, seed=1, collect=collect)
+collect = [
+    st.Moments(every=4), st.Paths(6), st.Observable(energy), st.Observable(balance),
+]
+run = sd.simulate(
+    pendulum, "Heun", t=(0, 8), dt=0.01, paths=PATHS, seed=1, collect=collect
+)
 sd.plot.save(sd.plot.band(run, "angle"), "first.png")
 
 end = run.isel(time=-1)
 angle = end.sel(component="angle")
-print(f"mean angle after 8 s: {float(angle['mean']):.4f} +- {float(angle['mean_stderr']):.4f} rad")
-print(f"mean energy after 8 s: {float(end['energy']):.4f} +- {float(end['energy_stderr']):.4f}")
+print(
+    f"mean angle after 8 s: {float(angle['mean']):.4f} +- "
+    f"{float(angle['mean_stderr']):.4f} rad"
+)
+print(
+    f"mean energy after 8 s: {float(end['energy']):.4f} +- "
+    f"{float(end['energy_stderr']):.4f}"
+)
 ours, error = float(end["balance"]), float(end["balance_stderr"])
-print(f"truth: energy less what was gained {float(run['energy'][0]):.4f}, ours {ours:.4f} +- {error:.4f}")
+print(
+    f"truth: energy less what was gained {float(run['energy'][0]):.4f}, ours {ours:.4f} "
+    f"+- {error:.4f}"
+)

@@ -1,12 +1,12 @@
 """Electrons scattered by ions: from straight flight to diffusion
 
-Heavy ions turn an electron's velocity and leave its speed alone: dx = v dt, dv = √(2ν) (v_y, -v_x) ∘ dW, Lorentz'
-collision operator in the plane. The direction is forgotten at the rate ν, so that the mean square distance is t² at
-first and 2t/ν in the long run; the whole curve is 2 (t/ν - (1 - exp(-νt))/ν²). The picture shows some flights and
-this curve. The midpoint rule keeps the speed of every electron to rounding, at any step h; that it scatters too little
-by the factor 1 - ν h is what decides the step.
-Domain: particles and plasma
-"""
+Heavy ions turn an electron's velocity and leave its speed alone: dx = v dt, dv = √(2ν)
+(v_y, -v_x) ∘ dW, Lorentz' collision operator in the plane. The direction is forgotten at
+the rate ν, so that the mean square distance is t² at first and 2t/ν in the long run; the
+whole curve is 2 (t/ν - (1 - exp(-νt))/ν²). The picture shows some flights and this curve.
+The midpoint rule keeps the speed of every electron to rounding, at any step h; that it
+scatters too little by the factor 1 - ν h is what decides the step. Domain: particles and
+plasma """
 
 import jax.numpy as jnp
 import matplotlib.pyplot as plt
@@ -29,7 +29,9 @@ collect = [
     st.Change(lambda t, x: x[2] ** 2 + x[3] ** 2, name="change"),
     st.Paths(5, every=50),
 ]
-run = sd.simulate(electron, "Midpoint", t=(0, END), dt=0.002, paths=PATHS, seed=1, collect=collect)
+run = sd.simulate(
+    electron, "Midpoint", t=(0, END), dt=0.002, paths=PATHS, seed=1, collect=collect
+)
 t = run["time"].values
 exact = 2 * (t / NU - (1 - np.exp(-NU * t)) / NU**2)
 
@@ -37,8 +39,14 @@ fig, (left, right) = plt.subplots(1, 2, figsize=(7, 3.5), layout="constrained")
 for path, color in zip(run["path"].values, sd.plot.PALETTE, strict=False):
     left.plot(path[:, 0], path[:, 1], color=color)
 left.plot(0, 0, "ko", ms=4)
-left.set(xlabel="x", ylabel="y", title=f"five flights to t = {END:g}", aspect="equal", adjustable="datalim")
-right.loglog(t[1:], run["square"][1:], color=sd.plot.BLUE, lw=3, alpha=0.6, label=f"{PATHS:,} paths")
+left.set(
+    xlabel="x", ylabel="y", title=f"five flights to t = {END:g}", aspect="equal",
+    adjustable="datalim",
+)
+right.loglog(
+    t[1:], run["square"][1:], color=sd.plot.BLUE, lw=3, alpha=0.6,
+    label=f"{PATHS:,} paths",
+)
 right.loglog(t[1:], exact[1:], "k--", lw=1, label="exact")
 right.loglog(t[1:], t[1:] ** 2, ":", color=sd.plot.ORANGE, label="free flight, t²")
 right.loglog(t[1:], 2 * t[1:] / NU, ":", color=sd.plot.GREEN, label="diffusion, 2t/ν")

@@ -1,8 +1,9 @@
 """What is an option worth? A call by simulation beside Black and Scholes
 
-A share price follows dS = r S dt + σ S dW. A call pays max(S - K, 0) after a year, and its price is the discounted
-mean of that. `sd.estimate` is asked for the prices at nine strikes at once, each to half a cent: it chooses the method,
-the steps and the points, and its error includes the bias of the steps. The picture shows prices and errors.
+A share price follows dS = r S dt + σ S dW. A call pays max(S - K, 0) after a year, and
+its price is the discounted mean of that. `sd.estimate` is asked for the prices at nine
+strikes at once, each to half a cent: it chooses the method, the steps and the points, and
+its error includes the bias of the steps. The picture shows prices and errors.
 
 Domain: life and finance
 """
@@ -29,10 +30,14 @@ found = sd.estimate(
 print(f"route: {found.attrs['route']}, {found.attrs['path_steps']:.1e} path-steps")
 
 d1 = (np.log(S0 / STRIKES) + (RATE + VOLATILITY**2 / 2) * T) / (VOLATILITY * np.sqrt(T))
-exact = S0 * norm.cdf(d1) - STRIKES * np.exp(-RATE * T) * norm.cdf(d1 - VOLATILITY * np.sqrt(T))
+exact = S0 * norm.cdf(d1) - STRIKES * np.exp(-RATE * T) * norm.cdf(
+    d1 - VOLATILITY * np.sqrt(T)
+)
 ours, errors = found["value"].values, found["error"].values
 
-_, (upper, lower) = plt.subplots(2, 1, figsize=(6, 4.5), layout="constrained", sharex=True)
+_, (upper, lower) = plt.subplots(
+    2, 1, figsize=(6, 4.5), layout="constrained", sharex=True
+)
 upper.plot(STRIKES, exact, "k", lw=1, label="Black and Scholes")
 upper.plot(STRIKES, ours, "C0o", ms=4, label="estimate")
 upper.set_ylabel("price of the call [$]")
@@ -42,4 +47,7 @@ lower.errorbar(STRIKES, 100 * (ours - exact), 100 * errors, fmt="C0o", ms=4, cap
 lower.set(xlabel="strike", ylabel="difference and its\n95 % interval [cents]")
 sd.plot.save(upper, "option.png")
 for k in (0, 4, 8):
-    print(f"truth: call at {STRIKES[k]:.0f} {exact[k]:.5f}, ours {ours[k]:.5f} +- {errors[k] / 2:.5f}")
+    print(
+        f"truth: call at {STRIKES[k]:.0f} {exact[k]:.5f}, ours {ours[k]:.5f} +- "
+        f"{errors[k] / 2:.5f}"
+    )

@@ -1,11 +1,11 @@
 """The right noise for your own integrator, against the 1/dt folklore
 
-Many simulators add white noise of intensity Q as random numbers of variance Q/dt. That is right where one number is
-held over a step. A Runge-Kutta loop that draws a fresh number in each of its four stages averages most of it away:
-the variance of this oscillator comes out 72 % too small. stodyn probes your step as a black box and gives the factor
-Γ on Q/dt. The picture shows the variance by both recipes, with the exact one. The step stays yours, in plain NumPy.
-Domain: choosing a method
-"""
+Many simulators add white noise of intensity Q as random numbers of variance Q/dt. That is
+right where one number is held over a step. A Runge-Kutta loop that draws a fresh number
+in each of its four stages averages most of it away: the variance of this oscillator comes
+out 72 % too small. stodyn probes your step as a black box and gives the factor Γ on Q/dt.
+The picture shows the variance by both recipes, with the exact one. The step stays yours,
+in plain NumPy. Domain: choosing a method """
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -14,7 +14,9 @@ import stodyn as sd
 from stodyn.analysis import covariance
 
 PATHS = 40_000  # small: 2000
-A, B, Q, DT, STEPS = np.array([[0.0, 1.0], [-4.0, -0.4]]), np.array([[0.0], [1.0]]), 0.5, 0.1, 150
+A, B, Q, DT, STEPS = (
+    np.array([[0.0, 1.0], [-4.0, -0.4]]), np.array([[0.0], [1.0]]), 0.5, 0.1, 150,
+)
 
 
 def my_rk4(f, x, t, h, noise):  # f(x, t, w) is the derivative, noise() draws a sample w
@@ -43,12 +45,17 @@ def variance_over_time(sample_variance):
 probe = covariance.probe(my_rk4, A, B, [[Q]], dt=DT)
 print(probe)
 t = DT * np.arange(1, STEPS + 1)
-exact = covariance.exact(sd.linear(A, B, [[Q]]), t, np.zeros(2), np.zeros((2, 2))).covariance[:, 0, 0]
+exact = covariance.exact(
+    sd.linear(A, B, [[Q]]), t, np.zeros(2), np.zeros((2, 2))
+).covariance[:, 0, 0]
 folklore, right = variance_over_time(Q / DT), variance_over_time(probe.gamma * Q / DT)
 
 fig, ax = plt.subplots(figsize=(6, 4), layout="constrained")
 ax.plot(t, folklore, color=sd.plot.ORANGE, label="samples of variance Q/dt")
-ax.plot(t, right, color=sd.plot.BLUE, label=f"samples of variance Γ Q/dt, Γ = {probe.gamma:.3g}")
+ax.plot(
+    t, right, color=sd.plot.BLUE,
+    label=f"samples of variance Γ Q/dt, Γ = {probe.gamma:.3g}",
+)
 ax.plot(t, exact, "k--", lw=0.9, label="exact")
 ax.set(xlabel="time", ylabel="variance of x", ylim=(0, None))
 ax.legend(frameon=False, loc="center right")

@@ -1,11 +1,11 @@
 """The mean energy of plasma particles, to an error you name
 
-Particles in a wave with Lenard and Bernstein's collisions, started as a beam on a Maxwellian. sd.estimate takes the
-error that you want and finds method, steps and number of paths; its error includes the bias of the step. In a field
-with separatrices paths at different steps soon part, so that multilevel sampling gains little, as the printed route
-says. The pictures show its levels and their cost. The truth is the balance dE[H]/dt = ν (1 - E v²), from another run.
-Domain: particles and plasma
-"""
+Particles in a wave with Lenard and Bernstein's collisions, started as a beam on a
+Maxwellian. sd.estimate takes the error that you want and finds method, steps and number
+of paths; its error includes the bias of the step. In a field with separatrices paths at
+different steps soon part, so that multilevel sampling gains little, as the printed route
+says. The pictures show its levels and their cost. The truth is the balance dE[H]/dt = ν
+(1 - E v²), from another run. Domain: particles and plasma """
 
 import jax.numpy as jnp
 
@@ -28,10 +28,20 @@ def square(t, x, c):
 
 
 found = sd.estimate(plasma, energy, t=(0, END), error=ERROR, seed=1)
-average = sd.estimate(plasma, functional.TimeAverage(square), t=(0, END), error=ERROR, seed=2)
-balance = initial_energy(a=0.5, v0=4.0, width=0.5) + ν * END * (1.0 - float(average.value))
+average = sd.estimate(
+    plasma, functional.TimeAverage(square), t=(0, END), error=ERROR, seed=2
+)
+balance = initial_energy(a=0.5, v0=4.0, width=0.5) + ν * END * (
+    1.0 - float(average.value)
+)
 sd.plot.save(sd.plot.levels(found, balance), "plasma_energy.png")
-print(f"{found.attrs['route']}; {found.attrs['path_steps']:.2g} path-steps; {found.attrs['why']}")
+print(
+    f"{found.attrs['route']}; {found.attrs['path_steps']:.2g} path-steps; "
+    f"{found.attrs['why']}"
+)
 # errors of estimates are half-widths of 95 % intervals: two standard errors
 error = 0.5 * float(found.error) + 0.5 * ν * END * float(average.error)
-print(f"truth: mean energy by its balance {balance:.3f}, ours {float(found.value):.3f} +- {error:.3f}")
+print(
+    f"truth: mean energy by its balance {balance:.3f}, ours {float(found.value):.3f} +- "
+    f"{error:.3f}"
+)

@@ -1,8 +1,9 @@
 """How stiff should a shock absorber be? A quarter of a car on a rough road
 
-A body on a suspension, a wheel and a tyre is driven at 25 m/s over a road of class C of ISO 8608, whose spectrum is
-white noise through a filter of first order. A soft damper lets body and wheel ring; a hard one passes the road on to
-the passengers. The picture shows the rms acceleration of the body and the rms load of the tyre over the damping: the
+A body on a suspension, a wheel and a tyre is driven at 25 m/s over a road of class C of
+ISO 8608, whose spectrum is white noise through a filter of first order. A soft damper
+lets body and wheel ring; a hard one passes the road on to the passengers. The picture
+shows the rms acceleration of the body and the rms load of the tyre over the damping: the
 lines solve Lyapunov's equation, the points are averages over simulated drives.
 
 Domain: vehicles and structures
@@ -24,12 +25,16 @@ road = coloured.iso_road("C", speed=25.0)
 def car(damping):
     link = np.array([[1.0, -1.0], [-1.0, 1.0]])  # between body and wheel
     stiffness = SUSPENSION * link + np.diag([0.0, TYRE])
-    parts = sd.Mechanical.from_matrices([BODY, WHEEL], damping * link, stiffness, names=("body", "wheel"))
-    return sd.with_noise(parts, road, into=[0.0, TYRE])  # the road pushes the wheel through the tyre
+    parts = sd.Mechanical.from_matrices(
+        [BODY, WHEEL], damping * link, stiffness, names=("body", "wheel")
+    )
+    # the road pushes the wheel through the tyre
+    return sd.with_noise(parts, road, into=[0.0, TYRE])
 
 
 def rms(damping, covariance):
-    """The acceleration of the body and the load of the tyre over its weight, from the covariance of (x, v, road)."""
+    """The acceleration of the body and the load of the tyre over its weight, from the
+    covariance of (x, v, road)."""
     acceleration = np.array([-SUSPENSION, SUSPENSION, -damping, damping, 0.0]) / BODY
     load = np.array([0.0, -TYRE, 0.0, 0.0, TYRE]) / (9.81 * (BODY + WHEEL))
     return np.sqrt([row @ covariance @ row for row in (acceleration, load)])
@@ -40,7 +45,9 @@ def exact(damping):
 
 
 _, axes = plt.subplots(2, 1, figsize=(6, 5), layout="constrained", sharex=True)
-for ax, curve in zip(axes, np.array([exact(damping) for damping in CURVE]).T, strict=True):
+for ax, curve in zip(
+    axes, np.array([exact(damping) for damping in CURVE]).T, strict=True
+):
     ax.plot(CURVE, curve, "k", lw=1, label="Lyapunov's equation")
     ax.axvline(CURVE[np.argmin(curve)], color="0.7", lw=1, ls="--", label="best damping")
 for damping in DRIVEN:
@@ -48,10 +55,24 @@ for damping in DRIVEN:
     run = sd.simulate(car(damping), "VanLoan", t=(0, 8), dt=0.05, paths=PATHS, seed=1)
     ours = rms(damping, run["covariance"].isel(time=-1).values)
     errors = ours / np.sqrt(2 * PATHS)  # of the rms of Gaussian numbers
-    for ax, name, value, error, truth in zip(axes, ("body", "tyre"), ours, errors, exact(damping), strict=True):
-        ax.errorbar(damping, value, 2 * error, fmt="C0o", ms=4, label=f"{PATHS} drives, ± 2 standard errors")
-        print(f"truth: rms of the {name} at {damping:.0f} N s/m {truth:.4f}, ours {value:.4f} +- {error:.4f}")
+    for ax, name, value, error, truth in zip(
+        axes, ("body", "tyre"), ours, errors, exact(damping), strict=True
+    ):
+        ax.errorbar(
+            damping, value, 2 * error, fmt="C0o", ms=4,
+            label=f"{PATHS} drives, ± 2 standard errors",
+        )
+        print(
+            f"truth: rms of the {name} at {damping:.0f} N s/m {truth:.4f}, ours "
+            f"{value:.4f} +- {error:.4f}"
+        )
 axes[0].set_ylabel("rms acceleration\nof the body [m/s²]")
-axes[1].set(ylabel="rms load of the tyre\nover the weight", xlabel="damping of the suspension [N s/m]")
-axes[0].legend(*(handles[:3] for handles in axes[0].get_legend_handles_labels()), frameon=False, fontsize="small")
+axes[1].set(
+    ylabel="rms load of the tyre\nover the weight",
+    xlabel="damping of the suspension [N s/m]",
+)
+axes[0].legend(
+    *(handles[:3] for handles in axes[0].get_legend_handles_labels()), frameon=False,
+    fontsize="small",
+)
 sd.plot.save(axes[0], "quarter_car.png")

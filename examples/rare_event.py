@@ -1,8 +1,9 @@
 """How to find a probability of one in ten million
 
-A particle in a double well, dx = (x - x³) dt + σ dW, starts beside its left bottom. What is the chance that it reaches
-the right one before it falls back? The weaker the noise, the smaller it is: plain simulation would need billions of
-paths for the last point of the picture. Splitting copies those paths that climb highest, again and again. The exact
+A particle in a double well, dx = (x - x³) dt + σ dW, starts beside its left bottom. What
+is the chance that it reaches the right one before it falls back? The weaker the noise,
+the smaller it is: plain simulation would need billions of paths for the last point of the
+picture. Splitting copies those paths that climb highest, again and again. The exact
 probability is a ratio of integrals of exp(2V/σ²).
 
 Domain: particles and plasma
@@ -21,7 +22,9 @@ START, LEFT, RIGHT = -0.9, -1.0, 1.0
 def exact(σ):
     x = np.linspace(LEFT, RIGHT, 20_001)
     weight = np.exp(2 * (x**2 - 1) ** 2 / 4 / σ**2)
-    return np.trapezoid(weight[x <= START + 1e-9], x[x <= START + 1e-9]) / np.trapezoid(weight, x)
+    return np.trapezoid(weight[x <= START + 1e-9], x[x <= START + 1e-9]) / np.trapezoid(
+        weight, x
+    )
 
 
 _, ax = plt.subplots(figsize=(6, 4), layout="constrained")
@@ -35,9 +38,12 @@ for σ in NOISE:
         seed=1,
         replicas=REPLICAS,
     )
-    p, low, high, error = (float(found[f"probability{end}"]) for end in ("", "_low", "_high", "_stderr"))
+    p, low, high, error = (
+        float(found[f"probability{end}"]) for end in ("", "_low", "_high", "_stderr")
+    )
     ax.errorbar(
-        1 / σ**2, p, [[p - low], [high - p]], fmt="C0o", ms=4, label="splitting, 95 %" if σ == NOISE[0] else None
+        1 / σ**2, p, [[p - low], [high - p]], fmt="C0o", ms=4,
+        label="splitting, 95 %" if σ == NOISE[0] else None,
     )
     print(f"truth: probability at σ = {σ:g} {exact(σ):.3e}, ours {p:.3e} +- {error:.1e}")
 curve = np.linspace(0.17, 0.45, 50)

@@ -1,8 +1,9 @@
 """Jitter of a ring oscillator: paths beside the theory of phase noise
 
-Three NMOS inverters in a ring; thermal noise of their loads and channels makes the periods uneven. The ends of periods
-wander: the variance of the k-th grows as c T k, and `sd.analysis.phase_noise` computes it from one noiseless cycle. The
-picture puts simulated edges beside it. The netlist's own .measure lines find them on every path.
+Three NMOS inverters in a ring; thermal noise of their loads and channels makes the
+periods uneven. The ends of periods wander: the variance of the k-th grows as c T k, and
+`sd.analysis.phase_noise` computes it from one noiseless cycle. The picture puts simulated
+edges beside it. The netlist's own .measure lines find them on every path.
 
 Domain: circuits
 """
@@ -35,7 +36,10 @@ measures = "".join(f".measure tran edge{k} when v(u1)=2 rise={k}\n" for k in edg
 circuit = sd.circuits.read(NETLIST.format(end=3.6 * (PERIODS + 4)) + measures)
 
 found = sd.analysis.phase_noise(circuit, "u1", level=2.0)
-run = sd.simulate(circuit, t=circuit.span, dt=circuit.step, paths=PATHS, seed=1, collect=st.Paths(PATHS, every=1))
+run = sd.simulate(
+    circuit, t=circuit.span, dt=circuit.step, paths=PATHS, seed=1,
+    collect=st.Paths(PATHS, every=1),
+)
 measured = circuit.measured("tran", run)
 ends = np.stack([measured[f"edge{k}"] for k in edges], axis=1)
 
@@ -45,11 +49,17 @@ exact = 1e24 * found["accumulated"].sel(periods=k).values
 errors = sampled * np.sqrt(2 / PATHS)
 _, ax = plt.subplots(figsize=(6, 4), layout="constrained")
 ax.plot(k, exact, "k", lw=1, label="phase noise of the cycle")
-ax.errorbar(k, sampled, 2 * errors, fmt="C0o", ms=4, label=f"{PATHS} paths, ± 2 standard errors")
+ax.errorbar(
+    k, sampled, 2 * errors, fmt="C0o", ms=4, label=f"{PATHS} paths, ± 2 standard errors"
+)
 ax.set(xlabel="period k", ylabel="variance of its end [ps²]", ylim=(0, None))
 ax.legend(frameon=False, loc="upper left")
 sd.plot.save(ax, "ring_oscillator.png")
 print(
-    f"period {1e9 * float(found['period']):.4f} ns, jitter of one period {1e15 * float(found['period_jitter']):.1f} fs"
+    f"period {1e9 * float(found['period']):.4f} ns, jitter of one period "
+    f"{1e15 * float(found['period_jitter']):.1f} fs"
 )
-print(f"truth: variance after {PERIODS} periods in ps² {exact[-1]:.5f}, ours {sampled[-1]:.5f} +- {errors[-1]:.5f}")
+print(
+    f"truth: variance after {PERIODS} periods in ps² {exact[-1]:.5f}, ours "
+    f"{sampled[-1]:.5f} +- {errors[-1]:.5f}"
+)

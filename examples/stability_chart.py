@@ -1,11 +1,11 @@
 """Which steps are stable? A chart of three methods
 
-dy = λ y dt + μ y dW decays in mean square where μ² < -2λ. Whether a method at step Δt decays too depends on h = λ Δt
-and k² = μ² Δt alone, so that one chart says which steps are allowed. The shaded regions are those of three methods,
-computed from their own steps; the dashed line is the limit of the equation itself. Euler-Maruyama and Milstein are
-stable for short steps only, Milstein even less. The implicit Euler method is stable also where the equation is not.
-Domain: choosing a method
-"""
+dy = λ y dt + μ y dW decays in mean square where μ² < -2λ. Whether a method at step Δt
+decays too depends on h = λ Δt and k² = μ² Δt alone, so that one chart says which steps
+are allowed. The shaded regions are those of three methods, computed from their own steps;
+the dashed line is the limit of the equation itself. Euler-Maruyama and Milstein are
+stable for short steps only, Milstein even less. The implicit Euler method is stable also
+where the equation is not. Domain: choosing a method """
 
 import numpy as np
 
@@ -21,13 +21,19 @@ methods = {
 }
 ax = None
 for name, (method, color) in methods.items():
-    radius = stability.region(method, h, k_squared)  # the growth of E y² in a step: stable below 1
-    ax = sd.plot.region(h, k_squared, radius, labels=("h = λ Δt", "k² = μ² Δt"), label=name, color=color, ax=ax)
+    # the growth of E y² in a step: stable below 1
+    radius = stability.region(method, h, k_squared)
+    ax = sd.plot.region(
+        h, k_squared, radius, labels=("h = λ Δt", "k² = μ² Δt"), label=name, color=color,
+        ax=ax,
+    )
 ax.plot([-4.0, 0.0], [8.0, 0.0], "k--", lw=1, label="limit of the equation")
 ax.legend(frameon=False, loc="upper right")
 sd.plot.save(ax, "stability_chart.png")
 
 # At h = -1, E y² grows in a step by (1 + k²)/4, k² and k² + k⁴/2
-for name, exact in (("implicit Euler", 3.0), ("Euler-Maruyama", 1.0), ("Milstein", np.sqrt(3.0) - 1.0)):
+for name, exact in (
+    ("implicit Euler", 3.0), ("Euler-Maruyama", 1.0), ("Milstein", np.sqrt(3.0) - 1.0),
+):
     ours = stability.largest_noise(methods[name][0], -1.0)
     print(f"truth: largest k² of {name} {exact:.8f}, ours {ours:.8f} +- 1e-7")

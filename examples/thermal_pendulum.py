@@ -1,8 +1,9 @@
 """A pendulum on a rod at temperature kT: which angles does it take?
 
-A mass on a rigid rod, in Cartesian coordinates with the joint (x² + y² - L²)/2 = 0, under its weight, friction -γ m v
-and white forces of intensity 2 γ m kT. The law of its angle in the long run is exp(κ cos θ)/(2π I₀(κ)), κ = m g L/kT,
-and that of its speed is Gaussian. ConstrainedBAOAB is made for this law; the rod keeps its length to rounding.
+A mass on a rigid rod, in Cartesian coordinates with the joint (x² + y² - L²)/2 = 0, under
+its weight, friction -γ m v and white forces of intensity 2 γ m kT. The law of its angle
+in the long run is exp(κ cos θ)/(2π I₀(κ)), κ = m g L/kT, and that of its speed is
+Gaussian. ConstrainedBAOAB is made for this law; the rod keeps its length to rounding.
 
 Domain: mechanisms
 """
@@ -44,9 +45,15 @@ print(f"the rod is off its length by {np.abs(np.hypot(x, y) - L).max():.0e} at m
 θ = np.linspace(-180, 180, 361)
 density = np.exp(κ * (np.cos(np.radians(θ)) - 1)) / (360 * ive(0, κ))  # per degree
 _, ax = plt.subplots(figsize=(6, 4), layout="constrained")
-ax.hist(angles, np.linspace(-180, 180, 37), density=True, color="C0", alpha=0.4, label=f"{PATHS:,} pendulums")
+ax.hist(
+    angles, np.linspace(-180, 180, 37), density=True, color="C0", alpha=0.4,
+    label=f"{PATHS:,} pendulums",
+)
 ax.plot(θ, density, "k", lw=1.2, label="exp(κ cos θ)/(2π I₀(κ))")
-ax.set(xlabel="angle from the vertical [degrees]", ylabel="density [1/degree]", xticks=np.arange(-180, 181, 60))
+ax.set(
+    xlabel="angle from the vertical [degrees]", ylabel="density [1/degree]",
+    xticks=np.arange(-180, 181, 60),
+)
 ax.legend(frameon=False)
 sd.plot.save(ax, "thermal_pendulum.png")
 ours, error = np.mean(-y / L), np.std(y / L) / np.sqrt(PATHS)

@@ -1,11 +1,11 @@
 """Which method is worth its cost? Error against time for six methods
 
-dx = (1 - x) dt + x/2 dW on (0, 1). All methods follow the same Brownian paths. The first picture shows how far they are
-from the true ones at the end, against the processor time of a path: lower left is better. Where only a mean is wanted
-the second picture counts, the error of E x², in another order. Hollow points are within their sampling error. Make
-the same pictures of a problem of your own. This one is linear, so that the error of E x² is known without sampling.
-Domain: choosing a method
-"""
+dx = (1 - x) dt + x/2 dW on (0, 1). All methods follow the same Brownian paths. The first
+picture shows how far they are from the true ones at the end, against the processor time
+of a path: lower left is better. Where only a mean is wanted the second picture counts,
+the error of E x², in another order. Hollow points are within their sampling error. Make
+the same pictures of a problem of your own. This one is linear, so that the error of E x²
+is known without sampling. Domain: choosing a method """
 
 import stodyn as sd
 from stodyn.analysis import linear
@@ -32,9 +32,14 @@ def mean_square(moments):
     return moments.mean[..., 0] ** 2 + moments.covariance[..., 0, 0]
 
 
-of_steps = mean_square(linear.step_map(process, "EulerMaruyama", 1 / 8).moments([1.0], [[0.0]], 8))[-1]
+of_steps = mean_square(
+    linear.step_map(process, "EulerMaruyama", 1 / 8).moments([1.0], [[0.0]], 8)
+)[-1]
 of_equation = mean_square(linear.exact_moments(process, 1.0, [1.0], [[0.0]]))
 euler = means.sel(integrator="EulerMaruyama", dt=1 / 8)
 ours, error = float(euler["error"]), float(euler["error_stderr"])
 exact = abs(of_steps - of_equation)
-print(f"truth: error of E x² by EulerMaruyama at dt = 1/8 {exact:.4f}, ours {ours:.4f} +- {error:.4f}")
+print(
+    f"truth: error of E x² by EulerMaruyama at dt = 1/8 {exact:.4f}, ours {ours:.4f} +- "
+    f"{error:.4f}"
+)

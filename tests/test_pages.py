@@ -34,6 +34,18 @@ def test_what_a_page_shows_is_of_its_code(name):
     assert stamp(page) == digest(code(page))
 
 
+@pytest.mark.parametrize("name", [*PAGES, "README.md"])
+def test_code_in_pages_is_at_most_90_columns_wide(name):
+    for line in shown(code((ROOT / name).read_text())).splitlines():
+        assert len(line) <= 90, line
+
+
+def test_a_digest_is_that_of_the_program_not_of_its_layout():
+    one = 'def f(x):\n    """One."""\n    return g(x, [])  # a comment\n'
+    assert digest(one) == digest("def f(x):\n    return g(\n        x,\n        [],\n    )\n")
+    assert digest(one) != digest(one.replace("x, []", "x, [1]"))
+
+
 def test_sizes():
     assert list(outputs(PAGE, "page", small)) == ["2\n", ""]
     assert list(outputs(PAGE, "page", shown)) == ["5\n", ""]
