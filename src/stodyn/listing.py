@@ -24,11 +24,11 @@ def values(package: ModuleType, kind: type[T]) -> dict[str, T]:
 
     Where two modules hold different values of one name, both are listed as module.name.
     """
-    found: dict[str, dict[str, T]] = {}
+    by_file: dict[str, dict[str, T]] = {}
     for module in modules(package):
         for value in vars(module).values():
             if isinstance(value, kind):
-                homes = found.setdefault(value.name, {})  # type: ignore[attr-defined]
+                homes = by_file.setdefault(value.name, {})  # type: ignore[attr-defined]
                 if not any(value is known or value == known for known in homes.values()):
                     home = module.__name__.rpartition(".")[2]
                     if home in homes:
@@ -36,7 +36,7 @@ def values(package: ModuleType, kind: type[T]) -> dict[str, T]:
                     homes[home] = value
     named = {
         name if len(homes) == 1 else f"{home}.{name}": value
-        for name, homes in found.items()
+        for name, homes in by_file.items()
         for home, value in homes.items()
     }
     return dict(sorted(named.items(), key=lambda item: item[0].lower()))
@@ -44,30 +44,30 @@ def values(package: ModuleType, kind: type[T]) -> dict[str, T]:
 
 def classes(package: ModuleType, kind: type) -> dict[str, Any]:
     """Return name -> class, for every public, concrete class of a kind in the package's modules."""
-    found = {
+    kinds = {
         name: value
         for module in modules(package)
         for name, value in vars(module).items()
         if isinstance(value, type) and issubclass(value, kind) and value.__module__ == module.__name__
         if not name.startswith("_") and not inspect.isabstract(value)
     }
-    return dict(sorted(found.items()))
+    return dict(sorted(kinds.items()))
 
 
-def find(name: str, found: Mapping[str, T], kind: str) -> T:
+def find(name: str, things: Mapping[str, T], kind: str) -> T:
     """The value called `name`, capitals and hyphens aside, or an error with the names near it."""
-    if name in found:
-        return found[name]
-    folded = {_folded(known): known for known in found}
+    if name in things:
+        return things[name]
+    folded = {_folded(known): known for known in things}
     if _folded(name) in folded:
-        return found[folded[_folded(name)]]
-    qualified = [known for known in found if _folded(known).rpartition(".")[2] == _folded(name)]
+        return things[folded[_folded(name)]]
+    qualified = [known for known in things if _folded(known).rpartition(".")[2] == _folded(name)]
     if qualified:
         raise ValueError(f"{kind}: there are several called {name!r}: {', '.join(qualified)}. Say which.")
     begun = [match for match in folded if match.startswith(_folded(name))] if name else []
     near = [folded[match] for match in begun or difflib.get_close_matches(_folded(name), folded, n=3, cutoff=0.5)]
-    hint = f"Near it: {', '.join(near)}." if near else f"There are: {', '.join(found)}."
-    raise ValueError(f"{kind}: there is no {name!r}. {hint if found else 'There are none.'}")
+    hint = f"Near it: {', '.join(near)}." if near else f"There are: {', '.join(things)}."
+    raise ValueError(f"{kind}: there is no {name!r}. {hint if things else 'There are none.'}")
 
 
 def _folded(name: str) -> str:

@@ -96,10 +96,10 @@ def paths(run: xarray.Dataset, component: str | None = None, *, ax: Axes | None 
     Axes
         The Axes drawn on.
     """
-    kept = _pick(run, "path", component)
+    shown = _pick(run, "path", component)
     ax = _axes(ax)
-    _draw_paths(ax, run, component, PALETTE if len(_rows(kept)) <= len(PALETTE) else (GREY,), alpha=0.9)
-    return _finish(ax, run, "time", kept)
+    _draw_paths(ax, run, component, PALETTE if len(_rows(shown)) <= len(PALETTE) else (GREY,), alpha=0.9)
+    return _finish(ax, run, "time", shown)
 
 
 @checks_arguments
@@ -335,7 +335,7 @@ def noise_density(
     return _finish(ax, None, "frequency [Hz]", f"noise [{unit}/√Hz]", legend=True)
 
 
-def phase_noise(found: xarray.Dataset, *, ax: Axes | None = None) -> Axes:
+def phase_noise(result: xarray.Dataset, *, ax: Axes | None = None) -> Axes:
     """Draw L(f) of an oscillator in dBc/Hz over the offset from the carrier, with the corner of its line marked.
 
     Parameters
@@ -353,10 +353,10 @@ def phase_noise(found: xarray.Dataset, *, ax: Axes | None = None) -> Axes:
     from matplotlib.ticker import EngFormatter
 
     ax = _axes(ax)
-    f, L = found["offset"].values, 10.0 * np.log10(found["L"].values)
-    corner, f0 = float(found["corner"]), found.attrs["harmonic"] * float(found["frequency0"])
-    slope = 10.0 * np.log10(f0**2 * float(found["c"]) / f**2)
-    ax.semilogx(f, L, color=BLUE, lw=1.6, label=f"L of {found.attrs['node']}")
+    f, L = result["offset"].values, 10.0 * np.log10(result["L"].values)
+    corner, f0 = float(result["corner"]), result.attrs["harmonic"] * float(result["frequency0"])
+    slope = 10.0 * np.log10(f0**2 * float(result["c"]) / f**2)
+    ax.semilogx(f, L, color=BLUE, lw=1.6, label=f"L of {result.attrs['node']}")
     ax.semilogx(f, slope, color=GREY, lw=0.9, ls="--", label="white noise, -20 dB/decade")
     if f[0] < corner < f[-1]:
         ax.axvline(corner, color=ORANGE, lw=0.9, label="half-width of the line")
@@ -366,7 +366,7 @@ def phase_noise(found: xarray.Dataset, *, ax: Axes | None = None) -> Axes:
     return _finish(ax, None, "offset [Hz]", "phase noise [dBc/Hz]", legend=True)
 
 
-def cycle(found: xarray.Dataset, node: str | None = None) -> Axes:
+def cycle(result: xarray.Dataset, node: str | None = None) -> Axes:
     """Draw one period of an oscillator: a waveform, and below it where noise moves the phase, the kick² of each source.
 
     Parameters
@@ -384,22 +384,22 @@ def cycle(found: xarray.Dataset, node: str | None = None) -> Axes:
     from matplotlib import pyplot
     from matplotlib.ticker import EngFormatter
 
-    node = found.attrs["node"] if node is None else node
+    node = result.attrs["node"] if node is None else node
     _, (upper, lower) = pyplot.subplots(2, sharex=True, figsize=(6.4, 5.2), layout="constrained")
-    t, unit = found["time"].values, found.attrs["time_unit"]
-    upper.plot(t, found["x"].sel(component=node).values, color=BLUE, lw=1.6)
+    t, unit = result["time"].values, result.attrs["time_unit"]
+    upper.plot(t, result["x"].sel(component=node).values, color=BLUE, lw=1.6)
     _finish(upper, None, "", node)
-    strength = found["kick"].values ** 2
+    strength = result["kick"].values ** 2
     loudest = np.argsort(-strength.mean(axis=0))[: len(PALETTE)]
     for color, k in zip(PALETTE, loudest, strict=False):
-        label = f"{found['source'].values[k]}, {float(found['c_by_source'][k] / found['c']):.0%} of c"
+        label = f"{result['source'].values[k]}, {float(result['c_by_source'][k] / result['c']):.0%} of c"
         lower.plot(t, strength[:, k], color=color, lw=1.3, label=label)
     _finish(lower, None, f"time [{unit}]" if unit else "time", "(vᵀg)² of each source", legend=True)
     lower.xaxis.set_major_formatter(EngFormatter())
     return upper
 
 
-def jitter(found: xarray.Dataset, ends: np.ndarray | None = None, *, ax: Axes | None = None) -> Axes:
+def jitter(result: xarray.Dataset, ends: np.ndarray | None = None, *, ax: Axes | None = None) -> Axes:
     """Draw how the variance of the end of the k-th period grows with k, and c T k beside it.
 
     Parameters
@@ -417,19 +417,19 @@ def jitter(found: xarray.Dataset, ends: np.ndarray | None = None, *, ax: Axes | 
         The Axes drawn on.
     """
     ax = _axes(ax)
-    k, variance = found["periods"].values, found["accumulated"].values
+    k, variance = result["periods"].values, result["accumulated"].values
     shown = len(k) if ends is None else min(len(k), ends.shape[1] - 1)
     ax.plot(k[:shown], variance[:shown], color=BLUE, lw=1.6, label="threshold crossings, computed")
-    ax.plot(k[:shown], k[:shown] * float(found["c"] * found["period"]), color=GREY, lw=1.0, ls="--", label="c T k")
+    ax.plot(k[:shown], k[:shown] * float(result["c"] * result["period"]), color=GREY, lw=1.0, ls="--", label="c T k")
     if ends is not None:
         sampled = np.var(ends[:, 1:] - ends[:, :1], axis=0, ddof=1)[:shown]
         error = 2.0 * sampled * np.sqrt(2.0 / len(ends))
         ax.errorbar(k[:shown], sampled, error, fmt="o", color=ORANGE, ms=4, lw=1, label="paths")
-    unit = found.attrs["time_unit"]
+    unit = result.attrs["time_unit"]
     return _finish(ax, None, "period k", f"variance of its end [{unit}²]" if unit else "variance of its end", True)
 
 
-def cyclostationary(found: xarray.Dataset, component: str, *, ax: Axes | None = None) -> Axes:
+def cyclostationary(result: xarray.Dataset, component: str, *, ax: Axes | None = None) -> Axes:
     """Draw a waveform of a driven system over its period with the ±2σ band of its noise.
 
     Parameters
@@ -447,8 +447,8 @@ def cyclostationary(found: xarray.Dataset, component: str, *, ax: Axes | None = 
         The Axes drawn on.
     """
     ax = _axes(ax)
-    t, x, σ = (found[name].values for name in ("phase", "x", "deviation"))
-    i = found["component"].values.tolist().index(component)
+    t, x, σ = (result[name].values for name in ("phase", "x", "deviation"))
+    i = result["component"].values.tolist().index(component)
     ax.fill_between(t, x[:, i] - 2.0 * σ[:, i], x[:, i] + 2.0 * σ[:, i], color=SKY, alpha=0.4, lw=0, label="±2σ")
     ax.plot(t, x[:, i], color=BLUE, lw=1.5, label=component)
     return _finish(ax, None, "phase", component, legend=True)
@@ -658,7 +658,7 @@ def _one_number(
     return variable
 
 
-def levels(found: xarray.Dataset, truth: float | None = None) -> Axes:
+def levels(result: xarray.Dataset, truth: float | None = None) -> Axes:
     """Draw an estimate in four pictures: the levels, their points, the error against the cost, and the value.
 
     The first shows the variance and the size of the averages of each level over its steps; the second, the points of
@@ -680,7 +680,7 @@ def levels(found: xarray.Dataset, truth: float | None = None) -> Axes:
     from matplotlib import pyplot
     from matplotlib.ticker import LogLocator
 
-    one = found.isel(entry=0) if "entry" in found.dims else found
+    one = result.isel(entry=0) if "entry" in result.dims else result
     figure, grid = pyplot.subplots(2, 2, figsize=(9.6, 7.2), layout="constrained")
     means, points, errors, values = grid.ravel()
     is_difference = one["role"].values != "base"
@@ -695,20 +695,20 @@ def levels(found: xarray.Dataset, truth: float | None = None) -> Axes:
     points.bar(np.arange(len(names)), one["points"].values, color=SKY)
     points.set_xticks(np.arange(len(names)), names, fontsize="small")
     points.set(yscale="log", ylabel="points")
-    spent, half = found["progress_path_steps"].values, found["progress_error"].values
+    spent, half = result["progress_path_steps"].values, result["progress_error"].values
     errors.loglog(spent, half, "o-", color=BLUE, label="this estimate")
-    plain = found.attrs["plain_path_steps"]
+    plain = result.attrs["plain_path_steps"]
     if np.isfinite(plain):
         errors.loglog([plain], [half[-1]], "D", color=GREY, label="plain Monte Carlo")
     errors.set(xlabel="path-steps", ylabel="error")
     errors.legend(frameon=False, fontsize="small")
-    values.errorbar(spent, found["progress_value"].values, yerr=half, fmt="o", color=BLUE, capsize=3)
+    values.errorbar(spent, result["progress_value"].values, yerr=half, fmt="o", color=BLUE, capsize=3)
     if truth is not None:
         values.axhline(truth, color=ORANGE, lw=1)
     values.set(xscale="log", xlabel="path-steps", ylabel="value")
     for ax in (errors, values):
         ax.xaxis.set_minor_locator(LogLocator(subs=(2.0, 5.0)))  # more labels than these run into each other
-    figure.suptitle(found.attrs["route"], fontsize="medium")
+    figure.suptitle(result.attrs["route"], fontsize="medium")
     return means
 
 
@@ -866,9 +866,9 @@ def _at(variable: xarray.DataArray, time: float | None) -> xarray.DataArray:
     return variable.isel({_time_name(variable): nearest})
 
 
-def _rows(kept: xarray.DataArray) -> np.ndarray:
+def _rows(paths: xarray.DataArray) -> np.ndarray:
     """(paths, times)."""
-    return kept.transpose(..., _time_name(kept)).values
+    return paths.transpose(..., _time_name(paths)).values
 
 
 def _unit(run: xarray.Dataset | None, what: xarray.DataArray | str) -> str:
@@ -880,9 +880,9 @@ def _unit(run: xarray.Dataset | None, what: xarray.DataArray | str) -> str:
         units = {} if owner is None else owner.attrs.get("units", {})
         if isinstance(units, str) and units.startswith("{"):
             units = json.loads(units)
-        found = units.get(_name(what), "") if isinstance(units, Mapping) else units
-        if found:
-            return str(found)
+        unit = units.get(_name(what), "") if isinstance(units, Mapping) else units
+        if unit:
+            return str(unit)
     return ""
 
 
@@ -904,10 +904,10 @@ def _label(run: xarray.Dataset | None, what: xarray.DataArray | str) -> str:
 def _draw_paths(
     ax: Axes, run: xarray.Dataset, component: str | None, colors: Sequence[str] = (GREY,), alpha: float = 0.5
 ) -> None:
-    kept = _pick(run, "path", component)
-    for i, row in enumerate(_rows(kept)):
+    shown = _pick(run, "path", component)
+    for i, row in enumerate(_rows(shown)):
         color = colors[i % len(colors)]
-        ax.plot(_time(kept), row, color=color, lw=0.7, alpha=alpha, label="paths" if i == 0 else None)
+        ax.plot(_time(shown), row, color=color, lw=0.7, alpha=alpha, label="paths" if i == 0 else None)
 
 
 def _draw_mean(ax: Axes, t: np.ndarray, mean: np.ndarray, stderr: np.ndarray) -> None:

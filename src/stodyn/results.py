@@ -330,8 +330,8 @@ def quantile(run: xr.Dataset, q: float) -> xr.Dataset:
             [edges[k] + width * (q - values[k]) / share, np.sqrt(q * (1 - q) / number) * width / share, width]
         )
 
-    found = np.array([[at(v, c) for v in row] for row, c in zip(cumulative.values, count, strict=True)])
+    quantiles = np.array([[at(v, c) for v in row] for row, c in zip(cumulative.values, count, strict=True)])
     dims = cumulative.dims[:2]
     names = ("quantile", "quantile_stderr", "quantile_resolution")
     coords = {dim: run[dim] for dim in dims}
-    return xr.Dataset({name: (dims, found[..., k]) for k, name in enumerate(names)}, coords, {"q": q})
+    return xr.Dataset({name: (dims, quantiles[..., k]) for k, name in enumerate(names)}, coords, {"q": q})

@@ -226,8 +226,8 @@ def run(described: RunFile, progress: bool | None = None) -> tuple[xr.Dataset, l
     if described.ledger is not None:
         options["ledger"] = DescribedLedger(described.ledger, f"{HOME}{described.home}\n{described.text}")
     with _modules_of(described.home), _opened(described.place) as where:
-        found = described.door(described.problem, described.method, place=where, progress=progress, **options)
-    return found, list(written(found, described.outputs))
+        result = described.door(described.problem, described.method, place=where, progress=progress, **options)
+    return result, list(written(result, described.outputs))
 
 
 class EstimateFile(NamedTuple):
@@ -272,13 +272,13 @@ def read_estimate(file: str | Path) -> EstimateFile:
 def estimated(described: EstimateFile, progress: bool | None = None) -> tuple[xr.Dataset, list[Path]]:
     """Estimate what a file describes and write its outputs; return the result and the files that were written."""
     with _modules_of(described.home), _opened(described.place) as where:
-        found = estimate(described.problem, described.f, place=where, progress=progress, **described.options)
-    files = list(written(found, {name: file for name, file in described.outputs.items() if name != "pictures"}))
+        result = estimate(described.problem, described.f, place=where, progress=progress, **described.options)
+    files = list(written(result, {name: file for name, file in described.outputs.items() if name != "pictures"}))
     if "pictures" in described.outputs:
         described.outputs["pictures"].mkdir(parents=True, exist_ok=True)
         files.append(described.outputs["pictures"] / "levels.png")
-        plot.save(plot.levels(found), files[-1])
-    return found, files
+        plot.save(plot.levels(result), files[-1])
+    return result, files
 
 
 def resumed(folder: str | Path) -> RunFile:
@@ -345,12 +345,12 @@ def _object(name: str, key: str) -> Any:
         )
     module, _, inside = name.partition(":")
     try:
-        found = importlib.import_module(module)
+        value = importlib.import_module(module)
         for attribute in inside.split("."):
-            found = getattr(found, attribute)
+            value = getattr(value, attribute)
     except Exception as error:  # a module may fail in any way while it is imported
         raise BadRunFile(f"{key}: {name} cannot be imported ({type(error).__name__}: {error})") from error
-    return found
+    return value
 
 
 def _called(function: Callable, given: Mapping[str, Any], key: str) -> Any:
@@ -364,24 +364,24 @@ def _model(table: Mapping[str, Any]) -> Any:
     _only(table, "model", ("name", "parameters"), needed=("name",))
     name, given = _word(table["name"], "model.name"), _table(table.get("parameters", {}), "model.parameters")
     if ":" in name or not OBJECT.fullmatch(f"m:{name.replace('-', '_')}"):
-        found = _object(name, "model.name")
+        model = _object(name, "model.name")
     else:
         try:
-            found = find_model(name)
+            model = find_model(name)
         except ValueError as error:
             raise BadRunFile(f"model.name: {error}, or give module:name") from error
-    if isinstance(found, Problem):
+    if isinstance(model, Problem):
         if given:
             raise BadRunFile(f"model.parameters: {name} is a problem, not a function that makes one; leave them out")
-        return found
-    if isinstance(found, Model):
-        changed = _called(found, given, "model.parameters")
+        return model
+    if isinstance(model, Model):
+        changed = _called(model, given, "model.parameters")
         return _called(lambda: changed.problem, {}, "model.parameters")
-    if not callable(found):
+    if not callable(model):
         raise BadRunFile(
-            f"model.name: {name} is a {type(found).__name__}; expected a problem or a function of parameters"
+            f"model.name: {name} is a {type(model).__name__}; expected a problem or a function of parameters"
         )
-    made = _called(found, given, "model.parameters")
+    made = _called(model, given, "model.parameters")
     if not isinstance(made, Problem):
         raise BadRunFile(f"model.name: {name} returned a {type(made).__name__}; expected a problem such as stodyn.SDE")
     return made
@@ -393,31 +393,31 @@ def _method(table: Mapping[str, Any]) -> Any:
         return None
     name = _word(table["name"], "method.name")
     try:
-        found = _object(name, "method.name") if ":" in name else find_method(name)
+        method = _object(name, "method.name") if ":" in name else find_method(name)
     except BadRunFile:
         raise
     except (TypeError, ValueError) as error:
         raise BadRunFile(f"method.name: {error}") from error
     options = _table(table.get("options", {}), "method.options")
-    return _called(found, options, "method.options") if options else found
+    return _called(method, options, "method.options") if options else method
 
 
 def _statistic(table: Mapping[str, Any], key: str) -> Statistic:
     given = dict(table)
     name = _word(given.pop("statistic", None), f"{key}.statistic")
     try:
-        found = _object(name, f"{key}.statistic") if ":" in name else find_statistic(name)
+        kind = _object(name, f"{key}.statistic") if ":" in name else find_statistic(name)
     except BadRunFile:
         raise
     except ValueError as error:
         raise BadRunFile(f"{key}.{error}") from error  # it begins with "statistic: "
-    if not (isinstance(found, type) and issubclass(found, Statistic)):
-        raise BadRunFile(f"{key}.statistic: {name} is a {type(found).__name__}; expected a class of statistics")
-    known = inspect.signature(found).parameters
+    if not (isinstance(kind, type) and issubclass(kind, Statistic)):
+        raise BadRunFile(f"{key}.statistic: {name} is a {type(kind).__name__}; expected a class of statistics")
+    known = inspect.signature(kind).parameters
     _only(given, key, tuple(known))
     if "function" in given:
         given["function"] = _object(_word(given["function"], f"{key}.function"), f"{key}.function")
-    return _called(found, given, key)
+    return _called(kind, given, key)
 
 
 def _stop(tables: Any, stopped: Any) -> dict[str, Any]:

@@ -109,7 +109,7 @@ def candidates(problem: Any, functional: Functional, method: Any, t: tuple[float
         chosen = [(named(method), "pair")]
     else:
         chosen = _for_problem(problem, t)
-    found, along = [], _rate_along_paths(problem, t[0])
+    choices, along = [], _rate_along_paths(problem, t[0])
     for one, kind in chosen:
         stepped, _ = matched(problem, one)
         reason = refusal(one, stepped.m)
@@ -138,8 +138,8 @@ def candidates(problem: Any, functional: Functional, method: Any, t: tuple[float
         damps = is_implicit or isinstance(stepped, SDAE)
         fast = FastModes(stepped, functional, t) if damps else None
         waits = one is TamedEuler and len(chosen) > 1
-        found.append(Candidate(stepped, one, kind, order, steps, watched, watched and own < 2, fast, waits))
-    return found
+        choices.append(Candidate(stepped, one, kind, order, steps, watched, watched and own < 2, fast, waits))
+    return choices
 
 
 def _for_problem(problem: Any, t: tuple[float, float]) -> list[tuple[Any, str]]:
@@ -151,18 +151,18 @@ def _for_problem(problem: Any, t: tuple[float, float]) -> list[tuple[Any, str]]:
     if are_exact(lowered):
         return [(ExactSteps(), "pair")]
     commutes, steep = lowered.noise_structure.implies("commutative"), superlinear(lowered)
-    found: list[tuple[Any, str]] = [(PlatenWeak2 if commutes else PlatenWeak2Pairs, "pair")]
+    methods: list[tuple[Any, str]] = [(PlatenWeak2 if commutes else PlatenWeak2Pairs, "pair")]
     if not commutes and not steep:
-        found.append((_WithoutAreas(), "antithetic"))
+        methods.append((_WithoutAreas(), "antithetic"))
     rates, T = _rates(lowered, t[0]), t[1] - t[0]
     if isinstance(problem, Hamiltonian) and rates.largest * T > LONG:
         fitting = (one for one in KEEPING if one.refusal(problem) is None)
-        found.insert(0, (next(fitting, recommended(problem)), "pair"))
+        methods.insert(0, (next(fitting, recommended(problem)), "pair"))
     if rates.decay * T > STIFF:
-        found.append((milstein.ImplicitMilstein if commutes else implicit.ThetaEuler, "pair"))
+        methods.append((milstein.ImplicitMilstein if commutes else implicit.ThetaEuler, "pair"))
     if steep:
-        found.append((TamedEuler, "pair"))
-    return found
+        methods.append((TamedEuler, "pair"))
+    return methods
 
 
 class _Rates(NamedTuple):
@@ -232,9 +232,9 @@ def _steps_in_time(problem: Any, functional: Functional, t: tuple[float, float])
     the times of the finest grid, which sees short pulses, they deviate from their chords by less than half their
     standard deviation. Components that only count time move along."""
     params, x = problem.example_params(), np.asarray(problem.example_start(), float)
-    told: list[Any] = [problem.f, problem.g]
+    functions: list[Any] = [problem.f, problem.g]
     if functional.gathers_in_time:
-        told.append(lambda t, x, params: functional.value(problem, t, x, params))
+        functions.append(lambda t, x, params: functional.value(problem, t, x, params))
     rng = np.random.default_rng(0)
     states = np.stack([x, x + (1.0 + np.abs(x)) * rng.standard_normal(x.shape)])
     places = np.concatenate([np.linspace(0.0, 1.0, MOST_FIRST + 1), rng.random(LOOKS)])
@@ -245,11 +245,11 @@ def _steps_in_time(problem: Any, functional: Functional, t: tuple[float, float])
         for i, rate in clocks.items():
             moved[:, :, i] += rate * (times - t[0])
     else:
-        told = [function for function in told if depends_on_time(function, x, params)]
-    if not told:
+        functions = [function for function in functions if depends_on_time(function, x, params)]
+    if not functions:
         return FEWEST
     rows = []
-    for function in told:
+    for function in functions:
         values = AtPoints(function, (0, 0, None))(np.tile(times, len(states)), moved.reshape(-1, x.size), params)
         rows.append(
             np.moveaxis(np.asarray(values).reshape(len(states), len(places), -1), 1, 2).reshape(-1, len(places))

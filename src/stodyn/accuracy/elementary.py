@@ -63,9 +63,9 @@ def drawn(events: Elementary, paths: int, rng: np.random.Generator) -> np.ndarra
     chance = np.exp(events.log_chance - events.log_chance.max()).ravel()
     picked = rng.choice(K * sides, paths, p=chance / chance.sum())
     k, side = picked // sides, picked % sides
-    together = max(int(MOST_BYTES / (8 * K * (events.kernel.shape[1] + 2))), 1)
-    found = [_counted(events, k[a : a + together], side[a : a + together], rng) for a in range(0, paths, together)]
-    return events.total / np.concatenate(found)
+    size = max(int(MOST_BYTES / (8 * K * (events.kernel.shape[1] + 2))), 1)
+    counts = [_counted(events, k[a : a + size], side[a : a + size], rng) for a in range(0, paths, size)]
+    return events.total / np.concatenate(counts)
 
 
 def _counted(events: Elementary, k: np.ndarray, side: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -333,12 +333,12 @@ def _check_values(functional: Functional, problem: Any, t: float) -> None:
     with jax.enable_x64(True):
         x, params = jnp.asarray(problem.example_start(), float), problem.example_params()
         try:
-            found = jax.eval_shape(lambda x: call(functional.function, t, x, params=params), x)
+            value = jax.eval_shape(lambda x: call(functional.function, t, x, params=params), x)
         except Exception:
-            found = None
-        if not isinstance(found, jax.ShapeDtypeStruct):
-            found = returned_shape(problem, "f", functional.function, ("t", t), ("x", x))  # says what is wrong with it
-    shape, kind = found.shape, found.dtype.kind
+            value = None
+        if not isinstance(value, jax.ShapeDtypeStruct):
+            value = returned_shape(problem, "f", functional.function, ("t", t), ("x", x))  # says what is wrong with it
+    shape, kind = value.shape, value.dtype.kind
     if kind == "b" and isinstance(functional, Probability):
         raise ValueError(
             "f: the function of Probability is True or False; give a number that is above 0 where the event happens, "
@@ -375,10 +375,10 @@ def _functional(f: Any) -> Functional:
     return End(f)
 
 
-def _may_be_zero(found: rules.Interval, entry: int, points: int) -> str:
+def _may_be_zero(interval: rules.Interval, entry: int, points: int) -> str:
     return (
-        f"after {points} points the interval {found.value[entry]:.2g} ± {found.half[entry]:.2g} still contains zero, "
-        "so that a relative error has no meaning; ask for an absolute one (relative=False)"
+        f"after {points} points the interval {interval.value[entry]:.2g} ± {interval.half[entry]:.2g} still contains "
+        "zero, so that a relative error has no meaning; ask for an absolute one (relative=False)"
     )
 
 
@@ -394,7 +394,7 @@ def _too_dear(best: rules.Prediction, ladder: Ladder, work: Work) -> str:
 
 def _loop(ladder: Ladder, work: Work, bar: Progress, elsewhere: int) -> list[str]:
     """Add points and levels until the error is reached; return the reasons not to trust the result."""
-    looks: Counter[tuple[str, int]] = Counter()
+    visits: Counter[tuple[str, int]] = Counter()
     has_moved = False  # to another base since points were last added
     while True:
         for role, l in ladder.used:
@@ -404,34 +404,34 @@ def _loop(ladder: Ladder, work: Work, bar: Progress, elsewhere: int) -> list[str
         by = {(one.role, one.level): one for one in levels}
         b = ladder.bias(levels)
         counted = rules.weights(levels, ladder.base, ladder.top, ladder.order, b.extrapolated)
-        found = rules.interval(levels, counted, b.bound, work.level)
-        if not np.all(np.isfinite(found.value)):
+        interval = rules.interval(levels, counted, b.bound, work.level)
+        if not np.all(np.isfinite(interval.value)):
             raise ValueError("f: it is NaN or infinite on some paths; make it finite for every state that occurs")
-        error, aim = work.tolerance(found.value, found.half), work.aim(found.value, found.half)
-        share = found.half / np.maximum(error, 1e-300)
+        error, aim = work.tolerance(interval.value, interval.half), work.aim(interval.value, interval.half)
+        share = interval.half / np.maximum(error, 1e-300)
         worst = int(np.argmax(share))
         spent = ladder.spent + elsewhere
-        work.history.append((float(spent), float(found.value[worst]), float(found.half[worst])))
-        bar.expect(0, f"{found.value[worst]:.6g} ± {found.half[worst]:.2g}")
-        ladder.result = (found, b, levels, counted, error)
+        work.history.append((float(spent), float(interval.value[worst]), float(interval.half[worst])))
+        bar.expect(0, f"{interval.value[worst]:.6g} ± {interval.half[worst]:.2g}")
+        ladder.result = (interval, b, levels, counted, error)
         if levels[0].known.points >= TELLING:
-            _check_rare(ladder, found.value + 5 * found.stderr)
+            _check_rare(ladder, interval.value + 5 * interval.stderr)
         heavy = _heavy(levels, ladder, counted, error, work.level)
         constant = levels[0] if np.any(levels[0].known.variance == 0) and not ladder.is_controlled else None
         hidden = levels[0] if constant is not None or ladder.question.has_corners else None
         doubted = [*heavy, *([hidden] if hidden is not None and hidden.known.points < SURE else [])]
-        unsure = next((one for one in doubted if looks[one.role, one.level] < FURTHER_LOOKS), None)
+        unsure = next((one for one in doubted if visits[one.role, one.level] < FURTHER_LOOKS), None)
         if share[worst] <= 1 and unsure is None:
             return _reasons(ladder, heavy)
         for hopeless in (one for one in heavy if one.known.points >= MENDS):
-            reached = f"{found.half[worst]:.2g} was reached, not {error[worst]:.2g}"
+            reached = f"{interval.half[worst]:.2g} was reached, not {error[worst]:.2g}"
             return [*_reasons(ladder, [hopeless]), f"given up, because more points do not help: {reached}"]
-        if work.relative and levels[0].known.points >= MENDS and found.half[worst] > abs(found.value[worst]):
-            return [*_reasons(ladder, heavy), _may_be_zero(found, worst, levels[0].known.points)]
+        if work.relative and levels[0].known.points >= MENDS and interval.half[worst] > abs(interval.value[worst]):
+            return [*_reasons(ladder, heavy), _may_be_zero(interval, worst, levels[0].known.points)]
         where: Any
         planned = 0
         if unsure is not None and share[worst] <= 1:
-            looks[unsure.role, unsure.level] += 1
+            visits[unsure.role, unsure.level] += 1
             where = unsure
         elif ladder.is_plain or _is_better_plain(ladder, levels, aim, share[worst]):
             route = ladder.plain_route(aim)
@@ -479,7 +479,7 @@ def _loop(ladder: Ladder, work: Work, bar: Progress, elsewhere: int) -> list[str
         if run.points == "sobol" or wanted < run.run.layout.width:
             wanted = ladder.least * 2 ** math.ceil(math.log2(wanted / ladder.least))
         if spent + (wanted - run.computed) * run.cost > work.most:
-            reached = f"{found.half[worst]:.2g} was reached, not {error[worst]:.2g}"
+            reached = f"{interval.half[worst]:.2g} was reached, not {error[worst]:.2g}"
             return [*_reasons(ladder, heavy), f"the budget most = {work.most:g} path-steps is spent: {reached}"]
         ladder.grow(where.role, where.level, wanted, bar)
         has_moved = False
@@ -511,8 +511,8 @@ def _heavy(
         ]
         return bool(np.any(rules.interval(raised, counted, bound, level).half > error))
 
-    found = [one for one in levels if looseness(one) > rules.LOOSE and matters(one)]
-    return sorted(found, key=looseness, reverse=True)
+    heavy = [one for one in levels if looseness(one) > rules.LOOSE and matters(one)]
+    return sorted(heavy, key=looseness, reverse=True)
 
 
 def _is_better_plain(ladder: Ladder, levels: Sequence[rules.Level], aim: np.ndarray, share: float) -> bool:
@@ -541,7 +541,7 @@ def _does_not_converge(ladder: Ladder) -> bool:
 
 
 def _reasons(ladder: Ladder, heavy: Sequence[rules.Level]) -> list[str]:
-    found, _, levels, *_ = ladder.result
+    interval, _, levels, *_ = ladder.result
     reasons = []
     if ladder.candidate.leaves:
         reasons.append(
@@ -560,13 +560,13 @@ def _reasons(ladder: Ladder, heavy: Sequence[rules.Level]) -> list[str]:
             f"kurtosis {worst:.3g} at {ladder.n(one.level)} steps with {one.known.points} points: neither the "
             "variance nor the interval can be believed"
         )
-    _check_rare(ladder, found.value)
+    _check_rare(ladder, interval.value)
     return reasons
 
 
 def _check_rare(ladder: Ladder, most: np.ndarray) -> None:
     """Refuse probabilities that are at most `most`, where that is below RARE."""
-    found, _, levels, *_ = ladder.result
+    interval, _, levels, *_ = ladder.result
     is_probability = isinstance(ladder.functional, Probability) | (np.abs(ladder.fine(1).span - 1) < 1e-9)
     if np.any(is_probability & (most < RARE) & (levels[0].known.variance > 0)):
-        raise NotToBeHad(rare(float(np.min(found.value)), ladder.work.error))
+        raise NotToBeHad(rare(float(np.min(interval.value)), ladder.work.error))

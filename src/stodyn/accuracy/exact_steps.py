@@ -31,8 +31,8 @@ def are_exact(problem: SDE) -> bool:
     """Whether a problem has such steps."""
     if problem.n > MOST or problem.has_random_params or not problem.noise_structure.implies("additive"):
         return False
-    found = linear_coefficients(problem)
-    return found.reason is None and found.a is not None and np.isfinite(found.A).all()
+    coefficients = linear_coefficients(problem)
+    return coefficients.reason is None and coefficients.a is not None and np.isfinite(coefficients.A).all()
 
 
 class _Law(NamedTuple):

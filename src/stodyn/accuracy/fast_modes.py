@@ -138,11 +138,11 @@ class FastModes:
     def _looks(self) -> list[Look]:
         """Along the path of the mean, by implicit Euler steps of the linearised equations, with their covariance."""
         x, t, h = np.asarray(self.problem.example_start(), float), self.t[0], (self.t[1] - self.t[0]) / FLOW
-        covariance, found, params = np.zeros((len(x), len(x))), [], self.problem.example_params()
+        covariance, states, params = np.zeros((len(x), len(x))), [], self.problem.example_params()
         for k in range(FLOW + 1):
             f, A, g = (part[0] for part in self._drift(np.array([t + k * h]), x[None], params))
             if k in LOOKS:
-                found.append(Look(t + k * h, x, _root(covariance), A, g))
+                states.append(Look(t + k * h, x, _root(covariance), A, g))
             with np.errstate(all="ignore"):
                 try:
                     step = np.linalg.inv(self.mass - h * A)
@@ -152,9 +152,9 @@ class FastModes:
                 whole = self.mass @ covariance @ self.mass.T + h * g @ g.T
                 covariance = step @ whole @ step.T
             if not (np.all(np.isfinite(x)) and np.all(np.isfinite(covariance))):
-                found.append(Look(t + k * h, before, np.zeros_like(covariance), A, g))
+                states.append(Look(t + k * h, before, np.zeros_like(covariance), A, g))
                 break
-        return found
+        return states
 
     @functools.cached_property
     def _drift(self) -> AtPoints:

@@ -61,16 +61,16 @@ def fragility(
     axes, problems = points(problem, over)
     if len(axes) != 1:
         raise ValueError(f"over: a curve has one parameter, got {len(axes)}: {', '.join(axis.name for axis in axes)}")
-    found = [rare(one, method, **options) for one in problems]
+    runs = [rare(one, method, **options) for one in problems]
     names = [f"probability{part}" for part in ("", "_stderr", "_low", "_high")]
     axis = axes[0]
-    variables: dict[str, Any] = {name: ((axis.name,), np.array([float(one[name]) for one in found])) for name in names}
+    variables: dict[str, Any] = {name: ((axis.name,), np.array([float(one[name]) for one in runs])) for name in names}
     coords = axis.coords()
     values = np.asarray(coords[axis.name][1])
     fitted = _lognormal(values, variables["probability"][1], variables["probability_stderr"][1])
     if fitted is not None:
         variables |= {"median": ((), fitted[0]), "dispersion": ((), fitted[1])}
-    records = [results.provenance(one) for one in found]
+    records = [results.provenance(one) for one in runs]
     record = {**records[0], "swept": axis.name, "path_steps": sum(one["path_steps"] for one in records)}
     return xr.Dataset(variables, coords, {"provenance": json.dumps(record)})
 

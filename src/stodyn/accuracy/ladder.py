@@ -149,9 +149,9 @@ class Ladder:
         return [("base", self.base), *(("difference", l) for l in differences if l >= 1)]
 
     def levels(self) -> list[rules.Level]:
-        found = [rules.Level(role, l, self.known(role, l), self.runs[role, l].cost) for role, l in self.used]
-        span = np.max([one.known.span if one.role == "base" else self.fine(one.level).span for one in found], axis=0)
-        return rules.guarded(found, self.order, span)
+        levels = [rules.Level(role, l, self.known(role, l), self.runs[role, l].cost) for role, l in self.used]
+        span = np.max([one.known.span if one.role == "base" else self.fine(one.level).span for one in levels], axis=0)
+        return rules.guarded(levels, self.order, span)
 
     def take(self, route: rules.Prediction) -> None:
         """Go the way of a prediction. Its top is taken one lower, since the bias of a pilot is mostly noise."""
@@ -163,10 +163,10 @@ class Ladder:
         by = {one.level: one.known for one in levels if one.role != "base"}
         if self.is_plain:
             others = {l: self.known("difference", l) for role, l in self.runs if role != "base"}
-            found = rules.bias_above(others | by, self.top, self.order, self.base)
+            bias = rules.bias_above(others | by, self.top, self.order, self.base)
         else:
-            found = rules.bias(by[self.top], by[self.top - 1], self.order)
-        return found._replace(bound=found.bound + self.unseen)
+            bias = rules.bias(by[self.top], by[self.top - 1], self.order)
+        return bias._replace(bound=bias.bound + self.unseen)
 
     def grow(self, role: str, level: int, points: int, bar: Progress) -> None:
         """Add points to a level. A pilot's Sobol points make way for pseudo-random ones on the plain route."""
@@ -190,8 +190,8 @@ class Ladder:
         tolerance = self.work.tolerance(np.maximum(np.abs(fine.mean), np.sqrt(fine.stderr2)), np.zeros(1))
         tolerance = np.maximum(tolerance, TINY)
         lost = self.loses_paths
-        found = rules.predicted(singles, pairs, b.bound, self.order, tolerance, self.work.level, loses_paths=lost)
-        return [*found, *self.plain_routes(tolerance)] if lost else found
+        routes = rules.predicted(singles, pairs, b.bound, self.order, tolerance, self.work.level, loses_paths=lost)
+        return [*routes, *self.plain_routes(tolerance)] if lost else routes
 
     @property
     def loses_paths(self) -> bool:
@@ -213,6 +213,6 @@ class Ladder:
         levels = sorted(l for role, l in self.runs if role == "difference")
         seen = {l: (self.known("difference", l), self.runs["difference", l].cost) for l in levels}
         paths = {l: run.computed for (role, l), run in self.runs.items() if role == "base"}
-        found = [self.fine(l) for l in levels] + [self.known("base", l) for l in paths]
-        variance = max(found, key=lambda one: one.points).variance
+        samples = [self.fine(l) for l in levels] + [self.known("base", l) for l in paths]
+        variance = max(samples, key=lambda one: one.points).variance
         return rules.plain_routes(variance, self.n(0), seen, paths, self.order, error, self.work.level)

@@ -110,11 +110,11 @@ class Question:
         """How many numbers the functional gathers along a path."""
         problem = self.problem
         with jax.enable_x64(True):
-            found = jax.eval_shape(
+            shapes = jax.eval_shape(
                 lambda x: self.functional.begin(problem, jnp.asarray(self.t[0]), x, problem.example_params()),
                 jax.ShapeDtypeStruct((problem.n,), np.float64),
             )
-        return found.shape[0]
+        return shapes.shape[0]
 
     @functools.cached_property
     def has_corners(self) -> bool:
@@ -141,9 +141,9 @@ class Question:
             return levelled.values(t, x, params)
 
         collect = LevelSums(Observable(values, name="f", at=[end]), at=[end])
-        found = describe(levelled, Level(self.method, kind, self.functional), self.t, step, collect, "float64")
-        self._described[kind] = found
-        return found
+        spec = describe(levelled, Level(self.method, kind, self.functional), self.t, step, collect, "float64")
+        self._described[kind] = spec
+        return spec
 
     def way(self, kind: str, spec: Spec) -> programs.Way:
         """How a level is computed; levels of one kind share their program while only their times differ."""
@@ -154,10 +154,10 @@ class Question:
             and known.spec.has_equal_steps == spec.has_equal_steps
         ):
             return known.on_grid(spec)
-        found = programs.get(spec)
-        if isinstance(found, programs.ByPrint):
-            self._ways[kind] = found
-        return found
+        program = programs.get(spec)
+        if isinstance(program, programs.ByPrint):
+            self._ways[kind] = program
+        return program
 
     @functools.cached_property
     def _described(self) -> dict[str, Spec]:

@@ -54,7 +54,7 @@ class Pilots:
     lost      path-steps of grids that were too coarse
     """
 
-    def __init__(self, found: Sequence[tuple[Candidate, Question]], work: Work, steps: int | None, bar: Progress):
+    def __init__(self, questions: Sequence[tuple[Candidate, Question]], work: Work, steps: int | None, bar: Progress):
         self.work, self.fixed, self.bar = work, steps is not None, bar
         self.ladders: list[Ladder] = []
         self.failures: list[str] = []
@@ -62,9 +62,9 @@ class Pilots:
         self.lost = 0
         self._waiting: list[Attempt] = []
         self._has_run_away = False
-        if steps is None and any(candidate.steps > MOST_FIRST for candidate, _ in found):
+        if steps is None and any(candidate.steps > MOST_FIRST for candidate, _ in questions):
             raise NotToBeHad(_too_fast())
-        for candidate, question in found:
+        for candidate, question in questions:
             if steps is None:
                 candidate = candidate.following(work.error, work.relative)
                 if candidate.fast is not None and candidate.steps > fast_modes.MOST_STEPS:

@@ -195,11 +195,11 @@ def rare(
     where = chosen_place(place, threads)
     job = splitting_job(question, chosen_method(problem, method), score, effort)
     outcomes: list[Outcome] = []
-    kept = None
+    open_ledger = None
     with jax.enable_x64(True), Progress(0, progress, "splitting", where.link) as bar:
         while True:
-            kept = None if ledger is None else Ledger(ledger, job)
-            for part in where.parts(job, kept, bar.advance):
+            open_ledger = None if ledger is None else Ledger(ledger, job)
+            for part in where.parts(job, open_ledger, bar.advance):
                 outcomes += part
             estimate = Estimate.of(np.array([outcome.probability for outcome in outcomes]))
             enough = tol is None or estimate.relative <= tol or len(outcomes) >= MOST_RUNS
@@ -208,8 +208,8 @@ def rare(
             job = job.grown(_more(len(outcomes), estimate.relative, tol))
         result = _dataset(job, outcomes, estimate, began)
     _warn(job, outcomes, estimate)
-    if kept is not None:
-        kept.finish(result)
+    if open_ledger is not None:
+        open_ledger.finish(result)
     return result
 
 
@@ -581,13 +581,13 @@ class Splits(Job):
     def simulate(self, carries: np.ndarray, numbers: np.ndarray) -> list[Segment]:
         """How segments go on from their carries, each with the normals of its number."""
         count, plan = len(carries), self.plan
-        kept: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+        parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
         best, last, taken = np.full(count, -np.inf), carries.copy(), np.zeros(count, int)
         for lanes, seen in self.calls(carries, numbers, plan):
             score, end = seen[:, -2], seen[:, -1]
             is_record, best[lanes] = records(np.where(end == GOES_ON, score, -np.inf), best[lanes])
             step, lane = np.nonzero(is_record)
-            kept.append((lanes[lane], score[step, lane], seen[step, :, lane]))
+            parts.append((lanes[lane], score[step, lane], seen[step, :, lane]))
             stays = end != GOES_ON
             final = np.where(stays.any(axis=0), stays.argmax(axis=0), len(seen) - 1)
             last[lanes] = seen[final, :, np.arange(lanes.size)]
@@ -597,7 +597,7 @@ class Splits(Job):
                 f"before: after {self.steps} steps of dt = {self.dt:g} some paths had reached neither level; give a "
                 "time too: before=[time, level]"
             )
-        return _parted(kept, last, taken, count, carries.shape[1])
+        return _parted(parts, last, taken, count, carries.shape[1])
 
     def calls(self, carries: np.ndarray, numbers: np.ndarray, plan: Plan) -> Iterable[tuple[np.ndarray, np.ndarray]]:
         """The lanes that go on and their carries (steps, size, lanes) after each step, call by call."""
@@ -646,11 +646,11 @@ def _arrived(spec: Spec, fields: dict[str, Any]) -> Splits:
     return Splits(spec.traced_anew(), **fields)
 
 
-def _parted(kept: list, last: np.ndarray, taken: np.ndarray, count: int, size: int) -> list[Segment]:
+def _parted(parts: list, last: np.ndarray, taken: np.ndarray, count: int, size: int) -> list[Segment]:
     """The records of all lanes, in the order of the steps, lane by lane."""
-    lane = np.concatenate([np.empty(0, int), *(part[0] for part in kept)])
-    score = np.concatenate([np.empty(0), *(part[1] for part in kept)])
-    carry = np.concatenate([np.empty((0, size)), *(part[2] for part in kept)])
+    lane = np.concatenate([np.empty(0, int), *(part[0] for part in parts)])
+    score = np.concatenate([np.empty(0), *(part[1] for part in parts)])
+    carry = np.concatenate([np.empty((0, size)), *(part[2] for part in parts)])
     order = np.argsort(lane, kind="stable")
     bounds = np.searchsorted(lane[order], np.arange(count + 1))
     return [
@@ -683,8 +683,8 @@ class Estimate:
         return Estimate(mean, stderr, mean / factor, min(mean * factor, 1.0), spread / mean)
 
     def variables(self) -> dict[str, Any]:
-        found = {"": self.mean, "_stderr": self.stderr, "_low": self.low, "_high": self.high}
-        return {f"probability{name}": ((), value) for name, value in found.items()}
+        numbers = {"": self.mean, "_stderr": self.stderr, "_low": self.low, "_high": self.high}
+        return {f"probability{name}": ((), value) for name, value in numbers.items()}
 
     @property
     def relative(self) -> float:
@@ -817,8 +817,8 @@ def _apart(outcomes: Sequence[Outcome], probability: float) -> np.ndarray:
             expected.append(one.variances[k] / max(one.families[k] - 1.0, 1.0))
     if len(means) < 4:
         return np.ones(len(outcomes[0].means.T))
-    off, found = np.array(levels) - np.mean(levels), np.array(means) - np.mean(means, axis=0)
-    slope = off @ found / max(off @ off, np.finfo(float).tiny)
-    left = np.sum((found - off[:, None] * slope) ** 2, axis=0) / (len(means) - 2)
+    off, deviations = np.array(levels) - np.mean(levels), np.array(means) - np.mean(means, axis=0)
+    slope = off @ deviations / max(off @ off, np.finfo(float).tiny)
+    left = np.sum((deviations - off[:, None] * slope) ** 2, axis=0) / (len(means) - 2)
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.nan_to_num(left / np.mean(expected, axis=0), nan=1.0, posinf=1.0)

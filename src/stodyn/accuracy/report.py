@@ -28,7 +28,7 @@ class Account(NamedTuple):
 
 def dataset(ladder: Any, work: Any, control: Any, account: Account) -> xr.Dataset:
     """Assemble the result of an estimate."""
-    found, bias, levels, counted, error = ladder.result
+    interval, bias, levels, counted, error = ladder.result
     k = ladder.question_entries
     by_entry: tuple[str, ...] = () if k == 1 else ("entry",)
 
@@ -45,12 +45,12 @@ def dataset(ladder: Any, work: Any, control: Any, account: Account) -> xr.Datase
         for one, w in zip(levels, counted, strict=True)
     ]
     variables = {
-        "value": own(found.value),
-        "error": own(found.half),
-        "low": own(found.value - found.half),
-        "high": own(found.value + found.half),
-        "bias": own(found.bias),
-        "stderr": own(found.stderr),
+        "value": own(interval.value),
+        "error": own(interval.half),
+        "low": own(interval.value - interval.half),
+        "high": own(interval.value + interval.half),
+        "bias": own(interval.bias),
+        "stderr": own(interval.stderr),
         "steps": ("level", [run.steps for run in runs]),
         "points": ("level", [one.known.points for one in levels]),
         "level_mean": over_levels([one.known.mean for one in levels]),
@@ -65,7 +65,7 @@ def dataset(ladder: Any, work: Any, control: Any, account: Account) -> xr.Datase
         "progress_value": ("look", [entry[1] for entry in work.history]),
         "progress_error": ("look", [entry[2] for entry in work.history]),
     }
-    plain, plain_steps = _plain(ladder, found, error, work.level, control.variance)
+    plain, plain_steps = _plain(ladder, interval, error, work.level, control.variance)
     record = {
         "problem": type(ladder.question.problem).__name__,
         "method": ladder.candidate.method.spelling,
@@ -83,7 +83,7 @@ def dataset(ladder: Any, work: Any, control: Any, account: Account) -> xr.Datase
         else "from the ratio of the last two differences: the observed order is lower than claimed, and nothing is "
         "extrapolated",
         "starts_and_params": _starts_and_params(ladder.question.problem, runs),
-        "freedom": found.freedom if math.isfinite(found.freedom) else None,
+        "freedom": interval.freedom if math.isfinite(interval.freedom) else None,
         "runs": [run.run.record() for run in runs],
         "given_up": account.failures,
         "seconds": round(account.seconds, 3),
@@ -104,13 +104,13 @@ def dataset(ladder: Any, work: Any, control: Any, account: Account) -> xr.Datase
 
 
 def _plain(
-    ladder: Any, found: rules.Interval, error: np.ndarray, level: float, own: np.ndarray | None
+    ladder: Any, interval: rules.Interval, error: np.ndarray, level: float, own: np.ndarray | None
 ) -> tuple[float, int]:
     """The path-steps that plain Monte Carlo with the same method would need for the same error; own: the variance of f
     itself, where the levels have a control."""
     variances, biases, steps = {}, {}, {}
     top = max(l for role, l in ladder.runs if role == "difference")
-    left = np.zeros_like(found.value)
+    left = np.zeros_like(interval.value)
     g = ladder.order.ratio
     change, variance = np.zeros_like(left), np.zeros_like(left)
     for l in range(top, 0, -1):

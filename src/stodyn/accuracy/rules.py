@@ -86,7 +86,7 @@ class Level(NamedTuple):
 def guarded(levels: Sequence[Level], order: Order, span: np.ndarray) -> list[Level]:
     """The levels with standard errors raised to the least that is plausible: differences that never occurred are not
     zero (a quarter of the level before, scaled), nor is the error of means of a two-valued f that agree by accident."""
-    found: list[Level] = []
+    guarded_levels: list[Level] = []
     before: Level | None = None
     for one in levels:
         known, least = one.known, np.zeros_like(one.known.stderr2)
@@ -99,10 +99,10 @@ def guarded(levels: Sequence[Level], order: Order, span: np.ndarray) -> list[Lev
         floor = (RANDOMISATIONS * span / known.points) ** 2 / (4.0 * RANDOMISATIONS)
         least = np.maximum(least, np.where((span > 0) | (few & (known.variance > 0)), floor, 0.0))
         better = known._replace(stderr2=np.maximum(known.stderr2, least))
-        found.append(one._replace(known=better))
+        guarded_levels.append(one._replace(known=better))
         if one.role != "base":
-            before = found[-1]
-    return found
+            before = guarded_levels[-1]
+    return guarded_levels
 
 
 def bias(top: Known, below: Known, order: Order) -> Bias:
@@ -147,14 +147,14 @@ def bias_above(seen: Mapping[int, Known], top: int, order: Order, base: int) -> 
 def weights(levels: Sequence[Level], base: int, top: int, order: Order, extrapolated: np.ndarray) -> list[np.ndarray]:
     """The weight of each mean in the estimate, per entry."""
     more = np.where(extrapolated, 1.0 / (order.ratio - 1.0), 0.0)
-    found = []
+    solutions = []
     for one in levels:
         if one.role == "base":
             weight = np.full(extrapolated.shape, float(one.level == base))
         else:
             weight = float(base < one.level <= top) + (more if one.level == top else 0.0) * np.ones(extrapolated.shape)
-        found.append(weight)
-    return found
+        solutions.append(weight)
+    return solutions
 
 
 class Interval(NamedTuple):
@@ -231,7 +231,7 @@ def predicted(
         known = min(l, finest)
         return pairs[known][0] * 2.0 ** (-decay * (l - known)), pairs[known][1] * 2.0 ** (l - known)
 
-    found = []
+    routes = []
     for base in range(top + 1):
         terms = [(*single(base), 1.0)] + [(*pair(l), 1.0 if l < top else g / (g - 1)) for l in range(base + 1, top + 1)]
         if base == top:
@@ -240,8 +240,8 @@ def predicted(
         if loses_paths:
             v, c = pair(top)
             total = total + v * c * (g / (g - 1) / (BIAS_SHARE * error)) ** 2
-        found.append(Prediction(base, top, float(np.max(total))))
-    return found
+        routes.append(Prediction(base, top, float(np.max(total))))
+    return routes
 
 
 def plain_routes(
@@ -265,7 +265,7 @@ def plain_routes(
     last, price = seen[finest]
     guessed = last._replace(points=0)
     pairs_of = dict(seen) | {finest + 1: (guessed, 2 * price)}
-    differences, found = {l: Y for l, (Y, _) in sorted(seen.items())}, []
+    differences, routes = {l: Y for l, (Y, _) in sorted(seen.items())}, []
     for below, above in itertools.pairwise(differences.values()):
         doubt = 2 * np.sqrt(above.stderr2) + 2 * STEEPEST * np.sqrt(below.stderr2)
         if np.any(np.abs(above.mean) - doubt > STEEPEST * np.abs(below.mean)):
@@ -278,8 +278,8 @@ def plain_routes(
             if top <= base and np.all(room > 0):
                 pairs = max(float(np.max(Y.variance * _left(order, base - top)[0] ** 2 / room)), FEWEST_PATHS)
                 total = missing + max(pairs - Y.points, 0.0) * cost
-                found.append(Prediction(base, top, total, wanted, pairs))
-    return found
+                routes.append(Prediction(base, top, total, wanted, pairs))
+    return routes
 
 
 def plain(

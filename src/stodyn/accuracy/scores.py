@@ -107,8 +107,8 @@ def index(gauge: Gauge, h: float, steps: int, first_time: float) -> Callable | N
     rates, turns = np.abs(eigenvalues.real), np.abs(eigenvalues.imag)
     memory = min([2.0 / r for r in rates if r > 0] + [2 * np.pi / w for w in turns if w > 0] + [np.inf])
     longest = int(np.clip(memory / h if np.isfinite(memory) else 0, 0, steps))
-    looks = np.unique(np.round(np.geomspace(1, longest, LOOKS)).astype(int)) if longest >= 1 else np.empty(0, int)
-    looks = looks[deviations[looks] > 0]
+    horizons = np.unique(np.round(np.geomspace(1, longest, LOOKS)).astype(int)) if longest >= 1 else np.empty(0, int)
+    horizons = horizons[deviations[horizons] > 0]
     table = np.column_stack([rows, parts.offset + means, 1.0 / np.where(deviations > 0, deviations, np.inf)])
     end, n = first_time + steps * h, len(parts.A)
     ends = np.arange(steps + 1)
@@ -122,13 +122,13 @@ def index(gauge: Gauge, h: float, steps: int, first_time: float) -> Callable | N
         def distance(row):
             """The distance from the nearer level, in standard deviations."""
             mean = row[:n] @ x + row[n]
-            found = [sign * (level - mean) for sign, level in sides]
-            return functools.reduce(jnp.minimum, found) * row[n + 1]
+            distances = [sign * (level - mean) for sign, level in sides]
+            return functools.reduce(jnp.minimum, distances) * row[n + 1]
 
         place = left if steps < POSITIONS else jnp.ceil(jnp.sqrt(left / steps) * (POSITIONS - 1)).astype(np.int32)
         last = jnp.asarray(table[ends], y.dtype)[place]
         best = jnp.where(last[n + 1] > 0, distance(last), -LEAST)
-        for u in looks:
+        for u in horizons:
             best = jnp.where(u < left, jnp.minimum(best, distance(jnp.asarray(table[u], y.dtype))), best)
         return -best
 

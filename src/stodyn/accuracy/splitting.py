@@ -153,22 +153,22 @@ class Splitting:
             step, parts = self._step(begin), len(source.lineage)
             while parts and source.lineage[parts - 1][1] >= step:
                 parts -= 1
-            kept = (*source.lineage[:parts], (number, step))
-            self.paths[i] = Path(source.scores[: k + 1], source.carries[: k + 1], begin, False, kept)
+            lineage = (*source.lineage[:parts], (number, step))
+            self.paths[i] = Path(source.scores[: k + 1], source.carries[: k + 1], begin, False, lineage)
             self.begins[number] = begin
             self.waiting.append(int(i))
             number += 1
 
     def _report(self, level: float, survivors: np.ndarray) -> None:
         """Keep where the survivors first were above the level, for the search for missed ways."""
-        found = []
+        reports = []
         for i in survivors:
             path, k = self.paths[i], self.paths[i].first_above(level)
-            found.append((path.carries[k] if k < len(path.scores) else path.last)[self.states])
+            reports.append((path.carries[k] if k < len(path.scores) else path.last)[self.states])
         _, sizes = np.unique([self.paths[i].lineage[0][0] for i in survivors], return_counts=True)
         families = len(survivors) ** 2 / np.sum(sizes**2)
-        some = np.array(found)[np.linspace(0, len(found) - 1, SEEN).round().astype(int)]
-        self.kept.append((level, self.share, np.mean(found, axis=0), np.var(found, axis=0), families, some))
+        some = np.array(reports)[np.linspace(0, len(reports) - 1, SEEN).round().astype(int)]
+        self.kept.append((level, self.share, np.mean(reports, axis=0), np.var(reports, axis=0), families, some))
 
     def _finish(self, probability: float) -> None:
         n, reached = len(self.paths[0].last[self.states]), [path for path in self.paths if path.has_event]

@@ -50,14 +50,14 @@ def subset(score: Score, size: int, count: int, rng: np.random.Generator) -> Fou
             return Found(0.0, levels, made, float(scores.max()))
         share *= above.size / count
         u, scores = u[:, above], scores[above]
-        kept, kept_scores = [u], [scores]
+        samples, kept_scores = [u], [scores]
         while sum(len(one) for one in kept_scores) < count:
             moved = STAYS * u + math.sqrt(1.0 - STAYS**2) * rng.standard_normal(u.shape)
             tried = score(moved)
             made += len(tried)
             taken = tried > level
             u, scores = np.where(taken, moved, u), np.where(taken, tried, scores)
-            kept.append(u)
+            samples.append(u)
             kept_scores.append(scores)
-        u, scores = np.concatenate(kept, axis=1)[:, :count], np.concatenate(kept_scores)[:count]
+        u, scores = np.concatenate(samples, axis=1)[:, :count], np.concatenate(kept_scores)[:count]
     return Found(0.0, MOST_LEVELS, made, float(scores.max()))

@@ -43,15 +43,15 @@ def rarely_found(outcomes: Sequence[Outcome], probability: float, watched: Seque
     watched  the components that the event depends on: they follow the level, which each run reaches at its own time
     """
     runs = [one for one in outcomes if len(one.shares)]
-    found = []
+    ways = []
     for stage in STAGES if len(runs) >= 4 else ():
         aim = stage * math.log(probability)
         states = np.array([one.seen[int(np.argmin(np.abs(np.log(one.shares) - aim)))] for one in runs])
         for component in sorted({*range(states.shape[2])} - {*watched}):
             way = _smaller_group(component, states[:, :, component])
             if way is not None and way.share >= RARE and way.missing >= MISSING * len(runs):
-                found.append(way)
-    return max(found, key=lambda way: way.missing, default=None)
+                ways.append(way)
+    return max(ways, key=lambda way: way.missing, default=None)
 
 
 def _smaller_group(component: int, values: np.ndarray) -> Way | None:

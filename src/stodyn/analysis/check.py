@@ -132,13 +132,13 @@ def _executors(method: Method, problems: list[Any]) -> str:
         plain = _plain(stepped, method)
         for executor in ("vmap", "printed"):
             try:
-                found = _printed(method, stepped) if executor == "printed" else _vmapped(method, stepped, np.float64)
+                states = _printed(method, stepped) if executor == "printed" else _vmapped(method, stepped, np.float64)
             except ValueError as refused:
                 if not isinstance(refused.__cause__, Unprintable):
                     raise
                 seen.append(f"{problem.noise_structure.kind} noise runs under vmap only ({refused.__cause__})")
                 continue
-            gap = np.abs(found - plain).max() / (1.0 + np.abs(plain).max())
+            gap = np.abs(states - plain).max() / (1.0 + np.abs(plain).max())
             assert gap <= AGREE, (
                 f"{executor} differs from the plain path by {gap:.2g} for {problem.noise_structure} noise"
             )

@@ -119,8 +119,8 @@ def _rates(problem: Any, x: np.ndarray) -> np.ndarray:
     params = problem.example_params()
 
     def rates(x):
-        found = problem.mean_rates(0.3, x, params, range(problem.n))
-        return jnp.stack([jnp.full((), jnp.nan) if rate is None else jnp.asarray(rate, float) for rate in found])
+        mean_rates = problem.mean_rates(0.3, x, params, range(problem.n))
+        return jnp.stack([jnp.full((), jnp.nan) if rate is None else jnp.asarray(rate, float) for rate in mean_rates])
 
     return at_one(rates, x)
 
@@ -199,9 +199,9 @@ def _structure(problem: Any) -> str:
     places = {name: i for i, name in enumerate(inside.components)}
     if not all(name in places for name in sde.components):
         return f"{noise}; not asked further: it is one of other components"
-    kept, params = [places[name] for name in sde.components], sde.example_params()
+    columns, params = [places[name] for name in sde.components], sde.example_params()
     values, slopes = [], []
-    for x in (state[kept] for state in states):
+    for x in (state[columns] for state in states):
         values.append(at_one(lambda x: sde.g(0.3, x, params), x))
         slopes.append(at_one(jax.jacfwd(lambda x: sde.g(0.3, x, params)), x))
     g, g_x = np.array(values), np.array(slopes)
@@ -353,14 +353,14 @@ def _consistent(problem: Any, states: np.ndarray) -> Iterator[np.ndarray]:
     sdae: Any = problem if isinstance(problem, SDAE) else problem.lower(SDAE)[0] if hidden else None
     for x in states:
         if sdae is not None:
-            kept = [list(problem.components).index(name) for name in sdae.components]
+            columns = [list(problem.components).index(name) for name in sdae.components]
             x = x.copy()
-            x[kept] = at_one(lambda y: sdae.consistent(0.3, y, sdae.example_params()), x[kept])
+            x[columns] = at_one(lambda y: sdae.consistent(0.3, y, sdae.example_params()), x[columns])
         yield x
 
 
-def _same(expected: np.ndarray, found: np.ndarray, tolerance: float, what: str) -> None:
-    assert np.shape(expected) == np.shape(found), f"{what} has the shape {np.shape(found)}, not {np.shape(expected)}"
-    near = np.isclose(found, expected, rtol=tolerance, atol=tolerance, equal_nan=True)
-    gap = np.abs(np.asarray(found, float) - expected)
+def _same(expected: np.ndarray, actual: np.ndarray, tolerance: float, what: str) -> None:
+    assert np.shape(expected) == np.shape(actual), f"{what} has the shape {np.shape(actual)}, not {np.shape(expected)}"
+    near = np.isclose(actual, expected, rtol=tolerance, atol=tolerance, equal_nan=True)
+    gap = np.abs(np.asarray(actual, float) - expected)
     assert near.all(), f"{what} differs by {np.nanmax(np.where(near, 0.0, gap)):.2g}"

@@ -81,12 +81,12 @@ def _merge(make: Make) -> str:
 
 
 def _one(make: Make) -> str:
-    found = _ready(make, paths=1).arrays(seed=1)
-    for name, values in found.items():
+    arrays = _ready(make, paths=1).arrays(seed=1)
+    for name, values in arrays.items():
         is_asked = not any(word in name for word in ("stderr", "variance", "hazard"))  # a hazard needs someone left
         if is_asked and values.dtype.kind == "f":
             assert np.isfinite(values.ravel()[-1:]).any(), f"{name} of one path is {values.ravel()[:3]}"
-    return f"{len(found)} variables"
+    return f"{len(arrays)} variables"
 
 
 def _failed(make: Make) -> str:
@@ -98,12 +98,12 @@ def _failed(make: Make) -> str:
     with_bad = np.where(bad[:, None], 100.0, starts)
     some = _ready(make, start=PerPath(with_bad), noise=0.0, on_failure="record")
     others = _ready(make, start=PerPath(starts[~bad]), noise=0.0, paths=int((~bad).sum()), block=PATHS)
-    found, expected = some.arrays(seed=1), others.arrays(seed=1)
+    actual, expected = some.arrays(seed=1), others.arrays(seed=1)
     dims = {name: variable.dims for name, variable in _variables(others).items()}
     for name, values in expected.items():
         first = 1 if dims[name][:1] == ("time",) else 0  # at the start nobody has failed
         if "number" not in dims[name]:
-            later = [np.atleast_1d(array)[first:] for array in (values, found[name])]
+            later = [np.atleast_1d(array)[first:] for array in (values, actual[name])]
             _compare({name: later[0]}, {name: later[1]}, AGREE, "with failed paths")
     return f"{bad.sum()} of {PATHS} paths left out"
 
@@ -159,8 +159,8 @@ def _coverage(make: Make, seeds: int) -> str:
     seen, sigma = [], np.sqrt(CONFIDENCE * (1.0 - CONFIDENCE) / seeds)
     for name in [name for name in many if f"{name}_stderr" in many and f"{name}_kind" not in many]:
         truth = many[name].mean(axis=0)
-        for paths, found, lacking in ((8, few, SKEWED), (1000, many, SETTLED)):
-            values, stderr = found[name], found[f"{name}_stderr"]
+        for paths, shares, lacking in ((8, few, SKEWED), (1000, many, SETTLED)):
+            values, stderr = shares[name], shares[f"{name}_stderr"]
             asked = (many[name].std(axis=0) > 1e-9 * (1.0 + np.abs(truth))) & np.isfinite(stderr).all(axis=0)
             if not asked.any():
                 continue
@@ -170,15 +170,17 @@ def _coverage(make: Make, seeds: int) -> str:
             assert abs(ratio - 1.0) < spread, f"{name}_stderr² is {ratio:.3g} of its scatter with {paths} paths"
             counted = attrs[name].get("paths")
             known: dict[str, Any] = {"interval": intervals.STUDENT} | attrs[name]
-            known["paths"] = found[counted] if isinstance(counted, str) else paths
-            low, high = (x[:, asked] for x in intervals.limits(found[name], found[f"{name}_stderr"], known, CONFIDENCE))
+            known["paths"] = shares[counted] if isinstance(counted, str) else paths
+            low, high = (
+                x[:, asked] for x in intervals.limits(shares[name], shares[f"{name}_stderr"], known, CONFIDENCE)
+            )
             covered = float(np.mean((low <= truth[asked]) & (truth[asked] <= high)))
             assert covered > CONFIDENCE - lacking - 3.0 * sigma, f"{name}: {covered:.3f} covered with {paths} paths"
             seen.append(f"{name} {covered:.3f} ({paths} paths, {ratio:.2f})")
     if "spectrum_low" in many:
         truth = many["spectrum"].mean(axis=0)
-        for paths, found, lacking in ((8, few, SKEWED), (1000, many, SETTLED)):
-            covered = float(np.mean((found["spectrum_low"] <= truth) & (truth <= found["spectrum_high"])))
+        for paths, shares, lacking in ((8, few, SKEWED), (1000, many, SETTLED)):
+            covered = float(np.mean((shares["spectrum_low"] <= truth) & (truth <= shares["spectrum_high"])))
             assert covered > CONFIDENCE - lacking - 3.0 * sigma, f"spectrum: {covered:.3f} covered with {paths} paths"
             seen.append(f"spectrum {covered:.3f} ({paths} paths)")
     return ", ".join(seen) or "it has no errors"
@@ -249,12 +251,12 @@ def _labelled(ready: Ready, result: Any) -> dict[str, np.ndarray]:
     return {name: variable.values for name, variable in labelled.variables.items()}
 
 
-def _compare(expected: dict[str, np.ndarray], found: dict[str, np.ndarray], tolerance: float, how: str) -> None:
-    assert set(expected) <= set(found), f"{how} it has the variables {sorted(found)}, expected {sorted(expected)}"
+def _compare(expected: dict[str, np.ndarray], actual: dict[str, np.ndarray], tolerance: float, how: str) -> None:
+    assert set(expected) <= set(actual), f"{how} it has the variables {sorted(actual)}, expected {sorted(expected)}"
     for name, values in expected.items():
         if values.dtype.kind == "U":
-            assert np.array_equal(found[name], values), f"{how} {name} is {found[name]}, expected {values}"
+            assert np.array_equal(actual[name], values), f"{how} {name} is {actual[name]}, expected {values}"
             continue
-        near = np.isclose(found[name], values, rtol=tolerance, atol=tolerance, equal_nan=True)
-        gap = np.abs(found[name].astype(float) - values)
+        near = np.isclose(actual[name], values, rtol=tolerance, atol=tolerance, equal_nan=True)
+        gap = np.abs(actual[name].astype(float) - values)
         assert near.all(), f"{how} {name} differs by {np.nanmax(np.where(near, 0.0, gap)):.2g}"

@@ -175,8 +175,8 @@ class _Candidate:
             case "weak":
                 return inexact, -weak, -strong
             case "long":
-                kept = KEPT.index((self.kept or ["A-stable"])[0]) if self.kept or self.stable else len(KEPT)
-                return kept, -weak, -strong
+                rank = KEPT.index((self.kept or ["A-stable"])[0]) if self.kept or self.stable else len(KEPT)
+                return rank, -weak, -strong
         if not isinstance(self.method, Method):
             return inexact, np.inf
         return inexact, self.normals

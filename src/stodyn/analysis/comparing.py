@@ -135,20 +135,20 @@ def compare(
 def _checked_methods(problem: Any, methods: Sequence[Any]) -> list[Method]:
     if isinstance(methods, (str, Method)) or not isinstance(methods, Sequence) or not methods:
         raise TypeError(f'methods: expected a list of methods such as ["Heun", "SRIW1"], got {methods!r}')
-    found = [named(method) for method in methods]
-    for method in found:
+    resolved = [named(method) for method in methods]
+    for method in resolved:
         if not isinstance(method, Method):
             raise TypeError(f"methods: expected methods that step, such as Heun, got {method!r}")
         matched(problem, method)
-    if len({method.name for method in found}) < len(found):
-        raise ValueError(f"methods: a method is named twice in {[method.name for method in found]}")
-    for method in found[1:]:
-        if shown(problem, method) != shown(problem, found[0]):
+    if len({method.name for method in resolved}) < len(resolved):
+        raise ValueError(f"methods: a method is named twice in {[method.name for method in resolved]}")
+    for method in resolved[1:]:
+        if shown(problem, method) != shown(problem, resolved[0]):
             raise ValueError(
-                f"methods: {method.name} shows {shown(problem, method)} components of this problem and {found[0].name} "
-                f"{shown(problem, found[0])}; compare those that run it in the same form"
+                f"methods: {method.name} shows {shown(problem, method)} components of this problem and "
+                f"{resolved[0].name} {shown(problem, resolved[0])}; compare those that run it in the same form"
             )
-    return found
+    return resolved
 
 
 def _checked_steps(t: Reals, dt: Reals) -> tuple[tuple[float, float], list[int]]:

@@ -231,13 +231,13 @@ def verdict(method: Method | str, dt: float = 0.1) -> Verdict:
 @checks_arguments
 def verdicts(dt: float = 0.1, names: Sequence[str] | None = None) -> dict[str, Verdict]:
     """Method name -> verdict, for every stepping method of the catalogue (or the named ones) that takes the system."""
-    found = {}
+    by_method = {}
     for name, method in catalogue().items():
         if isinstance(method, Method) and (names is None or name in names):
             result = verdict(method, dt)
             if any(value is not None for value in result):
-                found[name] = result
-    return found
+                by_method[name] = result
+    return by_method
 
 
 # --- momentum maps ---------------------------------------------------------------------------------------------------
@@ -369,5 +369,5 @@ def energy_drift(
     energy = energy_of(problem)
     steps = round((float(t[1]) - float(t[0])) / dt)
     every = max(steps // saves, 1)
-    kept = [Observable(energy, name="energy", every=every), Change(energy, name="drift", every=every)]
-    return simulate(problem, method, t=t, dt=dt, paths=paths, seed=seed, collect=kept)
+    collected = [Observable(energy, name="energy", every=every), Change(energy, name="drift", every=every)]
+    return simulate(problem, method, t=t, dt=dt, paths=paths, seed=seed, collect=collected)

@@ -152,11 +152,11 @@ def require_consistent(box: BlackBox, A: np.ndarray, B: np.ndarray) -> None:
         )
     rates = (principal(step.M, len(A))[0] - 1.0) / h
     wanted = np.linalg.eigvals(A)
-    found, expected = np.sum(rates).real, np.sum(wanted).real
-    if abs(found - expected) > 0.02 * np.abs(wanted).sum():
+    growth, expected = np.sum(rates).real, np.sum(wanted).real
+    if abs(growth - expected) > 0.02 * np.abs(wanted).sum():
         raise ValueError(
             f"{box.name}: is not a consistent step: for small h it multiplies x of x' = A x as if the rates of A "
-            f"added up to {found:.4g} and not to {expected:.4g}. Check the weights of the derivatives"
+            f"added up to {growth:.4g} and not to {expected:.4g}. Check the weights of the derivatives"
         )
 
 
@@ -667,9 +667,9 @@ def candidates() -> Iterator[tuple[str, Method, str]]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", classical.CovarianceError)
             fresh = table(noise="fresh")
-        kept = "linear systems only" if table.variances else ""
+        restriction = "linear systems only" if table.variances else ""
         if len(table.b) > 1:
-            yield f"{table.name} fresh, {_factor(fresh.Gamma)}Q/h", fresh, kept
+            yield f"{table.name} fresh, {_factor(fresh.Gamma)}Q/h", fresh, restriction
         if not table.variances:
             yield f"{table.name} held, Q/h", table(noise="held"), ""
     for adams in (multistep.AB2, multistep.AB3, multistep.AB4):

@@ -64,11 +64,11 @@ def sampled(cycle: Cycle, node: str, phase: float, frequency: ArrayLike | None =
         Phi = A @ Phi
     Phi[cycle.system.wandering] = 0.0
     column = _covariances(cycle)[k][:, i]
-    found = [column[i]]
+    samples = [column[i]]
     for _ in range(lags):
         column = Phi @ column
-        found.append(column[i])
-    r = np.array(found)
+        samples.append(column[i])
+    r = np.array(samples)
     data = {"autocovariance": (("lag",), r)}
     coords: dict[str, Any] = {"lag": np.arange(lags + 1)}
     if frequency is not None:
@@ -146,12 +146,12 @@ def stationary(F: np.ndarray, Q: np.ndarray) -> np.ndarray:
 
 def averaged_densities(cycle: Cycle, i: int, f: np.ndarray) -> np.ndarray:
     """S (frequencies, sources), two-sided."""
-    found = np.empty((len(f), len(cycle.system.sources)))
+    densities = np.empty((len(f), len(cycle.system.sources)))
     for first in range(0, len(f), 64):
         some = slice(first, first + 64)
         λ = _adjoints(cycle, i, f[some])
-        found[some] = np.mean((λ.real @ cycle.kicks) ** 2 + (λ.imag @ cycle.kicks) ** 2, axis=0)
-    return found
+        densities[some] = np.mean((λ.real @ cycle.kicks) ** 2 + (λ.imag @ cycle.kicks) ** 2, axis=0)
+    return densities
 
 
 def _adjoints(cycle: Cycle, i: int, f: np.ndarray) -> np.ndarray:
@@ -200,14 +200,14 @@ def _covariances(cycle: Cycle) -> np.ndarray:
     """K (N, n, n) at the nodes."""
     Q = added(cycle)
     K = stationary(cycle.Phi, after_a_period(cycle))
-    found = np.empty_like(cycle.A)
+    covariances = np.empty_like(cycle.A)
     for k, A in enumerate(cycle.A):
-        found[k] = K
+        covariances[k] = K
         K = A @ K @ A.T + Q[k]
     wandering = cycle.system.wandering
-    found[:, wandering], found[:, :, wandering] = np.nan, np.nan
-    found[:, wandering, wandering] = np.inf
-    return found
+    covariances[:, wandering], covariances[:, :, wandering] = np.nan, np.nan
+    covariances[:, wandering, wandering] = np.inf
+    return covariances
 
 
 def _refuse_free_phase(cycle: Cycle) -> None:

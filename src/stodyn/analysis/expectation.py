@@ -119,7 +119,7 @@ def enumerated(
         return method.read(jax.lax.scan(advance, first, (jnp.arange(len(ξ)), ξ))[0])
 
     many = AtPoints(end)
-    found = []
+    outcomes = []
     with jax.enable_x64(True):
         for count in steps:
             shape = sizes * count
@@ -129,8 +129,8 @@ def enumerated(
                 ξ = np.stack([np.array(rules[k % len(rules)][0])[i] for k, i in enumerate(index)], axis=1)
                 weight = np.prod([np.array(rules[k % len(rules)][1], float)[i] for k, i in enumerate(index)], axis=0)
                 total = total + weight @ np.asarray(φ(many(ξ.reshape(len(ξ), count, -1))))
-            found.append(total)
-    return np.array(found)
+            outcomes.append(total)
+    return np.array(outcomes)
 
 
 def integrated(solution: Callable, t: tuple[float, float], m: int, φ: Callable) -> np.ndarray | None:

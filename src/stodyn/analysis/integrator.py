@@ -143,12 +143,12 @@ Integrator = Method | BlackBox | str | Callable  # what may be asked about; `res
 
 def resolved(integrator: Integrator) -> Method | BlackBox:
     """A step to look at: from a method or its name, or from step(f, x, t, h, noise) of the user's own."""
-    found = named(integrator)
-    if isinstance(found, Method | BlackBox):
-        return found
-    if callable(found) and not isinstance(found, Catalogued):
-        return BlackBox(found)
-    given = f"{found.name}, which takes the whole grid at once" if isinstance(found, Catalogued) else repr(found)
+    method = named(integrator)
+    if isinstance(method, Method | BlackBox):
+        return method
+    if callable(method) and not isinstance(method, Catalogued):
+        return BlackBox(method)
+    given = f"{method.name}, which takes the whole grid at once" if isinstance(method, Catalogued) else repr(method)
     raise TypeError(
         f"integrator: expected a method that makes steps (RK4) or its name, a BlackBox, or a function "
         f"step(f, x, t, h, noise), got {given}"

@@ -358,13 +358,13 @@ def _integrated_moments(ito: SDE, t: np.ndarray, m0: np.ndarray, P0: np.ndarray,
     whole = max(np.ptp(np.append(ends, start)), 1e-300)
     size = max(np.abs(y).max(), whole * np.abs(slope(start, y)).max()) or 1.0
     options = {"rtol": 1e-12, "atol": 1e-14 * size, "max_step": whole / LOOKS}
-    found = np.empty((len(ends), len(y)))
+    moments = np.empty((len(ends), len(y)))
     for index in np.argsort(ends):
         if ends[index] > now:
             y = scipy.integrate.solve_ivp(slope, (now, ends[index]), y, "DOP853", **options).y[:, -1]
             now = ends[index]
-        found[index] = y
-    return Moments(found[:, :n].reshape(*t.shape, n), found[:, n:].reshape(*t.shape, n, n))
+        moments[index] = y
+    return Moments(moments[:, :n].reshape(*t.shape, n), moments[:, n:].reshape(*t.shape, n, n))
 
 
 def _as_sde(problem: Problem) -> SDE:

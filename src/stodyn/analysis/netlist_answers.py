@@ -43,8 +43,8 @@ def answers(circuit: Circuit, nodes: Sequence[str]) -> Answers:
     measures: dict[str, float] = {}
     for analysis in ("ac", "noise"):
         if any(measure.analysis == analysis for measure in netlist.measures):
-            found = circuit.measured(analysis)
-            measures |= {name: float(np.real(np.ravel(value)[0])) for name, value in found.items()}
+            measured = circuit.measured(analysis)
+            measures |= {name: float(np.real(np.ravel(value)[0])) for name, value in measured.items()}
     return Answers(
         point,
         None if netlist.ac is None else _response(circuit, nodes),
@@ -66,24 +66,24 @@ def asks_at_rest(circuit: Circuit) -> bool:
 
 
 def _response(circuit: Circuit, nodes: Sequence[str]) -> xarray.Dataset:
-    found = circuit.response()
-    gains = np.stack([found[name] for name in nodes], axis=1)
+    response = circuit.response()
+    gains = np.stack([response[name] for name in nodes], axis=1)
     sizes = np.maximum(np.abs(gains), 1e-300)
     return xarray.Dataset(
         {"decibels": (("frequency", "node"), 20.0 * np.log10(sizes)),
          "degrees": (("frequency", "node"), np.degrees(np.angle(gains)))},
-        {"frequency": found.frequency, "node": list(nodes)}, {"title": circuit.title},
+        {"frequency": response.frequency, "node": list(nodes)}, {"title": circuit.title},
     )  # fmt: skip
 
 
 def _noise(circuit: Circuit) -> xarray.Dataset:
-    found = circuit.noise_spectrum()
+    spectrum = circuit.noise_spectrum()
     whole = {
-        name: np.sqrt(np.trapezoid(density, found.frequency))
-        for name, density in (("output", found.density), ("input", found.input_density))
+        name: np.sqrt(np.trapezoid(density, spectrum.frequency))
+        for name, density in (("output", spectrum.density), ("input", spectrum.input_density))
     }
     return xarray.Dataset(
-        {"density": (("frequency",), found.density), "input_density": (("frequency",), found.input_density),
+        {"density": (("frequency",), spectrum.density), "input_density": (("frequency",), spectrum.input_density),
          **{name: ((), value) for name, value in whole.items()}},
-        {"frequency": found.frequency}, {"title": circuit.title},
+        {"frequency": spectrum.frequency}, {"title": circuit.title},
     )  # fmt: skip

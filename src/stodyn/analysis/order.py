@@ -158,9 +158,9 @@ def weak_order(
     method = stepping(method)
     study = Study.of(problem, method, t, steps, exact, reference, refine)
     if function is None and exact is None and reference is None:
-        found = linear_moments(study.problem, method, study.t, study.steps)
-        if found is not None:
-            return study.dataset("weak", study.computed(*found), level, how="moments", reference="exact moments")
+        moments = linear_moments(study.problem, method, study.t, study.steps)
+        if moments is not None:
+            return study.dataset("weak", study.computed(*moments), level, how="moments", reference="exact moments")
     φ = AtPoints(lambda x: jnp.ravel(function(x) if function else first_and_second(x)))
     if study.exact is not None:
         values = enumerated(study.problem, method, study.t, study.steps, φ)

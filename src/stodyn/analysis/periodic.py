@@ -87,8 +87,8 @@ class Cycle:
 
     @functools.cached_property
     def multipliers(self) -> np.ndarray:
-        found = np.linalg.eigvals(self.Phi)
-        return found[np.argsort(-np.abs(found))]
+        eigenvalues = np.linalg.eigvals(self.Phi)
+        return eigenvalues[np.argsort(-np.abs(eigenvalues))]
 
     @functools.cached_property
     def others(self) -> np.ndarray:
@@ -156,13 +156,13 @@ class Cycle:
         """t, x and the multipliers as an xarray.Dataset."""
         import xarray as xr
 
-        found = xr.Dataset(
+        dataset = xr.Dataset(
             {"x": (("time", "component"), self.x), "multiplier": (("mode",), np.abs(self.multipliers)),
              "period": ((), self.period)},
             {"time": self.t, "component": list(self.names)},
         )  # fmt: skip
-        found["x"].attrs["units"] = dict(self.system.units)
-        return found
+        dataset["x"].attrs["units"] = dict(self.system.units)
+        return dataset
 
 
 def periodic(
@@ -338,8 +338,8 @@ def _linearised(system: System, begin: float, x0: np.ndarray, X: np.ndarray, h: 
     right[:, :, felt, np.arange(len(felt))] = D.sum(axis=1)[:, None] / h
     right[..., -2] = f - slopes
     right[..., -1] = slopes
-    found = StageEquations(system, J, D, h).solved(right)
-    return found[..., :-2] @ M[felt], found[..., -2], found[..., -1]
+    solution = StageEquations(system, J, D, h).solved(right)
+    return solution[..., :-2] @ M[felt], solution[..., -2], solution[..., -1]
 
 
 def _correction(system: System, linear, x0: np.ndarray, X: np.ndarray, T: float, driven: bool):
@@ -363,8 +363,8 @@ def _correction(system: System, linear, x0: np.ndarray, X: np.ndarray, T: float,
         row = np.eye(n)[np.argmax(speed)]
         size = np.where(span > 0.0, span, 1.0)  # rows and columns of one size
         bordered = np.block([[matrix * size / size[:, None], (held * d / size)[:, None]], [row[None] * size, 0.0]])
-        found = np.linalg.solve(bordered, np.append(miss / size, 0.0))
-        delta, relative = size * found[:n], float(found[n])
+        solution = np.linalg.solve(bordered, np.append(miss / size, 0.0))
+        delta, relative = size * solution[:n], float(solution[n])
     changes, moved = np.empty_like(X), delta
     for k in range(len(flows)):
         changes[k] = flows[k] @ moved + added[k] + by_period[k] * relative

@@ -98,14 +98,14 @@ def autonomous(system: System, x: np.ndarray, period: float | None, settle: floa
         reach = np.ptp(states, axis=0)
         largest = np.maximum(largest, reach)
         t, x = times[-1], states[-1]
-        found = _rises(system, times, states)
+        rises = _rises(system, times, states)
         windows = [*windows[1 - JOINED :], (times[1:], states[1:])]
-        if found is None and len(windows) == JOINED:
+        if rises is None and len(windows) == JOINED:
             joined = np.concatenate([part[0] for part in windows]), np.concatenate([part[1] for part in windows])
             at_once = _repeated(system, *joined, _rises(system, *joined))
             if at_once is not None:
                 return at_once
-        if found is None:
+        if rises is None:
             if known is not None:
                 spent += window / known
                 if spent > 8.0 * settle:
@@ -117,10 +117,10 @@ def autonomous(system: System, x: np.ndarray, period: float | None, settle: floa
             window *= 2.0
             continue
         spent += window / (known or window)
-        guess = _repeated(system, times, states, found)
+        guess = _repeated(system, times, states, rises)
         if guess is not None:
             return guess
-        seen, known = np.diff(found)[-3:].tolist(), float(found[-1] - found[-2])
+        seen, known = np.diff(rises)[-3:].tolist(), float(rises[-1] - rises[-2])
         if spent > 8.0 * settle:
             break
         window = max(4.5 * known, min(2.0 * window, MOST_TURNS * 3.0 * known))

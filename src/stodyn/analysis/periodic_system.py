@@ -74,15 +74,15 @@ class System:
     def f(self, t: np.ndarray, x: np.ndarray) -> np.ndarray:
         """(points, n) at times (points,) and states (points, n)."""
         if self.network is not None:
-            found = points.rates(self.network, t, self._filled(x))
-            return found if self.n == self.problem.n else found[:, self.kept]
+            rates = points.rates(self.network, t, self._filled(x))
+            return rates if self.n == self.problem.n else rates[:, self.kept]
         return self._programs["f"](t, x)
 
     def jacobian(self, t: np.ndarray, x: np.ndarray) -> np.ndarray:
         """f_x (points, n, n)."""
         if self.network is not None:
-            found = points.slopes(self.network, self._filled(x))
-            return found if self.n == self.problem.n else found[:, self.kept][:, :, self.kept]
+            slopes = points.slopes(self.network, self._filled(x))
+            return slopes if self.n == self.problem.n else slopes[:, self.kept][:, :, self.kept]
         return self._programs["J"](t, x)
 
     def drifting(self, t: np.ndarray, x: np.ndarray) -> np.ndarray:
@@ -143,12 +143,14 @@ class System:
         with jax.enable_x64(True):
             x = jnp.asarray(self.start)
             try:
-                found = [dependence(function, jnp.zeros(()), x) for function in (self._f, self._g)]
+                dependences = [dependence(function, jnp.zeros(()), x) for function in (self._f, self._g)]
             except Unprintable:
                 times = np.append(0.0, np.geomspace(1e-12, 1e3, 31))
                 states = np.tile(self.start, (len(times), 1))
                 return bool(np.ptp(self.f(times, states), axis=0).any() or np.ptp(self.g(times, states), axis=0).any())
-        return any(isinstance(e, frozenset) and any(a == 0 for a, _ in e) for (out,) in found for e in out.reshape(-1))
+        return any(
+            isinstance(e, frozenset) and any(a == 0 for a, _ in e) for (out,) in dependences for e in out.reshape(-1)
+        )
 
     @functools.cached_property
     def start(self) -> np.ndarray:
@@ -215,16 +217,24 @@ def system_of(problem: Problem) -> System:
     assert isinstance(problem, SDE | SDAE)
     mass = problem.mass_matrix
     names, units = problem.components, dict(problem.component_units or {})
-    kept, wandering = np.arange(problem.n), np.zeros(0, int)
+    components, wandering = np.arange(problem.n), np.zeros(0, int)
     sources = tuple(f"W{k}" for k in range(problem.m))
     if isinstance(problem, Circuit):
         network = problem.network
         filters = [s for part in network.flickers for states in part.states for s in states.tolist()]
-        kept = np.setdiff1d(kept, filters)
-        wandering = np.searchsorted(kept, [network.branches[name] for name in network.charged]).astype(int)
+        components = np.setdiff1d(components, filters)
+        wandering = np.searchsorted(components, [network.branches[name] for name in network.charged]).astype(int)
         named = {source.place: source.element.name for source in network.noises}
         sources = tuple(named[place] for place in problem.channels.sources.tolist())
-    return System(problem, mass[np.ix_(kept, kept)], kept, wandering, tuple(names[i] for i in kept), units, sources)
+    return System(
+        problem,
+        mass[np.ix_(components, components)],
+        components,
+        wandering,
+        tuple(names[i] for i in components),
+        units,
+        sources,
+    )
 
 
 def _solved(matrices: np.ndarray, right: np.ndarray) -> np.ndarray:
@@ -260,10 +270,10 @@ class StageEquations:
         moved = right[:, :, u]
         if len(q) and right[:, :, q].any():
             moved = moved + np.tensordot(self.stored @ right[:, :, q], self.D / self.h, (1, 1)).transpose(0, 3, 1, 2)
-        found = np.empty_like(right)
-        found[:, :, u] = _solved(self.matrix, moved.reshape(N, -1, columns)).reshape(N, s, len(u), columns)
-        found[:, :, q] = -right[:, :, q] - self.slopes @ found[:, :, u]
-        return found
+        solution = np.empty_like(right)
+        solution[:, :, u] = _solved(self.matrix, moved.reshape(N, -1, columns)).reshape(N, s, len(u), columns)
+        solution[:, :, q] = -right[:, :, q] - self.slopes @ solution[:, :, u]
+        return solution
 
     def kicks_at_the_end(self) -> np.ndarray:
         """(steps, s, n, n): what an impulse in the rows of stage i does to the last stage; charges receive none."""
@@ -272,7 +282,7 @@ class StageEquations:
         s, last = size // len(u), np.zeros((N, size, len(u)))
         last[:, -len(u) :] = np.eye(len(u))
         by_rows = _solved(self.matrix.mT, last).reshape(N, s, len(u), len(u)).mT
-        found = np.zeros((N, s, self.system.n, self.system.n))
-        found[:, :, u[:, None], u] = by_rows
-        found[:, :, q[:, None], u] = -self.slopes[:, -1:] @ by_rows
-        return found
+        kicks = np.zeros((N, s, self.system.n, self.system.n))
+        kicks[:, :, u[:, None], u] = by_rows
+        kicks[:, :, q[:, None], u] = -self.slopes[:, -1:] @ by_rows
+        return kicks

@@ -161,14 +161,14 @@ def phase_noise(
     if cycle.driven:
         raise ValueError("problem: depends on time, and a driven system has no free phase; ask "
                          "cyclostationary.spectrum for its noise")  # fmt: skip
-    found, finer = response(cycle), response(cycle.refined)
-    error, before = abs(finer.c / found.c - 1.0) if found.c else 0.0, np.inf
+    coarse, finer = response(cycle), response(cycle.refined)
+    error, before = abs(finer.c / coarse.c - 1.0) if coarse.c else 0.0, np.inf
     while steps is None and error > WANTED and error < before / (SLOWLY if error > ENOUGH else CORNERS):
         if 2 * cycle.steps * (cycle.stages.shape[1] * cycle.system.n) ** 2 > MOST_NUMBERS:
             break
-        cycle, found, before = cycle.refined, finer, error
+        cycle, coarse, before = cycle.refined, finer, error
         finer = response(cycle.refined)
-        error = abs(finer.c / found.c - 1.0)
+        error = abs(finer.c / coarse.c - 1.0)
     _check(cycle)
     i = _observed(cycle, node)
     f0 = 1.0 / cycle.period
@@ -179,12 +179,12 @@ def phase_noise(
     if not abs(X[harmonic, i]) > 1e-9 * np.ptp(cycle.x[:, i]):
         raise ValueError(f"node: {cycle.names[i]} has no {harmonic}-th harmonic (|X| = {abs(X[harmonic, i]):.2g}); "
                          "take another node or harmonic")  # fmt: skip
-    wander, gains, lowest = _wander(cycle, found, f, f_lo)
-    white = Wander(found.c, np.zeros(0), np.zeros(0))
+    wander, gains, lowest = _wander(cycle, coarse, f, f_lo)
+    white = Wander(coarse.c, np.zeros(0), np.zeros(0))
     angular = 2.0 * np.pi * f0 * harmonic
     L = wander.line(f, angular)
-    S_phi = 2.0 * (harmonic * f0 / f) ** 2 * (found.c + wander.slow_density(f))
-    density = _composite(cycle, i, harmonic * f0 + f, X[:, i], found.c)
+    S_phi = 2.0 * (harmonic * f0 / f) ** 2 * (coarse.c + wander.slow_density(f))
+    density = _composite(cycle, i, harmonic * f0 + f, X[:, i], coarse.c)
     if len(wander.times):
         density = density + 2.0 * abs(X[harmonic, i]) ** 2 * (L - white.line(f, angular))
     counted = _at_level(cycle, i, level)
@@ -199,10 +199,10 @@ def phase_noise(
     unit = cycle.system.units.get("time", "")
     result = xr.Dataset(
         {
-            "c": ((), found.c), "c_by_source": (("source",), found.c_by_source),
-            "period": ((), cycle.period), "frequency0": ((), f0), "corner": ((), np.pi * f0**2 * found.c),
+            "c": ((), coarse.c), "c_by_source": (("source",), coarse.c_by_source),
+            "period": ((), cycle.period), "frequency0": ((), f0), "corner": ((), np.pi * f0**2 * coarse.c),
             "L": (("offset",), L), "S_phi": (("offset",), S_phi), "density": (("offset",), density),
-            "response": (("time", "component"), found.v), "kick": (("time", "source"), found.kick),
+            "response": (("time", "component"), coarse.v), "kick": (("time", "source"), coarse.kick),
             "x": (("time", "component"), cycle.x[:-1]), "multiplier": (("mode",), np.abs(cycle.multipliers)),
             "period_jitter": ((), np.sqrt(jit.R[0])), "cycle_jitter": ((), np.sqrt(2.0 * (jit.R[0] - jit.R[1]))),
             "autocovariance": (("lag",), jit.R), "accumulated": (("periods",), jit.accumulated),
@@ -216,7 +216,7 @@ def phase_noise(
         },
         {
             "node": cycle.names[i], "harmonic": harmonic, "level": float(counted.x[0, i]), "steps": cycle.steps,
-            "order": cycle.order, "normalisation": found.normalisation, "residual": cycle.residual,
+            "order": cycle.order, "normalisation": coarse.normalisation, "residual": cycle.residual,
             "across": ρ, "time_unit": unit, "level_slope": jit.slope,
         },
     )  # fmt: skip
@@ -270,19 +270,19 @@ def _at_level(cycle: Cycle, i: int, level: float | None) -> Cycle:
 
 
 def _wander(
-    cycle: Cycle, found: Response, f: np.ndarray, f_lo: float | None
+    cycle: Cycle, result: Response, f: np.ndarray, f_lo: float | None
 ) -> tuple[Wander, np.ndarray, float | None]:
     """How the phase wanders, the mean gains of the 1/f sources, and the lowest frequency that these have."""
     if not cycle.system.flickers:
-        return Wander(found.c, np.zeros(0), np.zeros(0)), np.zeros(0), None
+        return Wander(result.c, np.zeros(0), np.zeros(0)), np.zeros(0), None
     slopes = cycle.system.flickering(cycle.t[:-1], cycle.x[:-1])
-    gains = np.einsum("pn,pnk->k", found.v, slopes) / cycle.steps
+    gains = np.einsum("pn,pnk->k", result.v, slopes) / cycle.steps
     problem = cycle.problem
     assert isinstance(problem, Circuit)
     lowest = f_lo or problem.network.netlist.flicker_band[0] or 0.1 * float(f.min())
     poles = coloured.flicker(1.0, (lowest, 10.0 * max(float(f.max()), 10.0 * lowest)))
     variances = np.diagonal(poles.state_covariance)
-    return Wander(found.c, variances * np.sum(gains**2), -1.0 / np.diagonal(poles.A)), gains, lowest
+    return Wander(result.c, variances * np.sum(gains**2), -1.0 / np.diagonal(poles.A)), gains, lowest
 
 
 def _composite(cycle: Cycle, i: int, f: np.ndarray, X: np.ndarray, c: float) -> np.ndarray:

@@ -138,8 +138,8 @@ class StepPlan:
         begun = self.method.start(
             self._taken, 0.0, np.asarray(self._taken.example_start()), self._taken.example_params()
         )
-        row, together = ravel_pytree(begun)
-        return row.size, together
+        row, unravel = ravel_pytree(begun)
+        return row.size, unravel
 
     @functools.cached_property
     def _start(self) -> Callable:
@@ -149,13 +149,13 @@ class StepPlan:
             return ravel_pytree(self.method.start(self._taken, t, x, self.problem.example_params()))[0]
 
         at = AtPoints(lambda t, x: (start(t, x), jax.jacfwd(start, argnums=1)(t, x)), (None, 0))
-        return lambda t, x: tuple(found[0] for found in at(t, x[None]))
+        return lambda t, x: tuple(part[0] for part in at(t, x[None]))
 
     @functools.cached_property
     def _reading(self) -> np.ndarray:
         """The matrix that takes a state to the x that a run shows."""
-        size, together = self._state
-        return np.asarray(jax.jacfwd(lambda s: self.method.read(together(s)))(np.zeros(size)))
+        size, unravel = self._state
+        return np.asarray(jax.jacfwd(lambda s: self.method.read(unravel(s)))(np.zeros(size)))
 
     def _begun(self, t: float, m: np.ndarray, P: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         s, J = self._start(t, m)
@@ -181,7 +181,7 @@ class StepPlan:
 
         Where the noise depends on the state, expectations over its normals are those of a quadrature.
         """
-        stepped, (_, together) = self._taken, self._state
+        stepped, (_, unravel) = self._taken, self._state
         method, params, c = self.method, self.problem.example_params(), self.method.needs.normals(stepped.m)
         ends, quiet = np.cumsum(list(c.values()))[:-1], np.zeros(sum(c.values()))
         additive = stepped.noise_structure.implies("additive")
@@ -190,7 +190,7 @@ class StepPlan:
         def step(t, h, m, P):
             def after(s, ξ):
                 noise = method.needs.increment(h, dict(zip(c, jnp.split(ξ, ends), strict=True)), stepped.m)
-                state, report = method.step(stepped, t, together(s), noise, params)
+                state, report = method.step(stepped, t, unravel(s), noise, params)
                 return jnp.where(report.ok, ravel_pytree(state)[0], jnp.nan)
 
             slope = jax.jacfwd(after)

@@ -79,11 +79,11 @@ class Amplification:
     def second_moments(self, x: float, v: float, φ: float, steps: int) -> np.ndarray:
         """E x², E x v, E v² after 0, ..., steps steps, (steps + 1, 3), without sampling."""
         Ξ = np.array([x, self.dt * v, self.dt**2 * φ])
-        P, found = np.outer(Ξ, Ξ).ravel(), []
+        P, moments = np.outer(Ξ, Ξ).ravel(), []
         for _ in range(steps + 1):
-            found.append([P[0], P[1] / self.dt, P[4] / self.dt**2])
+            moments.append([P[0], P[1] / self.dt, P[4] / self.dt**2])
             P = self.mean_square @ P
-        return np.array(found)
+        return np.array(moments)
 
     def sample(self, count: int, seed: int) -> np.ndarray:
         """Independent draws of A, (count, 3, 3)."""
@@ -165,12 +165,12 @@ class Amplification:
 
 def _alpha(method: GeneralisedAlpha | str) -> GeneralisedAlpha:
     """An α method given by itself or by its name."""
-    found = named(method)
-    if not isinstance(found, GeneralisedAlpha):
+    resolved = named(method)
+    if not isinstance(resolved, GeneralisedAlpha):
         raise TypeError(
             f"method: expected an α method (StochasticAlpha, Newmark, HHT, WBZ, ...) or its name, got {method!r}"
         )
-    return found
+    return resolved
 
 
 @checks_arguments
@@ -285,8 +285,8 @@ def dissipation(method: GeneralisedAlpha | str, Omega: ArrayLike) -> Dissipation
         least = np.nanargmin(np.where(np.isnan(pair), np.inf, np.abs(np.angle(pair) - Ω.ravel()[:, None])), axis=1)
         principal = pair[np.arange(len(pair)), least]
         angle = np.angle(principal)
-        found = np.abs(λ).max(axis=1), Ω.ravel() / angle - 1.0, -np.log(np.abs(principal)) / angle
-    return Dissipation(*(part.reshape(Ω.shape) for part in found))
+        measures = np.abs(λ).max(axis=1), Ω.ravel() / angle - 1.0, -np.log(np.abs(principal)) / angle
+    return Dissipation(*(part.reshape(Ω.shape) for part in measures))
 
 
 # --- closed forms, corrected, against which the matrices above are checked --------------------------------------------
@@ -443,7 +443,7 @@ def largest_step(
     ends = next((k for k, h in enumerate(fine) if excess(h) >= 0.0), len(fine))
     mean = _stable(excess, fine[: ends + 1])
     mean_square = _stable(lambda h: at(h).mean_square_radius - 1.0, fine)
-    kept = _stable(inequality, fine)
+    is_stable = _stable(inequality, fine)
     almost = None
     if simulate:
         almost = _stable(lambda h: at(h).lyapunov(2000, 400, seed).value, coarse, rounds=5)
@@ -453,7 +453,7 @@ def largest_step(
         0.0 if mean is None else mean[1],
         mean_square,
         almost,
-        0.0 if kept is None else kept[1],
+        0.0 if is_stable is None else is_stable[1],
         growth(omega=omega, eta=eta, chi=chi),
         -η2 / 8 + χ2 / (8 * omega**2),
     )

@@ -146,8 +146,10 @@ def delivered_small_noise(
                 )
             means[i].append(x[i].copy())
             covariances[i].append(P[i].copy())
-    found = [Moments(np.stack(mean), np.stack(covariance)) for mean, covariance in zip(means, covariances, strict=True)]
-    return found[0] if np.ndim(steps) == 0 else found
+    moments = [
+        Moments(np.stack(mean), np.stack(covariance)) for mean, covariance in zip(means, covariances, strict=True)
+    ]
+    return moments[0] if np.ndim(steps) == 0 else moments
 
 
 def _linearised(problem: Problem, method: Method, begin: float) -> tuple[np.ndarray, AtPoints]:

@@ -53,11 +53,11 @@ def mean_square(method: Method | str, h: ArrayLike, k: ArrayLike) -> np.ndarray:
     h, k = np.broadcast_arrays(_numbers("h", h), _numbers("k", k))
     is_complex = bool(np.iscomplexobj(h) or np.iscomplexobj(k))
     points = np.stack([h.real.ravel(), h.imag.ravel(), k.real.ravel(), k.imag.ravel()], axis=1).astype(float)
-    found = np.empty(len(points))
+    radii = np.empty(len(points))
     growth = _growth(stepper, is_complex)
     for begin in range(0, len(points), CHUNK):
-        found[begin : begin + CHUNK] = growth(points[begin : begin + CHUNK])
-    return np.where(np.isfinite(found), found, np.inf).reshape(h.shape)
+        radii[begin : begin + CHUNK] = growth(points[begin : begin + CHUNK])
+    return np.where(np.isfinite(radii), radii, np.inf).reshape(h.shape)
 
 
 def largest_noise(method: Method | str, h: float, sign: int = 1, most: float = 1e4) -> float:
@@ -97,10 +97,10 @@ def region(method: Method | str, h: ArrayLike, k_squared: ArrayLike, sign: int =
 
 
 def _numbers(name: str, given: ArrayLike) -> np.ndarray:
-    found = np.asarray(given)
-    if found.dtype.kind not in "iufc" or not np.isfinite(found).all():
+    numbers = np.asarray(given)
+    if numbers.dtype.kind not in "iufc" or not np.isfinite(numbers).all():
         raise ValueError(f"{name}: expected finite numbers, got {given!r}")
-    return found
+    return numbers
 
 
 def _check_sign(sign: int) -> None:
@@ -188,11 +188,11 @@ def origin(method: Method | str | StiffTable) -> Number:
     For tables of strong order 1 it is 3 + 2q - 4p + 8r - 4m₁ + 8m₂ with q = α A e, p = α B1 e + β1 A e and the
     coefficients r of k³ in E ξR, m₁ of hk² and m₂ of k⁴ in E R.
     """
-    found = _required_function(method).origin()
-    lower = [n for n in found if n < 4]
+    origin_of_method = _required_function(method).origin()
+    lower = [n for n in origin_of_method if n < 4]
     if lower:
         raise ValueError(f"method: R̂ - 1 begins with k^{lower[0]} on the boundary k² = -2h, so that there is no κ")
-    return 4 * found[4]
+    return 4 * origin_of_method[4]
 
 
 def boundary_polynomial(method: Method | str | StiffTable) -> Polynomial:
@@ -202,9 +202,9 @@ def boundary_polynomial(method: Method | str | StiffTable) -> Polynomial:
 
 
 def _origin_condition(R: StabilityFunction) -> Condition:
-    found = R.origin()
-    n = min(n for n in found)
-    value, what = (4 * found[4], "h²") if n == 4 else (found[n], f"k^{n}")
+    origin_value = R.origin()
+    n = min(n for n in origin_value)
+    value, what = (4 * origin_value[4], "h²") if n == 4 else (origin_value[n], f"k^{n}")
     fails = n % 2 == 1 or sign(value) > 0
     words = f"R̂ - 1 is {float(value):.6g} {what} + ... on k² = -2h near 0"
     return Condition(
@@ -213,8 +213,8 @@ def _origin_condition(R: StabilityFunction) -> Condition:
 
 
 def _poles_condition(R: StabilityFunction) -> Condition:
-    found = R.poles
-    return Condition("poles", not found, "; ".join(found) or "none where the equation is stable")
+    poles = R.poles
+    return Condition("poles", not poles, "; ".join(poles) or "none where the equation is stable")
 
 
 def _boundary_condition(R: StabilityFunction, place: tuple[float, float] | None, complex_arguments: bool) -> Condition:
@@ -243,8 +243,8 @@ def _at_a_point(R: StabilityFunction, tried: Verdict) -> Condition:
     """R̂ > 1 at the worst of the points tried, in exact arithmetic where the point is real and not a pole."""
     h, k = Fraction(tried.h.real), Fraction(tried.k.real)
     exact = bool(R.denominator(h, k, 1)) and 2 * h + k * k < 0 and sign(R.exact_mean_square(h, k) - 1) > 0
-    (found,) = tried.conditions
-    return found._replace(said=found.said + (", exactly" if exact else ""))
+    (condition,) = tried.conditions
+    return condition._replace(said=condition.said + (", exactly" if exact else ""))
 
 
 def _points(complex_arguments: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -259,24 +259,24 @@ def _points(complex_arguments: bool) -> tuple[np.ndarray, np.ndarray]:
     return h, k
 
 
-def _sampled(found: np.ndarray, h: np.ndarray, k: np.ndarray) -> Verdict:
-    index = np.unravel_index(np.argmax(found), found.shape)
-    worst, h_worst, k_worst = float(found[index]), complex(h[index]), complex(k[index])
+def _sampled(growth: np.ndarray, h: np.ndarray, k: np.ndarray) -> Verdict:
+    index = np.unravel_index(np.argmax(growth), growth.shape)
+    worst, h_worst, k_worst = float(growth[index]), complex(h[index]), complex(k[index])
     if worst <= 1.0 + ROUNDING:
-        said = f"R̂ <= 1 at all {found.size} points tried, with -Re h from 0.001 to {RANGE:g}"
-        return Verdict(None, worst, h_worst, k_worst, conditions=(Condition("sampled", None, said),))
+        statement = f"R̂ <= 1 at all {growth.size} points tried, with -Re h from 0.001 to {RANGE:g}"
+        return Verdict(None, worst, h_worst, k_worst, conditions=(Condition("sampled", None, statement),))
     place = (
         f"h = {h_worst:.6g}, k = {k_worst:.6g}"
         if np.iscomplexobj(h)
         else f"h = {h_worst.real:.6g}, k = {k_worst.real:.6g}"
     )
-    said = f"R̂ = {worst:.6g} at {place}"
-    return Verdict(False, worst, h_worst, k_worst, False, (Condition("sampled", False, said),))
+    statement = f"R̂ = {worst:.6g} at {place}"
+    return Verdict(False, worst, h_worst, k_worst, False, (Condition("sampled", False, statement),))
 
 
 def _table(method: Method | str | StiffTable) -> StiffTable | None:
-    found = method if isinstance(method, StiffTable) else getattr(_one_step(method), "table", None)
-    return found if isinstance(found, StiffTable) else None
+    table = method if isinstance(method, StiffTable) else getattr(_one_step(method), "table", None)
+    return table if isinstance(table, StiffTable) else None
 
 
 def _required_function(method: Method | str | StiffTable) -> StabilityFunction:
@@ -383,9 +383,9 @@ def _growth(method: Method, is_complex: bool):
     weight = functools.reduce(np.multiply.outer, [r[1] for r in rules]).ravel()
 
     def growth(points):
-        found = squares(np.repeat(points, len(ξ), axis=0), np.tile(ξ, (len(points), 1)))
+        squares_at_points = squares(np.repeat(points, len(ξ), axis=0), np.tile(ξ, (len(points), 1)))
         with np.errstate(all="ignore"):
-            return found.reshape(len(points), len(ξ)) @ weight
+            return squares_at_points.reshape(len(points), len(ξ)) @ weight
 
     return growth
 

@@ -81,21 +81,21 @@ class StabilityFunction:
         1 - a h = r k has a solution in the open region if and only if a < 0 or r² > 2a; where r² = 2a it has one on the
         boundary, at h = -1/a, k = 2/r, near which R̂ is unbounded unless all C_j vanish there.
         """
-        found = []
+        poles = []
         for a, r in self.factors:
             edge = sign(r * r - 2 * a) if r else -sign(a)
             if edge > 0:
                 x = 1.0 / abs(float(a)) if a else 1.0 / float(r * r)
                 k = (1.0 + float(a) * x) / float(r) if r else 0.0
-                found.append(f"h = {-x:.6g}, k = {k:.6g}, inside the equation's region")
+                poles.append(f"h = {-x:.6g}, k = {k:.6g}, inside the equation's region")
             elif (
                 r
                 and edge == 0
                 and any(C(-1 / (a * Fraction(1)), 2 / (r * Fraction(1)), 1) for C in self.parts.values())
             ):
                 x = 1.0 / float(a)
-                found.append(f"h = {-x:.6g}, k = {2.0 / float(r):.6g}, on the boundary of the equation's region")
-        return tuple(found)
+                poles.append(f"h = {-x:.6g}, k = {2.0 / float(r):.6g}, on the boundary of the equation's region")
+        return tuple(poles)
 
     def at_infinity(self) -> Number | None:
         """The limit of R̂ for h -> -∞ along the boundary |k|² = -2h, None where it is infinite; normal form."""
@@ -119,15 +119,15 @@ class StabilityFunction:
                 raise ValueError(
                     f"table: {self.name} has the denominator 1 - {_word(a)} h - {_word(r)} k, with k in it"
                 )
-        found = {}
+        by_power = {}
         for j, C in self.parts.items():
             powers = C.collected(1)
             if len(powers) > 1:
                 terms = ", ".join(f"k^{e}" for e in powers)
                 raise ValueError(f"table: in R of {self.name} He_{j}(ξ) stands with {terms}, expected one power of k")
             ((e, S),) = powers.items()
-            found[j] = e, S
-        return found
+            by_power[j] = e, S
+        return by_power
 
     @functools.cached_property
     def boundary_polynomial(self) -> Polynomial:
@@ -201,12 +201,12 @@ def _product(factors: Mapping[Factor, int]) -> Polynomial:
 
 def _hermite(N: Polynomial) -> dict[int, Polynomial]:
     """Σ N_n ξⁿ = Σ C_j He_j(ξ), by ξⁿ = Σ n!/(2^i i! (n - 2i)!) He_(n-2i)(ξ)."""
-    found: dict[int, Polynomial] = {}
+    coefficients: dict[int, Polynomial] = {}
     for n, coefficient in N.collected(2).items():
         for i in range(n // 2 + 1):
             factor = Fraction(math.factorial(n), 2**i * math.factorial(i) * math.factorial(n - 2 * i))
-            found[n - 2 * i] = found.get(n - 2 * i, 0) + coefficient * factor
-    return found
+            coefficients[n - 2 * i] = coefficients.get(n - 2 * i, 0) + coefficient * factor
+    return coefficients
 
 
 def _without(parts: Mapping[int, Polynomial], factor: Factor) -> dict[int, Polynomial] | None:
@@ -215,7 +215,7 @@ def _without(parts: Mapping[int, Polynomial], factor: Factor) -> dict[int, Polyn
     Of a quotient the parts q_d of degree d are q_d = C_d + (a h + r k) q_(d-1), and end before those of C.
     """
     a, r = factor
-    found = {}
+    remaining = {}
     for j, C in parts.items():
         quotient = part = 0 * _H
         for d in range(max(e[0] + e[1] for e in C.terms) + 1):
@@ -223,8 +223,8 @@ def _without(parts: Mapping[int, Polynomial], factor: Factor) -> dict[int, Polyn
             quotient = quotient + part
         if part:
             return None
-        found[j] = quotient
-    return found
+        remaining[j] = quotient
+    return remaining
 
 
 def _series(C: Polynomial, factors: Mapping[Factor, int]) -> list[Any]:

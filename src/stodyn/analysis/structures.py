@@ -123,11 +123,11 @@ def responses(
         raise ValueError(f"drifts: expected (drifts, {N}), a column for each coordinate, got shape {D.shape}")
     M, C, K = (matrix.toarray() for matrix in whole.matrices)
     forces = np.concatenate([K, C], axis=1)
-    found = [np.concatenate([D, np.zeros_like(D)], axis=1), ι.T @ forces, -np.linalg.solve(M, forces)]
+    rows_of_response = [np.concatenate([D, np.zeros_like(D)], axis=1), ι.T @ forces, -np.linalg.solve(M, forces)]
     if reduction is not None:
         Φ = scipy.linalg.block_diag(reduction.shapes, reduction.shapes)
         left_out = _left_out(inner, reduction) if static else np.zeros((N, 0))
-        found = [np.concatenate([rows @ Φ, rows[:, :N] @ left_out], axis=1) for rows in found]
+        rows_of_response = [np.concatenate([rows @ Φ, rows[:, :N] @ left_out], axis=1) for rows in rows_of_response]
     elif static:
         raise ValueError("static: the structure is not reduced, so that nothing is left out; make it with modes=r")
     if own.load is not None:
@@ -135,8 +135,8 @@ def responses(
             "accelerations: without M⁻¹ load(t), which is not a multiple of the state", stacklevel=stacklevel_of_user()
         )
     if driven is not None:
-        found[2] = _with_forces(driven, own, found[2], static)
-    return Responses(*found)
+        rows_of_response[2] = _with_forces(driven, own, rows_of_response[2], static)
+    return Responses(*rows_of_response)
 
 
 def _with_forces(problem: DrivenMechanical, own: Structure, rows: np.ndarray, static: bool) -> np.ndarray:
@@ -266,12 +266,12 @@ def reduction_error(whole: Any, reduced: Any, rows: str = "drifts", static: bool
     """
     if _linear(reduced).reduction is None:
         raise TypeError("reduced: expected a structure made with modes=r")
-    found = []
+    errors = []
     for problem in (whole, reduced):
         c = getattr(responses(problem, static=static and problem is reduced), rows)
         P = stationary_covariance(problem)[: c.shape[1], : c.shape[1]]
-        found.append(np.einsum("ij,jk,ik->i", c, P, c))
-    return found[1] / found[0] - 1.0
+        errors.append(np.einsum("ij,jk,ik->i", c, P, c))
+    return errors[1] / errors[0] - 1.0
 
 
 # --- peaks ------------------------------------------------------------------------------------------------------------
@@ -327,9 +327,9 @@ class Peaks:
 
     def _moment(self, weight: Any) -> float:
         top = math.sqrt(2.0 * math.log(max(self.crossings * self.duration, 1.0)) + 80.0)
-        found, _ = scipy.integrate.quad(lambda r: weight(r) * (1.0 - float(self.survival(r))), 0.0, top, limit=200,
+        moment, _ = scipy.integrate.quad(lambda r: weight(r) * (1.0 - float(self.survival(r))), 0.0, top, limit=200,
                                         epsabs=1e-12)  # fmt: skip
-        return found
+        return moment
 
 
 @checks_arguments
@@ -422,13 +422,13 @@ def response_spectrum(
         raise ValueError(f"periods: expected times > 0, got {periods!r}")
     if not (math.isfinite(damping) and damping > 0):
         raise ValueError(f"damping: expected a ratio > 0, got {damping!r}")
-    found = np.empty(T.shape)
+    spectrum = np.empty(T.shape)
     for index, period in np.ndenumerate(T):
         ω = 2.0 * math.pi / period
         single = structure_of_one(ω, damping)
         law = peaks(base_excited(single, ground), [1.0, 0.0], duration)
-        found[index] = ω ** powers[kind] * law.expected_maximum
-    return found
+        spectrum[index] = ω ** powers[kind] * law.expected_maximum
+    return spectrum
 
 
 def structure_of_one(omega: float, zeta: float) -> Any:

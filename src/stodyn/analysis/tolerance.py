@@ -156,8 +156,8 @@ def _jackknifed(estimate: Callable, *batched: np.ndarray) -> dict[str, tuple[np.
     B = len(batched[0])
     whole = estimate(*batched)
     without = [estimate(*(np.delete(part, b, axis=0) for part in batched)) for b in range(B)]
-    found = {}
+    estimates = {}
     for name, value in whole.items():
         spread = np.stack([one[name] for one in without])
-        found[name] = value, np.sqrt((B - 1) / B * ((spread - spread.mean(axis=0)) ** 2).sum(axis=0))
-    return found
+        estimates[name] = value, np.sqrt((B - 1) / B * ((spread - spread.mean(axis=0)) ** 2).sum(axis=0))
+    return estimates

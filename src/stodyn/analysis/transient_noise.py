@@ -100,9 +100,9 @@ def simulated(
     Statistics look at times of .tran, whatever the steps `dt`; these are planned unless given.
     """
     times, chosen = circuit.times, named(method)
-    kept = min(KEPT, paths, max(8, MOST_KEPT // (len(times) * circuit.n)))
+    count = min(KEPT, paths, max(8, MOST_KEPT // (len(times) * circuit.n)))
     collect: list[Any] = [statistics.Moments(at=_thinned(times, TIMES))]
-    collect += [statistics.Paths(kept, at=_thinned(times, 4096))] if keep_paths else []
+    collect += [statistics.Paths(count, at=_thinned(times, 4096))] if keep_paths else []
     drawn = circuit.sampled(paths, seed) if circuit.random else circuit
     lengths = step_lengths(circuit, chosen) if dt is None else dt
     run = simulate(drawn, chosen, t=circuit.span, dt=lengths, paths=paths, seed=seed, collect=collect)
@@ -124,7 +124,7 @@ def component_noise(
     """
     times, end = run["time"].values, run.isel(time=-1)
     least = 0.0 if rest is None else 1e-12 * float(np.max(rest[: len(circuit.nodes)], initial=0.0))
-    found = []
+    loudness = []
     for name in names:
         i = circuit.network.names.index(name)
         unit = circuit.network.units[i]
@@ -135,7 +135,7 @@ def component_noise(
         small_signal = None
         if rest is not None:
             small_signal = float(rest[i]) if rest[i] > least or unit != "V" else 0.0
-        found.append(
+        loudness.append(
             ComponentNoise(
                 name,
                 unit,
@@ -148,19 +148,19 @@ def component_noise(
                 small_signal=small_signal,
             )
         )
-    return found
+    return loudness
 
 
 def measured(circuit: Circuit, run: xarray.Dataset) -> dict[str, Measured]:
     """Evaluate every .measure of the netlist, those of transients over the paths kept."""
-    found = {}
+    measures = {}
     for analysis in dict.fromkeys(measure.analysis for measure in circuit.network.netlist.measures):
         for name, values in circuit.measured(analysis, run).items():
             met = values[np.isfinite(values)]
             mean = float(met.mean()) if len(met) else math.nan
             deviation = float(met.std(ddof=1)) if len(met) > 1 else math.nan
-            found[name] = Measured(mean, deviation, len(met), len(values))
-    return found
+            measures[name] = Measured(mean, deviation, len(met), len(values))
+    return measures
 
 
 def cautions(circuit: Circuit, run: xarray.Dataset, method: str, lengths: np.ndarray | None = None) -> list[str]:
@@ -168,10 +168,10 @@ def cautions(circuit: Circuit, run: xarray.Dataset, method: str, lengths: np.nda
 
     `lengths` are the steps of the run, those of .tran unless given.
     """
-    said = []
+    warnings_in_words = []
     rate, time, step = fastest(circuit, run, np.diff(circuit.times) if lengths is None else lengths)
     if step * rate > RESOLVED and not (circuit.is_affine and method != "Trapezoidal"):
-        said.append(
+        warnings_in_words.append(
             f"the step, {amount(step, 's')}, is {step * rate:.2g} times the shortest time constant, "
             f"{amount(1.0 / rate, 's')} at {amount(time, 's')}: "
             + (
@@ -181,29 +181,29 @@ def cautions(circuit: Circuit, run: xarray.Dataset, method: str, lengths: np.nda
             )
         )
     if circuit.too_quiet:
-        said.append(
+        warnings_in_words.append(
             f"in the triode region at the operating point: {', '.join(circuit.too_quiet[:10])}; the noise 2kT(2/3)g_m "
             "is too small there, NLEV=3 in the .model has it right"
         )
     bare = [name for name in circuit.channels.without_white if name in circuit.nodes]
     if bare:
-        said.append(
+        warnings_in_words.append(
             f"no capacitor at {', '.join(bare)}: white noise there has an infinite variance, σ is that of the rest, "
             "and spectra are those of the small-signal analysis alone"
         )
-    return said
+    return warnings_in_words
 
 
 def loudest(circuit: Circuit, node: str) -> Density | None:
     """Find the small-signal density of a node in the middle of its band, and what makes it; None without noise."""
     low, high = band(circuit)
-    found = circuit.small_signal.spectrum(node, [math.sqrt(low * high)])
-    whole = float(found.density[0])
+    spectrum = circuit.small_signal.spectrum(node, [math.sqrt(low * high)])
+    whole = float(spectrum.density[0])
     if not whole:
         return None
-    shares = sorted(((float(density[0]) / whole, name) for name, density in found.parts.items()), reverse=True)
+    shares = sorted(((float(density[0]) / whole, name) for name, density in spectrum.parts.items()), reverse=True)
     listed = {name: share for share, name in shares[:5] if share >= LEAST_SHARE}
-    return Density(float(found.frequency[0]), math.sqrt(whole), listed)
+    return Density(float(spectrum.frequency[0]), math.sqrt(whole), listed)
 
 
 def stationary(circuit: Circuit) -> tuple[np.ndarray | None, str]:
@@ -216,8 +216,8 @@ def stationary(circuit: Circuit) -> tuple[np.ndarray | None, str]:
         return None, f"no small-signal analysis: {error}"
     except ValueError:
         rates = circuit.small_signal.rates
-        grows = rates.real.max() > 1e-9 * abs(rates[0])
-        why = "the circuit is not stable" if grows else "nothing holds the charge of some node"
+        is_growing = rates.real.max() > 1e-9 * abs(rates[0])
+        why = "the circuit is not stable" if is_growing else "nothing holds the charge of some node"
         return None, f"no small-signal deviations: {why} at the operating point"
 
 
@@ -227,23 +227,23 @@ def fastest(circuit: Circuit, run: xarray.Dataset, lengths: np.ndarray) -> tuple
     Rates are those of the circuit linearised along its mean waveform.
     """
     times, means = run["time"].values, run["mean"].values
-    looks = np.linspace(0, len(times) - 1, int(np.clip(EIGENVALUES / circuit.n**3, 2, len(times)))).astype(int)
+    places = np.linspace(0, len(times) - 1, int(np.clip(EIGENVALUES / circuit.n**3, 2, len(times)))).astype(int)
     if circuit.n > LARGEST:
         return 0.0, 0.0, 0.0
     if circuit.is_affine:
-        looks = looks[:1]
+        places = places[:1]
     rates = []
-    for k in looks:
+    for k in places:
         try:
             rates.append(abs(circuit.linearised(means[k]).rates[0]))
         except (np.linalg.LinAlgError, IndexError):  # no linearisation there, or nothing that moves
             rates.append(0.0)
     ends = circuit.span[0] + np.cumsum(lengths)
-    taken = lengths[np.searchsorted(ends, times[looks]).clip(max=len(lengths) - 1)]
+    taken = lengths[np.searchsorted(ends, times[places]).clip(max=len(lengths) - 1)]
     if circuit.is_affine:
         taken = lengths.max(keepdims=True)
     most = int(np.argmax(rates * taken))
-    return float(rates[most]), float(times[looks[most]]), float(taken[most])
+    return float(rates[most]), float(times[places[most]]), float(taken[most])
 
 
 def band(circuit: Circuit) -> tuple[float, float]:
@@ -256,8 +256,8 @@ def band(circuit: Circuit) -> tuple[float, float]:
 
 def deviation_spectrum(run: xarray.Dataset, name: str) -> tuple[np.ndarray, np.ndarray]:
     """Return the one-sided density of the kept paths' deviations from their mean, over the second half of the run."""
-    kept = run["path"].sel(component=name)
-    values, times = kept.values, kept[next(str(d) for d in kept.dims if str(d).startswith("time"))].values
+    paths = run["path"].sel(component=name)
+    values, times = paths.values, paths[next(str(d) for d in paths.dims if str(d).startswith("time"))].values
     values = values if values.shape[-1] == len(times) else values.T
     half = values[:, len(times) // 2 :]
     away = (half - half.mean(axis=0)) * math.sqrt(len(half) / (len(half) - 1))

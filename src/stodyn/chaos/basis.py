@@ -86,8 +86,8 @@ class Basis:
         """The numbers of the terms with these degrees, -1 where there is none."""
         factors, keys, order = self._keys
         wanted = (places.astype(np.uint64) * factors).sum(axis=1, dtype=np.uint64)
-        found = order[np.searchsorted(keys, wanted).clip(max=len(keys) - 1)]
-        return np.where((self.indices[found] == places).all(axis=1), found, -1)
+        matches = order[np.searchsorted(keys, wanted).clip(max=len(keys) - 1)]
+        return np.where((self.indices[matches] == places).all(axis=1), matches, -1)
 
     @property
     def spelling(self) -> str:

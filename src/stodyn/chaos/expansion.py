@@ -90,14 +90,14 @@ class Series:
         def rest(last: int, ratio: np.ndarray) -> np.ndarray:
             with np.errstate(divide="ignore", invalid="ignore"):
                 factor = np.where(ratio < 1.0, ratio / np.sqrt(1.0 - np.minimum(ratio, 1.0) ** 2), np.inf)
-                found = sizes[..., last] * np.where(tops[:, last] > NOTHING * tops.max(axis=-1), factor, 0.0)
-            return np.where(sizes[..., last] > 0.0, found, 0.0)
+                remainder = sizes[..., last] * np.where(tops[:, last] > NOTHING * tops.max(axis=-1), factor, 0.0)
+            return np.where(sizes[..., last] > 0.0, remainder, 0.0)
 
         with np.errstate(divide="ignore", invalid="ignore"):
             kinds = [rest(k, tops[:, k] / tops[:, k - 2] if k > 2 else (tops[:, 2] / tops[:, 1]) ** 2)
                      for k in (degree, degree - 1)]  # fmt: skip
-            together = rest(degree, tops[:, -1] / tops[:, -2])
-        return np.maximum(np.hypot(*kinds), np.where(np.isfinite(together), together, 0.0))
+            by_degree = rest(degree, tops[:, -1] / tops[:, -2])
+        return np.maximum(np.hypot(*kinds), np.where(np.isfinite(by_degree), by_degree, 0.0))
 
     def evaluate(self, points: np.ndarray) -> np.ndarray:
         """The surrogate at parameters (K, Q): (K, times, n)."""

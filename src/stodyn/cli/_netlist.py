@@ -20,23 +20,23 @@ def show_at_rest(screen: Console, circuit: Circuit, nodes: list[str], out: Path)
     """Print .op, .ac and .noise at the netlist's own values, write ac.nc and noise.nc, and return all for --json."""
     from stodyn import results
 
-    found, files = answers(circuit, nodes), []
+    result, files = answers(circuit, nodes), []
     if circuit.network.netlist.wants_point:
         shown = table("operating point", "", right=("",))
-        for name, (value, unit) in found.operating_point.items():
+        for name, (value, unit) in result.operating_point.items():
             shown.add_row(name, amount(value, unit, 6))
         screen.print(shown)
-    if found.response is not None:
-        _show_response(screen, found.response)
+    if result.response is not None:
+        _show_response(screen, result.response)
         files.append(out / "ac.nc")
-        results.save(found.response, files[-1])
-    if found.noise is not None:
-        _show_noise(screen, circuit, found.noise)
+        results.save(result.response, files[-1])
+    if result.noise is not None:
+        _show_noise(screen, circuit, result.noise)
         files.append(out / "noise.nc")
-        results.save(found.noise, files[-1])
-    for name, value in found.measures.items():
+        results.save(result.noise, files[-1])
+    for name, value in result.measures.items():
         screen.print(f"{name}: {value:.6g}")
-    return _plain(found), files
+    return _plain(result), files
 
 
 def show_steps(
@@ -45,10 +45,10 @@ def show_steps(
     """Print a row for each value of .step, as soon as it is known: the operating point of the nodes, .measure, and with
     .tran mean and σ at the end of the `run` of each circuit."""
     rows: list[dict[str, Any]] = []
-    for values, one, found in stepped(circuit, nodes):
-        row: dict[str, Any] = {"values": values, **_plain(found)}
-        said = [f"{name} {found.operating_point[name][0]:.6g}" for name in nodes if name in found.operating_point]
-        said += [f"{name} {value:.6g}" for name, value in found.measures.items()]
+    for values, one, result in stepped(circuit, nodes):
+        row: dict[str, Any] = {"values": values, **_plain(result)}
+        parts = [f"{name} {result.operating_point[name][0]:.6g}" for name in nodes if name in result.operating_point]
+        parts += [f"{name} {value:.6g}" for name, value in result.measures.items()]
         if run is not None:
             end = run(one).isel(time=-1)
             row["end"] = {}
@@ -56,8 +56,8 @@ def show_steps(
                 mean = float(end["mean"].sel(component=name))
                 deviation = float(np.sqrt(end["variance"].sel(component=name)))
                 row["end"][name] = {"mean": mean, "deviation": deviation}
-                said.append(f"at the end {name} {mean:.6g} σ {deviation:.3g}")
-        screen.print(f"{', '.join(f'{name}={value:g}' for name, value in values.items())}: {', '.join(said)}")
+                parts.append(f"at the end {name} {mean:.6g} σ {deviation:.3g}")
+        screen.print(f"{', '.join(f'{name}={value:g}' for name, value in values.items())}: {', '.join(parts)}")
         rows.append(row)
     return rows
 
@@ -86,10 +86,10 @@ def _show_noise(screen: Console, circuit: Circuit, noise: xarray.Dataset) -> Non
     )
 
 
-def _plain(found: Answers) -> dict[str, Any]:
+def _plain(answers: Answers) -> dict[str, Any]:
     return {
-        "operating_point": {name: value for name, (value, _) in found.operating_point.items()},
-        "ac": None if found.response is None else found.response.to_dict(),
-        "noise": None if found.noise is None else found.noise.to_dict(),
-        "measures": found.measures,
+        "operating_point": {name: value for name, (value, _) in answers.operating_point.items()},
+        "ac": None if answers.response is None else answers.response.to_dict(),
+        "noise": None if answers.noise is None else answers.noise.to_dict(),
+        "measures": answers.measures,
     }

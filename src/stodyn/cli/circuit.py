@@ -195,11 +195,11 @@ def show_transient_noise(
         screen.print(caution, style="yellow")
     if why:
         screen.print(why)
-    for name, found in densities.items():
-        if found is not None:
-            size = amount(found.root, f"{unit_of(circuit, name)}/√Hz")
-            shares = ", ".join(f"{source} {100 * share:.3g} %" for source, share in found.shares.items())
-            screen.print(f"small-signal noise of {name} at {amount(found.frequency, 'Hz')}: {size}, from {shares}")
+    for name, density in densities.items():
+        if density is not None:
+            size = amount(density.root, f"{unit_of(circuit, name)}/√Hz")
+            shares = ", ".join(f"{source} {100 * share:.3g} %" for source, share in density.shares.items())
+            screen.print(f"small-signal noise of {name} at {amount(density.frequency, 'Hz')}: {size}, from {shares}")
     print_files(screen, files)
 
 
@@ -237,8 +237,8 @@ def written(circuit: Circuit, run: xarray.Dataset, probed: list[str], linear: bo
             sampled = transient_noise.deviation_spectrum(run, name)
         computed = None
         if linear:
-            found = circuit.small_signal.spectrum(name, np.geomspace(*transient_noise.band(circuit), 300))
-            computed = found.frequency, found.density
+            spectrum = circuit.small_signal.spectrum(name, np.geomspace(*transient_noise.band(circuit), 300))
+            computed = spectrum.frequency, spectrum.density
         if sampled is None and computed is None:
             continue
         files.append(out / f"{file_name(name)}_noise.png")
@@ -260,39 +260,39 @@ def show_phase_noise(
 
     f = None if offsets is None else asked_offsets(offsets)
     name = probes(circuit, [node])[0]
-    found = phase_noise(circuit, name, offsets=f, level=level)
+    result = phase_noise(circuit, name, offsets=f, level=level)
     out = check_folder("--out", out or Path("circuits") / path.stem)
     files = []
     pictures: dict[str, Any] = {"cycle": plot.cycle, "phase_noise": plot.phase_noise, "jitter": plot.jitter}
     for what, draw in pictures.items():
         files.append(out / f"{file_name(name)}_{what}.png")
-        plot.save(draw(found), files[-1])
+        plot.save(draw(result), files[-1])
     files.append(out / "pnoise.nc")
-    results.save(found, files[-1])
-    by_element = found["c_by_source"].to_series().groupby(level=0).sum().sort_values(ascending=False)
-    shares = {str(element): float(share) / float(found["c"]) for element, share in by_element.iloc[:5].items()}
-    T, c = float(found["period"]), float(found["c"])
+    results.save(result, files[-1])
+    by_element = result["c_by_source"].to_series().groupby(level=0).sum().sort_values(ascending=False)
+    shares = {str(element): float(share) / float(result["c"]) for element, share in by_element.iloc[:5].items()}
+    T, c = float(result["period"]), float(result["c"])
     if as_json:
-        numbers = {what: float(found[what]) for what in ("period", "corner", "c", "period_jitter", "cycle_jitter")}
-        curve = {"offset": found["offset"].values, "L_dBc_per_Hz": 10.0 * np.log10(found["L"].values)}
+        numbers = {what: float(result[what]) for what in ("period", "corner", "c", "period_jitter", "cycle_jitter")}
+        curve = {"offset": result["offset"].values, "L_dBc_per_Hz": 10.0 * np.log10(result["L"].values)}
         print_json({"title": circuit.title, "node": name, **numbers, **curve, "shares": shares, "files": files})
         return
     screen = console()
     screen.print(circuit.title or path.name, style="bold")
     screen.print(
         f"period {amount(T, 's', 9)}, {amount(1.0 / T, 'Hz', 9)}; half-width of the line "
-        f"{amount(float(found['corner']), 'Hz')}; c = {c:.6g} s, right to {max(found['c'].attrs['error'], 1e-15):.0e}"
+        f"{amount(float(result['corner']), 'Hz')}; c = {c:.6g} s, right to {max(result['c'].attrs['error'], 1e-15):.0e}"
     )
-    others = ", ".join(f"{m:.3g}" if m > 1e-14 else "< 1e-14" for m in found["multiplier"].values[1:4])
+    others = ", ".join(f"{m:.3g}" if m > 1e-14 else "< 1e-14" for m in result["multiplier"].values[1:4])
     screen.print(f"multipliers 1, {others}")
     shown = table("offset", "L", right=("offset", "L"))
-    for k in range(0, found.sizes["offset"], 10):
-        L = 10.0 * math.log10(float(found["L"][k]))
-        shown.add_row(amount(float(found["offset"][k]), "Hz"), f"{L:.2f} dBc/Hz")
+    for k in range(0, result.sizes["offset"], 10):
+        L = 10.0 * math.log10(float(result["L"][k]))
+        shown.add_row(amount(float(result["offset"][k]), "Hz"), f"{L:.2f} dBc/Hz")
     screen.print(shown)
     screen.print(
-        f"jitter at {amount(float(found.attrs['level']), 'V')}: period {amount(float(found['period_jitter']), 's')}, "
-        f"cycle to cycle {amount(float(found['cycle_jitter']), 's')}; c T alone {amount(math.sqrt(c * T), 's')}"
+        f"jitter at {amount(float(result.attrs['level']), 'V')}: period {amount(float(result['period_jitter']), 's')}, "
+        f"cycle to cycle {amount(float(result['cycle_jitter']), 's')}; c T alone {amount(math.sqrt(c * T), 's')}"
     )
     screen.print(f"from {', '.join(f'{element} {share:.1%}' for element, share in shares.items())}")
     print_files(screen, files)

@@ -42,12 +42,12 @@ def read_system(file: Path) -> dict[str, Any]:
     if not file.is_file():
         raise typer.BadParameter(f"--file: {file} does not exist")
     try:
-        found = dict(np.load(file)) if file.suffix == ".npz" else json.loads(file.read_text())
+        matrices = dict(np.load(file)) if file.suffix == ".npz" else json.loads(file.read_text())
     except ValueError as error:
         raise typer.BadParameter(f"--file: {file} could not be read ({error}); expected .json or .npz") from error
-    if not isinstance(found, dict) or not {"A", "B"} <= set(found) <= {"A", "B", "Q"}:
+    if not isinstance(matrices, dict) or not {"A", "B"} <= set(matrices) <= {"A", "B", "Q"}:
         raise typer.BadParameter(f"--file: expected the matrices A, B and optionally Q in {file}")
-    return found
+    return matrices
 
 
 def table(rows: list[Advice]) -> Table:

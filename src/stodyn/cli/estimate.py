@@ -19,15 +19,15 @@ def command(
     """Estimate an expectation to a stated total error, and print how it was done."""
     with errors_as_messages():
         described = runfile.read_estimate(file)
-        found, files = runfile.estimated(described)
+        result, files = runfile.estimated(described)
     if as_json:
-        print_json({"value": found["value"].values, "error": found["error"].values, **found.attrs, "files": files})
+        print_json({"value": result["value"].values, "error": result["error"].values, **result.attrs, "files": files})
         return
     screen = console()
     level = described.options.get("level", 0.95)
-    for value, error in zip(np.atleast_1d(found["value"].values), np.atleast_1d(found["error"].values), strict=True):
+    for value, error in zip(np.atleast_1d(result["value"].values), np.atleast_1d(result["error"].values), strict=True):
         screen.print(f"{value:.10g} ± {error:.2g} (bias and sampling, {100 * level:g} %)")
-    attrs = found.attrs
+    attrs = result.attrs
     screen.print(
         f"{attrs['route']}: {attrs['path_steps']:.2g} path-steps, {attrs['pilot_path_steps']:.2g} in the pilot"
     )

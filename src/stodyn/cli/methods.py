@@ -79,8 +79,8 @@ def promised(method: Catalogued, kind: str, noise: str) -> float:
 
 
 def orders(method: Catalogued, noise: str) -> str:
-    found = (promised(method, kind, noise) for kind in ORDERS)
-    return " ".join(f"{order or '-':>{len(kind)}}" for kind, order in zip(ORDERS, found, strict=True))
+    promises = (promised(method, kind, noise) for kind in ORDERS)
+    return " ".join(f"{order or '-':>{len(kind)}}" for kind, order in zip(ORDERS, promises, strict=True))
 
 
 def in_words(claim: Claim, method: Catalogued) -> str:

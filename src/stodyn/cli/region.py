@@ -60,8 +60,8 @@ def command(
         shown.add_row(f"{h:g}", f"{-2 * h:g}", *(f"{limits[sign][i]:.8g}" for sign in (1, -1)))
     screen.print(f"{chosen.name}: largest k² for stability in mean square")
     screen.print(shown)
-    for which, found in (("real", verdict), ("complex", in_the_plane)):
-        screen.print(f"{which} λ and μ: {found}")
+    for which, answer in (("real", verdict), ("complex", in_the_plane)):
+        screen.print(f"{which} λ and μ: {answer}")
     print_files(screen, files)
 
 

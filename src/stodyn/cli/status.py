@@ -18,31 +18,30 @@ def command(
     Nothing is computed and nothing is locked.
     """
     with errors_as_messages():
-        found = ledger.status(folder)
+        status = ledger.status(folder)
     if as_json:
-        print_json({**found._asdict(), "left": found.left})
+        print_json({**status._asdict(), "left": status.left})
         return
-    for line in in_words(found):
+    for line in in_words(status):
         console().print(line)
 
 
-def in_words(found: ledger.Status) -> list[str]:
+def in_words(status: ledger.Status) -> list[str]:
     """Describe the state of a run in lines for a person."""
-    lines = [
-        f"{found.done} of {found.blocks} blocks done ({100 * found.done / found.blocks:.0f} %), {found.paths:,} paths"
-    ]
-    if found.complete:
+    share = 100 * status.done / status.blocks
+    lines = [f"{status.done} of {status.blocks} blocks done ({share:.0f} %), {status.paths:,} paths"]
+    if status.complete:
         return [*lines, "complete: stodyn.load reads the result"]
-    if found.rate is not None and found.idle is not None and found.left is not None:
-        lines.append(f"{found.rate:.3g} blocks per second recently")
-        if found.idle > max(60.0, 20 / found.rate):
+    if status.rate is not None and status.idle is not None and status.left is not None:
+        lines.append(f"{status.rate:.3g} blocks per second recently")
+        if status.idle > max(60.0, 20 / status.rate):
             lines.append(
-                f"no new block for {duration(found.idle)}: the run seems to have ended; the rest would take "
-                f"{duration(found.left)}"
+                f"no new block for {duration(status.idle)}: the run seems to have ended; the rest would take "
+                f"{duration(status.left)}"
             )
         else:
-            lines.append(f"about {duration(found.left)} left")
-    elif found.done == found.blocks:
+            lines.append(f"about {duration(status.left)} left")
+    elif status.done == status.blocks:
         lines.append(
             "All blocks are done but the result has not been written. Run the same command again; it will finish in a "
             "moment."

@@ -28,13 +28,13 @@ def command(
     for stop in stops:
         screen.print(stop.question, style="bold")
         started = time.perf_counter()
-        found = stop.visit(paths, seed)
+        answer = stop.visit(paths, seed)
         seconds = time.perf_counter() - started
-        plot.save(found.picture, out / f"{stop.name}.png")
-        visits.append((stop, found, seconds))
-        for a in found.answers:
+        plot.save(answer.picture, out / f"{stop.name}.png")
+        visits.append((stop, answer, seconds))
+        for a in answer.answers:
             screen.print(f"  {a.quantity}: {a.ours:.4g} ± {a.stderr:.1g}; the truth is {a.truth:.4g} (z = {a.z:+.1f})")
-        screen.print(f"  {found.run}, {seconds:.1f} s with compiling\n")
+        screen.print(f"  {answer.run}, {seconds:.1f} s with compiling\n")
     written = page.write(out, visits)
     if as_json:
         print_json(

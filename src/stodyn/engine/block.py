@@ -90,11 +90,11 @@ class Windows(Plan):
         bounds = np.full(self.intervals + 1, last - first, np.int32)
         bounds[0] = 0
         bounds[1 : 1 + len(ends)] = ends
-        looks = np.zeros((self.intervals, len(self.looks)), bool)
+        is_observed = np.zeros((self.intervals, len(self.looks)), bool)
         for s, look in enumerate(self.looks):
-            looks[: len(ends), s] = look[inside]
+            is_observed[: len(ends), s] = look[inside]
         intervals = len(ends) + (len(ends) == 0 or ends[-1] < last - first)
-        return Window(t, h, bounds, looks, np.asarray(intervals, np.int32), np.asarray(first, np.int32))
+        return Window(t, h, bounds, is_observed, np.asarray(intervals, np.int32), np.asarray(first, np.int32))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -200,7 +200,7 @@ class Program:
                 )
         return State(after, count, rounded, tracks), ok
 
-    def observe(self, state: State, t, looks, members: Members):
+    def observe(self, state: State, t, is_observed, members: Members):
         x, stops = parted(self.run.read(state.method), len(members.start), self.levels)
         sound = members.member & jnp.all(jnp.isfinite(x), axis=0)
         snapshot = Snapshot(t, x, sound, members.weight, self.params(members), self.axes, state.iterations, None, stops)
@@ -215,7 +215,7 @@ class Program:
                 return seen(state.tracks[k])
             shapes = jax.eval_shape(seen, state.tracks[k])
             nothing = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
-            return lax.cond(looks[k], seen, lambda track: nothing, state.tracks[k])
+            return lax.cond(is_observed[k], seen, lambda track: nothing, state.tracks[k])
 
         return tuple(look(k, statistic) for k, statistic in enumerate(self.statistics))
 
@@ -380,13 +380,13 @@ class BlockRunner:
         plan, dtype = self.plan, self.program.dtype
         bounds = np.ones(plan.intervals + 1, np.int32)
         bounds[0] = 0
-        looks = np.zeros((plan.intervals, len(plan.looks)), bool)
+        is_observed = np.zeros((plan.intervals, len(plan.looks)), bool)
         begun = np.asarray(self.program.run.traced.starting_steps, np.int32)
         state = self.begin(members)[0]
 
         def step(leaves: list[Array], t: float, h: float, normals: list[np.ndarray]) -> tuple[Array, ...]:
             times, lengths = np.full(plan.longest + 1, t, dtype), np.full(plan.longest, h, dtype)
-            window = Window(times, lengths, bounds, looks, np.asarray(1, np.int32), begun)
+            window = Window(times, lengths, bounds, is_observed, np.asarray(1, np.int32), begun)
             return self.advance(state._replace(method=tuple(leaves)), normals, window, members)[0].method
 
         return step
@@ -409,10 +409,10 @@ class BlockRunner:
     def _went(self, gathered: Gathered, first: int, last: int, seen: Any, bad: Any, diagnose) -> None:
         observed, any_bad = seen
         inside = self.plan.saves_in(first, last)
-        looks = [look[inside] for look in self.plan.looks]
+        is_observed = [look[inside] for look in self.plan.looks]
         if inside.start < inside.stop:
             gathered.keep([jax.tree.map(lambda x, look=look: x[: len(look)][look], one) if look.any() else None
-                           for one, look in zip(observed, looks, strict=True)])  # fmt: skip
+                           for one, look in zip(observed, is_observed, strict=True)])  # fmt: skip
         if any_bad:
             gathered.gone_bad(first, np.asarray(bad), diagnose)
 

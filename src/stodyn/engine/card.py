@@ -40,8 +40,8 @@ def _checked(result: tuple[Any, ...]) -> Any:
     error, *rest = result
     if error != driver.CUresult.CUDA_SUCCESS:
         _, name = driver.cuGetErrorName(error)
-        _, said = driver.cuGetErrorString(error)
-        raise RuntimeError(f"the CUDA driver says {name.decode()}: {said.decode()}")
+        _, message = driver.cuGetErrorString(error)
+        raise RuntimeError(f"the CUDA driver says {name.decode()}: {message.decode()}")
     return rest[0] if len(rest) == 1 else rest
 
 
@@ -60,11 +60,11 @@ class Card(ABC):
 
     def memory(self, name: str, *shape: int) -> Memory:
         """Memory that the thread keeps from block to block and from run to run, under a name."""
-        kept: dict[str, Memory] = self._own.__dict__
-        if name not in kept or kept[name].shape != shape:
-            kept.pop(name, None)
-            kept[name] = self.allocated(shape)
-        return kept[name]
+        own: dict[str, Memory] = self._own.__dict__
+        if name not in own or own[name].shape != shape:
+            own.pop(name, None)
+            own[name] = self.allocated(shape)
+        return own[name]
 
     @abstractmethod
     def allocated(self, shape: tuple[int, ...]) -> Memory: ...
@@ -124,10 +124,10 @@ class GPUMemory(Memory):
         _checked(driver.cuStreamSynchronize(PER_THREAD))  # `values` may go
 
     def got(self, count: int, index: int = 0, dtype: Any = float) -> np.ndarray:
-        found = np.empty(count, dtype)
-        _checked(driver.cuMemcpyDtoHAsync(found.ctypes.data, self.at(index), found.nbytes, PER_THREAD))
+        values = np.empty(count, dtype)
+        _checked(driver.cuMemcpyDtoHAsync(values.ctypes.data, self.at(index), values.nbytes, PER_THREAD))
         _checked(driver.cuStreamSynchronize(PER_THREAD))
-        return found
+        return values
 
     def clear(self, count: int) -> None:
         _checked(driver.cuMemsetD8Async(self.address, 0, 8 * count, PER_THREAD))

@@ -29,8 +29,8 @@ def loaded(card: Card, start: FromNormals) -> Callable[[str, int, int, Frame], N
 def text(start: FromNormals, group: int) -> str:
     graph = Graph()
     z = [graph.input(("normals", k), np.float64) for k in range(start.normals)]
-    (found,) = scalars.scalarised(start.trace, scalars.unflatten(z, [(start.normals,)]), graph)
-    entries = scalars.flatten([found])
+    (start_values,) = scalars.scalarised(start.trace, scalars.unflatten(z, [(start.normals,)]), graph)
+    entries = scalars.flatten([start_values])
     w = Kernel("starts", group, 1)
     lane = w.whole("add", w.whole("mul", w.block_number, group), w.tid)
     path = w.whole("add", w.count("first_path"), lane)

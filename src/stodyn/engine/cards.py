@@ -87,10 +87,12 @@ class Program:
 
     def _text(self, card: Card, diagnosing: bool) -> tuple[str, list[str]]:
         """The text of the kernels, and their names."""
-        source, kept = self.source, self.kept
+        source, results = self.source, self.kept
         if isinstance(source, LoopSource):
-            return looped_kernel.text(source, kept, diagnosing, self.threads(card)), looped_kernel.names(source)
-        return kernel.text(source, kept, diagnosing, card.group, card.joining), kernel.names(source, kept, diagnosing)
+            return looped_kernel.text(source, results, diagnosing, self.threads(card)), looped_kernel.names(source)
+        return kernel.text(source, results, diagnosing, card.group, card.joining), kernel.names(
+            source, results, diagnosing
+        )
 
     def threads(self, card: Card) -> int:
         """The number of threads of a block of paths."""
@@ -187,16 +189,16 @@ class _Work(Work):
     def __init__(self, way: OnCards, layout: Layout, block: int, card: Card):
         self.program, self.spec, self.plan, self.card = way.program, way.spec, way.plan, card
         self.launch, self.paths = self.program.on(card), layout.paths_in(block)
-        source, kept = self.program.source, self.program.kept
+        source, results = self.program.source, self.program.kept
         self.lanes = -(-min(layout.width, layout.paths) // GROUP) * GROUP
         self.threads, paths = self.program.threads(card), self.program.paths(card, self.lanes)
         self.blocks = self.lanes // paths
-        bytes_of_a_save = 8 * (self.lanes * kept.rows + kept.values * self.blocks)
+        bytes_of_a_save = 8 * (self.lanes * results.rows + results.values * self.blocks)
         self.slots = int(np.clip(SEEN_BYTES // max(bytes_of_a_save, 1), 1, len(self.plan.saves)))
         self.state, self.after = (card.memory(name, len(source.layout.dtypes), self.lanes) for name in ("one", "other"))
-        self.seen = card.memory("seen", self.slots, kept.rows, self.lanes) if kept.rows else None
-        partials = card.memory("partials", self.slots, kept.values, self.blocks) if kept.summed else None
-        self.totals = card.memory("totals", WORDS + self.slots * kept.values)
+        self.seen = card.memory("seen", self.slots, results.rows, self.lanes) if results.rows else None
+        partials = card.memory("partials", self.slots, results.values, self.blocks) if results.summed else None
+        self.totals = card.memory("totals", WORDS + self.slots * results.values)
         self.found, self._rounded = np.empty(0), 0  # the totals of the last call
         self._observing = way.observing
         self.frame = Frame(FRAME)
@@ -297,12 +299,12 @@ class _Work(Work):
 
     def _launched(self, name: str, after: Memory, saves: int) -> np.ndarray | None:
         """Launch a kernel and those that join its sums; returns which lanes are bad after it."""
-        kept, paths = self.program.kept, self.paths
+        results, paths = self.program.kept, self.paths
         self.totals.clear(WORDS)
         self.launch(name, self.blocks, self.threads, self.frame)
-        for k in kept.summed if saves else ():
+        for k in results.summed if saves else ():
             self.launch(f"join{k}", saves, self.card.joining, self.frame)
-        self.found = self.totals.got(WORDS + saves * kept.values)
+        self.found = self.totals.got(WORDS + saves * results.values)
         is_bad, self._rounded = self.found[:WORDS].view(np.int64).tolist()
         if not is_bad:
             return None
@@ -335,27 +337,27 @@ class _Work(Work):
     # --- statistics ---------------------------------------------------------------------------------------------------
 
     def observed(self, inside: slice) -> list[Any]:
-        kept, source, saves = self.program.kept, self.program.source, inside.stop - inside.start
-        totals = self.found[WORDS:].reshape(saves, kept.values)
-        found: list[Any] = []
+        results, source, saves = self.program.kept, self.program.source, inside.stop - inside.start
+        totals = self.found[WORDS:].reshape(saves, results.values)
+        observed: list[Any] = []
         for k, statistic in enumerate(self.spec.statistics):
             look = np.flatnonzero(self.plan.looks[k][inside])
             if not look.size:
-                found.append(None)
-            elif averages_itself(statistic) and (k in kept.summed or not statistic.counts_failed):
+                observed.append(None)
+            elif averages_itself(statistic) and (k in results.summed or not statistic.counts_failed):
                 numbers = source.rows_of[k][0].ravel()
                 products = statistic.products(len(numbers))  # type: ignore[attr-defined]
-                if k in kept.summed:
-                    found.append(_sums(totals[look, kept.places[k] :], len(numbers), products, True))
+                if k in results.summed:
+                    observed.append(_sums(totals[look, results.places[k] :], len(numbers), products, True))
                 else:
-                    found.append(
+                    observed.append(
                         _sums(self._wide_sums(numbers, saves, products)[look], len(numbers), products, products)
                     )
             else:
                 times = self.plan.t[self.plan.saves[inside]]
                 parts = [self._by_jax(k, statistic, int(j), times[j]) for j in look]
-                found.append(jax.tree.map(lambda *xs: np.stack(xs), *jax.device_get(parts)))
-        return found
+                observed.append(jax.tree.map(lambda *xs: np.stack(xs), *jax.device_get(parts)))
+        return observed
 
     def _wide_sums(self, numbers: np.ndarray, saves: int, products: bool) -> np.ndarray:
         """The sums of rows at the saves of the last call."""
@@ -410,15 +412,15 @@ class _Work(Work):
             return self._observing[asked](*given)
 
     def _params(self, own: Array, common: Sequence[Any]) -> list[Any]:
-        found, row, shared = [], 0, iter(common)
+        params, row, shared = [], 0, iter(common)
         for example, varies in zip(self.spec.examples, self.spec.varies, strict=True):
             if varies:
                 size = int(np.prod(example.shape))
-                found.append(_typed(own[row : row + size], example.dtype).reshape(*example.shape, self.lanes))
+                params.append(_typed(own[row : row + size], example.dtype).reshape(*example.shape, self.lanes))
                 row += size
             else:
-                found.append(next(shared))
-        return found
+                params.append(next(shared))
+        return params
 
 
 def _typed(rows: Array, dtype: np.dtype) -> Array:

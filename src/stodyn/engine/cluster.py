@@ -73,19 +73,19 @@ class Dask(Place):
             theirs = self.client.run(identity.software, on_error="return")
         except (OSError, RuntimeError, ValueError) as error:
             raise ConnectionError(f"place: the Dask scheduler does not answer ({first_line(error)})") from error
-        said = []
-        for address, found in theirs.items():
-            if isinstance(found, OSError):
+        refusals = []
+        for address, software in theirs.items():
+            if isinstance(software, OSError):
                 continue  # it has left in the meantime
-            if isinstance(found, Exception):
-                said.append(f"{address} has no working stodyn ({first_line(found)})")
+            if isinstance(software, Exception):
+                refusals.append(f"{address} has no working stodyn ({first_line(software)})")
             else:
-                others = identity.differences(identity.software(), found)
-                said += [f"{address}: {'; '.join(others)}"] if others else []
-        if said:
+                others = identity.differences(identity.software(), software)
+                refusals += [f"{address}: {'; '.join(others)}"] if others else []
+        if refusals:
             raise worker.WorkerDiffers(
-                f"place: some workers would not compute the same bits (was: here, is: there). {'. '.join(said)}. Give "
-                "all of them the versions and the kind of processor of this process."
+                f"place: some workers would not compute the same bits (was: here, is: there). {'. '.join(refusals)}. "
+                "Give all of them the versions and the kind of processor of this process."
             )
 
     def parts(self, job: Job, ledger: Any, tell: Tell) -> Iterator[Any]:
@@ -128,7 +128,7 @@ class Dask(Place):
         manned, is_said = time.monotonic(), False
 
         def submit(number: int) -> None:
-            blocks = [block for block, found in asked[number] if found is None]
+            blocks = [block for block, stored in asked[number] if stored is None]
             key = f"{name}-{blocks[0]}-{deaths.get(number, 0)}"
             waiting[number] = self.client.submit(worker.work, name, blocks, pure=False, key=key)
             waiting[number].add_done_callback(lambda done: arrived.put((number, done)))
@@ -149,7 +149,7 @@ class Dask(Place):
                 while more and len(waiting) < most and len(waiting) + len(ready) < 2 * most:
                     number, bundle = next(upcoming, (-1, []))
                     more = number >= 0
-                    if any(found is None for _, found in bundle):
+                    if any(stored is None for _, stored in bundle):
                         asked[number] = bundle
                         submit(number)
                     elif more:

@@ -19,17 +19,17 @@ def below(
     sound (saves, lanes) lie below each edge: (saves, n, edges), and how many are sound: (saves,)."""
     lanes, count = seen.shape[2], len(edges)
     padded = np.append(np.asarray(edges, float), np.full(-count % TOGETHER, np.inf))
-    found = np.empty((len(look), n, padded.size), np.int64)
+    counts = np.empty((len(look), n, padded.size), np.int64)
     frame, run = Frame(FRAME), _machine()["counts"]
     frame.set(edges=padded, groups=padded.size // TOGETHER, rows=n, lanes=lanes, stride=lanes,
               counted=np.empty(lanes))  # fmt: skip
-    here, into = address(seen), address(found)
+    here, into = address(seen), address(counts)
     for k, save in enumerate(look.tolist()):
         frame.set(
-            seen=here + save * seen.strides[0], sound=sound[save].astype(float), found=into + k * found.strides[0]
+            seen=here + save * seen.strides[0], sound=sound[save].astype(float), found=into + k * counts.strides[0]
         )
         run(frame.address)
-    return np.ascontiguousarray(found[:, :, :count]), sound[look].sum(axis=1)
+    return np.ascontiguousarray(counts[:, :, :count]), sound[look].sum(axis=1)
 
 
 @compiling.once
@@ -47,8 +47,8 @@ def _written() -> Function:
         with w.counted(0, w.count("lanes"), PARTIAL) as lane:
             x, own = (w.load(w.at(base, lane, 8), vector) for base in (row, w.address("sound")))
             counts = w.value(f"fcmp ogt {vector} {own}, zeroinitializer")
-            kept = w.value(f"select {mask} {counts}, {vector} {x}, {vector} {infinite}")
-            w.store(kept, w.at(w.address("counted"), lane, 8), vector)
+            counted = w.value(f"select {mask} {counts}, {vector} {x}, {vector} {infinite}")
+            w.store(counted, w.at(w.address("counted"), lane, 8), vector)
         with w.counted(0, w.count("groups")) as group:
             first = w.whole("mul", group, TOGETHER)
             places = [w.whole("add", first, k) for k in range(TOGETHER)]

@@ -23,8 +23,8 @@ def expanded(
             f"collect: {method.name} gives an expansion, not paths; leave it out, or give one statistics.Surrogate("
             f"every=..., quantiles=...), got {collect!r}"
         )
-    kept = grid.save_steps(asked[0], times, None)
-    found = method.expand(problem, times, kept, seed)
-    run = Run(times[kept], tuple(problem.components), problem.component_units or {}, kept)
-    record = {"t": [float(times[0]), float(times[-1])], "steps": len(times) - 1, **found.record}
-    return [(asked[0], asked[0].label(found, run), run)], record
+    saved = grid.save_steps(asked[0], times, None)
+    expansion = method.expand(problem, times, saved, seed)
+    run = Run(times[saved], tuple(problem.components), problem.component_units or {}, saved)
+    record = {"t": [float(times[0]), float(times[-1])], "steps": len(times) - 1, **expansion.record}
+    return [(asked[0], asked[0].label(expansion, run), run)], record

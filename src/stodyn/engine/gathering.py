@@ -80,10 +80,10 @@ class Gathered:
             self.failures.append(Failures(fresh, first + step[fresh] + 1, unsolved[fresh]))
 
     def result(self) -> Went:
-        found = Failures(*map(np.concatenate, zip(*self.failures, strict=True)))
-        order = np.argsort(found.lane)
+        failures = Failures(*map(np.concatenate, zip(*self.failures, strict=True)))
+        order = np.argsort(failures.lane)
         observations = [jax.tree.map(lambda *xs: np.concatenate(xs), *parts) for parts in self.seen]
-        return Went(observations, Failures(*(part[order] for part in found)), self.rounded)
+        return Went(observations, Failures(*(part[order] for part in failures)), self.rounded)
 
 
 class Work(ABC):

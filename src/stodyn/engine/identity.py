@@ -32,13 +32,13 @@ NOT_COMPARED = ("paths", "given", "executor_reason", "fingerprint")  # of a run'
 @functools.cache
 def software() -> dict[str, str]:
     """The versions of the software, and the processor: XLA makes other instructions for another one."""
-    found = {"python": ".".join(platform.python_version_tuple()[:2]), "stodyn": stodyn.__version__}
+    versions = {"python": ".".join(platform.python_version_tuple()[:2]), "stodyn": stodyn.__version__}
     for package in PACKAGES:
         try:
-            found[package] = metadata.version(package)
+            versions[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
-            found[package] = "none"
-    return {**found, "processor": _processor()}
+            versions[package] = "none"
+    return {**versions, "processor": _processor()}
 
 
 def _processor() -> str:
@@ -51,15 +51,15 @@ def _processor() -> str:
 def of_run(run: Any) -> dict[str, Any]:
     """The identity of a Run; the number of paths is not part of it, since more paths are further blocks."""
     spec = run.spec
-    found = {name: value for name, value in run.record().items() if name not in NOT_COMPARED}
+    record = {name: value for name, value in run.record().items() if name not in NOT_COMPARED}
     return {
         "problem": type(spec.problem).__name__,
         "equations": _equations(spec),
         "start": _start(run.layout),
         "params": _params(spec),
         "method": spec.method.spelling,
-        **found,
-        "dt": in_brief(np.asarray(found["dt"])),
+        **record,
+        "dt": in_brief(np.asarray(record["dt"])),
         "collect": [_collected(spec, statistic) for statistic in spec.statistics],
         "software": software(),
     }
@@ -68,16 +68,18 @@ def of_run(run: Any) -> dict[str, Any]:
 def _equations(spec: Any) -> str:
     """The traces of a step; of a Solver, which makes its paths on the host, those of the problem's functions."""
     if spec.traced is None:
-        found = [trace for _, trace in function_traces(spec.problem)]
+        traces_found = [trace for _, trace in function_traces(spec.problem)]
     else:
         traced = spec.traced
-        found = [trace for trace in (traced.step, traced.start, traced.read, traced.starting) if trace is not None]
-    if any(map(calls_host, found)):
+        traces_found = [
+            trace for trace in (traced.step, traced.start, traced.read, traced.starting) if trace is not None
+        ]
+    if any(map(calls_host, traces_found)):
         raise ValueError(
             "problem: its functions call back to Python (jax.pure_callback), and one such function cannot be "
             "told from another: such a run can have no ledger and must stay in its process. Write it with jax.numpy."
         )
-    return digest(*map(fingerprint, found))
+    return digest(*map(fingerprint, traces_found))
 
 
 def given(layout: Any) -> str:
@@ -112,13 +114,13 @@ def _collected(spec: Any, statistic: Statistic) -> dict[str, str]:
     fields = [(f.name, getattr(statistic, f.name)) for f in dataclasses.fields(statistic) if f.repr]
     shown = ", ".join(f"{name}={value!r}" for name, value in fields if not callable(value) and value is not None)
     shown = re.sub(r" at 0x[0-9a-f]+", "", shown)  # the address of an object says nothing about it
-    found = {"statistic": f"{type(statistic).__name__}({shown if len(shown) < 200 else digest(shown)})"}
+    described = {"statistic": f"{type(statistic).__name__}({shown if len(shown) < 200 else digest(shown)})"}
     if spec.traced is not None:
-        found["trace"] = digest(fingerprint(_watching(spec, statistic)))
+        described["trace"] = digest(fingerprint(_watching(spec, statistic)))
     fold = type(statistic).fold
     if not fold.__module__.startswith("stodyn."):
-        found["fold"] = digest(*_code(fold.__code__))
-    return found
+        described["fold"] = digest(*_code(fold.__code__))
+    return described
 
 
 def _watching(spec: Any, statistic: Statistic) -> core.ClosedJaxpr:
@@ -162,26 +164,26 @@ def in_brief(values: np.ndarray) -> Any:
 
 def digest(*parts: Any) -> str:
     """A digest of words and arrays."""
-    found = hashlib.sha256()
+    hashed = hashlib.sha256()
     for part in parts:
         if isinstance(part, str):
-            found.update(part.encode())
+            hashed.update(part.encode())
         else:
             array = np.asarray(part)
-            found.update(repr((array.dtype.str, array.shape)).encode() + array.tobytes())
-        found.update(b"\0")
-    return found.hexdigest()[:32]
+            hashed.update(repr((array.dtype.str, array.shape)).encode() + array.tobytes())
+        hashed.update(b"\0")
+    return hashed.hexdigest()[:32]
 
 
 def differences(old: Any, new: Any, name: str = "") -> list[str]:
     """The differences between two identities, a few words each: 'seed was 1 and is 2'."""
     if isinstance(old, dict) and isinstance(new, dict):
-        found = []
+        lines = []
         for key in dict.fromkeys((*old, *new)):
-            found += differences(old.get(key), new.get(key), f"{name} {key}".strip())
-        return found
+            lines += differences(old.get(key), new.get(key), f"{name} {key}".strip())
+        return lines
     if isinstance(old, list) and isinstance(new, list) and len(old) == len(new) and len(old) <= SHORT:
-        return [said for k, pair in enumerate(zip(old, new, strict=True)) for said in differences(*pair, f"{name} {k}")]
+        return [line for k, pair in enumerate(zip(old, new, strict=True)) for line in differences(*pair, f"{name} {k}")]
     if old == new:
         return []
     if name == "equations":

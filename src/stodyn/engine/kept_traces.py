@@ -58,11 +58,11 @@ def _kept(words: Callable[[], Any], make: Callable[[], Of]) -> Of:
         key = _digest(words())
     except NoDigest:
         return make()
-    found = _traces.get(key)
-    if found is None:
-        found = make()
-        _keep(_traces, key, found)
-    return found
+    traces = _traces.get(key)
+    if traces is None:
+        traces = make()
+        _keep(_traces, key, traces)
+    return traces
 
 
 def recall_facts(problem: Problem, seen: Mapping[str, Look]) -> str | None:

@@ -78,24 +78,24 @@ class LaunchResults:
         self.most = max([1, *(sums_of(len(numbers)) for numbers in self.summed.values())])  # of one statistic
 
 
-def names(source: Source, kept: LaunchResults, diagnosing: bool = False) -> list[str]:
+def names(source: Source, results: LaunchResults, diagnosing: bool = False) -> list[str]:
     """The kernels of a program."""
-    first = [] if diagnosing else ["begin", *(f"join{k}" for k in kept.summed)]
+    first = [] if diagnosing else ["begin", *(f"join{k}" for k in results.summed)]
     return [*first, "run", *(["starting"] if source.starting is not None else [])]
 
 
 def text(
-    source: Source, kept: LaunchResults, diagnosing: bool = False, group: int = GROUP, joining: int = JOINING
+    source: Source, results: LaunchResults, diagnosing: bool = False, group: int = GROUP, joining: int = JOINING
 ) -> str:
     """The kernels begin, run, starting (where the method has it) and join<k> of each summed statistic, as LLVM text."""
     functions: list[Function] = []
     if not diagnosing:
-        functions.append(_Begin(source, kept, group).written())
-        functions += [joined(f"join{k}", kept, k, joining) for k in kept.summed]
-    functions.append(_Advance("run", source, kept, source.stepped, source.ok, diagnosing, group).written())
+        functions.append(_Begin(source, results, group).written())
+        functions += [joined(f"join{k}", results, k, joining) for k in results.summed]
+    functions.append(_Advance("run", source, results, source.stepped, source.ok, diagnosing, group).written())
     if source.starting is not None:
-        functions.append(_Advance("starting", source, kept, *source.starting, diagnosing, group).written())
-    return "\n".join([normal_pair_function(), module(functions, kept.most)])
+        functions.append(_Advance("starting", source, results, *source.starting, diagnosing, group).written())
+    return "\n".join([normal_pair_function(), module(functions, results.most)])
 
 
 def module(functions: Sequence[Function], most: int) -> str:
@@ -296,8 +296,8 @@ def normal_pair(w: Kernel, stream: str, path: str, number: str) -> tuple[str, st
 class _OfPaths:
     """The common part of kernels over the paths: the lane of a thread, the inputs of its path, its rows at a save."""
 
-    def __init__(self, name: str, source: Source, kept: LaunchResults, group: int):
-        self.w, self.source, self.kept = Kernel(name, group, kept.most), source, kept
+    def __init__(self, name: str, source: Source, results: LaunchResults, group: int):
+        self.w, self.source, self.kept = Kernel(name, group, results.most), source, results
         w = self.w
         self.stride = w.whole("mul", w.count("stride"), 8)
         self.lane = w.whole("add", w.whole("mul", w.block_number, group), w.tid)
@@ -325,7 +325,7 @@ class _OfPaths:
 
     def see(self, state: Sequence[str], step: str, slot: str) -> None:
         """Keep the numbers of the path at a save, number `slot` of the launch."""
-        w, source, kept = self.w, self.source, self.kept
+        w, source, results = self.w, self.source, self.kept
 
         def given(node: Node) -> str:
             array, k = node.attr
@@ -339,14 +339,14 @@ class _OfPaths:
         values = list(map(printer.read, source.seen))
         n = source.traced.start.jaxpr.invars[1].aval.shape[0]
         sound = self.finite(values[:n], source.seen_dtypes[:n], self.is_path)
-        if kept.rows:
-            base = w.whole("mul", slot, kept.rows)
+        if results.rows:
+            base = w.whole("mul", slot, results.rows)
             for k, (x, dtype) in enumerate(zip(values, source.seen_dtypes, strict=True)):
                 w.store_row(x, self.row("seen", w.whole("add", base, k)), dtype)
             one = w.value(f"select i1 {sound}, double 1.0, double 0.0")
-            w.store(one, self.row("seen", w.whole("add", base, kept.rows - 1)), "double")
-        for k, numbers in kept.summed.items():
-            counted = self.is_path if k in kept.counting_failed else sound
+            w.store(one, self.row("seen", w.whole("add", base, results.rows - 1)), "double")
+        for k, numbers in results.summed.items():
+            counted = self.is_path if k in results.counting_failed else sound
             self._sum(k, [self._real(values[i], source.seen_dtypes[i]) for i in numbers], counted, slot)
 
     def _real(self, x: str, dtype: np.dtype) -> str:
@@ -358,8 +358,8 @@ class _OfPaths:
         return w.value(f"{'sitofp' if dtype.kind == 'i' else 'uitofp'} {w.type(dtype)} {x} to double")
 
     def _sum(self, k: int, x: list[str], sound: str, slot: str) -> None:
-        w, kept = self.w, self.kept
-        base = w.whole("add", w.whole("mul", slot, kept.values), kept.places[k])
+        w, results = self.w, self.kept
+        base = w.whole("add", w.whole("mul", slot, results.values), results.places[k])
 
         def leave(j: str, total: str) -> None:
             row = w.whole("mul", w.whole("add", base, j), w.count("blocks"))
@@ -392,8 +392,8 @@ class _OfPaths:
 
 
 class _Begin(_OfPaths):
-    def __init__(self, source: Source, kept: LaunchResults, group: int):
-        super().__init__("begin", source, kept, group)
+    def __init__(self, source: Source, results: LaunchResults, group: int):
+        super().__init__("begin", source, results, group)
 
     def written(self) -> Function:
         w, source = self.w, self.source
@@ -413,13 +413,13 @@ class _Advance(_OfPaths):
         self,
         name: str,
         source: Source,
-        kept: LaunchResults,
+        launch: LaunchResults,
         results: list[Entry],
         ok: Entry,
         diagnosing: bool,
         group: int,
     ):
-        super().__init__(name, source, kept, group)
+        super().__init__(name, source, launch, group)
         self.results, self.ok, self.diagnosing = results, ok, diagnosing
 
     def written(self) -> Function:
@@ -555,14 +555,14 @@ class _Advance(_OfPaths):
         w.when(fresh, write)
 
 
-def joined(name: str, kept: LaunchResults, statistic: int, threads: int) -> Function:
+def joined(name: str, results: LaunchResults, statistic: int, threads: int) -> Function:
     """The kernel that joins the sums of blocks b, one block of threads for each save: with δ = m_b - m,
 
     M2 = Σ M2_b + N_b δ δᵀ,   M3 = Σ M3_b + 3 δ M2_b + N_b δ³,   M4 = Σ M4_b + 4 δ M3_b + 6 δ² M2_b + N_b δ⁴.
     """
-    w, n = Kernel(name, threads, kept.most), len(kept.summed[statistic])
+    w, n = Kernel(name, threads, results.most), len(results.summed[statistic])
     row_bytes = w.whole("mul", w.count("blocks"), 8)
-    first = w.whole("add", w.whole("mul", w.block_number, kept.values), kept.places[statistic])
+    first = w.whole("add", w.whole("mul", w.block_number, results.values), results.places[statistic])
 
     def part(j: int, block: str) -> str:
         row = w.at(w.address("partials"), w.whole("mul", w.whole("add", first, j), row_bytes))

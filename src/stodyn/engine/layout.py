@@ -48,8 +48,8 @@ class Layout:
 
     @property
     def blocks(self) -> int:
-        found = self.whole_blocks
-        return found + (self.first_path(found) < self.paths)
+        count = self.whole_blocks
+        return count + (self.first_path(count) < self.paths)
 
     @property
     def whole_blocks(self) -> int:
@@ -131,14 +131,14 @@ class Layout:
     def in_front(self) -> list[int]:
         """The first coordinates of the start and of each random parameter among those in front of the normals, and how
         many there are in all. The first of all chooses the place in lists of values."""
-        found, rng = [int(self._draws_places)], Uniforms(np.random.SFC64(0), np.empty((0, 1)), np.zeros(1))
+        counts, rng = [int(self._draws_places)], Uniforms(np.random.SFC64(0), np.empty((0, 1)), np.zeros(1))
         draws = [] if self.has_common_start else [lambda: self.spec.problem.draw_start(rng, range(1))]
-        found += [found[0]] * self.has_common_start
+        counts += [counts[0]] * self.has_common_start
         draws += [functools.partial(source.draw, rng, range(1), "params") for source in self._own_sources]
         for draw in draws:
             draw()
-            found.append(found[0] + rng.taken)
-        return found
+            counts.append(counts[0] + rng.taken)
+        return counts
 
     @property
     def _draws_places(self) -> bool:

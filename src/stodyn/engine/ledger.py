@@ -97,8 +97,8 @@ class Ledger:
 
     def _check(self, known: Manifest) -> None:
         """Refuse a folder that holds another run."""
-        found = identity.differences(known.identity, self.job.identity)
-        if not found:
+        differences = identity.differences(known.identity, self.job.identity)
+        if not differences:
             return
         was, now = ("sweep" in one for one in (known.identity, self.job.identity))
         if was != now:
@@ -113,7 +113,7 @@ class Ledger:
                 f"is that of a new run with block={known.width}), or another folder."
             )
         raise ValueError(
-            f"ledger: {self.folder} holds another run: {'; '.join(found)}. Give the same run to continue it, or "
+            f"ledger: {self.folder} holds another run: {'; '.join(differences)}. Give the same run to continue it, or "
             "another folder."
         )
 
@@ -350,18 +350,18 @@ def load(file: str | os.PathLike) -> xr.Dataset:
         return results.load(folder)
     known = _known(folder)
     try:
-        found = plain.unpacked((folder / RESULT).read_bytes()).value
+        result = plain.unpacked((folder / RESULT).read_bytes()).value
     except FileNotFoundError:
-        found = {}
+        result = {}
     except plain.Damaged as error:
         raise ValueError(
             f"ledger: the result in {folder} is damaged. Give the same run again: its blocks are still there"
         ) from error
-    if not found or json.loads(found["attrs"]["provenance"])["paths"] != known.paths:
+    if not result or json.loads(result["attrs"]["provenance"])["paths"] != known.paths:
         state = status(folder)
         raise ValueError(
             f"ledger: the run in {folder} is not complete: {state.done} of {state.blocks} blocks are done. Give the "
             "same run again (simulate with the same arguments, or `stodyn resume`): it continues where it stopped"
         )
-    variables, coords = ({name: tuple(v) for name, v in found[kind].items()} for kind in ("variables", "coords"))
-    return xr.Dataset(variables, coords, found["attrs"])
+    variables, coords = ({name: tuple(v) for name, v in result[kind].items()} for kind in ("variables", "coords"))
+    return xr.Dataset(variables, coords, result["attrs"])

@@ -67,24 +67,24 @@ class LoopSource(OfOnePath):
         return arrays.one(arrays.graph.input((name, 0), dtype, lane=False, moves=moves))
 
     def _params(self, arrays: ArrayTraces, lane_axis: bool = False) -> list[Array]:
-        found, own, common = [], 0, 0
+        params, own, common = [], 0, 0
         for example, differs in zip(self.examples, self.varies, strict=True):
             shape, size = np.shape(example), int(np.prod(np.shape(example)))
             name, first = ("own_params", own) if differs else ("common_params", common)
             dtype = np.asarray(example).dtype
             buffer = Buffer(name, first, shape, dtype, lane=bool(differs), moves=False)
             array = arrays.buffered(buffer)
-            found.append(_with_lane(array) if lane_axis and differs else array)
+            params.append(_with_lane(array) if lane_axis and differs else array)
             own, common = own + size * differs, common + size * (not differs)
-        return found
+        return params
 
     def _leaves(self, name: str) -> list[Buffer]:
         """The arrays of the state, one after another."""
-        found, first = [], 0
+        leaves, first = [], 0
         for shape, dtype in zip(self.layout.shapes, self.layout.leaf_dtypes, strict=True):
-            found.append(Buffer(name, first, shape, dtype))
-            first += found[-1].size
-        return found
+            leaves.append(Buffer(name, first, shape, dtype))
+            first += leaves[-1].size
+        return leaves
 
     def _x(self, arrays: ArrayTraces, state: Sequence[Array]) -> Array:
         return arrays.run(self.traced.read, state)[0]
@@ -122,8 +122,8 @@ class LoopSource(OfOnePath):
         after = [arrays.kept(array, next(into)) for array in after]
         if layout.gathered:
             moved = [_with_lane(self._x(arrays, x)) for x in (method, after)]
-            found = arrays.run(self.watched.track, [t, h, *moved, *gathered, *self._params(arrays, True)])
-            for array in found:
+            tracked = arrays.run(self.watched.track, [t, h, *moved, *gathered, *self._params(arrays, True)])
+            for array in tracked:
                 arrays.kept(array, next(into))
         counts = leaves[layout.method + layout.gathered :]
         wanted = [*([iterations] if layout.iterations else []), *([rounded] if layout.rounded else [])]
@@ -144,10 +144,10 @@ class LoopSource(OfOnePath):
         x = self._x(arrays, leaves[: layout.method])
         last = layout.method + layout.gathered
         count = _with_lane(leaves[last]) if layout.iterations else arrays.constant(np.zeros(1, np.int32))
-        found = arrays.run(watched.see, [t, _with_lane(x), count, *gathered, *self._params(arrays, True)])
+        values = arrays.run(watched.see, [t, _with_lane(x), count, *gathered, *self._params(arrays, True)])
         numbers, dtypes, total = [], [x.dtype] * x.size, x.size
         arrays.kept(x, Buffer("seen", 0, x.shape, x.dtype))
-        for array in found:
+        for array in values:
             if _are_components(arrays, array, x):
                 numbers.append(np.arange(x.size).reshape(array.shape[:-1]))
                 continue
@@ -233,11 +233,11 @@ class _Advance:
                 if self.diagnosing:
                     self.diagnose(self.printer.read(self.ok), then, following, lane)
             q_after = self.save(lane, then, following, q)
-            again = w.value(f"icmp slt i64 {following}, {w.count('steps')}")
+            goes_on = w.value(f"icmp slt i64 {following}, {w.count('steps')}")
             w.carry(phis, before, (
                 (i, "i64", "0", following), (q, "i64", "0", q_after), (now, "ptr", one, then), (then, "ptr", other, now)
             ))  # fmt: skip
-            w.branch(again, head, end)
+            w.branch(goes_on, head, end)
             w.open(end)
             self.copy(lane, then, inwards=False)
         return w

@@ -45,14 +45,14 @@ def names(source: LoopSource) -> list[str]:
     return ["begin", "run", *(["starting"] if source.starting is not None else [])]
 
 
-def text(source: LoopSource, kept: LaunchResults, diagnosing: bool, threads: int) -> str:
+def text(source: LoopSource, results: LaunchResults, diagnosing: bool, threads: int) -> str:
     """The kernels begin, run and, where the method has it, starting, as LLVM text."""
     functions: list[Function] = [
-        _Begin("begin", source, kept, threads).written(),
-        _Advance("run", source, kept, source.stepped, source.ok, diagnosing, threads).written(),
+        _Begin("begin", source, results, threads).written(),
+        _Advance("run", source, results, source.stepped, source.ok, diagnosing, threads).written(),
     ]
     if source.starting is not None:
-        functions.append(_Advance("starting", source, kept, *source.starting, diagnosing, threads).written())
+        functions.append(_Advance("starting", source, results, *source.starting, diagnosing, threads).written())
     return "\n".join([normal_pair_function(), module(functions, 1)])
 
 
@@ -139,8 +139,8 @@ def rows_of_scratch(source: LoopSource) -> int:
 class _OfPaths:
     """The common part of kernels over the paths: the path of a thread, its share of the entries, its rows at a save."""
 
-    def __init__(self, name: str, source: LoopSource, kept: LaunchResults, threads: int):
-        self.source, self.kept = source, kept
+    def __init__(self, name: str, source: LoopSource, results: LaunchResults, threads: int):
+        self.source, self.kept = source, results
         self.w = w = Kernel(name, threads, 1)
         shift = w.count("shift")
         inside = w.whole("sub", w.whole("shl", 1, shift), 1)
@@ -182,10 +182,10 @@ class _OfPaths:
 
     def see(self, state: str, step: str, slot: str | int, behind: Program) -> None:
         """The rows of a save, number `slot` of the launch; the last is 1 where a path is sound."""
-        w, kept = self.w, self.kept
+        w, results = self.w, self.kept
         n = self.source.traced.start.jaxpr.invars[1].aval.shape[0]
-        seen = w.at(self.here("seen"), w.whole("mul", w.whole("mul", slot, kept.rows), w.count("stride")), 8)
-        sound = self.row(seen, kept.rows - 1)
+        seen = w.at(self.here("seen"), w.whole("mul", w.whole("mul", slot, results.rows), w.count("stride")), 8)
+        sound = self.row(seen, results.rows - 1)
         one = w.value(f"select i1 {self.is_path}, double 1.0, double 0.0")
         w.when(self.is_first, lambda: w.store(one, sound, "double"))
         scratch = self.row(self.here("entries"), _scratch(behind)[1])
@@ -252,13 +252,13 @@ class _Advance(_OfPaths):
         self,
         name: str,
         source: LoopSource,
-        kept: LaunchResults,
+        results: LaunchResults,
         program: Program,
         ok: Entry,
         diagnosing: bool,
         threads: int,
     ):
-        super().__init__(name, source, kept, threads)
+        super().__init__(name, source, results, threads)
         self.program, self.ok, self.diagnosing = program, ok, diagnosing
 
     def written(self) -> Function:

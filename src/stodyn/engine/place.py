@@ -257,10 +257,10 @@ class Threads(Place):
 
         def one(block: int) -> Any:
             with jax.enable_x64(True):
-                found = None if ledger is None else ledger.read(block)
-                if found is not None:
+                stored = None if ledger is None else ledger.read(block)
+                if stored is not None:
                     tell(job.path_steps(block))
-                    return found
+                    return stored
                 part = job.compute(block, heard)
                 if ledger is not None:
                     ledger.write(block, job.pack(block, part))

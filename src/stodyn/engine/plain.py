@@ -113,8 +113,8 @@ def _built(structure: dict[str, Any], arrays: list[np.ndarray], classes: Mapping
                 "statistic's class; define it there, at the top, or import it"
             )
         return classes[content](*(_built(entry, arrays, classes) for entry in structure["entries"]))
-    found = [_built(entry, arrays, classes) for entry in content]
-    return tuple(found) if kind == "tuple" else found
+    entries = [_built(entry, arrays, classes) for entry in content]
+    return tuple(entries) if kind == "tuple" else entries
 
 
 def named_tuples(owners: Iterable[type]) -> dict[str, type]:
@@ -122,8 +122,8 @@ def named_tuples(owners: Iterable[type]) -> dict[str, type]:
     ours = [name for name in list(sys.modules) if name.startswith("stodyn.statistics.")]
     modules = dict.fromkeys((*ours, *(c.__module__ for owner in owners for c in owner.__mro__)))
     at_hand = [value for module in modules for value in list(vars(sys.modules.get(module, object)).values())]
-    found = (value for value in at_hand if isinstance(value, type) and issubclass(value, tuple))
-    return {_label(value): value for value in found if hasattr(value, "_fields")}
+    tuples = (value for value in at_hand if isinstance(value, type) and issubclass(value, tuple))
+    return {_label(value): value for value in tuples if hasattr(value, "_fields")}
 
 
 def _label(kind: type) -> str:

@@ -142,8 +142,8 @@ class _Work(Work):
         own: list[np.ndarray] = [np.empty((0, self.lanes))]
         common: list[np.ndarray] = []
         for values, varies in zip(members.params, spec.varies, strict=True):
-            kept = own if varies else common
-            kept.append(words(values).reshape(-1, self.lanes) if varies else words(values).ravel())
+            leaves = own if varies else common
+            leaves.append(words(values).reshape(-1, self.lanes) if varies else words(values).ravel())
         self.t, self.h = (np.ascontiguousarray(x, float) for x in (plan.t, plan.h))
         self.own_params = np.concatenate(own)
         self.failed, self.unsolved = np.zeros(self.lanes, np.int64), np.zeros(self.lanes, np.int64)
@@ -212,7 +212,7 @@ class _Work(Work):
         seen, n = self.seen[: len(times)], self.spec.problem.n
         finite = np.isfinite(seen[:, :n]).all(axis=1) & self.members.member
         weight_of_finite = np.where(finite, self.members.weight, 0.0)
-        found: list[Any] = []
+        entries: list[Any] = []
         for k, statistic in enumerate(self.spec.statistics):
             look = np.flatnonzero(self.plan.looks[k][inside])
             sound, weight = finite, weight_of_finite
@@ -220,20 +220,20 @@ class _Work(Work):
                 sound = np.broadcast_to(self.members.member, finite.shape)
                 weight = np.where(sound, self.members.weight, 0.0)
             if not look.size:
-                found.append(None)
+                entries.append(None)
             elif averages_itself(statistic):
                 rows: Any = source.rows_of[k][0].ravel()
                 products = statistic.products(len(rows))  # type: ignore[attr-defined]
-                found.append(sums.central_sums(seen, rows, weight, look, products))
+                entries.append(sums.central_sums(seen, rows, weight, look, products))
             elif counts_below(statistic):
                 edges = np.asarray(statistic.edges, self.spec.dtype).astype(float)  # type: ignore[attr-defined]
-                found.append(counts.below(seen, n, sound, look, edges))
+                entries.append(counts.below(seen, n, sound, look, edges))
             elif gives_values(statistic):
-                found.append((seen[look][:, source.rows_of[k][0].ravel()], sound[look]))
+                entries.append((seen[look][:, source.rows_of[k][0].ravel()], sound[look]))
             else:
                 observed = [self._by_jax(k, statistic, seen[j], sound[j], times[j]) for j in look]
-                found.append(jax.tree.map(lambda *parts: np.stack(parts), *observed))
-        return found
+                entries.append(jax.tree.map(lambda *parts: np.stack(parts), *observed))
+        return entries
 
     def _by_jax(self, k: int, statistic: Statistic, seen, sound, t) -> Any:
         """The observation of a statistic that looks at all paths of a block together, in JAX."""
@@ -289,12 +289,12 @@ class _Packing(_Work):
             self._pack(np.flatnonzero(goes_on))
         return min(super().end(first), first + max(STOPPING // max(self.going.size, 1), 1))
 
-    def _pack(self, kept: np.ndarray) -> None:
+    def _pack(self, going: np.ndarray) -> None:
         """Continue with only these lanes."""
-        self.going = self.going[kept]
-        if not kept.size:
+        self.going = self.going[going]
+        if not going.size:
             return
-        lanes = np.append(kept, np.repeat(kept[:1], -kept.size % self.program.chunk))
+        lanes = np.append(going, np.repeat(going[:1], -going.size % self.program.chunk))
         self.few = {
             **{name: np.ascontiguousarray(self.few[name][:, lanes]) for name in ("state", "own_params")},
             "generators": _of_lanes(self.few["generators"], len(self.program.streams), lanes),
@@ -324,9 +324,9 @@ class _Packing(_Work):
         return self.bad()
 
     def diagnose(self, before: tuple[np.ndarray, np.ndarray], first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
-        found = super().diagnose(before, first, last)
+        diagnosis = super().diagnose(before, first, last)
         step, unsolved = np.full(self.lanes, -1), np.zeros(self.lanes, bool)
-        step[self.going], unsolved[self.going] = (part[: self.going.size] for part in found)
+        step[self.going], unsolved[self.going] = (part[: self.going.size] for part in diagnosis)
         return step, unsolved
 
 

@@ -49,7 +49,7 @@ class Processes(Place):
         bundles = Bundles(job, ledger, self.count)
 
         def one(bundle: list[tuple[int, Any]]) -> list[Any]:
-            missing = [block for block, found in bundle if found is None]
+            missing = [block for block, part in bundle if part is None]
             records, seconds = compute(missing) if missing else ([], 0.0)
             if missing:
                 bundles.took(seconds, len(missing))

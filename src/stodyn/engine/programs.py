@@ -203,9 +203,9 @@ class ByPrint(Stepping, SingleSteps):
 
     def on_grid(self, spec: Spec) -> ByPrint:
         """The same program for a run that differs only in its times, without tracing it again."""
-        found = copy.copy(self)
-        found.spec, found.plan = spec, plan_of(spec)
-        return found
+        program = copy.copy(self)
+        program.spec, program.plan = spec, plan_of(spec)
+        return program
 
     @property
     def width(self) -> int:
@@ -388,12 +388,12 @@ _in_float64: list[bool] = []
 @contextlib.contextmanager
 def _in_float64_everywhere() -> Iterator[None]:
     """float64 in all threads: XLA calls functions of the host from threads of its own, which follow the session."""
-    found: list[bool] = []
-    asking = threading.Thread(target=lambda: found.append(jax.config.jax_enable_x64))  # type: ignore[attr-defined]
+    answers: list[bool] = []
+    asking = threading.Thread(target=lambda: answers.append(jax.config.jax_enable_x64))  # type: ignore[attr-defined]
     with _changing:
         asking.start()  # a new thread has the session's setting, not that of the thread we are in
         asking.join()
-        _in_float64.append(found[0])
+        _in_float64.append(answers[0])
         jax.config.update("jax_enable_x64", True)
     try:
         yield
@@ -443,8 +443,8 @@ class Hosted(Way):
         ]
         tree = spec.params_tree
         streams = {name: stream.generator(layout.seed, block, name) for name in stream.STREAMS}
-        found = spec.method.solve(spec.problem, times, members.start.T, tree.unflatten(leaves), streams)
-        states, expected = np.asarray(found, spec.dtype), (len(times), width, spec.problem.n)
+        solved = spec.method.solve(spec.problem, times, members.start.T, tree.unflatten(leaves), streams)
+        states, expected = np.asarray(solved, spec.dtype), (len(times), width, spec.problem.n)
         if states.shape != expected:
             raise ValueError(f"method: {spec.method.name}.solve gave shape {states.shape}, expected {expected}")
         finite, params = np.isfinite(states).all(axis=2), tree.unflatten(members.params)

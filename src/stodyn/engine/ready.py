@@ -99,11 +99,11 @@ class Ready:
     def arrays(self, *, seed: Integer, params: Any = None, start: Any = None) -> dict[str, np.ndarray]:
         """The same numbers as plain arrays by name, without coordinates or record: the cheapest call there is."""
         tally = self._tally(seed, params, start)
-        found: dict[str, np.ndarray] = {}
+        arrays: dict[str, np.ndarray] = {}
         for _, labelled, _ in tally.labelled():
-            found |= {name: variable.values for name, variable in labelled.variables.items()}
+            arrays |= {name: variable.values for name, variable in labelled.variables.items()}
         failed = tally.log.variables() if tally.on_failure == "record" else {}
-        return found | {name: values for name, (_, values) in failed.items()}
+        return arrays | {name: values for name, (_, values) in failed.items()}
 
     def _tally(self, seed: Integer, params: Any, start: Any) -> Tally:
         check_options(self.run.paths, seed, self.options["on_failure"])

@@ -68,8 +68,10 @@ class Run(Job):
         where = Block(self.layout.first_path(block), self.paths_in(block))
         folded = [s.fold(o, where) for s, o in zip(self.spec.statistics, observed, strict=True)]
         # Laid out in memory as they are when read from a record, so that later sums add in the same order.
-        kept = jax.tree.map(lambda x: np.asarray(x, order="C") if isinstance(x, (np.ndarray, jax.Array)) else x, folded)
-        return Part(kept, *failures, rounded)
+        folded_arrays = jax.tree.map(
+            lambda x: np.asarray(x, order="C") if isinstance(x, (np.ndarray, jax.Array)) else x, folded
+        )
+        return Part(folded_arrays, *failures, rounded)
 
     def __reduce__(self) -> tuple:
         """Pickled without programs and traces, which are made again on arrival."""
@@ -141,7 +143,7 @@ class Tally:
 
     def take(self, block: int, part: Part) -> None:
         """The next block."""
-        run, (kept, lanes, steps, unsolved, rounded) = self.run, part
+        run, (folded, lanes, steps, unsolved, rounded) = self.run, part
         first = run.layout.first_path(block)
         self.rounded += rounded
         self.log.add(first + lanes, steps, unsolved)
@@ -150,11 +152,11 @@ class Tally:
             looked_at = first + run.paths_in(block)
             raise self.log.error(looked_at, problem.failure_advice, problem.unsolved, spec.implicit)
         if not self.merged:
-            self.merged = kept
+            self.merged = folded
             if run.blocks > 1:  # what cannot stand together is refused here, not at the end
                 results.together(self.labelled(), {})
         else:
-            pairs = zip(run.spec.statistics, self.merged, kept, strict=True)
+            pairs = zip(run.spec.statistics, self.merged, folded, strict=True)
             self.merged = [statistic.merge(a, b) for statistic, a, b in pairs]
 
     def labelled(self) -> list[tuple[Statistic, Labelled, Labels]]:

@@ -53,10 +53,10 @@ def check(devices: tuple[Any, ...]) -> None:
 
 @functools.cache
 def _check(device: Any) -> None:
-    said = faults(device)
-    if said:
+    messages = faults(device)
+    if messages:
         raise WrongDevice(
-            f"device: {device.device_kind} with JAX {jax.__version__} gives wrong numbers: {'; '.join(said)}. "
+            f"device: {device.device_kind} with JAX {jax.__version__} gives wrong numbers: {'; '.join(messages)}. "
             'Another driver or version of JAX may help; device="cpu" avoids it.'
         )
 
@@ -70,10 +70,10 @@ def faults(device: Any, paths: int = PATHS) -> list[str]:
     tally = Tally(run, "raise")
     tally.take(0, run.compute(0, lambda steps: None))
     (_, seen, _), (_, moments, _) = tally.labelled()
-    found = np.asarray(seen.variables["known"].values)[0]
-    said = [
+    values = np.asarray(seen.variables["known"].values)[0]
+    messages = [
         f"{name} gives {value!r} for {expected!r}"
-        for (name, (_, expected)), value in zip(KNOWN.items(), found.tolist(), strict=True)
+        for (name, (_, expected)), value in zip(KNOWN.items(), values.tolist(), strict=True)
         if not abs(value - expected) <= ROUNDED * abs(expected)
     ]
     h = 1.0 / STEPS
@@ -82,15 +82,15 @@ def faults(device: Any, paths: int = PATHS) -> list[str]:
     for name, expected in exact.items():
         value, error = (float(moments.variables[v].values[0, 0]) for v in (name, f"{name}_stderr"))
         if not abs(value - expected) <= FAR * error:
-            said.append(f"the {name} of {paths} paths is {value!r} ± {error:.1g} for {expected!r}")
-    return said + _faults_of_jax(device)
+            messages.append(f"the {name} of {paths} paths is {value!r} ± {error:.1g} for {expected!r}")
+    return messages + _faults_of_jax(device)
 
 
 def _faults_of_jax(device: Any) -> list[str]:
     with jax.enable_x64(True), jax.default_device(device):
-        found = np.asarray(jax.jit(lambda x: jnp.stack([f(x) for f, _ in KNOWN.values()]))(np.float64(X)))
+        values = np.asarray(jax.jit(lambda x: jnp.stack([f(x) for f, _ in KNOWN.values()]))(np.float64(X)))
     return [
         f"JAX gives {value!r} for {name}, not {expected!r}"
-        for (name, (_, expected)), value in zip(KNOWN.items(), found.tolist(), strict=True)
+        for (name, (_, expected)), value in zip(KNOWN.items(), values.tolist(), strict=True)
         if not abs(value - expected) <= ROUNDED * abs(expected)
     ]

@@ -179,28 +179,28 @@ def simulate(
     rule = paths if isinstance(paths, Until) else None
     first = FIRST_PATHS if rule is not None else paths
     check_options(first, seed, on_failure)
-    where, devices, found = whereabouts(place, threads, device)
+    where, devices, reason = whereabouts(place, threads, device)
     spec = described(problem, chosen, t, dt, collect, dtype, 1 if rule is not None else paths, stop)
     run = run_of(spec, int(first), int(seed), executor, devices, block)  # type: ignore[arg-type]
     if points != "random":
         run = dataclasses.replace(run, layout=dataclasses.replace(run.layout, points=points))
     warn_of_unstable_steps(run, problem, stacklevel=4)
     if rule is None:
-        tally, kept = _run(run, where, ledger, progress, on_failure)
+        tally, open_ledger = _run(run, where, ledger, progress, on_failure)
         reached: dict[str, Any] = {}
     else:
-        tally, kept, reached = _run_until(rule, run, where, ledger, progress, on_failure, began)
+        tally, open_ledger, reached = _run_until(rule, run, where, ledger, progress, on_failure, began)
     if points != "random":
         reached |= of_randomisations(spec.statistics, tally.merged, run.labels())
     further = {
         **reached,
         **({} if method is not None else {"advice": advice(problem, chosen)}),
-        **({} if found == "asked for" else {"device": f"{'GPU' if devices else 'processor'}: {found}"}),
-        **({} if kept is None else {"blocks_read": kept.read_blocks}),
+        **({} if reason == "asked for" else {"device": f"{'GPU' if devices else 'processor'}: {reason}"}),
+        **({} if open_ledger is None else {"blocks_read": open_ledger.read_blocks}),
     }
     result = dataset(tally, where, further, began)
-    if kept is not None:
-        kept.finish(result)
+    if open_ledger is not None:
+        open_ledger.finish(result)
     return result
 
 
@@ -224,12 +224,12 @@ def described(
 def whereabouts(place: Place | None, threads: Integer | None, device: Any) -> tuple[Place, tuple[Any, ...], str]:
     """Where the blocks run: the place, the devices (none for the processor), and why these."""
     where = chosen_place(place, threads)
-    devices, found = find_devices(device)
+    devices, reason = find_devices(device)
     if devices and not isinstance(where, Threads):
         raise ValueError("place: workers elsewhere run on their processors; leave device out, or place")
     if devices and place is None and threads is None:
         where = Threads(2 * len(devices))  # one to feed a device while another waits for it
-    return where, devices, found
+    return where, devices, reason
 
 
 def dataset(tally: Tally, where: Place, further: dict[str, Any], began: float) -> xr.Dataset:
@@ -454,8 +454,8 @@ def replay(
     if method.spelling != record["method"]:
         raise ValueError(f"method: the run was made with {record['method']}, got {method.spelling}")
     if ("stop" in record) != (stop is not None):
-        found = "stopped its paths; give the same stop=" if stop is None else "did not stop its paths; leave stop out"
-        raise ValueError(f"stop: the run {found}")
+        fault = "stopped its paths; give the same stop=" if stop is None else "did not stop its paths; leave stop out"
+        raise ValueError(f"stop: the run {fault}")
     spec = describe(problem, method, record["t"], record["dt"], States(every=1), record["dtype"], stop)
     if str(record.get("normals", "")).startswith("Sobol"):
         raise ValueError(
@@ -464,17 +464,17 @@ def replay(
     counted = str(record.get("normals", "")).startswith("Philox")
     executor = record["executor"] if record["executor"] in programs.EXECUTORS else "auto"
     way = programs.get(spec, executor, Counted if counted else Drawn)
-    again = Run(spec, Layout(spec, record["paths"], record["seed"], record["block"]), way)
-    if record.get("normals") != again.way.normals:
+    one_path = Run(spec, Layout(spec, record["paths"], record["seed"], record["block"]), way)
+    if record.get("normals") != one_path.way.normals:
         raise ValueError(
             f"run: its normals ({record.get('normals')}) are from another version of stodyn; replay it with that one"
         )
     if spec.traced is not None and spec.traced.fingerprint != record["fingerprint"]:
         raise ValueError("problem: this is not the one the run was made with (its equations or constants differ)")
-    if again.record()["given"] != record["given"]:
+    if one_path.record()["given"] != record["given"]:
         raise ValueError("problem: this is not the one the run was made with (its start or params differ)")
     with jax.enable_x64(True):
-        values = _one_path(again, int(path))
+        values = _one_path(one_path, int(path))
     coords = {"time": spec.times, "component": list(spec.problem.components)}
     attrs = {"path": int(path), "provenance": run.attrs["provenance"]}
     return xr.Dataset({"path": (("time", "component"), values)}, coords, attrs)

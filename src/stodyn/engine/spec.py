@@ -141,7 +141,7 @@ def describe(
         further = {"stop": measured.said}
         statistics = (*statistics, *_of_stops(statistics, measured, stepped))
         saves = (*saves, saves[0], np.array([len(lengths)]))
-    said = {
+    record = {
         "problem": type(problem).__name__,
         "method": method.spelling,
         "lowering": changes,
@@ -155,7 +155,7 @@ def describe(
     implicit = tuple(other.name for other in stable_methods(problem) if other.name != method.name)
     levels = 0 if stop is None else len(stop.levels)
     kept_traces.note_facts(problem, facts_key)
-    return Spec(stepped, measured, times, lengths, statistics, saves, np.dtype(dtype), traced, said, implicit, levels)
+    return Spec(stepped, measured, times, lengths, statistics, saves, np.dtype(dtype), traced, record, implicit, levels)
 
 
 def _of_stops(statistics: tuple[Statistic, ...], method: Stopping, problem: Any) -> tuple[Statistic, ...]:
@@ -182,8 +182,8 @@ def _check_resolution(needs: Approximation, order: float, problem: Any, times: n
 def _seen(problem: Any) -> dict[str, Look]:
     """The traces of a problem's functions. Each is traced at least twice, and refused where the last two traces differ,
     since a number that it draws would be drawn only once."""
-    found = traces.looks_of(problem)
-    for name, look in found.items():
+    looks = traces.looks_of(problem)
+    for name, look in looks.items():
         if look.earlier is not None and look.earlier.digest == look.digest:
             continue
         if fingerprint(look.again()) != look.digest and not calls_host(look.trace):
@@ -192,7 +192,7 @@ def _seen(problem: Any) -> dict[str, Look]:
                 "a clock? JAX traces a function once, so all paths and steps would get the same number. "
                 "Put randomness into diffusion, start or params."
             )
-    return found
+    return looks
 
 
 def _traced(problem: Any, method: Method, dtype: np.dtype) -> traces.Traced:
@@ -212,11 +212,11 @@ def as_it_is_now(problem: Any) -> Any:
         return given
     fields = {field.name: getattr(given, field.name) for field in dataclasses.fields(given) if field.init}
     kind: Any = type(given)
-    found = kind(**{name: as_it_is_now(v) if isinstance(v, Problem) else v for name, v in fields.items()})
+    rebuilt = kind(**{name: as_it_is_now(v) if isinstance(v, Problem) else v for name, v in fields.items()})
     earlier: dict[str, Look] = vars(given).get("looks", {})
-    for name, look in found.looks.items():
-        found.looks[name] = dataclasses.replace(look, earlier=earlier.get(name))
-    return found
+    for name, look in rebuilt.looks.items():
+        rebuilt.looks[name] = dataclasses.replace(look, earlier=earlier.get(name))
+    return rebuilt
 
 
 def chosen_method(problem: Any, method: Catalogued | str | None) -> Catalogued:
@@ -247,8 +247,8 @@ def matched(problem: Any, method: Any) -> tuple[Any, list[str]]:
                 f"method: {method.name} takes {accepts.__name__} problems, but the problem is of type {kind}. "
                 f"{best_fitting(asked)}"
             )
-        problem, said = lowered
-        changes.append(said)
+        problem, change = lowered
+        changes.append(change)
     reason = method.refusal(problem)
     if reason is not None:
         raise ValueError(f"method: {reason}. {best_fitting(asked, method.name)}")
@@ -330,8 +330,8 @@ def rounded_numbers(spec: Spec) -> list[str]:
     """The numbers of a float64 run that were rounded to float32 before it began, in words."""
     if spec.dtype != np.float64:
         return []
-    found = [] if spec.traced is None else list(spec.traced.rounded_constants)
+    rounded = [] if spec.traced is None else list(spec.traced.rounded_constants)
     for name, tree in {"start": getattr(spec.problem, "start", None), "params": spec.problem.params}.items():
         for place, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
-            found += [f"{name}{jax.tree_util.keystr(place)} = {leaf}"] if traces.was_rounded(leaf) else []
-    return found
+            rounded += [f"{name}{jax.tree_util.keystr(place)} = {leaf}"] if traces.was_rounded(leaf) else []
+    return rounded

@@ -67,16 +67,16 @@ class UnstableStep(NamedTuple):
 
 def warn_of_unstable_steps(run: Any, problem: Any, stacklevel: int) -> None:
     """Warn where the steps of a run are unstable, and name a step and a method that are stable."""
-    found = find_unstable(run.spec, run.layout, run.way)
-    if found is None:
+    unstable = find_unstable(run.spec, run.layout, run.way)
+    if unstable is None:
         return
-    spec, h = run.spec, found.length
+    spec, h = run.spec, unstable.length
     name = _stable_method(problem, spec, run.layout)
     other = "" if name is None else f", or {name}, which is stable with steps of {h:g}"
     warnings.warn(
-        f"dt: steps of {h:g} are unstable: about the state at t = {found.t:g} {spec.method.name} makes differences "
-        f"grow by {found.factor:.4g} per step {found.sense}, but the equations do not. Take steps of "
-        f"{_rounded_down(found.longest()):g} or less{other}.",
+        f"dt: steps of {h:g} are unstable: about the state at t = {unstable.t:g} {spec.method.name} makes differences "
+        f"grow by {unstable.factor:.4g} per step {unstable.sense}, but the equations do not. Take steps of "
+        f"{_rounded_down(unstable.longest()):g} or less{other}.",
         UnstableSteps,
         stacklevel=stacklevel,
     )
@@ -99,15 +99,15 @@ def find_unstable(spec: Spec, layout: Layout, way: Any) -> UnstableStep | None:
         return None  # differences off the constraints grow in every step, and are taken back by the next
     if not isinstance(way, programs.SingleSteps) or spec.dtype != np.float64:
         return None
-    steps, found, looked, unstable = _Steps(spec, layout, way), None, 0, 0
+    steps, first, looked, unstable = _Steps(spec, layout, way), None, 0, 0
     is_explicit = isinstance(spec.traced.step.jaxpr.outvars[-2], core.Literal)  # type: ignore[union-attr]
     if not is_explicit and len(steps.weights) == 1:
         return None
     for t, state in _states(spec, layout, way):
         is_lost = not np.isfinite(state).all()
         here = None if is_lost else _unstable_about(functools.partial(steps.about, t, state), t, spec, is_explicit)
-        found, looked, unstable = found or here, looked + 1, unstable + (is_lost or here is not None)
-    return found if unstable >= min(2, looked) else None
+        first, looked, unstable = first or here, looked + 1, unstable + (is_lost or here is not None)
+    return first if unstable >= min(2, looked) else None
 
 
 def _unstable_about(
@@ -231,8 +231,8 @@ class _Steps:
             follow = functools.partial(self._growth_in_directions, turns or self.turns, t, state)
 
         def own_growth(h: float) -> Growth | None:
-            found, turned = follow(h, begun)
-            return None if found is None else _own_growth(lambda short: follow(short, turned)[0], h, self.duration)
+            moved, turned = follow(h, begun)
+            return None if moved is None else _own_growth(lambda short: follow(short, turned)[0], h, self.duration)
 
         return lambda h: follow(h, begun)[0], own_growth
 

@@ -52,16 +52,16 @@ class State:
 
 def params_inputs(graph: Graph, examples: Sequence[Any], varies: Sequence[int], lane_axis: bool) -> list[np.ndarray]:
     """The parameters as inputs: rows of own_params for those that differ, else numbers of common_params."""
-    found, own, common = [], 0, 0
+    inputs, own, common = [], 0, 0
     for example, differs in zip(examples, varies, strict=True):
         shape, size = np.shape(example), int(np.prod(np.shape(example)))
         name, first = ("own_params", own) if differs else ("common_params", common)
         dtype = np.asarray(example).dtype
         nodes = [graph.input((name, first + k), dtype, lane=bool(differs), moves=False) for k in range(size)]
         (array,) = scalars.unflatten(nodes, [shape])
-        found.append(array[..., None] if lane_axis and differs else array)
+        inputs.append(array[..., None] if lane_axis and differs else array)
         own, common = own + size * differs, common + size * (not differs)
-    return found
+    return inputs
 
 
 def _flat(arrays: Sequence[np.ndarray]) -> list[Entry]:
@@ -129,13 +129,15 @@ class Source(OfOnePath):
             place += count
         common = [t, h] if k is None else [_one(graph.input(("k", 0), INT32, lane=False)), t, h]
         trace = self.traced.step if k is None else self.traced.starting
-        found = scalars.scalarised(trace, [*common, *method, *normals, *self._params(graph)], graph)
-        *after, ok, iterations, rounded = found
+        outputs = scalars.scalarised(trace, [*common, *method, *normals, *self._params(graph)], graph)
+        *after, ok, iterations, rounded = outputs
         results = _flat(after)
         if layout.gathered:
             moved = [x[:, None] for x in (self._x(graph, method), self._x(graph, after))]
-            found = scalars.scalarised(self.watched.track, [t, h, *moved, *gathered, *self._params(graph, True)], graph)
-            results += _flat(found)
+            outputs = scalars.scalarised(
+                self.watched.track, [t, h, *moved, *gathered, *self._params(graph, True)], graph
+            )
+            results += _flat(outputs)
         counts = leaves[layout.method + layout.gathered :]
         wanted = [*([iterations] if layout.iterations else []), *([rounded] if layout.rounded else [])]
         for count, more in zip(counts, wanted, strict=True):
@@ -154,7 +156,7 @@ class Source(OfOnePath):
         x = self._x(graph, leaves[: layout.method])
         last = layout.method + layout.gathered
         count = leaves[last][None] if layout.iterations else scalars.known_entries(np.zeros(1, np.int32))
-        found = scalars.scalarised(watched.see, [t, x[:, None], count, *gathered, *self._params(graph, True)], graph)
+        values = scalars.scalarised(watched.see, [t, x[:, None], count, *gathered, *self._params(graph, True)], graph)
         entries: list[Entry] = _flat([x[: self.traced.start.jaxpr.invars[1].aval.shape[0]]])
         places: dict[Any, int] = {}
         for k, entry in enumerate(entries):
@@ -166,7 +168,7 @@ class Source(OfOnePath):
                 entries.append(entry)
             return places[_name(entry)]
 
-        numbers = [np.array([place(e) for e in _flat([array])]).reshape(array.shape[:-1]) for array in found]
+        numbers = [np.array([place(e) for e in _flat([array])]).reshape(array.shape[:-1]) for array in values]
         rest = iter(numbers)
         rows_of = [[next(rest) for _ in range(count)] for count in watched.seen]
         return entries, [e.dtype for e in entries], rows_of
@@ -237,15 +239,15 @@ def printed(source: Source, width: int, diagnosing: bool = False) -> compiling.P
 def _changed_by_branches(results: Sequence[Entry], numbers: Sequence[int]) -> dict[int, tuple[int, int]]:
     """Which of these numbers of the state only a branch reads and changes, so that they stay in their rows while no
     path enters it: of each, the branch and its place there."""
-    readers, found = readers_of(reachable(results), results), {}
+    readers, changed = readers_of(reachable(results), results), {}
     for k in numbers:
         if isinstance(results[k], Node) and results[k].op == "result" and readers[id(results[k])] == 1:
             loop, place = results[k].attr
             first = loop.first[place]
             is_own = isinstance(first, Node) and first.op == "input" and first.attr == ("state", k)
             if loop.is_branch and is_own and readers[id(first)] == 1:
-                found[k] = (loop.number, place)
-    return found
+                changed[k] = (loop.number, place)
+    return changed
 
 
 class _Advance:

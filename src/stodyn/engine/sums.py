@@ -43,16 +43,16 @@ def central_sums(
     lanes, saves, n = seen.shape[2], len(look), len(wanted)
     shapes = {"total": (), "first": (n,), "second": (n, n) if products else (n,), "third": (n,), "fourth": (n,)}
     sizes = [math.prod(shape) for shape in shapes.values()]
-    found = [np.zeros((saves, *shape)) for shape in shapes.values()]
+    sums = [np.zeros((saves, *shape)) for shape in shapes.values()]
     frame, run = Frame(FRAME), _machine()["sums"]
     frame.set(rows=np.ascontiguousarray(wanted, np.int64), count=n, lanes=lanes, stride=lanes,
               deviations=np.empty((n, lanes)), pairs=int(products), apart=n + 1 if products else 1)  # fmt: skip
-    here, weights, into = address(seen), address(weight), [address(array) for array in found]
+    here, weights, into = address(seen), address(weight), [address(array) for array in sums]
     for k, save in enumerate(look.tolist()):
         frame.set(seen=here + save * seen.strides[0], weight=weights + save * weight.strides[0],
                   **{name: to + 8 * k * size for name, to, size in zip(shapes, into, sizes, strict=True)})  # fmt: skip
         run(frame.address)
-    return Sums(*found)
+    return Sums(*sums)
 
 
 @compiling.once

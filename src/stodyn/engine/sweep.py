@@ -110,16 +110,16 @@ def sweep(
         return _expansions(axes, problems, method, began, t=t, dt=dt, paths=paths, seed=seed, collect=collect)
     check_options(paths, seed, on_failure)
     assert paths is not None and seed is not None
-    where, devices, found = whereabouts(place, threads, device)
+    where, devices, reason = whereabouts(place, threads, device)
     asked = statistics_of(collect)
     watched = [s for s in asked if hasattr(s, "averages")] if differences and common else []
     seeds = [int(seed)] * len(problems)
     if not common:
         seeds = [int(np.random.SeedSequence([int(seed), k]).generate_state(1)[0]) for k in range(len(problems))]
-    kept = [*asked, *(Values(s, every=s.every, at=s.at) for s in watched)]
+    collected = [*asked, *(Values(s, every=s.every, at=s.at) for s in watched)]
     runs = []
     for number, point in zip(seeds, problems, strict=True):
-        spec = _with_values_last(describe(point, method, t, dt, kept, dtype, stop))
+        spec = _with_values_last(describe(point, method, t, dt, collected, dtype, stop))
         check_paths(spec, int(paths))
         runs.append(run_of(spec, int(paths), number, executor, devices, block))
     job = Sweep(runs, tuple(len(axis.points) for axis in axes), len(watched), _spelled(axes))
@@ -136,7 +136,7 @@ def sweep(
         "sweep": _spelled(axes),
         "common_random_numbers": bool(common),
         "place": where.words,
-        **({} if found == "asked for" else {"device": f"{'GPU' if devices else 'processor'}: {found}"}),
+        **({} if reason == "asked for" else {"device": f"{'GPU' if devices else 'processor'}: {reason}"}),
         **({} if kept_in is None else {"blocks_read": kept_in.read_blocks}),
         **_made(began),
     }
@@ -200,11 +200,11 @@ def difference(run: xr.Dataset, along: str, reference: Any = None) -> xr.Dataset
     if reference is None:
         later, earlier = np.arange(1, size), np.arange(size - 1)
     else:
-        found = np.flatnonzero(run[along].values == reference)
-        if not found.size:
+        places = np.flatnonzero(run[along].values == reference)
+        if not places.size:
             raise ValueError(f"reference: {along} has no {reference!r}; it has {run[along].values.tolist()}")
-        later = np.delete(np.arange(size), found[0])
-        earlier = np.full(len(later), found[0])
+        later = np.delete(np.arange(size), places[0])
+        earlier = np.full(len(later), places[0])
     if not len(later):
         raise ValueError(f"along: {along} has a single point; there is nothing to compare it with")
     variables: dict[str, Any] = {}
@@ -410,10 +410,10 @@ class Sweep(Job):
         parts, seen = [], []
         for run in self.runs:
             part = run.compute(block, tell)
-            kept, plain = part.kept, len(part.kept) - self.watched
-            parts.append(part._replace(kept=kept[:plain]))
+            folded, plain = part.kept, len(part.kept) - self.watched
+            parts.append(part._replace(kept=folded[:plain]))
             count = self.paths_in(block)
-            seen.append([(x[..., :count], sound[..., :count]) for x, sound in kept[plain:]])
+            seen.append([(x[..., :count], sound[..., :count]) for x, sound in folded[plain:]])
         by_statistic = [zip(*entries, strict=True) for entries in zip(*seen, strict=True)]
         return parts, [comparison.compared(x, sound, self.grid) for x, sound in by_statistic]
 
@@ -474,11 +474,11 @@ def _dataset(axes, tallies: Sequence[Tally], watched, compared, recorded: bool, 
     for statistic, sums in zip(watched, compared, strict=True):
         for k, dim in enumerate(dims):
             others = tuple(d for d in dims if d != dim)
-            for name, found in zip(statistic.averages, comparison.error_covariances(sums, k), strict=True):
+            for name, covariance in zip(statistic.averages, comparison.error_covariances(sums, k), strict=True):
                 time, *entries = first[name].dims
-                found = found if entries else found[:, 0]
+                covariance = covariance if entries else covariance[:, 0]
                 joint = (time, *entries, *others, dim, f"{dim}_other")
-                variables[f"{name}_error_covariance_{dim}"] = (joint, found)
+                variables[f"{name}_error_covariance_{dim}"] = (joint, covariance)
     return xr.Dataset(variables, coords, results.attributes(record))
 
 

@@ -96,8 +96,8 @@ def trace(problem, method: Method, dtype=np.float64) -> Traced:
         normals = {name: jnp.zeros(count, dtype) for name, count in counts.items() if not count}
         normals |= dict(zip((name for name, _ in streams), rest, strict=False))
         noise = method.needs.increment(h, normals, problem.m)
-        found = step(problem, t, state, noise, tree.unflatten(rest[len(streams) :]))
-        after, report = _checked(method, found, start_shape)
+        outcome = step(problem, t, state, noise, tree.unflatten(rest[len(streams) :]))
+        after, report = _checked(method, outcome, start_shape)
         if report.ok is not True:
             after = jax.tree.map(lambda s: jnp.where(report.ok, s, jnp.nan) if _is_real(s) else s, after)
         flat = [jnp.asarray(a, s.dtype) for a, s in zip(jax.tree.leaves(after), state_leaves, strict=True)]
@@ -121,15 +121,17 @@ def trace(problem, method: Method, dtype=np.float64) -> Traced:
     )
 
 
-def _checked(method: Method, found: Any, state: Any) -> tuple[Any, Report]:
+def _checked(method: Method, outcome: Any, state: Any) -> tuple[Any, Report]:
     """The results of a step; raises an error in the words of someone who writes a method."""
-    if not (isinstance(found, tuple) and len(found) == 2 and isinstance(found[1], Report)):
-        kinds = ", ".join(type(part).__name__ for part in found) if isinstance(found, tuple) else type(found).__name__
+    if not (isinstance(outcome, tuple) and len(outcome) == 2 and isinstance(outcome[1], Report)):
+        kinds = (
+            ", ".join(type(part).__name__ for part in outcome) if isinstance(outcome, tuple) else type(outcome).__name__
+        )
         raise TypeError(f"method: {method.name}.step must return (state, Report(...)), but returns {kinds}")
-    shapes = [jax.tree.map(lambda x: np.shape(x), tree) for tree in (found[0], state)]
+    shapes = [jax.tree.map(lambda x: np.shape(x), tree) for tree in (outcome[0], state)]
     if shapes[0] != shapes[1]:
         raise ValueError(f"method: {method.name}.start gives a state of shape {shapes[1]}, but step one of {shapes[0]}")
-    return found
+    return outcome
 
 
 def _without_dead_code(closed: core.ClosedJaxpr) -> core.ClosedJaxpr:
@@ -141,8 +143,8 @@ def _without_dead_code(closed: core.ClosedJaxpr) -> core.ClosedJaxpr:
 
 def number_type(leaf: Any, dtype: Any) -> Any:
     """The dtype a parameter has in a run: the run's own for real numbers, its own for integers."""
-    found = np.result_type(leaf) if not hasattr(leaf, "dtype") else leaf.dtype
-    return dtype if np.issubdtype(found, np.floating) else found
+    own = np.result_type(leaf) if not hasattr(leaf, "dtype") else leaf.dtype
+    return dtype if np.issubdtype(own, np.floating) else own
 
 
 def _is_real(x: Any) -> bool:
@@ -151,10 +153,10 @@ def _is_real(x: Any) -> bool:
 
 def single_precision_constants(closed: core.ClosedJaxpr) -> list[str]:
     """Descriptions of the float32 arrays a trace has captured that may have lost digits."""
-    found = [str(c) for c in closed.consts if was_rounded(c)]
+    constants = [str(c) for c in closed.consts if was_rounded(c)]
     for inner in inner_traces(closed.jaxpr):
-        found += single_precision_constants(inner)
-    return found
+        constants += single_precision_constants(inner)
+    return constants
 
 
 def was_rounded(x: Any) -> bool:
@@ -169,16 +171,16 @@ def was_rounded(x: Any) -> bool:
 def looks_of(problem: Any, path: str = "") -> dict[str, Look]:
     """The traces of the functions that a problem was given, by the names of its fields; "problem.drift" is the drift of
     the problem that another is made of. For problems that keep no traces of their own, f and g."""
-    found = {path + name: look for name, look in problem.looks.items()}
+    looks = {path + name: look for name, look in problem.looks.items()}
     for field in dataclasses.fields(problem) if dataclasses.is_dataclass(problem) else ():
         value = getattr(problem, field.name)
         if isinstance(value, Problem):
-            found |= looks_of(value, f"{path}{field.name}.")
-    if not found:
+            looks |= looks_of(value, f"{path}{field.name}.")
+    if not looks:
         functions, arguments = _functions(problem)
         traced = dict(function_traces(problem))
-        found = {path + name: Look(function, arguments, traced[name]) for name, function in functions.items()}
-    return found
+        looks = {path + name: Look(function, arguments, traced[name]) for name, function in functions.items()}
+    return looks
 
 
 def function_traces(problem: Any) -> list[tuple[str, core.ClosedJaxpr]]:

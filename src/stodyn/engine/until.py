@@ -180,19 +180,19 @@ class Quantity(NamedTuple):
 def quantities(statistic: Statistic, merged: Any, labels: Labels) -> dict[str, Quantity]:
     """The variables of a statistic that have a standard error, by name."""
     labelled: Labelled = statistic.label(merged, labels)
-    found = {}
+    by_name = {}
     for name, variable in labelled.variables.items():
         if f"{name}_stderr" in labelled.variables:
             error = np.asarray(labelled.variables[f"{name}_stderr"].values, float)
-            found[name] = Quantity(tuple(variable.dims), np.asarray(variable.values, float), error)
+            by_name[name] = Quantity(tuple(variable.dims), np.asarray(variable.values, float), error)
     if isinstance(statistic, Averaged):
         for name, columns in statistic.means().items():
-            if name in found:
-                found[name] = _of_sums(found[name], merged, columns)
+            if name in by_name:
+                by_name[name] = _of_sums(by_name[name], merged, columns)
     if isinstance(statistic, Histogram):
         below, count = merged
-        found["density"] = _of_counts(found["density"], below, count, np.asarray(statistic.edges))
-    return found
+        by_name["density"] = _of_counts(by_name["density"], below, count, np.asarray(statistic.edges))
+    return by_name
 
 
 def _of_sums(quantity: Quantity, sums: Sums, columns: slice) -> Quantity:
@@ -252,10 +252,10 @@ class Watch:
         self.looks: list[int] = []
         self.same: list[str] = []  # Observables that have one value on all paths at the end
 
-    def take(self, kept: Sequence[Any]) -> None:
+    def take(self, folded: Sequence[Any]) -> None:
         """Take in the next whole block: the means of its variables (Welford's sums)."""
         self.blocks += 1
-        for statistic, part, labels in zip(self.statistics, kept, self.labels, strict=True):
+        for statistic, part, labels in zip(self.statistics, folded, self.labels, strict=True):
             for name, quantity in quantities(statistic, part, labels).items():
                 if self._tolerance(name) is not None:
                     mean = self._means.get(name, np.zeros_like(quantity.mean))
@@ -267,15 +267,15 @@ class Watch:
     def look(self, merged: Sequence[Any], paths: int) -> Verdict:
         """Compare the merged results with the tolerances."""
         self.looks.append(paths)
-        found: dict[str, tuple[Quantity, Labels]] = {}
+        by_name: dict[str, tuple[Quantity, Labels]] = {}
         for statistic, part, labels in zip(self.statistics, merged, self.labels, strict=True):
-            found |= {name: (q, labels) for name, q in quantities(statistic, part, labels).items()}
-        self._check_names(list(found))
+            by_name |= {name: (q, labels) for name, q in quantities(statistic, part, labels).items()}
+        self._check_names(list(by_name))
         own = [name for one in self.statistics if isinstance(one, Observable) for name in one.means()]
-        self.same = [name for name in own if self._tolerance(name) is not None and _is_same(found[name][0])]
+        self.same = [name for name in own if self._tolerance(name) is not None and _is_same(by_name[name][0])]
         verdicts = [
             self._worst(name, q, labels, paths)
-            for name, (q, labels) in found.items()
+            for name, (q, labels) in by_name.items()
             if self._tolerance(name) is not None
         ]
         return max(verdicts, key=lambda v: math.inf if math.isnan(v.share) else v.share)
@@ -413,6 +413,6 @@ def of_randomisations(statistics: Sequence[Any], merged: Sequence[Any], labels: 
 
 def _words(name: str, dims: Sequence[str], place: Sequence[int], labels: Labels) -> str:
     """One number of a variable: 'mean of x at time 8'."""
-    said = {"component": lambda k: f" of {labels.names[k]}", "time": lambda k: f" at time {labels.times[k]:g}"}
-    inner = [said.get(dim, lambda k, dim=dim: f", {dim} {k}")(k) for dim, k in zip(dims, place, strict=True)]
+    words = {"component": lambda k: f" of {labels.names[k]}", "time": lambda k: f" at time {labels.times[k]:g}"}
+    inner = [words.get(dim, lambda k, dim=dim: f", {dim} {k}")(k) for dim, k in zip(dims, place, strict=True)]
     return name + "".join(sorted(inner, key=lambda word: word.startswith(" at ")))

@@ -112,8 +112,8 @@ def _watched(spec: Spec, shown: int) -> Watched:
         gathered, tree = apart(flat)
         move, goes_on = moved(t, h, before, after, tree, spec.axes, n, levels)
         tracked = [s.track(g, move) for s, g in zip(statistics, gathered, strict=True)]
-        found = [jax.numpy.asarray(a, b.dtype) for a, b in zip(jax.tree.leaves(tracked), leaves, strict=True)]
-        return found if goes_on is None else frozen(goes_on, found, jax.tree.leaves(gathered))
+        numbers = [jax.numpy.asarray(a, b.dtype) for a, b in zip(jax.tree.leaves(tracked), leaves, strict=True)]
+        return numbers if goes_on is None else frozen(goes_on, numbers, jax.tree.leaves(gathered))
 
     seen: list[int] = []
 
@@ -122,7 +122,7 @@ def _watched(spec: Spec, shown: int) -> Watched:
         sound, weight = np.ones(1, bool), np.ones(1)
         x, stops = parted(x, n, levels)
         snapshot = Snapshot(t, x, sound, weight, tree, spec.axes, iterations, None, stops)
-        found = []
+        rows = []
         for statistic, own in zip(statistics, gathered, strict=True):
             wanted = jax.tree.leaves(own)
             if gives_values(statistic):
@@ -131,8 +131,8 @@ def _watched(spec: Spec, shown: int) -> Watched:
             elif statistic.counts_iterations:
                 wanted = [iterations, *wanted]
             seen.append(len(wanted))
-            found.append(wanted)
-        return jax.tree.leaves(found)
+            rows.append(wanted)
+        return jax.tree.leaves(rows)
 
     return Watched(
         begin,

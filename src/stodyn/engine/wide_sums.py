@@ -145,11 +145,11 @@ def _products(threads: int) -> Function:
 
     def numbers(first: str) -> list[str]:
         """TILE rows from `first` on; the last row stands for those behind it."""
-        found = []
+        products = []
         for k in range(TILE):
             i = w.whole("add", first, k)
-            found.append(w.value(f"select i1 {w.value(f'icmp slt i64 {i}, {n}')}, i64 {i}, i64 {last}"))
-        return found
+            products.append(w.value(f"select i1 {w.value(f'icmp slt i64 {i}, {n}')}, i64 {i}, i64 {last}"))
+        return products
 
     def whole_tile() -> None:
         sides = [[(w.numbered(save, i), w.mean(save, i)) for i in numbers(first)] for first in corners]

@@ -70,10 +70,10 @@ def work(name: str, blocks: Sequence[int]) -> tuple[list[bytes], float]:
 
 def _opened(payload: bytes) -> Job:
     job, expected = cloudpickle.loads(payload)
-    found = identity.differences(expected, job.identity)
-    if found:
+    differences = identity.differences(expected, job.identity)
+    if differences:
         raise WorkerDiffers(f"place: a worker ({os.uname().nodename}, process {os.getpid()}) differs from the sender "
-                            f"(was: there, is: here): {'; '.join(found)}")  # fmt: skip
+                            f"(was: there, is: here): {'; '.join(differences)}")  # fmt: skip
     return job
 
 

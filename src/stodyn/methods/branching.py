@@ -77,12 +77,12 @@ class Branching(Wrapping, Method):
         return self.method.needs
 
     def start(self, problem, t, x, params):
-        found, place = [], problem.problem.n + 1
+        own, place = [], problem.problem.n + 1
         for leaf in self.leaves:
             size = int(np.prod(leaf.shape))
-            found.append(x[place : place + size].reshape(leaf.shape).astype(leaf.dtype))
+            own.append(x[place : place + size].reshape(leaf.shape).astype(leaf.dtype))
             place += size
-        return self.tree.unflatten(found)
+        return self.tree.unflatten(own)
 
     def read(self, state):
         return carried(self.method, state)

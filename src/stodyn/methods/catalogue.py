@@ -55,17 +55,17 @@ def find(name: str) -> Catalogued:
     """
     outer, bracket, inside = name.partition("(")
     known: dict[str, Any] = {**catalogue(), **with_base()}
-    found = listing.find(outer.strip(), known, "method")
-    if isinstance(found, type):
-        found = found()
+    method = listing.find(outer.strip(), known, "method")
+    if isinstance(method, type):
+        method = method()
     if not bracket:
-        return found
-    if not isinstance(found, WithBase) or not inside.rstrip().endswith(")"):
+        return method
+    if not isinstance(method, WithBase) or not inside.rstrip().endswith(")"):
         raise TypeError(
             f"method: {name!r} is not a name. Options are given to the method that is found: "
-            f'sd.method("{found.name}")(option=value); in a run file by method.options'
+            f'sd.method("{method.name}")(option=value); in a run file by method.options'
         )
-    return found(base=find(inside.rstrip()[:-1].strip()))
+    return method(base=find(inside.rstrip()[:-1].strip()))
 
 
 def named(method: Any) -> Any:

@@ -358,8 +358,8 @@ def _square_root(C: np.ndarray, noise: Any) -> np.ndarray:
     if not np.any(C - np.diag(np.diagonal(C))):
         return np.diag(np.sqrt(np.diagonal(C)))
     values, vectors = np.linalg.eigh(C)
-    kept = values > 1e-12 * values[-1]
-    return vectors[:, kept] * np.sqrt(values[kept])
+    is_positive = values > 1e-12 * values[-1]
+    return vectors[:, is_positive] * np.sqrt(values[is_positive])
 
 
 def _contributing_stages(A: Sequence[Sequence[Number]], weights: Sequence[Number]) -> list[int]:

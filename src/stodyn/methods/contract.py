@@ -326,7 +326,7 @@ class Expansion(Catalogued):
     draws: ClassVar[bool] = False  # whether the expansion needs a seed
 
     @abstractmethod
-    def expand(self, problem, times: np.ndarray, kept: np.ndarray, seed: int) -> Expanded:
+    def expand(self, problem, times: np.ndarray, saved: np.ndarray, seed: int) -> Expanded:
         """Expand the solution in polynomials of the random parameters.
 
         Parameters

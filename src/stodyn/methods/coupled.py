@@ -130,8 +130,8 @@ class Drawing(Recipe):
     halves: int
 
     def normals(self, m):
-        found = {name: self.halves * count for name, count in self.base.normals(m).items()}
-        return {**found, **({"extreme": self.halves * self.extra} if self.extra else {})}
+        counts = {name: self.halves * count for name, count in self.base.normals(m).items()}
+        return {**counts, **({"extreme": self.halves * self.extra} if self.extra else {})}
 
     def increment(self, h, normals, m):
         extra = normals.get("extreme")
@@ -207,14 +207,14 @@ class Level(Method):
         if self.kind == "single":
             after, report = moved(state[0], t, noise.h, noise.whole, noise.normals)
             return (after,), report
-        found, reports = [], []
+        states, reports = [], []
         orders = [((noise.first, firsts), (noise.second, seconds)), ((noise.second, seconds), (noise.first, firsts))]
         for own, ((one, one_normals), (other, other_normals)) in zip(state[:-1], orders[: len(state) - 1], strict=True):
             middle, report = moved(own, t, half, one, one_normals)
-            after, again = moved(middle, t + half, half, other, other_normals)
-            found.append(after)
-            reports += [report, again]
+            after, second = moved(middle, t + half, half, other, other_normals)
+            states.append(after)
+            reports += [report, second]
         coarse, report = moved(state[-1], t, noise.h, noise.whole, noise.normals, noise.first.W)
         for other in reports:
             report = report.joined(other)
-        return (*found, coarse), report
+        return (*states, coarse), report

@@ -52,11 +52,11 @@ class _Chaos(Expansion):
             return f"{self.name} expands in random parameters, but this problem has none"
         return None
 
-    def _begin(self, problem: RandomDAE, times: np.ndarray, kept: np.ndarray) -> tuple[Basis, dict[str, Any]]:
+    def _begin(self, problem: RandomDAE, times: np.ndarray, saved: np.ndarray) -> tuple[Basis, dict[str, Any]]:
         basis = bases.make(self.basis, problem.distributions, self.degree)
         refuse_too_large(
-            3.0 * len(basis) * problem.n * len(kept),
-            f"collect: {len(basis)} terms of {problem.n} components at {len(kept)} times",
+            3.0 * len(basis) * problem.n * len(saved),
+            f"collect: {len(basis)} terms of {problem.n} components at {len(saved)} times",
             "Keep fewer times, or a lower degree.",
         )
         record: dict[str, Any] = {"basis": basis.spelling, "structure": problem.structure}
@@ -100,8 +100,8 @@ class _Quadrature(_Chaos):
     grid: str = "tensor"
     name = "Quadrature"
 
-    def expand(self, problem, times, kept, seed):
-        basis, record = self._begin(problem, times, kept)
+    def expand(self, problem, times, saved, seed):
+        basis, record = self._begin(problem, times, saved)
         count = self.nodes
         if count is not None and not is_integer(count):
             raise ValueError(f"nodes: expected a whole number >= 1, got {count!r}")
@@ -111,7 +111,7 @@ class _Quadrature(_Chaos):
             grid = nodes.smolyak(problem.distributions, self.degree if count is None else count)
         else:
             raise ValueError(f'grid: expected "tensor" or "smolyak", got {self.grid!r}')
-        states = _solve(self, problem, grid.points, times, kept)
+        states = _solve(self, problem, grid.points, times, saved)
         record["nodes"] = grid.spelling
         return Expanded(problem.parameters, Series(basis, _projected(basis, grid, states)), record)
 
@@ -140,7 +140,7 @@ class _Sampling(_Chaos):
     name = "Sampling"
     draws = True
 
-    def expand(self, problem, times, kept, seed):
+    def expand(self, problem, times, saved, seed):
         if self.points not in ("sobol", "random") or self.fit not in ("projection", "regression"):
             raise ValueError(
                 f'points, fit: expected "sobol" or "random" and "projection" or "regression", got {self.points!r} and '
@@ -148,20 +148,20 @@ class _Sampling(_Chaos):
             )
         if not is_integer(self.samples, 2):
             raise ValueError(f"samples: expected a whole number >= 2, got {self.samples!r}")
-        basis, record = self._begin(problem, times, kept)
+        basis, record = self._begin(problem, times, saved)
         laws = problem.distributions
         if self.points == "sobol":
             grid = nodes.sobol(laws, self.samples, seed)
         else:
             grid = nodes.random(laws, self.samples, np.random.default_rng(seed))
-        states = _solve(self, problem, grid.points, times, kept)
+        states = _solve(self, problem, grid.points, times, saved)
         record |= {"nodes": grid.spelling, "seed": seed}
         if self.fit == "projection":
             return Expanded(problem.parameters, Series(basis, _projected(basis, grid, states)), record)
-        found = regression.selected(self.basis, laws, self.degree, grid.points, np.moveaxis(states, 1, 0))
-        record["basis"] = f"{found.basis.spelling}, chosen by cross-validation"
-        series = Series(found.basis, _terms_last(found.coefficients))
-        return Expanded(problem.parameters, series, record, found.left_out)
+        fit = regression.selected(self.basis, laws, self.degree, grid.points, np.moveaxis(states, 1, 0))
+        record["basis"] = f"{fit.basis.spelling}, chosen by cross-validation"
+        series = Series(fit.basis, _terms_last(fit.coefficients))
+        return Expanded(problem.parameters, series, record, fit.left_out)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -185,21 +185,23 @@ class _Collocation(_Chaos):
     coupled: bool = False
     name = "Collocation"
 
-    def expand(self, problem, times, kept, seed):
-        basis, record = self._begin(problem, times, kept)
+    def expand(self, problem, times, saved, seed):
+        basis, record = self._begin(problem, times, saved)
         points = coupled.collocation_points(basis) if self.points is None else np.asarray(self.points, float)
         C = coupled.collocation_matrix(basis, points)
         record |= {"nodes": f"{len(points)} points", "condition": float(np.linalg.cond(C))}
         if not self.coupled:
-            states = _solve(self, problem, points, times, kept)
-            found = np.linalg.solve(C, np.moveaxis(states, 1, 0).reshape(len(C), -1))
-            series = Series(basis, _terms_last(found.reshape(len(C), len(kept), problem.n)))
+            states = _solve(self, problem, points, times, saved)
+            coefficients = np.linalg.solve(C, np.moveaxis(states, 1, 0).reshape(len(C), -1))
+            series = Series(basis, _terms_last(coefficients.reshape(len(C), len(saved), problem.n)))
             return Expanded(problem.parameters, series, record)
         if not problem.linear:
             raise ValueError("coupled: the coupled collocation system is made for linear problems; leave it False")
         whole = coupled.collocation(problem, basis, points, times)
         record |= _coupled_index(self, whole)
-        return Expanded(problem.parameters, Series(basis, _integrate(self, problem, basis, whole, times, kept)), record)
+        return Expanded(
+            problem.parameters, Series(basis, _integrate(self, problem, basis, whole, times, saved)), record
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -228,16 +230,18 @@ class _Galerkin(_Chaos):
 
     name = "Galerkin"
 
-    def expand(self, problem, times, kept, seed):
-        basis, record = self._begin(problem, times, kept)
+    def expand(self, problem, times, saved, seed):
+        basis, record = self._begin(problem, times, saved)
         if self.basis == "tensor" and problem.linear and None not in (problem.mass_terms, problem.matrix_terms):
-            return self._decoupled(problem, basis, times, kept, record)
+            return self._decoupled(problem, basis, times, saved, record)
         whole = coupled.galerkin(problem, basis, times)
         record |= {"solved": f"coupled, {whole.start.size} unknowns", "projection_error": whole.projection_error}
         record |= _coupled_index(self, whole) if problem.linear else {}
-        return Expanded(problem.parameters, Series(basis, _integrate(self, problem, basis, whole, times, kept)), record)
+        return Expanded(
+            problem.parameters, Series(basis, _integrate(self, problem, basis, whole, times, saved)), record
+        )
 
-    def _decoupled(self, problem, basis, times, kept, record):
+    def _decoupled(self, problem, basis, times, saved, record):
         """The solution at the Gauss nodes, with source and start projected onto the basis as in Galerkin's method."""
         grid = nodes.tensor(problem.distributions, basis.degree + 1)
         phi = basis.evaluate(grid.points)
@@ -253,7 +257,7 @@ class _Galerkin(_Chaos):
                 return forcing
             return Forcing(lambda t: at_nodes(t, phi[some][:, blocks]), np.arange(n))
 
-        states = states_at(problem, grid.points, times, self.order, self.rtol, phi @ start, given)[kept]
+        states = states_at(problem, grid.points, times, self.order, self.rtol, phi @ start, given)[saved]
         record |= {"solved": f"decoupled at {grid.spelling}: mass is {record['structure']['mass']} and matrix "
                              f"{record['structure']['matrix']}, the basis a tensor product",
                    "projection_error": max(off_s, off_x)}  # fmt: skip
@@ -262,11 +266,11 @@ class _Galerkin(_Chaos):
         return Expanded(problem.parameters, Series(basis, _projected(basis, grid, states)), record)
 
 
-def _solve(method: _Chaos, problem: RandomDAE, points: np.ndarray, times: np.ndarray, kept: np.ndarray) -> np.ndarray:
+def _solve(method: _Chaos, problem: RandomDAE, points: np.ndarray, times: np.ndarray, saved: np.ndarray) -> np.ndarray:
     """The states at the kept times, (times, points, n)."""
     refuse_too_large(2.0 * len(points) * problem.n * len(times), f"nodes: {len(points)} of {problem.n} components over "
                      f"{len(times)} times", "Take fewer nodes, or longer steps.")  # fmt: skip
-    states = states_at(problem, points, times, method.order, method.rtol)[kept]
+    states = states_at(problem, points, times, method.order, method.rtol)[saved]
     bad = np.flatnonzero(~np.isfinite(states).all(axis=(0, 2)))
     if len(bad):
         where = ", ".join(
@@ -285,11 +289,11 @@ def _terms_last(stacked: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(np.moveaxis(stacked, 0, -1))
 
 
-def _integrate(method: _Chaos, problem: RandomDAE, basis: Basis, whole: coupled.Coupled, times, kept) -> np.ndarray:
-    states = integrate(problem, whole.system, whole.start, times, method.order, method.rtol)[kept, 0]
+def _integrate(method: _Chaos, problem: RandomDAE, basis: Basis, whole: coupled.Coupled, times, saved) -> np.ndarray:
+    states = integrate(problem, whole.system, whole.start, times, method.order, method.rtol)[saved, 0]
     if not np.isfinite(states).all():
         raise ValueError("problem: the coupled system could not be solved at some step. Try smaller steps.")
-    return np.ascontiguousarray(np.moveaxis(states.reshape(len(kept), len(basis), problem.n), 1, 2))
+    return np.ascontiguousarray(np.moveaxis(states.reshape(len(saved), len(basis), problem.n), 1, 2))
 
 
 def _coupled_index(method: _Chaos, whole: coupled.Coupled) -> dict[str, str]:

@@ -172,10 +172,10 @@ class AdamsBashforth(Method):
             x = weighted(state.x, RK4.b, hf) + problem.push(t, state.x, params, noise.W)
             return state.moved(x, hf[0]), EXPLICIT
         hk = _fresh().stages(problem, t, state.x, noise, params, RK4.b)
-        kept = hk[0]
+        derivative = hk[0]
         if self.starter == "rk4-resampled":
-            kept = self._scaled_derivative(problem, t, state.x, h, noise.aux["stages"][-1], params)
-        return state.moved(weighted(state.x, RK4.b, hk), kept), EXPLICIT
+            derivative = self._scaled_derivative(problem, t, state.x, h, noise.aux["stages"][-1], params)
+        return state.moved(weighted(state.x, RK4.b, hk), derivative), EXPLICIT
 
     def _advanced(self, row, problem, t, state, noise, params):
         h, W = noise.h, noise.W

@@ -220,8 +220,8 @@ def without_unread(stages: Stages) -> Stages:
         fresh = {stage for part in waiting.pop() for (_, stage), w in part.items() if w} - reached
         reached |= fresh
         waiting += [stages.rows[stage] for stage in fresh]
-    kept = [stage for stage in stages.rows if stage in reached]
-    return Stages({s: stages.rows[s] for s in kept}, stages.last, {s: stages.clock[s] for s in kept})
+    read = [stage for stage in stages.rows if stage in reached]
+    return Stages({s: stages.rows[s] for s in read}, stages.last, {s: stages.clock[s] for s in read})
 
 
 def _less(a: Mapping[Source, Number], b: Mapping[Source, Number]) -> dict[Source, Number]:

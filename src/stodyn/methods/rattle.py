@@ -102,8 +102,8 @@ class _Rattle(Constrained):
     @property
     def claims(self):
         strong = Claim("strong", self.order, source=MEASURED)
-        found = strong, Claim("deterministic", 2.0, source=ANDERSEN), Claim("constraints", source="solved by Newton")
-        return found if self.shifted else (*found, Claim("symplectic", source="RATTLE of a Hamiltonian for every W"))
+        common = strong, Claim("deterministic", 2.0, source=ANDERSEN), Claim("constraints", source="solved by Newton")
+        return common if self.shifted else (*common, Claim("symplectic", source="RATTLE of a Hamiltonian for every W"))
 
     def refusal(self, problem):
         return super().refusal(problem) or refuses_mass(problem, self.name) or _takes(self.name, problem)

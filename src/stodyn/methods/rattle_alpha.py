@@ -317,11 +317,11 @@ def _growth(problem, t, q, v, noise, params) -> Array:
     def β(t, q, v):
         return free.kicks(t, q, v, q[:0], params)
 
-    found = fields.L0(β)(t, q, v) @ words(noise, (0, None))
+    terms = fields.L0(β)(t, q, v) @ words(noise, (0, None))
     for i in fields.channels:
         for l in fields.channels:
-            found = found + fields.L(i, fields.L(l, β))(t, q, v) @ words(noise, (i + 1, l + 1, None))
-    return found
+            terms = terms + fields.L(i, fields.L(l, β))(t, q, v) @ words(noise, (i + 1, l + 1, None))
+    return terms
 
 
 def bent_kicks(problem: Mechanical, t: Any, q: Array, v: Array, b: Array, params: Any) -> Array:

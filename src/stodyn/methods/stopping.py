@@ -162,12 +162,12 @@ class Stopping(Wrapping, Method):
         return inner, End(jnp.asarray(t, x.dtype), closest, None if self.is_plain else here, by)
 
     def step(self, problem, t, state, noise, params):
-        found = self.method.step(problem, t, state[0], without(noise, STREAM), params)
-        return self._decided(problem, t, state, noise, params, found)
+        stepped = self.method.step(problem, t, state[0], without(noise, STREAM), params)
+        return self._decided(problem, t, state, noise, params, stepped)
 
     def starting_step(self, k, problem, t, state, noise, params):
-        found = self.method.starting_step(k, problem, t, state[0], without(noise, STREAM), params)
-        return self._decided(problem, t, state, noise, params, found)
+        stepped = self.method.starting_step(k, problem, t, state[0], without(noise, STREAM), params)
+        return self._decided(problem, t, state, noise, params, stepped)
 
     def read(self, state):
         inner, end = state
@@ -179,21 +179,21 @@ class Stopping(Wrapping, Method):
 
     # --- the decision after a step ------------------------------------------------------------------------------------
 
-    def _decided(self, problem, t, state, noise, params, found):
+    def _decided(self, problem, t, state, noise, params, stepped):
         inner, end = state
-        after, report = found
+        after, report = stepped
         goes_on = end.by == 0
         x, y = self.method.read(inner), self.method.read(after)
         closest = [jnp.min(gauge.distances(t + noise.h, y, params)) for gauge in self.gauges]
         stops, share, by, place = self._stopped(problem, t, noise, x, y, params, goes_on)
         time = jnp.where(stops, t + share * noise.h, end.time)
-        kept = jax.tree.map(lambda new, old: jnp.where(goes_on, new, old), after, inner)
+        following = jax.tree.map(lambda new, old: jnp.where(goes_on, new, old), after, inner)
         if self.is_plain:
-            kept, last = jnp.where(stops, place, kept), None
+            following, last = jnp.where(stops, place, following), None
         else:
             last = jnp.where(stops, place, end.place)
         lowest = jnp.where(goes_on, jnp.minimum(end.closest, jnp.stack(closest)), end.closest)
-        return (kept, End(time, lowest, last, jnp.where(stops, by, end.by))), of_those(report, goes_on)
+        return (following, End(time, lowest, last, jnp.where(stops, by, end.by))), of_those(report, goes_on)
 
     def _stopped(self, problem, t, noise, x, y, params, goes_on):
         """Whether a path is stopped in a step from x to y, after which share of the step, by which level, and where."""

@@ -189,13 +189,13 @@ def exact_weight(tree: Tree, fields: Fields, calculus: str) -> Random:
 @cache
 def trees(n: int, fields: Fields, structure: str = "general") -> tuple[Tree, ...]:
     """The trees of order n/2 whose elementary differential need not vanish for noise of this structure."""
-    found = []
+    grown = []
     for colour, driver in enumerate(fields):
         if structure == "noiseless" and driver:
             continue
         on_it = tuple(c for c, child in enumerate(fields) if _may_act(structure, driver, child))
-        found += [(colour, branches) for branches in _forests(n - weight((driver or 0,)), fields, structure, on_it)]
-    return tuple(found)
+        grown += [(colour, branches) for branches in _forests(n - weight((driver or 0,)), fields, structure, on_it)]
+    return tuple(grown)
 
 
 def forests(n: int, fields: Fields, structure: str = "general") -> tuple[Forest, ...]:
@@ -240,11 +240,11 @@ def conditions(n: int, fields: Fields, structure: str, products: bool) -> list[d
     """
     if structure not in ("general", "commutative", "diagonal", "additive", "scalar", "noiseless"):
         raise ValueError(f"structure is {structure!r}; expected additive, scalar, diagonal, commutative or general")
-    kept = [forest for forest in forests(n, fields, structure) if products or len(forest) == 1]
+    chosen = [forest for forest in forests(n, fields, structure) if products or len(forest) == 1]
     if structure != "commutative":
-        return [{forest: Fraction(1)} for forest in kept]
+        return [{forest: Fraction(1)} for forest in chosen]
     rules = _eliminate(_brackets(n, fields, products))
-    wanted = {forest: {forest: Fraction(1)} for forest in kept if forest not in rules}
+    wanted = {forest: {forest: Fraction(1)} for forest in chosen if forest not in rules}
     for gone, row in rules.items():
         for forest, q in row.items():
             wanted[forest][gone] = q * Fraction(symmetry(forest), symmetry(gone))

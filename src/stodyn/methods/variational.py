@@ -307,10 +307,10 @@ def discrete(problem: Hamiltonian, method: LagrangeDAlembert | str) -> Discrete:
     conditions (3.16) or (3.43), that is, where `method.table.symplecticity(problem.m)` is empty.
     """
     expect_problem(problem)
-    found = stepping(method)
-    if not isinstance(found, LagrangeDAlembert):
-        raise TypeError(f"method: expected one of methods.variational with a table, got {found.name}")
-    method = found
+    stepped = stepping(method)
+    if not isinstance(stepped, LagrangeDAlembert):
+        raise TypeError(f"method: expected one of methods.variational with a table, got {stepped.name}")
+    method = stepped
     stages = method.table.stages(problem.m)
     backward = stages.backward()
 

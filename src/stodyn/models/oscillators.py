@@ -44,8 +44,8 @@ def second_moments(t, *, omega, eta, chi, start):
     q, u = start
     A, begin = moment_matrix(omega, eta, chi), np.array([q * q, q * u, u * u], float)
     times = np.asarray(t, float)
-    found = [scipy.linalg.expm(A * time) @ begin for time in times.ravel()]
-    return np.reshape(found, (*times.shape, 3))
+    moments = [scipy.linalg.expm(A * time) @ begin for time in times.ravel()]
+    return np.reshape(moments, (*times.shape, 3))
 
 
 def moment_matrix(omega, eta, chi):

@@ -452,22 +452,22 @@ def _integrated(pdf: Callable, edges: np.ndarray, name: str) -> _Points:
         return x, values.reshape(x.shape) * panel.weights * 2.0 * half
 
     low, high = edges[:-1], edges[1:]
-    kept: list[tuple[np.ndarray, np.ndarray]] = []
+    pieces: list[tuple[np.ndarray, np.ndarray]] = []
     x, w = on(low, high)
     for _ in range(60):
         middle = 0.5 * (low + high)
         (xa, wa), (xb, wb) = on(low, middle), on(middle, high)
-        total = sum(part.sum() for _, part in kept) + wa.sum() + wb.sum()
+        total = sum(part.sum() for _, part in pieces) + wa.sum() + wb.sum()
         rough = np.abs(w.sum(axis=1) - wa.sum(axis=1) - wb.sum(axis=1)) > RESOLVED * total
         rough &= middle > low  # neighbours in floating point
-        kept.append((np.concatenate([xa[~rough], xb[~rough]]), np.concatenate([wa[~rough], wb[~rough]])))
+        pieces.append((np.concatenate([xa[~rough], xb[~rough]]), np.concatenate([wa[~rough], wb[~rough]])))
         if not rough.any():
             break
         low, high = np.concatenate([low[rough], middle[rough]]), np.concatenate([middle[rough], high[rough]])
         x, w = np.concatenate([xa[rough], xb[rough]]), np.concatenate([wa[rough], wb[rough]])
     else:
         raise ValueError(f"{name}: the density is too rough to be integrated; name its kinks in `breaks`")
-    x, w = (np.concatenate([part.ravel() for part in parts]) for parts in zip(*kept, strict=True))
+    x, w = (np.concatenate([part.ravel() for part in parts]) for parts in zip(*pieces, strict=True))
     order = np.argsort(x)
     x, w = x[order], w[order]
     if not 1e-6 < w.sum() < np.inf:

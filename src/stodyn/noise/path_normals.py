@@ -52,10 +52,10 @@ def states(key: np.ndarray, paths: ArrayLike, implementation: str | None = None)
     if _is_compiled(implementation):
         from stodyn.noise import path_normals_code
 
-        found = np.empty((numbers.size // LANES, 4, LANES), np.uint64)
+        groups = np.empty((numbers.size // LANES, 4, LANES), np.uint64)
         words = np.ascontiguousarray(key, np.uint64)
-        path_normals_code.compiled().seed(words.ctypes.data, numbers.ctypes.data, found.ctypes.data, numbers.size)
-        return found
+        path_normals_code.compiled().seed(words.ctypes.data, numbers.ctypes.data, groups.ctypes.data, numbers.size)
+        return groups
     moved = (numbers + U64(1)) * INCREMENT
     state = np.stack([*(_mixed(word + moved) for word in key), np.ones_like(moved)])
     for _ in range(DISCARDED):
@@ -154,10 +154,10 @@ def _normals(out: np.ndarray, state: np.ndarray) -> None:
 
 def _beyond(state: np.ndarray, which: np.ndarray) -> np.ndarray:
     """The sizes of normals in the tail."""
-    found, waiting = np.empty(which.size), np.arange(which.size)
+    values, waiting = np.empty(which.size), np.arange(which.size)
     while waiting.size:
         first = -np.log1p(-_uniform(state, which[waiting])) * (1.0 / TAIL)
         second = -np.log1p(-_uniform(state, which[waiting]))
-        found[waiting] = TAIL + first
+        values[waiting] = TAIL + first
         waiting = waiting[~(second + second > first * first)]
-    return found
+    return values

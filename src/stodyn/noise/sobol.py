@@ -58,11 +58,11 @@ class Net:
         with self._making:
             while len(self._scrambled) <= bit:
                 plain = _direction(self.coordinates, len(self._scrambled))
-                found = np.zeros(self._shift.shape, np.uint32)
+                digits = np.zeros(self._shift.shape, np.uint32)
                 for k in range(BITS):
                     is_set = (plain >> np.uint32(BITS - 1 - k)) & np.uint32(1)
-                    found ^= is_set[:, None] * self._columns[k]
-                self._scrambled.append(found)
+                    digits ^= is_set[:, None] * self._columns[k]
+                self._scrambled.append(digits)
         return self._scrambled[bit]
 
     def points(self, first: int, count: int, coordinates: int | None = None) -> np.ndarray:
@@ -71,14 +71,14 @@ class Net:
         if first + count > 2**BITS:
             raise ValueError(f"points: a randomisation has {2**BITS} points, asked for {first + count}")
         wanted = slice(0, self.coordinates if coordinates is None else coordinates)
-        found = np.empty((wanted.stop, 0, self.randomisations), np.uint32)
+        points = np.empty((wanted.stop, 0, self.randomisations), np.uint32)
         while count:
             size = first & -first if first else 1 << (count.bit_length() - 1)
             while size > count:
                 size //= 2
-            found = np.concatenate([found, self._piece(first, size, wanted)], axis=1)
+            points = np.concatenate([points, self._piece(first, size, wanted)], axis=1)
             first, count = first + size, count - size
-        return (found + 0.5) / 2.0**BITS
+        return (points + 0.5) / 2.0**BITS
 
     def _piece(self, first: int, size: int, wanted: slice) -> np.ndarray:
         """Some coordinates of the points from a multiple of a power of two on."""
@@ -86,12 +86,12 @@ class Net:
         for bit in range(first.bit_length()):
             if first >> bit & 1:
                 x ^= self._directions(bit)[wanted]
-        found = np.empty((wanted.stop, size, self.randomisations), np.uint32)
-        found[:, 0], done, bit = x, 1, 0
+        points = np.empty((wanted.stop, size, self.randomisations), np.uint32)
+        points[:, 0], done, bit = x, 1, 0
         while done < size:
-            np.bitwise_xor(found[:, :done], self._directions(bit)[wanted, None], out=found[:, done : 2 * done])
+            np.bitwise_xor(points[:, :done], self._directions(bit)[wanted, None], out=points[:, done : 2 * done])
             done, bit = 2 * done, bit + 1
-        return found
+        return points
 
 
 @functools.lru_cache(maxsize=64)
@@ -117,9 +117,9 @@ def increments(z: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     shape = (-1,) + (1,) * (z.ndim - 1)
     first, second = (np.sqrt(pairs[:, k] / whole).reshape(shape) for k in range(2))
     coarse, halves = increments(z[: n // 2], whole), z[n // 2 :]
-    found = np.empty_like(z)
-    found[::2], found[1::2] = first * coarse + second * halves, second * coarse - first * halves
-    return found
+    steps = np.empty_like(z)
+    steps[::2], steps[1::2] = first * coarse + second * halves, second * coarse - first * halves
+    return steps
 
 
 @functools.lru_cache(maxsize=32)
@@ -150,8 +150,8 @@ class Sobol:
         """The coordinates in front (front, paths), for the paths from first_path on."""
         R = self.net.randomisations
         begin, end = first_path // R, -(-(first_path + paths) // R)
-        found = self.net.points(begin, end - begin, self.front).reshape(self.front, (end - begin) * R)
-        return found[:, first_path - begin * R :][:, :paths]
+        points = self.net.points(begin, end - begin, self.front).reshape(self.front, (end - begin) * R)
+        return points[:, first_path - begin * R :][:, :paths]
 
     def normals(self, first_path: int, paths: int, lanes: int) -> Mapping[str, np.ndarray]:
         """Of each stream (steps, count, lanes), for the paths from first_path on; further lanes repeat them."""
@@ -163,11 +163,11 @@ class Sobol:
         if self.coordinates > MOST:
             rng = np.random.default_rng((self.seed, first_path))
             z = np.concatenate([z, rng.standard_normal((self.coordinates - MOST, lanes))])
-        found, place = {}, self.front
+        normals, place = {}, self.front
         for name, count in sorted(self.streams, key=lambda stream: stream[0] != "W"):
             own, place = z[place : place + steps * count], place + steps * count
             if name == "W":
                 m, n = count // self.halves, len(self.lengths)
                 own = increments(own.reshape(n, m, lanes), self.lengths)
-            found[name] = own.reshape(steps, count, lanes)
-        return found
+            normals[name] = own.reshape(steps, count, lanes)
+        return normals

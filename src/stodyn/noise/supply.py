@@ -67,10 +67,14 @@ class Counted:
 
     def states(self, stream: str, first_path: int, paths: int) -> np.ndarray:
         """Of each group of paths: their numbers, how many normals they have taken, the key, the stream's number."""
-        found = np.empty((-(-paths // LANES), 4, LANES), np.uint64)
-        found[:, 0] = first_path + np.arange(found[:, 0].size).reshape(-1, LANES)
-        found[:, 1], found[:, 2], found[:, 3] = 0, self.key.view("<u8")[0], STREAMS[stream]
-        return found
+        groups_of_states = np.empty((-(-paths // LANES), 4, LANES), np.uint64)
+        groups_of_states[:, 0] = first_path + np.arange(groups_of_states[:, 0].size).reshape(-1, LANES)
+        groups_of_states[:, 1], groups_of_states[:, 2], groups_of_states[:, 3] = (
+            0,
+            self.key.view("<u8")[0],
+            STREAMS[stream],
+        )
+        return groups_of_states
 
     @property
     def address(self) -> int:
@@ -107,9 +111,9 @@ class Given:
 
     def states(self, stream: str, first_path: int, paths: int) -> np.ndarray:
         groups = self._groups[stream][first_path // LANES :][: -(-paths // LANES)]
-        found = np.zeros((len(groups), 4, LANES), np.uint64)
-        found[:, 0, 0] = [group.ctypes.data for group in groups]
-        return found
+        numbers = np.zeros((len(groups), 4, LANES), np.uint64)
+        numbers[:, 0, 0] = [group.ctypes.data for group in groups]
+        return numbers
 
     @property
     def address(self) -> int:

@@ -99,13 +99,13 @@ def _traced(function: Callable, arguments: Sequence[Any], moving: Sequence[int])
 
 
 def _jumps(trace: core.ClosedJaxpr, moves: Sequence[bool]) -> bool:
-    found = []
+    jumps = []
 
     def apply(equation: Any, inputs: list[bool]) -> list[bool]:
         is_moved = any(inputs)
         inside = (other for inner in traces_inside(equation) for other in equations_of(inner.jaxpr))
-        found.append(is_moved and any(map(_is_flat, (equation, *inside))))
+        jumps.append(is_moved and any(map(_is_flat, (equation, *inside))))
         return [is_moved] * len(equation.outvars)
 
     interpret(trace, moves, apply, lambda _: False)
-    return any(found)
+    return any(jumps)

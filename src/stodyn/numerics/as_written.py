@@ -40,18 +40,18 @@ def as_written(trace: core.ClosedJaxpr) -> core.ClosedJaxpr:
             inside = {key: _inside(value) for key, value in params.items()}
             changed |= any(inside[key] is not value for key, value in params.items())
             params = inside
-        found = equation.primitive.bind(*values, **params)
-        found = found if equation.primitive.multiple_results else [found]
+        results = equation.primitive.bind(*values, **params)
+        results = results if equation.primitive.multiple_results else [results]
         if name in EXPONENTIALS or (name in SHAPED and among[0]):
-            exponentials[id(found[0])] = found[0]
-        return found
+            exponentials[id(results[0])] = results[0]
+        return results
 
     def walked(*inputs: Any) -> list[Any]:
         return interpret(trace, inputs, apply, lambda value: value, OPENED)
 
     shapes = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype, weak_type=v.aval.weak_type) for v in trace.jaxpr.invars]
-    kept = jax.make_jaxpr(walked)(*shapes)
-    return kept if changed else trace
+    rewritten = jax.make_jaxpr(walked)(*shapes)
+    return rewritten if changed else trace
 
 
 def _inside(value: Any) -> Any:
@@ -59,6 +59,6 @@ def _inside(value: Any) -> Any:
     if isinstance(value, core.ClosedJaxpr):
         return as_written(value)
     if isinstance(value, tuple) and value and all(isinstance(part, core.ClosedJaxpr) for part in value):
-        kept = tuple(map(as_written, value))
-        return value if all(new is old for new, old in zip(kept, value, strict=True)) else kept
+        rewritten = tuple(map(as_written, value))
+        return value if all(new is old for new, old in zip(rewritten, value, strict=True)) else rewritten
     return value

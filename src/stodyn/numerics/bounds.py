@@ -27,7 +27,7 @@ def check_bounds(closed: core.ClosedJaxpr, who: str) -> None:
 
 def out_of_bounds(closed: core.ClosedJaxpr) -> str | None:
     """The first index of a trace that is known and out of bounds, in words; None where there is none."""
-    found: list[str] = []
+    faults: list[str] = []
 
     def written(numbers: Any) -> Any:
         return None if isinstance(numbers, jax.core.Tracer) or np.size(numbers) > SMALL else numbers
@@ -36,14 +36,14 @@ def out_of_bounds(closed: core.ClosedJaxpr) -> str | None:
         """The results that are known, and None for the others."""
         outside = _refused(equation, values)
         if outside is not None:
-            found.append(outside)
+            faults.append(outside)
         if all(v is not None for v in values) and values and not equation.effects and _is_arithmetic(equation):
             with np.errstate(all="ignore"):
                 return uncompiled.apply(equation, list(map(np.asarray, values)))
         return [None] * len(equation.outvars)
 
     interpret(closed, [None] * len(closed.jaxpr.invars), apply, written, calls=INLINED)
-    return found[0] if found else None
+    return faults[0] if faults else None
 
 
 def _is_arithmetic(equation: Any) -> bool:

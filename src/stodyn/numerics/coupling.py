@@ -26,7 +26,7 @@ def blocks(needs: Needs) -> list[Block]:
     A block without unknowns is an explicit formula. Otherwise unknowns are removed until no cycle is left, one with the
     most ties first (the later one of two alike), so that as few as possible are solved for.
     """
-    found = []
+    ordered_blocks = []
     for component in _components(needs):
         inside = {node: {other for other in needs[node] if other in component} for node in component}
         unknowns: list[Node] = []
@@ -40,8 +40,8 @@ def blocks(needs: Needs) -> list[Block]:
             cyclic = [part for part in _components(inside) if _is_cycle(part, inside)]
         order = {node: number for number, node in enumerate(needs)}
         unknowns.sort(key=order.__getitem__)
-        found.append(Block(tuple(unknowns), tuple(node for part in _components(inside) for node in part)))
-    return found
+        ordered_blocks.append(Block(tuple(unknowns), tuple(node for part in _components(inside) for node in part)))
+    return ordered_blocks
 
 
 def _is_cycle(part: list[Node], needs: Needs) -> bool:
@@ -57,7 +57,7 @@ def _components(needs: Needs) -> list[list[Node]]:
     number: dict[Node, int] = {}
     lowest: dict[Node, int] = {}
     stack: list[Node] = []
-    found: list[list[Node]] = []
+    components: list[list[Node]] = []
 
     def visit(node: Node) -> None:
         number[node] = lowest[node] = len(number)
@@ -70,10 +70,10 @@ def _components(needs: Needs) -> list[list[Node]]:
                 lowest[node] = min(lowest[node], number[other])
         if lowest[node] == number[node]:
             cut = stack.index(node)
-            found.append(stack[cut:])
+            components.append(stack[cut:])
             del stack[cut:]
 
     for node in needs:
         if node not in number:
             visit(node)
-    return found
+    return components

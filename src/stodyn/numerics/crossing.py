@@ -94,8 +94,8 @@ def inverse_gaussian(mean: Array, shape: Array, normal: Array, uniform: Array) -
     usual = jnp.where(is_long, 1.0, mean)
     w = usual * y / shape
     smaller = usual * 2.0 / (2.0 + w + jnp.sqrt(w * (4.0 + w)))
-    found = jnp.where(uniform * (usual + smaller) <= usual, smaller, usual**2 / smaller)
-    return jnp.where(is_long, shape / jnp.maximum(y, jnp.finfo(y.dtype).tiny), found)
+    time = jnp.where(uniform * (usual + smaller) <= usual, smaller, usual**2 / smaller)
+    return jnp.where(is_long, shape / jnp.maximum(y, jnp.finfo(y.dtype).tiny), time)
 
 
 def cubic_at(u: Array, ends: tuple[Array, Array], slopes: tuple[Array, Array]) -> Array:

@@ -36,10 +36,10 @@ def dependence_of(closed: core.ClosedJaxpr, arguments: Sequence[Any]) -> list[np
     sets = {found: frozenset(labels[k][1] for k in _ones(found)) for found in {0, *bits.values()}}
     result = []
     for output in outputs:
-        found = np.empty(output.shape, object)
+        labels_of_entries = np.empty(output.shape, object)
         for index, entry in np.ndenumerate(output):
-            found[index] = entry if is_known(entry) else sets[bits[id(entry)]]
-        result.append(found)
+            labels_of_entries[index] = entry if is_known(entry) else sets[bits[id(entry)]]
+        result.append(labels_of_entries)
     return result
 
 
@@ -61,11 +61,11 @@ def _reached(results: Sequence[Entry], names: Sequence[Any]) -> dict[int, int]:
     place = {name: 1 << k for k, name in enumerate(names)}
     bits: dict[int, int] = {}
     for node in reachable(results):
-        found = place[node.attr] if node.op == "input" else 0
+        mask = place[node.attr] if node.op == "input" else 0
         for argument in node.args:
             if isinstance(argument, Node):
-                found |= bits[id(argument)]
-        bits[id(node)] = found
+                mask |= bits[id(argument)]
+        bits[id(node)] = mask
     return bits
 
 

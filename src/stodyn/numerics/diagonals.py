@@ -85,8 +85,8 @@ def _applied(equation: Any, inputs: Sequence[_Value]) -> list[_Value]:
 
     @functools.cache
     def compute() -> Sequence[Any]:
-        found = equation.primitive.bind(*(x.whole for x in inputs), **equation.params)
-        return found if equation.primitive.multiple_results else [found]
+        value = equation.primitive.bind(*(x.whole for x in inputs), **equation.params)
+        return value if equation.primitive.multiple_results else [value]
 
     along = _along(equation, inputs) if len(shape) == 2 and shape[0] == shape[1] else None
     if along is not None:

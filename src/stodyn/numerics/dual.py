@@ -18,8 +18,8 @@ def slopes(function: Callable[..., Any], values: Sequence[np.ndarray]) -> tuple[
     duals = tuple(
         Dual(v, [np.ones_like(v) if i == k else np.zeros_like(v) for i in range(count)]) for k, v in enumerate(values)
     )
-    found = _lifted(function(duals, Functions), count)
-    return found.value, [np.broadcast_to(s, np.shape(found.value)) for s in found.slopes]
+    results = _lifted(function(duals, Functions), count)
+    return results.value, [np.broadcast_to(s, np.shape(results.value)) for s in results.slopes]
 
 
 class Dual:

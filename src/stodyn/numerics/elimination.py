@@ -172,8 +172,8 @@ def _determinant(a: Array, order: Order) -> Array:
 
 @_determinant.defjvp
 def _determinant_derivative(order: Order, given: Any, changes: Any) -> tuple[Array, Array]:
-    found = _determinant(*given, order)
-    return found, found * jnp.trace(jnp.linalg.solve(*given, *changes))
+    determinant = _determinant(*given, order)
+    return determinant, determinant * jnp.trace(jnp.linalg.solve(*given, *changes))
 
 
 @jax.jit

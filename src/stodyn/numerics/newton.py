@@ -157,8 +157,8 @@ def newton(
         no, yes = jnp.asarray(False), jnp.asarray(True)
         root, size, ok, _, spent = lax.while_loop(goes_on, iterate_with(solve), (start, never, no, yes, none))
         if fallback is not None:
-            again = (jnp.where(ok, root, start), jnp.where(ok, size, never), ok, ~ok, none)
-            root, size, ok, _, more = lax.while_loop(goes_on, iterate_with(fallback), again)
+            restart = (jnp.where(ok, root, start), jnp.where(ok, size, never), ok, ~ok, none)
+            root, size, ok, _, more = lax.while_loop(goes_on, iterate_with(fallback), restart)
             spent = spent + more
         # A loop, because the paths of a block run one only while one of them needs it.
         _, rounded = lax.while_loop(

@@ -60,8 +60,8 @@ def rows_of_trace(closed: core.ClosedJaxpr) -> scipy.sparse.csr_array:
             return [_constant(x, n) for x in _computed(equation, inputs)]
         return _applied(equation, inputs)
 
-    (found,) = interpret(closed, given, apply, lambda numbers: _constant(numbers, n))
-    return found.on
+    (rows,) = interpret(closed, given, apply, lambda numbers: _constant(numbers, n))
+    return rows.on
 
 
 def _unknown(aval: Any, n: int) -> Spread:
@@ -112,9 +112,9 @@ def _masked(on: scipy.sparse.csr_array, rows: np.ndarray) -> scipy.sparse.csr_ar
     """The pattern with only these rows."""
     if rows.all():
         return on
-    found = scipy.sparse.csr_array(scipy.sparse.diags_array(rows.astype(float)) @ on)
-    found.eliminate_zeros()
-    return scipy.sparse.csr_array(found, dtype=bool)
+    masked = scipy.sparse.csr_array(scipy.sparse.diags_array(rows.astype(float)) @ on)
+    masked.eliminate_zeros()
+    return scipy.sparse.csr_array(masked, dtype=bool)
 
 
 def _spread_over(x: Spread, shape: tuple[int, ...]) -> Spread:
@@ -150,10 +150,10 @@ def _moved(equation: Any, inputs: list[Spread], move: Callable) -> list[Spread]:
     """Data movement: the numbers of the entries, counted through all inputs, are moved instead."""
     firsts = np.cumsum([0, *(x.numbers.size for x in inputs)])
     numbered = [np.arange(f, f + x.numbers.size).reshape(x.shape) for f, x in zip(firsts, inputs, strict=False)]
-    found = move(numbered)
+    moved = move(numbered)
     numbers, known = (np.concatenate([np.ravel(getattr(x, part)) for x in inputs]) for part in ("numbers", "known"))
     on = scipy.sparse.csr_array(scipy.sparse.vstack([x.on for x in inputs]))
-    results = found if isinstance(found, list) else [found]
+    results = moved if isinstance(moved, list) else [moved]
     return [Spread(numbers[at], known[at], on[np.ravel(at)]) for at in map(np.asarray, results)]
 
 
@@ -203,8 +203,8 @@ def _summed(target: np.ndarray, x: Spread, equation: Any) -> Spread:
 
 def _reduction(equation: Any, inputs: list[Spread]) -> Spread:
     (x,), axes = inputs, equation.params["axes"]
-    kept = [a for a in range(len(x.shape)) if a not in axes]
-    target = np.arange(int(np.prod([x.shape[a] for a in kept]))).reshape([x.shape[a] for a in kept])
+    remaining = [a for a in range(len(x.shape)) if a not in axes]
+    target = np.arange(int(np.prod([x.shape[a] for a in remaining]))).reshape([x.shape[a] for a in remaining])
     wide = np.broadcast_to(np.expand_dims(target, tuple(axes)), x.shape)
     return _summed(wide.ravel(), x, equation)
 

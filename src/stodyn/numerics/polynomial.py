@@ -86,18 +86,18 @@ class Polynomial:
 
     def collected(self, variable: int) -> dict[int, Polynomial]:
         """Power of a variable -> the polynomial in the others that multiplies it, the lowest first."""
-        found: dict[int, dict[Exponents, Any]] = defaultdict(dict)
+        by_power: dict[int, dict[Exponents, Any]] = defaultdict(dict)
         for e, c in self.terms.items():
-            found[e[variable]][(*e[:variable], 0, *e[variable + 1 :])] = c
-        return {power: Polynomial(terms, self.count) for power, terms in sorted(found.items())}
+            by_power[e[variable]][(*e[:variable], 0, *e[variable + 1 :])] = c
+        return {power: Polynomial(terms, self.count) for power, terms in sorted(by_power.items())}
 
     def along(self, variable: int) -> list[Any]:
         """The coefficients of 1, x, x², ... of the terms that have no other variable."""
-        found: list[Any] = [Fraction(0)] * (self.degree(variable) + 1)
+        coefficients: list[Any] = [Fraction(0)] * (self.degree(variable) + 1)
         for e, c in self.terms.items():
             if sum(e) == e[variable]:
-                found[e[variable]] = c
-        return _trimmed(found)
+                coefficients[e[variable]] = c
+        return _trimmed(coefficients)
 
     def floats(self) -> Polynomial:
         """The same function in floating-point arithmetic."""
@@ -178,11 +178,11 @@ def between_roots(p: Sequence[Fraction]) -> Iterator[Fraction]:
 
 def rational_multiple(p: Sequence[Number]) -> Dense:
     """A polynomial with rational coefficients among whose roots are those of p: p times all its conjugates."""
-    found = list(p)
+    multiple = list(p)
     for prime in primes(*p):
-        if any(isinstance(c, Surd) and any(d % prime == 0 for d in c.parts) for c in found):
-            found = _times(found, [conjugate(c, prime) for c in found])
-    return [c.parts.get(1, Fraction(0)) if isinstance(c, Surd) else Fraction(c) for c in found]
+        if any(isinstance(c, Surd) and any(d % prime == 0 for d in c.parts) for c in multiple):
+            multiple = _times(multiple, [conjugate(c, prime) for c in multiple])
+    return [c.parts.get(1, Fraction(0)) if isinstance(c, Surd) else Fraction(c) for c in multiple]
 
 
 def _discriminant(columns: Sequence[Dense]) -> Dense:
@@ -208,19 +208,19 @@ def _subresultant(p: Dense, j: int) -> Number:
 
 
 def _determinant(rows: list[Dense]) -> Number:
-    rows, found = [list(row) for row in rows], Fraction(1)
+    rows, determinant = [list(row) for row in rows], Fraction(1)
     for k in range(len(rows)):
         pivot = next((i for i in range(k, len(rows)) if rows[i][k]), None)
         if pivot is None:
             return 0
         if pivot != k:
-            rows[k], rows[pivot], found = rows[pivot], rows[k], -found
-        found = found * rows[k][k]
+            rows[k], rows[pivot], determinant = rows[pivot], rows[k], -determinant
+        determinant = determinant * rows[k][k]
         for i in range(k + 1, len(rows)):
             if rows[i][k]:
                 factor = rows[i][k] / (rows[k][k] * Fraction(1))
                 rows[i] = [a - factor * b for a, b in zip(rows[i], rows[k], strict=True)]
-    return found
+    return determinant
 
 
 def _interpolated(points: Sequence[Fraction], values: Sequence[Number]) -> Dense:
@@ -229,12 +229,12 @@ def _interpolated(points: Sequence[Fraction], values: Sequence[Number]) -> Dense
     for k in range(len(points)):
         newton.append(table[0])
         table = [(b - a) / (points[i + k + 1] - points[i]) for i, (a, b) in enumerate(itertools.pairwise(table))]
-    found: Dense = []
+    polynomial: Dense = []
     for x, c in zip(reversed(points), reversed(newton), strict=True):
-        shifted = [0, *found]
-        found = [a - x * b for a, b in zip(shifted, [*found, 0], strict=True)]
-        found = [found[0] + c, *found[1:]]
-    return _trimmed(found)
+        shifted = [0, *polynomial]
+        polynomial = [a - x * b for a, b in zip(shifted, [*polynomial, 0], strict=True)]
+        polynomial = [polynomial[0] + c, *polynomial[1:]]
+    return _trimmed(polynomial)
 
 
 def _sturm(p: Sequence[Fraction]) -> list[list[int]]:
@@ -269,14 +269,14 @@ def _remainder(p: Sequence[int], q: Sequence[int]) -> list[int]:
 
 
 def _quotient(p: Sequence[int], q: Sequence[int]) -> list[Fraction]:
-    rest, found = [Fraction(c) for c in p], []
+    rest, quotient = [Fraction(c) for c in p], []
     while len(rest) >= len(q):
         factor, shift = rest[-1] / q[-1], len(rest) - len(q)
-        found.append(factor)
+        quotient.append(factor)
         for i, c in enumerate(q):
             rest[shift + i] -= factor * c
         rest.pop()
-    return found[::-1]
+    return quotient[::-1]
 
 
 def _primitive(p: Sequence[Any]) -> list[int]:
@@ -294,10 +294,10 @@ def _trimmed(p: Dense) -> Dense:
 
 
 def _times(p: Dense, q: Dense) -> Dense:
-    found: Dense = [0] * (len(p) + len(q) - 1)
+    product: Dense = [0] * (len(p) + len(q) - 1)
     for (i, a), (j, b) in itertools.product(enumerate(p), enumerate(q)):
-        found[i + j] = found[i + j] + a * b
-    return found
+        product[i + j] = product[i + j] + a * b
+    return product
 
 
 def _at(p: Sequence[Any], x: Fraction) -> Any:

@@ -36,8 +36,8 @@ class Scheme:
         values, T = np.linalg.eig(np.linalg.inv(A))
         inverse = np.linalg.inv(T)
         self.stages, self.order, self.A, self.c = stages, 2 * stages - 1, A, c
-        kept = [k for k in range(stages) if values[k].imag > -1e-12]
-        self.eigen = [_Eigen(values[k], T[:, k], inverse[k]) for k in kept]
+        upper = [k for k in range(stages) if values[k].imag > -1e-12]
+        self.eigen = [_Eigen(values[k], T[:, k], inverse[k]) for k in upper]
         real = [e.value.real for e in self.eigen if abs(e.value.imag) < 1e-12]
         self.gamma = real[0] if real else abs(self.eigen[0].value)
         # The embedded formula uses f at the beginning with the weight 1/γ, and is of order s.

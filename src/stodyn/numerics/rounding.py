@@ -31,18 +31,18 @@ ROUNDED = SUMS | FUNCTIONS | WITH_TRACES | {"mul", "div"}
 def is_rounding(equations: core.ClosedJaxpr, x: Array) -> Array:
     """Whether each entry of equations(x) is at most twice what changes by up to 32 ε make of it, of x, of all that the
     trace has captured and that may differ between paths, and of the sums, products and functions it computes."""
-    (found,) = core.jaxpr_as_fun(equations)(x)
+    (size,) = core.jaxpr_as_fun(equations)(x)
 
     def sample(state: tuple[Array, Array]) -> tuple[Array, Array]:
         k, largest = state
         changes = _changes(k)
         captured = [_changed(c, c, changes) if isinstance(c, jax.core.Tracer) else c for c in equations.consts]
         (moved,) = _evaluated(core.ClosedJaxpr(equations.jaxpr, captured), [_changed(x, x, changes)], changes)
-        return k + 1.0, jnp.maximum(largest, jnp.abs(moved - found))
+        return k + 1.0, jnp.maximum(largest, jnp.abs(moved - size))
 
-    first = jnp.ones((), found.dtype)
-    _, largest = lax.while_loop(lambda s: s[0] <= SAMPLES, sample, (first, jnp.zeros_like(found)))
-    return jnp.all(jnp.abs(found) <= 2.0 * largest)
+    first = jnp.ones((), size.dtype)
+    _, largest = lax.while_loop(lambda s: s[0] <= SAMPLES, sample, (first, jnp.zeros_like(size)))
+    return jnp.all(jnp.abs(size) <= 2.0 * largest)
 
 
 def _changes(k: Array) -> Iterator[Array]:
@@ -90,5 +90,5 @@ def _evaluated(equations: core.ClosedJaxpr, given: Sequence[Any], changes: Itera
 
 
 def _applied(equation: Any, values: Sequence[Any]) -> list[Any]:
-    found = equation.primitive.bind(*values, **equation.params)
-    return list(found) if equation.primitive.multiple_results else [found]
+    results = equation.primitive.bind(*values, **equation.params)
+    return list(results) if equation.primitive.multiple_results else [results]

@@ -70,9 +70,9 @@ class Pattern:
         """The values (nnz,) of a sparse matrix at these places, which hold all of its entries."""
         entries = scipy.sparse.csr_array(matrix).tocoo()
         entries.sum_duplicates()
-        places, found = self.rows * self.shape[1] + self.columns, np.zeros(len(self.rows))
-        found[np.searchsorted(places, entries.row.astype(np.int64) * self.shape[1] + entries.col)] = entries.data
-        return found
+        places, values = self.rows * self.shape[1] + self.columns, np.zeros(len(self.rows))
+        values[np.searchsorted(places, entries.row.astype(np.int64) * self.shape[1] + entries.col)] = entries.data
+        return values
 
     @functools.cached_property
     def long(self) -> np.ndarray:
@@ -91,26 +91,26 @@ class Pattern:
         for row, column in zip(self.rows[short].tolist(), self.columns[short].tolist(), strict=True):
             of_row[row].append(column)
             of_column[column].append(row)
-        found = np.full(self.shape[1], -1)
+        colours = np.full(self.shape[1], -1)
         for column in np.argsort([-len(rows) for rows in of_column], kind="stable"):
-            taken = {int(found[other]) for row in of_column[column] for other in of_row[row]}
-            found[column] = next(c for c in range(self.shape[1] + 1) if c not in taken)
-        return found
+            taken = {int(colours[other]) for row in of_column[column] for other in of_row[row]}
+            colours[column] = next(c for c in range(self.shape[1] + 1) if c not in taken)
+        return colours
 
     def jacobian(self, function: Callable[[Array], Array], x: Array) -> Array:
         """The values of ∂function/∂x at x: one derivative for each colour, and one backwards for each long row."""
         colours, long = self.colours, self.long
         count = int(colours.max(initial=0)) + 1
         y, slope = jax.linearize(function, x)
-        found = jax.vmap(slope)(jnp.asarray(colours == np.arange(count)[:, None], x.dtype)).ravel()
+        entries = jax.vmap(slope)(jnp.asarray(colours == np.arange(count)[:, None], x.dtype)).ravel()
         place = colours[self.columns] * self.shape[0] + self.rows
         if len(long):
             back = jax.linear_transpose(slope, x)
             rows = jax.vmap(lambda unit: back(unit)[0])(jnp.eye(self.shape[0], dtype=y.dtype)[long])
-            found = jnp.concatenate([found, rows.ravel()])
+            entries = jnp.concatenate([entries, rows.ravel()])
             backwards = count * self.shape[0] + np.searchsorted(long, self.rows) * self.shape[1] + self.columns
             place = np.where(np.isin(self.rows, long), backwards, place)
-        return found[place]
+        return entries[place]
 
     def dense(self, values: Array) -> Array:
         """The matrix itself."""
@@ -272,9 +272,9 @@ class Elimination:
                                        for x, is_batched in zip(given, batched, strict=True))  # fmt: skip
 
             def one(state):
-                found, left = state
+                solution, left = state
                 k = jnp.argmax(left)
-                return found.at[k].set(dense(values[k], b[k][:, None])[:, 0]), left.at[k].set(False)
+                return solution.at[k].set(dense(values[k], b[k][:, None])[:, 0]), left.at[k].set(False)
 
             left = ~sound & jnp.all(jnp.isfinite(values), axis=1)
             return lax.while_loop(lambda state: jnp.any(state[1]), one, (quick, left))[0], True
@@ -426,8 +426,8 @@ def ordered(pattern: Pattern, samples: np.ndarray) -> Elimination | None:
     ladder of n nodes takes log₂ n rounds, and its factors about 5n numbers.
     """
     n, scaled = pattern.shape[0], samples.T
-    if n >= ON_DIAGONAL and (found := _on_diagonal(pattern, samples)) is not None:
-        return found
+    if n >= ON_DIAGONAL and (elimination := _on_diagonal(pattern, samples)) is not None:
+        return elimination
     for lines in (pattern.rows, pattern.columns):
         largest = np.zeros((n, len(samples)))
         np.maximum.at(largest, lines, np.abs(scaled))
@@ -507,17 +507,17 @@ def _choose(
     rows: list[dict[int, np.ndarray]], columns: list[set[int]], open_columns: set[int]
 ) -> list[tuple[int, int]]:
     """The pivots of a round."""
-    found = []
+    pivots = []
     for j in open_columns:
         those = list(columns[j])
         sizes = np.abs([rows[i][j] for i in those])
         shares = np.min(sizes / _or_one(sizes.max(axis=0)), axis=1)
         good = [(len(columns[j]) - 1) * (len(rows[i]) - 1) for i in those]
         best = min(range(len(those)), key=lambda k: (shares[k] < SMALL_PIVOT, good[k], -shares[k]))
-        found.append((good[best], -float(shares[best]), those[best], j))
-    sound = sorted(one for one in found if -one[1] >= SMALL_PIVOT)
+        pivots.append((good[best], -float(shares[best]), those[best], j))
+    sound = sorted(one for one in pivots if -one[1] >= SMALL_PIVOT)
     if not sound:
-        _, share, i, j = min(found, key=lambda one: one[1])
+        _, share, i, j = min(pivots, key=lambda one: one[1])
         return [(i, j)] if share < 0.0 else []
     most = PATIENCE * (1 + sound[0][0])
     chosen: list[tuple[int, int]] = []

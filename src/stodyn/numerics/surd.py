@@ -131,15 +131,15 @@ def conjugate(x: Number, p: int) -> Surd:
 
 def primes(*numbers: Number) -> list[int]:
     """The primes whose square roots the numbers are made of."""
-    found = set()
+    factors = set()
     for d in {d for x in numbers for d in _parts(x)}:
         rest, p = d, 2
         while rest > 1:
             if rest % p == 0:
-                found.add(p)
+                factors.add(p)
                 rest //= p
             p += 1
-    return sorted(found)
+    return sorted(factors)
 
 
 def _parts(x: Number) -> Mapping[int, Fraction]:

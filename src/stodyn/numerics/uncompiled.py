@@ -92,8 +92,8 @@ def _results(equation: Any, inputs: list[np.ndarray]) -> list[Any]:
         return [OTHERS[name](*inputs, **params)]
     if name in BY_JAX:
         with jax.ensure_compile_time_eval():  # a step may be traced meanwhile
-            found = equation.primitive.bind(*inputs, **params)
-        return list(found) if equation.primitive.multiple_results else [found]
+            results = equation.primitive.bind(*inputs, **params)
+        return list(results) if equation.primitive.multiple_results else [results]
     raise Compile(name)
 
 
@@ -119,9 +119,9 @@ def _scan(params: Any, inputs: list[np.ndarray]) -> list[np.ndarray]:
     consts, carry, xs = inputs[:fixed], inputs[fixed : fixed + carried], inputs[fixed + carried :]
     ys: list[Any] = [np.empty((length, *aval.shape), aval.dtype) for aval in params["jaxpr"].out_avals[carried:]]
     for k in reversed(range(length)) if params["reverse"] else range(length):
-        found = run(params["jaxpr"], *consts, *carry, *(x[k] for x in xs))
-        carry = found[:carried]
-        for y, value in zip(ys, found[carried:], strict=True):
+        results = run(params["jaxpr"], *consts, *carry, *(x[k] for x in xs))
+        carry = results[:carried]
+        for y, value in zip(ys, results[carried:], strict=True):
             y[k] = value
     return [*carry, *ys]
 

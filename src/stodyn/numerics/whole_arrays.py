@@ -111,9 +111,9 @@ def _unary(equation: Any, inputs: Sequence[Facts], vector: int) -> Facts:
     (x,) = inputs
     if x.number is not None and equation.primitive.name in COPIES:
         return x._replace(number=np.asarray(x.number).astype(equation.outvars[0].aval.dtype)[()])
-    found, dtype = _entrywise(equation, inputs, vector, x.is_zero), equation.outvars[0].aval.dtype
+    result, dtype = _entrywise(equation, inputs, vector, x.is_zero), equation.outvars[0].aval.dtype
     still_counts = equation.primitive.name in COPIES and dtype.kind in "iu" and dtype.itemsize >= 4
-    return found._replace(counts=x.counts) if still_counts else found
+    return result._replace(counts=x.counts) if still_counts else result
 
 
 def _product(equation: Any, inputs: Sequence[Facts], vector: int) -> Facts:
@@ -164,7 +164,7 @@ def _select(equation: Any, inputs: Sequence[Facts], vector: int) -> Facts:
     def zero(pair):
         return first.is_zero(pair) and (which.is_zero(pair) or all(x.is_zero(pair) for x in others))
 
-    found = _entrywise(equation, inputs, vector, zero)
+    result = _entrywise(equation, inputs, vector, zero)
     hidden = [x for x in others if vector in x.on]  # of these only the diagonal is seen
     if hidden and not any(vector in x.on for x in (which, first)):
         more = {
@@ -173,8 +173,8 @@ def _select(equation: Any, inputs: Sequence[Facts], vector: int) -> Facts:
             for axis in pair
             if all(any(x.takes_along(vector, a) for a in pair) for x in hidden)
         }
-        found = found._replace(along=found.along | more)
-    return found
+        result = result._replace(along=result.along | more)
+    return result
 
 
 # --- moved about ------------------------------------------------------------------------------------------------------
@@ -199,8 +199,8 @@ def _moved(axes: Callable[[Any, Sequence[int], Sequence[int]], Mapping[int, int]
 
 
 def _kept_axes(dropped: Sequence[int], ndim: int) -> dict[int, int]:
-    kept = [axis for axis in range(ndim) if axis not in dropped]
-    return {axis: place for place, axis in enumerate(kept)}
+    remaining = [axis for axis in range(ndim) if axis not in dropped]
+    return {axis: place for place, axis in enumerate(remaining)}
 
 
 def _reshaped(params: Any, given: Sequence[int], out: Sequence[int]) -> Mapping[int, int] | None:

@@ -536,10 +536,14 @@ def machine_memory() -> float:
 
 def component_names(names: Any, default: Sequence[str]) -> tuple[str, ...]:
     """The given names, or the default ones, checked."""
-    found = tuple(default) if names is None else _listed(names)
-    if len(found) != len(default) or len(set(found)) != len(found) or not set(map(type, found)) <= {str}:
-        raise ValueError(f"names: expected {len(default)} different names, one per component, got {found}")
-    return found
+    components = tuple(default) if names is None else _listed(names)
+    if (
+        len(components) != len(default)
+        or len(set(components)) != len(components)
+        or not set(map(type, components)) <= {str}
+    ):
+        raise ValueError(f"names: expected {len(default)} different names, one per component, got {components}")
+    return components
 
 
 def component_units(units: Any, names: Sequence[str], params: Sequence[str] = ()) -> dict[str, str] | None:

@@ -50,8 +50,8 @@ def of_problem(problem: Any) -> tuple[str, Lines]:
 
 
 def _few(words: Iterable[str]) -> str:
-    found = list(words)
-    return ", ".join(found[:MOST]) + (f", ... ({len(found)} in all)" if len(found) > MOST else "")
+    items = list(words)
+    return ", ".join(items[:MOST]) + (f", ... ({len(items)} in all)" if len(items) > MOST else "")
 
 
 def distribution(law: Any) -> str:

@@ -44,29 +44,29 @@ def over_domain(problem: RandomDAE, points: int = DOMAIN_POINTS) -> DomainIndex:
     """
     places = _domain(problem, points)
     scaling = problem.pencil_at().scaling
-    found = [_asked(problem, p, scaling) for p in places]
+    answers = [_asked(problem, p, scaling) for p in places]
 
     def alike() -> bool:
-        return len({one.index for one in found}) == 1
+        return len({one.index for one in answers}) == 1
 
-    unlike = np.flatnonzero([one.leading != found[0].leading for one in found])
+    unlike = np.flatnonzero([one.leading != answers[0].leading for one in answers])
     if len(unlike) and alike():
-        surface = _surface(problem, scaling, places[0], places[unlike[0]], found[0].leading)
-        places, found = np.vstack([places, surface]), [*found, _asked(problem, surface, scaling)]
-    for start in np.argsort([one.margin for one in found])[:STARTS] if problem.parameters else ():
+        surface = _surface(problem, scaling, places[0], places[unlike[0]], answers[0].leading)
+        places, answers = np.vstack([places, surface]), [*answers, _asked(problem, surface, scaling)]
+    for start in np.argsort([one.margin for one in answers])[:STARTS] if problem.parameters else ():
         if alike():
-            place = _least_clear(problem, scaling, places[start], found[start])
-            places, found = np.vstack([places, place]), [*found, _asked(problem, place, scaling)]
-    indices = np.array([one.index for one in found])
-    same = bool(np.all(indices == indices[0]) and all(one.agree for one in found))
-    worst = int(np.argmin([one.margin for one in found])) if same else int(np.argmax(indices != indices[0]))
+            place = _least_clear(problem, scaling, places[start], answers[start])
+            places, answers = np.vstack([places, place]), [*answers, _asked(problem, place, scaling)]
+    indices = np.array([one.index for one in answers])
+    same = bool(np.all(indices == indices[0]) and all(one.agree for one in answers))
+    worst = int(np.argmin([one.margin for one in answers])) if same else int(np.argmax(indices != indices[0]))
     where = dict(zip(problem.parameters, places[worst].tolist(), strict=True))
     at = ", ".join(f"{name} = {value:.6g}" for name, value in where.items())
     if same:
-        said = f"index {indices[0]} at {len(places)} parameters; least clear at {at} ({found[worst]})"
+        words = f"index {indices[0]} at {len(places)} parameters; least clear at {at} ({answers[worst]})"
     else:
-        said = f"index {indices[0]} at the means but {found[worst]} at {at}"
-    return DomainIndex(int(indices[0]) if same else None, places, indices, where, found[worst].margin, said)
+        words = f"index {indices[0]} at the means but {answers[worst]} at {at}"
+    return DomainIndex(int(indices[0]) if same else None, places, indices, where, answers[worst].margin, words)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,16 +112,16 @@ def _ends(law: Any) -> np.ndarray:
     return np.asarray(law.ppf([1e-3 * np.isinf(law.low), 1.0 - 1e-3 * np.isinf(law.high)]), float)
 
 
-def _least_clear(problem: RandomDAE, scaling, start: np.ndarray, found: Any) -> np.ndarray:
+def _least_clear(problem: RandomDAE, scaling, start: np.ndarray, answer: Any) -> np.ndarray:
     """Where the margin is least between the ends of the parameters, downhill from a place, or the index changes."""
     low, high = np.array([_ends(law) for law in problem.distributions]).T
     width = np.where(high > low, high - low, 1.0)
-    best = [found.margin, start]
+    best = [answer.margin, start]
 
     def height(u: np.ndarray) -> float:
         place = low + np.clip(u, 0.0, 1.0) * width
         here = _asked(problem, place, scaling)
-        if here.index != found.index:
+        if here.index != answer.index:
             best[:] = [-1.0, place]
             raise StopIteration
         if here.margin < 0.99 * best[0]:
@@ -141,9 +141,9 @@ def _surface(problem: RandomDAE, scaling, a: np.ndarray, b: np.ndarray, leading:
     index, low, high = None, 0.0, 1.0
     for _ in range(60):
         middle = 0.5 * (low + high)
-        found = _asked(problem, a + middle * (b - a), scaling)
-        index = found.index if index is None else index
-        if found.index != index:
+        answer = _asked(problem, a + middle * (b - a), scaling)
+        index = answer.index if index is None else index
+        if answer.index != index:
             break
-        low, high = (middle, high) if found.leading == leading else (low, middle)
+        low, high = (middle, high) if answer.leading == leading else (low, middle)
     return a + middle * (b - a)

@@ -80,11 +80,11 @@ class Driven(SDE):
         """Warn where the method's own step gives what the noise drives, linear about the start, another variance."""
         linear = self.about_the_start()
         exact = linear.stationary_variance()
-        found = None if exact is None else linear.delivered(method, h)
-        if exact is None or found is None:
+        delivered = None if exact is None else linear.delivered(method, h)
+        if exact is None or delivered is None:
             return
         n = linear.own.n
-        ratios = np.divide(found[:n], exact[:n], out=np.ones(n), where=exact[:n] > 0)
+        ratios = np.divide(delivered[:n], exact[:n], out=np.ones(n), where=exact[:n] > 0)
         worst = int(np.argmax(np.abs(ratios - 1.0)))
         if abs(ratios[worst] - 1.0) <= NOTABLE_RESPONSE:
             return
@@ -126,8 +126,8 @@ class Driven(SDE):
     def delivered(self, method: Any, h: float) -> np.ndarray | None:
         """Of a linear problem the variance of each component in the long run, as a method steps it; None where that
         grows or is not known."""
-        found = _delivered(method.on(self) if hasattr(method, "on") else method, self, h)
-        return None if found is None or not np.isfinite(found).all() else np.diagonal(found)
+        covariance = _delivered(method.on(self) if hasattr(method, "on") else method, self, h)
+        return None if covariance is None or not np.isfinite(covariance).all() else np.diagonal(covariance)
 
 
 def delivered_variance(method: Any, noise: Coloured, h: float) -> np.ndarray | None:
@@ -139,10 +139,10 @@ def delivered_variance(method: Any, noise: Coloured, h: float) -> np.ndarray | N
     A, B = noise.A, noise.B
     white = SDE(lambda t, s: A @ s, lambda t, s: jnp.asarray(B), np.zeros(len(A)), structure="additive",
                 calculus=getattr(method, "calculus", None) or "ito")  # fmt: skip
-    found = _delivered(method, white, h)
-    if found is None or not np.isfinite(found).all():
-        return None if found is None else np.full(len(noise.C), np.inf)
-    return np.diagonal(noise.C @ found @ noise.C.T)
+    covariance = _delivered(method, white, h)
+    if covariance is None or not np.isfinite(covariance).all():
+        return None if covariance is None else np.full(len(noise.C), np.inf)
+    return np.diagonal(noise.C @ covariance @ noise.C.T)
 
 
 def _delivered(method: Any, problem: SDE, h: float) -> np.ndarray | None:

@@ -117,8 +117,8 @@ class DrivenMechanical(Mechanical):
 
     def gamma(self, t, x, v, params) -> Array:
         """Γ (N, outputs) at x and v as the user's functions see them."""
-        found = call(self.into, t, x, v, params=params) if callable(self.into) else self.into
-        return jnp.reshape(jnp.asarray(found, jnp.asarray(x).dtype), (self.N, self.outputs))
+        gain = call(self.into, t, x, v, params=params) if callable(self.into) else self.into
+        return jnp.reshape(jnp.asarray(gain, jnp.asarray(x).dtype), (self.N, self.outputs))
 
     def push(self, t, y: Array, v: Array, z: Array, params) -> Array:
         """M⁻¹ Γ (r, outputs): what a unit of impulse of each output does to v, without the reactions of joints."""
@@ -178,9 +178,9 @@ class DrivenMechanical(Mechanical):
     @functools.cached_property
     def noise_structure(self) -> NoiseStructure:
         """That of the system's white noise: a coloured force is an ordinary one."""
-        found = self.own.noise_structure
+        structure = self.own.noise_structure
         return NoiseStructure(
-            found.kinds, f"{found.known}; besides, the coloured force {', '.join(self.coloured.names)}"
+            structure.kinds, f"{structure.known}; besides, the coloured force {', '.join(self.coloured.names)}"
         )
 
     def g(self, t, x, params):
@@ -220,8 +220,10 @@ class DrivenMechanical(Mechanical):
         if kind in (SDE, Driven):
             return self._as_driven, "Mechanical -> SDE of (x, v) and the filter of its coloured noise"
         if kind is SDAE:
-            found = self._as_driven.lower(SDAE)
-            return None if found is None else (found[0], f"Mechanical -> SDE of (x, v) and the filter; {found[1]}")
+            lowered = self._as_driven.lower(SDAE)
+            return (
+                None if lowered is None else (lowered[0], f"Mechanical -> SDE of (x, v) and the filter; {lowered[1]}")
+            )
         return None
 
     @functools.cached_property
@@ -285,8 +287,8 @@ def driven_mechanical(
     fields = {f.name: getattr(problem, f.name) for f in dataclasses.fields(Mechanical)}
     at_nodes = _checked_nodes(problem, noise, into)
     reduction: Any = getattr(problem, "reduction", None)
-    found = _checked_into(problem, noise, into, coordinates) if at_nodes is None else reduction.shapes.T @ at_nodes
-    return DrivenMechanical(**fields, system=problem, coloured=noise, into=found, at_nodes=at_nodes)
+    gain = _checked_into(problem, noise, into, coordinates) if at_nodes is None else reduction.shapes.T @ at_nodes
+    return DrivenMechanical(**fields, system=problem, coloured=noise, into=gain, at_nodes=at_nodes)
 
 
 def _driven_again(problem: DrivenMechanical, noise: Coloured, into: Any) -> DrivenMechanical:

@@ -197,11 +197,11 @@ class BoucWen(Element):
 
     def after(self, z, r, w, h):
         """z' = z + h (r + rate(w, z'))/2 at the end of a step, by Newton's method from z."""
-        found = z
+        root = z
         for _ in range(ROUNDS):
-            off = found - z - 0.5 * h * (r + self.rate(w, found))
-            found = found - off / (1.0 - 0.5 * h * self.slope(w, found))
-        return found
+            off = root - z - 0.5 * h * (r + self.rate(w, root))
+            root = root - off / (1.0 - 0.5 * h * self.slope(w, root))
+        return root
 
 
 def _power(size: Any, exponent: float) -> Any:
@@ -261,12 +261,12 @@ def with_elements(problem: Mechanical, *elements: Element, names: Sequence[str] 
     places = [_place(problem, element) for element in elements]
 
     def force(t, x, v, params=None):
-        found = jnp.atleast_1d(call(problem.force, t, x, v, params=params))
+        total = jnp.atleast_1d(call(problem.force, t, x, v, params=params))
         xs, vs = jnp.atleast_1d(x), jnp.atleast_1d(v)
         for element, (at, to) in zip(elements, places, strict=True):
             d, w = (u[at] - (0.0 if to is None else u[to]) for u in (xs, vs))
-            found = _pulled(found, at, to, element.force(d, w))
-        return jnp.reshape(found, jnp.shape(x))
+            total = _pulled(total, at, to, element.force(d, w))
+        return jnp.reshape(total, jnp.shape(x))
 
     system = dataclasses.replace(problem, force=force)
     hysteretic = [(e, p) for e, p in zip(elements, places, strict=True) if isinstance(e, BoucWen)]
@@ -373,9 +373,9 @@ class Hysteretic(Mechanical):
         rate there; the force is that at the end of such a step, or at its start where h is 0."""
 
         def force(t, x, v, given):
-            found = jnp.atleast_1d(call(self.force, t, x, v, params=given["own"]))
+            total = jnp.atleast_1d(call(self.force, t, x, v, params=given["own"]))
             z = self.after(given["z"], given["r"], jnp.atleast_1d(v), given["h"])
-            return jnp.reshape(self.pulled(found, z), jnp.shape(x))
+            return jnp.reshape(self.pulled(total, z), jnp.shape(x))
 
         def with_own(function: Any) -> Any:
             if not callable(function):

@@ -129,19 +129,19 @@ class Hamiltonian(Problem):
         with jax.enable_x64(True):
             energies = {"H": self.H} | ({} if callable(self.h) else {f"h[{r}]": f for r, f in enumerate(h)})
             for name, function in energies.items():
-                found = () if function is None else returned_shape(self, name, function, *arguments).shape
-                if found != ():
+                returned = () if function is None else returned_shape(self, name, function, *arguments).shape
+                if returned != ():
                     raise ValueError(
-                        f"{name}: returned shape {found}, expected one number: a Hamiltonian is scalar. "
+                        f"{name}: returned shape {returned}, expected one number: a Hamiltonian is scalar. "
                         "Sum over the components, e.g. 0.5 * jnp.sum(p**2)."
                     )
             single = callable(self.noise)
             pushes = {"noise" if single else f"noise[{r}]": f for r, f in enumerate(forces)}
             for name, function in {"force": self.force, **pushes}.items():
                 shape = self._example[0].shape
-                found = shape if function is None else returned_shape(self, name, function, *arguments).shape
-                if found != shape:
-                    raise ValueError(f"{name}: returned shape {found}, expected {shape}, the shape of q")
+                returned = shape if function is None else returned_shape(self, name, function, *arguments).shape
+                if returned != shape:
+                    raise ValueError(f"{name}: returned shape {returned}, expected {shape}, the shape of q")
         self.derive("component_units", "periods")
 
     @functools.cached_property
@@ -336,11 +336,11 @@ class Hamiltonian(Problem):
     @functools.cached_property
     def _dependences(self) -> dict[tuple[int, str], Dependence]:
         with jax.enable_x64(True):
-            found: dict[tuple[int, str], Dependence] = {}
+            dependences: dict[tuple[int, str], Dependence] = {}
             for k, part in itertools.product(range(self.m + 1), PARTS):
                 is_alike = k > 1 and self.all_h is not None and part != "push"  # channels of one function
-                found[k, part] = found[1, part] if is_alike else self._dependence(k, part)
-            return found
+                dependences[k, part] = dependences[1, part] if is_alike else self._dependence(k, part)
+            return dependences
 
     def _dependence(self, k: int, part: str) -> Dependence:
         given = self._forces if part == "push" else self._hamiltonians
@@ -357,12 +357,12 @@ class Hamiltonian(Problem):
 
             function = of_all
             arguments = (*arguments, np.ones(self.m))
-        found = self._by_slopes(function, arguments)
+        slopes = self._by_slopes(function, arguments)
         jumps_in_q, jumps_in_p = (has_jumps(function, arguments, moving=(i,)) for i in (1, 2))
-        return found._replace(
-            affine_q=found.affine_q and not jumps_in_q,
-            affine_p=found.affine_p and not jumps_in_p,
-            affine=found.affine and not (jumps_in_q or jumps_in_p),
+        return slopes._replace(
+            affine_q=slopes.affine_q and not jumps_in_q,
+            affine_p=slopes.affine_p and not jumps_in_p,
+            affine=slopes.affine and not (jumps_in_q or jumps_in_p),
         )
 
     @staticmethod

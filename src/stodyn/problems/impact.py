@@ -212,10 +212,10 @@ def struck(problem: Any, impacts: Sequence[Impact]) -> Struck:
             raise ValueError(f"Impact: {impact.level} depends on {', '.join(velocities)}; walls bound positions")
         if not isinstance(impact.then, Restitution):
             start = ("x", np.asarray(problem.example_start()))
-            found = returned_shape(problem, "then", impact.then, ("t", 0.0), start).shape
-            if found != (problem.n,):
+            returned = returned_shape(problem, "then", impact.then, ("t", 0.0), start).shape
+            if returned != (problem.n,):
                 raise ValueError(
-                    f"then: returned shape {found}, expected ({problem.n},), the state "
+                    f"then: returned shape {returned}, expected ({problem.n},), the state "
                     f"({', '.join(problem.components)})"
                 )
     _check_crossing(problem, impacts)
@@ -244,11 +244,11 @@ def _check_crossing(problem: Mechanical, impacts: Sequence[Impact]) -> None:
         gauge = impact.level.on(problem)
         if not callable(gauge.of) and not callable(impact.level.level):
             sides.setdefault(gauge.of, {})[str(impact.level.direction)] = impact.level.level
-    for component, found in sides.items():
-        if len(found) == 2 and not found["down"] < found["up"]:
+    for component, reached in sides.items():
+        if len(reached) == 2 and not reached["down"] < reached["up"]:
             raise ValueError(
-                f"walls: of {names[component]!r} they cross: low = {found['down']:g} is not below high = "
-                f"{found['up']:g}"
+                f"walls: of {names[component]!r} they cross: low = {reached['down']:g} is not below high = "
+                f"{reached['up']:g}"
             )
 
 

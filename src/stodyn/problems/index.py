@@ -61,14 +61,14 @@ def independent_rows(M: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     _, triangle, order = scipy.linalg.qr(scaled.T, mode="economic", pivoting=True)
     size = np.abs(np.diagonal(triangle))
     rank = int(np.sum(size > RANK * max(size.max(initial=0.0), 1e-300))) if scaled.any() else 0
-    kept, others = np.sort(order[:rank]), np.sort(order[rank:])
+    independent, others = np.sort(order[:rank]), np.sort(order[rank:])
     vanishing = np.zeros((n - rank, n))
     vanishing[np.arange(n - rank), others] = 1.0
     if rank and len(others):
-        share = np.linalg.lstsq(scaled[kept].T, scaled[others].T, rcond=None)[0].T
-        vanishing[:, kept] = -np.where(np.abs(share) > 1e-13, share, 0.0)
+        share = np.linalg.lstsq(scaled[independent].T, scaled[others].T, rcond=None)[0].T
+        vanishing[:, independent] = -np.where(np.abs(share) > 1e-13, share, 0.0)
     vanishing = vanishing * scale
-    return kept, vanishing / np.abs(vanishing).max(axis=1, keepdims=True, initial=1e-300)
+    return independent, vanishing / np.abs(vanishing).max(axis=1, keepdims=True, initial=1e-300)
 
 
 def _inverse(size: np.ndarray) -> np.ndarray:
@@ -201,8 +201,8 @@ def components(problem: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The differential components of an SDAE, or combinations of components, and the algebraic ones, in words."""
     parts, names = problem.split, problem.components
     if problem.is_large:
-        found = problem.diagnosed()
-        return found.differential, found.algebraic
+        diagnosis = problem.diagnosed()
+        return diagnosis.differential, diagnosis.algebraic
     differential = tuple(combination(row, names) for row in problem.evolving)
     algebraic = tuple(combination(column, names) for column in parts.K.T)
     return differential, algebraic
@@ -264,9 +264,9 @@ def consistent_states(problem: Any, times: np.ndarray, states: np.ndarray) -> np
 
 def _consistent(problem: Any, t: float, x: np.ndarray) -> tuple[np.ndarray, bool]:
     """The consistent start and True, or the start as it is and False where Newton found none."""
-    found = consistent_states(problem, np.full(STATES, t), np.tile(x, (STATES, 1)))[0]
-    repaired = bool(np.isfinite(found).all())
-    return (found if repaired else x), repaired
+    states = consistent_states(problem, np.full(STATES, t), np.tile(x, (STATES, 1)))[0]
+    repaired = bool(np.isfinite(states).all())
+    return (states if repaired else x), repaired
 
 
 def _noisy(problem: Any, N: np.ndarray, t: float, x: np.ndarray):
@@ -288,8 +288,8 @@ def _noisy(problem: Any, N: np.ndarray, t: float, x: np.ndarray):
     reach = 10.0 ** rng.uniform(-1.0, 2.0, (STATES, 1)) * (1.0 + np.abs(x))
     values = look(problem, times, x + reach * rng.standard_normal((STATES, len(x)))).g
     with np.errstate(invalid="ignore"):  # far away g need not be finite
-        found, terms = np.abs(N @ values), np.abs(N) @ np.abs(values)
-        present = np.any(found > CANCELLED * terms, axis=0)
+        values_left, terms = np.abs(N @ values), np.abs(N) @ np.abs(values)
+        present = np.any(values_left > CANCELLED * terms, axis=0)
     return tuple((int(i), int(k)) for i, k in suspects if present[i, k])
 
 

@@ -98,8 +98,8 @@ class Joints:
 
     def value(self, t: Any, q: Array, params: Any) -> Array:
         """g, (c,)."""
-        found = jnp.ravel(jnp.asarray(call(self.problem.constraints, t, q, params=params), q.dtype))
-        return found if len(found) == self.c else found[np.asarray(self.rows)]
+        values = jnp.ravel(jnp.asarray(call(self.problem.constraints, t, q, params=params), q.dtype))
+        return values if len(values) == self.c else values[np.asarray(self.rows)]
 
     def jacobian(self, t: Any, q: Array, params: Any) -> Array:
         """G, (c, N)."""
@@ -165,8 +165,8 @@ class Joints:
     @functools.cached_property
     def stiffening(self) -> float:
         """s of M + s GᵀG, which makes both parts of one size at the start; 0 for a regular mass."""
-        found = self._look_at_start
-        return 0.0 if self.mass_is_regular else float(np.trace(found.M) / np.trace(found.G.T @ found.G))
+        look = self._look_at_start
+        return 0.0 if self.mass_is_regular else float(np.trace(look.M) / np.trace(look.G.T @ look.G))
 
     @functools.cached_property
     def _look_at_start(self) -> joints_diagnosis.Looked:
@@ -320,10 +320,10 @@ def joints_of(problem: Any) -> Joints | None:
         )
     x = problem.example_pair[0]
     with jax.enable_x64(True):
-        found = returned_shape(problem, "constraints", problem.constraints, ("t", 0.0), ("x", x)).shape
-    if len(found) > 1 or found == (0,):
-        raise ValueError(f"constraints: returned shape {found}, expected (c,), one number for each constraint")
-    count = found[0] if found else 1
+        returned = returned_shape(problem, "constraints", problem.constraints, ("t", 0.0), ("x", x)).shape
+    if len(returned) > 1 or returned == (0,):
+        raise ValueError(f"constraints: returned shape {returned}, expected (c,), one number for each constraint")
+    count = returned[0] if returned else 1
     names = tuple(problem.constraint_names or (f"g{i}" for i in range(count)))
     if len(names) != count or len(set(names)) != count or not all(isinstance(name, str) for name in names):
         raise ValueError(f"constraint_names: expected {count} different names, one for each constraint, got {names}")
@@ -358,12 +358,12 @@ def drifting(problem: Any) -> tuple[SDE, str] | None:
     joints = problem.joints
     if problem.differs_from_path_to_path or joints.moves or problem.impulses:
         return None
-    found = joints.diagnose(0.0)
-    if found.reason:
+    diagnosis = joints.diagnose(0.0)
+    if diagnosis.reason:
         return None
     names, units = problem.components[: 2 * problem.N], problem.component_units
     units = None if units is None else {k: u for k, u in units.items() if k in (*names, "time")}
 
     diffusion = problem.g if problem.m else lambda t, x: jnp.zeros((2 * problem.N, 1), x.dtype)
-    sde = DriftingSDE(problem.f, diffusion, found.start, problem.params, "ito", names, units)
+    sde = DriftingSDE(problem.f, diffusion, diagnosis.start, problem.params, "ito", names, units)
     return sde, "Mechanical with constraints -> SDE of (x, v) with accelerations along them: positions drift off"

@@ -108,30 +108,30 @@ def diagnose(joints: Any, t: float) -> JointsDiagnosis:
     raw = look(times, near)
     if not all(np.isfinite(part[0]).all() for part in raw):
         return answer(f"constraints: g, its derivatives or the mass are not finite at the start and t = {t:g}")
-    found = look(times, q)
-    usable = np.isfinite(q).all(axis=1) & np.isfinite(found.G).all(axis=(1, 2))
+    looked = look(times, q)
+    usable = np.isfinite(q).all(axis=1) & np.isfinite(looked.G).all(axis=(1, 2))
     if not usable[0]:
         return answer(f"start: Newton finds no state near {x.tolist()} that satisfies {_listed(names)}; start nearer")
-    flat = _flat(raw, found, usable)
+    flat = _flat(raw, looked, usable)
     if len(flat):
         return answer(
             f"constraints: the gradient of {_listed(names[i] for i in flat)} vanishes where the constraint holds; "
             "write it so that it changes sign there (|r|² - l², not its square), and let it depend on x"
         )
-    kinked = _kinked(look, times[usable], q[usable], Looked(*(part[usable] for part in found)))
+    kinked = _kinked(look, times[usable], q[usable], Looked(*(part[usable] for part in looked)))
     if len(kinked):
         return answer(
             f"constraints: {_listed(names[i] for i in kinked)} has a kink where it holds: its gradient is another one "
             "on either side, as that of |x - a|; write it so that it is smooth there (x - a)"
         )
-    bad = _without_inertia(found.M[0], found.G[0], problem.coordinates)
+    bad = _without_inertia(looked.M[0], looked.G[0], problem.coordinates)
     if bad:
         return answer(bad)
-    spectra = np.array([_spectrum(Looked(*(part[i] for part in found))) for i in np.flatnonzero(usable)])
+    spectra = np.array([_spectrum(Looked(*(part[i] for part in looked))) for i in np.flatnonzero(usable)])
     σ = float(spectra[0, -1])
-    rows = _independent(found, usable)
+    rows = _independent(looked, usable)
     if len(rows) < joints.c:
-        return answer(_redundant(joints, found, rows), σ)
+        return answer(_redundant(joints, looked, rows), σ)
     if joints.c >= N:
         return answer(
             f"constraints: {joints.c} independent ones on {N} coordinates, so that nothing can move; leave one out"
@@ -139,10 +139,10 @@ def diagnose(joints: Any, t: float) -> JointsDiagnosis:
     if not solved[0]:
         return answer(
             f"start: Newton finds no state near {x.tolist()} that satisfies {_listed(names)} (it ends "
-            f"{_distance(found).max():.3g} away); start nearer, or check whether they can all hold at once"
+            f"{_distance(looked).max():.3g} away); start nearer, or check whether they can all hold at once"
         )
     if σ < BRANCHING and np.median(spectra[:, -1]) > 100.0 * σ:
-        _, _, right = np.linalg.svd(_scaled(found.G[0], found.M[0]).T)
+        _, _, right = np.linalg.svd(_scaled(looked.G[0], looked.M[0]).T)
         mixed = [name for name, share in zip(names, np.abs(right[-1]), strict=True) if share > 0.1]
         return answer(
             f"start: is a singular configuration: {_listed(mixed)} depend on each other there, and nowhere near it "
@@ -150,7 +150,7 @@ def diagnose(joints: Any, t: float) -> JointsDiagnosis:
             σ,
         )
     start = q[0]
-    rate = v + _pulled(found.G[0], found.M[0], -(found.G[0] @ v + found.rate[0]))
+    rate = v + _pulled(looked.G[0], looked.M[0], -(looked.G[0] @ v + looked.rate[0]))
     far = float(np.linalg.norm(start - x))
     if far > FAR * np.linalg.norm(start):
         return answer(
@@ -160,17 +160,17 @@ def diagnose(joints: Any, t: float) -> JointsDiagnosis:
     return answer("", σ, _noisy(joints, times[usable], q[usable], v))
 
 
-def checked(joints: Any, found: JointsDiagnosis, t: float) -> tuple[str, ...]:
+def checked(joints: Any, diagnosis: JointsDiagnosis, t: float) -> tuple[str, ...]:
     """The lines of a run's record; refuses problems that cannot be run, and warns where the start is moved."""
-    if found.reason:
-        raise ValueError(f"{found.reason}.")
+    if diagnosis.reason:
+        raise ValueError(f"{diagnosis.reason}.")
     N = joints.problem.N
-    moved = np.abs(list(found.moved.values()))
-    sizes = [np.abs(part).max(initial=0.0) for part in (found.start[:N], found.start[N:])]
+    moved = np.abs(list(diagnosis.moved.values()))
+    sizes = [np.abs(part).max(initial=0.0) for part in (diagnosis.start[:N], diagnosis.start[N:])]
     if any(m.max() > SAID * (size or 1.0) for m, size in zip((moved[:N], moved[N:]), sizes, strict=True)):
-        warnings.warn(f"start: {found.move}", StartMoved, stacklevel=stacklevel_of_user())
+        warnings.warn(f"start: {diagnosis.move}", StartMoved, stacklevel=stacklevel_of_user())
     _check_drawn(joints, t)
-    return (found.move,) if found.move else ()
+    return (diagnosis.move,) if diagnosis.move else ()
 
 
 def independent_rows(joints: Any) -> tuple[int, ...]:
@@ -178,10 +178,10 @@ def independent_rows(joints: Any) -> tuple[int, ...]:
     look = looking(joints)
     times, near = _states(0.0, np.asarray(joints.problem.start_source.example("start"), float)[: joints.problem.N])
     q, _ = _onto(look, times, near)
-    found = look(times, q)
-    rows = _independent(found, np.isfinite(q).all(axis=1) & np.isfinite(found.G).all(axis=(1, 2)))
-    if rows and len(rows) < joints.c and np.isfinite(q[0]).all() and _distance(found)[0] > 1e-9 * np.abs(q[0]).max():
-        raise ValueError(f"{_redundant(joints, found, rows)}.")
+    looked = look(times, q)
+    rows = _independent(looked, np.isfinite(q).all(axis=1) & np.isfinite(looked.G).all(axis=(1, 2)))
+    if rows and len(rows) < joints.c and np.isfinite(q[0]).all() and _distance(looked)[0] > 1e-9 * np.abs(q[0]).max():
+        raise ValueError(f"{_redundant(joints, looked, rows)}.")
     return rows or tuple(range(joints.c))
 
 
@@ -209,8 +209,8 @@ def _scaled(G: np.ndarray, M: np.ndarray) -> np.ndarray:
     return X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1e-300)
 
 
-def _spectrum(found: Looked) -> np.ndarray:
-    return np.linalg.svd(_scaled(found.G, found.M), compute_uv=False)
+def _spectrum(looked: Looked) -> np.ndarray:
+    return np.linalg.svd(_scaled(looked.G, looked.M), compute_uv=False)
 
 
 def _pulled(G: np.ndarray, M: np.ndarray, change: np.ndarray) -> np.ndarray:
@@ -224,36 +224,38 @@ def _onto(look: Callable, times: np.ndarray, states: np.ndarray) -> tuple[np.nda
     q, done = np.array(states), np.zeros(len(states), bool)
     with np.errstate(all="ignore"):
         for _ in range(ROUNDS):
-            found = look(times, q)
+            looked = look(times, q)
             for i in np.flatnonzero(~done):
-                parts = found.g[i], found.G[i], found.M[i]
+                parts = looked.g[i], looked.G[i], looked.M[i]
                 if not all(np.isfinite(part).all() for part in parts):
                     q[i], done[i] = np.nan, True
                     continue
-                move = _pulled(found.G[i], found.M[i], -found.g[i])
+                move = _pulled(looked.G[i], looked.M[i], -looked.g[i])
                 q[i] += move
                 done[i] = np.abs(move).max() <= 1e-14 * (np.abs(q[i]).max() or 1.0)
             if done.all():
                 break
-        found = look(times, q)
-        return q, np.isfinite(q).all(axis=1) & (_distance(found) <= 1e-9 * np.abs(q).max(axis=1))
+        looked = look(times, q)
+        return q, np.isfinite(q).all(axis=1) & (_distance(looked) <= 1e-9 * np.abs(q).max(axis=1))
 
 
-def _distance(found: Looked) -> np.ndarray:
+def _distance(looked: Looked) -> np.ndarray:
     """How far each state is from its farthest constraint, in the units of x."""
-    return np.max(np.abs(found.g) / np.maximum(np.linalg.norm(found.G, axis=2), 1e-300), axis=1, initial=0.0)
+    return np.max(np.abs(looked.g) / np.maximum(np.linalg.norm(looked.G, axis=2), 1e-300), axis=1, initial=0.0)
 
 
-def _flat(raw: Looked, found: Looked, usable: np.ndarray) -> np.ndarray:
+def _flat(raw: Looked, looked: Looked, usable: np.ndarray) -> np.ndarray:
     """The constraints without a gradient where they hold."""
-    before, after = (np.linalg.norm(part.G[usable], axis=2).max(axis=0) for part in (raw, found))
+    before, after = (np.linalg.norm(part.G[usable], axis=2).max(axis=0) for part in (raw, looked))
     return np.flatnonzero(~(after > 1e-6 * before) | (before == 0.0))
 
 
-def _kinked(look: Callable, times: np.ndarray, q: np.ndarray, found: Looked) -> np.ndarray:
+def _kinked(look: Callable, times: np.ndarray, q: np.ndarray, looked: Looked) -> np.ndarray:
     """The constraints whose gradients differ across the states in which they hold, as those of smooth ones do not."""
-    lengths = np.linalg.norm(found.G, axis=2)
-    across = np.array([np.linalg.pinv(G, rcond=DEPENDENT) @ length for G, length in zip(found.G, lengths, strict=True)])
+    lengths = np.linalg.norm(looked.G, axis=2)
+    across = np.array(
+        [np.linalg.pinv(G, rcond=DEPENDENT) @ length for G, length in zip(looked.G, lengths, strict=True)]
+    )
     across /= np.maximum(np.linalg.norm(across, axis=1, keepdims=True), 1e-300)
     way = NEAR * np.abs(q).max(axis=1, keepdims=True) * across
     before, after = (look(times, q + side * way).G for side in (-1.0, 1.0))
@@ -280,25 +282,25 @@ def _without_inertia(M: np.ndarray, G: np.ndarray, names: Any) -> str:
     )
 
 
-def _independent(found: Looked, usable: np.ndarray) -> tuple[int, ...]:
+def _independent(looked: Looked, usable: np.ndarray) -> tuple[int, ...]:
     """The first rows on which all others depend in all states."""
-    scaled = [_scaled(found.G[i], found.M[i]) for i in np.flatnonzero(usable)]
+    scaled = [_scaled(looked.G[i], looked.M[i]) for i in np.flatnonzero(usable)]
     rows: list[int] = []
-    for row in range(found.G.shape[1]):
+    for row in range(looked.G.shape[1]):
         tried = [np.linalg.svd(X[[*rows, row]], compute_uv=False) for X in scaled]
         if any(len(s) > len(rows) and s[-1] > DEPENDENT * s[0] for s in tried):
             rows.append(row)
     return tuple(rows)
 
 
-def _redundant(joints: Any, found: Looked, rows: tuple[int, ...]) -> str:
+def _redundant(joints: Any, looked: Looked, rows: tuple[int, ...]) -> str:
     """Which constraint follows from which, or contradicts them, in words."""
     dropped = next(i for i in range(joints.c) if i not in rows)
-    X, name = _scaled(found.G[0], found.M[0]), joints.names[dropped]
+    X, name = _scaled(looked.G[0], looked.M[0]), joints.names[dropped]
     share = np.linalg.lstsq(X[list(rows)].T, X[dropped], rcond=None)[0]
     others = _listed(joints.names[i] for i, s in zip(rows, share, strict=True) if abs(s) > 1e-8)
-    apart = float(_distance(Looked(*(part[:1] for part in found)))[0])
-    if apart > 1e-9 * (1.0 + np.abs(found.g[0]).max()):
+    apart = float(_distance(Looked(*(part[:1] for part in looked)))[0])
+    if apart > 1e-9 * (1.0 + np.abs(looked.g[0]).max()):
         return f"constraints: {name!r} and {others} contradict each other by {apart:.3g}: no state satisfies them all"
     return (
         f'constraints: {name!r} follows from {others}; leave it out, or give redundant="drop". The motion is the '

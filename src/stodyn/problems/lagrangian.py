@@ -141,25 +141,25 @@ class _Reader:
 
     def read(self, name: str, expression: Any) -> Any:
         sympy = self.sympy
-        found = sympy.sympify(expression)
+        formula = sympy.sympify(expression)
         for old, new in self.replaced:
-            found = found.subs(old, new)
-        found = found.subs(self.known)
-        left = found.atoms(sympy.Derivative)
+            formula = formula.subs(old, new)
+        formula = formula.subs(self.known)
+        left = formula.atoms(sympy.Derivative)
         if left:
             raise ValueError(
                 f"{name}: holds {', '.join(map(str, left))}; only first derivatives of coordinates are taken"
             )
-        unknown = found.atoms(sympy.core.function.AppliedUndef)
+        unknown = formula.atoms(sympy.core.function.AppliedUndef)
         if unknown:
             raise ValueError(f"{name}: holds functions that are not known: {', '.join(map(str, unknown))}")
-        free = found.free_symbols - {self.t, *self.q, *self.v, *self.free}
+        free = formula.free_symbols - {self.t, *self.q, *self.v, *self.free}
         if free:
             words = ", ".join(sorted(map(str, free)))
             raise ValueError(
                 f"{name}: {words} are neither coordinates nor parameters with a value; give them in params"
             )
-        return found
+        return formula
 
     def _compiled(self, arguments: Sequence[Any], expressions: Sequence[Any]) -> Callable:
         return self.sympy.lambdify([self.t, *arguments, *self.free], list(expressions), modules="jax", cse=True)

@@ -149,8 +149,8 @@ class Gauge:
 
     def levels(self, t, params) -> Array:
         """The level, (1,), or both, (2,)."""
-        found = [call(b, t, params=params) if callable(b) else b for b in self.level.bounds]
-        return jnp.stack([jnp.asarray(b, jnp.result_type(t)) for b in found])
+        levels = [call(b, t, params=params) if callable(b) else b for b in self.level.bounds]
+        return jnp.stack([jnp.asarray(b, jnp.result_type(t)) for b in levels])
 
     def distances(self, t, x: Array, params) -> Array:
         """How far the function is from each level; not positive where it has reached it."""
@@ -255,10 +255,10 @@ class Gauge:
         """The components of the state that the function depends on."""
         if not callable(self.of):
             return (self.of,)
-        found = self._reached(self.value)
-        if found is None:
+        reached = self._reached(self.value)
+        if reached is None:
             return tuple(range(self.problem.n))
-        return tuple(sorted(i for entry in found.ravel() if isinstance(entry, frozenset) for a, i in entry if a == 1))
+        return tuple(sorted(i for entry in reached.ravel() if isinstance(entry, frozenset) for a, i in entry if a == 1))
 
     @functools.cached_property
     def known(self) -> tuple[str, str]:
@@ -322,10 +322,10 @@ class Gauge:
         if callable(self.of) or any(map(callable, self.level.bounds)):
             return
         low, high = self.problem.reach(self.of)
-        kept = [
+        bounded = [
             bound < low if sign < 0 else bound > high for sign, bound in zip(self.sides, self.level.bounds, strict=True)
         ]
-        if all(kept):
+        if all(bounded):
             raise ValueError(
                 f"level: {self.level} cannot be reached: walls keep {self.problem.components[self.of]} between "
                 f"{low:g} and {high:g}"
@@ -347,15 +347,15 @@ class Gauge:
         value, levels, distances = seen[0], *np.split(seen[1:], 2)
         if np.all(distances > 0):
             return None
-        found = levels[int(np.argmin(distances))]
-        where = "at" if value == found else "above" if value > found else "below"
+        reached = levels[int(np.argmin(distances))]
+        where = "at" if value == reached else "above" if value > reached else "below"
         other = {
             "up": ' (direction="down" waits for it from above)',
             "down": ' (direction="up" waits for it from below)',
         }
         return (
             f"every path has reached it when the run begins: at t = {t:g} {self.words} is {value:g}, {where} the level "
-            f"{found:g}{other.get(self.level.direction, '')}"  # type: ignore[arg-type]
+            f"{reached:g}{other.get(self.level.direction, '')}"  # type: ignore[arg-type]
         )
 
     def warn_of_grid(self, who: str, way_out: str) -> None:
@@ -378,10 +378,10 @@ class Gauge:
 def _checked_level(level: Any) -> Any:
     if callable(level) or isinstance(level, jax.core.Tracer):
         return level
-    found = np.asarray(level)
-    if found.ndim or found.dtype.kind not in "iuf" or not np.isfinite(found):
+    values = np.asarray(level)
+    if values.ndim or values.dtype.kind not in "iuf" or not np.isfinite(values):
         raise ValueError(f"level: expected a finite number, a function level(t[, params]) or a pair, got {level!r}")
-    return float(found)
+    return float(values)
 
 
 def _words(value: Any) -> str:

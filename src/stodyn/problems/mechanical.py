@@ -138,9 +138,9 @@ class Mechanical(Problem):
         check_params(self.params)
         with jax.enable_x64(True):
             shape = self.example_pair[0].shape
-            found = returned_shape(self, "force", self.force, *self._arguments).shape
-            if found != shape:
-                raise ValueError(f"force: returned shape {found}, expected {shape}, the shape of x0")
+            returned = returned_shape(self, "force", self.force, *self._arguments).shape
+            if returned != shape:
+                raise ValueError(f"force: returned shape {returned}, expected {shape}, the shape of x0")
             self.derive("m", "mass_matrix", "joints", "component_units")
 
     @functools.cached_property
@@ -196,20 +196,20 @@ class Mechanical(Problem):
 
     def _channels(self) -> int:
         with jax.enable_x64(True):
-            found = returned_shape(self, "noise", self.noise, *self._arguments).shape  # type: ignore[arg-type]
+            returned = returned_shape(self, "noise", self.noise, *self._arguments).shape  # type: ignore[arg-type]
         if self.scalar:
-            if found != ():
+            if returned != ():
                 raise ValueError(
-                    f"noise: returned shape {found} for scalar x and v; expected a number. For several channels give "
-                    "start as vectors: start=([x0], [v0])."
+                    f"noise: returned shape {returned} for scalar x and v; expected a number. For several channels "
+                    "give start as vectors: start=([x0], [v0])."
                 )
             return 1
-        if len(found) != 2 or found[0] != self.N or found[1] == 0:
+        if len(returned) != 2 or returned[0] != self.N or returned[1] == 0:
             raise ValueError(
-                f"noise: returned shape {found}, expected ({self.N}, channels), one row per coordinate: write "
+                f"noise: returned shape {returned}, expected ({self.N}, channels), one row per coordinate: write "
                 "[:, None] for one channel, jnp.diag(...) for one channel per coordinate."
             )
-        return found[1]
+        return returned[1]
 
     @functools.cached_property
     def mass_matrix(self) -> np.ndarray | None:
@@ -218,9 +218,9 @@ class Mechanical(Problem):
             return None
         if callable(self.mass):
             with jax.enable_x64(True):
-                found = returned_shape(self, "mass", self.mass, *self._arguments).shape
-            if found not in [(self.N, self.N)] + [()] * self.scalar:
-                raise ValueError(f"mass: returned shape {found}, expected ({self.N}, {self.N})")
+                returned = returned_shape(self, "mass", self.mass, *self._arguments).shape
+            if returned not in [(self.N, self.N)] + [()] * self.scalar:
+                raise ValueError(f"mass: returned shape {returned}, expected ({self.N}, {self.N})")
             return None
         try:
             M = np.asarray(self.mass, float)
@@ -517,11 +517,11 @@ class Mechanical(Problem):
     def _reached(self, function: Callable) -> set[int]:
         """Which of t (0), y (1), v (2) a function depends on; through z on what the constraints do."""
         y, v, z = self.example_coordinates()
-        found = _arguments(function, np.zeros(()), y, v, z, self.example_params())
-        if 3 in found:
+        reached = _arguments(function, np.zeros(()), y, v, z, self.example_params())
+        if 3 in reached:
             constraint = _arguments(lambda *args: self.balance(*args)[1], np.zeros(()), y, v, z, self.example_params())
-            found |= constraint
-        return found - {3, 4}
+            reached |= constraint
+        return reached - {3, 4}
 
     @property
     def recommended(self) -> Recommended:
@@ -546,19 +546,19 @@ class Mechanical(Problem):
         additive noise, linear damping   noise depends on t alone, the acceleration is affine in v
         """
         if self.m == 0:
-            found = NoiseStructure(("additive", "commutative"), "there is none")
+            structure = NoiseStructure(("additive", "commutative"), "there is none")
         elif not self.is_regular:
-            found = self._as_sdae.noise_structure
+            structure = self._as_sdae.noise_structure
         else:
             with jax.enable_x64(True):
                 start = np.asarray(self.example_start()[: 2 * self.N], float)
-                found = find_structure(self.g, start, self.example_params(), self.sample_params(CHECKED_STATES))
-        facts, kinds = self.facts, found.kinds
+                structure = find_structure(self.g, start, self.example_params(), self.sample_params(CHECKED_STATES))
+        facts, kinds = self.facts, structure.kinds
         if facts.additive and facts.linear_damping:
             kinds = (*kinds, ADDITIVE_LINEAR)
         if facts.additive and not (facts.noise_on_t or facts.force_on_v):
             kinds = (*kinds, CONSTANT_UNDAMPED)
-        return NoiseStructure(kinds, found.known)
+        return NoiseStructure(kinds, structure.known)
 
     def diagnose(self, t: float = 0.0) -> JointsDiagnosis:
         """What the constraints do at the start at time t: rank, how far the start is moved, what noise they take up."""
@@ -705,8 +705,8 @@ class Mechanical(Problem):
             M = np.zeros((N + r, N + r))
             M[:r, :N] = np.linalg.inv(self.inertia.coordinates)[:r]
             M[r : 2 * r, N:] = self.inertia.matrix
-            kept = [*range(N), *(N + self.inertia.parts.columns)]
-            start, names = start.mapped(lambda rows: rows[:, kept]), tuple(names[i] for i in kept)
+            columns = [*range(N), *(N + self.inertia.parts.columns)]
+            start, names = start.mapped(lambda rows: rows[:, columns]), tuple(names[i] for i in columns)
             units = None if units is None else {k: u for k, u in units.items() if k in (*names, "time")}
         solve = callable(self.mass)
 

@@ -76,8 +76,8 @@ def find(
         if order > len(active) or (order > 1 and len(active) > MOST_ACTIVE):
             continue
         sets = subsets(active, order)
-        found = interpolated(at, center, spread, sets)
-        terms = {S: _cleared(F, size, float(np.prod(spread[list(S)]))) for S, F in found.items()}
+        coefficients = interpolated(at, center, spread, sets)
+        terms = {S: _cleared(F, size, float(np.prod(spread[list(S)]))) for S, F in coefficients.items()}
         terms = {S: F for S, F in terms.items() if S == () or _count(F)}
         candidate = MultiAffine(center, terms)
         if all(_near(_combined(candidate, p), value, size) for p, value in zip(tests, seen, strict=True)):

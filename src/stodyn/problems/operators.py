@@ -141,11 +141,11 @@ def returned_noise(problem: Problem, function: Any, *arguments: tuple[str, Any])
     operators: list[Operator] = []
 
     def row_sums(*given):
-        found = function(*given)
-        if not isinstance(found, Operator):
-            return found
-        operators.append(found)
-        return found @ jnp.ones(found.shape[1])
+        operator = function(*given)
+        if not isinstance(operator, Operator):
+            return operator
+        operators.append(operator)
+        return operator @ jnp.ones(operator.shape[1])
 
     traced = functools.wraps(function)(row_sums) if callable(function) else function
     shape = returned_shape(problem, "diffusion", traced, *arguments).shape
@@ -226,15 +226,17 @@ def sparse(rows: ArrayLike, columns: ArrayLike, values: ArrayLike, shape: tuple[
     for name, given, size in zip(("rows", "columns"), (rows, columns), shape, strict=True):
         if isinstance(given, jax.core.Tracer):
             raise TypeError(f"sparse: {name} must be known before the run, and these are computed in it")
-        found = np.asarray(given)
-        if found.dtype.kind not in "iu" or found.shape != values.shape or found.ndim != 1:
+        entries = np.asarray(given)
+        if entries.dtype.kind not in "iu" or entries.shape != values.shape or entries.ndim != 1:
             raise ValueError(
                 f"sparse: {name}: expected whole numbers of shape {values.shape}, one per value, "
-                f"got {found.dtype} of shape {found.shape}"
+                f"got {entries.dtype} of shape {entries.shape}"
             )
-        if found.size and not (found.min() >= 0 and found.max() < size):
-            raise ValueError(f"sparse: {name}: expected numbers from 0 to {size - 1}, got {found.min()}..{found.max()}")
-        places.append(found)
+        if entries.size and not (entries.min() >= 0 and entries.max() < size):
+            raise ValueError(
+                f"sparse: {name}: expected numbers from 0 to {size - 1}, got {entries.min()}..{entries.max()}"
+            )
+        places.append(entries)
     return Sparse(places[0], places[1], values, shape)
 
 

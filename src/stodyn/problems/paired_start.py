@@ -22,11 +22,11 @@ def pair_names(given: Any, default: Sequence[str], derived: str) -> tuple[str, .
         2N names, for None.
     """
     N = len(default) // 2
-    found = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Iterable) else given
-    if isinstance(found, tuple) and len(found) == N:
-        found = (*found, *(f"{derived}{name}" for name in found))
+    names = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Iterable) else given
+    if isinstance(names, tuple) and len(names) == N:
+        names = (*names, *(f"{derived}{name}" for name in names))
     try:
-        return component_names(found, default)
+        return component_names(names, default)
     except ValueError:
         raise ValueError(
             f"names: expected {N} different names, one per coordinate, or {2 * N}, one per component, got {given!r}"
@@ -44,8 +44,8 @@ def source(start: Any, letters: str) -> Source:
     if source_of(start).is_random:
         return checked_source("start", start)
     if not hasattr(start, "__len__") or len(start) != 2:
-        found = f"{len(start)} entries" if hasattr(start, "__len__") else repr(start)
-        raise ValueError(f"start: expected ({a}0, {b}0), got {found}; N coordinates are one vector {a}0")
+        description = f"{len(start)} entries" if hasattr(start, "__len__") else repr(start)
+        raise ValueError(f"start: expected ({a}0, {b}0), got {description}; N coordinates are one vector {a}0")
     names = tuple(f"start {letter}0" for letter in letters)
     parts = [checked_source(name, part) for name, part in zip(names, start, strict=True)]
     first, second = (np.shape(part.example(name)) for name, part in zip(names, parts, strict=True))

@@ -155,7 +155,7 @@ def analyse(
     r, c, tau = scaling
     E, H = r[:, None] * A * c / tau, r[:, None] * B * c
     shift, M = _shifted(E, H, c, names)
-    index, freedom, found, decisions = _shuffle(E, H, tolerance)
+    index, freedom, rows, decisions = _shuffle(E, H, tolerance)
     nilpotency, K, rest, others = _staircase(M, tolerance)
     _, L, _, _ = _staircase(M.T, tolerance)
     leading = np.linalg.slogdet(shift * E + H)[0] * np.linalg.slogdet(rest)[0]
@@ -170,7 +170,7 @@ def analyse(
         response.append(K @ power @ K.T @ complement @ np.linalg.inv(shift * E + H))
         power = -G @ N @ power
     scaled_back = [c[:, None] * D * r * tau**j for j, D in enumerate(response)]
-    constraints = _reduced(found, scaling)
+    constraints = _reduced(rows, scaling)
     return Pencil(
         A, B, scaling, index, nilpotency, freedom, (*decisions, *others), constraints,
         float(leading), np.eye(len(A)) - c[:, None] * complement / c,
@@ -200,16 +200,16 @@ def scaled(A: np.ndarray, B: np.ndarray) -> Scaling:
         (np.concatenate([ones, ones, -time]), (np.tile(k, 3), np.concatenate([row, column, np.full(m, 2 * n)]))),
         (m, 2 * n + 1),
     )
-    found = np.exp2(np.rint(scipy.sparse.linalg.lsqr(design, np.array(right), atol=1e-6, btol=1e-6)[0]))
-    return Scaling(found[:n], found[n : 2 * n], float(found[2 * n]))
+    factors = np.exp2(np.rint(scipy.sparse.linalg.lsqr(design, np.array(right), atol=1e-6, btol=1e-6)[0]))
+    return Scaling(factors[:n], factors[n : 2 * n], float(factors[2 * n]))
 
 
 def dense(name: str, matrix: Any) -> np.ndarray:
     """A matrix as a dense array of finite numbers."""
-    found = np.asarray(matrix.todense() if scipy.sparse.issparse(matrix) else matrix, float)
-    if found.ndim != 2 or not np.isfinite(found).all():
-        raise ValueError(f"{name}: expected a finite matrix, got shape {found.shape}")
-    return found
+    entries = np.asarray(matrix.todense() if scipy.sparse.issparse(matrix) else matrix, float)
+    if entries.ndim != 2 or not np.isfinite(entries).all():
+        raise ValueError(f"{name}: expected a finite matrix, got shape {entries.shape}")
+    return entries
 
 
 def _shifted(
@@ -239,22 +239,22 @@ def _shifted(
 def _shuffle(E, H, tolerance) -> tuple[int, int, list[tuple[np.ndarray, np.ndarray, bool]], list[Decision]]:
     n, R = len(E), np.eye(len(E))[:, None, :]  # R: the right-hand sides as weights of s, s', ... (the middle axis)
     decisions: list[Decision] = []
-    found: list[tuple[np.ndarray, np.ndarray, bool]] = []
+    constraints: list[tuple[np.ndarray, np.ndarray, bool]] = []
     freedom, rounds = n, 0
     while True:
         U, S, Vt = np.linalg.svd(E)
         rank = _decide("shuffle", S, tolerance, 1.0, decisions)
         if rank == n:
-            return rounds, freedom, found, decisions
+            return rounds, freedom, constraints, decisions
         if rounds == n:
             raise SingularPencil("A, B: the pencil is singular: no number of differentiations gives an equation for x'")
-        zero, kept = U[:, rank:].T, U[:, :rank].T / S[:rank, None]
+        zero, remaining = U[:, rank:].T, U[:, :rank].T / S[:rank, None]
         C, W = zero @ H, np.einsum("ij,jkl->ikl", zero, R)
         Q, T = np.linalg.qr(C.T)
         C, W = Q.T, np.einsum("ij,jkl->ikl", np.linalg.inv(T.T), W)
-        found += [(c, w, rounds > 0) for c, w in zip(C, W, strict=True)]
-        E, H = np.concatenate([Vt[:rank], C]), np.concatenate([kept @ H, np.zeros((n - rank, n))])
-        same = np.pad(np.einsum("ij,jkl->ikl", kept, R), ((0, 0), (0, 1), (0, 0)))
+        constraints += [(c, w, rounds > 0) for c, w in zip(C, W, strict=True)]
+        E, H = np.concatenate([Vt[:rank], C]), np.concatenate([remaining @ H, np.zeros((n - rank, n))])
+        same = np.pad(np.einsum("ij,jkl->ikl", remaining, R), ((0, 0), (0, 1), (0, 0)))
         R = np.concatenate([same, np.pad(W, ((0, 0), (1, 0), (0, 0)))])
         freedom -= n - rank
         rounds += 1
@@ -279,17 +279,20 @@ def _decide(stage: str, S: np.ndarray, tolerance: float, whole: float, decisions
     """The rank, noted among the decisions; singular values are measured against `whole`, the size of the matrix."""
     top = max(whole, np.finfo(float).tiny)
     rank = int(np.count_nonzero(tolerance * top < S))
-    kept, dropped = (float(S[rank - 1] / top) if rank else 1.0), (float(S[rank] / top) if rank < len(S) else 0.0)
-    decisions.append(Decision(stage, rank, kept, dropped))
+    smallest_kept, largest_dropped = (
+        (float(S[rank - 1] / top) if rank else 1.0),
+        (float(S[rank] / top) if rank < len(S) else 0.0),
+    )
+    decisions.append(Decision(stage, rank, smallest_kept, largest_dropped))
     return rank
 
 
-def _reduced(found: list[tuple[np.ndarray, np.ndarray, bool]], scaling: Scaling) -> tuple[Constraint, ...]:
+def _reduced(by_round: list[tuple[np.ndarray, np.ndarray, bool]], scaling: Scaling) -> tuple[Constraint, ...]:
     """The constraints in the units given, those of one kind eliminated among themselves to few components each."""
     r, c, tau = scaling
     constraints: list[Constraint] = []
     for hidden in (False, True):
-        rows = [(C, W) for C, W, late in found if late == hidden]
+        rows = [(C, W) for C, W, late in by_round if late == hidden]
         if not rows:
             continue
         most = max(len(W) for _, W in rows)

@@ -111,8 +111,8 @@ class RandomDAE(Problem):
             if callable(getattr(self, name)):
                 _try_call(name, getattr(self, name), leading, self._params_at(self.center))
         if self.matrix is not None and _square("matrix", self._matrix_at(self.center)).shape[0] != self.n:
-            found = np.shape(self._matrix_at(self.center))
-            raise ValueError(f"matrix: expected {self.n} rows, as mass has, got shape {found}")
+            returned = np.shape(self._matrix_at(self.center))
+            raise ValueError(f"matrix: expected {self.n} rows, as mass has, got shape {returned}")
         if self.start is None:
             raise ValueError(f"start: missing; give {self.n} initial values, or start(p)")
         for name, vector in (("start", self._start_at(self.center)), ("source", self._source_at(0.0, self.center))):
@@ -120,10 +120,10 @@ class RandomDAE(Problem):
                 raise ValueError(f"{name}: expected {self.n} numbers, one per component, got shape {vector.shape}")
         if self.drift is not None:
             with jax.enable_x64(True):
-                found = returned_shape(self, "drift", self.drift, ("t", 0.0), ("x", np.zeros(self.n)))
-            if found.shape != (self.n,):
+                returned = returned_shape(self, "drift", self.drift, ("t", 0.0), ("x", np.zeros(self.n)))
+            if returned.shape != (self.n,):
                 raise ValueError(
-                    f"drift: returned shape {found.shape}, expected {(self.n,)}, one number per row of mass"
+                    f"drift: returned shape {returned.shape}, expected {(self.n,)}, one number per row of mass"
                 )
         unknown = sorted(set(self.kinks) - set(self.parameters))
         if unknown:
@@ -286,8 +286,8 @@ class RandomDAE(Problem):
         """In words: constant, affine, multi-affine or general."""
         if not self.linear:
             return {"drift": "nonlinear"}
-        found = {"mass": self.mass_terms, "matrix": self.matrix_terms}
-        return {name: "general" if terms is None else terms.kind for name, terms in found.items()}
+        dependences = {"mass": self.mass_terms, "matrix": self.matrix_terms}
+        return {name: "general" if terms is None else terms.kind for name, terms in dependences.items()}
 
     def source_parts(self, times: np.ndarray, sets: list[tuple[int, ...]]) -> np.ndarray:
         """The coefficients of the source for each set, (times, sets, n)."""
@@ -296,8 +296,8 @@ class RandomDAE(Problem):
             return np.array([call(self.source, t, params=params) for t in times.tolist()], float)[:, None]
         rows = []
         for t in times:
-            found = multiaffine.interpolated(functools.partial(self._source_at, t), self.center, self._spread, sets)
-            rows.append([found[S] for S in sets])
+            parts = multiaffine.interpolated(functools.partial(self._source_at, t), self.center, self._spread, sets)
+            rows.append([parts[S] for S in sets])
         return np.array(rows)
 
     # --- systems to integrate ------------------------------------------------------------------------------------
@@ -376,10 +376,10 @@ class RandomDAE(Problem):
         with jax.enable_x64(True):
             start = np.asarray(self._start_at(self.center), float)
             try:
-                found = find_pattern(lambda x, t: self._drift_of_one(t, x, p), start, np.zeros(()))
+                pattern = find_pattern(lambda x, t: self._drift_of_one(t, x, p), start, np.zeros(()))
             except Unprintable:
                 return None
-        return found if len(found.rows) <= MOST_FULL * self.n**2 else None
+        return pattern if len(pattern.rows) <= MOST_FULL * self.n**2 else None
 
     @functools.cached_property
     def _sparse_slopes(self) -> Callable:
@@ -455,12 +455,12 @@ def _try_call(name: str, function: Callable, words: tuple[str, ...], params: dic
 
 def _square(name: str, matrix: Any) -> Any:
     """A finite square matrix, sparse or dense."""
-    found = _array(matrix)
-    if found.ndim != 2 or found.shape[0] != found.shape[1] or found.shape[0] == 0:
-        raise ValueError(f"{name}: expected a square matrix, got shape {found.shape}")
-    if not np.all(np.isfinite(found.data if scipy.sparse.issparse(found) else found)):
+    array = _array(matrix)
+    if array.ndim != 2 or array.shape[0] != array.shape[1] or array.shape[0] == 0:
+        raise ValueError(f"{name}: expected a square matrix, got shape {array.shape}")
+    if not np.all(np.isfinite(array.data if scipy.sparse.issparse(array) else array)):
         raise ValueError(f"{name}: has entries that are not finite")
-    return found
+    return array
 
 
 def _array(matrix: Any) -> Any:

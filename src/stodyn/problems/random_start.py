@@ -33,9 +33,9 @@ class Jumped:
 
 def start_report(problem: RandomDAE, p: np.ndarray, t: float, dt: float) -> pencil.Start:
     """What the start of a linear system does at one parameter: consistent value, jump and impulses."""
-    found = problem.pencil_at(p)
-    sources = derivatives(lambda s: problem._source_at(s, p), t, 4.0 * dt, found.index)
-    return found.start(problem._start_at(p), sources)
+    report = problem.pencil_at(p)
+    sources = derivatives(lambda s: problem._source_at(s, p), t, 4.0 * dt, report.index)
+    return report.start(problem._start_at(p), sources)
 
 
 def check_start(problem: RandomDAE, t: float, dt: float) -> str:
@@ -45,8 +45,8 @@ def check_start(problem: RandomDAE, t: float, dt: float) -> str:
     if not problem.linear:
         return _check_nonlinear_start(problem, t)
     report = start_report(problem, problem.center, t, dt)
-    found = problem.pencil_at()
-    c, names = found.scaling.columns, problem.components
+    pencil = problem.pencil_at()
+    c, names = pencil.scaling.columns, problem.components
     bad = np.flatnonzero(report.moved)
     if not len(bad):
         return "consistent"
@@ -61,7 +61,7 @@ def check_start(problem: RandomDAE, t: float, dt: float) -> str:
     raise ValueError(
         f"start: does not satisfy the constraints. The solution would jump ({jumps})"
         + (f" and show impulses ({'; '.join(impulses)})" if impulses else "")
-        + f". Give a start with {', '.join(w.in_words(names) for w in found.constraints)}, or take "
+        + f". Give a start with {', '.join(w.in_words(names) for w in pencil.constraints)}, or take "
         "problem.consistent(t, dt), the value it jumps to."
     )
 

@@ -203,18 +203,18 @@ class SDAE(Problem):
 
     def g(self, t, x: Array, params) -> Array:
         """The diffusion (n, m)."""
-        found = self.multiplier(t, x, params)
-        return found.dense() if isinstance(found, Operator) else found
+        multiplier = self.multiplier(t, x, params)
+        return multiplier.dense() if isinstance(multiplier, Operator) else multiplier
 
     def multiplier(self, t, x: Array, params) -> Any:
         """The factor of an increment as `push` takes it: an operator, or the matrix (n, m)."""
-        found = call(self._noise, t, x, params=params)
-        return found if isinstance(found, Operator) else jnp.asarray(found, x.dtype)
+        noise = call(self._noise, t, x, params=params)
+        return noise if isinstance(noise, Operator) else jnp.asarray(noise, x.dtype)
 
     def row_sums(self, t, x: Array, params) -> Array:
         """g·1 (n,), which depends on a component wherever g does."""
-        found = self.multiplier(t, x, params)
-        return found @ jnp.ones(self.m, x.dtype) if isinstance(found, Operator) else found.sum(1)
+        multiplier = self.multiplier(t, x, params)
+        return multiplier @ jnp.ones(self.m, x.dtype) if isinstance(multiplier, Operator) else multiplier.sum(1)
 
     def noise_entries(self, t, x: Array, params) -> Array:
         """The entries of g at the places of `noise_pattern`, or g itself where there is none."""
@@ -355,10 +355,10 @@ class SDAE(Problem):
         return noise_slopes(self, times, states)
 
     def before_run(self, t: float) -> tuple[str, ...]:
-        found = self.diagnosed(t)
-        if found.index is None:
-            raise ValueError(f"problem: this SDAE cannot be run: {found.reason}.")
-        return (found.move,) if found.move else ()
+        diagnosis = self.diagnosed(t)
+        if diagnosis.index is None:
+            raise ValueError(f"problem: this SDAE cannot be run: {diagnosis.reason}.")
+        return (diagnosis.move,) if diagnosis.move else ()
 
     @functools.cached_property
     def has_constant_orientation(self) -> bool:
@@ -507,9 +507,9 @@ class SDAE(Problem):
         if self.is_large:
             return NoiseStructure(("commutative",) if sparse_index.commutes(self) else (), CHECKED_IN_DIRECTIONS)
         values, slopes = self._look()
-        found = checked_kinds(values, slopes)
-        if found or commutes(values, slopes):
-            return NoiseStructure((*found, "commutative"), CHECKED)
+        special = checked_kinds(values, slopes)
+        if special or commutes(values, slopes):
+            return NoiseStructure((*special, "commutative"), CHECKED)
         return NoiseStructure((), CHECKED)
 
     def _look(self) -> tuple[np.ndarray, np.ndarray]:
@@ -519,15 +519,15 @@ class SDAE(Problem):
         reach = 10.0 ** rng.uniform(-2, 0, (STATES, 1)) * (1.0 + np.abs(x))
         times = 10.0 ** rng.uniform(-2, 2, STATES)
         states = consistent_states(self, times, x + reach * rng.standard_normal((STATES, self.n)))
-        found = look(self, times, states)
+        looked = look(self, times, states)
         rows, N, *_ = self.split
         matrices = np.concatenate(
-            [np.broadcast_to(self.mass_matrix[rows], (STATES, self.r, self.n)), N @ found.f_x], axis=1
+            [np.broadcast_to(self.mass_matrix[rows], (STATES, self.r, self.n)), N @ looked.f_x], axis=1
         )
         sound = np.isfinite(matrices).all((1, 2)) & (np.linalg.cond(np.nan_to_num(matrices)) < 1e14)
         along = np.linalg.solve(np.where(sound[:, None, None], matrices, np.eye(self.n)), np.eye(self.n, self.r))
         g_x = self.noise_slopes(times, states)[:, rows]
-        values, slopes = found.g[:, rows], np.einsum("skmn,snr->skmr", g_x, along)
+        values, slopes = looked.g[:, rows], np.einsum("skmn,snr->skmr", g_x, along)
         rounding = np.einsum("skmn,snr->skmr", np.abs(g_x), np.abs(along))
         slopes = np.where(np.abs(slopes) > 1e-11 * rounding, slopes, 0.0)
         values[~sound] = np.nan
@@ -543,10 +543,10 @@ class SDAE(Problem):
         if self.is_large:
             return sparse_index.evolving(self.sparse_mass, self.split)
         RM = self.mass_matrix[self.split.rows]
-        found = np.linalg.solve(RM[:, self.split.columns], RM) if self.r else RM
-        found[np.abs(found) < 1e-13] = 0.0
-        found[:, self.split.columns] = np.eye(self.r)
-        return found
+        directions = np.linalg.solve(RM[:, self.split.columns], RM) if self.r else RM
+        directions[np.abs(directions) < 1e-13] = 0.0
+        directions[:, self.split.columns] = np.eye(self.r)
+        return directions
 
     @functools.cached_property
     def _evolving_places(self) -> dict[int, int]:
@@ -576,11 +576,11 @@ class SDAE(Problem):
         rows, columns = (own, own) if isinstance(g, Diagonal) else (g.rows, g.columns)
         place = np.full(self.n, -1)
         place[self.split.rows] = np.arange(self.r)
-        kept = np.flatnonzero(place[rows] >= 0)
-        values = g.entries[kept] * jnp.asarray(self._solved_mass[place[rows[kept]]], g.entries.dtype)
+        solved = np.flatnonzero(place[rows] >= 0)
+        values = g.entries[solved] * jnp.asarray(self._solved_mass[place[rows[solved]]], g.entries.dtype)
         if isinstance(g, Diagonal) and self.r == self.n:
             return Diagonal(values)
-        return Sparse(place[rows[kept]], columns[kept], values, (self.r, self.m))
+        return Sparse(place[rows[solved]], columns[solved], values, (self.r, self.m))
 
     def noise_rows(self, t, x, params, components):
         """Rows of the differential components; constraints may bring noise to the others in other ways."""
@@ -627,10 +627,10 @@ class SDAE(Problem):
         start = self.start_source.mapped(lambda rows: (self.evolving @ rows.T).T).given
         sde = SDE(drift, diffusion, start, self.params, names=names, units=units, structure=self.structure)
         if self.structure is None:  # known already: do not determine it again through every Newton solve
-            S, found = self._solved_mass, self.noise_structure
+            S, structure = self._solved_mass, self.noise_structure
             mixed = S.ndim == 2 and np.any(np.diag(np.diagonal(S)) != S)
-            kinds = tuple(kind for kind in found.kinds if kind != "diagonal" or not mixed)
-            vars(sde)["noise_structure"] = NoiseStructure(kinds, found.known)
+            kinds = tuple(kind for kind in structure.kinds if kind != "diagonal" or not mixed)
+            vars(sde)["noise_structure"] = NoiseStructure(kinds, structure.known)
         return sde
 
     def lower(self, kind: type) -> tuple[Problem, str] | None:
@@ -648,10 +648,10 @@ def with_unit_mass(sde: SDE) -> SDAE:
     start = sde.start_source.mapped(lambda rows: rows).given
     is_large = sde.n > FOLLOWED
     mass, diffusion = (scipy.sparse.eye_array(sde.n), sde.multiplier) if is_large else (np.eye(sde.n), sde.g)
-    found = SDAE(mass, sde.f, diffusion, start, sde.params, sde.components, sde.component_units, sde.structure)
+    sdae = SDAE(mass, sde.f, diffusion, start, sde.params, sde.components, sde.component_units, sde.structure)
     if is_large:  # the state-space form is the SDE itself
-        vars(found)["noise_structure"] = sde.noise_structure
-    return found
+        vars(sdae)["noise_structure"] = sde.noise_structure
+    return sdae
 
 
 def _constant(mass: Any, n: int) -> np.ndarray:

@@ -162,9 +162,9 @@ class SDE(Problem):
             )
         if example.ndim == 0:
             if is_operator or shape != ():
-                found = "an operator" if is_operator else f"shape {shape}"
+                description = "an operator" if is_operator else f"shape {shape}"
                 raise ValueError(
-                    f"diffusion: returned {found} for a scalar start; expected a number. "
+                    f"diffusion: returned {description} for a scalar start; expected a number. "
                     "For several channels give start as a vector: start=[...]."
                 )
             return _Shape(True, 1, 1, False)
@@ -188,8 +188,8 @@ class SDE(Problem):
 
     def g(self, t, x: Array, params) -> Array:
         """The diffusion as a matrix (n, m)."""
-        found = call(self._noise, t, x[0] if self.scalar else x, params=params)
-        return found.dense() if isinstance(found, Operator) else jnp.reshape(found, (self.n, self.m))
+        noise = call(self._noise, t, x[0] if self.scalar else x, params=params)
+        return noise.dense() if isinstance(noise, Operator) else jnp.reshape(noise, (self.n, self.m))
 
     def multiplier(self, t, x: Array, params) -> Any:
         """The factor of an increment, multiplier @ W: an operator, or the matrix (n, m)."""
@@ -221,8 +221,8 @@ class SDE(Problem):
 
     def diagonal(self, t, x: Array, params) -> Array:
         """The diagonal (n,) of the diffusion, without its matrix where that is possible."""
-        found = call(self._noise, t, x, params=params) if self._is_operator else None
-        return found.entries if isinstance(found, Diagonal) else diagonals.diagonal(self.g)(t, x, params)
+        noise = call(self._noise, t, x, params=params) if self._is_operator else None
+        return noise.entries if isinstance(noise, Diagonal) else diagonals.diagonal(self.g)(t, x, params)
 
     @functools.cached_property
     def _is_diagonal_matrix(self) -> bool:
@@ -285,11 +285,11 @@ class SDE(Problem):
         """Which functions of its equations are NaN for some numbers, which paths that fail may have met."""
         with jax.enable_x64(True):
             arguments = jnp.zeros(()), jnp.asarray(self.example_start(), float), self.example_params()
-            found = {
+            advice = {
                 name: partial_functions(jax.make_jaxpr(function)(*arguments))
                 for name, function in (("drift", self.f), ("diffusion", self.g))
             }
-        takes = [f"the {name} takes {' and '.join(words)}" for name, words in found.items() if words]
+        takes = [f"the {name} takes {' and '.join(words)}" for name, words in advice.items() if words]
         if not takes:
             return ""
         return (

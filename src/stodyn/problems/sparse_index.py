@@ -41,18 +41,18 @@ def _independent_rows(M: Matrix) -> tuple[np.ndarray, Matrix]:
     high, wide = (np.bincount(lines, minlength=count) for lines in (of_row, of_column))
     alone = (high[of_row] == 1) & (wide[of_row] == 1)
     empty = wide[of_row] == 0
-    kept, vanishing = [np.flatnonzero(alone)], [_units(np.flatnonzero(empty), n)]
+    independent, vanishing = [np.flatnonzero(alone)], [_units(np.flatnonzero(empty), n)]
     by_row, by_column = np.argsort(of_row, kind="stable"), np.argsort(of_column, kind="stable")
     row_ends, column_ends = np.cumsum(high), np.cumsum(wide)
     for number in np.unique(of_row[~alone & ~empty]).tolist():
         rows = by_row[row_ends[number] - high[number] : row_ends[number]]
         columns = by_column[column_ends[number] - wide[number] : column_ends[number]]
         own, combinations = _of_block(scipy.sparse.csr_array(M[rows][:, columns]))
-        kept.append(rows[own])
+        independent.append(rows[own])
         placed = scipy.sparse.csr_array(combinations).tocoo()
         entries = placed.data, (placed.row, rows[placed.col])
         vanishing.append(scipy.sparse.csr_array(entries, (placed.shape[0], n)))
-    return np.sort(np.concatenate(kept)), scipy.sparse.csr_array(scipy.sparse.vstack(vanishing))
+    return np.sort(np.concatenate(independent)), scipy.sparse.csr_array(scipy.sparse.vstack(vanishing))
 
 
 def _units(places: np.ndarray, n: int) -> Matrix:
@@ -106,8 +106,8 @@ def _condition(C: Matrix) -> float:
         (n, n), matvec=factors.solve, rmatvec=lambda b: factors.solve(b, trans="T"), dtype=float
     )
     with np.errstate(all="ignore"):
-        found = float(scipy.sparse.linalg.onenormest(inverse) * abs(C).sum(axis=0).max())
-    return found if np.isfinite(found) else np.inf
+        estimate = float(scipy.sparse.linalg.onenormest(inverse) * abs(C).sum(axis=0).max())
+    return estimate if np.isfinite(estimate) else np.inf
 
 
 # --- the diagnosis ----------------------------------------------------------------------------------------------------
@@ -185,22 +185,22 @@ def words(combinations: Any, names: Any) -> tuple[str, ...]:
 
 def _consistent(parts: Split, look: Callable, t: float, x: np.ndarray) -> tuple[np.ndarray, bool]:
     """The consistent start by Newton and True, or the start as it is and False where Newton found none."""
-    found = np.array(x, float)
+    states = np.array(x, float)
     with np.errstate(all="ignore"):
         for _ in range(START_LIMIT):
-            f, f_x, _ = look(t, found)
+            f, f_x, _ = look(t, states)
             defect = parts.N @ f
             if not np.isfinite(defect).all():
                 break
             if not defect.any():
-                return found, True
+                return states, True
             try:
                 move = parts.K @ direct.solved(parts.N @ f_x @ parts.K, defect)
             except np.linalg.LinAlgError:
                 break
-            found = found - move
-            if np.abs(move).max() <= START_TOLERANCE * (1.0 + np.abs(found).max()):
-                return found, True
+            states = states - move
+            if np.abs(move).max() <= START_TOLERANCE * (1.0 + np.abs(states).max()):
+                return states, True
     return np.asarray(x, float), False
 
 
@@ -215,10 +215,10 @@ def _noisy(problem: Any, parts: Split, look: Callable, t: float, x: np.ndarray) 
     present: set[tuple[int, int]] = set()
     for time, state in zip(times, x + reach * rng.standard_normal((STATES, len(x))), strict=True):
         g = look(time, state).g
-        found, terms = scipy.sparse.coo_array(abs(parts.N @ g)), scipy.sparse.csr_array(abs(parts.N) @ abs(g))
+        left, terms = scipy.sparse.coo_array(abs(parts.N @ g)), scipy.sparse.csr_array(abs(parts.N) @ abs(g))
         with np.errstate(invalid="ignore"):  # far away g need not be finite
-            there = found.data > CANCELLED * _at(terms, found)
-        present |= set(zip(found.row[there].tolist(), found.col[there].tolist(), strict=True))
+            there = left.data > CANCELLED * _at(terms, left)
+        present |= set(zip(left.row[there].tolist(), left.col[there].tolist(), strict=True))
     return tuple(sorted(present))
 
 
@@ -258,14 +258,14 @@ def evolving(M: Matrix, parts: Split) -> Matrix:
     """(r, n): the differential components y = evolving x; a component itself where that is possible."""
     RM, columns = scipy.sparse.csr_array(M[parts.rows]), parts.columns
     others = np.setdiff1d(np.unique(RM.indices), columns)
-    found = _units(columns, M.shape[0])
+    directions = _units(columns, M.shape[0])
     if not len(others):
-        return found
+        return directions
     share = direct.solved(RM[:, columns], RM[:, others].toarray())
     share[np.abs(share) < 1e-13] = 0.0
     entries = scipy.sparse.coo_array(share)
     return scipy.sparse.csr_array(
-        found + scipy.sparse.csr_array((entries.data, (entries.row, others[entries.col])), found.shape)
+        directions + scipy.sparse.csr_array((entries.data, (entries.row, others[entries.col])), directions.shape)
     )
 
 

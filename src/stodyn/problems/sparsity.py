@@ -58,9 +58,11 @@ def find_sparsity(problem: Any, implicit_noise: bool = False) -> Sparsity | None
         slopes = AtPoints(lambda t: drift.jacobian(lambda x: problem.f(t, x, params), start), few=len(LATER))
         for t in LATER:
             f_x = drift.csr(slopes(np.array([t]))[0])
-            if np.isfinite(f_x.data).all() and (found := ordered(pattern, _samples(pattern, RM, f_x[rows], N @ f_x))):
+            if np.isfinite(f_x.data).all() and (
+                elimination := ordered(pattern, _samples(pattern, RM, f_x[rows], N @ f_x))
+            ):
                 mass = Pattern.of_csr(RM)
-                return Sparsity(drift, mass, mass.values_of(RM), found)
+                return Sparsity(drift, mass, mass.values_of(RM), elimination)
     return None
 
 
@@ -72,10 +74,10 @@ def find_drift_pattern(problem: Any) -> Pattern | None:
         start: Any = np.asarray(problem.example_start(), float)
         params = problem.example_params()
         try:
-            found = find_pattern(lambda x, t, p: problem.f(t, x, p), start, np.zeros(()), params)
+            pattern = find_pattern(lambda x, t, p: problem.f(t, x, p), start, np.zeros(()), params)
         except Unprintable:
             return None
-        return dataclasses.replace(found, reversible=_is_reversible(problem, start, params))
+        return dataclasses.replace(pattern, reversible=_is_reversible(problem, start, params))
 
 
 def is_constant(function: Any, x: np.ndarray, params: Any) -> bool:

@@ -152,8 +152,8 @@ class Structure(Mechanical):
         entries = [np.asarray(A[rows, columns]).ravel() for A in self.matrices]
         stiff = abs(entries[0]).max() / max(abs(entries[2]).max(), 1e-300)
         samples = np.array([entries[0] + a * stiff * entries[2] for a in (1e-3, 1.0, 1e3)])
-        found = ordered(Pattern(rows, columns, (self.N, self.N)), samples)
-        return None if found is None else (found, entries[0], entries[1], entries[2])
+        elimination = ordered(Pattern(rows, columns, (self.N, self.N)), samples)
+        return None if elimination is None else (elimination, entries[0], entries[1], entries[2])
 
 
 class _SparseInertia(Inertia):
@@ -285,7 +285,7 @@ def _matrix(name: str, given: Any) -> scipy.sparse.csr_array:
     if isinstance(given, (str, Path)):
         given = read_matrix_market(name, given)
     if scipy.sparse.issparse(given):
-        found = scipy.sparse.csr_array(given)
+        matrix = scipy.sparse.csr_array(given)
     else:
         try:
             dense = np.asarray(given)
@@ -295,20 +295,20 @@ def _matrix(name: str, given: Any) -> scipy.sparse.csr_array:
                 f"{name}: expected a matrix (N, N), its diagonal (N,), a scipy.sparse array or the name of a Matrix "
                 f"Market file, got {type(given).__name__}"
             ) from error
-        found = scipy.sparse.csr_array(np.diag(dense) if dense.ndim == 1 else np.atleast_2d(dense))
-    if found.ndim != 2 or found.shape[0] != found.shape[1] or found.shape[0] == 0:
-        raise ValueError(f"{name}: expected a square matrix, got shape {found.shape}")
-    if np.iscomplexobj(found):
+        matrix = scipy.sparse.csr_array(np.diag(dense) if dense.ndim == 1 else np.atleast_2d(dense))
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.shape[0] == 0:
+        raise ValueError(f"{name}: expected a square matrix, got shape {matrix.shape}")
+    if np.iscomplexobj(matrix):
         raise ValueError(
             f"{name}: holds complex numbers, expected real ones; for the losses of a complex stiffness K (1 + i η) "
             "give modal damping with the ratio η/2"
         )
-    found = scipy.sparse.csr_array(found, dtype=float)
-    if not np.isfinite(found.data).all():
+    matrix = scipy.sparse.csr_array(matrix, dtype=float)
+    if not np.isfinite(matrix.data).all():
         raise ValueError(f"{name}: holds numbers that are not finite")
-    found.sum_duplicates()
-    found.eliminate_zeros()
-    return found
+    matrix.sum_duplicates()
+    matrix.eliminate_zeros()
+    return matrix
 
 
 def read_matrix_market(name: str, path: str | Path) -> scipy.sparse.csr_array:

@@ -50,10 +50,10 @@ def find_structure(
     if kinds:
         return NoiseStructure((*kinds, "commutative"), known)
     if in_directions:
-        found = commutes_in_directions(g, x, sampled)
+        commuting = commutes_in_directions(g, x, sampled)
     else:
-        found = commutes(*(looked or _look(g, x, sampled)))
-    return NoiseStructure(("commutative",) if found else (), CHECKED)
+        commuting = commutes(*(looked or _look(g, x, sampled)))
+    return NoiseStructure(("commutative",) if commuting else (), CHECKED)
 
 
 def find_structure_of_operator(
@@ -67,8 +67,8 @@ def find_structure_of_operator(
         return NoiseStructure((*kinds, "commutative"), PROVED)
     if n * m <= TAKEN_APART:
         return find_structure(lambda t, x, p: operator(t, x, p).dense(), x, params, sampled)
-    found = commutes_in_directions(operator, x, sampled)
-    return NoiseStructure(("commutative",) if found else (), CHECKED)
+    commuting = commutes_in_directions(operator, x, sampled)
+    return NoiseStructure(("commutative",) if commuting else (), CHECKED)
 
 
 def kinds_of_operator(
@@ -211,8 +211,8 @@ def _asked(question: Callable, x: Array, sampled: tuple[Any, Any]) -> np.ndarray
             lambda axis, leaf, now=now: leaf if axis is None else leaf[now], axes, params, is_leaf=lambda a: a is None
         )
         answers.append(ask(times[now], states[now], states[other], own, normals[now])[0])
-    found = np.array(answers)
-    return found[found[:, -1]][:, :-1]
+    samples = np.array(answers)
+    return samples[samples[:, -1]][:, :-1]
 
 
 def directed_kinds(g: Diffusion, x: Array, sampled: tuple[Any, Any]) -> list[str]:

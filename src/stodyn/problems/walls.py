@@ -116,8 +116,8 @@ class Walled(Measured):
         return x
 
     def reach(self, component: int) -> tuple[float, float]:
-        found = {i: (low, high) for i, _, low, high in self.places}
-        return found.get(component, super().reach(component))
+        bounds = {i: (low, high) for i, _, low, high in self.places}
+        return bounds.get(component, super().reach(component))
 
     def jumps(self, component: int) -> str:
         struck = {j for i, velocity, _, _ in self.places if velocity >= 0 for j in (i, velocity)}

@@ -6,8 +6,8 @@ from stodyn.statistics.contract import Statistic
 
 def catalogue() -> dict[str, type[Statistic]]:
     """Return name -> class, for every statistic in this folder that users may collect."""
-    found = listing.classes(statistics, Statistic)
-    return {name: kind for name, kind in found.items() if kind.collected_by_users}
+    kinds = listing.classes(statistics, Statistic)
+    return {name: kind for name, kind in kinds.items() if kind.collected_by_users}
 
 
 def find(name: str) -> type[Statistic]:

@@ -185,8 +185,8 @@ class Maximum(Functional):
         def rate(t, x, params):
             return _rate(sde, lambda t, x: self.value(sde, t, x, params), t, x, params)
 
-        found = AtPoints(rate, (0, 0, None))(times, states, params)
-        return self if np.any(found) else _Smooth(self.function, sign=self.sign)
+        rates = AtPoints(rate, (0, 0, None))(times, states, params)
+        return self if np.any(rates) else _Smooth(self.function, sign=self.sign)
 
     def begin(self, problem, t, x, params):
         return self.value(problem, t, x, params)
@@ -203,8 +203,8 @@ class Maximum(Functional):
         rate = _rate(problem, one, step.t, step.before, params)
         return one(step.t, step.before), one(step.t + step.h, step.after), rate
 
-    def _further(self, gathered, found):
-        return self.sign * jnp.maximum(self.sign * gathered, self.sign * found)
+    def _further(self, gathered, candidate):
+        return self.sign * jnp.maximum(self.sign * gathered, self.sign * candidate)
 
     def move(self, problem, gathered, step, params):
         start, end, rate = self._ends(problem, step, params)
@@ -273,8 +273,8 @@ class _Smooth(Functional):
         below = jnp.sqrt(jnp.where(turns, k**2 - 3.0 * l * first, 1.0)) - k
         u = jnp.where(turns, first, 0.0) / jnp.where(turns, below, 1.0)
         highest = a + u * (first + u * (k + u * l))
-        found = jnp.maximum(jnp.maximum(a, b), highest)
-        return self.sign * jnp.maximum(self.sign * gathered, found)
+        highest_so_far = jnp.maximum(jnp.maximum(a, b), highest)
+        return self.sign * jnp.maximum(self.sign * gathered, highest_so_far)
 
     def finish(self, problem, t, gathered, x, params):
         return gathered

@@ -207,7 +207,7 @@ class Moments(Averaged):
         by_component = ("time", "component")
         left_out = f"left out of {s.mean.shape[1]} components; Moments(covariance=True) keeps it"
         note = {} if s.covariance is not None else {"covariance": left_out}
-        found = {
+        variables = {
             "mean": Variable(by_component, s.mean, intervals.attributes(intervals.STUDENT, result.weight)),
             "mean_stderr": Variable(by_component, s.mean_stderr),
             "variance": Variable(
@@ -217,6 +217,6 @@ class Moments(Averaged):
             "sound": Variable(("time",), np.rint(result.weight).astype(int)),
         }
         if s.covariance is None:
-            return Labelled(found)
-        found["covariance"] = Variable(("time", "component", "other"), s.covariance)
-        return Labelled(found, {"other": Variable(("other",), np.array(run.names))})
+            return Labelled(variables)
+        variables["covariance"] = Variable(("time", "component", "other"), s.covariance)
+        return Labelled(variables, {"other": Variable(("other",), np.array(run.names))})

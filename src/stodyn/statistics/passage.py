@@ -169,8 +169,8 @@ class Passage(Averaged):
 
     def _with(self, **fields: Any) -> Passage:
         ready = dataclasses.replace(self)
-        kept = {name: getattr(self, name) for name in ("gauge", "over_step", "looks", "marks", "tolerance")}
-        for name, value in (kept | fields).items():
+        carried = {name: getattr(self, name) for name in ("gauge", "over_step", "looks", "marks", "tolerance")}
+        for name, value in (carried | fields).items():
             object.__setattr__(ready, name, value)
         return ready
 
@@ -182,8 +182,8 @@ class Passage(Averaged):
             return jnp.where(has_reached, 0.0, 1.0).astype(x.dtype)
 
         begun = jax.vmap(alive, in_axes=(-1, self._axes(params, x)))(x, params)
-        kept = (begun, begun) if self.mean else (None, None)
-        return Track(begun, jnp.zeros_like(begun), jnp.full_like(begun, t), begun, *kept)
+        extremes = (begun, begun) if self.mean else (None, None)
+        return Track(begun, jnp.zeros_like(begun), jnp.full_like(begun, t), begun, *extremes)
 
     def _is_known(self, t: Array, x: Array, params: Any) -> Array:
         """Whether a path has not failed and the function of its state has a value."""
@@ -210,8 +210,8 @@ class Passage(Averaged):
             is_new = self._interval(t + self.tolerance) != self._interval(track.when - self.tolerance)
             marks = [jnp.where(t + self.tolerance < mark, left, old)
                      for mark, old in zip(self.marks[1:], track[4:], strict=True) if old is not None]  # fmt: skip
-            kept = marks or (None, None)
-            new = Track(left, time, t + h + 0.0 * s, jnp.where(is_new, s, track.last), *kept)
+            extremes = marks or (None, None)
+            new = Track(left, time, t + h + 0.0 * s, jnp.where(is_new, s, track.last), *extremes)
             is_known = self._is_known(t + h, after, params) & jnp.isfinite(reached)
             return jax.tree.map(lambda a, b: jnp.where(is_known, a, b), new, track)
 
@@ -224,13 +224,13 @@ class Passage(Averaged):
 
     def _interval(self, t: Array) -> Array:
         """The number of observation times up to t, which identifies the interval that t lies in."""
-        looks = self.looks
-        apart = np.diff(looks)
-        if len(looks) > 2 and np.ptp(apart) < 1e-6 * apart[0]:
-            return jnp.maximum(jnp.floor((t - looks[0]) * (1.0 / apart.mean())), -1.0)
-        if len(looks) <= FEW:
-            return sum((jnp.where(t >= look, 1.0, 0.0) for look in looks), jnp.zeros_like(t))
-        return jnp.searchsorted(jnp.asarray(looks, t.dtype), t, side="right").astype(t.dtype)
+        points = self.looks
+        apart = np.diff(points)
+        if len(points) > 2 and np.ptp(apart) < 1e-6 * apart[0]:
+            return jnp.maximum(jnp.floor((t - points[0]) * (1.0 / apart.mean())), -1.0)
+        if len(points) <= FEW:
+            return sum((jnp.where(t >= look, 1.0, 0.0) for look in points), jnp.zeros_like(t))
+        return jnp.searchsorted(jnp.asarray(points, t.dtype), t, side="right").astype(t.dtype)
 
     def values(self, snapshot):
         track, t = snapshot.track, snapshot.t
@@ -255,58 +255,60 @@ class Passage(Averaged):
         return {f"{self.name}_survival": slice(0, 1), f"{self.name}_restricted_mean": slice(1, 2)}
 
     def label(self, result, run):
-        found = summarise(result)
+        summary = summarise(result)
         count = np.asarray(result.weight, float)
         how = "grid: bridge=False" if not self.bridge else ": ".join(self.gauge.known)
         variables = {
             "survival": Variable(
                 ("time",),
-                found.mean[:, SURVIVAL],
+                summary.mean[:, SURVIVAL],
                 {"between_steps": how} | intervals.attributes(intervals.BINOMIAL, count),
             ),
-            "survival_stderr": Variable(("time",), found.mean_stderr[:, SURVIVAL]),
-            "restricted_mean": Variable(("time",), found.mean[:, TIME], intervals.attributes(intervals.STUDENT, count)),
-            "restricted_mean_stderr": Variable(("time",), found.mean_stderr[:, TIME]),
-            "failed": Variable(("time",), found.mean[:, FAILED]),
+            "survival_stderr": Variable(("time",), summary.mean_stderr[:, SURVIVAL]),
+            "restricted_mean": Variable(
+                ("time",), summary.mean[:, TIME], intervals.attributes(intervals.STUDENT, count)
+            ),
+            "restricted_mean_stderr": Variable(("time",), summary.mean_stderr[:, TIME]),
+            "failed": Variable(("time",), summary.mean[:, FAILED]),
         }
-        middle, between = self._between(found, count, run.times)
+        middle, between = self._between(summary, count, run.times)
         variables |= {name: Variable((f"{self.name}_middle",), *values) for name, values in between.items()}
-        warned: tuple[Warning, ...] = self._failed(found, count[-1], float(run.times[-1]))
+        warned: tuple[Warning, ...] = self._failed(summary, count[-1], float(run.times[-1]))
         if self.mean:
-            mean = _mean(found, count, run.times[-1], self.marks)
+            mean = _mean(summary, count, run.times[-1], self.marks)
             variables |= {
                 "mean": Variable((), np.asarray(mean.value)),
                 "mean_stderr": Variable((), np.asarray(mean.stderr)),
                 "mean_kind": Variable((), np.asarray(mean.kind)),
             }
-            warned += self._warnings(mean, found, count[-1], float(run.times[-1]))
+            warned += self._warnings(mean, summary, count[-1], float(run.times[-1]))
         coords = {f"{self.name}_middle": Variable((f"{self.name}_middle",), middle)}
         return Labelled({f"{self.name}_{name}": v for name, v in variables.items()}, coords, warned)
 
-    def _between(self, found: Summary, count: np.ndarray, times: np.ndarray) -> tuple[np.ndarray, dict[str, Any]]:
+    def _between(self, summary: Summary, count: np.ndarray, times: np.ndarray) -> tuple[np.ndarray, dict[str, Any]]:
         """The middles of the intervals that end at an observation, and density and hazard over them with errors."""
         ends = np.flatnonzero(times > self.marks[0])
         before = np.where(ends > 0, times[ends - 1], self.marks[0])
         length = times[ends] - before
-        S, fall = found.mean[ends, SURVIVAL] - found.mean[ends, FAILED], found.mean[ends, FALL]
-        covariance = found.covariance[ends] / count[ends, None, None]  # type: ignore[index]
+        S, fall = summary.mean[ends, SURVIVAL] - summary.mean[ends, FAILED], summary.mean[ends, FALL]
+        covariance = summary.covariance[ends] / count[ends, None, None]  # type: ignore[index]
         with np.errstate(divide="ignore", invalid="ignore"):
             hazard = np.where(S > 0, np.log1p(fall / S), np.nan) / length
-            slopes = np.zeros((len(ends), found.mean.shape[1]))
+            slopes = np.zeros((len(ends), summary.mean.shape[1]))
             slopes[:, SURVIVAL], slopes[:, FALL] = -fall / (S * (S + fall)) / length, 1.0 / (S + fall) / length
             slopes[:, FAILED] = -slopes[:, SURVIVAL]
             error = np.sqrt(np.einsum("ti,tij,tj->t", slopes, covariance, slopes))
         return 0.5 * (before + times[ends]), {
             "density": (fall / length, intervals.attributes(intervals.BINOMIAL, count[ends], length)),
-            "density_stderr": (found.mean_stderr[ends, FALL] / length,),
+            "density_stderr": (summary.mean_stderr[ends, FALL] / length,),
             "hazard": (hazard, intervals.attributes(intervals.HAZARD, f"{self.name}_at_risk", length)),
             "hazard_stderr": (np.where(S > 0, error, np.nan),),
             "at_risk": (count[ends] * (S + fall),),
         }
 
-    def _failed(self, found: Summary, count: float, end: float) -> tuple[Warning, ...]:
+    def _failed(self, summary: Summary, count: float, end: float) -> tuple[Warning, ...]:
         """The warning that paths call for which failed before they had reached the level."""
-        S, failed = found.mean[-1, SURVIVAL], found.mean[-1, FAILED]
+        S, failed = summary.mean[-1, SURVIVAL], summary.mean[-1, FAILED]
         if failed <= 0.0:
             return ()
         return (
@@ -317,12 +319,12 @@ class Passage(Averaged):
             ),
         )
 
-    def _warnings(self, mean: _Mean, found: Summary, count: float, end: float) -> tuple[Warning, ...]:
+    def _warnings(self, mean: _Mean, summary: Summary, count: float, end: float) -> tuple[Warning, ...]:
         """The warnings that the mean calls for."""
-        S, words, any_failed = found.mean[-1, SURVIVAL], self.gauge.words, found.mean[-1, FAILED] > 0.0
+        S, words, any_failed = summary.mean[-1, SURVIVAL], self.gauge.words, summary.mean[-1, FAILED] > 0.0
         if count * (1.0 - S) < 1.0:
-            where = f" ({words} was {found.mean[-1, VALUE]:.3g} there, with a standard deviation of "
-            where += f"{np.sqrt(found.variance[-1, VALUE]):.3g}{self._levels(end)})"
+            where = f" ({words} was {summary.mean[-1, VALUE]:.3g} there, with a standard deviation of "
+            where += f"{np.sqrt(summary.variance[-1, VALUE]):.3g}{self._levels(end)})"
             return (
                 Censored(
                     f"{self.name}: none of {count:.0f} paths reached the level before t = {end:g}"
@@ -369,15 +371,15 @@ class _Mean(NamedTuple):
     added: float
 
 
-def _mean(found: Summary, count: np.ndarray, end: float, marks: tuple[float, ...]) -> _Mean:
+def _mean(summary: Summary, count: np.ndarray, end: float, marks: tuple[float, ...]) -> _Mean:
     """E min(τ, T) + S/λ if the hazard λ of the last fifth permits it, with its error by the delta method."""
-    S, R, early, late = (float(found.mean[-1, k]) for k in (SURVIVAL, TIME, AT_EARLY, AT_LATE))
-    covariance = found.covariance[-1] / count[-1]  # type: ignore[index]
-    bound = _Mean(R, float(found.mean_stderr[-1, TIME]), "bound", 0.0)
+    S, R, early, late = (float(summary.mean[-1, k]) for k in (SURVIVAL, TIME, AT_EARLY, AT_LATE))
+    covariance = summary.covariance[-1] / count[-1]  # type: ignore[index]
+    bound = _Mean(R, float(summary.mean_stderr[-1, TIME]), "bound", 0.0)
     if S <= 0.0:
         return bound._replace(kind="complete" if S == 0.0 else "bound")
     last, before = end - marks[2], marks[2] - marks[1]
-    if found.mean[-1, FAILED] > 0.0 or not (last > 0 and before > 0 and late > S and early > 0):
+    if summary.mean[-1, FAILED] > 0.0 or not (last > 0 and before > 0 and late > S and early > 0):
         return bound
     λ, λ_before = np.log(late / S) / last, np.log(early / late) / before
 

@@ -85,15 +85,15 @@ class Randomised(Valued):
         whole = parts[0]
         for part in parts[1:]:
             whole = merge_sums(whole, part)
-        found: Labelled = self.of.label(whole, run)
+        labelled: Labelled = self.of.label(whole, run)
         each = [self.of.label(part, run).variables for part in parts]
-        variables = dict(found.variables)
-        for name in found.variables:
+        variables = dict(labelled.variables)
+        for name in labelled.variables:
             if f"{name}_stderr" in variables:
                 values = np.stack([one[name].values for one in each])
                 error = values.std(axis=0, ddof=1) / np.sqrt(len(each))
                 variables[f"{name}_stderr"] = variables[f"{name}_stderr"]._replace(values=error)
-        return Labelled(variables, found.coords, found.warnings)
+        return Labelled(variables, labelled.coords, labelled.warnings)
 
 
 def randomised(statistic: Any) -> Randomised:

@@ -70,16 +70,16 @@ class _Series(Statistic):
     def prepared(self, problem, times):
         kind = type(self).__name__
         first = 0 if self.after is None else int(np.searchsorted(times, self.after - 1e-9 * np.ptp(times)))
-        kept = np.diff(times[first:])
-        if len(kept) > 1 and kept[-1] < kept[0] * (1 - 1e-6):
-            kept = kept[:-1]
-        if len(kept) < 1 or np.ptp(kept) > 1e-6 * kept[0]:
+        lengths = np.diff(times[first:])
+        if len(lengths) > 1 and lengths[-1] < lengths[0] * (1 - 1e-6):
+            lengths = lengths[:-1]
+        if len(lengths) < 1 or np.ptp(lengths) > 1e-6 * lengths[0]:
             raise ValueError(f"{kind}: needs at least two equally spaced times, from after={self.after} on; use every=")
         ready = dataclasses.replace(self)
         object.__setattr__(ready, "first", first)
-        object.__setattr__(ready, "length", len(kept) + 1)
-        object.__setattr__(ready, "spacing", float(kept[0]))
-        ready.check_length(len(kept) + 1)
+        object.__setattr__(ready, "length", len(lengths) + 1)
+        object.__setattr__(ready, "spacing", float(lengths[0]))
+        ready.check_length(len(lengths) + 1)
         return ready
 
     @abstractmethod
@@ -99,8 +99,8 @@ class _Series(Statistic):
 
     def fold(self, observed, block):
         wanted = int(np.clip(self.paths - block.first, 0, block.paths))
-        kept = observed[self.first : self.first + self.length, :, :wanted]
-        series = np.moveaxis(kept, (0, 2), (2, 0)).astype(float)
+        values = observed[self.first : self.first + self.length, :, :wanted]
+        series = np.moveaxis(values, (0, 2), (2, 0)).astype(float)
         series = series[np.isfinite(series).all(axis=(1, 2))]
         if not len(series):
             return None
@@ -334,12 +334,12 @@ class Autocorrelation(_Series):
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.stack([R, R / R[:, :1]])
 
-    def stderr(self, sums: Sums, found: np.ndarray) -> np.ndarray:
+    def stderr(self, sums: Sums, estimate: np.ndarray) -> np.ndarray:
         """Standard errors of the values of `unbiased`: by the jackknife for few paths, to first order in their scatter
         for many; there the scatter of R is that of Q alone, because about m dR/dm vanishes."""
         count = int(sums.paths)
         if count < 2:
-            return np.full_like(found, np.nan)
+            return np.full_like(estimate, np.nan)
         if 2 < count == len(sums.each):
             without = []
             for i in range(count):
@@ -348,20 +348,20 @@ class Autocorrelation(_Series):
                 without.append(self.unbiased(self.about(others, others.mean)))
             return np.sqrt((count - 1) * np.var(without, axis=0))
         Q = [[sums.products[..., a, b] / (count * (count - 1)) for b in (0, 2)] for a in (0, 2)]
-        R, ratio = found
+        R, ratio = estimate
         of_ratio = (Q[0][0] - 2 * ratio * Q[0][1] + ratio**2 * Q[1][1]) / R[:, :1] ** 2
         return np.sqrt(np.maximum([Q[0][0], of_ratio], 0.0))
 
     def label(self, result, run):
         sums = self.final(result, run)
-        found, count = self.unbiased(sums), int(sums.paths)
-        stderr = self.stderr(sums, found)
+        estimate, count = self.unbiased(sums), int(sums.paths)
+        stderr = self.stderr(sums, estimate)
         dims, attrs = ("lag", "component"), {"paths": count, "degrees_of_freedom": max(count - 1, 0)}
         return Labelled(
             {
-                "autocovariance": Variable(dims, found[0].T, attrs),
+                "autocovariance": Variable(dims, estimate[0].T, attrs),
                 "autocovariance_stderr": Variable(dims, stderr[0].T, attrs),
-                "autocorrelation": Variable(dims, found[1].T, attrs),
+                "autocorrelation": Variable(dims, estimate[1].T, attrs),
                 "autocorrelation_stderr": Variable(dims, stderr[1].T, attrs),
             },
             {"lag": Variable(("lag",), self.spacing * np.arange(self.lags + 1))},

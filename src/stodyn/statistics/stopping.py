@@ -61,14 +61,14 @@ class Stopped(Valued):
 
     def label(self, result, run):
         time, by, state = map(np.concatenate, result[:3])
-        found = {
+        variables = {
             "stop_time": Variable(("member",), time, {"units": run.units["time"]} if "time" in run.units else {}),
             "stopped_by": Variable(("member",), np.where(by > 0, by - 1, -1), {"levels": "; ".join(self.levels)}),
         }
         if len(state) == len(time):
             stopped = np.where((by > 0)[:, None], state, np.nan)
-            found["stop_state"] = Variable(("member", "component"), stopped)
-        return Labelled(found)
+            variables["stop_state"] = Variable(("member", "component"), stopped)
+        return Labelled(variables)
 
     def memory(self, times, paths, n):
         return 12 * paths + 8 * min(paths * n, KEPT_STATES)

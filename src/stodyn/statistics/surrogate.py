@@ -85,9 +85,9 @@ class Surrogate(Statistic):
         if result.left_out is not None:
             variables["left_out"] = Variable(by, result.left_out)
         if self.quantiles:
-            found = series.quantiles(self.quantiles)
-            variables["quantile"] = Variable((*by, "level"), found.values)
-            variables["quantile_stderr"] = Variable((*by, "level"), found.stderr)
+            quantiles = series.quantiles(self.quantiles)
+            variables["quantile"] = Variable((*by, "level"), quantiles.values)
+            variables["quantile_stderr"] = Variable((*by, "level"), quantiles.stderr)
             coords["level"] = Variable(("level",), np.array(self.quantiles))
         if self.density:
             bins = series.densities(self.density)

@@ -135,8 +135,8 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
     for name in size.of((SMALL[0], SMALL[2]), SMALL, tuple(PROBLEMS)):
         progress(name)
         problem, expected = PROBLEMS[name]
-        found = measured(problem, orders, paths=paths, steps=steps)
-        for (order, quantity), one in found.items():
+        errors = measured(problem, orders, paths=paths, steps=steps)
+        for (order, quantity), one in errors.items():
             fit = one.slope
             remark = f"limit {expected[ORDERS.index(order)]:g}; last slope {one.last:.2f}" if quantity != "φ" else ""
             interval = f"99%: {fit['order_low']:.2f} to {fit['order_high']:.2f}"
@@ -145,7 +145,7 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
                             "; ".join(filter(None, (interval, remark))), 1.0, f"1/{steps[0]} to 1/{steps[-1]}",
                             paths))  # fmt: skip
         if name in (SMALL[0], SMALL[2]):
-            draw(axes[int(name == SMALL[2])], name, found)
+            draw(axes[int(name == SMALL[2])], name, errors)
     axes[0].set(ylabel="rms error of v at T")
     drawing.legend(figure, columns=3)
     caption = (
@@ -156,9 +156,9 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
     return StudyResult(rows, {"orders": Picture(figure, caption)})
 
 
-def draw(ax: Any, title: str, found: dict[tuple[Any, str], Measured]) -> None:
+def draw(ax: Any, title: str, by_order: dict[tuple[Any, str], Measured]) -> None:
     """Errors of v over h in one panel, with guides above the largest and below the smallest."""
-    errors = {order: one for (order, quantity), one in found.items() if quantity == "v"}
+    errors = {order: one for (order, quantity), one in by_order.items() if quantity == "v"}
     for style, (order, one) in zip(drawing.styles(markers=True), errors.items(), strict=False):
         ax.errorbar(one.h, one.error, 2.0 * one.stderr, **style, label=f"order={order}")
     ax.set_xscale("log", base=2)

@@ -51,15 +51,15 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
             rows.append(Row(f"{where}: {lemma.name}", lemma.printed, lemma.true, lemma.stderr or None, verdict, **made))
     for omega, eta, rho in ((30.0, 0.5, 0.8), (30.0, 0.5, 0.0))[: size.of(1, 1, 2)]:
         progress(f"largest stable step at ω = {omega:g}, η = {eta:g}, ρ = {rho:g}")
-        found = largest_step(omega, eta, 0.0, rho, simulate=size is Size.FULL)
+        limit = largest_step(omega, eta, 0.0, rho, simulate=size is Size.FULL)
         name = f"ω = {omega:g}, η = {eta:g}, ρ = {rho:g}: stable steps"
-        words = "none" if found.mean_square is None else "{:.4g} to {:.4g}".format(*found.mean_square)
+        words = "none" if limit.mean_square is None else "{:.4g} to {:.4g}".format(*limit.mean_square)
         rows.append(
-            Row(f"{name} in mean square", found.paper or "none", words, None, "paper: the largest by its inequality")
+            Row(f"{name} in mean square", limit.paper or "none", words, None, "paper: the largest by its inequality")
         )
-        if found.almost_surely is not None:
+        if limit.almost_surely is not None:
             rows.append(
-                Row(f"{name} almost surely", None, "{:.3g} to {:.3g}".format(*found.almost_surely), None, "simulated")
+                Row(f"{name} almost surely", None, "{:.3g} to {:.3g}".format(*limit.almost_surely), None, "simulated")
             )
     return StudyResult(rows, figures)
 
@@ -70,10 +70,10 @@ def dissipation_picture(points: int) -> Picture:
     methods = {f"ρ = {rho:g}": StochasticAlpha(rho=rho) for rho in RHOS} | {"HHT, ρ = 0.8": HHT, "WBZ, ρ = 0.8": WBZ}
     low = range_of < 3.0
     for style, (label, method) in zip(drawing.styles(), methods.items(), strict=False):
-        found = dissipation(method, range_of)
-        axes[0].semilogx(range_of, found.radius, **style, label=label)
-        axes[1].plot(range_of[low], found.period_elongation[low], **style)
-        axes[2].plot(range_of[low], found.damping[low], **style)
+        measures = dissipation(method, range_of)
+        axes[0].semilogx(range_of, measures.radius, **style, label=label)
+        axes[1].plot(range_of[low], measures.period_elongation[low], **style)
+        axes[2].plot(range_of[low], measures.damping[low], **style)
     names = ("spectral radius", "relative period elongation", "algorithmic damping ratio")
     for ax, name in zip(axes, names, strict=True):
         ax.set(xlabel="angular frequency times step, ωh", ylabel=name)

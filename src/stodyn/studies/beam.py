@@ -32,17 +32,17 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
     progress(f"{paths} paths to T = {T:g}, with several ρ on the same Brownian paths")
     rhos = (0.0, 0.5, 1.0)[: size.of(1, 3, 3)]
     runs = same_paths(BEAM(n=n).problem, by_rho(*rhos), T, steps, paths, 6, seed=7)
-    for label, found in runs.items():
-        rows += moments_at_end(label, found, (middle, last))
-        rows.append(Row(f"{label}: roughness of the rate of the last angle", None, roughness(found, last), None,
-                        "rms second difference of the recorded paths", **of_run(found)))  # fmt: skip
-    damped, kept = (list(runs)[k] for k in (0, -1))
+    for label, result in runs.items():
+        rows += moments_at_end(label, result, (middle, last))
+        rows.append(Row(f"{label}: roughness of the rate of the last angle", None, roughness(result, last), None,
+                        "rms second difference of the recorded paths", **of_run(result)))  # fmt: skip
+    damped, undamped = (list(runs)[k] for k in (0, -1))
     end = "angle θ₁₀ of the last element [rad]"
     figures = {
         "fig1": path_of_each(runs, middle, "angle θ₅ [rad]", "Middle of the beam"),
         "fig2": path_of_each(runs, last, "angle θ₁₀ [rad]", "End of the beam"),
         "fig3": several_paths(runs[damped], last, end, f"End of the beam, {damped}"),
-        "fig4": several_paths(runs[kept], last, end, f"End of the beam, {kept}"),
+        "fig4": several_paths(runs[undamped], last, end, f"End of the beam, {undamped}"),
         "dissipation": dissipation_picture(),
     }
     return StudyResult(rows, figures)
@@ -50,17 +50,17 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
 
 def without_noise() -> list[Row]:
     problem = BEAM(position=0.0, velocity=0.0, additive=0.0).problem
-    found = simulate(problem, StochasticAlpha(rho=0.5), t=(0.0, 1.0), dt=H, paths=1, seed=1, progress=False,
+    result = simulate(problem, StochasticAlpha(rho=0.5), t=(0.0, 1.0), dt=H, paths=1, seed=1, progress=False,
                      collect=Paths(1, at=[1.0]))["path"].isel(number=0, time=0)  # fmt: skip
     return [
-        Row(f"no noise, ρ = 0.5: {name}(1)", None, float(found.sel(component=name)), None, f"exact {exact:.9g}",
+        Row(f"no noise, ρ = 0.5: {name}(1)", None, float(result.sel(component=name)), None, f"exact {exact:.9g}",
             T=1.0, h=H, paths=1)
         for name, exact in EXACT.items()
     ]  # fmt: skip
 
 
-def roughness(found, angle: str) -> float:
-    velocity = found["path"].sel(component=f"d{angle}").values
+def roughness(result, angle: str) -> float:
+    velocity = result["path"].sel(component=f"d{angle}").values
     return float(np.sqrt(np.mean(np.diff(velocity, 2, axis=1) ** 2)))
 
 

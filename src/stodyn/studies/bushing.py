@@ -43,17 +43,17 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
             title = f"Bushing, {words} noise, {label}"
             figures[f"fig{several}"] = several_paths(runs[label], "th", "angle θ [rad]", title, clock)
             figures[f"fig{averaged}"] = averages(runs[label], quiet[label], title)
-        for label, found in runs.items():
-            last = found.isel(time=-1)
+        for label, result in runs.items():
+            last = result.isel(time=-1)
             mean, stderr = (float(last[k].sel(component="th")) / EPS**2 for k in ("mean", "mean_stderr"))
-            forty = float(found["path"].sel(component="th").isel(time=-1).mean()) / EPS**2
+            forty = float(result["path"].sel(component="th").isel(time=-1).mean()) / EPS**2
             rows.append(Row(f"{noise}, {label}: E θ(T)/ε²", None, mean, stderr, f"the mean of 40 paths is {forty:.4g}",
-                            **of_run(found)))  # fmt: skip
+                            **of_run(result)))  # fmt: skip
     progress("Newton iterations")
     for rho in size.of((0.0,), (0.0, 0.4, 1.0), tuple(PAPER)):
         for steps, printed in list(zip((100, 300, 600), PAPER[rho], strict=True))[: size.of(1, 3, 3)]:
-            (found,) = same_paths(BUSHING.problem, by_rho(rho, tol=TOLERANCE), T, steps, 64, 1, seed=3).values()
-            rows.append(newton_row(f"ρ = {rho:g}, {steps} steps", found, steps, printed, TRUE))
+            (result,) = same_paths(BUSHING.problem, by_rho(rho, tol=TOLERANCE), T, steps, 64, 1, seed=3).values()
+            rows.append(newton_row(f"ρ = {rho:g}, {steps} steps", result, steps, printed, TRUE))
     return StudyResult(rows, figures)
 
 

@@ -65,8 +65,8 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
     progress("indices on M_R")
     for R in (*degrees, degrees[-1] + 1):
         basis = bases.make("total", problem.distributions, R)
-        found = coupled.galerkin(problem, basis, times).pencil()
-        rows.append(Row(f"M_{R}: index of the Galerkin system", 2, found.index, remark="no corollary; computed"))
+        pencil = coupled.galerkin(problem, basis, times).pencil()
+        rows.append(Row(f"M_{R}: index of the Galerkin system", 2, pencil.index, remark="no corollary; computed"))
     progress("accuracy at equal size")
     for R in degrees:
         exact = exact_coefficients(times, R, 8)

@@ -52,7 +52,7 @@ def cases() -> list[Case]:
 
 def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
     paths = size.of(16, 4000, 100_000)
-    rows, found = [], []
+    rows, results = [], []
     for case in cases()[:: size.of(3, 1, 1)]:
         progress(case.name)
         circuit = read(examples()[case.name])
@@ -64,8 +64,8 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
         what = f"{case.name}, Var v({case.node}), V²"
         rows.append(Row(f"{what}: paths", case.exact, sampled, stderr, f"against {case.why}{case.stepped}", **made))
         rows.append(Row(f"{what}: small-signal", case.exact, linear(circuit, case), remark=f"against {case.why}"))
-        found.append((case.name, sampled / case.exact, stderr / case.exact))
-    return StudyResult(rows, {"circuit_noise": drawn(found, paths)})
+        results.append((case.name, sampled / case.exact, stderr / case.exact))
+    return StudyResult(rows, {"circuit_noise": drawn(results, paths)})
 
 
 def linear(circuit: Circuit, case: Case) -> float:
@@ -81,9 +81,9 @@ def linear(circuit: Circuit, case: Case) -> float:
     return settled * float(-np.expm1(-2.0 * case.time / (low / (4.0 * settled))))
 
 
-def drawn(found: list[tuple[str, float, float]], paths: int) -> Picture:
+def drawn(results: list[tuple[str, float, float]], paths: int) -> Picture:
     figure, ax = drawing.canvas(size=(6.8, 3.2))
-    names, ratios, errors = zip(*found, strict=True)
+    names, ratios, errors = zip(*results, strict=True)
     ax.axvline(1.0, color=plot.ORANGE, lw=1.2)
     ax.errorbar(ratios, range(len(names)), xerr=2.0 * np.array(errors), fmt="o", color=plot.BLUE, ms=4, lw=1)
     ax.set(yticks=range(len(names)), yticklabels=[name.replace("_", " ") for name in names],

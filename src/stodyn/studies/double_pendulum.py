@@ -44,28 +44,28 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
     methods = by_rho(*(1.0, 0.0)[: size.of(1, 2, 2)])
     progress(f"{paths} paths with ρ = 1 and ρ = 0 on the same Brownian paths")
     runs = same_paths(DOUBLE_PENDULUM.problem, methods, end, round(end / H), paths, 5, seed=11)
-    for (label, found), (first, second, plane) in zip(runs.items(), ((7, 8, 11), (9, 10, 12)), strict=False):
-        rows += moments_at_end(label, found, ("th1", "th2"))
-        energy = DOUBLE_PENDULUM.exact["energy"](found["path"].values)
+    for (label, result), (first, second, plane) in zip(runs.items(), ((7, 8, 11), (9, 10, 12)), strict=False):
+        rows += moments_at_end(label, result, ("th1", "th2"))
+        energy = DOUBLE_PENDULUM.exact["energy"](result["path"].values)
         rows.append(Row(f"{label}: mean energy at T of the recorded paths", None, float(np.mean(energy[:, -1])), None,
                         f"of {len(energy)} paths; 0 at t = 0", end, H, len(energy)))  # fmt: skip
         for number, component, angle in (
             (first, "th1", "upper angle θ₁ [rad]"),
             (second, "th2", "lower angle θ₂ [rad]"),
         ):
-            figures[f"fig{number}"] = several_paths(found, component, angle, f"Double pendulum, {label}", "time [s]")
-        figures[f"fig{plane}"] = phase_plane(found, label)
+            figures[f"fig{number}"] = several_paths(result, component, angle, f"Double pendulum, {label}", "time [s]")
+        figures[f"fig{plane}"] = phase_plane(result, label)
     return StudyResult(rows, figures)
 
 
-def phase_plane(found, label: str) -> Picture:
+def phase_plane(result, label: str) -> Picture:
     figure, ax = drawing.canvas(size=(6.0, 5.0))
-    for number, (style, one) in enumerate(zip(drawing.styles(), found["path"][:2], strict=False)):
+    for number, (style, one) in enumerate(zip(drawing.styles(), result["path"][:2], strict=False)):
         ax.plot(one.sel(component="dth1"), one.sel(component="dth2"), **style | {"ls": "-", "lw": 0.8},
                 label=f"path {number + 1}")  # fmt: skip
     ax.set(xlabel="rate of the upper angle [rad/s]", ylabel="rate of the lower angle [rad/s]")
     drawing.legend(figure, columns=2)
-    made = of_run(found)
+    made = of_run(result)
     caption = f"Double pendulum, {label}: the rates of two paths, T = {made['T']:g} s, h = {made['h']:g} s."
     return Picture(figure, caption)
 

@@ -102,17 +102,17 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
             options = dict(replicas=size.of(16, 128, 128), runs=size.of(2, 16, 128), seed=27, progress=False)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                exact, error, found = call(p, options)
-            rare_rows.append(_rare_row(f"{name}: probability near {p:g}", exact, error, found, ENDS.get(name)))
-            points.append((name, exact, found))
+                exact, error, result = call(p, options)
+            rare_rows.append(_rare_row(f"{name}: probability near {p:g}", exact, error, result, ENDS.get(name)))
+            points.append((name, exact, result))
     return StudyResult(rows + rare_rows, {"survival": _survival_figure(run_of_survival), "rare": _figure(points)})
 
 
 def passages(paths: int) -> tuple[list[Row], xr.Dataset]:
     """Survival and means against closed forms; also the run that the figure shows."""
     options: dict[str, Any] = dict(paths=paths, seed=27, progress=False)
-    looks = [Passage(1.0, every=1, mean=False), Passage(1.0, every=1, mean=False, bridge=False, name="grid")]
-    seen = simulate(BROWNIAN, "EulerMaruyama", t=(0, 4), dt=0.25, collect=looks, **options)
+    statistics = [Passage(1.0, every=1, mean=False), Passage(1.0, every=1, mean=False, bridge=False, name="grid")]
+    seen = simulate(BROWNIAN, "EulerMaruyama", t=(0, 4), dt=0.25, collect=statistics, **options)
     two = simulate(BROWNIAN, "EulerMaruyama", t=(0, 1), dt=0.125, collect=Passage((-0.7, 1.0), at=[1.0], mean=False),
                    **options)  # fmt: skip
     moving = simulate(WIENER, "EulerMaruyama", t=(0, 1), dt=0.25,
@@ -172,18 +172,18 @@ def walls(paths: int) -> list[Row]:
     ]
 
 
-def _passed(quantity: str, exact: float, found: xr.Dataset, name: str) -> Row:
-    ours, error = (float(found[word].values.ravel()[-1]) for word in (name, f"{name}_stderr"))
+def _passed(quantity: str, exact: float, result: xr.Dataset, name: str) -> Row:
+    ours, error = (float(result[word].values.ravel()[-1]) for word in (name, f"{name}_stderr"))
     return Row(quantity, exact, ours, error, f"{(ours - exact) / error:+.1f} standard errors" if error else "",
-               **of_run(found))  # fmt: skip
+               **of_run(result))  # fmt: skip
 
 
-def _rare_row(quantity: str, exact: float, error: float, found: xr.Dataset, ends: float | None) -> Row:
-    ours, own, record = float(found["probability"]), float(found["probability_stderr"]), provenance(found)
+def _rare_row(quantity: str, exact: float, error: float, result: xr.Dataset, ends: float | None) -> Row:
+    ours, own, record = float(result["probability"]), float(result["probability_stderr"]), provenance(result)
     made: dict[str, Any] = {"T": ends, "h": record["dt"], "paths": record["runs"] * record["replicas"]}
     if not ours:
         return Row(quantity, exact, ours, own, "no path reached it", **made)
-    low, high = float(found["probability_low"]), float(found["probability_high"])
+    low, high = float(result["probability_low"]), float(result["probability_high"])
     steps = record["path_steps"] * (own / ours / 0.1) ** 2
     z = (ours - exact) / np.hypot(own, error)
     remark = f"{low:.2g} to {high:.2g}; {z:+.1f} standard errors; {steps:.1e} path-steps for 10 %"
@@ -200,15 +200,15 @@ def _brownian(p: float, options: dict) -> tuple[float, float, xr.Dataset]:
 
 def _ornstein_uhlenbeck(p: float, options: dict) -> tuple[float, float, xr.Dataset]:
     level = {1e-3: 4.35, 1e-5: 5.36, 1e-7: 6.18, 1e-9: 6.91}[p]
-    found = rare(OU, "SRA1", event=Level(level), before=10.0, dt=0.05, **options)
-    return reached(level), 0.0, found
+    result = rare(OU, "SRA1", event=Level(level), before=10.0, dt=0.05, **options)
+    return reached(level), 0.0, result
 
 
 def _double_well(p: float, options: dict) -> tuple[float, float, xr.Dataset]:
     sigma = float(brentq(lambda sigma: np.log(committor(sigma) / p), 0.12, 0.4, rtol=1e-9))
     well = SDE(lambda t, x: x - x**3, lambda t, x: sigma, -0.9)
-    found = rare(well, "SRA1", event=Level(1.0), before=Level(-1.0, direction="down"), dt=0.02, **options)
-    return p, 0.0, found
+    result = rare(well, "SRA1", event=Level(1.0), before=Level(-1.0, direction="down"), dt=0.02, **options)
+    return p, 0.0, result
 
 
 def _oscillator(p: float, options: dict) -> tuple[float, float, xr.Dataset]:
@@ -216,8 +216,8 @@ def _oscillator(p: float, options: dict) -> tuple[float, float, xr.Dataset]:
     steps: dict[str, Any] = dict(event=Level(level), before=20.0)
     exact = rare(OSCILLATOR, by="elementary", dt=0.025, replicas=3 * options["replicas"], runs=8, seed=28, **steps)
     more = options | {"replicas": 4 * options["replicas"]}
-    found = rare(OSCILLATOR, "SRA1", dt=0.05, score="amplitude", **steps, **more)
-    return float(exact["probability"]), float(exact["probability_stderr"]), found
+    result = rare(OSCILLATOR, "SRA1", dt=0.05, score="amplitude", **steps, **more)
+    return float(exact["probability"]), float(exact["probability_stderr"]), result
 
 
 PROBLEMS = {
@@ -232,14 +232,14 @@ ENDS = {"Brownian motion": 1.0, "Ornstein-Uhlenbeck": 10.0, "linear oscillator":
 # --- figures ----------------------------------------------------------------------------------------------------------
 
 
-def _survival_figure(found: xr.Dataset) -> Picture:
+def _survival_figure(result: xr.Dataset) -> Picture:
     figure, ax = drawing.canvas(size=(7.2, 4.0))
-    t, made = np.linspace(1e-3, 4, 200), of_run(found)
+    t, made = np.linspace(1e-3, 4, 200), of_run(result)
     ax.plot(t, survival(t), color="k", label="exact")
-    looks = (("passage", "steps and bridges"), ("grid", "steps alone"))
-    for colour, (name, words) in zip(plot.PALETTE, looks, strict=False):
-        alive, stderr = (found[f"{name}_survival{word}"] for word in ("", "_stderr"))
-        ax.errorbar(found["time"], alive, 2.0 * stderr, fmt="o", ms=3, lw=1, color=colour, label=words)
+    curves = (("passage", "steps and bridges"), ("grid", "steps alone"))
+    for colour, (name, words) in zip(plot.PALETTE, curves, strict=False):
+        alive, stderr = (result[f"{name}_survival{word}"] for word in ("", "_stderr"))
+        ax.errorbar(result["time"], alive, 2.0 * stderr, fmt="o", ms=3, lw=1, color=colour, label=words)
     ax.set(xlabel="time t, dimensionless", ylabel="probability P(τ > t)", ylim=(0.0, None))
     drawing.legend(figure)
     caption = (
@@ -254,10 +254,10 @@ def _figure(points: list[tuple[str, float, xr.Dataset]]) -> Picture:
     figure, ax = drawing.canvas(size=(7.2, 4.0))
     ax.axhline(1.0, color="k", lw=0.8)
     for style, name, aside in zip(drawing.styles(markers=True), PROBLEMS, (0.5, 0.8, 1.25, 2.0), strict=False):
-        own = [(exact, found) for label, exact, found in points if label == name]
+        own = [(exact, result) for label, exact, result in points if label == name]
         exact = np.array([one for one, _ in own])
         ours, low, high = (
-            np.array([float(found[word]) for _, found in own]) / exact
+            np.array([float(result[word]) for _, result in own]) / exact
             for word in ("probability", "probability_low", "probability_high")
         )
         bounds = np.nan_to_num(np.stack([ours - low, high - ours]))

@@ -78,13 +78,13 @@ def _density(series, name: str, wanted: float, A: np.ndarray, B: np.ndarray, h: 
     """The spectral density of a state near a given frequency, over the exact one."""
     f = float(series["frequency"].sel(frequency=wanted, method="nearest"))
     k = list(series["component"].values).index(name)
-    found, low, high = (
+    density, low, high = (
         float(series[word].sel(component=name, frequency=f)) for word in ("spectrum", "spectrum_low", "spectrum_high")
     )
     exact, made = (float(S[k, k].real) for S in (GUST_RESPONSE.exact["spectrum"](f), spectrum(RK4, A, B, h, f)))
     stderr = (high - low) / (2.0 * 1.96)
     remark = f"the step delivers {made / exact:.5f}"
-    return Row(f"density of {name} at {f:.3g} Hz in the runs over the exact one", None, found / exact, stderr / exact,
+    return Row(f"density of {name} at {f:.3g} Hz in the runs over the exact one", None, density / exact, stderr / exact,
                remark, **of_run(series))  # fmt: skip
 
 
@@ -110,9 +110,11 @@ def _drawn(series, A: np.ndarray, B: np.ndarray, segment: int) -> Picture:
     seen = through_window(A, B, made["h"], segment)[1:]
     words = {"u": "forward speed u", "w": "vertical speed w", "q": "pitch rate q", "theta": "pitch angle θ"}
     for i, (ax, name) in enumerate(zip(axes.ravel(), NAMES, strict=True)):
-        found = [series[word].sel(component=name).values[1:] for word in ("spectrum", "spectrum_low", "spectrum_high")]
-        ax.fill_between(f, found[1], found[2], color=plot.PALETTE[0], alpha=0.3, lw=0)
-        ax.loglog(f, found[0], color=plot.PALETTE[0], lw=1.0, label="simulated")
+        densities = [
+            series[word].sel(component=name).values[1:] for word in ("spectrum", "spectrum_low", "spectrum_high")
+        ]
+        ax.fill_between(f, densities[1], densities[2], color=plot.PALETTE[0], alpha=0.3, lw=0)
+        ax.loglog(f, densities[0], color=plot.PALETTE[0], lw=1.0, label="simulated")
         ax.loglog(f, seen[:, i], color=plot.PALETTE[1], lw=1.2, label="exact for the step, through the window")
         ax.loglog(f, exact[:, i, i].real, "k--", lw=1.2, label="exact for the process")
         unit = (GUST_RESPONSE.problem.component_units or {})[name]

@@ -112,9 +112,9 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
             if kind == "tensor" and most_tensor < R:
                 continue
             problem = affine(share * c)
-            found = coupled.galerkin(problem, bases.make(kind, problem.distributions, R), TIMES).pencil()
+            pencil = coupled.galerkin(problem, bases.make(kind, problem.distributions, R), TIMES).pencil()
             label = f"{space}_{R}: index of the Galerkin system with {share:g} c"
-            rows.append(Row(label, None, found.index, remark=str(found)))
+            rows.append(Row(label, None, pencil.index, remark=str(pencil)))
         rows.append(Row(f"index for every p with c of M_{R}", None, affine(c).domain_index.index))
     return StudyResult(rows, {"fig1": _bumps(), "decay": _decay(decay)})
 
@@ -132,9 +132,9 @@ def _bumps() -> Picture:
     )
 
 
-def _decay(found: dict[str, list[tuple[int, float]]]) -> Picture:
+def _decay(singular_values: dict[str, list[tuple[int, float]]]) -> Picture:
     figure, ax = drawing.canvas(size=(7.2, 3.6))
-    for style, (label, points) in zip(drawing.styles(markers=True), found.items(), strict=False):
+    for style, (label, points) in zip(drawing.styles(markers=True), singular_values.items(), strict=False):
         degrees, values = zip(*points, strict=True)
         ax.semilogy(degrees, np.abs(values), **style, label=label)
     ax.set(xlabel="degree of the polynomials", ylabel="smallest eigenvalue of Â₁")

@@ -28,22 +28,22 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
     progress(f"{paths} paths")
     sampled = stodyn.simulate(model.problem, METHOD, t=(0.0, SETTLED), dt=STEP, paths=paths, seed=1, progress=False,
                               collect=statistics.Moments(at=[SETTLED]))  # fmt: skip
-    found, stderr = sampled["variance"].values[-1], sampled["variance_stderr"].values[-1]
+    variance, stderr = sampled["variance"].values[-1], sampled["variance_stderr"].values[-1]
     rows = []
     for i, name in enumerate(model.problem.components):
-        rows.append(Row(f"Var {name}, V²: paths", exact[i, i], found[i], stderr[i], "against kT C⁻¹; T and h in µs",
+        rows.append(Row(f"Var {name}, V²: paths", exact[i, i], variance[i], stderr[i], "against kT C⁻¹; T and h in µs",
                         **of_run(sampled)))  # fmt: skip
         rows.append(
             Row(f"Var {name}, V²: covariance of the step", exact[i, i], computed[i, i], remark="computed", h=STEP)
         )
-    return StudyResult(rows, {"ktc": drawn(model.problem.components, exact, found, stderr, paths)})
+    return StudyResult(rows, {"ktc": drawn(model.problem.components, exact, variance, stderr, paths)})
 
 
-def drawn(names: Any, exact: np.ndarray, found: np.ndarray, stderr: np.ndarray, paths: int) -> Picture:
+def drawn(names: Any, exact: np.ndarray, variance: np.ndarray, stderr: np.ndarray, paths: int) -> Picture:
     figure, ax = drawing.canvas(size=(6.8, 3.8))
     across = np.arange(len(names))
     ax.bar(across, 1e12 * np.diagonal(exact), color=plot.SKY, alpha=0.6, label="exact: kT C⁻¹")
-    ax.errorbar(across, 1e12 * found, 2e12 * stderr, fmt="o", color=plot.BLUE, ms=4, lw=1, capsize=4, label="paths")
+    ax.errorbar(across, 1e12 * variance, 2e12 * stderr, fmt="o", color=plot.BLUE, ms=4, lw=1, capsize=4, label="paths")
     ax.set(xticks=across, xticklabels=list(names), xlabel="node", ylabel="variance of the voltage [µV²]")
     drawing.legend(figure)
     caption = (

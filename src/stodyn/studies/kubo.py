@@ -97,7 +97,7 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
     truth, rows = DAMPED_KUBO.exact["energy"], []
     for T in TIMES:
         rows.append(Row(f"E(H)({T:g}), exact solution", None, float(truth(T)), remark="(4.2)", T=T))
-    problem, found = DAMPED_KUBO.problem, {}
+    problem, results = DAMPED_KUBO.problem, {}
     full, end = size is Size.FULL, size.of(5.0, TIMES[-1], TIMES[-1])
     for name in size.of(("RS1",), tuple(STEPS), tuple(STEPS)):
         progress(f"{name}: exact second moments")
@@ -111,7 +111,7 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
         h = sampled_step(name)
         paths = full_size.affordable(problem, name, h, end, PATHS) if full else size.of(64, SMALL, PATHS)
         progress(f"{name}: {paths} paths with h = {h:g}")
-        found[name] = sampled = simulate(
+        results[name] = sampled = simulate(
             problem, name, t=(0.0, end), dt=h, paths=paths, seed=41, progress=False,
             collect=Observable(energy_of(problem), name="energy", every=round(end / 10 / h)))  # fmt: skip
         mean, stderr = float(sampled["energy"][-1]), float(sampled["energy_stderr"][-1])
@@ -137,7 +137,7 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
                 paths=PATHS,
             ),
         ]
-    return StudyResult(rows, {"fig4-1": picture(found, False), "fig4-2": picture(found, True)})
+    return StudyResult(rows, {"fig4-1": picture(results, False), "fig4-2": picture(results, True)})
 
 
 def sampled_step(name: str) -> float:
@@ -145,13 +145,13 @@ def sampled_step(name: str) -> float:
     return STEPS[name][-1 if name == "StoermerVerlet" else 0]
 
 
-def picture(found: Mapping[str, xr.Dataset], weak: bool) -> Picture:
+def picture(results: Mapping[str, xr.Dataset], weak: bool) -> Picture:
     """E H(t) of each scheme, and its difference from the exact one."""
     figure, (above, below) = drawing.canvas(2, size=(8.0, 6.4), sharex=True)
     exact = DAMPED_KUBO.exact["energy"]
     t = np.linspace(0.0, TIMES[-1], 401)[1:]
     above.plot(t, exact(t), color="k", lw=2, label="exact solution")
-    chosen = [name for name in found if (name in WEAK) == weak]
+    chosen = [name for name in results if (name in WEAK) == weak]
     for style, name in zip(drawing.styles(), chosen, strict=False):
         h = sampled_step(name)
         times = np.rint(t / h) * h
@@ -159,13 +159,13 @@ def picture(found: Mapping[str, xr.Dataset], weak: bool) -> Picture:
         above.plot(times, np.where(values < 2.6, values, np.nan), **style, label=f"{name}, h = {h:g}")
         if np.max(np.abs(values)) < 2.6:
             below.plot(times, values - exact(times), **style)
-        seen = found[name].isel(time=slice(1, None))
+        seen = results[name].isel(time=slice(1, None))
         bars = {"fmt": "o", "ms": 3, "lw": 1, "color": style["color"]}
         above.errorbar(seen["time"], seen["energy"], 2.0 * seen["energy_stderr"], **bars)
     above.set(ylabel="E(H)", ylim=(0, 2.6))
     below.set(xlabel="time", ylabel="E(H) - exact")
     drawing.legend(figure)
-    kind, last = "weak" if weak else "mean-square", next(iter(found.values()))
+    kind, last = "weak" if weak else "mean-square", next(iter(results.values()))
     caption = (
         f"Mean energy of the damped Kubo oscillator, methods with {kind} convergence, T = {TIMES[-1]:g}, h in the "
         "legend. Lines: exact moments of each scheme, without sampling; below, their difference from the exact "

@@ -34,27 +34,27 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
         Row("H_erg of the Gibbs measure", PAPER, exact["ergodic_energy"](), remark="exact"),
         Row("E(H)(0)", None, exact["initial_energy"](), remark="exact"),
     ]
-    full, found, T = size is Size.FULL, {}, size.of(15.0, END, END)
+    full, results, T = size is Size.FULL, {}, size.of(15.0, END, END)
     square, weak = size.of(((), WEAK[3:4]), (SQUARE, WEAK), (SQUARE, WEAK))
     for name, h in (*square, *weak, TRAPPING):
         taken = (
             full_size.affordable(LENARD_BERNSTEIN.problem, name, h, END, PATHS) if full else size.of(64, SMALL, PATHS)
         )
         progress(f"{name}, h = {h:g}, {taken} paths")
-        found[name, h] = sampled(name, h, T, taken, block=None if full else taken // 2)  # one block per core, of two
-        late = found[name, h].sel(time=slice(0.5 * T, None))
+        results[name, h] = sampled(name, h, T, taken, block=None if full else taken // 2)  # one block per core, of two
+        late = results[name, h].sel(time=slice(0.5 * T, None))
         mean, stderr = float(late["energy"].mean()), float(late["energy_stderr"].max())
         part = full_size.remark(taken, PATHS) if full else ""
         remark = "; ".join(filter(None, (part, "the standard error is that of a single time")))
         rows.append(Row(f"{name}, h = {h:g}: E(H), mean over T/2..T", PAPER, mean, stderr, remark, T=T, h=h,
                         paths=taken))  # fmt: skip
-    rows.append(trapped(found[TRAPPING], TRAPPING[1], T, taken))
+    rows.append(trapped(results[TRAPPING], TRAPPING[1], T, taken))
     figures = {
         "fig4-5": initial(),
-        "fig4-6": energies(found, taken),
-        "fig4-7": late_energies(found, T, taken, square, weak),
-        "fig4-8": densities(found, T, taken, square),
-        "fig4-9": densities(found, T, taken, weak),
+        "fig4-6": energies(results, taken),
+        "fig4-7": late_energies(results, T, taken, square, weak),
+        "fig4-8": densities(results, T, taken, square),
+        "fig4-9": densities(results, T, taken, weak),
     }
     return StudyResult(rows, figures)
 
@@ -73,17 +73,17 @@ def sampled(name: str, h: float, T: float, paths: int, block: int | None) -> xr.
                                              Observable(shares, name="share", at=[T])])  # fmt: skip
 
 
-def shares_at_end(found: xr.Dataset) -> tuple[np.ndarray, np.ndarray]:
+def shares_at_end(result: xr.Dataset) -> tuple[np.ndarray, np.ndarray]:
     """The exact shares of x and of v, bin by bin."""
-    places, velocities = np.split(found["share"].values[-1], [len(PLACES) - 1])
+    places, velocities = np.split(result["share"].values[-1], [len(PLACES) - 1])
     return places, velocities
 
 
-def trapped(found: xr.Dataset, h: float, T: float, paths: int) -> Row:
+def trapped(result: xr.Dataset, h: float, T: float, paths: int) -> Row:
     """The share of particles trapped where they cross one period of the force (1/2) per step: |v| near 1/(2 h)."""
     v = 0.5 * (VELOCITIES[1:] + VELOCITIES[:-1])
     there = np.abs(np.abs(v) - 0.5 / h) < 0.35
-    ours = float(shares_at_end(found)[1][there].sum())
+    ours = float(shares_at_end(result)[1][there].sum())
     thermal = float(np.sum(LENARD_BERNSTEIN.exact["velocity_density"](v[there]) * np.diff(VELOCITIES)[there]))
     remark = f"trapped: {ours / thermal:.1f} times the Maxwellian's {thermal:.4f}"
     what = f"Midpoint, h = {h:g}: share of particles at |v| near 1/(2h) = {0.5 / h:.3g}"
@@ -100,12 +100,12 @@ def initial() -> Picture:
     return Picture(figure, "The density of particles at the start, exact: a beam of fast particles beside slow ones.")
 
 
-def energies(found: Runs, paths: int) -> Picture:
+def energies(results: Runs, paths: int) -> Picture:
     """Figure 4.6: E H(t) of DIRK, Heun and E1, and of the midpoint rule at the step that traps particles."""
     figure, ax = drawing.canvas(size=(8.0, 4.4))
-    chosen = [run for run in found if run[0] in ("DIRK", "Heun", "E1") or run == TRAPPING]
+    chosen = [run for run in results if run[0] in ("DIRK", "Heun", "E1") or run == TRAPPING]
     for style, (name, h) in zip(drawing.styles(), chosen, strict=False):
-        seen = found[name, h]
+        seen = results[name, h]
         drawing.error_band(ax, seen["time"], seen["energy"], seen["energy_stderr"], **style, label=f"{name}, h = {h:g}")
     ax.axhline(LENARD_BERNSTEIN.exact["ergodic_energy"](), color="k", ls=":", lw=1.5, label="Gibbs measure")
     ax.set(xlabel="time, dimensionless", ylabel="mean energy E(H), dimensionless")
@@ -117,12 +117,12 @@ def energies(found: Runs, paths: int) -> Picture:
     return Picture(figure, caption)
 
 
-def late_energies(found: Runs, T: float, paths: int, *halves: Sequence[tuple[str, float]]) -> Picture:
+def late_energies(results: Runs, T: float, paths: int, *halves: Sequence[tuple[str, float]]) -> Picture:
     """Figure 4.7: E H(t) of every method near the ergodic limit, mean-square (left) and weak (right)."""
     figure, axes = drawing.canvas(1, 2, size=(10.0, 4.8), sharey=True)
     for ax, runs, title in zip(axes, halves, ("mean-square methods", "weak methods"), strict=True):
         for style, (name, h) in zip(drawing.styles(), runs, strict=False):
-            late = found[name, h].sel(time=slice(0.5 * T, None))
+            late = results[name, h].sel(time=slice(0.5 * T, None))
             drawing.error_band(
                 ax, late["time"], late["energy"], late["energy_stderr"], **style, label=f"{name}, h = {h:g}"
             )
@@ -138,14 +138,14 @@ def late_energies(found: Runs, T: float, paths: int, *halves: Sequence[tuple[str
     return Picture(figure, caption)
 
 
-def densities(found: Runs, T: float, paths: int, runs: Sequence[tuple[str, float]]) -> Picture:
+def densities(results: Runs, T: float, paths: int, runs: Sequence[tuple[str, float]]) -> Picture:
     """Figures 4.8 and 4.9: the densities of x and v at the end, against the Gibbs measure."""
     figure, (left, right) = drawing.canvas(1, 2, size=(10.0, 4.4))
     x, v = np.linspace(0.0, 1.0, 401), np.linspace(-5.0, 5.0, 401)
     left.plot(x, LENARD_BERNSTEIN.exact["position_density"](x), color="k", lw=2, label="Gibbs measure")
     right.plot(v, LENARD_BERNSTEIN.exact["velocity_density"](v), color="k", lw=2)
     for style, (name, h) in zip(drawing.styles(), runs, strict=False):
-        places, velocities = shares_at_end(found[name, h])
+        places, velocities = shares_at_end(results[name, h])
         left.stairs(places / np.diff(PLACES), PLACES, baseline=None, **style, label=f"{name}, h = {h:g}")
         right.stairs(velocities / np.diff(VELOCITIES), VELOCITIES, baseline=None, **style)
     left.set(xlabel="position x modulo 1", ylabel="density of x", ylim=(0.0, None))

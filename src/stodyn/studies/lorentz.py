@@ -52,14 +52,14 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
             full_size.affordable(LORENTZ_COLLISIONS.problem, name, h, end, PATHS) if full else size.of(64, SMALL, PATHS)
         )
         progress(f"{name}, h = {h:g}, {paths} paths to {end:g}")
-        found = simulate(LORENTZ_COLLISIONS.problem, name, t=(0.0, end), dt=h, paths=paths, seed=53, progress=False,
+        result = simulate(LORENTZ_COLLISIONS.problem, name, t=(0.0, end), dt=h, paths=paths, seed=53, progress=False,
                          collect=Change(ENERGY, name="change", every=max(round(end / h) // 50, 1)))  # fmt: skip
-        mean, stderr, rms = (float(found[v][-1]) for v in ("change", "change_stderr", "change_rms"))
+        mean, stderr, rms = (float(result[v][-1]) for v in ("change", "change_stderr", "change_rms"))
         remark = "; ".join(filter(None, (f"rms {rms:.2g}", full_size.remark(paths, PATHS) if full else "")))
         rows.append(Row(f"{name}, h = {h:g}: E(H)({end:g}) - E(H)(0)", 0.0, mean, stderr, remark, T=end, h=h,
                         paths=paths))  # fmt: skip
         if (name, h) in weak:
-            drawing.error_band(ax, found["time"], 1.0 + found["change"], found["change_stderr"], **next(look),
+            drawing.error_band(ax, result["time"], 1.0 + result["change"], result["change_stderr"], **next(look),
                                label=f"{name}, h = {h:g}")  # fmt: skip
     ax.set(xlabel="time", ylabel="1 + E(H(t) - H(0))")
     drawing.legend(crowd)
@@ -72,12 +72,12 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
 
 def one_path(name: str, h: float, end: float) -> tuple[np.ndarray, np.ndarray]:
     """500 times, and H of one path at them."""
-    found = simulate(LORENTZ_COLLISIONS.problem, name, t=(0.0, end), dt=h, paths=1, seed=53, progress=False,
+    result = simulate(LORENTZ_COLLISIONS.problem, name, t=(0.0, end), dt=h, paths=1, seed=53, progress=False,
                      collect=Paths(1, every=max(round(end / h) // 500, 1)))  # fmt: skip
     params = LORENTZ_COLLISIONS.problem.params
     with jax.enable_x64(True):
-        H = jax.vmap(lambda t, x: ENERGY(t, x, params))(found["time"].values, found["path"].values[0])
-    return found["time"].values, np.asarray(H)
+        H = jax.vmap(lambda t, x: ENERGY(t, x, params))(result["time"].values, result["path"].values[0])
+    return result["time"].values, np.asarray(H)
 
 
 def estimate() -> float:

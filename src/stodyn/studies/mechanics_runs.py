@@ -19,13 +19,19 @@ from stodyn.studies.contract import Picture, Row, of_run
 
 
 def same_paths(
-    problem: Mechanical, methods: Mapping[str, GeneralisedAlpha], T: float, steps: int, paths: int, kept: int, seed: int
+    problem: Mechanical,
+    methods: Mapping[str, GeneralisedAlpha],
+    T: float,
+    steps: int,
+    paths: int,
+    saved: int,
+    seed: int,
 ) -> dict[str, Any]:
     """Label -> run. One seed: path i of every run is driven by the same Brownian path."""
     every = max(steps // 400, 1)
     return {
         label: simulate(problem, method, t=(0.0, T), dt=T / steps, paths=paths, seed=seed, progress=False,
-                        collect=[Moments(every=every), Paths(kept, every=every), Iterations(every=steps)])
+                        collect=[Moments(every=every), Paths(saved, every=every), Iterations(every=steps)])
         for label, method in methods.items()
     }  # fmt: skip
 

@@ -44,8 +44,8 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
     exact = exact_coefficients(galerkin["time"].values, 3, count)
     rows: list[Row] = []
     made: dict[str, Any] = {"T": END, "h": END / steps}
-    for label, found in (("Galerkin", galerkin), ("quadrature", quadrature)):
-        errors = np.abs(found["coefficient"].values - exact).max(axis=(0, 2))
+    for label, result in (("Galerkin", galerkin), ("quadrature", quadrature)):
+        errors = np.abs(result["coefficient"].values - exact).max(axis=(0, 2))
         for name, printed, ours in zip(names, TABLE_1[label], errors, strict=True):
             remark = J2 if name == "j2" else f"{steps} steps; against the closed form"
             rows.append(Row(f"Table 1, {label}, {name}", printed, float(ours), remark=remark, **made))

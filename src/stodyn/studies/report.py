@@ -33,7 +33,7 @@ def save(study: Study, size: Size, result: StudyResult, seconds: float, out: Pat
     files = [out / f"{name}.png" for name in result.figures]
     for file, picture in zip(files, result.figures.values(), strict=True):
         picture.figure.savefig(file, dpi=110)
-    found = {
+    fields = {
         "study": study.name,
         "title": study.title,
         "size": size.name.lower(),
@@ -46,7 +46,7 @@ def save(study: Study, size: Size, result: StudyResult, seconds: float, out: Pat
         "figures": {name: picture.caption for name, picture in result.figures.items()},
     }
     record = out / RECORD
-    record.write_text(json.dumps(found, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+    record.write_text(json.dumps(fields, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
     return [*files, record]
 
 
@@ -83,8 +83,8 @@ def write_pages(out: Path, studies: Iterable[Study]) -> list[Path]:
     if not stored:
         raise ValueError(f"{out}: it holds no results of studies; run stodyn reproduce all --out {out} first")
     papers = dict.fromkeys(study.paper for study, _ in stored)
-    kept = {study.name for study, _ in stored}
-    pages = {"index": index(papers, list(files), kept)} | {
+    names = {study.name for study, _ in stored}
+    pages = {"index": index(papers, list(files), names)} | {
         paper.page: page(paper, [(study, record) for study, record in stored if study.paper == paper])
         for paper in papers
     }
@@ -93,7 +93,7 @@ def write_pages(out: Path, studies: Iterable[Study]) -> list[Path]:
     return [out / f"{name}.md" for name in pages]
 
 
-def index(papers: Iterable[Paper], studies: Sequence[Study], kept: Collection[str]) -> str:
+def index(papers: Iterable[Paper], studies: Sequence[Study], names: Collection[str]) -> str:
     """The first page: the papers and their studies, with links to those that are kept."""
     parts = [
         "# Published experiments, repeated",
@@ -107,7 +107,7 @@ def index(papers: Iterable[Paper], studies: Sequence[Study], kept: Collection[st
         lines = []
         for study in (study for study in studies if study.paper == paper):
             title = heading(study.title)
-            link = f"[{title}]({paper.page}.md#{study.name})" if study.name in kept else f"{title} (not run here)"
+            link = f"[{title}]({paper.page}.md#{study.name})" if study.name in names else f"{title} (not run here)"
             lines.append(f"- {link}: `{study.name}`")
         parts.append("\n".join(lines))
     return joined(parts)

@@ -41,12 +41,12 @@ def run(size: Size, out: Path, progress) -> StudyResult:
     for ratio in (3.0, 30.0):
         progress(f"runs at 1 : {ratio:g}, {paths} paths")
         noise = first_order(ratio)
-        found = sd.simulate(driven(noise), "VanLoan", t=(0.0, 3.0), dt=0.5, paths=paths, seed=1, progress=False,
+        result = sd.simulate(driven(noise), "VanLoan", t=(0.0, 3.0), dt=0.5, paths=paths, seed=1, progress=False,
                           collect=sd.statistics.Moments(at=[3.0]))  # fmt: skip
         exact = 1.0 / (2.0 * POLE)
-        error, stderr = (float(found[name][0, 0]) / exact for name in ("variance", "variance_stderr"))
+        error, stderr = (float(result[name][0, 0]) / exact for name in ("variance", "variance_stderr"))
         rows.append(Row(f"runs with first-order noise, 1 : {ratio:g}, error [%]", None, 100 * (error - 1), 100 * stderr,
-                        f"exact {100 * first_order_error(ratio):.4g}", **of_run(found)))  # fmt: skip
+                        f"exact {100 * first_order_error(ratio):.4g}", **of_run(result)))  # fmt: skip
     return StudyResult(rows, figures)
 
 
@@ -70,8 +70,8 @@ def driven(noise: Coloured) -> SDE:
 
 def variance_error(noise: Coloured) -> float:
     """The relative error of the stationary variance against white noise, from the Lyapunov equation."""
-    found = coefficients(driven(noise))
-    P = van_loan.lyapunov(found.A, found.b.T @ found.b)
+    linear = coefficients(driven(noise))
+    P = van_loan.lyapunov(linear.A, linear.b.T @ linear.b)
     return float(2.0 * POLE * P[0, 0] - 1.0)
 
 

@@ -30,12 +30,12 @@ def states(count: int, seed: int = SEED) -> np.ndarray:
     powers = np.array([MULTIPLIER], np.uint64)
     while len(powers) < STRIDE:  # powers[k] = multiplier^(k+1), by doubling
         powers = np.concatenate([powers, powers * powers[-1] % np.uint64(MODULUS)])
-    found, last = [], np.uint64(seed)
+    numbers, last = [], np.uint64(seed)
     for begin in range(0, count, STRIDE):
         block = powers[: min(STRIDE, count - begin)] * last % np.uint64(MODULUS)
-        found.append(block)
+        numbers.append(block)
         last = block[-1]
-    return np.concatenate(found)
+    return np.concatenate(numbers)
 
 
 def uniforms(count: int, seed: int = SEED) -> np.ndarray:

@@ -74,12 +74,12 @@ def cycle(problem: Any, guess: float = 3.3, rtol: float = 1e-10) -> Cycle:
 
 def crossings(times: np.ndarray, u: np.ndarray, count: int) -> np.ndarray:
     """The first `count` times at which each path (paths, times) rises through LEVEL, by linear interpolation."""
-    found = np.empty((len(u), count))
+    crossing_times = np.empty((len(u), count))
     for path, values in enumerate(u):
         before = np.flatnonzero((values[:-1] < LEVEL) & (values[1:] >= LEVEL))[:count]
         share = (LEVEL - values[before]) / (values[before + 1] - values[before])
-        found[path] = times[before] + share * (times[before + 1] - times[before])
-    return found
+        crossing_times[path] = times[before] + share * (times[before + 1] - times[before])
+    return crossing_times
 
 
 def growth(ends: np.ndarray, groups: int = 16) -> tuple[float, float]:

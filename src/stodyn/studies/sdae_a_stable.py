@@ -63,12 +63,12 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
         return StudyResult(rows, figures)
     progress("two channels that do not commute")
     rows += with_areas(size.of(0, 500, 4000))
-    found: dict[Case, dict[str, np.ndarray]] = {}
+    results: dict[Case, dict[str, np.ndarray]] = {}
     for case in CIRCUITS[: size.of(0, 2, None)]:
         progress(f"transient noise: {case.name}")
-        found[case] = transient_noise(case)
-        rows += circuit_rows(case, found[case])
-    figures["circuits"] = drawn_circuits(found)
+        results[case] = transient_noise(case)
+        rows += circuit_rows(case, results[case])
+    figures["circuits"] = drawn_circuits(results)
     return StudyResult(rows, figures)
 
 
@@ -91,8 +91,8 @@ def largest_steps() -> list[Row]:
     """The longest step -h up to which a method is stable on dy = λ y dt + μ y dW with μ² = 0.95 · 2|λ|."""
     rows = []
     for method in (*PAPER, *OURS, *CHANNELS):
-        found = min(longest(method, sign) for sign in (1, -1))
-        step = "every step" if np.isinf(found) else found
+        length = min(longest(method, sign) for sign in (1, -1))
+        step = "every step" if np.isinf(length) else length
         rows.append(Row(f"{method.name}: largest |λ| Δt at k² = {NEAR:g} · 2|h|", None, step, remark="both signs of k"))
     return rows
 
@@ -154,13 +154,13 @@ def with_areas(paths: int) -> list[Row]:
     for each of the finest: with only 8, its own error would make the finest points unusable."""
     rows = []
     for method in (stiff.RK1W2MLevy, stiff.RK1A3MLevy, stiff.RK1A4MLevy, stiff.RK1ATMLevy):
-        found = strong_order(NONCOMMUTING_DAE, method, steps=(4, 8, 16, 32, 64), paths=paths, seed=5,
+        study = strong_order(NONCOMMUTING_DAE, method, steps=(4, 8, 16, 32, 64), paths=paths, seed=5,
                              reference=stiff.StiffMilsteinLevy, refine=64)  # fmt: skip
-        low, high, error = found.attrs["order_low"], found.attrs["order_high"], found["error"].values[-1]
+        low, high, error = study.attrs["order_low"], study.attrs["order_high"], study["error"].values[-1]
         words = f"in [{low:.2f}, {high:.2f}], error {error:.3e} with 64 steps"
         name = f"two channels that do not commute, {method.name}: order"
-        rows.append(Row(name, 1.0, found.attrs["order"], found.attrs["order_stderr"], words,
-                        4.0 * float(found["step"].max()), "T/4 to T/64", paths))  # fmt: skip
+        rows.append(Row(name, 1.0, study.attrs["order"], study.attrs["order_stderr"], words,
+                        4.0 * float(study["step"].max()), "T/4 to T/64", paths))  # fmt: skip
     return rows
 
 
@@ -241,9 +241,9 @@ def transient_noise(case: Case) -> dict[str, np.ndarray]:
     def deviations(method: Method, *more: int) -> np.ndarray:
         """σ at the times of the coarsest grid, one row per number of steps."""
         counts = (*case.steps, *more)
-        found = delivered_small_noise(circuit, method, circuit.span, counts)
+        delivered = delivered_small_noise(circuit, method, circuit.span, counts)
         return np.array([np.sqrt(moments.covariance[:: n // coarsest, index, index])
-                         for n, moments in zip(counts, found, strict=True)])  # fmt: skip
+                         for n, moments in zip(counts, delivered, strict=True)])  # fmt: skip
 
     reference = case.reference // 2, case.reference
     σ = {method.name: deviations(method, *(reference if method is stiff.RK1W2MLevy else ())) for method in IN_CIRCUITS}
@@ -266,12 +266,12 @@ def span(case: Case) -> float:
     return float(read(examples()[case.name]).span[1])
 
 
-def circuit_rows(case: Case, found: Mapping[str, np.ndarray]) -> list[Row]:
+def circuit_rows(case: Case, results: Mapping[str, np.ndarray]) -> list[Row]:
     rows = []
-    needed = {name: steps_wanted(case.steps, errors) for name, errors in found.items()}
-    for name, errors in found.items():
+    needed = {name: steps_wanted(case.steps, errors) for name, errors in results.items()}
+    for name, errors in results.items():
         seen = ", ".join(f"{error:.2g} ({n})" for n, error in zip(case.steps, errors, strict=True))
-        longer = ", ".join(f"{needed[other] / needed[name]:.2g} x that of {other}" for other in list(found)[:2])
+        longer = ", ".join(f"{needed[other] / needed[name]:.2g} x that of {other}" for other in list(results)[:2])
         beyond = "" if needed[name] <= case.steps[-1] else "beyond what was tried, on the line of its last two; "
         rows.append(Row(f"{case.name}, σ of {case.node} to 1 %: steps with {name}", None, needed[name],
                         remark=f"{beyond}a step {longer}; errors (steps): {seen}", T=span(case)))  # fmt: skip
@@ -335,10 +335,10 @@ def plane(size: int) -> Picture:
     return Picture(figure, caption)
 
 
-def drawn_solves(found: Mapping[str, np.ndarray], what: str, paths: int) -> Picture:
+def drawn_solves(results: Mapping[str, np.ndarray], what: str, paths: int) -> Picture:
     """Errors against the number of systems solved."""
     figure, ax = drawing.canvas(size=(7.6, 4.4))
-    for style, (name, errors) in zip(drawing.styles(markers=True), found.items(), strict=False):
+    for style, (name, errors) in zip(drawing.styles(markers=True), results.items(), strict=False):
         ax.loglog(SOLVES.get(name, 3) * 2.0 ** np.arange(len(errors)), errors, **style, label=name)
     ax.set(xlabel="systems of equations solved", ylabel="root mean square error at T")
     drawing.legend(figure)
@@ -349,10 +349,10 @@ def drawn_solves(found: Mapping[str, np.ndarray], what: str, paths: int) -> Pict
     return Picture(figure, caption)
 
 
-def drawn_circuits(found: Mapping[Case, Mapping[str, np.ndarray]]) -> Picture:
+def drawn_circuits(results: Mapping[Case, Mapping[str, np.ndarray]]) -> Picture:
     """Errors of σ against the number of steps, one panel per circuit."""
-    figure, axes = drawing.canvas(1, len(found), size=(3.4 * len(found) + 1.0, 4.2), squeeze=False)
-    for ax, (case, errors_of) in zip(axes[0], found.items(), strict=True):
+    figure, axes = drawing.canvas(1, len(results), size=(3.4 * len(results) + 1.0, 4.2), squeeze=False)
+    for ax, (case, errors_of) in zip(axes[0], results.items(), strict=True):
         for style, (name, errors) in zip(drawing.styles(markers=True), errors_of.items(), strict=False):
             ax.loglog(case.steps, errors, **style, label=name)
         ax.axhline(WANTED, color="k", lw=0.8)

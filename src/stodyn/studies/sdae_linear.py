@@ -64,11 +64,11 @@ def convergence(model: Model, what: str, figure: str, size: Size, progress: Call
     """Errors and slopes of the seven methods on a model: the paper's ten step sizes, or the first of them."""
     fine = increments(size.of(40, PATHS, PATHS))
     halvings = range(size.of(4, 7, 10))
-    rows, found = [], {}
+    rows, results = [], {}
     for method in METHODS[: size.of(2, 7, 7)]:
         progress(method.name)
         squares = squared_errors(method, model, fine, halvings)
-        errors = found[method.name] = np.sqrt(squares.mean(axis=1))
+        errors = results[method.name] = np.sqrt(squares.mean(axis=1))
         order, last, spread = ORDERS.get(method.name, 1.0), slope(errors, 4), slope_error(squares[-4:])
         finest = f"2^-{4 + halvings[-4]} to 2^-{4 + halvings[-1]}"
         rows.append(
@@ -90,20 +90,20 @@ def convergence(model: Model, what: str, figure: str, size: Size, progress: Call
                 )
             )
     name = figure.replace(" ", "").replace(".", "").lower()
-    return StudyResult(rows, {name: drawn(found, what, len(fine))})
+    return StudyResult(rows, {name: drawn(results, what, len(fine))})
 
 
-def drawn(found: Mapping[str, np.ndarray], what: str, paths: int) -> Picture:
+def drawn(results: Mapping[str, np.ndarray], what: str, paths: int) -> Picture:
     """Errors against step sizes, as the paper draws them."""
     figure, ax = drawing.canvas(size=(7.6, 4.6))
-    for style, (name, errors) in zip(drawing.styles(markers=True), found.items(), strict=False):
+    for style, (name, errors) in zip(drawing.styles(markers=True), results.items(), strict=False):
         h = END / 2.0 ** np.arange(len(errors))
         hollow = {"mfc": "none", "ms": 8, "lw": 0} if name == "RK1W3" else {}  # it lies on RK1W2
         ax.plot(h, errors, **style | hollow, label=name)
     ax.set_xscale("log", base=2)
     ax.set_yscale("log", base=2)
-    drawing.slope_guide(ax, h, 0.5, 1.5 * max(errors[0] for errors in found.values()))
-    drawing.slope_guide(ax, h, 1.0, 0.6 * min(errors[0] for errors in found.values()))
+    drawing.slope_guide(ax, h, 0.5, 1.5 * max(errors[0] for errors in results.values()))
+    drawing.slope_guide(ax, h, 1.0, 0.6 * min(errors[0] for errors in results.values()))
     ax.set(xlabel="step h", ylabel="root mean square error at T")
     drawing.legend(figure)
     caption = (

@@ -19,7 +19,7 @@ STEPS = (4, 8, 16, 32, 64, 128)
 
 
 def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
-    found = convergence(NONLINEAR_DAE, "The nonlinear SDAE of index 1 (example 2)", "Fig. 6", size, progress)
+    result = convergence(NONLINEAR_DAE, "The nonlinear SDAE of index 1 (example 2)", "Fig. 6", size, progress)
     progress("two channels, with areas and without")
     paths = size.of(50, 400, 2000)
     studies = areas(paths, size.of(1, 3, 3))
@@ -29,7 +29,7 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
             float(study["step"].max()) * STEPS[0], f"1/{STEPS[0]} to 1/{STEPS[-1]} of T", paths)
         for name, study in studies.items()
     ]  # fmt: skip
-    return StudyResult([*found.rows, *rows], {**found.figures, "areas": drawn(studies, paths)})
+    return StudyResult([*result.rows, *rows], {**result.figures, "areas": drawn(studies, paths)})
 
 
 def areas(paths: int, last: int) -> dict[str, Any]:

@@ -31,8 +31,8 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
         for sign in (1, -1)[: ONE_SIGN[method.name]]:
             where = f", k {'>' if sign > 0 else '<'} 0" if ONE_SIGN[method.name] == 2 else ""
             for h in (-0.1, -1.0, -5.0, -20.0):
-                found = stability.largest_noise(method, h, sign)
-                rows.append(Row(f"{method.name}: largest k² at h = {h:g}{where}", None, found, remark="equation: -2h"))
+                noise = stability.largest_noise(method, h, sign)
+                rows.append(Row(f"{method.name}: largest k² at h = {h:g}{where}", None, noise, remark="equation: -2h"))
         verdict = stability.a_stability(method)
         paper = "A-stable" if method.name in A_STABLE else "not A-stable"
         ours = "A-stable" if verdict.a_stable else "not A-stable"

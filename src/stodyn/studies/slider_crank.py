@@ -28,17 +28,17 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
     runs = same_paths(model.problem, methods, T, round(T / H), paths, min(paths, KEPT), seed=5)
     axis, clock = "deflection q₁ [m]", "time [s]"
     rows, figures = [], {"fig5": path_of_each(runs, "q1", axis, "Middle of the connecting rod", clock)}
-    for label, found in runs.items():
-        rows += moments_at_end(label, found, ("q1",))
-        made = of_run(found)
+    for label, result in runs.items():
+        rows += moments_at_end(label, result, ("q1",))
+        made = of_run(result)
         rows.append(
-            Row(f"{label}: rms rate of q4 (longitudinal), m/s", None, *ringing(found), "high frequencies", **made)
+            Row(f"{label}: rms rate of q4 (longitudinal), m/s", None, *ringing(result), "high frequencies", **made)
         )
         rows.append(
             Row(
                 f"{label}: drift off the constraints, m",
                 None,
-                drift(found),
+                drift(result),
                 None,
                 "largest over paths and times",
                 **made,
@@ -47,8 +47,8 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
     if size is Size.FULL:
         progress("two-node elements")
         two = same_paths(SLIDER_CRANK(noise=0.5, elements=4).problem, methods, T, round(T / H), paths, 4, seed=5)
-        for label, found in two.items():
-            rows += moments_at_end(f"4 two-node elements, {label}", found, ("q1",))
+        for label, result in two.items():
+            rows += moments_at_end(f"4 two-node elements, {label}", result, ("q1",))
         figures["fig5-two-node"] = path_of_each(two, "q1", axis, "The same with 4 two-node elements", clock)
     if size is not Size.TINY:
         progress("without noise")
@@ -62,15 +62,15 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
     return StudyResult(rows, figures)
 
 
-def ringing(found) -> tuple[float, float]:
+def ringing(result) -> tuple[float, float]:
     """The root mean square of the rate of q4 over times and recorded paths, and its standard error."""
-    squares = (found["path"].sel(component="dq4") ** 2).mean("time").values
+    squares = (result["path"].sel(component="dq4") ** 2).mean("time").values
     size = float(np.sqrt(squares.mean()))
     return size, float(squares.std(ddof=1) / np.sqrt(len(squares)) / (2.0 * size))
 
 
-def drift(found) -> float:
-    return float(np.abs(SLIDER_CRANK.exact["constraints"](found["time"].values, found["path"].values)).max())
+def drift(result) -> float:
+    return float(np.abs(SLIDER_CRANK.exact["constraints"](result["time"].values, result["path"].values)).max())
 
 
 def estimate() -> float:

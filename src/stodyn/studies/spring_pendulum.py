@@ -26,19 +26,19 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
     paths = size.of(8, 4096, 100_000)
     progress(f"{paths} paths with ρ = 0 and ρ = 1 on the same Brownian paths")
     runs = same_paths(SPRING_PENDULUM.problem, by_rho(*(0.0, 1.0)[: size.of(1, 2, 2)]), T, 400, paths, 5, seed=27)
-    for number, (label, found) in zip((27, 29), runs.items(), strict=False):
+    for number, (label, result) in zip((27, 29), runs.items(), strict=False):
         what = f"Stiff spring pendulum, {label}"
-        figures[f"fig{number}"] = several_paths(found, "x", "horizontal position x", what)
-        figures[f"fig{number + 1}"] = several_paths(found, "y", "vertical position y (down)", what)
-        rows += moments_at_end(label, found, ("x", "y"))
+        figures[f"fig{number}"] = several_paths(result, "x", "horizontal position x", what)
+        figures[f"fig{number + 1}"] = several_paths(result, "y", "vertical position y (down)", what)
+        rows += moments_at_end(label, result, ("x", "y"))
     for rho in size.of((0.0,), (0.0, 0.4, 1.0), tuple(PAPER)):
         progress(f"Newton iterations, ρ = {rho:g}")
         for h, printed in list(zip(STEPS, PAPER[rho], strict=True))[-size.of(1, 3, 3) :]:
             steps = math.ceil(T / h - 1e-9)
             options = by_rho(rho, tol=1e-12)  # of 1 + max|φ|: near the paper's 1e-11 where φ is of the order of 10
-            (found,) = same_paths(SPRING_PENDULUM.problem, options, steps * h, steps, 64, 1, seed=27).values()
+            (result,) = same_paths(SPRING_PENDULUM.problem, options, steps * h, steps, 64, 1, seed=27).values()
             remark = "from φ of the last step; the paper's counts suggest that it starts from x' = x"
-            rows.append(newton_row(f"ρ = {rho:g}, h = {h:g}", found, steps, printed, remark))
+            rows.append(newton_row(f"ρ = {rho:g}, h = {h:g}", result, steps, printed, remark))
     return StudyResult(rows, figures)
 
 

@@ -29,17 +29,17 @@ H, STEPS = 0.05, 200
 def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
     rows: list[Row] = []
     steppers = {name: method for name, method in catalogue().items() if isinstance(method, Method)}
-    found: dict[str, Verdict] = {}
+    verdicts: dict[str, Verdict] = {}
     twice: dict[str, float] = {}
     for name, method in steppers.items():
         if size is not Size.TINY or name in TINY:
             progress(f"{name}: symplectic form and volume")
             verdict = conservation.verdict(method)
             if any(value is not None for value in verdict):
-                found[name] = verdict
+                verdicts[name] = verdict
             if size is not Size.TINY and name in PAPERS and (defect := two_channel_defect(name)) is not None:
                 twice[name] = defect
-    for name, verdict in found.items():
+    for name, verdict in verdicts.items():
         rows += verdict_rows(name, verdict)
     rows += [Row(f"{name}: max |J'ΩJ - Ω|, no forces, two channels", None, defect, remark=_word(defect), h=0.1)
              for name, defect in twice.items()]  # fmt: skip
@@ -48,16 +48,16 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
     for name in size.of(PAPERS[-1:], PAPERS, PAPERS):
         progress(f"{name}: angular momentum over {STEPS} steps")
         rows.append(momentum_row(name, size.of(2, STEPS, STEPS)))
-    return StudyResult(rows, {"defects": picture(found)})
+    return StudyResult(rows, {"defects": picture(verdicts)})
 
 
-def verdict_rows(name: str, found: Verdict) -> Iterator[Row]:
-    if found.symplectic is not None:
-        yield Row(f"{name}: max |J'ΩJ - Ω|, no forces", None, found.symplectic, remark=_word(found.symplectic), h=0.1)
-    if found.qs1 is not None and found.qs2 is not None:
-        verdict = "quasi-symplectic" if found.quasi_symplectic else "not quasi-symplectic"
-        yield Row(f"{name}: QS1, defect without friction", None, found.qs1, remark=_word(found.qs1), h=0.1)
-        yield Row(f"{name}: QS2, spread of det J over states", None, found.qs2, remark=verdict, h=0.1)
+def verdict_rows(name: str, own: Verdict) -> Iterator[Row]:
+    if own.symplectic is not None:
+        yield Row(f"{name}: max |J'ΩJ - Ω|, no forces", None, own.symplectic, remark=_word(own.symplectic), h=0.1)
+    if own.qs1 is not None and own.qs2 is not None:
+        verdict = "quasi-symplectic" if own.quasi_symplectic else "not quasi-symplectic"
+        yield Row(f"{name}: QS1, defect without friction", None, own.qs1, remark=_word(own.qs1), h=0.1)
+        yield Row(f"{name}: QS2, spread of det J over states", None, own.qs2, remark=verdict, h=0.1)
 
 
 @functools.cache
@@ -91,10 +91,10 @@ def conformal_rows(names: tuple[str, ...]) -> Iterator[Row]:
     )
     for name in names:
         noise = conservation.draw_increment(_method(name), 1, 0.1, seed=5)
-        found = conservation.conformal_factor(damped, _method(name), damped.example_start(), noise)
-        word = "conformal" if found.defect < conservation.TOLERANCE else "not conformal"
-        yield Row(f"{name}: conformal factor c", None, found.factor, remark=f"the flow's is {found.exact:.8g}", h=0.1)
-        yield Row(f"{name}: max |J'ΩJ - cΩ|", None, found.defect, remark=word, h=0.1)
+        factor = conservation.conformal_factor(damped, _method(name), damped.example_start(), noise)
+        word = "conformal" if factor.defect < conservation.TOLERANCE else "not conformal"
+        yield Row(f"{name}: conformal factor c", None, factor.factor, remark=f"the flow's is {factor.exact:.8g}", h=0.1)
+        yield Row(f"{name}: max |J'ΩJ - cΩ|", None, factor.defect, remark=word, h=0.1)
 
 
 def momentum_row(name: str, steps: int) -> Row:
@@ -106,29 +106,29 @@ def momentum_row(name: str, steps: int) -> Row:
         lambda t, q, p: -0.05 * (q @ p) * q,
         start=([1.0, 0.2], [-0.3, 0.8]),
     )
-    found = conservation.momentum_balance(
+    balance = conservation.momentum_balance(
         rotating, _method(name), lambda q: jnp.stack([-q[1], q[0]]), dt=H, steps=steps
     )
-    kept = "kept" if found.drift < 1e-13 else "not kept"
+    verdict = "kept" if balance.drift < 1e-13 else "not kept"
     quantity = f"{name}: max |L_k - L_0| of the angular momentum"
-    return Row(quantity, None, found.drift, remark=kept, T=H * steps, h=H, paths=1)
+    return Row(quantity, None, balance.drift, remark=verdict, T=H * steps, h=H, paths=1)
 
 
-def picture(found: Mapping[str, Verdict]) -> Picture:
+def picture(verdicts: Mapping[str, Verdict]) -> Picture:
     """The defects of every method, on a logarithmic scale."""
-    figure, axes = drawing.canvas(1, 3, size=(10.0, 1.2 + 0.19 * len(found)), sharey=True, sharex=True)
+    figure, axes = drawing.canvas(1, 3, size=(10.0, 1.2 + 0.19 * len(verdicts)), sharey=True, sharex=True)
     titles = ("symplectic form, no forces", "symplectic form, no friction (QS1)", "spread of volume (QS2)")
     for ax, title, kind in zip(axes, titles, ("symplectic", "qs1", "qs2"), strict=True):
-        for row, verdict in enumerate(found.values()):
+        for row, verdict in enumerate(verdicts.values()):
             defect = getattr(verdict, kind)
             if defect is not None:
-                kept = defect < conservation.TOLERANCE
-                ax.plot(max(defect, 1e-18), row, "o" if kept else "X", color=GREEN if kept else ORANGE, ms=5)
+                is_kept = defect < conservation.TOLERANCE
+                ax.plot(max(defect, 1e-18), row, "o" if is_kept else "X", color=GREEN if is_kept else ORANGE, ms=5)
         ax.axvline(conservation.TOLERANCE, color="k", lw=0.8)
         ax.set(xscale="log", xlabel="defect", title=title, xlim=(3e-19, 3.0), xticks=[1e-18, 1e-12, 1e-6, 1.0])
         ax.minorticks_off()
-    axes[0].set_yticks(range(len(found)), list(found), fontsize="x-small")
-    axes[0].set(ylim=(len(found) - 0.5, -0.5), ylabel="method")
+    axes[0].set_yticks(range(len(verdicts)), list(verdicts), fontsize="x-small")
+    axes[0].set(ylim=(len(verdicts) - 0.5, -0.5), ylabel="method")
     caption = (
         "What every method of the catalogue keeps in one step of h = 0.1, one draw of its noise: a dot left of the "
         "line is rounding, a cross right of it a defect. An empty place: the method does not take that system."

@@ -36,21 +36,25 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
         Row("H_erg in the averaging limit", None, VAN_DER_POL.exact["averaging_limit"]()),
         *(Row(f"E(H)({t:g}), averaged equation", None, float(averaged(t)), remark="error O(ν)", T=t) for t in AT),
     ]
-    full, found, T = size is Size.FULL, {}, size.of(50.0, END, END)
+    full, results, T = size is Size.FULL, {}, size.of(50.0, END, END)
     square, weak, too_long = size.of((SQUARE[3:4], WEAK[2:3], TOO_LONG[1:2]), *[(SQUARE, WEAK, TOO_LONG)] * 2)
     for name, h in (*square, *weak, *too_long):
         taken = full_size.affordable(VAN_DER_POL.problem, name, h, END, PATHS) if full else size.of(64, SMALL, PATHS)
         progress(f"{name}, h = {h:g}, {taken} paths")
-        found[name, h] = sampled(name, h, T, taken, block=None if full else taken // 2)  # one block per core, of two
+        results[name, h] = sampled(name, h, T, taken, block=None if full else taken // 2)  # one block per core, of two
         for t in AT if name == "DIRK" and T == END else (T,):
-            mean, stderr = (float(found[name, h][v].sel(time=t, method="nearest")) for v in ("energy", "energy_stderr"))
+            mean, stderr = (
+                float(results[name, h][v].sel(time=t, method="nearest")) for v in ("energy", "energy_stderr")
+            )
             distance = f"{(mean - float(averaged(t))) / stderr:+.1f} standard errors from the averaged equation"
             if (name, h) in too_long:
                 distance = f"too long a step: the limit is shifted to about {predicted(name, h):.3g}"
             part = full_size.remark(taken, PATHS) if full else ""
             rows.append(Row(f"{name}, h = {h:g}: E(H)({t:g})", None, mean, stderr,
                             "; ".join(filter(None, (distance, part))), T=t, h=h, paths=taken))  # fmt: skip
-    return StudyResult(rows, {"fig4-3": whole(found, limit, taken), "fig4-4": end(found, limit, taken, square, weak)})
+    return StudyResult(
+        rows, {"fig4-3": whole(results, limit, taken), "fig4-4": end(results, limit, taken, square, weak)}
+    )
 
 
 def sampled(name: str, h: float, T: float, paths: int, block: int | None) -> xr.Dataset:
@@ -59,15 +63,15 @@ def sampled(name: str, h: float, T: float, paths: int, block: int | None) -> xr.
                     collect=Observable(energy_of(VAN_DER_POL.problem), name="energy", every=every))  # fmt: skip
 
 
-def whole(found: dict[tuple[str, float], xr.Dataset], limit: float, paths: int) -> Picture:
+def whole(results: dict[tuple[str, float], xr.Dataset], limit: float, paths: int) -> Picture:
     """Figure 4.3: E H(t) of DIRK, Heun and E1."""
     figure, ax = drawing.canvas(size=(8.0, 4.4))
     grid = np.linspace(0.0, END, 201)
     ax.plot(grid, VAN_DER_POL.exact["averaged_energy"](grid), color="k", lw=2, label="averaged equation")
     ax.axhline(limit, color="k", ls=":", lw=1, label="ergodic limit")
-    chosen = [run for run in found if run[0] in ("DIRK", "Heun", "E1")]
+    chosen = [run for run in results if run[0] in ("DIRK", "Heun", "E1")]
     for style, (name, h) in zip(drawing.styles(), chosen, strict=False):
-        seen = found[name, h]
+        seen = results[name, h]
         drawing.error_band(ax, seen["time"], seen["energy"], seen["energy_stderr"], **style, label=f"{name}, h = {h:g}")
     ax.set(xlabel="time, dimensionless", ylabel="mean energy E(H), dimensionless", ylim=(0.9, 4.0))
     drawing.legend(figure)
@@ -80,7 +84,7 @@ def whole(found: dict[tuple[str, float], xr.Dataset], limit: float, paths: int) 
 
 
 def end(
-    found: dict[tuple[str, float], xr.Dataset], limit: float, paths: int, *halves: Sequence[tuple[str, float]]
+    results: dict[tuple[str, float], xr.Dataset], limit: float, paths: int, *halves: Sequence[tuple[str, float]]
 ) -> Picture:
     """Figure 4.4: every method near the ergodic limit, mean-square (left) and weak (right), with its standard error."""
     figure, axes = drawing.canvas(1, 2, size=(10.0, 4.8), sharey=True)
@@ -90,7 +94,7 @@ def end(
         ax.axhline(limit, color="k", ls=":", lw=1, label="Fokker-Planck")
         ax.plot(grid, VAN_DER_POL.exact["averaged_energy"](grid), color="k", lw=2, label="averaged equation")
         for style, (name, h) in zip(drawing.styles(), runs, strict=False):
-            late = found[name, h].sel(time=slice(4000.0 - h, None))
+            late = results[name, h].sel(time=slice(4000.0 - h, None))
             drawing.error_band(
                 ax, late["time"], late["energy"], late["energy_stderr"], **style, label=f"{name}, h = {h:g}"
             )

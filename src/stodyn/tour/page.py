@@ -24,14 +24,14 @@ def write(out: Path, visits: Sequence[tuple[Stop, Findings, float]]) -> Path:
         "<p>One noisy system from each field. Every number has its standard error and stands beside the truth; z is "
         "the distance between them in standard errors. By chance, one z in twenty is beyond 2.</p>",
     ]
-    for stop, found, seconds in visits:
+    for stop, answer, seconds in visits:
         parts.append(f"<h2>{html.escape(stop.question)}</h2>")
         parts.append("<table><tr><th></th><th>stodyn</th><th>standard error</th><th>truth</th><th>z</th></tr>")
-        for a in found.answers:
+        for a in answer.answers:
             numbers = (f"{a.ours:.4g}", f"{a.stderr:.1g}", f"{a.truth:.4g}", f"{a.z:+.1f}")
             cells = "".join(f"<td>{number}</td>" for number in numbers)
             parts.append(f"<tr><td>{html.escape(a.quantity)}</td>{cells}</tr>")
-        parts.append(f"</table><p class=run>{html.escape(found.run)}, {seconds:.1f} s with compiling. The truth: ")
+        parts.append(f"</table><p class=run>{html.escape(answer.run)}, {seconds:.1f} s with compiling. The truth: ")
         image = f"<img src='{stop.name}.png' alt='{html.escape(stop.question)}'>"
         parts.append(f"{html.escape(stop.truth)}.</p><p>{image}</p>")
         source = inspect.getsource(inspect.getmodule(stop.visit) or stop.visit)

@@ -232,8 +232,8 @@ def _optimised(f: np.ndarray, S: np.ndarray, weight: np.ndarray, order: int, zer
             weight[:, None] * _slopes(unpacked(v), ω), share * active[:, None] * _slopes(unpacked(v), outside)
         ])  # fmt: skip
 
-    found = scipy.optimize.least_squares(off, guess, slopes, bounds=(lower, upper), max_nfev=200, x_scale=1.0)
-    return unpacked(found.x)
+    fit = scipy.optimize.least_squares(off, guess, slopes, bounds=(lower, upper), max_nfev=200, x_scale=1.0)
+    return unpacked(fit.x)
 
 
 def _log_density(sections: _Sections, ω: np.ndarray) -> np.ndarray:
@@ -274,8 +274,8 @@ def _through(sections: _Sections, name: str):
     """The filter itself."""
 
     def roots(pairs: np.ndarray, ones: np.ndarray) -> np.ndarray:
-        found = [np.roots([1.0, 2.0 * math.exp(ω + ζ), math.exp(2.0 * ω)]) for ω, ζ in pairs]
-        return np.concatenate([*found, -np.exp(ones)]).astype(complex)
+        pairs_of_roots = [np.roots([1.0, 2.0 * math.exp(ω + ζ), math.exp(2.0 * ω)]) for ω, ζ in pairs]
+        return np.concatenate([*pairs_of_roots, -np.exp(ones)]).astype(complex)
 
     z, p = roots(sections.zeros, sections.zero), roots(sections.poles, sections.pole)
     # At ω = 0 the one-sided density is exp(gain) = 2 |H(0)|².

@@ -56,13 +56,13 @@ def relaxing(frequency: ArrayLike, psd: ArrayLike, name: str = "y", per_decade: 
     corners = _corners(f, per_decade)
     shapes = 1.0 / (1.0 + (f[:, None] / corners) ** 2)
     weights = _weights(shapes / G[:, None], np.ones(len(f)))
-    kept = weights > NEGLIGIBLE * weights.max()
+    is_kept = weights > NEGLIGIBLE * weights.max()
     # One-sided: w/(1 + (f/f_k)²) has the variance π f_k w/2, and the rate 2π f_k.
-    rates, variances = 2.0 * np.pi * corners[kept], 0.5 * np.pi * corners[kept] * weights[kept]
-    noise = Coloured(np.diag(-rates), np.diag(np.sqrt(2.0 * rates * variances)), np.ones((1, kept.sum())), name)
-    found = 2.0 * noise.spectrum(f)[:, 0, 0].real
-    off = DECIBEL * np.log(found / G)
-    in_band = float(np.trapezoid(found, f))
+    rates, variances = 2.0 * np.pi * corners[is_kept], 0.5 * np.pi * corners[is_kept] * weights[is_kept]
+    noise = Coloured(np.diag(-rates), np.diag(np.sqrt(2.0 * rates * variances)), np.ones((1, is_kept.sum())), name)
+    density = 2.0 * noise.spectrum(f)[:, 0, 0].real
+    off = DECIBEL * np.log(density / G)
+    in_band = float(np.trapezoid(density, f))
     fit = Fit(len(rates), float(np.abs(off).max()), float(np.sqrt(np.mean(off**2))), float(np.trapezoid(G, f)), in_band,
               float(noise.variance[0]))  # fmt: skip
     return dataclasses.replace(noise, fit=fit)
@@ -173,8 +173,8 @@ def at_points(
     called = tuple(f"y{i}" for i in range(p)) if names is None else tuple(names)
     noise = Coloured(scipy.linalg.block_diag(*A), scipy.linalg.block_diag(*B), C, called)
     decibel = DECIBEL * np.log1p(off[:, 0])
-    found = 2.0 * noise.spectrum(f)[:, 0, 0].real
-    variances = float(np.trapezoid(G, f)), float(np.trapezoid(found, f)), float(noise.variance[0])
+    density = 2.0 * noise.spectrum(f)[:, 0, 0].real
+    variances = float(np.trapezoid(G, f)), float(np.trapezoid(density, f)), float(noise.variance[0])
     fit = Fit(len(noise.A), float(np.abs(decibel).max()), float(np.sqrt(np.mean(decibel**2))), *variances)
     return dataclasses.replace(noise, fit=fit)
 

@@ -95,11 +95,11 @@ class Coloured:
     def autocovariance(self, lag: ArrayLike) -> np.ndarray:
         """E y(t + lag) y(t)' (..., p, p): C exp(A lag) P C' for lag >= 0, its transpose at -lag below."""
         lags = np.asarray(lag, float)
-        found = np.empty((*lags.shape, len(self.C), len(self.C)))
+        covariances = np.empty((*lags.shape, len(self.C), len(self.C)))
         for index, τ in np.ndenumerate(lags):
             one = self.C @ scipy.linalg.expm(self.A * abs(τ)) @ self.state_covariance @ self.C.T
-            found[index] = one if τ >= 0 else one.T
-        return found
+            covariances[index] = one if τ >= 0 else one.T
+        return covariances
 
     def spectrum(self, frequency: ArrayLike, dt: float | None = None) -> np.ndarray:
         """The density (..., p, p) at frequencies in cycles per unit of time, two-sided: ∫ S df is the covariance.

@@ -47,8 +47,8 @@ class ArrayTraces(Arrays):
             return values[id(value)]
 
         for equation in equations:
-            found = self.apply(equation, [read(v) for v in equation.inputs])
-            for value, array in zip(equation.outputs, found, strict=True):
+            outputs = self.apply(equation, [read(v) for v in equation.inputs])
+            for value, array in zip(equation.outputs, outputs, strict=True):
                 values[id(value)] = self.kept(array) if self._is_kept(value, array) else array
         return [read(v) for v in results]
 
@@ -70,8 +70,8 @@ class ArrayTraces(Arrays):
             return [known]
         rule = VIEWS.get(name) or TURNS.get(name)
         if rule is not None:
-            found = rule(self, equation, inputs)
-            return found if isinstance(found, list) else [found]
+            results = rule(self, equation, inputs)
+            return results if isinstance(results, list) else [results]
         if name in ELEMENTWISE:
             return [self.elementwise(equation, inputs)]
         raise Unprintable(f"primitive {name} is not among the operations that are printed as loops")

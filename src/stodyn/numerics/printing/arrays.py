@@ -248,13 +248,13 @@ class Arrays:
         first = x.reshape(-1)[:1]
         if x.ndim == 0:
             entry = self.graph.literal(first[0]) if x.dtype.kind == "f" else first[0]
-            found = Array((), x.dtype, lambda index: entry)
+            array = Array((), x.dtype, lambda index: entry)
         elif x.size and (x == first[0]).all() and (x.dtype.kind != "f" or (np.signbit(x) == np.signbit(first)).all()):
-            found = Array(x.shape, x.dtype, lambda index: first[0])
+            array = Array(x.shape, x.dtype, lambda index: first[0])
         else:
-            found = Array(x.shape, x.dtype, lambda index: self._entry_of_table(x, index))
-        found.known = x
-        return found
+            array = Array(x.shape, x.dtype, lambda index: self._entry_of_table(x, index))
+        array.known = x
+        return array
 
     def _entry_of_table(self, x: np.ndarray, index: Index) -> Entry:
         if all(map(is_known, index)):
@@ -301,16 +301,16 @@ class Arrays:
             self._begin(x.shape)
         assert self._open is not None
         try:
-            found = self._entries(self._open, x)
+            entries = self._entries(self._open, x)
         except Shifted:
             self._begin(x.shape)
-            found = self._entries(self._open, x)
+            entries = self._entries(self._open, x)
         if not isinstance(into, Buffer):
-            nodes = [entry for _, entry in found if isinstance(entry, Node)]
+            nodes = [entry for _, entry in entries if isinstance(entry, Node)]
             kind = any(node.lane for node in nodes), any(node.moves for node in nodes)
             into = Buffer("scratch", 0, x.shape, x.dtype, *kind) if into is None else into(*kind)
         leading = () if row is None else (row,)
-        places = [(self.place(into.shape, (*leading, *index)), entry) for index, entry in found]
+        places = [(self.place(into.shape, (*leading, *index)), entry) for index, entry in entries]
         self._open.stores += [(into, place, entry) for place, entry in places]
         self._pending[id(into)] = {int(p) if is_known(p) else id(p): entry for p, entry in places}
         return into

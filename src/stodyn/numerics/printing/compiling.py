@@ -219,5 +219,5 @@ def with_numbers_in_memory(text: str) -> str:
         return text
     words = ", ".join(f"0x{word}" for word in places)
     memory = f".const .align 8 .b64 numbers[{len(places)}] = {{{words}}};\n"
-    found = "\n".join(lines).replace(HEAD, HEAD + memory, 1) + "\n"
-    return found.replace("\n{\n", f"\n{{\n\t.reg .f64 \t%number<{loads}>;\n")
+    moved = "\n".join(lines).replace(HEAD, HEAD + memory, 1) + "\n"
+    return moved.replace("\n{\n", f"\n{{\n\t.reg .f64 \t%number<{loads}>;\n")

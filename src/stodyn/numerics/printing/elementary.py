@@ -104,8 +104,8 @@ def definitions(
         kind = "noinline cold " if entry.cold else "alwaysinline " if inlined else ""
         more = f"{PURE} {kind}{attributes}".strip()
         code = Code(width, call_name(name, width), entry.arguments, more, table)
-        found = entry.write(*code.arguments)
-        texts[name] = code.text(found if isinstance(found, list) else [found])
+        results = entry.write(*code.arguments)
+        texts[name] = code.text(results if isinstance(results, list) else [results])
         waiting += code.needs
     head = table.text() + "\n" if table is not None else ""
     return head + "\n\n".join(texts[name] for name in sorted(texts)) + "\n"
@@ -398,8 +398,8 @@ def any_pow(x, y):
     a, b = abs(x), abs(y)
     ordinary = (a > 0.0) & (a < inf)
     value = _positive_power(select(ordinary, a, 1.0), _clipped(y, -(2.0**64), 2.0**64))
-    grows = select(y > 0.0, a > 1.0, a < 1.0)
-    extreme = select(grows, inf, 0.0)
+    is_growing = select(y > 0.0, a > 1.0, a < 1.0)
+    extreme = select(is_growing, inf, 0.0)
     value = select(ordinary & (b < inf), value, extreme)
     value = select(a.equals(1.0), 1.0, value)
     # A double from 2^53 on is even; below, adding 2^52 rounds to a whole number and leaves it in the low bits.
@@ -470,13 +470,13 @@ def _circular(x: Value, *quarters: int) -> list[Value]:
     """sin(x + quarter π/2) for each of the quarters."""
     r, low, words = _turn(x)
     (s, s_low), (v, v_low) = _sine(r, low), _cosine(r, low)
-    found = []
+    parts = []
     for quarter in quarters:
         turned = words + quarter
         odd = (turned & 1).equals(1)
         value = select(odd, v, s) + select(odd, v_low, s_low)
-        found.append((value.bits ^ ((turned & 2) << 62)).real)
-    return found
+        parts.append((value.bits ^ ((turned & 2) << 62)).real)
+    return parts
 
 
 @function()

@@ -67,17 +67,17 @@ def flattened(closed: core.ClosedJaxpr) -> tuple[list[Value], list[Equation], li
     given = [Value(v.aval) for v in closed.jaxpr.invars]
     results = opened(closed, given)
     needed = {id(v) for v in results}
-    kept = []
+    still_needed = []
     for equation in reversed(equations):
         if any(id(v) in needed for v in equation.outputs):
             needed.update(id(v) for v in equation.inputs)
-            kept.append(equation)
-    for equation in reversed(kept):
+            still_needed.append(equation)
+    for equation in reversed(still_needed):
         for value in equation.inputs:
             value.readers.append(equation)
     for value in results:
         value.is_result = True
-    return given, kept[::-1], results
+    return given, still_needed[::-1], results
 
 
 def scalar_operations(closed: core.ClosedJaxpr) -> int:

@@ -221,8 +221,8 @@ class Printer(Walk):
         """One of them; where the other is needed too, it is printed and named as well."""
         self.w.elementary.add((elementary.SIN_AND_COS, width))
         both = f"{{ {T}, {T} }}"
-        found = self.w.value(f"call {both} @{elementary.call_name(elementary.SIN_AND_COS, width)}({T} {x})")
-        sine, cosine = (self.w.value(f"extractvalue {both} {found}, {k}") for k in (0, 1))
+        pair = self.w.value(f"call {both} @{elementary.call_name(elementary.SIN_AND_COS, width)}({T} {x})")
+        sine, cosine = (self.w.value(f"extractvalue {both} {pair}, {k}") for k in (0, 1))
         self.name(twin, cosine if node.op == "sin" else sine)
         return sine if node.op == "sin" else cosine
 
@@ -262,11 +262,11 @@ class Printer(Walk):
                 self.name(loop.active, active if w.width > 1 else "true")  # a path alone is in a turn only if active
                 for node, name in zip(loop.carried, names, strict=True):
                     self.name(node, name)
-                after, again = [self.read(e) for e in loop.after], self.read(loop.again)
+                after, goes_on = [self.read(e) for e in loop.after], self.read(loop.again)
                 mask = w.type("bool")
-                phis = zip((*names, active), (*types, mask), (*first, enters), (*after, again), strict=True)
+                phis = zip((*names, active), (*types, mask), (*first, enters), (*after, goes_on), strict=True)
                 w.carry(place, before, phis)
-                w.branch(self.any(again), head, end)
+                w.branch(self.any(goes_on), head, end)
                 latch = w.block
         w.open(end)
         for k, (type_, start, new) in enumerate(zip(types, first, after, strict=True)):
@@ -351,9 +351,9 @@ class Printer(Walk):
             w.open(some)
             with self.scope():
                 here = {k: w.at(home, lane, 8) for k, home in homes.items()}
-                kept, self.homes = self.homes, self.homes | {(loop.number, k): home for k, home in here.items()}
+                homes_before, self.homes = self.homes, self.homes | {(loop.number, k): home for k, home in here.items()}
                 self._once(loop, wanted, enters, {})
-                self.homes = kept
+                self.homes = homes_before
             w.jump(following)
             w.open(following)
             w.width = whole
@@ -385,13 +385,13 @@ class Printer(Walk):
         part = self._part
         if part is None or part.lane is None:
             return super().known_as(key)
-        found = first_of(key, self.scopes[part.floor :])
-        if found is not None or (isinstance(key, tuple) and key[1] == "spread"):
-            return found
-        found = first_of(key, self.scopes[: part.floor])
-        if found is None or key not in part.lanes:
-            return found
-        return self._taken(key, found)
+        value = first_of(key, self.scopes[part.floor :])
+        if value is not None or (isinstance(key, tuple) and key[1] == "spread"):
+            return value
+        value = first_of(key, self.scopes[: part.floor])
+        if value is None or key not in part.lanes:
+            return value
+        return self._taken(key, value)
 
     def _taken(self, key: Any, whole: str) -> str:
         """A part of a value known outside, by way of memory."""
@@ -403,8 +403,8 @@ class Printer(Walk):
             part.slots[key], w.lines = self._slot(), part.stores
             w.store_row(whole, part.slots[key], dtype)
             w.width, w.lines = part.width, lines
-        found = self.scopes[-1][key] = w.load_row(w.at(part.slots[key], part.lane, 8), dtype)
-        return found
+        value = self.scopes[-1][key] = w.load_row(w.at(part.slots[key], part.lane, 8), dtype)
+        return value
 
 
 class _Part:
@@ -466,8 +466,8 @@ def _whole_division(w: Writer, node: Node, op: str, T: str, dtype: Any, a: str, 
         edge = w.value(f"icmp eq {T} {a}, {least}")
         unsafe = w.value(f"or {mask} {none}, {w.value(f'and {mask} {over}, {edge}')}")
     safe = w.value(f"select {mask} {unsafe}, {T} {one}, {T} {b}")
-    found = w.value(f"{'s' if dtype.kind == 'i' else 'u'}{op} {T} {a}, {safe}")
-    return w.value(f"select {mask} {none}, {T} {_splat(T, -1) if op == 'div' else a}, {T} {found}")
+    quotient = w.value(f"{'s' if dtype.kind == 'i' else 'u'}{op} {T} {a}, {safe}")
+    return w.value(f"select {mask} {none}, {T} {_splat(T, -1) if op == 'div' else a}, {T} {quotient}")
 
 
 def _neg(w: Writer, node: Node, a: str) -> str:

@@ -105,22 +105,22 @@ def _read(item: Item) -> set[int]:
 
 def _needed(items: Sequence[Item], read: set[int]) -> tuple[list[Item], set[int]]:
     """The items with only those stores that are read or belong to the caller; and the values read before them."""
-    kept: list[Item] = []
+    needed: list[Item] = []
     read = set(read)
     for item in reversed(items):
         if isinstance(item, Loop):
             stores = [s for s in item.stores if s[0].name != "scratch" or id(s[0].whole) in read]
             read |= _loaded([e for _, place, entry in stores for e in (place, entry)])
             if stores:
-                kept.append(Loop(item.shape, item.counters, stores))
+                needed.append(Loop(item.shape, item.counters, stores))
         elif isinstance(item, Executed):
             if id(item.state) in read:
                 read.add(id(item.fixed))
-                kept.append(item)
+                needed.append(item)
         elif any(buffer.name != "scratch" or id(buffer) in read for buffer in stored([item])):
-            found, read = _needed_turns(item, read)
-            kept.append(found)
-    return kept[::-1], read
+            needed_turns, read = _needed_turns(item, read)
+            needed.append(needed_turns)
+    return needed[::-1], read
 
 
 def _needed_turns(turns: Turns, read: set[int]) -> tuple[Turns, set[int]]:
@@ -278,8 +278,10 @@ class LoopPrinter(Printer):
                 self._opened.add(turns.number)
                 self.write(inside)
                 self._opened.remove(turns.number)
-            again = self._asked(turns, turn, end)
-            w.lines[place] = f"  {active} = phi {w.type('bool', lane)} [ {first}, %{before} ], [ {again}, %{w.block} ]"
+            goes_on = self._asked(turns, turn, end)
+            w.lines[place] = (
+                f"  {active} = phi {w.type('bool', lane)} [ {first}, %{before} ], [ {goes_on}, %{w.block} ]"
+            )
         w.open(end)
 
     def _asked(self, turns: Turns, yes: str, no: str) -> str:
@@ -331,8 +333,8 @@ class LoopPrinter(Printer):
             quotient = w.value(f"fdiv {number} {z}, {factor(divisor)}")
             w.jump(done)
             w.open(done)
-            found = w.value(f"phi {number} [ {z}, %{added} ], [ {quotient}, %{dividing} ]")
-            self.store(state, w.whole("add", k, item.first), found)
+            result = w.value(f"phi {number} [ {z}, %{added} ], [ {quotient}, %{dividing} ]")
+            self.store(state, w.whole("add", k, item.first), result)
 
     @contextlib.contextmanager
     def _counting(self, number: int, counter: Node, length: int) -> Iterator[None]:
@@ -363,7 +365,7 @@ class LoopPrinter(Printer):
 
     def _outside(self, totals: Sequence[Total]) -> list[Node]:
         """The nodes that the turns of a fold take from outside: those that depend only on the loops around it."""
-        found: dict[int, Node] = {}
+        outside: dict[int, Node] = {}
         seen: set[int] = set()
         stack: list[Any] = [total.after for total in totals]
         while stack:
@@ -372,10 +374,10 @@ class LoopPrinter(Printer):
                 continue
             seen.add(id(node))
             if node.loops <= self._opened:
-                found[id(node)] = node
+                outside[id(node)] = node
             else:
                 stack += node.args
-        return list(found.values())
+        return list(outside.values())
 
     def _print(self, node: Node) -> None:
         if node.op == "load":

@@ -81,8 +81,8 @@ class Loop:
     @property
     def is_branch(self) -> bool:
         """Whether it turns once, for the paths that need it."""
-        again = value_of(self.again)
-        return again is not None and not again and value_of(self.enters) is None
+        goes_on = value_of(self.again)
+        return goes_on is not None and not goes_on and value_of(self.enters) is None
 
 
 class Graph:
@@ -115,9 +115,9 @@ class Graph:
         dtype = np.dtype(dtype)
         simpler = SIMPLER.get(op)
         if simpler is not None:
-            found = simpler(self, dtype, *args)
-            if found is not None:
-                return found
+            simplified = simpler(self, dtype, *args)
+            if simplified is not None:
+                return simplified
         if op in FOLDS and not any(value_of(a) is None for a in args):
             with np.errstate(all="ignore"):
                 number = as_number(FOLDS[op](*map(value_of, args)), dtype)
@@ -184,13 +184,15 @@ class Graph:
                 break
             moving, stay = now, [was or i for was, i in zip(stay, idle, strict=True)]
         active = Node("carried", BOOL, (), (number, -1), True, True, inside)
-        kept = [
+        masked = [
             self.select(active, new, old, dtype) if moves else old
             for old, new, dtype, moves in zip(entries, after, dtypes, moving, strict=True)
         ]
-        again = self.make("and", BOOL, active, goes_on(kept))
-        begun, left, carried = (list(itertools.compress(all_of, moving)) for all_of in (first, kept, entries))
-        loop = Loop(number, begun, left, carried, active, enters, again, _outside([*left, again], number))
+        goes_on_for_any = self.make("and", BOOL, active, goes_on(masked))
+        begun, left, carried = (list(itertools.compress(all_of, moving)) for all_of in (first, masked, entries))
+        loop = Loop(
+            number, begun, left, carried, active, enters, goes_on_for_any, _outside([*left, goes_on_for_any], number)
+        )
         used = tuple(a for a in (enters, *begun, *loop.outside) if isinstance(a, Node))
         loops = frozenset().union(*(a.loops for a in used)) - inside
         moves = any(a.moves for a in used)
@@ -207,7 +209,7 @@ def _same(a: Entry, b: Entry) -> bool:
 
 def _outside(results: Sequence[Entry], number: int) -> list[Node]:
     """The nodes outside loop `number` that are used by nodes depending on its turns, or are results of them."""
-    found: dict[int, Node] = {}
+    outside: dict[int, Node] = {}
     seen: set[int] = set()
     stack = [r for r in results if isinstance(r, Node)]
     while stack:
@@ -217,10 +219,10 @@ def _outside(results: Sequence[Entry], number: int) -> list[Node]:
         seen.add(id(node))
         if number not in node.loops:
             if node.op != "literal":
-                found[id(node)] = node
+                outside[id(node)] = node
         else:
             stack += [a for a in node.args if isinstance(a, Node)]
-    return list(found.values())
+    return list(outside.values())
 
 
 def reachable(results: Sequence[Entry], rare: bool = True) -> list[Node]:

@@ -65,14 +65,14 @@ class Printed:
         frame.set(first_lane=0, last_lane=padded, stride=padded, results=out)
         frame.set(**{f"given{k}": x for k, x in enumerate(held)})
         self.machine[symbol](frame.address)
-        found, used = [], 0
+        outputs, used = [], 0
         for shape, dtype in kinds:
             size = int(np.prod(shape))
             part = out[used : used + size, :paths]
             used += size
             part = part if dtype.kind == "f" else part.view(np.int64) if size else part
-            found.append(part.astype(dtype).reshape(*shape, paths))
-        return found
+            outputs.append(part.astype(dtype).reshape(*shape, paths))
+        return outputs
 
 
 def evaluate(

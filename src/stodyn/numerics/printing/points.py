@@ -132,8 +132,8 @@ def _mapped(closed: core.ClosedJaxpr, differs: Sequence[bool]) -> Callable:
 
 def _at_the_point(closed: core.ClosedJaxpr, differs: Sequence[bool], *arrays: np.ndarray) -> list[np.ndarray]:
     """The results at a single point: its trace need not be mapped over others."""
-    found = uncompiled.run(closed, *(a[0] if own else a for a, own in zip(arrays, differs, strict=True)))
-    return [np.asarray(value)[None] for value in found]
+    results = uncompiled.run(closed, *(a[0] if own else a for a, own in zip(arrays, differs, strict=True)))
+    return [np.asarray(value)[None] for value in results]
 
 
 def at_points(function: Callable, *arguments: Any, in_axes: Any = 0) -> Any:
@@ -143,8 +143,8 @@ def at_points(function: Callable, *arguments: Any, in_axes: Any = 0) -> Any:
 
 def at_one(function: Callable, *arguments: Any) -> Any:
     """function(*arguments), once, as NumPy arrays: JAX would compile its operations one by one."""
-    found = AtPoints(function, few=1)(*jax.tree.map(lambda a: np.asarray(a)[None], arguments))
-    return jax.tree.map(lambda a: a[0], found)
+    results = AtPoints(function, few=1)(*jax.tree.map(lambda a: np.asarray(a)[None], arguments))
+    return jax.tree.map(lambda a: a[0], results)
 
 
 _kept: dict[str, _Loop] = {}
@@ -181,9 +181,9 @@ class _Loop:
             inputs += scalars.unflatten(nodes, [shape])
             self.arguments.append((bool(own), slice(first, places[own]), dtype))
         self.common, self.own = places
-        found = scalars.scalarised(closed, inputs, graph)
+        outputs = scalars.scalarised(closed, inputs, graph)
         self.results = [(v.aval.shape, v.aval.dtype, int(np.prod(v.aval.shape))) for v in closed.jaxpr.outvars]
-        entries: list[Entry] = scalars.flatten(found)
+        entries: list[Entry] = scalars.flatten(outputs)
         operations = rows.operations(reachable(entries))
         if operations > MOST_OPERATIONS:
             raise Unprintable(f"{operations} scalar operations, more than {MOST_OPERATIONS}")
@@ -206,9 +206,9 @@ class _Loop:
         frame = rows.Frame(FRAME)
         frame.set(own=own, common=common, results=results, first_lane=0, last_lane=lanes, stride=lanes)
         self.program.machine(lanes)["run"](frame.address)
-        found, used = [], 0
+        outputs, used = [], 0
         for shape, dtype, size in self.results:
             part = rows.typed(results[used : used + size, :points], dtype)
-            found.append(np.ascontiguousarray(part.T).reshape(points, *shape))
+            outputs.append(np.ascontiguousarray(part.T).reshape(points, *shape))
             used += size
-        return found
+        return outputs

@@ -447,14 +447,14 @@ def _slice(x, *, start_indices, limit_indices, strides, **_):
 
 
 def _broadcast_in_dim(x, *_dynamic, shape, broadcast_dimensions, **_):
-    kept = [1] * len(shape)
+    new_shape = [1] * len(shape)
     for axis, dimension in enumerate(broadcast_dimensions):
-        kept[dimension] = x.shape[axis]
+        new_shape[dimension] = x.shape[axis]
     if x.ndim == 0 and shape and x.dtype == object:  # a number spread over an array is the array's structure
         value = value_of(x[()])
         if value is not None:
             x = _scalar(value)
-    return np.broadcast_to(x.reshape(kept), shape)
+    return np.broadcast_to(x.reshape(new_shape), shape)
 
 
 def _structural(x: np.ndarray) -> Entry:
@@ -471,8 +471,8 @@ def _pad(x, value, *, padding_config, **_):
     result = np.empty(shape, x.dtype)
     result.fill(_structural(value))
     at = [place(n, low, gap) for n, (low, _, gap) in zip(x.shape, padding_config, strict=True)]
-    kept = [(p >= 0) & (p < size) for p, size in zip(at, shape, strict=True)]
-    result[np.ix_(*(p[k] for p, k in zip(at, kept, strict=True)))] = x[np.ix_(*kept)] if x.ndim else x
+    is_inside = [(p >= 0) & (p < size) for p, size in zip(at, shape, strict=True)]
+    result[np.ix_(*(p[k] for p, k in zip(at, is_inside, strict=True)))] = x[np.ix_(*is_inside)] if x.ndim else x
     return result
 
 
@@ -573,11 +573,11 @@ def _gather(self: _Scalars, equation, inputs):
         def at(*first, sizes=sizes):
             return x[tuple(slice(p, p + size) for p, size in zip(first, sizes, strict=True))]
 
-        found = self.resolve(starts, [limit + 1 for limit in limits], at, dtype)
+        entry = self.resolve(starts, [limit + 1 for limit in limits], at, dtype)
         if _is_filling(params):
             inside = _inside(graph, starts, limits)
-            found = each(lambda e: graph.select(inside, e, fill, dtype), found)
-        slices[batch] = found.reshape([s for axis, s in enumerate(sizes) if axis not in dropped])
+            entry = each(lambda e: graph.select(inside, e, fill, dtype), entry)
+        slices[batch] = entry.reshape([s for axis, s in enumerate(sizes) if axis not in dropped])
     return _laid_out(slices, batch_shape, numbers.offset_dims, shape)
 
 
@@ -660,9 +660,9 @@ def _execute(self: _Scalars, equation, inputs):
         for p in range(ends[k], ends[k + 1]):
             z = graph.make("sub", dtype, z, self.mul(fixed[program.left[p]], numbers[program.right[p]], dtype))
         numbers.append(z if divisor == program.one else graph.make("div", dtype, z, fixed[divisor]))
-    found = np.empty(len(numbers), object)
-    found[:] = numbers
-    return found
+    results = np.empty(len(numbers), object)
+    results[:] = numbers
+    return results
 
 
 SPECIAL: dict[str, Callable] = {
@@ -789,8 +789,8 @@ def _scan(self: _Scalars, equation, inputs):
 
         begun = [np.int32(0), *flatten(carry)]
         guess = [True, *(not is_known(entry) for entry in begun[1:])]
-        found = self.graph.loop(begun, [INT32, *dtypes], turn, goes_on, guess)
-        return unflatten(found[1:], shapes)
+        results = self.graph.loop(begun, [INT32, *dtypes], turn, goes_on, guess)
+        return unflatten(results[1:], shapes)
     ys = [np.empty(variable.aval.shape, object) for variable in ys_of]
     for k in order:
         carry, outputs = body(carry, [x[k : k + 1].reshape(x.shape[1:]) for x in xs])

@@ -58,15 +58,15 @@ def interpret(
         given = [read(variable) for variable in equation.invars]
         name, params = equation.primitive.name, equation.params
         if name in calls:
-            found: Sequence[Of] = interpret(inner_of(equation), given, apply, written, calls)
+            results: Sequence[Of] = interpret(inner_of(equation), given, apply, written, calls)
         elif name == "platform_index":
-            found = [written(np.int32(_branch_for_all(params["platforms"])))]
+            results = [written(np.int32(_branch_for_all(params["platforms"])))]
         elif name == "cond" and params.get("branches_platforms") is not None:
             branch = params["branches"][_branch_for_all(params["branches_platforms"])]
-            found = interpret(branch, given[1:], apply, written, calls)
+            results = interpret(branch, given[1:], apply, written, calls)
         else:
-            found = apply(equation, given)
-        values.update(zip(equation.outvars, found, strict=True))
+            results = apply(equation, given)
+        values.update(zip(equation.outvars, results, strict=True))
     return [read(variable) for variable in jaxpr.outvars]
 
 

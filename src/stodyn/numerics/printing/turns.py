@@ -73,12 +73,12 @@ def turned(
 def _first_kinds(self: Arrays, start: Sequence[Array]) -> list[Kind]:
     """For reals and truth values one common kind, since they mostly meet; for whole numbers their own."""
     outer, self.items = self.items, []
-    found = [_kind(self.stored(x)) for x in start]
+    kinds = [_kind(self.stored(x)) for x in start]
     self.close()
     self.items = outer
-    any_lane, any_moves = (any(kind[k] for kind in found) for k in (0, 1))
+    any_lane, any_moves = (any(kind[k] for kind in kinds) for k in (0, 1))
     return [(lane or (any_lane and x.dtype.kind in "fb"), any_moves)
-            for x, (lane, _) in zip(start, found, strict=True)]  # fmt: skip
+            for x, (lane, _) in zip(start, kinds, strict=True)]  # fmt: skip
 
 
 def _turn(self, turns, turn, arrays, begun, changes, wanted, rows) -> list[Buffer]:
@@ -175,8 +175,8 @@ def _cumulative(op: str) -> Callable:
             new = Array(rest, x.dtype, total, x.cost + 1)
             return [new, new]
 
-        *_, found = turned(self, [Array(rest, x.dtype, lambda index: neutral)], [True], turn, length=length, rows=row)
-        return Array(x.shape, x.dtype, lambda index: found.at((index[axis], *index[:axis], *index[axis + 1 :])))
+        *_, stacked = turned(self, [Array(rest, x.dtype, lambda index: neutral)], [True], turn, length=length, rows=row)
+        return Array(x.shape, x.dtype, lambda index: stacked.at((index[axis], *index[:axis], *index[axis + 1 :])))
 
     return cumulate
 
@@ -232,8 +232,8 @@ def _extreme_place(op: str) -> Callable:
                 )
                 return graph.select(is_it, k, length, length.dtype)
 
-            found = self.folded("min", length.dtype, length, np.int64(0), length, here)
-            return graph.convert(found, out.dtype)
+            place_of_extreme = self.folded("min", length.dtype, length, np.int64(0), length, here)
+            return graph.convert(place_of_extreme, out.dtype)
 
         return Array(out.shape, out.dtype, at, (x.cost + 3) * int(length))
 

@@ -240,11 +240,11 @@ class Code:
             rare = [f"%rare{i}" for i in range(len(types))]
             self.lines += [f"  {r} = extractvalue {whole} %rare, {i}" for i, r in enumerate(rare)]
         self.lines += ["  br label %inside", "inside:"]
-        found = []
+        results = []
         for i, (v, r, t) in enumerate(zip(common, rare, types, strict=True)):
             self.lines.append(f"  %met{i} = phi {t} [ {v.name}, %entry ], [ {r}, %outside ]")
-            found.append(Value(self, f"%met{i}", v.element))
-        return found
+            results.append(Value(self, f"%met{i}", v.element))
+        return results
 
     def call(self, function: str, *arguments: Value) -> Value:
         """The value of another function of this kind."""
@@ -313,9 +313,9 @@ def two_product(a: Value, b: Value | float) -> tuple[Value, Value]:
 def quotient(a: Value | float, a_low: Value | float, b: Value, b_low: Value | float) -> Value:
     """(a + a_low) / (b + b_low), to little more than half a unit in the last place, with one division."""
     inverse = 1.0 / b
-    found = inverse * a
-    left = fma(-found, b, a) + (a_low - found * b_low)
-    return fma(left, inverse, found)
+    result = inverse * a
+    left = fma(-result, b, a) + (a_low - result * b_low)
+    return fma(left, inverse, result)
 
 
 def polynomial(coefficients: tuple[float, ...], x: Value) -> Value:

@@ -54,11 +54,11 @@ def _reshape(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
         return _moved(x, shape, matched)
 
     def divided(index: Index) -> Index:
-        left, found = self.place(shape, index), []
+        left, indices = self.place(shape, index), []
         for size in reversed(x.shape[1:]):
-            found.append(self.graph.whole("rem", left, size))
+            indices.append(self.graph.whole("rem", left, size))
             left = self.graph.whole("div", left, size)
-        return (left, *reversed(found)) if x.shape else ()
+        return (left, *reversed(indices)) if x.shape else ()
 
     return _moved(x, shape, divided)
 
@@ -130,11 +130,11 @@ def _concatenate(self: Arrays, equation: Equation, inputs: list[Array]) -> Array
         raw = [of_part(k, index, False) for k in range(len(parts))]
         is_one_buffer = all(isinstance(e, Node) and e.op == "load" and e.attr is raw[0].attr for e in raw)
         entries = [e.args[0] for e in raw] if is_one_buffer else [of_part(k, index, True) for k in range(len(parts))]
-        found = entries[-1]
+        entry = entries[-1]
         for k in range(len(parts) - 2, -1, -1):
             before = graph.make("lt", BOOL, i, np.int64(starts[k + 1]))
-            found = graph.select(before, entries[k], found, found.dtype)
-        return graph.load(raw[0].attr, found) if is_one_buffer else found
+            entry = graph.select(before, entries[k], entry, entry.dtype)
+        return graph.load(raw[0].attr, entry) if is_one_buffer else entry
 
     return Array(_out(equation), parts[0].dtype, at, max(x.cost for x in parts) + len(parts) - 1)
 
@@ -203,8 +203,8 @@ def _gather(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
             where[axis] = batch[of]
         for axis, a in zip(kept_axes, numbers.offset_dims, strict=True):
             where[axis] = graph.whole("add", where[axis], index[a])
-        found = x.at(tuple(where))
-        return graph.select(inside, found, fill, x.dtype) if "FILL" in mode else found
+        entry = x.at(tuple(where))
+        return graph.select(inside, entry, fill, x.dtype) if "FILL" in mode else entry
 
     return Array(shape, x.dtype, at, x.cost + indices.cost)
 
@@ -270,7 +270,7 @@ def _scatter(combine: str | None) -> Callable:
         if count <= FEW:  # a few windows, one after another
 
             def among(index: Index) -> Entry:
-                found = x.at(index)
+                entry = x.at(index)
                 for k in range(count):
                     batch = tuple(np.int64(b) for b in np.unravel_index(k, batch_shape))
                     inside, starts, clamped = np.True_, {}, list(index)
@@ -289,8 +289,8 @@ def _scatter(combine: str | None) -> Callable:
                             inside = graph.make("and", BOOL, inside, here)
                             clamped[a] = graph.whole("min", graph.whole("max", index[a], first), last)
                     new = update_at(batch, tuple(clamped), starts)
-                    found = graph.select(inside, joined(found, new), found, x.dtype)
-                return found
+                    entry = graph.select(inside, joined(entry, new), entry, x.dtype)
+                return entry
 
             return Array(x.shape, x.dtype, among, x.cost + (updates.cost + 1) * count)
         if indices.known is None:
@@ -457,10 +457,10 @@ def _stack(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
         rest, i = (*index[:axis], *index[axis + 1 :]), index[axis]
         if is_known(i):
             return inputs[int(i)].at(rest)
-        found = inputs[-1].at(rest)
+        entry = inputs[-1].at(rest)
         for k in range(len(inputs) - 2, -1, -1):
-            found = graph.select(graph.make("le", BOOL, i, np.int64(k)), inputs[k].at(rest), found, found.dtype)
-        return found
+            entry = graph.select(graph.make("le", BOOL, i, np.int64(k)), inputs[k].at(rest), entry, entry.dtype)
+        return entry
 
     return Array(_out(equation), inputs[0].dtype, at, max(x.cost for x in inputs))
 

@@ -116,7 +116,7 @@ class Fusion:
 def fusions(nodes: Sequence[Node], results: Sequence[Entry]) -> dict[int, Fusion]:
     """The additions that take a product with them: one that nobody else reads, computed in the same place."""
     readers = readers_of(nodes, results)
-    found: dict[int, Fusion] = {}
+    fused: dict[int, Fusion] = {}
     for node in nodes:
         if node.op not in ("add", "sub") or node.dtype.kind != "f":
             continue
@@ -127,9 +127,9 @@ def fusions(nodes: Sequence[Node], results: Sequence[Entry]) -> dict[int, Fusion
                 continue
             minus = node.op == "sub"
             rest = node.args[1 - place]
-            found[id(node)] = Fusion((*product.args, rest), minus and place == 1, minus and place == 0)
+            fused[id(node)] = Fusion((*product.args, rest), minus and place == 1, minus and place == 0)
             break
-    return found
+    return fused
 
 
 def readers_of(nodes: Sequence[Node], results: Sequence[Entry]) -> Counter[int]:
